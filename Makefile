@@ -1,0 +1,70 @@
+# A short front of CMake and Ninja. `make help` lists the targets.
+BUILD      ?= build
+PREFIX     ?= /usr/local
+JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_JOBS  ?= 2
+CMAKE_ARGS ?=
+CTEST       = ctest --output-on-failure -j$(TEST_JOBS)
+CONFIGURE   = cmake -S . -G Ninja
+C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name '*.cpp'
+
+.DEFAULT_GOAL := build
+.PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan install clean
+
+help:           ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+
+deps:           ## install what is missing (Debian, Ubuntu)
+	@scripts/deps
+
+build:          ## the library, the tool, tests, examples and benchmarks, into build/
+	@if [ ! -f $(BUILD)/build.ninja ] || [ -n "$(CMAKE_ARGS)" ]; then $(CONFIGURE) -B $(BUILD) $(CMAKE_ARGS); fi
+	@cmake --build $(BUILD) -j $(JOBS)
+
+test: deps      ## build, then run every test
+	@$(MAKE) --no-print-directory build
+	@cd $(BUILD) && $(CTEST)
+
+test-peers:     ## compare with other frameworks, where they are installed
+	@scripts/deps --test
+	@$(MAKE) --no-print-directory build
+	@cd $(BUILD) && $(CTEST) -C Peers -L peers
+
+quickstart: deps ## build, then train two small networks
+	@$(MAKE) --no-print-directory build
+	@$(BUILD)/examples/quickstart
+
+bench: build    ## what one operation costs
+	@$(BUILD)/bench/overhead
+
+docs: build     ## write the generated pages of docs/
+	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+
+exports: build  ## write the list of exported symbols, cmake/exports.txt
+	@tests/structure/exports --list $(BUILD)/lib/libaril.so > $(BUILD)/exports.txt && mv $(BUILD)/exports.txt cmake/exports.txt
+
+format:         ## lay out the sources with clang-format
+	@$(C_FILES) | xargs clang-format -i
+
+lint: build     ## clang-tidy over src and cli, and the layout checked
+	@$(C_FILES) | xargs clang-format --dry-run -Werror
+	@find src cli -name '*.c' -not -path 'src/backend/cuda/*' -not -path 'src/backend/opencl/*' | \
+		xargs -P $(JOBS) -n 4 clang-tidy --quiet -p $(BUILD)
+
+asan:           ## all tests under AddressSanitizer, LeakSanitizer and UBSan, in build-asan/
+	@[ -f build-asan/build.ninja ] || $(CONFIGURE) -B build-asan -DARIL_SANITIZE=address,undefined $(CMAKE_ARGS)
+	@cmake --build build-asan -j $(JOBS)
+	@cd build-asan && ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
+		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $(CTEST)
+
+tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
+	@[ -f build-tsan/build.ninja ] || \
+		$(CONFIGURE) -B build-tsan -DARIL_SANITIZE=thread -DARIL_PARALLEL=pthread $(CMAKE_ARGS)
+	@cmake --build build-tsan -j $(JOBS)
+	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) -L threads
+
+install: build  ## to PREFIX (/usr/local), under DESTDIR where given
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:          ## remove what was built
+	@rm -rf $(BUILD) build-asan build-tsan

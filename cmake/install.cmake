@@ -1,0 +1,35 @@
+# make install PREFIX=...: libraries, headers, the tool, and files for pkg-config and find_package.
+# Everything installed finds the rest by its own place, so that the tree can be moved.
+
+include(CMakePackageConfigHelpers)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/aril)
+
+install(TARGETS aril aril_static EXPORT arilTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/aril DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT arilTargets NAMESPACE aril:: DESTINATION ${config_dir})
+
+if(TARGET aril_tool)
+    file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+    set_target_properties(aril_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+    install(TARGETS aril_tool DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+configure_package_config_file(cmake/arilConfig.cmake.in arilConfig.cmake
+    INSTALL_DESTINATION ${config_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(arilConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/arilConfig.cmake ${PROJECT_BINARY_DIR}/arilConfigVersion.cmake
+    DESTINATION ${config_dir})
+
+set(PC_LIBS_PRIVATE "")
+foreach(dir ${ARIL_LIB_DIRS})
+    string(APPEND PC_LIBS_PRIVATE " -L${dir}")
+endforeach()
+foreach(lib ${ARIL_PRIVATE_LIBS})
+    string(APPEND PC_LIBS_PRIVATE " -l${lib}")
+endforeach()
+file(RELATIVE_PATH PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
+configure_file(cmake/aril.pc.in aril.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/aril.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,106 @@
+# Tests, examples, benchmarks and example plug-ins: each source file is one program, found by its place,
+# so that a new one needs no line here. `aril_test_environment` is what every test is run with.
+
+set(aril_test_environment
+    ARIL_TEST_DATA=${ARIL_TEST_DATA}
+    ARIL_TEST_PLUGINS=${PROJECT_BINARY_DIR}/plugins)
+
+# ---- Example plug-ins: modules that see the public headers and link nothing of Aril ------------
+
+file(GLOB plugin_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/plugin/*.c)
+set(plugin_targets "")
+foreach(source ${plugin_sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_library(plugin_${name} MODULE ${source})
+    set_target_properties(plugin_${name} PROPERTIES
+        PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/plugins)
+    target_include_directories(plugin_${name} PRIVATE include)
+    target_link_libraries(plugin_${name} PRIVATE m)
+    list(APPEND plugin_targets plugin_${name})
+endforeach()
+
+# ---- Tests: linked with libaril.a, so that they can call what is not exported -------------------
+
+set(test_languages c)
+if(CMAKE_CXX_COMPILER)
+    list(APPEND test_languages cpp)
+endif()
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c)
+add_library(aril_test_support STATIC EXCLUDE_FROM_ALL ${support_sources})
+set_target_properties(aril_test_support PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+target_include_directories(aril_test_support PUBLIC include src tests)
+target_compile_definitions(aril_test_support PUBLIC ${ARIL_PRIVATE_DEFINITIONS})
+
+foreach(language ${test_languages})
+    file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.${language})
+    foreach(source ${test_sources})
+        get_filename_component(name ${source} NAME_WE)
+        add_executable(${name} ${source})
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+        target_link_libraries(${name} PRIVATE aril_test_support aril_static)
+        if(plugin_targets)
+            add_dependencies(${name} ${plugin_targets})
+        endif()
+        add_test(NAME ${name} COMMAND ${name})
+        set_tests_properties(${name} PROPERTIES
+            TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${aril_test_environment}")
+        if(name MATCHES "thread")
+            set_tests_properties(${name} PROPERTIES LABELS threads)
+        endif()
+    endforeach()
+endforeach()
+
+# ---- Examples and benchmarks: linked with libaril.so, as a user's program is --------------------
+
+foreach(folder examples bench)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    foreach(source ${sources})
+        get_filename_component(name ${source} NAME_WE)
+        add_executable(${folder}_${name} ${source})
+        set_target_properties(${folder}_${name} PROPERTIES
+            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+        target_link_libraries(${folder}_${name} PRIVATE aril m)
+        if(folder STREQUAL "examples")
+            if(ZLIB_FOUND)
+                target_compile_definitions(${folder}_${name} PRIVATE ARIL_HAVE_ZLIB=1)
+                target_link_libraries(${folder}_${name} PRIVATE ZLIB::ZLIB)
+            endif()
+            add_test(NAME example_${name} COMMAND ${folder}_${name})
+            set_tests_properties(example_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+                ENVIRONMENT "ARIL_EXAMPLE_QUICK=1;${aril_test_environment}")
+        endif()
+    endforeach()
+endforeach()
+
+if(ARIL_VALGRIND AND TARGET examples_two_layer AND NOT ARIL_SANITIZE)
+    add_test(NAME valgrind_two_layer COMMAND ${ARIL_VALGRIND} --quiet --error-exitcode=9
+        --leak-check=full --errors-for-leak-kinds=definite,indirect $<TARGET_FILE:examples_two_layer>)
+    set_tests_properties(valgrind_two_layer PROPERTIES TIMEOUT 600
+        ENVIRONMENT "ARIL_EXAMPLE_QUICK=1;${aril_test_environment}")
+endif()
+
+# ---- Tests of the house itself, and comparisons with other frameworks ---------------------------
+# The first look at the plain build alone. The second run by `make test-peers`.
+
+set(script_environment
+    ${aril_test_environment}
+    ARIL_SOURCE_DIR=${PROJECT_SOURCE_DIR} ARIL_BUILD_DIR=${PROJECT_BINARY_DIR}
+    ARIL_VERSION=${PROJECT_VERSION} CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER}
+    CMAKE=${CMAKE_COMMAND})
+if(NOT ARIL_SANITIZE)
+    foreach(name includes exports headers install files doc_code)
+        if(EXISTS ${PROJECT_SOURCE_DIR}/tests/structure/${name})
+            add_test(NAME structure_${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/structure/${name})
+            set_tests_properties(structure_${name} PROPERTIES
+                TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS structure ENVIRONMENT "${script_environment}")
+        endif()
+    endforeach()
+endif()
+
+file(GLOB peers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/peers/*.py)
+foreach(script ${peers})
+    get_filename_component(name ${script} NAME_WE)
+    add_test(NAME peer_${name} COMMAND python3 ${script} CONFIGURATIONS Peers)
+    set_tests_properties(peer_${name} PROPERTIES
+        TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS peers ENVIRONMENT "${script_environment}")
+endforeach()
