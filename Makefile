@@ -12,7 +12,7 @@ C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name 
 .PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan install clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
 
 deps:           ## install what is missing (Debian, Ubuntu)
 	@scripts/deps
@@ -46,10 +46,11 @@ exports: build  ## write the list of exported symbols, cmake/exports.txt
 format:         ## lay out the sources with clang-format
 	@$(C_FILES) | xargs clang-format -i
 
-lint: build     ## clang-tidy over src and cli, and the layout checked
+lint:           ## clang-tidy over src and cli, and the layout checked
 	@$(C_FILES) | xargs clang-format --dry-run -Werror
+	@$(CONFIGURE) -B build-lint -DCMAKE_C_COMPILER=clang -DARIL_PARALLEL=pthread --log-level=ERROR
 	@find src cli -name '*.c' -not -path 'src/backend/cuda/*' -not -path 'src/backend/opencl/*' | \
-		xargs -P $(JOBS) -n 4 clang-tidy --quiet -p $(BUILD)
+		xargs -P $(JOBS) -n 4 clang-tidy --quiet -p build-lint
 
 asan:           ## all tests under AddressSanitizer, LeakSanitizer and UBSan, in build-asan/
 	@[ -f build-asan/build.ninja ] || $(CONFIGURE) -B build-asan -DARIL_SANITIZE=address,undefined $(CMAKE_ARGS)
@@ -67,4 +68,4 @@ install: build  ## to PREFIX (/usr/local), under DESTDIR where given
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:          ## remove what was built
-	@rm -rf $(BUILD) build-asan build-tsan
+	@rm -rf $(BUILD) build-asan build-tsan build-lint
