@@ -43,55 +43,55 @@ bool test_check_near(const char *file, int line, const char *what, double got, d
 }
 #endif
 
-#define TEST(name)                                                                                 \
-    static void test_##name(void);                                                                 \
-    __attribute__((constructor)) static void test_add_##name(void)                                 \
-    {                                                                                              \
-        static test_case self = {#name, test_##name, NULL};                                        \
-        test_register(&self);                                                                      \
-    }                                                                                              \
+#define TEST(name)                                                 \
+    static void test_##name(void);                                 \
+    __attribute__((constructor)) static void test_add_##name(void) \
+    {                                                              \
+        static test_case self = { #name, test_##name, NULL };      \
+        test_register(&self);                                      \
+    }                                                              \
     static void test_##name(void)
 
 /* Each returns from the (void) function that it stands in when it fails. */
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            test_fail(__FILE__, __LINE__, "%s", #cond);                                            \
-            return;                                                                                \
-        }                                                                                          \
+#define CHECK(cond)                                     \
+    do {                                                \
+        if (!(cond)) {                                  \
+            test_fail(__FILE__, __LINE__, "%s", #cond); \
+            return;                                     \
+        }                                               \
     } while (0)
 
-#define CHECK_MSG(cond, ...)                                                                       \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            test_fail(__FILE__, __LINE__, __VA_ARGS__);                                            \
-            return;                                                                                \
-        }                                                                                          \
+#define CHECK_MSG(cond, ...)                            \
+    do {                                                \
+        if (!(cond)) {                                  \
+            test_fail(__FILE__, __LINE__, __VA_ARGS__); \
+            return;                                     \
+        }                                               \
     } while (0)
 
-#define CHECK_INT(got, want)                                                                       \
-    do {                                                                                           \
-        if (!test_check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(want)))        \
-            return;                                                                                \
+#define CHECK_INT(got, want)                                                                \
+    do {                                                                                    \
+        if (!test_check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(want))) \
+            return;                                                                         \
     } while (0)
 
-#define CHECK_STR(got, want)                                                                       \
-    do {                                                                                           \
-        if (!test_check_str(__FILE__, __LINE__, #got, (got), (want))) return;                      \
+#define CHECK_STR(got, want)                                                  \
+    do {                                                                      \
+        if (!test_check_str(__FILE__, __LINE__, #got, (got), (want))) return; \
     } while (0)
 
 /* |got - want| <= tol, or both NaN, or the same infinity. */
-#define CHECK_NEAR(got, want, tol)                                                                 \
-    do {                                                                                           \
-        if (!test_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want),              \
-                             (double)(tol)))                                                       \
-            return;                                                                                \
+#define CHECK_NEAR(got, want, tol)                                                    \
+    do {                                                                              \
+        if (!test_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want), \
+                             (double)(tol)))                                          \
+            return;                                                                   \
     } while (0)
 
-#define SKIP(...)                                                                                  \
-    do {                                                                                           \
-        test_skip(__VA_ARGS__);                                                                    \
-        return;                                                                                    \
+#define SKIP(...)               \
+    do {                        \
+        test_skip(__VA_ARGS__); \
+        return;                 \
     } while (0)
 
 #endif
