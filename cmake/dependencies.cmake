@@ -43,7 +43,7 @@ else()
     list(APPEND ARIL_PRIVATE_DEFINITIONS ARIL_PTHREAD_POOL=1)
 endif()
 aril_summary_row("OpenMP" "${use_openmp}" "lib${openmp_lib}"
-    "one thread team shared with other OpenMP libraries (a pthread pool is used)")
+    "one team of threads shared with other OpenMP libraries, in place of a pool of Aril's own")
 
 # ---- BLAS and LAPACK -------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ if(NOT ARIL_WITH_BLAS STREQUAL "OFF")
     endif()
 endif()
 aril_summary_row("BLAS" "${have_blas}" "OpenBLAS ${OPENBLAS_VERSION}"
-    "fast matrix products (libopenblas-dev); Aril's own are used")
+    "fast matrix products (libopenblas-dev) in place of Aril's own")
 aril_summary_row("LAPACK" "${have_lapack}" "in OpenBLAS"
     "det, inverse, solve, cholesky, qr, svd, eigh (libopenblas-dev)")
 
