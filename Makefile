@@ -60,7 +60,7 @@ asan:           ## all tests under AddressSanitizer, LeakSanitizer and UBSan, in
 
 tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 	@[ -f build-tsan/build.ninja ] || \
-		$(CONFIGURE) -B build-tsan -DARIL_SANITIZE=thread -DARIL_PARALLEL=pthread $(CMAKE_ARGS)
+		$(CONFIGURE) -B build-tsan -DARIL_SANITIZE=thread -DARIL_PARALLEL=pthread -DARIL_WITH_BLAS=OFF $(CMAKE_ARGS)
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) -L threads
 
