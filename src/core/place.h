@@ -1,0 +1,30 @@
+/* Where the user called Aril: for error messages, and slow (it reads debug information). */
+#ifndef ARIL_CORE_PLACE_H
+#define ARIL_CORE_PLACE_H
+
+#include "aril/base.h"
+
+/* Writes to buf the innermost place on this thread's stack that is not Aril's own: "mlp.c:42" when
+ * the program has line information, else the function as "main+0x1c", else the object file as
+ * "prog+0x113d" (what addr2line wants). Returns the length; 0, and "" in buf, when nothing is known
+ * or memory is out. Never more than size - 1 characters. Keeps errno.
+ *
+ * What is Aril's own: libaril.so and its plug-ins, by the name of the object file. In a program
+ * that holds libaril.a: functions called aril_*, those compiled from the source tree that this file
+ * lies in, and, where there is no line information, static ones that lie among aril_* in memory.
+ *
+ * Inlined functions have no frame: with link-time optimisation the place may be further out.
+ *
+ * Reads 64-bit ELF with DWARF 2 to 5 line tables in the object itself; compressed or separate
+ * debug files count as none. Every offset is checked: a damaged file gives no place or a wrong
+ * one, and no other harm. */
+size_t aril__place(char *buf, size_t size);
+
+/* The line of one address (as numbered in the file) of an ELF file's bytes: "file.c:42", or "" and
+ * 0. Whether the address is Aril's own makes no difference. */
+size_t aril__place_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size);
+
+/* Gives back the mapped object files. */
+void aril__place_shutdown(void);
+
+#endif

@@ -1,0 +1,247 @@
+/* Where an error came from: the line of this file, found through Aril's own frames. */
+#include "support/test.h"
+
+#include "aril/error.h"
+#include "aril/log.h"
+#include "aril/parallel.h"
+#include "core/place.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A call the compiler must not turn into a jump, which would leave no frame. */
+#define NO_TAIL_CALL() __asm__ volatile("")
+
+/* Named like a function of Aril, and so skipped. */
+__attribute__((noinline)) size_t aril_test_outer(char *buf, size_t size);
+__attribute__((noinline)) size_t aril__test_inner(char *buf, size_t size);
+
+size_t aril__test_inner(char *buf, size_t size)
+{
+    size_t n = aril__place(buf, size);
+    NO_TAIL_CALL();
+    return n;
+}
+
+size_t aril_test_outer(char *buf, size_t size)
+{
+    size_t n = aril__test_inner(buf, size);
+    NO_TAIL_CALL();
+    return n;
+}
+
+static bool has_lines(void)
+{
+    char buf[64];
+    aril__place(buf, sizeof buf);
+    NO_TAIL_CALL();
+    return strchr(buf, ':') != NULL;
+}
+
+#define NEED_LINES()                                              \
+    do {                                                          \
+        if (!has_lines()) SKIP("built without line information"); \
+    } while (0)
+
+TEST(finds_the_line_behind_functions_of_aril)
+{
+    NEED_LINES();
+    char buf[64], want[64];
+    snprintf(want, sizeof want, "test_place.c:%d", __LINE__ + 1);
+    size_t n = aril_test_outer(buf, sizeof buf);
+    CHECK_STR(buf, want);
+    CHECK_INT(n, strlen(want));
+}
+
+__attribute__((noinline)) static size_t user_function(char *buf, size_t size, int *line)
+{
+    *line = __LINE__ + 1;
+    size_t n = aril_test_outer(buf, size);
+    NO_TAIL_CALL();
+    return n;
+}
+
+TEST(finds_the_innermost_line)
+{
+    char buf[64], want[64];
+    int line = 0;
+    user_function(buf, sizeof buf, &line);
+    if (!has_lines()) { /* then it is the function, unless symbols are gone too */
+        CHECK_MSG(!*buf || strstr(buf, "user_function+0x") == buf, "%s", buf);
+        return;
+    }
+    snprintf(want, sizeof want, "test_place.c:%d", line);
+    CHECK_STR(buf, want);
+}
+
+/* Real errors, through the library's static and global functions. */
+TEST(errors_name_this_file)
+{
+    NEED_LINES();
+    char want[64];
+    snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);
+    CHECK_INT(aril_set_threads(-1), ARIL_ERR_ARG);
+    CHECK(aril_error());
+    CHECK_MSG(strstr(aril_error(), want), "'%s' lacks '%s'", aril_error(), want);
+    aril_clear_error();
+    snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);
+    CHECK_INT(aril_set_log("nonsense"), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), want), "'%s' lacks '%s'", aril_error(), want);
+    aril_clear_error();
+}
+
+TEST(small_buffers)
+{
+    char full[64], buf[64];
+    int line = 0;
+    size_t length = user_function(full, sizeof full, &line);
+    for (size_t size = 0; size < sizeof buf; size++) {
+        memset(buf, '#', sizeof buf);
+        size_t n = user_function(buf, size, &line);
+        CHECK_INT(n, size == 0 ? 0 : size - 1 < length ? size - 1 : length);
+        if (size > 0) CHECK(buf[n] == 0 && memcmp(buf, full, n) == 0);
+        CHECK(buf[size] == '#');
+    }
+}
+
+TEST(keeps_errno_and_survives_shutdown)
+{
+    char a[64], b[64];
+    int line = 0;
+    user_function(a, sizeof a, &line);
+    aril__place_shutdown();
+    aril__place_shutdown();
+    errno = 4711;
+    user_function(b, sizeof b, &line);
+    CHECK_INT(errno, 4711);
+    CHECK_STR(b, a);
+}
+
+static void *place_thread(void *arg)
+{
+    char want[64], buf[64];
+    int line = 0;
+    user_function(want, sizeof want, &line);
+    for (int i = 0; i < 10; i++) {
+        user_function(buf, sizeof buf, &line);
+        if (strcmp(buf, want) != 0) return arg;
+    }
+    return NULL;
+}
+
+TEST(several_threads)
+{
+    pthread_t thread[4];
+    int n = 0, wrong = 0;
+    while (n < 4 && pthread_create(&thread[n], NULL, place_thread, &thread) == 0) n++;
+    for (int i = 0; i < n; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        wrong += result != NULL;
+    }
+    CHECK_INT(n, 4);
+    CHECK_INT(wrong, 0);
+}
+
+/* ---- Damaged files --------------------------------------------------------------------------- */
+
+static int first_bias(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(uintptr_t *)arg = info->dlpi_addr; /* the program comes first */
+    return 1;
+}
+
+struct image {
+    uint8_t *data;
+    size_t size;
+    uint64_t address; /* of user_function */
+};
+
+static bool image_load(struct image *m)
+{
+    uintptr_t bias = 0;
+    dl_iterate_phdr(first_bias, &bias);
+    m->address = (uintptr_t)&user_function - bias + 1;
+    FILE *f = fopen("/proc/self/exe", "rb");
+    if (!f) return false;
+    fseek(f, 0, SEEK_END);
+    long size = ftell(f);
+    rewind(f);
+    m->size = size > 0 ? (size_t)size : 0;
+    m->data = malloc(m->size + 1);
+    bool good = m->data && fread(m->data, 1, m->size, f) == m->size;
+    fclose(f);
+    return good;
+}
+
+/* [first, first + size) of a section in the image; the whole image when it is not there. */
+static void section_of(const struct image *m, const char *name, size_t *first, size_t *size)
+{
+    Elf64_Ehdr h;
+    Elf64_Shdr names, s;
+    memcpy(&h, m->data, sizeof h);
+    memcpy(&names, m->data + h.e_shoff + h.e_shstrndx * sizeof s, sizeof names);
+    *first = 0;
+    *size = m->size;
+    for (size_t i = 0; i < h.e_shnum; i++) {
+        memcpy(&s, m->data + h.e_shoff + i * sizeof s, sizeof s);
+        if (strcmp((const char *)m->data + names.sh_offset + s.sh_name, name) == 0) {
+            *first = s.sh_offset;
+            *size = s.sh_size;
+        }
+    }
+}
+
+static uint32_t random_below(uint32_t *state, size_t n)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)*state * n) >> 32);
+}
+
+TEST(damaged_files_do_no_harm)
+{
+    NEED_LINES();
+    struct image m;
+    CHECK(image_load(&m));
+    char buf[64];
+    CHECK(aril__place_of(m.data, m.size, m.address, buf, sizeof buf) > 0);
+    CHECK(strncmp(buf, "test_place.c:", 13) == 0);
+    CHECK_INT(aril__place_of(m.data, m.size, 0, buf, sizeof buf), 0);
+    CHECK_INT(aril__place_of(m.data, m.size, UINT64_MAX, buf, sizeof buf), 0);
+
+    static const char *const sections[] = { ".debug_line", ".debug_line_str", ".symtab", "none" };
+    uint32_t state = 1;
+    for (int round = 0; round < 400; round++) {
+        size_t first, size;
+        section_of(&m, sections[round % 4], &first, &size);
+        size_t at[8];
+        uint8_t old[8];
+        for (int i = 0; i < 8; i++) {
+            /* Headers are worth more hits than the rest: at the start, and after sections begin. */
+            size_t reach = round % 3 == 0 && size > 200 ? 200 : size;
+            at[i] = first + random_below(&state, reach);
+            old[i] = m.data[at[i]];
+            m.data[at[i]] = (uint8_t)(round % 2 ? random_below(&state, 256) : 255);
+        }
+        size_t n = aril__place_of(m.data, m.size, m.address, buf, sizeof buf);
+        for (int i = 7; i >= 0; i--) m.data[at[i]] = old[i];
+        CHECK(n < sizeof buf);
+        CHECK_INT(buf[n], 0);
+    }
+    for (int round = 0; round < 100; round++) { /* cut short: a copy, so that tools see overruns */
+        size_t size = round < 70 ? (size_t)round : random_below(&state, m.size);
+        uint8_t *cut = malloc(size ? size : 1);
+        CHECK(cut);
+        memcpy(cut, m.data, size);
+        size_t n = aril__place_of(cut, size, m.address, buf, sizeof buf);
+        free(cut);
+        CHECK(n < sizeof buf);
+    }
+    free(m.data);
+}
