@@ -43,6 +43,12 @@ ARIL_API aril_rng_state aril_generator_state(const aril_generator *g);
 /* Goes back (or ahead) to a state. Does nothing when g is NULL. */
 ARIL_API void aril_generator_set_state(aril_generator *g, aril_rng_state state);
 
+/* Seeds this thread's default generator, and those of threads that first use Aril after it. */
+ARIL_API void aril_seed(uint64_t seed);
+
+/* This thread's default generator. */
+ARIL_API aril_generator *aril_default_generator(void);
+
 ARIL_C_END
 
 #endif

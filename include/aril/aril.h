@@ -1,0 +1,18 @@
+/* Aril: deep learning in C. This header includes all others. */
+#ifndef ARIL_H
+#define ARIL_H
+
+#include "aril/autograd.h"
+#include "aril/base.h"
+#include "aril/device.h"
+#include "aril/dtype.h"
+#include "aril/error.h"
+#include "aril/log.h"
+#include "aril/memory.h"
+#include "aril/ops.h"
+#include "aril/parallel.h"
+#include "aril/rng.h"
+#include "aril/scope.h"
+#include "aril/tensor.h"
+
+#endif

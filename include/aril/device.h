@@ -1,0 +1,39 @@
+/* Devices: where tensors live and operations run. */
+#ifndef ARIL_DEVICE_H
+#define ARIL_DEVICE_H
+
+#include "aril/base.h"
+
+ARIL_C_BEGIN
+
+/* The host's own processors. */
+ARIL_API aril_device aril_cpu(void);
+
+/* The index-th NVIDIA GPU. Using it where there is none is an error that says so. */
+ARIL_API aril_device aril_cuda(int index);
+
+/* A device by name: "cpu", "cuda:1", or a name that a plug-in gave. An unknown name is an error
+ * and gives a device that no operation accepts. */
+ARIL_API aril_device aril_device_named(const char *name);
+
+/* Writes "cpu" or "cuda:0" to `buf` and returns `buf`. */
+ARIL_API const char *aril_device_name(aril_device device, char *buf, size_t size);
+
+ARIL_API bool aril_device_equal(aril_device a, aril_device b);
+
+/* True when the device is there and can be used. */
+ARIL_API bool aril_device_available(aril_device device);
+
+/* How many devices there are, and the i-th of them; the CPU is the first. */
+ARIL_API int aril_device_count(void);
+ARIL_API aril_device aril_device_at(int i);
+
+/* One line about a device, such as "cpu: 2 threads, 24 GB". */
+ARIL_API const char *aril_device_describe(aril_device device, char *buf, size_t size);
+
+/* Waits until the device has done all it was asked; reports what went wrong there. */
+ARIL_API aril_status aril_synchronize(aril_device device);
+
+ARIL_C_END
+
+#endif

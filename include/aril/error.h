@@ -1,0 +1,65 @@
+/* Errors: a mistake never ends the process. It leaves a message and, where a tensor was asked for,
+ * a poisoned tensor that every later operation passes on. */
+#ifndef ARIL_ERROR_H
+#define ARIL_ERROR_H
+
+#include "aril/base.h"
+
+ARIL_C_BEGIN
+
+/* Every status code, once: E(name, value, text). */
+#define ARIL_STATUS_LIST(E)                                                                        \
+    E(ERR_ARG, -1, "invalid argument")                                                             \
+    E(ERR_SHAPE, -2, "shapes do not fit")                                                          \
+    E(ERR_DTYPE, -3, "element types do not fit")                                                   \
+    E(ERR_INDEX, -4, "index out of range")                                                         \
+    E(ERR_DEVICE, -5, "device not available")                                                      \
+    E(ERR_MEMORY, -6, "out of memory")                                                             \
+    E(ERR_GRAD, -7, "gradient not available")                                                      \
+    E(ERR_STATE, -8, "not possible in this state")                                                 \
+    E(ERR_UNSUPPORTED, -9, "not supported")                                                        \
+    E(ERR_NUMBER, -10, "numbers outside the operation's domain")                                   \
+    E(ERR_IO, -11, "input or output failed")                                                       \
+    E(ERR_FORMAT, -12, "malformed data")                                                           \
+    E(ERR_PLUGIN, -13, "plug-in refused")                                                          \
+    E(ERR_INTERNAL, -14, "internal error")
+
+enum {
+    ARIL_OK = 0,
+#define ARIL_STATUS_ENUM(name, value, text) ARIL_##name = (value),
+    ARIL_STATUS_LIST(ARIL_STATUS_ENUM)
+#undef ARIL_STATUS_ENUM
+};
+
+/* "ERR_SHAPE" and "shapes do not fit"; "?" for a number that is no code. */
+ARIL_API const char *aril_status_name(aril_status s);
+ARIL_API const char *aril_status_text(aril_status s);
+
+/* True while this thread has met no error since it began or since aril_clear_error(). */
+ARIL_API bool aril_ok(void);
+
+/* The message of this thread's first error, NULL when there is none. It stays valid until
+ * aril_clear_error(). */
+ARIL_API const char *aril_error(void);
+
+/* The code of that error, ARIL_OK when there is none. */
+ARIL_API aril_status aril_error_code(void);
+
+/* Forgets this thread's error. Tensors poisoned by it stay poisoned. */
+ARIL_API void aril_clear_error(void);
+
+/* Prints the first error to `to` and returns 1, a program's exit status; returns 0 and prints
+ * nothing when there is none. */
+ARIL_API int aril_report(FILE *to);
+
+/* A function called at each new error, on the thread that made it; NULL takes it away. */
+typedef void aril_error_handler(aril_status code, const char *message, void *ctx);
+ARIL_API void aril_set_error_handler(aril_error_handler *handler, void *ctx);
+
+/* ARIL_OK, or the code of the error that poisoned `t`; and that error's message or NULL. */
+ARIL_API aril_status aril_tensor_status(const aril_tensor *t);
+ARIL_API const char *aril_tensor_error(const aril_tensor *t);
+
+ARIL_C_END
+
+#endif

@@ -1,0 +1,34 @@
+/* Memory: what a device holds, and tools to test a program's behaviour when it runs out. */
+#ifndef ARIL_MEMORY_H
+#define ARIL_MEMORY_H
+
+#include "aril/base.h"
+
+ARIL_C_BEGIN
+
+/* Bytes of tensor data on one device. Data of up to 64 bytes lies in its tensor's own header and
+ * is not counted. */
+typedef struct aril_memory_stats {
+    int64_t live;        /* in use now */
+    int64_t peak;        /* the most in use since the start or aril_memory_reset_peak */
+    int64_t cached;      /* freed, kept for reuse */
+    int64_t allocations; /* requests so far */
+    int64_t misses;      /* requests that the cache could not serve */
+} aril_memory_stats;
+
+ARIL_API aril_memory_stats aril_memory(aril_device device);
+ARIL_API void aril_memory_reset_peak(aril_device device);
+
+/* Gives the cached memory of `device` back to the system. */
+ARIL_API void aril_memory_trim(aril_device device);
+
+/* Makes the n-th allocation from now fail, counting from 1 over all threads and kinds of memory;
+ * 0 turns it off. For tests: the failed call reports ARIL_ERR_MEMORY, everything else goes on. */
+ARIL_API void aril_fail_allocation(int64_t n);
+
+/* True when the failure asked for by aril_fail_allocation has happened. */
+ARIL_API bool aril_allocation_failed(void);
+
+ARIL_C_END
+
+#endif

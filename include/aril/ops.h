@@ -1,0 +1,10 @@
+/* Every tensor operation, by family. */
+#ifndef ARIL_OPS_H
+#define ARIL_OPS_H
+
+#include "aril/make.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
+
+#endif

@@ -1,0 +1,188 @@
+/* Tensors: what one is made of, and the ways between tensors and plain memory. */
+#ifndef ARIL_TENSOR_H
+#define ARIL_TENSOR_H
+
+#include "aril/base.h"
+
+/* Axes to work along. No axes (ARIL_ALL) means all of them. Negative ones count from the end. */
+typedef struct aril_axes {
+    int n;
+    bool keepdim; /* the axes stay in the result, with size 1 */
+    int axis[ARIL_MAX_DIMS];
+} aril_axes;
+
+/* Some tensors, borrowed. */
+typedef struct aril_list {
+    int n;
+    aril_tensor *const *at;
+} aril_list;
+
+/* A C number on its way into an operation; it remembers whether it was whole. ARIL_NUMBER(x)
+ * makes one of any arithmetic value. Functions that take one have a macro of the same name, so
+ * that aril_mul_scalar(x, 2) and aril_mul_scalar(x, 0.5) both work. */
+typedef struct aril_number {
+    double f;
+    int64_t i;
+    bool is_float;
+#ifdef __cplusplus
+    aril_number() = default;
+    template <class V> aril_number(V v) : f(double(v)), i(0), is_float(V(1) / V(2) != V(0))
+    {
+        if (!is_float)
+            i = int64_t(v);
+    }
+#endif
+} aril_number;
+
+#ifdef __cplusplus
+
+template <class... D> inline aril_shape aril__make_shape(D... d)
+{
+    const int64_t all[] = {0, int64_t(d)...};
+    aril_shape s = {int(sizeof...(d)), {0}};
+    for (int i = 0; i < s.ndim && i < ARIL_MAX_DIMS; i++)
+        s.dim[i] = all[i + 1];
+    return s;
+}
+template <class... A> inline aril_axes aril__make_axes(bool keep, A... a)
+{
+    const int all[] = {0, int(a)...};
+    aril_axes s = {int(sizeof...(a)), keep, {0}};
+    for (int i = 0; i < s.n && i < ARIL_MAX_DIMS; i++)
+        s.axis[i] = all[i + 1];
+    return s;
+}
+template <int N> struct aril__list_of { /* lives to the end of the full expression */
+    aril_tensor *at[N];
+    operator aril_list() const
+    {
+        aril_list l = {N, at};
+        return l;
+    }
+};
+template <class... P> inline aril__list_of<int(sizeof...(P))> aril__make_list(P... p)
+{
+    return {{p...}};
+}
+#define ARIL_SHAPE(...) aril__make_shape(__VA_ARGS__)
+#define ARIL_AXES(...) aril__make_axes(false, __VA_ARGS__)
+#define ARIL_KEEPDIM(...) aril__make_axes(true, __VA_ARGS__)
+#define ARIL_ALL (aril_axes())
+#define ARIL_LIST(...) aril__make_list(__VA_ARGS__)
+#define ARIL_NUMBER(x) (aril_number(x))
+
+#else
+
+static inline aril_shape aril__make_shape(int n, const int64_t *dim)
+{
+    aril_shape s = {.ndim = n};
+    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++)
+        s.dim[i] = dim[i];
+    return s;
+}
+static inline aril_axes aril__make_axes(bool keepdim, int n, const int *axis)
+{
+    aril_axes a = {.n = n, .keepdim = keepdim};
+    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++)
+        a.axis[i] = axis[i];
+    return a;
+}
+static inline aril_number aril__whole(int64_t i)
+{
+    aril_number n = {.f = (double)i, .i = i};
+    return n;
+}
+static inline aril_number aril__real(double f)
+{
+    aril_number n = {.f = f, .is_float = true};
+    return n;
+}
+
+/* Sizes: ARIL_SHAPE(64, 1000); ARIL_SHAPE() has no dimensions. */
+#define ARIL_SHAPE(...)                                                                            \
+    aril__make_shape((int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,             \
+                     (int64_t[]){0, __VA_ARGS__} + 1)
+/* Axes: ARIL_AXES(0, 2), ARIL_KEEPDIM(-1), ARIL_ALL. */
+#define ARIL__AXES_OF(keep, ...)                                                                   \
+    aril__make_axes((keep), (int)(sizeof((int[]){0, __VA_ARGS__}) / sizeof(int)) - 1,              \
+                    (int[]){0, __VA_ARGS__} + 1)
+#define ARIL_AXES(...) ARIL__AXES_OF(false, __VA_ARGS__)
+#define ARIL_KEEPDIM(...) ARIL__AXES_OF(true, __VA_ARGS__)
+#define ARIL_ALL ((aril_axes){0})
+/* Tensors: ARIL_LIST(w1, w2). */
+#define ARIL_LIST(...)                                                                             \
+    ((aril_list){(int)(sizeof((aril_tensor *[]){__VA_ARGS__}) / sizeof(aril_tensor *)),            \
+                 (aril_tensor *[]){__VA_ARGS__}})
+/* A number of any type. */
+#define ARIL_NUMBER(x)                                                                             \
+    _Generic((x), float: aril__real, double: aril__real, long double: aril__real,                  \
+             aril_number: aril__same_number, default: aril__whole)(x)
+static inline aril_number aril__same_number(aril_number n)
+{
+    return n;
+}
+
+#endif
+
+ARIL_C_BEGIN
+
+/* ---- what a tensor is ---- */
+
+/* Of a poisoned tensor these give f32, no dimensions, 1 element, the CPU. */
+ARIL_API aril_dtype aril_dtype_of(const aril_tensor *t);
+ARIL_API int aril_ndim(const aril_tensor *t);
+ARIL_API aril_shape aril_shape_of(const aril_tensor *t);
+ARIL_API int64_t aril_numel(const aril_tensor *t); /* elements; -1 where a size is unknown */
+ARIL_API aril_device aril_device_of(const aril_tensor *t);
+
+/* The size of one axis (negative axes count from the end); -1 if unknown or no such axis. */
+ARIL_API int64_t aril_size(const aril_tensor *t, int axis);
+/* How many elements apart neighbours along the axis lie. */
+ARIL_API int64_t aril_stride(const aril_tensor *t, int axis);
+/* True when the elements lie in logical (row-major) order without gaps. */
+ARIL_API bool aril_is_contiguous(const aril_tensor *t);
+/* True when a tensor [N,C,spatial...] lies in the order N, spatial, C. */
+ARIL_API bool aril_is_channels_last(const aril_tensor *t);
+/* True when both are views of the same memory. */
+ARIL_API bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b);
+
+/* ---- from memory and back ---- */
+
+/* A copy of the elements at `data`, dense in logical order. [shape] */
+ARIL_API aril_tensor *aril_from(const void *data, aril_shape shape, aril_dtype dtype,
+                                aril_device device);
+
+/* A tensor over memory that stays yours: no copy is made, and writes go through. `deleter(data,
+ * ctx)` is called when the last tensor over it is gone (NULL: nothing to do). On failure it is
+ * called at once. CPU only. */
+ARIL_API aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
+                                  void (*deleter)(void *data, void *ctx), void *ctx);
+
+/* The only element, as a double or an integer. A tensor of more than one element is an error, and
+ * so is poison: both give NaN (or 0). */
+ARIL_API double aril_item(const aril_tensor *t);
+ARIL_API int64_t aril_item_int(const aril_tensor *t);
+
+/* Copies the elements in logical order to `buf` (aril_numel of them), or from it. */
+ARIL_API aril_status aril_read(const aril_tensor *t, void *buf);
+ARIL_API aril_status aril_write(aril_tensor *t, const void *buf);
+
+/* The elements in logical order, in host memory: the tensor's own memory where it lies so, else a
+ * copy that belongs to the innermost scope. NULL on failure. Read only. */
+ARIL_API const void *aril_data(aril_tensor *t);
+
+/* The memory as it lies: the address of the first element, to be used with aril_stride. NULL on
+ * failure or on a device whose memory the host cannot see. Writing through it is invisible to
+ * autograd: use it on data, not on values that a gradient needs. */
+ARIL_API void *aril_data_strided(aril_tensor *t);
+
+/* Prints like PyTorch: aligned, summarised when large, with dtype and device where they are not
+ * the default. aril_print writes to stdout with a newline. */
+ARIL_API void aril_print(aril_tensor *t);
+ARIL_API void aril_fprint(FILE *to, aril_tensor *t);
+/* The same into `buf`; returns the length that was needed, like snprintf. */
+ARIL_API size_t aril_format(char *buf, size_t size, aril_tensor *t);
+
+ARIL_C_END
+
+#endif

@@ -1,0 +1,480 @@
+/* The walk back: nodes in the reverse of the order in which they were made, each once, when all
+ * that flows into it has arrived. */
+#include "autograd/backward.h"
+
+#include "aril/ops.h"
+#include "core/log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct walk {
+    aril__thread *th;
+    aril__node **heap; /* greatest sequence first */
+    int n, cap;
+    aril__node *inline_heap[64];
+    bool retain, create;
+    bool prune; /* only nodes marked as needed */
+    int n_targets;
+    const aril__target *target;
+    aril_tensor **captured; /* per target */
+    unsigned id;
+} walk;
+
+/* ---- the heap ---- */
+
+static bool heap_push(walk *w, aril__node *n)
+{
+    if (w->n == w->cap) {
+        int cap = w->cap * 2;
+        aril__node **grown = aril__malloc((size_t)cap * sizeof *grown);
+        if (!grown)
+            return false;
+        memcpy(grown, w->heap, (size_t)w->n * sizeof *grown);
+        if (w->heap != w->inline_heap)
+            free(w->heap);
+        w->heap = grown;
+        w->cap = cap;
+    }
+    int at = w->n++;
+    for (; at > 0 && w->heap[(at - 1) / 2]->sequence < n->sequence; at = (at - 1) / 2)
+        w->heap[at] = w->heap[(at - 1) / 2];
+    w->heap[at] = n;
+    return true;
+}
+
+static aril__node *heap_pop(walk *w)
+{
+    aril__node *top = w->heap[0], *last = w->heap[--w->n];
+    int at = 0;
+    for (int child = 1; child < w->n; child = 2 * at + 1) {
+        if (child + 1 < w->n && w->heap[child + 1]->sequence > w->heap[child]->sequence)
+            child++;
+        if (w->heap[child]->sequence <= last->sequence)
+            break;
+        w->heap[at] = w->heap[child];
+        at = child;
+    }
+    w->heap[at] = last;
+    return top;
+}
+
+/* ---- gathering ---- */
+
+/* True when nobody else can see the memory of `t`, so that it may be changed or kept. */
+static bool is_ours(const aril_tensor *t)
+{
+    return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->storage &&
+           atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1 && !t->node &&
+           !t->storage->deleter;
+}
+
+/* Adds g (a reference that is handed over) to *sum. */
+static aril_status gather(walk *w, aril_tensor **sum, aril_tensor *g)
+{
+    aril_tensor *old = *sum;
+    if (!old) {
+        *sum = g;
+        return ARIL_OK;
+    }
+    ARIL_SCOPE;
+    aril_status s = ARIL_OK;
+    if (!w->create && is_ours(old) && old->dtype == g->dtype && aril__is_packed(old)) {
+        s = aril_tensor_status(aril_add_(old, g));
+    } else {
+        aril_tensor *both = aril_add(old, g);
+        s = aril_tensor_status(both);
+        *sum = aril__tensor_keep(both);
+        aril__tensor_release(w->th, old);
+    }
+    aril__tensor_release(w->th, g);
+    return s;
+}
+
+static void lock_leaf(aril__node *leaf)
+{
+    while (atomic_exchange_explicit(&leaf->busy, 1, memory_order_acquire))
+        ;
+}
+
+static void unlock_leaf(aril__node *leaf)
+{
+    atomic_store_explicit(&leaf->busy, 0, memory_order_release);
+}
+
+/* Adds g (handed over) to the gradient of a leaf. */
+static aril_status add_to_leaf(walk *w, aril__node *leaf, aril_tensor *g)
+{
+    aril_status s = ARIL_OK;
+    lock_leaf(leaf);
+    if (!leaf->grad[0] && !w->create && !(is_ours(g) && aril__is_packed(g)) && g->storage) {
+        /* Others see this memory, or it is an expanded view: the leaf gets its own. */
+        ARIL_SCOPE;
+        aril_tensor *own = aril_copy(g);
+        s = aril_tensor_status(own);
+        leaf->grad[0] = s < 0 ? NULL : aril__tensor_keep(own);
+        aril__tensor_release(w->th, g);
+    } else {
+        s = gather(w, &leaf->grad[0], g);
+    }
+    unlock_leaf(leaf);
+    return s;
+}
+
+static int target_of(const walk *w, const aril__node *n, uint32_t out)
+{
+    for (int i = 0; i < w->n_targets; i++)
+        if (w->target[i].node == n && w->target[i].out == out)
+            return i;
+    return -1;
+}
+
+static aril_status enqueue(walk *w, aril__node *n)
+{
+    if (n->flags & ARIL__NODE_QUEUED)
+        return ARIL_OK;
+    if (!(n->flags & ARIL__NODE_LEAF)) {
+        unsigned owner = atomic_exchange_explicit(&n->busy, w->id, memory_order_acquire);
+        if (owner) {
+            atomic_store_explicit(&n->busy, owner, memory_order_release);
+            return aril__fail(ARIL_ERR_STATE,
+                              "backward: another thread is walking the same graph (at %s)",
+                              n->op->name);
+        }
+    }
+    if (!heap_push(w, n)) {
+        if (!(n->flags & ARIL__NODE_LEAF))
+            atomic_store_explicit(&n->busy, 0, memory_order_release);
+        return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
+    }
+    n->flags |= ARIL__NODE_QUEUED;
+    return ARIL_OK;
+}
+
+/* Sends g (handed over) to output `out` of node n. */
+static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
+{
+    if (n->flags & ARIL__NODE_LEAF) {
+        bool hooked = n->extra && n->extra->hooks;
+        if (hooked) { /* hooks see the whole gradient: wait for the rest of it */
+            aril_status s = gather(w, &n->grad[1], g);
+            return s < 0 ? s : enqueue(w, n);
+        }
+        if (w->n_targets) {
+            int at = target_of(w, n, out);
+            if (at >= 0)
+                return gather(w, &w->captured[at], g);
+            aril__tensor_release(w->th, g);
+            return ARIL_OK;
+        }
+        return add_to_leaf(w, n, g);
+    }
+    if (w->prune && !(n->mark == w->id && n->flags & ARIL__NODE_NEEDED)) {
+        aril__tensor_release(w->th, g);
+        return ARIL_OK;
+    }
+    aril_status s = gather(w, &n->grad[out], g);
+    return s < 0 ? s : enqueue(w, n);
+}
+
+/* ---- one node ---- */
+
+static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor **g)
+{
+    for (aril__hook_entry *h = n->extra->hooks; h; h = h->next) {
+        if (h->out != out || !*g)
+            continue;
+        ARIL_SCOPE;
+        aril_tensor *changed = h->fn(*g, h->ctx);
+        if (!changed || changed == *g)
+            continue;
+        if (aril_tensor_status(changed) < 0)
+            return aril_tensor_status(changed);
+        if (!aril__same_dims(changed->ndim, changed->dim, (*g)->ndim, (*g)->dim))
+            return aril__fail(ARIL_ERR_SHAPE, "hook: the new gradient has another shape");
+        aril__tensor_keep(changed);
+        aril__tensor_release(w->th, *g);
+        *g = changed;
+    }
+    return ARIL_OK;
+}
+
+static aril_status finish_leaf(walk *w, aril__node *n)
+{
+    aril_tensor *g = n->grad[1];
+    n->grad[1] = NULL;
+    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+    aril_status s = run_hooks(w, n, 0, &g);
+    if (s < 0) {
+        aril__tensor_release(w->th, g);
+        return s;
+    }
+    int at = w->n_targets ? target_of(w, n, 0) : -1;
+    if (at >= 0)
+        return gather(w, &w->captured[at], g);
+    if (w->n_targets) {
+        aril__tensor_release(w->th, g);
+        return ARIL_OK;
+    }
+    return add_to_leaf(w, n, g);
+}
+
+/* The saved values as the rule wants them; a value written to since is an error. */
+static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor **y)
+{
+    for (int i = 0; i < n->n_saved; i++) {
+        aril__saved *s = &n->saved[i];
+        aril_tensor *t = s->tensor;
+        bool value = s->kind == ARIL__SAVED_IN || s->kind == ARIL__SAVED_OUT;
+        if (value && t->storage) {
+            unsigned now = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+            if (now != s->version) {
+                char text[ARIL__SHAPE_TEXT];
+                return aril__fail(ARIL_ERR_GRAD,
+                                  "backward: %s %d of %s, %s %s, was changed in place after it was "
+                                  "saved (version %u, now %u); change a copy instead",
+                                  s->kind == ARIL__SAVED_IN ? "input" : "result", s->index,
+                                  n->op->name, aril__dtypes[t->dtype].name, aril__text(text, t),
+                                  s->version, now);
+            }
+        }
+        if (s->kind == ARIL__SAVED_IN || s->kind == ARIL__SAVED_LIKE) {
+            x[s->index] = t;
+            continue;
+        }
+        if (s->kind == ARIL__SAVED_OUT && w->create) { /* joined to its node again */
+            aril_tensor *joined = aril__give(w->th, aril__tensor_alias(w->th, t));
+            if (aril_tensor_status(joined) < 0)
+                return aril_tensor_status(joined);
+            if (t->flags & ARIL__SYMBOLIC) {
+                joined->flags = t->flags;
+                joined->u.symbol =
+                    aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
+            }
+            if (aril__is_float((aril_dtype)t->dtype))
+                aril__bind(w->th, joined, n, s->index);
+            t = joined;
+        }
+        y[s->index] = t;
+    }
+    return ARIL_OK;
+}
+
+static bool has_nan(aril_tensor *g)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    return g->storage && aril__is_float((aril_dtype)g->dtype) &&
+           aril_item(aril_sum(aril_isnan(g), ARIL_ALL)) != 0;
+}
+
+static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (dx[i] && has_nan(dx[i]))
+            return aril__fail(ARIL_ERR_NUMBER, "backward: the gradient of input %d of %s (called at "
+                              "%s) is NaN (anomaly mode)", i, n->op->name,
+                              n->extra && n->extra->place ? n->extra->place : "an unknown place");
+    return ARIL_OK;
+}
+
+/* Runs the rule of a node; dx[] gets references of their own. */
+static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
+{
+    ARIL_SCOPE;
+    enum { FEW = 16 };
+    aril_tensor *few_x[FEW] = {0}, *y[ARIL__MAX_OUT] = {0};
+    bool few_wants[FEW];
+    aril_tensor **x = few_x;
+    bool *wants = few_wants;
+    if (n->n_in > FEW) {
+        x = aril__calloc(n->n_in * (sizeof *x + sizeof *wants));
+        if (!x)
+            return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
+        wants = (bool *)(x + n->n_in);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        const aril__node *to = n->edge[i].node;
+        wants[i] = to && (!w->prune || (to->mark == w->id && to->flags & ARIL__NODE_NEEDED));
+    }
+    aril_status s = unpack(w, n, x, y);
+    if (s == ARIL_OK) {
+        aril__grad c = {.op = n->op, .attrs = n->attrs, .n_in = n->n_in, .n_out = n->n_out,
+                        .x = x, .y = y, .g = n->grad, .dx = dx, .wants = wants};
+        aril__mode saved = w->th->mode;
+        w->th->mode.no_grad = !w->create;
+        w->th->mode.anomaly = false;
+        n->op->vjp(&c);
+        w->th->mode = saved;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        if (dx[i] && (s < 0 || !wants[i]))
+            dx[i] = NULL;
+        if (!dx[i])
+            continue;
+        s = aril_tensor_status(dx[i]);
+        if (s < 0)
+            dx[i] = NULL;
+        else
+            aril__tensor_keep(dx[i]);
+    }
+    if (x != few_x)
+        free(x);
+    return s;
+}
+
+static aril_status visit(walk *w, aril__node *n)
+{
+    aril__thread *th = w->th;
+    enum { FEW = 16 };
+    aril_tensor *few[FEW] = {0}, **dx = few;
+    aril_status s = ARIL_OK;
+    if (n->extra) {
+        for (uint32_t o = 0; o < n->n_out && s == ARIL_OK; o++) {
+            s = run_hooks(w, n, o, &n->grad[o]);
+            if (s == ARIL_OK && n->extra->retained_mask >> o & 1 && n->grad[o])
+                s = gather(w, &n->extra->retained[o], aril__tensor_keep(n->grad[o]));
+        }
+    }
+    for (int i = 0; i < w->n_targets && s == ARIL_OK; i++)
+        if (w->target[i].node == n && n->grad[w->target[i].out])
+            s = gather(w, &w->captured[i], aril__tensor_keep(n->grad[w->target[i].out]));
+    if (s == ARIL_OK && n->flags & ARIL__NODE_FREED)
+        s = aril__fail(ARIL_ERR_GRAD, "backward: the graph at %s was freed by an earlier backward; "
+                       "set retain_graph in that one", n->op->name);
+    if (s == ARIL_OK && n->n_in > FEW && !(dx = aril__calloc(n->n_in * sizeof *dx)))
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
+    if (s == ARIL_OK) {
+        if (aril__unlikely(aril__log_on(ARIL__LOG_AUTOGRAD)))
+            aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
+        s = run_rule(w, n, dx);
+    }
+    if (s == ARIL_OK && aril__unlikely(th->mode.anomaly))
+        s = check_gradients(n, dx);
+    for (uint32_t o = 0; o < n->n_out; o++) {
+        if (n->grad[o])
+            aril__tensor_release(th, n->grad[o]);
+        n->grad[o] = NULL;
+    }
+    if (!w->retain)
+        aril__node_free_saved(th, n);
+    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+    atomic_store_explicit(&n->busy, 0, memory_order_release);
+    for (int i = 0; dx && i < n->n_in; i++) {
+        if (!dx[i])
+            continue;
+        if (s == ARIL_OK)
+            s = send(w, n->edge[i].node, n->edge[i].out, dx[i]);
+        else
+            aril__tensor_release(th, dx[i]);
+    }
+    if (dx != few)
+        free(dx);
+    return s;
+}
+
+/* ---- which nodes matter ---- */
+
+/* Marks with w->id the nodes that can be reached, and as needed those that lead to a target. */
+static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
+{
+    int n = 0, cap = 256;
+    aril__node **all = aril__malloc((size_t)cap * sizeof *all);
+    for (int pass = 0; all && pass < n_roots; pass++) {
+        aril__node *root = roots[pass]->node;
+        if (root && root->mark != w->id) {
+            root->mark = w->id;
+            root->flags &= (uint8_t)~ARIL__NODE_NEEDED;
+            if (n < cap)
+                all[n++] = root;
+        }
+    }
+    for (int at = 0; all && at < n; at++) { /* breadth first: `all` is the queue too */
+        for (int i = 0; i < all[at]->n_in; i++) {
+            aril__node *to = all[at]->edge[i].node;
+            if (!to || to->mark == w->id)
+                continue;
+            if (n == cap) {
+                aril__node **grown = aril__realloc(all, (size_t)cap * 2 * sizeof *grown);
+                if (!grown) {
+                    free(all);
+                    all = NULL;
+                    break;
+                }
+                all = grown;
+                cap *= 2;
+            }
+            to->mark = w->id;
+            to->flags &= (uint8_t)~ARIL__NODE_NEEDED;
+            all[n++] = to;
+        }
+        if (!all)
+            break;
+    }
+    if (!all)
+        return aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
+    for (int i = 0; i < w->n_targets; i++)
+        if (w->target[i].node && w->target[i].node->mark == w->id)
+            w->target[i].node->flags |= ARIL__NODE_NEEDED;
+    /* From the oldest node up; a heap gives them newest first, so fill from the back. */
+    int count = n;
+    w->n = 0;
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < count && s == ARIL_OK; i++)
+        if (!heap_push(w, all[i]))
+            s = aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
+    for (int i = count; i-- > 0 && s == ARIL_OK;)
+        all[i] = heap_pop(w);
+    w->n = 0;
+    for (int i = 0; i < count && s == ARIL_OK; i++)
+        for (int k = 0; k < all[i]->n_in; k++)
+            if (all[i]->edge[k].node && all[i]->edge[k].node->flags & ARIL__NODE_NEEDED &&
+                all[i]->edge[k].node->mark == w->id)
+                all[i]->flags |= ARIL__NODE_NEEDED;
+    free(all);
+    return s;
+}
+
+/* ---- the walk ---- */
+
+aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                           int n_targets, const aril__target *targets, aril_tensor **captured,
+                           aril_grad_opts opts)
+{
+    static atomic_uint walks;
+    walk w = {.th = aril__self(), .cap = 64, .retain = opts.retain_graph || opts.create_graph,
+              .create = opts.create_graph, .prune = n_targets > 0, .n_targets = n_targets,
+              .target = targets, .captured = captured};
+    w.heap = w.inline_heap;
+    do
+        w.id = atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1;
+    while (w.id == 0);
+    /* What the walk itself computes is recorded only when asked for. */
+    aril__mode saved = w.th->mode;
+    w.th->mode.no_grad = !w.create;
+    aril_status s = w.prune ? mark_needed(&w, n_roots, roots) : ARIL_OK;
+    for (int i = 0; i < n_roots && s == ARIL_OK; i++)
+        if (roots[i]->node)
+            s = send(&w, roots[i]->node, roots[i]->node_out, aril__tensor_keep(grads[i]));
+    while (w.n && s == ARIL_OK) {
+        aril__node *n = heap_pop(&w);
+        s = n->flags & ARIL__NODE_LEAF ? finish_leaf(&w, n) : visit(&w, n);
+    }
+    while (w.n) { /* after an error: let go of what waits */
+        aril__node *n = heap_pop(&w);
+        bool leaf = n->flags & ARIL__NODE_LEAF;
+        for (int i = leaf ? 1 : 0; i < (leaf ? 2 : n->n_out); i++) {
+            if (n->grad[i])
+                aril__tensor_release(w.th, n->grad[i]);
+            n->grad[i] = NULL;
+        }
+        n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+        if (!leaf)
+            atomic_store_explicit(&n->busy, 0, memory_order_release);
+    }
+    w.th->mode = saved;
+    if (w.heap != w.inline_heap)
+        free(w.heap);
+    return s;
+}

@@ -1,0 +1,104 @@
+/* Graph nodes: one for each recorded application of an op, and one for each leaf that wants a
+ * gradient. A node is owned by the tensors it made and by the nodes that used them. */
+#ifndef ARIL_AUTOGRAD_NODE_H
+#define ARIL_AUTOGRAD_NODE_H
+
+#include "ops/apply.h"
+#include "ops/op.h"
+
+typedef struct aril__edge {
+    aril__node *node; /* NULL: no gradient flows there */
+    uint32_t out;
+} aril__edge;
+
+typedef enum aril__saved_kind {
+    ARIL__SAVED_IN,      /* an input's value */
+    ARIL__SAVED_LIKE,    /* an input's shape */
+    ARIL__SAVED_OUT,     /* a result's value, without its node: so there are no cycles */
+    ARIL__SAVED_LIKE_OUT /* a result's shape */
+} aril__saved_kind;
+
+typedef struct aril__saved {
+    aril_tensor *tensor;
+    unsigned version; /* of its storage when it was saved */
+    uint8_t kind;
+    uint16_t index;
+} aril__saved;
+
+typedef struct aril__hook_entry {
+    struct aril__hook_entry *next;
+    uint32_t out;
+    int id;
+    aril_tensor *(*fn)(aril_tensor *grad, void *ctx);
+    void *ctx;
+} aril__hook_entry;
+
+/* What few nodes have. */
+typedef struct aril__node_extra {
+    aril__hook_entry *hooks;
+    uint32_t retained_mask;                /* outputs whose gradient is to be kept */
+    aril_tensor *retained[ARIL__MAX_OUT];  /* those gradients */
+    char *place;                           /* where the op was called: anomaly mode */
+    void (*drop)(void *attrs);             /* releases what the attributes refer to */
+} aril__node_extra;
+
+enum {
+    ARIL__NODE_LEAF = 1,
+    ARIL__NODE_FREED = 2,  /* saved values are gone: backward has passed */
+    ARIL__NODE_QUEUED = 4,
+    ARIL__NODE_NEEDED = 8,
+};
+
+struct aril__node {
+    atomic_int refs;
+    uint16_t n_in, n_saved;
+    uint8_t n_out, flags;
+    uint16_t size;      /* of the block, / 64 */
+    uint64_t sequence;  /* greater than that of every node it leads to */
+    const aril__op *op; /* NULL: a leaf */
+    aril__edge *edge;
+    aril__saved *saved;
+    void *attrs;
+    aril_tensor **grad; /* per output, gathered during backward; of a leaf: its gradient, and what
+                           waits for its hooks */
+    aril__node_extra *extra;
+    aril__node *next;     /* in the list of nodes to be freed */
+    atomic_uint busy;     /* walked by a backward pass, or a leaf's lock */
+    unsigned mark;        /* of the last walk that met it */
+};
+
+/* How a view was made. */
+struct aril__view {
+    aril_tensor *parent;
+    const aril__op *op;
+    void *attrs;
+    unsigned seen; /* the storage's version for which the view's node is right */
+    struct aril__view *next;
+};
+
+/* A node with room for its parts, one reference; NULL with an error. */
+aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n_out, int n_saved,
+                           size_t attr_size);
+aril__node *aril__leaf_new(aril__thread *th);
+void aril__node_release(aril__thread *th, aril__node *n);
+void aril__view_release(aril__thread *th, aril__view *v);
+
+/* The extra part, made when it is first asked for; NULL with an error. */
+aril__node_extra *aril__node_extra_of(aril__node *n);
+
+/* Drops the saved values: the graph behind can't be walked again. */
+void aril__node_free_saved(aril__thread *th, aril__node *n);
+
+static inline aril__node *aril__node_keep(aril__node *n)
+{
+    atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
+    return n;
+}
+
+/* The functions that apply and core call. */
+extern const aril__tape aril__autograd_tape;
+
+/* Binds `t` to output `out` of `n` (one more reference), in place of what it had. */
+void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
+
+#endif

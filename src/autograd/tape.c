@@ -1,0 +1,219 @@
+/* Recording: what apply does when a gradient is wanted. */
+#include "autograd/node.h"
+
+#include "aril/ops.h"
+#include "core/place.h"
+#include "ops/elementwise.h"
+#include "ops/view_write.h"
+
+#include <string.h>
+
+enum { MANY = 7 }; /* masks name inputs 0..6 one by one, and all later ones by bit 7 */
+
+static bool wants_grad(const aril_tensor *t)
+{
+    return t && t->node && aril__is_float((aril_dtype)t->dtype);
+}
+
+static bool differs(const aril_tensor *a, const aril_tensor *b)
+{
+    return a->dtype != b->dtype || !aril__same_dims(a->ndim, a->dim, b->ndim, b->dim);
+}
+
+static unsigned version_of(const aril_tensor *t)
+{
+    return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
+}
+
+static aril_tensor *shape_of(aril__thread *th, aril_tensor *t)
+{
+    /* In a trace the graph must see which value's shape is meant. */
+    if (t->flags & (ARIL__SYMBOLIC | ARIL__SHAPE_ONLY))
+        return aril__tensor_keep(t);
+    return aril__tensor_shape_only(th, t);
+}
+
+static aril_tensor *value_of_output(aril__thread *th, aril_tensor *t)
+{
+    if (!(t->flags & ARIL__SYMBOLIC))
+        return aril__tensor_alias(th, t);
+    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    if (a) {
+        a->flags = t->flags;
+        a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
+    }
+    return a;
+}
+
+/* Number of values to save, or their saving into `n` when it is given. -1 when memory is out. */
+static int save_all(aril__thread *th, aril__node *n, uint32_t mask, int n_in,
+                    aril_tensor *const *in, int n_out, aril_tensor *const *out)
+{
+    int count = 0;
+    for (int i = 0; i < n_in + n_out; i++) {
+        bool is_out = i >= n_in;
+        int index = is_out ? i - n_in : i, bit = index < MANY ? index : MANY;
+        aril_tensor *t = is_out ? out[index] : in[index];
+        bool value = mask & (is_out ? OUT(bit) : IN(bit));
+        bool shape = mask & (is_out ? LIKE_OUT(bit) : LIKE(bit));
+        if (!t || !(value || shape))
+            continue;
+        if (n) {
+            aril__saved *s = &n->saved[count];
+            s->index = (uint16_t)index;
+            s->version = version_of(t);
+            s->kind = (uint8_t)(is_out ? value ? ARIL__SAVED_OUT : ARIL__SAVED_LIKE_OUT
+                                       : value ? ARIL__SAVED_IN : ARIL__SAVED_LIKE);
+            s->tensor = !value ? shape_of(th, t)
+                        : is_out ? value_of_output(th, t)
+                                 : aril__tensor_keep(t);
+            if (!s->tensor) {
+                n->n_saved = (uint16_t)count;
+                return -1;
+            }
+        }
+        count++;
+    }
+    return count;
+}
+
+static aril_status remember_place(aril__node *n)
+{
+    char place[256];
+    aril__node_extra *e = aril__node_extra_of(n);
+    if (!e)
+        return ARIL_ERR_MEMORY;
+    if (aril__place(place, sizeof place))
+        e->place = aril__strdup(place);
+    return ARIL_OK;
+}
+
+/* The in-place write has changed `view`'s base too: each parent up the chain gets a node that says
+ * so, and other views refresh themselves when they are next used. */
+static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
+{
+    for (aril_tensor *t = view; t->view; t = t->view->parent) {
+        aril_tensor *parent = t->view->parent;
+        t->view->seen = version_of(t);
+        if (!t->node && !parent->node)
+            continue;
+        struct view_write_attrs attrs = aril__view_write_attrs(t->view->op, t->view->attrs);
+        aril_tensor *in[2] = {parent, t}, *out[1] = {parent};
+        aril_status s = aril__autograd_tape.record(th, &aril__op_view_write, 2, in, &attrs, 1, out,
+                                                   NULL);
+        if (s < 0)
+            return s;
+    }
+    return ARIL_OK;
+}
+
+static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_tensor *const *in,
+                          const void *attrs, int n_out, aril_tensor **out, aril_tensor *dest)
+{
+    uint32_t mask = 0;
+    bool any = false;
+    for (int i = 0; i < n_in; i++) {
+        if (!wants_grad(in[i]))
+            continue;
+        any = true;
+        mask |= aril__op_saves(op, i);
+        if (op->formula && differs(in[i], out[0]))
+            mask |= LIKE(i);
+    }
+    aril__node *n = NULL;
+    if (any && !(op->flags & NONDIFF)) {
+        int n_saved = mask ? save_all(th, NULL, mask, n_in, in, n_out, out) : 0;
+        n = aril__node_new(th, op, n_in, n_out, n_saved, attrs ? op->attr_size : 0);
+        if (aril__unlikely(!n))
+            return ARIL_ERR_MEMORY;
+        uint64_t sequence = th->sequence;
+        for (int i = 0; i < n_in; i++) {
+            n->edge[i].node = wants_grad(in[i]) ? aril__node_keep(in[i]->node) : NULL;
+            n->edge[i].out = n->edge[i].node ? in[i]->node_out : 0;
+            if (n->edge[i].node && n->edge[i].node->sequence > sequence)
+                sequence = n->edge[i].node->sequence;
+        }
+        th->sequence = n->sequence = sequence + 1;
+        if (n->attrs)
+            memcpy(n->attrs, attrs, op->attr_size);
+        if ((n_saved && save_all(th, n, mask, n_in, in, n_out, out) < 0) ||
+            (aril__unlikely(th->mode.anomaly) && remember_place(n) < 0)) {
+            aril__node_release(th, n);
+            return ARIL_ERR_MEMORY;
+        }
+    }
+    for (int i = 0; i < n_out; i++) {
+        if (!out[i] || ARIL__IS_WRITE(op->out[i]))
+            continue;
+        if (n && aril__is_float((aril_dtype)out[i]->dtype))
+            aril__bind(th, out[i], n, (uint32_t)i);
+        else if (i == 0 && dest)
+            aril__bind(th, dest, NULL, 0);
+    }
+    if (n)
+        aril__node_release(th, n);
+    return dest && dest->view ? propagate_to_bases(th, dest) : ARIL_OK;
+}
+
+static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tensor *in,
+                                 const void *attrs, aril_tensor *out)
+{
+    size_t size = attrs ? op->attr_size : 0;
+    aril__view *v = aril__slab_alloc(&th->slab, sizeof *v + op->attr_size);
+    if (!v)
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the view", op->name);
+    *v = (aril__view){.parent = aril__tensor_keep(in), .op = op, .seen = version_of(in)};
+    v->attrs = size ? memcpy(v + 1, attrs, size) : NULL;
+    out->view = v;
+    return ARIL_OK;
+}
+
+static aril_status refresh(aril__thread *th, aril_tensor *t)
+{
+    /* The stale part of the chain, nearest first. */
+    enum { DEEP = 64 };
+    aril_tensor *chain[DEEP];
+    while (t->view && t->view->seen != version_of(t)) {
+        int n = 0;
+        aril_tensor *at = t;
+        /* A longer chain is worked off from its far end, DEEP at a time. */
+        for (; at->view && at->view->seen != version_of(at); at = at->view->parent)
+            chain[n++ % DEEP] = at;
+        for (int k = n - 1; k >= 0 && k >= n - DEEP; k--) {
+            aril_tensor *v = chain[k % DEEP], *parent = v->view->parent;
+            if (v->node && v->node->flags & ARIL__NODE_LEAF) {
+                v->view->seen = version_of(v);
+                continue;
+            }
+            if (wants_grad(parent)) {
+                aril_tensor *out[1] = {v};
+                aril_status s = record(th, v->view->op, 1, &parent, v->view->attrs, 1, out, NULL);
+                if (s < 0)
+                    return s;
+            } else {
+                aril__bind(th, v, NULL, 0);
+            }
+            v->view->seen = version_of(v);
+        }
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_write(aril__thread *th, const aril__op *op, aril_tensor *dest)
+{
+    if (th->mode.no_grad)
+        return ARIL_OK;
+    bool through_view = false;
+    for (const aril_tensor *t = dest; t; t = t->view ? t->view->parent : NULL) {
+        if (t->node && t->node->flags & ARIL__NODE_LEAF)
+            return aril__fail(ARIL_ERR_GRAD,
+                              "%s_: %s leaf that wants a gradient cannot be changed in place; do it "
+                              "within ARIL_NO_GRAD",
+                              op->name, through_view ? "a view of a" : "a");
+        through_view = true;
+    }
+    return ARIL_OK;
+}
+
+const aril__tape aril__autograd_tape = {
+    .record = record, .view = remember_view, .refresh = refresh, .check_write = check_write};

@@ -1,0 +1,362 @@
+#include "core/device.h"
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/thread.h"
+
+#include "aril/parallel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A freed block that waits for reuse. Kept beside the memory, which may not be the host's. */
+typedef struct aril__cached_block {
+    struct aril__cached_block *next;
+    void *memory;
+    size_t bytes;
+} cached_block;
+
+aril__device *aril__cpu_device;
+
+static struct {
+    char kind_names[ARIL__MAX_KINDS][24];
+    int n_kinds;
+    aril__device *devices[ARIL__MAX_DEVICES];
+    int n_devices;
+} registry = {.kind_names = {"cpu", "cuda"}, .n_kinds = ARIL__FIRST_FREE};
+
+/* ---- the CPU ---- */
+
+static void *cpu_alloc(void *self, size_t bytes)
+{
+    (void)self;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void cpu_free(void *self, void *p, size_t bytes)
+{
+    (void)self;
+    (void)bytes;
+    free(p);
+}
+
+static aril_status cpu_copy(void *self, void *dst, const void *src, size_t bytes)
+{
+    (void)self;
+    memcpy(dst, src, bytes);
+    return ARIL_OK;
+}
+
+static void cpu_describe(void *self, char *buf, size_t size)
+{
+    (void)self;
+    double gb = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / 1e9;
+    snprintf(buf, size, "%d threads, %.1f GB", aril_threads(), gb);
+}
+
+void aril__devices_start(void)
+{
+    static const aril__device_ops ops = {.alloc = cpu_alloc,
+                                         .free = cpu_free,
+                                         .from_host = cpu_copy,
+                                         .to_host = cpu_copy,
+                                         .copy = cpu_copy,
+                                         .describe = cpu_describe};
+    aril__cpu_device = aril__device_register("cpu", 0, &ops, NULL, true);
+}
+
+/* ---- the registry ---- */
+
+static int kind_of(const char *name, bool add)
+{
+    for (int k = 0; k < registry.n_kinds; k++)
+        if (strcmp(registry.kind_names[k], name) == 0)
+            return k;
+    if (!add || registry.n_kinds == ARIL__MAX_KINDS)
+        return -1;
+    snprintf(registry.kind_names[registry.n_kinds], sizeof registry.kind_names[0], "%s", name);
+    return registry.n_kinds++;
+}
+
+aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
+                                    void *self, bool host_memory)
+{
+    int kind = kind_of(kind_name, true);
+    if (kind < 0 || registry.n_devices == ARIL__MAX_DEVICES) {
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': no room for another device", kind_name, index);
+        return NULL;
+    }
+    for (int i = 0; i < registry.n_devices; i++) {
+        aril_device id = registry.devices[i]->id;
+        if (id.kind == kind && id.index == index) {
+            aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is registered already", kind_name, index);
+            return NULL;
+        }
+    }
+    aril__device *d = aril__calloc(sizeof *d);
+    if (!d) {
+        aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': no memory", kind_name, index);
+        return NULL;
+    }
+    d->id = (aril_device){(int16_t)kind, (int16_t)index};
+    snprintf(d->kind_name, sizeof d->kind_name, "%s", kind_name);
+    d->host_memory = host_memory;
+    d->ops = *ops;
+    d->self = self;
+    pthread_mutex_init(&d->lock, NULL);
+    registry.devices[registry.n_devices++] = d;
+    return d;
+}
+
+aril__device *aril__device_find(aril_device id)
+{
+    if (id.kind == ARIL__CPU && id.index == 0)
+        return aril__cpu_device;
+    for (int i = 0; i < registry.n_devices; i++)
+        if (aril_device_equal(registry.devices[i]->id, id))
+            return registry.devices[i];
+    char name[48], there[256] = "";
+    for (int i = 0; i < registry.n_devices; i++) {
+        size_t n = strlen(there);
+        aril_device_name(registry.devices[i]->id, name, sizeof name);
+        snprintf(there + n, sizeof there - n, "%s%s", i ? ", " : "", name);
+    }
+    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' here (there is: %s)",
+               aril_device_name(id, name, sizeof name), there);
+    return NULL;
+}
+
+void aril__devices_shutdown(void)
+{
+    for (int i = 0; i < registry.n_devices; i++) {
+        aril__device *d = registry.devices[i];
+        aril_memory_trim(d->id);
+        /* Tensors that the program still holds point to their device: it stays. */
+        if (d->stats.live == 0 && d->ops.close)
+            d->ops.close(d->self);
+    }
+}
+
+/* ---- the cache ---- */
+
+/* Sizes are rounded up to one of eight steps in each power of two, so at most an eighth is lost. */
+static size_t bin_of(size_t bytes, size_t *rounded)
+{
+    size_t units = (bytes + 63) / 64;
+    unsigned log = units < 8 ? 3 : 63u - (unsigned)__builtin_clzll(units);
+    size_t step = (size_t)1 << (log - 3);
+    size_t up = (units + step - 1) / step; /* 8..16 */
+    *rounded = up * step * 64;
+    return units < 8 ? units : (size_t)(log - 3) * 8 + up;
+}
+
+static void free_cached(aril__device *d, size_t bin)
+{
+    cached_block *b = d->bins[bin];
+    d->bins[bin] = b->next;
+    d->stats.cached -= (int64_t)b->bytes;
+    d->ops.free(d->self, b->memory, b->bytes);
+    free(b);
+}
+
+/* Frees cached blocks, largest first, until at most `keep` bytes are cached. */
+static void trim(aril__device *d, int64_t keep)
+{
+    for (size_t bin = ARIL__BINS; bin-- > 0 && d->stats.cached > keep;)
+        while (d->bins[bin] && d->stats.cached > keep)
+            free_cached(d, bin);
+}
+
+void *aril__device_alloc(aril__device *d, size_t bytes)
+{
+    size_t rounded, bin = bin_of(bytes, &rounded);
+    void *p = NULL;
+    if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47))
+        goto fail;
+    pthread_mutex_lock(&d->lock);
+    d->stats.allocations++;
+    cached_block *b = d->bins[bin];
+    if (b) {
+        d->bins[bin] = b->next;
+        d->stats.cached -= (int64_t)rounded;
+        p = b->memory;
+        free(b);
+    } else {
+        d->stats.misses++;
+        /* Live and cached together stay near the highest need so far. */
+        int64_t spare = d->stats.peak + d->stats.peak / 8 - d->stats.live - (int64_t)rounded;
+        trim(d, spare > 0 ? spare : 0);
+        p = d->ops.alloc(d->self, rounded);
+        if (!p) {
+            trim(d, 0);
+            p = d->ops.alloc(d->self, rounded);
+        }
+    }
+    if (p) {
+        d->stats.live += (int64_t)rounded;
+        if (d->stats.live > d->stats.peak)
+            d->stats.peak = d->stats.live;
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (p) {
+        if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
+            aril__log(ARIL__LOG_MEMORY, "%s: +%zu bytes, live %lld, cached %lld", d->kind_name,
+                      rounded, (long long)d->stats.live, (long long)d->stats.cached);
+        return p;
+    }
+fail:
+    aril__fail(ARIL_ERR_MEMORY, "memory: no %zu bytes on %s (%lld in use)", bytes, d->kind_name,
+               (long long)d->stats.live);
+    return NULL;
+}
+
+void aril__device_free(aril__device *d, void *p, size_t bytes)
+{
+    size_t rounded, bin = bin_of(bytes, &rounded);
+    cached_block *b = malloc(sizeof *b);
+    pthread_mutex_lock(&d->lock);
+    d->stats.live -= (int64_t)rounded;
+    if (b) {
+        *b = (cached_block){.next = d->bins[bin], .memory = p, .bytes = rounded};
+        d->bins[bin] = b;
+        d->stats.cached += (int64_t)rounded;
+    } else {
+        d->ops.free(d->self, p, rounded);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
+        aril__log(ARIL__LOG_MEMORY, "%s: -%zu bytes, live %lld, cached %lld", d->kind_name, rounded,
+                  (long long)d->stats.live, (long long)d->stats.cached);
+}
+
+aril_memory_stats aril_memory(aril_device device)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d)
+        return (aril_memory_stats){0};
+    pthread_mutex_lock(&d->lock);
+    aril_memory_stats s = d->stats;
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+void aril_memory_reset_peak(aril_device device)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->stats.peak = d->stats.live;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void aril_memory_trim(aril_device device)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    trim(d, 0);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- public ---- */
+
+aril_device aril_cpu(void)
+{
+    return (aril_device){ARIL__CPU, 0};
+}
+
+aril_device aril_cuda(int index)
+{
+    return (aril_device){ARIL__CUDA, (int16_t)index};
+}
+
+bool aril_device_equal(aril_device a, aril_device b)
+{
+    return a.kind == b.kind && a.index == b.index;
+}
+
+aril_device aril_device_named(const char *name)
+{
+    aril__self();
+    char kind[24];
+    const char *colon = name ? strchr(name, ':') : NULL;
+    size_t n = !name ? 0 : colon ? (size_t)(colon - name) : strlen(name);
+    char *end = NULL;
+    long index = colon ? strtol(colon + 1, &end, 10) : 0;
+    if (n > 0 && n < sizeof kind && (!colon || (end != colon + 1 && !*end)) && index >= 0 &&
+        index < INT16_MAX) {
+        memcpy(kind, name, n);
+        kind[n] = '\0';
+        int k = kind_of(kind, false);
+        if (k >= 0)
+            return (aril_device){(int16_t)k, (int16_t)index};
+    }
+    aril__fail(ARIL_ERR_DEVICE, "device: no kind of device is called '%s'", name ? name : "(null)");
+    return (aril_device){-1, -1};
+}
+
+const char *aril_device_name(aril_device device, char *buf, size_t size)
+{
+    if (device.kind == ARIL__CPU)
+        snprintf(buf, size, "cpu");
+    else if (device.kind > 0 && device.kind < registry.n_kinds)
+        snprintf(buf, size, "%s:%d", registry.kind_names[device.kind], device.index);
+    else
+        snprintf(buf, size, "unknown device (%d:%d)", device.kind, device.index);
+    return buf;
+}
+
+bool aril_device_available(aril_device device)
+{
+    aril__self();
+    for (int i = 0; i < registry.n_devices; i++)
+        if (aril_device_equal(registry.devices[i]->id, device))
+            return true;
+    return false;
+}
+
+int aril_device_count(void)
+{
+    aril__self();
+    return registry.n_devices;
+}
+
+aril_device aril_device_at(int i)
+{
+    aril__self();
+    if (i < 0 || i >= registry.n_devices) {
+        aril__fail(ARIL_ERR_INDEX, "device_at: %d is not below the count of %d", i,
+                   registry.n_devices);
+        return (aril_device){-1, -1};
+    }
+    return registry.devices[i]->id;
+}
+
+const char *aril_device_describe(aril_device device, char *buf, size_t size)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    char name[48], text[160] = "";
+    aril_device_name(device, name, sizeof name);
+    if (d && d->ops.describe)
+        d->ops.describe(d->self, text, sizeof text);
+    snprintf(buf, size, "%s: %s", name, d ? text : "not available");
+    return buf;
+}
+
+aril_status aril_synchronize(aril_device device)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d)
+        return ARIL_ERR_DEVICE;
+    return d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
+}

@@ -1,0 +1,62 @@
+/* Devices: a table of functions for memory and copies, and a cache of freed blocks above it. */
+#ifndef ARIL_CORE_DEVICE_H
+#define ARIL_CORE_DEVICE_H
+
+#include "aril/device.h"
+#include "aril/memory.h"
+
+#include <pthread.h>
+
+enum {
+    ARIL__CPU = 0,         /* kind numbers; others are given out in the order of registration */
+    ARIL__CUDA = 1,        /* reserved, so that aril_cuda() needs no plug-in to be named */
+    ARIL__FIRST_FREE = 2,
+    ARIL__MAX_KINDS = 8,
+    ARIL__MAX_DEVICES = 32,
+    ARIL__BINS = 8 * 48, /* eight sizes for each power of two */
+};
+
+typedef struct aril__device aril__device;
+
+/* What a kind of device can do. Every slot is required unless marked optional. */
+typedef struct aril__device_ops {
+    void *(*alloc)(void *self, size_t bytes); /* aligned to 64; NULL when memory is out */
+    void (*free)(void *self, void *p, size_t bytes);
+    aril_status (*from_host)(void *self, void *dst, const void *src, size_t bytes);
+    aril_status (*to_host)(void *self, void *dst, const void *src, size_t bytes);
+    aril_status (*copy)(void *self, void *dst, const void *src, size_t bytes);
+    aril_status (*synchronize)(void *self);                            /* optional */
+    void (*describe)(void *self, char *buf, size_t size);              /* optional */
+    void (*close)(void *self);                                         /* optional */
+} aril__device_ops;
+
+struct aril__device {
+    aril_device id;
+    char kind_name[24];
+    bool host_memory; /* the host can read and write the memory directly */
+    aril__device_ops ops;
+    void *self;
+
+    pthread_mutex_t lock; /* of all below */
+    struct aril__cached_block *bins[ARIL__BINS];
+    aril_memory_stats stats;
+};
+
+extern aril__device *aril__cpu_device;
+
+/* Registers device `index` of the kind with that name. NULL (and an error) when there is no room
+ * or the name is taken by other functions. */
+aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
+                                    void *self, bool host_memory);
+
+/* The registered device, or NULL with an error that says what is missing. */
+aril__device *aril__device_find(aril_device id);
+
+/* Cached memory. Fails with NULL and an error. */
+void *aril__device_alloc(aril__device *d, size_t bytes);
+void aril__device_free(aril__device *d, void *p, size_t bytes);
+
+void aril__devices_start(void);
+void aril__devices_shutdown(void);
+
+#endif

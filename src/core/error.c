@@ -1,0 +1,145 @@
+#include "core/error.h"
+
+#include "core/memory.h"
+#include "core/place.h"
+#include "core/thread.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_MAX = 1000 };
+
+/* What is left to say when even the record cannot be allocated. */
+static aril__error out_of_memory = {.code = ARIL_ERR_MEMORY, .message = "out of memory"};
+
+static aril_error_handler *handler;
+static void *handler_ctx;
+
+const char *aril_status_name(aril_status s)
+{
+    switch (s) {
+    case ARIL_OK:
+        return "OK";
+#define NAME(name, value, text)                                                                    \
+    case value:                                                                                    \
+        return #name;
+        ARIL_STATUS_LIST(NAME)
+#undef NAME
+    default:
+        return "?";
+    }
+}
+
+const char *aril_status_text(aril_status s)
+{
+    switch (s) {
+    case ARIL_OK:
+        return "no error";
+#define TEXT(name, value, text)                                                                    \
+    case value:                                                                                    \
+        return text;
+        ARIL_STATUS_LIST(TEXT)
+#undef TEXT
+    default:
+        return "?";
+    }
+}
+
+aril__error *aril__error_keep(aril__error *e)
+{
+    if (e && atomic_load_explicit(&e->refs, memory_order_relaxed) > 0)
+        atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
+    return e;
+}
+
+void aril__error_release(aril__error *e)
+{
+    if (e && atomic_load_explicit(&e->refs, memory_order_relaxed) > 0 &&
+        atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) == 1)
+        free(e);
+}
+
+void aril__adopt_error(aril__error *e)
+{
+    aril__thread *th = aril__self();
+    if (th->last_error != e) {
+        aril__error_release(th->last_error);
+        th->last_error = aril__error_keep(e);
+    }
+    if (!th->error)
+        th->error = aril__error_keep(e);
+}
+
+aril_status aril__fail(aril_status code, const char *fmt, ...)
+{
+    char text[MESSAGE_MAX], place[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    size_t placed = aril__place(place, sizeof place);
+
+    size_t size = strlen(text) + (placed ? strlen(place) + 4 : 0) + 1;
+    aril__error *e = aril__malloc(sizeof *e + size);
+    if (e) {
+        atomic_init(&e->refs, 1);
+        e->code = code;
+        char *message = (char *)(e + 1);
+        e->message = message;
+        snprintf(message, size, placed ? "%s at %s" : "%s", text, place);
+    } else {
+        e = &out_of_memory;
+    }
+    aril__adopt_error(e);
+    if (handler)
+        handler(e->code, e->message, handler_ctx);
+    aril__error_release(e);
+    return code;
+}
+
+void aril__assert_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "aril: internal error: %s does not hold at %s:%d\n", cond, file, line);
+    abort();
+}
+
+bool aril_ok(void)
+{
+    return !aril__self()->error;
+}
+
+const char *aril_error(void)
+{
+    aril__error *e = aril__self()->error;
+    return e ? e->message : NULL;
+}
+
+aril_status aril_error_code(void)
+{
+    aril__error *e = aril__self()->error;
+    return e ? e->code : ARIL_OK;
+}
+
+void aril_clear_error(void)
+{
+    aril__thread *th = aril__self();
+    aril__error_release(th->error);
+    aril__error_release(th->last_error);
+    th->error = th->last_error = NULL;
+}
+
+int aril_report(FILE *to)
+{
+    aril__error *e = aril__self()->error;
+    if (!e)
+        return 0;
+    fprintf(to, "aril: %s\n", e->message);
+    return 1;
+}
+
+void aril_set_error_handler(aril_error_handler *fn, void *ctx)
+{
+    handler = fn;
+    handler_ctx = ctx;
+}

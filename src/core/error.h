@@ -1,0 +1,34 @@
+/* Error records: made on cold paths, counted, shared by the thread and the tensors they poison. */
+#ifndef ARIL_CORE_ERROR_H
+#define ARIL_CORE_ERROR_H
+
+#include "aril/error.h"
+
+#include <stdatomic.h>
+
+#define aril__likely(x) __builtin_expect(!!(x), 1)
+#define aril__unlikely(x) __builtin_expect(!!(x), 0)
+#define aril__cold __attribute__((cold, noinline))
+
+typedef struct aril__error {
+    atomic_int refs; /* 0: static, never freed */
+    aril_status code;
+    const char *message; /* lies behind the record */
+} aril__error;
+
+/* Records an error: the thread's first if it has none, its latest in any case. The place of the
+ * caller outside Aril is added to the message. Returns `code`, for `return aril__fail(...)`. */
+aril__cold aril_status aril__fail(aril_status code, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Makes `e` this thread's latest error, and its first if it has none (poison from elsewhere). */
+aril__cold void aril__adopt_error(aril__error *e);
+
+aril__error *aril__error_keep(aril__error *e);
+void aril__error_release(aril__error *e);
+
+/* Guards invariants of Aril itself; no input may reach one. */
+#define ARIL_ASSERT(cond) ((cond) ? (void)0 : aril__assert_failed(#cond, __FILE__, __LINE__))
+aril__cold _Noreturn void aril__assert_failed(const char *cond, const char *file, int line);
+
+#endif

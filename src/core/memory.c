@@ -1,0 +1,221 @@
+#include "core/memory.h"
+
+#include "aril/memory.h"
+#include "core/error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A sanitizer sees leaks and stale uses only when each block is an allocation of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIN_BLOCKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PLAIN_BLOCKS 1
+#endif
+#endif
+#ifndef PLAIN_BLOCKS
+#define PLAIN_BLOCKS 0
+#endif
+
+enum {
+    CHUNK_BYTES = 64 * 1024, /* carved into blocks of one size */
+    BATCH = 32,              /* blocks moved between a thread and the pool at a time */
+    CACHE_MAX = 256,         /* blocks of one size that a thread keeps */
+};
+
+bool aril__fault_armed;
+static atomic_llong fault_countdown;
+static atomic_bool fault_happened;
+
+static struct {
+    pthread_mutex_t lock;
+    aril__slab_block *free[ARIL__SLAB_CLASSES];
+    int64_t free_count[ARIL__SLAB_CLASSES];
+    int64_t made[ARIL__SLAB_CLASSES]; /* blocks carved so far */
+    struct chunk {
+        struct chunk *next;
+    } *chunks;
+    atomic_llong plain; /* blocks that are allocations of their own */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void aril_fail_allocation(int64_t n)
+{
+    atomic_store(&fault_countdown, n);
+    atomic_store(&fault_happened, false);
+    aril__fault_armed = n > 0;
+}
+
+bool aril_allocation_failed(void)
+{
+    return atomic_load(&fault_happened);
+}
+
+bool aril__fault_now(void)
+{
+    if (!aril__fault_armed || atomic_fetch_sub(&fault_countdown, 1) != 1)
+        return false;
+    atomic_store(&fault_happened, true);
+    return true;
+}
+
+void *aril__malloc(size_t size)
+{
+    return aril__unlikely(aril__fault_now()) ? NULL : malloc(size ? size : 1);
+}
+
+void *aril__calloc(size_t size)
+{
+    return aril__unlikely(aril__fault_now()) ? NULL : calloc(1, size ? size : 1);
+}
+
+void *aril__realloc(void *p, size_t size)
+{
+    return aril__unlikely(aril__fault_now()) ? NULL : realloc(p, size ? size : 1);
+}
+
+char *aril__strdup(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = aril__malloc(n);
+    return copy ? memcpy(copy, text, n) : NULL;
+}
+
+static size_t class_of(size_t size)
+{
+    return (size - 1) / ARIL__SLAB_STEP;
+}
+
+static void *plain_alloc(size_t size)
+{
+    size_t rounded = (size + ARIL__SLAB_STEP - 1) / ARIL__SLAB_STEP * ARIL__SLAB_STEP;
+    void *p = aligned_alloc(ARIL__SLAB_STEP, rounded);
+    if (p)
+        atomic_fetch_add_explicit(&pool.plain, 1, memory_order_relaxed);
+    return p;
+}
+
+/* Adds a chunk's blocks to the pool; called with the lock held. */
+static bool carve(size_t k)
+{
+    size_t step = (k + 1) * ARIL__SLAB_STEP;
+    char *mem = aligned_alloc(ARIL__SLAB_STEP, CHUNK_BYTES);
+    if (!mem)
+        return false;
+    struct chunk *c = (struct chunk *)(void *)mem;
+    c->next = pool.chunks;
+    pool.chunks = c;
+    for (size_t at = ARIL__SLAB_STEP; at + step <= CHUNK_BYTES; at += step) {
+        aril__slab_block *b = (aril__slab_block *)(void *)(mem + at);
+        b->next = pool.free[k];
+        pool.free[k] = b;
+        pool.free_count[k]++;
+        pool.made[k]++;
+    }
+    return true;
+}
+
+static aril__cold void *refill(aril__slab_cache *cache, size_t k)
+{
+    pthread_mutex_lock(&pool.lock);
+    if (pool.free[k] || carve(k)) {
+        for (int i = 0; i < BATCH && pool.free[k]; i++) {
+            aril__slab_block *b = pool.free[k];
+            pool.free[k] = b->next;
+            pool.free_count[k]--;
+            b->next = cache->of[k].head;
+            cache->of[k].head = b;
+            cache->of[k].count++;
+        }
+    }
+    pthread_mutex_unlock(&pool.lock);
+    aril__slab_block *b = cache->of[k].head;
+    if (b) {
+        cache->of[k].head = b->next;
+        cache->of[k].count--;
+    }
+    return b;
+}
+
+static void give_back(aril__slab_cache *cache, size_t k, uint32_t n)
+{
+    pthread_mutex_lock(&pool.lock);
+    for (; n && cache->of[k].head; n--) {
+        aril__slab_block *b = cache->of[k].head;
+        cache->of[k].head = b->next;
+        cache->of[k].count--;
+        b->next = pool.free[k];
+        pool.free[k] = b;
+        pool.free_count[k]++;
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
+{
+    if (aril__unlikely(aril__fault_armed) && aril__fault_now())
+        return NULL;
+    size_t k = class_of(size);
+    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES)
+        return plain_alloc(size);
+    aril__slab_block *b = cache->of[k].head;
+    if (aril__unlikely(!b))
+        return refill(cache, k);
+    cache->of[k].head = b->next;
+    cache->of[k].count--;
+    return b;
+}
+
+void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
+{
+    if (!block)
+        return;
+    size_t k = class_of(size);
+    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) {
+        atomic_fetch_sub_explicit(&pool.plain, 1, memory_order_relaxed);
+        free(block);
+        return;
+    }
+    aril__slab_block *b = block;
+    b->next = cache->of[k].head;
+    cache->of[k].head = b;
+    if (aril__unlikely(++cache->of[k].count > CACHE_MAX))
+        give_back(cache, k, CACHE_MAX / 2);
+}
+
+void aril__slab_flush(aril__slab_cache *cache)
+{
+    for (size_t k = 0; k < ARIL__SLAB_CLASSES; k++)
+        if (cache->of[k].head)
+            give_back(cache, k, UINT32_MAX);
+}
+
+int64_t aril__slab_live(aril__slab_cache *cache)
+{
+    int64_t live = atomic_load(&pool.plain);
+    pthread_mutex_lock(&pool.lock);
+    for (size_t k = 0; k < ARIL__SLAB_CLASSES; k++)
+        live += pool.made[k] - pool.free_count[k] - (int64_t)cache->of[k].count;
+    pthread_mutex_unlock(&pool.lock);
+    return live;
+}
+
+/* Frees the chunks when nothing lies in them any more: a tool that looks for leaks then sees an
+ * empty heap, and a program that still holds tensors at exit keeps them valid. */
+void aril__slab_shutdown(aril__slab_cache *cache)
+{
+    aril__slab_flush(cache);
+    if (aril__slab_live(cache) - atomic_load(&pool.plain) != 0)
+        return;
+    pthread_mutex_lock(&pool.lock);
+    while (pool.chunks) {
+        struct chunk *c = pool.chunks;
+        pool.chunks = c->next;
+        free(c);
+    }
+    memset(pool.free, 0, sizeof pool.free);
+    memset(pool.free_count, 0, sizeof pool.free_count);
+    memset(pool.made, 0, sizeof pool.made);
+    pthread_mutex_unlock(&pool.lock);
+}

@@ -1,0 +1,47 @@
+/* Host memory for Aril's own objects: a slab of small blocks with a cache in each thread, and plain
+ * blocks. Both can be told to fail, so that tests reach every out-of-memory path. */
+#ifndef ARIL_CORE_MEMORY_H
+#define ARIL_CORE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ARIL__SLAB_STEP = 64,    /* blocks are multiples of this, and aligned to it */
+    ARIL__SLAB_CLASSES = 16, /* up to 1024 bytes; larger ones are plain blocks */
+};
+
+typedef struct aril__slab_block {
+    struct aril__slab_block *next;
+} aril__slab_block;
+
+/* One thread's free blocks of each size. */
+typedef struct aril__slab_cache {
+    struct {
+        aril__slab_block *head;
+        uint32_t count;
+    } of[ARIL__SLAB_CLASSES];
+} aril__slab_cache;
+
+/* Blocks are not cleared. NULL when memory is out. The size must be given again to free; a block
+ * may be freed by any thread. */
+void *aril__slab_alloc(aril__slab_cache *cache, size_t size);
+void aril__slab_free(aril__slab_cache *cache, void *block, size_t size);
+void aril__slab_flush(aril__slab_cache *cache); /* hands everything to the other threads */
+
+/* Blocks in use, counted over all threads' caches but those of other running threads. */
+int64_t aril__slab_live(aril__slab_cache *cache);
+void aril__slab_shutdown(aril__slab_cache *cache);
+
+/* malloc, calloc and realloc that obey the failure hook. Free with free(). */
+void *aril__malloc(size_t size);
+void *aril__calloc(size_t size);
+void *aril__realloc(void *p, size_t size);
+char *aril__strdup(const char *text);
+
+/* The failure hook. `aril__fault_armed` is tested on fast paths, the rest is cold. */
+extern bool aril__fault_armed;
+bool aril__fault_now(void); /* true when this allocation is the one to fail */
+
+#endif

@@ -1,0 +1,94 @@
+/* Loops over strided operands of one shape: dimensions in a common order, merged where possible,
+ * so that the innermost runs are as long as can be. */
+#ifndef ARIL_CORE_NEST_H
+#define ARIL_CORE_NEST_H
+
+#include "core/tensor.h"
+
+enum { ARIL__NEST_OPERANDS = 6 };
+
+typedef struct aril__nest {
+    int ndim, n;
+    int64_t dim[ARIL_MAX_DIMS];
+    int64_t stride[ARIL__NEST_OPERANDS][ARIL_MAX_DIMS];
+} aril__nest;
+
+/* A nest of the given sizes, without operands. */
+static inline aril__nest aril__nest_of(int ndim, const int64_t *dim)
+{
+    aril__nest n = {.ndim = ndim};
+    for (int i = 0; i < ndim; i++)
+        n.dim[i] = dim[i];
+    return n;
+}
+
+/* Adds an operand: `t` broadcast to the nest's sizes (stride 0 where it has size 1 or no such
+ * dimension), or an absent one (NULL: all strides 0). */
+static inline void aril__nest_add(aril__nest *n, const aril_tensor *t)
+{
+    int64_t *stride = n->stride[n->n++];
+    int lead = t ? n->ndim - t->ndim : 0;
+    for (int d = 0; d < n->ndim; d++) {
+        bool there = t && d >= lead && t->dim[d - lead] == n->dim[d] && n->dim[d] > 1;
+        stride[d] = there ? t->stride[d - lead] : 0;
+    }
+}
+
+/* Drops dimensions of size 1, sorts the rest so that operand `by` is walked from its largest stride
+ * to its smallest, and merges neighbours. */
+void aril__nest_merge(aril__nest *n, int by);
+
+/* True when operand k is dense in the nest's order. */
+static inline bool aril__nest_linear(const aril__nest *n, int k)
+{
+    int64_t step = 1;
+    for (int d = n->ndim - 1; d >= 0; d--) {
+        if (n->stride[k][d] != step)
+            return false;
+        step *= n->dim[d];
+    }
+    return true;
+}
+
+/* True when operand k is one element for all. */
+static inline bool aril__nest_constant(const aril__nest *n, int k)
+{
+    for (int d = 0; d < n->ndim; d++)
+        if (n->stride[k][d] != 0)
+            return false;
+    return true;
+}
+
+/* A place in a nest: the index and the offset of each operand. */
+typedef struct aril__nest_at {
+    int64_t index[ARIL_MAX_DIMS];
+    int64_t offset[ARIL__NEST_OPERANDS];
+} aril__nest_at;
+
+/* Goes to linear position `at`; offsets count from those given in `base` (per operand). */
+void aril__nest_seek(const aril__nest *n, aril__nest_at *p, int64_t at, const int64_t *base);
+
+/* Elements left in the innermost run, at least 1. */
+static inline int64_t aril__nest_run(const aril__nest *n, const aril__nest_at *p)
+{
+    return n->ndim ? n->dim[n->ndim - 1] - p->index[n->ndim - 1] : 1;
+}
+
+/* Moves on by m elements of the innermost run, m at most aril__nest_run. */
+static inline void aril__nest_move(const aril__nest *n, aril__nest_at *p, int64_t m)
+{
+    int d = n->ndim - 1;
+    if (d < 0)
+        return;
+    p->index[d] += m;
+    for (int k = 0; k < n->n; k++)
+        p->offset[k] += m * n->stride[k][d];
+    for (; d > 0 && p->index[d] == n->dim[d]; d--) {
+        p->index[d] = 0;
+        p->index[d - 1]++;
+        for (int k = 0; k < n->n; k++)
+            p->offset[k] += n->stride[k][d - 1] - n->dim[d] * n->stride[k][d];
+    }
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Arithmetic on sizes and strides. Sizes may be -1, "unknown", in symbolic tensors. */
+#ifndef ARIL_CORE_SHAPE_H
+#define ARIL_CORE_SHAPE_H
+
+#include "aril/base.h"
+
+/* The product of n sizes, or -1 if one is unknown (and none is 0). */
+static inline int64_t aril__count(int n, const int64_t *dim)
+{
+    int64_t count = 1;
+    bool unknown = false;
+    for (int i = 0; i < n; i++) {
+        if (dim[i] < 0)
+            unknown = true;
+        else
+            count *= dim[i];
+    }
+    return unknown && count != 0 ? -1 : count;
+}
+
+/* Dense strides in logical (row-major) order; sizes of 0 and unknown ones count as 1. */
+static inline void aril__dense_strides(int n, const int64_t *dim, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= dim[i] > 1 ? dim[i] : 1;
+    }
+}
+
+static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t *b)
+{
+    if (n != m)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+/* Checks sizes from outside: 0..8 dimensions, none negative (-1 is allowed when `unknown`), and
+ * no more elements than memory can address. `what` names the op in the message. */
+aril_status aril__check_shape(const char *what, aril_shape s, bool unknown);
+
+/* Adds `b` to the broadcast shape in `out` (NumPy's rule). False when a size does not fit. An
+ * unknown size fits anything and gives way to a known one other than 1. */
+bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b);
+
+/* Turns a negative axis into 0..ndim-1. Returns -1, with an error naming `what`, when out of
+ * range. A 0-d tensor takes axis 0 and -1, as PyTorch's does. */
+int aril__axis(const char *what, int64_t axis, int ndim);
+
+/* "[2,?,3]" in buf; returns buf. */
+enum { ARIL__SHAPE_TEXT = 8 * 21 + 3 };
+const char *aril__shape_text(char buf[ARIL__SHAPE_TEXT], int ndim, const int64_t *dim);
+
+#endif

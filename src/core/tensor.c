@@ -1,0 +1,329 @@
+#include "core/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+aril__hooks aril__hook;
+
+/* What a failed call returns when there is no memory for a poisoned tensor of its own. */
+static aril__error no_memory = {.code = ARIL_ERR_MEMORY, .message = "out of memory"};
+
+static aril_tensor emergency = {
+    .refs = 1, .dtype = ARIL_F32, .flags = ARIL__POISON | ARIL__IMMORTAL, .numel = 1, .u.error = &no_memory};
+
+aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t bytes)
+{
+    aril__storage *s = aril__slab_alloc(&th->slab, sizeof *s);
+    if (aril__unlikely(!s)) {
+        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a storage header");
+        return NULL;
+    }
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->version, 0);
+    s->device = device;
+    s->bytes = bytes;
+    s->deleter = NULL;
+    if (aril__likely(bytes <= sizeof s->small && device->host_memory)) {
+        s->data = s->small;
+        return s;
+    }
+    s->data = aril__device_alloc(device, bytes);
+    if (aril__unlikely(!s->data)) {
+        aril__slab_free(&th->slab, s, sizeof *s);
+        return NULL;
+    }
+    return s;
+}
+
+void aril__keep_memory(void *data, void *ctx)
+{
+    (void)data;
+    (void)ctx;
+}
+
+void aril__storage_release(aril__thread *th, aril__storage *s)
+{
+    if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (s->deleter)
+        s->deleter(s->data, s->deleter_ctx);
+    else if (s->data != s->small)
+        aril__device_free(s->device, s->data, s->bytes);
+    aril__slab_free(&th->slab, s, sizeof *s);
+}
+
+aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim)
+{
+    aril_tensor *t = aril__slab_alloc(&th->slab, sizeof *t);
+    if (aril__unlikely(!t)) {
+        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
+        return NULL;
+    }
+    atomic_init(&t->refs, 1);
+    t->dtype = (uint8_t)dtype;
+    t->ndim = (uint8_t)ndim;
+    t->flags = 0;
+    t->slot = UINT32_MAX;
+    t->node_out = 0;
+    t->storage = NULL;
+    t->offset = 0;
+    t->node = NULL;
+    t->view = NULL;
+    t->u.error = NULL;
+    int64_t step = 1, count = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        int64_t d = dim[i];
+        t->dim[i] = d;
+        t->stride[i] = step;
+        if (aril__unlikely(d < 0))
+            continue;
+        step *= d > 1 ? d : 1;
+        count *= d;
+    }
+    t->numel = count;
+    for (int i = 0; i < ndim && count; i++)
+        if (aril__unlikely(dim[i] < 0))
+            t->numel = -1;
+    return t;
+}
+
+aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                              aril__device *device)
+{
+    aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
+    if (aril__unlikely(!t))
+        return NULL;
+    t->storage = aril__storage_new(th, device, aril__dtype_bytes(dtype, t->numel));
+    if (aril__unlikely(!t->storage)) {
+        aril__tensor_free(th, t);
+        return NULL;
+    }
+    return t;
+}
+
+aril_tensor *aril__tensor_alias(aril__thread *th, const aril_tensor *t)
+{
+    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    if (aril__unlikely(!a))
+        return NULL;
+    memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
+    a->offset = t->offset;
+    a->flags = t->flags & (ARIL__WEAK | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY);
+    if (t->storage) {
+        atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
+        a->storage = t->storage;
+    }
+    return a;
+}
+
+aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
+{
+    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    if (aril__unlikely(!a))
+        return NULL;
+    memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
+    a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
+    return a;
+}
+
+void aril__tensor_free(aril__thread *th, aril_tensor *t)
+{
+    if (aril__unlikely(t->flags & ARIL__IMMORTAL)) {
+        atomic_store(&t->refs, 1);
+        return;
+    }
+    if (t->storage)
+        aril__storage_release(th, t->storage);
+    if (t->node)
+        aril__hook.release_node(th, t->node);
+    if (t->view)
+        aril__hook.release_view(th, t->view);
+    if (aril__unlikely(t->flags & (ARIL__POISON | ARIL__SYMBOLIC))) {
+        if (t->flags & ARIL__POISON)
+            aril__error_release(t->u.error);
+        else if (aril__hook.release_symbol && t->u.symbol)
+            aril__hook.release_symbol(t->u.symbol);
+    }
+    aril__slab_free(&th->slab, t, sizeof *t);
+}
+
+aril_tensor *aril__give(aril__thread *th, aril_tensor *t)
+{
+    if (aril__unlikely(!t))
+        return aril__poison();
+    if (aril__unlikely(!aril__own_reserve(th, 1))) {
+        aril__tensor_release(th, t);
+        return aril__poison();
+    }
+    aril__own(th, t);
+    return t;
+}
+
+aril_tensor *aril__poison(void)
+{
+    aril__thread *th = aril__self();
+    aril__error *e = th->last_error ? th->last_error : &no_memory;
+    aril_tensor *t = aril__slab_alloc(&th->slab, sizeof *t);
+    if (!t || !aril__own_reserve(th, 1)) {
+        aril__slab_free(&th->slab, t, sizeof *t);
+        return &emergency;
+    }
+    memset(t, 0, sizeof *t);
+    atomic_init(&t->refs, 1);
+    t->dtype = ARIL_F32;
+    t->flags = ARIL__POISON;
+    t->numel = 1;
+    t->u.error = aril__error_keep(e);
+    aril__own(th, t);
+    return t;
+}
+
+aril_tensor *aril__null_tensor(const char *op)
+{
+    aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", op);
+    return aril__poison();
+}
+
+aril_status aril__check_value(const char *what, const aril_tensor *t)
+{
+    if (aril__unlikely(!t))
+        return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    if (aril__unlikely(t->flags & ARIL__POISON)) {
+        aril__adopt_error(t->u.error);
+        return t->u.error->code;
+    }
+    if (aril__unlikely(!t->storage))
+        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor has no value before its graph runs",
+                          what);
+    return ARIL_OK;
+}
+
+aril_status aril_tensor_status(const aril_tensor *t)
+{
+    return !t ? ARIL_ERR_ARG : t->flags & ARIL__POISON ? t->u.error->code : ARIL_OK;
+}
+
+const char *aril_tensor_error(const aril_tensor *t)
+{
+    return t && t->flags & ARIL__POISON ? t->u.error->message : NULL;
+}
+
+/* ---- what a tensor is ---- */
+
+aril_dtype aril_dtype_of(const aril_tensor *t)
+{
+    return t ? (aril_dtype)t->dtype : ARIL_F32;
+}
+
+int aril_ndim(const aril_tensor *t)
+{
+    return t ? t->ndim : 0;
+}
+
+aril_shape aril_shape_of(const aril_tensor *t)
+{
+    return t ? aril__shape(t) : (aril_shape){0};
+}
+
+int64_t aril_numel(const aril_tensor *t)
+{
+    return t ? t->numel : 1;
+}
+
+aril_device aril_device_of(const aril_tensor *t)
+{
+    return t && t->storage ? t->storage->device->id : aril_cpu();
+}
+
+int64_t aril_size(const aril_tensor *t, int axis)
+{
+    int at = aril__axis("size", axis, t ? t->ndim : 0);
+    return at < 0 || !t || t->ndim == 0 ? -1 : t->dim[at];
+}
+
+int64_t aril_stride(const aril_tensor *t, int axis)
+{
+    int at = aril__axis("stride", axis, t ? t->ndim : 0);
+    return at < 0 || !t || t->ndim == 0 ? 0 : t->stride[at];
+}
+
+bool aril_is_contiguous(const aril_tensor *t)
+{
+    return t && aril__is_dense(t);
+}
+
+bool aril_is_channels_last(const aril_tensor *t)
+{
+    if (!t || t->ndim < 3)
+        return false;
+    int64_t step = 1;
+    for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
+        int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
+        if (t->dim[d] != 1 && t->stride[d] != step)
+            return false;
+        step *= t->dim[d];
+    }
+    return true;
+}
+
+bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b)
+{
+    return a && b && a->storage && a->storage == b->storage;
+}
+
+/* ---- order in memory ---- */
+
+bool aril__is_packed(const aril_tensor *t)
+{
+    int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS];
+    int n = 0;
+    if (t->numel == 0)
+        return true;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->dim[i] == 1)
+            continue;
+        int at = n++;
+        for (; at > 0 && stride[at - 1] > t->stride[i]; at--) {
+            stride[at] = stride[at - 1];
+            dim[at] = dim[at - 1];
+        }
+        stride[at] = t->stride[i];
+        dim[at] = t->dim[i];
+    }
+    int64_t step = 1;
+    for (int i = 0; i < n; i++) {
+        if (stride[i] != step)
+            return false;
+        step *= dim[i];
+    }
+    return true;
+}
+
+void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, int64_t *stride)
+{
+    int order[ARIL_MAX_DIMS]; /* dimensions from the innermost to the outermost */
+    for (int i = 0; i < ndim; i++) {
+        int d = ndim - 1 - i, at = i;
+        /* Stable, so that ties (size-1 dimensions) keep the logical order. */
+        for (; at > 0; at--) {
+            int other = order[at - 1];
+            if (like->dim[d] == 1 || like->dim[other] == 1 ||
+                like->stride[other] <= like->stride[d])
+                break;
+            order[at] = other;
+        }
+        order[at] = d;
+    }
+    int64_t step = 1;
+    for (int i = 0; i < ndim; i++) {
+        int d = order[i];
+        stride[d] = step;
+        step *= dim[d] > 1 ? dim[d] : 1;
+    }
+}
+
+int64_t aril__live_blocks(void)
+{
+    return aril__slab_live(&aril__self()->slab);
+}

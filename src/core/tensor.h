@@ -1,0 +1,156 @@
+/* The tensor header and the storage beneath it. */
+#ifndef ARIL_CORE_TENSOR_H
+#define ARIL_CORE_TENSOR_H
+
+#include "aril/tensor.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/shape.h"
+#include "core/thread.h"
+
+typedef struct aril__node aril__node; /* autograd/node.h */
+typedef struct aril__view aril__view; /* how a view was made: ops/view.h */
+
+enum {
+    ARIL__POISON = 1,        /* made by a failed call; u.error says why */
+    ARIL__SYMBOLIC = 2,      /* has a shape but no value yet: belongs to a tracer */
+    ARIL__SHAPE_ONLY = 4,    /* stands for a value whose shape alone is needed */
+    ARIL__WEAK = 8,          /* a scalar that takes the dtype of what it meets */
+    ARIL__IMMORTAL = 16,     /* never freed */
+    ARIL__INFERENCE = 32,    /* made in inference mode */
+    ARIL__CHANNELS_LAST = 64 /* dense in the order N, spatial, C */
+};
+
+/* Memory on one device, shared by a tensor and its views. */
+typedef struct aril__storage {
+    atomic_int refs;
+    atomic_uint version; /* counts writes, so that a stale saved value is noticed */
+    aril__device *device;
+    void *data;
+    size_t bytes;
+    void (*deleter)(void *data, void *ctx); /* of borrowed memory; NULL for the device's own */
+    void *deleter_ctx;
+    size_t pad[2];
+    unsigned char small[64]; /* data of up to 64 bytes lies here, on devices of host memory */
+} aril__storage;
+
+struct aril_tensor {
+    atomic_int refs;
+    uint8_t dtype; /* aril_dtype */
+    uint8_t ndim;
+    uint16_t flags;
+    uint32_t slot;     /* a hint: the place in the owning thread's scope list */
+    uint32_t node_out; /* which output of `node` this is */
+    int64_t numel;     /* -1: unknown */
+    aril__storage *storage;
+    int64_t offset;   /* in elements */
+    aril__node *node; /* what made it, or where its gradient goes; NULL: no gradient wanted */
+    aril__view *view; /* NULL unless it is a view that gradients must know of */
+    union {
+        aril__error *error; /* of a poisoned tensor */
+        void *symbol;       /* of a symbolic one, the tracer's own */
+    } u;
+    int64_t dim[ARIL_MAX_DIMS];
+    int64_t stride[ARIL_MAX_DIMS]; /* in elements */
+};
+
+/* Functions of higher floors that core calls; set by src/init.c. */
+typedef struct aril__hooks {
+    void (*release_node)(aril__thread *th, aril__node *node);
+    void (*release_view)(aril__thread *th, aril__view *view);
+    void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL where they are not counted */
+    void (*release_symbol)(void *symbol);
+} aril__hooks;
+extern aril__hooks aril__hook;
+
+/* A header without storage: dtype, ndim and dims as given, dense strides, one reference that
+ * belongs to the caller. NULL, with an error, when memory is out. */
+aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim);
+
+/* The same with fresh memory on `device`, not cleared. */
+aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                              aril__device *device);
+
+/* A second header over the same memory, without gradient or view. */
+aril_tensor *aril__tensor_alias(aril__thread *th, const aril_tensor *t);
+
+/* A header with the shape and dtype of `t` and no memory. */
+aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t);
+
+/* Storage over fresh memory; NULL with an error. */
+aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t bytes);
+void aril__storage_release(aril__thread *th, aril__storage *s);
+/* The deleter of memory that its owner frees. */
+void aril__keep_memory(void *data, void *ctx);
+
+static inline aril_tensor *aril__tensor_keep(aril_tensor *t)
+{
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+void aril__tensor_free(aril__thread *th, aril_tensor *t);
+
+static inline void aril__tensor_release(aril__thread *th, aril_tensor *t)
+{
+    /* The only holder needs no atomic subtraction. */
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1)
+        aril__tensor_free(th, t);
+}
+
+/* Gives a new tensor to the innermost scope; a poisoned one comes back when that cannot be. */
+aril_tensor *aril__give(aril__thread *th, aril_tensor *t);
+
+/* A poisoned tensor that refers to this thread's latest error, owned by the scope. Never NULL. */
+aril__cold aril_tensor *aril__poison(void);
+
+/* The same after an error "OP: NULL tensor". */
+aril__cold aril_tensor *aril__null_tensor(const char *op);
+
+/* Checks a tensor argument of a function that is no op: not NULL, not poisoned, with a value. */
+aril_status aril__check_value(const char *what, const aril_tensor *t);
+
+static inline char *aril__base(const aril_tensor *t)
+{
+    return t->storage->data;
+}
+
+/* The address of the first element; not for sub-byte dtypes with an odd offset. */
+static inline void *aril__ptr(const aril_tensor *t)
+{
+    return aril__base(t) + aril__dtype_bytes((aril_dtype)t->dtype, t->offset);
+}
+
+static inline bool aril__is_dense(const aril_tensor *t)
+{
+    int64_t step = 1;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->dim[i] != 1 && t->stride[i] != step)
+            return t->numel == 0;
+        step *= t->dim[i];
+    }
+    return true;
+}
+
+/* True when the elements fill their span of memory without gaps, in any order of dimensions. */
+bool aril__is_packed(const aril_tensor *t);
+
+/* Dense strides for a result of the given sizes in the order in which `like` lies in memory. */
+void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, int64_t *stride);
+
+static inline aril_shape aril__shape(const aril_tensor *t)
+{
+    aril_shape s = {.ndim = t->ndim};
+    for (int i = 0; i < t->ndim; i++)
+        s.dim[i] = t->dim[i];
+    return s;
+}
+
+#define aril__text(buf, t) aril__shape_text((buf), (t)->ndim, (t)->dim)
+
+/* Live headers, storages and nodes: for tests that look for leaks. */
+int64_t aril__live_blocks(void);
+
+#endif

@@ -1,0 +1,256 @@
+#include "core/thread.h"
+
+#include "aril/memory.h"
+#include "core/device.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "core/place.h"
+#include "core/tensor.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+_Thread_local aril__thread aril__tls __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_thread_end;
+static atomic_ullong base_seed;
+static atomic_ullong threads_started;
+
+static void close_guards(aril__thread *th, uint32_t depth);
+
+static void thread_end(void *arg)
+{
+    aril__thread *th = arg;
+    if (!th->ready || th->ended)
+        return;
+    close_guards(th, 0);
+    while (th->n_owned)
+        aril__tensor_release(th, th->owned[--th->n_owned]);
+    free(th->owned);
+    free(th->guards);
+    th->owned = NULL;
+    th->guards = NULL;
+    th->cap_owned = th->cap_guards = 0;
+    aril__error_release(th->error);
+    aril__error_release(th->last_error);
+    th->error = th->last_error = NULL;
+    aril__slab_flush(&th->slab);
+    th->ended = true;
+}
+
+/* At the end of the process: what the main thread still owns, then the caches. */
+static void process_end(void)
+{
+    aril__thread *th = &aril__tls;
+    thread_end(th);
+    th->ended = false; /* tensors kept by the program may still be released */
+    aril__parallel_shutdown();
+    aril__devices_shutdown();
+    aril__place_shutdown();
+    aril__library_end();
+    aril__slab_shutdown(&th->slab);
+}
+
+static void library_once(void)
+{
+    pthread_key_create(&at_thread_end, thread_end);
+    aril__log_init();
+    const char *anomaly = getenv("ARIL_ANOMALY");
+    aril__anomaly_default = anomaly && *anomaly && *anomaly != '0';
+    aril__library_start();
+    atexit(process_end);
+}
+
+bool aril__anomaly_default;
+
+void aril__thread_start(aril__thread *th)
+{
+    th->ready = true; /* first, since starting the library uses this thread */
+    pthread_once(&once, library_once);
+    pthread_setspecific(at_thread_end, th);
+    uint64_t ordinal = atomic_fetch_add(&threads_started, 1);
+    th->generator = (aril_generator){.seed = atomic_load(&base_seed) + ordinal};
+    th->mode.anomaly = aril__anomaly_default;
+}
+
+void aril_seed(uint64_t seed)
+{
+    aril__thread *th = aril__self();
+    atomic_store(&base_seed, seed);
+    th->generator = (aril_generator){.seed = seed};
+}
+
+aril_generator *aril_default_generator(void)
+{
+    return aril__default_generator();
+}
+
+bool aril__own_grow(aril__thread *th)
+{
+    uint32_t cap = th->cap_owned ? th->cap_owned * 2 : 256;
+    aril_tensor **grown = aril__realloc(th->owned, cap * sizeof *grown);
+    if (!grown) {
+        aril__fail(ARIL_ERR_MEMORY, "scope: no memory for the list of %u tensors", cap);
+        return false;
+    }
+    th->owned = grown;
+    th->cap_owned = cap;
+    return true;
+}
+
+void aril__own(aril__thread *th, aril_tensor *t)
+{
+    t->slot = th->n_owned;
+    th->owned[th->n_owned++] = t;
+}
+
+static aril_guard open_guard(bool is_scope)
+{
+    aril__thread *th = aril__self();
+    aril_guard g = {th->n_guards};
+    if (aril__unlikely(th->n_guards == th->cap_guards)) {
+        uint32_t cap = th->cap_guards ? th->cap_guards * 2 : 64;
+        aril__guard *grown = aril__realloc(th->guards, cap * sizeof *grown);
+        if (!grown) {
+            /* The block still runs; what it makes belongs to the scope around it. */
+            aril__fail(ARIL_ERR_MEMORY, "scope: no memory for a guard");
+            g.depth = UINT32_MAX;
+            return g;
+        }
+        th->guards = grown;
+        th->cap_guards = cap;
+    }
+    th->guards[th->n_guards++] =
+        (aril__guard){.scope_base = th->scope_base, .is_scope = is_scope, .mode = th->mode};
+    if (is_scope)
+        th->scope_base = th->n_owned;
+    return g;
+}
+
+static void close_guards(aril__thread *th, uint32_t depth)
+{
+    while (th->n_guards > depth) {
+        aril__guard g = th->guards[th->n_guards - 1];
+        if (g.is_scope) {
+            while (th->n_owned > th->scope_base)
+                aril__tensor_release(th, th->owned[--th->n_owned]);
+            th->scope_base = g.scope_base;
+        } else {
+            th->mode = g.mode;
+        }
+        th->n_guards--;
+    }
+}
+
+aril_guard aril_scope_begin(void)
+{
+    return open_guard(true);
+}
+
+void aril_guard_end(aril_guard *g)
+{
+    close_guards(aril__self(), g->depth);
+}
+
+aril_guard aril_no_grad_begin(void)
+{
+    aril_guard g = open_guard(false);
+    if (g.depth != UINT32_MAX)
+        aril__tls.mode.no_grad = true;
+    return g;
+}
+
+aril_guard aril_enable_grad_begin(void)
+{
+    aril_guard g = open_guard(false);
+    if (g.depth != UINT32_MAX && !aril__tls.mode.inference)
+        aril__tls.mode.no_grad = false;
+    return g;
+}
+
+aril_guard aril_inference_begin(void)
+{
+    aril_guard g = open_guard(false);
+    if (g.depth != UINT32_MAX)
+        aril__tls.mode.no_grad = aril__tls.mode.inference = true;
+    return g;
+}
+
+bool aril_grad_enabled(void)
+{
+    return !aril__self()->mode.no_grad;
+}
+
+/* The place of `t` in the innermost scope, or UINT32_MAX. */
+static uint32_t find_owned(const aril__thread *th, const aril_tensor *t)
+{
+    uint32_t at = t->slot;
+    if (at >= th->scope_base && at < th->n_owned && th->owned[at] == t)
+        return at;
+    for (at = th->n_owned; at-- > th->scope_base;)
+        if (th->owned[at] == t)
+            return at;
+    return UINT32_MAX;
+}
+
+aril_tensor *aril_escape(aril_tensor *t)
+{
+    aril__thread *th = aril__self();
+    if (!t)
+        return aril__null_tensor("escape");
+    uint32_t at = find_owned(th, t);
+    if (at == UINT32_MAX || th->scope_base == 0)
+        return t;
+    /* It takes the scope's first place, and the scope begins one later. */
+    aril_tensor *first = th->owned[th->scope_base];
+    th->owned[at] = first;
+    first->slot = at;
+    th->owned[th->scope_base] = t;
+    t->slot = th->scope_base++;
+    return t;
+}
+
+aril_tensor *aril_keep(aril_tensor *t)
+{
+    if (!t)
+        return aril__null_tensor("keep");
+    return aril__tensor_keep(t);
+}
+
+void aril_release(aril_tensor *t)
+{
+    if (t)
+        aril__tensor_release(aril__self(), t);
+}
+
+void aril_set(aril_tensor **place, aril_tensor *t)
+{
+    aril_tensor *old = *place;
+    *place = aril_keep(t);
+    aril_release(old);
+}
+
+aril_tensor *aril_adopt(aril_tensor *t)
+{
+    aril__thread *th = aril__self();
+    if (!t)
+        return aril__null_tensor("adopt");
+    if (aril__own_reserve(th, 1))
+        aril__own(th, t);
+    return t;
+}
+
+void aril_drop(aril_tensor *t)
+{
+    if (!t)
+        return;
+    aril__thread *th = aril__self();
+    uint32_t at = find_owned(th, t);
+    if (at == UINT32_MAX)
+        return;
+    aril_tensor *last = th->owned[--th->n_owned];
+    th->owned[at] = last;
+    last->slot = at;
+    aril__tensor_release(th, t);
+}

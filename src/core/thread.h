@@ -1,0 +1,86 @@
+/* What each thread carries: its mode, the stack of guards, the tensors its scopes own, its error,
+ * its default generator and its slab cache. */
+#ifndef ARIL_CORE_THREAD_H
+#define ARIL_CORE_THREAD_H
+
+#include "aril/base.h"
+#include "aril/scope.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/rng.h"
+
+/* How operations behave on a thread. Saved and restored by mode guards. */
+typedef struct aril__mode {
+    bool no_grad;   /* nothing is recorded for a gradient */
+    bool inference; /* nor are views remembered: results can never join a graph */
+    bool anomaly;   /* every result is checked for NaN */
+} aril__mode;
+
+typedef struct aril__guard {
+    uint32_t scope_base; /* the enclosing scope's first tensor */
+    bool is_scope;
+    aril__mode mode;
+} aril__guard;
+
+typedef struct aril__tracer aril__tracer;
+
+typedef struct aril__thread {
+    bool ready;
+    bool ended; /* the thread's destructor has run: nothing is cached any more */
+    aril__mode mode;
+    aril__tracer *tracer; /* records operations instead of running them; see ops/apply.h */
+
+    aril_tensor **owned; /* tensors of all open scopes, innermost last */
+    uint32_t n_owned, cap_owned;
+    uint32_t scope_base; /* where the innermost scope begins */
+    aril__guard *guards;
+    uint32_t n_guards, cap_guards;
+
+    aril__error *error, *last_error;
+    aril_generator generator;
+    uint64_t sequence; /* of graph nodes made by this thread */
+    struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */
+    struct aril__view *dead_views;
+    bool in_release;
+    aril__slab_cache slab;
+} aril__thread;
+
+extern _Thread_local aril__thread aril__tls __attribute__((tls_model("initial-exec")));
+
+aril__cold void aril__thread_start(aril__thread *th);
+
+static inline aril__thread *aril__self(void)
+{
+    aril__thread *th = &aril__tls;
+    if (aril__unlikely(!th->ready))
+        aril__thread_start(th);
+    return th;
+}
+
+/* Makes room so that the next aril__own cannot fail. */
+aril__cold bool aril__own_grow(aril__thread *th);
+
+static inline bool aril__own_reserve(aril__thread *th, uint32_t n)
+{
+    while (aril__unlikely(th->cap_owned - th->n_owned < n))
+        if (!aril__own_grow(th))
+            return false;
+    return true;
+}
+
+/* Hands a reference to the innermost scope; room must have been reserved. */
+void aril__own(aril__thread *th, aril_tensor *t);
+
+extern bool aril__anomaly_default; /* ARIL_ANOMALY=1 */
+
+/* Written in src/init.c: registers devices, ops and rows. Runs once, at the first use of Aril. */
+void aril__library_start(void);
+void aril__library_end(void);
+
+/* The calling thread's default generator. */
+static inline aril_generator *aril__default_generator(void)
+{
+    return &aril__self()->generator;
+}
+
+#endif

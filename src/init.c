@@ -1,0 +1,34 @@
+/* The only file that names every part: it joins the floors of the house. */
+#include "autograd/node.h"
+#include "backend/cpu/rows.h"
+#include "core/device.h"
+#include "core/thread.h"
+#include "ops/apply.h"
+#include "ops/formula.h"
+#include "ops/rows.h"
+
+#include <stdlib.h>
+
+void aril__library_start(void)
+{
+    aril__hook.release_node = aril__node_release;
+    aril__hook.release_view = aril__view_release;
+    aril__tape_hook = aril__autograd_tape;
+    aril__devices_start();
+    if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start() < 0) {
+        aril_report(stderr);
+        abort(); /* the table itself is wrong, or there is no memory at all to begin with */
+    }
+}
+
+void aril__library_end(void)
+{
+    aril__formulas_shutdown();
+    aril__plans_shutdown();
+    aril__rows_shutdown();
+}
+
+const char *aril_version(void)
+{
+    return "0.1.0";
+}

@@ -1,0 +1,452 @@
+#include "ops/apply.h"
+
+#include "aril/ops.h"
+#include "ops/elementwise.h"
+
+#include <string.h>
+
+aril__tape aril__tape_hook;
+
+static aril__cold aril_status poison_all(int n_out, aril_tensor **out)
+{
+    aril_tensor *p = aril__poison();
+    for (int i = 0; i < n_out; i++)
+        out[i] = p;
+    aril__error *e = aril__self()->last_error;
+    return e ? e->code : ARIL_ERR_MEMORY;
+}
+
+static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tensor *const *in,
+                                        aril_tensor **out)
+{
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i] && !(op->optional >> (i < 31 ? i : 31) & 1)) {
+            aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", op->name, i);
+            break;
+        }
+        if (in[i] && in[i]->flags & ARIL__POISON) {
+            aril__adopt_error(in[i]->u.error);
+            break;
+        }
+        if (in[i] && in[i]->flags & ARIL__SHAPE_ONLY && !(op->shape_only >> i & 1)) {
+            aril__fail(ARIL_ERR_INTERNAL, "%s: input %d has no value (its gradient's 'saves' names "
+                       "only its shape)", op->name, i);
+            break;
+        }
+    }
+    return poison_all(op->n_out, out);
+}
+
+static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_tensor **out)
+{
+    aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d%s", op->name, n_in, op->min_in,
+               op->max_in == op->min_in ? "" : " or more");
+    return poison_all(op->n_out, out);
+}
+
+/* One device for all inputs; weak scalars join any. */
+static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
+{
+    for (int i = 0; i < c->n_in; i++) {
+        aril_tensor *t = c->in[i];
+        if (!t || !t->storage || (t->flags & ARIL__WEAK))
+            continue;
+        if (!c->device || c->device == t->storage->device) {
+            c->device = t->storage->device;
+        } else {
+            char a[48], b[48];
+            return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on %s and on %s; move them with aril_to",
+                              c->op->name, aril_device_name(c->device->id, a, sizeof a),
+                              aril_device_name(t->storage->device->id, b, sizeof b));
+        }
+    }
+    if (!c->device)
+        c->device = aril__cpu_device;
+    for (int i = 0; i < c->n_in; i++) {
+        moved[i] = c->in[i];
+        if (moved[i] && moved[i]->storage && moved[i]->storage->device != c->device)
+            moved[i] = aril_to(moved[i], c->device->id);
+    }
+    return ARIL_OK;
+}
+
+/* ---- outputs ---- */
+
+static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
+{
+    return a->offset == b->offset && a->dtype == b->dtype &&
+           aril__same_dims(a->ndim, a->dim, b->ndim, b->dim) &&
+           aril__same_dims(a->ndim, a->stride, b->ndim, b->stride);
+}
+
+static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
+{
+    const aril__meta *o = &c->out[0];
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!aril__same_dims(o->ndim, o->dim, dest->ndim, dest->dim))
+        return aril__fail(ARIL_ERR_SHAPE, "%s_: the result has shape %s, the tensor written to %s",
+                          c->op->name, aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
+    aril_dtype to = (aril_dtype)dest->dtype;
+    bool narrows = (aril__is_float(o->dtype) && !aril__is_float(to)) ||
+                   (o->dtype != ARIL_BOOL && to == ARIL_BOOL);
+    if (narrows && !(c->op->flags & RAW))
+        return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
+                          c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
+    for (int i = 0; i < dest->ndim; i++)
+        if (dest->stride[i] == 0 && dest->dim[i] > 1)
+            return aril__fail(ARIL_ERR_STATE, "%s_: elements of the tensor written to share memory "
+                              "(it was expanded); write to a copy", c->op->name);
+    return ARIL_OK;
+}
+
+/* A kernel that reads what it has overwritten would go wrong: such inputs are copied first. */
+static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_tensor **in)
+{
+    for (int i = 0; i < c->n_in; i++) {
+        in[i] = c->in[i];
+        if (!in[i] || in[i] == dest || !in[i]->storage || in[i]->storage != dest->storage)
+            continue;
+        if (!same_geometry(in[i], dest) || !(c->op->flags & ELEMENTWISE)) {
+            in[i] = aril__op(&aril__op_copy, in[i]);
+            if (in[i]->flags & ARIL__POISON)
+                return aril_tensor_status(in[i]);
+        }
+    }
+    return ARIL_OK;
+}
+
+/* An in-place op may need, for its gradient, what it overwrites: those inputs are recorded as
+ * copies, through which their gradient flows on. */
+static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
+                                    const aril_tensor *dest, aril_tensor **recorded)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < c->n_in; i++)
+        if (in[i] && in[i]->node)
+            mask |= aril__op_saves(c->op, i);
+    for (int i = 0; i < c->n_in; i++) {
+        recorded[i] = in[i];
+        if (!in[i] || !in[i]->storage || in[i]->storage != dest->storage || !(mask & IN(i < 7 ? i : 7)))
+            continue;
+        recorded[i] = aril__op(&aril__op_copy, in[i]);
+        if (recorded[i]->flags & ARIL__POISON)
+            return aril_tensor_status(recorded[i]);
+    }
+    return ARIL_OK;
+}
+
+static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t = aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
+    if (aril__unlikely(!t) || !(c->op->flags & KEEPS_ORDER) || o->ndim < 2)
+        return t;
+    for (int k = 0; k < c->n_in; k++) {
+        const aril_tensor *like = c->in[k];
+        if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim))
+            continue;
+        if (!aril__is_dense(like) && aril__is_packed(like)) {
+            aril__strides_like(like, o->ndim, o->dim, t->stride);
+            t->flags |= like->flags & ARIL__CHANNELS_LAST;
+        }
+        break;
+    }
+    return t;
+}
+
+static aril_tensor *new_view(aril__thread *th, const aril__call *c, int i, aril_tensor *base)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t = aril__tensor_header(th, o->dtype, o->ndim, o->dim);
+    if (aril__unlikely(!t))
+        return NULL;
+    memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
+    t->offset = o->offset;
+    atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
+    t->storage = base->storage;
+    t->flags = base->flags & ARIL__INFERENCE;
+    return t;
+}
+
+static void bump_version(aril_tensor *t)
+{
+    unsigned v = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+    atomic_store_explicit(&t->storage->version, v + 1, memory_order_relaxed);
+}
+
+/* ---- anomaly mode ---- */
+
+static aril__cold aril_status check_anomaly(const aril__op *op, int n_out, aril_tensor **out)
+{
+    for (int i = 0; i < n_out; i++) {
+        aril_tensor *t = out[i];
+        if (!t || !t->storage || !aril__is_float((aril_dtype)t->dtype) ||
+            !t->storage->device->host_memory)
+            continue;
+        double block[256];
+        int64_t rows = 1, at[ARIL_MAX_DIMS] = {0};
+        int64_t inner = t->ndim ? t->dim[t->ndim - 1] : 1;
+        int64_t step = t->ndim ? t->stride[t->ndim - 1] : 1;
+        if (t->numel == 0)
+            continue;
+        rows = t->numel / inner;
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t offset = t->offset;
+            for (int d = 0; d < t->ndim - 1; d++)
+                offset += at[d] * t->stride[d];
+            for (int64_t k = 0; k < inner; k += 256) {
+                int64_t m = inner - k < 256 ? inner - k : 256;
+                aril__dtypes[t->dtype].load[ARIL__C_F64](block, aril__base(t), offset + k * step,
+                                                         step, m);
+                for (int64_t e = 0; e < m; e++)
+                    if (block[e] != block[e])
+                        return aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)",
+                                          op->name);
+            }
+            for (int d = t->ndim - 2; d >= 0 && ++at[d] == t->dim[d]; d--)
+                at[d] = 0;
+        }
+    }
+    return ARIL_OK;
+}
+
+/* ---- tracing ---- */
+
+aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                                void *symbol)
+{
+    aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
+    if (t) {
+        t->flags = ARIL__SYMBOLIC;
+        t->u.symbol = symbol;
+    }
+    return t;
+}
+
+static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    if (!th->tracer)
+        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph",
+                          c->op->name);
+    return th->tracer->apply(th->tracer, c, dest, out);
+}
+
+/* ---- apply ---- */
+
+/* Makes outputs and runs the kernels. New references in out[]; on failure none are left. */
+static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_status s = ARIL_OK;
+    int n_out = op->n_out;
+    for (int i = 0; i < n_out; i++)
+        out[i] = NULL;
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+        int kind = op->out[i];
+        if (i == 0 && dest)
+            out[i] = aril__tensor_keep(dest);
+        else if (ARIL__IS_VIEW(kind))
+            out[i] = new_view(th, c, i, c->in[kind - 1]);
+        else if (ARIL__IS_WRITE(kind))
+            out[i] = c->in[kind - 32] ? aril__tensor_keep(c->in[kind - 32]) : NULL;
+        else if (op->flags & DYNAMIC)
+            continue; /* the kernel allocates, once it knows how much */
+        else
+            out[i] = new_output(th, c, i);
+        if (!out[i] && !ARIL__IS_WRITE(kind))
+            s = ARIL_ERR_MEMORY;
+    }
+    if (s == ARIL_OK && !ARIL__IS_VIEW(op->out[0])) {
+        aril__run r = {.op = op,
+                       .attrs = c->attrs,
+                       .n_in = c->n_in,
+                       .n_out = n_out,
+                       .in = c->in,
+                       .out = out,
+                       .type = c->type,
+                       .device = c->device};
+        s = aril__dispatch(&r);
+        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly))
+            s = check_anomaly(op, n_out, out);
+    }
+    if (aril__unlikely(s < 0)) {
+        for (int i = 0; i < n_out; i++)
+            if (out[i])
+                aril__tensor_release(th, out[i]);
+        return s;
+    }
+    if (dest)
+        bump_version(dest);
+    for (int i = 0; i < n_out; i++)
+        if (ARIL__IS_WRITE(op->out[i]) && out[i])
+            bump_version(out[i]);
+    return ARIL_OK;
+}
+
+/* New results go to the scope; what was written to has an owner already. Where an absent state
+ * input leaves no output, the first output stands in its place. */
+static void give_outputs(aril__thread *th, const aril__op *op, aril_tensor *dest, aril_tensor **out)
+{
+    for (int i = 0; i < op->n_out; i++) {
+        if (!out[i])
+            out[i] = out[0];
+        else if ((i == 0 && dest) || ARIL__IS_WRITE(op->out[i]))
+            aril__tensor_release(th, out[i]);
+        else
+            aril__own(th, out[i]);
+    }
+}
+
+static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
+                         aril_tensor *dest, aril_tensor **out)
+{
+    aril__thread *th = aril__self();
+    unsigned flags = 0;
+    bool graph = false, views = false, other_device = false;
+    aril__call c = {.op = op, .attrs = attrs, .n_in = n_in, .in = in};
+    if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in)))
+        return count_error(op, n_in, out);
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = in[i];
+        if (aril__unlikely(!t)) {
+            if (!(op->optional >> (i < 31 ? i : 31) & 1))
+                return bad_input(op, n_in, in, out);
+            continue;
+        }
+        flags |= t->flags & (i < 31 && op->shape_only >> i & 1 ? ~(unsigned)ARIL__SHAPE_ONLY : ~0u);
+        graph |= t->node != NULL;
+        views |= t->view != NULL;
+        if (t->storage) {
+            if (!c.device)
+                c.device = t->storage->device;
+            else
+                other_device |= t->storage->device != c.device;
+        }
+    }
+    if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
+        return bad_input(op, n_in, in, out);
+
+    aril_guard temporaries = {UINT32_MAX};
+    aril_tensor *local[16]; /* inputs that replace the caller's */
+    aril_status s;
+    if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
+        if (n_in > 16)
+            return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices", op->name),
+                   poison_all(op->n_out, out);
+        c.device = NULL;
+        if (mixed_devices(&c, local) < 0)
+            return poison_all(op->n_out, out);
+        c.in = local;
+    }
+    if (aril__unlikely(views) && !th->mode.no_grad) {
+        for (int i = 0; i < n_in; i++) {
+            if (!in[i] || !in[i]->view)
+                continue;
+            if (aril__tape_hook.refresh(th, in[i]) < 0)
+                return poison_all(op->n_out, out);
+            graph |= in[i]->node != NULL;
+        }
+    }
+    if (op->types && in[0] && aril__unlikely(!(op->types >> in[0]->dtype & 1))) {
+        aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", op->name,
+                   aril__dtypes[in[0]->dtype].name);
+        return poison_all(op->n_out, out);
+    }
+    if (in && n_in && in[0])
+        c.type = (aril_dtype)in[0]->dtype;
+    s = op->infer(&c);
+    if (aril__unlikely(s < 0))
+        return poison_all(op->n_out, out);
+
+    bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
+    if (aril__unlikely(wants && !op->vjp && op->decompose && !dest)) {
+        op->decompose(&c, out);
+        return aril_tensor_status(out[0]);
+    }
+    if (aril__unlikely(!aril__own_reserve(th, op->n_out)))
+        return poison_all(op->n_out, out);
+
+    aril_tensor *recorded[16]; /* the inputs, with copies of what is overwritten but needed later */
+    aril_tensor *const *record_in = in;
+    if (dest) {
+        if (check_dest(&c, dest) < 0 || aril__tape_hook.check_write(th, op, dest) < 0)
+            return poison_all(op->n_out, out);
+        if (n_in <= 16 && dest->storage) {
+            temporaries = aril_scope_begin();
+            s = unshare_inputs(&c, dest, local);
+            c.in = local;
+            if (s == ARIL_OK && wants) {
+                s = save_overwritten(&c, in, dest, recorded);
+                record_in = recorded;
+            }
+            if (s < 0) {
+                aril_guard_end(&temporaries);
+                return poison_all(op->n_out, out);
+            }
+        }
+    }
+    if (aril__unlikely(flags & ARIL__SYMBOLIC || th->tracer || (dest && !dest->storage)))
+        s = run_traced(th, &c, dest, out);
+    else
+        s = run_now(th, &c, dest, out);
+    if (aril__likely(s == ARIL_OK)) {
+        if (wants || (dest && dest->node && !th->mode.no_grad))
+            s = aril__tape_hook.record(th, op, n_in, record_in, attrs, op->n_out, out, dest);
+        if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad && out[0]->storage)
+            s = aril__tape_hook.view(th, op, in[op->out[0] - 1], attrs, out[0]);
+        if (th->mode.inference)
+            for (int i = 0; i < op->n_out; i++)
+                if (out[i] && !ARIL__IS_WRITE(op->out[i]) && out[i] != dest)
+                    out[i]->flags |= ARIL__INFERENCE;
+        if (aril__unlikely(s < 0))
+            for (int i = 0; i < op->n_out; i++)
+                if (out[i])
+                    aril__tensor_release(th, out[i]);
+    }
+    if (temporaries.depth != UINT32_MAX)
+        aril_guard_end(&temporaries);
+    if (aril__unlikely(s < 0))
+        return poison_all(op->n_out, out);
+    give_outputs(th, op, dest, out);
+    return ARIL_OK;
+}
+
+aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
+                        aril_tensor **out)
+{
+    return apply(op, n_in, in, attrs, NULL, out);
+}
+
+aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    apply(op, n_in, in, attrs, NULL, out);
+    return out[0];
+}
+
+aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in,
+                            aril_tensor *const *in, const void *attrs)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    if (!dest)
+        return aril__null_tensor(op->name);
+    if (dest->flags & ARIL__POISON)
+        return dest;
+    aril_status s = apply(op, n_in, in, attrs, dest, out);
+    return s < 0 ? out[0] : dest;
+}
+
+uint32_t aril__op_saves(const aril__op *op, int i)
+{
+    if (op->formula)
+        return i < op->formula->arity ? aril__derivatives(op)[i].saves : 0;
+    return op->saves[i < ARIL__SAVES ? i : ARIL__SAVES - 1];
+}
+
+const aril__op *aril__op_find(const char *name)
+{
+    for (int i = 0; i < aril__n_ops; i++)
+        if (strcmp(aril__ops[i]->name, name) == 0)
+            return aril__ops[i];
+    return NULL;
+}

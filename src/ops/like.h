@@ -1,0 +1,35 @@
+/* Ops that take a shape from another tensor instead of from numbers, so that gradient rules bake
+ * no size. Their second input is read for its shape alone. */
+#ifndef ARIL_OPS_LIKE_H
+#define ARIL_OPS_LIKE_H
+
+#include "ops/apply.h"
+
+/* x with the shape of `like`, of as many elements. */
+static inline aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like)
+{
+    return aril__op(&aril__op_reshape_like, x, like);
+}
+
+/* x broadcast to the shape of `like`: a view. */
+static inline aril_tensor *aril__expand_like(aril_tensor *x, aril_tensor *like)
+{
+    if (x && like && aril__same_dims(x->ndim, x->dim, like->ndim, like->dim))
+        return x;
+    return aril__op(&aril__op_expand_like, x, like);
+}
+
+/* x summed over the axes along which `like` was broadcast to it. */
+static inline aril_tensor *aril__sum_to_like(aril_tensor *x, aril_tensor *like)
+{
+    return aril__op(&aril__op_sum_to_like, x, like);
+}
+
+/* How many elements of x there are for each of `like`, as a scalar of x's dtype: a mean's divisor.
+ * Both inputs are read for their shapes alone. */
+static inline aril_tensor *aril__count_like(aril_tensor *x, aril_tensor *like)
+{
+    return aril__op(&aril__op_count_like, x, like);
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* Views: other shapes over the same memory. */
+#ifndef ARIL_OPS_VIEW_H
+#define ARIL_OPS_VIEW_H
+
+#include "ops/op.h"
+
+#define PERMUTE_ATTRS(A) A(permute, I64, 8, axes, 0, "perm")
+ATTRS(permute, PERMUTE_ATTRS)
+#define RESHAPE_ATTRS(A) A(reshape, I64, 1, ndim, 0, NULL) A(reshape, I64, 8, dim, 0, "shape")
+ATTRS(reshape, RESHAPE_ATTRS)
+#define EXPAND_ATTRS(A) A(expand, I64, 1, ndim, 0, NULL) A(expand, I64, 8, dim, 0, "shape")
+ATTRS(expand, EXPAND_ATTRS)
+/* One axis from start to stop by step, as Python: already clipped where the size is known. */
+#define SLICE_ATTRS(A)                                                                             \
+    A(slice, I64, 1, axis, 0, "axes")                                                              \
+    A(slice, I64, 1, start, 0, "starts")                                                           \
+    A(slice, I64, 1, stop, 0, "ends") A(slice, I64, 1, step, 1, "steps")
+ATTRS(slice, SLICE_ATTRS)
+
+/* Axes as a mask: of the result for unsqueeze, of the input for squeeze. */
+#define UNSQUEEZE_ATTRS(A) A(unsqueeze, I64, 1, mask, 0, NULL)
+ATTRS(unsqueeze, UNSQUEEZE_ATTRS)
+
+/* Strides of x broadcast to the sizes in o. */
+void aril__expand_strides(const aril_tensor *x, aril__meta *o);
+
+#endif
