@@ -50,6 +50,23 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# Golden families: tests/golden/golden.c, once for each FAMILY.inc. `test_golden` builds them all.
+
+file(GLOB golden_cases CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/golden/*.inc)
+add_custom_target(test_golden)
+foreach(cases ${golden_cases})
+    get_filename_component(family ${cases} NAME_WE)
+    set(name golden_${family})
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/golden/golden.c)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_compile_definitions(${name} PRIVATE GOLDEN_INC="golden/${family}.inc"
+        GOLDEN_BIN="${PROJECT_SOURCE_DIR}/tests/golden/${family}.bin")
+    target_link_libraries(${name} PRIVATE aril_test_support aril_static)
+    add_dependencies(test_golden ${name})
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${aril_test_environment}")
+endforeach()
+
 # ---- Examples and benchmarks: linked with libaril.so, as a user's program is --------------------
 
 foreach(folder examples bench)
