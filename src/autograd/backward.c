@@ -244,14 +244,9 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
             continue;
         }
         if (s->kind == ARIL__SAVED_OUT && w->create) { /* joined to its node again */
-            aril_tensor *joined = aril__give(w->th, aril__tensor_alias(w->th, t));
+            aril_tensor *joined = aril__give(w->th, aril__tensor_detached(w->th, t));
             if (aril_tensor_status(joined) < 0)
                 return aril_tensor_status(joined);
-            if (t->flags & ARIL__SYMBOLIC) {
-                joined->flags = t->flags;
-                joined->u.symbol =
-                    aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
-            }
             if (aril__is_float((aril_dtype)t->dtype))
                 aril__bind(w->th, joined, n, s->index);
             t = joined;
@@ -283,16 +278,18 @@ static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
 static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
 {
     ARIL_SCOPE;
+    /* Functions of the user's save more than their inputs: behind those is room for it. */
     enum { FEW = 16 };
-    aril_tensor *few_x[FEW] = {0}, *y[ARIL__MAX_OUT] = {0};
+    aril_tensor *few_x[FEW + ARIL_CTX_SAVED] = {0}, *y[ARIL__MAX_OUT] = {0};
     bool few_wants[FEW];
     aril_tensor **x = few_x;
     bool *wants = few_wants;
     if (n->n_in > FEW) {
-        x = aril__calloc(n->n_in * (sizeof *x + sizeof *wants));
+        size_t slots = (size_t)n->n_in + ARIL_CTX_SAVED;
+        x = aril__calloc(slots * sizeof *x + n->n_in * sizeof *wants);
         if (!x)
             return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
-        wants = (bool *)(x + n->n_in);
+        wants = (bool *)(x + slots);
     }
     for (int i = 0; i < n->n_in; i++) {
         const aril__node *to = n->edge[i].node;
@@ -438,6 +435,13 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
 
 /* ---- the walk ---- */
 
+static _Thread_local const walk *current;
+
+bool aril__backward_has_targets(void)
+{
+    return current && current->n_targets > 0;
+}
+
 aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts)
@@ -452,6 +456,8 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
     while (w.id == 0);
     /* What the walk itself computes is recorded only when asked for. */
     aril__mode saved = w.th->mode;
+    const walk *outer = current;
+    current = &w;
     w.th->mode.no_grad = !w.create;
     aril_status s = w.prune ? mark_needed(&w, n_roots, roots) : ARIL_OK;
     for (int i = 0; i < n_roots && s == ARIL_OK; i++)
@@ -474,6 +480,7 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
             atomic_store_explicit(&n->busy, 0, memory_order_release);
     }
     w.th->mode = saved;
+    current = outer;
     if (w.heap != w.inline_heap)
         free(w.heap);
     return s;

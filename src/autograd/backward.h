@@ -18,4 +18,7 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts);
 
+/* True within a rule that runs for aril_gradients, which leaves the gradients of leaves alone. */
+bool aril__backward_has_targets(void);
+
 #endif

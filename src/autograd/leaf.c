@@ -168,12 +168,7 @@ aril_tensor *aril_detach(aril_tensor *t)
         return aril__null_tensor("detach");
     if (t->flags & ARIL__POISON)
         return t;
-    aril_tensor *a = aril__tensor_alias(th, t);
-    if (a && t->flags & ARIL__SYMBOLIC) {
-        a->flags = t->flags;
-        a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
-    }
-    return aril__give(th, a);
+    return aril__give(th, aril__tensor_detached(th, t));
 }
 
 int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)

@@ -89,6 +89,11 @@ aril__node_extra *aril__node_extra_of(aril__node *n);
 /* Drops the saved values: the graph behind can't be walked again. */
 void aril__node_free_saved(aril__thread *th, aril__node *n);
 
+/* Fills a node's place for a saved value: as it is (inputs), without its node (results), or its
+ * shape alone. */
+aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, int index,
+                       aril_tensor *t);
+
 static inline aril__node *aril__node_keep(aril__node *n)
 {
     atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);

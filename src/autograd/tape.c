@@ -25,24 +25,22 @@ static unsigned version_of(const aril_tensor *t)
     return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
 }
 
-static aril_tensor *shape_of(aril__thread *th, aril_tensor *t)
+aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, int index,
+                       aril_tensor *t)
 {
-    /* In a trace the graph must see which value's shape is meant. */
-    if (t->flags & (ARIL__SYMBOLIC | ARIL__SHAPE_ONLY))
-        return aril__tensor_keep(t);
-    return aril__tensor_shape_only(th, t);
-}
-
-static aril_tensor *value_of_output(aril__thread *th, aril_tensor *t)
-{
-    if (!(t->flags & ARIL__SYMBOLIC))
-        return aril__tensor_alias(th, t);
-    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
-    if (a) {
-        a->flags = t->flags;
-        a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
+    s->kind = (uint8_t)kind;
+    s->index = (uint16_t)index;
+    s->version = version_of(t);
+    if (kind == ARIL__SAVED_IN) {
+        s->tensor = aril__tensor_keep(t);
+    } else if (kind != ARIL__SAVED_OUT) {
+        /* In a trace the graph must see which value's shape is meant. */
+        bool as_is = t->flags & (ARIL__SYMBOLIC | ARIL__SHAPE_ONLY);
+        s->tensor = as_is ? aril__tensor_keep(t) : aril__tensor_shape_only(th, t);
+    } else {
+        s->tensor = aril__tensor_detached(th, t);
     }
-    return a;
+    return s->tensor ? ARIL_OK : ARIL_ERR_MEMORY;
 }
 
 /* Number of values to save, or their saving into `n` when it is given. -1 when memory is out. */
@@ -59,15 +57,10 @@ static int save_all(aril__thread *th, aril__node *n, uint32_t mask, int n_in,
         if (!t || !(value || shape))
             continue;
         if (n) {
-            aril__saved *s = &n->saved[count];
-            s->index = (uint16_t)index;
-            s->version = version_of(t);
-            s->kind = (uint8_t)(is_out ? value ? ARIL__SAVED_OUT : ARIL__SAVED_LIKE_OUT
-                                       : value ? ARIL__SAVED_IN : ARIL__SAVED_LIKE);
-            s->tensor = !value ? shape_of(th, t)
-                        : is_out ? value_of_output(th, t)
-                                 : aril__tensor_keep(t);
-            if (!s->tensor) {
+            aril__saved_kind kind = is_out ? value ? ARIL__SAVED_OUT : ARIL__SAVED_LIKE_OUT
+                                    : value ? ARIL__SAVED_IN
+                                            : ARIL__SAVED_LIKE;
+            if (aril__save(th, &n->saved[count], kind, index, t) < 0) {
                 n->n_saved = (uint16_t)count;
                 return -1;
             }

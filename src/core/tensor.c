@@ -102,14 +102,17 @@ aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, cons
     return t;
 }
 
-aril_tensor *aril__tensor_alias(aril__thread *th, const aril_tensor *t)
+aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
 {
     aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
     if (aril__unlikely(!a))
         return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->offset = t->offset;
-    a->flags = t->flags & (ARIL__WEAK | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY);
+    a->flags = t->flags & (ARIL__WEAK | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY |
+                           ARIL__SYMBOLIC);
+    if (t->flags & ARIL__SYMBOLIC)
+        a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
     if (t->storage) {
         atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
         a->storage = t->storage;

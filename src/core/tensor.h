@@ -72,8 +72,9 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
 aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
                               aril__device *device);
 
-/* A second header over the same memory, without gradient or view. */
-aril_tensor *aril__tensor_alias(aril__thread *th, const aril_tensor *t);
+/* A second header over the same memory, without gradient or view; of a symbolic tensor, one for the
+ * same value of the graph. */
+aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t);
 
 /* A header with the shape and dtype of `t` and no memory. */
 aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t);
