@@ -28,6 +28,9 @@
 /* The most dimensions a tensor can have. */
 #define ARIL_MAX_DIMS 8
 
+/* In options, where 0 stands for a default that is another number: a real 0. */
+#define ARIL_ZERO INT32_MIN
+
 ARIL_C_BEGIN
 
 /* A strided, reference-counted array of numbers on one device. Opaque: use the functions. */
