@@ -280,7 +280,7 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     ARIL_SCOPE;
     /* Functions of the user's save more than their inputs: behind those is room for it. */
     enum { FEW = 16 };
-    aril_tensor *few_x[FEW + ARIL_CTX_SAVED] = {0}, *y[ARIL__MAX_OUT] = {0};
+    aril_tensor *few_x[FEW + ARIL_CTX_SAVED], *y[ARIL__MAX_OUT];
     bool few_wants[FEW];
     aril_tensor **x = few_x;
     bool *wants = few_wants;
@@ -291,8 +291,13 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
             return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
         wants = (bool *)(x + slots);
     }
+    for (int i = 0; i < n->n_out; i++)
+        y[i] = NULL;
+    for (int i = n->n_in; n->op->id == ARIL__OP_COUNT && i < n->n_in + ARIL_CTX_SAVED; i++)
+        x[i] = NULL; /* only functions outside the table have values there */
     for (int i = 0; i < n->n_in; i++) {
         const aril__node *to = n->edge[i].node;
+        x[i] = NULL;
         wants[i] = to && (!w->prune || (to->mark == w->id && to->flags & ARIL__NODE_NEEDED));
     }
     aril_status s = unpack(w, n, x, y);
@@ -325,8 +330,10 @@ static aril_status visit(walk *w, aril__node *n)
 {
     aril__thread *th = w->th;
     enum { FEW = 16 };
-    aril_tensor *few[FEW] = {0}, **dx = few;
+    aril_tensor *few[FEW], **dx = few;
     aril_status s = ARIL_OK;
+    for (int i = 0; i < n->n_in && i < FEW; i++)
+        few[i] = NULL;
     if (n->extra) {
         for (uint32_t o = 0; o < n->n_out && s == ARIL_OK; o++) {
             s = run_hooks(w, n, o, &n->grad[o]);
@@ -447,10 +454,17 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
                            aril_grad_opts opts)
 {
     static atomic_uint walks;
-    walk w = {.th = aril__self(), .cap = 64, .retain = opts.retain_graph || opts.create_graph,
-              .create = opts.create_graph, .prune = n_targets > 0, .n_targets = n_targets,
-              .target = targets, .captured = captured};
+    walk w; /* its heap is left as it is */
+    w.th = aril__self();
     w.heap = w.inline_heap;
+    w.n = 0;
+    w.cap = sizeof w.inline_heap / sizeof *w.inline_heap;
+    w.retain = opts.retain_graph || opts.create_graph;
+    w.create = opts.create_graph;
+    w.prune = n_targets > 0;
+    w.n_targets = n_targets;
+    w.target = targets;
+    w.captured = captured;
     do
         w.id = atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1;
     while (w.id == 0);

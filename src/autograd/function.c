@@ -115,7 +115,7 @@ static void call_vjp(aril__grad *g)
 }
 
 static const aril__op call_op = {
-    .name = "call", .attr_size = sizeof(struct call_attrs), .vjp = call_vjp};
+    .name = "call", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct call_attrs), .vjp = call_vjp};
 
 /* ---- forward ---- */
 
@@ -341,7 +341,7 @@ failed:
 }
 
 static const aril__op checkpoint_op = {
-    .name = "checkpoint", .attr_size = sizeof(struct checkpoint_attrs), .vjp = checkpoint_vjp};
+    .name = "checkpoint", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct checkpoint_attrs), .vjp = checkpoint_vjp};
 
 aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out, aril_tensor **out)
 {

@@ -239,10 +239,11 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
     const aril__op *op = c->op;
     aril_status s = ARIL_OK;
     int n_out = op->n_out;
-    for (int i = 0; i < n_out; i++)
-        out[i] = NULL;
-    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+    for (int i = 0; i < n_out; i++) {
         int kind = op->out[i];
+        out[i] = NULL;
+        if (aril__unlikely(s < 0))
+            continue;
         if (i == 0 && dest)
             out[i] = aril__tensor_keep(dest);
         else if (ARIL__IS_VIEW(kind))
@@ -303,7 +304,13 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     aril__thread *th = aril__self();
     unsigned flags = 0;
     bool graph = false, views = false, other_device = false;
-    aril__call c = {.op = op, .attrs = attrs, .n_in = n_in, .in = in};
+    aril__call c; /* large, and filled by the shape rule: only what that reads is set here */
+    c.op = op;
+    c.attrs = attrs;
+    c.n_in = n_in;
+    c.in = in;
+    c.device = NULL;
+    c.type = ARIL_F32;
     if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in)))
         return count_error(op, n_in, out);
     for (int i = 0; i < n_in; i++) {

@@ -79,6 +79,12 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
 {
     if (dst->numel == 0)
         return;
+    if (src->dtype == dst->dtype && src->numel == dst->numel && dst->numel <= GRAIN &&
+        aril__dtypes[dst->dtype].bits >= 8 && aril__is_dense(src) && aril__is_dense(dst)) {
+        memcpy(aril__ptr(dst), aril__ptr(src),
+               aril__dtype_bytes((aril_dtype)dst->dtype, dst->numel));
+        return;
+    }
     copy_job j = {.nest = aril__nest_of(dst->ndim, dst->dim),
                   .base = {aril__base(src), aril__base(dst)},
                   .offset = {src->offset, dst->offset},

@@ -44,6 +44,12 @@ aril_status aril__make_infer(aril__call *c)
 
 static void fill(aril_tensor *out, double real, int64_t whole, bool is_whole)
 {
+    if (out->numel == 1) {
+        aril__ctype c = is_whole ? ARIL__C_I64 : ARIL__C_F64;
+        aril__dtypes[out->dtype].store[c](aril__base(out), out->offset, 1,
+                                          is_whole ? (void *)&whole : (void *)&real, 1);
+        return;
+    }
     aril__storage s = {.data = is_whole ? (void *)&whole : (void *)&real, .bytes = 8};
     aril_tensor one = {.dtype = is_whole ? ARIL_I64 : ARIL_F64, .numel = 1, .storage = &s};
     aril__copy_elements(out, &one);
