@@ -15,6 +15,12 @@ static bool wants_grad(const aril_tensor *t)
     return t && t->node && aril__is_float((aril_dtype)t->dtype);
 }
 
+/* Does the gradient of input i of an op matter? None flows through a shape. */
+static bool input_wants(const aril__op *op, int i, const aril_tensor *t)
+{
+    return wants_grad(t) && !(i < 31 && op->shape_only >> i & 1);
+}
+
 static bool differs(const aril_tensor *a, const aril_tensor *b)
 {
     return a->dtype != b->dtype || !aril__same_dims(a->ndim, a->dim, b->ndim, b->dim);
@@ -106,7 +112,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
     uint32_t mask = 0;
     bool any = false;
     for (int i = 0; i < n_in; i++) {
-        if (!wants_grad(in[i]))
+        if (!input_wants(op, i, in[i]))
             continue;
         any = true;
         mask |= aril__op_saves(op, i);
@@ -121,7 +127,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
             return ARIL_ERR_MEMORY;
         uint64_t sequence = th->sequence;
         for (int i = 0; i < n_in; i++) {
-            n->edge[i].node = wants_grad(in[i]) ? aril__node_keep(in[i]->node) : NULL;
+            n->edge[i].node = input_wants(op, i, in[i]) ? aril__node_keep(in[i]->node) : NULL;
             n->edge[i].out = n->edge[i].node ? in[i]->node_out : 0;
             if (n->edge[i].node && n->edge[i].node->sequence > sequence)
                 sequence = n->edge[i].node->sequence;

@@ -320,8 +320,12 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
                 return bad_input(op, n_in, in, out);
             continue;
         }
-        flags |= t->flags & (i < 31 && op->shape_only >> i & 1 ? ~(unsigned)ARIL__SHAPE_ONLY : ~0u);
-        graph |= t->node != NULL;
+        if (aril__unlikely(i < 31 && op->shape_only >> i & 1)) {
+            flags |= t->flags & ~(unsigned)ARIL__SHAPE_ONLY;
+        } else {
+            flags |= t->flags;
+            graph |= t->node != NULL;
+        }
         views |= t->view != NULL;
         if (t->storage) {
             if (!c.device)

@@ -1,0 +1,469 @@
+/* The graph: leaves, views, in-place changes, hooks, functions of one's own, long chains. */
+#include <aril/aril.h>
+
+#include "core/tensor.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+static aril_tensor *vec(int n, const float *v)
+{
+    return aril_from(v, ARIL_SHAPE(n), ARIL_F32, aril_cpu());
+}
+
+static void check_values(aril_tensor *t, const float *want, int n)
+{
+    float got[64];
+    CHECK_INT(aril_numel(t), n);
+    CHECK_INT(aril_read(t, got), ARIL_OK);
+    for (int i = 0; i < n; i++)
+        CHECK_NEAR(got[i], want[i], 1e-5 * (1 + fabsf(want[i])));
+}
+
+TEST(leaf_gathers_gradients)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(3, (float[]){1, 2, 3}));
+    CHECK(aril_requires_grad(x) && aril_is_leaf(x) && !aril_has_grad(x));
+    aril_backward(aril_sum(aril_square(x), ARIL_ALL));
+    check_values(aril_grad(x), (float[]){2, 4, 6}, 3);
+    aril_backward(aril_sum(aril_square(x), ARIL_ALL));
+    check_values(aril_grad(x), (float[]){4, 8, 12}, 3);
+    aril_zero_grad(x);
+    CHECK(!aril_has_grad(x));
+    CHECK(aril_ok());
+    aril_release(x);
+}
+
+TEST(gradient_is_not_shared_with_what_the_program_sees)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2}));
+    aril_tensor *start = vec(2, (float[]){1, 1});
+    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){0});
+    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){0});
+    check_values(aril_grad(x), (float[]){2, 2}, 2);
+    check_values(start, (float[]){1, 1}, 2);
+    aril_release(x);
+}
+
+TEST(gradients_leave_leaves_alone)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){3, 4})), *w = aril_parameter(vec(2, (float[]){5, 6}));
+    aril_tensor *g[2];
+    CHECK_INT(aril_gradients(aril_sum(aril_mul(x, w), ARIL_ALL), ARIL_LIST(x, w), g, (aril_grad_opts){0}), 0);
+    check_values(g[0], (float[]){5, 6}, 2);
+    check_values(g[1], (float[]){3, 4}, 2);
+    CHECK(!aril_has_grad(x) && !aril_has_grad(w));
+    /* of a value in the middle, and twice the same input */
+    aril_tensor *m = aril_square(x), *y = aril_sum(aril_mul(m, m), ARIL_ALL);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(m, m), g, (aril_grad_opts){.retain_graph = true}), 0);
+    check_values(g[0], (float[]){18, 32}, 2);
+    check_values(g[1], (float[]){18, 32}, 2);
+    CHECK(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){.retain_graph = true}) < 0);
+    CHECK(strstr(aril_error(), "does not depend"));
+    aril_clear_error();
+    CHECK_INT(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){.allow_unused = true}), 0);
+    check_values(g[0], (float[]){0, 0}, 2);
+    aril_release(x);
+    aril_release(w);
+}
+
+TEST(third_derivative)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){0.5f, 2})), *g = aril_sum(aril_exp(aril_mul_scalar(x, 2)), ARIL_ALL);
+    for (int k = 0; k < 3; k++) {
+        aril_tensor *d;
+        CHECK_INT(aril_gradients(aril_sum(g, ARIL_ALL), ARIL_LIST(x), &d, (aril_grad_opts){.create_graph = true}), 0);
+        g = d;
+    }
+    check_values(g, (float[]){8 * expf(1), 8 * expf(4)}, 2);
+    aril_release(x);
+}
+
+TEST(no_grad_and_inference)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y;
+    {
+        ARIL_NO_GRAD;
+        CHECK(!aril_grad_enabled());
+        y = aril_square(x);
+        CHECK(!aril_requires_grad(y));
+        {
+            ARIL_ENABLE_GRAD;
+            CHECK(aril_requires_grad(aril_square(x)));
+        }
+        CHECK(!aril_grad_enabled());
+    }
+    CHECK(aril_grad_enabled());
+    {
+        ARIL_INFERENCE;
+        y = aril_square(x);
+    }
+    CHECK_INT(aril_set_requires_grad(y, true), ARIL_ERR_STATE);
+    aril_clear_error();
+    aril_tensor *d = aril_detach(x);
+    CHECK(!aril_requires_grad(d) && aril_shares_memory(d, x));
+    aril_release(x);
+}
+
+TEST(graph_is_freed_unless_kept)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y = aril_sum(aril_exp(x), ARIL_ALL);
+    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){.retain_graph = true}), 0);
+    CHECK_INT(aril_backward(y), 0);
+    CHECK_INT(aril_backward(y), ARIL_ERR_GRAD);
+    CHECK(strstr(aril_error(), "retain_graph"));
+    aril_clear_error();
+    aril_release(x);
+}
+
+TEST(in_place_change_of_a_saved_value_is_noticed)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y = aril_exp(x);
+    aril_mul_scalar_(y, 2); /* exp needs its result */
+    CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_ERR_GRAD);
+    CHECK(strstr(aril_error(), "exp") && strstr(aril_error(), "changed in place"));
+    aril_clear_error();
+    /* through a detached alias, and through the base of a view */
+    aril_tensor *z = aril_exp(x);
+    aril_copy_(aril_detach(z), aril_scalar(0));
+    CHECK_INT(aril_backward(aril_sum(z, ARIL_ALL)), ARIL_ERR_GRAD);
+    aril_clear_error();
+    aril_release(x);
+}
+
+TEST(in_place_needs_what_it_overwrites)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *b = aril_parameter(vec(2, (float[]){3, 5}));
+    aril_tensor *y = aril_mul_scalar(x, 1);
+    aril_mul_(y, b);  /* d b needs y as it was */
+    aril_mul_(y, y);  /* (x b)^2 */
+    aril_backward(aril_sum(y, ARIL_ALL));
+    CHECK(aril_ok());
+    check_values(aril_grad(x), (float[]){18, 100}, 2);
+    check_values(aril_grad(b), (float[]){6, 40}, 2);
+    aril_release(x);
+    aril_release(b);
+}
+
+TEST(leaves_are_not_changed_in_place)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2}));
+    CHECK_INT(aril_tensor_status(aril_add_scalar_(x, 1)), ARIL_ERR_GRAD);
+    CHECK(strstr(aril_error(), "ARIL_NO_GRAD"));
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_copy_(aril_slice(x, 0, 0, 1, 1), aril_scalar(0))), ARIL_ERR_GRAD);
+    aril_clear_error();
+    check_values(x, (float[]){1, 2}, 2);
+    {
+        ARIL_NO_GRAD;
+        aril_add_scalar_(x, 1);
+    }
+    check_values(x, (float[]){2, 3}, 2);
+    CHECK(aril_ok() && aril_requires_grad(x));
+    aril_release(x);
+}
+
+TEST(writes_through_views_reach_the_base)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(4, (float[]){1, 2, 3, 4}));
+    aril_tensor *y = aril_reshape(aril_mul_scalar(x, 1), ARIL_SHAPE(2, 2));
+    aril_tensor *t = aril_t(y), *row = aril_slice(t, 0, 1, 2, 1); /* elements 1 and 3 */
+    aril_tensor *other = aril_slice(y, 0, 0, 1, 1);               /* elements 0 and 1 */
+    aril_mul_scalar_(row, 10);
+    /* y, t and other see the change, and their gradients do too */
+    aril_tensor *loss = aril_add(aril_sum(aril_square(y), ARIL_ALL), aril_sum(other, ARIL_ALL));
+    aril_backward(loss);
+    CHECK(aril_ok());
+    check_values(other, (float[]){1, 20}, 2);
+    check_values(aril_grad(x), (float[]){2 + 1, 400 + 10, 6, 800}, 4);
+    aril_release(x);
+}
+
+TEST(writes_to_the_base_reach_views)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(3, (float[]){1, 2, 3})), *y = aril_mul_scalar(x, 2);
+    aril_tensor *v = aril_slice(y, 0, 1, 3, 1);
+    aril_mul_(y, y); /* 4 x^2 */
+    aril_backward(aril_sum(v, ARIL_ALL));
+    check_values(aril_grad(x), (float[]){0, 16, 24}, 3);
+    /* a base without gradient gets one from what is written into its view */
+    aril_tensor *buffer = aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+    aril_copy_(aril_slice(buffer, 0, 0, 3, 1), x);
+    CHECK(aril_requires_grad(buffer));
+    aril_zero_grad(x);
+    aril_backward(aril_sum(aril_square(buffer), ARIL_ALL));
+    check_values(aril_grad(x), (float[]){2, 4, 6}, 3);
+    /* and loses it when it is overwritten */
+    aril_copy_(buffer, aril_scalar(0));
+    CHECK(!aril_requires_grad(buffer));
+    CHECK(aril_ok());
+    aril_release(x);
+}
+
+static aril_tensor *double_it(aril_tensor *g, void *ctx)
+{
+    ++*(int *)ctx;
+    return aril_mul_scalar(g, 2);
+}
+
+TEST(hooks_and_retained_gradients)
+{
+    ARIL_SCOPE;
+    int calls = 0;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *m = aril_square(x);
+    aril_retain_grad(m);
+    int id = aril_hook(m, double_it, &calls);
+    CHECK(id > 0);
+    CHECK(aril_hook(x, double_it, &calls) > 0);
+    /* m is used twice: its hook sees the whole gradient once */
+    aril_backward(aril_sum(aril_add(m, aril_mul_scalar(m, 2)), ARIL_ALL));
+    CHECK_INT(calls, 2);
+    check_values(aril_grad(m), (float[]){6, 6}, 2);
+    check_values(aril_grad(x), (float[]){24, 48}, 2);
+    CHECK_INT(aril_remove_hook(m, id), 0);
+    CHECK_INT(aril_remove_hook(m, id), ARIL_ERR_ARG);
+    aril_clear_error();
+    aril_release(x);
+}
+
+/* ---- functions of one's own ---- */
+
+static void my_relu_forward(aril_ctx *c)
+{
+    aril_ctx_save(c, 0, aril_ctx_in(c, 0));
+    aril_ctx_out(c, 0, aril_clamp_min(aril_ctx_in(c, 0), 0));
+}
+static void my_relu_backward(aril_ctx *c)
+{
+    aril_ctx_grad_in(c, 0, aril_where(aril_gt_scalar(aril_ctx_saved(c, 0), 0), aril_ctx_grad_out(c, 0), aril_scalar(0)));
+}
+static const aril_function my_relu = {.name = "my_relu", .inputs = 1, .outputs = 1, .forward = my_relu_forward, .backward = my_relu_backward};
+
+/* exp(a) and exp(a) * b; both results and an input are saved */
+static void pair_forward(aril_ctx *c)
+{
+    aril_tensor *e = aril_exp(aril_ctx_in(c, 0));
+    aril_ctx_out(c, 0, e);
+    aril_ctx_out(c, 1, aril_mul(e, aril_ctx_in(c, 1)));
+    aril_ctx_save(c, 0, e);
+    aril_ctx_save(c, 1, aril_ctx_in(c, 1));
+}
+static void pair_backward(aril_ctx *c)
+{
+    aril_tensor *e = aril_ctx_saved(c, 0), *g0 = aril_ctx_grad_out(c, 0), *g1 = aril_ctx_grad_out(c, 1);
+    aril_ctx_grad_in(c, 0, aril_mul(e, aril_add(g0, aril_mul(g1, aril_ctx_saved(c, 1)))));
+    if (aril_ctx_wants(c, 1))
+        aril_ctx_grad_in(c, 1, aril_mul(g1, e));
+}
+static const aril_function pair = {.name = "pair", .inputs = 2, .outputs = 2, .forward = pair_forward, .backward = pair_backward};
+
+static void call_pair(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_call_n(&pair, (aril_list){2, in}, out);
+}
+
+TEST(own_functions)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(3, (float[]){-1, 2, 3}));
+    aril_tensor *y = aril_call(&my_relu, ARIL_LIST(x));
+    check_values(y, (float[]){0, 2, 3}, 3);
+    aril_backward(aril_sum(aril_square(y), ARIL_ALL));
+    check_values(aril_grad(x), (float[]){0, 4, 6}, 3);
+    aril_tensor *a = aril_parameter(aril_cast(vec(3, (float[]){0.1f, -0.4f, 0.7f}), ARIL_F64));
+    aril_tensor *b = aril_parameter(aril_cast(vec(3, (float[]){1.5f, 0.3f, -2}), ARIL_F64));
+    CHECK_INT(aril_gradcheck(call_pair, NULL, ARIL_LIST(a, b), (aril_gradcheck_opts){.n_out = 2, .second = true}), 0);
+    CHECK(aril_ok());
+    aril_release(x);
+    aril_release(a);
+    aril_release(b);
+}
+
+static void wrong_backward(aril_ctx *c)
+{
+    aril_ctx_grad_in(c, 0, aril_zeros(ARIL_SHAPE(7), ARIL_F32, aril_cpu()));
+}
+static void no_output(aril_ctx *c)
+{
+    (void)c;
+}
+
+TEST(own_functions_that_are_wrong)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(3, (float[]){-1, 2, 3}));
+    aril_function f = my_relu;
+    f.backward = wrong_backward;
+    CHECK_INT(aril_backward(aril_sum(aril_call(&f, ARIL_LIST(x)), ARIL_ALL)), ARIL_ERR_SHAPE);
+    CHECK(strstr(aril_error(), "my_relu") && strstr(aril_error(), "[7]") && strstr(aril_error(), "[3]"));
+    aril_clear_error();
+    f.forward = no_output;
+    CHECK_INT(aril_tensor_status(aril_call(&f, ARIL_LIST(x))), ARIL_ERR_STATE);
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_call(&my_relu, ARIL_LIST(x, x))), ARIL_ERR_ARG);
+    aril_clear_error();
+    aril_release(x);
+}
+
+/* ---- helpers ---- */
+
+static void cubes(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul(aril_square(in[0]), in[0]);
+}
+static void cube_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    cubes(ctx, in, out);
+    out[0] = aril_sum(out[0], ARIL_ALL);
+}
+
+TEST(jacobian_hessian_and_products)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = vec(2, (float[]){2, 3}), *v = vec(2, (float[]){1, 10}), *y;
+    check_values(aril_jacobian(cubes, NULL, x), (float[]){12, 0, 0, 27}, 4);
+    check_values(aril_hessian(cube_sum, NULL, x), (float[]){12, 0, 0, 18}, 4);
+    check_values(aril_vjp(cubes, NULL, x, v, &y), (float[]){12, 270}, 2);
+    check_values(y, (float[]){8, 27}, 2);
+    check_values(aril_jvp(cubes, NULL, x, v, NULL), (float[]){12, 270}, 2);
+    CHECK(aril_ok());
+}
+
+static void wrong_slope_forward(aril_ctx *c)
+{
+    aril_ctx_out(c, 0, aril_square(aril_ctx_in(c, 0)));
+    aril_ctx_save(c, 0, aril_ctx_in(c, 0));
+}
+static void wrong_slope_backward(aril_ctx *c)
+{
+    aril_ctx_grad_in(c, 0, aril_mul(aril_ctx_grad_out(c, 0), aril_ctx_saved(c, 0)));
+}
+static void call_wrong(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    static const aril_function f = {.name = "half", .inputs = 1, .outputs = 1, .forward = wrong_slope_forward, .backward = wrong_slope_backward};
+    (void)ctx;
+    out[0] = aril_call(&f, ARIL_LIST(in[0]));
+}
+static void relu_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_relu(in[0]);
+}
+
+TEST(gradcheck_finds_mistakes_and_steps_over_kinks)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(aril_cast(vec(3, (float[]){0.5f, 0, -1}), ARIL_F64));
+    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(x), (aril_gradcheck_opts){.second = true}), 0);
+    CHECK_INT(aril_gradcheck(call_wrong, NULL, ARIL_LIST(x), (aril_gradcheck_opts){0}), ARIL_ERR_GRAD);
+    aril_clear_error();
+    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(vec(1, (float[]){1})), (aril_gradcheck_opts){0}), ARIL_ERR_GRAD);
+    aril_clear_error();
+    aril_release(x);
+}
+
+TEST(anomaly_mode_names_the_op)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){-1, 0}));
+    aril_set_anomaly(true);
+    aril_tensor *y = aril_log(x);
+    CHECK_INT(aril_tensor_status(y), ARIL_ERR_NUMBER);
+    CHECK(strstr(aril_error(), "log") && strstr(aril_error(), "test_autograd.c"));
+    aril_clear_error();
+    /* sqrt(0) is fine, its gradient times 0 is not */
+    aril_tensor *z = aril_mul_scalar(aril_sqrt(aril_mul_scalar(x, 0)), 0);
+    CHECK_INT(aril_backward(aril_sum(z, ARIL_ALL)), ARIL_ERR_NUMBER);
+    CHECK(strstr(aril_error(), "sqrt") && strstr(aril_error(), "test_autograd.c"));
+    aril_clear_error();
+    aril_set_anomaly(false);
+    aril_release(x);
+}
+
+/* ---- size ---- */
+
+TEST(a_million_nodes)
+{
+    int64_t before = aril__live_blocks();
+    {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_parameter(vec(1, (float[]){1})), *y = aril_keep(x);
+        for (int i = 0; i < 1000000; i++) {
+            ARIL_SCOPE;
+            aril_set(&y, aril_add(y, x));
+        }
+        CHECK_INT(aril_backward(y), 0);
+        CHECK_NEAR(aril_item(aril_grad(x)), 1000001, 0.5);
+        aril_release(y);
+        /* freed without having been walked */
+        y = aril_keep(x);
+        for (int i = 0; i < 1000000; i++) {
+            ARIL_SCOPE;
+            aril_set(&y, aril_tanh(y));
+        }
+        aril_release(y);
+        aril_release(x);
+    }
+    CHECK_INT(aril__live_blocks(), before);
+}
+
+TEST(evaluation_without_no_grad_frees_each_turn)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu()));
+    int64_t blocks = 0, bytes = 0;
+    for (int i = 0; i < 50; i++) {
+        ARIL_SCOPE;
+        aril_item(aril_sum(aril_tanh(aril_exp(w)), ARIL_ALL));
+        if (i == 0) {
+            blocks = aril__live_blocks();
+            bytes = aril_memory(aril_cpu()).live;
+        }
+        CHECK_INT(aril__live_blocks(), blocks);
+        CHECK_INT(aril_memory(aril_cpu()).live, bytes);
+    }
+    aril_release(w);
+}
+
+static void deep(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *h = in[0];
+    for (int i = 0; i < 8; i++)
+        h = aril_tanh(aril_mul(h, ctx));
+    out[0] = h;
+}
+
+TEST(checkpoint_gives_the_same_gradients)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(vec(3, (float[]){0.5f, 1, -2})), *w = aril_parameter(vec(1, (float[]){1.3f}));
+    aril_tensor *y, *plain;
+    deep(w, &x, &plain);
+    aril_backward(aril_sum(plain, ARIL_ALL));
+    float gx[3], gw;
+    aril_read(aril_grad(x), gx);
+    aril_read(aril_grad(w), &gw);
+    aril_zero_grad(x);
+    aril_zero_grad(w);
+    CHECK_INT(aril_checkpoint(deep, w, ARIL_LIST(x), 1, &y), 0);
+    aril_backward(aril_sum(y, ARIL_ALL));
+    CHECK(aril_ok());
+    check_values(aril_grad(x), gx, 3);
+    check_values(aril_grad(w), &gw, 1);
+    aril_release(x);
+    aril_release(w);
+}
