@@ -4,6 +4,7 @@
 
 #include "aril/make.h"
 #include "aril/math.h"
+#include "aril/neural.h"
 #include "aril/reduce.h"
 #include "aril/view.h"
 

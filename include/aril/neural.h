@@ -1,0 +1,69 @@
+/* Layers as functions: normalisation and dropout. Weights and biases may be NULL where that is said.
+ * All are differentiable any number of times. */
+#ifndef ARIL_NEURAL_H
+#define ARIL_NEURAL_H
+
+#include "aril/rng.h"
+#include "aril/tensor.h"
+
+ARIL_C_BEGIN
+
+/* ---- normalisation ---- */
+
+/* f16 and bf16 inputs are computed in f32, and may have parameters and running values in f32. */
+
+typedef struct aril_batch_norm_opts {
+    bool eval;            /* normalise by the running values and leave them alone */
+    double momentum;      /* weight of the new batch in the running values; 0: 0.1 */
+    double eps;           /* added to the variance; 0: 1e-5 */
+    bool cumulative;      /* running values are plain means over all batches: needs .batches */
+    aril_tensor *batches; /* [] i64, or NULL: the number of batches seen, one more after each */
+} aril_batch_norm_opts;
+
+/* Each channel of x [N,C,...] brought to mean 0 and variance 1, over the batch and all positions:
+ *     y = (x - mean) / sqrt(var + eps) * weight + bias       var = mean of (x - mean)^2
+ *     running_mean = (1 - momentum) * running_mean + momentum * mean
+ *     running_var  = (1 - momentum) * running_var  + momentum * var * n / (n - 1)
+ * weight, bias, running_mean, running_var: [C], each may be NULL. With .eval the running values
+ * stand in for mean and var, and must be there. Result: [N,C,...]. */
+ARIL_API aril_tensor *aril_batch_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
+                                      aril_tensor *running_mean, aril_tensor *running_var,
+                                      aril_batch_norm_opts opts);
+
+/* ---- dropout ---- */
+
+/* Masks are functions of the generator's seed, the number of its calls and the element's place, the
+ * same for any number of threads and any order in memory. The gradient makes the mask again. p is
+ * from 0 to 1. `_from` draws from a generator (NULL: the thread's own). */
+
+typedef struct aril_dropout_opts {
+    bool eval; /* give x as it is */
+} aril_dropout_opts;
+
+/* Each element becomes 0 with probability p, and is otherwise divided by 1 - p. */
+ARIL_API aril_tensor *aril_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_dropout_from(aril_generator *generator, aril_tensor *x, double p,
+                                        aril_dropout_opts opts);
+
+/* The same for whole channels of x [N,C,...]. */
+ARIL_API aril_tensor *aril_feature_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_feature_dropout_from(aril_generator *generator, aril_tensor *x, double p,
+                                                aril_dropout_opts opts);
+
+/* The same for [N,C,L] or [C,L]; for [N,C,H,W] or [N,C,L]; for [N,C,D,H,W] or [C,D,H,W]. */
+ARIL_API aril_tensor *aril_dropout1d(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_dropout2d(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_dropout3d(aril_tensor *x, double p, aril_dropout_opts opts);
+
+/* Dropout for selu networks: an element becomes selu's lowest value, and the result is scaled and
+ * moved so that mean 0 and variance 1 stay. With p = 1 everything is 0. */
+ARIL_API aril_tensor *aril_alpha_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_alpha_dropout_from(aril_generator *generator, aril_tensor *x, double p,
+                                              aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_feature_alpha_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
+ARIL_API aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_tensor *x,
+                                                      double p, aril_dropout_opts opts);
+
+ARIL_C_END
+
+#endif
