@@ -1,6 +1,7 @@
 #include "backend/cpu/rows.h"
 
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/gemm.h"
 #include "ops/rows.h"
 
 /* Elementwise ops all run on one engine. */
@@ -16,8 +17,26 @@ static const aril__row elementwise_rows[] = {
 #include "ops/elementwise.def"
 };
 
+/* Matrix products; outer_sum wants its inputs dense. */
+#define PRODUCT(op_, strided_, run_)                                                               \
+    {.op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_},
+static const aril__row product_rows[] = {
+#if ARIL_HAVE_BLAS
+    PRODUCT(matmul, true, cpu_product_blas)
+    PRODUCT(linear, true, cpu_product_blas)
+    PRODUCT(outer_sum, false, cpu_product_blas)
+#endif
+    PRODUCT(matmul, true, cpu_product)
+    PRODUCT(linear, true, cpu_product)
+    PRODUCT(outer_sum, false, cpu_product)
+};
+
 aril_status aril__cpu_start(void)
 {
-    return aril__rows_register(ARIL__CPU, elementwise_rows,
-                               sizeof elementwise_rows / sizeof *elementwise_rows);
+    aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
+                                        sizeof elementwise_rows / sizeof *elementwise_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, product_rows,
+                                sizeof product_rows / sizeof *product_rows);
+    return s;
 }
