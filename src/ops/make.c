@@ -1,10 +1,12 @@
 #include "ops/make.h"
 
 #include "aril/ops.h"
+#include "core/parallel.h"
 #include "ops/apply.h"
 #include "ops/copy.h"
 #include "ops/sample.h"
 
+#include <math.h>
 #include <string.h>
 
 ATTR_LIST(make, MAKE_ATTRS)
@@ -89,18 +91,95 @@ static aril_status full_like_infer(aril__call *c)
 
 static aril_status full_like_ref(aril__run *r)
 {
-    fill(r->out[0], ((const struct full_like_attrs *)r->attrs)->value[0], 0, false);
+    const struct full_like_attrs *a = r->attrs;
+    fill(r->out[0], a->value[0], a->whole[0], a->whole[1]);
     return ARIL_OK;
 }
 
 static const aril__sample full_like_samples[] = {
-    {.in = {"[2,3]"}, .attrs = &(const struct full_like_attrs){{-1}, {2}}, .flags = SAMPLE_BATCH},
-    {.in = {"[2]"}, .attrs = &(const struct full_like_attrs){{ARIL_I64}, {3}}},
+    {.in = {"[2,3]"}, .attrs = &(const struct full_like_attrs){{-1}, {2}, {0}}, .flags = SAMPLE_BATCH},
+    {.in = {"[2]"}, .attrs = &(const struct full_like_attrs){{ARIL_I64}, {3}, {3, 1}}},
     SAMPLE_END};
 OP(full_like, .doc = "a number everywhere, in the shape of another tensor", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | NONDIFF | RAW | KEEPS_ORDER, .shape_only = IN(0),
    .infer = full_like_infer, .ref = full_like_ref, .samples = full_like_samples,
    WITH_ATTRS(full_like));
+
+/* ---- arange and linspace ---- */
+
+enum { BLOCK = 512, GRAIN = 32 * 1024 };
+
+typedef struct steps {
+    const struct make_attrs *attrs;
+    aril_tensor *out;
+    bool from_end; /* linspace: the second half counts back from the last number */
+} steps;
+
+static void steps_range(void *ctx, int64_t begin, int64_t end)
+{
+    const steps *s = ctx;
+    const struct make_attrs *a = s->attrs;
+    const aril__dtype_row *row = &aril__dtypes[s->out->dtype];
+    double block[BLOCK];
+    int64_t *whole = (int64_t *)(void *)block, n = s->out->numel;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        for (int64_t i = 0; i < m; i++) {
+            if (a->whole[1])
+                whole[i] = (int64_t)((uint64_t)a->whole[0] +
+                                     (uint64_t)(at + i) * (uint64_t)a->whole[2]);
+            else if (s->from_end && at + i >= n / 2 && n > 1)
+                block[i] = a->value[1] - a->value[2] * (double)(n - 1 - at - i);
+            else
+                block[i] = a->value[0] + a->value[2] * (double)(at + i);
+        }
+        row->store[a->whole[1] ? ARIL__C_I64 : ARIL__C_F64](aril__base(s->out), s->out->offset + at,
+                                                           1, block, m);
+    }
+}
+
+static aril_status arange_ref(aril__run *r)
+{
+    steps s = {.attrs = r->attrs, .out = r->out[0]};
+    aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
+    return ARIL_OK;
+}
+
+static aril_status linspace_ref(aril__run *r)
+{
+    steps s = {.attrs = r->attrs, .out = r->out[0], .from_end = true};
+    aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
+    return ARIL_OK;
+}
+
+static aril_status steps_infer(aril__call *c)
+{
+    aril_status s = aril__make_infer(c);
+    if (s == ARIL_OK && !aril__dtypes[c->type].computes)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", c->op->name,
+                          aril__dtypes[c->type].name);
+    return s;
+}
+
+static const aril__sample arange_samples[] = {
+    {.attrs = &(const struct make_attrs){
+         .ndim = {1}, .dim = {5}, .dtype = {ARIL_I64}, .whole = {-2, 1, 3}}},
+    {.attrs = &(const struct make_attrs){
+         .ndim = {1}, .dim = {4}, .dtype = {ARIL_F32}, .value = {0.5, 0, -0.25}}},
+    {.attrs = &(const struct make_attrs){.ndim = {1}, .dtype = {ARIL_F32}, .value = {0, 0, 1}}},
+    SAMPLE_END};
+OP(arange, .doc = "numbers from start by step", .onnx = "Range", .n_out = 1, .flags = NONDIFF | RAW,
+   .infer = steps_infer, .ref = arange_ref, .samples = arange_samples, WITH_ATTRS(make));
+
+static const aril__sample linspace_samples[] = {
+    {.attrs = &(const struct make_attrs){
+         .ndim = {1}, .dim = {5}, .dtype = {ARIL_F32}, .value = {-1, 1, 0.5}}},
+    {.attrs = &(const struct make_attrs){
+         .ndim = {1}, .dim = {1}, .dtype = {ARIL_F64}, .value = {3, 4, 0}}},
+    SAMPLE_END};
+OP(linspace, .doc = "numbers at equal distances, both ends included", .n_out = 1,
+   .flags = NONDIFF | RAW, .infer = steps_infer, .ref = linspace_ref, .samples = linspace_samples,
+   WITH_ATTRS(make));
 
 /* ---- public ---- */
 
@@ -142,9 +221,9 @@ aril_tensor *aril_ones(aril_shape shape, aril_dtype dtype, aril_device device)
     return full("ones", shape, ARIL_NUMBER(1), dtype, device);
 }
 
-aril_tensor *aril_full_like(aril_tensor *x, double value)
+aril_tensor *(aril_full_like)(aril_tensor *x, aril_number value)
 {
-    struct full_like_attrs a = {{-1}, {value}};
+    struct full_like_attrs a = {{-1}, {value.f}, {value.i, !value.is_float}};
     return aril__op_with(&a, &aril__op_full_like, x);
 }
 
@@ -156,4 +235,89 @@ aril_tensor *aril_zeros_like(aril_tensor *x)
 aril_tensor *aril_ones_like(aril_tensor *x)
 {
     return aril_full_like(x, 1);
+}
+
+aril_tensor *aril_empty_like(aril_tensor *x)
+{
+    if (!x)
+        return aril__null_tensor("empty_like");
+    if (x->flags & ARIL__POISON)
+        return x;
+    if (!x->storage)
+        return aril_zeros_like(x);
+    aril__thread *th = aril__self();
+    aril_tensor *t =
+        aril__tensor_new(th, (aril_dtype)x->dtype, x->ndim, x->dim, x->storage->device);
+    if (t && !aril__is_dense(x) && aril__is_packed(x)) {
+        aril__strides_like(x, x->ndim, x->dim, t->stride);
+        t->flags |= x->flags & ARIL__CHANNELS_LAST;
+    }
+    return aril__give(th, t);
+}
+
+aril_tensor *(aril_fill_)(aril_tensor *x, aril_number value)
+{
+    struct full_like_attrs a = {{-1}, {value.f}, {value.i, !value.is_float}};
+    return aril__apply_to(x, &aril__op_full_like, 1, &x, &a);
+}
+
+aril_tensor *aril_zero_(aril_tensor *x)
+{
+    return aril_fill_(x, 0);
+}
+
+/* How many numbers there are from start towards stop; -1 when there is no telling. */
+static int64_t count_steps(aril_number start, aril_number stop, aril_number step, bool whole)
+{
+    if (whole) {
+        uint64_t span = step.i > 0 ? (uint64_t)stop.i - (uint64_t)start.i
+                                   : (uint64_t)start.i - (uint64_t)stop.i;
+        uint64_t by = step.i > 0 ? (uint64_t)step.i : 0 - (uint64_t)step.i;
+        bool none = step.i > 0 ? stop.i <= start.i : stop.i >= start.i;
+        uint64_t n = none ? 0 : (span - 1) / by + 1;
+        return n > INT64_MAX / 16 ? -1 : (int64_t)n;
+    }
+    double n = ceil((stop.f - start.f) / step.f);
+    return !(n < 0x1p59) ? -1 : n > 0 ? (int64_t)n : 0;
+}
+
+aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step, aril_dtype dtype,
+                           aril_device device)
+{
+    struct make_attrs a;
+    bool whole = !start.is_float && !stop.is_float && !step.is_float;
+    if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
+        aril__fail(ARIL_ERR_ARG, "arange: a step of %g does not lead from %g to %g", step.f,
+                   start.f, stop.f);
+        return aril__poison();
+    }
+    int64_t n = count_steps(start, stop, step, whole);
+    if (n < 0) {
+        aril__fail(ARIL_ERR_ARG, "arange: cannot count from %g to %g by %g", start.f, stop.f,
+                   step.f);
+        return aril__poison();
+    }
+    if (aril__make_attrs("arange", (aril_shape){.ndim = 1, .dim = {n}}, dtype, device, &a) < 0)
+        return aril__poison();
+    a.value[0] = start.f;
+    a.value[2] = step.f;
+    if (whole) {
+        a.whole[0] = start.i;
+        a.whole[1] = 1;
+        a.whole[2] = step.i;
+    }
+    return aril__apply1(&aril__op_arange, 0, NULL, &a);
+}
+
+aril_tensor *aril_linspace(double start, double stop, int64_t steps_, aril_dtype dtype,
+                           aril_device device)
+{
+    struct make_attrs a;
+    if (aril__make_attrs("linspace", (aril_shape){.ndim = 1, .dim = {steps_}}, dtype, device, &a) <
+        0)
+        return aril__poison();
+    a.value[0] = start;
+    a.value[1] = stop;
+    a.value[2] = steps_ > 1 ? (stop - start) / (double)(steps_ - 1) : 0;
+    return aril__apply1(&aril__op_linspace, 0, NULL, &a);
 }

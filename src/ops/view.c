@@ -287,6 +287,11 @@ static aril_status squeeze_infer(aril__call *c)
     o->offset = x->offset;
     o->ndim = 0;
     for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1 && x->dim[d] != 1 && x->dim[d] != -1) {
+            char text[ARIL__SHAPE_TEXT];
+            return aril__fail(ARIL_ERR_SHAPE, "squeeze: axis %d of %s does not have size 1", d,
+                              aril__text(text, x));
+        }
         if (mask >> d & 1)
             continue;
         o->dim[o->ndim] = x->dim[d];
@@ -323,10 +328,45 @@ OP(squeeze, .doc = "without axes of size 1", .onnx = "Squeeze", .min_in = 1, .ma
    .n_out = 1, .out = {VIEW(0)}, .infer = squeeze_infer, .vjp = squeeze_vjp,
    .samples = squeeze_samples, WITH_ATTRS(unsqueeze));
 
+/* ---- flatten ---- */
+
+ATTR_LIST(flatten, FLATTEN_ATTRS)
+
+static aril_status flatten_infer(aril__call *c)
+{
+    const struct flatten_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int start = (int)a->start[0], end = (int)a->end[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->offset = x->offset;
+    o->ndim = 0;
+    for (int d = 0; d < start; d++)
+        o->dim[o->ndim++] = x->dim[d];
+    o->dim[o->ndim++] = x->ndim ? aril__count(end - start + 1, x->dim + start) : 1;
+    for (int d = end + 1; d < x->ndim; d++)
+        o->dim[o->ndim++] = x->dim[d];
+    if (x->storage && !view_strides(x, o)) {
+        char text[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s do not follow on in memory",
+                          start, end, aril__text(text, x));
+    }
+    return ARIL_OK;
+}
+
+static const aril__sample flatten_samples[] = {
+    {.in = {"[2,3,4]"}, .attrs = &(const struct flatten_attrs){{1}, {2}}, .flags = SAMPLE_BATCH},
+    {.in = {"[2,3,4]"}, .attrs = &(const struct flatten_attrs){{0}, {1}}},
+    {.in = {"[]"}, .attrs = &(const struct flatten_attrs){{0}, {0}}},
+    {.in = {"[2,0,3]"}, .attrs = &(const struct flatten_attrs){{0}, {2}}},
+    SAMPLE_END};
+OP(flatten, .doc = "neighbouring axes as one", .min_in = 1, .max_in = 1, .n_out = 1,
+   .out = {VIEW(0)}, .infer = flatten_infer, .vjp = reshape_vjp, .saves = {LIKE(0)},
+   .samples = flatten_samples, WITH_ATTRS(flatten));
+
 /* ---- public ---- */
 
-/* Poison when x is NULL; poison in means poison out. NULL: go on. */
-static aril_tensor *refuse(const char *what, aril_tensor *x)
+aril_tensor *aril__refuse(const char *what, aril_tensor *x)
 {
     if (!x)
         return aril__null_tensor(what);
@@ -335,7 +375,7 @@ static aril_tensor *refuse(const char *what, aril_tensor *x)
 
 aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
 {
-    aril_tensor *bad = refuse("permute", x);
+    aril_tensor *bad = aril__refuse("permute", x);
     struct permute_attrs a = {{0}};
     unsigned seen = 0;
     if (bad)
@@ -360,7 +400,7 @@ aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
 
 aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1)
 {
-    aril_tensor *bad = refuse("transpose", x);
+    aril_tensor *bad = aril__refuse("transpose", x);
     if (bad)
         return bad;
     int p = aril__axis("transpose", axis0, x->ndim), q = aril__axis("transpose", axis1, x->ndim);
@@ -374,7 +414,7 @@ aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1)
 
 aril_tensor *aril_t(aril_tensor *x)
 {
-    aril_tensor *bad = refuse("t", x);
+    aril_tensor *bad = aril__refuse("t", x);
     if (bad)
         return bad;
     if (x->ndim > 2) {
@@ -400,7 +440,7 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
 
 aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
 {
-    aril_tensor *bad = refuse("reshape", x);
+    aril_tensor *bad = aril__refuse("reshape", x);
     if (bad || aril__check_shape("reshape", shape, true) < 0)
         return bad ? bad : aril__poison();
     return view_as(x, shape, true);
@@ -408,7 +448,7 @@ aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
 
 aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
 {
-    aril_tensor *bad = refuse("view", x);
+    aril_tensor *bad = aril__refuse("view", x);
     if (bad || aril__check_shape("view", shape, true) < 0)
         return bad ? bad : aril__poison();
     return view_as(x, shape, false);
@@ -416,7 +456,7 @@ aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
 
 aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)
 {
-    aril_tensor *bad = refuse("unsqueeze", x);
+    aril_tensor *bad = aril__refuse("unsqueeze", x);
     if (bad)
         return bad;
     int at = aril__axis("unsqueeze", axis, x->ndim + 1);
@@ -428,7 +468,7 @@ aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)
 
 aril_tensor *aril_slice(aril_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
-    aril_tensor *bad = refuse("slice", x);
+    aril_tensor *bad = aril__refuse("slice", x);
     if (bad)
         return bad;
     if (x->ndim == 0) {
@@ -450,10 +490,102 @@ aril_tensor *aril_slice(aril_tensor *x, int axis, int64_t start, int64_t stop, i
 
 aril_tensor *aril_expand(aril_tensor *x, aril_shape shape)
 {
-    aril_tensor *bad = refuse("expand", x);
+    aril_tensor *bad = aril__refuse("expand", x);
     if (bad || aril__check_shape("expand", shape, true) < 0)
         return bad ? bad : aril__poison();
     struct expand_attrs a = {{shape.ndim}, {0}};
     memcpy(a.dim, shape.dim, sizeof a.dim);
     return aril__op_with(&a, &aril__op_expand, x);
+}
+
+aril_tensor *aril_broadcast_to(aril_tensor *x, aril_shape shape)
+{
+    return aril_expand(x, shape);
+}
+
+aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
+{
+    aril_tensor *bad = aril__refuse("squeeze", x);
+    if (bad)
+        return bad;
+    struct unsqueeze_attrs a = {{0}};
+    for (int i = 0; i < axes.n && i < ARIL_MAX_DIMS; i++) {
+        int d = aril__axis("squeeze", axes.axis[i], x->ndim);
+        if (d < 0)
+            return aril__poison();
+        if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1))
+            a.mask[0] |= 1 << d;
+    }
+    for (int d = 0; d < x->ndim && axes.n == 0; d++)
+        if (x->dim[d] == 1)
+            a.mask[0] |= 1 << d;
+    return aril__op_with(&a, &aril__op_squeeze, x);
+}
+
+aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
+{
+    aril_tensor *bad = aril__refuse("flatten", x);
+    if (bad)
+        return bad;
+    int from = aril__axis("flatten", start, x->ndim), to = aril__axis("flatten", end, x->ndim);
+    if (from < 0 || to < 0)
+        return aril__poison();
+    if (from > to) {
+        aril__fail(ARIL_ERR_ARG, "flatten: axis %d comes after axis %d", start, end);
+        return aril__poison();
+    }
+    struct flatten_attrs a = {{from}, {to}};
+    aril__call c = {.op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x};
+    if (x->storage) {
+        aril__meta *o = &c.out[0];
+        aril_tensor shape = *x; /* the sizes alone: whether they can be a view is asked next */
+        aril_tensor *in[1] = {&shape};
+        shape.storage = NULL;
+        c.in = in;
+        flatten_infer(&c);
+        if (!view_strides(x, o))
+            x = aril_contiguous(x);
+    }
+    return aril__op_with(&a, &aril__op_flatten, x);
+}
+
+aril_tensor *aril_swapaxes(aril_tensor *x, int axis0, int axis1)
+{
+    return aril_transpose(x, axis0, axis1);
+}
+
+aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
+{
+    aril_tensor *bad = aril__refuse("movedim", x);
+    if (bad)
+        return bad;
+    if (from.n != to.n) {
+        aril__fail(ARIL_ERR_ARG, "movedim: %d axes to move to %d places", from.n, to.n);
+        return aril__poison();
+    }
+    int source[ARIL_MAX_DIMS], moved[ARIL_MAX_DIMS] = {0};
+    for (int d = 0; d < ARIL_MAX_DIMS; d++)
+        source[d] = -1;
+    for (int i = 0; i < from.n; i++) {
+        int s = aril__axis("movedim", from.axis[i], x->ndim);
+        int d = aril__axis("movedim", to.axis[i], x->ndim);
+        if (s < 0 || d < 0)
+            return aril__poison();
+        if (moved[s] || source[d] >= 0) {
+            aril__fail(ARIL_ERR_ARG, "movedim: an axis is named twice");
+            return aril__poison();
+        }
+        moved[s] = 1;
+        source[d] = s;
+    }
+    struct permute_attrs a = {{0}};
+    for (int d = 0, next = 0; d < x->ndim; d++) {
+        if (source[d] < 0) {
+            while (moved[next])
+                next++;
+            source[d] = next++;
+        }
+        a.axes[d] = source[d];
+    }
+    return aril__op_with(&a, &aril__op_permute, x);
 }

@@ -21,6 +21,17 @@ ATTRS(slice, SLICE_ATTRS)
 #define UNSQUEEZE_ATTRS(A) A(unsqueeze, I64, 1, mask, 0, NULL)
 ATTRS(unsqueeze, UNSQUEEZE_ATTRS)
 
+/* Axes start..end, both included, made one. */
+#define FLATTEN_ATTRS(A) A(flatten, I64, 1, start, 0, NULL) A(flatten, I64, 1, end, 0, NULL)
+ATTRS(flatten, FLATTEN_ATTRS)
+#define SELECT_ATTRS(A) A(select, I64, 1, axis, 0, NULL) A(select, I64, 1, index, 0, NULL)
+ATTRS(select, SELECT_ATTRS)
+#define DIAGONAL_ATTRS(A) A(diagonal, I64, 1, offset, 0, NULL) A(diagonal, I64, 2, axis, 0, NULL)
+ATTRS(diagonal, DIAGONAL_ATTRS)
+
+/* Poison when x is NULL; x itself when it is poisoned. NULL: go on. */
+aril_tensor *aril__refuse(const char *what, aril_tensor *x);
+
 /* Strides of x broadcast to the sizes in o. */
 void aril__expand_strides(const aril_tensor *x, aril__meta *o);
 
