@@ -1,5 +1,5 @@
 /* Reductions: over ARIL_AXES(...), over all axes (ARIL_ALL), or with the axes kept with size 1
- * (ARIL_KEEPDIM(...)). */
+ * (ARIL_KEEPDIM(...)). Results do not depend on the number of threads. */
 #ifndef ARIL_REDUCE_H
 #define ARIL_REDUCE_H
 
@@ -7,8 +7,50 @@
 
 ARIL_C_BEGIN
 
-/* The sum; of integers and bools as i64. */
+/* ---- sums ---- */
+
+/* The sum; of integers and bools as i64. Of nothing: 0. */
 ARIL_API aril_tensor *aril_sum(aril_tensor *x, aril_axes axes);
+
+/* sum(x) / n, of floating point. Of nothing: NaN. */
+ARIL_API aril_tensor *aril_mean(aril_tensor *x, aril_axes axes);
+
+/* log(sum(exp(x))) without overflow, of floating point. Of nothing: -inf. */
+ARIL_API aril_tensor *aril_logsumexp(aril_tensor *x, aril_axes axes);
+
+/* ---- the largest and the smallest ---- */
+
+/* The largest, or smallest, over axes. NaN if an element is. Equal elements share the gradient. An
+ * axis without elements is an error. */
+ARIL_API aril_tensor *aril_amax(aril_tensor *x, aril_axes axes);
+ARIL_API aril_tensor *aril_amin(aril_tensor *x, aril_axes axes);
+
+/* The same along one axis, with the position of the first such element in *indices (i64; NULL
+ * where it is not wanted), which takes the whole gradient. With ARIL_ALL: aril_amax, and the
+ * position in the flattened tensor. */
+ARIL_API aril_tensor *aril_max(aril_tensor *x, aril_axes axis, aril_tensor **indices);
+ARIL_API aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices);
+
+/* The position of the first largest, or smallest, element along one axis, or in the flattened
+ * tensor (ARIL_ALL), as i64. The first NaN, if there is one. */
+ARIL_API aril_tensor *aril_argmax(aril_tensor *x, aril_axes axis);
+ARIL_API aril_tensor *aril_argmin(aril_tensor *x, aril_axes axis);
+
+/* ---- tests ---- */
+
+/* Whether any, or all, elements are not 0: bool (u8 of u8). Of nothing: false, and true. */
+ARIL_API aril_tensor *aril_any(aril_tensor *x, aril_axes axes);
+ARIL_API aril_tensor *aril_all(aril_tensor *x, aril_axes axes);
+
+/* How many elements are not 0, as i64. */
+ARIL_API aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes);
+
+/* ---- along one axis, shape kept ---- */
+
+/* exp(x) / sum(exp(x)) along the axis, of floating point; its logarithm; softmax(-x). */
+ARIL_API aril_tensor *aril_softmax(aril_tensor *x, int axis);
+ARIL_API aril_tensor *aril_log_softmax(aril_tensor *x, int axis);
+ARIL_API aril_tensor *aril_softmin(aril_tensor *x, int axis);
 
 ARIL_C_END
 

@@ -25,8 +25,8 @@ static inline aril_tensor *aril__sum_to_like(aril_tensor *x, aril_tensor *like)
     return aril__op(&aril__op_sum_to_like, x, like);
 }
 
-/* How many elements of x there are for each of `like`, as a scalar of x's dtype: a mean's divisor.
- * Both inputs are read for their shapes alone. */
+/* How many elements of x there are for each of `like`, as a scalar: a mean's divisor. f64 for an
+ * f64 x, else f32. Both inputs are read for their shapes alone. */
 static inline aril_tensor *aril__count_like(aril_tensor *x, aril_tensor *like)
 {
     return aril__op(&aril__op_count_like, x, like);

@@ -1,13 +1,14 @@
 #include "ops/reduce.h"
 
 #include "aril/ops.h"
-#include "core/nest.h"
-#include "core/parallel.h"
 #include "ops/apply.h"
 #include "ops/like.h"
+#include "ops/pick.h"
+#include "ops/reduce_loop.h"
 #include "ops/sample.h"
 #include "ops/view.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- axes and shapes ---- */
@@ -17,22 +18,17 @@ aril_status aril__reduce_attrs(const char *what, const aril_tensor *x, aril_axes
 {
     memset(out, 0, sizeof *out);
     out->keep[0] = axes.keepdim;
-    if (!x)
-        return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
-    if (x->flags & ARIL__POISON)
-        return ARIL_OK; /* apply passes the poison on */
+    if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    if (x->flags & ARIL__POISON) return ARIL_OK; /* apply passes the poison on */
     if (axes.n < 0 || axes.n > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_ARG, "%s: %d axes", what, axes.n);
-    if (axes.n == 0)
-        out->mask[0] = (1 << x->ndim) - 1;
+    if (axes.n == 0) out->mask[0] = (1 << x->ndim) - 1;
     for (int i = 0; i < axes.n; i++) {
         int a = aril__axis(what, axes.axis[i], x->ndim);
-        if (a < 0)
-            return ARIL_ERR_INDEX;
+        if (a < 0) return ARIL_ERR_INDEX;
         if (out->mask[0] >> a & 1)
             return aril__fail(ARIL_ERR_ARG, "%s: axis %d is named twice", what, axes.axis[i]);
-        if (x->ndim)
-            out->mask[0] |= 1 << a;
+        if (x->ndim) out->mask[0] |= 1 << a;
     }
     return ARIL_OK;
 }
@@ -46,188 +42,477 @@ void aril__reduce_shape(aril__call *c, int k)
     o->ndim = 0;
     for (int d = 0; d < x->ndim; d++) {
         bool reduced = a->mask[0] >> d & 1;
-        if (!reduced || a->keep[0])
-            o->dim[o->ndim++] = reduced ? 1 : x->dim[d];
+        if (!reduced || a->keep[0]) o->dim[o->ndim++] = reduced ? 1 : x->dim[d];
     }
 }
 
 aril_tensor *aril__unreduce(aril_tensor *g, const struct reduce_attrs *a)
 {
-    if (a->keep[0] || !a->mask[0])
-        return g;
-    struct unsqueeze_attrs at = {{a->mask[0]}};
+    if (a->keep[0] || !a->mask[0]) return g;
+    struct unsqueeze_attrs at = { { a->mask[0] } };
     return aril__op_with(&at, &aril__op_unsqueeze, g);
 }
 
-/* ---- sum ---- */
+/* ---- reducers ---- */
 
-enum { ROW = 256, GRAIN = 16 * 1024 };
-
-typedef struct sum_job {
-    aril__nest kept;    /* operand 0: in, 1: out */
-    aril__nest reduced; /* operand 0: in */
-    char *in, *out;
-    int64_t in_offset, out_offset, n_reduced;
-    uint8_t in_dtype, out_dtype;
-    aril__ctype ctype; /* F64, I64 or U64 */
-} sum_job;
-
-/* Sums of m outputs that lie `step` apart in the input, each over the reduced nest. */
-static void sum_row(const sum_job *j, int64_t offset, int64_t step, int64_t m, void *sums)
+static void count_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
+                        int64_t at)
 {
-    const aril__nest *n = &j->reduced;
-    const aril__dtype_row *row = &aril__dtypes[j->in_dtype];
-    double *fs = sums;
-    uint64_t *us = sums;
-    bool real = j->ctype == ARIL__C_F64;
-    for (int64_t i = 0; i < m; i++)
-        us[i] = 0; /* 0.0 too */
-    aril__nest_at p;
-    aril__nest_seek(n, &p, 0, &offset);
-    double fb[ROW];
-    uint64_t *ub = (uint64_t *)(void *)fb;
-    for (int64_t done = 0; done < j->n_reduced;) {
-        int64_t run = 1;
-        if (m > 1) { /* a row of outputs at a time */
-            row->load[j->ctype](fb, j->in, p.offset[0], step, m);
-            for (int64_t i = 0; i < m && real; i++)
-                fs[i] += fb[i];
-            for (int64_t i = 0; i < m && !real; i++)
-                us[i] += ub[i];
-        } else { /* a run of inputs at a time */
-            run = aril__nest_run(n, &p);
-            if (run > ROW)
-                run = ROW;
-            row->load[j->ctype](fb, j->in, p.offset[0],
-                                n->ndim ? n->stride[0][n->ndim - 1] : 0, run);
-            double f[4] = {0, 0, 0, 0};
-            int64_t i = 0;
-            for (; real && i + 4 <= run; i += 4)
-                for (int k = 0; k < 4; k++)
-                    f[k] += fb[i + k];
-            for (; real && i < run; i++)
-                f[0] += fb[i];
-            for (i = 0; !real && i < run; i++)
-                us[0] += ub[i];
-            if (real)
-                fs[0] += (f[0] + f[1]) + (f[2] + f[3]);
-        }
-        done += run;
-        aril__nest_move(n, &p, run);
-    }
+    (void)p, (void)plane, (void)at;
+    memset(state, 0, (size_t)m * sizeof(int64_t));
 }
 
-static void sum_range(void *ctx, int64_t begin, int64_t end)
+static void count_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
+                        int64_t later_plane, int64_t m)
 {
-    const sum_job *j = ctx;
-    const aril__nest *n = &j->kept;
-    aril__nest_at p;
-    aril__nest_seek(n, &p, begin, (int64_t[]){j->in_offset, j->out_offset});
-    double sums[ROW];
-    int last = n->ndim - 1;
-    int64_t in_step = last < 0 ? 0 : n->stride[0][last], out_step = last < 0 ? 1 : n->stride[1][last];
-    /* Rows of outputs pay when they lie closer together than what is summed. */
-    bool rows = j->reduced.ndim == 0 ||
-                (last >= 0 && in_step != 0 &&
-                 in_step <= j->reduced.stride[0][j->reduced.ndim - 1]);
-    while (begin < end) {
-        int64_t m = rows ? aril__nest_run(n, &p) : 1;
-        if (m > end - begin)
-            m = end - begin;
-        if (m > ROW)
-            m = ROW;
-        sum_row(j, p.offset[0], in_step, m, sums);
-        aril__dtypes[j->out_dtype].store[j->ctype](j->out, p.offset[1], out_step, sums, m);
-        begin += m;
-        aril__nest_move(n, &p, m);
-    }
+    (void)p, (void)plane, (void)later_plane;
+    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] += ((const int64_t *)later)[i];
+}
+
+static void any_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)p, (void)plane;
+    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] != 0;
+}
+
+static void all_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)plane;
+    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] == p->count;
+}
+
+static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)plane;
+    for (int64_t i = 0; i < m; i++) ((double *)state)[i] /= (double)p->count;
+}
+
+#define T         double
+#define CT        ARIL__C_F64
+#define LEAST     (-INFINITY)
+#define MOST      INFINITY
+#define NAME(x)   x##_f64
+#define IS_NAN(x) ((x) != (x))
+#include "ops/reduce_loop.inc"
+
+#define T         int64_t
+#define CT        ARIL__C_I64
+#define LEAST     INT64_MIN
+#define MOST      INT64_MAX
+#define NAME(x)   x##_i64
+#define IS_NAN(x) false
+#include "ops/reduce_loop.inc"
+
+#define T         uint64_t
+#define CT        ARIL__C_U64
+#define LEAST     0
+#define MOST      UINT64_MAX
+#define NAME(x)   x##_u64
+#define IS_NAN(x) false
+#include "ops/reduce_loop.inc"
+
+static const aril__reducer mean_f64 = { 1,
+                                        ARIL__C_F64,
+                                        { ARIL__C_F64 },
+                                        sum_start_f64,
+                                        sum_across_f64,
+                                        sum_along_f64,
+                                        sum_merge_f64,
+                                        mean_finish };
+
+/* The reducer for x's dtype. */
+static const aril__reducer *for_dtype(const aril_tensor *x, const aril__reducer *f64,
+                                      const aril__reducer *i64, const aril__reducer *u64)
+{
+    return aril__is_float((aril_dtype)x->dtype) ? f64 : x->dtype == ARIL_U64 ? u64 : i64;
 }
 
 aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
 {
-    sum_job j = {.in = aril__base(in), .out = aril__base(out), .in_offset = in->offset,
-                 .out_offset = out->offset, .in_dtype = in->dtype, .out_dtype = out->dtype,
-                 .n_reduced = 1};
-    j.ctype = aril__is_float((aril_dtype)in->dtype) ? ARIL__C_F64
-              : in->dtype == ARIL_U64               ? ARIL__C_U64
-                                                    : ARIL__C_I64;
-    j.kept.n = 2;
-    j.reduced.n = 1;
     int lead = in->ndim - out->ndim;
+    unsigned mask = 0;
+    aril_tensor full = *out; /* with the leading axes, over the same memory */
+    full.ndim = in->ndim;
     for (int d = 0; d < in->ndim; d++) {
-        bool reduced = d < lead || (out->dim[d - lead] == 1 && in->dim[d] != 1);
-        aril__nest *n = reduced ? &j.reduced : &j.kept;
-        n->dim[n->ndim] = in->dim[d];
-        n->stride[0][n->ndim] = in->stride[d];
-        if (!reduced)
-            n->stride[1][n->ndim] = out->stride[d - lead];
-        if (reduced)
-            j.n_reduced *= in->dim[d];
-        n->ndim++;
+        full.dim[d] = d < lead ? 1 : out->dim[d - lead];
+        full.stride[d] = d < lead ? 0 : out->stride[d - lead];
+        if (full.dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
     }
-    if (out->numel == 0)
-        return ARIL_OK;
-    if (j.n_reduced == 0)
-        j.reduced.ndim = 0;
-    aril__nest_merge(&j.reduced, 0);
-    aril__nest_merge(&j.kept, 0);
-    int64_t grain = GRAIN / (j.n_reduced > 0 ? j.n_reduced : 1);
-    aril__parallel_for(out->numel, grain > 1 ? grain : 1, sum_range, &j);
-    return ARIL_OK;
+    return aril__reduce_run(for_dtype(in, &sum_f64, &sum_i64, &sum_u64), (aril__reduce_params){ 0 },
+                            in, mask, 1, (aril_tensor *[]){ &full });
 }
 
-/* ---- ops ---- */
+/* Runs a reducer chosen by dtype on the call's first input. */
+static aril_status run(aril__run *r, double p, const aril__reducer *f64, const aril__reducer *i64,
+                       const aril__reducer *u64)
+{
+    const struct reduce_attrs *a = r->attrs;
+    return aril__reduce_run(for_dtype(r->in[0], f64, i64, u64), (aril__reduce_params){ .p = p },
+                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
+}
+
+/* ---- sum, mean, prod ---- */
 
 ATTR_LIST(reduce, REDUCE_ATTRS)
 
-/* Sums of integers and bools are i64, as in PyTorch. */
+/* Sums and products of integers and bools are i64, as in PyTorch. */
 static aril_status sum_infer(aril__call *c)
 {
     aril__reduce_shape(c, 0);
-    if (!aril__is_float(c->out[0].dtype) && c->out[0].dtype != ARIL_U64)
-        c->out[0].dtype = ARIL_I64;
+    if (!aril__is_float(c->out[0].dtype) && c->out[0].dtype != ARIL_U64) c->out[0].dtype = ARIL_I64;
     return ARIL_OK;
 }
 
 static aril_status sum_ref(aril__run *r)
 {
-    /* The result with the reduced axes in place, over the same memory. */
-    const struct reduce_attrs *a = r->attrs;
-    aril_tensor full = *r->out[0];
-    if (!a->keep[0]) {
-        full.ndim = r->in[0]->ndim;
-        for (int d = 0, k = 0; d < full.ndim; d++) {
-            bool reduced = a->mask[0] >> d & 1;
-            full.dim[d] = reduced ? 1 : r->out[0]->dim[k];
-            full.stride[d] = reduced ? 0 : r->out[0]->stride[k++];
-        }
-    }
-    return aril__reduce_sum_to(&full, r->in[0]);
+    return run(r, 0, &sum_f64, &sum_i64, &sum_u64);
 }
 
 VJP(sum)
 {
-    if (c->g[0])
-        GRAD(0, aril__expand_like(aril__unreduce(c->g[0], c->attrs), c->x[0]));
+    if (c->g[0]) GRAD(0, aril__expand_like(aril__unreduce(c->g[0], c->attrs), c->x[0]));
 }
 
 static const aril__sample sum_samples[] = {
-    {.in = {"[2,3,4]"}, .attrs = &(const struct reduce_attrs){.mask = {7}}},
-    {.in = {"[2,3,4]"}, .attrs = &(const struct reduce_attrs){.mask = {2}}, .flags = SAMPLE_BATCH},
-    {.in = {"[2,3,4]"}, .attrs = &(const struct reduce_attrs){.mask = {5}, .keep = {1}}},
-    {.in = {"[]"}, .attrs = &(const struct reduce_attrs){.mask = {0}}},
-    {.in = {"[0,3]"}, .attrs = &(const struct reduce_attrs){.mask = {1}}},
-    SAMPLE_END};
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
 OP(sum, .doc = "sum over axes", .onnx = "ReduceSum", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = sum_ref, .vjp = sum_vjp,
-   .saves = {LIKE(0)}, .samples = sum_samples, WITH_ATTRS(reduce));
+   .saves = { LIKE(0) }, .samples = sum_samples, WITH_ATTRS(reduce));
+
+aril_status aril__reduce_infer_float(aril__call *c)
+{
+    if (!aril__is_float((aril_dtype)c->in[0]->dtype))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs floating point, got %s; cast it first",
+                          c->op->name, aril__dtypes[c->in[0]->dtype].name);
+    for (int i = 0; i < c->op->n_out; i++) aril__reduce_shape(c, i);
+    return ARIL_OK;
+}
+
+static aril_status mean_ref(aril__run *r)
+{
+    return run(r, 0, &mean_f64, NULL, NULL);
+}
+
+aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less)
+{
+    aril_tensor *n = aril__count_like(x, y);
+    if (less != 0) n = aril_clamp_min(aril_sub_scalar(n, less), 0);
+    /* The count of a large tensor does not fit f16: divide in the count's own type. */
+    aril_dtype dtype = (aril_dtype)g->dtype;
+    return aril_cast(aril_div(aril_cast(g, (aril_dtype)n->dtype), n), dtype);
+}
+
+VJP(mean)
+{
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__div_count(c->g[0], c->x[0], c->g[0], 0);
+    GRAD(0, aril__expand_like(aril__unreduce(g, c->attrs), c->x[0]));
+}
+
+static const aril__sample mean_samples[] = {
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[3,0]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(mean, .doc = "mean over axes", .onnx = "ReduceMean", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = mean_ref,
+   .vjp = mean_vjp, .saves = { LIKE(0) }, .samples = mean_samples, WITH_ATTRS(reduce));
+
+/* ---- amax, amin ---- */
+
+/* What has no value for nothing: a reduced axis must have elements. */
+static aril_status not_empty(aril__call *c)
+{
+    const struct reduce_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    for (int d = 0; d < x->ndim; d++) {
+        char text[ARIL__SHAPE_TEXT];
+        if (a->mask[0] >> d & 1 && x->dim[d] == 0)
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: axis %d of %s has no elements, and nothing has no %s",
+                              c->op->name, d, aril__text(text, x), c->op->name);
+    }
+    return ARIL_OK;
+}
+
+static aril_status amax_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    return not_empty(c);
+}
+
+static aril_status amax_ref(aril__run *r)
+{
+    return run(r, 0, &max_f64, &max_i64, &max_u64);
+}
+
+static aril_status amin_ref(aril__run *r)
+{
+    return run(r, 0, &min_f64, &min_i64, &min_u64);
+}
+
+/* Equal elements share the gradient. */
+VJP(amax)
+{
+    if (!c->g[0]) return;
+    const struct reduce_attrs *a = c->attrs;
+    struct reduce_attrs keep = { { a->mask[0] }, { 1 } };
+    aril_tensor *y = aril__unreduce(c->y[0], a), *g = aril__unreduce(c->g[0], a);
+    aril_tensor *hit = aril_cast(aril_eq(c->x[0], y), (aril_dtype)g->dtype);
+    aril_tensor *hits = aril__op_with(&keep, &aril__op_sum, hit);
+    GRAD(0, aril_mul(hit, aril_div(g, hits)));
+}
+
+static const aril__sample amax_samples[] = {
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "d[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "d[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
+    SAMPLE_END
+};
+OP(amax, .doc = "largest over axes", .onnx = "ReduceMax", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amax_ref, .vjp = amax_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
+OP(amin, .doc = "smallest over axes", .onnx = "ReduceMin", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amin_ref, .vjp = amax_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
+
+/* ---- max, min: with positions along one axis ---- */
+
+static aril_status max_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    aril__reduce_shape(c, 1);
+    c->out[1].dtype = ARIL_I64;
+    return not_empty(c);
+}
+
+static aril_status max_ref(aril__run *r)
+{
+    return run(r, 1, &with_index_f64, &with_index_i64, &with_index_u64);
+}
+
+static aril_status min_ref(aril__run *r)
+{
+    return run(r, -1, &with_index_f64, &with_index_i64, &with_index_u64);
+}
+
+VJP(max)
+{
+    if (!c->g[0]) return;
+    const struct reduce_attrs *a = c->attrs;
+    int axis = a->mask[0] ? __builtin_ctzll((unsigned long long)a->mask[0]) : 0;
+    GRAD(0, aril__pick_grad(aril__unreduce(c->g[0], a), axis, aril__unreduce(c->y[1], a), c->x[0]));
+}
+
+static const aril__sample max_samples[] = {
+    { .in = { "d[3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 }, .keep = { 1 } } },
+    { .in = { "d[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
+    SAMPLE_END
+};
+OP(max, .doc = "largest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = max_ref, .vjp = max_vjp,
+   .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
+OP(min, .doc = "smallest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = min_ref, .vjp = max_vjp,
+   .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
+
+/* ---- argmax, argmin ---- */
+
+static aril_status argmax_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    c->out[0].dtype = ARIL_I64;
+    return not_empty(c);
+}
+
+static aril_status argmax_ref(aril__run *r)
+{
+    return run(r, 1, &index_f64, &index_i64, &index_u64);
+}
+
+static aril_status argmin_ref(aril__run *r)
+{
+    return run(r, -1, &index_f64, &index_i64, &index_u64);
+}
+
+OP(argmax, .doc = "where the largest along an axis is", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
+   .ref = argmax_ref, .samples = max_samples, WITH_ATTRS(reduce));
+OP(argmin, .doc = "where the smallest along an axis is", .onnx = "ArgMin", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
+   .ref = argmin_ref, .samples = max_samples, WITH_ATTRS(reduce));
+
+/* ---- any, all, count_nonzero ---- */
+
+/* bool, but u8 of u8, as in PyTorch. */
+static aril_status any_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    if (c->out[0].dtype != ARIL_U8) c->out[0].dtype = ARIL_BOOL;
+    return ARIL_OK;
+}
+
+static aril_status any_ref(aril__run *r)
+{
+    return run(r, 0, &any_f64, &any_i64, &any_u64);
+}
+
+static aril_status all_ref(aril__run *r)
+{
+    return run(r, 0, &all_f64, &all_i64, &all_u64);
+}
+
+static aril_status count_nonzero_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    c->out[0].dtype = ARIL_I64;
+    return ARIL_OK;
+}
+
+static aril_status count_nonzero_ref(aril__run *r)
+{
+    return run(r, 0, &count_f64, &count_i64, &count_u64);
+}
+
+static const aril__sample any_samples[] = {
+    { .in = { "b[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "b[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 }, .keep = { 1 } } },
+    { .in = { "b[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(any, .doc = "whether an element is not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = any_ref,
+   .samples = any_samples, WITH_ATTRS(reduce));
+OP(all, .doc = "whether no element is 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = all_ref,
+   .samples = any_samples, WITH_ATTRS(reduce));
+OP(count_nonzero, .doc = "how many elements are not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = count_nonzero_infer,
+   .ref = count_nonzero_ref, .samples = any_samples, WITH_ATTRS(reduce));
 
 /* ---- public ---- */
 
-aril_tensor *aril_sum(aril_tensor *x, aril_axes axes)
+aril_tensor *aril__reduce(const aril__op *op, aril_tensor *x, aril_axes axes)
 {
     struct reduce_attrs a;
-    if (aril__reduce_attrs("sum", x, axes, &a) < 0)
+    if (aril__reduce_attrs(op->name, x, axes, &a) < 0) return aril__poison();
+    return aril__op_with(&a, op, x);
+}
+
+aril_tensor *aril_sum(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_sum, x, axes);
+}
+
+aril_tensor *aril_mean(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_mean, x, axes);
+}
+
+aril_tensor *aril_amax(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_amax, x, axes);
+}
+
+aril_tensor *aril_amin(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_amin, x, axes);
+}
+
+aril_tensor *aril_any(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_any, x, axes);
+}
+
+aril_tensor *aril_all(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_all, x, axes);
+}
+
+aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_count_nonzero, x, axes);
+}
+
+/* Positions: along one axis, or in the flattened tensor. */
+static aril_tensor *position(const aril__op *op, aril_tensor *x, aril_axes axes)
+{
+    struct reduce_attrs a;
+    if (aril__reduce_attrs(op->name, x, axes, &a) < 0) return aril__poison();
+    if (axes.n > 1) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL for the flattened tensor",
+                   op->name, axes.n);
         return aril__poison();
-    return aril__op_with(&a, &aril__op_sum, x);
+    }
+    if (axes.n == 1 || x->ndim <= 1 || x->flags & ARIL__POISON) return aril__op_with(&a, op, x);
+    struct reduce_attrs flat = { { 1 }, { 0 } };
+    aril_tensor *y = aril__op_with(&flat, op, aril_reshape(x, ARIL_SHAPE(-1)));
+    struct unsqueeze_attrs ones = { { a.mask[0] } };
+    return axes.keepdim ? aril__op_with(&ones, &aril__op_unsqueeze, y) : y;
+}
+
+aril_tensor *aril_argmax(aril_tensor *x, aril_axes axes)
+{
+    return position(&aril__op_argmax, x, axes);
+}
+
+aril_tensor *aril_argmin(aril_tensor *x, aril_axes axes)
+{
+    return position(&aril__op_argmin, x, axes);
+}
+
+/* The best along one axis, or of all elements. */
+static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril__op *where,
+                         aril_tensor *x, aril_axes axes, aril_tensor **indices)
+{
+    struct reduce_attrs a;
+    aril_tensor *out[ARIL__MAX_OUT];
+    if (axes.n > 1) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL; use aril_%s for several",
+                   op->name, axes.n, of_all->name);
+        out[0] = out[1] = aril__poison();
+    } else if (axes.n == 0) {
+        out[0] = aril__reduce(of_all, x, axes);
+        if (indices) out[1] = position(where, x, axes);
+    } else if (aril__reduce_attrs(op->name, x, axes, &a) < 0) {
+        out[0] = out[1] = aril__poison();
+    } else {
+        aril__apply(op, 1, &x, &a, out);
+    }
+    if (indices) *indices = out[1];
+    return out[0];
+}
+
+aril_tensor *aril_max(aril_tensor *x, aril_axes axis, aril_tensor **indices)
+{
+    return best(&aril__op_max, &aril__op_amax, &aril__op_argmax, x, axis, indices);
+}
+
+aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices)
+{
+    return best(&aril__op_min, &aril__op_amin, &aril__op_argmin, x, axis, indices);
 }

@@ -18,6 +18,15 @@ void aril__reduce_shape(aril__call *c, int k);
 /* g, the gradient of a reduction, with the reduced axes put back with size 1. */
 aril_tensor *aril__unreduce(aril_tensor *g, const struct reduce_attrs *a);
 
+/* The rule for ops of floating point only; all outputs have the reduced shape. */
+aril_status aril__reduce_infer_float(aril__call *c);
+
+/* Applies a reduction with the caller's axes. */
+aril_tensor *aril__reduce(const aril__op *op, aril_tensor *x, aril_axes axes);
+
+/* g / (n - less), n being how many elements of x there are for each of y; in g's dtype. */
+aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less);
+
 /* out = the sum of `in` over all dimensions in which out has size 1 (or none). */
 aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in);
 

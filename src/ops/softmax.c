@@ -1,0 +1,190 @@
+#include "ops/softmax.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/apply.h"
+#include "ops/sample.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- kernels ---- */
+
+enum { COLS = 64, GRAIN = 8 * 1024 };
+
+typedef struct job {
+    const void *in[2];
+    void *out;
+    int64_t n, inner, blocks; /* blocks of columns for each outer index */
+    bool is_log;
+    void (*block)(const struct job *j, int64_t first, int64_t m);
+} job;
+
+#define T       float
+#define NAME(x) x##_f32
+#define EXP     expf
+#define LOWEST  (-INFINITY)
+#include "ops/softmax.inc"
+
+#define T       double
+#define NAME(x) x##_f64
+#define EXP     exp
+#define LOWEST  (-INFINITY)
+#include "ops/softmax.inc"
+
+static void block_range(void *ctx, int64_t begin, int64_t end)
+{
+    const job *j = ctx;
+    for (; begin < end; begin++) {
+        int64_t outer = begin / j->blocks, col = begin % j->blocks * COLS;
+        int64_t m = j->inner - col < COLS ? j->inner - col : COLS;
+        j->block(j, outer * j->n * j->inner + col, m);
+    }
+}
+
+static aril_status run(aril__run *r, bool is_log, bool is_grad)
+{
+    const aril_tensor *x = r->in[0];
+    int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
+    bool f64 = r->type == ARIL_F64;
+    if (x->numel == 0) return ARIL_OK;
+    job j = { .in = { aril__ptr(x), is_grad ? aril__ptr(r->in[1]) : NULL },
+              .out = aril__ptr(r->out[0]),
+              .n = x->ndim ? x->dim[axis] : 1,
+              .inner = x->ndim ? aril__count(x->ndim - axis - 1, x->dim + axis + 1) : 1,
+              .is_log = is_log };
+    if (is_grad)
+        j.block = f64 ? softmax_grad_block_f64 : softmax_grad_block_f32;
+    else
+        j.block = f64 ? softmax_block_f64 : softmax_block_f32;
+    j.blocks = aril__parallel_chunks(j.inner, COLS);
+    int64_t outer = x->numel / (j.n * j.inner);
+    int64_t each = j.n * (j.inner < COLS ? j.inner : COLS);
+    aril__parallel_for(outer * j.blocks, GRAIN / each, block_range, &j);
+    return ARIL_OK;
+}
+
+/* ---- ops ---- */
+
+ATTR_LIST(softmax, SOFTMAX_ATTRS)
+
+static aril_status softmax_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    const aril_tensor *x = c->in[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
+    return ARIL_OK;
+}
+
+static aril_status softmax_ref(aril__run *r)
+{
+    return run(r, false, false);
+}
+
+static aril_status log_softmax_ref(aril__run *r)
+{
+    return run(r, true, false);
+}
+
+static aril_status softmax_grad_ref(aril__run *r)
+{
+    return run(r, false, true);
+}
+
+static aril_status log_softmax_grad_ref(aril__run *r)
+{
+    return run(r, true, true);
+}
+
+VJP(softmax)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_softmax_grad, c->g[0], c->y[0]));
+}
+
+VJP(log_softmax)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_log_softmax_grad, c->g[0], c->y[0]));
+}
+
+static aril_tensor *sum_along(const void *attrs, aril_tensor *x)
+{
+    return aril_sum(x, ARIL_KEEPDIM((int)((const struct softmax_attrs *)attrs)->axis[0]));
+}
+
+/* y * (g - sum(g * y)) */
+static void softmax_grad_decompose(aril__call *c, aril_tensor **out)
+{
+    aril_tensor *g = c->in[0], *y = c->in[1];
+    out[0] = aril_mul(y, aril_sub(g, sum_along(c->attrs, aril_mul(g, y))));
+}
+
+/* g - exp(y) * sum(g) */
+static void log_softmax_grad_decompose(aril__call *c, aril_tensor **out)
+{
+    aril_tensor *g = c->in[0], *y = c->in[1];
+    out[0] = aril_sub(g, aril_mul(aril_exp(y), sum_along(c->attrs, g)));
+}
+
+static const aril__sample softmax_samples[] = {
+    { .in = { "[2,5]" }, .attrs = &(const struct softmax_attrs){ { 1 } }, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct softmax_attrs){ { 0 } } },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct softmax_attrs){ { 1 } }, .flags = SAMPLE_BATCH },
+    { .in = { "[]" }, .attrs = &(const struct softmax_attrs){ { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct softmax_attrs){ { 1 } } },
+    SAMPLE_END
+};
+OP(softmax, .doc = "exp(x) / sum(exp(x)) along an axis", .onnx = "Softmax", .min_in = 1,
+   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = softmax_infer, .ref = softmax_ref, .vjp = softmax_vjp, .saves = { OUT(0) },
+   .samples = softmax_samples, WITH_ATTRS(softmax));
+OP(log_softmax, .doc = "x - log(sum(exp(x))) along an axis", .onnx = "LogSoftmax", .min_in = 1,
+   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = softmax_infer, .ref = log_softmax_ref, .vjp = log_softmax_vjp, .saves = { OUT(0) },
+   .samples = softmax_samples, WITH_ATTRS(softmax));
+
+static const aril__sample softmax_grad_samples[] = {
+    { .in = { "[2,5]", "p[2,5]" },
+      .attrs = &(const struct softmax_attrs){ { 1 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]", "p[2,3,4]" }, .attrs = &(const struct softmax_attrs){ { 1 } } },
+    { .in = { "[]", "p[]" }, .attrs = &(const struct softmax_attrs){ { 0 } } },
+    SAMPLE_END
+};
+OP(softmax_grad, .doc = "gradient of softmax", .min_in = 2, .max_in = 2, .n_out = 1,
+   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = softmax_infer,
+   .ref = softmax_grad_ref, .decompose = softmax_grad_decompose, .samples = softmax_grad_samples,
+   WITH_ATTRS(softmax));
+OP(log_softmax_grad, .doc = "gradient of log_softmax", .min_in = 2, .max_in = 2, .n_out = 1,
+   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = softmax_infer,
+   .ref = log_softmax_grad_ref, .decompose = log_softmax_grad_decompose,
+   .samples = softmax_grad_samples, WITH_ATTRS(softmax));
+
+/* ---- public ---- */
+
+static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis)
+{
+    struct softmax_attrs a = { { 0 } };
+    if (!x) return aril__null_tensor(op->name);
+    if (!(x->flags & ARIL__POISON)) {
+        a.axis[0] = aril__axis(op->name, axis, x->ndim);
+        if (a.axis[0] < 0) return aril__poison();
+    }
+    return aril__op_with(&a, op, x);
+}
+
+aril_tensor *aril_softmax(aril_tensor *x, int axis)
+{
+    return along(&aril__op_softmax, x, axis);
+}
+
+aril_tensor *aril_log_softmax(aril_tensor *x, int axis)
+{
+    return along(&aril__op_log_softmax, x, axis);
+}
+
+aril_tensor *aril_softmin(aril_tensor *x, int axis)
+{
+    return along(&aril__op_softmax, aril_neg(x), axis);
+}

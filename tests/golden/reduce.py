@@ -1,0 +1,120 @@
+from golden import *
+
+f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+inf, nan = float("inf"), float("nan")
+
+# The axes of each form: C, Python keywords.
+AXES = {"all": ("ARIL_ALL", {}), "axis1": ("ARIL_AXES(1)", {"dim": 1}),
+        "last": ("ARIL_AXES(-1)", {"dim": -1}), "keep": ("ARIL_KEEPDIM(0)", {"dim": 0, "keepdim": True}),
+        "two": ("ARIL_AXES(0, 2)", {"dim": (0, 2)}),
+        "keep_two": ("ARIL_KEEPDIM(1, -1)", {"dim": (1, -1), "keepdim": True})}
+
+
+def over_axes(name, fn, make, forms=AXES, **more):
+    for form, (c, kw) in AXES.items():
+        if form in forms:
+            kw = dict(kw)
+            if form == "all" and name in ("logsumexp", "amax", "amin"):
+                kw = {"dim": (0, 1, 2)}
+            case(f"{name}/{form}", f"y[0] = aril_{name}(x[0], {c});",
+                 lambda x, kw=kw: fn(x[0], **kw), [make(2, 3, 4)], **more)
+
+
+# ---- sum, mean, logsumexp ----
+over_axes("sum", torch.sum, randn)
+over_axes("mean", torch.mean, randn)
+over_axes("logsumexp", torch.logsumexp, randn)
+over_axes("amax", torch.amax, apart)
+over_axes("amin", torch.amin, apart)
+over_axes("count_nonzero", lambda x, dim=None, **k: torch.count_nonzero(x, dim),
+          lambda *s: randint(0, 2, *s), ["all", "axis1", "two"])
+for op in ["any", "all"]:
+    over_axes(op, getattr(torch, op), randbool)
+    case(f"{op}/u8", f"y[0] = aril_{op}(x[0], ARIL_AXES(1));",
+         lambda x, op=op: getattr(torch, op)(x[0], 1), [randint(0, 2, 3, 2, dtype=torch.uint8)])
+    case(f"{op}/nothing", f"y[0] = aril_{op}(x[0], ARIL_ALL);",
+         lambda x, op=op: getattr(torch, op)(x[0]), [randbool(0)])
+for d, name in [(torch.bool, "bool"), (torch.int8, "i8"), (torch.uint8, "u8"), (torch.int64, "i64")]:
+    case(f"sum/{name}", "y[0] = aril_sum(x[0], ARIL_AXES(0));", lambda x: x[0].sum(0),
+         [randint(0, 2 if d == torch.bool else 100, 5, 3, dtype=d)])
+for d, name in [(f16, "f16"), (bf16, "bf16"), (f64, "f64")]:
+    for op in ["sum", "mean", "logsumexp"]:
+        case(f"{op}/{name}", f"y[0] = aril_{op}(x[0], ARIL_AXES(1));",
+             lambda x, op=op: getattr(torch, op)(x[0], 1), [randn(3, 8, dtype=d)],
+             rtol=0.04 if d == bf16 else None)
+case("sum/nothing", "y[0] = aril_sum(x[0], ARIL_AXES(0));", lambda x: x[0].sum(0), [randn(0, 3)])
+case("sum/permuted", "y[0] = aril_sum(aril_permute(x[0], ARIL_AXES(2, 0, 1)), ARIL_AXES(1));",
+     lambda x: x[0].permute(2, 0, 1).sum(1), [randn(3, 4, 5)])
+case("mean/long", "y[0] = aril_mean(aril_expand(x[0], ARIL_SHAPE(3, 70000)), ARIL_AXES(1));",
+     lambda x: x[0].expand(3, 70000).mean(1), [randn(3, 1)])
+case("mean/f16_long", "y[0] = aril_mean(aril_expand(x[0], ARIL_SHAPE(3, 70000)), ARIL_AXES(1));",
+     lambda x: x[0].expand(3, 70000).mean(1), [randn(3, 1, dtype=f16)], grad=False)
+case("logsumexp/infinite", "y[0] = aril_logsumexp(x[0], ARIL_AXES(1));",
+     lambda x: torch.logsumexp(x[0], 1),
+     [tensor([[1.0, -inf, 2.0], [-inf, -inf, -inf], [1.0, inf, 0.0], [3.0, nan, inf]])],
+     grad=False)
+case("logsumexp/minus_inf", "y[0] = aril_logsumexp(x[0], ARIL_AXES(1));",
+     lambda x: torch.logsumexp(x[0], 1), [tensor([[1.0, -inf, 2.0], [-inf, 3.0, -inf]])])
+case("logsumexp/large", "y[0] = aril_logsumexp(x[0], ARIL_AXES(0));",
+     lambda x: torch.logsumexp(x[0], 0), [randn(6, 3) * 300])
+
+# ---- largest and smallest ----
+case("amax/ties", "y[0] = aril_amax(x[0], ARIL_AXES(1));", lambda x: torch.amax(x[0], 1),
+     [tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [1.0, 0.0, -1.0]])])
+case("amin/ties", "y[0] = aril_amin(x[0], ARIL_ALL);", lambda x: torch.amin(x[0], (0, 1)),
+     [tensor([[1.0, 3.0, 0.0], [2.0, 0.0, 2.0]])])
+case("amax/i32", "y[0] = aril_amax(x[0], ARIL_AXES(1));", lambda x: torch.amax(x[0], 1),
+     [randint(-50, 50, 3, 7, dtype=torch.int32)])
+case("amax/bool", "y[0] = aril_amax(x[0], ARIL_AXES(1));", lambda x: torch.amax(x[0], 1),
+     [randbool(3, 3)])
+case("amin/nan", "y[0] = aril_amin(x[0], ARIL_AXES(1));", lambda x: torch.amin(x[0], 1),
+     [tensor([[1.0, nan, 3.0], [inf, 2.0, -inf], [inf, inf, inf]])], grad=False)
+for op in ["max", "min"]:
+    case(f"{op}/all", f"y[0] = aril_{op}(x[0], ARIL_ALL, NULL);",
+         lambda x, op=op: getattr(torch, op)(x[0]), [apart(2, 5)])
+    for form in ["axis1", "last", "keep"]:
+        c, kw = AXES[form]
+        case(f"{op}/{form}", f"y[0] = aril_{op}(x[0], {c}, &y[1]);",
+             lambda x, op=op, kw=kw: getattr(torch, op)(x[0], **kw), [apart(2, 3, 4)])
+    case(f"{op}/ties", f"y[0] = aril_{op}(x[0], ARIL_AXES(1), &y[1]);",
+         lambda x, op=op: getattr(torch, op)(x[0], 1),
+         [tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [-1.0, 0.0, -1.0]])])
+    case(f"{op}/nan", f"y[0] = aril_{op}(x[0], ARIL_AXES(1), &y[1]);",
+         lambda x, op=op: getattr(torch, op)(x[0], 1),
+         [tensor([[1.0, nan, 3.0, nan], [inf, 2.0, -inf, 2.0], [-inf, -inf, -inf, -inf]])])
+    case(f"{op}/f16", f"y[0] = aril_{op}(x[0], ARIL_AXES(0), &y[1]);",
+         lambda x, op=op: getattr(torch, op)(x[0], 0), [apart(5, 3, dtype=f16)])
+    case(f"{op}/i64", f"y[0] = aril_{op}(x[0], ARIL_AXES(0), &y[1]);",
+         lambda x, op=op: getattr(torch, op)(x[0], 0), [randint(-1000, 1000, 5, 3)])
+    case(f"{op}/scalar", f"y[0] = aril_{op}(x[0], ARIL_AXES(0), &y[1]);",
+         lambda x, op=op: getattr(torch, op)(x[0], 0), [tensor(1.5)])
+    case(f"arg{op}/all", f"y[0] = aril_arg{op}(x[0], ARIL_ALL);",
+         lambda x, op=op: getattr(torch, "arg" + op)(x[0]), [apart(3, 4)])
+    case(f"arg{op}/permuted", f"y[0] = aril_arg{op}(aril_t(x[0]), ARIL_ALL);",
+         lambda x, op=op: getattr(torch, "arg" + op)(x[0].t()), [apart(3, 4)])
+    case(f"arg{op}/all_keep", f"y[0] = aril_arg{op}(x[0], (aril_axes){{ .keepdim = true }});",
+         lambda x, op=op: getattr(torch, "arg" + op)(x[0], None, True), [apart(3, 4)])
+    case(f"arg{op}/axis", f"y[0] = aril_arg{op}(x[0], ARIL_AXES(-2));",
+         lambda x, op=op: getattr(torch, "arg" + op)(x[0], -2), [apart(2, 3, 4)])
+    case(f"arg{op}/nan", f"y[0] = aril_arg{op}(x[0], ARIL_KEEPDIM(1));",
+         lambda x, op=op: getattr(torch, "arg" + op)(x[0], 1, True),
+         [tensor([[1.0, nan, 3.0, nan], [inf, 2.0, -inf, 2.0]])])
+
+# ---- softmax ----
+for op in ["softmax", "log_softmax", "softmin"]:
+    for axis in [-1, 0, 1]:
+        case(f"{op}/axis{axis}", f"y[0] = aril_{op}(x[0], {axis});",
+             lambda x, op=op, axis=axis: getattr(F, op)(x[0], axis), [randn(2, 5, 3)])
+    case(f"{op}/large", f"y[0] = aril_{op}(x[0], 1);", lambda x, op=op: getattr(F, op)(x[0], 1),
+         [randn(2, 7) * 200])
+    case(f"{op}/masked", f"y[0] = aril_{op}(x[0], 1);", lambda x, op=op: getattr(F, op)(x[0], 1),
+         [tensor([[1.0, -inf, 2.0, -inf], [0.0, 1.0, 2.0, 3.0]])], grad=op == "softmax")
+    case(f"{op}/scalar", f"y[0] = aril_{op}(x[0], 0);", lambda x, op=op: getattr(F, op)(x[0], 0),
+         [randn()])
+    case(f"{op}/f64", f"y[0] = aril_{op}(x[0], 1);", lambda x, op=op: getattr(F, op)(x[0], 1),
+         [randn(3, 4, dtype=f64)])
+    for d, name in [(f16, "f16"), (bf16, "bf16")]:
+        case(f"{op}/{name}", f"y[0] = aril_{op}(x[0], 1);",
+             lambda x, op=op: getattr(F, op)(x[0], 1), [randn(3, 9, dtype=d)],
+             rtol=0.02 if d == f16 else 0.1, atol=4e-3)
+case("softmax/wide", "y[0] = aril_softmax(x[0], 0);", lambda x: F.softmax(x[0], 0), [randn(3, 70)])
