@@ -50,6 +50,20 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# The plug-in test again with libaril.so: a plug-in works with both.
+
+if(TARGET test_plugin)
+    add_executable(test_plugin_shared ${PROJECT_SOURCE_DIR}/tests/test_plugin.c
+        ${PROJECT_SOURCE_DIR}/tests/support/test.c)
+    set_target_properties(test_plugin_shared PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(test_plugin_shared PRIVATE tests)
+    target_link_libraries(test_plugin_shared PRIVATE aril m)
+    add_dependencies(test_plugin_shared ${plugin_targets})
+    add_test(NAME test_plugin_shared COMMAND test_plugin_shared)
+    set_tests_properties(test_plugin_shared PROPERTIES ENVIRONMENT "${aril_test_environment}")
+endif()
+
 # Golden families: tests/golden/golden.c, once for each FAMILY.inc. `test_golden` builds them all.
 
 file(GLOB golden_cases CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/golden/*.inc)

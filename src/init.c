@@ -19,6 +19,7 @@ void aril__library_start(void)
         aril_report(stderr);
         abort(); /* the table itself is wrong, or there is no memory at all to begin with */
     }
+    aril__plugins_start();
 }
 
 void aril__library_end(void)
@@ -30,5 +31,7 @@ void aril__library_end(void)
 
 const char *aril_version(void)
 {
-    return "0.1.0";
+#define TEXT(x) #x
+#define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+    return VERSION(ARIL_VERSION_MAJOR, ARIL_VERSION_MINOR, ARIL_VERSION_PATCH);
 }

@@ -4,6 +4,7 @@
 
 #include "aril/device.h"
 #include "aril/memory.h"
+#include "aril/plugin.h"
 
 #include <pthread.h>
 
@@ -18,17 +19,7 @@ enum {
 
 typedef struct aril__device aril__device;
 
-/* What a kind of device can do. Every slot is required unless marked optional. */
-typedef struct aril__device_ops {
-    void *(*alloc)(void *self, size_t bytes); /* aligned to 64; NULL when memory is out */
-    void (*free)(void *self, void *p, size_t bytes);
-    aril_status (*from_host)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*to_host)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*copy)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*synchronize)(void *self);                            /* optional */
-    void (*describe)(void *self, char *buf, size_t size);              /* optional */
-    void (*close)(void *self);                                         /* optional */
-} aril__device_ops;
+typedef aril_device_ops aril__device_ops; /* public, for plug-ins */
 
 struct aril__device {
     aril_device id;

@@ -315,6 +315,30 @@ static aril_status run_on_cpu(aril__run *r)
     return s;
 }
 
+/* The op in terms of others, for which the device may have rows. */
+static aril_status run_decomposed(aril__run *r)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril__call c = {.op = r->op, .attrs = r->attrs, .n_in = r->n_in, .in = r->in,
+                    .device = r->device, .type = r->type};
+    aril_tensor *out[ARIL__MAX_OUT];
+    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
+        aril__log(ARIL__LOG_DISPATCH, "%s: no row on %s, decomposed", r->op->name,
+                  r->device->kind_name);
+    r->op->decompose(&c, out);
+    for (int i = 0; i < r->n_out; i++) {
+        aril_status s = aril_tensor_status(out[i]);
+        if (s == ARIL_OK && r->out[i])
+            s = aril__copy_across(r->out[i], out[i]);
+        else if (s == ARIL_OK)
+            r->out[i] = aril__tensor_keep(out[i]);
+        if (s < 0)
+            return s;
+    }
+    return ARIL_OK;
+}
+
 static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
     r->prepared = plan ? plan->prepared : NULL;
@@ -351,7 +375,7 @@ aril_status aril__dispatch(aril__run *r)
             return run_row(row, r, plan);
     }
     if (r->device != aril__cpu_device && !(op->flags & ANYWHERE))
-        return run_on_cpu(r);
+        return op->decompose ? run_decomposed(r) : run_on_cpu(r);
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);

@@ -139,6 +139,7 @@ typedef struct aril__formula aril__formula; /* ops/formula.h: of elementwise ops
 struct aril__op {
     const char *name;
     const char *doc;  /* one line */
+    const char *file; /* that defines it */
     const char *onnx; /* the operator's name in ONNX, NULL when it has none of its own */
     uint16_t id;      /* the op's place in the table */
     uint8_t min_in, max_in, n_out;
@@ -163,7 +164,9 @@ struct aril__op {
 };
 
 /* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must stand in table.def. */
-#define OP(op, ...) const aril__op aril__op_##op = {.name = #op, .id = ARIL__OP_##op, __VA_ARGS__}
+#define OP(op, ...)                                                                                \
+    const aril__op aril__op_##op = {                                                               \
+        .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__}
 
 /* Rule and row helpers: VJP(sum) { GRAD(0, ...); } and .vjp = sum_vjp. */
 #define VJP(op) static void op##_vjp(aril__grad *c)

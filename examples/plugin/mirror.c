@@ -1,0 +1,143 @@
+/* A plug-in in one file: a kind of device called "mirror", with memory of its own and three
+ * kernels. Every other op still works on it, by way of the CPU.
+ *
+ * It links nothing of Aril: what it calls, it finds in the host's table. */
+#include <aril/plugin.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const aril_host *host;
+
+/* ---- the device: memory that the host may not look into ---- */
+
+typedef struct mirror {
+    size_t in_use;
+} mirror;
+
+static void *mirror_alloc(void *self, size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (p)
+        ((mirror *)self)->in_use += bytes;
+    return p;
+}
+
+static void mirror_free(void *self, void *p, size_t bytes)
+{
+    ((mirror *)self)->in_use -= bytes;
+    free(p);
+}
+
+static aril_status mirror_copy(void *self, void *dst, const void *src, size_t bytes)
+{
+    (void)self;
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+static void mirror_describe(void *self, char *buf, size_t size)
+{
+    snprintf(buf, size, "an example, %zu bytes in use", ((mirror *)self)->in_use);
+}
+
+/* ---- kernels ---- */
+
+/* add: dense f32 of one shape; other shapes go another way. */
+static const char *add_prepare(const aril_run *r, aril_plan *plan)
+{
+    (void)plan;
+    for (int i = 0; i < 2; i++)
+        if (host->dtype(host->in(r, i)) != ARIL_F32 ||
+            host->numel(host->in(r, i)) != host->numel(host->out(r, 0)))
+            return "needs two f32 tensors of one shape";
+    return NULL;
+}
+
+static aril_status add_run(aril_run *r)
+{
+    const float *a = host->data(host->in(r, 0)), *b = host->data(host->in(r, 1));
+    float *y = host->data(host->out(r, 0));
+    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++)
+        y[i] = a[i] + b[i];
+    return 0;
+}
+
+static aril_status relu_run(aril_run *r)
+{
+    const float *a = host->data(host->in(r, 0));
+    float *y = host->data(host->out(r, 0));
+    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++)
+        y[i] = a[i] < 0 ? 0 : a[i];
+    return 0;
+}
+
+/* sum over everything, in two steps through a workspace: partial sums, then their sum. */
+enum { PARTS = 8 };
+
+typedef struct sum_plan {
+    int64_t n;
+} sum_plan;
+
+static const char *sum_prepare(const aril_run *r, aril_plan *plan)
+{
+    const int64_t *mask = host->attr_i64(r, "mask");
+    if (!mask || mask[0] != (1 << host->ndim(host->in(r, 0))) - 1)
+        return "sums over all axes only";
+    sum_plan *p = malloc(sizeof *p);
+    if (!p)
+        return "out of memory";
+    p->n = host->numel(host->in(r, 0));
+    plan->prepared = p;
+    plan->workspace = PARTS * sizeof(double);
+    return NULL;
+}
+
+static aril_status sum_run(aril_run *r)
+{
+    const sum_plan *p = host->prepared(r);
+    const float *x = host->data(host->in(r, 0));
+    double *part = host->workspace(r), total = 0;
+    memset(part, 0, PARTS * sizeof *part);
+    for (int64_t i = 0; i < p->n; i++)
+        part[i % PARTS] += x[i];
+    for (int i = 0; i < PARTS; i++)
+        total += part[i];
+    *(float *)host->data(host->out(r, 0)) = (float)total;
+    return 0;
+}
+
+/* ---- the one exported symbol ---- */
+
+__attribute__((visibility("default"))) aril_plugin_open_fn aril_plugin_open;
+
+aril_status aril_plugin_open(const aril_host *given, aril_plugin *out)
+{
+    static const aril_device_ops ops = {.alloc = mirror_alloc,
+                                        .free = mirror_free,
+                                        .from_host = mirror_copy,
+                                        .to_host = mirror_copy,
+                                        .copy = mirror_copy,
+                                        .describe = mirror_describe};
+    static const aril_row rows[] = {
+        {.op = "add", .name = "mirror_add", .dtypes = 1u << ARIL_F32, .prepare = add_prepare,
+         .run = add_run},
+        {.op = "relu", .name = "mirror_relu", .dtypes = 1u << ARIL_F32, .run = relu_run},
+        {.op = "sum", .name = "mirror_sum", .dtypes = 1u << ARIL_F32, .prepare = sum_prepare,
+         .run = sum_run, .destroy = free, .layout = "mask I64 1; keep I64 1; "}};
+    static mirror device;
+    static void *const devices[] = {&device};
+
+    host = given;
+    *out = (aril_plugin){.size = sizeof *out,
+                         .version = ARIL_PLUGIN_VERSION,
+                         .name = "mirror",
+                         .kind = "mirror",
+                         .n_devices = 1,
+                         .device_ops = &ops,
+                         .devices = devices,
+                         .n_rows = sizeof rows / sizeof *rows,
+                         .rows = rows};
+    host->log("mirror: hello from Aril %s", host->aril_version);
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* A device kind and kernels from a plug-in. Written in public functions alone, so that the same
+ * program is linked once with libaril.a and once with libaril.so. */
+#include <aril/aril.h>
+
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *plugin_path(void)
+{
+    static char path[4096];
+    const char *dir = getenv("ARIL_TEST_PLUGINS");
+    snprintf(path, sizeof path, "%s/mirror.so", dir ? dir : "build/plugins");
+    return path;
+}
+
+/* The device, once loaded; tests share the process. */
+static aril_device mirror(void)
+{
+    static bool loaded;
+    if (!loaded)
+        loaded = aril_plugin_load(plugin_path()) == ARIL_OK;
+    return aril_device_named("mirror:0");
+}
+
+TEST(loads_and_names_its_device)
+{
+    aril_device d = mirror();
+    char text[100];
+    CHECK(aril_ok());
+    CHECK(aril_device_available(d));
+    CHECK_STR(aril_device_name(d, text, sizeof text), "mirror:0");
+    CHECK(strstr(aril_device_describe(d, text, sizeof text), "an example"));
+    CHECK_INT(aril_device_count(), 2);
+}
+
+TEST(computes_there)
+{
+    ARIL_SCOPE;
+    aril_device d = mirror();
+    float v[6] = {-1, 2, -3, 4, -5, 6};
+    aril_tensor *x = aril_from(v, ARIL_SHAPE(2, 3), ARIL_F32, d);
+    CHECK(aril_device_equal(aril_device_of(x), d));
+    aril_tensor *y = aril_relu(aril_add(x, x));           /* two rows of the plug-in */
+    CHECK_NEAR(aril_item(aril_sum(y, ARIL_ALL)), 24, 0);  /* a third, with a workspace */
+    aril_tensor *t = aril_sum(aril_exp(aril_t(x)), ARIL_AXES(0)); /* no rows: the CPU helps out */
+    CHECK(aril_device_equal(aril_device_of(t), d));
+    float got[2];
+    CHECK_INT(aril_read(t, got), ARIL_OK);
+    CHECK_NEAR(got[0], 0.36788f + 7.38906f + 0.049787f, 1e-4);
+    aril_mul_scalar_(aril_slice(x, 1, 0, ARIL_END, 2), 10); /* a write through a strided view */
+    CHECK_NEAR(aril_item(aril_sum(x, ARIL_ALL)), -10 + 2 - 30 + 40 - 5 + 60, 0);
+    CHECK(aril_ok());
+}
+
+TEST(differentiates_there)
+{
+    ARIL_SCOPE;
+    float v[3] = {1, -2, 3};
+    aril_tensor *x = aril_parameter(aril_from(v, ARIL_SHAPE(3), ARIL_F32, mirror()));
+    aril_backward(aril_sum(aril_square(aril_relu(aril_add(x, x))), ARIL_ALL));
+    float g[3];
+    CHECK_INT(aril_read(aril_grad(x), g), ARIL_OK);
+    CHECK_NEAR(g[0], 8, 0);
+    CHECK_NEAR(g[1], 0, 0);
+    CHECK_NEAR(g[2], 24, 0);
+    /* and from the CPU through a move */
+    aril_tensor *w = aril_parameter(aril_from(v, ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+    aril_backward(aril_sum(aril_square(aril_to(w, mirror())), ARIL_ALL));
+    CHECK(aril_device_equal(aril_device_of(aril_grad(w)), aril_cpu()));
+    CHECK_NEAR(aril_item(aril_sum(aril_grad(w), ARIL_ALL)), 4, 0);
+    CHECK(aril_ok());
+    aril_release(x);
+    aril_release(w);
+}
+
+TEST(devices_do_not_mix)
+{
+    ARIL_SCOPE;
+    float v[3] = {1, -2, 3};
+    aril_tensor *x = aril_from(v, ARIL_SHAPE(3), ARIL_F32, mirror());
+    aril_tensor *w = aril_from(v, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    CHECK_INT(aril_tensor_status(aril_add(x, w)), ARIL_ERR_DEVICE);
+    CHECK(strstr(aril_error(), "mirror:0") && strstr(aril_error(), "cpu"));
+    aril_clear_error();
+    CHECK_NEAR(aril_item(aril_sum(aril_mul(x, aril_scalar(2)), ARIL_ALL)), 4, 0);
+    CHECK(aril_ok());
+}
+
+TEST(refuses_what_is_no_plugin)
+{
+    mirror();
+    CHECK_INT(aril_plugin_load("/nowhere/none.so"), ARIL_ERR_PLUGIN);
+    CHECK(strstr(aril_error(), "none.so"));
+    aril_clear_error();
+    CHECK_INT(aril_plugin_load("libm.so.6"), ARIL_ERR_PLUGIN);
+    CHECK(strstr(aril_error(), "aril_plugin_open"));
+    aril_clear_error();
+    CHECK_INT(aril_plugin_load(plugin_path()), ARIL_ERR_PLUGIN); /* its devices are there already */
+    aril_clear_error();
+    CHECK_INT(aril_plugin_load(NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_device_count(), 2);
+}
