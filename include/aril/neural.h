@@ -30,6 +30,37 @@ ARIL_API aril_tensor *aril_batch_norm(aril_tensor *x, aril_tensor *weight, aril_
                                       aril_tensor *running_mean, aril_tensor *running_var,
                                       aril_batch_norm_opts opts);
 
+typedef struct aril_norm_opts {
+    double eps; /* added to the variance; 0: 1e-5 (rms_norm: the dtype's epsilon) */
+} aril_norm_opts;
+
+/* Mean 0 and variance 1 over the last dimensions, whose sizes `shape` names (-1: any):
+ *     y = (x - mean) / sqrt(var + eps) * weight + bias
+ * weight, bias: [shape] or NULL. */
+ARIL_API aril_tensor *aril_layer_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
+                                      aril_shape shape, aril_norm_opts opts);
+
+/* y = x / sqrt(mean(x^2) + eps) * weight, over the last dimensions. weight: [shape] or NULL. */
+ARIL_API aril_tensor *aril_rms_norm(aril_tensor *x, aril_tensor *weight, aril_shape shape,
+                                    aril_norm_opts opts);
+
+/* Mean 0 and variance 1 of each sample's groups of neighbouring channels: x [N,C,...], C a multiple
+ * of `groups`. weight, bias: [C] or NULL. */
+ARIL_API aril_tensor *aril_group_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
+                                      int64_t groups, aril_norm_opts opts);
+
+typedef struct aril_instance_norm_opts {
+    bool eval;       /* normalise by the running values and leave them alone */
+    double momentum; /* weight of the new batch in the running values; 0: 0.1 */
+    double eps;      /* 0: 1e-5 */
+} aril_instance_norm_opts;
+
+/* Mean 0 and variance 1 of each channel of each sample. The other arguments are as in batch_norm;
+ * the running values take the mean of the samples' statistics. */
+ARIL_API aril_tensor *aril_instance_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
+                                         aril_tensor *running_mean, aril_tensor *running_var,
+                                         aril_instance_norm_opts opts);
+
 /* ---- dropout ---- */
 
 /* Masks are functions of the generator's seed, the number of its calls and the element's place, the

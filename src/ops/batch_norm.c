@@ -378,23 +378,17 @@ OP(batch_norm_eval, .doc = "batch normalisation by given means and variances",
 
 /* ---- public ---- */
 
-/* An option whose zero stands for its default, and which ARIL_ZERO sets to 0. */
-static double or_default(double value, double initial)
-{
-    return value == 0 ? initial : value == ARIL_ZERO ? 0 : value;
-}
-
 aril_tensor *aril_batch_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
                              aril_tensor *running_mean, aril_tensor *running_var,
                              aril_batch_norm_opts opts)
 {
-    double eps = or_default(opts.eps, 1e-5);
+    double eps = aril__or_default(opts.eps, 1e-5);
     if (opts.eval) {
         struct batch_norm_eval_attrs a = { { eps } };
         return aril__op_with(&a, &aril__op_batch_norm_eval, x, weight, bias, running_mean,
                              running_var);
     }
-    struct batch_norm_attrs a = { { or_default(opts.momentum, 0.1) },
+    struct batch_norm_attrs a = { { aril__or_default(opts.momentum, 0.1) },
                                   { eps },
                                   { opts.cumulative } };
     return aril__op_with(&a, &aril__op_batch_norm, x, weight, bias, running_mean, running_var,

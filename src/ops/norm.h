@@ -23,6 +23,10 @@ ATTRS(layer_norm, LAYER_NORM_ATTRS)
     A(group_norm, I64, 1, groups, 1, "num_groups") A(group_norm, F64, 1, eps, 1e-5, "epsilon")
 ATTRS(group_norm, GROUP_NORM_ATTRS)
 
+/* eps below 0: the dtype's own. */
+#define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
+ATTRS(rms_norm, RMS_NORM_ATTRS)
+
 /* Statistics of f16 and bf16 are f32. */
 static inline aril_dtype aril__stat_dtype(const aril_tensor *x)
 {
@@ -44,5 +48,11 @@ aril_tensor *aril__norm_channels(aril_tensor *v, int ndim);
 
 /* x summed over all axes but that of the channels: [C]. */
 aril_tensor *aril__norm_sum_channels(aril_tensor *x);
+
+/* An option whose zero stands for its default, and which ARIL_ZERO sets to 0. */
+static inline double aril__or_default(double value, double initial)
+{
+    return value == 0 ? initial : value == ARIL_ZERO ? 0 : value;
+}
 
 #endif

@@ -106,3 +106,119 @@ case("batch_norm/cumulative",
      "aril_batch_norm(x[1], NULL, NULL, m, v, o); aril_batch_norm(x[2], NULL, NULL, m, v, o);"
      "y[0] = aril_batch_norm(x[0], NULL, NULL, m, v, o); y[1] = m; y[2] = v; y[3] = n;",
      bn_cumulative, [randn(4, 3), randn(5, 3), randn(4, 3)], grad=[0])
+
+# ---- layer_norm, rms_norm, group_norm, instance_norm ----
+
+
+def ln(k):
+    return lambda x: F.layer_norm(x[0], k, x[1], x[2])
+
+
+def c_ln(k, opts="0"):
+    return f"aril_layer_norm(x[0], x[1], x[2], ARIL_SHAPE({', '.join(map(str, k))}), (aril_norm_opts){{{opts}}})"
+
+
+def set_y(c):
+    return f"y[0] = {c};"
+
+
+for name, shape, k in (("last", (2, 3, 5), (5,)), ("two", (2, 3, 4), (3, 4)), ("all", (3, 4), (3, 4)),
+                       ("one_row", (7,), (7,)), ("long", (2, 67), (67,)), ("many", (70, 3), (3,)),
+                       ("wide", (3, 130), (130,))):
+    case(f"layer_norm/{name}", set_y(c_ln(k)), ln(k), [randn(*shape), randn(*k), randn(*k)])
+case("layer_norm/f64", set_y(c_ln((5,))), ln((5,)), [randn(4, 5), randn(5), randn(5)],
+     dtype=torch.float64)
+case("layer_norm/plain", set_y(c_ln((4,))), ln((4,)), [randn(2, 3, 4), None, None])
+case("layer_norm/weight_only", set_y(c_ln((4,))), ln((4,)), [randn(3, 4), randn(4), None])
+case("layer_norm/bias_only", set_y(c_ln((4,))), ln((4,)), [randn(3, 4), None, randn(4)])
+case("layer_norm/empty", set_y(c_ln((4,))), ln((4,)), [randn(0, 4), randn(4), randn(4)])
+case("layer_norm/f16", set_y(c_ln((4,))), ln((4,)), [randn(3, 4), randn(4), randn(4)],
+     dtype=torch.float16)
+case("layer_norm/bf16", set_y(c_ln((4,))), ln((4,)), [randn(3, 4), randn(4), randn(4)],
+     dtype=torch.bfloat16)
+case("layer_norm/eps", set_y(c_ln((4,), ".eps = 0.3")),
+     lambda x: F.layer_norm(x[0], (4,), x[1], x[2], 0.3), [randn(3, 4), randn(4), randn(4)])
+case("layer_norm/eps_zero", set_y(c_ln((4,), ".eps = ARIL_ZERO")),
+     lambda x: F.layer_norm(x[0], (4,), x[1], x[2], 0.0), [randn(3, 4), randn(4), randn(4)])
+case("layer_norm/large_mean", set_y(c_ln((9,))), ln((9,)), [randn(2, 9, dtype=torch.float64) + 1e6,
+     randn(9, dtype=torch.float64), randn(9, dtype=torch.float64)], rtol=1e-7, atol=1e-8)
+for at in range(3):
+    case(f"layer_norm/second{at}", c_second(c_ln((4,)), at), second(ln((4,)), at),
+         [randn(3, 4), randn(4), randn(4)], dtype=torch.float64)
+case("layer_norm/second_plain", c_second(c_ln((2, 3))), second(ln((2, 3))), [randn(2, 2, 3), None, None],
+     dtype=torch.float64)
+
+
+def rms(k, eps=None):
+    return lambda x: F.rms_norm(x[0], k, x[1], eps)
+
+
+def c_rms(k, opts="0"):
+    return f"aril_rms_norm(x[0], x[1], ARIL_SHAPE({', '.join(map(str, k))}), (aril_norm_opts){{{opts}}})"
+
+
+case("rms_norm/last", set_y(c_rms((5,))), rms((5,)), [randn(2, 3, 5), randn(5)])
+case("rms_norm/two", set_y(c_rms((3, 4))), rms((3, 4)), [randn(2, 3, 4), randn(3, 4)])
+case("rms_norm/plain", set_y(c_rms((5,))), rms((5,)), [randn(3, 5), None])
+case("rms_norm/small", set_y(c_rms((5,))), rms((5,)), [randn(3, 5) * 1e-3, randn(5)], atol=1e-3)
+case("rms_norm/f64", set_y(c_rms((5,))), rms((5,)), [randn(3, 5), randn(5)], dtype=torch.float64)
+case("rms_norm/f16", set_y(c_rms((5,))), rms((5,)), [randn(3, 5), randn(5)], dtype=torch.float16)
+case("rms_norm/bf16", set_y(c_rms((5,))), rms((5,)), [randn(3, 5), randn(5)], dtype=torch.bfloat16)
+case("rms_norm/eps", set_y(c_rms((5,), ".eps = 0.2")), rms((5,), 0.2), [randn(3, 5), randn(5)])
+for at in range(2):
+    case(f"rms_norm/second{at}", c_second(c_rms((4,)), at), second(rms((4,)), at),
+         [randn(3, 4), randn(4)], dtype=torch.float64)
+
+
+def gn(groups, eps=1e-5):
+    return lambda x: F.group_norm(x[0], groups, x[1], x[2], eps)
+
+
+def c_gn(groups, opts="0"):
+    return f"aril_group_norm(x[0], x[1], x[2], {groups}, (aril_norm_opts){{{opts}}})"
+
+
+for name, shape, groups in (("nc", (3, 6), 2), ("ncl", (2, 4, 3), 2), ("nchw", (2, 6, 2, 3), 3),
+                            ("one", (2, 4, 3), 1), ("each", (2, 3, 4), 3), ("long", (2, 2, 19), 1)):
+    case(f"group_norm/{name}", set_y(c_gn(groups)), gn(groups),
+         [randn(*shape), randn(shape[1]), randn(shape[1])])
+case("group_norm/plain", set_y(c_gn(2)), gn(2), [randn(2, 4, 3), None, None])
+case("group_norm/weight_only", set_y(c_gn(2)), gn(2), [randn(2, 4, 3), randn(4), None])
+case("group_norm/eps", set_y(c_gn(2, ".eps = 0.2")), gn(2, 0.2), [randn(2, 4, 3), randn(4), randn(4)])
+# PyTorch keeps these statistics in f16.
+case("group_norm/f16", set_y(c_gn(2)), gn(2), [randn(2, 4, 3), randn(4), randn(4)],
+     dtype=torch.float16, rtol=8e-3, atol=1e-3)
+for at in range(3):
+    case(f"group_norm/second{at}", c_second(c_gn(2), at), second(gn(2), at),
+         [randn(2, 4, 2), randn(4), randn(4)], dtype=torch.float64)
+case("group_norm/second_nchw", c_second(c_gn(1)), second(gn(1)), [randn(2, 2, 2, 2), randn(2), None],
+     dtype=torch.float64)
+
+
+def inorm(x, **k):
+    return F.instance_norm(x[0], None, None, x[1], x[2], **k)
+
+
+INORM = "aril_instance_norm(x[0], x[1], x[2], NULL, NULL, (aril_instance_norm_opts){0})"
+
+
+def inorm_running(x, use_input=True, **k):
+    m, v = x[3].detach().clone(), x[4].detach().clone()
+    return F.instance_norm(x[0], m, v, x[1], x[2], use_input_stats=use_input, **k), m, v
+
+
+def c_in_running(opts):
+    return c_running(opts, "instance_norm").replace("batch_norm_opts", "instance_norm_opts")
+
+
+case("instance_norm/ncl", set_y(INORM), inorm, [randn(2, 3, 4), randn(3), randn(3)])
+case("instance_norm/nchw", set_y(INORM), inorm, [randn(2, 3, 2, 3), randn(3), randn(3)])
+case("instance_norm/plain", set_y(INORM), inorm, [randn(2, 3, 4), None, None])
+case("instance_norm/second", c_second(INORM), second(inorm), [randn(2, 2, 3), randn(2), randn(2)],
+     dtype=torch.float64)
+case("instance_norm/running", c_in_running("0"), inorm_running,
+     [randn(2, 3, 4), randn(3), randn(3), *stats(3)], grad=[0, 1, 2])
+case("instance_norm/momentum", c_in_running(".momentum = 0.6"),
+     lambda x: inorm_running(x, momentum=0.6), [randn(3, 2, 4), None, None, *stats(2)], grad=[0])
+case("instance_norm/eval", c_in_running(".eval = true"), lambda x: inorm_running(x, False),
+     [randn(2, 3, 4), randn(3), randn(3), *stats(3)], grad=[0, 1, 2])
