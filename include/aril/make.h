@@ -28,6 +28,17 @@ ARIL_API aril_tensor *aril_arange(aril_number start, aril_number stop, aril_numb
 ARIL_API aril_tensor *aril_linspace(double start, double stop, int64_t steps, aril_dtype dtype,
                                     aril_device device);
 
+/* 1 on the diagonal, else 0; columns -1: as many as rows. [rows, columns] */
+ARIL_API aril_tensor *aril_eye(int64_t rows, int64_t columns, aril_dtype dtype,
+                               aril_device device);
+
+/* The lower, the upper triangle of matrices [..,n,m], with the diagonal-th diagonal (0: the main
+ * one, 1: the one above it), and 0 elsewhere. */
+ARIL_API aril_tensor *aril_tril(aril_tensor *x, int64_t diagonal);
+ARIL_API aril_tensor *aril_triu(aril_tensor *x, int64_t diagonal);
+ARIL_API aril_tensor *aril_tril_(aril_tensor *x, int64_t diagonal);
+ARIL_API aril_tensor *aril_triu_(aril_tensor *x, int64_t diagonal);
+
 /* The number everywhere in x; 0 everywhere. x is returned. */
 ARIL_API aril_tensor *aril_fill_(aril_tensor *x, aril_number value);
 ARIL_API aril_tensor *aril_zero_(aril_tensor *x);
@@ -97,6 +108,10 @@ ARIL_API aril_tensor *aril_to(aril_tensor *x, aril_device device);
 
 /* x with its elements in logical order without gaps; x itself when they are. */
 ARIL_API aril_tensor *aril_contiguous(aril_tensor *x);
+
+/* x [N,C,spatial...] with its elements in the order N, spatial, C; x itself when they are. The shape
+ * stays; elementwise functions give results in the same order. */
+ARIL_API aril_tensor *aril_channels_last(aril_tensor *x);
 
 ARIL_C_END
 

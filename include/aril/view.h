@@ -42,12 +42,23 @@ ARIL_API aril_tensor *aril_narrow(aril_tensor *x, int axis, int64_t start, int64
 /* One place of an axis, which goes away: x[index] along the axis. */
 ARIL_API aril_tensor *aril_select(aril_tensor *x, int axis, int64_t index);
 
-/* The axes in reverse order. A view. */
+/* The axes (ARIL_ALL: every one) in reverse order. A view. */
 ARIL_API aril_tensor *aril_flip(aril_tensor *x, aril_axes axes);
 
 /* The diagonal of two axes, which go away, as a new last axis; offset 1 is the one above it, -1 the
  * one below. */
 ARIL_API aril_tensor *aril_diagonal(aril_tensor *x, int64_t offset, int axis0, int axis1);
+
+/* Windows of `size` places along an axis, each `step` after the one before: a view in which the
+ * axis counts windows and a new last axis holds their elements. [..,n,..] gives
+ * [..,(n - size) / step + 1,..,size]. Where windows overlap their gradients add up, and the view
+ * cannot be written to. */
+ARIL_API aril_tensor *aril_unfold_view(aril_tensor *x, int axis, int64_t size, int64_t step);
+
+/* Elements moved along axes by as many places; what leaves one end comes in at the other.
+ * aril_roll(x, ARIL_SHAPE(1, -2), ARIL_AXES(0, 1)); one shift and ARIL_ALL move through the flat
+ * tensor. A copy. */
+ARIL_API aril_tensor *aril_roll(aril_tensor *x, aril_shape shifts, aril_axes axes);
 
 /* Broadcast to a shape without copying; -1 keeps a size. Both are the same. */
 ARIL_API aril_tensor *aril_expand(aril_tensor *x, aril_shape shape);

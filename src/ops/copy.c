@@ -292,6 +292,33 @@ aril_tensor *aril_contiguous(aril_tensor *x)
     return aril_copy_(dense, x);
 }
 
+aril_tensor *aril_channels_last(aril_tensor *x)
+{
+    if (!x)
+        return aril__null_tensor("channels_last");
+    if (x->flags & ARIL__POISON)
+        return x;
+    if (x->ndim < 3) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "channels_last: needs [N,C,spatial...], got %s",
+                   aril__text(text, x));
+        return aril__poison();
+    }
+    if (x->flags & ARIL__SYMBOLIC || (x->storage && aril_is_channels_last(x)))
+        return x;
+    aril_tensor *t = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
+    if (t->flags & ARIL__POISON)
+        return t;
+    int64_t step = 1;
+    for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
+        int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
+        t->stride[d] = step;
+        step *= t->dim[d] > 1 ? t->dim[d] : 1;
+    }
+    t->flags |= ARIL__CHANNELS_LAST;
+    return aril_copy_(t, x);
+}
+
 aril_tensor *aril_to(aril_tensor *x, aril_device device)
 {
     if (x && x->storage && aril_device_equal(x->storage->device->id, device))

@@ -29,6 +29,15 @@ ATTRS(select, SELECT_ATTRS)
 #define DIAGONAL_ATTRS(A) A(diagonal, I64, 1, offset, 0, NULL) A(diagonal, I64, 2, axis, 0, NULL)
 ATTRS(diagonal, DIAGONAL_ATTRS)
 
+/* Windows of `size` along an axis, each `step` after the one before. */
+#define UNFOLD_VIEW_ATTRS(A)                                                                       \
+    A(unfold_view, I64, 1, axis, 0, NULL)                                                          \
+    A(unfold_view, I64, 1, size, 1, NULL) A(unfold_view, I64, 1, step, 1, NULL)
+ATTRS(unfold_view, UNFOLD_VIEW_ATTRS)
+/* How far each axis moves. */
+#define ROLL_ATTRS(A) A(roll, I64, 8, shift, 0, NULL)
+ATTRS(roll, ROLL_ATTRS)
+
 /* Poison when x is NULL; x itself when it is poisoned. NULL: go on. */
 aril_tensor *aril__refuse(const char *what, aril_tensor *x);
 
