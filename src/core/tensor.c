@@ -303,6 +303,60 @@ bool aril__is_packed(const aril_tensor *t)
     return true;
 }
 
+/* Whether a walk over all elements meets a place twice; true when that cannot be found out. */
+static aril__cold bool meets_twice(int n, const int64_t *dim, const int64_t *stride, int64_t reach)
+{
+    if (reach >= (int64_t)1 << 30)
+        return true;
+    unsigned char *seen = aril__calloc((size_t)reach / 8 + 1);
+    int64_t at[ARIL_MAX_DIMS] = {0}, place = 0;
+    bool twice = !seen;
+    while (!twice) {
+        twice = seen[place / 8] >> (place % 8) & 1;
+        seen[place / 8] |= (unsigned char)(1 << (place % 8));
+        int d = 0;
+        for (; d < n; d++) {
+            place += stride[d];
+            if (++at[d] < dim[d])
+                break;
+            place -= dim[d] * stride[d];
+            at[d] = 0;
+        }
+        if (d == n)
+            break;
+    }
+    free(seen);
+    return twice;
+}
+
+bool aril__overlaps(const aril_tensor *t)
+{
+    int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS], reach = 0;
+    int n = 0;
+    if (t->numel == 0)
+        return false;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->dim[i] == 1)
+            continue;
+        int64_t step = t->stride[i] < 0 ? -t->stride[i] : t->stride[i];
+        int at = n++;
+        for (; at > 0 && stride[at - 1] > step; at--) {
+            stride[at] = stride[at - 1];
+            dim[at] = dim[at - 1];
+        }
+        stride[at] = step;
+        dim[at] = t->dim[i];
+    }
+    bool nested = true; /* each dimension steps over all that the smaller ones reach */
+    for (int i = 0; i < n; i++) {
+        if (stride[i] == 0)
+            return true;
+        nested = nested && stride[i] > reach;
+        reach += (dim[i] - 1) * stride[i];
+    }
+    return !nested && meets_twice(n, dim, stride, reach);
+}
+
 void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, int64_t *stride)
 {
     int order[ARIL_MAX_DIMS]; /* dimensions from the innermost to the outermost */

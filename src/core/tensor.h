@@ -138,6 +138,9 @@ static inline bool aril__is_dense(const aril_tensor *t)
 /* True when the elements fill their span of memory without gaps, in any order of dimensions. */
 bool aril__is_packed(const aril_tensor *t);
 
+/* True when two elements share memory: expanded dimensions, overlapping windows. */
+bool aril__overlaps(const aril_tensor *t);
+
 /* Dense strides for a result of the given sizes in the order in which `like` lies in memory. */
 void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, int64_t *stride);
 

@@ -92,10 +92,10 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
     if (narrows && !(c->op->flags & RAW))
         return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
-    for (int i = 0; i < dest->ndim; i++)
-        if (dest->stride[i] == 0 && dest->dim[i] > 1)
-            return aril__fail(ARIL_ERR_STATE, "%s_: elements of the tensor written to share memory "
-                              "(it was expanded); write to a copy", c->op->name);
+    if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest)))
+        return aril__fail(ARIL_ERR_STATE, "%s_: elements of the tensor written to share memory (it "
+                          "was expanded, or shows overlapping windows); write to a copy",
+                          c->op->name);
     return ARIL_OK;
 }
 

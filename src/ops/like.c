@@ -22,7 +22,7 @@ static void shape_of_second(aril__call *c)
     memcpy(o->dim, c->in[1]->dim, (size_t)o->ndim * sizeof *o->dim);
 }
 
-/* ---- reshape_like ---- */
+/* ---- reshape_like: a view ---- */
 
 static aril_status reshape_like_infer(aril__call *c)
 {
@@ -30,26 +30,31 @@ static aril_status reshape_like_infer(aril__call *c)
     if (have >= 0 && want >= 0 && have != want)
         return shape_error(c, "has not as many elements as");
     shape_of_second(c);
+    c->out[0].offset = c->in[0]->offset;
+    if (c->in[0]->storage && !aril__view_strides(c->in[0], &c->out[0]))
+        return shape_error(c, "cannot be seen, without moving elements, as");
     return ARIL_OK;
 }
 
-static aril_status reshape_like_ref(aril__run *r)
+aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like)
 {
-    memcpy(aril__ptr(r->out[0]), aril__ptr(r->in[0]),
-           aril__dtype_bytes((aril_dtype)r->in[0]->dtype, r->in[0]->numel));
-    return ARIL_OK;
+    if (x && like && x->storage && like->numel == x->numel) {
+        aril__meta o = { .ndim = like->ndim };
+        memcpy(o.dim, like->dim, sizeof o.dim);
+        if (!aril__view_strides(x, &o)) x = aril_contiguous(x);
+    }
+    return aril__op(&aril__op_reshape_like, x, like);
 }
 
 VJP(reshape_like)
 {
-    if (c->g[0])
-        GRAD(0, aril__reshape_like(c->g[0], c->x[0]));
+    if (c->g[0]) GRAD(0, aril__reshape_like(c->g[0], c->x[0]));
 }
 
-static const aril__sample reshape_like_samples[] = {{.in = {"[2,6]", "[3,4]"}}, SAMPLE_END};
+static const aril__sample reshape_like_samples[] = { { .in = { "[2,6]", "[3,4]" } }, SAMPLE_END };
 OP(reshape_like, .doc = "x in the shape of another tensor", .min_in = 2, .max_in = 2, .n_out = 1,
-   .flags = RAW, .shape_only = IN(1), .infer = reshape_like_infer, .ref = reshape_like_ref,
-   .vjp = reshape_like_vjp, .saves = {LIKE(0)}, .samples = reshape_like_samples);
+   .out = { VIEW(0) }, .shape_only = IN(1), .infer = reshape_like_infer, .vjp = reshape_like_vjp,
+   .saves = { LIKE(0) }, .samples = reshape_like_samples);
 
 /* ---- expand_like: a view ---- */
 
@@ -69,15 +74,15 @@ static aril_status expand_like_infer(aril__call *c)
 
 VJP(expand_like)
 {
-    if (c->g[0])
-        GRAD(0, aril__sum_to_like(c->g[0], c->x[0]));
+    if (c->g[0]) GRAD(0, aril__sum_to_like(c->g[0], c->x[0]));
 }
 
-static const aril__sample expand_like_samples[] = {
-    {.in = {"[3,1]", "[2,3,4]"}}, {.in = {"[]", "[2,3]"}}, SAMPLE_END};
+static const aril__sample expand_like_samples[] = { { .in = { "[3,1]", "[2,3,4]" } },
+                                                    { .in = { "[]", "[2,3]" } },
+                                                    SAMPLE_END };
 OP(expand_like, .doc = "x broadcast to the shape of another tensor", .min_in = 2, .max_in = 2,
-   .n_out = 1, .out = {VIEW(0)}, .shape_only = IN(1), .infer = expand_like_infer,
-   .vjp = expand_like_vjp, .saves = {LIKE(0)}, .samples = expand_like_samples);
+   .n_out = 1, .out = { VIEW(0) }, .shape_only = IN(1), .infer = expand_like_infer,
+   .vjp = expand_like_vjp, .saves = { LIKE(0) }, .samples = expand_like_samples);
 
 /* ---- sum_to_like ---- */
 
@@ -99,18 +104,17 @@ static aril_status sum_to_like_ref(aril__run *r)
 
 VJP(sum_to_like)
 {
-    if (c->g[0])
-        GRAD(0, aril__expand_like(c->g[0], c->x[0]));
+    if (c->g[0]) GRAD(0, aril__expand_like(c->g[0], c->x[0]));
 }
 
-static const aril__sample sum_to_like_samples[] = {{.in = {"[2,3,4]", "[3,1]"}},
-                                                   {.in = {"[2,3]", "[]"}},
-                                                   {.in = {"[2,3]", "[2,3]"}},
-                                                   {.in = {"[0,3]", "[1,3]"}},
-                                                   SAMPLE_END};
-OP(sum_to_like, .doc = "x summed to the shape of another tensor, undoing a broadcast",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED, .shape_only = IN(1),
-   .infer = sum_to_like_infer, .ref = sum_to_like_ref, .vjp = sum_to_like_vjp, .saves = {LIKE(0)},
+static const aril__sample sum_to_like_samples[] = { { .in = { "[2,3,4]", "[3,1]" } },
+                                                    { .in = { "[2,3]", "[]" } },
+                                                    { .in = { "[2,3]", "[2,3]" } },
+                                                    { .in = { "[0,3]", "[1,3]" } },
+                                                    SAMPLE_END };
+OP(sum_to_like, .doc = "x summed to the shape of another tensor, undoing a broadcast", .min_in = 2,
+   .max_in = 2, .n_out = 1, .flags = STRIDED, .shape_only = IN(1), .infer = sum_to_like_infer,
+   .ref = sum_to_like_ref, .vjp = sum_to_like_vjp, .saves = { LIKE(0) },
    .samples = sum_to_like_samples);
 
 /* ---- count_like ---- */
@@ -119,8 +123,7 @@ static aril_status count_like_infer(aril__call *c)
 {
     c->out[0].dtype = c->in[0]->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32; /* f16 ends at 65504 */
     c->out[0].ndim = 0;
-    if (!c->device)
-        c->device = aril__cpu_device;
+    if (!c->device) c->device = aril__cpu_device;
     return ARIL_OK;
 }
 
@@ -133,7 +136,7 @@ static aril_status count_like_ref(aril__run *r)
     return ARIL_OK;
 }
 
-static const aril__sample count_like_samples[] = {{.in = {"[2,3,4]", "[2,1,1]"}}, SAMPLE_END};
+static const aril__sample count_like_samples[] = { { .in = { "[2,3,4]", "[2,1,1]" } }, SAMPLE_END };
 OP(count_like, .doc = "how many elements of x fall to each of another tensor", .min_in = 2,
    .max_in = 2, .n_out = 1, .flags = STRIDED | NONDIFF | RAW, .shape_only = IN(0) | IN(1),
    .infer = count_like_infer, .ref = count_like_ref, .samples = count_like_samples);

@@ -5,11 +5,8 @@
 
 #include "ops/apply.h"
 
-/* x with the shape of `like`, of as many elements. */
-static inline aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like)
-{
-    return aril__op(&aril__op_reshape_like, x, like);
-}
+/* x with the shape of `like`, of as many elements: a view, of a copy where x lies otherwise. */
+aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like);
 
 /* x broadcast to the shape of `like`: a view. */
 static inline aril_tensor *aril__expand_like(aril_tensor *x, aril_tensor *like)

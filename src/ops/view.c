@@ -80,8 +80,7 @@ static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs
                       aril__text(from, x), aril__shape_text(to, n, a->dim));
 }
 
-/* Strides that show x in the sizes of o without moving anything; false when there are none. */
-static bool view_strides(const aril_tensor *x, aril__meta *o)
+bool aril__view_strides(const aril_tensor *x, aril__meta *o)
 {
     if (x->numel == 0) {
         aril__dense_strides(o->ndim, o->dim, o->stride);
@@ -125,7 +124,7 @@ static aril_status reshape_infer(aril__call *c)
     o->dtype = (aril_dtype)c->in[0]->dtype;
     o->ndim = (int)a->ndim[0];
     o->offset = c->in[0]->offset;
-    if (c->in[0]->storage && !view_strides(c->in[0], o)) {
+    if (c->in[0]->storage && !aril__view_strides(c->in[0], o)) {
         char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
                           "view: %s cannot be seen as %s without moving elements; use aril_reshape",
@@ -346,7 +345,7 @@ static aril_status flatten_infer(aril__call *c)
     o->dim[o->ndim++] = x->ndim ? aril__count(end - start + 1, x->dim + start) : 1;
     for (int d = end + 1; d < x->ndim; d++)
         o->dim[o->ndim++] = x->dim[d];
-    if (x->storage && !view_strides(x, o)) {
+    if (x->storage && !aril__view_strides(x, o)) {
         char text[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s do not follow on in memory",
                           start, end, aril__text(text, x));
@@ -433,7 +432,7 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
     memcpy(a.dim, shape.dim, sizeof a.dim);
     if (reshape_dims(x, &a, o.dim) < 0)
         return aril__poison();
-    if (may_copy && x->storage && !view_strides(x, &o))
+    if (may_copy && x->storage && !aril__view_strides(x, &o))
         x = aril_contiguous(x);
     return aril__op_with(&a, &aril__op_reshape, x);
 }
@@ -543,7 +542,7 @@ aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
         shape.storage = NULL;
         c.in = in;
         flatten_infer(&c);
-        if (!view_strides(x, o))
+        if (!aril__view_strides(x, o))
             x = aril_contiguous(x);
     }
     return aril__op_with(&a, &aril__op_flatten, x);

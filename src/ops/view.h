@@ -41,6 +41,10 @@ ATTRS(roll, ROLL_ATTRS)
 /* Poison when x is NULL; x itself when it is poisoned. NULL: go on. */
 aril_tensor *aril__refuse(const char *what, aril_tensor *x);
 
+/* Strides that show x in the sizes of o (of as many elements) without moving anything; false when
+ * there are none. */
+bool aril__view_strides(const aril_tensor *x, aril__meta *o);
+
 /* Strides of x broadcast to the sizes in o. */
 void aril__expand_strides(const aril_tensor *x, aril__meta *o);
 

@@ -122,3 +122,175 @@ same("full_like/int", "aril_full_like(x[0], 7)", lambda x: torch.full_like(x[0],
      randint(0, 3, 2, 2))
 same("full_like/large", "aril_full_like(x[0], (INT64_C(1) << 60) + 1)",
      lambda x: torch.full_like(x[0], 2**60 + 1), randint(0, 3, 2))
+
+# ---- windows, rolling, triangles ----
+same("unfold/overlap", "aril_unfold_view(x[0], 0, 3, 1)", lambda x: x[0].unfold(0, 3, 1), randn(6))
+same("unfold/gaps", "aril_unfold_view(x[0], 1, 2, 3)", lambda x: x[0].unfold(1, 2, 3), randn(2, 8))
+same("unfold/middle", "aril_unfold_view(x[0], 1, 3, 2)", lambda x: x[0].unfold(1, 3, 2),
+     randn(2, 7, 3))
+same("unfold/twice", "aril_unfold_view(aril_unfold_view(x[0], 0, 2, 1), 1, 2, 1)",
+     lambda x: x[0].unfold(0, 2, 1).unfold(1, 2, 1), randn(4, 3))
+same("unfold/scalar", "aril_unfold_view(x[0], 0, 1, 1)", lambda x: x[0].unfold(0, 1, 1), randn())
+same("unfold/squared", "aril_square(aril_unfold_view(x[0], 0, 3, 2))",
+     lambda x: x[0].unfold(0, 3, 2)**2, randn(7, dtype=f64))
+same("roll/one", "aril_roll(x[0], ARIL_SHAPE(1), ARIL_AXES(0))", lambda x: x[0].roll(1, 0),
+     randn(4, 2))
+same("roll/back", "aril_roll(x[0], ARIL_SHAPE(-2), ARIL_AXES(1))", lambda x: x[0].roll(-2, 1),
+     randn(2, 5))
+same("roll/far", "aril_roll(x[0], ARIL_SHAPE(12), ARIL_AXES(0))", lambda x: x[0].roll(12, 0),
+     randn(5))
+same("roll/two", "aril_roll(x[0], ARIL_SHAPE(1, -1), ARIL_AXES(0, 2))",
+     lambda x: x[0].roll((1, -1), (0, 2)), randn(2, 3, 4))
+same("roll/flat", "aril_roll(x[0], ARIL_SHAPE(2), ARIL_ALL)", lambda x: x[0].roll(2), randn(2, 3))
+same("roll/int8", "aril_roll(x[0], ARIL_SHAPE(2), ARIL_AXES(-1))", lambda x: x[0].roll(2, -1),
+     randint(-9, 9, 2, 3, dtype=torch.int8))
+same("roll/transposed", "aril_roll(aril_t(x[0]), ARIL_SHAPE(1), ARIL_AXES(0))",
+     lambda x: x[0].t().roll(1, 0), randn(2, 3))
+same("tril/square", "aril_tril(x[0], 0)", lambda x: x[0].tril(), randn(3, 3))
+same("tril/above", "aril_tril(x[0], 1)", lambda x: x[0].tril(1), randn(3, 4))
+same("tril/below", "aril_tril(x[0], -2)", lambda x: x[0].tril(-2), randn(4, 3))
+same("tril/batch", "aril_tril(x[0], 0)", lambda x: x[0].tril(), randn(2, 2, 3, 3))
+same("tril/nan", "aril_tril(x[0], 0)", lambda x: x[0].tril(),
+     tensor([[1.0, float("nan")], [2.0, 3.0]]), grad=False)
+same("triu/square", "aril_triu(x[0], 0)", lambda x: x[0].triu(), randn(3, 3))
+same("triu/above", "aril_triu(x[0], 2)", lambda x: x[0].triu(2), randn(3, 4))
+same("triu/below", "aril_triu(x[0], -1)", lambda x: x[0].triu(-1), randn(2, 4, 3))
+same("triu/far", "aril_triu(x[0], 100)", lambda x: x[0].triu(100), randn(3, 3))
+same("triu/bool", "aril_triu(x[0], 1)", lambda x: x[0].triu(1), randbool(3, 3))
+same("triu/transposed", "aril_triu(aril_t(x[0]), 0)", lambda x: x[0].t().triu(), randn(3, 4))
+case("eye/square", "y[0] = aril_eye(3, -1, ARIL_F32, aril_cpu());", lambda x: torch.eye(3), [])
+case("eye/wide", "y[0] = aril_eye(2, 4, ARIL_I32, aril_cpu());",
+     lambda x: torch.eye(2, 4, dtype=torch.int32), [])
+case("eye/tall", "y[0] = aril_eye(4, 2, ARIL_BF16, aril_cpu());",
+     lambda x: torch.eye(4, 2, dtype=torch.bfloat16), [])
+
+
+# ---- in place, through every kind of view ----
+def write(name, view_c, view, *inputs, deep=False):
+    """x[0] doubled, a view of it multiplied and replaced in part, then the whole used."""
+    def run(x):
+        b = x[0] * 2
+        v = view(b)
+        v.mul_(x[1])
+        v.add_(v.clone().sin() if deep else x[1])
+        return b * b, v * 3
+    case("write/" + name, f"""
+        aril_tensor *b = aril_mul_scalar(x[0], 2), *v = {view_c};
+        aril_mul_(v, x[1]);
+        aril_add_(v, {"aril_sin(aril_copy(v))" if deep else "x[1]"});
+        y[0] = aril_mul(b, b);
+        y[1] = aril_mul_scalar(v, 3);""", run, list(inputs), dtype=f64)
+
+
+write("slice", "aril_slice(b, 0, 1, 3, 1)", lambda b: b[1:3], randn(4, 3), randn(3))
+write("slice_step", "aril_slice(b, 1, 0, ARIL_END, 2)", lambda b: b[:, ::2], randn(2, 5),
+      randn(2, 3), deep=True)
+write("select", "aril_select(b, 1, -1)", lambda b: b.select(1, -1), randn(3, 2), randn(3))
+write("narrow", "aril_narrow(b, 0, 1, 2)", lambda b: b.narrow(0, 1, 2), randn(4, 2), randn(2, 2),
+      deep=True)
+write("diagonal", "aril_diagonal(b, 0, 0, 1)", lambda b: b.diagonal(), randn(3, 3), randn(3))
+write("diagonal_above", "aril_diagonal(b, 1, 1, 2)", lambda b: b.diagonal(1, 1, 2),
+      randn(2, 3, 4), randn(2, 3), deep=True)
+write("transpose", "aril_t(b)", lambda b: b.t(), randn(2, 3), randn(3, 2))
+write("permute", "aril_permute(b, ARIL_AXES(2, 0, 1))", lambda b: b.permute(2, 0, 1),
+      randn(2, 3, 2), randn(2, 2, 3), deep=True)
+write("reshape", "aril_reshape(b, ARIL_SHAPE(3, 4))", lambda b: b.view(3, 4), randn(2, 6),
+      randn(3, 4))
+write("flatten", "aril_flatten(b, 0, -1)", lambda b: b.flatten(), randn(2, 3), randn(6), deep=True)
+write("unsqueeze", "aril_unsqueeze(b, 1)", lambda b: b.unsqueeze(1), randn(2, 3), randn(2, 1, 3))
+write("squeeze", "aril_squeeze(b, ARIL_ALL)", lambda b: b.squeeze(), randn(2, 1, 3), randn(2, 3))
+write("movedim", "aril_movedim(b, ARIL_AXES(0), ARIL_AXES(-1))", lambda b: b.movedim(0, -1),
+      randn(2, 3), randn(3, 2))
+write("windows", "aril_unfold_view(b, 0, 2, 2)", lambda b: b.unfold(0, 2, 2), randn(6),
+      randn(3, 2), deep=True)
+write("slice_of_transpose", "aril_slice(aril_t(b), 0, 1, 3, 1)", lambda b: b.t()[1:3],
+      randn(2, 4), randn(2, 2), deep=True)
+write("select_of_reshape", "aril_select(aril_reshape(b, ARIL_SHAPE(2, 2, 3)), 1, 0)",
+      lambda b: b.view(2, 2, 3).select(1, 0), randn(4, 3), randn(2, 3), deep=True)
+write("diagonal_of_slice", "aril_diagonal(aril_slice(b, 1, 1, 4, 1), 0, 0, 1)",
+      lambda b: b[:, 1:4].diagonal(), randn(3, 5), randn(3), deep=True)
+def _two_views(x):
+    b = x[0] * 1
+    u, v = b.select(0, 0), b.select(1, 0)
+    u.mul_(x[1])
+    v.mul_(x[1])
+    return b * b, u.exp()
+
+
+def _fill(x):
+    b = x[0] * 2
+    b.select(0, 1).fill_(5)
+    return b * x[0]
+
+
+def _zero(x):
+    b = x[0] * 2
+    b.view(6)[1:4].zero_()
+    return b.t() * x[0].t()
+
+
+def _copy(x):
+    b = x[0] * 2
+    b[:, :2].copy_(x[1])
+    return b * b
+
+
+def _split(x):
+    b = x[0] * 2
+    b[2:].add_(b[:2])
+    return b * x[0]
+
+
+def _triangles(x):
+    b = x[0] * 2
+    b.select(0, 1).tril_()
+    b.select(0, 0).triu_(1)
+    return b * x[0]
+
+
+def _permuted(x):
+    b = x[0] * 2
+    b.view(3, 2).mul_(x[1])
+    return b.permute(1, 0)
+
+
+case("write/flip", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2), *v = aril_flip(b, ARIL_AXES(0));
+    aril_mul_(v, x[1]);
+    y[0] = aril_mul(b, b);""",
+     lambda x: (x[0] * 2 * x[1].flip(0))**2, [randn(4, 2), randn(4, 2)], dtype=f64)
+case("write/two_views", """
+    aril_tensor *b = aril_mul_scalar(x[0], 1), *u = aril_select(b, 0, 0), *v = aril_select(b, 1, 0);
+    aril_mul_(u, x[1]);
+    aril_mul_(v, x[1]);
+    y[0] = aril_mul(b, b);
+    y[1] = aril_exp(u);""",
+     lambda x: _two_views(x), [randn(3, 3), randn(3)], dtype=f64)
+case("write/fill", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2);
+    aril_fill_(aril_select(b, 0, 1), 5);
+    y[0] = aril_mul(b, x[0]);""", lambda x: _fill(x), [randn(3, 2)], dtype=f64)
+case("write/zero_of_reshape", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2);
+    aril_zero_(aril_slice(aril_reshape(b, ARIL_SHAPE(6)), 0, 1, 4, 1));
+    y[0] = aril_mul(aril_t(b), aril_t(x[0]));""", lambda x: _zero(x), [randn(2, 3)], dtype=f64)
+case("write/copy", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2);
+    aril_copy_(aril_slice(b, 1, 0, 2, 1), x[1]);
+    y[0] = aril_mul(b, b);""", lambda x: _copy(x), [randn(3, 4), randn(2)], dtype=f64)
+case("write/split", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2), *p[2];
+    aril_split(b, 2, 0, p);
+    aril_add_(p[1], p[0]);
+    y[0] = aril_mul(b, x[0]);""", lambda x: _split(x), [randn(4, 2)], dtype=f64)
+case("write/tril", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2);
+    aril_tril_(aril_select(b, 0, 1), 0);
+    aril_triu_(aril_select(b, 0, 0), 1);
+    y[0] = aril_mul(b, x[0]);""", lambda x: _triangles(x), [randn(2, 3, 3)], dtype=f64)
+case("write/permuted_gradient", """
+    aril_tensor *b = aril_mul_scalar(x[0], 2), *v = aril_reshape(b, ARIL_SHAPE(3, 2));
+    aril_mul_(v, x[1]);
+    y[0] = aril_permute(b, ARIL_AXES(1, 0));""", lambda x: _permuted(x),
+     [randn(2, 3), randn(3, 2)], dtype=f64)
+
