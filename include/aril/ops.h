@@ -2,6 +2,7 @@
 #ifndef ARIL_OPS_H
 #define ARIL_OPS_H
 
+#include "aril/index.h"
 #include "aril/linalg.h"
 #include "aril/make.h"
 #include "aril/math.h"

@@ -1,0 +1,359 @@
+#include "ops/fetch.h"
+
+#include "aril/ops.h"
+#include "core/memory.h"
+#include "core/nest.h"
+#include "core/parallel.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRAIN = 32 * 1024, NARROW = 64 };
+
+/* ---- runs ---- */
+
+#define T       uint8_t
+#define NAME(x) x##_1
+#include "ops/fetch_move.inc"
+#undef T
+#undef NAME
+#define T       uint16_t
+#define NAME(x) x##_2
+#include "ops/fetch_move.inc"
+#undef T
+#undef NAME
+#define T       uint32_t
+#define NAME(x) x##_4
+#include "ops/fetch_move.inc"
+#undef T
+#undef NAME
+#define T       uint64_t
+#define NAME(x) x##_8
+#include "ops/fetch_move.inc"
+#undef T
+#undef NAME
+
+#define IS_NAN(v) ((v) != (v))
+#define T         float
+#define NAME(x)   x##_f32
+#include "ops/fetch_combine.inc"
+#undef T
+#undef NAME
+#define T       double
+#define NAME(x) x##_f64
+#include "ops/fetch_combine.inc"
+#undef T
+#undef NAME
+#undef IS_NAN
+#define IS_NAN(v) false
+#define T         int64_t
+#define NAME(x)   x##_i64
+#include "ops/fetch_combine.inc"
+#undef T
+#undef NAME
+#define T       uint64_t
+#define NAME(x) x##_u64
+#include "ops/fetch_combine.inc"
+#undef T
+#undef NAME
+#undef IS_NAN
+
+const aril__mover *aril__mover_of(aril_dtype dtype)
+{
+    static const aril__mover movers[] = { { gather_1, scatter_1, pick_1, copy_1 },
+                                          { gather_2, scatter_2, pick_2, copy_2 },
+                                          { gather_4, scatter_4, pick_4, copy_4 },
+                                          { gather_8, scatter_8, pick_8, copy_8 } };
+    unsigned bits = aril__dtypes[dtype].bits;
+    return &movers[bits == 64 ? 3 : bits / 16];
+}
+
+const aril__combiner *aril__combiner_of(aril_dtype dtype)
+{
+    static const aril__combiner combiners[] = { { combine_f32, add_f32 },
+                                                { combine_f64, add_f64 },
+                                                { combine_i64, add_i64 },
+                                                { combine_u64, add_u64 } };
+    ARIL_ASSERT(dtype == ARIL_F32 || dtype == ARIL_F64 || dtype == ARIL_I64 || dtype == ARIL_U64);
+    return &combiners[dtype == ARIL_F32 ? 0 : dtype == ARIL_F64 ? 1 : dtype == ARIL_I64 ? 2 : 3];
+}
+
+aril_tensor *aril__number_like(const aril_tensor *x, double v)
+{
+    aril_device device = x->storage ? x->storage->device->id : aril_cpu();
+    return aril_full(ARIL_SHAPE(), v, (aril_dtype)x->dtype, device);
+}
+
+/* ---- checks ---- */
+
+aril_status aril__check_index_dtype(const char *op, const aril_tensor *t)
+{
+    if (aril__is_int((aril_dtype)t->dtype) && t->dtype <= ARIL_F64) return ARIL_OK;
+    return aril__fail(ARIL_ERR_DTYPE, "%s: indices must be integers, not %s", op,
+                      aril__dtypes[t->dtype].name);
+}
+
+aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
+                                bool negative)
+{
+    const int64_t *at = aril__ptr(index);
+    int64_t low = negative ? -size : 0;
+    for (int64_t i = 0; i < index->numel; i++)
+        if (aril__unlikely(at[i] < low || at[i] >= size))
+            return aril__fail(ARIL_ERR_INDEX,
+                              "%s: index %" PRId64 " is out of range for axis %d of size %" PRId64,
+                              op, at[i], axis, size);
+    return ARIL_OK;
+}
+
+aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
+                              aril_tensor *const *index, aril__fetch *p)
+{
+    memset(p, 0, sizeof *p);
+    p->mask = mask;
+    if (mask >> x->ndim || __builtin_popcountll((unsigned long long)mask) != n)
+        return aril__fail(ARIL_ERR_INDEX,
+                          "%s: %d index tensors for the axes of a tensor of %d "
+                          "dimensions",
+                          op, n, x->ndim);
+    int64_t b[ARIL_MAX_DIMS];
+    for (int k = 0; k < n; k++) {
+        aril_status s = aril__check_index_dtype(op, index[k]);
+        if (s < 0) return s;
+        char one[ARIL__SHAPE_TEXT], two[ARIL__SHAPE_TEXT];
+        if (!aril__broadcast(&p->nb, b, index[k]->ndim, index[k]->dim))
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: index tensors of shapes %s and %s do not "
+                              "broadcast together",
+                              op, aril__text(one, index[0]), aril__text(two, index[k]));
+    }
+    p->ndim = x->ndim - n + p->nb;
+    if (p->ndim > ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: the result would have %d dimensions, at most %d can "
+                          "be",
+                          op, p->ndim, ARIL_MAX_DIMS);
+    /* Neighbours: the mask is one run of ones. */
+    int first = mask ? __builtin_ctzll((unsigned long long)mask) : 0;
+    int64_t run = mask >> first;
+    p->at = (run & (run + 1)) == 0 ? first : 0;
+    int kept = 0;
+    for (int d = 0; d < p->ndim; d++) {
+        if (d >= p->at && d < p->at + p->nb) {
+            p->dim[d] = b[d - p->at];
+            continue;
+        }
+        while (mask >> kept & 1) kept++;
+        p->dim[d] = x->dim[kept++];
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril__fetch *p, int n,
+                                aril_tensor *const *index, int64_t **offsets)
+{
+    int64_t count = aril__count(p->nb, p->dim + p->at);
+    int64_t *out = aril__calloc((size_t)(count > 0 ? count : 1) * sizeof *out);
+    if (!out)
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " offsets", op, count);
+    for (int k = 0, axis = 0; k < n; k++, axis++) {
+        while (!(p->mask >> axis & 1)) axis++;
+        int64_t size = x->dim[axis], stride = x->stride[axis], at = 0;
+        aril_status s = aril__check_indices(op, index[k], size, axis, true);
+        if (s < 0) {
+            free(out);
+            return s;
+        }
+        const int64_t *v = aril__ptr(index[k]);
+        if (index[k]->numel == count) { /* not broadcast, but for sizes of 1 */
+            for (; at < count; at++) out[at] += aril__wrap(v[at], size) * stride;
+            continue;
+        }
+        aril__nest nest = aril__nest_of(p->nb, p->dim + p->at);
+        aril__nest_at place;
+        aril__nest_add(&nest, index[k]);
+        aril__nest_seek(&nest, &place, 0, &at);
+        for (; at < count; at++, aril__nest_move(&nest, &place, 1))
+            out[at] += aril__wrap(v[place.offset[0]], size) * stride;
+    }
+    *offsets = out;
+    return ARIL_OK;
+}
+
+/* ---- reading ---- */
+
+typedef struct read_job {
+    aril__nest nest; /* 0: out, 1: x, 2: offsets */
+    int64_t base[3];
+    const aril__mover *mover;
+    char *out, *x;
+    const int64_t *offsets;
+    int64_t bytes;
+} read_job;
+
+static void read_range(void *ctx, int64_t begin, int64_t end)
+{
+    const read_job *j = ctx;
+    const aril__nest *n = &j->nest;
+    aril__nest_at p;
+    int last = n->ndim - 1;
+    int64_t step[3] = { 0, 0, 0 };
+    for (int k = 0; k < 3 && last >= 0; k++) step[k] = n->stride[k][last];
+    aril__nest_seek(n, &p, begin, j->base);
+    while (begin < end) {
+        int64_t m = aril__nest_run(n, &p);
+        if (m > end - begin) m = end - begin;
+        void *out = j->out + p.offset[0] * j->bytes;
+        const char *x = j->x + p.offset[1] * j->bytes;
+        const int64_t *f = j->offsets + p.offset[2];
+        if (step[2] == 0)
+            j->mover->copy(out, step[0], x + *f * j->bytes, step[1], m);
+        else
+            j->mover->pick(out, step[0], x, step[1], f, step[2], m);
+        begin += m;
+        aril__nest_move(n, &p, m);
+    }
+}
+
+/* Strides of x along the kept dimensions of the picked shape, 0 along the index dimensions. */
+static void kept_strides(const aril_tensor *x, const aril__fetch *p, int64_t *stride)
+{
+    for (int d = 0, kept = 0; d < p->ndim; d++) {
+        stride[d] = 0;
+        if (d >= p->at && d < p->at + p->nb) continue;
+        while (p->mask >> kept & 1) kept++;
+        stride[d] = x->stride[kept++];
+    }
+}
+
+void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch *p,
+                      const int64_t *offsets)
+{
+    if (out->numel == 0) return;
+    read_job j = { .nest = aril__nest_of(p->ndim, p->dim),
+                   .base = { out->offset, x->offset, 0 },
+                   .mover = aril__mover_of((aril_dtype)x->dtype),
+                   .out = aril__base(out),
+                   .x = aril__base(x),
+                   .offsets = offsets,
+                   .bytes = aril__dtypes[x->dtype].bits / 8 };
+    aril__nest_add(&j.nest, out);
+    kept_strides(x, p, j.nest.stride[1]);
+    aril__dense_strides(p->nb, p->dim + p->at, j.nest.stride[2] + p->at);
+    j.nest.n = 3;
+    aril__nest_merge(&j.nest, 0);
+    aril__parallel_for(out->numel, GRAIN, read_range, &j);
+}
+
+/* ---- writing ---- */
+
+typedef struct write_job {
+    aril__nest kept; /* 0: x, 1: value */
+    int64_t base[2], n, bytes;
+    const aril__mover *mover;
+    const aril__combiner *combiner; /* NULL: overwrite */
+    char *x, *value;
+    const int64_t *offsets;
+    const int64_t *from; /* offsets in value, or NULL: `step` apart */
+    int64_t step;
+} write_job;
+
+static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t sv, int64_t m)
+{
+    for (int64_t b = 0; b < j->n; b++) {
+        if (j->offsets[b] == ARIL__FETCH_SKIP) continue;
+        void *x = j->x + (at[0] + j->offsets[b]) * j->bytes;
+        const void *v = j->value + (at[1] + (j->from ? j->from[b] : b * j->step)) * j->bytes;
+        if (j->combiner)
+            j->combiner->add(x, sx, v, sv, m);
+        else
+            j->mover->copy(x, sx, v, sv, m);
+    }
+}
+
+static void write_range(void *ctx, int64_t begin, int64_t end)
+{
+    const write_job *j = ctx;
+    const aril__nest *n = &j->kept;
+    aril__nest_at p;
+    int last = n->ndim - 1;
+    int64_t sx = last < 0 ? 0 : n->stride[0][last], sv = last < 0 ? 0 : n->stride[1][last];
+    aril__nest_seek(n, &p, begin, j->base);
+    while (begin < end) {
+        int64_t m = aril__nest_run(n, &p);
+        if (m > end - begin) m = end - begin;
+        if (sx != 1) /* the picked elements lie closer together: one line of them at a time */
+            m = 1;
+        write_run(j, p.offset, sx, sv, m);
+        begin += m;
+        aril__nest_move(n, &p, m);
+    }
+}
+
+/* True when the positions of the nest, in logical order, lie *step apart. */
+static bool even_steps(const aril__nest *n, int64_t *step)
+{
+    int64_t next = 0;
+    *step = 0;
+    for (int d = n->ndim - 1; d >= 0; d--) {
+        if (n->dim[d] == 1) continue;
+        if (next == 0)
+            *step = n->stride[0][d];
+        else if (n->stride[0][d] != next)
+            return false;
+        next = n->stride[0][d] * n->dim[d];
+        if (next == 0) { /* broadcast: all of it, or not even */
+            for (int k = d - 1; k >= 0; k--)
+                if (n->dim[k] != 1 && n->stride[0][k] != 0) return false;
+            return true;
+        }
+    }
+    return true;
+}
+
+aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const aril__fetch *p,
+                              const int64_t *offsets, bool add)
+{
+    write_job j = { .base = { x->offset, value->offset },
+                    .n = aril__count(p->nb, p->dim + p->at),
+                    .bytes = aril__dtypes[x->dtype].bits / 8,
+                    .mover = aril__mover_of((aril_dtype)x->dtype),
+                    .combiner = add ? aril__combiner_of((aril_dtype)x->dtype) : NULL,
+                    .x = aril__base(x),
+                    .value = aril__base(value),
+                    .offsets = offsets };
+    if (aril__count(p->ndim, p->dim) == 0) return ARIL_OK;
+    aril__nest full = aril__nest_of(p->ndim, p->dim), picked = { .n = 1 };
+    int64_t stride[ARIL_MAX_DIMS], lines = 1;
+    aril__nest_add(&full, value);
+    kept_strides(x, p, stride);
+    j.kept.n = 2;
+    for (int d = 0; d < p->ndim; d++) {
+        if (d >= p->at && d < p->at + p->nb) {
+            picked.dim[picked.ndim] = p->dim[d];
+            picked.stride[0][picked.ndim++] = full.stride[0][d];
+            continue;
+        }
+        lines *= p->dim[d];
+        j.kept.dim[j.kept.ndim] = p->dim[d];
+        j.kept.stride[0][j.kept.ndim] = stride[d];
+        j.kept.stride[1][j.kept.ndim++] = full.stride[0][d];
+    }
+    aril__nest_merge(&j.kept, 0);
+    int64_t *from = NULL;
+    if (!even_steps(&picked, &j.step)) {
+        int64_t start = 0;
+        aril__nest_at at;
+        if (!(from = aril__malloc((size_t)j.n * sizeof *from)))
+            return aril__fail(ARIL_ERR_MEMORY, "index: no memory for %" PRId64 " offsets", j.n);
+        aril__nest_seek(&picked, &at, 0, &start);
+        for (int64_t b = 0; b < j.n; b++, aril__nest_move(&picked, &at, 1)) from[b] = at.offset[0];
+        j.from = from;
+    }
+    /* Threads share the lines, never the picks: each element sees its values in order. */
+    int64_t grain = GRAIN / j.n;
+    aril__parallel_for(lines, grain > NARROW ? grain : NARROW, write_range, &j);
+    free(from);
+    return ARIL_OK;
+}

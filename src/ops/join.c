@@ -1,0 +1,282 @@
+#include "ops/join.h"
+
+#include "aril/ops.h"
+#include "core/memory.h"
+#include "ops/apply.h"
+#include "ops/copy.h"
+#include "ops/elementwise.h"
+#include "ops/fetch.h"
+#include "ops/sample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- cat ---- */
+
+ATTR_LIST(cat, CAT_ATTRS)
+
+static aril_status cat_infer(aril__call *c)
+{
+    int axis = (int)((const struct cat_attrs *)c->attrs)->axis[0];
+    aril__meta *o = &c->out[0];
+    const aril_tensor *first = c->in[0];
+    o->dtype = (aril_dtype)first->dtype;
+    o->ndim = first->ndim;
+    memcpy(o->dim, first->dim, (size_t)o->ndim * sizeof *o->dim);
+    if (axis >= o->ndim)
+        return aril__fail(ARIL_ERR_SHAPE, "cat: tensors without dimensions; use aril_stack");
+    for (int i = 1; i < c->n_in; i++) {
+        const aril_tensor *t = c->in[i];
+        bool fits = t->ndim == o->ndim;
+        for (int d = 0; d < o->ndim && fits; d++) {
+            if (d == axis) continue;
+            if (o->dim[d] < 0) o->dim[d] = t->dim[d];
+            fits = t->dim[d] < 0 || t->dim[d] == o->dim[d];
+        }
+        if (!fits) {
+            char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+            return aril__fail(ARIL_ERR_SHAPE, "cat: %s and %s (tensor %d) differ beside axis %d",
+                              aril__text(a, first), aril__text(b, t), i, axis);
+        }
+        if (t->dtype != first->dtype)
+            return aril__fail(ARIL_ERR_DTYPE, "cat: %s and %s", aril__dtypes[first->dtype].name,
+                              aril__dtypes[t->dtype].name);
+        bool known = o->dim[axis] >= 0 && t->dim[axis] >= 0;
+        o->dim[axis] = known ? o->dim[axis] + t->dim[axis] : -1;
+    }
+    return ARIL_OK;
+}
+
+static aril_status cat_ref(aril__run *r)
+{
+    int axis = (int)((const struct cat_attrs *)r->attrs)->axis[0];
+    aril_tensor part = *r->out[0]; /* a header on the stack, moved along the axis */
+    for (int i = 0; i < r->n_in; i++) {
+        part.dim[axis] = r->in[i]->dim[axis];
+        part.numel = r->in[i]->numel;
+        aril__copy_elements(&part, r->in[i]);
+        part.offset += part.dim[axis] * part.stride[axis];
+    }
+    return ARIL_OK;
+}
+
+static aril_tensor *narrow_like(aril_tensor *x, aril_tensor *like, int64_t axis, int part)
+{
+    struct narrow_like_attrs a = { { axis }, { part } };
+    return aril__op_with(&a, &aril__op_narrow_like, x, like);
+}
+
+VJP(cat)
+{
+    int64_t axis = ((const struct cat_attrs *)c->attrs)->axis[0];
+    aril_tensor *rest = c->g[0];
+    int last = -1;
+    for (int i = 0; i < c->n_in && rest; i++)
+        if (c->wants[i]) last = i;
+    for (int i = 0; i <= last; i++) {
+        GRAD(i, narrow_like(rest, c->x[i], axis, ARIL__FIRST));
+        if (i < last) rest = narrow_like(rest, c->x[i], axis, ARIL__AFTER);
+    }
+}
+
+#define LIKE_ALL 0xff00u
+static const aril__sample cat_samples[] = {
+    { .in = { "[2,3]", "[4,3]" }, .attrs = &(const struct cat_attrs){ { 0 } } },
+    { .in = { "[2,3]", "[2,1]", "[2,0]", "[2,2]" },
+      .attrs = &(const struct cat_attrs){ { 1 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,2]", "[2,1,2]" }, .attrs = &(const struct cat_attrs){ { 1 } } },
+    { .in = { "[3]" }, .attrs = &(const struct cat_attrs){ { 0 } } },
+    { .in = { "[1]", "[1]", "[1]", "[1]", "[2]", "[1]", "[1]", "[1]", "[1]", "[3]" },
+      .attrs = &(const struct cat_attrs){ { 0 } } },
+    SAMPLE_END
+};
+OP(cat, .doc = "tensors one after the other along an axis", .onnx = "Concat", .min_in = 1,
+   .max_in = ARIL__ANY, .n_out = 1, .flags = STRIDED | RAW, .infer = cat_infer, .ref = cat_ref,
+   .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL }, .samples = cat_samples,
+   WITH_ATTRS(cat));
+
+/* ---- narrow_like: part of an axis, as large as another tensor: a view ---- */
+
+ATTR_LIST(narrow_like, NARROW_LIKE_ATTRS)
+
+static aril_status narrow_like_infer(aril__call *c)
+{
+    const struct narrow_like_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int axis = (int)a->axis[0], part = (int)a->part[0];
+    if (axis >= x->ndim || c->in[1]->ndim != x->ndim)
+        return aril__fail(ARIL_ERR_SHAPE, "narrow_like: axis %d of %d dimensions, and %d", axis,
+                          x->ndim, c->in[1]->ndim);
+    int64_t n = c->in[1]->dim[axis], size = x->dim[axis];
+    if (size >= 0 && n > size) {
+        char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "narrow_like: %s has no part as large as %s",
+                          aril__text(p, x), aril__text(q, c->in[1]));
+    }
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    o->offset = x->offset;
+    memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
+    memcpy(o->stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
+    bool known = n >= 0 && size >= 0;
+    o->dim[axis] = part != ARIL__AFTER ? n : known ? size - n : -1;
+    if (known && part != ARIL__FIRST)
+        o->offset += (part == ARIL__AFTER ? n : size - n) * x->stride[axis];
+    return ARIL_OK;
+}
+
+static aril_tensor *place_like(aril_tensor *x, aril_tensor *like, int64_t axis, int part)
+{
+    struct narrow_like_attrs a = { { axis }, { part } };
+    return aril__op_with(&a, &aril__op_place_like, x, like);
+}
+
+VJP(narrow_like)
+{
+    const struct narrow_like_attrs *a = c->attrs;
+    int part = a->part[0] == ARIL__FIRST ? ARIL__FIRST : ARIL__LAST;
+    if (c->g[0]) GRAD(0, place_like(c->g[0], c->x[0], a->axis[0], part));
+}
+
+static const aril__sample narrow_like_samples[] = {
+    { .in = { "[5,3]", "[2,3]" },
+      .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
+    { .in = { "[2,5]", "[2,3]" },
+      .attrs = &(const struct narrow_like_attrs){ { 1 }, { ARIL__LAST } } },
+    { .in = { "[2,5]", "[2,3]" },
+      .attrs = &(const struct narrow_like_attrs){ { 1 }, { ARIL__AFTER } } },
+    { .in = { "[2]", "[0]" },
+      .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
+    SAMPLE_END
+};
+OP(narrow_like, .doc = "part of an axis as large as another tensor is along it", .min_in = 2,
+   .max_in = 2, .n_out = 1, .out = { VIEW(0) }, .shape_only = IN(1), .infer = narrow_like_infer,
+   .vjp = narrow_like_vjp, .saves = { LIKE(0) }, .samples = narrow_like_samples,
+   WITH_ATTRS(narrow_like));
+
+/* ---- place_like: the reverse ---- */
+
+static aril_status place_like_infer(aril__call *c)
+{
+    int axis = (int)((const struct narrow_like_attrs *)c->attrs)->axis[0];
+    const aril_tensor *x = c->in[0], *like = c->in[1];
+    aril__meta *o = &c->out[0];
+    bool fits = x->ndim == like->ndim && axis < x->ndim;
+    for (int d = 0; d < x->ndim && fits; d++)
+        fits = x->dim[d] < 0 || like->dim[d] < 0 || x->dim[d] == like->dim[d] ||
+               (d == axis && x->dim[d] < like->dim[d]);
+    if (!fits) {
+        char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "place_like: %s is no part of %s along axis %d",
+                          aril__text(p, x), aril__text(q, like), axis);
+    }
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = like->ndim;
+    memcpy(o->dim, like->dim, (size_t)o->ndim * sizeof *o->dim);
+    return ARIL_OK;
+}
+
+static aril_status place_like_ref(aril__run *r)
+{
+    const struct narrow_like_attrs *a = r->attrs;
+    int axis = (int)a->axis[0];
+    const aril_tensor *x = r->in[0];
+    aril_tensor part = *r->out[0];
+    memset(aril__ptr(&part), 0, aril__dtype_bytes((aril_dtype)part.dtype, part.numel));
+    if (a->part[0] != ARIL__FIRST)
+        part.offset += (part.dim[axis] - x->dim[axis]) * part.stride[axis];
+    part.dim[axis] = x->dim[axis];
+    part.numel = x->numel;
+    aril__copy_elements(&part, x);
+    return ARIL_OK;
+}
+
+VJP(place_like)
+{
+    const struct narrow_like_attrs *a = c->attrs;
+    if (c->g[0]) GRAD(0, narrow_like(c->g[0], c->x[0], a->axis[0], (int)a->part[0]));
+}
+
+static const aril__sample place_like_samples[] = {
+    { .in = { "[2,3]", "[5,3]" },
+      .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
+    { .in = { "[2,3]", "[2,5]" },
+      .attrs = &(const struct narrow_like_attrs){ { 1 }, { ARIL__LAST } } },
+    { .in = { "[0]", "[2]" },
+      .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
+    SAMPLE_END
+};
+OP(place_like, .doc = "zeros in the shape of another tensor, with x at one end of an axis",
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = RAW, .shape_only = IN(1), .types = DT_WHOLE_BYTES,
+   .infer = place_like_infer, .ref = place_like_ref, .vjp = place_like_vjp, .saves = { LIKE(0) },
+   .samples = place_like_samples, WITH_ATTRS(narrow_like));
+
+/* ---- public ---- */
+
+/* Poison when the list is empty or holds NULL or poison; NULL: go on. */
+static aril_tensor *refuse_list(const char *what, aril_list l)
+{
+    if (l.n <= 0 || !l.at) {
+        aril__fail(ARIL_ERR_ARG, "%s: no tensors", what);
+        return aril__poison();
+    }
+    for (int i = 0; i < l.n; i++) {
+        if (!l.at[i]) return aril__null_tensor(what);
+        if (l.at[i]->flags & ARIL__POISON) return l.at[i];
+    }
+    return NULL;
+}
+
+enum { FEW = 16 };
+
+/* Room for n tensors: `few`, or memory to be freed. */
+static aril_tensor **room(const char *what, int n, aril_tensor **few)
+{
+    if (n <= FEW) return few;
+    aril_tensor **p = aril__malloc((size_t)n * sizeof(aril_tensor *));
+    if (!p) aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %d tensors", what, n);
+    return p;
+}
+
+aril_tensor *aril_cat(aril_list tensors, int axis)
+{
+    aril_tensor *bad = refuse_list("cat", tensors), *few[FEW];
+    if (bad) return bad;
+    int at = aril__axis("cat", axis, tensors.at[0]->ndim);
+    aril_tensor **in = at < 0 ? NULL : room("cat", tensors.n, few);
+    if (!in) return aril__poison();
+    ARIL_SCOPE;
+    aril_dtype type = aril__result_type(tensors.n, tensors.at);
+    for (int i = 0; i < tensors.n; i++) in[i] = aril_cast(tensors.at[i], type);
+    struct cat_attrs a = { { at } };
+    aril_tensor *out = aril__apply1(&aril__op_cat, tensors.n, in, &a);
+    if (in != few) free(in);
+    return aril_escape(out);
+}
+
+aril_tensor *aril_stack(aril_list tensors, int axis)
+{
+    aril_tensor *bad = refuse_list("stack", tensors), *few[FEW];
+    if (bad) return bad;
+    const aril_tensor *first = tensors.at[0];
+    for (int i = 1; i < tensors.n; i++) {
+        const aril_tensor *t = tensors.at[i];
+        if (t->numel >= 0 && first->numel >= 0 &&
+            !aril__same_dims(t->ndim, t->dim, first->ndim, first->dim)) {
+            char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+            aril__fail(ARIL_ERR_SHAPE, "stack: tensors of shapes %s and %s (tensor %d)",
+                       aril__text(p, first), aril__text(q, t), i);
+            return aril__poison();
+        }
+    }
+    int at = aril__axis("stack", axis, first->ndim + 1);
+    aril_tensor **in = at < 0 ? NULL : room("stack", tensors.n, few);
+    if (!in) return aril__poison();
+    ARIL_SCOPE;
+    for (int i = 0; i < tensors.n; i++) in[i] = aril_unsqueeze(tensors.at[i], at);
+    aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, at);
+    if (in != few) free(in);
+    return aril_escape(out);
+}
