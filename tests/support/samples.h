@@ -1,0 +1,46 @@
+/* Inputs for every op of the table: from its samples (src/ops/sample.h), or, for elementwise ops,
+ * from the domain that its row names. */
+#ifndef ARIL_TESTS_SUPPORT_SAMPLES_H
+#define ARIL_TESTS_SUPPORT_SAMPLES_H
+
+#include "ops/elementwise.h"
+#include "ops/sample.h"
+
+enum { TEST_INPUTS = 12, TEST_SAMPLES = 64 };
+
+typedef struct test_sample {
+    const aril__op *op;
+    int n_in, index;
+    char word[TEST_INPUTS][32];
+    const void *attrs;
+    struct ew_attrs params; /* of elementwise ops: what attrs points to */
+    unsigned flags;
+    double tol;
+    char name[160]; /* "sum[2] ([2,3,4])" */
+} test_sample;
+
+/* The samples of an op. All failures to read them are test failures. Returns how many. */
+int test_samples(const aril__op *op, test_sample samples[TEST_SAMPLES]);
+
+/* Builds the inputs in `dtype`, always the same values, the first size of batch inputs replaced by
+ * `batch` where that is > 0. False when the sample has no meaning in that dtype. */
+bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, aril_tensor **in);
+
+/* Does input i take the dtype under test (rather than indices, bool, a key)? And: is its gradient
+ * to be checked? */
+bool test_sample_typed(const test_sample *s, int i);
+bool test_sample_wants(const test_sample *s, int i);
+
+/* Does the first size of input i follow the batch size? */
+bool test_sample_batched(const test_sample *s, int i);
+
+/* Calls fn for each sample of each op; the environment's ARIL_TEST_OP names a single one. */
+void test_each_sample(void (*fn)(const test_sample *s));
+
+/* Says which sample is being worked on, so that a crash can name it. */
+void test_working_on(const char *what, const test_sample *s);
+
+/* A numeral for reproducible values: 0 <= x < 1. */
+double test_random(uint64_t *state);
+
+#endif
