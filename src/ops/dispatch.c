@@ -42,11 +42,6 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
     return ARIL_OK;
 }
 
-int aril__rows_count(int kind, const aril__op *op)
-{
-    return rows_of[kind][op->id].n;
-}
-
 void aril__rows_shutdown(void)
 {
     for (int k = 0; k < ARIL__MAX_KINDS; k++)

@@ -12,11 +12,8 @@ typedef aril_row aril__row;
 /* Adds rows of a device kind, behind those it has. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
-/* How many rows of a device kind an op has. */
-int aril__rows_count(int kind, const aril__op *op);
-
-/* For tests: runs with the k-th row of the op that takes the call; the reference counts
- * last, and stands for all beyond. -1 means the usual choice. */
+/* For tests: runs with the k-th row of the op that takes the call (the reference counts last);
+ * false when there are no more. -1 means the usual choice. */
 extern _Thread_local int aril__force_row;
 
 /* An op's attributes as text, "stride I64 3; pad I64 6; ", and a hash over those of all ops. */
