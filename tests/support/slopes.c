@@ -214,7 +214,9 @@ char *test_slope_difference(const test_sample *s, aril_tensor *const *in, bool s
 {
     ARIL_SCOPE;
     problem p = { .s = s, .second = second };
+    bool empty = false;
     for (int i = 0; i < s->n_in; i++) {
+        empty = empty || (in[i] && aril_numel(in[i]) == 0 && second);
         p.in[i] = in[i];
         if (!is_wanted(s, i, in[i]) || aril_dtype_of(in[i]) != ARIL_F64) continue;
         p.in[i] = aril_copy(aril_contiguous(in[i]));
