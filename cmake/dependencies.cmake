@@ -14,22 +14,18 @@ set(ARIL_PRIVATE_LIBS m dl pthread)
 set(ARIL_LIB_DIRS "")
 
 # ---- Threads ---------------------------------------------------------------------------------
-# `auto` takes OpenMP with gcc alone: clang's runtime differs from the one other libraries share.
+# A pool of Aril's own is the default: a loop costs it a tenth of libgomp's, and where other programs
+# want the cores too libgomp's threads wait by spinning, which can slow a program down fifty times.
 
-if(NOT ARIL_PARALLEL MATCHES "^(auto|openmp|pthread)$")
-    message(FATAL_ERROR "ARIL_PARALLEL is \"${ARIL_PARALLEL}\"; it can be auto, openmp or pthread")
-endif()
-if(NOT ARIL_PARALLEL STREQUAL "pthread")
-    find_package(OpenMP QUIET COMPONENTS C)
+if(NOT ARIL_PARALLEL MATCHES "^(openmp|pthread)$")
+    message(FATAL_ERROR "ARIL_PARALLEL is \"${ARIL_PARALLEL}\"; it can be pthread or openmp")
 endif()
 set(use_openmp OFF)
 if(ARIL_PARALLEL STREQUAL "openmp")
+    find_package(OpenMP QUIET COMPONENTS C)
     if(NOT OpenMP_C_FOUND)
         message(FATAL_ERROR "ARIL_PARALLEL=openmp, but the compiler has no OpenMP (Debian: libgomp1, libomp-dev)")
     endif()
-    set(use_openmp ON)
-elseif(ARIL_PARALLEL STREQUAL "auto" AND OpenMP_C_FOUND AND CMAKE_C_COMPILER_ID STREQUAL "GNU"
-       AND NOT ARIL_SANITIZE MATCHES "thread")
     set(use_openmp ON)
 endif()
 if(use_openmp)
@@ -42,9 +38,6 @@ else()
     set(ARIL_THREADS_BY "a pthread pool")
     list(APPEND ARIL_PRIVATE_DEFINITIONS ARIL_PTHREAD_POOL=1)
 endif()
-aril_summary_row("OpenMP" "${use_openmp}" "lib${openmp_lib}"
-    "one team of threads shared with other OpenMP libraries, in place of a pool of Aril's own")
-
 # ---- BLAS and LAPACK -------------------------------------------------------------------------
 
 set(have_blas OFF)
