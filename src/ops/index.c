@@ -215,7 +215,7 @@ VJP(index_put_add)
 /* Gradients are checked where no two values are put in one place. */
 static const aril__sample index_put_samples[] = {
     { .in = { "[4,3]", "[1,3]", "i4[1]" }, .attrs = &(const struct index_attrs){ { 1 } } },
-    { .in = { "[4,3,2]", "[3,1]", "i4[1]", "i2[1]" },
+    { .in = { "[4,3,2]", "[1,3]", "i4[1]", "i2[1]" },
       .attrs = &(const struct index_attrs){ { 5 } },
       .flags = SAMPLE_NO_GRAD },
     { .in = { "[2,4]", "[2]", "i4[]" },
