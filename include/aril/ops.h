@@ -3,6 +3,7 @@
 #define ARIL_OPS_H
 
 #include "aril/index.h"
+#include "aril/fft.h"
 #include "aril/linalg.h"
 #include "aril/make.h"
 #include "aril/math.h"
