@@ -306,13 +306,9 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     }
     int64_t count = x->dim[x->ndim - 2];
     aril_tensor *f = aril_transpose(x, -3, -2); /* [...,frames,bins,2] */
-    if (opts.two_sided) {
-        f = aril_ifft(f, (aril_fft_opts){ .norm = p.norm });
-        struct unsqueeze_attrs last = { { f->ndim ? 1 << (f->ndim - 1) : 0 } };
-        f = aril__op_with(&last, &aril__op_squeeze, aril_slice(f, -1, 0, 1, 1));
-    } else {
-        f = aril_irfft(f, (aril_fft_opts){ .n = n_fft, .norm = p.norm });
-    }
+    if (opts.two_sided)                         /* the other half says the same */
+        f = aril_slice(f, -2, 0, n_fft / 2 + 1, 1);
+    f = aril_irfft(f, (aril_fft_opts){ .n = n_fft, .norm = p.norm });
     aril_tensor *square = p.window ? aril_square(p.window) : NULL;
     if (p.window)
         f = aril_mul(f, p.window);
