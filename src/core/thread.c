@@ -123,8 +123,10 @@ static aril_guard open_guard(bool is_scope)
     }
     th->guards[th->n_guards++] =
         (aril__guard){.scope_base = th->scope_base, .is_scope = is_scope, .mode = th->mode};
-    if (is_scope)
+    if (is_scope) {
         th->scope_base = th->n_owned;
+        th->n_scopes++;
+    }
     return g;
 }
 
@@ -136,6 +138,7 @@ static void close_guards(aril__thread *th, uint32_t depth)
             while (th->n_owned > th->scope_base)
                 aril__tensor_release(th, th->owned[--th->n_owned]);
             th->scope_base = g.scope_base;
+            th->n_scopes--;
         } else {
             th->mode = g.mode;
         }
@@ -200,7 +203,7 @@ aril_tensor *aril_escape(aril_tensor *t)
     if (!t)
         return aril__null_tensor("escape");
     uint32_t at = find_owned(th, t);
-    if (at == UINT32_MAX || th->scope_base == 0)
+    if (at == UINT32_MAX || th->n_scopes == 0)
         return t;
     /* It takes the scope's first place, and the scope begins one later. */
     aril_tensor *first = th->owned[th->scope_base];

@@ -33,6 +33,7 @@ typedef struct aril__thread {
     aril_tensor **owned; /* tensors of all open scopes, innermost last */
     uint32_t n_owned, cap_owned;
     uint32_t scope_base; /* where the innermost scope begins */
+    uint32_t n_scopes;   /* open ones: 0 outside any */
     aril__guard *guards;
     uint32_t n_guards, cap_guards;
 

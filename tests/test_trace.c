@@ -1,0 +1,129 @@
+/* One record of a training step, with the batch size unknown, plays at any batch size: forward,
+ * backward and update come out as they do in eager mode. */
+#include <aril/aril.h>
+
+#include "support/recorder.h"
+#include "support/test.h"
+
+#include <string.h>
+
+enum { D = 6, H = 8, C = 3 };
+
+typedef struct net {
+    aril_tensor *w1, *b1, *gamma, *beta, *mean, *var, *w2, *b2;
+} net;
+
+static aril_tensor *weight(int64_t rows, int64_t columns)
+{
+    aril_shape s = columns ? ARIL_SHAPE(rows, columns) : ARIL_SHAPE(rows);
+    return aril_parameter(aril_mul_scalar(aril_randn(s, ARIL_F32, aril_cpu()), 0.5));
+}
+
+static net net_new(void)
+{
+    ARIL_SCOPE;
+    aril_seed(7);
+    return (net){.w1 = weight(H, D),
+                 .b1 = weight(H, 0),
+                 .gamma = aril_parameter(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                 .beta = weight(H, 0),
+                 .mean = aril_keep(aril_zeros(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                 .var = aril_keep(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                 .w2 = weight(C, H),
+                 .b2 = weight(C, 0)};
+}
+
+static void net_free(net *n)
+{
+    aril_tensor *all[] = {n->w1, n->b1, n->gamma, n->beta, n->mean, n->var, n->w2, n->b2};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        aril_release(all[i]);
+}
+
+/* Forward, backward, update; the loss. */
+static aril_tensor *step(net *n, aril_tensor *x, aril_tensor *y)
+{
+    aril_tensor *h = aril_linear(x, n->w1, n->b1);
+    h = aril_batch_norm(h, n->gamma, n->beta, n->mean, n->var, (aril_batch_norm_opts){0});
+    h = aril_relu(h);
+    /* the same mask at each step: its key stands in the record as a constant */
+    aril_generator *g = aril_generator_new(3);
+    h = aril_dropout_from(g, h, 0.25, (aril_dropout_opts){0});
+    aril_generator_free(g);
+    /* a write through a view in the middle */
+    h = aril_mul_scalar(h, 1);
+    aril_mul_scalar_(aril_slice(h, 1, 0, 2, 1), 0.5);
+    aril_tensor *logits = aril_linear(h, n->w2, n->b2);
+    aril_tensor *chosen = aril_gather(aril_log_softmax(logits, 1), aril_unsqueeze(y, 1), 1);
+    aril_tensor *loss = aril_neg(aril_mean(chosen, ARIL_ALL));
+    loss = aril_add(loss, aril_mul_scalar(aril_mean(aril_square(aril_softmax(logits, 1)), ARIL_ALL), 0.1));
+    aril_backward(loss);
+    ARIL_NO_GRAD;
+    aril_tensor *all[] = {n->w1, n->b1, n->gamma, n->beta, n->w2, n->b2};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        aril_sub_(all[i], aril_mul_scalar(aril_grad(all[i]), 0.1));
+        aril_zero_grad(all[i]);
+    }
+    return loss;
+}
+
+static void check_same(aril_tensor *a, aril_tensor *b)
+{
+    ARIL_SCOPE;
+    CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)), 0, 1e-6);
+}
+
+TEST(a_training_step_replays_at_another_batch_size)
+{
+    ARIL_SCOPE;
+    net eager = net_new(), traced = net_new();
+    recorder *r = recorder_new();
+    aril_tensor *loss;
+    {
+        ARIL_SCOPE;
+        aril_tensor *x = recorder_input(r, ARIL_SHAPE(-1, D), ARIL_F32);
+        aril_tensor *y = recorder_input(r, ARIL_SHAPE(-1), ARIL_I64);
+        recorder_begin(r);
+        loss = aril_escape(step(&traced, x, y));
+        recorder_end(r);
+    }
+    CHECK_INT(aril_tensor_status(loss), ARIL_OK);
+    CHECK_STR(aril_error() ? aril_error() : "", "");
+    CHECK(recorder_count(r) > 20);
+    check_same(eager.w1, traced.w1); /* nothing has run yet */
+    for (int k = 0; k < 4; k++) {
+        ARIL_SCOPE;
+        int64_t batch = (int64_t[]){4, 9, 2, 17}[k];
+        aril_tensor *x = aril_randn(ARIL_SHAPE(batch, D), ARIL_F32, aril_cpu());
+        aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(batch), ARIL_I64, aril_cpu());
+        aril_tensor *played = recorder_play(r, ARIL_LIST(x, y), loss);
+        CHECK_INT(aril_tensor_status(played), ARIL_OK);
+        aril_tensor *ran = step(&eager, x, y);
+        CHECK_STR(aril_error() ? aril_error() : "", "");
+        CHECK_NEAR(aril_item(played), aril_item(ran), 1e-6);
+        check_same(eager.w1, traced.w1);
+        check_same(eager.gamma, traced.gamma);
+        check_same(eager.mean, traced.mean);
+        check_same(eager.var, traced.var);
+        check_same(eager.w2, traced.w2);
+        check_same(eager.b2, traced.b2);
+    }
+    recorder_free(r);
+    net_free(&eager);
+    net_free(&traced);
+}
+
+TEST(symbolic_tensors_have_no_value)
+{
+    ARIL_SCOPE;
+    recorder *r = recorder_new();
+    aril_tensor *x = recorder_input(r, ARIL_SHAPE(-1, 3), ARIL_F32);
+    CHECK_INT(aril_size(x, 0), -1);
+    CHECK_INT(aril_numel(x), -1);
+    aril_item(x);
+    CHECK_INT(aril_error_code(), ARIL_ERR_STATE);
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_tanh(x)), ARIL_ERR_STATE); /* outside its graph */
+    aril_clear_error();
+    recorder_free(r);
+}
