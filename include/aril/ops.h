@@ -5,6 +5,7 @@
 #include "aril/index.h"
 #include "aril/fft.h"
 #include "aril/linalg.h"
+#include "aril/loss.h"
 #include "aril/make.h"
 #include "aril/math.h"
 #include "aril/neural.h"

@@ -1,0 +1,137 @@
+/* Losses and distances.
+ *
+ * Each has a short form with PyTorch's defaults, aril_mse_loss(x, y), and a full one with options,
+ * aril_mse_loss_with(x, y, (aril_loss_opts){.reduction = ARIL_SUM}). A loss is first taken for each
+ * element or sample, then reduced: to its mean by default ([]), to its sum ([]), or not at all. In
+ * options 0 is the default; where a default is another number, ARIL_ZERO asks for a real 0. */
+#ifndef ARIL_LOSS_H
+#define ARIL_LOSS_H
+
+#include "aril/tensor.h"
+
+ARIL_C_BEGIN
+
+/* What becomes of many values. Losses take the first three. */
+typedef enum aril_reduction {
+    ARIL_MEAN,
+    ARIL_SUM,
+    ARIL_NONE,
+    ARIL_BATCHMEAN, /* kl_div: the sum divided by the first size */
+    ARIL_MAX        /* embedding_bag */
+} aril_reduction;
+
+typedef struct aril_loss_opts {
+    aril_reduction reduction;
+    aril_tensor *weight; /* NULL, or a factor for each loss before the reduction, broadcast */
+} aril_loss_opts;
+
+/* ---- regression: x and target broadcast ---- */
+
+/* (x - target)^2 */
+ARIL_API aril_tensor *aril_mse_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_mse_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts opts);
+
+/* |x - target| */
+ARIL_API aril_tensor *aril_l1_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts opts);
+
+/* With d = |x - target|: d^2 / (2 * beta) where d < beta, else d - beta / 2. */
+typedef struct aril_smooth_l1_opts {
+    aril_reduction reduction;
+    aril_tensor *weight;
+    double beta; /* 0: 1; ARIL_ZERO: l1_loss */
+} aril_smooth_l1_opts;
+ARIL_API aril_tensor *aril_smooth_l1_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target,
+                                               aril_smooth_l1_opts opts);
+
+/* With d = |x - target|: d^2 / 2 where d <= delta, else delta * (d - delta / 2). */
+typedef struct aril_huber_opts {
+    aril_reduction reduction;
+    aril_tensor *weight;
+    double delta; /* above 0; 0: 1 */
+} aril_huber_opts;
+ARIL_API aril_tensor *aril_huber_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target,
+                                           aril_huber_opts opts);
+
+/* Poisson: exp(x) - target * x; with `rate`, x - target * log(x + eps). `full` adds Stirling's
+ * target * log(target) - target + log(2 * pi * target) / 2 where target > 1. */
+typedef struct aril_poisson_nll_opts {
+    aril_reduction reduction;
+    bool rate; /* x is the rate itself, not its logarithm */
+    bool full;
+    double eps; /* 0: 1e-8 */
+} aril_poisson_nll_opts;
+ARIL_API aril_tensor *aril_poisson_nll_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *target,
+                                                 aril_poisson_nll_opts opts);
+
+/* Gaussian: (log(v) + (x - target)^2 / v) / 2 with v = max(var, eps); `full` adds log(2 * pi) / 2.
+ * var has the shape of x, or a last size of 1, or lacks the last axis. */
+typedef struct aril_gaussian_nll_opts {
+    aril_reduction reduction;
+    bool full;
+    double eps; /* above 0; 0: 1e-6 */
+} aril_gaussian_nll_opts;
+ARIL_API aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_tensor *var);
+ARIL_API aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target,
+                                                  aril_tensor *var, aril_gaussian_nll_opts opts);
+
+/* ---- yes or no: target between 0 and 1, of x's shape ---- */
+
+/* -(target * log(x) + (1 - target) * log(1 - x)); logarithms stop at -100. x in 0..1. */
+ARIL_API aril_tensor *aril_bce_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts opts);
+
+/* bce_loss(sigmoid(x), target) without overflow; pos_weight multiplies the loss of positives. */
+typedef struct aril_bce_with_logits_opts {
+    aril_reduction reduction;
+    aril_tensor *weight;
+    aril_tensor *pos_weight; /* NULL: 1; broadcast to x */
+} aril_bce_with_logits_opts;
+ARIL_API aril_tensor *aril_bce_with_logits(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_bce_with_logits_with(aril_tensor *x, aril_tensor *target,
+                                                aril_bce_with_logits_opts opts);
+
+/* ---- classes ---- */
+
+typedef struct aril_nll_loss_opts {
+    aril_reduction reduction;
+    aril_tensor *weight;  /* NULL, or a factor for each class: [C] */
+    int64_t ignore_index; /* targets of this value do not count; 0: -100, ARIL_ZERO: 0 */
+} aril_nll_loss_opts;
+
+/* -w[t] * x[t], t being the target: x [N,C] or [N,C,d...] or [C] of log-probabilities, target [N] or
+ * [N,d...] or [] of class indices. The mean is weighted: it divides by the sum of w[t]. A target
+ * outside 0..C-1 is ARIL_ERR_INDEX. */
+ARIL_API aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_nll_loss_with(aril_tensor *x, aril_tensor *target,
+                                         aril_nll_loss_opts opts);
+
+typedef struct aril_cross_entropy_opts {
+    aril_reduction reduction;
+    aril_tensor *weight;
+    int64_t ignore_index;
+    double label_smoothing; /* 0..1: this share of the target is spread evenly over all classes */
+} aril_cross_entropy_opts;
+
+/* nll_loss of log_softmax(x), in one pass that keeps no table of probabilities. target: class
+ * indices as above, or probabilities in floating point, of the shape of x; then the loss is
+ * -sum over c of w[c] * target[c] * log_softmax(x)[c], and the mean is over samples. */
+ARIL_API aril_tensor *aril_cross_entropy(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_cross_entropy_with(aril_tensor *x, aril_tensor *target,
+                                              aril_cross_entropy_opts opts);
+
+/* target * (log(target) - x), x holding log-probabilities; with log_target the target does too.
+ * ARIL_BATCHMEAN gives the divergence as it is defined. */
+typedef struct aril_kl_div_opts {
+    aril_reduction reduction;
+    bool log_target;
+} aril_kl_div_opts;
+ARIL_API aril_tensor *aril_kl_div(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_opts opts);
+
+ARIL_C_END
+
+#endif

@@ -1,0 +1,215 @@
+/* Losses that are an elementwise formula (elementwise.def) and a reduction. */
+#include "aril/loss.h"
+
+#include "aril/ops.h"
+#include "ops/apply.h"
+#include "ops/elementwise.h"
+#include "ops/loss.h"
+
+/* ---- options ---- */
+
+double aril__option(double value, double initial)
+{
+    return value == 0 ? initial : value == (double)ARIL_ZERO ? 0 : value;
+}
+
+aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, int reduction)
+{
+    switch (reduction) {
+    case ARIL_MEAN: return aril_mean(each, ARIL_ALL);
+    case ARIL_SUM: return aril_sum(each, ARIL_ALL);
+    case ARIL_NONE: return each;
+    default:
+        aril__fail(ARIL_ERR_ARG, "%s: reduction %d is not ARIL_MEAN, ARIL_SUM or ARIL_NONE", what,
+                   reduction);
+        return aril__poison();
+    }
+}
+
+static aril_tensor *refused(aril_status s)
+{
+    (void)s;
+    return aril__poison();
+}
+
+static bool usable(const aril_tensor *t)
+{
+    return t && !(t->flags & ARIL__POISON);
+}
+
+/* A loss's formula, its weights and its reduction. x2 and the weights may be NULL. */
+static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1, aril_tensor *x2,
+                            double p0, aril_tensor *weight, aril_reduction reduction)
+{
+    ARIL_SCOPE;
+    struct ew_attrs attrs = { .p = { p0 } };
+    aril_tensor *each = aril__apply1(op, x2 ? 3 : 2, (aril_tensor *[]){ x0, x1, x2 }, &attrs);
+    if (weight) each = aril_mul(each, weight);
+    return aril_escape(aril__reduce_loss(op->name, each, reduction));
+}
+
+/* Losses that do not broadcast: two shapes must be one. Unknown sizes fit any. */
+static aril_status same_shape(const char *what, const aril_tensor *x, const aril_tensor *target)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!usable(x) || !usable(target)) return ARIL_OK; /* apply says what is wrong */
+    bool fits = x->ndim == target->ndim;
+    for (int d = 0; fits && d < x->ndim; d++)
+        fits = x->dim[d] == target->dim[d] || x->dim[d] < 0 || target->dim[d] < 0;
+    if (fits) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "%s: input %s and target %s must have the same shape", what,
+                      aril__text(a, x), aril__text(b, target));
+}
+
+/* ---- regression ---- */
+
+aril_tensor *aril_mse_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
+{
+    return loss_of(&aril__op_mse_loss, x, target, NULL, 0, o.weight, o.reduction);
+}
+
+aril_tensor *aril_mse_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_mse_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
+{
+    return loss_of(&aril__op_l1_loss, x, target, NULL, 0, o.weight, o.reduction);
+}
+
+aril_tensor *aril_l1_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_l1_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_smooth_l1_opts o)
+{
+    double beta = aril__option(o.beta, 1);
+    if (!(beta >= 0))
+        return refused(aril__fail(ARIL_ERR_ARG, "smooth_l1_loss: beta %g is negative", beta));
+    return loss_of(&aril__op_smooth_l1_loss, x, target, NULL, beta, o.weight, o.reduction);
+}
+
+aril_tensor *aril_smooth_l1_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_smooth_l1_loss_with(x, target, (aril_smooth_l1_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target, aril_huber_opts o)
+{
+    double delta = aril__option(o.delta, 1);
+    if (!(delta > 0))
+        return refused(aril__fail(ARIL_ERR_ARG, "huber_loss: delta %g is not above 0", delta));
+    return loss_of(&aril__op_huber_loss, x, target, NULL, delta, o.weight, o.reduction);
+}
+
+aril_tensor *aril_huber_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_huber_loss_with(x, target, (aril_huber_opts){ ARIL_MEAN });
+}
+
+/* Stirling's approximation of log(t!), where t > 1. */
+static aril_tensor *stirling(aril_tensor *t)
+{
+    aril_tensor *safe = aril_clamp_min(t, 1); /* no log of 0 in the part not taken */
+    aril_tensor *s = aril_sub(aril_xlogy(safe, safe), safe);
+    s = aril_add(s, aril_mul_scalar(aril_log(aril_mul_scalar(safe, 6.283185307179586)), 0.5));
+    return aril_where(aril_gt_scalar(t, 1), s, aril_scalar(0.0));
+}
+
+aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *target,
+                                        aril_poisson_nll_opts o)
+{
+    ARIL_SCOPE;
+    const aril__op *op = o.rate ? &aril__op_poisson_nll_rate : &aril__op_poisson_nll_loss;
+    double eps = aril__option(o.eps, 1e-8);
+    aril_tensor *each = loss_of(op, x, target, NULL, eps, NULL, ARIL_NONE);
+    if (o.full) each = aril_add(each, stirling(target));
+    return aril_escape(aril__reduce_loss("poisson_nll_loss", each, o.reduction));
+}
+
+aril_tensor *aril_poisson_nll_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_poisson_nll_loss_with(x, target, (aril_poisson_nll_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, aril_tensor *var,
+                                         aril_gaussian_nll_opts o)
+{
+    ARIL_SCOPE;
+    double eps = aril__option(o.eps, 1e-6);
+    if (!(eps > 0))
+        return aril_escape(
+            refused(aril__fail(ARIL_ERR_ARG, "gaussian_nll_loss: eps %g is not above 0", eps)));
+    if (usable(x) && usable(var) && var->ndim == x->ndim - 1) var = aril_unsqueeze(var, -1);
+    if (!var) return aril_escape(aril__null_tensor("gaussian_nll_loss"));
+    if (usable(x) && usable(var)) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+        bool fits = x->ndim == var->ndim;
+        for (int d = 0; fits && d < x->ndim; d++)
+            fits = var->dim[d] == x->dim[d] || var->dim[d] < 0 || x->dim[d] < 0 ||
+                   (d == x->ndim - 1 && var->dim[d] == 1);
+        if (!fits)
+            return aril_escape(refused(aril__fail(
+                ARIL_ERR_SHAPE,
+                "gaussian_nll_loss: input %s and variance %s: the variance has the input's shape, "
+                "a last size of 1, or no last axis",
+                aril__text(a, x), aril__text(b, var))));
+    }
+    aril_tensor *each = loss_of(&aril__op_gaussian_nll_loss, x, target, var, eps, NULL, ARIL_NONE);
+    if (o.full) each = aril_add_scalar(each, 0.9189385332046727); /* log(2 * pi) / 2 */
+    return aril_escape(aril__reduce_loss("gaussian_nll_loss", each, o.reduction));
+}
+
+aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_tensor *var)
+{
+    return aril_gaussian_nll_loss_with(x, target, var, (aril_gaussian_nll_opts){ ARIL_MEAN });
+}
+
+/* ---- yes or no ---- */
+
+aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
+{
+    if (same_shape("bce_loss", x, target) < 0) return aril__poison();
+    return loss_of(&aril__op_bce_loss, x, target, NULL, 0, o.weight, o.reduction);
+}
+
+aril_tensor *aril_bce_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_bce_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_bce_with_logits_with(aril_tensor *x, aril_tensor *target,
+                                       aril_bce_with_logits_opts o)
+{
+    if (same_shape("bce_with_logits", x, target) < 0) return aril__poison();
+    const aril__op *op = o.pos_weight ? &aril__op_bce_with_logits_pos : &aril__op_bce_with_logits;
+    return loss_of(op, x, target, o.pos_weight, 0, o.weight, o.reduction);
+}
+
+aril_tensor *aril_bce_with_logits(aril_tensor *x, aril_tensor *target)
+{
+    return aril_bce_with_logits_with(x, target, (aril_bce_with_logits_opts){ ARIL_MEAN });
+}
+
+/* ---- distributions ---- */
+
+aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_opts o)
+{
+    ARIL_SCOPE;
+    const aril__op *op = o.log_target ? &aril__op_kl_div_log : &aril__op_kl_div;
+    if (o.reduction != ARIL_BATCHMEAN)
+        return aril_escape(loss_of(op, x, target, NULL, 0, NULL, o.reduction));
+    aril_tensor *each = loss_of(op, x, target, NULL, 0, NULL, ARIL_NONE);
+    if (!usable(each)) return aril_escape(each);
+    /* The mean over the first axis of sums over the others: no size is named. */
+    aril_axes rest = { .n = each->ndim > 1 ? each->ndim - 1 : 0 };
+    for (int i = 0; i < rest.n; i++) rest.axis[i] = i + 1;
+    return aril_escape(aril_mean(rest.n ? aril_sum(each, rest) : each, ARIL_ALL));
+}
+
+aril_tensor *aril_kl_div(aril_tensor *x, aril_tensor *target)
+{
+    return aril_kl_div_with(x, target, (aril_kl_div_opts){ ARIL_MEAN });
+}
