@@ -3,9 +3,9 @@
 #include "aril/ops.h"
 #include "ops/apply.h"
 #include "ops/like.h"
-#include "ops/pick.h"
 #include "ops/reduce_loop.h"
 #include "ops/sample.h"
+#include "ops/scan.h"
 #include "ops/view.h"
 
 #include <math.h>
@@ -231,6 +231,35 @@ OP(mean, .doc = "mean over axes", .onnx = "ReduceMean", .min_in = 1, .max_in = 1
    .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = mean_ref,
    .vjp = mean_vjp, .saves = { LIKE(0) }, .samples = mean_samples, WITH_ATTRS(reduce));
 
+static aril_status prod_ref(aril__run *r)
+{
+    return run(r, 0, &prod_f64, &prod_i64, &prod_u64);
+}
+
+/* g times the product of all other elements, made without dividing: x may hold zeros. */
+VJP(prod)
+{
+    const struct reduce_attrs *a = c->attrs;
+    if (!c->g[0]) return;
+    aril_tensor *before = aril__prod_before(c->x[0], a->mask[0], false);
+    aril_tensor *behind = aril__prod_before(c->x[0], a->mask[0], true);
+    GRAD(0, aril_mul(aril__unreduce(c->g[0], a), aril_mul(before, behind)));
+}
+
+static const aril__sample prod_samples[] = {
+    { .in = { "[2,2,2]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,2]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(prod, .doc = "product over axes", .onnx = "ReduceProd", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = prod_ref, .vjp = prod_vjp,
+   .saves = { IN(0) }, .samples = prod_samples, WITH_ATTRS(reduce));
+
 /* ---- amax, amin ---- */
 
 /* What has no value for nothing: a reduced axis must have elements. */
@@ -295,6 +324,11 @@ OP(amin, .doc = "smallest over axes", .onnx = "ReduceMin", .min_in = 1, .max_in 
 
 /* ---- max, min: with positions along one axis ---- */
 
+aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like)
+{
+    return aril_scatter_add_(aril_zeros_like(like), index, g, axis);
+}
+
 static aril_status max_infer(aril__call *c)
 {
     aril__reduce_shape(c, 0);
@@ -318,7 +352,7 @@ VJP(max)
     if (!c->g[0]) return;
     const struct reduce_attrs *a = c->attrs;
     int axis = a->mask[0] ? __builtin_ctzll((unsigned long long)a->mask[0]) : 0;
-    GRAD(0, aril__pick_grad(aril__unreduce(c->g[0], a), axis, aril__unreduce(c->y[1], a), c->x[0]));
+    GRAD(0, aril__put_back(aril__unreduce(c->g[0], a), axis, aril__unreduce(c->y[1], a), c->x[0]));
 }
 
 static const aril__sample max_samples[] = {
@@ -431,6 +465,11 @@ aril_tensor *aril_sum(aril_tensor *x, aril_axes axes)
 aril_tensor *aril_mean(aril_tensor *x, aril_axes axes)
 {
     return aril__reduce(&aril__op_mean, x, axes);
+}
+
+aril_tensor *aril_prod(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_prod, x, axes);
 }
 
 aril_tensor *aril_amax(aril_tensor *x, aril_axes axes)

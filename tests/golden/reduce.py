@@ -118,3 +118,92 @@ for op in ["softmax", "log_softmax", "softmin"]:
              lambda x, op=op: getattr(F, op)(x[0], 1), [randn(3, 9, dtype=d)],
              rtol=0.02 if d == f16 else 0.1, atol=4e-3)
 case("softmax/wide", "y[0] = aril_softmax(x[0], 0);", lambda x: F.softmax(x[0], 0), [randn(3, 70)])
+
+# ---- prod ----
+over_axes("prod", torch.prod, lambda *s: uniform(0.5, 1.5, *s), ["all", "axis1", "last", "keep"])
+case("prod/two_axes", "y[0] = aril_prod(x[0], ARIL_AXES(0, 2));",
+     lambda x: x[0].permute(1, 0, 2).reshape(3, 8).prod(1), [randn(2, 3, 4)])
+case("prod/zeros", "y[0] = aril_prod(x[0], ARIL_AXES(1));", lambda x: x[0].prod(1),
+     [tensor([[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])])
+case("prod/i32", "y[0] = aril_prod(x[0], ARIL_ALL);", lambda x: x[0].prod(),
+     [randint(1, 4, 6, dtype=torch.int32)])
+case("prod/nothing", "y[0] = aril_prod(x[0], ARIL_AXES(0));", lambda x: x[0].prod(0), [randn(0, 2)])
+case("prod/f16", "y[0] = aril_prod(x[0], ARIL_AXES(0));", lambda x: x[0].prod(0),
+     [uniform(0.5, 1.5, 5, 2, dtype=f16)])
+
+# ---- var, std, norm ----
+for op in ["var", "std"]:
+    for form, (c, kw) in AXES.items():
+        for corr in [1, 0]:
+            if corr == 0 and form not in ("all", "two"):
+                continue
+            case(f"{op}/{form}{corr}", f"y[0] = aril_{op}(x[0], {c}, {corr});",
+                 lambda x, op=op, kw=kw, corr=corr:
+                 getattr(torch, op)(x[0], **{"dim": None, **kw}, correction=corr), [randn(2, 3, 4)])
+    case(f"{op}/constant", f"y[0] = aril_{op}(x[0], ARIL_AXES(1), 1);",
+         lambda x, op=op: getattr(torch, op)(x[0], 1),
+         [tensor([[2.0, 2.0, 2.0], [1.0, 2.0, 4.0]])])
+    case(f"{op}/shifted", f"y[0] = aril_{op}(x[0], ARIL_AXES(0), 1);",
+         lambda x, op=op: getattr(torch, op)(x[0], 0),
+         [torch.randn(50, 2, dtype=f64, generator=torch.Generator().manual_seed(1)) + 1e6], rtol=1e-8)
+    case(f"{op}/bf16", f"y[0] = aril_{op}(x[0], ARIL_AXES(0), 1);",
+         lambda x, op=op: getattr(torch, op)(x[0], 0), [randn(9, 2, dtype=bf16)], atol=4e-3, rtol=0.04)
+case("var_mean/axis", "y[0] = aril_var_mean(x[0], ARIL_KEEPDIM(1), 1, &y[1]);",
+     lambda x: torch.var_mean(x[0], 1, keepdim=True), [randn(3, 5)])
+case("var_mean/all", "y[0] = aril_var_mean(x[0], ARIL_ALL, 0, &y[1]);",
+     lambda x: torch.var_mean(x[0], correction=0), [randn(3, 5)])
+for p, c in [(0, "0"), (1, "1"), (2, "2"), (3, "3"), (0.5, "0.5"), (1.5, "1.5"), (-1, "-1"),
+             (inf, "HUGE_VAL"), (-inf, "-HUGE_VAL")]:
+    case(f"norm/all{p}", f"y[0] = aril_norm(x[0], ARIL_ALL, {c});",
+         lambda x, p=p: torch.linalg.vector_norm(x[0], p), [apart(2, 3)])
+    case(f"norm/axis{p}", f"y[0] = aril_norm(x[0], ARIL_KEEPDIM(1), {c});",
+         lambda x, p=p: torch.linalg.vector_norm(x[0], p, 1, True), [apart(2, 3, 2)])
+for p, c in [(0, "0"), (1, "1"), (2, "2"), (3, "3"), (inf, "HUGE_VAL")]:
+    case(f"norm/zeros{p}", f"y[0] = aril_norm(x[0], ARIL_AXES(1), {c});",
+         lambda x, p=p: torch.linalg.vector_norm(x[0], p, 1),
+         [tensor([[0.0, 0.0, 0.0], [0.0, -1.0, 2.0], [3.0, -3.0, 3.0]])])
+case("norm/nan", "y[0] = aril_norm(x[0], ARIL_AXES(1), HUGE_VAL);",
+     lambda x: torch.linalg.vector_norm(x[0], inf, 1), [tensor([[0.0, nan, 0.0], [1.0, 2.0, 3.0]])],
+     grad=False)
+case("norm/nothing", "y[0] = aril_norm(x[0], ARIL_AXES(0), 2);",
+     lambda x: torch.linalg.vector_norm(x[0], 2, 0), [randn(0, 2)])
+case("nansum/axis", "y[0] = aril_nansum(x[0], ARIL_AXES(1));", lambda x: x[0].nansum(1),
+     [tensor([[1.0, nan, 2.0], [nan, nan, nan]])])
+case("nanmean/axis", "y[0] = aril_nanmean(x[0], ARIL_AXES(1));", lambda x: x[0].nanmean(1),
+     [tensor([[1.0, nan, 2.0], [3.0, 4.0, nan]])])
+
+# ---- scans ----
+for op in ["cumsum", "cumprod", "logcumsumexp"]:
+    for axis in [0, 1, -1]:
+        case(f"{op}/axis{axis}", f"y[0] = aril_{op}(x[0], {axis});",
+             lambda x, op=op, axis=axis: getattr(torch, op)(x[0], axis), [randn(3, 4, 5)])
+    case(f"{op}/wide", f"y[0] = aril_{op}(x[0], 0);", lambda x, op=op: getattr(torch, op)(x[0], 0),
+         [uniform(0.8, 1.2, 70, 19)], rtol=1e-4)
+    case(f"{op}/permuted", f"y[0] = aril_{op}(aril_t(x[0]), 1);",
+         lambda x, op=op: getattr(torch, op)(x[0].t(), 1), [randn(5, 6)])
+    case(f"{op}/scalar", f"y[0] = aril_{op}(x[0], 0);", lambda x, op=op: getattr(torch, op)(x[0], 0),
+         [randn()])
+    case(f"{op}/f16", f"y[0] = aril_{op}(x[0], 1);", lambda x, op=op: getattr(torch, op)(x[0], 1),
+         [uniform(0.5, 1.5, 3, 6, dtype=f16)], rtol=0.01, atol=4e-3)
+case("cumsum/i32", "y[0] = aril_cumsum(x[0], 0);", lambda x: x[0].cumsum(0),
+     [randint(-9, 9, 4, 2, dtype=torch.int32)])
+case("cumsum/bool", "y[0] = aril_cumsum(x[0], 0);", lambda x: x[0].cumsum(0), [randbool(9)])
+case("cumprod/i64", "y[0] = aril_cumprod(x[0], 1);", lambda x: x[0].cumprod(1), [randint(-3, 4, 2, 6)])
+case("cumprod/zeros", "y[0] = aril_cumprod(x[0], 1);", lambda x: x[0].cumprod(1),
+     [tensor([[2.0, 0.0, 3.0, 4.0], [0.0, 2.0, 0.0, 5.0], [1.0, 2.0, 3.0, 0.0]])])
+case("logcumsumexp/minus_inf", "y[0] = aril_logcumsumexp(x[0], 1);", lambda x: x[0].logcumsumexp(1),
+     [tensor([[-inf, -inf, 1.0, 2.0], [0.0, -inf, 300.0, -300.0]])], grad=False)
+for op in ["cummax", "cummin"]:
+    for axis in [0, -1]:
+        case(f"{op}/axis{axis}", f"y[0] = aril_{op}(x[0], {axis}, &y[1]);",
+             lambda x, op=op, axis=axis: tuple(getattr(torch, op)(x[0], axis)), [apart(3, 4, 5)])
+    case(f"{op}/ties", f"y[0] = aril_{op}(x[0], 0, &y[1]);",
+         lambda x, op=op: tuple(getattr(torch, op)(x[0], 0)),
+         [tensor([1.0, 2.0, 2.0, 1.0, 3.0, 1.0, 0.0, 3.0])])
+    case(f"{op}/nan", f"y[0] = aril_{op}(x[0], 0, &y[1]);",
+         lambda x, op=op: tuple(getattr(torch, op)(x[0], 0)), [tensor([1.0, 2.0, nan, 5.0, 0.0, nan, 1.0])])
+    case(f"{op}/i64", f"y[0] = aril_{op}(x[0], 0, &y[1]);",
+         lambda x, op=op: tuple(getattr(torch, op)(x[0], 0)), [randint(-5, 5, 8)])
+case("diff/first", "y[0] = aril_diff(x[0], 1, -1);", lambda x: torch.diff(x[0]), [randn(2, 5)])
+case("diff/second", "y[0] = aril_diff(x[0], 2, 0);", lambda x: torch.diff(x[0], 2, 0), [randn(5, 2)])
+case("diff/bool", "y[0] = aril_diff(x[0], 1, 0);", lambda x: torch.diff(x[0]), [randbool(6)])
