@@ -394,9 +394,9 @@ static const aril__sample norm_samples[] = {
     { .in = { "z[2,3]" },
       .attrs = &(const struct stats_attrs){ .mask = { 2 }, .p = { 0 } },
       .flags = SAMPLE_NO_GRAD },
-    { .in = { "d[2,3]" },
+    { .in = { "1[2,3]" },
       .attrs = &(const struct stats_attrs){ .mask = { 2 }, .p = { INFINITY } } },
-    { .in = { "d[2,3]" },
+    { .in = { "1[2,3]" },
       .attrs = &(const struct stats_attrs){ .mask = { 2 }, .p = { -INFINITY } } },
     { .in = { "[0,3]" }, .attrs = &(const struct stats_attrs){ .mask = { 1 }, .p = { 2 } } },
     SAMPLE_END
