@@ -13,6 +13,7 @@ void aril__library_start(void)
 {
     aril__hook.release_node = aril__node_release;
     aril__hook.release_view = aril__view_release;
+    aril__hook.node_name = aril__node_name;
     aril__tape_hook = aril__autograd_tape;
     aril__devices_start();
     if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start() < 0) {

@@ -177,7 +177,7 @@ ARIL_API const void *aril_data(aril_tensor *t);
 ARIL_API void *aril_data_strided(aril_tensor *t);
 
 /* Prints like PyTorch: aligned, summarised when large, with dtype and device where they are not
- * the default. aril_print writes to stdout with a newline. */
+ * the default. aril_print writes to stdout with a newline, aril_fprint without one. */
 ARIL_API void aril_print(aril_tensor *t);
 ARIL_API void aril_fprint(FILE *to, aril_tensor *t);
 /* The same into `buf`; returns the length that was needed, like snprintf. */

@@ -153,3 +153,8 @@ void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out)
     if (old)
         aril__node_release(th, old);
 }
+
+const char *aril__node_name(const aril__node *n)
+{
+    return n->op ? n->op->name : NULL;
+}

@@ -83,6 +83,9 @@ aril__node *aril__leaf_new(aril__thread *th);
 void aril__node_release(aril__thread *th, aril__node *n);
 void aril__view_release(aril__thread *th, aril__view *v);
 
+/* The name of the op that made it; NULL of a leaf. */
+const char *aril__node_name(const aril__node *n);
+
 /* The extra part, made when it is first asked for; NULL with an error. */
 aril__node_extra *aril__node_extra_of(aril__node *n);
 

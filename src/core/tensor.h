@@ -59,6 +59,7 @@ struct aril_tensor {
 typedef struct aril__hooks {
     void (*release_node)(aril__thread *th, aril__node *node);
     void (*release_view)(aril__thread *th, aril__view *view);
+    const char *(*node_name)(const aril__node *node); /* the op that made it; NULL: a leaf */
     void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL where they are not counted */
     void (*release_symbol)(void *symbol);
 } aril__hooks;
