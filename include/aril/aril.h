@@ -5,6 +5,7 @@
 #include "aril/autograd.h"
 #include "aril/base.h"
 #include "aril/device.h"
+#include "aril/dlpack.h"
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/log.h"
