@@ -227,8 +227,8 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
         aril__saved *s = &n->saved[i];
         aril_tensor *t = s->tensor;
         bool value = s->kind == ARIL__SAVED_IN || s->kind == ARIL__SAVED_OUT;
-        if (value && t->storage) {
-            unsigned now = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+        if (value) {
+            unsigned now = aril__version(t);
             if (now != s->version) {
                 char text[ARIL__SHAPE_TEXT];
                 return aril__fail(ARIL_ERR_GRAD,

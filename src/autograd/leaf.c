@@ -19,12 +19,12 @@ static aril_status look(const char *what, aril_tensor *t)
         aril__adopt_error(t->u.error);
         return t->u.error->code;
     }
-    return t->view && t->storage ? aril__autograd_tape.refresh(aril__self(), t) : ARIL_OK;
+    return t->view ? aril__autograd_tape.refresh(aril__self(), t) : ARIL_OK;
 }
 
 bool aril_requires_grad(const aril_tensor *t)
 {
-    if (t && t->view && t->storage)
+    if (t && t->view)
         aril__autograd_tape.refresh(aril__self(), (aril_tensor *)(uintptr_t)t);
     return t && t->node;
 }

@@ -67,15 +67,6 @@ struct aril__node {
     unsigned mark;        /* of the last walk that met it */
 };
 
-/* How a view was made. */
-struct aril__view {
-    aril_tensor *parent;
-    const aril__op *op;
-    void *attrs;
-    unsigned seen; /* the storage's version for which the view's node is right */
-    struct aril__view *next;
-};
-
 /* A node with room for its parts, one reference; NULL with an error. */
 aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n_out, int n_saved,
                            size_t attr_size);

@@ -26,17 +26,12 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
     return a->dtype != b->dtype || !aril__same_dims(a->ndim, a->dim, b->ndim, b->dim);
 }
 
-static unsigned version_of(const aril_tensor *t)
-{
-    return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
-}
-
 aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, int index,
                        aril_tensor *t)
 {
     s->kind = (uint8_t)kind;
     s->index = (uint16_t)index;
-    s->version = version_of(t);
+    s->version = aril__version(t);
     if (kind == ARIL__SAVED_IN) {
         s->tensor = aril__tensor_keep(t);
     } else if (kind != ARIL__SAVED_OUT) {
@@ -93,7 +88,7 @@ static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
 {
     for (aril_tensor *t = view; t->view; t = t->view->parent) {
         aril_tensor *parent = t->view->parent;
-        t->view->seen = version_of(t);
+        t->view->seen = aril__version(t);
         if (!t->node && !parent->node)
             continue;
         struct view_write_attrs attrs = aril__view_write_attrs(t->view->op, t->view->attrs);
@@ -161,7 +156,7 @@ static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tens
     aril__view *v = aril__slab_alloc(&th->slab, sizeof *v + op->attr_size);
     if (!v)
         return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the view", op->name);
-    *v = (aril__view){.parent = aril__tensor_keep(in), .op = op, .seen = version_of(in)};
+    *v = (aril__view){.parent = aril__tensor_keep(in), .op = op, .seen = aril__version(in)};
     v->attrs = size ? memcpy(v + 1, attrs, size) : NULL;
     out->view = v;
     return ARIL_OK;
@@ -172,16 +167,16 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
     /* The stale part of the chain, nearest first. */
     enum { DEEP = 64 };
     aril_tensor *chain[DEEP];
-    while (t->view && t->view->seen != version_of(t)) {
+    while (t->view && t->view->seen != aril__version(t)) {
         int n = 0;
         aril_tensor *at = t;
         /* A longer chain is worked off from its far end, DEEP at a time. */
-        for (; at->view && at->view->seen != version_of(at); at = at->view->parent)
+        for (; at->view && at->view->seen != aril__version(at); at = at->view->parent)
             chain[n++ % DEEP] = at;
         for (int k = n - 1; k >= 0 && k >= n - DEEP; k--) {
             aril_tensor *v = chain[k % DEEP], *parent = v->view->parent;
             if (v->node && v->node->flags & ARIL__NODE_LEAF) {
-                v->view->seen = version_of(v);
+                v->view->seen = aril__version(v);
                 continue;
             }
             if (wants_grad(parent)) {
@@ -192,7 +187,7 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
             } else {
                 aril__bind(th, v, NULL, 0);
             }
-            v->view->seen = version_of(v);
+            v->view->seen = aril__version(v);
         }
     }
     return ARIL_OK;

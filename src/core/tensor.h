@@ -10,7 +10,16 @@
 #include "core/thread.h"
 
 typedef struct aril__node aril__node; /* autograd/node.h */
-typedef struct aril__view aril__view; /* how a view was made: ops/view.h */
+typedef struct aril__op aril__op;
+
+/* How a view was made: kept with it, so that writes through it and to its base are understood. */
+typedef struct aril__view {
+    aril_tensor *parent;
+    const aril__op *op;
+    void *attrs;
+    unsigned seen; /* the version of the memory for which the view's node is right */
+    struct aril__view *next; /* in the list of views to be freed */
+} aril__view;
 
 enum {
     ARIL__POISON = 1,        /* made by a failed call; u.error says why */
@@ -44,7 +53,7 @@ struct aril_tensor {
     uint32_t node_out; /* which output of `node` this is */
     int64_t numel;     /* -1: unknown */
     aril__storage *storage;
-    int64_t offset;   /* in elements */
+    int64_t offset;   /* in elements; of a symbolic tensor that is no view: its version */
     aril__node *node; /* what made it, or where its gradient goes; NULL: no gradient wanted */
     aril__view *view; /* NULL unless it is a view that gradients must know of */
     union {
@@ -154,6 +163,38 @@ static inline aril_shape aril__shape(const aril_tensor *t)
 }
 
 #define aril__text(buf, t) aril__shape_text((buf), (t)->ndim, (t)->dim)
+
+/* The tensor that a view, of a view, ... was made of; t itself when it is none. */
+static inline aril_tensor *aril__root(const aril_tensor *t)
+{
+    while (t->view)
+        t = t->view->parent;
+    return (aril_tensor *)(uintptr_t)t;
+}
+
+/* Counts writes to the memory of `t`, or to the value that a symbolic tensor stands for. */
+static inline unsigned aril__version(const aril_tensor *t)
+{
+    if (aril__likely(t->storage != NULL))
+        return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+    return t->flags & ARIL__SYMBOLIC ? (unsigned)aril__root(t)->offset : 0;
+}
+
+static inline void aril__bump_version(aril_tensor *t)
+{
+    if (aril__likely(t->storage != NULL)) /* one writer at a time: no atomic addition is needed */
+        atomic_store_explicit(&t->storage->version, aril__version(t) + 1, memory_order_relaxed);
+    else if (t->flags & ARIL__SYMBOLIC)
+        aril__root(t)->offset++;
+}
+
+/* True when writing to one can change the other. */
+static inline bool aril__same_memory(const aril_tensor *a, const aril_tensor *b)
+{
+    if (a->storage || b->storage)
+        return a->storage == b->storage;
+    return a->flags & b->flags & ARIL__SYMBOLIC && aril__root(a) == aril__root(b);
+}
 
 /* Live headers, storages and nodes: for tests that look for leaks. */
 int64_t aril__live_blocks(void);

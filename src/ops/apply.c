@@ -126,7 +126,7 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
             mask |= aril__op_saves(c->op, i);
     for (int i = 0; i < c->n_in; i++) {
         recorded[i] = in[i];
-        if (!in[i] || !in[i]->storage || in[i]->storage != dest->storage || !(mask & IN(i < 7 ? i : 7)))
+        if (!in[i] || !aril__same_memory(in[i], dest) || !(mask & IN(i < 7 ? i : 7)))
             continue;
         recorded[i] = aril__op(&aril__op_copy, in[i]);
         if (recorded[i]->flags & ARIL__POISON)
@@ -166,12 +166,6 @@ static aril_tensor *new_view(aril__thread *th, const aril__call *c, int i, aril_
     t->storage = base->storage;
     t->flags = base->flags & ARIL__INFERENCE;
     return t;
-}
-
-static void bump_version(aril_tensor *t)
-{
-    unsigned v = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
-    atomic_store_explicit(&t->storage->version, v + 1, memory_order_relaxed);
 }
 
 /* ---- anomaly mode ---- */
@@ -228,7 +222,10 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
     if (!th->tracer)
         return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph",
                           c->op->name);
-    return th->tracer->apply(th->tracer, c, dest, out);
+    aril_status s = th->tracer->apply(th->tracer, c, dest, out);
+    if (s == ARIL_OK && dest)
+        aril__bump_version(dest);
+    return s;
 }
 
 /* ---- apply ---- */
@@ -277,10 +274,10 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
         return s;
     }
     if (dest)
-        bump_version(dest);
+        aril__bump_version(dest);
     for (int i = 0; i < n_out; i++)
         if (ARIL__IS_WRITE(op->out[i]) && out[i])
-            bump_version(out[i]);
+            aril__bump_version(out[i]);
     return ARIL_OK;
 }
 
@@ -382,7 +379,7 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     if (dest) {
         if (check_dest(&c, dest) < 0 || aril__tape_hook.check_write(th, op, dest) < 0)
             return poison_all(op->n_out, out);
-        if (n_in <= 16 && dest->storage) {
+        if (n_in <= 16) {
             temporaries = aril_scope_begin();
             s = unshare_inputs(&c, dest, local);
             c.in = local;
@@ -403,7 +400,7 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     if (aril__likely(s == ARIL_OK)) {
         if (wants || (dest && dest->node && !th->mode.no_grad))
             s = aril__tape_hook.record(th, op, n_in, record_in, attrs, op->n_out, out, dest);
-        if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad && out[0]->storage)
+        if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad)
             s = aril__tape_hook.view(th, op, in[op->out[0] - 1], attrs, out[0]);
         if (th->mode.inference)
             for (int i = 0; i < op->n_out; i++)
