@@ -1,4 +1,4 @@
-/* Layers as functions: normalisation and dropout. Weights and biases may be NULL where that is said.
+/* Layers as functions: normalisation, dropout, recurrent networks. Weights and biases may be NULL where that is said.
  * All are differentiable any number of times. */
 #ifndef ARIL_NEURAL_H
 #define ARIL_NEURAL_H
@@ -94,6 +94,56 @@ ARIL_API aril_tensor *aril_alpha_dropout_from(aril_generator *generator, aril_te
 ARIL_API aril_tensor *aril_feature_alpha_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
 ARIL_API aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_tensor *x,
                                                       double p, aril_dropout_opts opts);
+
+/* ---- recurrent layers ---- */
+
+/* Weights are laid out as PyTorch's: w_ih [G*H,I], w_hh [G*H,H], b_ih and b_hh [G*H] or NULL, where G
+ * blocks of rows belong to the gates: one in a plain layer, i f g o in an LSTM, r z n in a GRU. */
+
+typedef struct aril_rnn_cell_opts {
+    bool relu; /* instead of tanh */
+} aril_rnn_cell_opts;
+
+/* One step. x [N,I] or [I], h [N,H] or [H]; the next h:
+ *     h' = tanh(W_ih x + b_ih + W_hh h + b_hh) */
+ARIL_API aril_tensor *aril_rnn_cell(aril_tensor *x, aril_tensor *h, aril_tensor *w_ih,
+                                    aril_tensor *w_hh, aril_tensor *b_ih, aril_tensor *b_hh,
+                                    aril_rnn_cell_opts opts);
+
+/* One step of an LSTM with the cell c, [N,H] or [H]; the next h, and the next c in *c_next:
+ *     i, f, o = sigmoid(W_ih x + b_ih + W_hh h + b_hh),  g = tanh(the same)
+ *     c' = f * c + i * g,  h' = o * tanh(c') */
+ARIL_API aril_tensor *aril_lstm_cell(aril_tensor *x, aril_tensor *h, aril_tensor *c,
+                                     aril_tensor *w_ih, aril_tensor *w_hh, aril_tensor *b_ih,
+                                     aril_tensor *b_hh, aril_tensor **c_next);
+
+/* One step of a GRU:
+ *     r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh),  n = tanh(W_in x + b_in + r * (W_hn h + b_hn))
+ *     h' = (1 - z) * n + z * h */
+ARIL_API aril_tensor *aril_gru_cell(aril_tensor *x, aril_tensor *h, aril_tensor *w_ih,
+                                    aril_tensor *w_hh, aril_tensor *b_ih, aril_tensor *b_hh);
+
+typedef struct aril_rnn_opts {
+    int layers;           /* 0: 1 */
+    bool bidirectional;   /* each layer runs both ways: H values of each follow one another */
+    bool batch_first;     /* x and y are [N,T,...] */
+    bool relu;            /* plain networks: instead of tanh */
+    double dropout;       /* of each layer's results but the last's */
+    bool eval;            /* no dropout */
+    aril_tensor *lengths; /* [N] integers from 1 to T, or NULL: sequences end there; y is 0 after
+                             it, and the last state is that of the end */
+} aril_rnn_opts;
+
+/* A network over whole sequences: x [T,N,I] (or [T,I]), h0 and c0 [layers * directions, N, H] (or
+ * without N) or NULL for 0; y [T,N,directions * H], the last states in *hn and *cn (where not NULL),
+ * shaped as the first ones. `weights` holds w_ih, w_hh, b_ih, b_hh for each layer, and in it for each
+ * direction; biases may be NULL. */
+ARIL_API aril_tensor *aril_rnn(aril_tensor *x, aril_tensor *h0, aril_list weights,
+                               aril_rnn_opts opts, aril_tensor **hn);
+ARIL_API aril_tensor *aril_lstm(aril_tensor *x, aril_tensor *h0, aril_tensor *c0, aril_list weights,
+                                aril_rnn_opts opts, aril_tensor **hn, aril_tensor **cn);
+ARIL_API aril_tensor *aril_gru(aril_tensor *x, aril_tensor *h0, aril_list weights,
+                               aril_rnn_opts opts, aril_tensor **hn);
 
 ARIL_C_END
 

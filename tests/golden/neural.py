@@ -222,3 +222,159 @@ case("instance_norm/momentum", c_in_running(".momentum = 0.6"),
      lambda x: inorm_running(x, momentum=0.6), [randn(3, 2, 4), None, None, *stats(2)], grad=[0])
 case("instance_norm/eval", c_in_running(".eval = true"), lambda x: inorm_running(x, False),
      [randn(2, 3, 4), randn(3), randn(3), *stats(3)], grad=[0, 1, 2])
+
+# ---- recurrent layers ----
+
+GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+
+
+def cell_inputs(kind, n, i, h, bias=True):
+    g = GATES[kind] * h
+    states = [randn(n, h), randn(n, h)] if kind == "lstm" else [randn(n, h)]
+    return [randn(n, i), *states, randn(g, i), randn(g, h)] + (
+        [randn(g), randn(g)] if bias else [None, None])
+
+
+case("rnn_cell/tanh", "y[0] = aril_rnn_cell(x[0], x[1], x[2], x[3], x[4], x[5],"
+     "(aril_rnn_cell_opts){0});", lambda x: torch.rnn_tanh_cell(*x), cell_inputs("rnn", 2, 3, 4))
+case("rnn_cell/relu", "y[0] = aril_rnn_cell(x[0], x[1], x[2], x[3], x[4], x[5],"
+     "(aril_rnn_cell_opts){.relu = true});", lambda x: torch.rnn_relu_cell(*x),
+     cell_inputs("rnn", 2, 3, 4))
+case("rnn_cell/no_bias", "y[0] = aril_rnn_cell(x[0], x[1], x[2], x[3], x[4], x[5],"
+     "(aril_rnn_cell_opts){0});", lambda x: torch.rnn_tanh_cell(*x),
+     cell_inputs("rnn", 2, 3, 4, False))
+case("rnn_cell/alone", "y[0] = aril_rnn_cell(x[0], x[1], x[2], x[3], x[4], x[5],"
+     "(aril_rnn_cell_opts){0});",
+     lambda x: torch.rnn_tanh_cell(x[0][None], x[1][None], *x[2:])[0],
+     [randn(3), randn(2), randn(2, 3), randn(2, 2), randn(2), randn(2)])
+LSTM_CELL = "y[0] = aril_lstm_cell(x[0], x[1], x[2], x[3], x[4], x[5], x[6], &y[1]);"
+lstm_cell = lambda x: torch.lstm_cell(x[0], (x[1], x[2]), *x[3:])
+case("lstm_cell/bias", LSTM_CELL, lstm_cell, cell_inputs("lstm", 2, 3, 4))
+case("lstm_cell/no_bias", LSTM_CELL, lstm_cell, cell_inputs("lstm", 2, 3, 2, False))
+GRU_CELL = "y[0] = aril_gru_cell(x[0], x[1], x[2], x[3], x[4], x[5]);"
+case("gru_cell/bias", GRU_CELL, lambda x: torch.gru_cell(*x), cell_inputs("gru", 2, 3, 4))
+case("gru_cell/no_bias", GRU_CELL, lambda x: torch.gru_cell(*x), cell_inputs("gru", 2, 3, 2, False))
+
+
+def sequence(name, kind, t=4, n=2, i=3, h=2, layers=1, both=False, bias=True, first=False, states=True,
+             relu=False, lengths=None, alone=False, dtype=torch.float64, **k):
+    """A network with all its weights as inputs: y, h_n (and c_n), and every gradient."""
+    d = 2 if both else 1
+    g = GATES[kind] * h
+    shape = (t, i) if alone else (n, t, i) if first else (t, n, i)
+    x = [randn(*shape)]
+    state = (layers * d, h) if alone else (layers * d, n, h)
+    n_states = 2 if kind == "lstm" else 1
+    x += [randn(*state) if states else None for _ in range(n_states)]
+    at = len(x)
+    for layer in range(layers):
+        for _ in range(d):
+            x += [randn(g, i if layer == 0 else d * h), randn(g, h)]
+            x += [randn(g), randn(g)] if bias else [None, None]
+    if lengths:
+        x.append(tensor(lengths))
+
+    def run(x):
+        s = x[1:at] if states else [torch.zeros(state, dtype=x[0].dtype)] * n_states
+        s = tuple(s) if kind == "lstm" else s[0]
+        w = [v for v in x[at:at + 4 * layers * d] if v is not None]
+        fn = {"lstm": torch.lstm, "gru": torch.gru, "rnn": torch.rnn_relu if relu else torch.rnn_tanh}
+        args = (w, bias, layers, 0.0, False, both)
+        if lengths:
+            p = torch.nn.utils.rnn.pack_padded_sequence(x[0], x[-1], batch_first=first,
+                                                        enforce_sorted=False)
+            order, back = p.sorted_indices, p.unsorted_indices
+            s = tuple(v[:, order] for v in s) if kind == "lstm" else s[:, order]
+            data, *last = fn[kind](p.data, p.batch_sizes, s, *args)
+            p = torch.nn.utils.rnn.PackedSequence(data, p.batch_sizes, order, back)
+            y, _ = torch.nn.utils.rnn.pad_packed_sequence(p, batch_first=first, total_length=t)
+            return (y, *(v[:, back] for v in last))
+        if alone:
+            s = tuple(v[:, None] for v in s) if kind == "lstm" else s[:, None]
+            y, *last = fn[kind](x[0][:, None], s, *args, False)
+            return (y[:, 0], *(v[:, 0] for v in last))
+        return fn[kind](x[0], s, *args, first)
+
+    h0 = "x[1], x[2]" if kind == "lstm" else "x[1]"
+    last = "&y[1], &y[2]" if kind == "lstm" else "&y[1]"
+    opts = [f".layers = {layers}"]
+    opts += [".bidirectional = true"] * both + [".batch_first = true"] * first + [".relu = true"] * relu
+    if lengths:
+        opts.append(f".lengths = x[{len(x) - 1}]")
+    case(f"{kind}/{name}", f"y[0] = aril_{kind}(x[0], {h0}, (aril_list){{{4 * layers * d}, x + {at}}},"
+         f"(aril_rnn_opts){{{', '.join(opts)}}}, {last});", run, x, dtype=dtype, **k)
+
+
+for kind in GATES:
+    sequence("one", kind)
+    sequence("f32", kind, dtype=torch.float32)
+    sequence("no_bias", kind, bias=False)
+    sequence("no_state", kind, states=False)
+    sequence("both", kind, both=True)
+    sequence("layers", kind, layers=2)
+    sequence("layers_both_first", kind, layers=2, both=True, first=True, t=3)
+    sequence("alone", kind, alone=True, both=True)
+    sequence("packed", kind, n=3, lengths=[2, 4, 1])
+    sequence("packed_both", kind, n=3, layers=2, both=True, lengths=[3, 1, 2], t=3)
+    sequence("packed_first", kind, n=2, first=True, both=True, lengths=[3, 4], t=5)
+sequence("relu", "rnn", relu=True)
+sequence("relu_both", "rnn", relu=True, both=True, layers=2)
+sequence("one_step", "lstm", t=1)
+sequence("wide", "lstm", t=2, n=3, i=2, h=9, dtype=torch.float32)
+
+
+def second_sequence(name, kind, at, lengths=None, both=False):
+    """Gradients of a gradient with respect to input `at`."""
+    t, n, i, h = 3, 2, 2, 2
+    d, g = (2 if both else 1), GATES[kind] * h
+    k = 3 if kind == "lstm" else 2
+    x = [randn(t, n, i)] + [randn(d, n, h) for _ in range(k - 1)]
+    for _ in range(d):
+        x += [randn(g, i), randn(g, h), randn(g), randn(g)]
+
+    def run(x):
+        net = []
+        for e in range(d):
+            w = x[k + 4 * e:k + 4 * e + 4]
+            s = [v[e] for v in x[1:k]]
+            ys = [None] * t
+            for step in (reversed(range(t)) if e else range(t)):
+                if kind == "lstm":
+                    new = torch.lstm_cell(x[0][step], s, *w)
+                else:
+                    new = [(torch.gru_cell if kind == "gru" else torch.rnn_tanh_cell)(
+                        x[0][step], s[0], *w)]
+                if lengths:
+                    m = (tensor(lengths) > step)[:, None]
+                    ys[step] = torch.where(m, new[0], 0.0)
+                    s = [torch.where(m, a, b) for a, b in zip(new, s)]
+                else:
+                    ys[step], s = new[0], list(new)
+            net.append((torch.stack(ys), s))
+        y = torch.cat([v[0] for v in net], 2)
+        total = (y ** 3).sum() + sum((v ** 2).sum() for _, s in net for v in s)
+        return torch.autograd.grad(total, x[at], create_graph=True)[0]
+
+    if lengths:
+        opts = f".lengths = x[{len(x)}]"
+    else:
+        opts = ".layers = 1"
+    if both:
+        opts += ", .bidirectional = true"
+    h0 = "x[1], x[2]" if kind == "lstm" else "x[1]"
+    last = "&s[0], &s[1]" if kind == "lstm" else "&s[0]"
+    more = "o = aril_add(o, aril_sum(aril_square(s[1]), ARIL_ALL));" if kind == "lstm" else ""
+    case(f"{kind}/{name}",
+         f"aril_tensor *s[2], *o = aril_{kind}(x[0], {h0}, (aril_list){{{4 * d}, x + {k}}},"
+         f"(aril_rnn_opts){{{opts}}}, {last});"
+         f"o = aril_add(aril_sum(aril_mul(aril_mul(o, o), o), ARIL_ALL),"
+         f"aril_sum(aril_square(s[0]), ARIL_ALL)); {more}"
+         f"aril_gradients(o, ARIL_LIST(x[{at}]), y, (aril_grad_opts){{.create_graph = true}});",
+         run, x + ([tensor(lengths)] if lengths else []), dtype=torch.float64)
+
+
+for kind in GATES:
+    at = 3 if kind == "lstm" else 2
+    second_sequence("second_x", kind, 0)
+    second_sequence("second_w", kind, at + 1)
+    second_sequence("second_packed", kind, 0, lengths=[2, 3], both=True)
