@@ -179,7 +179,7 @@ static char *compare_leaf(problem *p, int k, aril_tensor *grad, double base, tes
     const double *got = aril_data(grad);
     int64_t n = aril_numel(p->leaf[k]), most = p->second ? ELEMENTS_2 : ELEMENTS;
     uint64_t seed = 5;
-    double tol = p->s->tol > 0 ? p->s->tol : p->second ? 2e-4 : 2e-5;
+    double tol = p->s->tol > 0 ? p->s->tol : p->second ? 1e-5 : 1e-6;
     if (!aril__same_dims(grad->ndim, grad->dim, p->leaf[k]->ndim, p->leaf[k]->dim) ||
         grad->dtype != p->leaf[k]->dtype) {
         snprintf(text, sizeof text, "the gradient of %s %d has another shape or dtype",
