@@ -161,7 +161,8 @@ ARIL_API aril_tensor *aril_rdiv_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_where(aril_tensor *cond, aril_tensor *a, aril_tensor *b);
 /* a + weight * (b - a) */
 ARIL_API aril_tensor *aril_lerp(aril_tensor *a, aril_tensor *b, aril_tensor *weight);
-/* a held between two numbers; at least a number; at most a number. NaN stays NaN. */
+/* a held between two numbers; at least a number; at most a number. NaN stays NaN; where the bounds
+ * cross it is the upper one. At a bound itself half of the gradient flows. */
 ARIL_API aril_tensor *aril_clamp(aril_tensor *a, aril_number low, aril_number high);
 ARIL_API aril_tensor *aril_clamp_min(aril_tensor *a, aril_number low);
 ARIL_API aril_tensor *aril_clamp_max(aril_tensor *a, aril_number high);

@@ -49,7 +49,7 @@ static inline T k_square(T x)
 }
 static inline T k_sign(T x)
 {
-    return x > 0 ? 1 : x < 0 ? -1 : x; /* 0 and NaN as they are */
+    return (T)((x > 0) - (x < 0)); /* 0 for NaN, as in PyTorch */
 }
 static inline T k_sigmoid(T x)
 {
