@@ -4,6 +4,7 @@
 
 #include "aril/index.h"
 #include "aril/fft.h"
+#include "aril/conv.h"
 #include "aril/linalg.h"
 #include "aril/loss.h"
 #include "aril/make.h"

@@ -28,6 +28,19 @@ static inline void aril__dense_strides(int n, const int64_t *dim, int64_t *strid
     }
 }
 
+/* The same for [N,C,spatial...] in the order N, spatial, C; at least two dimensions. */
+static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_t *stride)
+{
+    int64_t step = dim[1] > 1 ? dim[1] : 1;
+    stride[1] = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        if (i == 1)
+            continue;
+        stride[i] = step;
+        step *= dim[i] > 1 ? dim[i] : 1;
+    }
+}
+
 static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t *b)
 {
     if (n != m)

@@ -139,8 +139,16 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
 {
     const aril__meta *o = &c->out[i];
     aril_tensor *t = aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
-    if (aril__unlikely(!t) || !(c->op->flags & KEEPS_ORDER) || o->ndim < 2)
+    if (aril__unlikely(!t) || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || o->ndim < 2)
         return t;
+    if (c->op->flags & KEEPS_CHANNELS) {
+        const aril_tensor *like = c->in[0];
+        if (like->ndim == o->ndim && !aril__is_dense(like) && aril_is_channels_last(like)) {
+            aril__channels_last_strides(o->ndim, o->dim, t->stride);
+            t->flags |= ARIL__CHANNELS_LAST;
+        }
+        return t;
+    }
     for (int k = 0; k < c->n_in; k++) {
         const aril_tensor *like = c->in[k];
         if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim))

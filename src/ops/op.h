@@ -121,6 +121,7 @@ enum {
     RAW = 64,         /* moves elements of any dtype without computing: never staged */
     ELEMENTWISE = 128,
     ANYWHERE = 256, /* the reference reaches every device by itself */
+    KEEPS_CHANNELS = 512, /* out[0] is channels-last where in[0] is */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */

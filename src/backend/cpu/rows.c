@@ -1,5 +1,6 @@
 #include "backend/cpu/rows.h"
 
+#include "backend/cpu/conv.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
 #include "ops/rows.h"
@@ -31,6 +32,11 @@ static const aril__row product_rows[] = {
     PRODUCT(outer_sum, false, cpu_product)
 };
 
+#define CONV(op_)                                                                                  \
+    {.op = #op_, .name = "cpu_conv", .dtypes = DT_FLOAT, .strided = true, .run = aril__cpu_conv},
+static const aril__row conv_rows[] = {CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
+                                          CONV(conv_transpose)};
+
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
@@ -38,5 +44,7 @@ aril_status aril__cpu_start(void)
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, product_rows,
                                 sizeof product_rows / sizeof *product_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     return s;
 }

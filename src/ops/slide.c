@@ -1,0 +1,60 @@
+#include "ops/slide.h"
+
+#include "aril/ops.h"
+#include "ops/apply.h"
+#include "ops/view.h"
+
+#include <inttypes.h>
+
+aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
+                                 int64_t initial, int64_t *out)
+{
+    int64_t first = given[0] ? given[0] : initial;
+    for (int i = 0; i < 3; i++) {
+        out[i] = i < n ? given[i] ? given[i] : first : 1;
+        if (out[i] < 1 || out[i] > INT32_MAX)
+            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be at least 1", what, name,
+                              out[i]);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
+                                 int64_t *out)
+{
+    for (int i = 0; i < 3; i++) {
+        out[2 * i] = i < n ? begin[i] : 0;
+        out[2 * i + 1] = i >= n ? 0 : end[i] == ARIL_ZERO ? 0 : end[i] ? end[i] : begin[i];
+        int64_t least = out[2 * i] < out[2 * i + 1] ? out[2 * i] : out[2 * i + 1];
+        int64_t most = out[2 * i] > out[2 * i + 1] ? out[2 * i] : out[2 * i + 1];
+        if (least < 0 || most > INT32_MAX)
+            return aril__fail(ARIL_ERR_ARG, "%s: padding %" PRId64 " must not be negative", what,
+                              least < 0 ? least : most);
+    }
+    return ARIL_OK;
+}
+
+aril_tensor *aril__slide_batched(const char *what, aril_tensor *x, int n, bool *single)
+{
+    char text[ARIL__SHAPE_TEXT];
+    *single = false;
+    if (!x) {
+        aril__null_tensor(what);
+        return NULL;
+    }
+    if (x->flags & ARIL__POISON || x->ndim == n + 2) return x;
+    if (x->ndim != n + 1) {
+        aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] or [C] and %d spatial sizes, got %s", what, n,
+                   aril__text(text, x));
+        return NULL;
+    }
+    *single = true;
+    return aril_unsqueeze(x, 0);
+}
+
+aril_tensor *aril__slide_unbatched(aril_tensor *y, bool single)
+{
+    struct unsqueeze_attrs first = { { 1 } };
+    if (!single || y->flags & ARIL__POISON) return y;
+    return aril__op_with(&first, &aril__op_squeeze, y);
+}
