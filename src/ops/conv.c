@@ -379,11 +379,11 @@ VJP(conv_transpose)
     }
 
 static const aril__sample conv_samples[] = {
-    { .in = { "[2,3,5,4]", "[2,3,3,2]", "[2]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,5,4]", "[3,3,3,2]", "[3]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
     { .in = { "[1,2,6,5]", "[3,2,3,3]", "-" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[2,2,6,5]", "[2,2,2,3]" }, .attrs = DILATED },
     { .in = { "[1,4,3,3]", "[4,2,3,3]", "[4]" }, .attrs = GROUPS2, .flags = SAMPLE_BATCH },
-    { .in = { "[2,2,5,6]", "[2,2,3,3]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,5,6]", "[3,2,3,3]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
     { .in = { "[2,2,7,4]", "[2,2,2,2]" }, .attrs = LOWER3 },
     { .in = { "[2,2,6]", "[3,2,3]", "[3]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[1,2,3,4,3]", "[2,2,2,2,2]", "[2]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
@@ -398,11 +398,11 @@ OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bi
    WITH_ATTRS(conv));
 
 static const aril__sample conv_dgrad_samples[] = {
-    { .in = { "[2,2,3,3]", "[2,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
     { .in = { "[1,3,3,3]", "[3,2,3,3]", "[1,2,6,5]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[2,2,8,3]", "[2,2,2,3]", "[2,2,6,5]" }, .attrs = DILATED },
     { .in = { "[1,4,3,3]", "[4,2,3,3]", "[1,4,3,3]" }, .attrs = GROUPS2 },
-    { .in = { "[2,2,3,3]", "[2,2,3,3]", "[2,2,5,6]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3,3]", "[3,2,3,3]", "[2,2,5,6]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,3]", "[3,2,3]", "[2,2,6]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
@@ -428,7 +428,7 @@ OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the
    WITH_ATTRS(conv));
 
 static const aril__sample conv_transpose_samples[] = {
-    { .in = { "[2,3,3,4]", "[3,2,3,2]", "[2]" },
+    { .in = { "[2,3,3,4]", "[3,4,3,2]", "[4]" },
       .attrs =
           &(const struct conv_transpose_attrs){ { 1, 1, 1 }, { 0 }, { 1, 1, 1 }, { 1 }, { 0 } },
       .flags = SAMPLE_BATCH },
@@ -441,7 +441,7 @@ static const aril__sample conv_transpose_samples[] = {
       .attrs =
           &(const struct conv_transpose_attrs){
               { 2, 1, 1 }, { 0, 0, 0, 0, 0, 0 }, { 1, 3, 1 }, { 2 }, { 0, 2, 0 } } },
-    { .in = { "[2,2,4]", "[2,3,3]", "[3]" },
+    { .in = { "[2,4,4]", "[4,3,3]", "[3]" },
       .attrs =
           &(const struct conv_transpose_attrs){ { 2, 1, 1 }, { 1, 1 }, { 1, 1, 1 }, { 1 }, { 1 } },
       .flags = SAMPLE_BATCH },

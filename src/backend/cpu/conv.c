@@ -222,12 +222,13 @@ aril_status aril__cpu_conv(aril__run *r)
     bool empty = x->numel == 0 || y->numel == 0 || w->numel == 0;
     bool dense = aril__is_dense(x) && aril__is_dense(y) && aril__is_dense(w);
     bool last = !dense && aril_is_channels_last(x) && aril_is_channels_last(y) && aril__is_dense(w);
-    if (empty && real) return r->op->ref(r);
+    if (empty && real && r->out[0] != r->in[0]) return r->op->ref(r);
     int64_t groups = r->op == &aril__op_conv_transpose
                          ? ((const struct conv_transpose_attrs *)r->attrs)->groups[0]
                          : ((const struct conv_attrs *)r->attrs)->groups[0];
     if (last && groups > 1 && w->dim[1] == 1) last = false; /* depthwise: by planes */
-    if (real && (dense || last)) return run_ready(r, last);
+    bool overlaid = r->out[0] == r->in[0] || r->out[0] == r->in[1];
+    if (real && (dense || last) && !overlaid) return run_ready(r, last);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
