@@ -6,8 +6,104 @@
 #define ARIL_INDEX_H
 
 #include "aril/tensor.h"
+#include "aril/view.h"
+
+/* ---- x[...] ---- */
+
+/* One item between the brackets. Made by the macros below. */
+typedef enum aril_item_kind {
+    ARIL_ITEM_AT,    /* a position: start */
+    ARIL_ITEM_RANGE, /* start to stop by step */
+    ARIL_ITEM_DOTS,
+    ARIL_ITEM_NEW,
+    ARIL_ITEM_BY
+} aril_item_kind;
+typedef struct aril_index_item {
+    aril_item_kind kind;
+    int64_t start, stop, step;
+    aril_tensor *by;
+} aril_index_item;
+typedef struct aril_items {
+    int n;
+    const aril_index_item *at;
+} aril_items;
+
+static inline aril_index_item aril__item(aril_item_kind kind, int64_t start, int64_t stop,
+                                         int64_t step, aril_tensor *by)
+{
+    aril_index_item i = { kind, start, stop, step, by };
+    return i;
+}
+
+/* x[2, 1:5, ::3, :, ..., None, t] is aril_index(x, ARIL_INDEX(ARIL_AT(2), ARIL_RANGE(1, 5),
+ * ARIL_STEP(0, ARIL_END, 3), ARIL_EVERY, ARIL_DOTS, ARIL_NEW, ARIL_BY(t))). Positions below 0 count
+ * from the end; x[::-1] is ARIL_STEP(ARIL_END, ARIL_END, -1). */
+#define ARIL_AT(i)                   aril__item(ARIL_ITEM_AT, (i), 0, 0, NULL)
+#define ARIL_RANGE(start, stop)      aril__item(ARIL_ITEM_RANGE, (start), (stop), 1, NULL)
+#define ARIL_STEP(start, stop, step) aril__item(ARIL_ITEM_RANGE, (start), (stop), (step), NULL)
+#define ARIL_EVERY                   aril__item(ARIL_ITEM_RANGE, 0, ARIL_END, 1, NULL)
+#define ARIL_DOTS                    aril__item(ARIL_ITEM_DOTS, 0, 0, 0, NULL)
+#define ARIL_NEW                     aril__item(ARIL_ITEM_NEW, 0, 0, 0, NULL)
+#define ARIL_BY(t)                   aril__item(ARIL_ITEM_BY, 0, 0, 0, (t))
+
+/* How much to pad before and after the last axis, the one before it, and so on: ARIL_PADS(1, 1). */
+typedef struct aril_pads {
+    int n;
+    int64_t at[2 * ARIL_MAX_DIMS];
+} aril_pads;
+
+#ifdef __cplusplus
+template <int N> struct aril__items_of { /* lives to the end of the full expression */
+    aril_index_item at[N];
+    operator aril_items() const
+    {
+        aril_items l = { N, at };
+        return l;
+    }
+};
+template <class... I> inline aril__items_of<int(sizeof...(I))> aril__make_items(I... i)
+{
+    return { { i... } };
+}
+template <class... P> inline aril_pads aril__make_pads(P... p)
+{
+    const int64_t all[] = { 0, int64_t(p)... };
+    aril_pads s = { int(sizeof...(p)), { 0 } };
+    for (int i = 0; i < s.n && i < 2 * ARIL_MAX_DIMS; i++) s.at[i] = all[i + 1];
+    return s;
+}
+#define ARIL_INDEX(...) aril__make_items(__VA_ARGS__)
+#define ARIL_PADS(...)  aril__make_pads(__VA_ARGS__)
+#else
+static inline aril_pads aril__make_pads(int n, const int64_t *at)
+{
+    aril_pads p = { .n = n };
+    for (int i = 0; i < n && i < 2 * ARIL_MAX_DIMS; i++) p.at[i] = at[i];
+    return p;
+}
+#define ARIL_INDEX(...)                                                                         \
+    ((aril_items){ (int)(sizeof((aril_index_item[]){ __VA_ARGS__ }) / sizeof(aril_index_item)), \
+                   (aril_index_item[]){ __VA_ARGS__ } })
+#define ARIL_PADS(...)                                                                  \
+    aril__make_pads((int)(sizeof((int64_t[]){ 0, __VA_ARGS__ }) / sizeof(int64_t)) - 1, \
+                    (int64_t[]){ 0, __VA_ARGS__ } + 1)
+#endif
 
 ARIL_C_BEGIN
+
+/* Positions, ranges, dots and new axes make a view. An index tensor picks along one axis, a bool
+ * mask along as many as it has dimensions (its true places, as by nonzero). Index tensors are
+ * broadcast together; their dimensions stand where the first one stood, or in front when something
+ * lies between them, and the result is a copy. A position takes its axis away first, as in PyTorch:
+ * it counts as no index tensor. */
+ARIL_API aril_tensor *aril_index(aril_tensor *x, aril_items items);
+
+/* x with `value`, broadcast and cast, put where aril_index would read, or with `accumulate` added.
+ * Where an index occurs twice the last value stays. */
+ARIL_API aril_tensor *aril_index_put(aril_tensor *x, aril_items items, aril_tensor *value,
+                                     bool accumulate);
+ARIL_API aril_tensor *aril_index_put_(aril_tensor *x, aril_items items, aril_tensor *value,
+                                      bool accumulate);
 
 /* ---- along one axis ---- */
 
@@ -15,9 +111,23 @@ ARIL_C_BEGIN
  * number, take the axis's place. x [..., n, ...], index [k] -> [..., k, ...] */
 ARIL_API aril_tensor *aril_index_select(aril_tensor *x, aril_tensor *index, int axis);
 
+/* The elements of x, seen in one row, at the indices: the shape of index. */
+ARIL_API aril_tensor *aril_take(aril_tensor *x, aril_tensor *index);
+
+/* x with the slices of src added at the positions in `index`, the reverse of index_select:
+ * y[index[i]] += src[i] for axis 0. */
+ARIL_API aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src,
+                                     int axis);
+ARIL_API aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src,
+                                      int axis);
+
 /* y[i][j] = x[index[i][j]][j] for axis 0. index has as many dimensions as x, and no size larger than
  * x's but along the axis. Result: the shape of index. */
 ARIL_API aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis);
+
+/* gather, with sizes of 1 broadcast to the other's but along the axis: for what argmax and argsort
+ * give. */
+ARIL_API aril_tensor *aril_take_along_axis(aril_tensor *x, aril_tensor *index, int axis);
 
 /* The rows weight[index]: weight [n, d], index of any shape -> [..., d]. Indices may not be
  * negative. The gradient leaves the row padding_idx as it is: 0 here means none, ARIL_ZERO row 0,
@@ -48,10 +158,36 @@ ARIL_API aril_tensor *aril_scatter_max(aril_tensor *x, aril_tensor *index, aril_
 ARIL_API aril_tensor *aril_scatter_min(aril_tensor *x, aril_tensor *index, aril_tensor *src,
                                        int axis, aril_scatter_opts opts);
 
+/* scatter, with index broadcast to x but along the axis, and src to index. */
+ARIL_API aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor *src,
+                                          int axis);
+
+/* 1 at the index of each element, 0 elsewhere, i64: [...] -> [..., classes]. -1 classes: as many as
+ * the largest index asks for. */
+ARIL_API aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes);
+
 /* ---- by truth values ---- */
 
 /* Where x is not 0, in logical order: [k, ndim], i64. */
 ARIL_API aril_tensor *aril_nonzero(aril_tensor *x);
+
+/* The same as an index tensor [k] for each dimension, in out[0] .. out[ndim - 1]. */
+ARIL_API aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out);
+
+/* The elements of x where the mask (bool; both broadcast) is true: [k]. */
+ARIL_API aril_tensor *aril_masked_select(aril_tensor *x, aril_tensor *mask);
+
+/* x with the elements of src, in logical order, put where the mask is true. src has at least as many
+ * as there are places. */
+ARIL_API aril_tensor *aril_masked_scatter(aril_tensor *x, aril_tensor *mask, aril_tensor *src);
+ARIL_API aril_tensor *aril_masked_scatter_(aril_tensor *x, aril_tensor *mask, aril_tensor *src);
+
+/* x with one value, [] or a number, where the mask is true. The dtype stays x's. */
+ARIL_API aril_tensor *aril_masked_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *value);
+ARIL_API aril_tensor *aril_masked_fill_(aril_tensor *x, aril_tensor *mask, aril_tensor *value);
+ARIL_API aril_tensor *aril_masked_fill_scalar(aril_tensor *x, aril_tensor *mask, aril_number value);
+ARIL_API aril_tensor *aril_masked_fill_scalar_(aril_tensor *x, aril_tensor *mask,
+                                               aril_number value);
 
 /* ---- joining ---- */
 
@@ -61,6 +197,41 @@ ARIL_API aril_tensor *aril_cat(aril_list tensors, int axis);
 /* Tensors of one shape along a new axis. */
 ARIL_API aril_tensor *aril_stack(aril_list tensors, int axis);
 
+/* cat along axis 1 (0 for tensors of one dimension), and as rows along axis 0. */
+ARIL_API aril_tensor *aril_hstack(aril_list tensors);
+ARIL_API aril_tensor *aril_vstack(aril_list tensors);
+
+/* The whole of x so many times along each axis; more numbers than dimensions put axes in front.
+ * aril_tile takes fewer too, for the last axes. */
+ARIL_API aril_tensor *aril_repeat(aril_tensor *x, aril_shape times);
+ARIL_API aril_tensor *aril_tile(aril_tensor *x, aril_shape times);
+
+/* Each element so many times in a row along the axis: 1, 2 -> 1, 1, 2, 2. */
+ARIL_API aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis);
+
+/* Grids of n coordinates [s0], [s1] ...: n tensors of shape [s0, s1, ...] in out, of which the i-th
+ * varies along axis i. With `xy` the first two axes change places. The results are views. */
+ARIL_API aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out);
+
+/* More elements around x: a number, x reflected at its edge (which is not repeated), its edge, or
+ * its other end. Negative numbers crop (constant only). */
+typedef enum aril_pad_mode {
+    ARIL_PAD_CONSTANT,
+    ARIL_PAD_REFLECT,
+    ARIL_PAD_REPLICATE,
+    ARIL_PAD_CIRCULAR
+} aril_pad_mode;
+typedef struct aril_pad_opts {
+    aril_pad_mode mode;
+    double value; /* of ARIL_PAD_CONSTANT */
+} aril_pad_opts;
+ARIL_API aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opts);
+
 ARIL_C_END
+
+#ifndef __cplusplus
+#define aril_masked_fill_scalar(x, mask, v)  aril_masked_fill_scalar((x), (mask), ARIL_NUMBER(v))
+#define aril_masked_fill_scalar_(x, mask, v) aril_masked_fill_scalar_((x), (mask), ARIL_NUMBER(v))
+#endif
 
 #endif

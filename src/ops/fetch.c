@@ -61,10 +61,12 @@ enum { GRAIN = 32 * 1024, NARROW = 64 };
 
 const aril__mover *aril__mover_of(aril_dtype dtype)
 {
-    static const aril__mover movers[] = { { gather_1, scatter_1, pick_1, copy_1 },
-                                          { gather_2, scatter_2, pick_2, copy_2 },
-                                          { gather_4, scatter_4, pick_4, copy_4 },
-                                          { gather_8, scatter_8, pick_8, copy_8 } };
+    static const aril__mover movers[] = {
+        { gather_1, scatter_1, pick_1, copy_1, compress_1, spread_1 },
+        { gather_2, scatter_2, pick_2, copy_2, compress_2, spread_2 },
+        { gather_4, scatter_4, pick_4, copy_4, compress_4, spread_4 },
+        { gather_8, scatter_8, pick_8, copy_8, compress_8, spread_8 }
+    };
     unsigned bits = aril__dtypes[dtype].bits;
     return &movers[bits == 64 ? 3 : bits / 16];
 }
@@ -79,10 +81,18 @@ const aril__combiner *aril__combiner_of(aril_dtype dtype)
     return &combiners[dtype == ARIL_F32 ? 0 : dtype == ARIL_F64 ? 1 : dtype == ARIL_I64 ? 2 : 3];
 }
 
-aril_tensor *aril__number_like(const aril_tensor *x, double v)
+aril_tensor *aril__number_like(const aril_tensor *x, aril_number v)
 {
     aril_device device = x->storage ? x->storage->device->id : aril_cpu();
     return aril_full(ARIL_SHAPE(), v, (aril_dtype)x->dtype, device);
+}
+
+aril_tensor *aril__settle(aril_tensor *value, const aril_tensor *x)
+{
+    if (!(value->flags & ARIL__WEAK)) return value;
+    return aril__number_like(x, aril__is_float((aril_dtype)value->dtype)
+                                    ? ARIL_NUMBER(aril_item(value))
+                                    : ARIL_NUMBER(aril_item_int(value)));
 }
 
 /* ---- checks ---- */

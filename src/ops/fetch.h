@@ -43,7 +43,10 @@ aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t);
 
 /* A number as a tensor without dimensions, of the dtype and device of x. */
-aril_tensor *aril__number_like(const aril_tensor *x, double v);
+aril_tensor *aril__number_like(const aril_tensor *x, aril_number v);
+
+/* A scalar that takes any dtype, made one of x's; other values as they are. */
+aril_tensor *aril__settle(aril_tensor *value, const aril_tensor *x);
 
 static inline int64_t aril__wrap(int64_t i, int64_t size)
 {
@@ -65,6 +68,12 @@ typedef struct aril__mover {
                  int64_t sf, int64_t n);
     /* out[i] = x[i] */
     void (*copy)(void *out, int64_t so, const void *x, int64_t sx, int64_t n);
+    /* Elements of x where the mask is true, one after the other; how many. */
+    int64_t (*compress)(void *out, const void *x, int64_t sx, const uint8_t *mask, int64_t sm,
+                        int64_t n);
+    /* The reverse: x, one after the other, to where the mask is true. */
+    int64_t (*spread)(void *out, int64_t so, const void *x, const uint8_t *mask, int64_t sm,
+                      int64_t n);
 } aril__mover;
 
 typedef enum aril__combine { ARIL__ADD, ARIL__MUL, ARIL__MAX, ARIL__MIN } aril__combine;

@@ -311,7 +311,7 @@ static aril_status scatter_min_ref(aril__run *r)
 static aril_tensor *scatter_number(aril_tensor *x, aril_tensor *index, double v, int64_t axis)
 {
     struct scatter_attrs a = { { axis }, { 0 } };
-    return aril__op_with(&a, &aril__op_scatter, x, index, aril__number_like(x, v));
+    return aril__op_with(&a, &aril__op_scatter, x, index, aril__number_like(x, ARIL_NUMBER(v)));
 }
 
 /* What comes back to src, which may have been one element for all. */
@@ -476,9 +476,7 @@ aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis)
 /* The part of src that the index has a place for, in x's dtype when it is a plain number. */
 static aril_tensor *fitted(aril_tensor *src, const aril_tensor *index, aril_tensor *x)
 {
-    if (src->flags & ARIL__WEAK)
-        return aril__number_like(x, src->dtype == ARIL_F64 ? aril_item(src)
-                                                           : (double)aril_item_int(src));
+    src = aril__settle(src, x);
     if (src->ndim != index->ndim) return src;
     for (int d = 0; d < src->ndim; d++)
         if (index->dim[d] >= 0 && src->dim[d] > index->dim[d])
@@ -536,4 +534,42 @@ aril_tensor *aril_scatter_min(aril_tensor *x, aril_tensor *index, aril_tensor *s
                               aril_scatter_opts opts)
 {
     return scatter(&aril__op_scatter_min, x, index, src, axis, opts.exclude_self, false);
+}
+
+/* index with the sizes of x where it has size 1, except along the axis. */
+static aril_tensor *broadcast_beside(aril_tensor *index, const aril_tensor *x, int axis)
+{
+    aril_shape to = aril__shape(index);
+    bool same = index->ndim == x->ndim;
+    for (int d = 0; d < index->ndim && index->ndim == x->ndim; d++) {
+        if (d == axis || index->dim[d] != 1 || x->dim[d] == 1) continue;
+        to.dim[d] = x->dim[d];
+        same = false;
+    }
+    return same || index->ndim != x->ndim ? index : aril_expand(index, to);
+}
+
+aril_tensor *aril_take_along_axis(aril_tensor *x, aril_tensor *index, int axis)
+{
+    if (!x || !index) return aril__null_tensor("take_along_axis");
+    if ((x->flags | index->flags) & ARIL__POISON) return x->flags & ARIL__POISON ? x : index;
+    int at = aril__axis("take_along_axis", axis, x->ndim);
+    if (at < 0) return aril__poison();
+    ARIL_SCOPE;
+    aril_tensor *wide = broadcast_beside(index, x, at);
+    return aril_escape(gather(broadcast_beside(x, wide, at), wide, at));
+}
+
+aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    if (!x || !index || !src) return aril__null_tensor("put_along_axis");
+    aril_tensor *in[3] = { x, index, src };
+    for (int i = 0; i < 3; i++)
+        if (in[i]->flags & ARIL__POISON) return in[i];
+    int at = aril__axis("put_along_axis", axis, x->ndim);
+    if (at < 0) return aril__poison();
+    ARIL_SCOPE;
+    aril_tensor *wide = broadcast_beside(index, x, at);
+    if (src->ndim) src = aril__expand_like(src, wide);
+    return aril_escape(aril_scatter(x, wide, src, at));
 }

@@ -198,7 +198,7 @@ VJP(index_put)
 {
     if (!c->g[0]) return;
     if (c->wants[0]) {
-        aril_tensor *in[MOST] = { c->g[0], aril__number_like(c->g[0], 0) };
+        aril_tensor *in[MOST] = { c->g[0], aril__number_like(c->g[0], ARIL_NUMBER(0)) };
         memcpy(in + 2, c->x + 2, (size_t)(c->n_in - 2) * sizeof *in);
         c->dx[0] = aril__apply1(&aril__op_index_put, c->n_in, in, c->attrs);
     }
@@ -383,4 +383,45 @@ aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedd
         }
     }
     return aril__op_with(&a, &aril__op_embedding, weight, index);
+}
+
+static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis,
+                              bool in_place)
+{
+    if (!x || !index || !src) return aril__null_tensor("index_add");
+    aril_tensor *in[3] = { x, src, index };
+    for (int i = 0; i < 3; i++)
+        if (in[i]->flags & ARIL__POISON) return in[i];
+    int at = x->ndim ? aril__axis("index_add", axis, x->ndim) : -1;
+    if (x->ndim == 0)
+        aril__fail(ARIL_ERR_SHAPE, "index_add: a 0-d tensor has no axis to add along");
+    if (at < 0) return aril__poison();
+    if (src->ndim != x->ndim - 1 + index->ndim) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE,
+                   "index_add: src of shape %s for a tensor %s and %d index "
+                   "dimensions",
+                   aril__text(a, src), aril__text(b, x), index->ndim);
+        return aril__poison();
+    }
+    struct index_attrs a = { { 1 << at } };
+    return in_place ? aril__apply_to(x, &aril__op_index_put_add, 3, in, &a)
+                    : aril__apply1(&aril__op_index_put_add, 3, in, &a);
+}
+
+aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return index_add(x, index, src, axis, false);
+}
+
+aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return index_add(x, index, src, axis, true);
+}
+
+aril_tensor *aril_take(aril_tensor *x, aril_tensor *index)
+{
+    if (!x) return aril__null_tensor("take");
+    ARIL_SCOPE;
+    return aril_escape(aril_index_select(aril_reshape(x, ARIL_SHAPE(-1)), index, 0));
 }

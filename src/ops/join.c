@@ -6,6 +6,8 @@
 #include "ops/copy.h"
 #include "ops/elementwise.h"
 #include "ops/fetch.h"
+#include "ops/like.h"
+#include "ops/reduce.h"
 #include "ops/sample.h"
 
 #include <stdlib.h>
@@ -213,6 +215,118 @@ OP(place_like, .doc = "zeros in the shape of another tensor, with x at one end o
    .infer = place_like_infer, .ref = place_like_ref, .vjp = place_like_vjp, .saves = { LIKE(0) },
    .samples = place_like_samples, WITH_ATTRS(narrow_like));
 
+/* ---- repeat ---- */
+
+ATTR_LIST(repeat, REPEAT_ATTRS)
+
+static aril_status repeat_infer(aril__call *c)
+{
+    const struct repeat_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int axis = (int)a->axis[0];
+    if (axis >= x->ndim || a->times[0] < 0)
+        return aril__fail(ARIL_ERR_ARG, "repeat: %lld times along axis %d of %d",
+                          (long long)a->times[0], axis, x->ndim);
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
+    if (o->dim[axis] > 0 && a->times[0] > INT64_MAX / o->dim[axis])
+        return aril__fail(ARIL_ERR_SHAPE, "repeat: %lld times %lld elements are too many",
+                          (long long)a->times[0], (long long)o->dim[axis]);
+    if (o->dim[axis] >= 0) o->dim[axis] *= a->times[0];
+    return ARIL_OK;
+}
+
+/* Dense t as [outer, times, n, inner], or with `each` as [outer, n, times, inner]. */
+static aril_tensor blocks(const aril_tensor *t, const struct repeat_attrs *a, int64_t n,
+                          int64_t times)
+{
+    aril_tensor b = *t;
+    int axis = (int)a->axis[0];
+    b.ndim = 4;
+    b.dim[0] = b.dim[3] = 1;
+    for (int d = 0; d < t->ndim; d++)
+        if (d != axis) b.dim[d < axis ? 0 : 3] *= t->dim[d];
+    b.dim[a->each[0] ? 2 : 1] = times;
+    b.dim[a->each[0] ? 1 : 2] = n;
+    aril__dense_strides(4, b.dim, b.stride);
+    return b;
+}
+
+static aril_status repeat_ref(aril__run *r)
+{
+    const struct repeat_attrs *a = r->attrs;
+    int64_t n = r->in[0]->dim[a->axis[0]];
+    aril_tensor from = blocks(r->in[0], a, n, 1), to = blocks(r->out[0], a, n, a->times[0]);
+    aril__copy_elements(&to, &from);
+    return ARIL_OK;
+}
+
+VJP(repeat)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_repeat_grad, c->g[0], c->x[0]));
+}
+
+static const aril__sample repeat_samples[] = {
+    { .in = { "[2,3]" }, .attrs = &(const struct repeat_attrs){ { 0 }, { 3 }, { 0 } } },
+    { .in = { "[2,3,2]" },
+      .attrs = &(const struct repeat_attrs){ { 1 }, { 2 }, { 0 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,2]" }, .attrs = &(const struct repeat_attrs){ { 1 }, { 2 }, { 1 } } },
+    { .in = { "[2,3]" }, .attrs = &(const struct repeat_attrs){ { 1 }, { 0 }, { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct repeat_attrs){ { 0 }, { 2 }, { 1 } } },
+    SAMPLE_END
+};
+OP(repeat, .doc = "blocks, or each element, of an axis repeated", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = RAW, .infer = repeat_infer, .ref = repeat_ref, .vjp = repeat_vjp,
+   .saves = { LIKE(0) }, .samples = repeat_samples, WITH_ATTRS(repeat));
+
+static aril_status repeat_grad_infer(aril__call *c)
+{
+    const struct repeat_attrs *a = c->attrs;
+    const aril_tensor *g = c->in[0], *x = c->in[1];
+    aril__meta *o = &c->out[0];
+    bool fits = g->ndim == x->ndim && a->axis[0] < x->ndim;
+    for (int d = 0; d < x->ndim && fits; d++)
+        fits = g->dim[d] < 0 || x->dim[d] < 0 ||
+               g->dim[d] == x->dim[d] * (d == a->axis[0] ? a->times[0] : 1);
+    if (!fits) {
+        char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "repeat_grad: %s was not repeated from %s",
+                          aril__text(p, g), aril__text(q, x));
+    }
+    o->dtype = (aril_dtype)g->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
+    return ARIL_OK;
+}
+
+static aril_status repeat_grad_ref(aril__run *r)
+{
+    const struct repeat_attrs *a = r->attrs;
+    int64_t n = r->out[0]->dim[a->axis[0]];
+    aril_tensor from = blocks(r->in[0], a, n, a->times[0]), to = blocks(r->out[0], a, n, 1);
+    return aril__reduce_sum_to(&to, &from);
+}
+
+VJP(repeat_grad)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_repeat, c->g[0]));
+}
+
+static const aril__sample repeat_grad_samples[] = {
+    { .in = { "[6,3]", "[2,3]" }, .attrs = &(const struct repeat_attrs){ { 0 }, { 3 }, { 0 } } },
+    { .in = { "[2,6,2]", "[2,3,2]" },
+      .attrs = &(const struct repeat_attrs){ { 1 }, { 2 }, { 1 } } },
+    { .in = { "[2,0]", "[2,3]" }, .attrs = &(const struct repeat_attrs){ { 1 }, { 0 }, { 0 } } },
+    SAMPLE_END
+};
+OP(repeat_grad, .doc = "gradient of repeat: the sum over the repetitions", .min_in = 2, .max_in = 2,
+   .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT, .infer = repeat_grad_infer,
+   .ref = repeat_grad_ref, .vjp = repeat_grad_vjp, .samples = repeat_grad_samples,
+   WITH_ATTRS(repeat));
+
 /* ---- public ---- */
 
 /* Poison when the list is empty or holds NULL or poison; NULL: go on. */
@@ -279,4 +393,127 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
     aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, at);
     if (in != few) free(in);
     return aril_escape(out);
+}
+
+/* Each of the tensors with at least n dimensions, as the stacks want them. */
+static aril_tensor *join_at_least(const char *what, aril_list tensors, int n)
+{
+    aril_tensor *bad = refuse_list(what, tensors), *few[FEW];
+    aril_tensor **in = bad ? NULL : room(what, tensors.n, few);
+    if (!in) return bad ? bad : aril__poison();
+    ARIL_SCOPE;
+    for (int i = 0; i < tensors.n; i++) {
+        in[i] = tensors.at[i];
+        while (in[i]->ndim < n && !(in[i]->flags & ARIL__POISON)) in[i] = aril_unsqueeze(in[i], 0);
+    }
+    int axis = n == 1 && in[0]->ndim > 1 ? 1 : 0;
+    aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, axis);
+    if (in != few) free(in);
+    return aril_escape(out);
+}
+
+aril_tensor *aril_hstack(aril_list tensors)
+{
+    return join_at_least("hstack", tensors, 1);
+}
+
+aril_tensor *aril_vstack(aril_list tensors)
+{
+    return join_at_least("vstack", tensors, 2);
+}
+
+static aril_tensor *repeat(aril_tensor *x, int axis, int64_t times, bool each)
+{
+    struct repeat_attrs a = { { axis }, { times }, { each } };
+    return times == 1 ? x : aril__op_with(&a, &aril__op_repeat, x);
+}
+
+/* x repeated along its last dimensions, with axes put in front where there are more. */
+static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape times)
+{
+    if (!x) return aril__null_tensor(what);
+    if (x->flags & ARIL__POISON) return x;
+    if (aril__check_shape(what, times, false) < 0) return aril__poison();
+    ARIL_SCOPE;
+    while (x->ndim < times.ndim && !(x->flags & ARIL__POISON)) x = aril_unsqueeze(x, 0);
+    int lead = x->ndim - times.ndim;
+    bool copied = false;
+    for (int d = times.ndim - 1; d >= 0; d--) { /* the short copies first */
+        copied |= times.dim[d] != 1;
+        x = repeat(x, d + lead, times.dim[d], false);
+    }
+    return aril_escape(copied ? x : aril_copy(x));
+}
+
+aril_tensor *aril_repeat(aril_tensor *x, aril_shape times)
+{
+    if (x && !(x->flags & ARIL__POISON) && times.ndim < x->ndim) {
+        aril__fail(ARIL_ERR_SHAPE, "repeat: %d numbers for %d dimensions; see aril_tile",
+                   times.ndim, x->ndim);
+        return aril__poison();
+    }
+    return repeat_all("repeat", x, times);
+}
+
+aril_tensor *aril_tile(aril_tensor *x, aril_shape times)
+{
+    return repeat_all("tile", x, times);
+}
+
+aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis)
+{
+    if (!x) return aril__null_tensor("repeat_interleave");
+    if (x->flags & ARIL__POISON) return x;
+    int at = aril__axis("repeat_interleave", axis, x->ndim);
+    if (at >= 0 && times < 0)
+        aril__fail(ARIL_ERR_ARG, "repeat_interleave: %lld times", (long long)times);
+    if (at < 0 || times < 0) return aril__poison();
+    if (x->ndim == 0) x = aril_unsqueeze(x, 0);
+    return times == 1 ? aril_copy(x) : repeat(x, at, times, true);
+}
+
+/* The sum of zeros of all shapes: only its own shape counts. */
+static aril_tensor *common_shape(int n, aril_tensor *const *t)
+{
+    aril_tensor *all = aril_zeros_like(t[0]);
+    for (int i = 1; i < n; i++) all = aril_add(all, aril_zeros_like(t[i]));
+    return all;
+}
+
+aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
+{
+    aril_tensor *bad = refuse_list("meshgrid", tensors), *line[ARIL_MAX_DIMS];
+    int n = tensors.n;
+    if (!bad && n > ARIL_MAX_DIMS) {
+        aril__fail(ARIL_ERR_SHAPE, "meshgrid: %d tensors, at most %d", n, ARIL_MAX_DIMS);
+        bad = aril__poison();
+    }
+    aril_shape to = { .ndim = n };
+    bool known = true;
+    ARIL_SCOPE;
+    for (int i = 0; i < n && !bad; i++) {
+        /* with xy the first two change places: the second lies along axis 0 */
+        int at = xy && n > 1 && i < 2 ? 1 - i : i;
+        aril_tensor *t = tensors.at[i];
+        if (t->ndim > 1) {
+            char text[ARIL__SHAPE_TEXT];
+            aril__fail(ARIL_ERR_SHAPE, "meshgrid: tensor %d has shape %s, not one dimension", i,
+                       aril__text(text, t));
+            bad = aril__poison();
+            break;
+        }
+        t = t->ndim ? t : aril_unsqueeze(t, 0);
+        to.dim[at] = t->dim[0];
+        known &= t->dim[0] >= 0;
+        for (int d = 0; d < n; d++)
+            if (d != at) t = aril_unsqueeze(t, d);
+        line[i] = t;
+    }
+    aril_tensor *like = bad || known ? NULL : common_shape(n, line);
+    for (int i = 0; i < n && out && n <= ARIL_MAX_DIMS; i++) {
+        out[i] = bad ? bad : known ? aril_expand(line[i], to) : aril__expand_like(line[i], like);
+        if (out[i]->flags & ARIL__POISON) bad = out[i];
+        aril_escape(out[i]);
+    }
+    return bad ? aril_tensor_status(bad) : ARIL_OK;
 }

@@ -18,4 +18,10 @@ enum {
     A(narrow_like, I64, 1, axis, 0, NULL) A(narrow_like, I64, 1, part, 0, NULL)
 ATTRS(narrow_like, NARROW_LIKE_ATTRS)
 
+/* Each block (or, with `each`, each element) of an axis so many times. */
+#define REPEAT_ATTRS(A)              \
+    A(repeat, I64, 1, axis, 0, NULL) \
+    A(repeat, I64, 1, times, 1, NULL) A(repeat, I64, 1, each, 0, NULL)
+ATTRS(repeat, REPEAT_ATTRS)
+
 #endif

@@ -1,0 +1,12 @@
+/* Padding: how much before and after each axis. */
+#ifndef ARIL_OPS_PAD_H
+#define ARIL_OPS_PAD_H
+
+#include "ops/op.h"
+
+#define PAD_ATTRS(A)                \
+    A(pad, I64, 8, before, 0, NULL) \
+    A(pad, I64, 8, after, 0, NULL) A(pad, I64, 1, mode, 0, NULL) A(pad, F64, 1, value, 0, NULL)
+ATTRS(pad, PAD_ATTRS)
+
+#endif
