@@ -176,7 +176,7 @@ aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril
             return s;
         }
         const int64_t *v = aril__ptr(index[k]);
-        if (index[k]->numel == count) { /* not broadcast, but for sizes of 1 */
+        if (index[k]->numel == count || count == 0) { /* not broadcast, but for sizes of 1 */
             for (; at < count; at++) out[at] += aril__wrap(v[at], size) * stride;
             continue;
         }
