@@ -1,4 +1,4 @@
-/* Layers as functions: normalisation, dropout, recurrent networks. Weights and biases may be NULL where that is said.
+/* Layers as functions: normalisation, dropout, attention, recurrent networks. Weights and biases may be NULL where that is said.
  * All are differentiable any number of times. */
 #ifndef ARIL_NEURAL_H
 #define ARIL_NEURAL_H
@@ -94,6 +94,23 @@ ARIL_API aril_tensor *aril_alpha_dropout_from(aril_generator *generator, aril_te
 ARIL_API aril_tensor *aril_feature_alpha_dropout(aril_tensor *x, double p, aril_dropout_opts opts);
 ARIL_API aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_tensor *x,
                                                       double p, aril_dropout_opts opts);
+
+/* ---- attention ---- */
+
+typedef struct aril_attention_opts {
+    aril_tensor
+        *mask;        /* NULL, or broadcasting to [...,L,S]: bool, true where a query may see a key,
+                          or numbers that are added to the scores */
+    bool causal;      /* query i sees keys 0 .. i; not together with a mask */
+    double scale;     /* 0: 1 / sqrt(E) */
+    double dropout_p; /* of the weights; 0: none */
+} aril_attention_opts;
+
+/* softmax(q k^T * scale + mask) v: q [...,L,E], k [...,S,E], v [...,S,Ev] -> [...,L,Ev]. Leading
+ * dimensions broadcast. A query that sees no key gives 0. Without dropout, and with equal leading
+ * dimensions, the L x S scores are never in memory at once, forward or backward. */
+ARIL_API aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k,
+                                                        aril_tensor *v, aril_attention_opts opts);
 
 /* ---- recurrent layers ---- */
 

@@ -378,3 +378,82 @@ for kind in GATES:
     second_sequence("second_x", kind, 0)
     second_sequence("second_w", kind, at + 1)
     second_sequence("second_packed", kind, 0, lengths=[2, 3], both=True)
+
+# ---- attention ----
+
+
+def sdpa(**k):
+    return lambda x: F.scaled_dot_product_attention(*x[:3], x[3] if len(x) > 3 else None, **k)
+
+
+def c_sdpa(opts="0"):
+    return f"aril_scaled_dot_product_attention(x[0], x[1], x[2], (aril_attention_opts){{{opts}}})"
+
+
+def attend(name, q, k, v, mask=None, opts="0", **kw):
+    grad = kw.pop("grad", True)
+    x = [q, k, v] + ([mask] if mask is not None else [])
+    if mask is not None:
+        opts = ".mask = x[3]" + (", " + opts if opts != "0" else "")
+    case(f"attention/{name}", set_y(c_sdpa(opts)), sdpa(**kw), x, grad=grad, rtol=1e-8, atol=1e-10,
+         dtype=torch.float64)
+
+
+additive = lambda *s: torch.where(randbool(*s), randn(*s), float("-inf"))
+attend("plain", randn(3, 4), randn(5, 4), randn(5, 2))
+attend("batch", randn(2, 3, 4), randn(2, 5, 4), randn(2, 5, 2))
+attend("heads", randn(2, 2, 3, 4), randn(2, 2, 3, 4), randn(2, 2, 3, 4))
+attend("long", randn(18, 3), randn(35, 3), randn(35, 2))
+attend("long_causal", randn(35, 2), randn(35, 2), randn(35, 2), opts=".causal = true", is_causal=True)
+attend("causal", randn(2, 4, 3), randn(2, 4, 3), randn(2, 4, 3), opts=".causal = true", is_causal=True)
+attend("causal_short", randn(2, 3, 3), randn(2, 5, 3), randn(2, 5, 3), opts=".causal = true",
+       is_causal=True)
+attend("causal_tall", randn(5, 3), randn(3, 3), randn(3, 3), opts=".causal = true", is_causal=True)
+attend("scale", randn(3, 4), randn(5, 4), randn(5, 2), opts=".scale = 0.3", scale=0.3)
+attend("scale_zero", randn(3, 4), randn(5, 4), randn(5, 2), opts=".scale = ARIL_ZERO", scale=0.0)
+attend("bool", randn(3, 4), randn(5, 4), randn(5, 2), randbool(3, 5) | (torch.arange(5) == 2))
+attend("bool_blind", randn(3, 4), randn(4, 4), randn(4, 2),
+       tensor([[True, False, True, True], [False] * 4, [False, False, False, True]]))
+attend("bool_batch", randn(2, 2, 3, 4), randn(2, 2, 5, 4), randn(2, 2, 5, 2),
+       randbool(2, 1, 3, 5) | (torch.arange(5) == 1))
+attend("bool_keys", randn(2, 3, 4), randn(2, 4, 4), randn(2, 4, 4),
+       tensor([[[True, True, False, True]], [[True, False, False, False]]]))
+attend("added", randn(3, 4), randn(5, 4), randn(5, 2), randn(3, 5))
+attend("added_batch", randn(2, 2, 3, 2), randn(2, 2, 4, 2), randn(2, 2, 4, 2), randn(2, 1, 1, 4))
+attend("added_inf", randn(3, 4), randn(5, 4), randn(5, 2), torch.where(
+    randbool(3, 5) | (torch.arange(5) == 4), randn(3, 5), float("-inf")), grad=[0, 1, 2])
+attend("added_blind", randn(2, 3), randn(4, 3), randn(4, 2),
+       tensor([[float("-inf")] * 4, [0.0, 1.0, float("-inf"), 2.0]]), grad=[0, 1, 2])
+attend("broadcast", randn(2, 2, 3, 4), randn(2, 1, 5, 4), randn(1, 5, 2))
+attend("broadcast_bool", randn(2, 3, 4), randn(5, 4), randn(5, 2),
+       randbool(2, 3, 5) | (torch.arange(5) == 0))
+attend("one_key", randn(3, 4), randn(1, 4), randn(1, 2))
+attend("empty", randn(0, 3, 4), randn(0, 5, 4), randn(0, 5, 2))
+case("attention/f32", set_y(c_sdpa()), sdpa(), [randn(2, 5, 8), randn(2, 6, 8), randn(2, 6, 3)])
+case("attention/f16", set_y(c_sdpa()), sdpa(), [randn(2, 3, 4), randn(2, 4, 4), randn(2, 4, 3)],
+     dtype=torch.float16, rtol=5e-3, atol=2e-3)
+case("attention/bf16", set_y(c_sdpa()), sdpa(), [randn(2, 3, 4), randn(2, 4, 4), randn(2, 4, 3)],
+     dtype=torch.bfloat16, rtol=4e-2, atol=2e-2)
+
+
+def plain(x, mask=None, causal=False):
+    """Attention by its formula, for second gradients."""
+    s = x[0] @ x[1].mT / x[0].shape[-1] ** 0.5
+    if mask is not None:
+        s = s + mask if mask.is_floating_point() else s.masked_fill(~mask, float("-inf"))
+    if causal:
+        s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), float("-inf"))
+    return s.softmax(-1) @ x[2]
+
+
+for at, what in enumerate("qkv"):
+    case(f"attention/second_{what}", c_second(c_sdpa(), at), second(plain, at),
+         [randn(2, 3, 2), randn(2, 4, 2), randn(2, 4, 2)], dtype=torch.float64)
+case("attention/second_causal", c_second(c_sdpa(".causal = true")),
+     second(lambda x: plain(x, causal=True)), [randn(3, 2), randn(3, 2), randn(3, 2)],
+     dtype=torch.float64)
+case("attention/second_bool", c_second(c_sdpa(".mask = x[3]"), 1), second(lambda x: plain(x, x[3]), 1),
+     [randn(3, 2), randn(4, 2), randn(4, 2), randbool(3, 4) | (torch.arange(4) == 1)],
+     dtype=torch.float64)
+case("attention/second_added", c_second(c_sdpa(".mask = x[3]"), 3), second(lambda x: plain(x, x[3]), 3),
+     [randn(3, 2), randn(4, 2), randn(4, 2), randn(3, 4)], dtype=torch.float64)
