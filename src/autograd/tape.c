@@ -83,18 +83,24 @@ static aril_status remember_place(aril__node *n)
 }
 
 /* The in-place write has changed `view`'s base too: each parent up the chain gets a node that says
- * so, and other views refresh themselves when they are next used. */
+ * so, and other views refresh themselves when they are next used. A parent whose elements share
+ * memory is passed over, for one written element shows in it several times: the write is one to
+ * what it was made of. */
 static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
 {
-    for (aril_tensor *t = view; t->view; t = t->view->parent) {
-        aril_tensor *parent = t->view->parent;
-        t->view->seen = aril__version(t);
-        if (!t->node && !parent->node)
-            continue;
+    for (aril_tensor *t = view, *parent; t->view; t = parent) {
         struct view_write_attrs attrs = aril__view_write_attrs(t->view->op, t->view->attrs);
-        aril_tensor *in[2] = {parent, t}, *out[1] = {parent};
-        aril_status s = aril__autograd_tape.record(th, &aril__op_view_write, 2, in, &attrs, 1, out,
-                                                   NULL);
+        aril_status s = ARIL_OK;
+        parent = t->view->parent;
+        t->view->seen = aril__version(t);
+        while (s == ARIL_OK && parent->view && parent->storage && aril__overlaps(parent)) {
+            s = aril__view_write_extend(&attrs, parent->view->op, parent->view->attrs);
+            parent = parent->view->parent;
+        }
+        if (s == ARIL_OK && (t->node || parent->node))
+            s = aril__autograd_tape.record(th, &aril__op_view_write, 2,
+                                           (aril_tensor *[]){parent, t}, &attrs, 1,
+                                           (aril_tensor *[]){parent}, NULL);
         if (s < 0)
             return s;
     }
