@@ -75,7 +75,7 @@ static void name_or_call(parser *s)
             return;
         }
     }
-    if (n == 2 && name[0] == 'p' && isdigit((unsigned char)name[1])) {
+    if (n == 2 && name[0] == 'p' && name[1] >= '0' && name[1] < '0' + ARIL__EW_PARAMS) {
         emit(s, (step){.kind = STEP_PARAM, .index = name[1] - '0'});
         return;
     }
@@ -92,9 +92,14 @@ static void name_or_call(parser *s)
     } else {
         if (strncmp(name, "k_", 2) != 0)
             s->ok = false;
-        do
+        int given = 0;
+        do {
             expression(s);
-        while (s->ok && take(s, ","));
+            given++;
+        } while (s->ok && take(s, ","));
+        const aril__op *op = n > 2 ? aril__op_find(name + 2) : NULL;
+        if (!op || given != op->min_in || given != op->max_in)
+            s->ok = false;
         emit_op(s, name + 2);
     }
     s->ok = s->ok && take(s, ")");

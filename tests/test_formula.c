@@ -1,0 +1,244 @@
+/* The parser of formulas: what it reads means what C means, and nothing malformed passes. */
+#include "aril/aril.h"
+#include "ops/apply.h"
+#include "ops/formula.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double a = 1.5, b = -0.75, c = 2.25, y = 0.5, g = 3;
+static const double p0 = 0.25, p1 = -4, p2 = 10;
+
+static double square(double v)
+{
+    return v * v;
+}
+
+static double value_of(const char *text)
+{
+    ARIL_SCOPE;
+    aril__program *p = aril__program_parse(text);
+    if (!p) return NAN;
+    const double at[ARIL__VAR_COUNT] = { [ARIL__VAR_A] = a,
+                                         [ARIL__VAR_B] = b,
+                                         [ARIL__VAR_C] = c,
+                                         [ARIL__VAR_Y] = y,
+                                         [ARIL__VAR_G] = g };
+    aril_tensor *var[ARIL__VAR_COUNT];
+    for (int i = 0; i < ARIL__VAR_COUNT; i++)
+        var[i] = aril_from(&at[i], ARIL_SHAPE(1), ARIL_F64, aril_cpu());
+    double v = aril_item(aril__program_eval(p, var, (double[]){ p0, p1, p2 }));
+    aril__program_free(p);
+    return v;
+}
+
+#define K(x)            (x)
+#define k_square(x)     square(x)
+#define k_tanh(x)       tanh(x)
+#define k_exp(x)        exp(x)
+#define k_maximum(u, v) fmax(u, v)
+#define k_pow(u, v)     pow(u, v)
+#define k_abs(x)        fabs(x)
+/* The same tokens, read by the compiler and by the parser. */
+#define SAME(...)       CHECK_NEAR(value_of(#__VA_ARGS__), (double)(__VA_ARGS__), 1e-12)
+
+TEST(arithmetic_binds_as_in_c)
+{
+    SAME(a);
+    SAME(a + b * c);
+    SAME((a + b) * c);
+    SAME(a - b - c);
+    SAME(a / b / c);
+    SAME(a - (b - c));
+    SAME(a * b + c / y - g);
+    SAME(a / (b * c) / y);
+    SAME(a + b * c - g / y * a);
+}
+
+TEST(unary_operators)
+{
+    SAME(-a);
+    SAME(-a * b);
+    SAME(a * -b);
+    SAME(a - -b);
+    SAME(-(a + b));
+    SAME(-a - -b - -c);
+    SAME(- -a);
+    SAME(!(a > b) ? a : b);
+    SAME(!(a < b) ? a : b);
+}
+
+TEST(numbers_and_parameters)
+{
+    SAME(K(2));
+    SAME(K(-0.5) * a);
+    SAME(K(1e-3) + a);
+    SAME(K(0.70710678118654752440));
+    SAME(p0 * a + p1 * b + p2);
+    SAME(-p1);
+}
+
+TEST(functions)
+{
+    SAME(k_square(a));
+    SAME(k_tanh(a * b) + k_exp(-(a * a)));
+    SAME(k_maximum(a, b + c));
+    SAME(k_pow(k_abs(b), c - K(1)));
+    SAME(k_square(k_square(k_square(a)) - b));
+}
+
+TEST(comparisons_and_choices)
+{
+    SAME(a > b ? a : b);
+    SAME(a >= b ? K(1) : K(2));
+    SAME(a <= b ? K(1) : K(2));
+    SAME(a < b ? K(1) : K(2));
+    SAME(a == b ? K(1) : K(2));
+    SAME(a != b ? K(1) : K(2));
+    SAME(a + b < c * y ? g : -g);
+    SAME(a > b && b > c ? K(1) : K(2));
+    SAME(a > b || b > c ? K(1) : K(2));
+    CHECK_NEAR(value_of("a < b && b < c || c > y ? K(1) : K(2)"), 1, 0);
+    CHECK_NEAR(value_of("a > b || b > c && c < y ? K(1) : K(2)"), 1, 0);
+    CHECK_NEAR(value_of("a < b == y < b ? K(1) : K(2)"), 1, 0);
+    /* To the right, as in C. */
+    SAME(a < b ? K(1) : a < c ? K(2) : K(3));
+    SAME(a > b ? a > c ? K(1) : K(2) : K(3));
+    SAME(a < b ? K(1) : a > c ? K(2) : a > y ? K(3) : K(4));
+    SAME((a > b ? c : y) * g);
+    SAME(K(1) + (a < b ? c : y) * g - K(2));
+}
+
+TEST(blanks_do_not_matter)
+{
+    CHECK_NEAR(value_of("a+b*c"), a + b * c, 1e-12);
+    CHECK_NEAR(value_of("  a  +\tb *\n c  "), a + b * c, 1e-12);
+    CHECK_NEAR(value_of("a<=b?K(1):K(2)"), 2, 1e-12);
+    CHECK_NEAR(value_of("k_square( a )"), a * a, 1e-12);
+}
+
+TEST(malformed_text_is_refused)
+{
+    static const char *const bad[] = {
+        "",
+        " ",
+        "a +",
+        "+",
+        "* a",
+        "(a",
+        "a)",
+        "()",
+        "a b",
+        "a,",
+        "a , b",
+        "q",
+        "ab",
+        "p",
+        "p3",
+        "p9",
+        "p10",
+        "K",
+        "K()",
+        "K(",
+        "K(1",
+        "K(x)",
+        "K(1,2)",
+        "k_no_such_op(a)",
+        "k_square",
+        "k_square(",
+        "k_square()",
+        "k_square(a",
+        "k_square(a,)",
+        "k_square(a, b)",
+        "k_maximum(a)",
+        "k_maximum(a, b, c)",
+        "square(a)",
+        "k_(a)",
+        "a ? b",
+        "a ? b :",
+        "a ? : b",
+        "? a : b",
+        "a : b",
+        "a = b",
+        "a & b",
+        "a | b",
+        "a =< b",
+        "a < ",
+        "< a",
+        "a && ",
+        "&& a",
+        "a !",
+        "!",
+        "-",
+        "a - ",
+        "a @ b",
+        "a + * b",
+        "a ** b",
+        "1",
+        "0.5 * a",
+        "a[0]",
+        "a;",
+        "k_square(a) b",
+        "a_very_long_name_that_is_longer_than_any_name_of_an_op_could_ever_be(a)",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        aril__program *p = aril__program_parse(bad[i]);
+        if (p) test_fail(__FILE__, __LINE__, "\"%s\" was read", bad[i]);
+        aril__program_free(p);
+    }
+    /* Longer than a program can be. */
+    char text[4096] = "a";
+    for (int i = 0; i < 400; i++) strcat(text, " + a");
+    CHECK(aril__program_parse(text) == NULL);
+    char deep[600];
+    memset(deep, '(', 500);
+    strcpy(deep + 500, "a");
+    CHECK(aril__program_parse(deep) == NULL);
+}
+
+TEST(derivatives_know_what_they_read)
+{
+    aril_clear_error(); /* starts the library, which reads them */
+    const aril__derivative *d = aril__derivatives(&aril__op_add);
+    CHECK_INT(d[0].shortcut, ARIL__IS_G);
+    CHECK_INT(d[0].saves | d[1].saves, 0);
+    d = aril__derivatives(&aril__op_mul);
+    CHECK_INT(d[0].shortcut, ARIL__IS_ONE_OP);
+    CHECK_INT(d[0].saves, IN(1));
+    CHECK_INT(d[1].saves, IN(0));
+    d = aril__derivatives(&aril__op_tanh);
+    CHECK_INT(d[0].shortcut, ARIL__USE_OP);
+    CHECK_INT(d[0].saves, OUT(0));
+    d = aril__derivatives(&aril__op_floor);
+    CHECK_INT(d[0].shortcut, ARIL__IS_ZERO);
+    d = aril__derivatives(&aril__op_where);
+    CHECK(d[0].program == NULL);
+    CHECK_INT(d[1].saves, IN(0));
+}
+
+/* Every formula of the table that says y = ... reads as its kernel computes. */
+TEST(formulas_of_the_table_equal_their_kernels)
+{
+    ARIL_SCOPE;
+    int read = 0;
+    for (int k = 0; k < aril__n_ops; k++) {
+        const aril__op *op = aril__ops[k];
+        if (!op->formula || op->formula->is_grad || op->formula->rule == ARIL__EW_INT) continue;
+        aril__program *p = aril__program_parse(op->formula->text);
+        if (!p) /* calls of the C library that no op is named after, such as k_erf in T */
+            continue;
+        read++;
+        double v[3] = { 0.4, 0.3, 0.6 };
+        aril_tensor *var[ARIL__VAR_COUNT] = { NULL };
+        for (int i = 0; i < 3; i++) var[i] = aril_from(&v[i], ARIL_SHAPE(1), ARIL_F64, aril_cpu());
+        struct ew_attrs attrs = { { 0.7, 1.5, -0.4 } };
+        double want = aril_item(aril__apply1(op, op->formula->arity, var, &attrs));
+        double got = aril_item(aril__program_eval(p, var, attrs.p));
+        aril__program_free(p);
+        CHECK_MSG(aril_ok(), "%s: %s", op->name, aril_error());
+        CHECK_MSG(fabs(got - want) <= 1e-12 || (isnan(got) && isnan(want)), "%s: %.17g and %.17g",
+                  op->name, got, want);
+    }
+    CHECK_MSG(read > 60, "%d formulas were read", read);
+}
