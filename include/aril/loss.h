@@ -132,6 +132,128 @@ typedef struct aril_kl_div_opts {
 ARIL_API aril_tensor *aril_kl_div(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_opts opts);
 
+/* ---- margins ---- */
+
+typedef struct aril_multi_margin_opts {
+    aril_reduction reduction;
+    aril_tensor *weight; /* NULL, or a factor w[t] for each sample by its class: [C] */
+    double margin;       /* 0: 1 */
+    int p;               /* 1 (also 0) or 2 */
+    bool sum_classes;    /* do not divide by the number of classes */
+} aril_multi_margin_opts;
+
+/* The multi-class SVM: w[t] * sum over c != t of max(0, margin - x[t] + x[c])^p / C. x [N,C] or [C],
+ * target [N] or [] of class indices. With sum_classes, Stanford CS231n's form: the mean over
+ * samples, or with ARIL_SUM their sum, of sum over c != t of max(0, x[c] - x[t] + 1). */
+ARIL_API aril_tensor *aril_multi_margin_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_multi_margin_loss_with(aril_tensor *x, aril_tensor *target,
+                                                  aril_multi_margin_opts opts);
+
+/* Sum over targets t and classes c that are none of max(0, 1 - x[t] + x[c]) / C. x [N,C] or [C],
+ * target of the same shape: class indices, the list of each sample ended by -1. */
+ARIL_API aril_tensor *aril_multilabel_margin_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_multilabel_margin_loss_with(aril_tensor *x, aril_tensor *target,
+                                                       aril_loss_opts opts);
+
+/* bce_with_logits averaged over the classes of each sample. x, target [N,C]; weight [C]. */
+ARIL_API aril_tensor *aril_multilabel_soft_margin_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *target,
+                                                            aril_loss_opts opts);
+
+/* log(1 + exp(-target * x)), target 1 or -1. */
+ARIL_API aril_tensor *aril_soft_margin_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_soft_margin_loss_with(aril_tensor *x, aril_tensor *target,
+                                                 aril_loss_opts opts);
+
+typedef struct aril_margin_opts {
+    aril_reduction reduction;
+    double margin; /* 0: as said at each loss */
+} aril_margin_opts;
+
+/* The binary SVM: max(0, margin - target * x), target 1 or -1; margin 1. */
+ARIL_API aril_tensor *aril_hinge_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_hinge_loss_with(aril_tensor *x, aril_tensor *target,
+                                           aril_margin_opts opts);
+
+/* x where target is 1, max(0, margin - x) where it is -1; margin 1. */
+ARIL_API aril_tensor *aril_hinge_embedding_loss(aril_tensor *x, aril_tensor *target);
+ARIL_API aril_tensor *aril_hinge_embedding_loss_with(aril_tensor *x, aril_tensor *target,
+                                                     aril_margin_opts opts);
+
+/* max(0, -target * (a - b) + margin), target 1 or -1; margin 0. */
+ARIL_API aril_tensor *aril_margin_ranking_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target);
+ARIL_API aril_tensor *aril_margin_ranking_loss_with(aril_tensor *a, aril_tensor *b,
+                                                    aril_tensor *target, aril_margin_opts opts);
+
+/* 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where it is -1; margin 0. a, b [N,D]
+ * and target [N], or [D] and []. */
+ARIL_API aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b,
+                                                 aril_tensor *target);
+ARIL_API aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b,
+                                                      aril_tensor *target, aril_margin_opts opts);
+
+/* max(0, d(anchor, positive) - d(anchor, negative) + margin), d being pairwise_distance. [N,D] or
+ * [D] each. With swap, d(positive, negative) counts where it is the smaller of the two. */
+typedef struct aril_triplet_margin_opts {
+    aril_reduction reduction;
+    double margin; /* 0: 1 */
+    double p;      /* 0: 2 */
+    double eps;    /* 0: 1e-6 */
+    bool swap;
+} aril_triplet_margin_opts;
+ARIL_API aril_tensor *aril_triplet_margin_loss(aril_tensor *anchor, aril_tensor *positive,
+                                               aril_tensor *negative);
+ARIL_API aril_tensor *aril_triplet_margin_loss_with(aril_tensor *anchor, aril_tensor *positive,
+                                                    aril_tensor *negative,
+                                                    aril_triplet_margin_opts opts);
+
+/* ---- distances ---- */
+
+/* sum(a * b) / (max(|a|, eps) * max(|b|, eps)) along an axis, with broadcasting. */
+typedef struct aril_cosine_opts {
+    double eps; /* 0: 1e-8 */
+} aril_cosine_opts;
+ARIL_API aril_tensor *aril_cosine_similarity(aril_tensor *a, aril_tensor *b, int axis);
+ARIL_API aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axis,
+                                                  aril_cosine_opts opts);
+
+/* The p-norm of a - b + eps along the last axis: [N,D] -> [N]. */
+typedef struct aril_distance_opts {
+    double p;   /* 0: 2 */
+    double eps; /* 0: 1e-6 */
+    bool keepdim;
+} aril_distance_opts;
+ARIL_API aril_tensor *aril_pairwise_distance(aril_tensor *a, aril_tensor *b);
+ARIL_API aril_tensor *aril_pairwise_distance_with(aril_tensor *a, aril_tensor *b,
+                                                  aril_distance_opts opts);
+
+/* ---- sequences ---- */
+
+/* Connectionist temporal classification: -log of the probability that the labels of a target come
+ * out, in order, with repeats and blanks between them.
+ *     log_probs        [T,N,C], of log_softmax; or [T,C] for one sequence
+ *     targets          [N,S], padded; or all of them one after the other: [sum of the lengths]
+ *     input_lengths    [N], at most T       target_lengths  [N]    (integers; [] for one sequence)
+ * The mean divides each loss by its target's length first. A target longer than its input can say
+ * gives infinity. The gradient is that of the formula, and flows through log_softmax as usual; it
+ * has no further derivative. */
+typedef struct aril_ctc_opts {
+    aril_reduction reduction;
+    int64_t blank;      /* the class that says nothing */
+    bool zero_infinity; /* infinite losses, and their gradients, become 0 */
+} aril_ctc_opts;
+ARIL_API aril_tensor *aril_ctc_loss(aril_tensor *log_probs, aril_tensor *targets,
+                                    aril_tensor *input_lengths, aril_tensor *target_lengths);
+ARIL_API aril_tensor *aril_ctc_loss_with(aril_tensor *log_probs, aril_tensor *targets,
+                                         aril_tensor *input_lengths, aril_tensor *target_lengths,
+                                         aril_ctc_opts opts);
+
+/* ---- penalties on parameters ---- */
+
+/* strength * sum of |w|, or of w^2, over all elements of all tensors: []. */
+ARIL_API aril_tensor *aril_l1_penalty(aril_list parameters, double strength);
+ARIL_API aril_tensor *aril_l2_penalty(aril_list parameters, double strength);
+
 ARIL_C_END
 
 #endif

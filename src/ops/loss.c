@@ -4,6 +4,7 @@
 #include "aril/ops.h"
 #include "ops/apply.h"
 #include "ops/elementwise.h"
+#include "ops/like.h"
 #include "ops/loss.h"
 
 /* ---- options ---- */
@@ -212,4 +213,216 @@ aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_o
 aril_tensor *aril_kl_div(aril_tensor *x, aril_tensor *target)
 {
     return aril_kl_div_with(x, target, (aril_kl_div_opts){ ARIL_MEAN });
+}
+
+/* ---- margins ---- */
+
+aril_tensor *aril_soft_margin_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
+{
+    return loss_of(&aril__op_soft_margin_loss, x, target, NULL, 0, o.weight, o.reduction);
+}
+
+aril_tensor *aril_soft_margin_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_soft_margin_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *target,
+                                                   aril_loss_opts o)
+{
+    ARIL_SCOPE;
+    const char *name = "multilabel_soft_margin_loss";
+    if (same_shape(name, x, target) < 0) return aril_escape(aril__poison());
+    if (usable(x) && x->ndim < 1)
+        return aril_escape(
+            refused(aril__fail(ARIL_ERR_SHAPE, "%s: scores [N,C] or [C] expected, got []", name)));
+    aril_tensor *each = loss_of(&aril__op_bce_with_logits, x, target, NULL, 0, o.weight, ARIL_NONE);
+    return aril_escape(aril__reduce_loss(name, aril_mean(each, ARIL_AXES(-1)), o.reduction));
+}
+
+aril_tensor *aril_multilabel_soft_margin_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_multilabel_soft_margin_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_hinge_loss_with(aril_tensor *x, aril_tensor *target, aril_margin_opts o)
+{
+    return loss_of(&aril__op_hinge_loss, x, target, NULL, aril__option(o.margin, 1), NULL,
+                   o.reduction);
+}
+
+aril_tensor *aril_hinge_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_hinge_loss_with(x, target, (aril_margin_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_hinge_embedding_loss_with(aril_tensor *x, aril_tensor *target, aril_margin_opts o)
+{
+    return loss_of(&aril__op_hinge_embedding_loss, x, target, NULL, aril__option(o.margin, 1), NULL,
+                   o.reduction);
+}
+
+aril_tensor *aril_hinge_embedding_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_hinge_embedding_loss_with(x, target, (aril_margin_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_margin_ranking_loss_with(aril_tensor *a, aril_tensor *b, aril_tensor *target,
+                                           aril_margin_opts o)
+{
+    if (!target) return aril__null_tensor("margin_ranking_loss");
+    return loss_of(&aril__op_margin_ranking_loss, a, b, target, aril__option(o.margin, 0), NULL,
+                   o.reduction);
+}
+
+aril_tensor *aril_margin_ranking_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target)
+{
+    return aril_margin_ranking_loss_with(a, b, target, (aril_margin_opts){ ARIL_MEAN });
+}
+
+aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, aril_tensor *target,
+                                             aril_margin_opts o)
+{
+    ARIL_SCOPE;
+    const char *name = "cosine_embedding_loss";
+    if (!a || !b || !target) return aril_escape(aril__null_tensor(name));
+    if (usable(a) && usable(b) && usable(target)) {
+        char s[3][ARIL__SHAPE_TEXT];
+        if (a->ndim != b->ndim || a->ndim != target->ndim + 1 || a->ndim > 2)
+            return aril_escape(refused(aril__fail(ARIL_ERR_SHAPE,
+                                                  "%s: inputs %s and %s, target %s: [N,D], [N,D] "
+                                                  "and [N], or [D], [D] and [] expected",
+                                                  name, aril__text(s[0], a), aril__text(s[1], b),
+                                                  aril__text(s[2], target))));
+    }
+    const double eps = 1e-12;
+    aril_tensor *dot = aril_sum(aril_mul(a, b), ARIL_AXES(-1));
+    aril_tensor *aa = aril_add_scalar(aril_sum(aril_square(a), ARIL_AXES(-1)), eps);
+    aril_tensor *bb = aril_add_scalar(aril_sum(aril_square(b), ARIL_AXES(-1)), eps);
+    aril_tensor *cosine = aril_div(dot, aril_sqrt(aril_mul(aa, bb)));
+    aril_tensor *apart = aril_clamp_min(aril_sub_scalar(cosine, aril__option(o.margin, 0)), 0);
+    aril_tensor *zero = aril_scalar(0.0), *near = aril_rsub_scalar(cosine, 1);
+    aril_tensor *each = aril_add(aril_where(aril_eq_scalar(target, 1), near, zero),
+                                 aril_where(aril_eq_scalar(target, -1), apart, zero));
+    return aril_escape(aril__reduce_loss(name, each, o.reduction));
+}
+
+aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target)
+{
+    return aril_cosine_embedding_loss_with(a, b, target, (aril_margin_opts){ ARIL_MEAN });
+}
+
+/* ---- distances ---- */
+
+aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axis,
+                                         aril_cosine_opts o)
+{
+    ARIL_SCOPE;
+    double eps = aril__option(o.eps, 1e-8);
+    if (!a || !b) return aril_escape(aril__null_tensor("cosine_similarity"));
+    /* Both with the axes of their broadcast shape, so that `axis` means the same in each. */
+    if (usable(a) && usable(b)) {
+        char s[2][ARIL__SHAPE_TEXT];
+        int n = a->ndim;
+        int64_t dim[ARIL_MAX_DIMS];
+        for (int d = 0; d < n; d++) dim[d] = a->dim[d];
+        if (!aril__broadcast(&n, dim, b->ndim, b->dim))
+            return aril_escape(refused(
+                aril__fail(ARIL_ERR_SHAPE, "cosine_similarity: shapes %s and %s do not broadcast",
+                           aril__text(s[0], a), aril__text(s[1], b))));
+        axis = aril__axis("cosine_similarity", axis, n);
+        if (axis < 0) return aril_escape(aril__poison());
+        axis -= n > 0 ? n : 1; /* from the end */
+        aril_tensor *of[2] = { a, b };
+        for (int i = 0; i < 2; i++)
+            while (usable(of[i]) && of[i]->ndim < n) of[i] = aril_unsqueeze(of[i], 0);
+        a = of[0];
+        b = of[1];
+        /* An axis that one lacks is summed over in the other's size. */
+        if (n > 0 && a->dim[n + axis] != b->dim[n + axis]) {
+            a = a->dim[n + axis] == 1 ? aril__expand_like(a, aril_add(a, b)) : a;
+            b = b->dim[n + axis] == 1 ? aril__expand_like(b, aril_add(a, b)) : b;
+        }
+    }
+    aril_axes along = ARIL_KEEPDIM(axis);
+    aril_tensor *na = aril_clamp_min(aril_norm(a, along, 2), eps);
+    aril_tensor *nb = aril_clamp_min(aril_norm(b, along, 2), eps);
+    aril_tensor *both = aril_mul(aril_div(a, na), aril_div(b, nb));
+    return aril_escape(aril_sum(both, ARIL_AXES(axis)));
+}
+
+aril_tensor *aril_cosine_similarity(aril_tensor *a, aril_tensor *b, int axis)
+{
+    return aril_cosine_similarity_with(a, b, axis, (aril_cosine_opts){ 0 });
+}
+
+aril_tensor *aril_pairwise_distance_with(aril_tensor *a, aril_tensor *b, aril_distance_opts o)
+{
+    ARIL_SCOPE;
+    aril_axes along = { .n = 1, .keepdim = o.keepdim, .axis = { -1 } };
+    aril_tensor *d = aril_add_scalar(aril_sub(a, b), aril__option(o.eps, 1e-6));
+    return aril_escape(aril_norm(d, along, aril__option(o.p, 2)));
+}
+
+aril_tensor *aril_pairwise_distance(aril_tensor *a, aril_tensor *b)
+{
+    return aril_pairwise_distance_with(a, b, (aril_distance_opts){ 0 });
+}
+
+aril_tensor *aril_triplet_margin_loss_with(aril_tensor *anchor, aril_tensor *positive,
+                                           aril_tensor *negative, aril_triplet_margin_opts o)
+{
+    ARIL_SCOPE;
+    aril_distance_opts d = { .p = o.p, .eps = o.eps };
+    double margin = aril__option(o.margin, 1);
+    if (!(margin > 0))
+        return aril_escape(refused(
+            aril__fail(ARIL_ERR_ARG, "triplet_margin_loss: margin %g is not above 0", margin)));
+    if (usable(anchor) && usable(positive) && usable(negative) &&
+        (anchor->ndim != positive->ndim || anchor->ndim != negative->ndim)) {
+        char s[3][ARIL__SHAPE_TEXT];
+        return aril_escape(refused(aril__fail(
+            ARIL_ERR_SHAPE,
+            "triplet_margin_loss: anchor %s, positive %s and negative %s differ in dimensions",
+            aril__text(s[0], anchor), aril__text(s[1], positive), aril__text(s[2], negative))));
+    }
+    aril_tensor *near = aril_pairwise_distance_with(anchor, positive, d);
+    aril_tensor *far = aril_pairwise_distance_with(anchor, negative, d);
+    if (o.swap) far = aril_minimum(far, aril_pairwise_distance_with(positive, negative, d));
+    aril_tensor *each = aril_clamp_min(aril_add_scalar(aril_sub(near, far), margin), 0);
+    return aril_escape(aril__reduce_loss("triplet_margin_loss", each, o.reduction));
+}
+
+aril_tensor *aril_triplet_margin_loss(aril_tensor *anchor, aril_tensor *positive,
+                                      aril_tensor *negative)
+{
+    return aril_triplet_margin_loss_with(anchor, positive, negative,
+                                         (aril_triplet_margin_opts){ ARIL_MEAN });
+}
+
+/* ---- penalties ---- */
+
+static aril_tensor *penalty(const char *what, aril_list w, double strength,
+                            aril_tensor *(*size)(aril_tensor *))
+{
+    ARIL_SCOPE;
+    aril_tensor *total = NULL;
+    if (w.n < 1 || !w.at)
+        return aril_escape(refused(aril__fail(ARIL_ERR_ARG, "%s: the list is empty", what)));
+    for (int i = 0; i < w.n; i++) {
+        if (!w.at[i]) return aril_escape(aril__null_tensor(what));
+        aril_tensor *one = aril_sum(size(w.at[i]), ARIL_ALL);
+        total = total ? aril_add(total, one) : one;
+    }
+    return aril_escape(aril_mul_scalar(total, strength));
+}
+
+aril_tensor *aril_l1_penalty(aril_list parameters, double strength)
+{
+    return penalty("l1_penalty", parameters, strength, aril_abs);
+}
+
+aril_tensor *aril_l2_penalty(aril_list parameters, double strength)
+{
+    return penalty("l2_penalty", parameters, strength, aril_square);
 }

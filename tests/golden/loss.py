@@ -175,3 +175,138 @@ case("kl_div/zero_target", "y[0] = aril_kl_div_with(x[0], x[1], (aril_kl_div_opt
      "ARIL_BATCHMEAN});",
      lambda x: F.kl_div(x[0], x[1], reduction="batchmean"),
      [randn(2, 3, 2), tensor([[[0.0, 1.0], [0.5, 0.0], [0.2, 0.8]]] * 2)], grad=[0])
+
+# ---- margins ----
+
+SIGNS = tensor([1.0, -1.0, -1.0, 1.0, 1.0, -1.0])
+
+case("multi_margin_loss/short", "y[0] = aril_multi_margin_loss(x[0], x[1]);",
+     lambda x: F.multi_margin_loss(x[0], x[1]), [randn(5, 4), randint(0, 4, 5)])
+case("multi_margin_loss/one", "y[0] = aril_multi_margin_loss(x[0], x[1]);",
+     lambda x: F.multi_margin_loss(x[0], x[1]), [randn(4), tensor(1)])
+for p in (1, 2):
+    for margin in (1.0, 0.3):
+        reductions(f"multi_margin_loss/p{p}_margin{margin}",
+                   "aril_multi_margin_loss_with(x[0], x[1],", "aril_multi_margin_opts",
+                   lambda x, r, p=p, m=margin: F.multi_margin_loss(
+                       x[0], x[1], p=p, margin=m, weight=x[2], reduction=r),
+                   [randn(4, 3), randint(0, 3, 4), uniform(0.2, 2, 3)],
+                   f".p = {p}, .margin = {margin}, .weight = x[2]", grad=[0])
+reductions("multi_margin_loss/cs231n", "aril_multi_margin_loss_with(x[0], x[1],",
+           "aril_multi_margin_opts",
+           lambda x, r: F.multi_margin_loss(x[0], x[1], reduction=r) * 5,
+           [randn(4, 5), randint(0, 5, 4)], ".sum_classes = true")
+case("multilabel_margin_loss/short", "y[0] = aril_multilabel_margin_loss(x[0], x[1]);",
+     lambda x: F.multilabel_margin_loss(x[0], x[1]), [randn(4), tensor([3, 0, -1, 1])])
+reductions("multilabel_margin_loss", "aril_multilabel_margin_loss_with(x[0], x[1],",
+           "aril_loss_opts", lambda x, r: F.multilabel_margin_loss(x[0], x[1], reduction=r),
+           [randn(3, 4), tensor([[3, 0, -1, 1], [-1, 0, 0, 0], [2, 1, 3, -1]])])
+case("multilabel_soft_margin_loss/short", "y[0] = aril_multilabel_soft_margin_loss(x[0], x[1]);",
+     lambda x: F.multilabel_soft_margin_loss(x[0], x[1]), [randn(3, 4), randint(0, 2, 3, 4).float()],
+     grad=[0])
+reductions("multilabel_soft_margin_loss", "aril_multilabel_soft_margin_loss_with(x[0], x[1],",
+           "aril_loss_opts",
+           lambda x, r: F.multilabel_soft_margin_loss(x[0], x[1], weight=x[2], reduction=r),
+           [randn(3, 4), randint(0, 2, 3, 4).float(), rand(4)], ".weight = x[2]", grad=[0])
+case("soft_margin_loss/short", "y[0] = aril_soft_margin_loss(x[0], x[1]);",
+     lambda x: F.soft_margin_loss(x[0], x[1]), [randn(2, 3), SIGNS.reshape(2, 3)],
+     grad=[0])
+reductions("soft_margin_loss", "aril_soft_margin_loss_with(x[0], x[1],", "aril_loss_opts",
+           lambda x, r: F.soft_margin_loss(x[0], x[1], reduction=r), [randn(6), SIGNS], grad=[0])
+case("hinge_loss/short", "y[0] = aril_hinge_loss(x[0], x[1]);",
+     lambda x: (1 - x[0] * x[1]).clamp_min(0).mean(), [randn(6), SIGNS])
+case("hinge_loss/margin", "y[0] = aril_hinge_loss_with(x[0], x[1], (aril_margin_opts){.reduction = "
+     "ARIL_SUM, .margin = 0.4});",
+     lambda x: (0.4 - x[0] * x[1]).clamp_min(0).sum(), [randn(6), SIGNS])
+case("hinge_embedding_loss/short", "y[0] = aril_hinge_embedding_loss(x[0], x[1]);",
+     lambda x: F.hinge_embedding_loss(x[0], x[1]), [randn(6), SIGNS], grad=[0])
+reductions("hinge_embedding_loss", "aril_hinge_embedding_loss_with(x[0], x[1],", "aril_margin_opts",
+           lambda x, r: F.hinge_embedding_loss(x[0], x[1], margin=0.5, reduction=r),
+           [randn(6), SIGNS], ".margin = 0.5", grad=[0])
+case("margin_ranking_loss/short", "y[0] = aril_margin_ranking_loss(x[0], x[1], x[2]);",
+     lambda x: F.margin_ranking_loss(x[0], x[1], x[2]), [randn(6), randn(6), SIGNS])
+reductions("margin_ranking_loss", "aril_margin_ranking_loss_with(x[0], x[1], x[2],",
+           "aril_margin_opts",
+           lambda x, r: F.margin_ranking_loss(x[0], x[1], x[2], margin=0.5, reduction=r),
+           [randn(6), randn(6), SIGNS], ".margin = 0.5")
+case("cosine_embedding_loss/short", "y[0] = aril_cosine_embedding_loss(x[0], x[1], x[2]);",
+     lambda x: F.cosine_embedding_loss(x[0], x[1], x[2]), [randn(6, 3), randn(6, 3), SIGNS],
+     grad=[0, 1])
+case("cosine_embedding_loss/one", "y[0] = aril_cosine_embedding_loss(x[0], x[1], x[2]);",
+     lambda x: F.cosine_embedding_loss(x[0], x[1], x[2]), [randn(3), randn(3), tensor(-1.0)],
+     grad=[0, 1])
+reductions("cosine_embedding_loss", "aril_cosine_embedding_loss_with(x[0], x[1], x[2],",
+           "aril_margin_opts",
+           lambda x, r: F.cosine_embedding_loss(x[0], x[1], x[2], margin=-0.2, reduction=r),
+           [randn(6, 3), randn(6, 3), SIGNS], ".margin = -0.2", grad=[0, 1])
+case("triplet_margin_loss/short", "y[0] = aril_triplet_margin_loss(x[0], x[1], x[2]);",
+     lambda x: F.triplet_margin_loss(x[0], x[1], x[2]), [randn(4, 3), randn(4, 3), randn(4, 3)])
+for p in (1.0, 2.0, 3.0):
+    for swap in (False, True):
+        reductions(f"triplet_margin_loss/p{p}{'_swap' if swap else ''}",
+                   "aril_triplet_margin_loss_with(x[0], x[1], x[2],", "aril_triplet_margin_opts",
+                   lambda x, r, p=p, s=swap: F.triplet_margin_loss(
+                       x[0], x[1], x[2], margin=0.7, p=p, eps=1e-4, swap=s, reduction=r),
+                   [randn(4, 3), randn(4, 3), randn(4, 3)],
+                   f".margin = 0.7, .p = {p}, .eps = 1e-4" + (", .swap = true" if swap else ""))
+
+# ---- distances ----
+
+for axis in (0, 1, -1):
+    case(f"cosine_similarity/axis{axis}", f"y[0] = aril_cosine_similarity(x[0], x[1], {axis});",
+         lambda x, d=axis: F.cosine_similarity(x[0], x[1], dim=d), [randn(2, 3, 4), randn(2, 3, 4)])
+case("cosine_similarity/broadcast", "y[0] = aril_cosine_similarity(x[0], x[1], 1);",
+     lambda x: F.cosine_similarity(x[0], x[1], dim=1), [randn(4, 3), randn(1, 3)])
+case("cosine_similarity/broadcast_axis", "y[0] = aril_cosine_similarity(x[0], x[1], 1);",
+     lambda x: F.cosine_similarity(x[0], x[1], dim=1), [randn(4, 3), randn(4, 1)])
+case("cosine_similarity/fewer_axes", "y[0] = aril_cosine_similarity(x[0], x[1], -1);",
+     lambda x: F.cosine_similarity(x[0], x[1], dim=-1), [randn(2, 4, 3), randn(3)])
+case("cosine_similarity/eps", "y[0] = aril_cosine_similarity_with(x[0], x[1], 1, "
+     "(aril_cosine_opts){.eps = 0.5});",
+     lambda x: F.cosine_similarity(x[0], x[1], dim=1, eps=0.5), [randn(4, 3), randn(4, 3)])
+case("pairwise_distance/short", "y[0] = aril_pairwise_distance(x[0], x[1]);",
+     lambda x: F.pairwise_distance(x[0], x[1]), [randn(4, 3), randn(4, 3)])
+case("pairwise_distance/broadcast", "y[0] = aril_pairwise_distance(x[0], x[1]);",
+     lambda x: F.pairwise_distance(x[0], x[1]), [randn(4, 3), randn(3)])
+for p, text in ((1.0, "1"), (3.0, "3"), (float("inf"), "(double)INFINITY")):
+    case(f"pairwise_distance/p{p}", "y[0] = aril_pairwise_distance_with(x[0], x[1], "
+         f"(aril_distance_opts){{.p = {text}, .eps = 1e-3, .keepdim = true}});",
+         lambda x, p=p: F.pairwise_distance(x[0], x[1], p=p, eps=1e-3, keepdim=True),
+         [randn(4, 3), randn(4, 3)])
+
+# ---- sequences ----
+
+
+def ctc(name, shape, target, inputs, targets, fields="", **kw):
+    for kind in ("mean", "sum", "none"):
+        case(f"ctc_loss/{name}/{kind}",
+             "y[0] = aril_ctc_loss_with(aril_log_softmax(x[0], -1), x[1], x[2], x[3], "
+             f"(aril_ctc_opts){{.reduction = {NAMES[kind]}{fields and ', ' + fields}}});",
+             lambda x, kind=kind: F.ctc_loss(x[0].log_softmax(-1), x[1], x[2], x[3],
+                                             reduction=kind, **kw),
+             [randn(*shape), target, tensor(inputs), tensor(targets)])
+
+
+case("ctc_loss/short",
+     "y[0] = aril_ctc_loss(aril_log_softmax(x[0], 2), x[1], x[2], x[3]);",
+     lambda x: F.ctc_loss(x[0].log_softmax(2), x[1], x[2], x[3]),
+     [randn(6, 2, 4), tensor([[1, 2, 2], [3, 1, 0]]), tensor([6, 5]), tensor([3, 2])])
+case("ctc_loss/f64",
+     "y[0] = aril_ctc_loss(aril_log_softmax(x[0], 2), x[1], x[2], x[3]);",
+     lambda x: F.ctc_loss(x[0].log_softmax(2), x[1], x[2], x[3]),
+     [randn(7, 3, 5), randint(1, 5, 3, 3), tensor([7, 7, 6]), tensor([3, 1, 2])],
+     dtype=torch.float64)
+ctc("padded", (8, 3, 5), tensor([[1, 1, 2, 4], [3, 2, 0, 0], [4, 4, 4, 0]]), [8, 5, 7], [4, 2, 3])
+ctc("joined", (8, 3, 5), tensor([1, 1, 2, 4, 3, 2, 4, 4, 4]), [8, 5, 7], [4, 2, 3])
+ctc("blank", (6, 2, 4), tensor([[0, 1, 1], [2, 0, 1]]), [6, 6], [3, 2], ".blank = 3", blank=3)
+ctc("empty_target", (4, 2, 3), tensor([[1, 2], [0, 0]]), [4, 3], [2, 0])
+ctc("zero_infinity", (4, 2, 3), tensor([[1, 1, 1], [1, 2, 0]]), [4, 3], [3, 2],
+    ".zero_infinity = true", zero_infinity=True)
+ctc("single", (6, 4), tensor([2, 1, 1]), 6, 3)
+
+# ---- penalties ----
+
+case("l1_penalty", "y[0] = aril_l1_penalty(ARIL_LIST(x[0], x[1]), 0.3);",
+     lambda x: 0.3 * (x[0].abs().sum() + x[1].abs().sum()), [randn(2, 3), randn(4)])
+case("l2_penalty", "y[0] = aril_l2_penalty(ARIL_LIST(x[0], x[1], x[2]), 0.3);",
+     lambda x: 0.3 * sum((t ** 2).sum() for t in x), [randn(2, 3), randn(4), randn()])
