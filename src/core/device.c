@@ -186,8 +186,8 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
         free(b);
     } else {
         d->stats.misses++;
-        /* Live and cached together stay near the highest need so far. */
-        int64_t spare = d->stats.peak + d->stats.peak / 8 - d->stats.live - (int64_t)rounded;
+        /* Live and cached together stay below the highest need so far. */
+        int64_t spare = d->stats.peak - d->stats.live - (int64_t)rounded;
         trim(d, spare > 0 ? spare : 0);
         p = d->ops.alloc(d->self, rounded);
         if (!p) {
