@@ -207,3 +207,113 @@ for op in ["cummax", "cummin"]:
 case("diff/first", "y[0] = aril_diff(x[0], 1, -1);", lambda x: torch.diff(x[0]), [randn(2, 5)])
 case("diff/second", "y[0] = aril_diff(x[0], 2, 0);", lambda x: torch.diff(x[0], 2, 0), [randn(5, 2)])
 case("diff/bool", "y[0] = aril_diff(x[0], 1, 0);", lambda x: torch.diff(x[0]), [randbool(6)])
+
+# ---- sort and selection ----
+for axis in [0, 1, -1]:
+    for down in [False, True]:
+        case(f"sort/axis{axis}{'_down' if down else ''}",
+             f"y[0] = aril_sort(x[0], {axis}, (aril_sort_opts){{ .descending = {str(down).lower()} }}, &y[1]);",
+             lambda x, axis=axis, down=down: tuple(torch.sort(x[0], axis, down)), [apart(3, 4, 5)])
+ties = [3.0, 1.0, nan, 3.0, -inf, 1.0, 2.0, inf, nan, 3.0]
+for down in [False, True]:
+    c = f"(aril_sort_opts){{ .descending = {str(down).lower()} }}"
+    case(f"sort/stable{int(down)}", f"y[0] = aril_sort(x[0], 0, {c}, &y[1]);",
+         lambda x, down=down: tuple(torch.sort(x[0], dim=0, descending=down, stable=True)), [tensor(ties)])
+    case(f"sort/long{int(down)}", f"y[0] = aril_sort(x[0], 1, {c}, &y[1]);",
+         lambda x, down=down: tuple(torch.sort(x[0], dim=1, descending=down, stable=True)), [randint(-20, 20, 2, 200)])
+    case(f"argsort/{int(down)}", f"y[0] = aril_argsort(x[0], 1, {c});",
+         lambda x, down=down: torch.argsort(x[0], dim=1, descending=down, stable=True), [randint(0, 5, 3, 9, dtype=torch.uint8)])
+case("sort/bool", "y[0] = aril_sort(x[0], 0, (aril_sort_opts){ 0 }, &y[1]);",
+     lambda x: tuple(torch.sort(x[0], dim=0, stable=True)), [randbool(9)])
+case("sort/f16", "y[0] = aril_sort(x[0], 0, (aril_sort_opts){ 0 }, &y[1]);",
+     lambda x: tuple(torch.sort(x[0], 0)), [apart(7, 2, dtype=f16)])
+case("sort/scalar", "y[0] = aril_sort(x[0], 0, (aril_sort_opts){ 0 }, &y[1]);",
+     lambda x: tuple(torch.sort(x[0], 0)), [tensor(1.5)])
+for k in [1, 3, 6]:
+    for small in [False, True]:
+        case(f"topk/{k}{'_smallest' if small else ''}",
+             f"y[0] = aril_topk(x[0], {k}, 1, (aril_topk_opts){{ .smallest = {str(small).lower()} }}, &y[1]);",
+             lambda x, k=k, small=small: tuple(torch.topk(x[0], k, 1, not small)), [apart(3, 6)])
+case("topk/of_many", "y[0] = aril_topk(x[0], 4, 0, (aril_topk_opts){ 0 }, &y[1]);",
+     lambda x: tuple(torch.topk(x[0], 4, 0)), [apart(90, 2)])
+case("topk/i32", "y[0] = aril_topk(x[0], 2, -1, (aril_topk_opts){ 0 }, &y[1]);",
+     lambda x: tuple(torch.topk(x[0], 2)), [tensor([[5, 9, -3, 4], [1, 0, 7, -8]], torch.int32)])
+case("kthvalue/axis", "y[0] = aril_kthvalue(x[0], 2, ARIL_AXES(1), &y[1]);",
+     lambda x: tuple(torch.kthvalue(x[0], 2, 1)), [apart(3, 5, 2)])
+case("kthvalue/keep", "y[0] = aril_kthvalue(x[0], 5, ARIL_KEEPDIM(-1), &y[1]);",
+     lambda x: tuple(torch.kthvalue(x[0], 5, -1, True)), [apart(3, 5)])
+for n in [4, 5]:
+    case(f"median/axis{n}", "y[0] = aril_median(x[0], ARIL_AXES(1), &y[1]);",
+         lambda x: tuple(torch.median(x[0], 1)), [apart(3, n, 2)])
+    case(f"median/all{n}", "y[0] = aril_median(x[0], ARIL_ALL, NULL);",
+         lambda x: torch.median(x[0]), [apart(3, n)])
+case("median/nan", "y[0] = aril_median(x[0], ARIL_KEEPDIM(1), &y[1]);",
+     lambda x: tuple(torch.median(x[0], 1, True)),
+     [tensor([[1.0, nan, 0.0, nan], [4.0, 3.0, 2.0, 1.0]])])
+case("nanmedian/axis", "y[0] = aril_nanmedian(x[0], ARIL_AXES(1), &y[1]);",
+     lambda x: tuple(torch.nanmedian(x[0], 1)),
+     [tensor([[1.0, nan, 0.0, nan], [4.0, 3.0, 2.0, 1.0], [nan, 7.0, 5.0, 6.0]])])
+case("mode/axis", "y[0] = aril_mode(x[0], ARIL_AXES(1), &y[1]);",
+     lambda x: tuple(torch.mode(x[0], 1)),
+     [tensor([[1.0, 2.0, 2.0, 1.0, 3.0], [3.0, 3.0, 2.0, 3.0, 1.0], [5.0, 4.0, 3.0, 2.0, 1.0]])])
+case("mode/i64", "y[0] = aril_mode(x[0], ARIL_KEEPDIM(0), &y[1]);",
+     lambda x: tuple(torch.mode(x[0], 0, True)), [randint(0, 3, 7, 2)])
+for how in ["linear", "lower", "higher", "midpoint", "nearest"]:
+    c = f"ARIL_QUANTILE_{how.upper()}"
+    case(f"quantile/{how}", f"y[0] = aril_quantile(x[0], x[1], ARIL_AXES(1), {c});",
+         lambda x, how=how: torch.quantile(x[0], x[1], 1, interpolation=how),
+         [apart(3, 6, 2), tensor([0.0, 0.3, 0.5, 0.77, 1.0])], grad=[0])
+case("quantile/scalar", "y[0] = aril_quantile(x[0], aril_scalar(0.25), ARIL_ALL, ARIL_QUANTILE_LINEAR);",
+     lambda x: torch.quantile(x[0], 0.25), [apart(3, 6)])
+case("quantile/keep", "y[0] = aril_quantile(x[0], x[1], ARIL_KEEPDIM(0), ARIL_QUANTILE_LINEAR);",
+     lambda x: torch.quantile(x[0], x[1], 0, keepdim=True), [apart(5, 2), tensor([0.1, 0.9])], grad=[0])
+case("quantile/keep_scalar", "y[0] = aril_quantile(x[0], x[1], ARIL_KEEPDIM(-1), ARIL_QUANTILE_LINEAR);",
+     lambda x: torch.quantile(x[0], x[1], -1, keepdim=True), [apart(5, 3, dtype=f64), tensor(0.6, f64)], grad=[0])
+case("quantile/nan", "y[0] = aril_quantile(x[0], x[1], ARIL_AXES(1), ARIL_QUANTILE_LINEAR);",
+     lambda x: torch.quantile(x[0], x[1], 1), [tensor([[1.0, nan, 2.0], [3.0, 1.0, 2.0]]), tensor([0.5])],
+     grad=False)
+
+# ---- counting and searching ----
+case("unique/i64", "y[0] = aril_unique(x[0], &y[1], &y[2]);",
+     lambda x: torch.unique(x[0], return_inverse=True, return_counts=True), [randint(-3, 4, 3, 5)])
+case("unique/f32", "y[0] = aril_unique(x[0], &y[1], &y[2]);",
+     lambda x: torch.unique(x[0], return_inverse=True, return_counts=True),
+     [tensor([1.0, -2.0, 1.0, 0.5, inf, -inf, -2.0, 0.5])], grad=False)
+case("unique/u8", "y[0] = aril_unique(x[0], &y[1], &y[2]);",
+     lambda x: torch.unique(x[0], return_inverse=True, return_counts=True),
+     [randint(250, 256, 12, dtype=torch.uint8)])
+case("unique/bool", "y[0] = aril_unique(x[0], &y[1], &y[2]);",
+     lambda x: torch.unique(x[0], return_inverse=True, return_counts=True), [randbool(3, 2)])
+case("unique/nothing", "y[0] = aril_unique(x[0], &y[1], &y[2]);",
+     lambda x: torch.unique(x[0], return_inverse=True, return_counts=True), [randint(0, 4, 0)])
+for axis in [0, 1, -1]:
+    case(f"unique/axis{axis}", f"y[0] = aril_unique_axis(x[0], {axis}, &y[1], &y[2]);",
+         lambda x, axis=axis: torch.unique(x[0], return_inverse=True, return_counts=True, dim=axis),
+         [randint(0, 2, 6, 5, 2)[:, :, :2] if axis != 0 else randint(0, 2, 9, 2, 1)])
+case("bincount/plain", "y[0] = aril_bincount(x[0], NULL, 0);", lambda x: torch.bincount(x[0]),
+     [randint(0, 7, 20)])
+case("bincount/minlength", "y[0] = aril_bincount(x[0], NULL, 10);",
+     lambda x: torch.bincount(x[0], minlength=10), [randint(0, 7, 20, dtype=torch.int32)])
+case("bincount/weights", "y[0] = aril_bincount(x[0], x[1], 0);",
+     lambda x: torch.bincount(x[0], x[1]), [randint(0, 7, 20), randn(20)], grad=False)
+case("bincount/f64_weights", "y[0] = aril_bincount(x[0], x[1], 9);",
+     lambda x: torch.bincount(x[0], x[1], 9), [randint(0, 7, 20), randn(20, dtype=f64)], grad=False)
+case("bincount/nothing", "y[0] = aril_bincount(x[0], NULL, 3);",
+     lambda x: torch.bincount(x[0], minlength=3), [randint(0, 7, 0)])
+case("histc/range", "y[0] = aril_histc(x[0], 7, -1, 1);", lambda x: torch.histc(x[0], 7, -1, 1),
+     [randn(40)], grad=False)
+case("histc/own_range", "y[0] = aril_histc(x[0], 5, 0, 0);", lambda x: torch.histc(x[0], 5),
+     [randn(5, 8, dtype=f64)], grad=False)
+case("histc/constant", "y[0] = aril_histc(x[0], 4, 0, 0);", lambda x: torch.histc(x[0], 4),
+     [tensor([2.0, 2.0, 2.0])], grad=False)
+for right in [False, True]:
+    c = f"(aril_search_opts){{ .right = {str(right).lower()} }}"
+    case(f"searchsorted/one{int(right)}", f"y[0] = aril_searchsorted(x[0], x[1], {c});",
+         lambda x, right=right: torch.searchsorted(x[0], x[1], right=right),
+         [tensor([1.0, 3.0, 5.0, 5.0, 9.0]), tensor([[0.0, 1.0, 5.0], [6.0, 9.0, nan]])], grad=False)
+    case(f"searchsorted/rows{int(right)}", f"y[0] = aril_searchsorted(x[0], x[1], {c});",
+         lambda x, right=right: torch.searchsorted(x[0], x[1], right=right),
+         [torch.sort(randint(0, 9, 3, 6))[0], randint(0, 10, 3, 4)])
+    case(f"bucketize/{int(right)}", f"y[0] = aril_bucketize(x[0], x[1], {c});",
+         lambda x, right=right: torch.bucketize(x[0], x[1], right=right),
+         [randint(0, 10, 2, 5, dtype=torch.int32), tensor([2, 4, 4, 7], torch.int32)])
