@@ -152,8 +152,7 @@ static aril_tensor *view_of(int kind, aril_tensor *b) /* b: [3,4] */
     case 9: return aril_select(aril_unfold_view(b, 1, 3, 1), 1, 1); /* one of overlapping windows */
     case 10: return aril_narrow(aril_flatten(b, 0, 1), 0, 5, 4);
     case 11: return aril_squeeze(aril_narrow(b, 0, 2, 1), ARIL_AXES(0));
-    case 12:
-        return aril_select(aril_expand(aril_unsqueeze(b, 0), ARIL_SHAPE(2, -1, -1)), 0, 1);
+    case 12: return aril_select(aril_expand(aril_unsqueeze(b, 0), ARIL_SHAPE(2, -1, -1)), 0, 1);
     default: /* a view that takes its shape from another tensor */
         return aril__reshape_like(b, aril_zeros(ARIL_SHAPE(4, 3), ARIL_F64, aril_cpu()));
     }
@@ -325,6 +324,58 @@ TEST(channels_last_has_a_gradient)
     CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(x), grad, (aril_grad_opts){ 0 }),
               ARIL_OK);
     CHECK(same(grad[0], aril_mul_scalar(aril_detach(x), 2)));
+}
+
+/* ---- no memory ---- */
+
+/* Something of everything; every result may be poison. */
+static void try_all(void)
+{
+    ARIL_SCOPE;
+    aril_device cpu = aril_cpu();
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 3, 4, 5), ARIL_F16, cpu), *out[5];
+    aril_set_requires_grad(x, true);
+    aril_tensor *b = aril_mul_scalar(x, 2);
+    aril_split(b, 2, 2, out);
+    aril_chunk(b, 2, 3, out);
+    aril_unbind(b, 1, out);
+    aril_mul_(aril_select(aril_unfold_view(b, 3, 3, 1), 3, 1), aril_scalar(3));
+    aril_zero_(aril_flatten(aril_narrow(aril_flip(b, ARIL_AXES(2)), 2, 0, 1), 0, 1));
+    aril_tensor *y = aril_add(aril_roll(aril_channels_last(b), ARIL_SHAPE(2), ARIL_ALL),
+                              aril_tril(aril_movedim(b, ARIL_AXES(0), ARIL_AXES(0)), 1));
+    aril_backward(aril_sum(aril_cast(aril_diagonal(y, 0, 2, 3), ARIL_F64), ARIL_ALL));
+    aril_uniform_(aril_transpose(aril_detach(x), 0, 1), 0, 1);
+    aril_bernoulli(aril_rand(ARIL_SHAPE(300), ARIL_BF16, cpu));
+    aril_randperm(500, ARIL_I64, cpu);
+    aril_normal(aril_zeros(ARIL_SHAPE(3), ARIL_F32, cpu),
+                aril_ones(ARIL_SHAPE(2, 1), ARIL_F32, cpu));
+    aril_eye(30, -1, ARIL_F64, cpu);
+    aril_format(NULL, 0, x);
+    struct DLManagedTensorVersioned *m = aril_to_dlpack(aril_detach(x), true);
+    if (m) aril_from_dlpack(m);
+    struct DLManagedTensor *u = aril_to_dlpack_unversioned(aril_detach(x));
+    if (u) aril_from_dlpack_unversioned(u);
+}
+
+TEST(views_survive_every_failed_allocation)
+{
+    try_all(); /* first uses: tables, caches */
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    int64_t before = aril__live_blocks();
+    int n = 1;
+    for (;; n++) {
+        aril_fail_allocation(n);
+        try_all();
+        bool reached = aril_allocation_failed();
+        aril_fail_allocation(0);
+        CHECK_MSG(aril__live_blocks() == before, "failure %d leaves %lld blocks more", n,
+                  (long long)(aril__live_blocks() - before));
+        aril_clear_error();
+        if (!reached) break;
+    }
+    CHECK(n > 50);
+    try_all();
+    CHECK(aril_ok());
 }
 
 /* ---- wrong calls ---- */
