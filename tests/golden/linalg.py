@@ -158,3 +158,170 @@ istft("normalized", 8, ".hop = 2, .normalized = true", randn(5, 7, 2), win, hop_
 istft("two_sided", 8, ".hop = 2, .two_sided = true", randn(8, 7, 2), win, hop_length=2,
       onesided=False)
 istft("no_window", 6, ".hop = 3", randn(4, 5, 2), hop_length=3)
+
+# ---- einsum ----
+SIZES = dict(a=2, b=3, c=4, d=2, i=3, j=4, k=5, l=2, m=3, n=2, B=2, H=3)
+
+
+def einsum(name, expression, *shapes, dtype=f64):
+    """Shapes are given, or follow from the letters."""
+    if not shapes:
+        terms = expression.split("->")[0].replace(" ", "").split(",")
+        shapes = [[SIZES[c] for c in t] for t in terms]
+    inputs = ", ".join(f"x[{i}]" for i in range(len(shapes)))
+    same("einsum/" + name, f'aril_einsum("{expression}", ARIL_LIST({inputs}))',
+         lambda x: torch.einsum(expression, *x), *[randn(*s, dtype=dtype) for s in shapes])
+
+
+einsum("matmul", "ij,jk->ik")
+einsum("f32", "ij,jk->ik", dtype=torch.float32)
+einsum("batched", "aij,ajk->aik")
+einsum("implicit", "ij,jk")
+einsum("implicit_order", "ba,a")
+einsum("transpose", "ij->ji")
+einsum("implicit_transpose", "ba")
+einsum("sum", "ij->")
+einsum("sum_rows", "ij->i")
+einsum("trace", "ii", (3, 3))
+einsum("diagonal", "ii->i", (3, 3))
+einsum("batch_diagonal", "aii->ai", (2, 3, 3))
+einsum("triple_diagonal", "iii->i", (3, 3, 3))
+einsum("diagonal_product", "ii,ij->j", (3, 3), (3, 4))
+einsum("dot", "i,i->")
+einsum("outer", "i,j->ij")
+einsum("elementwise", "ij,ij->ij")
+einsum("batch_dot", "ai,ai->a")
+einsum("inner_two", "ijk,jkl->il")
+einsum("outer_three", "i,j,k->kij")
+einsum("chain", "ij,jk,kl->il")
+einsum("bilinear", "ai,kij,aj->ak")
+einsum("attention", "BiHd,BjHd->BHij")
+einsum("attention_out", "BHij,BjHd->BiHd")
+einsum("left_alone", "ijk,j->j")
+einsum("both_alone", "ij,kl->jl")
+einsum("free_groups", "abij,cdj->abicd")
+einsum("ellipsis", "...ij,...jk->...ik", (2, 3, 4), (2, 4, 5))
+einsum("ellipsis_broadcast", "...ij,...jk->...ik", (2, 1, 3, 4), (3, 4, 5))
+einsum("ellipsis_one", "...ij,jk->...ik", (2, 3, 4), (4, 5))
+einsum("ellipsis_front", "i...->...i", (2, 3, 4))
+einsum("ellipsis_sum", "i...->...", (2, 3))
+einsum("ellipsis_implicit", "...a,...a", (2, 3), (2, 3))
+einsum("ellipsis_empty", "...i,i->...", (3,), (3,))
+einsum("ellipsis_dropped", "a...->a", (2, 3, 4))
+einsum("broadcast_one", "ij,ij->ij", (3, 1), (3, 4))
+einsum("broadcast_summed", "ij,jk->ik", (3, 1), (4, 5))
+einsum("spaces", " i j , j k -> i k ", (3, 4), (4, 5))
+einsum("upper_case", "Ba,aB->", (2, 3), (3, 2))
+einsum("empty", "ij,jk->ik", (0, 4), (4, 5))
+einsum("empty_inner", "ij,jk->ik", (3, 0), (0, 5))
+einsum("scalar", ",i->i", (), (3,))
+same("tensordot/one", "aril_tensordot(x[0], x[1], ARIL_AXES(1), ARIL_AXES(0))",
+     lambda x: torch.tensordot(x[0], x[1], ([1], [0])), randn(2, 3, 4), randn(3, 5))
+same("tensordot/two", "aril_tensordot(x[0], x[1], ARIL_AXES(1, -1), ARIL_AXES(2, 0))",
+     lambda x: torch.tensordot(x[0], x[1], ([1, 2], [2, 0])), randn(2, 3, 4), randn(4, 5, 3))
+same("tensordot/none", "aril_tensordot(x[0], x[1], ARIL_ALL, ARIL_ALL)",
+     lambda x: torch.tensordot(x[0], x[1], 0), randn(2, 3), randn(2))
+same("kron/matrices", "aril_kron(x[0], x[1])", lambda x: torch.kron(*x), randn(2, 3), randn(3, 2))
+same("kron/mixed", "aril_kron(x[0], x[1])", lambda x: torch.kron(*x), randn(3), randn(2, 2))
+
+# ---- linear algebra ----
+L = torch.linalg
+
+
+def near_eye(*shape):
+    """Well-conditioned matrices."""
+    return torch.eye(shape[-1], dtype=f64) * 2 + 0.4 * randn(*shape, dtype=f64)
+
+
+def positive(*shape):
+    a = randn(*shape, dtype=f64)
+    return a @ a.mT + torch.eye(shape[-1], dtype=f64)
+
+
+same("inverse/one", "aril_inverse(x[0])", lambda x: L.inv(x[0]), near_eye(4, 4))
+same("inverse/batch", "aril_inverse(x[0])", lambda x: L.inv(x[0]), near_eye(2, 2, 3, 3))
+same("inverse/f32", "aril_inverse(x[0])", lambda x: L.inv(x[0]), near_eye(3, 3).float(), rtol=1e-4)
+same("inverse/empty", "aril_inverse(x[0])", lambda x: L.inv(x[0]), near_eye(0, 3, 3))
+same("det/one", "aril_det(x[0])", lambda x: L.det(x[0]), randn(4, 4, dtype=f64))
+same("det/batch", "aril_det(x[0])", lambda x: L.det(x[0]), randn(3, 3, 3, dtype=f64))
+same("det/singular", "aril_det(x[0])", lambda x: L.det(x[0]), tensor([[1., 2], [2, 4]], f64),
+     grad=False)
+same("det/no_size", "aril_det(x[0])", lambda x: L.det(x[0]), randn(2, 0, 0, dtype=f64), grad=False)
+case("slogdet/one", "y[0] = aril_slogdet(x[0], &y[1]);", lambda x: tuple(L.slogdet(x[0])),
+     [randn(4, 4, dtype=f64)])
+case("slogdet/batch", "y[0] = aril_slogdet(x[0], &y[1]);", lambda x: tuple(L.slogdet(x[0])),
+     [randn(3, 2, 2, dtype=f64)])
+case("slogdet/singular", "y[0] = aril_slogdet(x[0], &y[1]);", lambda x: tuple(L.slogdet(x[0])),
+     [torch.zeros(2, 2, dtype=f64)], grad=False)
+same("solve/matrix", "aril_solve(x[0], x[1])", lambda x: L.solve(*x), near_eye(3, 3),
+     randn(3, 2, dtype=f64))
+same("solve/vector", "aril_solve(x[0], x[1])", lambda x: L.solve(*x), near_eye(3, 3),
+     randn(3, dtype=f64))
+same("solve/batch", "aril_solve(x[0], x[1])", lambda x: L.solve(*x), near_eye(2, 3, 3),
+     randn(2, 3, 2, dtype=f64))
+same("solve/vectors", "aril_solve(x[0], x[1])", lambda x: L.solve(*x), near_eye(2, 3, 3),
+     randn(2, 3, dtype=f64))
+same("solve/broadcast", "aril_solve(x[0], x[1])", lambda x: L.solve(*x), near_eye(3, 3),
+     randn(2, 3, 2, dtype=f64))
+same("cholesky/lower", "aril_cholesky(x[0], false)", lambda x: L.cholesky(x[0]), positive(4, 4))
+same("cholesky/upper", "aril_cholesky(x[0], true)", lambda x: L.cholesky(x[0], upper=True),
+     positive(2, 3, 3))
+for upper in (False, True):
+    for transpose in (False, True):
+        for unit in (False, True):
+            for right in (False, True):
+                name = "".join("-x"[b] for b in (upper, transpose, unit, right))
+                opts = (f".upper = {str(upper).lower()}, .transpose = {str(transpose).lower()}, "
+                        f".unitriangular = {str(unit).lower()}, .right = {str(right).lower()}")
+                same("triangular_solve/" + name.replace("-", "o"),
+                     f"aril_triangular_solve(x[0], x[1], (aril_triangular_opts){{{opts}}})",
+                     lambda x, u=upper, t=transpose, d=unit, r=right: L.solve_triangular(
+                         x[0].mT if t else x[0], x[1], upper=u != t, left=not r, unitriangular=d),
+                     near_eye(3, 3), randn(*((2, 3) if right else (3, 2)), dtype=f64))
+same("triangular_solve/batch",
+     "aril_triangular_solve(x[0], x[1], (aril_triangular_opts){.upper = true})",
+     lambda x: L.solve_triangular(x[0], x[1], upper=True), near_eye(2, 3, 3),
+     randn(3, 2, dtype=f64))
+same("cholesky_solve/lower", "aril_cholesky_solve(x[0], x[1], false)",
+     lambda x: torch.cholesky_solve(x[0], x[1].tril()), randn(3, 2, dtype=f64), near_eye(3, 3))
+same("cholesky_solve/upper", "aril_cholesky_solve(x[0], x[1], true)",
+     lambda x: torch.cholesky_solve(x[0], x[1].triu(), upper=True), randn(2, 3, 2, dtype=f64),
+     near_eye(2, 3, 3))
+case("qr/square", "y[0] = aril_qr(x[0], &y[1]);", lambda x: tuple(L.qr(x[0])),
+     [randn(3, 3, dtype=f64)])
+case("qr/tall", "y[0] = aril_qr(x[0], &y[1]);", lambda x: tuple(L.qr(x[0])),
+     [randn(2, 4, 3, dtype=f64)])
+case("qr/wide", "y[0] = aril_qr(x[0], &y[1]);",
+     lambda x: tuple(L.qr(x[0])), [randn(2, 4, dtype=f64)], grad=False)
+same("svdvals/tall", "aril_svdvals(x[0])", lambda x: L.svdvals(x[0]), randn(4, 3, dtype=f64))
+same("svdvals/batch", "aril_svdvals(x[0])", lambda x: L.svdvals(x[0]), randn(2, 3, 4, dtype=f64))
+SVD = "aril_tensor *u, *s, *v; u = aril_svd(x[0], &s, &v); "
+
+
+def low_rank(x):
+    u, s, v = L.svd(x[0], full_matrices=False)
+    return (u[..., :2] * s[..., :2].sin().unsqueeze(-2)) @ v[..., :2, :]
+
+
+for name, shape in (("square", (3, 3)), ("tall", (4, 3)), ("wide", (2, 3, 4))):
+    case("svd/" + name, SVD + "aril_tensor *a = aril_mul(aril_slice(u, -1, 0, 2, 1), aril_unsqueeze("
+         "aril_sin(aril_slice(s, -1, 0, 2, 1)), -2)); y[0] = aril_matmul(a, aril_slice(v, -2, 0, 2, 1));",
+         low_rank, [randn(*shape, dtype=f64)], rtol=1e-8, atol=1e-10)
+case("eigh/values", "y[0] = aril_eigh(x[0], NULL);", lambda x: L.eigh(x[0] + x[0].mT)[0] / 2,
+     [randn(3, 3, dtype=f64)])
+case("eigh/vectors", "aril_tensor *v; aril_eigh(x[0], &v); y[0] = aril_square(v);",
+     lambda x: L.eigh((x[0] + x[0].mT) / 2)[1] ** 2, [randn(2, 3, 3, dtype=f64)], rtol=1e-8,
+     atol=1e-10)
+same("pinv/tall", "aril_pinv(x[0], 0)", lambda x: L.pinv(x[0]), randn(4, 2, dtype=f64), rtol=1e-8)
+same("pinv/wide", "aril_pinv(x[0], 0)", lambda x: L.pinv(x[0]), randn(2, 2, 3, dtype=f64),
+     rtol=1e-8)
+same("pinv/rank_one", "aril_pinv(x[0], 0)", lambda x: L.pinv(x[0]),
+     tensor([[1., 2], [2, 4], [3, 6]], f64), grad=False)
+same("lstsq/tall", "aril_lstsq(x[0], x[1])", lambda x: L.lstsq(*x).solution,
+     randn(4, 2, dtype=f64), randn(4, 3, dtype=f64), rtol=1e-8)
+same("lstsq/wide", "aril_lstsq(x[0], x[1])", lambda x: L.lstsq(*x).solution,
+     randn(2, 4, dtype=f64), randn(2, 1, dtype=f64), rtol=1e-8)
+for n in (-2, 0, 1, 3, 5):
+    same(f"matrix_power/{'minus' if n < 0 else ''}{abs(n)}", f"aril_matrix_power(x[0], {n})",
+         lambda x, n=n: L.matrix_power(x[0], n), near_eye(2, 3, 3), rtol=1e-9, grad=n != 0)
+same("trace", "aril_trace(x[0])", lambda x: x[0].trace(), randn(3, 4))
