@@ -24,7 +24,7 @@ aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask
  * the caller to free. Fails on an index out of range. */
 aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril__fetch *p, int n,
                                 aril_tensor *const *index, int64_t **offsets);
-enum { ARIL__FETCH_SKIP = INT32_MIN }; /* an offset that is passed over by writes */
+#define ARIL__FETCH_SKIP INT64_MIN /* an offset that is passed over by writes */
 
 /* out = x picked. */
 void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch *p,

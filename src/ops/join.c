@@ -510,7 +510,7 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
         line[i] = t;
     }
     aril_tensor *like = bad || known ? NULL : common_shape(n, line);
-    for (int i = 0; i < n && out && n <= ARIL_MAX_DIMS; i++) {
+    for (int i = 0; i < n && out; i++) {
         out[i] = bad ? bad : known ? aril_expand(line[i], to) : aril__expand_like(line[i], like);
         if (out[i]->flags & ARIL__POISON) bad = out[i];
         aril_escape(out[i]);

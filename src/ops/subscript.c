@@ -63,6 +63,7 @@ static aril_status add_mask(const char *op, subscript *s, int axis, aril_tensor 
     if (mask->ndim == 0) { /* keeps everything or nothing, along a new axis */
         s->view = aril_unsqueeze(s->view, axis);
         mask = aril_unsqueeze(mask, 0);
+        if (s->view->flags & ARIL__POISON) return aril_tensor_status(s->view);
     }
     for (int d = 0; d < mask->ndim; d++) {
         int64_t have = s->view->dim[axis + d], want = mask->dim[d];
@@ -112,9 +113,6 @@ static aril_status resolve(const char *op, aril_tensor *x, aril_items items, sub
             }
         }
         if (status == ARIL_OK) status = aril_tensor_status(s->view);
-        if (status == ARIL_OK && s->n == ARIL_MAX_DIMS && k + 1 < items.n &&
-            items.at[k + 1].kind == ARIL_ITEM_BY)
-            return aril__fail(ARIL_ERR_INDEX, "%s: more than %d index tensors", op, ARIL_MAX_DIMS);
     }
     return status;
 }

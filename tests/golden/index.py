@@ -340,6 +340,22 @@ case("one_hot/classes", "y[0] = aril_one_hot(x[0], 5);", lambda x: F.one_hot(x[0
 case("one_hot/infer", "y[0] = aril_one_hot(x[0], -1);", lambda x: F.one_hot(x[0]),
      [tensor([0, 3, 1])])
 
+case("searchsorted/left", "y[0] = aril_searchsorted(x[0], x[1], (aril_search_opts){0});",
+     lambda x: torch.searchsorted(x[0], x[1]),
+     [tensor([1.0, 2.0, 2.0, 5.0]), tensor([[0.5, 2.0], [5.0, 7.0]])], grad=False)
+case("searchsorted/right", "y[0] = aril_searchsorted(x[0], x[1], (aril_search_opts){true});",
+     lambda x: torch.searchsorted(x[0], x[1], right=True),
+     [tensor([1.0, 2.0, 2.0, 5.0]), tensor([[0.5, 2.0], [5.0, 7.0]])], grad=False)
+case("searchsorted/rows", "y[0] = aril_searchsorted(x[0], x[1], (aril_search_opts){0});",
+     lambda x: torch.searchsorted(x[0], x[1]),
+     [tensor([[1, 3, 5], [2, 4, 6]]), tensor([[3, 6, 0, 5], [3, 6, 0, 5]])])
+case("searchsorted/nan", "y[0] = aril_searchsorted(x[0], x[1], (aril_search_opts){0});",
+     lambda x: torch.searchsorted(x[0], x[1]),
+     [tensor([1.0, 2.0]), tensor([float("nan"), float("inf"), float("-inf")])], grad=False)
+case("bucketize/int", "y[0] = aril_bucketize(x[0], x[1], (aril_search_opts){true});",
+     lambda x: torch.bucketize(x[0], x[1], right=True),
+     [randint(0, 9, 3, 2, dtype=torch.int32), tensor([1, 3, 7], dtype=torch.int32)])
+
 # ---- repeating and padding ----
 
 case("hstack/2d", "y[0] = aril_hstack(ARIL_LIST(x[0], x[1]));", lambda x: torch.hstack(tuple(x)),
