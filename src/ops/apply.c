@@ -104,7 +104,10 @@ static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_t
 {
     for (int i = 0; i < c->n_in; i++) {
         in[i] = c->in[i];
-        if (!in[i] || in[i] == dest || !in[i]->storage || in[i]->storage != dest->storage)
+        bool shape_only = i < 31 && c->op->shape_only >> i & 1;
+        if (!in[i] || shape_only || !in[i]->storage || in[i]->storage != dest->storage)
+            continue;
+        if (in[i] == dest && (i == 0 || c->op->flags & ELEMENTWISE))
             continue;
         if (!same_geometry(in[i], dest) || !(c->op->flags & ELEMENTWISE)) {
             in[i] = aril__op(&aril__op_copy, in[i]);
