@@ -162,17 +162,17 @@ static aril_status run(aril__run *r, kind which, job *j)
     return answer(r, j, batch);
 }
 
-#define KERNEL_OF(name, which, ...)               \
-    aril_status aril__lapack_##name(aril__run *r) \
-    {                                             \
-        job j = { __VA_ARGS__ };                  \
-        return run(r, which, &j);                 \
+#define KERNEL_OF(kernel, which, ...)               \
+    aril_status aril__lapack_##kernel(aril__run *r) \
+    {                                               \
+        job j = { __VA_ARGS__ };                    \
+        return run(r, which, &j);                   \
     }
 
 #else
 
-#define KERNEL_OF(name, which, ...)                                                               \
-    aril_status aril__lapack_##name(aril__run *r)                                                 \
+#define KERNEL_OF(kernel, which, ...)                                                             \
+    aril_status aril__lapack_##kernel(aril__run *r)                                               \
     {                                                                                             \
         return aril__fail(ARIL_ERR_UNSUPPORTED,                                                   \
                           "%s: Aril was built without LAPACK; install libopenblas-dev and build " \
