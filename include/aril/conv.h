@@ -109,6 +109,60 @@ ARIL_API aril_tensor *aril_max_unpool2d(aril_tensor *x, aril_tensor *indices, ar
 ARIL_API aril_tensor *aril_max_unpool3d(aril_tensor *x, aril_tensor *indices, aril_shape size,
                                         aril_pool_opts opts);
 
+/* ---- windows as columns ---- */
+
+/* The windows of a picture, each as a column: [N,C,H,W] -> [N, C * kernel, positions]. Of the
+ * options kernel, stride (0: 1), padding and dilation count. */
+ARIL_API aril_tensor *aril_unfold(aril_tensor *x, aril_pool_opts opts);
+
+/* The reverse: columns added up where their windows lay, in a picture of height and width `size`. */
+ARIL_API aril_tensor *aril_fold(aril_tensor *columns, aril_shape size, aril_pool_opts opts);
+
+/* ---- other sizes ---- */
+
+typedef enum aril_interpolation {
+    ARIL_NEAREST = 0,
+    ARIL_NEAREST_EXACT, /* of the pixels' middles */
+    ARIL_LINEAR,        /* bilinear and trilinear with more dimensions */
+    ARIL_CUBIC,         /* with -0.75, as PyTorch's bicubic */
+    ARIL_AREA,          /* the mean of what a pixel covers: adaptive average pooling */
+} aril_interpolation;
+
+/* A size or a scale for each spatial dimension; a scale of 0 repeats the first. */
+typedef struct aril_interpolate_opts {
+    int64_t size[3];
+    double scale[3];
+    aril_interpolation mode;
+    bool align_corners; /* the middles of the corner pixels stay where they are */
+    bool antialias;     /* linear and cubic: smoothed when made smaller */
+} aril_interpolate_opts;
+
+/* x [N,C,spatial...] at another size: floor(size * scale) where a scale is given. */
+ARIL_API aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts);
+
+/* [..., C * r * r, H, W] -> [..., C, H * r, W * r], and back. */
+ARIL_API aril_tensor *aril_pixel_shuffle(aril_tensor *x, int64_t factor);
+ARIL_API aril_tensor *aril_pixel_unshuffle(aril_tensor *x, int64_t factor);
+
+/* Channels of `groups` groups dealt out in turn. [N,C,...] -> the same */
+ARIL_API aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups);
+
+/* A grid of places (x, y), or (x, y, z), from -1 to 1 for the pixels of a result of the given size
+ * [N,C,H,W] (or [N,C,D,H,W]), each moved by the matrix theta [N,2,3] (or [N,3,4])
+ * -> [N,H,W,2] (or [N,D,H,W,3]). */
+ARIL_API aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_corners);
+
+/* ---- across channels ---- */
+
+typedef struct aril_lrn_opts {
+    double alpha; /* 0: 1e-4 */
+    double beta;  /* 0: 0.75 */
+    double k;     /* 0: 1; ARIL_ZERO: none */
+} aril_lrn_opts;
+
+/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta. [N,C,...] */
+ARIL_API aril_tensor *aril_local_response_norm(aril_tensor *x, int64_t size, aril_lrn_opts opts);
+
 ARIL_C_END
 
 #endif
