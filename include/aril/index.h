@@ -189,19 +189,6 @@ ARIL_API aril_tensor *aril_masked_fill_scalar(aril_tensor *x, aril_tensor *mask,
 ARIL_API aril_tensor *aril_masked_fill_scalar_(aril_tensor *x, aril_tensor *mask,
                                                aril_number value);
 
-/* ---- searching ---- */
-
-/* Where values would stand among sorted ones, so that these stay sorted: i64, the shape of values.
- * sorted [n] and values of any shape, or [..., n] and [..., m]. Before equal ones, with `right`
- * behind them. aril_bucketize is the same with its arguments exchanged. */
-typedef struct aril_search_opts {
-    bool right;
-} aril_search_opts;
-ARIL_API aril_tensor *aril_searchsorted(aril_tensor *sorted, aril_tensor *values,
-                                        aril_search_opts opts);
-ARIL_API aril_tensor *aril_bucketize(aril_tensor *x, aril_tensor *boundaries,
-                                     aril_search_opts opts);
-
 /* ---- joining ---- */
 
 /* Tensors one after the other along an axis; other sizes are the same. They meet in one dtype. */
