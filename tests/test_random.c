@@ -231,6 +231,12 @@ TEST(random_permutations)
         free(seen);
         CHECK_INT(distinct, n);
     }
+    /* The order in which the generator's draws sort. */
+    aril_seed(21);
+    const int64_t *order = aril_data(aril_randperm(3000, ARIL_I64, aril_cpu()));
+    uint64_t draws[3000];
+    aril__rng_u64((aril__rng_key){ 21, 0 }, 0, 3000, draws);
+    for (int i = 1; i < 3000; i++) CHECK(draws[order[i - 1]] < draws[order[i]]);
     /* All orders of three come up as often. */
     int count[27] = { 0 };
     for (int i = 0; i < 6000; i++) {

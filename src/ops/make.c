@@ -18,8 +18,7 @@ aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtyp
     if ((int)dtype < 0 || (int)dtype >= ARIL__DTYPE_COUNT)
         return aril__fail(ARIL_ERR_DTYPE, "%s: there is no dtype %d", what, (int)dtype);
     aril_status s = aril__check_shape(what, shape, false);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     out->ndim[0] = shape.ndim;
     memcpy(out->dim, shape.dim, (size_t)shape.ndim * sizeof *shape.dim);
     out->dtype[0] = dtype;
@@ -32,10 +31,8 @@ aril_status aril__make_infer(aril__call *c)
 {
     const struct make_attrs *a = c->attrs;
     aril__meta *o = &c->out[0];
-    c->device =
-        aril__device_find((aril_device){(int16_t)a->device[0], (int16_t)a->device[1]});
-    if (!c->device)
-        return ARIL_ERR_DEVICE;
+    c->device = aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
+    if (!c->device) return ARIL_ERR_DEVICE;
     o->dtype = c->type = (aril_dtype)a->dtype[0];
     o->ndim = (int)a->ndim[0];
     memcpy(o->dim, a->dim, (size_t)o->ndim * sizeof *o->dim);
@@ -52,8 +49,8 @@ static void fill(aril_tensor *out, double real, int64_t whole, bool is_whole)
                                           is_whole ? (void *)&whole : (void *)&real, 1);
         return;
     }
-    aril__storage s = {.data = is_whole ? (void *)&whole : (void *)&real, .bytes = 8};
-    aril_tensor one = {.dtype = is_whole ? ARIL_I64 : ARIL_F64, .numel = 1, .storage = &s};
+    aril__storage s = { .data = is_whole ? (void *)&whole : (void *)&real, .bytes = 8 };
+    aril_tensor one = { .dtype = is_whole ? ARIL_I64 : ARIL_F64, .numel = 1, .storage = &s };
     aril__copy_elements(out, &one);
 }
 
@@ -65,11 +62,14 @@ static aril_status full_ref(aril__run *r)
 }
 
 static const aril__sample full_samples[] = {
-    {.attrs = &(const struct make_attrs){
-         .ndim = {2}, .dim = {2, 3}, .dtype = {ARIL_F32}, .value = {1.5}}},
-    {.attrs = &(const struct make_attrs){
-         .ndim = {1}, .dim = {3}, .dtype = {ARIL_I32}, .whole = {7, 1}}},
-    SAMPLE_END};
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 2 }, .dim = { 2, 3 }, .dtype = { ARIL_F32 }, .value = { 1.5 } } },
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 3 }, .dtype = { ARIL_I32 }, .whole = { 7, 1 } } },
+    SAMPLE_END
+};
 OP(full, .doc = "a number everywhere", .onnx = "ConstantOfShape", .n_out = 1,
    .flags = STRIDED | NONDIFF | RAW, .infer = aril__make_infer, .ref = full_ref,
    .samples = full_samples, WITH_ATTRS(make));
@@ -84,8 +84,7 @@ static aril_status full_like_infer(aril__call *c)
     c->type = o->dtype;
     o->ndim = c->in[0]->ndim;
     memcpy(o->dim, c->in[0]->dim, (size_t)o->ndim * sizeof *o->dim);
-    if (!c->device)
-        c->device = aril__cpu_device;
+    if (!c->device) c->device = aril__cpu_device;
     return ARIL_OK;
 }
 
@@ -97,9 +96,12 @@ static aril_status full_like_ref(aril__run *r)
 }
 
 static const aril__sample full_like_samples[] = {
-    {.in = {"[2,3]"}, .attrs = &(const struct full_like_attrs){{-1}, {2}, {0}}, .flags = SAMPLE_BATCH},
-    {.in = {"[2]"}, .attrs = &(const struct full_like_attrs){{ARIL_I64}, {3}, {3, 1}}},
-    SAMPLE_END};
+    { .in = { "[2,3]" },
+      .attrs = &(const struct full_like_attrs){ { -1 }, { 2 }, { 0 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2]" }, .attrs = &(const struct full_like_attrs){ { ARIL_I64 }, { 3 }, { 3, 1 } } },
+    SAMPLE_END
+};
 OP(full_like, .doc = "a number everywhere, in the shape of another tensor", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | NONDIFF | RAW | KEEPS_ORDER, .shape_only = IN(0),
    .infer = full_like_infer, .ref = full_like_ref, .samples = full_like_samples,
@@ -126,28 +128,28 @@ static void steps_range(void *ctx, int64_t begin, int64_t end)
         int64_t m = end - at < BLOCK ? end - at : BLOCK;
         for (int64_t i = 0; i < m; i++) {
             if (a->whole[1])
-                whole[i] = (int64_t)((uint64_t)a->whole[0] +
-                                     (uint64_t)(at + i) * (uint64_t)a->whole[2]);
+                whole[i] =
+                    (int64_t)((uint64_t)a->whole[0] + (uint64_t)(at + i) * (uint64_t)a->whole[2]);
             else if (s->from_end && at + i >= n / 2 && n > 1)
                 block[i] = a->value[1] - a->value[2] * (double)(n - 1 - at - i);
             else
                 block[i] = a->value[0] + a->value[2] * (double)(at + i);
         }
         row->store[a->whole[1] ? ARIL__C_I64 : ARIL__C_F64](aril__base(s->out), s->out->offset + at,
-                                                           1, block, m);
+                                                            1, block, m);
     }
 }
 
 static aril_status arange_ref(aril__run *r)
 {
-    steps s = {.attrs = r->attrs, .out = r->out[0]};
+    steps s = { .attrs = r->attrs, .out = r->out[0] };
     aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
     return ARIL_OK;
 }
 
 static aril_status linspace_ref(aril__run *r)
 {
-    steps s = {.attrs = r->attrs, .out = r->out[0], .from_end = true};
+    steps s = { .attrs = r->attrs, .out = r->out[0], .from_end = true };
     aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
     return ARIL_OK;
 }
@@ -162,21 +164,28 @@ static aril_status steps_infer(aril__call *c)
 }
 
 static const aril__sample arange_samples[] = {
-    {.attrs = &(const struct make_attrs){
-         .ndim = {1}, .dim = {5}, .dtype = {ARIL_I64}, .whole = {-2, 1, 3}}},
-    {.attrs = &(const struct make_attrs){
-         .ndim = {1}, .dim = {4}, .dtype = {ARIL_F32}, .value = {0.5, 0, -0.25}}},
-    {.attrs = &(const struct make_attrs){.ndim = {1}, .dtype = {ARIL_F32}, .value = {0, 0, 1}}},
-    SAMPLE_END};
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_I64 }, .whole = { -2, 1, 3 } } },
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 4 }, .dtype = { ARIL_F32 }, .value = { 0.5, 0, -0.25 } } },
+    { .attrs = &(
+          const struct make_attrs){ .ndim = { 1 }, .dtype = { ARIL_F32 }, .value = { 0, 0, 1 } } },
+    SAMPLE_END
+};
 OP(arange, .doc = "numbers from start by step", .onnx = "Range", .n_out = 1, .flags = NONDIFF | RAW,
    .infer = steps_infer, .ref = arange_ref, .samples = arange_samples, WITH_ATTRS(make));
 
 static const aril__sample linspace_samples[] = {
-    {.attrs = &(const struct make_attrs){
-         .ndim = {1}, .dim = {5}, .dtype = {ARIL_F32}, .value = {-1, 1, 0.5}}},
-    {.attrs = &(const struct make_attrs){
-         .ndim = {1}, .dim = {1}, .dtype = {ARIL_F64}, .value = {3, 4, 0}}},
-    SAMPLE_END};
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_F32 }, .value = { -1, 1, 0.5 } } },
+    { .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 1 }, .dtype = { ARIL_F64 }, .value = { 3, 4, 0 } } },
+    SAMPLE_END
+};
 OP(linspace, .doc = "numbers at equal distances, both ends included", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = steps_infer, .ref = linspace_ref, .samples = linspace_samples,
    WITH_ATTRS(make));
@@ -187,8 +196,7 @@ aril_tensor *aril_empty(aril_shape shape, aril_dtype dtype, aril_device device)
 {
     aril__thread *th = aril__self();
     struct make_attrs a;
-    if (aril__make_attrs("empty", shape, dtype, device, &a) < 0)
-        return aril__poison();
+    if (aril__make_attrs("empty", shape, dtype, device, &a) < 0) return aril__poison();
     aril__device *d = aril__device_find(device);
     return d ? aril__give(th, aril__tensor_new(th, dtype, shape.ndim, shape.dim, d))
              : aril__poison();
@@ -198,8 +206,7 @@ static aril_tensor *full(const char *what, aril_shape shape, aril_number v, aril
                          aril_device device)
 {
     struct make_attrs a;
-    if (aril__make_attrs(what, shape, dtype, device, &a) < 0)
-        return aril__poison();
+    if (aril__make_attrs(what, shape, dtype, device, &a) < 0) return aril__poison();
     a.value[0] = v.f;
     a.whole[0] = v.i;
     a.whole[1] = !v.is_float;
@@ -223,7 +230,7 @@ aril_tensor *aril_ones(aril_shape shape, aril_dtype dtype, aril_device device)
 
 aril_tensor *(aril_full_like)(aril_tensor *x, aril_number value)
 {
-    struct full_like_attrs a = {{-1}, {value.f}, {value.i, !value.is_float}};
+    struct full_like_attrs a = { { -1 }, { value.f }, { value.i, !value.is_float } };
     return aril__op_with(&a, &aril__op_full_like, x);
 }
 
@@ -239,12 +246,9 @@ aril_tensor *aril_ones_like(aril_tensor *x)
 
 aril_tensor *aril_empty_like(aril_tensor *x)
 {
-    if (!x)
-        return aril__null_tensor("empty_like");
-    if (x->flags & ARIL__POISON)
-        return x;
-    if (!x->storage)
-        return aril_zeros_like(x);
+    if (!x) return aril__null_tensor("empty_like");
+    if (x->flags & ARIL__POISON) return x;
+    if (!x->storage) return aril_zeros_like(x);
     aril__thread *th = aril__self();
     aril_tensor *t =
         aril__tensor_new(th, (aril_dtype)x->dtype, x->ndim, x->dim, x->storage->device);
@@ -257,7 +261,7 @@ aril_tensor *aril_empty_like(aril_tensor *x)
 
 aril_tensor *(aril_fill_)(aril_tensor *x, aril_number value)
 {
-    struct full_like_attrs a = {{-1}, {value.f}, {value.i, !value.is_float}};
+    struct full_like_attrs a = { { -1 }, { value.f }, { value.i, !value.is_float } };
     return aril__apply_to(x, &aril__op_full_like, 1, &x, &a);
 }
 
@@ -297,7 +301,7 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
                    step.f);
         return aril__poison();
     }
-    if (aril__make_attrs("arange", (aril_shape){.ndim = 1, .dim = {n}}, dtype, device, &a) < 0)
+    if (aril__make_attrs("arange", (aril_shape){ .ndim = 1, .dim = { n } }, dtype, device, &a) < 0)
         return aril__poison();
     a.value[0] = start.f;
     a.value[2] = step.f;
@@ -313,8 +317,8 @@ aril_tensor *aril_linspace(double start, double stop, int64_t steps_, aril_dtype
                            aril_device device)
 {
     struct make_attrs a;
-    if (aril__make_attrs("linspace", (aril_shape){.ndim = 1, .dim = {steps_}}, dtype, device, &a) <
-        0)
+    if (aril__make_attrs("linspace", (aril_shape){ .ndim = 1, .dim = { steps_ } }, dtype, device,
+                         &a) < 0)
         return aril__poison();
     a.value[0] = start;
     a.value[1] = stop;

@@ -206,35 +206,50 @@ typedef struct ticket {
     int64_t index;
 } ticket;
 
+static bool comes_after(ticket a, ticket b)
+{
+    return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
+}
+
+/* Buckets by the leading bits, a few tickets each since draws are even, sorted by insertion. */
 static aril_status randperm_ref(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
     draw d = draw_of(r);
-    if (n == 0) return ARIL_OK;
-    ticket *a = aril__malloc((size_t)n * 2 * sizeof *a), *b = a ? a + n : NULL;
-    if (!a) return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        uint64_t block[BLOCK];
-        int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        aril__rng_u64(d.key, at, at + m, block);
-        for (int64_t i = 0; i < m; i++) a[at + i] = (ticket){ block[i], at + i };
+    int bits = 1;
+    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    size_t buckets = (size_t)1 << bits;
+    int64_t *place = aril__calloc((buckets + 1) * sizeof *place);
+    ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
+    if (!place || !t) {
+        free(place);
+        free(t);
+        return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
     }
-    for (int shift = 0; shift < 64; shift += 8) {
-        int64_t place[257] = { 0 };
-        for (int64_t i = 0; i < n; i++) place[(a[i].draw >> shift & 255) + 1]++;
-        for (int k = 0; k < 256; k++) place[k + 1] += place[k];
-        for (int64_t i = 0; i < n; i++) b[place[a[i].draw >> shift & 255]++] = a[i];
-        ticket *t = a;
-        a = b;
-        b = t;
+    for (int round = 0; round < 2; round++) { /* counts, then places: the draws are made twice */
+        for (int64_t at = 0; at < n; at += BLOCK) {
+            uint64_t block[BLOCK];
+            int64_t m = n - at < BLOCK ? n - at : BLOCK;
+            aril__rng_u64(d.key, at, at + m, block);
+            for (int64_t i = 0; i < m && round == 0; i++) place[(block[i] >> (64 - bits)) + 1]++;
+            for (int64_t i = 0; i < m && round == 1; i++)
+                t[place[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
+        }
+        for (size_t k = 0; k < buckets && round == 0; k++) place[k + 1] += place[k];
     }
-    /* An even number of passes: the result is where it began. */
+    for (int64_t i = 1; i < n; i++) {
+        ticket one = t[i];
+        int64_t k = i;
+        for (; k > 0 && comes_after(t[k - 1], one); k--) t[k] = t[k - 1];
+        t[k] = one;
+    }
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) block[i] = a[at + i].index;
+        for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
         put(&d, ARIL__C_I64, at, block, m);
     }
-    free(a);
+    free(place);
+    free(t);
     return ARIL_OK;
 }
 

@@ -30,21 +30,22 @@ static aril_status permute_infer(aril__call *c)
 VJP(permute)
 {
     const struct permute_attrs *a = c->attrs;
-    struct permute_attrs back = {{0}};
-    if (!c->g[0])
-        return;
-    for (int d = 0; d < c->g[0]->ndim; d++)
-        back.axes[a->axes[d]] = d;
+    struct permute_attrs back = { { 0 } };
+    if (!c->g[0]) return;
+    for (int d = 0; d < c->g[0]->ndim; d++) back.axes[a->axes[d]] = d;
     GRAD(0, aril__op_with(&back, &aril__op_permute, c->g[0]));
 }
 
 static const aril__sample permute_samples[] = {
-    {.in = {"[2,3,4]"}, .attrs = &(const struct permute_attrs){{2, 0, 1}}},
-    {.in = {"[2,3]"}, .attrs = &(const struct permute_attrs){{0, 1}}, .flags = SAMPLE_BATCH},
-    {.in = {"[]"}, .attrs = &(const struct permute_attrs){{0}}},
-    SAMPLE_END};
+    { .in = { "[2,3,4]" }, .attrs = &(const struct permute_attrs){ { 2, 0, 1 } } },
+    { .in = { "[2,3]" },
+      .attrs = &(const struct permute_attrs){ { 0, 1 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[]" }, .attrs = &(const struct permute_attrs){ { 0 } } },
+    SAMPLE_END
+};
 OP(permute, .doc = "axes in another order", .onnx = "Transpose", .min_in = 1, .max_in = 1,
-   .n_out = 1, .out = {VIEW(0)}, .infer = permute_infer, .vjp = permute_vjp,
+   .n_out = 1, .out = { VIEW(0) }, .infer = permute_infer, .vjp = permute_vjp,
    .samples = permute_samples, WITH_ATTRS(permute));
 
 /* ---- reshape ---- */
@@ -68,14 +69,12 @@ static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs
             known *= dim[i];
         }
     }
-    if (x->numel < 0)
-        return ARIL_OK;
+    if (x->numel < 0) return ARIL_OK;
     if (open >= 0 && known > 0 && x->numel % known == 0) {
         dim[open] = x->numel / known;
         return ARIL_OK;
     }
-    if (open < 0 && known == x->numel)
-        return ARIL_OK;
+    if (open < 0 && known == x->numel) return ARIL_OK;
     return aril__fail(ARIL_ERR_SHAPE, "reshape: %s does not hold as many elements as %s",
                       aril__text(from, x), aril__shape_text(to, n, a->dim));
 }
@@ -90,26 +89,22 @@ bool aril__view_strides(const aril_tensor *x, aril__meta *o)
     int i = x->ndim - 1, k = o->ndim - 1;
     while (k >= 0 || i >= 0) {
         int64_t have = 1, want = 1;
-        while (i >= 0 && x->dim[i] == 1)
-            i--;
+        while (i >= 0 && x->dim[i] == 1) i--;
         int64_t step = i >= 0 ? x->stride[i] : 1;
         if (i >= 0) {
             have = x->dim[i];
             for (; i > 0; i--) { /* neighbours that follow on in memory */
-                if (x->dim[i - 1] != 1 && x->stride[i - 1] != step * have)
-                    break;
+                if (x->dim[i - 1] != 1 && x->stride[i - 1] != step * have) break;
                 have *= x->dim[i - 1];
             }
             i--;
         }
         for (; k >= 0 && want * o->dim[k] <= have; k--) {
-            if (want == have && o->dim[k] != 1)
-                break;
+            if (want == have && o->dim[k] != 1) break;
             o->stride[k] = step * want;
             want *= o->dim[k];
         }
-        if (want != have)
-            return false;
+        if (want != have) return false;
     }
     return true;
 }
@@ -119,8 +114,7 @@ static aril_status reshape_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     const struct reshape_attrs *a = c->attrs;
     aril_status s = reshape_dims(c->in[0], a, o->dim);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     o->dtype = (aril_dtype)c->in[0]->dtype;
     o->ndim = (int)a->ndim[0];
     o->offset = c->in[0]->offset;
@@ -135,19 +129,21 @@ static aril_status reshape_infer(aril__call *c)
 
 VJP(reshape)
 {
-    if (c->g[0])
-        GRAD(0, aril__reshape_like(c->g[0], c->x[0]));
+    if (c->g[0]) GRAD(0, aril__reshape_like(c->g[0], c->x[0]));
 }
 
 static const aril__sample reshape_samples[] = {
-    {.in = {"[2,6]"}, .attrs = &(const struct reshape_attrs){{3}, {3, -1, 2}}},
-    {.in = {"[4,3]"}, .attrs = &(const struct reshape_attrs){{2}, {-1, 3}}, .flags = SAMPLE_BATCH},
-    {.in = {"[1]"}, .attrs = &(const struct reshape_attrs){{0}, {0}}},
-    {.in = {"[0,3]"}, .attrs = &(const struct reshape_attrs){{2}, {3, 0}}},
-    SAMPLE_END};
-OP(reshape, .doc = "another shape of as many elements", .onnx = "Reshape", .min_in = 1,
-   .max_in = 1, .n_out = 1, .out = {VIEW(0)}, .infer = reshape_infer, .vjp = reshape_vjp,
-   .saves = {LIKE(0)}, .samples = reshape_samples, WITH_ATTRS(reshape));
+    { .in = { "[2,6]" }, .attrs = &(const struct reshape_attrs){ { 3 }, { 3, -1, 2 } } },
+    { .in = { "[4,3]" },
+      .attrs = &(const struct reshape_attrs){ { 2 }, { -1, 3 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1]" }, .attrs = &(const struct reshape_attrs){ { 0 }, { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reshape_attrs){ { 2 }, { 3, 0 } } },
+    SAMPLE_END
+};
+OP(reshape, .doc = "another shape of as many elements", .onnx = "Reshape", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = reshape_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
+   .samples = reshape_samples, WITH_ATTRS(reshape));
 
 /* ---- slice ---- */
 
@@ -172,38 +168,37 @@ static aril_status slice_infer(aril__call *c)
     }
     /* Python's rules: negative positions count from the end, then everything is clipped. */
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
-    if (start < 0)
-        start += n;
-    if (stop < 0 && stop != INT64_MIN)
-        stop += n;
+    if (start < 0) start += n;
+    if (stop < 0 && stop != INT64_MIN) stop += n;
     start = start < low ? low : start > high ? high : start;
     stop = stop < low ? low : stop > high ? high : stop;
     int64_t count = step > 0 ? (stop - start + step - 1) / step : (start - stop - step - 1) / -step;
     o->dim[axis] = count > 0 ? count : 0;
     o->stride[axis] = x->stride[axis] * step;
-    if (count > 0)
-        o->offset += start * x->stride[axis];
+    if (count > 0) o->offset += start * x->stride[axis];
     return ARIL_OK;
 }
 
 VJP(slice)
 {
-    if (!c->g[0])
-        return;
+    if (!c->g[0]) return;
     aril_tensor *zeros = aril_zeros_like(c->x[0]);
     GRAD(0, aril__view_write(zeros, c->g[0], &aril__op_slice, c->attrs));
 }
 
 static const aril__sample slice_samples[] = {
-    {.in = {"[5,3]"}, .attrs = &(const struct slice_attrs){{0}, {1}, {4}, {1}}},
-    {.in = {"[5,3]"}, .attrs = &(const struct slice_attrs){{0}, {-1}, {INT64_MIN}, {-2}}},
-    {.in = {"[2,6]"}, .attrs = &(const struct slice_attrs){{1}, {1}, {INT64_MAX}, {2}},
-     .flags = SAMPLE_BATCH},
-    {.in = {"[2,3]"}, .attrs = &(const struct slice_attrs){{1}, {3}, {3}, {1}}},
-    SAMPLE_END};
+    { .in = { "[5,3]" }, .attrs = &(const struct slice_attrs){ { 0 }, { 1 }, { 4 }, { 1 } } },
+    { .in = { "[5,3]" },
+      .attrs = &(const struct slice_attrs){ { 0 }, { -1 }, { INT64_MIN }, { -2 } } },
+    { .in = { "[2,6]" },
+      .attrs = &(const struct slice_attrs){ { 1 }, { 1 }, { INT64_MAX }, { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3]" }, .attrs = &(const struct slice_attrs){ { 1 }, { 3 }, { 3 }, { 1 } } },
+    SAMPLE_END
+};
 OP(slice, .doc = "part of an axis: from start to stop by step", .onnx = "Slice", .min_in = 1,
-   .max_in = 1, .n_out = 1, .out = {VIEW(0)}, .infer = slice_infer, .vjp = slice_vjp,
-   .saves = {LIKE(0)}, .samples = slice_samples, WITH_ATTRS(slice));
+   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp,
+   .saves = { LIKE(0) }, .samples = slice_samples, WITH_ATTRS(slice));
 
 /* ---- expand ---- */
 
@@ -243,17 +238,19 @@ static aril_status expand_infer(aril__call *c)
 
 VJP(expand)
 {
-    if (c->g[0])
-        GRAD(0, aril__sum_to_like(c->g[0], c->x[0]));
+    if (c->g[0]) GRAD(0, aril__sum_to_like(c->g[0], c->x[0]));
 }
 
 static const aril__sample expand_samples[] = {
-    {.in = {"[3,1]"}, .attrs = &(const struct expand_attrs){{3}, {2, -1, 4}}},
-    {.in = {"[2,1]"}, .attrs = &(const struct expand_attrs){{2}, {-1, 3}}, .flags = SAMPLE_BATCH},
-    SAMPLE_END};
+    { .in = { "[3,1]" }, .attrs = &(const struct expand_attrs){ { 3 }, { 2, -1, 4 } } },
+    { .in = { "[2,1]" },
+      .attrs = &(const struct expand_attrs){ { 2 }, { -1, 3 } },
+      .flags = SAMPLE_BATCH },
+    SAMPLE_END
+};
 OP(expand, .doc = "repeated along axes of size 1 without copying", .onnx = "Expand", .min_in = 1,
-   .max_in = 1, .n_out = 1, .out = {VIEW(0)}, .infer = expand_infer, .vjp = expand_vjp,
-   .saves = {LIKE(0)}, .samples = expand_samples, WITH_ATTRS(expand));
+   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = expand_infer, .vjp = expand_vjp,
+   .saves = { LIKE(0) }, .samples = expand_samples, WITH_ATTRS(expand));
 
 /* ---- squeeze and unsqueeze ---- */
 
@@ -291,8 +288,7 @@ static aril_status squeeze_infer(aril__call *c)
             return aril__fail(ARIL_ERR_SHAPE, "squeeze: axis %d of %s does not have size 1", d,
                               aril__text(text, x));
         }
-        if (mask >> d & 1)
-            continue;
+        if (mask >> d & 1) continue;
         o->dim[o->ndim] = x->dim[d];
         o->stride[o->ndim++] = x->stride[d];
     }
@@ -301,30 +297,32 @@ static aril_status squeeze_infer(aril__call *c)
 
 VJP(unsqueeze)
 {
-    if (c->g[0])
-        GRAD(0, aril__op_with(c->attrs, &aril__op_squeeze, c->g[0]));
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_squeeze, c->g[0]));
 }
 
 VJP(squeeze)
 {
-    if (c->g[0])
-        GRAD(0, aril__op_with(c->attrs, &aril__op_unsqueeze, c->g[0]));
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_unsqueeze, c->g[0]));
 }
 
 static const aril__sample unsqueeze_samples[] = {
-    {.in = {"[2,3]"}, .attrs = &(const struct unsqueeze_attrs){{2}}, .flags = SAMPLE_BATCH},
-    {.in = {"[]"}, .attrs = &(const struct unsqueeze_attrs){{3}}},
-    SAMPLE_END};
+    { .in = { "[2,3]" }, .attrs = &(const struct unsqueeze_attrs){ { 2 } }, .flags = SAMPLE_BATCH },
+    { .in = { "[]" }, .attrs = &(const struct unsqueeze_attrs){ { 3 } } },
+    SAMPLE_END
+};
 OP(unsqueeze, .doc = "new axes of size 1", .onnx = "Unsqueeze", .min_in = 1, .max_in = 1,
-   .n_out = 1, .out = {VIEW(0)}, .infer = unsqueeze_infer, .vjp = unsqueeze_vjp,
+   .n_out = 1, .out = { VIEW(0) }, .infer = unsqueeze_infer, .vjp = unsqueeze_vjp,
    .samples = unsqueeze_samples, WITH_ATTRS(unsqueeze));
 
 static const aril__sample squeeze_samples[] = {
-    {.in = {"[2,1,3]"}, .attrs = &(const struct unsqueeze_attrs){{2}}, .flags = SAMPLE_BATCH},
-    {.in = {"[1]"}, .attrs = &(const struct unsqueeze_attrs){{1}}},
-    SAMPLE_END};
+    { .in = { "[2,1,3]" },
+      .attrs = &(const struct unsqueeze_attrs){ { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1]" }, .attrs = &(const struct unsqueeze_attrs){ { 1 } } },
+    SAMPLE_END
+};
 OP(squeeze, .doc = "without axes of size 1", .onnx = "Squeeze", .min_in = 1, .max_in = 1,
-   .n_out = 1, .out = {VIEW(0)}, .infer = squeeze_infer, .vjp = squeeze_vjp,
+   .n_out = 1, .out = { VIEW(0) }, .infer = squeeze_infer, .vjp = squeeze_vjp,
    .samples = squeeze_samples, WITH_ATTRS(unsqueeze));
 
 /* ---- flatten ---- */
@@ -340,11 +338,9 @@ static aril_status flatten_infer(aril__call *c)
     o->dtype = (aril_dtype)x->dtype;
     o->offset = x->offset;
     o->ndim = 0;
-    for (int d = 0; d < start; d++)
-        o->dim[o->ndim++] = x->dim[d];
+    for (int d = 0; d < start; d++) o->dim[o->ndim++] = x->dim[d];
     o->dim[o->ndim++] = x->ndim ? aril__count(end - start + 1, x->dim + start) : 1;
-    for (int d = end + 1; d < x->ndim; d++)
-        o->dim[o->ndim++] = x->dim[d];
+    for (int d = end + 1; d < x->ndim; d++) o->dim[o->ndim++] = x->dim[d];
     if (x->storage && !aril__view_strides(x, o)) {
         char text[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s do not follow on in memory",
@@ -354,39 +350,39 @@ static aril_status flatten_infer(aril__call *c)
 }
 
 static const aril__sample flatten_samples[] = {
-    {.in = {"[2,3,4]"}, .attrs = &(const struct flatten_attrs){{1}, {2}}, .flags = SAMPLE_BATCH},
-    {.in = {"[2,3,4]"}, .attrs = &(const struct flatten_attrs){{0}, {1}}},
-    {.in = {"[]"}, .attrs = &(const struct flatten_attrs){{0}, {0}}},
-    {.in = {"[2,0,3]"}, .attrs = &(const struct flatten_attrs){{0}, {2}}},
-    SAMPLE_END};
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct flatten_attrs){ { 1 }, { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 0 } } },
+    { .in = { "[2,0,3]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 2 } } },
+    SAMPLE_END
+};
 OP(flatten, .doc = "neighbouring axes as one", .min_in = 1, .max_in = 1, .n_out = 1,
-   .out = {VIEW(0)}, .infer = flatten_infer, .vjp = reshape_vjp, .saves = {LIKE(0)},
+   .out = { VIEW(0) }, .infer = flatten_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
    .samples = flatten_samples, WITH_ATTRS(flatten));
 
 /* ---- public ---- */
 
 aril_tensor *aril__refuse(const char *what, aril_tensor *x)
 {
-    if (!x)
-        return aril__null_tensor(what);
+    if (!x) return aril__null_tensor(what);
     return x->flags & ARIL__POISON ? x : NULL;
 }
 
 aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
 {
     aril_tensor *bad = aril__refuse("permute", x);
-    struct permute_attrs a = {{0}};
+    struct permute_attrs a = { { 0 } };
     unsigned seen = 0;
-    if (bad)
-        return bad;
+    if (bad) return bad;
     if (axes.n != x->ndim) {
         aril__fail(ARIL_ERR_SHAPE, "permute: %d axes for %d dimensions", axes.n, x->ndim);
         return aril__poison();
     }
     for (int i = 0; i < axes.n; i++) {
         int d = aril__axis("permute", axes.axis[i], x->ndim);
-        if (d < 0)
-            return aril__poison();
+        if (d < 0) return aril__poison();
         if (seen >> d & 1) {
             aril__fail(ARIL_ERR_ARG, "permute: axis %d is named twice", axes.axis[i]);
             return aril__poison();
@@ -400,12 +396,10 @@ aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
 aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1)
 {
     aril_tensor *bad = aril__refuse("transpose", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     int p = aril__axis("transpose", axis0, x->ndim), q = aril__axis("transpose", axis1, x->ndim);
-    if (p < 0 || q < 0)
-        return aril__poison();
-    struct permute_attrs a = {{0, 1, 2, 3, 4, 5, 6, 7}};
+    if (p < 0 || q < 0) return aril__poison();
+    struct permute_attrs a = { { 0, 1, 2, 3, 4, 5, 6, 7 } };
     a.axes[p] = q;
     a.axes[q] = p;
     return aril__op_with(&a, &aril__op_permute, x);
@@ -414,8 +408,7 @@ aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1)
 aril_tensor *aril_t(aril_tensor *x)
 {
     aril_tensor *bad = aril__refuse("t", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     if (x->ndim > 2) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "t: %s has more than 2 dimensions; use aril_transpose",
@@ -427,72 +420,62 @@ aril_tensor *aril_t(aril_tensor *x)
 
 static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
 {
-    struct reshape_attrs a = {{shape.ndim}, {0}};
-    aril__meta o = {.ndim = shape.ndim};
+    struct reshape_attrs a = { { shape.ndim }, { 0 } };
+    aril__meta o = { .ndim = shape.ndim };
     memcpy(a.dim, shape.dim, sizeof a.dim);
-    if (reshape_dims(x, &a, o.dim) < 0)
-        return aril__poison();
-    if (may_copy && x->storage && !aril__view_strides(x, &o))
-        x = aril_contiguous(x);
+    if (reshape_dims(x, &a, o.dim) < 0) return aril__poison();
+    if (may_copy && x->storage && !aril__view_strides(x, &o)) x = aril_contiguous(x);
     return aril__op_with(&a, &aril__op_reshape, x);
 }
 
 aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("reshape", x);
-    if (bad || aril__check_shape("reshape", shape, true) < 0)
-        return bad ? bad : aril__poison();
+    if (bad || aril__check_shape("reshape", shape, true) < 0) return bad ? bad : aril__poison();
     return view_as(x, shape, true);
 }
 
 aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("view", x);
-    if (bad || aril__check_shape("view", shape, true) < 0)
-        return bad ? bad : aril__poison();
+    if (bad || aril__check_shape("view", shape, true) < 0) return bad ? bad : aril__poison();
     return view_as(x, shape, false);
 }
 
 aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)
 {
     aril_tensor *bad = aril__refuse("unsqueeze", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     int at = aril__axis("unsqueeze", axis, x->ndim + 1);
-    if (at < 0)
-        return aril__poison();
-    struct unsqueeze_attrs a = {{1 << at}};
+    if (at < 0) return aril__poison();
+    struct unsqueeze_attrs a = { { 1 << at } };
     return aril__op_with(&a, &aril__op_unsqueeze, x);
 }
 
 aril_tensor *aril_slice(aril_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
     aril_tensor *bad = aril__refuse("slice", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     if (x->ndim == 0) {
         aril__fail(ARIL_ERR_SHAPE, "slice: a 0-d tensor has no axis to slice");
         return aril__poison();
     }
     int at = aril__axis("slice", axis, x->ndim);
-    if (at < 0)
-        return aril__poison();
+    if (at < 0) return aril__poison();
     if (step == 0) {
         aril__fail(ARIL_ERR_ARG, "slice: the step is 0");
         return aril__poison();
     }
-    if (step < 0 && stop == ARIL_END)
-        stop = INT64_MIN;
-    struct slice_attrs a = {{at}, {start}, {stop}, {step}};
+    if (step < 0 && stop == ARIL_END) stop = INT64_MIN;
+    struct slice_attrs a = { { at }, { start }, { stop }, { step } };
     return aril__op_with(&a, &aril__op_slice, x);
 }
 
 aril_tensor *aril_expand(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("expand", x);
-    if (bad || aril__check_shape("expand", shape, true) < 0)
-        return bad ? bad : aril__poison();
-    struct expand_attrs a = {{shape.ndim}, {0}};
+    if (bad || aril__check_shape("expand", shape, true) < 0) return bad ? bad : aril__poison();
+    struct expand_attrs a = { { shape.ndim }, { 0 } };
     memcpy(a.dim, shape.dim, sizeof a.dim);
     return aril__op_with(&a, &aril__op_expand, x);
 }
@@ -505,45 +488,38 @@ aril_tensor *aril_broadcast_to(aril_tensor *x, aril_shape shape)
 aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
 {
     aril_tensor *bad = aril__refuse("squeeze", x);
-    if (bad)
-        return bad;
-    struct unsqueeze_attrs a = {{0}};
+    if (bad) return bad;
+    struct unsqueeze_attrs a = { { 0 } };
     for (int i = 0; i < axes.n && i < ARIL_MAX_DIMS; i++) {
         int d = aril__axis("squeeze", axes.axis[i], x->ndim);
-        if (d < 0)
-            return aril__poison();
-        if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1))
-            a.mask[0] |= 1 << d;
+        if (d < 0) return aril__poison();
+        if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1)) a.mask[0] |= 1 << d;
     }
     for (int d = 0; d < x->ndim && axes.n == 0; d++)
-        if (x->dim[d] == 1)
-            a.mask[0] |= 1 << d;
+        if (x->dim[d] == 1) a.mask[0] |= 1 << d;
     return aril__op_with(&a, &aril__op_squeeze, x);
 }
 
 aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
 {
     aril_tensor *bad = aril__refuse("flatten", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     int from = aril__axis("flatten", start, x->ndim), to = aril__axis("flatten", end, x->ndim);
-    if (from < 0 || to < 0)
-        return aril__poison();
+    if (from < 0 || to < 0) return aril__poison();
     if (from > to) {
         aril__fail(ARIL_ERR_ARG, "flatten: axis %d comes after axis %d", start, end);
         return aril__poison();
     }
-    struct flatten_attrs a = {{from}, {to}};
-    aril__call c = {.op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x};
+    struct flatten_attrs a = { { from }, { to } };
+    aril__call c = { .op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x };
     if (x->storage) {
         aril__meta *o = &c.out[0];
         aril_tensor shape = *x; /* the sizes alone: whether they can be a view is asked next */
-        aril_tensor *in[1] = {&shape};
+        aril_tensor *in[1] = { &shape };
         shape.storage = NULL;
         c.in = in;
         flatten_infer(&c);
-        if (!aril__view_strides(x, o))
-            x = aril_contiguous(x);
+        if (!aril__view_strides(x, o)) x = aril_contiguous(x);
     }
     return aril__op_with(&a, &aril__op_flatten, x);
 }
@@ -556,20 +532,17 @@ aril_tensor *aril_swapaxes(aril_tensor *x, int axis0, int axis1)
 aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
 {
     aril_tensor *bad = aril__refuse("movedim", x);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     if (from.n != to.n) {
         aril__fail(ARIL_ERR_ARG, "movedim: %d axes to move to %d places", from.n, to.n);
         return aril__poison();
     }
-    int source[ARIL_MAX_DIMS], moved[ARIL_MAX_DIMS] = {0};
-    for (int d = 0; d < ARIL_MAX_DIMS; d++)
-        source[d] = -1;
+    int source[ARIL_MAX_DIMS], moved[ARIL_MAX_DIMS] = { 0 };
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) source[d] = -1;
     for (int i = 0; i < from.n; i++) {
         int s = aril__axis("movedim", from.axis[i], x->ndim);
         int d = aril__axis("movedim", to.axis[i], x->ndim);
-        if (s < 0 || d < 0)
-            return aril__poison();
+        if (s < 0 || d < 0) return aril__poison();
         if (moved[s] || source[d] >= 0) {
             aril__fail(ARIL_ERR_ARG, "movedim: an axis is named twice");
             return aril__poison();
@@ -577,11 +550,10 @@ aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
         moved[s] = 1;
         source[d] = s;
     }
-    struct permute_attrs a = {{0}};
+    struct permute_attrs a = { { 0 } };
     for (int d = 0, next = 0; d < x->ndim; d++) {
         if (source[d] < 0) {
-            while (moved[next])
-                next++;
+            while (moved[next]) next++;
             source[d] = next++;
         }
         a.axes[d] = source[d];

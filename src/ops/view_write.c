@@ -26,8 +26,7 @@ aril_status aril__view_write_extend(struct view_write_attrs *a, const aril__op *
                                     const void *attrs)
 {
     const int64_t *end = a->path;
-    for (int64_t i = 0; i < a->n[0]; i++)
-        end = next_view(end);
+    for (int64_t i = 0; i < a->n[0]; i++) end = next_view(end);
     size_t words = view->attr_size / sizeof *end, used = (size_t)(end - a->path);
     if (used + words + 1 > sizeof a->path / sizeof *end || (a->n[0] && view->min_in > 1))
         return aril__fail(ARIL_ERR_UNSUPPORTED,
@@ -36,15 +35,14 @@ aril_status aril__view_write_extend(struct view_write_attrs *a, const aril__op *
     memmove(a->path + words + 1, a->path, used * sizeof *end);
     memset(a->path, 0, (words + 1) * sizeof *end);
     a->path[0] = view->id;
-    if (attrs)
-        memcpy(a->path + 1, attrs, view->attr_size);
+    if (attrs) memcpy(a->path + 1, attrs, view->attr_size);
     a->n[0]++;
     return ARIL_OK;
 }
 
 struct view_write_attrs aril__view_write_attrs(const aril__op *view, const void *attrs)
 {
-    struct view_write_attrs a = {.n = {0}};
+    struct view_write_attrs a = { .n = { 0 } };
     ARIL_ASSERT(view->attr_size + sizeof *a.path <= sizeof a.path);
     aril__view_write_extend(&a, view, attrs);
     return a;
@@ -79,11 +77,12 @@ static aril_status view_write_ref(aril__run *r)
     const int64_t *p = a->path;
     for (int64_t i = 0; i < a->n[0]; i++, p = next_view(p)) {
         /* A second input of a view is one that gives its shape: the value has it. */
-        aril_tensor from = part, *in[2] = {&from, r->in[1]};
-        aril__call view = {.op = view_at(p), .attrs = p + 1, .in = in, .n_in = view_at(p)->min_in};
+        aril_tensor from = part, *in[2] = { &from, r->in[1] };
+        aril__call view = {
+            .op = view_at(p), .attrs = p + 1, .in = in, .n_in = view_at(p)->min_in
+        };
         aril_status s = view.op->infer(&view);
-        if (s < 0)
-            return s;
+        if (s < 0) return s;
         part.ndim = (uint8_t)view.out[0].ndim;
         memcpy(part.dim, view.out[0].dim, sizeof part.dim);
         memcpy(part.stride, view.out[0].stride, sizeof part.stride);
@@ -102,28 +101,29 @@ static aril_status view_write_ref(aril__run *r)
 VJP(view_write)
 {
     const struct view_write_attrs *a = c->attrs;
-    if (!c->g[0])
-        return;
+    if (!c->g[0]) return;
     aril_tensor *g = viewable(c->g[0], a);
     GRAD(0, aril__op_with(a, &aril__op_view_write, g, aril_zeros_like(c->x[1])));
     const int64_t *p = a->path;
     for (int64_t i = 0; i < a->n[0] && c->wants[1]; i++, p = next_view(p)) {
         const aril__op *view = view_at(p);
-        g = aril__apply1(view, view->min_in, (aril_tensor *[]){g, c->x[1]},
+        g = aril__apply1(view, view->min_in, (aril_tensor *[]){ g, c->x[1] },
                          view->attr_size ? p + 1 : NULL);
     }
     GRAD(1, g);
 }
 
 static const aril__sample view_write_samples[] = {
-    {.in = {"[4,3]", "[2,3]"},
-     .attrs = &(const struct view_write_attrs){{1}, {ARIL__OP_slice, 0, 1, 3, 1}}},
-    {.in = {"[2,3]", "[3,2]"},
-     .attrs = &(const struct view_write_attrs){{1}, {ARIL__OP_permute, 1, 0}}},
-    {.in = {"[5]", "[3]"}, /* one of three windows that overlap */
-     .attrs = &(const struct view_write_attrs){{2},
-                                               {ARIL__OP_unfold_view, 0, 3, 1, ARIL__OP_select, 0, 1}}},
-    SAMPLE_END};
+    { .in = { "[4,3]", "[2,3]" },
+      .attrs = &(const struct view_write_attrs){ { 1 }, { ARIL__OP_slice, 0, 1, 3, 1 } } },
+    { .in = { "[2,3]", "[3,2]" },
+      .attrs = &(const struct view_write_attrs){ { 1 }, { ARIL__OP_permute, 1, 0 } } },
+    { .in = { "[5]", "[3]" }, /* one of three windows that overlap */
+      .attrs =
+          &(const struct view_write_attrs){
+              { 2 }, { ARIL__OP_unfold_view, 0, 3, 1, ARIL__OP_select, 0, 1 } } },
+    SAMPLE_END
+};
 OP(view_write, .doc = "a tensor with the part that a view shows replaced", .min_in = 2, .max_in = 2,
    .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .infer = view_write_infer,
    .ref = view_write_ref, .vjp = view_write_vjp, .saves = { LIKE(1), LIKE(1) },
