@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if ARIL_HAVE_LAPACK
-
-extern int openblas_get_num_threads(void);
-extern void openblas_set_num_threads(int n);
-
-enum { BLOCK = 32, GRAIN = 32 * 1024 };
-
 typedef enum kind {
     INVERSE,
     DET,
@@ -28,6 +21,13 @@ typedef enum kind {
     EIGH,
     PINV,
 } kind;
+
+#if ARIL_HAVE_LAPACK
+
+extern int openblas_get_num_threads(void);
+extern void openblas_set_num_threads(int n);
+
+enum { BLOCK = 32, GRAIN = 32 * 1024 };
 
 typedef struct job job;
 
@@ -117,14 +117,29 @@ static int own_dims(kind k, int i)
     return k == DET || k == SLOGDET ? 0 : (k == SVD && i == 1) || (k == EIGH && i == 0) ? 1 : 2;
 }
 
-static aril_status run(aril__run *r, kind which, job *j)
+static void read_attrs(const aril__run *r, job *j)
 {
+    if (j->kind == CHOLESKY) {
+        j->upper = ((const struct cholesky_attrs *)r->attrs)->upper[0];
+    } else if (j->kind == TRIANGULAR_SOLVE) {
+        const struct triangular_solve_attrs *a = r->attrs;
+        j->upper = a->upper[0];
+        j->transpose = a->transpose[0];
+        j->unit = a->unit[0];
+    } else if (j->kind == PINV) {
+        j->rcond = ((const struct pinv_attrs *)r->attrs)->rcond[0];
+    }
+}
+
+static aril_status run(aril__run *r, kind which)
+{
+    job work_on = { .kind = which }, *j = &work_on;
     const aril_tensor *a = r->in[0], *last = r->in[r->n_in - 1], *y = r->out[0];
     bool wide = r->type == ARIL_F64;
     if (a->dim[a->ndim - 2] > INT_MAX / BLOCK || a->dim[a->ndim - 1] > INT_MAX / BLOCK ||
         last->dim[last->ndim - 1] > INT_MAX / BLOCK)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
-    j->kind = which;
+    read_attrs(r, j);
     j->m = (int)a->dim[a->ndim - 2];
     j->n = (int)last->dim[last->ndim - 1];
     j->one = wide ? one_f64[which] : one_f32[which];
@@ -162,36 +177,65 @@ static aril_status run(aril__run *r, kind which, job *j)
     return answer(r, j, batch);
 }
 
-#define KERNEL_OF(kernel, which, ...)               \
-    aril_status aril__lapack_##kernel(aril__run *r) \
-    {                                               \
-        job j = { __VA_ARGS__ };                    \
-        return run(r, which, &j);                   \
-    }
-
 #else
 
-#define KERNEL_OF(kernel, which, ...)                                                             \
-    aril_status aril__lapack_##kernel(aril__run *r)                                               \
-    {                                                                                             \
-        return aril__fail(ARIL_ERR_UNSUPPORTED,                                                   \
-                          "%s: Aril was built without LAPACK; install libopenblas-dev and build " \
-                          "it again",                                                             \
-                          r->op->name);                                                           \
-    }
+static aril_status run(aril__run *r, kind which)
+{
+    (void)which;
+    return aril__fail(
+        ARIL_ERR_UNSUPPORTED,
+        "%s: Aril was built without LAPACK; install libopenblas-dev and build it again",
+        r->op->name);
+}
 
 #endif
 
-#define TRI(r) ((const struct triangular_solve_attrs *)(r)->attrs)
+aril_status aril__lapack_inverse(aril__run *r)
+{
+    return run(r, INVERSE);
+}
 
-KERNEL_OF(inverse, INVERSE, 0)
-KERNEL_OF(det, DET, 0)
-KERNEL_OF(slogdet, SLOGDET, 0)
-KERNEL_OF(solve, SOLVE, 0)
-KERNEL_OF(qr, QR, 0)
-KERNEL_OF(svd, SVD, 0)
-KERNEL_OF(eigh, EIGH, 0)
-KERNEL_OF(cholesky, CHOLESKY, .upper = ((const struct cholesky_attrs *)r->attrs)->upper[0])
-KERNEL_OF(triangular_solve, TRIANGULAR_SOLVE, .upper = TRI(r)->upper[0],
-          .transpose = TRI(r)->transpose[0], .unit = TRI(r)->unit[0])
-KERNEL_OF(pinv, PINV, .rcond = ((const struct pinv_attrs *)r->attrs)->rcond[0])
+aril_status aril__lapack_det(aril__run *r)
+{
+    return run(r, DET);
+}
+
+aril_status aril__lapack_slogdet(aril__run *r)
+{
+    return run(r, SLOGDET);
+}
+
+aril_status aril__lapack_solve(aril__run *r)
+{
+    return run(r, SOLVE);
+}
+
+aril_status aril__lapack_triangular_solve(aril__run *r)
+{
+    return run(r, TRIANGULAR_SOLVE);
+}
+
+aril_status aril__lapack_cholesky(aril__run *r)
+{
+    return run(r, CHOLESKY);
+}
+
+aril_status aril__lapack_qr(aril__run *r)
+{
+    return run(r, QR);
+}
+
+aril_status aril__lapack_svd(aril__run *r)
+{
+    return run(r, SVD);
+}
+
+aril_status aril__lapack_eigh(aril__run *r)
+{
+    return run(r, EIGH);
+}
+
+aril_status aril__lapack_pinv(aril__run *r)
+{
+    return run(r, PINV);
+}
