@@ -1,0 +1,237 @@
+/* Linear algebra beyond the table's samples: mistakes and their messages, large and odd sizes,
+ * batches of unknown size, transforms against sums. */
+#include "support/test.h"
+
+#include "aril/aril.h"
+#include "ops/apply.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static aril_tensor *filled(aril_shape shape, unsigned seed)
+{
+    int64_t n = 1;
+    for (int i = 0; i < shape.ndim; i++) n *= shape.dim[i];
+    double *v = malloc((size_t)(n ? n : 1) * sizeof *v);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        v[i] = (double)(seed >> 8) / (1 << 23) - 1;
+    }
+    aril_tensor *t = aril_from(v, shape, ARIL_F64, aril_cpu());
+    free(v);
+    return t;
+}
+
+static double largest(aril_tensor *a, aril_tensor *b)
+{
+    ARIL_SCOPE;
+    return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL));
+}
+
+/* True when `t` failed with `code` and the message has `text` in it. */
+static bool failed_with(aril_tensor *t, aril_status code, const char *text)
+{
+    bool good = aril_tensor_status(t) == code && strstr(aril_error(), text);
+    if (!good) test_fail(__FILE__, __LINE__, "status %d: %s", aril_tensor_status(t), aril_error());
+    aril_clear_error();
+    return good;
+}
+
+static bool lapack(void)
+{
+    ARIL_SCOPE;
+    bool there = aril_tensor_status(aril_det(filled(ARIL_SHAPE(2, 2), 1))) == ARIL_OK;
+    aril_clear_error();
+    return there;
+}
+
+TEST(matrices_without_an_answer_are_named)
+{
+    ARIL_SCOPE;
+    if (!lapack()) SKIP("no LAPACK");
+    aril_tensor *a =
+        aril_copy(aril_expand(aril_eye(3, 3, ARIL_F64, aril_cpu()), ARIL_SHAPE(4, 3, 3)));
+    aril_tensor *b = aril_ones(ARIL_SHAPE(4, 3, 1), ARIL_F64, aril_cpu());
+    aril_copy_(aril_select(a, 0, 2), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, aril_cpu()));
+    aril_copy_(aril_select(a, 0, 3), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, aril_cpu()));
+    CHECK(failed_with(aril_inverse(a), ARIL_ERR_NUMBER,
+                      "inverse: matrix 2 of the batch is singular"));
+    CHECK(
+        failed_with(aril_solve(a, b), ARIL_ERR_NUMBER, "solve: matrix 2 of the batch is singular"));
+    CHECK(failed_with(aril_triangular_solve(a, b, (aril_triangular_opts){ 0 }), ARIL_ERR_NUMBER,
+                      "matrix 2 of the batch is singular"));
+    CHECK(
+        failed_with(aril_cholesky(a, false), ARIL_ERR_NUMBER, "matrix 2 of the batch is not pos"));
+    CHECK(
+        failed_with(aril_inverse(aril_select(a, 0, 2)), ARIL_ERR_NUMBER, "the matrix is singular"));
+    aril_tensor *nan = aril_full(ARIL_SHAPE(3, 3), NAN, ARIL_F64, aril_cpu());
+    CHECK(failed_with(aril_svd(nan, NULL, NULL), ARIL_ERR_NUMBER, "not finite"));
+}
+
+TEST(mistakes_are_explained)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = filled(ARIL_SHAPE(3, 4), 1), *s = filled(ARIL_SHAPE(3, 3), 2);
+    CHECK(failed_with(aril_inverse(a), ARIL_ERR_SHAPE, "square matrices, got [3,4]"));
+    CHECK(failed_with(aril_det(filled(ARIL_SHAPE(3), 1)), ARIL_ERR_SHAPE, "needs a matrix"));
+    CHECK(failed_with(aril_solve(s, filled(ARIL_SHAPE(4, 1), 1)), ARIL_ERR_SHAPE, "do not fit"));
+    CHECK(failed_with(aril_inverse(aril_cast(s, ARIL_I32)), ARIL_ERR_DTYPE, "i32"));
+    CHECK(failed_with(aril_trace(filled(ARIL_SHAPE(3), 1)), ARIL_ERR_SHAPE, "trace"));
+    CHECK(failed_with(aril_svd(NULL, NULL, NULL), ARIL_ERR_ARG, "svd"));
+    CHECK(failed_with(aril_fft(s, (aril_fft_opts){ 0 }), ARIL_ERR_SHAPE,
+                      "complex numbers [...,n,2]"));
+    CHECK(failed_with(aril_rfft(s, (aril_fft_opts){ .n = -1 }), ARIL_ERR_ARG, "length"));
+    CHECK(failed_with(aril_stft(s, 16, (aril_stft_opts){ 0 }), ARIL_ERR_SHAPE, "too short"));
+    CHECK(failed_with(aril_stft(s, 2, (aril_stft_opts){ .hop = 1, .window = a }), ARIL_ERR_SHAPE,
+                      "window [2]"));
+    aril_tensor *w = aril_zeros(ARIL_SHAPE(4), ARIL_F64, aril_cpu());
+    CHECK(
+        failed_with(aril_istft(filled(ARIL_SHAPE(3, 5, 2), 1), 4, (aril_stft_opts){ .window = w }),
+                    ARIL_ERR_NUMBER, "add up to nothing"));
+}
+
+TEST(expressions_that_make_no_sense)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = filled(ARIL_SHAPE(2, 3), 1), *b = filled(ARIL_SHAPE(3, 4), 2);
+    static const struct {
+        const char *expression;
+        aril_status code;
+        const char *text;
+    } bad[] = {
+        { "ij,jk->im", ARIL_ERR_ARG, "'m'" },         { "ij,jk->ii", ARIL_ERR_ARG, "twice" },
+        { "ij,jk,kl->il", ARIL_ERR_ARG, "operands" }, { "ij->ij", ARIL_ERR_ARG, "operands" },
+        { "ij,j1->i", ARIL_ERR_ARG, "'1'" },          { "ij,jk-ik", ARIL_ERR_ARG, "'-'" },
+        { "ij,jk->ik->", ARIL_ERR_ARG, "'-'" },       { "i,jk->k", ARIL_ERR_SHAPE, "names 1 axes" },
+        { "ijk,jk->k", ARIL_ERR_SHAPE, "names 3" },   { "ij,ik->jk", ARIL_ERR_SHAPE, "2 and 3" },
+        { "i..j,jk->k", ARIL_ERR_ARG, "'.'" },        { "......,jk->k", ARIL_ERR_ARG, "'.'" },
+        { "ii,jk->k", ARIL_ERR_SHAPE, "2 and 3" },    { "", ARIL_ERR_SHAPE, "names 0" },
+        { "ij,jk->i k,", ARIL_ERR_ARG, "','" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (!failed_with(aril_einsum(bad[i].expression, ARIL_LIST(a, b)), bad[i].code, bad[i].text))
+            test_fail(__FILE__, __LINE__, "of \"%s\"", bad[i].expression);
+    CHECK(failed_with(aril_einsum(NULL, ARIL_LIST(a)), ARIL_ERR_ARG, "expression"));
+    CHECK(failed_with(aril_einsum("ij,jk", ARIL_LIST(a, NULL)), ARIL_ERR_ARG, "einsum"));
+}
+
+/* Larger than LAPACK's blocks, and a batch for several threads. */
+TEST(factors_give_the_matrix_back)
+{
+    if (!lapack()) SKIP("no LAPACK");
+    static const int64_t sizes[][2] = { { 1, 1 },   { 70, 70 }, { 90, 40 },
+                                        { 40, 90 }, { 5, 1 },   { 1, 5 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ARIL_SCOPE;
+        aril_tensor *a = filled(ARIL_SHAPE(3, sizes[i][0], sizes[i][1]), 7), *r, *s, *v;
+        aril_tensor *q = aril_qr(a, &r), *u = aril_svd(a, &s, &v);
+        CHECK_NEAR(largest(aril_matmul(q, r), a), 0, 1e-12);
+        CHECK_NEAR(largest(aril_matmul(aril_mul(u, aril_unsqueeze(s, -2)), v), a), 0, 1e-12);
+        aril_tensor *p = aril_pinv(a, 0);
+        CHECK_NEAR(largest(aril_matmul(a, aril_matmul(p, a)), a), 0, 1e-10);
+        aril_tensor *square = aril_matmul(a, aril_transpose(a, 1, 2)); /* positive, or nearly */
+        aril_tensor *eye = aril_eye(sizes[i][0], sizes[i][0], ARIL_F64, aril_cpu());
+        square = aril_add(square, eye);
+        aril_tensor *l = aril_cholesky(square, false), *e = aril_eigh(square, &v);
+        CHECK_NEAR(largest(aril_matmul(l, aril_transpose(l, 1, 2)), square), 0, 1e-11);
+        aril_tensor *back =
+            aril_matmul(aril_mul(v, aril_unsqueeze(e, -2)), aril_transpose(v, 1, 2));
+        CHECK_NEAR(largest(back, square), 0, 1e-11);
+        CHECK_NEAR(largest(aril_matmul(aril_inverse(square), square),
+                           aril_expand(eye, aril_shape_of(square))),
+                   0, 1e-9);
+        CHECK(aril_ok());
+    }
+}
+
+/* Every length to 100 and some beyond, against the sum that defines the transform; and back. */
+TEST(transforms_of_every_length)
+{
+    for (int64_t n = 1; n <= 130; n++) {
+        ARIL_SCOPE;
+        int64_t m = n <= 100 ? n : n * 31 + 7;
+        aril_tensor *x = filled(ARIL_SHAPE(m, 2), (unsigned)n);
+        aril_tensor *y = aril_fft(x, (aril_fft_opts){ 0 });
+        CHECK_NEAR(largest(aril_ifft(y, (aril_fft_opts){ 0 }), x), 0, 1e-12);
+        aril_tensor *real = aril_contiguous(aril_select(x, 1, 0));
+        aril_tensor *half = aril_rfft(real, (aril_fft_opts){ 0 });
+        CHECK_NEAR(largest(aril_irfft(half, (aril_fft_opts){ .n = m }), real), 0, 1e-12);
+        const double *in = aril_data(x), *out = aril_data(y);
+        for (int64_t k = 0; k < m; k += m <= 100 ? 1 : m / 3) {
+            double re = 0, im = 0;
+            for (int64_t t = 0; t < m; t++) {
+                double angle = -2 * acos(-1) * (double)(k * t % m) / (double)m;
+                re += in[2 * t] * cos(angle) - in[2 * t + 1] * sin(angle);
+                im += in[2 * t] * sin(angle) + in[2 * t + 1] * cos(angle);
+            }
+            CHECK_NEAR(out[2 * k], re, 1e-10);
+            CHECK_NEAR(out[2 * k + 1], im, 1e-10);
+        }
+    }
+    CHECK(aril_ok());
+}
+
+/* ---- unknown sizes ---- */
+
+static aril_status symbolic_apply(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                                  aril_tensor **out)
+{
+    (void)self;
+    (void)dest;
+    for (int i = 0; i < c->op->n_out; i++) {
+        out[i] =
+            aril__symbolic_new(aril__self(), c->out[i].dtype, c->out[i].ndim, c->out[i].dim, NULL);
+        if (!out[i]) return ARIL_ERR_MEMORY;
+    }
+    return ARIL_OK;
+}
+
+static aril_tensor *unknown(aril_shape shape)
+{
+    aril__thread *th = aril__self();
+    return aril__give(th, aril__symbolic_new(th, ARIL_F32, shape.ndim, shape.dim, NULL));
+}
+
+static bool shape_is(aril_tensor *t, aril_shape want)
+{
+    aril_shape got = aril_shape_of(t);
+    return aril_tensor_status(t) == ARIL_OK && got.ndim == want.ndim &&
+           !memcmp(got.dim, want.dim, (size_t)got.ndim * sizeof *got.dim);
+}
+
+static void with_unknown_batch(void)
+{
+    aril_tensor *x = unknown(ARIL_SHAPE(-1, 3, 4)), *y = unknown(ARIL_SHAPE(-1, 4, 5));
+    aril_tensor *w = unknown(ARIL_SHAPE(6, 4)), *b = unknown(ARIL_SHAPE(6)), *s, *v;
+    CHECK(shape_is(aril_matmul(x, y), ARIL_SHAPE(-1, 3, 5)));
+    CHECK(shape_is(aril_linear(x, w, b), ARIL_SHAPE(-1, 3, 6)));
+    CHECK(shape_is(aril_matmul(x, unknown(ARIL_SHAPE(4))), ARIL_SHAPE(-1, 3)));
+    CHECK(shape_is(aril_einsum("bij,bjk->bik", ARIL_LIST(x, y)), ARIL_SHAPE(-1, 3, 5)));
+    CHECK(shape_is(aril_einsum("bij,bjk->kb", ARIL_LIST(x, y)), ARIL_SHAPE(5, -1)));
+    CHECK(shape_is(aril_einsum("bij,kj->bik", ARIL_LIST(x, w)), ARIL_SHAPE(-1, 3, 6)));
+    CHECK(shape_is(aril_einsum("...ij,kj->...ik", ARIL_LIST(x, w)), ARIL_SHAPE(-1, 3, 6)));
+    CHECK(shape_is(aril_einsum("bij->bj", ARIL_LIST(x)), ARIL_SHAPE(-1, 4)));
+    aril_tensor *heads = unknown(ARIL_SHAPE(-1, 5, 2, 4)), *keys = unknown(ARIL_SHAPE(-1, 7, 2, 4));
+    CHECK(
+        shape_is(aril_einsum("bqhd,bkhd->bhqk", ARIL_LIST(heads, keys)), ARIL_SHAPE(-1, 2, 5, 7)));
+    CHECK(shape_is(aril_svd(x, &s, &v), ARIL_SHAPE(-1, 3, 3)));
+    CHECK(shape_is(s, ARIL_SHAPE(-1, 3)));
+    CHECK(shape_is(v, ARIL_SHAPE(-1, 3, 4)));
+    CHECK(shape_is(aril_rfft(x, (aril_fft_opts){ 0 }), ARIL_SHAPE(-1, 3, 3, 2)));
+    CHECK(shape_is(aril_stft(unknown(ARIL_SHAPE(-1, 20)), 8, (aril_stft_opts){ .hop = 4 }),
+                   ARIL_SHAPE(-1, 5, 6, 2)));
+    CHECK(shape_is(aril_stft(unknown(ARIL_SHAPE(2, -1)), 8, (aril_stft_opts){ .hop = 4 }),
+                   ARIL_SHAPE(2, 5, -1, 2)));
+}
+
+TEST(unknown_sizes_pass_through)
+{
+    ARIL_SCOPE;
+    aril__tracer tracer = { .apply = symbolic_apply };
+    aril__thread *th = aril__self();
+    th->tracer = &tracer;
+    with_unknown_batch();
+    th->tracer = NULL;
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
