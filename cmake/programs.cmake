@@ -119,7 +119,7 @@ set(script_environment
     ARIL_VERSION=${PROJECT_VERSION} CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER}
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
-    foreach(name includes exports headers api install files doc_code)
+    foreach(name includes exports declared headers api install files doc_code)
         if(EXISTS ${PROJECT_SOURCE_DIR}/tests/structure/${name})
             add_test(NAME structure_${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/structure/${name})
             set_tests_properties(structure_${name} PROPERTIES
