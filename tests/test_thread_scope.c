@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { THREADS = 8, ROUNDS = 200 };
+enum { THREADS = 8, ROUNDS = 200, TURNS = 40 };
 
 static atomic_int wrong;
 #define EXPECT(cond) ((cond) ? 0 : atomic_fetch_add(&wrong, 1))
@@ -176,7 +176,7 @@ static slot ring[THREADS];
 static void *hands_on(void *arg)
 {
     slot *mine = arg, *next = &ring[(mine->id + 1) % THREADS];
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < TURNS; i++) {
         ARIL_SCOPE;
         aril_tensor *t;
         while (!(t = atomic_exchange(&mine->full, NULL))) sched_yield();
@@ -208,7 +208,7 @@ TEST(tensors_go_round_a_ring_of_threads)
         sum += aril_item(t);
         aril_release(t);
     }
-    CHECK_NEAR(sum, THREADS * ROUNDS, 0);
+    CHECK_NEAR(sum, THREADS * TURNS, 0);
     CHECK_INT(aril__live_blocks(), before);
 }
 

@@ -731,6 +731,50 @@ static bool is_own_code(const struct symbol *symbol, const struct hit *hit)
     return !hit && symbol->is_local && is_own_name(symbol->before) && is_own_name(symbol->after);
 }
 
+/* The place of one frame: its length, 0 where the search is to stop, -1 for "look further out". */
+static int frame_place(const struct module *at, const struct module *here, char *buf, size_t size)
+{
+    uint64_t address = at->address - at->bias;
+    const struct object *o = object_open(at->path);
+    struct symbol symbol = { NULL, 0, false, "", "" };
+    struct hit hit;
+    bool has_line = false;
+    if (o) {
+        symbol = symbol_at(o, address);
+        has_line = line_at(o, address, &hit);
+    }
+    if (here->found && at->bias == here->bias) {
+        if (!o) return -1;
+        own_find(o, at->bias);
+        /* Stripped of all: what is Aril's cannot be told, and its inside helps nobody. */
+        if (!own.known && !symbol_at(o, here->address - here->bias).name) return -1;
+        if (is_own_code(&symbol, has_line ? &hit : NULL)) return -1;
+    }
+    if (has_line) return (int)write_line_place(&hit, buf, size);
+    if (symbol.name && strcmp(symbol.name, "_start") == 0) return 0; /* past main */
+    if (symbol.name)
+        return (int)fit(snprintf(buf, size, "%s+0x%llx", symbol.name,
+                                 (unsigned long long)symbol.offset + 1),
+                        size);
+    return (int)write_module_place(at->path, address + 1, buf, size);
+}
+
+/* Reading debug information takes a millisecond or more, and the same call often fails again. */
+struct memo {
+    uintptr_t address, bias;
+    uint64_t path; /* a hash: another object may be loaded at the same place later */
+    int result;
+    char text[96];
+};
+
+static struct memo *memo_of(const struct module *at, uint64_t *path)
+{
+    static struct memo memos[128]; /* guarded by `lock` */
+    *path = 0xcbf29ce484222325u;
+    for (const char *p = at->path; *p; p++) *path = (*path ^ (unsigned char)*p) * 0x100000001b3u;
+    return &memos[(at->address ^ at->address >> 7) % 128];
+}
+
 static size_t find_place(void *const *frames, int n_frames, char *buf, size_t size)
 {
     static struct module here, at; /* too large for a stack that may be small; guarded by `lock` */
@@ -743,29 +787,16 @@ static size_t find_place(void *const *frames, int n_frames, char *buf, size_t si
         dl_iterate_phdr(find_module, &at);
         if (!at.found || is_aril_object(at.path) || is_runtime_object(at.path)) continue;
 
-        uint64_t address = at.address - at.bias;
-        const struct object *o = object_open(at.path);
-        struct symbol symbol = { NULL, 0, false, "", "" };
-        struct hit hit;
-        bool has_line = false;
-        if (o) {
-            symbol = symbol_at(o, address);
-            has_line = line_at(o, address, &hit);
+        uint64_t path;
+        struct memo *m = memo_of(&at, &path);
+        bool known = m->address == at.address && m->bias == at.bias && m->path == path;
+        int n = known ? m->result : frame_place(&at, &here, buf, size);
+        if (known && n > 0) n = (int)fit(snprintf(buf, size, "%s", m->text), size);
+        if (!known && n < (int)sizeof m->text && n < (int)size - 1) {
+            *m = (struct memo){ at.address, at.bias, path, n, "" };
+            if (n > 0) memcpy(m->text, buf, (size_t)n + 1);
         }
-        if (here.found && at.bias == here.bias) {
-            if (!o) continue;
-            own_find(o, at.bias);
-            /* Stripped of all: what is Aril's cannot be told, and its inside helps nobody. */
-            if (!own.known && !symbol_at(o, here.address - here.bias).name) continue;
-            if (is_own_code(&symbol, has_line ? &hit : NULL)) continue;
-        }
-        if (has_line) return write_line_place(&hit, buf, size);
-        if (symbol.name && strcmp(symbol.name, "_start") == 0) return 0; /* past main */
-        if (symbol.name)
-            return fit(snprintf(buf, size, "%s+0x%llx", symbol.name,
-                                (unsigned long long)symbol.offset + 1),
-                       size);
-        return write_module_place(at.path, address + 1, buf, size);
+        if (n >= 0) return (size_t)n;
     }
     return 0;
 }
