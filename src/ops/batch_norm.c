@@ -45,7 +45,7 @@ aril_tensor *aril__norm_sum_channels(aril_tensor *x)
 
 /* ---- kernels ---- */
 
-enum { BLOCK = 64, GRAIN = 32 * 1024 };
+enum { BLOCK = 128, GRAIN = 32 * 1024 };
 enum { FORWARD, EVAL, BACKWARD };
 
 typedef struct norm_job {
@@ -81,7 +81,7 @@ static void run_job(norm_job *j, const aril_tensor *x, aril_dtype type)
     int64_t per = j->outer * j->inner;
     int64_t grain = GRAIN / (per > 0 ? per : 1);
     /* Whole cache lines of short runs to a chunk. */
-    int64_t least = j->inner >= 16 ? 1 : 16;
+    int64_t least = j->inner >= 16 ? 1 : 64;
     aril__parallel_for(j->channels, grain > least ? grain : least,
                        type == ARIL_F64 ? range_f64 : range_f32, j);
 }
