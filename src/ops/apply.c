@@ -156,10 +156,12 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         const aril_tensor *like = c->in[k];
         if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim))
             continue;
-        if (!aril__is_dense(like) && aril__is_packed(like)) {
-            aril__strides_like(like, o->ndim, o->dim, t->stride);
-            t->flags |= like->flags & ARIL__CHANNELS_LAST;
-        }
+        if (aril__is_dense(like))
+            break;
+        if (!aril__is_packed(like))
+            continue; /* expanded or cut: it has no order to keep */
+        aril__strides_like(like, o->ndim, o->dim, t->stride);
+        t->flags |= like->flags & ARIL__CHANNELS_LAST;
         break;
     }
     return t;
