@@ -31,12 +31,12 @@ static double worst(aril_tensor *a, aril_tensor *b)
     return aril_item(aril_amax(aril_abs(d), ARIL_ALL));
 }
 
-#define CHECK_FAILS(call, code, text)                                                              \
-    do {                                                                                           \
-        CHECK_INT(aril_tensor_status(call), code);                                                 \
-        CHECK_MSG(strstr(aril_error(), text) != NULL, "\"%s\" is not in \"%s\"", text,             \
-                  aril_error());                                                                   \
-        aril_clear_error();                                                                        \
+#define CHECK_FAILS(call, code, text)                                                  \
+    do {                                                                               \
+        CHECK_INT(aril_tensor_status(call), code);                                     \
+        CHECK_MSG(strstr(aril_error(), text) != NULL, "\"%s\" is not in \"%s\"", text, \
+                  aril_error());                                                       \
+        aril_clear_error();                                                            \
     } while (0)
 
 /* ---- errors ---- */
@@ -44,22 +44,25 @@ static double worst(aril_tensor *a, aril_tensor *b)
 TEST(mistakes_in_norms)
 {
     ARIL_SCOPE;
-    const aril_batch_norm_opts bn = {0};
-    const aril_norm_opts no = {0};
+    const aril_batch_norm_opts bn = { 0 };
+    const aril_norm_opts no = { 0 };
     aril_tensor *x = f32(ARIL_SHAPE(2, 3, 4), 0), *c4 = f32(ARIL_SHAPE(4), 1);
     aril_tensor *c3 = f32(ARIL_SHAPE(3), 1), *wide = make(ARIL_SHAPE(3), ARIL_F64, 1);
-    CHECK_FAILS(aril_batch_norm(x, c4, NULL, NULL, NULL, bn), ARIL_ERR_SHAPE,
-                "batch_norm: weight is [4], expected one value for each of the 3 channels of [2,3,4]");
+    CHECK_FAILS(
+        aril_batch_norm(x, c4, NULL, NULL, NULL, bn), ARIL_ERR_SHAPE,
+        "batch_norm: weight is [4], expected one value for each of the 3 channels of [2,3,4]");
     CHECK_FAILS(aril_batch_norm(x, wide, NULL, NULL, NULL, bn), ARIL_ERR_DTYPE, "weight is f64");
     CHECK_FAILS(aril_batch_norm(c3, NULL, NULL, NULL, NULL, bn), ARIL_ERR_SHAPE, "[N,C,...]");
     CHECK_FAILS(aril_batch_norm(f32(ARIL_SHAPE(1, 3), 0), NULL, NULL, NULL, NULL, bn),
                 ARIL_ERR_SHAPE, "one value a channel");
     CHECK_FAILS(aril_batch_norm(NULL, NULL, NULL, NULL, NULL, bn), ARIL_ERR_ARG, "NULL");
-    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){.eval = true}),
+    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ .eval = true }),
                 ARIL_ERR_ARG, "NULL");
-    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, c3, NULL, (aril_batch_norm_opts){.cumulative = true}),
+    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, c3, NULL,
+                                (aril_batch_norm_opts){ .cumulative = true }),
                 ARIL_ERR_ARG, "number of batches");
-    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){.eps = ARIL_ZERO}),
+    CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL,
+                                (aril_batch_norm_opts){ .eps = ARIL_ZERO }),
                 ARIL_ERR_ARG, "eps must be above 0");
     CHECK_FAILS(aril_batch_norm(aril_cast(x, ARIL_I32), NULL, NULL, NULL, NULL, bn), ARIL_ERR_DTYPE,
                 "i32");
@@ -72,11 +75,11 @@ TEST(mistakes_in_norms)
     CHECK_FAILS(aril_group_norm(x, NULL, NULL, 2, no), ARIL_ERR_SHAPE, "2 equal groups");
     CHECK_FAILS(aril_group_norm(x, NULL, NULL, 0, no), ARIL_ERR_ARG, "0 groups");
     CHECK_FAILS(aril_instance_norm(f32(ARIL_SHAPE(2, 3, 1), 0), NULL, NULL, NULL, NULL,
-                                   (aril_instance_norm_opts){0}),
+                                   (aril_instance_norm_opts){ 0 }),
                 ARIL_ERR_SHAPE, "expected more");
     aril_tensor *bad = aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(5), no);
-    CHECK_INT(aril_tensor_status(aril_instance_norm(bad, NULL, NULL, NULL, NULL,
-                                                    (aril_instance_norm_opts){0})),
+    CHECK_INT(aril_tensor_status(
+                  aril_instance_norm(bad, NULL, NULL, NULL, NULL, (aril_instance_norm_opts){ 0 })),
               ARIL_ERR_SHAPE);
     aril_clear_error();
 }
@@ -86,23 +89,23 @@ TEST(mistakes_in_attention)
     ARIL_SCOPE;
     aril_tensor *q = f32(ARIL_SHAPE(3, 4), 0), *k = f32(ARIL_SHAPE(5, 4), 0);
     aril_tensor *v = f32(ARIL_SHAPE(5, 2), 0), *mask = f32(ARIL_SHAPE(3, 4), 0);
-    CHECK_FAILS(aril_scaled_dot_product_attention(q, v, k, (aril_attention_opts){0}),
+    CHECK_FAILS(aril_scaled_dot_product_attention(q, v, k, (aril_attention_opts){ 0 }),
                 ARIL_ERR_SHAPE, "got [3,4], [5,2] and [5,4]");
-    CHECK_FAILS(aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){.mask = mask}),
+    CHECK_FAILS(aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ .mask = mask }),
                 ARIL_ERR_SHAPE, "a mask [3,4] does not broadcast to [3,5]");
     CHECK_FAILS(aril_scaled_dot_product_attention(
-                    q, k, v, (aril_attention_opts){.mask = mask, .causal = true}),
+                    q, k, v, (aril_attention_opts){ .mask = mask, .causal = true }),
                 ARIL_ERR_ARG, "causal");
-    CHECK_FAILS(aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){.dropout_p = 2}),
+    CHECK_FAILS(aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ .dropout_p = 2 }),
                 ARIL_ERR_ARG, "dropout_p");
     CHECK_FAILS(aril_scaled_dot_product_attention(q, k, aril_cast(v, ARIL_F64),
-                                                  (aril_attention_opts){0}),
+                                                  (aril_attention_opts){ 0 }),
                 ARIL_ERR_DTYPE, "values of f64");
     CHECK_FAILS(aril_scaled_dot_product_attention(
                     q, k, v,
-                    (aril_attention_opts){.mask = aril_cast(f32(ARIL_SHAPE(3, 5), 0), ARIL_I64)}),
+                    (aril_attention_opts){ .mask = aril_cast(f32(ARIL_SHAPE(3, 5), 0), ARIL_I64) }),
                 ARIL_ERR_DTYPE, "i64");
-    CHECK_FAILS(aril_scaled_dot_product_attention(q, NULL, v, (aril_attention_opts){0}),
+    CHECK_FAILS(aril_scaled_dot_product_attention(q, NULL, v, (aril_attention_opts){ 0 }),
                 ARIL_ERR_ARG, "NULL");
 }
 
@@ -115,26 +118,26 @@ TEST(large_means_do_not_hurt)
     aril_tensor *x = aril_add_scalar(
         aril_div_scalar(aril_round(aril_mul_scalar(f32(ARIL_SHAPE(50, 3, 7), 0), 8)), 8), 4096);
     aril_tensor *y = aril_cast(x, ARIL_F64);
-    CHECK(worst(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){0}),
-                aril_batch_norm(y, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){0})) < 1e-6);
-    CHECK(worst(aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(3, 7), (aril_norm_opts){0}),
-                aril_layer_norm(y, NULL, NULL, ARIL_SHAPE(3, 7), (aril_norm_opts){0})) < 1e-6);
-    CHECK(worst(aril_group_norm(x, NULL, NULL, 3, (aril_norm_opts){0}),
-                aril_group_norm(y, NULL, NULL, 3, (aril_norm_opts){0})) < 1e-6);
+    CHECK(worst(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 }),
+                aril_batch_norm(y, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 })) < 1e-6);
+    CHECK(worst(aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(3, 7), (aril_norm_opts){ 0 }),
+                aril_layer_norm(y, NULL, NULL, ARIL_SHAPE(3, 7), (aril_norm_opts){ 0 })) < 1e-6);
+    CHECK(worst(aril_group_norm(x, NULL, NULL, 3, (aril_norm_opts){ 0 }),
+                aril_group_norm(y, NULL, NULL, 3, (aril_norm_opts){ 0 })) < 1e-6);
     CHECK(aril_ok());
 }
 
 static aril_tensor *one_of_each(int which, aril_tensor *const *p)
 {
     switch (which) {
-    case 0: return aril_batch_norm(p[0], p[1], p[2], NULL, NULL, (aril_batch_norm_opts){0});
-    case 1: return aril_layer_norm(p[0], p[3], p[4], ARIL_SHAPE(40), (aril_norm_opts){0});
-    case 2: return aril_group_norm(p[0], p[1], p[2], 3, (aril_norm_opts){0});
-    case 3: return aril_rms_norm(p[0], p[3], ARIL_SHAPE(40), (aril_norm_opts){0});
-    case 4: return aril_instance_norm(p[0], p[1], p[2], NULL, NULL, (aril_instance_norm_opts){0});
+    case 0: return aril_batch_norm(p[0], p[1], p[2], NULL, NULL, (aril_batch_norm_opts){ 0 });
+    case 1: return aril_layer_norm(p[0], p[3], p[4], ARIL_SHAPE(40), (aril_norm_opts){ 0 });
+    case 2: return aril_group_norm(p[0], p[1], p[2], 3, (aril_norm_opts){ 0 });
+    case 3: return aril_rms_norm(p[0], p[3], ARIL_SHAPE(40), (aril_norm_opts){ 0 });
+    case 4: return aril_instance_norm(p[0], p[1], p[2], NULL, NULL, (aril_instance_norm_opts){ 0 });
     default:
         return aril_scaled_dot_product_attention(p[0], p[0], p[0],
-                                                 (aril_attention_opts){.causal = which == 6});
+                                                 (aril_attention_opts){ .causal = which == 6 });
     }
 }
 
@@ -142,17 +145,16 @@ TEST(threads_change_no_bit)
 {
     ARIL_SCOPE;
     int threads = aril_threads();
-    aril_tensor *p[5] = {f32(ARIL_SHAPE(60, 33, 40), 0), f32(ARIL_SHAPE(33), 1),
-                         f32(ARIL_SHAPE(33), 2), f32(ARIL_SHAPE(40), 3), f32(ARIL_SHAPE(40), 4)};
-    for (int i = 0; i < 5; i++)
-        aril_set_requires_grad(p[i], true);
+    aril_tensor *p[5] = { f32(ARIL_SHAPE(60, 33, 40), 0), f32(ARIL_SHAPE(33), 1),
+                          f32(ARIL_SHAPE(33), 2), f32(ARIL_SHAPE(40), 3), f32(ARIL_SHAPE(40), 4) };
+    for (int i = 0; i < 5; i++) aril_set_requires_grad(p[i], true);
     for (int which = 0; which < 7; which++) {
-        aril_tensor *first[2] = {0};
+        aril_tensor *first[2] = { 0 };
         for (int t = 1; t <= 5; t += 2) {
             aril_set_threads(t);
             aril_tensor *y = one_of_each(which, p), *g[5];
-            aril_gradients(aril_sum(aril_mul(aril_square(y), y), ARIL_ALL), (aril_list){5, p}, g,
-                           (aril_grad_opts){.allow_unused = true});
+            aril_gradients(aril_sum(aril_mul(aril_square(y), y), ARIL_ALL), (aril_list){ 5, p }, g,
+                           (aril_grad_opts){ .allow_unused = true });
             if (first[0]) {
                 CHECK_MSG(same(first[0], y), "result %d, %d threads", which, t);
                 CHECK_MSG(same(first[1], g[0]), "gradient %d, %d threads", which, t);
@@ -176,15 +178,18 @@ TEST(channels_last_stays_so)
         aril_tensor *y[2];
         for (int i = 0; i < 2; i++) {
             aril_tensor *in = i ? flat : leaf, *m = aril_zeros_like(w), *v = aril_ones_like(w);
-            y[i] = k == 0   ? aril_batch_norm(in, w, NULL, NULL, NULL, (aril_batch_norm_opts){0})
-                   : k == 1 ? aril_batch_norm(in, w, NULL, m, v, (aril_batch_norm_opts){.eval = true})
-                   : k == 2 ? aril_group_norm(in, w, NULL, 2, (aril_norm_opts){0})
-                            : aril_layer_norm(in, NULL, NULL, ARIL_SHAPE(5, 4), (aril_norm_opts){0});
+            y[i] = k == 0 ? aril_batch_norm(in, w, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 })
+                   : k == 1
+                       ? aril_batch_norm(in, w, NULL, m, v, (aril_batch_norm_opts){ .eval = true })
+                   : k == 2
+                       ? aril_group_norm(in, w, NULL, 2, (aril_norm_opts){ 0 })
+                       : aril_layer_norm(in, NULL, NULL, ARIL_SHAPE(5, 4), (aril_norm_opts){ 0 });
             aril_gradients(aril_sum(aril_mul(aril_square(y[i]), y[i]), ARIL_ALL), ARIL_LIST(in, w),
-                           g[i], (aril_grad_opts){.allow_unused = true});
+                           g[i], (aril_grad_opts){ .allow_unused = true });
         }
         CHECK_MSG(worst(y[0], y[1]) < 1e-6 && worst(g[0][0], g[1][0]) < 1e-4 &&
-                      worst(g[0][1], g[1][1]) < 1e-4, "norm %d", k);
+                      worst(g[0][1], g[1][1]) < 1e-4,
+                  "norm %d", k);
         if (k < 3) {
             CHECK_INT(aril_stride(y[0], 1), 1);
             CHECK_MSG(aril_stride(g[0][0], 1) == 1, "norm %d", k);
@@ -203,8 +208,8 @@ TEST(running_values_may_be_views)
     aril_tensor *all = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
     aril_tensor *m = aril_select(all, 1, 0), *v = aril_select(all, 1, 1);
     aril_tensor *m2 = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()), *v2 = aril_copy(m2);
-    aril_tensor *y = aril_batch_norm(x, NULL, NULL, m, v, (aril_batch_norm_opts){0});
-    CHECK(same(y, aril_batch_norm(x, NULL, NULL, m2, v2, (aril_batch_norm_opts){0})));
+    aril_tensor *y = aril_batch_norm(x, NULL, NULL, m, v, (aril_batch_norm_opts){ 0 });
+    CHECK(same(y, aril_batch_norm(x, NULL, NULL, m2, v2, (aril_batch_norm_opts){ 0 })));
     CHECK(same(m, m2) && same(v, v2));
     CHECK(!same(m, aril_ones_like(m)));
     CHECK(same(aril_select(all, 1, 0), m2));
@@ -222,7 +227,7 @@ TEST(attention_never_holds_all_scores)
     aril_tensor *v = aril_parameter(f32(ARIL_SHAPE(L, E), 2));
     aril_memory_reset_peak(aril_cpu());
     int64_t before = aril_memory(aril_cpu()).live;
-    aril_tensor *y = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){0});
+    aril_tensor *y = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ 0 });
     aril_backward(aril_sum(y, ARIL_ALL));
     int64_t used = aril_memory(aril_cpu()).peak - before;
     CHECK(aril_ok());
@@ -237,8 +242,8 @@ TEST(batch_norm_saves_its_input_and_two_numbers_a_channel)
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(f32(ARIL_SHAPE(64, 16, 10, 10), 0));
     int64_t before = aril_memory(aril_cpu()).live, bytes = aril_numel(x) * 4;
-    aril_tensor *y = aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){0});
-    aril_tensor *z = aril_dropout(y, 0.5, (aril_dropout_opts){0});
+    aril_tensor *y = aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 });
+    aril_tensor *z = aril_dropout(y, 0.5, (aril_dropout_opts){ 0 });
     int64_t used = aril_memory(aril_cpu()).live - before;
     CHECK(aril_tensor_status(z) == ARIL_OK);
     CHECK_MSG(used < 3 * bytes, "%lld bytes for two results", (long long)used);
@@ -251,20 +256,20 @@ TEST(attention_with_dropout)
     ARIL_SCOPE;
     aril_tensor *q = f32(ARIL_SHAPE(4, 3), 0), *k = f32(ARIL_SHAPE(6, 3), 1);
     aril_tensor *v = f32(ARIL_SHAPE(6, 2), 2);
-    aril_tensor *plain = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){0});
+    aril_tensor *plain = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ 0 });
     aril_tensor *sum = aril_zeros_like(plain), *first = NULL;
     enum { TIMES = 3000 };
     for (int i = 0; i < TIMES; i++) {
         ARIL_SCOPE;
-        aril_tensor *y = aril_scaled_dot_product_attention(
-            q, k, v, (aril_attention_opts){.dropout_p = 0.4});
+        aril_tensor *y =
+            aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ .dropout_p = 0.4 });
         aril_add_(sum, y);
     }
     CHECK(worst(aril_div_scalar(sum, (double)TIMES), plain) < 0.06);
     for (int i = 0; i < 2; i++) {
         aril_seed(9);
         aril_tensor *y = aril_scaled_dot_product_attention(
-            q, k, v, (aril_attention_opts){.dropout_p = 0.4, .causal = true});
+            q, k, v, (aril_attention_opts){ .dropout_p = 0.4, .causal = true });
         CHECK(!first || same(first, y));
         first = y;
     }
@@ -280,10 +285,10 @@ static void work_norms(void)
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(f32(ARIL_SHAPE(3, 4, 5), 0));
     aril_tensor *w = aril_parameter(f32(ARIL_SHAPE(4), 1));
-    aril_tensor *y = aril_batch_norm(x, w, w, NULL, NULL, (aril_batch_norm_opts){0});
-    y = aril_group_norm(y, w, NULL, 2, (aril_norm_opts){0});
-    y = aril_layer_norm(y, NULL, NULL, ARIL_SHAPE(5), (aril_norm_opts){0});
-    y = aril_dropout(y, 0.5, (aril_dropout_opts){0});
+    aril_tensor *y = aril_batch_norm(x, w, w, NULL, NULL, (aril_batch_norm_opts){ 0 });
+    y = aril_group_norm(y, w, NULL, 2, (aril_norm_opts){ 0 });
+    y = aril_layer_norm(y, NULL, NULL, ARIL_SHAPE(5), (aril_norm_opts){ 0 });
+    y = aril_dropout(y, 0.5, (aril_dropout_opts){ 0 });
     aril_backward(aril_sum(aril_square(y), ARIL_ALL));
     aril_release(x);
     aril_release(w);
@@ -293,11 +298,12 @@ static void work_attention(void)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(make(ARIL_SHAPE(2, 5, 4), ARIL_BF16, 0)), *g[1], *gg[1];
-    aril_tensor *y = aril_scaled_dot_product_attention(x, x, x, (aril_attention_opts){.causal = true});
+    aril_tensor *y =
+        aril_scaled_dot_product_attention(x, x, x, (aril_attention_opts){ .causal = true });
     aril_gradients(aril_sum(aril_square(y), ARIL_ALL), ARIL_LIST(x), g,
-                   (aril_grad_opts){.create_graph = true});
+                   (aril_grad_opts){ .create_graph = true });
     if (aril_ok())
-        aril_gradients(aril_sum(g[0], ARIL_ALL), ARIL_LIST(x), gg, (aril_grad_opts){0});
+        aril_gradients(aril_sum(g[0], ARIL_ALL), ARIL_LIST(x), gg, (aril_grad_opts){ 0 });
     aril_release(x);
 }
 
@@ -309,18 +315,18 @@ static void work_lstm(void)
     for (int i = 0; i < 8; i++)
         w[i] = aril_parameter(f32(i % 4 == 0   ? ARIL_SHAPE(4 * H, I)
                                   : i % 4 == 1 ? ARIL_SHAPE(4 * H, H)
-                                               : ARIL_SHAPE(4 * H), i));
-    aril_list l = {8, w};
-    int64_t len[2] = {2, 3};
-    aril_rnn_opts opts = {.bidirectional = true,
-                          .lengths = aril_from(len, ARIL_SHAPE(2), ARIL_I64, aril_cpu())};
+                                               : ARIL_SHAPE(4 * H),
+                                  i));
+    aril_list l = { 8, w };
+    int64_t len[2] = { 2, 3 };
+    aril_rnn_opts opts = { .bidirectional = true,
+                           .lengths = aril_from(len, ARIL_SHAPE(2), ARIL_I64, aril_cpu()) };
     aril_tensor *y = aril_lstm(x, NULL, NULL, l, opts, &hn, &cn);
     y = aril_add(aril_sum(aril_square(y), ARIL_ALL), aril_sum(aril_mul(hn, cn), ARIL_ALL));
-    aril_gradients(y, l, g, (aril_grad_opts){.create_graph = true});
+    aril_gradients(y, l, g, (aril_grad_opts){ .create_graph = true });
     if (aril_ok())
-        aril_gradients(aril_sum(aril_square(g[1]), ARIL_ALL), l, gg, (aril_grad_opts){0});
-    for (int i = 0; i < 8; i++)
-        aril_release(w[i]);
+        aril_gradients(aril_sum(aril_square(g[1]), ARIL_ALL), l, gg, (aril_grad_opts){ 0 });
+    for (int i = 0; i < 8; i++) aril_release(w[i]);
 }
 
 static void fail_everywhere(work *fn)

@@ -6,6 +6,7 @@
 #include "ops/apply.h"
 #include "ops/like.h"
 #include "ops/reduce.h"
+#include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/view.h"
 
@@ -72,12 +73,8 @@ static void *optional_ptr(const aril_tensor *t)
     return t ? aril__ptr(t) : NULL;
 }
 
-static void run_job(norm_job *j, const aril_tensor *x, aril_dtype type)
+static void run_blocks(norm_job *j, aril_dtype type)
 {
-    j->outer = x->dim[0];
-    j->channels = x->dim[1];
-    j->inner = 1;
-    for (int d = 2; d < x->ndim; d++) j->inner *= x->dim[d];
     int64_t per = j->outer * j->inner;
     int64_t grain = GRAIN / (per > 0 ? per : 1);
     /* Whole cache lines of short runs to a chunk. */
@@ -86,18 +83,27 @@ static void run_job(norm_job *j, const aril_tensor *x, aril_dtype type)
                        type == ARIL_F64 ? range_f64 : range_f32, j);
 }
 
+static void run_job(norm_job *j, const aril_tensor *x, aril_dtype type)
+{
+    j->outer = x->dim[0];
+    j->channels = x->dim[1];
+    j->inner = 1;
+    for (int d = 2; d < x->ndim; d++) j->inner *= x->dim[d];
+    run_blocks(j, type);
+}
+
 /* ---- batch_norm_grad ---- */
 
-/* in: g, x, weight?, mean, invstd; out: dx, dweight, dbias */
+/* in: x, g, weight?, mean, invstd; out: dx, dweight, dbias */
 static aril_status batch_norm_grad_infer(aril__call *c)
 {
-    const aril_tensor *x = c->in[1], *mean = c->in[3];
-    bool fits = c->in[0]->ndim == x->ndim;
-    for (int d = 0; d < x->ndim && fits; d++) fits = aril__size_fits(c->in[0]->dim[d], x->dim[d]);
+    const aril_tensor *x = c->in[0], *g = c->in[1], *mean = c->in[3];
+    bool fits = g->ndim == x->ndim;
+    for (int d = 0; d < x->ndim && fits; d++) fits = aril__size_fits(g->dim[d], x->dim[d]);
     if (!fits) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "batch_norm_grad: gradient %s of an input %s",
-                          aril__text(a, c->in[0]), aril__text(b, x));
+                          aril__text(a, g), aril__text(b, x));
     }
     c->out[0].dtype = (aril_dtype)x->dtype;
     c->out[0].ndim = x->ndim;
@@ -110,27 +116,32 @@ static aril_status batch_norm_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
+static norm_job batch_norm_grad_job(const aril__run *r)
+{
+    return (norm_job){ .kind = BACKWARD,
+                       .x = aril__ptr(r->in[0]),
+                       .g = aril__ptr(r->in[1]),
+                       .weight = optional_ptr(r->in[2]),
+                       .mean = aril__ptr(r->in[3]),
+                       .invstd = aril__ptr(r->in[4]),
+                       .y = aril__ptr(r->out[0]),
+                       .dweight = aril__ptr(r->out[1]),
+                       .dbias = aril__ptr(r->out[2]) };
+}
+
 static aril_status batch_norm_grad_ref(aril__run *r)
 {
-    norm_job j = { .kind = BACKWARD,
-                   .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
-                   .weight = optional_ptr(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]),
-                   .dbias = aril__ptr(r->out[2]) };
-    run_job(&j, r->in[1], r->type);
+    norm_job j = batch_norm_grad_job(r);
+    run_job(&j, r->in[0], r->type);
     return ARIL_OK;
 }
 
 static void batch_norm_grad_decompose(aril__call *c, aril_tensor **out)
 {
     aril_tensor *mean = c->in[3], *invstd = c->in[4];
-    aril_dtype stat = (aril_dtype)mean->dtype, type = (aril_dtype)c->in[1]->dtype;
-    int n = c->in[1]->ndim;
-    aril_tensor *g = aril_cast(c->in[0], stat), *x = aril_cast(c->in[1], stat);
+    aril_dtype stat = (aril_dtype)mean->dtype, type = (aril_dtype)c->in[0]->dtype;
+    int n = c->in[0]->ndim;
+    aril_tensor *x = aril_cast(c->in[0], stat), *g = aril_cast(c->in[1], stat);
     aril_tensor *s = aril__norm_channels(invstd, n);
     aril_tensor *xhat = aril_mul(aril_sub(x, aril__norm_channels(mean, n)), s);
     aril_tensor *dweight = aril__norm_sum_channels(aril_mul(g, xhat));
@@ -221,7 +232,7 @@ static aril_status batch_norm_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status batch_norm_ref(aril__run *r)
+static norm_job batch_norm_job(aril__run *r)
 {
     const struct batch_norm_attrs *a = r->attrs;
     norm_job j = { .kind = FORWARD,
@@ -238,6 +249,12 @@ static aril_status batch_norm_ref(aril__run *r)
     int64_t *batches = optional_ptr(r->out[5]);
     if (batches) ++*batches;
     if (a->cumulative[0] && batches) j.factor = 1 / (double)*batches;
+    return j;
+}
+
+static aril_status batch_norm_ref(aril__run *r)
+{
+    norm_job j = batch_norm_job(r);
     run_job(&j, r->in[0], r->type);
     return ARIL_OK;
 }
@@ -247,7 +264,7 @@ VJP(batch_norm)
 {
     aril_tensor *g = c->g[0], *dx = NULL, *x = c->x[0];
     if (g && (c->wants[0] || c->wants[1])) {
-        aril_tensor *out[3], *in[5] = { g, x, c->wants[0] ? c->x[1] : NULL, c->y[1], c->y[2] };
+        aril_tensor *out[3], *in[5] = { x, g, c->wants[0] ? c->x[1] : NULL, c->y[1], c->y[2] };
         aril__apply(&aril__op_batch_norm_grad, 5, in, NULL, out);
         dx = out[0];
         GRAD(1, aril_cast(out[1], (aril_dtype)c->x[1]->dtype));
@@ -315,16 +332,21 @@ static aril_status batch_norm_eval_infer(aril__call *c)
     return s;
 }
 
+static norm_job batch_norm_eval_job(const aril__run *r)
+{
+    return (norm_job){ .kind = EVAL,
+                       .eps = ((const struct batch_norm_eval_attrs *)r->attrs)->eps[0],
+                       .x = aril__ptr(r->in[0]),
+                       .weight = optional_ptr(r->in[1]),
+                       .bias = optional_ptr(r->in[2]),
+                       .mean = aril__ptr(r->in[3]),
+                       .invstd = aril__ptr(r->in[4]),
+                       .y = aril__ptr(r->out[0]) };
+}
+
 static aril_status batch_norm_eval_ref(aril__run *r)
 {
-    norm_job j = { .kind = EVAL,
-                   .eps = ((const struct batch_norm_eval_attrs *)r->attrs)->eps[0],
-                   .x = aril__ptr(r->in[0]),
-                   .weight = optional_ptr(r->in[1]),
-                   .bias = optional_ptr(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]) };
+    norm_job j = batch_norm_eval_job(r);
     run_job(&j, r->in[0], r->type);
     return ARIL_OK;
 }
@@ -375,6 +397,46 @@ OP(batch_norm_eval, .doc = "batch normalisation by given means and variances",
    .saves = { IN(1) | IN(4), IN(0) | LIKE(1) | IN(3) | IN(4), LIKE(2),
               IN(0) | IN(1) | IN(3) | IN(4) },
    .samples = batch_norm_eval_samples, WITH_ATTRS(batch_norm_eval));
+
+/* ---- channels-last: the same, with all positions as rows ---- */
+
+static bool lies_last(const aril_tensor *t)
+{
+    int64_t step = 1;
+    for (int k = 0; k < t->ndim; k++) { /* innermost first: channels, positions, samples */
+        int d = k == 0 ? 1 : k == t->ndim - 1 ? 0 : t->ndim - k;
+        if (t->dim[d] != 1 && t->stride[d] != step) return false;
+        step *= t->dim[d];
+    }
+    return true;
+}
+
+const char *aril__batch_norm_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    (void)plan;
+    const aril_tensor *x = r->in[0];
+    if (x->ndim < 3 || aril__is_dense(x) || x->numel == 0) return "not channels-last";
+    for (int i = 0; i < r->n_in + r->n_out; i++) {
+        const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
+        if (t && !(t->ndim == x->ndim ? lies_last(t) : aril__is_dense(t)))
+            return "not channels-last";
+        if (t && t->dtype != r->type && t->dtype != ARIL_I64) return "mixed element types";
+    }
+    return NULL;
+}
+
+aril_status aril__batch_norm_last(aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    norm_job j = r->op == &aril__op_batch_norm        ? batch_norm_job(r)
+                 : r->op == &aril__op_batch_norm_eval ? batch_norm_eval_job(r)
+                                                      : batch_norm_grad_job(r);
+    j.channels = x->dim[1];
+    j.outer = x->numel / x->dim[1];
+    j.inner = 1;
+    run_blocks(&j, r->type);
+    return ARIL_OK;
+}
 
 /* ---- public ---- */
 

@@ -415,10 +415,10 @@ static void like_channels(aril__meta *o, const aril_tensor *x)
     o->dim[0] = x->dim[1];
 }
 
-/* in: g, x, weight?, mean, invstd; out: dx, dweight, dbias */
+/* in: x, g, weight?, mean, invstd; out: dx, dweight, dbias */
 static aril_status group_norm_grad_infer(aril__call *c)
 {
-    const aril_tensor *x = c->in[1];
+    const aril_tensor *x = c->in[0];
     if (x->ndim < 2)
         return aril__fail(ARIL_ERR_SHAPE, "group_norm_grad: the input has no channels");
     like(&c->out[0], x, (aril_dtype)x->dtype);
@@ -429,15 +429,15 @@ static aril_status group_norm_grad_infer(aril__call *c)
 
 static aril_status group_norm_grad_ref(aril__run *r)
 {
-    rows_job j = { .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
+    rows_job j = { .x = aril__ptr(r->in[0]),
+                   .g = aril__ptr(r->in[1]),
                    .weight = optional_ptr(r->in[2]),
                    .mean = aril__ptr(r->in[3]),
                    .invstd = aril__ptr(r->in[4]),
                    .y = aril__ptr(r->out[0]),
                    .dweight = aril__ptr(r->out[1]),
                    .dbias = aril__ptr(r->out[2]) };
-    rows_of_groups(&j, r->in[1], r->attrs);
+    rows_of_groups(&j, r->in[0], r->attrs);
     if (j.groups) run_rows(&j, r->type);
     return ARIL_OK;
 }
@@ -474,7 +474,7 @@ static void group_norm_grad_decompose(aril__call *c, aril_tensor **out)
 {
     const struct group_norm_attrs *a = c->attrs;
     aril_tensor *s = c->in[4];
-    aril_tensor *g = cast_like(c->in[0], s), *x = cast_like(c->in[1], s);
+    aril_tensor *x = cast_like(c->in[0], s), *g = cast_like(c->in[1], s);
     aril_tensor *wide = spread(s, x, a);
     aril_tensor *xhat = aril_mul(aril_sub(x, spread(c->in[3], x, a)), wide);
     aril_tensor *h =
@@ -482,7 +482,7 @@ static void group_norm_grad_decompose(aril__call *c, aril_tensor **out)
     aril_tensor *count = aril__count_like(x, s);
     aril_tensor *p = spread(aril_div(gather_groups(h, a), count), x, a);
     aril_tensor *q = spread(aril_div(gather_groups(aril_mul(h, xhat), a), count), x, a);
-    out[0] = cast_like(aril_mul(wide, aril_sub(aril_sub(h, p), aril_mul(xhat, q))), c->in[1]);
+    out[0] = cast_like(aril_mul(wide, aril_sub(aril_sub(h, p), aril_mul(xhat, q))), c->in[0]);
     out[1] = aril__norm_sum_channels(aril_mul(g, xhat));
     out[2] = aril__norm_sum_channels(g);
 }
@@ -551,7 +551,7 @@ VJP(group_norm)
     aril_tensor *dx = NULL, *x = c->x[0];
     if (c->g[0] && (c->wants[0] || c->wants[1])) {
         aril_tensor *out[3],
-            *in[5] = { c->g[0], x, c->wants[0] ? c->x[1] : NULL, c->y[1], c->y[2] };
+            *in[5] = { x, c->g[0], c->wants[0] ? c->x[1] : NULL, c->y[1], c->y[2] };
         aril__apply(&aril__op_group_norm_grad, 5, in, c->attrs, out);
         dx = out[0];
         GRAD(1, cast_like(out[1], c->x[1]));

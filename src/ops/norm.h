@@ -3,6 +3,7 @@
 #define ARIL_OPS_NORM_H
 
 #include "ops/op.h"
+#include "ops/rows.h"
 
 /* cumulative: the running values are means over all batches so far, and momentum is not used. */
 #define BATCH_NORM_ATTRS(A)                          \
@@ -48,6 +49,10 @@ aril_tensor *aril__norm_channels(aril_tensor *v, int ndim);
 
 /* x summed over all axes but that of the channels: [C]. */
 aril_tensor *aril__norm_sum_channels(aril_tensor *x);
+
+/* Batch normalisation of tensors that lie channels-last, as they lie: rows of the CPU. */
+const char *aril__batch_norm_last_prepare(const aril__run *r, aril__plan *plan);
+aril_status aril__batch_norm_last(aril__run *r);
 
 /* An option whose zero stands for its default, and which ARIL_ZERO sets to 0. */
 static inline double aril__or_default(double value, double initial)

@@ -3,6 +3,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
+#include "ops/norm.h"
 #include "ops/rows.h"
 
 /* Elementwise ops all run on one engine. */
@@ -37,6 +38,16 @@ static const aril__row product_rows[] = {
 static const aril__row conv_rows[] = {CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
                                           CONV(conv_transpose)};
 
+/* Batch normalisation of what lies channels-last. */
+#define LAST(op_)                                                                                  \
+    {.op = #op_,                                                                                   \
+     .name = "cpu_" #op_ "_last",                                                                  \
+     .dtypes = DT(ARIL_F32) | DT(ARIL_F64),                                                        \
+     .strided = true,                                                                              \
+     .prepare = aril__batch_norm_last_prepare,                                                     \
+     .run = aril__batch_norm_last},
+static const aril__row norm_rows[] = {LAST(batch_norm) LAST(batch_norm_grad) LAST(batch_norm_eval)};
+
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
@@ -46,5 +57,7 @@ aril_status aril__cpu_start(void)
                                 sizeof product_rows / sizeof *product_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
     return s;
 }
