@@ -17,7 +17,7 @@ ATTR_LIST(attention, ATTENTION_ATTRS)
 
 /* ---- kernels ---- */
 
-enum { QUERIES = 16, KEYS = 32, GRAIN = 64 * 1024 };
+enum { QUERIES = 16, KEYS = 32, DEPTH = 64, GRAIN = 64 * 1024 };
 
 typedef struct attention_job {
     int64_t batch, l, s, e, ev; /* q [batch,l,e], k [batch,s,e], v [batch,s,ev] */
