@@ -67,7 +67,7 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
 aril_tensor *aril_parameter(aril_tensor *t)
 {
     if (!t)
-        return aril__null_tensor("parameter");
+        return aril__tensor_keep(aril__null_tensor("parameter"));
     if (t->flags & ARIL__POISON)
         return aril__tensor_keep(t);
     aril_tensor *p = t;
