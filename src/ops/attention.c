@@ -8,6 +8,7 @@
 #include "ops/like.h"
 #include "ops/norm.h"
 #include "ops/sample.h"
+#include "ops/targets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,6 +43,7 @@ static int64_t mask_offset(const attention_job *j, int64_t b)
     return at;
 }
 
+#define TARGET
 #define T       float
 #define NAME(x) x##_f32
 #define EXP     expf
@@ -56,6 +58,24 @@ static int64_t mask_offset(const attention_job *j, int64_t b)
 #undef T
 #undef NAME
 #undef EXP
+#if ARIL__TARGETS
+#undef TARGET
+#define TARGET  ARIL__AVX2
+#define T       float
+#define NAME(x) x##_f32_avx2
+#define EXP     expf
+#include "ops/attention.inc"
+#undef T
+#undef NAME
+#undef EXP
+#define T       double
+#define NAME(x) x##_f64_avx2
+#define EXP     exp
+#include "ops/attention.inc"
+#undef T
+#undef NAME
+#undef EXP
+#endif
 
 static void set_mask(attention_job *j, const aril_tensor *mask)
 {
@@ -183,11 +203,10 @@ static aril_status attention_grad_ref(aril__run *r)
     j.dv = aril__ptr(r->out[2]);
     j.delta = aril__malloc((size_t)(j.batch * j.l + 1) * (f64 ? 8 : 4));
     if (!j.delta) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
-    run_tiles(&j, j.batch * j.l, j.ev, f64 ? deltas_f64 : deltas_f32);
+    run_tiles(&j, j.batch * j.l, j.ev, ARIL__PICK(deltas, f64));
     run_tiles(&j, j.batch * j.query_tiles, j.s * (j.e + j.ev) * QUERIES,
-              f64 ? backward_queries_f64 : backward_queries_f32);
-    run_tiles(&j, j.batch * j.key_tiles, j.l * (j.e + j.ev) * KEYS,
-              f64 ? backward_keys_f64 : backward_keys_f32);
+              ARIL__PICK(backward_queries, f64));
+    run_tiles(&j, j.batch * j.key_tiles, j.l * (j.e + j.ev) * KEYS, ARIL__PICK(backward_keys, f64));
     free(j.delta);
     return ARIL_OK;
 }
@@ -289,7 +308,7 @@ static aril_status attention_ref(aril__run *r)
     j.y = aril__ptr(r->out[0]);
     j.lse = aril__ptr(r->out[1]);
     run_tiles(&j, j.batch * j.query_tiles, j.s * (j.e + j.ev) * QUERIES,
-              r->type == ARIL_F64 ? forward_f64 : forward_f32);
+              ARIL__PICK(forward, r->type == ARIL_F64));
     return ARIL_OK;
 }
 

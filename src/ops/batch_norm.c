@@ -8,6 +8,7 @@
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/sample.h"
+#include "ops/targets.h"
 #include "ops/view.h"
 
 #include <math.h>
@@ -57,6 +58,7 @@ typedef struct norm_job {
     void *y, *mean, *invstd, *running_mean, *running_var, *dweight, *dbias;
 } norm_job;
 
+#define TARGET
 #define T       float
 #define NAME(x) x##_f32
 #include "ops/batch_norm.inc"
@@ -67,6 +69,20 @@ typedef struct norm_job {
 #include "ops/batch_norm.inc"
 #undef T
 #undef NAME
+#if ARIL__TARGETS
+#undef TARGET
+#define TARGET  ARIL__AVX2
+#define T       float
+#define NAME(x) x##_f32_avx2
+#include "ops/batch_norm.inc"
+#undef T
+#undef NAME
+#define T       double
+#define NAME(x) x##_f64_avx2
+#include "ops/batch_norm.inc"
+#undef T
+#undef NAME
+#endif
 
 static void *optional_ptr(const aril_tensor *t)
 {
@@ -80,7 +96,7 @@ static void run_blocks(norm_job *j, aril_dtype type)
     /* Whole cache lines of short runs to a chunk. */
     int64_t least = j->inner >= 16 ? 1 : 64;
     aril__parallel_for(j->channels, grain > least ? grain : least,
-                       type == ARIL_F64 ? range_f64 : range_f32, j);
+                       ARIL__PICK(range, type == ARIL_F64), j);
 }
 
 static void run_job(norm_job *j, const aril_tensor *x, aril_dtype type)

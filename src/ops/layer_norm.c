@@ -8,6 +8,7 @@
 #include "ops/like.h"
 #include "ops/reduce.h"
 #include "ops/sample.h"
+#include "ops/targets.h"
 #include "ops/view.h"
 
 #include <float.h>
@@ -24,6 +25,7 @@ typedef struct rows_job {
     void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: rms */
 } rows_job;
 
+#define TARGET
 #define T       float
 #define NAME(x) x##_f32
 #include "ops/layer_norm.inc"
@@ -34,6 +36,20 @@ typedef struct rows_job {
 #include "ops/layer_norm.inc"
 #undef T
 #undef NAME
+#if ARIL__TARGETS
+#undef TARGET
+#define TARGET  ARIL__AVX2
+#define T       float
+#define NAME(x) x##_f32_avx2
+#include "ops/layer_norm.inc"
+#undef T
+#undef NAME
+#define T       double
+#define NAME(x) x##_f64_avx2
+#include "ops/layer_norm.inc"
+#undef T
+#undef NAME
+#endif
 
 static void *optional_ptr(const aril_tensor *t)
 {
@@ -49,14 +65,12 @@ static int64_t grain_of(int64_t work, int64_t least)
 static void run_rows(rows_job *j, aril_dtype type)
 {
     bool wide = type == ARIL_F64, back = j->g != NULL;
-    aril__range_fn *rows = back   ? wide ? backward_rows_f64 : backward_rows_f32
-                           : wide ? forward_rows_f64
-                                  : forward_rows_f32;
+    aril__range_fn *rows = back ? ARIL__PICK(backward_rows, wide) : ARIL__PICK(forward_rows, wide);
     aril__parallel_for(j->rows, grain_of(j->n, 1), rows, j);
     if (back)
         aril__parallel_for(j->groups * j->per_group,
                            grain_of(j->rows / j->groups * j->inner, j->inner >= 16 ? 1 : BLOCK),
-                           wide ? backward_channels_f64 : backward_channels_f32, j);
+                           ARIL__PICK(backward_channels, wide), j);
 }
 
 /* The last `axes` dimensions are one row. */
