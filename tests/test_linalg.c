@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include "aril/aril.h"
+#include "core/tensor.h"
 #include "ops/apply.h"
 
 #include <math.h>
@@ -234,4 +235,55 @@ TEST(unknown_sizes_pass_through)
     with_unknown_batch();
     th->tracer = NULL;
     CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* ---- no memory ---- */
+
+static aril_status everything(void)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = aril_full(ARIL_SHAPE(2, 12, 12), 0.5, ARIL_F64, aril_cpu()), *s, *v, *g[1];
+    aril_tensor *low = aril_cast(a, ARIL_F16);
+    aril_set_requires_grad(a, true);
+    aril_tensor *p =
+        aril_add(aril_matmul(a, aril_transpose(a, 1, 2)), aril_eye(12, 12, ARIL_F64, aril_cpu()));
+    aril_tensor *y[] = {
+        aril_einsum("bij,bkj,bii->bk", ARIL_LIST(a, a, p)),
+        aril_linear(a, aril_select(p, 0, 0), NULL),
+        aril_solve(p, a),
+        aril_cholesky(p, false),
+        aril_svd(a, &s, &v),
+        aril_eigh(p, NULL),
+        aril_pinv(p, 0),
+        aril_rfft(a, (aril_fft_opts){ .n = 37 }),
+        aril_istft(aril_stft(aril_flatten(a, 1, 2), 8, (aril_stft_opts){ .hop = 2 }), 8,
+                   (aril_stft_opts){ .hop = 2 }),
+        aril_matmul(low, low),
+    };
+    for (size_t i = 0; i < sizeof y / sizeof *y; i++)
+        if (aril_tensor_status(y[i]) < 0) return aril_tensor_status(y[i]);
+    aril_tensor *sum = aril_add(aril_sum(y[0], ARIL_ALL), aril_sum(y[8], ARIL_ALL));
+    sum = aril_add(sum, aril_add(aril_sum(y[2], ARIL_ALL), aril_sum(y[3], ARIL_ALL)));
+    return aril_gradients(sum, ARIL_LIST(a), g, (aril_grad_opts){ 0 });
+}
+
+TEST(memory_may_run_out_anywhere)
+{
+    if (!lapack()) SKIP("no LAPACK");
+    CHECK_INT(everything(), ARIL_OK);
+    int64_t before = aril__live_blocks();
+    int failures = 0;
+    for (int64_t n = 1; n < 5000; n++) {
+        aril_fail_allocation(n);
+        aril_status s = everything();
+        bool happened = aril_allocation_failed();
+        aril_fail_allocation(0);
+        failures += s < 0;
+        CHECK_MSG(s == ARIL_OK || aril_error_code() == ARIL_ERR_MEMORY, "allocation %d: %s", (int)n,
+                  aril_error());
+        aril_clear_error();
+        if (!happened) break;
+    }
+    CHECK(failures > 20);
+    CHECK_INT(aril__live_blocks(), before);
 }
