@@ -16,7 +16,14 @@ ATTR_LIST(fft, FFT_ATTRS)
 
 /* ---- kernels ---- */
 
-enum { LARGEST = 31, GRAIN = 8 * 1024 };
+enum {
+    LARGEST = 31, /* factor done by a pass of its own */
+    LANES = 8,    /* transforms done side by side */
+    SHORT = 300,  /* up to here, so that they stay in cache */
+    GRAIN = 8 * 1024,
+};
+
+#define APART(n) ((n) + 48)
 
 typedef enum kind { C2C, R2C, C2R } kind;
 
@@ -81,8 +88,8 @@ static aril_status run(aril__run *r, kind which, int64_t n)
     if (r->out[0]->numel == 0) return ARIL_OK;
     int64_t rows = which == C2R   ? r->out[0]->numel / n
                    : which == R2C ? r->in[0]->numel / n
-                                 : r->in[0]->numel / (2 * n);
-    int64_t grain = n < GRAIN ? GRAIN / n : 1;
+                                  : r->in[0]->numel / (2 * n);
+    int64_t grain = n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
     plan_f32 *narrow = wide ? NULL : plan_new_f32(n);
     plan_f64 *full = wide ? plan_new_f64(n) : NULL;
     j.plan = wide ? (const void *)full : narrow;
