@@ -3,6 +3,7 @@
 #define ARIL_OPS_H
 
 #include "aril/index.h"
+#include "aril/embedding.h"
 #include "aril/fft.h"
 #include "aril/conv.h"
 #include "aril/linalg.h"

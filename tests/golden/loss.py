@@ -310,3 +310,52 @@ case("l1_penalty", "y[0] = aril_l1_penalty(ARIL_LIST(x[0], x[1]), 0.3);",
      lambda x: 0.3 * (x[0].abs().sum() + x[1].abs().sum()), [randn(2, 3), randn(4)])
 case("l2_penalty", "y[0] = aril_l2_penalty(ARIL_LIST(x[0], x[1], x[2]), 0.3);",
      lambda x: 0.3 * sum((t ** 2).sum() for t in x), [randn(2, 3), randn(4), randn()])
+
+# ---- bags of embeddings ----
+
+
+def bag(name, c, fn, inputs, **kw):
+    case(f"embedding_bag/{name}", f"y[0] = aril_embedding_bag({c});", fn, inputs, **kw)
+
+
+OPTS = "(aril_embedding_bag_opts)"
+for mode in ("mean", "sum", "max"):
+    field = f".mode = ARIL_{mode.upper()}"
+    bag(f"{mode}/rows", f"x[1], x[0], NULL, {OPTS}{{{field}}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], mode=m), [apart(6, 3), randint(0, 6, 4, 3)])
+    bag(f"{mode}/offsets", f"x[1], x[0], x[2], {OPTS}{{{field}}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], x[2], mode=m),
+        [apart(6, 3), randint(0, 6, 8), tensor([0, 3, 3, 7])])
+    bag(f"{mode}/last_offset", f"x[1], x[0], x[2], {OPTS}{{{field}, .include_last_offset = true}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], x[2], mode=m, include_last_offset=True),
+        [apart(6, 3), randint(0, 6, 8), tensor([0, 3, 3, 8])])
+    bag(f"{mode}/padding", f"x[1], x[0], x[2], {OPTS}{{{field}, .padding_idx = 2}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], x[2], mode=m, padding_idx=2),
+        [apart(4, 3), tensor([2, 0, 1, 2, 2, 3, 2, 1]), tensor([0, 3, 5])])
+    bag(f"{mode}/padding_rows", f"x[1], x[0], NULL, {OPTS}{{{field}, .padding_idx = -1}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], mode=m, padding_idx=-1),
+        [apart(4, 3), tensor([[3, 0, 1], [3, 3, 3], [1, 1, 2]])])
+    bag(f"{mode}/i32", f"x[1], x[0], NULL, {OPTS}{{{field}}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], mode=m),
+        [apart(6, 70), randint(0, 6, 2, 3, dtype=torch.int32)])
+    bag(f"{mode}/f64", f"x[1], x[0], NULL, {OPTS}{{{field}}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], mode=m), [apart(6, 3), randint(0, 6, 4, 3)],
+        dtype=torch.float64)
+    bag(f"{mode}/empty", f"x[1], x[0], x[2], {OPTS}{{{field}}}",
+        lambda x, m=mode: F.embedding_bag(x[1], x[0], x[2], mode=m),
+        [apart(3, 2), randint(0, 3, 0), tensor([0, 0])])
+bag("default", f"x[1], x[0], NULL, {OPTS}{{0}}", lambda x: F.embedding_bag(x[1], x[0]),
+    [randn(6, 3), randint(0, 6, 4, 3)])
+bag("padding_first", f"x[1], x[0], NULL, {OPTS}{{.padding_idx = ARIL_ZERO}}",
+    lambda x: F.embedding_bag(x[1], x[0], padding_idx=0),
+    [randn(3, 3), tensor([[0, 1], [2, 1], [0, 0]])])
+bag("weights/rows", f"x[1], x[0], NULL, {OPTS}{{.mode = ARIL_SUM, .per_sample_weights = x[2]}}",
+    lambda x: F.embedding_bag(x[1], x[0], per_sample_weights=x[2], mode="sum"),
+    [randn(6, 3), randint(0, 6, 4, 3), randn(4, 3)])
+bag("weights/offsets", f"x[1], x[0], x[2], {OPTS}{{.mode = ARIL_SUM, .per_sample_weights = x[3]}}",
+    lambda x: F.embedding_bag(x[1], x[0], x[2], per_sample_weights=x[3], mode="sum"),
+    [randn(6, 3), randint(0, 6, 8), tensor([0, 3, 3, 7]), randn(8)])
+bag("weights/padding", f"x[1], x[0], x[2], {OPTS}{{.mode = ARIL_SUM, .padding_idx = 1, "
+    ".per_sample_weights = x[3]}",
+    lambda x: F.embedding_bag(x[1], x[0], x[2], per_sample_weights=x[3], mode="sum", padding_idx=1),
+    [randn(3, 3), randint(0, 3, 8), tensor([0, 3, 3, 7]), randn(8)])
