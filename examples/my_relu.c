@@ -25,7 +25,7 @@ static const aril_function my_relu = {.name = "my_relu",
 
 int main(void)
 {
-    int steps = getenv("ARIL_EXAMPLE_QUICK") ? 20 : 500;
+    int steps = getenv("ARIL_EXAMPLE_QUICK") ? 5 : 500;
     aril_device dev = aril_cpu();
     aril_seed(0);
     aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, dev);

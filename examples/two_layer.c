@@ -7,7 +7,7 @@ enum { N = 64, D = 1000, H = 100 };
 
 int main(void)
 {
-    int steps = getenv("ARIL_EXAMPLE_QUICK") ? 20 : 500;
+    int steps = getenv("ARIL_EXAMPLE_QUICK") ? 5 : 500;
     aril_device dev = aril_cpu();
     aril_seed(0);
     aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, dev);
