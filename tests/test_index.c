@@ -219,6 +219,7 @@ TEST(many_tensors)
     aril_backward(
         aril_sum(aril_mul(s, aril_transpose(aril_reshape(y, ARIL_SHAPE(N, 2)), 0, 1)), ARIL_ALL));
     CHECK_NEAR(at(aril_grad(one), 1), 2.0 * (N - 1) * N * (2 * N - 1) / 6, 1e2);
+    aril_release(one);
     CHECK(aril_ok());
 }
 
@@ -343,5 +344,6 @@ TEST(failed_allocations)
     }
     CHECK_NEAR(aril_item(aril_sum(aril_index_select(x, index, 0), ARIL_ALL)),
                aril_item(aril_sum(aril_index(x, ARIL_INDEX(ARIL_BY(index))), ARIL_ALL)), 1e-3);
+    aril_release(x);
     CHECK(aril_ok());
 }
