@@ -435,6 +435,60 @@ TEST(losses)
     WRONG(ERR_ARG, aril_l1_penalty(ARIL_LIST(f23, NULL), 1), "l1_penalty", "NULL");
 }
 
+/* ---- bags, order, transforms, factors ---- */
+
+TEST(bags_order_transforms)
+{
+    GIVEN;
+    aril_embedding_bag_opts sum = { .mode = ARIL_SUM }, odd = { .mode = ARIL_NONE };
+    WRONG(ERR_INDEX, aril_embedding_bag(aril_full_like(i23, 4), f45, NULL, sum), "embedding_bag",
+          "index 4", "4 rows");
+    WRONG(ERR_INDEX, aril_embedding_bag(aril_full_like(i23, -1), f45, NULL, sum), "embedding_bag",
+          "-1");
+    WRONG(ERR_SHAPE, aril_embedding_bag(i3, f45, NULL, sum), "embedding_bag", "[3]");
+    WRONG(ERR_SHAPE, aril_embedding_bag(i23, f45, i3, sum), "embedding_bag", "[2,3]", "[3]");
+    WRONG(ERR_SHAPE, aril_embedding_bag(i23, f3, NULL, sum), "embedding_bag", "[3]");
+    WRONG(ERR_DTYPE, aril_embedding_bag(f23, f45, NULL, sum), "embedding_bag", "f32");
+    WRONG(ERR_INDEX, aril_embedding_bag(i3, f45, i3, sum), "embedding_bag", "first offset");
+    WRONG(ERR_INDEX, aril_embedding_bag(i3, f45, indices(2, 7), sum), "embedding_bag", "7");
+    WRONG(ERR_ARG, aril_embedding_bag(i23, f45, NULL, odd), "embedding_bag", "mode");
+    WRONG(ERR_ARG,
+          aril_embedding_bag(i23, f45, NULL,
+                             ((aril_embedding_bag_opts){ .per_sample_weights = f23 })),
+          "embedding_bag", "per_sample_weights");
+    WRONG(ERR_SHAPE,
+          aril_embedding_bag(i23, f45, NULL,
+                             ((aril_embedding_bag_opts){ .mode = ARIL_SUM,
+                                                         .per_sample_weights = f45 })),
+          "embedding_bag", "[4,5]", "[2,3]");
+    WRONG(ERR_INDEX,
+          aril_embedding_bag(i23, f45, NULL, ((aril_embedding_bag_opts){ .padding_idx = 9 })),
+          "embedding_bag", "9");
+    WRONG(ERR_ARG, aril_embedding_bag(NULL, f45, NULL, sum), "embedding_bag", "NULL");
+    WRONG(ERR_INDEX, aril_sort(f23, 2, (aril_sort_opts){ 0 }, NULL), "sort", "2");
+    WRONG(ERR_ARG, aril_sort(NULL, 0, (aril_sort_opts){ 0 }, NULL), "sort", "NULL");
+    WRONG(ERR_ARG, aril_topk(f23, 4, 1, (aril_topk_opts){ 0 }, NULL), "topk", "4");
+    WRONG(ERR_INDEX, aril_topk(f23, 1, 5, (aril_topk_opts){ 0 }, NULL), "topk", "5");
+    WRONG(ERR_ARG, aril_kthvalue(f23, 9, ARIL_AXES(1), NULL), "kthvalue", "9");
+    WRONG(ERR_ARG, aril_unique(NULL, NULL, NULL), "unique", "NULL");
+    WRONG(ERR_SHAPE, aril_searchsorted(f23, f45, (aril_search_opts){ 0 }), "searchsorted", "[2,3]",
+          "[4,5]");
+    WRONG(ERR_DTYPE, aril_bincount(f3, NULL, 0), "bincount", "f32");
+    WRONG(ERR_ARG, aril_histc(f3, 0, 0, 1), "histc");
+    WRONG(ERR_SHAPE, aril_inverse(f23), "inverse", "[2,3]");
+    WRONG(ERR_SHAPE, aril_det(f23), "det", "[2,3]");
+    WRONG(ERR_SHAPE, aril_cholesky(f23, false), "cholesky", "[2,3]");
+    WRONG(ERR_SHAPE, aril_solve(f23, f45), "solve", "[2,3]");
+    WRONG(ERR_ARG, aril_inverse(NULL), "inverse", "NULL");
+    WRONG(ERR_SHAPE, aril_trace(f3), "trace", "[3]");
+    WRONG(ERR_ARG, aril_einsum("ij,jk->ik", ARIL_LIST(f23)), "einsum");
+    WRONG(ERR_SHAPE, aril_einsum("ij,jk->ik", ARIL_LIST(f23, f45)), "einsum", "3 and 4");
+    WRONG(ERR_ARG, aril_einsum(NULL, ARIL_LIST(f23)), "einsum");
+    WRONG(ERR_ARG, aril_fft(NULL, (aril_fft_opts){ 0 }), "fft", "NULL");
+    WRONG(ERR_ARG, aril_rfft(NULL, (aril_fft_opts){ 0 }), "rfft", "NULL");
+    WRONG(ERR_DTYPE, aril_rfft(i23, (aril_fft_opts){ 0 }), "fft", "i64");
+}
+
 /* ---- gradients ---- */
 
 static void double_it(void *ctx, aril_tensor *const *in, aril_tensor **out)

@@ -261,5 +261,5 @@ aril_tensor *aril_ctc_loss(aril_tensor *x, aril_tensor *targets, aril_tensor *in
                            aril_tensor *target_lengths)
 {
     return aril_ctc_loss_with(x, targets, input_lengths, target_lengths,
-                              (aril_ctc_opts){ ARIL_MEAN });
+                              (aril_ctc_opts){ .reduction = ARIL_MEAN });
 }

@@ -14,7 +14,7 @@ double aril__option(double value, double initial)
     return value == 0 ? initial : value == (double)ARIL_ZERO ? 0 : value;
 }
 
-aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, int reduction)
+aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, aril_reduction reduction)
 {
     switch (reduction) {
     case ARIL_MEAN: return aril_mean(each, ARIL_ALL);
@@ -22,7 +22,7 @@ aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, int reductio
     case ARIL_NONE: return each;
     default:
         aril__fail(ARIL_ERR_ARG, "%s: reduction %d is not ARIL_MEAN, ARIL_SUM or ARIL_NONE", what,
-                   reduction);
+                   (int)reduction);
         return aril__poison();
     }
 }
@@ -71,7 +71,7 @@ aril_tensor *aril_mse_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_o
 
 aril_tensor *aril_mse_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_mse_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_mse_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
@@ -81,7 +81,7 @@ aril_tensor *aril_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_op
 
 aril_tensor *aril_l1_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_l1_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_l1_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_smooth_l1_opts o)
@@ -94,7 +94,7 @@ aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_
 
 aril_tensor *aril_smooth_l1_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_smooth_l1_loss_with(x, target, (aril_smooth_l1_opts){ ARIL_MEAN });
+    return aril_smooth_l1_loss_with(x, target, (aril_smooth_l1_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target, aril_huber_opts o)
@@ -107,7 +107,7 @@ aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target, aril_hube
 
 aril_tensor *aril_huber_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_huber_loss_with(x, target, (aril_huber_opts){ ARIL_MEAN });
+    return aril_huber_loss_with(x, target, (aril_huber_opts){ .reduction = ARIL_MEAN });
 }
 
 /* Stirling's approximation of log(t!), where t > 1. */
@@ -132,7 +132,7 @@ aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *target,
 
 aril_tensor *aril_poisson_nll_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_poisson_nll_loss_with(x, target, (aril_poisson_nll_opts){ ARIL_MEAN });
+    return aril_poisson_nll_loss_with(x, target, (aril_poisson_nll_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, aril_tensor *var,
@@ -165,7 +165,8 @@ aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, ar
 
 aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_tensor *var)
 {
-    return aril_gaussian_nll_loss_with(x, target, var, (aril_gaussian_nll_opts){ ARIL_MEAN });
+    return aril_gaussian_nll_loss_with(x, target, var,
+                                       (aril_gaussian_nll_opts){ .reduction = ARIL_MEAN });
 }
 
 /* ---- yes or no ---- */
@@ -178,7 +179,7 @@ aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_o
 
 aril_tensor *aril_bce_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_bce_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_bce_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_bce_with_logits_with(aril_tensor *x, aril_tensor *target,
@@ -191,7 +192,8 @@ aril_tensor *aril_bce_with_logits_with(aril_tensor *x, aril_tensor *target,
 
 aril_tensor *aril_bce_with_logits(aril_tensor *x, aril_tensor *target)
 {
-    return aril_bce_with_logits_with(x, target, (aril_bce_with_logits_opts){ ARIL_MEAN });
+    return aril_bce_with_logits_with(x, target,
+                                     (aril_bce_with_logits_opts){ .reduction = ARIL_MEAN });
 }
 
 /* ---- distributions ---- */
@@ -212,7 +214,7 @@ aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_o
 
 aril_tensor *aril_kl_div(aril_tensor *x, aril_tensor *target)
 {
-    return aril_kl_div_with(x, target, (aril_kl_div_opts){ ARIL_MEAN });
+    return aril_kl_div_with(x, target, (aril_kl_div_opts){ .reduction = ARIL_MEAN });
 }
 
 /* ---- margins ---- */
@@ -224,7 +226,7 @@ aril_tensor *aril_soft_margin_loss_with(aril_tensor *x, aril_tensor *target, ari
 
 aril_tensor *aril_soft_margin_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_soft_margin_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_soft_margin_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *target,
@@ -242,7 +244,8 @@ aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *
 
 aril_tensor *aril_multilabel_soft_margin_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_multilabel_soft_margin_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_multilabel_soft_margin_loss_with(x, target,
+                                                 (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_hinge_loss_with(aril_tensor *x, aril_tensor *target, aril_margin_opts o)
@@ -253,7 +256,7 @@ aril_tensor *aril_hinge_loss_with(aril_tensor *x, aril_tensor *target, aril_marg
 
 aril_tensor *aril_hinge_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_hinge_loss_with(x, target, (aril_margin_opts){ ARIL_MEAN });
+    return aril_hinge_loss_with(x, target, (aril_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_hinge_embedding_loss_with(aril_tensor *x, aril_tensor *target, aril_margin_opts o)
@@ -264,7 +267,7 @@ aril_tensor *aril_hinge_embedding_loss_with(aril_tensor *x, aril_tensor *target,
 
 aril_tensor *aril_hinge_embedding_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_hinge_embedding_loss_with(x, target, (aril_margin_opts){ ARIL_MEAN });
+    return aril_hinge_embedding_loss_with(x, target, (aril_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_margin_ranking_loss_with(aril_tensor *a, aril_tensor *b, aril_tensor *target,
@@ -277,7 +280,8 @@ aril_tensor *aril_margin_ranking_loss_with(aril_tensor *a, aril_tensor *b, aril_
 
 aril_tensor *aril_margin_ranking_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target)
 {
-    return aril_margin_ranking_loss_with(a, b, target, (aril_margin_opts){ ARIL_MEAN });
+    return aril_margin_ranking_loss_with(a, b, target,
+                                         (aril_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, aril_tensor *target,
@@ -309,7 +313,8 @@ aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, ari
 
 aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target)
 {
-    return aril_cosine_embedding_loss_with(a, b, target, (aril_margin_opts){ ARIL_MEAN });
+    return aril_cosine_embedding_loss_with(a, b, target,
+                                           (aril_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 /* ---- distances ---- */
@@ -397,7 +402,7 @@ aril_tensor *aril_triplet_margin_loss(aril_tensor *anchor, aril_tensor *positive
                                       aril_tensor *negative)
 {
     return aril_triplet_margin_loss_with(anchor, positive, negative,
-                                         (aril_triplet_margin_opts){ ARIL_MEAN });
+                                         (aril_triplet_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 /* ---- penalties ---- */

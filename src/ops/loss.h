@@ -2,6 +2,7 @@
 #ifndef ARIL_OPS_LOSS_H
 #define ARIL_OPS_LOSS_H
 
+#include "aril/loss.h"
 #include "ops/op.h"
 
 /* nll_loss, cross_entropy and their gradients. `reduction` is an aril_reduction. */
@@ -25,6 +26,6 @@ double aril__option(double value, double initial);
 
 /* Losses of each element as options ask: their mean, their sum, or as they are. NULL and poison
  * pass through. */
-aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, int reduction);
+aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, aril_reduction reduction);
 
 #endif

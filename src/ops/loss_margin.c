@@ -342,7 +342,8 @@ aril_tensor *aril_multi_margin_loss_with(aril_tensor *x, aril_tensor *target,
 
 aril_tensor *aril_multi_margin_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_multi_margin_loss_with(x, target, (aril_multi_margin_opts){ ARIL_MEAN });
+    return aril_multi_margin_loss_with(x, target,
+                                       (aril_multi_margin_opts){ .reduction = ARIL_MEAN });
 }
 
 aril_tensor *aril_multilabel_margin_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
@@ -355,5 +356,5 @@ aril_tensor *aril_multilabel_margin_loss_with(aril_tensor *x, aril_tensor *targe
 
 aril_tensor *aril_multilabel_margin_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_multilabel_margin_loss_with(x, target, (aril_loss_opts){ ARIL_MEAN });
+    return aril_multilabel_margin_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }

@@ -367,7 +367,7 @@ aril_tensor *aril_nll_loss_with(aril_tensor *x, aril_tensor *target, aril_nll_lo
 
 aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target)
 {
-    return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ ARIL_MEAN });
+    return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ .reduction = ARIL_MEAN });
 }
 
 /* Targets that are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], for each sample. */
@@ -419,5 +419,5 @@ aril_tensor *aril_cross_entropy_with(aril_tensor *x, aril_tensor *target, aril_c
 
 aril_tensor *aril_cross_entropy(aril_tensor *x, aril_tensor *target)
 {
-    return aril_cross_entropy_with(x, target, (aril_cross_entropy_opts){ ARIL_MEAN });
+    return aril_cross_entropy_with(x, target, (aril_cross_entropy_opts){ .reduction = ARIL_MEAN });
 }
