@@ -152,6 +152,28 @@ ARIL_API aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups);
  * -> [N,H,W,2] (or [N,D,H,W,3]). */
 ARIL_API aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_corners);
 
+typedef enum aril_grid_mode {
+    ARIL_GRID_BILINEAR = 0,
+    ARIL_GRID_NEAREST,
+    ARIL_GRID_BICUBIC,
+} aril_grid_mode;
+
+/* What is read outside the picture. */
+typedef enum aril_grid_padding {
+    ARIL_GRID_ZEROS = 0,
+    ARIL_GRID_BORDER,     /* the nearest pixel of the edge */
+    ARIL_GRID_REFLECTION, /* the picture mirrored at its edges */
+} aril_grid_padding;
+
+typedef struct aril_grid_opts {
+    aril_grid_mode mode;
+    aril_grid_padding padding;
+    bool align_corners; /* -1 and 1 are the middles of the corner pixels, not their outer edges */
+} aril_grid_opts;
+
+/* x [N,C,H,W] read at places (x, y) of the grid [N,h,w,2], from -1 to 1 -> [N,C,h,w]. */
+ARIL_API aril_tensor *aril_grid_sample(aril_tensor *x, aril_tensor *grid, aril_grid_opts opts);
+
 /* ---- across channels ---- */
 
 typedef struct aril_lrn_opts {

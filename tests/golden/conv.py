@@ -379,6 +379,29 @@ for align in (False, True):
     one(f"affine_grid/3d_{word}", f"aril_affine_grid(x[0], ARIL_SHAPE(1, 1, 2, 3, 2), {flag})",
         lambda x: F.affine_grid(x[0], (1, 1, 2, 3, 2), align_corners=align), randn(1, 3, 4))
 
+PADDINGS = ("zeros", "border", "reflection")
+for mode in ("bilinear", "nearest", "bicubic"):
+    for padding in PADDINGS:
+        for align in (False, True):
+            opts = (f"(aril_grid_opts){{.mode = ARIL_GRID_{mode.upper()}, .padding = "
+                    f"ARIL_GRID_{padding.upper()}, .align_corners = {str(align).lower()}}}")
+
+            def sample(x):
+                return F.grid_sample(x[0], x[1], mode, padding, align)
+            word = f"{mode}_{padding}_{'aligned' if align else 'plain'}"
+            one(f"grid_sample/{word}", f"aril_grid_sample(x[0], x[1], {opts})", sample,
+                randn(1, 2, 3, 4), uniform(-1.6, 1.6, 1, 3, 4, 2), dtype=f64)
+            if mode == "bilinear" and not align:
+                twice(f"grid_sample/second_{word}", f"aril_grid_sample(x[0], x[1], {opts})", sample,
+                      randn(1, 2, 3, 4), uniform(-1.6, 1.6, 1, 2, 3, 2), at=0)
+one("grid_sample/f32", "aril_grid_sample(x[0], x[1], (aril_grid_opts){0})",
+    lambda x: F.grid_sample(x[0], x[1], align_corners=False), randn(2, 3, 4, 5),
+    uniform(-1.2, 1.2, 2, 3, 2, 2))
+one("grid_sample/moved", "aril_grid_sample(x[0], aril_affine_grid(x[1], ARIL_SHAPE(2, 1, 3, 4), "
+    "false), (aril_grid_opts){0})",
+    lambda x: F.grid_sample(x[0], F.affine_grid(x[1], (2, 1, 3, 4), align_corners=False),
+                            align_corners=False), randn(2, 1, 4, 4), randn(2, 2, 3))
+
 # ---- across channels ----
 
 for shape in ((2, 5, 3), (1, 6, 3, 2), (1, 4, 2, 2, 2)):
