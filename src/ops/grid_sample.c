@@ -15,9 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#define GRID_SAMPLE_ATTRS(A)                                                                       \
-    A(grid_sample, I64, 1, mode, 0, "mode")                                                        \
-    A(grid_sample, I64, 1, padding, 0, "padding_mode")                                             \
+#define GRID_SAMPLE_ATTRS(A)                           \
+    A(grid_sample, I64, 1, mode, 0, "mode")            \
+    A(grid_sample, I64, 1, padding, 0, "padding_mode") \
     A(grid_sample, I64, 1, align_corners, 0, "align_corners")
 ATTRS(grid_sample, GRID_SAMPLE_ATTRS)
 ATTR_LIST(grid_sample, GRID_SAMPLE_ATTRS)
@@ -30,8 +30,10 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
     bool fits = x->ndim == 4 && grid->ndim == 4 && (grid->dim[3] == 2 || grid->dim[3] < 0) &&
                 (x->dim[0] < 0 || grid->dim[0] < 0 || x->dim[0] == grid->dim[0]);
     if (!fits || x->dim[2] == 0 || x->dim[3] == 0)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: needs pictures [N,C,H,W] and a grid [N,h,w,2], got "
-                          "%s and %s", c->op->name, aril__text(a, x), aril__text(b, grid));
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: needs pictures [N,C,H,W] and a grid [N,h,w,2], got "
+                          "%s and %s",
+                          c->op->name, aril__text(a, x), aril__text(b, grid));
     if (x->dtype != grid->dtype)
         return aril__fail(ARIL_ERR_DTYPE, "%s: pictures of type %s, a grid of type %s", c->op->name,
                           aril__dtypes[x->dtype].name, aril__dtypes[grid->dtype].name);
@@ -51,14 +53,11 @@ static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril
     int64_t dim[4];
     const aril_tensor *g = c->in[0];
     aril_status s = check(c, x, grid);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     sampled_shape(x, grid, dim);
     bool fits = g->ndim == 4 && g->dtype == grid->dtype;
-    for (int i = 0; i < 4 && fits; i++)
-        fits = g->dim[i] < 0 || dim[i] < 0 || g->dim[i] == dim[i];
-    if (fits)
-        return ARIL_OK;
+    for (int i = 0; i < 4 && fits; i++) fits = g->dim[i] < 0 || dim[i] < 0 || g->dim[i] == dim[i];
+    if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient of shape %s is needed, got %s", c->op->name,
                       aril__shape_text(a, 4, dim), aril__text(b, g));
@@ -75,8 +74,7 @@ static aril_status grid_sample_infer(aril__call *c)
 {
     int64_t dim[4];
     aril_status s = check(c, c->in[0], c->in[1]);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     sampled_shape(c->in[0], c->in[1], dim);
     set_shape(c, dim);
     return ARIL_OK;
@@ -85,16 +83,14 @@ static aril_status grid_sample_infer(aril__call *c)
 static aril_status grid_sample_grad_x_infer(aril__call *c)
 {
     aril_status s = check_g(c, c->in[2], c->in[1]);
-    if (s == ARIL_OK)
-        set_shape(c, c->in[2]->dim);
+    if (s == ARIL_OK) set_shape(c, c->in[2]->dim);
     return s;
 }
 
 static aril_status grid_sample_grad_grid_infer(aril__call *c)
 {
     aril_status s = check_g(c, c->in[1], c->in[2]);
-    if (s == ARIL_OK)
-        set_shape(c, c->in[2]->dim);
+    if (s == ARIL_OK) set_shape(c, c->in[2]->dim);
     return s;
 }
 
@@ -125,8 +121,7 @@ static double unnormalize(const job *j, double v, int64_t n, double *slope)
 static double confine(const job *j, double p, int64_t n, double *slope)
 {
     double most = (double)(n - 1);
-    if (j->padding == ARIL_GRID_ZEROS)
-        return p;
+    if (j->padding == ARIL_GRID_ZEROS) return p;
     if (j->padding == ARIL_GRID_REFLECTION) {
         double low = j->align ? 0 : -0.5, span = j->align ? most : (double)n;
         if (span == 0) {
@@ -138,8 +133,7 @@ static double confine(const job *j, double p, int64_t n, double *slope)
         *slope *= (p < low ? -1 : 1) * (even ? 1 : -1);
         p = (even ? extra : span - extra) + low;
     }
-    if (!(p > 0 && p < most))
-        *slope = 0;
+    if (!(p > 0 && p < most)) *slope = 0;
     return p > 0 ? p < most ? p : most : 0;
 }
 
@@ -158,24 +152,22 @@ static void cubic_weights(double t, double *w, double *d)
         double s = k - 1 - t, x = fabs(s), sign = s < 0 ? 1 : -1; /* d|s|/dt */
         bool inner = k == 1 || k == 2;
         w[k] = inner ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((x - 5) * x + 8) * x * a - 4 * a;
-        d[k] = sign * (inner ? (3 * (a + 2) * x - 2 * (a + 3)) * x
-                             : ((3 * x - 10) * x + 8) * a);
+        d[k] = sign * (inner ? (3 * (a + 2) * x - 2 * (a + 3)) * x : ((3 * x - 10) * x + 8) * a);
     }
 }
 
 static point point_of(const job *j, double gx, double gy)
 {
-    point p = {.n = 0};
+    point p = { .n = 0 };
     double sx, sy, px = unnormalize(j, gx, j->w, &sx), py = unnormalize(j, gy, j->h, &sy);
-    double wx[4] = {1}, wy[4] = {1}, dx[4] = {0}, dy[4] = {0};
+    double wx[4] = { 1 }, wy[4] = { 1 }, dx[4] = { 0 }, dy[4] = { 0 };
     int taps = j->mode == ARIL_GRID_BICUBIC ? 4 : j->mode == ARIL_GRID_NEAREST ? 1 : 2;
     if (taps < 4) {
         px = confine(j, px, j->w, &sx);
         py = confine(j, py, j->h, &sy);
     }
     if (!isfinite(px) || !isfinite(py) || fabs(px) > 1e9 || fabs(py) > 1e9) {
-        if (taps < 4 || j->padding == ARIL_GRID_ZEROS)
-            return p;
+        if (taps < 4 || j->padding == ARIL_GRID_ZEROS) return p;
         px = isfinite(px) && fabs(px) <= 1e9 ? px : -100;
         py = isfinite(py) && fabs(py) <= 1e9 ? py : -100;
     }
@@ -210,12 +202,12 @@ static point point_of(const job *j, double gx, double gy)
     return p;
 }
 
-#define T float
+#define T       float
 #define NAME(x) x##_f32
 #include "ops/grid_sample.inc"
 #undef T
 #undef NAME
-#define T double
+#define T       double
 #define NAME(x) x##_f64
 #include "ops/grid_sample.inc"
 #undef T
@@ -225,17 +217,17 @@ static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor 
                     const aril_tensor *y)
 {
     const struct grid_sample_attrs *a = r->attrs;
-    return (job){.channels = x->dim[1],
-                 .h = x->dim[2],
-                 .w = x->dim[3],
-                 .places = grid->dim[1] * grid->dim[2],
-                 .mode = (int)a->mode[0],
-                 .padding = (int)a->padding[0],
-                 .align = a->align_corners[0],
-                 .x = aril__ptr(x),
-                 .y = aril__ptr(y),
-                 .grid = aril__ptr(grid),
-                 .out = aril__ptr(r->out[0])};
+    return (job){ .channels = x->dim[1],
+                  .h = x->dim[2],
+                  .w = x->dim[3],
+                  .places = grid->dim[1] * grid->dim[2],
+                  .mode = (int)a->mode[0],
+                  .padding = (int)a->padding[0],
+                  .align = a->align_corners[0],
+                  .x = aril__ptr(x),
+                  .y = aril__ptr(y),
+                  .grid = aril__ptr(grid),
+                  .out = aril__ptr(r->out[0]) };
 }
 
 enum { GRAIN = 512 };
@@ -284,8 +276,7 @@ static aril_tensor *within(aril_tensor *p, const axis *a)
 
 static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_tensor *p)
 {
-    if (at->padding[0] == ARIL_GRID_ZEROS)
-        return p;
+    if (at->padding[0] == ARIL_GRID_ZEROS) return p;
     if (at->padding[0] == ARIL_GRID_REFLECTION) {
         double low = at->align_corners[0] ? 0 : -0.5;
         aril_tensor *span = at->align_corners[0] ? a->most : a->size;
@@ -306,14 +297,13 @@ static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_t
 /* Axis `k` (3: x, 2: y) of the picture, for the places g of the grid. */
 static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_tensor *g, int k)
 {
-    axis a = {.size = aril__count_like(x, aril_slice(x, k, 0, 1, 1))};
+    axis a = { .size = aril__count_like(x, aril_slice(x, k, 0, 1, 1)) };
     bool align = at->align_corners[0];
     a.most = aril_sub_scalar(a.size, 1);
     aril_tensor *p = aril_mul(aril_add_scalar(g, 1), align ? a.most : a.size);
     p = aril_mul_scalar(align ? p : aril_sub_scalar(p, 1), 0.5);
     a.slope = aril_mul_scalar(aril__expand_like(align ? a.most : a.size, p), 0.5);
-    if (at->mode[0] != ARIL_GRID_BICUBIC)
-        p = confined(at, &a, p);
+    if (at->mode[0] != ARIL_GRID_BICUBIC) p = confined(at, &a, p);
     a.first = aril_floor(p);
     aril_tensor *t = aril_sub(p, a.first);
     if (at->mode[0] != ARIL_GRID_BICUBIC) {
@@ -333,8 +323,9 @@ static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_ten
         aril_tensor *s2 = aril_mul(s, s);
         a.w[i] = aril_add(aril_mul(s2, aril_add_scalar(aril_mul_scalar(s, p3), p2)),
                           aril_add_scalar(aril_mul_scalar(s, p1), p0));
-        a.d[i] = aril_mul_scalar(aril_add_scalar(aril_add(aril_mul_scalar(s2, 3 * p3),
-                                                          aril_mul_scalar(s, 2 * p2)), p1), sign);
+        a.d[i] = aril_mul_scalar(
+            aril_add_scalar(aril_add(aril_mul_scalar(s2, 3 * p3), aril_mul_scalar(s, 2 * p2)), p1),
+            sign);
     }
     return a;
 }
@@ -343,8 +334,7 @@ static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_ten
 static aril_tensor *pixel(const struct grid_sample_attrs *at, axis a, int i, aril_tensor **inside)
 {
     aril_tensor *p = aril_add_scalar(a.first, i);
-    if (at->mode[0] == ARIL_GRID_BICUBIC)
-        p = aril_round(confined(at, &a, p));
+    if (at->mode[0] == ARIL_GRID_BICUBIC) p = aril_round(confined(at, &a, p));
     *inside = either(aril_logical_and(aril_ge_scalar(p, 0), aril_le(p, a.most)), 1, 0, p);
     return aril_cast(within(p, &a), ARIL_I64);
 }
@@ -388,8 +378,7 @@ static void grid_sample_grad_grid_decompose(aril__call *c, aril_tensor **out)
 VJP(grid_sample)
 {
     aril_tensor *g = c->g[0];
-    if (!g)
-        return;
+    if (!g) return;
     GRAD(0, aril__op_with(c->attrs, &aril__op_grid_sample_grad_x, g, c->x[1], c->x[0]));
     GRAD(1, aril__op_with(c->attrs, &aril__op_grid_sample_grad_grid, g, c->x[0], c->x[1]));
 }
@@ -397,59 +386,81 @@ VJP(grid_sample)
 VJP(grid_sample_grad_x)
 {
     aril_tensor *h = c->g[0]; /* like x */
-    if (!h)
-        return;
+    if (!h) return;
     GRAD(0, aril__op_with(c->attrs, &aril__op_grid_sample, h, c->x[1]));
     GRAD(1, aril__op_with(c->attrs, &aril__op_grid_sample_grad_grid, c->x[0], h, c->x[1]));
 }
 
-#define HOW(mode_, padding_, align_) &(const struct grid_sample_attrs){{mode_}, {padding_}, {align_}}
+#define HOW(mode_, padding_, align_)  \
+    &(const struct grid_sample_attrs) \
+    {                                 \
+        { mode_ }, { padding_ },      \
+        {                             \
+            align_                    \
+        }                             \
+    }
 
 static const aril__sample grid_sample_samples[] = {
-    {.in = {"[2,2,4,3]", "u[2,2,3,2]"}, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0),
-     .flags = SAMPLE_BATCH | SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,4]", "[1,3,2,2]"}, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_BORDER, 1),
-     .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,4]", "[1,3,2,2]"}, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 0),
-     .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,4]", "u[1,3,2,2]"}, .attrs = HOW(ARIL_GRID_NEAREST, ARIL_GRID_ZEROS, 0),
-     .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,1,4,5]", "u[1,2,2,2]"}, .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_ZEROS, 0),
-     .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,1,4,5]", "u[1,2,2,2]"}, .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_BORDER, 1),
-     .flags = SAMPLE_NO_LOW},
-    {.in = {"[0,2,4,3]", "u[0,2,3,2]"}, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0)},
-    SAMPLE_END};
+    { .in = { "[2,2,4,3]", "u[2,2,3,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_BATCH | SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,4]", "[1,3,2,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_BORDER, 1),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,4]", "[1,3,2,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 0),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,4]", "u[1,3,2,2]" },
+      .attrs = HOW(ARIL_GRID_NEAREST, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,1,4,5]", "u[1,2,2,2]" },
+      .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,1,4,5]", "u[1,2,2,2]" },
+      .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_BORDER, 1),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[0,2,4,3]", "u[0,2,3,2]" }, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0) },
+    SAMPLE_END
+};
 OP(grid_sample, .doc = "pictures read at the places of a grid", .onnx = "GridSample", .min_in = 2,
    .max_in = 2, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = grid_sample_infer, .ref = grid_sample_ref, .vjp = grid_sample_vjp,
-   .saves = {IN(1) | LIKE(0), IN(0) | IN(1)}, .samples = grid_sample_samples,
+   .saves = { IN(1) | LIKE(0), IN(0) | IN(1) }, .samples = grid_sample_samples,
    WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_x_samples[] = {
-    {.in = {"[2,2,2,3]", "u[2,2,3,2]", "[2,2,4,3]"},
-     .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0), .flags = SAMPLE_BATCH | SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,2]", "[1,3,2,2]", "[1,2,3,4]"},
-     .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 1), .flags = SAMPLE_NO_LOW},
-    SAMPLE_END};
+    { .in = { "[2,2,2,3]", "u[2,2,3,2]", "[2,2,4,3]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_BATCH | SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,2]", "[1,3,2,2]", "[1,2,3,4]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 1),
+      .flags = SAMPLE_NO_LOW },
+    SAMPLE_END
+};
 OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the pictures, like the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = grid_sample_grad_x_infer,
-   .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp, .saves = {IN(1), IN(0) | IN(1)},
+   .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp, .saves = { IN(1), IN(0) | IN(1) },
    .samples = grid_sample_grad_x_samples, WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_grid_samples[] = {
-    {.in = {"[2,2,2,3]", "[2,2,4,3]", "u[2,2,3,2]"},
-     .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0), .flags = SAMPLE_BATCH | SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,2]", "[1,2,3,4]", "[1,3,2,2]"},
-     .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 0), .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,2,3,2]", "[1,2,3,4]", "[1,3,2,2]"},
-     .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_BORDER, 1), .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,1,2,2]", "[1,1,4,5]", "u[1,2,2,2]"},
-     .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_ZEROS, 0), .flags = SAMPLE_NO_LOW},
-    {.in = {"[1,1,2,2]", "[1,1,4,5]", "u[1,2,2,2]"},
-     .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_REFLECTION, 1), .flags = SAMPLE_NO_LOW},
-    SAMPLE_END};
+    { .in = { "[2,2,2,3]", "[2,2,4,3]", "u[2,2,3,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_BATCH | SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,2]", "[1,2,3,4]", "[1,3,2,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 0),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,2]", "[1,2,3,4]", "[1,3,2,2]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_BORDER, 1),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,1,2,2]", "[1,1,4,5]", "u[1,2,2,2]" },
+      .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_ZEROS, 0),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,1,2,2]", "[1,1,4,5]", "u[1,2,2,2]" },
+      .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_REFLECTION, 1),
+      .flags = SAMPLE_NO_LOW },
+    SAMPLE_END
+};
 OP(grid_sample_grad_grid, .doc = "the gradient of grid_sample for the grid", .min_in = 3,
    .max_in = 3, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = grid_sample_grad_grid_infer, .ref = grid_sample_grad_grid_ref,
@@ -460,7 +471,7 @@ OP(grid_sample_grad_grid, .doc = "the gradient of grid_sample for the grid", .mi
 
 aril_tensor *aril_grid_sample(aril_tensor *x, aril_tensor *grid, aril_grid_opts opts)
 {
-    struct grid_sample_attrs a = {{opts.mode}, {opts.padding}, {opts.align_corners}};
+    struct grid_sample_attrs a = { { opts.mode }, { opts.padding }, { opts.align_corners } };
     if ((int)opts.mode < 0 || opts.mode > ARIL_GRID_BICUBIC || (int)opts.padding < 0 ||
         opts.padding > ARIL_GRID_REFLECTION) {
         aril__fail(ARIL_ERR_ARG, "grid_sample: there is no mode %d or padding %d", (int)opts.mode,
