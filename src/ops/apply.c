@@ -44,9 +44,15 @@ static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_ten
     return poison_all(op->n_out, out);
 }
 
+enum { WRITE_INPUTS = 16 }; /* in-place forms, and calls over several devices, have at most so many */
+
 /* One device for all inputs; weak scalars join any. */
 static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
 {
+    if (c->n_in > WRITE_INPUTS)
+        return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices; move them with aril_to",
+                          c->op->name);
+    c->device = NULL;
     for (int i = 0; i < c->n_in; i++) {
         aril_tensor *t = c->in[i];
         if (!t || !t->storage || (t->flags & ARIL__WEAK))
@@ -308,6 +314,64 @@ static void give_outputs(aril__thread *th, const aril__op *op, aril_tensor *dest
     }
 }
 
+/* What an in-place form needs beside the call itself. */
+typedef struct write {
+    aril_guard temporaries;              /* a scope for the copies below */
+    aril_tensor *in[WRITE_INPUTS];       /* the inputs, copies of those that would be overwritten */
+    aril_tensor *recorded[WRITE_INPUTS]; /* and of what the gradient needs as it was */
+} write;
+
+/* Makes sure that `dest` may be written to and that nothing is lost by it. On success the scope of
+ * w->temporaries is open. */
+static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *dest, bool wants,
+                                 write *w)
+{
+    aril_tensor *const *in = c->in;
+    aril_status s = check_dest(c, dest);
+    if (s == ARIL_OK)
+        s = aril__tape_hook.check_write(th, c->op, dest);
+    if (s == ARIL_OK && c->n_in > WRITE_INPUTS)
+        s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s_: more than %d inputs", c->op->name, WRITE_INPUTS);
+    if (s < 0)
+        return s;
+    w->temporaries = aril_scope_begin();
+    s = unshare_inputs(c, dest, w->in);
+    c->in = w->in;
+    if (s == ARIL_OK && wants)
+        s = save_overwritten(c, in, dest, w->recorded);
+    if (s < 0)
+        aril_guard_end(&w->temporaries);
+    return s;
+}
+
+/* An op without a gradient rule is recorded as the ops it is made of. */
+static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    c->op->decompose(c, out);
+    if (dest && !(out[0]->flags & ARIL__POISON))
+        out[0] = aril_copy_(dest, out[0]);
+    return aril_tensor_status(out[0]);
+}
+
+/* Joins the results to the graph. */
+static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor *const *in,
+                              aril_tensor *dest, bool wants, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_status s = ARIL_OK;
+    if (wants || (dest && dest->node && !th->mode.no_grad))
+        s = aril__tape_hook.record(th, op, c->n_in, in, c->attrs, op->n_out, out, dest);
+    if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad)
+        s = aril__tape_hook.view(th, op, in[op->out[0] - 1], c->attrs, out[0]);
+    for (int i = 0; i < op->n_out && th->mode.inference; i++)
+        if (out[i] && !ARIL__IS_WRITE(op->out[i]) && out[i] != dest)
+            out[i]->flags |= ARIL__INFERENCE;
+    for (int i = 0; i < op->n_out && aril__unlikely(s < 0); i++)
+        if (out[i])
+            aril__tensor_release(th, out[i]);
+    return s;
+}
+
 static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
                          aril_tensor *dest, aril_tensor **out)
 {
@@ -320,7 +384,7 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     c.n_in = n_in;
     c.in = in;
     c.device = NULL;
-    c.type = ARIL_F32;
+    c.type = n_in && in[0] ? (aril_dtype)in[0]->dtype : ARIL_F32;
     if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in)))
         return count_error(op, n_in, out);
     for (int i = 0; i < n_in; i++) {
@@ -347,17 +411,11 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
 
-    aril_guard temporaries = {UINT32_MAX};
-    aril_tensor *local[16]; /* inputs that replace the caller's */
-    aril_status s;
+    aril_tensor *moved[WRITE_INPUTS];
     if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
-        if (n_in > 16)
-            return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices", op->name),
-                   poison_all(op->n_out, out);
-        c.device = NULL;
-        if (mixed_devices(&c, local) < 0)
+        if (mixed_devices(&c, moved) < 0)
             return poison_all(op->n_out, out);
-        c.in = local;
+        c.in = moved;
     }
     if (aril__unlikely(views) && !th->mode.no_grad) {
         for (int i = 0; i < n_in; i++) {
@@ -368,64 +426,31 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
             graph |= in[i]->node != NULL;
         }
     }
-    if (op->types && in[0] && aril__unlikely(!(op->types >> in[0]->dtype & 1))) {
-        aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", op->name,
-                   aril__dtypes[in[0]->dtype].name);
+    if (op->types && aril__unlikely(!(op->types >> c.type & 1))) {
+        aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", op->name, aril__dtypes[c.type].name);
         return poison_all(op->n_out, out);
     }
-    if (in && n_in && in[0])
-        c.type = (aril_dtype)in[0]->dtype;
-    s = op->infer(&c);
-    if (aril__unlikely(s < 0))
+    if (aril__unlikely(op->infer(&c) < 0))
         return poison_all(op->n_out, out);
 
     bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
-    if (aril__unlikely(wants && !op->vjp && op->decompose && !dest)) {
-        op->decompose(&c, out);
-        return aril_tensor_status(out[0]);
-    }
+    if (aril__unlikely(wants && !op->vjp && op->decompose))
+        return run_decomposed(&c, dest, out);
     if (aril__unlikely(!aril__own_reserve(th, op->n_out)))
         return poison_all(op->n_out, out);
 
-    aril_tensor *recorded[16]; /* the inputs, with copies of what is overwritten but needed later */
-    aril_tensor *const *record_in = in;
-    if (dest) {
-        if (check_dest(&c, dest) < 0 || aril__tape_hook.check_write(th, op, dest) < 0)
-            return poison_all(op->n_out, out);
-        if (n_in <= 16) {
-            temporaries = aril_scope_begin();
-            s = unshare_inputs(&c, dest, local);
-            c.in = local;
-            if (s == ARIL_OK && wants) {
-                s = save_overwritten(&c, in, dest, recorded);
-                record_in = recorded;
-            }
-            if (s < 0) {
-                aril_guard_end(&temporaries);
-                return poison_all(op->n_out, out);
-            }
-        }
-    }
-    if (aril__unlikely(flags & ARIL__SYMBOLIC || th->tracer || (dest && !dest->storage)))
-        s = run_traced(th, &c, dest, out);
-    else
-        s = run_now(th, &c, dest, out);
+    write w;
+    if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
+        return poison_all(op->n_out, out);
+    bool traced = flags & ARIL__SYMBOLIC || th->tracer || (dest && !dest->storage);
+    aril_status s =
+        aril__unlikely(traced) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
     if (aril__likely(s == ARIL_OK)) {
-        if (wants || (dest && dest->node && !th->mode.no_grad))
-            s = aril__tape_hook.record(th, op, n_in, record_in, attrs, op->n_out, out, dest);
-        if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad)
-            s = aril__tape_hook.view(th, op, in[op->out[0] - 1], attrs, out[0]);
-        if (th->mode.inference)
-            for (int i = 0; i < op->n_out; i++)
-                if (out[i] && !ARIL__IS_WRITE(op->out[i]) && out[i] != dest)
-                    out[i]->flags |= ARIL__INFERENCE;
-        if (aril__unlikely(s < 0))
-            for (int i = 0; i < op->n_out; i++)
-                if (out[i])
-                    aril__tensor_release(th, out[i]);
+        c.in = in; /* the record knows the caller's tensors, not their copies */
+        s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
     }
-    if (temporaries.depth != UINT32_MAX)
-        aril_guard_end(&temporaries);
+    if (dest)
+        aril_guard_end(&w.temporaries);
     if (aril__unlikely(s < 0))
         return poison_all(op->n_out, out);
     give_outputs(th, op, dest, out);
