@@ -190,3 +190,73 @@ TEST(every_allocation_of_a_second_derivative_fails_in_turn)
     CHECK(failures > 50);
     aril_release(x);
 }
+
+/* Ops of every family, forward and back. */
+static double many_ops(aril_tensor *x, aril_tensor *table)
+{
+    ARIL_SCOPE;
+    static const int64_t words[6] = { 3, 0, 2, 2, 1, 4 };
+    aril_device cpu = aril_cpu();
+    aril_tensor *index = aril_from(words, ARIL_SHAPE(2, 3), ARIL_I64, cpu);
+    aril_tensor *at = NULL, *order = NULL;
+    aril_seed(3);
+    /* x [2,2,6,6] */
+    aril_tensor *h = aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 });
+    h = aril_max_pool2d(h, (aril_pool_opts){ .kernel = { 2 } }, &at); /* [2,2,3,3] */
+    h = aril_dropout(aril_transpose(h, 1, 3), 0.2, (aril_dropout_opts){ 0 });
+    h = aril_layer_norm(aril_reshape(h, ARIL_SHAPE(2, 18)), NULL, NULL, ARIL_SHAPE(18),
+                        (aril_norm_opts){ 0 });
+    aril_tensor *e = aril_embedding(index, table, (aril_embedding_opts){ 0 }); /* [2,3,4] */
+    aril_tensor *bag = aril_embedding_bag(index, table, NULL, (aril_embedding_bag_opts){ 0 });
+    aril_tensor *all = aril_cat(ARIL_LIST(h, aril_flatten(e, 1, -1), bag), 1); /* [2,34] */
+    all = aril_add(all, aril_flip(aril_cumsum(all, 1), ARIL_AXES(1)));
+    all = aril_sort(all, 1, (aril_sort_opts){ 0 }, &order);
+    all = aril_softmax(aril_matmul(aril_t(all), all), 1); /* [34,34] */
+    aril_tensor *top = aril_max(all, ARIL_AXES(1), NULL);
+    aril_tensor *loss = aril_add(aril_mean(top, ARIL_ALL), aril_norm(all, ARIL_ALL, 2));
+    aril_tensor *picked =
+        aril_gather(e, aril_unsqueeze(aril_clamp_max(index, 3), 2), 2); /* [2,3,1] */
+    loss = aril_add(loss, aril_var(picked, ARIL_ALL, 1));
+    if (aril_backward(loss) < 0) return 0;
+    double sum = aril_item(loss) + aril_item(aril_sum(aril_grad(x), ARIL_ALL)) +
+                 aril_item(aril_sum(aril_square(aril_grad(table)), ARIL_ALL));
+    aril_zero_grad(x);
+    aril_zero_grad(table);
+    return sum;
+}
+
+TEST(every_allocation_of_many_ops_fails_in_turn)
+{
+    aril_tensor *x, *table;
+    {
+        ARIL_SCOPE;
+        aril_seed(5);
+        x = aril_parameter(aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, aril_cpu()));
+        table = aril_parameter(aril_randn(ARIL_SHAPE(5, 4), ARIL_F32, aril_cpu()));
+    }
+    double want = many_ops(x, table);
+    want = many_ops(x, table);
+    CHECK_MSG(aril_ok() && want != 0, "%s", aril_error());
+    int failures = 0;
+    for (int64_t n = 1;; n++, failures++) {
+        int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+        aril_fail_allocation(n);
+        double sum = many_ops(x, table);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        CHECK_MSG(failed || aril_ok(), "%s", aril_error());
+        CHECK_MSG(!aril_ok() || sum == want, "allocation %lld failed without a word", (long long)n);
+        if (!failed) break;
+        aril_clear_error();
+        aril_zero_grad(x);
+        aril_zero_grad(table);
+        CHECK_MSG(aril__live_blocks() == blocks, "allocation %lld: %lld blocks leaked",
+                  (long long)n, (long long)(aril__live_blocks() - blocks));
+        CHECK_INT(aril_memory(aril_cpu()).live, bytes);
+        CHECK_NEAR(many_ops(x, table), want, 0);
+    }
+    printf("      %d allocations\n", failures);
+    CHECK(failures > 100);
+    aril_release(x);
+    aril_release(table);
+}
