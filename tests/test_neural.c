@@ -105,6 +105,11 @@ TEST(mistakes_in_attention)
                     q, k, v,
                     (aril_attention_opts){ .mask = aril_cast(f32(ARIL_SHAPE(3, 5), 0), ARIL_I64) }),
                 ARIL_ERR_DTYPE, "i64");
+    CHECK_FAILS(aril_scaled_dot_product_attention(f32(ARIL_SHAPE(3, 3, 4), 0),
+                                                  f32(ARIL_SHAPE(2, 5, 4), 0),
+                                                  f32(ARIL_SHAPE(2, 5, 4), 0),
+                                                  (aril_attention_opts){ .enable_gqa = true }),
+                ARIL_ERR_SHAPE, "no multiple");
     CHECK_FAILS(aril_scaled_dot_product_attention(q, NULL, v, (aril_attention_opts){ 0 }),
                 ARIL_ERR_ARG, "NULL");
 }

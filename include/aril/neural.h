@@ -98,12 +98,13 @@ ARIL_API aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator,
 /* ---- attention ---- */
 
 typedef struct aril_attention_opts {
-    aril_tensor
-        *mask;        /* NULL, or broadcasting to [...,L,S]: bool, true where a query may see a key,
-                          or numbers that are added to the scores */
+    /* NULL, or broadcasting to [...,L,S]: bool, true where a query may see a key, or numbers that
+     * are added to the scores. */
+    aril_tensor *mask;
     bool causal;      /* query i sees keys 0 .. i; not together with a mask */
     double scale;     /* 0: 1 / sqrt(E) */
     double dropout_p; /* of the weights; 0: none */
+    bool enable_gqa;  /* q has a multiple of the heads, axis -3, of k and v, which serve in turn */
 } aril_attention_opts;
 
 /* softmax(q k^T * scale + mask) v: q [...,L,E], k [...,S,E], v [...,S,Ev] -> [...,L,Ev]. Leading

@@ -377,6 +377,25 @@ static bool same_batch(const aril_tensor *q, const aril_tensor *k)
            aril__same_dims(q->ndim - 2, q->dim, k->ndim - 2, k->dim);
 }
 
+/* k or v, [...,G,S,E], with each head repeated for its group of the H heads of q: [...,H,S,E]. */
+static aril_tensor *repeat_heads(aril_tensor *t, const aril_tensor *q)
+{
+    int n = t->ndim;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    int64_t have = n < 3 ? 0 : t->dim[n - 3], want = q->ndim < 3 ? 0 : q->dim[q->ndim - 3];
+    if (have <= 0 || want <= 0 || want % have || n == ARIL_MAX_DIMS) {
+        aril__fail(ARIL_ERR_SHAPE,
+                   "scaled_dot_product_attention: the heads of q %s are no multiple of those of %s",
+                   aril__text(a, q), aril__text(b, t));
+        return aril__poison();
+    }
+    if (have == want) return t;
+    aril_shape wide = { .ndim = n + 1 }, flat = aril__shape(t);
+    for (int d = 0; d <= n; d++) wide.dim[d] = d == n - 2 ? want / have : -1;
+    flat.dim[n - 3] = want;
+    return aril_reshape(aril_expand(aril_unsqueeze(t, n - 2), wide), flat);
+}
+
 aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k, aril_tensor *v,
                                                aril_attention_opts opts)
 {
@@ -396,6 +415,11 @@ aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k, a
                    "scaled_dot_product_attention: dropout_p must be from 0 to 1, is %g",
                    opts.dropout_p);
         return aril__poison();
+    }
+    if (opts.enable_gqa) {
+        k = repeat_heads(k, q);
+        v = repeat_heads(v, q);
+        if (k->flags & ARIL__POISON || v->flags & ARIL__POISON) return aril__poison();
     }
     struct attention_attrs a = { { opts.scale }, { opts.causal } };
     if (opts.scale == ARIL_ZERO) {

@@ -427,6 +427,10 @@ attend("added_blind", randn(2, 3), randn(4, 3), randn(4, 2),
 attend("broadcast", randn(2, 2, 3, 4), randn(2, 1, 5, 4), randn(1, 5, 2))
 attend("broadcast_bool", randn(2, 3, 4), randn(5, 4), randn(5, 2),
        randbool(2, 3, 5) | (torch.arange(5) == 0))
+attend("gqa", randn(2, 4, 3, 2), randn(2, 2, 5, 2), randn(2, 2, 5, 3), opts=".enable_gqa = true",
+       enable_gqa=True)
+attend("gqa_one", randn(3, 2, 2), randn(1, 4, 2), randn(1, 4, 2), opts=".enable_gqa = true",
+       enable_gqa=True)
 attend("one_key", randn(3, 4), randn(1, 4), randn(1, 2))
 attend("empty", randn(0, 3, 4), randn(0, 5, 4), randn(0, 5, 2))
 case("attention/f32", set_y(c_sdpa()), sdpa(), [randn(2, 5, 8), randn(2, 6, 8), randn(2, 6, 3)])
