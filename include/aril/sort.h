@@ -69,6 +69,21 @@ ARIL_API aril_tensor *aril_bincount(aril_tensor *x, aril_tensor *weights, int64_
  * dtype [bins]. What lies outside is not counted; low == high means the range of x. No gradient. */
 ARIL_API aril_tensor *aril_histc(aril_tensor *x, int64_t bins, double low, double high);
 
+typedef struct aril_histogram_opts {
+    aril_tensor *weights; /* the shape of x: what each element counts; NULL: 1 */
+    bool density;         /* divided so that the integral over the bins is 1 */
+} aril_histogram_opts;
+
+/* How much of x (floating point) falls into each bin between neighbours of `edges` [n + 1], which go
+ * up: x's dtype [n]. A bin holds its lower edge, and the last its upper one too; what lies outside
+ * is not counted. No gradient. */
+ARIL_API aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_opts opts);
+
+/* The same with `bins` equal parts of low..high (low == high: the range of x); *edges, unless NULL,
+ * gets their borders [bins + 1]. */
+ARIL_API aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, double high,
+                                          aril_histogram_opts opts, aril_tensor **edges);
+
 /* Where each of `values` would go in `sorted` so that the order holds, as i64 in the shape of
  * values: before equal elements, or with `right` behind them. sorted [n] with values of any shape,
  * or sorted [..., n] with values [..., k]; one dtype. aril_bucketize: the same, arguments

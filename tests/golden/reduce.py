@@ -306,6 +306,22 @@ case("histc/own_range", "y[0] = aril_histc(x[0], 5, 0, 0);", lambda x: torch.his
      [randn(5, 8, dtype=f64)], grad=False)
 case("histc/constant", "y[0] = aril_histc(x[0], 4, 0, 0);", lambda x: torch.histc(x[0], 4),
      [tensor([2.0, 2.0, 2.0])], grad=False)
+case("histogram/edges", "y[0] = aril_histogram(x[0], x[1], (aril_histogram_opts){0});",
+     lambda x: torch.histogram(x[0], x[1])[0],
+     [randn(40), tensor([-1.0, -0.5, 0.25, 2.0])], grad=False)
+case("histogram/on_edges", "y[0] = aril_histogram(x[0], x[1], (aril_histogram_opts){0});",
+     lambda x: torch.histogram(x[0], x[1])[0],
+     [tensor([0.0, 1.0, 1.0, 2.0, 3.0, 4.0]), tensor([1.0, 2.0, 3.0])], grad=False)
+case("histogram/weights", "y[0] = aril_histogram(x[0], x[1], (aril_histogram_opts){.weights = x[2]});",
+     lambda x: torch.histogram(x[0], x[1], weight=x[2])[0],
+     [randn(6, 5), tensor([-1.0, 0.0, 1.0]), rand(6, 5)], grad=False)
+case("histogram/density", "y[0] = aril_histogram(x[0], x[1], (aril_histogram_opts){.density = true});",
+     lambda x: torch.histogram(x[0], x[1], density=True)[0],
+     [randn(40, dtype=f64), tensor([-1.0, -0.5, 0.25, 2.0], f64)], grad=False)
+case("histogram/bins", "y[0] = aril_histogram_bins(x[0], 6, -2, 2, (aril_histogram_opts){0}, &y[1]);",
+     lambda x: torch.histogram(x[0], 6, range=(-2.0, 2.0)), [randn(30)], grad=False)
+case("histogram/own_range", "y[0] = aril_histogram_bins(x[0], 4, 0, 0, (aril_histogram_opts){0}, &y[1]);",
+     lambda x: torch.histogram(x[0], 4), [randn(30, dtype=f64)], grad=False)
 for right in [False, True]:
     c = f"(aril_search_opts){{ .right = {str(right).lower()} }}"
     case(f"searchsorted/one{int(right)}", f"y[0] = aril_searchsorted(x[0], x[1], {c});",
