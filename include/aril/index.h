@@ -121,8 +121,8 @@ ARIL_API aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_te
 ARIL_API aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src,
                                       int axis);
 
-/* y[i][j] = x[index[i][j]][j] for axis 0. index has as many dimensions as x, and no size larger than
- * x's but along the axis. Result: the shape of index. */
+/* y[i][j] = x[index[i][j]][j] for axis 0. index has as many dimensions as x, and no size larger
+ * than x's but along the axis. Result: the shape of index. */
 ARIL_API aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis);
 
 /* gather, with sizes of 1 broadcast to the other's but along the axis: for what argmax and argsort
@@ -138,8 +138,8 @@ typedef struct aril_embedding_opts {
 ARIL_API aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight,
                                      aril_embedding_opts opts);
 
-/* x with src put where gather would read: y[index[i][j]][j] = src[i][j] for axis 0. src has at least
- * the sizes of index, or no dimensions. */
+/* x with src put where gather would read: y[index[i][j]][j] = src[i][j] for axis 0. src has at
+ * least the sizes of index, or no dimensions. */
 ARIL_API aril_tensor *aril_scatter(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis);
 ARIL_API aril_tensor *aril_scatter_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis);
 
@@ -177,8 +177,8 @@ ARIL_API aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out);
 /* The elements of x where the mask (bool; both broadcast) is true: [k]. */
 ARIL_API aril_tensor *aril_masked_select(aril_tensor *x, aril_tensor *mask);
 
-/* x with the elements of src, in logical order, put where the mask is true. src has at least as many
- * as there are places. */
+/* x with the elements of src, in logical order, put where the mask is true. src has at least as
+ * many as there are places. */
 ARIL_API aril_tensor *aril_masked_scatter(aril_tensor *x, aril_tensor *mask, aril_tensor *src);
 ARIL_API aril_tensor *aril_masked_scatter_(aril_tensor *x, aril_tensor *mask, aril_tensor *src);
 
