@@ -172,6 +172,8 @@ for name, fn in BITS:
          [randint(-100, 100, 6)])
     case(f"{name}_/in_place", f"y[0] = aril_{name}_(x[0], x[1]);", lambda x: fn(x[0], x[1]),
          [randint(-100, 100, 3, 4), randint(0, 7, 4)])
+    case(f"{name}_/scalar", f"y[0] = aril_{name}_scalar_(x[0], 3);",
+         lambda x: fn(x[0], torch.tensor(3)), [randint(-100, 100, 6)])
 for name in "bitwise_and", "bitwise_or", "bitwise_xor":
     case(f"{name}/bool", f"y[0] = aril_{name}(x[0], x[1]);", lambda x: getattr(torch, name)(x[0], x[1]),
          [tensor([True, True, False, False]), tensor([True, False, True, False])])
