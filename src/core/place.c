@@ -764,15 +764,15 @@ struct memo {
     uintptr_t address, bias;
     uint64_t path; /* a hash: another object may be loaded at the same place later */
     int result;
-    char text[96];
+    char text[60];
 };
 
 static struct memo *memo_of(const struct module *at, uint64_t *path)
 {
-    static struct memo memos[128]; /* guarded by `lock` */
+    static struct memo memos[1024]; /* guarded by `lock` */
     *path = 0xcbf29ce484222325u;
     for (const char *p = at->path; *p; p++) *path = (*path ^ (unsigned char)*p) * 0x100000001b3u;
-    return &memos[(at->address ^ at->address >> 7) % 128];
+    return &memos[(at->address ^ at->address >> 11) % 1024];
 }
 
 static size_t find_place(void *const *frames, int n_frames, char *buf, size_t size)
