@@ -1,5 +1,7 @@
 #include "core/place.h"
 
+bool aril__place_off;
+
 #if defined(__linux__) && defined(__LP64__) && __has_include(<execinfo.h>)
 
 #include <elf.h>
@@ -815,6 +817,7 @@ size_t aril__place(char *buf, size_t size)
 {
     if (size == 0) return 0;
     buf[0] = 0;
+    if (aril__place_off) return 0;
     int saved_errno = errno;
     void *frames[MAX_FRAMES];
     int n_frames = backtrace(frames, MAX_FRAMES), first = 0;
