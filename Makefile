@@ -65,7 +65,7 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) -L threads
 
 install: build  ## to PREFIX (/usr/local), under DESTDIR where given
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 clean:          ## remove what was built
 	@rm -rf $(BUILD) build-asan build-tsan build-lint

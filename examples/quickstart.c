@@ -93,10 +93,10 @@ static aril_tensor *read_idx(const char *folder, const char *name)
 {
     char path[4096];
     size_t size = 0;
-    snprintf(path, sizeof path, "%s/%s.gz", folder, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     unsigned char *data = read_file(path, &size);
     if (!data) {
-        snprintf(path, sizeof path, "%s/%s", folder, name);
+        snprintf(path, sizeof path, "%s/%s.gz", folder, name);
         data = read_file(path, &size);
     }
     if (!data)
@@ -229,6 +229,10 @@ int main(int argc, char **argv)
         printf("\nNo Fashion-MNIST in %s: install Debian's dataset-fashion-mnist, or give the "
                "folder.\n",
                folder);
+#ifndef ARIL_HAVE_ZLIB
+        printf("This was built without zlib (Debian's zlib1g-dev), so gzipped files can't be "
+               "read.\n");
+#endif
         return quick ? 77 : 1;
     }
     if (quick) {
