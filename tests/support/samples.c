@@ -320,6 +320,7 @@ static void crashed(int number)
     ssize_t done = write(2, text, sizeof text - 1);
     done += write(2, working_on, strlen(working_on));
     done += write(2, "\n", 1);
+    (void)done;
     signal(number, SIG_DFL);
     raise(number);
 }
