@@ -233,7 +233,7 @@ int main(int argc, char **argv)
         printf("This was built without zlib (Debian's zlib1g-dev), so gzipped files can't be "
                "read.\n");
 #endif
-        return quick ? 77 : 1;
+        return quick ? 77 : argc > 1;
     }
     if (quick) {
         all.x = aril_narrow(all.x, 0, 0, 2000);

@@ -90,16 +90,16 @@ static void check_dtype(const test_sample *s, aril_dtype dtype)
 static void check_values(const test_sample *s)
 {
     int before = count.combinations;
-    bool failed = test_failed();
+    bool failed = test_failed(), without_lapack = false;
     count.samples++;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         bool low = dtypes[i] == ARIL_F16 || dtypes[i] == ARIL_BF16;
         if ((low && s->flags & SAMPLE_NO_LOW) || (test_untyped(s) && i > 0)) continue;
         test_working_on(aril_dtype_name(dtypes[i]), s);
         check_dtype(s, dtypes[i]);
+        without_lapack |= strstr(test_op_error(), "without LAPACK") != NULL;
     }
-    if (count.combinations == before && !failed && !test_failed() &&
-        strstr(test_op_error(), "LAPACK") == NULL)
+    if (count.combinations == before && !failed && !test_failed() && !without_lapack)
         test_fail(__FILE__, __LINE__, "%s: no dtype is taken: %s", s->name, test_op_error());
 }
 
