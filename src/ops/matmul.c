@@ -167,12 +167,12 @@ static aril_status same_dtype(const aril__call *c, int i)
                       aril__dtypes[c->in[0]->dtype].name, aril__dtypes[c->in[i]->dtype].name);
 }
 
-static aril__cold aril_status inner_error(const aril__call *c, int64_t a, int64_t b)
+static aril__cold aril_status inner_error(const char *what, const aril_tensor *x,
+                                          const aril_tensor *y, int64_t a, int64_t b)
 {
     char ta[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: inner sizes differ: %s x %s (%lld != %lld)", c->op->name,
-                      aril__text(ta, c->in[0]), aril__text(tb, c->in[1]), (long long)a,
-                      (long long)b);
+    return aril__fail(ARIL_ERR_SHAPE, "%s: inner sizes differ: %s x %s (%lld != %lld)", what,
+                      aril__text(ta, x), aril__text(tb, y), (long long)a, (long long)b);
 }
 
 static bool differ(int64_t a, int64_t b)
@@ -191,7 +191,7 @@ static aril_status matmul_infer(aril__call *c)
         return aril__fail(ARIL_ERR_SHAPE, "matmul: needs matrices, got %s x %s", aril__text(ta, a),
                           aril__text(tb, b));
     int64_t ka = a->dim[a->ndim - 1], kb = b->dim[b->ndim - 2];
-    if (differ(ka, kb)) return inner_error(c, ka, kb);
+    if (differ(ka, kb)) return inner_error(c->op->name, c->in[0], c->in[1], ka, kb);
     o->ndim = a->ndim - 2;
     memcpy(o->dim, a->dim, (size_t)o->ndim * sizeof *o->dim);
     if (!aril__broadcast(&o->ndim, o->dim, b->ndim - 2, b->dim))
@@ -368,8 +368,13 @@ aril_tensor *aril_matmul(aril_tensor *a, aril_tensor *b)
                    aril__text(ta, a), aril__text(tb, b));
         return aril__poison();
     }
-    ARIL_SCOPE;
     bool row = a->ndim == 1, column = b->ndim == 1;
+    int64_t ka = a->dim[a->ndim - 1], kb = b->dim[column ? 0 : b->ndim - 2];
+    if (differ(ka, kb)) { /* here, so that the message shows the shapes as they came */
+        inner_error("matmul", a, b, ka, kb);
+        return aril__poison();
+    }
+    ARIL_SCOPE;
     aril_tensor *y = aril__op(&aril__op_matmul, row ? aril_unsqueeze(a, 0) : a,
                               column ? aril_unsqueeze(b, 1) : b);
     if (column) y = squeezed(y, 1);
