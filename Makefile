@@ -34,8 +34,9 @@ quickstart: deps ## build, then train two small networks
 	@$(MAKE) --no-print-directory build
 	@$(BUILD)/examples/quickstart
 
-bench: build    ## what one operation costs
+bench: build    ## what one operation costs, and the peak memory of a training step
 	@$(BUILD)/bench/overhead
+	@$(BUILD)/bench/memory
 
 docs: build     ## write the generated pages of docs/
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
