@@ -334,7 +334,10 @@ static aril_status flatten_infer(aril__call *c)
     const struct flatten_attrs *a = c->attrs;
     const aril_tensor *x = c->in[0];
     aril__meta *o = &c->out[0];
-    int start = (int)a->start[0], end = (int)a->end[0];
+    int start = (int)a->start[0], end = (int)a->end[0], last = x->ndim ? x->ndim - 1 : 0;
+    if (start < 0 || start > end || end > last)
+        return aril__fail(ARIL_ERR_INDEX, "flatten: axes %d to %d of %d dimensions", start, end,
+                          x->ndim);
     o->dtype = (aril_dtype)x->dtype;
     o->offset = x->offset;
     o->ndim = 0;
