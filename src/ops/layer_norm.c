@@ -134,6 +134,7 @@ static aril_status check_param(const aril__call *c, int i, const char *name, int
 /* x summed over all but its last `axes` dimensions. */
 static aril_tensor *sum_lead(aril_tensor *x, int64_t axes)
 {
+    if (x->ndim < axes) return x; /* poison has no dimensions */
     struct reduce_attrs a = { .mask = { (1 << (x->ndim - axes)) - 1 } };
     return a.mask[0] ? aril__op_with(&a, &aril__op_sum, x) : x;
 }
