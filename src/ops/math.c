@@ -5,6 +5,8 @@
 #include "ops/apply.h"
 #include "ops/elementwise.h"
 
+#include <math.h>
+
 /* ---- numbers ---- */
 
 aril_tensor *(aril_scalar)(aril_number v)
@@ -196,36 +198,54 @@ aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *hi
     return aril__poison();
 }
 
+/* Numbers as bounds: of floating point by hardtanh, through which no gradient flows at a bound, as
+ * in PyTorch; of integers, whose bounds must not pass through a double, by the op on tensors. */
+static aril_tensor *clamp_numbers(aril_tensor *dest, aril_tensor *a, const aril_number *low,
+                                  const aril_number *high)
+{
+    if (a && aril__is_float((aril_dtype)a->dtype) && (!low || low->f == low->f) &&
+        (!high || high->f == high->f)) {
+        double to = high ? high->f : INFINITY, from = low ? low->f : -INFINITY;
+        return with(&aril__op_hardtanh, dest, a, from < to ? from : to, to, 0);
+    }
+    const aril__op *op = !high ? &aril__op_clamp_min : !low ? &aril__op_clamp_max : &aril__op_clamp;
+    aril_tensor *in[3] = {a};
+    int n = 1;
+    if (low)
+        in[n++] = (aril_scalar)(*low);
+    if (high)
+        in[n++] = (aril_scalar)(*high);
+    return dest ? aril__apply_to(dest, op, n, in, NULL) : aril__apply1(op, n, in, NULL);
+}
+
 aril_tensor *(aril_clamp)(aril_tensor * a, aril_number low, aril_number high)
 {
-    return aril__op(&aril__op_clamp, a, (aril_scalar)(low), (aril_scalar)(high));
+    return clamp_numbers(NULL, a, &low, &high);
 }
 
 aril_tensor *(aril_clamp_)(aril_tensor * a, aril_number low, aril_number high)
 {
-    aril_tensor *in[3] = {a, (aril_scalar)(low), (aril_scalar)(high)};
-    return aril__apply_to(a, &aril__op_clamp, 3, in, NULL);
+    return a ? clamp_numbers(a, a, &low, &high) : aril__null_tensor("clamp_");
 }
 
 aril_tensor *(aril_clamp_min)(aril_tensor * a, aril_number low)
 {
-    return aril__op(&aril__op_clamp_min, a, (aril_scalar)(low));
+    return clamp_numbers(NULL, a, &low, NULL);
 }
 
 aril_tensor *(aril_clamp_min_)(aril_tensor * a, aril_number low)
 {
-    return aril__apply_to(a, &aril__op_clamp_min, 2, (aril_tensor *[]){a, (aril_scalar)(low)}, NULL);
+    return a ? clamp_numbers(a, a, &low, NULL) : aril__null_tensor("clamp_min_");
 }
 
 aril_tensor *(aril_clamp_max)(aril_tensor * a, aril_number high)
 {
-    return aril__op(&aril__op_clamp_max, a, (aril_scalar)(high));
+    return clamp_numbers(NULL, a, NULL, &high);
 }
 
 aril_tensor *(aril_clamp_max_)(aril_tensor * a, aril_number high)
 {
-    return aril__apply_to(a, &aril__op_clamp_max, 2, (aril_tensor *[]){a, (aril_scalar)(high)},
-                          NULL);
+    return a ? clamp_numbers(a, a, NULL, &high) : aril__null_tensor("clamp_max_");
 }
 
 aril_tensor *(aril_rsub_scalar)(aril_tensor * a, aril_number v)

@@ -341,3 +341,8 @@ case("chain/in_place_on_view",
      "y[0] = aril_square(t);",
      lambda x: torch.square(torch.cat([x[0][:, :2] * 2 * x[1], x[0][:, 2:] * 2], 1)),
      [randn(2, 3), randn(2, 2)])
+# At a bound given as a number no gradient flows.
+for name, c, fn in [("both", "aril_clamp(x[0], 0, 1)", lambda x: x[0].clamp(0, 1)),
+                    ("min", "aril_clamp_min(x[0], 0)", lambda x: x[0].clamp(min=0)),
+                    ("max", "aril_clamp_max(x[0], 1)", lambda x: x[0].clamp(max=1))]:
+    case(f"clamp/at_bound_{name}", f"y[0] = {c};", fn, [tensor([0.0, 1.0, 0.5, -1.0, 2.0])])
