@@ -43,39 +43,8 @@ static int64_t mask_offset(const attention_job *j, int64_t b)
     return at;
 }
 
-#define TARGET
-#define T       float
-#define NAME(x) x##_f32
-#define EXP     expf
-#include "ops/attention.inc"
-#undef T
-#undef NAME
-#undef EXP
-#define T       double
-#define NAME(x) x##_f64
-#define EXP     exp
-#include "ops/attention.inc"
-#undef T
-#undef NAME
-#undef EXP
-#if ARIL__TARGETS
-#undef TARGET
-#define TARGET  ARIL__AVX2
-#define T       float
-#define NAME(x) x##_f32_avx2
-#define EXP     expf
-#include "ops/attention.inc"
-#undef T
-#undef NAME
-#undef EXP
-#define T       double
-#define NAME(x) x##_f64_avx2
-#define EXP     exp
-#include "ops/attention.inc"
-#undef T
-#undef NAME
-#undef EXP
-#endif
+#define TEMPLATE "ops/attention.inc"
+#include "ops/each_target.inc"
 
 static void set_mask(attention_job *j, const aril_tensor *mask)
 {

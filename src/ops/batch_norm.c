@@ -58,31 +58,8 @@ typedef struct norm_job {
     void *y, *mean, *invstd, *running_mean, *running_var, *dweight, *dbias;
 } norm_job;
 
-#define TARGET
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/batch_norm.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/batch_norm.inc"
-#undef T
-#undef NAME
-#if ARIL__TARGETS
-#undef TARGET
-#define TARGET  ARIL__AVX2
-#define T       float
-#define NAME(x) x##_f32_avx2
-#include "ops/batch_norm.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64_avx2
-#include "ops/batch_norm.inc"
-#undef T
-#undef NAME
-#endif
+#define TEMPLATE "ops/batch_norm.inc"
+#include "ops/each_target.inc"
 
 static void *optional_ptr(const aril_tensor *t)
 {

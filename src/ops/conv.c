@@ -248,16 +248,8 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
     d->bias_stride = b ? b->stride[0] : 0;
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/conv_kernels.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/conv_kernels.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/conv_kernels.inc"
+#include "ops/each_real.inc"
 
 static aril_status run_reference(aril__run *r, aril__range_fn *f32, aril__range_fn *f64)
 {

@@ -96,17 +96,8 @@ static double log_sum(double a, double b, double c)
     return most + log(exp(a - most) + exp(b - most) + exp(c - most));
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/ctc.inc"
-#undef T
-#undef NAME
-
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/ctc.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/ctc.inc"
+#include "ops/each_real.inc"
 
 /* Checks lengths and labels; sets where each target begins. */
 static aril_status prepare(const aril__run *r, ctc_job *j, const aril_tensor *y)

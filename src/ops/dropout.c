@@ -28,16 +28,8 @@ static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
     aril__rng_uniform_f32(j->key, begin, begin + n, u);
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/dropout.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/dropout.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/dropout.inc"
+#include "ops/each_real.inc"
 
 static aril_status dropout_infer(aril__call *c)
 {

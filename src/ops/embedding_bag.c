@@ -134,17 +134,8 @@ typedef struct bag_job {
     bool mean;
 } bag_job;
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/embedding_bag.inc"
-#undef T
-#undef NAME
-
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/embedding_bag.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/embedding_bag.inc"
+#include "ops/each_real.inc"
 
 static aril_status find_bags(const aril__run *r, const aril_tensor *index,
                              const aril_tensor *offsets, bag_job *j)

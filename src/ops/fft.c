@@ -67,12 +67,8 @@ static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
     *im = -y;
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/fft_kernel.inc"
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/fft_kernel.inc"
+#define TEMPLATE "ops/fft_kernel.inc"
+#include "ops/each_real.inc"
 
 static aril_status run(aril__run *r, kind which, int64_t n)
 {

@@ -202,16 +202,8 @@ static point point_of(const job *j, double gx, double gy)
     return p;
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/grid_sample.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/grid_sample.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/grid_sample.inc"
+#include "ops/each_real.inc"
 
 static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
                     const aril_tensor *y)

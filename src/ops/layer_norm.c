@@ -25,31 +25,8 @@ typedef struct rows_job {
     void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: rms */
 } rows_job;
 
-#define TARGET
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/layer_norm.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/layer_norm.inc"
-#undef T
-#undef NAME
-#if ARIL__TARGETS
-#undef TARGET
-#define TARGET  ARIL__AVX2
-#define T       float
-#define NAME(x) x##_f32_avx2
-#include "ops/layer_norm.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64_avx2
-#include "ops/layer_norm.inc"
-#undef T
-#undef NAME
-#endif
+#define TEMPLATE "ops/layer_norm.inc"
+#include "ops/each_target.inc"
 
 static void *optional_ptr(const aril_tensor *t)
 {

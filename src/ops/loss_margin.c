@@ -109,17 +109,8 @@ typedef struct margin_job {
     bool *marks; /* multilabel: which classes are targets, for each sample */
 } margin_job;
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/loss_margin.inc"
-#undef T
-#undef NAME
-
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/loss_margin.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/loss_margin.inc"
+#include "ops/each_real.inc"
 
 static aril_status check_targets(const aril__run *r, const aril_tensor *target, int64_t low,
                                  int64_t classes)

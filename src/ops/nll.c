@@ -122,21 +122,8 @@ typedef struct nll_job {
     bool each;    /* no reduction */
 } nll_job;
 
-#define T       float
-#define NAME(x) x##_f32
-#define EXP     expf
-#include "ops/nll.inc"
-#undef T
-#undef NAME
-#undef EXP
-
-#define T       double
-#define NAME(x) x##_f64
-#define EXP     exp
-#include "ops/nll.inc"
-#undef T
-#undef NAME
-#undef EXP
+#define TEMPLATE "ops/nll.inc"
+#include "ops/each_real.inc"
 
 static double weight_at(const aril__run *r, const void *w, int64_t c)
 {

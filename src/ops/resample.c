@@ -191,16 +191,8 @@ static aril_status make_taps(const aril__run *r, job *j, int ndim)
 
 /* ---- kernels ---- */
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/resample.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/resample.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/resample.inc"
+#include "ops/each_real.inc"
 
 static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
 {

@@ -42,24 +42,8 @@ static bool is_active(const seq_step *s, int64_t n)
     return !s->len || s->t < s->len[n];
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#define EXP     expf
-#define TANH    tanhf
-#include "ops/rnn_seq.inc"
-#undef T
-#undef NAME
-#undef EXP
-#undef TANH
-#define T       double
-#define NAME(x) x##_f64
-#define EXP     exp
-#define TANH    tanh
-#include "ops/rnn_seq.inc"
-#undef T
-#undef NAME
-#undef EXP
-#undef TANH
+#define TEMPLATE "ops/rnn_seq.inc"
+#include "ops/each_real.inc"
 
 #define RUN(kernel, wide, rows, work, ctx) \
     aril__parallel_for((rows), GRAIN / (work) + 1, (wide) ? kernel##_f64 : kernel##_f32, (ctx))

@@ -38,12 +38,8 @@ static int64_t place(const frames_job *j, int64_t i)
     return i >= 0 && i < j->length ? i : -1;
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/stft_kernel.inc"
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/stft_kernel.inc"
+#define TEMPLATE "ops/stft_kernel.inc"
+#include "ops/each_real.inc"
 
 static frames_job job_of(const aril__run *r, const aril_tensor *frames, const aril_tensor *signal)
 {

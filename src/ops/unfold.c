@@ -145,16 +145,8 @@ static job describe(const aril__run *r, const aril_tensor *picture, const aril_t
     return j;
 }
 
-#define T       float
-#define NAME(x) x##_f32
-#include "ops/unfold.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/unfold.inc"
-#undef T
-#undef NAME
+#define TEMPLATE "ops/unfold.inc"
+#include "ops/each_real.inc"
 
 static int64_t grain(int64_t work)
 {
