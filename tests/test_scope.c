@@ -377,3 +377,20 @@ TEST(views_keep_the_memory_that_they_show)
     aril_release(view);
     CHECK(live() > before); /* the sum and its scalar */
 }
+
+TEST(nothing_kept_is_a_kept_error)
+{
+    number(0);
+    int64_t before = live();
+    {
+        ARIL_SCOPE;
+        aril_tensor *h = NULL;
+        aril_set(&h, NULL);
+        CHECK_INT(aril_tensor_status(h), ARIL_ERR_ARG);
+        aril_set(&h, number(1));
+        aril_release(h);
+        aril_release(aril_keep(NULL));
+        aril_clear_error();
+    }
+    CHECK_INT(live(), before);
+}

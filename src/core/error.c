@@ -4,6 +4,7 @@
 #include "core/place.h"
 #include "core/thread.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum { MESSAGE_MAX = 1000 };
 /* What is left to say when even the record cannot be allocated. */
 static aril__error out_of_memory = {.code = ARIL_ERR_MEMORY, .message = "out of memory"};
 
+static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
 static aril_error_handler *handler;
 static void *handler_ctx;
 
@@ -92,8 +94,12 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
         e = &out_of_memory;
     }
     aril__adopt_error(e);
-    if (handler)
-        handler(e->code, e->message, handler_ctx);
+    pthread_mutex_lock(&handler_lock);
+    aril_error_handler *fn = handler;
+    void *ctx = handler_ctx;
+    pthread_mutex_unlock(&handler_lock);
+    if (fn)
+        fn(e->code, e->message, ctx);
     aril__error_release(e);
     return code;
 }
@@ -140,6 +146,8 @@ int aril_report(FILE *to)
 
 void aril_set_error_handler(aril_error_handler *fn, void *ctx)
 {
+    pthread_mutex_lock(&handler_lock);
     handler = fn;
     handler_ctx = ctx;
+    pthread_mutex_unlock(&handler_lock);
 }

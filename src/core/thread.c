@@ -216,9 +216,7 @@ aril_tensor *aril_escape(aril_tensor *t)
 
 aril_tensor *aril_keep(aril_tensor *t)
 {
-    if (!t)
-        return aril__null_tensor("keep");
-    return aril__tensor_keep(t);
+    return aril__tensor_keep(t ? t : aril__null_tensor("keep"));
 }
 
 void aril_release(aril_tensor *t)
