@@ -455,3 +455,28 @@ TEST(views_wrong_calls)
     CHECK(!out[0] && !out[1]);
     aril_clear_error();
 }
+
+TEST(slices_take_steps_beyond_the_axis)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = counted(ARIL_SHAPE(5), ARIL_F32);
+    CHECK_INT(aril_numel(aril_slice(x, 0, 0, ARIL_END, INT64_MAX)), 1);
+    CHECK_NEAR(aril_item(aril_slice(x, 0, -1, ARIL_END, INT64_MIN)), 4, 0);
+    CHECK_INT(aril_numel(aril_slice(x, 0, 3, 3, INT64_MAX)), 0);
+    CHECK(aril_ok());
+}
+
+TEST(results_with_more_elements_than_can_be_counted_are_refused)
+{
+    ARIL_SCOPE;
+    int64_t n = (int64_t)1 << 40;
+    aril_tensor *one = aril_ones(ARIL_SHAPE(1, 1), ARIL_F32, aril_cpu());
+    aril_tensor *tall = aril_expand(one, ARIL_SHAPE(n, 1)), *wide = aril_expand(one, ARIL_SHAPE(1, n));
+    CHECK_INT(aril_tensor_status(aril_add(tall, wide)), ARIL_ERR_SHAPE);
+    CHECK_INT(aril_tensor_status(aril_matmul(tall, wide)), ARIL_ERR_SHAPE);
+    CHECK_INT(aril_tensor_status(aril_expand(tall, ARIL_SHAPE(-1, n))), ARIL_ERR_SHAPE);
+    aril_tensor *longer = aril_expand(one, ARIL_SHAPE(1, (int64_t)1 << 58)), *all[64];
+    for (int i = 0; i < 64; i++) all[i] = longer;
+    CHECK_INT(aril_tensor_status(aril_cat((aril_list){ 64, all }, 1)), ARIL_ERR_SHAPE);
+    aril_clear_error();
+}

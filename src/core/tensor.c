@@ -76,9 +76,16 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         int64_t d = dim[i];
         t->dim[i] = d;
         t->stride[i] = step;
-        if (aril__unlikely(d < 0))
+        if (d < 0 || d == 1)
             continue;
-        step *= d > 1 ? d : 1;
+        if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
+                           step > INT64_MAX / 16)) {
+            char text[ARIL__SHAPE_TEXT];
+            aril__fail(ARIL_ERR_SHAPE, "memory: more elements than can be counted in %s",
+                       aril__shape_text(text, ndim, dim));
+            aril__slab_free(&th->slab, t, sizeof *t);
+            return NULL;
+        }
         count *= d;
     }
     t->numel = count;

@@ -44,7 +44,10 @@ static aril_status cat_infer(aril__call *c)
             return aril__fail(ARIL_ERR_DTYPE, "cat: %s and %s", aril__dtypes[first->dtype].name,
                               aril__dtypes[t->dtype].name);
         bool known = o->dim[axis] >= 0 && t->dim[axis] >= 0;
-        o->dim[axis] = known ? o->dim[axis] + t->dim[axis] : -1;
+        if (!known)
+            o->dim[axis] = -1;
+        else if (__builtin_add_overflow(o->dim[axis], t->dim[axis], &o->dim[axis]))
+            o->dim[axis] = INT64_MAX; /* refused when the result is made */
     }
     return ARIL_OK;
 }

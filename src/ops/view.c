@@ -172,9 +172,10 @@ static aril_status slice_infer(aril__call *c)
     if (stop < 0 && stop != INT64_MIN) stop += n;
     start = start < low ? low : start > high ? high : start;
     stop = stop < low ? low : stop > high ? high : stop;
-    int64_t count = step > 0 ? (stop - start + step - 1) / step : (start - stop - step - 1) / -step;
-    o->dim[axis] = count > 0 ? count : 0;
-    o->stride[axis] = x->stride[axis] * step;
+    int64_t span = step > 0 ? stop - start : start - stop, count = 0;
+    if (span > 0) count = 1 + (int64_t)((uint64_t)(span - 1) / (step > 0 ? (uint64_t)step : -(uint64_t)step));
+    o->dim[axis] = count;
+    if (count > 1) o->stride[axis] *= step; /* a step beyond the axis may be any number */
     if (count > 0) o->offset += start * x->stride[axis];
     return ARIL_OK;
 }
