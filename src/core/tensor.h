@@ -28,7 +28,8 @@ enum {
     ARIL__WEAK = 8,          /* a scalar that takes the dtype of what it meets */
     ARIL__IMMORTAL = 16,     /* never freed */
     ARIL__INFERENCE = 32,    /* made in inference mode */
-    ARIL__CHANNELS_LAST = 64 /* dense in the order N, spatial, C */
+    ARIL__CHANNELS_LAST = 64, /* dense in the order N, spatial, C */
+    ARIL__LOOSE_VIEW = 128,   /* a view whose base was not remembered: made without gradients */
 };
 
 /* Memory on one device, shared by a tensor and its views. */

@@ -72,6 +72,8 @@ static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
         moved[i] = c->in[i];
         if (moved[i] && moved[i]->storage && moved[i]->storage->device != c->device)
             moved[i] = aril_to(moved[i], c->device->id);
+        if (moved[i] && moved[i]->flags & ARIL__POISON)
+            return aril_tensor_status(moved[i]);
     }
     return ARIL_OK;
 }
@@ -183,7 +185,9 @@ static aril_tensor *new_view(aril__thread *th, const aril__call *c, int i, aril_
     t->offset = o->offset;
     atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
     t->storage = base->storage;
-    t->flags = base->flags & ARIL__INFERENCE;
+    t->flags = base->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW);
+    if (th->mode.no_grad)
+        t->flags |= ARIL__LOOSE_VIEW;
     return t;
 }
 
@@ -330,6 +334,12 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
     aril_status s = check_dest(c, dest);
     if (s == ARIL_OK)
         s = aril__tape_hook.check_write(th, c->op, dest);
+    if (s == ARIL_OK && wants && dest->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW))
+        s = aril__fail(ARIL_ERR_GRAD, dest->flags & ARIL__INFERENCE
+                       ? "%s_: a tensor made in inference mode cannot take part in a gradient; "
+                         "write to a copy"
+                       : "%s_: a view made without gradients does not tell its base of this write; "
+                         "make the view outside ARIL_NO_GRAD, or write to a copy", c->op->name);
     if (s == ARIL_OK && c->n_in > WRITE_INPUTS)
         s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s_: more than %d inputs", c->op->name, WRITE_INPUTS);
     if (s < 0)
