@@ -491,3 +491,100 @@ TEST(checkpoint_drops_the_same_elements_again)
     CHECK(aril_ok());
     aril_release(x);
 }
+
+TEST(gradients_of_many_results_and_of_one_input_named_twice)
+{
+    ARIL_SCOPE;
+    enum { MANY = 600 };
+    aril_tensor *w = aril_parameter(vec(1, (float[]){2})), *y[MANY], *g[2];
+    for (int i = 0; i < MANY; i++)
+        y[i] = aril_mul_scalar(w, 1);
+    CHECK_INT(aril_gradients_n((aril_list){MANY, y}, ARIL_LIST(w), g, (aril_grad_opts){0}), 0);
+    CHECK_NEAR(aril_item(g[0]), MANY, 0);
+    CHECK_INT(aril_gradients(aril_mul_scalar(w, 3), ARIL_LIST(w, w), g, (aril_grad_opts){0}), 0);
+    CHECK_NEAR(aril_item(g[0]), 3, 0);
+    CHECK_NEAR(aril_item(g[1]), 3, 0);
+    CHECK(aril_ok());
+    aril_release(w);
+}
+
+static struct {
+    aril_tensor *tensor;
+    int id, calls;
+} single;
+
+static aril_tensor *remove_itself(aril_tensor *g, void *ctx)
+{
+    (void)g;
+    (void)ctx;
+    single.calls++;
+    aril_remove_hook(single.tensor, single.id);
+    return NULL;
+}
+
+static aril_tensor *twice(aril_tensor *g, void *ctx)
+{
+    (void)ctx;
+    return aril_mul_scalar(g, 2);
+}
+
+TEST(a_hook_may_remove_itself)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(vec(1, (float[]){2}));
+    single.tensor = w;
+    single.calls = 0;
+    single.id = aril_hook(w, remove_itself, NULL);
+    aril_hook(w, twice, NULL);
+    aril_backward(aril_mul_scalar(w, 3));
+    CHECK_NEAR(aril_item(aril_grad(w)), 6, 0);
+    aril_backward(aril_mul_scalar(w, 3));
+    CHECK_NEAR(aril_item(aril_grad(w)), 12, 0);
+    CHECK_INT(single.calls, 1);
+    CHECK(aril_ok());
+    aril_release(w);
+}
+
+TEST(a_graph_that_saved_what_was_overwritten_is_freed)
+{
+    aril_tensor *w = aril_parameter(vec(1, (float[]){2}));
+    int64_t before = aril__live_blocks();
+    for (int i = 0; i < 3; i++) {
+        ARIL_SCOPE;
+        aril_tensor *h = vec(1, (float[]){1});
+        aril_add_(h, aril_mul(h, w)); /* mul saved h, which now comes after mul */
+        aril_tensor *u = aril_exp(h);
+        aril_add_(u, aril_mul(u, w));
+        CHECK_INT(aril_backward(u), ARIL_ERR_GRAD);
+        aril_clear_error();
+    }
+    CHECK_INT(aril__live_blocks(), before);
+    aril_release(w);
+}
+
+TEST(writes_that_a_gradient_cannot_follow_are_refused)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(vec(2, (float[]){2, 3})), *base = vec(4, (float[]){1, 1, 1, 1});
+    aril_tensor *loose, *made;
+    {
+        ARIL_NO_GRAD;
+        loose = aril_slice(base, 0, 0, 2, 1);
+    }
+    {
+        ARIL_INFERENCE;
+        made = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    }
+    CHECK_INT(aril_tensor_status(aril_mul_(loose, w)), ARIL_ERR_GRAD);
+    CHECK_INT(aril_tensor_status(aril_mul_(made, w)), ARIL_ERR_GRAD);
+    aril_clear_error();
+    check_values(base, (float[]){1, 1, 1, 1}, 4);
+    aril_mul_scalar_(loose, 2); /* what is not recorded is fine */
+    {
+        ARIL_NO_GRAD;
+        aril_mul_(loose, w);
+    }
+    check_values(base, (float[]){4, 6, 1, 1}, 4);
+    CHECK(aril_ok());
+    aril_release(w);
+}

@@ -126,3 +126,49 @@ TEST(poison_crosses_threads)
     CHECK(!failed);
     aril_clear_error();
 }
+
+/* ---- one parameter, gradients asked for by all threads, and with a hook ---- */
+
+static void *ask_gradients(void *w)
+{
+    bool right = true;
+    for (int t = 0; t < 300; t++) {
+        ARIL_SCOPE;
+        aril_tensor *g;
+        aril_gradients(aril_sum(aril_mul_scalar(w, 2), ARIL_ALL), ARIL_LIST(w), &g,
+                       (aril_grad_opts){0});
+        right = right && aril_item(aril_sum(g, ARIL_ALL)) == 200;
+    }
+    return aril_ok() && right ? NULL : w;
+}
+
+static aril_tensor *halve(aril_tensor *g, void *ctx)
+{
+    (void)ctx;
+    return aril_mul_scalar(g, 0.5);
+}
+
+static void in_all_threads(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, fn, arg);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        pthread_join(thread[i], &failed);
+        CHECK(!failed);
+    }
+}
+
+TEST(threads_ask_for_gradients_of_one_leaf)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(100), ARIL_F32, aril_cpu()));
+    in_all_threads(ask_gradients, w);
+    CHECK(!aril_has_grad(w));
+    aril_hook(w, halve, NULL);
+    in_all_threads(add_gradients, w);
+    CHECK_NEAR(aril_item(aril_amin(aril_grad(w), ARIL_ALL)), THREADS * 100, 0);
+    CHECK_NEAR(aril_item(aril_amax(aril_grad(w), ARIL_ALL)), THREADS * 100, 0);
+    aril_release(w);
+}

@@ -6,6 +6,7 @@
 #include "core/log.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,11 @@ typedef struct walk {
     int n_targets;
     const aril__target *target;
     aril_tensor **captured; /* per target */
+    struct pending {
+        aril__node *leaf;
+        aril_tensor *grad;
+    } *pending; /* leaves with hooks, which see the whole gradient once the walk is over */
+    int n_pending, cap_pending;
     unsigned id;
 } walk;
 
@@ -130,25 +136,54 @@ static int target_of(const walk *w, const aril__node *n, uint32_t out)
     return -1;
 }
 
+/* Does a gradient that arrives at n matter? Several threads may walk to one leaf at once, so leaves
+ * carry no marks. */
+static bool is_needed(const walk *w, const aril__node *n)
+{
+    if (!w->prune)
+        return true;
+    if (n->flags & ARIL__NODE_LEAF)
+        return target_of(w, n, 0) >= 0;
+    return n->mark == w->id && n->flags & ARIL__NODE_NEEDED;
+}
+
 static aril_status enqueue(walk *w, aril__node *n)
 {
     if (n->flags & ARIL__NODE_QUEUED)
         return ARIL_OK;
-    if (!(n->flags & ARIL__NODE_LEAF)) {
-        unsigned owner = atomic_exchange_explicit(&n->busy, w->id, memory_order_acquire);
-        if (owner) {
-            atomic_store_explicit(&n->busy, owner, memory_order_release);
-            return aril__fail(ARIL_ERR_STATE,
-                              "backward: another thread is walking the same graph (at %s)",
-                              n->op->name);
-        }
+    unsigned owner = atomic_exchange_explicit(&n->busy, w->id, memory_order_acquire);
+    if (owner) {
+        atomic_store_explicit(&n->busy, owner, memory_order_release);
+        return aril__fail(ARIL_ERR_STATE,
+                          "backward: another thread is walking the same graph (at %s)",
+                          n->op->name);
     }
     if (!heap_push(w, n)) {
-        if (!(n->flags & ARIL__NODE_LEAF))
-            atomic_store_explicit(&n->busy, 0, memory_order_release);
+        atomic_store_explicit(&n->busy, 0, memory_order_release);
         return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
     }
     n->flags |= ARIL__NODE_QUEUED;
+    return ARIL_OK;
+}
+
+/* Adds g (handed over) to what waits for the hooks of a leaf. Kept in the walk, for several threads
+ * may walk to one leaf at once. */
+static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
+{
+    for (int i = 0; i < w->n_pending; i++)
+        if (w->pending[i].leaf == leaf)
+            return gather(w, &w->pending[i].grad, g);
+    if (w->n_pending == w->cap_pending) {
+        int cap = w->cap_pending ? w->cap_pending * 2 : 16;
+        struct pending *grown = aril__realloc(w->pending, (size_t)cap * sizeof *grown);
+        if (!grown) {
+            aril__tensor_release(w->th, g);
+            return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
+        }
+        w->pending = grown;
+        w->cap_pending = cap;
+    }
+    w->pending[w->n_pending++] = (struct pending){leaf, g};
     return ARIL_OK;
 }
 
@@ -156,11 +191,8 @@ static aril_status enqueue(walk *w, aril__node *n)
 static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 {
     if (n->flags & ARIL__NODE_LEAF) {
-        bool hooked = n->extra && n->extra->hooks;
-        if (hooked) { /* hooks see the whole gradient: wait for the rest of it */
-            aril_status s = gather(w, &n->grad[1], g);
-            return s < 0 ? s : enqueue(w, n);
-        }
+        if (n->extra && n->extra->hooks)
+            return wait_for_hooks(w, n, g);
         if (w->n_targets) {
             int at = target_of(w, n, out);
             if (at >= 0)
@@ -170,7 +202,7 @@ static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
         }
         return add_to_leaf(w, n, g);
     }
-    if (w->prune && !(n->mark == w->id && n->flags & ARIL__NODE_NEEDED)) {
+    if (!is_needed(w, n)) {
         aril__tensor_release(w->th, g);
         return ARIL_OK;
     }
@@ -182,9 +214,17 @@ static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 
 static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor **g)
 {
-    for (aril__hook_entry *h = n->extra->hooks; h; h = h->next) {
-        if (h->out != out || !*g)
-            continue;
+    /* A hook may remove hooks, itself too, and add some: the next is the one with a greater id. */
+    int last = 0, end = INT_MAX;
+    for (aril__hook_entry *h = n->extra->hooks; h; h = h->next)
+        end = h->id;
+    while (*g) {
+        aril__hook_entry *h = n->extra->hooks;
+        while (h && (h->out != out || h->id <= last))
+            h = h->next;
+        if (!h || h->id > end)
+            break;
+        last = h->id;
         ARIL_SCOPE;
         aril_tensor *changed = h->fn(*g, h->ctx);
         if (!changed || changed == *g)
@@ -200,11 +240,9 @@ static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor *
     return ARIL_OK;
 }
 
-static aril_status finish_leaf(walk *w, aril__node *n)
+/* Runs the hooks of a leaf over its whole gradient g (handed over) and puts it in its place. */
+static aril_status finish_leaf(walk *w, aril__node *n, aril_tensor *g)
 {
-    aril_tensor *g = n->grad[1];
-    n->grad[1] = NULL;
-    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
     aril_status s = run_hooks(w, n, 0, &g);
     if (s < 0) {
         aril__tensor_release(w->th, g);
@@ -298,7 +336,7 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     for (int i = 0; i < n->n_in; i++) {
         const aril__node *to = n->edge[i].node;
         x[i] = NULL;
-        wants[i] = to && (!w->prune || (to->mark == w->id && to->flags & ARIL__NODE_NEEDED));
+        wants[i] = to && is_needed(w, to);
     }
     aril_status s = unpack(w, n, x, y);
     if (s == ARIL_OK) {
@@ -383,21 +421,20 @@ static aril_status visit(walk *w, aril__node *n)
 /* Marks with w->id the nodes that can be reached, and as needed those that lead to a target. */
 static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
 {
-    int n = 0, cap = 256;
+    int n = 0, cap = n_roots > 256 ? n_roots : 256;
     aril__node **all = aril__malloc((size_t)cap * sizeof *all);
     for (int pass = 0; all && pass < n_roots; pass++) {
         aril__node *root = roots[pass]->node;
-        if (root && root->mark != w->id) {
+        if (root && !(root->flags & ARIL__NODE_LEAF) && root->mark != w->id) {
             root->mark = w->id;
             root->flags &= (uint8_t)~ARIL__NODE_NEEDED;
-            if (n < cap)
-                all[n++] = root;
+            all[n++] = root;
         }
     }
     for (int at = 0; all && at < n; at++) { /* breadth first: `all` is the queue too */
         for (int i = 0; i < all[at]->n_in; i++) {
             aril__node *to = all[at]->edge[i].node;
-            if (!to || to->mark == w->id)
+            if (!to || to->flags & ARIL__NODE_LEAF || to->mark == w->id)
                 continue;
             if (n == cap) {
                 aril__node **grown = aril__realloc(all, (size_t)cap * 2 * sizeof *grown);
@@ -419,7 +456,8 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
     if (!all)
         return aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
     for (int i = 0; i < w->n_targets; i++)
-        if (w->target[i].node && w->target[i].node->mark == w->id)
+        if (w->target[i].node && !(w->target[i].node->flags & ARIL__NODE_LEAF) &&
+            w->target[i].node->mark == w->id)
             w->target[i].node->flags |= ARIL__NODE_NEEDED;
     /* From the oldest node up; a heap gives them newest first, so fill from the back. */
     int count = n;
@@ -433,8 +471,7 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
     w->n = 0;
     for (int i = 0; i < count && s == ARIL_OK; i++)
         for (int k = 0; k < all[i]->n_in; k++)
-            if (all[i]->edge[k].node && all[i]->edge[k].node->flags & ARIL__NODE_NEEDED &&
-                all[i]->edge[k].node->mark == w->id)
+            if (all[i]->edge[k].node && is_needed(w, all[i]->edge[k].node))
                 all[i]->flags |= ARIL__NODE_NEEDED;
     free(all);
     return s;
@@ -457,7 +494,8 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
     walk w; /* its heap is left as it is */
     w.th = aril__self();
     w.heap = w.inline_heap;
-    w.n = 0;
+    w.n = w.n_pending = w.cap_pending = 0;
+    w.pending = NULL;
     w.cap = sizeof w.inline_heap / sizeof *w.inline_heap;
     w.retain = opts.retain_graph || opts.create_graph;
     w.create = opts.create_graph;
@@ -479,19 +517,24 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
             s = send(&w, roots[i]->node, roots[i]->node_out, aril__tensor_keep(grads[i]));
     while (w.n && s == ARIL_OK) {
         aril__node *n = heap_pop(&w);
-        s = n->flags & ARIL__NODE_LEAF ? finish_leaf(&w, n) : visit(&w, n);
+        s = visit(&w, n);
     }
+    for (int i = 0; i < w.n_pending; i++) {
+        if (s == ARIL_OK)
+            s = finish_leaf(&w, w.pending[i].leaf, w.pending[i].grad);
+        else if (w.pending[i].grad)
+            aril__tensor_release(w.th, w.pending[i].grad);
+    }
+    free(w.pending);
     while (w.n) { /* after an error: let go of what waits */
         aril__node *n = heap_pop(&w);
-        bool leaf = n->flags & ARIL__NODE_LEAF;
-        for (int i = leaf ? 1 : 0; i < (leaf ? 2 : n->n_out); i++) {
+        for (int i = 0; i < n->n_out; i++) {
             if (n->grad[i])
                 aril__tensor_release(w.th, n->grad[i]);
             n->grad[i] = NULL;
         }
         n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
-        if (!leaf)
-            atomic_store_explicit(&n->busy, 0, memory_order_release);
+        atomic_store_explicit(&n->busy, 0, memory_order_release);
     }
     w.th->mode = saved;
     current = outer;

@@ -375,9 +375,10 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
         n->n_saved = 0;
         memcpy(n->attrs, &a, sizeof a);
         join_edges(th, n, inputs.n, inputs.at);
-        for (int i = 0; i < inputs.n; i++)
-            save(th, n, ARIL__SAVED_IN, i, inputs.at[i]);
-        bind_outputs(th, n, n_out, c.out);
+        for (int i = 0; i < inputs.n && s == ARIL_OK; i++)
+            s = save(th, n, ARIL__SAVED_IN, i, inputs.at[i]);
+        if (s == ARIL_OK)
+            bind_outputs(th, n, n_out, c.out);
         aril__node_release(th, n);
     } else if (s == ARIL_OK) {
         s = ARIL_ERR_MEMORY;

@@ -297,8 +297,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     for (size_t i = 0; i < n && s == ARIL_OK; i++) {
         for (size_t k = 0; k < i && !captured[i]; k++)
             if (target[i].node && target[k].node == target[i].node &&
-                target[k].out == target[i].out && captured[k])
-                captured[i] = aril__tensor_keep(captured[k]);
+                target[k].out == target[i].out)
+                captured[i] = aril__tensor_keep(grads[k]);
         if (captured[i]) {
             grads[i] = aril__give(th, captured[i]);
             captured[i] = NULL;

@@ -45,11 +45,9 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
 
 aril__node *aril__leaf_new(aril__thread *th)
 {
-    aril__node *n = aril__node_new(th, NULL, 0, 2, 0, 0);
-    if (n) {
+    aril__node *n = aril__node_new(th, NULL, 0, 1, 0, 0);
+    if (n)
         n->flags = ARIL__NODE_LEAF;
-        n->n_out = 1;
-    }
     return n;
 }
 
@@ -98,8 +96,7 @@ static void destroy_node(aril__thread *th, aril__node *n)
     for (int i = 0; i < n->n_in; i++)
         if (n->edge[i].node)
             aril__node_release(th, n->edge[i].node);
-    int grads = n->flags & ARIL__NODE_LEAF ? 2 : n->n_out;
-    for (int i = 0; i < grads; i++)
+    for (int i = 0; i < n->n_out; i++)
         if (n->grad[i])
             aril__tensor_release(th, n->grad[i]);
     if (n->extra)

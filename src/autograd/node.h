@@ -59,8 +59,7 @@ struct aril__node {
     aril__edge *edge;
     aril__saved *saved;
     void *attrs;
-    aril_tensor **grad; /* per output, gathered during backward; of a leaf: its gradient, and what
-                           waits for its hooks */
+    aril_tensor **grad; /* per output, gathered during backward; of a leaf: its gradient */
     aril__node_extra *extra;
     aril__node *next;     /* in the list of nodes to be freed */
     atomic_uint busy;     /* walked by a backward pass, or a leaf's lock */

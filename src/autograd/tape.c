@@ -26,6 +26,33 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
     return a->dtype != b->dtype || !aril__same_dims(a->ndim, a->dim, b->ndim, b->dim);
 }
 
+/* A second header over the same memory with the same node, and no view. */
+static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
+{
+    aril_tensor *a = aril__slab_alloc(&th->slab, sizeof *a);
+    if (aril__unlikely(!a)) {
+        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
+        return NULL;
+    }
+    atomic_init(&a->refs, 1);
+    a->dtype = t->dtype;
+    a->ndim = t->ndim;
+    a->flags = t->flags;
+    a->slot = UINT32_MAX;
+    a->node_out = t->node_out;
+    a->numel = t->numel;
+    a->storage = t->storage;
+    a->offset = t->offset;
+    a->node = t->node ? aril__node_keep(t->node) : NULL;
+    a->view = NULL;
+    a->u.error = NULL;
+    memcpy(a->dim, t->dim, sizeof a->dim);
+    memcpy(a->stride, t->stride, sizeof a->stride);
+    if (a->storage)
+        atomic_fetch_add_explicit(&a->storage->refs, 1, memory_order_relaxed);
+    return a;
+}
+
 aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, int index,
                        aril_tensor *t)
 {
@@ -33,7 +60,12 @@ aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, 
     s->index = (uint16_t)index;
     s->version = aril__version(t);
     if (kind == ARIL__SAVED_IN) {
-        s->tensor = aril__tensor_keep(t);
+        /* A tensor that is written to later is bound to a later node, and would lead from this one
+         * in a circle that nothing frees: what is kept is a header bound to what made it so far.
+         * Leaves are not bound anew, and a trace knows tensors by their headers. */
+        bool as_is = (t->node && t->node->flags & ARIL__NODE_LEAF) || th->tracer ||
+                     t->flags & (ARIL__SYMBOLIC | ARIL__IMMORTAL);
+        s->tensor = as_is ? aril__tensor_keep(t) : alias(th, t);
     } else if (kind != ARIL__SAVED_OUT) {
         /* In a trace the graph must see which value's shape is meant. */
         bool as_is = t->flags & (ARIL__SYMBOLIC | ARIL__SHAPE_ONLY);
