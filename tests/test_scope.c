@@ -244,7 +244,9 @@ TEST(null_is_refused_and_nothing_else_happens)
     {
         ARIL_SCOPE;
         CHECK(aril_tensor_status(aril_escape(NULL)) == ARIL_ERR_ARG);
-        CHECK(aril_tensor_status(aril_keep(NULL)) == ARIL_ERR_ARG);
+        aril_tensor *kept = aril_keep(NULL);
+        CHECK(aril_tensor_status(kept) == ARIL_ERR_ARG);
+        aril_release(kept);
         CHECK(aril_tensor_status(aril_adopt(NULL)) == ARIL_ERR_ARG);
         aril_clear_error();
     }
