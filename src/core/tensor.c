@@ -120,6 +120,8 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
                            ARIL__SYMBOLIC);
     if (t->flags & ARIL__SYMBOLIC)
         a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
+    else if (t->flags & ARIL__SHAPE_ONLY)
+        a->u.device = t->u.device;
     if (t->storage) {
         atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
         a->storage = t->storage;
@@ -134,6 +136,7 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
         return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
+    a->u.device = t->storage ? t->storage->device : NULL;
     return a;
 }
 

@@ -60,6 +60,7 @@ struct aril_tensor {
     union {
         aril__error *error; /* of a poisoned tensor */
         void *symbol;       /* of a symbolic one, the tracer's own */
+        aril__device *device; /* of one that is a shape alone: where its value was, or NULL */
     } u;
     int64_t dim[ARIL_MAX_DIMS];
     int64_t stride[ARIL_MAX_DIMS]; /* in elements */

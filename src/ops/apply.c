@@ -388,6 +388,7 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     aril__thread *th = aril__self();
     unsigned flags = 0;
     bool graph = false, views = false, other_device = false;
+    aril__device *like = NULL; /* of an input that is a shape alone */
     aril__call c; /* large, and filled by the shape rule: only what that reads is set here */
     c.op = op;
     c.attrs = attrs;
@@ -406,6 +407,8 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
         }
         if (aril__unlikely(i < 31 && op->shape_only >> i & 1)) {
             flags |= t->flags & ~(unsigned)ARIL__SHAPE_ONLY;
+            if (t->flags & ARIL__SHAPE_ONLY)
+                like = t->u.device;
         } else {
             flags |= t->flags;
             graph |= t->node != NULL;
@@ -420,6 +423,8 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
+    if (aril__unlikely(!c.device))
+        c.device = like;
 
     aril_tensor *moved[WRITE_INPUTS];
     if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
