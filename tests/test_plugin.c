@@ -103,3 +103,40 @@ TEST(refuses_what_is_no_plugin)
     aril_clear_error();
     CHECK_INT(aril_device_count(), 2);
 }
+
+TEST(gradients_of_views_and_writes_stay_there)
+{
+    ARIL_SCOPE;
+    float v[4] = {1, 2, 3, 4}, g[4];
+    aril_tensor *x = aril_parameter(aril_from(v, ARIL_SHAPE(4), ARIL_F32, mirror()));
+    aril_tensor *h = aril_mul_scalar(x, 1);
+    aril_mul_scalar_(aril_slice(h, 0, 1, 3, 1), 5); /* zeros are needed in a shape alone */
+    aril_backward(aril_sum(aril_mul(h, h), ARIL_ALL));
+    CHECK(aril_ok());
+    CHECK(aril_device_equal(aril_device_of(aril_grad(x)), mirror()));
+    CHECK_INT(aril_read(aril_grad(x), g), ARIL_OK);
+    CHECK_NEAR(g[0], 2, 0);
+    CHECK_NEAR(g[1], 100, 0);
+    CHECK_NEAR(g[2], 150, 0);
+    CHECK_NEAR(g[3], 8, 0);
+    aril_release(x);
+}
+
+TEST(parts_of_a_byte_are_moved_alone)
+{
+    ARIL_SCOPE;
+    float v[9] = {1, 2, 3, 4, 5, 6, 7, 1, 2}, got[9];
+    aril_tensor *x = aril_cast(aril_from(v, ARIL_SHAPE(9), ARIL_F32, aril_cpu()), ARIL_I4);
+    aril_tensor *part = aril_to(aril_slice(x, 0, 1, 6, 1), mirror());
+    CHECK_INT(aril_read(aril_cast(part, ARIL_F32), got), ARIL_OK);
+    for (int i = 0; i < 5; i++)
+        CHECK_NEAR(got[i], v[1 + i], 0);
+    aril_tensor *y = aril_to(x, mirror());
+    aril_copy_(aril_slice(y, 0, 1, 4, 1), aril_slice(x, 0, 4, 7, 1));
+    CHECK_INT(aril_read(aril_cast(y, ARIL_F32), got), ARIL_OK);
+    for (int i = 0; i < 9; i++)
+        CHECK_NEAR(got[i], i >= 1 && i < 4 ? v[i + 3] : v[i], 0);
+    const unsigned char *data = aril_data(aril_slice(x, 0, 1, 4, 1));
+    CHECK(data && data[0] == 0x32);
+    CHECK(aril_ok());
+}

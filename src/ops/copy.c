@@ -134,7 +134,8 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
     aril__thread *th = aril__self();
     aril__device *from = src->storage->device, *to = dst->storage->device;
     bool plain = src->dtype == dst->dtype && aril__is_dense(src) && aril__is_dense(dst) &&
-                 src->numel == dst->numel;
+                 src->numel == dst->numel &&
+                 aril__dtypes[src->dtype].bits >= 8; /* smaller ones share bytes with neighbours */
     size_t bytes = aril__dtype_bytes((aril_dtype)src->dtype, src->numel);
     if (plain && from == to)
         return to->ops.copy(to->self, aril__ptr(dst), aril__ptr(src), bytes);

@@ -148,6 +148,8 @@ const void *aril_data(aril_tensor *t)
         return NULL;
     aril_guard quiet = aril_inference_begin();
     aril_tensor *host = aril_contiguous(aril_to(t, aril_cpu()));
+    if (!(host->flags & ARIL__POISON) && aril__dtypes[host->dtype].bits < 8 && host->offset)
+        host = aril_copy(host); /* a part that may begin within a byte */
     aril_guard_end(&quiet);
     return host->flags & ARIL__POISON ? NULL : aril__ptr(host);
 }
