@@ -204,6 +204,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", op->name);
     aril_status s = ARIL_OK;
+    bool ran = false;
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
         aril_tensor *t = in[i] = r->in[i];
         if (!t || (i < 31 && op->shape_only >> i & 1))
@@ -240,7 +241,11 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
         staged.out = out;
         staged.type = type;
         s = kernel(&staged);
+        ran = true;
     }
+    for (int i = 0; i < r->n_out && s < 0 && ran; i++)
+        if (!r->out[i] && out[i]) /* made before the kernel failed */
+            aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         if (out[i] == r->out[i])
             continue;
@@ -303,6 +308,9 @@ static aril_status run_on_cpu(aril__run *r)
     host.out = out;
     host.device = aril__cpu_device;
     aril_status s = aril__dispatch(&host);
+    for (int i = 0; i < r->n_out && s < 0; i++)
+        if (!r->out[i] && out[i]) /* made before the kernel failed */
+            aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         if (r->out[i]) {
             s = aril__copy_across(r->out[i], out[i]);

@@ -244,12 +244,13 @@ aril_status aril_plugin_load(const char *path)
                       : ARIL_ERR_PLUGIN;
     if (s == ARIL_OK)
         s = check(path, &p);
+    if (s < 0 && handle)
+        dlclose(handle);
+    /* From here on something may refer to its code: it stays, even if the rest has no room. */
     if (s == ARIL_OK)
         s = register_all(&p);
     if (s == ARIL_OK)
         opened[n_opened++] = handle;
-    else if (handle)
-        dlclose(handle);
     pthread_mutex_unlock(&lock);
     if (s == ARIL_OK)
         aril__log(ARIL__LOG_PLUGIN, "%s: %d devices of kind %s, %d rows", p.name, p.n_devices,
