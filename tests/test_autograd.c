@@ -588,3 +588,29 @@ TEST(writes_that_a_gradient_cannot_follow_are_refused)
     CHECK(aril_ok());
     aril_release(w);
 }
+
+static aril_tensor *weight;
+
+static void cube_times_weight(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul(aril_mul(aril_square(in[0]), in[0]), weight);
+}
+
+TEST(checkpoint_reaches_parameters_of_its_own_when_the_walk_is_recorded)
+{
+    ARIL_SCOPE;
+    weight = aril_parameter(vec(1, (float[]){3}));
+    aril_tensor *x = aril_parameter(vec(1, (float[]){2})), *y, *g;
+    CHECK_INT(aril_checkpoint(cube_times_weight, NULL, ARIL_LIST(x), 1, &y), 0);
+    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){.create_graph = true}), 0);
+    CHECK_NEAR(aril_item(aril_grad(x)), 36, 0);
+    CHECK_NEAR(aril_item(aril_grad(weight)), 8, 0);
+    CHECK_INT(aril_gradients(aril_grad(x), ARIL_LIST(x), &g, (aril_grad_opts){0}), 0);
+    CHECK_NEAR(aril_item(g), 36, 0);
+    CHECK(aril_ok());
+    aril_zero_grad(x); /* a recorded gradient refers to its leaf */
+    aril_zero_grad(weight);
+    aril_release(x);
+    aril_release(weight);
+}

@@ -17,6 +17,7 @@ typedef struct walk {
     aril__node *inline_heap[64];
     bool retain, create;
     bool prune; /* only nodes marked as needed */
+    bool leaves; /* beside the targets, where the walk ends, leaves gather their gradients */
     int n_targets;
     const aril__target *target;
     aril_tensor **captured; /* per target */
@@ -197,8 +198,10 @@ static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
             int at = target_of(w, n, out);
             if (at >= 0)
                 return gather(w, &w->captured[at], g);
-            aril__tensor_release(w->th, g);
-            return ARIL_OK;
+            if (!w->leaves) {
+                aril__tensor_release(w->th, g);
+                return ARIL_OK;
+            }
         }
         return add_to_leaf(w, n, g);
     }
@@ -251,7 +254,7 @@ static aril_status finish_leaf(walk *w, aril__node *n, aril_tensor *g)
     int at = w->n_targets ? target_of(w, n, 0) : -1;
     if (at >= 0)
         return gather(w, &w->captured[at], g);
-    if (w->n_targets) {
+    if (w->n_targets && !w->leaves) {
         aril__tensor_release(w->th, g);
         return ARIL_OK;
     }
@@ -379,9 +382,13 @@ static aril_status visit(walk *w, aril__node *n)
                 s = gather(w, &n->extra->retained[o], aril__tensor_keep(n->grad[o]));
         }
     }
-    for (int i = 0; i < w->n_targets && s == ARIL_OK; i++)
-        if (w->target[i].node == n && n->grad[w->target[i].out])
-            s = gather(w, &w->captured[i], aril__tensor_keep(n->grad[w->target[i].out]));
+    bool ends = false;
+    for (int i = 0; i < w->n_targets && s == ARIL_OK; i++) {
+        if (w->target[i].node != n || !n->grad[w->target[i].out])
+            continue;
+        s = gather(w, &w->captured[i], aril__tensor_keep(n->grad[w->target[i].out]));
+        ends = w->leaves;
+    }
     if (s == ARIL_OK && n->flags & ARIL__NODE_FREED)
         s = aril__fail(ARIL_ERR_GRAD, "backward: the graph at %s was freed by an earlier backward; "
                        "set retain_graph in that one", n->op->name);
@@ -390,7 +397,7 @@ static aril_status visit(walk *w, aril__node *n)
     if (s == ARIL_OK) {
         if (aril__unlikely(aril__log_on(ARIL__LOG_AUTOGRAD)))
             aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
-        s = run_rule(w, n, dx);
+        s = ends ? ARIL_OK : run_rule(w, n, dx);
     }
     if (s == ARIL_OK && aril__unlikely(th->mode.anomaly))
         s = check_gradients(n, dx);
@@ -483,12 +490,19 @@ static _Thread_local const walk *current;
 
 bool aril__backward_has_targets(void)
 {
-    return current && current->n_targets > 0;
+    return current && current->n_targets > 0 && !current->leaves;
 }
 
 aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts)
+{
+    return aril__backward_to(n_roots, roots, grads, n_targets, targets, captured, false, opts);
+}
+
+aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                              int n_targets, const aril__target *targets, aril_tensor **captured,
+                              bool leaves, aril_grad_opts opts)
 {
     static atomic_uint walks;
     walk w; /* its heap is left as it is */
@@ -499,7 +513,8 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
     w.cap = sizeof w.inline_heap / sizeof *w.inline_heap;
     w.retain = opts.retain_graph || opts.create_graph;
     w.create = opts.create_graph;
-    w.prune = n_targets > 0;
+    w.leaves = leaves;
+    w.prune = n_targets > 0 && !leaves;
     w.n_targets = n_targets;
     w.target = targets;
     w.captured = captured;

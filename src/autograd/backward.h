@@ -14,6 +14,10 @@ typedef struct aril__target {
 /* Walks back from `roots`, starting with grads[i] (of the roots' shapes). Without targets the
  * gradients of leaves gather what arrives; with targets captured[i] does (a reference each, NULL
  * where nothing arrived) and leaves are left alone. */
+/* `captured` with `leaves`: the walk ends at the targets, and all other leaves gather theirs. */
+aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                              int n_targets, const aril__target *targets, aril_tensor **captured,
+                              bool leaves, aril_grad_opts opts);
 aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts);

@@ -299,8 +299,11 @@ static void checkpoint_vjp(aril__grad *c)
     aril_tensor *leaf[ARIL_CTX_SAVED], *wanted[ARIL_CTX_SAVED], *grads[ARIL_CTX_SAVED];
     int which[ARIL_CTX_SAVED], n_wanted = 0, n_roots = 0;
     bool again = !aril__self()->mode.no_grad; /* the gradient is to be differentiated again */
+    bool leaves = !aril__backward_has_targets();
     for (int i = 0; i < a->n_in; i++) {
         leaf[i] = again ? c->x[i] : aril_detach(c->x[i]);
+        if (again && leaves && c->wants[i]) /* a node of its own, where the walk ends */
+            leaf[i] = aril__op(&aril__op_copy, c->x[i]);
         if (!c->wants[i])
             continue;
         if (!again)
@@ -320,7 +323,22 @@ static void checkpoint_vjp(aril__grad *c)
     if (n_roots == 0)
         return;
     aril_grad_opts opts = {.create_graph = again, .allow_unused = true};
-    if (again || aril__backward_has_targets()) {
+    if (again && leaves) {
+        aril__target target[ARIL_CTX_SAVED];
+        for (int i = 0; i < n_wanted; i++) {
+            target[i] = (aril__target){wanted[i]->node, wanted[i]->node_out};
+            grads[i] = NULL;
+        }
+        aril_status s = ARIL_OK;
+        for (int i = 0; i < n_wanted && s == ARIL_OK; i++)
+            s = aril_tensor_status(wanted[i]);
+        if (s == ARIL_OK)
+            s = aril__backward_to(n_roots, roots, starts, n_wanted, target, grads, true, opts);
+        for (int i = 0; i < n_wanted; i++)
+            c->dx[which[i]] = grads[i] ? aril__give(aril__self(), grads[i]) : NULL;
+        if (s < 0)
+            goto failed;
+    } else if (again || !leaves) {
         opts.grad_outputs = (aril_list){n_roots, starts};
         if (aril_gradients_n((aril_list){n_roots, roots}, (aril_list){n_wanted, wanted}, grads,
                              opts) < 0)
