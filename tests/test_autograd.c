@@ -614,3 +614,39 @@ TEST(checkpoint_reaches_parameters_of_its_own_when_the_walk_is_recorded)
     aril_release(x);
     aril_release(weight);
 }
+
+static void sets_nothing(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx, (void)in, (void)out;
+}
+
+TEST(checkpoint_notices_a_missing_result)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = vec(2, (float[]){1, 2}), *y;
+    CHECK_INT(aril_checkpoint(sets_nothing, NULL, ARIL_LIST(x), 1, &y), ARIL_ERR_STATE);
+    CHECK_INT(aril_tensor_status(y), ARIL_ERR_STATE);
+    aril_clear_error();
+    aril_tensor *w = aril_parameter(x);
+    CHECK_INT(aril_checkpoint(sets_nothing, NULL, ARIL_LIST(w), 1, &y), ARIL_ERR_STATE);
+    aril_clear_error();
+    CHECK_INT(aril_set_requires_grad(aril_cast(vec(2, (float[]){1, 2}), ARIL_F8E5M2), true), ARIL_ERR_DTYPE);
+    aril_clear_error();
+    aril_release(w);
+}
+
+TEST(a_failed_division_leaves_its_destination)
+{
+    ARIL_SCOPE;
+    int32_t a[3] = {7, 8, 9}, b[3] = {2, 0, 3}, got[3];
+    aril_tensor *x = aril_from(a, ARIL_SHAPE(3), ARIL_I32, aril_cpu());
+    aril_tensor *y = aril_from(b, ARIL_SHAPE(3), ARIL_I32, aril_cpu());
+    CHECK_INT(aril_tensor_status(aril_floor_div_(x, y)), ARIL_ERR_NUMBER);
+    aril_clear_error();
+    aril_read(x, got);
+    CHECK(got[0] == 7 && got[1] == 8 && got[2] == 9);
+    aril_floor_div_scalar_(x, 2);
+    aril_read(x, got);
+    CHECK(got[0] == 3 && got[1] == 4 && got[2] == 4);
+    CHECK(aril_ok());
+}

@@ -372,8 +372,13 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
     if (s < 0)
         return poison_all(s, n_out, out);
     if (th->mode.no_grad || !any_wants(inputs.n, inputs.at)) {
+        for (int k = 0; k < n_out; k++)
+            out[k] = NULL;
         fn(ctx, inputs.at, out);
-        return ARIL_OK;
+        for (int k = 0; k < n_out && s == ARIL_OK; k++)
+            s = out[k] ? aril_tensor_status(out[k])
+                       : aril__fail(ARIL_ERR_STATE, "checkpoint: result %d was not set", k);
+        return s < 0 ? poison_all(s, n_out, out) : ARIL_OK;
     }
     struct checkpoint_attrs a = {fn, ctx, inputs.n, n_out, th->generator};
     aril_ctx c = {.f = &(aril_function){.name = "checkpoint"}, .n_in = inputs.n, .n_out = n_out,

@@ -50,9 +50,9 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
         aril__bind(th, t, NULL, 0);
         return ARIL_OK;
     }
-    if (!aril__is_float((aril_dtype)t->dtype))
-        return aril__fail(ARIL_ERR_DTYPE, "set_requires_grad: %s has no gradient, only floating "
-                          "point does", aril__dtypes[t->dtype].name);
+    if (!aril__is_float((aril_dtype)t->dtype) || !aril__dtypes[t->dtype].computes)
+        return aril__fail(ARIL_ERR_DTYPE, "set_requires_grad: %s has no gradient, only f16 to f64 "
+                          "have", aril__dtypes[t->dtype].name);
     if (t->flags & ARIL__INFERENCE)
         return aril__fail(ARIL_ERR_STATE, "set_requires_grad: the tensor was made in inference "
                           "mode; copy it first");

@@ -2,6 +2,7 @@
 
 #include "core/nest.h"
 #include "core/parallel.h"
+#include "ops/copy.h"
 
 #include <string.h>
 
@@ -128,6 +129,35 @@ static aril_status report(const aril__run *r, int bad)
                       r->op->name);
 }
 
+/* An integer division or power that meets a bad number must leave its destination as it was: it
+ * is tried in memory of its own first. */
+static aril_status run_aside(aril__run *r)
+{
+    ARIL_SCOPE;
+    aril__thread *th = aril__self();
+    aril_tensor *out = r->out[0];
+    aril_tensor *aside =
+        aril__give(th, aril__tensor_new(th, (aril_dtype)out->dtype, out->ndim, out->dim, r->device));
+    aril_status s = aril_tensor_status(aside);
+    if (s < 0)
+        return s;
+    aril__run first = *r;
+    first.out = &aside;
+    s = aril__cpu_elementwise(&first);
+    if (s == ARIL_OK)
+        aril__copy_elements(out, aside);
+    return s;
+}
+
+/* True when the result lies over an input and the kernel may fail half-way. */
+static bool may_spoil(const aril__run *r)
+{
+    int id = r->op->id;
+    return (id == ARIL__OP_floor_div || id == ARIL__OP_remainder || id == ARIL__OP_fmod ||
+            id == ARIL__OP_pow) &&
+           !aril__is_float(r->type) && r->out[0]->storage == r->in[0]->storage;
+}
+
 aril_status aril__cpu_elementwise(aril__run *r)
 {
     static const double no_params[ARIL__EW_PARAMS];
@@ -138,6 +168,8 @@ aril_status aril__cpu_elementwise(aril__run *r)
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);
+    if (aril__unlikely(ctype >= ARIL__C_I64) && may_spoil(r))
+        return run_aside(r);
     int64_t n = out->numel;
     uint8_t native = ctype_dtype[ctype];
     uint8_t result = r->op->formula->rule == ARIL__EW_CMP ? ARIL_BOOL : native;
