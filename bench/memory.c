@@ -14,10 +14,8 @@ static double status_mb(const char *key)
     double kb = 0;
     FILE *f = fopen("/proc/self/status", "r");
     while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, key, strlen(key)) == 0)
-            sscanf(line + strlen(key), ": %lf", &kb);
-    if (f)
-        fclose(f);
+        if (strncmp(line, key, strlen(key)) == 0) sscanf(line + strlen(key), ": %lf", &kb);
+    if (f) fclose(f);
     return kb / 1024;
 }
 
@@ -67,8 +65,7 @@ static void measure(const char *name, net *n)
     step(n);
     printf("%-12s %8.1f MB\n", name, status_mb("VmHWM") - before);
     fflush(stdout);
-    for (int i = 0; i < n->n; i++)
-        aril_release(n->param[i]);
+    for (int i = 0; i < n->n; i++) aril_release(n->param[i]);
     aril_memory_trim(aril_cpu());
 }
 
@@ -86,15 +83,14 @@ static aril_tensor *mlp_forward(net *n)
 {
     ARIL_SCOPE;
     aril_tensor *h = n->x;
-    for (int i = 0; i < n->n; i += 2)
-        h = dense(h, n->param[i], n->param[i + 1], i + 2 == n->n);
+    for (int i = 0; i < n->n; i += 2) h = dense(h, n->param[i], n->param[i + 1], i + 2 == n->n);
     return aril_escape(aril_mse_loss(h, n->y));
 }
 
 static void mlp(void)
 {
     ARIL_SCOPE;
-    net n = {.forward = mlp_forward};
+    net n = { .forward = mlp_forward };
     n.x = aril_randn(ARIL_SHAPE(4096, 1024), ARIL_F32, aril_cpu());
     n.y = aril_randn(ARIL_SHAPE(4096, 1024), ARIL_F32, aril_cpu());
     for (int i = 0; i < 8; i++) {
@@ -116,15 +112,14 @@ static aril_tensor *formula_forward(net *n)
 {
     ARIL_SCOPE;
     aril_tensor *h = aril_mul(n->x, n->param[0]);
-    for (int i = 0; i < 4; i++)
-        h = turn(h, n->param[0]);
+    for (int i = 0; i < 4; i++) h = turn(h, n->param[0]);
     return aril_escape(aril_mean(aril_square(aril_sub(h, n->y)), ARIL_ALL));
 }
 
 static void formula(void)
 {
     ARIL_SCOPE;
-    net n = {.forward = formula_forward};
+    net n = { .forward = formula_forward };
     n.x = aril_randn(ARIL_SHAPE(2048, 2048), ARIL_F32, aril_cpu());
     n.y = aril_randn(ARIL_SHAPE(2048, 2048), ARIL_F32, aril_cpu());
     add_param(&n, ARIL_SHAPE(2048));
@@ -136,17 +131,16 @@ static void formula(void)
 static aril_tensor *block(aril_tensor *x, aril_tensor *const *p, bool pool)
 {
     ARIL_SCOPE;
-    aril_tensor *h = aril_conv2d(x, p[0], NULL, (aril_conv_opts){.padding = {1, 1}});
-    h = aril_relu(aril_batch_norm(h, p[1], p[2], NULL, NULL, (aril_batch_norm_opts){0}));
-    return aril_escape(pool ? aril_max_pool2d(h, (aril_pool_opts){.kernel = {2}}, NULL) : h);
+    aril_tensor *h = aril_conv2d(x, p[0], NULL, (aril_conv_opts){ .padding = { 1, 1 } });
+    h = aril_relu(aril_batch_norm(h, p[1], p[2], NULL, NULL, (aril_batch_norm_opts){ 0 }));
+    return aril_escape(pool ? aril_max_pool2d(h, (aril_pool_opts){ .kernel = { 2 } }, NULL) : h);
 }
 
 static aril_tensor *convnet_forward(net *n)
 {
     ARIL_SCOPE;
     aril_tensor *h = n->x;
-    for (int i = 0; i < 4; i++)
-        h = block(h, &n->param[3 * i], i % 2);
+    for (int i = 0; i < 4; i++) h = block(h, &n->param[3 * i], i % 2);
     h = aril_linear(aril_flatten(h, 1, -1), n->param[12], n->param[13]);
     return aril_escape(aril_cross_entropy(h, n->y));
 }
@@ -154,7 +148,7 @@ static aril_tensor *convnet_forward(net *n)
 static void convnet(void)
 {
     ARIL_SCOPE;
-    net n = {.forward = convnet_forward};
+    net n = { .forward = convnet_forward };
     n.x = aril_randn(ARIL_SHAPE(16, 3, 64, 64), ARIL_F32, aril_cpu());
     n.y = aril_randint(0, 10, ARIL_SHAPE(16), ARIL_I64, aril_cpu());
     for (int i = 0; i < 4; i++) {

@@ -44,8 +44,7 @@ static double measure(void (*fn)(aril_tensor *, aril_tensor *), aril_tensor *a, 
     double times[RUNS];
     for (int r = 0; r < RUNS; r++) {
         double t0 = now();
-        for (int i = 0; i < LOOPS; i++)
-            fn(a, b);
+        for (int i = 0; i < LOOPS; i++) fn(a, b);
         times[r] = (now() - t0) / LOOPS;
     }
     qsort(times, RUNS, sizeof *times, by_value);

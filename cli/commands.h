@@ -4,8 +4,8 @@
 
 typedef struct command {
     const char *name;
-    const char *summary; /* one line */
-    const char *help;    /* the rest of `aril NAME --help` */
+    const char *summary;               /* one line */
+    const char *help;                  /* the rest of `aril NAME --help` */
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns the exit status */
 } command;
 

@@ -14,9 +14,9 @@ static int run(int argc, char **argv)
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
 }
 
-const command command_devices = {.name = "devices",
-                                 .summary = "lists the devices that tensors can live on",
-                                 .help = "usage: aril devices\n\n"
-                                         "Plug-ins named in ARIL_PLUGINS (paths with : between "
-                                         "them) are opened first.\n",
-                                 .run = run};
+const command command_devices = { .name = "devices",
+                                  .summary = "lists the devices that tensors can live on",
+                                  .help = "usage: aril devices\n\n"
+                                          "Plug-ins named in ARIL_PLUGINS (paths with : between "
+                                          "them) are opened first.\n",
+                                  .run = run };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_devices, &command_ops};
+static const command *const commands[] = { &command_devices, &command_ops };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void usage(FILE *to)
@@ -23,10 +23,8 @@ static int distance(const char *a, const char *b)
 {
     int row[64];
     int n = (int)strlen(b);
-    if (n > 62)
-        return 64;
-    for (int k = 0; k <= n; k++)
-        row[k] = k;
+    if (n > 62) return 64;
+    for (int k = 0; k <= n; k++) row[k] = k;
     for (int i = 0; a[i]; i++) {
         int corner = row[0];
         row[0] = i + 1;
@@ -52,8 +50,7 @@ static int unknown(const char *name)
         }
     }
     fprintf(stderr, "aril: no command '%s'", name);
-    if (near)
-        fprintf(stderr, "; did you mean %s?", near);
+    if (near) fprintf(stderr, "; did you mean %s?", near);
     fputs("\n\n", stderr);
     usage(stderr);
     return EXIT_USAGE;
@@ -80,8 +77,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < COMMANDS; i++) {
         const command *c = commands[i];
-        if (strcmp(argv[1], c->name) != 0)
-            continue;
+        if (strcmp(argv[1], c->name) != 0) continue;
         for (int k = 2; k < argc; k++) {
             if (is(argv[k], "--help", "-h")) {
                 printf("%s\n\n%s", c->summary, c->help);

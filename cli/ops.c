@@ -10,8 +10,7 @@ static void family_of(const aril_op_info *op, char *buf, size_t size)
     const char *slash = strrchr(op->file, '/');
     snprintf(buf, size, "%s", slash ? slash + 1 : op->file);
     char *dot = strrchr(buf, '.');
-    if (dot)
-        *dot = '\0';
+    if (dot) *dot = '\0';
 }
 
 static void inputs_of(const aril_op_info *op, char *buf, size_t size)
@@ -30,10 +29,8 @@ static void print_one(const aril_op_info *op)
     inputs_of(op, inputs, sizeof inputs);
     printf("%s: %s\n  inputs    %s\n  results   %d%s\n  gradient  %s\n", op->name, op->doc, inputs,
            op->outputs, op->view ? ", a view" : "", op->gradient);
-    if (op->formula)
-        printf("  formula   %s\n", op->formula);
-    if (op->onnx)
-        printf("  ONNX      %s\n", op->onnx);
+    if (op->formula) printf("  formula   %s\n", op->formula);
+    if (op->onnx) printf("  ONNX      %s\n", op->onnx);
     printf("  defined   %s\n", op->file);
 }
 
@@ -42,39 +39,35 @@ static int print_list(bool all)
     int shown = 0;
     for (int i = 0; i < aril_op_count(); i++) {
         aril_op_info op = aril_op_at(i);
-        if (op.backward && !all)
-            continue;
+        if (op.backward && !all) continue;
         printf("%-24s %s\n", op.name, op.doc);
         shown++;
     }
     printf("%d ops", shown);
-    if (!all)
-        printf(", and %d that compute gradients (--all)", aril_op_count() - shown);
+    if (!all) printf(", and %d that compute gradients (--all)", aril_op_count() - shown);
     puts("");
     return EXIT_DONE;
 }
 
 static void print_cell(const char *text)
 {
-    for (; text && *text; text++)
-        printf(*text == '|' ? "\\|" : "%c", *text);
+    for (; text && *text; text++) printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
 static int print_markdown(void)
 {
     char last[64] = "", family[64], inputs[32];
     int public_ops = 0;
-    for (int i = 0; i < aril_op_count(); i++)
-        public_ops += !aril_op_at(i).backward;
-    printf("# The op table\n\nGenerated from the source by `aril ops --markdown`. %d ops, and %d "
-           "more that compute their gradients.\n\n"
-           "The column *gradient* says how an op is differentiated: by the *formula* of its row, by "
-           "a *rule*\nin other ops, *decomposed* into other ops, or not at all (*none*).\n",
-           public_ops, aril_op_count() - public_ops);
+    for (int i = 0; i < aril_op_count(); i++) public_ops += !aril_op_at(i).backward;
+    printf(
+        "# The op table\n\nGenerated from the source by `aril ops --markdown`. %d ops, and %d "
+        "more that compute their gradients.\n\n"
+        "The column *gradient* says how an op is differentiated: by the *formula* of its row, by "
+        "a *rule*\nin other ops, *decomposed* into other ops, or not at all (*none*).\n",
+        public_ops, aril_op_count() - public_ops);
     for (int i = 0; i < aril_op_count(); i++) {
         aril_op_info op = aril_op_at(i);
-        if (op.backward)
-            continue;
+        if (op.backward) continue;
         family_of(&op, family, sizeof family);
         if (strcmp(family, last) != 0) {
             printf("\n## %s\n\n| op | what it gives | inputs | gradient | ONNX |\n"
@@ -92,17 +85,13 @@ static int print_markdown(void)
 
 static int run(int argc, char **argv)
 {
-    if (argc == 1)
-        return print_list(false);
-    if (argc == 2 && strcmp(argv[1], "--all") == 0)
-        return print_list(true);
-    if (argc == 2 && strcmp(argv[1], "--markdown") == 0)
-        return print_markdown();
+    if (argc == 1) return print_list(false);
+    if (argc == 2 && strcmp(argv[1], "--all") == 0) return print_list(true);
+    if (argc == 2 && strcmp(argv[1], "--markdown") == 0) return print_markdown();
     for (int k = 1; k < argc; k++) {
         int found = -1;
         for (int i = 0; i < aril_op_count() && found < 0; i++)
-            if (strcmp(aril_op_at(i).name, argv[k]) == 0)
-                found = i;
+            if (strcmp(aril_op_at(i).name, argv[k]) == 0) found = i;
         if (found < 0) {
             fprintf(stderr, "aril ops: there is no op '%s'\n", argv[k]);
             return EXIT_USAGE;
@@ -113,9 +102,9 @@ static int run(int argc, char **argv)
     return EXIT_DONE;
 }
 
-const command command_ops = {.name = "ops",
-                             .summary = "lists the operations, or tells all about some",
-                             .help = "usage: aril ops [--all | --markdown | NAME...]\n\n"
-                                     "  --all        with the ops that compute gradients\n"
-                                     "  --markdown   as the page docs/ops.md\n",
-                             .run = run};
+const command command_ops = { .name = "ops",
+                              .summary = "lists the operations, or tells all about some",
+                              .help = "usage: aril ops [--all | --markdown | NAME...]\n\n"
+                                      "  --all        with the ops that compute gradients\n"
+                                      "  --markdown   as the page docs/ops.md\n",
+                              .run = run };

@@ -17,11 +17,11 @@ static void my_relu_backward(aril_ctx *c)
     aril_ctx_grad_in(c, 0, aril_where(positive, aril_ctx_grad_out(c, 0), aril_scalar(0)));
 }
 
-static const aril_function my_relu = {.name = "my_relu",
-                                      .inputs = 1,
-                                      .outputs = 1,
-                                      .forward = my_relu_forward,
-                                      .backward = my_relu_backward};
+static const aril_function my_relu = { .name = "my_relu",
+                                       .inputs = 1,
+                                       .outputs = 1,
+                                       .forward = my_relu_forward,
+                                       .backward = my_relu_backward };
 
 int main(void)
 {
@@ -38,12 +38,11 @@ int main(void)
         aril_tensor *diff = aril_sub(aril_matmul(h, w2), y), *grads[2];
         aril_tensor *loss = aril_mean(aril_sum(aril_square(diff), ARIL_AXES(1)), ARIL_ALL);
         /* GradientTape's form: gradients without touching those of the parameters. */
-        aril_gradients(loss, ARIL_LIST(w1, w2), grads, (aril_grad_opts){0});
+        aril_gradients(loss, ARIL_LIST(w1, w2), grads, (aril_grad_opts){ 0 });
         ARIL_NO_GRAD;
         aril_sub_(w1, aril_mul_scalar(grads[0], 1e-6));
         aril_sub_(w2, aril_mul_scalar(grads[1], 1e-6));
-        if (t % (steps / 5) == steps / 5 - 1)
-            printf("%d %g\n", t, aril_item(loss));
+        if (t % (steps / 5) == steps / 5 - 1) printf("%d %g\n", t, aril_item(loss));
     }
     aril_release(w1);
     aril_release(w2);

@@ -65,15 +65,12 @@ static unsigned char *read_file(const char *path, size_t *size)
     while (data && f && n < cap && (got = gzread(f, data + n, (unsigned)(cap - n))) > 0)
         n += (size_t)got;
     bool ok = f && got >= 0;
-    if (f)
-        gzclose(f);
+    if (f) gzclose(f);
 #else
     FILE *f = fopen(path, "rb");
-    if (data && f)
-        n = fread(data, 1, cap, f);
+    if (data && f) n = fread(data, 1, cap, f);
     bool ok = f && !ferror(f);
-    if (f)
-        fclose(f);
+    if (f) fclose(f);
 #endif
     if (!data || !ok || n < 8) {
         free(data);
@@ -99,9 +96,8 @@ static aril_tensor *read_idx(const char *folder, const char *name)
         snprintf(path, sizeof path, "%s/%s.gz", folder, name);
         data = read_file(path, &size);
     }
-    if (!data)
-        return NULL;
-    aril_shape shape = {.ndim = data[3]};
+    if (!data) return NULL;
+    aril_shape shape = { .ndim = data[3] };
     int64_t count = 1;
     size_t head = 4 + 4 * (size_t)data[3];
     for (int i = 0; i < shape.ndim && i < 3 && head <= size; i++) {
@@ -123,8 +119,7 @@ typedef struct pictures {
 static bool load(const char *folder, const char *images, const char *labels, pictures *out)
 {
     aril_tensor *x = read_idx(folder, images), *y = read_idx(folder, labels);
-    if (!x || !y)
-        return false;
+    if (!x || !y) return false;
     aril_tensor *flat = aril_reshape(aril_cast(x, ARIL_F32), ARIL_SHAPE(aril_size(x, 0), -1));
     out->x = aril_div_scalar(flat, 255);
     out->y = aril_cast(y, ARIL_I64);
@@ -149,10 +144,10 @@ static aril_tensor *weights(int64_t out, int64_t in)
 static mlp mlp_new(int64_t inputs)
 {
     ARIL_SCOPE;
-    return (mlp){.w1 = weights(HIDDEN, inputs),
-                 .b1 = aril_parameter(aril_zeros(ARIL_SHAPE(HIDDEN), ARIL_F32, aril_cpu())),
-                 .w2 = weights(CLASSES, HIDDEN),
-                 .b2 = aril_parameter(aril_zeros(ARIL_SHAPE(CLASSES), ARIL_F32, aril_cpu()))};
+    return (mlp){ .w1 = weights(HIDDEN, inputs),
+                  .b1 = aril_parameter(aril_zeros(ARIL_SHAPE(HIDDEN), ARIL_F32, aril_cpu())),
+                  .w2 = weights(CLASSES, HIDDEN),
+                  .b2 = aril_parameter(aril_zeros(ARIL_SHAPE(CLASSES), ARIL_F32, aril_cpu())) };
 }
 
 static aril_tensor *mlp_forward(const mlp *m, aril_tensor *x) /* [N,784] -> [N,10] */
@@ -184,10 +179,9 @@ static void update(aril_tensor *const *params, aril_tensor *const *velocity, int
 
 static void train(mlp *m, const pictures *data, const pictures *test, int epochs, int64_t batch)
 {
-    aril_tensor *params[] = {m->w1, m->b1, m->w2, m->b2}, *velocity[4];
+    aril_tensor *params[] = { m->w1, m->b1, m->w2, m->b2 }, *velocity[4];
     int64_t n = aril_size(data->x, 0);
-    for (int i = 0; i < 4; i++)
-        velocity[i] = aril_zeros_like(params[i]);
+    for (int i = 0; i < 4; i++) velocity[i] = aril_zeros_like(params[i]);
     for (int e = 0; e < epochs && aril_ok(); e++) {
         ARIL_SCOPE;
         double t0 = seconds(), total = 0;
@@ -224,8 +218,7 @@ int main(int argc, char **argv)
     pictures all, test;
     if (!load(folder, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", &all) ||
         !load(folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", &test)) {
-        if (!aril_ok())
-            return aril_report(stderr);
+        if (!aril_ok()) return aril_report(stderr);
         printf("\nNo Fashion-MNIST in %s: install Debian's dataset-fashion-mnist, or give the "
                "folder.\n",
                folder);
@@ -245,8 +238,8 @@ int main(int argc, char **argv)
     train(&m, &all, &test, quick ? 1 : 5, 64);
 
     ARIL_SCOPE;
-    static const char *const names[CLASSES] = {"T-shirt", "trouser", "pullover", "dress", "coat",
-                                               "sandal",  "shirt",   "sneaker",  "bag",   "boot"};
+    static const char *const names[CLASSES] = { "T-shirt", "trouser", "pullover", "dress", "coat",
+                                                "sandal",  "shirt",   "sneaker",  "bag",   "boot" };
     printf("\nThe first test pictures:\n");
     ARIL_NO_GRAD;
     aril_tensor *x = aril_narrow(test.x, 0, 0, 6);
@@ -258,8 +251,7 @@ int main(int argc, char **argv)
         printf("  %-9s %3.0f %%  %s\n", names[said], 100 * aril_item(aril_select(best, 0, i)),
                said == is ? "right" : "wrong");
     }
-    aril_tensor *params[] = {m.w1, m.b1, m.w2, m.b2};
-    for (int i = 0; i < 4; i++)
-        aril_release(params[i]);
+    aril_tensor *params[] = { m.w1, m.b1, m.w2, m.b2 };
+    for (int i = 0; i < 4; i++) aril_release(params[i]);
     return aril_ok() ? 0 : aril_report(stderr);
 }

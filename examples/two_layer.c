@@ -28,8 +28,7 @@ int main(void)
             aril_zero_grad(w1);
             aril_zero_grad(w2);
         }
-        if (t % (steps / 5) == steps / 5 - 1)
-            printf("%d %g\n", t, aril_item(loss));
+        if (t % (steps / 5) == steps / 5 - 1) printf("%d %g\n", t, aril_item(loss));
     }
     aril_release(w1);
     aril_release(w2);

@@ -15,7 +15,7 @@ int main(void)
     aril_tensor *w1 = aril_randn(ARIL_SHAPE(D, H), ARIL_F32, dev);
     aril_tensor *w2 = aril_randn(ARIL_SHAPE(H, D), ARIL_F32, dev);
     for (int t = 0; t < steps; t++) {
-        ARIL_SCOPE; /* what is made below goes at the closing brace */
+        ARIL_SCOPE;                          /* what is made below goes at the closing brace */
         aril_tensor *h = aril_matmul(x, w1); /* [N,H] */
         aril_tensor *h_relu = aril_relu(h);
         aril_tensor *diff = aril_sub(aril_matmul(h_relu, w2), y); /* [N,D] */
@@ -26,8 +26,7 @@ int main(void)
             aril_where(aril_gt_scalar(h, 0), aril_matmul(g_y, aril_t(w2)), aril_scalar(0));
         aril_sub_(w1, aril_mul_scalar(aril_matmul(aril_t(x), g_h), 1e-6));
         aril_sub_(w2, aril_mul_scalar(g_w2, 1e-6));
-        if (t % (steps / 5) == steps / 5 - 1)
-            printf("%d %g\n", t, aril_item(loss));
+        if (t % (steps / 5) == steps / 5 - 1) printf("%d %g\n", t, aril_item(loss));
     }
     return aril_ok() ? 0 : aril_report(stderr); /* the first error, if any, with its place */
 }

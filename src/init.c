@@ -32,7 +32,7 @@ void aril__library_end(void)
 
 const char *aril_version(void)
 {
-#define TEXT(x) #x
+#define TEXT(x)          #x
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
     return VERSION(ARIL_VERSION_MAJOR, ARIL_VERSION_MINOR, ARIL_VERSION_PATCH);
 }

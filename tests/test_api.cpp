@@ -51,7 +51,8 @@ TEST(autograd)
     aril_backward(loss);
     {
         ARIL_NO_GRAD;
-        CHECK_NEAR(aril_item(aril_sum(aril_abs(aril_sub(aril_grad(w), grads[0])), ARIL_ALL)), 0, 1e-6);
+        CHECK_NEAR(aril_item(aril_sum(aril_abs(aril_sub(aril_grad(w), grads[0])), ARIL_ALL)), 0,
+                   1e-6);
         aril_sub_(w, aril_mul_scalar(aril_grad(w), 1e-3));
         aril_zero_grad(w);
     }

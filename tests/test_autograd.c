@@ -17,19 +17,18 @@ static void check_values(aril_tensor *t, const float *want, int n)
     float got[64];
     CHECK_INT(aril_numel(t), n);
     CHECK_INT(aril_read(t, got), ARIL_OK);
-    for (int i = 0; i < n; i++)
-        CHECK_NEAR(got[i], want[i], 1e-5 * (1 + fabsf(want[i])));
+    for (int i = 0; i < n; i++) CHECK_NEAR(got[i], want[i], 1e-5 * (1 + fabsf(want[i])));
 }
 
 TEST(leaf_gathers_gradients)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(3, (float[]){1, 2, 3}));
+    aril_tensor *x = aril_parameter(vec(3, (float[]){ 1, 2, 3 }));
     CHECK(aril_requires_grad(x) && aril_is_leaf(x) && !aril_has_grad(x));
     aril_backward(aril_sum(aril_square(x), ARIL_ALL));
-    check_values(aril_grad(x), (float[]){2, 4, 6}, 3);
+    check_values(aril_grad(x), (float[]){ 2, 4, 6 }, 3);
     aril_backward(aril_sum(aril_square(x), ARIL_ALL));
-    check_values(aril_grad(x), (float[]){4, 8, 12}, 3);
+    check_values(aril_grad(x), (float[]){ 4, 8, 12 }, 3);
     aril_zero_grad(x);
     CHECK(!aril_has_grad(x));
     CHECK(aril_ok());
@@ -39,34 +38,37 @@ TEST(leaf_gathers_gradients)
 TEST(gradient_is_not_shared_with_what_the_program_sees)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2}));
-    aril_tensor *start = vec(2, (float[]){1, 1});
-    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){0});
-    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){0});
-    check_values(aril_grad(x), (float[]){2, 2}, 2);
-    check_values(start, (float[]){1, 1}, 2);
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 }));
+    aril_tensor *start = vec(2, (float[]){ 1, 1 });
+    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){ 0 });
+    aril_backward_with(aril_add_scalar(x, 1), start, (aril_grad_opts){ 0 });
+    check_values(aril_grad(x), (float[]){ 2, 2 }, 2);
+    check_values(start, (float[]){ 1, 1 }, 2);
     aril_release(x);
 }
 
 TEST(gradients_leave_leaves_alone)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){3, 4})), *w = aril_parameter(vec(2, (float[]){5, 6}));
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 3, 4 })),
+                *w = aril_parameter(vec(2, (float[]){ 5, 6 }));
     aril_tensor *g[2];
-    CHECK_INT(aril_gradients(aril_sum(aril_mul(x, w), ARIL_ALL), ARIL_LIST(x, w), g, (aril_grad_opts){0}), 0);
-    check_values(g[0], (float[]){5, 6}, 2);
-    check_values(g[1], (float[]){3, 4}, 2);
+    CHECK_INT(aril_gradients(aril_sum(aril_mul(x, w), ARIL_ALL), ARIL_LIST(x, w), g,
+                             (aril_grad_opts){ 0 }),
+              0);
+    check_values(g[0], (float[]){ 5, 6 }, 2);
+    check_values(g[1], (float[]){ 3, 4 }, 2);
     CHECK(!aril_has_grad(x) && !aril_has_grad(w));
     /* of a value in the middle, and twice the same input */
     aril_tensor *m = aril_square(x), *y = aril_sum(aril_mul(m, m), ARIL_ALL);
-    CHECK_INT(aril_gradients(y, ARIL_LIST(m, m), g, (aril_grad_opts){.retain_graph = true}), 0);
-    check_values(g[0], (float[]){18, 32}, 2);
-    check_values(g[1], (float[]){18, 32}, 2);
-    CHECK(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){.retain_graph = true}) < 0);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(m, m), g, (aril_grad_opts){ .retain_graph = true }), 0);
+    check_values(g[0], (float[]){ 18, 32 }, 2);
+    check_values(g[1], (float[]){ 18, 32 }, 2);
+    CHECK(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){ .retain_graph = true }) < 0);
     CHECK(strstr(aril_error(), "does not depend"));
     aril_clear_error();
-    CHECK_INT(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){.allow_unused = true}), 0);
-    check_values(g[0], (float[]){0, 0}, 2);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(w), g, (aril_grad_opts){ .allow_unused = true }), 0);
+    check_values(g[0], (float[]){ 0, 0 }, 2);
     aril_release(x);
     aril_release(w);
 }
@@ -74,20 +76,23 @@ TEST(gradients_leave_leaves_alone)
 TEST(third_derivative)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){0.5f, 2})), *g = aril_sum(aril_exp(aril_mul_scalar(x, 2)), ARIL_ALL);
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 0.5f, 2 })),
+                *g = aril_sum(aril_exp(aril_mul_scalar(x, 2)), ARIL_ALL);
     for (int k = 0; k < 3; k++) {
         aril_tensor *d;
-        CHECK_INT(aril_gradients(aril_sum(g, ARIL_ALL), ARIL_LIST(x), &d, (aril_grad_opts){.create_graph = true}), 0);
+        CHECK_INT(aril_gradients(aril_sum(g, ARIL_ALL), ARIL_LIST(x), &d,
+                                 (aril_grad_opts){ .create_graph = true }),
+                  0);
         g = d;
     }
-    check_values(g, (float[]){8 * expf(1), 8 * expf(4)}, 2);
+    check_values(g, (float[]){ 8 * expf(1), 8 * expf(4) }, 2);
     aril_release(x);
 }
 
 TEST(no_grad_and_inference)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y;
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *y;
     {
         ARIL_NO_GRAD;
         CHECK(!aril_grad_enabled());
@@ -114,8 +119,9 @@ TEST(no_grad_and_inference)
 TEST(graph_is_freed_unless_kept)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y = aril_sum(aril_exp(x), ARIL_ALL);
-    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){.retain_graph = true}), 0);
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })),
+                *y = aril_sum(aril_exp(x), ARIL_ALL);
+    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){ .retain_graph = true }), 0);
     CHECK_INT(aril_backward(y), 0);
     CHECK_INT(aril_backward(y), ARIL_ERR_GRAD);
     CHECK(strstr(aril_error(), "retain_graph"));
@@ -126,7 +132,7 @@ TEST(graph_is_freed_unless_kept)
 TEST(in_place_change_of_a_saved_value_is_noticed)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *y = aril_exp(x);
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *y = aril_exp(x);
     aril_mul_scalar_(y, 2); /* exp needs its result */
     CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_ERR_GRAD);
     CHECK(strstr(aril_error(), "exp") && strstr(aril_error(), "changed in place"));
@@ -142,14 +148,15 @@ TEST(in_place_change_of_a_saved_value_is_noticed)
 TEST(in_place_needs_what_it_overwrites)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *b = aril_parameter(vec(2, (float[]){3, 5}));
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })),
+                *b = aril_parameter(vec(2, (float[]){ 3, 5 }));
     aril_tensor *y = aril_mul_scalar(x, 1);
-    aril_mul_(y, b);  /* d b needs y as it was */
-    aril_mul_(y, y);  /* (x b)^2 */
+    aril_mul_(y, b); /* d b needs y as it was */
+    aril_mul_(y, y); /* (x b)^2 */
     aril_backward(aril_sum(y, ARIL_ALL));
     CHECK(aril_ok());
-    check_values(aril_grad(x), (float[]){18, 100}, 2);
-    check_values(aril_grad(b), (float[]){6, 40}, 2);
+    check_values(aril_grad(x), (float[]){ 18, 100 }, 2);
+    check_values(aril_grad(b), (float[]){ 6, 40 }, 2);
     aril_release(x);
     aril_release(b);
 }
@@ -157,18 +164,19 @@ TEST(in_place_needs_what_it_overwrites)
 TEST(leaves_are_not_changed_in_place)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2}));
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 }));
     CHECK_INT(aril_tensor_status(aril_add_scalar_(x, 1)), ARIL_ERR_GRAD);
     CHECK(strstr(aril_error(), "ARIL_NO_GRAD"));
     aril_clear_error();
-    CHECK_INT(aril_tensor_status(aril_copy_(aril_slice(x, 0, 0, 1, 1), aril_scalar(0))), ARIL_ERR_GRAD);
+    CHECK_INT(aril_tensor_status(aril_copy_(aril_slice(x, 0, 0, 1, 1), aril_scalar(0))),
+              ARIL_ERR_GRAD);
     aril_clear_error();
-    check_values(x, (float[]){1, 2}, 2);
+    check_values(x, (float[]){ 1, 2 }, 2);
     {
         ARIL_NO_GRAD;
         aril_add_scalar_(x, 1);
     }
-    check_values(x, (float[]){2, 3}, 2);
+    check_values(x, (float[]){ 2, 3 }, 2);
     CHECK(aril_ok() && aril_requires_grad(x));
     aril_release(x);
 }
@@ -176,7 +184,7 @@ TEST(leaves_are_not_changed_in_place)
 TEST(writes_through_views_reach_the_base)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(4, (float[]){1, 2, 3, 4}));
+    aril_tensor *x = aril_parameter(vec(4, (float[]){ 1, 2, 3, 4 }));
     aril_tensor *y = aril_reshape(aril_mul_scalar(x, 1), ARIL_SHAPE(2, 2));
     aril_tensor *t = aril_t(y), *row = aril_slice(t, 0, 1, 2, 1); /* elements 1 and 3 */
     aril_tensor *other = aril_slice(y, 0, 0, 1, 1);               /* elements 0 and 1 */
@@ -185,26 +193,26 @@ TEST(writes_through_views_reach_the_base)
     aril_tensor *loss = aril_add(aril_sum(aril_square(y), ARIL_ALL), aril_sum(other, ARIL_ALL));
     aril_backward(loss);
     CHECK(aril_ok());
-    check_values(other, (float[]){1, 20}, 2);
-    check_values(aril_grad(x), (float[]){2 + 1, 400 + 10, 6, 800}, 4);
+    check_values(other, (float[]){ 1, 20 }, 2);
+    check_values(aril_grad(x), (float[]){ 2 + 1, 400 + 10, 6, 800 }, 4);
     aril_release(x);
 }
 
 TEST(writes_to_the_base_reach_views)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(3, (float[]){1, 2, 3})), *y = aril_mul_scalar(x, 2);
+    aril_tensor *x = aril_parameter(vec(3, (float[]){ 1, 2, 3 })), *y = aril_mul_scalar(x, 2);
     aril_tensor *v = aril_slice(y, 0, 1, 3, 1);
     aril_mul_(y, y); /* 4 x^2 */
     aril_backward(aril_sum(v, ARIL_ALL));
-    check_values(aril_grad(x), (float[]){0, 16, 24}, 3);
+    check_values(aril_grad(x), (float[]){ 0, 16, 24 }, 3);
     /* a base without gradient gets one from what is written into its view */
     aril_tensor *buffer = aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
     aril_copy_(aril_slice(buffer, 0, 0, 3, 1), x);
     CHECK(aril_requires_grad(buffer));
     aril_zero_grad(x);
     aril_backward(aril_sum(aril_square(buffer), ARIL_ALL));
-    check_values(aril_grad(x), (float[]){2, 4, 6}, 3);
+    check_values(aril_grad(x), (float[]){ 2, 4, 6 }, 3);
     /* and loses it when it is overwritten */
     aril_copy_(buffer, aril_scalar(0));
     CHECK(!aril_requires_grad(buffer));
@@ -222,7 +230,7 @@ TEST(hooks_and_retained_gradients)
 {
     ARIL_SCOPE;
     int calls = 0;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){1, 2})), *m = aril_square(x);
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *m = aril_square(x);
     aril_retain_grad(m);
     int id = aril_hook(m, double_it, &calls);
     CHECK(id > 0);
@@ -230,8 +238,8 @@ TEST(hooks_and_retained_gradients)
     /* m is used twice: its hook sees the whole gradient once */
     aril_backward(aril_sum(aril_add(m, aril_mul_scalar(m, 2)), ARIL_ALL));
     CHECK_INT(calls, 2);
-    check_values(aril_grad(m), (float[]){6, 6}, 2);
-    check_values(aril_grad(x), (float[]){24, 48}, 2);
+    check_values(aril_grad(m), (float[]){ 6, 6 }, 2);
+    check_values(aril_grad(x), (float[]){ 24, 48 }, 2);
     CHECK_INT(aril_remove_hook(m, id), 0);
     CHECK_INT(aril_remove_hook(m, id), ARIL_ERR_ARG);
     aril_clear_error();
@@ -247,9 +255,15 @@ static void my_relu_forward(aril_ctx *c)
 }
 static void my_relu_backward(aril_ctx *c)
 {
-    aril_ctx_grad_in(c, 0, aril_where(aril_gt_scalar(aril_ctx_saved(c, 0), 0), aril_ctx_grad_out(c, 0), aril_scalar(0)));
+    aril_ctx_grad_in(c, 0,
+                     aril_where(aril_gt_scalar(aril_ctx_saved(c, 0), 0), aril_ctx_grad_out(c, 0),
+                                aril_scalar(0)));
 }
-static const aril_function my_relu = {.name = "my_relu", .inputs = 1, .outputs = 1, .forward = my_relu_forward, .backward = my_relu_backward};
+static const aril_function my_relu = { .name = "my_relu",
+                                       .inputs = 1,
+                                       .outputs = 1,
+                                       .forward = my_relu_forward,
+                                       .backward = my_relu_backward };
 
 /* exp(a) and exp(a) * b; both results and an input are saved */
 static void pair_forward(aril_ctx *c)
@@ -262,30 +276,34 @@ static void pair_forward(aril_ctx *c)
 }
 static void pair_backward(aril_ctx *c)
 {
-    aril_tensor *e = aril_ctx_saved(c, 0), *g0 = aril_ctx_grad_out(c, 0), *g1 = aril_ctx_grad_out(c, 1);
+    aril_tensor *e = aril_ctx_saved(c, 0), *g0 = aril_ctx_grad_out(c, 0),
+                *g1 = aril_ctx_grad_out(c, 1);
     aril_ctx_grad_in(c, 0, aril_mul(e, aril_add(g0, aril_mul(g1, aril_ctx_saved(c, 1)))));
-    if (aril_ctx_wants(c, 1))
-        aril_ctx_grad_in(c, 1, aril_mul(g1, e));
+    if (aril_ctx_wants(c, 1)) aril_ctx_grad_in(c, 1, aril_mul(g1, e));
 }
-static const aril_function pair = {.name = "pair", .inputs = 2, .outputs = 2, .forward = pair_forward, .backward = pair_backward};
+static const aril_function pair = {
+    .name = "pair", .inputs = 2, .outputs = 2, .forward = pair_forward, .backward = pair_backward
+};
 
 static void call_pair(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;
-    aril_call_n(&pair, (aril_list){2, in}, out);
+    aril_call_n(&pair, (aril_list){ 2, in }, out);
 }
 
 TEST(own_functions)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(3, (float[]){-1, 2, 3}));
+    aril_tensor *x = aril_parameter(vec(3, (float[]){ -1, 2, 3 }));
     aril_tensor *y = aril_call(&my_relu, ARIL_LIST(x));
-    check_values(y, (float[]){0, 2, 3}, 3);
+    check_values(y, (float[]){ 0, 2, 3 }, 3);
     aril_backward(aril_sum(aril_square(y), ARIL_ALL));
-    check_values(aril_grad(x), (float[]){0, 4, 6}, 3);
-    aril_tensor *a = aril_parameter(aril_cast(vec(3, (float[]){0.1f, -0.4f, 0.7f}), ARIL_F64));
-    aril_tensor *b = aril_parameter(aril_cast(vec(3, (float[]){1.5f, 0.3f, -2}), ARIL_F64));
-    CHECK_INT(aril_gradcheck(call_pair, NULL, ARIL_LIST(a, b), (aril_gradcheck_opts){.n_out = 2, .second = true}), 0);
+    check_values(aril_grad(x), (float[]){ 0, 4, 6 }, 3);
+    aril_tensor *a = aril_parameter(aril_cast(vec(3, (float[]){ 0.1f, -0.4f, 0.7f }), ARIL_F64));
+    aril_tensor *b = aril_parameter(aril_cast(vec(3, (float[]){ 1.5f, 0.3f, -2 }), ARIL_F64));
+    CHECK_INT(aril_gradcheck(call_pair, NULL, ARIL_LIST(a, b),
+                             (aril_gradcheck_opts){ .n_out = 2, .second = true }),
+              0);
     CHECK(aril_ok());
     aril_release(x);
     aril_release(a);
@@ -304,11 +322,12 @@ static void no_output(aril_ctx *c)
 TEST(own_functions_that_are_wrong)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(3, (float[]){-1, 2, 3}));
+    aril_tensor *x = aril_parameter(vec(3, (float[]){ -1, 2, 3 }));
     aril_function f = my_relu;
     f.backward = wrong_backward;
     CHECK_INT(aril_backward(aril_sum(aril_call(&f, ARIL_LIST(x)), ARIL_ALL)), ARIL_ERR_SHAPE);
-    CHECK(strstr(aril_error(), "my_relu") && strstr(aril_error(), "[7]") && strstr(aril_error(), "[3]"));
+    CHECK(strstr(aril_error(), "my_relu") && strstr(aril_error(), "[7]") &&
+          strstr(aril_error(), "[3]"));
     aril_clear_error();
     f.forward = no_output;
     CHECK_INT(aril_tensor_status(aril_call(&f, ARIL_LIST(x))), ARIL_ERR_STATE);
@@ -334,12 +353,12 @@ static void cube_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
 TEST(jacobian_hessian_and_products)
 {
     ARIL_SCOPE;
-    aril_tensor *x = vec(2, (float[]){2, 3}), *v = vec(2, (float[]){1, 10}), *y;
-    check_values(aril_jacobian(cubes, NULL, x), (float[]){12, 0, 0, 27}, 4);
-    check_values(aril_hessian(cube_sum, NULL, x), (float[]){12, 0, 0, 18}, 4);
-    check_values(aril_vjp(cubes, NULL, x, v, &y), (float[]){12, 270}, 2);
-    check_values(y, (float[]){8, 27}, 2);
-    check_values(aril_jvp(cubes, NULL, x, v, NULL), (float[]){12, 270}, 2);
+    aril_tensor *x = vec(2, (float[]){ 2, 3 }), *v = vec(2, (float[]){ 1, 10 }), *y;
+    check_values(aril_jacobian(cubes, NULL, x), (float[]){ 12, 0, 0, 27 }, 4);
+    check_values(aril_hessian(cube_sum, NULL, x), (float[]){ 12, 0, 0, 18 }, 4);
+    check_values(aril_vjp(cubes, NULL, x, v, &y), (float[]){ 12, 270 }, 2);
+    check_values(y, (float[]){ 8, 27 }, 2);
+    check_values(aril_jvp(cubes, NULL, x, v, NULL), (float[]){ 12, 270 }, 2);
     CHECK(aril_ok());
 }
 
@@ -354,7 +373,11 @@ static void wrong_slope_backward(aril_ctx *c)
 }
 static void call_wrong(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
-    static const aril_function f = {.name = "half", .inputs = 1, .outputs = 1, .forward = wrong_slope_forward, .backward = wrong_slope_backward};
+    static const aril_function f = { .name = "half",
+                                     .inputs = 1,
+                                     .outputs = 1,
+                                     .forward = wrong_slope_forward,
+                                     .backward = wrong_slope_backward };
     (void)ctx;
     out[0] = aril_call(&f, ARIL_LIST(in[0]));
 }
@@ -367,11 +390,15 @@ static void relu_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
 TEST(gradcheck_finds_mistakes_and_steps_over_kinks)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(aril_cast(vec(3, (float[]){0.5f, 0, -1}), ARIL_F64));
-    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(x), (aril_gradcheck_opts){.second = true}), 0);
-    CHECK_INT(aril_gradcheck(call_wrong, NULL, ARIL_LIST(x), (aril_gradcheck_opts){0}), ARIL_ERR_GRAD);
+    aril_tensor *x = aril_parameter(aril_cast(vec(3, (float[]){ 0.5f, 0, -1 }), ARIL_F64));
+    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(x), (aril_gradcheck_opts){ .second = true }),
+              0);
+    CHECK_INT(aril_gradcheck(call_wrong, NULL, ARIL_LIST(x), (aril_gradcheck_opts){ 0 }),
+              ARIL_ERR_GRAD);
     aril_clear_error();
-    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(vec(1, (float[]){1})), (aril_gradcheck_opts){0}), ARIL_ERR_GRAD);
+    CHECK_INT(aril_gradcheck(relu_of, NULL, ARIL_LIST(vec(1, (float[]){ 1 })),
+                             (aril_gradcheck_opts){ 0 }),
+              ARIL_ERR_GRAD);
     aril_clear_error();
     aril_release(x);
 }
@@ -379,7 +406,7 @@ TEST(gradcheck_finds_mistakes_and_steps_over_kinks)
 TEST(anomaly_mode_names_the_op)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(2, (float[]){-1, 0}));
+    aril_tensor *x = aril_parameter(vec(2, (float[]){ -1, 0 }));
     aril_set_anomaly(true);
     aril_tensor *y = aril_log(x);
     CHECK_INT(aril_tensor_status(y), ARIL_ERR_NUMBER);
@@ -401,7 +428,7 @@ TEST(a_million_nodes)
     int64_t before = aril__live_blocks();
     {
         ARIL_SCOPE;
-        aril_tensor *x = aril_parameter(vec(1, (float[]){1})), *y = aril_keep(x);
+        aril_tensor *x = aril_parameter(vec(1, (float[]){ 1 })), *y = aril_keep(x);
         for (int i = 0; i < 1000000; i++) {
             ARIL_SCOPE;
             aril_set(&y, aril_add(y, x));
@@ -442,15 +469,15 @@ TEST(evaluation_without_no_grad_frees_each_turn)
 static void deep(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     aril_tensor *h = in[0];
-    for (int i = 0; i < 8; i++)
-        h = aril_tanh(aril_mul(h, ctx));
+    for (int i = 0; i < 8; i++) h = aril_tanh(aril_mul(h, ctx));
     out[0] = h;
 }
 
 TEST(checkpoint_gives_the_same_gradients)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(vec(3, (float[]){0.5f, 1, -2})), *w = aril_parameter(vec(1, (float[]){1.3f}));
+    aril_tensor *x = aril_parameter(vec(3, (float[]){ 0.5f, 1, -2 })),
+                *w = aril_parameter(vec(1, (float[]){ 1.3f }));
     aril_tensor *y, *plain;
     deep(w, &x, &plain);
     aril_backward(aril_sum(plain, ARIL_ALL));
@@ -471,8 +498,8 @@ TEST(checkpoint_gives_the_same_gradients)
 static void drop_some(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;
-    out[0] = aril_dropout(aril_square(in[0]), 0.5, (aril_dropout_opts){0});
-    out[1] = aril_dropout(in[0], 0.5, (aril_dropout_opts){0});
+    out[0] = aril_dropout(aril_square(in[0]), 0.5, (aril_dropout_opts){ 0 });
+    out[1] = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
 }
 
 TEST(checkpoint_drops_the_same_elements_again)
@@ -496,12 +523,11 @@ TEST(gradients_of_many_results_and_of_one_input_named_twice)
 {
     ARIL_SCOPE;
     enum { MANY = 600 };
-    aril_tensor *w = aril_parameter(vec(1, (float[]){2})), *y[MANY], *g[2];
-    for (int i = 0; i < MANY; i++)
-        y[i] = aril_mul_scalar(w, 1);
-    CHECK_INT(aril_gradients_n((aril_list){MANY, y}, ARIL_LIST(w), g, (aril_grad_opts){0}), 0);
+    aril_tensor *w = aril_parameter(vec(1, (float[]){ 2 })), *y[MANY], *g[2];
+    for (int i = 0; i < MANY; i++) y[i] = aril_mul_scalar(w, 1);
+    CHECK_INT(aril_gradients_n((aril_list){ MANY, y }, ARIL_LIST(w), g, (aril_grad_opts){ 0 }), 0);
     CHECK_NEAR(aril_item(g[0]), MANY, 0);
-    CHECK_INT(aril_gradients(aril_mul_scalar(w, 3), ARIL_LIST(w, w), g, (aril_grad_opts){0}), 0);
+    CHECK_INT(aril_gradients(aril_mul_scalar(w, 3), ARIL_LIST(w, w), g, (aril_grad_opts){ 0 }), 0);
     CHECK_NEAR(aril_item(g[0]), 3, 0);
     CHECK_NEAR(aril_item(g[1]), 3, 0);
     CHECK(aril_ok());
@@ -531,7 +557,7 @@ static aril_tensor *twice(aril_tensor *g, void *ctx)
 TEST(a_hook_may_remove_itself)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_parameter(vec(1, (float[]){2}));
+    aril_tensor *w = aril_parameter(vec(1, (float[]){ 2 }));
     single.tensor = w;
     single.calls = 0;
     single.id = aril_hook(w, remove_itself, NULL);
@@ -547,11 +573,11 @@ TEST(a_hook_may_remove_itself)
 
 TEST(a_graph_that_saved_what_was_overwritten_is_freed)
 {
-    aril_tensor *w = aril_parameter(vec(1, (float[]){2}));
+    aril_tensor *w = aril_parameter(vec(1, (float[]){ 2 }));
     int64_t before = aril__live_blocks();
     for (int i = 0; i < 3; i++) {
         ARIL_SCOPE;
-        aril_tensor *h = vec(1, (float[]){1});
+        aril_tensor *h = vec(1, (float[]){ 1 });
         aril_add_(h, aril_mul(h, w)); /* mul saved h, which now comes after mul */
         aril_tensor *u = aril_exp(h);
         aril_add_(u, aril_mul(u, w));
@@ -565,7 +591,8 @@ TEST(a_graph_that_saved_what_was_overwritten_is_freed)
 TEST(writes_that_a_gradient_cannot_follow_are_refused)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_parameter(vec(2, (float[]){2, 3})), *base = vec(4, (float[]){1, 1, 1, 1});
+    aril_tensor *w = aril_parameter(vec(2, (float[]){ 2, 3 })),
+                *base = vec(4, (float[]){ 1, 1, 1, 1 });
     aril_tensor *loose, *made;
     {
         ARIL_NO_GRAD;
@@ -578,13 +605,13 @@ TEST(writes_that_a_gradient_cannot_follow_are_refused)
     CHECK_INT(aril_tensor_status(aril_mul_(loose, w)), ARIL_ERR_GRAD);
     CHECK_INT(aril_tensor_status(aril_mul_(made, w)), ARIL_ERR_GRAD);
     aril_clear_error();
-    check_values(base, (float[]){1, 1, 1, 1}, 4);
+    check_values(base, (float[]){ 1, 1, 1, 1 }, 4);
     aril_mul_scalar_(loose, 2); /* what is not recorded is fine */
     {
         ARIL_NO_GRAD;
         aril_mul_(loose, w);
     }
-    check_values(base, (float[]){4, 6, 1, 1}, 4);
+    check_values(base, (float[]){ 4, 6, 1, 1 }, 4);
     CHECK(aril_ok());
     aril_release(w);
 }
@@ -600,13 +627,13 @@ static void cube_times_weight(void *ctx, aril_tensor *const *in, aril_tensor **o
 TEST(checkpoint_reaches_parameters_of_its_own_when_the_walk_is_recorded)
 {
     ARIL_SCOPE;
-    weight = aril_parameter(vec(1, (float[]){3}));
-    aril_tensor *x = aril_parameter(vec(1, (float[]){2})), *y, *g;
+    weight = aril_parameter(vec(1, (float[]){ 3 }));
+    aril_tensor *x = aril_parameter(vec(1, (float[]){ 2 })), *y, *g;
     CHECK_INT(aril_checkpoint(cube_times_weight, NULL, ARIL_LIST(x), 1, &y), 0);
-    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){.create_graph = true}), 0);
+    CHECK_INT(aril_backward_with(y, NULL, (aril_grad_opts){ .create_graph = true }), 0);
     CHECK_NEAR(aril_item(aril_grad(x)), 36, 0);
     CHECK_NEAR(aril_item(aril_grad(weight)), 8, 0);
-    CHECK_INT(aril_gradients(aril_grad(x), ARIL_LIST(x), &g, (aril_grad_opts){0}), 0);
+    CHECK_INT(aril_gradients(aril_grad(x), ARIL_LIST(x), &g, (aril_grad_opts){ 0 }), 0);
     CHECK_NEAR(aril_item(g), 36, 0);
     CHECK(aril_ok());
     aril_zero_grad(x); /* a recorded gradient refers to its leaf */
@@ -623,14 +650,15 @@ static void sets_nothing(void *ctx, aril_tensor *const *in, aril_tensor **out)
 TEST(checkpoint_notices_a_missing_result)
 {
     ARIL_SCOPE;
-    aril_tensor *x = vec(2, (float[]){1, 2}), *y;
+    aril_tensor *x = vec(2, (float[]){ 1, 2 }), *y;
     CHECK_INT(aril_checkpoint(sets_nothing, NULL, ARIL_LIST(x), 1, &y), ARIL_ERR_STATE);
     CHECK_INT(aril_tensor_status(y), ARIL_ERR_STATE);
     aril_clear_error();
     aril_tensor *w = aril_parameter(x);
     CHECK_INT(aril_checkpoint(sets_nothing, NULL, ARIL_LIST(w), 1, &y), ARIL_ERR_STATE);
     aril_clear_error();
-    CHECK_INT(aril_set_requires_grad(aril_cast(vec(2, (float[]){1, 2}), ARIL_F8E5M2), true), ARIL_ERR_DTYPE);
+    CHECK_INT(aril_set_requires_grad(aril_cast(vec(2, (float[]){ 1, 2 }), ARIL_F8E5M2), true),
+              ARIL_ERR_DTYPE);
     aril_clear_error();
     aril_release(w);
 }
@@ -638,7 +666,7 @@ TEST(checkpoint_notices_a_missing_result)
 TEST(a_failed_division_leaves_its_destination)
 {
     ARIL_SCOPE;
-    int32_t a[3] = {7, 8, 9}, b[3] = {2, 0, 3}, got[3];
+    int32_t a[3] = { 7, 8, 9 }, b[3] = { 2, 0, 3 }, got[3];
     aril_tensor *x = aril_from(a, ARIL_SHAPE(3), ARIL_I32, aril_cpu());
     aril_tensor *y = aril_from(b, ARIL_SHAPE(3), ARIL_I32, aril_cpu());
     CHECK_INT(aril_tensor_status(aril_floor_div_(x, y)), ARIL_ERR_NUMBER);

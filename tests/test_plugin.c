@@ -19,8 +19,7 @@ static const char *plugin_path(void)
 static aril_device mirror(void)
 {
     static bool loaded;
-    if (!loaded)
-        loaded = aril_plugin_load(plugin_path()) == ARIL_OK;
+    if (!loaded) loaded = aril_plugin_load(plugin_path()) == ARIL_OK;
     return aril_device_named("mirror:0");
 }
 
@@ -39,11 +38,11 @@ TEST(computes_there)
 {
     ARIL_SCOPE;
     aril_device d = mirror();
-    float v[6] = {-1, 2, -3, 4, -5, 6};
+    float v[6] = { -1, 2, -3, 4, -5, 6 };
     aril_tensor *x = aril_from(v, ARIL_SHAPE(2, 3), ARIL_F32, d);
     CHECK(aril_device_equal(aril_device_of(x), d));
-    aril_tensor *y = aril_relu(aril_add(x, x));           /* two rows of the plug-in */
-    CHECK_NEAR(aril_item(aril_sum(y, ARIL_ALL)), 24, 0);  /* a third, with a workspace */
+    aril_tensor *y = aril_relu(aril_add(x, x));                   /* two rows of the plug-in */
+    CHECK_NEAR(aril_item(aril_sum(y, ARIL_ALL)), 24, 0);          /* a third, with a workspace */
     aril_tensor *t = aril_sum(aril_exp(aril_t(x)), ARIL_AXES(0)); /* no rows: the CPU helps out */
     CHECK(aril_device_equal(aril_device_of(t), d));
     float got[2];
@@ -57,7 +56,7 @@ TEST(computes_there)
 TEST(differentiates_there)
 {
     ARIL_SCOPE;
-    float v[3] = {1, -2, 3};
+    float v[3] = { 1, -2, 3 };
     aril_tensor *x = aril_parameter(aril_from(v, ARIL_SHAPE(3), ARIL_F32, mirror()));
     aril_backward(aril_sum(aril_square(aril_relu(aril_add(x, x))), ARIL_ALL));
     float g[3];
@@ -78,7 +77,7 @@ TEST(differentiates_there)
 TEST(devices_do_not_mix)
 {
     ARIL_SCOPE;
-    float v[3] = {1, -2, 3};
+    float v[3] = { 1, -2, 3 };
     aril_tensor *x = aril_from(v, ARIL_SHAPE(3), ARIL_F32, mirror());
     aril_tensor *w = aril_from(v, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
     CHECK_INT(aril_tensor_status(aril_add(x, w)), ARIL_ERR_DEVICE);
@@ -107,7 +106,7 @@ TEST(refuses_what_is_no_plugin)
 TEST(gradients_of_views_and_writes_stay_there)
 {
     ARIL_SCOPE;
-    float v[4] = {1, 2, 3, 4}, g[4];
+    float v[4] = { 1, 2, 3, 4 }, g[4];
     aril_tensor *x = aril_parameter(aril_from(v, ARIL_SHAPE(4), ARIL_F32, mirror()));
     aril_tensor *h = aril_mul_scalar(x, 1);
     aril_mul_scalar_(aril_slice(h, 0, 1, 3, 1), 5); /* zeros are needed in a shape alone */
@@ -125,17 +124,15 @@ TEST(gradients_of_views_and_writes_stay_there)
 TEST(parts_of_a_byte_are_moved_alone)
 {
     ARIL_SCOPE;
-    float v[9] = {1, 2, 3, 4, 5, 6, 7, 1, 2}, got[9];
+    float v[9] = { 1, 2, 3, 4, 5, 6, 7, 1, 2 }, got[9];
     aril_tensor *x = aril_cast(aril_from(v, ARIL_SHAPE(9), ARIL_F32, aril_cpu()), ARIL_I4);
     aril_tensor *part = aril_to(aril_slice(x, 0, 1, 6, 1), mirror());
     CHECK_INT(aril_read(aril_cast(part, ARIL_F32), got), ARIL_OK);
-    for (int i = 0; i < 5; i++)
-        CHECK_NEAR(got[i], v[1 + i], 0);
+    for (int i = 0; i < 5; i++) CHECK_NEAR(got[i], v[1 + i], 0);
     aril_tensor *y = aril_to(x, mirror());
     aril_copy_(aril_slice(y, 0, 1, 4, 1), aril_slice(x, 0, 4, 7, 1));
     CHECK_INT(aril_read(aril_cast(y, ARIL_F32), got), ARIL_OK);
-    for (int i = 0; i < 9; i++)
-        CHECK_NEAR(got[i], i >= 1 && i < 4 ? v[i + 3] : v[i], 0);
+    for (int i = 0; i < 9; i++) CHECK_NEAR(got[i], i >= 1 && i < 4 ? v[i + 3] : v[i], 0);
     const unsigned char *data = aril_data(aril_slice(x, 0, 1, 4, 1));
     CHECK(data && data[0] == 0x32);
     CHECK(aril_ok());

@@ -29,8 +29,7 @@ static void *train_alone(void *result)
         aril_zero_grad(w);
     }
     *(double *)result = aril_item(aril_sum(aril_detach(w), ARIL_ALL));
-    if (!aril_ok())
-        *(double *)result = NAN;
+    if (!aril_ok()) *(double *)result = NAN;
     aril_release(w);
     return NULL;
 }
@@ -40,12 +39,9 @@ TEST(threads_train_by_themselves)
     pthread_t thread[THREADS];
     double result[THREADS], alone;
     train_alone(&alone);
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&thread[i], NULL, train_alone, &result[i]);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < THREADS; i++)
-        CHECK(result[i] == alone);
+    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, train_alone, &result[i]);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++) CHECK(result[i] == alone);
 }
 
 /* ---- one parameter, gradients from all threads ---- */
@@ -64,8 +60,7 @@ TEST(threads_share_a_leaf)
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(100), ARIL_F32, aril_cpu()));
     pthread_t thread[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&thread[i], NULL, add_gradients, w);
+    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, add_gradients, w);
     for (int i = 0; i < THREADS; i++) {
         void *failed;
         pthread_join(thread[i], &failed);
@@ -82,8 +77,7 @@ static void *make_graph(void *w)
 {
     ARIL_SCOPE;
     aril_tensor *h = w;
-    for (int i = 0; i < 1000; i++)
-        h = aril_add(aril_mul_scalar(h, 0.5), w);
+    for (int i = 0; i < 1000; i++) h = aril_add(aril_mul_scalar(h, 0.5), w);
     return aril_keep(aril_sum(h, ARIL_ALL));
 }
 
@@ -136,7 +130,7 @@ static void *ask_gradients(void *w)
         ARIL_SCOPE;
         aril_tensor *g;
         aril_gradients(aril_sum(aril_mul_scalar(w, 2), ARIL_ALL), ARIL_LIST(w), &g,
-                       (aril_grad_opts){0});
+                       (aril_grad_opts){ 0 });
         right = right && aril_item(aril_sum(g, ARIL_ALL)) == 200;
     }
     return aril_ok() && right ? NULL : w;
@@ -151,8 +145,7 @@ static aril_tensor *halve(aril_tensor *g, void *ctx)
 static void in_all_threads(void *(*fn)(void *), void *arg)
 {
     pthread_t thread[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&thread[i], NULL, fn, arg);
+    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, fn, arg);
     for (int i = 0; i < THREADS; i++) {
         void *failed;
         pthread_join(thread[i], &failed);

@@ -23,42 +23,42 @@ static net net_new(void)
 {
     ARIL_SCOPE;
     aril_seed(7);
-    return (net){.w1 = weight(H, D),
-                 .b1 = weight(H, 0),
-                 .gamma = aril_parameter(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
-                 .beta = weight(H, 0),
-                 .mean = aril_keep(aril_zeros(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
-                 .var = aril_keep(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
-                 .w2 = weight(C, H),
-                 .b2 = weight(C, 0)};
+    return (net){ .w1 = weight(H, D),
+                  .b1 = weight(H, 0),
+                  .gamma = aril_parameter(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                  .beta = weight(H, 0),
+                  .mean = aril_keep(aril_zeros(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                  .var = aril_keep(aril_ones(ARIL_SHAPE(H), ARIL_F32, aril_cpu())),
+                  .w2 = weight(C, H),
+                  .b2 = weight(C, 0) };
 }
 
 static void net_free(net *n)
 {
-    aril_tensor *all[] = {n->w1, n->b1, n->gamma, n->beta, n->mean, n->var, n->w2, n->b2};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        aril_release(all[i]);
+    aril_tensor *all[] = { n->w1, n->b1, n->gamma, n->beta, n->mean, n->var, n->w2, n->b2 };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) aril_release(all[i]);
 }
 
 /* Forward, backward, update; the loss. */
 static aril_tensor *step(net *n, aril_tensor *x, aril_tensor *y)
 {
     aril_tensor *h = aril_linear(x, n->w1, n->b1);
-    h = aril_batch_norm(h, n->gamma, n->beta, n->mean, n->var, (aril_batch_norm_opts){0});
+    h = aril_batch_norm(h, n->gamma, n->beta, n->mean, n->var, (aril_batch_norm_opts){ 0 });
     h = aril_relu(h);
     /* the same mask at each step: its key stands in the record as a constant */
     aril_generator *g = aril_generator_new(3);
-    h = aril_dropout_from(g, h, 0.25, (aril_dropout_opts){0});
+    h = aril_dropout_from(g, h, 0.25, (aril_dropout_opts){ 0 });
     aril_generator_free(g);
     /* a write through a view in the middle */
     h = aril_mul_scalar(h, 1);
     aril_mul_scalar_(aril_slice(h, 1, 0, 2, 1), 0.5);
     aril_tensor *logits = aril_linear(h, n->w2, n->b2);
     aril_tensor *loss = aril_cross_entropy(logits, y);
-    loss = aril_add(loss, aril_mul_scalar(aril_mean(aril_square(aril_softmax(logits, 1)), ARIL_ALL), 0.1));
+    loss = aril_add(loss, aril_mul_scalar(aril_mean(aril_square(aril_softmax(logits, 1)), ARIL_ALL),
+                                          0.1));
     aril_backward(loss);
     ARIL_NO_GRAD;
-    aril_tensor *all[] = {n->w1, n->b1, n->gamma, n->beta, n->w2, n->b2};
+    aril_tensor *all[] = { n->w1, n->b1, n->gamma, n->beta, n->w2, n->b2 };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         aril_sub_(all[i], aril_mul_scalar(aril_grad(all[i]), 0.1));
         aril_zero_grad(all[i]);
@@ -92,7 +92,7 @@ TEST(a_training_step_replays_at_another_batch_size)
     check_same(eager.w1, traced.w1); /* nothing has run yet */
     for (int k = 0; k < 4; k++) {
         ARIL_SCOPE;
-        int64_t batch = (int64_t[]){4, 9, 2, 17}[k];
+        int64_t batch = (int64_t[]){ 4, 9, 2, 17 }[k];
         aril_tensor *x = aril_randn(ARIL_SHAPE(batch, D), ARIL_F32, aril_cpu());
         aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(batch), ARIL_I64, aril_cpu());
         aril_tensor *played = recorder_play(r, ARIL_LIST(x, y), loss);
@@ -128,25 +128,27 @@ static convnet convnet_new(void)
 {
     ARIL_SCOPE;
     aril_seed(11);
-    return (convnet){
-        .param = {small(ARIL_SHAPE(4, 2, 3, 3)), aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu())),
-                  small(ARIL_SHAPE(4)), small(ARIL_SHAPE(6, 4, 3, 3)), small(ARIL_SHAPE(C, 6 * 2 * 2)),
-                  small(ARIL_SHAPE(C))},
-        .mean = aril_keep(aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu())),
-        .var = aril_keep(aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu()))};
+    return (convnet){ .param = { small(ARIL_SHAPE(4, 2, 3, 3)),
+                                 aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu())),
+                                 small(ARIL_SHAPE(4)), small(ARIL_SHAPE(6, 4, 3, 3)),
+                                 small(ARIL_SHAPE(C, 6 * 2 * 2)), small(ARIL_SHAPE(C)) },
+                      .mean = aril_keep(aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu())),
+                      .var = aril_keep(aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu())) };
 }
 
 static aril_tensor *convnet_step(convnet *n, aril_tensor *x, aril_tensor *y)
 {
     aril_tensor *const *p = n->param;
-    aril_tensor *h = aril_conv2d(x, p[0], NULL, (aril_conv_opts){.padding = {1, 1}}); /* [N,4,8,8] */
-    h = aril_relu(aril_batch_norm(h, p[1], p[2], n->mean, n->var, (aril_batch_norm_opts){0}));
-    h = aril_max_pool2d(h, (aril_pool_opts){.kernel = {2}}, NULL);              /* [N,4,4,4] */
-    h = aril_tanh(aril_conv2d(h, p[3], NULL, (aril_conv_opts){0}));             /* [N,6,2,2] */
-    h = aril_layer_norm(h, NULL, NULL, ARIL_SHAPE(6, 2, 2), (aril_norm_opts){0});
-    aril_tensor *logits = aril_linear(aril_flatten(h, 1, -1), p[4], p[5]);      /* [N,C] */
-    aril_tensor *top = aril_max(logits, ARIL_AXES(1), NULL);                    /* [N] */
-    aril_tensor *loss = aril_add(aril_cross_entropy(logits, y), aril_mul_scalar(aril_mean(top, ARIL_ALL), 0.01));
+    aril_tensor *h =
+        aril_conv2d(x, p[0], NULL, (aril_conv_opts){ .padding = { 1, 1 } }); /* [N,4,8,8] */
+    h = aril_relu(aril_batch_norm(h, p[1], p[2], n->mean, n->var, (aril_batch_norm_opts){ 0 }));
+    h = aril_max_pool2d(h, (aril_pool_opts){ .kernel = { 2 } }, NULL); /* [N,4,4,4] */
+    h = aril_tanh(aril_conv2d(h, p[3], NULL, (aril_conv_opts){ 0 }));  /* [N,6,2,2] */
+    h = aril_layer_norm(h, NULL, NULL, ARIL_SHAPE(6, 2, 2), (aril_norm_opts){ 0 });
+    aril_tensor *logits = aril_linear(aril_flatten(h, 1, -1), p[4], p[5]); /* [N,C] */
+    aril_tensor *top = aril_max(logits, ARIL_AXES(1), NULL);               /* [N] */
+    aril_tensor *loss =
+        aril_add(aril_cross_entropy(logits, y), aril_mul_scalar(aril_mean(top, ARIL_ALL), 0.01));
     aril_backward(loss);
     ARIL_NO_GRAD;
     for (int i = 0; i < 6; i++) {
@@ -173,14 +175,14 @@ TEST(a_convolution_net_replays_at_another_batch_size)
     CHECK_STR(aril_error() ? aril_error() : "", "");
     for (int k = 0; k < 3; k++) {
         ARIL_SCOPE;
-        int64_t batch = (int64_t[]){3, 8, 5}[k];
+        int64_t batch = (int64_t[]){ 3, 8, 5 }[k];
         aril_tensor *x = aril_randn(ARIL_SHAPE(batch, 2, 8, 8), ARIL_F32, aril_cpu());
         aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(batch), ARIL_I64, aril_cpu());
-        aril_tensor *played = recorder_play(r, ARIL_LIST(x, y), loss), *ran = convnet_step(&eager, x, y);
+        aril_tensor *played = recorder_play(r, ARIL_LIST(x, y), loss),
+                    *ran = convnet_step(&eager, x, y);
         CHECK_STR(aril_error() ? aril_error() : "", "");
         CHECK_NEAR(aril_item(played), aril_item(ran), 1e-6);
-        for (int i = 0; i < 6; i++)
-            check_same(eager.param[i], traced.param[i]);
+        for (int i = 0; i < 6; i++) check_same(eager.param[i], traced.param[i]);
         check_same(eager.mean, traced.mean);
         check_same(eager.var, traced.var);
     }
@@ -189,9 +191,8 @@ TEST(a_convolution_net_replays_at_another_batch_size)
         aril_release(eager.param[i]);
         aril_release(traced.param[i]);
     }
-    aril_tensor *state[] = {eager.mean, eager.var, traced.mean, traced.var};
-    for (int i = 0; i < 4; i++)
-        aril_release(state[i]);
+    aril_tensor *state[] = { eager.mean, eager.var, traced.mean, traced.var };
+    for (int i = 0; i < 4; i++) aril_release(state[i]);
 }
 
 TEST(symbolic_tensors_have_no_value)

@@ -471,7 +471,8 @@ TEST(results_with_more_elements_than_can_be_counted_are_refused)
     ARIL_SCOPE;
     int64_t n = (int64_t)1 << 40;
     aril_tensor *one = aril_ones(ARIL_SHAPE(1, 1), ARIL_F32, aril_cpu());
-    aril_tensor *tall = aril_expand(one, ARIL_SHAPE(n, 1)), *wide = aril_expand(one, ARIL_SHAPE(1, n));
+    aril_tensor *tall = aril_expand(one, ARIL_SHAPE(n, 1)),
+                *wide = aril_expand(one, ARIL_SHAPE(1, n));
     CHECK_INT(aril_tensor_status(aril_add(tall, wide)), ARIL_ERR_SHAPE);
     CHECK_INT(aril_tensor_status(aril_matmul(tall, wide)), ARIL_ERR_SHAPE);
     CHECK_INT(aril_tensor_status(aril_expand(tall, ARIL_SHAPE(-1, n))), ARIL_ERR_SHAPE);

@@ -18,8 +18,7 @@ typedef struct mirror {
 static void *mirror_alloc(void *self, size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (p)
-        ((mirror *)self)->in_use += bytes;
+    if (p) ((mirror *)self)->in_use += bytes;
     return p;
 }
 
@@ -58,8 +57,7 @@ static aril_status add_run(aril_run *r)
 {
     const float *a = host->data(host->in(r, 0)), *b = host->data(host->in(r, 1));
     float *y = host->data(host->out(r, 0));
-    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++)
-        y[i] = a[i] + b[i];
+    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++) y[i] = a[i] + b[i];
     return 0;
 }
 
@@ -67,8 +65,7 @@ static aril_status relu_run(aril_run *r)
 {
     const float *a = host->data(host->in(r, 0));
     float *y = host->data(host->out(r, 0));
-    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++)
-        y[i] = a[i] < 0 ? 0 : a[i];
+    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++) y[i] = a[i] < 0 ? 0 : a[i];
     return 0;
 }
 
@@ -82,11 +79,9 @@ typedef struct sum_plan {
 static const char *sum_prepare(const aril_run *r, aril_plan *plan)
 {
     const int64_t *mask = host->attr_i64(r, "mask");
-    if (!mask || mask[0] != (1 << host->ndim(host->in(r, 0))) - 1)
-        return "sums over all axes only";
+    if (!mask || mask[0] != (1 << host->ndim(host->in(r, 0))) - 1) return "sums over all axes only";
     sum_plan *p = malloc(sizeof *p);
-    if (!p)
-        return "out of memory";
+    if (!p) return "out of memory";
     p->n = host->numel(host->in(r, 0));
     plan->prepared = p;
     plan->workspace = PARTS * sizeof(double);
@@ -99,10 +94,8 @@ static aril_status sum_run(aril_run *r)
     const float *x = host->data(host->in(r, 0));
     double *part = host->workspace(r), total = 0;
     memset(part, 0, PARTS * sizeof *part);
-    for (int64_t i = 0; i < p->n; i++)
-        part[i % PARTS] += x[i];
-    for (int i = 0; i < PARTS; i++)
-        total += part[i];
+    for (int64_t i = 0; i < p->n; i++) part[i % PARTS] += x[i];
+    for (int i = 0; i < PARTS; i++) total += part[i];
     *(float *)host->data(host->out(r, 0)) = (float)total;
     return 0;
 }
@@ -113,31 +106,40 @@ __attribute__((visibility("default"))) aril_plugin_open_fn aril_plugin_open;
 
 aril_status aril_plugin_open(const aril_host *given, aril_plugin *out)
 {
-    static const aril_device_ops ops = {.alloc = mirror_alloc,
-                                        .free = mirror_free,
-                                        .from_host = mirror_copy,
-                                        .to_host = mirror_copy,
-                                        .copy = mirror_copy,
-                                        .describe = mirror_describe};
+    static const aril_device_ops ops = { .alloc = mirror_alloc,
+                                         .free = mirror_free,
+                                         .from_host = mirror_copy,
+                                         .to_host = mirror_copy,
+                                         .copy = mirror_copy,
+                                         .describe = mirror_describe };
     static const aril_row rows[] = {
-        {.op = "add", .name = "mirror_add", .dtypes = 1u << ARIL_F32, .prepare = add_prepare,
-         .run = add_run},
-        {.op = "relu", .name = "mirror_relu", .dtypes = 1u << ARIL_F32, .run = relu_run},
-        {.op = "sum", .name = "mirror_sum", .dtypes = 1u << ARIL_F32, .prepare = sum_prepare,
-         .run = sum_run, .destroy = free, .layout = "mask I64 1; keep I64 1; "}};
+        { .op = "add",
+          .name = "mirror_add",
+          .dtypes = 1u << ARIL_F32,
+          .prepare = add_prepare,
+          .run = add_run },
+        { .op = "relu", .name = "mirror_relu", .dtypes = 1u << ARIL_F32, .run = relu_run },
+        { .op = "sum",
+          .name = "mirror_sum",
+          .dtypes = 1u << ARIL_F32,
+          .prepare = sum_prepare,
+          .run = sum_run,
+          .destroy = free,
+          .layout = "mask I64 1; keep I64 1; " }
+    };
     static mirror device;
-    static void *const devices[] = {&device};
+    static void *const devices[] = { &device };
 
     host = given;
-    *out = (aril_plugin){.size = sizeof *out,
-                         .version = ARIL_PLUGIN_VERSION,
-                         .name = "mirror",
-                         .kind = "mirror",
-                         .n_devices = 1,
-                         .device_ops = &ops,
-                         .devices = devices,
-                         .n_rows = sizeof rows / sizeof *rows,
-                         .rows = rows};
+    *out = (aril_plugin){ .size = sizeof *out,
+                          .version = ARIL_PLUGIN_VERSION,
+                          .name = "mirror",
+                          .kind = "mirror",
+                          .n_devices = 1,
+                          .device_ops = &ops,
+                          .devices = devices,
+                          .n_rows = sizeof rows / sizeof *rows,
+                          .rows = rows };
     host->log("mirror: hello from Aril %s", host->aril_version);
     return 0;
 }

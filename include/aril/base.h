@@ -15,7 +15,7 @@
 
 #ifdef __cplusplus
 #define ARIL_C_BEGIN extern "C" {
-#define ARIL_C_END }
+#define ARIL_C_END   }
 #else
 #define ARIL_C_BEGIN
 #define ARIL_C_END

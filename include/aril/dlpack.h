@@ -49,7 +49,8 @@ struct DLManagedTensorVersioned {
     struct DLPackVersion version;
     void *manager_ctx;
     void (*deleter)(struct DLManagedTensorVersioned *self);
-    uint64_t flags; /* 1: read only, 2: a copy was made, 4: each sub-byte element has its own byte */
+    uint64_t
+        flags; /* 1: read only, 2: a copy was made, 4: each sub-byte element has its own byte */
     struct DLTensor dl_tensor;
 };
 

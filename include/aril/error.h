@@ -8,20 +8,20 @@
 ARIL_C_BEGIN
 
 /* Every status code, once: E(name, value, text). */
-#define ARIL_STATUS_LIST(E)                                                                        \
-    E(ERR_ARG, -1, "invalid argument")                                                             \
-    E(ERR_SHAPE, -2, "shapes do not fit")                                                          \
-    E(ERR_DTYPE, -3, "element types do not fit")                                                   \
-    E(ERR_INDEX, -4, "index out of range")                                                         \
-    E(ERR_DEVICE, -5, "device not available")                                                      \
-    E(ERR_MEMORY, -6, "out of memory")                                                             \
-    E(ERR_GRAD, -7, "gradient not available")                                                      \
-    E(ERR_STATE, -8, "not possible in this state")                                                 \
-    E(ERR_UNSUPPORTED, -9, "not supported")                                                        \
-    E(ERR_NUMBER, -10, "numbers outside the operation's domain")                                   \
-    E(ERR_IO, -11, "input or output failed")                                                       \
-    E(ERR_FORMAT, -12, "malformed data")                                                           \
-    E(ERR_PLUGIN, -13, "plug-in refused")                                                          \
+#define ARIL_STATUS_LIST(E)                                      \
+    E(ERR_ARG, -1, "invalid argument")                           \
+    E(ERR_SHAPE, -2, "shapes do not fit")                        \
+    E(ERR_DTYPE, -3, "element types do not fit")                 \
+    E(ERR_INDEX, -4, "index out of range")                       \
+    E(ERR_DEVICE, -5, "device not available")                    \
+    E(ERR_MEMORY, -6, "out of memory")                           \
+    E(ERR_GRAD, -7, "gradient not available")                    \
+    E(ERR_STATE, -8, "not possible in this state")               \
+    E(ERR_UNSUPPORTED, -9, "not supported")                      \
+    E(ERR_NUMBER, -10, "numbers outside the operation's domain") \
+    E(ERR_IO, -11, "input or output failed")                     \
+    E(ERR_FORMAT, -12, "malformed data")                         \
+    E(ERR_PLUGIN, -13, "plug-in refused")                        \
     E(ERR_INTERNAL, -14, "internal error")
 
 enum {

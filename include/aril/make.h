@@ -29,8 +29,7 @@ ARIL_API aril_tensor *aril_linspace(double start, double stop, int64_t steps, ar
                                     aril_device device);
 
 /* 1 on the diagonal, else 0; columns -1: as many as rows. [rows, columns] */
-ARIL_API aril_tensor *aril_eye(int64_t rows, int64_t columns, aril_dtype dtype,
-                               aril_device device);
+ARIL_API aril_tensor *aril_eye(int64_t rows, int64_t columns, aril_dtype dtype, aril_device device);
 
 /* The lower, the upper triangle of matrices [..,n,m], with the diagonal-th diagonal (0: the main
  * one, 1: the one above it), and 0 elsewhere. */
@@ -117,9 +116,9 @@ ARIL_C_END
 
 #ifndef __cplusplus
 #define aril_full(shape, v, dtype, device) aril_full((shape), ARIL_NUMBER(v), (dtype), (device))
-#define aril_full_like(x, v) aril_full_like((x), ARIL_NUMBER(v))
-#define aril_fill_(x, v) aril_fill_((x), ARIL_NUMBER(v))
-#define aril_arange(start, stop, step, dtype, device)                                              \
+#define aril_full_like(x, v)               aril_full_like((x), ARIL_NUMBER(v))
+#define aril_fill_(x, v)                   aril_fill_((x), ARIL_NUMBER(v))
+#define aril_arange(start, stop, step, dtype, device) \
     aril_arange(ARIL_NUMBER(start), ARIL_NUMBER(stop), ARIL_NUMBER(step), (dtype), (device))
 #endif
 

@@ -15,10 +15,10 @@ typedef struct aril_op_info {
     int min_inputs;
     int max_inputs; /* -1: any number */
     int outputs;
-    bool view;       /* the result shares memory with an input */
-    bool random;     /* takes a key from a generator */
-    bool backward;   /* a gradient of another op */
-    const char *file;   /* the source file that defines it, "src/ops/reduce.c" */
+    bool view;        /* the result shares memory with an input */
+    bool random;      /* takes a key from a generator */
+    bool backward;    /* a gradient of another op */
+    const char *file; /* the source file that defines it, "src/ops/reduce.c" */
 } aril_op_info;
 
 /* How many ops there are, and the i-th of them. Names are valid while the process lives. */

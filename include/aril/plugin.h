@@ -24,11 +24,11 @@ typedef struct aril_plan {
 
 /* A kernel for one op. Rows are tried in the order in which they are listed, fastest first. */
 typedef struct aril_row {
-    const char *op;      /* the op's name */
-    const char *name;    /* the row's, for ARIL_LOG=dispatch */
-    uint32_t dtypes;     /* bit t for each aril_dtype t that the row computes in */
-    bool strided;        /* takes any strides; otherwise it is given dense tensors */
-    const char *layout;  /* attributes as the row was built to read them ("stride I64 3; ..."), or
+    const char *op;     /* the op's name */
+    const char *name;   /* the row's, for ARIL_LOG=dispatch */
+    uint32_t dtypes;    /* bit t for each aril_dtype t that the row computes in */
+    bool strided;       /* takes any strides; otherwise it is given dense tensors */
+    const char *layout; /* attributes as the row was built to read them ("stride I64 3; ..."), or
                             NULL when it reads them by name */
     /* NULL: the row takes everything. Else returns NULL to accept, or why it declines. What it
      * makes is shared by threads and kept for later calls of the same description; it must not

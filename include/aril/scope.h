@@ -24,19 +24,19 @@ ARIL_API aril_guard aril_inference_begin(void);
 ARIL_API void aril_guard_end(aril_guard *g);
 
 #define ARIL__JOIN2(a, b) a##b
-#define ARIL__JOIN(a, b) ARIL__JOIN2(a, b)
-#define ARIL__GUARD(begin)                                                                         \
-    __attribute__((cleanup(aril_guard_end), unused)) aril_guard ARIL__JOIN(aril_guard_,            \
+#define ARIL__JOIN(a, b)  ARIL__JOIN2(a, b)
+#define ARIL__GUARD(begin)                                                              \
+    __attribute__((cleanup(aril_guard_end), unused)) aril_guard ARIL__JOIN(aril_guard_, \
                                                                            __LINE__) = begin()
 
 /* What is made from here to the closing brace is released there, however the block is left. */
-#define ARIL_SCOPE ARIL__GUARD(aril_scope_begin)
+#define ARIL_SCOPE       ARIL__GUARD(aril_scope_begin)
 /* No gradient is recorded from here to the closing brace. */
-#define ARIL_NO_GRAD ARIL__GUARD(aril_no_grad_begin)
+#define ARIL_NO_GRAD     ARIL__GUARD(aril_no_grad_begin)
 /* Gradients are recorded again, inside an ARIL_NO_GRAD. */
 #define ARIL_ENABLE_GRAD ARIL__GUARD(aril_enable_grad_begin)
 /* Like ARIL_NO_GRAD and cheaper still: what is made here can never take part in a gradient. */
-#define ARIL_INFERENCE ARIL__GUARD(aril_inference_begin)
+#define ARIL_INFERENCE   ARIL__GUARD(aril_inference_begin)
 
 /* True while operations on this thread are recorded for gradients. */
 ARIL_API bool aril_grad_enabled(void);

@@ -28,8 +28,7 @@ typedef struct aril_number {
     aril_number() = default;
     template <class V> aril_number(V v) : f(double(v)), i(0), is_float(V(1) / V(2) != V(0))
     {
-        if (!is_float)
-            i = int64_t(v);
+        if (!is_float) i = int64_t(v);
     }
 #endif
 } aril_number;
@@ -38,85 +37,85 @@ typedef struct aril_number {
 
 template <class... D> inline aril_shape aril__make_shape(D... d)
 {
-    const int64_t all[] = {0, int64_t(d)...};
-    aril_shape s = {int(sizeof...(d)), {0}};
-    for (int i = 0; i < s.ndim && i < ARIL_MAX_DIMS; i++)
-        s.dim[i] = all[i + 1];
+    const int64_t all[] = { 0, int64_t(d)... };
+    aril_shape s = { int(sizeof...(d)), { 0 } };
+    for (int i = 0; i < s.ndim && i < ARIL_MAX_DIMS; i++) s.dim[i] = all[i + 1];
     return s;
 }
 template <class... A> inline aril_axes aril__make_axes(bool keep, A... a)
 {
-    const int all[] = {0, int(a)...};
-    aril_axes s = {int(sizeof...(a)), keep, {0}};
-    for (int i = 0; i < s.n && i < ARIL_MAX_DIMS; i++)
-        s.axis[i] = all[i + 1];
+    const int all[] = { 0, int(a)... };
+    aril_axes s = { int(sizeof...(a)), keep, { 0 } };
+    for (int i = 0; i < s.n && i < ARIL_MAX_DIMS; i++) s.axis[i] = all[i + 1];
     return s;
 }
 template <int N> struct aril__list_of { /* lives to the end of the full expression */
     aril_tensor *at[N];
     operator aril_list() const
     {
-        aril_list l = {N, at};
+        aril_list l = { N, at };
         return l;
     }
 };
 template <class... P> inline aril__list_of<int(sizeof...(P))> aril__make_list(P... p)
 {
-    return {{p...}};
+    return { { p... } };
 }
-#define ARIL_SHAPE(...) aril__make_shape(__VA_ARGS__)
-#define ARIL_AXES(...) aril__make_axes(false, __VA_ARGS__)
+#define ARIL_SHAPE(...)   aril__make_shape(__VA_ARGS__)
+#define ARIL_AXES(...)    aril__make_axes(false, __VA_ARGS__)
 #define ARIL_KEEPDIM(...) aril__make_axes(true, __VA_ARGS__)
-#define ARIL_ALL (aril_axes())
-#define ARIL_LIST(...) aril__make_list(__VA_ARGS__)
-#define ARIL_NUMBER(x) (aril_number(x))
+#define ARIL_ALL          (aril_axes())
+#define ARIL_LIST(...)    aril__make_list(__VA_ARGS__)
+#define ARIL_NUMBER(x)    (aril_number(x))
 
 #else
 
 static inline aril_shape aril__make_shape(int n, const int64_t *dim)
 {
-    aril_shape s = {.ndim = n};
-    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++)
-        s.dim[i] = dim[i];
+    aril_shape s = { .ndim = n };
+    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++) s.dim[i] = dim[i];
     return s;
 }
 static inline aril_axes aril__make_axes(bool keepdim, int n, const int *axis)
 {
-    aril_axes a = {.n = n, .keepdim = keepdim};
-    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++)
-        a.axis[i] = axis[i];
+    aril_axes a = { .n = n, .keepdim = keepdim };
+    for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++) a.axis[i] = axis[i];
     return a;
 }
 static inline aril_number aril__whole(int64_t i)
 {
-    aril_number n = {.f = (double)i, .i = i};
+    aril_number n = { .f = (double)i, .i = i };
     return n;
 }
 static inline aril_number aril__real(double f)
 {
-    aril_number n = {.f = f, .is_float = true};
+    aril_number n = { .f = f, .is_float = true };
     return n;
 }
 
 /* Sizes: ARIL_SHAPE(64, 1000); ARIL_SHAPE() has no dimensions. */
-#define ARIL_SHAPE(...)                                                                            \
-    aril__make_shape((int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,             \
-                     (int64_t[]){0, __VA_ARGS__} + 1)
+#define ARIL_SHAPE(...)                                                                  \
+    aril__make_shape((int)(sizeof((int64_t[]){ 0, __VA_ARGS__ }) / sizeof(int64_t)) - 1, \
+                     (int64_t[]){ 0, __VA_ARGS__ } + 1)
 /* Axes: ARIL_AXES(0, 2), ARIL_KEEPDIM(-1), ARIL_ALL. */
-#define ARIL__AXES_OF(keep, ...)                                                                   \
-    aril__make_axes((keep), (int)(sizeof((int[]){0, __VA_ARGS__}) / sizeof(int)) - 1,              \
-                    (int[]){0, __VA_ARGS__} + 1)
-#define ARIL_AXES(...) ARIL__AXES_OF(false, __VA_ARGS__)
+#define ARIL__AXES_OF(keep, ...)                                                        \
+    aril__make_axes((keep), (int)(sizeof((int[]){ 0, __VA_ARGS__ }) / sizeof(int)) - 1, \
+                    (int[]){ 0, __VA_ARGS__ } + 1)
+#define ARIL_AXES(...)    ARIL__AXES_OF(false, __VA_ARGS__)
 #define ARIL_KEEPDIM(...) ARIL__AXES_OF(true, __VA_ARGS__)
-#define ARIL_ALL ((aril_axes){0})
+#define ARIL_ALL          ((aril_axes){ 0 })
 /* Tensors: ARIL_LIST(w1, w2). */
-#define ARIL_LIST(...)                                                                             \
-    ((aril_list){(int)(sizeof((aril_tensor *[]){__VA_ARGS__}) / sizeof(aril_tensor *)),            \
-                 (aril_tensor *[]){__VA_ARGS__}})
+#define ARIL_LIST(...)                                                                     \
+    ((aril_list){ (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
+                  (aril_tensor *[]){ __VA_ARGS__ } })
 /* A number of any type. */
-#define ARIL_NUMBER(x)                                                                             \
-    _Generic((x), float: aril__real, double: aril__real, long double: aril__real,                  \
-             aril_number: aril__same_number, default: aril__whole)(x)
+#define ARIL_NUMBER(x)                    \
+    _Generic((x), float                   \
+             : aril__real, double         \
+             : aril__real, long double    \
+             : aril__real, aril_number    \
+             : aril__same_number, default \
+             : aril__whole)(x)
 static inline aril_number aril__same_number(aril_number n)
 {
     return n;

@@ -16,7 +16,7 @@ typedef struct walk {
     int n, cap;
     aril__node *inline_heap[64];
     bool retain, create;
-    bool prune; /* only nodes marked as needed */
+    bool prune;  /* only nodes marked as needed */
     bool leaves; /* beside the targets, where the walk ends, leaves gather their gradients */
     int n_targets;
     const aril__target *target;
@@ -24,7 +24,7 @@ typedef struct walk {
     struct pending {
         aril__node *leaf;
         aril_tensor *grad;
-    } *pending; /* leaves with hooks, which see the whole gradient once the walk is over */
+    } * pending; /* leaves with hooks, which see the whole gradient once the walk is over */
     int n_pending, cap_pending;
     unsigned id;
 } walk;
@@ -36,11 +36,9 @@ static bool heap_push(walk *w, aril__node *n)
     if (w->n == w->cap) {
         int cap = w->cap * 2;
         aril__node **grown = aril__malloc((size_t)cap * sizeof *grown);
-        if (!grown)
-            return false;
+        if (!grown) return false;
         memcpy(grown, w->heap, (size_t)w->n * sizeof *grown);
-        if (w->heap != w->inline_heap)
-            free(w->heap);
+        if (w->heap != w->inline_heap) free(w->heap);
         w->heap = grown;
         w->cap = cap;
     }
@@ -56,10 +54,8 @@ static aril__node *heap_pop(walk *w)
     aril__node *top = w->heap[0], *last = w->heap[--w->n];
     int at = 0;
     for (int child = 1; child < w->n; child = 2 * at + 1) {
-        if (child + 1 < w->n && w->heap[child + 1]->sequence > w->heap[child]->sequence)
-            child++;
-        if (w->heap[child]->sequence <= last->sequence)
-            break;
+        if (child + 1 < w->n && w->heap[child + 1]->sequence > w->heap[child]->sequence) child++;
+        if (w->heap[child]->sequence <= last->sequence) break;
         w->heap[at] = w->heap[child];
         at = child;
     }
@@ -132,8 +128,7 @@ static aril_status add_to_leaf(walk *w, aril__node *leaf, aril_tensor *g)
 static int target_of(const walk *w, const aril__node *n, uint32_t out)
 {
     for (int i = 0; i < w->n_targets; i++)
-        if (w->target[i].node == n && w->target[i].out == out)
-            return i;
+        if (w->target[i].node == n && w->target[i].out == out) return i;
     return -1;
 }
 
@@ -141,17 +136,14 @@ static int target_of(const walk *w, const aril__node *n, uint32_t out)
  * carry no marks. */
 static bool is_needed(const walk *w, const aril__node *n)
 {
-    if (!w->prune)
-        return true;
-    if (n->flags & ARIL__NODE_LEAF)
-        return target_of(w, n, 0) >= 0;
+    if (!w->prune) return true;
+    if (n->flags & ARIL__NODE_LEAF) return target_of(w, n, 0) >= 0;
     return n->mark == w->id && n->flags & ARIL__NODE_NEEDED;
 }
 
 static aril_status enqueue(walk *w, aril__node *n)
 {
-    if (n->flags & ARIL__NODE_QUEUED)
-        return ARIL_OK;
+    if (n->flags & ARIL__NODE_QUEUED) return ARIL_OK;
     unsigned owner = atomic_exchange_explicit(&n->busy, w->id, memory_order_acquire);
     if (owner) {
         atomic_store_explicit(&n->busy, owner, memory_order_release);
@@ -172,8 +164,7 @@ static aril_status enqueue(walk *w, aril__node *n)
 static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
 {
     for (int i = 0; i < w->n_pending; i++)
-        if (w->pending[i].leaf == leaf)
-            return gather(w, &w->pending[i].grad, g);
+        if (w->pending[i].leaf == leaf) return gather(w, &w->pending[i].grad, g);
     if (w->n_pending == w->cap_pending) {
         int cap = w->cap_pending ? w->cap_pending * 2 : 16;
         struct pending *grown = aril__realloc(w->pending, (size_t)cap * sizeof *grown);
@@ -184,7 +175,7 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
         w->pending = grown;
         w->cap_pending = cap;
     }
-    w->pending[w->n_pending++] = (struct pending){leaf, g};
+    w->pending[w->n_pending++] = (struct pending){ leaf, g };
     return ARIL_OK;
 }
 
@@ -192,12 +183,10 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
 static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 {
     if (n->flags & ARIL__NODE_LEAF) {
-        if (n->extra && n->extra->hooks)
-            return wait_for_hooks(w, n, g);
+        if (n->extra && n->extra->hooks) return wait_for_hooks(w, n, g);
         if (w->n_targets) {
             int at = target_of(w, n, out);
-            if (at >= 0)
-                return gather(w, &w->captured[at], g);
+            if (at >= 0) return gather(w, &w->captured[at], g);
             if (!w->leaves) {
                 aril__tensor_release(w->th, g);
                 return ARIL_OK;
@@ -219,21 +208,16 @@ static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor *
 {
     /* A hook may remove hooks, itself too, and add some: the next is the one with a greater id. */
     int last = 0, end = INT_MAX;
-    for (aril__hook_entry *h = n->extra->hooks; h; h = h->next)
-        end = h->id;
+    for (aril__hook_entry *h = n->extra->hooks; h; h = h->next) end = h->id;
     while (*g) {
         aril__hook_entry *h = n->extra->hooks;
-        while (h && (h->out != out || h->id <= last))
-            h = h->next;
-        if (!h || h->id > end)
-            break;
+        while (h && (h->out != out || h->id <= last)) h = h->next;
+        if (!h || h->id > end) break;
         last = h->id;
         ARIL_SCOPE;
         aril_tensor *changed = h->fn(*g, h->ctx);
-        if (!changed || changed == *g)
-            continue;
-        if (aril_tensor_status(changed) < 0)
-            return aril_tensor_status(changed);
+        if (!changed || changed == *g) continue;
+        if (aril_tensor_status(changed) < 0) return aril_tensor_status(changed);
         if (!aril__same_dims(changed->ndim, changed->dim, (*g)->ndim, (*g)->dim))
             return aril__fail(ARIL_ERR_SHAPE, "hook: the new gradient has another shape");
         aril__tensor_keep(changed);
@@ -252,8 +236,7 @@ static aril_status finish_leaf(walk *w, aril__node *n, aril_tensor *g)
         return s;
     }
     int at = w->n_targets ? target_of(w, n, 0) : -1;
-    if (at >= 0)
-        return gather(w, &w->captured[at], g);
+    if (at >= 0) return gather(w, &w->captured[at], g);
     if (w->n_targets && !w->leaves) {
         aril__tensor_release(w->th, g);
         return ARIL_OK;
@@ -286,10 +269,8 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
         }
         if (s->kind == ARIL__SAVED_OUT && w->create) { /* joined to its node again */
             aril_tensor *joined = aril__give(w->th, aril__tensor_detached(w->th, t));
-            if (aril_tensor_status(joined) < 0)
-                return aril_tensor_status(joined);
-            if (aril__is_float((aril_dtype)t->dtype))
-                aril__bind(w->th, joined, n, s->index);
+            if (aril_tensor_status(joined) < 0) return aril_tensor_status(joined);
+            if (aril__is_float((aril_dtype)t->dtype)) aril__bind(w->th, joined, n, s->index);
             t = joined;
         }
         y[s->index] = t;
@@ -309,8 +290,10 @@ static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
 {
     for (int i = 0; i < n->n_in; i++)
         if (dx[i] && has_nan(dx[i]))
-            return aril__fail(ARIL_ERR_NUMBER, "backward: the gradient of input %d of %s (called at "
-                              "%s) is NaN (anomaly mode)", i, n->op->name,
+            return aril__fail(ARIL_ERR_NUMBER,
+                              "backward: the gradient of input %d of %s (called at "
+                              "%s) is NaN (anomaly mode)",
+                              i, n->op->name,
                               n->extra && n->extra->place ? n->extra->place : "an unknown place");
     return ARIL_OK;
 }
@@ -328,12 +311,10 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     if (n->n_in > FEW) {
         size_t slots = (size_t)n->n_in + ARIL_CTX_SAVED;
         x = aril__calloc(slots * sizeof *x + n->n_in * sizeof *wants);
-        if (!x)
-            return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
+        if (!x) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
         wants = (bool *)(x + slots);
     }
-    for (int i = 0; i < n->n_out; i++)
-        y[i] = NULL;
+    for (int i = 0; i < n->n_out; i++) y[i] = NULL;
     for (int i = n->n_in; n->op->id == ARIL__OP_COUNT && i < n->n_in + ARIL_CTX_SAVED; i++)
         x[i] = NULL; /* only functions outside the table have values there */
     for (int i = 0; i < n->n_in; i++) {
@@ -343,8 +324,15 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     }
     aril_status s = unpack(w, n, x, y);
     if (s == ARIL_OK) {
-        aril__grad c = {.op = n->op, .attrs = n->attrs, .n_in = n->n_in, .n_out = n->n_out,
-                        .x = x, .y = y, .g = n->grad, .dx = dx, .wants = wants};
+        aril__grad c = { .op = n->op,
+                         .attrs = n->attrs,
+                         .n_in = n->n_in,
+                         .n_out = n->n_out,
+                         .x = x,
+                         .y = y,
+                         .g = n->grad,
+                         .dx = dx,
+                         .wants = wants };
         aril__mode saved = w->th->mode;
         w->th->mode.no_grad = !w->create;
         w->th->mode.anomaly = false;
@@ -352,18 +340,15 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
         w->th->mode = saved;
     }
     for (int i = 0; i < n->n_in; i++) {
-        if (dx[i] && (s < 0 || !wants[i]))
-            dx[i] = NULL;
-        if (!dx[i])
-            continue;
+        if (dx[i] && (s < 0 || !wants[i])) dx[i] = NULL;
+        if (!dx[i]) continue;
         s = aril_tensor_status(dx[i]);
         if (s < 0)
             dx[i] = NULL;
         else
             aril__tensor_keep(dx[i]);
     }
-    if (x != few_x)
-        free(x);
+    if (x != few_x) free(x);
     return s;
 }
 
@@ -373,8 +358,7 @@ static aril_status visit(walk *w, aril__node *n)
     enum { FEW = 16 };
     aril_tensor *few[FEW], **dx = few;
     aril_status s = ARIL_OK;
-    for (int i = 0; i < n->n_in && i < FEW; i++)
-        few[i] = NULL;
+    for (int i = 0; i < n->n_in && i < FEW; i++) few[i] = NULL;
     if (n->extra) {
         for (uint32_t o = 0; o < n->n_out && s == ARIL_OK; o++) {
             s = run_hooks(w, n, o, &n->grad[o]);
@@ -384,14 +368,15 @@ static aril_status visit(walk *w, aril__node *n)
     }
     bool ends = false;
     for (int i = 0; i < w->n_targets && s == ARIL_OK; i++) {
-        if (w->target[i].node != n || !n->grad[w->target[i].out])
-            continue;
+        if (w->target[i].node != n || !n->grad[w->target[i].out]) continue;
         s = gather(w, &w->captured[i], aril__tensor_keep(n->grad[w->target[i].out]));
         ends = w->leaves;
     }
     if (s == ARIL_OK && n->flags & ARIL__NODE_FREED)
-        s = aril__fail(ARIL_ERR_GRAD, "backward: the graph at %s was freed by an earlier backward; "
-                       "set retain_graph in that one", n->op->name);
+        s = aril__fail(ARIL_ERR_GRAD,
+                       "backward: the graph at %s was freed by an earlier backward; "
+                       "set retain_graph in that one",
+                       n->op->name);
     if (s == ARIL_OK && n->n_in > FEW && !(dx = aril__calloc(n->n_in * sizeof *dx)))
         s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
     if (s == ARIL_OK) {
@@ -399,27 +384,22 @@ static aril_status visit(walk *w, aril__node *n)
             aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
         s = ends ? ARIL_OK : run_rule(w, n, dx);
     }
-    if (s == ARIL_OK && aril__unlikely(th->mode.anomaly))
-        s = check_gradients(n, dx);
+    if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_gradients(n, dx);
     for (uint32_t o = 0; o < n->n_out; o++) {
-        if (n->grad[o])
-            aril__tensor_release(th, n->grad[o]);
+        if (n->grad[o]) aril__tensor_release(th, n->grad[o]);
         n->grad[o] = NULL;
     }
-    if (!w->retain)
-        aril__node_free_saved(th, n);
+    if (!w->retain) aril__node_free_saved(th, n);
     n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
     atomic_store_explicit(&n->busy, 0, memory_order_release);
     for (int i = 0; dx && i < n->n_in; i++) {
-        if (!dx[i])
-            continue;
+        if (!dx[i]) continue;
         if (s == ARIL_OK)
             s = send(w, n->edge[i].node, n->edge[i].out, dx[i]);
         else
             aril__tensor_release(th, dx[i]);
     }
-    if (dx != few)
-        free(dx);
+    if (dx != few) free(dx);
     return s;
 }
 
@@ -441,8 +421,7 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
     for (int at = 0; all && at < n; at++) { /* breadth first: `all` is the queue too */
         for (int i = 0; i < all[at]->n_in; i++) {
             aril__node *to = all[at]->edge[i].node;
-            if (!to || to->flags & ARIL__NODE_LEAF || to->mark == w->id)
-                continue;
+            if (!to || to->flags & ARIL__NODE_LEAF || to->mark == w->id) continue;
             if (n == cap) {
                 aril__node **grown = aril__realloc(all, (size_t)cap * 2 * sizeof *grown);
                 if (!grown) {
@@ -457,11 +436,9 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
             to->flags &= (uint8_t)~ARIL__NODE_NEEDED;
             all[n++] = to;
         }
-        if (!all)
-            break;
+        if (!all) break;
     }
-    if (!all)
-        return aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
+    if (!all) return aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
     for (int i = 0; i < w->n_targets; i++)
         if (w->target[i].node && !(w->target[i].node->flags & ARIL__NODE_LEAF) &&
             w->target[i].node->mark == w->id)
@@ -473,8 +450,7 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
     for (int i = 0; i < count && s == ARIL_OK; i++)
         if (!heap_push(w, all[i]))
             s = aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
-    for (int i = count; i-- > 0 && s == ARIL_OK;)
-        all[i] = heap_pop(w);
+    for (int i = count; i-- > 0 && s == ARIL_OK;) all[i] = heap_pop(w);
     w->n = 0;
     for (int i = 0; i < count && s == ARIL_OK; i++)
         for (int k = 0; k < all[i]->n_in; k++)
@@ -518,8 +494,7 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
     w.n_targets = n_targets;
     w.target = targets;
     w.captured = captured;
-    do
-        w.id = atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1;
+    do w.id = atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1;
     while (w.id == 0);
     /* What the walk itself computes is recorded only when asked for. */
     aril__mode saved = w.th->mode;
@@ -544,8 +519,7 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
     while (w.n) { /* after an error: let go of what waits */
         aril__node *n = heap_pop(&w);
         for (int i = 0; i < n->n_out; i++) {
-            if (n->grad[i])
-                aril__tensor_release(w.th, n->grad[i]);
+            if (n->grad[i]) aril__tensor_release(w.th, n->grad[i]);
             n->grad[i] = NULL;
         }
         n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
@@ -553,7 +527,6 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
     }
     w.th->mode = saved;
     current = outer;
-    if (w.heap != w.inline_heap)
-        free(w.heap);
+    if (w.heap != w.inline_heap) free(w.heap);
     return s;
 }

@@ -6,10 +6,8 @@
 /* A leaf of x's values for the function to be differentiated at. */
 static aril_tensor *leaf_at(const char *what, aril_tensor *x)
 {
-    if (!x)
-        return aril__null_tensor(what);
-    if (x->flags & ARIL__POISON)
-        return x;
+    if (!x) return aril__null_tensor(what);
+    if (x->flags & ARIL__POISON) return x;
     aril_tensor *leaf = aril_detach(x);
     return aril_set_requires_grad(leaf, true) < 0 ? aril__poison() : leaf;
 }
@@ -17,8 +15,7 @@ static aril_tensor *leaf_at(const char *what, aril_tensor *x)
 static aril_tensor *call(const char *what, aril_fn *fn, void *ctx, aril_tensor *x)
 {
     aril_tensor *y = NULL;
-    if (x->flags & ARIL__POISON)
-        return x;
+    if (x->flags & ARIL__POISON) return x;
     if (!fn) {
         aril__fail(ARIL_ERR_ARG, "%s: the function is NULL", what);
         return aril__poison();
@@ -35,32 +32,31 @@ static aril_tensor *call(const char *what, aril_fn *fn, void *ctx, aril_tensor *
 /* d y / d x, row by row: [shape of y..., shape of x...]. */
 static aril_tensor *rows(const char *what, aril_tensor *y, aril_tensor *x)
 {
-    if (y->flags & ARIL__POISON)
-        return y;
+    if (y->flags & ARIL__POISON) return y;
     if (y->ndim + x->ndim > ARIL_MAX_DIMS) {
         aril__fail(ARIL_ERR_SHAPE, "%s: the result would have %d dimensions", what,
                    y->ndim + x->ndim);
         return aril__poison();
     }
-    aril_tensor *j = aril_zeros(ARIL_SHAPE(y->numel, x->numel), (aril_dtype)x->dtype,
-                                aril_device_of(x));
+    aril_tensor *j =
+        aril_zeros(ARIL_SHAPE(y->numel, x->numel), (aril_dtype)x->dtype, aril_device_of(x));
     for (int64_t i = 0; i < y->numel && y->node && !(j->flags & ARIL__POISON); i++) {
         ARIL_SCOPE;
-        aril_tensor *one = aril_zeros(ARIL_SHAPE(y->numel), (aril_dtype)y->dtype, aril_device_of(y));
+        aril_tensor *one =
+            aril_zeros(ARIL_SHAPE(y->numel), (aril_dtype)y->dtype, aril_device_of(y));
         aril_copy_(aril_slice(one, 0, i, i + 1, 1), aril_scalar(1));
         aril_tensor *start = aril_reshape(one, aril__shape(y)), *g;
-        aril_grad_opts opts = {.retain_graph = true, .allow_unused = true,
-                               .grad_outputs = ARIL_LIST(start)};
+        aril_grad_opts opts = { .retain_graph = true,
+                                .allow_unused = true,
+                                .grad_outputs = ARIL_LIST(start) };
         aril_status s = aril_gradients_n(ARIL_LIST(y), ARIL_LIST(x), &g, opts);
         if (s == ARIL_OK)
             s = aril_tensor_status(aril_copy_(aril_slice(j, 0, i, i + 1, 1),
                                               aril_reshape(g, ARIL_SHAPE(1, x->numel))));
-        if (s < 0)
-            return aril_escape(aril__poison());
+        if (s < 0) return aril_escape(aril__poison());
     }
     aril_shape shape = aril__shape(y);
-    for (int d = 0; d < x->ndim; d++)
-        shape.dim[shape.ndim++] = x->dim[d];
+    for (int d = 0; d < x->ndim; d++) shape.dim[shape.ndim++] = x->dim[d];
     return aril_reshape(j, shape);
 }
 
@@ -76,8 +72,7 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
 {
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("hessian", x), *y = call("hessian", fn, ctx, leaf), *g;
-    if (y->flags & ARIL__POISON)
-        return aril_escape(y);
+    if (y->flags & ARIL__POISON) return aril_escape(y);
     if (y->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "hessian: the function gives %s, not one number",
@@ -88,17 +83,15 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
         aril__fail(ARIL_ERR_GRAD, "hessian: the function does not depend on its input");
         return aril_escape(aril__poison());
     }
-    aril_grad_opts opts = {.create_graph = true, .allow_unused = true};
-    if (aril_gradients(y, ARIL_LIST(leaf), &g, opts) < 0)
-        return aril_escape(aril__poison());
+    aril_grad_opts opts = { .create_graph = true, .allow_unused = true };
+    if (aril_gradients(y, ARIL_LIST(leaf), &g, opts) < 0) return aril_escape(aril__poison());
     ARIL_NO_GRAD;
     return aril_escape(rows("hessian", g, leaf));
 }
 
 static void give_value(aril_tensor *y, aril_tensor **value)
 {
-    if (value)
-        *value = aril_escape(aril_detach(y));
+    if (value) *value = aril_escape(aril_detach(y));
 }
 
 aril_tensor *aril_vjp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, aril_tensor **value)
@@ -106,11 +99,9 @@ aril_tensor *aril_vjp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, ar
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("vjp", x), *y = call("vjp", fn, ctx, leaf), *g;
     give_value(y, value);
-    if (y->flags & ARIL__POISON || !v)
-        return aril_escape(v ? y : aril__null_tensor("vjp"));
-    if (!y->node)
-        return aril_escape(aril_zeros_like(x));
-    aril_grad_opts opts = {.allow_unused = true, .grad_outputs = ARIL_LIST(v)};
+    if (y->flags & ARIL__POISON || !v) return aril_escape(v ? y : aril__null_tensor("vjp"));
+    if (!y->node) return aril_escape(aril_zeros_like(x));
+    aril_grad_opts opts = { .allow_unused = true, .grad_outputs = ARIL_LIST(v) };
     aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts);
     return aril_escape(g);
 }
@@ -121,19 +112,16 @@ aril_tensor *aril_jvp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, ar
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("jvp", x), *y = call("jvp", fn, ctx, leaf), *g, *jv;
     give_value(y, value);
-    if (y->flags & ARIL__POISON || !v)
-        return aril_escape(v ? y : aril__null_tensor("jvp"));
-    if (!y->node)
-        return aril_escape(aril_zeros_like(y));
+    if (y->flags & ARIL__POISON || !v) return aril_escape(v ? y : aril__null_tensor("jvp"));
+    if (!y->node) return aril_escape(aril_zeros_like(y));
     aril_tensor *u = aril_zeros_like(y);
     aril_set_requires_grad(u, true);
-    aril_grad_opts opts = {.create_graph = true, .allow_unused = true,
-                           .grad_outputs = ARIL_LIST(u)};
-    if (aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts) < 0)
-        return aril_escape(g);
-    if (!g->node)
-        return aril_escape(aril_zeros_like(y));
-    opts = (aril_grad_opts){.allow_unused = true, .grad_outputs = ARIL_LIST(v)};
+    aril_grad_opts opts = { .create_graph = true,
+                            .allow_unused = true,
+                            .grad_outputs = ARIL_LIST(u) };
+    if (aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts) < 0) return aril_escape(g);
+    if (!g->node) return aril_escape(aril_zeros_like(y));
+    opts = (aril_grad_opts){ .allow_unused = true, .grad_outputs = ARIL_LIST(v) };
     aril_gradients_n(ARIL_LIST(g), ARIL_LIST(u), &jv, opts);
     return aril_escape(jv);
 }

@@ -33,8 +33,7 @@ static aril__cold aril_tensor *misuse(aril_ctx *c, const char *what, int i, int 
 
 aril_tensor *aril_ctx_in(aril_ctx *c, int i)
 {
-    if (c->grad)
-        return misuse(c, "inputs are not kept for backward: save", i, c->n_in);
+    if (c->grad) return misuse(c, "inputs are not kept for backward: save", i, c->n_in);
     return i < 0 || i >= c->n_in ? misuse(c, "input", i, c->n_in) : c->in[i];
 }
 
@@ -65,10 +64,8 @@ aril_tensor *aril_ctx_grad_out(aril_ctx *c, int i)
 {
     if (!c->grad || i < 0 || i >= c->n_out)
         return misuse(c, "gradient of result", i, c->grad ? c->n_out : 0);
-    if (c->grad->g[i])
-        return c->grad->g[i];
-    if (!c->zeros[i])
-        c->zeros[i] = aril_zeros_like(c->grad->y[i]);
+    if (c->grad->g[i]) return c->grad->g[i];
+    if (!c->zeros[i]) c->zeros[i] = aril_zeros_like(c->grad->y[i]);
     return c->zeros[i];
 }
 
@@ -78,13 +75,14 @@ void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g)
         misuse(c, "gradient of input", i, c->grad ? c->n_in : 0);
         return;
     }
-    if (!c->grad->wants[i] || !g)
-        return;
+    if (!c->grad->wants[i] || !g) return;
     const aril_tensor *like = c->grad->x[ARIL_CTX_SAVED + i];
     if (!(g->flags & ARIL__POISON) && !aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-        c->status = aril__fail(ARIL_ERR_SHAPE, "%s: the gradient of input %d has shape %s, the "
-                               "input %s", c->f->name, i, aril__text(a, g), aril__text(b, like));
+        c->status = aril__fail(ARIL_ERR_SHAPE,
+                               "%s: the gradient of input %d has shape %s, the "
+                               "input %s",
+                               c->f->name, i, aril__text(a, g), aril__text(b, like));
         return;
     }
     c->grad->dx[i] = aril_cast(g, (aril_dtype)like->dtype);
@@ -105,17 +103,17 @@ void *aril_ctx_data(aril_ctx *c)
 static void call_vjp(aril__grad *g)
 {
     const struct call_attrs *a = g->attrs;
-    aril_ctx c = {.f = a->f, .n_in = a->f->inputs, .n_out = a->f->outputs, .grad = g};
+    aril_ctx c = { .f = a->f, .n_in = a->f->inputs, .n_out = a->f->outputs, .grad = g };
     for (int k = 0; k < ARIL_CTX_SAVED; k++)
         c.saved[k] = a->slot_out[k] ? g->y[a->slot_out[k] - 1] : g->x[k];
     a->f->backward(&c);
     for (int i = 0; i < c.n_in; i++)
-        if (g->wants[i] && c.status < 0)
-            g->dx[i] = aril__poison();
+        if (g->wants[i] && c.status < 0) g->dx[i] = aril__poison();
 }
 
 static const aril__op call_op = {
-    .name = "call", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct call_attrs), .vjp = call_vjp};
+    .name = "call", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct call_attrs), .vjp = call_vjp
+};
 
 /* ---- forward ---- */
 
@@ -123,8 +121,7 @@ static aril_status save(aril__thread *th, aril__node *n, aril__saved_kind kind, 
                         aril_tensor *t)
 {
     aril_status s = aril__save(th, &n->saved[n->n_saved], kind, index, t);
-    if (s == ARIL_OK)
-        n->n_saved++;
+    if (s == ARIL_OK) n->n_saved++;
     return s;
 }
 
@@ -135,8 +132,7 @@ static void join_edges(aril__thread *th, aril__node *n, int n_in, aril_tensor *c
         bool wants = in[i]->node && aril__is_float((aril_dtype)in[i]->dtype);
         n->edge[i].node = wants ? aril__node_keep(in[i]->node) : NULL;
         n->edge[i].out = wants ? in[i]->node_out : 0;
-        if (wants && in[i]->node->sequence > sequence)
-            sequence = in[i]->node->sequence;
+        if (wants && in[i]->node->sequence > sequence) sequence = in[i]->node->sequence;
     }
     th->sequence = n->sequence = sequence + 1;
 }
@@ -144,16 +140,14 @@ static void join_edges(aril__thread *th, aril__node *n, int n_in, aril_tensor *c
 static void bind_outputs(aril__thread *th, aril__node *n, int n_out, aril_tensor **out)
 {
     for (int k = 0; k < n_out; k++)
-        if (aril__is_float((aril_dtype)out[k]->dtype))
-            aril__bind(th, out[k], n, (uint32_t)k);
+        if (aril__is_float((aril_dtype)out[k]->dtype)) aril__bind(th, out[k], n, (uint32_t)k);
 }
 
 static aril_status attach(aril__thread *th, aril_ctx *c)
 {
     aril__node *n = aril__node_new(th, &call_op, c->n_in, c->n_out,
                                    ARIL_CTX_SAVED + c->n_out + c->n_in, sizeof(struct call_attrs));
-    if (!n)
-        return ARIL_ERR_MEMORY;
+    if (!n) return ARIL_ERR_MEMORY;
     n->n_saved = 0;
     struct call_attrs *a = n->attrs;
     memset(a, 0, sizeof *a);
@@ -162,24 +156,19 @@ static aril_status attach(aril__thread *th, aril_ctx *c)
     aril_status s = ARIL_OK;
     for (int k = 0; k < ARIL_CTX_SAVED && s == ARIL_OK; k++) {
         for (int o = 0; o < c->n_out && c->saved[k] && !a->slot_out[k]; o++)
-            if (c->saved[k] == c->out[o])
-                a->slot_out[k] = (uint8_t)(1 + o);
+            if (c->saved[k] == c->out[o]) a->slot_out[k] = (uint8_t)(1 + o);
         if (c->saved[k])
             s = save(th, n, a->slot_out[k] ? ARIL__SAVED_OUT : ARIL__SAVED_IN,
                      a->slot_out[k] ? a->slot_out[k] - 1 : k, c->saved[k]);
     }
     for (int o = 0; o < c->n_out && s == ARIL_OK; o++) {
         bool there = false;
-        for (int k = 0; k < ARIL_CTX_SAVED; k++)
-            there = there || a->slot_out[k] == 1 + o;
-        if (!there)
-            s = save(th, n, ARIL__SAVED_LIKE_OUT, o, c->out[o]);
+        for (int k = 0; k < ARIL_CTX_SAVED; k++) there = there || a->slot_out[k] == 1 + o;
+        if (!there) s = save(th, n, ARIL__SAVED_LIKE_OUT, o, c->out[o]);
     }
     for (int i = 0; i < c->n_in && s == ARIL_OK; i++) /* behind the slots, to check gradients by */
-        if (n->edge[i].node)
-            s = save(th, n, ARIL__SAVED_LIKE, ARIL_CTX_SAVED + i, c->in[i]);
-    if (s == ARIL_OK)
-        bind_outputs(th, n, c->n_out, c->out);
+        if (n->edge[i].node) s = save(th, n, ARIL__SAVED_LIKE, ARIL_CTX_SAVED + i, c->in[i]);
+    if (s == ARIL_OK) bind_outputs(th, n, c->n_out, c->out);
     aril__node_release(th, n);
     return s;
 }
@@ -187,16 +176,14 @@ static aril_status attach(aril__thread *th, aril_ctx *c)
 static bool any_wants(int n, aril_tensor *const *in)
 {
     for (int i = 0; i < n; i++)
-        if (aril_requires_grad(in[i]))
-            return true;
+        if (aril_requires_grad(in[i])) return true;
     return false;
 }
 
 static aril_status check_inputs(const char *what, int n, aril_tensor *const *in)
 {
     for (int i = 0; i < n; i++) {
-        if (!in[i])
-            return aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", what, i);
+        if (!in[i]) return aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", what, i);
         if (in[i]->flags & ARIL__POISON) {
             aril__adopt_error(in[i]->u.error);
             return in[i]->u.error->code;
@@ -208,8 +195,7 @@ static aril_status check_inputs(const char *what, int n, aril_tensor *const *in)
 static aril_status poison_all(aril_status s, int n, aril_tensor **out)
 {
     aril_tensor *p = aril__poison();
-    for (int k = 0; k < n; k++)
-        out[k] = p;
+    for (int k = 0; k < n; k++) out[k] = p;
     return s;
 }
 
@@ -217,12 +203,9 @@ static aril_status poison_all(aril_status s, int n, aril_tensor **out)
 static aril_status own_header(aril_ctx *c, int k)
 {
     bool shared = c->out[k]->node != NULL;
-    for (int i = 0; i < c->n_in; i++)
-        shared = shared || c->out[k] == c->in[i];
-    for (int o = 0; o < k; o++)
-        shared = shared || c->out[k] == c->out[o];
-    if (shared)
-        c->out[k] = aril_detach(c->out[k]);
+    for (int i = 0; i < c->n_in; i++) shared = shared || c->out[k] == c->in[i];
+    for (int o = 0; o < k; o++) shared = shared || c->out[k] == c->out[o];
+    if (shared) c->out[k] = aril_detach(c->out[k]);
     return aril_tensor_status(c->out[k]);
 }
 
@@ -230,17 +213,20 @@ aril_status aril_call_n(const aril_function *f, aril_list inputs, aril_tensor **
 {
     aril__thread *th = aril__self();
     if (!f || !f->forward || f->outputs < 1 || f->outputs > ARIL__MAX_OUT)
-        return poison_all(aril__fail(ARIL_ERR_ARG, "call: a function needs forward and 1 to %d "
-                                     "results", ARIL__MAX_OUT), 1, out);
+        return poison_all(aril__fail(ARIL_ERR_ARG,
+                                     "call: a function needs forward and 1 to %d "
+                                     "results",
+                                     ARIL__MAX_OUT),
+                          1, out);
     const char *name = f->name ? f->name : "call";
     if (inputs.n != f->inputs)
         return poison_all(aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d", name, inputs.n,
-                                     f->inputs), f->outputs, out);
+                                     f->inputs),
+                          f->outputs, out);
     aril_status s = check_inputs(name, inputs.n, inputs.at);
-    if (s < 0)
-        return poison_all(s, f->outputs, out);
+    if (s < 0) return poison_all(s, f->outputs, out);
     bool wants = !th->mode.no_grad && f->backward && any_wants(inputs.n, inputs.at);
-    aril_ctx c = {.f = f, .n_in = inputs.n, .n_out = f->outputs, .in = inputs.at};
+    aril_ctx c = { .f = f, .n_in = inputs.n, .n_out = f->outputs, .in = inputs.at };
     {
         ARIL_SCOPE;
         {
@@ -256,10 +242,8 @@ aril_status aril_call_n(const aril_function *f, aril_list inputs, aril_tensor **
             else
                 s = own_header(&c, k);
         }
-        if (s == ARIL_OK && wants)
-            s = attach(th, &c);
-        for (int k = 0; k < c.n_out && s == ARIL_OK; k++)
-            out[k] = aril_escape(c.out[k]);
+        if (s == ARIL_OK && wants) s = attach(th, &c);
+        for (int k = 0; k < c.n_out && s == ARIL_OK; k++) out[k] = aril_escape(c.out[k]);
     }
     return s < 0 ? poison_all(s, f->outputs, out) : ARIL_OK;
 }
@@ -295,7 +279,7 @@ static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, 
 static void checkpoint_vjp(aril__grad *c)
 {
     const struct checkpoint_attrs *a = c->attrs;
-    aril_tensor *out[ARIL__MAX_OUT] = {0}, *roots[ARIL__MAX_OUT], *starts[ARIL__MAX_OUT];
+    aril_tensor *out[ARIL__MAX_OUT] = { 0 }, *roots[ARIL__MAX_OUT], *starts[ARIL__MAX_OUT];
     aril_tensor *leaf[ARIL_CTX_SAVED], *wanted[ARIL_CTX_SAVED], *grads[ARIL_CTX_SAVED];
     int which[ARIL_CTX_SAVED], n_wanted = 0, n_roots = 0;
     bool again = !aril__self()->mode.no_grad; /* the gradient is to be differentiated again */
@@ -304,85 +288,80 @@ static void checkpoint_vjp(aril__grad *c)
         leaf[i] = again ? c->x[i] : aril_detach(c->x[i]);
         if (again && leaves && c->wants[i]) /* a node of its own, where the walk ends */
             leaf[i] = aril__op(&aril__op_copy, c->x[i]);
-        if (!c->wants[i])
-            continue;
-        if (!again)
-            aril_set_requires_grad(leaf[i], true);
+        if (!c->wants[i]) continue;
+        if (!again) aril_set_requires_grad(leaf[i], true);
         which[n_wanted] = i;
         wanted[n_wanted++] = leaf[i];
     }
     run_again(a, leaf, out);
     for (int k = 0; k < a->n_out; k++) {
-        if (!out[k] || aril_tensor_status(out[k]) < 0)
-            goto failed;
+        if (!out[k] || aril_tensor_status(out[k]) < 0) goto failed;
         if (c->g[k] && out[k]->node) {
             roots[n_roots] = out[k];
             starts[n_roots++] = c->g[k];
         }
     }
-    if (n_roots == 0)
-        return;
-    aril_grad_opts opts = {.create_graph = again, .allow_unused = true};
+    if (n_roots == 0) return;
+    aril_grad_opts opts = { .create_graph = again, .allow_unused = true };
     if (again && leaves) {
         aril__target target[ARIL_CTX_SAVED];
         for (int i = 0; i < n_wanted; i++) {
-            target[i] = (aril__target){wanted[i]->node, wanted[i]->node_out};
+            target[i] = (aril__target){ wanted[i]->node, wanted[i]->node_out };
             grads[i] = NULL;
         }
         aril_status s = ARIL_OK;
-        for (int i = 0; i < n_wanted && s == ARIL_OK; i++)
-            s = aril_tensor_status(wanted[i]);
+        for (int i = 0; i < n_wanted && s == ARIL_OK; i++) s = aril_tensor_status(wanted[i]);
         if (s == ARIL_OK)
             s = aril__backward_to(n_roots, roots, starts, n_wanted, target, grads, true, opts);
         for (int i = 0; i < n_wanted; i++)
             c->dx[which[i]] = grads[i] ? aril__give(aril__self(), grads[i]) : NULL;
-        if (s < 0)
-            goto failed;
+        if (s < 0) goto failed;
     } else if (again || !leaves) {
-        opts.grad_outputs = (aril_list){n_roots, starts};
-        if (aril_gradients_n((aril_list){n_roots, roots}, (aril_list){n_wanted, wanted}, grads,
+        opts.grad_outputs = (aril_list){ n_roots, starts };
+        if (aril_gradients_n((aril_list){ n_roots, roots }, (aril_list){ n_wanted, wanted }, grads,
                              opts) < 0)
             goto failed;
-        for (int i = 0; i < n_wanted; i++)
-            c->dx[which[i]] = grads[i];
+        for (int i = 0; i < n_wanted; i++) c->dx[which[i]] = grads[i];
     } else { /* parameters that the function reaches by itself get their share too */
-        if (aril__backward(n_roots, roots, starts, 0, NULL, NULL, opts) < 0)
-            goto failed;
+        if (aril__backward(n_roots, roots, starts, 0, NULL, NULL, opts) < 0) goto failed;
         for (int i = 0; i < n_wanted; i++)
             c->dx[which[i]] = aril_has_grad(wanted[i]) ? aril_grad(wanted[i]) : NULL;
     }
     return;
 failed:
     for (int i = 0; i < a->n_in; i++)
-        if (c->wants[i])
-            c->dx[i] = aril__poison();
+        if (c->wants[i]) c->dx[i] = aril__poison();
 }
 
-static const aril__op checkpoint_op = {
-    .name = "checkpoint", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct checkpoint_attrs), .vjp = checkpoint_vjp};
+static const aril__op checkpoint_op = { .name = "checkpoint",
+                                        .id = ARIL__OP_COUNT,
+                                        .attr_size = sizeof(struct checkpoint_attrs),
+                                        .vjp = checkpoint_vjp };
 
 aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out, aril_tensor **out)
 {
     aril__thread *th = aril__self();
     if (!fn || n_out < 1 || n_out > ARIL__MAX_OUT || inputs.n < 0 || inputs.n > ARIL_CTX_SAVED)
-        return poison_all(aril__fail(ARIL_ERR_ARG, "checkpoint: needs a function, 1 to %d results "
-                                     "and at most %d inputs", ARIL__MAX_OUT, ARIL_CTX_SAVED),
+        return poison_all(aril__fail(ARIL_ERR_ARG,
+                                     "checkpoint: needs a function, 1 to %d results "
+                                     "and at most %d inputs",
+                                     ARIL__MAX_OUT, ARIL_CTX_SAVED),
                           n_out > 0 && n_out <= ARIL__MAX_OUT ? n_out : 1, out);
     aril_status s = check_inputs("checkpoint", inputs.n, inputs.at);
-    if (s < 0)
-        return poison_all(s, n_out, out);
+    if (s < 0) return poison_all(s, n_out, out);
     if (th->mode.no_grad || !any_wants(inputs.n, inputs.at)) {
-        for (int k = 0; k < n_out; k++)
-            out[k] = NULL;
+        for (int k = 0; k < n_out; k++) out[k] = NULL;
         fn(ctx, inputs.at, out);
         for (int k = 0; k < n_out && s == ARIL_OK; k++)
             s = out[k] ? aril_tensor_status(out[k])
                        : aril__fail(ARIL_ERR_STATE, "checkpoint: result %d was not set", k);
         return s < 0 ? poison_all(s, n_out, out) : ARIL_OK;
     }
-    struct checkpoint_attrs a = {fn, ctx, inputs.n, n_out, th->generator};
-    aril_ctx c = {.f = &(aril_function){.name = "checkpoint"}, .n_in = inputs.n, .n_out = n_out,
-                  .in = inputs.at};
+    struct checkpoint_attrs a = { fn, ctx, inputs.n, n_out, th->generator };
+    aril_ctx c = { .f = &(aril_function){ .name = "checkpoint" },
+                   .n_in = inputs.n,
+                   .n_out = n_out,
+                   .in = inputs.at };
     ARIL_SCOPE;
     {
         ARIL_NO_GRAD;
@@ -392,21 +371,19 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
         s = !c.out[k] ? aril__fail(ARIL_ERR_STATE, "checkpoint: result %d was not set", k)
             : aril_tensor_status(c.out[k]) < 0 ? aril_tensor_status(c.out[k])
                                                : own_header(&c, k);
-    aril__node *n = s < 0 ? NULL : aril__node_new(th, &checkpoint_op, inputs.n, n_out, inputs.n,
-                                                  sizeof a);
+    aril__node *n =
+        s < 0 ? NULL : aril__node_new(th, &checkpoint_op, inputs.n, n_out, inputs.n, sizeof a);
     if (n) {
         n->n_saved = 0;
         memcpy(n->attrs, &a, sizeof a);
         join_edges(th, n, inputs.n, inputs.at);
         for (int i = 0; i < inputs.n && s == ARIL_OK; i++)
             s = save(th, n, ARIL__SAVED_IN, i, inputs.at[i]);
-        if (s == ARIL_OK)
-            bind_outputs(th, n, n_out, c.out);
+        if (s == ARIL_OK) bind_outputs(th, n, n_out, c.out);
         aril__node_release(th, n);
     } else if (s == ARIL_OK) {
         s = ARIL_ERR_MEMORY;
     }
-    for (int k = 0; k < n_out; k++)
-        out[k] = aril_escape(s < 0 ? aril__poison() : c.out[k]);
+    for (int k = 0; k < n_out; k++) out[k] = aril_escape(s < 0 ? aril__poison() : c.out[k]);
     return s;
 }

@@ -21,9 +21,9 @@ static aril_tensor *weights_like(aril_tensor *y, int k)
 {
     aril_tensor *w = aril_zeros(aril_shape_of(y), ARIL_F64, aril_cpu());
     double *p = aril_data_strided(w);
-    uint32_t key[2] = {0x5eed, (uint32_t)k}, out[4];
+    uint32_t key[2] = { 0x5eed, (uint32_t)k }, out[4];
     for (int64_t i = 0; p && i < aril_numel(w); i++) {
-        uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+        uint32_t counter[4] = { (uint32_t)i, 0, 0, 0 };
         aril__philox(key, counter, out);
         p[i] = 0.5 + out[0] / 4294967296.0;
     }
@@ -33,23 +33,20 @@ static aril_tensor *weights_like(aril_tensor *y, int k)
 /* The weighted sum of all floating-point results: the scalar that is differentiated. */
 static aril_tensor *total(const check *c, aril_tensor *const *in)
 {
-    aril_tensor *out[ARIL__MAX_OUT] = {0}, *sum = NULL;
+    aril_tensor *out[ARIL__MAX_OUT] = { 0 }, *sum = NULL;
     c->fn(c->ctx, in, out);
     for (int k = 0; k < c->n_out; k++) {
         if (!out[k]) {
             aril__fail(ARIL_ERR_STATE, "gradcheck: the function did not set result %d", k);
             return aril__poison();
         }
-        if (out[k]->flags & ARIL__POISON)
-            return out[k];
-        if (!aril__is_float((aril_dtype)out[k]->dtype))
-            continue;
+        if (out[k]->flags & ARIL__POISON) return out[k];
+        if (!aril__is_float((aril_dtype)out[k]->dtype)) continue;
         aril_tensor *w = weights_like(out[k], k);
         aril_tensor *part = aril_sum(aril_mul(aril_cast(out[k], ARIL_F64), w), ARIL_ALL);
         sum = sum ? aril_add(sum, part) : part;
     }
-    if (sum)
-        return sum;
+    if (sum) return sum;
     aril__fail(ARIL_ERR_GRAD, "gradcheck: no result is floating point");
     return aril__poison();
 }
@@ -72,12 +69,10 @@ static double compare(const check *c, double *place, double g, double middle, do
     double high = value_at(c, place, x + h), low = value_at(c, place, x - h);
     *slope = (high - low) / (2 * h);
     double off = fabs(*slope - g), room = c->atol + c->rtol * fmax(fabs(*slope), fabs(g));
-    if (off <= room)
-        return 0;
+    if (off <= room) return 0;
     /* Left and right slopes differ where there is a kink; both are right then. */
     double right = (high - middle) / h, left = (middle - low) / h;
-    if (!c->keep_kinks && fabs(right - left) > fmax(100 * h, room))
-        return 0;
+    if (!c->keep_kinks && fabs(right - left) > fmax(100 * h, room)) return 0;
     return isfinite(off) ? off / room : INFINITY;
 }
 
@@ -91,14 +86,12 @@ static aril_status compare_all(const check *c, aril_tensor *const *grads, const 
     }
     for (int i = 0; i < c->n_in; i++) {
         aril_tensor *x = c->in[i];
-        if (!aril_requires_grad(x))
-            continue;
+        if (!aril_requires_grad(x)) continue;
         ARIL_SCOPE;
         const double *g = aril_data(grads[i]);
         double *p = aril_data_strided(x), worst = 0, worst_slope = 0, slope;
         int64_t at = 0;
-        if (!g || !p)
-            return aril_error_code();
+        if (!g || !p) return aril_error_code();
         for (int64_t k = 0; k < x->numel; k++) {
             double off = compare(c, &p[k], g[k], middle, &slope);
             if (off > worst || isnan(off)) {
@@ -107,12 +100,12 @@ static aril_status compare_all(const check *c, aril_tensor *const *grads, const 
                 at = k;
             }
         }
-        if (!aril_ok())
-            return aril_error_code();
+        if (!aril_ok()) return aril_error_code();
         if (worst > 0)
-            return aril__fail(ARIL_ERR_GRAD, "gradcheck: %s of input %d, element %" PRId64
-                              ": %.9g, by finite differences %.9g", what, i, at, g[at],
-                              worst_slope);
+            return aril__fail(ARIL_ERR_GRAD,
+                              "gradcheck: %s of input %d, element %" PRId64
+                              ": %.9g, by finite differences %.9g",
+                              what, i, at, g[at], worst_slope);
     }
     return ARIL_OK;
 }
@@ -125,61 +118,55 @@ static void gradient_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
     aril_tensor *y = total(c, in), *wanted[ARIL__MAX_OUT], *grads[ARIL__MAX_OUT];
     int n = 0;
     for (int i = 0; i < c->n_in && n < ARIL__MAX_OUT; i++)
-        if (in[i]->node)
-            wanted[n++] = in[i];
-    aril_grad_opts opts = {.create_graph = true, .allow_unused = true};
+        if (in[i]->node) wanted[n++] = in[i];
+    aril_grad_opts opts = { .create_graph = true, .allow_unused = true };
     if (y->flags & ARIL__POISON || !y->node)
         for (int i = 0; i < n; i++)
             out[i] = y->flags & ARIL__POISON ? y : aril_zeros_like(wanted[i]);
-    else if (aril_gradients(y, (aril_list){n, wanted}, grads, opts) < 0)
-        for (int i = 0; i < n; i++)
-            out[i] = aril__poison();
+    else if (aril_gradients(y, (aril_list){ n, wanted }, grads, opts) < 0)
+        for (int i = 0; i < n; i++) out[i] = aril__poison();
     else
-        for (int i = 0; i < n; i++)
-            out[i] = grads[i];
+        for (int i = 0; i < n; i++) out[i] = grads[i];
 }
 
 static aril_status check_once(const check *c, const char *what)
 {
     ARIL_SCOPE;
     aril_tensor **wanted = aril__calloc((size_t)c->n_in * 2 * sizeof *wanted);
-    if (!wanted)
-        return aril__fail(ARIL_ERR_MEMORY, "gradcheck: no memory");
+    if (!wanted) return aril__fail(ARIL_ERR_MEMORY, "gradcheck: no memory");
     aril_tensor **grads = wanted + c->n_in;
     aril_status s = ARIL_OK;
     int n = 0;
     ARIL_ENABLE_GRAD;
     aril_tensor *y = total(c, c->in);
     for (int i = 0; i < c->n_in; i++)
-        if (aril_requires_grad(c->in[i]))
-            wanted[n++] = c->in[i];
+        if (aril_requires_grad(c->in[i])) wanted[n++] = c->in[i];
     s = aril_tensor_status(y);
     if (s == ARIL_OK && y->node)
-        s = aril_gradients(y, (aril_list){n, wanted}, grads,
-                           (aril_grad_opts){.allow_unused = true});
+        s = aril_gradients(y, (aril_list){ n, wanted }, grads,
+                           (aril_grad_opts){ .allow_unused = true });
     else
         for (int i = 0; i < n && s == ARIL_OK; i++)
             s = aril_tensor_status(grads[i] = aril_zeros_like(wanted[i]));
     /* Spread the gradients to the places of their inputs. */
     for (int i = c->n_in, k = n; i-- > 0 && s == ARIL_OK;)
         grads[i] = aril_requires_grad(c->in[i]) ? grads[--k] : NULL;
-    if (s == ARIL_OK)
-        s = compare_all(c, grads, what);
+    if (s == ARIL_OK) s = compare_all(c, grads, what);
     free(wanted);
     return s;
 }
 
 aril_status aril_gradcheck(aril_fn *fn, void *ctx, aril_list inputs, aril_gradcheck_opts opts)
 {
-    check c = {.fn = fn,
-               .ctx = ctx,
-               .n_in = inputs.n,
-               .n_out = opts.n_out ? opts.n_out : 1,
-               .in = inputs.at,
-               .eps = opts.eps > 0 ? opts.eps : 1e-6,
-               .atol = opts.atol > 0 ? opts.atol : 1e-5,
-               .rtol = opts.rtol > 0 ? opts.rtol : 1e-3,
-               .keep_kinks = opts.keep_kinks};
+    check c = { .fn = fn,
+                .ctx = ctx,
+                .n_in = inputs.n,
+                .n_out = opts.n_out ? opts.n_out : 1,
+                .in = inputs.at,
+                .eps = opts.eps > 0 ? opts.eps : 1e-6,
+                .atol = opts.atol > 0 ? opts.atol : 1e-5,
+                .rtol = opts.rtol > 0 ? opts.rtol : 1e-3,
+                .keep_kinks = opts.keep_kinks };
     if (!fn || inputs.n < 1 || c.n_out < 1 || c.n_out > ARIL__MAX_OUT)
         return aril__fail(ARIL_ERR_ARG, "gradcheck: needs a function, inputs and 1 to %d results",
                           ARIL__MAX_OUT);
@@ -187,20 +174,16 @@ aril_status aril_gradcheck(aril_fn *fn, void *ctx, aril_list inputs, aril_gradch
     for (int i = 0; i < inputs.n; i++) {
         aril_tensor *x = inputs.at[i];
         aril_status s = aril__check_value("gradcheck", x);
-        if (s < 0)
-            return s;
-        if (!aril_requires_grad(x))
-            continue;
+        if (s < 0) return s;
+        if (!aril_requires_grad(x)) continue;
         wants++;
         if (x->dtype != ARIL_F64 || !aril__is_dense(x) || !x->storage->device->host_memory)
-            return aril__fail(ARIL_ERR_DTYPE, "gradcheck: input %d must be dense f64 in host memory",
-                              i);
+            return aril__fail(ARIL_ERR_DTYPE,
+                              "gradcheck: input %d must be dense f64 in host memory", i);
     }
-    if (!wants)
-        return aril__fail(ARIL_ERR_GRAD, "gradcheck: no input wants a gradient");
+    if (!wants) return aril__fail(ARIL_ERR_GRAD, "gradcheck: no input wants a gradient");
     aril_status s = check_once(&c, "gradient");
-    if (s < 0 || !opts.second)
-        return s;
+    if (s < 0 || !opts.second) return s;
     if (wants > ARIL__MAX_OUT)
         return aril__fail(ARIL_ERR_ARG, "gradcheck: second derivatives of at most %d inputs",
                           ARIL__MAX_OUT);

@@ -13,8 +13,7 @@ static bool is_leaf_node(const aril__node *n)
 /* Brings a view's node up to date before it is looked at. */
 static aril_status look(const char *what, aril_tensor *t)
 {
-    if (!t)
-        return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    if (!t) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
     if (t->flags & ARIL__POISON) {
         aril__adopt_error(t->u.error);
         return t->u.error->code;
@@ -24,8 +23,7 @@ static aril_status look(const char *what, aril_tensor *t)
 
 bool aril_requires_grad(const aril_tensor *t)
 {
-    if (t && t->view)
-        aril__autograd_tape.refresh(aril__self(), (aril_tensor *)(uintptr_t)t);
+    if (t && t->view) aril__autograd_tape.refresh(aril__self(), (aril_tensor *)(uintptr_t)t);
     return t && t->node;
 }
 
@@ -37,28 +35,28 @@ bool aril_is_leaf(const aril_tensor *t)
 aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
 {
     aril_status s = look("set_requires_grad", t);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     if (t->node && !is_leaf_node(t->node))
-        return wants ? ARIL_OK
-                     : aril__fail(ARIL_ERR_GRAD, "set_requires_grad: only a leaf can stop wanting a "
-                                  "gradient; use aril_detach");
-    if (wants == (t->node != NULL))
-        return ARIL_OK;
+        return wants
+                   ? ARIL_OK
+                   : aril__fail(ARIL_ERR_GRAD, "set_requires_grad: only a leaf can stop wanting a "
+                                               "gradient; use aril_detach");
+    if (wants == (t->node != NULL)) return ARIL_OK;
     aril__thread *th = aril__self();
     if (!wants) {
         aril__bind(th, t, NULL, 0);
         return ARIL_OK;
     }
     if (!aril__is_float((aril_dtype)t->dtype) || !aril__dtypes[t->dtype].computes)
-        return aril__fail(ARIL_ERR_DTYPE, "set_requires_grad: %s has no gradient, only f16 to f64 "
-                          "have", aril__dtypes[t->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "set_requires_grad: %s has no gradient, only f16 to f64 "
+                          "have",
+                          aril__dtypes[t->dtype].name);
     if (t->flags & ARIL__INFERENCE)
         return aril__fail(ARIL_ERR_STATE, "set_requires_grad: the tensor was made in inference "
-                          "mode; copy it first");
+                                          "mode; copy it first");
     aril__node *leaf = aril__leaf_new(th);
-    if (!leaf)
-        return ARIL_ERR_MEMORY;
+    if (!leaf) return ARIL_ERR_MEMORY;
     aril__bind(th, t, leaf, 0);
     aril__node_release(th, leaf);
     return ARIL_OK;
@@ -66,15 +64,11 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
 
 aril_tensor *aril_parameter(aril_tensor *t)
 {
-    if (!t)
-        return aril__tensor_keep(aril__null_tensor("parameter"));
-    if (t->flags & ARIL__POISON)
-        return aril__tensor_keep(t);
+    if (!t) return aril__tensor_keep(aril__null_tensor("parameter"));
+    if (t->flags & ARIL__POISON) return aril__tensor_keep(t);
     aril_tensor *p = t;
-    if ((t->node && !is_leaf_node(t->node)) || t->view)
-        p = aril_detach(t);
-    if (p->flags & ARIL__INFERENCE)
-        p = aril_copy(p);
+    if ((t->node && !is_leaf_node(t->node)) || t->view) p = aril_detach(t);
+    if (p->flags & ARIL__INFERENCE) p = aril_copy(p);
     return aril_set_requires_grad(p, true) < 0 ? aril__tensor_keep(aril__poison())
                                                : aril__tensor_keep(p);
 }
@@ -82,10 +76,8 @@ aril_tensor *aril_parameter(aril_tensor *t)
 /* Where the gathered gradient of t is kept, or NULL. */
 static aril_tensor **gathered(const aril_tensor *t)
 {
-    if (!t || !t->node)
-        return NULL;
-    if (is_leaf_node(t->node))
-        return &t->node->grad[0];
+    if (!t || !t->node) return NULL;
+    if (is_leaf_node(t->node)) return &t->node->grad[0];
     if (t->node->extra && t->node->extra->retained_mask >> t->node_out & 1)
         return &t->node->extra->retained[t->node_out];
     return NULL;
@@ -101,12 +93,9 @@ aril_tensor *aril_grad(const aril_tensor *t)
 {
     aril__thread *th = aril__self();
     aril_tensor **g = gathered(t);
-    if (g && *g)
-        return aril__give(th, aril__tensor_keep(*g));
-    if (!t)
-        return aril__null_tensor("grad");
-    if (t->flags & ARIL__POISON)
-        return (aril_tensor *)(uintptr_t)t;
+    if (g && *g) return aril__give(th, aril__tensor_keep(*g));
+    if (!t) return aril__null_tensor("grad");
+    if (t->flags & ARIL__POISON) return (aril_tensor *)(uintptr_t)t;
     aril__fail(ARIL_ERR_GRAD, !t->node ? "grad: the tensor does not want a gradient"
                               : !g     ? "grad: no gradient is kept for a tensor that is no leaf; "
                                          "call aril_retain_grad before backward"
@@ -117,14 +106,11 @@ aril_tensor *aril_grad(const aril_tensor *t)
 aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
 {
     aril_status s = look("set_grad", t);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     aril_tensor **at = gathered(t);
-    if (!at)
-        return aril__fail(ARIL_ERR_GRAD, "set_grad: the tensor keeps no gradient");
+    if (!at) return aril__fail(ARIL_ERR_GRAD, "set_grad: the tensor keeps no gradient");
     if (g) {
-        if (g->flags & ARIL__POISON)
-            return aril_tensor_status(g);
+        if (g->flags & ARIL__POISON) return aril_tensor_status(g);
         if (!aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE, "set_grad: the gradient is %s %s, the tensor %s %s",
@@ -133,30 +119,25 @@ aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
         }
         aril__tensor_keep(g);
     }
-    if (*at)
-        aril__tensor_release(aril__self(), *at);
+    if (*at) aril__tensor_release(aril__self(), *at);
     *at = g;
     return ARIL_OK;
 }
 
 void aril_zero_grad(aril_tensor *t)
 {
-    if (t && gathered(t))
-        aril_set_grad(t, NULL);
+    if (t && gathered(t)) aril_set_grad(t, NULL);
 }
 
 aril_status aril_retain_grad(aril_tensor *t)
 {
     aril_status s = look("retain_grad", t);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     if (!t->node)
         return aril__fail(ARIL_ERR_GRAD, "retain_grad: the tensor does not want a gradient");
-    if (is_leaf_node(t->node))
-        return ARIL_OK;
+    if (is_leaf_node(t->node)) return ARIL_OK;
     aril__node_extra *e = aril__node_extra_of(t->node);
-    if (!e)
-        return ARIL_ERR_MEMORY;
+    if (!e) return ARIL_ERR_MEMORY;
     e->retained_mask |= 1u << t->node_out;
     return ARIL_OK;
 }
@@ -164,10 +145,8 @@ aril_status aril_retain_grad(aril_tensor *t)
 aril_tensor *aril_detach(aril_tensor *t)
 {
     aril__thread *th = aril__self();
-    if (!t)
-        return aril__null_tensor("detach");
-    if (t->flags & ARIL__POISON)
-        return t;
+    if (!t) return aril__null_tensor("detach");
+    if (t->flags & ARIL__POISON) return t;
     return aril__give(th, aril__tensor_detached(th, t));
 }
 
@@ -175,20 +154,18 @@ int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)
 {
     static atomic_int ids;
     aril_status s = look("hook", t);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     if (!fn || !t->node)
         return aril__fail(fn ? ARIL_ERR_GRAD : ARIL_ERR_ARG, "hook: %s",
                           fn ? "the tensor does not want a gradient" : "the function is NULL");
     aril__node_extra *e = aril__node_extra_of(t->node);
     aril__hook_entry *h = e ? aril__malloc(sizeof *h) : NULL;
-    if (!h)
-        return aril__fail(ARIL_ERR_MEMORY, "hook: no memory");
-    *h = (aril__hook_entry){.out = t->node_out, .id = atomic_fetch_add(&ids, 1) + 1, .fn = fn,
-                            .ctx = ctx};
+    if (!h) return aril__fail(ARIL_ERR_MEMORY, "hook: no memory");
+    *h = (aril__hook_entry){
+        .out = t->node_out, .id = atomic_fetch_add(&ids, 1) + 1, .fn = fn, .ctx = ctx
+    };
     aril__hook_entry **end = &e->hooks;
-    while (*end)
-        end = &(*end)->next;
+    while (*end) end = &(*end)->next;
     *end = h;
     return h->id;
 }
@@ -196,8 +173,7 @@ int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)
 aril_status aril_remove_hook(aril_tensor *t, int id)
 {
     aril_status s = look("remove_hook", t);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     for (aril__hook_entry **at = t->node && t->node->extra ? &t->node->extra->hooks : NULL;
          at && *at; at = &(*at)->next) {
         if ((*at)->id == id) {
@@ -223,16 +199,18 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
 {
     aril_status s = look(what, t);
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     if (!t->node)
-        return aril__fail(ARIL_ERR_GRAD, "%s: the result, %s %s, was not computed from anything that "
-                          "wants a gradient", what, aril__dtypes[t->dtype].name, aril__text(a, t));
+        return aril__fail(ARIL_ERR_GRAD,
+                          "%s: the result, %s %s, was not computed from anything that "
+                          "wants a gradient",
+                          what, aril__dtypes[t->dtype].name, aril__text(a, t));
     if (!grad) {
         if (scalar && t->numel != 1 && t->numel >= 0)
-            return aril__fail(ARIL_ERR_SHAPE, "%s: the result has shape %s; only one element can be "
-                              "walked back from without a gradient to start from", what,
-                              aril__text(a, t));
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: the result has shape %s; only one element can be "
+                              "walked back from without a gradient to start from",
+                              what, aril__text(a, t));
         *start = aril_ones_like(t);
         return aril_tensor_status(*start);
     }
@@ -260,7 +238,7 @@ aril_status aril_backward(aril_tensor *loss)
     ARIL_SCOPE;
     aril_tensor *start;
     aril_status s = start_from("backward", loss, NULL, true, &start);
-    return s < 0 ? s : aril__backward(1, &loss, &start, 0, NULL, NULL, (aril_grad_opts){0});
+    return s < 0 ? s : aril__backward(1, &loss, &start, 0, NULL, NULL, (aril_grad_opts){ 0 });
 }
 
 static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **grads,
@@ -276,8 +254,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     aril__target *target = aril__calloc(n * sizeof *target);
     aril_tensor **captured = aril__calloc(n * sizeof *captured);
     aril_tensor **start = aril__calloc(m * sizeof *start);
-    aril_status s = target && captured && start
-                        ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "gradients: no memory");
+    aril_status s =
+        target && captured && start ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "gradients: no memory");
     {
         ARIL_SCOPE;
         for (size_t i = 0; i < m && s == ARIL_OK; i++)
@@ -288,7 +266,7 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
             if (s == ARIL_OK && !inputs.at[i]->node && !opts.allow_unused)
                 s = aril__fail(ARIL_ERR_GRAD, "gradients: input %zu does not want a gradient", i);
             if (s == ARIL_OK && inputs.at[i]->node)
-                target[i] = (aril__target){inputs.at[i]->node, inputs.at[i]->node_out};
+                target[i] = (aril__target){ inputs.at[i]->node, inputs.at[i]->node_out };
         }
         /* Two inputs that are one tensor: what arrives goes to the first, and is shared below. */
         if (s == ARIL_OK)
@@ -305,18 +283,18 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         } else if (opts.allow_unused) {
             grads[i] = aril_zeros_like(inputs.at[i]);
         } else {
-            s = aril__fail(ARIL_ERR_GRAD, "gradients: the result does not depend on input %zu; set "
-                           "allow_unused to get zeros", i);
+            s = aril__fail(ARIL_ERR_GRAD,
+                           "gradients: the result does not depend on input %zu; set "
+                           "allow_unused to get zeros",
+                           i);
         }
-        if (s == ARIL_OK)
-            s = aril_tensor_status(grads[i]);
+        if (s == ARIL_OK) s = aril_tensor_status(grads[i]);
     }
     if (s < 0) {
         aril_tensor *p = aril__poison();
         for (size_t i = 0; i < n; i++) {
             grads[i] = p;
-            if (captured && captured[i])
-                aril__tensor_release(th, captured[i]);
+            if (captured && captured[i]) aril__tensor_release(th, captured[i]);
         }
     }
     free(target);
@@ -328,7 +306,7 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
 aril_status aril_gradients(aril_tensor *y, aril_list inputs, aril_tensor **grads,
                            aril_grad_opts opts)
 {
-    return gradients((aril_list){1, &y}, inputs, grads, opts, !opts.grad_outputs.n);
+    return gradients((aril_list){ 1, &y }, inputs, grads, opts, !opts.grad_outputs.n);
 }
 
 aril_status aril_gradients_n(aril_list outputs, aril_list inputs, aril_tensor **grads,

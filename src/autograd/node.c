@@ -38,16 +38,14 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
     n->next = NULL;
     atomic_init(&n->busy, 0);
     n->mark = 0;
-    for (int i = 0; i < n_out; i++)
-        n->grad[i] = NULL;
+    for (int i = 0; i < n_out; i++) n->grad[i] = NULL;
     return n;
 }
 
 aril__node *aril__leaf_new(aril__thread *th)
 {
     aril__node *n = aril__node_new(th, NULL, 0, 1, 0, 0);
-    if (n)
-        n->flags = ARIL__NODE_LEAF;
+    if (n) n->flags = ARIL__NODE_LEAF;
     return n;
 }
 
@@ -61,8 +59,7 @@ aril__node_extra *aril__node_extra_of(aril__node *n)
 void aril__node_free_saved(aril__thread *th, aril__node *n)
 {
     for (int i = 0; i < n->n_saved; i++) {
-        if (n->saved[i].tensor)
-            aril__tensor_release(th, n->saved[i].tensor);
+        if (n->saved[i].tensor) aril__tensor_release(th, n->saved[i].tensor);
         n->saved[i].tensor = NULL;
     }
     if (n->extra && n->extra->drop) {
@@ -80,8 +77,7 @@ static void free_extra(aril__thread *th, aril__node_extra *e)
         free(h);
     }
     for (int i = 0; i < ARIL__MAX_OUT; i++)
-        if (e->retained[i])
-            aril__tensor_release(th, e->retained[i]);
+        if (e->retained[i]) aril__tensor_release(th, e->retained[i]);
     free(e->place);
     free(e);
 }
@@ -94,13 +90,10 @@ static void destroy_node(aril__thread *th, aril__node *n)
 {
     aril__node_free_saved(th, n);
     for (int i = 0; i < n->n_in; i++)
-        if (n->edge[i].node)
-            aril__node_release(th, n->edge[i].node);
+        if (n->edge[i].node) aril__node_release(th, n->edge[i].node);
     for (int i = 0; i < n->n_out; i++)
-        if (n->grad[i])
-            aril__tensor_release(th, n->grad[i]);
-    if (n->extra)
-        free_extra(th, n->extra);
+        if (n->grad[i]) aril__tensor_release(th, n->grad[i]);
+    if (n->extra) free_extra(th, n->extra);
     aril__slab_free(&th->slab, n, (size_t)n->size * ARIL__SLAB_STEP);
 }
 
@@ -111,16 +104,14 @@ void aril__node_release(aril__thread *th, aril__node *n)
         return;
     n->next = th->dead_nodes;
     th->dead_nodes = n;
-    if (!th->in_release)
-        free_listed(th);
+    if (!th->in_release) free_listed(th);
 }
 
 void aril__view_release(aril__thread *th, aril__view *v)
 {
     v->next = th->dead_views;
     th->dead_views = v;
-    if (!th->in_release)
-        free_listed(th);
+    if (!th->in_release) free_listed(th);
 }
 
 static void free_listed(aril__thread *th)
@@ -147,8 +138,7 @@ void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out)
     aril__node *old = t->node;
     t->node = n ? aril__node_keep(n) : NULL;
     t->node_out = out;
-    if (old)
-        aril__node_release(th, old);
+    if (old) aril__node_release(th, old);
 }
 
 const char *aril__node_name(const aril__node *n)

@@ -36,15 +36,15 @@ typedef struct aril__hook_entry {
 /* What few nodes have. */
 typedef struct aril__node_extra {
     aril__hook_entry *hooks;
-    uint32_t retained_mask;                /* outputs whose gradient is to be kept */
-    aril_tensor *retained[ARIL__MAX_OUT];  /* those gradients */
-    char *place;                           /* where the op was called: anomaly mode */
-    void (*drop)(void *attrs);             /* releases what the attributes refer to */
+    uint32_t retained_mask;               /* outputs whose gradient is to be kept */
+    aril_tensor *retained[ARIL__MAX_OUT]; /* those gradients */
+    char *place;                          /* where the op was called: anomaly mode */
+    void (*drop)(void *attrs);            /* releases what the attributes refer to */
 } aril__node_extra;
 
 enum {
     ARIL__NODE_LEAF = 1,
-    ARIL__NODE_FREED = 2,  /* saved values are gone: backward has passed */
+    ARIL__NODE_FREED = 2, /* saved values are gone: backward has passed */
     ARIL__NODE_QUEUED = 4,
     ARIL__NODE_NEEDED = 8,
 };
@@ -61,9 +61,9 @@ struct aril__node {
     void *attrs;
     aril_tensor **grad; /* per output, gathered during backward; of a leaf: its gradient */
     aril__node_extra *extra;
-    aril__node *next;     /* in the list of nodes to be freed */
-    atomic_uint busy;     /* walked by a backward pass, or a leaf's lock */
-    unsigned mark;        /* of the last walk that met it */
+    aril__node *next; /* in the list of nodes to be freed */
+    atomic_uint busy; /* walked by a backward pass, or a leaf's lock */
+    unsigned mark;    /* of the last walk that met it */
 };
 
 /* A node with room for its parts, one reference; NULL with an error. */

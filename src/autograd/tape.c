@@ -48,8 +48,7 @@ static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
     a->u.error = NULL;
     memcpy(a->dim, t->dim, sizeof a->dim);
     memcpy(a->stride, t->stride, sizeof a->stride);
-    if (a->storage)
-        atomic_fetch_add_explicit(&a->storage->refs, 1, memory_order_relaxed);
+    if (a->storage) atomic_fetch_add_explicit(&a->storage->refs, 1, memory_order_relaxed);
     return a;
 }
 
@@ -87,10 +86,9 @@ static int save_all(aril__thread *th, aril__node *n, uint32_t mask, int n_in,
         aril_tensor *t = is_out ? out[index] : in[index];
         bool value = mask & (is_out ? OUT(bit) : IN(bit));
         bool shape = mask & (is_out ? LIKE_OUT(bit) : LIKE(bit));
-        if (!t || !(value || shape))
-            continue;
+        if (!t || !(value || shape)) continue;
         if (n) {
-            aril__saved_kind kind = is_out ? value ? ARIL__SAVED_OUT : ARIL__SAVED_LIKE_OUT
+            aril__saved_kind kind = is_out  ? value ? ARIL__SAVED_OUT : ARIL__SAVED_LIKE_OUT
                                     : value ? ARIL__SAVED_IN
                                             : ARIL__SAVED_LIKE;
             if (aril__save(th, &n->saved[count], kind, index, t) < 0) {
@@ -107,10 +105,8 @@ static aril_status remember_place(aril__node *n)
 {
     char place[256];
     aril__node_extra *e = aril__node_extra_of(n);
-    if (!e)
-        return ARIL_ERR_MEMORY;
-    if (aril__place(place, sizeof place))
-        e->place = aril__strdup(place);
+    if (!e) return ARIL_ERR_MEMORY;
+    if (aril__place(place, sizeof place)) e->place = aril__strdup(place);
     return ARIL_OK;
 }
 
@@ -131,10 +127,9 @@ static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
         }
         if (s == ARIL_OK && (t->node || parent->node))
             s = aril__autograd_tape.record(th, &aril__op_view_write, 2,
-                                           (aril_tensor *[]){parent, t}, &attrs, 1,
-                                           (aril_tensor *[]){parent}, NULL);
-        if (s < 0)
-            return s;
+                                           (aril_tensor *[]){ parent, t }, &attrs, 1,
+                                           (aril_tensor *[]){ parent }, NULL);
+        if (s < 0) return s;
     }
     return ARIL_OK;
 }
@@ -145,19 +140,16 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
     uint32_t mask = 0;
     bool any = false;
     for (int i = 0; i < n_in; i++) {
-        if (!input_wants(op, i, in[i]))
-            continue;
+        if (!input_wants(op, i, in[i])) continue;
         any = true;
         mask |= aril__op_saves(op, i);
-        if (op->formula && differs(in[i], out[0]))
-            mask |= LIKE(i);
+        if (op->formula && differs(in[i], out[0])) mask |= LIKE(i);
     }
     aril__node *n = NULL;
     if (any && !(op->flags & NONDIFF)) {
         int n_saved = mask ? save_all(th, NULL, mask, n_in, in, n_out, out) : 0;
         n = aril__node_new(th, op, n_in, n_out, n_saved, attrs ? op->attr_size : 0);
-        if (aril__unlikely(!n))
-            return ARIL_ERR_MEMORY;
+        if (aril__unlikely(!n)) return ARIL_ERR_MEMORY;
         uint64_t sequence = th->sequence;
         for (int i = 0; i < n_in; i++) {
             n->edge[i].node = input_wants(op, i, in[i]) ? aril__node_keep(in[i]->node) : NULL;
@@ -166,8 +158,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
                 sequence = n->edge[i].node->sequence;
         }
         th->sequence = n->sequence = sequence + 1;
-        if (n->attrs)
-            memcpy(n->attrs, attrs, op->attr_size);
+        if (n->attrs) memcpy(n->attrs, attrs, op->attr_size);
         if ((n_saved && save_all(th, n, mask, n_in, in, n_out, out) < 0) ||
             (aril__unlikely(th->mode.anomaly) && remember_place(n) < 0)) {
             aril__node_release(th, n);
@@ -175,15 +166,13 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
         }
     }
     for (int i = 0; i < n_out; i++) {
-        if (!out[i] || ARIL__IS_WRITE(op->out[i]))
-            continue;
+        if (!out[i] || ARIL__IS_WRITE(op->out[i])) continue;
         if (n && aril__is_float((aril_dtype)out[i]->dtype))
             aril__bind(th, out[i], n, (uint32_t)i);
         else if (i == 0 && dest)
             aril__bind(th, dest, NULL, 0);
     }
-    if (n)
-        aril__node_release(th, n);
+    if (n) aril__node_release(th, n);
     return dest && dest->view ? propagate_to_bases(th, dest) : ARIL_OK;
 }
 
@@ -192,9 +181,8 @@ static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tens
 {
     size_t size = attrs ? op->attr_size : 0;
     aril__view *v = aril__slab_alloc(&th->slab, sizeof *v + op->attr_size);
-    if (!v)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the view", op->name);
-    *v = (aril__view){.parent = aril__tensor_keep(in), .op = op, .seen = aril__version(in)};
+    if (!v) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the view", op->name);
+    *v = (aril__view){ .parent = aril__tensor_keep(in), .op = op, .seen = aril__version(in) };
     v->attrs = size ? memcpy(v + 1, attrs, size) : NULL;
     out->view = v;
     return ARIL_OK;
@@ -218,10 +206,9 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
                 continue;
             }
             if (wants_grad(parent)) {
-                aril_tensor *out[1] = {v};
+                aril_tensor *out[1] = { v };
                 aril_status s = record(th, v->view->op, 1, &parent, v->view->attrs, 1, out, NULL);
-                if (s < 0)
-                    return s;
+                if (s < 0) return s;
             } else {
                 aril__bind(th, v, NULL, 0);
             }
@@ -233,19 +220,20 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
 
 static aril_status check_write(aril__thread *th, const aril__op *op, aril_tensor *dest)
 {
-    if (th->mode.no_grad)
-        return ARIL_OK;
+    if (th->mode.no_grad) return ARIL_OK;
     bool through_view = false;
     for (const aril_tensor *t = dest; t; t = t->view ? t->view->parent : NULL) {
         if (t->node && t->node->flags & ARIL__NODE_LEAF)
-            return aril__fail(ARIL_ERR_GRAD,
-                              "%s_: %s leaf that wants a gradient cannot be changed in place; do it "
-                              "within ARIL_NO_GRAD",
-                              op->name, through_view ? "a view of a" : "a");
+            return aril__fail(
+                ARIL_ERR_GRAD,
+                "%s_: %s leaf that wants a gradient cannot be changed in place; do it "
+                "within ARIL_NO_GRAD",
+                op->name, through_view ? "a view of a" : "a");
         through_view = true;
     }
     return ARIL_OK;
 }
 
 const aril__tape aril__autograd_tape = {
-    .record = record, .view = remember_view, .refresh = refresh, .check_write = check_write};
+    .record = record, .view = remember_view, .refresh = refresh, .check_write = check_write
+};

@@ -26,7 +26,7 @@ static struct {
     int n_kinds;
     aril__device *devices[ARIL__MAX_DEVICES];
     int n_devices;
-} registry = {.kind_names = {"cpu", "cuda"}, .n_kinds = ARIL__FIRST_FREE};
+} registry = { .kind_names = { "cpu", "cuda" }, .n_kinds = ARIL__FIRST_FREE };
 
 /* ---- the CPU ---- */
 
@@ -59,12 +59,12 @@ static void cpu_describe(void *self, char *buf, size_t size)
 
 void aril__devices_start(void)
 {
-    static const aril__device_ops ops = {.alloc = cpu_alloc,
-                                         .free = cpu_free,
-                                         .from_host = cpu_copy,
-                                         .to_host = cpu_copy,
-                                         .copy = cpu_copy,
-                                         .describe = cpu_describe};
+    static const aril__device_ops ops = { .alloc = cpu_alloc,
+                                          .free = cpu_free,
+                                          .from_host = cpu_copy,
+                                          .to_host = cpu_copy,
+                                          .copy = cpu_copy,
+                                          .describe = cpu_describe };
     aril__cpu_device = aril__device_register("cpu", 0, &ops, NULL, true);
 }
 
@@ -73,10 +73,8 @@ void aril__devices_start(void)
 static int kind_of(const char *name, bool add)
 {
     for (int k = 0; k < registry.n_kinds; k++)
-        if (strcmp(registry.kind_names[k], name) == 0)
-            return k;
-    if (!add || registry.n_kinds == ARIL__MAX_KINDS)
-        return -1;
+        if (strcmp(registry.kind_names[k], name) == 0) return k;
+    if (!add || registry.n_kinds == ARIL__MAX_KINDS) return -1;
     snprintf(registry.kind_names[registry.n_kinds], sizeof registry.kind_names[0], "%s", name);
     return registry.n_kinds++;
 }
@@ -101,7 +99,7 @@ aril__device *aril__device_register(const char *kind_name, int index, const aril
         aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': no memory", kind_name, index);
         return NULL;
     }
-    d->id = (aril_device){(int16_t)kind, (int16_t)index};
+    d->id = (aril_device){ (int16_t)kind, (int16_t)index };
     snprintf(d->kind_name, sizeof d->kind_name, "%s", kind_name);
     d->host_memory = host_memory;
     d->ops = *ops;
@@ -113,11 +111,9 @@ aril__device *aril__device_register(const char *kind_name, int index, const aril
 
 aril__device *aril__device_find(aril_device id)
 {
-    if (id.kind == ARIL__CPU && id.index == 0)
-        return aril__cpu_device;
+    if (id.kind == ARIL__CPU && id.index == 0) return aril__cpu_device;
     for (int i = 0; i < registry.n_devices; i++)
-        if (aril_device_equal(registry.devices[i]->id, id))
-            return registry.devices[i];
+        if (aril_device_equal(registry.devices[i]->id, id)) return registry.devices[i];
     char name[48], there[256] = "";
     for (int i = 0; i < registry.n_devices; i++) {
         size_t n = strlen(there);
@@ -135,8 +131,7 @@ void aril__devices_shutdown(void)
         aril__device *d = registry.devices[i];
         aril_memory_trim(d->id);
         /* Tensors that the program still holds point to their device: it stays. */
-        if (d->stats.live == 0 && d->ops.close)
-            d->ops.close(d->self);
+        if (d->stats.live == 0 && d->ops.close) d->ops.close(d->self);
     }
 }
 
@@ -166,16 +161,14 @@ static void free_cached(aril__device *d, size_t bin)
 static void trim(aril__device *d, int64_t keep)
 {
     for (size_t bin = ARIL__BINS; bin-- > 0 && d->stats.cached > keep;)
-        while (d->bins[bin] && d->stats.cached > keep)
-            free_cached(d, bin);
+        while (d->bins[bin] && d->stats.cached > keep) free_cached(d, bin);
 }
 
 void *aril__device_alloc(aril__device *d, size_t bytes)
 {
     size_t rounded, bin = bin_of(bytes, &rounded);
     void *p = NULL;
-    if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47))
-        goto fail;
+    if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47)) goto fail;
     pthread_mutex_lock(&d->lock);
     d->stats.allocations++;
     cached_block *b = d->bins[bin];
@@ -197,8 +190,7 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
     }
     if (p) {
         d->stats.live += (int64_t)rounded;
-        if (d->stats.live > d->stats.peak)
-            d->stats.peak = d->stats.live;
+        if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
     }
     pthread_mutex_unlock(&d->lock);
     if (p) {
@@ -220,7 +212,7 @@ void aril__device_free(aril__device *d, void *p, size_t bytes)
     pthread_mutex_lock(&d->lock);
     d->stats.live -= (int64_t)rounded;
     if (b) {
-        *b = (cached_block){.next = d->bins[bin], .memory = p, .bytes = rounded};
+        *b = (cached_block){ .next = d->bins[bin], .memory = p, .bytes = rounded };
         d->bins[bin] = b;
         d->stats.cached += (int64_t)rounded;
     } else {
@@ -236,8 +228,7 @@ aril_memory_stats aril_memory(aril_device device)
 {
     aril__self();
     aril__device *d = aril__device_find(device);
-    if (!d)
-        return (aril_memory_stats){0};
+    if (!d) return (aril_memory_stats){ 0 };
     pthread_mutex_lock(&d->lock);
     aril_memory_stats s = d->stats;
     pthread_mutex_unlock(&d->lock);
@@ -248,8 +239,7 @@ void aril_memory_reset_peak(aril_device device)
 {
     aril__self();
     aril__device *d = aril__device_find(device);
-    if (!d)
-        return;
+    if (!d) return;
     pthread_mutex_lock(&d->lock);
     d->stats.peak = d->stats.live;
     pthread_mutex_unlock(&d->lock);
@@ -259,8 +249,7 @@ void aril_memory_trim(aril_device device)
 {
     aril__self();
     aril__device *d = aril__device_find(device);
-    if (!d)
-        return;
+    if (!d) return;
     pthread_mutex_lock(&d->lock);
     trim(d, 0);
     pthread_mutex_unlock(&d->lock);
@@ -270,12 +259,12 @@ void aril_memory_trim(aril_device device)
 
 aril_device aril_cpu(void)
 {
-    return (aril_device){ARIL__CPU, 0};
+    return (aril_device){ ARIL__CPU, 0 };
 }
 
 aril_device aril_cuda(int index)
 {
-    return (aril_device){ARIL__CUDA, (int16_t)index};
+    return (aril_device){ ARIL__CUDA, (int16_t)index };
 }
 
 bool aril_device_equal(aril_device a, aril_device b)
@@ -296,11 +285,10 @@ aril_device aril_device_named(const char *name)
         memcpy(kind, name, n);
         kind[n] = '\0';
         int k = kind_of(kind, false);
-        if (k >= 0)
-            return (aril_device){(int16_t)k, (int16_t)index};
+        if (k >= 0) return (aril_device){ (int16_t)k, (int16_t)index };
     }
     aril__fail(ARIL_ERR_DEVICE, "device: no kind of device is called '%s'", name ? name : "(null)");
-    return (aril_device){-1, -1};
+    return (aril_device){ -1, -1 };
 }
 
 const char *aril_device_name(aril_device device, char *buf, size_t size)
@@ -318,8 +306,7 @@ bool aril_device_available(aril_device device)
 {
     aril__self();
     for (int i = 0; i < registry.n_devices; i++)
-        if (aril_device_equal(registry.devices[i]->id, device))
-            return true;
+        if (aril_device_equal(registry.devices[i]->id, device)) return true;
     return false;
 }
 
@@ -335,7 +322,7 @@ aril_device aril_device_at(int i)
     if (i < 0 || i >= registry.n_devices) {
         aril__fail(ARIL_ERR_INDEX, "device_at: %d is not below the count of %d", i,
                    registry.n_devices);
-        return (aril_device){-1, -1};
+        return (aril_device){ -1, -1 };
     }
     return registry.devices[i]->id;
 }
@@ -346,8 +333,7 @@ const char *aril_device_describe(aril_device device, char *buf, size_t size)
     aril__device *d = aril__device_find(device);
     char name[48], text[160] = "";
     aril_device_name(device, name, sizeof name);
-    if (d && d->ops.describe)
-        d->ops.describe(d->self, text, sizeof text);
+    if (d && d->ops.describe) d->ops.describe(d->self, text, sizeof text);
     snprintf(buf, size, "%s: %s", name, d ? text : "not available");
     return buf;
 }
@@ -356,7 +342,6 @@ aril_status aril_synchronize(aril_device device)
 {
     aril__self();
     aril__device *d = aril__device_find(device);
-    if (!d)
-        return ARIL_ERR_DEVICE;
+    if (!d) return ARIL_ERR_DEVICE;
     return d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
 }

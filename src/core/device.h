@@ -9,8 +9,8 @@
 #include <pthread.h>
 
 enum {
-    ARIL__CPU = 0,         /* kind numbers; others are given out in the order of registration */
-    ARIL__CUDA = 1,        /* reserved, so that aril_cuda() needs no plug-in to be named */
+    ARIL__CPU = 0,  /* kind numbers; others are given out in the order of registration */
+    ARIL__CUDA = 1, /* reserved, so that aril_cuda() needs no plug-in to be named */
     ARIL__FIRST_FREE = 2,
     ARIL__MAX_KINDS = 8,
     ARIL__MAX_DEVICES = 32,

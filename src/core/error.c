@@ -12,7 +12,7 @@
 enum { MESSAGE_MAX = 1000 };
 
 /* What is left to say when even the record cannot be allocated. */
-static aril__error out_of_memory = {.code = ARIL_ERR_MEMORY, .message = "out of memory"};
+static aril__error out_of_memory = { .code = ARIL_ERR_MEMORY, .message = "out of memory" };
 
 static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
 static aril_error_handler *handler;
@@ -21,30 +21,24 @@ static void *handler_ctx;
 const char *aril_status_name(aril_status s)
 {
     switch (s) {
-    case ARIL_OK:
-        return "OK";
-#define NAME(name, value, text)                                                                    \
-    case value:                                                                                    \
-        return #name;
+    case ARIL_OK: return "OK";
+#define NAME(name, value, text) \
+    case value: return #name;
         ARIL_STATUS_LIST(NAME)
 #undef NAME
-    default:
-        return "?";
+    default: return "?";
     }
 }
 
 const char *aril_status_text(aril_status s)
 {
     switch (s) {
-    case ARIL_OK:
-        return "no error";
-#define TEXT(name, value, text)                                                                    \
-    case value:                                                                                    \
-        return text;
+    case ARIL_OK: return "no error";
+#define TEXT(name, value, text) \
+    case value: return text;
         ARIL_STATUS_LIST(TEXT)
 #undef TEXT
-    default:
-        return "?";
+    default: return "?";
     }
 }
 
@@ -69,8 +63,7 @@ void aril__adopt_error(aril__error *e)
         aril__error_release(th->last_error);
         th->last_error = aril__error_keep(e);
     }
-    if (!th->error)
-        th->error = aril__error_keep(e);
+    if (!th->error) th->error = aril__error_keep(e);
 }
 
 aril_status aril__fail(aril_status code, const char *fmt, ...)
@@ -98,8 +91,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     aril_error_handler *fn = handler;
     void *ctx = handler_ctx;
     pthread_mutex_unlock(&handler_lock);
-    if (fn)
-        fn(e->code, e->message, ctx);
+    if (fn) fn(e->code, e->message, ctx);
     aril__error_release(e);
     return code;
 }
@@ -138,8 +130,7 @@ void aril_clear_error(void)
 int aril_report(FILE *to)
 {
     aril__error *e = aril__self()->error;
-    if (!e)
-        return 0;
+    if (!e) return 0;
     fprintf(to, "aril: %s\n", e->message);
     return 1;
 }

@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
-#define aril__likely(x) __builtin_expect(!!(x), 1)
+#define aril__likely(x)   __builtin_expect(!!(x), 1)
 #define aril__unlikely(x) __builtin_expect(!!(x), 0)
-#define aril__cold __attribute__((cold, noinline))
+#define aril__cold        __attribute__((cold, noinline))
 
 typedef struct aril__error {
     atomic_int refs; /* 0: static, never freed */

@@ -36,9 +36,9 @@ static struct {
     int64_t made[ARIL__SLAB_CLASSES]; /* blocks carved so far */
     struct chunk {
         struct chunk *next;
-    } *chunks;
+    } * chunks;
     atomic_llong plain; /* blocks that are allocations of their own */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void aril_fail_allocation(int64_t n)
 {
@@ -54,8 +54,7 @@ bool aril_allocation_failed(void)
 
 bool aril__fault_now(void)
 {
-    if (!aril__fault_armed || atomic_fetch_sub(&fault_countdown, 1) != 1)
-        return false;
+    if (!aril__fault_armed || atomic_fetch_sub(&fault_countdown, 1) != 1) return false;
     atomic_store(&fault_happened, true);
     return true;
 }
@@ -91,8 +90,7 @@ static void *plain_alloc(size_t size)
 {
     size_t rounded = (size + ARIL__SLAB_STEP - 1) / ARIL__SLAB_STEP * ARIL__SLAB_STEP;
     void *p = aligned_alloc(ARIL__SLAB_STEP, rounded);
-    if (p)
-        atomic_fetch_add_explicit(&pool.plain, 1, memory_order_relaxed);
+    if (p) atomic_fetch_add_explicit(&pool.plain, 1, memory_order_relaxed);
     return p;
 }
 
@@ -101,8 +99,7 @@ static bool carve(size_t k)
 {
     size_t step = (k + 1) * ARIL__SLAB_STEP;
     char *mem = aligned_alloc(ARIL__SLAB_STEP, CHUNK_BYTES);
-    if (!mem)
-        return false;
+    if (!mem) return false;
     struct chunk *c = (struct chunk *)(void *)mem;
     c->next = pool.chunks;
     pool.chunks = c;
@@ -154,14 +151,11 @@ static void give_back(aril__slab_cache *cache, size_t k, uint32_t n)
 
 void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
 {
-    if (aril__unlikely(aril__fault_armed) && aril__fault_now())
-        return NULL;
+    if (aril__unlikely(aril__fault_armed) && aril__fault_now()) return NULL;
     size_t k = class_of(size);
-    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES)
-        return plain_alloc(size);
+    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) return plain_alloc(size);
     aril__slab_block *b = cache->of[k].head;
-    if (aril__unlikely(!b))
-        return refill(cache, k);
+    if (aril__unlikely(!b)) return refill(cache, k);
     cache->of[k].head = b->next;
     cache->of[k].count--;
     return b;
@@ -169,8 +163,7 @@ void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
 
 void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
 {
-    if (!block)
-        return;
+    if (!block) return;
     size_t k = class_of(size);
     if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) {
         atomic_fetch_sub_explicit(&pool.plain, 1, memory_order_relaxed);
@@ -180,15 +173,13 @@ void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
     aril__slab_block *b = block;
     b->next = cache->of[k].head;
     cache->of[k].head = b;
-    if (aril__unlikely(++cache->of[k].count > CACHE_MAX))
-        give_back(cache, k, CACHE_MAX / 2);
+    if (aril__unlikely(++cache->of[k].count > CACHE_MAX)) give_back(cache, k, CACHE_MAX / 2);
 }
 
 void aril__slab_flush(aril__slab_cache *cache)
 {
     for (size_t k = 0; k < ARIL__SLAB_CLASSES; k++)
-        if (cache->of[k].head)
-            give_back(cache, k, UINT32_MAX);
+        if (cache->of[k].head) give_back(cache, k, UINT32_MAX);
 }
 
 int64_t aril__slab_live(aril__slab_cache *cache)
@@ -206,8 +197,7 @@ int64_t aril__slab_live(aril__slab_cache *cache)
 void aril__slab_shutdown(aril__slab_cache *cache)
 {
     aril__slab_flush(cache);
-    if (aril__slab_live(cache) - atomic_load(&pool.plain) != 0)
-        return;
+    if (aril__slab_live(cache) - atomic_load(&pool.plain) != 0) return;
     pthread_mutex_lock(&pool.lock);
     while (pool.chunks) {
         struct chunk *c = pool.chunks;

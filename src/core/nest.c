@@ -25,27 +25,23 @@ void aril__nest_merge(aril__nest *n, int by)
         for (int k = i; k > 0 && magnitude(key[k]) > magnitude(key[k - 1]); k--)
             swap_dims(n, k, k - 1);
     for (int i = 0; i < n->ndim; i++) {
-        if (n->dim[i] == 1)
-            continue;
+        if (n->dim[i] == 1) continue;
         bool merges = kept > 0;
         for (int k = 0; k < n->n && merges; k++)
             merges = n->stride[k][kept - 1] == n->dim[i] * n->stride[k][i];
         int to = merges ? kept - 1 : kept++;
         n->dim[to] = merges ? n->dim[to] * n->dim[i] : n->dim[i];
-        for (int k = 0; k < n->n; k++)
-            n->stride[k][to] = n->stride[k][i];
+        for (int k = 0; k < n->n; k++) n->stride[k][to] = n->stride[k][i];
     }
     n->ndim = kept;
 }
 
 void aril__nest_seek(const aril__nest *n, aril__nest_at *p, int64_t at, const int64_t *base)
 {
-    for (int k = 0; k < n->n; k++)
-        p->offset[k] = base[k];
+    for (int k = 0; k < n->n; k++) p->offset[k] = base[k];
     for (int d = n->ndim - 1; d >= 0; d--) {
         p->index[d] = at % n->dim[d];
         at /= n->dim[d];
-        for (int k = 0; k < n->n; k++)
-            p->offset[k] += p->index[d] * n->stride[k][d];
+        for (int k = 0; k < n->n; k++) p->offset[k] += p->index[d] * n->stride[k][d];
     }
 }

@@ -16,9 +16,8 @@ typedef struct aril__nest {
 /* A nest of the given sizes, without operands. */
 static inline aril__nest aril__nest_of(int ndim, const int64_t *dim)
 {
-    aril__nest n = {.ndim = ndim};
-    for (int i = 0; i < ndim; i++)
-        n.dim[i] = dim[i];
+    aril__nest n = { .ndim = ndim };
+    for (int i = 0; i < ndim; i++) n.dim[i] = dim[i];
     return n;
 }
 
@@ -43,8 +42,7 @@ static inline bool aril__nest_linear(const aril__nest *n, int k)
 {
     int64_t step = 1;
     for (int d = n->ndim - 1; d >= 0; d--) {
-        if (n->stride[k][d] != step)
-            return false;
+        if (n->stride[k][d] != step) return false;
         step *= n->dim[d];
     }
     return true;
@@ -54,8 +52,7 @@ static inline bool aril__nest_linear(const aril__nest *n, int k)
 static inline bool aril__nest_constant(const aril__nest *n, int k)
 {
     for (int d = 0; d < n->ndim; d++)
-        if (n->stride[k][d] != 0)
-            return false;
+        if (n->stride[k][d] != 0) return false;
     return true;
 }
 
@@ -78,11 +75,9 @@ static inline int64_t aril__nest_run(const aril__nest *n, const aril__nest_at *p
 static inline void aril__nest_move(const aril__nest *n, aril__nest_at *p, int64_t m)
 {
     int d = n->ndim - 1;
-    if (d < 0)
-        return;
+    if (d < 0) return;
     p->index[d] += m;
-    for (int k = 0; k < n->n; k++)
-        p->offset[k] += m * n->stride[k][d];
+    for (int k = 0; k < n->n; k++) p->offset[k] += m * n->stride[k][d];
     for (; d > 0 && p->index[d] == n->dim[d]; d--) {
         p->index[d] = 0;
         p->index[d - 1]++;

@@ -14,10 +14,10 @@ aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
     for (int i = 0; i < s.ndim; i++) {
         int64_t d = s.dim[i];
         if (d < 0 && !(unknown && d == -1))
-            return aril__fail(ARIL_ERR_SHAPE, "%s: size %" PRId64 " of dimension %d is negative in %s",
-                              what, d, i, aril__shape_text(text, s.ndim, s.dim));
-        if (d > 0 && __builtin_mul_overflow(count, d, &count))
-            count = INT64_MAX;
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: size %" PRId64 " of dimension %d is negative in %s", what, d, i,
+                              aril__shape_text(text, s.ndim, s.dim));
+        if (d > 0 && __builtin_mul_overflow(count, d, &count)) count = INT64_MAX;
         if (count > INT64_MAX / 16)
             return aril__fail(ARIL_ERR_SHAPE, "%s: more elements than can be counted in %s", what,
                               aril__shape_text(text, s.ndim, s.dim));
@@ -29,16 +29,13 @@ bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b)
 {
     if (b_ndim > *out_ndim) { /* shift `out` right, with ones in front */
         int shift = b_ndim - *out_ndim;
-        for (int i = *out_ndim - 1; i >= 0; i--)
-            out[i + shift] = out[i];
-        for (int i = 0; i < shift; i++)
-            out[i] = 1;
+        for (int i = *out_ndim - 1; i >= 0; i--) out[i + shift] = out[i];
+        for (int i = 0; i < shift; i++) out[i] = 1;
         *out_ndim = b_ndim;
     }
     for (int i = 0; i < b_ndim; i++) {
         int64_t *o = &out[*out_ndim - b_ndim + i], d = b[i];
-        if (*o == d || d == 1)
-            continue;
+        if (*o == d || d == 1) continue;
         if (*o == 1 || *o == -1)
             *o = d;
         else if (d != -1)

@@ -34,8 +34,7 @@ static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_
     int64_t step = dim[1] > 1 ? dim[1] : 1;
     stride[1] = 1;
     for (int i = n - 1; i >= 0; i--) {
-        if (i == 1)
-            continue;
+        if (i == 1) continue;
         stride[i] = step;
         step *= dim[i] > 1 ? dim[i] : 1;
     }
@@ -43,11 +42,9 @@ static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_
 
 static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t *b)
 {
-    if (n != m)
-        return false;
+    if (n != m) return false;
     for (int i = 0; i < n; i++)
-        if (a[i] != b[i])
-            return false;
+        if (a[i] != b[i]) return false;
     return true;
 }
 

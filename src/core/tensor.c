@@ -6,10 +6,13 @@
 aril__hooks aril__hook;
 
 /* What a failed call returns when there is no memory for a poisoned tensor of its own. */
-static aril__error no_memory = {.code = ARIL_ERR_MEMORY, .message = "out of memory"};
+static aril__error no_memory = { .code = ARIL_ERR_MEMORY, .message = "out of memory" };
 
-static aril_tensor emergency = {
-    .refs = 1, .dtype = ARIL_F32, .flags = ARIL__POISON | ARIL__IMMORTAL, .numel = 1, .u.error = &no_memory};
+static aril_tensor emergency = { .refs = 1,
+                                 .dtype = ARIL_F32,
+                                 .flags = ARIL__POISON | ARIL__IMMORTAL,
+                                 .numel = 1,
+                                 .u.error = &no_memory };
 
 aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t bytes)
 {
@@ -76,8 +79,7 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         int64_t d = dim[i];
         t->dim[i] = d;
         t->stride[i] = step;
-        if (d < 0 || d == 1)
-            continue;
+        if (d < 0 || d == 1) continue;
         if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
                            step > INT64_MAX / 16)) {
             char text[ARIL__SHAPE_TEXT];
@@ -90,8 +92,7 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
     }
     t->numel = count;
     for (int i = 0; i < ndim && count; i++)
-        if (aril__unlikely(dim[i] < 0))
-            t->numel = -1;
+        if (aril__unlikely(dim[i] < 0)) t->numel = -1;
     return t;
 }
 
@@ -99,8 +100,7 @@ aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, cons
                               aril__device *device)
 {
     aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
-    if (aril__unlikely(!t))
-        return NULL;
+    if (aril__unlikely(!t)) return NULL;
     t->storage = aril__storage_new(th, device, aril__dtype_bytes(dtype, t->numel));
     if (aril__unlikely(!t->storage)) {
         aril__tensor_free(th, t);
@@ -112,8 +112,7 @@ aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, cons
 aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
 {
     aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
-    if (aril__unlikely(!a))
-        return NULL;
+    if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->offset = t->offset;
     a->flags = t->flags & (ARIL__WEAK | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY |
@@ -132,8 +131,7 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
 aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
 {
     aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
-    if (aril__unlikely(!a))
-        return NULL;
+    if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
     a->u.device = t->storage ? t->storage->device : NULL;
@@ -146,12 +144,9 @@ void aril__tensor_free(aril__thread *th, aril_tensor *t)
         atomic_store(&t->refs, 1);
         return;
     }
-    if (t->storage)
-        aril__storage_release(th, t->storage);
-    if (t->node)
-        aril__hook.release_node(th, t->node);
-    if (t->view)
-        aril__hook.release_view(th, t->view);
+    if (t->storage) aril__storage_release(th, t->storage);
+    if (t->node) aril__hook.release_node(th, t->node);
+    if (t->view) aril__hook.release_view(th, t->view);
     if (aril__unlikely(t->flags & (ARIL__POISON | ARIL__SYMBOLIC))) {
         if (t->flags & ARIL__POISON)
             aril__error_release(t->u.error);
@@ -163,8 +158,7 @@ void aril__tensor_free(aril__thread *th, aril_tensor *t)
 
 aril_tensor *aril__give(aril__thread *th, aril_tensor *t)
 {
-    if (aril__unlikely(!t))
-        return aril__poison();
+    if (aril__unlikely(!t)) return aril__poison();
     if (aril__unlikely(!aril__own_reserve(th, 1))) {
         aril__tensor_release(th, t);
         return aril__poison();
@@ -200,15 +194,14 @@ aril_tensor *aril__null_tensor(const char *op)
 
 aril_status aril__check_value(const char *what, const aril_tensor *t)
 {
-    if (aril__unlikely(!t))
-        return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    if (aril__unlikely(!t)) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
     if (aril__unlikely(t->flags & ARIL__POISON)) {
         aril__adopt_error(t->u.error);
         return t->u.error->code;
     }
     if (aril__unlikely(!t->storage))
-        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor has no value before its graph runs",
-                          what);
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: a symbolic tensor has no value before its graph runs", what);
     return ARIL_OK;
 }
 
@@ -236,7 +229,7 @@ int aril_ndim(const aril_tensor *t)
 
 aril_shape aril_shape_of(const aril_tensor *t)
 {
-    return t ? aril__shape(t) : (aril_shape){0};
+    return t ? aril__shape(t) : (aril_shape){ 0 };
 }
 
 int64_t aril_numel(const aril_tensor *t)
@@ -268,13 +261,11 @@ bool aril_is_contiguous(const aril_tensor *t)
 
 bool aril_is_channels_last(const aril_tensor *t)
 {
-    if (!t || t->ndim < 3)
-        return false;
+    if (!t || t->ndim < 3) return false;
     int64_t step = 1;
     for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
         int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
-        if (t->dim[d] != 1 && t->stride[d] != step)
-            return false;
+        if (t->dim[d] != 1 && t->stride[d] != step) return false;
         step *= t->dim[d];
     }
     return true;
@@ -291,11 +282,9 @@ bool aril__is_packed(const aril_tensor *t)
 {
     int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS];
     int n = 0;
-    if (t->numel == 0)
-        return true;
+    if (t->numel == 0) return true;
     for (int i = 0; i < t->ndim; i++) {
-        if (t->dim[i] == 1)
-            continue;
+        if (t->dim[i] == 1) continue;
         int at = n++;
         for (; at > 0 && stride[at - 1] > t->stride[i]; at--) {
             stride[at] = stride[at - 1];
@@ -306,8 +295,7 @@ bool aril__is_packed(const aril_tensor *t)
     }
     int64_t step = 1;
     for (int i = 0; i < n; i++) {
-        if (stride[i] != step)
-            return false;
+        if (stride[i] != step) return false;
         step *= dim[i];
     }
     return true;
@@ -316,10 +304,9 @@ bool aril__is_packed(const aril_tensor *t)
 /* Whether a walk over all elements meets a place twice; true when that cannot be found out. */
 static aril__cold bool meets_twice(int n, const int64_t *dim, const int64_t *stride, int64_t reach)
 {
-    if (reach >= (int64_t)1 << 30)
-        return true;
+    if (reach >= (int64_t)1 << 30) return true;
     unsigned char *seen = aril__calloc((size_t)reach / 8 + 1);
-    int64_t at[ARIL_MAX_DIMS] = {0}, place = 0;
+    int64_t at[ARIL_MAX_DIMS] = { 0 }, place = 0;
     bool twice = !seen;
     while (!twice) {
         twice = seen[place / 8] >> (place % 8) & 1;
@@ -327,13 +314,11 @@ static aril__cold bool meets_twice(int n, const int64_t *dim, const int64_t *str
         int d = 0;
         for (; d < n; d++) {
             place += stride[d];
-            if (++at[d] < dim[d])
-                break;
+            if (++at[d] < dim[d]) break;
             place -= dim[d] * stride[d];
             at[d] = 0;
         }
-        if (d == n)
-            break;
+        if (d == n) break;
     }
     free(seen);
     return twice;
@@ -343,11 +328,9 @@ bool aril__overlaps(const aril_tensor *t)
 {
     int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS], reach = 0;
     int n = 0;
-    if (t->numel == 0)
-        return false;
+    if (t->numel == 0) return false;
     for (int i = 0; i < t->ndim; i++) {
-        if (t->dim[i] == 1)
-            continue;
+        if (t->dim[i] == 1) continue;
         int64_t step = t->stride[i] < 0 ? -t->stride[i] : t->stride[i];
         int at = n++;
         for (; at > 0 && stride[at - 1] > step; at--) {
@@ -359,8 +342,7 @@ bool aril__overlaps(const aril_tensor *t)
     }
     bool nested = true; /* each dimension steps over all that the smaller ones reach */
     for (int i = 0; i < n; i++) {
-        if (stride[i] == 0)
-            return true;
+        if (stride[i] == 0) return true;
         nested = nested && stride[i] > reach;
         reach += (dim[i] - 1) * stride[i];
     }

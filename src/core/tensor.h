@@ -17,17 +17,17 @@ typedef struct aril__view {
     aril_tensor *parent;
     const aril__op *op;
     void *attrs;
-    unsigned seen; /* the version of the memory for which the view's node is right */
+    unsigned seen;           /* the version of the memory for which the view's node is right */
     struct aril__view *next; /* in the list of views to be freed */
 } aril__view;
 
 enum {
-    ARIL__POISON = 1,        /* made by a failed call; u.error says why */
-    ARIL__SYMBOLIC = 2,      /* has a shape but no value yet: belongs to a tracer */
-    ARIL__SHAPE_ONLY = 4,    /* stands for a value whose shape alone is needed */
-    ARIL__WEAK = 8,          /* a scalar that takes the dtype of what it meets */
-    ARIL__IMMORTAL = 16,     /* never freed */
-    ARIL__INFERENCE = 32,    /* made in inference mode */
+    ARIL__POISON = 1,         /* made by a failed call; u.error says why */
+    ARIL__SYMBOLIC = 2,       /* has a shape but no value yet: belongs to a tracer */
+    ARIL__SHAPE_ONLY = 4,     /* stands for a value whose shape alone is needed */
+    ARIL__WEAK = 8,           /* a scalar that takes the dtype of what it meets */
+    ARIL__IMMORTAL = 16,      /* never freed */
+    ARIL__INFERENCE = 32,     /* made in inference mode */
     ARIL__CHANNELS_LAST = 64, /* dense in the order N, spatial, C */
     ARIL__LOOSE_VIEW = 128,   /* a view whose base was not remembered: made without gradients */
 };
@@ -58,8 +58,8 @@ struct aril_tensor {
     aril__node *node; /* what made it, or where its gradient goes; NULL: no gradient wanted */
     aril__view *view; /* NULL unless it is a view that gradients must know of */
     union {
-        aril__error *error; /* of a poisoned tensor */
-        void *symbol;       /* of a symbolic one, the tracer's own */
+        aril__error *error;   /* of a poisoned tensor */
+        void *symbol;         /* of a symbolic one, the tracer's own */
         aril__device *device; /* of one that is a shape alone: where its value was, or NULL */
     } u;
     int64_t dim[ARIL_MAX_DIMS];
@@ -140,8 +140,7 @@ static inline bool aril__is_dense(const aril_tensor *t)
 {
     int64_t step = 1;
     for (int i = t->ndim - 1; i >= 0; i--) {
-        if (t->dim[i] != 1 && t->stride[i] != step)
-            return t->numel == 0;
+        if (t->dim[i] != 1 && t->stride[i] != step) return t->numel == 0;
         step *= t->dim[i];
     }
     return true;
@@ -158,9 +157,8 @@ void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, i
 
 static inline aril_shape aril__shape(const aril_tensor *t)
 {
-    aril_shape s = {.ndim = t->ndim};
-    for (int i = 0; i < t->ndim; i++)
-        s.dim[i] = t->dim[i];
+    aril_shape s = { .ndim = t->ndim };
+    for (int i = 0; i < t->ndim; i++) s.dim[i] = t->dim[i];
     return s;
 }
 
@@ -169,8 +167,7 @@ static inline aril_shape aril__shape(const aril_tensor *t)
 /* The tensor that a view, of a view, ... was made of; t itself when it is none. */
 static inline aril_tensor *aril__root(const aril_tensor *t)
 {
-    while (t->view)
-        t = t->view->parent;
+    while (t->view) t = t->view->parent;
     return (aril_tensor *)(uintptr_t)t;
 }
 
@@ -193,8 +190,7 @@ static inline void aril__bump_version(aril_tensor *t)
 /* True when writing to one can change the other. */
 static inline bool aril__same_memory(const aril_tensor *a, const aril_tensor *b)
 {
-    if (a->storage || b->storage)
-        return a->storage == b->storage;
+    if (a->storage || b->storage) return a->storage == b->storage;
     return a->flags & b->flags & ARIL__SYMBOLIC && aril__root(a) == aril__root(b);
 }
 

@@ -22,11 +22,9 @@ static void close_guards(aril__thread *th, uint32_t depth);
 static void thread_end(void *arg)
 {
     aril__thread *th = arg;
-    if (!th->ready || th->ended)
-        return;
+    if (!th->ready || th->ended) return;
     close_guards(th, 0);
-    while (th->n_owned)
-        aril__tensor_release(th, th->owned[--th->n_owned]);
+    while (th->n_owned) aril__tensor_release(th, th->owned[--th->n_owned]);
     free(th->owned);
     free(th->guards);
     th->owned = NULL;
@@ -70,7 +68,7 @@ void aril__thread_start(aril__thread *th)
     pthread_once(&once, library_once);
     pthread_setspecific(at_thread_end, th);
     uint64_t ordinal = atomic_fetch_add(&threads_started, 1);
-    th->generator = (aril_generator){.seed = atomic_load(&base_seed) + ordinal};
+    th->generator = (aril_generator){ .seed = atomic_load(&base_seed) + ordinal };
     th->mode.anomaly = aril__anomaly_default;
 }
 
@@ -78,7 +76,7 @@ void aril_seed(uint64_t seed)
 {
     aril__thread *th = aril__self();
     atomic_store(&base_seed, seed);
-    th->generator = (aril_generator){.seed = seed};
+    th->generator = (aril_generator){ .seed = seed };
 }
 
 aril_generator *aril_default_generator(void)
@@ -108,7 +106,7 @@ void aril__own(aril__thread *th, aril_tensor *t)
 static aril_guard open_guard(bool is_scope)
 {
     aril__thread *th = aril__self();
-    aril_guard g = {th->n_guards};
+    aril_guard g = { th->n_guards };
     if (aril__unlikely(th->n_guards == th->cap_guards)) {
         uint32_t cap = th->cap_guards ? th->cap_guards * 2 : 64;
         aril__guard *grown = aril__realloc(th->guards, cap * sizeof *grown);
@@ -122,7 +120,7 @@ static aril_guard open_guard(bool is_scope)
         th->cap_guards = cap;
     }
     th->guards[th->n_guards++] =
-        (aril__guard){.scope_base = th->scope_base, .is_scope = is_scope, .mode = th->mode};
+        (aril__guard){ .scope_base = th->scope_base, .is_scope = is_scope, .mode = th->mode };
     if (is_scope) {
         th->scope_base = th->n_owned;
         th->n_scopes++;
@@ -135,8 +133,7 @@ static void close_guards(aril__thread *th, uint32_t depth)
     while (th->n_guards > depth) {
         aril__guard g = th->guards[th->n_guards - 1];
         if (g.is_scope) {
-            while (th->n_owned > th->scope_base)
-                aril__tensor_release(th, th->owned[--th->n_owned]);
+            while (th->n_owned > th->scope_base) aril__tensor_release(th, th->owned[--th->n_owned]);
             th->scope_base = g.scope_base;
             th->n_scopes--;
         } else {
@@ -159,24 +156,21 @@ void aril_guard_end(aril_guard *g)
 aril_guard aril_no_grad_begin(void)
 {
     aril_guard g = open_guard(false);
-    if (g.depth != UINT32_MAX)
-        aril__tls.mode.no_grad = true;
+    if (g.depth != UINT32_MAX) aril__tls.mode.no_grad = true;
     return g;
 }
 
 aril_guard aril_enable_grad_begin(void)
 {
     aril_guard g = open_guard(false);
-    if (g.depth != UINT32_MAX && !aril__tls.mode.inference)
-        aril__tls.mode.no_grad = false;
+    if (g.depth != UINT32_MAX && !aril__tls.mode.inference) aril__tls.mode.no_grad = false;
     return g;
 }
 
 aril_guard aril_inference_begin(void)
 {
     aril_guard g = open_guard(false);
-    if (g.depth != UINT32_MAX)
-        aril__tls.mode.no_grad = aril__tls.mode.inference = true;
+    if (g.depth != UINT32_MAX) aril__tls.mode.no_grad = aril__tls.mode.inference = true;
     return g;
 }
 
@@ -189,22 +183,18 @@ bool aril_grad_enabled(void)
 static uint32_t find_owned(const aril__thread *th, const aril_tensor *t)
 {
     uint32_t at = t->slot;
-    if (at >= th->scope_base && at < th->n_owned && th->owned[at] == t)
-        return at;
+    if (at >= th->scope_base && at < th->n_owned && th->owned[at] == t) return at;
     for (at = th->n_owned; at-- > th->scope_base;)
-        if (th->owned[at] == t)
-            return at;
+        if (th->owned[at] == t) return at;
     return UINT32_MAX;
 }
 
 aril_tensor *aril_escape(aril_tensor *t)
 {
     aril__thread *th = aril__self();
-    if (!t)
-        return aril__null_tensor("escape");
+    if (!t) return aril__null_tensor("escape");
     uint32_t at = find_owned(th, t);
-    if (at == UINT32_MAX || th->n_scopes == 0)
-        return t;
+    if (at == UINT32_MAX || th->n_scopes == 0) return t;
     /* It takes the scope's first place, and the scope begins one later. */
     aril_tensor *first = th->owned[th->scope_base];
     th->owned[at] = first;
@@ -221,8 +211,7 @@ aril_tensor *aril_keep(aril_tensor *t)
 
 void aril_release(aril_tensor *t)
 {
-    if (t)
-        aril__tensor_release(aril__self(), t);
+    if (t) aril__tensor_release(aril__self(), t);
 }
 
 void aril_set(aril_tensor **place, aril_tensor *t)
@@ -235,21 +224,17 @@ void aril_set(aril_tensor **place, aril_tensor *t)
 aril_tensor *aril_adopt(aril_tensor *t)
 {
     aril__thread *th = aril__self();
-    if (!t)
-        return aril__null_tensor("adopt");
-    if (aril__own_reserve(th, 1))
-        aril__own(th, t);
+    if (!t) return aril__null_tensor("adopt");
+    if (aril__own_reserve(th, 1)) aril__own(th, t);
     return t;
 }
 
 void aril_drop(aril_tensor *t)
 {
-    if (!t)
-        return;
+    if (!t) return;
     aril__thread *th = aril__self();
     uint32_t at = find_owned(th, t);
-    if (at == UINT32_MAX)
-        return;
+    if (at == UINT32_MAX) return;
     aril_tensor *last = th->owned[--th->n_owned];
     th->owned[at] = last;
     last->slot = at;

@@ -39,7 +39,7 @@ typedef struct aril__thread {
 
     aril__error *error, *last_error;
     aril_generator generator;
-    uint64_t sequence; /* of graph nodes made by this thread */
+    uint64_t sequence;             /* of graph nodes made by this thread */
     struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */
     struct aril__view *dead_views;
     bool in_release;
@@ -53,8 +53,7 @@ aril__cold void aril__thread_start(aril__thread *th);
 static inline aril__thread *aril__self(void)
 {
     aril__thread *th = &aril__tls;
-    if (aril__unlikely(!th->ready))
-        aril__thread_start(th);
+    if (aril__unlikely(!th->ready)) aril__thread_start(th);
     return th;
 }
 
@@ -64,8 +63,7 @@ aril__cold bool aril__own_grow(aril__thread *th);
 static inline bool aril__own_reserve(aril__thread *th, uint32_t n)
 {
     while (aril__unlikely(th->cap_owned - th->n_owned < n))
-        if (!aril__own_grow(th))
-            return false;
+        if (!aril__own_grow(th)) return false;
     return true;
 }
 

@@ -10,8 +10,7 @@ aril__tape aril__tape_hook;
 static aril__cold aril_status poison_all(int n_out, aril_tensor **out)
 {
     aril_tensor *p = aril__poison();
-    for (int i = 0; i < n_out; i++)
-        out[i] = p;
+    for (int i = 0; i < n_out; i++) out[i] = p;
     aril__error *e = aril__self()->last_error;
     return e ? e->code : ARIL_ERR_MEMORY;
 }
@@ -29,8 +28,10 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
             break;
         }
         if (in[i] && in[i]->flags & ARIL__SHAPE_ONLY && !(op->shape_only >> i & 1)) {
-            aril__fail(ARIL_ERR_INTERNAL, "%s: input %d has no value (its gradient's 'saves' names "
-                       "only its shape)", op->name, i);
+            aril__fail(ARIL_ERR_INTERNAL,
+                       "%s: input %d has no value (its gradient's 'saves' names "
+                       "only its shape)",
+                       op->name, i);
             break;
         }
     }
@@ -44,7 +45,8 @@ static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_ten
     return poison_all(op->n_out, out);
 }
 
-enum { WRITE_INPUTS = 16 }; /* in-place forms, and calls over several devices, have at most so many */
+/* In-place forms, and calls over several devices, have at most so many inputs. */
+enum { WRITE_INPUTS = 16 };
 
 /* One device for all inputs; weak scalars join any. */
 static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
@@ -55,8 +57,7 @@ static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
     c->device = NULL;
     for (int i = 0; i < c->n_in; i++) {
         aril_tensor *t = c->in[i];
-        if (!t || !t->storage || (t->flags & ARIL__WEAK))
-            continue;
+        if (!t || !t->storage || (t->flags & ARIL__WEAK)) continue;
         if (!c->device || c->device == t->storage->device) {
             c->device = t->storage->device;
         } else {
@@ -66,14 +67,12 @@ static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
                               aril_device_name(t->storage->device->id, b, sizeof b));
         }
     }
-    if (!c->device)
-        c->device = aril__cpu_device;
+    if (!c->device) c->device = aril__cpu_device;
     for (int i = 0; i < c->n_in; i++) {
         moved[i] = c->in[i];
         if (moved[i] && moved[i]->storage && moved[i]->storage->device != c->device)
             moved[i] = aril_to(moved[i], c->device->id);
-        if (moved[i] && moved[i]->flags & ARIL__POISON)
-            return aril_tensor_status(moved[i]);
+        if (moved[i] && moved[i]->flags & ARIL__POISON) return aril_tensor_status(moved[i]);
     }
     return ARIL_OK;
 }
@@ -101,7 +100,8 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
         return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
     if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest)))
-        return aril__fail(ARIL_ERR_STATE, "%s_: elements of the tensor written to share memory (it "
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s_: elements of the tensor written to share memory (it "
                           "was expanded, or shows overlapping windows); write to a copy",
                           c->op->name);
     return ARIL_OK;
@@ -113,14 +113,11 @@ static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_t
     for (int i = 0; i < c->n_in; i++) {
         in[i] = c->in[i];
         bool shape_only = i < 31 && c->op->shape_only >> i & 1;
-        if (!in[i] || shape_only || !in[i]->storage || in[i]->storage != dest->storage)
-            continue;
-        if (in[i] == dest && (i == 0 || c->op->flags & ELEMENTWISE))
-            continue;
+        if (!in[i] || shape_only || !in[i]->storage || in[i]->storage != dest->storage) continue;
+        if (in[i] == dest && (i == 0 || c->op->flags & ELEMENTWISE)) continue;
         if (!same_geometry(in[i], dest) || !(c->op->flags & ELEMENTWISE)) {
             in[i] = aril__op(&aril__op_copy, in[i]);
-            if (in[i]->flags & ARIL__POISON)
-                return aril_tensor_status(in[i]);
+            if (in[i]->flags & ARIL__POISON) return aril_tensor_status(in[i]);
         }
     }
     return ARIL_OK;
@@ -133,15 +130,12 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
 {
     uint32_t mask = 0;
     for (int i = 0; i < c->n_in; i++)
-        if (in[i] && in[i]->node)
-            mask |= aril__op_saves(c->op, i);
+        if (in[i] && in[i]->node) mask |= aril__op_saves(c->op, i);
     for (int i = 0; i < c->n_in; i++) {
         recorded[i] = in[i];
-        if (!in[i] || !aril__same_memory(in[i], dest) || !(mask & IN(i < 7 ? i : 7)))
-            continue;
+        if (!in[i] || !aril__same_memory(in[i], dest) || !(mask & IN(i < 7 ? i : 7))) continue;
         recorded[i] = aril__op(&aril__op_copy, in[i]);
-        if (recorded[i]->flags & ARIL__POISON)
-            return aril_tensor_status(recorded[i]);
+        if (recorded[i]->flags & ARIL__POISON) return aril_tensor_status(recorded[i]);
     }
     return ARIL_OK;
 }
@@ -162,12 +156,9 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
     }
     for (int k = 0; k < c->n_in; k++) {
         const aril_tensor *like = c->in[k];
-        if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim))
-            continue;
-        if (aril__is_dense(like))
-            break;
-        if (!aril__is_packed(like))
-            continue; /* expanded or cut: it has no order to keep */
+        if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim)) continue;
+        if (aril__is_dense(like)) break;
+        if (!aril__is_packed(like)) continue; /* expanded or cut: it has no order to keep */
         aril__strides_like(like, o->ndim, o->dim, t->stride);
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
         break;
@@ -179,15 +170,13 @@ static aril_tensor *new_view(aril__thread *th, const aril__call *c, int i, aril_
 {
     const aril__meta *o = &c->out[i];
     aril_tensor *t = aril__tensor_header(th, o->dtype, o->ndim, o->dim);
-    if (aril__unlikely(!t))
-        return NULL;
+    if (aril__unlikely(!t)) return NULL;
     memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
     t->offset = o->offset;
     atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
     t->storage = base->storage;
     t->flags = base->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW);
-    if (th->mode.no_grad)
-        t->flags |= ARIL__LOOSE_VIEW;
+    if (th->mode.no_grad) t->flags |= ARIL__LOOSE_VIEW;
     return t;
 }
 
@@ -201,16 +190,14 @@ static aril__cold aril_status check_anomaly(const aril__op *op, int n_out, aril_
             !t->storage->device->host_memory)
             continue;
         double block[256];
-        int64_t rows = 1, at[ARIL_MAX_DIMS] = {0};
+        int64_t rows = 1, at[ARIL_MAX_DIMS] = { 0 };
         int64_t inner = t->ndim ? t->dim[t->ndim - 1] : 1;
         int64_t step = t->ndim ? t->stride[t->ndim - 1] : 1;
-        if (t->numel == 0)
-            continue;
+        if (t->numel == 0) continue;
         rows = t->numel / inner;
         for (int64_t r = 0; r < rows; r++) {
             int64_t offset = t->offset;
-            for (int d = 0; d < t->ndim - 1; d++)
-                offset += at[d] * t->stride[d];
+            for (int d = 0; d < t->ndim - 1; d++) offset += at[d] * t->stride[d];
             for (int64_t k = 0; k < inner; k += 256) {
                 int64_t m = inner - k < 256 ? inner - k : 256;
                 aril__dtypes[t->dtype].load[ARIL__C_F64](block, aril__base(t), offset + k * step,
@@ -220,8 +207,7 @@ static aril__cold aril_status check_anomaly(const aril__op *op, int n_out, aril_
                         return aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)",
                                           op->name);
             }
-            for (int d = t->ndim - 2; d >= 0 && ++at[d] == t->dim[d]; d--)
-                at[d] = 0;
+            for (int d = t->ndim - 2; d >= 0 && ++at[d] == t->dim[d]; d--) at[d] = 0;
         }
     }
     return ARIL_OK;
@@ -246,8 +232,7 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
         return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph",
                           c->op->name);
     aril_status s = th->tracer->apply(th->tracer, c, dest, out);
-    if (s == ARIL_OK && dest)
-        aril__bump_version(dest);
+    if (s == ARIL_OK && dest) aril__bump_version(dest);
     return s;
 }
 
@@ -262,8 +247,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
     for (int i = 0; i < n_out; i++) {
         int kind = op->out[i];
         out[i] = NULL;
-        if (aril__unlikely(s < 0))
-            continue;
+        if (aril__unlikely(s < 0)) continue;
         if (i == 0 && dest)
             out[i] = aril__tensor_keep(dest);
         else if (ARIL__IS_VIEW(kind))
@@ -274,33 +258,28 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
             continue; /* the kernel allocates, once it knows how much */
         else
             out[i] = new_output(th, c, i);
-        if (!out[i] && !ARIL__IS_WRITE(kind))
-            s = ARIL_ERR_MEMORY;
+        if (!out[i] && !ARIL__IS_WRITE(kind)) s = ARIL_ERR_MEMORY;
     }
     if (s == ARIL_OK && !ARIL__IS_VIEW(op->out[0])) {
-        aril__run r = {.op = op,
-                       .attrs = c->attrs,
-                       .n_in = c->n_in,
-                       .n_out = n_out,
-                       .in = c->in,
-                       .out = out,
-                       .type = c->type,
-                       .device = c->device};
+        aril__run r = { .op = op,
+                        .attrs = c->attrs,
+                        .n_in = c->n_in,
+                        .n_out = n_out,
+                        .in = c->in,
+                        .out = out,
+                        .type = c->type,
+                        .device = c->device };
         s = aril__dispatch(&r);
-        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly))
-            s = check_anomaly(op, n_out, out);
+        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(op, n_out, out);
     }
     if (aril__unlikely(s < 0)) {
         for (int i = 0; i < n_out; i++)
-            if (out[i])
-                aril__tensor_release(th, out[i]);
+            if (out[i]) aril__tensor_release(th, out[i]);
         return s;
     }
-    if (dest)
-        aril__bump_version(dest);
+    if (dest) aril__bump_version(dest);
     for (int i = 0; i < n_out; i++)
-        if (ARIL__IS_WRITE(op->out[i]) && out[i])
-            aril__bump_version(out[i]);
+        if (ARIL__IS_WRITE(op->out[i]) && out[i]) aril__bump_version(out[i]);
     return ARIL_OK;
 }
 
@@ -332,25 +311,24 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
 {
     aril_tensor *const *in = c->in;
     aril_status s = check_dest(c, dest);
-    if (s == ARIL_OK)
-        s = aril__tape_hook.check_write(th, c->op, dest);
+    if (s == ARIL_OK) s = aril__tape_hook.check_write(th, c->op, dest);
     if (s == ARIL_OK && wants && dest->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW))
-        s = aril__fail(ARIL_ERR_GRAD, dest->flags & ARIL__INFERENCE
-                       ? "%s_: a tensor made in inference mode cannot take part in a gradient; "
-                         "write to a copy"
-                       : "%s_: a view made without gradients does not tell its base of this write; "
-                         "make the view outside ARIL_NO_GRAD, or write to a copy", c->op->name);
+        s = aril__fail(
+            ARIL_ERR_GRAD,
+            dest->flags & ARIL__INFERENCE
+                ? "%s_: a tensor made in inference mode cannot take part in a gradient; "
+                  "write to a copy"
+                : "%s_: a view made without gradients does not tell its base of this write; "
+                  "make the view outside ARIL_NO_GRAD, or write to a copy",
+            c->op->name);
     if (s == ARIL_OK && c->n_in > WRITE_INPUTS)
         s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s_: more than %d inputs", c->op->name, WRITE_INPUTS);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     w->temporaries = aril_scope_begin();
     s = unshare_inputs(c, dest, w->in);
     c->in = w->in;
-    if (s == ARIL_OK && wants)
-        s = save_overwritten(c, in, dest, w->recorded);
-    if (s < 0)
-        aril_guard_end(&w->temporaries);
+    if (s == ARIL_OK && wants) s = save_overwritten(c, in, dest, w->recorded);
+    if (s < 0) aril_guard_end(&w->temporaries);
     return s;
 }
 
@@ -358,8 +336,7 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
 static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     c->op->decompose(c, out);
-    if (dest && !(out[0]->flags & ARIL__POISON))
-        out[0] = aril_copy_(dest, out[0]);
+    if (dest && !(out[0]->flags & ARIL__POISON)) out[0] = aril_copy_(dest, out[0]);
     return aril_tensor_status(out[0]);
 }
 
@@ -377,8 +354,7 @@ static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor
         if (out[i] && !ARIL__IS_WRITE(op->out[i]) && out[i] != dest)
             out[i]->flags |= ARIL__INFERENCE;
     for (int i = 0; i < op->n_out && aril__unlikely(s < 0); i++)
-        if (out[i])
-            aril__tensor_release(th, out[i]);
+        if (out[i]) aril__tensor_release(th, out[i]);
     return s;
 }
 
@@ -401,14 +377,12 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     for (int i = 0; i < n_in; i++) {
         const aril_tensor *t = in[i];
         if (aril__unlikely(!t)) {
-            if (!(op->optional >> (i < 31 ? i : 31) & 1))
-                return bad_input(op, n_in, in, out);
+            if (!(op->optional >> (i < 31 ? i : 31) & 1)) return bad_input(op, n_in, in, out);
             continue;
         }
         if (aril__unlikely(i < 31 && op->shape_only >> i & 1)) {
             flags |= t->flags & ~(unsigned)ARIL__SHAPE_ONLY;
-            if (t->flags & ARIL__SHAPE_ONLY)
-                like = t->u.device;
+            if (t->flags & ARIL__SHAPE_ONLY) like = t->u.device;
         } else {
             flags |= t->flags;
             graph |= t->node != NULL;
@@ -423,21 +397,17 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
-    if (aril__unlikely(!c.device))
-        c.device = like;
+    if (aril__unlikely(!c.device)) c.device = like;
 
     aril_tensor *moved[WRITE_INPUTS];
     if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
-        if (mixed_devices(&c, moved) < 0)
-            return poison_all(op->n_out, out);
+        if (mixed_devices(&c, moved) < 0) return poison_all(op->n_out, out);
         c.in = moved;
     }
     if (aril__unlikely(views) && !th->mode.no_grad) {
         for (int i = 0; i < n_in; i++) {
-            if (!in[i] || !in[i]->view)
-                continue;
-            if (aril__tape_hook.refresh(th, in[i]) < 0)
-                return poison_all(op->n_out, out);
+            if (!in[i] || !in[i]->view) continue;
+            if (aril__tape_hook.refresh(th, in[i]) < 0) return poison_all(op->n_out, out);
             graph |= in[i]->node != NULL;
         }
     }
@@ -445,14 +415,11 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
         aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", op->name, aril__dtypes[c.type].name);
         return poison_all(op->n_out, out);
     }
-    if (aril__unlikely(op->infer(&c) < 0))
-        return poison_all(op->n_out, out);
+    if (aril__unlikely(op->infer(&c) < 0)) return poison_all(op->n_out, out);
 
     bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
-    if (aril__unlikely(wants && !op->vjp && op->decompose))
-        return run_decomposed(&c, dest, out);
-    if (aril__unlikely(!aril__own_reserve(th, op->n_out)))
-        return poison_all(op->n_out, out);
+    if (aril__unlikely(wants && !op->vjp && op->decompose)) return run_decomposed(&c, dest, out);
+    if (aril__unlikely(!aril__own_reserve(th, op->n_out))) return poison_all(op->n_out, out);
 
     write w;
     if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
@@ -464,10 +431,8 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
         c.in = in; /* the record knows the caller's tensors, not their copies */
         s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
     }
-    if (dest)
-        aril_guard_end(&w.temporaries);
-    if (aril__unlikely(s < 0))
-        return poison_all(op->n_out, out);
+    if (dest) aril_guard_end(&w.temporaries);
+    if (aril__unlikely(s < 0)) return poison_all(op->n_out, out);
     give_outputs(th, op, dest, out);
     return ARIL_OK;
 }
@@ -485,29 +450,25 @@ aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, 
     return out[0];
 }
 
-aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in,
-                            aril_tensor *const *in, const void *attrs)
+aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, aril_tensor *const *in,
+                            const void *attrs)
 {
     aril_tensor *out[ARIL__MAX_OUT];
-    if (!dest)
-        return aril__null_tensor(op->name);
-    if (dest->flags & ARIL__POISON)
-        return dest;
+    if (!dest) return aril__null_tensor(op->name);
+    if (dest->flags & ARIL__POISON) return dest;
     aril_status s = apply(op, n_in, in, attrs, dest, out);
     return s < 0 ? out[0] : dest;
 }
 
 uint32_t aril__op_saves(const aril__op *op, int i)
 {
-    if (op->formula)
-        return i < op->formula->arity ? aril__derivatives(op)[i].saves : 0;
+    if (op->formula) return i < op->formula->arity ? aril__derivatives(op)[i].saves : 0;
     return op->saves[i < ARIL__SAVES ? i : ARIL__SAVES - 1];
 }
 
 const aril__op *aril__op_find(const char *name)
 {
     for (int i = 0; i < aril__n_ops; i++)
-        if (strcmp(aril__ops[i]->name, name) == 0)
-            return aril__ops[i];
+        if (strcmp(aril__ops[i]->name, name) == 0) return aril__ops[i];
     return NULL;
 }

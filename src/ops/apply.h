@@ -14,14 +14,14 @@ aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, 
 
 /* Result 0 is written into `dest` (broadcast and cast as the op's in-place form does). Returns
  * `dest`, or a poisoned tensor, and then dest is unchanged. */
-aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in,
-                            aril_tensor *const *in, const void *attrs);
+aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, aril_tensor *const *in,
+                            const void *attrs);
 
 /* aril__op(&aril__op_add, a, b): no attributes. aril__op_with(&attrs, &aril__op_sum, x). */
 #define aril__op(op, ...) aril__op_with(NULL, op, __VA_ARGS__)
-#define aril__op_with(attrs, op, ...)                                                              \
-    aril__apply1((op), (int)(sizeof((aril_tensor *[]){__VA_ARGS__}) / sizeof(aril_tensor *)),      \
-                 (aril_tensor *[]){__VA_ARGS__}, (attrs))
+#define aril__op_with(attrs, op, ...)                                                           \
+    aril__apply1((op), (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
+                 (aril_tensor *[]){ __VA_ARGS__ }, (attrs))
 
 /* Records operations instead of running them. */
 struct aril__tracer {

@@ -17,10 +17,10 @@ ATTR_LIST(conv_transpose, CONV_TRANSPOSE_ATTRS)
 static aril__slide window_of(const struct conv_attrs *a, int i, int64_t kernel, int64_t in)
 {
     aril__slide w = { .kernel = kernel,
-                       .stride = a->stride[i],
-                       .begin = a->pad[2 * i],
-                       .end = a->pad[2 * i + 1],
-                       .dilation = a->dilation[i] };
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i] };
     if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
     return w;
 }

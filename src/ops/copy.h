@@ -13,8 +13,7 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src);
 /* Attributes that change nothing but the dtype, or the device. */
 #define CAST_ATTRS(A) A(cast, I64, 1, dtype, 0, "to")
 ATTRS(cast, CAST_ATTRS)
-#define TO_DEVICE_ATTRS(A)                                                                         \
-    A(to_device, I64, 2, device, 0, NULL) A(to_device, I64, 2, from, 0, NULL)
+#define TO_DEVICE_ATTRS(A) A(to_device, I64, 2, device, 0, NULL) A(to_device, I64, 2, from, 0, NULL)
 ATTRS(to_device, TO_DEVICE_ATTRS)
 
 #endif

@@ -26,14 +26,12 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
         return aril__fail(ARIL_ERR_DEVICE, "rows: no device kind %d", kind);
     for (int i = 0; i < n; i++) {
         const aril__op *op = aril__op_find(rows[i].op);
-        if (!op)
-            return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
+        if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
         row_list *l = &rows_of[kind][op->id];
         if (l->n == l->cap) {
             int cap = l->cap ? l->cap * 2 : 2;
             const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
-            if (!grown)
-                return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
+            if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
             l->at = grown;
             l->cap = cap;
         }
@@ -45,8 +43,7 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
 void aril__rows_shutdown(void)
 {
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
-        for (int i = 0; i < ARIL__OP_COUNT; i++)
-            free(rows_of[k][i].at);
+        for (int i = 0; i < ARIL__OP_COUNT; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
 }
 
@@ -67,12 +64,11 @@ enum { BUCKETS = 1024, KEY_MAX = 4096 };
 static struct {
     pthread_mutex_t lock;
     prepared *bucket[BUCKETS];
-} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static size_t put(unsigned char *key, size_t at, const void *p, size_t n)
 {
-    if (at + n <= KEY_MAX)
-        memcpy(key + at, p, n);
+    if (at + n <= KEY_MAX) memcpy(key + at, p, n);
     return at + n;
 }
 
@@ -81,11 +77,10 @@ static size_t make_key(const aril__run *r, unsigned char *key)
 {
     size_t n = put(key, 0, &r->device, sizeof r->device);
     n = put(key, n, &r->type, sizeof r->type);
-    if (r->attrs)
-        n = put(key, n, r->attrs, r->op->attr_size);
+    if (r->attrs) n = put(key, n, r->attrs, r->op->attr_size);
     for (int i = 0; i < r->n_in + r->n_out; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
-        unsigned char head[2] = {t ? t->ndim : 255, t ? t->dtype : 255};
+        unsigned char head[2] = { t ? t->ndim : 255, t ? t->dtype : 255 };
         n = put(key, n, head, sizeof head);
         if (t) {
             n = put(key, n, t->dim, t->ndim * sizeof *t->dim);
@@ -98,8 +93,7 @@ static size_t make_key(const aril__run *r, unsigned char *key)
 static uint64_t hash_of(const unsigned char *key, size_t n, const aril__row *row)
 {
     uint64_t h = 0x9e3779b97f4a7c15u ^ (uintptr_t)row;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ key[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 0x100000001b3u;
     return h ^ h >> 29;
 }
 
@@ -109,8 +103,7 @@ static const aril__plan *plan_of(const aril__row *row, const aril__run *r, const
     unsigned char key[KEY_MAX];
     size_t n = make_key(r, key);
     *why = "too many dimensions to describe";
-    if (!n)
-        return NULL;
+    if (!n) return NULL;
     uint64_t h = hash_of(key, n, row);
     pthread_mutex_lock(&cache.lock);
     prepared *p = cache.bucket[h % BUCKETS];
@@ -119,7 +112,7 @@ static const aril__plan *plan_of(const aril__row *row, const aril__run *r, const
     if (!p) {
         p = aril__malloc(sizeof *p + n);
         if (p) {
-            *p = (prepared){.row = row, .hash = h, .key_size = n};
+            *p = (prepared){ .row = row, .hash = h, .key_size = n };
             memcpy(p->key, key, n);
             p->declined = row->prepare(r, &p->plan);
             p->next = cache.bucket[h % BUCKETS];
@@ -137,8 +130,7 @@ void aril__plans_shutdown(void)
         while (cache.bucket[i]) {
             prepared *p = cache.bucket[i];
             cache.bucket[i] = p->next;
-            if (p->row->destroy && p->plan.prepared)
-                p->row->destroy(p->plan.prepared);
+            if (p->row->destroy && p->plan.prepared) p->row->destroy(p->plan.prepared);
             free(p);
         }
     }
@@ -149,8 +141,7 @@ void aril__plans_shutdown(void)
 aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim)
 {
     aril__thread *th = aril__self();
-    if (r->out[i])
-        aril__tensor_release(th, r->out[i]);
+    if (r->out[i]) aril__tensor_release(th, r->out[i]);
     r->out[i] = aril__tensor_new(th, dtype, ndim, dim, r->device);
     return r->out[i] ? ARIL_OK : ARIL_ERR_MEMORY;
 }
@@ -158,17 +149,14 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
 /* The dtype that stands in for `t` where a kernel does not know it. */
 static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
 {
-    static const aril_dtype of[] = {[ARIL__C_F32] = ARIL_F32,
-                                    [ARIL__C_F64] = ARIL_F64,
-                                    [ARIL__C_I64] = ARIL_I64,
-                                    [ARIL__C_U64] = ARIL_U64};
-    if (!native || native >> t & 1)
-        return t;
+    static const aril_dtype of[] = { [ARIL__C_F32] = ARIL_F32,
+                                     [ARIL__C_F64] = ARIL_F64,
+                                     [ARIL__C_I64] = ARIL_I64,
+                                     [ARIL__C_U64] = ARIL_U64 };
+    if (!native || native >> t & 1) return t;
     aril_dtype to = of[aril__dtypes[t].ctype];
-    if (!(native >> to & 1) && to == ARIL_U64)
-        to = ARIL_I64;
-    if (!(native >> to & 1) && to == ARIL_I64)
-        to = ARIL_F64;
+    if (!(native >> to & 1) && to == ARIL_U64) to = ARIL_I64;
+    if (!(native >> to & 1) && to == ARIL_I64) to = ARIL_F64;
     return to;
 }
 
@@ -183,19 +171,16 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     bool ready = type == r->type;
     for (int i = 0; i < r->n_in && ready; i++) {
         aril_tensor *t = r->in[i];
-        if (!t || (i < 31 && op->shape_only >> i & 1))
-            continue;
+        if (!t || (i < 31 && op->shape_only >> i & 1)) continue;
         ready = (strided || aril__is_dense(t)) &&
                 !(i < 31 && op->index_in >> i & 1 && (t->dtype != ARIL_I64 || !aril__is_dense(t)));
     }
     for (int i = 0; i < r->n_out && ready; i++)
-        ready = !r->out[i] || ((strided || aril__is_dense(r->out[i])) &&
-                               (i > 0 || op->flags & INPLACE || r->n_in == 0 ||
-                                r->out[0] != r->in[0]));
-    if (aril__likely(ready))
-        return kernel(r);
-    if (r->n_in > MOST && type == r->type && strided)
-        return kernel(r);
+        ready =
+            !r->out[i] || ((strided || aril__is_dense(r->out[i])) &&
+                           (i > 0 || op->flags & INPLACE || r->n_in == 0 || r->out[0] != r->in[0]));
+    if (aril__likely(ready)) return kernel(r);
+    if (r->n_in > MOST && type == r->type && strided) return kernel(r);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
@@ -207,29 +192,24 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     bool ran = false;
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
         aril_tensor *t = in[i] = r->in[i];
-        if (!t || (i < 31 && op->shape_only >> i & 1))
-            continue;
+        if (!t || (i < 31 && op->shape_only >> i & 1)) continue;
         if (i < 31 && op->index_in >> i & 1)
             in[i] = t->dtype == ARIL_I64 ? t : aril_cast(t, ARIL_I64);
         else if (type != r->type && t->dtype == r->type)
             in[i] = aril_cast(t, type);
-        if (!strided || (i < 31 && op->index_in >> i & 1))
-            in[i] = aril_contiguous(in[i]);
+        if (!strided || (i < 31 && op->index_in >> i & 1)) in[i] = aril_contiguous(in[i]);
         s = aril_tensor_status(in[i]);
     }
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         aril_tensor *t = out[i] = r->out[i];
-        if (!t)
-            continue;
+        if (!t) continue;
         aril_dtype want = type != r->type && t->dtype == r->type ? type : (aril_dtype)t->dtype;
         bool overlaid = i == 0 && !(op->flags & INPLACE) && r->n_in && t == r->in[0];
-        if (want == t->dtype && (strided || aril__is_dense(t)) && !overlaid)
-            continue;
-        if (ARIL__IS_WRITE(op->out[i]) || (i == 0 && op->flags & INPLACE && r->n_in &&
-                                           t == r->in[0])) {
+        if (want == t->dtype && (strided || aril__is_dense(t)) && !overlaid) continue;
+        if (ARIL__IS_WRITE(op->out[i]) ||
+            (i == 0 && op->flags & INPLACE && r->n_in && t == r->in[0])) {
             out[i] = ARIL__IS_WRITE(op->out[i]) ? in[op->out[i] - 32] : in[0]; /* staged state */
-            if (out[i] == t)
-                continue;
+            if (out[i] == t) continue;
         } else {
             out[i] = aril__give(th, aril__tensor_new(th, want, t->ndim, t->dim, r->device));
         }
@@ -247,28 +227,25 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
         if (!r->out[i] && out[i]) /* made before the kernel failed */
             aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
-        if (out[i] == r->out[i])
-            continue;
+        if (out[i] == r->out[i]) continue;
         if (r->out[i]) {
-            aril_tensor *to[1] = {out[i]};
-            aril__run copy = {.op = &aril__op_cast,
-                              .n_in = 1,
-                              .n_out = 1,
-                              .in = to,
-                              .out = &r->out[i],
-                              .type = (aril_dtype)out[i]->dtype,
-                              .device = r->device};
+            aril_tensor *to[1] = { out[i] };
+            aril__run copy = { .op = &aril__op_cast,
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = to,
+                               .out = &r->out[i],
+                               .type = (aril_dtype)out[i]->dtype,
+                               .device = r->device };
             s = aril__op_cast.ref(&copy);
         } else { /* made by the kernel, in the staged type: one reference is the caller's */
             aril_tensor *made = aril__give(th, out[i]);
-            if (type != r->type && made->dtype == type)
-                made = aril_cast(made, r->type);
+            if (type != r->type && made->dtype == type) made = aril_cast(made, r->type);
             s = aril_tensor_status(made);
             r->out[i] = s == ARIL_OK ? aril__tensor_keep(made) : NULL;
         }
     }
-    if (in != small)
-        free(in);
+    if (in != small) free(in);
     return s;
 }
 
@@ -287,21 +264,18 @@ static aril_status run_on_cpu(aril__run *r)
               r->device->kind_name);
     for (int i = 0; i < r->n_in; i++) {
         in[i] = r->in[i] && r->in[i]->storage ? aril_to(r->in[i], aril_cpu()) : r->in[i];
-        if (in[i] && aril_tensor_status(in[i]) < 0)
-            return aril_tensor_status(in[i]);
+        if (in[i] && aril_tensor_status(in[i]) < 0) return aril_tensor_status(in[i]);
     }
     for (int i = 0; i < r->n_out; i++) {
         out[i] = NULL;
-        if (!r->out[i])
-            continue;
+        if (!r->out[i]) continue;
         if (ARIL__IS_WRITE(r->op->out[i]) || (i == 0 && r->n_in && r->out[0] == r->in[0]))
             out[i] = ARIL__IS_WRITE(r->op->out[i]) ? in[r->op->out[i] - 32] : in[0];
         else
-            out[i] = aril__give(th, aril__tensor_new(th, (aril_dtype)r->out[i]->dtype,
-                                                     r->out[i]->ndim, r->out[i]->dim,
-                                                     aril__cpu_device));
-        if (aril_tensor_status(out[i]) < 0)
-            return aril_tensor_status(out[i]);
+            out[i] =
+                aril__give(th, aril__tensor_new(th, (aril_dtype)r->out[i]->dtype, r->out[i]->ndim,
+                                                r->out[i]->dim, aril__cpu_device));
+        if (aril_tensor_status(out[i]) < 0) return aril_tensor_status(out[i]);
     }
     aril__run host = *r;
     host.in = in;
@@ -328,8 +302,12 @@ static aril_status run_decomposed(aril__run *r)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril__call c = {.op = r->op, .attrs = r->attrs, .n_in = r->n_in, .in = r->in,
-                    .device = r->device, .type = r->type};
+    aril__call c = { .op = r->op,
+                     .attrs = r->attrs,
+                     .n_in = r->n_in,
+                     .in = r->in,
+                     .device = r->device,
+                     .type = r->type };
     aril_tensor *out[ARIL__MAX_OUT];
     if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
         aril__log(ARIL__LOG_DISPATCH, "%s: no row on %s, decomposed", r->op->name,
@@ -341,8 +319,7 @@ static aril_status run_decomposed(aril__run *r)
             s = aril__copy_across(r->out[i], out[i]);
         else if (s == ARIL_OK)
             r->out[i] = aril__tensor_keep(out[i]);
-        if (s < 0)
-            return s;
+        if (s < 0) return s;
     }
     return ARIL_OK;
 }
@@ -352,11 +329,9 @@ static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan 
     r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
     size_t bytes = plan ? plan->workspace : 0;
-    if (bytes && !(r->workspace = aril__device_alloc(r->device, bytes)))
-        return ARIL_ERR_MEMORY;
+    if (bytes && !(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
     aril_status s = row->strided ? row->run(r) : run_adapted(r, row->run, row->dtypes, false);
-    if (bytes)
-        aril__device_free(r->device, r->workspace, bytes);
+    if (bytes) aril__device_free(r->device, r->workspace, bytes);
     return s;
 }
 
@@ -370,8 +345,7 @@ aril_status aril__dispatch(aril__run *r)
         const aril__plan *plan = NULL;
         const char *why = "element type";
         bool takes = row->dtypes >> r->type & 1;
-        if (takes && row->prepare)
-            takes = (plan = plan_of(row, r, &why)) != NULL;
+        if (takes && row->prepare) takes = (plan = plan_of(row, r, &why)) != NULL;
         if (takes && left > 0) {
             left--;
             continue;
@@ -379,8 +353,7 @@ aril_status aril__dispatch(aril__run *r)
         if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
             aril__log(ARIL__LOG_DISPATCH, "%s %s: %s %s%s", op->name, aril__dtypes[r->type].name,
                       row->name, takes ? "runs" : "declines: ", takes ? "" : why);
-        if (takes)
-            return run_row(row, r, plan);
+        if (takes) return run_row(row, r, plan);
     }
     if (r->device != aril__cpu_device && !(op->flags & ANYWHERE))
         return op->decompose ? run_decomposed(r) : run_on_cpu(r);

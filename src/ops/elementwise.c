@@ -9,10 +9,8 @@
 
 static aril_dtype combine(int higher, int lower) /* -1: none */
 {
-    if (higher < 0)
-        return (aril_dtype)lower;
-    if (lower < 0 || aril__is_float((aril_dtype)higher))
-        return (aril_dtype)higher;
+    if (higher < 0) return (aril_dtype)lower;
+    if (lower < 0 || aril__is_float((aril_dtype)higher)) return (aril_dtype)higher;
     if (higher == ARIL_BOOL || aril__is_float((aril_dtype)lower))
         return aril__promote((aril_dtype)higher, (aril_dtype)lower);
     return (aril_dtype)higher;
@@ -20,17 +18,15 @@ static aril_dtype combine(int higher, int lower) /* -1: none */
 
 aril_dtype aril__result_type(int n, aril_tensor *const *t)
 {
-    int level[3] = {-1, -1, -1}; /* with dimensions, 0-d, weak */
+    int level[3] = { -1, -1, -1 }; /* with dimensions, 0-d, weak */
     for (int i = 0; i < n; i++) {
-        if (!t[i])
-            continue;
+        if (!t[i]) continue;
         bool weak = t[i]->flags & ARIL__WEAK;
         int at = weak ? 2 : t[i]->ndim == 0 ? 1 : 0;
         aril_dtype d = weak && t[i]->dtype == ARIL_F64 ? ARIL_F32 : (aril_dtype)t[i]->dtype;
         level[at] = level[at] < 0 ? (int)d : (int)aril__promote((aril_dtype)level[at], d);
     }
-    if (level[1] < 0 && level[2] < 0)
-        return level[0] < 0 ? ARIL_F32 : (aril_dtype)level[0];
+    if (level[1] < 0 && level[2] < 0) return level[0] < 0 ? ARIL_F32 : (aril_dtype)level[0];
     int low = level[1] < 0 && level[2] < 0 ? -1 : (int)combine(level[1], level[2]);
     return combine(level[0], low);
 }
@@ -40,8 +36,9 @@ static aril_status check_dtypes(aril__call *c, aril_dtype t)
     const aril__formula *f = c->op->formula;
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i] && !aril__dtypes[c->in[i]->dtype].computes)
-            return aril__fail(ARIL_ERR_DTYPE, "%s: %s holds data but does not compute; cast it first",
-                              c->op->name, aril__dtypes[c->in[i]->dtype].name);
+            return aril__fail(ARIL_ERR_DTYPE,
+                              "%s: %s holds data but does not compute; cast it first", c->op->name,
+                              aril__dtypes[c->in[i]->dtype].name);
     if (f->rule == ARIL__EW_INT && aril__is_float(t))
         return aril__fail(ARIL_ERR_DTYPE, "%s: needs integers or bool, got %s", c->op->name,
                           aril__dtypes[t].name);
@@ -80,13 +77,11 @@ aril_status aril__ew_infer(aril__call *c)
     if (aril__likely(same && !(first->flags & ARIL__WEAK) && f->rule != ARIL__EW_SEL)) {
         c->type = (aril_dtype)first->dtype;
         o->ndim = first->ndim;
-        for (int i = 0; i < first->ndim; i++)
-            o->dim[i] = first->dim[i];
+        for (int i = 0; i < first->ndim; i++) o->dim[i] = first->dim[i];
     } else {
         int skip = f->rule == ARIL__EW_SEL ? 1 + f->is_grad : 0;
         c->type = aril__result_type(c->n_in - skip, c->in + skip);
-        if (f->is_grad)
-            c->type = (aril_dtype)first->dtype;
+        if (f->is_grad) c->type = (aril_dtype)first->dtype;
         o->ndim = 0;
         for (int i = 0; i < c->n_in; i++)
             if (c->in[i] && !aril__broadcast(&o->ndim, o->dim, c->in[i]->ndim, c->in[i]->dim))
@@ -94,10 +89,8 @@ aril_status aril__ew_infer(aril__call *c)
     }
     if (aril__unlikely(!aril__is_float(c->type) || c->type > ARIL_F64)) {
         aril_status s = check_dtypes(c, c->type);
-        if (s < 0)
-            return s;
-        if (f->rule == ARIL__EW_REAL)
-            c->type = ARIL_F32;
+        if (s < 0) return s;
+        if (f->rule == ARIL__EW_REAL) c->type = ARIL_F32;
     } else if (aril__unlikely(f->rule == ARIL__EW_INT)) {
         return check_dtypes(c, c->type);
     }
@@ -111,8 +104,7 @@ aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like)
 {
     if (!aril__same_dims(g->ndim, g->dim, like->ndim, like->dim))
         g = aril__op(&aril__op_sum_to_like, g, like);
-    if (g->dtype != like->dtype)
-        g = aril_cast(g, (aril_dtype)like->dtype);
+    if (g->dtype != like->dtype) g = aril_cast(g, (aril_dtype)like->dtype);
     return g;
 }
 
@@ -123,23 +115,17 @@ static aril_tensor *derivative(aril__grad *c, int i)
     aril_tensor *g = c->g[0];
     aril_tensor *out;
     switch (d->program ? d->shortcut : ARIL__IS_ZERO) {
-    case ARIL__IS_G:
-        out = g;
-        break;
-    case ARIL__IS_ZERO:
-        out = aril_zeros_like(g);
-        break;
+    case ARIL__IS_G: out = g; break;
+    case ARIL__IS_ZERO: out = aril_zeros_like(g); break;
     case ARIL__IS_ONE_OP: {
-        aril_tensor *var[ARIL__VAR_COUNT] = {[ARIL__VAR_Y] = c->y[0], [ARIL__VAR_G] = g};
-        for (int k = 0; k < f->arity; k++)
-            var[k] = c->x[k];
+        aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_Y] = c->y[0], [ARIL__VAR_G] = g };
+        for (int k = 0; k < f->arity; k++) var[k] = c->x[k];
         out = aril__program_eval(d->program, var, c->attrs);
         break;
     }
     default: {
-        aril_tensor *in[5] = {g};
-        for (int k = 0; k < f->arity; k++)
-            in[1 + k] = d->saves & IN(k) ? c->x[k] : NULL;
+        aril_tensor *in[5] = { g };
+        for (int k = 0; k < f->arity; k++) in[1 + k] = d->saves & IN(k) ? c->x[k] : NULL;
         in[1 + f->arity] = d->saves & OUT(0) ? c->y[0] : NULL;
         out = aril__apply1(f->grad_op[i], f->arity + 2, in, c->attrs);
     }
@@ -150,10 +136,8 @@ static aril_tensor *derivative(aril__grad *c, int i)
 
 void aril__ew_vjp(aril__grad *c)
 {
-    if (!c->g[0])
-        return;
-    for (int i = 0; i < c->op->formula->arity; i++)
-        GRAD(i, derivative(c, i));
+    if (!c->g[0]) return;
+    for (int i = 0; i < c->op->formula->arity; i++) GRAD(i, derivative(c, i));
 }
 
 void aril__ew_decompose(aril__call *c, aril_tensor **out)
@@ -165,63 +149,62 @@ void aril__ew_decompose(aril__call *c, aril_tensor **out)
     for (int id = own->id; id >= 0 && which < 0; id--) {
         base = aril__ops[id];
         for (int i = 0; base->formula && i < 3; i++)
-            if (base->formula->grad_op[i] == own)
-                which = i;
+            if (base->formula->grad_op[i] == own) which = i;
     }
     int arity = base->formula->arity;
-    aril_tensor *var[ARIL__VAR_COUNT] = {[ARIL__VAR_G] = c->in[0]};
-    for (int k = 0; k < arity; k++)
-        var[k] = c->in[1 + k];
+    aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_G] = c->in[0] };
+    for (int k = 0; k < arity; k++) var[k] = c->in[1 + k];
     var[ARIL__VAR_Y] = c->in[1 + arity];
     out[0] = aril__program_eval(aril__derivatives(base)[which].program, var, c->attrs);
 }
 
 /* ---- rows ---- */
 
-#define FLAGS_EW (ELEMENTWISE | STRIDED | INPLACE | KEEPS_ORDER)
+#define FLAGS_EW       (ELEMENTWISE | STRIDED | INPLACE | KEEPS_ORDER)
 #define PARAM_ATTRS(A) A(ew, F64, 3, p, 0, NULL)
 ATTR_LIST(ew, PARAM_ATTRS)
 
-#define FORWARD(nm, rl, smp, onx, prm, txt, ar, flg, dc, ...)                                         \
-    static const aril__formula nm##_formula = {.arity = ar,                                        \
-                                               .rule = ARIL__EW_##rl,                              \
-                                               .domain = ARIL__EW_##smp,                           \
-                                               .params = prm,                                      \
-                                               .text = txt,                                        \
-                                               __VA_ARGS__};                                       \
-    OP(nm, .doc = dc, .onnx = onx, .min_in = ar, .max_in = ar, .n_out = 1,                         \
-       .flags = FLAGS_EW | (flg),                                                                  \
-       .infer = aril__ew_infer, .vjp = aril__ew_vjp, .formula = &nm##_formula, WITH_ATTRS(ew));
-#define BACKWARD(nm, own, rl, smp, prm, txt, ar)                                                   \
-    static const aril__formula nm##_formula = {.arity = (ar) + 2,                                  \
-                                               .rule = ARIL__EW_##rl == ARIL__EW_SEL               \
-                                                           ? ARIL__EW_NUM                          \
-                                                           : ARIL__EW_##rl,                        \
-                                               .domain = ARIL__EW_##smp,                           \
-                                               .is_grad = true,                                    \
-                                               .params = prm,                                      \
-                                               .text = txt};                                       \
-    OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1,         \
-       .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                              \
+#define FORWARD(nm, rl, smp, onx, prm, txt, ar, flg, dc, ...)                   \
+    static const aril__formula nm##_formula = { .arity = ar,                    \
+                                                .rule = ARIL__EW_##rl,          \
+                                                .domain = ARIL__EW_##smp,       \
+                                                .params = prm,                  \
+                                                .text = txt,                    \
+                                                __VA_ARGS__ };                  \
+    OP(nm, .doc = dc, .onnx = onx, .min_in = ar, .max_in = ar, .n_out = 1,      \
+       .flags = FLAGS_EW | (flg), .infer = aril__ew_infer, .vjp = aril__ew_vjp, \
+       .formula = &nm##_formula, WITH_ATTRS(ew));
+#define BACKWARD(nm, own, rl, smp, prm, txt, ar)                                           \
+    static const aril__formula nm##_formula = { .arity = (ar) + 2,                         \
+                                                .rule = ARIL__EW_##rl == ARIL__EW_SEL      \
+                                                            ? ARIL__EW_NUM                 \
+                                                            : ARIL__EW_##rl,               \
+                                                .domain = ARIL__EW_##smp,                  \
+                                                .is_grad = true,                           \
+                                                .params = prm,                             \
+                                                .text = txt };                             \
+    OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1, \
+       .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                        \
        .decompose = aril__ew_decompose, .formula = &nm##_formula, WITH_ATTRS(ew));
 
-#define EW1(nm, rl, smp, onx, prm, f, da, dc)                                                      \
-    FORWARD(nm, rl, smp, onx, prm, #f, 1, 0, dc, .grad = {#da}, .grad_op = {&aril__op_##nm##_grad})   \
+#define EW1(nm, rl, smp, onx, prm, f, da, dc)                     \
+    FORWARD(nm, rl, smp, onx, prm, #f, 1, 0, dc, .grad = { #da }, \
+            .grad_op = { &aril__op_##nm##_grad })                 \
     BACKWARD(nm##_grad, nm, rl, smp, prm, #da, 1)
-#define EW1N(nm, rl, smp, onx, prm, f, dc)                                                         \
-    FORWARD(nm, rl, smp, onx, prm, #f, 1, NONDIFF, dc, .grad = {NULL})
-#define EW2N(nm, rl, smp, onx, prm, f, dc)                                                         \
-    FORWARD(nm, rl, smp, onx, prm, #f, 2, NONDIFF, dc, .grad = {NULL})
-#define EW2(nm, rl, smp, onx, prm, f, da, db, dc)                                                  \
-    FORWARD(nm, rl, smp, onx, prm, #f, 2, 0, dc, .grad = {#da, #db},                                  \
-            .grad_op = {&aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b})                         \
-    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 2)                                                \
+#define EW1N(nm, rl, smp, onx, prm, f, dc) \
+    FORWARD(nm, rl, smp, onx, prm, #f, 1, NONDIFF, dc, .grad = { NULL })
+#define EW2N(nm, rl, smp, onx, prm, f, dc) \
+    FORWARD(nm, rl, smp, onx, prm, #f, 2, NONDIFF, dc, .grad = { NULL })
+#define EW2(nm, rl, smp, onx, prm, f, da, db, dc)                            \
+    FORWARD(nm, rl, smp, onx, prm, #f, 2, 0, dc, .grad = { #da, #db },       \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b }) \
+    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 2)                          \
     BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 2)
-#define EW3(nm, rl, smp, onx, prm, f, da, db, dcc, dc)                                             \
-    FORWARD(nm, rl, smp, onx, prm, #f, 3, 0, dc, .grad = {#da, #db, #dcc},                            \
-            .grad_op = {&aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,                          \
-                        &aril__op_##nm##_grad_c})                                                  \
-    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 3)                                                \
-    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 3)                                                \
+#define EW3(nm, rl, smp, onx, prm, f, da, db, dcc, dc)                       \
+    FORWARD(nm, rl, smp, onx, prm, #f, 3, 0, dc, .grad = { #da, #db, #dcc }, \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,   \
+                         &aril__op_##nm##_grad_c })                          \
+    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 3)                          \
+    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 3)                          \
     BACKWARD(nm##_grad_c, nm, rl, smp, prm, #dcc, 3)
 #include "ops/elementwise.def"

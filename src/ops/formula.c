@@ -40,21 +40,17 @@ static void emit(parser *s, step what)
 static void emit_op(parser *s, const char *name)
 {
     const aril__op *op = aril__op_find(name);
-    if (!op)
-        s->ok = false;
-    emit(s, (step){.kind = STEP_OP, .op = op});
+    if (!op) s->ok = false;
+    emit(s, (step){ .kind = STEP_OP, .op = op });
 }
 
 static bool take(parser *s, const char *token)
 {
-    while (isspace((unsigned char)*s->p))
-        s->p++;
+    while (isspace((unsigned char)*s->p)) s->p++;
     size_t n = strlen(token);
-    if (strncmp(s->p, token, n) != 0)
-        return false;
+    if (strncmp(s->p, token, n) != 0) return false;
     /* "<" must not take the beginning of "<=", nor "!" of "!=". */
-    if (n == 1 && strchr("<>!=", *token) && s->p[1] == '=')
-        return false;
+    if (n == 1 && strchr("<>!=", *token) && s->p[1] == '=') return false;
     s->p += n;
     return true;
 }
@@ -68,15 +64,15 @@ static void name_or_call(parser *s)
     while ((isalnum((unsigned char)*s->p) || *s->p == '_') && n + 1 < sizeof name)
         name[n++] = *s->p++;
     name[n] = '\0';
-    static const char *vars[] = {"a", "b", "c", "y", "g"};
+    static const char *vars[] = { "a", "b", "c", "y", "g" };
     for (int i = 0; i < ARIL__VAR_COUNT; i++) {
         if (strcmp(name, vars[i]) == 0) {
-            emit(s, (step){.kind = STEP_VAR, .index = i});
+            emit(s, (step){ .kind = STEP_VAR, .index = i });
             return;
         }
     }
     if (n == 2 && name[0] == 'p' && name[1] >= '0' && name[1] < '0' + ARIL__EW_PARAMS) {
-        emit(s, (step){.kind = STEP_PARAM, .index = name[1] - '0'});
+        emit(s, (step){ .kind = STEP_PARAM, .index = name[1] - '0' });
         return;
     }
     if (!take(s, "(")) {
@@ -88,18 +84,16 @@ static void name_or_call(parser *s)
         double v = strtod(s->p, &end);
         s->ok = s->ok && end != s->p;
         s->p = end;
-        emit(s, (step){.kind = STEP_CONST, .value = v});
+        emit(s, (step){ .kind = STEP_CONST, .value = v });
     } else {
-        if (strncmp(name, "k_", 2) != 0)
-            s->ok = false;
+        if (strncmp(name, "k_", 2) != 0) s->ok = false;
         int given = 0;
         do {
             expression(s);
             given++;
         } while (s->ok && take(s, ","));
         const aril__op *op = n > 2 ? aril__op_find(name + 2) : NULL;
-        if (!op || given != op->min_in || given != op->max_in)
-            s->ok = false;
+        if (!op || given != op->min_in || given != op->max_in) s->ok = false;
         emit_op(s, name + 2);
     }
     s->ok = s->ok && take(s, ")");
@@ -107,8 +101,7 @@ static void name_or_call(parser *s)
 
 static void unary(parser *s)
 {
-    if (!s->ok)
-        return;
+    if (!s->ok) return;
     if (take(s, "-")) {
         unary(s);
         emit_op(s, "neg");
@@ -127,10 +120,10 @@ static void unary(parser *s)
 static const struct {
     const char *token, *op;
     int level;
-} binary_ops[] = {{"||", "logical_or", 0}, {"&&", "logical_and", 1}, {"==", "eq", 2},
-                  {"!=", "ne", 2},         {"<=", "le", 3},          {">=", "ge", 3},
-                  {"<", "lt", 3},          {">", "gt", 3},           {"+", "add", 4},
-                  {"-", "sub", 4},         {"*", "mul", 5},          {"/", "div", 5}};
+} binary_ops[] = { { "||", "logical_or", 0 }, { "&&", "logical_and", 1 }, { "==", "eq", 2 },
+                   { "!=", "ne", 2 },         { "<=", "le", 3 },          { ">=", "ge", 3 },
+                   { "<", "lt", 3 },          { ">", "gt", 3 },           { "+", "add", 4 },
+                   { "-", "sub", 4 },         { "*", "mul", 5 },          { "/", "div", 5 } };
 
 static void binary(parser *s, int level)
 {
@@ -159,21 +152,18 @@ static void expression(parser *s)
         expression(s);
         s->ok = s->ok && take(s, ":");
         expression(s);
-        emit(s, (step){.kind = STEP_SELECT});
+        emit(s, (step){ .kind = STEP_SELECT });
     }
 }
 
 aril__program *aril__program_parse(const char *text)
 {
     aril__program *p = aril__calloc(sizeof *p);
-    if (!p)
-        return NULL;
-    parser s = {.p = text, .out = p, .ok = true};
+    if (!p) return NULL;
+    parser s = { .p = text, .out = p, .ok = true };
     expression(&s);
-    while (isspace((unsigned char)*s.p))
-        s.p++;
-    if (s.ok && !*s.p)
-        return p;
+    while (isspace((unsigned char)*s.p)) s.p++;
+    if (s.ok && !*s.p) return p;
     free(p);
     return NULL;
 }
@@ -193,15 +183,9 @@ aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[A
     for (int i = 0; i < p->n; i++) {
         const step *s = &p->at[i];
         switch (s->kind) {
-        case STEP_VAR:
-            stack[n++] = var[s->index];
-            break;
-        case STEP_PARAM:
-            stack[n++] = aril__scalar_f64(params[s->index]);
-            break;
-        case STEP_CONST:
-            stack[n++] = aril__scalar_f64(s->value);
-            break;
+        case STEP_VAR: stack[n++] = var[s->index]; break;
+        case STEP_PARAM: stack[n++] = aril__scalar_f64(params[s->index]); break;
+        case STEP_CONST: stack[n++] = aril__scalar_f64(s->value); break;
         case STEP_OP: {
             int arity = s->op->formula ? s->op->formula->arity : s->op->min_in;
             n -= arity;
@@ -232,8 +216,7 @@ static aril_status parse_derivative(const aril__op *op, int i)
 {
     const char *text = op->formula->grad[i];
     aril__derivative *d = &derivatives[op->id][i];
-    if (!text || strcmp(text, "NOGRAD") == 0)
-        return ARIL_OK;
+    if (!text || strcmp(text, "NOGRAD") == 0) return ARIL_OK;
     aril__program *p = aril__program_parse(text);
     if (!p)
         return aril__fail(ARIL_ERR_INTERNAL, "%s: cannot read the derivative '%s'", op->name, text);
@@ -242,10 +225,8 @@ static aril_status parse_derivative(const aril__op *op, int i)
     for (int k = 0; k < p->n; k++) {
         const step *s = &p->at[k];
         ops += s->kind == STEP_OP || s->kind == STEP_SELECT;
-        if (s->kind == STEP_VAR && s->index <= ARIL__VAR_C)
-            d->saves |= IN(s->index);
-        if (s->kind == STEP_VAR && s->index == ARIL__VAR_Y)
-            d->saves |= OUT(0);
+        if (s->kind == STEP_VAR && s->index <= ARIL__VAR_C) d->saves |= IN(s->index);
+        if (s->kind == STEP_VAR && s->index == ARIL__VAR_Y) d->saves |= OUT(0);
     }
     if (p->n == 1 && p->at[0].kind == STEP_VAR && p->at[0].index == ARIL__VAR_G)
         d->shortcut = ARIL__IS_G;
@@ -260,12 +241,10 @@ aril_status aril__formulas_start(void)
 {
     for (int k = 0; k < aril__n_ops; k++) {
         const aril__op *op = aril__ops[k];
-        if (!op->formula || op->formula->is_grad)
-            continue;
+        if (!op->formula || op->formula->is_grad) continue;
         for (int i = 0; i < op->formula->arity; i++) {
             aril_status s = parse_derivative(op, i);
-            if (s < 0)
-                return s;
+            if (s < 0) return s;
         }
     }
     return ARIL_OK;
@@ -274,7 +253,6 @@ aril_status aril__formulas_start(void)
 void aril__formulas_shutdown(void)
 {
     for (int k = 0; k < ARIL__OP_COUNT; k++)
-        for (int i = 0; i < 3; i++)
-            aril__program_free(derivatives[k][i].program);
+        for (int i = 0; i < 3; i++) aril__program_free(derivatives[k][i].program);
     memset(derivatives, 0, sizeof derivatives);
 }

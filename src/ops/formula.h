@@ -38,8 +38,8 @@ struct aril__formula {
     uint8_t arity;
     uint8_t rule;
     uint8_t domain;
-    bool is_grad;        /* inputs are g, then the op's own, then y */
-    const char *params;  /* "alpha": names of p0, p1, p2 */
+    bool is_grad;       /* inputs are g, then the op's own, then y */
+    const char *params; /* "alpha": names of p0, p1, p2 */
     const char *text;
     const char *grad[3]; /* derivatives; NULL in a gradient op */
     const aril__op *grad_op[3];

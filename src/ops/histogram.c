@@ -5,7 +5,7 @@
 static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weights)
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    aril_tensor *all[] = {x, edges, weights};
+    aril_tensor *all[] = { x, edges, weights };
     for (int i = 0; i < 3; i++) {
         if (!all[i] && i < 2)
             return aril__fail(ARIL_ERR_ARG, "histogram: the %s are NULL", i ? "edges" : "values");
@@ -31,8 +31,7 @@ static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weight
 
 aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_opts opts)
 {
-    if (check(x, edges, opts.weights) < 0)
-        return aril__poison();
+    if (check(x, edges, opts.weights) < 0) return aril__poison();
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     int64_t bins = edges->dim[0] - 1;
@@ -41,11 +40,10 @@ aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_o
     aril_tensor *inside = aril_logical_and(aril_ge(flat, first), aril_le(flat, last));
     flat = aril_masked_select(flat, inside);
     /* The edges that are not above an element, less one, is its bin; the last edge is in the last. */
-    aril_tensor *bin = aril_searchsorted(edges, flat, (aril_search_opts){.right = true});
+    aril_tensor *bin = aril_searchsorted(edges, flat, (aril_search_opts){ .right = true });
     bin = aril_clamp_max(aril_sub_scalar(bin, 1), bins - 1);
     aril_tensor *weights = opts.weights ? aril_reshape(opts.weights, ARIL_SHAPE(-1)) : NULL;
-    if (weights)
-        weights = aril_masked_select(weights, inside);
+    if (weights) weights = aril_masked_select(weights, inside);
     aril_tensor *h = aril_cast(aril_bincount(bin, weights, bins), (aril_dtype)x->dtype);
     if (opts.density) {
         aril_tensor *width =
@@ -72,8 +70,8 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         low = aril_item(aril_amin(x, ARIL_ALL));
         high = aril_item(aril_amax(x, ARIL_ALL));
         if (!(low <= high) || low < -1e300 || high > 1e300) {
-            aril__fail(ARIL_ERR_NUMBER, "histogram: the range of the values, %g to %g, is not finite",
-                       low, high);
+            aril__fail(ARIL_ERR_NUMBER,
+                       "histogram: the range of the values, %g to %g, is not finite", low, high);
             borders = aril_escape(aril__poison());
         }
     }
@@ -84,7 +82,6 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         }
         borders = aril_linspace(low, high, bins + 1, (aril_dtype)x->dtype, aril_device_of(x));
     }
-    if (edges)
-        *edges = borders;
+    if (edges) *edges = borders;
     return borders->flags & ARIL__POISON ? borders : aril_histogram(x, borders, opts);
 }

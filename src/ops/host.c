@@ -27,8 +27,7 @@ aril_tensor *aril_from(const void *data, aril_shape shape, aril_dtype dtype, ari
 {
     aril_tensor *t = aril_empty(shape, dtype, device), h;
     aril__storage s;
-    if (t->flags & ARIL__POISON || t->numel == 0)
-        return t;
+    if (t->flags & ARIL__POISON || t->numel == 0) return t;
     if (!data) {
         aril__fail(ARIL_ERR_ARG, "from: the data is NULL");
         return aril__poison();
@@ -44,8 +43,7 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     struct make_attrs a;
     aril_tensor *t = NULL;
     aril__storage *s = NULL;
-    if (aril__make_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0)
-        goto fail;
+    if (aril__make_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0) goto fail;
     if (!data && aril__count(shape.ndim, shape.dim) != 0) {
         aril__fail(ARIL_ERR_ARG, "borrow: the data is NULL");
         goto fail;
@@ -53,8 +51,7 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     t = aril__tensor_header(th, dtype, shape.ndim, shape.dim);
     s = t ? aril__slab_alloc(&th->slab, sizeof *s) : NULL;
     if (!s || !aril__own_reserve(th, 1)) {
-        if (t && !s)
-            aril__fail(ARIL_ERR_MEMORY, "borrow: no memory for a storage header");
+        if (t && !s) aril__fail(ARIL_ERR_MEMORY, "borrow: no memory for a storage header");
         goto fail;
     }
     memset(s, 0, sizeof *s);
@@ -67,20 +64,16 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     t->storage = s;
     return aril__give(th, t);
 fail:
-    if (s)
-        aril__slab_free(&th->slab, s, sizeof *s);
-    if (t)
-        aril__tensor_release(th, t);
-    if (deleter)
-        deleter(data, ctx);
+    if (s) aril__slab_free(&th->slab, s, sizeof *s);
+    if (t) aril__tensor_release(th, t);
+    if (deleter) deleter(data, ctx);
     return aril__poison();
 }
 
 /* The one element in a compute type; false, with an error, when there is not just one. */
 static bool one_element(const aril_tensor *t, aril__ctype ctype, void *value)
 {
-    if (aril__check_value("item", t) < 0)
-        return false;
+    if (aril__check_value("item", t) < 0) return false;
     if (t->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "item: needs a tensor of one element, got %s",
@@ -95,8 +88,7 @@ static bool one_element(const aril_tensor *t, aril__ctype ctype, void *value)
     aril_tensor h;
     aril__storage s;
     dense_header(&h, &s, t, element);
-    if (aril__copy_across(&h, (aril_tensor *)(uintptr_t)t) < 0)
-        return false;
+    if (aril__copy_across(&h, (aril_tensor *)(uintptr_t)t) < 0) return false;
     aril__dtypes[t->dtype].load[ctype](value, element, 0, 1, 1);
     return true;
 }
@@ -116,10 +108,8 @@ int64_t aril_item_int(const aril_tensor *t)
 aril_status aril_read(const aril_tensor *t, void *buf)
 {
     aril_status s = aril__check_value("read", t);
-    if (s < 0 || t->numel == 0)
-        return s;
-    if (!buf)
-        return aril__fail(ARIL_ERR_ARG, "read: the buffer is NULL");
+    if (s < 0 || t->numel == 0) return s;
+    if (!buf) return aril__fail(ARIL_ERR_ARG, "read: the buffer is NULL");
     aril_tensor h;
     aril__storage storage;
     dense_header(&h, &storage, t, buf);
@@ -129,23 +119,19 @@ aril_status aril_read(const aril_tensor *t, void *buf)
 aril_status aril_write(aril_tensor *t, const void *buf)
 {
     aril_status s = aril__check_value("write", t);
-    if (s < 0 || t->numel == 0)
-        return s;
-    if (!buf)
-        return aril__fail(ARIL_ERR_ARG, "write: the buffer is NULL");
+    if (s < 0 || t->numel == 0) return s;
+    if (!buf) return aril__fail(ARIL_ERR_ARG, "write: the buffer is NULL");
     aril_tensor h;
     aril__storage storage;
     dense_header(&h, &storage, t, (void *)(uintptr_t)buf);
     s = aril__copy_across(t, &h);
-    if (s == ARIL_OK)
-        atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
+    if (s == ARIL_OK) atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
     return s;
 }
 
 const void *aril_data(aril_tensor *t)
 {
-    if (aril__check_value("data", t) < 0)
-        return NULL;
+    if (aril__check_value("data", t) < 0) return NULL;
     aril_guard quiet = aril_inference_begin();
     aril_tensor *host = aril_contiguous(aril_to(t, aril_cpu()));
     if (!(host->flags & ARIL__POISON) && aril__dtypes[host->dtype].bits < 8 && host->offset)
@@ -156,8 +142,7 @@ const void *aril_data(aril_tensor *t)
 
 void *aril_data_strided(aril_tensor *t)
 {
-    if (aril__check_value("data_strided", t) < 0)
-        return NULL;
+    if (aril__check_value("data_strided", t) < 0) return NULL;
     if (!t->storage->device->host_memory) {
         char name[48];
         aril__fail(ARIL_ERR_DEVICE, "data_strided: the host cannot see memory on %s; use aril_read",

@@ -11,8 +11,7 @@ aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like);
 /* x broadcast to the shape of `like`: a view. */
 static inline aril_tensor *aril__expand_like(aril_tensor *x, aril_tensor *like)
 {
-    if (x && like && aril__same_dims(x->ndim, x->dim, like->ndim, like->dim))
-        return x;
+    if (x && like && aril__same_dims(x->ndim, x->dim, like->ndim, like->dim)) return x;
     return aril__op(&aril__op_expand_like, x, like);
 }
 

@@ -6,11 +6,11 @@
 
 /* Shape, dtype and device of what is made, and what the op needs beside: real numbers, or (whole[1]
  * not 0) the whole numbers whole[0] and whole[2]. */
-#define MAKE_ATTRS(A)                                                                              \
-    A(make, I64, 1, ndim, 0, NULL)                                                                 \
-    A(make, I64, 8, dim, 0, NULL)                                                                  \
-    A(make, I64, 1, dtype, 0, NULL)                                                                \
-    A(make, I64, 2, device, 0, NULL)                                                               \
+#define MAKE_ATTRS(A)                \
+    A(make, I64, 1, ndim, 0, NULL)   \
+    A(make, I64, 8, dim, 0, NULL)    \
+    A(make, I64, 1, dtype, 0, NULL)  \
+    A(make, I64, 2, device, 0, NULL) \
     A(make, F64, 3, value, 0, NULL) A(make, I64, 3, whole, 0, NULL)
 ATTRS(make, MAKE_ATTRS)
 
@@ -19,8 +19,8 @@ aril_status aril__make_infer(aril__call *c);
 aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtype,
                              aril_device device, struct make_attrs *out);
 
-#define FULL_LIKE_ATTRS(A)                                                                         \
-    A(full_like, I64, 1, dtype, -1, NULL)                                                          \
+#define FULL_LIKE_ATTRS(A)                \
+    A(full_like, I64, 1, dtype, -1, NULL) \
     A(full_like, F64, 1, value, 0, NULL) A(full_like, I64, 2, whole, 0, NULL)
 ATTRS(full_like, FULL_LIKE_ATTRS)
 

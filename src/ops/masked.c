@@ -112,8 +112,7 @@ static masked_walk walk_masked(const aril_tensor *x, const aril_tensor *mask)
     int last = x->ndim - 1;
     w.sx = last < 0 ? 0 : w.nest.stride[0][last];
     w.sm = last < 0 ? 0 : w.nest.stride[1][last];
-    if (x->numel)
-        aril__nest_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
+    if (x->numel) aril__nest_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
     return w;
 }
 

@@ -31,51 +31,51 @@ aril_tensor *aril__scalar_f64(double v)
 
 /* ---- from the rows ---- */
 
-#define UNARY(op)                                                                                  \
-    aril_tensor *aril_##op(aril_tensor *a)                                                         \
-    {                                                                                              \
-        return aril__op(&aril__op_##op, a);                                                        \
+#define UNARY(op)                           \
+    aril_tensor *aril_##op(aril_tensor *a)  \
+    {                                       \
+        return aril__op(&aril__op_##op, a); \
     }
-#define UNARY_INTO(op)                                                                             \
-    aril_tensor *aril_##op##_(aril_tensor *a)                                                      \
-    {                                                                                              \
-        return aril__apply_to(a, &aril__op_##op, 1, &a, NULL);                                     \
+#define UNARY_INTO(op)                                         \
+    aril_tensor *aril_##op##_(aril_tensor *a)                  \
+    {                                                          \
+        return aril__apply_to(a, &aril__op_##op, 1, &a, NULL); \
     }
-#define BINARY(op)                                                                                 \
-    aril_tensor *aril_##op(aril_tensor *a, aril_tensor *b)                                         \
-    {                                                                                              \
-        return aril__op(&aril__op_##op, a, b);                                                     \
-    }                                                                                              \
-    aril_tensor *(aril_##op##_scalar)(aril_tensor * a, aril_number v)                              \
-    {                                                                                              \
-        return aril__op(&aril__op_##op, a, (aril_scalar)(v));                                      \
+#define BINARY(op)                                                    \
+    aril_tensor *aril_##op(aril_tensor *a, aril_tensor *b)            \
+    {                                                                 \
+        return aril__op(&aril__op_##op, a, b);                        \
+    }                                                                 \
+    aril_tensor *(aril_##op##_scalar)(aril_tensor * a, aril_number v) \
+    {                                                                 \
+        return aril__op(&aril__op_##op, a, (aril_scalar)(v));         \
     }
-#define BINARY_INTO(op)                                                                            \
-    aril_tensor *aril_##op##_(aril_tensor *a, aril_tensor *b)                                      \
-    {                                                                                              \
-        return aril__apply_to(a, &aril__op_##op, 2, (aril_tensor *[]){a, b}, NULL);                \
-    }                                                                                              \
-    aril_tensor *(aril_##op##_scalar_)(aril_tensor * a, aril_number v)                             \
-    {                                                                                              \
-        aril_tensor *s = (aril_scalar)(v);                                                         \
-        aril_tensor *y = aril__apply_to(a, &aril__op_##op, 2, (aril_tensor *[]){a, s}, NULL);      \
-        return y;                                                                                  \
+#define BINARY_INTO(op)                                                                         \
+    aril_tensor *aril_##op##_(aril_tensor *a, aril_tensor *b)                                   \
+    {                                                                                           \
+        return aril__apply_to(a, &aril__op_##op, 2, (aril_tensor *[]){ a, b }, NULL);           \
+    }                                                                                           \
+    aril_tensor *(aril_##op##_scalar_)(aril_tensor * a, aril_number v)                          \
+    {                                                                                           \
+        aril_tensor *s = (aril_scalar)(v);                                                      \
+        aril_tensor *y = aril__apply_to(a, &aril__op_##op, 2, (aril_tensor *[]){ a, s }, NULL); \
+        return y;                                                                               \
     }
-#define TERNARY(op)                                                                                \
-    aril_tensor *aril_##op(aril_tensor *a, aril_tensor *b, aril_tensor *c)                         \
-    {                                                                                              \
-        return aril__op(&aril__op_##op, a, b, c);                                                  \
+#define TERNARY(op)                                                        \
+    aril_tensor *aril_##op(aril_tensor *a, aril_tensor *b, aril_tensor *c) \
+    {                                                                      \
+        return aril__op(&aril__op_##op, a, b, c);                          \
     }
 
 #define INTO_CMP(x)
-#define INTO_INT(x) x
-#define EW1(op, ...) UNARY(op) UNARY_INTO(op)
+#define INTO_INT(x)   x
+#define EW1(op, ...)  UNARY(op) UNARY_INTO(op)
 #define EW1N(op, ...) UNARY(op)
 #define EW1P(op, ...)
 #define EW2(op, ...) BINARY(op) BINARY_INTO(op)
 #define EW2P(op, ...)
 #define EW2N(op, rule, ...) BINARY(op) INTO_##rule(BINARY_INTO(op))
-#define EW3(op, ...) TERNARY(op)
+#define EW3(op, ...)        TERNARY(op)
 #define EW3P(op, ...)
 #include "ops/elementwise.def"
 
@@ -84,7 +84,7 @@ aril_tensor *aril__scalar_f64(double v)
 static aril_tensor *with(const aril__op *op, aril_tensor *dest, aril_tensor *a, double p0,
                          double p1, double p2)
 {
-    struct ew_attrs attrs = {.p = {p0, p1, p2}};
+    struct ew_attrs attrs = { .p = { p0, p1, p2 } };
     return dest ? aril__apply_to(dest, op, 1, &a, &attrs) : aril__apply1(op, 1, &a, &attrs);
 }
 
@@ -156,8 +156,8 @@ aril_tensor *aril_nan_to_num(aril_tensor *a, double nan, double posinf, double n
 static aril_tensor *with_value(const aril__op *op, aril_tensor *dest, aril_tensor *a,
                                aril_tensor *b, aril_tensor *c, double value)
 {
-    struct ew_attrs attrs = {.p = {value}};
-    aril_tensor *in[3] = {a, b, c};
+    struct ew_attrs attrs = { .p = { value } };
+    aril_tensor *in[3] = { a, b, c };
     return dest ? aril__apply_to(dest, op, 3, in, &attrs) : aril__apply1(op, 3, in, &attrs);
 }
 
@@ -185,13 +185,12 @@ aril_tensor *aril_addcdiv_(aril_tensor *a, aril_tensor *b, aril_tensor *c, doubl
 
 aril_tensor *aril_lerp_(aril_tensor *a, aril_tensor *b, aril_tensor *weight)
 {
-    return aril__apply_to(a, &aril__op_lerp, 3, (aril_tensor *[]){a, b, weight}, NULL);
+    return aril__apply_to(a, &aril__op_lerp, 3, (aril_tensor *[]){ a, b, weight }, NULL);
 }
 
 aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *high)
 {
-    if (low && high)
-        return aril__op(&aril__op_clamp, a, low, high);
+    if (low && high) return aril__op(&aril__op_clamp, a, low, high);
     if (low || high)
         return aril__op(low ? &aril__op_clamp_min : &aril__op_clamp_max, a, low ? low : high);
     aril__fail(ARIL_ERR_ARG, "clamp: neither a lower nor an upper bound");
@@ -209,51 +208,49 @@ static aril_tensor *clamp_numbers(aril_tensor *dest, aril_tensor *a, const aril_
         return with(&aril__op_hardtanh, dest, a, from < to ? from : to, to, 0);
     }
     const aril__op *op = !high ? &aril__op_clamp_min : !low ? &aril__op_clamp_max : &aril__op_clamp;
-    aril_tensor *in[3] = {a};
+    aril_tensor *in[3] = { a };
     int n = 1;
-    if (low)
-        in[n++] = (aril_scalar)(*low);
-    if (high)
-        in[n++] = (aril_scalar)(*high);
+    if (low) in[n++] = (aril_scalar)(*low);
+    if (high) in[n++] = (aril_scalar)(*high);
     return dest ? aril__apply_to(dest, op, n, in, NULL) : aril__apply1(op, n, in, NULL);
 }
 
-aril_tensor *(aril_clamp)(aril_tensor * a, aril_number low, aril_number high)
+aril_tensor *(aril_clamp)(aril_tensor *a, aril_number low, aril_number high)
 {
     return clamp_numbers(NULL, a, &low, &high);
 }
 
-aril_tensor *(aril_clamp_)(aril_tensor * a, aril_number low, aril_number high)
+aril_tensor *(aril_clamp_)(aril_tensor *a, aril_number low, aril_number high)
 {
     return a ? clamp_numbers(a, a, &low, &high) : aril__null_tensor("clamp_");
 }
 
-aril_tensor *(aril_clamp_min)(aril_tensor * a, aril_number low)
+aril_tensor *(aril_clamp_min)(aril_tensor *a, aril_number low)
 {
     return clamp_numbers(NULL, a, &low, NULL);
 }
 
-aril_tensor *(aril_clamp_min_)(aril_tensor * a, aril_number low)
+aril_tensor *(aril_clamp_min_)(aril_tensor *a, aril_number low)
 {
     return a ? clamp_numbers(a, a, &low, NULL) : aril__null_tensor("clamp_min_");
 }
 
-aril_tensor *(aril_clamp_max)(aril_tensor * a, aril_number high)
+aril_tensor *(aril_clamp_max)(aril_tensor *a, aril_number high)
 {
     return clamp_numbers(NULL, a, NULL, &high);
 }
 
-aril_tensor *(aril_clamp_max_)(aril_tensor * a, aril_number high)
+aril_tensor *(aril_clamp_max_)(aril_tensor *a, aril_number high)
 {
     return a ? clamp_numbers(a, a, NULL, &high) : aril__null_tensor("clamp_max_");
 }
 
-aril_tensor *(aril_rsub_scalar)(aril_tensor * a, aril_number v)
+aril_tensor *(aril_rsub_scalar)(aril_tensor *a, aril_number v)
 {
     return aril_sub((aril_scalar)(v), a);
 }
 
-aril_tensor *(aril_rdiv_scalar)(aril_tensor * a, aril_number v)
+aril_tensor *(aril_rdiv_scalar)(aril_tensor *a, aril_number v)
 {
     return aril_div((aril_scalar)(v), a);
 }

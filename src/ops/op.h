@@ -10,8 +10,8 @@
 
 enum {
     ARIL__MAX_OUT = 8,
-    ARIL__ANY = 255,  /* any number of inputs */
-    ARIL__SAVES = 4,  /* inputs with a `saves` mask of their own; later ones use the last */
+    ARIL__ANY = 255, /* any number of inputs */
+    ARIL__SAVES = 4, /* inputs with a `saves` mask of their own; later ones use the last */
 };
 
 /* ---- attributes ---- */
@@ -23,7 +23,7 @@ typedef struct aril__attr {
     uint8_t type; /* aril__attr_type */
     uint8_t count;
     uint16_t offset;
-    double initial; /* the default of each element */
+    double initial;   /* the default of each element */
     const char *onnx; /* NULL: not an attribute in ONNX */
 } aril__attr;
 
@@ -36,15 +36,15 @@ typedef struct aril__attr {
 typedef int64_t aril__type_I64;
 typedef double aril__type_F64;
 #define ARIL__ATTR_FIELD(op, type, count, name, initial, onnx) aril__type_##type name[count];
-#define ARIL__ATTR_ROW(op, type, count, name, initial, onnx)                                       \
-    {#name, ARIL__##type, count, offsetof(struct op##_attrs, name), initial, onnx},
-#define ATTRS(op, LIST)                                                                            \
-    struct op##_attrs {                                                                            \
-        LIST(ARIL__ATTR_FIELD)                                                                     \
+#define ARIL__ATTR_ROW(op, type, count, name, initial, onnx) \
+    { #name, ARIL__##type, count, offsetof(struct op##_attrs, name), initial, onnx },
+#define ATTRS(op, LIST)        \
+    struct op##_attrs {        \
+        LIST(ARIL__ATTR_FIELD) \
     };
-#define ATTR_LIST(op, LIST) static const aril__attr op##_attr_list[] = {LIST(ARIL__ATTR_ROW)};
-#define WITH_ATTRS(op)                                                                             \
-    .attrs = op##_attr_list, .n_attrs = sizeof op##_attr_list / sizeof *op##_attr_list,            \
+#define ATTR_LIST(op, LIST) static const aril__attr op##_attr_list[] = { LIST(ARIL__ATTR_ROW) };
+#define WITH_ATTRS(op)                                                                  \
+    .attrs = op##_attr_list, .n_attrs = sizeof op##_attr_list / sizeof *op##_attr_list, \
     .attr_size = sizeof(struct op##_attrs)
 
 /* ---- one application of an op ---- */
@@ -79,8 +79,8 @@ typedef struct aril__run {
     aril_tensor **out; /* NULL where the size is known after the run: see aril__run_alloc */
     aril_dtype type;
     aril__device *device;
-    void *prepared;      /* what the row's prepare made */
-    void *workspace;     /* as many bytes as prepare asked for */
+    void *prepared;  /* what the row's prepare made */
+    void *workspace; /* as many bytes as prepare asked for */
 } aril__run;
 
 /* What a gradient rule sees. */
@@ -98,16 +98,16 @@ typedef struct aril__grad {
 /* ---- the row ---- */
 
 /* `saves` masks: what the gradient of an input needs. */
-#define IN(i) (1u << (i))
-#define OUT(i) (1u << (16 + (i)))
-#define LIKE(i) (1u << (8 + (i))) /* only the shape and dtype of input i */
+#define IN(i)       (1u << (i))
+#define OUT(i)      (1u << (16 + (i)))
+#define LIKE(i)     (1u << (8 + (i))) /* only the shape and dtype of input i */
 #define LIKE_OUT(i) (1u << (24 + (i)))
 
 /* `out` kinds. */
 enum { FRESH = 0 };
-#define VIEW(i) (1 + (i))
-#define WRITES(i) (32 + (i))
-#define ARIL__IS_VIEW(k) ((k) >= 1 && (k) < 32)
+#define VIEW(i)           (1 + (i))
+#define WRITES(i)         (32 + (i))
+#define ARIL__IS_VIEW(k)  ((k) >= 1 && (k) < 32)
 #define ARIL__IS_WRITE(k) ((k) >= 32)
 
 /* Flags. */
@@ -120,21 +120,21 @@ enum {
     KEEPS_ORDER = 32, /* out[0] lies in memory as its first input of the same shape does */
     RAW = 64,         /* moves elements of any dtype without computing: never staged */
     ELEMENTWISE = 128,
-    ANYWHERE = 256, /* the reference reaches every device by itself */
+    ANYWHERE = 256,       /* the reference reaches every device by itself */
     KEEPS_CHANNELS = 512, /* out[0] is channels-last where in[0] is */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */
-#define DT(t) (1u << (t))
+#define DT(t)    (1u << (t))
 #define DT_FLOAT (DT(ARIL_F16) | DT(ARIL_BF16) | DT(ARIL_F32) | DT(ARIL_F64))
-#define DT_INT                                                                                     \
-    (DT(ARIL_U8) | DT(ARIL_U16) | DT(ARIL_U32) | DT(ARIL_U64) | DT(ARIL_I8) | DT(ARIL_I16) |       \
+#define DT_INT                                                                               \
+    (DT(ARIL_U8) | DT(ARIL_U16) | DT(ARIL_U32) | DT(ARIL_U64) | DT(ARIL_I8) | DT(ARIL_I16) | \
      DT(ARIL_I32) | DT(ARIL_I64))
-#define DT_BOOL DT(ARIL_BOOL)
+#define DT_BOOL    DT(ARIL_BOOL)
 #define DT_COMPUTE (DT_FLOAT | DT_INT | DT_BOOL)
-#define DT_ALL ((1u << (ARIL_U2 + 1)) - 1)
+#define DT_ALL     ((1u << (ARIL_U2 + 1)) - 1)
 
-typedef struct aril__sample aril__sample; /* ops/sample.h: inputs for the tests */
+typedef struct aril__sample aril__sample;   /* ops/sample.h: inputs for the tests */
 typedef struct aril__formula aril__formula; /* ops/formula.h: of elementwise ops */
 
 struct aril__op {
@@ -155,26 +155,26 @@ struct aril__op {
     const aril__attr *attrs;
     uint16_t n_attrs, attr_size;
 
-    aril_status (*infer)(aril__call *c);    /* shape and dtype of each output */
-    aril_status (*ref)(aril__run *r);       /* the reference kernel, on the CPU; NULL for views */
-    void (*vjp)(aril__grad *c);             /* the gradient, in public ops */
+    aril_status (*infer)(aril__call *c); /* shape and dtype of each output */
+    aril_status (*ref)(aril__run *r);    /* the reference kernel, on the CPU; NULL for views */
+    void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
-    uint32_t saves[ARIL__SAVES];            /* what the gradient of input i needs */
-    const aril__sample *samples;            /* ends with a sample without inputs or attributes */
-    const aril__formula *formula;           /* elementwise ops */
+    uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
+    const aril__sample *samples;  /* ends with a sample without inputs or attributes */
+    const aril__formula *formula; /* elementwise ops */
 };
 
 /* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must stand in table.def. */
-#define OP(op, ...)                                                                                \
-    const aril__op aril__op_##op = {                                                               \
-        .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__}
+#define OP(op, ...)                                                     \
+    const aril__op aril__op_##op = {                                    \
+        .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__ \
+    }
 
 /* Rule and row helpers: VJP(sum) { GRAD(0, ...); } and .vjp = sum_vjp. */
 #define VJP(op) static void op##_vjp(aril__grad *c)
-#define GRAD(i, value)                                                                             \
-    do {                                                                                           \
-        if (c->wants[i])                                                                           \
-            c->dx[i] = (value);                                                                    \
+#define GRAD(i, value)                       \
+    do {                                     \
+        if (c->wants[i]) c->dx[i] = (value); \
     } while (0)
 
 /* All ops. */

@@ -28,8 +28,7 @@ uint64_t aril__layout_hash(void)
         aril__layout_text(aril__ops[k], text, sizeof text);
         for (const char *p = aril__ops[k]->name; *p; p++)
             h = (h ^ (unsigned char)*p) * 0x100000001b3u;
-        for (const char *p = text; *p; p++)
-            h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+        for (const char *p = text; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
     }
     return h;
 }
@@ -49,8 +48,7 @@ static aril_status host_fail(aril_status code, const char *fmt, ...)
 static void host_log(const char *fmt, ...)
 {
     char text[800];
-    if (!aril__log_on(ARIL__LOG_PLUGIN))
-        return;
+    if (!aril__log_on(ARIL__LOG_PLUGIN)) return;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -136,28 +134,28 @@ static const int64_t *host_strides(const aril_tensor *t)
     return t->stride;
 }
 
-static aril_host host = {.size = sizeof host,
-                         .version = ARIL_PLUGIN_VERSION,
-                         .fail = host_fail,
-                         .log = host_log,
-                         .n_in = host_n_in,
-                         .n_out = host_n_out,
-                         .in = host_in,
-                         .out = host_out,
-                         .device = host_device,
-                         .prepared = host_prepared,
-                         .workspace = host_workspace,
-                         .attrs = host_attrs,
-                         .attr_i64 = host_attr_i64,
-                         .attr_f64 = host_attr_f64,
-                         .type = host_type,
-                         .alloc_out = aril__run_alloc,
-                         .data = host_data,
-                         .dtype = aril_dtype_of,
-                         .ndim = aril_ndim,
-                         .dims = host_dims,
-                         .strides = host_strides,
-                         .numel = aril_numel};
+static aril_host host = { .size = sizeof host,
+                          .version = ARIL_PLUGIN_VERSION,
+                          .fail = host_fail,
+                          .log = host_log,
+                          .n_in = host_n_in,
+                          .n_out = host_n_out,
+                          .in = host_in,
+                          .out = host_out,
+                          .device = host_device,
+                          .prepared = host_prepared,
+                          .workspace = host_workspace,
+                          .attrs = host_attrs,
+                          .attr_i64 = host_attr_i64,
+                          .attr_f64 = host_attr_f64,
+                          .type = host_type,
+                          .alloc_out = aril__run_alloc,
+                          .data = host_data,
+                          .dtype = aril_dtype_of,
+                          .ndim = aril_ndim,
+                          .dims = host_dims,
+                          .strides = host_strides,
+                          .numel = aril_numel };
 
 /* ---- loading ---- */
 
@@ -169,11 +167,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static aril_status check(const char *path, const aril_plugin *p)
 {
     if (p->version != ARIL_PLUGIN_VERSION || p->size != sizeof *p)
-        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: built for interface %u (size %u), this is %d "
-                          "(size %zu)", path, p->version, p->size, ARIL_PLUGIN_VERSION, sizeof *p);
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: built for interface %u (size %u), this is %d "
+                          "(size %zu)",
+                          path, p->version, p->size, ARIL_PLUGIN_VERSION, sizeof *p);
     if (p->layout_hash && p->layout_hash != host.layout_hash)
-        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: built for other attributes of the ops; build "
-                          "it again with this version", path);
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: built for other attributes of the ops; build "
+                          "it again with this version",
+                          path);
     if (!p->name || !p->kind || p->n_devices < 0 || p->n_rows < 0 ||
         (p->n_devices && (!p->device_ops || !p->devices)) || (p->n_rows && !p->rows))
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: its description is incomplete", path);
@@ -191,8 +193,10 @@ static aril_status check(const char *path, const aril_plugin *p)
                               row->op ? row->op : "(null)",
                               op ? "and has no name or no run" : "which is no op");
         if (row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
-            return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: its row for %s reads attributes '%s', "
-                              "here they are '%s'", path, row->op, row->layout, text);
+            return aril__fail(ARIL_ERR_PLUGIN,
+                              "plug-in %s: its row for %s reads attributes '%s', "
+                              "here they are '%s'",
+                              path, row->op, row->layout, text);
     }
     return ARIL_OK;
 }
@@ -201,16 +205,14 @@ static aril_status register_all(const aril_plugin *p)
 {
     int kind = -1;
     for (int i = 0; i < p->n_devices; i++) {
-        aril__device *d = aril__device_register(p->kind, i, p->device_ops, p->devices[i],
-                                                p->host_memory);
-        if (!d)
-            return ARIL_ERR_PLUGIN;
+        aril__device *d =
+            aril__device_register(p->kind, i, p->device_ops, p->devices[i], p->host_memory);
+        if (!d) return ARIL_ERR_PLUGIN;
         kind = d->id.kind;
     }
     if (kind < 0) {
         aril_device named = aril_device_named(p->kind);
-        if (named.kind < 0)
-            return ARIL_ERR_PLUGIN;
+        if (named.kind < 0) return ARIL_ERR_PLUGIN;
         kind = named.kind;
     }
     return aril__rows_register(kind, p->rows, p->n_rows);
@@ -219,13 +221,12 @@ static aril_status register_all(const aril_plugin *p)
 aril_status aril_plugin_load(const char *path)
 {
     aril__self();
-    if (!path)
-        return aril__fail(ARIL_ERR_ARG, "plugin_load: the path is NULL");
+    if (!path) return aril__fail(ARIL_ERR_ARG, "plugin_load: the path is NULL");
     pthread_mutex_lock(&lock);
     aril_status s = ARIL_OK;
     void *handle = NULL;
     aril_plugin_open_fn *open = NULL;
-    aril_plugin p = {0};
+    aril_plugin p = { 0 };
     host.layout_hash = aril__layout_hash();
     host.aril_version = aril_version();
     if (n_opened == MOST)
@@ -242,15 +243,11 @@ aril_status aril_plugin_load(const char *path)
     if (s == ARIL_OK && open(&host, &p) < 0)
         s = aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: could not start", path)
                       : ARIL_ERR_PLUGIN;
-    if (s == ARIL_OK)
-        s = check(path, &p);
-    if (s < 0 && handle)
-        dlclose(handle);
+    if (s == ARIL_OK) s = check(path, &p);
+    if (s < 0 && handle) dlclose(handle);
     /* From here on something may refer to its code: it stays, even if the rest has no room. */
-    if (s == ARIL_OK)
-        s = register_all(&p);
-    if (s == ARIL_OK)
-        opened[n_opened++] = handle;
+    if (s == ARIL_OK) s = register_all(&p);
+    if (s == ARIL_OK) opened[n_opened++] = handle;
     pthread_mutex_unlock(&lock);
     if (s == ARIL_OK)
         aril__log(ARIL__LOG_PLUGIN, "%s: %d devices of kind %s, %d rows", p.name, p.n_devices,

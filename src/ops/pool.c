@@ -15,11 +15,11 @@ ATTR_LIST(pool, POOL_ATTRS)
 static aril__slide window_of(const struct pool_attrs *a, int i, int64_t in)
 {
     aril__slide w = { .kernel = a->kernel[i],
-                       .stride = a->stride[i],
-                       .begin = a->pad[2 * i],
-                       .end = a->pad[2 * i + 1],
-                       .dilation = a->dilation[i],
-                       .ceil = a->ceil[0] };
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i],
+                      .ceil = a->ceil[0] };
     if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
     return w;
 }

@@ -9,7 +9,7 @@
 static inline aril__rng_key aril__rng_key_of(const aril__run *r)
 {
     const uint64_t *k = aril__ptr(r->in[0]);
-    return (aril__rng_key){k[0], k[1]};
+    return (aril__rng_key){ k[0], k[1] };
 }
 
 /* Checks in a shape rule that in[0] is a key, and gives its device to the call. */

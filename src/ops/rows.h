@@ -27,7 +27,9 @@ void aril__plugins_shutdown(void);
 void aril__rows_shutdown(void);
 void aril__plans_shutdown(void);
 
-#define KERNEL(op_, dtypes_, prepare_, run_)                                                       \
-    {.op = #op_, .name = #run_, .dtypes = (dtypes_), .prepare = (prepare_), .run = (run_)}
+#define KERNEL(op_, dtypes_, prepare_, run_)                                                 \
+    {                                                                                        \
+        .op = #op_, .name = #run_, .dtypes = (dtypes_), .prepare = (prepare_), .run = (run_) \
+    }
 
 #endif

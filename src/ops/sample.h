@@ -26,9 +26,9 @@ enum {
 };
 
 /* Closes a list of samples. */
-#define SAMPLE_END                                                                                 \
-    {                                                                                              \
-        .in = { NULL }                                                                             \
+#define SAMPLE_END     \
+    {                  \
+        .in = { NULL } \
     }
 
 struct aril__sample {

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
-                                 int64_t initial, int64_t *out)
+                                int64_t initial, int64_t *out)
 {
     int64_t first = given[0] ? given[0] : initial;
     for (int i = 0; i < 3; i++) {
@@ -20,7 +20,7 @@ aril_status aril__slide_numbers(const char *what, const char *name, int n, const
 }
 
 aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
-                                 int64_t *out)
+                                int64_t *out)
 {
     for (int i = 0; i < 3; i++) {
         out[2 * i] = i < n ? begin[i] : 0;

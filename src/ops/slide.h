@@ -44,11 +44,11 @@ static inline void aril__slide_same(aril__slide *w, int64_t n, int64_t how)
 /* Three numbers of an option of which the caller gave the first n: 0 repeats the first, and a first
  * 0 is `initial`. Fails when one is below 1. */
 aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
-                                 int64_t initial, int64_t *out);
+                                int64_t initial, int64_t *out);
 
 /* Padding from options: `begin` on both sides, `end` after where it is not 0 (ARIL_ZERO: none). */
 aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
-                                 int64_t *out);
+                                int64_t *out);
 
 /* Checks that x is [N,C,n spatial] or [C,n spatial] and gives it a batch dimension in that case
  * (*single set). NULL, with an error, when it is neither; poison comes back as it is. */

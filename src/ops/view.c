@@ -173,7 +173,8 @@ static aril_status slice_infer(aril__call *c)
     start = start < low ? low : start > high ? high : start;
     stop = stop < low ? low : stop > high ? high : stop;
     int64_t span = step > 0 ? stop - start : start - stop, count = 0;
-    if (span > 0) count = 1 + (int64_t)((uint64_t)(span - 1) / (step > 0 ? (uint64_t)step : -(uint64_t)step));
+    if (span > 0)
+        count = 1 + (int64_t)((uint64_t)(span - 1) / (step > 0 ? (uint64_t)step : -(uint64_t)step));
     o->dim[axis] = count;
     if (count > 1) o->stride[axis] *= step; /* a step beyond the axis may be any number */
     if (count > 0) o->offset += start * x->stride[axis];

@@ -11,9 +11,9 @@ ATTRS(reshape, RESHAPE_ATTRS)
 #define EXPAND_ATTRS(A) A(expand, I64, 1, ndim, 0, NULL) A(expand, I64, 8, dim, 0, "shape")
 ATTRS(expand, EXPAND_ATTRS)
 /* One axis from start to stop by step, as Python: already clipped where the size is known. */
-#define SLICE_ATTRS(A)                                                                             \
-    A(slice, I64, 1, axis, 0, "axes")                                                              \
-    A(slice, I64, 1, start, 0, "starts")                                                           \
+#define SLICE_ATTRS(A)                   \
+    A(slice, I64, 1, axis, 0, "axes")    \
+    A(slice, I64, 1, start, 0, "starts") \
     A(slice, I64, 1, stop, 0, "ends") A(slice, I64, 1, step, 1, "steps")
 ATTRS(slice, SLICE_ATTRS)
 
@@ -30,8 +30,8 @@ ATTRS(select, SELECT_ATTRS)
 ATTRS(diagonal, DIAGONAL_ATTRS)
 
 /* Windows of `size` along an axis, each `step` after the one before. */
-#define UNFOLD_VIEW_ATTRS(A)                                                                       \
-    A(unfold_view, I64, 1, axis, 0, NULL)                                                          \
+#define UNFOLD_VIEW_ATTRS(A)              \
+    A(unfold_view, I64, 1, axis, 0, NULL) \
     A(unfold_view, I64, 1, size, 1, NULL) A(unfold_view, I64, 1, step, 1, NULL)
 ATTRS(unfold_view, UNFOLD_VIEW_ATTRS)
 /* How far each axis moves. */

@@ -7,8 +7,7 @@
 
 /* The way from the base to the part: n views, the first of the base, each as the op's number and
  * the words of its attributes. */
-#define VIEW_WRITE_ATTRS(A)                                                                        \
-    A(view_write, I64, 1, n, 0, NULL) A(view_write, I64, 40, path, 0, NULL)
+#define VIEW_WRITE_ATTRS(A) A(view_write, I64, 1, n, 0, NULL) A(view_write, I64, 40, path, 0, NULL)
 ATTRS(view_write, VIEW_WRITE_ATTRS)
 
 /* The way of one view op and its attributes (NULL: none). */

@@ -18,7 +18,7 @@ typedef struct entry {
     void *attrs;
     int n_in;
     operand *in;
-    operand dest; /* of an in-place form */
+    operand dest;                /* of an in-place form */
     intptr_t out[ARIL__MAX_OUT]; /* 0: a written tensor */
 } entry;
 
@@ -35,13 +35,10 @@ struct recorder {
 
 static operand operand_of(recorder *r, aril_tensor *t)
 {
-    if (!t)
-        return (operand){0};
-    if (t->flags & ARIL__SYMBOLIC)
-        return (operand){.value = (intptr_t)t->u.symbol};
-    if (r->n_kept < 4096)
-        r->kept[r->n_kept++] = aril_keep(t);
-    return (operand){.tensor = t};
+    if (!t) return (operand){ 0 };
+    if (t->flags & ARIL__SYMBOLIC) return (operand){ .value = (intptr_t)t->u.symbol };
+    if (r->n_kept < 4096) r->kept[r->n_kept++] = aril_keep(t);
+    return (operand){ .tensor = t };
 }
 
 static aril_tensor *symbol(recorder *r, const aril__meta *m)
@@ -58,10 +55,9 @@ static aril_status record(aril__tracer *self, const aril__call *c, aril_tensor *
         r->entries = realloc(r->entries, (size_t)r->cap * sizeof *r->entries);
     }
     entry *e = &r->entries[r->n++];
-    *e = (entry){.op = c->op, .n_in = c->n_in, .dest = operand_of(r, dest)};
+    *e = (entry){ .op = c->op, .n_in = c->n_in, .dest = operand_of(r, dest) };
     e->in = calloc((size_t)c->n_in + 1, sizeof *e->in);
-    for (int i = 0; i < c->n_in; i++)
-        e->in[i] = operand_of(r, c->in[i]);
+    for (int i = 0; i < c->n_in; i++) e->in[i] = operand_of(r, c->in[i]);
     if (c->attrs && c->op->attr_size) {
         e->attrs = malloc(c->op->attr_size);
         memcpy(e->attrs, c->attrs, c->op->attr_size);
@@ -92,8 +88,7 @@ void recorder_free(recorder *r)
         free(r->entries[i].in);
         free(r->entries[i].attrs);
     }
-    for (int i = 0; i < r->n_kept; i++)
-        aril_release(r->kept[i]);
+    for (int i = 0; i < r->n_kept; i++) aril_release(r->kept[i]);
     free(r->entries);
     free(r);
 }
@@ -112,8 +107,7 @@ void recorder_end(recorder *r)
 aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype)
 {
     aril__thread *th = aril__self();
-    aril_tensor *t =
-        aril__symbolic_new(th, dtype, shape.ndim, shape.dim, (void *)++r->values);
+    aril_tensor *t = aril__symbolic_new(th, dtype, shape.ndim, shape.dim, (void *)++r->values);
     r->inputs[r->n_inputs++] = r->values;
     return aril__give(th, t);
 }
@@ -128,13 +122,11 @@ aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_tensor **values = calloc((size_t)r->values + 1, sizeof *values);
-    for (int i = 0; i < r->n_inputs; i++)
-        values[r->inputs[i]] = inputs.at[i];
+    for (int i = 0; i < r->n_inputs; i++) values[r->inputs[i]] = inputs.at[i];
     for (int k = 0; k < r->n; k++) {
         const entry *e = &r->entries[k];
         aril_tensor *in[64], *out[ARIL__MAX_OUT];
-        for (int i = 0; i < e->n_in; i++)
-            in[i] = real(values, e->in[i]);
+        for (int i = 0; i < e->n_in; i++) in[i] = real(values, e->in[i]);
         aril_tensor *dest = real(values, e->dest);
         if (dest) {
             out[0] = aril__apply_to(dest, e->op, e->n_in, in, e->attrs);
@@ -145,8 +137,7 @@ aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of)
             aril__apply(e->op, e->n_in, in, e->attrs, out);
         }
         for (int i = 0; i < e->op->n_out; i++)
-            if (e->out[i])
-                values[e->out[i]] = out[i];
+            if (e->out[i]) values[e->out[i]] = out[i];
     }
     aril_tensor *result = values[(intptr_t)of->u.symbol];
     free(values);

@@ -12,14 +12,14 @@ enum {
     GRAIN = 32 * 1024,
 };
 
-static aril__ew_fn *const *const tables[ARIL__C_COUNT] = {[ARIL__C_F32] = aril__ew_f32,
-                                                          [ARIL__C_F64] = aril__ew_f64,
-                                                          [ARIL__C_I64] = aril__ew_i64,
-                                                          [ARIL__C_U64] = aril__ew_u64};
-static const uint8_t ctype_dtype[ARIL__C_COUNT] = {[ARIL__C_F32] = ARIL_F32,
-                                                   [ARIL__C_F64] = ARIL_F64,
-                                                   [ARIL__C_I64] = ARIL_I64,
-                                                   [ARIL__C_U64] = ARIL_U64};
+static aril__ew_fn *const *const tables[ARIL__C_COUNT] = { [ARIL__C_F32] = aril__ew_f32,
+                                                           [ARIL__C_F64] = aril__ew_f64,
+                                                           [ARIL__C_I64] = aril__ew_i64,
+                                                           [ARIL__C_U64] = aril__ew_u64 };
+static const uint8_t ctype_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
+                                                    [ARIL__C_F64] = ARIL_F64,
+                                                    [ARIL__C_I64] = ARIL_I64,
+                                                    [ARIL__C_U64] = ARIL_U64 };
 
 typedef struct operand {
     char *base;
@@ -48,7 +48,7 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
 {
     const operand *o = &j->op[k];
     const aril__dtype_row *row = &aril__dtypes[o->dtype];
-    aril__nest one = {.ndim = j->nest.ndim, .n = 1};
+    aril__nest one = { .ndim = j->nest.ndim, .n = 1 };
     memcpy(one.dim, j->nest.dim, sizeof one.dim);
     memcpy(one.stride[0], j->nest.stride[k], sizeof one.stride[0]);
     aril__nest_at p;
@@ -56,8 +56,7 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
     int64_t step = one.ndim ? one.stride[0][one.ndim - 1] : 0;
     for (int64_t done = 0; done < m;) {
         int64_t run = one.ndim ? aril__nest_run(&one, &p) : m;
-        if (run > m - done)
-            run = m - done;
+        if (run > m - done) run = m - done;
         char *dense = (char *)block + (size_t)done * size;
         if (load)
             row->load[ctype](dense, o->base, p.offset[0], step, run);
@@ -72,7 +71,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
     _Alignas(64) char block[OPERANDS][BLOCK * 8];
-    const void *in[OPERANDS] = {0};
+    const void *in[OPERANDS] = { 0 };
     const operand *result = &j->op[j->n_in];
     bool all_direct = result->direct;
     int bad = 0;
@@ -91,8 +90,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
         int64_t m = end - at < step ? end - at : step;
         for (int i = 0; i < j->n_in; i++) {
             const operand *o = &j->op[i];
-            if (!o->used || (o->constant && !o->direct))
-                continue;
+            if (!o->used || (o->constant && !o->direct)) continue;
             if (o->direct) {
                 in[i] = o->base + (size_t)(o->offset + at) * j->size;
             } else {
@@ -107,25 +105,23 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             uint8_t truth[BLOCK];
             int64_t whole[BLOCK];
             j->fn(m, truth, in, j->params, &bad);
-            for (int64_t k = 0; k < m; k++)
-                whole[k] = truth[k];
+            for (int64_t k = 0; k < m; k++) whole[k] = truth[k];
             stage(j, j->n_in, at, m, whole, false, ARIL__C_I64, sizeof *whole);
         } else {
             j->fn(m, block[j->n_in], in, j->params, &bad);
             stage(j, j->n_in, at, m, block[j->n_in], false, j->ctype, j->size);
         }
     }
-    if (aril__unlikely(bad))
-        atomic_store(&j->bad, bad);
+    if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
 
 static aril_status report(const aril__run *r, int bad)
 {
-    if (!bad)
-        return ARIL_OK;
-    return aril__fail(ARIL_ERR_NUMBER, bad == ARIL__BAD_DIVISOR
-                                           ? "%s: integer division by zero"
-                                           : "%s: integers cannot be raised to a negative power",
+    if (!bad) return ARIL_OK;
+    return aril__fail(ARIL_ERR_NUMBER,
+                      bad == ARIL__BAD_DIVISOR
+                          ? "%s: integer division by zero"
+                          : "%s: integers cannot be raised to a negative power",
                       r->op->name);
 }
 
@@ -136,16 +132,14 @@ static aril_status run_aside(aril__run *r)
     ARIL_SCOPE;
     aril__thread *th = aril__self();
     aril_tensor *out = r->out[0];
-    aril_tensor *aside =
-        aril__give(th, aril__tensor_new(th, (aril_dtype)out->dtype, out->ndim, out->dim, r->device));
+    aril_tensor *aside = aril__give(th, aril__tensor_new(th, (aril_dtype)out->dtype, out->ndim,
+                                                         out->dim, r->device));
     aril_status s = aril_tensor_status(aside);
-    if (s < 0)
-        return s;
+    if (s < 0) return s;
     aril__run first = *r;
     first.out = &aside;
     s = aril__cpu_elementwise(&first);
-    if (s == ARIL_OK)
-        aril__copy_elements(out, aside);
+    if (s == ARIL_OK) aril__copy_elements(out, aside);
     return s;
 }
 
@@ -168,8 +162,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);
-    if (aril__unlikely(ctype >= ARIL__C_I64) && may_spoil(r))
-        return run_aside(r);
+    if (aril__unlikely(ctype >= ARIL__C_I64) && may_spoil(r)) return run_aside(r);
     int64_t n = out->numel;
     uint8_t native = ctype_dtype[ctype];
     uint8_t result = r->op->formula->rule == ARIL__EW_CMP ? ARIL_BOOL : native;
@@ -190,23 +183,23 @@ aril_status aril__cpu_elementwise(aril__run *r)
             return aril__unlikely(bad) ? report(r, bad) : ARIL_OK;
         }
     }
-    if (n == 0)
-        return ARIL_OK;
+    if (n == 0) return ARIL_OK;
 
-    job j = {.fn = fn,
-             .ctype = ctype,
-             .size = aril__dtype_bytes((aril_dtype)native, 1),
-             .params = params,
-             .n_in = r->n_in,
-             .nest = aril__nest_of(out->ndim, out->dim),
-             .result_dtype = result};
+    job j = { .fn = fn,
+              .ctype = ctype,
+              .size = aril__dtype_bytes((aril_dtype)native, 1),
+              .params = params,
+              .n_in = r->n_in,
+              .nest = aril__nest_of(out->ndim, out->dim),
+              .result_dtype = result };
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
         operand *o = &j.op[i];
         aril__nest_add(&j.nest, t);
         if (t)
-            *o = (operand){.base = aril__base(t), .offset = t->offset, .dtype = t->dtype,
-                           .used = true};
+            *o = (operand){
+                .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .used = true
+            };
     }
     aril__nest_merge(&j.nest, r->n_in);
     for (int i = 0; i <= r->n_in; i++) {

@@ -3,9 +3,9 @@
 
 #pragma GCC diagnostic ignored "-Wtype-limits"
 
-#define T int64_t
+#define T        int64_t
 #define NAME(op) op##_i64
-#define TABLE aril__ew_i64
+#define TABLE    aril__ew_i64
 
 #define k_abs(x) ((x) < 0 ? -(x) : (x))
 
@@ -15,8 +15,7 @@ static inline T floor_div(T x, T y, int *bad)
         *bad = ARIL__BAD_DIVISOR;
         return 0;
     }
-    if (y == -1)
-        return -x; /* the one quotient that can overflow, wrapped */
+    if (y == -1) return -x; /* the one quotient that can overflow, wrapped */
     T q = x / y;
     return q - (x % y != 0 && (x < 0) != (y < 0));
 }

@@ -3,9 +3,9 @@
 
 #pragma GCC diagnostic ignored "-Wtype-limits"
 
-#define T uint64_t
+#define T        uint64_t
 #define NAME(op) op##_u64
-#define TABLE aril__ew_u64
+#define TABLE    aril__ew_u64
 
 #define k_abs(x) (x)
 

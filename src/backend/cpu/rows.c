@@ -7,46 +7,48 @@
 #include "ops/rows.h"
 
 /* Elementwise ops all run on one engine. */
-#define ROW(op_)                                                                                   \
-    {.op = #op_, .name = "cpu_elementwise", .dtypes = DT_COMPUTE, .strided = true,                 \
-     .run = aril__cpu_elementwise},
+#define ROW(op_)                 \
+    { .op = #op_,                \
+      .name = "cpu_elementwise", \
+      .dtypes = DT_COMPUTE,      \
+      .strided = true,           \
+      .run = aril__cpu_elementwise },
 static const aril__row elementwise_rows[] = {
-#define EW1(name, ...) ROW(name) ROW(name##_grad)
+#define EW1(name, ...)  ROW(name) ROW(name##_grad)
 #define EW1N(name, ...) ROW(name)
-#define EW2(name, ...) ROW(name) ROW(name##_grad_a) ROW(name##_grad_b)
+#define EW2(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b)
 #define EW2N(name, ...) ROW(name)
-#define EW3(name, ...) ROW(name) ROW(name##_grad_a) ROW(name##_grad_b) ROW(name##_grad_c)
+#define EW3(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b) ROW(name##_grad_c)
 #include "ops/elementwise.def"
 };
 
 /* Matrix products; outer_sum wants its inputs dense. */
-#define PRODUCT(op_, strided_, run_)                                                               \
-    {.op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_},
+#define PRODUCT(op_, strided_, run_) \
+    { .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_ },
 static const aril__row product_rows[] = {
 #if ARIL_HAVE_BLAS
-    PRODUCT(matmul, true, cpu_product_blas)
-    PRODUCT(linear, true, cpu_product_blas)
-    PRODUCT(outer_sum, false, cpu_product_blas)
+    PRODUCT(matmul, true, cpu_product_blas) PRODUCT(linear, true, cpu_product_blas)
+        PRODUCT(outer_sum, false, cpu_product_blas)
 #endif
-    PRODUCT(matmul, true, cpu_product)
-    PRODUCT(linear, true, cpu_product)
-    PRODUCT(outer_sum, false, cpu_product)
+            PRODUCT(matmul, true, cpu_product) PRODUCT(linear, true, cpu_product)
+                PRODUCT(outer_sum, false, cpu_product)
 };
 
-#define CONV(op_)                                                                                  \
-    {.op = #op_, .name = "cpu_conv", .dtypes = DT_FLOAT, .strided = true, .run = aril__cpu_conv},
-static const aril__row conv_rows[] = {CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
-                                          CONV(conv_transpose)};
+#define CONV(op_) \
+    { .op = #op_, .name = "cpu_conv", .dtypes = DT_FLOAT, .strided = true, .run = aril__cpu_conv },
+static const aril__row conv_rows[] = { CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
+                                           CONV(conv_transpose) };
 
 /* Batch normalisation of what lies channels-last. */
-#define LAST(op_)                                                                                  \
-    {.op = #op_,                                                                                   \
-     .name = "cpu_" #op_ "_last",                                                                  \
-     .dtypes = DT(ARIL_F32) | DT(ARIL_F64),                                                        \
-     .strided = true,                                                                              \
-     .prepare = aril__batch_norm_last_prepare,                                                     \
-     .run = aril__batch_norm_last},
-static const aril__row norm_rows[] = {LAST(batch_norm) LAST(batch_norm_grad) LAST(batch_norm_eval)};
+#define LAST(op_)                               \
+    { .op = #op_,                               \
+      .name = "cpu_" #op_ "_last",              \
+      .dtypes = DT(ARIL_F32) | DT(ARIL_F64),    \
+      .strided = true,                          \
+      .prepare = aril__batch_norm_last_prepare, \
+      .run = aril__batch_norm_last },
+static const aril__row norm_rows[] = { LAST(batch_norm) LAST(batch_norm_grad)
+                                           LAST(batch_norm_eval) };
 
 aril_status aril__cpu_start(void)
 {
