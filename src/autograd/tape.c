@@ -158,7 +158,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
                 sequence = n->edge[i].node->sequence;
         }
         th->sequence = n->sequence = sequence + 1;
-        if (n->attrs) memcpy(n->attrs, attrs, op->attr_size);
+        if (attrs && n->attrs) memcpy(n->attrs, attrs, op->attr_size);
         if ((n_saved && save_all(th, n, mask, n_in, in, n_out, out) < 0) ||
             (aril__unlikely(th->mode.anomaly) && remember_place(n) < 0)) {
             aril__node_release(th, n);
