@@ -678,3 +678,31 @@ TEST(a_failed_division_leaves_its_destination)
     CHECK(got[0] == 3 && got[1] == 4 && got[2] == 4);
     CHECK(aril_ok());
 }
+
+static aril_tensor *drop_root(aril_tensor *g, void *ctx)
+{
+    aril_tensor **root = ctx;
+    aril_release(*root);
+    *root = NULL;
+    return g;
+}
+
+TEST(a_hook_may_drop_the_root)
+{
+    int64_t before = aril__live_blocks();
+    {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *root, *m;
+        {
+            ARIL_SCOPE;
+            m = aril_escape(aril_exp(x));
+            root = aril_keep(aril_sum(aril_square(m), ARIL_ALL));
+        }
+        CHECK(aril_hook(m, drop_root, &root) > 0);
+        CHECK_INT(aril_backward(root), ARIL_OK);
+        CHECK(!root && aril_ok());
+        check_values(aril_grad(x), (float[]){ 2 * expf(2), 2 * expf(4) }, 2);
+        aril_release(x);
+    }
+    CHECK_INT(aril__live_blocks(), before);
+}

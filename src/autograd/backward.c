@@ -156,6 +156,7 @@ static aril_status enqueue(walk *w, aril__node *n)
         return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
     }
     n->flags |= ARIL__NODE_QUEUED;
+    aril__node_keep(n); /* until it was visited: a hook may drop what else holds it */
     return ARIL_OK;
 }
 
@@ -175,7 +176,7 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
         w->pending = grown;
         w->cap_pending = cap;
     }
-    w->pending[w->n_pending++] = (struct pending){ leaf, g };
+    w->pending[w->n_pending++] = (struct pending){ aril__node_keep(leaf), g };
     return ARIL_OK;
 }
 
@@ -392,7 +393,8 @@ static aril_status visit(walk *w, aril__node *n)
     if (!w->retain) aril__node_free_saved(th, n);
     n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
     atomic_store_explicit(&n->busy, 0, memory_order_release);
-    for (int i = 0; dx && i < n->n_in; i++) {
+    int n_dx = !dx || (dx == few && n->n_in > FEW) ? 0 : n->n_in; /* none where it failed early */
+    for (int i = 0; i < n_dx; i++) {
         if (!dx[i]) continue;
         if (s == ARIL_OK)
             s = send(w, n->edge[i].node, n->edge[i].out, dx[i]);
@@ -400,6 +402,7 @@ static aril_status visit(walk *w, aril__node *n)
             aril__tensor_release(th, dx[i]);
     }
     if (dx != few) free(dx);
+    aril__node_release(th, n);
     return s;
 }
 
@@ -514,6 +517,7 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
             s = finish_leaf(&w, w.pending[i].leaf, w.pending[i].grad);
         else if (w.pending[i].grad)
             aril__tensor_release(w.th, w.pending[i].grad);
+        aril__node_release(w.th, w.pending[i].leaf);
     }
     free(w.pending);
     while (w.n) { /* after an error: let go of what waits */
@@ -524,6 +528,7 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
         }
         n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
         atomic_store_explicit(&n->busy, 0, memory_order_release);
+        aril__node_release(w.th, n);
     }
     w.th->mode = saved;
     current = outer;
