@@ -74,6 +74,20 @@ TEST(differentiates_there)
     aril_release(w);
 }
 
+TEST(anomaly_mode_looks_there_too)
+{
+    ARIL_SCOPE;
+    float v[2] = { -1, 1 };
+    aril_tensor *x = aril_from(v, ARIL_SHAPE(2), ARIL_F32, mirror());
+    aril_set_anomaly(true);
+    CHECK_INT(aril_tensor_status(aril_exp(x)), ARIL_OK);
+    CHECK_INT(aril_tensor_status(aril_cast(x, ARIL_F8E5M2)), ARIL_OK);
+    CHECK_INT(aril_tensor_status(aril_log(x)), ARIL_ERR_NUMBER);
+    CHECK(strstr(aril_error(), "log: made a NaN"));
+    aril_set_anomaly(false);
+    aril_clear_error();
+}
+
 TEST(devices_do_not_mix)
 {
     ARIL_SCOPE;

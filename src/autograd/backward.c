@@ -279,18 +279,10 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
     return ARIL_OK;
 }
 
-static bool has_nan(aril_tensor *g)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    return g->storage && aril__is_float((aril_dtype)g->dtype) &&
-           aril_item(aril_sum(aril_isnan(g), ARIL_ALL)) != 0;
-}
-
 static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (dx[i] && has_nan(dx[i]))
+        if (dx[i] && aril__has_nan(dx[i]))
             return aril__fail(ARIL_ERR_NUMBER,
                               "backward: the gradient of input %d of %s (called at "
                               "%s) is NaN (anomaly mode)",

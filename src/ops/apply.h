@@ -23,6 +23,9 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
     aril__apply1((op), (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
                  (aril_tensor *[]){ __VA_ARGS__ }, (attrs))
 
+/* Is there a NaN in it? For anomaly mode: on any device, by ops that are not recorded. */
+bool aril__has_nan(aril_tensor *t);
+
 /* Records operations instead of running them. */
 struct aril__tracer {
     /* Called with shapes inferred. Fills `out` (new references, usually from

@@ -160,7 +160,7 @@ static aril_host host = { .size = sizeof host,
 /* ---- loading ---- */
 
 enum { MOST = 16 };
-static void *opened[MOST];
+static void *opened[MOST]; /* never closed: tensors may lie on a plug-in's device to the end */
 static int n_opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -271,10 +271,4 @@ void aril__plugins_start(void)
         }
         list += n + (list[n] == ':');
     }
-}
-
-void aril__plugins_shutdown(void)
-{
-    /* Tensors that the program still holds may lie on a plug-in's device: its code stays. */
-    n_opened = 0;
 }

@@ -22,7 +22,6 @@ uint64_t aril__layout_hash(void);
 
 /* Opens the plug-ins that ARIL_PLUGINS names; failures are reported to stderr. */
 void aril__plugins_start(void);
-void aril__plugins_shutdown(void);
 
 void aril__rows_shutdown(void);
 void aril__plans_shutdown(void);
