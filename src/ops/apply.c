@@ -188,6 +188,7 @@ bool aril__has_nan(aril_tensor *t)
     if (!t->storage || row->kind != ARIL__KIND_FLOAT || !row->computes) return false;
     ARIL_SCOPE;
     ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* the guard puts it back */
     return aril_item_int(aril_any(aril_isnan(t), ARIL_ALL)) != 0;
 }
 

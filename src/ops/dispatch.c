@@ -184,6 +184,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
     aril__thread *th = aril__self();
     aril_tensor *small[MOST], **in = small, *out[ARIL__MAX_OUT];
     if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
@@ -254,6 +255,7 @@ static aril_status run_on_cpu(aril__run *r)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
     enum { MOST = 64 };
     aril__thread *th = aril__self();
     aril_tensor *in[MOST], *out[ARIL__MAX_OUT];
@@ -302,6 +304,7 @@ static aril_status run_decomposed(aril__run *r)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
     aril__call c = { .op = r->op,
                      .attrs = r->attrs,
                      .n_in = r->n_in,
