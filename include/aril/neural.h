@@ -3,6 +3,7 @@
 #ifndef ARIL_NEURAL_H
 #define ARIL_NEURAL_H
 
+#include "aril/activation.h"
 #include "aril/rng.h"
 #include "aril/tensor.h"
 
