@@ -97,6 +97,40 @@ TEST(many_small_loops)
     aril_set_threads(0);
 }
 
+TEST(pieces_follow_the_threads_or_the_size)
+{
+    CHECK_INT(aril_deterministic(), ARIL_SAME_THREADS);
+    for (int t = 0; t < COUNTS; t++) {
+        aril_set_threads(thread_counts[t]);
+        CHECK_INT(aril__parallel_pieces(1000, 1), thread_counts[t]);
+        CHECK_INT(aril__parallel_pieces(1000, 500), thread_counts[t] < 2 ? 1 : 2);
+        CHECK_INT(aril__parallel_pieces(0, 1), 1);
+        CHECK_INT(aril__parallel_pieces(3, 100), 1);
+        CHECK_INT(aril__parallel_pieces(1000, 0), thread_counts[t]);
+    }
+    CHECK_INT(aril_set_deterministic(ARIL_ANY_THREADS), ARIL_OK);
+    CHECK_INT(aril_deterministic(), ARIL_ANY_THREADS);
+    int64_t many = aril__parallel_pieces(1000, 1);
+    CHECK(many > 1);
+    for (int t = 0; t < COUNTS; t++) {
+        aril_set_threads(thread_counts[t]);
+        CHECK_INT(aril__parallel_pieces(1000, 1), many);
+        CHECK_INT(aril__parallel_pieces(1000, 500), 2);
+        aril__thread_set_serial(true);
+        CHECK_INT(aril__parallel_pieces(1000, 1), many);
+        aril__thread_set_serial(false);
+    }
+    CHECK_INT(aril_set_deterministic((aril_determinism)7), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_deterministic(), ARIL_ANY_THREADS);
+    CHECK_INT(aril_set_deterministic(ARIL_SAME_THREADS), ARIL_OK);
+    aril_set_threads(4);
+    aril__thread_set_serial(true);
+    CHECK_INT(aril__parallel_pieces(1000, 1), 1);
+    aril__thread_set_serial(false);
+    aril_set_threads(0);
+}
+
 /* ---- Threads take part ----------------------------------------------------------------------- */
 
 struct meeting {

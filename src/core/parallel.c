@@ -2,11 +2,17 @@
 #include "core/error.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #ifdef ARIL_OPENMP
 #include <omp.h>
@@ -17,13 +23,25 @@ enum { MAX_THREADS = 1024 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int chosen_threads;  /* 0: the default */
 static int default_threads = 1;    /* written once */
+static atomic_int determinism;     /* aril_determinism */
 static atomic_bool fork_watched;   /* the atfork handler is installed */
 static atomic_bool forked;         /* in a child whose parent has, or had, workers */
 static _Thread_local bool serial;  /* by aril__thread_set_serial */
 static _Thread_local bool in_loop; /* runs chunks of a parallel loop */
 
-/* Held while a thread has the workers. Only ever tried: who finds it taken works alone. */
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+/* Set while a thread has the workers. Only ever tried: who finds it set works alone. */
+static atomic_bool turn;
+
+static bool take_turn(void)
+{
+    return !atomic_load_explicit(&turn, memory_order_relaxed) &&
+           !atomic_exchange_explicit(&turn, true, memory_order_acquire);
+}
+
+static void end_turn(void)
+{
+    atomic_store_explicit(&turn, false, memory_order_release);
+}
 
 static int cpu_count(void)
 {
@@ -42,8 +60,21 @@ static int cpu_count(void)
     return 1;
 }
 
+static void read_determinism(void)
+{
+    const char *text = getenv("ARIL_DETERMINISTIC");
+    if (!text || !*text || strcmp(text, "same_threads") == 0) return;
+    if (strcmp(text, "any_threads") == 0)
+        atomic_store(&determinism, ARIL_ANY_THREADS);
+    else
+        fprintf(stderr,
+                "aril: ARIL_DETERMINISTIC=%.32s ignored: expected same_threads or any_threads\n",
+                text);
+}
+
 static void read_settings(void)
 {
+    read_determinism();
     default_threads = cpu_count();
     const char *text = getenv("ARIL_THREADS");
     if (!text || !*text) return;
@@ -72,6 +103,35 @@ int aril_threads(void)
     pthread_once(&once, read_settings);
     int n = atomic_load_explicit(&chosen_threads, memory_order_relaxed);
     return n ? n : default_threads;
+}
+
+aril_status aril_set_deterministic(aril_determinism level)
+{
+    if (level != ARIL_SAME_THREADS && level != ARIL_ANY_THREADS)
+        return aril__fail(ARIL_ERR_ARG,
+                          "set_deterministic: %d is neither ARIL_SAME_THREADS nor ARIL_ANY_THREADS",
+                          (int)level);
+    pthread_once(&once, read_settings);
+    atomic_store(&determinism, (int)level);
+    return ARIL_OK;
+}
+
+aril_determinism aril_deterministic(void)
+{
+    pthread_once(&once, read_settings);
+    return (aril_determinism)atomic_load_explicit(&determinism, memory_order_relaxed);
+}
+
+int64_t aril__parallel_pieces(int64_t units, int64_t least)
+{
+    /* Enough pieces for the cores of most machines, few enough for partial results to be cheap. */
+    enum { BY_SIZE = 16 };
+    if (least < 1) least = 1;
+    int64_t most = units / least, pieces = BY_SIZE;
+    if (aril_deterministic() == ARIL_SAME_THREADS)
+        pieces = aril__parallel_is_serial() ? 1 : aril_threads();
+    if (pieces > most) pieces = most;
+    return pieces < 1 ? 1 : pieces;
 }
 
 void aril__thread_set_serial(bool value)
@@ -142,39 +202,44 @@ void aril__parallel_sync_library(void)
 
 #else
 
-/* How often a thread looks for work, or for the last worker's end, before it sleeps: some
- * microseconds, so that a series of small ops finds the workers awake and an idle program costs
- * nothing. */
-enum { SPINS = 256 };
+/* How long a worker looks for work, and a caller for the last worker's end, before it sleeps. A
+ * sleeping thread is woken by the kernel, which takes longer than most small loops: a series of ops
+ * should find the workers awake, and a program that does something else should have its cores. */
+enum { SPIN_NS = 50000 };
 
-/* Chunks are handed out in this many runs for each thread: few enough to make the counter cheap,
- * enough for a late or slow thread not to hold up the rest. */
+/* A thread's chunks are handed out in this many runs: few enough to make the counter cheap, enough
+ * for a late or slow thread not to hold up the rest. */
 enum { RUNS_PER_THREAD = 8 };
 
-struct job {
-    int64_t n, grain, chunks, run;
+/* One thread's share of the chunks, with all that it has to know of the job in one line of the cache.
+ * A thread works on its own share first, which keeps data on one core from op to op, and then helps
+ * where work is left. */
+struct share {
+    _Alignas(64) atomic_llong next; /* first chunk not yet handed out */
+    int64_t end;                    /* behind its last one */
+    int64_t run;                    /* so many at a time */
+    int64_t n, grain;
     aril__range_fn *fn;
     void *ctx;
+    unsigned threads;
 };
 
+/* pool.state holds everything that decides whether a worker may join, in one word to change and to
+ * sleep on: how many workers are inside the job, for how many threads it is open (0: closed), and
+ * a count of jobs. */
+static const unsigned INSIDE = 1, INSIDE_MASK = (1u << 10) - 1;
+static const unsigned OPEN = 1u << 10, OPEN_MASK = ((1u << 11) - 1) << 10;
+static const unsigned EPOCH = 1u << 21, EPOCH_MASK = ~((1u << 21) - 1);
+
 static struct {
-    pthread_mutex_t lock; /* guards what follows, but for the atomics */
-    pthread_cond_t work;  /* a job was opened, or stop */
-    pthread_cond_t idle;  /* the last worker left a closed job */
-    struct job job;
-    bool open; /* workers may join the job */
-    bool stop;
-    int places; /* how many more may join */
-    int workers;
+    _Alignas(64) atomic_uint state;
+    atomic_int sleepers;      /* workers asleep, or about to be */
+    atomic_uint caller_waits; /* 1: the caller sleeps until the last worker has left */
+    atomic_bool stop;
+    int workers; /* changed by who holds the turn */
     pthread_t worker[MAX_THREADS];
-    atomic_uint epoch; /* counts jobs; what idle workers watch */
-    atomic_int inside; /* workers in the job; changed under lock */
-    atomic_llong next; /* first chunk not yet handed out */
-} pool = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .work = PTHREAD_COND_INITIALIZER,
-    .idle = PTHREAD_COND_INITIALIZER,
-};
+    struct share share[MAX_THREADS]; /* written while no worker is inside */
+} pool;
 
 static inline void relax(void)
 {
@@ -185,50 +250,86 @@ static inline void relax(void)
 #endif
 }
 
-static void work_on(const struct job *j)
+static int64_t nanoseconds(void)
 {
-    for (;;) {
-        int64_t first = atomic_fetch_add_explicit(&pool.next, j->run, memory_order_relaxed);
-        if (first >= j->chunks) return;
-        int64_t last = j->chunks - first < j->run ? j->chunks : first + j->run;
-        run_chunks(first, last, j->n, j->grain, j->fn, j->ctx);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Sleeps while *word is `value`; may return early. */
+static void sleep_on(atomic_uint *word, unsigned value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void wake(atomic_uint *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+/* Looks at the state until the part under `mask` is `value` (or is not), at most SPIN_NS long. */
+static inline bool look_for(unsigned mask, unsigned value, bool equal)
+{
+    for (int64_t end = 0;;) {
+        for (int i = 0; i < 64; i++) {
+            unsigned s = atomic_load_explicit(&pool.state, memory_order_acquire);
+            if (((s & mask) == value) == equal) return true;
+            relax();
+        }
+        int64_t now = nanoseconds();
+        if (!end) end = now + SPIN_NS;
+        if (now >= end) return false;
+    }
+}
+
+static void work_on(unsigned self)
+{
+    const struct share *own = &pool.share[self];
+    int64_t n = own->n, grain = own->grain;
+    aril__range_fn *fn = own->fn;
+    void *ctx = own->ctx;
+    for (unsigned i = 0; i < own->threads; i++) {
+        struct share *s = &pool.share[(self + i) % own->threads];
+        while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
+            int64_t first = atomic_fetch_add_explicit(&s->next, s->run, memory_order_relaxed);
+            if (first >= s->end) break;
+            int64_t last = s->end - first < s->run ? s->end : first + s->run;
+            run_chunks(first, last, n, grain, fn, ctx);
+        }
     }
 }
 
 static void *worker_main(void *arg)
 {
-    (void)arg;
-    in_loop = true;    /* whatever runs here is inside a parallel loop */
-    unsigned seen = 0; /* a job opened while this thread started is still worth a look */
-    for (;;) {
-        for (int i = 0; i < SPINS; i++) {
-            if (atomic_load_explicit(&pool.epoch, memory_order_relaxed) != seen) break;
-            relax();
+    unsigned self = (unsigned)(uintptr_t)arg; /* 1 .. */
+    in_loop = true;                           /* whatever runs here is inside a parallel loop */
+    unsigned seen = 0;                        /* the last job this thread has looked at */
+    while (!atomic_load(&pool.stop)) {
+        if (!look_for(EPOCH_MASK, seen, false)) {
+            atomic_fetch_add(&pool.sleepers, 1);
+            unsigned s = atomic_load(&pool.state);
+            if ((s & EPOCH_MASK) == seen) sleep_on(&pool.state, s);
+            atomic_fetch_sub(&pool.sleepers, 1);
+            continue;
         }
-        pthread_mutex_lock(&pool.lock);
-        while (atomic_load_explicit(&pool.epoch, memory_order_relaxed) == seen && !pool.stop)
-            pthread_cond_wait(&pool.work, &pool.lock);
-        if (pool.stop) {
-            pthread_mutex_unlock(&pool.lock);
-            return NULL;
-        }
-        seen = atomic_load_explicit(&pool.epoch, memory_order_relaxed);
-        bool join = pool.open && pool.places > 0;
-        struct job job = pool.job;
-        if (join) {
-            pool.places--;
-            atomic_fetch_add_explicit(&pool.inside, 1, memory_order_relaxed);
-        }
-        pthread_mutex_unlock(&pool.lock);
-        if (!join) continue;
+        __builtin_prefetch(&pool.share[self], 1);
+        unsigned s = atomic_load_explicit(&pool.state, memory_order_acquire);
+        bool joined = false;
+        while (!joined && (s & OPEN_MASK) / OPEN > self)
+            joined = atomic_compare_exchange_weak(&pool.state, &s, s + INSIDE);
+        seen = s & EPOCH_MASK;
+        if (!joined) continue;
 
-        work_on(&job);
+        work_on(self);
 
-        pthread_mutex_lock(&pool.lock);
-        if (atomic_fetch_sub_explicit(&pool.inside, 1, memory_order_release) == 1 && !pool.open)
-            pthread_cond_signal(&pool.idle);
-        pthread_mutex_unlock(&pool.lock);
+        s = atomic_fetch_sub(&pool.state, INSIDE);
+        if ((s & (OPEN_MASK | INSIDE_MASK)) == INSIDE && atomic_load(&pool.caller_waits)) {
+            atomic_store(&pool.caller_waits, 0);
+            wake(&pool.caller_waits, 1);
+        }
     }
+    return NULL;
 }
 
 /* Brings the pool to `wanted` workers, or as many as the system allows. */
@@ -240,7 +341,8 @@ static void start_workers(int wanted)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < wanted) {
-        if (pthread_create(&pool.worker[pool.workers], NULL, worker_main, NULL)) break;
+        void *number = (void *)(uintptr_t)(pool.workers + 1);
+        if (pthread_create(&pool.worker[pool.workers], NULL, worker_main, number)) break;
         pool.workers++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -250,48 +352,49 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
                        void *ctx)
 {
     start_workers(threads - 1);
-    int64_t run = chunks / ((int64_t)threads * RUNS_PER_THREAD);
-    struct job job = { n, grain, chunks, run < 1 ? 1 : run, fn, ctx };
-
-    pthread_mutex_lock(&pool.lock);
-    pool.job = job;
-    pool.open = true;
-    pool.places = threads - 1;
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool.epoch, 1, memory_order_relaxed);
-    pthread_cond_broadcast(&pool.work);
-    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < threads; i++) {
+        struct share *s = &pool.share[i];
+        int64_t first = chunks / threads * i + (i < chunks % threads ? i : chunks % threads);
+        int64_t count = chunks / threads + (i < chunks % threads);
+        s->end = first + count;
+        s->run = count / RUNS_PER_THREAD > 1 ? count / RUNS_PER_THREAD : 1;
+        s->n = n;
+        s->grain = grain;
+        s->fn = fn;
+        s->ctx = ctx;
+        s->threads = (unsigned)threads;
+        atomic_store_explicit(&s->next, first, memory_order_relaxed);
+    }
+    /* Nobody is inside and the job is closed: the word is this thread's to change. */
+    unsigned epoch = (atomic_load_explicit(&pool.state, memory_order_relaxed) & EPOCH_MASK) + EPOCH;
+    atomic_store(&pool.state, epoch + (unsigned)threads * OPEN);
+    if (atomic_load(&pool.sleepers)) wake(&pool.state, pool.workers);
 
     in_loop = true;
-    work_on(&job);
+    work_on(0);
     in_loop = false;
 
     /* Close the job, so that workers still asleep need not be waited for. */
-    pthread_mutex_lock(&pool.lock);
-    pool.open = false;
-    pthread_mutex_unlock(&pool.lock);
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool.inside, memory_order_acquire) == 0) return;
-        relax();
+    if (!(atomic_fetch_and(&pool.state, ~OPEN_MASK) & INSIDE_MASK)) return;
+    while (!look_for(INSIDE_MASK, 0, true)) {
+        atomic_store(&pool.caller_waits, 1);
+        if (atomic_load(&pool.state) & INSIDE_MASK) sleep_on(&pool.caller_waits, 1);
+        atomic_store(&pool.caller_waits, 0);
     }
-    pthread_mutex_lock(&pool.lock);
-    while (atomic_load_explicit(&pool.inside, memory_order_acquire) > 0)
-        pthread_cond_wait(&pool.idle, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
 }
 
 void aril__parallel_shutdown(void)
 {
     /* A loop may be running: exit() called by another thread, or by a chunk. Then leave it. */
-    if (atomic_load(&forked) || pthread_mutex_trylock(&turn)) return;
-    pthread_mutex_lock(&pool.lock);
-    pool.stop = true;
-    pthread_cond_broadcast(&pool.work);
-    pthread_mutex_unlock(&pool.lock);
+    if (atomic_load(&forked) || !take_turn()) return;
+    atomic_store(&pool.stop, true);
+    /* A changed word, so that a worker on its way to sleep turns back. */
+    atomic_fetch_add(&pool.state, EPOCH);
+    wake(&pool.state, INT_MAX);
     for (int i = 0; i < pool.workers; i++) pthread_join(pool.worker[i], NULL);
     pool.workers = 0;
-    pool.stop = false;
-    pthread_mutex_unlock(&turn);
+    atomic_store(&pool.stop, false);
+    end_turn();
 }
 
 void aril__parallel_sync_library(void)
@@ -310,7 +413,7 @@ void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
     if (grain < 1) grain = 1;
 
     int64_t chunks = aril__parallel_chunks(n, grain);
-    if (aril__parallel_is_serial() || chunks == 1 || pthread_mutex_trylock(&turn)) {
+    if (aril__parallel_is_serial() || chunks == 1 || !take_turn()) {
         run_chunks(0, chunks, n, grain, fn, ctx);
         return;
     }
@@ -318,5 +421,5 @@ void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
     int threads = aril_threads();
     if (threads > chunks) threads = (int)chunks;
     run_shared(chunks, threads, n, grain, fn, ctx);
-    pthread_mutex_unlock(&turn);
+    end_turn();
 }

@@ -1,9 +1,11 @@
 /* The one parallel loop. No other file of Aril knows threads, apart from those that start one for
  * a purpose of its own (loaders, servers): such a thread calls aril__thread_set_serial(true).
  *
- * Work is cut by size, never by the number of threads: chunk k is [k * grain, (k + 1) * grain) cut
- * at n. Only who runs a chunk, and when, depends on threads. A reduction that keeps one partial
- * result for each chunk and adds them in order therefore gives the same bits on any machine. */
+ * The loop cuts work by size, never by the number of threads: chunk k is [k * grain, (k + 1) *
+ * grain) cut at n. Only who runs a chunk, and when, depends on threads. A reduction that keeps one
+ * partial result for each chunk and adds them in order therefore gives the same bits on any
+ * machine. A kernel that chooses its grain by aril__parallel_pieces gives the same bits for the
+ * same number of threads, or for any number where the user asked for that. */
 #ifndef ARIL_CORE_PARALLEL_H
 #define ARIL_CORE_PARALLEL_H
 
@@ -26,6 +28,14 @@ static inline int64_t aril__parallel_chunks(int64_t n, int64_t grain)
  * in a child forked after the first parallel loop, and while another thread holds the workers.
  * fn must return: leaving it by longjmp or ending the thread breaks the pool. */
 void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx);
+
+/* Into how many pieces a job of `units` (samples, rows) should be cut, each of at least `least`
+ * units; at least 1. For kernels that do better with few large pieces, one a thread, than with
+ * chunks of a fixed size: those that call a library for each, or keep a large partial result. The
+ * number is that of the threads a loop begun here would use, so that results which depend on the
+ * cut are the same for the same number of threads; under ARIL_ANY_THREADS it follows from the size
+ * alone. Piece k of n is [units * k / n, units * (k + 1) / n). */
+int64_t aril__parallel_pieces(int64_t units, int64_t least);
 
 /* Marks the calling thread: its parallel loops run serially (true), or normally again (false). */
 void aril__thread_set_serial(bool serial);
