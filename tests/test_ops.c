@@ -271,7 +271,7 @@ static void check_symbolic_rule(const test_sample *s, aril_tensor **sym, aril_te
     for (int i = 0; i < s->n_in; i++) {
         wants[i] = sym[i] && test_sample_wants(s, i) && aril_dtype_is_float(aril_dtype_of(sym[i]));
         any = any || wants[i];
-        if (wants[i]) mask |= aril__op_saves(s->op, i) | (s->op->formula ? LIKE(i) : 0);
+        if (wants[i]) mask |= aril__op_saves(s->op, s->attrs, i) | (s->op->formula ? LIKE(i) : 0);
     }
     for (int i = 0; i < s->n_in; i++)
         if (mask & (IN(i < 7 ? i : 7) | LIKE(i < 7 ? i : 7))) x[i] = sym[i];

@@ -148,7 +148,7 @@ static void check_masks(const test_sample *s)
     for (int i = 0; i < s->n_in; i++) {
         if (!x[i] || !test_sample_wants(s, i) || !aril_dtype_is_float(aril_dtype_of(x[i])))
             continue;
-        uint32_t mask = aril__op_saves(s->op, i);
+        uint32_t mask = aril__op_saves(s->op, s->attrs, i);
         if (s->op->formula && differs(x[i], y[0])) mask |= LIKE(i);
         count.rules++;
         uint32_t everything = s->op->formula ? 0xff00ffu | LIKE(i) : 0xff00ffu;

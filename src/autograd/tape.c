@@ -142,7 +142,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
     for (int i = 0; i < n_in; i++) {
         if (!input_wants(op, i, in[i])) continue;
         any = true;
-        mask |= aril__op_saves(op, i);
+        mask |= aril__op_saves(op, attrs, i);
         if (op->formula && differs(in[i], out[0])) mask |= LIKE(i);
     }
     aril__node *n = NULL;

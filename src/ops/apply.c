@@ -1,6 +1,7 @@
 #include "ops/apply.h"
 
 #include "aril/ops.h"
+#include "ops/activation.h"
 #include "ops/elementwise.h"
 
 #include <string.h>
@@ -130,7 +131,7 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
 {
     uint32_t mask = 0;
     for (int i = 0; i < c->n_in; i++)
-        if (in[i] && in[i]->node) mask |= aril__op_saves(c->op, i);
+        if (in[i] && in[i]->node) mask |= aril__op_saves(c->op, c->attrs, i);
     for (int i = 0; i < c->n_in; i++) {
         recorded[i] = in[i];
         if (!in[i] || !aril__same_memory(in[i], dest) || !(mask & IN(i < 7 ? i : 7))) continue;
@@ -447,10 +448,16 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
     return s < 0 ? out[0] : dest;
 }
 
-uint32_t aril__op_saves(const aril__op *op, int i)
+uint32_t aril__op_saves(const aril__op *op, const void *attrs, int i)
 {
     if (op->formula) return i < op->formula->arity ? aril__derivatives(op)[i].saves : 0;
-    return op->saves[i < ARIL__SAVES ? i : ARIL__SAVES - 1];
+    uint32_t mask = op->saves[i < ARIL__SAVES ? i : ARIL__SAVES - 1];
+    if (op->activation && attrs) {
+        int64_t act;
+        memcpy(&act, (const char *)attrs + op->activation - 1, sizeof act);
+        if (act != ARIL_NO_ACTIVATION) mask |= OUT(0);
+    }
+    return mask;
 }
 
 const aril__op *aril__op_find(const char *name)

@@ -47,8 +47,8 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
 /* A key for one random op from `g` (NULL: the thread's generator), which advances by one. */
 aril_tensor *aril__rng_draw(aril_generator *g);
 
-/* What gradient input i of `op` needs: its `saves` mask. */
-uint32_t aril__op_saves(const aril__op *op, int i);
+/* What the gradient of input i of `op` needs: its `saves` mask, and OUT(0) for an activation. */
+uint32_t aril__op_saves(const aril__op *op, const void *attrs, int i);
 
 /* Functions of the autograd floor that apply calls; set by src/init.c. */
 typedef struct aril__tape {

@@ -47,6 +47,9 @@ typedef double aril__type_F64;
     .attrs = op##_attr_list, .n_attrs = sizeof op##_attr_list / sizeof *op##_attr_list, \
     .attr_size = sizeof(struct op##_attrs)
 
+/* ... and, where one of them is `activation`: */
+#define WITH_ACTIVATION(op) .activation = 1 + offsetof(struct op##_attrs, activation)
+
 /* ---- one application of an op ---- */
 
 /* What the shape rule says of one output. */
@@ -160,7 +163,9 @@ struct aril__op {
     void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
     uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
-    const aril__sample *samples;  /* ends with a sample without inputs or attributes */
+    uint16_t activation;         /* where attributes hold an aril_activation of out[0], plus 1: with
+                                     one, gradients need OUT(0) beside what `saves` says */
+    const aril__sample *samples; /* ends with a sample without inputs or attributes */
     const aril__formula *formula; /* elementwise ops */
 };
 
