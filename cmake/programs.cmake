@@ -81,6 +81,23 @@ foreach(cases ${golden_cases})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${aril_test_environment}")
 endforeach()
 
+# Every op and every golden value once more for each lower instruction set (docs/cpu.md).
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT ARIL_SANITIZE)
+    set(level_programs test_ops)
+    foreach(cases ${golden_cases})
+        get_filename_component(family ${cases} NAME_WE)
+        list(APPEND level_programs golden_${family})
+    endforeach()
+    foreach(level baseline avx2)
+        foreach(name ${level_programs})
+            add_test(NAME ${level}_${name} COMMAND ${name})
+            set_tests_properties(${level}_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+                ENVIRONMENT "ARIL_CPU=${level};${aril_test_environment}")
+        endforeach()
+    endforeach()
+endif()
+
 # ---- Examples and benchmarks: linked with libaril.so, as a user's program is --------------------
 
 foreach(folder examples bench)

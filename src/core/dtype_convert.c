@@ -6,6 +6,8 @@
    so integer dtypes share one function for both, and only floats and u64 tell them apart. */
 #include "core/dtype.h"
 
+#include "core/cpu.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -506,8 +508,7 @@ STORE(u64, f64, double)
 NARROW_FLOAT(f16)
 NARROW_FLOAT(bf16)
 
-/* Dense f16 runs through the F16C instructions, which give the same bits ten times as fast. Every
-   processor with AVX2 has them, and that is what each compiler can ask for. */
+/* Dense f16 runs through the F16C instructions, which give the same bits ten times as fast. */
 #if defined(__x86_64__)
 __attribute__((target("avx,f16c"))) static int64_t load_f16_f16c(float *d, const uint16_t *b,
                                                                  int64_t n)
@@ -535,7 +536,7 @@ static void load_f16_f32_fast(void *dst, const void *base, int64_t offset, int64
     int64_t done = 0;
     if (n <= 0) return;
 #if defined(__x86_64__)
-    if (stride == 1 && __builtin_cpu_supports("avx2"))
+    if (stride == 1 && aril__cpu() >= ARIL__CPU_AVX2)
         done = load_f16_f16c(dst, (const uint16_t *)base + offset, n);
 #endif
     load_f16_f32((float *)dst + done, base, offset + done * stride, stride, n - done);
@@ -547,7 +548,7 @@ static void store_f16_f32_fast(void *base, int64_t offset, int64_t stride, const
     int64_t done = 0;
     if (n <= 0) return;
 #if defined(__x86_64__)
-    if (stride == 1 && __builtin_cpu_supports("avx2"))
+    if (stride == 1 && aril__cpu() >= ARIL__CPU_AVX2)
         done = store_f16_f16c((uint16_t *)base + offset, src, n);
 #endif
     store_f16_f32(base, offset + done * stride, stride, (const float *)src + done, n - done);

@@ -1,6 +1,7 @@
 #include "core/thread.h"
 
 #include "aril/memory.h"
+#include "core/cpu.h"
 #include "core/device.h"
 #include "core/log.h"
 #include "core/parallel.h"
@@ -54,6 +55,7 @@ static void library_once(void)
 {
     pthread_key_create(&at_thread_end, thread_end);
     aril__log_init();
+    aril__cpu_read();
     const char *anomaly = getenv("ARIL_ANOMALY");
     aril__anomaly_default = anomaly && *anomaly && *anomaly != '0';
     aril__library_start();

@@ -1,23 +1,51 @@
-/* Kernels compiled twice: for any machine, and for those with AVX2, chosen as they are called. Both
- * do the same operations in the same order, so they give the same bits.
+/* Kernels compiled for each instruction set: for any machine, for AVX2 with FMA, and for AVX-512,
+ * chosen by the processor (core/cpu.h) as they are called.
  *
- * A template's functions begin with TARGET and end in NAME's suffix; a file includes it with
- * TARGET empty and suffixes _f32 and _f64, and, where ARIL__TARGETS, with TARGET ARIL__AVX2 and
- * suffixes _f32_avx2 and _f64_avx2. */
+ * A template's functions begin with TARGET and have names NAME(x). A file that says
+ *
+ *     #define TEMPLATE "ops/layer_norm.inc"
+ *     #include "ops/each_target.inc"
+ *
+ * gets it for float and double and each target, and calls ARIL__PICK(rows, wide)(...). What the
+ * template sees besides T, NAME and M(fn) stands in each_target.inc. Helpers of a template that
+ * must be inlined into its loops are TARGET functions of the template too; what has no TARGET is
+ * also inlined, but is compiled for any machine where it isn't.
+ *
+ * Products and sums are only fused where a template says FMA(a, b, c); without it all targets do
+ * the same operations in the same order and give the same bits. */
 #ifndef ARIL_OPS_TARGETS_H
 #define ARIL_OPS_TARGETS_H
 
+#include "core/cpu.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ARIL__TARGETS 1
-#define ARIL__AVX2    __attribute__((target("avx2")))
+#define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))
+#if defined(__clang__) /* whose vectors are as wide as the registers already */
+#define ARIL__AVX512                                                            \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))) \
+    __attribute__((min_vector_width(512)))
+#else
+#define ARIL__AVX512                                                          \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c," \
+                          "prefer-vector-width=512")))
+#endif
 /* The function for double (wide) or float that suits this machine. */
-#define ARIL__PICK(fn, wide)                                                 \
-    (__builtin_cpu_supports("avx2") ? (wide) ? fn##_f64_avx2 : fn##_f32_avx2 \
-     : (wide)                       ? fn##_f64                               \
-                                    : fn##_f32)
+#define ARIL__PICK(fn, wide)                                                      \
+    (aril__cpu() == ARIL__CPU_AVX512 ? (wide) ? fn##_f64_avx512 : fn##_f32_avx512 \
+     : aril__cpu() == ARIL__CPU_AVX2 ? (wide) ? fn##_f64_avx2 : fn##_f32_avx2     \
+     : (wide)                        ? fn##_f64                                   \
+                                     : fn##_f32)
 #else
 #define ARIL__TARGETS        0
 #define ARIL__PICK(fn, wide) ((wide) ? fn##_f64 : fn##_f32)
+#endif
+
+/* Whether the target for any machine multiplies and adds in one instruction. */
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define ARIL__BASELINE_FMA 1
+#else
+#define ARIL__BASELINE_FMA 0
 #endif
 
 #endif

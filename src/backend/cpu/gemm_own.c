@@ -1,6 +1,7 @@
 /* Aril's own matrix product, for where there is no BLAS and for strides that BLAS can't express.
  * Compiled with fused multiplication and addition: see CMakeLists.txt. */
 #include "backend/cpu/gemm.h"
+#include "core/cpu.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
@@ -59,22 +60,11 @@ enum {
 #undef BYTES
 #undef MR
 
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq");
-}
-
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
 void aril__gemm_f32(const aril__gemm *g)
 {
-    if (has_avx512())
+    if (aril__cpu() == ARIL__CPU_AVX512)
         gemm_f32_avx512(g);
-    else if (has_avx2())
+    else if (aril__cpu() == ARIL__CPU_AVX2)
         gemm_f32_avx2(g);
     else
         gemm_f32(g);
@@ -82,9 +72,9 @@ void aril__gemm_f32(const aril__gemm *g)
 
 void aril__gemm_f64(const aril__gemm *g)
 {
-    if (has_avx512())
+    if (aril__cpu() == ARIL__CPU_AVX512)
         gemm_f64_avx512(g);
-    else if (has_avx2())
+    else if (aril__cpu() == ARIL__CPU_AVX2)
         gemm_f64_avx2(g);
     else
         gemm_f64(g);

@@ -1,0 +1,52 @@
+/* What the processor can do: read once, and lowered by ARIL_CPU.
+ *
+ * Kernels are compiled for each level (ops/targets.h) and chosen by it as they are called.
+ * ARIL_CPU=baseline, avx2, avx512 or neon in the environment takes a level that is no higher than
+ * the machine's; any other value gets one warning and changes nothing. */
+#ifndef ARIL_CORE_CPU_H
+#define ARIL_CORE_CPU_H
+
+#include <stdbool.h>
+
+typedef enum aril__cpu_level {
+    ARIL__CPU_BASELINE, /* x86-64 with SSE2; on aarch64 NEON is part of it */
+    ARIL__CPU_AVX2,     /* with FMA and F16C */
+    ARIL__CPU_AVX512,   /* F, BW, DQ and VL */
+    ARIL__CPU_LEVELS
+} aril__cpu_level;
+
+/* Instructions beyond a level; each is there only at the level that it belongs to. */
+enum {
+    ARIL__CPU_BF16 = 1, /* AVX-512: vcvtneps2bf16, vdpbf16ps */
+    ARIL__CPU_VNNI = 2, /* AVX-512: vpdpbusd */
+    ARIL__CPU_FP16 = 4, /* AVX-512: arithmetic in f16 */
+};
+
+/* Below 0 until aril__cpu_read has been here. */
+extern int aril__cpu_now;
+extern unsigned aril__cpu_features;
+
+/* Reads the machine and ARIL_CPU; returns the level. Any thread may, and need not, call it. */
+int aril__cpu_read(void);
+
+static inline int aril__cpu(void)
+{
+    int level = __atomic_load_n(&aril__cpu_now, __ATOMIC_RELAXED);
+    return __builtin_expect(level >= 0, 1) ? level : aril__cpu_read();
+}
+
+/* True when all of `features` can be used. */
+static inline bool aril__cpu_has(unsigned features)
+{
+    aril__cpu();
+    return (__atomic_load_n(&aril__cpu_features, __ATOMIC_RELAXED) & features) == features;
+}
+
+/* "baseline", "avx2", "avx512" or "neon". */
+const char *aril__cpu_name(int level);
+
+/* For tests: works at `level` from now on, or at the machine's highest where that is lower, and
+ * returns the level taken. No kernel may be running. */
+int aril__cpu_set(int level);
+
+#endif
