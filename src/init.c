@@ -5,6 +5,7 @@
 #include "core/thread.h"
 #include "ops/apply.h"
 #include "ops/formula.h"
+#include "ops/plans.h"
 #include "ops/rows.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@ void aril__library_start(void)
     aril__hook.release_node = aril__node_release;
     aril__hook.release_view = aril__view_release;
     aril__hook.node_name = aril__node_name;
+    aril__hook.thread_end = aril__plans_thread_end;
     aril__tape_hook = aril__autograd_tape;
     aril__devices_start();
     if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start() < 0) {

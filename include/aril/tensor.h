@@ -172,7 +172,8 @@ ARIL_API const void *aril_data(aril_tensor *t);
 
 /* The memory as it lies: the address of the first element, to be used with aril_stride. NULL on
  * failure or on a device whose memory the host cannot see. Writing through it is invisible to
- * autograd: use it on data, not on values that a gradient needs. */
+ * autograd: use it on data, not on values that a gradient needs. Kernels keep no packed form of a
+ * weight whose memory was handed out so, and pack it at each use. */
 ARIL_API void *aril_data_strided(aril_tensor *t);
 
 /* Prints like PyTorch: aligned, summarised when large, with dtype and device where they are not

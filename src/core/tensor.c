@@ -26,6 +26,8 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
     s->device = device;
     s->bytes = bytes;
     s->deleter = NULL;
+    atomic_init(&s->derived, NULL);
+    atomic_init(&s->lent, false);
     if (aril__likely(bytes <= sizeof s->small && device->host_memory)) {
         s->data = s->small;
         return s;
@@ -49,6 +51,8 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (aril__unlikely(atomic_load_explicit(&s->derived, memory_order_relaxed)))
+        aril__derived_drop(s);
     if (s->deleter)
         s->deleter(s->data, s->deleter_ctx);
     else if (s->data != s->small)

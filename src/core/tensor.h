@@ -32,6 +32,8 @@ enum {
     ARIL__LOOSE_VIEW = 128,   /* a view whose base was not remembered: made without gradients */
 };
 
+typedef struct aril__derived aril__derived; /* core/derived.h */
+
 /* Memory on one device, shared by a tensor and its views. */
 typedef struct aril__storage {
     atomic_int refs;
@@ -41,8 +43,10 @@ typedef struct aril__storage {
     size_t bytes;
     void (*deleter)(void *data, void *ctx); /* of borrowed memory; NULL for the device's own */
     void *deleter_ctx;
-    size_t pad[2];
-    unsigned char small[64]; /* data of up to 64 bytes lies here, on devices of host memory */
+    _Atomic(aril__derived *) derived; /* forms that kernels made of the contents: derived.h */
+    atomic_bool lent;                 /* the program has an address to write to unseen */
+    /* Data of up to 64 bytes lies here, on devices of host memory. */
+    _Alignas(64) unsigned char small[64];
 } aril__storage;
 
 struct aril_tensor {
@@ -73,6 +77,7 @@ typedef struct aril__hooks {
     const char *(*node_name)(const aril__node *node); /* the op that made it; NULL: a leaf */
     void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL where they are not counted */
     void (*release_symbol)(void *symbol);
+    void (*thread_end)(aril__thread *th);
 } aril__hooks;
 extern aril__hooks aril__hook;
 
@@ -171,6 +176,9 @@ static inline aril_tensor *aril__root(const aril_tensor *t)
     return (aril_tensor *)(uintptr_t)t;
 }
 
+/* Lets go of the derived forms of a storage. */
+void aril__derived_drop(aril__storage *s);
+
 /* Counts writes to the memory of `t`, or to the value that a symbolic tensor stands for. */
 static inline unsigned aril__version(const aril_tensor *t)
 {
@@ -181,10 +189,23 @@ static inline unsigned aril__version(const aril_tensor *t)
 
 static inline void aril__bump_version(aril_tensor *t)
 {
-    if (aril__likely(t->storage != NULL)) /* one writer at a time: no atomic addition is needed */
+    if (aril__likely(t->storage != NULL)) {
+        /* One writer at a time: no atomic addition is needed. */
         atomic_store_explicit(&t->storage->version, aril__version(t) + 1, memory_order_relaxed);
-    else if (t->flags & ARIL__SYMBOLIC)
+        if (aril__unlikely(atomic_load_explicit(&t->storage->derived, memory_order_relaxed)))
+            aril__derived_drop(t->storage);
+    } else if (t->flags & ARIL__SYMBOLIC) {
         aril__root(t)->offset++;
+    }
+}
+
+/* The program gets an address: from now on it may write unseen, and what was derived from the
+ * contents is no longer to be trusted. */
+static inline void aril__lend(aril_tensor *t)
+{
+    if (atomic_load_explicit(&t->storage->lent, memory_order_relaxed)) return;
+    atomic_store(&t->storage->lent, true);
+    aril__derived_drop(t->storage);
 }
 
 /* True when writing to one can change the other. */

@@ -31,6 +31,7 @@ static void thread_end(void *arg)
     th->owned = NULL;
     th->guards = NULL;
     th->cap_owned = th->cap_guards = 0;
+    if (aril__hook.thread_end) aril__hook.thread_end(th);
     aril__error_release(th->error);
     aril__error_release(th->last_error);
     th->error = th->last_error = NULL;

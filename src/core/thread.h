@@ -23,6 +23,7 @@ typedef struct aril__guard {
 } aril__guard;
 
 typedef struct aril__tracer aril__tracer;
+typedef struct aril__thread_plans aril__thread_plans;
 
 typedef struct aril__thread {
     bool ready;
@@ -43,6 +44,7 @@ typedef struct aril__thread {
     struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */
     struct aril__view *dead_views;
     bool in_release;
+    aril__thread_plans *plans; /* kernels chosen lately: ops/plans.c */
     aril__slab_cache slab;
 } aril__thread;
 

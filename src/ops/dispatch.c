@@ -1,6 +1,7 @@
 /* From an op to a kernel: rows of the device, the decomposition, the reference on the CPU. */
 #include "ops/apply.h"
 #include "ops/copy.h"
+#include "ops/plans.h"
 #include "ops/rows.h"
 
 #include "aril/ops.h"
@@ -13,12 +14,7 @@ _Thread_local int aril__force_row = -1;
 
 /* ---- the registry ---- */
 
-typedef struct row_list {
-    const aril__row **at;
-    int n, cap;
-} row_list;
-
-static row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
 aril_status aril__rows_register(int kind, const aril__row *rows, int n)
 {
@@ -27,7 +23,7 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
     for (int i = 0; i < n; i++) {
         const aril__op *op = aril__op_find(rows[i].op);
         if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
-        row_list *l = &rows_of[kind][op->id];
+        aril__row_list *l = &rows_of[kind][op->id];
         if (l->n == l->cap) {
             int cap = l->cap ? l->cap * 2 : 2;
             const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
@@ -36,7 +32,9 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
             l->cap = cap;
         }
         l->at[l->n++] = &rows[i];
+        l->prepares |= rows[i].prepare != NULL;
     }
+    aril__plans_outdate();
     return ARIL_OK;
 }
 
@@ -45,95 +43,6 @@ void aril__rows_shutdown(void)
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
         for (int i = 0; i < ARIL__OP_COUNT; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
-}
-
-/* ---- prepared rows, by description ---- */
-
-typedef struct prepared {
-    struct prepared *next;
-    const aril__row *row;
-    uint64_t hash;
-    aril__plan plan;
-    const char *declined; /* why, or NULL */
-    size_t key_size;
-    unsigned char key[];
-} prepared;
-
-enum { BUCKETS = 1024, KEY_MAX = 4096 };
-
-static struct {
-    pthread_mutex_t lock;
-    prepared *bucket[BUCKETS];
-} cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static size_t put(unsigned char *key, size_t at, const void *p, size_t n)
-{
-    if (at + n <= KEY_MAX) memcpy(key + at, p, n);
-    return at + n;
-}
-
-/* Everything that prepare may look at; 0 when it does not fit. */
-static size_t make_key(const aril__run *r, unsigned char *key)
-{
-    size_t n = put(key, 0, &r->device, sizeof r->device);
-    n = put(key, n, &r->type, sizeof r->type);
-    if (r->attrs) n = put(key, n, r->attrs, r->op->attr_size);
-    for (int i = 0; i < r->n_in + r->n_out; i++) {
-        const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
-        unsigned char head[2] = { t ? t->ndim : 255, t ? t->dtype : 255 };
-        n = put(key, n, head, sizeof head);
-        if (t) {
-            n = put(key, n, t->dim, t->ndim * sizeof *t->dim);
-            n = put(key, n, t->stride, t->ndim * sizeof *t->stride);
-        }
-    }
-    return n <= KEY_MAX ? n : 0;
-}
-
-static uint64_t hash_of(const unsigned char *key, size_t n, const aril__row *row)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u ^ (uintptr_t)row;
-    for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
-/* The plan of `row` for this call, made or found. NULL, with *why set, when it declines. */
-static const aril__plan *plan_of(const aril__row *row, const aril__run *r, const char **why)
-{
-    unsigned char key[KEY_MAX];
-    size_t n = make_key(r, key);
-    *why = "too many dimensions to describe";
-    if (!n) return NULL;
-    uint64_t h = hash_of(key, n, row);
-    pthread_mutex_lock(&cache.lock);
-    prepared *p = cache.bucket[h % BUCKETS];
-    while (p && !(p->hash == h && p->row == row && p->key_size == n && !memcmp(p->key, key, n)))
-        p = p->next;
-    if (!p) {
-        p = aril__malloc(sizeof *p + n);
-        if (p) {
-            *p = (prepared){ .row = row, .hash = h, .key_size = n };
-            memcpy(p->key, key, n);
-            p->declined = row->prepare(r, &p->plan);
-            p->next = cache.bucket[h % BUCKETS];
-            cache.bucket[h % BUCKETS] = p;
-        }
-    }
-    pthread_mutex_unlock(&cache.lock);
-    *why = p ? p->declined : "out of memory";
-    return p && !p->declined ? &p->plan : NULL;
-}
-
-void aril__plans_shutdown(void)
-{
-    for (int i = 0; i < BUCKETS; i++) {
-        while (cache.bucket[i]) {
-            prepared *p = cache.bucket[i];
-            cache.bucket[i] = p->next;
-            if (p->row->destroy && p->plan.prepared) p->row->destroy(p->plan.prepared);
-            free(p);
-        }
-    }
 }
 
 /* ---- running ---- */
@@ -262,8 +171,6 @@ static aril_status run_on_cpu(aril__run *r)
     if (r->n_in > MOST)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too many inputs for the CPU to help out",
                           r->op->name);
-    aril__log(ARIL__LOG_DISPATCH, "%s: no row on %s, copied to the CPU", r->op->name,
-              r->device->kind_name);
     for (int i = 0; i < r->n_in; i++) {
         in[i] = r->in[i] && r->in[i]->storage ? aril_to(r->in[i], aril_cpu()) : r->in[i];
         if (in[i] && aril_tensor_status(in[i]) < 0) return aril_tensor_status(in[i]);
@@ -312,9 +219,6 @@ static aril_status run_decomposed(aril__run *r)
                      .device = r->device,
                      .type = r->type };
     aril_tensor *out[ARIL__MAX_OUT];
-    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
-        aril__log(ARIL__LOG_DISPATCH, "%s: no row on %s, decomposed", r->op->name,
-                  r->device->kind_name);
     r->op->decompose(&c, out);
     for (int i = 0; i < r->n_out; i++) {
         aril_status s = aril_tensor_status(out[i]);
@@ -329,42 +233,88 @@ static aril_status run_decomposed(aril__run *r)
 
 static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
-    r->prepared = plan ? plan->prepared : NULL;
+    size_t bytes = plan->workspace;
+    r->prepared = plan->prepared;
     r->workspace = NULL;
-    size_t bytes = plan ? plan->workspace : 0;
     if (bytes && !(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
     aril_status s = row->strided ? row->run(r) : run_adapted(r, row->run, row->dtypes, false);
     if (bytes) aril__device_free(r->device, r->workspace, bytes);
     return s;
 }
 
-aril_status aril__dispatch(aril__run *r)
+/* One line a call: what runs, on which shapes, and why faster rows do not. */
+static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows,
+                                  const aril__choice *c, const char *runs)
+{
+    char text[640] = "", shape[ARIL__SHAPE_TEXT];
+    size_t n = 0;
+    for (int i = 0; i < r->n_in && n < sizeof text / 2; i++) {
+        const aril_tensor *t = r->in[i];
+        int k = snprintf(text + n, sizeof text - n, " %s", t ? aril__text(shape, t) : "-");
+        n += k > 0 ? (size_t)k : 0;
+    }
+    const char *before = "; declined: ";
+    for (int i = 0; i < c->n_asked && n < sizeof text - 1; i++) {
+        if (!c->declined[i]) continue;
+        int k = snprintf(text + n, sizeof text - n, "%s%s (%s)", before, rows->at[i]->name,
+                         c->declined[i]);
+        n += k > 0 ? (size_t)k : 0;
+        before = ", ";
+    }
+    size_t shapes = strcspn(text, ";");
+    aril__log(ARIL__LOG_DISPATCH, "%s %s%.*s: %s%s", r->op->name, aril__dtypes[r->type].name,
+              (int)shapes, text, runs, text + shapes);
+}
+
+static aril_status run_choice(aril__run *r, const aril__row_list *rows, const aril__choice *c)
 {
     const aril__op *op = r->op;
-    const row_list *l = &rows_of[r->device->id.kind][op->id];
-    int left = aril__force_row;
-    for (int i = 0; i < l->n; i++) {
-        const aril__row *row = l->at[i];
-        const aril__plan *plan = NULL;
-        const char *why = "element type";
-        bool takes = row->dtypes >> r->type & 1;
-        if (takes && row->prepare) takes = (plan = plan_of(row, r, &why)) != NULL;
-        if (takes && left > 0) {
-            left--;
-            continue;
-        }
-        if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
-            aril__log(ARIL__LOG_DISPATCH, "%s %s: %s %s%s", op->name, aril__dtypes[r->type].name,
-                      row->name, takes ? "runs" : "declines: ", takes ? "" : why);
-        if (takes) return run_row(row, r, plan);
-    }
-    if (r->device != aril__cpu_device && !(op->flags & ANYWHERE))
-        return op->decompose ? run_decomposed(r) : run_on_cpu(r);
+    bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
+    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
+        log_choice(r, rows, c,
+                   c->row          ? c->row->name
+                   : !elsewhere    ? "the reference"
+                   : op->decompose ? "made of other ops"
+                                   : "the CPU helps out");
+    if (c->row) return run_row(c->row, r, &c->plan);
+    if (elsewhere) return op->decompose ? run_decomposed(r) : run_on_cpu(r);
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);
-    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH)))
-        aril__log(ARIL__LOG_DISPATCH, "%s %s: the reference runs", op->name,
-                  aril__dtypes[r->type].name);
     return run_adapted(r, op->ref, op->native, op->flags & STRIDED);
+}
+
+/* Rows of which none looks at more than the dtype need no plan. */
+static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
+{
+    enum { MOST = 16 };
+    const char *declined[MOST];
+    aril__choice c = { .declined = declined };
+    int left = aril__force_row;
+    for (int i = 0; i < rows->n && i < MOST && !c.row; i++) {
+        bool takes = rows->at[i]->dtypes >> r->type & 1;
+        declined[i] = takes ? NULL : "element type";
+        c.n_asked = i + 1;
+        if (takes && left-- <= 0) c.row = rows->at[i];
+    }
+    return run_choice(r, rows, &c);
+}
+
+aril_status aril__dispatch(aril__run *r)
+{
+    const aril__row_list *rows = &rows_of[r->device->id.kind][r->op->id];
+    const aril__row *first = rows->n ? rows->at[0] : NULL;
+    if (aril__likely(first && !first->prepare && first->dtypes >> r->type & 1 &&
+                     aril__force_row < 0 && !aril__log_on(ARIL__LOG_DISPATCH))) {
+        r->prepared = r->workspace = NULL;
+        return first->strided ? first->run(r) : run_adapted(r, first->run, first->dtypes, false);
+    }
+    if (!rows->prepares) return dispatch_plainly(r, rows);
+    aril__thread *th = aril__self();
+    aril__taken taken = aril__choice_take(th, r, rows);
+    if (aril__unlikely(!taken.choice))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to choose a kernel", r->op->name);
+    aril_status s = run_choice(r, rows, taken.choice);
+    aril__choice_give_back(th, taken);
+    return s;
 }

@@ -86,6 +86,7 @@ static void *describe(loan *l, struct DLTensor *d, aril_tensor *t)
     d->dtype = types[t->dtype];
     d->shape = l->dim;
     d->strides = l->stride;
+    aril__lend(t);
     return aril__tensor_keep(t);
 }
 

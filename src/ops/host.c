@@ -125,7 +125,7 @@ aril_status aril_write(aril_tensor *t, const void *buf)
     aril__storage storage;
     dense_header(&h, &storage, t, (void *)(uintptr_t)buf);
     s = aril__copy_across(t, &h);
-    if (s == ARIL_OK) atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
+    if (s == ARIL_OK) aril__bump_version(t);
     return s;
 }
 
@@ -149,5 +149,6 @@ void *aril_data_strided(aril_tensor *t)
                    aril_device_name(t->storage->device->id, name, sizeof name));
         return NULL;
     }
+    aril__lend(t);
     return aril__ptr(t);
 }

@@ -1,0 +1,125 @@
+#include "core/derived.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lists of forms are short and looked at rarely: storages share a few locks. */
+enum { LOCKS = 16 };
+static pthread_mutex_t locks[LOCKS] = {
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+    PTHREAD_MUTEX_INITIALIZER,
+};
+
+static pthread_mutex_t *lock_of(const aril__storage *s)
+{
+    return &locks[((uintptr_t)s >> 7) % LOCKS];
+}
+
+void aril__derived_release(aril__derived *d)
+{
+    if (!d || atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) != 1) return;
+    if (d->data) aril__device_free(d->device, d->data, d->bytes);
+    free(d);
+}
+
+aril__derived *aril__derived_new(aril__device *device, size_t bytes)
+{
+    aril__derived *d = aril__malloc(sizeof *d);
+    if (!d) {
+        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a derived form");
+        return NULL;
+    }
+    d->bytes = bytes;
+    d->device = device;
+    d->next = NULL;
+    atomic_init(&d->refs, 1);
+    d->data = aril__device_alloc(device, bytes);
+    if (d->data) return d;
+    free(d);
+    return NULL;
+}
+
+/* Takes forms out of the list: all of them, or those of another version and, where a key is given,
+ * those with that key and as many old ones as it takes to make room for another. The caller releases
+ * them when it has left the lock. */
+static aril__derived *take_out(aril__storage *s, bool all, unsigned version, const void *key,
+                               size_t key_size)
+{
+    aril__derived *out = NULL, *kept = NULL, **end = &kept, *next;
+    int n = 0;
+    for (aril__derived *d = atomic_load(&s->derived); d; d = next) {
+        next = d->next;
+        bool same = key && d->key_size == key_size && memcmp(d->key, key, key_size) == 0;
+        if (all || d->version != version || same || (key && ++n >= ARIL__DERIVED_MOST)) {
+            d->next = out;
+            out = d;
+        } else {
+            *end = d;
+            end = &d->next;
+            d->next = NULL;
+        }
+    }
+    atomic_store(&s->derived, kept);
+    return out;
+}
+
+static void release_list(aril__derived *d)
+{
+    while (d) {
+        aril__derived *next = d->next;
+        aril__derived_release(d);
+        d = next;
+    }
+}
+
+aril__derived *aril__derived_get(aril__storage *s, const void *key, size_t key_size,
+                                 unsigned version)
+{
+    if (!atomic_load_explicit(&s->derived, memory_order_relaxed)) return NULL;
+    bool stale = false;
+    pthread_mutex_lock(lock_of(s));
+    aril__derived *found = atomic_load(&s->derived), *old = NULL;
+    for (aril__derived *d = found; d; d = d->next) stale |= d->version != version;
+    if (stale) {
+        old = take_out(s, false, version, NULL, 0);
+        found = atomic_load(&s->derived);
+    }
+    while (found && !(found->key_size == key_size && memcmp(found->key, key, key_size) == 0))
+        found = found->next;
+    if (found) atomic_fetch_add_explicit(&found->refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(lock_of(s));
+    release_list(old);
+    return found;
+}
+
+void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
+                       aril__derived *d)
+{
+    if (key_size > ARIL__DERIVED_KEY || s->deleter) return;
+    pthread_mutex_lock(lock_of(s));
+    if (atomic_load(&s->lent) || atomic_load(&s->version) != version) {
+        pthread_mutex_unlock(lock_of(s));
+        return;
+    }
+    aril__derived *old = take_out(s, false, version, key, key_size);
+    d->version = version;
+    d->key_size = key_size;
+    memcpy(d->key, key, key_size);
+    d->next = atomic_load(&s->derived);
+    atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
+    atomic_store(&s->derived, d);
+    pthread_mutex_unlock(lock_of(s));
+    release_list(old);
+}
+
+void aril__derived_drop(aril__storage *s)
+{
+    pthread_mutex_lock(lock_of(s));
+    aril__derived *old = take_out(s, true, 0, NULL, 0);
+    pthread_mutex_unlock(lock_of(s));
+    release_list(old);
+}

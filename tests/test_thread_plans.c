@@ -1,0 +1,232 @@
+/* The cache of chosen rows and their plans: asked once for each description, bounded, shared by
+ * threads, and never taken away from a call that runs. */
+#include "support/test.h"
+
+#include <aril/aril.h>
+
+#include "core/parallel.h"
+#include "ops/plans.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Rows for tril, which has none: one that declines, and one whose plan knows what it was made for.
+ * The reference computes. */
+static atomic_int asked_first, prepared, destroyed, wrong;
+static _Thread_local int depth;
+
+typedef struct plan_for {
+    unsigned magic;
+    int64_t rows, columns, diagonal;
+} plan_for;
+
+static const char *decline(const aril_run *r, aril_plan *plan)
+{
+    (void)r;
+    (void)plan;
+    atomic_fetch_add(&asked_first, 1);
+    return "never in the mood";
+}
+
+static const char *make_plan(const aril_run *r, aril_plan *plan)
+{
+    const aril_tensor *x = r->in[0];
+    if (x->ndim == 3) return "three dimensions";
+    plan_for *p = malloc(sizeof *p);
+    *p = (plan_for){ 0x600d, x->dim[0], x->dim[1], *(const int64_t *)r->attrs };
+    plan->prepared = p;
+    plan->workspace = 256;
+    atomic_fetch_add(&prepared, 1);
+    return NULL;
+}
+
+static void destroy_plan(void *prepared_)
+{
+    plan_for *p = prepared_;
+    if (p->magic != 0x600d) atomic_fetch_add(&wrong, 1);
+    p->magic = 0xdead;
+    free(p);
+    atomic_fetch_add(&destroyed, 1);
+}
+
+static aril_status run_planned(aril_run *r)
+{
+    const plan_for *p = r->prepared;
+    const aril_tensor *x = r->in[0];
+    if (depth > 0 && x->dim[0] > 1) { /* calls within the call, of other descriptions */
+        ARIL_SCOPE;
+        depth--;
+        for (int k = 1; k < 4; k++) aril_tril(aril_slice(r->in[0], 0, 0, 1, 1), k * 1000 + depth);
+        depth++;
+    }
+    if (p->magic != 0x600d || p->rows != x->dim[0] || p->columns != x->dim[1] ||
+        p->diagonal != *(const int64_t *)r->attrs || !r->workspace)
+        atomic_fetch_add(&wrong, 1);
+    return r->op->ref(r);
+}
+
+static const aril_row rows[] = {
+    { .op = "tril",
+      .name = "first",
+      .dtypes = DT(ARIL_F32),
+      .prepare = decline,
+      .run = run_planned },
+    { .op = "tril",
+      .name = "second",
+      .dtypes = DT(ARIL_F32),
+      .prepare = make_plan,
+      .run = run_planned,
+      .destroy = destroy_plan },
+};
+
+static void start(void)
+{
+    static bool started;
+    aril_scalar(0);
+    if (!started) aril__rows_register(ARIL__CPU, rows, 2);
+    started = true;
+}
+
+static bool tril_is_right(int64_t n, int64_t m, int64_t diagonal)
+{
+    ARIL_SCOPE;
+    aril_tensor *t = aril_tril(aril_ones(ARIL_SHAPE(n, m), ARIL_F32, aril_cpu()), diagonal);
+    double want = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < m; k++) want += k <= i + diagonal;
+    return aril_item(aril_sum(t, ARIL_ALL)) == want;
+}
+
+TEST(rows_are_asked_once)
+{
+    start();
+    int before = atomic_load(&prepared), declined = atomic_load(&asked_first);
+    for (int i = 0; i < 10; i++) CHECK(tril_is_right(3, 5, 1));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    CHECK_INT(atomic_load(&asked_first), declined + 1);
+    CHECK(tril_is_right(3, 5, 2)); /* other attributes */
+    CHECK(tril_is_right(5, 3, 1)); /* other sizes */
+    CHECK_INT(atomic_load(&prepared), before + 3);
+    ARIL_SCOPE;
+    for (int i = 0; i < 3; i++) /* all decline: that is remembered too */
+        CHECK(aril_tensor_status(
+                  aril_tril(aril_ones(ARIL_SHAPE(2, 3, 5), ARIL_F32, aril_cpu()), 0)) == ARIL_OK);
+    CHECK_INT(atomic_load(&asked_first), declined + 4);
+    CHECK_INT(atomic_load(&prepared), before + 3);
+}
+
+TEST(the_number_of_threads_is_part_of_the_description)
+{
+    start();
+    aril_set_threads(2);
+    CHECK(tril_is_right(6, 6, 0));
+    int before = atomic_load(&prepared);
+    aril_set_threads(3);
+    CHECK(tril_is_right(6, 6, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    aril_set_threads(2);
+    CHECK(tril_is_right(6, 6, 0));
+    aril_set_deterministic(ARIL_ANY_THREADS);
+    CHECK(tril_is_right(6, 6, 0));
+    aril_set_threads(3);
+    CHECK(tril_is_right(6, 6, 0));
+    CHECK_INT(atomic_load(&prepared), before + 2);
+    aril_set_deterministic(ARIL_SAME_THREADS);
+    aril_set_threads(0);
+}
+
+TEST(the_cache_is_bounded)
+{
+    start();
+    aril__plan_stats s = aril__plans_stats();
+    for (int64_t k = 0; k < 2 * s.most; k++) CHECK(tril_is_right(2, 2, k));
+    s = aril__plans_stats();
+    CHECK(s.kept <= s.most);
+    /* What is not in the table is gone, but for what this thread holds. */
+    CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= 2 * s.most);
+    CHECK(atomic_load(&destroyed) > 0);
+    CHECK_INT(atomic_load(&wrong), 0);
+}
+
+TEST(what_is_used_stays)
+{
+    start();
+    aril__plan_stats s = aril__plans_stats();
+    CHECK(tril_is_right(7, 7, 3));
+    int before = 0;
+    for (int64_t k = 0; k < 3 * s.most; k++) {
+        CHECK(tril_is_right(1, 1, 5000 + k));
+        before = atomic_load(&prepared);
+        CHECK(tril_is_right(7, 7, 3));
+        CHECK_INT(atomic_load(&prepared), before);
+    }
+}
+
+TEST(calls_within_calls)
+{
+    start();
+    for (int64_t k = 0; k < 700; k++) {
+        depth = 3;
+        CHECK(tril_is_right(4, 3, k));
+        depth = 0;
+    }
+    CHECK_INT(atomic_load(&wrong), 0);
+}
+
+TEST(a_failed_allocation_leaves_no_half_choice)
+{
+    start();
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(9, 9), ARIL_F32, aril_cpu());
+    for (int64_t n = 1; n < 50; n++) {
+        aril_fail_allocation(n);
+        aril_tensor *t = aril_tril(x, 100 + n);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril_clear_error();
+        if (aril_tensor_status(t) == ARIL_OK) CHECK_NEAR(aril_item(aril_sum(t, ARIL_ALL)), 81, 0);
+        if (!failed) break;
+    }
+    CHECK_INT(atomic_load(&wrong), 0);
+}
+
+/* ---- several threads ---- */
+
+static void *use_plans(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    for (int i = 0; i < 3000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        depth = i % 3 == 0 ? 2 : 0;
+        int64_t k = seed >> 8;
+        if (!tril_is_right(1 + k % 3, 2, k % 1500)) atomic_fetch_add(&wrong, 1);
+    }
+    depth = 0;
+    return NULL;
+}
+
+TEST(threads_share_plans)
+{
+    start();
+    pthread_t thread[4];
+    int n = 0;
+    while (n < 4 && pthread_create(&thread[n], NULL, use_plans, (void *)(uintptr_t)(n + 1)) == 0)
+        n++;
+    for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+    CHECK_INT(n, 4);
+    CHECK_INT(atomic_load(&wrong), 0);
+    aril__plan_stats s = aril__plans_stats();
+    /* The threads have ended and hold none. */
+    CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= s.kept + 512);
+}
+
+TEST(new_rows_are_asked)
+{
+    start();
+    CHECK(tril_is_right(8, 8, 0));
+    int before = atomic_load(&prepared);
+    aril__plans_outdate(); /* as rows registered for another op do */
+    CHECK(tril_is_right(8, 8, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+}
