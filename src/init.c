@@ -30,6 +30,7 @@ void aril__library_end(void)
     aril__formulas_shutdown();
     aril__plans_shutdown();
     aril__rows_shutdown();
+    aril__cpu_end();
 }
 
 const char *aril_version(void)

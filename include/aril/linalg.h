@@ -3,6 +3,7 @@
 #ifndef ARIL_LINALG_H
 #define ARIL_LINALG_H
 
+#include "aril/activation.h"
 #include "aril/tensor.h"
 
 ARIL_C_BEGIN
@@ -36,6 +37,13 @@ ARIL_API aril_tensor *aril_addmv(aril_tensor *c, aril_tensor *a, aril_tensor *x,
 /* x times the transposed weight, plus bias: x [...,in], w [out,in], b [out] or NULL ->
  * [...,out]. */
 ARIL_API aril_tensor *aril_linear(aril_tensor *x, aril_tensor *w, aril_tensor *b);
+
+typedef struct aril_linear_opts {
+    aril_activation activation; /* of the result, made where the result is; 0: none */
+} aril_linear_opts;
+
+ARIL_API aril_tensor *aril_linear_with(aril_tensor *x, aril_tensor *w, aril_tensor *b,
+                                       aril_linear_opts opts);
 
 /* A product described by names of axes, as numpy.einsum: "ij,jk->ik". Each operand's axes are
  * letters; a letter that is not in the result is summed over; one that stands twice in an operand

@@ -4,6 +4,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
+#include "ops/activation.h"
 #include "ops/apply.h"
 #include "ops/copy.h"
 #include "ops/like.h"
@@ -11,6 +12,8 @@
 #include "ops/view.h"
 
 #include <string.h>
+
+ATTR_LIST(linear, LINEAR_ATTRS)
 
 /* ---- geometry ---- */
 
@@ -135,6 +138,18 @@ typedef struct ref_job {
 #define NAME(x) x##_u64
 #include "ops/matmul_ref.inc"
 
+static void activate_all(const aril__product *p, aril_dtype type, int64_t act)
+{
+    int64_t size = type == ARIL_F32 ? 4 : 8;
+    for (int64_t row = 0; row < p->batch * p->m; row++) {
+        int64_t at[3];
+        aril__product_at(p, row / p->m, at);
+        for (int64_t j = 0; j < p->n; j++)
+            aril__activation_run(type, act, 1,
+                                 p->c + (at[2] + row % p->m * p->c_row + j * p->c_col) * size);
+    }
+}
+
 static aril_status product_ref(aril__run *r)
 {
     ref_job j = { .p = aril__product_of(r) };
@@ -150,6 +165,10 @@ static aril_status product_ref(aril__run *r)
                        : r->type == ARIL_F64 ? rows_f64
                                              : rows_u64,
                        &j);
+    if (r->op == &aril__op_linear && r->attrs) {
+        const struct linear_attrs *a = r->attrs;
+        if (a->activation[0]) activate_all(p, r->type, a->activation[0]);
+    }
     return ARIL_OK;
 }
 
@@ -317,29 +336,45 @@ static aril_status linear_infer(aril__call *c)
     o->ndim = x->ndim;
     memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
     o->dim[x->ndim - 1] = w->dim[0];
-    aril_status s = same_dtype(c, 1);
+    int64_t act = ((const struct linear_attrs *)c->attrs)->activation[0];
+    aril_status s = aril__activation_check("linear", act);
+    if (s == ARIL_OK && act && !aril__is_float(o->dtype))
+        s = aril__fail(ARIL_ERR_DTYPE, "linear: an activation of %s; it takes floats",
+                       aril__dtypes[o->dtype].name);
+    if (s == ARIL_OK) s = same_dtype(c, 1);
     return s == ARIL_OK && b ? same_dtype(c, 2) : s;
 }
 
 VJP(linear)
 {
+    const struct linear_attrs *a = c->attrs;
     if (!c->g[0]) return;
-    GRAD(0, aril_matmul(c->g[0], c->x[1]));
-    GRAD(1, outer_sum(c->g[0], c->x[0]));
-    if (c->n_in > 2) GRAD(2, aril__sum_to_like(c->g[0], c->x[2]));
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a->activation[0]);
+    GRAD(0, aril_matmul(g, c->x[1]));
+    GRAD(1, outer_sum(g, c->x[0]));
+    if (c->n_in > 2) GRAD(2, aril__sum_to_like(g, c->x[2]));
 }
 
-static const aril__sample linear_samples[] = { { .in = { "[3,4]", "[2,4]", "[2]" },
-                                                 .flags = SAMPLE_BATCH },
-                                               { .in = { "[2,3,4]", "[5,4]", "-" } },
-                                               { .in = { "[4]", "[2,4]", "[2]" } },
-                                               { .in = { "[0,4]", "[2,4]", "[2]" } },
-                                               { .in = { "[2,0]", "[3,0]", "[3]" } },
-                                               SAMPLE_END };
-OP(linear, .doc = "x times the transposed weight, plus bias", .onnx = "Gemm", .min_in = 2,
-   .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2), .types = TYPES, .native = NATIVE,
-   .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp, .saves = { IN(1), IN(0), LIKE(2) },
-   .samples = linear_samples);
+static const struct linear_attrs linear_plain = { { 0 } }, linear_relu = { { ARIL_RELU } },
+                                 linear_sigmoid = { { ARIL_SIGMOID } },
+                                 linear_tanh = { { ARIL_TANH } };
+
+static const aril__sample linear_samples[] = {
+    { .in = { "[3,4]", "[2,4]", "[2]" }, .attrs = &linear_plain, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]", "[5,4]", "-" }, .attrs = &linear_plain },
+    { .in = { "[4]", "[2,4]", "[2]" }, .attrs = &linear_plain },
+    { .in = { "[0,4]", "[2,4]", "[2]" }, .attrs = &linear_plain },
+    { .in = { "[2,0]", "[3,0]", "[3]" }, .attrs = &linear_plain },
+    { .in = { "[3,4]", "[2,4]", "[2]" }, .attrs = &linear_relu },
+    { .in = { "[3,4]", "[5,4]", "-" }, .attrs = &linear_sigmoid },
+    { .in = { "[2,3,4]", "[1,4]", "[1]" }, .attrs = &linear_tanh },
+    SAMPLE_END
+};
+OP(linear, .doc = "x times the transposed weight, plus bias, and an activation of it",
+   .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2),
+   .types = TYPES, .native = NATIVE, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
+   .saves = { IN(1), IN(0), LIKE(2) }, .samples = linear_samples, WITH_ATTRS(linear),
+   WITH_ACTIVATION(linear));
 
 /* ---- public ---- */
 
@@ -486,5 +521,11 @@ aril_tensor *aril_addmv(aril_tensor *c, aril_tensor *a, aril_tensor *x, double b
 
 aril_tensor *aril_linear(aril_tensor *x, aril_tensor *w, aril_tensor *b)
 {
-    return aril__op(&aril__op_linear, x, w, b);
+    return aril_linear_with(x, w, b, (aril_linear_opts){ 0 });
+}
+
+aril_tensor *aril_linear_with(aril_tensor *x, aril_tensor *w, aril_tensor *b, aril_linear_opts opts)
+{
+    struct linear_attrs a = { { opts.activation } };
+    return aril__op_with(&a, &aril__op_linear, x, w, b);
 }

@@ -4,6 +4,9 @@
 
 #include "ops/op.h"
 
+#define LINEAR_ATTRS(A) A(linear, I64, 1, activation, 0, NULL)
+ATTRS(linear, LINEAR_ATTRS)
+
 /* c[b,i,j] = sum over k of a[b,i,k] * b[b,k,j], for each batch index b. Strides are in elements, of
  * any sign; those of the batch are 0 where an operand is broadcast. */
 typedef struct aril__product {

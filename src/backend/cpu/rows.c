@@ -22,16 +22,16 @@ static const aril__row elementwise_rows[] = {
 #include "ops/elementwise.def"
 };
 
-/* Matrix products; outer_sum wants its inputs dense. */
+/* Matrix products, fastest first; outer_sum wants its inputs dense. */
 #define PRODUCT(op_, strided_, run_) \
     { .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_ },
 static const aril__row product_rows[] = {
+    PRODUCT(matmul, true, cpu_product) PRODUCT(linear, true, cpu_product)
+        PRODUCT(outer_sum, false, cpu_product)
 #if ARIL_HAVE_BLAS
-    PRODUCT(matmul, true, cpu_product_blas) PRODUCT(linear, true, cpu_product_blas)
-        PRODUCT(outer_sum, false, cpu_product_blas)
+            PRODUCT(matmul, true, cpu_product_blas) PRODUCT(linear, true, cpu_product_blas)
+                PRODUCT(outer_sum, false, cpu_product_blas)
 #endif
-            PRODUCT(matmul, true, cpu_product) PRODUCT(linear, true, cpu_product)
-                PRODUCT(outer_sum, false, cpu_product)
 };
 
 #define CONV(op_) \
@@ -62,4 +62,9 @@ aril_status aril__cpu_start(void)
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
     return s;
+}
+
+void aril__cpu_end(void)
+{
+    aril__gemm_shutdown();
 }

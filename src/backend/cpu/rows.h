@@ -5,5 +5,6 @@
 #include "aril/base.h"
 
 aril_status aril__cpu_start(void);
+void aril__cpu_end(void);
 
 #endif
