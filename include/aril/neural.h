@@ -14,15 +14,18 @@ ARIL_C_BEGIN
 /* f16 and bf16 inputs are computed in f32, and may have parameters and running values in f32. */
 
 typedef struct aril_batch_norm_opts {
-    bool eval;            /* normalise by the running values and leave them alone */
-    double momentum;      /* weight of the new batch in the running values; 0: 0.1 */
-    double eps;           /* added to the variance; 0: 1e-5 */
-    bool cumulative;      /* running values are plain means over all batches: needs .batches */
-    aril_tensor *batches; /* [] i64, or NULL: the number of batches seen, one more after each */
+    bool eval;             /* normalise by the running values and leave them alone */
+    double momentum;       /* weight of the new batch in the running values; 0: 0.1 */
+    double eps;            /* added to the variance; 0: 1e-5 */
+    bool cumulative;       /* running values are plain means over all batches: needs .batches */
+    aril_tensor *batches;  /* [] i64, or NULL: the number of batches seen, one more after each */
+    aril_tensor *residual; /* as x, or NULL: added to the result, */
+    aril_activation activation; /* and this applied to that, in the same pass over memory */
 } aril_batch_norm_opts;
 
 /* Each channel of x [N,C,...] brought to mean 0 and variance 1, over the batch and all positions:
- *     y = (x - mean) / sqrt(var + eps) * weight + bias       var = mean of (x - mean)^2
+ *     y = activation((x - mean) / sqrt(var + eps) * weight + bias + residual)
+ *     var = mean of (x - mean)^2
  *     running_mean = (1 - momentum) * running_mean + momentum * mean
  *     running_var  = (1 - momentum) * running_var  + momentum * var * n / (n - 1)
  * weight, bias, running_mean, running_var: [C], each may be NULL. With .eval the running values
@@ -30,6 +33,11 @@ typedef struct aril_batch_norm_opts {
 ARIL_API aril_tensor *aril_batch_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
                                       aril_tensor *running_mean, aril_tensor *running_var,
                                       aril_batch_norm_opts opts);
+
+/* The same, written into x: for inference, where nobody needs x any more. */
+ARIL_API aril_tensor *aril_batch_norm_(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,
+                                       aril_tensor *running_mean, aril_tensor *running_var,
+                                       aril_batch_norm_opts opts);
 
 typedef struct aril_norm_opts {
     double eps; /* added to the variance; 0: 1e-5 (rms_norm: the dtype's epsilon) */

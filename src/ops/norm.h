@@ -5,14 +5,25 @@
 #include "ops/op.h"
 #include "ops/rows.h"
 
-/* cumulative: the running values are means over all batches so far, and momentum is not used. */
+/* cumulative: the running values are means over all batches so far, and momentum is not used.
+ * activation: of the result and the residual, an aril_activation. */
 #define BATCH_NORM_ATTRS(A)                          \
     A(batch_norm, F64, 1, momentum, 0.1, "momentum") \
-    A(batch_norm, F64, 1, eps, 1e-5, "epsilon") A(batch_norm, I64, 1, cumulative, 0, NULL)
+    A(batch_norm, F64, 1, eps, 1e-5, "epsilon")      \
+    A(batch_norm, I64, 1, cumulative, 0, NULL)       \
+    A(batch_norm, I64, 1, activation, 0, NULL)
 ATTRS(batch_norm, BATCH_NORM_ATTRS)
 
-#define BATCH_NORM_EVAL_ATTRS(A) A(batch_norm_eval, F64, 1, eps, 1e-5, "epsilon")
+#define BATCH_NORM_EVAL_ATTRS(A)                     \
+    A(batch_norm_eval, F64, 1, eps, 1e-5, "epsilon") \
+    A(batch_norm_eval, I64, 1, activation, 0, NULL)
 ATTRS(batch_norm_eval, BATCH_NORM_EVAL_ATTRS)
+
+/* residual: its gradient is wanted, too. */
+#define BATCH_NORM_GRAD_ATTRS(A)                    \
+    A(batch_norm_grad, I64, 1, activation, 0, NULL) \
+    A(batch_norm_grad, I64, 1, residual, 0, NULL)
+ATTRS(batch_norm_grad, BATCH_NORM_GRAD_ATTRS)
 
 /* Statistics over the last `axes` dimensions. */
 #define LAYER_NORM_ATTRS(A) \

@@ -43,7 +43,7 @@ static const aril__row conv_rows[] = { CONV(conv) CONV(conv_dgrad) CONV(conv_wgr
 #define LAST(op_)                               \
     { .op = #op_,                               \
       .name = "cpu_" #op_ "_last",              \
-      .dtypes = DT(ARIL_F32) | DT(ARIL_F64),    \
+      .dtypes = DT_FLOAT,                       \
       .strided = true,                          \
       .prepare = aril__batch_norm_last_prepare, \
       .run = aril__batch_norm_last },
