@@ -9,7 +9,7 @@ CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name '*.cpp'
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan install clean
+.PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan plain install clean
 
 help:           ## this list
 	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
@@ -65,8 +65,14 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) -L threads
 
+plain:          ## all tests without oneDNN and OpenBLAS, in build-plain/
+	@[ -f build-plain/build.ninja ] || \
+		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF $(CMAKE_ARGS)
+	@cmake --build build-plain -j $(JOBS)
+	@cd build-plain && $(CTEST)
+
 install: build  ## to PREFIX (/usr/local), under DESTDIR where given
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 clean:          ## remove what was built
-	@rm -rf $(BUILD) build-asan build-tsan build-lint
+	@rm -rf $(BUILD) build-asan build-tsan build-plain build-lint

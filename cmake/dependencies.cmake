@@ -90,6 +90,88 @@ aril_summary_row("BLAS" "${have_blas}" "OpenBLAS ${OPENBLAS_VERSION}"
 aril_summary_row("LAPACK" "${have_lapack}" "in OpenBLAS"
     "det, inverse, solve, cholesky, qr, svd, eigh (libopenblas-dev)")
 
+# ---- oneDNN ----------------------------------------------------------------------------------
+# One that CMake or pkg-config knows is preferred; else the one that scripts/deps puts into build/deps.
+# A library from a place where the loader does not look by itself is installed beside libaril:
+# ARIL_BUNDLED is that file.
+
+set(have_onednn OFF)
+set(ARIL_BUNDLED "")
+set(onednn_version "")
+if(NOT ARIL_WITH_ONEDNN STREQUAL "OFF")
+    set(onednn_library "")
+    set(onednn_include "")
+    set(onednn_why "it was not found")
+    find_package(dnnl 3.2 CONFIG QUIET)
+    if(TARGET DNNL::dnnl)
+        get_target_property(onednn_include DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
+        get_target_property(onednn_library DNNL::dnnl LOCATION)
+    elseif(PKG_CONFIG_FOUND)
+        pkg_check_modules(ARIL_PC_ONEDNN QUIET dnnl>=3.2)
+        if(ARIL_PC_ONEDNN_FOUND)
+            set(onednn_library "${ARIL_PC_ONEDNN_LINK_LIBRARIES}")
+            set(onednn_include "${ARIL_PC_ONEDNN_INCLUDEDIR}")
+        endif()
+    endif()
+    if(NOT onednn_library)
+        foreach(deps ${PROJECT_BINARY_DIR}/deps ${PROJECT_SOURCE_DIR}/build/deps)
+            if(EXISTS ${deps}/lib/libdnnl.so AND EXISTS ${deps}/include/oneapi/dnnl/dnnl.h)
+                set(onednn_library ${deps}/lib/libdnnl.so)
+                set(onednn_include ${deps}/include)
+                break()
+            endif()
+        endforeach()
+    endif()
+    if(onednn_library)
+        # With OpenMP, Aril tells each thread to use no others: it has threads of its own.
+        cmake_push_check_state(RESET)
+        set(CMAKE_REQUIRED_LIBRARIES ${onednn_library})
+        set(CMAKE_REQUIRED_INCLUDES ${onednn_include})
+        set(CMAKE_REQUIRED_QUIET ON)
+        unset(ARIL_ONEDNN_SERIAL CACHE)
+        unset(ARIL_ONEDNN_OPENMP CACHE)
+        check_c_source_compiles("#include <oneapi/dnnl/dnnl.h>
+            #if DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_SEQ || DNNL_VERSION_MAJOR < 3
+            #error
+            #endif
+            int main(void) { return dnnl_version()->major; }" ARIL_ONEDNN_SERIAL)
+        list(APPEND CMAKE_REQUIRED_LIBRARIES gomp)
+        check_c_source_compiles("#include <oneapi/dnnl/dnnl.h>
+            #if DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_OMP || DNNL_VERSION_MAJOR < 3
+            #error
+            #endif
+            void omp_set_num_threads(int);
+            int main(void) { omp_set_num_threads(1); return dnnl_version()->major; }" ARIL_ONEDNN_OPENMP)
+        cmake_pop_check_state()
+        set(onednn_why "${onednn_library} is not for OpenMP (libgomp), or is too old")
+    endif()
+    if(onednn_library AND (ARIL_ONEDNN_SERIAL OR ARIL_ONEDNN_OPENMP))
+        set(have_onednn ON)
+        file(STRINGS ${onednn_include}/oneapi/dnnl/dnnl_version.h version_lines
+            REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
+        string(REGEX REPLACE "[^0-9;]" "" version_numbers "${version_lines}")
+        string(REPLACE ";" "." onednn_version "${version_numbers}")
+        list(APPEND ARIL_PRIVATE_DEFINITIONS ARIL_HAVE_ONEDNN=1)
+        if(NOT onednn_include IN_LIST CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES)
+            list(APPEND ARIL_PRIVATE_INCLUDES ${onednn_include})
+        endif()
+        list(APPEND ARIL_PRIVATE_LIBS dnnl)
+        if(ARIL_ONEDNN_OPENMP)
+            list(APPEND ARIL_PRIVATE_DEFINITIONS ARIL_ONEDNN_OPENMP=1)
+            list(APPEND ARIL_PRIVATE_LIBS gomp)
+        endif()
+        get_filename_component(dir ${onednn_library} DIRECTORY)
+        if(NOT dir IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+            link_directories(BEFORE ${dir})
+            get_filename_component(ARIL_BUNDLED ${onednn_library} REALPATH)
+        endif()
+    elseif(ARIL_WITH_ONEDNN STREQUAL "ON")
+        message(FATAL_ERROR "ARIL_WITH_ONEDNN=ON, but ${onednn_why}; scripts/deps fetches oneDNN 3.2")
+    endif()
+endif()
+aril_summary_row("oneDNN" "${have_onednn}" "${onednn_version}"
+    "fast convolutions, pooling, norms and recurrent layers (3.2 or newer: scripts/deps fetches it)")
+
 # ---- For the examples and for working on Aril ------------------------------------------------
 
 find_package(ZLIB QUIET)
