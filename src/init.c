@@ -1,6 +1,7 @@
 /* The only file that names every part: it joins the floors of the house. */
 #include "autograd/node.h"
 #include "backend/cpu/rows.h"
+#include "backend/onednn/rows.h"
 #include "core/device.h"
 #include "core/thread.h"
 #include "ops/apply.h"
@@ -18,7 +19,8 @@ void aril__library_start(void)
     aril__hook.thread_end = aril__plans_thread_end;
     aril__tape_hook = aril__autograd_tape;
     aril__devices_start();
-    if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start() < 0) {
+    if (!aril__cpu_device || aril__formulas_start() < 0 || aril__dnn_start() < 0 ||
+        aril__cpu_start() < 0) {
         aril_report(stderr);
         abort(); /* the table itself is wrong, or there is no memory at all to begin with */
     }
@@ -29,6 +31,7 @@ void aril__library_end(void)
 {
     aril__formulas_shutdown();
     aril__plans_shutdown();
+    aril__dnn_end();
     aril__rows_shutdown();
     aril__cpu_end();
 }

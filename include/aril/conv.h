@@ -33,7 +33,8 @@ typedef struct aril_conv_opts {
 /* y[n,k,o] = b[k] + sum over c and kernel positions q of x[n, c, o * stride - padding + q * dilation]
  * * w[k,c,q]. x [N,C,in...], w [K,C/groups,kernel...], b [K] or NULL -> [N,K,out...] with
  * out = floor((in + padding - dilation * (kernel - 1) - 1) / stride) + 1 (padding: both ends). The
- * result is channels-last where x is. Fails where the channels do not fit, groups do not divide, or
+ * result is channels-last where x is, and on the CPU wherever that is faster (aril_contiguous gives
+ * the plain order). Fails where the channels do not fit, groups do not divide, or
  * the kernel is larger than the padded input. */
 ARIL_API aril_tensor *aril_conv1d(aril_tensor *x, aril_tensor *w, aril_tensor *b,
                                   aril_conv_opts opts);

@@ -11,7 +11,7 @@
 ARIL_C_BEGIN
 
 /* Counts changes of what stands below; a plug-in built for another number is refused. */
-#define ARIL_PLUGIN_VERSION 1
+#define ARIL_PLUGIN_VERSION 2
 
 /* One run of an op's kernel. Opaque: the host table reads it. */
 typedef struct aril__run aril_run;
@@ -28,6 +28,8 @@ typedef struct aril_row {
     const char *name;   /* the row's, for ARIL_LOG=dispatch */
     uint32_t dtypes;    /* bit t for each aril_dtype t that the row computes in */
     bool strided;       /* takes any strides; otherwise it is given dense tensors */
+    bool channels_last; /* a result [N,C,spatial...] is best made channels-last, whatever the order
+                            of the input (ops that keep the order of channels alone) */
     const char *layout; /* attributes as the row was built to read them ("stride I64 3; ..."), or
                             NULL when it reads them by name */
     /* NULL: the row takes everything. Else returns NULL to accept, or why it declines. What it

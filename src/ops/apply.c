@@ -3,6 +3,7 @@
 #include "aril/ops.h"
 #include "ops/activation.h"
 #include "ops/elementwise.h"
+#include "ops/rows.h"
 
 #include <string.h>
 
@@ -149,7 +150,8 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         return t;
     if (c->op->flags & KEEPS_CHANNELS) {
         const aril_tensor *like = c->in[0];
-        if (like->ndim == o->ndim && !aril__is_dense(like) && aril_is_channels_last(like)) {
+        if ((like->ndim == o->ndim && !aril__is_dense(like) && aril_is_channels_last(like)) ||
+            (o->ndim > 2 && aril__rows_make_last(c->device, c->op, c->type))) {
             aril__channels_last_strides(o->ndim, o->dim, t->stride);
             t->flags |= ARIL__CHANNELS_LAST;
         }

@@ -15,6 +15,8 @@ _Thread_local int aril__force_row = -1;
 /* ---- the registry ---- */
 
 static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+/* The dtypes that a row makes channels-last. */
+static uint32_t last_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
 aril_status aril__rows_register(int kind, const aril__row *rows, int n)
 {
@@ -33,9 +35,15 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
         }
         l->at[l->n++] = &rows[i];
         l->prepares |= rows[i].prepare != NULL;
+        if (rows[i].channels_last) last_of[kind][op->id] |= rows[i].dtypes;
     }
     aril__plans_outdate();
     return ARIL_OK;
+}
+
+bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type)
+{
+    return last_of[d->id.kind][op->id] >> type & 1;
 }
 
 void aril__rows_shutdown(void)
@@ -43,6 +51,7 @@ void aril__rows_shutdown(void)
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
         for (int i = 0; i < ARIL__OP_COUNT; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
+    memset(last_of, 0, sizeof last_of);
 }
 
 /* ---- running ---- */

@@ -12,6 +12,9 @@ typedef aril_row aril__row;
 /* Adds rows of a device kind, behind those it has. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
+/* Whether a row of the device wants results of the op channels-last. */
+bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);
+
 /* For tests: runs with the k-th row of the op that takes the call (the reference counts last);
  * false when there are no more. -1 means the usual choice. */
 extern _Thread_local int aril__force_row;

@@ -1,0 +1,106 @@
+/* What the rows by oneDNN share: one engine, primitives that any thread can run, descriptions of
+ * memory, and the library's errors as Aril's.
+ *
+ * oneDNN never uses threads of its own here: a row cuts its work into pieces, makes a primitive for
+ * each kind of piece, and runs them in aril__parallel_for. Made and run by the functions below, a
+ * primitive uses the calling thread alone, whatever the program has told OpenMP. */
+#ifndef ARIL_BACKEND_ONEDNN_ONEDNN_H
+#define ARIL_BACKEND_ONEDNN_ONEDNN_H
+
+#include "ops/op.h"
+#include "ops/rows.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+enum {
+    ARIL__DNN_ARGS = 16, /* memory that one primitive can take */
+    ARIL__DNN_SETS = 8,  /* handles kept for the next runs of a primitive, one for each thread */
+};
+
+/* The CPU, or NULL when oneDNN could not be started. */
+dnnl_engine_t aril__dnn_engine(void);
+
+/* What a status says, in words: for an error or as the reason why a row declines. */
+const char *aril__dnn_text(dnnl_status_t s);
+
+/* Records the error of a run, "conv: oneDNN: ..."; ARIL_OK for success. Call it in the thread of the
+ * op, not in a piece. */
+aril_status aril__dnn_status(const char *op, dnnl_status_t s);
+
+/* The library's name of a dtype; dnnl_data_type_undef where it has none. */
+dnnl_data_type_t aril__dnn_type(aril_dtype t);
+
+/* ---- descriptions of memory: NULL when memory is out; free with dnnl_memory_desc_destroy ---- */
+
+/* A tensor as it lies, with its strides. */
+dnnl_memory_desc_t aril__dnn_desc(const aril_tensor *t);
+/* Sizes in logical order, with strides in elements. */
+dnnl_memory_desc_t aril__dnn_strided(dnnl_data_type_t type, int ndim, const int64_t *dim,
+                                     const int64_t *stride);
+/* Dense, in logical order or channels-last (N, spatial, C). */
+dnnl_memory_desc_t aril__dnn_dense(dnnl_data_type_t type, int ndim, const int64_t *dim);
+dnnl_memory_desc_t aril__dnn_last(dnnl_data_type_t type, int ndim, const int64_t *dim);
+/* In whatever order the primitive likes best: aril__dnn_md tells which that is. */
+dnnl_memory_desc_t aril__dnn_any(dnnl_data_type_t type, int ndim, const int64_t *dim);
+
+/* ---- attributes ---- */
+
+/* Working memory given by the caller, and `act` (an aril_activation) applied to the result. NULL
+ * when memory is out; free with dnnl_primitive_attr_destroy. */
+dnnl_primitive_attr_t aril__dnn_attr(int64_t act);
+
+/* ---- primitives ---- */
+
+/* A primitive with the list of what it takes; shared by threads. */
+typedef struct aril__dnn {
+    dnnl_primitive_t primitive; /* NULL: not made */
+    const_dnnl_primitive_desc_t desc;
+    int n;
+    int arg[ARIL__DNN_ARGS]; /* DNNL_ARG_...: what data[i] of a run is */
+    size_t scratch;          /* bytes of working memory that each run needs; 0: none */
+    _Atomic(struct aril__dnn_set *) set[ARIL__DNN_SETS];
+} aril__dnn;
+
+/* Makes *d of a primitive description, which is taken over in any case; `made` is what creating it
+ * gave. arg[] lists what runs will be given, without the working memory. Returns NULL, or why it
+ * cannot be:
+ *
+ *     dnnl_primitive_desc_t pd = NULL;
+ *     dnnl_status_t s = aril__dnn_serially(dnnl_..._primitive_desc_create(&pd, ...));
+ *     const char *why = aril__dnn_make(&p->forward, s, pd, 2, (int[]){ DNNL_ARG_SRC, DNNL_ARG_DST });
+ */
+const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
+                           const int *arg);
+
+/* A reorder from one description to the other: arguments DNNL_ARG_FROM and DNNL_ARG_TO. */
+const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
+                                   const_dnnl_memory_desc_t to);
+
+/* Runs it in this thread. data[i] is the address of arg[i]; `scratch` holds d->scratch bytes. */
+dnnl_status_t aril__dnn_run(aril__dnn *d, void *const *data, void *scratch);
+
+/* The memory that an argument takes: its description, and how many bytes. */
+const_dnnl_memory_desc_t aril__dnn_md(const aril__dnn *d, int arg);
+size_t aril__dnn_bytes(const aril__dnn *d, int arg);
+
+/* True for kernels that are no faster than plain loops. */
+bool aril__dnn_is_reference(const aril__dnn *d);
+
+void aril__dnn_destroy(aril__dnn *d);
+
+/* ---- one thread ---- */
+
+/* Sets the calling thread's number of OpenMP threads to 1, and back to what it was. */
+int aril__dnn_enter(void);
+void aril__dnn_leave(int threads);
+
+/* Evaluates a call of the library that decides by the number of threads. */
+#define aril__dnn_serially(call)          \
+    __extension__({                       \
+        int threads_ = aril__dnn_enter(); \
+        dnnl_status_t status_ = (call);   \
+        aril__dnn_leave(threads_);        \
+        status_;                          \
+    })
+
+#endif
