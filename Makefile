@@ -4,6 +4,8 @@ PREFIX     ?= /usr/local
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_JOBS  ?= 2
 CMAKE_ARGS ?=
+BENCH_BUDGET ?= 1800
+BENCH_JSON ?= $(BUILD)/bench.json
 CTEST       = ctest --output-on-failure -j$(TEST_JOBS)
 CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name '*.cpp'
@@ -34,9 +36,10 @@ quickstart: deps ## build, then train two small networks
 	@$(MAKE) --no-print-directory build
 	@$(BUILD)/examples/quickstart
 
-bench: build    ## what one operation costs, and the peak memory of a training step
-	@$(BUILD)/bench/overhead
-	@$(BUILD)/bench/memory
+bench: build    ## Aril beside PyTorch and onnxruntime, for at most BENCH_BUDGET seconds
+	@[ -n "$$ARIL_PEERS_VENV" ] || bench/setup $(BUILD)/peers
+	@ARIL_PEERS_VENV=$${ARIL_PEERS_VENV:-$(BUILD)/peers} bench/compare --aril $(BUILD)/bin/aril \
+		--budget $(BENCH_BUDGET) --json $(BENCH_JSON)
 
 docs: build     ## write the generated pages of docs/
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md

@@ -9,7 +9,7 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns the exit status */
 } command;
 
-extern const command command_devices, command_ops;
+extern const command command_bench, command_devices, command_ops;
 
 /* Exit statuses. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };

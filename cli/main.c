@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const command *const commands[] = { &command_devices, &command_ops };
+static const command *const commands[] = { &command_bench, &command_devices, &command_ops };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void usage(FILE *to)

@@ -1,4 +1,4 @@
-# Tests, examples, benchmarks and example plug-ins: each source file is one program, found by its place,
+# Tests, examples and example plug-ins: each source file is one program, found by its place,
 # so that a new one needs no line here. `aril_test_environment` is what every test is run with.
 
 set(aril_test_environment
@@ -98,26 +98,22 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT ARIL_SANITIZE)
     endforeach()
 endif()
 
-# ---- Examples and benchmarks: linked with libaril.so, as a user's program is --------------------
+# ---- Examples: linked with libaril.so, as a user's program is -------------------------------------
 
-foreach(folder examples bench)
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
-    foreach(source ${sources})
-        get_filename_component(name ${source} NAME_WE)
-        add_executable(${folder}_${name} ${source})
-        set_target_properties(${folder}_${name} PROPERTIES
-            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
-        target_link_libraries(${folder}_${name} PRIVATE aril m)
-        if(folder STREQUAL "examples")
-            if(ZLIB_FOUND)
-                target_compile_definitions(${folder}_${name} PRIVATE ARIL_HAVE_ZLIB=1)
-                target_link_libraries(${folder}_${name} PRIVATE ZLIB::ZLIB)
-            endif()
-            add_test(NAME example_${name} COMMAND ${folder}_${name})
-            set_tests_properties(example_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
-                ENVIRONMENT "ARIL_EXAMPLE_QUICK=1;${aril_test_environment}")
-        endif()
-    endforeach()
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(examples_${name} ${source})
+    set_target_properties(examples_${name} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+    target_link_libraries(examples_${name} PRIVATE aril m)
+    if(ZLIB_FOUND)
+        target_compile_definitions(examples_${name} PRIVATE ARIL_HAVE_ZLIB=1)
+        target_link_libraries(examples_${name} PRIVATE ZLIB::ZLIB)
+    endif()
+    add_test(NAME example_${name} COMMAND examples_${name})
+    set_tests_properties(example_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+        ENVIRONMENT "ARIL_EXAMPLE_QUICK=1;${aril_test_environment}")
 endforeach()
 
 if(TARGET examples_two_layer AND NOT ARIL_SANITIZE)

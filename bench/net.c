@@ -1,0 +1,265 @@
+#include "run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WEIGHTS = 16, DEPTH = 8 };
+
+typedef struct built {
+    const bench_layer *spec;
+    aril_tensor *w[WEIGHTS]; /* owned by the maker; running statistics by the model */
+    int n;
+    aril_tensor *mean, *var;
+} built;
+
+struct bench_model {
+    const bench_net *net;
+    bool infer, still;
+    double flops, backward;
+    built at[];
+};
+
+/* ---- making ---- */
+
+/* A hash of 32 bits that spreads every bit ("lowbias32"). */
+static uint32_t hash(uint32_t x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352dU;
+    x ^= x >> 15;
+    x *= 0x846ca68bU;
+    return x ^ (x >> 16);
+}
+
+aril_tensor *bench_fill(bench_maker *m, aril_shape shape, double center, double scale)
+{
+    ARIL_SCOPE;
+    aril_tensor *t = aril_empty(shape, ARIL_F32, aril_cpu());
+    float *to = aril_data_strided(t);
+    int64_t n = aril_numel(t);
+    uint32_t first = hash(++m->made);
+    for (int64_t i = 0; to && i < n; i++) {
+        float u = (float)(hash((uint32_t)i + first) >> 8) * 0x1p-23F - 1.0F;
+        to[i] = (float)center + (float)scale * u;
+    }
+    return aril_escape(aril_cast(t, m->dtype));
+}
+
+aril_tensor *bench_param(bench_maker *m, aril_shape shape, double center, double scale)
+{
+    ARIL_SCOPE;
+    aril_tensor **wider = realloc(m->params, sizeof *wider * (size_t)(m->n_params + 1));
+    if (!wider) return NULL;
+    m->params = wider;
+    aril_tensor *t = bench_fill(m, shape, center, scale);
+    return m->params[m->n_params++] = m->infer ? aril_keep(t) : aril_parameter(t);
+}
+
+static void weight(bench_maker *m, built *b, aril_shape shape, double center, double scale)
+{
+    b->w[b->n++] = bench_param(m, shape, center, scale);
+}
+
+/* Counts a product: its input has a gradient unless it is the net's first layer. */
+static void count(bench_model *model, double flops)
+{
+    model->backward += model->flops == 0 ? flops : 2 * flops;
+    model->flops += flops;
+}
+
+static void make_conv(bench_maker *m, bench_model *model, built *b, aril_shape *s)
+{
+    int64_t out = (int64_t)b->spec->number[0], k = (int64_t)b->spec->number[1], c = s->dim[1];
+    int64_t stride = b->spec->stride ? b->spec->stride : 1;
+    weight(m, b, ARIL_SHAPE(out, c, k, k), 0, sqrt(6.0 / (double)(c * k * k)));
+    if (!b->spec->nobias) weight(m, b, ARIL_SHAPE(out), 0, 0.1);
+    s->dim[1] = out;
+    for (int i = 2; i < 4; i++) s->dim[i] = (s->dim[i] + 2 * b->spec->pad - k) / stride + 1;
+    count(model, 2.0 * (double)(s->dim[0] * s->dim[2] * s->dim[3] * out * c * k * k));
+}
+
+static void make_linear(bench_maker *m, bench_model *model, built *b, aril_shape *s)
+{
+    int64_t out = (int64_t)b->spec->number[0], in = s->dim[s->ndim - 1], rows = 1;
+    weight(m, b, ARIL_SHAPE(out, in), 0, sqrt(6.0 / (double)in));
+    if (!b->spec->nobias) weight(m, b, ARIL_SHAPE(out), 0, 0.1);
+    for (int i = 0; i < s->ndim - 1; i++) rows *= s->dim[i];
+    s->dim[s->ndim - 1] = out;
+    count(model, 2.0 * (double)(rows * out * in));
+}
+
+static void make_bn(bench_maker *m, built *b, const aril_shape *s)
+{
+    aril_shape c = ARIL_SHAPE(s->dim[1]);
+    weight(m, b, c, 1, 0.2);
+    weight(m, b, c, 0, 0.1);
+    b->mean = aril_keep(bench_fill(m, c, 0, 0.1));
+    b->var = aril_keep(bench_fill(m, c, 1, 0.5));
+}
+
+/* x [T,N,I] -> [T,N,H] */
+static void make_recurrent(bench_maker *m, bench_model *model, built *b, aril_shape *s)
+{
+    bool lstm = b->spec->type == BENCH_LSTM;
+    int64_t h = (int64_t)b->spec->number[0], in = s->dim[2], gates = lstm ? 4 : 1;
+    int layers = lstm ? (int)b->spec->number[1] : 1;
+    for (int i = 0; i < layers && b->n + 4 <= WEIGHTS; i++, in = h) {
+        double scale = 1 / sqrt((double)h);
+        weight(m, b, ARIL_SHAPE(gates * h, in), 0, scale);
+        weight(m, b, ARIL_SHAPE(gates * h, h), 0, scale);
+        weight(m, b, ARIL_SHAPE(gates * h), 0, scale);
+        weight(m, b, ARIL_SHAPE(gates * h), 0, scale);
+        double steps = 2.0 * (double)(s->dim[0] * s->dim[1] * gates * h);
+        count(model, steps * (double)in);
+        count(model, steps * (double)h);
+    }
+    s->dim[2] = h;
+}
+
+static void make_pool(const bench_layer *l, aril_shape *s)
+{
+    int64_t k = (int64_t)l->number[0], stride = l->stride ? l->stride : k;
+    for (int i = 2; i < 4; i++) s->dim[i] = (s->dim[i] + 2 * l->pad - k) / stride + 1;
+}
+
+bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *shape)
+{
+    bench_model *model = calloc(1, sizeof *model + sizeof *model->at * (size_t)net->n);
+    if (!model) return NULL;
+    model->net = net;
+    model->infer = m->infer;
+    model->still = m->still;
+    aril_shape before[DEPTH + 1], s = *shape;
+    int depth = 0;
+    for (int i = 0; i < net->n; i++) {
+        built *b = &model->at[i];
+        b->spec = &net->layer[i];
+        switch (b->spec->type) {
+        case BENCH_CONV: make_conv(m, model, b, &s); break;
+        case BENCH_LINEAR: make_linear(m, model, b, &s); break;
+        case BENCH_BN: make_bn(m, b, &s); break;
+        case BENCH_MAXPOOL: make_pool(b->spec, &s); break;
+        case BENCH_AVGPOOL: s.dim[2] = s.dim[3] = 1; break;
+        case BENCH_FLATTEN:
+            while (s.ndim > 2) {
+                s.ndim--;
+                s.dim[s.ndim - 1] *= s.dim[s.ndim];
+            }
+            break;
+        case BENCH_RNN:
+        case BENCH_LSTM: make_recurrent(m, model, b, &s); break;
+        case BENCH_RESIDUAL: before[depth++] = s; break;
+        case BENCH_SHORTCUT: s = before[depth - 1]; break;
+        case BENCH_END: depth--; break;
+        case BENCH_RELU:
+        case BENCH_TANH:
+        case BENCH_DROPOUT: break;
+        }
+    }
+    *shape = s;
+    return model;
+}
+
+void bench_model_free(bench_model *m)
+{
+    for (int i = 0; m && i < m->net->n; i++) {
+        aril_release(m->at[i].mean);
+        aril_release(m->at[i].var);
+    }
+    free(m);
+}
+
+double bench_model_flops(const bench_model *m)
+{
+    return m->flops;
+}
+
+double bench_model_backward_flops(const bench_model *m)
+{
+    return m->backward;
+}
+
+/* ---- running ---- */
+
+static aril_tensor *conv(const built *b, aril_tensor *x)
+{
+    const bench_layer *l = b->spec;
+    return aril_conv2d(x, b->w[0], b->w[1],
+                       (aril_conv_opts){ .stride = { l->stride }, .padding = { l->pad, l->pad } });
+}
+
+static aril_tensor *recurrent(const built *b, aril_tensor *x)
+{
+    aril_list weights = { b->n, b->w };
+    if (b->spec->type == BENCH_RNN) return aril_rnn(x, NULL, weights, (aril_rnn_opts){ 0 }, NULL);
+    aril_rnn_opts opts = { .layers = b->n / 4 };
+    return aril_lstm(x, NULL, NULL, weights, opts, NULL, NULL);
+}
+
+/* What a layer makes of x. */
+static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x)
+{
+    ARIL_SCOPE;
+    const bench_layer *l = b->spec;
+    aril_tensor *y = x;
+    switch (l->type) {
+    case BENCH_CONV: y = conv(b, x); break;
+    case BENCH_LINEAR: y = aril_linear(x, b->w[0], b->w[1]); break;
+    case BENCH_BN:
+        y = aril_batch_norm(x, b->w[0], b->w[1], b->mean, b->var,
+                            (aril_batch_norm_opts){ .eval = m->infer });
+        break;
+    case BENCH_RELU: y = aril_relu(x); break;
+    case BENCH_TANH: y = aril_tanh(x); break;
+    case BENCH_DROPOUT:
+        y = aril_dropout(x, l->number[0], (aril_dropout_opts){ .eval = m->infer || m->still });
+        break;
+    case BENCH_FLATTEN: y = aril_flatten(x, 1, -1); break;
+    case BENCH_AVGPOOL: y = aril_global_avg_pool(x); break;
+    case BENCH_MAXPOOL:
+        y = aril_max_pool2d(x,
+                            (aril_pool_opts){ .kernel = { (int64_t)l->number[0] },
+                                              .stride = { l->stride },
+                                              .padding = { l->pad, l->pad } },
+                            NULL);
+        break;
+    case BENCH_RNN:
+    case BENCH_LSTM: y = recurrent(b, x); break;
+    case BENCH_RESIDUAL:
+    case BENCH_SHORTCUT:
+    case BENCH_END: break;
+    }
+    return aril_escape(y);
+}
+
+/* A value is dropped as soon as the next exists, unless a residual still needs it. */
+aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x)
+{
+    ARIL_SCOPE;
+    aril_tensor *input[DEPTH + 1], *branch[DEPTH + 1] = { NULL }, *y = x;
+    int depth = 0;
+    for (int i = 0; i < m->net->n; i++) {
+        aril_tensor *before = y;
+        switch (m->net->layer[i].type) {
+        case BENCH_RESIDUAL:
+            input[depth] = y;
+            branch[depth++] = NULL;
+            break;
+        case BENCH_SHORTCUT:
+            branch[depth - 1] = y;
+            y = input[depth - 1];
+            break;
+        case BENCH_END:
+            depth--;
+            y = aril_add(branch[depth] ? branch[depth] : input[depth], before);
+            if (before != input[depth]) aril_drop(before);
+            if (branch[depth]) aril_drop(branch[depth]);
+            if (depth == 0 || input[depth] != input[depth - 1]) aril_drop(input[depth]);
+            break;
+        default:
+            y = apply(m, &m->at[i], before);
+            if (y != before && (depth == 0 || before != input[depth - 1])) aril_drop(before);
+        }
+    }
+    return aril_escape(y);
+}

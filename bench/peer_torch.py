@@ -1,0 +1,300 @@
+"""PyTorch's side of bench/cases, written as its users write it. Run by bench/compare:
+
+    python peer_torch.py CASES THREADS [--compile]
+"""
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import peer
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+# What each operation is in Python; {0} {1} {2} are its tensors, {n} its number.
+SOURCE = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "muladd": "torch.addcmul({2}, {0}, {1})",
+    "relu": "torch.relu({0})",
+    "exp": "torch.exp({0})",
+    "tanh": "torch.tanh({0})",
+    "sigmoid": "torch.sigmoid({0})",
+    "gelu": "F.gelu({0})",
+    "square": "torch.square({0})",
+    "mean": "{0}.mean()",
+    "softmax": "torch.softmax({0}, -1)",
+    "layer_norm": "F.layer_norm({0}, {0}.shape[-1:], {1}, {2})",
+    "transpose": "{0}.transpose(-2, -1).contiguous()",
+    "cat": "torch.cat(({0}, {1}), {n})",
+    "matmul": "{0} @ {1}",
+    "matmul_nt": "{0} @ {1}.transpose(-2, -1)",
+    "matmul_tn": "{0}.transpose(-2, -1) @ {1}",
+    "mse": "F.mse_loss({0}, {1})",
+    "cross_entropy": "F.cross_entropy({0}, {1})",
+}
+
+
+# ---- networks
+
+
+class Residual(nn.Module):
+    def __init__(self, main, shortcut):
+        super().__init__()
+        self.main, self.shortcut = main, shortcut
+
+    def forward(self, x):
+        y = self.main(x)
+        y += self.shortcut(x) if self.shortcut else x
+        return y
+
+
+class Recurrent(nn.Module):
+    """nn.RNN or nn.LSTM, of which the results are given on without the last state."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)[0]
+
+
+class LoopRNN(nn.Module):
+    """nn.RNN written as a loop, with the product of all inputs taken out of it."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        w_ih, w_hh, b_ih, b_hh = self.inner.parameters()
+        inputs, turned = F.linear(x, w_ih, b_ih + b_hh), w_hh.t()
+        h = torch.tanh(inputs[0])
+        results = [h]
+        for step in inputs[1:].unbind(0):
+            h = torch.tanh(torch.addmm(step, h, turned))
+            results.append(h)
+        return torch.stack(results)
+
+
+def layer_module(layer, channels, loop):
+    n = layer.numbers
+    if layer.kind == "conv":
+        return nn.Conv2d(channels, n[0], n[1], layer.stride or 1, layer.pad, bias=layer.bias)
+    if layer.kind == "maxpool":
+        return nn.MaxPool2d(n[0], layer.stride, layer.pad)
+    if layer.kind == "linear":
+        return nn.Linear(channels, n[0], bias=layer.bias)
+    if layer.kind == "rnn":
+        inner = nn.RNN(channels, n[0])
+        return LoopRNN(inner) if loop else Recurrent(inner)
+    if layer.kind == "lstm":
+        return Recurrent(nn.LSTM(channels, n[0], n[1]))
+    return {
+        "bn": lambda: nn.BatchNorm2d(channels),
+        "relu": lambda: nn.ReLU(inplace=True),
+        "tanh": nn.Tanh,
+        "dropout": lambda: nn.Dropout(n[0]),
+        "flatten": nn.Flatten,
+        "avgpool": lambda: nn.AdaptiveAvgPool2d(1),
+    }[layer.kind]()
+
+
+@torch.no_grad()
+def build(net, shape, maker, loop):
+    """nn.Sequential of a net, with the shared weights."""
+    shapes, open_parts, parts = [], [], []
+    for layer in net:
+        if layer.kind == "residual":
+            open_parts.append((parts, []))
+            parts = []
+        elif layer.kind == "shortcut":
+            open_parts[-1][1].append(parts)
+            parts = []
+        elif layer.kind == "end":
+            outer, first = open_parts.pop()
+            main, shortcut = (first[0], parts) if first else (parts, None)
+            outer.append(Residual(nn.Sequential(*main), nn.Sequential(*shortcut) if shortcut else None))
+            parts = outer
+        else:
+            channels = peer.width(layer, shape)
+            module = layer_module(layer, channels, loop)
+            params, running = maker.weights(layer, channels)
+            for to, value in zip(module.parameters(), params):
+                to.copy_(torch.from_numpy(value))
+            for to, value in zip(module.buffers(), running):
+                to.copy_(torch.from_numpy(value))
+            parts.append(module)
+        shape = peer.shape_after(layer, shape, shapes)
+    return nn.Sequential(*parts)
+
+
+# ---- cases
+
+
+class Program:
+    """A case as Python source, made for one setting."""
+
+    def __init__(self, read, case, order="contiguous", optimizer="fused", loop=False, compiled=False, small=False):
+        self.case, maker = case, peer.Maker()
+        dtype, self.params = DTYPES[case.dtype], []
+        scope = {"torch": torch, "F": F}
+        last = {"channels-last": torch.channels_last, "contiguous": torch.contiguous_format}[order]
+        shapes = {}
+        for t in case.tensors:
+            shape = list(t.shape)
+            if small and case.nets and t.role != "param":
+                shape[0] = min(shape[0], 2)
+            shapes[t.name] = shape
+            if t.role == "labels":
+                value = torch.from_numpy(maker.labels(shape, t.classes))
+            else:
+                scale = (3.0 / shape[0]) ** 0.5 if t.role == "param" else 1
+                value = torch.from_numpy(maker.fill(shape, 0, scale)).to(dtype)
+            if len(shape) == 4 and value.is_floating_point():
+                value = value.to(memory_format=last)
+            if t.role == "param" and not case.infer:
+                self.params.append(value.requires_grad_())
+            scope["v_" + t.name] = value
+        for i, call in enumerate(case.nets):
+            model = build(read.nets[call.net], shapes[call.inputs[0]], maker, loop).to(dtype)
+            model = model.to(memory_format=last)
+            model.train(not case.infer)
+            for module in model.modules():
+                if small and isinstance(module, nn.Dropout):
+                    module.p = 0.0
+            self.params += list(model.parameters())
+            scope[f"net{i}"] = model
+        self.scope = scope
+        self.make(optimizer, compiled)
+
+    def expressions(self):
+        nets = 0
+        for call in self.case.calls:
+            names = ["v_" + name for name in call.inputs]
+            if call.net:
+                yield call, f"net{nets}({names[0]})"
+                nets += 1
+            elif call.op == "sum":
+                yield call, f"{names[0]}.sum({', '.join(str(int(n)) for n in call.numbers)})"
+            else:
+                number = int(call.numbers[0]) if call.numbers else None
+                yield call, SOURCE[call.op].format(*names, n=number)
+
+    def make(self, optimizer, compiled):
+        case, scope = self.case, self.scope
+        forward = []
+        for call, text in self.expressions():
+            forward.append(f"v_{call.out} = {text}")
+            forward += [f"del v_{name}" for name in call.dead if name != call.out]
+        result = "v_" + (case.backward or case.calls[-1].out)
+        self.result = "v_" + case.calls[-1].out
+        if compiled:
+            arguments = ", ".join("v_" + t.name for t in case.tensors)
+            lines = [f"def forward({arguments}):"] + ["    " + line for line in forward] + [f"    return {result}"]
+            exec("\n".join(lines), scope)
+            scope["compiled"] = torch.compile(scope["forward"])
+            forward = [f"{result} = compiled({arguments})"]
+        self.forward = forward
+        step = list(forward)
+        if case.backward:
+            step.append(f"{result}.backward()")
+            step += self.update(optimizer)
+        used = sorted(name for name in scope if not name.startswith("__"))
+        lines = [f"def steps(n, {', '.join(f'{name}={name}' for name in used)}):", "    for _ in range(n):"]
+        lines += ["        " + line for line in step]
+        exec("\n".join(lines), scope)
+        self.steps = scope["steps"]
+        if case.infer:
+            self.steps = torch.inference_mode()(self.steps) if not compiled else torch.no_grad()(self.steps)
+
+    def update(self, optimizer):
+        params, rate = self.params, self.case.sgd
+        if not rate:
+            if len(params) == 1:
+                self.scope["param"] = params[0]
+                return ["param.grad = None"]
+            self.scope["params"] = params
+            return ["for p in params: p.grad = None"]
+        if optimizer == "by hand":
+
+            @torch.no_grad()
+            def update():
+                for p in params:
+                    p.sub_(p.grad, alpha=rate)
+                    p.grad = None
+
+            self.scope["update"] = update
+            return ["update()"]
+        kind = {"fused": {"fused": True}, "foreach": {"foreach": True}}[optimizer]
+        self.scope["optimizer"] = torch.optim.SGD(params, lr=rate, **kind)
+        return ["optimizer.step()", "optimizer.zero_grad()"]
+
+
+def settings_of(read, case):
+    """Settings tried in turn: each changes one thing of the best so far."""
+    kinds = {layer.kind for call in case.nets for layer in read.nets[call.net]}
+    yield {}
+    if "conv" in kinds:
+        yield {"order": "channels-last"}
+    if "rnn" in kinds:
+        yield {"loop": True}
+    if case.sgd:
+        yield {"optimizer": "foreach"}
+        yield {"optimizer": "by hand"}
+
+
+class Torch(peer.Peer):
+    def __init__(self, threads, compiled):
+        super().__init__(threads)
+        self.compiled = compiled
+        torch.set_num_threads(threads)
+        if compiled:
+            from torch._inductor import config
+
+            config.freezing = True
+        # Libraries load and make their threads before memory is measured.
+        with torch.no_grad():
+            F.conv2d(torch.ones(1, 16, 8, 8), torch.ones(16, 16, 3, 3)) @ torch.ones(6, 64)
+
+    def load(self, case):
+        """Tries the settings; what is fastest stays. Those of the optimizer matter in short steps only."""
+        self.drop()
+        best, chosen, kept = None, {}, None
+        for change in settings_of(self.read, case):
+            if best and "optimizer" in change and (best > 0.3 or self.compiled):
+                continue
+            setting = {**chosen, **change}
+            if self.compiled:
+                torch._dynamo.reset()
+            before = peer.reset_memory()
+            program = Program(self.read, case, compiled=self.compiled, **setting)
+            together = peer.warm_up(program.steps)
+            peak = peer.status_mb("VmHWM") - before
+            took = min(peer.time_steps(program.steps, together) / together for _ in range(3 if best is None or best < 0.3 else 1))
+            if best is None or took < best:
+                best, chosen, kept = took, setting, (program, together, peak)
+            del program
+        program, self.together, peak = kept
+        self.steps = program.steps
+        words = [str(value) if not isinstance(value, bool) else key for key, value in chosen.items()]
+        return {"peak_mb": peak, "setting": ", ".join(words) or "plain"}
+
+    def check(self, case):
+        program = Program(self.read, case, small=True)
+        scope = program.scope
+        with torch.set_grad_enabled(not case.infer):
+            exec("\n".join(program.forward), scope)
+        values = [peer.summary(case.calls[-1].out, scope[program.result].detach().double().numpy())]
+        if case.backward:
+            scope["v_" + case.backward].backward()
+            for i, p in enumerate(program.params):
+                values.append(peer.summary(f"gradient {i}", p.grad.double().numpy()))
+        return {"case": case.name, "parameters": sum(p.numel() for p in program.params), "values": values}
+
+
+if __name__ == "__main__":
+    Torch(int(sys.argv[2]), "--compile" in sys.argv).serve(sys.argv[1])

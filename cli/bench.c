@@ -1,0 +1,371 @@
+#include "commands.h"
+
+#include "run.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    int threads;
+    double seconds;
+    const char *cases, *json;
+    bool list, serve, check;
+    char **pattern;
+    int n_patterns;
+} options;
+
+/* ---- the cases ---- */
+
+static char *read_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    size_t n = 0, room = 0;
+    while (f && !feof(f) && !ferror(f)) {
+        if (n + 1 >= room) {
+            room = room ? 2 * room : 1 << 16;
+            char *wider = realloc(text, room);
+            if (!wider) break;
+            text = wider;
+        }
+        n += fread(text + n, 1, room - n - 1, f);
+        text[n] = '\0';
+    }
+    if (f) fclose(f);
+    return text;
+}
+
+static bench_cases *open_cases(const char *path)
+{
+    char error[256] = "";
+    char *text = path ? read_file(path) : NULL;
+    bench_cases *c = NULL;
+    if (path && !text)
+        snprintf(error, sizeof error, "cannot read '%s'", path);
+    else
+        c = bench_cases_read(path ? text : bench_cases_text, path ? path : "bench/cases", error,
+                             sizeof error);
+    if (!c) fprintf(stderr, "aril bench: %s\n", error);
+    free(text);
+    return c;
+}
+
+static bool chosen(const options *o, const bench_case *c)
+{
+    for (int i = 0; i < o->n_patterns; i++)
+        if (fnmatch(o->pattern[i], c->name, 0) == 0) return true;
+    return o->n_patterns == 0;
+}
+
+static bool all_found(const options *o, const bench_cases *cases)
+{
+    for (int i = 0; i < o->n_patterns; i++) {
+        bool found = false;
+        for (int k = 0; k < cases->n_cases && !found; k++)
+            found = fnmatch(o->pattern[i], cases->at[k]->name, 0) == 0;
+        if (!found) {
+            fprintf(stderr, "aril bench: no case '%s'; --list shows them\n", o->pattern[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static int print_list(const options *o, const bench_cases *cases)
+{
+    for (int i = 0; i < cases->n_cases; i++)
+        if (chosen(o, cases->at[i])) printf("%-26s %s\n", cases->at[i]->name, cases->at[i]->about);
+    return EXIT_DONE;
+}
+
+/* ---- one case ---- */
+
+typedef struct session {
+    bench_run run;
+    int together; /* steps timed as one */
+    double before, peak_mb;
+} session;
+
+/* Makes the case and runs it until it is steady. */
+static bool load(session *s, const bench_case *c)
+{
+    bench_memory_reset();
+    s->before = bench_memory_now();
+    if (!bench_run_begin(&s->run, c, false)) return false;
+    s->together = bench_warm_up(&s->run);
+    double peak = bench_memory_peak();
+    s->peak_mb = peak > s->before ? peak - s->before : 0;
+    return aril_ok();
+}
+
+static void unload(session *s)
+{
+    bench_run_end(&s->run);
+    *s = (session){ 0 };
+}
+
+static void measure(session *s, double seconds, int least, bench_samples *samples, double *faults)
+{
+    int64_t before = bench_faults();
+    int had = samples->n;
+    bench_measure(&s->run, s->together, seconds, least, samples);
+    int steps = (samples->n - had) * s->together;
+    *faults = steps ? (double)(bench_faults() - before) / steps : 0;
+}
+
+static void print_head(double peak)
+{
+    printf("%d threads, peak %.0f GFLOP/s in f32\n\n", aril_threads(), peak);
+    printf("%-26s %9s %9s %9s %9s %6s %8s %8s %8s\n", "case", "median", "quarter", "3/4", "GFLOP/s",
+           "peak", "GB/s", "faults", "MB");
+}
+
+/* A time with a unit that suits it. */
+static const char *time_text(double ms, char *buf, size_t size)
+{
+    static const struct {
+        const char *unit;
+        double scale;
+    } units[] = { { "s", 1e-3 }, { "ms", 1 }, { "us", 1e3 }, { "ns", 1e6 } };
+    int i = 0;
+    while (i < 3 && ms * units[i].scale < 1) i++;
+    double value = ms * units[i].scale;
+    snprintf(buf, size, value < 1000 ? "%.3g %s" : "%.0f %s", value, units[i].unit);
+    return buf;
+}
+
+static void print_row(const session *s, bench_samples *samples, double faults, double peak)
+{
+    const bench_run *r = &s->run;
+    double ms = bench_quantile(samples, 0.5), gflops = r->flops / ms * 1e-6;
+    char text[3][24], rate[24] = "", share[24] = "", bandwidth[24] = "";
+    for (int i = 0; i < 3; i++)
+        time_text(bench_quantile(samples, (double[]){ 0.5, 0.25, 0.75 }[i]), text[i], sizeof *text);
+    if (r->flops > 0) {
+        snprintf(rate, sizeof rate, "%.1f", gflops);
+        snprintf(share, sizeof share, "%.0f%%", 100 * gflops / peak);
+    } else {
+        snprintf(bandwidth, sizeof bandwidth, "%.1f", r->bytes / ms * 1e-6);
+    }
+    printf("%-26s %9s %9s %9s %9s %6s %8s %8.0f %8.1f\n", r->at->name, text[0], text[1], text[2],
+           rate, share, bandwidth, faults, s->peak_mb);
+    fflush(stdout);
+}
+
+static void json_row(FILE *f, bool first, const session *s, bench_samples *samples, double faults,
+                     double peak)
+{
+    const bench_run *r = &s->run;
+    double ms = bench_quantile(samples, 0.5), gflops = r->flops / ms * 1e-6;
+    fprintf(f,
+            "%s {\"case\": \"%s\", \"threads\": %d, \"aril_ms\": %.6g, \"low_ms\": %.6g, "
+            "\"high_ms\": %.6g, \"gflops\": %.6g, \"share\": %.4g, \"bytes\": %.6g, \"faults\": "
+            "%.4g, \"peak_mb\": %.1f}",
+            first ? "" : ",\n", r->at->name, aril_threads(), ms, bench_quantile(samples, 0.25),
+            bench_quantile(samples, 0.75), gflops, gflops / peak, r->bytes, faults, s->peak_mb);
+}
+
+static int run_all(const options *o, const bench_cases *cases)
+{
+    FILE *json = o->json ? fopen(o->json, "w") : NULL;
+    if (o->json && !json) {
+        fprintf(stderr, "aril bench: cannot write '%s'\n", o->json);
+        return EXIT_FAILED;
+    }
+    double peak = bench_peak(aril_threads());
+    bool first = true;
+    print_head(peak);
+    if (json) fputs("[", json);
+    for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
+        if (!chosen(o, cases->at[i])) continue;
+        session s = { 0 };
+        bench_samples samples = { 0 };
+        double faults;
+        if (load(&s, cases->at[i])) {
+            measure(&s, o->seconds, 3, &samples, &faults);
+            print_row(&s, &samples, faults, peak);
+            if (json) json_row(json, first, &s, &samples, faults, peak);
+            first = false;
+        }
+        free(samples.ms);
+        unload(&s);
+    }
+    if (json) fputs("]\n", json);
+    if (json && fclose(json) != 0) {
+        fprintf(stderr, "aril bench: '%s' could not be written\n", o->json);
+        return EXIT_FAILED;
+    }
+    return aril_ok() ? EXIT_DONE : aril_report(stderr);
+}
+
+/* Results and gradients for small batches, a line of JSON a case. */
+static int check_all(const options *o, const bench_cases *cases)
+{
+    for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
+        if (!chosen(o, cases->at[i])) continue;
+        bench_run r;
+        if (bench_run_begin(&r, cases->at[i], true)) bench_run_print(&r, stdout);
+        bench_run_end(&r);
+    }
+    return aril_ok() ? EXIT_DONE : aril_report(stderr);
+}
+
+/* ---- at the service of bench/compare ---- */
+
+/* A line a request, a line of JSON an answer:
+ *     peak             {"gflops": the machine's peak}
+ *     load CASE        {"flops": of a step, "bytes": ..., "peak_mb": ...}
+ *     run SECONDS      {"ms": [samples], "faults": pages a step}
+ *     drop             {}
+ * What goes wrong is answered by {"error": text}. */
+static void answer_error(const char *text)
+{
+    fputs("{\"error\": \"", stdout);
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else
+            putchar(*text >= 0 && *text < ' ' ? ' ' : *text);
+    puts("\"}");
+}
+
+static void serve_load(session *s, const bench_cases *cases, const char *name)
+{
+    unload(s);
+    for (int i = 0; i < cases->n_cases; i++) {
+        if (strcmp(cases->at[i]->name, name) != 0) continue;
+        if (load(s, cases->at[i]))
+            printf("{\"flops\": %.6g, \"bytes\": %.6g, \"peak_mb\": %.1f}\n", s->run.flops,
+                   s->run.bytes, s->peak_mb);
+        return;
+    }
+    answer_error("no such case");
+}
+
+static void serve_run(session *s, double seconds)
+{
+    if (!s->run.at) {
+        answer_error("no case is loaded");
+        return;
+    }
+    bench_samples samples = { 0 };
+    double faults;
+    measure(s, seconds, 1, &samples, &faults);
+    if (aril_ok()) {
+        fputs("{\"ms\": [", stdout);
+        for (int i = 0; i < samples.n; i++) printf("%s%.6g", i ? ", " : "", samples.ms[i]);
+        printf("], \"faults\": %.6g}\n", faults);
+    }
+    free(samples.ms);
+}
+
+static int serve(const bench_cases *cases)
+{
+    char line[256], word[256];
+    session s = { 0 };
+    while (fgets(line, sizeof line, stdin)) {
+        double seconds;
+        if (sscanf(line, "load %255s", word) == 1)
+            serve_load(&s, cases, word);
+        else if (sscanf(line, "run %lf", &seconds) == 1)
+            serve_run(&s, seconds);
+        else if (strcmp(line, "peak\n") == 0)
+            printf("{\"gflops\": %.6g}\n", bench_peak(aril_threads()));
+        else if (strcmp(line, "drop\n") == 0)
+            unload(&s), puts("{}");
+        else
+            answer_error("no such request");
+        if (!aril_ok()) {
+            answer_error(aril_error());
+            aril_clear_error();
+            unload(&s);
+        }
+        fflush(stdout);
+    }
+    unload(&s);
+    return EXIT_DONE;
+}
+
+/* ---- the command ---- */
+
+static bool number_of(const char *option, const char *text, double least, double *to)
+{
+    char *end = NULL;
+    *to = text ? strtod(text, &end) : 0;
+    if (text && end != text && !*end && *to >= least) return true;
+    fprintf(stderr, "aril bench: %s takes a number from %g up\n", option, least);
+    return false;
+}
+
+static bool read_options(options *o, int argc, char **argv)
+{
+    o->pattern = argv + 1; /* names are moved to the front */
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        double n = 0;
+        if (strcmp(a, "--list") == 0) {
+            o->list = true;
+        } else if (strcmp(a, "--serve") == 0) {
+            o->serve = true;
+        } else if (strcmp(a, "--check") == 0) {
+            o->check = true;
+        } else if (strcmp(a, "--threads") == 0) {
+            if (!number_of(a, value, 1, &n)) return false;
+            o->threads = n < 1024 ? (int)n : 1024;
+            i++;
+        } else if (strcmp(a, "--seconds") == 0) {
+            if (!number_of(a, value, 0, &o->seconds)) return false;
+            i++;
+        } else if (strcmp(a, "--json") == 0 || strcmp(a, "--cases") == 0) {
+            if (!value) {
+                fprintf(stderr, "aril bench: %s takes a file\n", a);
+                return false;
+            }
+            *(a[2] == 'j' ? &o->json : &o->cases) = value;
+            i++;
+        } else if (a[0] == '-') {
+            fprintf(stderr, "aril bench: no option '%s'; aril bench --help shows them\n", a);
+            return false;
+        } else {
+            o->pattern[o->n_patterns++] = argv[i];
+        }
+    }
+    return true;
+}
+
+static int run(int argc, char **argv)
+{
+    options o = { .seconds = 1 };
+    if (!read_options(&o, argc, argv)) return EXIT_USAGE;
+    bench_cases *cases = open_cases(o.cases);
+    if (!cases) return EXIT_FAILED;
+    int status = EXIT_USAGE;
+    if (all_found(&o, cases)) {
+        if (o.threads) aril_set_threads(o.threads);
+        status = o.list    ? print_list(&o, cases)
+                 : o.check ? check_all(&o, cases)
+                 : o.serve ? serve(cases)
+                           : run_all(&o, cases);
+    }
+    bench_cases_free(cases);
+    return status;
+}
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "measures networks and operations",
+    .help =
+        "usage: aril bench [CASE...] [OPTIONS]\n\n"
+        "CASE may hold * and ?; without one all are run. For each: the median time of a step and\n"
+        "its quartiles, FLOP/s and their share of the machine's peak (or bytes read and written\n"
+        "a second), new pages a step, and the most memory in use beyond what was before.\n\n"
+        "  --list         names the cases and says what they are\n"
+        "  --threads N    as many threads; all CPUs unless given\n"
+        "  --seconds S    how long each case is measured after its warm-up; 1\n"
+        "  --json FILE    writes the figures there, too\n"
+        "  --cases FILE   another file of cases than the one built in (bench/cases)\n"
+        "  --check        prints results and gradients instead, for comparison with peers\n"
+        "  --serve        answers requests on stdin, for bench/compare\n",
+    .run = run
+};
