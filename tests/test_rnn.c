@@ -1,7 +1,11 @@
 /* Recurrent networks: gradients worked out by hand, state carried round a loop, sequences against
  * cells. */
 #include "aril/aril.h"
+#include "core/cpu.h"
 #include "core/tensor.h"
+#include "ops/apply.h"
+#include "ops/rnn_seq.h"
+#include "ops/rows.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -229,4 +233,126 @@ TEST(mistakes_are_errors)
     CHECK_INT(aril_tensor_status(aril_gru_cell(x, x, w[0], w[1], NULL, NULL)), ARIL_ERR_SHAPE);
     aril_clear_error();
     for (int k = 0; k < 4; k++) aril_release(w[k]);
+}
+
+/* ---- rows against the reference ---- */
+
+typedef struct layout {
+    int64_t steps, batch, h;
+    bool reverse, ended, bias; /* ended: sequences of different lengths */
+} layout;
+
+enum { MOST_OUT = 9 };
+
+static aril_tensor *noise(aril_shape shape, aril_dtype type)
+{
+    return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, aril_cpu()), 0.4), type);
+}
+
+/* The results of a sequence op and of its gradient, by row `row`, as f64; how many. The reference does
+ * not look at what was kept of the gates. */
+static int run_seq(int kind, const layout *l, aril_dtype type, int row, aril_tensor **out)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_seed(5);
+    static const aril__op *const ops[] = { &aril__op_rnn_seq, &aril__op_lstm_seq,
+                                           &aril__op_gru_seq };
+    static const aril__op *const grads[] = { &aril__op_rnn_seq_grad, &aril__op_lstm_seq_grad,
+                                             &aril__op_gru_seq_grad };
+    int64_t gates = kind == 0 ? 1 : kind == 1 ? 4 : 3, t = l->steps, n = l->batch, h = l->h;
+    struct rnn_seq_attrs at = { { l->reverse }, { kind == 0 && l->bias }, { 1 } };
+    aril_tensor *lengths = NULL;
+    if (l->ended) {
+        int64_t len[64];
+        for (int64_t i = 0; i < n; i++) len[i] = 1 + (i * 7 + 3) % t;
+        lengths = aril_from(len, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
+    }
+    aril_tensor *in[RNN_INPUTS] = { [RNN_XW] = noise(ARIL_SHAPE(t, n, gates * h), type),
+                                    [RNN_H0] = noise(ARIL_SHAPE(n, h), type),
+                                    [RNN_W] = aril_mul_scalar(noise(ARIL_SHAPE(gates * h, h), type),
+                                                              1 / sqrt((double)h)),
+                                    [RNN_B] = l->bias ? noise(ARIL_SHAPE(gates * h), type) : NULL,
+                                    [RNN_LEN] = lengths,
+                                    [RNN_C0] = noise(ARIL_SHAPE(n, h), type) };
+    aril_tensor *y[4], *dx[5];
+    aril__force_row = row;
+    aril__apply(ops[kind], ops[kind]->max_in, in, &at, y);
+    aril__force_row = -1;
+    aril_tensor *from[GRAD_INPUTS] = { [GRAD_Y] = y[0],
+                                       [GRAD_H0] = in[RNN_H0],
+                                       [GRAD_W] = in[RNN_W],
+                                       [GRAD_LEN] = lengths,
+                                       [GRAD_GY] = noise(ARIL_SHAPE(t, n, h), type),
+                                       [GRAD_GH] = noise(ARIL_SHAPE(n, h), type) };
+    if (kind > 0) {
+        from[GRAD_XW] = in[RNN_XW];
+        from[GRAD_B] = in[RNN_B];
+        from[GRAD_KEPT] = y[ops[kind]->n_out - 1];
+    }
+    if (kind == 1) {
+        from[GRAD_C0] = in[RNN_C0];
+        from[GRAD_GC] = noise(ARIL_SHAPE(n, h), type);
+    }
+    aril__force_row = row;
+    aril__apply(grads[kind], grads[kind]->max_in, from, &at, dx);
+    aril__force_row = -1;
+    int count = 0;
+    for (int i = 0; i < ops[kind]->n_out; i++) out[count++] = y[i];
+    for (int i = 0; i < grads[kind]->n_out; i++) out[count++] = dx[i];
+    for (int i = 0; i < count; i++) out[i] = aril_escape(aril_cast(out[i], ARIL_F64));
+    return count;
+}
+
+static const layout layouts[] = {
+    { 5, 3, 7, false, false, true },   { 4, 1, 20, false, false, true },
+    { 6, 5, 33, true, true, true },    { 3, 17, 64, true, false, false },
+    { 4, 40, 100, false, true, true }, { 1, 2, 4, false, false, false },
+    { 7, 30, 130, true, true, false },
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+TEST(rows_agree_with_the_reference)
+{
+    static const struct {
+        aril_dtype type;
+        double tolerance;
+    } types[] = { { ARIL_F64, 1e-12 }, { ARIL_F32, 3e-6 }, { ARIL_BF16, 2e-2 } };
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int i = 0; i < LAYOUTS; i++)
+                for (int k = 0; k < 3; k++) {
+                    ARIL_SCOPE;
+                    aril_tensor *got[MOST_OUT], *want[MOST_OUT];
+                    aril__cpu_set(level);
+                    int n = run_seq(kind, &layouts[i], types[k].type, 0, got);
+                    run_seq(kind, &layouts[i], types[k].type, 1, want);
+                    for (int j = 0; j < n; j++) {
+                        double most = aril_item(aril_amax(aril_abs(want[j]), ARIL_ALL));
+                        double e = worst(got[j], want[j]);
+                        CHECK_MSG(e <= types[k].tolerance * (1 + most),
+                                  "level %d, kind %d, layout %d, type %d, result %d: %g of %g",
+                                  level, kind, i, k, j, e, most);
+                    }
+                }
+    aril__cpu_set(top);
+    CHECK(aril_ok());
+}
+
+/* No bit depends on the number of threads. */
+TEST(threads_change_no_bit)
+{
+    layout l = { 4, 40, 130, true, true, true };
+    for (int kind = 0; kind < 3; kind++) {
+        ARIL_SCOPE;
+        aril_tensor *one[MOST_OUT], *three[MOST_OUT];
+        aril_set_threads(1);
+        int n = run_seq(kind, &l, ARIL_F32, 0, one);
+        aril_set_threads(3);
+        run_seq(kind, &l, ARIL_F32, 0, three);
+        aril_set_threads(0);
+        for (int j = 0; j < n; j++) CHECK_NEAR(worst(one[j], three[j]), 0, 0);
+    }
+    CHECK(aril_ok());
 }

@@ -138,13 +138,23 @@ static aril_tensor *check_network(network *n, aril_tensor *x, aril_tensor *h0, a
     return aril__poison();
 }
 
+/* True when a gradient may be asked of one of the inputs: then the gates are kept for it. */
+static bool is_recorded(int n, aril_tensor *const *in)
+{
+    const aril__thread *th = aril__self();
+    if (th->tracer) return true;
+    for (int i = 0; i < n; i++)
+        if (in[i] && (in[i]->node || in[i]->flags & ARIL__SYMBOLIC)) return !th->mode.no_grad;
+    return false;
+}
+
 /* One layer in one direction over x [T,N,I]: y, and the last states. */
 static aril_tensor *run_layer(const network *n, aril_tensor *x, int index, aril_tensor *h0,
                               aril_tensor *c0, aril_tensor **hn, aril_tensor **cn)
 {
     aril_tensor *const *w = n->weights.at + PER_LAYER * index;
-    struct rnn_seq_attrs a = { { n->directions == 2 && index % 2 }, { n->opts.relu } };
-    aril_tensor *xw = aril_linear(x, w[0], w[2]), *zeros = NULL, *out[3];
+    struct rnn_seq_attrs a = { { n->directions == 2 && index % 2 }, { n->opts.relu }, { 0 } };
+    aril_tensor *xw = aril_linear(x, w[0], w[2]), *zeros = NULL, *out[4];
     if (!h0 || (n->kind == ARIL__LSTM && !c0)) {
         if (xw->flags & ARIL__POISON) return *hn = *cn = xw;
         zeros = aril_zeros_like(aril_slice(aril_select(xw, 0, 0), 1, 0, w[1]->dim[1], 1));
@@ -158,6 +168,7 @@ static aril_tensor *run_layer(const network *n, aril_tensor *x, int index, aril_
     const aril__op *op = n->kind == ARIL__LSTM  ? &aril__op_lstm_seq
                          : n->kind == ARIL__GRU ? &aril__op_gru_seq
                                                 : &aril__op_rnn_seq;
+    a.keep[0] = is_recorded(op->max_in, in);
     aril__apply(op, op->max_in, in, &a, out);
     *hn = out[1];
     *cn = n->kind == ARIL__LSTM ? out[2] : out[1];

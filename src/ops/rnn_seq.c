@@ -25,6 +25,7 @@ typedef struct seq_step {
     const int64_t *len; /* NULL: all steps count */
     const void *xw, *a; /* of this step */
     void *y, *hs, *cs;
+    void *kept; /* NULL: nothing is */
 } seq_step;
 
 typedef struct seq_back {
@@ -123,11 +124,18 @@ static aril_status forward(aril__run *r, enum aril__rnn_kind kind)
                       .hs = aril__ptr(r->out[1]),
                       .cs = kind == ARIL__LSTM ? aril__ptr(r->out[2]) : NULL };
     step.gates = step.h ? xw->dim[2] / step.h : 1;
+    void *kept = NULL;
+    int64_t kept_step = 0;
+    if (kind != ARIL__RNN && at->keep[0]) {
+        kept = aril__ptr(r->out[r->n_out - 1]);
+        kept_step = batch * step.h * (kind == ARIL__LSTM ? LSTM_KEPT : GRU_KEPT) * (wide ? 8 : 4);
+    }
     for (int64_t k = 0; k < steps && s == ARIL_OK; k++) {
         step.t = at->reverse[0] ? steps - 1 - k : k;
         aril_tensor x = step_of(xw, step.t), y = step_of(r->out[0], step.t);
         step.xw = aril__ptr(&x);
         step.y = aril__ptr(&y);
+        if (kept) step.kept = (char *)kept + step.t * kept_step;
         s = product(&aril__op_linear, a, r->out[1], r->in[RNN_W], r->in[RNN_B]);
         if (s == ARIL_OK) RUN(forward_step, wide, batch, xw->dim[2] * 8 + 1, &step);
     }
@@ -256,6 +264,14 @@ static aril_status infer(aril__call *c, enum aril__rnn_kind kind)
     set_out(c, 0, 3, xw->dim[0], batch, h);
     set_out(c, 1, 2, batch, h, 0);
     if (kind == ARIL__LSTM) set_out(c, 2, 2, batch, h, 0);
+    if (kind != ARIL__RNN) {
+        int64_t slots = kind == ARIL__LSTM ? LSTM_KEPT : GRU_KEPT;
+        bool keep = ((const struct rnn_seq_attrs *)c->attrs)->keep[0];
+        if (keep)
+            set_out(c, c->op->n_out - 1, 3, xw->dim[0], batch, h < 0 ? -1 : slots * h);
+        else
+            set_out(c, c->op->n_out - 1, 1, 0, 0, 0);
+    }
     return ARIL_OK;
 }
 
@@ -276,14 +292,16 @@ static aril_status grad_infer(aril__call *c)
 
 static void vjp(aril__grad *c, const aril__op *grad)
 {
-    bool any = false;
-    for (int i = 0; i < c->n_out; i++) any |= c->g[i] != NULL;
+    const struct rnn_seq_attrs *at = c->attrs;
+    bool gates = grad != &aril__op_rnn_seq_grad, any = false;
+    for (int i = 0; i < c->n_out - gates; i++) any |= c->g[i] != NULL;
     if (!any) return;
     aril_tensor *out[5], *in[GRAD_INPUTS] = {
         [GRAD_Y] = c->y[0],         [GRAD_H0] = c->x[RNN_H0], [GRAD_W] = c->x[RNN_W],
         [GRAD_LEN] = c->x[RNN_LEN], [GRAD_GY] = c->g[0],      [GRAD_GH] = c->g[1],
         [GRAD_XW] = c->x[RNN_XW],   [GRAD_B] = c->x[RNN_B]
     };
+    if (gates && at->keep[0]) in[GRAD_KEPT] = c->y[c->n_out - 1];
     if (grad->n_out > 4) {
         in[GRAD_C0] = c->x[RNN_C0];
         in[GRAD_GC] = c->g[2];
@@ -324,12 +342,14 @@ KIND(lstm_seq, ARIL__LSTM)
 KIND(gru_seq, ARIL__GRU)
 
 #define SAVES_RNN  (IN(RNN_H0) | IN(RNN_W) | IN(RNN_LEN) | OUT(0))
-#define SAVES_GRU  (SAVES_RNN | IN(RNN_XW) | IN(RNN_B))
-#define SAVES_LSTM (SAVES_GRU | IN(RNN_C0))
+#define SAVES_GATE (SAVES_RNN | IN(RNN_XW) | IN(RNN_B))
+#define SAVES_GRU  (SAVES_GATE | OUT(2))
+#define SAVES_LSTM (SAVES_GATE | IN(RNN_C0) | OUT(3))
 #define FLOATS     .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), WITH_ATTRS(rnn_seq)
 
-static const struct rnn_seq_attrs onward = { { 0 }, { 0 } }, backwards = { { 1 }, { 0 } },
-                                  relu = { { 0 }, { 1 } };
+static const struct rnn_seq_attrs onward = { { 0 }, { 0 }, { 0 } },
+                                  backwards = { { 1 }, { 0 }, { 0 } },
+                                  relu = { { 0 }, { 1 }, { 0 } }, keep = { { 0 }, { 0 }, { 1 } };
 
 static const aril__sample rnn_seq_samples[] = {
     { .in = { "[3,2,4]", "[2,4]", "u[4,4]", "[4]", "-" }, .attrs = &onward },
@@ -347,9 +367,12 @@ static const aril__sample lstm_seq_samples[] = {
     { .in = { "[3,2,8]", "[2,2]", "u[8,2]", "[8]", "-", "[2,2]" }, .attrs = &onward },
     { .in = { "[2,2,4]", "[2,1]", "u[4,1]", "-", "-", "[2,1]" }, .attrs = &backwards },
     { .in = { "[2,0,4]", "[0,1]", "u[4,1]", "[4]", "-", "[0,1]" }, .attrs = &onward },
+    { .in = { "[3,2,8]", "[2,2]", "u[8,2]", "[8]", "-", "[2,2]" },
+      .attrs = &keep,
+      .flags = SAMPLE_FIRST },
     SAMPLE_END
 };
-OP(lstm_seq, .doc = "steps of an LSTM layer", .min_in = 6, .max_in = 6, .n_out = 3,
+OP(lstm_seq, .doc = "steps of an LSTM layer", .min_in = 6, .max_in = 6, .n_out = 4,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = lstm_seq_infer,
    .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
    .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .samples = lstm_seq_samples,
@@ -359,14 +382,16 @@ static const aril__sample gru_seq_samples[] = {
     { .in = { "[3,2,6]", "[2,2]", "u[6,2]", "[6]", "-" }, .attrs = &onward },
     { .in = { "[2,2,3]", "[2,1]", "u[3,1]", "-", "-" }, .attrs = &backwards },
     { .in = { "[2,0,3]", "[0,1]", "u[3,1]", "[3]", "-" }, .attrs = &onward },
+    { .in = { "[3,2,6]", "[2,2]", "u[6,2]", "[6]", "-" }, .attrs = &keep, .flags = SAMPLE_FIRST },
     SAMPLE_END
 };
-OP(gru_seq, .doc = "steps of a GRU layer", .min_in = 5, .max_in = 5, .n_out = 2,
+OP(gru_seq, .doc = "steps of a GRU layer", .min_in = 5, .max_in = 5, .n_out = 3,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = gru_seq_infer,
    .ref = gru_seq_ref, .vjp = gru_seq_vjp, .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU },
    .samples = gru_seq_samples, FLOATS);
 
-#define GRAD_OPTIONAL (IN(GRAD_LEN) | IN(GRAD_GY) | IN(GRAD_GH) | IN(GRAD_B) | IN(GRAD_GC))
+#define GRAD_OPTIONAL \
+    (IN(GRAD_LEN) | IN(GRAD_GY) | IN(GRAD_GH) | IN(GRAD_B) | IN(GRAD_GC) | IN(GRAD_KEPT))
 
 static const aril__sample rnn_seq_grad_samples[] = {
     { .in = { "u[3,2,2]", "[2,2]", "u[2,2]", "-", "[3,2,2]", "[2,2]" }, .attrs = &onward },
@@ -379,26 +404,27 @@ OP(rnn_seq_grad, .doc = "gradient of rnn_seq", .min_in = 6, .max_in = 6, .n_out 
    FLOATS);
 
 static const aril__sample lstm_seq_grad_samples[] = {
-    { .in = { "u[3,2,2]", "[2,2]", "u[8,2]", "-", "[3,2,2]", "[2,2]", "[3,2,8]", "[8]", "[2,2]",
-              "[2,2]" },
+    { .in = { "u[3,2,2]", "[2,2]", "u[8,2]", "-", "[3,2,2]", "[2,2]", "[3,2,8]", "[8]", "-",
+              "[2,2]", "[2,2]" },
       .attrs = &onward },
-    { .in = { "u[2,2,1]", "[2,1]", "u[4,1]", "-", "[2,2,1]", "-", "[2,2,4]", "-", "[2,1]", "-" },
+    { .in = { "u[2,2,1]", "[2,1]", "u[4,1]", "-", "[2,2,1]", "-", "[2,2,4]", "-", "-", "[2,1]",
+              "-" },
       .attrs = &backwards },
     SAMPLE_END
 };
-OP(lstm_seq_grad, .doc = "gradient of lstm_seq", .min_in = 10, .max_in = 10, .n_out = 5,
+OP(lstm_seq_grad, .doc = "gradient of lstm_seq", .min_in = 11, .max_in = 11, .n_out = 5,
    .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
    .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose, .samples = lstm_seq_grad_samples,
    FLOATS);
 
 static const aril__sample gru_seq_grad_samples[] = {
-    { .in = { "u[3,2,2]", "[2,2]", "u[6,2]", "-", "[3,2,2]", "[2,2]", "[3,2,6]", "[6]" },
+    { .in = { "u[3,2,2]", "[2,2]", "u[6,2]", "-", "[3,2,2]", "[2,2]", "[3,2,6]", "[6]", "-" },
       .attrs = &onward },
-    { .in = { "u[2,2,1]", "[2,1]", "u[3,1]", "-", "-", "[2,1]", "[2,2,3]", "-" },
+    { .in = { "u[2,2,1]", "[2,1]", "u[3,1]", "-", "-", "[2,1]", "[2,2,3]", "-", "-" },
       .attrs = &backwards },
     SAMPLE_END
 };
-OP(gru_seq_grad, .doc = "gradient of gru_seq", .min_in = 8, .max_in = 8, .n_out = 4,
+OP(gru_seq_grad, .doc = "gradient of gru_seq", .min_in = 9, .max_in = 9, .n_out = 4,
    .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
    .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose, .samples = gru_seq_grad_samples,
    FLOATS);

@@ -42,6 +42,17 @@ aril__gemm_fn aril__gemm_f32, aril__gemm_f64;
 void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_row, int64_t c_col,
                      const void *bias, int64_t bias_step);
 
+/* For a matrix b [k,n] that many products share: packed once into panels of aril__gemm_panel(type)
+ * columns, k * panel elements each, one after another (the last is filled up with zeros); then
+ * c = a b or c += a b with rows of a and c that lie together, for n columns from any panel on. On
+ * the calling thread. */
+enum { ARIL__GEMM_MOST_PANEL = 32 };
+int64_t aril__gemm_panel(aril_dtype type);
+void aril__gemm_pack(aril_dtype type, int64_t k, int64_t n, const void *b, int64_t b_row,
+                     int64_t b_col, void *to);
+void aril__gemm_by_panels(aril_dtype type, int64_t m, int64_t n, int64_t k, const void *a,
+                          int64_t a_row, const void *panels, void *c, int64_t c_row, bool add);
+
 void aril__gemm_shutdown(void);
 
 /* The rows of matmul, linear and outer_sum. */

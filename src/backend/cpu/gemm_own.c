@@ -197,3 +197,30 @@ void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_r
     else
         PICK(bias_f64)(m, n, c, c_row, c_col, bias, bias_step);
 }
+
+int64_t aril__gemm_panel(aril_dtype type)
+{
+    int64_t bytes = 16;
+#if defined(__x86_64__)
+    bytes = aril__cpu() == ARIL__CPU_AVX512 ? 64 : aril__cpu() == ARIL__CPU_AVX2 ? 32 : 16;
+#endif
+    return 2 * bytes / (type == ARIL_F32 ? 4 : 8);
+}
+
+void aril__gemm_pack(aril_dtype type, int64_t k, int64_t n, const void *b, int64_t b_row,
+                     int64_t b_col, void *to)
+{
+    if (type == ARIL_F32)
+        PICK(pack_all_f32)(k, n, b, b_row, b_col, to);
+    else
+        PICK(pack_all_f64)(k, n, b, b_row, b_col, to);
+}
+
+void aril__gemm_by_panels(aril_dtype type, int64_t m, int64_t n, int64_t k, const void *a,
+                          int64_t a_row, const void *panels, void *c, int64_t c_row, bool add)
+{
+    if (type == ARIL_F32)
+        PICK(by_panels_f32)(m, n, k, a, a_row, panels, c, c_row, add);
+    else
+        PICK(by_panels_f64)(m, n, k, a, a_row, panels, c, c_row, add);
+}

@@ -3,6 +3,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/rnn.h"
 #include "ops/norm.h"
 #include "ops/rows.h"
 
@@ -39,6 +40,16 @@ static const aril__row product_rows[] = {
 static const aril__row conv_rows[] = { CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
                                            CONV(conv_transpose) };
 
+/* Recurrent sequences. */
+#define SEQ(op_)                                                                 \
+    { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
+        { .op = #op_ "_grad",                                                    \
+          .name = "cpu_rnn_grad",                                                \
+          .dtypes = DT_FLOAT,                                                    \
+          .prepare = aril__cpu_rnn_grad_prepare,                                 \
+          .run = aril__cpu_rnn_grad },
+static const aril__row rnn_rows[] = { SEQ(rnn_seq) SEQ(lstm_seq) SEQ(gru_seq) };
+
 /* Batch normalisation of what lies channels-last. */
 #define LAST(op_)                               \
     { .op = #op_,                               \
@@ -59,6 +70,8 @@ aril_status aril__cpu_start(void)
                                 sizeof product_rows / sizeof *product_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, rnn_rows, sizeof rnn_rows / sizeof *rnn_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
     return s;
