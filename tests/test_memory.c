@@ -4,8 +4,10 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static aril_memory_stats stats(void)
 {
@@ -307,4 +309,104 @@ TEST(stats_of_a_device_that_is_not_there)
     aril_memory_trim((aril_device){ .kind = 7, .index = 3 });
     aril_memory_reset_peak((aril_device){ .kind = 7, .index = 3 });
     aril_clear_error();
+}
+
+/* ---- large blocks ---- */
+
+enum { HELD = 40 };
+
+TEST(large_blocks_never_overlap)
+{
+    int64_t before = stats().live;
+    aril_tensor *held[HELD] = { 0 };
+    unsigned seed = 1;
+    for (int i = 0; i < 4000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        int at = (int)(seed >> 8) % HELD;
+        float mark = (float)(at + 1);
+        if (held[at]) {
+            const float *p = aril_data(held[at]);
+            int64_t n = aril_numel(held[at]);
+            CHECK(p[0] == mark && p[n / 2] == mark && p[n - 1] == mark);
+            aril_release(held[at]);
+            held[at] = NULL;
+        } else {
+            ARIL_SCOPE;
+            int64_t n = 10000 + (int64_t)(seed % 7) * 30011 + (seed % 31 == 0) * 700001;
+            held[at] = aril_keep(aril_full(ARIL_SHAPE(n), mark, ARIL_F32, aril_cpu()));
+            CHECK(aril_ok());
+        }
+        if (i % 500 == 0) aril_memory_trim(aril_cpu());
+    }
+    for (int i = 0; i < HELD; i++)
+        if (held[i]) aril_release(held[i]);
+    CHECK_INT(stats().live, before);
+    aril_memory_trim(aril_cpu());
+    CHECK_INT(stats().cached, 0);
+}
+
+static void *hold_blocks(void *arg)
+{
+    for (int i = 0; i < 300; i++) {
+        ARIL_SCOPE;
+        int64_t n = 20000 + (int64_t)(uintptr_t)arg * 1000 + i % 13 * 9000;
+        aril_tensor *a = aril_ones(ARIL_SHAPE(n), ARIL_F32, aril_cpu());
+        aril_tensor *b = aril_add(a, a);
+        if (aril_item(aril_sum(b, ARIL_ALL)) != (double)(2 * n)) return arg;
+    }
+    return NULL;
+}
+
+TEST(large_blocks_by_several_threads)
+{
+    pthread_t thread[4];
+    int n = 0, wrong = 0;
+    while (n < 4 && pthread_create(&thread[n], NULL, hold_blocks, (void *)(uintptr_t)(n + 1)) == 0)
+        n++;
+    for (int i = 0; i < n; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        wrong += result != NULL;
+    }
+    CHECK_INT(n, 4);
+    CHECK_INT(wrong, 0);
+}
+
+/* A step of a network whose blocks have many sizes: after the first, no page is new. */
+static void train_once(aril_tensor *x, aril_tensor **w)
+{
+    ARIL_SCOPE;
+    aril_tensor *h = x;
+    for (int i = 0; i < 4; i++) h = aril_tanh(aril_matmul(h, w[i]));
+    aril_backward(aril_mean(aril_square(h), ARIL_ALL));
+    for (int i = 0; i < 4; i++) {
+        ARIL_NO_GRAD;
+        aril_sub_(w[i], aril_mul_scalar(aril_grad(w[i]), 0.1));
+        aril_zero_grad(w[i]);
+    }
+}
+
+TEST(steps_fault_no_pages)
+{
+    if (ARIL__PLAIN_BLOCKS) {
+        test_skip("a sanitizer has an allocator of its own");
+        return;
+    }
+    ARIL_SCOPE;
+    const int64_t size[] = { 300, 500, 700, 200, 400 };
+    aril_tensor *x = aril_ones(ARIL_SHAPE(600, size[0]), ARIL_F32, aril_cpu()), *w[4];
+    for (int i = 0; i < 4; i++)
+        w[i] =
+            aril_parameter(aril_full(ARIL_SHAPE(size[i], size[i + 1]), 1e-3, ARIL_F32, aril_cpu()));
+    for (int i = 0; i < 3; i++) train_once(x, w);
+    aril_memory_stats warm = stats();
+    struct rusage a, b;
+    getrusage(RUSAGE_SELF, &a);
+    for (int i = 0; i < 10; i++) train_once(x, w);
+    getrusage(RUSAGE_SELF, &b);
+    CHECK_INT(stats().misses, warm.misses);
+    CHECK_MSG(b.ru_minflt - a.ru_minflt < 100, "%ld pages in ten steps",
+              (long)(b.ru_minflt - a.ru_minflt));
+    CHECK(stats().live + stats().cached <= stats().peak + stats().peak / 8);
+    for (int i = 0; i < 4; i++) aril_release(w[i]);
 }

@@ -1,5 +1,6 @@
 #include "core/device.h"
 
+#include "core/arena.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -66,6 +67,8 @@ void aril__devices_start(void)
                                           .copy = cpu_copy,
                                           .describe = cpu_describe };
     aril__cpu_device = aril__device_register("cpu", 0, &ops, NULL, true);
+    /* Each block an allocation of its own, where a sanitizer is to see stale uses. */
+    if (aril__cpu_device && !ARIL__PLAIN_BLOCKS) aril__cpu_device->arena = aril__arena_new();
 }
 
 /* ---- the registry ---- */
@@ -132,6 +135,10 @@ void aril__devices_shutdown(void)
         aril_memory_trim(d->id);
         /* Tensors that the program still holds point to their device: it stays. */
         if (d->stats.live == 0 && d->ops.close) d->ops.close(d->self);
+        if (d->stats.live == 0) {
+            aril__arena_delete(d->arena);
+            d->arena = NULL;
+        }
     }
 }
 
@@ -157,46 +164,74 @@ static void free_cached(aril__device *d, size_t bin)
     free(b);
 }
 
-/* Frees cached blocks, largest first, until at most `keep` bytes are cached. */
+/* Gives cached memory back, largest blocks first, until at most `keep` bytes are cached. */
 static void trim(aril__device *d, int64_t keep)
 {
+    if (d->arena && d->stats.cached > keep)
+        d->stats.cached -= (int64_t)aril__arena_trim(d->arena, (size_t)(d->stats.cached - keep));
     for (size_t bin = ARIL__BINS; bin-- > 0 && d->stats.cached > keep;)
         while (d->bins[bin] && d->stats.cached > keep) free_cached(d, bin);
 }
 
-void *aril__device_alloc(aril__device *d, size_t bytes)
+/* Live and cached memory together stay close to the highest need so far. */
+static void trim_to_peak(aril__device *d)
 {
-    size_t rounded, bin = bin_of(bytes, &rounded);
-    void *p = NULL;
-    if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47)) goto fail;
-    pthread_mutex_lock(&d->lock);
-    d->stats.allocations++;
+    int64_t spare = d->stats.peak + d->stats.peak / 8 - d->stats.live;
+    if (d->stats.cached > spare) trim(d, spare > 0 ? spare : 0);
+}
+
+/* The two kinds of blocks; called with the lock held. *size gets the block's bytes. */
+static void *alloc_in_arena(aril__device *d, size_t bytes, size_t *size)
+{
+    size_t fresh;
+    void *p = aril__arena_alloc(d->arena, bytes, &fresh);
+    if (!p) return NULL;
+    *size = (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE * ARIL__ARENA_PAGE;
+    d->stats.live += (int64_t)*size;
+    d->stats.cached -= (int64_t)(*size - fresh);
+    d->stats.misses += fresh > 0;
+    return p;
+}
+
+static void *alloc_by_size(aril__device *d, size_t bytes, size_t *size)
+{
+    size_t bin = bin_of(bytes, size);
     cached_block *b = d->bins[bin];
+    void *p;
     if (b) {
         d->bins[bin] = b->next;
-        d->stats.cached -= (int64_t)rounded;
+        d->stats.cached -= (int64_t)*size;
         p = b->memory;
         free(b);
     } else {
         d->stats.misses++;
-        /* Live and cached together stay below the highest need so far. */
-        int64_t spare = d->stats.peak - d->stats.live - (int64_t)rounded;
-        trim(d, spare > 0 ? spare : 0);
-        p = d->ops.alloc(d->self, rounded);
+        p = d->ops.alloc(d->self, *size);
         if (!p) {
             trim(d, 0);
-            p = d->ops.alloc(d->self, rounded);
+            p = d->ops.alloc(d->self, *size);
         }
     }
-    if (p) {
-        d->stats.live += (int64_t)rounded;
-        if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
-    }
+    if (p) d->stats.live += (int64_t)*size;
+    return p;
+}
+
+void *aril__device_alloc(aril__device *d, size_t bytes)
+{
+    size_t size;
+    void *p = NULL;
+    if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47)) goto fail;
+    pthread_mutex_lock(&d->lock);
+    int64_t misses = d->stats.misses;
+    d->stats.allocations++;
+    if (d->arena && bytes >= ARIL__ARENA_LEAST) p = alloc_in_arena(d, bytes, &size);
+    if (!p) p = alloc_by_size(d, bytes, &size);
+    if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
+    if (d->stats.misses != misses) trim_to_peak(d);
     pthread_mutex_unlock(&d->lock);
     if (p) {
         if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
             aril__log(ARIL__LOG_MEMORY, "%s: +%zu bytes, live %lld, cached %lld", d->kind_name,
-                      rounded, (long long)d->stats.live, (long long)d->stats.cached);
+                      size, (long long)d->stats.live, (long long)d->stats.cached);
         return p;
     }
 fail:
@@ -207,20 +242,29 @@ fail:
 
 void aril__device_free(aril__device *d, void *p, size_t bytes)
 {
-    size_t rounded, bin = bin_of(bytes, &rounded);
-    cached_block *b = malloc(sizeof *b);
-    pthread_mutex_lock(&d->lock);
-    d->stats.live -= (int64_t)rounded;
-    if (b) {
-        *b = (cached_block){ .next = d->bins[bin], .memory = p, .bytes = rounded };
-        d->bins[bin] = b;
-        d->stats.cached += (int64_t)rounded;
+    size_t size;
+    if (d->arena && aril__arena_owns(d->arena, p)) {
+        pthread_mutex_lock(&d->lock);
+        size = aril__arena_free(d->arena, p);
+        d->stats.live -= (int64_t)size;
+        d->stats.cached += (int64_t)size;
+        pthread_mutex_unlock(&d->lock);
     } else {
-        d->ops.free(d->self, p, rounded);
+        size_t bin = bin_of(bytes, &size);
+        cached_block *b = malloc(sizeof *b);
+        pthread_mutex_lock(&d->lock);
+        d->stats.live -= (int64_t)size;
+        if (b) {
+            *b = (cached_block){ .next = d->bins[bin], .memory = p, .bytes = size };
+            d->bins[bin] = b;
+            d->stats.cached += (int64_t)size;
+        } else {
+            d->ops.free(d->self, p, size);
+        }
+        pthread_mutex_unlock(&d->lock);
     }
-    pthread_mutex_unlock(&d->lock);
     if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
-        aril__log(ARIL__LOG_MEMORY, "%s: -%zu bytes, live %lld, cached %lld", d->kind_name, rounded,
+        aril__log(ARIL__LOG_MEMORY, "%s: -%zu bytes, live %lld, cached %lld", d->kind_name, size,
                   (long long)d->stats.live, (long long)d->stats.cached);
 }
 

@@ -28,7 +28,8 @@ struct aril__device {
     aril__device_ops ops;
     void *self;
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock;      /* of all below */
+    struct aril__arena *arena; /* of large blocks; NULL: they are cached by size too */
     struct aril__cached_block *bins[ARIL__BINS];
     aril_memory_stats stats;
 };

@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sanitizer sees leaks and stale uses only when each block is an allocation of its own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PLAIN_BLOCKS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PLAIN_BLOCKS 1
-#endif
-#endif
-#ifndef PLAIN_BLOCKS
-#define PLAIN_BLOCKS 0
-#endif
-
 enum {
     CHUNK_BYTES = 64 * 1024, /* carved into blocks of one size */
     BATCH = 32,              /* blocks moved between a thread and the pool at a time */
@@ -153,7 +141,7 @@ void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
 {
     if (aril__unlikely(aril__fault_armed) && aril__fault_now()) return NULL;
     size_t k = class_of(size);
-    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) return plain_alloc(size);
+    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) return plain_alloc(size);
     aril__slab_block *b = cache->of[k].head;
     if (aril__unlikely(!b)) return refill(cache, k);
     cache->of[k].head = b->next;
@@ -165,7 +153,7 @@ void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
 {
     if (!block) return;
     size_t k = class_of(size);
-    if (PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) {
+    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) {
         atomic_fetch_sub_explicit(&pool.plain, 1, memory_order_relaxed);
         free(block);
         return;

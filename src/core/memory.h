@@ -7,6 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A sanitizer sees leaks and stale uses only when each block is an allocation of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ARIL__PLAIN_BLOCKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ARIL__PLAIN_BLOCKS 1
+#endif
+#endif
+#ifndef ARIL__PLAIN_BLOCKS
+#define ARIL__PLAIN_BLOCKS 0
+#endif
+
 enum {
     ARIL__SLAB_STEP = 64,    /* blocks are multiples of this, and aligned to it */
     ARIL__SLAB_CLASSES = 16, /* up to 1024 bytes; larger ones are plain blocks */

@@ -1,0 +1,253 @@
+#include "core/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    HUGE_PAGE = 2 << 20,
+    /* Small programs stay on small pages: a huge one is cleared as a whole when it is touched. */
+    SMALL_PAGES = 2 * HUGE_PAGE,
+    BINS = 8 * 40, /* of free blocks: eight sizes for each power of two */
+    LOOK = 64,     /* blocks of one bin that are looked at for the best fit */
+};
+
+typedef struct block {
+    struct block *before, *after; /* by address */
+    struct block *next, **link;   /* among free blocks of its bin */
+    size_t page, pages;
+    bool free;
+} block;
+
+struct aril__arena {
+    char *base;
+    size_t pages;
+    block *bin[BINS];
+    uint64_t some[BINS / 64]; /* bit b: bin b has a block */
+    block *last;              /* by address */
+    block *headers, *spare;   /* all of them, and those given back */
+    size_t n_headers;
+    block **at;        /* by page: the block in use that begins there */
+    uint64_t *touched; /* bit p: page p was in a block since it was last given back */
+};
+
+static void *reserve(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- free blocks by size ---- */
+
+static size_t bin_of(size_t pages)
+{
+    if (pages < 8) return pages;
+    unsigned log = 63u - (unsigned)__builtin_clzll(pages);
+    return (size_t)(log - 2) * 8 + ((pages >> (log - 3)) & 7);
+}
+
+static void put_in_bin(aril__arena *a, block *b)
+{
+    size_t k = bin_of(b->pages);
+    b->free = true;
+    b->next = a->bin[k];
+    b->link = &a->bin[k];
+    if (b->next) b->next->link = &b->next;
+    a->bin[k] = b;
+    a->some[k / 64] |= (uint64_t)1 << k % 64;
+}
+
+static void take_from_bin(aril__arena *a, block *b)
+{
+    size_t k = bin_of(b->pages);
+    *b->link = b->next;
+    if (b->next) b->next->link = b->link;
+    if (!a->bin[k]) a->some[k / 64] &= ~((uint64_t)1 << k % 64);
+    b->free = false;
+}
+
+/* The smallest of those looked at that is large enough; among equals the one freed last, which is
+ * the most likely to be in a cache. */
+static block *best_of(const aril__arena *a, size_t k, size_t pages)
+{
+    block *best = NULL;
+    int n = 0;
+    for (block *b = a->bin[k]; b && n < LOOK; b = b->next, n++)
+        if (b->pages >= pages && (!best || b->pages < best->pages)) best = b;
+    return best;
+}
+
+static block *find(const aril__arena *a, size_t pages)
+{
+    size_t k = bin_of(pages);
+    block *b = best_of(a, k, pages);
+    while (!b && ++k < BINS) {
+        uint64_t rest = a->some[k / 64] >> k % 64;
+        if (!rest) {
+            k |= 63; /* on to the next word */
+            continue;
+        }
+        k += (size_t)__builtin_ctzll(rest);
+        b = best_of(a, k, pages);
+    }
+    return b;
+}
+
+/* ---- pages that were touched ---- */
+
+/* Sets or clears the bits of a range of pages; how many were not so before. */
+static size_t set_touched(aril__arena *a, size_t page, size_t pages, bool value)
+{
+    size_t changed = 0;
+    for (size_t end = page + pages; page < end;) {
+        size_t first = page % 64, n = end - page < 64 - first ? end - page : 64 - first;
+        uint64_t mask = (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << first;
+        uint64_t *word = &a->touched[page / 64], old = *word;
+        *word = value ? old | mask : old & ~mask;
+        changed += (size_t)__builtin_popcountll(old ^ *word);
+        page += n;
+    }
+    return changed;
+}
+
+/* ---- blocks ---- */
+
+static block *new_header(aril__arena *a)
+{
+    block *b = a->spare;
+    if (b)
+        a->spare = b->next;
+    else
+        b = &a->headers[a->n_headers++]; /* there is one for each page */
+    return b;
+}
+
+static void drop_header(aril__arena *a, block *b)
+{
+    b->next = a->spare;
+    a->spare = b;
+}
+
+/* Takes the block behind b into b. */
+static void join_after(aril__arena *a, block *b)
+{
+    block *gone = b->after;
+    b->pages += gone->pages;
+    b->after = gone->after;
+    if (b->after)
+        b->after->before = b;
+    else
+        a->last = b;
+    drop_header(a, gone);
+}
+
+void *aril__arena_alloc(aril__arena *a, size_t bytes, size_t *fresh)
+{
+    size_t pages = (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE;
+    block *b = pages ? find(a, pages) : NULL;
+    if (!b) return NULL;
+    take_from_bin(a, b);
+    if (b->pages > pages) { /* the rest stays free */
+        block *rest = new_header(a);
+        *rest = (block){ .before = b, .after = b->after, .page = b->page + pages };
+        rest->pages = b->pages - pages;
+        if (rest->after)
+            rest->after->before = rest;
+        else
+            a->last = rest;
+        b->after = rest;
+        b->pages = pages;
+        put_in_bin(a, rest);
+    }
+    a->at[b->page] = b;
+    *fresh = set_touched(a, b->page, pages, true) * ARIL__ARENA_PAGE;
+    return a->base + b->page * ARIL__ARENA_PAGE;
+}
+
+size_t aril__arena_free(aril__arena *a, void *p)
+{
+    size_t page = (size_t)((char *)p - a->base) / ARIL__ARENA_PAGE;
+    block *b = a->at[page];
+    size_t bytes = b->pages * ARIL__ARENA_PAGE;
+    a->at[page] = NULL;
+    if (b->after && b->after->free) {
+        take_from_bin(a, b->after);
+        join_after(a, b);
+    }
+    if (b->before && b->before->free) {
+        b = b->before;
+        take_from_bin(a, b);
+        join_after(a, b);
+    }
+    put_in_bin(a, b);
+    return bytes;
+}
+
+bool aril__arena_owns(const aril__arena *a, const void *p)
+{
+    const char *at = p;
+    return at >= a->base && at < a->base + a->pages * ARIL__ARENA_PAGE;
+}
+
+/* From the far end, so that what stays lies together. */
+size_t aril__arena_trim(aril__arena *a, size_t bytes)
+{
+    size_t done = 0;
+    for (block *b = a->last; b && done < bytes; b = b->before) {
+        if (!b->free) continue;
+        size_t end = b->page + b->pages, touched = set_touched(a, b->page, b->pages, false);
+        if (!touched) continue;
+        madvise(a->base + b->page * ARIL__ARENA_PAGE, (end - b->page) * ARIL__ARENA_PAGE,
+                MADV_DONTNEED);
+        done += touched * ARIL__ARENA_PAGE;
+    }
+    return done;
+}
+
+/* ---- life ---- */
+
+void aril__arena_delete(aril__arena *a)
+{
+    if (!a) return;
+    if (a->base) munmap(a->base, a->pages * ARIL__ARENA_PAGE);
+    if (a->at) munmap(a->at, a->pages * sizeof *a->at);
+    if (a->touched) munmap(a->touched, a->pages / 8);
+    if (a->headers) munmap(a->headers, a->pages * sizeof *a->headers);
+    free(a);
+}
+
+static aril__arena *make(size_t pages)
+{
+    aril__arena *a = calloc(1, sizeof *a);
+    if (!a) return NULL;
+    a->pages = pages;
+    a->base = reserve(pages * ARIL__ARENA_PAGE);
+    a->at = reserve(pages * sizeof *a->at);
+    a->touched = reserve(pages / 8);
+    a->headers = reserve(pages * sizeof *a->headers);
+    if (a->base && a->at && a->touched && a->headers) return a;
+    aril__arena_delete(a);
+    return NULL;
+}
+
+aril__arena *aril__arena_new(void)
+{
+    long memory = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+    if (page <= 0 || page > ARIL__ARENA_PAGE) return NULL;
+    size_t most = (size_t)(memory > 0 ? memory : 1 << 18) * (size_t)page / ARIL__ARENA_PAGE * 2;
+    aril__arena *a = NULL;
+    /* Where a limit on addresses is set, less will do. */
+    for (size_t pages = most / 512 * 512; pages >= 1 << 15 && !a; pages /= 2)
+        a = make(pages / 512 * 512);
+    if (!a) return NULL;
+    uintptr_t huge = ((uintptr_t)a->base + SMALL_PAGES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    size_t before = huge - (uintptr_t)a->base;
+    madvise(a->base + before, a->pages * ARIL__ARENA_PAGE - before, MADV_HUGEPAGE);
+    block *all = new_header(a);
+    *all = (block){ .pages = a->pages };
+    a->last = all;
+    put_in_bin(a, all);
+    return a;
+}
