@@ -26,10 +26,9 @@ typedef struct cut {
     struct cut *next;
     int64_t wanted;
     int n, n_kinds;
-    aril__dnn *kind; /* [n_kinds] */
-    aril__dnn order; /* weights from the tensor's order to the primitives', or back */
-    bool as_is;      /* the two are the same: nothing to be done */
-    size_t w_bytes;  /* of the weights in the primitives' order */
+    aril__dnn *kind;       /* [n_kinds] */
+    aril__dnn_order order; /* weights from the tensor's order to the primitives', or back */
+    size_t w_bytes;        /* of the weights in the primitives' order */
     piece at[];
 } cut;
 
@@ -199,7 +198,7 @@ static const char *make_primitive(const conv_plan *p, const piece *s, const_dnnl
 static void free_cut(cut *c)
 {
     for (int i = 0; i < c->n_kinds; i++) aril__dnn_destroy(&c->kind[i]);
-    aril__dnn_destroy(&c->order);
+    aril__dnn_order_destroy(&c->order);
     free(c->kind);
     free(c);
 }
@@ -238,10 +237,8 @@ static const char *fill_cut(const conv_plan *p, cut *c)
     if (aril__dnn_is_reference(&c->kind[0])) return "oneDNN has plain loops alone for it";
     const_dnnl_memory_desc_t mine = aril__dnn_md(&c->kind[0], weights_arg(p));
     c->w_bytes = dnnl_memory_desc_get_size(mine);
-    c->as_is = dnnl_memory_desc_equal(mine, p->w_desc);
-    if (c->as_is) return NULL;
-    return p->op == &aril__op_conv_wgrad ? aril__dnn_make_reorder(&c->order, mine, p->w_desc)
-                                         : aril__dnn_make_reorder(&c->order, p->w_desc, mine);
+    return p->op == &aril__op_conv_wgrad ? aril__dnn_order_make(&c->order, mine, p->w_desc)
+                                         : aril__dnn_order_make(&c->order, p->w_desc, mine);
 }
 
 static cut *new_cut(int64_t n)
@@ -432,6 +429,35 @@ static void add_partials(void *ctx, int64_t begin, int64_t end)
     }
 }
 
+/* Each piece makes weights of its own, in the primitive's order; their sum is brought to w's. */
+static aril_status run_weights(aril__run *r, job *j, aril_tensor *w)
+{
+    cut *c = j->c;
+    size_t step = (c->w_bytes + 63) / 64 * 64, bytes = step * (size_t)c->n;
+    if (c->order.as_is && c->n == 1) {
+        j->w = aril__ptr(w);
+        run_pieces(j, 0, 1);
+        return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j->status));
+    }
+    char *space = aril__device_alloc(r->device, bytes);
+    if (!space) return ARIL_ERR_MEMORY;
+    j->w = space;
+    j->partial = step;
+    aril__parallel_for(c->n, 1, run_pieces, j);
+    dnnl_status_t st = (dnnl_status_t)atomic_load(&j->status);
+    if (st == dnnl_success) {
+        sums s = { (float *)(void *)space, step / sizeof(float), c->n };
+        if (c->n > 1)
+            aril__parallel_for((int64_t)(c->w_bytes / sizeof(float)), 1 << 14, add_partials, &s);
+        if (c->order.as_is)
+            memcpy(aril__ptr(w), space, c->w_bytes);
+        else
+            st = aril__dnn_order_run(&c->order, space, aril__ptr(w));
+    }
+    aril__device_free(r->device, space, bytes);
+    return aril__dnn_status(r->op->name, st);
+}
+
 /* With pictures channels-last, and a bias without gaps. */
 static aril_status run_ready(aril__run *r, cut *c, aril_tensor *x, aril_tensor *y, aril_tensor *w,
                              aril_tensor *b)
@@ -459,33 +485,14 @@ static aril_status run_ready(aril__run *r, cut *c, aril_tensor *x, aril_tensor *
     j.y_sample = j.y_row * d->out[axis];
     j.bias = b ? aril__ptr(b) : NULL;
 
-    bool weights = r->op == &aril__op_conv_wgrad;
-    size_t step = (c->w_bytes + 63) / 64 * 64, bytes = 0;
-    char *space = NULL;
-    dnnl_status_t st = dnnl_success;
-    if (!c->as_is || (weights && c->n > 1)) {
-        bytes = weights ? step * (size_t)c->n : step;
-        if (!(space = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    }
-    j.w = space ? space : aril__ptr(w);
-    if (weights && c->n > 1) j.partial = step;
-    if (!weights && !c->as_is)
-        st = aril__dnn_run(&c->order, (void *[]){ aril__ptr(w), space }, NULL);
-    if (st == dnnl_success) {
-        aril__parallel_for(c->n, 1, run_pieces, &j);
-        st = (dnnl_status_t)atomic_load(&j.status);
-    }
-    if (st == dnnl_success && weights && space) {
-        sums s = { (float *)(void *)space, step / sizeof(float), c->n };
-        if (c->n > 1)
-            aril__parallel_for((int64_t)(c->w_bytes / sizeof(float)), 1 << 14, add_partials, &s);
-        if (c->as_is)
-            memcpy(aril__ptr(w), space, c->w_bytes);
-        else
-            st = aril__dnn_run(&c->order, (void *[]){ space, aril__ptr(w) }, NULL);
-    }
-    if (space) aril__device_free(r->device, space, bytes);
-    return aril__dnn_status(r->op->name, st);
+    if (r->op == &aril__op_conv_wgrad) return run_weights(r, &j, w);
+    bool keep = r->op != &aril__op_conv_dgrad && aril__dnn_keeps(w);
+    aril__dnn_packed packed = aril__dnn_pack(&c->order, r->op->name, w, keep);
+    if (!packed.data) return ARIL_ERR_MEMORY;
+    j.w = packed.data;
+    aril__parallel_for(c->n, 1, run_pieces, &j);
+    aril__dnn_unpack(&c->order, w, &packed);
+    return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
 }
 
 aril_status aril__dnn_conv(aril__run *r)

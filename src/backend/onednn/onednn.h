@@ -7,6 +7,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_ONEDNN_H
 #define ARIL_BACKEND_ONEDNN_ONEDNN_H
 
+#include "core/derived.h"
 #include "ops/op.h"
 #include "ops/rows.h"
 
@@ -87,6 +88,44 @@ size_t aril__dnn_bytes(const aril__dnn *d, int arg);
 bool aril__dnn_is_reference(const aril__dnn *d);
 
 void aril__dnn_destroy(aril__dnn *d);
+
+/* ---- weights ---- */
+
+enum { ARIL__DNN_PARTS = 4 };
+
+/* From the order of a tensor to that which a primitive chose, or back: reorders of parts, which run
+ * at the same time. */
+typedef struct aril__dnn_order {
+    bool as_is; /* the two are the same: nothing to be done */
+    int n;
+    aril__dnn part[ARIL__DNN_PARTS];
+    size_t bytes; /* of the memory written to */
+    size_t key_size;
+    unsigned char key[ARIL__DERIVED_KEY]; /* both descriptions: under it the form is kept */
+} aril__dnn_order;
+
+/* Returns NULL, or why it cannot be; then there is nothing to destroy. */
+const char *aril__dnn_order_make(aril__dnn_order *o, const_dnnl_memory_desc_t from,
+                                 const_dnnl_memory_desc_t to);
+dnnl_status_t aril__dnn_order_run(aril__dnn_order *o, void *from, void *to);
+void aril__dnn_order_destroy(aril__dnn_order *o);
+
+/* A weight in a primitive's order. */
+typedef struct aril__dnn_packed {
+    void *data; /* NULL, after an error: there is none */
+    aril__derived *form;
+    void *space; /* memory for this call alone */
+} aril__dnn_packed;
+
+/* The weight `w` in the order to which `o` leads: found, made and kept with w, or, where `keep` is
+ * false, made for this call. Forms that are kept cost memory and serve while w stays as it is: use
+ * aril__dnn_keeps(w) for ops that inference runs, false for gradients. */
+aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_tensor *w,
+                                bool keep);
+void aril__dnn_unpack(aril__dnn_order *o, const aril_tensor *w, aril__dnn_packed *p);
+
+/* False while a gradient of w is recorded, since w will change at each step. */
+bool aril__dnn_keeps(const aril_tensor *w);
 
 /* ---- one thread ---- */
 
