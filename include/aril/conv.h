@@ -4,6 +4,7 @@
 #ifndef ARIL_CONV_H
 #define ARIL_CONV_H
 
+#include "aril/activation.h"
 #include "aril/tensor.h"
 
 ARIL_C_BEGIN
@@ -27,15 +28,17 @@ typedef struct aril_conv_opts {
     int64_t dilation[3];
     int64_t groups; /* 0: 1 */
     aril_padding mode;
-    int64_t output_padding[3]; /* transposed convolution: more elements at the end */
+    int64_t output_padding[3];  /* transposed convolution: more elements at the end */
+    aril_activation activation; /* of the result, made where the result is; 0: none */
 } aril_conv_opts;
 
-/* y[n,k,o] = b[k] + sum over c and kernel positions q of x[n, c, o * stride - padding + q * dilation]
- * * w[k,c,q]. x [N,C,in...], w [K,C/groups,kernel...], b [K] or NULL -> [N,K,out...] with
+/* y[n,k,o] = activation(b[k] + sum over c and kernel positions q of
+ *                        x[n, c, o * stride - padding + q * dilation] * w[k,c,q])
+ * x [N,C,in...], w [K,C/groups,kernel...], b [K] or NULL -> [N,K,out...] with
  * out = floor((in + padding - dilation * (kernel - 1) - 1) / stride) + 1 (padding: both ends). The
  * result is channels-last where x is, and on the CPU wherever that is faster (aril_contiguous gives
- * the plain order). Fails where the channels do not fit, groups do not divide, or
- * the kernel is larger than the padded input. */
+ * the plain order). Fails where the channels do not fit, groups do not divide, or the kernel is
+ * larger than the padded input. */
 ARIL_API aril_tensor *aril_conv1d(aril_tensor *x, aril_tensor *w, aril_tensor *b,
                                   aril_conv_opts opts);
 ARIL_API aril_tensor *aril_conv2d(aril_tensor *x, aril_tensor *w, aril_tensor *b,

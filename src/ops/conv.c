@@ -2,6 +2,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
+#include "ops/activation.h"
 #include "ops/apply.h"
 #include "ops/reduce.h"
 #include "ops/sample.h"
@@ -133,6 +134,8 @@ static aril_status conv_infer(aril__call *c)
     int64_t dim[ARIL_MAX_DIMS];
     aril_status s = y_shape(c, c->in[0], c->in[1], dim);
     if (s == ARIL_OK) s = check_bias(c, c->in[1]->dim[0]);
+    if (s == ARIL_OK)
+        s = aril__activation_check("conv", ((const struct conv_attrs *)c->attrs)->activation[0]);
     if (s == ARIL_OK) set_shape(c, c->in[0]->ndim, dim);
     return s;
 }
@@ -175,6 +178,7 @@ static aril_status conv_transpose_infer(aril__call *c)
             return shapes_error(c->op->name, "the result would have no elements", x, w);
     }
     s = check_bias(c, dim[1]);
+    if (s == ARIL_OK) s = aril__activation_check("conv_transpose", a->activation[0]);
     set_shape(c, x->ndim, dim);
     return s;
 }
@@ -222,6 +226,9 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
         a = &transposed;
     }
     if ((r->op == &aril__op_conv || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
+    d->activation = r->op == &aril__op_conv ? a->activation[0] : 0;
+    if (r->op == &aril__op_conv_transpose)
+        d->activation = ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
     int64_t xd[5], wd[5], yd[5];
     spread(x, xd, d->x_stride);
     spread(w, wd, d->w_stride);
@@ -286,10 +293,12 @@ static aril_tensor *bias_grad(aril_tensor *g)
 
 VJP(conv)
 {
-    aril_tensor *g = c->g[0];
-    if (!g) return;
-    GRAD(0, aril__op_with(c->attrs, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
-    GRAD(1, aril__op_with(c->attrs, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
+    struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a.activation[0]);
+    a.activation[0] = ARIL_NO_ACTIVATION;
+    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
+    GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
     if (c->n_in > 2) GRAD(2, bias_grad(g));
 }
 
@@ -312,8 +321,9 @@ VJP(conv_wgrad)
 VJP(conv_transpose)
 {
     struct conv_attrs a = forward_attrs(c->attrs);
-    aril_tensor *g = c->g[0];
-    if (!g) return;
+    int64_t act = ((const struct conv_transpose_attrs *)c->attrs)->activation[0];
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], act);
     GRAD(0, aril__op_with(&a, &aril__op_conv, g, c->x[1]));
     GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, c->x[0], g, c->x[1]));
     if (c->n_in > 2) GRAD(2, bias_grad(g));
@@ -321,54 +331,25 @@ VJP(conv_transpose)
 
 /* ---- rows ---- */
 
-#define PLAIN                                   \
-    &(const struct conv_attrs)                  \
-    {                                           \
-        { 1, 1, 1 }, { 0 }, { 1, 1, 1 }, { 1 }, \
-        {                                       \
-            0                                   \
-        }                                       \
+/* Attributes of samples: stride, padding, dilation, and the rest. */
+#define NUMBERS(...) \
+    {                \
+        __VA_ARGS__  \
     }
-#define STRIDE2                                                \
-    &(const struct conv_attrs)                                 \
-    {                                                          \
-        { 2, 2, 2 }, { 1, 0, 2, 1, 0, 1 }, { 1, 1, 1 }, { 1 }, \
-        {                                                      \
-            0                                                  \
-        }                                                      \
-    }
-#define DILATED                                                \
-    &(const struct conv_attrs)                                 \
-    {                                                          \
-        { 1, 2, 1 }, { 2, 2, 1, 1, 0, 0 }, { 2, 1, 1 }, { 1 }, \
-        {                                                      \
-            0                                                  \
-        }                                                      \
-    }
-#define GROUPS2                                                \
-    &(const struct conv_attrs)                                 \
-    {                                                          \
-        { 1, 1, 1 }, { 1, 1, 1, 1, 0, 0 }, { 1, 1, 1 }, { 2 }, \
-        {                                                      \
-            0                                                  \
-        }                                                      \
-    }
-#define SAME2                                   \
-    &(const struct conv_attrs)                  \
-    {                                           \
-        { 2, 2, 2 }, { 0 }, { 1, 1, 1 }, { 1 }, \
-        {                                       \
-            ARIL__SAME_UPPER                    \
-        }                                       \
-    }
-#define LOWER3                                  \
-    &(const struct conv_attrs)                  \
-    {                                           \
-        { 3, 1, 1 }, { 0 }, { 1, 2, 1 }, { 1 }, \
-        {                                       \
-            ARIL__SAME_LOWER                    \
-        }                                       \
-    }
+#define SAMPLE_ATTRS(stride_, pad_, dilation_, groups_, same_, act_) \
+    (&(const struct conv_attrs){ .stride = NUMBERS stride_,          \
+                                 .pad = NUMBERS pad_,                \
+                                 .dilation = NUMBERS dilation_,      \
+                                 .groups = { groups_ },              \
+                                 .same = { same_ },                  \
+                                 .activation = { act_ } })
+#define PLAIN       SAMPLE_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, 0, 0)
+#define STRIDE2     SAMPLE_ATTRS((2, 2, 2), (1, 0, 2, 1, 0, 1), (1, 1, 1), 1, 0, 0)
+#define DILATED     SAMPLE_ATTRS((1, 2, 1), (2, 2, 1, 1, 0, 0), (2, 1, 1), 1, 0, 0)
+#define GROUPS2     SAMPLE_ATTRS((1, 1, 1), (1, 1, 1, 1, 0, 0), (1, 1, 1), 2, 0, 0)
+#define SAME2       SAMPLE_ATTRS((2, 2, 2), (0), (1, 1, 1), 1, ARIL__SAME_UPPER, 0)
+#define LOWER3      SAMPLE_ATTRS((3, 1, 1), (0), (1, 2, 1), 1, ARIL__SAME_LOWER, 0)
+#define ACTIVE(act) SAMPLE_ATTRS((1, 1, 1), (1, 1), (1, 1, 1), 1, 0, act)
 
 static const aril__sample conv_samples[] = {
     { .in = { "[2,3,5,4]", "[3,3,3,2]", "[3]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
@@ -381,13 +362,21 @@ static const aril__sample conv_samples[] = {
     { .in = { "[1,2,3,4,3]", "[2,2,2,2,2]", "[2]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4,4]", "[2,3,1,1]" }, .attrs = PLAIN },
     { .in = { "[0,3,4,4]", "[2,3,3,3]", "[2]" }, .attrs = PLAIN },
+    { .in = { "[2,3,4,4]", "[4,3,3,2]", "[4]" },
+      .attrs = ACTIVE(ARIL_RELU),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]", "[2,3,2]", "-" }, .attrs = ACTIVE(ARIL_RELU6) },
+    { .in = { "[1,2,3,4]", "[3,2,2,2]", "[3]" }, .attrs = ACTIVE(ARIL_LEAKY_RELU) },
+    { .in = { "[1,2,3,3]", "[4,2,2,2]", "[4]" }, .attrs = ACTIVE(ARIL_SIGMOID) },
+    { .in = { "[1,2,3,3]", "[4,2,2,2]" }, .attrs = ACTIVE(ARIL_TANH) },
     SAMPLE_END
 };
-OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bias", .onnx = "Conv",
-   .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_infer, .ref = conv_ref,
-   .vjp = conv_vjp, .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_samples,
-   WITH_ATTRS(conv));
+OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bias and activation",
+   .onnx = "Conv", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = conv_infer, .ref = conv_ref, .vjp = conv_vjp,
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_samples, WITH_ATTRS(conv),
+   WITH_ACTIVATION(conv));
 
 static const aril__sample conv_dgrad_samples[] = {
     { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
@@ -419,27 +408,31 @@ OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the
    .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .samples = conv_wgrad_samples,
    WITH_ATTRS(conv));
 
+#define SPREAD_ATTRS(stride_, pad_, dilation_, groups_, more_, act_)        \
+    (&(const struct conv_transpose_attrs){ .stride = NUMBERS stride_,       \
+                                           .pad = NUMBERS pad_,             \
+                                           .dilation = NUMBERS dilation_,   \
+                                           .groups = { groups_ },           \
+                                           .output_padding = NUMBERS more_, \
+                                           .activation = { act_ } })
+
 static const aril__sample conv_transpose_samples[] = {
     { .in = { "[2,3,3,4]", "[3,4,3,2]", "[4]" },
-      .attrs =
-          &(const struct conv_transpose_attrs){ { 1, 1, 1 }, { 0 }, { 1, 1, 1 }, { 1 }, { 0 } },
+      .attrs = SPREAD_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, (0), 0),
       .flags = SAMPLE_BATCH },
     { .in = { "[1,2,3,3]", "[2,2,3,3]", "-" },
-      .attrs =
-          &(const struct conv_transpose_attrs){
-              { 2, 3, 1 }, { 1, 1, 0, 1, 0, 0 }, { 1, 1, 1 }, { 1 }, { 1, 2, 0 } },
+      .attrs = SPREAD_ATTRS((2, 3, 1), (1, 1, 0, 1), (1, 1, 1), 1, (1, 2, 0), 0),
       .flags = SAMPLE_BATCH },
     { .in = { "[1,4,3,3]", "[4,1,2,2]", "[2]" },
-      .attrs =
-          &(const struct conv_transpose_attrs){
-              { 2, 1, 1 }, { 0, 0, 0, 0, 0, 0 }, { 1, 3, 1 }, { 2 }, { 0, 2, 0 } } },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (0), (1, 3, 1), 2, (0, 2, 0), 0) },
     { .in = { "[2,4,4]", "[4,3,3]", "[3]" },
-      .attrs =
-          &(const struct conv_transpose_attrs){ { 2, 1, 1 }, { 1, 1 }, { 1, 1, 1 }, { 1 }, { 1 } },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (1, 1), (1, 1, 1), 1, (1), 0),
       .flags = SAMPLE_BATCH },
     { .in = { "[1,2,2,2,2]", "[2,2,2,2,2]" },
-      .attrs =
-          &(const struct conv_transpose_attrs){ { 2, 2, 1 }, { 0 }, { 1, 1, 1 }, { 1 }, { 0 } } },
+      .attrs = SPREAD_ATTRS((2, 2, 1), (0), (1, 1, 1), 1, (0), 0) },
+    { .in = { "[2,3,3,2]", "[3,4,2,3]", "[4]" },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (0), (1, 1, 1), 1, (0), ARIL_TANH),
+      .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
 OP(conv_transpose, .doc = "transposed convolution over 1 to 3 spatial dimensions",
@@ -447,7 +440,7 @@ OP(conv_transpose, .doc = "transposed convolution over 1 to 3 spatial dimensions
    .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = conv_transpose_infer, .ref = conv_dgrad_ref, .vjp = conv_transpose_vjp,
    .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_transpose_samples,
-   WITH_ATTRS(conv_transpose));
+   WITH_ATTRS(conv_transpose), WITH_ACTIVATION(conv_transpose));
 
 /* ---- public ---- */
 
@@ -455,7 +448,8 @@ static aril_tensor *conv_nd(const char *what, int n, aril_tensor *x, aril_tensor
                             const aril_conv_opts *opts)
 {
     bool single;
-    struct conv_attrs a = { .groups = { opts->groups ? opts->groups : 1 } };
+    struct conv_attrs a = { .groups = { opts->groups ? opts->groups : 1 },
+                            .activation = { opts->activation } };
     if (!w) return aril__null_tensor(what);
     if (aril__slide_numbers(what, "stride", n, opts->stride, 1, a.stride) < 0 ||
         aril__slide_numbers(what, "dilation", n, opts->dilation, 1, a.dilation) < 0 ||
@@ -489,7 +483,8 @@ static aril_tensor *conv_transpose_nd(const char *what, int n, aril_tensor *x, a
                                       aril_tensor *b, const aril_conv_opts *opts)
 {
     bool single;
-    struct conv_transpose_attrs a = { .groups = { opts->groups ? opts->groups : 1 } };
+    struct conv_transpose_attrs a = { .groups = { opts->groups ? opts->groups : 1 },
+                                      .activation = { opts->activation } };
     if (!w) return aril__null_tensor(what);
     if (aril__slide_numbers(what, "stride", n, opts->stride, 1, a.stride) < 0 ||
         aril__slide_numbers(what, "dilation", n, opts->dilation, 1, a.dilation) < 0 ||

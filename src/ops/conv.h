@@ -13,20 +13,24 @@
 #include "ops/slide.h"
 
 /* Numbers for each spatial dimension; padding in pairs: before and after. `same` pads by the
- * input's size instead (ARIL__SAME_...). */
+ * input's size instead (ARIL__SAME_...). `activation` is that of a forward op's result; the two
+ * gradients have none. */
 #define CONV_ATTRS(A)                         \
     A(conv, I64, 3, stride, 1, "strides")     \
     A(conv, I64, 6, pad, 0, "pads")           \
     A(conv, I64, 3, dilation, 1, "dilations") \
-    A(conv, I64, 1, groups, 1, "group") A(conv, I64, 1, same, 0, "auto_pad")
+    A(conv, I64, 1, groups, 1, "group")       \
+    A(conv, I64, 1, same, 0, "auto_pad")      \
+    A(conv, I64, 1, activation, 0, NULL)
 ATTRS(conv, CONV_ATTRS)
 
-#define CONV_TRANSPOSE_ATTRS(A)                         \
-    A(conv_transpose, I64, 3, stride, 1, "strides")     \
-    A(conv_transpose, I64, 6, pad, 0, "pads")           \
-    A(conv_transpose, I64, 3, dilation, 1, "dilations") \
-    A(conv_transpose, I64, 1, groups, 1, "group")       \
-    A(conv_transpose, I64, 3, output_padding, 0, "output_padding")
+#define CONV_TRANSPOSE_ATTRS(A)                                    \
+    A(conv_transpose, I64, 3, stride, 1, "strides")                \
+    A(conv_transpose, I64, 6, pad, 0, "pads")                      \
+    A(conv_transpose, I64, 3, dilation, 1, "dilations")            \
+    A(conv_transpose, I64, 1, groups, 1, "group")                  \
+    A(conv_transpose, I64, 3, output_padding, 0, "output_padding") \
+    A(conv_transpose, I64, 1, activation, 0, NULL)
 ATTRS(conv_transpose, CONV_TRANSPOSE_ATTRS)
 
 /* The sizes of one convolution, as three spatial dimensions: missing ones come first, with size
@@ -39,6 +43,7 @@ typedef struct aril__conv {
     void *x, *w, *y;
     const void *bias; /* one for each channel of the result; or NULL */
     int64_t bias_stride;
+    int64_t activation; /* of the result */
 } aril__conv;
 
 /* Describes a run of conv, conv_dgrad, conv_wgrad or conv_transpose. */

@@ -3,6 +3,7 @@
 #include "aril/ops.h"
 #include "backend/cpu/gemm.h"
 #include "core/parallel.h"
+#include "ops/activation.h"
 #include "ops/conv.h"
 #include "ops/copy.h"
 
@@ -154,6 +155,22 @@ static void choose_channels(job *j, int64_t others)
     j->c_blocks = pieces(j->d.c, j->cb);
 }
 
+static void activate_range(void *ctx, int64_t begin, int64_t end)
+{
+    const aril__run *r = ctx;
+    const aril_tensor *y = r->out[0];
+    int64_t act = r->op == &aril__op_conv
+                      ? ((const struct conv_attrs *)r->attrs)->activation[0]
+                      : ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
+    aril__activation_run(r->type, act, end - begin,
+                         (char *)aril__ptr(y) + aril__dtype_bytes(r->type, begin));
+}
+
+static void activate(aril__run *r)
+{
+    aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
+}
+
 /* Memory as it is to be: all dense in logical order, or pictures channels-last. */
 static aril_status run_ready(aril__run *r, bool last)
 {
@@ -189,6 +206,7 @@ static aril_status run_ready(aril__run *r, bool last)
                            : wide    ? depth_data_f64
                                      : depth_data_f32,
                            &j);
+        if (d->activation) activate(r);
         return ARIL_OK;
     }
     if (forward) {
@@ -208,6 +226,7 @@ static aril_status run_ready(aril__run *r, bool last)
                                    : run_data_f32,
                            &j);
     }
+    if (d->activation && !j.failed) activate(r);
     return j.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory for columns", r->op->name)
                     : ARIL_OK;
 }

@@ -136,7 +136,7 @@ static const char *make_primitive(const conv_plan *p, const piece *s, const_dnnl
                        bd = NULL;
     int64_t channels = transpose ? x[1] : y[1];
     if (p->bias) bd = aril__dnn_dense(p->type, 1, &channels);
-    dnnl_primitive_attr_t attr = aril__dnn_attr(ARIL_NO_ACTIVATION);
+    dnnl_primitive_attr_t attr = aril__dnn_attr(d->activation);
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
     dnnl_status_t st = dnnl_out_of_memory;
     const char *why;
