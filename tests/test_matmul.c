@@ -40,7 +40,7 @@ static void check_product(aril_tensor *a, aril_tensor *b, double tol)
     double *fc = malloc((size_t)(m * n + 1) * sizeof *fc);
     aril_read(aril_cast(a, ARIL_F64), fa);
     aril_read(aril_cast(b, ARIL_F64), fb);
-    for (int row = 0; row < 3; row++) {
+    for (int row = 0; row < 4; row++) {
         aril__force_row = row;
         aril_tensor *c = aril_matmul(a, b);
         aril__force_row = -1;
@@ -143,7 +143,7 @@ TEST(rows_agree_at_every_level)
 TEST(a_long_sum_is_accurate)
 {
     enum { K = 200 * 1000 };
-    for (int row = 0; row < 3; row++) {
+    for (int row = 0; row < 4; row++) {
         ARIL_SCOPE;
         aril_tensor *a =
             aril_add_scalar(aril_mul_scalar(filled(ARIL_SHAPE(20, K), ARIL_F32, 1), .1), 1);
@@ -176,7 +176,7 @@ TEST(low_precision_and_integers)
 /* Batches that broadcast, against products of the single matrices. */
 TEST(batches_broadcast)
 {
-    for (int row = 0; row < 3; row++) {
+    for (int row = 0; row < 4; row++) {
         ARIL_SCOPE;
         aril_tensor *a = filled(ARIL_SHAPE(2, 1, 3, 4), ARIL_F64, 1);
         aril_tensor *b = filled(ARIL_SHAPE(5, 4, 6), ARIL_F64, 2);
@@ -229,7 +229,7 @@ TEST(threads_change_no_bit)
         { 700, 300, 200 }, { 64, 2000, 100 }, { 1, 3000, 700 }, { 3000, 1, 700 }
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        for (int row = 0; row < 3; row++) {
+        for (int row = 0; row < 4; row++) {
             ARIL_SCOPE;
             aril_tensor *a = filled(ARIL_SHAPE(of[i][0], of[i][2]), ARIL_F32, 1);
             aril_tensor *b = filled(ARIL_SHAPE(of[i][2], of[i][1]), ARIL_F32, 2);
@@ -246,7 +246,7 @@ TEST(threads_change_no_bit)
 
 TEST(linear_is_matmul_and_bias)
 {
-    for (int row = 0; row < 3; row++) {
+    for (int row = 0; row < 4; row++) {
         ARIL_SCOPE;
         aril_tensor *x = filled(ARIL_SHAPE(2, 3, 7), ARIL_F32, 1);
         aril_tensor *w = filled(ARIL_SHAPE(5, 7), ARIL_F32, 2),
@@ -276,7 +276,7 @@ TEST(linear_with_an_activation)
     };
     for (size_t k = 0; k < sizeof acts / sizeof *acts; k++)
         for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-            for (int row = 0; row < 3; row++) {
+            for (int row = 0; row < 4; row++) {
                 ARIL_SCOPE;
                 aril_tensor *in[3] = { filled(ARIL_SHAPE(of[i][0], of[i][2]), ARIL_F64, 1),
                                        filled(ARIL_SHAPE(of[i][1], of[i][2]), ARIL_F64, 2),

@@ -18,7 +18,8 @@ static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 /* The dtypes that a row makes channels-last. */
 static uint32_t last_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
-aril_status aril__rows_register(int kind, const aril__row *rows, int n)
+/* `behind`: asked by tests alone, after all others. */
+static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
     if (kind < 0 || kind >= ARIL__MAX_KINDS)
         return aril__fail(ARIL_ERR_DEVICE, "rows: no device kind %d", kind);
@@ -26,19 +27,40 @@ aril_status aril__rows_register(int kind, const aril__row *rows, int n)
         const aril__op *op = aril__op_find(rows[i].op);
         if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
         aril__row_list *l = &rows_of[kind][op->id];
-        if (l->n == l->cap) {
+        if (l->n_all == l->cap) {
             int cap = l->cap ? l->cap * 2 : 2;
             const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
             if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
             l->at = grown;
             l->cap = cap;
         }
-        l->at[l->n++] = &rows[i];
+        int at = behind ? l->n_all : l->n++;
+        memmove(l->at + at + 1, l->at + at, (size_t)(l->n_all++ - at) * sizeof *l->at);
+        l->at[at] = &rows[i];
+        if (behind) continue;
         l->prepares |= rows[i].prepare != NULL;
         if (rows[i].channels_last) last_of[kind][op->id] |= rows[i].dtypes;
     }
     aril__plans_outdate();
     return ARIL_OK;
+}
+
+aril_status aril__rows_register(int kind, const aril__row *rows, int n)
+{
+    return register_rows(kind, rows, n, false);
+}
+
+aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n)
+{
+    return register_rows(kind, rows, n, true);
+}
+
+int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual)
+{
+    const aril__row_list *l = &rows_of[kind][op->id];
+    for (int i = 0; i < n && i < l->n_all; i++) to[i] = l->at[i];
+    if (usual) *usual = l->n;
+    return l->n_all;
 }
 
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type)
@@ -312,13 +334,16 @@ static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
 aril_status aril__dispatch(aril__run *r)
 {
     const aril__row_list *rows = &rows_of[r->device->id.kind][r->op->id];
-    const aril__row *first = rows->n ? rows->at[0] : NULL;
-    if (aril__likely(first && !first->prepare && first->dtypes >> r->type & 1 &&
-                     aril__force_row < 0 && !aril__log_on(ARIL__LOG_DISPATCH))) {
+    int i = 0;
+    while (i < rows->n && !(rows->at[i]->dtypes >> r->type & 1)) i++;
+    const aril__row *first = i < rows->n ? rows->at[i] : NULL;
+    if (aril__likely(first && !first->prepare && aril__force_row < 0 &&
+                     !aril__log_on(ARIL__LOG_DISPATCH))) {
         r->prepared = r->workspace = NULL;
         return first->strided ? first->run(r) : run_adapted(r, first->run, first->dtypes, false);
     }
-    if (!rows->prepares) return dispatch_plainly(r, rows);
+    if (!rows->prepares && (aril__force_row < 0 || rows->n_all == rows->n))
+        return dispatch_plainly(r, rows);
     aril__thread *th = aril__self();
     aril__taken taken = aril__choice_take(th, r, rows);
     if (aril__unlikely(!taken.choice))

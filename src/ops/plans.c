@@ -101,8 +101,8 @@ static void release(entry *e)
 /* Asks the rows in turn. */
 static void choose(aril__choice *c, const aril__run *r, const aril__row_list *rows)
 {
-    int left = aril__force_row;
-    for (int i = 0; i < rows->n && !c->row; i++) {
+    int left = aril__force_row, n = left < 0 ? rows->n : rows->n_all;
+    for (int i = 0; i < n && !c->row; i++) {
         const aril__row *row = rows->at[i];
         const char *why = row->dtypes >> r->type & 1 ? NULL : "element type";
         aril__plan plan = { 0 };
@@ -123,7 +123,7 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
 static entry *make(const aril__run *r, const aril__row_list *rows, uint64_t hash,
                    const uint64_t *key, size_t n)
 {
-    size_t whys = (size_t)rows->n * sizeof(char *);
+    size_t whys = (size_t)rows->n_all * sizeof(char *);
     entry *e = aril__malloc(sizeof *e + whys + n * sizeof *key);
     if (!e) return NULL;
     *e = (entry){ .refs = 1, .used = true, .hash = hash, .words = n };

@@ -18,8 +18,10 @@ typedef struct aril__choice {
 /* The rows of one op on one kind of device, fastest first. */
 typedef struct aril__row_list {
     const aril__row **at;
-    int n, cap;
-    bool prepares; /* one of them looks at the call */
+    int n;     /* before the reference */
+    int n_all; /* with those behind it, which are asked only where a row is forced */
+    int cap;
+    bool prepares; /* one of the first n looks at the call */
 } aril__row_list;
 
 /* The choice for this call, valid until it is given back. NULL (no error) when memory is out, and

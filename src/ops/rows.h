@@ -12,6 +12,14 @@ typedef aril_row aril__row;
 /* Adds rows of a device kind, behind those it has. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
+/* Adds rows behind the reference: other ways to do the same that are not the fastest. They run where
+ * a row is forced alone, and are tested like the others. */
+aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
+
+/* The rows of an op in the order in which they are asked, those behind the reference last: their
+ * number, of which the first `n` go to `to`. *usual: how many stand before the reference. */
+int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual);
+
 /* Whether a row of the device wants results of the op channels-last. */
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);
 

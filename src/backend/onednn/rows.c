@@ -1,7 +1,13 @@
 #include "backend/onednn/rows.h"
 
 #include "backend/onednn/conv.h"
+#include "backend/onednn/matmul.h"
+#include "backend/onednn/norm.h"
 #include "backend/onednn/onednn.h"
+#include "backend/onednn/pool.h"
+#include "backend/onednn/reorder.h"
+#include "backend/onednn/resample.h"
+#include "backend/onednn/softmax.h"
 
 #define LOW (DT(ARIL_BF16) | DT(ARIL_F16))
 
@@ -14,10 +20,51 @@
       .prepare = aril__dnn_conv_prepare, \
       .run = aril__dnn_conv,             \
       .destroy = aril__dnn_conv_destroy },
-static const aril__row rows[] = { CONV(conv, true) CONV(conv_dgrad, true) CONV(conv_wgrad, false)
-                                      CONV(conv_transpose, true) };
+
+/* `strided`: looks at the strides itself; else it is given dense tensors. */
+#define ROW(op_, dtypes_, strided_, by_, run_) \
+    { .op = #op_,                              \
+      .name = "onednn_" #op_,                  \
+      .dtypes = (dtypes_),                     \
+      .strided = (strided_),                   \
+      .prepare = aril__dnn_##by_##_prepare,    \
+      .run = aril__dnn_##run_,                 \
+      .destroy = aril__dnn_##by_##_destroy },
+#define STRIDED_ROW(op_, by_) ROW(op_, DT(ARIL_F32) | LOW, true, by_, by_)
+#define DENSE_ROW(op_, by_)   ROW(op_, DT(ARIL_F32) | LOW, false, by_, by_)
+
+/* Faster than Aril's own. */
+static const aril__row ahead[] = { CONV(conv, true) CONV(conv_dgrad, true) CONV(conv_wgrad, false)
+                                       CONV(conv_transpose, true)
+                                           ROW(matmul, LOW, true, matmul, matmul)
+                                               ROW(linear, LOW, true, matmul, matmul)
+                                                   ROW(outer_sum, LOW, false, matmul, matmul) };
+
+/* No faster than Aril's own: other ways to the same results, behind the references. */
+static const aril__row behind[] = {
+    ROW(matmul, DT(ARIL_F32), true, matmul, matmul) ROW(linear, DT(ARIL_F32), true, matmul, matmul)
+        ROW(outer_sum, DT(ARIL_F32), false, matmul, matmul) STRIDED_ROW(max_pool, pool) STRIDED_ROW(
+            avg_pool, pool) STRIDED_ROW(avg_pool_grad, pool) STRIDED_ROW(adaptive_avg_pool, pool)
+            STRIDED_ROW(adaptive_avg_pool_grad, pool) DENSE_ROW(softmax, softmax)
+                DENSE_ROW(log_softmax, softmax) DENSE_ROW(softmax_grad, softmax)
+                    DENSE_ROW(log_softmax_grad, softmax) ROW(layer_norm, DT(ARIL_F32) | LOW, false,
+                                                             layer_norm, layer_norm)
+                        ROW(layer_norm_grad, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm_grad)
+                            ROW(batch_norm, DT(ARIL_F32) | LOW, true, batch_norm, batch_norm)
+                                ROW(batch_norm_eval, DT(ARIL_F32) | LOW, true, batch_norm,
+                                    batch_norm) ROW(batch_norm_grad, DT(ARIL_F32) | LOW, true,
+                                                    batch_norm, batch_norm_grad)
+                                    STRIDED_ROW(interpolate, resample)
+                                        STRIDED_ROW(interpolate_grad, resample)
+                                            STRIDED_ROW(copy, reorder) STRIDED_ROW(cast, reorder)
+};
 
 aril_status aril__dnn_start(void)
 {
-    return aril__rows_register(ARIL__CPU, rows, sizeof rows / sizeof *rows);
+    return aril__rows_register(ARIL__CPU, ahead, sizeof ahead / sizeof *ahead);
+}
+
+aril_status aril__dnn_start_behind(void)
+{
+    return aril__rows_register_behind(ARIL__CPU, behind, sizeof behind / sizeof *behind);
 }

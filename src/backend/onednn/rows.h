@@ -5,11 +5,17 @@
 #include "aril/base.h"
 
 #if ARIL_HAVE_ONEDNN
-/* Registers the rows, ahead of the CPU's own; ends what was started, after the last plan is gone. */
+/* Registers the rows that are faster than the CPU's own, ahead of those, and the others behind them;
+ * ends what was started, after the last plan is gone. */
 aril_status aril__dnn_start(void);
+aril_status aril__dnn_start_behind(void);
 void aril__dnn_end(void);
 #else
 static inline aril_status aril__dnn_start(void)
+{
+    return ARIL_OK;
+}
+static inline aril_status aril__dnn_start_behind(void)
 {
     return ARIL_OK;
 }

@@ -1,0 +1,76 @@
+#include "backend/onednn/cut.h"
+
+#include "core/parallel.h"
+#include "ops/apply.h"
+
+#include <string.h>
+
+void aril__dnn_cut_destroy(aril__dnn_cut *c)
+{
+    for (int i = 0; i < 2; i++) aril__dnn_destroy(&c->kind[i]);
+}
+
+const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
+                               aril__dnn_maker *make, void *ctx)
+{
+    memset(c, 0, sizeof *c);
+    if (pieces > units) pieces = units;
+    c->units = units;
+    c->pieces = pieces;
+    c->size[0] = units / pieces;
+    c->size[1] = c->size[0] + 1;
+    const char *why = make(ctx, c->size[0], &c->kind[0]);
+    if (!why && units % pieces) why = make(ctx, c->size[1], &c->kind[1]);
+    if (!why && aril__dnn_is_reference(&c->kind[0])) why = "oneDNN has plain loops alone for it";
+    if (why) aril__dnn_cut_destroy(c);
+    return why;
+}
+
+dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, aril__device *device,
+                                  const aril__dnn_args *args)
+{
+    aril__dnn *d = aril__dnn_cut_kind(c, k);
+    int64_t at = aril__dnn_cut_begin(c, k);
+    void *data[ARIL__DNN_ARGS], *scratch = NULL;
+    for (int i = 0; i < d->n; i++)
+        data[i] = (char *)args->data[i] + at * args->step[i] + k * args->part[i];
+    if (d->scratch && !(scratch = aril__device_alloc(device, d->scratch)))
+        return dnnl_out_of_memory;
+    dnnl_status_t st = aril__dnn_run(d, data, scratch);
+    if (scratch) aril__device_free(device, scratch, d->scratch);
+    return st;
+}
+
+typedef struct job {
+    aril__dnn_cut *c;
+    aril__device *device;
+    const aril__dnn_args *args;
+    atomic_int status;
+} job;
+
+static void run_pieces(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    for (; begin < end; begin++) {
+        dnnl_status_t st = aril__dnn_cut_piece(j->c, begin, j->device, j->args);
+        if (st != dnnl_success) atomic_store(&j->status, (int)st);
+    }
+}
+
+dnnl_status_t aril__dnn_cut_run(aril__dnn_cut *c, aril__device *device, const aril__dnn_args *args)
+{
+    job j = { .c = c, .device = device, .args = args };
+    aril__parallel_for(c->pieces, 1, run_pieces, &j);
+    return (dnnl_status_t)atomic_load(&j.status);
+}
+
+aril_status aril__dnn_leave_it(const aril__run *r)
+{
+    enum { PAST_ALL_ROWS = 1 << 20 };
+    aril__run again = *r;
+    int forced = aril__force_row;
+    aril__force_row = PAST_ALL_ROWS;
+    aril_status s = aril__dispatch(&again);
+    aril__force_row = forced;
+    return s;
+}

@@ -1,0 +1,394 @@
+#include "backend/onednn/matmul.h"
+
+#include "backend/onednn/cut.h"
+#include "core/derived.h"
+#include "core/parallel.h"
+#include "ops/matmul.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_WORK = 1 << 18 }; /* multiplications that are worth a piece of their own */
+
+enum axis { BY_BATCH, BY_ROWS, BY_COLUMNS };
+
+/* The weight of a linear layer in the order that its primitives like best. */
+typedef struct packing {
+    aril__dnn_cut cut;
+    aril__dnn order[2]; /* turns a part of the weight, for each kind of piece */
+    int64_t parts;      /* 1 where all pieces read the whole weight */
+    size_t part;        /* bytes of a part */
+    size_t key_size;
+    int64_t key[ARIL__DERIVED_KEY / sizeof(int64_t)];
+} packing;
+
+typedef struct matmul_plan {
+    aril__product p;       /* without addresses; the innermost batch dimension is taken out: */
+    int64_t inner;         /* its size, */
+    int64_t inner_step[3]; /* and steps of a, b, c */
+    int64_t outer;         /* products of that size there are */
+    dnnl_data_type_t type;
+    int64_t size; /* of an element */
+    bool bias;
+    int64_t activation;
+    enum axis axis;
+    aril__dnn_cut cut;
+    packing *packed; /* linear: NULL where packing does not help */
+} matmul_plan;
+
+/* ---- primitives ---- */
+
+/* Rows and columns with steps; the step of a single row or column is put right. */
+static dnnl_memory_desc_t matrix(const matmul_plan *p, int64_t batch, int64_t batch_step, int64_t m,
+                                 int64_t n, int64_t row, int64_t col)
+{
+    if (m == 1) row = col == 1 ? n : 1;
+    if (n == 1) col = row == 1 ? m : 1;
+    if (p->inner == 1)
+        return aril__dnn_strided(p->type, 2, (int64_t[]){ m, n }, (int64_t[]){ row, col });
+    int64_t dim[3] = { batch_step ? batch : 1, m, n };
+    int64_t stride[3] = { batch_step ? batch_step : row == 1 ? col * n : row * m, row, col };
+    return aril__dnn_strided(p->type, 3, dim, stride);
+}
+
+typedef struct maker {
+    const matmul_plan *p;
+    bool any;                         /* weights in any order, */
+    const_dnnl_memory_desc_t weights; /* or in this one */
+} maker;
+
+static const char *make_product(void *ctx, int64_t units, aril__dnn *made)
+{
+    const maker *k = ctx;
+    const matmul_plan *p = k->p;
+    const aril__product *g = &p->p;
+    int64_t batch = p->axis == BY_BATCH ? units : p->inner;
+    int64_t m = p->axis == BY_ROWS ? units : g->m, n = p->axis == BY_COLUMNS ? units : g->n;
+    int64_t ones[3] = { 1, 1, 1 };
+    ones[p->inner == 1 ? 1 : 2] = n;
+    dnnl_memory_desc_t a = matrix(p, batch, p->inner_step[0], m, g->k, g->a_row, g->a_col);
+    dnnl_memory_desc_t c = matrix(p, batch, p->inner_step[2], m, n, g->c_row, g->c_col);
+    dnnl_memory_desc_t b = NULL, bias = NULL;
+    if (k->any && !k->weights)
+        b = aril__dnn_any(p->type, 2, (int64_t[]){ g->k, n });
+    else if (!k->any)
+        b = matrix(p, batch, p->inner_step[1], g->k, n, g->b_row, g->b_col);
+    if (p->bias) bias = aril__dnn_dense(p->type, p->inner == 1 ? 2 : 3, ones);
+    dnnl_primitive_attr_t attr = aril__dnn_attr(p->activation);
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = dnnl_out_of_memory;
+    if (a && (b || k->weights) && c && attr && (bias || !p->bias))
+        st = aril__dnn_serially(dnnl_matmul_primitive_desc_create(
+            &pd, aril__dnn_engine(), a, b ? b : k->weights, bias, c, attr));
+    const char *why =
+        aril__dnn_make(made, st, pd, 3 + p->bias,
+                       (int[]){ DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS });
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    if (bias) dnnl_memory_desc_destroy(bias);
+    if (b) dnnl_memory_desc_destroy(b);
+    if (c) dnnl_memory_desc_destroy(c);
+    if (a) dnnl_memory_desc_destroy(a);
+    return why;
+}
+
+/* ---- packed weights ---- */
+
+static void free_packing(packing *k)
+{
+    for (int i = 0; i < 2; i++) aril__dnn_destroy(&k->order[i]);
+    aril__dnn_cut_destroy(&k->cut);
+    free(k);
+}
+
+/* What tells one packed form from another: sizes, and how elements lie. */
+static void describe_form(const matmul_plan *p, packing *k)
+{
+    const_dnnl_memory_desc_t md = aril__dnn_md(&k->cut.kind[0], DNNL_ARG_WEIGHTS);
+    int64_t *to = k->key;
+    *to++ = (int64_t)(intptr_t)&aril__op_linear;
+    *to++ = p->type;
+    *to++ = p->p.k;
+    *to++ = p->p.n;
+    *to++ = p->p.b_row;
+    *to++ = p->p.b_col;
+    *to++ = k->parts;
+    *to++ = (int64_t)k->part;
+    *to++ = 0; /* the weight's offset */
+    dnnl_dims_t *strides, *blocks, *index;
+    int32_t n = 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_strides, &strides) == dnnl_success)
+        for (int i = 0; i < 2; i++) *to++ = (*strides)[i];
+    dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n);
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_blks, &blocks) == dnnl_success &&
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &index) == dnnl_success)
+        for (int i = 0; i < n && i < 8; i++) *to++ = (*blocks)[i] * 16 + (*index)[i];
+    k->key_size = (size_t)(to - k->key) * sizeof *to;
+}
+
+enum { KEY_OFFSET = 8 };
+
+static packing *make_packing(const matmul_plan *p)
+{
+    packing *k = aril__calloc(sizeof *k);
+    if (!k) return NULL;
+    maker how = { p, true, NULL };
+    const char *why = NULL;
+    if (p->axis == BY_ROWS) { /* one form for all pieces: that of the larger ones */
+        aril__dnn one = { 0 };
+        why = make_product(&how, (p->p.m + p->cut.pieces - 1) / p->cut.pieces, &one);
+        if (!why) how.weights = aril__dnn_md(&one, DNNL_ARG_WEIGHTS);
+        if (!why)
+            why = aril__dnn_cut_make(&k->cut, p->cut.units, p->cut.pieces, make_product, &how);
+        aril__dnn_destroy(&one);
+    } else {
+        why = aril__dnn_cut_make(&k->cut, p->cut.units, p->cut.pieces, make_product, &how);
+    }
+    if (why) {
+        free(k);
+        return NULL;
+    }
+    k->parts = p->axis == BY_COLUMNS ? k->cut.pieces : 1;
+    bool both = p->axis == BY_COLUMNS && k->cut.kind[1].primitive;
+    for (int i = 0; i < 1 + both && !why; i++) {
+        const_dnnl_memory_desc_t to = aril__dnn_md(&k->cut.kind[i], DNNL_ARG_WEIGHTS);
+        int64_t n = p->axis == BY_COLUMNS ? k->cut.size[i] : p->p.n;
+        dnnl_memory_desc_t from = matrix(p, 1, 0, p->p.k, n, p->p.b_row, p->p.b_col);
+        why = from ? aril__dnn_make_reorder(&k->order[i], from, to) : "out of memory";
+        if (!why && dnnl_memory_desc_equal(from, to)) why = "it lies so already";
+        if (from) dnnl_memory_desc_destroy(from);
+        size_t bytes = (dnnl_memory_desc_get_size(to) + 63) / 64 * 64;
+        if (bytes > k->part) k->part = bytes;
+    }
+    if (why) {
+        free_packing(k);
+        return NULL;
+    }
+    describe_form(p, k);
+    return k;
+}
+
+typedef struct pack_job {
+    const matmul_plan *p;
+    packing *k;
+    char *from, *to;
+    aril__device *device;
+    atomic_int status;
+} pack_job;
+
+static void pack_parts(void *ctx, int64_t begin, int64_t end)
+{
+    pack_job *j = ctx;
+    packing *k = j->k;
+    for (; begin < end; begin++) {
+        bool columns = j->p->axis == BY_COLUMNS;
+        int64_t at = columns ? aril__dnn_cut_begin(&k->cut, begin) : 0;
+        aril__dnn *d = &k->order[columns && aril__dnn_cut_kind(&k->cut, begin) == &k->cut.kind[1]];
+        void *data[2] = { j->from + at * j->p->p.b_col * j->p->size,
+                          j->to + (size_t)begin * k->part };
+        void *scratch = NULL;
+        dnnl_status_t st = dnnl_out_of_memory;
+        if (!d->scratch || (scratch = aril__device_alloc(j->device, d->scratch)))
+            st = aril__dnn_run(d, data, scratch);
+        if (scratch) aril__device_free(j->device, scratch, d->scratch);
+        if (st != dnnl_success) atomic_store(&j->status, (int)st);
+    }
+}
+
+/* The packed weight, from those kept with it or made now, with a reference for the caller. */
+static aril_status packed_form(const aril__run *r, packing *k, aril__derived **form)
+{
+    const matmul_plan *p = r->prepared;
+    aril_tensor *w = r->in[1];
+    int64_t key[ARIL__DERIVED_KEY / sizeof(int64_t)];
+    memcpy(key, k->key, k->key_size);
+    key[KEY_OFFSET] = w->offset;
+    unsigned version = aril__version(w);
+    aril__derived *d = *form = aril__derived_get(w->storage, key, k->key_size, version);
+    if (d) return ARIL_OK;
+    if (!(d = aril__derived_new(r->device, (size_t)k->parts * k->part))) return ARIL_ERR_MEMORY;
+    pack_job j = { .p = p, .k = k, .from = aril__ptr(w), .to = d->data, .device = r->device };
+    aril__parallel_for(k->parts, 1, pack_parts, &j);
+    aril_status s = aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
+    if (s < 0) {
+        aril__derived_release(d);
+        return s;
+    }
+    aril__derived_put(w->storage, key, k->key_size, version, d);
+    *form = d;
+    return ARIL_OK;
+}
+
+/* A weight that is being trained changes before it is used again. */
+static bool is_steady(const aril_tensor *w)
+{
+    const aril__mode *mode = &aril__self()->mode;
+    return (mode->no_grad || mode->inference || !w->node) && !w->storage->deleter &&
+           !atomic_load_explicit(&w->storage->lent, memory_order_relaxed);
+}
+
+/* ---- the plan ---- */
+
+void aril__dnn_matmul_destroy(void *prepared)
+{
+    matmul_plan *p = prepared;
+    if (p->packed) free_packing(p->packed);
+    aril__dnn_cut_destroy(&p->cut);
+    free(p);
+}
+
+/* Neighbours that follow on in all three operands become one dimension; the innermost is taken out. */
+static void take_inner(matmul_plan *p)
+{
+    aril__product *g = &p->p;
+    int n = 0;
+    for (int d = 0; d < g->ndim; d++) {
+        if (g->dim[d] == 1) continue;
+        bool follows = n > 0 && g->a_step[n - 1] == g->dim[d] * g->a_step[d] &&
+                       g->b_step[n - 1] == g->dim[d] * g->b_step[d] &&
+                       g->c_step[n - 1] == g->dim[d] * g->c_step[d];
+        int to = follows ? n - 1 : n++;
+        g->dim[to] = follows ? g->dim[to] * g->dim[d] : g->dim[d];
+        g->a_step[to] = g->a_step[d];
+        g->b_step[to] = g->b_step[d];
+        g->c_step[to] = g->c_step[d];
+    }
+    p->inner = 1;
+    if (n > 0) {
+        n--;
+        p->inner = g->dim[n];
+        p->inner_step[0] = g->a_step[n];
+        p->inner_step[1] = g->b_step[n];
+        p->inner_step[2] = g->c_step[n];
+    }
+    g->ndim = n;
+    p->outer = g->batch = aril__count(n, g->dim);
+}
+
+/* Rows or columns must lie without gaps, and lines one behind the other. */
+static bool lies_well(int64_t rows, int64_t cols, int64_t row, int64_t col)
+{
+    return ((col == 1 || cols == 1) && (row >= cols || rows == 1)) ||
+           ((row == 1 || rows == 1) && (col >= rows || cols == 1));
+}
+
+static const char *misfit(const aril__run *r, const matmul_plan *p)
+{
+    const aril__product *g = &p->p;
+    if (r->out[0]->numel == 0 || g->k == 0) return "nothing to be done";
+    if (r->out[0] == r->in[0] || r->out[0] == r->in[1]) return "the result overwrites an input";
+    if (!lies_well(g->m, g->k, g->a_row, g->a_col) || !lies_well(g->k, g->n, g->b_row, g->b_col))
+        return "neither rows nor columns of an operand follow on";
+    if ((g->c_col != 1 && g->n > 1) || (g->c_row < g->n && g->m > 1))
+        return "the rows of the result have gaps";
+    if (p->bias && r->in[2]->dim[0] > 1 && r->in[2]->stride[0] != 1) return "a bias with gaps";
+    if (p->inner_step[2] == 0 && p->inner > 1) return "a result that shares memory";
+    return NULL;
+}
+
+static void choose_axis(matmul_plan *p)
+{
+    const aril__product *g = &p->p;
+    double work = (double)g->m * (double)g->n * (double)g->k * (double)p->inner;
+    double total = work * (double)p->outer / LEAST_WORK;
+    int64_t wanted = aril__parallel_pieces(total < 1         ? 1
+                                           : total > 1 << 20 ? 1 << 20
+                                                             : (int64_t)total,
+                                           1);
+    int64_t pieces = (wanted + p->outer - 1) / p->outer;
+    p->axis = p->inner >= pieces && p->inner > 1 ? BY_BATCH : g->m >= g->n ? BY_ROWS : BY_COLUMNS;
+    p->cut.units = p->axis == BY_BATCH ? p->inner : p->axis == BY_ROWS ? g->m : g->n;
+    p->cut.pieces = p->outer >= wanted ? 1 : pieces;
+}
+
+/* Where other rows are faster. */
+static const char *slower(const aril__run *r, const matmul_plan *p)
+{
+    (void)r;
+    (void)p;
+    return NULL;
+}
+
+const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
+{
+    if (!aril__dnn_engine()) return "oneDNN did not start";
+    matmul_plan *p = aril__calloc(sizeof *p);
+    if (!p) return "out of memory";
+    bool linear = r->op == &aril__op_linear;
+    p->type = aril__dnn_type(r->type);
+    p->size = (int64_t)aril__dtype_bytes(r->type, 1);
+    p->p = aril__product_of(r);
+    p->p.a = p->p.b = NULL;
+    p->p.c = NULL;
+    p->bias = linear && r->n_in > 2 && r->in[2];
+    if (linear && r->attrs) p->activation = ((const struct linear_attrs *)r->attrs)->activation[0];
+    take_inner(p);
+    const char *why = misfit(r, p);
+    if (!why && aril__force_row < 0) why = slower(r, p);
+    if (!why) {
+        choose_axis(p);
+        maker how = { p, false, NULL };
+        aril__dnn_cut cut;
+        why = aril__dnn_cut_make(&cut, p->cut.units, p->cut.pieces, make_product, &how);
+        if (!why) p->cut = cut;
+    }
+    if (why) {
+        free(p);
+        return why;
+    }
+    if (linear && p->inner == 1) p->packed = make_packing(p);
+    plan->prepared = p;
+    return NULL;
+}
+
+/* ---- running ---- */
+
+typedef struct job {
+    const matmul_plan *p;
+    aril__dnn_cut *cut;
+    aril__device *device;
+    const aril__dnn_args *args;
+    atomic_int status;
+} job;
+
+static void run_tasks(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    for (; begin < end; begin++) {
+        int64_t at[3];
+        aril__dnn_args args = *j->args;
+        aril__product_at(&j->p->p, begin / j->cut->pieces, at);
+        for (int i = 0; i < 3; i++) args.data[i] = (char *)args.data[i] + at[i] * j->p->size;
+        dnnl_status_t st = aril__dnn_cut_piece(j->cut, begin % j->cut->pieces, j->device, &args);
+        if (st != dnnl_success) atomic_store(&j->status, (int)st);
+    }
+}
+
+aril_status aril__dnn_matmul(aril__run *r)
+{
+    matmul_plan *p = r->prepared;
+    const aril__product *g = &p->p;
+    aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]),
+                                      aril__ptr(r->out[0]),
+                                      p->bias ? aril__ptr(r->in[2]) : NULL } };
+    if (p->axis == BY_BATCH)
+        for (int i = 0; i < 3; i++) args.step[i] = p->inner_step[i] * p->size;
+    else if (p->axis == BY_ROWS)
+        args.step[0] = g->a_row * p->size, args.step[2] = g->c_row * p->size;
+    else
+        args.step[1] = g->b_col * p->size, args.step[2] = args.step[3] = p->size;
+
+    aril__dnn_cut *cut = &p->cut;
+    aril__derived *form = NULL;
+    if (p->packed && is_steady(r->in[1])) {
+        aril_status s = packed_form(r, p->packed, &form);
+        if (s < 0) return s;
+        cut = &p->packed->cut;
+        args.data[1] = form->data;
+        args.step[1] = 0;
+        args.part[1] = p->axis == BY_COLUMNS ? (int64_t)p->packed->part : 0;
+    }
+    job j = { .p = p, .cut = cut, .device = r->device, .args = &args };
+    aril__parallel_for(p->outer * cut->pieces, 1, run_tasks, &j);
+    aril__derived_release(form);
+    return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
+}

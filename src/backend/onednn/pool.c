@@ -1,0 +1,246 @@
+#include "backend/onednn/pool.h"
+
+#include "backend/onednn/cut.h"
+#include "core/parallel.h"
+#include "ops/pool.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+
+/* x is the larger side, y the pooled one. Lists of three numbers are for spatial dimensions. */
+typedef struct pool_plan {
+    const aril__op *op;
+    aril_dtype type;
+    int ndim;
+    int64_t x_dim[5], y_dim[5];
+    dnnl_dims_t kernel, stride, dilation, begin, end; /* as oneDNN counts them */
+    bool last;                                        /* channels-last */
+    bool counts_pad;
+    int64_t tap_bytes; /* of max_pool's note which tap of a window was the largest: 1 or 4 */
+    aril__dnn_cut cut;
+} pool_plan;
+
+static bool is_grad(const pool_plan *p)
+{
+    return p->op == &aril__op_avg_pool_grad || p->op == &aril__op_adaptive_avg_pool_grad;
+}
+
+static bool is_max(const pool_plan *p)
+{
+    return p->op == &aril__op_max_pool;
+}
+
+static dnnl_memory_desc_t picture(const pool_plan *p, int64_t samples, const int64_t *dim)
+{
+    int64_t sizes[5] = { samples, dim[1], dim[2], dim[3], dim[4] };
+    return p->last ? aril__dnn_last(aril__dnn_type(p->type), p->ndim, sizes)
+                   : aril__dnn_dense(aril__dnn_type(p->type), p->ndim, sizes);
+}
+
+static const char *make_pool(void *ctx, int64_t samples, aril__dnn *made)
+{
+    const pool_plan *p = ctx;
+    dnnl_memory_desc_t x = picture(p, samples, p->x_dim), y = picture(p, samples, p->y_dim);
+    dnnl_primitive_attr_t attr = aril__dnn_attr(0);
+    dnnl_alg_kind_t alg = is_max(p)       ? dnnl_pooling_max
+                          : p->counts_pad ? dnnl_pooling_avg_include_padding
+                                          : dnnl_pooling_avg_exclude_padding;
+    dnnl_prop_kind_t kind =
+        is_grad(p) || is_max(p) ? dnnl_forward_training : dnnl_forward_inference;
+    dnnl_primitive_desc_t forward = NULL, back = NULL;
+    dnnl_status_t st = dnnl_out_of_memory;
+    if (x && y && attr)
+        st = aril__dnn_serially(dnnl_pooling_forward_primitive_desc_create(
+            &forward, aril__dnn_engine(), kind, alg, x, y, p->stride, p->kernel, p->dilation,
+            p->begin, p->end, attr));
+    const char *why;
+    if (is_grad(p)) {
+        if (st == dnnl_success)
+            st = aril__dnn_serially(dnnl_pooling_backward_primitive_desc_create(
+                &back, aril__dnn_engine(), alg, x, y, p->stride, p->kernel, p->dilation, p->begin,
+                p->end, forward, attr));
+        if (forward) dnnl_primitive_desc_destroy(forward);
+        why = aril__dnn_make(made, st, back, 2, (int[]){ DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST });
+    } else {
+        why = aril__dnn_make(made, st, forward, 2 + is_max(p),
+                             (int[]){ DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE });
+    }
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    if (y) dnnl_memory_desc_destroy(y);
+    if (x) dnnl_memory_desc_destroy(x);
+    return why;
+}
+
+/* ---- the plan ---- */
+
+void aril__dnn_pool_destroy(void *prepared)
+{
+    pool_plan *p = prepared;
+    aril__dnn_cut_destroy(&p->cut);
+    free(p);
+}
+
+/* Windows of one dimension, as oneDNN has them, or why it has not. */
+static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, bool adaptive)
+{
+    int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i];
+    if (adaptive) {
+        if (in % out) return "windows of different sizes";
+        p->kernel[i] = p->stride[i] = in / out;
+        return NULL;
+    }
+    aril__slide w = { .kernel = a->kernel[i],
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i],
+                      .ceil = a->ceil[0] };
+    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
+    if (w.dilation != 1) return "dilation";
+    p->kernel[i] = w.kernel;
+    p->stride[i] = w.stride;
+    p->begin[i] = w.begin;
+    /* What the last window reaches beyond the input, padding or not. */
+    p->end[i] = (out - 1) * w.stride + w.kernel - in - w.begin;
+    if (p->end[i] > w.end && p->counts_pad) return "a window that hangs over the padding";
+    if (p->end[i] < 0) p->end[i] = 0;
+    if ((out - 1) * w.stride - w.begin >= in || w.begin >= w.kernel)
+        return "a window wholly in the padding";
+    return NULL;
+}
+
+static bool lies(const aril_tensor *t, bool last)
+{
+    return last ? aril_is_channels_last(t) : aril__is_dense(t);
+}
+
+static const char *take_order(pool_plan *p, const aril_tensor *x, const aril_tensor *y)
+{
+    if (lies(x, false) && lies(y, false)) return NULL;
+    p->last = true;
+    return lies(x, true) && lies(y, true) ? NULL : "tensors lie in different orders";
+}
+
+static const char *fill_plan(const aril__run *r, pool_plan *p)
+{
+    const struct pool_attrs *a = r->attrs;
+    bool grad = is_grad(p);
+    bool adaptive =
+        p->op == &aril__op_adaptive_avg_pool || p->op == &aril__op_adaptive_avg_pool_grad;
+    const aril_tensor *x = grad ? r->out[0] : r->in[0], *y = grad ? r->in[0] : r->out[0];
+    if (x->numel == 0 || y->numel == 0) return "nothing to be done";
+    const char *why = take_order(p, x, y);
+    if (!why && is_max(p) && !lies(r->out[1], p->last)) why = "tensors lie in different orders";
+    p->ndim = x->ndim;
+    for (int i = 0; i < x->ndim; i++) {
+        p->x_dim[i] = x->dim[i];
+        p->y_dim[i] = y->dim[i];
+    }
+    p->counts_pad = !adaptive && !is_max(p) && a->include_pad[0];
+    if (!why && !adaptive && !is_max(p) && a->divisor[0]) why = "a divisor of its own";
+    for (int i = 0; i < x->ndim - 2 && !why; i++) why = take_window(p, i, a, adaptive);
+    return why;
+}
+
+const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
+{
+    if (!aril__dnn_engine()) return "oneDNN did not start";
+    pool_plan *p = aril__calloc(sizeof *p);
+    if (!p) return "out of memory";
+    p->op = r->op;
+    p->type = r->type;
+    const char *why = fill_plan(r, p);
+    if (!why) {
+        int64_t numel = aril__count(p->ndim, p->x_dim);
+        why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(numel, LEAST),
+                                 make_pool, p);
+    }
+    if (why) {
+        free(p);
+        return why;
+    }
+    if (is_max(p)) {
+        p->tap_bytes = (int64_t)(aril__dnn_bytes(&p->cut.kind[0], DNNL_ARG_WORKSPACE) /
+                                 (size_t)(p->cut.size[0] * aril__count(p->ndim - 1, p->y_dim + 1)));
+        plan->workspace = (size_t)(p->tap_bytes * aril__count(p->ndim, p->y_dim));
+    }
+    plan->prepared = p;
+    return NULL;
+}
+
+/* ---- running ---- */
+
+/* oneDNN looks for what is above the lowest number and passes over NaN: whether there is nothing of
+ * the kind, NaN or minus infinity. */
+typedef struct scan {
+    const void *x;
+    aril_dtype type;
+    atomic_bool odd;
+} scan;
+
+static void look(void *ctx, int64_t begin, int64_t end)
+{
+    scan *s = ctx;
+    bool odd = false;
+    if (s->type == ARIL_F32) {
+        const float *x = s->x;
+        for (int64_t i = begin; i < end; i++) odd |= !(x[i] > -INFINITY);
+    } else { /* the bits of minus infinity, and of NaN without their sign */
+        const uint16_t *x = s->x;
+        uint16_t inf = s->type == ARIL_BF16 ? 0x7f80 : 0x7c00;
+        for (int64_t i = begin; i < end; i++)
+            odd |= x[i] == (inf | 0x8000) || (x[i] & 0x7fff) > inf;
+    }
+    if (odd) atomic_store_explicit(&s->odd, true, memory_order_relaxed);
+}
+
+/* Which tap of a window becomes the place in the picture. */
+typedef struct placing {
+    const pool_plan *p;
+    const void *taps;
+    int64_t *index;
+} placing;
+
+static void place(void *ctx, int64_t begin, int64_t end)
+{
+    const placing *l = ctx;
+    const pool_plan *p = l->p;
+    int n = p->ndim - 2;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t rest = p->last ? at / p->y_dim[1] : at, o[3] = { 0 };
+        for (int i = n - 1; i >= 0; rest /= p->y_dim[2 + i], i--) o[i] = rest % p->y_dim[2 + i];
+        int64_t tap =
+            p->tap_bytes == 1 ? ((const uint8_t *)l->taps)[at] : ((const int32_t *)l->taps)[at];
+        int64_t index = 0, step = 1;
+        for (int i = n - 1; i >= 0; i--) {
+            index += step * (o[i] * p->stride[i] - p->begin[i] + tap % p->kernel[i]);
+            tap /= p->kernel[i];
+            step *= p->x_dim[2 + i];
+        }
+        l->index[at] = index;
+    }
+}
+
+aril_status aril__dnn_pool(aril__run *r)
+{
+    pool_plan *p = r->prepared;
+    aril_tensor *x = is_grad(p) ? r->out[0] : r->in[0], *y = is_grad(p) ? r->in[0] : r->out[0];
+    int64_t size = (int64_t)aril__dtype_bytes(p->type, 1);
+    int64_t y_each = aril__count(p->ndim - 1, p->y_dim + 1);
+    if (is_max(p)) {
+        scan s = { .x = aril__ptr(x), .type = p->type };
+        aril__parallel_for(x->numel, LEAST, look, &s);
+        if (atomic_load(&s.odd)) return aril__dnn_leave_it(r);
+    }
+    aril__dnn_args args = { .data = { aril__ptr(x), aril__ptr(y), r->workspace },
+                            .step = { aril__count(p->ndim - 1, p->x_dim + 1) * size, y_each * size,
+                                      y_each * p->tap_bytes } };
+    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
+    if (st == dnnl_success && is_max(p)) {
+        placing l = { p, r->workspace, aril__ptr(r->out[1]) };
+        aril__parallel_for(y->numel, LEAST, place, &l);
+    }
+    return aril__dnn_status(r->op->name, st);
+}
