@@ -12,14 +12,27 @@ enum {
     GRAIN = 32 * 1024,
 };
 
-static aril__ew_fn *const *const tables[ARIL__C_COUNT] = { [ARIL__C_F32] = aril__ew_f32,
-                                                           [ARIL__C_F64] = aril__ew_f64,
-                                                           [ARIL__C_I64] = aril__ew_i64,
-                                                           [ARIL__C_U64] = aril__ew_u64 };
+#define TABLES(level)                                                             \
+    {                                                                             \
+        [ARIL__C_F32] = aril__ew_f32##level, [ARIL__C_F64] = aril__ew_f64##level, \
+        [ARIL__C_I64] = aril__ew_i64##level, [ARIL__C_U64] = aril__ew_u64##level, \
+    }
+static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__C_COUNT] = {
+    [ARIL__CPU_BASELINE] = TABLES(),
+#if ARIL__TARGETS
+    [ARIL__CPU_AVX2] = TABLES(_avx2),
+    [ARIL__CPU_AVX512] = TABLES(_avx512),
+#endif
+};
 static const uint8_t ctype_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
                                                     [ARIL__C_F64] = ARIL_F64,
                                                     [ARIL__C_I64] = ARIL_I64,
                                                     [ARIL__C_U64] = ARIL_U64 };
+
+aril__ew_fn *aril__ew_kernel(int op, aril__ctype type)
+{
+    return tables[aril__cpu()][type][op];
+}
 
 typedef struct operand {
     char *base;
@@ -158,7 +171,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
     const double *params = r->attrs ? ((const struct ew_attrs *)r->attrs)->p : no_params;
     aril_tensor *out = r->out[0];
     aril__ctype ctype = aril__dtypes[r->type].ctype;
-    aril__ew_fn *fn = tables[ctype][r->op->id];
+    aril__ew_fn *fn = tables[aril__cpu()][ctype][r->op->id];
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);

@@ -4,6 +4,7 @@
 #define ARIL_CPU_ELEMENTWISE_H
 
 #include "ops/elementwise.h"
+#include "ops/targets.h"
 
 enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
 
@@ -17,6 +18,19 @@ extern aril__ew_fn *const aril__ew_f32[ARIL__OP_COUNT];
 extern aril__ew_fn *const aril__ew_f64[ARIL__OP_COUNT];
 extern aril__ew_fn *const aril__ew_i64[ARIL__OP_COUNT];
 extern aril__ew_fn *const aril__ew_u64[ARIL__OP_COUNT];
+#if ARIL__TARGETS
+extern aril__ew_fn *const aril__ew_f32_avx2[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_f64_avx2[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_i64_avx2[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_u64_avx2[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_f32_avx512[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_f64_avx512[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_i64_avx512[ARIL__OP_COUNT];
+extern aril__ew_fn *const aril__ew_u64_avx512[ARIL__OP_COUNT];
+#endif
+
+/* The kernel of an op for this machine, or NULL. */
+aril__ew_fn *aril__ew_kernel(int op, aril__ctype type);
 
 /* Runs an elementwise op on tensors of any strides and dtypes. */
 aril_status aril__cpu_elementwise(aril__run *r);

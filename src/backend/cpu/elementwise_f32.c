@@ -1,13 +1,5 @@
-/* Elementwise formulas in float. */
-#include "backend/cpu/elementwise.h"
-
-#include <float.h>
-#include <math.h>
-
-#define T        float
-#define T_MAX    FLT_MAX
+/* Elementwise formulas in float, for every machine. */
+#define TARGET
 #define NAME(op) op##_f32
 #define TABLE    aril__ew_f32
-#define M(fn)    fn##f
-
-#include "backend/cpu/elementwise_real.inc"
+#include "backend/cpu/elementwise_f32.inc"

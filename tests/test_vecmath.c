@@ -1,0 +1,358 @@
+/* The functions of ops/vecmath.h as the elementwise kernels have them, at every level of the
+ * machine, beside the C library in the next wider type: at most 2 units in the last place (ulp),
+ * over all exponents, with denormals, infinities, NaN and zeros of both signs.
+ *
+ * Every 2039th float is tried; ARIL_TEST_EXHAUSTIVE=1 tries them all, which takes minutes. */
+#include "support/test.h"
+
+#include "backend/cpu/elementwise.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 4096 };
+
+static double ref_sigmoid(double x)
+{
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+static double ref_rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+static double ref_gelu(double x)
+{
+    return 0.5 * x * erfc(-x * 0.70710678118654752440);
+}
+
+typedef struct unary {
+    const char *name;
+    int op;
+    double (*ref)(double);
+} unary;
+#define UNARY(name)                  \
+    {                                \
+#name, ARIL__OP_##name, name \
+    }
+static const unary functions[] = {
+    UNARY(exp),
+    UNARY(expm1),
+    UNARY(exp2),
+    UNARY(log),
+    UNARY(log1p),
+    UNARY(log2),
+    UNARY(log10),
+    UNARY(sqrt),
+    UNARY(sin),
+    UNARY(cos),
+    UNARY(tan),
+    UNARY(asin),
+    UNARY(acos),
+    UNARY(atan),
+    UNARY(sinh),
+    UNARY(cosh),
+    UNARY(tanh),
+    UNARY(asinh),
+    UNARY(acosh),
+    UNARY(atanh),
+    UNARY(erf),
+    UNARY(erfc),
+    UNARY(floor),
+    UNARY(ceil),
+    UNARY(trunc),
+    { "round", ARIL__OP_round, rint },
+    { "sigmoid", ARIL__OP_sigmoid, ref_sigmoid },
+    { "rsqrt", ARIL__OP_rsqrt, ref_rsqrt },
+};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+
+typedef struct binary {
+    const char *name;
+    int op;
+    double (*ref)(double, double);
+} binary;
+static const binary pairs[] = {
+    { "pow", ARIL__OP_pow, pow },
+    { "atan2", ARIL__OP_atan2, atan2 },
+    { "hypot", ARIL__OP_hypot, hypot },
+    { "fmod", ARIL__OP_fmod, fmod },
+};
+enum { PAIRS = sizeof pairs / sizeof *pairs };
+
+static float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* The distance in units of the last place of a float near `want`; 0 for the same infinity, both
+ * NaN, and zeros of the same sign. */
+static double ulps(float got, double want)
+{
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
+    float near = (float)want;
+    if (got == near) return got == 0 && want == 0 && signbit(got) != signbit(near) ? INFINITY : 0;
+    if (isinf(near) || isinf(got)) {
+        /* Next to the largest number, rounding decides between it and infinity. */
+        return fabs(want) > 0x1.fffffcp127 &&
+                       (fabsf(got) == INFINITY || fabsf(got) >= 0x1.fffffcp127f)
+                   ? 1
+                   : INFINITY;
+    }
+    int e;
+    frexp(want, &e);
+    double unit = ldexp(1, e - 24 < -149 ? -149 : e - 24);
+    return fabs((double)got - want) / unit;
+}
+
+static uint32_t stride(void)
+{
+    const char *text = getenv("ARIL_TEST_EXHAUSTIVE");
+    return text && *text && *text != '0' ? 1 : 2039;
+}
+
+static const double no_params[ARIL__EW_PARAMS];
+
+static void check_unary(const unary *f, int level)
+{
+    static float x[BLOCK], y[BLOCK];
+    aril__ew_fn *kernel = aril__ew_kernel(f->op, ARIL__C_F32);
+    const void *in[5] = { x };
+    int bad = 0;
+    double worst = 0;
+    float where = 0;
+    uint64_t step = stride(), at = 0;
+    /* Blocks of an odd length, so that every tail of a vector comes up. */
+    while (at < UINT64_C(1) << 32) {
+        int n = 0;
+        for (; n < BLOCK - 3 && at < UINT64_C(1) << 32; n++, at += step)
+            x[n] = float_of((uint32_t)at);
+        kernel(n, y, in, no_params, &bad);
+        for (int i = 0; i < n; i++) {
+            double u = ulps(y[i], f->ref((double)x[i]));
+            if (u > worst) {
+                worst = u;
+                where = x[i];
+            }
+        }
+    }
+    if (getenv("ARIL_TEST_VERBOSE"))
+        printf("      %-8s %-9s %.3f ulp at %a\n", f->name, aril__cpu_name(level), worst,
+               (double)where);
+    CHECK_MSG(worst <= 2, "%s (%s): %g ulp at %a (%.9g): wants %.9g", f->name,
+              aril__cpu_name(level), worst, (double)where, (double)where, f->ref((double)where));
+}
+
+static const float specials[] = {
+    0,
+    -0.0f,
+    1,
+    -1,
+    2,
+    -2,
+    0.5f,
+    -0.5f,
+    3,
+    -3,
+    1e-45f,
+    -1e-45f,
+    1e-38f,
+    -1e-38f,
+    0x1p-126f,
+    3.4e38f,
+    -3.4e38f,
+    1e10f,
+    -1e10f,
+    16777215,
+    1.5f,
+    -1.5f,
+    16777216,
+    -16777218,
+    88.7f,
+    -103.9f,
+    0x1p30f,
+    2147483648.0f,
+    0.999999940395f,
+    1.00000012f,
+    1e5f,
+    -7,
+    INFINITY,
+    -INFINITY,
+    NAN,
+};
+enum { SPECIALS = sizeof specials / sizeof *specials };
+
+static void check_special(const unary *f, int level)
+{
+    float x[SPECIALS], y[SPECIALS];
+    aril__ew_fn *kernel = aril__ew_kernel(f->op, ARIL__C_F32);
+    /* All at once, and each alone: the tail of a loop and its middle must agree. */
+    for (int one = 0; one < 2; one++) {
+        memcpy(x, specials, sizeof x);
+        int bad = 0;
+        for (int i = 0; i < SPECIALS; i += one ? 1 : SPECIALS)
+            kernel(one ? 1 : SPECIALS, y + i, (const void *[5]){ x + i }, no_params, &bad);
+        for (int i = 0; i < SPECIALS; i++) {
+            double want = f->ref((double)x[i]);
+            CHECK_MSG(ulps(y[i], want) <= 2, "%s (%s) of %.9g: got %.9g, wants %.9g", f->name,
+                      aril__cpu_name(level), (double)x[i], (double)y[i], want);
+        }
+    }
+}
+
+TEST(functions_of_one_number)
+{
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top && !test_failed(); level++) {
+        aril__cpu_set(level);
+        for (int f = 0; f < FUNCTIONS; f++) {
+            check_unary(&functions[f], level);
+            check_special(&functions[f], level);
+        }
+    }
+    aril__cpu_set(top);
+}
+
+static uint64_t random_state = 88172645463325252u;
+static uint64_t random_bits(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static void check_pair(const binary *f, int level, const float *x, const float *y, int n,
+                       double *worst)
+{
+    static float z[BLOCK];
+    int bad = 0;
+    aril__ew_kernel(f->op, ARIL__C_F32)(n, z, (const void *[5]){ x, y }, no_params, &bad);
+    for (int i = 0; i < n; i++) {
+        double want = f->ref((double)x[i], (double)y[i]), u = ulps(z[i], want);
+        if (u > *worst) *worst = u;
+        CHECK_MSG(u <= 2, "%s (%s) of %.9g (%a), %.9g (%a): got %.9g, wants %.9g, %g ulp", f->name,
+                  aril__cpu_name(level), (double)x[i], (double)x[i], (double)y[i], (double)y[i],
+                  (double)z[i], want, u);
+    }
+}
+
+TEST(functions_of_two_numbers)
+{
+    static float x[BLOCK], y[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS), rounds = stride() == 1 ? 4000 : 100;
+    for (int level = 0; level <= top && !test_failed(); level++) {
+        aril__cpu_set(level);
+        for (int f = 0; f < PAIRS; f++) {
+            double worst = 0;
+            int n = 0;
+            for (int i = 0; i < SPECIALS; i++)
+                for (int k = 0; k < SPECIALS; k++, n++) x[n] = specials[i], y[n] = specials[k];
+            check_pair(&pairs[f], level, x, y, n, &worst);
+            for (int r = 0; r < rounds && !test_failed(); r++) {
+                for (int i = 0; i < BLOCK; i++) {
+                    uint64_t u = random_bits();
+                    x[i] = float_of((uint32_t)u), y[i] = float_of((uint32_t)(u >> 32));
+                    if (r % 2) { /* numbers near 1, where results are neither 0 nor infinite */
+                        x[i] =
+                            ldexpf(1 + (float)(u & 0xffffff) * 0x1p-24f, (int)(u >> 24 & 15) - 8);
+                        y[i] = ldexpf((float)((int)(u >> 32 & 0xffffff) - 0x800000), -19);
+                    }
+                }
+                check_pair(&pairs[f], level, x, y, BLOCK, &worst);
+            }
+            if (getenv("ARIL_TEST_VERBOSE"))
+                printf("      %-8s %-9s %.3f ulp\n", pairs[f].name, aril__cpu_name(level), worst);
+        }
+    }
+    aril__cpu_set(top);
+}
+
+/* gelu is a product with a function: 2 ulp of the larger of it and 1 are what its formula gives. */
+TEST(gelu_in_absolute_terms)
+{
+    static float x[BLOCK], y[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS), bad = 0;
+    for (int level = 0; level <= top; level++) {
+        aril__cpu_set(level);
+        for (int r = 0; r < 64; r++) {
+            for (int i = 0; i < BLOCK; i++) x[i] = (float)(r * BLOCK + i - 32 * BLOCK) * 0x1p-14f;
+            aril__ew_kernel(ARIL__OP_gelu, ARIL__C_F32)(BLOCK, y, (const void *[5]){ x }, no_params,
+                                                        &bad);
+            for (int i = 0; i < BLOCK; i++)
+                CHECK_NEAR(y[i], ref_gelu((double)x[i]), 0x1p-22 * fmax(1, fabs((double)x[i])));
+        }
+    }
+    aril__cpu_set(top);
+}
+
+/* ---- f64, beside long double ---- */
+
+static long double ref_sigmoidl(long double x)
+{
+    return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+static const struct {
+    const char *name;
+    int op;
+    long double (*ref)(long double);
+} doubles[] = {
+    { "exp", ARIL__OP_exp, expl },       { "expm1", ARIL__OP_expm1, expm1l },
+    { "log", ARIL__OP_log, logl },       { "log1p", ARIL__OP_log1p, log1pl },
+    { "tanh", ARIL__OP_tanh, tanhl },    { "sigmoid", ARIL__OP_sigmoid, ref_sigmoidl },
+    { "floor", ARIL__OP_floor, floorl }, { "ceil", ARIL__OP_ceil, ceill },
+    { "trunc", ARIL__OP_trunc, truncl }, { "round", ARIL__OP_round, rintl },
+};
+enum { DOUBLES = sizeof doubles / sizeof *doubles };
+
+static double ulps64(double got, long double want)
+{
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
+    double near = (double)want;
+    if (got == near) return got == 0 && want == 0 && signbit(got) != signbit(near) ? INFINITY : 0;
+    if (isinf(near) || isinf(got)) return INFINITY;
+    int e;
+    frexpl(want, &e);
+    long double unit = ldexpl(1, e - 53 < -1074 ? -1074 : e - 53);
+    return (double)(fabsl((long double)got - want) / unit);
+}
+
+TEST(functions_in_double)
+{
+    static double x[BLOCK], y[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS), rounds = stride() == 1 ? 4000 : 100;
+    for (int level = 0; level <= top && !test_failed(); level++) {
+        aril__cpu_set(level);
+        for (int f = 0; f < DOUBLES; f++) {
+            double worst = 0, where = 0;
+            for (int r = 0; r < rounds; r++) {
+                for (int i = 0; i < BLOCK; i++) {
+                    uint64_t u = random_bits();
+                    memcpy(&x[i], &u, sizeof u);
+                    if (r % 3 == 0) x[i] = ((double)(u >> 11) * 0x1p-53 - 0.5) * 4;
+                    if (r % 3 == 1) x[i] = ((double)(u >> 11) * 0x1p-53 - 0.5) * 1600;
+                }
+                for (int i = 0; r == 0 && i < SPECIALS; i++) x[i] = (double)specials[i];
+                if (r == 0) x[SPECIALS] = 0x1p-1074, x[SPECIALS + 1] = 0x1p-1022;
+                int bad = 0, n = BLOCK - r % 16;
+                aril__ew_kernel(doubles[f].op, ARIL__C_F64)(n, y, (const void *[5]){ x }, no_params,
+                                                            &bad);
+                for (int i = 0; i < n; i++) {
+                    double u = ulps64(y[i], doubles[f].ref((long double)x[i]));
+                    if (u > worst) worst = u, where = x[i];
+                }
+            }
+            if (getenv("ARIL_TEST_VERBOSE"))
+                printf("      %-8s %-9s f64 %.3f ulp at %a\n", doubles[f].name,
+                       aril__cpu_name(level), worst, where);
+            CHECK_MSG(worst <= 2, "%s (%s, f64): %g ulp at %a (%.17g)", doubles[f].name,
+                      aril__cpu_name(level), worst, where, where);
+        }
+    }
+    aril__cpu_set(top);
+}
