@@ -11,6 +11,7 @@
 #include "aril/make.h"
 #include "aril/math.h"
 #include "aril/neural.h"
+#include "aril/optim.h"
 #include "aril/reduce.h"
 #include "aril/sort.h"
 #include "aril/view.h"

@@ -1,0 +1,138 @@
+/* Updates of lists of parameters. */
+#include "aril/optim.h"
+
+#include "aril/autograd.h"
+#include "aril/ops.h"
+#include "ops/apply.h"
+#include "ops/optim.h"
+
+static aril_status check_list(const char *what, const char *name, aril_list params, aril_list list,
+                              bool optional)
+{
+    if (list.n == 0 && optional) return ARIL_OK;
+    if (list.n != params.n || (list.n && !list.at))
+        return aril__fail(ARIL_ERR_ARG, "%s: %d parameters and %d %s", what, params.n, list.n,
+                          name);
+    for (int i = 0; i < list.n; i++) {
+        aril_status s = aril__check_value(what, list.at[i]);
+        if (s < 0) return s;
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_like(const char *what, const char *name, aril_list params, aril_list list)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    for (int i = 0; i < list.n; i++) {
+        const aril_tensor *p = params.at[i], *t = list.at[i];
+        if (!aril__same_dims(p->ndim, p->dim, t->ndim, t->dim))
+            return aril__fail(ARIL_ERR_SHAPE, "%s: parameter %d has shape %s, its %s %s", what, i,
+                              aril__text(a, p), name, aril__text(b, t));
+        bool low = p->dtype == ARIL_F16 || p->dtype == ARIL_BF16;
+        if (t->dtype != p->dtype && !(low && t->dtype == ARIL_F32))
+            return aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s, its %s %s", what, i,
+                              aril__dtypes[p->dtype].name, name, aril__dtypes[t->dtype].name);
+        if (t->storage->device != p->storage->device)
+            return aril__fail(ARIL_ERR_DEVICE, "%s: parameter %d and its %s are on two devices",
+                              what, i, name);
+    }
+    return ARIL_OK;
+}
+
+typedef struct part {
+    const char *name;
+    aril_list list;
+    bool optional;
+} part;
+
+/* Everything that can be wrong, before anything is written. */
+static aril_status check(const char *what, aril_list params, int n, const part *parts,
+                         const aril_tensor *lr, const aril_tensor *step, bool needs_step)
+{
+    aril_status s = aril__check_value(what, lr);
+    if (s == ARIL_OK && lr->numel != 1)
+        s = aril__fail(ARIL_ERR_SHAPE, "%s: the learning rate is one number", what);
+    if (s == ARIL_OK && (needs_step || step)) {
+        s = aril__check_value(what, step);
+        if (s == ARIL_OK && (step->dtype != ARIL_I64 || step->numel != 1))
+            s = aril__fail(ARIL_ERR_ARG, "%s: the step is one i64", what);
+    }
+    if (s == ARIL_OK) s = check_list(what, "parameter", params, params, false);
+    for (int i = 0; i < params.n && s == ARIL_OK; i++)
+        if (!(DT_FLOAT >> params.at[i]->dtype & 1))
+            s = aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s", what, i,
+                           aril__dtypes[params.at[i]->dtype].name);
+    for (int k = 0; k < n && s == ARIL_OK; k++) {
+        s = check_list(what, parts[k].name, params, parts[k].list, parts[k].optional);
+        if (s == ARIL_OK) s = check_like(what, parts[k].name, params, parts[k].list);
+    }
+    return s;
+}
+
+/* The gradient of parameter i: as given, or what was gathered; NULL where there is none. */
+static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
+{
+    if (grads.n) return grads.at[i];
+    return aril_has_grad(params.at[i]) ? aril_grad(params.at[i]) : NULL;
+}
+
+static aril_tensor *at(aril_list list, int i)
+{
+    return list.n ? list.at[i] : NULL;
+}
+
+aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers, aril_tensor *lr,
+                            aril_tensor *step, aril_sgd_opts opts)
+{
+    struct sgd_update_attrs a = { { opts.momentum },
+                                  { opts.dampening },
+                                  { opts.weight_decay },
+                                  { opts.nesterov },
+                                  { opts.maximize } };
+    const part parts[] = { { "gradient", grads, true }, { "buffer", buffers, opts.momentum == 0 } };
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_status s = check("sgd_update", params, 2, parts, lr, step, opts.dampening != 0);
+    if (s == ARIL_OK && step) s = aril_tensor_status(aril_add_scalar_(step, 1));
+    for (int i = 0; i < params.n && s == ARIL_OK; i++) {
+        aril_tensor *g = grad_of(params, grads, i), *out[ARIL__MAX_OUT];
+        aril_tensor *in[] = { params.at[i], g, lr, at(buffers, i), step };
+        if (g) s = aril__apply(&aril__op_sgd_update, 5, in, &a, out);
+    }
+    return s;
+}
+
+static double or_default(double given, double usual)
+{
+    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+}
+
+aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, aril_list v,
+                             aril_list largest, aril_tensor *lr, aril_tensor *step,
+                             aril_adam_opts opts)
+{
+    struct adam_update_attrs a = { { or_default(opts.beta1, 0.9) },
+                                   { or_default(opts.beta2, 0.999) },
+                                   { or_default(opts.eps, 1e-8) },
+                                   { opts.weight_decay },
+                                   { opts.decoupled },
+                                   { opts.maximize } };
+    const part parts[] = { { "gradient", grads, true },
+                           { "m", m, false },
+                           { "v", v, false },
+                           { "largest v", largest, true } };
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_status s = check("adam_update", params, 4, parts, lr, step, true);
+    if (s == ARIL_OK && !(a.beta1[0] >= 0 && a.beta1[0] < 1 && a.beta2[0] >= 0 && a.beta2[0] < 1))
+        s = aril__fail(ARIL_ERR_ARG,
+                       "adam_update: beta1 and beta2 are from 0 to below 1, got %g and %g",
+                       a.beta1[0], a.beta2[0]);
+    if (s == ARIL_OK) s = aril_tensor_status(aril_add_scalar_(step, 1));
+    for (int i = 0; i < params.n && s == ARIL_OK; i++) {
+        aril_tensor *g = grad_of(params, grads, i), *out[ARIL__MAX_OUT];
+        aril_tensor *in[] = { params.at[i], g, at(m, i), at(v, i), at(largest, i), lr, step };
+        if (g) s = aril__apply(&aril__op_adam_update, 7, in, &a, out);
+    }
+    return s;
+}
