@@ -10,6 +10,9 @@ typedef struct built {
     aril_tensor *w[WEIGHTS]; /* owned by the maker; running statistics by the model */
     int n;
     aril_tensor *mean, *var;
+    aril_activation activation; /* taken from the layer after it */
+    bool adds; /* batch norm: adds the other branch of the residual that ends here */
+    bool done; /* nothing left to do: the layer before does it */
 } built;
 
 struct bench_model {
@@ -122,6 +125,25 @@ static void make_pool(const bench_layer *l, aril_shape *s)
     for (int i = 2; i < 4; i++) s->dim[i] = (s->dim[i] + 2 * l->pad - k) / stride + 1;
 }
 
+/* Layers that take the work of those after them: activations into products and norms, and the sum at
+ * the end of a residual into a batch norm. */
+static void fuse(bench_model *m)
+{
+    for (int i = 0; i + 1 < m->net->n; i++) {
+        built *b = &m->at[i], *next = b + 1;
+        bench_layer_type t = b->spec->type;
+        if (t != BENCH_LINEAR && t != BENCH_BN) continue;
+        if (t == BENCH_BN && next->spec->type == BENCH_END) {
+            b->adds = next->done = true;
+            if (i + 2 == m->net->n) continue;
+            next++;
+        }
+        if (next->spec->type == BENCH_RELU) b->activation = ARIL_RELU;
+        if (next->spec->type == BENCH_TANH) b->activation = ARIL_TANH;
+        next->done = b->activation != ARIL_NO_ACTIVATION;
+    }
+}
+
 bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *shape)
 {
     bench_model *model = calloc(1, sizeof *model + sizeof *model->at * (size_t)net->n);
@@ -157,6 +179,7 @@ bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *s
         }
     }
     *shape = s;
+    fuse(model);
     return model;
 }
 
@@ -196,19 +219,31 @@ static aril_tensor *recurrent(const built *b, aril_tensor *x)
     return aril_lstm(x, NULL, NULL, weights, opts, NULL, NULL);
 }
 
-/* What a layer makes of x. */
-static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x)
+/* In inference nobody needs what a convolution gave: it is normalised where it is. */
+static aril_tensor *batch_norm(const bench_model *m, const built *b, aril_tensor *x,
+                               aril_tensor *residual)
+{
+    bool owned = m->infer && b > m->at && b[-1].spec->type == BENCH_CONV;
+    aril_batch_norm_opts opts = { .eval = m->infer,
+                                  .residual = b->adds ? residual : NULL,
+                                  .activation = b->activation };
+    return (owned ? aril_batch_norm_ : aril_batch_norm)(x, b->w[0], b->w[1], b->mean, b->var, opts);
+}
+
+/* What a layer makes of x; `residual` is the other branch where one is open. */
+static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x,
+                          aril_tensor *residual)
 {
     ARIL_SCOPE;
     const bench_layer *l = b->spec;
     aril_tensor *y = x;
     switch (l->type) {
     case BENCH_CONV: y = conv(b, x); break;
-    case BENCH_LINEAR: y = aril_linear(x, b->w[0], b->w[1]); break;
-    case BENCH_BN:
-        y = aril_batch_norm(x, b->w[0], b->w[1], b->mean, b->var,
-                            (aril_batch_norm_opts){ .eval = m->infer });
+    case BENCH_LINEAR:
+        y = aril_linear_with(x, b->w[0], b->w[1],
+                             (aril_linear_opts){ .activation = b->activation });
         break;
+    case BENCH_BN: y = batch_norm(m, b, x, residual); break;
     case BENCH_RELU: y = aril_relu(x); break;
     case BENCH_TANH: y = aril_tanh(x); break;
     case BENCH_DROPOUT:
@@ -236,10 +271,11 @@ static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x)
 aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x)
 {
     ARIL_SCOPE;
-    aril_tensor *input[DEPTH + 1], *branch[DEPTH + 1] = { NULL }, *y = x;
+    aril_tensor *input[DEPTH + 1], *branch[DEPTH + 1], *y = x;
     int depth = 0;
     for (int i = 0; i < m->net->n; i++) {
-        aril_tensor *before = y;
+        aril_tensor *before = y, *other = NULL;
+        if (depth) other = branch[depth - 1] ? branch[depth - 1] : input[depth - 1];
         switch (m->net->layer[i].type) {
         case BENCH_RESIDUAL:
             input[depth] = y;
@@ -251,13 +287,13 @@ aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x)
             break;
         case BENCH_END:
             depth--;
-            y = aril_add(branch[depth] ? branch[depth] : input[depth], before);
-            if (before != input[depth]) aril_drop(before);
+            if (!m->at[i].done) y = aril_add(other, before);
+            if (y != before && before != input[depth]) aril_drop(before);
             if (branch[depth]) aril_drop(branch[depth]);
             if (depth == 0 || input[depth] != input[depth - 1]) aril_drop(input[depth]);
             break;
         default:
-            y = apply(m, &m->at[i], before);
+            if (!m->at[i].done) y = apply(m, &m->at[i], before, other);
             if (y != before && (depth == 0 || before != input[depth - 1])) aril_drop(before);
         }
     }
