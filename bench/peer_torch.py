@@ -272,6 +272,7 @@ class Torch(peer.Peer):
                 torch._dynamo.reset()
             before = peer.reset_memory()
             program = Program(self.read, case, compiled=self.compiled, **setting)
+            peer.reset_memory()  # what making the tensors took beside them does not count
             together = peer.warm_up(program.steps)
             peak = peer.status_mb("VmHWM") - before
             took = min(peer.time_steps(program.steps, together) / together for _ in range(3 if best is None or best < 0.3 else 1))

@@ -93,6 +93,7 @@ static bool load(session *s, const bench_case *c)
     bench_memory_reset();
     s->before = bench_memory_now();
     if (!bench_run_begin(&s->run, c, false)) return false;
+    bench_memory_reset(); /* what making the tensors took beside them does not count */
     s->together = bench_warm_up(&s->run);
     double peak = bench_memory_peak();
     s->peak_mb = peak > s->before ? peak - s->before : 0;
