@@ -132,7 +132,7 @@ static void fuse(bench_model *m)
     for (int i = 0; i + 1 < m->net->n; i++) {
         built *b = &m->at[i], *next = b + 1;
         bench_layer_type t = b->spec->type;
-        if (t != BENCH_LINEAR && t != BENCH_BN) continue;
+        if (t != BENCH_CONV && t != BENCH_LINEAR && t != BENCH_BN) continue;
         if (t == BENCH_BN && next->spec->type == BENCH_END) {
             b->adds = next->done = true;
             if (i + 2 == m->net->n) continue;
@@ -207,8 +207,10 @@ double bench_model_backward_flops(const bench_model *m)
 static aril_tensor *conv(const built *b, aril_tensor *x)
 {
     const bench_layer *l = b->spec;
-    return aril_conv2d(x, b->w[0], b->w[1],
-                       (aril_conv_opts){ .stride = { l->stride }, .padding = { l->pad, l->pad } });
+    aril_conv_opts opts = { .stride = { l->stride },
+                            .padding = { l->pad, l->pad },
+                            .activation = b->activation };
+    return aril_conv2d(x, b->w[0], b->w[1], opts);
 }
 
 static aril_tensor *recurrent(const built *b, aril_tensor *x)
