@@ -6,6 +6,8 @@
 #include "ops/reduce_loop.h"
 #include "ops/sample.h"
 #include "ops/scan.h"
+#include "ops/stream.h"
+#include "ops/targets.h"
 #include "ops/view.h"
 
 #include <math.h>
@@ -55,20 +57,6 @@ aril_tensor *aril__unreduce(aril_tensor *g, const struct reduce_attrs *a)
 
 /* ---- reducers ---- */
 
-static void count_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
-                        int64_t at)
-{
-    (void)p, (void)plane, (void)at;
-    memset(state, 0, (size_t)m * sizeof(int64_t));
-}
-
-static void count_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
-                        int64_t later_plane, int64_t m)
-{
-    (void)p, (void)plane, (void)later_plane;
-    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] += ((const int64_t *)later)[i];
-}
-
 static void any_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
 {
     (void)p, (void)plane;
@@ -87,45 +75,59 @@ static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane
     for (int64_t i = 0; i < m; i++) ((double *)state)[i] /= (double)p->count;
 }
 
+enum { STRETCH = 2048 }; /* elements among which a position is looked for at a time */
+
+/* STATE(x) names the functions of the state, NAME(x) those that take elements. */
+#define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_)        \
+    static const aril__reducer NAME(name) = { .planes = n,                   \
+                                              .in = in_,                     \
+                                              .out = { r0, r1 },             \
+                                              .start = STATE(state##_start), \
+                                              .across = NAME(take##_across), \
+                                              .along = NAME(take##_along),   \
+                                              .merge = STATE(state##_merge), \
+                                              .finish = finish_,             \
+                                              .ordered = ordered_ }
+
 #define T         double
-#define CT        ARIL__C_F64
 #define LEAST     (-INFINITY)
 #define MOST      INFINITY
-#define NAME(x)   x##_f64
+#define NAME(x)   x##_real
 #define IS_NAN(x) ((x) != (x))
-#include "ops/reduce_loop.inc"
+#include "ops/reduce_states.inc"
 
 #define T         int64_t
-#define CT        ARIL__C_I64
 #define LEAST     INT64_MIN
 #define MOST      INT64_MAX
 #define NAME(x)   x##_i64
 #define IS_NAN(x) false
-#include "ops/reduce_loop.inc"
+#include "ops/reduce_states.inc"
 
 #define T         uint64_t
-#define CT        ARIL__C_U64
 #define LEAST     0
 #define MOST      UINT64_MAX
 #define NAME(x)   x##_u64
 #define IS_NAN(x) false
-#include "ops/reduce_loop.inc"
+#include "ops/reduce_states.inc"
 
-static const aril__reducer mean_f64 = { 1,
-                                        ARIL__C_F64,
-                                        { ARIL__C_F64 },
-                                        sum_start_f64,
-                                        sum_across_f64,
-                                        sum_along_f64,
-                                        sum_merge_f64,
-                                        mean_finish };
+#define T       int64_t
+#define CT      ARIL__C_I64
+#define NAME(x) x##_i64
+#include "ops/reduce_whole.inc"
 
-/* The reducer for x's dtype. */
-static const aril__reducer *for_dtype(const aril_tensor *x, const aril__reducer *f64,
-                                      const aril__reducer *i64, const aril__reducer *u64)
-{
-    return aril__is_float((aril_dtype)x->dtype) ? f64 : x->dtype == ARIL_U64 ? u64 : i64;
-}
+#define T       uint64_t
+#define CT      ARIL__C_U64
+#define NAME(x) x##_u64
+#include "ops/reduce_whole.inc"
+
+#define TEMPLATE "ops/reduce_real.inc"
+#include "ops/each_target.inc"
+
+/* The reducer `name` for x's dtype: in double, in float, or in whole numbers. */
+#define FOR_DTYPE(x, name)                                                              \
+    (aril__is_float((aril_dtype)(x)->dtype) ? ARIL__PICK(&name, (x)->dtype == ARIL_F64) \
+     : (x)->dtype == ARIL_U64               ? &name##_u64                               \
+                                            : &name##_i64)
 
 aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
 {
@@ -138,17 +140,16 @@ aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
         full.stride[d] = d < lead ? 0 : out->stride[d - lead];
         if (full.dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
     }
-    return aril__reduce_run(for_dtype(in, &sum_f64, &sum_i64, &sum_u64), (aril__reduce_params){ 0 },
-                            in, mask, 1, (aril_tensor *[]){ &full });
+    return aril__reduce_run(FOR_DTYPE(in, sum), (aril__reduce_params){ 0 }, in, mask, 1,
+                            (aril_tensor *[]){ &full });
 }
 
-/* Runs a reducer chosen by dtype on the call's first input. */
-static aril_status run(aril__run *r, double p, const aril__reducer *f64, const aril__reducer *i64,
-                       const aril__reducer *u64)
+/* Runs a reducer on the call's first input. */
+static aril_status run(aril__run *r, double p, const aril__reducer *how)
 {
     const struct reduce_attrs *a = r->attrs;
-    return aril__reduce_run(for_dtype(r->in[0], f64, i64, u64), (aril__reduce_params){ .p = p },
-                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
+    return aril__reduce_run(how, (aril__reduce_params){ .p = p }, r->in[0], (unsigned)a->mask[0],
+                            r->n_out, r->out);
 }
 
 /* ---- sum, mean, prod ---- */
@@ -165,7 +166,7 @@ static aril_status sum_infer(aril__call *c)
 
 static aril_status sum_ref(aril__run *r)
 {
-    return run(r, 0, &sum_f64, &sum_i64, &sum_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], sum));
 }
 
 VJP(sum)
@@ -198,7 +199,7 @@ aril_status aril__reduce_infer_float(aril__call *c)
 
 static aril_status mean_ref(aril__run *r)
 {
-    return run(r, 0, &mean_f64, NULL, NULL);
+    return run(r, 0, ARIL__PICK(&mean, r->in[0]->dtype == ARIL_F64));
 }
 
 aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less)
@@ -233,7 +234,7 @@ OP(mean, .doc = "mean over axes", .onnx = "ReduceMean", .min_in = 1, .max_in = 1
 
 static aril_status prod_ref(aril__run *r)
 {
-    return run(r, 0, &prod_f64, &prod_i64, &prod_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], prod));
 }
 
 /* g times the product of all other elements, made without dividing: x may hold zeros. */
@@ -285,12 +286,12 @@ static aril_status amax_infer(aril__call *c)
 
 static aril_status amax_ref(aril__run *r)
 {
-    return run(r, 0, &max_f64, &max_i64, &max_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], largest));
 }
 
 static aril_status amin_ref(aril__run *r)
 {
-    return run(r, 0, &min_f64, &min_i64, &min_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], smallest));
 }
 
 /* Equal elements share the gradient. */
@@ -339,12 +340,12 @@ static aril_status max_infer(aril__call *c)
 
 static aril_status max_ref(aril__run *r)
 {
-    return run(r, 1, &with_index_f64, &with_index_i64, &with_index_u64);
+    return run(r, 1, FOR_DTYPE(r->in[0], with_index));
 }
 
 static aril_status min_ref(aril__run *r)
 {
-    return run(r, -1, &with_index_f64, &with_index_i64, &with_index_u64);
+    return run(r, -1, FOR_DTYPE(r->in[0], with_index));
 }
 
 VJP(max)
@@ -382,12 +383,12 @@ static aril_status argmax_infer(aril__call *c)
 
 static aril_status argmax_ref(aril__run *r)
 {
-    return run(r, 1, &index_f64, &index_i64, &index_u64);
+    return run(r, 1, FOR_DTYPE(r->in[0], index));
 }
 
 static aril_status argmin_ref(aril__run *r)
 {
-    return run(r, -1, &index_f64, &index_i64, &index_u64);
+    return run(r, -1, FOR_DTYPE(r->in[0], index));
 }
 
 OP(argmax, .doc = "where the largest along an axis is", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
@@ -409,12 +410,12 @@ static aril_status any_infer(aril__call *c)
 
 static aril_status any_ref(aril__run *r)
 {
-    return run(r, 0, &any_f64, &any_i64, &any_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], any));
 }
 
 static aril_status all_ref(aril__run *r)
 {
-    return run(r, 0, &all_f64, &all_i64, &all_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], all));
 }
 
 static aril_status count_nonzero_infer(aril__call *c)
@@ -426,7 +427,7 @@ static aril_status count_nonzero_infer(aril__call *c)
 
 static aril_status count_nonzero_ref(aril__run *r)
 {
-    return run(r, 0, &count_f64, &count_i64, &count_u64);
+    return run(r, 0, FOR_DTYPE(r->in[0], count));
 }
 
 static const aril__sample any_samples[] = {

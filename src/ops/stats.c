@@ -6,11 +6,15 @@
 #include "ops/reduce.h"
 #include "ops/reduce_loop.h"
 #include "ops/sample.h"
+#include "ops/stream.h"
+#include "ops/targets.h"
 
 #include <math.h>
 #include <string.h>
 
 ATTR_LIST(reduce, REDUCE_ATTRS)
+
+/* ==== states ==== */
 
 /* ---- logsumexp: the largest so far in plane 0, the sum of exp(x - largest) in plane 1 ---- */
 
@@ -37,29 +41,6 @@ static void lse_take(double *top, double *sum, double v, double s)
     }
 }
 
-static void lse_across(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                       int64_t m, int64_t at)
-{
-    (void)p, (void)at;
-    double *top = state, *sum = top + plane;
-    for (int64_t i = 0; i < m; i++) lse_take(&top[i], &sum[i], ((const double *)from)[i], 1);
-}
-
-static void lse_along(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                      int64_t n, int64_t at)
-{
-    (void)p, (void)at;
-    const double *x = from;
-    double *top = state, most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++) most = x[i] > most || x[i] != x[i] ? x[i] : most;
-    if (isinf(most)) {
-        for (int64_t i = 0; i < n; i++) sum += x[i] == most;
-    } else {
-        for (int64_t i = 0; i < n; i++) sum += exp(x[i] - most);
-    }
-    lse_take(top, top + plane, most, sum);
-}
-
 static void lse_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
                       int64_t later_plane, int64_t m)
 {
@@ -75,40 +56,6 @@ static void lse_finish(const aril__reduce_params *p, void *state, int64_t plane,
     double *top = state;
     for (int64_t i = 0; i < m; i++) top[i] = isinf(top[i]) ? top[i] : top[i] + log(top[plane + i]);
 }
-
-static const aril__reducer lse = { 2,          ARIL__C_F64, { ARIL__C_F64 }, lse_start,
-                                   lse_across, lse_along,   lse_merge,       lse_finish };
-
-static aril_status logsumexp_ref(aril__run *r)
-{
-    const struct reduce_attrs *a = r->attrs;
-    return aril__reduce_run(&lse, (aril__reduce_params){ 0 }, r->in[0], (unsigned)a->mask[0], 1,
-                            r->out);
-}
-
-/* g * exp(x - y); where y is -inf all of x is, and x - 0 stands for x - y. */
-VJP(logsumexp)
-{
-    if (!c->g[0]) return;
-    aril_tensor *y = aril__unreduce(c->y[0], c->attrs), *g = aril__unreduce(c->g[0], c->attrs);
-    y = aril_where(aril_eq_scalar(y, -INFINITY), aril_scalar(0.0), y);
-    GRAD(0, aril_mul(g, aril_exp(aril_sub(c->x[0], y))));
-}
-
-static const aril__sample logsumexp_samples[] = {
-    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
-    { .in = { "[2,3,4]" },
-      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
-      .flags = SAMPLE_BATCH },
-    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
-    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
-    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
-    SAMPLE_END
-};
-OP(logsumexp, .doc = "log(sum(exp(x))) over axes", .onnx = "ReduceLogSumExp", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE,
-   .infer = aril__reduce_infer_float, .ref = logsumexp_ref, .vjp = logsumexp_vjp,
-   .saves = { IN(0) | OUT(0) }, .samples = logsumexp_samples, WITH_ATTRS(reduce));
 
 /* ---- var, std, var_mean: count, mean and sum of squared differences in planes 0, 1, 2 ---- */
 
@@ -127,26 +74,6 @@ static void var_join(double *s, int64_t plane, double n, double mean, double squ
     s[plane] += d * (n / total);
     s[2 * plane] += squares + d * d * (s[0] * n / total);
     s[0] = total;
-}
-
-static void var_across(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                       int64_t m, int64_t at)
-{
-    (void)p, (void)at;
-    for (int64_t i = 0; i < m; i++)
-        var_join((double *)state + i, plane, 1, ((const double *)from)[i], 0);
-}
-
-static void var_along(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                      int64_t n, int64_t at)
-{
-    (void)p, (void)at;
-    const double *x = from;
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; i++) sum += x[i];
-    double mean = sum / (double)n;
-    for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-    var_join(state, plane, (double)n, mean, squares);
 }
 
 static void var_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
@@ -174,26 +101,95 @@ static void std_finish(const aril__reduce_params *p, void *state, int64_t plane,
     for (int64_t i = 0; i < m; i++) s[i] = sqrt(s[i]);
 }
 
-static const aril__reducer variance = { 3,         ARIL__C_F64, { ARIL__C_F64, ARIL__C_F64 },
-                                        var_start, var_across,  var_along,
-                                        var_merge, var_finish };
-static const aril__reducer deviation = { 3,          ARIL__C_F64, { ARIL__C_F64 }, var_start,
-                                         var_across, var_along,   var_merge,       std_finish };
+/* ---- norm ---- */
+
+static void norm_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
+                       int64_t at)
+{
+    (void)plane, (void)at;
+    for (int64_t i = 0; i < m; i++) ((double *)state)[i] = p->p == -INFINITY ? INFINITY : 0;
+}
+
+static double norm_more(double p, double s, double x)
+{
+    if (p == INFINITY) return x > s || x != x ? x : s;
+    if (p == -INFINITY) return x < s || x != x ? x : s;
+    return s + x;
+}
+
+static void norm_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
+                       int64_t later_plane, int64_t m)
+{
+    (void)plane, (void)later_plane;
+    double *s = state;
+    for (int64_t i = 0; i < m; i++) s[i] = norm_more(p->p, s[i], ((const double *)later)[i]);
+}
+
+static void norm_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)plane;
+    double *s = state;
+    if (p->p == 0 || p->p == 1 || isinf(p->p)) return;
+    for (int64_t i = 0; i < m; i++) s[i] = p->p == 2 ? sqrt(s[i]) : pow(s[i], 1 / p->p);
+}
+
+/* ==== what takes elements, by type and target ==== */
+
+enum { STRETCH = 2048, ROWS = 256 }; /* elements, or rows of them, that share one centre */
+
+#define TEMPLATE "ops/stats_real.inc"
+#include "ops/each_target.inc"
+#define WIDE(r) ((r)->in[0]->dtype == ARIL_F64)
+
+/* ==== logsumexp ==== */
+
+static aril_status logsumexp_ref(aril__run *r)
+{
+    const struct reduce_attrs *a = r->attrs;
+    return aril__reduce_run(ARIL__PICK(&lse, WIDE(r)), (aril__reduce_params){ 0 }, r->in[0],
+                            (unsigned)a->mask[0], 1, r->out);
+}
+
+/* g * exp(x - y); where y is -inf all of x is, and x - 0 stands for x - y. */
+VJP(logsumexp)
+{
+    if (!c->g[0]) return;
+    aril_tensor *y = aril__unreduce(c->y[0], c->attrs), *g = aril__unreduce(c->g[0], c->attrs);
+    y = aril_where(aril_eq_scalar(y, -INFINITY), aril_scalar(0.0), y);
+    GRAD(0, aril_mul(g, aril_exp(aril_sub(c->x[0], y))));
+}
+
+static const aril__sample logsumexp_samples[] = {
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
+    SAMPLE_END
+};
+OP(logsumexp, .doc = "log(sum(exp(x))) over axes", .onnx = "ReduceLogSumExp", .min_in = 1,
+   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE,
+   .infer = aril__reduce_infer_float, .ref = logsumexp_ref, .vjp = logsumexp_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = logsumexp_samples, WITH_ATTRS(reduce));
+
+/* ==== var, std, var_mean ==== */
 
 ATTR_LIST(stats, STATS_ATTRS)
 
 static aril_status var_ref(aril__run *r)
 {
     const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(&variance, (aril__reduce_params){ .p = a->p[0] }, r->in[0],
-                            (unsigned)a->mask[0], r->n_out, r->out);
+    return aril__reduce_run(ARIL__PICK(&variance, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
+                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
 }
 
 static aril_status std_ref(aril__run *r)
 {
     const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(&deviation, (aril__reduce_params){ .p = a->p[0] }, r->in[0],
-                            (unsigned)a->mask[0], 1, r->out);
+    return aril__reduce_run(ARIL__PICK(&deviation, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
+                            r->in[0], (unsigned)a->mask[0], 1, r->out);
 }
 
 static struct reduce_attrs axes_of(const struct stats_attrs *a)
@@ -257,73 +253,7 @@ OP(var_mean, .doc = "variance and mean over axes", .min_in = 1, .max_in = 1, .n_
    .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = var_ref,
    .vjp = var_mean_vjp, .saves = { IN(0) }, .samples = var_samples, WITH_ATTRS(stats));
 
-/* ---- norm ---- */
-
-static void norm_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
-                       int64_t at)
-{
-    (void)plane, (void)at;
-    for (int64_t i = 0; i < m; i++) ((double *)state)[i] = p->p == -INFINITY ? INFINITY : 0;
-}
-
-/* What one element adds, where the norm is made by adding. */
-static double norm_term(double p, double x)
-{
-    return p == 2 ? x * x : p == 1 ? fabs(x) : p == 0 ? (x != 0 ? 1 : 0) : pow(fabs(x), p);
-}
-
-static double norm_more(double p, double s, double x)
-{
-    if (p == INFINITY) return x > s || x != x ? x : s;
-    if (p == -INFINITY) return x < s || x != x ? x : s;
-    return s + x;
-}
-
-static void norm_across(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                        int64_t m, int64_t at)
-{
-    (void)plane, (void)at;
-    double *s = state;
-    const double *x = from;
-    if (p->p == 2)
-        for (int64_t i = 0; i < m; i++) s[i] += x[i] * x[i];
-    else
-        for (int64_t i = 0; i < m; i++)
-            s[i] = norm_more(p->p, s[i], isinf(p->p) ? fabs(x[i]) : norm_term(p->p, x[i]));
-}
-
-static void norm_along(const aril__reduce_params *p, void *state, int64_t plane, const void *from,
-                       int64_t n, int64_t at)
-{
-    (void)plane, (void)at;
-    double s = p->p == -INFINITY ? INFINITY : 0;
-    const double *x = from;
-    if (p->p == 2)
-        for (int64_t i = 0; i < n; i++) s += x[i] * x[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            s = norm_more(p->p, s, isinf(p->p) ? fabs(x[i]) : norm_term(p->p, x[i]));
-    *(double *)state = norm_more(p->p, *(double *)state, s);
-}
-
-static void norm_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
-                       int64_t later_plane, int64_t m)
-{
-    (void)plane, (void)later_plane;
-    double *s = state;
-    for (int64_t i = 0; i < m; i++) s[i] = norm_more(p->p, s[i], ((const double *)later)[i]);
-}
-
-static void norm_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
-{
-    (void)plane;
-    double *s = state;
-    if (p->p == 0 || p->p == 1 || isinf(p->p)) return;
-    for (int64_t i = 0; i < m; i++) s[i] = p->p == 2 ? sqrt(s[i]) : pow(s[i], 1 / p->p);
-}
-
-static const aril__reducer norm = { 1,           ARIL__C_F64, { ARIL__C_F64 }, norm_start,
-                                    norm_across, norm_along,  norm_merge,      norm_finish };
+/* ==== norm ==== */
 
 static aril_status norm_infer(aril__call *c)
 {
@@ -343,8 +273,8 @@ static aril_status norm_infer(aril__call *c)
 static aril_status norm_ref(aril__run *r)
 {
     const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(&norm, (aril__reduce_params){ .p = a->p[0] }, r->in[0],
-                            (unsigned)a->mask[0], 1, r->out);
+    return aril__reduce_run(ARIL__PICK(&norm, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
+                            r->in[0], (unsigned)a->mask[0], 1, r->out);
 }
 
 /* sign(x) |x|^(p-1) y^(1-p) g, and 0 where x or y is 0. */
