@@ -4,63 +4,68 @@
 #include "core/parallel.h"
 #include "ops/apply.h"
 #include "ops/sample.h"
+#include "ops/stream.h"
+#include "ops/targets.h"
+#include "ops/vecmath.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- kernels ---- */
 
-enum { COLS = 64, GRAIN = 8 * 1024 };
+enum {
+    BATCH = 4096, /* elements of short lines that are taken together, and blocks of long ones */
+    LONE = 64,    /* lines of fewer elements have no loop of their own */
+    COLS = 512,   /* columns of a block, at most */
+    SIDE = 8,     /* rows that are taken together where the axis is long */
+    TALL = 512,   /* an axis up to this length stays in the cache while its columns are worked on */
+    CACHED = 64 * 1024, /* elements of a block of columns that should stay there */
+    GRAIN = 16 * 1024,
+};
 
 typedef struct job {
     const void *in[2];
     void *out;
-    int64_t n, inner, blocks; /* blocks of columns for each outer index */
-    bool is_log;
-    void (*block)(const struct job *j, int64_t first, int64_t m);
+    aril__load_fn *load;
+    aril__store_fn *store;
+    int64_t n, inner;
+    int64_t blocks, width; /* blocks of columns for each outer index */
+    bool is_log, is_grad, direct, stream;
 } job;
 
-#define T       float
-#define NAME(x) x##_f32
-#define EXP     expf
-#define LOWEST  (-INFINITY)
-#include "ops/softmax.inc"
-
-#define T       double
-#define NAME(x) x##_f64
-#define EXP     exp
-#define LOWEST  (-INFINITY)
-#include "ops/softmax.inc"
-
-static void block_range(void *ctx, int64_t begin, int64_t end)
-{
-    const job *j = ctx;
-    for (; begin < end; begin++) {
-        int64_t outer = begin / j->blocks, col = begin % j->blocks * COLS;
-        int64_t m = j->inner - col < COLS ? j->inner - col : COLS;
-        j->block(j, outer * j->n * j->inner + col, m);
-    }
-}
+#define TEMPLATE "ops/softmax.inc"
+#include "ops/each_target.inc"
 
 static aril_status run(aril__run *r, bool is_log, bool is_grad)
 {
     const aril_tensor *x = r->in[0];
     int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
-    bool f64 = r->type == ARIL_F64;
     if (x->numel == 0) return ARIL_OK;
+    bool wide = r->type == ARIL_F64;
+    aril__ctype via = wide ? ARIL__C_F64 : ARIL__C_F32;
     job j = { .in = { aril__ptr(x), is_grad ? aril__ptr(r->in[1]) : NULL },
               .out = aril__ptr(r->out[0]),
+              .load = aril__dtypes[r->type].load[via],
+              .store = aril__dtypes[r->type].store[via],
               .n = x->ndim ? x->dim[axis] : 1,
               .inner = x->ndim ? aril__count(x->ndim - axis - 1, x->dim + axis + 1) : 1,
-              .is_log = is_log };
-    if (is_grad)
-        j.block = f64 ? softmax_grad_block_f64 : softmax_grad_block_f32;
-    else
-        j.block = f64 ? softmax_block_f64 : softmax_block_f32;
-    j.blocks = aril__parallel_chunks(j.inner, COLS);
+              .is_log = is_log,
+              .is_grad = is_grad,
+              .direct = r->type == ARIL_F32 || r->type == ARIL_F64 };
     int64_t outer = x->numel / (j.n * j.inner);
-    int64_t each = j.n * (j.inner < COLS ? j.inner : COLS);
-    aril__parallel_for(outer * j.blocks, GRAIN / each, block_range, &j);
+    j.stream = j.direct && j.n >= 256 && aril__dtype_bytes(r->type, x->numel) >= ARIL__STREAM;
+    if (j.inner == 1) {
+        aril__parallel_for(outer, GRAIN / j.n,
+                           is_grad ? ARIL__PICK(grad_lines, wide) : ARIL__PICK(lines, wide), &j);
+        return ARIL_OK;
+    }
+    int64_t most = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
+    most = most < COLS ? most : COLS;
+    j.blocks = aril__parallel_chunks(j.inner, most);
+    j.width = ((j.inner - 1) / j.blocks / 16 + 1) * 16;
+    j.blocks = aril__parallel_chunks(j.inner, j.width);
+    int64_t each = j.n * (j.inner < j.width ? j.inner : j.width);
+    aril__parallel_for(outer * j.blocks, GRAIN / each, ARIL__PICK(blocks, wide), &j);
     return ARIL_OK;
 }
 
@@ -136,13 +141,11 @@ static const aril__sample softmax_samples[] = {
     SAMPLE_END
 };
 OP(softmax, .doc = "exp(x) / sum(exp(x)) along an axis", .onnx = "Softmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = softmax_infer, .ref = softmax_ref, .vjp = softmax_vjp, .saves = { OUT(0) },
-   .samples = softmax_samples, WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_ref,
+   .vjp = softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples, WITH_ATTRS(softmax));
 OP(log_softmax, .doc = "x - log(sum(exp(x))) along an axis", .onnx = "LogSoftmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = softmax_infer, .ref = log_softmax_ref, .vjp = log_softmax_vjp, .saves = { OUT(0) },
-   .samples = softmax_samples, WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_ref,
+   .vjp = log_softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples, WITH_ATTRS(softmax));
 
 static const aril__sample softmax_grad_samples[] = {
     { .in = { "[2,5]", "p[2,5]" },
@@ -153,13 +156,11 @@ static const aril__sample softmax_grad_samples[] = {
     SAMPLE_END
 };
 OP(softmax_grad, .doc = "gradient of softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = softmax_infer,
-   .ref = softmax_grad_ref, .decompose = softmax_grad_decompose, .samples = softmax_grad_samples,
-   WITH_ATTRS(softmax));
+   .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_grad_ref,
+   .decompose = softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 OP(log_softmax_grad, .doc = "gradient of log_softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = softmax_infer,
-   .ref = log_softmax_grad_ref, .decompose = log_softmax_grad_decompose,
-   .samples = softmax_grad_samples, WITH_ATTRS(softmax));
+   .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_grad_ref,
+   .decompose = log_softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 
 /* ---- public ---- */
 

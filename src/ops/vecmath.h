@@ -12,7 +12,8 @@
  * a loop under -O3 with -fno-trapping-math and -fno-math-errno, which the library's sources have;
  * restrict on the pointers saves it a check for overlap.
  *
- *     f32 and f64   v_exp v_expm1 v_log v_log1p v_sigmoid v_tanh v_rint v_floor v_ceil v_trunc
+ *     f32 and f64   v_exp v_exp_below v_expm1 v_log v_log1p v_sigmoid v_tanh v_rint v_floor
+ *                   v_ceil v_trunc
  *     f32           v_exp2 v_log2 v_log10 v_erf v_erfc v_sin v_cos v_tan v_asin v_acos v_atan
  *                   v_atan2(y, x) v_sinh v_cosh v_asinh v_acosh v_atanh v_pow(x, y) v_hypot(x, y)
  *
