@@ -8,21 +8,32 @@
 #include "ops/like.h"
 #include "ops/reduce.h"
 #include "ops/sample.h"
+#include "ops/stream.h"
 #include "ops/targets.h"
 #include "ops/view.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- kernels ---- */
 
-enum { BLOCK = 64, GRAIN = 32 * 1024 };
+enum {
+    BLOCK = 64,
+    GRAIN = 32 * 1024,
+    ROWS = 16,  /* rows whose gradients of weights are summed in their own type */
+    PARTS = 64, /* so many partial sums are enough for the threads of a large machine */
+};
 
 typedef struct rows_job {
     int64_t rows, n, groups, per_group, inner;
     double eps;
     const void *x, *g, *weight, *bias;
     void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: rms */
+    double *part; /* [chunks of rows][3][channels]: dweight, dbias and room for both in T */
+    int64_t grain;
+    bool stream; /* the result goes past the cache */
 } rows_job;
 
 #define TEMPLATE "ops/layer_norm.inc"
@@ -39,15 +50,36 @@ static int64_t grain_of(int64_t work, int64_t least)
     return grain > least ? grain : least;
 }
 
+/* Gradients of weights are gathered as the rows are passed, in one sum for each chunk of rows; where
+ * there are few rows, or no memory for that, by a second pass over the channels. */
+static void run_backward(rows_job *j, bool wide)
+{
+    int64_t channels = j->groups * j->per_group;
+    int64_t least = (j->rows - 1) / PARTS + 1, samples = j->rows / (j->groups ? j->groups : 1);
+    j->grain = grain_of(j->n, least);
+    if (j->groups > 1) j->grain = (j->grain + j->groups - 1) / j->groups * j->groups;
+    if (samples >= 8 && j->rows > 0 && j->grain * j->n < 4 * channels) j->grain = 4 * j->groups;
+    int64_t parts = aril__parallel_chunks(j->rows, j->grain);
+    if (samples >= 8 && channels > 0)
+        j->part = aril__malloc((size_t)(parts * 3 * channels) * sizeof *j->part);
+    aril__parallel_for(j->rows, j->grain, ARIL__PICK(backward_rows, wide), j);
+    if (j->part)
+        aril__parallel_for(channels, grain_of(parts * 2, BLOCK), ARIL__PICK(join_parts, wide), j);
+    else
+        aril__parallel_for(channels, grain_of(samples * j->inner, j->inner >= 16 ? 1 : BLOCK),
+                           ARIL__PICK(backward_channels, wide), j);
+    free(j->part);
+}
+
 static void run_rows(rows_job *j, aril_dtype type)
 {
-    bool wide = type == ARIL_F64, back = j->g != NULL;
-    aril__range_fn *rows = back ? ARIL__PICK(backward_rows, wide) : ARIL__PICK(forward_rows, wide);
-    aril__parallel_for(j->rows, grain_of(j->n, 1), rows, j);
-    if (back)
-        aril__parallel_for(j->groups * j->per_group,
-                           grain_of(j->rows / j->groups * j->inner, j->inner >= 16 ? 1 : BLOCK),
-                           ARIL__PICK(backward_channels, wide), j);
+    bool wide = type == ARIL_F64;
+    j->stream =
+        j->inner * j->per_group >= 256 && aril__dtype_bytes(type, j->rows * j->n) >= ARIL__STREAM;
+    if (j->g)
+        run_backward(j, wide);
+    else
+        aril__parallel_for(j->rows, grain_of(j->n, 1), ARIL__PICK(forward_rows, wide), j);
 }
 
 /* The last `axes` dimensions are one row. */
