@@ -3,6 +3,7 @@
 #include "backend/onednn/cut.h"
 #include "core/derived.h"
 #include "core/parallel.h"
+#include "ops/activation.h"
 #include "ops/matmul.h"
 
 #include <stdlib.h>
@@ -30,7 +31,8 @@ typedef struct matmul_plan {
     dnnl_data_type_t type;
     int64_t size; /* of an element */
     bool bias;
-    int64_t activation;
+    int64_t activation; /* by oneDNN, */
+    int64_t after;      /* or by Aril, where oneDNN would make 0 of NaN */
     enum axis axis;
     aril__dnn_cut cut;
     packing *packed; /* linear: NULL where packing does not help */
@@ -320,7 +322,8 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
     p->p.a = p->p.b = NULL;
     p->p.c = NULL;
     p->bias = linear && r->n_in > 2 && r->in[2];
-    if (linear && r->attrs) p->activation = ((const struct linear_attrs *)r->attrs)->activation[0];
+    int64_t act = linear && r->attrs ? ((const struct linear_attrs *)r->attrs)->activation[0] : 0;
+    *(act == ARIL_RELU || act == ARIL_RELU6 ? &p->after : &p->activation) = act;
     take_inner(p);
     const char *why = misfit(r, p);
     if (!why && aril__force_row < 0) why = slower(r, p);
@@ -342,6 +345,36 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
 
 /* ---- running ---- */
 
+/* relu and relu6 of n neighbours; NaN stays. */
+static void clip_run(const matmul_plan *p, int64_t n, void *y)
+{
+    if (p->type == dnnl_f32) {
+        aril__activation_run(ARIL_F32, p->after, n, y);
+        return;
+    }
+    /* In f16 and bf16, numbers above 0 lie in the order of their bits, and 6 is: */
+    uint16_t *v = y, six = p->type == dnnl_bf16 ? 0x40c0 : 0x4600;
+    uint16_t inf = p->type == dnnl_bf16 ? 0x7f80 : 0x7c00;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t x = v[i], size = x & 0x7fff;
+        if (size > inf) continue;
+        v[i] = x & 0x8000 ? 0 : p->after == ARIL_RELU6 && size > six ? six : x;
+    }
+}
+
+/* What one piece has made. */
+static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k, char *c)
+{
+    const aril__product *g = &p->p;
+    int64_t begin = aril__dnn_cut_begin(cut, k), end = aril__dnn_cut_begin(cut, k + 1);
+    int64_t row = p->axis == BY_ROWS ? begin : 0, rows = p->axis == BY_ROWS ? end : g->m;
+    int64_t col = p->axis == BY_COLUMNS ? begin : 0, cols = p->axis == BY_COLUMNS ? end : g->n;
+    int64_t first = p->axis == BY_BATCH ? begin : 0, last = p->axis == BY_BATCH ? end : p->inner;
+    for (; first < last; first++)
+        for (int64_t i = row; i < rows; i++)
+            clip_run(p, cols - col, c + (first * p->inner_step[2] + i * g->c_row + col) * p->size);
+}
+
 typedef struct job {
     const matmul_plan *p;
     aril__dnn_cut *cut;
@@ -359,7 +392,10 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end)
         aril__product_at(&j->p->p, begin / j->cut->pieces, at);
         for (int i = 0; i < 3; i++) args.data[i] = (char *)args.data[i] + at[i] * j->p->size;
         dnnl_status_t st = aril__dnn_cut_piece(j->cut, begin % j->cut->pieces, j->device, &args);
-        if (st != dnnl_success) atomic_store(&j->status, (int)st);
+        if (st != dnnl_success)
+            atomic_store(&j->status, (int)st);
+        else if (j->p->after)
+            clip_piece(j->p, j->cut, begin % j->cut->pieces, args.data[2]);
     }
 }
 
