@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -315,6 +316,38 @@ TEST(norms_and_softmax_are_taken)
         struct batch_norm_grad_attrs ga = { { 0 }, { 0 } };
         call k = { .in = { z, z, w, t.out[1], t.out[2] } };
         if (fill(&k, &aril__op_batch_norm_grad, 7, &ga)) declines(&k, NULL);
+    }
+}
+
+/* ---- documentation ---- */
+
+/* docs/cpu.md lists every op with a row by oneDNN, and names none that has not. */
+TEST(documentation_lists_the_rows)
+{
+    char path[1024];
+    const char *here = strstr(__FILE__, "tests/test_onednn.c");
+    CHECK(here && sizeof path > strlen(__FILE__));
+    int lead = (int)(here - __FILE__);
+    snprintf(path, sizeof path, "%.*sdocs/cpu.md", lead, __FILE__);
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        test_skip("%s is not there", path);
+        return;
+    }
+    static char text[64 * 1024];
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    char *section = strstr(text, "## oneDNN"),
+         *end = section ? strstr(section, "\n\"Behind\"") : NULL;
+    CHECK(section && end);
+    *end = 0;
+    for (int i = 0; i < aril__n_ops; i++) {
+        const aril__op *op = aril__ops[i];
+        char name[80];
+        snprintf(name, sizeof name, "`%s`", op->name);
+        bool row = row_of(op, ARIL_F32) || row_of(op, ARIL_BF16);
+        CHECK_MSG(row == (strstr(section, name) != NULL), "docs/cpu.md %s %s, which has %s row",
+                  row ? "lacks" : "lists", op->name, row ? "a" : "no");
     }
 }
 

@@ -196,11 +196,14 @@ static void look(void *ctx, int64_t begin, int64_t end)
     if (odd) atomic_store_explicit(&s->odd, true, memory_order_relaxed);
 }
 
-/* Which tap of a window becomes the place in the picture. */
+/* Which tap of a window was the largest becomes a place in the picture. */
 typedef struct placing {
     const pool_plan *p;
     const void *taps;
     int64_t *index;
+    int64_t run;     /* neighbours that are worked on together: channels, or a row of windows */
+    int64_t step;    /* from the first element of one window to that of the next in the run */
+    int64_t *offset; /* of each tap from the first element of its window */
 } placing;
 
 static void place(void *ctx, int64_t begin, int64_t end)
@@ -208,19 +211,44 @@ static void place(void *ctx, int64_t begin, int64_t end)
     const placing *l = ctx;
     const pool_plan *p = l->p;
     int n = p->ndim - 2;
-    for (int64_t at = begin; at < end; at++) {
-        int64_t rest = p->last ? at / p->y_dim[1] : at, o[3] = { 0 };
-        for (int i = n - 1; i >= 0; rest /= p->y_dim[2 + i], i--) o[i] = rest % p->y_dim[2 + i];
-        int64_t tap =
-            p->tap_bytes == 1 ? ((const uint8_t *)l->taps)[at] : ((const int32_t *)l->taps)[at];
-        int64_t index = 0, step = 1;
+    for (; begin < end; begin++) {
+        int64_t rest = begin, first = 0, size = 1;
         for (int i = n - 1; i >= 0; i--) {
-            index += step * (o[i] * p->stride[i] - p->begin[i] + tap % p->kernel[i]);
-            tap /= p->kernel[i];
-            step *= p->x_dim[2 + i];
+            int64_t o = p->last || i < n - 1 ? rest % p->y_dim[2 + i] : 0;
+            if (p->last || i < n - 1) rest /= p->y_dim[2 + i];
+            first += (o * p->stride[i] - p->begin[i]) * size;
+            size *= p->x_dim[2 + i];
         }
-        l->index[at] = index;
+        int64_t *to = l->index + begin * l->run;
+        if (p->tap_bytes == 1) {
+            const uint8_t *tap = (const uint8_t *)l->taps + begin * l->run;
+            for (int64_t i = 0; i < l->run; i++) to[i] = first + i * l->step + l->offset[tap[i]];
+        } else {
+            const int32_t *tap = (const int32_t *)l->taps + begin * l->run;
+            for (int64_t i = 0; i < l->run; i++) to[i] = first + i * l->step + l->offset[tap[i]];
+        }
     }
+}
+
+static aril_status place_all(aril__run *r, const pool_plan *p)
+{
+    int n = p->ndim - 2;
+    int64_t taps = aril__count(n, p->kernel);
+    placing l = { .p = p, .taps = r->workspace, .index = aril__ptr(r->out[1]) };
+    l.run = p->last ? p->y_dim[1] : p->y_dim[p->ndim - 1];
+    l.step = p->last ? 0 : p->stride[n - 1];
+    if (!(l.offset = aril__malloc((size_t)taps * sizeof *l.offset)))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t t = 0; t < taps; t++) {
+        int64_t rest = t, size = 1;
+        l.offset[t] = 0;
+        for (int i = n - 1; i >= 0; rest /= p->kernel[i], size *= p->x_dim[2 + i], i--)
+            l.offset[t] += rest % p->kernel[i] * size;
+    }
+    int64_t grain = LEAST / l.run;
+    aril__parallel_for(r->out[1]->numel / l.run, grain > 1 ? grain : 1, place, &l);
+    free(l.offset);
+    return ARIL_OK;
 }
 
 aril_status aril__dnn_pool(aril__run *r)
@@ -238,9 +266,6 @@ aril_status aril__dnn_pool(aril__run *r)
                             .step = { aril__count(p->ndim - 1, p->x_dim + 1) * size, y_each * size,
                                       y_each * p->tap_bytes } };
     dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
-    if (st == dnnl_success && is_max(p)) {
-        placing l = { p, r->workspace, aril__ptr(r->out[1]) };
-        aril__parallel_for(y->numel, LEAST, place, &l);
-    }
+    if (st == dnnl_success && is_max(p)) return place_all(r, p);
     return aril__dnn_status(r->op->name, st);
 }
