@@ -10,6 +10,7 @@
 #include "ops/plans.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
+#include "ops/rnn_seq.h"
 #include "ops/rows.h"
 #include "ops/softmax.h"
 #include "support/compare.h"
@@ -319,6 +320,22 @@ TEST(norms_and_softmax_are_taken)
     }
 }
 
+TEST(sequences_are_taken)
+{
+    ARIL_SCOPE;
+    struct rnn_seq_attrs a = { { 0 }, { 0 }, { 0 } };
+    call c = { .in = { shaped(ARIL_SHAPE(5, 3, 64), ARIL_F32), shaped(ARIL_SHAPE(3, 16), ARIL_F32),
+                       shaped(ARIL_SHAPE(64, 16), ARIL_F32), shaped(ARIL_SHAPE(64), ARIL_F32), NULL,
+                       shaped(ARIL_SHAPE(3, 16), ARIL_F32) } };
+    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, NULL);
+    a.keep[0] = 1;
+    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, "gates");
+    a.keep[0] = 0;
+    int64_t lengths[3] = { 5, 3, 1 };
+    c.in[RNN_LEN] = aril_from(lengths, ARIL_SHAPE(3), ARIL_I64, aril_cpu());
+    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, "different lengths");
+}
+
 /* ---- documentation ---- */
 
 /* docs/cpu.md lists every op with a row by oneDNN, and names none that has not. */
@@ -505,9 +522,25 @@ static bool random_copy(call *c, aril_dtype d)
     return fill(c, &aril__op_copy, 2, NULL);
 }
 
+static bool random_sequence(call *c, aril_dtype d)
+{
+    if (d != ARIL_F32) return false;
+    const aril__op *op[3] = { &aril__op_rnn_seq, &aril__op_lstm_seq, &aril__op_gru_seq };
+    static const int64_t gates[3] = { 1, 4, 3 };
+    int64_t k = any(3), t = 1 + any(6), n = 1 + any(9), h = 1 + any(40), g = gates[k];
+    struct rnn_seq_attrs a = { .reverse = { any(2) } };
+    call s = { .in = { shaped(ARIL_SHAPE(t, n, g * h), d), shaped(ARIL_SHAPE(n, h), d),
+                       shaped(ARIL_SHAPE(g * h, h), d),
+                       any(2) ? shaped(ARIL_SHAPE(g * h), d) : NULL } };
+    if (k == 1) s.in[RNN_C0] = shaped(ARIL_SHAPE(n, h), d);
+    if (any(8) == 0) s.in[0] = aril_div(s.in[0], aril_zeros_like(s.in[0])); /* infinities */
+    *c = s;
+    return fill(c, op[k], op[k]->max_in, &a);
+}
+
 static bool (*const generators[])(call *c, aril_dtype d) = {
     random_product,    random_pool,       random_softmax, random_layer_norm,
-    random_batch_norm, random_resampling, random_copy,
+    random_batch_norm, random_resampling, random_copy,    random_sequence,
 };
 
 /* ARIL_TEST_SECONDS=60 goes on for that long. */
@@ -530,7 +563,7 @@ TEST(random_calls_agree_with_the_reference)
             calls++;
         }
     for (int g = 0; g < N && !test_failed(); g++)
-        for (int t = 0; t < 1 + has_bf16(); t++)
+        for (int t = 0; t < 1 + (has_bf16() && generators[g] != random_sequence); t++)
             CHECK_MSG(taken[g][t] * 8 > calls / N / 2,
                       "generator %d, %s: %d of about %d calls taken", g, t ? "bf16" : "f32",
                       taken[g][t], calls / N / 2);

@@ -7,6 +7,7 @@
 #include "backend/onednn/pool.h"
 #include "backend/onednn/reorder.h"
 #include "backend/onednn/resample.h"
+#include "backend/onednn/rnn.h"
 #include "backend/onednn/softmax.h"
 
 #define LOW (DT(ARIL_BF16) | DT(ARIL_F16))
@@ -43,20 +44,25 @@ static const aril__row ahead[] = { CONV(conv, true) CONV(conv_dgrad, true) CONV(
 /* No faster than Aril's own: other ways to the same results, behind the references. */
 static const aril__row behind[] = {
     ROW(matmul, DT(ARIL_F32), true, matmul, matmul) ROW(linear, DT(ARIL_F32), true, matmul, matmul)
-        ROW(outer_sum, DT(ARIL_F32), false, matmul, matmul) STRIDED_ROW(max_pool, pool) STRIDED_ROW(
-            avg_pool, pool) STRIDED_ROW(avg_pool_grad, pool) STRIDED_ROW(adaptive_avg_pool, pool)
-            STRIDED_ROW(adaptive_avg_pool_grad, pool) DENSE_ROW(softmax, softmax)
-                DENSE_ROW(log_softmax, softmax) DENSE_ROW(softmax_grad, softmax)
-                    DENSE_ROW(log_softmax_grad, softmax) ROW(layer_norm, DT(ARIL_F32) | LOW, false,
-                                                             layer_norm, layer_norm)
-                        ROW(layer_norm_grad, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm_grad)
-                            ROW(batch_norm, DT(ARIL_F32) | LOW, true, batch_norm, batch_norm)
-                                ROW(batch_norm_eval, DT(ARIL_F32) | LOW, true, batch_norm,
-                                    batch_norm) ROW(batch_norm_grad, DT(ARIL_F32) | LOW, true,
-                                                    batch_norm, batch_norm_grad)
-                                    STRIDED_ROW(interpolate, resample)
-                                        STRIDED_ROW(interpolate_grad, resample)
-                                            STRIDED_ROW(copy, reorder) STRIDED_ROW(cast, reorder)
+        ROW(outer_sum, DT(ARIL_F32), false, matmul, matmul) STRIDED_ROW(max_pool, pool)
+            STRIDED_ROW(avg_pool, pool) STRIDED_ROW(avg_pool_grad, pool)
+                STRIDED_ROW(adaptive_avg_pool, pool) STRIDED_ROW(adaptive_avg_pool_grad, pool)
+                    DENSE_ROW(softmax, softmax) DENSE_ROW(log_softmax, softmax)
+                        DENSE_ROW(softmax_grad, softmax) DENSE_ROW(log_softmax_grad, softmax)
+                            ROW(layer_norm, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm)
+                                ROW(layer_norm_grad, DT(ARIL_F32) | LOW, false, layer_norm,
+                                    layer_norm_grad) ROW(batch_norm, DT(ARIL_F32) | LOW, true,
+                                                         batch_norm, batch_norm)
+                                    ROW(batch_norm_eval, DT(ARIL_F32) | LOW, true, batch_norm,
+                                        batch_norm) ROW(batch_norm_grad, DT(ARIL_F32) | LOW, true,
+                                                        batch_norm, batch_norm_grad)
+                                        ROW(rnn_seq, DT(ARIL_F32), false, rnn, rnn)
+                                            ROW(lstm_seq, DT(ARIL_F32), false, rnn, rnn)
+                                                ROW(gru_seq, DT(ARIL_F32), false, rnn, rnn)
+                                                    STRIDED_ROW(interpolate, resample)
+                                                        STRIDED_ROW(interpolate_grad, resample)
+                                                            STRIDED_ROW(copy, reorder)
+                                                                STRIDED_ROW(cast, reorder)
 };
 
 aril_status aril__dnn_start(void)
