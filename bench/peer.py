@@ -136,7 +136,7 @@ def time_steps(steps, n):
 
 
 def warm_up(steps):
-    """Runs until it is steady; how many short steps are timed as one."""
+    """Runs until it is steady; how many short steps are timed as one, and what a step took at last."""
     group, long_enough, together = 2e-3, 0.1, 1
     took = spent = time_steps(steps, 1)
     while spent < long_enough:
@@ -145,8 +145,8 @@ def warm_up(steps):
         if took < group:
             together *= 4 if took < group / 8 else 2
     if took > long_enough:
-        time_steps(steps, 1)
-    return together
+        took = time_steps(steps, together)
+    return together, took / together
 
 
 class Peer:

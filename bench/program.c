@@ -54,13 +54,11 @@ static void forward(bench_run *r)
 
 static void update(bench_run *r)
 {
-    ARIL_NO_GRAD;
-    for (int i = 0; i < r->maker.n_params; i++) {
-        ARIL_SCOPE;
-        aril_tensor *p = r->maker.params[i];
-        if (r->at->sgd != 0) aril_sub_(p, aril_mul_scalar(aril_grad(p), r->at->sgd));
-        aril_zero_grad(p);
-    }
+    aril_list none = { 0 };
+    if (r->rate)
+        aril_sgd_update((aril_list){ r->maker.n_params, r->maker.params }, none, none, r->rate,
+                        NULL, (aril_sgd_opts){ 0 });
+    for (int i = 0; i < r->maker.n_params; i++) aril_zero_grad(r->maker.params[i]);
 }
 
 void bench_run_step(bench_run *r)
@@ -150,6 +148,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
         case BENCH_RESULT: break;
         }
     }
+    if (c->sgd != 0) r->rate = aril_keep(aril_full(ARIL_SHAPE(), c->sgd, ARIL_F32, aril_cpu()));
     look(r);
     return aril_ok();
 }
@@ -164,6 +163,7 @@ void bench_run_end(bench_run *r)
     for (int i = 0; i < r->at->n_calls; i++) bench_model_free(r->model[i]);
     for (int i = 0; i < r->maker.n_params; i++) aril_release(r->maker.params[i]);
     free(r->maker.params);
+    aril_release(r->rate);
     *r = (bench_run){ 0 };
 }
 

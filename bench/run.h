@@ -43,6 +43,7 @@ typedef struct bench_run {
     aril_tensor *slot[BENCH_SLOTS];  /* those that are given are kept */
     bench_model *model[BENCH_SLOTS]; /* of each call */
     bool wants[BENCH_SLOTS];         /* a gradient */
+    aril_tensor *rate;               /* of SGD, [] f32, or NULL */
     double flops, bytes;             /* of a step: products; what operations read and write */
 } bench_run;
 
