@@ -173,10 +173,12 @@ static void trim(aril__device *d, int64_t keep)
         while (d->bins[bin] && d->stats.cached > keep) free_cached(d, bin);
 }
 
-/* Live and cached memory together stay close to the highest need so far. */
+/* Live and cached memory together stay close to the highest need so far. Small programs get some
+ * more: blocks that don't fit together would else be given back and faulted in again at every step. */
 static void trim_to_peak(aril__device *d)
 {
-    int64_t spare = d->stats.peak + d->stats.peak / 8 - d->stats.live;
+    const int64_t more = 16 << 20;
+    int64_t spare = d->stats.peak + d->stats.peak / 8 + more - d->stats.live;
     if (d->stats.cached > spare) trim(d, spare > 0 ? spare : 0);
 }
 
