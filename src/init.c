@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/thread.h"
 #include "ops/apply.h"
+#include "ops/fft.h"
 #include "ops/formula.h"
 #include "ops/plans.h"
 #include "ops/rows.h"
@@ -34,6 +35,7 @@ void aril__library_end(void)
     aril__dnn_end();
     aril__rows_shutdown();
     aril__cpu_end();
+    aril__fft_shutdown();
 }
 
 const char *aril_version(void)

@@ -9,6 +9,7 @@
 #include "ops/sample.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,8 @@ ATTR_LIST(fft, FFT_ATTRS)
 
 enum {
     LARGEST = 31, /* factor done by a pass of its own */
-    LANES = 8,    /* transforms done side by side */
-    SHORT = 300,  /* up to here, so that they stay in cache */
+    LANES = 16,   /* transforms done side by side */
+    SHORT = 4096, /* up to here, so that they stay in cache */
     GRAIN = 8 * 1024,
 };
 
@@ -68,7 +69,79 @@ static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
 }
 
 #define TEMPLATE "ops/fft_kernel.inc"
-#include "ops/each_real.inc"
+#include "ops/each_target.inc"
+
+/* ---- plans ---- */
+
+/* Plans of the lengths used lately. One that is in use stays where it is. */
+typedef struct kept_plan {
+    void *plan;
+    int64_t n;
+    bool wide;
+    int level, users;
+    unsigned long used; /* when last */
+} kept_plan;
+
+enum { KEPT = 16 };
+
+static struct {
+    pthread_mutex_t lock;
+    kept_plan at[KEPT];
+    unsigned long now;
+} plans = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void free_plan(kept_plan *p)
+{
+    ARIL__PICK(plan_free, p->wide)(p->plan); /* the same for every target */
+    *p = (kept_plan){ 0 };
+}
+
+/* A plan and its place among those kept, -1 where it has none. NULL when memory is out. */
+static void *take_plan(int64_t n, bool wide, int *place)
+{
+    int level = aril__cpu(), oldest = -1;
+    void *plan = NULL;
+    *place = -1;
+    pthread_mutex_lock(&plans.lock);
+    for (int i = 0; i < KEPT && !plan; i++) {
+        kept_plan *p = &plans.at[i];
+        if (p->plan && p->n == n && p->wide == wide && p->level == level) {
+            plan = p->plan;
+            *place = i;
+        } else if (!p->users && (oldest < 0 || p->used < plans.at[oldest].used)) {
+            oldest = i;
+        }
+    }
+    if (!plan && (plan = ARIL__PICK(plan_new, wide)(n)) && oldest >= 0) {
+        kept_plan *p = &plans.at[oldest];
+        if (p->plan) free_plan(p);
+        *p = (kept_plan){ .plan = plan, .n = n, .wide = wide, .level = level };
+        *place = oldest;
+    }
+    if (*place >= 0) {
+        plans.at[*place].users++;
+        plans.at[*place].used = ++plans.now;
+    }
+    pthread_mutex_unlock(&plans.lock);
+    return plan;
+}
+
+static void give_plan(void *plan, bool wide, int place)
+{
+    if (place < 0) {
+        ARIL__PICK(plan_free, wide)(plan);
+        return;
+    }
+    pthread_mutex_lock(&plans.lock);
+    plans.at[place].users--;
+    pthread_mutex_unlock(&plans.lock);
+}
+
+void aril__fft_shutdown(void)
+{
+    for (int i = 0; i < KEPT; i++)
+        if (plans.at[i].plan) free_plan(&plans.at[i]);
+}
 
 static aril_status run(aril__run *r, kind which, int64_t n)
 {
@@ -86,13 +159,12 @@ static aril_status run(aril__run *r, kind which, int64_t n)
                    : which == R2C ? r->in[0]->numel / n
                                   : r->in[0]->numel / (2 * n);
     int64_t grain = n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
-    plan_f32 *narrow = wide ? NULL : plan_new_f32(n);
-    plan_f64 *full = wide ? plan_new_f64(n) : NULL;
-    j.plan = wide ? (const void *)full : narrow;
-    if (j.plan) aril__parallel_for(rows, grain, wide ? rows_f64 : rows_f32, &j);
-    bool failed = !j.plan || atomic_load(&j.failed);
-    plan_free_f32(narrow);
-    plan_free_f64(full);
+    int place;
+    void *plan = take_plan(n, wide, &place);
+    j.plan = plan;
+    if (plan) aril__parallel_for(rows, grain, ARIL__PICK(rows, wide), &j);
+    bool failed = !plan || atomic_load(&j.failed);
+    if (plan) give_plan(plan, wide, place);
     return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name) : ARIL_OK;
 }
 

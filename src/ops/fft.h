@@ -28,4 +28,7 @@ ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
     A(frames, I64, 1, reflect, 0, NULL) A(frames, I64, 1, length, -1, NULL)
 ATTRS(frames, FRAMES_ATTRS)
 
+/* Lets go of the plans that are kept. */
+void aril__fft_shutdown(void);
+
 #endif
