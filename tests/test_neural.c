@@ -1,6 +1,10 @@
 /* Normalisation, attention and recurrent layers beyond the golden values: errors, threads, memory. */
 #include "aril/aril.h"
+#include "core/cpu.h"
 #include "core/tensor.h"
+#include "ops/apply.h"
+#include "ops/attention.h"
+#include "ops/rows.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -256,6 +260,80 @@ TEST(batch_norm_saves_its_input_and_two_numbers_a_channel)
 }
 
 /* Attention's weights with dropout: E[y] is y, and the same seed gives the same mask. */
+/* ---- attention's rows against the reference ---- */
+
+typedef struct sizes {
+    int64_t batch, l, s, e, ev;
+    int mask; /* none, bools, numbers, bools that hide all from some queries, causal */
+} sizes;
+
+static aril_tensor *normal(aril_shape shape, aril_dtype type)
+{
+    return aril_cast(aril_randn(shape, ARIL_F64, aril_cpu()), type);
+}
+
+/* y, lse, dq, dk and dv by row `row`, as f64. */
+static void run_attention(const sizes *z, aril_dtype type, int row, aril_tensor **out)
+{
+    ARIL_SCOPE;
+    aril_seed(3);
+    struct attention_attrs at = { { z->mask == 2 ? 0.3 : 0 }, { z->mask == 4 } };
+    aril_tensor *in[ATTENTION_INPUTS] = {
+        [ATTENTION_Q] = normal(ARIL_SHAPE(z->batch, z->l, z->e), type),
+        [ATTENTION_K] = normal(ARIL_SHAPE(z->batch, z->s, z->e), type),
+        [ATTENTION_V] = normal(ARIL_SHAPE(z->batch, z->s, z->ev), type),
+        [ATTENTION_G] = normal(ARIL_SHAPE(z->batch, z->l, z->ev), type),
+    };
+    aril_tensor *r = aril_rand(ARIL_SHAPE(z->l, z->s), ARIL_F32, aril_cpu());
+    if (z->mask == 1) in[ATTENTION_MASK] = aril_gt_scalar(r, 0.4);
+    if (z->mask == 2) in[ATTENTION_MASK] = aril_cast(r, type);
+    if (z->mask == 3)
+        in[ATTENTION_MASK] =
+            aril_gt_scalar(aril_rand(ARIL_SHAPE(z->l, 1), ARIL_F32, aril_cpu()), 0.5);
+    if (z->mask == 0)
+        in[ATTENTION_G_LSE] =
+            normal(ARIL_SHAPE(z->batch, z->l), type == ARIL_F64 ? ARIL_F64 : ARIL_F32);
+    aril__force_row = row;
+    aril__apply(&aril__op_attention, 4, in, &at, out);
+    in[ATTENTION_Y] = out[0];
+    in[ATTENTION_LSE] = out[1];
+    aril__apply(&aril__op_attention_grad, ATTENTION_INPUTS, in, &at, out + 2);
+    aril__force_row = -1;
+    for (int i = 0; i < 5; i++) out[i] = aril_escape(aril_cast(out[i], ARIL_F64));
+}
+
+TEST(attention_rows_agree_with_the_reference)
+{
+    static const sizes all[] = { { 2, 3, 5, 4, 2, 0 },      { 1, 100, 300, 20, 33, 0 },
+                                 { 3, 50, 257, 64, 64, 1 }, { 2, 130, 70, 16, 8, 2 },
+                                 { 2, 60, 33, 8, 8, 3 },    { 2, 300, 300, 32, 32, 4 },
+                                 { 1, 70, 400, 8, 16, 4 },  { 1, 400, 70, 8, 16, 4 },
+                                 { 2, 1, 40, 64, 64, 0 } };
+    static const struct {
+        aril_dtype type;
+        double tolerance;
+    } types[] = { { ARIL_F64, 1e-12 }, { ARIL_F32, 1e-5 }, { ARIL_BF16, 3e-2 } };
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++)
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            for (int k = 0; k < 3; k++) {
+                ARIL_SCOPE;
+                aril_tensor *got[5], *want[5];
+                aril__cpu_set(level);
+                run_attention(&all[i], types[k].type, 0, got);
+                run_attention(&all[i], types[k].type, 1, want);
+                for (int j = 0; j < 5; j++) {
+                    aril_tensor *d = aril_abs(aril_sub(got[j], want[j]));
+                    d = aril_where(aril_eq(got[j], want[j]), aril_scalar(0.0), d); /* infinities */
+                    double e = aril_item(aril_amax(d, ARIL_ALL));
+                    CHECK_MSG(e <= types[k].tolerance * 10,
+                              "level %d, sizes %d, type %d, result %d: %g", level, (int)i, k, j, e);
+                }
+            }
+    aril__cpu_set(top);
+    CHECK(aril_ok());
+}
+
 TEST(attention_with_dropout)
 {
     ARIL_SCOPE;

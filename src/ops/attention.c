@@ -16,37 +16,31 @@
 
 ATTR_LIST(attention, ATTENTION_ATTRS)
 
+enum {
+    Q = ATTENTION_Q,
+    K = ATTENTION_K,
+    V = ATTENTION_V,
+    MASK = ATTENTION_MASK,
+    Y = ATTENTION_Y,
+    LSE = ATTENTION_LSE,
+    G = ATTENTION_G,
+    G_LSE = ATTENTION_G_LSE,
+    GRAD_INPUTS = ATTENTION_INPUTS
+};
+
 /* ---- kernels ---- */
 
 enum { QUERIES = 16, KEYS = 32, DEPTH = 64, GRAIN = 64 * 1024 };
 
 typedef struct attention_job {
-    int64_t batch, l, s, e, ev; /* q [batch,l,e], k [batch,s,e], v [batch,s,ev] */
+    aril__attention a;
     int64_t query_tiles, key_tiles;
-    double scale;
-    bool causal;
-    const void *q, *k, *v, *g, *g_lse;
-    void *y, *lse, *delta, *dq, *dk, *dv;
-    const unsigned char *allowed; /* a mask of bools, or */
-    const void *added;            /* of numbers; or neither */
-    int batch_ndim;
-    int64_t batch_dim[ARIL_MAX_DIMS], mask_step[ARIL_MAX_DIMS], mask_row, mask_col;
 } attention_job;
-
-static int64_t mask_offset(const attention_job *j, int64_t b)
-{
-    int64_t at = 0;
-    for (int d = j->batch_ndim - 1; d >= 0; d--) {
-        at += b % j->batch_dim[d] * j->mask_step[d];
-        b /= j->batch_dim[d];
-    }
-    return at;
-}
 
 #define TEMPLATE "ops/attention.inc"
 #include "ops/each_target.inc"
 
-static void set_mask(attention_job *j, const aril_tensor *mask)
+static void set_mask(aril__attention *j, const aril_tensor *mask)
 {
     if (!mask) return;
     if (mask->dtype == ARIL_BOOL)
@@ -62,29 +56,47 @@ static void set_mask(attention_job *j, const aril_tensor *mask)
     }
 }
 
-static attention_job job_of(const struct attention_attrs *a, const aril_tensor *q,
-                            const aril_tensor *k, const aril_tensor *v, const aril_tensor *mask)
+aril__attention aril__attention_of(const aril__run *r)
 {
+    const struct attention_attrs *a = r->attrs;
+    const aril_tensor *q = r->in[Q], *k = r->in[K], *v = r->in[V];
     int n = q->ndim;
-    attention_job j = { .batch = 1,
-                        .l = q->dim[n - 2],
-                        .s = k->dim[n - 2],
-                        .e = q->dim[n - 1],
-                        .ev = v->dim[n - 1],
-                        .causal = a->causal[0],
-                        .scale = a->scale[0],
-                        .q = aril__ptr(q),
-                        .k = aril__ptr(k),
-                        .v = aril__ptr(v),
-                        .batch_ndim = n - 2 };
+    aril__attention j = { .batch = 1,
+                          .l = q->dim[n - 2],
+                          .s = k->dim[n - 2],
+                          .e = q->dim[n - 1],
+                          .ev = v->dim[n - 1],
+                          .causal = a->causal[0],
+                          .scale = a->scale[0],
+                          .q = aril__ptr(q),
+                          .k = aril__ptr(k),
+                          .v = aril__ptr(v),
+                          .batch_ndim = n - 2 };
     for (int d = 0; d < n - 2; d++) {
         j.batch_dim[d] = q->dim[d];
         j.batch *= q->dim[d];
     }
     if (j.scale == 0) j.scale = j.e ? 1 / sqrt((double)j.e) : 1;
-    j.query_tiles = (j.l + QUERIES - 1) / QUERIES;
-    j.key_tiles = (j.s + KEYS - 1) / KEYS;
-    set_mask(&j, mask);
+    set_mask(&j, r->in[MASK]);
+    if (r->op == &aril__op_attention_grad) {
+        j.y = aril__ptr(r->in[Y]);
+        j.lse = aril__ptr(r->in[LSE]);
+        j.g = r->in[G] ? aril__ptr(r->in[G]) : NULL;
+        j.g_lse = r->in[G_LSE] ? aril__ptr(r->in[G_LSE]) : NULL;
+        for (int i = 0; i < 3; i++)
+            *(i == 0 ? &j.dq : i == 1 ? &j.dk : &j.dv) = aril__ptr(r->out[i]);
+    } else {
+        j.y = aril__ptr(r->out[0]);
+        j.lse = aril__ptr(r->out[1]);
+    }
+    return j;
+}
+
+static attention_job job_of(const aril__run *r)
+{
+    attention_job j = { .a = aril__attention_of(r) };
+    j.query_tiles = (j.a.l + QUERIES - 1) / QUERIES;
+    j.key_tiles = (j.a.s + KEYS - 1) / KEYS;
     return j;
 }
 
@@ -142,8 +154,6 @@ static aril_tensor *wide(aril_tensor *t, const aril_tensor *lse)
 
 /* ---- attention_grad ---- */
 
-enum { Q, K, V, MASK, Y, LSE, G, G_LSE, GRAD_INPUTS };
-
 /* in: q, k, v, mask?, y, lse, g?, g_lse?; out: dq, dk, dv */
 static aril_status attention_grad_infer(aril__call *c)
 {
@@ -161,22 +171,17 @@ static aril_status attention_grad_infer(aril__call *c)
 
 static aril_status attention_grad_ref(aril__run *r)
 {
-    attention_job j = job_of(r->attrs, r->in[Q], r->in[K], r->in[V], r->in[MASK]);
+    attention_job j = job_of(r);
+    const aril__attention *a = &j.a;
     bool f64 = r->type == ARIL_F64;
-    j.y = aril__ptr(r->in[Y]);
-    j.lse = aril__ptr(r->in[LSE]);
-    j.g = r->in[G] ? aril__ptr(r->in[G]) : NULL;
-    j.g_lse = r->in[G_LSE] ? aril__ptr(r->in[G_LSE]) : NULL;
-    j.dq = aril__ptr(r->out[0]);
-    j.dk = aril__ptr(r->out[1]);
-    j.dv = aril__ptr(r->out[2]);
-    j.delta = aril__malloc((size_t)(j.batch * j.l + 1) * (f64 ? 8 : 4));
-    if (!j.delta) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
-    run_tiles(&j, j.batch * j.l, j.ev, ARIL__PICK(deltas, f64));
-    run_tiles(&j, j.batch * j.query_tiles, j.s * (j.e + j.ev) * QUERIES,
+    j.a.delta = aril__malloc((size_t)(a->batch * a->l + 1) * (f64 ? 8 : 4));
+    if (!a->delta) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
+    run_tiles(&j, a->batch * a->l, a->ev, ARIL__PICK(deltas, f64));
+    run_tiles(&j, a->batch * j.query_tiles, a->s * (a->e + a->ev) * QUERIES,
               ARIL__PICK(backward_queries, f64));
-    run_tiles(&j, j.batch * j.key_tiles, j.l * (j.e + j.ev) * KEYS, ARIL__PICK(backward_keys, f64));
-    free(j.delta);
+    run_tiles(&j, a->batch * j.key_tiles, a->l * (a->e + a->ev) * KEYS,
+              ARIL__PICK(backward_keys, f64));
+    free(j.a.delta);
     return ARIL_OK;
 }
 
@@ -273,10 +278,8 @@ static aril_status attention_infer(aril__call *c)
 
 static aril_status attention_ref(aril__run *r)
 {
-    attention_job j = job_of(r->attrs, r->in[Q], r->in[K], r->in[V], r->in[MASK]);
-    j.y = aril__ptr(r->out[0]);
-    j.lse = aril__ptr(r->out[1]);
-    run_tiles(&j, j.batch * j.query_tiles, j.s * (j.e + j.ev) * QUERIES,
+    attention_job j = job_of(r);
+    run_tiles(&j, j.a.batch * j.query_tiles, j.a.s * (j.a.e + j.a.ev) * QUERIES,
               ARIL__PICK(forward, r->type == ARIL_F64));
     return ARIL_OK;
 }

@@ -1,10 +1,8 @@
 #include "backend/cpu/gemm.h"
 
-#include "aril/ops.h"
+#include "backend/cpu/staged.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
-#include "ops/apply.h"
-#include "ops/copy.h"
 #include "ops/matmul.h"
 
 #if ARIL_HAVE_BLAS
@@ -306,40 +304,25 @@ static aril_status run_native(aril__run *r, aril__gemm_fn *f32, aril__gemm_fn *f
     return ARIL_OK;
 }
 
-/* f16 and bf16 by way of f32. */
-static aril_status run_staged(aril__run *r, aril__gemm_fn *f32, bool own)
+static aril_status run_own(aril__run *r)
 {
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    aril_tensor *in[3], *to = r->out[0];
-    aril_tensor *out = aril__give(th, aril__tensor_new(th, ARIL_F32, to->ndim, to->dim, r->device));
-    aril_status s = aril_tensor_status(out);
-    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
-        in[i] = r->in[i] ? aril_cast(r->in[i], ARIL_F32) : NULL;
-        s = in[i] ? aril_tensor_status(in[i]) : s;
-    }
-    if (s < 0) return s;
-    aril__run staged = *r;
-    staged.in = in;
-    staged.out = &out;
-    staged.type = ARIL_F32;
-    s = run_native(&staged, f32, NULL, own);
-    aril__copy_elements(to, out);
-    return s;
+    return run_native(r, aril__gemm_f32, aril__gemm_f64, true);
 }
 
 aril_status aril__cpu_product(aril__run *r)
 {
-    if (r->type == ARIL_F16 || r->type == ARIL_BF16) return run_staged(r, aril__gemm_f32, true);
-    return run_native(r, aril__gemm_f32, aril__gemm_f64, true);
+    return aril__cpu_staged(r, run_own);
 }
 
 #if ARIL_HAVE_BLAS
+static aril_status run_blas(aril__run *r)
+{
+    return run_native(r, blas_f32, blas_f64, false);
+}
+
 aril_status aril__cpu_product_blas(aril__run *r)
 {
     blas_on_one_thread();
-    if (r->type == ARIL_F16 || r->type == ARIL_BF16) return run_staged(r, blas_f32, false);
-    return run_native(r, blas_f32, blas_f64, false);
+    return aril__cpu_staged(r, run_blas);
 }
 #endif

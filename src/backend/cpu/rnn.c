@@ -3,13 +3,11 @@
  * are one product over all steps. */
 #include "backend/cpu/rnn.h"
 
-#include "aril/ops.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/staged.h"
 #include "core/parallel.h"
-#include "ops/activation.h"
-#include "ops/apply.h"
-#include "ops/copy.h"
 #include "ops/rnn_seq.h"
+#include "ops/vecmath.h"
 
 #include <string.h>
 
@@ -288,45 +286,14 @@ static aril_status run_backward(aril__run *r)
 
 /* ---- rows ---- */
 
-/* f16 and bf16 by way of f32. */
-static aril_status run_staged(aril__run *r, aril_status (*run)(aril__run *))
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    aril_tensor *in[GRAD_INPUTS], *out[ARIL__MAX_OUT];
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
-        in[i] = r->in[i];
-        if (!in[i] || in[i]->dtype != r->type) continue;
-        in[i] = aril_cast(in[i], ARIL_F32);
-        s = aril_tensor_status(in[i]);
-    }
-    for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
-        aril_tensor *to = r->out[i];
-        out[i] = aril__give(th, aril__tensor_new(th, ARIL_F32, to->ndim, to->dim, r->device));
-        s = aril_tensor_status(out[i]);
-    }
-    if (s < 0) return s;
-    aril__run staged = *r;
-    staged.in = in;
-    staged.out = out;
-    staged.type = ARIL_F32;
-    s = run(&staged);
-    for (int i = 0; i < r->n_out && s == ARIL_OK; i++) aril__copy_elements(r->out[i], out[i]);
-    return s;
-}
-
 aril_status aril__cpu_rnn(aril__run *r)
 {
-    bool low = r->type == ARIL_F16 || r->type == ARIL_BF16;
-    return low ? run_staged(r, run_forward) : run_forward(r);
+    return aril__cpu_staged(r, run_forward);
 }
 
 aril_status aril__cpu_rnn_grad(aril__run *r)
 {
-    bool low = r->type == ARIL_F16 || r->type == ARIL_BF16;
-    return low ? run_staged(r, run_backward) : run_backward(r);
+    return aril__cpu_staged(r, run_backward);
 }
 
 const char *aril__cpu_rnn_grad_prepare(const aril__run *r, aril_plan *plan)

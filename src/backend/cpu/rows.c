@@ -1,5 +1,6 @@
 #include "backend/cpu/rows.h"
 
+#include "backend/cpu/attention.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
@@ -50,6 +51,10 @@ static const aril__row conv_rows[] = { CONV(conv) CONV(conv_dgrad) CONV(conv_wgr
           .run = aril__cpu_rnn_grad },
 static const aril__row rnn_rows[] = { SEQ(rnn_seq) SEQ(lstm_seq) SEQ(gru_seq) };
 
+static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, aril__cpu_attention),
+                                            KERNEL(attention_grad, DT_FLOAT, NULL,
+                                                   aril__cpu_attention_grad) };
+
 /* Batch normalisation of what lies channels-last. */
 #define LAST(op_)                               \
     { .op = #op_,                               \
@@ -72,6 +77,9 @@ aril_status aril__cpu_start(void)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, rnn_rows, sizeof rnn_rows / sizeof *rnn_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, attention_rows,
+                                sizeof attention_rows / sizeof *attention_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
     return s;
