@@ -13,10 +13,14 @@
 #include "ops/loss.h"
 #include "ops/reduce.h"
 #include "ops/sample.h"
+#include "ops/stream.h"
+#include "ops/targets.h"
+#include "ops/vecmath.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 ATTR_LIST(nll, NLL_ATTRS)
 
@@ -106,7 +110,11 @@ static aril_status cross_entropy_grad_infer(aril__call *c)
 
 /* ---- kernels ---- */
 
-enum { GRAIN = 16 * 1024 };
+enum {
+    GRAIN = 16 * 1024,
+    CLASSES = 1024, /* exponentials that are summed at a time */
+    COLS = 256,     /* rows that lie side by side and are taken together */
+};
 
 typedef struct nll_job {
     const void *x, *w, *g;
@@ -123,7 +131,7 @@ typedef struct nll_job {
 } nll_job;
 
 #define TEMPLATE "ops/nll.inc"
-#include "ops/each_real.inc"
+#include "ops/each_target.inc"
 
 static double weight_at(const aril__run *r, const void *w, int64_t c)
 {
@@ -170,7 +178,7 @@ static aril_status run_losses(aril__run *r, bool softmax)
     if (!j.each && !(j.part = aril__malloc((size_t)(chunks + 1) * sizeof *j.part)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " partial sums",
                           r->op->name, chunks);
-    aril__parallel_for(rows, j.grain, r->type == ARIL_F32 ? losses_f32 : losses_f64, &j);
+    aril__parallel_for(rows, j.grain, ARIL__PICK(losses, r->type == ARIL_F64), &j);
     if (j.each) return ARIL_OK;
     double sum = 0;
     for (int64_t i = 0; i < chunks; i++) sum += j.part[i];
@@ -190,8 +198,7 @@ static aril_status run_gradients(aril__run *r, const aril_tensor *x, const aril_
                   .g = aril__ptr(r->in[0]),
                   .softmax = softmax };
     if (prepare(r, x, target, weight, &j) < 0) return ARIL_ERR_INDEX;
-    aril__parallel_for(target->numel, j.grain, r->type == ARIL_F32 ? gradients_f32 : gradients_f64,
-                       &j);
+    aril__parallel_for(target->numel, j.grain, ARIL__PICK(gradients, r->type == ARIL_F64), &j);
     return ARIL_OK;
 }
 
