@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "ops/apply.h"
 #include "ops/elementwise.h"
+#include "ops/move.h"
 #include "ops/sample.h"
 
 #include <string.h>
@@ -18,7 +19,6 @@ typedef struct copy_job {
     char *base[2];
     int64_t offset[2];
     uint8_t dtype[2];
-    size_t size; /* of an element, when both are of one dtype of whole bytes; else 0 */
 } copy_job;
 
 static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
@@ -26,24 +26,6 @@ static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
     int last = j->nest.ndim - 1;
     int64_t sf = last < 0 ? 1 : j->nest.stride[0][last],
             st = last < 0 ? 1 : j->nest.stride[1][last];
-    if (j->size) {
-        const char *s = j->base[0] + (size_t)from * j->size;
-        char *d = j->base[1] + (size_t)to * j->size;
-        if (sf == 1 && st == 1) {
-            memcpy(d, s, (size_t)m * j->size);
-            return;
-        }
-#define STRIDED_COPY(type)          \
-    for (int64_t i = 0; i < m; i++) \
-        ((type *)(void *)d)[i * st] = ((const type *)(const void *)s)[i * sf];
-        switch (j->size) {
-        case 1: STRIDED_COPY(uint8_t) return;
-        case 2: STRIDED_COPY(uint16_t) return;
-        case 4: STRIDED_COPY(uint32_t) return;
-        default: STRIDED_COPY(uint64_t) return;
-        }
-#undef STRIDED_COPY
-    }
     uint64_t block[BLOCK];
     aril__ctype via = aril__dtypes[j->dtype[0]].ctype;
     for (int64_t at = 0; at < m; at += BLOCK) {
@@ -81,10 +63,14 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
                    .offset = { src->offset, dst->offset },
                    .dtype = { src->dtype, dst->dtype } };
     bool bits = aril__dtypes[dst->dtype].bits < 8 || aril__dtypes[src->dtype].bits < 8;
-    if (src->dtype == dst->dtype && !bits) j.size = aril__dtype_bytes((aril_dtype)src->dtype, 1);
     aril__nest_add(&j.nest, src);
     aril__nest_add(&j.nest, dst);
     aril__nest_merge(&j.nest, 1);
+    if (src->dtype == dst->dtype && !bits) {
+        int64_t size = aril__dtypes[src->dtype].bits / 8;
+        aril__move(&j.nest, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);
+        return;
+    }
     /* Packed elements share bytes: one thread writes them. */
     aril__parallel_for(dst->numel, bits ? dst->numel : GRAIN, copy_range, &j);
 }
