@@ -16,44 +16,143 @@
 
 /* ---- lines ---- */
 
-enum { RUN = 16, GRAIN = 8 * 1024 };
+enum {
+    RUN = 16,
+    GRAIN = 8 * 1024,
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    DIGIT_LEAST = 2048, /* elements for which sorting by digits pays */
+    PIECE = 64 * 1024,  /* elements of a long line that are worth a thread's while */
+};
 
 typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: median without NaN */
 
 typedef struct job job;
 struct job {
     kind kind;
-    bool down;
-    int64_t n, k, out_n;
+    bool down, wide; /* wide: keys of 64 bits */
+    int64_t n, k, out_n, pieces;
     const aril_tensor *t[3]; /* x, values, positions */
     int64_t stride[3], base[3];
     aril__nest lines;
-    void (*line)(const job *j, const int64_t *offset, void *scratch);
     atomic_bool failed;
 };
 
-#define T         double
-#define CT        ARIL__C_F64
-#define NAME(x)   x##_f64
-#define IS_NAN(x) ((x) != (x))
+/* A key of up to 32 bits above its position. */
+#define E           uint64_t
+#define KEY(e)      ((uint32_t)((e) >> 32))
+#define POSITION(e) ((uint32_t)(e))
+#define K           uint32_t
+#define BITS        32
+#define NAME(x)     x##_32
 #include "ops/sort.inc"
 
-#define T         int64_t
-#define CT        ARIL__C_I64
-#define NAME(x)   x##_i64
-#define IS_NAN(x) false
+typedef struct keyed {
+    uint64_t key;
+    int64_t at;
+} keyed;
+
+#define E           keyed
+#define KEY(e)      ((e).key)
+#define POSITION(e) ((e).at)
+#define K           uint64_t
+#define BITS        64
+#define NAME(x)     x##_64
 #include "ops/sort.inc"
 
-#define T         uint64_t
-#define CT        ARIL__C_U64
-#define NAME(x)   x##_u64
-#define IS_NAN(x) false
-#include "ops/sort.inc"
+/* Keys order as values do: NaN comes last, and zeros of either sign are equal. */
+static uint32_t key_f32(float v)
+{
+    uint32_t u = aril__f32_bits(v + 0.0f), sign = (uint32_t) - (int32_t)(u >> 31);
+    return v != v ? UINT32_MAX : u ^ (sign | 0x80000000u);
+}
+
+static uint64_t key_f64(double v)
+{
+    uint64_t u, sign;
+    v += 0.0;
+    memcpy(&u, &v, sizeof u);
+    sign = (uint64_t) - (int64_t)(u >> 63);
+    return v != v ? UINT64_MAX : u ^ (sign | UINT64_C(1) << 63);
+}
+
+static void keys_32(const job *j, const int64_t *offset, uint64_t *p, void *values)
+{
+    const aril_tensor *x = j->t[0];
+    bool real = aril__is_float((aril_dtype)x->dtype);
+    uint64_t turn = j->down ? UINT64_MAX << 32 : 0;
+    aril__dtypes[x->dtype].load[real ? ARIL__C_F32 : ARIL__C_I64](values, aril__base(x), offset[0],
+                                                                  j->stride[0], j->n);
+    if (real)
+        for (int64_t i = 0; i < j->n; i++)
+            p[i] = ((uint64_t)key_f32(((const float *)values)[i]) << 32 ^ turn) | (uint64_t)i;
+    else /* as if all were signed: u32 lies beyond, and wraps */
+        for (int64_t i = 0; i < j->n; i++) {
+            uint32_t v = (uint32_t)((const int64_t *)values)[i];
+            v ^= x->dtype == ARIL_U32 ? 0 : 0x80000000u;
+            p[i] = ((uint64_t)v << 32 ^ turn) | (uint64_t)i;
+        }
+}
+
+static void keys_64(const job *j, const int64_t *offset, keyed *p, void *values)
+{
+    const aril_tensor *x = j->t[0];
+    aril__ctype type = aril__dtypes[x->dtype].ctype;
+    uint64_t turn = j->down ? UINT64_MAX : 0;
+    aril__dtypes[x->dtype].load[type](values, aril__base(x), offset[0], j->stride[0], j->n);
+    for (int64_t i = 0; i < j->n; i++) {
+        uint64_t v = type == ARIL__C_F64   ? key_f64(((const double *)values)[i])
+                     : type == ARIL__C_F32 ? key_f64((double)((const float *)values)[i])
+                                           : ((const uint64_t *)values)[i];
+        if (type == ARIL__C_I64) v ^= UINT64_C(1) << 63;
+        p[i] = (keyed){ v ^ turn, i };
+    }
+}
+
+/* The results' values, of the ctype that `values` has, and their positions. */
+static void give(const job *j, const int64_t *offset, const int64_t *where, const void *values,
+                 void *sorted)
+{
+    const aril_tensor *x = j->t[0];
+    aril__ctype type = aril__dtypes[x->dtype].ctype;
+    if (type == ARIL__C_F32)
+        for (int64_t i = 0; i < j->out_n; i++)
+            ((float *)sorted)[i] = ((const float *)values)[where[i]];
+    else
+        for (int64_t i = 0; i < j->out_n; i++)
+            ((uint64_t *)sorted)[i] = ((const uint64_t *)values)[where[i]];
+    aril__dtypes[j->t[1]->dtype].store[type](aril__base(j->t[1]), offset[1], j->stride[1], sorted,
+                                             j->out_n);
+    aril__dtypes[ARIL_I64].store[ARIL__C_I64](aril__base(j->t[2]), offset[2], j->stride[2], where,
+                                              j->out_n);
+}
+
+static void line(const job *j, const int64_t *offset, char *scratch, void *room)
+{
+    int64_t n = j->n;
+    bool real = aril__is_float((aril_dtype)j->t[0]->dtype);
+    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n;
+    if (j->wide) {
+        keyed *p = (keyed *)(void *)rest, *spare = p + n;
+        keys_64(j, offset, p, values);
+        order_64(j, p, spare, real ? UINT64_MAX : 0, room, p);
+        for (int64_t i = 0; i < j->out_n; i++) ((int64_t *)(void *)spare)[i] = p[i].at;
+        give(j, offset, (int64_t *)(void *)spare, values, p);
+        return;
+    }
+    uint64_t *p = rest, *spare = p + n;
+    keys_32(j, offset, p, values);
+    order_32(j, p, spare, real ? UINT32_MAX : 0, room, p);
+    for (int64_t i = 0; i < j->out_n; i++) spare[i] = (uint32_t)p[i];
+    give(j, offset, (int64_t *)(void *)spare, values, p);
+}
 
 static void lines_range(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
-    void *scratch = aril__malloc((size_t)j->n * 48); /* pairs twice, values, positions */
+    size_t each = j->wide ? 8 + 2 * sizeof(keyed) : 24; /* values, and keys twice */
+    size_t room = j->n < DIGIT_LEAST ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
+    char *scratch = aril__malloc(room + (size_t)j->n * each);
     if (!scratch) {
         atomic_store(&j->failed, true);
         return;
@@ -61,8 +160,8 @@ static void lines_range(void *ctx, int64_t begin, int64_t end)
     aril__nest_at p;
     aril__nest_seek(&j->lines, &p, begin, j->base);
     for (; begin < end; begin++) {
-        j->line(j, p.offset, scratch);
-        aril__nest_move(&j->lines, &p, 1);
+        line(j, p.offset, scratch + room, room ? scratch : NULL);
+        if (begin + 1 < end) aril__nest_move(&j->lines, &p, 1);
     }
     free(scratch);
 }
@@ -98,9 +197,10 @@ static aril_status run(aril__run *r, kind what)
             j.lines.stride[k][at] = j.t[k]->stride[k == 0 || full || d < axis ? d : d - 1];
     }
     aril__nest_merge(&j.lines, 0);
-    j.line = aril__is_float((aril_dtype)x->dtype) ? line_f64
-             : x->dtype == ARIL_U64               ? line_u64
-                                                  : line_i64;
+    j.wide = aril__dtypes[x->dtype].bits > 32 || j.n > UINT32_MAX;
+    /* Threads share the lines, or where there is one only, each pass over it. */
+    j.pieces = x->numel == j.n ? aril__parallel_pieces(j.n, PIECE) : 1;
+    if (j.pieces > 64) j.pieces = 64;
     aril__parallel_for(x->numel / j.n, GRAIN / j.n, lines_range, &j);
     if (atomic_load(&j.failed))
         return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to sort lines of %lld", r->op->name,
