@@ -90,7 +90,8 @@ static const char *take_order(const aril__run *r, batch_plan *p, const aril_tens
         if (!t || t->numel == 0 || t->ndim == 0) continue;
         bool picture = t->ndim == x->ndim;
         if (!lies(t, picture && p->last)) return "tensors lie in different orders";
-        if (!picture && t->dtype != ARIL_F32) return "parameters that are not f32";
+        if (!picture && t->dtype != ARIL_F32 && i >= r->n_in)
+            return "running values that are not f32";
     }
     return NULL;
 }
@@ -108,6 +109,8 @@ static const char *fill_plan(const aril__run *r, batch_plan *p)
         const struct batch_norm_grad_attrs *a = r->attrs;
         if (a && a->activation[0]) return "an activation";
         if (a && a->residual[0]) return "the gradient of a residual";
+        if (r->in[3]->dtype != ARIL_F32 || r->in[4]->dtype != ARIL_F32)
+            return "statistics that are not f32";
         p->weight = r->in[2] != NULL;
     } else {
         bool eval = p->kind == EVAL;
@@ -142,7 +145,8 @@ const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
         free(p);
         return why;
     }
-    if (p->kind == BACKWARD) plan->workspace = 2 * sizeof(float) * (size_t)p->dim[1];
+    if (p->kind == BACKWARD || p->type != ARIL_F32) /* parameters as f32; variances and ones */
+        plan->workspace = 4 * sizeof(float) * (size_t)p->dim[1];
     plan->prepared = p;
     return NULL;
 }
@@ -178,14 +182,14 @@ aril_status aril__dnn_batch_norm(aril__run *r)
 {
     batch_plan *p = r->prepared;
     bool eval = p->kind == EVAL;
-    int64_t sample = sample_bytes(p);
-    aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->out[0]),
-                                      aril__ptr(eval ? r->in[3] : r->out[1]),
-                                      aril__ptr(eval ? r->in[4] : r->out[2]) },
+    int64_t sample = sample_bytes(p), c = p->dim[1];
+    const aril_tensor *given[4] = { eval ? r->in[3] : r->out[1], eval ? r->in[4] : r->out[2],
+                                    r->in[1], r->in[2] };
+    float *space = r->workspace;
+    aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->out[0]) },
                             .step = { sample, sample } };
-    int n = 4;
-    if (p->weight) args.data[n++] = aril__ptr(r->in[1]);
-    if (p->bias) args.data[n++] = aril__ptr(r->in[2]);
+    for (int i = 0, n = 2; i < 4; i++)
+        if (given[i]) args.data[n++] = aril__dnn_floats(given[i], c, space ? space + i * c : NULL);
     dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
     if (st == dnnl_success && !eval) update(r, p);
     return aril__dnn_status(r->op->name, st);
@@ -196,15 +200,15 @@ aril_status aril__dnn_batch_norm_grad(aril__run *r)
 {
     batch_plan *p = r->prepared;
     int64_t c = p->dim[1];
-    float *var = r->workspace, *ones = var + c;
+    float *var = r->workspace, *ones = var + c, *weight = ones;
     const float *s = aril__ptr(r->in[4]);
     for (int64_t i = 0; i < c; i++) {
         var[i] = 1 / (s[i] * s[i]);
         ones[i] = 1;
     }
+    if (p->weight) weight = aril__dnn_floats(r->in[2], c, ones + c);
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]),
-                                      aril__ptr(r->out[0]), aril__ptr(r->in[3]), var,
-                                      p->weight ? aril__ptr(r->in[2]) : ones, aril__ptr(r->out[1]),
-                                      aril__ptr(r->out[2]) } };
+                                      aril__ptr(r->out[0]), aril__ptr(r->in[3]), var, weight,
+                                      aril__ptr(r->out[1]), aril__ptr(r->out[2]) } };
     return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
 }

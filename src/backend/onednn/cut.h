@@ -45,6 +45,14 @@ static inline aril__dnn *aril__dnn_cut_kind(aril__dnn_cut *c, int64_t k)
     return &c->kind[size != c->size[0]];
 }
 
+/* The n elements of a dense tensor as f32: where they lie, or converted into `space`. */
+static inline float *aril__dnn_floats(const aril_tensor *t, int64_t n, float *space)
+{
+    if (t->dtype == ARIL_F32) return aril__ptr(t);
+    aril__dtypes[t->dtype].load[ARIL__C_F32](space, aril__base(t), t->offset, 1, n);
+    return space;
+}
+
 /* For a run whose values turn out to be such that oneDNN would not give what the op defines: lets
  * the reference do it. */
 aril_status aril__dnn_leave_it(const aril__run *r);

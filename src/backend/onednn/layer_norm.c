@@ -7,7 +7,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+enum {
+    LEAST = 8 * 1024,         /* elements that are worth a piece of their own */
+    LEAST_SUMMED = 32 * 1024, /* ... with sums of its own */
+    MOST_SUMMED = 16,
+    FEW = 8 * 1024, /* f32 elements for which Aril's own is faster, */
+    MANY = 8 << 20, /* and again from so many on, */
+    LONG = 8 * 1024 /* or in rows as long as this */
+};
 
 /* rows of n elements; of the gradient, parameters are summed piece by piece. */
 typedef struct norm_plan {
@@ -66,6 +73,14 @@ static int64_t padded(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
+static const char *slower(const norm_plan *p)
+{
+    if (p->type != ARIL_F32) return NULL;
+    if (p->rows * p->n < FEW) return "Aril's own is faster for few elements";
+    if (p->rows * p->n >= MANY) return "Aril's own is faster where memory is the limit";
+    return p->n >= LONG ? "Aril's own is faster for long rows" : NULL;
+}
+
 const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
 {
     const struct layer_norm_attrs *a = r->attrs;
@@ -73,9 +88,8 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     const aril_tensor *x = r->in[grad];
     if (x->numel == 0) return "nothing to be done";
     if (!aril__dnn_engine()) return "oneDNN did not start";
-    for (int i = 1; i < r->n_in; i++)
-        if (r->in[i] && i != grad && r->in[i]->dtype != ARIL_F32)
-            return "parameters that are not f32";
+    if (grad && (r->in[3]->dtype != ARIL_F32 || r->in[4]->dtype != ARIL_F32))
+        return "statistics that are not f32";
     norm_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->rows = aril__count(x->ndim - (int)a->axes[0], x->dim);
@@ -86,15 +100,20 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     p->bias = !grad && r->in[2];
     p->eps =
         grad ? 0 : (float)a->eps[0]; /* it is part of the variance that the gradient is given */
-    const char *why = aril__dnn_cut_make(&p->cut, p->rows, aril__parallel_pieces(x->numel, LEAST),
-                                         make_layer_norm, p);
+    const char *why = aril__force_row < 0 ? slower(p) : NULL;
+    /* Sums of parameters depend on the cut, which therefore does not depend on threads. */
+    int64_t pieces = grad ? x->numel / LEAST_SUMMED : aril__parallel_pieces(x->numel, LEAST);
+    if (grad) pieces = pieces < 1 ? 1 : pieces > MOST_SUMMED ? MOST_SUMMED : pieces;
+    if (!why) why = aril__dnn_cut_make(&p->cut, p->rows, pieces, make_layer_norm, p);
     if (why) {
         free(p);
         return why;
     }
-    if (grad) /* variances, a weight, and sums of each piece */
+    if (grad) /* variances, ones, a weight, and sums of each piece */
         plan->workspace =
-            (size_t)(padded(p->rows) + padded(p->n) * (1 + 2 * p->cut.pieces)) * sizeof(float);
+            (size_t)(padded(p->rows) + padded(p->n) * (2 + 2 * p->cut.pieces)) * sizeof(float);
+    else if (r->type != ARIL_F32) /* a weight and a bias */
+        plan->workspace = (size_t)(2 * padded(p->n)) * sizeof(float);
     plan->prepared = p;
     return NULL;
 }
@@ -108,8 +127,10 @@ aril_status aril__dnn_layer_norm(aril__run *r)
                                       aril__ptr(r->out[1]), var },
                             .step = { row, row, sizeof(float), sizeof(float) } };
     int n = 4;
-    if (p->weight) args.data[n++] = aril__ptr(r->in[1]);
-    if (p->bias) args.data[n++] = aril__ptr(r->in[2]);
+    float *space = r->workspace;
+    if (p->weight) args.data[n++] = aril__dnn_floats(r->in[1], p->n, space);
+    if (p->bias)
+        args.data[n++] = aril__dnn_floats(r->in[2], p->n, space ? space + padded(p->n) : NULL);
     dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
     for (int64_t i = 0; i < p->rows && st == dnnl_success; i++) var[i] = 1 / sqrtf(var[i] + p->eps);
     return aril__dnn_status(r->op->name, st);
@@ -120,16 +141,16 @@ aril_status aril__dnn_layer_norm_grad(aril__run *r)
 {
     norm_plan *p = r->prepared;
     int64_t row = p->n * (int64_t)aril__dtype_bytes(p->type, 1), lead = padded(p->n);
-    float *var = r->workspace, *ones = var + padded(p->rows), *sums = ones + lead;
+    float *var = r->workspace, *ones = var + padded(p->rows), *weight = ones + lead;
+    float *sums = weight + lead;
     const float *s = aril__ptr(r->in[4]);
     for (int64_t i = 0; i < p->rows; i++) var[i] = 1 / (s[i] * s[i]);
     for (int64_t i = 0; i < p->n; i++)
         ones[i] = 1; /* oneDNN also asks for a bias, and ignores it */
+    weight = p->weight ? aril__dnn_floats(r->in[2], p->n, weight) : ones;
     int64_t part = 2 * lead * (int64_t)sizeof(float);
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]), aril__ptr(r->in[3]),
-                                      var, aril__ptr(r->out[0]),
-                                      p->weight ? aril__ptr(r->in[2]) : ones, sums, sums + lead,
-                                      ones },
+                                      var, aril__ptr(r->out[0]), weight, sums, sums + lead, ones },
                             .step = { row, row, sizeof(float), sizeof(float), row },
                             .part = { [6] = part, [7] = part } };
     dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);

@@ -32,14 +32,18 @@
       .run = aril__dnn_##run_,                 \
       .destroy = aril__dnn_##by_##_destroy },
 #define STRIDED_ROW(op_, by_) ROW(op_, DT(ARIL_F32) | LOW, true, by_, by_)
-#define DENSE_ROW(op_, by_)   ROW(op_, DT(ARIL_F32) | LOW, false, by_, by_)
 
 /* Faster than Aril's own. */
-static const aril__row ahead[] = { CONV(conv, true) CONV(conv_dgrad, true) CONV(conv_wgrad, false)
-                                       CONV(conv_transpose, true)
-                                           ROW(matmul, LOW, true, matmul, matmul)
-                                               ROW(linear, LOW, true, matmul, matmul)
-                                                   ROW(outer_sum, LOW, false, matmul, matmul) };
+static const aril__row ahead[] = {
+    CONV(conv, true) CONV(conv_dgrad, true) CONV(conv_wgrad, false) CONV(conv_transpose, true)
+        ROW(matmul, LOW, true, matmul, matmul) ROW(linear, LOW, true, matmul, matmul)
+            ROW(outer_sum, LOW, false, matmul, matmul) ROW(softmax, LOW, false, softmax, softmax)
+                ROW(log_softmax, LOW, false, softmax,
+                    softmax) ROW(softmax_grad, LOW, false, softmax,
+                                 softmax) ROW(log_softmax_grad, LOW, false, softmax, softmax)
+                    ROW(layer_norm, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm)
+                        ROW(layer_norm_grad, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm_grad)
+};
 
 /* No faster than Aril's own: other ways to the same results, behind the references. */
 static const aril__row behind[] = {
@@ -47,12 +51,11 @@ static const aril__row behind[] = {
         ROW(outer_sum, DT(ARIL_F32), false, matmul, matmul) STRIDED_ROW(max_pool, pool)
             STRIDED_ROW(avg_pool, pool) STRIDED_ROW(avg_pool_grad, pool)
                 STRIDED_ROW(adaptive_avg_pool, pool) STRIDED_ROW(adaptive_avg_pool_grad, pool)
-                    DENSE_ROW(softmax, softmax) DENSE_ROW(log_softmax, softmax)
-                        DENSE_ROW(softmax_grad, softmax) DENSE_ROW(log_softmax_grad, softmax)
-                            ROW(layer_norm, DT(ARIL_F32) | LOW, false, layer_norm, layer_norm)
-                                ROW(layer_norm_grad, DT(ARIL_F32) | LOW, false, layer_norm,
-                                    layer_norm_grad) ROW(batch_norm, DT(ARIL_F32) | LOW, true,
-                                                         batch_norm, batch_norm)
+                    ROW(softmax, DT(ARIL_F32), false, softmax,
+                        softmax) ROW(log_softmax, DT(ARIL_F32), false, softmax, softmax)
+                        ROW(softmax_grad, DT(ARIL_F32), false, softmax, softmax)
+                            ROW(log_softmax_grad, DT(ARIL_F32), false, softmax, softmax)
+                                ROW(batch_norm, DT(ARIL_F32) | LOW, true, batch_norm, batch_norm)
                                     ROW(batch_norm_eval, DT(ARIL_F32) | LOW, true, batch_norm,
                                         batch_norm) ROW(batch_norm_grad, DT(ARIL_F32) | LOW, true,
                                                         batch_norm, batch_norm_grad)
