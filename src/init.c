@@ -3,6 +3,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/onednn/rows.h"
 #include "core/device.h"
+#include "core/profile.h"
 #include "core/thread.h"
 #include "ops/apply.h"
 #include "ops/fft.h"
@@ -26,6 +27,7 @@ void aril__library_start(void)
         abort(); /* the table itself is wrong, or there is no memory at all to begin with */
     }
     aril__plugins_start();
+    aril__profile_start();
 }
 
 void aril__library_end(void)

@@ -14,6 +14,7 @@
 #include "aril/optable.h"
 #include "aril/parallel.h"
 #include "aril/plugin.h"
+#include "aril/profile.h"
 #include "aril/rng.h"
 #include "aril/scope.h"
 #include "aril/tensor.h"

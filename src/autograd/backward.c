@@ -4,6 +4,8 @@
 
 #include "aril/ops.h"
 #include "core/log.h"
+#include "core/profile.h"
+#include "ops/elementwise.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -28,6 +30,9 @@ typedef struct walk {
     int n_pending, cap_pending;
     unsigned id;
 } walk;
+
+/* What a profile calls the time between the ops of a walk. */
+static const char WALK[] = "(backward)";
 
 /* ---- the heap ---- */
 
@@ -329,7 +334,10 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
         aril__mode saved = w->th->mode;
         w->th->mode.no_grad = !w->create;
         w->th->mode.anomaly = false;
+        const aril_tensor *outer = aril__last_use;
+        aril__last_use = w->create ? NULL : n->grad[0];
         n->op->vjp(&c);
+        aril__last_use = outer;
         w->th->mode = saved;
     }
     for (int i = 0; i < n->n_in; i++) {
@@ -375,7 +383,10 @@ static aril_status visit(walk *w, aril__node *n)
     if (s == ARIL_OK) {
         if (aril__unlikely(aril__log_on(ARIL__LOG_AUTOGRAD)))
             aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
+        aril__span span = { -1, 0 };
+        if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, n->op->name);
         s = ends ? ARIL_OK : run_rule(w, n, dx);
+        aril__span_end(span);
     }
     if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_gradients(n, dx);
     for (uint32_t o = 0; o < n->n_out; o++) {
@@ -464,18 +475,13 @@ bool aril__backward_has_targets(void)
     return current && current->n_targets > 0 && !current->leaves;
 }
 
-aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
-                           int n_targets, const aril__target *targets, aril_tensor **captured,
-                           aril_grad_opts opts)
-{
-    return aril__backward_to(n_roots, roots, grads, n_targets, targets, captured, false, opts);
-}
-
-aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
-                              int n_targets, const aril__target *targets, aril_tensor **captured,
-                              bool leaves, aril_grad_opts opts)
+static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                             int n_targets, const aril__target *targets, aril_tensor **captured,
+                             bool leaves, bool handed_over, aril_grad_opts opts)
 {
     static atomic_uint walks;
+    aril__span span = { -1, 0 };
+    if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, "backward");
     walk w; /* its heap is left as it is */
     w.th = aril__self();
     w.heap = w.inline_heap;
@@ -499,7 +505,8 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
     aril_status s = w.prune ? mark_needed(&w, n_roots, roots) : ARIL_OK;
     for (int i = 0; i < n_roots && s == ARIL_OK; i++)
         if (roots[i]->node)
-            s = send(&w, roots[i]->node, roots[i]->node_out, aril__tensor_keep(grads[i]));
+            s = send(&w, roots[i]->node, roots[i]->node_out,
+                     handed_over ? grads[i] : aril__tensor_keep(grads[i]));
     while (w.n && s == ARIL_OK) {
         aril__node *n = heap_pop(&w);
         s = visit(&w, n);
@@ -525,5 +532,25 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
     w.th->mode = saved;
     current = outer;
     if (w.heap != w.inline_heap) free(w.heap);
+    aril__span_end(span);
     return s;
+}
+
+aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                              int n_targets, const aril__target *targets, aril_tensor **captured,
+                              bool leaves, aril_grad_opts opts)
+{
+    return walk_back(n_roots, roots, grads, n_targets, targets, captured, leaves, false, opts);
+}
+
+aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
+                           int n_targets, const aril__target *targets, aril_tensor **captured,
+                           aril_grad_opts opts)
+{
+    return walk_back(n_roots, roots, grads, n_targets, targets, captured, false, false, opts);
+}
+
+aril_status aril__backward_from(aril_tensor *root, aril_tensor *grad, aril_grad_opts opts)
+{
+    return walk_back(1, &root, &grad, 0, NULL, NULL, false, true, opts);
 }

@@ -225,20 +225,27 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
     return aril_tensor_status(*start);
 }
 
+/* The start is out of its scope before the walk begins, which then holds it alone. */
+static aril_status backward(aril_tensor *t, aril_tensor *grad, bool scalar, aril_grad_opts opts)
+{
+    aril_tensor *start;
+    aril_guard scope = aril_scope_begin();
+    aril_status s = start_from("backward", t, grad, scalar, &start);
+    if (s == ARIL_OK) aril__tensor_keep(start);
+    aril_guard_end(&scope);
+    if (s < 0) return s;
+    ARIL_SCOPE;
+    return aril__backward_from(t, start, opts);
+}
+
 aril_status aril_backward_with(aril_tensor *t, aril_tensor *grad, aril_grad_opts opts)
 {
-    ARIL_SCOPE;
-    aril_tensor *start;
-    aril_status s = start_from("backward", t, grad, false, &start);
-    return s < 0 ? s : aril__backward(1, &t, &start, 0, NULL, NULL, opts);
+    return backward(t, grad, false, opts);
 }
 
 aril_status aril_backward(aril_tensor *loss)
 {
-    ARIL_SCOPE;
-    aril_tensor *start;
-    aril_status s = start_from("backward", loss, NULL, true, &start);
-    return s < 0 ? s : aril__backward(1, &loss, &start, 0, NULL, NULL, (aril_grad_opts){ 0 });
+    return backward(loss, NULL, true, (aril_grad_opts){ 0 });
 }
 
 static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **grads,

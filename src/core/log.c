@@ -85,7 +85,7 @@ static bool next_name(const char **list, const char **name, size_t *length)
 
 static unsigned bit_of(const char *name, size_t length)
 {
-    if (length == 3 && memcmp(name, "all", 3) == 0) return ~0u;
+    if (length == 3 && memcmp(name, "all", 3) == 0) return ARIL__LOG_PROFILE - 1;
     for (size_t i = 0; i < N_SUBJECTS; i++)
         if (strlen(subjects[i].name) == length && memcmp(subjects[i].name, name, length) == 0)
             return subjects[i].bit;
@@ -122,6 +122,13 @@ static unsigned parse(const char *list, char unknown[static LINE_SIZE])
     return mask;
 }
 
+/* The profile's bit is not the user's to change here. */
+static void set_subjects(unsigned mask)
+{
+    __atomic_fetch_and(&aril__log_mask, ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&aril__log_mask, mask, __ATOMIC_RELAXED);
+}
+
 void aril__log_init(void)
 {
     const char *list = getenv("ARIL_LOG");
@@ -132,7 +139,7 @@ void aril__log_init(void)
         int n = snprintf(line, sizeof line, "aril: ARIL_LOG: unknown %s\n", unknown);
         write_line(line, n > 0 ? (size_t)n : 0);
     }
-    __atomic_store_n(&aril__log_mask, mask, __ATOMIC_RELAXED);
+    set_subjects(mask);
 }
 
 aril_status aril_set_log(const char *list)
@@ -141,6 +148,6 @@ aril_status aril_set_log(const char *list)
     unsigned mask = parse(list ? list : "", unknown);
     if (unknown[0]) return aril__fail(ARIL_ERR_ARG, "set_log: unknown %s", unknown);
     atomic_store(&chosen, true);
-    __atomic_store_n(&aril__log_mask, mask, __ATOMIC_RELAXED);
+    set_subjects(mask);
     return ARIL_OK;
 }

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/place.h"
+#include "core/profile.h"
 #include "core/tensor.h"
 
 #include <pthread.h>
@@ -43,6 +44,7 @@ static void thread_end(void *arg)
 static void process_end(void)
 {
     aril__thread *th = &aril__tls;
+    aril__profile_shutdown();
     thread_end(th);
     th->ended = false; /* tensors kept by the program may still be released */
     aril__parallel_shutdown();

@@ -1,6 +1,7 @@
 #include "ops/apply.h"
 
 #include "aril/ops.h"
+#include "core/profile.h"
 #include "ops/activation.h"
 #include "ops/elementwise.h"
 #include "ops/rows.h"
@@ -348,8 +349,9 @@ static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor
     return s;
 }
 
-static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
-                         aril_tensor *dest, aril_tensor **out)
+static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n_in,
+                                                       aril_tensor *const *in, const void *attrs,
+                                                       aril_tensor *dest, aril_tensor **out)
 {
     aril__thread *th = aril__self();
     unsigned flags = 0;
@@ -425,6 +427,16 @@ static aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in, c
     if (aril__unlikely(s < 0)) return poison_all(op->n_out, out);
     give_outputs(th, op, dest, out);
     return ARIL_OK;
+}
+
+static inline aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in,
+                                const void *attrs, aril_tensor *dest, aril_tensor **out)
+{
+    if (aril__likely(!aril__profiling())) return apply_now(op, n_in, in, attrs, dest, out);
+    aril__span span = aril__span_begin(op->name, op->name);
+    aril_status s = apply_now(op, n_in, in, attrs, dest, out);
+    aril__span_end(span);
+    return s;
 }
 
 aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,

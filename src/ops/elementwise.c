@@ -108,7 +108,19 @@ aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like)
     return g;
 }
 
-static aril_tensor *derivative(aril__grad *c, int i)
+_Thread_local const aril_tensor *aril__last_use;
+
+/* True when only the walk back holds g, which lets go of it after this rule: the last derivative may
+ * be written over it. */
+static bool is_free(const aril_tensor *g)
+{
+    const aril__storage *s = g->storage;
+    return g == aril__last_use && s && s->data != s->small && !s->deleter && !g->node && !g->view &&
+           atomic_load_explicit(&g->refs, memory_order_relaxed) == 1 &&
+           atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && aril__is_packed(g);
+}
+
+static aril_tensor *derivative(aril__grad *c, int i, bool last)
 {
     const aril__formula *f = c->op->formula;
     const aril__derivative *d = &aril__derivatives(c->op)[i];
@@ -127,7 +139,9 @@ static aril_tensor *derivative(aril__grad *c, int i)
         aril_tensor *in[5] = { g };
         for (int k = 0; k < f->arity; k++) in[1 + k] = d->saves & IN(k) ? c->x[k] : NULL;
         in[1 + f->arity] = d->saves & OUT(0) ? c->y[0] : NULL;
-        out = aril__apply1(f->grad_op[i], f->arity + 2, in, c->attrs);
+        for (int k = 1; k < f->arity + 2 && last; k++) last = !in[k] || in[k]->dtype == g->dtype;
+        out = last && is_free(g) ? aril__apply_to(g, f->grad_op[i], f->arity + 2, in, c->attrs)
+                                 : aril__apply1(f->grad_op[i], f->arity + 2, in, c->attrs);
     }
     }
     /* x[i] is kept as LIKE where its shape or dtype is not the result's. */
@@ -137,7 +151,13 @@ static aril_tensor *derivative(aril__grad *c, int i)
 void aril__ew_vjp(aril__grad *c)
 {
     if (!c->g[0]) return;
-    for (int i = 0; i < c->op->formula->arity; i++) GRAD(i, derivative(c, i));
+    int last = c->op->formula->arity - 1;
+    while (last > 0 && !c->wants[last]) last--;
+    bool passed_on = false; /* g itself is an input's gradient */
+    for (int i = 0; i <= last; i++) {
+        GRAD(i, derivative(c, i, i == last && !passed_on));
+        passed_on |= c->wants[i] && c->dx[i] == c->g[0];
+    }
 }
 
 void aril__ew_decompose(aril__call *c, aril_tensor **out)

@@ -1,0 +1,83 @@
+/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. The build lets
+ * this file join multiplications and additions. */
+#include "core/cpu.h"
+#include "core/parallel.h"
+#include "core/profile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { CHAINS = 12, LOOPS = 20000, ROUNDS = 40 };
+
+typedef float lane16 __attribute__((vector_size(64)));
+typedef float lane8 __attribute__((vector_size(32)));
+typedef float lane4 __attribute__((vector_size(16)));
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* As many chains as hide the latency of one operation; the number of operations. */
+#define CHAIN_LOOP(name, lane, target)                                                          \
+    target static double name(float *sink)                                                      \
+    {                                                                                           \
+        lane a[CHAINS], keep = (lane){ 0 } + 0.999f, add = (lane){ 0 } + 1e-3f;                 \
+        for (int c = 0; c < CHAINS; c++) a[c] = (lane){ 0 } + (float)c;                         \
+        for (int i = 0; i < LOOPS; i++) {                                                       \
+            _Pragma("GCC unroll 12") for (int c = 0; c < CHAINS; c++) a[c] = a[c] * keep + add; \
+        }                                                                                       \
+        for (int c = 0; c < CHAINS; c++) *sink += a[c][0];                                      \
+        return 2.0 * CHAINS * LOOPS * (double)(sizeof(lane) / sizeof(float));                   \
+    }
+
+#if defined(__x86_64__)
+CHAIN_LOOP(chains_avx512, lane16, __attribute__((target("avx512f"))))
+CHAIN_LOOP(chains_avx2, lane8, __attribute__((target("avx2,fma"))))
+#endif
+CHAIN_LOOP(chains_plain, lane4, )
+
+static double chains(float *sink)
+{
+#if defined(__x86_64__)
+    if (aril__cpu() == ARIL__CPU_AVX512) return chains_avx512(sink);
+    if (aril__cpu() == ARIL__CPU_AVX2) return chains_avx2(sink);
+#endif
+    return chains_plain(sink);
+}
+
+/* The best of many short runs: one that was interrupted says nothing of the machine. */
+static void measure(void *ctx, int64_t begin, int64_t end)
+{
+    double *rate = ctx;
+    float sink = 0;
+    for (int64_t k = begin; k < end; k++)
+        for (int i = 0; i < ROUNDS; i++) {
+            double start = seconds(), flop = chains(&sink), now = flop / (seconds() - start);
+            if (now > rate[k] || !(sink == sink)) rate[k] = now;
+        }
+}
+
+double aril__machine_peak(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int measured; /* for so many threads */
+    static double peak;
+    enum { MOST = 1024 };
+    static double rate[MOST];
+    pthread_mutex_lock(&lock);
+    int threads = aril_threads();
+    if (measured != threads) {
+        for (int i = 0; i < threads; i++) rate[i] = 0;
+        aril__parallel_for(threads, 1, measure, rate);
+        peak = 0;
+        for (int i = 0; i < threads; i++) peak += rate[i];
+        measured = threads;
+    }
+    double got = peak;
+    pthread_mutex_unlock(&lock);
+    return got;
+}
