@@ -1,6 +1,7 @@
 #include "backend/cpu/conv.h"
 
 #include "aril/ops.h"
+#include "backend/cpu/conv_depth.h"
 #include "backend/cpu/gemm.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
@@ -231,6 +232,15 @@ static aril_status run_ready(aril__run *r, bool last)
                     : ARIL_OK;
 }
 
+static aril_status run_depth(aril__run *r)
+{
+    aril__conv d;
+    aril__conv_describe(r, &d);
+    if (!aril__cpu_conv_depth(r->op, r->type, &d)) return ARIL_ERR_MEMORY;
+    if (d.activation) activate(r);
+    return ARIL_OK;
+}
+
 aril_status aril__cpu_conv(aril__run *r)
 {
     bool weights = r->op == &aril__op_conv_wgrad, real = r->type == ARIL_F32 || r->type == ARIL_F64;
@@ -245,9 +255,12 @@ aril_status aril__cpu_conv(aril__run *r)
     int64_t groups = r->op == &aril__op_conv_transpose
                          ? ((const struct conv_transpose_attrs *)r->attrs)->groups[0]
                          : ((const struct conv_attrs *)r->attrs)->groups[0];
-    if (last && groups > 1 && w->dim[1] == 1) last = false; /* depthwise: by planes */
+    bool depth = groups > 1 && w->dim[1] == 1;  /* one channel of x in each group */
+    bool planes = depth && w->dim[0] != groups; /* and several of y */
+    if (planes) last = false;
     bool overlaid = r->out[0] == r->in[0] || r->out[0] == r->in[1];
-    if (real && (dense || last) && !overlaid) return run_ready(r, last);
+    if (real && (dense || last) && !overlaid)
+        return depth && last ? run_depth(r) : run_ready(r, last);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
@@ -256,10 +269,14 @@ aril_status aril__cpu_conv(aril__run *r)
     aril_tensor *in[3] = { NULL, NULL, NULL }, *to = r->out[0];
     aril_tensor *out = aril__give(th, aril__tensor_new(th, type, to->ndim, to->dim, r->device));
     aril_status s = aril_tensor_status(out);
+    if (s == ARIL_OK && !weights && !planes)
+        aril__channels_last_strides(out->ndim, out->dim, out->stride);
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
         in[i] = r->in[i];
         if (!in[i] || (i == 2 && like)) continue;
-        in[i] = aril_contiguous(aril_cast(in[i], type));
+        in[i] = aril_cast(in[i], type);
+        bool picture = !planes && (i == 0 || (i == 1 && weights));
+        in[i] = picture ? aril_channels_last(in[i]) : aril_contiguous(in[i]);
         s = aril_tensor_status(in[i]);
     }
     if (s < 0) return s;

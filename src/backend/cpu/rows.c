@@ -36,10 +36,15 @@ static const aril__row product_rows[] = {
 #endif
 };
 
-#define CONV(op_) \
-    { .op = #op_, .name = "cpu_conv", .dtypes = DT_FLOAT, .strided = true, .run = aril__cpu_conv },
-static const aril__row conv_rows[] = { CONV(conv) CONV(conv_dgrad) CONV(conv_wgrad)
-                                           CONV(conv_transpose) };
+#define CONV(op_, last_)        \
+    { .op = #op_,               \
+      .name = "cpu_conv",       \
+      .dtypes = DT_FLOAT,       \
+      .strided = true,          \
+      .channels_last = (last_), \
+      .run = aril__cpu_conv },
+static const aril__row conv_rows[] = { CONV(conv, true) CONV(conv_dgrad, true)
+                                           CONV(conv_wgrad, false) CONV(conv_transpose, true) };
 
 /* Recurrent sequences. */
 #define SEQ(op_)                                                                 \
