@@ -142,21 +142,26 @@ static aril_tensor *some(int ndim, const int64_t *dim, bool last, aril_dtype dty
 static void rows_agree(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
                        double tol)
 {
+    enum { REFERENCE = 1000 };
     ARIL_SCOPE;
-    aril__force_row = 1000;
+    aril__force_row = REFERENCE;
     aril_tensor *want = aril__apply1(op, n_in, in, attrs);
-    aril__force_row = -1;
-    CHECK_MSG(aril_ok(), "%s", aril_error());
-    aril_tensor *got = aril__apply1(op, n_in, in, attrs);
     CHECK_MSG(aril_ok(), "%s", aril_error());
     int64_t n = aril_numel(want);
     const double *a = aril_data(aril_cast(want, ARIL_F64));
-    const double *b = aril_data(aril_cast(got, ARIL_F64));
     double size = 1;
     for (int64_t i = 0; i < n; i++) size = fabs(a[i]) > size ? fabs(a[i]) : size;
-    for (int64_t i = 0; i < n; i++)
-        CHECK_MSG(fabs(a[i] - b[i]) <= tol * size, "%s: element %d: %.9g, the reference has %.9g",
-                  op->name, (int)i, b[i], a[i]);
+    for (int row = 0; row < 3; row++) { /* beyond the last, the reference again */
+        aril__force_row = row;
+        aril_tensor *got = aril__apply1(op, n_in, in, attrs);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        const double *b = aril_data(aril_cast(got, ARIL_F64));
+        for (int64_t i = 0; i < n; i++)
+            CHECK_MSG(fabs(a[i] - b[i]) <= tol * size,
+                      "%s, row %d: element %d: %.9g, the reference has %.9g", op->name, row, (int)i,
+                      b[i], a[i]);
+    }
+    aril__force_row = -1;
 }
 
 TEST(rows_agree_with_the_reference)
@@ -164,6 +169,8 @@ TEST(rows_agree_with_the_reference)
     aril_seed(3);
     for (int turn = 0; turn < 400 && !test_failed(); turn++) {
         ARIL_SCOPE;
+        aril_set_threads((int)pick(1, 5)); /* work is cut in other ways */
+        aril_set_deterministic(pick(0, 3) ? ARIL_SAME_THREADS : ARIL_ANY_THREADS);
         int n = (int)pick(1, 3);
         bool depthwise = pick(0, 3) == 0, last = pick(0, 2) == 0, large = turn % 8 == 0 && n == 2;
         aril_dtype dtype = pick(0, 5) == 0 ? ARIL_BF16 : pick(0, 3) == 0 ? ARIL_F64 : ARIL_F32;
@@ -171,8 +178,11 @@ TEST(rows_agree_with_the_reference)
         int64_t groups = depthwise ? pick(2, 5) : pick(1, 3);
         int64_t c = depthwise ? 1 : pick(1, large ? 20 : 4), k = pick(1, large ? 20 : 3);
         struct conv_attrs a = { .groups = { groups },
-                                .same = { pick(0, 4) == 0 ? pick(1, 2) : 0 } };
-        struct conv_transpose_attrs t = { .groups = { groups } };
+                                .same = { pick(0, 4) == 0 ? pick(1, 2) : 0 } },
+                          with_act;
+        struct conv_transpose_attrs t = { .groups = { groups },
+                                          .activation = { pick(0, 1) * pick(0, ARIL_TANH) } };
+        if (depthwise && pick(0, 1)) groups = a.groups[0] = t.groups[0] = 70;
         int64_t x[5] = { pick(1, 3), groups * c }, w[5] = { groups * k, c }, y[5] = { x[0], w[0] };
         int64_t z[5] = { x[0], w[0] }; /* what a transposed convolution takes */
         for (int i = 0; i < n; i++) {
@@ -189,7 +199,9 @@ TEST(rows_agree_with_the_reference)
         aril_tensor *xt = some(n + 2, x, last, dtype), *wt = some(n + 2, w, pick(0, 4) == 0, dtype);
         aril_tensor *bias = pick(0, 1) ? some(1, y + 1, false, dtype) : NULL;
         aril_tensor *in[3] = { xt, wt, bias };
-        rows_agree(&aril__op_conv, 3, in, &a, tol);
+        with_act = a;
+        with_act.activation[0] = pick(0, 1) * pick(0, ARIL_TANH);
+        rows_agree(&aril__op_conv, 3, in, &with_act, tol);
         aril_shape out = aril_shape_of(aril__apply1(&aril__op_conv, 2, in, &a));
         CHECK_INT(out.ndim, n + 2);
         aril_tensor *g = some(n + 2, out.dim, last, dtype);
@@ -199,9 +211,65 @@ TEST(rows_agree_with_the_reference)
         bias = pick(0, 1) ? some(1, x + 1, false, dtype) : NULL;
         rows_agree(&aril__op_conv_transpose, 3, (aril_tensor *[]){ zt, wt, bias }, &t, tol);
     }
+    aril_set_threads(0);
+    aril_set_deterministic(ARIL_SAME_THREADS);
 }
 
-/* A channels-last picture gives a channels-last result, and any does where rows want it so. */
+/* ---- weights in another order ---- */
+
+static bool close_to(aril_tensor *a, aril_tensor *b, double most)
+{
+    return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)) <= most;
+}
+
+/* A weight that was used for inference may have been kept in another order. A write to it, through
+ * whatever view, must be seen by the next call. */
+TEST(a_changed_weight_is_seen)
+{
+    ARIL_SCOPE;
+    static const int64_t x[4] = { 2, 32, 9, 9 }, w[4] = { 32, 32, 3, 3 };
+    aril_conv_opts same = { .padding = { 1, 1 } };
+    aril_tensor *xt = some(4, x, false, ARIL_F32), *wt = some(4, w, false, ARIL_F32);
+    for (int turn = 0; turn < 6; turn++) {
+        ARIL_SCOPE;
+        aril_tensor *first = aril_conv2d(xt, wt, NULL, same);
+        CHECK(close_to(aril_conv2d(xt, wt, NULL, same), first, 0));
+        /* what was never used before has no other form */
+        CHECK(close_to(aril_conv2d(xt, aril_copy(wt), NULL, same), first, 0));
+        if (turn % 3 == 0)
+            aril_mul_(wt, aril_scalar(0.5));
+        else if (turn % 3 == 1)
+            aril_fill_(aril_select(wt, 0, 3), 0.25);
+        else
+            aril_copy_(wt, some(4, w, false, ARIL_F32));
+        CHECK(!close_to(aril_conv2d(xt, wt, NULL, same), first, 1e-5));
+        CHECK(close_to(aril_conv2d(xt, wt, NULL, same), aril_conv2d(xt, aril_copy(wt), NULL, same),
+                       0));
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* Training packs a weight at each step and keeps nothing. */
+TEST(training_keeps_no_second_weight)
+{
+    ARIL_SCOPE;
+    static const int64_t x[4] = { 1, 64, 6, 6 }, w[4] = { 64, 64, 3, 3 };
+    aril_tensor *xt = some(4, x, true, ARIL_F32), *wt = some(4, w, false, ARIL_F32);
+    CHECK_INT(aril_set_requires_grad(wt, true), ARIL_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        int64_t before = aril_memory(aril_cpu()).live;
+        {
+            ARIL_SCOPE;
+            aril_backward(aril_sum(aril_conv2d(xt, wt, NULL, (aril_conv_opts){ 0 }), ARIL_ALL));
+        }
+        int64_t gradient = (int64_t)sizeof(float) * aril_numel(wt);
+        CHECK_MSG(aril_memory(aril_cpu()).live - before <= (turn ? 0 : gradient * 9 / 8),
+                  "%lld bytes are kept", (long long)(aril_memory(aril_cpu()).live - before));
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* Any picture gives a channels-last result, and gradient; that of a weight lies as the weight. */
 TEST(channels_last_stays)
 {
     ARIL_SCOPE;
@@ -212,10 +280,15 @@ TEST(channels_last_stays)
     CHECK(aril_is_channels_last(y));
     CHECK(!aril_is_contiguous(y));
     CHECK(aril_is_channels_last(aril_max_pool2d(y, (aril_pool_opts){ .kernel = { 2 } }, NULL)));
-    bool wanted = aril__rows_make_last(aril__cpu_device, &aril__op_conv, ARIL_F32);
     aril_tensor *z = aril_conv2d(aril_contiguous(xt), wt, NULL, (aril_conv_opts){ 0 });
-    CHECK(wanted ? aril_is_channels_last(z) : aril_is_contiguous(z));
-#if ARIL_HAVE_ONEDNN
-    CHECK(wanted);
-#endif
+    CHECK(aril_is_channels_last(z));
+    xt = aril_copy(xt);
+    aril_set_requires_grad(wt, true);
+    aril_set_requires_grad(xt, true);
+    aril_tensor *g[2];
+    y = aril_conv2d(aril_contiguous(xt), wt, NULL, (aril_conv_opts){ 0 });
+    CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(xt, wt), g, (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    CHECK(aril_is_channels_last(g[0]));
+    CHECK(aril_is_contiguous(g[1])); /* as the weight lies */
 }
