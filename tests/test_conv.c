@@ -215,6 +215,23 @@ TEST(rows_agree_with_the_reference)
     aril_set_deterministic(ARIL_SAME_THREADS);
 }
 
+/* A NaN that a fused ReLU may hide is found in anomaly mode. */
+TEST(anomaly_mode_finds_what_relu_hides)
+{
+    ARIL_SCOPE;
+    static const int64_t x[4] = { 1, 16, 6, 6 }, w[4] = { 16, 16, 3, 3 };
+    aril_conv_opts relu = { .activation = ARIL_RELU };
+    aril_tensor *xt = some(4, x, false, ARIL_F32), *wt = some(4, w, false, ARIL_F32);
+    aril_tensor *y = aril_conv2d(xt, wt, NULL, relu);
+    aril_set_anomaly(true);
+    aril_tensor *z = aril_conv2d(xt, wt, NULL, relu);
+    CHECK(aril_item(aril_amax(aril_abs(aril_sub(y, z)), ARIL_ALL)) < 1e-5);
+    aril_fill_(aril_select(xt, 1, 3), NAN);
+    aril_tensor *bad = aril_conv2d(xt, wt, NULL, relu);
+    aril_set_anomaly(false);
+    refused(bad, ARIL_ERR_NUMBER, "conv", "NaN");
+}
+
 /* ---- weights in another order ---- */
 
 static bool close_to(aril_tensor *a, aril_tensor *b, double most)
