@@ -4,7 +4,6 @@
 #include "backend/onednn/onednn.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
-#include "ops/apply.h"
 #include "ops/conv.h"
 #include "ops/copy.h"
 
@@ -14,6 +13,7 @@
 enum {
     LEAST_WORK = 1 << 18, /* multiplications that are worth a piece of their own */
     MOST_KINDS = 64,      /* pieces of one cut that differ in size */
+    NEAR = 1 << 15,       /* elements: a result of which two or more lie in no near cache */
 };
 
 /* One piece: samples [batch0, batch0 + batch) and a range of the first spatial dimension. */
@@ -41,6 +41,8 @@ typedef struct conv_plan {
     dnnl_data_type_t type;     /* of pictures and weights */
     dnnl_memory_desc_t w_desc; /* the weights as the tensor has them */
     bool bias;
+    int64_t
+        after; /* the activation, where oneDNN would make 0 of NaN: Aril makes it, piece by piece */
     int64_t work;         /* multiplications */
     pthread_mutex_t lock; /* of the list */
     cut *cuts;
@@ -138,7 +140,7 @@ static const char *make_primitive(const conv_plan *p, const piece *s, const_dnnl
                        bd = NULL;
     int64_t channels = transpose ? x[1] : y[1];
     if (p->bias) bd = aril__dnn_dense(p->type, 1, &channels);
-    dnnl_primitive_attr_t attr = aril__dnn_attr(d->activation);
+    dnnl_primitive_attr_t attr = aril__dnn_attr(p->after ? ARIL_NO_ACTIVATION : d->activation);
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
     dnnl_status_t st = dnnl_out_of_memory;
     const char *why;
@@ -254,6 +256,14 @@ static cut *new_cut(int64_t n)
     return NULL;
 }
 
+/* Elements of one sample of the result. */
+static int64_t result_size(const conv_plan *p)
+{
+    const aril__conv *d = &p->d;
+    return is_data(p) ? d->c * d->groups * d->in[0] * d->in[1] * d->in[2]
+                      : d->k * d->groups * d->out[0] * d->out[1] * d->out[2];
+}
+
 /* Cuts by samples where there are enough of them, else every sample by rows. */
 static cut *make_cut(const conv_plan *p, int64_t wanted, const char **why)
 {
@@ -261,6 +271,7 @@ static cut *make_cut(const conv_plan *p, int64_t wanted, const char **why)
     int axis = 3 - p->spatial;
     int64_t rows = is_data(p) ? d->in[axis] : d->out[axis];
     int64_t by_batch = at_most(wanted, d->batch), by_rows = 1;
+    if (p->after && result_size(p) >= NEAR) by_batch = d->batch; /* still near when activated */
     if (d->batch % wanted && d->batch < 4 * wanted && rows >= wanted) {
         by_batch = d->batch;
         by_rows = wanted;
@@ -367,6 +378,7 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
         p->spatial--;
     }
     p->bias = p->d.bias != NULL;
+    if (d->activation == ARIL_RELU || d->activation == ARIL_RELU6) p->after = d->activation;
     p->work = d->batch * d->groups * d->c * d->k;
     for (int i = 0; i < 3; i++) p->work *= d->out[i] * d->kernel[i];
     pthread_mutex_init(&p->lock, NULL);
@@ -393,6 +405,7 @@ typedef struct job {
     aril__device *device;
     char *x, *y, *w, *bias;
     int64_t x_sample, x_row, y_sample, y_row; /* bytes */
+    int64_t size;                             /* of an element */
     size_t partial; /* bytes from one partial result to the next; 0: one */
     atomic_int status;
 } job;
@@ -411,7 +424,13 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end)
         if (!d->scratch || (scratch = aril__device_alloc(j->device, d->scratch)))
             st = aril__dnn_run(d, data, scratch);
         if (scratch) aril__device_free(j->device, scratch, d->scratch);
-        if (st != dnnl_success) atomic_store(&j->status, (int)st);
+        if (st != dnnl_success)
+            atomic_store(&j->status, (int)st);
+        else if (j->p->after)
+            aril__dnn_clip(j->p->type, j->p->after,
+                           is_data(j->p) ? s->batch * s->in * j->x_row / j->size
+                                         : s->batch * s->out * j->y_row / j->size,
+                           is_data(j->p) ? x : y);
     }
 }
 
@@ -468,6 +487,7 @@ static aril_status run_ready(aril__run *r, cut *c, aril_tensor *x, aril_tensor *
     const aril__conv *d = &p->d;
     int64_t size = (int64_t)aril__dtype_bytes(r->type, 1);
     job j = { .p = p, .c = c, .device = r->device, .x = aril__ptr(x), .y = aril__ptr(y) };
+    j.size = size;
     int axis = 3 - p->spatial;
     j.x_sample = size * d->c * d->groups;
     j.y_sample = size * d->k * d->groups;
@@ -497,37 +517,9 @@ static aril_status run_ready(aril__run *r, cut *c, aril_tensor *x, aril_tensor *
     return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
 }
 
-/* The library's ReLU makes 0 of a NaN. Where NaNs are looked for, the activation comes afterwards. */
-static aril_status run_watched(aril__run *r, int64_t act)
-{
-    struct conv_attrs a;
-    struct conv_transpose_attrs t;
-    aril__run plain = *r;
-    if (r->op == &aril__op_conv) {
-        a = *(const struct conv_attrs *)r->attrs;
-        a.activation[0] = ARIL_NO_ACTIVATION;
-        plain.attrs = &a;
-    } else {
-        t = *(const struct conv_transpose_attrs *)r->attrs;
-        t.activation[0] = ARIL_NO_ACTIVATION;
-        plain.attrs = &t;
-    }
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* the guard puts it back */
-    aril_status s = aril__dispatch(&plain);
-    if (s < 0) return s;
-    aril_tensor *y = aril__activation(r->out[0], act);
-    if ((s = aril_tensor_status(y)) == ARIL_OK) aril__copy_elements(r->out[0], y);
-    return s;
-}
-
 aril_status aril__dnn_conv(aril__run *r)
 {
     conv_plan *p = r->prepared;
-    int64_t act = p->d.activation;
-    if (aril__unlikely(aril__self()->mode.anomaly) && (act == ARIL_RELU || act == ARIL_RELU6))
-        return run_watched(r, act);
     bool weights = r->op == &aril__op_conv_wgrad;
     const char *why = NULL;
     cut *c = cut_for(p, &why);

@@ -345,23 +345,6 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
 
 /* ---- running ---- */
 
-/* relu and relu6 of n neighbours; NaN stays. */
-static void clip_run(const matmul_plan *p, int64_t n, void *y)
-{
-    if (p->type == dnnl_f32) {
-        aril__activation_run(ARIL_F32, p->after, n, y);
-        return;
-    }
-    /* In f16 and bf16, numbers above 0 lie in the order of their bits, and 6 is: */
-    uint16_t *v = y, six = p->type == dnnl_bf16 ? 0x40c0 : 0x4600;
-    uint16_t inf = p->type == dnnl_bf16 ? 0x7f80 : 0x7c00;
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t x = v[i], size = x & 0x7fff;
-        if (size > inf) continue;
-        v[i] = x & 0x8000 ? 0 : p->after == ARIL_RELU6 && size > six ? six : x;
-    }
-}
-
 /* What one piece has made. */
 static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k, char *c)
 {
@@ -372,7 +355,8 @@ static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k
     int64_t first = p->axis == BY_BATCH ? begin : 0, last = p->axis == BY_BATCH ? end : p->inner;
     for (; first < last; first++)
         for (int64_t i = row; i < rows; i++)
-            clip_run(p, cols - col, c + (first * p->inner_step[2] + i * g->c_row + col) * p->size);
+            aril__dnn_clip(p->type, p->after, cols - col,
+                           c + (first * p->inner_step[2] + i * g->c_row + col) * p->size);
 }
 
 typedef struct job {

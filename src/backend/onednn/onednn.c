@@ -174,6 +174,21 @@ dnnl_primitive_attr_t aril__dnn_attr(int64_t act)
     return NULL;
 }
 
+void aril__dnn_clip(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
+{
+    if (type == dnnl_f32) {
+        aril__activation_run(ARIL_F32, act, n, y);
+        return;
+    }
+    /* In f16 and bf16, numbers above 0 lie in the order of their bits, and 6 is: */
+    uint16_t *v = y, inf = type == dnnl_bf16 ? 0x7f80 : 0x7c00;
+    uint16_t most = act == ARIL_RELU ? inf : type == dnnl_bf16 ? 0x40c0 : 0x4600;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t size = v[i] & 0x7fff, clipped = size > most ? most : size;
+        v[i] = size > inf ? v[i] : v[i] & 0x8000 ? 0 : clipped;
+    }
+}
+
 /* ---- primitives ---- */
 
 /* Handles of memory for one run at a time: making them costs more than a small primitive. */
