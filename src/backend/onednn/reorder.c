@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 32 * 1024 }; /* elements that are worth a piece of their own */
+enum {
+    LEAST = 32 * 1024, /* elements that are worth a piece of their own */
+    FEW = 16 * 1024,   /* for which Aril's own is faster */
+};
 
 typedef struct reorder_plan {
     int ndim, axis; /* the axis that is cut */
@@ -44,9 +47,8 @@ static const char *misfit(const aril_tensor *x, const aril_tensor *y)
     if (aril__overlaps(x) || aril__overlaps(y)) return "elements that share memory";
     for (int i = 0; i < x->ndim; i++)
         if (x->stride[i] < 0 || y->stride[i] < 0) return "steps back";
-    bool from_low = x->dtype == ARIL_BF16 || x->dtype == ARIL_F16;
-    if (x->dtype != y->dtype && !(from_low && y->dtype == ARIL_F32))
-        return "oneDNN rounds denormal numbers to 0, or has not the type";
+    if (x->dtype != y->dtype && !(x->dtype == ARIL_BF16 && y->dtype == ARIL_F32))
+        return "oneDNN has not the type, or rounds denormal numbers to 0";
     if (x->dtype == y->dtype && aril__is_dense(x) && aril__is_dense(y)) return "a plain copy";
     return NULL;
 }
@@ -56,6 +58,7 @@ const char *aril__dnn_reorder_prepare(const aril__run *r, aril__plan *plan)
     const aril_tensor *x = r->in[0], *y = r->out[0];
     const char *why = misfit(x, y);
     if (why) return why;
+    if (x->numel < FEW && aril__force_row < 0) return "Aril's own is faster for few elements";
     if (!aril__dnn_engine()) return "oneDNN did not start";
     reorder_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";

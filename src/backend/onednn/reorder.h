@@ -1,4 +1,4 @@
-/* Copies by oneDNN: other orders of dimensions, and bf16 and f16 made f32. */
+/* Copies by oneDNN: other orders of dimensions, and bf16 made f32. */
 #ifndef ARIL_BACKEND_ONEDNN_REORDER_H
 #define ARIL_BACKEND_ONEDNN_REORDER_H
 
