@@ -7,7 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+enum {
+    LEAST = 8 * 1024, /* elements that are worth a piece of their own */
+    CHANNELS = 16,    /* so many, lying together, are worth vectors of Aril's own max_pool */
+    MANY = 16 << 20,  /* elements of which max_pool had better read each but once */
+};
 
 /* x is the larger side, y the pooled one. Lists of three numbers are for spatial dimensions. */
 typedef struct pool_plan {
@@ -144,6 +148,17 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
     return why;
 }
 
+/* Where Aril's own kernels are faster. */
+static const char *slower(const pool_plan *p)
+{
+    if (p->last && p->op == &aril__op_adaptive_avg_pool_grad)
+        return "Aril's own is faster channels-last";
+    if (!is_max(p)) return NULL;
+    if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's own is faster for many channels";
+    return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's own is faster where memory is the limit"
+                                                  : NULL;
+}
+
 const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
 {
     if (!aril__dnn_engine()) return "oneDNN did not start";
@@ -152,6 +167,7 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
     p->op = r->op;
     p->type = r->type;
     const char *why = fill_plan(r, p);
+    if (!why && aril__force_row < 0) why = slower(p);
     if (!why) {
         int64_t numel = aril__count(p->ndim, p->x_dim);
         why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(numel, LEAST),

@@ -103,6 +103,13 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
     return NULL;
 }
 
+/* Where Aril's own kernels are faster. */
+static const char *slower(const resample_plan *p)
+{
+    if (!p->last) return "Aril's own is faster in logical order";
+    return p->is_grad && p->is_linear ? "Aril's own is faster for linear gradients" : NULL;
+}
+
 const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
 {
     if (!aril__dnn_engine()) return "oneDNN did not start";
@@ -111,6 +118,7 @@ const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
     p->is_grad = r->op == &aril__op_interpolate_grad;
     p->type = r->type;
     const char *why = fill_plan(r, p);
+    if (!why && aril__force_row < 0) why = slower(p);
     if (!why) {
         int64_t work = aril__count(p->ndim, p->x_dim) + aril__count(p->ndim, p->y_dim);
         why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(work, LEAST),

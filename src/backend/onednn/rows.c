@@ -44,7 +44,14 @@ static const aril__row ahead[] = {
     ROW(log_softmax_grad, LOW, false, softmax, softmax),
     ROW(layer_norm, ALL, false, layer_norm, layer_norm),
     ROW(layer_norm_grad, ALL, false, layer_norm, layer_norm_grad),
-    ROW(copy, LOW, true, reorder, reorder),
+    ROW(max_pool, ALL, true, pool, pool),
+    ROW(avg_pool, ALL, true, pool, pool),
+    ROW(avg_pool_grad, ALL, true, pool, pool),
+    ROW(adaptive_avg_pool, ALL, true, pool, pool),
+    ROW(adaptive_avg_pool_grad, ALL, true, pool, pool),
+    ROW(interpolate, ALL, true, resample, resample),
+    ROW(interpolate_grad, ALL, true, resample, resample),
+    ROW(copy, DT(ARIL_BF16), true, reorder, reorder),
     ROW(cast, DT(ARIL_BF16), true, reorder, reorder),
 };
 
@@ -53,11 +60,6 @@ static const aril__row behind[] = {
     ROW(matmul, F32, true, matmul, matmul),
     ROW(linear, F32, true, matmul, matmul),
     ROW(outer_sum, F32, false, matmul, matmul),
-    ROW(max_pool, ALL, true, pool, pool),
-    ROW(avg_pool, ALL, true, pool, pool),
-    ROW(avg_pool_grad, ALL, true, pool, pool),
-    ROW(adaptive_avg_pool, ALL, true, pool, pool),
-    ROW(adaptive_avg_pool_grad, ALL, true, pool, pool),
     ROW(softmax, F32, false, softmax, softmax),
     ROW(log_softmax, F32, false, softmax, softmax),
     ROW(softmax_grad, F32, false, softmax, softmax),
@@ -68,8 +70,6 @@ static const aril__row behind[] = {
     ROW(rnn_seq, F32, false, rnn, rnn),
     ROW(lstm_seq, F32, false, rnn, rnn),
     ROW(gru_seq, F32, false, rnn, rnn),
-    ROW(interpolate, ALL, true, resample, resample),
-    ROW(interpolate_grad, ALL, true, resample, resample),
     ROW(copy, F32, true, reorder, reorder),
 };
 
