@@ -10,7 +10,7 @@ typedef struct options {
     int threads;
     double seconds;
     const char *cases, *json;
-    bool list, serve, check;
+    bool list, serve, check, profile, shapes;
     char **pattern;
     int n_patterns;
 } options;
@@ -167,6 +167,18 @@ static void json_row(FILE *f, bool first, const session *s, bench_samples *sampl
             bench_quantile(samples, 0.75), gflops, gflops / peak, r->bytes, faults, s->peak_mb);
 }
 
+/* Where the time of a few more steps goes. */
+static void print_profile(session *s, bench_samples *samples, bool shapes)
+{
+    samples->n = 0;
+    aril_profile_begin((aril_profile_opts){ .by_shape = shapes });
+    bench_measure(&s->run, s->together, 0.2, 2, samples);
+    aril_profile_end();
+    puts("");
+    aril_profile_print(stdout);
+    puts("");
+}
+
 static int run_all(const options *o, const bench_cases *cases)
 {
     FILE *json = o->json ? fopen(o->json, "w") : NULL;
@@ -188,6 +200,7 @@ static int run_all(const options *o, const bench_cases *cases)
             print_row(&s, &samples, faults, peak);
             if (json) json_row(json, first, &s, &samples, faults, peak);
             first = false;
+            if (o->profile) print_profile(&s, &samples, o->shapes);
         }
         free(samples.ms);
         unload(&s);
@@ -309,6 +322,10 @@ static bool read_options(options *o, int argc, char **argv)
             o->list = true;
         } else if (strcmp(a, "--serve") == 0) {
             o->serve = true;
+        } else if (strcmp(a, "--profile") == 0) {
+            o->profile = true;
+        } else if (strcmp(a, "--shapes") == 0) {
+            o->profile = o->shapes = true;
         } else if (strcmp(a, "--check") == 0) {
             o->check = true;
         } else if (strcmp(a, "--threads") == 0) {
