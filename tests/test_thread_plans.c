@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* Rows for tril, which has none: one that declines, and one whose plan knows what it was made for.
  * The reference computes. */
@@ -229,4 +231,53 @@ TEST(new_rows_are_asked)
     aril__plans_outdate(); /* as rows registered for another op do */
     CHECK(tril_is_right(8, 8, 0));
     CHECK_INT(atomic_load(&prepared), before + 1);
+}
+
+/* ---- the log ---- */
+
+/* What fn writes to stderr. */
+static char *logged(void (*fn)(void))
+{
+    char path[] = "/tmp/aril-log-XXXXXX";
+    int fd = mkstemp(path), before = dup(STDERR_FILENO);
+    if (fd < 0 || before < 0) return NULL;
+    unlink(path);
+    dup2(fd, STDERR_FILENO);
+    aril_set_log("dispatch");
+    fn();
+    aril_set_log("");
+    dup2(before, STDERR_FILENO);
+    close(before);
+    char *text = calloc(1, 4096);
+    lseek(fd, 0, SEEK_SET);
+    ssize_t n = text ? read(fd, text, 4095) : 0;
+    if (n < 0) text[0] = 0;
+    close(fd);
+    return text;
+}
+
+static void two_calls(void)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_borrow((float[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_F32, NULL, NULL);
+    aril_tril(x, 77);
+    aril_tril(x, 77); /* the second finds the choice of the first */
+    aril_tril(aril_borrow((float[12]){ 0 }, ARIL_SHAPE(1, 3, 4), ARIL_F32, NULL, NULL), 77);
+    aril_tril(aril_borrow((int64_t[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_I64, NULL, NULL), 77);
+}
+
+TEST(the_log_says_which_row_ran_and_why_others_did_not)
+{
+    start();
+    char *text = logged(two_calls);
+    CHECK(text != NULL);
+    const char *line =
+        "aril: dispatch: tril f32 [3,4]: second; declined: first (never in the mood)\n";
+    CHECK(strncmp(text, line, strlen(line)) == 0);
+    CHECK(strncmp(text + strlen(line), line, strlen(line)) == 0);
+    CHECK(strstr(text, "tril f32 [1,3,4]: the reference; declined: first (never in the mood), "
+                       "second (three dimensions)\n"));
+    CHECK(strstr(text, "tril i64 [3,4]: the reference; declined: first (element type), "
+                       "second (element type)\n"));
+    free(text);
 }

@@ -88,8 +88,13 @@ static aril_status gather(walk *w, aril_tensor **sum, aril_tensor *g)
     }
     ARIL_SCOPE;
     aril_status s = ARIL_OK;
-    if (!w->create && is_ours(old) && old->dtype == g->dtype && aril__is_packed(old)) {
+    bool alike = !w->create && old->dtype == g->dtype;
+    if (alike && is_ours(old) && aril__is_packed(old)) {
         s = aril_tensor_status(aril_add_(old, g));
+    } else if (alike && is_ours(g) && aril__is_packed(g)) {
+        s = aril_tensor_status(aril_add_(g, old));
+        *sum = g;
+        g = old;
     } else {
         aril_tensor *both = aril_add(old, g);
         s = aril_tensor_status(both);
