@@ -1,6 +1,7 @@
 #include "backend/onednn/reorder.h"
 
 #include "backend/onednn/cut.h"
+#include "core/cpu.h"
 #include "core/parallel.h"
 
 #include <stdlib.h>
@@ -49,6 +50,8 @@ static const char *misfit(const aril_tensor *x, const aril_tensor *y)
         if (x->stride[i] < 0 || y->stride[i] < 0) return "steps back";
     if (x->dtype != y->dtype && !(x->dtype == ARIL_BF16 && y->dtype == ARIL_F32))
         return "oneDNN has not the type, or rounds denormal numbers to 0";
+    if (x->dtype == ARIL_BF16 && !aril__cpu_has(ARIL__CPU_BF16))
+        return "oneDNN changes bits of bf16 on this CPU";
     if (x->dtype == y->dtype && aril__is_dense(x) && aril__is_dense(y)) return "a plain copy";
     return NULL;
 }
