@@ -45,7 +45,8 @@ aril_tensor *bench_fill(bench_maker *m, aril_shape shape, double center, double 
         float u = (float)(hash((uint32_t)i + first) >> 8) * 0x1p-23F - 1.0F;
         to[i] = (float)center + (float)scale * u;
     }
-    return aril_escape(aril_cast(t, m->dtype));
+    /* A copy: while a program holds an address of a weight, no other form of it can be kept. */
+    return aril_escape(m->dtype == ARIL_F32 ? aril_copy(t) : aril_cast(t, m->dtype));
 }
 
 aril_tensor *bench_param(bench_maker *m, aril_shape shape, double center, double scale)
