@@ -8,6 +8,23 @@
 
 #include <stdbool.h>
 
+/* What a function compiled for a level begins with (ops/targets.h). */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ARIL__TARGETS 1
+#define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))
+#if defined(__clang__) /* whose vectors are as wide as the registers already */
+#define ARIL__AVX512                                                            \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))) \
+    __attribute__((min_vector_width(512)))
+#else
+#define ARIL__AVX512                                                          \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c," \
+                          "prefer-vector-width=512")))
+#endif
+#else
+#define ARIL__TARGETS 0
+#endif
+
 typedef enum aril__cpu_level {
     ARIL__CPU_BASELINE, /* x86-64 with SSE2; on aarch64 NEON is part of it */
     ARIL__CPU_AVX2,     /* with FMA and F16C */

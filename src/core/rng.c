@@ -1,7 +1,9 @@
 #include "core/rng.h"
+#include "core/cpu.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 aril_generator *aril_generator_new(uint64_t seed)
 {
@@ -32,16 +34,6 @@ void aril_generator_set_state(aril_generator *g, aril_rng_state state)
 
 enum { BLOCKS = 16, BATCH = 4 * BLOCKS };
 
-static void make_batch(aril__rng_key key, uint64_t block, uint32_t out[static BATCH])
-{
-    const uint32_t k[2] = { (uint32_t)key.seed, (uint32_t)(key.seed >> 32) };
-    const uint32_t call[2] = { (uint32_t)key.call, (uint32_t)(key.call >> 32) };
-    for (int i = 0; i < BLOCKS; i++, block++) {
-        uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), call[0], call[1] };
-        aril__philox(k, counter, out + 4 * i);
-    }
-}
-
 /* A walk over a draw, a batch at a time. Batches begin at multiples of their size, so that pairs
  * and blocks stay whole: [from, to) of a batch is what belongs to the range asked for. */
 struct walk {
@@ -52,7 +44,7 @@ struct walk {
     uint32_t words[BATCH];
 };
 
-static struct walk walk_start(aril__rng_key key, int64_t begin, int64_t end, int per_batch)
+static inline struct walk walk_start(aril__rng_key key, int64_t begin, int64_t end, int per_batch)
 {
     struct walk w;
     w.key = key;
@@ -62,76 +54,53 @@ static struct walk walk_start(aril__rng_key key, int64_t begin, int64_t end, int
     return w;
 }
 
-static bool walk_next(struct walk *w)
-{
-    if (w->at >= w->end) return false;
-    int64_t batch = w->at / w->per_batch;
-    int64_t left = w->end - batch * w->per_batch;
-    w->from = (int)(w->at % w->per_batch);
-    w->to = left < w->per_batch ? (int)left : w->per_batch;
-    w->at += w->to - w->from;
-    make_batch(w->key, (uint64_t)batch * BLOCKS, w->words);
-    return true;
-}
-
 static inline uint64_t word64(const struct walk *w, int i)
 {
     return (uint64_t)w->words[2 * i + 1] << 32 | w->words[2 * i];
 }
 
-void aril__rng_u32(aril__rng_key key, int64_t begin, int64_t end, uint32_t *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH);
-    while (walk_next(&w))
-        for (int i = w.from; i < w.to; i++) *out++ = w.words[i];
-}
+#define TARGET
+#define NAME(x) x##_any
+#include "core/rng_draw.inc"
+#undef TARGET
+#undef NAME
+#if ARIL__TARGETS
+#define TARGET  ARIL__AVX2
+#define NAME(x) x##_avx2
+#include "core/rng_draw.inc"
+#undef TARGET
+#undef NAME
+#define TARGET  ARIL__AVX512
+#define NAME(x) x##_avx512
+#include "core/rng_draw.inc"
+#undef TARGET
+#undef NAME
+#define PICK(fn)                                   \
+    (aril__cpu() == ARIL__CPU_AVX512 ? fn##_avx512 \
+     : aril__cpu() == ARIL__CPU_AVX2 ? fn##_avx2   \
+                                     : fn##_any)
+#else
+#define PICK(fn) fn##_any
+#endif
 
-void aril__rng_u64(aril__rng_key key, int64_t begin, int64_t end, uint64_t *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH / 2);
-    while (walk_next(&w))
-        for (int i = w.from; i < w.to; i++) *out++ = word64(&w, i);
-}
-
-void aril__rng_uniform_f32(aril__rng_key key, int64_t begin, int64_t end, float *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH);
-    while (walk_next(&w))
-        for (int i = w.from; i < w.to; i++) *out++ = aril__rng_to_f32(w.words[i]);
-}
-
-void aril__rng_uniform_f64(aril__rng_key key, int64_t begin, int64_t end, double *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH / 2);
-    while (walk_next(&w))
-        for (int i = w.from; i < w.to; i++) *out++ = aril__rng_to_f64(word64(&w, i));
-}
-
-void aril__rng_normal_f32(aril__rng_key key, int64_t begin, int64_t end, float *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH);
-    while (walk_next(&w)) {
-        float pairs[BATCH];
-        for (int i = 0; i < BATCH / 2; i++)
-            aril__rng_normals_f32(w.words[2 * i], w.words[2 * i + 1], pairs + 2 * i);
-        for (int i = w.from; i < w.to; i++) *out++ = pairs[i];
+#define DRAW(name, X)                                                            \
+    void aril__rng_##name(aril__rng_key key, int64_t begin, int64_t end, X *out) \
+    {                                                                            \
+        PICK(name)(key, begin, end, out);                                        \
     }
-}
-
-void aril__rng_normal_f64(aril__rng_key key, int64_t begin, int64_t end, double *out)
-{
-    struct walk w = walk_start(key, begin, end, BATCH / 2);
-    while (walk_next(&w)) {
-        double pairs[BATCH / 2];
-        for (int i = 0; i < BATCH / 4; i++)
-            aril__rng_normals_f64(word64(&w, 2 * i), word64(&w, 2 * i + 1), pairs + 2 * i);
-        for (int i = w.from; i < w.to; i++) *out++ = pairs[i];
-    }
-}
+DRAW(u32, uint32_t)
+DRAW(u64, uint64_t)
+DRAW(uniform_f32, float)
+DRAW(uniform_f64, double)
+DRAW(normal_f32, float)
+DRAW(normal_f64, double)
 
 void aril__rng_below(aril__rng_key key, int64_t begin, int64_t end, uint64_t n, int64_t *out)
 {
-    struct walk w = walk_start(key, begin, end, BATCH / 2);
-    while (walk_next(&w))
-        for (int i = w.from; i < w.to; i++) *out++ = (int64_t)aril__rng_scale(word64(&w, i), n);
+    uint64_t words[BATCH];
+    for (; begin < end; begin += BATCH) {
+        int64_t m = end - begin < BATCH ? end - begin : BATCH;
+        aril__rng_u64(key, begin, begin + m, words);
+        for (int64_t i = 0; i < m; i++) *out++ = (int64_t)aril__rng_scale(words[i], n);
+    }
 }

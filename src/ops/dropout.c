@@ -29,7 +29,7 @@ static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
 }
 
 #define TEMPLATE "ops/dropout.inc"
-#include "ops/each_real.inc"
+#include "ops/each_target.inc"
 
 static aril_status dropout_infer(aril__call *c)
 {
@@ -62,7 +62,7 @@ static aril_status dropout_ref(aril__run *r)
     if (x->numel == 0) return ARIL_OK;
     int64_t grain = GRAIN / j.inner;
     aril__parallel_for(x->numel / j.inner, grain > 1 ? grain : 1,
-                       r->type == ARIL_F64 ? range_f64 : range_f32, &j);
+                       ARIL__PICK(range, r->type == ARIL_F64), &j);
     return ARIL_OK;
 }
 

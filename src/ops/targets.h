@@ -18,18 +18,7 @@
 
 #include "core/cpu.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ARIL__TARGETS 1
-#define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))
-#if defined(__clang__) /* whose vectors are as wide as the registers already */
-#define ARIL__AVX512                                                            \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))) \
-    __attribute__((min_vector_width(512)))
-#else
-#define ARIL__AVX512                                                          \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c," \
-                          "prefer-vector-width=512")))
-#endif
+#if ARIL__TARGETS
 /* The function for double (wide) or float that suits this machine. */
 #define ARIL__PICK(fn, wide)                                                      \
     (aril__cpu() == ARIL__CPU_AVX512 ? (wide) ? fn##_f64_avx512 : fn##_f32_avx512 \
@@ -37,7 +26,6 @@
      : (wide)                        ? fn##_f64                                   \
                                      : fn##_f32)
 #else
-#define ARIL__TARGETS        0
 #define ARIL__PICK(fn, wide) ((wide) ? fn##_f64 : fn##_f32)
 #endif
 

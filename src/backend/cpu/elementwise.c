@@ -7,9 +7,11 @@
 #include <string.h>
 
 enum {
-    OPERANDS = 6, /* up to five inputs, and the result */
-    BLOCK = 512,  /* elements staged at a time: four operands of 8 bytes fit L1 */
-    GRAIN = 32 * 1024,
+    OPERANDS = 6,      /* up to five inputs, and the result */
+    BLOCK = 512,       /* elements staged at a time: four operands of 8 bytes fit L1 */
+    SPAN = 16384,      /* elements of one call of a kernel: what it reads twice is still in L2 */
+    LEAST = 12288,     /* elements below which a second thread costs more than it does */
+    MOST = 256 * 1024, /* elements of a chunk, so that a late thread does not hold up the rest */
 };
 
 #define TABLES(level)                                                             \
@@ -34,13 +36,22 @@ aril__ew_fn *aril__ew_kernel(int op, aril__ctype type)
     return tables[aril__cpu()][type][op];
 }
 
+/* How the elements of an operand come to the kernel. */
+typedef enum feed {
+    ABSENT,
+    DIRECT,   /* they lie one after another, in the kernel's type */
+    CONSTANT, /* one element for all: a block of it is made once */
+    PERIODIC, /* the same short row again and again: so is a block of those */
+    LINEAR,   /* one after another, in another type */
+    STAGED,   /* everything else */
+} feed;
+
 typedef struct operand {
     char *base;
     int64_t offset;
+    int64_t step; /* of the innermost dimension */
     uint8_t dtype;
-    bool used;
-    bool direct;   /* elements lie one after another, in the kernel's type */
-    bool constant; /* one element for all */
+    feed feed;
 } operand;
 
 typedef struct job {
@@ -50,10 +61,17 @@ typedef struct job {
     const double *params;
     int n_in;
     aril__nest nest;
+    int64_t inner;        /* elements of the innermost dimension */
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
     uint8_t result_dtype; /* what the kernel writes */
+    size_t result_size;
     atomic_int bad;
 } job;
+
+/* Memory of one thread's run: PERIODIC operands begin anywhere in their first row. */
+typedef struct blocks {
+    _Alignas(64) char of[OPERANDS][2 * BLOCK * 8];
+} blocks;
 
 /* Copies m elements from linear position `at` between operand k and a dense block. */
 static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load,
@@ -61,58 +79,78 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
 {
     const operand *o = &j->op[k];
     const aril__dtype_row *row = &aril__dtypes[o->dtype];
+    if (o->feed == LINEAR || o->feed == DIRECT) {
+        if (load)
+            row->load[ctype](block, o->base, o->offset + at, 1, m);
+        else
+            row->store[ctype](o->base, o->offset + at, 1, block, m);
+        return;
+    }
     aril__nest one = { .ndim = j->nest.ndim, .n = 1 };
     memcpy(one.dim, j->nest.dim, sizeof one.dim);
     memcpy(one.stride[0], j->nest.stride[k], sizeof one.stride[0]);
     aril__nest_at p;
     aril__nest_seek(&one, &p, at, &o->offset);
-    int64_t step = one.ndim ? one.stride[0][one.ndim - 1] : 0;
     for (int64_t done = 0; done < m;) {
         int64_t run = one.ndim ? aril__nest_run(&one, &p) : m;
         if (run > m - done) run = m - done;
         char *dense = (char *)block + (size_t)done * size;
         if (load)
-            row->load[ctype](dense, o->base, p.offset[0], step, run);
+            row->load[ctype](dense, o->base, p.offset[0], o->step, run);
         else
-            row->store[ctype](o->base, p.offset[0], step, dense, run);
+            row->store[ctype](o->base, p.offset[0], o->step, dense, run);
         done += run;
         aril__nest_move(&one, &p, run);
+    }
+}
+
+/* The blocks that stay the same for a whole run, for at most m elements at a time. */
+static void fill_blocks(const job *j, blocks *b, int64_t m)
+{
+    for (int i = 0; i < j->n_in; i++) {
+        const operand *o = &j->op[i];
+        aril__load_fn *load = aril__dtypes[o->dtype].load[j->ctype];
+        if (o->feed == CONSTANT) load(b->of[i], o->base, o->offset, 0, m);
+        if (o->feed != PERIODIC) continue;
+        int64_t all = j->inner + m;
+        load(b->of[i], o->base, o->offset, o->step, j->inner);
+        for (int64_t have = j->inner; have < all; have *= 2)
+            memcpy(b->of[i] + (size_t)have * j->size, b->of[i],
+                   (size_t)(all - have < have ? all - have : have) * j->size);
     }
 }
 
 static void run_range(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
-    _Alignas(64) char block[OPERANDS][BLOCK * 8];
+    blocks b;
     const void *in[OPERANDS] = { 0 };
     const operand *result = &j->op[j->n_in];
-    bool all_direct = result->direct;
+    bool flat = result->feed == DIRECT;
     int bad = 0;
-    for (int i = 0; i < j->n_in; i++) {
-        const operand *o = &j->op[i];
-        all_direct = all_direct && (o->direct || !o->used);
-        if (o->used && o->constant) {
-            int64_t m = end - begin < BLOCK ? end - begin : BLOCK;
-            aril__dtypes[o->dtype].load[j->ctype](block[i], o->base, o->offset, 0, m);
-            in[i] = block[i];
-        }
-    }
-    size_t out_size = aril__dtype_bytes((aril_dtype)j->result_dtype, 1);
-    int64_t step = all_direct ? end - begin : BLOCK;
+    for (int i = 0; i < j->n_in; i++)
+        flat = flat && (j->op[i].feed == DIRECT || j->op[i].feed == ABSENT);
+    int64_t step = flat ? SPAN : BLOCK;
+    if (!flat) fill_blocks(j, &b, end - begin < BLOCK ? end - begin : BLOCK);
     for (int64_t at = begin; at < end; at += step) {
         int64_t m = end - at < step ? end - at : step;
         for (int i = 0; i < j->n_in; i++) {
             const operand *o = &j->op[i];
-            if (!o->used || (o->constant && !o->direct)) continue;
-            if (o->direct) {
-                in[i] = o->base + (size_t)(o->offset + at) * j->size;
-            } else {
-                stage(j, i, at, m, block[i], true, j->ctype, j->size);
-                in[i] = block[i];
+            switch (o->feed) {
+            case ABSENT: break;
+            case DIRECT: in[i] = o->base + (size_t)(o->offset + at) * j->size; break;
+            case CONSTANT: in[i] = b.of[i]; break;
+            case PERIODIC: in[i] = b.of[i] + (size_t)(at % j->inner) * j->size; break;
+            case LINEAR:
+            case STAGED:
+                stage(j, i, at, m, b.of[i], true, j->ctype, j->size);
+                in[i] = b.of[i];
+                break;
             }
         }
-        if (result->direct) {
-            j->fn(m, result->base + (size_t)(result->offset + at) * out_size, in, j->params, &bad);
+        if (result->feed == DIRECT) {
+            char *out = result->base + (size_t)(result->offset + at) * j->result_size;
+            j->fn(m, out, in, j->params, &bad);
         } else if (j->result_dtype == ARIL_BOOL) {
             /* A truth value on its way to another type or through strides. */
             uint8_t truth[BLOCK];
@@ -121,11 +159,78 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             for (int64_t k = 0; k < m; k++) whole[k] = truth[k];
             stage(j, j->n_in, at, m, whole, false, ARIL__C_I64, sizeof *whole);
         } else {
-            j->fn(m, block[j->n_in], in, j->params, &bad);
-            stage(j, j->n_in, at, m, block[j->n_in], false, j->ctype, j->size);
+            j->fn(m, b.of[j->n_in], in, j->params, &bad);
+            stage(j, j->n_in, at, m, b.of[j->n_in], false, j->ctype, j->size);
         }
     }
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
+}
+
+/* The same where all operands are of the kernel's type and lie in rows, or give one element for a
+ * row: row by row, without copies. */
+static void run_rows(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    blocks b;
+    const void *in[OPERANDS] = { 0 };
+    int64_t base[ARIL__NEST_OPERANDS], filled[OPERANDS];
+    int bad = 0;
+    int64_t most = SPAN;
+    for (int i = 0; i <= j->n_in; i++) {
+        base[i] = j->op[i].offset;
+        filled[i] = -1;
+        if (j->op[i].feed != ABSENT && j->op[i].step == 0) most = BLOCK;
+    }
+    aril__nest_at p;
+    aril__nest_seek(&j->nest, &p, begin, base);
+    while (begin < end) {
+        int64_t m = aril__nest_run(&j->nest, &p);
+        if (m > end - begin) m = end - begin;
+        if (m > most) m = most;
+        for (int i = 0; i < j->n_in; i++) {
+            const operand *o = &j->op[i];
+            if (o->feed == ABSENT) continue;
+            if (o->step) {
+                in[i] = o->base + (size_t)p.offset[i] * j->size;
+            } else if (filled[i] != p.offset[i]) {
+                /* As long as the row, for later pieces of it. */
+                int64_t row = j->inner < BLOCK ? j->inner : BLOCK;
+                aril__dtypes[o->dtype].load[j->ctype](b.of[i], o->base, p.offset[i], 0, row);
+                in[i] = b.of[i];
+                filled[i] = p.offset[i];
+            }
+        }
+        j->fn(m, j->op[j->n_in].base + (size_t)p.offset[j->n_in] * j->result_size, in, j->params,
+              &bad);
+        begin += m;
+        aril__nest_move(&j->nest, &p, m);
+    }
+    if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
+}
+
+/* Says how each operand is fed; true when rows are the better way. */
+static bool choose_feeds(job *j, uint8_t native)
+{
+    int last = j->nest.ndim - 1;
+    j->inner = last >= 0 ? j->nest.dim[last] : 1;
+    bool rows = j->inner >= 64, simple = true;
+    for (int i = 0; i <= j->n_in; i++) {
+        operand *o = &j->op[i];
+        if (o->feed == ABSENT) continue;
+        bool same = o->dtype == (i == j->n_in ? j->result_dtype : native);
+        o->step = last >= 0 ? j->nest.stride[i][last] : 0;
+        bool outer = false; /* moves along an outer dimension */
+        for (int d = 0; d < last; d++) outer = outer || j->nest.stride[i][d] != 0;
+        if (aril__nest_linear(&j->nest, i))
+            o->feed = same ? DIRECT : LINEAR;
+        else if (i < j->n_in && !outer && o->step == 0)
+            o->feed = CONSTANT;
+        else if (i < j->n_in && !outer && j->inner <= BLOCK)
+            o->feed = PERIODIC;
+        simple = simple && o->feed != STAGED;
+        rows = rows && same && (o->step == 1 || (o->step == 0 && i < j->n_in));
+    }
+    return rows && !simple;
 }
 
 static aril_status report(const aril__run *r, int bad)
@@ -204,23 +309,25 @@ aril_status aril__cpu_elementwise(aril__run *r)
               .params = params,
               .n_in = r->n_in,
               .nest = aril__nest_of(out->ndim, out->dim),
-              .result_dtype = result };
+              .result_dtype = result,
+              .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
-        operand *o = &j.op[i];
         aril__nest_add(&j.nest, t);
-        if (t)
-            *o = (operand){
-                .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .used = true
-            };
+        if (!t) continue;
+        j.op[i] = (operand){
+            .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
+        };
     }
     aril__nest_merge(&j.nest, r->n_in);
-    for (int i = 0; i <= r->n_in; i++) {
-        operand *o = &j.op[i];
-        o->direct = o->used && o->dtype == (i == r->n_in ? result : native) &&
-                    aril__nest_linear(&j.nest, i);
-        o->constant = aril__nest_constant(&j.nest, i);
+    bool rows = choose_feeds(&j, native);
+    int64_t grain = n;
+    if (n > LEAST) {
+        int64_t pieces = aril__parallel_pieces(n, LEAST);
+        if (pieces > 1) pieces *= 2;
+        grain = ((n + pieces - 1) / pieces + 255) & ~(int64_t)255;
+        if (grain > MOST) grain = MOST;
     }
-    aril__parallel_for(n, GRAIN, run_range, &j);
+    aril__parallel_for(n, grain, rows ? run_rows : run_range, &j);
     return report(r, atomic_load(&j.bad));
 }
