@@ -174,10 +174,11 @@ static void trim(aril__device *d, int64_t keep)
 }
 
 /* Live and cached memory together stay close to the highest need so far. Small programs get some
- * more: blocks that don't fit together would else be given back and faulted in again at every step. */
+ * more where pages are shared by blocks of all sizes: what doesn't fit together would else be given
+ * back and faulted in again at every step. */
 static void trim_to_peak(aril__device *d)
 {
-    const int64_t more = 16 << 20;
+    const int64_t more = d->arena ? 16 << 20 : 0;
     int64_t spare = d->stats.peak + d->stats.peak / 8 + more - d->stats.live;
     if (d->stats.cached > spare) trim(d, spare > 0 ? spare : 0);
 }
