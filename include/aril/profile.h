@@ -22,7 +22,8 @@ typedef struct aril_profile_opts {
 } aril_profile_opts;
 
 /* Begins to note every op of every thread; what an earlier profile noted is dropped. ARIL_ERR_STATE
- * when one has begun already. Each op takes about a tenth of a microsecond longer meanwhile. */
+ * when one has begun already. Each op takes a tenth of a microsecond longer meanwhile, and half a one
+ * where shapes are noted: by_shape, or for a trace. */
 ARIL_API aril_status aril_profile_begin(aril_profile_opts opts);
 
 /* Ends the profile and writes its trace. ARIL_ERR_STATE when none has begun, ARIL_ERR_IO when the

@@ -236,6 +236,12 @@ void aril__span_finish(aril__span span)
     pthread_mutex_unlock(&t->lock);
 }
 
+bool aril__profile_wants_shapes(void)
+{
+    return atomic_load_explicit(&all.by_shape, memory_order_relaxed) ||
+           atomic_load_explicit(&all.traces, memory_order_relaxed);
+}
+
 void aril__span_note(const char *kernel, const char *shapes, double bytes, double flop)
 {
     track *t = mine;
@@ -247,7 +253,9 @@ void aril__span_note(const char *kernel, const char *shapes, double bytes, doubl
         s->kernel = kernel;
         s->bytes = bytes;
         s->flop = flop;
-        snprintf(s->shapes, sizeof s->shapes, "%s", shapes);
+        size_t n = strnlen(shapes, sizeof s->shapes - 1);
+        memcpy(s->shapes, shapes, n);
+        s->shapes[n] = 0;
     }
     pthread_mutex_unlock(&t->lock);
 }

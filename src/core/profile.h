@@ -27,6 +27,9 @@ static inline void aril__span_end(aril__span span)
     if (span.depth >= 0) aril__span_finish(span);
 }
 
+/* Whether the shapes of inputs are looked at: making their text takes longer than the rest. */
+bool aril__profile_wants_shapes(void);
+
 /* Says of the innermost span what it runs: the first time counts. */
 void aril__span_note(const char *kernel, const char *shapes, double bytes, double flop);
 

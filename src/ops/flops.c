@@ -139,7 +139,8 @@ void aril__profile_note(const aril__run *r, const char *kernel)
 {
     char text[160] = "", shape[ARIL__SHAPE_TEXT];
     size_t n = 0;
-    for (int i = 0; i < r->n_in && n < sizeof text - 1; i++) {
+    bool shapes = aril__profile_wants_shapes();
+    for (int i = 0; shapes && i < r->n_in && n < sizeof text - 1; i++) {
         const aril_tensor *t = r->in[i];
         int k = snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "",
                          t ? aril__text(shape, t) : "-");
