@@ -143,6 +143,12 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
     return ARIL_OK;
 }
 
+/* Channels-last, and not in logical order at once. */
+static bool lies_last(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril_is_channels_last(t);
+}
+
 static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
 {
     const aril__meta *o = &c->out[i];
@@ -150,19 +156,29 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
     if (aril__unlikely(!t) || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || o->ndim < 2)
         return t;
     if (c->op->flags & KEEPS_CHANNELS) {
-        const aril_tensor *like = c->in[0];
-        if ((like->ndim == o->ndim && !aril__is_dense(like) && aril_is_channels_last(like)) ||
-            (o->ndim > 2 && aril__rows_make_last(c->device, c->op, c->type))) {
+        bool last = o->ndim > 2 && aril__rows_make_last(c->device, c->op, c->type);
+        for (int k = 0; k < c->n_in && !last; k++) {
+            /* A gradient lies as that of which it is one, whose shape it is given. */
+            if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
+            last = c->in[k]->ndim == o->ndim && lies_last(c->in[k]);
+        }
+        if (last) {
             aril__channels_last_strides(o->ndim, o->dim, t->stride);
             t->flags |= ARIL__CHANNELS_LAST;
         }
         return t;
     }
+    bool dense = false; /* an input of the same shape is, and those that are not count for less */
     for (int k = 0; k < c->n_in; k++) {
         const aril_tensor *like = c->in[k];
         if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim)) continue;
-        if (aril__is_dense(like)) break;
+        if (aril__is_dense(like)) {
+            if (o->ndim < 3) break;
+            dense = true;
+            continue;
+        }
         if (!aril__is_packed(like)) continue; /* expanded or cut: it has no order to keep */
+        if (dense && !aril_is_channels_last(like)) continue;
         aril__strides_like(like, o->ndim, o->dim, t->stride);
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
         break;

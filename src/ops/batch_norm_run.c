@@ -31,9 +31,7 @@ typedef struct work {
     bool by_x;      /* the derivative of relu is told by x */
     bool by_y;      /* the derivative of the activation is told by y */
     bool backwards; /* units in reverse */
-    aril__load_fn *load;
-    aril__store_fn *store;
-    int64_t count; /* elements of a channel */
+    int64_t count;  /* elements of a channel */
     /* pixels x channels */
     int64_t rows, width;                /* a row may hold several pixels */
     int64_t rest;                       /* elements of the last row, where that is shorter */
@@ -106,8 +104,6 @@ static aril_status begin(work *w, const aril__bn *j, int kind)
     size_t size = w->wide ? sizeof(double) : sizeof(float);
     size_t large = (size_t)(j->outer * j->channels * j->inner) * (row->bits / 8);
     w->staged = j->type == ARIL_F16 || j->type == ARIL_BF16;
-    w->load = row->load[ARIL__C_F32];
-    w->store = row->store[ARIL__C_F32];
     w->count = j->outer * j->inner;
     w->streams = large >= ARIL__STREAM_FROM && j->out != j->x;
     w->direct = !w->staged && !w->streams && j->out != j->x;

@@ -120,11 +120,13 @@ enum {
     DYNAMIC = 4,      /* sizes of results are known after the run */
     INPLACE = 8,      /* the reference may be given in[0]'s own memory as out[0] */
     RANDOM = 16,      /* in[0] is a key made by aril__rng_draw */
-    KEEPS_ORDER = 32, /* out[0] lies in memory as its first input of the same shape does */
+    KEEPS_ORDER = 32, /* out[0] lies in memory as its first input of the same shape does, or
+                         channels-last where any of them does */
     RAW = 64,         /* moves elements of any dtype without computing: never staged */
     ELEMENTWISE = 128,
     ANYWHERE = 256,       /* the reference reaches every device by itself */
-    KEEPS_CHANNELS = 512, /* out[0] is channels-last where in[0] is */
+    KEEPS_CHANNELS = 512, /* results are channels-last where in[0] or one of which only the shape is
+                             read is */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */

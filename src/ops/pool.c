@@ -1,28 +1,15 @@
 #include "ops/pool.h"
 
-#include "core/parallel.h"
 #include "ops/apply.h"
+#include "ops/pool_run.h"
 #include "ops/sample.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 ATTR_LIST(pool, POOL_ATTRS)
 
 /* ---- shapes ---- */
-
-static aril__slide window_of(const struct pool_attrs *a, int i, int64_t in)
-{
-    aril__slide w = { .kernel = a->kernel[i],
-                      .stride = a->stride[i],
-                      .begin = a->pad[2 * i],
-                      .end = a->pad[2 * i + 1],
-                      .dilation = a->dilation[i],
-                      .ceil = a->ceil[0] };
-    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
-    return w;
-}
 
 static aril_status check_rank(const aril__call *c, const aril_tensor *x)
 {
@@ -51,7 +38,7 @@ static aril_status pooled_shape(const aril__call *c, const aril_tensor *x, bool 
             dim[2 + i] = a->size[i] < 0 ? in : a->size[i];
             continue;
         }
-        aril__slide w = window_of(a, i, in);
+        aril__slide w = aril__pool_window(a, i, in);
         if (w.kernel < 1 || w.stride < 1 || w.dilation < 1)
             return aril__fail(ARIL_ERR_ARG,
                               "%s: kernel %" PRId64 ", stride %" PRId64 " and dilation %" PRId64
@@ -181,212 +168,9 @@ static aril_status max_unpool_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* ---- kernels ---- */
-
-/* One run: x is the larger side, y the pooled one, both with three spatial dimensions (missing ones
- * come first, with size 1). */
-typedef struct pool {
-    int64_t x_dim[5], y_dim[5];
-    int64_t x_stride[5], y_stride[5], index_stride[5];
-    aril__slide window[3];
-    bool adaptive, include_pad, assign;
-    int64_t divisor;
-    void *x, *y;
-    int64_t *index;
-    _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
-} pool;
-
-/* The elements of one window along one dimension. */
-typedef struct taps {
-    int64_t first, n, step;
-    int64_t counted; /* with those that lie in the padding */
-} taps;
-
-static taps taps_at(const pool *p, int i, int64_t o)
-{
-    int64_t in = p->x_dim[2 + i];
-    if (p->adaptive) {
-        int64_t out = p->y_dim[2 + i], first = o * in / out;
-        int64_t n = ((o + 1) * in + out - 1) / out - first;
-        return (taps){ first, n, 1, n };
-    }
-    const aril__slide *w = &p->window[i];
-    int64_t start = o * w->stride - w->begin, d = w->dilation;
-    int64_t skipped = start < 0 ? (d - 1 - start) / d : 0;
-    int64_t reach =
-        in > start ? (in - start + d - 1) / d : 0; /* taps before the end of the input */
-    int64_t padded = (in + w->end - start + d - 1) / d;
-    taps t = { .first = start + skipped * d, .step = d };
-    t.n = (reach < w->kernel ? reach : w->kernel) - skipped;
-    if (t.n < 0) t.n = 0;
-    t.counted = padded < w->kernel ? padded : w->kernel;
-    return t;
-}
-
-static int64_t divisor_of(const pool *p, const taps *t)
-{
-    if (p->divisor) return p->divisor;
-    return p->include_pad ? t[0].counted * t[1].counted * t[2].counted : t[0].n * t[1].n * t[2].n;
-}
-
-static void place_of(const int64_t *dim, int64_t at, int64_t *o)
-{
-    for (int i = 4; i >= 0; at /= dim[i], i--) o[i] = at % dim[i];
-}
-
-static int64_t offset_of(const int64_t *stride, const int64_t *o)
-{
-    return o[0] * stride[0] + o[1] * stride[1] + o[2] * stride[2] + o[3] * stride[3] +
-           o[4] * stride[4];
-}
-
-static int64_t spatial_offset(const int64_t *dim, const int64_t *stride, int64_t at)
-{
-    return at % dim[4] * stride[4] + at / dim[4] % dim[3] * stride[3] +
-           at / (dim[4] * dim[3]) * stride[2];
-}
-
-static void note_bad(pool *p, int64_t index)
-{
-    p->bad = index;
-}
-
-#define T         float
-#define NAME(x)   x##_f32
-#define LOWEST    (-INFINITY)
-#define IS_NAN(v) ((v) != (v))
-#define FLOATING
-#include "ops/pool_kernels.inc"
-#undef T
-#undef NAME
-#define T       double
-#define NAME(x) x##_f64
-#include "ops/pool_kernels.inc"
-#undef T
-#undef NAME
-#undef LOWEST
-#undef IS_NAN
-#undef FLOATING
-#define T         int64_t
-#define NAME(x)   x##_i64
-#define LOWEST    INT64_MIN
-#define IS_NAN(v) false
-#include "ops/pool_kernels.inc"
-#undef T
-#undef NAME
-#undef LOWEST
-#undef IS_NAN
-
-static void spread(const aril_tensor *t, int64_t *dim, int64_t *stride)
-{
-    int lead = 5 - t->ndim;
-    for (int i = 0; i < 5; i++) {
-        int from = i < 2 ? i : i - lead;
-        bool there = i < 2 || i >= 2 + lead;
-        if (dim) dim[i] = there ? t->dim[from] : 1;
-        stride[i] = there ? t->stride[from] : 0;
-    }
-}
-
-static void describe(pool *p, const aril__run *r, const aril_tensor *x, const aril_tensor *y,
-                     aril_tensor *index)
-{
-    const struct pool_attrs *a = r->attrs;
-    memset(p, 0, sizeof *p);
-    spread(x, p->x_dim, p->x_stride);
-    spread(y, p->y_dim, p->y_stride);
-    int lead = 5 - x->ndim;
-    for (int i = 0; i < 3 && a; i++) {
-        p->window[i] = (aril__slide){ .kernel = 1, .stride = 1, .dilation = 1 };
-        if (i >= lead) p->window[i] = window_of(a, i - lead, p->x_dim[2 + i]);
-    }
-    p->include_pad = a && a->include_pad[0];
-    p->divisor = a ? a->divisor[0] : 0;
-    p->x = aril__ptr(x);
-    p->y = aril__ptr(y);
-    if (index) {
-        spread(index, NULL, p->index_stride);
-        p->index = aril__ptr(index);
-    }
-    p->bad = INT64_MIN;
-}
-
-static aril__range_fn *choose(const aril__run *r, aril__range_fn *f32, aril__range_fn *f64,
-                              aril__range_fn *i64)
-{
-    return r->type == ARIL_F64 ? f64 : r->type == ARIL_I64 ? i64 : f32;
-}
-
-static aril_status bad_index(const aril__run *r, const pool *p)
-{
-    if (p->bad == INT64_MIN) return ARIL_OK;
-    return aril__fail(ARIL_ERR_INDEX,
-                      "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,
-                      (int64_t)p->bad, p->x_dim[2] * p->x_dim[3] * p->x_dim[4]);
-}
-
-enum { GRAIN = 8 * 1024 };
-
-static int64_t plane_grain(const pool *p)
-{
-    int64_t area = p->x_dim[2] * p->x_dim[3] * p->x_dim[4];
-    return area >= GRAIN ? 1 : GRAIN / (area > 0 ? area : 1);
-}
-
-static aril_status max_pool_ref(aril__run *r)
-{
-    pool p;
-    describe(&p, r, r->in[0], r->out[0], r->out[1]);
-    p.adaptive = r->op == &aril__op_adaptive_max_pool;
-    aril__parallel_for(r->out[0]->numel, GRAIN / 8, choose(r, max_f32, max_f64, max_i64), &p);
-    return ARIL_OK;
-}
-
-static aril_status scatter_ref(aril__run *r)
-{
-    pool p;
-    describe(&p, r, r->out[0], r->in[0], r->in[1]);
-    p.assign = r->op == &aril__op_max_unpool;
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    aril__parallel_for(p.x_dim[0] * p.x_dim[1], plane_grain(&p),
-                       choose(r, scatter_f32, scatter_f64, scatter_i64), &p);
-    return bad_index(r, &p);
-}
-
-static aril_status max_pool_pick_ref(aril__run *r)
-{
-    pool p;
-    describe(&p, r, r->in[0], r->out[0], r->in[1]);
-    aril__parallel_for(r->out[0]->numel, GRAIN, choose(r, pick_f32, pick_f64, pick_i64), &p);
-    return bad_index(r, &p);
-}
-
-static aril_status avg_pool_ref(aril__run *r)
-{
-    pool p;
-    describe(&p, r, r->in[0], r->out[0], NULL);
-    p.adaptive = r->op == &aril__op_adaptive_avg_pool;
-    aril__parallel_for(r->out[0]->numel, GRAIN / 8, choose(r, avg_f32, avg_f64, NULL), &p);
-    return ARIL_OK;
-}
-
-static aril_status avg_pool_grad_ref(aril__run *r)
-{
-    pool p;
-    describe(&p, r, r->out[0], r->in[0], NULL);
-    p.adaptive = r->op == &aril__op_adaptive_avg_pool_grad;
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    aril__parallel_for(p.x_dim[0] * p.x_dim[1], plane_grain(&p),
-                       choose(r, avg_back_f32, avg_back_f64, NULL), &p);
-    return ARIL_OK;
-}
-
 /* ---- rows ---- */
 
-enum {
-    REALS = DT(ARIL_F32) | DT(ARIL_F64),
-    NUMBERS = REALS | DT(ARIL_I64),
-};
+enum { NUMBERS = DT_FLOAT | DT(ARIL_I64) };
 
 #define POOL2                                                                     \
     &(const struct pool_attrs)                                                    \
@@ -451,7 +235,7 @@ static const aril__sample max_pool_samples[] = {
 };
 OP(max_pool, .doc = "the largest element of each window, and where it stood", .onnx = "MaxPool",
    .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = pool_infer, .ref = max_pool_ref,
+   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = pool_infer, .ref = aril__pool_max,
    .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = max_pool_samples,
    WITH_ATTRS(pool));
 
@@ -464,7 +248,7 @@ static const aril__sample adaptive_max_pool_samples[] = {
 };
 OP(adaptive_max_pool, .doc = "max pooling to a given number of results", .min_in = 1, .max_in = 1,
    .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .native = NUMBERS,
-   .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .infer = pool_infer, .ref = aril__pool_max, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
    .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
 
 VJP(max_pool_grad)
@@ -481,9 +265,9 @@ static const aril__sample max_pool_grad_samples[] = {
 };
 OP(max_pool_grad,
    .doc = "elements added up where their indices say, in the shape of another tensor", .min_in = 3,
-   .max_in = 3, .n_out = 1, .shape_only = IN(2), .index_in = IN(1),
-   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .native = NUMBERS,
-   .infer = max_pool_grad_infer, .ref = scatter_ref, .vjp = max_pool_grad_vjp, .saves = { IN(1) },
+   .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_pool_grad_infer,
+   .ref = aril__pool_scatter, .vjp = max_pool_grad_vjp, .saves = { IN(1) },
    .samples = max_pool_grad_samples);
 
 VJP(max_pool_pick)
@@ -496,10 +280,9 @@ static const aril__sample max_pool_pick_samples[] = { { .in = { "[2,2,4,5]", "i2
                                                       { .in = { "[1,2,5]", "i5[1,2,3]" } },
                                                       SAMPLE_END };
 OP(max_pool_pick, .doc = "the elements that the indices of max pooling name", .min_in = 2,
-   .max_in = 2, .n_out = 1, .index_in = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_pool_pick_infer,
-   .ref = max_pool_pick_ref, .vjp = max_pool_pick_vjp, .saves = { IN(1) | LIKE(0) },
-   .samples = max_pool_pick_samples);
+   .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
+   .native = NUMBERS, .infer = max_pool_pick_infer, .ref = aril__pool_pick,
+   .vjp = max_pool_pick_vjp, .saves = { IN(1) | LIKE(0) }, .samples = max_pool_pick_samples);
 
 VJP(avg_pool)
 {
@@ -527,8 +310,8 @@ static const aril__sample avg_pool_samples[] = {
     SAMPLE_END
 };
 OP(avg_pool, .doc = "the mean of each window", .onnx = "AveragePool", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = REALS,
-   .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
+   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer,
+   .ref = aril__pool_average, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
    .samples = avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample avg_pool_grad_samples[] = {
@@ -539,7 +322,7 @@ static const aril__sample avg_pool_grad_samples[] = {
 };
 OP(avg_pool_grad, .doc = "the gradient of avg_pool, in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = REALS, .infer = avg_grad_infer, .ref = avg_pool_grad_ref,
+   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = aril__pool_average_back,
    .vjp = avg_pool_grad_vjp, .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_samples[] = {
@@ -550,8 +333,8 @@ static const aril__sample adaptive_avg_pool_samples[] = {
     SAMPLE_END
 };
 OP(adaptive_avg_pool, .doc = "average pooling to a given number of results", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = REALS,
-   .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
+   .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
+   .infer = pool_infer, .ref = aril__pool_average, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
    .samples = adaptive_avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_grad_samples[] = {
@@ -561,7 +344,7 @@ static const aril__sample adaptive_avg_pool_grad_samples[] = {
 };
 OP(adaptive_avg_pool_grad, .doc = "the gradient of adaptive_avg_pool, like the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = REALS, .infer = avg_grad_infer, .ref = avg_pool_grad_ref,
+   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = aril__pool_average_back,
    .vjp = avg_pool_grad_vjp, .samples = adaptive_avg_pool_grad_samples, WITH_ATTRS(pool));
 
 VJP(max_unpool)
@@ -578,6 +361,7 @@ static const aril__sample max_unpool_samples[] = {
     SAMPLE_END
 };
 OP(max_unpool, .doc = "elements put back where max pooling found them", .onnx = "MaxUnpool",
-   .min_in = 2, .max_in = 2, .n_out = 1, .index_in = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_unpool_infer, .ref = scatter_ref,
-   .vjp = max_unpool_vjp, .saves = { IN(1) }, .samples = max_unpool_samples, WITH_ATTRS(pool));
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_unpool_infer,
+   .ref = aril__pool_scatter, .vjp = max_unpool_vjp, .saves = { IN(1) },
+   .samples = max_unpool_samples, WITH_ATTRS(pool));
