@@ -149,6 +149,21 @@ static bool lies_last(const aril_tensor *t)
     return !aril__is_dense(t) && aril_is_channels_last(t);
 }
 
+/* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor that
+ * lies channels-last. */
+static bool is_part_of_last(const aril_tensor *t)
+{
+    if (t->ndim < 3 || t->dim[1] < 2 || t->stride[1] != 1) return false;
+    int64_t reach = t->dim[1];
+    for (int i = 1; i < t->ndim; i++) {
+        int d = i < t->ndim - 1 ? t->ndim - i : 0;
+        if (t->dim[d] == 1) continue;
+        if (t->stride[d] < reach) return false;
+        reach = t->stride[d] * t->dim[d];
+    }
+    return true;
+}
+
 static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
 {
     const aril__meta *o = &c->out[i];
@@ -169,6 +184,7 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         return t;
     }
     bool dense = false; /* an input of the same shape is, and those that are not count for less */
+    bool part = false;  /* one is a part of what lies channels-last */
     for (int k = 0; k < c->n_in; k++) {
         const aril_tensor *like = c->in[k];
         if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim)) continue;
@@ -177,11 +193,18 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
             dense = true;
             continue;
         }
-        if (!aril__is_packed(like)) continue; /* expanded or cut: it has no order to keep */
+        if (!aril__is_packed(like)) { /* expanded or cut */
+            part = part || is_part_of_last(like);
+            continue;
+        }
         if (dense && !aril_is_channels_last(like)) continue;
         aril__strides_like(like, o->ndim, o->dim, t->stride);
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
-        break;
+        return t;
+    }
+    if (part && !dense) {
+        aril__channels_last_strides(o->ndim, o->dim, t->stride);
+        t->flags |= ARIL__CHANNELS_LAST;
     }
     return t;
 }

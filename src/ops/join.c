@@ -97,9 +97,9 @@ static const aril__sample cat_samples[] = {
     SAMPLE_END
 };
 OP(cat, .doc = "tensors one after the other along an axis", .onnx = "Concat", .min_in = 1,
-   .max_in = ARIL__ANY, .n_out = 1, .flags = STRIDED | RAW, .infer = cat_infer, .ref = cat_ref,
-   .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL }, .samples = cat_samples,
-   WITH_ATTRS(cat));
+   .max_in = ARIL__ANY, .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS, .infer = cat_infer,
+   .ref = cat_ref, .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL },
+   .samples = cat_samples, WITH_ATTRS(cat));
 
 /* ---- narrow_like: part of an axis, as large as another tensor: a view ---- */
 

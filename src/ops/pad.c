@@ -209,9 +209,9 @@ static const aril__sample pad_samples[] = {
     SAMPLE_END
 };
 OP(pad, .doc = "more elements around a tensor: a constant, its reflection, its edge, its other end",
-   .onnx = "Pad", .min_in = 1, .max_in = 1, .n_out = 1, .flags = RAW, .types = DT_WHOLE_BYTES,
-   .infer = pad_infer, .ref = pad_ref, .vjp = pad_vjp, .saves = { LIKE(0) }, .samples = pad_samples,
-   WITH_ATTRS(pad));
+   .onnx = "Pad", .min_in = 1, .max_in = 1, .n_out = 1, .flags = RAW | KEEPS_CHANNELS,
+   .types = DT_WHOLE_BYTES, .infer = pad_infer, .ref = pad_ref, .vjp = pad_vjp,
+   .saves = { LIKE(0) }, .samples = pad_samples, WITH_ATTRS(pad));
 
 /* ---- pad_grad ---- */
 
@@ -286,8 +286,56 @@ static const aril__sample pad_grad_samples[] = {
     SAMPLE_END
 };
 OP(pad_grad, .doc = "gradient of pad", .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = pad_grad_infer,
-   .ref = pad_grad_ref, .vjp = pad_grad_vjp, .samples = pad_grad_samples, WITH_ATTRS(pad));
+   .flags = KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = pad_grad_infer, .ref = pad_grad_ref, .vjp = pad_grad_vjp, .samples = pad_grad_samples,
+   WITH_ATTRS(pad));
+
+/* ---- channels-last: the same, with the axes in the order in which they lie ---- */
+
+static bool lies_last(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril_is_channels_last(t);
+}
+
+const char *aril__pad_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    (void)plan;
+    bool last = lies_last(r->in[0]) && lies_last(r->out[0]);
+    return last && r->in[0]->numel && r->out[0]->numel ? NULL : "not channels-last";
+}
+
+/* Axis k of what lies in memory: samples, places, channels. */
+static int lying_axis(int k, int ndim)
+{
+    return k == 0 ? 0 : k == ndim - 1 ? 1 : k + 1;
+}
+
+static aril_tensor as_it_lies(const aril_tensor *t)
+{
+    aril_tensor to = *t;
+    for (int k = 0; k < t->ndim; k++) {
+        to.dim[k] = t->dim[lying_axis(k, t->ndim)];
+        to.stride[k] = t->stride[lying_axis(k, t->ndim)];
+    }
+    return to;
+}
+
+aril_status aril__pad_last(aril__run *r)
+{
+    const struct pad_attrs *a = r->attrs;
+    struct pad_attrs moved = *a;
+    int n = r->out[0]->ndim;
+    for (int k = 0; k < n; k++) {
+        moved.before[k] = a->before[lying_axis(k, n)];
+        moved.after[k] = a->after[lying_axis(k, n)];
+    }
+    aril_tensor in = as_it_lies(r->in[0]), out = as_it_lies(r->out[0]);
+    aril__run lying = *r;
+    lying.attrs = &moved;
+    lying.in = (aril_tensor *[]){ &in, NULL };
+    lying.out = (aril_tensor *[]){ &out };
+    return r->op->ref(&lying);
+}
 
 /* ---- public ---- */
 

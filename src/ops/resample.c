@@ -75,20 +75,67 @@ static aril_status interpolate_grad_infer(aril__call *c)
 /* ---- weights ---- */
 
 typedef struct tap {
-    int64_t at; /* offset of the element along its dimension */
+    int64_t at;    /* offset of the element along its dimension */
+    int64_t pixel; /* which one it is */
     double weight;
 } tap;
+
+enum {
+    LANES = 512, /* channels that are worked on at a time */
+    MIXED = 128, /* pixels that make one of the result, at most, where channels lie together */
+};
 
 typedef struct job {
     int64_t x_dim[5], y_dim[5], x_stride[5], y_stride[5];
     void *x, *y;
+    aril_dtype type;
+    bool staged;  /* f16 or bf16 */
     int width[3]; /* taps of each element of the result; unused ones have weight 0 */
     tap *taps[3];
+    int32_t *places; /* the same of the last dimension: [taps, elements] */
+    double *weights;
+    int64_t block; /* channels of a unit of work */
+    _Atomic bool out_of_memory;
 } job;
+
+/* The pixels that make one of the result. */
+typedef struct mix {
+    int n;
+    int64_t at[MIXED];
+    double weight[MIXED];
+} mix;
 
 static const tap *taps_of(const job *j, int axis, int64_t o)
 {
     return j->taps[axis] + o * j->width[axis];
+}
+
+/* The pixels of place o: by their offset, or by their number. */
+static inline void mix_all(const job *j, const int64_t *o, mix *m, bool by_number)
+{
+    const tap *t0 = taps_of(j, 0, o[2]), *t1 = taps_of(j, 1, o[3]), *t2 = taps_of(j, 2, o[4]);
+    m->n = 0;
+    for (int a = 0; a < j->width[0]; a++)
+        for (int b = 0; b < j->width[1]; b++)
+            for (int e = 0; e < j->width[2]; e++) {
+                double weight = t0[a].weight * t1[b].weight * t2[e].weight;
+                if (weight == 0) continue;
+                m->weight[m->n] = weight;
+                m->at[m->n++] =
+                    by_number
+                        ? (t0[a].pixel * j->x_dim[3] + t1[b].pixel) * j->x_dim[4] + t2[e].pixel
+                        : t0[a].at + t1[b].at + t2[e].at;
+            }
+}
+
+static void mix_taps(const job *j, const int64_t *o, mix *m)
+{
+    mix_all(j, o, m, false);
+}
+
+static void mix_pixels(const job *j, const int64_t *o, mix *m)
+{
+    mix_all(j, o, m, true);
 }
 
 /* The cubic kernel of Keys at distance t. */
@@ -128,17 +175,18 @@ static void plain_taps(const struct interpolate_attrs *a, double ratio, int64_t 
     if (!wide)
         near = (double)((float)ratio * ((float)o + (a->mode[0] == ARIL_NEAREST_EXACT ? 0.5f : 0)));
     if (a->mode[0] == ARIL_NEAREST || a->mode[0] == ARIL_NEAREST_EXACT) {
-        t[0] = (tap){ clip((int64_t)floor(near), in), 1 };
+        t[0] = (tap){ .pixel = clip((int64_t)floor(near), in), .weight = 1 };
     } else if (a->mode[0] == ARIL_LINEAR) {
         if (place < 0) place = 0;
         int64_t first = clip((int64_t)place, in);
         double part = place - (double)first;
-        t[0] = (tap){ first, 1 - part };
-        t[1] = (tap){ clip(first + 1, in), part };
+        t[0] = (tap){ .pixel = first, .weight = 1 - part };
+        t[1] = (tap){ .pixel = clip(first + 1, in), .weight = part };
     } else {
         double first = floor(place), part = place - first;
         for (int k = 0; k < 4; k++)
-            t[k] = (tap){ clip((int64_t)first + k - 1, in), cubic(part + 1 - k, -0.75) };
+            t[k] = (tap){ .pixel = clip((int64_t)first + k - 1, in),
+                          .weight = cubic(part + 1 - k, -0.75) };
     }
 }
 
@@ -155,7 +203,7 @@ static void smooth_taps(const struct interpolate_attrs *a, double ratio, int64_t
         double d = ((double)(first + k) - center + 0.5) / stretch;
         bool used = first + k < end;
         double w = !used ? 0 : a->mode[0] == ARIL_LINEAR ? triangle(d) : cubic(d, -0.5);
-        t[k] = (tap){ used ? first + k : 0, w };
+        t[k] = (tap){ .pixel = used ? first + k : 0, .weight = w };
         sum += w;
     }
     for (int k = 0; k < width; k++) t[k].weight = sum != 0 ? t[k].weight / sum : 0;
@@ -178,21 +226,36 @@ static aril_status make_taps(const aril__run *r, job *j, int ndim)
         for (int64_t o = 0; o < out; o++) {
             tap *t = j->taps[i] + o * j->width[i];
             if (!there)
-                t[0] = (tap){ 0, 1 };
+                t[0] = (tap){ .weight = 1 };
             else if (smooth)
                 smooth_taps(a, ratio, o, in, j->width[i], t);
             else
                 plain_taps(a, ratio, o, in, wide, t);
-            for (int k = 0; k < j->width[i]; k++) t[k].at *= j->x_stride[2 + i];
+            for (int k = 0; k < j->width[i]; k++) t[k].at = t[k].pixel * j->x_stride[2 + i];
         }
     }
+    return ARIL_OK;
+}
+
+/* The last dimension once more, tap by tap, for vectors along it. */
+static aril_status make_places(const aril__run *r, job *j)
+{
+    int64_t n = j->y_dim[4] * j->width[2];
+    j->places = aril__malloc((size_t)n * sizeof *j->places);
+    j->weights = aril__malloc((size_t)n * sizeof *j->weights);
+    if (!j->places || !j->weights) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t o = 0; o < j->y_dim[4]; o++)
+        for (int e = 0; e < j->width[2]; e++) {
+            j->places[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
+            j->weights[e * j->y_dim[4] + o] = taps_of(j, 2, o)[e].weight;
+        }
     return ARIL_OK;
 }
 
 /* ---- kernels ---- */
 
 #define TEMPLATE "ops/resample.inc"
-#include "ops/each_real.inc"
+#include "ops/each_target.inc"
 
 static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
 {
@@ -205,22 +268,54 @@ static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
     }
 }
 
+static int64_t grain(int64_t work)
+{
+    enum { LEAST = 8 * 1024 };
+    return work > 0 && work < LEAST ? LEAST / work : 1;
+}
+
+static void run_job(job *j, bool back)
+{
+    enum { FEW = 8, LINE = 16 }; /* samples that keep threads busy; channels of a cache line */
+    bool wide = j->type == ARIL_F64;
+    int64_t channels = j->x_dim[1], planes = j->x_dim[0] * channels;
+    int64_t area = j->y_dim[2] * j->y_dim[3] * j->y_dim[4];
+    bool last = channels > 1 && j->x_stride[1] == 1 &&
+                (int64_t)j->width[0] * j->width[1] * j->width[2] <= MIXED;
+    if (last && back) {
+        j->block = j->x_dim[0] >= FEW ? channels : LINE;
+        int64_t blocks = (channels + j->block - 1) / j->block;
+        aril__parallel_for(j->x_dim[0] * blocks, grain(area * j->block),
+                           ARIL__PICK(give_last, wide), j);
+    } else if (last) {
+        aril__parallel_for(j->y_dim[0] * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4] * channels),
+                           ARIL__PICK(read_last, wide), j);
+    } else if (back) {
+        aril__parallel_for(planes, grain(area), ARIL__PICK(give_planes, wide), j);
+    } else {
+        aril__parallel_for(planes * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4]),
+                           ARIL__PICK(read_rows, wide), j);
+    }
+}
+
 static aril_status run(aril__run *r, const aril_tensor *x, const aril_tensor *y, bool back)
 {
-    enum { GRAIN = 2048 };
-    job j = { .x = aril__ptr(x), .y = aril__ptr(y) };
+    job j = { .x = aril__ptr(x),
+              .y = aril__ptr(y),
+              .type = r->type,
+              .staged = r->type == ARIL_F16 || r->type == ARIL_BF16 };
     if (r->out[0]->numel == 0) return ARIL_OK;
     put(x, j.x_dim, j.x_stride);
     put(y, j.y_dim, j.y_stride);
+    if (j.x_dim[4] > INT32_MAX)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: rows of more than 2^31 elements", r->op->name);
     aril_status s = make_taps(r, &j, x->ndim);
-    bool wide = r->type == ARIL_F64;
-    int64_t area = j.y_dim[2] * j.y_dim[3] * j.y_dim[4];
-    if (s == ARIL_OK && back)
-        aril__parallel_for(j.x_dim[0] * j.x_dim[1], area < GRAIN ? GRAIN / area : 1,
-                           wide ? spread_f64 : spread_f32, &j);
-    else if (s == ARIL_OK)
-        aril__parallel_for(y->numel, GRAIN, wide ? read_f64 : read_f32, &j);
+    if (s == ARIL_OK) s = make_places(r, &j);
+    if (s == ARIL_OK) run_job(&j, back);
+    if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
     for (int i = 0; i < 3; i++) free(j.taps[i]);
+    free(j.places);
+    free(j.weights);
     return s;
 }
 
@@ -268,9 +363,8 @@ static const aril__sample interpolate_samples[] = {
 };
 OP(interpolate, .doc = "another size: nearest neighbours, linear or cubic", .onnx = "Resize",
    .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = interpolate_infer, .ref = interpolate_ref,
-   .vjp = interpolate_vjp, .saves = { LIKE(0) }, .samples = interpolate_samples,
-   WITH_ATTRS(interpolate));
+   .infer = interpolate_infer, .ref = interpolate_ref, .vjp = interpolate_vjp, .saves = { LIKE(0) },
+   .samples = interpolate_samples, WITH_ATTRS(interpolate));
 
 VJP(interpolate_grad)
 {
@@ -287,9 +381,8 @@ static const aril__sample interpolate_grad_samples[] = {
 };
 OP(interpolate_grad, .doc = "the gradient of interpolate, in the shape of the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = interpolate_grad_infer,
-   .ref = interpolate_grad_ref, .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples,
-   WITH_ATTRS(interpolate));
+   .types = DT_FLOAT, .infer = interpolate_grad_infer, .ref = interpolate_grad_ref,
+   .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples, WITH_ATTRS(interpolate));
 
 /* ---- public ---- */
 

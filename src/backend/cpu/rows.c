@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rnn.h"
 #include "ops/norm.h"
+#include "ops/pad.h"
 #include "ops/rows.h"
 
 /* Elementwise ops all run on one engine. */
@@ -71,6 +72,17 @@ static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, ar
 static const aril__row norm_rows[] = { LAST(batch_norm) LAST(batch_norm_grad)
                                            LAST(batch_norm_eval) };
 
+/* Padding of what lies channels-last. */
+#define PAD_LAST(op_, dtypes_)           \
+    { .op = #op_,                        \
+      .name = "cpu_" #op_ "_last",       \
+      .dtypes = (dtypes_),               \
+      .strided = true,                   \
+      .prepare = aril__pad_last_prepare, \
+      .run = aril__pad_last },
+static const aril__row pad_rows[] = { PAD_LAST(pad, DT_COMPUTE)
+                                          PAD_LAST(pad_grad, DT(ARIL_F32) | DT(ARIL_F64)) };
+
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
@@ -87,6 +99,8 @@ aril_status aril__cpu_start(void)
                                 sizeof attention_rows / sizeof *attention_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, pad_rows, sizeof pad_rows / sizeof *pad_rows);
     return s;
 }
 

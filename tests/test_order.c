@@ -1,0 +1,292 @@
+/* Channels-last: what lies so stays so, through every op that can keep the order, forward and
+ * backward, with the same values as in logical order. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static aril_tensor *normal(aril_shape shape, uint64_t seed)
+{
+    aril_seed(seed);
+    return aril_randn(shape, ARIL_F32, aril_cpu());
+}
+
+static double worst(aril_tensor *a, aril_tensor *b)
+{
+    return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL));
+}
+
+/* Not in logical order at the same time. */
+static bool is_last(aril_tensor *t)
+{
+    return aril_is_channels_last(t) && !aril_is_contiguous(t);
+}
+
+/* ---- one op at a time ---- */
+
+static aril_tensor *weight, *vector, *other;
+
+#define OPTS(type, ...) ((type){ __VA_ARGS__ })
+
+static aril_tensor *relu(aril_tensor *x)
+{
+    return aril_relu(x);
+}
+static aril_tensor *scaled(aril_tensor *x)
+{
+    return aril_add_scalar(aril_mul_scalar(x, 3), 1);
+}
+static aril_tensor *added(aril_tensor *x)
+{
+    return aril_add(x, other);
+}
+static aril_tensor *turned_about(aril_tensor *x)
+{
+    return aril_mul(aril_contiguous(other), x);
+}
+static aril_tensor *by_channel(aril_tensor *x)
+{
+    return aril_mul(x, vector);
+}
+static aril_tensor *clamped(aril_tensor *x)
+{
+    return aril_clamp(x, -1, 1);
+}
+static aril_tensor *where(aril_tensor *x)
+{
+    return aril_where(aril_gt_scalar(x, 0), x, other);
+}
+static aril_tensor *cast(aril_tensor *x)
+{
+    return aril_cast(x, ARIL_F64);
+}
+static aril_tensor *dropped(aril_tensor *x)
+{
+    aril_seed(5);
+    return aril_dropout(x, 0.25, OPTS(aril_dropout_opts, 0));
+}
+static aril_tensor *conv(aril_tensor *x)
+{
+    return aril_conv2d(x, weight, NULL, OPTS(aril_conv_opts, .padding = { 1, 1 }));
+}
+static aril_tensor *norm(aril_tensor *x)
+{
+    return aril_batch_norm(x, NULL, NULL, NULL, NULL, OPTS(aril_batch_norm_opts, 0));
+}
+static aril_tensor *norm_add_relu(aril_tensor *x)
+{
+    return aril_batch_norm(x, NULL, NULL, NULL, NULL,
+                           OPTS(aril_batch_norm_opts, .residual = other, .activation = ARIL_RELU));
+}
+static aril_tensor *group_norm(aril_tensor *x)
+{
+    return aril_group_norm(x, NULL, NULL, 2, OPTS(aril_norm_opts, 0));
+}
+static aril_tensor *max_pool(aril_tensor *x)
+{
+    return aril_max_pool2d(
+        x, OPTS(aril_pool_opts, .kernel = { 3 }, .stride = { 2 }, .padding = { 1, 1 }), NULL);
+}
+static aril_tensor *avg_pool(aril_tensor *x)
+{
+    return aril_avg_pool2d(x, OPTS(aril_pool_opts, .kernel = { 2 }));
+}
+static aril_tensor *adaptive_avg(aril_tensor *x)
+{
+    return aril_adaptive_avg_pool2d(x, ARIL_SHAPE(3, 3));
+}
+static aril_tensor *adaptive_max(aril_tensor *x)
+{
+    return aril_adaptive_max_pool2d(x, ARIL_SHAPE(3, 3), NULL);
+}
+static aril_tensor *global_avg(aril_tensor *x)
+{
+    return aril_global_avg_pool(x);
+}
+static aril_tensor *mean(aril_tensor *x)
+{
+    return aril_mean(x, ARIL_AXES(2, 3));
+}
+static aril_tensor *cat(aril_tensor *x)
+{
+    return aril_cat(ARIL_LIST(x, other), 1);
+}
+static aril_tensor *pad(aril_tensor *x)
+{
+    return aril_pad(x, ARIL_PADS(1, 2, 0, 1), OPTS(aril_pad_opts, 0));
+}
+static aril_tensor *reflect(aril_tensor *x)
+{
+    return aril_pad(x, ARIL_PADS(1, 2, 0, 1), OPTS(aril_pad_opts, .mode = ARIL_PAD_REFLECT));
+}
+static aril_tensor *nearest(aril_tensor *x)
+{
+    return aril_interpolate(x, OPTS(aril_interpolate_opts, .scale = { 2 }));
+}
+static aril_tensor *bilinear(aril_tensor *x)
+{
+    return aril_interpolate(x, OPTS(aril_interpolate_opts, .scale = { 1.5 }, .mode = ARIL_LINEAR));
+}
+static aril_tensor *bicubic(aril_tensor *x)
+{
+    return aril_interpolate(x, OPTS(aril_interpolate_opts, .size = { 5, 11 }, .mode = ARIL_CUBIC));
+}
+
+static const struct {
+    const char *name;
+    aril_tensor *(*run)(aril_tensor *x);
+    bool flat; /* the result has no order to keep */
+} ops[] = {
+    { "relu", relu, false },
+    { "scalars", scaled, false },
+    { "add", added, false },
+    { "mul of the other order", turned_about, false },
+    { "a value for each channel", by_channel, false },
+    { "clamp", clamped, false },
+    { "where", where, false },
+    { "cast", cast, false },
+    { "dropout", dropped, false },
+    { "conv2d", conv, false },
+    { "batch_norm", norm, false },
+    { "batch_norm with residual and relu", norm_add_relu, false },
+    { "group_norm", group_norm, false },
+    { "max_pool2d", max_pool, false },
+    { "avg_pool2d", avg_pool, false },
+    { "adaptive_avg_pool2d", adaptive_avg, false },
+    { "adaptive_max_pool2d", adaptive_max, false },
+    { "global_avg_pool", global_avg, true },
+    { "mean over places", mean, true },
+    { "cat of channels", cat, false },
+    { "pad", pad, false },
+    { "pad by reflection", reflect, false },
+    { "nearest neighbours", nearest, false },
+    { "bilinear", bilinear, false },
+    { "bicubic", bicubic, false },
+};
+
+/* Gradients of sums of views (a part of a cat, an expanded mean) are views; what they lead to is
+ * looked at, not they themselves. */
+static void check_op(size_t k, int channels)
+{
+    ARIL_SCOPE;
+    aril_tensor *x[2], *y[2], *g[2];
+    weight = normal(ARIL_SHAPE(channels, channels, 3, 3), 1);
+    vector = normal(ARIL_SHAPE(channels, 1, 1), 2);
+    other = aril_channels_last(normal(ARIL_SHAPE(2, channels, 7, 6), 3));
+    for (int i = 0; i < 2; i++) {
+        aril_tensor *of = normal(ARIL_SHAPE(2, channels, 7, 6), 4);
+        x[i] = aril_parameter(i ? of : aril_channels_last(of));
+        y[i] = ops[k].run(aril_tanh(x[i]));
+        aril_tensor *loss = aril_sum(aril_mul(aril_square(y[i]), y[i]), ARIL_ALL);
+        CHECK_MSG(aril_gradients(loss, ARIL_LIST(x[i]), &g[i], OPTS(aril_grad_opts, 0)) == ARIL_OK,
+                  "%s: %s", ops[k].name, aril_error());
+    }
+    double scale = 1 + aril_item(aril_amax(aril_abs(g[1]), ARIL_ALL));
+    CHECK_MSG(worst(y[0], y[1]) < 1e-4, "%s of %d channels: values by %g", ops[k].name, channels,
+              worst(y[0], y[1]));
+    CHECK_MSG(worst(g[0], g[1]) < 1e-4 * scale, "%s of %d channels: gradients by %g", ops[k].name,
+              channels, worst(g[0], g[1]));
+    CHECK_MSG(ops[k].flat || is_last(y[0]), "%s loses the order", ops[k].name);
+    CHECK_MSG(is_last(g[0]), "the gradient of %s loses the order", ops[k].name);
+    aril_release(x[0]);
+    aril_release(x[1]);
+}
+
+TEST(every_op_keeps_channels_last)
+{
+    static const int channels[] = { 2, 6, 64, 70 };
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        for (size_t c = 0; c < sizeof channels / sizeof *channels; c++) check_op(k, channels[c]);
+}
+
+/* ---- blocks of networks ---- */
+
+enum { MOST = 32 };
+
+/* Results, and gradients of leaves along the way, that are not channels-last. */
+static int lost;
+static aril_tensor *kept[MOST];
+static int n_kept;
+
+static aril_tensor *see(aril_tensor *t)
+{
+    lost += !is_last(t);
+    aril_retain_grad(t);
+    if (n_kept < MOST) kept[n_kept++] = t;
+    return t;
+}
+
+static aril_tensor *layer(aril_tensor *x, int to, int size, aril_tensor *residual, uint64_t seed)
+{
+    int64_t from = aril_size(x, 1);
+    aril_tensor *w = normal(ARIL_SHAPE(to, from, size, size), seed);
+    int64_t p = size / 2;
+    x = see(aril_conv2d(x, w, NULL, OPTS(aril_conv_opts, .padding = { p, p })));
+    return see(
+        aril_batch_norm(x, NULL, NULL, NULL, NULL,
+                        OPTS(aril_batch_norm_opts, .activation = ARIL_RELU, .residual = residual)));
+}
+
+static aril_tensor *residual_block(aril_tensor *x)
+{
+    return layer(layer(x, 8, 1, NULL, 1), 16, 3, x, 2);
+}
+
+static aril_tensor *inception_block(aril_tensor *x)
+{
+    aril_pool_opts pool = { .kernel = { 3 }, .stride = { 1 }, .padding = { 1, 1 } };
+    aril_tensor *a = layer(x, 4, 1, NULL, 1), *b = layer(layer(x, 6, 1, NULL, 2), 8, 3, NULL, 3);
+    aril_tensor *c = layer(see(aril_max_pool2d(x, pool, NULL)), 5, 1, NULL, 4);
+    return see(aril_cat(ARIL_LIST(a, b, c), 1));
+}
+
+static aril_tensor *dense_block(aril_tensor *x)
+{
+    for (uint64_t i = 0; i < 3; i++) x = see(aril_cat(ARIL_LIST(x, layer(x, 4, 3, NULL, i)), 1));
+    return see(aril_avg_pool2d(x, OPTS(aril_pool_opts, .kernel = { 2 })));
+}
+
+static void check_block(const char *name, aril_tensor *(*block)(aril_tensor *x))
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(aril_channels_last(normal(ARIL_SHAPE(2, 16, 8, 8), 9)));
+    lost = n_kept = 0;
+    aril_tensor *y = aril_global_avg_pool(aril_dropout(block(x), 0.5, OPTS(aril_dropout_opts, 0)));
+    CHECK_MSG(lost == 0, "%s: %d results have lost the order", name, lost);
+    CHECK_INT(aril_backward(aril_sum(aril_square(y), ARIL_ALL)), ARIL_OK);
+    CHECK_MSG(is_last(aril_grad(x)), "%s: the gradient of x has lost the order", name);
+    for (int i = 0; i < n_kept;
+         i++) /* views of a cat's gradient have gaps, but channels lie together */
+        CHECK_MSG(aril_stride(aril_grad(kept[i]), 1) == 1, "%s: gradient %d has lost the order",
+                  name, i);
+    CHECK(aril_ok());
+    aril_release(x);
+}
+
+TEST(a_residual_block_keeps_it)
+{
+    check_block("residual", residual_block);
+}
+
+TEST(an_inception_block_keeps_it)
+{
+    check_block("inception", inception_block);
+}
+
+TEST(a_dense_block_keeps_it)
+{
+    check_block("dense", dense_block);
+}
+
+/* A gradient that comes from a reshape lies in logical order: it is turned once, where it meets
+ * what lies channels-last. */
+TEST(a_flat_end_does_not_spread)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_parameter(aril_channels_last(normal(ARIL_SHAPE(2, 8, 6, 6), 1)));
+    aril_tensor *y = aril_flatten(aril_adaptive_avg_pool2d(aril_relu(x), ARIL_SHAPE(3, 3)), 1, -1);
+    CHECK_INT(aril_backward(aril_sum(aril_square(y), ARIL_ALL)), ARIL_OK);
+    CHECK(is_last(aril_grad(x)));
+    aril_release(x);
+}
