@@ -8,6 +8,7 @@
 #include "ops/sample.h"
 #include "ops/stream.h"
 #include "ops/targets.h"
+#include "ops/vecmath.h"
 
 #include <math.h>
 #include <string.h>
@@ -135,7 +136,11 @@ static void norm_finish(const aril__reduce_params *p, void *state, int64_t plane
 
 /* ==== what takes elements, by type and target ==== */
 
-enum { STRETCH = 2048, ROWS = 256 }; /* elements, or rows of them, that share one centre */
+enum {
+    STRETCH = 2048, /* elements that share one centre, */
+    ROWS = 256,     /* and rows of them */
+    SIDE = 8,       /* rows whose exponentials share one largest */
+};
 
 #define TEMPLATE "ops/stats_real.inc"
 #include "ops/each_target.inc"
