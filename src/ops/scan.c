@@ -13,7 +13,14 @@
 
 /* ---- the loop ---- */
 
-enum { GRAIN = 16 * 1024, COLS = 16, LEN = 64, ROW = COLS * LEN };
+enum {
+    GRAIN = 16 * 1024,
+    COLS = 16,
+    LEN = 64,
+    ROW = COLS * LEN,
+    WIDE = 256,    /* columns that a row at a time is taken of */
+    FOURFOLD = 64, /* lines that are worth cutting in four */
+};
 
 typedef union word {
     double f;
@@ -29,6 +36,10 @@ typedef struct scanner {
     aril__ctype type;
     void (*line)(const job *j, word *s, const void *x0, const void *x1, void *y0, int64_t *y1,
                  int64_t n, int64_t at);
+    /* The same of one element, number `at`, of each of m lines, at most WIDE: numbers of state k at
+     * s[k * WIDE]. NULL: lines are walked one by one. */
+    void (*across)(const job *j, word *s, const void *x0, void *y0, int64_t *y1, int64_t m,
+                   int64_t at);
 } scanner;
 
 struct job {
@@ -86,9 +97,44 @@ static void store_tile(const job *j, int k, const aril__nest_at *p, const aril__
     }
 }
 
+/* m lines that lie side by side, row by row. */
+static void scan_rows(const job *j, const aril__nest_at *p, int64_t m)
+{
+    word s[2 * WIDE], x[WIDE], y[2][WIDE];
+    const aril__nest *kept = &j->kept;
+    aril__load_fn *load = aril__dtypes[j->t[0]->dtype].load[j->how->type];
+    int last = kept->ndim - 1;
+    aril__nest_at q;
+    aril__nest_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
+    for (int64_t at = 0; at < j->length; at++) {
+        load(x, aril__base(j->t[0]), p->offset[0] + q.offset[0], kept->stride[0][last], m);
+        j->how->across(j, s, x, y[0], &y[1][0].i, m, at);
+        for (int k = 0; k < j->n_out; k++) {
+            const aril_tensor *t = j->t[2 + k];
+            aril__dtypes[t->dtype].store[k ? ARIL__C_I64 : j->how->type](
+                aril__base(t), p->offset[2 + k] + q.offset[2 + k], kept->stride[2 + k][last], y[k],
+                m);
+        }
+        aril__nest_move(&j->scanned, &q, 1);
+    }
+}
+
 static void scan_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
+    if (j->cols > 1 && j->how->across) {
+        aril__nest_at at;
+        aril__nest_seek(&j->kept, &at, begin, j->base);
+        while (begin < end) {
+            int64_t m = aril__nest_run(&j->kept, &at);
+            m = m < end - begin ? m : end - begin;
+            m = m < WIDE ? m : WIDE;
+            scan_rows(j, &at, m);
+            begin += m;
+            aril__nest_move(&j->kept, &at, m);
+        }
+        return;
+    }
     int64_t most = j->cols == 1 ? ROW : LEN;
     word tile[4][ROW];
     aril__nest_at p, q;
@@ -154,8 +200,8 @@ static aril_status run(aril__run *r, const scanner *how, bool larger)
     if (kept >= 0 && last >= 0 && j.kept.dim[kept] >= 4 &&
         llabs(j.kept.stride[0][kept]) < llabs(j.scanned.stride[0][last]))
         j.cols = COLS;
-    int64_t grain = GRAIN / j.length;
-    aril__parallel_for(x->numel / j.length, grain > COLS ? grain : COLS, scan_range, &j);
+    int64_t grain = GRAIN / j.length, least = j.cols > 1 && how->across ? 4 * COLS : COLS;
+    aril__parallel_for(x->numel / j.length, grain > least ? grain : least, scan_range, &j);
     return ARIL_OK;
 }
 
@@ -234,7 +280,7 @@ static void linear_line(const job *j, word *s, const void *x0, const void *x1, v
     s->f = z;
 }
 
-static const scanner linear = { ARIL__C_F64, linear_line };
+static const scanner linear = { ARIL__C_F64, linear_line, NULL };
 
 static aril_status linear_scan_ref(aril__run *r)
 {
@@ -397,7 +443,7 @@ static void logcumsumexp_line(const job *j, word *s, const void *x0, const void 
     s->f = sum;
 }
 
-static const scanner logcumsumexp_f64 = { ARIL__C_F64, logcumsumexp_line };
+static const scanner logcumsumexp_f64 = { ARIL__C_F64, logcumsumexp_line, NULL };
 
 static aril_status logcumsumexp_ref(aril__run *r)
 {
