@@ -19,10 +19,9 @@
 enum {
     RUN = 16,
     GRAIN = 8 * 1024,
-    DIGIT_BITS = 11,
-    DIGITS = 1 << DIGIT_BITS,
-    DIGIT_LEAST = 2048, /* elements for which sorting by digits pays */
-    PIECE = 64 * 1024,  /* elements of a long line that are worth a thread's while */
+    DIGITS = 1 << 11,
+    DIGIT_LEAST = 80,  /* elements for which digits pay */
+    PIECE = 64 * 1024, /* elements of a long line that are worth a thread's while */
 };
 
 typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: median without NaN */
@@ -30,13 +29,19 @@ typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: m
 typedef struct job job;
 struct job {
     kind kind;
-    bool down, wide; /* wide: keys of 64 bits */
+    bool down, wide; /* wide: keys may need 64 bits */
     int64_t n, k, out_n, pieces;
     const aril_tensor *t[3]; /* x, values, positions */
     int64_t stride[3], base[3];
     aril__nest lines;
     atomic_bool failed;
 };
+
+/* Fewer passes for long lines, fewer counters for short ones. */
+static int digit_bits(int64_t n)
+{
+    return n < 8192 ? 8 : 11;
+}
 
 /* A key of up to 32 bits above its position. */
 #define E           uint64_t
@@ -76,30 +81,61 @@ static uint64_t key_f64(double v)
     return v != v ? UINT64_MAX : u ^ (sign | UINT64_C(1) << 63);
 }
 
-static void keys_32(const job *j, const int64_t *offset, uint64_t *p, void *values)
+/* Keys of the values, which are of the ctype F32, or whole numbers from `least` on. */
+static void keys_32(const job *j, bool real, const void *values, uint64_t least, uint32_t *keys)
 {
-    const aril_tensor *x = j->t[0];
-    bool real = aril__is_float((aril_dtype)x->dtype);
-    uint64_t turn = j->down ? UINT64_MAX << 32 : 0;
-    aril__dtypes[x->dtype].load[real ? ARIL__C_F32 : ARIL__C_I64](values, aril__base(x), offset[0],
-                                                                  j->stride[0], j->n);
+    uint32_t turn = j->down ? UINT32_MAX : 0;
     if (real)
+        for (int64_t i = 0; i < j->n; i++) keys[i] = key_f32(((const float *)values)[i]) ^ turn;
+    else
         for (int64_t i = 0; i < j->n; i++)
-            p[i] = ((uint64_t)key_f32(((const float *)values)[i]) << 32 ^ turn) | (uint64_t)i;
-    else /* as if all were signed: u32 lies beyond, and wraps */
-        for (int64_t i = 0; i < j->n; i++) {
-            uint32_t v = (uint32_t)((const int64_t *)values)[i];
-            v ^= x->dtype == ARIL_U32 ? 0 : 0x80000000u;
-            p[i] = ((uint64_t)v << 32 ^ turn) | (uint64_t)i;
-        }
+            keys[i] = (uint32_t)(((const uint64_t *)values)[i] - least) ^ turn;
 }
 
-static void keys_64(const job *j, const int64_t *offset, keyed *p, void *values)
+/* The first k in order, as elements at `p`: most keys are only compared with the last of those
+ * found so far, a block at a time. */
+static void scan_first_k(const uint32_t *keys, uint64_t *p, int64_t n, int64_t k)
 {
-    const aril_tensor *x = j->t[0];
-    aril__ctype type = aril__dtypes[x->dtype].ctype;
+    enum { SIDE = 32 };
+    for (int64_t i = 0; i < k; i++) p[i] = (uint64_t)keys[i] << 32 | (uint64_t)i;
+    for (int64_t i = k / 2 - 1; i >= 0; i--) sink_32(p, k, i);
+    for (int64_t i = k; i < n; i += SIDE) {
+        int64_t stop = n - i < SIDE ? n : i + SIDE;
+        uint32_t last = (uint32_t)(p[0] >> 32), any = 0;
+        for (int64_t l = i; l < stop; l++) any |= keys[l] < last;
+        for (int64_t l = i; l < stop && any; l++) {
+            if (keys[l] >= (uint32_t)(p[0] >> 32)) continue;
+            p[0] = (uint64_t)keys[l] << 32 | (uint64_t)l;
+            sink_32(p, k, 0);
+        }
+    }
+    for (int64_t left = k - 1; left > 0; left--) {
+        uint64_t last = p[0];
+        p[0] = p[left];
+        p[left] = last;
+        sink_32(p, left, 0);
+    }
+}
+
+/* Whole numbers that differ by less than 2^32 have keys of 32 bits, counted from the least. */
+static bool fits_32(const job *j, const void *values, uint64_t *least)
+{
+    aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
+    uint64_t turn = type == ARIL__C_I64 ? UINT64_C(1) << 63 : 0, low = UINT64_MAX, high = 0;
+    const uint64_t *v = values;
+    for (int64_t i = 0; i < j->n; i++) {
+        uint64_t x = v[i] ^ turn;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+    }
+    *least = low ^ turn;
+    return high - low <= UINT32_MAX;
+}
+
+static void keys_64(const job *j, const void *values, keyed *p)
+{
+    aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
     uint64_t turn = j->down ? UINT64_MAX : 0;
-    aril__dtypes[x->dtype].load[type](values, aril__base(x), offset[0], j->stride[0], j->n);
     for (int64_t i = 0; i < j->n; i++) {
         uint64_t v = type == ARIL__C_F64   ? key_f64(((const double *)values)[i])
                      : type == ARIL__C_F32 ? key_f64((double)((const float *)values)[i])
@@ -130,19 +166,28 @@ static void give(const job *j, const int64_t *offset, const int64_t *where, cons
 static void line(const job *j, const int64_t *offset, char *scratch, void *room)
 {
     int64_t n = j->n;
-    bool real = aril__is_float((aril_dtype)j->t[0]->dtype);
-    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n;
-    if (j->wide) {
+    const aril_tensor *x = j->t[0];
+    aril__ctype type = aril__dtypes[x->dtype].ctype;
+    bool real = aril__is_float((aril_dtype)x->dtype);
+    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n, least = 0;
+    aril__dtypes[x->dtype].load[type](values, aril__base(x), offset[0], j->stride[0], n);
+    if (n > UINT32_MAX || type == ARIL__C_F64 || (!real && !fits_32(j, values, &least))) {
         keyed *p = (keyed *)(void *)rest, *spare = p + n;
-        keys_64(j, offset, p, values);
+        keys_64(j, values, p);
         order_64(j, p, spare, real ? UINT64_MAX : 0, room, p);
         for (int64_t i = 0; i < j->out_n; i++) ((int64_t *)(void *)spare)[i] = p[i].at;
         give(j, offset, (int64_t *)(void *)spare, values, p);
         return;
     }
     uint64_t *p = rest, *spare = p + n;
-    keys_32(j, offset, p, values);
-    order_32(j, p, spare, real ? UINT32_MAX : 0, room, p);
+    uint32_t *keys = (uint32_t *)(void *)spare;
+    keys_32(j, real, values, least, keys);
+    if (j->kind == TOPK && j->k < n / 8) {
+        scan_first_k(keys, p, n, j->k);
+    } else {
+        for (int64_t i = 0; i < n; i++) p[i] = (uint64_t)keys[i] << 32 | (uint64_t)i;
+        order_32(j, p, spare, real ? UINT32_MAX : 0, room, p);
+    }
     for (int64_t i = 0; i < j->out_n; i++) spare[i] = (uint32_t)p[i];
     give(j, offset, (int64_t *)(void *)spare, values, p);
 }
