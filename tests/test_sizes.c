@@ -409,3 +409,107 @@ TEST(bits_do_not_depend_on_threads)
     }
     aril_set_threads(before);
 }
+
+/* ---- scans, picking, places ---- */
+
+TEST(scans_of_any_length)
+{
+    for (int i = 0; i < LENGTHS; i++) {
+        ARIL_SCOPE;
+        int64_t n = lengths[i];
+        for (int side = 1; side < 300; side += 148) { /* lines, and columns side by side */
+            aril_tensor *x = normal(ARIL_SHAPE(2, n, side)), *where;
+            double *v = values(x), *w = malloc((size_t)(3 * x->numel) * sizeof *w);
+            double *sum = w, *top = w + x->numel, *at = top + x->numel;
+            for (int64_t c = 0; c < 2 * side; c++) {
+                int64_t e = c / side * n * side + c % side;
+                double s = 0, best = -INFINITY, place = 0;
+                for (int64_t k = 0; k < n; k++, e += side) {
+                    s += v[e];
+                    if (v[e] >= best) {
+                        best = v[e];
+                        place = (double)k;
+                    }
+                    sum[e] = s;
+                    top[e] = best;
+                    at[e] = place;
+                }
+            }
+            all_near(aril_cumsum(x, 1), sum, 1e-6, "cumsum");
+            all_near(aril_cummax(x, 1, &where), top, 0, "cummax");
+            all_near(where, at, 0, "places of cummax");
+            free(v);
+            free(w);
+        }
+    }
+    CHECK(aril_ok());
+}
+
+TEST(rows_picked_and_added)
+{
+    static const int widths[] = { 1, 2, 3, 4, 8, 16, 17, 100 };
+    for (int i = 0; i < 8; i++) {
+        ARIL_SCOPE;
+        int64_t rows = 700, picks = 3000, d = widths[i];
+        aril_tensor *x = normal(ARIL_SHAPE(rows, d)), *g = normal(ARIL_SHAPE(picks, d));
+        aril_tensor *at = aril_randint(-rows, rows, ARIL_SHAPE(picks), ARIL_I64, aril_cpu());
+        double *v = values(x), *gv = values(g), *p = values(at);
+        double *want = malloc((size_t)(picks * d) * sizeof *want);
+        for (int64_t k = 0; k < picks * d; k++) {
+            int64_t r = (int64_t)p[k / d];
+            want[k] = v[(r < 0 ? r + rows : r) * d + k % d];
+        }
+        all_near(aril_index_select(x, at, 0), want, 0, "index_select");
+        for (int64_t k = 0; k < picks * d; k++) {
+            int64_t r = (int64_t)p[k / d];
+            v[(r < 0 ? r + rows : r) * d + k % d] += gv[k];
+        }
+        all_near(aril_index_add_(aril_copy(x), at, g, 0), v, 1e-5, "index_add");
+        free(v), free(gv), free(p), free(want);
+    }
+    ARIL_SCOPE;
+    aril_tensor *x = normal(ARIL_SHAPE(50, 1500));
+    aril_tensor *at = aril_randint(0, 1500, ARIL_SHAPE(50, 1500), ARIL_I64, aril_cpu());
+    double *v = values(x), *p = values(at), *want = malloc(75000 * sizeof *want);
+    for (int64_t k = 0; k < 75000; k++) want[k] = v[k / 1500 * 1500 + (int64_t)p[k]];
+    all_near(aril_gather(x, at, 1), want, 0, "gather");
+    free(v), free(p), free(want);
+    CHECK(aril_ok());
+    int64_t far = 1500;
+    aril_tensor *wrong = aril_copy(at);
+    aril_copy_(aril_slice(aril_slice(wrong, 0, 49, 50, 1), 1, 1400, 1401, 1),
+               aril_from(&far, ARIL_SHAPE(1, 1), ARIL_I64, aril_cpu()));
+    CHECK(aril_tensor_status(aril_gather(x, wrong, 1)) == ARIL_ERR_INDEX);
+    aril_clear_error();
+}
+
+TEST(places_that_are_not_0)
+{
+    static const int64_t shapes[][3] = {
+        { 1, 1, 70000 }, { 1, 300, 301 }, { 50, 40, 3 }, { 3, 50, 400 }
+    };
+    for (int i = 0; i < 4; i++)
+        for (int flat = 0; flat < 2; flat++) {
+            ARIL_SCOPE;
+            const int64_t *n = shapes[i];
+            aril_tensor *x = aril_relu(normal(ARIL_SHAPE(n[0] * n[1], n[2])));
+            if (!flat) x = aril_reshape(x, ARIL_SHAPE(n[0], n[1], n[2]));
+            aril_tensor *at = aril_nonzero(x), *some = aril_masked_select(x, aril_gt_scalar(x, 0));
+            double *v = values(x), *p = values(at), *s = values(some);
+            int64_t k = 0;
+            bool same = true;
+            for (int64_t e = 0; e < x->numel; e++) {
+                if (v[e] == 0) continue;
+                double *q = p + k * x->ndim;
+                double place = flat ? q[0] * (double)n[2] + q[1]
+                                    : (q[0] * (double)n[1] + q[1]) * (double)n[2] + q[2];
+                same &= k < at->dim[0] && place == (double)e && s[k] == v[e];
+                k++;
+            }
+            CHECK(same);
+            CHECK_INT(at->dim[0], k);
+            CHECK_INT(some->numel, k);
+            free(v), free(p), free(s);
+        }
+    CHECK(aril_ok());
+}

@@ -4,8 +4,10 @@
 #include "core/memory.h"
 #include "core/nest.h"
 #include "core/parallel.h"
+#include "ops/targets.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,17 +106,52 @@ aril_status aril__check_index_dtype(const char *op, const aril_tensor *t)
                       aril__dtypes[t->dtype].name);
 }
 
+/* Whether any lies outside [low, high), without a branch. */
+#define ANY_OUTSIDE(name, target)                                                    \
+    target static bool name(const int64_t *at, int64_t n, int64_t low, int64_t high) \
+    {                                                                                \
+        int64_t any = 0;                                                             \
+        for (int64_t i = 0; i < n; i++) any |= (at[i] < low) | (at[i] >= high);      \
+        return any != 0;                                                             \
+    }
+ANY_OUTSIDE(any_outside, )
+#if ARIL__TARGETS
+ANY_OUTSIDE(any_outside_avx2, ARIL__AVX2)
+#endif
+#undef ANY_OUTSIDE
+
+typedef struct check_job {
+    const int64_t *at;
+    int64_t low, high;
+    atomic_bool outside;
+} check_job;
+
+bool aril__outside(const int64_t *at, int64_t n, int64_t low, int64_t high)
+{
+#if ARIL__TARGETS
+    if (aril__cpu() >= ARIL__CPU_AVX2) return any_outside_avx2(at, n, low, high);
+#endif
+    return any_outside(at, n, low, high);
+}
+
+static void check_range(void *ctx, int64_t begin, int64_t end)
+{
+    check_job *j = ctx;
+    if (aril__outside(j->at + begin, end - begin, j->low, j->high))
+        atomic_store_explicit(&j->outside, true, memory_order_relaxed);
+}
+
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative)
 {
-    const int64_t *at = aril__ptr(index);
-    int64_t low = negative ? -size : 0;
-    for (int64_t i = 0; i < index->numel; i++)
-        if (aril__unlikely(at[i] < low || at[i] >= size))
-            return aril__fail(ARIL_ERR_INDEX,
-                              "%s: index %" PRId64 " is out of range for axis %d of size %" PRId64,
-                              op, at[i], axis, size);
-    return ARIL_OK;
+    check_job j = { .at = aril__ptr(index), .low = negative ? -size : 0, .high = size };
+    aril__parallel_for(index->numel, 4 * GRAIN, check_range, &j);
+    if (aril__likely(!atomic_load_explicit(&j.outside, memory_order_relaxed))) return ARIL_OK;
+    int64_t i = 0;
+    while (j.at[i] >= j.low && j.at[i] < size) i++;
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: index %" PRId64 " is out of range for axis %d of size %" PRId64, op,
+                      j.at[i], axis, size);
 }
 
 aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
@@ -160,6 +197,18 @@ aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask
     return ARIL_OK;
 }
 
+typedef struct offset_job {
+    int64_t *out;
+    const int64_t *index;
+    int64_t size, stride;
+} offset_job;
+
+static void offset_range(void *ctx, int64_t begin, int64_t end)
+{
+    const offset_job *j = ctx;
+    for (int64_t i = begin; i < end; i++) j->out[i] += aril__wrap(j->index[i], j->size) * j->stride;
+}
+
 aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril__fetch *p, int n,
                                 aril_tensor *const *index, int64_t **offsets)
 {
@@ -177,7 +226,8 @@ aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril
         }
         const int64_t *v = aril__ptr(index[k]);
         if (index[k]->numel == count || count == 0) { /* not broadcast, but for sizes of 1 */
-            for (; at < count; at++) out[at] += aril__wrap(v[at], size) * stride;
+            offset_job o = { out, v, size, stride };
+            aril__parallel_for(count, GRAIN, offset_range, &o);
             continue;
         }
         aril__nest nest = aril__nest_of(p->nb, p->dim + p->at);
@@ -201,6 +251,38 @@ typedef struct read_job {
     const int64_t *offsets;
     int64_t bytes;
 } read_job;
+
+/* Rows of neighbours, one for each offset: units are rows, the last but one dimension is theirs. */
+#define READ_ROWS(bytes_)                       \
+    for (int64_t i = 0; i < m; i++, out += row) \
+        memcpy(out, x + f[i * sf] * j->bytes, (size_t)(bytes_));
+
+static void read_rows(void *ctx, int64_t begin, int64_t end)
+{
+    const read_job *j = ctx;
+    aril__nest n = j->nest; /* without the row itself */
+    int64_t bytes = n.dim[--n.ndim] * j->bytes, sf = n.stride[2][n.ndim - 1];
+    int64_t row = n.stride[0][n.ndim - 1] * j->bytes;
+    aril__nest_at p;
+    aril__nest_seek(&n, &p, begin, j->base);
+    while (begin < end) {
+        int64_t m = aril__nest_run(&n, &p);
+        if (m > end - begin) m = end - begin;
+        char *out = j->out + p.offset[0] * j->bytes;
+        const char *x = j->x + p.offset[1] * j->bytes;
+        const int64_t *f = j->offsets + p.offset[2];
+        switch (bytes) { /* short ones need no call */
+        case 4: READ_ROWS(4) break;
+        case 8: READ_ROWS(8) break;
+        case 16: READ_ROWS(16) break;
+        case 32: READ_ROWS(32) break;
+        case 64: READ_ROWS(64) break;
+        default: READ_ROWS(bytes)
+        }
+        begin += m;
+        aril__nest_move(&n, &p, m);
+    }
+}
 
 static void read_range(void *ctx, int64_t begin, int64_t end)
 {
@@ -253,6 +335,13 @@ void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch 
     aril__dense_strides(p->nb, p->dim + p->at, j.nest.stride[2] + p->at);
     j.nest.n = 3;
     aril__nest_merge(&j.nest, 0);
+    int last = j.nest.ndim - 1;
+    if (last > 0 && j.nest.stride[0][last] == 1 && j.nest.stride[1][last] == 1 &&
+        j.nest.stride[2][last] == 0 && j.nest.stride[1][last - 1] == 0) {
+        int64_t run = j.nest.dim[last];
+        aril__parallel_for(out->numel / run, GRAIN / run, read_rows, &j);
+        return;
+    }
     aril__parallel_for(out->numel, GRAIN, read_range, &j);
 }
 
@@ -267,6 +356,7 @@ typedef struct write_job {
     const int64_t *offsets;
     const int64_t *from; /* offsets in value, or NULL: `step` apart */
     int64_t step;
+    int64_t low, high, pieces; /* of the offsets, where threads share them */
 } write_job;
 
 static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t sv, int64_t m)
@@ -279,6 +369,27 @@ static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t
             j->combiner->add(x, sx, v, sv, m);
         else
             j->mover->copy(x, sx, v, sv, m);
+    }
+}
+
+/* Units are ranges of x, which threads share: each takes the picks that fall in its own, in order. */
+static void write_places(void *ctx, int64_t begin, int64_t end)
+{
+    const write_job *j = ctx;
+    int64_t m = j->kept.dim[0];
+    for (; begin < end; begin++) {
+        int64_t low = j->low + (j->high - j->low) * begin / j->pieces;
+        int64_t high = j->low + (j->high - j->low) * (begin + 1) / j->pieces;
+        for (int64_t b = 0; b < j->n; b++) {
+            if (j->offsets[b] < low || j->offsets[b] >= high) continue;
+            void *x = j->x + (j->base[0] + j->offsets[b]) * j->bytes;
+            const void *v =
+                j->value + (j->base[1] + (j->from ? j->from[b] : b * j->step)) * j->bytes;
+            if (j->combiner)
+                j->combiner->add(x, 1, v, j->kept.stride[1][0], m);
+            else
+                j->mover->copy(x, 1, v, j->kept.stride[1][0], m);
+        }
     }
 }
 
@@ -361,7 +472,21 @@ aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const ar
         for (int64_t b = 0; b < j.n; b++, aril__nest_move(&picked, &at, 1)) from[b] = at.offset[0];
         j.from = from;
     }
-    /* Threads share the lines, never the picks: each element sees its values in order. */
+    /* Threads share the lines or the places, never the picks of a place: each element sees its
+     * values in order. */
+    if (j.kept.ndim == 1 && j.kept.stride[0][0] == 1 && lines >= 16 && j.n >= 64) {
+        j.low = INT64_MAX;
+        j.high = INT64_MIN;
+        for (int64_t b = 0; b < j.n; b++) {
+            if (offsets[b] == ARIL__FETCH_SKIP) continue;
+            j.low = offsets[b] < j.low ? offsets[b] : j.low;
+            j.high = offsets[b] >= j.high ? offsets[b] + 1 : j.high;
+        }
+        j.pieces = aril__parallel_pieces(lines * j.n, GRAIN);
+        if (j.high > j.low) aril__parallel_for(j.pieces, 1, write_places, &j);
+        free(from);
+        return ARIL_OK;
+    }
     int64_t grain = GRAIN / j.n;
     aril__parallel_for(lines, grain > NARROW ? grain : NARROW, write_range, &j);
     free(from);

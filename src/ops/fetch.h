@@ -39,6 +39,9 @@ aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const ar
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative);
 
+/* Whether any of n indices lies outside [low, high). */
+bool aril__outside(const int64_t *at, int64_t n, int64_t low, int64_t high);
+
 /* Fails unless t is of an integer dtype. */
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t);
 

@@ -10,9 +10,10 @@
 #include "ops/sample.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
-enum { GRAIN = 16 * 1024 };
+enum { GRAIN = 16 * 1024, BLOCK = 2048 };
 
 /* A tensor without dimensions counts as one of size 1. */
 static int64_t size_along(const aril_tensor *t, int axis)
@@ -65,11 +66,13 @@ typedef struct gather_job {
     const aril__mover *mover;
     char *out, *x;
     const int64_t *index;
+    bool checked;        /* all indices have been looked at */
+    atomic_bool outside; /* one is out of range */
 } gather_job;
 
 static void gather_range(void *ctx, int64_t begin, int64_t end)
 {
-    const gather_job *j = ctx;
+    gather_job *j = ctx;
     const aril__nest *n = &j->nest;
     aril__nest_at p;
     int64_t step[3] = { 0, 0, 0 };
@@ -78,6 +81,13 @@ static void gather_range(void *ctx, int64_t begin, int64_t end)
     while (begin < end) {
         int64_t m = aril__nest_run(n, &p);
         if (m > end - begin) m = end - begin;
+        if (!j->checked) {
+            m = m < BLOCK ? m : BLOCK; /* looked at and used while they are in the cache */
+            if (aril__outside(j->index + p.offset[1], m, -j->size, j->size)) {
+                atomic_store_explicit(&j->outside, true, memory_order_relaxed);
+                return;
+            }
+        }
         j->mover->gather(j->out + p.offset[0] * j->bytes, step[0], j->x + p.offset[2] * j->bytes,
                          step[2], j->along, j->index + p.offset[1], step[1], j->size, m);
         begin += m;
@@ -91,8 +101,7 @@ static aril_status gather_ref(aril__run *r)
     const aril_tensor *x = r->in[0], *index = r->in[1];
     aril_tensor *out = r->out[0];
     int axis = (int)a->axis[0];
-    aril_status s = aril__check_indices(r->op->name, index, size_along(x, axis), axis, true);
-    if (s < 0 || out->numel == 0) return s;
+    if (out->numel == 0) return ARIL_OK;
     gather_job j = { .nest = aril__nest_of(index->ndim, index->dim),
                      .base = { out->offset, 0, x->offset },
                      .along = stride_along(x, axis),
@@ -107,8 +116,15 @@ static aril_status gather_ref(aril__run *r)
     j.nest.n = 3;
     for (int d = 0; d < index->ndim; d++) j.nest.stride[2][d] = d == axis ? 0 : stride_along(x, d);
     aril__nest_merge(&j.nest, 0);
+    int last = j.nest.ndim - 1;
+    j.checked = last < 0 || j.nest.stride[1][last] != 1;
+    aril_status s = ARIL_OK;
+    if (j.checked) s = aril__check_indices(r->op->name, index, j.size, axis, true);
+    if (s < 0) return s;
     aril__parallel_for(out->numel, GRAIN, gather_range, &j);
-    return ARIL_OK;
+    if (atomic_load_explicit(&j.outside, memory_order_relaxed))
+        s = aril__check_indices(r->op->name, index, j.size, axis, true); /* says which */
+    return s;
 }
 
 static aril_tensor *gather(aril_tensor *x, aril_tensor *index, int64_t axis)

@@ -1,16 +1,19 @@
 #include "ops/masked.h"
 
 #include "aril/ops.h"
+#include "core/memory.h"
 #include "core/nest.h"
+#include "core/parallel.h"
 #include "ops/apply.h"
 #include "ops/copy.h"
 #include "ops/fetch.h"
 #include "ops/like.h"
 #include "ops/sample.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 512 };
+enum { BLOCK = 512, CHUNK = 64 * BLOCK, LONG_ROW = 32 };
 
 /* ---- nonzero ---- */
 
@@ -24,41 +27,106 @@ static aril_status nonzero_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Elements from `at` on, up to a block, as truth values. */
-static int64_t load_truth(const aril_tensor *t, int64_t at, uint8_t *truth)
+/* Elements from `at` on, up to a block and to `end`, as truth values. */
+static int64_t load_truth(const aril_tensor *t, int64_t at, int64_t end, uint8_t *truth)
 {
-    int64_t n = t->numel - at < BLOCK ? t->numel - at : BLOCK;
-    double block[BLOCK];
+    int64_t n = end - at < BLOCK ? end - at : BLOCK;
     if (t->dtype == ARIL_BOOL || t->dtype == ARIL_U8) {
         memcpy(truth, (const uint8_t *)aril__ptr(t) + at, (size_t)n);
         return n;
     }
+    if (t->dtype == ARIL_F32) {
+        const float *x = (const float *)aril__ptr(t) + at;
+        for (int64_t i = 0; i < n; i++) truth[i] = x[i] != 0;
+        return n;
+    }
+    double block[BLOCK];
     aril__dtypes[t->dtype].load[ARIL__C_F64](block, aril__base(t), t->offset + at, 1, n);
     for (int64_t i = 0; i < n; i++) truth[i] = block[i] != 0;
     return n;
 }
 
+typedef struct nonzero_job {
+    const aril_tensor *x;
+    int64_t *count; /* of each chunk; then where its first goes */
+    int64_t *out;   /* NULL: counting */
+} nonzero_job;
+
+/* Moves the index on by `by` elements. */
+static inline void carry(const aril_tensor *x, int64_t *index, int64_t by)
+{
+    int d = x->ndim - 1;
+    index[d] += by;
+    for (; d > 0 && index[d] >= x->dim[d]; d--) {
+        index[d - 1] += index[d] / x->dim[d];
+        index[d] %= x->dim[d];
+    }
+}
+
+static void nonzero_range(void *ctx, int64_t begin, int64_t end)
+{
+    const nonzero_job *j = ctx;
+    const aril_tensor *x = j->x;
+    int64_t count = 0, *out = NULL, index[ARIL_MAX_DIMS] = { 0 }, last = x->ndim - 1;
+    uint8_t truth[BLOCK];
+    int32_t places[BLOCK + 1];
+    if (j->out) {
+        out = j->out + j->count[begin / CHUNK] * x->ndim;
+        for (int64_t d = last, at = begin; d >= 0; at /= x->dim[d--]) index[d] = at % x->dim[d];
+    }
+    for (int64_t at = begin, n; at < end; at += n) {
+        /* Where rows are long, up to the end of one: only their column changes. */
+        int64_t stop = end;
+        bool row = out && x->dim[last] >= LONG_ROW;
+        if (row && x->dim[last] - index[last] < end - at) stop = at + x->dim[last] - index[last];
+        n = load_truth(x, at, stop, truth);
+        int64_t m = 0;
+        for (int64_t i = 0; i < n; i++) { /* without a branch on what is found */
+            places[m] = (int32_t)i;
+            m += truth[i] != 0;
+        }
+        count += m;
+        if (!out) continue;
+        if (row && last == 1) {
+            for (int64_t i = 0; i < m; i++, out += 2) {
+                out[0] = index[0];
+                out[1] = index[1] + places[i];
+            }
+            carry(x, index, n);
+            continue;
+        }
+        int64_t here = 0;
+        for (int64_t i = 0; i < m; i++) {
+            carry(x, index, places[i] - here);
+            here = places[i];
+            for (int64_t d = 0; d <= last; d++) *out++ = index[d];
+        }
+        carry(x, index, n - here);
+    }
+    if (!out) j->count[begin / CHUNK] = count;
+}
+
 static aril_status nonzero_ref(aril__run *r)
 {
     const aril_tensor *x = r->in[0];
-    uint8_t truth[BLOCK];
-    int64_t count = 0;
-    for (int64_t at = 0, n; at < x->numel; at += n) {
-        n = load_truth(x, at, truth);
-        for (int64_t i = 0; i < n; i++) count += truth[i] != 0;
+    int64_t chunks = aril__parallel_chunks(x->numel, CHUNK), total = 0;
+    int64_t *count = aril__malloc((size_t)(chunks + 1) * sizeof *count);
+    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: no memory to count");
+    nonzero_job j = { .x = x, .count = count };
+    aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t c = count[i];
+        count[i] = total;
+        total += c;
     }
-    int64_t dim[2] = { count, x->ndim }, index[ARIL_MAX_DIMS] = { 0 };
+    int64_t dim[2] = { total, x->ndim };
     aril_status s = aril__run_alloc(r, 0, ARIL_I64, 2, dim);
-    if (s < 0 || x->ndim == 0) return s;
-    int64_t *out = aril__ptr(r->out[0]);
-    for (int64_t at = 0, n; at < x->numel; at += n) {
-        n = load_truth(x, at, truth);
-        for (int64_t i = 0; i < n; i++) {
-            for (int d = 0; truth[i] && d < x->ndim; d++) *out++ = index[d];
-            for (int d = x->ndim - 1; d >= 0 && ++index[d] == x->dim[d] && d > 0; d--) index[d] = 0;
-        }
+    if (s == ARIL_OK && x->ndim > 0 && total > 0) {
+        j.out = aril__ptr(r->out[0]);
+        aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
     }
-    return ARIL_OK;
+    free(count);
+    return s;
 }
 
 static const aril__sample nonzero_samples[] = { { .in = { "b[3,4]" } },
