@@ -11,7 +11,7 @@ CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name '*.cpp'
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan plain install clean
+.PHONY: help deps build test test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
 
 help:           ## this list
 	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
@@ -73,6 +73,13 @@ plain:          ## all tests without oneDNN and OpenBLAS, in build-plain/
 		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF $(CMAKE_ARGS)
 	@cmake --build build-plain -j $(JOBS)
 	@cd build-plain && $(CTEST)
+
+test-arm:       ## the kernels on 64-bit ARM: cross-compiled into build-arm/, tests under qemu
+	@scripts/deps --arm
+	@[ -f build-arm/build.ninja ] || $(CONFIGURE) -B build-arm \
+		-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DARIL_WITH_BLAS=OFF $(CMAKE_ARGS)
+	@cmake --build build-arm -j $(JOBS) --target test_cpu test_ops test_vecmath test_dtype test_rng test_golden
+	@cd build-arm && $(CTEST) -R '^(test_cpu|test_ops|test_vecmath|test_dtype|test_rng|golden_.*)$$'
 
 install: build  ## to PREFIX (/usr/local), under DESTDIR where given
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
