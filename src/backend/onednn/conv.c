@@ -264,6 +264,15 @@ static int64_t result_size(const conv_plan *p)
                       : d->k * d->groups * d->out[0] * d->out[1] * d->out[2];
 }
 
+/* Pieces that may each make weights of their own: all of those together are held to 128 MB. */
+static int64_t most_partials(const conv_plan *p)
+{
+    const aril__conv *d = &p->d;
+    if (p->op != &aril__op_conv_wgrad) return INT64_MAX;
+    int64_t size = d->groups * d->k * d->c * d->kernel[0] * d->kernel[1] * d->kernel[2];
+    return at_least(2, (1 << 25) / size);
+}
+
 /* Cuts by samples where there are enough of them, else every sample by rows. */
 static cut *make_cut(const conv_plan *p, int64_t wanted, const char **why)
 {
@@ -275,6 +284,11 @@ static cut *make_cut(const conv_plan *p, int64_t wanted, const char **why)
     if (d->batch % wanted && d->batch < 4 * wanted && rows >= wanted) {
         by_batch = d->batch;
         by_rows = wanted;
+    }
+    int64_t most = most_partials(p);
+    if (by_batch * by_rows > most) {
+        by_batch = at_most(at_most(wanted, d->batch), most);
+        by_rows = d->batch == 1 ? at_most(at_most(wanted, rows), most) : 1;
     }
     *why = aril__dnn_text(dnnl_out_of_memory);
     cut *c = new_cut(by_batch * by_rows);
