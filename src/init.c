@@ -21,8 +21,8 @@ void aril__library_start(void)
     aril__hook.thread_end = aril__plans_thread_end;
     aril__tape_hook = aril__autograd_tape;
     aril__devices_start();
-    if (!aril__cpu_device || aril__formulas_start() < 0 || aril__dnn_start() < 0 ||
-        aril__cpu_start() < 0 || aril__dnn_start_behind() < 0) {
+    if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start_ahead() < 0 ||
+        aril__dnn_start() < 0 || aril__cpu_start() < 0 || aril__dnn_start_behind() < 0) {
         aril_report(stderr);
         abort(); /* the table itself is wrong, or there is no memory at all to begin with */
     }

@@ -362,6 +362,7 @@ static const aril__sample conv_samples[] = {
     { .in = { "[1,2,3,4,3]", "[2,2,2,2,2]", "[2]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4,4]", "[2,3,1,1]" }, .attrs = PLAIN },
     { .in = { "[0,3,4,4]", "[2,3,3,3]", "[2]" }, .attrs = PLAIN },
+    { .in = { "[16,1,2,3]", "[2,1,2,2]", "[2]" }, .attrs = PLAIN },
     { .in = { "[2,3,4,4]", "[4,3,3,2]", "[4]" },
       .attrs = ACTIVE(ARIL_RELU),
       .flags = SAMPLE_BATCH },
@@ -385,6 +386,7 @@ static const aril__sample conv_dgrad_samples[] = {
     { .in = { "[1,4,3,3]", "[4,2,3,3]", "[1,4,3,3]" }, .attrs = GROUPS2 },
     { .in = { "[2,3,3,3]", "[3,2,3,3]", "[2,2,5,6]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,3]", "[3,2,3]", "[2,2,6]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[16,1,2]", "[1,2,2]", "[16,2,3]" }, .attrs = PLAIN },
     SAMPLE_END
 };
 OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",

@@ -24,19 +24,6 @@ typedef struct job {
     void *partial; /* [slabs, taps, channels] */
 } job;
 
-/* Along one dimension: position p of the result reads position *at of the other picture through
- * kernel position q; false where that lies outside. */
-static inline bool reads(const aril__conv *d, bool data, int i, int64_t p, int64_t q, int64_t *at)
-{
-    if (data) {
-        int64_t from = p + d->begin[i] - q * d->dilation[i];
-        *at = from / d->stride[i];
-        return from >= 0 && from % d->stride[i] == 0 && *at < d->out[i];
-    }
-    *at = p * d->stride[i] - d->begin[i] + q * d->dilation[i];
-    return *at >= 0 && *at < d->in[i];
-}
-
 #define TEMPLATE "backend/cpu/conv_depth.inc"
 #include "ops/each_target.inc"
 

@@ -2,6 +2,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/conv.h"
+#include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rnn.h"
@@ -47,6 +48,16 @@ static const aril__row product_rows[] = {
 static const aril__row conv_rows[] = { CONV(conv, true) CONV(conv_dgrad, true)
                                            CONV(conv_wgrad, false) CONV(conv_transpose, true) };
 
+#define LANES(op_)                             \
+    { .op = #op_,                              \
+      .name = "cpu_conv_lanes",                \
+      .dtypes = DT(ARIL_F32) | DT(ARIL_F64),   \
+      .strided = true,                         \
+      .channels_last = true,                   \
+      .prepare = aril__cpu_conv_lanes_prepare, \
+      .run = aril__cpu_conv_lanes },
+static const aril__row lanes_rows[] = { LANES(conv) LANES(conv_dgrad) LANES(conv_transpose) };
+
 /* Recurrent sequences. */
 #define SEQ(op_)                                                                 \
     { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
@@ -82,6 +93,11 @@ static const aril__row norm_rows[] = { LAST(batch_norm) LAST(batch_norm_grad)
       .run = aril__pad_last },
 static const aril__row pad_rows[] = { PAD_LAST(pad, DT_COMPUTE)
                                           PAD_LAST(pad_grad, DT(ARIL_F32) | DT(ARIL_F64)) };
+
+aril_status aril__cpu_start_ahead(void)
+{
+    return aril__rows_register(ARIL__CPU, lanes_rows, sizeof lanes_rows / sizeof *lanes_rows);
+}
 
 aril_status aril__cpu_start(void)
 {

@@ -2,6 +2,7 @@
 
 #include "aril/ops.h"
 #include "backend/onednn/onednn.h"
+#include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
 #include "ops/conv.h"
@@ -392,11 +393,14 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
         p->spatial--;
     }
     p->bias = p->d.bias != NULL;
-    if (d->activation == ARIL_RELU || d->activation == ARIL_RELU6) p->after = d->activation;
+    bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6;
+    if (clips) p->after = d->activation;
     p->work = d->batch * d->groups * d->c * d->k;
     for (int i = 0; i < 3; i++) p->work *= d->out[i] * d->kernel[i];
     pthread_mutex_init(&p->lock, NULL);
     const char *why = NULL;
+    if (d->activation && !clips && aril__cpu() == ARIL__CPU_BASELINE)
+        why = "oneDNN's activations lose NaN without AVX2";
     for (int i = 0; i < 3; i++)
         if (d->begin[i] < 0) why = "negative padding";
     if (!why && !(p->w_desc = weights_desc(p))) why = "oneDNN does not take these weights";
