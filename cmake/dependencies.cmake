@@ -86,7 +86,7 @@ if(NOT ARIL_WITH_BLAS STREQUAL "OFF")
     endif()
 endif()
 aril_summary_row("BLAS" "${have_blas}" "OpenBLAS ${OPENBLAS_VERSION}"
-    "fast matrix products (libopenblas-dev) in place of Aril's own")
+    "other matrix products (libopenblas-dev), behind Aril's own")
 aril_summary_row("LAPACK" "${have_lapack}" "in OpenBLAS"
     "det, inverse, solve, cholesky, qr, svd, eigh (libopenblas-dev)")
 

@@ -4,6 +4,10 @@
 set(aril_test_environment
     ARIL_TEST_DATA=${ARIL_TEST_DATA}
     ARIL_TEST_PLUGINS=${PROJECT_BINARY_DIR}/plugins)
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+    string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
+    list(APPEND aril_test_environment "ARIL_TEST_EMULATOR=${emulator}")
+endif()
 
 # ---- Example plug-ins: modules that see the public headers and link nothing of Aril ------------
 

@@ -14,15 +14,18 @@ TEST(say_level)
     printf("level %s\n", aril__cpu_name(aril__cpu()));
 }
 
-/* What this program says when it starts with ARIL_CPU=`value`. */
+/* What this program says when it starts with ARIL_CPU=`value`; by ARIL_TEST_EMULATOR, where the tests
+ * are for another machine. */
 static void run_with(const char *value, char *text, size_t size)
 {
-    char self[1024], command[2048];
+    char self[1024], command[4096];
+    const char *emulator = getenv("ARIL_TEST_EMULATOR");
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     text[0] = 0;
     CHECK(n > 0);
     self[n] = 0;
-    snprintf(command, sizeof command, "ARIL_CPU='%s' '%s' say_level 2>&1", value, self);
+    snprintf(command, sizeof command, "ARIL_CPU='%s' %s '%s' say_level 2>&1", value,
+             emulator ? emulator : "", self);
     FILE *f = popen(command, "r");
     CHECK(f);
     size_t got = fread(text, 1, size - 1, f);
