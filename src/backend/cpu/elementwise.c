@@ -2,7 +2,9 @@
 
 #include "core/nest.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include "ops/copy.h"
+#include "ops/formula.h"
 
 #include <string.h>
 
@@ -65,6 +67,7 @@ typedef struct job {
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
     uint8_t result_dtype; /* what the kernel writes */
     size_t result_size;
+    bool stream; /* the result is written past the caches */
     atomic_int bad;
 } job;
 
@@ -126,7 +129,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
     blocks b;
     const void *in[OPERANDS] = { 0 };
     const operand *result = &j->op[j->n_in];
-    bool flat = result->feed == DIRECT;
+    bool flat = result->feed == DIRECT && !j->stream;
     int bad = 0;
     for (int i = 0; i < j->n_in; i++)
         flat = flat && (j->op[i].feed == DIRECT || j->op[i].feed == ABSENT);
@@ -150,7 +153,8 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
         }
         if (result->feed == DIRECT) {
             char *out = result->base + (size_t)(result->offset + at) * j->result_size;
-            j->fn(m, out, in, j->params, &bad);
+            j->fn(m, j->stream ? b.of[j->n_in] : out, in, j->params, &bad);
+            if (j->stream) aril__stream_copy(out, b.of[j->n_in], (size_t)m * j->result_size);
         } else if (j->result_dtype == ARIL_BOOL) {
             /* A truth value on its way to another type or through strides. */
             uint8_t truth[BLOCK];
@@ -163,6 +167,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             stage(j, j->n_in, at, m, b.of[j->n_in], false, j->ctype, j->size);
         }
     }
+    if (j->stream) aril__stream_end();
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
 
@@ -270,6 +275,23 @@ static bool may_spoil(const aril__run *r)
            !aril__is_float(r->type) && r->out[0]->storage == r->in[0]->storage;
 }
 
+/* Whether memory is what limits a formula: it has no functions but those of an instruction or two. */
+static bool is_cheap(const aril__op *op)
+{
+    static const char *const quick[] = { "abs",  "maximum", "minimum", "sign",     "square",
+                                         "sqrt", "isnan",   "isinf",   "isfinite", "floor",
+                                         "ceil", "trunc",   "round" };
+    for (const char *at = op->formula->text; (at = strstr(at, "k_")) != NULL;) {
+        at += 2;
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        bool found = false;
+        for (size_t i = 0; i < sizeof quick / sizeof *quick && !found; i++)
+            found = strlen(quick[i]) == n && memcmp(quick[i], at, n) == 0;
+        if (!found) return false;
+    }
+    return true;
+}
+
 aril_status aril__cpu_elementwise(aril__run *r)
 {
     static const double no_params[ARIL__EW_PARAMS];
@@ -311,6 +333,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
               .nest = aril__nest_of(out->ndim, out->dim),
               .result_dtype = result,
               .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
+    bool over_input = false;
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
         aril__nest_add(&j.nest, t);
@@ -318,9 +341,12 @@ aril_status aril__cpu_elementwise(aril__run *r)
         j.op[i] = (operand){
             .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
         };
+        over_input = over_input || (i < r->n_in && t->storage == out->storage);
     }
     aril__nest_merge(&j.nest, r->n_in);
     bool rows = choose_feeds(&j, native);
+    j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
+               n * (int64_t)j.result_size >= ARIL__STREAM_FROM && is_cheap(r->op);
     int64_t grain = n;
     if (n > LEAST) {
         int64_t pieces = aril__parallel_pieces(n, LEAST);
