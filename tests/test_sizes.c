@@ -513,3 +513,17 @@ TEST(places_that_are_not_0)
         }
     CHECK(aril_ok());
 }
+
+/* A result that is written past the caches, from inputs that begin and end within a line of them. */
+TEST(large_results_of_formulas)
+{
+    ARIL_SCOPE;
+    const int64_t n = 7000003;
+    aril_tensor *i = aril_arange(0, (double)(n + 1), 1, ARIL_F32, aril_cpu());
+    aril_tensor *a = aril_narrow(i, 0, 1, n), *b = aril_narrow(i, 0, 0, n);
+    const float *sum = aril_data(aril_sub(a, b)), *cut = aril_data(aril_relu(aril_neg(a)));
+    CHECK(sum && cut);
+    int64_t wrong = 0;
+    for (int64_t k = 0; k < n; k++) wrong += sum[k] != 1 || cut[k] != 0;
+    CHECK_INT(wrong, 0);
+}
