@@ -286,7 +286,7 @@ static void add_row(const sum *s)
 {
     for (int i = 0; i < all.n_rows; i++) {
         aril_profile_row *r = &all.rows[i];
-        if (r->name != s->key || strcmp(r->shapes, s->shapes) != 0) continue;
+        if (r->name != s->key || !r->shapes || strcmp(r->shapes, s->shapes) != 0) continue;
         r->calls += s->calls;
         r->seconds += (double)s->ns * 1e-9;
         r->bytes += s->bytes;
