@@ -141,6 +141,12 @@ static inline void *aril__ptr(const aril_tensor *t)
     return aril__base(t) + aril__dtype_bytes((aril_dtype)t->dtype, t->offset);
 }
 
+/* The same, or NULL where there is no tensor. */
+static inline void *aril__ptr_or_null(const aril_tensor *t)
+{
+    return t ? aril__ptr(t) : NULL;
+}
+
 static inline bool aril__is_dense(const aril_tensor *t)
 {
     int64_t step = 1;

@@ -64,11 +64,6 @@ static aril__bn job_of(const aril__run *r, bool last)
     return j;
 }
 
-static const void *optional_ptr(const aril_tensor *t)
-{
-    return t ? aril__ptr(t) : NULL;
-}
-
 /* A residual is a large tensor too: of x's shape and dtype. */
 static aril_status check_like_x(const aril__call *c, int i, const char *name)
 {
@@ -124,7 +119,7 @@ static aril_status grad_run(aril__run *r, bool last)
     j.weight = r->in[2];
     j.mean = r->in[3];
     j.invstd = r->in[4];
-    j.y = j.act ? optional_ptr(r->in[5]) : NULL;
+    j.y = j.act ? aril__ptr_or_null(r->in[5]) : NULL;
     j.bias = r->in[6];
     j.dweight = r->out[1];
     j.dbias = r->out[2];
@@ -272,7 +267,7 @@ static aril_status forward_run(aril__run *r, bool last)
     j.factor = a->momentum[0];
     j.weight = r->in[1];
     j.bias = r->in[2];
-    j.residual = optional_ptr(r->in[6]);
+    j.residual = aril__ptr_or_null(r->in[6]);
     j.mean = r->out[1];
     j.invstd = r->out[2];
     j.running_mean = r->out[3];
@@ -408,7 +403,7 @@ static aril_status eval_run(aril__run *r, bool last)
     j.bias = r->in[2];
     j.mean = r->in[3];
     j.invstd = r->in[4];
-    j.residual = optional_ptr(r->in[5]);
+    j.residual = aril__ptr_or_null(r->in[5]);
     return aril__bn_eval(&j);
 }
 

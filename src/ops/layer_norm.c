@@ -39,11 +39,6 @@ typedef struct rows_job {
 #define TEMPLATE "ops/layer_norm.inc"
 #include "ops/each_target.inc"
 
-static void *optional_ptr(const aril_tensor *t)
-{
-    return t ? aril__ptr(t) : NULL;
-}
-
 static int64_t grain_of(int64_t work, int64_t least)
 {
     int64_t grain = GRAIN / (work > 0 ? work : 1);
@@ -190,7 +185,7 @@ static aril_status layer_norm_grad_ref(aril__run *r)
 {
     rows_job j = { .g = aril__ptr(r->in[0]),
                    .x = aril__ptr(r->in[1]),
-                   .weight = optional_ptr(r->in[2]),
+                   .weight = aril__ptr_or_null(r->in[2]),
                    .mean = aril__ptr(r->in[3]),
                    .invstd = aril__ptr(r->in[4]),
                    .y = aril__ptr(r->out[0]),
@@ -253,8 +248,8 @@ static aril_status layer_norm_ref(aril__run *r)
     const struct layer_norm_attrs *a = r->attrs;
     rows_job j = { .eps = a->eps[0],
                    .x = aril__ptr(r->in[0]),
-                   .weight = optional_ptr(r->in[1]),
-                   .bias = optional_ptr(r->in[2]),
+                   .weight = aril__ptr_or_null(r->in[1]),
+                   .bias = aril__ptr_or_null(r->in[2]),
                    .y = aril__ptr(r->out[0]),
                    .mean = aril__ptr(r->out[1]),
                    .invstd = aril__ptr(r->out[2]) };
@@ -321,7 +316,7 @@ static aril_status rms_norm_grad_ref(aril__run *r)
 {
     rows_job j = { .g = aril__ptr(r->in[0]),
                    .x = aril__ptr(r->in[1]),
-                   .weight = optional_ptr(r->in[2]),
+                   .weight = aril__ptr_or_null(r->in[2]),
                    .invstd = aril__ptr(r->in[3]),
                    .y = aril__ptr(r->out[0]),
                    .dweight = aril__ptr(r->out[1]) };
@@ -376,7 +371,7 @@ static aril_status rms_norm_ref(aril__run *r)
                           : r->type == ARIL_F64 ? DBL_EPSILON
                                                 : (double)FLT_EPSILON,
                    .x = aril__ptr(r->in[0]),
-                   .weight = optional_ptr(r->in[1]),
+                   .weight = aril__ptr_or_null(r->in[1]),
                    .y = aril__ptr(r->out[0]),
                    .invstd = aril__ptr(r->out[1]) };
     rows_of_axes(&j, r->in[0], a->axes[0]);
@@ -455,7 +450,7 @@ static aril_status group_norm_grad_ref(aril__run *r)
 {
     rows_job j = { .x = aril__ptr(r->in[0]),
                    .g = aril__ptr(r->in[1]),
-                   .weight = optional_ptr(r->in[2]),
+                   .weight = aril__ptr_or_null(r->in[2]),
                    .mean = aril__ptr(r->in[3]),
                    .invstd = aril__ptr(r->in[4]),
                    .y = aril__ptr(r->out[0]),
@@ -559,8 +554,8 @@ static aril_status group_norm_ref(aril__run *r)
     const struct group_norm_attrs *a = r->attrs;
     rows_job j = { .eps = a->eps[0],
                    .x = aril__ptr(r->in[0]),
-                   .weight = optional_ptr(r->in[1]),
-                   .bias = optional_ptr(r->in[2]),
+                   .weight = aril__ptr_or_null(r->in[1]),
+                   .bias = aril__ptr_or_null(r->in[2]),
                    .y = aril__ptr(r->out[0]),
                    .mean = aril__ptr(r->out[1]),
                    .invstd = aril__ptr(r->out[2]) };

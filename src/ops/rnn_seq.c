@@ -88,20 +88,6 @@ static aril_status check_lengths(const aril__op *op, const aril_tensor *lengths,
     return ARIL_OK;
 }
 
-static void *optional_ptr(const aril_tensor *t)
-{
-    return t ? aril__ptr(t) : NULL;
-}
-
-static void copy_or_zero(aril_tensor *to, const aril_tensor *from)
-{
-    size_t bytes = aril__dtype_bytes((aril_dtype)to->dtype, to->numel);
-    if (from)
-        memcpy(aril__ptr(to), aril__ptr(from), bytes);
-    else
-        memset(aril__ptr(to), 0, bytes);
-}
-
 static aril_status forward(aril__run *r, enum aril__rnn_kind kind)
 {
     ARIL_SCOPE;
@@ -112,14 +98,14 @@ static aril_status forward(aril__run *r, enum aril__rnn_kind kind)
     bool wide = r->type == ARIL_F64;
     aril_status s = check_lengths(r->op, r->in[RNN_LEN], steps);
     if (s < 0) return s;
-    copy_or_zero(r->out[1], r->in[RNN_H0]);
-    if (kind == ARIL__LSTM) copy_or_zero(r->out[2], r->in[RNN_C0]);
+    aril__rnn_start(r->out[1], r->in[RNN_H0]);
+    if (kind == ARIL__LSTM) aril__rnn_start(r->out[2], r->in[RNN_C0]);
     aril_tensor *a = aril_empty(ARIL_SHAPE(batch, xw->dim[2]), r->type, aril_cpu());
     if (aril_tensor_status(a) < 0) return aril_tensor_status(a);
     seq_step step = { .kind = kind,
                       .relu = at->relu[0],
                       .h = r->in[RNN_H0]->dim[1],
-                      .len = optional_ptr(r->in[RNN_LEN]),
+                      .len = aril__ptr_or_null(r->in[RNN_LEN]),
                       .a = aril__ptr(a),
                       .hs = aril__ptr(r->out[1]),
                       .cs = kind == ARIL__LSTM ? aril__ptr(r->out[2]) : NULL };
@@ -160,8 +146,8 @@ static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
     if ((s = aril_tensor_status(before)) < 0 || (s = aril_tensor_status(part)) < 0 ||
         (a && (s = aril_tensor_status(a)) < 0) || (cells && (s = aril_tensor_status(cells)) < 0))
         return s;
-    copy_or_zero(r->out[1], r->in[GRAD_GH]);
-    if (lstm) copy_or_zero(r->out[4], r->in[GRAD_GC]);
+    aril__rnn_start(r->out[1], r->in[GRAD_GH]);
+    if (lstm) aril__rnn_start(r->out[4], r->in[GRAD_GC]);
     seq_back b = { .kind = kind,
                    .relu = at->relu[0],
                    .reverse = at->reverse[0],
@@ -169,15 +155,15 @@ static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
                    .batch = batch,
                    .h = h,
                    .gates = h ? wide_row / h : 1,
-                   .len = optional_ptr(r->in[GRAD_LEN]),
+                   .len = aril__ptr_or_null(r->in[GRAD_LEN]),
                    .y = aril__ptr(y),
                    .h0 = aril__ptr(r->in[GRAD_H0]),
                    .c0 = lstm ? aril__ptr(r->in[GRAD_C0]) : NULL,
                    .xw = a ? aril__ptr(r->in[GRAD_XW]) : NULL,
-                   .gy = optional_ptr(r->in[GRAD_GY]),
+                   .gy = aril__ptr_or_null(r->in[GRAD_GY]),
                    .before = aril__ptr(before),
-                   .a = optional_ptr(a),
-                   .cells = optional_ptr(cells),
+                   .a = aril__ptr_or_null(a),
+                   .cells = aril__ptr_or_null(cells),
                    .dx = aril__ptr(dx),
                    .dh = aril__ptr(r->out[1]),
                    .dc = lstm ? aril__ptr(r->out[4]) : NULL };
@@ -198,7 +184,7 @@ static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
     if (s == ARIL_OK) s = product(&aril__op_outer_sum, r->out[2], back, before, NULL);
     if (s == ARIL_OK) {
         aril_tensor *sum = aril_sum(back, ARIL_AXES(0, 1));
-        if ((s = aril_tensor_status(sum)) == ARIL_OK) copy_or_zero(r->out[3], sum);
+        if ((s = aril_tensor_status(sum)) == ARIL_OK) aril__rnn_start(r->out[3], sum);
     }
     return s;
 }

@@ -4,6 +4,8 @@
 
 #include "ops/op.h"
 
+#include <string.h>
+
 /* reverse: from the last step to the first. relu: of plain networks, instead of tanh. keep: what the
  * gates were at each step is a result too, for the gradient. */
 #define RNN_SEQ_ATTRS(A)                 \
@@ -39,6 +41,16 @@ enum {
     GRAD_GC,
     GRAD_INPUTS
 };
+
+/* What a sequence begins with: the state given, dense and of the same type, or zeros. */
+static inline void aril__rnn_start(aril_tensor *to, const aril_tensor *from)
+{
+    size_t bytes = aril__dtype_bytes((aril_dtype)to->dtype, to->numel);
+    if (from)
+        memcpy(aril__ptr(to), aril__ptr(from), bytes);
+    else
+        memset(aril__ptr(to), 0, bytes);
+}
 
 /* The gradients of sequences in public ops, for second derivatives. */
 void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tensor **out);

@@ -117,20 +117,6 @@ static enum aril__rnn_kind kind_of(const aril__op *op)
                                                                      : ARIL__RNN;
 }
 
-static const void *optional_ptr(const aril_tensor *t)
-{
-    return t ? aril__ptr(t) : NULL;
-}
-
-static void copy_or_zero(aril_tensor *to, const aril_tensor *from)
-{
-    size_t bytes = aril__dtype_bytes((aril_dtype)to->dtype, to->numel);
-    if (from)
-        memcpy(aril__ptr(to), aril__ptr(from), bytes);
-    else
-        memset(aril__ptr(to), 0, bytes);
-}
-
 /* ---- forward ---- */
 
 static aril_status run_forward(aril__run *r)
@@ -147,16 +133,16 @@ static aril_status run_forward(aril__run *r)
                   .batch = batch,
                   .h = h,
                   .gates = w->dim[0] / h,
-                  .len = optional_ptr(r->in[RNN_LEN]),
+                  .len = aril__ptr_or_null(r->in[RNN_LEN]),
                   .xw = aril__ptr(xw),
-                  .bias = optional_ptr(r->in[RNN_B]),
+                  .bias = aril__ptr_or_null(r->in[RNN_B]),
                   .y = aril__ptr(r->out[0]),
                   .panel_size = h * rounded(h) };
     j.slots = j.kind == ARIL__LSTM ? LSTM_KEPT : j.kind == ARIL__GRU ? GRU_KEPT : 1;
     j.keep = j.kind != ARIL__RNN && at->keep[0];
     j.piece = piece_of(r->type, batch, h, j.gates);
     if (j.kind == ARIL__LSTM) {
-        copy_or_zero(r->out[2], r->in[RNN_C0]);
+        aril__rnn_start(r->out[2], r->in[RNN_C0]);
         j.c = aril__ptr(r->out[2]);
     }
     int64_t state = batch * h, gates = j.keep ? 0 : state * j.slots;
@@ -234,11 +220,11 @@ static aril_status run_backward(aril__run *r)
     bool lstm = kind == ARIL__LSTM, gru = kind == ARIL__GRU;
     aril_status s = check_lengths(r->op, r->in[GRAD_LEN], steps);
     if (s < 0) return s;
-    copy_or_zero(r->out[1], r->in[GRAD_GH]);
-    copy_or_zero(r->out[3], NULL);
-    if (lstm) copy_or_zero(r->out[4], r->in[GRAD_GC]);
+    aril__rnn_start(r->out[1], r->in[GRAD_GH]);
+    aril__rnn_start(r->out[3], NULL);
+    if (lstm) aril__rnn_start(r->out[4], r->in[GRAD_GC]);
     if (batch == 0 || h == 0) {
-        copy_or_zero(r->out[2], NULL);
+        aril__rnn_start(r->out[2], NULL);
         return s;
     }
     rnn_back j = { .kind = kind,
@@ -250,12 +236,12 @@ static aril_status run_backward(aril__run *r)
                    .h = h,
                    .gates = row / h,
                    .slots = lstm ? LSTM_KEPT : GRU_KEPT,
-                   .len = optional_ptr(r->in[GRAD_LEN]),
+                   .len = aril__ptr_or_null(r->in[GRAD_LEN]),
                    .y = aril__ptr(y),
                    .h0 = aril__ptr(r->in[GRAD_H0]),
                    .c0 = lstm ? aril__ptr(r->in[GRAD_C0]) : NULL,
                    .kept = lstm || gru ? aril__ptr(r->in[GRAD_KEPT]) : NULL,
-                   .gy = optional_ptr(r->in[GRAD_GY]),
+                   .gy = aril__ptr_or_null(r->in[GRAD_GY]),
                    .dx = aril__ptr(r->out[0]),
                    .dh = aril__ptr(r->out[1]),
                    .dc = lstm ? aril__ptr(r->out[4]) : NULL,
