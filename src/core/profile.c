@@ -343,7 +343,7 @@ static aril_status make_rows(void)
     }
     for (track *t = all.tracks; t; t = t->next) {
         if (t->profile != profile) continue;
-        memcpy(sums + filled, t->sums, (size_t)t->n_sums * sizeof *sums);
+        if (t->n_sums) memcpy(sums + filled, t->sums, (size_t)t->n_sums * sizeof *sums);
         filled += t->n_sums;
         for (int i = 0; i < t->n_sums; i++) in_spans += t->sums[i].ns;
         if (t->number != (int)all.owner) whole += t->last > t->first ? t->last - t->first : 0;
