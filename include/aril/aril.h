@@ -10,6 +10,7 @@
 #include "aril/error.h"
 #include "aril/log.h"
 #include "aril/memory.h"
+#include "aril/named.h"
 #include "aril/ops.h"
 #include "aril/optable.h"
 #include "aril/parallel.h"
