@@ -60,6 +60,10 @@ ARIL_API void aril_set_error_handler(aril_error_handler *handler, void *ctx);
 ARIL_API aril_status aril_tensor_status(const aril_tensor *t);
 ARIL_API const char *aril_tensor_error(const aril_tensor *t);
 
+/* The one of n words that `word` was probably meant to be, for messages ("did you mean ...?"); NULL
+ * when none is like it. Entries may be NULL. */
+ARIL_API const char *aril_nearest(const char *word, const char *const *words, int n);
+
 ARIL_C_END
 
 #endif
