@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct options {
-    int threads;
+    int64_t threads;
     double seconds;
     const char *cases, *json;
     bool list, serve, check, profile, shapes;
@@ -303,87 +303,71 @@ static int serve(const bench_cases *cases)
 
 /* ---- the command ---- */
 
-static bool number_of(const char *option, const char *text, double least, double *to)
+static int run(void *values, int n, char **argument)
 {
-    char *end = NULL;
-    *to = text ? strtod(text, &end) : 0;
-    if (text && end != text && !*end && *to >= least) return true;
-    fprintf(stderr, "aril bench: %s takes a number from %g up\n", option, least);
-    return false;
-}
-
-static bool read_options(options *o, int argc, char **argv)
-{
-    o->pattern = argv + 1; /* names are moved to the front */
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        double n = 0;
-        if (strcmp(a, "--list") == 0) {
-            o->list = true;
-        } else if (strcmp(a, "--serve") == 0) {
-            o->serve = true;
-        } else if (strcmp(a, "--profile") == 0) {
-            o->profile = true;
-        } else if (strcmp(a, "--shapes") == 0) {
-            o->profile = o->shapes = true;
-        } else if (strcmp(a, "--check") == 0) {
-            o->check = true;
-        } else if (strcmp(a, "--threads") == 0) {
-            if (!number_of(a, value, 1, &n)) return false;
-            o->threads = n < 1024 ? (int)n : 1024;
-            i++;
-        } else if (strcmp(a, "--seconds") == 0) {
-            if (!number_of(a, value, 0, &o->seconds)) return false;
-            i++;
-        } else if (strcmp(a, "--json") == 0 || strcmp(a, "--cases") == 0) {
-            if (!value) {
-                fprintf(stderr, "aril bench: %s takes a file\n", a);
-                return false;
-            }
-            *(a[2] == 'j' ? &o->json : &o->cases) = value;
-            i++;
-        } else if (a[0] == '-') {
-            fprintf(stderr, "aril bench: no option '%s'; aril bench --help shows them\n", a);
-            return false;
-        } else {
-            o->pattern[o->n_patterns++] = argv[i];
-        }
-    }
-    return true;
-}
-
-static int run(int argc, char **argv)
-{
-    options o = { .seconds = 1 };
-    if (!read_options(&o, argc, argv)) return EXIT_USAGE;
-    bench_cases *cases = open_cases(o.cases);
+    options *o = values;
+    o->pattern = argument;
+    o->n_patterns = n;
+    if (o->shapes) o->profile = true;
+    bench_cases *cases = open_cases(o->cases);
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;
-    if (all_found(&o, cases)) {
-        if (o.threads) aril_set_threads(o.threads);
-        status = o.list    ? print_list(&o, cases)
-                 : o.check ? check_all(&o, cases)
-                 : o.serve ? serve(cases)
-                           : run_all(&o, cases);
+    if (all_found(o, cases)) {
+        if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+        status = o->list    ? print_list(o, cases)
+                 : o->check ? check_all(o, cases)
+                 : o->serve ? serve(cases)
+                            : run_all(o, cases);
     }
     bench_cases_free(cases);
     return status;
 }
 
+#define AT(field) .at = offsetof(options, field)
+
+static const option table[] = {
+    { .name = "list", AT(list), .help = "names the cases and says what they are" },
+    { .name = "threads",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(threads),
+      .least = 1,
+      .help = "as many threads; all CPUs unless given" },
+    { .name = "seconds",
+      .value = "S",
+      .kind = OPTION_REAL,
+      AT(seconds),
+      .help = "how long each case is measured after its warm-up; 1" },
+    { .name = "json",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      AT(json),
+      .help = "writes the figures there, too" },
+    { .name = "profile", AT(profile), .help = "shows where the time goes, by operation" },
+    { .name = "shapes", AT(shapes), .help = "the same for each shape" },
+    { .name = "cases",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      AT(cases),
+      .help = "another file of cases than the one built in (bench/cases)" },
+    { .name = "check",
+      AT(check),
+      .help = "prints results and gradients instead, for comparison with peers" },
+    { .name = "serve", AT(serve), .help = "answers requests on stdin, for bench/compare" },
+    { 0 },
+};
+
 const command command_bench = {
     .name = "bench",
     .summary = "measures networks and operations",
-    .help =
-        "usage: aril bench [CASE...] [OPTIONS]\n\n"
-        "CASE may hold * and ?; without one all are run. For each: the median time of a step and\n"
-        "its quartiles, FLOP/s and their share of the machine's peak (or bytes read and written\n"
-        "a second), new pages a step, and the most memory in use beyond what was before.\n\n"
-        "  --list         names the cases and says what they are\n"
-        "  --threads N    as many threads; all CPUs unless given\n"
-        "  --seconds S    how long each case is measured after its warm-up; 1\n"
-        "  --json FILE    writes the figures there, too\n"
-        "  --cases FILE   another file of cases than the one built in (bench/cases)\n"
-        "  --check        prints results and gradients instead, for comparison with peers\n"
-        "  --serve        answers requests on stdin, for bench/compare\n",
+    .arguments = "[CASE...]",
+    .about =
+        "CASE may hold * and ?; without one all are run. For each: the median time of a step and "
+        "its quartiles, FLOP/s and their share of the machine's peak (or bytes read and written a "
+        "second), new pages a step, and the most memory in use beyond what was before.",
+    .options = table,
+    .size = sizeof(options),
+    .defaults = &(const options){ .seconds = 1 },
+    .most = -1,
     .run = run
 };

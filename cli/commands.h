@@ -1,17 +1,74 @@
-/* The command `aril`: one file a subcommand. */
+/* The command `aril`: one file a subcommand. What a subcommand takes stands in its table of options; the
+ * reading of arguments, --help, the man pages and the completion of words are all made from it. */
 #ifndef ARIL_CLI_COMMANDS_H
 #define ARIL_CLI_COMMANDS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* Exit statuses. */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* What the value of an option is, and the type of its place: bool, int64_t, double, const char *. */
+typedef enum option_kind {
+    OPTION_FLAG,
+    OPTION_WHOLE,
+    OPTION_REAL,
+    OPTION_TEXT,
+    OPTION_FILE,
+    OPTION_FOLDER,
+} option_kind;
+
+typedef struct option {
+    const char
+        *name; /* "epochs", given as --epochs N or --epochs=N; "" heads a group by its help */
+    const char *value; /* "N": how the help calls its value; NULL for a flag */
+    option_kind kind;
+    size_t at;        /* offsetof its place in the command's values */
+    const char *help; /* what it does; wrapped to the width */
+    double least;     /* numbers: the smallest that is taken */
+    /* The words that it may be or begin with, NULL after the last; NULL: anything. For completion and
+     * for the help. */
+    const char *const *(*words)(void);
+    bool only_words; /* anything else is an error */
+    bool hidden;     /* not in the help */
+} option;
+
+typedef struct example {
+    const char *line, *about;
+} example;
+
 typedef struct command {
     const char *name;
-    const char *summary;               /* one line */
-    const char *help;                  /* the rest of `aril NAME --help` */
-    int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns the exit status */
+    const char *summary;   /* one line */
+    const char *arguments; /* "MODEL FILE..."; NULL: none are taken */
+    const char *about;     /* paragraphs with an empty line between them */
+    const option *options; /* a NULL name after the last; NULL: none */
+    const example *examples;
+    size_t size; /* bytes of its values, zeros unless `defaults` says otherwise */
+    const void *defaults;
+    int least, most; /* how many arguments; most 0: none, -1: any number */
+    /* Words that an argument may be, as in an option. */
+    const char *const *(*words)(void);
+    /* values: filled; argument[n] in order. Returns the exit status. */
+    int (*run)(void *values, int n, char **argument);
 } command;
 
 extern const command command_bench, command_devices, command_ops;
 
-/* Exit statuses. */
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* Reads argv[1...] into values and moves the arguments that are no options to the front of it, their
+ * number in *n. False, after a message, when something is not taken. */
+bool arguments_read(const command *c, int argc, char **argv, void *values, int *n);
+
+/* Prints the help of a command, `width` columns wide; its page for man; all pages in one; what
+ * bash reads to complete words. */
+void help_print(const command *c, FILE *to, int width);
+void help_man(const command *c, FILE *to);
+void help_man_of_all(const command *const *all, int n, FILE *to);
+void help_completion(const command *const *all, int n, FILE *to);
+
+/* The width of the terminal behind a stream, 80 where there is none. */
+int terminal_width(FILE *to);
 
 #endif

@@ -2,21 +2,18 @@
 
 #include <aril/aril.h>
 
-static int run(int argc, char **argv)
+static int run(void *values, int n, char **argument)
 {
-    if (argc > 1) {
-        fprintf(stderr, "aril devices: takes no argument '%s'\n", argv[1]);
-        return EXIT_USAGE;
-    }
+    (void)values, (void)n, (void)argument;
     char text[256];
     for (int i = 0; i < aril_device_count(); i++)
         puts(aril_device_describe(aril_device_at(i), text, sizeof text));
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
 }
 
-const command command_devices = { .name = "devices",
-                                  .summary = "lists the devices that tensors can live on",
-                                  .help = "usage: aril devices\n\n"
-                                          "Plug-ins named in ARIL_PLUGINS (paths with : between "
-                                          "them) are opened first.\n",
-                                  .run = run };
+const command command_devices = {
+    .name = "devices",
+    .summary = "lists the devices that tensors can live on",
+    .about = "Plug-ins named in ARIL_PLUGINS (paths with : between them) are opened first.",
+    .run = run
+};

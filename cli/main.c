@@ -2,7 +2,7 @@
 
 #include <aril/aril.h>
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const command *const commands[] = { &command_bench, &command_devices, &command_ops };
@@ -18,37 +18,18 @@ static void usage(FILE *to)
           to);
 }
 
-/* How many letters must change to make one word the other; good enough to guess a slip. */
-static int distance(const char *a, const char *b)
+static const command *find(const char *name)
 {
-    int row[64];
-    int n = (int)strlen(b);
-    if (n > 62) return 64;
-    for (int k = 0; k <= n; k++) row[k] = k;
-    for (int i = 0; a[i]; i++) {
-        int corner = row[0];
-        row[0] = i + 1;
-        for (int k = 0; k < n; k++) {
-            int change = corner + (a[i] != b[k]);
-            corner = row[k + 1];
-            int least = row[k] < row[k + 1] ? row[k] + 1 : row[k + 1] + 1;
-            row[k + 1] = change < least ? change : least;
-        }
-    }
-    return row[n];
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
 }
 
 static int unknown(const char *name)
 {
-    const char *near = NULL;
-    int best = 3;
-    for (int i = 0; i < COMMANDS; i++) {
-        int d = distance(name, commands[i]->name);
-        if (d < best) {
-            best = d;
-            near = commands[i]->name;
-        }
-    }
+    const char *names[COMMANDS];
+    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
+    const char *near = aril_nearest(name, names, COMMANDS);
     fprintf(stderr, "aril: no command '%s'", name);
     if (near) fprintf(stderr, "; did you mean %s?", near);
     fputs("\n\n", stderr);
@@ -61,7 +42,35 @@ static bool is(const char *arg, const char *long_form, const char *short_form)
     return strcmp(arg, long_form) == 0 || strcmp(arg, short_form) == 0;
 }
 
-int main(int argc, char **argv)
+static int run(const command *c, int argc, char **argv)
+{
+    char *values = calloc(1, c->size ? c->size : 1);
+    if (!values) {
+        fputs("aril: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
+    if (c->defaults) memcpy(values, c->defaults, c->size);
+    int n, status = EXIT_USAGE;
+    if (arguments_read(c, argc, argv, values, &n)) status = c->run(values, n, argv + 1);
+    free(values);
+    return status;
+}
+
+/* `aril help [COMMAND]`, and the pages that the build installs: --man [COMMAND], --completion. */
+static int help(const char *kind, const char *name)
+{
+    const command *c = name ? find(name) : NULL;
+    if (name && !c) return unknown(name);
+    if (strcmp(kind, "--completion") == 0)
+        help_completion(commands, COMMANDS, stdout);
+    else if (strcmp(kind, "--man") == 0)
+        c ? help_man(c, stdout) : help_man_of_all(commands, COMMANDS, stdout);
+    else
+        c ? help_print(c, stdout, terminal_width(stdout)) : usage(stdout);
+    return EXIT_DONE;
+}
+
+static int main_of(int argc, char **argv)
 {
     if (argc < 2) {
         usage(stderr);
@@ -71,25 +80,20 @@ int main(int argc, char **argv)
         printf("aril %s\n", aril_version());
         return EXIT_DONE;
     }
-    if (is(argv[1], "--help", "-h") || strcmp(argv[1], "help") == 0) {
-        usage(stdout);
-        return EXIT_DONE;
-    }
-    for (int i = 0; i < COMMANDS; i++) {
-        const command *c = commands[i];
-        if (strcmp(argv[1], c->name) != 0) continue;
-        for (int k = 2; k < argc; k++) {
-            if (is(argv[k], "--help", "-h")) {
-                printf("%s\n\n%s", c->summary, c->help);
-                return EXIT_DONE;
-            }
-        }
-        int status = c->run(argc - 1, argv + 1);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            fputs("aril: the output could not be written\n", stderr);
-            return EXIT_FAILED;
-        }
-        return status;
-    }
-    return unknown(argv[1]);
+    if (is(argv[1], "--help", "-h") || is(argv[1], "help", "--man") ||
+        is(argv[1], "--completion", "-h"))
+        return help(argv[1], argc > 2 ? argv[2] : NULL);
+    const command *c = find(argv[1]);
+    if (!c) return unknown(argv[1]);
+    for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++)
+        if (is(argv[k], "--help", "-h")) return help("help", c->name);
+    return run(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    int status = main_of(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fputs("aril: the output could not be written\n", stderr);
+    return EXIT_FAILED;
 }

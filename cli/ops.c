@@ -83,17 +83,21 @@ static int print_markdown(void)
     return EXIT_DONE;
 }
 
-static int run(int argc, char **argv)
+typedef struct options {
+    bool all, markdown;
+} options;
+
+static int run(void *values, int n, char **argument)
 {
-    if (argc == 1) return print_list(false);
-    if (argc == 2 && strcmp(argv[1], "--all") == 0) return print_list(true);
-    if (argc == 2 && strcmp(argv[1], "--markdown") == 0) return print_markdown();
-    for (int k = 1; k < argc; k++) {
+    const options *o = values;
+    if (o->markdown) return print_markdown();
+    if (n == 0) return print_list(o->all);
+    for (int k = 0; k < n; k++) {
         int found = -1;
         for (int i = 0; i < aril_op_count() && found < 0; i++)
-            if (strcmp(aril_op_at(i).name, argv[k]) == 0) found = i;
+            if (strcmp(aril_op_at(i).name, argument[k]) == 0) found = i;
         if (found < 0) {
-            fprintf(stderr, "aril ops: there is no op '%s'\n", argv[k]);
+            fprintf(stderr, "aril ops: there is no op '%s'\n", argument[k]);
             return EXIT_USAGE;
         }
         aril_op_info op = aril_op_at(found);
@@ -102,9 +106,16 @@ static int run(int argc, char **argv)
     return EXIT_DONE;
 }
 
+static const option table[] = {
+    { .name = "all", .at = offsetof(options, all), .help = "with the ops that compute gradients" },
+    { .name = "markdown", .at = offsetof(options, markdown), .help = "as the page docs/ops.md" },
+    { 0 },
+};
+
 const command command_ops = { .name = "ops",
                               .summary = "lists the operations, or tells all about some",
-                              .help = "usage: aril ops [--all | --markdown | NAME...]\n\n"
-                                      "  --all        with the ops that compute gradients\n"
-                                      "  --markdown   as the page docs/ops.md\n",
+                              .arguments = "[NAME...]",
+                              .options = table,
+                              .size = sizeof(options),
+                              .most = -1,
                               .run = run };

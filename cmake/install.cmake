@@ -26,6 +26,17 @@ if(TARGET aril_tool)
     file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
     set_target_properties(aril_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
     install(TARGETS aril_tool DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+    # The tool writes its own pages: one for each command, and the completion of words for bash.
+    set(pages ${PROJECT_BINARY_DIR}/share)
+    add_custom_command(OUTPUT ${pages}/stamp
+        COMMAND ${PROJECT_SOURCE_DIR}/scripts/pages ${pages} $<TARGET_FILE:aril_tool>
+        DEPENDS aril_tool ${PROJECT_SOURCE_DIR}/scripts/pages VERBATIM)
+    if(NOT CMAKE_CROSSCOMPILING AND NOT ARIL_SANITIZE)
+        add_custom_target(pages ALL DEPENDS ${pages}/stamp)
+        install(DIRECTORY ${pages}/man DESTINATION ${CMAKE_INSTALL_DATADIR})
+        install(DIRECTORY ${pages}/bash-completion DESTINATION ${CMAKE_INSTALL_DATADIR})
+    endif()
 endif()
 
 configure_package_config_file(cmake/arilConfig.cmake.in arilConfig.cmake

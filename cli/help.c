@@ -1,0 +1,275 @@
+/* What a table of options looks like to a person, to man and to bash. */
+#include "commands.h"
+
+#include <aril/base.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int terminal_width(FILE *to)
+{
+    struct winsize size;
+    int fd = fileno(to);
+    if (fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        return size.ws_col;
+    return 80;
+}
+
+/* ---- for a person ---- */
+
+/* Words in lines of `width` columns, the first beginning at `column`, the others at `indent`. A line
+ * break in the text stays. */
+static void wrap(FILE *to, const char *text, int column, int indent, int width)
+{
+    for (bool first = true; *text; first = false) {
+        if (*text == '\n') {
+            fprintf(to, "\n%*s", text[1] && text[1] != '\n' ? indent : 0, "");
+            column = indent;
+            text++;
+            first = true;
+            if (!*text) return;
+            first = true;
+        }
+        int length = (int)strcspn(text, " \n");
+        if (!first || column > indent) {
+            if (column + 1 + length > width && column > indent) {
+                fprintf(to, "\n%*s", indent, "");
+                column = indent;
+            } else if (column > indent) {
+                fputc(' ', to);
+                column++;
+            }
+        }
+        fprintf(to, "%.*s", length, text);
+        column += length;
+        text += length;
+        while (*text == ' ') text++;
+    }
+}
+
+static int option_text(const option *o, char *buf, size_t size)
+{
+    return snprintf(buf, size, o->value ? "--%s %s" : "--%s", o->name, o->value);
+}
+
+static int widest_option(const command *c)
+{
+    char text[128];
+    int widest = 0;
+    for (const option *o = c->options; o && o->name; o++) {
+        if (!*o->name || o->hidden) continue;
+        int length = option_text(o, text, sizeof text);
+        if (length > widest) widest = length;
+    }
+    return widest;
+}
+
+static void print_options(const command *c, FILE *to, int width)
+{
+    char text[128];
+    int indent = widest_option(c) + 5;
+    for (const option *o = c->options; o && o->name; o++) {
+        if (o->hidden) continue;
+        if (!*o->name) {
+            fprintf(to, "\n%s\n", o->help);
+            continue;
+        }
+        option_text(o, text, sizeof text);
+        fprintf(to, "  %-*s", indent - 2, text);
+        wrap(to, o->help, indent, indent, width);
+        if (o->only_words && o->words) {
+            fprintf(to, "\n%*s", indent, "");
+            char list[1024] = "";
+            size_t used = 0;
+            for (const char *const *w = o->words(); *w && used + 1 < sizeof list; w++)
+                used +=
+                    (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", *w);
+            wrap(to, list, indent, indent, width);
+        }
+        fputc('\n', to);
+    }
+}
+
+static void usage_line(const command *c, FILE *to)
+{
+    fprintf(to, "aril %s", c->name);
+    if (c->arguments) fprintf(to, " %s", c->arguments);
+    if (c->options && c->options->name) fputs(" [OPTIONS]", to);
+}
+
+void help_print(const command *c, FILE *to, int width)
+{
+    if (width > 100) width = 100; /* longer lines are hard to read */
+    fprintf(to, "%s\n\nusage: ", c->summary);
+    usage_line(c, to);
+    fputs("\n\n", to);
+    if (c->about) {
+        wrap(to, c->about, 0, 0, width);
+        fputs("\n", to);
+    }
+    if (c->options && c->options->name) {
+        if (c->about && *c->options->name) fputs("\n", to);
+        print_options(c, to, width);
+    }
+    for (const example *e = c->examples; e && e->line; e++) {
+        if (e == c->examples) fputs("\nExamples:\n", to);
+        fprintf(to, "  %s\n      ", e->line);
+        wrap(to, e->about, 6, 6, width);
+        fputc('\n', to);
+    }
+}
+
+/* ---- for man ---- */
+
+static void man_text(FILE *to, const char *text)
+{
+    bool start = true; /* of a line: a dot there would be a request */
+    for (; *text; text++) {
+        if (start && (*text == '.' || *text == '\'')) fputs("\\&", to);
+        start = *text == '\n';
+        if (*text == '\\')
+            fputs("\\e", to);
+        else if (*text == '-')
+            fputs("\\-", to);
+        else if (start && text[1] == '\n')
+            fputs("\n.PP", to);
+        else
+            fputc(*text, to);
+    }
+}
+
+static void man_head(FILE *to, const char *name)
+{
+    fputs(".TH \"", to);
+    for (; *name; name++) fputc(*name >= 'a' && *name <= 'z' ? *name - 'a' + 'A' : *name, to);
+    fprintf(to, "\" 1 \"\" \"aril %s\" \"Aril\"\n", aril_version());
+}
+
+static void man_body(const command *c, FILE *to)
+{
+    if (c->about) {
+        man_text(to, c->about);
+        fputs("\n", to);
+    }
+    for (const option *o = c->options; o && o->name; o++) {
+        if (o->hidden) continue;
+        if (!*o->name) {
+            fputs(".SS ", to);
+            man_text(to, o->help);
+            fputs("\n", to);
+            continue;
+        }
+        fputs(".TP\n\\fB\\-\\-", to);
+        man_text(to, o->name);
+        fputs("\\fR", to);
+        if (o->value) fprintf(to, " \\fI%s\\fR", o->value);
+        fputs("\n", to);
+        man_text(to, o->help);
+        fputs("\n", to);
+        if (!o->only_words || !o->words) continue;
+        for (const char *const *w = o->words(); *w; w++) {
+            man_text(to, *w);
+            fputs(w[1] ? ",\n" : "\n", to);
+        }
+    }
+}
+
+void help_man(const command *c, FILE *to)
+{
+    char name[64];
+    snprintf(name, sizeof name, "aril-%s", c->name);
+    man_head(to, name);
+    fprintf(to, ".SH NAME\naril\\-%s \\- ", c->name);
+    man_text(to, c->summary);
+    fputs("\n.SH SYNOPSIS\n", to);
+    usage_line(c, to);
+    fputs("\n.SH DESCRIPTION\n", to);
+    man_body(c, to);
+    for (const example *e = c->examples; e && e->line; e++) {
+        if (e == c->examples) fputs(".SH EXAMPLES\n", to);
+        fputs(".TP\n\\fB", to);
+        man_text(to, e->line);
+        fputs("\\fR\n", to);
+        man_text(to, e->about);
+        fputs("\n", to);
+    }
+    fputs(".SH \"EXIT STATUS\"\n0 when all was done, 1 when something failed, 2 when the "
+          "arguments were wrong.\n.SH \"SEE ALSO\"\n.BR aril (1)\n",
+          to);
+}
+
+void help_man_of_all(const command *const *all, int n, FILE *to)
+{
+    man_head(to, "aril");
+    fputs(
+        ".SH NAME\naril \\- trains, runs and measures neural networks\n.SH SYNOPSIS\naril COMMAND "
+        "[ARGUMENTS]\n.SH COMMANDS\n",
+        to);
+    for (int i = 0; i < n; i++) {
+        fprintf(to, ".TP\n.BR aril\\-%s (1)\n", all[i]->name);
+        man_text(to, all[i]->summary);
+        fputs("\n", to);
+    }
+    fputs(".SH ENVIRONMENT\n", to);
+    static const example variables[] = {
+        { "ARIL_DATA", "folders of data sets, with : between them" },
+        { "ARIL_THREADS", "as many threads compute; all CPUs unless set" },
+        { "ARIL_LOG", "what is logged, such as dispatch" },
+        { "ARIL_PLUGINS", "plug-ins that are opened at the start, paths with : between them" },
+        { "NO_COLOR", "when set, no colours are printed" },
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        fprintf(to, ".TP\n\\fB%s\\fR\n%s\n", variables[i].line, variables[i].about);
+    fputs(".SH \"EXIT STATUS\"\n0 when all was done, 1 when something failed, 2 when the "
+          "arguments were wrong.\n",
+          to);
+}
+
+/* ---- for bash ---- */
+
+static void words_of(const char *const *(*words)(void), FILE *to)
+{
+    for (const char *const *w = words ? words() : NULL; w && *w; w++) fprintf(to, " %s", *w);
+}
+
+void help_completion(const command *const *all, int n, FILE *to)
+{
+    fputs("# Completion of the command aril for bash.\n"
+          "_aril() {\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= "
+          "files=\n"
+          "    COMPREPLY=()\n"
+          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        words=\"--help --version",
+          to);
+    for (int i = 0; i < n; i++) fprintf(to, " %s", all[i]->name);
+    fputs("\"\n    else\n        case ${COMP_WORDS[1]} in\n", to);
+    for (int i = 0; i < n; i++) {
+        const command *c = all[i];
+        fprintf(to, "        %s)\n            case $before in\n", c->name);
+        for (const option *o = c->options; o && o->name; o++) {
+            if (!*o->name || o->kind == OPTION_FLAG || o->hidden) continue;
+            fprintf(to, "            --%s)", o->name);
+            if (o->kind == OPTION_FILE) fputs(" files=-f;", to);
+            if (o->kind == OPTION_FOLDER) fputs(" files=-d;", to);
+            fputs(" words=\"", to);
+            words_of(o->words, to);
+            fputs("\" ;;\n", to);
+        }
+        fprintf(to, "            *)%s words=\"--help", c->most ? " files=-f;" : "");
+        for (const option *o = c->options; o && o->name; o++)
+            if (*o->name && !o->hidden) fprintf(to, " --%s", o->name);
+        words_of(c->words, to);
+        fputs("\" ;;\n            esac ;;\n", to);
+    }
+    fputs("        help) words=\"", to);
+    for (int i = 0; i < n; i++) fprintf(to, " %s", all[i]->name);
+    fputs("\" ;;\n        esac\n    fi\n"
+          "    while IFS= read -r line; do COMPREPLY+=(\"$line\"); done < <(compgen -W \"$words\" "
+          "$files -- \"$word\")\n"
+          "}\n"
+          "complete -o filenames -F _aril aril\n",
+          to);
+}
