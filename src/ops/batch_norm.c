@@ -488,7 +488,7 @@ static bool lies_last(const aril_tensor *t)
     return true;
 }
 
-const char *aril__batch_norm_last_prepare(const aril__run *r, aril__plan *plan)
+const char *aril__norm_last_prepare(const aril__run *r, aril__plan *plan)
 {
     (void)plan;
     const aril_tensor *x = r->in[0];
@@ -503,8 +503,7 @@ const char *aril__batch_norm_last_prepare(const aril__run *r, aril__plan *plan)
     return NULL;
 }
 
-/* Other large inputs (a gradient that came from a reshape) are brought into the order of x. */
-aril_status aril__batch_norm_last(aril__run *r)
+aril_status aril__norm_last_run(aril__run *r, aril_status (*run)(aril__run *r, bool last))
 {
     enum { MOST_IN = 8 };
     aril_tensor *in[MOST_IN];
@@ -523,9 +522,14 @@ aril_status aril__batch_norm_last(aril__run *r)
         }
         ordered.in = in;
     }
-    return r->op == &aril__op_batch_norm        ? forward_run(&ordered, true)
-           : r->op == &aril__op_batch_norm_eval ? eval_run(&ordered, true)
-                                                : grad_run(&ordered, true);
+    return run(&ordered, true);
+}
+
+aril_status aril__batch_norm_last(aril__run *r)
+{
+    return aril__norm_last_run(r, r->op == &aril__op_batch_norm        ? forward_run
+                                  : r->op == &aril__op_batch_norm_eval ? eval_run
+                                                                       : grad_run);
 }
 
 /* ---- public ---- */

@@ -39,6 +39,14 @@ ATTRS(group_norm, GROUP_NORM_ATTRS)
 #define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
 ATTRS(rms_norm, RMS_NORM_ATTRS)
 
+/* Over `size` neighbouring channels. */
+#define LOCAL_RESPONSE_NORM_ATTRS(A)                     \
+    A(local_response_norm, I64, 1, size, 5, "size")      \
+    A(local_response_norm, F64, 1, alpha, 1e-4, "alpha") \
+    A(local_response_norm, F64, 1, beta, 0.75, "beta")   \
+    A(local_response_norm, F64, 1, k, 1, "bias")
+ATTRS(local_response_norm, LOCAL_RESPONSE_NORM_ATTRS)
+
 /* Statistics of f16 and bf16 are f32. */
 static inline aril_dtype aril__stat_dtype(const aril_tensor *x)
 {
@@ -61,9 +69,14 @@ aril_tensor *aril__norm_channels(aril_tensor *v, int ndim);
 /* x summed over all axes but that of the channels: [C]. */
 aril_tensor *aril__norm_sum_channels(aril_tensor *x);
 
-/* Batch normalisation of tensors that lie channels-last, as they lie: rows of the CPU. */
-const char *aril__batch_norm_last_prepare(const aril__run *r, aril__plan *plan);
+/* Normalisation of tensors that lie channels-last, as they lie: rows of the CPU. x is the first
+ * input, and tensors of as many dimensions are of its shape. Inputs that lie otherwise (a gradient
+ * that came from a reshape) are brought into its order; `run` is called with last = true. */
+const char *aril__norm_last_prepare(const aril__run *r, aril__plan *plan);
+aril_status aril__norm_last_run(aril__run *r, aril_status (*run)(aril__run *r, bool last));
+
 aril_status aril__batch_norm_last(aril__run *r);
+aril_status aril__local_response_norm_last(aril__run *r);
 
 /* An option whose zero stands for its default, and which ARIL_ZERO sets to 0. */
 static inline double aril__or_default(double value, double initial)

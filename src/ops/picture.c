@@ -1,9 +1,7 @@
-/* Ops on pictures that are made of others: other orders of channels, sampling grids, and the
- * normalisation across channels. */
+/* Ops on pictures that are made of others: other orders of channels, and sampling grids. */
 #include "aril/ops.h"
 #include "ops/apply.h"
 #include "ops/like.h"
-#include "ops/pool.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -95,35 +93,6 @@ aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups)
     aril_shape apart = { .ndim = x->ndim + 1, .dim = { x->dim[0], groups, c / groups } };
     memcpy(apart.dim + 3, x->dim + 2, (size_t)(x->ndim - 2) * sizeof *x->dim);
     return aril_escape(aril__reshape_like(aril_transpose(aril_reshape(x, apart), 1, 2), x));
-}
-
-static double or_default(double given, double initial)
-{
-    return given == ARIL_ZERO ? 0 : given != 0 ? given : initial;
-}
-
-aril_tensor *aril_local_response_norm(aril_tensor *x, int64_t size, aril_lrn_opts opts)
-{
-    aril_tensor *bad = refuse("local_response_norm", x, 3);
-    if (bad) return bad;
-    if (size < 1 || size > INT16_MAX) {
-        aril__fail(ARIL_ERR_ARG, "local_response_norm: size %" PRId64 " must be at least 1", size);
-        return aril__poison();
-    }
-    /* The mean over neighbouring channels is a pooling with a window along them. */
-    ARIL_SCOPE;
-    struct pool_attrs a = { .kernel = { size, 1, 1 },
-                            .stride = { 1, 1, 1 },
-                            .pad = { size / 2, (size - 1) / 2 },
-                            .dilation = { 1, 1, 1 },
-                            .include_pad = { 1 },
-                            .divisor = { size } };
-    aril_tensor *squares = aril_square(x->ndim > 4 ? aril_flatten(x, 3, -1) : x);
-    aril_tensor *mean = aril__op_with(&a, &aril__op_avg_pool, aril_unsqueeze(squares, 1));
-    mean = aril__reshape_like(mean, x);
-    aril_tensor *scale =
-        aril_add_scalar(aril_mul_scalar(mean, or_default(opts.alpha, 1e-4)), or_default(opts.k, 1));
-    return aril_escape(aril_div(x, aril_pow_scalar(scale, or_default(opts.beta, 0.75))));
 }
 
 /* n places from -1 to 1: of the corners, or of the middles of n pixels. [n] */

@@ -72,16 +72,20 @@ static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, ar
                                             KERNEL(attention_grad, DT_FLOAT, NULL,
                                                    aril__cpu_attention_grad) };
 
-/* Batch normalisation of what lies channels-last. */
-#define LAST(op_)                               \
-    { .op = #op_,                               \
-      .name = "cpu_" #op_ "_last",              \
-      .dtypes = DT_FLOAT,                       \
-      .strided = true,                          \
-      .prepare = aril__batch_norm_last_prepare, \
-      .run = aril__batch_norm_last },
-static const aril__row norm_rows[] = { LAST(batch_norm) LAST(batch_norm_grad)
-                                           LAST(batch_norm_eval) };
+/* Normalisation of what lies channels-last. */
+#define LAST(op_, run_)                   \
+    { .op = #op_,                         \
+      .name = "cpu_" #op_ "_last",        \
+      .dtypes = DT_FLOAT,                 \
+      .strided = true,                    \
+      .prepare = aril__norm_last_prepare, \
+      .run = (run_) },
+static const aril__row norm_rows[] = {
+    LAST(batch_norm, aril__batch_norm_last) LAST(batch_norm_grad, aril__batch_norm_last)
+        LAST(batch_norm_eval, aril__batch_norm_last)
+            LAST(local_response_norm, aril__local_response_norm_last)
+                LAST(local_response_norm_grad, aril__local_response_norm_last)
+};
 
 /* Padding of what lies channels-last. */
 #define PAD_LAST(op_, dtypes_)           \

@@ -16,4 +16,9 @@ aril_status aril__dnn_batch_norm(aril__run *r);
 aril_status aril__dnn_batch_norm_grad(aril__run *r);
 void aril__dnn_batch_norm_destroy(void *prepared);
 
+/* For local_response_norm. */
+const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan *plan);
+aril_status aril__dnn_local_response_norm(aril__run *r);
+void aril__dnn_local_response_norm_destroy(void *prepared);
+
 #endif

@@ -44,6 +44,7 @@ static const aril__row ahead[] = {
     ROW(log_softmax_grad, LOW, false, softmax, softmax),
     ROW(layer_norm, ALL, false, layer_norm, layer_norm),
     ROW(layer_norm_grad, ALL, false, layer_norm, layer_norm_grad),
+    ROW(local_response_norm, ALL, true, local_response_norm, local_response_norm),
     ROW(max_pool, ALL, true, pool, pool),
     ROW(avg_pool, ALL, true, pool, pool),
     ROW(avg_pool_grad, ALL, true, pool, pool),
