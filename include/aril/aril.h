@@ -8,6 +8,7 @@
 #include "aril/dlpack.h"
 #include "aril/dtype.h"
 #include "aril/error.h"
+#include "aril/formats.h"
 #include "aril/log.h"
 #include "aril/memory.h"
 #include "aril/named.h"

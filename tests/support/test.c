@@ -10,6 +10,7 @@ static test_case *first;
 static test_case **end = &first;
 
 static struct {
+    const char *name;
     bool failed;
     bool skipped;
     char reason[256];
@@ -44,6 +45,11 @@ void test_skip(const char *format, ...)
 bool test_failed(void)
 {
     return running.failed;
+}
+
+const char *test_name(void)
+{
+    return running.name;
 }
 
 bool test_check_int(const char *file, int line, const char *what, long long got, long long want)
@@ -100,6 +106,7 @@ int main(int argc, char **argv)
     int passed = 0, failed = 0, skipped = 0;
     for (const test_case *t = first; t; t = t->next) {
         if (!wanted(t->name, argc, argv)) continue;
+        running.name = t->name;
         running.failed = running.skipped = false;
         t->run();
         if (running.failed) {

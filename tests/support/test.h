@@ -32,6 +32,9 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether the running test has failed so far: for loops that call helpers with checks in them. */
 bool test_failed(void);
 
+/* The name of the running test. */
+const char *test_name(void);
+
 /* Comparisons behind the macros; false, after test_fail, when they don't hold. NaN is near NaN. */
 bool test_check_int(const char *file, int line, const char *what, long long got, long long want);
 bool test_check_str(const char *file, int line, const char *what, const char *got,

@@ -1,0 +1,59 @@
+/* Files: tensors by name (safetensors).
+ *
+ * Files are written so that nobody ever sees half of one: to a new file in the same folder, which is synced and
+ * then takes the place of the old. Where writing fails (a full disk) the old file stays as it was. A file that is
+ * truncated, corrupted or of another kind gives an error (ARIL_ERR_FORMAT) that says what is wrong with it. */
+#ifndef ARIL_FORMATS_H
+#define ARIL_FORMATS_H
+
+#include "aril/named.h"
+
+ARIL_C_BEGIN
+
+/* ---- safetensors: weights as PyTorch and others read and write them ---- */
+
+/* Texts beside the tensors of a file: n keys, each used once, and their values. Borrowed. */
+typedef struct aril_metadata {
+    int n;
+    const char *const *key;
+    const char *const *value;
+} aril_metadata;
+
+/* Writes tensors, and metadata where it is not NULL. Each name is used once. All dtypes but i4, u4, i2 and u2 can be
+ * saved. */
+ARIL_API aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
+                                           const aril_metadata *metadata);
+
+/* A file that is open for reading. One thread at a time may use it. */
+typedef struct aril_safetensors aril_safetensors;
+
+/* Opens a file: reads and checks its header. Tensors are read when they are asked for. NULL, with an error, when the
+ * file cannot be read or is not well formed. */
+ARIL_API aril_safetensors *aril_safetensors_open(const char *path);
+/* The same for a file in memory, which must stay as it is until it is closed. */
+ARIL_API aril_safetensors *aril_safetensors_open_memory(const void *data, size_t size);
+ARIL_API void aril_safetensors_close(aril_safetensors *f);
+
+/* How many tensors it holds; the name, dtype and shape of the i-th, in the order of its header. Names belong to f. Where
+ * there is no i-th: NULL, f32, no dimensions. */
+ARIL_API int aril_safetensors_count(const aril_safetensors *f);
+ARIL_API const char *aril_safetensors_name(const aril_safetensors *f, int i);
+ARIL_API aril_dtype aril_safetensors_dtype(const aril_safetensors *f, int i);
+ARIL_API aril_shape aril_safetensors_shape(const aril_safetensors *f, int i);
+
+/* The number of the tensor of a name, -1 where there is none. */
+ARIL_API int aril_safetensors_find(const aril_safetensors *f, const char *name);
+
+/* The i-th tensor, read from the file into memory of its own (CPU); owned by the scope. */
+ARIL_API aril_tensor *aril_safetensors_tensor(aril_safetensors *f, int i);
+
+/* All tensors, read once and kept until f is closed (aril_keep holds one longer). NULL, with an error, on failure. */
+ARIL_API const aril_named *aril_safetensors_all(aril_safetensors *f);
+
+/* The texts beside the tensors, which belong to f; the value of one key, NULL where there is none. */
+ARIL_API aril_metadata aril_safetensors_metadata(const aril_safetensors *f);
+ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char *key);
+
+ARIL_C_END
+
+#endif

@@ -1,0 +1,232 @@
+#include "formats/atomic_file.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/bytes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER = 1 << 16, SLOTS = 64 };
+
+struct aril__file {
+    int fd;
+    bool direct; /* no ordinary file: there is nothing to rename */
+    bool old;    /* there was a file before */
+    aril_status status;
+    char *path; /* of the file itself, links followed */
+    char *fresh;
+    uint64_t size;
+    size_t used;
+    unsigned char buffer[BUFFER];
+};
+
+static aril_status cannot(aril__file *f, const char *what)
+{
+    int e = errno;
+    const char *kept = f->direct ? "" : f->old ? "; the file that was there is as it was" : "";
+    return f->status =
+               aril__fail(ARIL_ERR_IO, "cannot %s %s: %s%s", what, f->path, strerror(e), kept);
+}
+
+static void file_free(aril__file *f)
+{
+    if (f->fd >= 0) close(f->fd);
+    free(f->path);
+    free(f->fresh);
+    free(f);
+}
+
+/* ".NAME.newN" beside the file. */
+static bool fresh_name(aril__file *f, int slot)
+{
+    const char *slash = strrchr(f->path, '/');
+    size_t folder = slash ? (size_t)(slash - f->path) + 1 : 0, size = strlen(f->path) + 24;
+    free(f->fresh);
+    f->fresh = aril__malloc(size);
+    if (!f->fresh) return false;
+    snprintf(f->fresh, size, "%.*s.%s.new%d", (int)folder, f->path, f->path + folder, slot);
+    return true;
+}
+
+/* A file of that name that is ours alone. The lock tells a live writer's from one that a killed
+ * process left: that is taken over. 1: done, 0: another's, -1: failure. */
+static int claim(aril__file *f, mode_t mode)
+{
+    f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (f->fd < 0) return -1;
+    struct stat now, named;
+    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK || errno == EINTR) goto another;
+        /* No locks on this file system: only a name that is not in use will do. */
+        close(f->fd);
+        f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (f->fd >= 0) return 1;
+        return errno == EEXIST ? 0 : -1;
+    }
+    /* Its writer may have renamed it between our open and our lock. */
+    if (fstat(f->fd, &now) != 0 || lstat(f->fresh, &named) != 0 || now.st_ino != named.st_ino ||
+        now.st_dev != named.st_dev || !S_ISREG(now.st_mode))
+        goto another;
+    if (ftruncate(f->fd, 0) != 0) return -1;
+    return 1;
+another:
+    close(f->fd);
+    f->fd = -1;
+    return 0;
+}
+
+aril__file *aril__file_begin(const char *path)
+{
+    if (!path || !*path) {
+        aril__fail(ARIL_ERR_ARG, "no file name was given to write to");
+        return NULL;
+    }
+    aril__file *f = aril__malloc(sizeof *f);
+    if (!f) {
+        aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+        return NULL;
+    }
+    *f = (aril__file){ .fd = -1 };
+    struct stat old = { 0 };
+    mode_t mode = 0666;
+    char resolved[PATH_MAX];
+    f->old = stat(path, &old) == 0;
+    f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
+    if (!f->path) goto memory;
+    if (f->old && S_ISDIR(old.st_mode)) {
+        errno = EISDIR;
+        goto fail;
+    }
+    if (f->old && !S_ISREG(old.st_mode)) {
+        f->direct = true;
+        f->fd = open(f->path, O_WRONLY | O_CLOEXEC);
+        if (f->fd < 0) goto fail;
+        return f;
+    }
+    /* Writing would have been refused; renaming over it would not. */
+    if (f->old && access(f->path, W_OK) != 0) goto fail;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        if (!fresh_name(f, slot)) goto memory;
+        int claimed = claim(f, mode);
+        if (claimed < 0) goto fail;
+        if (claimed == 0) continue;
+        if (f->old && fchmod(f->fd, old.st_mode & 07777) != 0) { /* a file system without modes */
+        }
+        return f;
+    }
+    errno = EBUSY;
+fail:
+    cannot(f, "write");
+    aril__file_abandon(f);
+    return NULL;
+memory:
+    aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+    aril__file_abandon(f);
+    return NULL;
+}
+
+static bool write_all(int fd, const unsigned char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size < (1u << 30) ? size : 1u << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static aril_status flush(aril__file *f)
+{
+    if (f->status == ARIL_OK && !write_all(f->fd, f->buffer, f->used)) cannot(f, "write");
+    f->used = 0;
+    return f->status;
+}
+
+aril_status aril__file_write(aril__file *f, const void *data, size_t size)
+{
+    if (f->status != ARIL_OK || size == 0) return f->status;
+    f->size += size;
+    if (size > BUFFER - f->used && flush(f) != ARIL_OK) return f->status;
+    if (size >= BUFFER) {
+        if (!write_all(f->fd, data, size)) cannot(f, "write");
+        return f->status;
+    }
+    memcpy(f->buffer + f->used, data, size);
+    f->used += size;
+    return ARIL_OK;
+}
+
+uint64_t aril__file_size(const aril__file *f)
+{
+    return f->size;
+}
+
+/* The new name is safe when the folder is on the disk too. */
+static int sync_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
+    if (n >= sizeof folder) return 0;
+    memcpy(folder, slash ? path : ".", n);
+    folder[n] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return 0; /* a folder that may be written but not read: nothing to be done */
+    int rc = fsync(fd);
+    if (rc != 0 && (errno == EINVAL || errno == ENOTSUP || errno == EROFS)) rc = 0;
+    int e = errno;
+    close(fd);
+    errno = e;
+    return rc;
+}
+
+aril_status aril__file_commit(aril__file *f)
+{
+    flush(f);
+    if (f->status == ARIL_OK && !f->direct) {
+        if (fsync(f->fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+            cannot(f, "sync");
+        else if (rename(f->fresh, f->path) != 0)
+            cannot(f, "replace");
+    }
+    aril_status status = f->status;
+    if (status != ARIL_OK) {
+        aril__file_abandon(f);
+        return status;
+    }
+    if (f->direct) {
+        int fd = f->fd;
+        f->fd = -1;
+        if (close(fd) != 0) status = cannot(f, "write");
+    } else if (sync_folder(f->path) != 0) {
+        f->old = false; /* the new one is in its place by now */
+        status = cannot(f, "sync the folder of");
+    }
+    file_free(f);
+    return status;
+}
+
+void aril__file_abandon(aril__file *f)
+{
+    if (!f) return;
+    if (!f->direct && f->fresh && f->fd >= 0) unlink(f->fresh);
+    file_free(f);
+}
+
+aril_status aril__file_replace(const char *path, const void *data, size_t size)
+{
+    aril__file *f = aril__file_begin(path);
+    if (!f) return aril__latest_status();
+    aril__file_write(f, data, size);
+    return aril__file_commit(f);
+}

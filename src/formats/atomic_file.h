@@ -1,0 +1,38 @@
+/* Writing a file so that its name never shows half of it: the new contents go to a new file in the
+ * same folder, which is synced and then renamed over the old one.
+ *
+ *     aril__file *f = aril__file_begin(path);
+ *     if (!f) return aril__latest_status();
+ *     aril__file_write(f, data, size);
+ *     return aril__file_commit(f);
+ *
+ * A write that fails (a full disk) is remembered: commit then removes the new file, leaves the old
+ * one as it was, and gives the error. A process that is killed leaves at most one file ".NAME.new0"
+ * behind, which the next write to that name takes over. */
+#ifndef ARIL_FORMATS_ATOMIC_FILE_H
+#define ARIL_FORMATS_ATOMIC_FILE_H
+
+#include "aril/base.h"
+
+typedef struct aril__file aril__file;
+
+/* Starts a new file for `path`. A link is followed; what is no ordinary file (a pipe, a device) is
+ * written to directly. NULL, with an error, when it cannot be made. */
+aril__file *aril__file_begin(const char *path);
+
+/* Adds bytes. The first failure makes an error; later calls do nothing and give it again. */
+aril_status aril__file_write(aril__file *f, const void *data, size_t size);
+
+/* How many bytes were added so far. */
+uint64_t aril__file_size(const aril__file *f);
+
+/* Syncs and renames, and frees f; or, after a failure, does what abandon does. */
+aril_status aril__file_commit(aril__file *f);
+
+/* Removes the new file and frees f; the old one stays. NULL is allowed. */
+void aril__file_abandon(aril__file *f);
+
+/* All of it in one call. */
+aril_status aril__file_replace(const char *path, const void *data, size_t size);
+
+#endif

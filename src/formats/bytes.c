@@ -1,0 +1,232 @@
+#include "formats/bytes.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/thread.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void aril__bytes_free(aril__bytes *b)
+{
+    free(b->at);
+    *b = (aril__bytes){ 0 };
+}
+
+unsigned char *aril__bytes_add(aril__bytes *b, const void *data, size_t size)
+{
+    if (b->failed) return NULL;
+    if (size > PTRDIFF_MAX - b->n - 1) goto fail;
+    if (b->n + size + 1 > b->room) {
+        size_t room = b->room < PTRDIFF_MAX / 2 ? b->room * 2 : b->room;
+        if (room < 64) room = 64;
+        if (room < b->n + size + 1) room = b->n + size + 1;
+        unsigned char *at = aril__realloc(b->at, room);
+        if (!at) goto fail;
+        b->at = at;
+        b->room = room;
+    }
+    unsigned char *begin = b->at + b->n;
+    if (data && size) memcpy(begin, data, size);
+    b->n += size;
+    b->at[b->n] = 0;
+    return begin;
+fail:
+    b->failed = true;
+    return NULL;
+}
+
+void aril__bytes_print(aril__bytes *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0) {
+        b->failed = true;
+        return;
+    }
+    unsigned char *to = aril__bytes_add(b, NULL, (size_t)n);
+    if (!to) return;
+    va_start(ap, fmt);
+    vsnprintf((char *)to, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+}
+
+int aril__utf8_length(const unsigned char *p, size_t n)
+{
+    if (n == 0) return 0;
+    if (p[0] < 0x80) return 1;
+    int length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || (size_t)length > n) return 0;
+    for (int i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    /* Forms that are longer than needed, surrogates, and what lies beyond U+10FFFF. */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+void aril__bytes_json(aril__bytes *b, const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = strlen(text);
+    aril__bytes_add(b, "\"", 1);
+    while (n > 0) {
+        size_t plain = 0;
+        while (plain < n && p[plain] >= 0x20 && p[plain] < 0x7f && p[plain] != '"' &&
+               p[plain] != '\\')
+            plain++;
+        aril__bytes_add(b, p, plain);
+        p += plain;
+        n -= plain;
+        if (n == 0) break;
+        int length = aril__utf8_length(p, n);
+        if (length > 1)
+            aril__bytes_add(b, p, (size_t)length);
+        else if (length == 0)
+            aril__bytes_add(b, "\xef\xbf\xbd", 3);
+        else if (*p == '"' || *p == '\\')
+            aril__bytes_print(b, "\\%c", *p);
+        else if (*p == '\n' || *p == '\t')
+            aril__bytes_print(b, "\\%c", *p == '\n' ? 'n' : 't');
+        else
+            aril__bytes_print(b, "\\u%04x", *p);
+        size_t taken = length > 0 ? (size_t)length : 1;
+        p += taken;
+        n -= taken;
+    }
+    aril__bytes_add(b, "\"", 1);
+}
+
+bool aril__read_at(int fd, void *to, size_t size, uint64_t offset)
+{
+    unsigned char *p = to;
+    while (size > 0) {
+        ssize_t n = pread(fd, p, size < (1u << 30) ? size : 1u << 30, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = 0;
+        if (n <= 0) return false;
+        p += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return true;
+}
+
+aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b)
+{
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
+    aril_status status = ARIL_OK;
+    struct stat st;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+        (limit == 0 || (uint64_t)st.st_size <= limit) &&
+        aril__bytes_add(b, NULL, (size_t)st.st_size))
+        b->n = 0; /* room for all of it at once */
+    for (;;) {
+        size_t room = b->room > b->n + 1 ? b->room - b->n - 1 : 0;
+        size_t had = b->n;
+        if (room == 0) room = 1 << 16;
+        unsigned char *to = aril__bytes_add(b, NULL, room);
+        if (!to) {
+            status = aril__fail(ARIL_ERR_MEMORY, "%s: no memory to read %s", what, path);
+            break;
+        }
+        ssize_t n = read(fd, to, room);
+        b->n = had + (n > 0 ? (size_t)n : 0);
+        b->at[b->n] = 0;
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            status = aril__fail(ARIL_ERR_IO, "%s: cannot read %s: %s", what, path, strerror(errno));
+        else if (limit > 0 && b->n > limit)
+            status =
+                aril__fail(ARIL_ERR_FORMAT, "%s: %s is longer than %llu bytes, too long for one",
+                           what, path, (unsigned long long)limit);
+        if (n <= 0 || status != ARIL_OK) break;
+    }
+    close(fd);
+    if (status != ARIL_OK) aril__bytes_free(b);
+    return status;
+}
+
+int aril__text_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    int row[LONGEST + 1];
+    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int change =
+                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            int other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < other ? change : other;
+        }
+    }
+    return row[m];
+}
+
+const char *aril__nearest_word(const char *wrong, int n, const char *const *words)
+{
+    const char *best = NULL;
+    int least = (int)(strlen(wrong) / 3) + 2; /* more changes than this are another word */
+    for (int i = 0; i < n; i++) {
+        int distance = aril__text_distance(wrong, words[i]);
+        if (distance < least) {
+            least = distance;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+static uint32_t crc_table[8][256];
+
+static void crc_fill(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
+        crc_table[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int k = 1; k < 8; k++)
+            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 255];
+}
+
+uint32_t aril__crc32(uint32_t crc, const void *data, size_t size)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, crc_fill);
+    const unsigned char *p = data;
+    uint32_t c = ~crc;
+    for (; size >= 8; size -= 8, p += 8) {
+        uint32_t a = c ^ aril__le32(p), b = aril__le32(p + 4);
+        c = crc_table[7][a & 255] ^ crc_table[6][a >> 8 & 255] ^ crc_table[5][a >> 16 & 255] ^
+            crc_table[4][a >> 24] ^ crc_table[3][b & 255] ^ crc_table[2][b >> 8 & 255] ^
+            crc_table[1][b >> 16 & 255] ^ crc_table[0][b >> 24];
+    }
+    for (; size > 0; size--) c = c >> 8 ^ crc_table[0][(c ^ *p++) & 255];
+    return ~c;
+}
+
+aril_status aril__latest_status(void)
+{
+    const aril__error *e = aril__self()->last_error;
+    return e ? e->code : ARIL_ERR_INTERNAL;
+}

@@ -1,0 +1,103 @@
+/* Bytes that grow, and the numbers in them: what readers and writers of files are made of. */
+#ifndef ARIL_FORMATS_BYTES_H
+#define ARIL_FORMATS_BYTES_H
+
+#include "aril/base.h"
+
+/* ---- growing ---- */
+
+/* Starts as { 0 }. A failure to grow is remembered in `failed`: check once, at the end. `at` is
+ * followed by a 0 byte, so that text can be used as it is. Free with aril__bytes_free. */
+typedef struct aril__bytes {
+    unsigned char *at;
+    size_t n, room;
+    bool failed;
+} aril__bytes;
+
+void aril__bytes_free(aril__bytes *b);
+
+/* Adds `size` bytes; NULL data adds bytes that the caller fills. Returns where they begin, NULL
+ * when memory is out. */
+unsigned char *aril__bytes_add(aril__bytes *b, const void *data, size_t size);
+
+/* Adds text as printf makes it. */
+void aril__bytes_print(aril__bytes *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds text as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD. */
+void aril__bytes_json(aril__bytes *b, const char *text);
+
+/* ---- files ---- */
+
+/* Reads a whole file into *b (which is empty); one of more than `limit` bytes is an error (0: any
+ * size). `what` names the kind of file in messages ("picture"). On failure *b is left empty. */
+aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b);
+
+/* Reads exactly `size` bytes at `offset`. False, with errno set (0: the file ends before). */
+bool aril__read_at(int fd, void *to, size_t size, uint64_t offset);
+
+/* ---- numbers in bytes ---- */
+
+static inline uint16_t aril__le16(const unsigned char *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t aril__le32(const unsigned char *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t aril__le64(const unsigned char *p)
+{
+    return aril__le32(p) | (uint64_t)aril__le32(p + 4) << 32;
+}
+
+static inline uint32_t aril__be32(const unsigned char *p)
+{
+    return p[3] | (uint32_t)p[2] << 8 | (uint32_t)p[1] << 16 | (uint32_t)p[0] << 24;
+}
+
+static inline uint16_t aril__be16(const unsigned char *p)
+{
+    return (uint16_t)(p[1] | p[0] << 8);
+}
+
+static inline void aril__put_le16(unsigned char *p, uint16_t v)
+{
+    p[0] = (unsigned char)v;
+    p[1] = (unsigned char)(v >> 8);
+}
+
+static inline void aril__put_le32(unsigned char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> 8 * i);
+}
+
+static inline void aril__put_le64(unsigned char *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++) p[i] = (unsigned char)(v >> 8 * i);
+}
+
+static inline void aril__put_be32(unsigned char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> (24 - 8 * i));
+}
+
+/* ---- text ---- */
+
+/* How many bytes the UTF-8 character at p takes, of which at most n may be read; 0 when it is none. */
+int aril__utf8_length(const unsigned char *p, size_t n);
+
+/* How many single letters must change, come or go to make b of a, case aside; for "did you mean". */
+int aril__text_distance(const char *a, const char *b);
+
+/* The word of n that is nearest to `wrong`, NULL where none is near. */
+const char *aril__nearest_word(const char *wrong, int n, const char *const *words);
+
+/* The checksum of zip, gzip and PNG; start with 0. */
+uint32_t aril__crc32(uint32_t crc, const void *data, size_t size);
+
+/* The code of this thread's latest error, for functions that return a status after one that returned NULL. */
+aril_status aril__latest_status(void);
+
+#endif
