@@ -20,5 +20,6 @@
 #include "aril/rng.h"
 #include "aril/scope.h"
 #include "aril/tensor.h"
+#include "aril/tensorboard.h"
 
 #endif

@@ -1,0 +1,383 @@
+/* Event files: records of protocol buffers with checksums, one for each thing logged. */
+#include "formats/tensorboard.h"
+
+#include "aril/device.h"
+#include "aril/ops.h"
+#include "aril/scope.h"
+#include "core/error.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Fields of TensorFlow's Event, Summary.Value and TensorProto. */
+enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5 };
+enum { VALUE_TAG = 1, VALUE_NUMBER, VALUE_HISTOGRAM = 5, VALUE_TENSOR = 8, VALUE_METADATA };
+enum { TENSOR_DTYPE = 1, TENSOR_SHAPE, TENSOR_FLOATS = 5, TENSOR_STRINGS = 8 };
+enum { DT_FLOAT = 1, DT_STRING = 7 };
+
+/* ---- records ---- */
+
+static uint32_t crc_table[256];
+
+static void make_crc_table(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
+        crc_table[i] = c;
+    }
+}
+
+/* CRC-32C, turned and moved as records have it. */
+static uint32_t checksum(const uint8_t *at, size_t n)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_crc_table);
+    uint32_t c = 0xffffffffu;
+    for (size_t i = 0; i < n; i++) c = crc_table[(c ^ at[i]) & 0xff] ^ c >> 8;
+    c = ~c;
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+static void little_endian(uint8_t *to, uint64_t v, int n)
+{
+    for (int i = 0; i < n; i++) to[i] = (uint8_t)(v >> 8 * i);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static aril_status io_error(aril_tensorboard *tb, const char *what)
+{
+    tb->failed = true;
+    return aril__fail(ARIL_ERR_IO, "%s: '%s' could not be written: %s", what, tb->path,
+                      strerror(errno));
+}
+
+static aril_status write_record(aril_tensorboard *tb, const char *what, const aril__proto *p)
+{
+    if (p->failed) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an event", what);
+    uint8_t head[12], foot[4];
+    little_endian(head, p->n, 8);
+    little_endian(head + 8, checksum(head, 8), 4);
+    little_endian(foot, checksum(p->at, p->n), 4);
+    if (fwrite(head, sizeof head, 1, tb->file) != 1 || fwrite(p->at, p->n, 1, tb->file) != 1 ||
+        fwrite(foot, sizeof foot, 1, tb->file) != 1)
+        return io_error(tb, what);
+    double t = now();
+    if (fabs(t - tb->flushed) < 1) return ARIL_OK;
+    tb->flushed = t;
+    return fflush(tb->file) == 0 ? ARIL_OK : io_error(tb, what);
+}
+
+aril_status aril__tb_event(aril_tensorboard *tb, const char *what, uint32_t field,
+                           const aril__proto *content)
+{
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: there is no log", what);
+    aril__proto_clear(&tb->event);
+    aril__proto_double(&tb->event, EVENT_TIME, now());
+    aril__proto_bytes(&tb->event, field, content->at, content->n);
+    if (content->failed) tb->event.failed = true;
+    return write_record(tb, what, &tb->event);
+}
+
+bool aril__tb_begin(aril_tensorboard *tb, const char *what, const char *tag, int64_t step,
+                    aril__tb_value *v)
+{
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: there is no log", what), false;
+    if (!tag || !*tag) return aril__fail(ARIL_ERR_ARG, "%s: a tag is missing", what), false;
+    aril__proto_clear(&tb->event);
+    aril__proto_double(&tb->event, EVENT_TIME, now());
+    aril__proto_int(&tb->event, EVENT_STEP, step);
+    v->summary = aril__proto_begin(&tb->event, EVENT_SUMMARY);
+    v->value = aril__proto_begin(&tb->event, 1);
+    aril__proto_text(&tb->event, VALUE_TAG, tag);
+    return true;
+}
+
+aril_status aril__tb_end(aril_tensorboard *tb, const char *what, aril__tb_value v)
+{
+    aril__proto_end(&tb->event, v.value);
+    aril__proto_end(&tb->event, v.summary);
+    return write_record(tb, what, &tb->event);
+}
+
+void aril__tb_plugin(aril_tensorboard *tb, const char *plugin, const aril__proto *content)
+{
+    size_t metadata = aril__proto_begin(&tb->event, VALUE_METADATA);
+    size_t data = aril__proto_begin(&tb->event, 1);
+    aril__proto_text(&tb->event, 1, plugin);
+    if (content) aril__proto_bytes(&tb->event, 2, content->at, content->n);
+    if (content && content->failed) tb->event.failed = true;
+    aril__proto_end(&tb->event, data);
+    aril__proto_end(&tb->event, metadata);
+}
+
+/* ---- the file ---- */
+
+/* Makes a folder and those above it. */
+static bool make_folders(const char *path)
+{
+    char *copy = aril__strdup(path);
+    if (!copy) return errno = ENOMEM, false;
+    bool ok = true;
+    for (char *p = copy + 1; ok && *p; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        ok = mkdir(copy, 0777) == 0 || errno == EEXIST;
+        *p = '/';
+    }
+    ok = ok && (mkdir(copy, 0777) == 0 || errno == EEXIST);
+    free(copy);
+    return ok;
+}
+
+static void forget(aril_tensorboard *tb)
+{
+    if (tb->file) fclose(tb->file);
+    for (int i = 0; i < tb->n_embeddings; i++) free(tb->embeddings[i]);
+    free(tb->embeddings);
+    aril__proto_free(&tb->event);
+    free(tb->folder);
+    free(tb->path);
+    free(tb);
+}
+
+aril_tensorboard *aril_tensorboard_new(const char *folder)
+{
+    static const char what[] = "tensorboard";
+    static atomic_uint files; /* two logs of one second and process are two files */
+    if (!folder || !*folder) {
+        aril__fail(ARIL_ERR_ARG, "%s: a folder is missing", what);
+        return NULL;
+    }
+    if (!make_folders(folder)) {
+        aril__fail(ARIL_ERR_IO, "%s: the folder '%s' could not be made: %s", what, folder,
+                   strerror(errno));
+        return NULL;
+    }
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    size_t room = strlen(folder) + sizeof host + 96;
+    aril_tensorboard *tb = aril__calloc(sizeof *tb);
+    if (tb) tb->folder = aril__strdup(folder);
+    if (tb) tb->path = aril__malloc(room);
+    if (!tb || !tb->folder || !tb->path) {
+        if (tb) forget(tb);
+        aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a log", what);
+        return NULL;
+    }
+    double t = now();
+    snprintf(tb->path, room, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%u", folder, (int64_t)t,
+             host, (long)getpid(), atomic_fetch_add(&files, 1));
+    tb->file = fopen(tb->path, "wb");
+    if (!tb->file) {
+        io_error(tb, what);
+        forget(tb);
+        return NULL;
+    }
+    aril__proto version = { 0 };
+    aril__proto_double(&version, EVENT_TIME, t);
+    aril__proto_text(&version, EVENT_VERSION, "brain.Event:2");
+    aril_status s = write_record(tb, what, &version);
+    aril__proto_free(&version);
+    if (s < 0) {
+        forget(tb);
+        return NULL;
+    }
+    return tb;
+}
+
+aril_status aril_tensorboard_flush(aril_tensorboard *tb)
+{
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "tensorboard: there is no log");
+    if (fflush(tb->file) != 0 || (fsync(fileno(tb->file)) != 0 && errno != EINVAL))
+        return io_error(tb, "tensorboard");
+    return ARIL_OK;
+}
+
+void aril_tensorboard_free(aril_tensorboard *tb)
+{
+    if (!tb) return;
+    FILE *f = tb->file;
+    tb->file = NULL;
+    if (fclose(f) != 0 && !tb->failed) io_error(tb, "tensorboard");
+    forget(tb);
+}
+
+/* ---- numbers and texts ---- */
+
+aril_status aril_tensorboard_scalar(aril_tensorboard *tb, const char *tag, double value,
+                                    int64_t step)
+{
+    aril__tb_value v;
+    if (!aril__tb_begin(tb, "tensorboard_scalar", tag, step, &v)) return aril_error_code();
+    aril__proto_float(&tb->event, VALUE_NUMBER, (float)value);
+    return aril__tb_end(tb, "tensorboard_scalar", v);
+}
+
+aril_status aril_tensorboard_text(aril_tensorboard *tb, const char *tag, const char *text,
+                                  int64_t step)
+{
+    aril__tb_value v;
+    if (!text) return aril__fail(ARIL_ERR_ARG, "tensorboard_text: there is no text");
+    if (!aril__tb_begin(tb, "tensorboard_text", tag, step, &v)) return aril_error_code();
+    size_t tensor = aril__proto_begin(&tb->event, VALUE_TENSOR);
+    aril__proto_int(&tb->event, TENSOR_DTYPE, DT_STRING);
+    size_t shape = aril__proto_begin(&tb->event, TENSOR_SHAPE); /* [1] */
+    size_t dim = aril__proto_begin(&tb->event, 2);
+    aril__proto_int(&tb->event, 1, 1);
+    aril__proto_end(&tb->event, dim);
+    aril__proto_end(&tb->event, shape);
+    aril__proto_text(&tb->event, TENSOR_STRINGS, text);
+    aril__proto_end(&tb->event, tensor);
+    aril__tb_plugin(tb, "text", NULL);
+    return aril__tb_end(tb, "tensorboard_text", v);
+}
+
+/* ---- histograms ---- */
+
+enum { BUCKETS = 64 };
+
+/* The elements of t as doubles, in memory to free; NULL after an error. */
+static double *doubles_of(const char *what, aril_tensor *t, int64_t *n)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    if (!t) {
+        aril__fail(ARIL_ERR_ARG, "%s: there is no tensor", what);
+        return NULL;
+    }
+    aril_tensor *x = aril_to(aril_cast(t, ARIL_F64), aril_cpu());
+    *n = aril_numel(x);
+    double *all = aril__malloc((*n > 0 ? (size_t)*n : 1) * sizeof *all);
+    if (!all) aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " numbers", what, *n);
+    if (all && aril_read(x, all) < 0) {
+        free(all);
+        return NULL;
+    }
+    return all;
+}
+
+aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, aril_tensor *values,
+                                       int64_t step)
+{
+    static const char what[] = "tensorboard_histogram";
+    int64_t n = 0, kept = 0;
+    double *x = doubles_of(what, values, &n);
+    if (!x) return aril_error_code();
+    double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) continue;
+        x[kept++] = x[i];
+        sum += x[i];
+        squares += x[i] * x[i];
+        least = fmin(least, x[i]);
+        most = fmax(most, x[i]);
+    }
+    if (!kept) least = most = 0;
+    double limit[BUCKETS], count[BUCKETS] = { 0 };
+    int buckets = most > least ? BUCKETS : 1;
+    double width = (most - least) / buckets;
+    for (int b = 0; b < buckets; b++) limit[b] = least + width * (b + 1);
+    limit[buckets - 1] = most > least ? most : least + 1e-12 + fabs(least) * 1e-12;
+    for (int64_t i = 0; i < kept; i++) {
+        int b = width > 0 ? (int)((x[i] - least) / width) : 0;
+        count[b < buckets ? b : buckets - 1]++;
+    }
+    free(x);
+    aril__tb_value v;
+    if (!aril__tb_begin(tb, what, tag, step, &v)) return aril_error_code();
+    aril__proto *p = &tb->event;
+    size_t histogram = aril__proto_begin(p, VALUE_HISTOGRAM);
+    const double numbers[] = { least, most, (double)kept, sum, squares };
+    for (uint32_t i = 0; i < 5; i++) aril__proto_double(p, i + 1, numbers[i]);
+    aril__proto_doubles(p, 6, limit, (size_t)buckets);
+    aril__proto_doubles(p, 7, count, (size_t)buckets);
+    aril__proto_end(p, histogram);
+    return aril__tb_end(tb, what, v);
+}
+
+/* ---- precision and recall ---- */
+
+enum { PR_DEFAULT = 127, PR_MOST = 10000 };
+
+aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, aril_tensor *labels,
+                                      aril_tensor *scores, int thresholds, int64_t step)
+{
+    static const char what[] = "tensorboard_pr_curve";
+    int m = thresholds ? thresholds : PR_DEFAULT;
+    if (m < 2 || m > PR_MOST)
+        return aril__fail(ARIL_ERR_ARG, "%s: %d thresholds; 2 to %d are possible", what, m,
+                          PR_MOST);
+    int64_t n = 0, n_scores = 0;
+    double *y = doubles_of(what, labels, &n), *p = doubles_of(what, scores, &n_scores);
+    float *table = aril__calloc(6 * (size_t)m * sizeof *table);
+    aril_status s = ARIL_OK;
+    if (!y || !p)
+        s = aril_error_code();
+    else if (!table)
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its table", what);
+    else if (n != n_scores)
+        s = aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " labels and %" PRId64 " scores", what, n,
+                       n_scores);
+    for (int64_t i = 0; s == ARIL_OK && i < n; i++)
+        if (!(p[i] >= 0 && p[i] <= 1))
+            s = aril__fail(ARIL_ERR_NUMBER, "%s: score %" PRId64 " is %g; from 0 to 1 is expected",
+                           what, i, p[i]);
+    if (s == ARIL_OK) {
+        /* Rows: true and false positives, true and false negatives, precision, recall. */
+        float *tp = table, *fp = table + m, *tn = table + 2 * m, *fn = table + 3 * m;
+        double positives = 0;
+        for (int64_t i = 0; i < n; i++) { /* first by the highest threshold that a score reaches */
+            int at = (int)(p[i] * (m - 1));
+            (y[i] > 0.5 ? tp : fp)[at < m ? at : m - 1]++;
+            positives += y[i] > 0.5;
+        }
+        for (int k = m - 1; k > 0; k--) tp[k - 1] += tp[k], fp[k - 1] += fp[k];
+        for (int k = 0; k < m; k++) {
+            fn[k] = (float)positives - tp[k];
+            tn[k] = (float)((double)n - positives) - fp[k];
+            table[4 * m + k] = tp[k] / fmaxf(tp[k] + fp[k], 1e-7f);
+            table[5 * m + k] = tp[k] / fmaxf((float)positives, 1e-7f);
+        }
+        aril__tb_value v;
+        aril__proto content = { 0 };
+        aril__proto_int(&content, 2, m);
+        if (!aril__tb_begin(tb, what, tag, step, &v)) {
+            s = aril_error_code();
+        } else {
+            size_t tensor = aril__proto_begin(&tb->event, VALUE_TENSOR);
+            aril__proto_int(&tb->event, TENSOR_DTYPE, DT_FLOAT);
+            size_t shape = aril__proto_begin(&tb->event, TENSOR_SHAPE); /* [6,m] */
+            for (int d = 0; d < 2; d++) {
+                size_t dim = aril__proto_begin(&tb->event, 2);
+                aril__proto_int(&tb->event, 1, d ? m : 6);
+                aril__proto_end(&tb->event, dim);
+            }
+            aril__proto_end(&tb->event, shape);
+            aril__proto_floats(&tb->event, TENSOR_FLOATS, table, 6 * (size_t)m);
+            aril__proto_end(&tb->event, tensor);
+            aril__tb_plugin(tb, "pr_curves", &content);
+            s = aril__tb_end(tb, what, v);
+        }
+        aril__proto_free(&content);
+    }
+    free(y);
+    free(p);
+    free(table);
+    return s;
+}

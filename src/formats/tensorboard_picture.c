@@ -1,0 +1,194 @@
+/* Pictures and points for TensorBoard. */
+#include "aril/device.h"
+#include "aril/ops.h"
+#include "aril/scope.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/atomic_file.h"
+#include "formats/bytes.h"
+#include "formats/picture_of.h"
+#include "formats/png_write.h"
+#include "formats/tensorboard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { VALUE_IMAGE = 4 };
+
+static aril_status encode(const char *what, aril_tensor *picture, int columns, aril__pixels *pixels,
+                          aril__bytes *png)
+{
+    aril_status s = aril__pixels_of(what, picture, columns, pixels);
+    if (s == ARIL_OK)
+        s = aril__png_encode(what, pixels->at, pixels->width, pixels->height, pixels->channels,
+                             pixels->width * pixels->channels, png);
+    free(pixels->at);
+    pixels->at = NULL;
+    return s;
+}
+
+aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag, aril_tensor *picture,
+                                   int64_t step)
+{
+    static const char what[] = "tensorboard_image";
+    aril__pixels pixels = { 0 };
+    aril__bytes png = { 0 };
+    aril__tb_value v;
+    aril_status s = encode(what, picture, 0, &pixels, &png);
+    if (s == ARIL_OK && !aril__tb_begin(tb, what, tag, step, &v)) s = aril_error_code();
+    if (s == ARIL_OK) {
+        size_t image = aril__proto_begin(&tb->event, VALUE_IMAGE);
+        aril__proto_int(&tb->event, 1, pixels.height);
+        aril__proto_int(&tb->event, 2, pixels.width);
+        aril__proto_int(&tb->event, 3, pixels.channels);
+        aril__proto_bytes(&tb->event, 4, png.at, png.n);
+        aril__proto_end(&tb->event, image);
+        s = aril__tb_end(tb, what, v);
+    }
+    aril__bytes_free(&png);
+    return s;
+}
+
+/* ---- the projector ---- */
+
+/* A name for files: what is no letter or digit becomes _. */
+static void file_name(const char *tag, char *to, size_t size)
+{
+    size_t n = 0;
+    for (; tag[n] && n + 1 < size; n++) {
+        char c = tag[n];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        to[n] = plain ? c : '_';
+    }
+    to[n] = '\0';
+}
+
+static void points_text(aril__bytes *b, const double *x, int64_t n, int64_t d)
+{
+    for (int64_t i = 0; i < n * d; i++)
+        aril__bytes_print(b, "%.7g%c", x[i], (i + 1) % d == 0 ? '\n' : '\t');
+}
+
+static void labels_text(aril__bytes *b, const char *const *labels, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (const char *p = labels[i] ? labels[i] : ""; *p; p++)
+            aril__bytes_print(b, "%c", *p == '\t' || *p == '\n' || *p == '\r' ? ' ' : *p);
+        aril__bytes_print(b, "\n");
+    }
+}
+
+/* Writes the text and empties it. */
+static aril_status save(aril_tensorboard *tb, const char *folder, const char *name, aril__bytes *b)
+{
+    char path[4096];
+    aril_status s = ARIL_OK;
+    int length =
+        snprintf(path, sizeof path, "%s/%s%s%s", tb->folder, folder, *folder ? "/" : "", name);
+    if (b->failed)
+        s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: no memory for %s", name);
+    else if (length >= (int)sizeof path)
+        s = aril__fail(ARIL_ERR_ARG, "tensorboard_embedding: the path %s is too long", path);
+    else
+        s = aril__file_replace(path, b->at, b->n);
+    b->n = 0;
+    return s;
+}
+
+/* The page's configuration names all embeddings of the folder, so it is written anew with each. */
+static aril_status save_config(aril_tensorboard *tb)
+{
+    aril__bytes b = { 0 };
+    for (int i = 0; i < tb->n_embeddings; i++) aril__bytes_print(&b, "%s", tb->embeddings[i]);
+    aril_status s = save(tb, "", "projector_config.pbtxt", &b);
+    aril__bytes_free(&b);
+    return s;
+}
+
+static aril_status note_embedding(aril_tensorboard *tb, const char *text)
+{
+    char **wider = aril__realloc(tb->embeddings, ((size_t)tb->n_embeddings + 1) * sizeof *wider);
+    if (wider) tb->embeddings = wider;
+    char *copy = wider ? aril__strdup(text) : NULL;
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: no memory");
+    tb->embeddings[tb->n_embeddings++] = copy;
+    return save_config(tb);
+}
+
+/* A sheet as the page wants it: as many columns as rows, without gaps. */
+static aril_status save_sprite(aril_tensorboard *tb, const char *folder, aril_tensor *pictures)
+{
+    static const char what[] = "tensorboard_embedding";
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    int64_t n = aril_size(pictures, 0), side = 1;
+    while (side * side < n) side++;
+    if (side * side > n) {
+        aril_shape rest = aril_shape_of(pictures);
+        rest.dim[0] = side * side - n;
+        aril_tensor *empty = aril_ones(rest, aril_dtype_of(pictures), aril_device_of(pictures));
+        pictures = aril_cat(ARIL_LIST(pictures, empty), 0);
+    }
+    /* [s,s,C,h,w] -> [C,s,h,s,w] -> [C,s*h,s*w] */
+    int64_t c = aril_size(pictures, 1), h = aril_size(pictures, 2), w = aril_size(pictures, 3);
+    aril_tensor *grid = aril_reshape(pictures, ARIL_SHAPE(side, side, c, h, w));
+    grid = aril_reshape(aril_permute(grid, ARIL_AXES(2, 0, 3, 1, 4)),
+                        ARIL_SHAPE(c, side * h, side * w));
+    aril__pixels pixels = { 0 };
+    aril__bytes png = { 0 };
+    aril_status s = encode(what, grid, 0, &pixels, &png);
+    if (s == ARIL_OK) s = save(tb, folder, "sprite.png", &png);
+    aril__bytes_free(&png);
+    return s;
+}
+
+aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, aril_tensor *points,
+                                       aril_tensorboard_embedding_opts opts)
+{
+    static const char what[] = "tensorboard_embedding";
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    if (!tb || !tag || !*tag || !points)
+        return aril__fail(ARIL_ERR_ARG, "%s: a log, a tag and points are needed", what);
+    aril_tensor *x = aril_to(aril_cast(points, ARIL_F64), aril_cpu());
+    int64_t n = aril_size(x, 0), d = aril_size(x, 1);
+    if (aril_ndim(x) != 2 || n < 1 || d < 1)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: points are [N,D], with at least one", what);
+    if (opts.pictures && (aril_ndim(opts.pictures) != 4 || aril_size(opts.pictures, 0) != n))
+        return aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " points need as many pictures [N,C,H,W]",
+                          what, n);
+    const double *data = aril_data(x);
+    if (!data) return aril_error_code();
+    char folder[128], path[4352];
+    file_name(tag, folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/%s", tb->folder, folder);
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' could not be made: %s", what, path,
+                          strerror(errno));
+    aril__bytes b = { 0 };
+    points_text(&b, data, n, d);
+    aril_status s = save(tb, folder, "tensors.tsv", &b);
+    if (s == ARIL_OK && opts.labels) {
+        labels_text(&b, opts.labels, n);
+        s = save(tb, folder, "metadata.tsv", &b);
+    }
+    if (s == ARIL_OK && opts.pictures) s = save_sprite(tb, folder, opts.pictures);
+    aril__bytes_print(&b, "embeddings {\n  tensor_name: ");
+    aril__bytes_json(&b, tag);
+    aril__bytes_print(&b, "\n  tensor_path: \"%s/tensors.tsv\"\n", folder);
+    if (opts.labels) aril__bytes_print(&b, "  metadata_path: \"%s/metadata.tsv\"\n", folder);
+    if (opts.pictures)
+        aril__bytes_print(&b,
+                          "  sprite {\n    image_path: \"%s/sprite.png\"\n    single_image_dim: "
+                          "%" PRId64 "\n    single_image_dim: %" PRId64 "\n  }\n",
+                          folder, aril_size(opts.pictures, 3), aril_size(opts.pictures, 2));
+    aril__bytes_print(&b, "}\n");
+    if (s == ARIL_OK)
+        s = b.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what)
+                     : note_embedding(tb, (const char *)b.at);
+    aril__bytes_free(&b);
+    return s;
+}
