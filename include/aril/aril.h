@@ -4,6 +4,7 @@
 
 #include "aril/autograd.h"
 #include "aril/base.h"
+#include "aril/data.h"
 #include "aril/device.h"
 #include "aril/dlpack.h"
 #include "aril/dtype.h"

@@ -1,0 +1,233 @@
+/* The threads that load batches ahead of the one in use.
+ *
+ * Batches lie in a ring of slots, batch b in slot b % slots. Threads take rows of the oldest batch that still has some;
+ * who finishes a batch's last row makes the batch of them. Which thread does what changes nothing: a
+ * row is a function of (seed, epoch, sample). */
+#include "data/loader.h"
+
+#include "aril/scope.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/thread.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct aril__crew {
+    aril_loader *loader;
+    pthread_mutex_t lock; /* of all below, and of the slots' counts and failures */
+    pthread_cond_t work, done;
+    pthread_t *thread;
+    int n; /* threads that run */
+    pid_t pid;
+    bool stop;        /* threads are to end */
+    atomic_bool halt; /* rows that are not begun are to be left */
+    int active;       /* threads that work on a row */
+    bool streaming;   /* a thread takes the stream's next sample */
+    int64_t low;      /* the oldest batch that is not done with */
+    int64_t hand;     /* the batch whose rows are handed out */
+    int64_t end;      /* behind the epoch's last batch; of a stream: as far as is known */
+};
+
+/* Some rows of a batch. */
+struct task {
+    aril__slot *slot;
+    int64_t begin, end;
+};
+
+static bool find_task(aril__crew *c, struct task *t)
+{
+    aril_loader *l = c->loader;
+    if (atomic_load(&c->halt) || c->hand >= c->end || c->hand >= c->low + l->n_slots ||
+        (l->stream && c->streaming))
+        return false;
+    aril__slot *s = &l->slot[c->hand % l->n_slots];
+    if (s->handed == 0) aril__slot_begin(l, s, c->hand);
+    int64_t rows = s->n / (4 * c->n);
+    if (l->stream || rows < 1) rows = 1;
+    if (l->whole) rows = s->n;
+    t->slot = s;
+    t->begin = s->handed;
+    t->end = s->n - s->handed < rows ? s->n : s->handed + rows;
+    s->handed = t->end;
+    if (s->handed == s->n) c->hand++;
+    c->streaming = l->stream;
+    c->active++;
+    return true;
+}
+
+/* The stream's sample for one row. The lock is held on entry and on return. */
+static void load_stream_row(aril__crew *c, struct task *t)
+{
+    aril_loader *l = c->loader;
+    aril__slot *s = t->slot;
+    int64_t number = s->number * l->opts.batch + t->begin;
+    pthread_mutex_unlock(&c->lock);
+    {
+        ARIL_SCOPE;
+        ARIL_NO_GRAD;
+        aril_generator g;
+        aril_sample sample;
+        aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, number, 0);
+        aril__set_aside before = aril__errors_begin();
+        int status = l->dataset->type->next(l->dataset, &sample);
+
+        pthread_mutex_lock(&c->lock);
+        c->streaming = false;
+        s->index[t->begin] = number;
+        if (status <= 0) {
+            /* Behind a failure there is no knowing what would come next: it ends the epoch. */
+            s->n = status < 0 ? t->begin + 1 : t->begin;
+            bool given = status < 0 || (s->n > 0 && !l->opts.drop_last);
+            c->end = s->number + (given ? 1 : 0);
+            c->hand = c->end;
+            if (status == 0) t->end = t->begin;
+            pthread_cond_broadcast(&c->done);
+        }
+        pthread_cond_signal(&c->work);
+        pthread_mutex_unlock(&c->lock);
+
+        if (status != 0) {
+            if (status > 0) status = aril__stream_finish(l->dataset, &sample);
+            aril__slot_finish_row(l, s, t->begin, &sample, status, &c->lock);
+        }
+        aril__error_release(aril__errors_end(&before));
+    }
+    pthread_mutex_lock(&c->lock);
+}
+
+static void *work(void *arg)
+{
+    aril__crew *c = arg;
+    aril_loader *l = c->loader;
+    aril__thread_set_serial(true);
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop) {
+        struct task t;
+        if (!find_task(c, &t)) {
+            pthread_cond_wait(&c->work, &c->lock);
+            continue;
+        }
+        aril__slot *s = t.slot;
+        if (l->stream) {
+            load_stream_row(c, &t);
+        } else {
+            pthread_mutex_unlock(&c->lock);
+            if (!aril__slot_whole(l, s, &c->lock))
+                aril__slot_load(l, s, t.begin, t.end, &c->lock, &c->halt);
+            pthread_mutex_lock(&c->lock);
+        }
+        s->done += t.end - t.begin;
+        if (s->done == s->n && !s->ready && !atomic_load(&c->halt)) {
+            pthread_mutex_unlock(&c->lock);
+            if (!l->whole) aril__slot_end(l, s, &c->lock);
+            pthread_mutex_lock(&c->lock);
+            s->ready = true;
+            pthread_cond_broadcast(&c->done);
+        }
+        c->active--;
+        if (!c->active && atomic_load(&c->halt)) pthread_cond_broadcast(&c->done);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+aril__crew *aril__crew_new(aril_loader *l)
+{
+    aril__crew *c = aril__calloc(sizeof *c);
+    if (c) c->thread = aril__calloc((size_t)l->opts.workers * sizeof *c->thread);
+    if (!c || !c->thread) {
+        free(c);
+        aril__fail(ARIL_ERR_MEMORY, "loader: out of memory");
+        return NULL;
+    }
+    c->loader = l;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->work, NULL);
+    pthread_cond_init(&c->done, NULL);
+    atomic_store(&c->halt, true);
+    return c;
+}
+
+/* Threads start when the first batch is asked for. */
+static aril_status start(aril__crew *c)
+{
+    if (c->n) return ARIL_OK;
+    c->pid = getpid();
+    /* Signals are for the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&c->lock); /* a thread reads n */
+    while (c->n < c->loader->opts.workers && !pthread_create(&c->thread[c->n], NULL, work, c))
+        c->n++;
+    pthread_mutex_unlock(&c->lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (c->n) return ARIL_OK;
+    return aril__fail(ARIL_ERR_STATE, "loader: the system gives no thread for a worker");
+}
+
+void aril__crew_rest(aril__crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    atomic_store(&c->halt, true);
+    while (c->active) pthread_cond_wait(&c->done, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+aril_status aril__crew_go(aril__crew *c, int64_t first)
+{
+    aril_loader *l = c->loader;
+    aril_status status = start(c);
+    if (status < 0) return status;
+    pthread_mutex_lock(&c->lock);
+    for (int k = 0; k < l->n_slots; k++) {
+        l->slot[k].handed = 0;
+        l->slot[k].ready = false;
+    }
+    c->low = c->hand = first;
+    c->end = !l->stream ? l->length : l->stream_ended ? first : INT64_MAX;
+    c->streaming = false;
+    atomic_store(&c->halt, false);
+    pthread_cond_broadcast(&c->work);
+    pthread_mutex_unlock(&c->lock);
+    return ARIL_OK;
+}
+
+aril__slot *aril__crew_take(aril__crew *c, int64_t number)
+{
+    aril_loader *l = c->loader;
+    aril__slot *s = &l->slot[number % l->n_slots];
+    pthread_mutex_lock(&c->lock);
+    if (c->low != number) {
+        c->low = number;
+        pthread_cond_broadcast(&c->work);
+    }
+    while (number < c->end && !(s->ready && s->number == number))
+        pthread_cond_wait(&c->done, &c->lock);
+    bool there = number < c->end;
+    pthread_mutex_unlock(&c->lock);
+    return there ? s : NULL;
+}
+
+bool aril__crew_is_gone(const aril__crew *c)
+{
+    return c->n && c->pid != getpid();
+}
+
+void aril__crew_free(aril__crew *c)
+{
+    if (!c) return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    atomic_store(&c->halt, true);
+    pthread_cond_broadcast(&c->work);
+    pthread_mutex_unlock(&c->lock);
+    for (int k = 0; k < c->n; k++) pthread_join(c->thread[k], NULL);
+    pthread_cond_destroy(&c->done);
+    pthread_cond_destroy(&c->work);
+    pthread_mutex_destroy(&c->lock);
+    free(c->thread);
+    free(c);
+}

@@ -1,0 +1,282 @@
+#include "data/dataset.h"
+
+#include "aril/scope.h"
+#include "core/memory.h"
+#include "core/place.h"
+#include "core/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ---- */
+
+aril_dataset *aril_dataset_make(const aril_dataset_class *type)
+{
+    if (!type || (!type->next && (!type->size || !type->get))) {
+        aril__fail(ARIL_ERR_ARG,
+                   "dataset %s: a class needs `size` and `get`, or `next` for a stream",
+                   type && type->type ? type->type : "?");
+        return NULL;
+    }
+    aril_dataset *d = aril__calloc(sizeof *d + type->data_size);
+    if (!d) {
+        aril__fail(ARIL_ERR_MEMORY, "dataset %s: out of memory", type->type);
+        return NULL;
+    }
+    atomic_init(&d->refs, 1);
+    d->type = type;
+    d->pictures = -1;
+    return d;
+}
+
+aril_dataset *aril_dataset_new(const char *name, size_t data_size, int64_t (*size)(aril_dataset *),
+                               aril_status (*get)(aril_dataset *, int64_t, aril_sample *))
+{
+    const aril_dataset_class type = {
+        .type = name ? name : "dataset", .data_size = data_size, .size = size, .get = get
+    };
+    aril_dataset *d = aril_dataset_make(&type);
+    if (!d) return NULL;
+    d->own = type;
+    d->type = &d->own;
+    return d;
+}
+
+aril_dataset *aril_dataset_keep(aril_dataset *d)
+{
+    if (d) atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
+    return d;
+}
+
+void aril_dataset_release(aril_dataset *d)
+{
+    /* A loop, not recursion: chains of datasets may be long. */
+    while (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) {
+        if (d->type->destroy) d->type->destroy(d);
+        aril_dataset *source = d->source;
+        free(d->class_text);
+        free(d->class_names);
+        free(d);
+        d = source;
+    }
+}
+
+void *aril_dataset_data(const aril_dataset *d)
+{
+    return d ? (void *)(uintptr_t)d->data : NULL;
+}
+
+const char *aril_dataset_type(const aril_dataset *d)
+{
+    return d ? d->type->type : "";
+}
+
+void aril_dataset_set_source(aril_dataset *d, aril_dataset *source)
+{
+    if (!d) {
+        aril_dataset_release(source);
+        return;
+    }
+    aril_dataset *before = d->source;
+    d->source = source;
+    aril_dataset_release(before);
+}
+
+aril_dataset *aril_dataset_source(const aril_dataset *d)
+{
+    return d ? d->source : NULL;
+}
+
+/* ---- what a dataset is ---- */
+
+int64_t aril_dataset_size(const aril_dataset *d)
+{
+    if (!d || !d->type->size) return -1;
+    return d->type->size((aril_dataset *)(uintptr_t)d);
+}
+
+int aril_dataset_classes(const aril_dataset *d, const char *const **names)
+{
+    while (d && !d->n_classes) d = d->source;
+    if (names) *names = d ? d->class_names : NULL;
+    return d ? d->n_classes : 0;
+}
+
+aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names)
+{
+    if (!d) return ARIL_ERR_ARG;
+    if (n < 0 || (n > 0 && !names))
+        return aril__fail(ARIL_ERR_ARG, "dataset_set_classes: expected names, got n = %d", n);
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        if (!names[i]) return aril__fail(ARIL_ERR_ARG, "dataset_set_classes: name %d is NULL", i);
+        bytes += strlen(names[i]) + 1;
+    }
+    char *text = n ? aril__malloc(bytes) : NULL;
+    const char **list = n ? aril__malloc((size_t)n * sizeof *list) : NULL;
+    if (n && (!text || !list)) {
+        free(text);
+        free(list);
+        return aril__fail(ARIL_ERR_MEMORY, "dataset_set_classes: out of memory");
+    }
+    char *at = text;
+    for (int i = 0; i < n; i++) {
+        size_t length = strlen(names[i]) + 1;
+        memcpy(at, names[i], length);
+        list[i] = at;
+        at += length;
+    }
+    free(d->class_text);
+    free(d->class_names);
+    d->class_text = text;
+    d->class_names = list;
+    d->n_classes = n;
+    return ARIL_OK;
+}
+
+bool aril_dataset_has_pictures(const aril_dataset *d)
+{
+    for (; d; d = d->source) {
+        if (d->pictures >= 0) return d->pictures;
+        if (d->type->pictures) return true;
+    }
+    return false;
+}
+
+void aril_dataset_set_pictures(aril_dataset *d, bool pictures)
+{
+    if (d) d->pictures = pictures;
+}
+
+aril_shape aril_dataset_shape(aril_dataset *d)
+{
+    aril_shape none = { .ndim = 0 };
+    ARIL_SCOPE;
+    aril_sample s;
+    aril_status status;
+    if (d && d->type->next) {
+        aril_generator g;
+        aril__sample_begin(&s, &g, 0, 0, 0, 0);
+        status = d->type->restart ? d->type->restart(d, 0, 0) : ARIL_OK;
+        if (status >= 0) status = d->type->next(d, &s);
+        if (status > 0 && d->type->finish) status = d->type->finish(d, &s);
+        aril_status again = d->type->restart ? d->type->restart(d, 0, 0) : ARIL_OK;
+        if (status >= 0) status = again;
+    } else {
+        status = aril_dataset_get(d, 0, &s);
+    }
+    if (status < 0) return none;
+    if (!s.x) {
+        aril__fail(ARIL_ERR_STATE, "dataset %s: its first sample has no x", aril_dataset_type(d));
+        return none;
+    }
+    return aril_shape_of(s.x);
+}
+
+/* ---- samples ---- */
+
+uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t nth)
+{
+    /* Two rounds, so that each of the four numbers has all its bits. */
+    uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    uint32_t at[4] = { (uint32_t)sample, (uint32_t)((uint64_t)sample >> 32), (uint32_t)epoch,
+                       (uint32_t)((uint64_t)epoch >> 32) };
+    uint32_t out[4];
+    aril__philox(key, at, out);
+    if (nth) {
+        uint32_t again[4] = { out[2], out[3], (uint32_t)nth, (uint32_t)((uint64_t)nth >> 32) };
+        key[0] = out[0];
+        key[1] = out[1];
+        aril__philox(key, again, out);
+    }
+    return out[0] | (uint64_t)out[1] << 32;
+}
+
+void aril__sample_begin(aril_sample *s, aril_generator *g, uint64_t seed, int64_t epoch,
+                        int64_t index, int64_t nth)
+{
+    memset(s, 0, sizeof *s);
+    g->seed = aril__sample_seed(seed, epoch, index, nth);
+    g->calls = 0;
+    s->index = index;
+    s->random = g;
+}
+
+aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
+{
+    if (!s) return aril__fail(ARIL_ERR_ARG, "dataset_get: NULL for the sample");
+    memset(s, 0, sizeof *s);
+    if (!d) return aril__fail(ARIL_ERR_ARG, "dataset_get: NULL dataset");
+    if (!d->type->get)
+        return aril__fail(ARIL_ERR_ARG,
+                          "dataset_get: %s is a stream, whose samples come in order: use a loader",
+                          d->type->type);
+    int64_t n = aril_dataset_size(d);
+    if (i < 0 || i >= n)
+        return aril__fail(ARIL_ERR_INDEX,
+                          "dataset_get: sample %lld of a dataset of %lld (they count from 0)",
+                          (long long)i, (long long)n);
+    aril_generator g;
+    aril__sample_begin(s, &g, 0, 0, i, 0);
+    aril__set_aside before = aril__errors_begin();
+    aril_status status = d->type->get(d, i, s);
+    aril__error *e = aril__errors_end(&before);
+    s->random = NULL;
+    s->wants = NULL;
+    if (status < 0) return aril__sample_failed(e, status, d->type->type, s);
+    aril__error_release(e);
+    return ARIL_OK;
+}
+
+const char *aril__part_name(int k)
+{
+    static const char *const names[ARIL__PARTS] = { "x",        "y",        "weight",  "extra[0]",
+                                                    "extra[1]", "extra[2]", "extra[3]" };
+    return names[k];
+}
+
+bool aril_sample_region(aril_sample *s, int64_t width, int64_t height, aril_region *region)
+{
+    (void)s, (void)width, (void)height, (void)region;
+    return false;
+}
+
+/* ---- errors ---- */
+
+aril__set_aside aril__errors_begin(void)
+{
+    aril__thread *th = aril__self();
+    aril__set_aside before = { th->error, th->last_error };
+    th->error = th->last_error = NULL;
+    return before;
+}
+
+aril__error *aril__errors_end(aril__set_aside *before)
+{
+    aril__thread *th = aril__self();
+    aril__error *made = th->error; /* the first is the cause */
+    aril__error_release(th->last_error);
+    th->error = before->error;
+    th->last_error = before->last_error;
+    return made;
+}
+
+aril_status aril__sample_failed(aril__error *e, aril_status status, const char *dataset,
+                                const aril_sample *s)
+{
+    aril_status code = e ? e->code : status < 0 ? status : ARIL_ERR_INTERNAL;
+    const char *why = e ? e->message : aril_status_text(code);
+    /* Both messages end with the place of the call; once is enough. */
+    char place[256];
+    size_t length = strlen(why), placed = aril__place(place, sizeof place);
+    if (placed && length > placed + 4 && !strcmp(why + length - placed, place) &&
+        !strncmp(why + length - placed - 4, " at ", 4))
+        length -= placed + 4;
+    if (s->name)
+        aril__fail(code, "%s: sample %lld (%s): %.*s", dataset, (long long)s->index, s->name,
+                   (int)length, why);
+    else
+        aril__fail(code, "%s: sample %lld: %.*s", dataset, (long long)s->index, (int)length, why);
+    aril__error_release(e);
+    return code;
+}
