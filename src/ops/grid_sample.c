@@ -11,6 +11,7 @@
 #include "ops/apply.h"
 #include "ops/like.h"
 #include "ops/sample.h"
+#include "ops/targets.h"
 
 #include <math.h>
 #include <string.h>
@@ -205,6 +206,19 @@ static point point_of(const job *j, double gx, double gy)
 #define TEMPLATE "ops/grid_sample.inc"
 #include "ops/each_real.inc"
 
+enum {
+    PLACES = 512, /* of a block, at most */
+    SOME = 4,     /* channels that are taken together */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+#define TEMPLATE "ops/grid_linear.inc"
+#include "ops/each_target.inc"
+
 static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
                     const aril_tensor *y)
 {
@@ -222,29 +236,59 @@ static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor 
                   .out = aril__ptr(r->out[0]) };
 }
 
-enum { GRAIN = 512 };
+/* Bicubic sampling, and planes of more elements than an int32_t counts, take the general way. */
+static bool is_linear(const job *j)
+{
+    return j->mode != ARIL_GRID_BICUBIC && (double)j->h * (double)j->w + (double)j->w < INT32_MAX;
+}
+
+/* Places for one chunk: whole blocks, but enough chunks for some threads. */
+static int64_t grain_of(int64_t places)
+{
+    enum { CHUNKS = 8, FEW = 64 };
+    int64_t grain = least(places / CHUNKS, PLACES);
+    return grain > FEW ? grain : FEW;
+}
 
 static aril_status grid_sample_ref(aril__run *r)
 {
     job j = describe(r, r->in[0], r->in[1], r->out[0]);
-    aril__parallel_for(r->in[1]->numel / 2, GRAIN, r->type == ARIL_F64 ? sample_f64 : sample_f32,
-                       &j);
+    bool wide = r->type == ARIL_F64;
+    int64_t n = r->in[1]->numel / 2;
+    if (r->out[0]->numel)
+        aril__parallel_for(n, grain_of(n),
+                           is_linear(&j) ? ARIL__PICK(linear_sample, wide)
+                           : wide        ? sample_f64
+                                         : sample_f32,
+                           &j);
     return ARIL_OK;
 }
 
 static aril_status grid_sample_grad_x_ref(aril__run *r)
 {
     job j = describe(r, r->out[0], r->in[1], r->in[0]);
-    if (r->out[0]->numel)
-        aril__parallel_for(r->out[0]->dim[0] * j.channels, 8,
-                           r->type == ARIL_F64 ? give_f64 : give_f32, &j);
+    bool wide = r->type == ARIL_F64;
+    int64_t planes = r->out[0]->dim[0] * j.channels;
+    if (r->out[0]->numel) /* places are looked up again for each piece */
+        aril__parallel_for(planes, (planes - 1) / aril__parallel_pieces(planes, 1) + 1,
+                           is_linear(&j) ? ARIL__PICK(linear_give, wide)
+                           : wide        ? give_f64
+                                         : give_f32,
+                           &j);
     return ARIL_OK;
 }
 
 static aril_status grid_sample_grad_grid_ref(aril__run *r)
 {
     job j = describe(r, r->in[1], r->in[2], r->in[0]);
-    aril__parallel_for(r->in[2]->numel / 2, GRAIN, r->type == ARIL_F64 ? steer_f64 : steer_f32, &j);
+    bool wide = r->type == ARIL_F64;
+    int64_t n = r->in[2]->numel / 2;
+    if (n)
+        aril__parallel_for(n, grain_of(n),
+                           is_linear(&j) ? ARIL__PICK(linear_steer, wide)
+                           : wide        ? steer_f64
+                                         : steer_f32,
+                           &j);
     return ARIL_OK;
 }
 
@@ -411,6 +455,9 @@ static const aril__sample grid_sample_samples[] = {
     { .in = { "[1,1,4,5]", "u[1,2,2,2]" },
       .attrs = HOW(ARIL_GRID_BICUBIC, ARIL_GRID_BORDER, 1),
       .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,7,3,2]", "[1,2,2,2]" },
+      .attrs = HOW(ARIL_GRID_NEAREST, ARIL_GRID_BORDER, 1),
+      .flags = SAMPLE_NO_LOW },
     { .in = { "[0,2,4,3]", "u[0,2,3,2]" }, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0) },
     SAMPLE_END
 };
@@ -426,6 +473,12 @@ static const aril__sample grid_sample_grad_x_samples[] = {
       .flags = SAMPLE_BATCH | SAMPLE_NO_LOW },
     { .in = { "[1,2,3,2]", "[1,3,2,2]", "[1,2,3,4]" },
       .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_REFLECTION, 1),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,7,2,2]", "u[1,2,2,2]", "[1,7,2,3]" },
+      .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 1),
+      .flags = SAMPLE_NO_LOW },
+    { .in = { "[1,2,3,2]", "u[1,3,2,2]", "[1,2,3,4]" },
+      .attrs = HOW(ARIL_GRID_NEAREST, ARIL_GRID_ZEROS, 0),
       .flags = SAMPLE_NO_LOW },
     SAMPLE_END
 };
