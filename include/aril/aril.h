@@ -12,6 +12,7 @@
 #include "aril/formats.h"
 #include "aril/log.h"
 #include "aril/memory.h"
+#include "aril/metrics.h"
 #include "aril/named.h"
 #include "aril/ops.h"
 #include "aril/optable.h"

@@ -1,0 +1,284 @@
+/* Metrics of classes: accuracy, top-k, and those that follow from the table of classes and answers. */
+#include "aril/index.h"
+#include "aril/make.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/scope.h"
+#include "aril/sort.h"
+#include "aril/view.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "train/metric.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- the share of right answers ---- */
+
+/* Adds to "right" and "seen": hit is true where an answer is right, truth below 0 counts nowhere. */
+static aril_status count_hits(aril_metric *m, aril_tensor *hit, aril_tensor *truth, bool yes_no,
+                              aril_tensor *weight)
+{
+    aril_tensor *spread, *seen, *right;
+    aril_status status = aril__spread_weight(m->label, weight, hit, &spread);
+    if (status != ARIL_OK) return status;
+    if (spread != NULL) {
+        aril_tensor *counts = aril_mul(aril_ge_scalar(truth, 0), spread);
+        seen = aril_sum(counts, ARIL_ALL);
+        right = aril_sum(aril_mul(hit, spread), ARIL_ALL);
+    } else {
+        right = aril_sum(hit, ARIL_ALL);
+        seen = yes_no ? aril_full(ARIL_SHAPE(), aril_numel(hit), ARIL_I64, aril_device_of(hit))
+                      : aril_sum(aril_ge_scalar(truth, 0), ARIL_ALL);
+    }
+    status = aril_metric_add(m, "right", aril_cast(right, ARIL_F64));
+    return status != ARIL_OK ? status : aril_metric_add(m, "seen", aril_cast(seen, ARIL_F64));
+}
+
+static double share_of_hits(aril_metric *m)
+{
+    return aril__metric_number(m, "right") / aril__metric_number(m, "seen");
+}
+
+static aril_status accuracy_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                   aril_tensor *weight)
+{
+    aril__answers a;
+    aril_status status = aril__answers_of(m, output, target, &a);
+    if (status != ARIL_OK) return status;
+    return count_hits(m, aril_eq(a.predicted, a.truth), a.truth, a.yes_no, weight);
+}
+
+const aril_metric_class aril__metric_accuracy = {
+    .name = "accuracy",
+    .update = accuracy_update,
+    .value = share_of_hits,
+};
+
+static aril_status topk_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                               aril_tensor *weight)
+{
+    if (aril__scores_are_yes_no(m, output))
+        return aril__fail(ARIL_ERR_SHAPE, "%s needs the scores of several classes", m->label);
+    aril_tensor *truth, *best = NULL;
+    int axis;
+    aril_status status = aril__truth_of(m->label, output, target, &truth, &axis);
+    if (status != ARIL_OK) return status;
+    int64_t k = m->opts.k > 0 ? m->opts.k : 5, n = aril_size(output, axis);
+    if (k > n) k = n;
+    aril_topk(output, k, axis, (aril_topk_opts){ .unsorted = true }, &best);
+    aril_tensor *hit = aril_any(aril_eq(best, aril_unsqueeze(truth, axis)), ARIL_AXES(axis));
+    if ((status = aril_tensor_status(hit)) != ARIL_OK) return status;
+    return count_hits(m, hit, truth, false, weight);
+}
+
+const aril_metric_class aril__metric_topk = {
+    .name = "topk",
+    .update = topk_update,
+    .value = share_of_hits,
+};
+
+/* ---- the table of classes and answers ---- */
+
+/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with one row more, which is cut off: the size of
+ * what is computed does not depend on the values. */
+static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                aril_tensor *weight)
+{
+    aril__answers a;
+    aril_status status = aril__answers_of(m, output, target, &a);
+    if (status != ARIL_OK) return status;
+    int64_t c = a.classes;
+    aril_tensor *had = aril_metric_get(m, "table"), *spread;
+    if (had != NULL && aril_size(had, 0) != c)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: a batch of %lld classes after batches of %lld",
+                          m->label, (long long)c, (long long)aril_size(had, 0));
+    status = aril__spread_weight(m->label, weight, a.predicted, &spread);
+    if (status != ARIL_OK) return status;
+    aril_tensor *row = aril_add_scalar(aril_maximum_scalar(a.truth, -1), 1);
+    aril_tensor *cell = aril_add(aril_mul_scalar(row, c), a.predicted);
+    aril_tensor *counts =
+        aril_bincount(aril_flatten(cell, 0, -1),
+                      spread != NULL ? aril_flatten(spread, 0, -1) : NULL, (c + 1) * c);
+    if ((status = aril_tensor_status(counts)) != ARIL_OK) return status;
+    if (aril_numel(counts) != (c + 1) * c)
+        return aril__fail(ARIL_ERR_INDEX, "%s: a target names class %lld; there are scores of %lld",
+                          m->label, (long long)((aril_numel(counts) - 1) / c - 1), (long long)c);
+    aril_tensor *table = aril_narrow(aril_reshape(counts, ARIL_SHAPE(c + 1, c)), 0, 1, c);
+    return aril_metric_add(m, "table", aril_cast(table, ARIL_F64));
+}
+
+static aril_tensor *table_of(aril_metric *m)
+{
+    aril_tensor *table = aril_metric_get(m, "table");
+    if (table != NULL) return aril_copy(table);
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s of several labels a sample has no table", m->label);
+    return NULL;
+}
+
+static double table_accuracy(aril_metric *m)
+{
+    aril_tensor *table = aril_metric_get(m, "table");
+    return aril_item(aril_sum(aril_diagonal(table, 0, 0, 1), ARIL_ALL)) /
+           aril_item(aril_sum(table, ARIL_ALL));
+}
+
+const aril_metric_class aril__metric_confusion = {
+    .name = "confusion",
+    .update = table_update,
+    .value = table_accuracy,
+    .table = table_of,
+};
+
+/* ---- precision, recall, f1 ---- */
+
+/* Several labels a sample: for each of the C labels the answers yes that are right, the answers yes, the truths. */
+static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                 aril_tensor *weight)
+{
+    if (aril_ndim(output) != 2)
+        return aril__fail(ARIL_ERR_SHAPE, "%s of several labels takes [N,C], got %d dimensions",
+                          m->label, aril_ndim(output));
+    aril__answers a;
+    aril_tensor *spread;
+    aril_status status = aril__answers_of(m, output, target, &a);
+    if (status == ARIL_OK) status = aril__spread_weight(m->label, weight, a.predicted, &spread);
+    if (status != ARIL_OK) return status;
+    aril_tensor *yes = aril_cast(a.predicted, ARIL_F64), *truth = aril_cast(a.truth, ARIL_F64);
+    aril_tensor *right = aril_mul(yes, truth);
+    aril_tensor *of[] = { right, yes, truth };
+    const char *name[] = { "right", "answers", "truths" };
+    for (int i = 0; i < 3; i++) {
+        if (spread != NULL) of[i] = aril_mul(of[i], spread);
+        status = aril_metric_add(m, name[i], aril_sum(of[i], ARIL_AXES(0)));
+        if (status != ARIL_OK) return status;
+    }
+    return ARIL_OK;
+}
+
+static aril_status scores_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                 aril_tensor *weight)
+{
+    return m->opts.multilabel ? labels_update(m, output, target, weight)
+                              : table_update(m, output, target, weight);
+}
+
+/* For each class: answers of it that are right, answers of it, samples of it. */
+typedef struct counts {
+    int64_t n;
+    double *right, *answers, *truths; /* in one block */
+    bool labels;
+} counts;
+
+static bool read_counts(aril_metric *m, counts *c)
+{
+    aril_tensor *table = aril_metric_get(m, "table"), *right = aril_metric_get(m, "right");
+    if (table == NULL && (right == NULL || aril_metric_get(m, "answers") == NULL ||
+                          aril_metric_get(m, "truths") == NULL))
+        return false;
+    *c = (counts){ .n = aril_size(table != NULL ? table : right, 0), .labels = table == NULL };
+    c->right = aril__calloc((size_t)(3 * c->n + 1) * sizeof(double));
+    if (c->right == NULL) {
+        aril__fail(ARIL_ERR_MEMORY, "no memory for the counts of %lld classes", (long long)c->n);
+        return false;
+    }
+    c->answers = c->right + c->n;
+    c->truths = c->answers + c->n;
+    if (c->labels)
+        return aril_read(right, c->right) == ARIL_OK &&
+               aril_read(aril_metric_get(m, "answers"), c->answers) == ARIL_OK &&
+               aril_read(aril_metric_get(m, "truths"), c->truths) == ARIL_OK;
+    const double *cell = aril_data(table);
+    if (cell == NULL) return false;
+    for (int64_t i = 0; i < c->n; i++)
+        for (int64_t j = 0; j < c->n; j++) {
+            double v = cell[i * c->n + j];
+            c->truths[i] += v;
+            c->answers[j] += v;
+            if (i == j) c->right[i] += v;
+        }
+    return true;
+}
+
+typedef enum { PRECISION, RECALL, F1 } score;
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+static double score_of(score what, double right, double answers, double truths)
+{
+    switch (what) {
+    case PRECISION: return ratio(right, answers);
+    case RECALL: return ratio(right, truths);
+    case F1: break;
+    }
+    return ratio(2 * right, answers + truths);
+}
+
+static double averaged(aril_metric *m, score what)
+{
+    counts c = { 0 };
+    double value = NAN;
+    if (read_counts(m, &c)) {
+        aril_metric_average average = m->opts.average;
+        if (average == ARIL_AVERAGE_DEFAULT && c.n == 2 && !c.labels)
+            value = score_of(what, c.right[1], c.answers[1], c.truths[1]);
+        else if (average == ARIL_AVERAGE_MICRO) {
+            double right = 0, answers = 0, truths = 0;
+            for (int64_t i = 0; i < c.n; i++) {
+                right += c.right[i];
+                answers += c.answers[i];
+                truths += c.truths[i];
+            }
+            value = score_of(what, right, answers, truths);
+        } else {
+            double sum = 0, weights = 0;
+            for (int64_t i = 0; i < c.n; i++) {
+                double w = average == ARIL_AVERAGE_WEIGHTED             ? c.truths[i]
+                           : c.labels || c.truths[i] + c.answers[i] > 0 ? 1
+                                                                        : 0;
+                sum += w * score_of(what, c.right[i], c.answers[i], c.truths[i]);
+                weights += w;
+            }
+            value = ratio(sum, weights);
+        }
+    }
+    free(c.right);
+    return value;
+}
+
+static double precision_value(aril_metric *m)
+{
+    return averaged(m, PRECISION);
+}
+
+static double recall_value(aril_metric *m)
+{
+    return averaged(m, RECALL);
+}
+
+static double f1_value(aril_metric *m)
+{
+    return averaged(m, F1);
+}
+
+const aril_metric_class aril__metric_precision = {
+    .name = "precision",
+    .update = scores_update,
+    .value = precision_value,
+    .table = table_of,
+};
+const aril_metric_class aril__metric_recall = {
+    .name = "recall",
+    .update = scores_update,
+    .value = recall_value,
+    .table = table_of,
+};
+const aril_metric_class aril__metric_f1 = {
+    .name = "f1",
+    .update = scores_update,
+    .value = f1_value,
+    .table = table_of,
+};
