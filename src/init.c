@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/profile.h"
 #include "core/thread.h"
+#include "nn/module.h"
 #include "ops/apply.h"
 #include "ops/fft.h"
 #include "ops/formula.h"
@@ -19,6 +20,7 @@ void aril__library_start(void)
     aril__hook.release_view = aril__view_release;
     aril__hook.node_name = aril__node_name;
     aril__hook.thread_end = aril__plans_thread_end;
+    aril__hook.where = aril__module_where;
     aril__tape_hook = aril__autograd_tape;
     aril__devices_start();
     if (!aril__cpu_device || aril__formulas_start() < 0 || aril__cpu_start_ahead() < 0 ||

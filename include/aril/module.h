@@ -67,18 +67,30 @@ ARIL_API void aril_module_release(aril_module *m);
 ARIL_API void *aril_module_data(const aril_module *m);
 ARIL_API const char *aril_module_type(const aril_module *m);
 
+/* Says that m has all its parameters already, so that `build` is not called. */
+ARIL_API void aril_module_ready(aril_module *m);
+
 /* Puts a child into m, which takes over the caller's reference (also on failure). Returns the child.
  * A name is not empty, has no dot and is used once in a module. */
 ARIL_API aril_module *aril_module_add(aril_module *m, const char *name, aril_module *child);
 
-/* Makes t a parameter of m: kept, and wanting a gradient. Returns it. NULL for t notes a parameter
- * that this module does without (a bias). */
+/* Makes t a parameter of m: wanting a gradient, and owned by m in place of the innermost scope.
+ * Returns it. A parameter of that name is replaced. NULL for t notes one that this module does
+ * without (a bias), and gives NULL. */
 ARIL_API aril_tensor *aril_module_parameter(aril_module *m, const char *name, aril_tensor *t);
 
 /* Makes t a buffer of m: a value that is saved with the parameters but not trained. Returns it.
  * aril_module_scratch makes one that is not saved. */
 ARIL_API aril_tensor *aril_module_buffer(aril_module *m, const char *name, aril_tensor *t);
 ARIL_API aril_tensor *aril_module_scratch(aril_module *m, const char *name, aril_tensor *t);
+
+/* The i-th parameter or buffer of m itself, in the order in which they were made; NULL where it does
+ * without. Forward functions that ask this way see weights that were shared later. */
+ARIL_API aril_tensor *aril_module_own(const aril_module *m, int i);
+
+/* Puts t, of the same shape, in the place of the parameter or buffer called name below m: weights shared
+ * by two modules are counted once. */
+ARIL_API aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t);
 
 /* ---- running ---- */
 
@@ -119,9 +131,10 @@ ARIL_API int aril_module_children(const aril_module *m);
 ARIL_API aril_module *aril_module_child(const aril_module *m, int i);
 ARIL_API const char *aril_module_child_name(const aril_module *m, int i);
 
-/* Calls fn for m and everything below it, children first; path is the full name. */
+/* Calls fn for m and everything below it, children first; path is the full name. Fails when memory is
+ * out. */
 typedef void aril_module_fn(aril_module *m, const char *path, void *ctx);
-ARIL_API void aril_module_visit(aril_module *m, aril_module_fn *fn, void *ctx);
+ARIL_API aril_status aril_module_visit(aril_module *m, aril_module_fn *fn, void *ctx);
 
 /* Numbers in the parameters; only in those that want a gradient. */
 ARIL_API int64_t aril_parameter_count(aril_module *m);

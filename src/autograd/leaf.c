@@ -150,7 +150,13 @@ aril_tensor *aril_detach(aril_tensor *t)
     return aril__give(th, aril__tensor_detached(th, t));
 }
 
-int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)
+void aril__hook_entry_free(aril__hook_entry *h)
+{
+    if (h->drop) h->drop(h->ctx);
+    free(h);
+}
+
+static int add_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx))
 {
     static atomic_int ids;
     aril_status s = look("hook", t);
@@ -162,12 +168,24 @@ int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)
     aril__hook_entry *h = e ? aril__malloc(sizeof *h) : NULL;
     if (!h) return aril__fail(ARIL_ERR_MEMORY, "hook: no memory");
     *h = (aril__hook_entry){
-        .out = t->node_out, .id = atomic_fetch_add(&ids, 1) + 1, .fn = fn, .ctx = ctx
+        .out = t->node_out, .id = atomic_fetch_add(&ids, 1) + 1, .fn = fn, .ctx = ctx, .drop = drop
     };
     aril__hook_entry **end = &e->hooks;
     while (*end) end = &(*end)->next;
     *end = h;
     return h->id;
+}
+
+int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx)
+{
+    return add_hook(t, fn, ctx, NULL);
+}
+
+int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx))
+{
+    int id = add_hook(t, fn, ctx, drop);
+    if (id < 0) drop(ctx);
+    return id;
 }
 
 aril_status aril_remove_hook(aril_tensor *t, int id)
@@ -179,7 +197,7 @@ aril_status aril_remove_hook(aril_tensor *t, int id)
         if ((*at)->id == id) {
             aril__hook_entry *h = *at;
             *at = h->next;
-            free(h);
+            aril__hook_entry_free(h);
             return ARIL_OK;
         }
     }

@@ -74,7 +74,7 @@ static void free_extra(aril__thread *th, aril__node_extra *e)
     while (e->hooks) {
         aril__hook_entry *h = e->hooks;
         e->hooks = h->next;
-        free(h);
+        aril__hook_entry_free(h);
     }
     for (int i = 0; i < ARIL__MAX_OUT; i++)
         if (e->retained[i]) aril__tensor_release(th, e->retained[i]);

@@ -3,6 +3,7 @@
 #ifndef ARIL_AUTOGRAD_NODE_H
 #define ARIL_AUTOGRAD_NODE_H
 
+#include "aril/autograd.h"
 #include "ops/apply.h"
 #include "ops/op.h"
 
@@ -31,6 +32,7 @@ typedef struct aril__hook_entry {
     int id;
     aril_tensor *(*fn)(aril_tensor *grad, void *ctx);
     void *ctx;
+    void (*drop)(void *ctx); /* when the hook goes; NULL: nothing to do */
 } aril__hook_entry;
 
 /* What few nodes have. */
@@ -72,6 +74,11 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
 aril__node *aril__leaf_new(aril__thread *th);
 void aril__node_release(aril__thread *th, aril__node *n);
 void aril__view_release(aril__thread *th, aril__view *v);
+
+/* aril_hook with a function that is called when the hook goes, with its node or by itself; at once on
+ * failure. */
+int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx));
+void aril__hook_entry_free(aril__hook_entry *h);
 
 /* The name of the op that made it; NULL of a leaf. */
 const char *aril__node_name(const aril__node *n);

@@ -2,7 +2,7 @@
 
 #include "core/memory.h"
 #include "core/place.h"
-#include "core/thread.h"
+#include "core/tensor.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -69,9 +69,16 @@ void aril__adopt_error(aril__error *e)
 aril_status aril__fail(aril_status code, const char *fmt, ...)
 {
     char text[MESSAGE_MAX], place[256];
+    size_t begin = 0;
+    const aril__frame *frame = aril__self()->frame;
+    if (frame && aril__hook.where) {
+        text[0] = 0;
+        aril__hook.where(frame, text, sizeof text / 2);
+        begin = strlen(text);
+    }
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
     size_t placed = aril__place(place, sizeof place);
 

@@ -142,6 +142,31 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
     return a;
 }
 
+#define SWAP(type, x, y) \
+    do {                 \
+        type kept = (x); \
+        (x) = (y);       \
+        (y) = kept;      \
+    } while (0)
+
+void aril__tensor_exchange(aril_tensor *a, aril_tensor *b)
+{
+    /* Saved values know the version: both get one that neither had. */
+    unsigned va = aril__version(a), vb = aril__version(b), next = (va > vb ? va : vb) + 1;
+    const uint16_t moved = ARIL__CHANNELS_LAST | ARIL__LOOSE_VIEW | ARIL__INFERENCE;
+    uint16_t flags = (a->flags ^ b->flags) & moved;
+    SWAP(uint8_t, a->dtype, b->dtype);
+    SWAP(aril__storage *, a->storage, b->storage);
+    SWAP(int64_t, a->offset, b->offset);
+    for (int i = 0; i < a->ndim; i++) SWAP(int64_t, a->stride[i], b->stride[i]);
+    a->flags ^= flags;
+    b->flags ^= flags;
+    atomic_store_explicit(&a->storage->version, next, memory_order_relaxed);
+    atomic_store_explicit(&b->storage->version, next, memory_order_relaxed);
+    aril__derived_drop(a->storage);
+    aril__derived_drop(b->storage);
+}
+
 void aril__tensor_free(aril__thread *th, aril_tensor *t)
 {
     if (aril__unlikely(t->flags & ARIL__IMMORTAL)) {

@@ -78,6 +78,8 @@ typedef struct aril__hooks {
     void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL where they are not counted */
     void (*release_symbol)(void *symbol);
     void (*thread_end)(aril__thread *th);
+    /* Writes how errors name the work of a frame, such as "layer1.0 (Linear): ". */
+    void (*where)(const aril__frame *frame, char *text, size_t size);
 } aril__hooks;
 extern aril__hooks aril__hook;
 
@@ -129,6 +131,10 @@ aril__cold aril_tensor *aril__null_tensor(const char *op);
 
 /* Checks a tensor argument of a function that is no op: not NULL, not poisoned, with a value. */
 aril_status aril__check_value(const char *what, const aril_tensor *t);
+
+/* Two leaves of the same sizes, neither of them a view, change places in memory: storage, dtype and order.
+ * What a graph saved of them counts as written to. Cannot fail. */
+void aril__tensor_exchange(aril_tensor *a, aril_tensor *b);
 
 static inline char *aril__base(const aril_tensor *t)
 {

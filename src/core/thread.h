@@ -22,6 +22,13 @@ typedef struct aril__guard {
     aril__mode mode;
 } aril__guard;
 
+/* What a thread is at work on above single operations; it stands on the stack of that work. Errors name
+ * it: aril__hook.where. */
+typedef struct aril__frame {
+    struct aril__frame *up;
+    const void *what; /* aril_module */
+} aril__frame;
+
 typedef struct aril__tracer aril__tracer;
 typedef struct aril__thread_plans aril__thread_plans;
 
@@ -38,6 +45,7 @@ typedef struct aril__thread {
     aril__guard *guards;
     uint32_t n_guards, cap_guards;
 
+    aril__frame *frame; /* innermost; NULL: single operations */
     aril__error *error, *last_error;
     aril_generator generator;
     uint64_t sequence;             /* of graph nodes made by this thread */
