@@ -68,9 +68,10 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) -L threads
 
-plain:          ## all tests without oneDNN and OpenBLAS, in build-plain/
+plain:          ## all tests without any library but C's, in build-plain/
 	@[ -f build-plain/build.ninja ] || \
-		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF $(CMAKE_ARGS)
+		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF -DARIL_WITH_ZLIB=OFF \
+		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_LMDB=OFF -DARIL_WITH_HDF5=OFF $(CMAKE_ARGS)
 	@cmake --build build-plain -j $(JOBS)
 	@cd build-plain && $(CTEST)
 

@@ -172,11 +172,68 @@ endif()
 aril_summary_row("oneDNN" "${have_onednn}" "${onednn_version}"
     "fast convolutions, pooling, norms and recurrent layers (3.2 or newer: scripts/deps fetches it)")
 
-# ---- For the examples and for working on Aril ------------------------------------------------
+# ---- Files and data ------------------------------------------------------------------------------
+# aril_part(WORD name header libraries suffixes package adds): a library that is linked where it is found, unless
+# ARIL_WITH_<WORD> is OFF. Sets have_<WORD> and defines ARIL_HAVE_<WORD>, for src/formats and src/data alone:
+#   ARIL_FILE_DEFINITIONS, ARIL_FILE_INCLUDES
 
-find_package(ZLIB QUIET)
-aril_summary_row("zlib" "${ZLIB_FOUND}" "${ZLIB_VERSION_STRING}"
-    "examples that read gzip files such as Fashion-MNIST (zlib1g-dev)")
+set(ARIL_FILE_DEFINITIONS "")
+set(ARIL_FILE_INCLUDES "")
+
+macro(aril_part word name header libraries suffixes package adds)
+    set(have_${word} OFF)
+    if(NOT ARIL_WITH_${word} STREQUAL "OFF")
+        find_library(ARIL_${word}_LIBRARY NAMES ${libraries})
+        find_path(ARIL_${word}_INCLUDE ${header} PATH_SUFFIXES ${suffixes})
+        mark_as_advanced(ARIL_${word}_LIBRARY ARIL_${word}_INCLUDE)
+        if(ARIL_${word}_LIBRARY AND ARIL_${word}_INCLUDE)
+            set(have_${word} ON)
+            list(APPEND ARIL_FILE_DEFINITIONS ARIL_HAVE_${word}=1)
+            if(NOT ARIL_${word}_INCLUDE IN_LIST CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES)
+                list(APPEND ARIL_FILE_INCLUDES ${ARIL_${word}_INCLUDE})
+            endif()
+            get_filename_component(part_lib ${ARIL_${word}_LIBRARY} NAME_WE)
+            string(REGEX REPLACE "^lib" "" part_lib ${part_lib})
+            list(APPEND ARIL_PRIVATE_LIBS ${part_lib})
+            get_filename_component(part_dir ${ARIL_${word}_LIBRARY} DIRECTORY)
+            if(NOT part_dir IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+                list(APPEND ARIL_LIB_DIRS ${part_dir})
+                link_directories(${part_dir})
+            endif()
+        elseif(ARIL_WITH_${word} STREQUAL "ON")
+            message(FATAL_ERROR "ARIL_WITH_${word}=ON, but ${name} was not found (Debian: ${package})")
+        endif()
+    endif()
+    aril_summary_row("${name}" "${have_${word}}" "${ARIL_${word}_LIBRARY}" "${adds} (${package})")
+endmacro()
+
+aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip, as of Fashion-MNIST; compressed .npz; smaller PNG files")
+aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG pictures")
+aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG pictures")
+aril_part(LMDB "LMDB" lmdb.h "lmdb" "" liblmdb-dev "datasets in LMDB, as Caffe makes them")
+
+# HDF5 draws in many other libraries. It is opened when a first file is read: the build needs its headers alone.
+set(have_HDF5 OFF)
+if(NOT ARIL_WITH_HDF5 STREQUAL "OFF")
+    find_library(ARIL_HDF5_LIBRARY NAMES hdf5_serial hdf5 PATH_SUFFIXES hdf5/serial)
+    find_path(ARIL_HDF5_INCLUDE hdf5.h PATH_SUFFIXES hdf5/serial)
+    mark_as_advanced(ARIL_HDF5_LIBRARY ARIL_HDF5_INCLUDE)
+    if(ARIL_HDF5_LIBRARY AND ARIL_HDF5_INCLUDE)
+        set(have_HDF5 ON)
+        get_filename_component(hdf5_file ${ARIL_HDF5_LIBRARY} REALPATH)
+        get_filename_component(hdf5_file ${hdf5_file} NAME)
+        string(REGEX REPLACE "([.]so[.][0-9]+).*" "\\1" hdf5_file ${hdf5_file}) # what programs load
+        list(APPEND ARIL_FILE_DEFINITIONS ARIL_HAVE_HDF5=1 ARIL_HDF5_FILE="${hdf5_file}")
+        if(NOT ARIL_HDF5_INCLUDE IN_LIST CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES)
+            list(APPEND ARIL_FILE_INCLUDES ${ARIL_HDF5_INCLUDE})
+        endif()
+    elseif(ARIL_WITH_HDF5 STREQUAL "ON")
+        message(FATAL_ERROR "ARIL_WITH_HDF5=ON, but HDF5 was not found (Debian: libhdf5-dev)")
+    endif()
+endif()
+aril_summary_row("HDF5" "${have_HDF5}" "${hdf5_file}, opened at run time" "datasets in HDF5 (libhdf5-dev)")
+
+# ---- For working on Aril ---------------------------------------------------------------------
 
 find_program(ARIL_CLANG clang)
 find_program(ARIL_CLANGXX clang++)

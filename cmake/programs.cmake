@@ -111,9 +111,9 @@ foreach(source ${sources})
     set_target_properties(examples_${name} PROPERTIES
         OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
     target_link_libraries(examples_${name} PRIVATE aril m)
-    if(ZLIB_FOUND)
+    if(have_ZLIB)
         target_compile_definitions(examples_${name} PRIVATE ARIL_HAVE_ZLIB=1)
-        target_link_libraries(examples_${name} PRIVATE ZLIB::ZLIB)
+        target_link_libraries(examples_${name} PRIVATE z)
     endif()
     add_test(NAME example_${name} COMMAND examples_${name})
     set_tests_properties(example_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77

@@ -4,7 +4,6 @@
 #include "core/memory.h"
 #include "core/thread.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -158,41 +157,6 @@ aril_status aril__read_file(const char *what, const char *path, uint64_t limit, 
     close(fd);
     if (status != ARIL_OK) aril__bytes_free(b);
     return status;
-}
-
-int aril__text_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 64 };
-    size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
-    int row[LONGEST + 1];
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int change =
-                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
-            int other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < other ? change : other;
-        }
-    }
-    return row[m];
-}
-
-const char *aril__nearest_word(const char *wrong, int n, const char *const *words)
-{
-    const char *best = NULL;
-    int least = (int)(strlen(wrong) / 3) + 2; /* more changes than this are another word */
-    for (int i = 0; i < n; i++) {
-        int distance = aril__text_distance(wrong, words[i]);
-        if (distance < least) {
-            least = distance;
-            best = words[i];
-        }
-    }
-    return best;
 }
 
 static uint32_t crc_table[8][256];

@@ -88,12 +88,6 @@ static inline void aril__put_be32(unsigned char *p, uint32_t v)
 /* How many bytes the UTF-8 character at p takes, of which at most n may be read; 0 when it is none. */
 int aril__utf8_length(const unsigned char *p, size_t n);
 
-/* How many single letters must change, come or go to make b of a, case aside; for "did you mean". */
-int aril__text_distance(const char *a, const char *b);
-
-/* The word of n that is nearest to `wrong`, NULL where none is near. */
-const char *aril__nearest_word(const char *wrong, int n, const char *const *words);
-
 /* The checksum of zip, gzip and PNG; start with 0. */
 uint32_t aril__crc32(uint32_t crc, const void *data, size_t size);
 

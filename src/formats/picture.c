@@ -1,0 +1,155 @@
+#include "formats/picture.h"
+
+#include "aril/device.h"
+#include "aril/make.h"
+#include "aril/view.h"
+#include "core/tensor.h"
+#include "formats/atomic_file.h"
+#include "formats/png_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint64_t pixel_bytes,
+                        uint64_t file, uint64_t ratio)
+{
+    uint64_t bytes, most;
+    const uint64_t limit = UINT64_C(1) << 32;
+    if (width == 0 || height == 0) {
+        aril__fail(ARIL_ERR_FORMAT, "%s: a picture without pixels", name);
+        return false;
+    }
+    if (__builtin_mul_overflow(width, height, &bytes) ||
+        __builtin_mul_overflow(bytes, pixel_bytes, &bytes) || bytes > limit) {
+        aril__fail(ARIL_ERR_FORMAT, "%s: a picture of %llu x %llu pixels is too large to read",
+                   name, (unsigned long long)width, (unsigned long long)height);
+        return false;
+    }
+    if (__builtin_mul_overflow(file, ratio, &most) || bytes <= most) return true;
+    aril__fail(ARIL_ERR_FORMAT,
+               "%s: a file of %llu bytes cannot hold the %llu x %llu pixels that it claims", name,
+               (unsigned long long)file, (unsigned long long)width, (unsigned long long)height);
+    return false;
+}
+
+/* ---- channels ---- */
+
+/* From c channels to `want` of n pixels. The last one of 2 and 4 is alpha: opaque where there was none. Gray is ITU-R
+ * BT.601's luma. */
+#define CHANNELS(T, NAME, OPAQUE)                                                                 \
+    static void NAME(const T *in, int c, T *out, int want, int64_t n)                             \
+    {                                                                                             \
+        bool colour = c >= 3, alpha = c == 2 || c == 4;                                           \
+        for (int64_t i = 0; i < n; i++, in += c, out += want) {                                   \
+            if (want >= 3)                                                                        \
+                for (int k = 0; k < 3; k++) out[k] = in[colour ? k : 0];                          \
+            else                                                                                  \
+                out[0] =                                                                          \
+                    !colour                                                                       \
+                        ? in[0]                                                                   \
+                        : (T)((in[0] * 19595u + in[1] * 38470u + in[2] * 7471u + 0x8000u) >> 16); \
+            if (want == 2 || want == 4) out[want - 1] = alpha ? in[c - 1] : (T)OPAQUE;            \
+        }                                                                                         \
+    }
+CHANNELS(uint8_t, channels_u8, 255)
+CHANNELS(uint16_t, channels_u16, 65535)
+
+static aril_tensor *with_channels(aril_tensor *x, int want)
+{
+    int c = (int)aril_size(x, 2);
+    if (want == 0 || want == c) return x;
+    int64_t h = aril_size(x, 0), w = aril_size(x, 1);
+    aril_dtype dtype = aril_dtype_of(x);
+    aril_tensor *y = aril_empty(ARIL_SHAPE(h, w, want), dtype, aril_cpu()); /* [H,W,want] */
+    if (aril_tensor_status(y) != ARIL_OK) return y;
+    if (dtype == ARIL_U16)
+        channels_u16(aril__ptr(x), c, aril__ptr(y), want, h * w);
+    else
+        channels_u8(aril__ptr(x), c, aril__ptr(y), want, h * w);
+    return y;
+}
+
+/* ---- reading ---- */
+
+aril_tensor *aril__picture_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+{
+    want->decoded = (aril__decoded){ 0 };
+    aril_tensor *x;
+    if (want->opts.channels < 0 || want->opts.channels > 4) {
+        aril__fail(
+            ARIL_ERR_ARG,
+            "%s: %d channels were asked for; 1 to 4 there can be, or 0 for those of the file",
+            want->name, want->opts.channels);
+        return aril__poison();
+    } else if (aril__is_jpeg(data, size)) {
+        x = aril__jpeg_decode(data, size, want);
+    } else if (aril__is_png(data, size)) {
+        x = aril__png_decode(data, size, want);
+    } else {
+        aril__fail(ARIL_ERR_FORMAT,
+                   size ? "%s is neither a JPEG nor a PNG file"
+                        : "%s is an empty file, not a picture",
+                   want->name);
+        return aril__poison();
+    }
+    if (aril_tensor_status(x) != ARIL_OK) return x;
+    return with_channels(x, want->opts.channels);
+}
+
+static aril_tensor *planes(aril_tensor *x)
+{
+    return aril_contiguous(aril_permute(x, ARIL_AXES(2, 0, 1))); /* [C,H,W] */
+}
+
+aril_tensor *aril_picture_decode(const void *data, size_t size, aril_picture_opts opts)
+{
+    if (!data) {
+        aril__fail(ARIL_ERR_ARG, "aril_picture_decode: no data");
+        return aril__poison();
+    }
+    ARIL_SCOPE;
+    aril__picture_want want = { .opts = opts, .name = "the memory" };
+    return aril_escape(planes(aril__picture_decode(data, size, &want)));
+}
+
+aril_tensor *aril_picture_read(const char *path, aril_picture_opts opts)
+{
+    ARIL_SCOPE;
+    aril__bytes b = { 0 };
+    if (aril__read_file("picture", path, 0, &b) != ARIL_OK) return aril_escape(aril__poison());
+    aril__picture_want want = { .opts = opts, .name = path };
+    aril_tensor *x = planes(aril__picture_decode(b.at, b.n, &want));
+    aril__bytes_free(&b);
+    return aril_escape(x);
+}
+
+/* ---- writing ---- */
+
+aril_status aril_picture_write(const char *path, aril_tensor *picture, aril_picture_write_opts opts)
+{
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_picture_write: no file name");
+    const char *dot = strrchr(path, '.');
+    bool png = dot && strcasecmp(dot, ".png") == 0;
+    bool jpeg = dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
+    if (!png && !jpeg)
+        return aril__fail(ARIL_ERR_ARG,
+                          "aril_picture_write: %s ends neither in .png nor in .jpg or .jpeg", path);
+    if (opts.quality < 0 || opts.quality > 100)
+        return aril__fail(ARIL_ERR_ARG,
+                          "aril_picture_write: quality %d; it is 1 to 100, or 0 for 90",
+                          opts.quality);
+    aril__pixels p;
+    aril_status status = aril__pixels_of("aril_picture_write", picture, 0, &p);
+    if (status != ARIL_OK) return status;
+    aril__bytes b = { 0 };
+    if (png)
+        status = aril__png_encode("aril_picture_write", p.at, p.width, p.height, p.channels,
+                                  p.width * p.channels, &b);
+    else
+        status = aril__jpeg_encode(&p, opts.quality ? opts.quality : 90, &b);
+    if (status == ARIL_OK) status = aril__file_replace(path, b.at, b.n);
+    aril__bytes_free(&b);
+    free(p.at);
+    return status;
+}

@@ -1,0 +1,78 @@
+"""Makes pictures.inc: small JPEG and PNG files of kinds that Aril does not write. Needs Pillow."""
+import io
+import os
+import struct
+import zlib
+
+from PIL import Image
+
+W, H = 13, 9
+
+
+def value(x, y, k, most):
+    """Channel k of the pixel (x, y), 0 .. most: what the test expects."""
+    return (x * 7 + y * 5 + k * 3) * 1009 % (most + 1)
+
+
+def png(kind, depth, interlaced=False, extra=b""):
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
+
+    def rows(xs, ys):
+        out = b""
+        for y in ys:
+            bits = "".join(format(value(x, y, k, (1 << depth) - 1), f"0{depth}b") for x in xs for k in range(channels))
+            bits += "0" * (-len(bits) % 8)
+            out += b"\0" + int(bits, 2).to_bytes(len(bits) // 8, "big")
+        return out
+
+    if interlaced:
+        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+        data = b"".join(rows(range(x, W, dx), range(y, H, dy)) for x, y, dx, dy in passes if x < W and y < H)
+    else:
+        data = rows(range(W), range(H))
+
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    head = struct.pack(">IIBBBBB", W, H, depth, kind, 0, 0, int(interlaced))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra_chunks(chunk, extra) + chunk(b"IDAT", zlib.compress(data, 9)) + \
+        chunk(b"IEND", b"")
+
+
+def extra_chunks(chunk, extra):
+    return b"".join(chunk(name, body) for name, body in extra)
+
+
+def jpeg(mode, **options):
+    smooth = Image.new(mode, (24, 16))
+    channels = len(smooth.getbands())
+    for y in range(16):
+        for x in range(24):
+            v = tuple(x * 8 + y * 2 + 20 * k for k in range(channels))
+            smooth.putpixel((x, y), v if channels > 1 else v[0])
+    out = io.BytesIO()
+    smooth.save(out, "JPEG", quality=95, **options)
+    return out.getvalue()
+
+
+palette = b"".join(bytes((i * 16, 255 - i * 16, i)) for i in range(16))
+files = {
+    "png_gray1": png(0, 1),
+    "png_gray16": png(0, 16),
+    "png_gray_alpha": png(4, 8),
+    "png_rgb16": png(2, 16),
+    "png_rgba": png(6, 8),
+    "png_interlaced": png(2, 8, interlaced=True),
+    "png_palette": png(3, 4, extra=[(b"PLTE", palette)]),
+    "png_palette_alpha": png(3, 4, extra=[(b"PLTE", palette), (b"tRNS", bytes(range(0, 160, 10)))]),
+    "jpeg_gray": jpeg("L"),
+    "jpeg_progressive": jpeg("RGB", progressive=True, subsampling=0),
+    "jpeg_cmyk": jpeg("CMYK", subsampling=0),
+}
+with open(os.path.join(os.path.dirname(__file__), "pictures.inc"), "w") as out:
+    out.write("/* Made by make.py. */\n")
+    for name, data in files.items():
+        out.write(f"static const unsigned char {name}[] = {{\n")
+        for i in range(0, len(data), 20):
+            out.write("    " + " ".join(f"{b}," for b in data[i:i + 20]) + "\n")
+        out.write("};\n")
