@@ -7,6 +7,7 @@
 #include "aril/data.h"
 #include "aril/device.h"
 #include "aril/dlpack.h"
+#include "aril/draw.h"
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/formats.h"
