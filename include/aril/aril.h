@@ -26,5 +26,6 @@
 #include "aril/scope.h"
 #include "aril/tensor.h"
 #include "aril/tensorboard.h"
+#include "aril/zoo.h"
 
 #endif
