@@ -7,7 +7,6 @@
 #include "aril/data.h"
 #include "aril/device.h"
 #include "aril/dlpack.h"
-#include "aril/draw.h"
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/formats.h"
@@ -17,6 +16,8 @@
 #include "aril/module.h"
 #include "aril/named.h"
 #include "aril/nn.h"
+#include "aril/nn_loss.h"
+#include "aril/nn_sequence.h"
 #include "aril/ops.h"
 #include "aril/optable.h"
 #include "aril/parallel.h"
@@ -24,8 +25,8 @@
 #include "aril/profile.h"
 #include "aril/rng.h"
 #include "aril/scope.h"
+#include "aril/summary.h"
 #include "aril/tensor.h"
 #include "aril/tensorboard.h"
-#include "aril/zoo.h"
 
 #endif

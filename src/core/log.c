@@ -85,7 +85,7 @@ static bool next_name(const char **list, const char **name, size_t *length)
 
 static unsigned bit_of(const char *name, size_t length)
 {
-    if (length == 3 && memcmp(name, "all", 3) == 0) return ARIL__LOG_PROFILE - 1;
+    if (length == 3 && memcmp(name, "all", 3) == 0) return ARIL__LOG_METER - 1;
     for (size_t i = 0; i < N_SUBJECTS; i++)
         if (strlen(subjects[i].name) == length && memcmp(subjects[i].name, name, length) == 0)
             return subjects[i].bit;
@@ -122,10 +122,10 @@ static unsigned parse(const char *list, char unknown[static LINE_SIZE])
     return mask;
 }
 
-/* The profile's bit is not the user's to change here. */
+/* The bits of profile and meter are not the user's to change here. */
 static void set_subjects(unsigned mask)
 {
-    __atomic_fetch_and(&aril__log_mask, ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
+    __atomic_fetch_and(&aril__log_mask, ARIL__LOG_PROFILE | ARIL__LOG_METER, __ATOMIC_RELAXED);
     __atomic_fetch_or(&aril__log_mask, mask, __ATOMIC_RELAXED);
 }
 

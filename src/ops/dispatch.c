@@ -302,7 +302,7 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
 {
     const aril__op *op = r->op;
     bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
-    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE))) {
+    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         const char *runs = c->row          ? c->row->name
                            : !elsewhere    ? "the reference"
                            : op->decompose ? "made of other ops"
@@ -310,6 +310,7 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
         if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, rows, c, runs);
         if (aril__log_on(ARIL__LOG_PROFILE))
             aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
+        if (aril__log_on(ARIL__LOG_METER) && (c->row || !elsewhere)) aril__meter_note(r);
     }
     if (c->row) return run_row(c->row, r, &c->plan);
     if (elsewhere) return op->decompose ? run_decomposed(r) : run_on_cpu(r);
@@ -342,7 +343,7 @@ aril_status aril__dispatch(aril__run *r)
     while (i < rows->n && !(rows->at[i]->dtypes >> r->type & 1)) i++;
     const aril__row *first = i < rows->n ? rows->at[i] : NULL;
     if (aril__likely(first && !first->prepare && aril__force_row < 0 &&
-                     !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE))) {
+                     !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         r->prepared = r->workspace = NULL;
         return first->strided ? first->run(r) : run_adapted(r, first->run, first->dtypes, false);
     }

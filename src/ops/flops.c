@@ -1,8 +1,10 @@
 #include "ops/flops.h"
 
+#include "core/log.h"
 #include "core/profile.h"
 #include "ops/rnn_seq.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static double numel(const aril_tensor *t)
@@ -148,4 +150,29 @@ void aril__profile_note(const aril__run *r, const char *kernel)
     }
     bool real = kernel != NULL; /* otherwise the ops it is made of count */
     aril__span_note(kernel, text, real ? aril__bytes_moved(r) : 0, real ? aril__flops(r) : 0);
+}
+
+/* ---- meters ---- */
+
+static _Thread_local aril__meter *meter;
+static pthread_mutex_t meters_lock = PTHREAD_MUTEX_INITIALIZER; /* of `meters` and the mask's bit */
+static int meters;                                              /* threads that have one */
+
+aril__meter *aril__meter_set(aril__meter *m)
+{
+    aril__meter *before = meter;
+    pthread_mutex_lock(&meters_lock);
+    meters += (m != NULL) - (before != NULL);
+    if (meters)
+        __atomic_fetch_or(&aril__log_mask, ARIL__LOG_METER, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(&aril__log_mask, ~(unsigned)ARIL__LOG_METER, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&meters_lock);
+    meter = m;
+    return before;
+}
+
+void aril__meter_note(const aril__run *r)
+{
+    if (meter) meter->note(meter, r);
 }

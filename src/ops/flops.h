@@ -14,4 +14,13 @@ double aril__bytes_moved(const aril__run *r);
 /* Says of the profile's innermost span what runs. */
 void aril__profile_note(const aril__run *r, const char *kernel);
 
+/* Sees every op that runs on this thread, before it does, while it is set. */
+typedef struct aril__meter {
+    void (*note)(struct aril__meter *self, const aril__run *r);
+} aril__meter;
+
+/* Sets this thread's meter (NULL: none) and returns the one before. */
+aril__meter *aril__meter_set(aril__meter *m);
+void aril__meter_note(const aril__run *r);
+
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 32, HAS_GRAD = 1, ABSENT = 255 };
+enum { MOST = 64, HAS_GRAD = 1, ABSENT = 255 };
 
 typedef struct golden {
     const char *name;
@@ -22,6 +22,37 @@ typedef struct golden {
 } golden;
 
 static void run_case(const golden *c);
+
+/* Gives a module the tensors behind its `inputs` inputs as its state, so that gradients go to them: names are those
+ * of PyTorch's state, in order, with commas between. Sizes that are not known come from x[0]. */
+static __attribute__((unused)) aril_module *golden_state(aril_module *m, aril_tensor **x,
+                                                         int inputs, const char *names)
+{
+    const aril_named *state = NULL;
+    if (aril_module_build_n(m, (aril_list){ 1, x }) == ARIL_OK) state = aril_state(m);
+    int n = 0;
+    const char *end = names;
+    for (const char *at = names; state && *at; at = *end ? end + 1 : end, n++) {
+        end = at + strcspn(at, ",");
+        size_t length = (size_t)(end - at);
+        const char *have = n < state->n ? state->name[n] : "nothing";
+        if (strlen(have) == length && strncmp(have, at, length) == 0) continue;
+        test_fail(__FILE__, __LINE__, "state %d is %s, PyTorch's is %.*s", n, have, (int)length,
+                  at);
+        return m;
+    }
+    if (state && state->n != n)
+        test_fail(__FILE__, __LINE__, "%d tensors in the state, PyTorch has %d", state->n, n);
+    end = names;
+    n = 0;
+    for (const char *at = names; state && *at; at = *end ? end + 1 : end, n++) {
+        char name[128];
+        end = at + strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(end - at), at);
+        if (aril_module_share(m, name, x[inputs + n]) < 0) break;
+    }
+    return m;
+}
 
 /* Each case becomes a function, a row and a test of the harness. */
 #define JOIN2(a, b) a##b

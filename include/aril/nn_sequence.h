@@ -1,0 +1,84 @@
+/* Layers over sequences: recurrent networks and their cells, attention.
+ *
+ *     aril_module *lstm = aril_nn_lstm_with(64, 128, (aril_nn_rnn_opts){ .layers = 2 });
+ *     aril_tensor *out[3]; // y, the last states and the last cells
+ *     aril_forward_all(lstm, ARIL_LIST(x, h0, c0), 3, out);
+ *
+ * Parameters have PyTorch's names, shapes, order and first values. A size of 0 is taken from the first
+ * input. An input that is optional may be left out at the end of the list, or be NULL within it. The
+ * caller owns each new module: aril_module_release, or hand it to a parent; NULL, with an error, where
+ * the arguments do not fit. */
+#ifndef ARIL_NN_SEQUENCE_H
+#define ARIL_NN_SEQUENCE_H
+
+#include "aril/module.h"
+
+ARIL_C_BEGIN
+
+/* ---- recurrent networks ---- */
+
+typedef struct aril_nn_rnn_opts {
+    int layers;         /* one over the other; 0: 1 */
+    bool bidirectional; /* each layer runs both ways, and gives the results of both side by side */
+    bool batch_first;   /* x and y are [N,T,...] in place of [T,N,...] */
+    bool no_bias;
+    bool relu;      /* aril_nn_rnn: instead of tanh */
+    double dropout; /* of the results of each layer but the last, in training: 0 to 1 */
+} aril_nn_rnn_opts;
+
+/* Networks with `hidden` values of state in each layer and direction (the formulas: aril/neural.h):
+ *     inputs   x [T,N,in] or [T,in]; first states h0 and, of an LSTM, c0 [layers * directions, N, hidden]
+ *              (without N where x has none; default 0); then the lengths of the sequences, [N]
+ *              integers from 1 to T (default: T each)
+ *     results  y [T,N,directions * hidden], 0 after the end of a sequence; the last states, and of an LSTM
+ *              the last cells, shaped as the first ones
+ * Parameters: weight_ih_l0 [G * hidden, in], weight_hh_l0 [G * hidden, hidden], bias_ih_l0, bias_hh_l0, then
+ * those that end in _l0_reverse, in _l1 and so on; G is 1, 4 (LSTM) or 3 (GRU). First values: uniform
+ * within 1 / sqrt(hidden) of 0. */
+ARIL_API aril_module *aril_nn_rnn(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_lstm(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_gru(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_rnn_with(int64_t in, int64_t hidden, aril_nn_rnn_opts opts);
+ARIL_API aril_module *aril_nn_lstm_with(int64_t in, int64_t hidden, aril_nn_rnn_opts opts);
+ARIL_API aril_module *aril_nn_gru_with(int64_t in, int64_t hidden, aril_nn_rnn_opts opts);
+
+typedef struct aril_nn_cell_opts {
+    bool no_bias;
+    bool relu; /* aril_nn_rnn_cell: instead of tanh */
+} aril_nn_cell_opts;
+
+/* One step: x [N,in] or [in], h [N,hidden] or [hidden], and the same c for an LSTM (default 0) to the
+ * next h (and c). Parameters: weight_ih, weight_hh, bias_ih, bias_hh. */
+ARIL_API aril_module *aril_nn_rnn_cell(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_lstm_cell(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_gru_cell(int64_t in, int64_t hidden);
+ARIL_API aril_module *aril_nn_rnn_cell_with(int64_t in, int64_t hidden, aril_nn_cell_opts opts);
+ARIL_API aril_module *aril_nn_lstm_cell_with(int64_t in, int64_t hidden, aril_nn_cell_opts opts);
+ARIL_API aril_module *aril_nn_gru_cell_with(int64_t in, int64_t hidden, aril_nn_cell_opts opts);
+
+/* ---- attention ---- */
+
+typedef struct aril_nn_attention_opts {
+    int64_t kdim, vdim; /* sizes of keys and values; 0: as the queries' */
+    double dropout;     /* of the weights, in training: 0 to 1 */
+    bool batch_first;   /* [N,L,...] in place of [L,N,...] */
+    bool no_bias;
+    bool causal;   /* query i sees keys 0 .. i */
+    bool per_head; /* the weights of each head, not their mean */
+} aril_nn_attention_opts;
+
+/* Attention of `heads` heads, which divide `embed`:
+ *     inputs   queries [L,N,embed] or [L,embed], keys [S,N,kdim], values [S,N,vdim] (both default to
+ *              the queries: self-attention, and values to the keys); a mask of keys [N,S] (or [S]); a mask
+ *              of pairs [L,S], [N * heads, L, S] or (without N) [heads, L, S]
+ *     results  [L,N,embed]; and where two results are asked for, the weights: [N,L,S], or [N,heads,L,S]
+ * Masks are PyTorch's: bool, true where a key is NOT seen, or numbers that are added to the scores. A
+ * query that sees no key has weights of 0. Parameters: in_proj_weight [3 * embed, embed] (with kdim or
+ * vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias, out_proj.weight, out_proj.bias. */
+ARIL_API aril_module *aril_nn_multihead_attention(int64_t embed, int heads);
+ARIL_API aril_module *aril_nn_multihead_attention_with(int64_t embed, int heads,
+                                                       aril_nn_attention_opts opts);
+
+ARIL_C_END
+
+#endif

@@ -1,0 +1,283 @@
+/* What modules cost: one run, watched from three sides. Hooks see the results of modules, a meter sees the
+ * ops (and the frame says whose they are), and the graph that the run left shows what a gradient would
+ * keep in memory. */
+#include "nn/cost.h"
+
+#include "aril/ops.h"
+#include "autograd/node.h"
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "nn/module.h"
+#include "ops/flops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sets of addresses ---- */
+
+typedef struct set {
+    const void **at;
+    size_t n, cap; /* cap: a power of 2 */
+} set;
+
+static void put(set *s, const void *p)
+{
+    size_t i = ((uintptr_t)p >> 6) * 0x9e3779b97f4a7c15u >> 20;
+    while (s->at[i & (s->cap - 1)]) i++;
+    s->at[i & (s->cap - 1)] = p;
+    s->n++;
+}
+
+static bool has(const set *s, const void *p)
+{
+    size_t i = ((uintptr_t)p >> 6) * 0x9e3779b97f4a7c15u >> 20;
+    for (; s->cap && s->at[i & (s->cap - 1)]; i++)
+        if (s->at[i & (s->cap - 1)] == p) return true;
+    return false;
+}
+
+static aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "summary: no memory");
+}
+
+/* 1 when p is new to the set, 0 when not, negative after an error. */
+static int add(set *s, const void *p)
+{
+    if (has(s, p)) return 0;
+    if (2 * (s->n + 1) > s->cap) {
+        set larger = { .cap = s->cap ? 2 * s->cap : 256 };
+        larger.at = aril__calloc(larger.cap * sizeof *larger.at);
+        if (!larger.at) return no_memory();
+        for (size_t i = 0; i < s->cap; i++)
+            if (s->at[i]) put(&larger, s->at[i]);
+        free(s->at);
+        *s = larger;
+    }
+    put(s, p);
+    return 1;
+}
+
+/* ---- the tree ---- */
+
+typedef struct watch {
+    aril__meter meter; /* first: what notes are given leads to the rest */
+    aril__costs *costs;
+    set seen; /* tensors of modules, then storages and nodes */
+    bool *training;
+    int *hook;
+    double working;
+} watch;
+
+static int rows_below(const aril_module *m)
+{
+    int n = 1;
+    for (int i = 0; i < m->n_children; i++) n += rows_below(m->child[i].module);
+    return n;
+}
+
+static double bytes_of(const aril_tensor *t)
+{
+    return t && t->numel > 0 ? (double)aril__dtype_bytes((aril_dtype)t->dtype, t->numel) : 0;
+}
+
+static int row_of(const aril__costs *c, const aril_module *m)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->row[i].module == m) return i;
+    return -1;
+}
+
+/* Counts the tensors of the module itself that were not met before. */
+static aril_status count_own(watch *w, const aril_module *m, aril__cost_row *row)
+{
+    aril_cost *total = &w->costs->total;
+    for (int i = 0; i < m->n_own; i++) {
+        const aril_tensor *t = m->own[i].tensor;
+        if (!t) continue;
+        int fresh = add(&w->seen, t);
+        if (fresh < 0 || add(&w->seen, t->storage) < 0) return ARIL_ERR_MEMORY;
+        if (!fresh) continue;
+        if (m->own[i].kind != ARIL__PARAMETER) {
+            total->buffers += t->numel;
+            total->buffer_bytes += bytes_of(t);
+            continue;
+        }
+        row->parameters += t->numel;
+        total->parameters += t->numel;
+        total->parameter_bytes += bytes_of(t);
+        if (!aril_requires_grad(t)) continue;
+        total->trainable += t->numel;
+        total->trainable_bytes += bytes_of(t);
+    }
+    return ARIL_OK;
+}
+
+static aril_status gather(watch *w, aril_module *m, const char *name, int depth)
+{
+    aril__costs *c = w->costs;
+    aril__cost_row *row = &c->row[c->n];
+    *row = (aril__cost_row){ .module = m, .name = name, .depth = depth, .first = row_of(c, m) };
+    c->n++;
+    aril_status s = row->first < 0 ? count_own(w, m, row) : ARIL_OK;
+    for (int i = 0; i < m->n_children && s == ARIL_OK; i++)
+        s = gather(w, m->child[i].module, m->child[i].name, depth + 1);
+    return s;
+}
+
+/* ---- the run ---- */
+
+static void after(aril_module *m, int n_in, aril_tensor *const *in, int n_out, aril_tensor **out,
+                  void *ctx)
+{
+    aril__cost_row *row = ctx;
+    (void)m;
+    (void)n_in;
+    (void)in;
+    if (n_out < 1 || !out[0]) return;
+    row->ran = true;
+    row->out = aril_shape_of(out[0]);
+}
+
+static void note(aril__meter *meter, const aril__run *r)
+{
+    watch *w = (watch *)meter;
+    const aril__frame *frame = aril__self()->frame;
+    int at = -1;
+    for (; frame && at < 0; frame = frame->up) at = row_of(w->costs, frame->what);
+    w->costs->row[at < 0 ? 0 : at].flop += aril__flops(r);
+    double bytes = bytes_of(r->n_out ? r->out[0] : NULL) + bytes_of(r->n_in ? r->in[0] : NULL);
+    if (bytes > w->working) w->working = bytes;
+}
+
+/* Adds what the graph behind a result holds: the memory of each saved value once. */
+static aril_status count_kept(watch *w, aril_tensor *result, double *bytes)
+{
+    aril__node **stack = NULL;
+    size_t n = 0, cap = 0;
+    aril_status s = ARIL_OK;
+    if (result->node && !(add(&w->seen, result->node) < 0)) {
+        stack = aril__malloc((cap = 64) * sizeof *stack);
+        if (stack) stack[n++] = result->node;
+    }
+    if (result->node && !stack) return no_memory();
+    while (n && s == ARIL_OK) {
+        const aril__node *node = stack[--n];
+        for (int i = 0; i < node->n_saved && s == ARIL_OK; i++) {
+            const aril__saved *saved = &node->saved[i];
+            if (saved->kind != ARIL__SAVED_IN && saved->kind != ARIL__SAVED_OUT) continue;
+            const aril__storage *storage = saved->tensor->storage;
+            int fresh = storage ? add(&w->seen, storage) : 0;
+            if (fresh > 0) *bytes += (double)storage->bytes;
+            if (fresh < 0) s = fresh;
+        }
+        if (n + node->n_in > cap) {
+            aril__node **grown = aril__realloc(stack, (cap = 2 * (n + node->n_in)) * sizeof *stack);
+            if (!grown) s = no_memory();
+            if (grown) stack = grown;
+        }
+        for (int i = 0; i < node->n_in && s == ARIL_OK; i++) {
+            aril__node *before = node->edge[i].node;
+            int fresh = before ? add(&w->seen, before) : 0;
+            if (fresh > 0) stack[n++] = before;
+            if (fresh < 0) s = fresh;
+        }
+    }
+    free(stack);
+    return s;
+}
+
+static aril_status run(watch *w, aril_module *m, aril_list in)
+{
+    ARIL_SCOPE;
+    ARIL_ENABLE_GRAD;
+    aril_cost *total = &w->costs->total;
+    for (int i = 0; i < in.n; i++) {
+        if (!in.at[i] || !in.at[i]->storage) continue;
+        int fresh = add(&w->seen, in.at[i]->storage);
+        if (fresh < 0) return fresh;
+        if (fresh) total->input_bytes += bytes_of(in.at[i]);
+    }
+    aril__meter *before = aril__meter_set(&w->meter);
+    aril_tensor *y = aril_forward_n(m, in);
+    aril__meter_set(before);
+    aril_status s = aril_tensor_status(y);
+    if (s < 0) return s;
+    int fresh = y->storage ? add(&w->seen, y->storage) : 0;
+    if (fresh > 0) total->activation_bytes += (double)y->storage->bytes;
+    s = fresh < 0 ? fresh : count_kept(w, y, &total->activation_bytes);
+    for (int i = 0; i < w->costs->n; i++) total->flop += w->costs->row[i].flop;
+    double n = w->costs->batch > 0 ? (double)w->costs->batch : 1;
+    total->working_bytes = w->working / n;
+    total->flop /= n;
+    total->input_bytes /= n;
+    total->activation_bytes /= n;
+    return s;
+}
+
+aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
+{
+    *c = (aril__costs){ 0 };
+    if (!m)
+        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "summary: the module is NULL")
+                         : aril_error_code();
+    if (in.n < 1) return aril__fail(ARIL_ERR_ARG, "summary: there is no input");
+    aril_status s = aril__check_value("summary", in.at[0]);
+    if (s == ARIL_OK) s = aril_module_build_n(m, in);
+    if (s < 0) return s;
+    size_t most = (size_t)rows_below(m);
+    watch w = { .meter = { note }, .costs = c };
+    c->batch = aril_ndim(in.at[0]) ? aril_size(in.at[0], 0) : 1;
+    c->row = aril__malloc(most * sizeof *c->row);
+    w.training = aril__malloc(most * sizeof *w.training);
+    w.hook = aril__calloc(most * sizeof *w.hook);
+    s = c->row && w.training && w.hook ? gather(&w, m, aril_module_type(m), 0) : no_memory();
+    int watched = 0;
+    for (; watched < c->n && s == ARIL_OK; watched++) {
+        aril__cost_row *row = &c->row[watched];
+        w.training[watched] = row->module->training;
+        if (row->first >= 0) continue;
+        row->module->training = false;
+        w.hook[watched] = aril_module_hook_after(row->module, after, row);
+        if (w.hook[watched] < 0) s = w.hook[watched];
+    }
+    if (s == ARIL_OK) s = run(&w, m, in);
+    for (int i = 0; i < watched; i++) {
+        if (c->row[i].first >= 0) continue;
+        c->row[i].module->training = w.training[i];
+        if (w.hook[i] > 0) aril_module_unhook(c->row[i].module, w.hook[i]);
+    }
+    free(w.training);
+    free(w.hook);
+    free(w.seen.at);
+    return s;
+}
+
+void aril__costs_free(aril__costs *c)
+{
+    free(c->row);
+    *c = (aril__costs){ 0 };
+}
+
+/* ---- totals ---- */
+
+aril_status aril_module_cost(aril_module *m, aril_list in, aril_cost *cost)
+{
+    aril__costs c;
+    aril_status s = aril__costs_measure(m, in, &c);
+    if (s == ARIL_OK) *cost = c.total;
+    aril__costs_free(&c);
+    return s;
+}
+
+double aril_cost_training(const aril_cost *c, int64_t batch)
+{
+    return c->parameter_bytes + c->buffer_bytes + c->trainable_bytes +
+           (double)batch * (c->input_bytes + c->activation_bytes + c->working_bytes);
+}
+
+double aril_cost_evaluation(const aril_cost *c, int64_t batch)
+{
+    return c->parameter_bytes + c->buffer_bytes +
+           (double)batch * (c->input_bytes + c->working_bytes);
+}

@@ -1,0 +1,347 @@
+/* The table of losses, and modules made from it. */
+#include "nn/loss.h"
+
+#include "aril/nn_loss.h"
+#include "aril/ops.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "nn/module.h"
+
+#include <string.h>
+
+/* ---- options ---- */
+
+/* O(bit, name, set): bit of `takes`, the field's name, and how to tell that it was given. */
+#define OPTIONS(O)                                      \
+    O(WEIGHT, weight, o->weight != NULL)                \
+    O(POS_WEIGHT, pos_weight, o->pos_weight != NULL)    \
+    O(IGNORE, ignore_index, o->ignore_index != 0)       \
+    O(SMOOTH, label_smoothing, o->label_smoothing != 0) \
+    O(MARGIN, margin, o->margin != 0)                   \
+    O(P, p, o->p != 0)                                  \
+    O(EPS, eps, o->eps != 0)                            \
+    O(BETA, beta, o->beta != 0)                         \
+    O(DELTA, delta, o->delta != 0)                      \
+    O(BLANK, blank, o->blank != 0)                      \
+    O(FULL, full, o->full)                              \
+    O(RATE, rate, o->rate)                              \
+    O(LOG_TARGET, log_target, o->log_target)            \
+    O(SUM_CLASSES, sum_classes, o->sum_classes)         \
+    O(SWAP, swap, o->swap)                              \
+    O(ZERO_INF, zero_infinity, o->zero_infinity)
+
+enum {
+#define NUMBER(bit, name, set) BIT_##bit,
+    OPTIONS(NUMBER)
+#undef NUMBER
+};
+enum {
+#define BIT(bit, name, set) bit = 1 << BIT_##bit,
+    OPTIONS(BIT)
+#undef BIT
+};
+
+/* ---- the losses ---- */
+
+#define RUN(loss) static aril_tensor *run_##loss(aril_tensor *const *in, const aril_nn_loss_opts *o)
+
+/* Those with a reduction and a weight alone. */
+#define PLAIN(loss, call)                                                       \
+    RUN(loss)                                                                   \
+    {                                                                           \
+        return call(in[0], in[1], (aril_loss_opts){ o->reduction, o->weight }); \
+    }
+PLAIN(mse, aril_mse_loss_with)
+PLAIN(l1, aril_l1_loss_with)
+PLAIN(bce, aril_bce_loss_with)
+PLAIN(multilabel_margin, aril_multilabel_margin_loss_with)
+PLAIN(multilabel_soft_margin, aril_multilabel_soft_margin_loss_with)
+PLAIN(soft_margin, aril_soft_margin_loss_with)
+
+RUN(smooth_l1)
+{
+    return aril_smooth_l1_loss_with(in[0], in[1],
+                                    (aril_smooth_l1_opts){ o->reduction, o->weight, o->beta });
+}
+
+RUN(huber)
+{
+    return aril_huber_loss_with(in[0], in[1],
+                                (aril_huber_opts){ o->reduction, o->weight, o->delta });
+}
+
+RUN(poisson_nll)
+{
+    aril_poisson_nll_opts opts = {
+        .reduction = o->reduction, .rate = o->rate, .full = o->full, .eps = o->eps
+    };
+    return aril_poisson_nll_loss_with(in[0], in[1], opts);
+}
+
+RUN(gaussian_nll)
+{
+    aril_gaussian_nll_opts opts = { .reduction = o->reduction, .full = o->full, .eps = o->eps };
+    return aril_gaussian_nll_loss_with(in[0], in[1], in[2], opts);
+}
+
+RUN(bce_with_logits)
+{
+    aril_bce_with_logits_opts opts = { o->reduction, o->weight, o->pos_weight };
+    return aril_bce_with_logits_with(in[0], in[1], opts);
+}
+
+RUN(nll)
+{
+    return aril_nll_loss_with(in[0], in[1],
+                              (aril_nll_loss_opts){ o->reduction, o->weight, o->ignore_index });
+}
+
+RUN(cross_entropy)
+{
+    aril_cross_entropy_opts opts = { .reduction = o->reduction,
+                                     .weight = o->weight,
+                                     .ignore_index = o->ignore_index,
+                                     .label_smoothing = o->label_smoothing };
+    return aril_cross_entropy_with(in[0], in[1], opts);
+}
+
+RUN(kl_div)
+{
+    return aril_kl_div_with(in[0], in[1], (aril_kl_div_opts){ o->reduction, o->log_target });
+}
+
+RUN(multi_margin)
+{
+    aril_multi_margin_opts opts = { .reduction = o->reduction,
+                                    .weight = o->weight,
+                                    .margin = o->margin,
+                                    .p = (int)o->p,
+                                    .sum_classes = o->sum_classes };
+    return aril_multi_margin_loss_with(in[0], in[1], opts);
+}
+
+RUN(hinge)
+{
+    return aril_hinge_loss_with(in[0], in[1], (aril_margin_opts){ o->reduction, o->margin });
+}
+
+RUN(hinge_embedding)
+{
+    return aril_hinge_embedding_loss_with(in[0], in[1],
+                                          (aril_margin_opts){ o->reduction, o->margin });
+}
+
+RUN(margin_ranking)
+{
+    return aril_margin_ranking_loss_with(in[0], in[1], in[2],
+                                         (aril_margin_opts){ o->reduction, o->margin });
+}
+
+RUN(cosine_embedding)
+{
+    return aril_cosine_embedding_loss_with(in[0], in[1], in[2],
+                                           (aril_margin_opts){ o->reduction, o->margin });
+}
+
+RUN(triplet_margin)
+{
+    aril_triplet_margin_opts opts = {
+        .reduction = o->reduction, .margin = o->margin, .p = o->p, .eps = o->eps, .swap = o->swap
+    };
+    return aril_triplet_margin_loss_with(in[0], in[1], in[2], opts);
+}
+
+RUN(ctc)
+{
+    aril_ctc_opts opts = { .reduction = o->reduction,
+                           .blank = o->blank,
+                           .zero_infinity = o->zero_infinity };
+    return aril_ctc_loss_with(in[0], in[1], in[2], in[3], opts);
+}
+
+/* L(name, PyTorch's name, inputs, classes, options) */
+#define LOSSES(L)                                                                  \
+    L(mse, "MSELoss", 2, false, WEIGHT)                                            \
+    L(l1, "L1Loss", 2, false, WEIGHT)                                              \
+    L(smooth_l1, "SmoothL1Loss", 2, false, WEIGHT | BETA)                          \
+    L(huber, "HuberLoss", 2, false, WEIGHT | DELTA)                                \
+    L(poisson_nll, "PoissonNLLLoss", 2, false, RATE | FULL | EPS)                  \
+    L(gaussian_nll, "GaussianNLLLoss", 3, false, FULL | EPS)                       \
+    L(bce, "BCELoss", 2, false, WEIGHT)                                            \
+    L(bce_with_logits, "BCEWithLogitsLoss", 2, false, WEIGHT | POS_WEIGHT)         \
+    L(nll, "NLLLoss", 2, true, WEIGHT | IGNORE)                                    \
+    L(cross_entropy, "CrossEntropyLoss", 2, true, WEIGHT | IGNORE | SMOOTH)        \
+    L(kl_div, "KLDivLoss", 2, false, LOG_TARGET)                                   \
+    L(multi_margin, "MultiMarginLoss", 2, true, WEIGHT | MARGIN | P | SUM_CLASSES) \
+    L(multilabel_margin, "MultiLabelMarginLoss", 2, false, WEIGHT)                 \
+    L(multilabel_soft_margin, "MultiLabelSoftMarginLoss", 2, false, WEIGHT)        \
+    L(soft_margin, "SoftMarginLoss", 2, false, WEIGHT)                             \
+    L(hinge, "HingeLoss", 2, false, MARGIN)                                        \
+    L(hinge_embedding, "HingeEmbeddingLoss", 2, false, MARGIN)                     \
+    L(margin_ranking, "MarginRankingLoss", 3, false, MARGIN)                       \
+    L(cosine_embedding, "CosineEmbeddingLoss", 3, false, MARGIN)                   \
+    L(triplet_margin, "TripletMarginLoss", 3, false, MARGIN | P | EPS | SWAP)      \
+    L(ctc, "CTCLoss", 4, false, BLANK | ZERO_INF)
+
+static const aril__loss losses[] = {
+#define ROW(name, type, inputs, classes, takes) { #name, type, inputs, classes, takes, run_##name },
+    LOSSES(ROW)
+#undef ROW
+};
+
+static const char *const names[] = {
+#define NAME(name, type, inputs, classes, takes) #name,
+    LOSSES(NAME)
+#undef NAME
+};
+
+enum { N_LOSSES = sizeof losses / sizeof *losses };
+
+static const struct {
+    const char *name, *loss;
+} others[] = { { "mae", "l1" }, { "svm", "multi_margin" } };
+
+/* ---- by name ---- */
+
+const char *const *aril_nn_loss_names(int *n)
+{
+    if (n) *n = N_LOSSES;
+    return names;
+}
+
+const aril__loss *aril__loss_find(const char *name)
+{
+    char stem[64];
+    if (!name) {
+        aril__fail(ARIL_ERR_ARG, "loss: the name is NULL");
+        return NULL;
+    }
+    size_t length = strlen(name);
+    if (length > 5 && length < sizeof stem && strcmp(name + length - 5, "_loss") == 0) length -= 5;
+    snprintf(stem, sizeof stem, "%.*s", (int)(length < sizeof stem ? length : sizeof stem - 1),
+             name);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(stem, others[i].name) == 0) snprintf(stem, sizeof stem, "%s", others[i].loss);
+    for (int i = 0; i < N_LOSSES; i++)
+        if (strcmp(stem, losses[i].name) == 0 || strcmp(name, losses[i].type) == 0)
+            return &losses[i];
+    const char *near = aril_nearest(stem, names, N_LOSSES);
+    if (near) {
+        aril__fail(ARIL_ERR_ARG, "no loss '%s'; did you mean %s?", name, near);
+        return NULL;
+    }
+    char all[512] = "";
+    for (int i = 0; i < N_LOSSES; i++) {
+        size_t at = strlen(all);
+        snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
+    }
+    aril__fail(ARIL_ERR_ARG, "no loss '%s'; there are %s", name, all);
+    return NULL;
+}
+
+aril_status aril__loss_check(const aril__loss *loss, const aril_nn_loss_opts *o)
+{
+    static const char *const option[] = {
+#define TEXT(bit, name, set) #name,
+        OPTIONS(TEXT)
+#undef TEXT
+    };
+    unsigned given = 0;
+#define GIVEN(bit, name, set) given |= (set) ? (unsigned)(bit) : 0;
+    OPTIONS(GIVEN)
+#undef GIVEN
+    for (int i = 0; i < (int)(sizeof option / sizeof *option); i++)
+        if (given & ~loss->takes & 1u << i)
+            return aril__fail(ARIL_ERR_ARG, "%s: no option '%s'", loss->name, option[i]);
+    bool batch = o->reduction == ARIL_BATCHMEAN && strcmp(loss->name, "kl_div") == 0;
+    if (o->reduction != ARIL_MEAN && o->reduction != ARIL_SUM && o->reduction != ARIL_NONE &&
+        !batch)
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: reduction %d, expected ARIL_MEAN, ARIL_SUM or ARIL_NONE%s",
+                          loss->name, (int)o->reduction,
+                          o->reduction == ARIL_BATCHMEAN ? " (ARIL_BATCHMEAN is one of kl_div)"
+                                                         : "");
+    if (loss->takes & SUM_CLASSES && o->p != 0 && o->p != 1 && o->p != 2)
+        return aril__fail(ARIL_ERR_ARG, "%s: p is %g, expected 1 or 2", loss->name, o->p);
+    return ARIL_OK;
+}
+
+aril_tensor *aril__loss_per_sample(const aril__loss *loss, aril_tensor *const *in,
+                                   const aril_nn_loss_opts *opts)
+{
+    aril_nn_loss_opts each = *opts;
+    each.reduction = ARIL_NONE;
+    ARIL_SCOPE;
+    aril_tensor *l = loss->run(in, &each);
+    aril_axes rest = { .n = 0 };
+    for (int i = 1; i < aril_ndim(l); i++) rest.axis[rest.n++] = i;
+    return aril_escape(rest.n ? aril_mean(l, rest) : l);
+}
+
+/* ---- modules ---- */
+
+typedef struct loss_data {
+    const aril__loss *loss;
+    aril_nn_loss_opts opts;
+} loss_data;
+
+static void run_loss(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                     aril_tensor **out)
+{
+    const loss_data *d = aril_module_data(self);
+    (void)n_out;
+    bool all = n_in == d->loss->inputs;
+    for (int i = 0; i < n_in; i++) all = all && in[i];
+    if (!all) {
+        aril__fail(ARIL_ERR_ARG, "%s takes %d inputs, %d came", d->loss->name, d->loss->inputs,
+                   n_in);
+        out[0] = aril__poison();
+        return;
+    }
+    out[0] = d->loss->run(in, &d->opts);
+}
+
+static void describe_loss(const aril_module *self, char *text, size_t size)
+{
+    static const char *const reductions[] = { "", "reduction=sum", "reduction=none",
+                                              "reduction=batchmean" };
+    const loss_data *d = aril_module_data(self);
+    snprintf(text, size, "%s", reductions[d->opts.reduction]);
+}
+
+static const aril__layer layers[] = {
+#define LAYER(name, pytorch, n_in, classes, takes) \
+    { .base = { .type = pytorch,                   \
+                .size = sizeof(loss_data),         \
+                .forward = run_loss,               \
+                .describe = describe_loss,         \
+                .inputs = n_in } },
+    LOSSES(LAYER)
+#undef LAYER
+};
+
+aril_module *aril_nn_loss_with(const char *name, aril_nn_loss_opts opts)
+{
+    const aril__loss *loss = aril__loss_find(name);
+    if (!loss || aril__loss_check(loss, &opts) < 0) return NULL;
+    aril_module *m = aril__layer_make(&layers[loss - losses]);
+    if (!m) return NULL;
+    loss_data *d = aril_module_data(m);
+    *d = (loss_data){ loss, opts };
+    aril_status s = ARIL_OK;
+    ARIL_SCOPE;
+    if (opts.weight) {
+        d->opts.weight = aril_module_buffer(m, "weight", aril_copy(opts.weight));
+        s = aril_tensor_status(d->opts.weight);
+    }
+    if (opts.pos_weight && s == ARIL_OK) {
+        d->opts.pos_weight = aril_module_buffer(m, "pos_weight", aril_copy(opts.pos_weight));
+        s = aril_tensor_status(d->opts.pos_weight);
+    }
+    return aril__layer_made(m, s);
+}
+
+aril_module *aril_nn_loss(const char *name)
+{
+    return aril_nn_loss_with(name, (aril_nn_loss_opts){ 0 });
+}

@@ -1,0 +1,174 @@
+/* Recurrent networks, attention and transformers as modules: what golden values do not say. */
+#include "aril/aril.h"
+#include "support/compare.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CPU aril_cpu()
+
+static aril_tensor *randn(aril_shape shape)
+{
+    return aril_randn(shape, ARIL_F32, CPU);
+}
+
+#define NEAR(got, want, tol)                                  \
+    do {                                                      \
+        char *why = test_difference((got), (want), 0, (tol)); \
+        CHECK_MSG(!why, "%s: %s", #got, why);                 \
+    } while (0)
+
+#define REFUSED(call, code, text)                                                     \
+    do {                                                                              \
+        CHECK((call) == NULL);                                                        \
+        CHECK_INT(aril_error_code(), code);                                           \
+        CHECK_MSG(strstr(aril_error(), (text)), "%s: no '%s'", aril_error(), (text)); \
+        aril_clear_error();                                                           \
+    } while (0)
+
+#define FAILS(t, code, text)                                                          \
+    do {                                                                              \
+        CHECK_INT(aril_tensor_status(t), code);                                       \
+        CHECK_MSG(strstr(aril_error(), (text)), "%s: no '%s'", aril_error(), (text)); \
+        aril_clear_error();                                                           \
+    } while (0)
+
+/* ---- recurrent networks ---- */
+
+TEST(first_values_are_pytorchs)
+{
+    ARIL_SCOPE;
+    aril_seed(0);
+    aril_module *m = aril_nn_lstm_with(10, 25, (aril_nn_rnn_opts){ .layers = 2 });
+    const aril_named *p = aril_parameters(m);
+    CHECK_INT(p->n, 8);
+    CHECK_INT(aril_parameter_count(m), 4 * 25 * (10 + 25 + 2) + 4 * 25 * (25 + 25 + 2));
+    for (int i = 0; i < p->n; i++) {
+        double most = aril_item(aril_amax(aril_abs(p->at[i]), ARIL_ALL));
+        CHECK_MSG(most <= 0.2 && most > 0.19, "%s: %g", p->name[i], most);
+    }
+    CHECK_NEAR(aril_item(aril_std(p->at[1], ARIL_ALL, 1)), 0.2 / sqrt(3), 0.005);
+    aril_tensor *before = aril_copy(p->at[0]);
+    aril_module_reset(m);
+    CHECK(test_difference(p->at[0], before, 0, 0));
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(dropout_between_layers_is_for_training)
+{
+    ARIL_SCOPE;
+    aril_seed(4);
+    aril_nn_rnn_opts opts = { .layers = 2, .dropout = 0.5 };
+    aril_module *m = aril_nn_lstm_with(3, 8, opts);
+    aril_tensor *x = randn(ARIL_SHAPE(5, 2, 3));
+    aril_tensor *a = aril_forward(m, x), *b = aril_forward(m, x);
+    CHECK_MSG(test_difference(a, b, 0, 1e-6), "two runs in training are the same");
+    aril_module_eval(m);
+    NEAR(aril_forward(m, x), aril_forward(m, x), 0);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* One step of a cell after the other is the network. */
+TEST(cells_are_steps_of_networks)
+{
+    ARIL_SCOPE;
+    aril_seed(5);
+    aril_module *net = aril_nn_lstm(3, 4), *cell = aril_nn_lstm_cell(3, 4);
+    static const char *const names[] = { "weight_ih", "weight_hh", "bias_ih", "bias_hh" };
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_l0", names[i]);
+        CHECK(aril_module_share(cell, names[i], aril_module_tensor(net, name)) == ARIL_OK);
+    }
+    aril_tensor *x = randn(ARIL_SHAPE(6, 2, 3)), *y = aril_forward(net, x);
+    aril_tensor *state[2] = { NULL, NULL };
+    for (int t = 0; t < 6; t++) {
+        aril_tensor *in[] = { aril_select(x, 0, t), state[0], state[1] };
+        CHECK(aril_forward_all(cell, (aril_list){ t ? 3 : 1, in }, 2, state) == ARIL_OK);
+        NEAR(state[0], aril_select(y, 0, t), 1e-6);
+    }
+    aril_module_release(net);
+    aril_module_release(cell);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(networks_say_what_is_wrong)
+{
+    ARIL_SCOPE;
+    REFUSED(aril_nn_lstm(3, 0), ARIL_ERR_ARG, "LSTM: 3 inputs and 0 values of state");
+    REFUSED(aril_nn_gru_cell(-1, 4), ARIL_ERR_ARG, "GRUCell: -1 inputs");
+    REFUSED(aril_nn_rnn_with(3, 4, (aril_nn_rnn_opts){ .layers = -1 }), ARIL_ERR_ARG, "-1 layers");
+    REFUSED(aril_nn_rnn_with(3, 4, (aril_nn_rnn_opts){ .dropout = 1.5 }), ARIL_ERR_ARG,
+            "dropout 1.5, expected 0 to 1");
+    REFUSED(aril_nn_lstm_with(3, 4, (aril_nn_rnn_opts){ .relu = true }), ARIL_ERR_ARG,
+            "relu is an option of RNN alone");
+    aril_module *m = aril_nn_lstm(3, 4);
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(5, 2, 7))), ARIL_ERR_SHAPE, "LSTM: ");
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(5))), ARIL_ERR_SHAPE, "[T,N,I] or [T,I]");
+    aril_tensor *x = randn(ARIL_SHAPE(5, 2, 3));
+    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(2, 2, 4)))), ARIL_ERR_SHAPE,
+          "expected 1 first states");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, x, x, x, x)), ARIL_ERR_ARG, "4 inputs at most");
+    aril_module_release(m);
+}
+
+/* ---- attention ---- */
+
+TEST(attention_starts_as_pytorchs)
+{
+    ARIL_SCOPE;
+    aril_seed(6);
+    aril_module *m = aril_nn_multihead_attention(32, 4);
+    double bound = sqrt(6.0 / (4 * 32));
+    for (int pass = 0; pass < 2; pass++) {
+        aril_tensor *w = aril_module_tensor(m, "in_proj_weight");
+        double most = aril_item(aril_amax(aril_abs(w), ARIL_ALL));
+        CHECK(most <= bound && most > 0.98 * bound);
+        CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_module_tensor(m, "in_proj_bias")), ARIL_ALL)),
+                   0, 0);
+        CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_module_tensor(m, "out_proj.bias")), ARIL_ALL)),
+                   0, 0);
+        most = aril_item(aril_amax(aril_abs(aril_module_tensor(m, "out_proj.weight")), ARIL_ALL));
+        CHECK(most <= 1 / sqrt(32) && most > 0.9 / sqrt(32));
+        aril_module_reset(m);
+    }
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* A query that sees no key has weights of 0, and the result is the bias alone; with weights and without. */
+TEST(a_query_that_sees_nothing)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_multihead_attention(4, 2);
+    aril_tensor *x = randn(ARIL_SHAPE(3, 1, 4)), *out[2];
+    aril_tensor *keys = aril_ones(ARIL_SHAPE(1, 3), ARIL_BOOL, CPU);
+    aril_set_requires_grad(x, true);
+    CHECK(aril_forward_all(m, ARIL_LIST(x, NULL, NULL, keys), 2, out) == ARIL_OK);
+    CHECK_NEAR(aril_item(aril_amax(aril_abs(out[1]), ARIL_ALL)), 0, 0);
+    NEAR(out[0], aril_forward_n(m, ARIL_LIST(x, NULL, NULL, keys)), 1e-6);
+    aril_backward(aril_sum(out[0], ARIL_ALL));
+    CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_grad(x)), ARIL_ALL)), 0, 0);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(dropout_of_weights_is_for_training)
+{
+    ARIL_SCOPE;
+    aril_seed(7);
+    aril_nn_attention_opts opts = { .dropout = 0.5 };
+    aril_module *m = aril_nn_multihead_attention_with(4, 2, opts);
+    aril_tensor *x = randn(ARIL_SHAPE(6, 2, 4)), *out[2];
+    aril_tensor *a = aril_forward(m, x);
+    CHECK_MSG(test_difference(a, aril_forward(m, x), 0, 1e-6), "two runs in training are the same");
+    aril_module_eval(m);
+    CHECK(aril_forward_all(m, ARIL_LIST(x), 2, out) == ARIL_OK);
+    NEAR(aril_forward(m, x), out[0], 1e-6);
+    NEAR(aril_sum(out[1], ARIL_AXES(2)), aril_ones(ARIL_SHAPE(2, 6), ARIL_F32, CPU), 1e-6);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}

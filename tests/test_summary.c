@@ -1,0 +1,221 @@
+/* The table of a module, its numbers, and what it leaves behind. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CPU aril_cpu()
+
+/* The table as text; the caller frees it. */
+static char *table(aril_module *m, aril_shape x, aril_summary_opts opts)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    aril_status s = aril_summary_with(m, x, to, opts);
+    fclose(to);
+    if (s == ARIL_OK) return text;
+    free(text);
+    return NULL;
+}
+
+#define SHOWS(text, part) CHECK_MSG(strstr((text), (part)), "no '%s' in\n%s", (part), (text))
+#define LACKS(text, part) CHECK_MSG(!strstr((text), (part)), "'%s' in\n%s", (part), (text))
+
+static aril_module *small_net(void)
+{
+    return aril_nn_sequential(aril_nn_conv2d(0, 8, 3), aril_nn_relu(), aril_nn_max_pool2d(2),
+                              aril_nn_flatten(), aril_nn_linear(0, 10));
+}
+
+static aril_tensor *twice(aril_module *self, aril_tensor *x)
+{
+    aril_module *a = aril_module_child(self, 0), *b = aril_module_child(self, 1);
+    return aril_forward(b, aril_relu(aril_forward(a, x)));
+}
+
+static aril_module *nested(void)
+{
+    aril_module *block = aril_nn_sequential(aril_nn_linear(4, 5), aril_nn_relu());
+    return aril_nn_sequential(block, aril_nn_linear(5, 2));
+}
+
+TEST(the_whole_table)
+{
+    aril_module *m = small_net();
+    char *text = table(m, ARIL_SHAPE(1, 10, 10), (aril_summary_opts){ .ascii = true });
+    CHECK(text);
+    CHECK_STR(text, "Model: \"Sequential\"\n"
+                    "+===============+=================+=========+========+\n"
+                    "| Layer (type)  | Output Shape    | Param # |  FLOPs |\n"
+                    "+===============+=================+=========+========+\n"
+                    "| 0 (Conv2d)    | (None, 8, 8, 8) |      80 | 9.22 K |\n"
+                    "| 1 (ReLU)      | (None, 8, 8, 8) |       0 |    512 |\n"
+                    "| 2 (MaxPool2d) | (None, 8, 4, 4) |       0 |    512 |\n"
+                    "| 3 (Flatten)   | (None, 128)     |       0 |      0 |\n"
+                    "| 4 (Linear)    | (None, 10)      |   1,290 | 2.56 K |\n"
+                    "+---------------+-----------------+---------+--------+\n"
+                    " Total params: 1,370 (5.35 KB)\n"
+                    " Trainable params: 1,370 (5.35 KB)\n"
+                    " Non-trainable params: 0 (0 B)\n"
+                    " FLOPs of a forward pass, batch of 1: 12.8 K\n"
+                    " Memory, batch of 32: 264 KB to train (activations 113 KB), 146 KB to "
+                    "evaluate\n");
+    free(text);
+    aril_module_release(m);
+}
+
+TEST(box_drawing_follows_the_locale)
+{
+    aril_module *m = small_net();
+    setenv("LC_ALL", "en_GB.UTF-8", 1);
+    char *text = table(m, ARIL_SHAPE(1, 10, 10), (aril_summary_opts){ 0 });
+    SHOWS(text, "┏━━");
+    SHOWS(text, "│ 0 (Conv2d) ");
+    SHOWS(text, "└──");
+    free(text);
+    setenv("LC_ALL", "C", 1);
+    text = table(m, ARIL_SHAPE(1, 10, 10), (aril_summary_opts){ 0 });
+    LACKS(text, "━");
+    SHOWS(text, "+==");
+    free(text);
+    unsetenv("LC_ALL");
+    aril_module_release(m);
+}
+
+TEST(shared_weights_count_once)
+{
+    aril_module *m = aril_module_new("Twice", 0, twice), *linear = aril_nn_linear(8, 8);
+    aril_module_add(m, "first", aril_module_keep(linear));
+    aril_module_add(m, "again", linear);
+    char *text = table(m, ARIL_SHAPE(8), (aril_summary_opts){ .ascii = true });
+    SHOWS(text, "| first (Linear) | (None, 8)    |      72 |");
+    SHOWS(text, "| again (Linear) | (None, 8)    |  shared |       |");
+    SHOWS(text, " Total params: 72 (288 B)\n");
+    SHOWS(text, "| (Twice)        | (None, 8)    |         |     8 |"); /* the relu is its own */
+    SHOWS(text, " batch of 1: 264\n");                                  /* 2 * 2 * 64 + 8 */
+    free(text);
+    aril_module_release(m);
+}
+
+TEST(nested_modules_and_depth)
+{
+    aril_module *m = nested();
+    char *text = table(m, ARIL_SHAPE(4), (aril_summary_opts){ .ascii = true });
+    SHOWS(text, "| 0 (Sequential) | (None, 5)    |         |       |");
+    SHOWS(text, "|   0 (Linear)   | (None, 5)    |      25 |    40 |");
+    SHOWS(text, "| 1 (Linear)     | (None, 2)    |      12 |    20 |");
+    free(text);
+    text = table(m, ARIL_SHAPE(4), (aril_summary_opts){ .ascii = true, .depth = 1 });
+    SHOWS(text, "| 0 (Sequential) | (None, 5)    |      25 |    45 |");
+    LACKS(text, "  0 (Linear)");
+    SHOWS(text, " Total params: 37 (148 B)\n");
+    free(text);
+    aril_module_release(m);
+}
+
+TEST(a_narrow_table)
+{
+    aril_module *m = aril_module_new("Wide", 0, twice);
+    aril_module_add(m, "a_name_that_is_much_too_long_for_the_table", aril_nn_linear(8, 8));
+    aril_module_add(m, "b", aril_nn_linear(8, 8));
+    char *text = table(m, ARIL_SHAPE(8), (aril_summary_opts){ .ascii = true, .width = 60 });
+    size_t line = strcspn(strchr(text, '\n') + 1, "\n");
+    CHECK_INT(line, 60);
+    SHOWS(text, "~ |");
+    free(text);
+    aril_module_release(m);
+}
+
+/* What is told of memory is near what a step takes. */
+TEST(memory_is_what_a_step_takes)
+{
+    enum { BATCH = 64 };
+    aril_seed(0);
+    aril_module *m =
+        aril_nn_sequential(aril_nn_conv2d(0, 32, 3), aril_nn_relu(), aril_nn_conv2d(0, 32, 3),
+                           aril_nn_relu(), aril_nn_max_pool2d(2), aril_nn_flatten(),
+                           aril_nn_linear(0, 128), aril_nn_relu(), aril_nn_linear(0, 10));
+    aril_cost cost;
+    {
+        ARIL_SCOPE;
+        aril_tensor *one = aril_zeros(ARIL_SHAPE(1, 3, 32, 32), ARIL_F32, CPU);
+        CHECK(aril_module_cost(m, ARIL_LIST(one), &cost) == ARIL_OK);
+    }
+    ARIL_SCOPE;
+    int64_t without = aril_memory(CPU).live - (int64_t)cost.parameter_bytes;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(BATCH, 3, 32, 32), ARIL_F32, CPU);
+    aril_tensor *y = aril_randint(0, 10, ARIL_SHAPE(BATCH), ARIL_I64, CPU);
+    for (int step = 0; step < 2; step++) {
+        ARIL_SCOPE;
+        aril_memory_reset_peak(CPU);
+        aril_backward(aril_cross_entropy(aril_forward(m, x), y));
+    }
+    double took = (double)(aril_memory(CPU).peak - without);
+    double said = aril_cost_training(&cost, BATCH);
+    CHECK_MSG(said > 0.9 * took && said < 1.1 * took, "%.2f MB told, %.2f MB taken", said / 1e6,
+              took / 1e6);
+    CHECK_NEAR(cost.input_bytes, 3 * 32 * 32 * 4, 0);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* Known numbers: LeNet-5's products, by hand. */
+TEST(flops_by_hand)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_sequential(aril_nn_conv2d(1, 6, 5), aril_nn_conv2d(6, 16, 5),
+                                        aril_nn_flatten(), aril_nn_linear(0, 120));
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(4, 1, 32, 32), ARIL_F32, CPU);
+    aril_cost cost;
+    CHECK(aril_module_cost(m, ARIL_LIST(x), &cost) == ARIL_OK);
+    double conv1 = 2.0 * 6 * 28 * 28 * 25, conv2 = 2.0 * 16 * 24 * 24 * 6 * 25,
+           linear = 2.0 * 120 * 16 * 24 * 24;
+    CHECK_NEAR(cost.flop, conv1 + conv2 + linear, 0.5);
+    aril_module_release(m);
+}
+
+TEST(errors)
+{
+    aril_module *m = aril_nn_sequential(aril_nn_linear(4, 2));
+    CHECK_INT(aril_summary(m, ARIL_SHAPE(5), stdout), ARIL_ERR_SHAPE);
+    CHECK_MSG(strstr(aril_error(), "0 (Linear)"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_summary(m, ARIL_SHAPE(4), NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_summary(NULL, ARIL_SHAPE(4), stdout), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_summary_with(m, ARIL_SHAPE(4), stdout, (aril_summary_opts){ .width = -1 }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    FILE *full = fopen("/dev/full", "w");
+    if (full) {
+        setvbuf(full, NULL, _IONBF, 0);
+        CHECK_INT(aril_summary(m, ARIL_SHAPE(4), full), ARIL_ERR_IO);
+        aril_clear_error();
+        fclose(full);
+    }
+    CHECK(aril_module_training(m));
+    aril_module_release(m);
+}
+
+/* Each allocation fails in turn: an error, the module as it was, no hook left. */
+TEST(out_of_memory)
+{
+    aril_module *m = nested();
+    for (int64_t n = 1;; n++) {
+        FILE *to = fopen("/dev/null", "w");
+        aril_fail_allocation(n);
+        aril_status s = aril_summary(m, ARIL_SHAPE(4), to);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        fclose(to);
+        CHECK(aril_module_training(aril_module_child(m, 1)));
+        CHECK_MSG(failed || s == ARIL_OK, "%s", aril_error());
+        if (!failed) break;
+        CHECK_INT(s, ARIL_ERR_MEMORY);
+        aril_clear_error();
+    }
+    aril_module_release(m);
+}
