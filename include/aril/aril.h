@@ -7,6 +7,7 @@
 #include "aril/data.h"
 #include "aril/device.h"
 #include "aril/dlpack.h"
+#include "aril/draw.h"
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/formats.h"
@@ -28,5 +29,6 @@
 #include "aril/summary.h"
 #include "aril/tensor.h"
 #include "aril/tensorboard.h"
+#include "aril/zoo.h"
 
 #endif

@@ -1,0 +1,62 @@
+/* A drawing: a list of lines, rectangles, texts and pictures, saved as SVG or as pixels. */
+#ifndef ARIL_FORMATS_DRAW_H
+#define ARIL_FORMATS_DRAW_H
+
+#include "aril/base.h"
+#include "formats/bytes.h"
+
+typedef struct aril__drawing aril__drawing;
+
+/* Colours are 0xRRGGBB. */
+aril__drawing *aril__drawing_new(double width, double height);
+void aril__drawing_free(aril__drawing *d);
+
+/* All take a NULL drawing; a failure to note something is remembered and told when it is saved. */
+void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t colour);
+/* A line through n points (x, y, x, y ...). */
+void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t colour);
+/* align -1: the text begins at x, 0: x is its middle, 1: it ends there. y is its foot. */
+void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t colour,
+                     const char *text);
+/* Pixels [ph,pw,3], which are copied, each as a square. */
+void aril__draw_pixels(aril__drawing *d, double x, double y, double w, double h,
+                       const uint8_t *pixels, int64_t pw, int64_t ph);
+
+/* How wide a text is, in the raster's letters. */
+double aril__text_width(const char *text, double size);
+
+/* Saves by the suffix of the path: .svg, or .png with `scale` pixels a unit. */
+aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *path, double scale);
+
+/* ---- between the files of the drawing ---- */
+
+typedef enum aril__shape_kind {
+    ARIL__RECT,
+    ARIL__LINE,
+    ARIL__TEXT,
+    ARIL__PIXELS,
+} aril__shape_kind;
+
+typedef struct aril__shape {
+    aril__shape_kind kind;
+    uint32_t colour;
+    double x, y, w, h; /* of a line: w is its width; of a text: h is its size */
+    int n;             /* points, or the text's alignment */
+    double *xy;
+    char *text;
+    uint8_t *pixels;
+    int64_t pw, ph;
+} aril__shape;
+
+struct aril__drawing {
+    double width, height;
+    aril__shape *at;
+    size_t n, room;
+    bool failed;
+};
+
+/* The drawing as pixels [h,w,3]; free with free(). */
+uint8_t *aril__drawing_raster(const aril__drawing *d, double scale, int64_t *width,
+                              int64_t *height);
+
+#endif
