@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include <aril/aril.h>
+#include <aril/nn.h>
 
 #include <dirent.h>
 #include <math.h>
@@ -186,6 +187,53 @@ TEST(everything_is_in_the_file)
         CHECK_MSG(stat(path, &st) == 0 && st.st_size > 0, "no file %s", beside[i]);
     }
     if (!out) remove_folder(made);
+}
+
+/* ---- the graph of a module ---- */
+
+static bool has(const unsigned char *data, size_t n, const char *text)
+{
+    return memmem(data, n, text, strlen(text)) != NULL;
+}
+
+static aril_tensor *twice_forward(aril_module *self, aril_tensor *x)
+{
+    aril_module *a = aril_module_child(self, 0), *b = aril_module_child(self, 1);
+    return aril_forward(b, aril_tanh(aril_add(aril_forward(a, x), x)));
+}
+
+TEST(modules_as_graphs)
+{
+    ARIL_SCOPE;
+    char made[] = "/tmp/aril_tb_XXXXXX", path[4096];
+    CHECK(mkdtemp(made));
+    aril_module *net = aril_module_new("Net", 0, twice_forward);
+    aril_module_add(net, "first", aril_nn_sequential(aril_nn_linear(8, 8), aril_nn_relu()));
+    aril_module_add(net, "second", aril_nn_linear(8, 2));
+    aril_tensorboard *tb = aril_tensorboard_new(made);
+    CHECK_INT(aril_tensorboard_module(tb, net, ARIL_SHAPE(8)), ARIL_OK);
+    CHECK(aril_module_training(net));
+    CHECK_INT(aril_tensorboard_module(tb, net, ARIL_SHAPE(9)), ARIL_ERR_SHAPE);
+    aril_clear_error();
+    aril_tensorboard_free(tb);
+    CHECK(find_events(made, path, sizeof path));
+    size_t n;
+    unsigned char *data = read_all(path, &n);
+    static const char *const names[] = { "input",
+                                         "output",
+                                         "Net/Sequential.first/Linear.0/linear",
+                                         "Net/Sequential.first/Linear.0/weight",
+                                         "Net/Sequential.first/ReLU.1/relu",
+                                         "Net/add",
+                                         "Net/tanh",
+                                         "Net/Linear.second/linear",
+                                         "Net/Linear.second/bias" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK_MSG(has(data, n, names[i]), "no node %s", names[i]);
+    CHECK(!has(data, n, "Linear.second/tanh") && !has(data, n, "linear_1"));
+    free(data);
+    aril_module_release(net);
+    remove_folder(made);
 }
 
 /* The checksum of a known record, as TensorFlow writes it. */

@@ -10,7 +10,7 @@
 #ifndef ARIL_TENSORBOARD_H
 #define ARIL_TENSORBOARD_H
 
-#include "aril/tensor.h"
+#include "aril/module.h"
 
 ARIL_C_BEGIN
 
@@ -82,9 +82,13 @@ typedef struct aril_graph_node {
     const char *text;         /* NULL, or more about it */
 } aril_graph_node;
 
-/* A graph of such nodes. For a module's: aril_tensorboard_module (aril/train.h). Once for a run. */
+/* A graph of such nodes. Once for a run. */
 ARIL_API aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_graph_node *node,
                                             int n);
+
+/* The graph of a module: every operation of one run in evaluation mode on a sample of shape x, in
+ * groups by the modules that made them. Parameters are made where their sizes were not known; nothing else changes. */
+ARIL_API aril_status aril_tensorboard_module(aril_tensorboard *tb, aril_module *m, aril_shape x);
 
 ARIL_C_END
 
