@@ -141,17 +141,38 @@ static void check_range(void *ctx, int64_t begin, int64_t end)
         atomic_store_explicit(&j->outside, true, memory_order_relaxed);
 }
 
+static bool any_beyond(const aril_tensor *index, int64_t low, int64_t high)
+{
+    check_job j = { .at = aril__ptr(index), .low = low, .high = high };
+    int64_t pieces = aril__parallel_pieces(index->numel, 2 * GRAIN);
+    aril__parallel_for(index->numel, (index->numel - 1) / pieces + 1, check_range, &j);
+    return atomic_load_explicit(&j.outside, memory_order_relaxed);
+}
+
+static aril__cold aril_status out_of_range(const char *op, const aril_tensor *index, int64_t low,
+                                           int64_t size, int axis)
+{
+    const int64_t *at = aril__ptr(index);
+    while (*at >= low && *at < size) at++;
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: index %" PRId64 " is out of range for axis %d of size %" PRId64, op, *at,
+                      axis, size);
+}
+
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative)
 {
-    check_job j = { .at = aril__ptr(index), .low = negative ? -size : 0, .high = size };
-    aril__parallel_for(index->numel, 4 * GRAIN, check_range, &j);
-    if (aril__likely(!atomic_load_explicit(&j.outside, memory_order_relaxed))) return ARIL_OK;
-    int64_t i = 0;
-    while (j.at[i] >= j.low && j.at[i] < size) i++;
-    return aril__fail(ARIL_ERR_INDEX,
-                      "%s: index %" PRId64 " is out of range for axis %d of size %" PRId64, op,
-                      j.at[i], axis, size);
+    int64_t low = negative ? -size : 0;
+    return any_beyond(index, low, size) ? out_of_range(op, index, low, size, axis) : ARIL_OK;
+}
+
+aril_status aril__check_and_wrap(const char *op, const aril_tensor *index, int64_t size, int axis,
+                                 int64_t *wrap)
+{
+    *wrap = 0;
+    if (aril__likely(!any_beyond(index, 0, size))) return ARIL_OK;
+    *wrap = size;
+    return aril__check_indices(op, index, size, axis, true);
 }
 
 aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask, int n,

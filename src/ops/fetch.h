@@ -39,6 +39,11 @@ aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const ar
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative);
 
+/* Checks that all lie in -size..size-1. *wrap: the size where some are negative, else 0: for
+ * aril__wrap and the runs below. */
+aril_status aril__check_and_wrap(const char *op, const aril_tensor *index, int64_t size, int axis,
+                                 int64_t *wrap);
+
 /* Whether any of n indices lies outside [low, high). */
 bool aril__outside(const int64_t *at, int64_t n, int64_t low, int64_t high);
 
@@ -58,7 +63,8 @@ static inline int64_t aril__wrap(int64_t i, int64_t size)
 
 /* ---- runs of elements, by their size or type ---- */
 
-/* Strides in elements; `along` is the stride of the indexed axis, of size `size`. */
+/* Strides in elements; `along` is the stride of the indexed axis, of size `size` (0 where no index
+ * is negative). */
 typedef struct aril__mover {
     /* out[i] = x[i + index[i] * along] */
     void (*gather)(void *out, int64_t so, const void *x, int64_t sx, int64_t along,

@@ -223,11 +223,13 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
     while (begin < end) {
         int64_t m = aril__nest_run(n, &p);
         if (m > end - begin) m = end - begin;
+        int64_t at[3] = { p.offset[0], p.offset[1], p.offset[2] };
         if (step[0] != 1) { /* a line at a time */
-            m = 1;
-            scatter_run(j, p.offset, 0, j->along[1], j->along[2], j->n);
+            for (int64_t k = 0; k < m; k++) {
+                scatter_run(j, at, 0, j->along[1], j->along[2], j->n);
+                for (int i = 0; i < 3; i++) at[i] += step[i];
+            }
         } else { /* neighbouring lines side by side */
-            int64_t at[3] = { p.offset[0], p.offset[1], p.offset[2] };
             for (int64_t k = 0; k < j->n; k++) {
                 scatter_run(j, at, step[0], step[1], step[2], m);
                 at[1] += j->along[1];
@@ -239,13 +241,14 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
     }
 }
 
+/* wrap: the size along the axis where indices count from the end, too; else 0. */
 static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_tensor *src, int axis,
-                       const aril__combiner *combiner, aril__combine how)
+                       int64_t wrap, const aril__combiner *combiner, aril__combine how)
 {
     scatter_job j = { .base = { out->offset, 0, src->offset },
                       .along = { stride_along(out, axis), stride_along(index, axis),
                                  stride_along(src, axis) },
-                      .size = size_along(out, axis),
+                      .size = wrap,
                       .n = size_along(index, axis),
                       .bytes = aril__dtypes[out->dtype].bits / 8,
                       .mover = aril__mover_of((aril_dtype)out->dtype),
@@ -266,8 +269,12 @@ static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_te
         j.lines.stride[2][k] = stride_along(src, d);
     }
     aril__nest_merge(&j.lines, 0);
-    int64_t grain = GRAIN / j.n;
-    aril__parallel_for(lines, grain > 16 ? grain : 16, scatter_range, &j);
+    /* Neighbouring lines share lines of the cache. */
+    bool beside = j.lines.ndim && j.lines.stride[0][j.lines.ndim - 1] == 1;
+    int64_t few = beside ? 16 : 1, worth = GRAIN / 2 / j.n;
+    if (worth < few) worth = few;
+    int64_t grain = (lines - 1) / aril__parallel_pieces(lines, worth) + 1;
+    aril__parallel_for(lines, grain > few ? grain : few, scatter_range, &j);
 }
 
 static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, aril__combine how)
@@ -276,7 +283,8 @@ static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, ar
     int axis = (int)a->axis[0];
     aril_tensor *out = r->out[0];
     const aril_tensor *index = r->in[1];
-    aril_status s = aril__check_indices(r->op->name, index, size_along(out, axis), axis, true);
+    int64_t wrap;
+    aril_status s = aril__check_and_wrap(r->op->name, index, size_along(out, axis), axis, &wrap);
     if (s < 0) return s;
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
     if (combiner && a->alone[0]) { /* begin with the neutral element */
@@ -292,9 +300,9 @@ static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, ar
             memcpy(&bits, &wholes[how], sizeof bits);
         aril__storage one = { .data = &bits, .bytes = 8 };
         aril_tensor neutral = { .dtype = out->dtype, .numel = 1, .storage = &one };
-        scatter_to(out, index, &neutral, axis, NULL, how);
+        scatter_to(out, index, &neutral, axis, wrap, NULL, how);
     }
-    scatter_to(out, index, r->in[2], axis, combiner, how);
+    scatter_to(out, index, r->in[2], axis, wrap, combiner, how);
     return ARIL_OK;
 }
 
