@@ -393,23 +393,40 @@ static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t
     }
 }
 
-/* Units are ranges of x, which threads share: each takes the picks that fall in its own, in order. */
+/* Asks for the beginning of a row, of which the processor knows the rest by then. */
+static inline void ask_for(const char *row, int64_t bytes)
+{
+    enum { MOST = 1024, CACHE_LINE = 64 };
+    for (int64_t i = 0; i < bytes && i < MOST; i += CACHE_LINE) __builtin_prefetch(row + i);
+}
+
+/* Units are ranges of x, which threads share: each takes the picks that fall in its own, in order.
+ * A row is asked for one pick ahead: rows lie anywhere. */
 static void write_places(void *ctx, int64_t begin, int64_t end)
 {
     const write_job *j = ctx;
-    int64_t m = j->kept.dim[0];
+    int64_t m = j->kept.dim[0], sv = j->kept.stride[1][0], bytes = m * j->bytes;
     for (; begin < end; begin++) {
         int64_t low = j->low + (j->high - j->low) * begin / j->pieces;
         int64_t high = j->low + (j->high - j->low) * (begin + 1) / j->pieces;
-        for (int64_t b = 0; b < j->n; b++) {
-            if (j->offsets[b] < low || j->offsets[b] >= high) continue;
-            void *x = j->x + (j->base[0] + j->offsets[b]) * j->bytes;
-            const void *v =
-                j->value + (j->base[1] + (j->from ? j->from[b] : b * j->step)) * j->bytes;
-            if (j->combiner)
-                j->combiner->add(x, 1, v, j->kept.stride[1][0], m);
-            else
-                j->mover->copy(x, 1, v, j->kept.stride[1][0], m);
+        char *x = NULL;
+        const char *v = NULL;
+        for (int64_t b = 0; b <= j->n; b++) {
+            if (b < j->n && (j->offsets[b] < low || j->offsets[b] >= high)) continue;
+            char *x_next = NULL;
+            const char *v_next = NULL;
+            if (b < j->n) {
+                x_next = j->x + (j->base[0] + j->offsets[b]) * j->bytes;
+                v_next = j->value + (j->base[1] + (j->from ? j->from[b] : b * j->step)) * j->bytes;
+                ask_for(x_next, bytes);
+                if (sv == 1) ask_for(v_next, bytes);
+            }
+            if (x && j->combiner)
+                j->combiner->add(x, 1, v, sv, m);
+            else if (x)
+                j->mover->copy(x, 1, v, sv, m);
+            x = x_next;
+            v = v_next;
         }
     }
 }
