@@ -57,7 +57,7 @@ static void update(bench_run *r)
     aril_list none = { 0 };
     if (r->rate)
         aril_sgd_update((aril_list){ r->maker.n_params, r->maker.params }, none, none, r->rate,
-                        NULL, (aril_sgd_opts){ 0 });
+                        NULL, (aril_sgd_update_opts){ 0 });
     for (int i = 0; i < r->maker.n_params; i++) aril_zero_grad(r->maker.params[i]);
 }
 

@@ -11,9 +11,9 @@
 #include "aril/make.h"
 #include "aril/math.h"
 #include "aril/neural.h"
-#include "aril/optim.h"
 #include "aril/reduce.h"
 #include "aril/sort.h"
+#include "aril/update.h"
 #include "aril/view.h"
 
 #endif

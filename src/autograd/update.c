@@ -1,10 +1,12 @@
 /* Updates of lists of parameters. */
-#include "aril/optim.h"
+#include "aril/update.h"
 
 #include "aril/autograd.h"
 #include "aril/ops.h"
 #include "ops/apply.h"
-#include "ops/optim.h"
+#include "ops/update.h"
+
+#include <stdlib.h>
 
 static aril_status check_list(const char *what, const char *name, aril_list params, aril_list list,
                               bool optional)
@@ -76,30 +78,50 @@ static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
     return aril_has_grad(params.at[i]) ? aril_grad(params.at[i]) : NULL;
 }
 
-static aril_tensor *at(aril_list list, int i)
+/* One update of each parameter that has a gradient: slots[k] holds state k of all. */
+static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, aril_tensor *step,
+                          const aril_list *slots, const struct update_attrs *a)
 {
-    return list.n ? list.at[i] : NULL;
+    enum { FEW = 16 };
+    aril__update few[FEW], *u = few;
+    if (params.n > FEW && !(u = aril__malloc((size_t)params.n * sizeof *u)))
+        return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
+    aril_status s = step ? aril_tensor_status(aril_add_scalar_(step, 1)) : ARIL_OK;
+    int n = 0;
+    for (int i = 0; i < params.n; i++) {
+        aril_tensor *g = grad_of(params, grads, i);
+        if (!g) continue;
+        u[n] = (aril__update){ .p = params.at[i], .grad = g, .lr = lr, .step = step, .attrs = a };
+        for (int k = 0; k < ARIL__UPDATE_SLOTS; k++)
+            u[n].slot[k] = slots[k].n ? slots[k].at[i] : NULL;
+        n++;
+    }
+    if (s == ARIL_OK) s = aril__update_all(n, u);
+    if (u != few) free(u);
+    return s;
 }
 
 aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers, aril_tensor *lr,
-                            aril_tensor *step, aril_sgd_opts opts)
+                            aril_tensor *step, aril_sgd_update_opts opts)
 {
-    struct sgd_update_attrs a = { { opts.momentum },
-                                  { opts.dampening },
-                                  { opts.weight_decay },
-                                  { opts.nesterov },
-                                  { opts.maximize } };
+    struct update_attrs a = { .rule = { ARIL__RULE_SGD },
+                              .momentum = { opts.momentum },
+                              .dampening = { opts.dampening },
+                              .weight_decay = { opts.weight_decay },
+                              .nesterov = { opts.nesterov },
+                              .maximize = { opts.maximize } };
     const part parts[] = { { "gradient", grads, true }, { "buffer", buffers, opts.momentum == 0 } };
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_status s = check("sgd_update", params, 2, parts, lr, step, opts.dampening != 0);
-    if (s == ARIL_OK && step) s = aril_tensor_status(aril_add_scalar_(step, 1));
-    for (int i = 0; i < params.n && s == ARIL_OK; i++) {
-        aril_tensor *g = grad_of(params, grads, i), *out[ARIL__MAX_OUT];
-        aril_tensor *in[] = { params.at[i], g, lr, at(buffers, i), step };
-        if (g) s = aril__apply(&aril__op_sgd_update, 5, in, &a, out);
-    }
-    return s;
+    if (s == ARIL_OK && opts.nesterov && (opts.momentum == 0 || opts.dampening != 0))
+        s = aril__fail(ARIL_ERR_ARG,
+                       "sgd_update: nesterov needs momentum, and no dampening (%g, %g)",
+                       opts.momentum, opts.dampening);
+    if (s < 0) return s;
+    aril_list slots[ARIL__UPDATE_SLOTS] = { { 0 } };
+    if (opts.momentum != 0) slots[0] = buffers;
+    return update(params, grads, lr, step, slots, &a);
 }
 
 static double or_default(double given, double usual)
@@ -109,14 +131,15 @@ static double or_default(double given, double usual)
 
 aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, aril_list v,
                              aril_list largest, aril_tensor *lr, aril_tensor *step,
-                             aril_adam_opts opts)
+                             aril_adam_update_opts opts)
 {
-    struct adam_update_attrs a = { { or_default(opts.beta1, 0.9) },
-                                   { or_default(opts.beta2, 0.999) },
-                                   { or_default(opts.eps, 1e-8) },
-                                   { opts.weight_decay },
-                                   { opts.decoupled },
-                                   { opts.maximize } };
+    struct update_attrs a = { .rule = { ARIL__RULE_ADAM },
+                              .beta1 = { or_default(opts.beta1, 0.9) },
+                              .beta2 = { or_default(opts.beta2, 0.999) },
+                              .eps = { or_default(opts.eps, 1e-8) },
+                              .weight_decay = { opts.weight_decay },
+                              .decoupled = { opts.decoupled },
+                              .maximize = { opts.maximize } };
     const part parts[] = { { "gradient", grads, true },
                            { "m", m, false },
                            { "v", v, false },
@@ -128,11 +151,6 @@ aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, ari
         s = aril__fail(ARIL_ERR_ARG,
                        "adam_update: beta1 and beta2 are from 0 to below 1, got %g and %g",
                        a.beta1[0], a.beta2[0]);
-    if (s == ARIL_OK) s = aril_tensor_status(aril_add_scalar_(step, 1));
-    for (int i = 0; i < params.n && s == ARIL_OK; i++) {
-        aril_tensor *g = grad_of(params, grads, i), *out[ARIL__MAX_OUT];
-        aril_tensor *in[] = { params.at[i], g, at(m, i), at(v, i), at(largest, i), lr, step };
-        if (g) s = aril__apply(&aril__op_adam_update, 7, in, &a, out);
-    }
-    return s;
+    if (s < 0) return s;
+    return update(params, grads, lr, step, (aril_list[]){ m, v, largest }, &a);
 }

@@ -24,7 +24,8 @@ TEST(takes_the_gathered_gradients)
     aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());
     CHECK_INT(aril_backward(aril_sum(aril_mul(a, b), ARIL_ALL)), ARIL_OK);
     aril_list none = { 0 };
-    CHECK_INT(aril_sgd_update(ARIL_LIST(a, unused, b), none, none, lr, step, (aril_sgd_opts){ 0 }),
+    CHECK_INT(aril_sgd_update(ARIL_LIST(a, unused, b), none, none, lr, step,
+                              (aril_sgd_update_opts){ 0 }),
               ARIL_OK);
     CHECK_NEAR(first(a), 1 - 0.5 * 2, 1e-6);
     CHECK_NEAR(first(b), 2 - 0.5 * 1, 1e-6);
@@ -45,35 +46,37 @@ TEST(a_wrong_call_changes_nothing)
     aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu()), *lr = aril_scalar(0.1);
     aril_list none = { 0 };
     CHECK_INT(aril_sgd_update(ARIL_LIST(p, q), ARIL_LIST(g, wrong), none, lr, step,
-                              (aril_sgd_opts){ 0 }),
+                              (aril_sgd_update_opts){ 0 }),
               ARIL_ERR_SHAPE);
     CHECK(strstr(aril_error(), "sgd_update: parameter 1 has shape [3,4], its gradient [4,3]"));
     aril_clear_error();
-    CHECK_INT(aril_sgd_update(ARIL_LIST(p, q), ARIL_LIST(g), none, lr, step, (aril_sgd_opts){ 0 }),
+    CHECK_INT(aril_sgd_update(ARIL_LIST(p, q), ARIL_LIST(g), none, lr, step,
+                              (aril_sgd_update_opts){ 0 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_sgd_update(ARIL_LIST(p), ARIL_LIST(g), none, lr, step,
-                              (aril_sgd_opts){ .momentum = 0.9 }),
+                              (aril_sgd_update_opts){ .momentum = 0.9 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_sgd_update(ARIL_LIST(p), ARIL_LIST(full(1, ARIL_F64)), none, lr, step,
-                              (aril_sgd_opts){ 0 }),
+                              (aril_sgd_update_opts){ 0 }),
               ARIL_ERR_DTYPE);
     aril_clear_error();
-    CHECK_INT(aril_sgd_update(ARIL_LIST(p), ARIL_LIST(g), none, NULL, step, (aril_sgd_opts){ 0 }),
+    CHECK_INT(aril_sgd_update(ARIL_LIST(p), ARIL_LIST(g), none, NULL, step,
+                              (aril_sgd_update_opts){ 0 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_sgd_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(full(0, ARIL_F32)), lr, NULL,
-                              (aril_sgd_opts){ .momentum = 0.9, .dampening = 0.1 }),
+                              (aril_sgd_update_opts){ .momentum = 0.9, .dampening = 0.1 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(full(0, ARIL_F32)),
                                ARIL_LIST(full(0, ARIL_F32)), none, lr, step,
-                               (aril_adam_opts){ .beta1 = 1 }),
+                               (aril_adam_update_opts){ .beta1 = 1 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), none, none, none, lr, step,
-                               (aril_adam_opts){ 0 }),
+                               (aril_adam_update_opts){ 0 }),
               ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_NEAR(first(p), 1, 0);
@@ -89,7 +92,7 @@ TEST(low_precision_with_state_in_f32)
     aril_list none = { 0 };
     for (int i = 0; i < 3; i++)
         CHECK_INT(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(m), ARIL_LIST(v), none,
-                                   aril_scalar(0.25), step, (aril_adam_opts){ 0 }),
+                                   aril_scalar(0.25), step, (aril_adam_update_opts){ 0 }),
                   ARIL_OK);
     CHECK_INT(aril_dtype_of(p), ARIL_BF16);
     CHECK_NEAR(first(p), 0.25, 1e-2); /* each step goes by lr */
@@ -105,7 +108,7 @@ TEST(versions_tell_of_the_update)
     aril_tensor *y = aril_sum(aril_mul(w, x), ARIL_ALL); /* the gradient of x needs w as it is */
     aril_list none = { 0 };
     CHECK_INT(aril_sgd_update(ARIL_LIST(w), ARIL_LIST(full(1, ARIL_F32)), none, aril_scalar(0.1),
-                              NULL, (aril_sgd_opts){ 0 }),
+                              NULL, (aril_sgd_update_opts){ 0 }),
               ARIL_OK);
     CHECK_INT(aril_backward(y), ARIL_ERR_GRAD);
     aril_clear_error();
@@ -129,10 +132,10 @@ TEST(they_find_the_minimum)
             aril_backward(aril_mean(aril_square(aril_sub(aril_matmul(x, w), y)), ARIL_ALL));
             if (kind < 2)
                 aril_sgd_update(ARIL_LIST(w), none, ARIL_LIST(m), lr, step,
-                                (aril_sgd_opts){ .momentum = 0.5, .nesterov = kind == 1 });
+                                (aril_sgd_update_opts){ .momentum = 0.5, .nesterov = kind == 1 });
             else
                 aril_adam_update(ARIL_LIST(w), none, ARIL_LIST(m), ARIL_LIST(v), none, lr, step,
-                                 (aril_adam_opts){ 0 });
+                                 (aril_adam_update_opts){ 0 });
             aril_zero_grad(w);
         }
         CHECK(aril_ok());

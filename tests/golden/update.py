@@ -48,7 +48,7 @@ def sgd(name, c, dtype=torch.float32, **k):
     keeps = 1 if k.get("momentum") else 0
     buffers = "ARIL_LIST(s0[0], s0[1])" if keeps else "(aril_list){ 0 }"
     call = (f"aril_sgd_update({LISTS}, {buffers}, aril_scalar(0.3), n,"
-            f" (aril_sgd_opts){{ {c} }});")
+            f" (aril_sgd_update_opts){{ {c} }});")
     case(f"sgd/{name}", c_start(keeps) + c_steps(call, keeps),
          run(lambda p: torch.optim.SGD(p, lr=0.3, **k), ["momentum_buffer"] * keeps),
          inputs(dtype), grad=False)
@@ -71,7 +71,7 @@ def adam(name, c, dtype=torch.float32, decoupled=False, **k):
         k.setdefault("weight_decay", 0)
     most = "ARIL_LIST(s2[0], s2[1])" if largest else "(aril_list){ 0 }"
     call = (f"aril_adam_update({LISTS}, ARIL_LIST(s0[0], s0[1]), ARIL_LIST(s1[0], s1[1]), {most},"
-            f" aril_scalar(0.02), n, (aril_adam_opts){{ {c} }});")
+            f" aril_scalar(0.02), n, (aril_adam_update_opts){{ {c} }});")
     names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * largest
     case(f"adam/{name}", c_start(2 + largest) + c_steps(call, 2 + largest),
          run(lambda p: make(p, lr=0.02, **k), names), inputs(dtype), grad=False)

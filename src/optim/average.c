@@ -1,0 +1,187 @@
+/* Averages of weights over the updates: exponential, or all alike. */
+#include "optim/optim.h"
+
+#include "aril/autograd.h"
+#include "aril/ops.h"
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+struct aril_average {
+    aril_average_opts opts;
+    int n;
+    aril_tensor **params, **means; /* kept; the means have the parameters' dtypes */
+    char **name;
+    aril__update *updates;
+    aril_tensor *count;  /* [] i64: updates so far */
+    aril_tensor *weight; /* [] f64: of the newest values */
+    struct update_attrs attrs;
+    bool swapped;
+    aril__names state;
+};
+
+static aril_status start(aril_average *a, const aril_named *params)
+{
+    size_t n = (size_t)params->n + 1;
+    a->params = aril__calloc(n * sizeof *a->params);
+    a->means = aril__calloc(n * sizeof *a->means);
+    a->name = aril__calloc(n * sizeof *a->name);
+    a->updates = aril__calloc(n * sizeof *a->updates);
+    if (!a->params || !a->means || !a->name || !a->updates)
+        return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+    a->count = aril__number_new(0, ARIL_I64);
+    a->weight = a->count ? aril__number_new(1, ARIL_F64) : NULL;
+    if (!a->weight) return ARIL_ERR_MEMORY;
+    a->attrs.rule[0] = ARIL__RULE_AVERAGE;
+    for (int i = 0; i < params->n; i++) {
+        char number[16];
+        aril_tensor *mean = aril_copy(aril_detach(params->at[i]));
+        aril_status s = aril_tensor_status(mean);
+        if (s < 0) return s;
+        a->n = i + 1;
+        a->params[i] = aril_keep(params->at[i]);
+        a->means[i] = aril_keep(mean);
+        a->name[i] = aril__strdup(aril__param_name(params, i, number, sizeof number));
+        if (!a->name[i]) return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+    }
+    return ARIL_OK;
+}
+
+aril_average *aril_average_new(const aril_named *params, aril_average_opts opts)
+{
+    double decay = opts.decay == 0 ? 0.999 : opts.decay == ARIL_ZERO ? 0 : opts.decay;
+    if (!params || !(decay >= 0 && decay < 1) || (opts.equal && opts.decay != 0)) {
+        if (!params)
+            aril__fail(ARIL_ERR_ARG, "average: the parameters are NULL");
+        else if (opts.equal && opts.decay != 0)
+            aril__fail(ARIL_ERR_ARG, "average: either .decay or .equal");
+        else
+            aril__fail(ARIL_ERR_ARG, "average: .decay is from 0 to below 1, got %g", decay);
+        return NULL;
+    }
+    if (aril__params_check("average", params) < 0) return NULL;
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_average *a = aril__calloc(sizeof *a);
+    if (!a) {
+        aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+        return NULL;
+    }
+    a->opts = opts;
+    a->opts.decay = decay;
+    if (start(a, params) < 0) {
+        aril_average_free(a);
+        return NULL;
+    }
+    return a;
+}
+
+void aril_average_free(aril_average *a)
+{
+    if (!a) return;
+    for (int i = 0; i < a->n; i++) {
+        aril_release(a->params[i]);
+        aril_release(a->means[i]);
+        free(a->name[i]);
+    }
+    aril_release(a->count);
+    aril_release(a->weight);
+    aril__names_free(&a->state);
+    free(a->params);
+    free(a->means);
+    free(a->name);
+    free(a->updates);
+    free(a);
+}
+
+aril_status aril_average_update(aril_average *a)
+{
+    if (!a) return aril__fail(ARIL_ERR_ARG, "average_update: the average is NULL");
+    if (a->swapped)
+        return aril__fail(ARIL_ERR_STATE, "average_update: the averages are swapped in; call "
+                                          "aril_average_swap first");
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    int64_t n = *(int64_t *)aril__ptr(a->count);
+    aril__number_set(a->weight, n == 0          ? 1
+                                : a->opts.equal ? 1 / (double)(n + 1)
+                                                : 1 - a->opts.decay);
+    for (int i = 0; i < a->n; i++)
+        a->updates[i] = (aril__update){
+            .p = a->means[i], .grad = a->params[i], .lr = a->weight, .attrs = &a->attrs
+        };
+    aril_status s = aril__update_all(a->n, a->updates);
+    if (s == ARIL_OK) aril__number_set(a->count, (double)(n + 1));
+    return s;
+}
+
+aril_status aril_average_swap(aril_average *a)
+{
+    if (!a) return aril__fail(ARIL_ERR_ARG, "average_swap: the average is NULL");
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_status s = ARIL_OK;
+    int done = 0;
+    for (; done < a->n && s == ARIL_OK; done++) {
+        ARIL_SCOPE;
+        aril_tensor *copy = aril_copy(aril_detach(a->params[done]));
+        s = aril_tensor_status(copy);
+        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->params[done], a->means[done]));
+        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->means[done], copy));
+    }
+    if (s == ARIL_OK) a->swapped = !a->swapped;
+    return s;
+}
+
+const aril_named *aril_average_state(aril_average *a)
+{
+    if (!a) {
+        aril__fail(ARIL_ERR_ARG, "average_state: the average is NULL");
+        return NULL;
+    }
+    if (a->swapped) {
+        aril__fail(ARIL_ERR_STATE, "average_state: the averages are swapped in; call "
+                                   "aril_average_swap first");
+        return NULL;
+    }
+    aril__names_clear(&a->state);
+    aril_status s = aril__names_add(&a->state, a->count, "average.count");
+    for (int i = 0; i < a->n && s == ARIL_OK; i++)
+        s = aril__names_add(&a->state, a->means[i], "%s.average", a->name[i]);
+    return s < 0 ? NULL : aril__names_list(&a->state);
+}
+
+aril_status aril_average_load_state(aril_average *a, const aril_named *from)
+{
+    if (!a || !from) return aril__fail(ARIL_ERR_ARG, "average_load_state: NULL");
+    if (a->swapped)
+        return aril__fail(ARIL_ERR_STATE, "average_load_state: the averages are swapped in; call "
+                                          "aril_average_swap first");
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    int64_t count;
+    aril_status s =
+        aril__named_numbers("average_load_state", from, "average.count", ARIL_I64, 1, &count);
+    if (s == ARIL_OK && from->n != a->n + 1)
+        s = aril__fail(ARIL_ERR_FORMAT, "average_load_state: %d tensors, expected %d", from->n,
+                       a->n + 1);
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
+        const aril_tensor *t = aril__named_find(from, "%s.average", a->name[i]), *m = a->means[i];
+        if (!t)
+            s = aril__fail(ARIL_ERR_FORMAT, "average_load_state: '%s.average' is missing",
+                           a->name[i]);
+        else if ((s = aril__check_value("average_load_state", t)) == ARIL_OK &&
+                 (t->dtype != m->dtype || !aril__same_dims(t->ndim, t->dim, m->ndim, m->dim)))
+            s = aril__fail(ARIL_ERR_FORMAT,
+                           "average_load_state: '%s.average' is %s %s, expected %s %s", a->name[i],
+                           aril__dtypes[t->dtype].name, aril__text(x, t),
+                           aril__dtypes[m->dtype].name, aril__text(y, m));
+    }
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        aril_tensor *t = aril__named_find(from, "%s.average", a->name[i]);
+        s = aril_tensor_status(aril_copy_(a->means[i], aril_to(t, aril_device_of(a->means[i]))));
+    }
+    if (s == ARIL_OK) aril__number_set(a->count, (double)count);
+    return s;
+}

@@ -1,0 +1,291 @@
+/* Optimizers: made, given parameters, looked into, freed. */
+#include "optim/optim.h"
+
+#include "aril/autograd.h"
+#include "aril/scope.h"
+#include "core/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_attrs(aril__optim_group *g, const aril__optim_kind *kind)
+{
+    const aril_optim_opts *o = &g->opts;
+    g->attrs = (struct update_attrs){ .rule = { kind->rule },
+                                      .nesterov = { o->nesterov },
+                                      .decoupled = { o->decoupled },
+                                      .maximize = { o->maximize },
+                                      .clip_value = { o->clip_value },
+                                      .weight_decay = { o->weight_decay },
+                                      .momentum = { o->momentum },
+                                      .dampening = { o->dampening },
+                                      .decay = { o->decay },
+                                      .beta1 = { o->beta1 },
+                                      .beta2 = { o->beta2 },
+                                      .eps = { o->eps },
+                                      .alpha = { o->alpha },
+                                      .momentum_decay = { o->momentum_decay },
+                                      .eta_minus = { o->eta_minus },
+                                      .eta_plus = { o->eta_plus },
+                                      .step_min = { o->step_min },
+                                      .step_max = { o->step_max },
+                                      .trust = { o->trust } };
+}
+
+/* ---- groups ---- */
+
+static aril_status add_group(aril_optim *opt, const aril_optim_opts *o)
+{
+    size_t bytes = (size_t)(opt->n_groups + 1) * sizeof *opt->groups;
+    aril__optim_group *groups = aril__realloc(opt->groups, bytes);
+    if (!groups) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", opt->kind->name);
+    opt->groups = groups;
+    aril__optim_group *g = &groups[opt->n_groups];
+    *g = (aril__optim_group){ .opts = *o, .base = o->lr };
+    g->lr = aril__number_new(o->lr, ARIL_F64);
+    if (!g->lr) return ARIL_ERR_MEMORY;
+    set_attrs(g, opt->kind);
+    opt->n_groups++;
+    return ARIL_OK;
+}
+
+static void drop_params(aril_optim *opt, int to)
+{
+    while (opt->n_params > to) {
+        aril__optim_param *p = &opt->params[--opt->n_params];
+        aril__slots_drop(p);
+        aril_release(p->p);
+        free(p->name);
+    }
+}
+
+static bool has_param(const aril_optim *opt, const aril_tensor *p, const char *name,
+                      const char **taken)
+{
+    for (int i = 0; i < opt->n_params; i++) {
+        if (opt->params[i].p == p) return *taken = opt->params[i].name, true;
+        if (strcmp(opt->params[i].name, name) == 0) return *taken = NULL, true;
+    }
+    return false;
+}
+
+/* Parameters of a group behind those there are; all or none. Loose tensors of later groups are numbered on. */
+static aril_status add_params(aril_optim *opt, const char *what, const aril_named *params,
+                              int group)
+{
+    aril_status s = aril__params_check(what, params);
+    int before = opt->n_params;
+    if (s < 0) return s;
+    size_t n = (size_t)(before + params->n);
+    aril__optim_param *grown = aril__realloc(opt->params, (n + 1) * sizeof *grown);
+    if (grown) opt->params = grown;
+    aril__update *updates = grown ? aril__realloc(opt->updates, (n + 1) * sizeof *updates) : NULL;
+    if (updates) opt->updates = updates;
+    aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;
+    if (!grads) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+    opt->grads = grads;
+    for (int i = 0; i < params->n && s == ARIL_OK; i++) {
+        char number[16];
+        const char *name = params->name ? params->name[i] : NULL, *taken;
+        if (!name) {
+            snprintf(number, sizeof number, "%d", before + i);
+            name = number;
+        }
+        if (has_param(opt, params->at[i], name, &taken)) {
+            s = taken ? aril__fail(ARIL_ERR_ARG, "%s: parameter '%s' is there already, as '%s'",
+                                   what, name, taken)
+                      : aril__fail(ARIL_ERR_ARG, "%s: two parameters are called '%s'", what, name);
+            break;
+        }
+        aril__optim_param *p = &opt->params[opt->n_params];
+        *p = (aril__optim_param){ .group = group, .name = aril__strdup(name) };
+        if (!p->name) {
+            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+            break;
+        }
+        p->p = aril_keep(params->at[i]);
+        opt->n_params++;
+    }
+    aril__names_clear(&opt->listed);
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
+        s = aril__names_add(&opt->listed, opt->params[i].p, "%s", opt->params[i].name);
+    if (s < 0) drop_params(opt, before);
+    return s;
+}
+
+aril_status aril_optim_set_parameters(aril_optim *opt, const aril_named *params)
+{
+    if (!opt || !params)
+        return aril__fail(ARIL_ERR_ARG, "optim_set_parameters: the %s NULL",
+                          opt ? "parameters are" : "optimizer is");
+    if (opt->n_params > 0)
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "optim_set_parameters: this %s has %d parameters already; add others with "
+            "aril_optim_add_group, or make a new one",
+            opt->kind->name, opt->n_params);
+    return add_params(opt, "optim_set_parameters", params, 0);
+}
+
+int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_opts opts)
+{
+    if (!opt || !params)
+        return aril__fail(ARIL_ERR_ARG, "optim_add_group: the %s NULL",
+                          opt ? "parameters are" : "optimizer is");
+    if (opt->lbfgs)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "optim_add_group: lbfgs has one group only");
+    aril_optim_opts full;
+    aril_status s =
+        aril__optim_resolve(opt->kind, "optim_add_group", &opts, &opt->opts, true, &full);
+    if (s == ARIL_OK) s = add_group(opt, &full);
+    if (s < 0) return s;
+    s = add_params(opt, "optim_add_group", params, opt->n_groups - 1);
+    if (s < 0) {
+        aril_release(opt->groups[--opt->n_groups].lr);
+        return s;
+    }
+    aril__schedules_apply(opt);
+    return opt->n_groups - 1;
+}
+
+/* ---- making ---- */
+
+static aril_status start(aril_optim *opt, const aril_named *params, const aril_optim_opts *opts)
+{
+    const char *what = opt->kind->name;
+    aril_optim_opts usual = opt->kind->usual;
+    usual.loss_scale_growth = 2000;
+    aril_status s = aril__optim_resolve(opt->kind, what, opts, &usual, false, &opt->opts);
+    if (s == ARIL_OK) s = add_group(opt, &opt->opts);
+    if (s < 0) return s;
+    if (!(opt->step = aril__number_new(0, ARIL_I64))) return ARIL_ERR_MEMORY;
+    if (opt->opts.accumulate > 1 &&
+        !(opt->share = aril__number_new(1.0 / opt->opts.accumulate, ARIL_F64)))
+        return ARIL_ERR_MEMORY;
+    if (opt->opts.loss_scale > 0 &&
+        (!(opt->scale = aril__number_new(opt->opts.loss_scale, ARIL_F32)) ||
+         !(opt->good = aril__number_new(0, ARIL_I64))))
+        return ARIL_ERR_MEMORY;
+    if (opt->kind->rule == ARIL__NO_RULE && !(opt->lbfgs = aril__lbfgs_new()))
+        return ARIL_ERR_MEMORY;
+    return params ? add_params(opt, what, params, 0) : ARIL_OK;
+}
+
+aril_optim *aril_optim_new(const char *name, const aril_named *params, aril_optim_opts opts)
+{
+    const aril__optim_kind *kind = aril__optim_kind_find(name);
+    aril_optim *opt = kind ? aril__calloc(sizeof *opt) : NULL;
+    if (!opt) {
+        if (kind) aril__fail(ARIL_ERR_MEMORY, "%s: no memory", name);
+        return NULL;
+    }
+    opt->kind = kind;
+    if (start(opt, params, &opts) < 0) {
+        aril_optim_free(opt);
+        return NULL;
+    }
+    return opt;
+}
+
+#define MAKE(name)                                                             \
+    aril_optim *aril_##name(const aril_named *params, aril_##name##_opts opts) \
+    {                                                                          \
+        return aril_optim_new(#name, params, opts);                            \
+    }
+MAKE(sgd)
+MAKE(adam)
+MAKE(adamw)
+MAKE(adamax)
+MAKE(nadam)
+MAKE(radam)
+MAKE(adagrad)
+MAKE(adadelta)
+MAKE(rmsprop)
+MAKE(rprop)
+MAKE(lbfgs)
+MAKE(lars)
+MAKE(lamb)
+MAKE(lion)
+#undef MAKE
+
+void aril_optim_free(aril_optim *opt)
+{
+    if (!opt) return;
+    drop_params(opt, 0);
+    for (int i = 0; i < opt->n_groups; i++) aril_release(opt->groups[i].lr);
+    for (int i = 0; i < opt->n_schedules; i++) aril_schedule_free(opt->schedules[i]);
+    aril__names_free(&opt->listed);
+    aril__names_free(&opt->state);
+    aril__lbfgs_free(opt->lbfgs);
+    aril_release(opt->step);
+    aril_release(opt->share);
+    aril_release(opt->scale);
+    aril_release(opt->good);
+    free(opt->schedules);
+    free(opt->groups);
+    free(opt->params);
+    free(opt->updates);
+    free(opt->grads);
+    free(opt);
+}
+
+/* ---- looking in ---- */
+
+const char *aril_optim_name(const aril_optim *opt)
+{
+    return opt ? opt->kind->name : "NULL";
+}
+
+int aril_optim_groups(const aril_optim *opt)
+{
+    return opt ? opt->n_groups : 0;
+}
+
+const aril_named *aril_optim_parameters(const aril_optim *opt)
+{
+    if (opt) return aril__names_list(&((aril_optim *)(uintptr_t)opt)->listed);
+    aril__fail(ARIL_ERR_ARG, "optim_parameters: the optimizer is NULL");
+    return NULL;
+}
+
+aril_tensor *aril_optim_group_lr(aril_optim *opt, int group)
+{
+    if (opt && group >= 0 && group < opt->n_groups) return opt->groups[group].lr;
+    if (!opt)
+        aril__fail(ARIL_ERR_ARG, "optim_lr: the optimizer is NULL");
+    else
+        aril__fail(ARIL_ERR_INDEX, "optim_group_lr: group %d of %d", group, opt->n_groups);
+    return aril__poison();
+}
+
+aril_tensor *aril_optim_lr(aril_optim *opt)
+{
+    return aril_optim_group_lr(opt, 0);
+}
+
+aril_status aril_optim_set_lr(aril_optim *opt, double lr)
+{
+    if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_set_lr: the optimizer is NULL");
+    if (!(lr >= 0 && lr <= 1e300))
+        return aril__fail(ARIL_ERR_ARG, "optim_set_lr: a rate is at least 0, got %g", lr);
+    double first = opt->groups[0].base;
+    for (int i = 0; i < opt->n_groups; i++) {
+        aril__optim_group *g = &opt->groups[i];
+        g->base = i == 0 || first == 0 ? lr : g->base * (lr / first);
+        aril__number_set(g->lr, g->base);
+    }
+    aril__schedules_apply(opt);
+    return ARIL_OK;
+}
+
+aril_tensor *aril_optim_steps(aril_optim *opt)
+{
+    if (opt) return opt->step;
+    aril__fail(ARIL_ERR_ARG, "optim_steps: the optimizer is NULL");
+    return aril__poison();
+}
+
+aril_tensor *aril_optim_loss_scale(aril_optim *opt)
+{
+    return opt ? opt->scale : NULL;
+}

@@ -1,0 +1,573 @@
+/* Schedules: rates as functions of a count. */
+#include "optim/optim.h"
+
+#include "core/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+typedef struct schedule_kind {
+    const char *name;
+    double (*at)(const aril_schedule *s, double base, int64_t t);
+    aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to be wrong */
+    aril_schedule_opts usual;
+} schedule_kind;
+
+struct aril_schedule {
+    const schedule_kind *kind;
+    aril_schedule_opts opts;
+    aril_schedule_fn *fn;
+    void *ctx;
+    int n_parts;
+    aril_schedule **parts;
+    int64_t *from; /* of a sequence: where each part begins */
+    int64_t t;
+    /* plateau */
+    int64_t drops, bad, cooling;
+    double best;
+};
+
+/* ---- the rates ---- */
+
+static double step_at(const aril_schedule *s, double base, int64_t t)
+{
+    return base * pow(s->opts.gamma, (double)(t / s->opts.every));
+}
+
+static double multistep_at(const aril_schedule *s, double base, int64_t t)
+{
+    int reached = 0;
+    for (int i = 0; i < ARIL_SCHEDULE_STEPS && s->opts.at[i] > 0; i++)
+        reached += t >= s->opts.at[i];
+    return base * pow(s->opts.gamma, reached);
+}
+
+static double exponential_at(const aril_schedule *s, double base, int64_t t)
+{
+    return base * pow(s->opts.gamma, (double)t);
+}
+
+static double cosine(double from, double to, double share)
+{
+    return to + (from - to) * (1 + cos(pi * share)) / 2;
+}
+
+static double cosine_at(const aril_schedule *s, double base, int64_t t)
+{
+    return cosine(base, s->opts.min_lr, (double)t / (double)s->opts.total);
+}
+
+static double warm_restarts_at(const aril_schedule *s, double base, int64_t t)
+{
+    double length = (double)s->opts.total, at = (double)t;
+    if (s->opts.growth == 1) {
+        at = (double)(t % s->opts.total);
+    } else {
+        while (at >= length) {
+            at -= length;
+            length *= s->opts.growth;
+        }
+    }
+    return cosine(base, s->opts.min_lr, at / length);
+}
+
+static double linear_at(const aril_schedule *s, double base, int64_t t)
+{
+    double share = t < s->opts.total ? (double)t / (double)s->opts.total : 1;
+    return base * (s->opts.start + (s->opts.end - s->opts.start) * share);
+}
+
+static double constant_at(const aril_schedule *s, double base, int64_t t)
+{
+    return t < s->opts.total ? base * s->opts.start : base;
+}
+
+static double polynomial_at(const aril_schedule *s, double base, int64_t t)
+{
+    return t < s->opts.total ? base * pow(1 - (double)t / (double)s->opts.total, s->opts.power) : 0;
+}
+
+static double one_cycle_at(const aril_schedule *s, double base, int64_t t)
+{
+    const aril_schedule_opts *o = &s->opts;
+    double top = o->max_lr > 0 ? o->max_lr : base, low = top / o->div, end = low / o->final_div;
+    double total = (double)o->total, up = o->warm_share * total - 1, at = (double)t;
+    if (at > total - 1) at = total - 1;
+    const struct {
+        double to, from_lr, to_lr;
+    } two[] = { { up, low, top }, { total - 1, top, end } },
+      three[] = { { up, low, top }, { 2 * up, top, low }, { total - 1, low, end } },
+      *phase = o->three_phases ? three : two;
+    double begin = 0;
+    while (at > phase->to && phase->to < total - 1) begin = phase++->to;
+    double share = phase->to > begin ? (at - begin) / (phase->to - begin) : 1;
+    return o->straight ? phase->from_lr + (phase->to_lr - phase->from_lr) * share
+                       : cosine(phase->from_lr, phase->to_lr, share);
+}
+
+/* A drop that would hardly change the rate is left out. */
+static double plateau_rate(const aril_schedule *s, double base)
+{
+    const double least = 1e-8;
+    for (int64_t i = 0; i < s->drops; i++) {
+        double next = fmax(base * s->opts.factor, s->opts.min_lr);
+        if (base - next <= least) break;
+        base = next;
+    }
+    return base;
+}
+
+static double plateau_at(const aril_schedule *s, double base, int64_t t)
+{
+    (void)s, (void)base, (void)t;
+    return NAN;
+}
+
+static double inverse_at(const aril_schedule *s, double base, int64_t t)
+{
+    return base * pow(1 + s->opts.gamma * (double)t, -s->opts.power);
+}
+
+static double sigmoid_at(const aril_schedule *s, double base, int64_t t)
+{
+    return base / (1 + exp(-s->opts.gamma * (double)(t - s->opts.every)));
+}
+
+static double function_at(const aril_schedule *s, double base, int64_t t)
+{
+    return s->fn(base, t, s->ctx);
+}
+
+static double chained_at(const aril_schedule *s, double base, int64_t t)
+{
+    for (int i = 0; i < s->n_parts; i++) base = aril_schedule_at(s->parts[i], base, t);
+    return base;
+}
+
+static int part_at(const aril_schedule *s, int64_t t)
+{
+    int i = 0;
+    while (i + 1 < s->n_parts && t >= s->from[i + 1]) i++;
+    return i;
+}
+
+static double sequential_at(const aril_schedule *s, double base, int64_t t)
+{
+    int i = part_at(s, t);
+    return aril_schedule_at(s->parts[i], base, t - s->from[i]);
+}
+
+/* ---- what can be wrong ---- */
+
+static aril_status needs_total(const aril_schedule_opts *o)
+{
+    return o->total >= 1
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG, "schedule: .total, the length, is at least 1, got %lld",
+                            (long long)o->total);
+}
+
+static aril_status needs_every(const aril_schedule_opts *o)
+{
+    return o->every >= 1 ? ARIL_OK
+                         : aril__fail(ARIL_ERR_ARG,
+                                      "schedule: .every, epochs between drops, is at least 1, got "
+                                      "%lld",
+                                      (long long)o->every);
+}
+
+static aril_status needs_at(const aril_schedule_opts *o)
+{
+    for (int i = 0; i + 1 < ARIL_SCHEDULE_STEPS && o->at[i] > 0; i++)
+        if (o->at[i + 1] != 0 && o->at[i + 1] < o->at[i])
+            return aril__fail(ARIL_ERR_ARG, "schedule: .at ascends, got %lld before %lld",
+                              (long long)o->at[i], (long long)o->at[i + 1]);
+    return o->at[0] > 0 ? ARIL_OK
+                        : aril__fail(ARIL_ERR_ARG, "schedule: .at says where the rate drops, each "
+                                                   "at least 1");
+}
+
+static aril_status needs_gamma(const aril_schedule_opts *o)
+{
+    return o->gamma != 0
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG, "schedule: .gamma, the factor, has to be given");
+}
+
+static aril_status needs_restarts(const aril_schedule_opts *o)
+{
+    if (o->growth < 1)
+        return aril__fail(ARIL_ERR_ARG, "schedule: .growth is at least 1, got %g", o->growth);
+    return needs_total(o);
+}
+
+static aril_status needs_cycle(const aril_schedule_opts *o)
+{
+    if (!(o->warm_share > 0 && o->warm_share < 1) || !(o->div > 0) || !(o->final_div > 0))
+        return aril__fail(ARIL_ERR_ARG,
+                          "schedule: .warm_share is between 0 and 1, .div and .final_div above 0, "
+                          "got %g, %g, %g",
+                          o->warm_share, o->div, o->final_div);
+    return needs_total(o);
+}
+
+static aril_status needs_factor(const aril_schedule_opts *o)
+{
+    return o->factor >= 0 && o->factor < 1 && o->patience >= 0 && o->cooldown >= 0
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG,
+                            "schedule: .factor is from 0 to below 1, .patience and .cooldown at "
+                            "least 0, got %g, %lld, %lld",
+                            o->factor, (long long)o->patience, (long long)o->cooldown);
+}
+
+/* ---- kinds ---- */
+
+/* In alphabetical order. */
+static const schedule_kind kinds[] = {
+    { "constant", constant_at, needs_total, { .total = 5, .start = 1.0 / 3 } },
+    { "cosine", cosine_at, needs_total, { 0 } },
+    { "exponential", exponential_at, needs_gamma, { 0 } },
+    { "inverse", inverse_at, needs_gamma, { .power = 0.75 } },
+    { "linear", linear_at, needs_total, { .total = 5, .start = 1.0 / 3, .end = 1 } },
+    { "multistep", multistep_at, needs_at, { .gamma = 0.1 } },
+    { "one_cycle", one_cycle_at, needs_cycle, { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
+    { "plateau", plateau_at, needs_factor, { .factor = 0.1, .patience = 10, .threshold = 1e-4 } },
+    { "polynomial", polynomial_at, needs_total, { .total = 5, .power = 1 } },
+    { "sigmoid", sigmoid_at, needs_gamma, { 0 } },
+    { "step", step_at, needs_every, { .gamma = 0.1 } },
+    { "warm_restarts", warm_restarts_at, needs_restarts, { .growth = 1 } },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+static const schedule_kind function_kind = { "function", function_at, NULL, { 0 } };
+static const schedule_kind chained_kind = { "chained", chained_at, NULL, { 0 } };
+static const schedule_kind sequential_kind = { "sequential", sequential_at, NULL, { 0 } };
+
+const char *const *aril_schedule_names(void)
+{
+    static const char *const names[KINDS + 1] = { "constant",  "cosine",  "exponential",
+                                                  "inverse",   "linear",  "multistep",
+                                                  "one_cycle", "plateau", "polynomial",
+                                                  "sigmoid",   "step",    "warm_restarts",
+                                                  NULL };
+    return names;
+}
+
+static double or_usual(double given, double usual)
+{
+    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+}
+
+static int64_t or_usual_int(int64_t given, int64_t usual)
+{
+    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+}
+
+static aril_schedule_opts resolve(const aril_schedule_opts *o, const aril_schedule_opts *usual)
+{
+    aril_schedule_opts to = *o;
+    to.total = or_usual_int(o->total, usual->total);
+    to.every = or_usual_int(o->every, usual->every);
+    to.gamma = or_usual(o->gamma, usual->gamma);
+    to.power = or_usual(o->power, usual->power);
+    to.min_lr = or_usual(o->min_lr, usual->min_lr);
+    to.start = or_usual(o->start, usual->start);
+    to.end = or_usual(o->end, usual->end);
+    to.growth = or_usual(o->growth, usual->growth);
+    to.warm_share = or_usual(o->warm_share, usual->warm_share);
+    to.div = or_usual(o->div, usual->div);
+    to.final_div = or_usual(o->final_div, usual->final_div);
+    to.factor = or_usual(o->factor, usual->factor);
+    to.patience = or_usual_int(o->patience, usual->patience);
+    to.threshold = or_usual(o->threshold, usual->threshold);
+    to.warm_start = or_usual(o->warm_start, 1.0 / 3);
+    return to;
+}
+
+static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedule_opts *o)
+{
+    aril_schedule *s = aril__calloc(sizeof *s);
+    if (!s) {
+        aril__fail(ARIL_ERR_MEMORY, "schedule: no memory");
+        return NULL;
+    }
+    s->kind = kind;
+    s->opts = resolve(o, &kind->usual);
+    s->best = s->opts.rising ? -INFINITY : INFINITY;
+    return s;
+}
+
+static aril_schedule *made(const schedule_kind *kind, aril_schedule_opts opts)
+{
+    aril_schedule_opts o = resolve(&opts, &kind->usual);
+    if (kind->check && kind->check(&o) < 0) return NULL;
+    if (o.warmup <= 0) return schedule_new(kind, &opts);
+    aril_schedule *parts[2];
+    int64_t at = o.warmup;
+    parts[0] = aril_linear_schedule(
+        (aril_schedule_opts){ .per_batch = opts.per_batch,
+                              .total = o.warmup,
+                              .start = o.warm_start == 0 ? ARIL_ZERO : o.warm_start });
+    opts.warmup = 0;
+    parts[1] = schedule_new(kind, &opts);
+    return aril_sequential_schedule(2, parts, &at);
+}
+
+aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts)
+{
+    for (int i = 0; i < KINDS && name; i++)
+        if (strcmp(kinds[i].name, name) == 0) return made(&kinds[i], opts);
+    char near[512];
+    aril__fail(ARIL_ERR_ARG, "there is no schedule '%s'%s", name ? name : "NULL",
+               aril__nearest(name ? name : "", aril_schedule_names(), near, sizeof near));
+    return NULL;
+}
+
+#define MAKE(name)                                                 \
+    aril_schedule *aril_##name##_schedule(aril_schedule_opts opts) \
+    {                                                              \
+        return aril_schedule_new(#name, opts);                     \
+    }
+MAKE(step)
+MAKE(multistep)
+MAKE(exponential)
+MAKE(cosine)
+MAKE(warm_restarts)
+MAKE(linear)
+MAKE(constant)
+MAKE(polynomial)
+MAKE(one_cycle)
+MAKE(plateau)
+MAKE(inverse)
+MAKE(sigmoid)
+#undef MAKE
+
+aril_schedule *aril_function_schedule(aril_schedule_fn *fn, void *ctx, aril_schedule_opts opts)
+{
+    if (!fn) {
+        aril__fail(ARIL_ERR_ARG, "function_schedule: the function is NULL");
+        return NULL;
+    }
+    aril_schedule *s = schedule_new(&function_kind, &opts);
+    if (s) {
+        s->fn = fn;
+        s->ctx = ctx;
+    }
+    return s;
+}
+
+static aril_schedule *combine(const schedule_kind *kind, int n, aril_schedule *const *parts,
+                              const int64_t *at)
+{
+    aril_schedule *s = NULL;
+    bool whole = n > 0 && parts, batches = whole && parts[0] && parts[0]->opts.per_batch;
+    for (int i = 0; i < n && parts; i++) {
+        if (!parts[i]) {
+            if (whole) aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is NULL", kind->name, i);
+            whole = false;
+        } else if (whole && parts[i]->opts.per_batch != batches) {
+            aril__fail(ARIL_ERR_ARG,
+                       "%s_schedule: some parts count batches, others epochs; attach them to the "
+                       "optimizer one by one",
+                       kind->name);
+            whole = false;
+        }
+        if (whole && i && at && at[i - 1] <= (i > 1 ? at[i - 2] : 0)) {
+            aril__fail(ARIL_ERR_ARG, "%s_schedule: counts ascend from above 0", kind->name);
+            whole = false;
+        }
+    }
+    if (n < 1 || !parts) aril__fail(ARIL_ERR_ARG, "%s_schedule: %d parts", kind->name, n);
+    if (whole) s = schedule_new(kind, &(aril_schedule_opts){ .per_batch = batches });
+    size_t count = (size_t)n;
+    if (s) {
+        s->parts = aril__calloc(count * sizeof *s->parts);
+        s->from = aril__calloc(count * sizeof *s->from);
+        if (!s->parts || !s->from) {
+            aril__fail(ARIL_ERR_MEMORY, "%s_schedule: no memory", kind->name);
+            aril_schedule_free(s);
+            s = NULL;
+        }
+    }
+    for (int i = 0; i < n && parts; i++) {
+        if (s) {
+            s->parts[i] = parts[i];
+            if (at && i) s->from[i] = at[i - 1];
+        } else {
+            aril_schedule_free(parts[i]);
+        }
+    }
+    if (s) s->n_parts = n;
+    return s;
+}
+
+aril_schedule *aril_chained_schedule(int n, aril_schedule *const *parts)
+{
+    return combine(&chained_kind, n, parts, NULL);
+}
+
+aril_schedule *aril_sequential_schedule(int n, aril_schedule *const *parts, const int64_t *at)
+{
+    static const int64_t none[1];
+    return combine(&sequential_kind, n, parts, at ? at : none);
+}
+
+void aril_schedule_free(aril_schedule *s)
+{
+    if (!s) return;
+    for (int i = 0; i < s->n_parts; i++) aril_schedule_free(s->parts[i]);
+    free(s->parts);
+    free(s->from);
+    free(s);
+}
+
+double aril_schedule_at(const aril_schedule *s, double base, int64_t t)
+{
+    return s ? s->kind->at(s, base, t) : NAN;
+}
+
+/* ---- with an optimizer ---- */
+
+/* The present rate: like `at`, with what a plateau has seen. */
+static double now(const aril_schedule *s, double base, int64_t t)
+{
+    if (s->kind->at == plateau_at) return plateau_rate(s, base);
+    if (s->kind == &chained_kind) {
+        for (int i = 0; i < s->n_parts; i++) base = now(s->parts[i], base, t);
+        return base;
+    }
+    if (s->kind == &sequential_kind) {
+        int i = part_at(s, t);
+        return now(s->parts[i], base, t - s->from[i]);
+    }
+    return s->kind->at(s, base, t);
+}
+
+/* A plateau looks at a metric. */
+static void look(aril_schedule *s, double metric)
+{
+    const aril_schedule_opts *o = &s->opts;
+    double margin = o->absolute ? o->threshold : o->threshold * fabs(s->best);
+    bool better = isinf(s->best) ? o->rising ? metric > s->best : metric < s->best
+                  : o->rising    ? metric > s->best + margin
+                                 : metric < s->best - margin;
+    if (better) {
+        s->best = metric;
+        s->bad = 0;
+    } else {
+        s->bad++;
+    }
+    if (s->cooling > 0) {
+        s->cooling--;
+        s->bad = 0;
+    }
+    if (s->bad > o->patience) {
+        s->drops++;
+        s->cooling = o->cooldown;
+        s->bad = 0;
+    }
+}
+
+static void show(aril_schedule *s, int64_t t, double metric)
+{
+    if (s->kind->at == plateau_at && !isnan(metric)) look(s, metric);
+    if (s->kind == &chained_kind)
+        for (int i = 0; i < s->n_parts; i++) show(s->parts[i], t, metric);
+    if (s->kind == &sequential_kind) {
+        int i = part_at(s, t);
+        show(s->parts[i], t - s->from[i], metric);
+    }
+}
+
+void aril__schedules_apply(aril_optim *opt)
+{
+    if (opt->n_schedules == 0) return;
+    for (int i = 0; i < opt->n_groups; i++) {
+        double lr = opt->groups[i].base;
+        for (int k = 0; k < opt->n_schedules; k++)
+            lr = now(opt->schedules[k], lr, opt->schedules[k]->t);
+        aril__number_set(opt->groups[i].lr, lr);
+    }
+}
+
+void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric)
+{
+    bool any = false;
+    for (int k = 0; k < opt->n_schedules; k++) {
+        aril_schedule *s = opt->schedules[k];
+        if (!all && s->opts.per_batch != batches) continue;
+        show(s, s->t, metric);
+        s->t++;
+        any = true;
+    }
+    if (any) aril__schedules_apply(opt);
+}
+
+aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
+{
+    aril_schedule **grown = NULL;
+    if (opt && s)
+        grown = aril__realloc(opt->schedules, (size_t)(opt->n_schedules + 1) * sizeof *grown);
+    if (!grown) {
+        aril_schedule_free(s);
+        return opt && s ? aril__fail(ARIL_ERR_MEMORY, "optim_schedule: no memory")
+                        : aril__fail(ARIL_ERR_ARG, "optim_schedule: the %s is NULL",
+                                     opt ? "schedule" : "optimizer");
+    }
+    opt->schedules = grown;
+    grown[opt->n_schedules++] = s;
+    aril__schedules_apply(opt);
+    return ARIL_OK;
+}
+
+aril_status aril_optim_epoch(aril_optim *opt, double metric)
+{
+    if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_epoch: the optimizer is NULL");
+    aril__schedules_advance(opt, false, false, metric);
+    return ARIL_OK;
+}
+
+aril_status aril_schedule_step(aril_optim *opt)
+{
+    if (!opt) return aril__fail(ARIL_ERR_ARG, "schedule_step: the optimizer is NULL");
+    aril__schedules_advance(opt, false, true, NAN);
+    return ARIL_OK;
+}
+
+/* ---- state ---- */
+
+int aril__schedule_count(const aril_schedule *s)
+{
+    int n = ARIL__SCHEDULE_NUMBERS;
+    for (int i = 0; i < s->n_parts; i++) n += aril__schedule_count(s->parts[i]);
+    return n;
+}
+
+void aril__schedule_get(const aril_schedule *s, double *numbers)
+{
+    const double own[ARIL__SCHEDULE_NUMBERS] = { (double)s->t, (double)s->drops, (double)s->bad,
+                                                 (double)s->cooling, s->best };
+    memcpy(numbers, own, sizeof own);
+    numbers += ARIL__SCHEDULE_NUMBERS;
+    for (int i = 0; i < s->n_parts; i++) {
+        aril__schedule_get(s->parts[i], numbers);
+        numbers += aril__schedule_count(s->parts[i]);
+    }
+}
+
+void aril__schedule_put(aril_schedule *s, const double *numbers)
+{
+    s->t = (int64_t)numbers[0];
+    s->drops = (int64_t)numbers[1];
+    s->bad = (int64_t)numbers[2];
+    s->cooling = (int64_t)numbers[3];
+    s->best = numbers[4];
+    numbers += ARIL__SCHEDULE_NUMBERS;
+    for (int i = 0; i < s->n_parts; i++) {
+        aril__schedule_put(s->parts[i], numbers);
+        numbers += aril__schedule_count(s->parts[i]);
+    }
+}
