@@ -5,6 +5,7 @@
 #include "aril/autograd.h"
 #include "aril/base.h"
 #include "aril/data.h"
+#include "aril/datasets.h"
 #include "aril/device.h"
 #include "aril/dlpack.h"
 #include "aril/draw.h"

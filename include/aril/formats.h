@@ -79,6 +79,11 @@ typedef struct aril_picture_write_opts {
 ARIL_API aril_status aril_picture_write(const char *path, aril_tensor *picture,
                                         aril_picture_write_opts opts);
 
+/* ---- arrays ---- */
+
+/* The array of an IDX file, as MNIST's, also compressed by gzip (where the build found zlib): u8, i8, i16, i32, f32 or f64. */
+ARIL_API aril_tensor *aril_idx_read(const char *path);
+
 ARIL_C_END
 
 #endif

@@ -1,0 +1,359 @@
+/* Datasets by name or path: where they are looked for, and what is found there. */
+#include "aril/scope.h"
+#include "core/error.h"
+#include "data/files.h"
+#include "data/open.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the known ones ---- */
+
+static const char *const digits[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
+static const char *const clothes[] = {
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"
+};
+static const char *const cifar10[] = { "airplane", "automobile", "bird",  "cat",  "deer",
+                                       "dog",      "frog",       "horse", "ship", "truck" };
+static const char *const cifar100[] = {
+    "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
+    "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
+    "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
+    "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
+    "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
+    "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
+    "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn_mower",
+    "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple_tree",
+    "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak_tree",     "orange",
+    "orchid",      "otter",         "palm_tree", "pear",       "pickup_truck", "pine_tree",
+    "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
+    "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
+    "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
+    "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet_pepper",
+    "table",       "tank",          "telephone", "television", "tiger",        "tractor",
+    "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
+    "willow_tree", "wolf",          "woman",     "worm",
+};
+
+/* MNIST's files have the same names as those of its relatives: the name of the folder tells them apart. */
+#define IDX_FILES                                                                            \
+    "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and " \
+    "t10k-labels-idx1-ubyte.gz"
+
+static const struct known {
+    const char *name;
+    const char *folder[4]; /* where it may lie below a place */
+    aril_dataset *(*open)(const char *folder, const char *split);
+    bool (*holds)(const char *folder);
+    const char *package; /* of Debian; NULL: none */
+    const char *files;
+    int n_classes;
+    const char *const *classes;
+} known[] = {
+    { "mnist",
+      { "mnist", "MNIST/raw", "MNIST" },
+      aril__idx_folder,
+      aril__holds_idx,
+      NULL,
+      IDX_FILES,
+      10,
+      digits },
+    { "fashion-mnist",
+      { "fashion-mnist", "fashion_mnist", "FashionMNIST/raw", "FashionMNIST" },
+      aril__idx_folder,
+      aril__holds_idx,
+      "dataset-fashion-mnist",
+      IDX_FILES,
+      10,
+      clothes },
+    { "cifar10",
+      { "cifar10", "cifar-10-batches-bin", "cifar-10", "CIFAR10" },
+      aril__cifar_folder,
+      aril__holds_cifar,
+      NULL,
+      "data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version)",
+      10,
+      cifar10 },
+    { "cifar100",
+      { "cifar100", "cifar-100-binary", "cifar-100", "CIFAR100" },
+      aril__cifar_folder,
+      aril__holds_cifar,
+      NULL,
+      "train.bin and test.bin (the binary version)",
+      100,
+      cifar100 },
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+int aril_dataset_names(const char *const **names)
+{
+    static const char *const all[] = { "mnist", "fashion-mnist", "cifar10", "cifar100" };
+    _Static_assert(sizeof all / sizeof *all == KNOWN, "each is named");
+    if (names) *names = all;
+    return KNOWN;
+}
+
+/* Names are the same when they differ in case, '-' and '_' alone. */
+static bool same_name(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a == '-' || *a == '_') a++;
+        while (*b == '-' || *b == '_') b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+        if (!*a) return true;
+    }
+}
+
+static const struct known *known_name(const char *name)
+{
+    for (int i = 0; i < KNOWN; i++)
+        if (same_name(name, known[i].name)) return &known[i];
+    return NULL;
+}
+
+/* ---- places ---- */
+
+/* Calls fn for each folder in which datasets are looked for, until it is true. */
+static bool each_place(bool (*fn)(const char *place, void *ctx), void *ctx)
+{
+    char place[PATH_MAX];
+    for (const char *p = getenv("ARIL_DATA"); p && *p;) {
+        size_t n = strcspn(p, ":");
+        if (n > 0 && n < sizeof place) {
+            memcpy(place, p, n);
+            place[n] = 0;
+            if (fn(place, ctx)) return true;
+        }
+        p += n + (p[n] == ':');
+    }
+    const char *home = getenv("HOME");
+    int n = home ? snprintf(place, sizeof place, "%s/.local/share/datasets", home) : -1;
+    if (n > 0 && (size_t)n < sizeof place && fn(place, ctx)) return true;
+    return fn("/usr/local/share/datasets", ctx) || fn("/usr/share/datasets", ctx);
+}
+
+struct search {
+    const struct known *k;
+    const char *name;
+    char path[PATH_MAX];
+};
+
+static bool join(char path[PATH_MAX], const char *folder, const char *name)
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    return n > 0 && n < PATH_MAX;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool known_is_here(const char *place, void *ctx)
+{
+    struct search *s = ctx;
+    for (int i = 0; i < 4 && s->k->folder[i]; i++)
+        if (join(s->path, place, s->k->folder[i]) && s->k->holds(s->path)) return true;
+    /* ARIL_DATA may name the dataset's own folder. */
+    for (int i = 0; i < 4 && s->k->folder[i]; i++)
+        if (same_name(last_part(place), last_part(s->k->folder[i])) && s->k->holds(place)) {
+            snprintf(s->path, sizeof s->path, "%s", place);
+            return true;
+        }
+    return false;
+}
+
+static bool name_is_here(const char *place, void *ctx)
+{
+    struct search *s = ctx;
+    return join(s->path, place, s->name) && access(s->path, F_OK) == 0;
+}
+
+/* ---- opening what is there ---- */
+
+static const char *extension(const char *path)
+{
+    const char *dot = strrchr(last_part(path), '.');
+    return dot ? dot : "";
+}
+
+/* The kinds of files, by the ends of their names. */
+static const struct kind {
+    const char *end;
+    aril_dataset *(*open)(const char *path, const char *split);
+} kinds[] = { ARIL__FILE_KINDS{ NULL, NULL } };
+
+static const struct kind *file_kind(const char *path)
+{
+    for (const struct kind *k = kinds; k->end; k++)
+        if (strcasecmp(extension(path), k->end) == 0) return k;
+    return NULL;
+}
+
+static aril_dataset *open_file(const char *path, const char *split)
+{
+    const struct kind *k = file_kind(path);
+    if (k) return k->open(path, split);
+    aril__fail(ARIL_ERR_UNSUPPORTED,
+               "%s: no dataset ends in \"%s\"; known are folders of " ARIL__FILE_KIND_NAMES, path,
+               extension(path));
+    return NULL;
+}
+
+/* What stands in a folder under the name of a split: "test", "test.csv", "mnist_test_lmdb". */
+static bool split_in_folder(const char *folder, const char *split, char path[PATH_MAX])
+{
+    static const char *const same[][3] = { { "val", "valid", "validation" },
+                                           { "test", "testing", "t10k" },
+                                           { "train", "training", "train" } };
+    const char *word[4] = { split };
+    int words = 1;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        for (int k = 0; k < 3; k++)
+            if (strcmp(split, same[i][k]) == 0)
+                for (int j = 0; j < 3; j++) word[words < 4 ? words++ : 3] = same[i][j];
+    aril__names in = { 0 };
+    if (aril__list_folder(folder, &in) != ARIL_OK) return false;
+    bool found = false;
+    for (int w = 0; w < words && !found; w++)
+        for (int64_t i = 0; i < in.n && !found; i++) {
+            const char *name = in.at[i];
+            size_t n = strlen(name), m = strlen(word[w]);
+            bool is_folder = aril__is_folder(folder, name);
+            size_t end = is_folder ? n : n - strlen(extension(name));
+            if (is_folder && n > 5 && strcmp(name + n - 5, "_lmdb") == 0) end = n - 5;
+            if (!is_folder && !file_kind(name)) continue;
+            bool whole = end == m && strncmp(name, word[w], m) == 0;
+            bool last = end > m && (name[end - m - 1] == '_' || name[end - m - 1] == '-') &&
+                        strncmp(name + end - m, word[w], m) == 0;
+            found = (whole || last) && join(path, folder, name);
+        }
+    aril__names_free(&in);
+    return found;
+}
+
+static aril_dataset *open_path(const char *path, const char *split, int depth);
+
+static aril_dataset *open_folder(const char *path, const char *split, int depth)
+{
+    char part[PATH_MAX];
+    if (aril__holds_idx(path)) return aril__idx_folder(path, split);
+    if (aril__holds_cifar(path)) return aril__cifar_folder(path, split);
+    bool has_train = split_in_folder(path, "train", part);
+    if (split && split_in_folder(path, split, part)) return open_path(part, NULL, depth + 1);
+    if (!split && has_train && split_in_folder(path, "train", part))
+        return open_path(part, NULL, depth + 1);
+    if (split && (has_train || strcmp(split, "train") != 0)) {
+        aril__fail(ARIL_ERR_ARG,
+                   "%s has no part \"%s\": neither a folder nor a file of that name is in it", path,
+                   split);
+        return NULL;
+    }
+    return aril_dataset_folder(path, (aril_folder_opts){ 0 });
+}
+
+static aril_dataset *open_path(const char *path, const char *split, int depth)
+{
+    struct stat st;
+    if (depth > 4 || stat(path, &st) != 0) {
+        aril__fail(ARIL_ERR_IO, "cannot open dataset %s", path);
+        return NULL;
+    }
+    return S_ISDIR(st.st_mode) ? open_folder(path, split, depth) : open_file(path, split);
+}
+
+static aril_dataset *open_known(const struct known *k, const char *folder, const char *split)
+{
+    aril_dataset *d = k->open(folder, split);
+    const char *const *names;
+    return d && aril_dataset_classes(d, &names) == 0
+               ? aril__with_classes(d, k->n_classes, k->classes)
+               : d;
+}
+
+static aril_dataset *missing(const struct known *k)
+{
+    const char *data = getenv("ARIL_DATA");
+    char where[256];
+    if (data && *data)
+        snprintf(where, sizeof where, "%.*s/%s", (int)strcspn(data, ":"), data, k->name);
+    else
+        snprintf(where, sizeof where, "FOLDER/%s and set ARIL_DATA=FOLDER", k->name);
+    if (k->package)
+        aril__fail(ARIL_ERR_IO,
+                   "dataset %s was not found. On Debian: apt-get install %s. Or put %s into %s",
+                   k->name, k->package, k->files, where);
+    else
+        aril__fail(ARIL_ERR_IO, "dataset %s was not found. Put %s into %s", k->name, k->files,
+                   where);
+    return NULL;
+}
+
+static aril_dataset *unknown(const char *name)
+{
+    const char *const *names;
+    int n = aril_dataset_names(&names);
+    if (strchr(name, '/') || *extension(name)) {
+        aril__fail(ARIL_ERR_IO, "no dataset '%s': there is no such file or folder", name);
+        return NULL;
+    }
+    const char *near = aril_nearest(name, names, n);
+    aril__fail(ARIL_ERR_ARG,
+               near ? "no dataset '%s'; did you mean %s?"
+                    : "no dataset '%s'; known are mnist, fashion-mnist, cifar10, cifar100, and "
+                      "files and folders%.0s",
+               name, near ? near : "");
+    return NULL;
+}
+
+aril_dataset *aril_dataset_open(const char *name, const char *split)
+{
+    if (!name || !*name) {
+        aril__fail(ARIL_ERR_ARG, "aril_dataset_open: no name");
+        return NULL;
+    }
+    if (split && !*split) split = NULL;
+    struct search s = { .k = known_name(name), .name = name };
+    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split);
+    if (access(name, F_OK) == 0) {
+        if (s.k && s.k->holds(name)) return open_known(s.k, name, split);
+        return open_path(name, split, 0);
+    }
+    if (s.k) return missing(s.k);
+    if (!strchr(name, '/') && each_place(name_is_here, &s)) return open_path(s.path, split, 0);
+    return unknown(name);
+}
+
+static aril_dataset *by_name(const char *name, const char *split)
+{
+    struct search s = { .k = known_name(name), .name = name };
+    if (!each_place(known_is_here, &s)) return missing(s.k);
+    return open_known(s.k, s.path, split && *split ? split : NULL);
+}
+
+aril_dataset *aril_mnist(const char *split)
+{
+    return by_name("mnist", split);
+}
+
+aril_dataset *aril_fashion_mnist(const char *split)
+{
+    return by_name("fashion-mnist", split);
+}
+
+aril_dataset *aril_cifar10(const char *split)
+{
+    return by_name("cifar10", split);
+}
+
+aril_dataset *aril_cifar100(const char *split)
+{
+    return by_name("cifar100", split);
+}

@@ -1,0 +1,142 @@
+#include "formats/gzip.h"
+
+#include "core/error.h"
+
+#include <string.h>
+
+aril_status aril__read_unpacked(const char *what, const char *path, uint64_t limit, aril__bytes *b)
+{
+    aril_status status = aril__read_file(what, path, limit, b);
+    if (status != ARIL_OK || b->n < 2 || b->at[0] != 0x1f || b->at[1] != 0x8b) return status;
+    aril__bytes packed = *b;
+    *b = (aril__bytes){ 0 };
+    status = aril__gunzip(what, path, packed.at, packed.n, limit, b);
+    aril__bytes_free(&packed);
+    if (status != ARIL_OK) aril__bytes_free(b);
+    return status;
+}
+
+#ifdef ARIL_HAVE_ZLIB
+
+#include <zlib.h>
+
+/* zlib counts in 32 bits: input is handed over in parts. */
+static void feed(z_stream *z, const unsigned char **data, size_t *size)
+{
+    if (z->avail_in > 0 || *size == 0) return;
+    size_t part = *size < (1u << 30) ? *size : 1u << 30;
+    z->next_in = (Bytef *)(uintptr_t)*data;
+    z->avail_in = (uInt)part;
+    *data += part;
+    *size -= part;
+}
+
+static aril_status no_memory(const char *what, const char *name)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to unpack %s", what, name);
+}
+
+static aril_status corrupt(const char *what, const char *name, const z_stream *z)
+{
+    return aril__fail(ARIL_ERR_FORMAT, "%s: %s is corrupt or truncated (%s)", what, name,
+                      z->msg ? z->msg : "it ends too early");
+}
+
+aril_status aril__gunzip(const char *what, const char *name, const void *data, size_t size,
+                         uint64_t limit, aril__bytes *out)
+{
+    const unsigned char *in = data;
+    size_t begin = out->n;
+    z_stream z = { 0 };
+    if (inflateInit2(&z, 15 + 16) != Z_OK) return no_memory(what, name);
+    aril_status status = ARIL_OK;
+    for (bool more = true; more && status == ARIL_OK;) {
+        size_t had = out->n, room = out->room > had + 1 ? out->room - had - 1 : 0;
+        if (room < 1 << 16) room = had - begin < 1 << 18 ? 1 << 18 : had - begin;
+        if (room > 1 << 30) room = 1 << 30;
+        z.next_out = aril__bytes_add(out, NULL, room);
+        if (!z.next_out) {
+            status = no_memory(what, name);
+            break;
+        }
+        z.avail_out = (uInt)room;
+        feed(&z, &in, &size);
+        int rc = inflate(&z, Z_NO_FLUSH);
+        out->n = had + room - z.avail_out;
+        out->at[out->n] = 0;
+        if (rc == Z_STREAM_END) {
+            more = z.avail_in > 0 || size > 0;
+            /* Another member may follow; what else follows is left aside, as gzip does. */
+            if (more) feed(&z, &in, &size);
+            if (more && (z.avail_in < 2 || z.next_in[0] != 0x1f || z.next_in[1] != 0x8b))
+                more = false;
+            if (more && inflateReset(&z) != Z_OK) status = no_memory(what, name);
+        } else if (rc == Z_MEM_ERROR) {
+            status = no_memory(what, name);
+        } else if (rc != Z_OK && !(rc == Z_BUF_ERROR && (z.avail_in > 0 || size > 0))) {
+            status = corrupt(what, name, &z);
+        }
+        if (limit > 0 && out->n - begin > limit)
+            status = aril__fail(ARIL_ERR_FORMAT, "%s: %s unpacks to more than %llu bytes", what,
+                                name, (unsigned long long)limit);
+    }
+    inflateEnd(&z);
+    return status;
+}
+
+aril_status aril__inflate(const char *what, const char *name, const void *data, size_t size,
+                          void *to, size_t want)
+{
+    const unsigned char *in = data;
+    unsigned char *out = to, past;
+    z_stream z = { 0 };
+    if (inflateInit2(&z, -15) != Z_OK) return no_memory(what, name);
+    int rc = Z_OK;
+    size_t left = want;
+    z.next_out = out;
+    while (rc == Z_OK) {
+        feed(&z, &in, &size);
+        if (z.avail_out == 0) {
+            size_t part = left < (1u << 30) ? left : 1u << 30;
+            z.next_out =
+                left ? out + (want - left) : &past; /* at the end: room for a byte too many */
+            z.avail_out = left ? (uInt)part : 1;
+            left -= part;
+        }
+        rc = inflate(&z, Z_NO_FLUSH);
+        if (z.next_out == &past + 1) break;
+    }
+    bool whole =
+        rc == Z_STREAM_END && left == 0 && (z.next_out == out + want || z.next_out == &past);
+    aril_status status = whole               ? ARIL_OK
+                         : rc == Z_MEM_ERROR ? no_memory(what, name)
+                                             : corrupt(what, name, &z);
+    inflateEnd(&z);
+    return status;
+}
+
+#else
+
+static aril_status absent(const char *what, const char *name)
+{
+    return aril__fail(ARIL_ERR_UNSUPPORTED,
+                      "%s: %s is compressed, and Aril was built without zlib; unpack it with "
+                      "gunzip or unzip, or, on Debian, apt-get install zlib1g-dev and build again",
+                      what, name);
+}
+
+aril_status aril__gunzip(const char *what, const char *name, const void *data, size_t size,
+                         uint64_t limit, aril__bytes *out)
+{
+    (void)data, (void)size, (void)limit, (void)out;
+    return absent(what, name);
+}
+
+aril_status aril__inflate(const char *what, const char *name, const void *data, size_t size,
+                          void *to, size_t want)
+{
+    (void)data, (void)size, (void)to, (void)want;
+    return absent(what, name);
+}
+
+#endif

@@ -1,0 +1,452 @@
+/* Datasets in files: by name, by path, and what is said where they are missing or malformed. */
+#include "aril/aril.h"
+#include "formats/atomic_file.h"
+#include "formats/bytes.h"
+#include "support/compare.h"
+#include "support/temp.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Datasets are looked for in `folder` and in the system's folders alone. */
+static void look_in(const char *folder)
+{
+    setenv("ARIL_DATA", folder, 1);
+    setenv("HOME", "/no/such/home", 1);
+}
+
+static const char *test_data(void)
+{
+    const char *data = getenv("ARIL_TEST_DATA");
+    return data && *data ? data : "../shared/data";
+}
+
+static bool absent(const char *path)
+{
+    return access(path, R_OK) != 0;
+}
+
+/* NULL was given, with an error of that code which says that; the error is cleared. */
+static bool refused(aril_dataset *d, aril_status code, const char *says)
+{
+    bool good = !d && aril_error_code() == code && strstr(aril_error(), says);
+    if (!good) fprintf(stderr, "  %s\n", d ? "was opened" : aril_ok() ? "no error" : aril_error());
+    aril_clear_error();
+    aril_dataset_release(d);
+    return good;
+}
+
+static int64_t label(aril_dataset *d, int64_t i)
+{
+    ARIL_SCOPE;
+    aril_sample s;
+    return aril_dataset_get(d, i, &s) == ARIL_OK ? aril_item_int(s.y) : -1;
+}
+
+/* ---- IDX ---- */
+
+static aril_status write_idx(const char *path, int type, int ndim, const int *dim, const void *data,
+                             size_t n)
+{
+    unsigned char head[4 + 4 * 8] = { 0, 0, (unsigned char)type, (unsigned char)ndim };
+    for (int i = 0; i < ndim; i++) aril__put_be32(head + 4 + 4 * i, (uint32_t)dim[i]);
+    aril__bytes b = { 0 };
+    aril__bytes_add(&b, head, 4 + 4 * (size_t)ndim);
+    aril__bytes_add(&b, data, n);
+    aril_status status = aril__file_replace(path, b.at, b.n);
+    aril__bytes_free(&b);
+    return status;
+}
+
+TEST(idx_of_every_type)
+{
+    ARIL_SCOPE;
+    const char *path = temp_path("x.idx");
+    static const unsigned char one[] = { 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0 };
+    CHECK_INT(write_idx(path, 0x0d, 1, (int[]){ 2 }, one, 8), ARIL_OK);
+    aril_tensor *t = aril_idx_read(path);
+    CHECK_INT(aril_dtype_of(t), ARIL_F32);
+    CHECK_NEAR(aril_item(aril_select(t, 0, 1)), -2, 0);
+    CHECK_INT(write_idx(path, 0x0b, 2, (int[]){ 2, 2 }, "\1\2\xff\xff\0\0\0\1", 8), ARIL_OK);
+    t = aril_idx_read(path);
+    CHECK_INT(aril_dtype_of(t), ARIL_I16);
+    CHECK_INT(aril_item_int(aril_amax(t, ARIL_ALL)), 258);
+    CHECK_INT(aril_item_int(aril_amin(t, ARIL_ALL)), -1);
+    CHECK_INT(write_idx(path, 0x08, 2, (int[]){ 0, 2 }, "", 0), ARIL_OK);
+    CHECK_INT(aril_numel(aril_idx_read(path)), 0);
+    CHECK(aril_ok());
+}
+
+TEST(idx_that_is_malformed)
+{
+    ARIL_SCOPE;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } bad[] = {
+        { "", 0, "no IDX file" },
+        { "\0\0\x08", 3, "no IDX file" },
+        { "\0\0\x07\1\0\0\0\1.", 9, "no IDX file" },
+        { "\1\0\x08\1\0\0\0\1.", 9, "no IDX file" },
+        { "\0\0\x08\x09........", 12, "9 dimensions" },
+        { "\0\0\x08\2\0\0\0\1", 8, "2 dimensions in 8 bytes" },
+        { "\0\0\x08\1\0\0\0\2.", 9, "fewer" },
+        { "\0\0\x08\1\0\0\0\1..", 10, "more" },
+        { "\0\0\x08\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff.", 17, "fewer" },
+    };
+    const char *path = temp_path("bad.idx");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_INT(aril__file_replace(path, bad[i].bytes, bad[i].n), ARIL_OK);
+        CHECK_INT(aril_tensor_status(aril_idx_read(path)), ARIL_ERR_FORMAT);
+        CHECK_MSG(strstr(aril_error(), bad[i].says), "%zu: %s", i, aril_error());
+        aril_clear_error();
+    }
+    CHECK_INT(aril__file_replace(path, "\x1f\x8b\x08\0garbage", 11), ARIL_OK);
+    aril_status status = aril_tensor_status(aril_idx_read(path));
+    CHECK(status == ARIL_ERR_FORMAT || status == ARIL_ERR_UNSUPPORTED);
+    CHECK(strstr(aril_error(), "bad.idx"));
+    aril_clear_error();
+}
+
+/* Five pictures of 2 x 3 for training and one for testing, in a folder of that name. */
+static bool make_mnist(const char *folder)
+{
+    unsigned char pixel[30];
+    for (int i = 0; i < 30; i++) pixel[i] = (unsigned char)(i * 8);
+    char path[4][600];
+    static const char *const name[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                        "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte" };
+    if (mkdir(folder, 0777) != 0) return false;
+    for (int i = 0; i < 4; i++) snprintf(path[i], sizeof path[i], "%s/%s", folder, name[i]);
+    return write_idx(path[0], 8, 3, (int[]){ 5, 2, 3 }, pixel, 30) == ARIL_OK &&
+           write_idx(path[1], 8, 1, (int[]){ 5 }, "\0\1\2\3\4", 5) == ARIL_OK &&
+           write_idx(path[2], 8, 3, (int[]){ 1, 2, 3 }, pixel, 6) == ARIL_OK &&
+           write_idx(path[3], 8, 1, (int[]){ 1 }, "\7", 1) == ARIL_OK;
+}
+
+TEST(mnist_by_name_and_by_path)
+{
+    ARIL_SCOPE;
+    CHECK(make_mnist(temp_path("MNIST")));
+    look_in(temp_path(""));
+    aril_dataset *d = aril_mnist("train");
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), 5);
+    CHECK_INT(label(d, 3), 3);
+    aril_sample s;
+    CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_OK);
+    CHECK_INT(aril_ndim(s.x), 3);
+    CHECK_INT(aril_size(s.x, 2), 3);
+    CHECK_INT(aril_item_int(aril_amax(s.x, ARIL_ALL)), 88);
+    const char *const *names;
+    CHECK_INT(aril_dataset_classes(d, &names), 10);
+    CHECK_STR(names[7], "7");
+    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = 5 });
+    aril_batch b;
+    CHECK(aril_loader_next(l, &b));
+    CHECK_INT(aril_dtype_of(b.x), ARIL_F32);
+    CHECK_INT(aril_ndim(b.x), 4);
+    CHECK_NEAR(aril_item(aril_amax(b.x, ARIL_ALL)), 232 / 255.0, 1e-6);
+    aril_loader_free(l);
+
+    d = aril_dataset_open("MNIST", "test"); /* however it is written */
+    CHECK(d);
+    CHECK_INT(label(d, 0), 7);
+    aril_dataset_release(d);
+    setenv("ARIL_DATA", temp_path("MNIST"), 1); /* the folder itself */
+    d = aril_mnist("test");
+    CHECK(d);
+    aril_dataset_release(d);
+    look_in("/no/such:/place");
+    d = aril_dataset_open(temp_path("MNIST"), NULL);
+    CHECK(d);
+    CHECK_INT(aril_dataset_size(d), 5);
+    aril_dataset_release(d);
+    CHECK(refused(aril_dataset_open(temp_path("MNIST"), "other"), ARIL_ERR_ARG,
+                  "\"train\" and \"test\""));
+    char path[600];
+    snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", temp_path("MNIST"));
+    CHECK_INT(write_idx(path, 8, 1, (int[]){ 4 }, "\0\1\2\3", 4), ARIL_OK);
+    CHECK(refused(aril_dataset_open(temp_path("MNIST"), "train"), ARIL_ERR_FORMAT,
+                  "do not belong together"));
+    CHECK(unlink(path) == 0);
+    CHECK(refused(aril_dataset_open(temp_path("MNIST"), "train"), ARIL_ERR_IO,
+                  "lacks the file train-labels-idx1"));
+}
+
+TEST(datasets_that_are_missing)
+{
+    look_in("/no/such/place");
+    CHECK(refused(aril_cifar100("train"), ARIL_ERR_IO, "Put train.bin and test.bin"));
+    CHECK(refused(aril_cifar10("train"), ARIL_ERR_IO, "into /no/such/place/cifar10"));
+    unsetenv("ARIL_DATA");
+    CHECK(refused(aril_cifar10("train"), ARIL_ERR_IO,
+                  "into FOLDER/cifar10 and set ARIL_DATA=FOLDER"));
+    if (absent("/usr/share/datasets/fashion-mnist") &&
+        absent("/usr/local/share/datasets/fashion-mnist"))
+        CHECK(refused(aril_fashion_mnist("train"), ARIL_ERR_IO,
+                      "apt-get install dataset-fashion-mnist"));
+    CHECK(refused(aril_dataset_open("fashon-mnist", "train"), ARIL_ERR_ARG,
+                  "no dataset 'fashon-mnist'; did you mean fashion-mnist?"));
+    CHECK(refused(aril_dataset_open("zebra", "train"), ARIL_ERR_ARG,
+                  "known are mnist, fashion-mnist"));
+    CHECK(refused(aril_dataset_open("/no/such/folder", "train"), ARIL_ERR_IO,
+                  "no such file or folder"));
+    CHECK(refused(aril_dataset_open("", "train"), ARIL_ERR_ARG, "no name"));
+    CHECK(refused(aril_dataset_open(NULL, NULL), ARIL_ERR_ARG, "no name"));
+    CHECK_INT(aril__file_replace(temp_path("x.doc"), "x", 1), ARIL_OK);
+    CHECK(refused(aril_dataset_open(temp_path("x.doc"), NULL), ARIL_ERR_UNSUPPORTED,
+                  "ends in \".doc\""));
+    const char *const *names;
+    int n = aril_dataset_names(&names);
+    CHECK_INT(n, 4);
+    CHECK_STR(names[1], "fashion-mnist");
+}
+
+/* The real ones, where they are. */
+static void check_digits(aril_dataset *d, int64_t size, int64_t first, const char *class_of_first)
+{
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), size);
+    CHECK_INT(label(d, 0), first);
+    aril_shape shape = aril_dataset_shape(d);
+    CHECK_INT(shape.ndim, 3);
+    CHECK_INT(shape.dim[0], 1);
+    CHECK_INT(shape.dim[2], 28);
+    const char *const *names;
+    CHECK_INT(aril_dataset_classes(d, &names), 10);
+    CHECK_STR(names[first], class_of_first);
+    int64_t count[10] = { 0 };
+    for (int64_t i = 0; i < size; i += 10) count[label(d, i)]++;
+    for (int i = 0; i < 10; i++) CHECK(count[i] > size / 150);
+}
+
+TEST(mnist_itself)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/mnist/t10k-images-idx3-ubyte.gz", test_data());
+    if (absent(path)) SKIP("no %s", path);
+    look_in(test_data());
+    aril_dataset *d = aril_mnist("test");
+    if (!d && aril_error_code() == ARIL_ERR_UNSUPPORTED) {
+        CHECK(strstr(aril_error(), "zlib1g-dev"));
+        aril_clear_error();
+        SKIP("built without zlib");
+    }
+    check_digits(d, 10000, 7, "7");
+    aril_dataset_release(d);
+    d = aril_mnist("train");
+    check_digits(d, 60000, 5, "5");
+    aril_dataset_release(d);
+}
+
+TEST(fashion_mnist_itself)
+{
+    if (absent("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"))
+        SKIP("no dataset-fashion-mnist");
+    look_in("/no/such/place");
+    aril_dataset *d = aril_fashion_mnist("test");
+    if (!d && aril_error_code() == ARIL_ERR_UNSUPPORTED) {
+        aril_clear_error();
+        SKIP("built without zlib");
+    }
+    check_digits(d, 10000, 9, "Ankle boot");
+    aril_dataset_release(d);
+    d = aril_dataset_open("fashion-mnist", "train");
+    check_digits(d, 60000, 9, "Ankle boot");
+    aril_dataset_release(d);
+}
+
+/* ---- CIFAR ---- */
+
+static aril_status write_cifar(const char *folder, const char *name, int records, int labels,
+                               int first)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    aril__bytes b = { 0 };
+    for (int i = 0; i < records; i++) {
+        unsigned char *to = aril__bytes_add(&b, NULL, (size_t)labels + 3072);
+        if (!to) return ARIL_ERR_MEMORY;
+        memset(to, 0, (size_t)labels);
+        to[labels - 1] = (unsigned char)(first + i);
+        for (int k = 0; k < 3072; k++) to[labels + k] = (unsigned char)(k / 1024 * 50 + first + i);
+    }
+    aril_status status = aril__file_replace(path, b.at, b.n);
+    aril__bytes_free(&b);
+    return status;
+}
+
+TEST(cifar_of_ten_and_a_hundred)
+{
+    ARIL_SCOPE;
+    char ten[512], hundred[512];
+    snprintf(ten, sizeof ten, "%s", temp_path("cifar-10-batches-bin"));
+    snprintf(hundred, sizeof hundred, "%s", temp_path("cifar100"));
+    CHECK(mkdir(ten, 0777) == 0 && mkdir(hundred, 0777) == 0);
+    for (int i = 1; i <= 5; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        CHECK_INT(write_cifar(ten, name, 2, 1, 2 * (i - 1)), ARIL_OK);
+    }
+    CHECK_INT(write_cifar(ten, "test_batch.bin", 3, 1, 7), ARIL_OK);
+    CHECK_INT(write_cifar(hundred, "train.bin", 4, 2, 96), ARIL_OK);
+    look_in(temp_path(""));
+    aril_dataset *d = aril_cifar10("train");
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), 10);
+    for (int i = 0; i < 10; i++) CHECK_INT(label(d, i), i);
+    aril_sample s;
+    CHECK_INT(aril_dataset_get(d, 9, &s), ARIL_OK);
+    CHECK_INT(aril_item_int(aril_select(aril_select(aril_select(s.x, 0, 2), 0, 31), 0, 31)), 109);
+    const char *const *names;
+    CHECK_INT(aril_dataset_classes(d, &names), 10);
+    CHECK_STR(names[9], "truck");
+    aril_dataset_release(d);
+    d = aril_dataset_open("cifar-10", "test");
+    CHECK(d);
+    CHECK_INT(aril_dataset_size(d), 3);
+    aril_dataset_release(d);
+    d = aril_cifar100("train");
+    CHECK(d);
+    CHECK_INT(label(d, 3), 99);
+    CHECK_INT(aril_dataset_classes(d, &names), 100);
+    CHECK_STR(names[99], "worm");
+    aril_dataset_release(d);
+    CHECK(refused(aril_cifar100("test"), ARIL_ERR_IO, "lacks the file test.bin"));
+    CHECK_INT(write_cifar(hundred, "test.bin", 2, 2, 99), ARIL_OK);
+    CHECK(refused(aril_cifar100("test"), ARIL_ERR_FORMAT, "a label of 100"));
+    CHECK_INT(write_cifar(hundred, "test.bin", 2, 1, 0), ARIL_OK);
+    CHECK(refused(aril_cifar100("test"), ARIL_ERR_FORMAT, "no records of 3074"));
+    CHECK(refused(aril_cifar10("val"), ARIL_ERR_ARG, "has no part \"val\""));
+}
+
+TEST(cifar_itself)
+{
+    char command[1200];
+    snprintf(command, sizeof command, "%s/cifar10/test_batch_first2000.bin.xz", test_data());
+    if (absent(command)) SKIP("no %s", command);
+    const char *folder = temp_path("cifar10");
+    CHECK(mkdir(folder, 0777) == 0);
+    snprintf(command, sizeof command,
+             "xz -dc '%s/cifar10/test_batch_first2000.bin.xz' > '%s/test_batch.bin' 2>/dev/null",
+             test_data(), folder);
+    if (system(command) != 0) SKIP("no xz");
+    look_in(temp_path(""));
+    aril_dataset *d = aril_cifar10("test");
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), 2000);
+    CHECK_INT(label(d, 0), 3); /* a cat */
+    CHECK_INT(label(d, 1), 8);
+    aril_dataset_release(d);
+}
+
+/* ---- pictures ---- */
+
+static bool write_picture(const char *name, int64_t h, int64_t w, int value)
+{
+    ARIL_SCOPE;
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s", temp_path(name));
+    for (char *slash = folder + strlen(temp_path("")) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        mkdir(folder, 0777);
+        *slash = '/';
+    }
+    aril_tensor *x = aril_full(ARIL_SHAPE(3, h, w), value, ARIL_U8, aril_cpu());
+    return aril_picture_write(temp_path(name), x, (aril_picture_write_opts){ 0 }) == ARIL_OK;
+}
+
+TEST(a_folder_of_pictures)
+{
+    ARIL_SCOPE;
+    CHECK(write_picture("set/train/dogs/b.png", 4, 6, 20));
+    CHECK(write_picture("set/train/dogs/a.png", 5, 7, 10));
+    CHECK(write_picture("set/train/cats/deep/er/x.PNG", 2, 3, 30));
+    CHECK(write_picture("set/train/cats/.hidden.png", 2, 3, 0));
+    CHECK(write_picture("set/test/dogs/c.png", 4, 4, 40));
+    CHECK_INT(aril__file_replace(temp_path("set/train/dogs/notes.txt"), "x", 1), ARIL_OK);
+    CHECK(mkdir(temp_path("set/train/empty"), 0777) == 0);
+    aril_dataset *d = aril_dataset_open(temp_path("set"), "train");
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), 3);
+    const char *const *names;
+    CHECK_INT(aril_dataset_classes(d, &names), 2);
+    CHECK_STR(names[0], "cats");
+    aril_sample s;
+    aril_status status = aril_dataset_get(d, 1, &s);
+    if (status == ARIL_ERR_UNSUPPORTED) {
+        aril_clear_error();
+        aril_dataset_release(d);
+        SKIP("built without libpng");
+    }
+    CHECK_INT(status, ARIL_OK);
+    CHECK_STR(s.name, "dogs/a.png");
+    CHECK_INT(aril_size(s.x, 0), 3);
+    CHECK_INT(aril_size(s.x, 1), 5);
+    CHECK_INT(aril_size(s.x, 2), 7);
+    CHECK_INT(aril_item_int(s.y), 1);
+    CHECK_INT(aril_item_int(aril_amax(s.x, ARIL_ALL)), 10);
+    CHECK_INT(aril_dataset_get(d, 0, &s), ARIL_OK);
+    CHECK_STR(s.name, "cats/deep/er/x.PNG");
+    CHECK_INT(aril_item_int(s.y), 0);
+    aril_dataset_release(d);
+
+    d = aril_dataset_open(temp_path("set"), "test");
+    CHECK(d);
+    CHECK_INT(aril_dataset_size(d), 1);
+    aril_dataset_release(d);
+    setenv("ARIL_DATA", temp_path(""), 1); /* folders of one's own have names too */
+    d = aril_dataset_open("set", NULL);
+    CHECK(d);
+    CHECK_INT(aril_dataset_size(d), 3);
+    aril_dataset_release(d);
+    CHECK(refused(aril_dataset_open(temp_path("set"), "val"), ARIL_ERR_ARG, "has no part \"val\""));
+    CHECK(refused(aril_dataset_open(temp_path("set/train"), "test"), ARIL_ERR_ARG,
+                  "has no part \"test\""));
+    CHECK(refused(aril_dataset_folder(temp_path("set/train/empty"), (aril_folder_opts){ 0 }),
+                  ARIL_ERR_IO, "holds no pictures"));
+    CHECK(refused(aril_dataset_folder("/no/such", (aril_folder_opts){ 0 }), ARIL_ERR_IO,
+                  "cannot read folder"));
+    CHECK(refused(aril_dataset_folder("/", (aril_folder_opts){ .channels = 2 }), ARIL_ERR_ARG,
+                  "1 or 3"));
+
+    d = aril_dataset_folder(temp_path("set/train/dogs"), (aril_folder_opts){ .channels = 1 });
+    CHECK(d); /* no folders in it: no targets */
+    CHECK_INT(aril_dataset_size(d), 2);
+    CHECK_INT(aril_dataset_get(d, 0, &s), ARIL_OK);
+    CHECK(!s.y);
+    CHECK_INT(aril_size(s.x, 0), 1);
+    aril_dataset_release(d);
+}
+
+TEST(a_picture_that_is_broken_is_named)
+{
+    ARIL_SCOPE;
+    CHECK(write_picture("pictures/cats/a.png", 4, 6, 20));
+    CHECK_INT(aril__file_replace(temp_path("pictures/cats/b.png"), "no picture", 10), ARIL_OK);
+    aril_dataset *d = aril_dataset_folder(temp_path("pictures"), (aril_folder_opts){ 0 });
+    CHECK(d);
+    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = 1, .workers = 2 });
+    aril_batch b;
+    while (aril_loader_next(l, &b)) continue;
+    CHECK(!aril_ok());
+    if (aril_error_code() != ARIL_ERR_UNSUPPORTED) {
+        CHECK_INT(aril_error_code(), ARIL_ERR_FORMAT);
+        CHECK_MSG(strstr(aril_error(), "cats/b.png"), "%s", aril_error());
+    }
+    aril_clear_error();
+    aril_loader_free(l);
+    const char *files[] = { temp_path("pictures/cats/a.png"), "/no/such.png" };
+    d = aril_dataset_picture_files(2, files, (aril_folder_opts){ 0 });
+    CHECK(d);
+    aril_sample s;
+    CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_ERR_IO);
+    CHECK(strstr(aril_error(), "/no/such.png"));
+    aril_clear_error();
+    aril_dataset_release(d);
+}
