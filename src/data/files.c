@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-aril_status aril__names_add(aril__names *to, const char *name)
+aril_status aril__texts_add(aril__texts *to, const char *name)
 {
     if (to->n == to->room) {
         int64_t room = to->room ? to->room * 2 : 16;
@@ -27,11 +27,11 @@ aril_status aril__names_add(aril__names *to, const char *name)
     return ARIL_OK;
 }
 
-void aril__names_free(aril__names *n)
+void aril__texts_free(aril__texts *n)
 {
     for (int64_t i = 0; i < n->n; i++) free(n->at[i]);
     free(n->at);
-    *n = (aril__names){ 0 };
+    *n = (aril__texts){ 0 };
 }
 
 static int by_text(const void *a, const void *b)
@@ -39,14 +39,14 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-aril_status aril__list_folder(const char *path, aril__names *to)
+aril_status aril__list_folder(const char *path, aril__texts *to)
 {
     DIR *folder = opendir(path);
     if (!folder) return aril__fail(ARIL_ERR_IO, "cannot read folder %s: %s", path, strerror(errno));
     int64_t begin = to->n;
     aril_status status = ARIL_OK;
     for (struct dirent *e; status == ARIL_OK && (e = readdir(folder));)
-        if (e->d_name[0] != '.') status = aril__names_add(to, e->d_name);
+        if (e->d_name[0] != '.') status = aril__texts_add(to, e->d_name);
     closedir(folder);
     if (to->n > begin) qsort(to->at + begin, (size_t)(to->n - begin), sizeof *to->at, by_text);
     return status;

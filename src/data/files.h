@@ -5,16 +5,16 @@
 #include "aril/datasets.h"
 
 /* A list of texts that grows; { 0 } at the start. */
-typedef struct aril__names {
+typedef struct aril__texts {
     char **at;
     int64_t n, room;
-} aril__names;
+} aril__texts;
 
-aril_status aril__names_add(aril__names *to, const char *name);
-void aril__names_free(aril__names *n);
+aril_status aril__texts_add(aril__texts *to, const char *name);
+void aril__texts_free(aril__texts *n);
 
 /* Adds the names in a folder, but those that begin with a dot, sorted byte by byte. */
-aril_status aril__list_folder(const char *path, aril__names *to);
+aril_status aril__list_folder(const char *path, aril__texts *to);
 
 /* Is there a folder, a file of that name in a folder? */
 bool aril__is_folder(const char *folder, const char *name);

@@ -219,7 +219,7 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
         for (int k = 0; k < 3; k++)
             if (strcmp(split, same[i][k]) == 0)
                 for (int j = 0; j < 3; j++) word[words < 4 ? words++ : 3] = same[i][j];
-    aril__names in = { 0 };
+    aril__texts in = { 0 };
     if (aril__list_folder(folder, &in) != ARIL_OK) return false;
     bool found = false;
     for (int w = 0; w < words && !found; w++)
@@ -235,7 +235,7 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
                         strncmp(name + end - m, word[w], m) == 0;
             found = (whole || last) && join(path, folder, name);
         }
-    aril__names_free(&in);
+    aril__texts_free(&in);
     return found;
 }
 

@@ -20,7 +20,7 @@
 
 struct folder {
     char *root; /* NULL: names are whole paths */
-    aril__names file;
+    aril__texts file;
     int *label; /* NULL: no targets */
     int channels;
 };
@@ -34,7 +34,7 @@ static int64_t folder_size(aril_dataset *self)
 static void folder_destroy(aril_dataset *self)
 {
     struct folder *d = aril_dataset_data(self);
-    aril__names_free(&d->file);
+    aril__texts_free(&d->file);
     free(d->root);
     free(d->label);
 }
@@ -115,10 +115,10 @@ bool aril__is_picture_name(const char *name)
 }
 
 /* Adds the pictures in folder `at` below the root, and in those below it. */
-static aril_status add_pictures(const char *root, const char *at, int depth, aril__names *to)
+static aril_status add_pictures(const char *root, const char *at, int depth, aril__texts *to)
 {
     char path[PATH_MAX];
-    aril__names in = { 0 };
+    aril__texts in = { 0 };
     snprintf(path, sizeof path, "%s/%s", root, at);
     aril_status status = aril__list_folder(path, &in);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {
@@ -127,21 +127,21 @@ static aril_status add_pictures(const char *root, const char *at, int depth, ari
         if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0) continue;
         const char *name = path + strlen(root) + 1;
         if (S_ISREG(st.st_mode) && aril__is_picture_name(in.at[i]))
-            status = aril__names_add(to, name);
+            status = aril__texts_add(to, name);
         else if (S_ISDIR(st.st_mode) && *at && depth < 16) {
             char below[PATH_MAX];
             snprintf(below, sizeof below, "%s", name);
             status = add_pictures(root, below, depth + 1, to);
         }
     }
-    aril__names_free(&in);
+    aril__texts_free(&in);
     return status;
 }
 
 static aril_status read_folder(aril_dataset *self, const char *path)
 {
     struct folder *d = aril_dataset_data(self);
-    aril__names in = { 0 }, classes = { 0 };
+    aril__texts in = { 0 }, classes = { 0 };
     d->root = aril__strdup(path);
     if (!d->root) return aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
     aril_status status = aril__list_folder(path, &in);
@@ -154,7 +154,7 @@ static aril_status read_folder(aril_dataset *self, const char *path)
         status = add_pictures(path, in.at[i], 0, &d->file);
         if (status != ARIL_OK || d->file.n == before)
             continue; /* folders without pictures are none */
-        status = aril__names_add(&classes, in.at[i]);
+        status = aril__texts_add(&classes, in.at[i]);
         ends[classes.n - 1] = d->file.n;
     }
     if (status == ARIL_OK && classes.n > 0) {
@@ -180,8 +180,8 @@ static aril_status read_folder(aril_dataset *self, const char *path)
             "for each class",
             path);
     free(ends);
-    aril__names_free(&in);
-    aril__names_free(&classes);
+    aril__texts_free(&in);
+    aril__texts_free(&classes);
     return status;
 }
 
@@ -206,7 +206,7 @@ aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths, ar
     aril_dataset *self = make(opts);
     struct folder *d = self ? aril_dataset_data(self) : NULL;
     for (int64_t i = 0; i < n && d; i++)
-        if (aril__names_add(&d->file, paths[i] ? paths[i] : "") != ARIL_OK) {
+        if (aril__texts_add(&d->file, paths[i] ? paths[i] : "") != ARIL_OK) {
             aril_dataset_release(self);
             return NULL;
         }
