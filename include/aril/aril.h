@@ -4,6 +4,8 @@
 
 #include "aril/autograd.h"
 #include "aril/base.h"
+#include "aril/callbacks.h"
+#include "aril/checkpoint.h"
 #include "aril/data.h"
 #include "aril/datasets.h"
 #include "aril/device.h"
@@ -12,6 +14,7 @@
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/formats.h"
+#include "aril/history.h"
 #include "aril/log.h"
 #include "aril/memory.h"
 #include "aril/metrics.h"
@@ -32,6 +35,7 @@
 #include "aril/summary.h"
 #include "aril/tensor.h"
 #include "aril/tensorboard.h"
+#include "aril/train.h"
 #include "aril/zoo.h"
 
 #endif

@@ -159,8 +159,9 @@ static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tenso
 static aril_status scores_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                  aril_tensor *weight)
 {
-    return m->opts.multilabel ? labels_update(m, output, target, weight)
-                              : table_update(m, output, target, weight);
+    bool labels = m->opts.multilabel && aril_ndim(output) > 1 && aril_size(output, 1) > 1;
+    return labels ? labels_update(m, output, target, weight)
+                  : table_update(m, output, target, weight);
 }
 
 /* For each class: answers of it that are right, answers of it, samples of it. */

@@ -5,6 +5,7 @@
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ const aril_named *aril__states_view(aril__states *s)
 
 aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_named *from)
 {
-    if (from == NULL) return aril_error_code() != ARIL_OK ? aril_error_code() : ARIL_ERR_STATE;
+    if (from == NULL) return aril__latest_status();
     for (int i = 0; i < from->n; i++) {
         ARIL_SCOPE;
         ARIL_NO_GRAD;

@@ -1,0 +1,257 @@
+/* Callbacks that watch a value: early stop, saving the best, and stopping at what is no number. */
+#include "aril/formats.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "train/model.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a value that is watched; its best is a state, so that it is resumed ---- */
+
+typedef struct watch {
+    aril_monitor monitor;
+    char *name;
+} watch;
+
+static bool watch_init(watch *w, aril_monitor monitor)
+{
+    w->monitor = monitor;
+    if (monitor.name == NULL) return true;
+    w->name = aril__strdup(monitor.name);
+    if (w->name == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+    return w->name != NULL;
+}
+
+static const char *watched_name(const watch *w, const aril_fit *fit)
+{
+    return w->name != NULL ? w->name : fit->val != NULL ? "val_loss" : "loss";
+}
+
+static aril_status watch_check(const watch *w, const aril_fit *fit, const char *who)
+{
+    const char *name = watched_name(w, fit);
+    for (int i = 0; i < fit->n_names; i++)
+        if (strcmp(fit->name[i], name) == 0) return ARIL_OK;
+    const char *near = aril_nearest(name, fit->name, fit->n_names);
+    return aril__fail(ARIL_ERR_ARG, "%s watches '%s', which this fit does not measure%s%s%s", who,
+                      name, near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                      near != NULL ? "?" : "");
+}
+
+/* Is this epoch's value the best so far? Then it is remembered. */
+static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit *fit, bool *better,
+                              double *value)
+{
+    const char *name = watched_name(w, fit);
+    double v = aril_fit_value(fit, name), best;
+    *value = v;
+    *better = false;
+    if (isnan(v)) return ARIL_OK; /* not measured in this epoch, or no number */
+    bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__smaller_is_better(name));
+    bool first = !aril__states_reals(&cb->states, "best", 1, &best);
+    double delta = fabs(w->monitor.min_delta);
+    *better = first || (smaller ? v < best - delta : v > best + delta);
+    return *better ? aril__states_set_reals(&cb->states, "best", 1, &v) : ARIL_OK;
+}
+
+/* ---- early stop ---- */
+
+typedef struct early {
+    watch watch;
+    aril_early_stop_opts opts;
+} early;
+
+static aril_status early_begin(aril_callback *cb, aril_fit *fit)
+{
+    const early *e = cb->data;
+    return watch_check(&e->watch, fit, "early stop");
+}
+
+static aril_status early_epoch(aril_callback *cb, aril_fit *fit)
+{
+    const early *e = cb->data;
+    bool better;
+    double value;
+    int64_t waited[2] = { 0, -1 }; /* epochs since the best one, and which that was */
+    aril_status status = watch_look(cb, &e->watch, fit, &better, &value);
+    if (status != ARIL_OK) return status;
+    if (isnan(value) && fit->val != NULL && isnan(aril_fit_value(fit, "val_loss"))) return ARIL_OK;
+    aril__states_ints(&cb->states, "waited", 2, waited);
+    if (better) {
+        waited[0] = 0;
+        waited[1] = fit->epoch;
+        if (e->opts.restore_best)
+            status = aril__states_copy(&cb->states, "weights/", aril_state(fit->model->net));
+    } else if (++waited[0] >= (e->opts.patience > 0 ? e->opts.patience : 1)) {
+        aril_fit_stop(fit);
+        if (e->opts.verbose)
+            aril__progress_note(&fit->progress,
+                                "stopped early: %s has not improved since epoch %lld",
+                                watched_name(&e->watch, fit), (long long)waited[1] + 1);
+    }
+    return status != ARIL_OK ? status : aril__states_set_ints(&cb->states, "waited", 2, waited);
+}
+
+static aril_status early_end(aril_callback *cb, aril_fit *fit)
+{
+    aril__states best = { 0 };
+    aril_status status = aril__states_part(&best, &cb->states, "weights/");
+    if (status == ARIL_OK && best.n > 0)
+        status =
+            aril_load_state(fit->model->net, aril__states_view(&best), (aril_load_state_opts){ 0 });
+    aril__states_clear(&best);
+    return status;
+}
+
+static void early_destroy(aril_callback *cb)
+{
+    free(((early *)cb->data)->watch.name);
+}
+
+static const aril_callback_class early_class = {
+    .name = "early_stop",
+    .size = sizeof(early),
+    .begin = early_begin,
+    .epoch_end = early_epoch,
+    .end = early_end,
+    .destroy = early_destroy,
+};
+
+aril_callback *aril_early_stop(aril_early_stop_opts opts)
+{
+    aril_callback *cb = aril_callback_make(&early_class);
+    if (cb == NULL) return NULL;
+    early *e = cb->data;
+    e->opts = opts;
+    if (watch_init(&e->watch, opts.monitor)) return cb;
+    aril_callback_free(cb);
+    return NULL;
+}
+
+/* ---- saving weights ---- */
+
+typedef struct saver {
+    watch watch;
+    char *path;
+    int every; /* 0: the best */
+} saver;
+
+/* The path with the epoch's number in place of "{epoch}". */
+static aril_status path_for(const saver *s, int epoch, char *path)
+{
+    static const char mark[] = "{epoch}";
+    const char *at = strstr(s->path, mark);
+    int n = at == NULL ? snprintf(path, PATH_MAX, "%s", s->path)
+                       : snprintf(path, PATH_MAX, "%.*s%d%s", (int)(at - s->path), s->path,
+                                  epoch + 1, at + sizeof mark - 1);
+    return n < PATH_MAX ? ARIL_OK
+                        : aril__fail(ARIL_ERR_ARG, "the path '%.80s...' is too long", s->path);
+}
+
+static aril_status save_weights(const saver *s, aril_fit *fit, int epoch)
+{
+    char path[PATH_MAX];
+    aril_status status = path_for(s, epoch, path);
+    const char *key = "format", *value = "pt"; /* what PyTorch's loaders look for */
+    return status != ARIL_OK ? status
+                             : aril_safetensors_save(path, aril_state(fit->model->net),
+                                                     &(aril_metadata){ 1, &key, &value });
+}
+
+static aril_status best_begin(aril_callback *cb, aril_fit *fit)
+{
+    return watch_check(&((saver *)cb->data)->watch, fit, "saving the best");
+}
+
+static aril_status best_epoch(aril_callback *cb, aril_fit *fit)
+{
+    const saver *s = cb->data;
+    bool better;
+    double value;
+    aril_status status = watch_look(cb, &s->watch, fit, &better, &value);
+    return status == ARIL_OK && better ? save_weights(s, fit, fit->epoch) : status;
+}
+
+static aril_status last_epoch(aril_callback *cb, aril_fit *fit)
+{
+    const saver *s = cb->data;
+    return (fit->epoch + 1) % s->every == 0 ? save_weights(s, fit, fit->epoch) : ARIL_OK;
+}
+
+static aril_status last_end(aril_callback *cb, aril_fit *fit)
+{
+    return fit->epoch > 0 ? save_weights(cb->data, fit, fit->epoch - 1) : ARIL_OK;
+}
+
+static void saver_destroy(aril_callback *cb)
+{
+    saver *s = cb->data;
+    free(s->watch.name);
+    free(s->path);
+}
+
+static const aril_callback_class best_class = {
+    .name = "save_best",
+    .size = sizeof(saver),
+    .begin = best_begin,
+    .epoch_end = best_epoch,
+    .destroy = saver_destroy,
+};
+static const aril_callback_class last_class = {
+    .name = "save_last",
+    .size = sizeof(saver),
+    .epoch_end = last_epoch,
+    .end = last_end,
+    .destroy = saver_destroy,
+};
+
+static aril_callback *new_saver(const aril_callback_class *type, const char *path,
+                                aril_monitor monitor, int every)
+{
+    if (path == NULL) {
+        aril__fail(ARIL_ERR_ARG, "aril_%s takes a path, got NULL", type->name);
+        return NULL;
+    }
+    aril_callback *cb = aril_callback_make(type);
+    if (cb == NULL) return NULL;
+    saver *s = cb->data;
+    s->every = every;
+    s->path = aril__strdup(path);
+    if (s->path == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+    if (s->path != NULL && watch_init(&s->watch, monitor)) return cb;
+    aril_callback_free(cb);
+    return NULL;
+}
+
+aril_callback *aril_save_best(const char *path, aril_monitor monitor)
+{
+    return new_saver(&best_class, path, monitor, 0);
+}
+
+aril_callback *aril_save_last(const char *path, int every)
+{
+    return new_saver(&last_class, path, (aril_monitor){ 0 }, every > 1 ? every : 1);
+}
+
+/* ---- no number ---- */
+
+static aril_status nan_batch(aril_callback *cb, aril_fit *fit)
+{
+    (void)cb;
+    double loss = aril_fit_value(fit, "batch_loss");
+    if (isfinite(loss)) return ARIL_OK;
+    aril__progress_note(&fit->progress, "stopped: the loss is %s at batch %lld of epoch %d",
+                        isnan(loss) ? "NaN" : "infinite", (long long)fit->batch, fit->epoch + 1);
+    aril_fit_stop(fit);
+    return ARIL_OK;
+}
+
+static const aril_callback_class nan_class = { .name = "stop_on_nan", .batch_end = nan_batch };
+
+aril_callback *aril_stop_on_nan(void)
+{
+    return aril_callback_make(&nan_class);
+}

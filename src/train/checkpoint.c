@@ -1,0 +1,444 @@
+#include "train/checkpoint.h"
+
+#include "aril/autograd.h"
+#include "aril/make.h"
+#include "aril/rng.h"
+#include "aril/scope.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/bytes.h"
+#include "train/digest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char format[] = "aril checkpoint 1";
+static const char state_name[] = "state.safetensors";
+
+static aril_status path_in(const char *dir, const char *name, char *path)
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "the path of the checkpoint '%.80s...' is too long", dir);
+}
+
+static aril_status need_dir(const char *dir)
+{
+    return dir != NULL && *dir != '\0'
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG, "a checkpoint needs a folder, got %s",
+                            dir == NULL ? "NULL" : "an empty name");
+}
+
+bool aril_checkpoint_exists(const char *dir)
+{
+    char path[PATH_MAX];
+    return dir != NULL && snprintf(path, sizeof path, "%s/%s", dir, state_name) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+/* ---- writing ---- */
+
+/* mkdir -p */
+static aril_status make_dir(const char *dir)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", dir) >= PATH_MAX)
+        return aril__fail(ARIL_ERR_ARG, "the path of the checkpoint '%.80s...' is too long", dir);
+    for (char *c = path + 1;; c++) {
+        char end = *c;
+        if (end != '/' && end != '\0') continue;
+        *c = '\0';
+        struct stat s;
+        if (mkdir(path, 0777) != 0 &&
+            (errno != EEXIST || stat(path, &s) != 0 || !S_ISDIR(s.st_mode)))
+            return aril__fail(ARIL_ERR_IO, "the folder '%s' for a checkpoint cannot be made: %s",
+                              path, strerror(errno));
+        if (end == '\0') return ARIL_OK;
+        *c = end;
+    }
+}
+
+static bool is_weights(const char *name)
+{
+    size_t n = strlen(name), tail = strlen(".safetensors");
+    return strncmp(name, "weights-", 8) == 0 && n > tail &&
+           strcmp(name + n - tail, ".safetensors") == 0;
+}
+
+/* Removes weights that the state does not name, and what a killed process left half written. */
+static void remove_others(const char *dir, const char *keep)
+{
+    DIR *d = opendir(dir);
+    if (d == NULL) return;
+    char path[PATH_MAX];
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        bool half = strncmp(e->d_name, ".weights-", 9) == 0 &&
+                    strstr(e->d_name, ".safetensors.new") != NULL;
+        if (!half && (!is_weights(e->d_name) || strcmp(e->d_name, keep) == 0)) continue;
+        if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < PATH_MAX) unlink(path);
+    }
+    closedir(d);
+}
+
+/* The name of the weights that the state in dir names, and its step; "" and 0 where there is no state that can be
+ * read. */
+static void present(const char *dir, char *weights, size_t size, int64_t *step)
+{
+    weights[0] = '\0';
+    *step = 0;
+    char path[PATH_MAX];
+    if (!aril_checkpoint_exists(dir) || path_in(dir, state_name, path) != ARIL_OK) return;
+    bool clean = aril_ok(); /* a damaged state is going to be replaced: no error of ours */
+    aril_safetensors *f = aril_safetensors_open(path);
+    if (f == NULL && clean) aril_clear_error();
+    if (f == NULL) return;
+    const char *name = aril_safetensors_get(f, "weights"), *at = aril_safetensors_get(f, "step");
+    if (name != NULL) snprintf(weights, size, "%s", name);
+    if (at != NULL) *step = strtoll(at, NULL, 10);
+    aril_safetensors_close(f);
+}
+
+/* Gradients that were gathered and not applied. */
+static aril_status add_gradients(aril__states *state, aril_module *model)
+{
+    const aril_named *params = aril_parameters(model);
+    if (params == NULL) return aril__latest_status();
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < params->n && status == ARIL_OK; i++) {
+        if (!aril_has_grad(params->at[i])) continue;
+        aril_tensor *grad = aril_grad(params->at[i]);
+        status = aril__states_copy(state, "gradient/", &(aril_named){ 1, &grad, &params->name[i] });
+    }
+    return status;
+}
+
+static aril_status gather(aril__states *state, aril_module *model, aril_optim *opt,
+                          aril_loader *loader)
+{
+    aril_status status = add_gradients(state, model);
+    if (status == ARIL_OK && opt != NULL)
+        status = aril__states_copy(state, "optimizer/", aril_optim_state(opt));
+    aril_rng_state rng = aril_generator_state(aril_default_generator());
+    if (status == ARIL_OK)
+        status = aril__states_set_ints(state, "rng", 2,
+                                       (int64_t[]){ (int64_t)rng.seed, (int64_t)rng.calls });
+    if (status == ARIL_OK && loader != NULL) {
+        aril_loader_position at = aril_loader_tell(loader);
+        status = aril__states_set_ints(state, "loader", 3,
+                                       (int64_t[]){ (int64_t)at.seed, at.epoch, at.batch });
+    }
+    return status;
+}
+
+aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
+                                   aril_loader *loader, aril__states *state, int64_t step)
+{
+    aril_status status = need_dir(dir);
+    if (status == ARIL_OK && model == NULL)
+        status = aril__fail(ARIL_ERR_ARG, "a checkpoint needs a model, got NULL");
+    if (status == ARIL_OK) status = gather(state, model, opt, loader);
+    if (status == ARIL_OK) status = make_dir(dir);
+    if (status != ARIL_OK) return status;
+    const aril_named *weights = aril_state(model), *rest = aril__states_view(state);
+    if (weights == NULL) return aril__latest_status();
+    uint64_t weights_digest = 0, state_digest = 0;
+    status = aril__digest_named(weights, &weights_digest);
+    if (status == ARIL_OK) status = aril__digest_named(rest, &state_digest);
+    if (status != ARIL_OK) return status;
+
+    /* The weights must not take the place of those that the state now names. */
+    char now[NAME_MAX + 1], name[64], path[PATH_MAX];
+    int64_t last;
+    present(dir, now, sizeof now, &last);
+    if (step <= 0) step = last + 1;
+    snprintf(name, sizeof name, "weights-%lld.safetensors", (long long)step);
+    if (strcmp(name, now) == 0)
+        snprintf(name, sizeof name, "weights-%lld-again.safetensors", (long long)step);
+    if ((status = path_in(dir, name, path)) != ARIL_OK) return status;
+    const char *weights_key = "format", *weights_value = "pt"; /* what PyTorch's loaders look for */
+    status =
+        aril_safetensors_save(path, weights, &(aril_metadata){ 1, &weights_key, &weights_value });
+    if (status != ARIL_OK) {
+        unlink(path); /* where there was room for the name and for nothing else */
+        return status;
+    }
+
+    char digest[2][24], number[24];
+    snprintf(digest[0], sizeof digest[0], "%016llx", (unsigned long long)weights_digest);
+    snprintf(digest[1], sizeof digest[1], "%016llx", (unsigned long long)state_digest);
+    snprintf(number, sizeof number, "%lld", (long long)step);
+    const char *key[] = { "kind", "weights", "weights_xxh64", "state_xxh64", "step", "optimizer" };
+    const char *value[] = { format,    name,   digest[0],
+                            digest[1], number, opt != NULL ? aril_optim_name(opt) : "" };
+    char state_path[PATH_MAX];
+    status = path_in(dir, state_name, state_path);
+    if (status == ARIL_OK)
+        status = aril_safetensors_save(state_path, rest, &(aril_metadata){ 6, key, value });
+    if (status != ARIL_OK) {
+        unlink(path);
+        return status;
+    }
+    remove_others(dir, name);
+    return ARIL_OK;
+}
+
+aril_status aril_checkpoint_save_with(const char *dir, aril_module *model, aril_optim *opt,
+                                      aril_loader *loader, aril_checkpoint_opts opts)
+{
+    aril__states state = { 0 };
+    aril_status status =
+        opts.extra != NULL ? aril__states_copy(&state, "extra/", opts.extra) : ARIL_OK;
+    if (status == ARIL_OK)
+        status = aril__checkpoint_write(dir, model, opt, loader, &state, opts.step);
+    aril__states_clear(&state);
+    return status;
+}
+
+aril_status aril_checkpoint_save(const char *dir, aril_module *model, aril_optim *opt,
+                                 aril_loader *loader)
+{
+    return aril_checkpoint_save_with(dir, model, opt, loader, (aril_checkpoint_opts){ 0 });
+}
+
+/* ---- reading ---- */
+
+/* The weights' file name in a state that is open; NULL, with an error, when it is none of ours. */
+static const char *weights_of(const char *dir, const aril_safetensors *f)
+{
+    const char *kind = aril_safetensors_get(f, "kind"), *name = aril_safetensors_get(f, "weights");
+    if (kind == NULL || strncmp(kind, format, strlen(format) - 1) != 0)
+        aril__fail(ARIL_ERR_FORMAT,
+                   "'%s/%s' is a safetensors file, but not the state of a checkpoint", dir,
+                   state_name);
+    else if (strcmp(kind, format) != 0)
+        aril__fail(ARIL_ERR_FORMAT,
+                   "'%s/%s' was written by a later version of Aril (\"%s\", expected \"%s\")", dir,
+                   state_name, kind, format);
+    else if (name == NULL || !is_weights(name) || strchr(name, '/') != NULL)
+        aril__fail(ARIL_ERR_FORMAT, "'%s/%s' does not name its weights", dir, state_name);
+    else
+        return name;
+    return NULL;
+}
+
+static aril_safetensors *open_state(const char *dir)
+{
+    char path[PATH_MAX];
+    if (need_dir(dir) != ARIL_OK || path_in(dir, state_name, path) != ARIL_OK) return NULL;
+    if (!aril_checkpoint_exists(dir)) {
+        aril__fail(ARIL_ERR_IO, "there is no checkpoint in '%s': '%s' is missing", dir, path);
+        return NULL;
+    }
+    return aril_safetensors_open(path);
+}
+
+aril_status aril_checkpoint_weights(const char *dir, char *buf, size_t size)
+{
+    aril_safetensors *f = open_state(dir);
+    if (f == NULL) return aril__latest_status();
+    const char *name = weights_of(dir, f);
+    aril_status status = name == NULL ? aril__latest_status() : ARIL_OK;
+    if (name != NULL && snprintf(buf, size, "%s/%s", dir, name) >= (int)size)
+        status = aril__fail(ARIL_ERR_ARG,
+                            "%zu bytes are too few for the path of the weights in '%s'", size, dir);
+    aril_safetensors_close(f);
+    return status;
+}
+
+/* All tensors of a file, when they are those that the digest was made of. */
+static const aril_named *whole(aril_safetensors *f, const char *path, const char *digest)
+{
+    const aril_named *all = aril_safetensors_all(f);
+    uint64_t is = 0;
+    if (all == NULL || aril__digest_named(all, &is) != ARIL_OK) return NULL;
+    char *end;
+    if (digest != NULL && is == strtoull(digest, &end, 16) && *end == '\0' && *digest != '\0')
+        return all;
+    aril__fail(ARIL_ERR_FORMAT, "'%s' is damaged: its contents do not have the digest %s", path,
+               digest != NULL ? digest : "(none)");
+    return NULL;
+}
+
+aril_status aril__checkpoint_open(const char *dir, aril__checkpoint *c)
+{
+    *c = (aril__checkpoint){ 0 };
+    aril_safetensors *f = open_state(dir);
+    if (f == NULL) return aril__latest_status();
+    char state_path[PATH_MAX], path[PATH_MAX];
+    const char *name = weights_of(dir, f);
+    const aril_named *state = NULL;
+    aril_status status =
+        name == NULL ? aril__latest_status() : path_in(dir, state_name, state_path);
+    if (status == ARIL_OK) {
+        state = whole(f, state_path, aril_safetensors_get(f, "state_xxh64"));
+        status = state == NULL ? aril__latest_status() : path_in(dir, name, path);
+    }
+    for (int i = 0; status == ARIL_OK && i < state->n; i++)
+        status = aril__states_set(&c->state, state->name[i], state->at[i]);
+    if (status == ARIL_OK) {
+        const char *step = aril_safetensors_get(f, "step");
+        c->step = step != NULL ? strtoll(step, NULL, 10) : 0;
+        c->weights = aril_safetensors_open(path);
+        if (c->weights == NULL ||
+            whole(c->weights, path, aril_safetensors_get(f, "weights_xxh64")) == NULL)
+            status = aril__latest_status();
+    }
+    aril_safetensors_close(f);
+    if (status != ARIL_OK) aril__checkpoint_close(c);
+    return status;
+}
+
+void aril__checkpoint_close(aril__checkpoint *c)
+{
+    if (c->weights != NULL) aril_safetensors_close(c->weights);
+    c->weights = NULL;
+    aril__states_clear(&c->state);
+}
+
+/* Drops all gradients, and gives the parameters those of the checkpoint. */
+static aril_status put_gradients(const aril__states *state, aril_module *model)
+{
+    aril__states part = { 0 };
+    aril_status status = aril__states_part(&part, state, "gradient/");
+    aril_module_zero_grad(model);
+    const aril_named *params = aril_parameters(model);
+    for (int i = 0; status == ARIL_OK && i < params->n; i++) {
+        ARIL_SCOPE;
+        aril_tensor *grad = aril__states_get(&part, params->name[i]);
+        if (grad != NULL)
+            status = aril_set_grad(params->at[i], aril_to(grad, aril_device_of(params->at[i])));
+    }
+    aril__states_clear(&part);
+    return status;
+}
+
+/* Everything that can be checked without changing anything. */
+static aril_status check(const char *dir, const aril__checkpoint *c, aril_module *model,
+                         aril_optim *opt, aril_loader *loader)
+{
+    int64_t v[3];
+    if (!aril__states_ints(&c->state, "rng", 2, v))
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "the checkpoint in '%s' holds no random number generator", dir);
+    if (loader != NULL && !aril__states_ints(&c->state, "loader", 3, v))
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "the checkpoint in '%s' was saved without a loader: its place is not known", dir);
+    bool has = false;
+    for (int i = 0; i < c->state.n && !has; i++)
+        has = strncmp(c->state.name[i], "optimizer/", 10) == 0;
+    if (opt != NULL && !has)
+        return aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' was saved without an optimizer",
+                          dir);
+    const aril_named *params = aril_parameters(model);
+    if (params == NULL) return aril__latest_status();
+    for (int i = 0; i < params->n; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "gradient/%s", params->name[i]);
+        aril_tensor *grad = aril__states_get(&c->state, name);
+        if (grad != NULL && aril_numel(grad) != aril_numel(params->at[i]))
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "the checkpoint in '%s' has a gradient of another shape for %s", dir,
+                              params->name[i]);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_module *model,
+                                   aril_optim *opt, aril_loader *loader)
+{
+    if (model == NULL)
+        return aril__fail(ARIL_ERR_ARG, "a checkpoint is loaded into a model, got NULL");
+    aril_status status = check(dir, c, model, opt, loader);
+    if (status != ARIL_OK) return status;
+    /* What has been changed when a later step fails is put back from these. */
+    aril__states old = { 0 }, part = { 0 };
+    aril_loader_position was =
+        loader != NULL ? aril_loader_tell(loader) : (aril_loader_position){ 0 };
+    status = aril__states_copy(&old, "", aril_state(model));
+    if (status == ARIL_OK && opt != NULL)
+        status = aril__states_part(&part, &c->state, "optimizer/");
+    if (status == ARIL_OK && loader != NULL) {
+        int64_t at[3] = { 0 };
+        aril__states_ints(&c->state, "loader", 3, at);
+        status = aril_loader_seek(loader, (aril_loader_position){ (uint64_t)at[0], at[1], at[2] });
+    }
+    if (status == ARIL_OK) {
+        status =
+            aril_load_state(model, aril_safetensors_all(c->weights), (aril_load_state_opts){ 0 });
+        if (status == ARIL_OK && opt != NULL) {
+            status = aril_optim_load_state(opt, aril__states_view(&part));
+            if (status != ARIL_OK)
+                aril_load_state(model, aril__states_view(&old), (aril_load_state_opts){ 0 });
+        }
+        if (status != ARIL_OK && loader != NULL) aril_loader_seek(loader, was);
+    }
+    if (status == ARIL_OK) status = put_gradients(&c->state, model);
+    if (status == ARIL_OK) {
+        int64_t rng[2] = { 0 };
+        aril__states_ints(&c->state, "rng", 2, rng);
+        aril_generator_set_state(aril_default_generator(),
+                                 (aril_rng_state){ (uint64_t)rng[0], (uint64_t)rng[1] });
+    }
+    aril__states_clear(&old);
+    aril__states_clear(&part);
+    return status;
+}
+
+/* Are all of the caller's tensors there, in their shapes? */
+static aril_status check_extra(const char *dir, const aril__states *part, const aril_named *extra)
+{
+    for (int i = 0; i < extra->n; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        const char *name = extra->name != NULL ? extra->name[i] : number;
+        aril_tensor *from = aril__states_get(part, name), *to = extra->at[i];
+        aril_shape a = from != NULL ? aril_shape_of(from) : (aril_shape){ 0 },
+                   b = aril_shape_of(to);
+        if (from == NULL)
+            return aril__fail(ARIL_ERR_FORMAT, "the checkpoint in '%s' holds no tensor '%s'", dir,
+                              name);
+        if (a.ndim != b.ndim || memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) != 0 ||
+            aril_dtype_of(from) != aril_dtype_of(to))
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "the checkpoint in '%s' holds '%s' with another shape or dtype", dir,
+                              name);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril_checkpoint_load_with(const char *dir, aril_module *model, aril_optim *opt,
+                                      aril_loader *loader, aril_checkpoint_opts opts)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril__checkpoint c;
+    aril_status status = aril__checkpoint_open(dir, &c);
+    if (status != ARIL_OK) return status;
+    aril__states part = { 0 };
+    if (opts.extra != NULL) {
+        status = aril__states_part(&part, &c.state, "extra/");
+        if (status == ARIL_OK) status = check_extra(dir, &part, opts.extra);
+    }
+    if (status == ARIL_OK) status = aril__checkpoint_apply(dir, &c, model, opt, loader);
+    for (int i = 0; opts.extra != NULL && i < opts.extra->n && status == ARIL_OK; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        const char *name = opts.extra->name != NULL ? opts.extra->name[i] : number;
+        status = aril_tensor_status(aril_copy_(opts.extra->at[i], aril__states_get(&part, name)));
+    }
+    aril__states_clear(&part);
+    aril__checkpoint_close(&c);
+    return status;
+}
+
+aril_status aril_checkpoint_load(const char *dir, aril_module *model, aril_optim *opt,
+                                 aril_loader *loader)
+{
+    return aril_checkpoint_load_with(dir, model, opt, loader, (aril_checkpoint_opts){ 0 });
+}

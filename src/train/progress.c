@@ -1,0 +1,321 @@
+#include "train/progress.h"
+
+#include "train/terminal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { BAR_MOST = 30, BAR_LEAST = 10, ITEMS_MOST = 64 };
+
+/* ---- pieces of the line ---- */
+
+/* Text of which the columns are counted: colours take none, other characters one each. */
+typedef struct line {
+    char *buf;
+    size_t size, used;
+    int columns;
+} line;
+
+static void put(line *l, const char *text)
+{
+    for (const char *c = text; *c != '\0';) {
+        size_t n = 1;
+        bool colour = *c == '\033';
+        if (colour)
+            n = strcspn(c, "m") + 1;
+        else
+            while (((unsigned char)c[n] & 0xc0) == 0x80) n++;
+        if (l->used + n >= l->size) return;
+        memcpy(l->buf + l->used, c, n);
+        l->used += n;
+        l->columns += !colour;
+        c += n;
+    }
+}
+
+static void finish(line *l)
+{
+    l->buf[l->used] = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void putf(line *l, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    put(l, text);
+}
+
+static int columns_of(const char *text)
+{
+    int n = 0;
+    for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void time_text(char *buf, size_t size, double seconds)
+{
+    if (!(seconds < 359999)) seconds = 359999; /* 99:59:59 is long enough, and NaN too */
+    long s = lround(seconds);
+    if (s >= 3600)
+        snprintf(buf, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(buf, size, "%ld:%02ld", s / 60, s % 60);
+}
+
+static void rate_text(const aril__progress *p, char *buf, size_t size, double rate)
+{
+    const char *factor = "";
+    if (rate >= 999.5e3) {
+        rate /= 1e6;
+        factor = "M";
+    } else if (rate >= 999.5) {
+        rate /= 1e3;
+        factor = "k";
+    }
+    char number[32];
+    int digits = rate < 10 ? (*factor != '\0' || rate >= 1 ? 1 : 2)
+                           : (*factor != '\0' && rate < 100 ? 1 : 0);
+    aril__number_text(number, sizeof number, 'f', digits, rate);
+    snprintf(buf, size, "%s%s %s", number, factor, p->unit);
+}
+
+static void bar(const aril__progress *p, line *l, int width, double share)
+{
+    if (!(share > 0)) share = 0;
+    if (share > 1) share = 1;
+    if (!p->utf8) {
+        int inside = width - 2, full = (int)(share * inside);
+        put(l, "[");
+        for (int i = 0; i < inside; i++) put(l, i < full ? "=" : i == full ? ">" : ".");
+        put(l, "]");
+        return;
+    }
+    int full = (int)(share * width);
+    if (p->colour) put(l, full == width ? "\033[32m" : "\033[36m");
+    for (int i = 0; i < full; i++) put(l, "━");
+    if (p->colour) put(l, "\033[0m\033[2m");
+    for (int i = full; i < width; i++) put(l, "─");
+    if (p->colour) put(l, "\033[0m");
+}
+
+/* ---- the line: what there is room for ---- */
+
+typedef struct layout {
+    int bar; /* its width; 0: none */
+    bool count, rate, time;
+    int items;
+} layout;
+
+typedef struct pieces {
+    char count[64], rate[64], time[48];
+    int n;
+    char item[ITEMS_MOST][80];
+} pieces;
+
+static int width_of(const aril__progress *p, const pieces *t, const layout *how)
+{
+    int w = columns_of(p->title);
+    if (how->bar > 0) w += 2 + how->bar;
+    if (how->count) w += (how->bar > 0 ? 1 : 2) + columns_of(t->count);
+    if (how->rate) w += 2 + columns_of(t->rate);
+    if (how->time) w += 2 + columns_of(t->time);
+    for (int i = 0; i < how->items; i++) w += 2 + columns_of(t->item[i]);
+    if (how->items < t->n) w += p->utf8 ? 2 : 4; /* " …" */
+    return w;
+}
+
+/* Gives up what matters least until the line fits: the bar shrinks, then metrics beyond the first go (while an epoch
+ * runs; at its end they are what counts), the rate, the bar, the rest. */
+static layout choose(const aril__progress *p, const pieces *t, bool finished, int width)
+{
+    layout how = { .bar = p->total > 0 && p->mode == ARIL__PROGRESS_BAR ? BAR_MOST : 0,
+                   .count = true,
+                   .rate = t->rate[0] != '\0',
+                   .time = t->time[0] != '\0',
+                   .items = t->n };
+    int dear = finished || t->n < 2 ? t->n : 2;
+    if (width <= 0) return how;
+    int over = width_of(p, t, &how) - width;
+    if (over <= 0) return how;
+    if (how.bar > 0) {
+        how.bar = how.bar - over > BAR_LEAST ? how.bar - over : BAR_LEAST;
+        if (width_of(p, t, &how) <= width) return how;
+    }
+    while (how.items > dear) {
+        how.items--;
+        if (width_of(p, t, &how) <= width) goto widen;
+    }
+    how.rate = false;
+    if (width_of(p, t, &how) <= width) goto widen;
+    how.bar = 0;
+    if (width_of(p, t, &how) <= width) return how;
+    if (finished) {
+        how.count = false;
+        if (width_of(p, t, &how) <= width) return how;
+        how.time = false;
+        if (width_of(p, t, &how) <= width) return how;
+    }
+    while (how.items > 1) {
+        how.items--;
+        if (width_of(p, t, &how) <= width) return how;
+    }
+    how.time = false;
+    if (width_of(p, t, &how) <= width) return how;
+    how.count = finished ? false : how.count;
+    return how;
+
+widen: /* what became free by leaving out a piece goes to the bar */
+    over = width - width_of(p, t, &how);
+    if (how.bar > 0) how.bar = how.bar + over < BAR_MOST ? how.bar + over : BAR_MOST;
+    return how;
+}
+
+static void cut(line *l, int width)
+{
+    int columns = 0;
+    for (size_t i = 0; i < l->used; i++) {
+        if (l->buf[i] == '\033') { /* a colour takes no room; what is kept must end it */
+            while (i < l->used && l->buf[i] != 'm') i++;
+            continue;
+        }
+        if (((unsigned char)l->buf[i] & 0xc0) == 0x80) continue;
+        if (columns++ == width) {
+            l->used = i;
+            l->columns = width;
+            return;
+        }
+    }
+}
+
+int aril__progress_line(const aril__progress *p, const aril__progress_at *at, double seconds,
+                        bool finished, int width, char *buf, size_t size)
+{
+    pieces t = { 0 };
+    char text[32];
+    if (p->total > 0)
+        snprintf(t.count, sizeof t.count, "%lld/%lld", (long long)at->batch, (long long)p->total);
+    else
+        snprintf(t.count, sizeof t.count, "%lld batches", (long long)at->batch);
+    int64_t batches = at->batch - p->skipped, samples = at->samples - p->skipped_samples;
+    if (samples > 0 && seconds > 0) rate_text(p, t.rate, sizeof t.rate, (double)samples / seconds);
+    if (finished || p->total <= 0) {
+        time_text(text, sizeof text, seconds);
+        snprintf(t.time, sizeof t.time, "took %s", text);
+    } else if (batches > 0) {
+        time_text(text, sizeof text, seconds * (double)(p->total - at->batch) / (double)batches);
+        snprintf(t.time, sizeof t.time, "eta %s", text);
+    }
+    for (int i = 0; i < at->n && t.n < ITEMS_MOST; i++) {
+        aril__value_text(text, sizeof text, at->value[i]);
+        snprintf(t.item[t.n++], sizeof t.item[0], "%.40s %s", at->name[i], text);
+    }
+    if (at->note != NULL && t.n < ITEMS_MOST)
+        snprintf(t.item[t.n++], sizeof t.item[0], "%.60s", at->note);
+
+    layout how = choose(p, &t, finished, width);
+    line l = { .buf = buf, .size = size };
+    put(&l, p->title);
+    if (how.bar > 0) {
+        put(&l, "  ");
+        bar(p, &l, how.bar, (double)at->batch / (double)p->total);
+    }
+    if (how.count) putf(&l, "%s%s", how.bar > 0 ? " " : "  ", t.count);
+    if (how.rate) putf(&l, "  %s", t.rate);
+    if (how.time) putf(&l, "  %s", t.time);
+    for (int i = 0; i < how.items; i++) putf(&l, "  %s", t.item[i]);
+    if (how.items < t.n) put(&l, p->utf8 ? " …" : " ...");
+    if (width > 0 && l.columns > width) cut(&l, width);
+    finish(&l);
+    return l.columns;
+}
+
+/* ---- drawing ---- */
+
+void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool pictures)
+{
+    *p = (aril__progress){ .to = to != NULL ? to : stdout };
+    p->unit = pictures ? "img/s" : "samples/s";
+    if (verbose == ARIL_ZERO || verbose < 0) return;
+    bool terminal = aril__is_terminal(p->to);
+    p->mode = terminal && verbose < 2 ? ARIL__PROGRESS_BAR : ARIL__PROGRESS_LINES;
+    p->utf8 = aril__utf8_locale();
+    p->colour = p->mode == ARIL__PROGRESS_BAR && aril__wants_colour(p->to);
+}
+
+void aril__progress_begin(aril__progress *p, const char *title, int64_t total, int64_t batch,
+                          int64_t samples)
+{
+    snprintf(p->title, sizeof p->title, "%s", title);
+    p->total = total;
+    p->skipped = batch;
+    p->skipped_samples = samples;
+    p->started = aril__seconds();
+    p->next = p->started; /* at once: a slow first batch shows that it has begun */
+    p->open = false;
+}
+
+bool aril__progress_due(aril__progress *p)
+{
+    if (p->mode != ARIL__PROGRESS_BAR) return false;
+    p->asked = aril__seconds();
+    return p->asked >= p->next;
+}
+
+/* The cursor stays in the first column: where a terminal that becomes narrower breaks the line in two, it
+ * still stands before all of it, and what is behind it can be cleared. */
+static void show(aril__progress *p, const aril__progress_at *at, double seconds, bool finished)
+{
+    char text[4096];
+    int width = aril__terminal_width(p->to);
+    if (width <= 0) width = 80;
+    aril__progress_line(p, at, seconds, finished, width - 1, text, sizeof text);
+    const char *clear = p->open && width != p->width ? "\033[J" : "";
+    fprintf(p->to, "\r%s%s\033[K%s", clear, text, finished ? "\n" : "\r");
+    fflush(p->to);
+    p->width = width;
+    p->open = !finished;
+}
+
+void aril__progress_draw(aril__progress *p, const aril__progress_at *at)
+{
+    if (p->mode != ARIL__PROGRESS_BAR) return;
+    show(p, at, p->asked - p->started, false);
+    /* At most ten times a second, and, with finding the values, never more than a hundredth of the time. */
+    double after = aril__seconds(), pause = 100 * (after - p->asked);
+    p->next = after + (pause > 0.1 ? pause : 0.1);
+}
+
+void aril__progress_end(aril__progress *p, const aril__progress_at *at, double seconds)
+{
+    if (p->mode == ARIL__PROGRESS_BAR) show(p, at, seconds, true);
+    if (p->mode == ARIL__PROGRESS_LINES) {
+        char text[4096];
+        aril__progress_line(p, at, seconds, true, 0, text, sizeof text);
+        fprintf(p->to, "%s\n", text);
+        fflush(p->to);
+    }
+}
+
+void aril__progress_break(aril__progress *p)
+{
+    if (!p->open) return;
+    fputc('\n', p->to);
+    fflush(p->to);
+    p->open = false;
+}
+
+void aril__progress_note(aril__progress *p, const char *format, ...)
+{
+    if (p->mode == ARIL__PROGRESS_NONE) return;
+    aril__progress_break(p);
+    va_list args;
+    va_start(args, format);
+    vfprintf(p->to, format, args);
+    va_end(args);
+    fputc('\n', p->to);
+    fflush(p->to);
+}
