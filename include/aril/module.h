@@ -166,6 +166,15 @@ typedef struct aril_load_state_opts {
 ARIL_API aril_status aril_load_state(aril_module *m, const aril_named *from,
                                      aril_load_state_opts opts);
 
+/* ---- files ---- */
+
+/* Writes the parameters and saved buffers to a file (safetensors), under their names: PyTorch and others read it. The old
+ * file stays until the new one is complete. */
+ARIL_API aril_status aril_save(aril_module *m, const char *path);
+
+/* aril_load_state from such a file, also one that PyTorch's tools wrote. On failure m is as it was. */
+ARIL_API aril_status aril_load_weights(aril_module *m, const char *path, aril_load_state_opts opts);
+
 /* ---- hooks ---- */
 
 /* Before forward: may replace inputs by writing to in[]. After it: may replace results by writing to out[]. After

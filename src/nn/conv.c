@@ -18,6 +18,7 @@ typedef struct conv {
     aril_pads pads; /* of padding that is not zeros */
     aril_conv_opts opts;
     int64_t padding[3]; /* as it was asked for */
+    aril_padding mode;
 } conv;
 
 enum { WEIGHT, BIAS };
@@ -69,11 +70,8 @@ static aril_tensor *conv_fused(aril_module *self, aril_tensor *x, aril_activatio
     return c->fn(x, aril__own_at(self, WEIGHT), aril__own_at(self, BIAS), opts);
 }
 
-static void conv_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
-                         aril_tensor **out)
+ARIL__FORWARD(conv_forward)
 {
-    (void)n_in;
-    (void)n_out;
     out[0] = conv_fused(self, in[0], ARIL_NO_ACTIVATION);
 }
 
@@ -86,8 +84,8 @@ static void conv_describe(const aril_module *self, char *text, size_t size)
     aril__say(&t, "%lld, %lld, kernel_size=", (long long)c->in, (long long)c->out);
     aril__say_sizes(&t, "", n, c->kernel);
     aril__say_sizes(&t, ", stride=", n, c->opts.stride);
-    if (c->opts.mode != ARIL_NUMBERS)
-        aril__say(&t, ", padding=%s", c->opts.mode == ARIL_VALID ? "valid" : "same");
+    if (c->mode != ARIL_NUMBERS)
+        aril__say(&t, ", padding=%s", c->mode == ARIL_VALID ? "valid" : "same");
     else if (c->padding[0] || c->padding[1] || c->padding[2])
         aril__say_sizes(&t, ", padding=", n, c->padding);
     if (!aril__all_are(n, c->opts.dilation, 1))
@@ -137,7 +135,7 @@ static aril_module *make(const aril__layer *layer, conv_fn *fn, int spatial, boo
                  .out = out,
                  .padding_mode = opts.padding_mode };
     c->opts.groups = opts.groups ? opts.groups : 1;
-    c->opts.mode = opts.mode;
+    c->opts.mode = c->mode = opts.mode;
     aril_status s = aril__window_kernel(type, spatial, kernel, opts.kernel, c->kernel);
     if (s == ARIL_OK) s = aril__window(type, "stride", spatial, opts.stride, 1, 1, c->opts.stride);
     if (s == ARIL_OK)

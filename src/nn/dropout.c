@@ -10,12 +10,9 @@ typedef struct dropout {
     double p;
 } dropout;
 
-static void dropout_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
-                            aril_tensor **out)
+ARIL__FORWARD(dropout_forward)
 {
     const dropout *d = aril_module_data(self);
-    (void)n_in;
-    (void)n_out;
     out[0] = d->fn(in[0], d->p, (aril_dropout_opts){ .eval = !aril__is_training(self) });
 }
 
@@ -50,3 +47,8 @@ static aril_module *make(const aril__layer *layer, dropout_fn *fn, double p)
     }
 
 DROPOUT(dropout, "Dropout")
+DROPOUT(dropout1d, "Dropout1d")
+DROPOUT(dropout2d, "Dropout2d")
+DROPOUT(dropout3d, "Dropout3d")
+DROPOUT(alpha_dropout, "AlphaDropout")
+DROPOUT(feature_alpha_dropout, "FeatureAlphaDropout")

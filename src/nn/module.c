@@ -321,6 +321,11 @@ aril_status aril__add_optional(aril_module *m, const char *name, aril_shape shap
     return add_own(m, name, NULL, ARIL__PARAMETER);
 }
 
+aril_status aril__add_absent(aril_module *m, const char *name)
+{
+    return add_own(m, name, NULL, ARIL__BUFFER);
+}
+
 aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape, double value)
 {
     ARIL_SCOPE;

@@ -13,8 +13,7 @@ typedef struct aril__layer {
     aril_module_class base;
     /* The forward function with an activation made where the result is; NULL: it cannot. */
     aril_tensor *(*fused)(aril_module *self, aril_tensor *x, aril_activation activation);
-    /* Of a layer that is an activation: which, as other ops can apply it; NULL: it is none. */
-    aril_activation (*activation)(const aril_module *self);
+    aril_activation activation; /* of a layer that is one that other ops can apply; 0: none */
 } aril__layer;
 
 enum { ARIL__PARAMETER, ARIL__BUFFER, ARIL__SCRATCH };
@@ -80,7 +79,19 @@ struct aril_module {
     max_align_t data[];
 };
 
+/* The code of this thread's latest error, after a call that gave NULL. */
+static inline aril_status aril__last_status(void)
+{
+    const aril__error *e = aril__self()->last_error;
+    return e ? e->code : ARIL_ERR_STATE;
+}
+
 /* ---- for layers ---- */
+
+/* A forward function, of which few use all arguments. */
+#define ARIL__FORWARD(name)                                                                       \
+    static void name(aril_module *self __attribute__((unused)), int n_in __attribute__((unused)), \
+                     aril_tensor *const *in, int n_out __attribute__((unused)), aril_tensor **out)
 
 /* aril_module_make for a layer. */
 aril_module *aril__layer_make(const aril__layer *layer);
@@ -105,6 +116,8 @@ static inline bool aril__is_training(const aril_module *m)
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape);
 /* A bias or scale that may be left out. */
 aril_status aril__add_optional(aril_module *m, const char *name, aril_shape shape, bool absent);
+/* A buffer that this module does without. */
+aril_status aril__add_absent(aril_module *m, const char *name);
 /* Buffers with a number in them. */
 aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape, double value);
 

@@ -248,7 +248,8 @@ aril_status aril_load_state(aril_module *m, const aril_named *from, aril_load_st
     aril_status s = check_module("load_state", m);
     if (s == ARIL_OK && !from)
         s = aril__fail(ARIL_ERR_ARG, "load_state: there is nothing to load from");
-    if (s == ARIL_OK && !aril_state(m)) s = ARIL_ERR_STATE; /* sizes are unknown: it says which */
+    if (s == ARIL_OK && !aril_state(m))
+        s = aril__last_status(); /* sizes are unknown: it says which */
     if (s == ARIL_OK) s = aril__gather(m, STATE, &state);
     if (s < 0) return s;
     int n = 0, ready = 0;

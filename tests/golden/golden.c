@@ -2,6 +2,7 @@
  * FAMILY.inc, with GOLDEN_INC and GOLDEN_BIN naming its two files. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/modules.h"
 #include "support/test.h"
 
 #include <inttypes.h>
