@@ -9,6 +9,7 @@
 #include "ops/vecmath.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- kernels ---- */
@@ -21,6 +22,8 @@ enum {
     TALL = 512,   /* an axis up to this length stays in the cache while its columns are worked on */
     CACHED = 64 * 1024, /* elements of a block of columns that should stay there */
     GRAIN = 16 * 1024,
+    NARROW = 64,   /* fewer columns than this are taken some rows at a time */
+    TOGETHER = 16, /* rows whose exponentials are summed in their own type */
 };
 
 typedef struct job {
@@ -33,8 +36,47 @@ typedef struct job {
     bool is_log, is_grad, direct, stream;
 } job;
 
+/* Few columns along a long axis: rows lie in one piece, and are cut among threads. */
+typedef struct narrow {
+    const job *j;
+    int pass;
+    int64_t at, size;           /* of all rows: the first element, and how many there are */
+    int64_t width, per, chunks; /* columns of some rows; elements of a chunk */
+    void *tops, *top, *by;      /* of chunks, of columns */
+    double *sums;
+} narrow;
+
+static int64_t narrow_size(const narrow *w, int64_t chunk)
+{
+    int64_t left = w->size - chunk * w->per;
+    return left < w->per ? left : w->per;
+}
+
 #define TEMPLATE "ops/softmax.inc"
 #include "ops/each_target.inc"
+
+/* False where there is no memory for it. */
+static bool run_narrow(const job *j, int64_t outer, bool wide)
+{
+    narrow w = { .j = j, .size = j->n * j->inner };
+    w.width = COLS / 2 / j->inner * j->inner;
+    w.per = (GRAIN / w.width + 1) * w.width;
+    w.chunks = aril__parallel_chunks(w.size, w.per);
+    size_t each = wide ? sizeof(double) : sizeof(float);
+    size_t parts = (size_t)(w.chunks * j->inner), columns = (size_t)w.width;
+    w.sums = aril__malloc(parts * sizeof(double) + (parts + 2 * columns) * each);
+    if (!w.sums) return false;
+    w.tops = w.sums + parts;
+    w.top = (char *)w.tops + parts * each;
+    w.by = (char *)w.top + columns * each;
+    for (int64_t o = 0; o < outer; o++, w.at += w.size)
+        for (w.pass = 0; w.pass < 3; w.pass++) {
+            aril__parallel_for(w.chunks, 1, ARIL__PICK(narrow_chunks, wide), &w);
+            if (w.pass < 2) ARIL__PICK(narrow_join, wide)(&w);
+        }
+    free(w.sums);
+    return true;
+}
 
 static aril_status run(aril__run *r, bool is_log, bool is_grad)
 {
@@ -59,6 +101,8 @@ static aril_status run(aril__run *r, bool is_log, bool is_grad)
                            is_grad ? ARIL__PICK(grad_lines, wide) : ARIL__PICK(lines, wide), &j);
         return ARIL_OK;
     }
+    if (!is_grad && j.inner < NARROW && j.n * j.inner >= GRAIN && run_narrow(&j, outer, wide))
+        return ARIL_OK;
     int64_t most = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
     most = most < COLS ? most : COLS;
     j.blocks = aril__parallel_chunks(j.inner, most);
