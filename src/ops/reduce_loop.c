@@ -15,6 +15,7 @@ enum {
     FOLD = 64,         /* rows shorter than this are taken several at once ... */
     VECTOR_MOST = 16,  /* ... and those that do not end with a vector */
     STAGED = 2048,     /* elements that are converted at a time */
+    EVEN = 4,          /* blocks of a row come by so many, for as many threads */
 };
 
 typedef union word {
@@ -303,7 +304,7 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
     int64_t count = j.params.count > 0 ? j.params.count : 1;
     int64_t grain = GRAIN / (how->weight > 1 ? how->weight : 1); /* elements */
     if (j.rows && j.run > ROW) {
-        j.blocks = aril__parallel_chunks(j.run, ROW);
+        j.blocks = (aril__parallel_chunks(j.run, ROW) + EVEN - 1) / EVEN * EVEN;
         j.width = ((j.run - 1) / j.blocks / FOLD + 1) * FOLD;
         j.blocks = aril__parallel_chunks(j.run, j.width);
     } else { /* blocks of whole runs, or of any number of lines */
@@ -314,7 +315,11 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
     }
     int64_t units = j.outputs / j.run * j.blocks, each = j.width * count;
     if (units >= UNITS || j.outputs * count <= grain || count < 2 * FOLD) {
-        aril__parallel_for(units, each < grain ? grain / each : 1, whole_range, &j);
+        /* Few units are shared evenly: a chunk more for one thread is a large part of the time. */
+        int64_t some = each < grain ? grain / each : 1;
+        int64_t pieces = aril__parallel_pieces(units, each < grain / 4 ? grain / 4 / each : 1);
+        int64_t even = (units - 1) / pieces + 1;
+        aril__parallel_for(units, units < UNITS && even < some ? even : some, whole_range, &j);
         return ARIL_OK;
     }
     j.parts = aril__parallel_chunks(each, grain);
