@@ -56,6 +56,41 @@ TEST(first_values_are_pytorchs)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+TEST(sizes_are_inferred)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_gru_with(0, 4, (aril_nn_rnn_opts){ .batch_first = true });
+    CHECK(!aril_module_built(m));
+    CHECK(aril_module_build(m, ARIL_SHAPE(5, 3)) == ARIL_OK);
+    CHECK_INT(aril_size(aril_module_tensor(m, "weight_ih_l0"), 1), 3);
+    aril_tensor *y = aril_forward(m, randn(ARIL_SHAPE(2, 5, 3)));
+    CHECK_INT(aril_size(y, 2), 4);
+    aril_module_release(m);
+    m = aril_nn_transformer_encoder(0, 2, 2, (aril_nn_transformer_opts){ .feedforward = 8 });
+    CHECK(!aril_module_built(m));
+    CHECK_INT(aril_size(aril_forward(m, randn(ARIL_SHAPE(3, 2, 6))), 2), 6);
+    CHECK(aril_module_built(m));
+    CHECK_INT(aril_size(aril_module_tensor(m, "layers.1.linear2.weight"), 0), 6);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* A module that was cast and put into evaluation mode before its sizes were known is so behind it. */
+TEST(late_parts_follow_their_module)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_transformer_encoder_layer(0, 2);
+    aril_module_eval(m);
+    CHECK(aril_module_cast(m, ARIL_F64) == ARIL_OK);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(3, 2, 4), ARIL_F64, CPU), *y = aril_forward(m, x);
+    CHECK_INT(aril_dtype_of(y), ARIL_F64);
+    CHECK_INT(aril_dtype_of(aril_module_tensor(m, "self_attn.out_proj.weight")), ARIL_F64);
+    CHECK(!aril_module_training(aril_module_at(m, "dropout1")));
+    NEAR(aril_forward(m, x), y, 0);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 TEST(dropout_between_layers_is_for_training)
 {
     ARIL_SCOPE;
@@ -171,4 +206,115 @@ TEST(dropout_of_weights_is_for_training)
     NEAR(aril_sum(out[1], ARIL_AXES(2)), aril_ones(ARIL_SHAPE(2, 6), ARIL_F32, CPU), 1e-6);
     aril_module_release(m);
     CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(attention_says_what_is_wrong)
+{
+    ARIL_SCOPE;
+    REFUSED(aril_nn_multihead_attention(6, 4), ARIL_ERR_ARG, "4 heads do not divide 6 values");
+    REFUSED(aril_nn_multihead_attention(6, 0), ARIL_ERR_ARG, "0 heads");
+    aril_module *m = aril_nn_multihead_attention(6, 2);
+    aril_tensor *x = randn(ARIL_SHAPE(4, 2, 6)), *k = randn(ARIL_SHAPE(5, 2, 6));
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(4, 2, 5))), ARIL_ERR_SHAPE, "expected queries [L,N,6]");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(5, 3, 6)))), ARIL_ERR_SHAPE, "batches");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, k, x)), ARIL_ERR_SHAPE, "not as many values");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, NULL, NULL, aril_ones(ARIL_SHAPE(4, 2), ARIL_BOOL, CPU))),
+          ARIL_ERR_SHAPE, "expected a mask of keys [N,4]");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, NULL, NULL, NULL,
+                                      aril_ones(ARIL_SHAPE(4, 5), ARIL_BOOL, CPU))),
+          ARIL_ERR_SHAPE, "expected a mask of pairs [4,4] or [4,4,4]");
+    aril_module_release(m);
+}
+
+/* ---- transformers ---- */
+
+TEST(transformers_have_pytorchs_parts)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_transformer_decoder_layer(8, 2);
+    static const char *const names[] = { "self_attn", "multihead_attn", "linear1", "dropout",
+                                         "linear2",   "norm1",          "norm2",   "norm3",
+                                         "dropout1",  "dropout2",       "dropout3" };
+    CHECK_INT(aril_module_children(m), 11);
+    for (int i = 0; i < 11; i++) CHECK_STR(aril_module_child_name(m, i), names[i]);
+    CHECK_INT(aril_size(aril_module_tensor(m, "linear1.weight"), 0), 2048);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(dropout_of_transformers)
+{
+    ARIL_SCOPE;
+    aril_seed(8);
+    aril_module *m = aril_nn_transformer_encoder_layer(8, 2); /* a tenth is dropped */
+    aril_tensor *x = randn(ARIL_SHAPE(6, 2, 8)), *a = aril_forward(m, x);
+    CHECK_MSG(test_difference(a, aril_forward(m, x), 0, 1e-6), "two runs in training are the same");
+    aril_module_eval(m);
+    NEAR(aril_forward(m, x), aril_forward(m, x), 0);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+/* Places that are hidden from the others cannot change them. */
+TEST(a_causal_encoder_sees_no_later_place)
+{
+    ARIL_SCOPE;
+    aril_nn_transformer_opts opts = { .causal = true, .batch_first = true, .feedforward = 16 };
+    aril_module *m = aril_nn_transformer_encoder(8, 2, 3, opts);
+    aril_module_eval(m);
+    ARIL_NO_GRAD;
+    aril_tensor *x = randn(ARIL_SHAPE(1, 6, 8)), *a = aril_forward(m, x), *changed = aril_copy(x);
+    aril_fill_(aril_slice(changed, 1, 4, 6, 1), 3);
+    aril_tensor *b = aril_forward(m, changed);
+    NEAR(aril_slice(a, 1, 0, 4, 1), aril_slice(b, 1, 0, 4, 1), 1e-6);
+    CHECK(test_difference(a, b, 0, 1e-3));
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(transformers_say_what_is_wrong)
+{
+    ARIL_SCOPE;
+    REFUSED(aril_nn_transformer_encoder_layer(6, 4), ARIL_ERR_ARG,
+            "4 heads do not divide 6 values");
+    REFUSED(aril_nn_transformer_encoder(6, 2, 0, (aril_nn_transformer_opts){ 0 }), ARIL_ERR_ARG,
+            "0 layers");
+    REFUSED(aril_nn_transformer_decoder_layer_with(6, 2,
+                                                   (aril_nn_transformer_opts){ .dropout = 2 }),
+            ARIL_ERR_ARG, "dropout 2, expected 0 to 1");
+    aril_module *m = aril_nn_transformer_decoder_layer(4, 2);
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the encoder's result");
+    aril_module_release(m);
+    m = aril_nn_transformer_encoder(0, 4, 1, (aril_nn_transformer_opts){ 0 });
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 6))), ARIL_ERR_ARG,
+          "4 heads do not divide 6 values");
+    aril_module_release(m);
+}
+
+/* ---- nothing is lost ---- */
+
+/* Each allocation of a first run fails in turn: an error, and no leak (the sanitizer looks). */
+TEST(out_of_memory)
+{
+    for (int k = 0; k < 4; k++) {
+        for (int64_t n = 1;; n++) {
+            ARIL_SCOPE;
+            aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 2, 4), ARIL_F32, CPU);
+            aril_fail_allocation(n);
+            aril_module *m = k == 0   ? aril_nn_lstm_with(0, 4, (aril_nn_rnn_opts){ .layers = 2 })
+                             : k == 1 ? aril_nn_multihead_attention(0, 2)
+                             : k == 2 ? aril_nn_transformer_decoder(
+                                            0, 2, 1, (aril_nn_transformer_opts){ .feedforward = 4 })
+                                      : aril_nn_loss("mse");
+            aril_tensor *y = m ? aril_forward_n(m, ARIL_LIST(x, k >= 2 ? x : NULL)) : NULL;
+            aril_status s = y ? aril_tensor_status(y) : ARIL_ERR_MEMORY;
+            bool failed = aril_allocation_failed();
+            aril_fail_allocation(0);
+            aril_module_release(m);
+            CHECK_MSG(failed || s == ARIL_OK, "%s", aril_error());
+            if (!failed) break;
+            aril_clear_error();
+        }
+    }
+    CHECK(aril_ok());
 }

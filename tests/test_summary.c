@@ -37,7 +37,7 @@ static aril_tensor *twice(aril_module *self, aril_tensor *x)
 
 static aril_module *nested(void)
 {
-    aril_module *block = aril_nn_sequential(aril_nn_linear(4, 5), aril_nn_relu());
+    aril_module *block = aril_nn_sequential(aril_nn_linear(4, 5), aril_nn_tanh());
     return aril_nn_sequential(block, aril_nn_linear(5, 2));
 }
 
@@ -81,6 +81,39 @@ TEST(box_drawing_follows_the_locale)
     SHOWS(text, "+==");
     free(text);
     unsetenv("LC_ALL");
+    aril_module_release(m);
+}
+
+TEST(nothing_is_changed)
+{
+    ARIL_SCOPE;
+    aril_module *m =
+        aril_nn_sequential(aril_nn_linear(4, 6), aril_nn_batch_norm1d(6), aril_nn_dropout(0.5));
+    aril_module_eval(aril_module_child(m, 2));
+    aril_tensor *mean = aril_copy(aril_module_tensor(m, "1.running_mean"));
+    int64_t seen = aril_item_int(aril_module_tensor(m, "1.num_batches_tracked"));
+    free(table(m, ARIL_SHAPE(4), (aril_summary_opts){ 0 }));
+    CHECK(aril_module_training(m) && aril_module_training(aril_module_child(m, 1)));
+    CHECK(!aril_module_training(aril_module_child(m, 2)));
+    CHECK_INT(aril_item_int(aril_module_tensor(m, "1.num_batches_tracked")), seen);
+    aril_tensor *moved = aril_sub(aril_module_tensor(m, "1.running_mean"), mean);
+    CHECK_NEAR(aril_item(aril_sum(aril_abs(moved), ARIL_ALL)), 0, 0);
+    CHECK(!aril_has_grad(aril_module_tensor(m, "0.weight")));
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(frozen_parameters_and_buffers)
+{
+    aril_module *m =
+        aril_nn_sequential(aril_nn_linear(4, 6), aril_nn_batch_norm1d(6), aril_nn_linear(6, 2));
+    aril_module_freeze(aril_module_child(m, 0));
+    char *text = table(m, ARIL_SHAPE(4), (aril_summary_opts){ .ascii = true });
+    SHOWS(text, " Total params: 56 (224 B)\n");
+    SHOWS(text, " Trainable params: 26 (104 B)\n");
+    SHOWS(text, " Non-trainable params: 30 (120 B)\n");
+    SHOWS(text, " Buffers: 13 (56 B)\n"); /* two of 6 in f32 and a number in i64 */
+    free(text);
     aril_module_release(m);
 }
 
@@ -173,6 +206,42 @@ TEST(flops_by_hand)
     double conv1 = 2.0 * 6 * 28 * 28 * 25, conv2 = 2.0 * 16 * 24 * 24 * 6 * 25,
            linear = 2.0 * 120 * 16 * 24 * 24;
     CHECK_NEAR(cost.flop, conv1 + conv2 + linear, 0.5);
+    aril_module_release(m);
+}
+
+TEST(a_network_of_several_inputs)
+{
+    ARIL_SCOPE;
+    aril_module *m =
+        aril_nn_transformer_decoder_layer_with(8, 2,
+                                               (aril_nn_transformer_opts){ .feedforward = 16 });
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 1, 8), ARIL_F32, CPU);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    CHECK(aril_summary_n(m, ARIL_LIST(x, x), to, (aril_summary_opts){ .ascii = true }) == ARIL_OK);
+    fclose(to);
+    SHOWS(text, "| self_attn (MultiheadAttention)");
+    SHOWS(text, "|   out_proj (Linear)");
+    SHOWS(text, "| norm3 (LayerNorm)");
+    free(text);
+    aril_module_release(m);
+    m = aril_nn_lstm(6, 4);
+    text = table(m, ARIL_SHAPE(2, 6), (aril_summary_opts){ .ascii = true });
+    SHOWS(text, "| (LSTM) ");
+    free(text);
+    aril_module_release(m);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(indices_as_input)
+{
+    aril_module *m =
+        aril_nn_sequential(aril_nn_embedding(50, 8), aril_nn_flatten(), aril_nn_linear(0, 2));
+    char *text = table(m, ARIL_SHAPE(5), (aril_summary_opts){ .ascii = true, .dtype = ARIL_I64 });
+    CHECK_MSG(text, "%s", aril_error());
+    SHOWS(text, "| 0 (Embedding) | (None, 5, 8) |     400 |");
+    free(text);
     aril_module_release(m);
 }
 

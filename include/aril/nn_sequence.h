@@ -1,4 +1,4 @@
-/* Layers over sequences: recurrent networks and their cells, attention.
+/* Layers over sequences: recurrent networks and their cells, attention, transformers.
  *
  *     aril_module *lstm = aril_nn_lstm_with(64, 128, (aril_nn_rnn_opts){ .layers = 2 });
  *     aril_tensor *out[3]; // y, the last states and the last cells
@@ -78,6 +78,43 @@ typedef struct aril_nn_attention_opts {
 ARIL_API aril_module *aril_nn_multihead_attention(int64_t embed, int heads);
 ARIL_API aril_module *aril_nn_multihead_attention_with(int64_t embed, int heads,
                                                        aril_nn_attention_opts opts);
+
+/* ---- transformers ---- */
+
+typedef struct aril_nn_transformer_opts {
+    int64_t feedforward; /* size between the two linear layers; 0: 2048 */
+    double dropout;      /* 0: 0.1, ARIL_ZERO: none */
+    double eps;          /* of the norms; 0: 1e-5 */
+    bool gelu;           /* instead of relu */
+    bool norm_first;     /* norms before attention and the linear layers, not after */
+    bool batch_first;    /* [N,L,...] in place of [L,N,...] */
+    bool no_bias;
+    bool causal;     /* self-attention sees no later place */
+    bool final_norm; /* encoders and decoders: a norm at the end */
+} aril_nn_transformer_opts;
+
+/* A layer of an encoder: x [L,N,embed] or [L,embed], then a mask of pairs and a mask of keys (as above)
+ * to a result of x's shape:
+ *     x = norm1(x + dropout(self_attn(x))),  x = norm2(x + dropout(linear2(dropout(relu(linear1(x))))))
+ * or with norm_first x + dropout(self_attn(norm1(x))) and so on. Children: self_attn, linear1, dropout,
+ * linear2, norm1, norm2, dropout1, dropout2. */
+ARIL_API aril_module *aril_nn_transformer_encoder_layer(int64_t embed, int heads);
+ARIL_API aril_module *aril_nn_transformer_encoder_layer_with(int64_t embed, int heads,
+                                                             aril_nn_transformer_opts opts);
+
+/* A layer of a decoder: x [L,N,embed] and memory [S,N,embed], the encoder's result; then, as masks, those of
+ * pairs of x and x, of pairs of x and memory, of keys of x, of keys of memory. Children: self_attn,
+ * multihead_attn, linear1, dropout, linear2, norm1 .. norm3, dropout1 .. dropout3. */
+ARIL_API aril_module *aril_nn_transformer_decoder_layer(int64_t embed, int heads);
+ARIL_API aril_module *aril_nn_transformer_decoder_layer_with(int64_t embed, int heads,
+                                                             aril_nn_transformer_opts opts);
+
+/* `layers` of them in a row, each with the same inputs beside x: layers.0.self_attn.in_proj_weight ...,
+ * and with final_norm norm.weight, norm.bias. */
+ARIL_API aril_module *aril_nn_transformer_encoder(int64_t embed, int heads, int layers,
+                                                  aril_nn_transformer_opts opts);
+ARIL_API aril_module *aril_nn_transformer_decoder(int64_t embed, int heads, int layers,
+                                                  aril_nn_transformer_opts opts);
 
 ARIL_C_END
 

@@ -284,19 +284,11 @@ static void run_attention(aril_module *self, int n_in, aril_tensor *const *in, i
     out[0] = alone ? aril_select(y, a->opts.batch_first ? 0 : 1, 0) : y;
 }
 
-static void describe_attention(const aril_module *self, char *text, size_t size)
-{
-    const attention *a = aril_module_data(self);
-    snprintf(text, size, "embed_dim=%lld, num_heads=%lld%s", (long long)a->embed,
-             (long long)a->heads, a->opts.batch_first ? ", batch_first=True" : "");
-}
-
 static const aril__layer layer = { .base = { .type = "MultiheadAttention",
                                              .size = sizeof(attention),
                                              .forward = run_attention,
                                              .build = build_attention,
                                              .reset = reset_attention,
-                                             .describe = describe_attention,
                                              .inputs = 5,
                                              .outputs = 2 } };
 

@@ -131,12 +131,12 @@ static void after(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
                   void *ctx)
 {
     aril__cost_row *row = ctx;
-    (void)m;
     (void)n_in;
-    (void)in;
     if (n_out < 1 || !out[0]) return;
     row->ran = true;
     row->out = aril_shape_of(out[0]);
+    if (strstr(aril_module_type(m), "Dropout") && aril__same_memory(in[0], out[0]))
+        row->dropped += bytes_of(out[0]);
 }
 
 static void note(aril__meter *meter, const aril__run *r)
@@ -206,7 +206,10 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
     int fresh = y->storage ? add(&w->seen, y->storage) : 0;
     if (fresh > 0) total->activation_bytes += (double)y->storage->bytes;
     s = fresh < 0 ? fresh : count_kept(w, y, &total->activation_bytes);
-    for (int i = 0; i < w->costs->n; i++) total->flop += w->costs->row[i].flop;
+    for (int i = 0; i < w->costs->n; i++) {
+        total->flop += w->costs->row[i].flop;
+        total->activation_bytes += w->costs->row[i].dropped;
+    }
     double n = w->costs->batch > 0 ? (double)w->costs->batch : 1;
     total->working_bytes = w->working / n;
     total->flop /= n;

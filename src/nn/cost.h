@@ -13,6 +13,7 @@ typedef struct aril__cost_row {
     aril_shape out;     /* of its first result */
     int64_t parameters; /* of its own, not counted before */
     double flop;        /* of its own ops, all calls */
+    double dropped; /* bytes of results that it makes in training, and passes on in evaluation */
 } aril__cost_row;
 
 /* Rows in the order of registration, parents before children. */

@@ -79,7 +79,6 @@ static aril_status build_network(aril_module *self, int n_in, aril_tensor *const
 {
     network *n = aril_module_data(self);
     (void)n_in;
-    if (self->n_own) return ARIL_OK;
     aril_status s = aril__input_size(in[0], -1, &n->in);
     return s < 0 ? s : add_network(self);
 }
@@ -225,7 +224,6 @@ static aril_status build_cell(aril_module *self, int n_in, aril_tensor *const *i
 {
     cell *c = aril_module_data(self);
     (void)n_in;
-    if (self->n_own) return ARIL_OK;
     aril_status s = aril__input_size(in[0], -1, &c->in);
     return s < 0 ? s : add_cell(self);
 }

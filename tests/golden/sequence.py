@@ -225,9 +225,9 @@ for final, tail in ((False, ""), (True, "_norm")):
                 f"aril_nn_transformer_encoder(4, 2, 2, (aril_nn_transformer_opts){{{OFF}{c_final}}})", "x[0], x[1]",
                 nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, **K), 2,
                                       norm=nn.LayerNorm(4) if final else None, enable_nested_tensor=False),
-                [randn(3, 2, 4), causal(3)], run=lambda m, x: m(x[0], mask=x[1]), grad=[0])
+                [randn(3, 2, 4), causal(3)], run=lambda m, x: m(x[0], mask=x[1]), grad=[0], dtype=torch.float64)
     module_case(f"decoder/two{tail}",
                 f"aril_nn_transformer_decoder(4, 2, 2, (aril_nn_transformer_opts){{{OFF}{c_final}}})", "x[0], x[1]",
                 nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, **K), 2,
                                       norm=nn.LayerNorm(4) if final else None),
-                [randn(3, 2, 4), randn(5, 2, 4)])
+                [randn(3, 2, 4), randn(5, 2, 4)], dtype=torch.float64)

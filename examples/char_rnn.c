@@ -1,0 +1,178 @@
+/* A network that learns to write, letter by letter: an embedding, an LSTM and a linear layer over the
+ * characters of a text, trained to say the next one; at the end it writes on its own.
+ *
+ *     build/examples/char_rnn [TEXT [STEPS]]
+ *
+ * TEXT is any text file; by default tiny Shakespeare below $ARIL_TEST_DATA. */
+#include <aril/aril.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SYMBOLS = 256, BATCH = 32, LENGTH = 96, EMBED = 64, HIDDEN = 256, LAYERS = 2 };
+
+/* ---- the text, and its letters as numbers ---- */
+
+typedef struct text {
+    aril_tensor *letters; /* [n] i64: which of the alphabet */
+    int64_t n, alphabet;
+    unsigned char symbol[SYMBOLS]; /* of each number */
+    int number[SYMBOLS];           /* of each symbol; -1: it does not occur */
+} text;
+
+static bool text_read(const char *path, text *t)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    size_t cap = 1 << 24;
+    unsigned char *bytes = malloc(cap);
+    int64_t *numbers = malloc(cap * sizeof *numbers);
+    t->n = bytes && numbers ? (int64_t)fread(bytes, 1, cap, f) : 0;
+    fclose(f);
+    bool seen[SYMBOLS] = { false };
+    for (int64_t i = 0; i < t->n; i++) seen[bytes[i]] = true;
+    t->alphabet = 0;
+    for (int s = 0; s < SYMBOLS; s++) {
+        t->number[s] = seen[s] ? (int)t->alphabet : -1;
+        if (seen[s]) t->symbol[t->alphabet++] = (unsigned char)s;
+    }
+    for (int64_t i = 0; i < t->n; i++) numbers[i] = t->number[bytes[i]];
+    t->letters = aril_keep(aril_from(numbers, ARIL_SHAPE(t->n), ARIL_I64, aril_cpu()));
+    free(bytes);
+    free(numbers);
+    return t->n > LENGTH + 1;
+}
+
+/* BATCH pieces from random places: x [BATCH,LENGTH], and y, the letter after each. */
+static void text_batch(const text *t, aril_tensor **x, aril_tensor **y)
+{
+    aril_device cpu = aril_cpu();
+    aril_tensor *start = aril_randint(0, t->n - LENGTH - 1, ARIL_SHAPE(BATCH, 1), ARIL_I64, cpu);
+    aril_tensor *at = aril_add(start, aril_arange(0, LENGTH + 1, 1, ARIL_I64, cpu));
+    aril_tensor *piece = aril_take(t->letters, at); /* [BATCH,LENGTH + 1] */
+    *x = aril_slice(piece, 1, 0, LENGTH, 1);
+    *y = aril_slice(piece, 1, 1, LENGTH + 1, 1);
+}
+
+/* ---- the network: letters [N,T] and the states before to scores [N,T,alphabet] and the states after ---- */
+
+typedef struct char_rnn {
+    aril_module *embedding, *lstm, *linear;
+} char_rnn;
+
+static void char_rnn_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                             aril_tensor **out)
+{
+    const char_rnn *m = aril_module_data(self);
+    aril_tensor *y[3];
+    aril_tensor *x = aril_forward(m->embedding, in[0]); /* [N,T,EMBED] */
+    aril_forward_all(m->lstm, ARIL_LIST(x, n_in > 1 ? in[1] : NULL, n_in > 2 ? in[2] : NULL), 3, y);
+    out[0] = aril_forward(m->linear, y[0]);
+    for (int i = 1; i < n_out; i++) out[i] = y[i];
+}
+
+static aril_module *char_rnn_new(int64_t alphabet)
+{
+    static const aril_module_class class = { .type = "CharRNN",
+                                             .size = sizeof(char_rnn),
+                                             .forward = char_rnn_forward,
+                                             .inputs = 3,
+                                             .outputs = 3 };
+    aril_nn_rnn_opts opts = { .layers = LAYERS, .batch_first = true };
+    aril_module *self = aril_module_make(&class);
+    char_rnn *m = aril_module_data(self);
+    m->embedding = aril_module_add(self, "embedding", aril_nn_embedding(alphabet, EMBED));
+    m->lstm = aril_module_add(self, "lstm", aril_nn_lstm_with(EMBED, HIDDEN, opts));
+    m->linear = aril_module_add(self, "linear", aril_nn_linear(HIDDEN, alphabet));
+    return self;
+}
+
+/* ---- training and writing ---- */
+
+static void train(aril_module *model, const text *t, int steps)
+{
+    aril_optim *opt = aril_adam(aril_parameters(model), (aril_adam_opts){ .lr = 2e-3 });
+    double sum = 0;
+    int every = steps / 10 > 0 ? steps / 10 : 1;
+    struct timespec t0, t1;
+    timespec_get(&t0, TIME_UTC);
+    for (int step = 1; step <= steps && aril_ok(); step++) {
+        ARIL_SCOPE;
+        aril_tensor *x, *y;
+        text_batch(t, &x, &y);
+        aril_tensor *scores = aril_forward(model, x); /* [BATCH,LENGTH,alphabet] */
+        aril_tensor *loss = aril_cross_entropy(aril_flatten(scores, 0, 1), aril_flatten(y, 0, 1));
+        aril_backward(loss);
+        aril_step(opt);
+        sum += aril_item(loss);
+        if (step % every) continue;
+        timespec_get(&t1, TIME_UTC);
+        double took = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+        printf("step %4d/%d  loss %.3f  %.0f letters/s\n", step, steps, sum / every,
+               (double)step * BATCH * LENGTH / took);
+        fflush(stdout);
+        sum = 0;
+    }
+    aril_optim_free(opt);
+}
+
+/* Continues a beginning by `n` letters, each drawn from what the network finds likely. */
+static void write_on(aril_module *model, const text *t, const char *beginning, int n,
+                     double temperature)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *h = NULL, *c = NULL;
+    int64_t letter = 0;
+    aril_module_eval(model);
+    fputs(beginning, stdout);
+    for (int i = 0; i < (int)strlen(beginning) + n && aril_ok(); i++) {
+        ARIL_SCOPE;
+        aril_tensor *out[3];
+        if (i < (int)strlen(beginning)) letter = t->number[(unsigned char)beginning[i]];
+        if (letter < 0) letter = 0;
+        aril_tensor *x = aril_from(&letter, ARIL_SHAPE(1, 1), ARIL_I64, aril_cpu());
+        aril_forward_all(model, ARIL_LIST(x, h, c), 3, out);
+        aril_set(&h, out[1]);
+        aril_set(&c, out[2]);
+        if (i + 1 < (int)strlen(beginning)) continue;
+        aril_tensor *p = aril_softmax(aril_div_scalar(aril_flatten(out[0], 0, 2), temperature), 0);
+        aril_tensor *chance = aril_rand(ARIL_SHAPE(1), ARIL_F32, aril_cpu());
+        letter = aril_item_int(
+            aril_searchsorted(aril_cumsum(p, 0), chance, (aril_search_opts){ .right = true }));
+        if (letter >= t->alphabet) letter = t->alphabet - 1;
+        putchar(t->symbol[letter]);
+    }
+    putchar('\n');
+    aril_release(h);
+    aril_release(c);
+}
+
+int main(int argc, char **argv)
+{
+    bool quick = getenv("ARIL_EXAMPLE_QUICK") != NULL;
+    const char *data = getenv("ARIL_TEST_DATA");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/text/tinyshakespeare/input.txt", data ? data : "data");
+    if (argc > 1) snprintf(path, sizeof path, "%s", argv[1]);
+    text t = { 0 };
+    if (!text_read(path, &t)) {
+        printf("SKIP: no text in %s; give the path of a text file\n", path);
+        return argc > 1 ? 1 : 77;
+    }
+    int steps = argc > 2 ? atoi(argv[2]) : quick ? 20 : 1500;
+    printf("%s: %lld letters, %lld different ones\n\n", path, (long long)t.n,
+           (long long)t.alphabet);
+    aril_seed(0);
+    aril_module *model = char_rnn_new(t.alphabet);
+    aril_summary_with(model, ARIL_SHAPE(LENGTH), stdout,
+                      (aril_summary_opts){ .dtype = ARIL_I64, .batch = BATCH });
+    putchar('\n');
+    train(model, &t, steps);
+    printf("\nWhat it writes:\n\n");
+    write_on(model, &t, "ROMEO:", quick ? 100 : 600, 0.8);
+    aril_module_release(model);
+    aril_release(t.letters);
+    return aril_ok() ? 0 : aril_report(stderr);
+}
