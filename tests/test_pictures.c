@@ -2,7 +2,7 @@
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/picture.h"
-#include "pictures/pictures.inc"
+#include "files/pictures.inc"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -31,7 +31,7 @@ static aril_tensor *decode(const unsigned char *data, size_t size, aril_picture_
 
 enum { W = 13, H = 9 };
 
-/* Channel k of the pixel (x, y) in the PNG files of tests/pictures/make.py. */
+/* Channel k of the pixel (x, y) in the PNG files of tests/files/make.py. */
 static int value(int x, int y, int k, int most)
 {
     return (x * 7 + y * 5 + k * 3) * 1009 % (most + 1);

@@ -1,4 +1,4 @@
-/* Files: tensors by name (safetensors), pictures (JPEG, PNG).
+/* Files: tensors by name (safetensors), pictures (JPEG, PNG), arrays (NumPy, IDX).
  *
  * Files are written so that nobody ever sees half of one: to a new file in the same folder, which is synced and
  * then takes the place of the old. Where writing fails (a full disk) the old file stays as it was. A file that is
@@ -83,6 +83,26 @@ ARIL_API aril_status aril_picture_write(const char *path, aril_tensor *picture,
 
 /* The array of an IDX file, as MNIST's, also compressed by gzip (where the build found zlib): u8, i8, i16, i32, f32 or f64. */
 ARIL_API aril_tensor *aril_idx_read(const char *path);
+
+/* NumPy's .npy: bool, whole numbers, f16, f32 and f64, in either order of bytes and of dimensions. */
+ARIL_API aril_tensor *aril_npy_read(const char *path);
+ARIL_API aril_status aril_npy_write(const char *path, aril_tensor *t);
+
+/* NumPy's .npz, an archive of them, stored or compressed (numpy.savez, numpy.savez_compressed). Opening reads the list of names alone. NULL, with
+ * an error, on failure. The memory of a file in memory must stay until it is closed. */
+typedef struct aril_npz aril_npz;
+ARIL_API aril_npz *aril_npz_open(const char *path);
+ARIL_API aril_npz *aril_npz_open_memory(const void *data, size_t size);
+ARIL_API void aril_npz_close(aril_npz *f);
+/* How many arrays; the name of the i-th (NULL: there is none), the number of one of a name (-1: there is none). */
+ARIL_API int aril_npz_count(const aril_npz *f);
+ARIL_API const char *aril_npz_name(const aril_npz *f, int i);
+ARIL_API int aril_npz_find(const aril_npz *f, const char *name);
+/* The i-th array, owned by the scope. */
+ARIL_API aril_tensor *aril_npz_tensor(aril_npz *f, int i);
+
+/* Writes arrays as numpy.savez does. Without names they are called arr_0, arr_1 ... */
+ARIL_API aril_status aril_npz_write(const char *path, const aril_named *tensors);
 
 ARIL_C_END
 

@@ -12,14 +12,11 @@
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "formats/json.h"
+#include "formats/source.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char metadata_key[] = "__metadata__";
 enum { LONGEST_HEADER = 100000000 }; /* the limit of the format's own library */
@@ -247,10 +244,8 @@ struct entry {
 };
 
 struct aril_safetensors {
-    int fd;                      /* -1: in memory */
-    const unsigned char *memory; /* the bytes after the header */
-    uint64_t data;               /* where they begin in the file */
-    char *path;
+    aril__source source;
+    uint64_t data; /* where the bytes after the header begin */
     int n, room, n_meta, meta_room;
     struct entry *entry;
     int *sorted; /* entries in the order of their names */
@@ -267,12 +262,12 @@ static aril_status malformed(const aril_safetensors *f, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good safetensors file: %s", f->path, text);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is no good safetensors file: %s", f->source.name, text);
 }
 
 static aril_status no_memory(const aril_safetensors *f)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", f->path);
+    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", f->source.name);
 }
 
 /* Room for one more of n things of a size. */
@@ -389,8 +384,8 @@ static aril_status read_header(aril_safetensors *f, const char *text, size_t siz
         f->entry[f->n++] = e;
         if (*other)
             return aril__fail(ARIL_ERR_UNSUPPORTED,
-                              "%s: tensor %s has the dtype %s, which Aril does not know", f->path,
-                              name, other);
+                              "%s: tensor %s has the dtype %s, which Aril does not know",
+                              f->source.name, name, other);
     }
     if (aril__json_end(&j)) return ARIL_OK;
     if (j.memory) return no_memory(f);
@@ -498,60 +493,35 @@ static aril_status read_all(aril_safetensors *f, const char *header, size_t leng
     return status == ARIL_OK ? check_names(f) : status;
 }
 
-static aril_safetensors *new_file(const char *path)
+static aril_safetensors *open_source(aril_status status, aril__source source)
 {
+    if (status != ARIL_OK) return NULL;
     aril_safetensors *f = aril__calloc(sizeof *f);
-    if (f && !(f->path = aril__strdup(path))) {
-        free(f);
-        f = NULL;
+    if (!f) {
+        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", source.name);
+        aril__source_close(&source);
+        return NULL;
     }
-    if (!f)
-        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", path);
-    else
-        f->fd = -1;
-    return f;
+    f->source = source;
+    unsigned char first[8] = { 0 };
+    uint64_t length = 0;
+    if (source.size >= 8) status = aril__source_read(&source, 0, first, 8);
+    if (status == ARIL_OK) status = header_length(f, first, source.size, &length);
+    char *header = status == ARIL_OK ? aril__malloc((size_t)length + 1) : NULL;
+    if (status == ARIL_OK)
+        status = header ? aril__source_read(&source, 8, header, (size_t)length) : no_memory(f);
+    if (status == ARIL_OK) status = read_all(f, header, (size_t)length, source.size);
+    free(header);
+    if (status == ARIL_OK) return f;
+    aril_safetensors_close(f);
+    return NULL;
 }
 
 aril_safetensors *aril_safetensors_open(const char *path)
 {
-    if (!path || !*path) {
-        aril__fail(ARIL_ERR_ARG, "aril_safetensors_open: no file name");
-        return NULL;
-    }
-    aril_safetensors *f = new_file(path);
-    if (!f) return NULL;
-    struct stat st;
-    f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (f->fd >= 0 && fstat(f->fd, &st) == 0 && !S_ISREG(st.st_mode))
-        errno = S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
-    if (f->fd < 0 || !S_ISREG(st.st_mode)) {
-        aril__fail(ARIL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-        goto fail;
-    }
-    unsigned char first[8] = { 0 };
-    uint64_t size = (uint64_t)st.st_size, length = 0;
-    errno = 0;
-    if (size >= 8 && !aril__read_at(f->fd, first, 8, 0)) goto unread;
-    if (header_length(f, first, size, &length) != ARIL_OK) goto fail;
-    char *header = aril__malloc((size_t)length + 1);
-    if (!header) {
-        no_memory(f);
-        goto fail;
-    }
-    errno = 0;
-    bool read = aril__read_at(f->fd, header, (size_t)length, 8);
-    aril_status status = read ? read_all(f, header, (size_t)length, size) : ARIL_ERR_IO;
-    free(header);
-    if (!read) goto unread;
-    if (status == ARIL_OK) return f;
-fail:
-    aril_safetensors_close(f);
-    return NULL;
-unread:
-    aril__fail(ARIL_ERR_IO, "cannot read %s: %s", path,
-               errno ? strerror(errno) : "it ended while it was read");
-    aril_safetensors_close(f);
-    return NULL;
+    aril__source s;
+    aril_status status = aril__source_open(&s, "safetensors", path);
+    return open_source(status, s);
 }
 
 aril_safetensors *aril_safetensors_open_memory(const void *data, size_t size)
@@ -560,23 +530,15 @@ aril_safetensors *aril_safetensors_open_memory(const void *data, size_t size)
         aril__fail(ARIL_ERR_ARG, "aril_safetensors_open_memory: no data");
         return NULL;
     }
-    aril_safetensors *f = new_file("the memory");
-    if (!f) return NULL;
-    const unsigned char *bytes = data;
-    uint64_t length;
-    if (header_length(f, bytes, size, &length) == ARIL_OK &&
-        read_all(f, (const char *)bytes + 8, (size_t)length, size) == ARIL_OK) {
-        f->memory = bytes + f->data;
-        return f;
-    }
-    aril_safetensors_close(f);
-    return NULL;
+    aril__source s;
+    aril_status status = aril__source_memory(&s, data, size);
+    return open_source(status, s);
 }
 
 void aril_safetensors_close(aril_safetensors *f)
 {
     if (!f) return;
-    if (f->fd >= 0) close(f->fd);
+    aril__source_close(&f->source);
     for (int i = 0; i < f->n; i++) free(f->entry[i].name);
     for (int i = 0; i < f->n_meta; i++) {
         free(f->key[i]);
@@ -589,7 +551,6 @@ void aril_safetensors_close(aril_safetensors *f)
     free(f->sorted);
     free(f->key);
     free(f->value);
-    free(f->path);
     free(f);
 }
 
@@ -642,18 +603,13 @@ aril_tensor *aril_safetensors_tensor(aril_safetensors *f, int i)
     const struct entry *e = entry_at(f, i);
     if (!e) {
         aril__fail(f ? ARIL_ERR_INDEX : ARIL_ERR_ARG, f ? "%s has no tensor %d" : "%s: no file%.0d",
-                   f ? f->path : "aril_safetensors_tensor", i);
+                   f ? f->source.name : "aril_safetensors_tensor", i);
         return aril__poison();
     }
     aril_tensor *t = aril_empty(e->shape, e->dtype, aril_cpu());
     if (aril_tensor_status(t) != ARIL_OK || e->begin == e->end) return t;
     size_t size = (size_t)(e->end - e->begin);
-    errno = 0;
-    if (f->memory) {
-        memcpy(aril__ptr(t), f->memory + e->begin, size);
-    } else if (!aril__read_at(f->fd, aril__ptr(t), size, f->data + e->begin)) {
-        aril__fail(ARIL_ERR_IO, "cannot read tensor %s of %s: %s", e->name, f->path,
-                   errno ? strerror(errno) : "the file has become shorter");
+    if (aril__source_read(&f->source, f->data + e->begin, aril__ptr(t), size) != ARIL_OK) {
         aril_drop(t);
         return aril__poison();
     }

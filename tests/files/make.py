@@ -1,9 +1,12 @@
-"""Makes pictures.inc: small JPEG and PNG files of kinds that Aril does not write. Needs Pillow."""
+"""Makes pictures.inc, small JPEG and PNG files of kinds that Aril does not write, and compressed.inc, an archive of NumPy.
+
+Needs Pillow and NumPy."""
 import io
 import os
 import struct
 import zlib
 
+import numpy
 from PIL import Image
 
 W, H = 13, 9
@@ -69,10 +72,18 @@ files = {
     "jpeg_progressive": jpeg("RGB", progressive=True, subsampling=0),
     "jpeg_cmyk": jpeg("CMYK", subsampling=0),
 }
-with open(os.path.join(os.path.dirname(__file__), "pictures.inc"), "w") as out:
+here = os.path.dirname(os.path.abspath(__file__))
+
+
+def rows(data):
+    return "".join("    " + " ".join(f"{b}," for b in data[i:i + 20]) + "\n" for i in range(0, len(data), 20))
+
+
+with open(os.path.join(here, "pictures.inc"), "w") as out:
     out.write("/* Made by make.py. */\n")
     for name, data in files.items():
-        out.write(f"static const unsigned char {name}[] = {{\n")
-        for i in range(0, len(data), 20):
-            out.write("    " + " ".join(f"{b}," for b in data[i:i + 20]) + "\n")
-        out.write("};\n")
+        out.write(f"static const unsigned char {name}[] = {{\n{rows(data)}}};\n")
+archive = io.BytesIO()
+numpy.savez_compressed(archive, x=numpy.arange(1000, dtype=numpy.int16) % 7)
+with open(os.path.join(here, "compressed.inc"), "w") as out:
+    out.write(rows(archive.getvalue()))

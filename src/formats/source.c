@@ -1,0 +1,71 @@
+#include "formats/source.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/bytes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static aril_status named(aril__source *s, const char *name)
+{
+    s->name = aril__strdup(name);
+    return s->name ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", name);
+}
+
+aril_status aril__source_open(aril__source *s, const char *what, const char *path)
+{
+    *s = (aril__source){ .fd = -1 };
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st = { 0 };
+    bool good = fd >= 0 && fstat(fd, &st) == 0;
+    if (good && !S_ISREG(st.st_mode)) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
+        good = false;
+    }
+    aril_status status =
+        good ? named(s, path)
+             : aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
+    if (status != ARIL_OK) {
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    s->fd = fd;
+    s->size = (uint64_t)st.st_size;
+    return ARIL_OK;
+}
+
+aril_status aril__source_memory(aril__source *s, const void *data, size_t size)
+{
+    *s = (aril__source){ .fd = -1, .memory = data, .size = size };
+    return named(s, "the memory");
+}
+
+void aril__source_close(aril__source *s)
+{
+    if (s->fd >= 0) close(s->fd);
+    free(s->name);
+    *s = (aril__source){ .fd = -1 };
+}
+
+aril_status aril__source_read(const aril__source *s, uint64_t offset, void *to, size_t size)
+{
+    if (offset > s->size || size > s->size - offset)
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s is truncated: bytes %llu to %llu were expected, and it has %llu",
+                          s->name, (unsigned long long)offset, (unsigned long long)(offset + size),
+                          (unsigned long long)s->size);
+    if (s->fd < 0) {
+        if (size) memcpy(to, s->memory + offset, size);
+        return ARIL_OK;
+    }
+    errno = 0;
+    if (aril__read_at(s->fd, to, size, offset)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_IO, "cannot read %s: %s", s->name,
+                      errno ? strerror(errno) : "the file has become shorter");
+}

@@ -1,0 +1,42 @@
+/* Zip archives, with sizes of 32 or 64 bits: members that are stored or deflated are read, stored ones written. */
+#ifndef ARIL_FORMATS_ZIP_H
+#define ARIL_FORMATS_ZIP_H
+
+#include "formats/atomic_file.h"
+#include "formats/bytes.h"
+#include "formats/source.h"
+
+typedef struct aril__zip_member {
+    char *name;
+    uint64_t head;         /* where its own header begins */
+    uint64_t packed, size; /* bytes in the archive, and unpacked */
+    uint32_t crc;
+    int method; /* 0: stored, 8: deflated */
+} aril__zip_member;
+
+typedef struct aril__zip {
+    aril__source source;
+    int n;
+    aril__zip_member *member;
+} aril__zip;
+
+/* Reads the list of members of a source, which is taken over, also on failure. */
+aril_status aril__zip_open(aril__zip *z, aril__source source);
+void aril__zip_close(aril__zip *z);
+
+/* Adds the contents of member i to *out, after checking them. */
+aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
+
+/* Writing: members one after the other, then the list of them. A member has two parts (head, data), either of
+ * which may be empty. Errors are the file's. */
+typedef struct aril__zip_writer {
+    aril__file *file;
+    aril__bytes list;
+    int n;
+} aril__zip_writer;
+
+aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
+                          const void *data, size_t data_size);
+aril_status aril__zip_finish(aril__zip_writer *w);
+
+#endif
