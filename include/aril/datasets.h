@@ -29,7 +29,9 @@ ARIL_API int aril_dataset_names(const char *const **names);
 /* A dataset by its name ("mnist", "fashion-mnist", "cifar10", "cifar100", or that of a folder in one of the places above) or by a path:
  *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
  *   - a folder of pictures, one folder a class
- *   - a folder that holds any of these under the name of the split: train/, test/ ...
+ *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test, y_test), .npy,
+ *     .txt (characters, in sequences of 64)
+ *   - a folder that holds any of these under the name of the split: train/, test.csv ...
  * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a folder of pictures, "train" of others. */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
@@ -46,6 +48,58 @@ ARIL_API aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts op
 /* The same for n files, in the order given, without a target. */
 ARIL_API aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths,
                                                   aril_folder_opts opts);
+
+/* ---- tables ---- */
+
+typedef enum aril_csv_header {
+    ARIL_CSV_GUESS_HEADER = 0, /* the first row is a header when none of its values is a number */
+    ARIL_CSV_HEADER,
+    ARIL_CSV_NO_HEADER,
+} aril_csv_header;
+
+typedef struct aril_csv_opts {
+    char separator; /* 0: the one of , ; | and tab that is most frequent in the first line */
+    aril_csv_header header;
+    const char *target; /* the name of the target's column */
+    int target_column;  /* or its number: 1 is the first, -1 the last; 0: by name, or the last */
+    bool no_target;
+    bool real_target;   /* the target is a real number, also where all of them are whole */
+    const char *skip;   /* names of columns to leave out, separated by commas */
+    bool allow_missing; /* values that are empty, ?, NA or null become NaN */
+    /* The classes that labels stand for, such as those of the training set for a test set; NULL: those that come up, sorted. */
+    int n_classes;
+    const char *const *classes;
+} aril_csv_opts;
+
+/* A table in text: values in quotes or without, separated by commas, semicolons or tabs; also compressed by gzip. x: f32 [columns] of all columns but the target,
+ * y: a class (i64) where the target is text or a whole number that is not negative, else f32. Text labels are the names of the classes. An error says in which line and column it is. */
+ARIL_API aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts);
+
+/* ---- text ---- */
+
+typedef struct aril_text_opts {
+    bool words;     /* words and marks, instead of characters (of UTF-8) */
+    bool lower;     /* in lower case (of ASCII) */
+    int64_t length; /* of a sequence; 0: 64 */
+    int64_t step;   /* from the beginning of a sequence to that of the next; 0: length */
+    int64_t limit;  /* words: how many the vocabulary has at most, the most frequent; 0: all */
+    const aril_dataset *like; /* a text whose vocabulary (and words, lower) is taken; borrowed */
+} aril_text_opts;
+
+/* A text in sequences: x: i64 [length], y the same moved on by one. The vocabulary is the dataset's classes: characters in the order of their codes,
+ * words in that of their frequency, after "<unk>" for what is not in it. */
+ARIL_API aril_dataset *aril_dataset_text(const char *path, aril_text_opts opts);
+ARIL_API aril_dataset *aril_dataset_text_from(const char *text, aril_text_opts opts);
+
+/* A text as numbers of d's vocabulary: i64 [n]; and numbers as text, like snprintf: the length that was needed is returned. d may be a part or a map of a text. */
+ARIL_API aril_tensor *aril_text_encode(const aril_dataset *d, const char *text);
+ARIL_API size_t aril_text_decode(const aril_dataset *d, aril_tensor *tokens, char *buf,
+                                 size_t size);
+
+/* ---- arrays ---- */
+
+/* Arrays of a .npz file, by their names; y may be NULL. u8 [N,H,W], [N,C,H,W] or [N,H,W,C] are pictures. */
+ARIL_API aril_dataset *aril_dataset_npz(const char *path, const char *x, const char *y);
 
 ARIL_C_END
 

@@ -202,7 +202,7 @@ static aril_dataset *open_file(const char *path, const char *split)
     const struct kind *k = file_kind(path);
     if (k) return k->open(path, split);
     aril__fail(ARIL_ERR_UNSUPPORTED,
-               "%s: no dataset ends in \"%s\"; known are folders of " ARIL__FILE_KIND_NAMES, path,
+               "%s: no dataset ends in \"%s\"; known are folders, " ARIL__FILE_KIND_NAMES, path,
                extension(path));
     return NULL;
 }

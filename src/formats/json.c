@@ -1,8 +1,8 @@
 #include "formats/json.h"
 
 #include "formats/bytes.h"
+#include "formats/number.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,14 +190,9 @@ static bool number(aril__json *j, size_t *begin)
 bool aril__json_number(aril__json *j, double *value)
 {
     size_t begin;
-    char copy[64];
     if (!number(j, &begin)) return false;
-    size_t n = j->at - begin;
-    if (n >= sizeof copy) return aril__json_wrong(j, "a number of too many digits");
-    memcpy(copy, j->text + begin, n);
-    copy[n] = 0;
-    *value = strtod(copy, NULL);
-    return true;
+    return aril__parse_number(j->text + begin, j->at - begin, value) ||
+           aril__json_wrong(j, "a number of too many digits");
 }
 
 bool aril__json_unsigned(aril__json *j, uint64_t *value)
