@@ -34,6 +34,7 @@
 #include "aril/scope.h"
 #include "aril/summary.h"
 #include "aril/tensor.h"
+#include "aril/transform.h"
 #include "aril/tensorboard.h"
 #include "aril/train.h"
 #include "aril/zoo.h"

@@ -257,6 +257,8 @@ typedef struct aril_loader_opts {
     double pad_x, pad_y;
     aril_collate_fn *collate; /* your own; NULL: stack */
     void *collate_ctx;
+    /* Changes batches as a whole, after stacking: mixup, cutmix ... (aril/transform.h; taken over). */
+    aril_transform *batch_transform;
     /* Batches in memory that a GPU copies from at full speed. Devices without such memory, the CPU among them, ignore it. */
     bool pinned;
 } aril_loader_opts;

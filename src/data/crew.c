@@ -92,6 +92,7 @@ static void load_stream_row(aril__crew *c, struct task *t)
             if (status > 0) status = aril__stream_finish(l->dataset, &sample);
             aril__slot_finish_row(l, s, t->begin, &sample, status, &c->lock);
         }
+        aril__sample_end(&sample, &g);
         aril__error_release(aril__errors_end(&before));
     }
     pthread_mutex_lock(&c->lock);
@@ -110,18 +111,19 @@ static void *work(void *arg)
             continue;
         }
         aril__slot *s = t.slot;
+        bool whole = false;
         if (l->stream) {
             load_stream_row(c, &t);
         } else {
             pthread_mutex_unlock(&c->lock);
-            if (!aril__slot_whole(l, s, &c->lock))
-                aril__slot_load(l, s, t.begin, t.end, &c->lock, &c->halt);
+            whole = aril__slot_whole(l, s, &c->lock);
+            if (!whole) aril__slot_load(l, s, t.begin, t.end, &c->lock, &c->halt);
             pthread_mutex_lock(&c->lock);
         }
         s->done += t.end - t.begin;
         if (s->done == s->n && !s->ready && !atomic_load(&c->halt)) {
             pthread_mutex_unlock(&c->lock);
-            if (!l->whole) aril__slot_end(l, s, &c->lock);
+            aril__slot_end(l, s, whole, &c->lock);
             pthread_mutex_lock(&c->lock);
             s->ready = true;
             pthread_cond_broadcast(&c->done);

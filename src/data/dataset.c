@@ -160,6 +160,7 @@ aril_shape aril_dataset_shape(aril_dataset *d)
         status = d->type->restart ? d->type->restart(d, 0, 0) : ARIL_OK;
         if (status >= 0) status = d->type->next(d, &s);
         if (status > 0 && d->type->finish) status = d->type->finish(d, &s);
+        aril__sample_end(&s, &g);
         aril_status again = d->type->restart ? d->type->restart(d, 0, 0) : ARIL_OK;
         if (status >= 0) status = again;
     } else {
@@ -192,14 +193,23 @@ uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t
     return out[0] | (uint64_t)out[1] << 32;
 }
 
-void aril__sample_begin(aril_sample *s, aril_generator *g, uint64_t seed, int64_t epoch,
+void aril__sample_begin(aril_sample *s, aril_generator *before, uint64_t seed, int64_t epoch,
                         int64_t index, int64_t nth)
 {
-    memset(s, 0, sizeof *s);
+    aril_generator *g = aril__default_generator();
+    *before = *g;
     g->seed = aril__sample_seed(seed, epoch, index, nth);
     g->calls = 0;
+    memset(s, 0, sizeof *s);
     s->index = index;
     s->random = g;
+}
+
+void aril__sample_end(aril_sample *s, const aril_generator *before)
+{
+    *aril__default_generator() = *before;
+    s->random = NULL;
+    s->wants = NULL;
 }
 
 aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
@@ -221,8 +231,7 @@ aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
     aril__set_aside before = aril__errors_begin();
     aril_status status = d->type->get(d, i, s);
     aril__error *e = aril__errors_end(&before);
-    s->random = NULL;
-    s->wants = NULL;
+    aril__sample_end(s, &g);
     if (status < 0) return aril__sample_failed(e, status, d->type->type, s);
     aril__error_release(e);
     return ARIL_OK;
@@ -233,12 +242,6 @@ const char *aril__part_name(int k)
     static const char *const names[ARIL__PARTS] = { "x",        "y",        "weight",  "extra[0]",
                                                     "extra[1]", "extra[2]", "extra[3]" };
     return names[k];
-}
-
-bool aril_sample_region(aril_sample *s, int64_t width, int64_t height, aril_region *region)
-{
-    (void)s, (void)width, (void)height, (void)region;
-    return false;
 }
 
 /* ---- errors ---- */

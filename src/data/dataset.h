@@ -23,9 +23,11 @@ struct aril_dataset {
 /* The seed of one sample's generator. `nth` tells apart draws of the same sample in one epoch. */
 uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t nth);
 
-/* An empty sample that draws from *g. */
-void aril__sample_begin(aril_sample *s, aril_generator *g, uint64_t seed, int64_t epoch,
+/* An empty sample. Until aril__sample_end the thread's default generator is the sample's own, so
+ * that whatever draws in between depends on the sample alone; `before` keeps the thread's. */
+void aril__sample_begin(aril_sample *s, aril_generator *before, uint64_t seed, int64_t epoch,
                         int64_t index, int64_t nth);
+void aril__sample_end(aril_sample *s, const aril_generator *before);
 
 /* The tensors of samples and batches in one order: x, y, weight, extra. */
 enum { ARIL__PARTS = 3 + ARIL_SAMPLE_EXTRA };

@@ -3,6 +3,7 @@
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"
+#include "data/transform.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,7 @@ void aril__slot_load(aril_loader *l, aril__slot *s, int64_t begin, int64_t end,
         aril__set_aside before = aril__errors_begin();
         int status = d->type->get(d, i, &sample);
         aril__slot_finish_row(l, s, row, &sample, status, lock);
+        aril__sample_end(&sample, &g);
         aril__error_release(aril__errors_end(&before));
         if (!lock && s->failed < 0) return;
     }
@@ -193,21 +195,31 @@ static aril_status cut(aril__slot *s)
     return ARIL_OK;
 }
 
-void aril__slot_end(aril_loader *l, aril__slot *s, pthread_mutex_t *lock)
+/* The change of a whole batch, with random numbers of its own. */
+static aril_status change_batch(aril_loader *l, aril__slot *s)
 {
-    if (s->failed < 0 || !s->n) return;
+    aril_generator g = { .seed = aril__sample_seed(l->at.seed, l->at.epoch, -2 - s->number, 0) };
+    return aril_transform_batch(l->opts.batch_transform, &s->batch, &g);
+}
+
+void aril__slot_end(aril_loader *l, aril__slot *s, bool whole, pthread_mutex_t *lock)
+{
+    if (s->failed < 0 || !s->n || (whole && !l->opts.batch_transform)) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril__set_aside before = aril__errors_begin();
     aril_status status = ARIL_OK;
     s->batch.n = s->n;
-    if (l->opts.collate)
+    if (whole)
+        status = ARIL_OK;
+    else if (l->opts.collate)
         status = l->opts.collate(s->n, s->sample, &s->batch, l->opts.collate_ctx);
     else if (l->opts.pad)
         status =
             aril__stack_padded(s->n, s->sample, l->opts.pad_x, l->opts.pad_y, l->scale, &s->batch);
     else if (atomic_load_explicit(&s->begun, memory_order_acquire) && s->stack.n != s->n)
         status = cut(s);
+    if (status >= 0 && l->opts.batch_transform) status = change_batch(l, s);
     s->batch.n = s->n;
     s->batch.index = l->stream ? s->index : l->order + s->number * l->opts.batch;
     drop_samples(s);
@@ -230,7 +242,8 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
     aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, l->stream_next, 0);
     aril__set_aside before = aril__errors_begin();
     int status = l->dataset->type->next(l->dataset, &sample);
-    if (status != 0) {
+    bool taken = status != 0;
+    if (taken) {
         s->index[row] = l->stream_next++;
         if (status < 0)
             l->stream_ended = true; /* there is no knowing what would come next */
@@ -238,8 +251,9 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
             status = aril__stream_finish(l->dataset, &sample);
         aril__slot_finish_row(l, s, row, &sample, status, NULL);
     }
+    aril__sample_end(&sample, &g);
     aril__error_release(aril__errors_end(&before));
-    return status != 0 || s->failed < 0;
+    return taken;
 }
 
 /* Loads a batch in this thread; NULL: the stream ended. */
@@ -255,10 +269,11 @@ static aril__slot *load_now(aril_loader *l)
             if (s->failed >= 0 && (row == 0 || l->opts.drop_last)) return NULL;
         }
         s->n = row;
-        aril__slot_end(l, s, NULL);
-    } else if (!aril__slot_whole(l, s, NULL)) {
-        aril__slot_load(l, s, 0, s->n, NULL, NULL);
-        aril__slot_end(l, s, NULL);
+        aril__slot_end(l, s, false, NULL);
+    } else {
+        bool whole = aril__slot_whole(l, s, NULL);
+        if (!whole) aril__slot_load(l, s, 0, s->n, NULL, NULL);
+        aril__slot_end(l, s, whole, NULL);
     }
     return s;
 }
@@ -277,6 +292,7 @@ static aril_status begin_epoch(aril_loader *l)
             aril_sample sample;
             aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, l->stream_next, 0);
             status = l->dataset->type->next(l->dataset, &sample);
+            aril__sample_end(&sample, &g);
             if (status == 0) {
                 l->stream_ended = true;
                 break;
@@ -336,7 +352,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         int64_t number = s->number;
         aril__slot_begin(l, s, number);
         aril__slot_load(l, s, 0, s->n, NULL, NULL);
-        aril__slot_end(l, s, NULL);
+        aril__slot_end(l, s, false, NULL);
     }
     l->at.batch++;
     if (s->failed < 0) {
@@ -388,6 +404,7 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
     if (!l) {
         aril_dataset_release(d);
         aril_sampler_free(opts.sampler);
+        aril_transform_free(opts.batch_transform);
         return NULL;
     }
     l->dataset = d;
@@ -395,6 +412,8 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
     if (!opts.batch) opts.batch = 1;
     if (!opts.prefetch) opts.prefetch = opts.workers > 2 ? opts.workers : 2;
     l->opts = opts;
+    if (opts.batch_transform)
+        aril__transform_set_classes(opts.batch_transform, aril_dataset_classes(d, NULL));
     l->at.seed = opts.seed;
     l->stream = !d->type->get;
     l->scale = aril_dataset_has_pictures(d) && !opts.raw;
@@ -430,6 +449,7 @@ void aril_loader_free(aril_loader *l)
         aril__slots_free(l, l->slot, l->n_slots);
     }
     aril_sampler_free(l->sampler);
+    aril_transform_free(l->opts.batch_transform);
     aril_dataset_release(l->dataset);
     free(l->order);
     free(l);

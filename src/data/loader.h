@@ -59,8 +59,8 @@ void aril__slot_load(aril_loader *l, aril__slot *s, int64_t begin, int64_t end,
 /* The same for one row of a stream whose sample has been taken (`status` > 0) or not. */
 void aril__slot_finish_row(aril_loader *l, aril__slot *s, int64_t row, aril_sample *sample,
                            int status, pthread_mutex_t *lock);
-/* Makes the batch of its rows. */
-void aril__slot_end(aril_loader *l, aril__slot *s, pthread_mutex_t *lock);
+/* Makes the batch of its rows, unless the dataset gave it whole; and changes it as a whole. */
+void aril__slot_end(aril_loader *l, aril__slot *s, bool whole, pthread_mutex_t *lock);
 /* All of it at once, if the dataset can. False: row by row. */
 bool aril__slot_whole(aril_loader *l, aril__slot *s, pthread_mutex_t *lock);
 
