@@ -27,6 +27,7 @@ struct aril__crew {
     bool streaming;   /* a thread takes the stream's next sample */
     int64_t low;      /* the oldest batch that is not done with */
     int64_t hand;     /* the batch whose rows are handed out */
+    bool open;        /* some of its rows have been */
     int64_t end;      /* behind the epoch's last batch; of a stream: as far as is known */
 };
 
@@ -43,7 +44,8 @@ static bool find_task(aril__crew *c, struct task *t)
         (l->stream && c->streaming))
         return false;
     aril__slot *s = &l->slot[c->hand % l->n_slots];
-    if (s->handed == 0) aril__slot_begin(l, s, c->hand);
+    if (!c->open) aril__slot_begin(l, s, c->hand);
+    c->open = true;
     int64_t rows = s->n / (4 * c->n);
     if (l->stream || rows < 1) rows = 1;
     if (l->whole) rows = s->n;
@@ -51,7 +53,10 @@ static bool find_task(aril__crew *c, struct task *t)
     t->begin = s->handed;
     t->end = s->n - s->handed < rows ? s->n : s->handed + rows;
     s->handed = t->end;
-    if (s->handed == s->n) c->hand++;
+    if (s->handed == s->n) {
+        c->hand++;
+        c->open = false;
+    }
     c->streaming = l->stream;
     c->active++;
     return true;
@@ -121,7 +126,8 @@ static void *work(void *arg)
             pthread_mutex_lock(&c->lock);
         }
         s->done += t.end - t.begin;
-        if (s->done == s->n && !s->ready && !atomic_load(&c->halt)) {
+        if (s->done == s->n && !s->closed && !atomic_load(&c->halt)) {
+            s->closed = true;
             pthread_mutex_unlock(&c->lock);
             aril__slot_end(l, s, whole, &c->lock);
             pthread_mutex_lock(&c->lock);
@@ -184,11 +190,9 @@ aril_status aril__crew_go(aril__crew *c, int64_t first)
     aril_status status = start(c);
     if (status < 0) return status;
     pthread_mutex_lock(&c->lock);
-    for (int k = 0; k < l->n_slots; k++) {
-        l->slot[k].handed = 0;
-        l->slot[k].ready = false;
-    }
+    for (int k = 0; k < l->n_slots; k++) l->slot[k].ready = false;
     c->low = c->hand = first;
+    c->open = false;
     c->end = !l->stream ? l->length : l->stream_ended ? first : INT64_MAX;
     c->streaming = false;
     atomic_store(&c->halt, false);

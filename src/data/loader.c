@@ -61,7 +61,7 @@ void aril__slot_begin(aril_loader *l, aril__slot *s, int64_t number)
     aril__error_release(s->error);
     s->error = NULL;
     s->handed = s->done = 0;
-    s->ready = false;
+    s->ready = s->closed = false;
     atomic_store_explicit(&s->begun, false, memory_order_relaxed);
     s->batch.n = s->n;
     s->batch.index = l->stream ? s->index : l->order + number * batch;

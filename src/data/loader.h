@@ -28,6 +28,7 @@ typedef struct aril__slot {
     const char *failed_name;
 
     int64_t handed, done; /* rows: under the crew's lock */
+    bool closed;          /* a thread makes the batch of its rows, or has */
     bool ready;
 } aril__slot;
 
