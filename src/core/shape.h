@@ -40,6 +40,17 @@ static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_
     }
 }
 
+/* The same in the order spatial, C, N: samples lie side by side. */
+static inline void aril__samples_last_strides(int n, const int64_t *dim, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = 0; i < n; i++) {
+        int d = i < 2 ? i : n + 1 - i;
+        stride[d] = step;
+        step *= dim[d] > 1 ? dim[d] : 1;
+    }
+}
+
 static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t *b)
 {
     if (n != m) return false;

@@ -307,6 +307,18 @@ bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b)
 
 /* ---- order in memory ---- */
 
+bool aril__is_samples_last(const aril_tensor *t)
+{
+    if (t->ndim < 3 || t->dim[0] < 2) return false;
+    int64_t step = 1;
+    for (int i = 0; i < t->ndim; i++) { /* N, C, then the spatial axes from the last */
+        int d = i < 2 ? i : t->ndim + 1 - i;
+        if (t->dim[d] != 1 && t->stride[d] != step) return false;
+        step *= t->dim[d];
+    }
+    return true;
+}
+
 bool aril__is_packed(const aril_tensor *t)
 {
     int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS];

@@ -166,6 +166,10 @@ static inline bool aril__is_dense(const aril_tensor *t)
 /* True when the elements fill their span of memory without gaps, in any order of dimensions. */
 bool aril__is_packed(const aril_tensor *t);
 
+/* True when [N,C,spatial...] lies in the order spatial, C, N, with at least two samples: the order
+ * of convolutions whose vectors are samples. */
+bool aril__is_samples_last(const aril_tensor *t);
+
 /* True when two elements share memory: expanded dimensions, overlapping windows. */
 bool aril__overlaps(const aril_tensor *t);
 

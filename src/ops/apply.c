@@ -149,6 +149,12 @@ static bool lies_last(const aril_tensor *t)
     return !aril__is_dense(t) && aril_is_channels_last(t);
 }
 
+/* The same of samples. */
+static bool lies_by_samples(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril__is_samples_last(t) && !aril_is_channels_last(t);
+}
+
 /* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor that
  * lies channels-last. */
 static bool is_part_of_last(const aril_tensor *t)
@@ -171,13 +177,17 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
     if (aril__unlikely(!t) || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || o->ndim < 2)
         return t;
     if (c->op->flags & KEEPS_CHANNELS) {
-        bool last = o->ndim > 2 && aril__rows_make_last(c->device, c->op, c->type);
-        for (int k = 0; k < c->n_in && !last; k++) {
+        bool samples = o->ndim > 2 && aril__rows_make_samples(c);
+        bool last = o->ndim > 2 && !samples && aril__rows_make_last(c->device, c->op, c->type);
+        for (int k = 0; k < c->n_in && !last && !samples; k++) {
             /* A gradient lies as that of which it is one, whose shape it is given. */
             if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
             last = c->in[k]->ndim == o->ndim && lies_last(c->in[k]);
+            samples = c->in[k]->ndim == o->ndim && lies_by_samples(c->in[k]);
         }
-        if (last) {
+        if (samples) {
+            aril__samples_last_strides(o->ndim, o->dim, t->stride);
+        } else if (last) {
             aril__channels_last_strides(o->ndim, o->dim, t->stride);
             t->flags |= ARIL__CHANNELS_LAST;
         }

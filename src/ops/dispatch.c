@@ -19,6 +19,8 @@ static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 /* The dtypes that a row makes channels-last. */
 static uint32_t last_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
+static aril__samples_fn *samples_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+
 /* `behind`: asked by tests alone, after all others. */
 static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
@@ -69,12 +71,27 @@ bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype 
     return last_of[d->id.kind][op->id] >> type & 1;
 }
 
+aril_status aril__rows_want_samples(int kind, const char *name, aril__samples_fn *fn)
+{
+    const aril__op *op = aril__op_find(name);
+    if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", name);
+    samples_of[kind][op->id] = fn;
+    return ARIL_OK;
+}
+
+bool aril__rows_make_samples(const aril__call *c)
+{
+    aril__samples_fn *fn = samples_of[c->device->id.kind][c->op->id];
+    return fn && fn(c);
+}
+
 void aril__rows_shutdown(void)
 {
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
         for (int i = 0; i < ARIL__OP_COUNT; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
     memset(last_of, 0, sizeof last_of);
+    memset(samples_of, 0, sizeof samples_of);
 }
 
 /* ---- running ---- */

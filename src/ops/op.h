@@ -125,8 +125,8 @@ enum {
     RAW = 64,         /* moves elements of any dtype without computing: never staged */
     ELEMENTWISE = 128,
     ANYWHERE = 256,       /* the reference reaches every device by itself */
-    KEEPS_CHANNELS = 512, /* results are channels-last where in[0] or one of which only the shape is
-                             read is */
+    KEEPS_CHANNELS = 512, /* results are channels-last, or samples-last, where in[0] or one of which
+                             only the shape is read is */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */

@@ -3,6 +3,7 @@
 #include "aril/ops.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "ops/copy.h"
 #include "ops/targets.h"
 
 #include <inttypes.h>
@@ -44,6 +45,7 @@ typedef struct pool {
     bool assign;     /* scatter: the last one stays */
     bool even;       /* element i of x's space lies at i * x_stride[4] */
     bool by_channel; /* lanes are channels, else places of a row of y */
+    bool by_place;   /* lines are single places: there are few, of many channels */
     int64_t divisor;
     int64_t most_taps; /* of a window */
     taps *at[3];       /* by element of y */
@@ -53,6 +55,8 @@ typedef struct pool {
     void *x, *y;
     int64_t *index;
     int64_t block;       /* channels of a unit of scattering */
+    int64_t size[3];     /* of windows that lie side by side, where scattering tries that first */
+    _Atomic bool apart;  /* an index lies outside such a window */
     _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
     _Atomic bool out_of_memory;
 } pool;
@@ -61,6 +65,7 @@ enum {
     LANES = 512,  /* results that are worked on at a time */
     LISTED = 128, /* taps of a window that are listed */
     GRAIN = 16 * 1024,
+    VECTOR_MOST = 16, /* elements of the longest vector */
 };
 
 static int64_t divisor_of(const pool *p, const taps *a, const taps *b, const taps *c)
@@ -96,6 +101,7 @@ static int64_t lanes_of(const aril__slide *w, int64_t k, int64_t in, int64_t out
 /* The taps of one place: where each lies behind the first element of its channel, and its index. */
 typedef struct tap_list {
     int n;
+    int64_t row, first, along; /* of the place listed */
     int64_t offset[LISTED], index[LISTED];
 } tap_list;
 
@@ -103,6 +109,9 @@ static void list_taps(const pool *p, const int64_t *o, tap_list *t)
 {
     const taps *t0 = &p->at[0][o[2]], *t1 = &p->at[1][o[3]], *t2 = &p->at[2][o[4]];
     t->n = 0;
+    t->row = o[2] * p->y_dim[3] + o[3];
+    t->first = t2->first;
+    t->along = t2->n;
     for (int64_t a = 0, i0 = t0->first; a < t0->n; a++, i0 += t0->step)
         for (int64_t b = 0, i1 = t1->first; b < t1->n; b++, i1 += t1->step)
             for (int64_t e = 0, i2 = t2->first; e < t2->n; e++, i2 += t2->step) {
@@ -117,11 +126,13 @@ typedef int64_t lane_index;
 
 #define LOWEST    (-INFINITY)
 #define IS_NAN(v) ((v) != (v))
+#define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN is, but not than another */
 #define FLOATING
 #define TEMPLATE "ops/pool_run.inc"
 #include "ops/each_target.inc"
 #undef LOWEST
 #undef IS_NAN
+#undef BETTER
 #undef FLOATING
 
 #define TARGET
@@ -131,6 +142,7 @@ typedef int64_t lane_index;
 #define VECTOR    16
 #define LOWEST    INT64_MIN
 #define IS_NAN(v) 0
+#define BETTER(v, best) ((v) > (best))
 #include "ops/pool_run.inc"
 #undef TARGET
 #undef T
@@ -139,6 +151,7 @@ typedef int64_t lane_index;
 #undef VECTOR
 #undef LOWEST
 #undef IS_NAN
+#undef BETTER
 
 #define RUN(p, fn) ((p)->type == ARIL_I64 ? fn##_i64 : ARIL__PICK(fn, (p)->type == ARIL_F64))
 
@@ -184,6 +197,17 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     spread(y, p->y_dim, p->y_stride);
     /* A size of 1 has no stride to go by. */
     if (p->x_dim[4] == 1 && p->x_dim[3] > 1) p->x_stride[4] = p->x_stride[3];
+    if (index) {
+        spread(index, NULL, p->index_stride);
+        p->index = aril__ptr(index);
+    }
+    /* Channels and samples that lie side by side are channels of one sample. */
+    if (aril__is_samples_last(x) && aril__is_samples_last(y) &&
+        (!index || aril__is_samples_last(index))) {
+        p->x_dim[1] = p->y_dim[1] = x->dim[0] * x->dim[1];
+        p->x_dim[0] = p->y_dim[0] = 1;
+        p->x_stride[1] = p->y_stride[1] = p->index_stride[1] = 1;
+    }
     p->even = (p->x_dim[3] == 1 || p->x_stride[3] == p->x_dim[4] * p->x_stride[4]) &&
               (p->x_dim[2] == 1 || p->x_stride[2] == p->x_dim[3] * p->x_dim[4] * p->x_stride[4]);
     p->by_channel = p->x_dim[1] > 1 && p->x_stride[1] == 1;
@@ -191,10 +215,6 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     p->staged = r->type == ARIL_F16 || r->type == ARIL_BF16;
     p->x = aril__ptr(x);
     p->y = aril__ptr(y);
-    if (index) {
-        spread(index, NULL, p->index_stride);
-        p->index = aril__ptr(index);
-    }
     p->bad = INT64_MIN;
 }
 
@@ -264,6 +284,10 @@ static void run_lines(pool *p, aril__range_fn *fn, const int64_t *dim, int64_t t
 {
     int64_t lines = dim[0] * dim[2] * dim[3] * (p->by_channel ? 1 : dim[1]);
     int64_t work = dim[4] * (p->by_channel ? dim[1] : 1) * (taps_each > 0 ? taps_each : 1);
+    if (p->by_place) {
+        lines *= dim[4];
+        work /= dim[4];
+    }
     aril__parallel_for(lines, grain(work / 2), fn, p);
 }
 
@@ -273,6 +297,7 @@ aril_status aril__pool_max(aril__run *r)
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], r->out[1]);
     aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    p.by_place = p.by_channel && p.x_dim[0] == 1;
     if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.most_taps);
     free(p.tables);
     return s;
@@ -312,6 +337,21 @@ static aril_tensor *whole(aril_tensor *index)
     return index->dtype == ARIL_I64 ? index : aril_cast(index, ARIL_I64);
 }
 
+/* Whether windows side by side, as many as y has elements, fill x: those of most nets do, and then
+ * every element of x is written once. The indices tell whether they were the windows in fact. */
+static bool tiled(pool *p)
+{
+    int64_t all = 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i];
+        if (out == 0 || in % out) return false;
+        all *= p->size[i] = in / out;
+    }
+    return all <= LISTED && !p->assign && !p->staged && p->by_channel && p->y_stride[1] == 1 &&
+           p->index_stride[1] == 1 && p->x_dim[1] >= VECTOR_MOST &&
+           p->x_dim[2] * p->x_dim[3] * p->x_dim[4] < INT32_MAX;
+}
+
 aril_status aril__pool_scatter(aril__run *r)
 {
     /* Samples that keep threads busy; channels of a cache line; elements. */
@@ -321,10 +361,24 @@ aril_status aril__pool_scatter(aril__run *r)
     ARIL_INFERENCE;
     aril_tensor *index = whole(r->in[1]);
     if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
-    describe(&p, r, r->out[0], r->in[0], index);
+    aril_tensor *from = r->in[0];
+    if (aril__is_samples_last(r->out[0]) && !aril__is_samples_last(from)) {
+        aril__thread *th = aril__self();
+        from = aril__give(th, aril__tensor_new(th, r->type, from->ndim, from->dim, r->device));
+        if (aril_tensor_status(from) < 0) return aril_tensor_status(from);
+        aril__samples_last_strides(from->ndim, from->dim, from->stride);
+        aril__copy_elements(from, r->in[0]);
+    }
+    describe(&p, r, r->out[0], from, index);
     p.assign = r->op == &aril__op_max_unpool;
     if (r->out[0]->numel == 0) return ARIL_OK;
     int64_t area = p.x_dim[2] * p.x_dim[3] * p.x_dim[4], channels = p.x_dim[1];
+    if (tiled(&p)) {
+        p.by_place = p.x_dim[0] == 1;
+        run_lines(&p, RUN(&p, window_lines), p.y_dim, p.size[0] * p.size[1] * p.size[2]);
+        if (!p.apart) return ARIL_OK;
+        p.by_place = false;
+    }
     /* Enough units for all threads; f16 and bf16 have sums beside, which should fit a cache. */
     p.block = !p.by_channel ? 1 : channels;
     if (p.by_channel && (p.staged ? area * channels > CACHED : p.x_dim[0] < FEW))

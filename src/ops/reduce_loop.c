@@ -103,6 +103,24 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
     }
 }
 
+/* Whole rows of neighbours, all of one output: side by side first, then what that gives. False where
+ * the positions are not of that kind. */
+static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, word *s,
+                       int64_t plane)
+{
+    const aril__nest *n = &j->reduced;
+    const aril__reducer *how = j->how;
+    if (n->ndim != 2 || !j->size || how->ordered || n->stride[0][1] != 1) return false;
+    int64_t w = n->dim[1], rows = (to - from) / w;
+    if (w < VECTOR_MOST || w > ROW || from % w || to % w || rows < 8) return false;
+    word wide[PLANES * ROW];
+    how->start(&j->params, wide, w, w, from);
+    how->across(&j->params, wide, w, at(j, offset + from / w * n->stride[0][0]), n->stride[0][0],
+                rows, w, from);
+    for (int64_t i = 0; i < w; i++) how->merge(&j->params, s, plane, wide + i, w, 1);
+    return true;
+}
+
 /* m lines, each `step` behind the one before. */
 static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, int64_t from,
                        int64_t to, word *s, int64_t plane)
@@ -115,6 +133,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
     }
     aril__nest_at p;
     for (int64_t i = 0; i < m; i++, offset += step, s++) {
+        if (rows_along(j, offset, from, to, s, plane)) continue;
         aril__nest_seek(n, &p, from, &offset);
         for (int64_t pos = from; pos < to;) {
             int64_t run = aril__nest_run(n, &p);

@@ -23,6 +23,11 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
 /* Whether a row of the device wants results of the op channels-last. */
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);
 
+/* Whether a row that takes this call wants its result in the order spatial, C, N. */
+typedef bool aril__samples_fn(const aril__call *c);
+aril_status aril__rows_want_samples(int kind, const char *op, aril__samples_fn *fn);
+bool aril__rows_make_samples(const aril__call *c);
+
 /* For tests: runs with the k-th row of the op that takes the call (the reference counts last);
  * false when there are no more. -1 means the usual choice. */
 extern _Thread_local int aril__force_row;

@@ -3,6 +3,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_lanes.h"
+#include "backend/cpu/conv_lanes_grad.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rnn.h"
@@ -58,6 +59,13 @@ static const aril__row conv_rows[] = { CONV(conv, true) CONV(conv_dgrad, true)
       .run = aril__cpu_conv_lanes },
 static const aril__row lanes_rows[] = { LANES(conv) LANES(conv_dgrad) LANES(conv_transpose) };
 
+static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
+                                               .name = "cpu_conv_lanes",
+                                               .dtypes = DT(ARIL_F32) | DT(ARIL_F64),
+                                               .strided = true,
+                                               .prepare = aril__cpu_conv_lanes_grad_prepare,
+                                               .run = aril__cpu_conv_lanes_grad } };
+
 /* Recurrent sequences. */
 #define SEQ(op_)                                                                 \
     { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
@@ -100,7 +108,11 @@ static const aril__row pad_rows[] = { PAD_LAST(pad, DT_COMPUTE)
 
 aril_status aril__cpu_start_ahead(void)
 {
-    return aril__rows_register(ARIL__CPU, lanes_rows, sizeof lanes_rows / sizeof *lanes_rows);
+    int n = sizeof lanes_rows / sizeof *lanes_rows;
+    aril_status s = aril__rows_register(ARIL__CPU, lanes_rows, n);
+    for (int i = 0; i < n && s == ARIL_OK; i++)
+        s = aril__rows_want_samples(ARIL__CPU, lanes_rows[i].op, aril__cpu_conv_lanes_order);
+    return s == ARIL_OK ? aril__rows_register(ARIL__CPU, lanes_grad_rows, 1) : s;
 }
 
 aril_status aril__cpu_start(void)
