@@ -88,6 +88,14 @@ static aril_tensor *max_pool(aril_tensor *x)
     return aril_max_pool2d(
         x, OPTS(aril_pool_opts, .kernel = { 3 }, .stride = { 2 }, .padding = { 1, 1 }), NULL);
 }
+static aril_tensor *max_pool_2x3(aril_tensor *x)
+{
+    return aril_max_pool2d(x, OPTS(aril_pool_opts, .kernel = { 2, 3 }), NULL);
+}
+static aril_tensor *max_pool_2(aril_tensor *x)
+{
+    return aril_max_pool2d(x, OPTS(aril_pool_opts, .kernel = { 2 }), NULL);
+}
 static aril_tensor *avg_pool(aril_tensor *x)
 {
     return aril_avg_pool2d(x, OPTS(aril_pool_opts, .kernel = { 2 }));
@@ -152,6 +160,8 @@ static const struct {
     { "batch_norm with residual and relu", norm_add_relu, false },
     { "group_norm", group_norm, false },
     { "max_pool2d", max_pool, false },
+    { "max_pool2d of 2 by 3", max_pool_2x3, false },
+    { "max_pool2d of 2 by 2", max_pool_2, false },
     { "avg_pool2d", avg_pool, false },
     { "adaptive_avg_pool2d", adaptive_avg, false },
     { "adaptive_max_pool2d", adaptive_max, false },
@@ -198,6 +208,106 @@ TEST(every_op_keeps_channels_last)
     static const int channels[] = { 2, 6, 64, 70 };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         for (size_t c = 0; c < sizeof channels / sizeof *channels; c++) check_op(k, channels[c]);
+}
+
+/* ---- samples side by side ---- */
+
+/* The order in which convolutions of few channels leave whole batches. */
+static aril_tensor *by_samples(aril_tensor *x)
+{
+    return aril_permute(aril_contiguous(aril_permute(x, ARIL_AXES(2, 3, 1, 0))),
+                        ARIL_AXES(3, 2, 0, 1));
+}
+
+static bool lies_by_samples(aril_tensor *t)
+{
+    return aril_stride(t, 0) == 1 && aril_is_contiguous(aril_permute(t, ARIL_AXES(2, 3, 1, 0)));
+}
+
+static void check_samples(size_t k, int batch, int channels)
+{
+    ARIL_SCOPE;
+    aril_tensor *x[2], *y[2], *g[2];
+    weight = normal(ARIL_SHAPE(channels, channels, 3, 3), 1);
+    vector = normal(ARIL_SHAPE(channels, 1, 1), 2);
+    other = normal(ARIL_SHAPE(batch, channels, 8, 6), 3);
+    for (int i = 0; i < 2; i++) {
+        x[i] = aril_parameter(normal(ARIL_SHAPE(batch, channels, 8, 6), 4));
+        aril_tensor *from = i ? x[i] : by_samples(x[i]);
+        CHECK(i || lies_by_samples(from));
+        y[i] = ops[k].run(aril_tanh(from));
+        aril_tensor *loss = aril_sum(aril_mul(aril_square(y[i]), y[i]), ARIL_ALL);
+        CHECK_MSG(aril_gradients(loss, ARIL_LIST(x[i]), &g[i], OPTS(aril_grad_opts, 0)) == ARIL_OK,
+                  "%s: %s", ops[k].name, aril_error());
+    }
+    double scale = 1 + aril_item(aril_amax(aril_abs(g[1]), ARIL_ALL));
+    CHECK_MSG(worst(y[0], y[1]) < 1e-4, "%s of %d x %d: values by %g", ops[k].name, batch, channels,
+              worst(y[0], y[1]));
+    CHECK_MSG(worst(g[0], g[1]) < 1e-4 * scale, "%s of %d x %d: gradients by %g", ops[k].name,
+              batch, channels, worst(g[0], g[1]));
+    aril_release(x[0]);
+    aril_release(x[1]);
+}
+
+TEST(every_op_takes_samples_side_by_side)
+{
+    static const int sizes[][2] = { { 2, 4 }, { 16, 2 }, { 16, 6 }, { 32, 12 }, { 5, 20 } };
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++)
+            check_samples(k, sizes[c][0], sizes[c][1]);
+}
+
+/* Over all but channels, as the gradient of a bias. */
+TEST(reductions_of_samples_side_by_side)
+{
+    static aril_tensor *(*const reduce[])(aril_tensor *, aril_axes) = {
+        aril_sum,  aril_mean, aril_prod, aril_nansum, aril_nanmean,      aril_logsumexp,
+        aril_amax, aril_amin, aril_any,  aril_all,    aril_count_nonzero
+    };
+    for (size_t k = 0; k < sizeof reduce / sizeof *reduce; k++) {
+        ARIL_SCOPE;
+        aril_tensor *x =
+            aril_add_scalar(aril_mul_scalar(normal(ARIL_SHAPE(32, 3, 9, 17), 1), 0.001), 1);
+        aril_tensor *y = reduce[k](by_samples(x), ARIL_AXES(0, 2, 3));
+        aril_tensor *want = reduce[k](aril_cast(x, ARIL_F64), ARIL_AXES(0, 2, 3));
+        y = aril_div(aril_cast(y, ARIL_F64), aril_cast(want, ARIL_F64));
+        CHECK_MSG(worst(y, aril_ones_like(y)) < 1e-6, "reduction %zu by %g", k,
+                  worst(y, aril_ones_like(y)));
+    }
+}
+
+/* A small net's layers hand it on, and its gradients come back so. */
+TEST(layers_of_few_channels_keep_samples_side_by_side)
+{
+    ARIL_SCOPE;
+    aril_tensor *w1 = aril_parameter(normal(ARIL_SHAPE(6, 1, 5, 5), 1));
+    aril_tensor *w2 = aril_parameter(normal(ARIL_SHAPE(12, 6, 3, 3), 2));
+    aril_tensor *b = aril_parameter(normal(ARIL_SHAPE(6), 4));
+    aril_tensor *x = normal(ARIL_SHAPE(32, 1, 12, 12), 3), *loss[2], *grad[2][3];
+    for (int i = 0; i < 2; i++) { /* all samples at once, and in batches that have no such rows */
+        loss[i] = aril_scalar(0);
+        for (int64_t from = 0, n = i ? 8 : 32; from < 32; from += n) {
+            aril_tensor *h = aril_conv2d(aril_narrow(x, 0, from, n), w1, b,
+                                         OPTS(aril_conv_opts, .activation = ARIL_RELU));
+            CHECK(lies_by_samples(h) == (n == 32));
+            h = aril_max_pool2d(h, OPTS(aril_pool_opts, .kernel = { 2 }), NULL);
+            CHECK(lies_by_samples(h) == (n == 32));
+            h = aril_conv2d(h, w2, NULL, OPTS(aril_conv_opts, .padding = { 1, 1 }));
+            CHECK(lies_by_samples(h) == (n == 32));
+            loss[i] = aril_add(loss[i], aril_sum(aril_square(aril_flatten(h, 1, -1)), ARIL_ALL));
+        }
+        CHECK_INT(aril_gradients(loss[i], ARIL_LIST(w1, w2, b), grad[i], OPTS(aril_grad_opts, 0)),
+                  ARIL_OK);
+    }
+    CHECK_NEAR(aril_item(loss[0]) / aril_item(loss[1]), 1, 1e-5);
+    for (int k = 0; k < 3; k++) {
+        double scale = 1 + aril_item(aril_amax(aril_abs(grad[1][k]), ARIL_ALL));
+        CHECK_MSG(worst(grad[0][k], grad[1][k]) < 1e-5 * scale, "gradient %d by %g of %g", k,
+                  worst(grad[0][k], grad[1][k]), scale);
+    }
+    aril_release(w1);
+    aril_release(w2);
+    aril_release(b);
 }
 
 /* ---- blocks of networks ---- */

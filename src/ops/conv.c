@@ -349,6 +349,7 @@ VJP(conv_transpose)
 #define GROUPS2     SAMPLE_ATTRS((1, 1, 1), (1, 1, 1, 1, 0, 0), (1, 1, 1), 2, 0, 0)
 #define SAME2       SAMPLE_ATTRS((2, 2, 2), (0), (1, 1, 1), 1, ARIL__SAME_UPPER, 0)
 #define LOWER3      SAMPLE_ATTRS((3, 1, 1), (0), (1, 2, 1), 1, ARIL__SAME_LOWER, 0)
+#define CROPPED     SAMPLE_ATTRS((1, 2, 1), (-1, 2, 1, -1, 0, 0), (1, 1, 1), 1, 0, 0)
 #define ACTIVE(act) SAMPLE_ATTRS((1, 1, 1), (1, 1), (1, 1, 1), 1, 0, act)
 
 static const aril__sample conv_samples[] = {
@@ -363,6 +364,9 @@ static const aril__sample conv_samples[] = {
     { .in = { "[2,3,4,4]", "[2,3,1,1]" }, .attrs = PLAIN },
     { .in = { "[0,3,4,4]", "[2,3,3,3]", "[2]" }, .attrs = PLAIN },
     { .in = { "[16,1,2,3]", "[2,1,2,2]", "[2]" }, .attrs = PLAIN },
+    { .in = { "[16,2,3,4]", "[7,2,2,3]", "[7]" }, .attrs = DILATED, .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,1,3,2,3]", "[1,1,2,2,2]" }, .attrs = STRIDE2, .flags = SAMPLE_NO_GRAD },
+    { .in = { "[48,2,4,3]", "[3,2,2,2]", "-" }, .attrs = CROPPED, .flags = SAMPLE_NO_GRAD },
     { .in = { "[2,3,4,4]", "[4,3,3,2]", "[4]" },
       .attrs = ACTIVE(ARIL_RELU),
       .flags = SAMPLE_BATCH },
@@ -387,6 +391,12 @@ static const aril__sample conv_dgrad_samples[] = {
     { .in = { "[2,3,3,3]", "[3,2,3,3]", "[2,2,5,6]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,3]", "[3,2,3]", "[2,2,6]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
     { .in = { "[16,1,2]", "[1,2,2]", "[16,2,3]" }, .attrs = PLAIN },
+    { .in = { "[16,1,1,3]", "[1,2,3,3]", "[16,2,3,4]" },
+      .attrs = STRIDE2,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,2,4,2]", "[2,5,2,3]", "[16,5,2,3]" },
+      .attrs = DILATED,
+      .flags = SAMPLE_NO_GRAD },
     SAMPLE_END
 };
 OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",
@@ -402,6 +412,16 @@ static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[1,4,3,3]", "[1,4,3,3]", "[4,2,3,3]" }, .attrs = GROUPS2 },
     { .in = { "[2,2,3,3]", "[2,2,5,6]", "[2,2,3,3]" }, .attrs = SAME2 },
     { .in = { "[0,2,3,3]", "[0,2,5,6]", "[2,2,3,3]" }, .attrs = SAME2 },
+    { .in = { "[16,2,2]", "[16,1,3]", "[2,1,2]" }, .attrs = PLAIN },
+    { .in = { "[16,7,1,3]", "[16,2,3,4]", "[7,2,3,3]" },
+      .attrs = STRIDE2,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[48,2,4,2]", "[48,3,2,3]", "[2,3,2,3]" },
+      .attrs = DILATED,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,3,4,1]", "[16,2,4,3]", "[3,2,2,2]" },
+      .attrs = CROPPED,
+      .flags = SAMPLE_NO_GRAD },
     SAMPLE_END
 };
 OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the third input",

@@ -124,8 +124,8 @@ static void list_taps(const pool *p, const int64_t *o, tap_list *t)
 typedef int32_t lane_indexf;
 typedef int64_t lane_index;
 
-#define LOWEST    (-INFINITY)
-#define IS_NAN(v) ((v) != (v))
+#define LOWEST          (-INFINITY)
+#define IS_NAN(v)       ((v) != (v))
 #define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN is, but not than another */
 #define FLOATING
 #define TEMPLATE "ops/pool_run.inc"
@@ -136,12 +136,12 @@ typedef int64_t lane_index;
 #undef FLOATING
 
 #define TARGET
-#define T         int64_t
-#define NAME(x)   x##_i64
-#define M(fn)     fn
-#define VECTOR    16
-#define LOWEST    INT64_MIN
-#define IS_NAN(v) 0
+#define T               int64_t
+#define NAME(x)         x##_i64
+#define M(fn)           fn
+#define VECTOR          16
+#define LOWEST          INT64_MIN
+#define IS_NAN(v)       0
 #define BETTER(v, best) ((v) > (best))
 #include "ops/pool_run.inc"
 #undef TARGET

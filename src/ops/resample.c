@@ -406,6 +406,8 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
                                  "antialias, which is for them too");
         return aril__poison();
     }
+    /* Kernels go along channels, or along places. */
+    if (x->storage && !aril__is_dense(x) && aril__is_samples_last(x)) x = aril_channels_last(x);
     a.align_corners[0] = opts.align_corners;
     a.antialias[0] = opts.antialias;
     for (int i = 0; i < n; i++) {

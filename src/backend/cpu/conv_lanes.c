@@ -23,8 +23,8 @@ typedef struct job {
     int64_t from_c, to_c; /* channels of the source and of the result */
     const void *source;   /* [places, from_c, batch] */
     void *result;         /* [places, to_c, batch] */
-    const void *w;        /* [taps, from_c, to_c]; rows of taps run backwards where data is joined */
-    const void *bias;     /* [to_c] */
+    const void *w;    /* [taps, from_c, to_c]; rows of taps run backwards where data is joined */
+    const void *bias; /* [to_c] */
 } job;
 
 /* What one place of the result reads: n steps from x on in the source, from w on in the weights. */

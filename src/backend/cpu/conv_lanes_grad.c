@@ -21,19 +21,19 @@ enum {
 
 typedef struct job {
     int64_t batch, c, k;
-    int64_t out[3];        /* places of y */
-    int64_t x_step[3];     /* in x, from what one place reads to what its neighbour does */
-    int64_t y_step[3];     /* in y */
-    int64_t pairs, *pair;  /* a channel of x at a kernel position: how far into x that is, */
-    int64_t *w_at;         /* and into the weight */
-    int64_t w_stride;      /* from one channel of y to the next */
+    int64_t out[3];       /* places of y */
+    int64_t x_step[3];    /* in x, from what one place reads to what its neighbour does */
+    int64_t y_step[3];    /* in y */
+    int64_t pairs, *pair; /* a channel of x at a kernel position: how far into x that is, */
+    int64_t *w_at;        /* and into the weight */
+    int64_t w_stride;     /* from one channel of y to the next */
     void *w;
-    const void *x, *y;     /* [places, c, batch], padded; [places, k, batch] */
-    int64_t pieces;        /* of the rows of y */
-    char *sums;            /* [pieces, k * pairs] vectors */
-    size_t piece;          /* bytes of one piece's sums */
-    char *parts;           /* [pieces]: some channels of a row of y */
-    size_t part;           /* bytes of one */
+    const void *x, *y; /* [places, c, batch], padded; [places, k, batch] */
+    int64_t pieces;    /* of the rows of y */
+    char *sums;        /* [pieces, k * pairs] vectors */
+    size_t piece;      /* bytes of one piece's sums */
+    char *parts;       /* [pieces]: some channels of a row of y */
+    size_t part;       /* bytes of one */
 } job;
 
 #define TEMPLATE "backend/cpu/conv_lanes_grad.inc"
@@ -107,8 +107,8 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     job j = { .batch = d->batch, .c = d->c, .k = d->k, .w = d->w, .w_stride = d->w_stride[0] };
     int64_t size[3], taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
     aril_tensor *x = padded(r, d, size);
-    aril_tensor *y = aril_contiguous(
-        aril_permute(r->in[0], aril__cpu_lanes_axes(r->in[0]->ndim, false)));
+    aril_tensor *y =
+        aril_contiguous(aril_permute(r->in[0], aril__cpu_lanes_axes(r->in[0]->ndim, false)));
     j.pairs = taps * j.c;
     memcpy(j.out, d->out, sizeof j.out);
     int64_t rows = d->out[0] * d->out[1], work = d->out[2] * d->batch * j.k * j.pairs;
