@@ -38,7 +38,7 @@ typedef struct constants {
     bool skip;  /* an infinity was among the gradients: nothing changes */
     bool plain; /* factor, most, decay and shrink do nothing */
     double factor, most, decay, shrink;
-    double own[6];
+    double own[7];
 } constants;
 
 typedef struct part part;
@@ -118,6 +118,7 @@ static void nadam_constants(attributes *a, const values *v, double *k)
     k[3] = a->beta2[0];
     k[4] = 1 / sqrt(1 - pow(a->beta2[0], v->t));
     k[5] = a->eps[0];
+    k[6] = 1 - a->beta2[0];
 }
 
 static void radam_constants(attributes *a, const values *v, double *k)
@@ -128,6 +129,7 @@ static void radam_constants(attributes *a, const values *v, double *k)
     k[1] = 1 - a->beta1[0];
     k[2] = b2;
     k[3] = length > 5;
+    k[4] = 1 - b2;
     if (length > 5)
         k[0] *= sqrt(1 - power) *
                 sqrt((length - 4) * (length - 2) * last / ((last - 4) * (last - 2) * length));
@@ -246,8 +248,8 @@ static constants constants_of(attributes *a, const values *v)
                     .most = limit(a),
                     .decay = a->decoupled[0] ? 0 : a->weight_decay[0],
                     .shrink = a->decoupled[0] ? 1 - v->lr * a->weight_decay[0] : 1 };
-    k.plain = (k.factor == 1 && isinf(k.most) && k.decay == 0 && k.shrink == 1) ||
-              a->rule[0] == ARIL__RULE_LAMB; /* it is all in the means */
+    if (a->rule[0] == ARIL__RULE_LAMB) k.decay = 0; /* it is a part of the direction */
+    k.plain = k.factor == 1 && isinf(k.most) && k.decay == 0 && k.shrink == 1;
     if (!k.skip) how[a->rule[0]].constants(a, v, k.own);
     return k;
 }
@@ -483,7 +485,7 @@ static aril_status update_norms_ref(aril__run *r)
                     .factor = a->maximize[0] ? -v.factor : v.factor,
                     .most = limit(a),
                     .fn = ARIL__PICK(norms, r->type == ARIL_F64) };
-    double k[6] = { 0 };
+    double k[7] = { 0 };
     lamb_constants(a, &v, k);
     j.k[0] = 1 - a->beta1[0];
     j.k[1] = a->beta2[0];

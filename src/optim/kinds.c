@@ -176,37 +176,11 @@ const char *const *aril_optim_option_names(const char *name)
 
 /* ---- names that are nearly right ---- */
 
-/* Letters to change, add or take away to come from a to b; at most 63 letters are looked at. */
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 63 };
-    int row[MOST + 1], n = (int)strlen(b);
-    if (strlen(a) > MOST || n > MOST) return MOST;
-    for (int k = 0; k <= n; k++) row[k] = k;
-    for (int i = 0; a[i]; i++) {
-        int corner = row[0];
-        row[0] = i + 1;
-        for (int k = 0; k < n; k++) {
-            int change = corner + (a[i] != b[k]);
-            corner = row[k + 1];
-            int least = row[k] < row[k + 1] ? row[k] + 1 : row[k + 1] + 1;
-            row[k + 1] = change < least ? change : least;
-        }
-    }
-    return row[n];
-}
-
 const char *aril__nearest(const char *name, const char *const *names, char *text, size_t size)
 {
-    const char *near = NULL;
-    int best = *name ? 3 : 0;
-    for (int i = 0; names[i]; i++) {
-        int d = distance(name, names[i]);
-        if (d < best) {
-            best = d;
-            near = names[i];
-        }
-    }
+    int count = 0;
+    while (names[count]) count++;
+    const char *near = aril_nearest(name, names, count);
     if (near) {
         snprintf(text, size, "; did you mean %s?", near);
         return text;

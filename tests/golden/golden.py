@@ -26,8 +26,8 @@ import zlib
 import torch
 import torch.nn.functional as F  # for the scripts
 
-__all__ = ["case", "randn", "rand", "uniform", "randint", "randbool", "arange", "tensor", "apart",
-           "torch", "F"]
+__all__ = ["case", "prelude", "randn", "rand", "uniform", "randint", "randbool", "arange", "tensor",
+           "apart", "torch", "F"]
 
 DTYPES = {torch.bool: 0, torch.uint8: 1, torch.uint16: 2, torch.uint32: 3, torch.uint64: 4,
           torch.int8: 5, torch.int16: 6, torch.int32: 7, torch.int64: 8, torch.float16: 9,
@@ -39,6 +39,7 @@ HAS_GRAD = 1
 
 _generator = torch.Generator()
 _cases = []
+_preludes = []
 _names = set()
 _failed = False
 _script = os.path.abspath(sys.argv[0])
@@ -137,6 +138,11 @@ def case(name, c, fn, inputs, *, grad=True, dtype=None, rtol=None, atol=None):
     _reseed(name)
 
 
+def prelude(c):
+    """C text before the cases: functions that their statements call."""
+    _preludes.append(c.strip() + "\n")
+
+
 def _packed(t):
     if t is None:
         return struct.pack("<BB2x", ABSENT, 0)
@@ -153,7 +159,7 @@ def _write():
     family = os.path.basename(base)
     if not re.fullmatch(r"\w+", family):
         raise ValueError(f"{family}: a family's name is a word")
-    lines = [f"/* Written by {family}.py: do not edit. */\n"]
+    lines = [f"/* Written by {family}.py: do not edit. */\n"] + _preludes
     data = [b"ARILGOLD"]
     for c in _cases:
         flags = HAS_GRAD if c["grads"] is not None else 0
