@@ -82,10 +82,8 @@ static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
 static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, aril_tensor *step,
                           const aril_list *slots, const struct update_attrs *a)
 {
-    enum { FEW = 16 };
-    aril__update few[FEW], *u = few;
-    if (params.n > FEW && !(u = aril__malloc((size_t)params.n * sizeof *u)))
-        return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
+    aril__update *u = aril__malloc((size_t)params.n * sizeof *u + aril__update_room(params.n) + 1);
+    if (!u) return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
     aril_status s = step ? aril_tensor_status(aril_add_scalar_(step, 1)) : ARIL_OK;
     int n = 0;
     for (int i = 0; i < params.n; i++) {
@@ -96,8 +94,8 @@ static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, ar
             u[n].slot[k] = slots[k].n ? slots[k].at[i] : NULL;
         n++;
     }
-    if (s == ARIL_OK) s = aril__update_all(n, u);
-    if (u != few) free(u);
+    if (s == ARIL_OK) s = aril__update_all(n, u, u + params.n);
+    free(u);
     return s;
 }
 

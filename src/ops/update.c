@@ -644,17 +644,17 @@ static aril_status update_all(int n, const aril__update *u, part *parts, bool by
     return ARIL_OK;
 }
 
-aril_status aril__update_all(int n, const aril__update *u)
+size_t aril__update_room(int n)
 {
-    enum { FEW = 16 };
+    return (size_t)n * sizeof(part);
+}
+
+aril_status aril__update_all(int n, const aril__update *u, void *room)
+{
     aril__thread *th = aril__self();
-    part few[FEW], *parts = few;
-    if (n > FEW && !(parts = aril__malloc((size_t)n * sizeof *parts)))
-        return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
     aril__span span = { .depth = -1 };
     if (aril__unlikely(aril__profiling())) span = aril__span_begin("update", "update");
-    aril_status s = update_all(n, u, parts, th->tracer || th->mode.anomaly);
+    aril_status s = update_all(n, u, room, th->tracer || th->mode.anomaly);
     aril__span_end(span);
-    if (parts != few) free(parts);
     return s;
 }

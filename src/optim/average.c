@@ -26,7 +26,7 @@ static aril_status start(aril_average *a, const aril_named *params)
     a->params = aril__calloc(n * sizeof *a->params);
     a->means = aril__calloc(n * sizeof *a->means);
     a->name = aril__calloc(n * sizeof *a->name);
-    a->updates = aril__calloc(n * sizeof *a->updates);
+    a->updates = aril__calloc(n * sizeof *a->updates + aril__update_room(params->n));
     if (!a->params || !a->means || !a->name || !a->updates)
         return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
     a->count = aril__number_new(0, ARIL_I64);
@@ -110,7 +110,7 @@ aril_status aril_average_update(aril_average *a)
         a->updates[i] = (aril__update){
             .p = a->means[i], .grad = a->params[i], .lr = a->weight, .attrs = &a->attrs
         };
-    aril_status s = aril__update_all(a->n, a->updates);
+    aril_status s = aril__update_all(a->n, a->updates, a->updates + a->n);
     if (s == ARIL_OK) aril__number_set(a->count, (double)(n + 1));
     return s;
 }

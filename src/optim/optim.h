@@ -76,7 +76,7 @@ struct aril_optim {
     aril__optim_param *params;
     int n_params;
     aril__names listed, state;
-    aril__update *updates; /* room for one step */
+    aril__update *updates; /* room for one step, with that of aril__update_all behind */
     aril_tensor **grads;
     aril_tensor *step;  /* [] i64 */
     aril_tensor *share; /* [] f64, 1 / accumulate; NULL: none */

@@ -179,22 +179,21 @@ aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
     return opt->scale ? aril_mul(loss, opt->scale) : loss;
 }
 
-/* After a step: half where it was left out, double after many good ones. In ops, so that a program
- * that holds the step follows. */
-static aril_status adjust_scale(aril_optim *opt, aril_tensor *finite)
+/* The scale after a step: half where that is left out, double after many good ones. In ops, so that a
+ * program that holds the step follows. */
+static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor **scale,
+                              aril_tensor **good)
 {
     double growth = opt->opts.loss_scale_growth;
-    if (growth == 0) return ARIL_OK;
     aril_tensor *zero = aril_scalar(0), *one = aril_scalar(1);
-    aril_tensor *good = aril_where(finite, aril_add_scalar(opt->good, 1), zero);
-    aril_tensor *grows = aril_ge_scalar(good, growth);
-    aril_tensor *change =
-        aril_where(finite, aril_where(grows, aril_scalar(2), one), aril_scalar(0.5));
-    aril_status s = aril_tensor_status(aril_mul_(opt->scale, aril_cast(change, ARIL_F32)));
-    if (s == ARIL_OK)
-        s = aril_tensor_status(
-            aril_copy_(opt->good, aril_cast(aril_where(grows, zero, good), ARIL_I64)));
-    return s;
+    aril_tensor *more = aril_where(finite, aril_add_scalar(opt->good, 1), zero);
+    aril_tensor *grows = aril_ge_scalar(more, growth);
+    aril_tensor *up = aril_where(grows, aril_scalar(2), one);
+    aril_tensor *change = aril_where(finite, up, aril_scalar(0.5));
+    *scale = aril_cast(aril_mul(opt->scale, change), ARIL_F32);
+    *good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
+    aril_status s = aril_tensor_status(*scale);
+    return s < 0 ? s : aril_tensor_status(*good);
 }
 
 /* ---- a step ---- */
@@ -297,16 +296,19 @@ aril_status aril_step(aril_optim *opt)
     }
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_tensor *factor, *finite;
+    aril_tensor *factor, *finite, *scale = NULL, *good = NULL;
     int n = gather(opt);
     if (n < 0) return n;
     if (n == 0) return no_gradient(opt);
     aril_status s = find_factor(opt, n, &factor, &finite);
+    if (s == ARIL_OK && finite && opt->opts.loss_scale_growth > 0)
+        s = next_scale(opt, finite, &scale, &good);
     if (s == ARIL_OK) s = count(opt, finite);
     if (s < 0) return s;
     for (int i = 0; i < n && factor; i++) opt->updates[i].factor = factor;
-    s = aril__update_all(n, opt->updates);
-    if (s == ARIL_OK && finite) s = adjust_scale(opt, finite);
+    s = aril__update_all(n, opt->updates, opt->updates + opt->n_params);
+    if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->scale, scale));
+    if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->good, good));
     if (s == ARIL_OK) aril__step_done(opt);
     return s;
 }
