@@ -48,8 +48,11 @@ static aril_status add_whole(aril_optim *opt)
     if (s == ARIL_OK) s = add_numbers(to, "optim.base_lr", numbers, opt->n_groups, ARIL_F64);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) counts[i] = opt->params[i].missed;
     if (s == ARIL_OK) s = add_numbers(to, "optim.missed", counts, opt->n_params, ARIL_I64);
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
+        counts[i + 1] = opt->pending && aril_has_grad(opt->params[i].p);
+    if (s == ARIL_OK) counts[0] = opt->pending; /* ... and which parameters have a gradient */
     if (s == ARIL_OK && opt->share)
-        s = add_numbers(to, "optim.pending", &opt->pending, 1, ARIL_I64);
+        s = add_numbers(to, "optim.pending", counts, 1 + opt->n_params, ARIL_I64);
     if (s == ARIL_OK && opt->scale) s = aril__names_add(to, opt->scale, "optim.loss_scale");
     if (s == ARIL_OK && opt->scale) s = aril__names_add(to, opt->good, "optim.good");
     for (int i = 0; i < opt->n_schedules && s == ARIL_OK; i++) {
@@ -86,7 +89,8 @@ const aril_named *aril_optim_state(aril_optim *opt)
 
 /* What was read, before anything is changed. */
 typedef struct reading {
-    int64_t step, pending, good;
+    int64_t step, good;
+    int64_t *pending; /* calls that gathered, and for each parameter: has it a gradient? */
     float scale;
     int known;       /* names that were used */
     double *numbers; /* rates, bases, schedules */
@@ -104,6 +108,7 @@ static void reading_free(reading *r, int n)
     for (int i = 0; i < n && r->grads; i++) aril_release(r->grads[i]);
     free(r->numbers);
     free(r->missed);
+    free(r->pending);
     free(r->slots);
     free(r->grads);
     aril__lbfgs_free(r->lbfgs);
@@ -129,7 +134,7 @@ static aril_status read_whole(const aril_optim *opt, const aril_named *from, rea
     to += opt->n_groups;
     if (s == ARIL_OK) s = read_numbers(r, from, "optim.missed", ARIL_I64, opt->n_params, r->missed);
     if (s == ARIL_OK && opt->share)
-        s = read_numbers(r, from, "optim.pending", ARIL_I64, 1, &r->pending);
+        s = read_numbers(r, from, "optim.pending", ARIL_I64, 1 + opt->n_params, r->pending);
     if (s == ARIL_OK && opt->scale)
         s = read_numbers(r, from, "optim.loss_scale", ARIL_F32, 1, &r->scale);
     if (s == ARIL_OK && opt->scale) s = read_numbers(r, from, "optim.good", ARIL_I64, 1, &r->good);
@@ -187,11 +192,11 @@ static aril_status read_param(const aril_optim *opt, const aril_named *from, rea
         s = copy_for(p, row->slot[k], t, row->single >> k & 1, false,
                      &r->slots[i * ARIL__UPDATE_SLOTS + k]);
     }
-    aril_tensor *g = r->pending ? aril__named_find(from, "%s.grad", p->name) : NULL;
-    if (g && s == ARIL_OK) {
-        r->known++;
-        s = copy_for(p, "grad", g, false, true, &r->grads[i]);
-    }
+    if (s < 0 || !r->pending[i + 1]) return s;
+    aril_tensor *g = aril__named_find(from, "%s.grad", p->name);
+    if (!g) return aril__fail(ARIL_ERR_FORMAT, "optim_load_state: '%s.grad' is missing", p->name);
+    r->known++;
+    s = copy_for(p, "grad", g, false, true, &r->grads[i]);
     return s;
 }
 
@@ -205,7 +210,7 @@ static void commit(aril_optim *opt, reading *r)
         opt->groups[i].base = at[opt->n_groups + i];
     }
     at += 2 * opt->n_groups;
-    opt->pending = r->pending;
+    opt->pending = r->pending[0];
     if (opt->scale) aril__number_set(opt->scale, r->scale);
     if (opt->scale) aril__number_set(opt->good, (double)r->good);
     for (int i = 0; i < opt->n_schedules; i++) {
@@ -235,9 +240,10 @@ static aril_status read_all(const aril_optim *opt, const aril_named *from, readi
         numbers += (size_t)aril__schedule_count(opt->schedules[i]);
     r->numbers = aril__calloc(numbers * sizeof *r->numbers);
     r->missed = aril__calloc(n * sizeof *r->missed);
+    r->pending = aril__calloc(n * sizeof *r->pending);
     r->slots = aril__calloc(n * ARIL__UPDATE_SLOTS * sizeof *r->slots);
     r->grads = aril__calloc(n * sizeof *r->grads);
-    if (!r->numbers || !r->missed || !r->slots || !r->grads)
+    if (!r->numbers || !r->missed || !r->pending || !r->slots || !r->grads)
         return aril__fail(ARIL_ERR_MEMORY, "optim_load_state: no memory");
     aril_status s = read_whole(opt, from, r);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) s = read_param(opt, from, r, i);

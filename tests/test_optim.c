@@ -1,0 +1,500 @@
+/* Optimizers: groups, clipping, accumulation, missing gradients, dtypes, loss scale, averages. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N = 6 };
+
+static aril_tensor *param(double value, aril_dtype dtype)
+{
+    return aril_parameter(aril_full(ARIL_SHAPE(N), value, dtype, aril_cpu()));
+}
+
+static void give_grad(aril_tensor *p, double value)
+{
+    ARIL_SCOPE;
+    aril_set_grad(p, aril_full(aril_shape_of(p), value, aril_dtype_of(p), aril_cpu()));
+}
+
+static double first(aril_tensor *t)
+{
+    ARIL_SCOPE;
+    return aril_item(aril_select(aril_reshape(aril_detach(t), ARIL_SHAPE(-1)), 0, 0));
+}
+
+/* A failed call: its code, and a part of the message. */
+#define CHECK_FAILS(call, code, text)                                                       \
+    do {                                                                                    \
+        (void)(call);                                                                       \
+        CHECK_INT(aril_error_code(), code);                                                 \
+        CHECK_MSG(strstr(aril_error(), text), "'%s' is not in '%s'", (text), aril_error()); \
+        aril_clear_error();                                                                 \
+    } while (0)
+
+TEST(names_are_known_and_near_ones_suggested)
+{
+    const char *const *names = aril_optim_names();
+    int n = 0;
+    for (; names[n]; n++) {
+        aril_optim *o = aril_optim_new(names[n], NULL, (aril_optim_opts){ 0 });
+        CHECK_MSG(o, "%s", aril_error());
+        CHECK(strcmp(aril_optim_name(o), names[n]) == 0);
+        CHECK(n == 0 || strcmp(names[n - 1], names[n]) < 0);
+        CHECK(aril_optim_option_names(names[n]) != NULL);
+        aril_optim_free(o);
+    }
+    CHECK_INT(n, 15);
+    aril_optim_opts none = { 0 };
+    CHECK_FAILS(aril_optim_new("adm", NULL, none), ARIL_ERR_ARG, "did you mean adam?");
+    CHECK_FAILS(aril_optim_new("zzzzzzzz", NULL, none), ARIL_ERR_ARG, "there are adadelta, ");
+    CHECK_FAILS(aril_optim_new(NULL, NULL, none), ARIL_ERR_ARG, "no optimizer 'NULL'");
+    CHECK_FAILS(aril_optim_option_names("sdg"), ARIL_ERR_ARG, "did you mean sgd?");
+}
+
+TEST(wrong_options_are_told)
+{
+    CHECK_FAILS(aril_adam(NULL, (aril_adam_opts){ .momentum = 0.9 }), ARIL_ERR_ARG,
+                "adam has no option momentum; there are lr, weight_decay, beta1");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = -1 }), ARIL_ERR_ARG, "lr is at least 0");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = NAN }), ARIL_ERR_ARG, "lr is at least 0");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .nesterov = true }), ARIL_ERR_ARG,
+                "nesterov needs momentum");
+    CHECK_FAILS(aril_adam(NULL, (aril_adam_opts){ .beta1 = 1 }), ARIL_ERR_ARG,
+                "beta1 is from 0 to below 1, got 1");
+    CHECK_FAILS(aril_rprop(NULL, (aril_rprop_opts){ .eta_plus = 0.9 }), ARIL_ERR_ARG, "eta_plus");
+    CHECK_FAILS(aril_rprop(NULL, (aril_rprop_opts){ .step_min = 100 }), ARIL_ERR_ARG, "step_max");
+    CHECK_FAILS(aril_lbfgs(NULL, (aril_lbfgs_opts){ .clip_norm = 1 }), ARIL_ERR_ARG,
+                "lbfgs has no option clip_norm");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .accumulate = -2 }), ARIL_ERR_ARG, "accumulate");
+}
+
+TEST(wrong_parameters_are_told)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
+    aril_tensor *whole = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    aril_sgd_opts opts = { 0 };
+    CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, whole), opts), ARIL_ERR_DTYPE, "parameter '1' is i64");
+    CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, NULL), opts), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, q, p), opts), ARIL_ERR_ARG,
+                "parameter '2' is there already, as '0'");
+    const char *names[] = { "w", "w" };
+    aril_named twice = { 2, (aril_tensor *[]){ p, q }, names };
+    CHECK_FAILS(aril_sgd(&twice, opts), ARIL_ERR_ARG, "two parameters are called 'w'");
+
+    aril_optim *o = aril_sgd(NULL, opts);
+    CHECK_FAILS(aril_step(o), ARIL_ERR_STATE, "no parameters");
+    CHECK_FAILS(aril_optim_set_parameters(o, NULL), ARIL_ERR_ARG, "NULL");
+    CHECK_INT(aril_optim_set_parameters(o, ARIL_TENSORS(p)), ARIL_OK);
+    CHECK_FAILS(aril_optim_set_parameters(o, ARIL_TENSORS(q)), ARIL_ERR_STATE, "already");
+    CHECK_FAILS(aril_step(o), ARIL_ERR_GRAD, "none of the 1 parameters has a gradient");
+    CHECK_FAILS(aril_step(NULL), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_step_closure(o, NULL, NULL), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_optim_group_lr(o, 1), ARIL_ERR_INDEX, "group 1 of 1");
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(q), (aril_sgd_opts){ .clip_norm = 1 }),
+                ARIL_ERR_ARG, "belongs to the optimizer");
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(p), opts), ARIL_ERR_ARG, "there already");
+    CHECK_INT(aril_optim_groups(o), 1);
+    aril_optim_free(o);
+    aril_optim_free(NULL);
+
+    o = aril_lbfgs(ARIL_TENSORS(p), (aril_lbfgs_opts){ 0 });
+    CHECK_FAILS(aril_step(o), ARIL_ERR_STATE, "aril_step_closure");
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(q), opts), ARIL_ERR_UNSUPPORTED, "one group");
+    aril_optim_free(o);
+    aril_release(p);
+    aril_release(q);
+}
+
+TEST(parameters_can_come_later)
+{
+    aril_tensor *p = param(1, ARIL_F32);
+    aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.5 });
+    CHECK_INT(aril_optim_parameters(o)->n, 0);
+    const char *name = "w";
+    CHECK_INT(aril_optim_set_parameters(o, &(aril_named){ 1, &p, &name }), ARIL_OK);
+    CHECK(strcmp(aril_optim_parameters(o)->name[0], "w") == 0);
+    give_grad(p, 1);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 0.5, 0);
+    CHECK(!aril_has_grad(p));
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 1);
+    aril_optim_free(o);
+    CHECK_NEAR(first(p), 0.5, 0);
+    aril_release(p);
+}
+
+TEST(groups_have_options_of_their_own)
+{
+    aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32), *r = param(1, ARIL_F32);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 0.1, .weight_decay = 0.5 });
+    CHECK_INT(aril_optim_add_group(o, ARIL_TENSORS(q), (aril_sgd_opts){ .lr = 0.2 }), 1);
+    CHECK_INT(
+        aril_optim_add_group(o, ARIL_TENSORS(r), (aril_sgd_opts){ .weight_decay = ARIL_ZERO }), 2);
+    CHECK_INT(aril_optim_groups(o), 3);
+    CHECK_INT(aril_optim_parameters(o)->n, 3);
+    CHECK(strcmp(aril_optim_parameters(o)->name[2], "2") == 0);
+    give_grad(p, 1);
+    give_grad(q, 1);
+    give_grad(r, 1);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 1 - 0.1 * 1.5, 1e-6);
+    CHECK_NEAR(first(q), 1 - 0.2 * 1.5, 1e-6);
+    CHECK_NEAR(first(r), 1 - 0.1, 1e-6);
+    CHECK_INT(aril_optim_set_lr(o, 1), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_optim_lr(o)), 1, 0);
+    CHECK_NEAR(aril_item(aril_optim_group_lr(o, 1)), 2, 1e-12);
+    CHECK_FAILS(aril_optim_set_lr(o, -1), ARIL_ERR_ARG, "at least 0");
+    aril_optim_free(o);
+    aril_release(p);
+    aril_release(q);
+    aril_release(r);
+}
+
+TEST(the_rate_is_a_tensor_that_may_be_written)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = param(1, ARIL_F64);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 0.1 });
+    aril_fill_(aril_optim_lr(o), 0.25);
+    give_grad(p, 1);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 0.75, 0);
+    CHECK_INT(aril_ndim(aril_optim_lr(o)), 0);
+    CHECK_INT(aril_dtype_of(aril_optim_steps(o)), ARIL_I64);
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+TEST(a_parameter_without_gradient_waits_and_counts_its_own_steps)
+{
+    aril_tensor *p = param(1, ARIL_F32), *late = param(1, ARIL_F32), *alone = param(1, ARIL_F32);
+    aril_optim *o = aril_adam(ARIL_TENSORS(p, late), (aril_adam_opts){ .lr = 0.1 });
+    aril_optim *fresh = aril_adam(ARIL_TENSORS(alone), (aril_adam_opts){ .lr = 0.1 });
+    for (int t = 0; t < 8; t++) {
+        give_grad(p, 1 + t);
+        if (t >= 5) {
+            give_grad(late, 0.5 + t);
+            give_grad(alone, 0.5 + t);
+            CHECK_INT(aril_step(fresh), ARIL_OK);
+        }
+        CHECK_INT(aril_step(o), ARIL_OK);
+        if (t == 4) CHECK_NEAR(first(late), 1, 0);
+    }
+    CHECK_NEAR(first(late), first(alone), 0);
+    CHECK(first(late) < 0.9);
+    aril_optim_free(o);
+    aril_optim_free(fresh);
+    aril_release(p);
+    aril_release(late);
+    aril_release(alone);
+}
+
+TEST(gradients_are_clipped_by_norm_and_by_value)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = param(0, ARIL_F32), *q = param(0, ARIL_F64), *none = param(0, ARIL_F32);
+    const aril_named *all = ARIL_TENSORS(p, q, none);
+    give_grad(p, 3);
+    give_grad(q, -4);
+    double norm = 5 * sqrt(N);
+    CHECK_NEAR(aril_item(aril_clip_grad_norm(all, 1000, 0)), norm, 1e-5);
+    CHECK_NEAR(first(aril_grad(p)), 3, 0);
+    CHECK_NEAR(aril_item(aril_clip_grad_norm(all, norm / 10, 2)), norm, 1e-5);
+    CHECK_NEAR(first(aril_grad(p)), 0.3, 1e-6);
+    CHECK_NEAR(first(aril_grad(q)), -0.4, 1e-6);
+    CHECK_NEAR(aril_item(aril_clip_grad_norm(all, 0.2, INFINITY)), 0.4, 1e-6);
+    CHECK_NEAR(first(aril_grad(q)), -0.2, 1e-6);
+    CHECK_INT(aril_clip_grad_value(all, 0.1), ARIL_OK);
+    CHECK_NEAR(first(aril_grad(p)), 0.1, 1e-7);
+    CHECK_NEAR(first(aril_grad(q)), -0.1, 1e-7);
+    CHECK(!aril_has_grad(none));
+    CHECK_NEAR(aril_item(aril_clip_grad_norm(ARIL_TENSORS(none), 1, 2)), 0, 0);
+    CHECK_FAILS(aril_clip_grad_norm(NULL, 1, 2), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_clip_grad_norm(all, -1, 2), ARIL_ERR_ARG, "at least 0");
+    CHECK_FAILS(aril_clip_grad_value(all, NAN), ARIL_ERR_ARG, "at least 0");
+    aril_release(p);
+    aril_release(q);
+    aril_release(none);
+}
+
+TEST(clipping_as_an_option_is_the_same)
+{
+    aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1, .clip_norm = 0.5 });
+    aril_optim *plain = aril_sgd(ARIL_TENSORS(q), (aril_sgd_opts){ .lr = 1 });
+    give_grad(p, 2);
+    give_grad(q, 2);
+    {
+        ARIL_SCOPE;
+        aril_clip_grad_norm(ARIL_TENSORS(q), 0.5, 2);
+    }
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_INT(aril_step(plain), ARIL_OK);
+    CHECK_NEAR(first(p), first(q), 1e-6);
+    CHECK_NEAR(first(p), 1 - 0.5 / sqrt(N), 1e-5);
+    give_grad(p, NAN); /* what is no number is not hidden */
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK(isnan(first(p)));
+    aril_optim_free(o);
+    aril_optim_free(plain);
+    aril_release(p);
+    aril_release(q);
+}
+
+TEST(gradients_accumulate)
+{
+    aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1, .accumulate = 3 });
+    aril_optim *sum = aril_sgd(ARIL_TENSORS(q), (aril_sgd_opts){ .lr = 1 });
+    for (int t = 1; t <= 3; t++) {
+        ARIL_SCOPE;
+        aril_backward(aril_sum(aril_mul_scalar(p, t), ARIL_ALL));
+        aril_backward(aril_sum(aril_mul_scalar(q, t), ARIL_ALL));
+        CHECK_INT(aril_step(o), ARIL_OK);
+        CHECK_NEAR(first(p), t < 3 ? 1 : -1, 1e-6);
+        CHECK_INT(aril_has_grad(p), t < 3);
+        CHECK_INT(aril_item_int(aril_optim_steps(o)), t == 3);
+    }
+    CHECK_INT(aril_step(sum), ARIL_OK); /* walking back several times adds up */
+    CHECK_NEAR(first(q), 1 - 6, 1e-6);
+    aril_optim_free(o);
+    aril_optim_free(sum);
+    aril_release(p);
+    aril_release(q);
+}
+
+TEST(dtypes_can_be_mixed)
+{
+    const char *const *names = aril_optim_names();
+    for (int k = 0; names[k]; k++) {
+        if (strcmp(names[k], "lbfgs") == 0) continue;
+        static const aril_dtype dtypes[4] = { ARIL_F32, ARIL_F64, ARIL_F16, ARIL_BF16 };
+        aril_tensor *p[4];
+        for (int i = 0; i < 4; i++) p[i] = param(1, dtypes[i]);
+        aril_optim *o = aril_optim_new(names[k], &(aril_named){ 4, p, NULL },
+                                       (aril_optim_opts){ .lr = 0.05, .clip_norm = 10 });
+        for (int t = 0; t < 5; t++) {
+            for (int i = 0; i < 4; i++) give_grad(p[i], 0.5);
+            CHECK_MSG(aril_step(o) == ARIL_OK, "%s: %s", names[k], aril_error());
+        }
+        for (int i = 0; i < 4; i++) {
+            CHECK_INT(aril_dtype_of(p[i]), dtypes[i]);
+            CHECK_MSG(first(p[i]) < 1 || i > 1, "%s, parameter %d: %.9g", names[k], i, first(p[i]));
+            CHECK_NEAR(first(p[i]), first(p[1]), i == 0 ? 1e-6 : 2e-2);
+        }
+        const aril_named *state = aril_optim_state(o);
+        for (int i = 0; i < state->n; i++)
+            if (strncmp(state->name[i], "2.", 2) == 0 && aril_numel(state->at[i]) == N)
+                CHECK_INT(aril_dtype_of(state->at[i]), ARIL_F32);
+        aril_optim_free(o);
+        for (int i = 0; i < 4; i++) aril_release(p[i]);
+    }
+}
+
+/* Ten steps on parameters of odd sizes: all that comes out. */
+enum { ODD = 70001 };
+static void odd_run(const char *name, float *to, bool by_op, bool turned)
+{
+    ARIL_SCOPE;
+    aril_seed(11);
+    aril_tensor *big = aril_randn(ARIL_SHAPE(ODD), ARIL_F32, aril_cpu());
+    aril_tensor *small = aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu());
+    aril_tensor *p[2] = { aril_parameter(big), NULL };
+    /* The same values, lying column by column. */
+    p[1] = aril_parameter(turned ? aril_t(aril_contiguous(aril_t(small))) : aril_copy(small));
+    aril_optim *o = aril_optim_new(name, &(aril_named){ 2, p, NULL },
+                                   (aril_optim_opts){ .lr = 0.02, .clip_value = 0.8 });
+    for (int t = 0; t < 4; t++) {
+        ARIL_SCOPE;
+        aril_set_grad(p[0], aril_randn(ARIL_SHAPE(ODD), ARIL_F32, aril_cpu()));
+        aril_set_grad(p[1], aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu()));
+        aril_set_anomaly(by_op);
+        aril_step(o);
+        aril_set_anomaly(false);
+    }
+    aril_read(p[0], to);
+    aril_read(p[1], to + ODD);
+    aril_optim_free(o);
+    aril_release(p[0]);
+    aril_release(p[1]);
+}
+
+TEST(one_pass_gives_the_bits_of_many)
+{
+    static float want[ODD + 15], got[ODD + 15];
+    const char *const *names = aril_optim_names();
+    int threads = aril_threads();
+    for (int k = 0; names[k]; k++) {
+        if (strcmp(names[k], "lbfgs") == 0) continue;
+        odd_run(names[k], want, false, false);
+        odd_run(names[k], got, true, false);
+        CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s: op by op", names[k]);
+        odd_run(names[k], got, false, true);
+        CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s: another order in memory", names[k]);
+        aril_set_threads(threads > 1 ? 1 : 3);
+        odd_run(names[k], got, false, false);
+        aril_set_threads(threads);
+        CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s: other threads", names[k]);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(the_scale_of_the_loss_follows_infinities)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = param(1, ARIL_F32);
+    aril_optim *o =
+        aril_adam(ARIL_TENSORS(p),
+                  (aril_adam_opts){ .lr = 0.1, .loss_scale = 1024, .loss_scale_growth = 3 });
+    aril_tensor *scale = aril_optim_loss_scale(o);
+    CHECK_NEAR(aril_item(aril_scale_loss(o, aril_scalar(2))), 2048, 0);
+    give_grad(p, INFINITY);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 1, 0);
+    CHECK_NEAR(aril_item(scale), 512, 0);
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 0);
+    CHECK(!aril_has_grad(p));
+    give_grad(p, NAN);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(aril_item(scale), 256, 0);
+    for (int t = 0; t < 3; t++) {
+        give_grad(p, 256 * 0.5);
+        CHECK_INT(aril_step(o), ARIL_OK);
+    }
+    CHECK_NEAR(aril_item(scale), 512, 0);
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 3);
+    CHECK_NEAR(first(p), 0.7, 1e-5);
+    aril_optim_free(o);
+
+    o = aril_sgd(ARIL_TENSORS(p),
+                 (aril_sgd_opts){
+                     .lr = 1, .loss_scale = 8, .loss_scale_growth = ARIL_ZERO, .clip_norm = 100 });
+    give_grad(p, 4);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 0.2, 1e-5);
+    give_grad(p, INFINITY);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 0.2, 1e-5);
+    CHECK_NEAR(aril_item(aril_optim_loss_scale(o)), 8, 0);
+    aril_optim_free(o);
+
+    o = aril_sgd(NULL, (aril_sgd_opts){ 0 });
+    aril_tensor *loss = aril_scalar(2);
+    CHECK(aril_scale_loss(o, loss) == loss);
+    CHECK(aril_optim_loss_scale(o) == NULL);
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+TEST(gradients_can_be_kept)
+{
+    aril_tensor *p = param(1, ARIL_F32);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p),
+                             (aril_sgd_opts){ .lr = 0.5, .keep_grads = true, .maximize = true });
+    give_grad(p, 1);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 2, 0);
+    CHECK(aril_has_grad(p));
+    aril_optim_zero_grad(o);
+    CHECK(!aril_has_grad(p));
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+/* ---- with a closure ---- */
+
+static int calls;
+
+static aril_tensor *bowl(void *ctx)
+{
+    calls++;
+    aril_tensor *loss = aril_sum(aril_square(aril_sub_scalar(ctx, 3)), ARIL_ALL);
+    aril_backward(loss);
+    return loss;
+}
+
+static aril_tensor *broken(void *ctx)
+{
+    return ctx;
+}
+
+TEST(closures_are_called_as_often_as_needed)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = param(0, ARIL_F32);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 0.25 });
+    calls = 0;
+    CHECK_NEAR(aril_item(aril_step_closure(o, bowl, p)), 9 * N, 1e-5);
+    CHECK_INT(calls, 1);
+    CHECK_NEAR(first(p), 1.5, 1e-6);
+    CHECK_FAILS(aril_step_closure(o, broken, NULL), ARIL_ERR_ARG, "NULL");
+    aril_optim_free(o);
+
+    o = aril_lbfgs(ARIL_TENSORS(p), (aril_lbfgs_opts){ .strong_wolfe = true });
+    calls = 0;
+    CHECK_NEAR(aril_item(aril_step_closure(o, bowl, p)), 1.5 * 1.5 * N, 1e-5);
+    CHECK(calls > 1 && calls < 10);
+    CHECK_NEAR(first(p), 3, 1e-4);
+    CHECK_FAILS(aril_step_closure(o, broken, NULL), ARIL_ERR_ARG, "NULL");
+    aril_optim_free(o);
+    o = aril_lbfgs(NULL, (aril_lbfgs_opts){ 0 });
+    CHECK_FAILS(aril_step_closure(o, bowl, p), ARIL_ERR_STATE, "no parameters");
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+/* ---- averages ---- */
+
+TEST(averages_are_swapped_in_and_out)
+{
+    aril_tensor *p = param(2, ARIL_F32);
+    aril_average *ema = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ .decay = 0.5 });
+    aril_average *all = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ .equal = true });
+    for (int t = 0; t < 3; t++) {
+        CHECK_INT(aril_average_update(ema), ARIL_OK);
+        CHECK_INT(aril_average_update(all), ARIL_OK);
+        ARIL_SCOPE;
+        ARIL_NO_GRAD;
+        aril_add_scalar_(p, 2);
+    } /* it saw 2, 4, 6 and is 8 now */
+    CHECK_INT(aril_average_swap(ema), ARIL_OK);
+    CHECK_NEAR(first(p), (3 + 6) / 2.0, 1e-6);
+    CHECK_FAILS(aril_average_update(ema), ARIL_ERR_STATE, "swapped in");
+    CHECK_FAILS(aril_average_state(ema), ARIL_ERR_STATE, "swapped in");
+    CHECK_INT(aril_average_swap(ema), ARIL_OK);
+    CHECK_NEAR(first(p), 8, 0);
+    CHECK_INT(aril_average_swap(all), ARIL_OK);
+    CHECK_NEAR(first(p), 4, 1e-6);
+    CHECK_INT(aril_average_swap(all), ARIL_OK);
+
+    aril_average *again = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ .equal = true });
+    const aril_named *state = aril_average_state(all);
+    CHECK(state && state->n == 2);
+    CHECK_FAILS(aril_average_load_state(again, &(aril_named){ 1, state->at, state->name }),
+                ARIL_ERR_FORMAT, "1 tensors, expected 2");
+    CHECK_INT(aril_average_load_state(again, state), ARIL_OK);
+    aril_average_update(all);
+    aril_average_update(again);
+    aril_average_swap(again);
+    CHECK_NEAR(first(p), 5, 1e-6);
+    aril_average_swap(again);
+    aril_average_swap(all);
+    CHECK_NEAR(first(p), 5, 1e-6);
+
+    CHECK_FAILS(aril_average_new(NULL, (aril_average_opts){ 0 }), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ .decay = 1 }), ARIL_ERR_ARG,
+                "below 1");
+    CHECK_FAILS(aril_average_new(ARIL_TENSORS(p),
+                                 (aril_average_opts){ .decay = 0.5, .equal = true }),
+                ARIL_ERR_ARG, "either");
+    aril_average_free(ema);
+    aril_average_free(all);
+    aril_average_free(again);
+    aril_average_free(NULL);
+    aril_release(p);
+}

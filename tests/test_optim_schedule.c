@@ -1,0 +1,153 @@
+/* Schedules: by name, counted in epochs and in batches, combined, wrong. Rates are compared with PyTorch's in golden_optim. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHECK_FAILS(call, code, text)                                                       \
+    do {                                                                                    \
+        CHECK((call) == NULL);                                                              \
+        CHECK_INT(aril_error_code(), code);                                                 \
+        CHECK_MSG(strstr(aril_error(), text), "'%s' is not in '%s'", (text), aril_error()); \
+        aril_clear_error();                                                                 \
+    } while (0)
+
+static double lr(aril_optim *o)
+{
+    return aril_item(aril_optim_lr(o));
+}
+
+TEST(names_are_known_and_near_ones_suggested)
+{
+    const char *const *names = aril_schedule_names();
+    int n = 0;
+    for (; names[n]; n++) {
+        aril_schedule *s = aril_schedule_new(
+            names[n],
+            (aril_schedule_opts){ .total = 10, .every = 5, .gamma = 0.5, .at = { 3, 6 } });
+        CHECK_MSG(s, "%s: %s", names[n], aril_error());
+        CHECK(n == 0 || strcmp(names[n - 1], names[n]) < 0);
+        double first = aril_schedule_at(s, 1, 0);
+        CHECK(strcmp(names[n], "plateau") == 0 ? isnan(first) : first > 0 && first <= 1);
+        aril_schedule_free(s);
+    }
+    CHECK_INT(n, 12);
+    aril_schedule_opts none = { 0 };
+    CHECK_FAILS(aril_schedule_new("cosin", none), ARIL_ERR_ARG, "did you mean cosine?");
+    CHECK_FAILS(aril_schedule_new("qqqqqqq", none), ARIL_ERR_ARG, "there are constant, cosine");
+    CHECK_FAILS(aril_schedule_new(NULL, none), ARIL_ERR_ARG, "NULL");
+}
+
+TEST(wrong_options_are_told)
+{
+    aril_schedule_opts none = { 0 };
+    CHECK_FAILS(aril_cosine_schedule(none), ARIL_ERR_ARG, ".total");
+    CHECK_FAILS(aril_step_schedule(none), ARIL_ERR_ARG, ".every");
+    CHECK_FAILS(aril_multistep_schedule(none), ARIL_ERR_ARG, ".at");
+    CHECK_FAILS(aril_multistep_schedule((aril_schedule_opts){ .at = { 5, 3 } }), ARIL_ERR_ARG,
+                "ascends");
+    CHECK_FAILS(aril_exponential_schedule(none), ARIL_ERR_ARG, ".gamma");
+    CHECK_FAILS(aril_warm_restarts_schedule((aril_schedule_opts){ .total = 5, .growth = 0.5 }),
+                ARIL_ERR_ARG, ".growth");
+    CHECK_FAILS(aril_one_cycle_schedule((aril_schedule_opts){ .total = 5, .warm_share = 2 }),
+                ARIL_ERR_ARG, ".warm_share");
+    CHECK_FAILS(aril_plateau_schedule((aril_schedule_opts){ .factor = 1.5 }), ARIL_ERR_ARG,
+                ".factor");
+    CHECK_FAILS(aril_function_schedule(NULL, NULL, none), ARIL_ERR_ARG, "NULL");
+    CHECK_FAILS(aril_chained_schedule(0, NULL), ARIL_ERR_ARG, "0 parts");
+    aril_schedule_opts five = { .total = 5 }, batches = { .total = 5, .per_batch = true };
+    aril_schedule *mixed[] = { aril_linear_schedule(five), aril_linear_schedule(batches) };
+    CHECK_FAILS(aril_chained_schedule(2, mixed), ARIL_ERR_ARG, "some parts count batches");
+    aril_schedule *hole[] = { aril_linear_schedule(five), NULL };
+    CHECK_FAILS(aril_sequential_schedule(2, hole, (int64_t[]){ 3 }), ARIL_ERR_ARG,
+                "part 1 is NULL");
+    aril_schedule *three[] = { aril_linear_schedule(five), aril_linear_schedule(five),
+                               aril_linear_schedule(five) };
+    CHECK_FAILS(aril_sequential_schedule(3, three, (int64_t[]){ 5, 5 }), ARIL_ERR_ARG, "ascend");
+
+    aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ 0 });
+    CHECK_INT(aril_optim_schedule(o, NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_optim_schedule(NULL, aril_linear_schedule(five)), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_optim_epoch(NULL, 0), ARIL_ERR_ARG);
+    aril_clear_error();
+    aril_optim_free(o);
+}
+
+TEST(epochs_and_batches_are_counted_apart)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1 });
+    CHECK_INT(aril_optim_schedule(o, aril_linear_schedule((aril_schedule_opts){
+                                         .total = 4, .start = 0.2, .per_batch = true })),
+              ARIL_OK);
+    CHECK_INT(aril_optim_schedule(o,
+                                  aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 })),
+              ARIL_OK);
+    CHECK_NEAR(lr(o), 0.2, 1e-12);
+    for (int t = 0; t < 2; t++) {
+        aril_set_grad(p, aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+        CHECK_INT(aril_step(o), ARIL_OK);
+    }
+    CHECK_NEAR(lr(o), 0.6, 1e-12); /* half of the way up */
+    CHECK_INT(aril_optim_epoch(o, NAN), ARIL_OK);
+    CHECK_NEAR(lr(o), 0.3, 1e-12);
+    CHECK_INT(aril_schedule_step(o), ARIL_OK); /* both */
+    CHECK_NEAR(lr(o), 0.8 * 0.25, 1e-12);
+    CHECK_INT(aril_optim_set_lr(o, 2), ARIL_OK); /* goes on from another base */
+    CHECK_NEAR(lr(o), 1.6 * 0.25, 1e-12);
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+TEST(groups_follow_in_proportion)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1 });
+    aril_optim_schedule(o, aril_step_schedule((aril_schedule_opts){ .every = 1, .gamma = 0.5 }));
+    aril_optim_epoch(o, NAN);
+    CHECK_INT(aril_optim_add_group(o, ARIL_TENSORS(q), (aril_sgd_opts){ .lr = 3 }), 1);
+    CHECK_NEAR(aril_item(aril_optim_group_lr(o, 1)), 1.5, 1e-12);
+    aril_optim_epoch(o, NAN);
+    CHECK_NEAR(lr(o), 0.25, 1e-12);
+    CHECK_NEAR(aril_item(aril_optim_group_lr(o, 1)), 0.75, 1e-12);
+    aril_optim_free(o);
+    aril_release(p);
+    aril_release(q);
+}
+
+TEST(a_plateau_drops_when_nothing_gets_better)
+{
+    aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1 });
+    aril_optim_schedule(o, aril_plateau_schedule((aril_schedule_opts){ .patience = 2 }));
+    aril_optim_epoch(o, 1);
+    aril_optim_epoch(o, 0.5);
+    for (int i = 0; i < 2; i++) aril_optim_epoch(o, 0.5);
+    aril_optim_epoch(o, NAN); /* no metric, no judgement */
+    CHECK_NEAR(lr(o), 1, 0);
+    aril_optim_epoch(o, 0.6);
+    CHECK_NEAR(lr(o), 0.1, 1e-12);
+    aril_optim_free(o);
+}
+
+static double halves(double base, int64_t t, void *ctx)
+{
+    ++*(int *)ctx;
+    return base / (double)(1 << t);
+}
+
+TEST(a_function_of_your_own)
+{
+    int calls = 0;
+    aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1 });
+    aril_optim_schedule(o, aril_function_schedule(halves, &calls, (aril_schedule_opts){ 0 }));
+    for (int i = 0; i < 3; i++) aril_optim_epoch(o, NAN);
+    CHECK_NEAR(lr(o), 0.125, 0);
+    CHECK_INT(calls, 4);
+    aril_optim_free(o);
+}

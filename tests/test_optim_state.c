@@ -1,0 +1,301 @@
+/* The state of optimizers: saved in the middle of a run, loaded, wrong, and with memory running out. */
+#include "aril/aril.h"
+#include "core/tensor.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { A = 12, B = 5, SIZE = A + B, STEPS = 14, AT = 7, MOST = 512 };
+
+/* A run: two parameters, the second of which has no gradient at first. */
+typedef struct run {
+    aril_tensor *p[2];
+    aril_optim *opt;
+    int t;
+} run;
+
+static aril_tensor *loss_of(void *ctx)
+{
+    run *r = ctx;
+    aril_tensor *a = aril_sum(aril_square(aril_sub_scalar(r->p[0], 0.1 * r->t)), ARIL_ALL);
+    aril_tensor *b = aril_sum(aril_cosh(r->p[1]), ARIL_ALL);
+    aril_tensor *loss = r->t < 3 ? a : aril_add(a, b);
+    aril_backward(aril_scale_loss(r->opt, loss));
+    return loss;
+}
+
+static const aril_named *params_of(run *r)
+{
+    static const char *const names[] = { "net.0.weight", "net.0.bias" };
+    static aril_named list;
+    list = (aril_named){ 2, r->p, names };
+    return &list;
+}
+
+static aril_optim_opts options_of(const char *name)
+{
+    aril_optim_opts o = { .lr = 0.05 };
+    if (strcmp(name, "lbfgs") == 0) return (aril_optim_opts){ .lr = 0.1, .max_iter = 3 };
+    o.clip_norm = 1.5;
+    o.accumulate = 2;
+    o.loss_scale = 16;
+    o.loss_scale_growth = 3;
+    if (strcmp(name, "sgd") == 0) o.momentum = 0.9;
+    if (strcmp(name, "rmsprop") == 0) o.momentum = 0.5;
+    if (strcmp(name, "rmsprop") == 0) o.centered = true;
+    return o;
+}
+
+static void run_start(run *r, const char *name)
+{
+    ARIL_SCOPE;
+    aril_seed(5);
+    *r = (run){ .t = 0 };
+    r->p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
+    r->p[1] = aril_parameter(aril_randn(ARIL_SHAPE(B), ARIL_F32, aril_cpu()));
+    r->opt = aril_optim_new(name, params_of(r), options_of(name));
+    aril_optim_schedule(r->opt, aril_cosine_schedule((aril_schedule_opts){
+                                    .total = 30, .per_batch = true, .warmup = 3 }));
+    aril_optim_schedule(r->opt, aril_plateau_schedule((aril_schedule_opts){ .patience = 1 }));
+}
+
+static void run_end(run *r)
+{
+    aril_optim_free(r->opt);
+    aril_release(r->p[0]);
+    aril_release(r->p[1]);
+}
+
+static aril_status run_step(run *r)
+{
+    ARIL_SCOPE;
+    aril_status s = ARIL_OK;
+    if (strcmp(aril_optim_name(r->opt), "lbfgs") == 0) {
+        s = aril_tensor_status(aril_step_closure(r->opt, loss_of, r));
+    } else {
+        loss_of(r);
+        s = aril_step(r->opt);
+    }
+    if (r->t % 3 == 2) aril_optim_epoch(r->opt, 1);
+    r->t++;
+    return s;
+}
+
+static void run_read(run *r, float *to)
+{
+    aril_read(r->p[0], to);
+    aril_read(r->p[1], to + A);
+}
+
+/* Copies of named tensors, as a file would give them. */
+typedef struct copies {
+    aril_named list;
+    aril_tensor *at[MOST];
+    char text[MOST][64];
+    const char *name[MOST];
+} copies;
+
+static void copy_state(const aril_named *from, copies *to)
+{
+    to->list = (aril_named){ from->n, to->at, to->name };
+    for (int i = 0; i < from->n && i < MOST; i++) {
+        snprintf(to->text[i], sizeof to->text[i], "%s", from->name[i]);
+        to->name[i] = to->text[i];
+        to->at[i] = aril_keep(aril_copy(from->at[i]));
+    }
+}
+
+static void copies_free(copies *c)
+{
+    for (int i = 0; i < c->list.n; i++) aril_release(c->at[i]);
+    c->list.n = 0;
+}
+
+/* Stops after AT steps, an odd number: with gradients that wait to be accumulated. */
+static void stop_and_resume(const char *name, float *want, float *got, copies *saved)
+{
+    ARIL_SCOPE;
+    run whole, part;
+    run_start(&whole, name);
+    for (int t = 0; t < STEPS; t++) CHECK_MSG(run_step(&whole) == ARIL_OK, "%s", aril_error());
+    run_read(&whole, want);
+    double lr = aril_item(aril_optim_lr(whole.opt));
+    run_end(&whole);
+
+    float middle[SIZE];
+    run_start(&part, name);
+    for (int t = 0; t < AT; t++) run_step(&part);
+    run_read(&part, middle);
+    const aril_named *state = aril_optim_state(part.opt);
+    CHECK_MSG(state, "%s: %s", name, aril_error());
+    CHECK(state->n < MOST);
+    copy_state(state, saved);
+    run_end(&part);
+
+    run_start(&part, name);
+    aril_write(part.p[0], middle);
+    aril_write(part.p[1], middle + A);
+    CHECK_MSG(aril_optim_load_state(part.opt, &saved->list) == ARIL_OK, "%s: %s", name,
+              aril_error());
+    part.t = AT;
+    for (int t = AT; t < STEPS; t++) run_step(&part);
+    run_read(&part, got);
+    CHECK_NEAR(aril_item(aril_optim_lr(part.opt)), lr, 0);
+    run_end(&part);
+}
+
+TEST(a_run_that_stopped_goes_on_with_the_same_bits)
+{
+    static copies saved;
+    float want[SIZE], got[SIZE];
+    const char *const *names = aril_optim_names();
+    for (int k = 0; names[k] && !test_failed(); k++) {
+        stop_and_resume(names[k], want, got, &saved);
+        copies_free(&saved);
+        CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s: other bits", names[k]);
+        CHECK_MSG(isfinite(want[0]) && aril_ok(), "%s: %s", names[k], aril_error());
+    }
+}
+
+static const char *refused(run *r, const aril_named *from)
+{
+    static char text[512];
+    float before[SIZE], after[SIZE];
+    run_read(r, before);
+    int64_t steps = aril_item_int(aril_optim_steps(r->opt));
+    double lr = aril_item(aril_optim_lr(r->opt));
+    if (aril_optim_load_state(r->opt, from) == ARIL_OK) return "taken";
+    snprintf(text, sizeof text, "%s", aril_error());
+    aril_clear_error();
+    run_read(r, after);
+    if (memcmp(before, after, sizeof after) != 0) return "parameters changed";
+    if (aril_item_int(aril_optim_steps(r->opt)) != steps) return "the step changed";
+    if (aril_item(aril_optim_lr(r->opt)) != lr) return "the rate changed";
+    return text;
+}
+
+TEST(a_state_that_does_not_fit_changes_nothing)
+{
+    ARIL_SCOPE;
+    static copies saved;
+    run r;
+    run_start(&r, "adam");
+    for (int t = 0; t < AT; t++) run_step(&r);
+    copy_state(aril_optim_state(r.opt), &saved);
+    for (int t = 0; t < 2; t++) run_step(&r);
+    aril_named *list = &saved.list;
+    int n = list->n;
+
+    for (int i = 0; i < n;
+         i++) { /* each one missing, misnamed, of another size, of another dtype */
+        const char *name = saved.name[i];
+        saved.name[i] = "nobody";
+        const char *why = refused(&r, list);
+        CHECK_MSG(strstr(why, "missing") || strstr(why, "not known"), "%s: %s", name, why);
+        saved.name[i] = name;
+        aril_tensor *was = saved.at[i];
+        saved.at[i] = aril_zeros(ARIL_SHAPE(77), aril_dtype_of(was), aril_cpu());
+        why = refused(&r, list);
+        CHECK_MSG(strstr(why, "expected") && strstr(why, name), "%s: %s", name, why);
+        saved.at[i] = aril_cast(was, ARIL_F16);
+        why = refused(&r, list);
+        CHECK_MSG(strstr(why, "expected") && strstr(why, name), "%s: %s", name, why);
+        saved.at[i] = was;
+    }
+    list->n = n - 1;
+    CHECK(strstr(refused(&r, list), "missing"));
+    list->n = n;
+    CHECK(strstr(refused(&r, &(aril_named){ 0 }), "missing"));
+    CHECK_INT(aril_optim_load_state(r.opt, NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+
+    run other;
+    run_start(&other, "sgd");
+    CHECK(strstr(refused(&other, list), "missing")); /* momentum */
+    run_end(&other);
+    CHECK_INT(aril_optim_load_state(r.opt, list), ARIL_OK);
+    copies_free(&saved);
+    run_end(&r);
+}
+
+/* Makes an optimizer, steps, saves and loads; whatever fails on the way is passed on. */
+static bool whole_life(const char *name, float *to)
+{
+    ARIL_SCOPE;
+    run r = { .t = 3 };
+    aril_seed(5);
+    r.p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
+    r.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(B), ARIL_F32, aril_cpu()));
+    r.opt = aril_optim_new(name, params_of(&r), options_of(name));
+    bool good = r.opt != NULL && aril_ok();
+    if (good)
+        good = aril_optim_schedule(
+                   r.opt, aril_schedule_new("cosine", (aril_schedule_opts){ .total = 9,
+                                                                            .warmup = 2,
+                                                                            .per_batch = true })) ==
+               ARIL_OK;
+    for (int t = 0; t < 4 && good; t++) good = run_step(&r) == ARIL_OK && aril_ok();
+    const aril_named *state = good ? aril_optim_state(r.opt) : NULL;
+    good = state && aril_optim_load_state(r.opt, state) == ARIL_OK;
+    aril_average *mean = good ? aril_average_new(params_of(&r), (aril_average_opts){ 0 }) : NULL;
+    good = mean && aril_average_update(mean) == ARIL_OK && aril_average_swap(mean) == ARIL_OK &&
+           aril_average_swap(mean) == ARIL_OK && aril_average_state(mean);
+    aril_average_free(mean);
+    if (good) run_read(&r, to);
+    run_end(&r);
+    return good;
+}
+
+TEST(memory_may_run_out_anywhere)
+{
+    const char *const names[] = { "adam", "nadam", "lamb", "lbfgs", "rmsprop" };
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        float want[SIZE], got[SIZE];
+        CHECK_MSG(whole_life(names[k], want) && whole_life(names[k], want), "%s", aril_error());
+        int failures = 0;
+        for (int64_t n = 1;; n++, failures++) {
+            int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+            aril_fail_allocation(n);
+            bool good = whole_life(names[k], got), failed = aril_allocation_failed();
+            aril_fail_allocation(0);
+            CHECK_MSG(good || !aril_ok(), "%s, allocation %lld: no error", names[k], (long long)n);
+            if (good) CHECK_MSG(memcmp(got, want, sizeof got) == 0, "%s: other bits", names[k]);
+            aril_clear_error();
+            CHECK_MSG(aril__live_blocks() == blocks, "%s, allocation %lld: %lld blocks leaked",
+                      names[k], (long long)n, (long long)(aril__live_blocks() - blocks));
+            CHECK_INT(aril_memory(aril_cpu()).live, bytes);
+            if (!failed) break;
+        }
+        CHECK(failures > 60);
+    }
+}
+
+/* A step that could not be made leaves everything as it was, and can be made again. */
+TEST(a_step_without_memory_can_be_repeated)
+{
+    float want[SIZE], got[SIZE];
+    run r;
+    run_start(&r, "adam");
+    for (int t = 0; t < 6; t++) run_step(&r);
+    run_read(&r, want);
+    run_end(&r);
+    for (int64_t n = 1; n < 60; n++) {
+        run_start(&r, "adam");
+        for (int t = 0; t < 5; t++) run_step(&r);
+        {
+            ARIL_SCOPE;
+            loss_of(&r);
+            aril_fail_allocation(n);
+            aril_status s = aril_step(r.opt);
+            aril_fail_allocation(0);
+            aril_clear_error();
+            if (s < 0) CHECK_MSG(aril_step(r.opt) == ARIL_OK, "%s", aril_error());
+        }
+        run_read(&r, got);
+        CHECK_MSG(memcmp(want, got, sizeof got) == 0, "other bits after allocation %lld",
+                  (long long)n);
+        run_end(&r);
+    }
+}
