@@ -32,9 +32,9 @@ test-peers:     ## compare with other frameworks, where they are installed
 	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && $(CTEST) -C Peers -L peers
 
-quickstart: deps ## build, then train two small networks
+quickstart: deps ## build, train LeNet-5 on Fashion-MNIST, and use it
 	@$(MAKE) --no-print-directory build
-	@$(BUILD)/examples/quickstart
+	@scripts/quickstart $(BUILD)/bin/aril quickstart
 
 bench: build    ## Aril beside PyTorch and onnxruntime, for at most BENCH_BUDGET seconds
 	@[ -n "$$ARIL_PEERS_VENV" ] || bench/setup $(BUILD)/peers

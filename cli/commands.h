@@ -55,7 +55,11 @@ typedef struct command {
     int (*run)(void *values, int n, char **argument);
 } command;
 
-extern const command command_bench, command_devices, command_ops;
+extern const command command_train, command_test, command_predict, command_show, command_data,
+    command_zoo, command_bench, command_devices, command_ops;
+
+/* The names of datasets, NULL after the last: for completion. */
+const char *const *dataset_names(void);
 
 /* Reads argv[1...] into values and moves the arguments that are no options to the front of it, their
  * number in *n. False, after a message, when something is not taken. */
@@ -67,6 +71,9 @@ void help_print(const command *c, FILE *to, int width);
 void help_man(const command *c, FILE *to);
 void help_man_of_all(const command *const *all, int n, FILE *to);
 void help_completion(const command *const *all, int n, FILE *to);
+
+/* Prints this thread's error, if there is one, and forgets it; gives EXIT_FAILED. */
+int report(const char *name);
 
 /* The width of the terminal behind a stream, 80 where there is none. */
 int terminal_width(FILE *to);

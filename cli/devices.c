@@ -8,7 +8,7 @@ static int run(void *values, int n, char **argument)
     char text[256];
     for (int i = 0; i < aril_device_count(); i++)
         puts(aril_device_describe(aril_device_at(i), text, sizeof text));
-    return aril_ok() ? EXIT_DONE : aril_report(stderr);
+    return aril_ok() ? EXIT_DONE : report("devices");
 }
 
 const command command_devices = {

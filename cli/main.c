@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const command *const commands[] = { &command_bench, &command_devices, &command_ops };
+static const command *const commands[] = {
+    &command_train, &command_test,  &command_predict, &command_show, &command_data,
+    &command_zoo,   &command_bench, &command_devices, &command_ops,
+};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void usage(FILE *to)

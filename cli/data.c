@@ -1,0 +1,343 @@
+#include "commands.h"
+#include "model_file.h"
+
+#include <aril/datasets.h>
+#include <aril/draw.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+typedef struct options {
+    const char *split, *sheet, *export;
+    int64_t count;
+    double seconds;
+} options;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- what is in it ---- */
+
+enum { MOST_CLASSES = 100000, SHOWN_CLASSES = 40 };
+
+typedef struct counts {
+    int64_t samples, classes;
+    int64_t *of_class;
+    double sum[MOST_CHANNELS], squares[MOST_CHANNELS], elements;
+    int channels;
+    double least, most;
+} counts;
+
+static void count_classes(counts *c, aril_tensor *y, int64_t n)
+{
+    if (!y || aril_ndim(y) != 1 || aril_dtype_is_float(aril_dtype_of(y))) return;
+    const int64_t *label = aril_data(aril_cast(y, ARIL_I64));
+    for (int64_t i = 0; label && i < n; i++) {
+        if (label[i] < 0 || label[i] >= MOST_CLASSES) continue;
+        if (label[i] >= c->classes) {
+            int64_t *wider = realloc(c->of_class, ((size_t)label[i] + 1) * sizeof *wider);
+            if (!wider) return;
+            c->of_class = wider;
+            while (c->classes <= label[i]) c->of_class[c->classes++] = 0;
+        }
+        c->of_class[label[i]]++;
+    }
+}
+
+static void add_values(counts *c, aril_tensor *x, bool pictures)
+{
+    if (!aril_dtype_is_float(aril_dtype_of(x))) return;
+    aril_tensor *d = aril_cast(x, ARIL_F64);
+    c->channels = pictures && aril_size(x, 1) <= MOST_CHANNELS ? (int)aril_size(x, 1) : 1;
+    for (int k = 0; k < c->channels; k++) {
+        aril_tensor *part = c->channels > 1 ? aril_select(d, 1, k) : d;
+        c->sum[k] += aril_item(aril_sum(part, ARIL_ALL));
+        c->squares[k] += aril_item(aril_sum(aril_square(part), ARIL_ALL));
+        if (k == 0) c->elements += (double)aril_numel(part);
+    }
+    double low = aril_item(aril_amin(d, ARIL_ALL)), high = aril_item(aril_amax(d, ARIL_ALL));
+    if (c->samples == 0 || low < c->least) c->least = low;
+    if (c->samples == 0 || high > c->most) c->most = high;
+}
+
+/* Looks at samples for at most so many seconds. */
+static bool look(aril_dataset *d, double seconds, counts *c)
+{
+    aril_shape shape = aril_dataset_shape(d);
+    if (!aril_ok()) return false;
+    bool same_size = shape.ndim > 0;
+    aril_loader *l = aril_loader_new(aril_dataset_keep(d),
+                                     (aril_loader_opts){ .batch = same_size ? 64 : 1,
+                                                         .shuffle = aril_dataset_size(d) > 0 });
+    double end = now() + seconds;
+    for (aril_batch b; l && now() < end && aril_loader_next(l, &b);) {
+        ARIL_SCOPE;
+        count_classes(c, b.y, b.n);
+        add_values(c, b.x, aril_dataset_has_pictures(d));
+        c->samples += b.n;
+    }
+    aril_loader_free(l);
+    if (!aril_ok() && aril_error_code() == ARIL_ERR_SHAPE && c->samples < 64) {
+        /* Pictures of different sizes make no batches: the first sample has to do. */
+        aril_clear_error();
+        c->samples = 0;
+    }
+    return aril_ok();
+}
+
+static void print_classes(const counts *c, aril_dataset *d, int width)
+{
+    const char *const *names;
+    int n_names = aril_dataset_classes(d, &names);
+    int64_t most = 1;
+    int widest = 5;
+    char number[32];
+    for (int64_t i = 0; i < c->classes; i++) {
+        if (c->of_class[i] > most) most = c->of_class[i];
+        int length = i < n_names ? (int)strlen(names[i])
+                                 : snprintf(number, sizeof number, "%lld", (long long)i);
+        if (length > widest) widest = length < 30 ? length : 30;
+    }
+    int room = width - widest - 16;
+    if (room > 40) room = 40;
+    for (int64_t i = 0; i < c->classes && i < SHOWN_CLASSES; i++) {
+        snprintf(number, sizeof number, "%lld", (long long)i);
+        printf("  %-*.*s %8lld  ", widest, 30, i < n_names ? names[i] : number,
+               (long long)c->of_class[i]);
+        int bar = (int)((double)room * (double)c->of_class[i] / (double)most + 0.5);
+        for (int k = 0; k < bar; k++) putchar('#');
+        puts("");
+    }
+    if (c->classes > SHOWN_CLASSES)
+        printf("  ... and %lld more classes\n", (long long)(c->classes - SHOWN_CLASSES));
+}
+
+static void print_values(const counts *c)
+{
+    if (c->elements == 0) return;
+    printf("  values   %.4g to %.4g", c->least, c->most);
+    for (int what = 0; what < 2; what++) {
+        printf(what ? ", deviation" : ", mean");
+        for (int k = 0; k < c->channels; k++) {
+            double mean = c->sum[k] / c->elements;
+            double variance = c->squares[k] / c->elements - mean * mean;
+            printf(" %.4f", what ? sqrt(variance > 0 ? variance : 0) : mean);
+        }
+    }
+    puts("");
+}
+
+static int describe(aril_dataset *d, const char *name, const options *o)
+{
+    counts c = { 0 };
+    char text[128];
+    if (!look(d, o->seconds, &c)) {
+        free(c.of_class);
+        return report("data");
+    }
+    int64_t size = aril_dataset_size(d);
+    const char *const *names;
+    int n_names = aril_dataset_classes(d, &names);
+    printf("%s%s%s: ", name, o->split ? ", " : "", o->split ? o->split : "");
+    if (size >= 0)
+        printf("%lld samples\n", (long long)size);
+    else
+        puts("a stream");
+    printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
+           aril_dataset_has_pictures(d) ? ", a picture" : "");
+    print_values(&c);
+    if (n_names || c.classes)
+        printf("  classes  %lld\n", (long long)(n_names > c.classes ? n_names : c.classes));
+    if (c.samples && c.samples < size)
+        printf("  (of %lld samples, chosen at random)\n", (long long)c.samples);
+    if (c.classes) {
+        puts("");
+        print_classes(&c, d, terminal_width(stdout));
+    }
+    free(c.of_class);
+    return aril_ok() ? EXIT_DONE : report("data");
+}
+
+/* ---- pictures ---- */
+
+/* The first samples, spread over the classes where labels come in order. */
+static int64_t pick(aril_dataset *d, int64_t i, int64_t count)
+{
+    int64_t size = aril_dataset_size(d);
+    return count < size ? (int64_t)((double)i * (double)size / (double)count) : i;
+}
+
+static bool label_of(aril_dataset *d, const aril_sample *s, char *text, size_t size)
+{
+    const char *const *names;
+    int n = aril_dataset_classes(d, &names);
+    if (!s->y || aril_numel(s->y) != 1) return false;
+    int64_t label = aril_dtype_is_float(aril_dtype_of(s->y)) ? -1 : aril_item_int(s->y);
+    if (label >= 0 && label < n)
+        snprintf(text, size, "%s", names[label]);
+    else if (label >= 0)
+        snprintf(text, size, "%lld", (long long)label);
+    else
+        snprintf(text, size, "%g", aril_item(s->y));
+    return true;
+}
+
+static int draw_sheet(aril_dataset *d, const char *name, const options *o)
+{
+    ARIL_SCOPE;
+    int64_t size = aril_dataset_size(d), n = size >= 0 && size < o->count ? size : o->count;
+    aril_tensor **picture = calloc((size_t)n + 1, sizeof *picture);
+    aril_caption *caption = calloc((size_t)n + 1, sizeof *caption);
+    char(*text)[96] = calloc((size_t)n + 1, sizeof *text);
+    /* Of different sizes: each becomes as large as the smallest that is at least 96. */
+    aril_transform *square = aril_transform_parse("resize=96,center_crop=96");
+    bool same = true;
+    for (int64_t i = 0; picture && caption && text && i < n && aril_ok(); i++) {
+        aril_sample s = { 0 };
+        if (aril_dataset_get(d, pick(d, i, n), &s) < 0) break;
+        picture[i] = s.x;
+        same = same && aril_numel(s.x) == aril_numel(picture[0]);
+        if (label_of(d, &s, text[i], sizeof text[i])) caption[i].text = text[i];
+    }
+    for (int64_t i = 0; !same && i < n && aril_ok(); i++)
+        picture[i] = aril_transform_picture(square, picture[i], NULL);
+    if (aril_ok() && n > 0) {
+        char title[160];
+        snprintf(title, sizeof title, "%s%s%s", name, o->split ? ", " : "",
+                 o->split ? o->split : "");
+        aril_tensor *all = aril_stack((aril_list){ .n = (int)n, .at = picture }, 0);
+        aril_draw_sheet(o->sheet, all, caption, 0, (aril_draw_opts){ .title = title });
+        if (aril_ok()) printf("%s: %lld pictures\n", o->sheet, (long long)n);
+    }
+    aril_transform_free(square);
+    free(picture);
+    free(caption);
+    free(text);
+    return aril_ok() ? EXIT_DONE : report("data");
+}
+
+/* A label as part of a file's name. */
+static void plain(char *text)
+{
+    for (; *text; text++) {
+        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
+                      (*text >= '0' && *text <= '9');
+        if (!letter && *text != '-') *text = '_';
+    }
+}
+
+static int export(aril_dataset *d, const options *o)
+{
+    int64_t size = aril_dataset_size(d), n = size >= 0 && size < o->count ? size : o->count;
+    if (mkdir(o->export, 0777) != 0 && errno != EEXIST) {
+        fprintf(stderr, "aril data: the folder '%s' could not be made: %s\n", o->export,
+                strerror(errno));
+        return EXIT_FAILED;
+    }
+    for (int64_t i = 0; i < n && aril_ok(); i++) {
+        ARIL_SCOPE;
+        char path[4096], label[96] = "picture";
+        int64_t which = pick(d, i, n);
+        aril_sample s = { 0 };
+        if (aril_dataset_get(d, which, &s) < 0) break;
+        label_of(d, &s, label, sizeof label);
+        plain(label);
+        snprintf(path, sizeof path, "%s/%lld-%s.png", o->export, (long long)which, label);
+        aril_picture_write(path, s.x, (aril_picture_write_opts){ 0 });
+    }
+    if (aril_ok()) printf("%s: %lld pictures\n", o->export, (long long)n);
+    return aril_ok() ? EXIT_DONE : report("data");
+}
+
+static int run(void *values, int n, char **argument)
+{
+    (void)n;
+    const options *o = values;
+    aril_dataset *d = aril_dataset_open(argument[0], o->split);
+    if (!d) return report("data");
+    int status = EXIT_DONE;
+    if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {
+        fprintf(stderr, "aril data: the samples of '%s' are no pictures\n", argument[0]);
+        status = EXIT_FAILED;
+    }
+    if (status == EXIT_DONE && !o->sheet && !o->export) status = describe(d, argument[0], o);
+    if (status == EXIT_DONE && o->sheet) status = draw_sheet(d, argument[0], o);
+    if (status == EXIT_DONE && o->export) status = export(d, o);
+    aril_dataset_release(d);
+    return status;
+}
+
+const char *const *dataset_names(void)
+{
+    static const char *names[64];
+    const char *const *known;
+    int n = aril_dataset_names(&known);
+    for (int i = 0; i < n && i < 63; i++) names[i] = known[i];
+    names[n < 63 ? n : 63] = NULL;
+    return names;
+}
+
+#define AT(field) .at = offsetof(options, field)
+
+static const option table[] = {
+    { .name = "split",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(split),
+      .help = "train, test or another part that the dataset has" },
+    { .name = "sheet",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      AT(sheet),
+      .help = "draws some of the pictures with their classes, as .png or .svg" },
+    { .name = "export",
+      .value = "DIR",
+      .kind = OPTION_FOLDER,
+      AT(export),
+      .help = "writes some of the pictures as PNG files" },
+    { .name = "count",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(count),
+      .least = 1,
+      .help = "how many pictures that are; 40" },
+    { .name = "seconds",
+      .value = "S",
+      .kind = OPTION_REAL,
+      AT(seconds),
+      .help = "how long samples are looked at; 5" },
+    { 0 },
+};
+
+static const example examples[] = {
+    { "aril data fashion-mnist", "what is in Fashion-MNIST" },
+    { "aril data ~/flowers --sheet flowers.png",
+      "a sheet of pictures from a folder of class folders" },
+    { 0 },
+};
+
+const command command_data = { .name = "data",
+                               .summary = "shows what is in a dataset",
+                               .arguments = "DATASET",
+                               .about =
+                                   "DATASET is a name (mnist, fashion-mnist, cifar10, cifar100), "
+                                   "looked for in the folders of ARIL_DATA and of the "
+                                   "system, or a path: a folder of IDX or CIFAR files, of pictures "
+                                   "in class folders, a .csv, .npy, .npz, .txt or "
+                                   ".h5 file, an LMDB.",
+                               .options = table,
+                               .examples = examples,
+                               .size = sizeof(options),
+                               .defaults = &(const options){ .count = 40, .seconds = 5 },
+                               .least = 1,
+                               .most = 1,
+                               .words = dataset_names,
+                               .run = run };

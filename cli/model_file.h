@@ -1,0 +1,52 @@
+/* A trained network in a file: weights as safetensors, and beside them what is needed to use it: which network of the zoo it
+ * is, for what inputs and classes, and how inputs are normalised. */
+#ifndef ARIL_CLI_MODEL_FILE_H
+#define ARIL_CLI_MODEL_FILE_H
+
+#include <aril/aril.h>
+
+enum { MOST_CHANNELS = 4 };
+
+typedef struct model_file {
+    aril_module *net;
+    char *path; /* of the file; NULL: it has fresh weights */
+    char *name; /* of the zoo */
+    char *data; /* what it was trained on, "" */
+    aril_shape input;
+    int64_t classes;   /* results */
+    char **class_name; /* NULL: they have none */
+    int n_channels;    /* that are normalised: 0, 1 or the input's */
+    double mean[MOST_CHANNELS], std[MOST_CHANNELS];
+} model_file;
+
+/* Opens a file, or a folder that `aril train` made, with its weights. With `fresh` it may be a name of the zoo too: then
+ * the network is made by model_make. False after an error (aril_ok tells). */
+bool model_open(const char *file, model_file *m);
+
+/* A network of the zoo with fresh weights. input.ndim 0 and classes 0: what it is made for. */
+bool model_make(const char *name, aril_shape input, int64_t classes, model_file *m);
+
+/* Is it a name of the zoo and no file? */
+bool model_is_name(const char *file);
+
+/* Gives it names of classes, which are copied; n is its number of classes. */
+bool model_set_classes(model_file *m, int n, const char *const *names);
+
+aril_status model_save(const model_file *m, const char *path);
+void model_close(model_file *m);
+
+/* "Sneaker", or the number as text in buf. */
+const char *model_class(const model_file *m, int64_t i, char *buf, size_t size);
+
+/* The transform for batches that normalises; NULL where there is nothing to do (or an error). */
+aril_transform *model_normalise(const model_file *m);
+
+/* "1x28x28" */
+const char *shape_text(aril_shape shape, char *buf, size_t size);
+/* From "1x28x28" or "1,28,28". */
+bool shape_read(const char *text, aril_shape *shape);
+
+/* The names of the zoo, NULL after the last: for completion. */
+const char *const *model_names(void);
+
+#endif

@@ -1,0 +1,562 @@
+/* aril train: a network of the zoo, or one trained before, on a dataset. */
+#include "commands.h"
+#include "model_file.h"
+#include "results.h"
+
+#include <aril/datasets.h>
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct options {
+    const char *data, *optimizer, *schedule, *augment, *loss, *metrics, *device, *log, *checkpoint,
+        *out;
+    int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
+    double lr, momentum, weight_decay, clip, validation_split, gamma;
+    bool resume, fresh, nesterov, quiet, no_pictures;
+} options;
+
+/* What a run is made of; freed by end(). */
+typedef struct run_parts {
+    const options *o;
+    model_file m;
+    aril_dataset *train, *test;
+    aril_loader *batches, *test_batches;
+    aril_model *model;
+    bool classes; /* targets are classes, not numbers */
+    char checkpoint[4096];
+} run_parts;
+
+/* ---- data ---- */
+
+/* Opens both parts; without a part called test a tenth of the samples is kept for it. */
+static bool open_data(run_parts *r, const char *what)
+{
+    const options *o = r->o;
+    r->train = aril_dataset_open(what, "train");
+    if (r->train && o->validation_split <= 0) {
+        r->test = aril_dataset_open(what, "test");
+        if (!r->test) aril_clear_error();
+    }
+    if (!r->train) {
+        /* A file or folder without parts is split. */
+        aril_dataset *all = NULL;
+        struct stat st;
+        if (stat(what, &st) == 0) {
+            char *why = strdup(aril_error() ? aril_error() : "");
+            aril_clear_error();
+            all = aril_dataset_open(what, NULL);
+            free(why);
+        }
+        if (!all) return false;
+        r->train = all;
+    }
+    if (!r->test) {
+        double share = o->validation_split > 0 ? o->validation_split : 0.1;
+        aril_dataset *part[2] = { NULL, NULL };
+        if (aril_dataset_split(r->train, 2, (const double[]){ 1 - share, share }, (uint64_t)o->seed,
+                               part) < 0) {
+            r->train = NULL;
+            return false;
+        }
+        r->train = part[0];
+        r->test = part[1];
+    }
+    if (o->samples) {
+        r->train = aril_dataset_take(r->train, o->samples);
+        r->test = aril_dataset_take(r->test, o->samples);
+    }
+    return r->train && r->test;
+}
+
+/* Is the target a class, and how many are there; or how many numbers? */
+static bool look_at_targets(run_parts *r, int64_t *results)
+{
+    ARIL_SCOPE;
+    aril_sample s = { 0 };
+    if (aril_dataset_get(r->train, 0, &s) < 0) return false;
+    if (!s.y) {
+        fputs("aril train: the samples have no targets\n", stderr);
+        return false;
+    }
+    r->classes = !aril_dtype_is_float(aril_dtype_of(s.y));
+    const char *const *names;
+    *results = r->classes ? aril_dataset_classes(r->train, &names) : aril_numel(s.y);
+    if (*results > 0) return true;
+    int64_t most = 0;
+    for (int64_t i = 0; i < aril_dataset_size(r->train); i++) {
+        ARIL_SCOPE;
+        if (aril_dataset_get(r->train, i, &s) < 0) return false;
+        int64_t label = aril_item_int(s.y);
+        if (label > most) most = label;
+    }
+    *results = most + 1;
+    return true;
+}
+
+/* Mean and deviation of each channel over some thousand pictures. */
+static bool measure_channels(run_parts *r)
+{
+    enum { ENOUGH = 4096 };
+    model_file *m = &r->m;
+    double sum[MOST_CHANNELS] = { 0 }, squares[MOST_CHANNELS] = { 0 }, n = 0;
+    int64_t seen = 0;
+    if (!aril_dataset_has_pictures(r->train) || m->input.ndim != 3 ||
+        m->input.dim[0] > MOST_CHANNELS)
+        return true;
+    aril_loader *l = aril_loader_new(aril_dataset_keep(r->train),
+                                     (aril_loader_opts){ .batch = 128, .shuffle = true });
+    for (aril_batch b; l && seen < ENOUGH && aril_loader_next(l, &b); seen += b.n) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_cast(b.x, ARIL_F64);
+        for (int k = 0; k < (int)m->input.dim[0]; k++) {
+            aril_tensor *part = aril_select(x, 1, k);
+            sum[k] += aril_item(aril_sum(part, ARIL_ALL));
+            squares[k] += aril_item(aril_sum(aril_square(part), ARIL_ALL));
+        }
+        n += (double)aril_numel(x) / (double)m->input.dim[0];
+    }
+    aril_loader_free(l);
+    if (!aril_ok() || n == 0) return aril_ok();
+    m->n_channels = (int)m->input.dim[0];
+    for (int k = 0; k < m->n_channels; k++) {
+        double mean = sum[k] / n, variance = squares[k] / n - mean * mean;
+        m->mean[k] = round(mean * 1e4) / 1e4;
+        m->std[k] = fmax(1e-3, round(sqrt(fmax(0, variance)) * 1e4) / 1e4);
+    }
+    return true;
+}
+
+/* ---- the network ---- */
+
+/* The shape of a sample after the augmentation. */
+static aril_shape input_shape(run_parts *r)
+{
+    return aril_dataset_shape(r->train);
+}
+
+static bool open_network(run_parts *r, const char *name)
+{
+    int64_t results = 0;
+    if (!look_at_targets(r, &results)) return false;
+    aril_shape input = input_shape(r);
+    char have[64], want[64];
+    if (!aril_ok()) return false;
+    if (model_is_name(name) || !strpbrk(name, "./")) {
+        if (!model_make(name, input, results, &r->m)) return false;
+        const char *const *names;
+        int n = r->classes ? aril_dataset_classes(r->train, &names) : 0;
+        return (n == 0 || model_set_classes(&r->m, n, names)) && measure_channels(r);
+    }
+    if (!model_open(name, &r->m)) return false;
+    shape_text(r->m.input, want, sizeof want);
+    shape_text(input, have, sizeof have);
+    if (strcmp(have, want) != 0 || r->m.classes != results) {
+        fprintf(
+            stderr,
+            "aril train: '%s' takes %s and tells %lld classes apart; the dataset has %s and %lld\n",
+            name, want, (long long)r->m.classes, have, (long long)results);
+        return false;
+    }
+    return true;
+}
+
+static aril_optim *make_optimizer(const run_parts *r)
+{
+    const options *o = r->o;
+    aril_optim_opts opts = { .lr = o->lr,
+                             .momentum = o->momentum,
+                             .weight_decay = o->weight_decay,
+                             .nesterov = o->nesterov,
+                             .clip_norm = o->clip };
+    bool sgd = strcmp(o->optimizer, "sgd") == 0;
+    if (sgd && o->momentum == 0) opts.momentum = 0.9;
+    aril_optim *opt = aril_optim_new(o->optimizer, NULL, opts);
+    if (!opt || !o->schedule) return opt;
+    int64_t steps = o->epochs * aril_loader_length(r->batches);
+    bool by_epoch = strcmp(o->schedule, "plateau") == 0 || strcmp(o->schedule, "step") == 0 ||
+                    strcmp(o->schedule, "exponential") == 0;
+    aril_schedule_opts s = { .per_batch = !by_epoch,
+                             .gamma = o->gamma,
+                             .total = by_epoch ? o->epochs : steps,
+                             .every = strcmp(o->schedule, "step") == 0 ? (o->epochs + 2) / 3 : 0,
+                             .warmup = by_epoch ? o->warm_up
+                                                : o->warm_up * aril_loader_length(r->batches) };
+    if (strcmp(o->schedule, "one_cycle") != 0 && !by_epoch && s.total > s.warmup)
+        s.total -= s.warmup;
+    if (aril_optim_schedule(opt, aril_schedule_new(o->schedule, s)) == ARIL_OK) return opt;
+    aril_optim_free(opt);
+    return NULL;
+}
+
+/* ---- the run ---- */
+
+static bool make_folder(const char *path)
+{
+    char part[4096];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *p = part + 1;; p++) {
+        if (*p && *p != '/') continue;
+        char c = *p;
+        *p = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+            fprintf(stderr, "aril train: the folder '%s' could not be made: %s\n", part,
+                    strerror(errno));
+            return false;
+        }
+        *p = c;
+        if (!c) return true;
+    }
+}
+
+static bool make_loaders(run_parts *r)
+{
+    const options *o = r->o;
+    aril_transform *augment = o->augment ? aril_transform_parse(o->augment) : NULL, *batch = NULL;
+    if (o->augment && !augment) return false;
+    batch = augment ? aril_transform_take_batch(augment) : NULL;
+    aril_dataset *train = augment ? aril_dataset_transform(aril_dataset_keep(r->train), augment)
+                                  : aril_dataset_keep(r->train);
+    aril_transform *normalise = model_normalise(&r->m);
+    aril_transform *both[2] = { normalise, batch };
+    aril_transform *change = normalise && batch ? aril_transform_list(2, both)
+                             : normalise        ? normalise
+                                                : batch;
+    r->batches = aril_loader_new(train, (aril_loader_opts){ .batch = o->batch,
+                                                            .shuffle = true,
+                                                            .seed = (uint64_t)o->seed,
+                                                            .workers = (int)o->workers,
+                                                            .batch_transform = change });
+    r->test_batches =
+        aril_loader_new(aril_dataset_keep(r->test),
+                        (aril_loader_opts){ .batch = 256,
+                                            .workers = (int)o->workers,
+                                            .batch_transform = model_normalise(&r->m) });
+    return r->batches && r->test_batches;
+}
+
+static bool compile(run_parts *r)
+{
+    const options *o = r->o;
+    r->model = aril_model_new(aril_module_keep(r->m.net), r->m.input);
+    aril_model_opts opts = { .loss = o->loss      ? o->loss
+                                     : r->classes ? "cross_entropy"
+                                                  : "mse",
+                             .metrics = o->metrics   ? o->metrics
+                                        : r->classes ? "accuracy"
+                                                     : "mae",
+                             .optimizer = make_optimizer(r) };
+    return opts.optimizer && r->model && aril_model_compile(r->model, opts) == ARIL_OK;
+}
+
+static aril_history *fit(run_parts *r)
+{
+    const options *o = r->o;
+    aril_callback *callbacks[8];
+    char path[4096];
+    int n = 0;
+    callbacks[n++] = aril_stop_on_nan();
+    snprintf(path, sizeof path, "%s/model.safetensors", o->out);
+    callbacks[n++] = results_keep_best(&r->m, path);
+    snprintf(path, sizeof path, "%s/history.csv", o->out);
+    callbacks[n++] = aril_csv_log(path);
+    if (o->log) callbacks[n++] = results_tensorboard(o->log, &r->m, o->optimizer, o->lr, o->batch);
+    if (o->early_stop)
+        callbacks[n++] = aril_early_stop(
+            (aril_early_stop_opts){ .patience = (int)o->early_stop, .verbose = !o->quiet });
+    callbacks[n] = NULL;
+    return aril_model_fit_loader(r->model, r->batches,
+                                 (aril_fit_opts){ .epochs = (int)o->epochs,
+                                                  .validation_loader = r->test_batches,
+                                                  .callbacks = callbacks,
+                                                  .accumulate = (int)o->accumulate,
+                                                  .verbose = o->quiet ? ARIL_SILENT : 0,
+                                                  .checkpoint = { .dir = r->checkpoint,
+                                                                  .every_batches = o->every,
+                                                                  .every_seconds = 30,
+                                                                  .resume = o->resume,
+                                                                  .on_signal = true } });
+}
+
+static void end(run_parts *r)
+{
+    aril_model_free(r->model);
+    aril_loader_free(r->batches);
+    aril_loader_free(r->test_batches);
+    aril_dataset_release(r->train);
+    aril_dataset_release(r->test);
+    model_close(&r->m);
+}
+
+static int train(run_parts *r, const char *name)
+{
+    const options *o = r->o;
+    char text[128], device[64];
+    if (!open_data(r, o->data) || !open_network(r, name)) return report("train");
+    free(r->m.data);
+    r->m.data = strdup(o->data);
+    if (o->device) aril_module_to(r->m.net, aril_device_named(o->device));
+    if (!aril_ok() || !make_loaders(r) || !compile(r) || !make_folder(o->out))
+        return report("train");
+    if (!o->resume && !o->fresh && aril_checkpoint_exists(r->checkpoint)) {
+        fprintf(stderr,
+                "aril train: '%s' holds a checkpoint: --resume goes on with it, "
+                "--fresh begins anew\n",
+                r->checkpoint);
+        return EXIT_FAILED;
+    }
+    if (!o->quiet)
+        printf("%s for %s, %lld parameters, on %s: %lld samples, %lld to test, %s\n", r->m.name,
+               shape_text(r->m.input, text, sizeof text), (long long)aril_parameter_count(r->m.net),
+               o->data, (long long)aril_dataset_size(r->train),
+               (long long)aril_dataset_size(r->test),
+               aril_device_name(aril_device_of(aril_parameters(r->m.net)->at[0]), device,
+                                sizeof device));
+    fflush(stdout);
+    aril_history *h = fit(r);
+    if (!h) return report("train");
+    if (aril_history_signal(h)) {
+        printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
+        return 128 + aril_history_signal(h);
+    }
+    if (!o->no_pictures) results_draw(&r->m, r->model, h, r->test, o->out, o->data, r->classes);
+    if (aril_ok() && !o->quiet) results_tell(&r->m, h, o->out, r->classes, o->no_pictures);
+    return aril_ok() ? EXIT_DONE : report("train");
+}
+
+static int run(void *values, int n, char **argument)
+{
+    (void)n;
+    options *o = values;
+    char out[4096];
+    if (!o->data) {
+        fputs("aril train: --data says what to train on, such as --data fashion-mnist\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (!o->out) {
+        const char *slash = strrchr(o->data, '/');
+        snprintf(out, sizeof out, "%s-%s", model_is_name(argument[0]) ? argument[0] : "model",
+                 slash && slash[1] ? slash + 1
+                 : slash           ? "data"
+                                   : o->data);
+        o->out = out;
+    }
+    run_parts r = { .o = o };
+    if (o->checkpoint)
+        snprintf(r.checkpoint, sizeof r.checkpoint, "%s", o->checkpoint);
+    else
+        snprintf(r.checkpoint, sizeof r.checkpoint, "%s/checkpoint", o->out);
+    if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+    aril_seed((uint64_t)o->seed);
+    int status = train(&r, argument[0]);
+    end(&r);
+    return status;
+}
+
+static const char *const *loss_names(void)
+{
+    static const char *names[64];
+    int n;
+    const char *const *known = aril_nn_loss_names(&n);
+    for (int i = 0; i < n && i < 63; i++) names[i] = known[i];
+    return names;
+}
+
+#define AT(field) .at = offsetof(options, field)
+
+static const option table[] = {
+    { .name = "data",
+      .value = "DATASET",
+      .kind = OPTION_TEXT,
+      AT(data),
+      .words = dataset_names,
+      .help = "a name or a path (`aril data --help`); its part called test is what is tested on, "
+              "else a tenth of the samples" },
+    { .name = "epochs",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(epochs),
+      .least = 1,
+      .help = "times through the data; 5" },
+    { .name = "batch",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(batch),
+      .least = 1,
+      .help = "samples for one update; 64" },
+    { .name = "out",
+      .value = "DIR",
+      .kind = OPTION_FOLDER,
+      AT(out),
+      .help =
+          "where the results go: the model, its history, pictures, checkpoints; MODEL-DATASET" },
+
+    { .name = "", .help = "How it learns:" },
+    { .name = "optimizer",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(optimizer),
+      .words = aril_optim_names,
+      .only_words = true,
+      .help = "adam unless given:" },
+    { .name = "lr",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(lr),
+      .help = "learning rate; what is usual for the optimizer unless given" },
+    { .name = "momentum",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(momentum),
+      .help = "of sgd, rmsprop and lars; sgd: 0.9" },
+    { .name = "nesterov", AT(nesterov), .help = "sgd looks ahead" },
+    { .name = "weight-decay",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(weight_decay),
+      .help = "pull of the weights towards 0" },
+    { .name = "clip",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(clip),
+      .help = "largest norm of all gradients together" },
+    { .name = "schedule",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(schedule),
+      .words = aril_schedule_names,
+      .only_words = true,
+      .help = "how the learning rate changes:" },
+    { .name = "warm-up",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(warm_up),
+      .help = "epochs in which the rate rises before the schedule" },
+    { .name = "gamma",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(gamma),
+      .help = "factor of the schedules step, exponential, inverse" },
+    { .name = "accumulate",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(accumulate),
+      .least = 1,
+      .help = "batches for one update; 1" },
+    { .name = "loss",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(loss),
+      .words = loss_names,
+      .help = "cross_entropy, or mse for numbers, unless given" },
+    { .name = "metrics",
+      .value = "NAMES",
+      .kind = OPTION_TEXT,
+      AT(metrics),
+      .words = aril_metric_names,
+      .help = "what is measured, with commas between; accuracy, or mae for numbers" },
+    { .name = "augment",
+      .value = "CHANGES",
+      .kind = OPTION_TEXT,
+      AT(augment),
+      .help = "random changes to pictures, such as flip,crop=28:pad=2,rotate=10" },
+    { .name = "early-stop",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(early_stop),
+      .least = 1,
+      .help = "ends when N epochs have brought nothing better" },
+    { .name = "seed",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(seed),
+      .help = "of weights, order and changes; 0" },
+
+    { .name = "", .help = "Where and how fast:" },
+    { .name = "device",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(device),
+      .help = "such as cuda:0; `aril devices` lists them" },
+    { .name = "threads",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(threads),
+      .least = 1,
+      .help = "all CPUs unless given" },
+    { .name = "workers",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(workers),
+      .help = "threads that load samples ahead; 0" },
+    { .name = "samples",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(samples),
+      .least = 1,
+      .help = "the first N samples only, for a try" },
+    { .name = "validation-split",
+      .value = "X",
+      .kind = OPTION_REAL,
+      AT(validation_split),
+      .help = "share of the samples that is tested on, instead of the part called test" },
+
+    { .name = "", .help = "What is kept:" },
+    { .name = "log",
+      .value = "DIR",
+      .kind = OPTION_FOLDER,
+      AT(log),
+      .help = "logs for TensorBoard" },
+    { .name = "checkpoint",
+      .value = "DIR",
+      .kind = OPTION_FOLDER,
+      AT(checkpoint),
+      .help = "where the state of the training is kept; checkpoint in the folder of --out" },
+    { .name = "every",
+      .value = "N",
+      .kind = OPTION_WHOLE,
+      AT(every),
+      .least = 1,
+      .help = "batches between checkpoints; an epoch, or half a minute" },
+    { .name = "resume",
+      AT(resume),
+      .help = "goes on from the checkpoint, if there is one, as if it had never stopped" },
+    { .name = "fresh", AT(fresh), .help = "begins anew where there is a checkpoint" },
+    { .name = "no-pictures",
+      AT(no_pictures),
+      .help = "draws no curves, confusion matrix and predictions" },
+    { .name = "quiet", AT(quiet), .help = "prints nothing but errors" },
+    { 0 },
+};
+
+static const example examples[] = {
+    { "aril train lenet5 --data fashion-mnist",
+      "five epochs with Adam, into lenet5-fashion-mnist/" },
+    { "aril train convnet --data cifar10 --epochs 30 --optimizer sgd --lr 0.05 --schedule cosine "
+      "--augment flip,crop=32:pad=4",
+      "a longer training, with pictures that are flipped and moved" },
+    { "aril train lenet5 --data fashion-mnist --resume", "goes on after Ctrl-C or a power cut" },
+    { 0 },
+};
+
+const command command_train = {
+    .name = "train",
+    .summary = "trains a network",
+    .arguments = "MODEL",
+    .about = "MODEL is the name of a network (`aril zoo` lists them), which gets fresh weights, or "
+             "a file or folder that "
+             "`aril train` has written, which goes on from there. Ctrl-C saves the state and ends; "
+             "--resume goes on from it.",
+    .options = table,
+    .examples = examples,
+    .size = sizeof(options),
+    .defaults = &(const options){ .epochs = 5, .batch = 64, .optimizer = "adam" },
+    .least = 1,
+    .most = 1,
+    .words = model_names,
+    .run = run
+};

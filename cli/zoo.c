@@ -1,0 +1,19 @@
+#include "commands.h"
+#include "model_file.h"
+
+static int run(void *values, int n, char **argument)
+{
+    (void)values, (void)n, (void)argument;
+    char input[64];
+    for (int i = 0; i < aril_zoo_count(); i++) {
+        const aril_zoo_entry *e = aril_zoo_at(i);
+        printf("%-14s %-11s %s\n", e->name, shape_text(e->input, input, sizeof input), e->about);
+    }
+    return EXIT_DONE;
+}
+
+const command command_zoo = { .name = "zoo",
+                              .summary = "lists the networks that can be trained by name",
+                              .about = "With each: the shape of the inputs that it was made for. "
+                                       "`aril show NAME` shows its layers.",
+                              .run = run };
