@@ -46,9 +46,10 @@ static aril_tensor *closure(void *ctx)
     again.loss = NULL;
     if (gradients(&again) != ARIL_OK) return again.loss;
     if (s->loss == NULL) {
-        s->loss = again.loss;
-        s->weight = again.weight;
-        s->output = again.output;
+        /* Kept: the optimizer calls in a scope of its own. */
+        s->loss = aril_keep(again.loss);
+        s->weight = again.weight != NULL ? aril_keep(again.weight) : NULL;
+        s->output = aril_keep(again.output);
     }
     return again.loss;
 }
@@ -58,7 +59,11 @@ static aril_status update(step *s, bool now)
     if (strcmp(aril_optim_name(s->m->opt), "lbfgs") == 0) {
         aril_tensor *loss = aril_step_closure(s->m->opt, closure, s);
         aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
-        return status != ARIL_OK || s->loss != NULL ? status : aril__latest_status();
+        if (s->loss == NULL) return status != ARIL_OK ? status : aril__latest_status();
+        aril_adopt(s->loss);
+        aril_adopt(s->output);
+        if (s->weight != NULL) aril_adopt(s->weight);
+        return status;
     }
     aril_status status = gradients(s);
     return status == ARIL_OK && now ? aril_step(s->m->opt) : status;

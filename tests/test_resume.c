@@ -1,0 +1,289 @@
+/* Fits that end in the middle: killed at any moment, by a signal that is handled, by a full disk. What is resumed ends
+ * with the bits of a fit that never stopped. Fits run in processes of their own: this one never uses Aril before it has forked. */
+#include "aril/aril.h"
+#include "support/temp.h"
+#include "support/test.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N = 100, D = 6, C = 3, EPOCHS = 6, BATCH = 9 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What is asked of the process that fits. */
+typedef struct job {
+    const char *dir;              /* NULL: no checkpoint */
+    const char *result;           /* gets weights and history when the fit is done */
+    int64_t every;                /* batches between checkpoints; 0: epochs */
+    bool on_signal, raise_signal; /* the signal comes in the middle of an epoch */
+    int accumulate, workers;
+    bool full_disk; /* from the third epoch on */
+} job;
+
+static aril_status in_the_middle(aril_fit *fit, void *ctx)
+{
+    const job *j = ctx;
+    if (aril_fit_resumed(fit)) return ARIL_OK;
+    if (j->raise_signal && aril_fit_step(fit) == 17) raise(SIGTERM);
+    if (j->full_disk && aril_fit_step(fit) == 25) {
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 100, 100 });
+    }
+    return ARIL_OK;
+}
+
+/* Dropout, shuffling, momentum, a schedule, metrics of every kind of state, callbacks with a memory. 0: done, 10: a signal
+ * ended it, 20: it failed. */
+static int fit(const job *j)
+{
+    aril_seed(21);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_argmax(aril_matmul(x, aril_randn(ARIL_SHAPE(D, C), ARIL_F32, aril_cpu())),
+                                 ARIL_AXES(1));
+    aril_model *m = aril_model_new(aril_nn_sequential(aril_nn_linear(0, 12), aril_nn_relu(),
+                                                      aril_nn_dropout(0.2), aril_nn_linear(0, C)),
+                                   ARIL_SHAPE(D));
+    aril_model_compile(m, (aril_model_opts){
+                              .loss = "cross_entropy",
+                              .metrics = "accuracy, f1, top2",
+                              .optimizer = aril_adam(NULL, (aril_adam_opts){ .lr = 0.02 }),
+                              .schedule =
+                                  aril_cosine_schedule((aril_schedule_opts){ .total = EPOCHS }) });
+    aril_history *h = aril_model_fit(
+        m, x, y,
+        (aril_fit_opts){
+            .batch_size = BATCH,
+            .epochs = EPOCHS,
+            .verbose = ARIL_SILENT,
+            .seed = 8,
+            .validation_split = 0.2,
+            .accumulate = j->accumulate,
+            .workers = j->workers,
+            .callbacks = ARIL_CALLBACKS(
+                aril_early_stop((aril_early_stop_opts){
+                    .monitor = { .name = "val_loss" }, .patience = 50, .restore_best = true }),
+                aril_on_batch(in_the_middle, (void *)(uintptr_t)j)),
+            .checkpoint = { .dir = j->dir,
+                            .every_batches = j->every,
+                            .resume = j->dir != NULL,
+                            .on_signal = j->on_signal } });
+    int code = h == NULL ? 20 : aril_history_signal(h) != 0 ? 10 : 0;
+    if (h == NULL && !j->full_disk) aril_report(stderr);
+    if (code == 0) { /* weights, and the history in files beside each other */
+        char csv[512];
+        snprintf(csv, sizeof csv, "%s.csv", j->result);
+        if (aril_history_csv(h, csv) != ARIL_OK ||
+            aril_safetensors_save(j->result, aril_state(aril_model_module(m)), NULL) != ARIL_OK)
+            code = 20;
+    }
+    aril_model_free(m);
+    return code;
+}
+
+static pid_t begin(const job *j)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) _exit(fit(j));
+    return pid;
+}
+
+/* The exit status of a process, -signal where one ended it. */
+static int end(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    static char x[1 << 16], y[1 << 16];
+    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
+    bool same = f != NULL && g != NULL;
+    while (same) {
+        size_t n = fread(x, 1, sizeof x, f), m = fread(y, 1, sizeof y, g);
+        same = n == m && memcmp(x, y, n) == 0;
+        if (n == 0) break;
+    }
+    if (f != NULL) fclose(f);
+    if (g != NULL) fclose(g);
+    return same;
+}
+
+/* Weights and history of the two are the same. */
+static bool same_results(const char *a, const char *b)
+{
+    char p[512], q[512];
+    snprintf(p, sizeof p, "%s.csv", a);
+    snprintf(q, sizeof q, "%s.csv", b);
+    return same_file(a, b) && same_file(p, q);
+}
+
+static void remove_run(const char *dir)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    if (system(command) != 0) test_fail(__FILE__, __LINE__, "%s", command);
+}
+
+/* Kills at random moments of a run that takes about `seconds`. */
+static void kill_often(int times, job j, double seconds, const char *want, unsigned *seed)
+{
+    int kills = 0, finished = 0;
+    while (kills < times || finished == 0) {
+        pid_t pid = begin(&j);
+        CHECK(pid > 0);
+        double until = now() + seconds * rand_r(seed) / RAND_MAX * (kills < times ? 0.5 : 100);
+        int status = 0;
+        pid_t gone;
+        while ((gone = waitpid(pid, &status, WNOHANG)) == 0 && now() < until) usleep(200);
+        if (gone == 0) {
+            kill(pid, SIGKILL);
+            CHECK_INT(end(pid), -SIGKILL);
+            kills++;
+            continue;
+        }
+        CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                  "the fit ended with %d after %d kills",
+                  WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), kills);
+        CHECK_MSG(same_results(j.result, want), "other bits after %d kills", kills);
+        finished++;
+        remove_run(j.dir); /* the next kills meet a fit from its start again */
+    }
+    printf("      %d kills, %d fits finished with the same bits\n", kills, finished);
+}
+
+TEST(killed_at_fifty_moments)
+{
+    unsigned seed = (unsigned)time(NULL);
+    const char *fixed = getenv("ARIL_TEST_SEED");
+    if (fixed != NULL) seed = (unsigned)strtoul(fixed, NULL, 10);
+    printf("      ARIL_TEST_SEED=%u\n", seed);
+    const char *want = temp_path("want");
+    double start = now();
+    CHECK_INT(end(begin(&(job){ .result = want })), 0);
+    CHECK_INT(end(begin(&(job){ .result = temp_path("got"), .dir = temp_path("run"), .every = 2 })),
+              0);
+    CHECK(same_results(temp_path("got"), want)); /* checkpoints themselves change nothing */
+    double seconds = now() - start;
+    remove_run(temp_path("run"));
+    kill_often(40, (job){ .result = temp_path("got"), .dir = temp_path("run"), .every = 1 },
+               seconds, want, &seed);
+    kill_often(10, (job){ .result = temp_path("got"), .dir = temp_path("run"), .every = 0 },
+               seconds, want, &seed);
+}
+
+TEST(killed_with_gradients_that_wait_and_with_workers)
+{
+    unsigned seed = 5;
+    const char *want = temp_path("want");
+    double start = now();
+    CHECK_INT(end(begin(&(job){ .result = want, .accumulate = 4 })), 0);
+    double seconds = now() - start;
+    kill_often(8,
+               (job){ .result = temp_path("got"),
+                      .dir = temp_path("run"),
+                      .every = 3,
+                      .accumulate = 4,
+                      .workers = 2 },
+               2 * seconds, want, &seed);
+}
+
+static volatile sig_atomic_t own_calls;
+
+static void own_handler(int sig)
+{
+    (void)sig;
+    own_calls++;
+}
+
+/* In a process of its own: a signal saves and stops, the handler of the program is back, and the next fit goes on. */
+static int signalled(const char *dir, const char *result)
+{
+    signal(SIGTERM, own_handler);
+    job j = { .dir = dir, .result = result, .on_signal = true, .raise_signal = true };
+    if (fit(&j) != 10 || own_calls != 0) return 1;
+    if (!aril_checkpoint_exists(dir)) return 2;
+    raise(SIGTERM);
+    if (own_calls != 1) return 3;
+    if (fit(&j) != 0) return 4;
+    return own_calls == 1 ? 0 : 5;
+}
+
+TEST(a_signal_saves_and_stops)
+{
+    const char *want = temp_path("want"), *got = temp_path("got"), *dir = temp_path("run");
+    CHECK_INT(end(begin(&(job){ .result = want })), 0);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) _exit(signalled(dir, got));
+    CHECK_INT(end(pid), 0);
+    CHECK(same_results(got, want));
+    /* not asked for: the signal ends the process */
+    CHECK_INT(end(begin(&(job){ .result = got, .raise_signal = true })), -SIGTERM);
+}
+
+TEST(a_full_disk_ends_the_fit_and_not_the_checkpoint)
+{
+    const char *want = temp_path("want"), *got = temp_path("got"), *dir = temp_path("run");
+    CHECK_INT(end(begin(&(job){ .result = want })), 0);
+    CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1, .full_disk = true })), 20);
+    CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1 })), 0);
+    CHECK(same_results(got, want));
+    /* a run that is done is done: nothing is trained again, and the result is the same */
+    unlink(got);
+    CHECK_INT(end(begin(&(job){ .result = got, .dir = dir })), 0);
+    CHECK(same_results(got, want));
+}
+
+/* ---- in this process, last: a checkpoint of another fit is refused ---- */
+
+static aril_history *fit_with(const char *metrics, int64_t batch, const char *dir)
+{
+    aril_seed(1);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(20, 3), ARIL_F32, aril_cpu());
+    aril_model *m = aril_model_new(aril_nn_linear(3, 1), ARIL_SHAPE(3));
+    aril_model_compile(m, (aril_model_opts){ .loss = "mse",
+                                             .metrics = metrics,
+                                             .optimizer =
+                                                 aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 }) });
+    aril_history *h =
+        aril_model_fit(m, x, aril_narrow(x, 1, 0, 1),
+                       (aril_fit_opts){ .batch_size = batch,
+                                        .verbose = ARIL_SILENT,
+                                        .checkpoint = { .dir = dir, .resume = true } });
+    aril_model_free(m); /* and the history with it */
+    return h;
+}
+
+TEST(zz_checkpoints_of_other_fits_are_refused)
+{
+    ARIL_SCOPE;
+    const char *dir = temp_path("run");
+    CHECK(fit_with("mae", 5, dir) != NULL);
+    CHECK(fit_with("mae, r2", 5, dir) == NULL);
+    CHECK_MSG(strstr(aril_error(), "measures loss, mae, lr; this one measures loss, mae, r2, lr") !=
+                  NULL,
+              "%s", aril_error());
+    aril_clear_error();
+    CHECK(fit_with("mae", 4, dir) == NULL);
+    CHECK_MSG(strstr(aril_error(), "batches of 5; this fit has 20 in batches of 4") != NULL, "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK(fit_with("mae", 5, dir) != NULL);
+}
