@@ -41,10 +41,15 @@ const char *const *model_names(void)
     return names;
 }
 
-bool model_is_name(const char *file)
+bool model_is_file(const char *file)
 {
     struct stat st;
-    if (strchr(file, '/') || stat(file, &st) == 0) return false;
+    return strpbrk(file, "./") || stat(file, &st) == 0;
+}
+
+bool model_is_name(const char *file)
+{
+    if (model_is_file(file)) return false;
     for (const char *const *n = model_names(); *n; n++)
         if (strcmp(*n, file) == 0) return true;
     return false;
@@ -212,9 +217,10 @@ bool model_open(const char *file, model_file *m)
         snprintf(m->path, room, "%s/model.safetensors", file);
     if (stat(m->path, &st) != 0) {
         const char *near = aril_nearest(file, model_names(), aril_zoo_count());
-        fprintf(stderr, "aril: no model '%s': %s", m->path, strerror(errno));
-        if (near) fprintf(stderr, "; the nearest network is %s", near);
-        fputs("\n", stderr);
+        if (near)
+            fprintf(stderr, "aril: no model '%s'; did you mean %s?\n", file, near);
+        else
+            fprintf(stderr, "aril: no model '%s': %s\n", m->path, strerror(errno));
         model_close(m);
         return false;
     }

@@ -19,14 +19,15 @@ typedef struct model_file {
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
 } model_file;
 
-/* Opens a file, or a folder that `aril train` made, with its weights. With `fresh` it may be a name of the zoo too: then
- * the network is made by model_make. False after an error (aril_ok tells). */
+/* Opens a file, or a folder that `aril train` made, with its weights. False after an
+ * error, which is this thread's or was printed. */
 bool model_open(const char *file, model_file *m);
 
 /* A network of the zoo with fresh weights. input.ndim 0 and classes 0: what it is made for. */
 bool model_make(const char *name, aril_shape input, int64_t classes, model_file *m);
 
-/* Is it a name of the zoo and no file? */
+/* Does it look like a file or a folder? And: is it a name of the zoo? */
+bool model_is_file(const char *file);
 bool model_is_name(const char *file);
 
 /* Gives it names of classes, which are copied; n is its number of classes. */

@@ -29,7 +29,7 @@ static int run(void *values, int n, char **argument)
     const options *o = values;
     model_file m;
     char text[128];
-    if (!open_any(argument[0], o, &m)) return aril_ok() ? EXIT_USAGE : report("show");
+    if (!open_any(argument[0], o, &m)) return report("show");
     if (m.path) {
         printf("%s: %s for %s, %lld classes", m.path, m.name,
                shape_text(m.input, text, sizeof text), (long long)m.classes);

@@ -146,7 +146,7 @@ static bool open_network(run_parts *r, const char *name)
     aril_shape input = input_shape(r);
     char have[64], want[64];
     if (!aril_ok()) return false;
-    if (model_is_name(name) || !strpbrk(name, "./")) {
+    if (!model_is_file(name)) {
         if (!model_make(name, input, results, &r->m)) return false;
         const char *const *names;
         int n = r->classes ? aril_dataset_classes(r->train, &names) : 0;
@@ -536,8 +536,8 @@ static const option table[] = {
 static const example examples[] = {
     { "aril train lenet5 --data fashion-mnist",
       "five epochs with Adam, into lenet5-fashion-mnist/" },
-    { "aril train convnet --data cifar10 --epochs 30 --optimizer sgd --lr 0.05 --schedule cosine "
-      "--augment flip,crop=32:pad=4",
+    { "aril train convnet --data cifar10 --epochs 30 --schedule cosine --augment "
+      "flip,crop=32:pad=4",
       "a longer training, with pictures that are flipped and moved" },
     { "aril train lenet5 --data fashion-mnist --resume", "goes on after Ctrl-C or a power cut" },
     { 0 },

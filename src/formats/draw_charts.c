@@ -52,6 +52,7 @@ static bool same_panel(const aril_series *a, const aril_series *b)
 typedef struct axes {
     double left, top, width, height;
     double x0, x1, y0, y1;
+    double step; /* between the lines across */
 } axes;
 
 static double series_x(const aril_series *s, int i)
@@ -96,15 +97,15 @@ static void set_ranges(axes *a, const aril_series *series, int n, int first)
         a->y0 -= room;
         a->y1 += room;
     }
-    double step = round_step(a->y1 - a->y0, 5);
-    a->y0 = floor(a->y0 / step + 1e-9) * step;
-    a->y1 = ceil(a->y1 / step - 1e-9) * step;
+    a->step = round_step(a->y1 - a->y0, 5);
+    a->y0 = floor(a->y0 / a->step + 1e-9) * a->step;
+    a->y1 = ceil(a->y1 / a->step - 1e-9) * a->step;
 }
 
 static void draw_grid(aril__drawing *d, const axes *a)
 {
     char text[32];
-    double step = round_step(a->y1 - a->y0, 5);
+    double step = a->step;
     for (int i = 0; a->y0 + i * step <= a->y1 + step * 1e-6; i++) {
         double v = a->y0 + i * step, y = place_y(a, v);
         if (fabs(v) < step * 1e-6) v = 0;
@@ -338,6 +339,9 @@ aril_status aril_draw_sheet(const char *path, aril_tensor *pictures, const aril_
     double pw = (double)w * zoom, ph = (double)h * zoom, gap = 12;
     double text = captions ? 20 : 0, head = opts.title ? 36 : 0;
     double cell = fmax(pw, captions ? 96 : 0);
+    for (int64_t i = 0; captions && i < n; i++) /* wider for long captions, up to a limit */
+        if (captions[i].text)
+            cell = fmin(fmax(cell, aril__text_width(captions[i].text, 10)), fmax(pw, 140));
     aril__drawing *d = aril__drawing_new((double)across * (cell + gap) + gap,
                                          (double)down * (ph + text + gap) + gap + head);
     if (opts.title) aril__draw_text(d, gap, 25, 15, -1, INK, opts.title);
