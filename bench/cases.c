@@ -308,8 +308,8 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
         c->priority = (int)n;
         return no_more(r, w, 2);
     }
-    if (is(w, 0, "infer")) {
-        c->infer = true;
+    if (is(w, 0, "infer") || is(w, 0, "modules")) {
+        *(is(w, 0, "infer") ? &c->infer : &c->modules) = true;
         return no_more(r, w, 1);
     }
     if (is(w, 0, "backward")) {
@@ -333,6 +333,16 @@ static void find_dead(bench_case *c)
     }
 }
 
+static bool plain_layers(const bench_case *c)
+{
+    for (int k = 0; k < c->n_calls; k++) {
+        const bench_net *net = c->call[k].net;
+        for (int i = 0; net && i < net->n; i++)
+            if (net->layer[i].type >= BENCH_RNN) return false;
+    }
+    return true;
+}
+
 static bool finish(reader *r)
 {
     bench_case *c = r->at;
@@ -343,6 +353,8 @@ static bool finish(reader *r)
             return fail(r, "case '%s': sgd without backward", c->name);
         if (c->infer && c->backward >= 0)
             return fail(r, "case '%s': backward in inference", c->name);
+        if (c->modules && !plain_layers(c))
+            return fail(r, "case '%s': modules are of plain layers", c->name);
         find_dead(c);
     }
     r->block = NULL;

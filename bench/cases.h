@@ -90,7 +90,7 @@ typedef struct bench_case {
     char name[BENCH_NAME], about[100];
     int priority;
     double want; /* 0: not said */
-    bool infer;
+    bool infer, modules;
     aril_dtype dtype;
     int n_slots, n_calls;
     bench_slot slot[BENCH_SLOTS];

@@ -71,7 +71,7 @@ class Call:
 class Case:
     def __init__(self, name):
         self.name, self.about, self.priority, self.want = name, "", 9, None
-        self.infer, self.dtype = False, "f32"
+        self.infer, self.modules, self.dtype = False, False, "f32"
         self.tensors, self.calls = [], []
         self.backward, self.sgd = None, None
 
@@ -214,8 +214,8 @@ class Reader:
             self.tensor(words)
         elif words[0] == "about":
             case.about = text.split(None, 1)[1] if len(words) > 1 else ""
-        elif words[0] == "infer":
-            case.infer = True
+        elif words[0] in ("infer", "modules"):
+            setattr(case, words[0], True)
             self.no_more(words, 1)
         elif words[0] in ("want", "sgd"):
             setattr(case, words[0], self.number(words, 1))
@@ -245,6 +245,9 @@ class Reader:
                 self.fail(f"case '{case.name}': sgd without backward")
             if case.infer and case.backward:
                 self.fail(f"case '{case.name}': backward in inference")
+            if case.modules and any(layer.kind in ("rnn", "lstm", "residual", "shortcut", "end")
+                                    for call in case.nets for layer in self.nets[call.net]):
+                self.fail(f"case '{case.name}': modules are of plain layers")
             for result in [c.out for c in case.calls]:
                 users = [c for c in case.calls if result in c.inputs]
                 if users and result != case.backward:

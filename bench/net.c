@@ -19,6 +19,7 @@ struct bench_model {
     const bench_net *net;
     bool infer, still;
     double flops, backward;
+    aril_module *module; /* the same as a module, where that was asked for */
     built at[];
 };
 
@@ -145,6 +146,52 @@ static void fuse(bench_model *m)
     }
 }
 
+/* The layer as a module, whose sizes come from the first input. */
+static aril_module *module_of(const bench_layer *l, bool still)
+{
+    int64_t first = (int64_t)l->number[0];
+    switch (l->type) {
+    case BENCH_CONV:
+        return aril_nn_conv2d_with(0, first, (int64_t)l->number[1],
+                                   (aril_nn_conv_opts){ .stride = { l->stride },
+                                                        .padding = { l->pad },
+                                                        .no_bias = l->nobias });
+    case BENCH_LINEAR:
+        return aril_nn_linear_with(0, first, (aril_nn_linear_opts){ .no_bias = l->nobias });
+    case BENCH_BN: return aril_nn_batch_norm2d(0);
+    case BENCH_RELU: return aril_nn_relu();
+    case BENCH_TANH: return aril_nn_tanh();
+    case BENCH_DROPOUT: return aril_nn_dropout(still ? 0 : l->number[0]);
+    case BENCH_FLATTEN: return aril_nn_flatten();
+    case BENCH_AVGPOOL: return aril_nn_global_avg_pool();
+    case BENCH_MAXPOOL:
+        return aril_nn_max_pool2d_with(first, (aril_pool_opts){ .stride = { l->stride },
+                                                                .padding = { l->pad } });
+    default: return NULL; /* not among plain layers */
+    }
+}
+
+/* All layers as a module that has the same tensors. */
+static aril_module *make_module(const bench_model *model, aril_shape in, aril_dtype dtype)
+{
+    static const char *const names[] = { "weight", "bias" };
+    aril_module *all = aril_nn_sequential();
+    for (int i = 0; i < model->net->n; i++)
+        aril_nn_append(all, module_of(&model->net->layer[i], model->still));
+    ARIL_SCOPE;
+    aril_module_cast(all, dtype);
+    aril_module_build_n(all, ARIL_LIST(aril_zeros(in, dtype, aril_cpu())));
+    for (int i = 0; i < model->net->n; i++) {
+        const built *b = &model->at[i];
+        for (int k = 0; k < b->n; k++)
+            aril_module_share(aril_module_child(all, i), names[k], b->w[k]);
+        if (b->mean) aril_module_share(aril_module_child(all, i), "running_mean", b->mean);
+        if (b->var) aril_module_share(aril_module_child(all, i), "running_var", b->var);
+    }
+    if (model->infer) aril_module_eval(all);
+    return all;
+}
+
 bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *shape)
 {
     bench_model *model = calloc(1, sizeof *model + sizeof *model->at * (size_t)net->n);
@@ -179,6 +226,7 @@ bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *s
         case BENCH_DROPOUT: break;
         }
     }
+    if (m->modules) model->module = make_module(model, *shape, m->dtype);
     *shape = s;
     fuse(model);
     return model;
@@ -190,6 +238,7 @@ void bench_model_free(bench_model *m)
         aril_release(m->at[i].mean);
         aril_release(m->at[i].var);
     }
+    if (m) aril_module_release(m->module);
     free(m);
 }
 
@@ -273,6 +322,7 @@ static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x,
 /* A value is dropped as soon as the next exists, unless a residual still needs it. */
 aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x)
 {
+    if (m->module) return aril_forward(m->module, x);
     ARIL_SCOPE;
     aril_tensor *input[DEPTH + 1], *branch[DEPTH + 1], *y = x;
     int depth = 0;

@@ -244,7 +244,8 @@ def settings_of(read, case):
         yield {"loop": True}
     if case.sgd:
         yield {"optimizer": "foreach"}
-        yield {"optimizer": "by hand"}
+        if not case.modules:
+            yield {"optimizer": "by hand"}
 
 
 class Torch(peer.Peer):

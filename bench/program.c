@@ -55,6 +55,10 @@ static void forward(bench_run *r)
 static void update(bench_run *r)
 {
     aril_list none = { 0 };
+    if (r->optim) {
+        aril_step(r->optim); /* drops the gradients too */
+        return;
+    }
     if (r->rate)
         aril_sgd_update((aril_list){ r->maker.n_params, r->maker.params }, none, none, r->rate,
                         NULL, (aril_sgd_update_opts){ 0 });
@@ -148,8 +152,13 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
         case BENCH_RESULT: break;
         }
     }
+    r->maker.modules = c->modules;
     if (c->sgd != 0) r->rate = aril_keep(aril_full(ARIL_SHAPE(), c->sgd, ARIL_F32, aril_cpu()));
     look(r);
+    if (c->modules && c->sgd != 0) {
+        aril_named all = { .n = r->maker.n_params, .at = r->maker.params };
+        r->optim = aril_sgd(&all, (aril_sgd_opts){ .lr = c->sgd });
+    }
     return aril_ok();
 }
 
@@ -164,6 +173,7 @@ void bench_run_end(bench_run *r)
     for (int i = 0; i < r->maker.n_params; i++) aril_release(r->maker.params[i]);
     free(r->maker.params);
     aril_release(r->rate);
+    aril_optim_free(r->optim);
     *r = (bench_run){ 0 };
 }
 

@@ -14,6 +14,7 @@ typedef struct bench_maker {
     uint32_t made;
     aril_dtype dtype;
     bool infer;
+    bool modules;         /* nets are trees of modules */
     bool still;           /* dropout lets everything pass, so that results can be compared */
     aril_tensor **params; /* every parameter, kept */
     int n_params;
@@ -44,6 +45,7 @@ typedef struct bench_run {
     bench_model *model[BENCH_SLOTS]; /* of each call */
     bool wants[BENCH_SLOTS];         /* a gradient */
     aril_tensor *rate;               /* of SGD, [] f32, or NULL */
+    aril_optim *optim;               /* the same, for modules */
     double flops, bytes;             /* of a step: products; what operations read and write */
 } bench_run;
 
