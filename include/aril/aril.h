@@ -15,6 +15,7 @@
 #include "aril/error.h"
 #include "aril/formats.h"
 #include "aril/history.h"
+#include "aril/init.h"
 #include "aril/log.h"
 #include "aril/memory.h"
 #include "aril/metrics.h"
