@@ -324,7 +324,8 @@ ARIL_API aril_module *aril_nn_lambda(aril_tensor *(*fn)(aril_tensor *x, void *ct
 
 /* One after the other: aril_nn_sequential(a, b, c); children are called "0", "1", ... More are put at
  * the end by aril_module_add. A value is dropped as soon as the next exists. Where no hook stands between,
- * a convolution, linear layer or batch norm applies a following activation to its own result. */
+ * a convolution, linear layer or batch norm applies a following activation to its own result: the same numbers
+ * for ReLU and its kind, within the last place for sigmoid and tanh. */
 ARIL_API aril_module *aril_nn_sequential_of(int n, aril_module *const *layers);
 
 /* Children without a forward function: aril_nn_list(a, b) calls them "0", "1", ..., and appends; a
