@@ -210,7 +210,6 @@ endmacro()
 aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip, as of Fashion-MNIST; compressed .npz; smaller PNG files")
 aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG pictures")
 aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG pictures")
-aril_part(LMDB "LMDB" lmdb.h "lmdb" "" liblmdb-dev "datasets in LMDB, as Caffe makes them")
 
 # HDF5 draws in many other libraries. It is opened when a first file is read: the build needs its headers alone.
 set(have_HDF5 OFF)

@@ -30,7 +30,7 @@ ARIL_API int aril_dataset_names(const char *const **names);
  *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
  *   - a folder of pictures, one folder a class
  *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test, y_test), .npy,
- *     .txt (characters, in sequences of 64)
+ *     .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a folder that is an LMDB of Caffe's
  *   - a folder that holds any of these under the name of the split: train/, test.csv ...
  * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a folder of pictures, "train" of others. */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
@@ -100,6 +100,15 @@ ARIL_API size_t aril_text_decode(const aril_dataset *d, aril_tensor *tokens, cha
 
 /* Arrays of a .npz file, by their names; y may be NULL. u8 [N,H,W], [N,C,H,W] or [N,H,W,C] are pictures. */
 ARIL_API aril_dataset *aril_dataset_npz(const char *path, const char *x, const char *y);
+
+/* ---- databases ---- */
+
+/* Caffe's data sets: an LMDB (its folder, or the file data.mdb) of Datum messages. x: [C,H,W], u8 or f32, with the channels in the order in which they were stored (by Caffe's own tools:
+ * blue first); encoded ones as their files have them, red first. y: the label. Samples are called by their keys. */
+ARIL_API aril_dataset *aril_dataset_lmdb(const char *path);
+
+/* Arrays of an HDF5 file by their names; x NULL: "x" or "data", and y NULL: "y" or "label", where the file has one. */
+ARIL_API aril_dataset *aril_dataset_hdf5(const char *path, const char *x, const char *y);
 
 ARIL_C_END
 

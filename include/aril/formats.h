@@ -104,6 +104,13 @@ ARIL_API aril_tensor *aril_npz_tensor(aril_npz *f, int i);
 /* Writes arrays as numpy.savez does. Without names they are called arr_0, arr_1 ... */
 ARIL_API aril_status aril_npz_write(const char *path, const aril_named *tensors);
 
+/* ---- HDF5, where the build found its headers and the library is there when a first file is used ---- */
+
+/* An array of a file by its name, such as "data" or "group/x": whole numbers and floats; owned by the scope. */
+ARIL_API aril_tensor *aril_hdf5_read(const char *path, const char *name);
+/* Writes arrays; a '/' in a name makes a group. All dtypes of 8 to 64 bits but bf16, f16 and the 8-bit floats. bool is written as u8. */
+ARIL_API aril_status aril_hdf5_write(const char *path, const aril_named *tensors);
+
 ARIL_C_END
 
 #endif

@@ -1,4 +1,4 @@
-/* NumPy's files as datasets. */
+/* NumPy's and HDF5's files as datasets. */
 #include "aril/datasets.h"
 
 #include "aril/dtype.h"
@@ -11,6 +11,7 @@
 #include "data/arrays.h"
 #include "data/files.h"
 #include "data/open.h"
+#include "formats/hdf5.h"
 
 #include <string.h>
 
@@ -106,4 +107,39 @@ aril_dataset *aril__open_npy(const char *path, const char *split)
     if (split && strcmp(split, "train") != 0)
         return aril__no_split(path, split, "no parts: all of it is \"train\"");
     return aril__dataset_of_arrays(path, aril_npy_read(path), NULL);
+}
+
+/* ---- HDF5 ---- */
+
+/* The array of the first name that the file has; NULL where it has none of them. */
+static aril_tensor *first_in_hdf5(const char *path, const char *const *names)
+{
+    for (; *names; names++)
+        if (aril__hdf5_has(path, *names)) return aril_hdf5_read(path, *names);
+    return NULL;
+}
+
+aril_dataset *aril_dataset_hdf5(const char *path, const char *x_name, const char *y_name)
+{
+    static const char *const xs[] = { "x", "data", "X", "images", NULL };
+    static const char *const ys[] = { "y", "label", "Y", "labels", NULL };
+    ARIL_SCOPE;
+    aril_tensor *x = x_name ? aril_hdf5_read(path, x_name) : first_in_hdf5(path, xs);
+    if (!x) {
+        if (aril__hdf5_opens(path))
+            aril__fail(ARIL_ERR_ARG,
+                       "%s has neither an array x nor data; aril_dataset_hdf5 takes other names",
+                       path);
+        return NULL;
+    }
+    if (aril_tensor_status(x) != ARIL_OK) return NULL;
+    return aril__dataset_of_arrays(path, x,
+                                   y_name ? aril_hdf5_read(path, y_name) : first_in_hdf5(path, ys));
+}
+
+aril_dataset *aril__open_hdf5(const char *path, const char *split)
+{
+    if (split && strcmp(split, "train") != 0)
+        return aril__no_split(path, split, "no parts: all of it is \"train\"");
+    return aril_dataset_hdf5(path, NULL, NULL);
 }

@@ -246,6 +246,11 @@ static aril_dataset *open_folder(const char *path, const char *split, int depth)
     char part[PATH_MAX];
     if (aril__holds_idx(path)) return aril__idx_folder(path, split);
     if (aril__holds_cifar(path)) return aril__cifar_folder(path, split);
+    if (aril__is_file(path, "data.mdb")) {
+        if (split && strcmp(split, "train") != 0)
+            return aril__no_split(path, split, "no parts: all of it is \"train\"");
+        return aril_dataset_lmdb(path);
+    }
     bool has_train = split_in_folder(path, "train", part);
     if (split && split_in_folder(path, split, part)) return open_path(part, NULL, depth + 1);
     if (!split && has_train && split_in_folder(path, "train", part))

@@ -4,11 +4,11 @@
 #include "aril/device.h"
 #include "aril/make.h"
 #include "aril/scope.h"
-#include "aril/view.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/files.h"
-#include "formats/picture.h"
+#include "data/picture_sample.h"
+#include "formats/bytes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,20 +39,6 @@ static void folder_destroy(aril_dataset *self)
     free(d->label);
 }
 
-struct asked {
-    aril_sample *s;
-    bool part;
-};
-
-static bool wanted_region(void *ctx, int64_t width, int64_t height, aril__region *region)
-{
-    struct asked *a = ctx;
-    aril_region r;
-    a->part = aril_sample_region(a->s, width, height, &r);
-    if (a->part) *region = (aril__region){ r.x, r.y, r.width, r.height, r.to_width, r.to_height };
-    return a->part;
-}
-
 static aril_status folder_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     const struct folder *d = aril_dataset_data(self);
@@ -65,23 +51,12 @@ static aril_status folder_get(aril_dataset *self, int64_t i, aril_sample *s)
     aril__bytes b = { 0 };
     aril_status status = aril__read_file("picture", path, 0, &b);
     if (status != ARIL_OK) return status;
-    struct asked asked = { .s = s };
-    aril__picture_want want = {
-        .opts = { .channels = d->channels }, .name = path, .region = wanted_region, .ctx = &asked
-    };
-    aril_tensor *x = aril__picture_decode(b.at, b.n, &want);
+    status = aril__sample_picture(s, path, b.at, b.n, d->channels);
     aril__bytes_free(&b);
-    if (aril_tensor_status(x) != ARIL_OK) return aril_tensor_status(x);
-    if (asked.part)
-        s->decoded = (aril_decoded){ want.decoded.scale_x, want.decoded.scale_y, want.decoded.x,
-                                     want.decoded.y };
-    s->x = aril_permute(x, ARIL_AXES(2, 0, 1)); /* [C,H,W], a view */
-    if (d->label) {
-        int64_t label = d->label[i];
-        s->y = aril_from(&label, ARIL_SHAPE(), ARIL_I64, aril_cpu());
-        if (aril_tensor_status(s->y) != ARIL_OK) return aril_tensor_status(s->y);
-    }
-    return aril_tensor_status(s->x);
+    if (status != ARIL_OK || !d->label) return status;
+    int64_t label = d->label[i];
+    s->y = aril_from(&label, ARIL_SHAPE(), ARIL_I64, aril_cpu());
+    return aril_tensor_status(s->y);
 }
 
 static const aril_dataset_class folder_class = {

@@ -8,10 +8,12 @@ aril_dataset *aril__open_csv(const char *path, const char *split);
 aril_dataset *aril__open_npz(const char *path, const char *split);
 aril_dataset *aril__open_npy(const char *path, const char *split);
 aril_dataset *aril__open_text(const char *path, const char *split);
+aril_dataset *aril__open_hdf5(const char *path, const char *split);
 
-#define ARIL__FILE_KINDS                                                                \
-    { ".csv", aril__open_csv }, { ".tsv", aril__open_csv }, { ".npz", aril__open_npz }, \
-        { ".npy", aril__open_npy }, { ".txt", aril__open_text },
-#define ARIL__FILE_KIND_NAMES ".csv, .tsv, .npz, .npy and .txt"
+#define ARIL__FILE_KINDS                                                                     \
+    { ".csv", aril__open_csv }, { ".tsv", aril__open_csv }, { ".npz", aril__open_npz },      \
+        { ".npy", aril__open_npy }, { ".txt", aril__open_text }, { ".h5", aril__open_hdf5 }, \
+        { ".hdf5", aril__open_hdf5 },
+#define ARIL__FILE_KIND_NAMES ".csv, .tsv, .npz, .npy, .txt and .h5"
 
 #endif

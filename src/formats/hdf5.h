@@ -1,0 +1,12 @@
+/* HDF5 files: what is in one. */
+#ifndef ARIL_FORMATS_HDF5_H
+#define ARIL_FORMATS_HDF5_H
+
+#include "aril/base.h"
+
+/* Can the file be opened (else there is an error)? Does it hold an array of that name (false, without an error, where it cannot
+ * be opened)? */
+bool aril__hdf5_opens(const char *path);
+bool aril__hdf5_has(const char *path, const char *name);
+
+#endif
