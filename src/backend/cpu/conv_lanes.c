@@ -32,29 +32,47 @@ typedef struct strip {
     int64_t x, w, n;
 } strip;
 
-static int list_strips(const job *j, int64_t p0, int64_t p1, int64_t p2, strip *to)
+/* The strips of the place listed last: its neighbours in a row, but for those at the edges, have the
+ * same ones, moved. */
+typedef struct strips {
+    int n;
+    int64_t row, place, lo, hi; /* which place that was, and which taps of a row it reads */
+    strip at[MOST_TAPS];
+} strips;
+
+/* Makes s that of place p2 of a row, or of one before it: returns how far from there x is. */
+static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
 {
     const aril__conv *d = &j->d;
     const int64_t *other = j->data ? d->out : d->in, *kernel = d->kernel;
     int64_t step = j->from_c * d->batch, weights = j->from_c * j->to_c, a0, a1, a2;
-    int n = 0;
     int64_t first = j->data ? p2 + d->begin[2] - (kernel[2] - 1) : p2 * d->stride[2] - d->begin[2];
     int64_t lo = first < 0 ? -first : 0;
     int64_t hi = first + kernel[2] > other[2] ? other[2] - first : kernel[2];
+    if (j->joined && s->row == row && s->lo == lo && s->hi == hi)
+        return (p2 - s->place) * (j->data ? 1 : d->stride[2]) * step;
+    int64_t rows = (j->data ? d->in : d->out)[1], p1 = row % rows, p0 = row / rows;
+    int n = 0;
+    strip *to = s->at;
     for (int64_t q0 = 0; q0 < kernel[0]; q0++) {
         if (!aril__conv_reads(d, j->data, 0, p0, q0, &a0)) continue;
         for (int64_t q1 = 0; q1 < kernel[1]; q1++) {
             if (!aril__conv_reads(d, j->data, 1, p1, q1, &a1)) continue;
-            int64_t row = (a0 * other[1] + a1) * other[2], tap = (q0 * kernel[1] + q1) * kernel[2];
+            int64_t line = (a0 * other[1] + a1) * other[2], tap = (q0 * kernel[1] + q1) * kernel[2];
             if (j->joined && lo < hi)
-                to[n++] = (strip){ (row + first + lo) * step, (tap + lo) * weights,
+                to[n++] = (strip){ (line + first + lo) * step, (tap + lo) * weights,
                                    (hi - lo) * j->from_c };
             for (int64_t q2 = 0; q2 < kernel[2] && !j->joined; q2++)
                 if (aril__conv_reads(d, j->data, 2, p2, q2, &a2))
-                    to[n++] = (strip){ (row + a2) * step, (tap + q2) * weights, j->from_c };
+                    to[n++] = (strip){ (line + a2) * step, (tap + q2) * weights, j->from_c };
         }
     }
-    return n;
+    s->n = n;
+    s->row = row;
+    s->place = p2;
+    s->lo = lo;
+    s->hi = hi;
+    return 0;
 }
 
 #define TEMPLATE "backend/cpu/conv_lanes.inc"

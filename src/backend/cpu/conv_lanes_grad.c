@@ -15,8 +15,6 @@ enum {
     MOST_SUMS = 4096,     /* elements of the weight: each is a vector while it is added up */
     PIECE_WORK = 1 << 20, /* multiplications that are worth a partial result */
     MOST_VECTOR = 64,     /* bytes */
-    BLOCK = 4,            /* pairs whose sums are in registers at a time, at most */
-    FINISH = 256,         /* elements of the weight that are worth a piece of the loop */
 };
 
 typedef struct job {
@@ -28,12 +26,14 @@ typedef struct job {
     int64_t *w_at;        /* and into the weight */
     int64_t w_stride;     /* from one channel of y to the next */
     void *w;
-    const void *x, *y; /* [places, c, batch], padded; [places, k, batch] */
-    int64_t pieces;    /* of the rows of y */
-    char *sums;        /* [pieces, k * pairs] vectors */
-    size_t piece;      /* bytes of one piece's sums */
-    char *parts;       /* [pieces]: some channels of a row of y */
-    size_t part;       /* bytes of one */
+    const void *x, *y;    /* [places, c, batch], padded; [places, k, batch] */
+    int64_t pieces;       /* of the rows of y */
+    char *sums;           /* [pieces, k * pairs] vectors */
+    size_t piece;         /* bytes of one piece's sums */
+    char *parts;          /* [pieces]: some channels of a row of y */
+    size_t part;          /* bytes of one */
+    char *partial;        /* [pieces, k * pairs] elements */
+    size_t partial_bytes; /* of one piece */
 } job;
 
 #define TEMPLATE "backend/cpu/conv_lanes_grad.inc"
@@ -117,7 +117,8 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     int64_t twice = 2 * j.pairs;
     aril_tensor *pair = aril__give(th, aril__tensor_new(th, ARIL_I64, 1, &twice, r->device));
     j.part = aril__dtype_bytes(r->type, d->out[2] * j.k * j.batch);
-    int64_t bytes = j.pieces * (int64_t)(j.piece + j.part);
+    j.partial_bytes = aril__dtype_bytes(r->type, j.k * j.pairs);
+    int64_t bytes = j.pieces * (int64_t)(j.piece + j.part + j.partial_bytes);
     aril_tensor *sums = aril__give(th, aril__tensor_new(th, ARIL_U8, 1, &bytes, r->device));
     aril_status s = aril_tensor_status(x);
     if (s == ARIL_OK) s = aril_tensor_status(y);
@@ -149,8 +150,8 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     j.y = aril__ptr(y);
     j.sums = aril__ptr(sums);
     j.parts = j.sums + (size_t)j.pieces * j.piece;
+    j.partial = j.parts + (size_t)j.pieces * j.part;
     aril__parallel_for(j.pieces, 1, ARIL__PICK(pieces, r->type == ARIL_F64), &j);
-    aril__parallel_for((j.pairs + BLOCK - 1) / BLOCK, FINISH / (BLOCK * j.k) + 1,
-                       ARIL__PICK(finish, r->type == ARIL_F64), &j);
+    ARIL__PICK(finish, r->type == ARIL_F64)(&j);
     return ARIL_OK;
 }
