@@ -15,6 +15,8 @@
 #include "aril/index.h"
 #include "aril/loss.h"
 #include "aril/module.h"
+#include "aril/nn_loss.h"
+#include "aril/nn_sequence.h"
 
 ARIL_C_BEGIN
 

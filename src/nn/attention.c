@@ -1,4 +1,5 @@
 /* Attention of several heads. */
+#include "aril/init.h"
 #include "aril/nn_sequence.h"
 #include "aril/ops.h"
 #include "core/error.h"
@@ -29,15 +30,6 @@ aril_module *aril__add_late(aril_module *m, const char *name, aril_module *child
 
 /* ---- parameters ---- */
 
-/* uniform within sqrt(6 / (rows + columns)) of 0, which keeps variances forward and backward alike */
-static void fill_xavier(aril_tensor *t)
-{
-    double bound = sqrt(6.0 / (double)(aril_size(t, 0) + aril_size(t, 1)));
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_uniform_(t, -bound, bound);
-}
-
 /* Children draw first: the bias of out_proj, which Linear draws, is 0 here. */
 static void reset_attention(aril_module *self)
 {
@@ -45,7 +37,7 @@ static void reset_attention(aril_module *self)
     for (int i = 0; i < self->n_own; i++) {
         aril_tensor *t = aril__own_at(self, i);
         if (t && aril_ndim(t) == 2)
-            fill_xavier(t);
+            aril_init_xavier_uniform(t, 1);
         else
             aril__fill_number(t, 0);
     }
