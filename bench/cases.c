@@ -300,6 +300,10 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
     if (is(w, 0, "input")) return add_tensor(r, c, w, BENCH_INPUT);
     if (is(w, 0, "param")) return add_tensor(r, c, w, BENCH_PARAM);
     if (is(w, 0, "labels")) return add_tensor(r, c, w, BENCH_LABELS);
+    if (is(w, 0, "task")) {
+        if (w->n < 2) return fail(r, "task takes a name");
+        return set_name(r, c->task, w, 1) && no_more(r, w, 2);
+    }
     if (is(w, 0, "dtype")) return read_dtype(r, w, &c->dtype);
     if (is(w, 0, "want")) return number(r, w, 1, &c->want) && no_more(r, w, 2);
     if (is(w, 0, "sgd")) return number(r, w, 1, &c->sgd) && no_more(r, w, 2);
@@ -348,7 +352,9 @@ static bool finish(reader *r)
     bench_case *c = r->at;
     if (r->net && !check_nesting(r, r->net)) return false;
     if (c) {
-        if (c->n_calls == 0) return fail(r, "case '%s' does nothing", c->name);
+        if (c->n_calls == 0 && !c->task[0]) return fail(r, "case '%s' does nothing", c->name);
+        if (c->task[0] && (c->n_calls || c->n_slots))
+            return fail(r, "case '%s': a task stands alone", c->name);
         if (c->sgd != 0 && c->backward < 0)
             return fail(r, "case '%s': sgd without backward", c->name);
         if (c->infer && c->backward >= 0)

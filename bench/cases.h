@@ -91,6 +91,7 @@ typedef struct bench_case {
     int priority;
     double want; /* 0: not said */
     bool infer, modules;
+    char task[BENCH_NAME]; /* "": none */
     aril_dtype dtype;
     int n_slots, n_calls;
     bench_slot slot[BENCH_SLOTS];

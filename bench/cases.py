@@ -74,6 +74,7 @@ class Case:
         self.infer, self.modules, self.dtype = False, False, "f32"
         self.tensors, self.calls = [], []
         self.backward, self.sgd = None, None
+        self.task = ""
 
     @property
     def nets(self):
@@ -223,6 +224,11 @@ class Reader:
         elif words[0] == "priority":
             case.priority = self.whole(words, 1, 1)
             self.no_more(words, 2)
+        elif words[0] == "task":
+            if len(words) < 2:
+                self.fail("task takes a name")
+            self.no_more(words, 2)
+            case.task = words[1]
         elif words[0] == "dtype":
             if words[1:] not in (["f32"], ["bf16"]):
                 self.fail("dtype is f32 or bf16")
@@ -239,8 +245,10 @@ class Reader:
         if self.net is not None:
             self.check_nesting(self.net, self.nets[self.net])
         if case:
-            if not case.calls:
+            if not case.calls and not case.task:
                 self.fail(f"case '{case.name}' does nothing")
+            if case.task and (case.calls or case.tensors):
+                self.fail(f"case '{case.name}': a task stands alone")
             if case.sgd and not case.backward:
                 self.fail(f"case '{case.name}': sgd without backward")
             if case.infer and case.backward:

@@ -68,6 +68,10 @@ static void update(bench_run *r)
 void bench_run_step(bench_run *r)
 {
     ARIL_SCOPE;
+    if (r->task) {
+        r->task->step(r->state);
+        return;
+    }
     forward(r);
     if (r->at->backward < 0) return;
     aril_backward(r->slot[r->at->backward]);
@@ -135,6 +139,12 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
     ARIL_SCOPE;
     *r =
         (bench_run){ .at = c, .maker = { .dtype = c->dtype, .infer = c->infer, .still = compare } };
+    if (c->task[0]) {
+        r->task = bench_task_find(c->task);
+        if (!r->task) fprintf(stderr, "aril bench: no task '%s'\n", c->task);
+        r->state = r->task ? r->task->begin() : NULL;
+        return r->state && aril_ok();
+    }
     bool has_net = false;
     for (int i = 0; i < c->n_calls; i++) has_net |= c->call[i].op == BENCH_OP_net;
     for (int i = 0; i < c->n_slots; i++) {
@@ -165,6 +175,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
 void bench_run_end(bench_run *r)
 {
     if (!r->at) return;
+    if (r->state) r->task->end(r->state);
     for (int i = 0; i < r->at->n_slots; i++) {
         bench_role role = r->at->slot[i].role;
         if (role == BENCH_INPUT || role == BENCH_LABELS) aril_release(r->slot[i]);

@@ -3,6 +3,7 @@
 #define ARIL_BENCH_RUN_H
 
 #include "cases.h"
+#include "tasks.h"
 
 /* ---- networks (net.c) ---- */
 
@@ -46,6 +47,8 @@ typedef struct bench_run {
     bool wants[BENCH_SLOTS];         /* a gradient */
     aril_tensor *rate;               /* of SGD, [] f32, or NULL */
     aril_optim *optim;               /* the same, for modules */
+    const bench_task *task;          /* instead of calls, or NULL */
+    void *state;                     /* of the task */
     double flops, bytes;             /* of a step: products; what operations read and write */
 } bench_run;
 

@@ -1,0 +1,207 @@
+#include "tasks.h"
+
+#include "run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- LeNet-5 from a loader: a step is an epoch of PICTURES pictures in batches of BATCH ---- */
+
+enum { PICTURES = 16384, BATCH = 64 };
+
+typedef struct lenet {
+    aril_model *model; /* of a fit */
+    aril_module *net;
+    aril_optim *opt; /* of a loop by hand */
+    aril_loader *batches;
+} lenet;
+
+static aril_dataset *pictures(void)
+{
+    ARIL_SCOPE;
+    bench_maker m = { .dtype = ARIL_F32 };
+    aril_tensor *x = bench_fill(&m, ARIL_SHAPE(PICTURES, 28, 28), 128, 127);
+    aril_tensor *y = bench_fill(&m, ARIL_SHAPE(PICTURES), 5, 5);
+    return aril_dataset_pictures(aril_cast(x, ARIL_U8), aril_cast(aril_floor(y), ARIL_I64));
+}
+
+static void lenet_end(void *state)
+{
+    lenet *l = state;
+    aril_loader_free(l->batches);
+    aril_optim_free(l->opt);
+    if (l->model)
+        aril_model_free(l->model);
+    else
+        aril_module_release(l->net);
+    free(l);
+}
+
+static void *lenet_begin(bool fit)
+{
+    lenet *l = calloc(1, sizeof *l);
+    if (!l) return NULL;
+    aril_seed(0);
+    l->net = aril_zoo_make("lenet5", (aril_zoo_opts){ 0 });
+    l->batches = aril_loader_new(pictures(), (aril_loader_opts){ .batch = BATCH, .shuffle = true });
+    if (fit) {
+        l->model = aril_model_new(l->net, ARIL_SHAPE(1, 28, 28));
+        aril_model_compile(l->model, (aril_model_opts){
+                                         .loss = "cross_entropy",
+                                         .metrics = "accuracy",
+                                         .optimizer = aril_adam(NULL, (aril_adam_opts){ 0 }) });
+    } else {
+        l->opt = aril_adam(aril_parameters(l->net), (aril_adam_opts){ 0 });
+    }
+    if (aril_ok()) return l;
+    lenet_end(l);
+    return NULL;
+}
+
+static void *lenet_loop_begin(void)
+{
+    return lenet_begin(false);
+}
+
+static void *lenet_fit_begin(void)
+{
+    return lenet_begin(true);
+}
+
+static void lenet_loop_step(void *state)
+{
+    lenet *l = state;
+    for (aril_batch b; aril_loader_next(l->batches, &b);) {
+        ARIL_SCOPE;
+        aril_backward(aril_cross_entropy(aril_forward(l->net, b.x), b.y));
+        aril_step(l->opt);
+    }
+}
+
+static void lenet_fit_step(void *state)
+{
+    lenet *l = state;
+    aril_model_fit_loader(l->model, l->batches,
+                          (aril_fit_opts){ .epochs = 1, .verbose = ARIL_SILENT });
+}
+
+/* ---- pictures from files: a step is FILES of them, cut to 224 x 224, in batches of 32 ---- */
+
+enum { FILES = 256, WIDTH = 500, HEIGHT = 375 };
+
+/* A picture with edges, slopes and grain, so that its file is about as large as a photograph's. */
+static aril_tensor *scene(int i)
+{
+    ARIL_SCOPE;
+    aril_seed((uint64_t)i);
+    aril_device cpu = aril_cpu();
+    aril_tensor *x =
+        aril_reshape(aril_linspace(0, 1, WIDTH, ARIL_F32, cpu), ARIL_SHAPE(1, 1, WIDTH));
+    aril_tensor *y =
+        aril_reshape(aril_linspace(0, 1, HEIGHT, ARIL_F32, cpu), ARIL_SHAPE(1, HEIGHT, 1));
+    aril_tensor *k = aril_rand(ARIL_SHAPE(3, 1, 1), ARIL_F32, cpu);
+    aril_tensor *wave =
+        aril_sin(aril_add(aril_mul_scalar(aril_mul(x, k), 40), aril_mul_scalar(y, 7 + i % 5)));
+    aril_tensor *disc = aril_lt_scalar(aril_add(aril_square(aril_sub_scalar(x, 0.1 * (i % 9))),
+                                                aril_square(aril_sub_scalar(y, 0.5))),
+                                       0.06);
+    aril_tensor *grain = aril_randn(ARIL_SHAPE(3, HEIGHT, WIDTH), ARIL_F32, cpu);
+    aril_tensor *sum =
+        aril_add(aril_mul_scalar(wave, 0.25), aril_mul_scalar(aril_cast(disc, ARIL_F32), 0.3));
+    return aril_escape(
+        aril_clamp(aril_add_scalar(aril_add(sum, aril_mul_scalar(grain, 0.035)), 0.4), 0, 1));
+}
+
+/* The folder with the files, which are made once; the peers read the same. */
+static bool make_files(char *folder, size_t size)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[4096];
+    snprintf(folder, size, "%s/aril-bench-pictures-%ld", tmp ? tmp : "/tmp", (long)getuid());
+    snprintf(path, sizeof path, "%s/done", folder);
+    if (access(path, R_OK) == 0) return true;
+    for (int i = -1; i < FILES && aril_ok(); i++) {
+        ARIL_SCOPE;
+        snprintf(path, sizeof path, "%s/class%d", folder, i % 2);
+        if (i < 0) snprintf(path, sizeof path, "%s", folder);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return false;
+        if (i < 0) continue;
+        snprintf(path, sizeof path, "%s/class%d/%d.jpg", folder, i % 2, i);
+        aril_picture_write(path, scene(i), (aril_picture_write_opts){ .quality = 92 });
+    }
+    snprintf(path, sizeof path, "%s/done", folder);
+    FILE *f = aril_ok() ? fopen(path, "w") : NULL;
+    return f && fclose(f) == 0;
+}
+
+static void *files_begin(void)
+{
+    char folder[1024];
+    const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
+    if (!make_files(folder, sizeof folder)) return NULL;
+    aril_transform *change =
+        ARIL_TRANSFORMS(aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
+                        aril_transform_flip(0.5), aril_transform_normalise(3, mean, std));
+    aril_dataset *d =
+        aril_dataset_transform(aril_dataset_folder(folder, (aril_folder_opts){ 0 }), change);
+    return aril_loader_new(d, (aril_loader_opts){ .batch = 32, .shuffle = true, .workers = 2 });
+}
+
+static void files_step(void *state)
+{
+    for (aril_batch b; aril_loader_next(state, &b);) {
+    }
+}
+
+static void files_end(void *state)
+{
+    aril_loader_free(state);
+}
+
+/* ---- Adam over 25.6 million parameters in 161 tensors, as many as ResNet-50 has ---- */
+
+enum { LARGE = 24, SMALL = 137 };
+
+static void *adam_begin(void)
+{
+    ARIL_SCOPE;
+    aril_tensor *p[LARGE + SMALL];
+    bench_maker m = { .dtype = ARIL_F32 };
+    for (int i = 0; i < LARGE + SMALL; i++) {
+        aril_shape shape = i < LARGE ? ARIL_SHAPE(1024, 1024) : ARIL_SHAPE(3140);
+        p[i] = aril_parameter(bench_fill(&m, shape, 0, 1));
+        aril_set_grad(p[i], bench_fill(&m, shape, 0, 1));
+    }
+    aril_named all = { .n = LARGE + SMALL, .at = p };
+    aril_optim *opt = aril_adam(&all, (aril_adam_opts){ .keep_grads = true });
+    for (int i = 0; i < LARGE + SMALL; i++) aril_release(p[i]);
+    return opt;
+}
+
+static void adam_step(void *state)
+{
+    aril_step(state);
+}
+
+static void adam_end(void *state)
+{
+    aril_optim_free(state);
+}
+
+static const bench_task tasks[] = {
+    { "lenet5-loop", lenet_loop_begin, lenet_loop_step, lenet_end },
+    { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end },
+    { "picture-files", files_begin, files_step, files_end },
+    { "adam", adam_begin, adam_step, adam_end },
+};
+
+const bench_task *bench_task_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+        if (strcmp(tasks[i].name, name) == 0) return &tasks[i];
+    return NULL;
+}
