@@ -155,5 +155,5 @@ foreach(script ${peers})
     get_filename_component(name ${script} NAME_WE)
     add_test(NAME peer_${name} COMMAND python3 ${script} CONFIGURATIONS Peers)
     set_tests_properties(peer_${name} PROPERTIES
-        TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS peers ENVIRONMENT "${script_environment}")
+        TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS peers ENVIRONMENT "${script_environment}")
 endforeach()
