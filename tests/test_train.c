@@ -160,22 +160,21 @@ TEST(it_learns_and_says_how_well)
     ARIL_SCOPE;
     aril_tensor *x, *y;
     clouds(&x, &y);
-    aril_model *m = small_model("accuracy, top2, confusion");
+    aril_model *m = small_model("accuracy, confusion, top2");
     aril_fit_opts opts = quiet;
     opts.epochs = 12;
     opts.validation_split = 0.2;
     aril_history *h = aril_model_fit(m, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK_INT(aril_history_epochs(h), 12);
-    const char *const names[] = { "loss",      "accuracy",      "top2",
-                                  "confusion", "val_loss",      "val_accuracy",
-                                  "val_top2",  "val_confusion", "lr" };
-    CHECK_INT(aril_history_columns(h), 9);
-    for (int i = 0; i < 9; i++) CHECK_STR(aril_history_name(h, i), names[i]);
+    /* a table has no column */
+    const char *const names[] = { "loss",         "accuracy", "top2", "val_loss",
+                                  "val_accuracy", "val_top2", "lr" };
+    CHECK_INT(aril_history_columns(h), 7);
+    for (int i = 0; i < 7; i++) CHECK_STR(aril_history_name(h, i), names[i]);
     CHECK(aril_history_at(h, "loss", -1) < 0.5 * aril_history_at(h, "loss", 0));
     CHECK_MSG(aril_history_at(h, "val_accuracy", -1) > 0.9, "%g",
               aril_history_at(h, "val_accuracy", -1));
-    CHECK_NEAR(aril_history_at(h, "accuracy", 5), aril_history_at(h, "confusion", 5), 0);
 
     /* the values of the last validation are those of evaluating its samples, which are the last 42 */
     aril_tensor *xv = aril_narrow(x, 0, 168, 42), *yv = aril_narrow(y, 0, 168, 42);
@@ -183,6 +182,7 @@ TEST(it_learns_and_says_how_well)
                                       (aril_eval_opts){ .verbose = ARIL_SILENT, .batch_size = 16 });
     CHECK_NEAR(loss, aril_history_at(h, "val_loss", -1), 0);
     CHECK_NEAR(aril_model_value(m, "accuracy"), aril_history_at(h, "val_accuracy", -1), 0);
+    CHECK_NEAR(aril_model_value(m, "confusion"), aril_model_value(m, "accuracy"), 0);
     CHECK(aril_module_training(aril_model_module(m)));
     aril_tensor *table = aril_metric_table(aril_model_metric(m, "confusion"));
     CHECK_NEAR(aril_item(aril_sum(table, ARIL_ALL)), 42, 0);

@@ -1,5 +1,4 @@
 /* Callbacks that watch a value: early stop, saving the best, and stopping at what is no number. */
-#include "aril/formats.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "train/model.h"
@@ -155,10 +154,7 @@ static aril_status save_weights(const saver *s, aril_fit *fit, int epoch)
 {
     char path[PATH_MAX];
     aril_status status = path_for(s, epoch, path);
-    const char *key = "format", *value = "pt"; /* what PyTorch's loaders look for */
-    return status != ARIL_OK ? status
-                             : aril_safetensors_save(path, aril_state(fit->model->net),
-                                                     &(aril_metadata){ 1, &key, &value });
+    return status != ARIL_OK ? status : aril_save(fit->model->net, path);
 }
 
 static aril_status best_begin(aril_callback *cb, aril_fit *fit)

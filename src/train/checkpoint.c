@@ -160,9 +160,7 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
     if (strcmp(name, now) == 0)
         snprintf(name, sizeof name, "weights-%lld-again.safetensors", (long long)step);
     if ((status = path_in(dir, name, path)) != ARIL_OK) return status;
-    const char *weights_key = "format", *weights_value = "pt"; /* what PyTorch's loaders look for */
-    status =
-        aril_safetensors_save(path, weights, &(aril_metadata){ 1, &weights_key, &weights_value });
+    status = aril_save(model, path);
     if (status != ARIL_OK) {
         unlink(path); /* where there was room for the name and for nothing else */
         return status;

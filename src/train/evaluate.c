@@ -30,7 +30,7 @@ static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch,
     if (fit != NULL) { /* the epoch's line stays, with a note */
         snprintf(note, sizeof note, total > 0 ? "val %lld/%lld" : "val %lld", (long long)batch,
                  (long long)total);
-        aril__progress_at at = { fit->batch, fit->samples, 1 + m->n_metrics,
+        aril__progress_at at = { fit->batch, fit->samples, 1 + m->n_shown,
                                  fit->name,  fit->value,   note };
         aril__progress_draw(p, &at);
         return;
@@ -39,7 +39,7 @@ static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch,
     const char *name[MOST] = { "loss" };
     double value[MOST] = { values ? aril__model_mean_loss(m) : 0 };
     int n = values;
-    for (int i = 0; values && i < m->n_metrics && n < MOST; i++, n++) {
+    for (int i = 0; values && i < m->n_shown && n < MOST; i++, n++) {
         name[n] = aril_metric_label(m->metric[i]);
         value[n] = aril_metric_value(m->metric[i]);
     }

@@ -97,7 +97,7 @@ static int find_name(const aril_fit *f, const char *name)
 static void read_values(aril_fit *f, int from)
 {
     f->value[from] = aril__model_mean_loss(f->model);
-    for (int i = 0; i < f->model->n_metrics; i++)
+    for (int i = 0; i < f->model->n_shown; i++)
         f->value[from + 1 + i] = aril_metric_value(f->model->metric[i]);
 }
 
@@ -148,7 +148,7 @@ double aril_fit_value(const aril_fit *f, const char *name)
     if (strcmp(name, "lr") == 0 && !f->measured) return aril_item(aril_optim_lr(f->model->opt));
     int i = find_name(f, name);
     if (i < 0) return NAN;
-    if (f->measured || i > f->model->n_metrics) return f->value[i];
+    if (f->measured || i > f->model->n_shown) return f->value[i];
     return i == 0 ? aril__model_mean_loss(f->model) : aril_metric_value(f->model->metric[i - 1]);
 }
 
@@ -166,10 +166,9 @@ void aril_model_stop(aril_model *m)
 
 static aril__progress_at progress_at(const aril_fit *f)
 {
-    int n =
-        f->val != NULL && f->measured ? f->n_names - 1 : 1 + f->model->n_metrics; /* without lr */
-    if (n > 1 + f->model->n_metrics && isnan(f->value[1 + f->model->n_metrics]))
-        n = 1 + f->model->n_metrics;
+    int n = f->val != NULL && f->measured ? f->n_names - 1 : 1 + f->model->n_shown; /* without lr */
+    if (n > 1 + f->model->n_shown && isnan(f->value[1 + f->model->n_shown]))
+        n = 1 + f->model->n_shown;
     return (aril__progress_at){ f->batch, f->samples, n, f->name, f->value, NULL };
 }
 
@@ -258,7 +257,7 @@ static bool validates_now(const aril_fit *f)
 static aril_status close_epoch(aril_fit *f, double seconds)
 {
     aril_model *m = f->model;
-    int first_val = 1 + m->n_metrics;
+    int first_val = 1 + m->n_shown;
     aril_status status = apply_rest(f);
     if (status != ARIL_OK) return status;
     if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to train on");
@@ -291,7 +290,7 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
 {
     if (!goes_on) open_epoch(f);
     f->measured = false;
-    for (int i = 1 + f->model->n_metrics; i < f->n_names; i++) f->value[i] = NAN;
+    for (int i = 1 + f->model->n_shown; i < f->n_names; i++) f->value[i] = NAN;
     aril_module_train(f->model->net);
     char title[32];
     snprintf(title, sizeof title, "Epoch %d/%d", f->epoch + 1, f->epochs);
@@ -322,14 +321,14 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
 static aril_status name_columns(aril_fit *f)
 {
     aril_model *m = f->model;
-    int n = 2 + m->n_metrics + (f->val != NULL ? 1 + m->n_metrics : 0);
+    int n = 2 + m->n_shown + (f->val != NULL ? 1 + m->n_shown : 0);
     f->name = aril__calloc((size_t)(n + 1) * sizeof *f->name);
     f->value = aril__calloc((size_t)n * sizeof *f->value);
     if (f->name == NULL || f->value == NULL)
         return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
     int at = 0;
     for (int val = 0; val <= (f->val != NULL); val++)
-        for (int i = -1; i < m->n_metrics; i++) {
+        for (int i = -1; i < m->n_shown; i++) {
             const char *label = i < 0 ? "loss" : aril_metric_label(m->metric[i]);
             char *name = aril__malloc(strlen(label) + 5);
             if (name == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");

@@ -46,7 +46,7 @@ static void decompile(aril_model *m)
     aril_module_release(m->loss_module);
     aril_optim_free(m->opt);
     aril__states_clear(&m->meter);
-    m->n_metrics = 0;
+    m->n_metrics = m->n_shown = 0;
     m->metric = NULL;
     m->loss = NULL;
     m->loss_module = NULL;
@@ -96,7 +96,12 @@ static aril_status add_metric(aril_model *m, aril_metric *metric)
         return status != ARIL_OK ? status : aril__fail(ARIL_ERR_MEMORY, "no memory for a metric");
     }
     m->metric = all;
-    m->metric[m->n_metrics++] = metric;
+    int at = m->n_metrics++;
+    if (metric->type != &aril__metric_confusion) { /* before the tables */
+        for (; at > m->n_shown; at--) m->metric[at] = m->metric[at - 1];
+        m->n_shown++;
+    }
+    m->metric[at] = metric;
     return ARIL_OK;
 }
 

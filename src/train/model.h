@@ -19,7 +19,7 @@ struct aril_model {
     bool compiled;
     bool built; /* this and the device: as aril__model_ready saw them */
     aril_device device;
-    int n_metrics;
+    int n_metrics, n_shown; /* tables come last, and have no column in lines and histories */
     aril_metric **metric;
     aril_optim *opt;
     aril_history *history;
