@@ -158,10 +158,12 @@ int main(int argc, char **argv)
     if (argc > 1) snprintf(path, sizeof path, "%s", argv[1]);
     text t = { 0 };
     if (!text_read(path, &t)) {
-        printf("SKIP: no text in %s; give the path of a text file\n", path);
-        return argc > 1 ? 1 : 77;
+        printf("%sno text of %d letters or more in %s; char_rnn FILE reads any text file\n",
+               quick ? "SKIP: " : "", LENGTH + 2, path);
+        aril_release(t.letters);
+        return quick ? 77 : 1;
     }
-    int steps = argc > 2 ? atoi(argv[2]) : quick ? 20 : 1500;
+    int steps = argc > 2 ? atoi(argv[2]) : quick ? 20 : 1000;
     printf("%s: %lld letters, %lld different ones\n\n", path, (long long)t.n,
            (long long)t.alphabet);
     aril_seed(0);
