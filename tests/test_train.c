@@ -176,6 +176,7 @@ TEST(it_learns_and_says_how_well)
     CHECK_MSG(aril_history_at(h, "val_accuracy", -1) > 0.9, "%g",
               aril_history_at(h, "val_accuracy", -1));
 
+    CHECK_NEAR(aril_model_value(m, "accuracy"), aril_history_at(h, "val_accuracy", -1), 0);
     /* the values of the last validation are those of evaluating its samples, which are the last 42 */
     aril_tensor *xv = aril_narrow(x, 0, 168, 42), *yv = aril_narrow(y, 0, 168, 42);
     double loss = aril_model_evaluate(m, xv, yv,
@@ -685,8 +686,9 @@ TEST(logs_and_pictures_of_the_history)
     opts.validation_every = 2;
     opts.callbacks = ARIL_CALLBACKS(
         aril_csv_log(temp_path("log.csv")),
-        aril_tensorboard_log(temp_path("board"),
-                             (aril_tensorboard_opts){ .every_batches = 5, .histograms_every = 2 }));
+        aril_tensorboard_log(temp_path("board"), (aril_tensorboard_opts){ .every_batches = 5,
+                                                                          .histograms_every = 2,
+                                                                          .graph = true }));
     aril_history *h = aril_model_fit(m, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK_INT(aril_history_csv(h, temp_path("history.csv")), ARIL_OK);

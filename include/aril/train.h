@@ -134,7 +134,8 @@ ARIL_API double aril_model_evaluate(aril_model *model, aril_tensor *x, aril_tens
 ARIL_API double aril_model_evaluate_loader(aril_model *model, aril_loader *loader,
                                            aril_eval_opts opts);
 
-/* The last value of "loss" or of a metric, by fit or evaluate; NaN, with an error, for other names. */
+/* "loss" or a metric as last measured: by evaluate, by the last validation of a fit, or, without one, by its last
+ * epoch. NaN, with an error, for other names. */
 ARIL_API double aril_model_value(const aril_model *model, const char *name);
 /* The metric itself, for its table; NULL, with an error, where there is none. */
 ARIL_API aril_metric *aril_model_metric(const aril_model *model, const char *name);

@@ -106,7 +106,9 @@ static aril_status board_begin(aril_callback *cb, aril_fit *fit)
 {
     board *b = cb->data;
     aril_status status = open_board(b, "train", &b->train);
-    return status == ARIL_OK && fit->val != NULL ? open_board(b, "val", &b->val) : status;
+    if (status == ARIL_OK && fit->val != NULL) status = open_board(b, "val", &b->val);
+    if (status != ARIL_OK || !b->opts.graph || fit->resumed) return status;
+    return aril_tensorboard_module(b->train, fit->model->net, fit->model->input);
 }
 
 static aril_status board_batch(aril_callback *cb, aril_fit *fit)

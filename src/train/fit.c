@@ -312,7 +312,7 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
     if (status != ARIL_OK) return status;
     f->epoch++;
     f->over = f->stop;
-    open_epoch(f);
+    f->batch = f->samples = 0;
     return f->opts.checkpoint.dir != NULL ? aril__fit_save(f) : ARIL_OK;
 }
 

@@ -68,9 +68,11 @@ aril_status aril__fit_save(aril_fit *f)
         status = aril__states_set_ints(&state, "fit/val_loader", 3,
                                        (int64_t[]){ (int64_t)at.seed, at.epoch, at.batch });
     }
-    if (status == ARIL_OK)
+    /* Between epochs nothing is counted: what loss and metrics hold is the last validation. */
+    bool inside = f->batch > 0;
+    if (status == ARIL_OK && inside)
         status = aril__states_copy(&state, "fit/meter/", aril__states_view(&m->meter));
-    for (int i = 0; i < m->n_metrics && status == ARIL_OK; i++) {
+    for (int i = 0; i < m->n_metrics && inside && status == ARIL_OK; i++) {
         snprintf(prefix, sizeof prefix, "fit/metric/%d/", i);
         status = aril__states_copy(&state, prefix, aril_metric_state(m->metric[i]));
     }
