@@ -56,6 +56,22 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
     return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of one position" : NULL;
 }
 
+/* Zeroes where the picture of `size`, `bytes` a place, is not what lies in [from, to). */
+static void zero_edges(char *all, const int64_t *size, const int64_t *from, const int64_t *to,
+                       size_t bytes)
+{
+    size_t row = (size_t)size[2] * bytes;
+    for (int64_t i = 0; i < size[0] * size[1]; i++, all += row) {
+        int64_t i0 = i / size[1], i1 = i % size[1];
+        if (i0 < from[0] || i0 >= to[0] || i1 < from[1] || i1 >= to[1]) {
+            memset(all, 0, row);
+            continue;
+        }
+        memset(all, 0, (size_t)from[2] * bytes);
+        memset(all + (size_t)to[2] * bytes, 0, (size_t)(size[2] - to[2]) * bytes);
+    }
+}
+
 /* The part of x that kernels read, in samples-last order; what lies outside of x is 0. `size` gets
  * its sizes. */
 static aril_tensor *padded(const aril__run *r, const aril__conv *d, int64_t *size)
@@ -78,20 +94,24 @@ static aril_tensor *padded(const aril__run *r, const aril__conv *d, int64_t *siz
     aril__thread *th = aril__self();
     aril_tensor *all = aril__give(th, aril__tensor_new(th, r->type, x->ndim, dim, r->device));
     if (aril_tensor_status(all) < 0) return all;
-    memset(aril__ptr(all), 0, aril__dtype_bytes(r->type, all->numel));
     aril_tensor *to = aril_permute(all, aril__cpu_lanes_axes(x->ndim, true));
-    for (int i = 0; i < spatial; i++) {
-        int at = 3 - spatial + i;
-        int64_t begin = d->begin[at], skipped = begin < 0 ? -begin : 0, n = d->in[at] - skipped;
-        if (begin < 0) begin = 0;
-        if (n > size[at] - begin) n = size[at] - begin;
-        if (n <= 0) return all;
-        to = aril_narrow(to, 2 + i, begin, n);
-        x = aril_narrow(x, 2 + i, skipped, n);
+    int64_t from[3], end[3];
+    bool empty = false;
+    for (int i = 0; i < 3; i++) {
+        int64_t begin = d->begin[i], skipped = begin < 0 ? -begin : 0, n = d->in[i] - skipped;
+        from[i] = begin < 0 ? 0 : begin < size[i] ? begin : size[i];
+        if (n > size[i] - from[i]) n = size[i] - from[i];
+        if (n < 0) n = 0;
+        end[i] = from[i] + n;
+        empty = empty || n == 0;
+        if (i < 3 - spatial || empty) continue;
+        to = aril_narrow(to, 2 + i - (3 - spatial), from[i], n);
+        x = aril_narrow(x, 2 + i - (3 - spatial), skipped, n);
     }
     if (aril_tensor_status(to) < 0) return to;
     if (aril_tensor_status(x) < 0) return x;
-    aril__copy_elements(to, x);
+    zero_edges(aril__ptr(all), size, from, end, aril__dtype_bytes(r->type, d->c * d->batch));
+    if (!empty) aril__copy_elements(to, x);
     return all;
 }
 
