@@ -60,8 +60,7 @@ TEST(the_whole_table)
                     " Trainable params: 1,370 (5.35 KB)\n"
                     " Non-trainable params: 0 (0 B)\n"
                     " FLOPs of a forward pass, batch of 1: 12.8 K\n"
-                    " Memory, batch of 32: 264 KB to train (activations 113 KB), 146 KB to "
-                    "evaluate\n");
+                    " Memory to train a batch of 32: 264 KB (activations 113 KB)\n");
     free(text);
     aril_module_release(m);
 }

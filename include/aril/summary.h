@@ -39,11 +39,9 @@ typedef struct aril_cost {
 } aril_cost;
 ARIL_API aril_status aril_module_cost(aril_module *m, aril_list in, aril_cost *cost);
 
-/* Bytes that a batch takes in training: parameters, buffers and gradients of parameters; for each sample
- * the input, activations and the gradients at work. And in evaluation: parameters, buffers, and for each
- * sample the input and what the largest op reads and writes. The memory of an optimizer is not counted. */
+/* About how many bytes a batch takes in training: parameters, buffers and gradients of parameters; for each
+ * sample the input, activations and the gradients at work. The memory of an optimizer is not counted. */
 ARIL_API double aril_cost_training(const aril_cost *cost, int64_t batch);
-ARIL_API double aril_cost_evaluation(const aril_cost *cost, int64_t batch);
 
 ARIL_C_END
 

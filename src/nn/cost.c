@@ -278,9 +278,3 @@ double aril_cost_training(const aril_cost *c, int64_t batch)
     return c->parameter_bytes + c->buffer_bytes + c->trainable_bytes +
            (double)batch * (c->input_bytes + c->activation_bytes + c->working_bytes);
 }
-
-double aril_cost_evaluation(const aril_cost *c, int64_t batch)
-{
-    return c->parameter_bytes + c->buffer_bytes +
-           (double)batch * (c->input_bytes + c->working_bytes);
-}

@@ -231,16 +231,15 @@ static void draw_totals(const aril_cost *t, int64_t batch, FILE *to)
           t->parameter_bytes - t->trainable_bytes },
         { "Buffers", t->buffers, t->buffer_bytes },
     };
-    char a[32], b[32], c[32];
+    char a[32], b[32];
     for (int i = 0; i < 4; i++)
         if (i < 3 || counts[i].n > 0)
             fprintf(to, " %s: %s (%s)\n", counts[i].name, commas(a, sizeof a, counts[i].n),
                     bytes_text(b, sizeof b, counts[i].bytes));
     fprintf(to, " FLOPs of a forward pass, batch of 1: %s\n", count_text(a, sizeof a, t->flop));
-    fprintf(to, " Memory, batch of %" PRId64 ": %s to train (activations %s), %s to evaluate\n",
-            batch, bytes_text(a, sizeof a, aril_cost_training(t, batch)),
-            bytes_text(b, sizeof b, (double)batch * t->activation_bytes),
-            bytes_text(c, sizeof c, aril_cost_evaluation(t, batch)));
+    fprintf(to, " Memory to train a batch of %" PRId64 ": %s (activations %s)\n", batch,
+            bytes_text(a, sizeof a, aril_cost_training(t, batch)),
+            bytes_text(b, sizeof b, (double)batch * t->activation_bytes));
 }
 
 static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)
