@@ -440,52 +440,36 @@ aril_transform *aril_transform_flip_vertical(double p)
 
 /* ---- rotation ---- */
 
-static inline float pixel(const aril_tensor *x, const void *plane, int64_t y, int64_t col,
-                          float fill)
+#define T        float
+#define NAME(x)  x##_f32
+#define ROUND(v) (v)
+#include "data/rotate.inc"
+#undef T
+#undef NAME
+#undef ROUND
+
+static inline uint8_t round_u8(float v)
 {
-    if (y < 0 || col < 0 || y >= x->dim[1] || col >= x->dim[2]) return fill;
-    int64_t i = y * x->dim[2] + col;
-    return x->dtype == ARIL_F32 ? ((const float *)plane)[i] : ((const uint8_t *)plane)[i];
+    return (uint8_t)__builtin_lrintf(v < 0 ? 0 : v > 255 ? 255 : v);
 }
+
+#define T        uint8_t
+#define NAME(x)  x##_u8
+#define ROUND(v) round_u8(v)
+#include "data/rotate.inc"
 
 aril_tensor *aril__rotate(aril_tensor *x, double degrees, aril_filter filter, double fill)
 {
     int64_t c = x->dim[0], h = x->dim[1], n = x->dim[2];
     aril_tensor *out = aril__picture_new((aril_dtype)x->dtype, c, h, n);
     if (!out) return aril__poison();
-    bool f32 = x->dtype == ARIL_F32;
-    size_t size = f32 ? sizeof(float) : 1, plane = (size_t)(h * n) * size;
-    const char *from = aril__ptr(x);
-    char *to = aril__ptr(out);
-    float angle = (float)(degrees * 3.14159265358979323846 / 180), other = (float)fill;
+    float angle = (float)(degrees * 3.14159265358979323846 / 180);
     float cosine = cosf(angle), sine = sinf(angle);
-    for (int64_t y = 0; y < h; y++) {
-        float down = (float)y - (float)h / 2 + 0.5f;
-        for (int64_t col = 0; col < n; col++) {
-            float right = (float)col - (float)n / 2 + 0.5f;
-            float px = cosine * right - sine * down + (float)n / 2 - 0.5f;
-            float py = sine * right + cosine * down + (float)h / 2 - 0.5f;
-            float fx = filter == ARIL_FILTER_NEAREST ? nearbyintf(px) : floorf(px);
-            float fy = filter == ARIL_FILTER_NEAREST ? nearbyintf(py) : floorf(py);
-            int64_t ix = (int64_t)fx, iy = (int64_t)fy;
-            float ax = px - fx, ay = py - fy;
-            for (int64_t k = 0; k < c; k++) {
-                const char *p = from + (size_t)k * plane;
-                float v = pixel(x, p, iy, ix, other);
-                if (filter != ARIL_FILTER_NEAREST) {
-                    float a = v * (1 - ax) + pixel(x, p, iy, ix + 1, other) * ax;
-                    float b = pixel(x, p, iy + 1, ix, other) * (1 - ax) +
-                              pixel(x, p, iy + 1, ix + 1, other) * ax;
-                    v = a * (1 - ay) + b * ay;
-                }
-                char *place = to + (size_t)k * plane + (size_t)(y * n + col) * size;
-                if (f32)
-                    memcpy(place, &v, sizeof v);
-                else
-                    *(uint8_t *)place = (uint8_t)nearbyintf(v < 0 ? 0 : v > 255 ? 255 : v);
-            }
-        }
-    }
+    bool nearest = filter == ARIL_FILTER_NEAREST;
+    if (x->dtype == ARIL_F32)
+        rotate_f32(aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
+    else
+        rotate_u8(aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
     return out;
 }
 
