@@ -36,6 +36,7 @@ static void entry_free(struct entry *e)
  * NULL when memory is out, which only means that the sample is not kept. */
 static struct entry *entry_new(const aril_sample *s, int64_t *bytes)
 {
+    aril__thread *th = aril__self();
     struct entry *e = aril__calloc(sizeof *e);
     if (!e) return NULL;
     e->name = s->name;
@@ -48,32 +49,39 @@ static struct entry *entry_new(const aril_sample *s, int64_t *bytes)
             entry_free(e);
             return NULL;
         }
-        if (t->storage->bytes > size + size / 4 + 64 && !(t = aril_copy(t))) t = NULL;
-        if (!t || t->flags & ARIL__POISON) {
+        if (t->storage->bytes > size + size / 4 + 64) t = aril_copy(t);
+        if (t->flags & ARIL__POISON) {
             entry_free(e);
             return NULL;
         }
-        e->part[k] = aril_keep(t);
+        e->part[k] = aril__tensor_detached(th, t);
+        if (!e->part[k]) {
+            entry_free(e);
+            return NULL;
+        }
         *bytes += (int64_t)(size + sizeof *t + sizeof *t->storage);
     }
     return e;
 }
 
-static void entry_give(const struct entry *e, aril_sample *s)
+/* Each thread gets headers of its own over the memory: scopes write to those they own. */
+static aril_status entry_give(const struct entry *e, aril_sample *s)
 {
+    aril__thread *th = aril__self();
     s->name = e->name;
-    for (int k = 0; k < ARIL__PARTS; k++)
-        *aril__sample_part(s, k) = e->part[k] ? aril_adopt(aril_keep(e->part[k])) : NULL;
+    for (int k = 0; k < ARIL__PARTS; k++) {
+        aril_tensor *t = e->part[k] ? aril__tensor_detached(th, e->part[k]) : NULL;
+        if (e->part[k] && !t) return ARIL_ERR_MEMORY;
+        *aril__sample_part(s, k) = t ? aril__give(th, t) : NULL;
+    }
+    return ARIL_OK;
 }
 
 static aril_status cache_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     struct cache *c = aril_dataset_data(self);
     struct entry *e = atomic_load_explicit(&c->entry[i], memory_order_acquire);
-    if (e) {
-        entry_give(e, s);
-        return ARIL_OK;
-    }
+    if (e) return entry_give(e, s);
     s->wants = NULL; /* other epochs will want other parts of a picture */
     aril_status status = self->source->type->get(self->source, i, s);
     if (status < 0 || (c->limit && atomic_load(&c->bytes) >= c->limit)) return status;
