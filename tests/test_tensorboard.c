@@ -264,7 +264,7 @@ TEST(mistakes)
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s/file/log", made);
     CHECK(aril_tensorboard_new(path) == NULL && aril_error_code() == ARIL_ERR_IO);
-    CHECK(strstr(aril_error(), "file/log"));
+    CHECK(strstr(aril_error(), "/file'"));
     aril_clear_error();
     CHECK_INT(aril_tensorboard_scalar(NULL, "x", 1, 1), ARIL_ERR_ARG);
     aril_clear_error();

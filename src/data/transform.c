@@ -149,39 +149,16 @@ static const aril__transform_kind *const kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* How many letters have to change to make b of a, of up to 31 each. */
-static int distance(const char *a, size_t n, const char *b)
-{
-    int row[32];
-    size_t m = strlen(b);
-    if (n > 31 || m > 31) return 99;
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int corner = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int change = corner + (a[i - 1] != b[j - 1]);
-            corner = row[j];
-            int step = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = change < step ? change : step;
-        }
-    }
-    return row[m];
-}
-
 static const aril__transform_kind *find_kind(const char *name, size_t n)
 {
-    int best = 3;
-    const char *near = NULL;
+    const char *names[KINDS];
     for (int i = 0; i < KINDS; i++) {
-        if (strlen(kinds[i]->name) == n && !strncmp(kinds[i]->name, name, n)) return kinds[i];
-        int d = distance(name, n, kinds[i]->name);
-        if (d < best) {
-            best = d;
-            near = kinds[i]->name;
-        }
+        names[i] = kinds[i]->name;
+        if (strlen(names[i]) == n && !strncmp(names[i], name, n)) return kinds[i];
     }
-    char all[512];
+    char word[64], all[512];
+    snprintf(word, sizeof word, "%.*s", (int)n, name);
+    const char *near = aril_nearest(word, names, KINDS);
     size_t at = 0;
     for (int i = 0; i < KINDS; i++)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", kinds[i]->name);

@@ -230,3 +230,22 @@ aril_status aril__file_replace(const char *path, const void *data, size_t size)
     aril__file_write(f, data, size);
     return aril__file_commit(f);
 }
+
+aril_status aril__make_folders(const char *what, const char *path)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= PATH_MAX)
+        return aril__fail(ARIL_ERR_ARG, "%s: the path '%.80s...' is too long", what, path);
+    for (char *c = part + 1;; c++) {
+        char end = *c;
+        if (end != '/' && end != '\0') continue;
+        *c = '\0';
+        struct stat s;
+        if (mkdir(part, 0777) != 0 &&
+            (errno != EEXIST || stat(part, &s) != 0 || !S_ISDIR(s.st_mode)))
+            return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be made: %s", what, part,
+                              strerror(errno));
+        if (end == '\0') return ARIL_OK;
+        *c = end;
+    }
+}

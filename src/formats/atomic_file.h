@@ -32,6 +32,9 @@ aril_status aril__file_commit(aril__file *f);
 /* Removes the new file and frees f; the old one stays. NULL is allowed. */
 void aril__file_abandon(aril__file *f);
 
+/* Makes a folder, with those above it, where it is missing. `what` stands in messages. */
+aril_status aril__make_folders(const char *what, const char *path);
+
 /* All of it in one call. */
 aril_status aril__file_replace(const char *path, const void *data, size_t size);
 

@@ -6,6 +6,7 @@
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/atomic_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +15,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -128,23 +128,6 @@ void aril__tb_plugin(aril_tensorboard *tb, const char *plugin, const aril__proto
 
 /* ---- the file ---- */
 
-/* Makes a folder and those above it. */
-static bool make_folders(const char *path)
-{
-    char *copy = aril__strdup(path);
-    if (!copy) return errno = ENOMEM, false;
-    bool ok = true;
-    for (char *p = copy + 1; ok && *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        ok = mkdir(copy, 0777) == 0 || errno == EEXIST;
-        *p = '/';
-    }
-    ok = ok && (mkdir(copy, 0777) == 0 || errno == EEXIST);
-    free(copy);
-    return ok;
-}
-
 static void forget(aril_tensorboard *tb)
 {
     if (tb->file) fclose(tb->file);
@@ -164,11 +147,7 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
         aril__fail(ARIL_ERR_ARG, "%s: a folder is missing", what);
         return NULL;
     }
-    if (!make_folders(folder)) {
-        aril__fail(ARIL_ERR_IO, "%s: the folder '%s' could not be made: %s", what, folder,
-                   strerror(errno));
-        return NULL;
-    }
+    if (aril__make_folders(what, folder) < 0) return NULL;
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
     size_t room = strlen(folder) + sizeof host + 96;

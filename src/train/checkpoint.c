@@ -6,6 +6,7 @@
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "train/digest.h"
 
@@ -14,7 +15,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char format[] = "aril checkpoint 1";
@@ -42,26 +42,6 @@ bool aril_checkpoint_exists(const char *dir)
 }
 
 /* ---- writing ---- */
-
-/* mkdir -p */
-static aril_status make_dir(const char *dir)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s", dir) >= PATH_MAX)
-        return aril__fail(ARIL_ERR_ARG, "the path of the checkpoint '%.80s...' is too long", dir);
-    for (char *c = path + 1;; c++) {
-        char end = *c;
-        if (end != '/' && end != '\0') continue;
-        *c = '\0';
-        struct stat s;
-        if (mkdir(path, 0777) != 0 &&
-            (errno != EEXIST || stat(path, &s) != 0 || !S_ISDIR(s.st_mode)))
-            return aril__fail(ARIL_ERR_IO, "the folder '%s' for a checkpoint cannot be made: %s",
-                              path, strerror(errno));
-        if (end == '\0') return ARIL_OK;
-        *c = end;
-    }
-}
 
 static bool is_weights(const char *name)
 {
@@ -142,7 +122,7 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
     if (status == ARIL_OK && model == NULL)
         status = aril__fail(ARIL_ERR_ARG, "a checkpoint needs a model, got NULL");
     if (status == ARIL_OK) status = gather(state, model, opt, loader);
-    if (status == ARIL_OK) status = make_dir(dir);
+    if (status == ARIL_OK) status = aril__make_folders("checkpoint", dir);
     if (status != ARIL_OK) return status;
     const aril_named *weights = aril_state(model), *rest = aril__states_view(state);
     if (weights == NULL) return aril__latest_status();
