@@ -34,6 +34,62 @@ TEST(loads_and_names_its_device)
     CHECK_INT(aril_device_count(), 2);
 }
 
+/* Three steps of each optimizer, on parameters that lie there or on the CPU. */
+static void train_on(aril_device d, const char *name, float *to)
+{
+    static const float v[4] = { 1, -2, 3, 0.5f };
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(aril_from(v, ARIL_SHAPE(4), ARIL_F32, d));
+    aril_optim *o = aril_optim_new(name, ARIL_TENSORS(p),
+                                   (aril_optim_opts){ .lr = 0.1, .clip_norm = 2, .loss_scale = 4 });
+    for (int t = 0; t < 3; t++) {
+        ARIL_SCOPE;
+        aril_backward(aril_scale_loss(o, aril_sum(aril_square(p), ARIL_ALL)));
+        aril_step(o);
+    }
+    aril_read(p, to);
+    aril_optim_free(o);
+    aril_release(p);
+}
+
+TEST(optimizers_work_there)
+{
+    const char *const *names = aril_optim_names();
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(names[i], "lbfgs") == 0) continue;
+        float here[4], there[4];
+        train_on(aril_cpu(), names[i], here);
+        train_on(mirror(), names[i], there);
+        CHECK_MSG(aril_ok(), "%s: %s", names[i], aril_error());
+        for (int k = 0; k < 4; k++) CHECK_NEAR(there[k], here[k], 1e-6);
+        CHECK(here[0] < 1);
+    }
+}
+
+TEST(the_state_of_optimizers_moves_along)
+{
+    static const float v[2] = { 1, -2 };
+    float here[2], there[2];
+    for (int k = 0; k < 2; k++) {
+        ARIL_SCOPE;
+        aril_module *net = aril_nn_linear(2, 1);
+        aril_optim *o = aril_nadam(aril_parameters(net), (aril_nadam_opts){ .lr = 0.1 });
+        aril_write(aril_module_tensor(net, "weight"), v);
+        for (int t = 0; t < 6; t++) {
+            ARIL_SCOPE;
+            if (t == 3 && k == 1) CHECK_INT(aril_module_to(net, mirror()), ARIL_OK);
+            aril_backward(aril_sum(aril_square(aril_module_tensor(net, "weight")), ARIL_ALL));
+            CHECK_MSG(aril_step(o) == ARIL_OK, "%s", aril_error());
+        }
+        aril_read(aril_module_tensor(net, "weight"), k ? there : here);
+        aril_optim_free(o);
+        aril_module_release(net);
+    }
+    CHECK_NEAR(there[0], here[0], 1e-6);
+    CHECK_NEAR(there[1], here[1], 1e-6);
+    CHECK(here[0] < 0.6f);
+}
+
 TEST(computes_there)
 {
     ARIL_SCOPE;

@@ -157,18 +157,13 @@ static aril_status copy_for(const aril__optim_param *p, const char *slot, aril_t
     const aril_tensor *like = p->p;
     aril_dtype dtype = grad || like->dtype == ARIL_F64 ? (aril_dtype)like->dtype : ARIL_F32;
     if (single) dtype = ARIL_F64;
-    bool fits = single ? t->numel == 1 : aril__same_dims(t->ndim, t->dim, like->ndim, like->dim);
+    bool fits = single ? t->ndim == 0 : aril__same_dims(t->ndim, t->dim, like->ndim, like->dim);
     if (!fits || t->dtype != dtype)
         return aril__fail(ARIL_ERR_FORMAT, "optim_load_state: '%s.%s' is %s %s, expected %s %s",
                           p->name, slot, aril__dtypes[t->dtype].name, aril__text(a, t),
                           aril__dtypes[dtype].name, single ? "[]" : aril__text(b, like));
-    if (single) {
-        double value;
-        s = aril_read(t, &value);
-        if (s == ARIL_OK && !(*to = aril__number_new(value, ARIL_F64))) s = ARIL_ERR_MEMORY;
-        return s;
-    }
-    aril_tensor *copy = aril_zeros(aril__shape(like), dtype, aril_device_of(like));
+    aril_tensor *copy =
+        aril_zeros(single ? ARIL_SHAPE() : aril__shape(like), dtype, aril_device_of(like));
     copy = aril_copy_(copy, aril_to(t, aril_device_of(like)));
     s = aril_tensor_status(copy);
     if (s == ARIL_OK) *to = aril_keep(copy);

@@ -45,44 +45,52 @@ static double first_value(const aril_optim *opt, const aril__optim_param *p, int
 }
 
 /* The state follows a parameter that was moved or cast: halves keep theirs in f32. */
-static aril_status follow(aril__optim_param *p, int i)
+static aril_status follow(aril__optim_param *p, int i, bool single)
 {
-    aril_dtype want = p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+    aril_dtype want = single || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
     aril_tensor *t = p->slot[i];
-    if (t->dtype == want && t->storage->device == p->p->storage->device) return ARIL_OK;
+    if (!p->p->storage || (t->dtype == want && t->storage->device == p->p->storage->device))
+        return ARIL_OK;
     t = aril_cast(aril_to(t, aril_device_of(p->p)), want);
     aril_status s = aril_tensor_status(t);
     if (s == ARIL_OK) aril_set(&p->slot[i], t);
     return s;
 }
 
-aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
+static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
 {
     const aril__rule_row *row = &aril__rules[opt->kind->rule];
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
         bool single = row->single >> i & 1;
         if (p->slot[i]) {
-            if (single || !p->p->storage) continue;
-            aril_status s = follow(p, i);
+            aril_status s = follow(p, i, single);
             if (s < 0) return s;
             continue;
         }
         if (!aril__slot_wanted(opt, p, i)) continue;
         double value = first_value(opt, p, i);
         aril_dtype dtype = single || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
-        if (single) {
-            if (!(p->slot[i] = aril__number_new(value, ARIL_F64))) return ARIL_ERR_MEMORY;
-            continue;
-        }
-        aril_tensor *t = p->p->dtype == dtype
+        aril_shape shape = single ? ARIL_SHAPE() : aril_shape_of(p->p);
+        aril_tensor *t = p->p->dtype == dtype && !single
                              ? aril_zeros_like(p->p)
-                             : aril_zeros(aril_shape_of(p->p), dtype, aril_device_of(p->p));
+                             : aril_zeros(shape, dtype, aril_device_of(p->p));
         if (value != 0) t = aril_fill_(t, value);
         aril_status s = aril_tensor_status(t);
         if (s < 0) return s;
         p->slot[i] = aril_keep(t);
     }
     return ARIL_OK;
+}
+
+/* The state has values of its own, also where the step is only being recorded. */
+aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
+{
+    aril__thread *th = aril__self();
+    aril__tracer *tracer = th->tracer;
+    th->tracer = NULL;
+    aril_status s = make_slots(opt, p);
+    th->tracer = tracer;
+    return s;
 }
 
 /* ---- the size of gradients ---- */
