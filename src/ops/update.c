@@ -214,19 +214,19 @@ static const struct {
 };
 
 const aril__rule_row aril__rules[ARIL__RULES] = {
-    [ARIL__RULE_SGD] = { "sgd", { "momentum" }, .optional = 1 },
-    [ARIL__RULE_ADAM] = { "adam", { "m", "v", "largest" }, .optional = 4 },
-    [ARIL__RULE_ADAMAX] = { "adamax", { "m", "largest" } },
-    [ARIL__RULE_NADAM] = { "nadam", { "m", "v", "product" }, .single = 4 },
-    [ARIL__RULE_RADAM] = { "radam", { "m", "v" } },
-    [ARIL__RULE_ADAGRAD] = { "adagrad", { "sum" } },
-    [ARIL__RULE_ADADELTA] = { "adadelta", { "v", "change" } },
-    [ARIL__RULE_RMSPROP] = { "rmsprop", { "v", "m", "momentum" }, .optional = 6 },
-    [ARIL__RULE_RPROP] = { "rprop", { "last", "size" } },
-    [ARIL__RULE_LARS] = { "lars", { "momentum" }, .norms = true },
-    [ARIL__RULE_LAMB] = { "lamb", { "m", "v" }, .norms = true },
-    [ARIL__RULE_LION] = { "lion", { "m" } },
-    [ARIL__RULE_AVERAGE] = { "average", { NULL } },
+    [ARIL__RULE_SGD] = { .name = "sgd", .slot = { "momentum" }, .optional = 1 },
+    [ARIL__RULE_ADAM] = { .name = "adam", .slot = { "m", "v", "largest" }, .optional = 4 },
+    [ARIL__RULE_ADAMAX] = { .name = "adamax", .slot = { "m", "largest" } },
+    [ARIL__RULE_NADAM] = { .name = "nadam", .slot = { "m", "v", "product" }, .single = 4 },
+    [ARIL__RULE_RADAM] = { .name = "radam", .slot = { "m", "v" } },
+    [ARIL__RULE_ADAGRAD] = { .name = "adagrad", .slot = { "sum" } },
+    [ARIL__RULE_ADADELTA] = { .name = "adadelta", .slot = { "v", "change" } },
+    [ARIL__RULE_RMSPROP] = { .name = "rmsprop", .slot = { "v", "m", "momentum" }, .optional = 6 },
+    [ARIL__RULE_RPROP] = { .name = "rprop", .slot = { "last", "size" } },
+    [ARIL__RULE_LARS] = { .name = "lars", .slot = { "momentum" }, .norms = true },
+    [ARIL__RULE_LAMB] = { .name = "lamb", .slot = { "m", "v" }, .norms = true },
+    [ARIL__RULE_LION] = { .name = "lion", .slot = { "m" } },
+    [ARIL__RULE_AVERAGE] = { .name = "average", .slot = { NULL } },
 };
 
 static double number(const aril_tensor *t)
