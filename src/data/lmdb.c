@@ -6,6 +6,7 @@
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"
+#include "data/datum.h"
 #include "data/picture_sample.h"
 #include "formats/array.h"
 #include "formats/lmdb.h"
@@ -42,7 +43,8 @@ static aril_status read_floats(const char *name, const unsigned char *data, size
     return n == most ? ARIL_OK : malformed(name, "its numbers do not fill its shape");
 }
 
-static aril_status decode(const char *name, const unsigned char *data, size_t size, aril_sample *s)
+aril_status aril__datum_decode(const char *name, const unsigned char *data, size_t size,
+                               aril_sample *s)
 {
     aril_shape shape = { .ndim = 3 };
     const unsigned char *bytes = NULL;
@@ -93,7 +95,7 @@ static aril_status pairs_get(aril_dataset *self, int64_t i, aril_sample *s)
     aril__bytes b = { 0 };
     s->name = aril__lmdb_key(d->file, i);
     aril_status status = aril__lmdb_read(d->file, i, &b);
-    if (status == ARIL_OK) status = decode(s->name, b.at, b.n, s);
+    if (status == ARIL_OK) status = aril__datum_decode(s->name, b.at, b.n, s);
     aril__bytes_free(&b);
     return status;
 }
