@@ -207,7 +207,7 @@ macro(aril_part word name header libraries suffixes package adds)
     aril_summary_row("${name}" "${have_${word}}" "${ARIL_${word}_LIBRARY}" "${adds} (${package})")
 endmacro()
 
-aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip, as of Fashion-MNIST; compressed .npz; smaller PNG files")
+aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip (Fashion-MNIST), compressed .npz, smaller PNG files")
 aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG pictures")
 aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG pictures")
 
