@@ -285,6 +285,7 @@ static aril_status put_gradients(const aril__states *state, aril_module *model)
     aril_status status = aril__states_part(&part, state, "gradient/");
     aril_module_zero_grad(model);
     const aril_named *params = aril_parameters(model);
+    if (params == NULL) status = aril__latest_status();
     for (int i = 0; status == ARIL_OK && i < params->n; i++) {
         ARIL_SCOPE;
         aril_tensor *grad = aril__states_get(&part, params->name[i]);
@@ -327,6 +328,21 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
     return ARIL_OK;
 }
 
+/* Weights, the optimizer's part and gradients of `state`. */
+static aril_status give(const aril_named *weights, const aril__states *state, aril_module *model,
+                        aril_optim *opt)
+{
+    aril__states part = { 0 };
+    aril_status status = opt != NULL ? aril__states_part(&part, state, "optimizer/") : ARIL_OK;
+    if (status == ARIL_OK && weights == NULL) status = aril__latest_status();
+    if (status == ARIL_OK) status = aril_load_state(model, weights, (aril_load_state_opts){ 0 });
+    if (status == ARIL_OK && opt != NULL)
+        status = aril_optim_load_state(opt, aril__states_view(&part));
+    if (status == ARIL_OK) status = put_gradients(state, model);
+    aril__states_clear(&part);
+    return status;
+}
+
 aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_module *model,
                                    aril_optim *opt, aril_loader *loader)
 {
@@ -335,36 +351,31 @@ aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_mo
     aril_status status = check(dir, c, model, opt, loader);
     if (status != ARIL_OK) return status;
     /* What has been changed when a later step fails is put back from these. */
-    aril__states old = { 0 }, part = { 0 };
+    aril__states weights = { 0 }, rest = { 0 };
     aril_loader_position was =
         loader != NULL ? aril_loader_tell(loader) : (aril_loader_position){ 0 };
-    status = aril__states_copy(&old, "", aril_state(model));
-    if (status == ARIL_OK && opt != NULL)
-        status = aril__states_part(&part, &c->state, "optimizer/");
+    status = aril__states_copy(&weights, "", aril_state(model));
+    if (status == ARIL_OK) status = gather(&rest, model, opt, NULL);
     if (status == ARIL_OK && loader != NULL) {
         int64_t at[3] = { 0 };
         aril__states_ints(&c->state, "loader", 3, at);
         status = aril_loader_seek(loader, (aril_loader_position){ (uint64_t)at[0], at[1], at[2] });
     }
     if (status == ARIL_OK) {
-        status =
-            aril_load_state(model, aril_safetensors_all(c->weights), (aril_load_state_opts){ 0 });
-        if (status == ARIL_OK && opt != NULL) {
-            status = aril_optim_load_state(opt, aril__states_view(&part));
-            if (status != ARIL_OK)
-                aril_load_state(model, aril__states_view(&old), (aril_load_state_opts){ 0 });
+        status = give(aril_safetensors_all(c->weights), &c->state, model, opt);
+        if (status != ARIL_OK) {
+            give(aril__states_view(&weights), &rest, model, opt);
+            if (loader != NULL) aril_loader_seek(loader, was);
         }
-        if (status != ARIL_OK && loader != NULL) aril_loader_seek(loader, was);
     }
-    if (status == ARIL_OK) status = put_gradients(&c->state, model);
     if (status == ARIL_OK) {
         int64_t rng[2] = { 0 };
         aril__states_ints(&c->state, "rng", 2, rng);
         aril_generator_set_state(aril_default_generator(),
                                  (aril_rng_state){ (uint64_t)rng[0], (uint64_t)rng[1] });
     }
-    aril__states_clear(&old);
-    aril__states_clear(&part);
+    aril__states_clear(&weights);
+    aril__states_clear(&rest);
     return status;
 }
 

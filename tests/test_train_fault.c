@@ -1,0 +1,114 @@
+/* Memory that runs out in a fit: allocations are made to fail in turn. Nothing may crash or leak, and the fit after it
+ * gives the numbers of an undisturbed one. */
+#include "aril/aril.h"
+#include "core/tensor.h"
+#include "support/temp.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N = 12, D = 3, C = 2 };
+
+static aril_tensor *spread(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    (void)target;
+    (void)ctx;
+    return aril_std(output, ARIL_AXES(1), 1);
+}
+
+/* A model from its making to its end, with everything that a fit can have; NaN when it failed. */
+static double story(const char *dir, bool resume)
+{
+    ARIL_SCOPE;
+    aril_seed(4);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(N), ARIL_I64, aril_cpu());
+    aril_module *net = aril_nn_sequential(aril_nn_linear(0, 4), aril_nn_relu(),
+                                          aril_nn_dropout(0.1), aril_nn_linear(0, C));
+    aril_model *m = net != NULL ? aril_model_new(net, ARIL_SHAPE(D)) : NULL;
+    aril_optim *opt = m != NULL ? aril_adam(NULL, (aril_adam_opts){ .lr = 0.05 }) : NULL;
+    aril_metric *own = opt != NULL ? aril_metric_of("spread", spread, NULL) : NULL;
+    aril_history *h = NULL;
+    double value = NAN;
+    if (own == NULL)
+        aril_optim_free(opt);
+    else if (aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
+                                                      .metrics = "accuracy, f1, auc",
+                                                      .own_metrics = { own },
+                                                      .optimizer = opt }) == ARIL_OK) {
+        aril_callback *early =
+            aril_early_stop((aril_early_stop_opts){ .patience = 9, .restore_best = true });
+        h = aril_model_fit(m, x, y,
+                           (aril_fit_opts){
+                               .batch_size = 5,
+                               .epochs = 2,
+                               .validation_split = 0.25,
+                               .verbose = ARIL_SILENT,
+                               .callbacks =
+                                   early != NULL
+                                       ? ARIL_CALLBACKS(early, aril_csv_log(temp_path("log.csv")))
+                                       : NULL,
+                               .checkpoint = { .dir = dir, .resume = resume } });
+    }
+    if (h != NULL) {
+        aril_tensor *p = aril_model_predict(m, x, (aril_eval_opts){ .batch_size = 7 });
+        if (p != NULL && aril_tensor_status(p) == ARIL_OK)
+            value = aril_history_at(h, "val_loss", -1) + aril_history_at(h, "f1", 0) +
+                    aril_item(aril_sum(p, ARIL_ALL));
+    }
+    aril_model_free(m);
+    return value;
+}
+
+/* Makes allocation 1, 2, ... of a story fail; later ones in larger steps, unless ARIL_TEST_EXHAUSTIVE is set. */
+static void fail_in_turn(bool checkpoint, bool resume)
+{
+    char place[512];
+    snprintf(place, sizeof place, "%s", temp_path("run"));
+    const char *dir = checkpoint ? place : NULL;
+    if (resume) CHECK(isfinite(story(dir, false)));
+    double want = story(dir, resume);
+    want = story(dir, resume); /* caches are warm now */
+    CHECK_MSG(aril_ok() && isfinite(want), "%s", aril_error());
+    int failures = 0, told = 0;
+    bool every = getenv("ARIL_TEST_EXHAUSTIVE") != NULL;
+    for (int64_t n = 1; n < 1000000; n += every ? 1 : 1 + n / 50, failures++) {
+        int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+        aril_fail_allocation(n);
+        double got = story(dir, resume);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        if (!failed) break;
+        if (!aril_ok())
+            told++;
+        else
+            CHECK_MSG(got == want, "allocation %lld failed without a word", (long long)n);
+        aril_clear_error();
+        CHECK_MSG(aril__live_blocks() == blocks, "allocation %lld: %lld blocks leaked",
+                  (long long)n, (long long)(aril__live_blocks() - blocks));
+        CHECK_MSG(aril_memory(aril_cpu()).live == bytes, "allocation %lld: %lld bytes leaked",
+                  (long long)n, (long long)(aril_memory(aril_cpu()).live - bytes));
+        got = story(dir, resume);
+        CHECK_MSG(aril_ok(), "after allocation %lld: %s", (long long)n, aril_error());
+        CHECK_MSG(got == want, "other numbers after allocation %lld", (long long)n);
+    }
+    printf("      %d allocations, %d of them reported\n", failures, told);
+    CHECK(failures > 80 && told > failures / 2);
+}
+
+TEST(allocations_of_a_fit_fail_in_turn)
+{
+    fail_in_turn(false, false);
+}
+
+TEST(allocations_of_a_checkpoint_fail_in_turn)
+{
+    fail_in_turn(true, false);
+}
+
+TEST(allocations_of_a_resumed_fit_fail_in_turn)
+{
+    fail_in_turn(true, true);
+}
