@@ -291,6 +291,22 @@ TEST(two_functions_map_and_cache)
     aril_dataset_release(cache);
 }
 
+/* A sample that comes twice in an epoch has other random numbers each time. */
+TEST(draws_of_one_sample_differ)
+{
+    ARIL_SCOPE;
+    int calls = 0;
+    aril_loader *l =
+        aril_loader_new(aril_dataset_map(squares(1), add_noise, &calls, NULL),
+                        (aril_loader_opts){ .batch = 8, .sampler = aril_sampler_replacing(8) });
+    aril_batch b;
+    CHECK(aril_loader_next(l, &b));
+    const float *v = aril_data(b.x);
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < i; k++) CHECK(v[2 * i] != v[2 * k]);
+    aril_loader_free(l);
+}
+
 /* ---- streams ---- */
 
 struct stream {
@@ -470,13 +486,12 @@ TEST(samplers)
 
     /* The parts of three processes: together all samples, equally many each. */
     for (int drop = 0; drop < 2; drop++) {
-        int64_t seen[10] = { 0 }, all = 0;
+        int64_t seen[10] = { 0 };
         for (int rank = 0; rank < 3; rank++) {
             l = sampled(10, aril_sampler_distributed(aril_sampler_random(), rank, 3, drop));
             int64_t n = epoch_of(l, a, N);
             CHECK_INT(n, drop ? 3 : 4);
             for (int64_t i = 0; i < n; i++) seen[a[i]]++;
-            all += n;
             aril_loader_free(l);
         }
         int64_t once = 0, twice = 0;

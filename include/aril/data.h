@@ -137,7 +137,8 @@ ARIL_API int aril_dataset_classes(const aril_dataset *d, const char *const **nam
 /* Gives the dataset names of classes; they are copied. */
 ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names);
 
-/* The shape of one sample's x: that of sample 0. No dimensions, with an error, where that fails. */
+/* The shape of one sample's x: that of sample 0, or of the first of a stream, which begins again for it. No dimensions, with an
+ * error, where that fails. */
 ARIL_API aril_shape aril_dataset_shape(aril_dataset *d);
 
 /* True when x is a picture: then batches are f32 of 0..1, whatever the samples are. */

@@ -140,7 +140,11 @@ aril_status aril__stack_put(const aril__stack *k, int64_t row, const aril_sample
 /* Writes `value` to n elements. */
 static void fill(void *dst, aril_dtype dtype, int64_t n, double value)
 {
-    for (int64_t i = 0; i < n; i++) aril__dtypes[dtype].store[ARIL__C_F64](dst, i, 1, &value, 1);
+    if (n < 1) return;
+    aril__dtypes[dtype].store[ARIL__C_F64](dst, 0, 1, &value, 1);
+    size_t size = aril__dtype_bytes(dtype, 1), all = (size_t)n * size;
+    for (size_t done = size; done < all; done *= 2) /* what is there is copied behind itself */
+        memcpy((char *)dst + done, dst, done < all - done ? done : all - done);
 }
 
 /* Part i of n samples along the longest of them, the rest filled with `value`. */

@@ -83,6 +83,15 @@ static inline void aril__set2(aril_transform *t, int k, double a, double b)
     t->value[k].v[0] = a;
     t->value[k].v[1] = b;
 }
+/* The same where they are not 0, which in options stands for the start. */
+static inline void aril__set1_if(aril_transform *t, int k, double v)
+{
+    if (v != 0) aril__set1(t, k, v);
+}
+static inline void aril__set2_if(aril_transform *t, int k, const double v[2])
+{
+    if (v[0] != 0 || v[1] != 0) aril__set2(t, k, v[0], v[1]);
+}
 
 /* Height and width of a setting of sizes. */
 static inline int64_t aril__set_height(const aril_transform *t, int k)

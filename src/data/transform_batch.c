@@ -267,7 +267,8 @@ static aril_status transformed_get_batch(aril_dataset *self, int64_t n, const in
                                          aril_batch *b)
 {
     const struct transformed *d = aril_dataset_data(self);
-    if (!d->batches || !self->source->type->get_batch || !aril_dataset_has_pictures(self->source))
+    if (!d->batches || !self->source->type->get_batch || !aril_dataset_has_pictures(self->source) ||
+        !aril_dataset_has_pictures(self))
         return 1;
     aril_status status = self->source->type->get_batch(self->source, n, index, b);
     if (status != ARIL_OK) return status;

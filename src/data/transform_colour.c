@@ -156,7 +156,7 @@ static aril_status jitter_sample(const aril_transform *t, aril__change *w)
             factor[k] = aril__draw_between(w->g, -v, v);
         else
             factor[k] = aril__draw_between(w->g, v < 1 ? 1 - v : 0, 1 + v);
-        if (!v) factor[k] = NAN; /* left out */
+        if (v == 0) factor[k] = NAN; /* left out */
     }
     for (int i = 0; i < 4; i++)
         if (!isnan(factor[order[i]])) step[order[i]](w->s->x, factor[order[i]]);
@@ -452,10 +452,10 @@ const aril__transform_kind aril__kind_erase = {
 aril_transform *aril_transform_erase(aril_erase_opts opts)
 {
     aril_transform *t = aril__transform_new(&aril__kind_erase);
-    if (opts.p) aril__set1(t, 0, opts.p);
-    if (opts.scale[0] || opts.scale[1]) aril__set2(t, ERASE_SCALE, opts.scale[0], opts.scale[1]);
-    if (opts.ratio[0] || opts.ratio[1]) aril__set2(t, ERASE_RATIO, opts.ratio[0], opts.ratio[1]);
-    if (opts.value) aril__set1(t, ERASE_VALUE, opts.value);
+    aril__set1_if(t, 0, opts.p);
+    aril__set2_if(t, ERASE_SCALE, opts.scale);
+    aril__set2_if(t, ERASE_RATIO, opts.ratio);
+    aril__set1_if(t, ERASE_VALUE, opts.value);
     return aril__transform_checked(t);
 }
 

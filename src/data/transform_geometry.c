@@ -2,6 +2,7 @@
 #include "data/transform.h"
 
 #include "data/pixels.h"
+#include "ops/targets.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +31,7 @@
 static aril_resize_opts resize_opts(const aril_transform *t, int filter, int antialias)
 {
     return (aril_resize_opts){ .filter = (aril_filter)t->value[filter].v[0],
-                               .no_antialias = !t->value[antialias].v[0] };
+                               .no_antialias = t->value[antialias].v[0] == 0 };
 }
 
 static void set_resize_opts(aril_transform *t, int filter, int antialias, aril_resize_opts o)
@@ -195,8 +196,8 @@ aril_transform *aril_transform_random_resized_crop(int64_t height, int64_t width
     aril_transform *t = aril__transform_new(&aril__kind_resized_crop);
     if (!t) return NULL;
     set_size(t, height, width);
-    if (opts.scale[0] || opts.scale[1]) aril__set2(t, RRC_SCALE, opts.scale[0], opts.scale[1]);
-    if (opts.ratio[0] || opts.ratio[1]) aril__set2(t, RRC_RATIO, opts.ratio[0], opts.ratio[1]);
+    aril__set2_if(t, RRC_SCALE, opts.scale);
+    aril__set2_if(t, RRC_RATIO, opts.ratio);
     set_resize_opts(t, RRC_FILTER, RRC_ANTIALIAS, opts.resize);
     return aril__transform_checked(t);
 }
@@ -327,7 +328,7 @@ aril_transform *aril_transform_random_crop(int64_t height, int64_t width, aril_c
     if (!t) return NULL;
     set_size(t, height, width);
     if (opts.pad) aril__set1(t, CROP_PAD, (double)opts.pad);
-    if (opts.fill) aril__set1(t, CROP_FILL, opts.fill);
+    aril__set1_if(t, CROP_FILL, opts.fill);
     if (opts.reflect) aril__set1(t, CROP_REFLECT, 1);
     return aril__transform_checked(t);
 }
@@ -369,7 +370,7 @@ aril_transform *aril_transform_pad(int64_t left, int64_t top, int64_t right, int
     aril_transform *t = aril__transform_new(&aril__kind_pad);
     if (!t) return NULL;
     t->value[0] = (aril__value){ 4, { (double)left, (double)top, (double)right, (double)bottom } };
-    if (fill) aril__set1(t, 1, fill);
+    aril__set1_if(t, 1, fill);
     return aril__transform_checked(t);
 }
 
@@ -440,23 +441,15 @@ aril_transform *aril_transform_flip_vertical(double p)
 
 /* ---- rotation ---- */
 
-#define T        float
-#define NAME(x)  x##_f32
-#define ROUND(v) (v)
-#include "data/rotate.inc"
-#undef T
-#undef NAME
-#undef ROUND
-
-static inline uint8_t round_u8(float v)
+/* Half to even, of 0 to 255. */
+static inline __attribute__((always_inline)) uint8_t round_u8(float v)
 {
-    return (uint8_t)__builtin_lrintf(v < 0 ? 0 : v > 255 ? 255 : v);
+    v = v < 0 ? 0 : v > 255 ? 255 : v;
+    return (uint8_t)(int32_t)((v + 0x1.8p23f) - 0x1.8p23f);
 }
 
-#define T        uint8_t
-#define NAME(x)  x##_u8
-#define ROUND(v) round_u8(v)
-#include "data/rotate.inc"
+#define TEMPLATE "data/rotate_types.inc"
+#include "data/targets.inc"
 
 aril_tensor *aril__rotate(aril_tensor *x, double degrees, aril_filter filter, double fill)
 {
@@ -466,10 +459,9 @@ aril_tensor *aril__rotate(aril_tensor *x, double degrees, aril_filter filter, do
     float angle = (float)(degrees * 3.14159265358979323846 / 180);
     float cosine = cosf(angle), sine = sinf(angle);
     bool nearest = filter == ARIL_FILTER_NEAREST;
-    if (x->dtype == ARIL_F32)
-        rotate_f32(aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
-    else
-        rotate_u8(aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
+    if (x->dtype == ARIL_F32) PICK(rotate_f32)
+    (aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
+    else PICK(rotate_u8)(aril__ptr(x), aril__ptr(out), c, h, n, cosine, sine, nearest, (float)fill);
     return out;
 }
 
@@ -510,6 +502,6 @@ aril_transform *aril_transform_rotate(double degrees, aril_filter filter, double
     if (!t) return NULL;
     aril__set1(t, 0, degrees);
     if (filter != ARIL_FILTER_BILINEAR) aril__set1(t, ROTATE_FILTER, filter);
-    if (fill) aril__set1(t, ROTATE_FILL, fill);
+    aril__set1_if(t, ROTATE_FILL, fill);
     return aril__transform_checked(t);
 }
