@@ -37,7 +37,7 @@ TEST(the_line_says_what_there_is)
     aril__progress p = bar(true, false);
     aril__progress_at at = { 1875, 60000, 4, names, values, NULL };
     aril__progress_line(&p, &at, 4.96, true, 0, text, sizeof text);
-    CHECK_STR(text, "Epoch 3/10  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 1875/1875  12.1k img/s  took 0:05  "
+    CHECK_STR(text, "Epoch 3/10  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 1875/1875  12.1k img/s  took 5.0s  "
                     "loss 0.0712  "
                     "accuracy 0.9781  val_loss 0.0533  val_accuracy 0.9832");
     at = (aril__progress_at){ 625, 20000, 2, names, values, NULL };
@@ -50,13 +50,13 @@ TEST(the_line_says_what_there_is)
                     "loss 0.0712  accuracy 0.9781");
     p.mode = ARIL__PROGRESS_LINES; /* no bar in lines */
     aril__progress_line(&p, &at, 0.004, true, 0, text, sizeof text);
-    CHECK_STR(text, "Epoch 3/10  625/1875  5.0M img/s  took 0:00  loss 0.0712  accuracy 0.9781");
+    CHECK_STR(text, "Epoch 3/10  625/1875  5.0M img/s  took 0.0s  loss 0.0712  accuracy 0.9781");
     p.total = -1; /* a stream */
     at.note = "val 3";
     aril__progress_line(&p, &at, 3, false, 0, text, sizeof text);
     CHECK_STR(
         text,
-        "Epoch 3/10  625 batches  6.7k img/s  took 0:03  loss 0.0712  accuracy 0.9781  val 3");
+        "Epoch 3/10  625 batches  6.7k img/s  took 3.0s  loss 0.0712  accuracy 0.9781  val 3");
     /* what was done before a fit was resumed counts in the bar, not in the rate */
     p = bar(false, false);
     p.skipped = 600;

@@ -210,6 +210,14 @@ aril_status aril_history_csv(const aril_history *h, const char *path)
     return aril__file_commit(f);
 }
 
+/* A rate that stays the same is nothing to look at. */
+static bool changes(const double *v, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (v[i] != v[0]) return true;
+    return false;
+}
+
 aril_status aril_history_draw(const aril_history *h, const char *path)
 {
     if (h == NULL || path == NULL)
@@ -221,9 +229,12 @@ aril_status aril_history_draw(const aril_history *h, const char *path)
     aril_status status = series == NULL || x == NULL ? no_memory() : ARIL_OK;
     if (status == ARIL_OK) {
         for (int i = 0; i < h->rows; i++) x[i] = h->epoch[i] + 1;
+        int n = 0;
         for (int i = 0; i < h->columns; i++)
-            series[i] = (aril_series){ .name = h->name[i], .n = h->rows, .x = x, .y = h->value[i] };
-        status = aril_draw_curves(path, series, h->columns, (aril_draw_opts){ 0 });
+            if (strcmp(h->name[i], "lr") != 0 || changes(h->value[i], h->rows))
+                series[n++] =
+                    (aril_series){ .name = h->name[i], .n = h->rows, .x = x, .y = h->value[i] };
+        status = aril_draw_curves(path, series, n, (aril_draw_opts){ 0 });
     }
     free(series);
     free(x);
