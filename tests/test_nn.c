@@ -378,6 +378,27 @@ TEST(loading_state)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+TEST(what_is_made_in_inference_can_be_trained)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_sequential(aril_nn_linear(0, 4), aril_nn_batch_norm1d(0));
+    aril_tensor *x = randn(ARIL_SHAPE(5, 3));
+    {
+        ARIL_INFERENCE;
+        aril_nn_append(m, aril_nn_linear(4, 2));
+        aril_forward(m, x);
+        aril_module_parameter(m, "scale", randn(ARIL_SHAPE(2)));
+        aril_module_cast(m, ARIL_F64);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    aril_tensor *y = aril_mul(aril_forward(m, aril_cast(x, ARIL_F64)), aril_module_own(m, 0));
+    CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_OK);
+    const aril_named *p = aril_parameters(m);
+    CHECK_INT(p->n, 7);
+    for (int i = 0; i < p->n; i++) CHECK_MSG(aril_has_grad(p->at[i]), "%s", p->name[i]);
+    aril_module_release(m);
+}
+
 TEST(printed_as_pytorch_does)
 {
     aril_module *m = aril_nn_sequential(

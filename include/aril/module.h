@@ -94,7 +94,8 @@ ARIL_API aril_status aril_module_share(aril_module *m, const char *name, aril_te
 
 /* ---- running ---- */
 
-/* The result for x, recorded for gradients. Poison, with an error, on failure. */
+/* The result for x, recorded for gradients. Poison, with an error, on failure. Several threads may run a
+ * module at once when it is built and in evaluation mode. */
 ARIL_API aril_tensor *aril_forward(aril_module *m, aril_tensor *x);
 /* The first result for several inputs; and n_out results. Results that the module does not set are NULL. */
 ARIL_API aril_tensor *aril_forward_n(aril_module *m, aril_list in);

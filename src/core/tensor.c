@@ -153,8 +153,7 @@ void aril__tensor_exchange(aril_tensor *a, aril_tensor *b)
 {
     /* Saved values know the version: both get one that neither had. */
     unsigned va = aril__version(a), vb = aril__version(b), next = (va > vb ? va : vb) + 1;
-    const uint16_t moved = ARIL__CHANNELS_LAST | ARIL__LOOSE_VIEW | ARIL__INFERENCE;
-    uint16_t flags = (a->flags ^ b->flags) & moved;
+    uint16_t flags = (a->flags ^ b->flags) & ARIL__CHANNELS_LAST;
     SWAP(uint8_t, a->dtype, b->dtype);
     SWAP(aril__storage *, a->storage, b->storage);
     SWAP(int64_t, a->offset, b->offset);

@@ -12,6 +12,13 @@ _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
 
 /* ---- making ---- */
 
+aril_guard aril__plain_begin(void)
+{
+    aril_guard g = aril_no_grad_begin();
+    if (g.depth != UINT32_MAX) aril__tls.mode.inference = false;
+    return g;
+}
+
 aril_module *aril_module_make(const aril_module_class *type)
 {
     aril__self();
@@ -245,6 +252,7 @@ static aril_tensor *register_tensor(aril_module *m, const char *name, aril_tenso
         return aril__poison();
     }
     aril_tensor *kept = NULL;
+    ARIL__PLAIN;
     if (t) {
         if (aril__check_value(m->type->type, t) < 0) return aril__poison();
         kept = kind == ARIL__PARAMETER ? aril_parameter(t)
@@ -312,6 +320,7 @@ static aril_status add_made(aril_module *m, const char *name, aril_tensor *t, in
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape)
 {
     ARIL_SCOPE;
+    ARIL__PLAIN;
     return add_made(m, name, aril_empty(shape, m->dtype, m->device), ARIL__PARAMETER);
 }
 
@@ -329,6 +338,7 @@ aril_status aril__add_absent(aril_module *m, const char *name)
 aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape, double value)
 {
     ARIL_SCOPE;
+    ARIL__PLAIN;
     return add_made(m, name, aril_full(shape, value, m->dtype, m->device), ARIL__BUFFER);
 }
 
@@ -428,7 +438,7 @@ static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const
 {
     if (!m->placed && in[0]->storage) m->device = in[0]->storage->device->id;
     ARIL_SCOPE;
-    ARIL_NO_GRAD;
+    ARIL__PLAIN;
     aril_status s = m->type->build(m, n_in, in);
     if (s < 0) return s;
     m->ready = true;
@@ -527,8 +537,7 @@ aril_tensor *aril_forward_n(aril_module *m, aril_list in)
 aril_status aril_forward_all(aril_module *m, aril_list in, int n_out, aril_tensor **out)
 {
     int gives = m ? m->type->outputs ? m->type->outputs : 1 : -1;
-    if (n_out < 0 || (n_out > 0 && !out))
-        return aril__fail(ARIL_ERR_ARG, "forward_all: %d results", n_out);
+    if (n_out < 1 || !out) return aril__fail(ARIL_ERR_ARG, "forward_all: %d results", n_out);
     /* A class is never asked for more than it says it gives. */
     int asked = gives > 0 && gives < n_out ? gives : n_out;
     for (int i = asked; i < n_out; i++) out[i] = NULL;

@@ -93,6 +93,13 @@ static inline aril_status aril__last_status(void)
     static void name(aril_module *self __attribute__((unused)), int n_in __attribute__((unused)), \
                      aril_tensor *const *in, int n_out __attribute__((unused)), aril_tensor **out)
 
+/* Nothing is recorded to the end of the block, and what is made there can join a graph later, also within
+ * ARIL_INFERENCE: parameters and buffers are made so. */
+aril_guard aril__plain_begin(void);
+#define ARIL__PLAIN                                                                 \
+    __attribute__((cleanup(aril_guard_end), unused)) aril_guard aril__plain_guard = \
+        aril__plain_begin()
+
 /* aril_module_make for a layer. */
 aril_module *aril__layer_make(const aril__layer *layer);
 

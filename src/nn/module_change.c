@@ -32,7 +32,7 @@ static bool changes(const aril_tensor *t, const aril_device *device, aril_dtype 
 static aril_status convert(aril_tensor *t, const aril_device *device, aril_dtype dtype, changed *to)
 {
     ARIL_SCOPE;
-    ARIL_NO_GRAD;
+    ARIL__PLAIN;
     to->value = aril_keep(device ? aril_to(t, *device) : aril_cast(t, dtype));
     aril_status s = aril_tensor_status(to->value);
     if (s == ARIL_OK && aril_has_grad(t)) {
