@@ -283,10 +283,41 @@ TEST(weights_of_samples_and_classes)
                aril_item(aril_cross_entropy(aril_forward(plain, aril_narrow(x, 0, 0, 100)),
                                             aril_narrow(y, 0, 0, 100))),
                1e-6);
+    /* a batch in which nothing counts changes nothing */
+    aril_load_state(net0, aril_state(plain), (aril_load_state_opts){ 0 });
+    CHECK_NEAR(aril_model_train_on_batch(m, x, y, aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())),
+               0, 0);
+    CHECK(same_weights(net0, plain));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
     aril_model_free(m);
     aril_optim_free(opt);
     aril_module_release(plain);
     aril_module_release(net);
+}
+
+TEST(classes_of_elements_are_weighted)
+{
+    ARIL_SCOPE;
+    aril_seed(6);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(8, 2, 4, 4), ARIL_F32, aril_cpu()); /* [N,2,H,W] */
+    aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(8, 4, 4), ARIL_I64, aril_cpu());
+    aril_tensor *cw = aril_from((float[]){ 1, 3, 0.5f }, ARIL_SHAPE(C), ARIL_F32, aril_cpu());
+    aril_model *m = aril_model_new(aril_nn_conv2d(2, C, 1), ARIL_SHAPE(2, 4, 4));
+    aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
+                                             .metrics = "accuracy",
+                                             .optimizer =
+                                                 aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 }) });
+    aril_tensor *scores = aril_forward(aril_model_module(m), x);
+    double want =
+        aril_item(aril_cross_entropy_with(scores, y, (aril_cross_entropy_opts){ .weight = cw }));
+    double hits = aril_item(
+        aril_mean(aril_cast(aril_eq(aril_argmax(scores, ARIL_AXES(1)), y), ARIL_F64), ARIL_ALL));
+    aril_history *h = aril_model_fit(
+        m, x, y, (aril_fit_opts){ .batch_size = 8, .verbose = ARIL_SILENT, .class_weight = cw });
+    CHECK_MSG(h != NULL, "%s", aril_error());
+    CHECK_NEAR(aril_history_at(h, "loss", 0), want, 1e-6);
+    CHECK_NEAR(aril_history_at(h, "accuracy", 0), hits, 1e-12);
+    aril_model_free(m);
 }
 
 /* ---- losses, optimizers, inputs of other kinds ---- */
@@ -723,6 +754,26 @@ TEST(logs_and_pictures_of_the_history)
     aril_clear_error();
     CHECK(isnan(aril_history_at(h, "loss", 4)) && aril_error_code() == ARIL_ERR_INDEX);
     aril_clear_error();
+    aril_model_free(m);
+}
+
+static aril_status is_kept(aril_fit *fit, void *ctx)
+{
+    return aril_fit_step(fit) == 1 || aril_checkpoint_exists(ctx) ? ARIL_OK : ARIL_ERR_STATE;
+}
+
+TEST(checkpoints_by_the_clock)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    clouds(&x, &y);
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s", temp_path("run"));
+    aril_model *m = small_model("accuracy");
+    aril_fit_opts opts = quiet;
+    opts.checkpoint = (aril_fit_checkpoint){ .dir = dir, .every_seconds = 1e-9 };
+    opts.callbacks = ARIL_CALLBACKS(aril_on_batch(is_kept, dir));
+    CHECK_MSG(aril_model_fit(m, x, y, opts) != NULL, "%s", aril_error());
     aril_model_free(m);
 }
 

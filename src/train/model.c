@@ -1,6 +1,7 @@
 /* Models: making, compiling, and what happens to one batch. */
 #include "train/model.h"
 
+#include "aril/dtype.h"
 #include "aril/index.h"
 #include "aril/make.h"
 #include "aril/math.h"
@@ -306,6 +307,12 @@ aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_bat
             aril__fail(ARIL_ERR_ARG, "the function of the loss gave NULL");
         return l == NULL || aril_numel(l) == 1 ? l : aril_mean(l, ARIL_ALL);
     }
+    /* Classes of elements (pixels, words) are weighted by the loss itself, by the same formula. */
+    if (b->weight == NULL && m->loss != NULL && m->loss->classes && aril_ndim(target) > 1 &&
+        !aril_dtype_is_float(aril_dtype_of(target)))
+        return m->loss->run((aril_tensor *[]){ output, target },
+                            &(aril_nn_loss_opts){
+                                .weight = aril_to(class_weight, aril_device_of(output)) });
     aril_tensor *each = losses(m, output, target), *w = NULL; /* [N] */
     if (each == NULL) return NULL;
     if (class_weight != NULL && (w = weights_of_classes(output, target, class_weight)) == NULL)
@@ -317,7 +324,8 @@ aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_bat
     w = aril_cast(w, aril_dtype_of(each));
     aril_tensor *sum = aril_sum(w, ARIL_ALL);
     *weight = aril_cast(aril_detach(sum), ARIL_F64);
-    return aril_div(aril_sum(aril_mul(each, w), ARIL_ALL), sum);
+    /* A batch in which nothing counts has a loss of 0, and changes nothing. */
+    return aril_div(aril_sum(aril_mul(each, w), ARIL_ALL), aril_add(sum, aril_eq_scalar(sum, 0)));
 }
 
 /* The meter adds in f64: a sum of many batches in f32 would lose digits that the batches have. */
