@@ -267,8 +267,13 @@ aril_status aril__history_load(aril_history *h, const aril__states *from)
     int rows = (int)aril_numel(epochs);
     int64_t *epoch = aril__malloc((size_t)(rows + 1) * sizeof *epoch);
     double *column = aril__malloc((size_t)(rows + 1) * sizeof *column);
-    aril_status status = epoch == NULL || column == NULL ? no_memory() : ARIL_OK;
-    if (status == ARIL_OK && !aril__states_ints(from, "history.epoch", rows, epoch))
+    if (epoch == NULL || column == NULL) {
+        free(epoch);
+        free(column);
+        return no_memory();
+    }
+    aril_status status = ARIL_OK;
+    if (!aril__states_ints(from, "history.epoch", rows, epoch))
         status = aril__fail(ARIL_ERR_FORMAT, "the checkpoint's history is malformed");
     for (int i = 0; i < rows && status == ARIL_OK; i++)
         status = aril__history_add_row(h, (int)epoch[i], 0, NULL, NULL);

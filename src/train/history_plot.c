@@ -68,7 +68,8 @@ static int glyph(const grid *g, int column, int row, char *text)
         text[0] = " *o#"[curves & 3];
         text[1] = '\0';
     } else if (dots == 0) {
-        strcpy(text, " ");
+        text[0] = ' ';
+        text[1] = '\0';
     } else { /* U+2800 + dots */
         text[0] = (char)0xe2;
         text[1] = (char)(0xa0 | dots >> 6);

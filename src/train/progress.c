@@ -203,13 +203,12 @@ int aril__progress_line(const aril__progress *p, const aril__progress_at *at, do
     int64_t batches = at->batch - p->skipped, samples = at->samples - p->skipped_samples;
     if (samples > 0 && seconds > 0) rate_text(p, t.rate, sizeof t.rate, (double)samples / seconds);
     if (finished || p->total <= 0) {
-        if (seconds < 9.95) {
-            aril__number_text(text, sizeof text - 2, 'f', 1, seconds);
-            strcat(text, "s");
-        } else {
+        bool tenths = seconds < 9.95;
+        if (tenths)
+            aril__number_text(text, sizeof text, 'f', 1, seconds);
+        else
             time_text(text, sizeof text, seconds);
-        }
-        snprintf(t.time, sizeof t.time, "took %s", text);
+        snprintf(t.time, sizeof t.time, "took %s%s", text, tenths ? "s" : "");
     } else if (batches > 0) {
         time_text(text, sizeof text, seconds * (double)(p->total - at->batch) / (double)batches);
         snprintf(t.time, sizeof t.time, "eta %s", text);
