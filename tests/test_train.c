@@ -248,6 +248,17 @@ TEST(weights_of_samples_and_classes)
     CHECK_NEAR(got, weighted, 1e-6);
     aril_model_free(m);
 
+    /* and in validation */
+    m = small_model(NULL);
+    aril_fit_opts opts = {
+        .batch_size = 32, .verbose = ARIL_SILENT, .validation = { x, y }, .validation_weight = w
+    };
+    aril_history *weighted_history = aril_model_fit(m, x, y, opts);
+    got = aril_model_evaluate(m, x, y,
+                              (aril_eval_opts){ .verbose = ARIL_SILENT, .sample_weight = w });
+    CHECK_NEAR(aril_history_at(weighted_history, "val_loss", 0), got, 1e-6);
+    aril_model_free(m);
+
     /* class weights: one batch of all samples gives PyTorch's weighted mean */
     aril_module *plain = aril_nn_sequential(aril_nn_linear(D, C));
     aril_optim *opt = aril_sgd(aril_parameters(plain), (aril_sgd_opts){ .lr = 0.1 });
@@ -713,7 +724,7 @@ TEST(logs_and_pictures_of_the_history)
     aril_model *m = small_model("accuracy");
     aril_fit_opts opts = quiet;
     opts.epochs = 4;
-    opts.validation = (aril_samples){ x, y, NULL };
+    opts.validation = (aril_samples){ x, y };
     opts.validation_every = 2;
     opts.callbacks = ARIL_CALLBACKS(
         aril_csv_log(temp_path("log.csv")),
@@ -831,7 +842,7 @@ TEST(mistakes_are_told)
     fit_refused(m, x, NULL, (aril_fit_opts){ 0 }, "NULL for y");
     fit_refused(m, x, y, (aril_fit_opts){ .epochs = -1 }, ".epochs");
     fit_refused(m, x, y, (aril_fit_opts){ .validation_split = 1.5 }, ".validation_split");
-    fit_refused(m, x, y, (aril_fit_opts){ .validation_split = 0.5, .validation = { x, y, NULL } },
+    fit_refused(m, x, y, (aril_fit_opts){ .validation_split = 0.5, .validation = { x, y } },
                 "one is enough");
     fit_refused(m, x, y, (aril_fit_opts){ .class_weight = x }, ".class_weight");
     fit_refused(m, x, aril_narrow(y, 0, 0, 10), (aril_fit_opts){ 0 }, "10");

@@ -62,9 +62,9 @@ ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts)
 
 /* ---- fit ---- */
 
-/* Samples: x [N,...], their targets y, and NULL or a weight for each [N]. */
+/* Samples x [N,...] and their targets y. */
 typedef struct aril_samples {
-    aril_tensor *x, *y, *weight;
+    aril_tensor *x, *y;
 } aril_samples;
 
 /* Where a run is kept, so that it can go on after an interruption (aril/checkpoint.h). */
@@ -83,6 +83,7 @@ typedef struct aril_fit_opts {
     int epochs;                     /* 0: 1 */
     int initial_epoch;              /* the first one, from 0: goes on counting from earlier fits */
     aril_samples validation;        /* measured after each epoch */
+    aril_tensor *validation_weight; /* [N]: how much each of them counts in val_loss */
     double validation_split;        /* or this share of the samples, from their end */
     aril_loader *validation_loader; /* or what a loader gives; borrowed */
     int validation_every;           /* epochs; 0: 1 */

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-aril_loader *aril__model_loader(aril_model *m, aril_samples s, aril_loader_opts opts)
+aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts)
 {
     aril_dataset *d =
         aril_dataset_tensors_n((aril_list){ 3, (aril_tensor *[]){ s.x, s.y, s.weight } });
@@ -116,7 +116,7 @@ double aril_model_evaluate_loader(aril_model *m, aril_loader *loader, aril_eval_
     return status == ARIL_OK ? aril__model_mean_loss(m) : NAN;
 }
 
-static aril_loader *in_order(aril_model *m, aril_samples s, const aril_eval_opts *opts)
+static aril_loader *in_order(aril_model *m, aril__samples s, const aril_eval_opts *opts)
 {
     if (s.x == NULL) {
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "samples are expected, got NULL");
@@ -129,7 +129,7 @@ static aril_loader *in_order(aril_model *m, aril_samples s, const aril_eval_opts
 double aril_model_evaluate(aril_model *m, aril_tensor *x, aril_tensor *y, aril_eval_opts opts)
 {
     if (aril__need_compiled(m, false) != ARIL_OK) return NAN;
-    aril_loader *loader = in_order(m, (aril_samples){ x, y, opts.sample_weight }, &opts);
+    aril_loader *loader = in_order(m, (aril__samples){ x, y, opts.sample_weight }, &opts);
     if (loader == NULL) return NAN;
     double loss = aril_model_evaluate_loader(m, loader, opts);
     aril_loader_free(loader);
@@ -196,7 +196,7 @@ aril_tensor *aril_model_predict_loader(aril_model *m, aril_loader *loader, aril_
 aril_tensor *aril_model_predict(aril_model *m, aril_tensor *x, aril_eval_opts opts)
 {
     if (m == NULL) return aril_model_predict_loader(NULL, NULL, opts);
-    aril_loader *loader = in_order(m, (aril_samples){ x, NULL, NULL }, &opts);
+    aril_loader *loader = in_order(m, (aril__samples){ x, NULL, NULL }, &opts);
     if (loader == NULL) return NULL;
     aril_tensor *y = aril_model_predict_loader(m, loader, opts);
     aril_loader_free(loader);

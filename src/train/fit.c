@@ -457,9 +457,9 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
     }
     if (opts.validation_loader != NULL || opts.validation.x == NULL)
         return fit(m, loader, opts.validation_loader, &opts);
-    aril_loader *val =
-        aril__model_loader(m, opts.validation,
-                           (aril_loader_opts){ .batch = aril_loader_batch_size(loader) });
+    aril_loader *val = aril__model_loader(
+        m, (aril__samples){ opts.validation.x, opts.validation.y, opts.validation_weight },
+        (aril_loader_opts){ .batch = aril_loader_batch_size(loader) });
     if (val == NULL) return refuse(&opts);
     aril_history *h = fit(m, loader, val, &opts);
     aril_loader_free(val);
@@ -467,11 +467,12 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
 }
 
 /* Rows begin .. end - 1 of all tensors. */
-static aril_samples rows(aril_samples s, int64_t begin, int64_t end)
+static aril__samples rows(aril__samples s, int64_t begin, int64_t end)
 {
-    return (aril_samples){ s.x != NULL ? aril_narrow(s.x, 0, begin, end - begin) : NULL,
-                           s.y != NULL ? aril_narrow(s.y, 0, begin, end - begin) : NULL,
-                           s.weight != NULL ? aril_narrow(s.weight, 0, begin, end - begin) : NULL };
+    return (aril__samples){ s.x != NULL ? aril_narrow(s.x, 0, begin, end - begin) : NULL,
+                            s.y != NULL ? aril_narrow(s.y, 0, begin, end - begin) : NULL,
+                            s.weight != NULL ? aril_narrow(s.weight, 0, begin, end - begin)
+                                             : NULL };
 }
 
 aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_opts opts)
@@ -488,7 +489,8 @@ aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril
         return refuse(&opts);
     }
     ARIL_SCOPE;
-    aril_samples all = { x, y, opts.sample_weight }, train = all, held = opts.validation;
+    aril__samples all = { x, y, opts.sample_weight }, train = all;
+    aril__samples held = { opts.validation.x, opts.validation.y, opts.validation_weight };
     int64_t n = aril_size(x, 0), batch = opts.batch_size > 0 ? opts.batch_size : 32;
     if (opts.validation_split > 0) {
         int64_t cut = n - (int64_t)((double)n * opts.validation_split + 0.5);

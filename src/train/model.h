@@ -52,6 +52,11 @@ struct aril_fit {
     bool over;  /* a callback ended the whole run before its last epoch */
 };
 
+/* Tensors to make batches of: targets and weights may be NULL. */
+typedef struct aril__samples {
+    aril_tensor *x, *y, *weight;
+} aril__samples;
+
 /* ---- one batch ---- */
 
 /* The module's result for a batch, moved to the module's device. NULL or poison on failure. */
@@ -81,7 +86,7 @@ aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progre
                                 aril_fit *fit);
 
 /* A loader over tensors. */
-aril_loader *aril__model_loader(aril_model *m, aril_samples s, aril_loader_opts opts);
+aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts);
 
 aril_status aril__need_compiled(const aril_model *m, bool optimizer);
 
