@@ -190,10 +190,15 @@ static const struct kind {
     aril_dataset *(*open)(const char *path, const char *split);
 } kinds[] = { ARIL__FILE_KINDS{ NULL, NULL } };
 
+/* "x.csv.gz" is a .csv too: what can be compressed is unpacked by its reader. */
 static const struct kind *file_kind(const char *path)
 {
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "%s", last_part(path));
+    char *dot = strrchr(name, '.');
+    if (dot && strcasecmp(dot, ".gz") == 0) *dot = 0;
     for (const struct kind *k = kinds; k->end; k++)
-        if (strcasecmp(extension(path), k->end) == 0) return k;
+        if (strcasecmp(extension(name), k->end) == 0) return k;
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -44,14 +45,14 @@ static void file_free(aril__file *f)
 }
 
 /* ".NAME.newN" beside the file. */
-static bool fresh_name(aril__file *f, int slot)
+static bool fresh_name(aril__file *f, long slot)
 {
     const char *slash = strrchr(f->path, '/');
-    size_t folder = slash ? (size_t)(slash - f->path) + 1 : 0, size = strlen(f->path) + 24;
+    size_t folder = slash ? (size_t)(slash - f->path) + 1 : 0, size = strlen(f->path) + 32;
     free(f->fresh);
     f->fresh = aril__malloc(size);
     if (!f->fresh) return false;
-    snprintf(f->fresh, size, "%.*s.%s.new%d", (int)folder, f->path, f->path + folder, slot);
+    snprintf(f->fresh, size, "%.*s.%s.new%ld", (int)folder, f->path, f->path + folder, slot);
     return true;
 }
 
@@ -60,15 +61,21 @@ static bool fresh_name(aril__file *f, int slot)
 static int claim(aril__file *f, mode_t mode)
 {
     f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (f->fd < 0) return -1;
     struct stat now, named;
+    if (f->fd < 0) return errno == EACCES && lstat(f->fresh, &named) == 0 ? 0 : -1;
     if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK || errno == EINTR) goto another;
-        /* No locks on this file system: only a name that is not in use will do. */
+        /* No locks on this file system: a name of this process's own, and the tried one goes. */
+        static atomic_int count;
         close(f->fd);
-        f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (f->fd >= 0) return 1;
-        return errno == EEXIST ? 0 : -1;
+        unlink(f->fresh);
+        f->fd = -1;
+        if (!fresh_name(f, (long)getpid() * 1000 + atomic_fetch_add(&count, 1) % 1000)) {
+            errno = ENOMEM;
+            return -1;
+        }
+        f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
+        return f->fd >= 0 ? 1 : -1;
     }
     /* Its writer may have renamed it between our open and our lock. */
     if (fstat(f->fd, &now) != 0 || lstat(f->fresh, &named) != 0 || now.st_ino != named.st_ino ||
@@ -117,8 +124,8 @@ aril__file *aril__file_begin(const char *path)
         int claimed = claim(f, mode);
         if (claimed < 0) goto fail;
         if (claimed == 0) continue;
-        if (f->old && fchmod(f->fd, old.st_mode & 07777) != 0) { /* a file system without modes */
-        }
+        if (f->old)
+            fchmod(f->fd, old.st_mode & 07777); /* fails where there are no modes: no loss */
         return f;
     }
     errno = EBUSY;

@@ -28,17 +28,19 @@ enum { READ_ONLY = 0, CREATE = 2 };
 
 #define FUNCTIONS(F)                                                                              \
     F(H5open)                                                                                     \
-    F(H5Eset_auto2) F(H5Fopen) F(H5Fcreate) F(H5Fclose) F(H5Fflush) F(H5Fget_file_image)          \
-        F(H5Lexists) F(H5Dopen2) F(H5Dcreate2) F(H5Dclose) F(H5Dread) F(H5Dwrite) F(H5Dget_space) \
-            F(H5Dget_type) F(H5Dget_storage_size) F(H5Screate_simple) F(H5Sclose)                 \
-                F(H5Sget_simple_extent_ndims) F(H5Sget_simple_extent_dims) F(H5Tget_class)        \
-                    F(H5Tget_size) F(H5Tget_sign) F(H5Tclose) F(H5Pcreate) F(H5Pclose)            \
-                        F(H5Pset_fapl_core) F(H5Pset_create_intermediate_group)
-#define TYPES(F)                                                                                \
-    F(H5T_NATIVE_UINT8_g)                                                                       \
-    F(H5T_NATIVE_UINT16_g) F(H5T_NATIVE_UINT32_g) F(H5T_NATIVE_UINT64_g) F(H5T_NATIVE_INT8_g)   \
-        F(H5T_NATIVE_INT16_g) F(H5T_NATIVE_INT32_g) F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_FLOAT_g) \
-            F(H5T_NATIVE_DOUBLE_g) F(H5P_CLS_FILE_ACCESS_ID_g) F(H5P_CLS_LINK_CREATE_ID_g)
+    F(H5Eset_auto2)                                                                               \
+    F(H5Fopen) F(H5Fcreate) F(H5Fclose) F(H5Fflush) F(H5Fget_file_image) F(H5Lexists) F(H5Dopen2) \
+        F(H5Dcreate2) F(H5Dclose) F(H5Dread) F(H5Dwrite) F(H5Dget_space) F(H5Dget_type)           \
+            F(H5Dget_storage_size) F(H5Screate_simple) F(H5Sclose) F(H5Sget_simple_extent_ndims)  \
+                F(H5Sget_simple_extent_dims) F(H5Tget_class) F(H5Tget_size) F(H5Tget_sign)        \
+                    F(H5Tclose) F(H5Pcreate) F(H5Pclose) F(H5Pset_fapl_core)                      \
+                        F(H5Pset_create_intermediate_group)
+#define TYPES(F)                                                                                 \
+    F(H5T_NATIVE_UINT8_g)                                                                        \
+    F(H5T_NATIVE_UINT16_g)                                                                       \
+    F(H5T_NATIVE_UINT32_g) F(H5T_NATIVE_UINT64_g) F(H5T_NATIVE_INT8_g) F(H5T_NATIVE_INT16_g)     \
+        F(H5T_NATIVE_INT32_g) F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_DOUBLE_g) \
+            F(H5P_CLS_FILE_ACCESS_ID_g) F(H5P_CLS_LINK_CREATE_ID_g)
 
 #define DECLARE_FUNCTION(name) __typeof__(name) *name##_;
 #define DECLARE_TYPE(name)     hid_t *name##_;
@@ -216,7 +218,7 @@ bool aril__hdf5_opens(const char *path)
 
 bool aril__hdf5_has(const char *path, const char *name)
 {
-    if (*h5.wrong || begin() != ARIL_OK) return false;
+    if (begin() != ARIL_OK) return false;
     hid_t file = h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT);
     bool has = file >= 0 && h5.H5Lexists_(file, name, H5P_DEFAULT) > 0;
     if (file >= 0) h5.H5Fclose_(file);
@@ -281,8 +283,7 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     if (status != ARIL_OK) return status;
     hid_t access = h5.H5Pcreate_(*h5.H5P_CLS_FILE_ACCESS_ID_g_), file = H5I_INVALID_HID;
     if (access >= 0 && h5.H5Pset_fapl_core_(access, 1 << 16, 0) >= 0)
-        file =
-            h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT, access); /* the name is never seen */
+        file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT, access); /* the name is never seen */
     if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
     for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
         char number[24];

@@ -140,7 +140,7 @@ aril_status aril__zip_open(aril__zip *z, aril__source source)
             status = no_memory(z);
         else
             status = aril__source_read(&z->source, list.at, b, (size_t)list.size);
-        if (status == ARIL_OK) status = read_list(z, &list, b);
+        if (b && status == ARIL_OK) status = read_list(z, &list, b);
         free(b);
     }
     if (status != ARIL_OK) aril__zip_close(z);
