@@ -99,3 +99,30 @@ TEST(a_function_of_your_own)
     CHECK(aril_ok());
     aril_release(x);
 }
+
+TEST(modules)
+{
+    ARIL_SCOPE;
+    aril_seed(0);
+    aril_module *net = aril_nn_sequential(aril_nn_linear(0, 8), aril_nn_relu(),
+                                          aril_nn_concat(aril_nn_linear(0, 2), aril_nn_identity()));
+    aril_module_build(net, ARIL_SHAPE(4));
+    aril_sgd_opts opts{};
+    opts.lr = 0.1;
+    aril_optim *optim = aril_sgd(aril_parameters(net), opts);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(16, 4), ARIL_F32, aril_cpu());
+    double first = 0, last = 0;
+    for (int i = 0; i < 20; i++) {
+        ARIL_SCOPE;
+        aril_tensor *y = aril_forward(net, x); /* [16,10] */
+        aril_tensor *loss = aril_mse_loss(y, aril_zeros_like(y));
+        aril_backward(loss);
+        aril_step(optim);
+        last = aril_item(loss);
+        if (i == 0) first = last;
+    }
+    CHECK_INT(aril_parameters(net)->n, 4);
+    CHECK(last < first && aril_ok());
+    aril_optim_free(optim);
+    aril_module_release(net);
+}

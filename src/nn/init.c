@@ -158,7 +158,7 @@ static aril_tensor *xavier(aril_tensor *t, double gain, bool normal)
 {
     int64_t in, out;
     if (aril_init_fans(t, &in, &out) < 0) return aril__poison();
-    double sum = (double)(in + out), std = sum > 0 ? (gain ? gain : 1) * sqrt(2 / sum) : 0;
+    double sum = (double)(in + out), std = sum > 0 ? (gain != 0 ? gain : 1) * sqrt(2 / sum) : 0;
     return normal ? aril_init_normal(t, 0, std)
                   : aril_init_uniform(t, -sqrt(3.0) * std, sqrt(3.0) * std);
 }
@@ -250,7 +250,7 @@ aril_tensor *aril_init_orthogonal(aril_tensor *t, double gain)
         free(v);
         return put(what, t, NULL);
     }
-    double by = gain ? gain : 1;
+    double by = gain != 0 ? gain : 1;
     aril_status s = ARIL_OK;
     if (turned) {
         transpose(v, rows, columns, 1, turned);

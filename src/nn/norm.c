@@ -80,11 +80,11 @@ static void channels_describe(const aril_module *self, char *text, size_t size)
 {
     const channels *c = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say(&t, "%lld, eps=%g, momentum=", (long long)c->channels, c->eps ? c->eps : 1e-5);
+    aril__say(&t, "%lld, eps=%g, momentum=", (long long)c->channels, c->eps != 0 ? c->eps : 1e-5);
     if (c->cumulative)
         aril__say(&t, "None");
     else
-        aril__say(&t, "%g", c->momentum ? c->momentum : 0.1);
+        aril__say(&t, "%g", c->momentum != 0 ? c->momentum : 0.1);
     aril__say(&t, ", affine=%s, bias=%s, track_running_stats=%s", truth(c->affine), truth(c->bias),
               truth(c->running));
 }
@@ -240,7 +240,7 @@ static void last_describe(const aril_module *self, char *text, size_t size)
     const last *l = aril_module_data(self);
     aril__text_out t = { text, size };
     aril__say_sizes(&t, "", l->shape.ndim, l->shape.dim);
-    if (l->eps)
+    if (l->eps != 0)
         aril__say(&t, ", eps=%g", l->eps);
     else
         aril__say(&t, ", eps=%s", l->rms ? "None" : "1e-05");
@@ -332,7 +332,7 @@ static void group_describe(const aril_module *self, char *text, size_t size)
 {
     const group *g = aril_module_data(self);
     snprintf(text, size, "%lld, %lld, eps=%g, affine=%s, bias=%s", (long long)g->groups,
-             (long long)g->channels, g->eps ? g->eps : 1e-5, truth(g->affine), truth(g->bias));
+             (long long)g->channels, g->eps != 0 ? g->eps : 1e-5, truth(g->affine), truth(g->bias));
 }
 
 aril_module *aril_nn_group_norm(int64_t groups, int64_t count)
@@ -382,9 +382,9 @@ static void response_describe(const aril_module *self, char *text, size_t size)
     const response *r = aril_module_data(self);
     const aril_lrn_opts *o = &r->opts;
     snprintf(text, size, "%lld, alpha=%g, beta=%g, k=%g", (long long)r->size,
-             o->alpha ? o->alpha : 1e-4, o->beta ? o->beta : 0.75,
+             o->alpha != 0 ? o->alpha : 1e-4, o->beta != 0 ? o->beta : 0.75,
              o->k == ARIL_ZERO ? 0
-             : o->k            ? o->k
+             : o->k != 0       ? o->k
                                : 1.0);
 }
 
