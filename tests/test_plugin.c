@@ -207,3 +207,35 @@ TEST(parts_of_a_byte_are_moved_alone)
     CHECK(data && data[0] == 0x32);
     CHECK(aril_ok());
 }
+
+/* One network run there, moved back, run here: the tensors stay the same objects. */
+TEST(modules_move_there_and_back)
+{
+    ARIL_SCOPE;
+    aril_device d = mirror();
+    aril_module *m = aril_nn_sequential(aril_nn_conv2d(1, 3, 3), aril_nn_batch_norm2d(3),
+                                        aril_nn_relu(), aril_nn_flatten(), aril_nn_linear(12, 2));
+    aril_module *late = aril_nn_linear(0, 2); /* made where its first input is */
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 1, 4, 4), ARIL_F32, aril_cpu());
+    aril_tensor *w = aril_module_tensor(m, "0.weight"), *before = aril_copy(w);
+    aril_module_eval(m);
+    aril_tensor *here = aril_forward(m, x);
+    aril_backward(aril_sum(here, ARIL_ALL));
+    CHECK_INT(aril_module_to(m, d), ARIL_OK);
+    CHECK(aril_module_tensor(m, "0.weight") == w && aril_requires_grad(w));
+    CHECK(aril_device_equal(aril_device_of(w), d) &&
+          aril_device_equal(aril_device_of(aril_grad(w)), d));
+    aril_module_zero_grad(m);
+    aril_tensor *there = aril_forward(m, aril_to(x, d));
+    CHECK(aril_device_equal(aril_device_of(there), d));
+    aril_tensor *off = aril_abs(aril_sub(aril_to(there, aril_cpu()), here));
+    CHECK_NEAR(aril_item(aril_amax(off, ARIL_ALL)), 0, 1e-5);
+    CHECK_INT(aril_backward(aril_sum(there, ARIL_ALL)), ARIL_OK);
+    CHECK_INT(aril_load_state(m, aril_state(m), (aril_load_state_opts){ 0 }), ARIL_OK);
+    CHECK_INT(aril_module_to(m, aril_cpu()), ARIL_OK);
+    CHECK(aril_item_int(aril_all(aril_eq(w, before), ARIL_ALL)));
+    CHECK(aril_device_equal(aril_device_of(aril_forward(late, aril_to(x, d))), d));
+    aril_module_release(m);
+    aril_module_release(late);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
