@@ -255,6 +255,7 @@ static bool run_dense(const aril__run *r, int kind)
     for (int k = 0; k < r->n_out; k++)
         if (!aril__is_dense(r->out[k])) return false;
     int axis = __builtin_ctzll(mask);
+    if (axis >= x->ndim) return false; /* the axis of a larger tensor: nothing to add up */
     dense_job j = { .length = x->dim[axis],
                     .inner = aril__count(x->ndim - axis - 1, x->dim + axis + 1),
                     .reverse = a->reverse[0],
