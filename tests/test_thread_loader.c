@@ -201,6 +201,28 @@ TEST(errors_reach_the_caller)
     }
 }
 
+static aril_status refuse(aril_sample *s, void *ctx)
+{
+    return s->index == 9 ? aril_fail(ARIL_ERR_IO, "no %s number %d", (const char *)ctx, 9)
+                         : ARIL_OK;
+}
+
+TEST(messages_of_the_programs_own)
+{
+    static char what[] = "shelf";
+    for (int workers = 0; workers <= 2; workers += 2) {
+        aril_loader *l = aril_loader_new(aril_dataset_map(slow(-1, -1), refuse, what, NULL),
+                                         (aril_loader_opts){ .batch = 8, .workers = workers });
+        aril_batch b;
+        CHECK(aril_loader_next(l, &b) && !aril_loader_next(l, &b));
+        CHECK_INT(aril_error_code(), ARIL_ERR_IO);
+        CHECK_ERROR("Map: sample 9 (first.jpg): no shelf number 9");
+        aril_loader_free(l);
+    }
+    CHECK_INT(aril_fail(7, "a code that is none"), ARIL_ERR_ARG);
+    CHECK_ERROR("a code that is none");
+}
+
 TEST(an_early_end_leaves_no_thread)
 {
     aril_batch b;
@@ -355,4 +377,22 @@ TEST(a_forked_child_goes_on)
     CHECK_INT(waitpid(child, &status, 0), child);
     CHECK_INT(status, 0);
     aril_loader_free(l);
+
+    /* At any moment: no child finds a lock that a thread of its parent held. */
+    for (int i = 0; i < 60; i++) {
+        l = aril_loader_new(slow(-1, -1), (aril_loader_opts){ .batch = 4, .workers = 3 });
+        CHECK(aril_loader_next(l, &b));
+        nanosleep(&(struct timespec){ .tv_nsec = i * 17000 }, NULL);
+        child = fork();
+        if (!child) {
+            alarm(20); /* a child that waits for ever ends here */
+            bool good = aril_loader_next(l, &b) && b.index[0] == 4;
+            aril_loader_free(l);
+            _exit(good ? 0 : 1);
+        }
+        CHECK_INT(waitpid(child, &status, 0), child);
+        CHECK_INT(status, 0);
+        CHECK(aril_loader_next(l, &b));
+        aril_loader_free(l);
+    }
 }

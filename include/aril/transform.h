@@ -108,10 +108,12 @@ ARIL_API aril_transform *aril_transform_function(aril_map_fn *fn, void *ctx,
 
 /* One after the other; they are taken over. ARIL_TRANSFORMS(a, b, c) */
 ARIL_API aril_transform *aril_transform_list(int n, aril_transform *const *list);
+#ifndef __cplusplus
 #define ARIL_TRANSFORMS(...)                                                \
     aril_transform_list((int)(sizeof((aril_transform *[]){ __VA_ARGS__ }) / \
                               sizeof(aril_transform *)),                    \
                         (aril_transform *[]){ __VA_ARGS__ })
+#endif
 
 /* A list from text, such as "flip,crop=28:pad=4,rotate=10,jitter=0.2,normalise=0.5:0.5": names with settings, by place or by
  * name, several numbers of one setting parted by '/', sizes as 224 or 224x192. aril_transform_help prints the names and their

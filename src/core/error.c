@@ -103,6 +103,17 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     return code;
 }
 
+aril_status aril_fail(aril_status code, const char *format, ...)
+{
+    char text[MESSAGE_MAX];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format ? format : "", ap);
+    va_end(ap);
+    bool known = code < 0 && strcmp(aril_status_name(code), "?") != 0;
+    return aril__fail(known ? code : ARIL_ERR_ARG, "%s", text);
+}
+
 void aril__assert_failed(const char *cond, const char *file, int line)
 {
     fprintf(stderr, "aril: internal error: %s does not hold at %s:%d\n", cond, file, line);

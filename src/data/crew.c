@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 struct aril__crew {
@@ -23,13 +24,90 @@ struct aril__crew {
     pid_t pid;
     bool stop;        /* threads are to end */
     atomic_bool halt; /* rows that are not begun are to be left */
+    bool paused;      /* no work is handed out: a fork is going on */
     int active;       /* threads that work on a row */
     bool streaming;   /* a thread takes the stream's next sample */
     int64_t low;      /* the oldest batch that is not done with */
     int64_t hand;     /* the batch whose rows are handed out */
     bool open;        /* some of its rows have been */
     int64_t end;      /* behind the epoch's last batch; of a stream: as far as is known */
+    aril__crew *next; /* in the list of those with threads */
 };
+
+/* ---- forks ---- */
+
+/* A thread that is gone in a child must not have held a lock of Aril's there: a fork waits for the rows
+ * in hand, and holds what would begin others. */
+static pthread_mutex_t crews_lock = PTHREAD_MUTEX_INITIALIZER;
+static aril__crew *crews;
+static _Thread_local aril__crew *my_crew; /* of a thread that is a worker */
+
+/* A worker may wait for another loader's rows: then a fork gives up waiting for it. */
+enum { PATIENCE = 5 };
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&crews_lock);
+    for (aril__crew *c = crews; c; c = c->next) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += PATIENCE;
+        pthread_mutex_lock(&c->lock);
+        c->paused = true;
+        int mine = my_crew == c;
+        while (c->active > mine && !pthread_cond_timedwait(&c->done, &c->lock, &until)) {
+        }
+    }
+}
+
+static void after_fork(bool child)
+{
+    for (aril__crew *c = crews; c; c = c->next) {
+        c->paused = false;
+        if (!child) pthread_cond_broadcast(&c->work);
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (child) crews = NULL;
+    pthread_mutex_unlock(&crews_lock);
+}
+
+static void in_parent(void)
+{
+    after_fork(false);
+}
+
+static void in_child(void)
+{
+    after_fork(true);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+static void enlist(aril__crew *c)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&crews_lock);
+    c->next = crews;
+    crews = c;
+    pthread_mutex_unlock(&crews_lock);
+}
+
+static void strike_off(const aril__crew *c)
+{
+    pthread_mutex_lock(&crews_lock);
+    for (aril__crew **at = &crews; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    pthread_mutex_unlock(&crews_lock);
+}
+
+/* ---- work ---- */
 
 /* Some rows of a batch. */
 struct task {
@@ -40,7 +118,7 @@ struct task {
 static bool find_task(aril__crew *c, struct task *t)
 {
     aril_loader *l = c->loader;
-    if (atomic_load(&c->halt) || c->hand >= c->end || c->hand >= c->low + l->n_slots ||
+    if (atomic_load(&c->halt) || c->paused || c->hand >= c->end || c->hand >= c->low + l->n_slots ||
         (l->stream && c->streaming))
         return false;
     aril__slot *s = &l->slot[c->hand % l->n_slots];
@@ -108,6 +186,7 @@ static void *work(void *arg)
     aril__crew *c = arg;
     aril_loader *l = c->loader;
     aril__thread_set_serial(true);
+    my_crew = c;
     pthread_mutex_lock(&c->lock);
     while (!c->stop) {
         struct task t;
@@ -135,7 +214,7 @@ static void *work(void *arg)
             pthread_cond_broadcast(&c->done);
         }
         c->active--;
-        if (!c->active && atomic_load(&c->halt)) pthread_cond_broadcast(&c->done);
+        if (c->paused || atomic_load(&c->halt)) pthread_cond_broadcast(&c->done);
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -163,6 +242,7 @@ static aril_status start(aril__crew *c)
 {
     if (c->n) return ARIL_OK;
     c->pid = getpid();
+    enlist(c);
     /* Signals are for the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
@@ -173,6 +253,7 @@ static aril_status start(aril__crew *c)
     pthread_mutex_unlock(&c->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (c->n) return ARIL_OK;
+    strike_off(c);
     return aril__fail(ARIL_ERR_STATE, "loader: the system gives no thread for a worker");
 }
 
@@ -225,6 +306,13 @@ bool aril__crew_is_gone(const aril__crew *c)
 void aril__crew_free(aril__crew *c)
 {
     if (!c) return;
+    if (aril__crew_is_gone(c)) {
+        /* There is nobody to join, and what vanished threads waited on cannot be destroyed. */
+        free(c->thread);
+        free(c);
+        return;
+    }
+    if (c->n) strike_off(c);
     pthread_mutex_lock(&c->lock);
     c->stop = true;
     atomic_store(&c->halt, true);

@@ -319,11 +319,9 @@ static aril_status begin_epoch(aril_loader *l)
 /* In a child process a loader goes on with threads of its own. */
 static aril_status after_fork(aril_loader *l)
 {
-    /* What the parent's threads held when they vanished is not to be touched. */
-    l->crew = NULL;
-    l->slot = NULL;
-    if (!(l->slot = aril__slots_new(l, l->n_slots)) || !(l->crew = aril__crew_new(l)))
-        return ARIL_ERR_MEMORY;
+    aril__crew_free(l->crew);
+    l->crew = aril__crew_new(l);
+    if (!l->crew) return ARIL_ERR_MEMORY;
     l->ordered = false;
     return ARIL_OK;
 }
@@ -336,6 +334,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
     }
     memset(b, 0, sizeof *b);
     if (l->crew && aril__crew_is_gone(l->crew) && after_fork(l) < 0) return false;
+    if (!l->crew && l->opts.workers && !(l->crew = aril__crew_new(l))) return false;
     if (!l->ordered && begin_epoch(l) < 0) return false;
     aril__slot *s = NULL;
     bool over = l->stream ? !l->crew && l->stream_ended : l->at.batch >= l->length;
@@ -444,10 +443,8 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
 void aril_loader_free(aril_loader *l)
 {
     if (!l) return;
-    if (!l->crew || !aril__crew_is_gone(l->crew)) {
-        aril__crew_free(l->crew);
-        aril__slots_free(l, l->slot, l->n_slots);
-    }
+    aril__crew_free(l->crew);
+    aril__slots_free(l, l->slot, l->n_slots);
     aril_sampler_free(l->sampler);
     aril_transform_free(l->opts.batch_transform);
     aril_dataset_release(l->dataset);
