@@ -2,7 +2,6 @@
 
 #include <aril/draw.h>
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,33 +63,14 @@ static aril_status log_begin(aril_callback *cb, aril_fit *fit)
     logger *l = aril_callback_data(cb);
     l->tb = aril_tensorboard_new(l->folder);
     if (!l->tb) return aril_error_code();
-    aril_tensorboard_module(l->tb, l->m->net, l->m->input);
     const aril_hparam hparams[] = { { .name = "model", .text = l->m->name },
                                     { .name = "optimizer", .text = l->optimizer },
                                     { .name = "lr", .number = l->lr },
                                     { .name = "batch", .number = l->batch } };
-    static const char *const metrics[] = { "test/accuracy", "test/loss" };
+    static const char *const metrics[] = { "accuracy", "loss" };
     aril_status s = aril_tensorboard_hparams(l->tb, hparams, 4, metrics, 2);
     if (s == ARIL_OK) s = aril_tensorboard_text(l->tb, "data", l->m->data, 0);
     return s;
-}
-
-static aril_status log_epoch(aril_callback *cb, aril_fit *fit)
-{
-    logger *l = aril_callback_data(cb);
-    int64_t epoch = aril_fit_epoch(fit) + 1;
-    aril_status s = ARIL_OK;
-    char tag[256];
-    for (const char *const *name = aril_fit_names(fit); *name && s == ARIL_OK; name++) {
-        bool test = strncmp(*name, "val_", 4) == 0;
-        double value = aril_fit_value(fit, *name);
-        snprintf(tag, sizeof tag, "%s/%s", test ? "test" : "train", *name + (test ? 4 : 0));
-        if (!isnan(value)) s = aril_tensorboard_scalar(l->tb, tag, value, epoch);
-    }
-    const aril_named *p = aril_parameters(l->m->net);
-    for (int i = 0; p && i < p->n && s == ARIL_OK; i++)
-        s = aril_tensorboard_histogram(l->tb, p->name[i], p->at[i], epoch);
-    return s == ARIL_OK ? aril_tensorboard_flush(l->tb) : s;
 }
 
 static aril_status log_end(aril_callback *cb, aril_fit *fit)
@@ -106,13 +86,12 @@ static void log_destroy(aril_callback *cb)
     aril_tensorboard_free(l->tb);
 }
 
-aril_callback *results_tensorboard(const char *folder, model_file *m, const char *optimizer,
-                                   double lr, int64_t batch)
+aril_callback *results_hparams(const char *folder, model_file *m, const char *optimizer, double lr,
+                               int64_t batch)
 {
-    static const aril_callback_class type = { .name = "tensorboard",
+    static const aril_callback_class type = { .name = "hparams",
                                               .size = sizeof(logger),
                                               .begin = log_begin,
-                                              .epoch_end = log_epoch,
                                               .end = log_end,
                                               .destroy = log_destroy };
     aril_callback *cb = aril_callback_make(&type);
@@ -121,7 +100,7 @@ aril_callback *results_tensorboard(const char *folder, model_file *m, const char
     l->m = m;
     l->lr = lr;
     l->batch = (double)batch;
-    snprintf(l->folder, sizeof l->folder, "%s", folder);
+    snprintf(l->folder, sizeof l->folder, "%s/val", folder); /* where the figures to compare are */
     snprintf(l->optimizer, sizeof l->optimizer, "%s", optimizer);
     return cb;
 }

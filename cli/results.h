@@ -7,9 +7,9 @@
 /* Saves the model after each epoch that tests best so far. */
 aril_callback *results_keep_best(model_file *m, const char *path);
 
-/* Writes scalars of each epoch, histograms of weights, the graph and the hyper-parameters for TensorBoard. */
-aril_callback *results_tensorboard(const char *folder, model_file *m, const char *optimizer,
-                                   double lr, int64_t batch);
+/* Says in the logs for TensorBoard what the run was made with. */
+aril_callback *results_hparams(const char *folder, model_file *m, const char *optimizer, double lr,
+                               int64_t batch);
 
 /* Curves, confusion matrix and a sheet of predictions, in the folder. The model gets its best weights back. */
 void results_draw(model_file *m, aril_model *model, const aril_history *h, aril_dataset *test,

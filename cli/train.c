@@ -264,7 +264,11 @@ static aril_history *fit(run_parts *r)
     callbacks[n++] = results_keep_best(&r->m, path);
     snprintf(path, sizeof path, "%s/history.csv", o->out);
     callbacks[n++] = aril_csv_log(path);
-    if (o->log) callbacks[n++] = results_tensorboard(o->log, &r->m, o->optimizer, o->lr, o->batch);
+    if (o->log) {
+        aril_tensorboard_opts shown = { .histograms_every = 1, .graph = true };
+        callbacks[n++] = aril_tensorboard_log(o->log, shown);
+        callbacks[n++] = results_hparams(o->log, &r->m, o->optimizer, o->lr, o->batch);
+    }
     if (o->early_stop)
         callbacks[n++] = aril_early_stop(
             (aril_early_stop_opts){ .patience = (int)o->early_stop, .verbose = !o->quiet });
