@@ -450,3 +450,56 @@ TEST(a_picture_that_is_broken_is_named)
     aril_clear_error();
     aril_dataset_release(d);
 }
+
+/* A photograph of waves, as JPEG. False where the build has no libjpeg. */
+static bool write_jpeg(const char *name, double phase)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_linspace(phase, phase + 9, 301, ARIL_F32, aril_cpu());
+    aril_tensor *y =
+        aril_reshape(aril_linspace(0, 7, 3 * 203, ARIL_F32, aril_cpu()), ARIL_SHAPE(3, 203, 1));
+    aril_tensor *wave =
+        aril_mul_scalar(aril_add_scalar(aril_sin(aril_mul(x, y)), 1), 0.5); /* [3,203,301] */
+    bool good =
+        aril_picture_write(temp_path(name), wave, (aril_picture_write_opts){ 0 }) == ARIL_OK;
+    if (!good) aril_clear_error();
+    return good;
+}
+
+/* Crops of pictures that are decoded in part, and of whole ones (a cache keeps what it gets whole). */
+static double largest_difference(const char *transform)
+{
+    aril_dataset *part = aril_dataset_folder(temp_path("jpeg"), (aril_folder_opts){ 0 });
+    aril_dataset *whole = aril_dataset_cache(aril_dataset_keep(part), 0);
+    part = aril_dataset_transform(part, aril_transform_parse(transform));
+    whole = aril_dataset_transform(whole, aril_transform_parse(transform));
+    double largest = 0;
+    for (int64_t i = 0; i < aril_dataset_size(part); i++) {
+        ARIL_SCOPE;
+        aril_sample a, b;
+        if (aril_dataset_get(part, i, &a) != ARIL_OK || aril_dataset_get(whole, i, &b) != ARIL_OK)
+            return 1e9;
+        aril_tensor *d = aril_sub(aril_cast(a.x, ARIL_F32), aril_cast(b.x, ARIL_F32));
+        double mean = aril_item(aril_mean(aril_abs(d), ARIL_ALL));
+        if (!(mean <= largest)) largest = mean;
+    }
+    aril_dataset_release(part);
+    aril_dataset_release(whole);
+    return largest;
+}
+
+TEST(crops_of_a_jpeg_are_those_of_the_whole_picture)
+{
+    CHECK(mkdir(temp_path("jpeg"), 0777) == 0);
+    for (int i = 0; i < 12; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "jpeg/%d.jpg", i);
+        if (!write_jpeg(name, i)) SKIP("built without libjpeg");
+    }
+    CHECK_NEAR(largest_difference("random_resized_crop=224"), 0, 0);
+    CHECK_NEAR(largest_difference("resize=180,center_crop=160"), 0, 0);
+    CHECK_NEAR(largest_difference("random_crop=100"), 0, 0);
+    /* Made smaller while it is decoded: by another filter, so not the same bits. */
+    double small = largest_difference("resize=48,center_crop=40");
+    CHECK_MSG(small > 0 && small < 4, "%g", small);
+}

@@ -188,6 +188,22 @@ TEST(csv_that_is_wrong)
     aril_clear_error();
 }
 
+TEST(csv_that_is_compressed)
+{
+    static const unsigned char packed[] = { 31, 139, 8,   0,   0,  0,   0,  0,   2, 3,
+                                            51, 212, 49,  226, 50, 214, 49, 225, 2, 0,
+                                            71, 147, 108, 175, 8,  0,   0,  0 };
+    CHECK_INT(aril__file_replace(temp_path("t.csv.gz"), packed, sizeof packed), ARIL_OK);
+    aril_dataset *d = aril_dataset_open(temp_path("t.csv.gz"), "train");
+    if (!d && aril_error_code() == ARIL_ERR_UNSUPPORTED) {
+        aril_clear_error();
+        SKIP("built without zlib");
+    }
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_STR(row(d, 1), "3 -> 4");
+    aril_dataset_release(d);
+}
+
 TEST(csv_does_not_depend_on_the_locale)
 {
     if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) SKIP("no German locale");

@@ -136,6 +136,8 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__picture
     if (region.to_height <= 0) by_y = region.to_width > 0 ? 8 : 1;
     c->scale_num = 1;
     c->scale_denom = (unsigned)(by_x < by_y ? by_x : by_y);
+    /* Turned round, a last column that is less than a whole one would come first. */
+    if (part && plan->how != 1) c->scale_denom = 1;
 
     plan->cmyk = c->jpeg_color_space == JCS_CMYK || c->jpeg_color_space == JCS_YCCK;
     if (plan->cmyk)
@@ -148,20 +150,19 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__picture
     jpeg_calc_output_dimensions(c);
     plan->width = c->output_width;
     plan->height = c->output_height;
-    double scale_x = (double)plan->width / (double)c->image_width,
-           scale_y = (double)plan->height / (double)c->image_height;
+    /* Exactly that: the last column and row may stand for fewer pixels than the others. */
+    double scale = 1.0 / c->scale_denom;
     if (part && plan->how == 1) { /* with a pixel more on each side, for rounding */
-        int64_t left = (int64_t)((double)region.x * scale_x) - 1,
-                top = (int64_t)((double)region.y * scale_y) - 1;
-        int64_t right = (int64_t)((double)(region.x + region.width) * scale_x) + 2;
-        int64_t bottom = (int64_t)((double)(region.y + region.height) * scale_y) + 2;
+        int64_t left = (int64_t)((double)region.x * scale) - 1,
+                top = (int64_t)((double)region.y * scale) - 1;
+        int64_t right = (int64_t)((double)(region.x + region.width) * scale) + 2;
+        int64_t bottom = (int64_t)((double)(region.y + region.height) * scale) + 2;
         plan->x = left < 0 ? 0 : left;
         plan->y = top < 0 ? 0 : top;
         plan->width = (right < plan->width ? right : plan->width) - plan->x;
         plan->height = (bottom < plan->height ? bottom : plan->height) - plan->y;
     }
-    want->decoded = (aril__decoded){ swapped ? scale_y : scale_x, swapped ? scale_x : scale_y,
-                                     plan->x, plan->y };
+    want->decoded = (aril__decoded){ scale, scale, plan->x, plan->y };
     return true;
 }
 
