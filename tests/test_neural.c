@@ -451,3 +451,23 @@ TEST(out_of_memory_in_lstm)
 {
     fail_everywhere(work_lstm);
 }
+
+TEST(a_nan_reaches_its_whole_line_of_a_softmax)
+{
+    ARIL_SCOPE;
+    static const aril_dtype dtypes[] = { ARIL_F16, ARIL_BF16, ARIL_F32, ARIL_F64 };
+    float values[64];
+    for (int i = 0; i < 64; i++) values[i] = i == 37 ? NAN : (float)(i % 7);
+    aril_tensor *x = aril_from(values, ARIL_SHAPE(2, 32), ARIL_F32, aril_cpu());
+    for (int k = 0; k < 4; k++) {
+        for (int log = 0; log < 2; log++) {
+            aril_tensor *t = aril_cast(x, dtypes[k]);
+            aril_tensor *y = aril_cast(log ? aril_log_softmax(t, 1) : aril_softmax(t, 1), ARIL_F64);
+            const double *v = aril_data(y);
+            CHECK(v);
+            for (int i = 0; i < 64; i++)
+                CHECK_MSG(!isnan(v[i]) == (i < 32), "%s: element %d is %g",
+                          aril_dtype_name(dtypes[k]), i, v[i]);
+        }
+    }
+}
