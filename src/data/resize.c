@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#if ARIL__TARGETS
+#include <immintrin.h>
+#endif
 
 /* Weights of u8 are whole numbers of 2^-22, as PIL's are; rows that are worked on at once. */
 enum { BITS = 22, LANES = 16 };
