@@ -27,19 +27,22 @@ test: deps      ## build, then run every test
 	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && $(CTEST)
 
-test-peers:     ## compare with other frameworks, where they are installed
+test-peers:     ## compare with other frameworks, installed into build/peers
 	@scripts/deps --test
 	@$(MAKE) --no-print-directory build
-	@cd $(BUILD) && $(CTEST) -C Peers -L peers
+	@[ -n "$$ARIL_PEERS_VENV" ] || bench/setup $(BUILD)/peers
+	@export ARIL_PEERS_VENV=$${ARIL_PEERS_VENV:-$(abspath $(BUILD))/peers} && export PATH="$$ARIL_PEERS_VENV/bin:$$PATH" && \
+		cd $(BUILD) && $(CTEST) -C Peers -L peers
 
 quickstart: deps ## build, train LeNet-5 on Fashion-MNIST, and use it
 	@$(MAKE) --no-print-directory build
 	@scripts/quickstart $(BUILD)/bin/aril quickstart
 
-bench: build    ## Aril beside PyTorch and onnxruntime, for at most BENCH_BUDGET seconds
+bench: build    ## Aril beside PyTorch, Keras and onnxruntime, for BENCH_BUDGET seconds; then LeNet-5's accuracy
 	@[ -n "$$ARIL_PEERS_VENV" ] || bench/setup $(BUILD)/peers
 	@ARIL_PEERS_VENV=$${ARIL_PEERS_VENV:-$(BUILD)/peers} bench/compare --aril $(BUILD)/bin/aril \
 		--budget $(BENCH_BUDGET) --json $(BENCH_JSON)
+	@$${ARIL_PEERS_VENV:-$(BUILD)/peers}/bin/python bench/accuracy --aril $(BUILD)/bin/aril
 
 docs: build     ## write the generated pages of docs/
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
