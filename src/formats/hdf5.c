@@ -26,20 +26,22 @@
 /* HDF5's own names for these call it. */
 enum { READ_ONLY = 0, CREATE = 2 };
 
-#define FUNCTIONS(F)                                                                              \
-    F(H5open)                                                                                     \
-    F(H5Eset_auto2)                                                                               \
-    F(H5Fopen) F(H5Fcreate) F(H5Fclose) F(H5Fflush) F(H5Fget_file_image) F(H5Lexists) F(H5Dopen2) \
-        F(H5Dcreate2) F(H5Dclose) F(H5Dread) F(H5Dwrite) F(H5Dget_space) F(H5Dget_type)           \
-            F(H5Dget_storage_size) F(H5Screate_simple) F(H5Sclose) F(H5Sget_simple_extent_ndims)  \
-                F(H5Sget_simple_extent_dims) F(H5Tget_class) F(H5Tget_size) F(H5Tget_sign)        \
-                    F(H5Tclose) F(H5Pcreate) F(H5Pclose) F(H5Pset_fapl_core)                      \
+#define FUNCTIONS(F)                                                                             \
+    F(H5open)                                                                                    \
+    F(H5Eset_auto2)                                                                              \
+    F(H5Fopen)                                                                                   \
+    F(H5Fcreate) F(H5Fclose) F(H5Fflush) F(H5Fget_file_image) F(H5Lexists) F(H5Dopen2)           \
+        F(H5Dcreate2) F(H5Dclose) F(H5Dread) F(H5Dwrite) F(H5Dget_space) F(H5Dget_type)          \
+            F(H5Dget_storage_size) F(H5Screate_simple) F(H5Sclose) F(H5Sget_simple_extent_ndims) \
+                F(H5Sget_simple_extent_dims) F(H5Tget_class) F(H5Tget_size) F(H5Tget_sign)       \
+                    F(H5Tclose) F(H5Pcreate) F(H5Pclose) F(H5Pset_fapl_core)                     \
                         F(H5Pset_create_intermediate_group)
-#define TYPES(F)                                                                                 \
-    F(H5T_NATIVE_UINT8_g)                                                                        \
-    F(H5T_NATIVE_UINT16_g)                                                                       \
-    F(H5T_NATIVE_UINT32_g) F(H5T_NATIVE_UINT64_g) F(H5T_NATIVE_INT8_g) F(H5T_NATIVE_INT16_g)     \
-        F(H5T_NATIVE_INT32_g) F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_DOUBLE_g) \
+#define TYPES(F)                                                                            \
+    F(H5T_NATIVE_UINT8_g)                                                                   \
+    F(H5T_NATIVE_UINT16_g)                                                                  \
+    F(H5T_NATIVE_UINT32_g)                                                                  \
+    F(H5T_NATIVE_UINT64_g) F(H5T_NATIVE_INT8_g) F(H5T_NATIVE_INT16_g) F(H5T_NATIVE_INT32_g) \
+        F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_DOUBLE_g)                  \
             F(H5P_CLS_FILE_ACCESS_ID_g) F(H5P_CLS_LINK_CREATE_ID_g)
 
 #define DECLARE_FUNCTION(name) __typeof__(name) *name##_;
