@@ -26,29 +26,22 @@
 /* HDF5's own names for these call it. */
 enum { READ_ONLY = 0, CREATE = 2 };
 
-#define FUNCTIONS(F)                                                                             \
-    F(H5open)                                                                                    \
-    F(H5Eset_auto2)                                                                              \
-    F(H5Fopen)                                                                                   \
-    F(H5Fcreate) F(H5Fclose) F(H5Fflush) F(H5Fget_file_image) F(H5Lexists) F(H5Dopen2)           \
-        F(H5Dcreate2) F(H5Dclose) F(H5Dread) F(H5Dwrite) F(H5Dget_space) F(H5Dget_type)          \
-            F(H5Dget_storage_size) F(H5Screate_simple) F(H5Sclose) F(H5Sget_simple_extent_ndims) \
-                F(H5Sget_simple_extent_dims) F(H5Tget_class) F(H5Tget_size) F(H5Tget_sign)       \
-                    F(H5Tclose) F(H5Pcreate) F(H5Pclose) F(H5Pset_fapl_core)                     \
-                        F(H5Pset_create_intermediate_group)
-#define TYPES(F)                                                                            \
-    F(H5T_NATIVE_UINT8_g)                                                                   \
-    F(H5T_NATIVE_UINT16_g)                                                                  \
-    F(H5T_NATIVE_UINT32_g)                                                                  \
-    F(H5T_NATIVE_UINT64_g) F(H5T_NATIVE_INT8_g) F(H5T_NATIVE_INT16_g) F(H5T_NATIVE_INT32_g) \
-        F(H5T_NATIVE_INT64_g) F(H5T_NATIVE_FLOAT_g) F(H5T_NATIVE_DOUBLE_g)                  \
-            F(H5P_CLS_FILE_ACCESS_ID_g) F(H5P_CLS_LINK_CREATE_ID_g)
-
-#define DECLARE_FUNCTION(name) __typeof__(name) *name##_;
-#define DECLARE_TYPE(name)     hid_t *name##_;
 static struct {
-    FUNCTIONS(DECLARE_FUNCTION) TYPES(DECLARE_TYPE) char wrong[256];
+#define FUNCTION(name) __typeof__(name) *name##_;
+#define NUMBER(name)   hid_t *name##_;
+#include "formats/hdf5.def"
+#undef FUNCTION
+#undef NUMBER
+    char wrong[256];
 } h5;
+
+/* Sets *place to the symbol of that name. */
+static void find(void *library, const char *name, void *place)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(place, &symbol, sizeof symbol);
+    if (!symbol) snprintf(h5.wrong, sizeof h5.wrong, "no %s", name);
+}
 
 static void load(void)
 {
@@ -58,15 +51,11 @@ static void load(void)
         snprintf(h5.wrong, sizeof h5.wrong, "%s", why ? why : ARIL_HDF5_FILE);
         return;
     }
-#define FIND(name)                                                        \
-    {                                                                     \
-        void *symbol = dlsym(library, #name);                             \
-        memcpy(&h5.name##_, &symbol, sizeof symbol);                      \
-        if (!symbol) snprintf(h5.wrong, sizeof h5.wrong, "no %s", #name); \
-    }
-    FUNCTIONS(FIND)
-    TYPES(FIND)
-#undef FIND
+#define FUNCTION(name) find(library, #name, &h5.name##_);
+#define NUMBER         FUNCTION
+#include "formats/hdf5.def"
+#undef FUNCTION
+#undef NUMBER
     if (!*h5.wrong && (h5.H5open_() < 0 || h5.H5Eset_auto2_(H5E_DEFAULT, NULL, NULL) < 0))
         snprintf(h5.wrong, sizeof h5.wrong, "it does not start");
 }
