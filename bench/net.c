@@ -127,8 +127,8 @@ static void make_pool(const bench_layer *l, aril_shape *s)
     for (int i = 2; i < 4; i++) s->dim[i] = (s->dim[i] + 2 * l->pad - k) / stride + 1;
 }
 
-/* Layers that take the work of those after them: activations into products and norms, and the sum at
- * the end of a residual into a batch norm. */
+/* Layers that take the work of those after them: activations into products and norms, and the sum
+ * at the end of a residual into a batch norm. */
 static void fuse(bench_model *m)
 {
     for (int i = 0; i + 1 < m->net->n; i++) {

@@ -1,5 +1,5 @@
-/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. The build lets
- * this file join multiplications and additions. */
+/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. The build
+ * lets this file join multiplications and additions. */
 #include "run.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Cases that are programs of their own (`task NAME` in bench/cases): what takes a loader, an optimizer or files. */
+/* Cases that are programs of their own (`task NAME` in bench/cases): what takes a loader, an
+ * optimizer or files. */
 #ifndef ARIL_BENCH_TASKS_H
 #define ARIL_BENCH_TASKS_H
 

@@ -1,5 +1,6 @@
-/* The command `aril`: one file a subcommand. What a subcommand takes stands in its table of options; the
- * reading of arguments, --help, the man pages and the completion of words are all made from it. */
+/* The command `aril`: one file a subcommand. What a subcommand takes stands in its table of
+ * options; the reading of arguments, --help, the man pages and the completion of words are all made
+ * from it. */
 #ifndef ARIL_CLI_COMMANDS_H
 #define ARIL_CLI_COMMANDS_H
 
@@ -10,7 +11,8 @@
 /* Exit statuses. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* What the value of an option is, and the type of its place: bool, int64_t, double, const char *. */
+/* What the value of an option is, and the type of its place: bool, int64_t, double, const char
+ * *. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_WHOLE,
@@ -28,8 +30,8 @@ typedef struct option {
     size_t at;        /* offsetof its place in the command's values */
     const char *help; /* what it does; wrapped to the width */
     double least;     /* numbers: the smallest that is taken */
-    /* The words that it may be or begin with, NULL after the last; NULL: anything. For completion and
-     * for the help. */
+    /* The words that it may be or begin with, NULL after the last; NULL: anything. For completion
+     * and for the help. */
     const char *const *(*words)(void);
     bool only_words; /* anything else is an error */
     bool hidden;     /* not in the help */
@@ -61,8 +63,8 @@ extern const command command_train, command_test, command_predict, command_show,
 /* The names of datasets, NULL after the last: for completion. */
 const char *const *dataset_names(void);
 
-/* Reads argv[1...] into values and moves the arguments that are no options to the front of it, their
- * number in *n. False, after a message, when something is not taken. */
+/* Reads argv[1...] into values and moves the arguments that are no options to the front of it,
+ * their number in *n. False, after a message, when something is not taken. */
 bool arguments_read(const command *c, int argc, char **argv, void *values, int *n);
 
 /* Prints the help of a command, `width` columns wide; its page for man; all pages in one; what

@@ -19,8 +19,8 @@ int terminal_width(FILE *to)
 
 /* ---- for a person ---- */
 
-/* Words in lines of `width` columns, the first beginning at `column`, the others at `indent`. A line
- * break in the text stays. */
+/* Words in lines of `width` columns, the first beginning at `column`, the others at `indent`. A
+ * line break in the text stays. */
 static void wrap(FILE *to, const char *text, int column, int indent, int width)
 {
     for (bool first = true; *text; first = false) {

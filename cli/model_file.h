@@ -1,5 +1,5 @@
-/* A trained network in a file: weights as safetensors, and beside them what is needed to use it: which network of the zoo it
- * is, for what inputs and classes, and how inputs are normalised. */
+/* A trained network in a file: weights as safetensors, and beside them what is needed to use it:
+ * which network of the zoo it is, for what inputs and classes, and how inputs are normalised. */
 #ifndef ARIL_CLI_MODEL_FILE_H
 #define ARIL_CLI_MODEL_FILE_H
 

@@ -1,4 +1,5 @@
-/* What a training leaves behind: the best weights, logs, pictures, and a few lines for the person who waited. */
+/* What a training leaves behind: the best weights, logs, pictures, and a few lines for the person
+ * who waited. */
 #ifndef ARIL_CLI_RESULTS_H
 #define ARIL_CLI_RESULTS_H
 
@@ -11,7 +12,8 @@ aril_callback *results_keep_best(model_file *m, const char *path);
 aril_callback *results_hparams(const char *folder, model_file *m, const char *optimizer, double lr,
                                int64_t batch);
 
-/* Curves, confusion matrix and a sheet of predictions, in the folder. The model gets its best weights back. */
+/* Curves, confusion matrix and a sheet of predictions, in the folder. The model gets its best
+ * weights back. */
 void results_draw(model_file *m, aril_model *model, const aril_history *h, aril_dataset *test,
                   const char *folder, const char *data, bool classes);
 

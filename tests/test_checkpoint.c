@@ -1,4 +1,5 @@
-/* Checkpoints: they bring everything back, and no damaged, foreign or half-written file changes a model. */
+/* Checkpoints: they bring everything back, and no damaged, foreign or half-written file changes a
+ * model. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -15,7 +16,8 @@
 
 enum { N = 60, D = 4, C = 3 };
 
-/* A network with buffers (running means) and dropout, its optimizer with a schedule, and a loader. */
+/* A network with buffers (running means) and dropout, its optimizer with a schedule, and a
+ * loader. */
 typedef struct run {
     aril_module *net;
     aril_optim *opt;
@@ -265,7 +267,8 @@ TEST(damage_is_found_and_changes_nothing)
             data[at] ^= (unsigned char)(1 << at % 8);
             spit(path[file], data, n);
             data[at] ^= (unsigned char)(1 << at % 8);
-            /* spaces that fill up the header, and letters' case in names of metadata that nobody reads, may pass */
+            /* spaces that fill up the header, and letters' case in names of metadata that nobody
+             * reads, may pass */
             aril_status status = aril_checkpoint_load(dir, r.net, r.opt, r.batches);
             if (status == ARIL_OK) {
                 CHECK_MSG(same(&r, &saved), "byte %zu of %s: other values were loaded", at,
@@ -354,7 +357,8 @@ TEST(a_full_disk_leaves_the_old_checkpoint)
     aril_checkpoint_weights(dir, path, sizeof path);
     struct stat s;
     stat(path, &s);
-    /* no room at all; for half of the weights; for the weights but not for the state, which is larger */
+    /* no room at all; for half of the weights; for the weights but not for the state, which is
+     * larger */
     const rlim_t room[] = { 0, (rlim_t)s.st_size / 2, (rlim_t)s.st_size + 64 };
     for (int i = 0; i < 3; i++) {
         few = was;

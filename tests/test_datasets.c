@@ -466,7 +466,8 @@ static bool write_jpeg(const char *name, double phase)
     return good;
 }
 
-/* Crops of pictures that are decoded in part, and of whole ones (a cache keeps what it gets whole). */
+/* Crops of pictures that are decoded in part, and of whole ones (a cache keeps what it gets
+ * whole). */
 static double largest_difference(const char *transform)
 {
     aril_dataset *part = aril_dataset_folder(temp_path("jpeg"), (aril_folder_opts){ 0 });

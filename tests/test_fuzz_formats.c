@@ -1,5 +1,6 @@
-/* Readers of files against files that are broken at random: each gives a value or an error, never a crash, and takes no memory that
- * the file cannot justify. Mutations come from a fixed seed; the sanitizers see what the checks here cannot. */
+/* Readers of files against files that are broken at random: each gives a value or an error, never a
+ * crash, and takes no memory that the file cannot justify. Mutations come from a fixed seed; the
+ * sanitizers see what the checks here cannot. */
 #include "aril/aril.h"
 #include "data/datum.h"
 #include "files/pictures.inc"

@@ -139,7 +139,8 @@ TEST(rows_agree_at_every_level)
     CHECK(aril_ok());
 }
 
-/* Sums over a long k don't drift: of values around 1, the error stays far below one part in 10^5. */
+/* Sums over a long k don't drift: of values around 1, the error stays far below one part in
+ * 10^5. */
 TEST(a_long_sum_is_accurate)
 {
     enum { K = 200 * 1000 };

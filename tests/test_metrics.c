@@ -1,4 +1,5 @@
-/* Metrics against scikit-learn (golden/metrics.h), in batches of any size; their states; metrics of one's own. */
+/* Metrics against scikit-learn (golden/metrics.h), in batches of any size; their states; metrics of
+ * one's own. */
 #include "aril/aril.h"
 #include "aril/metrics.h"
 #include "golden/metrics.h"

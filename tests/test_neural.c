@@ -1,4 +1,5 @@
-/* Normalisation, attention and recurrent layers beyond the golden values: errors, threads, memory. */
+/* Normalisation, attention and recurrent layers beyond the golden values: errors, threads,
+ * memory. */
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "core/tensor.h"

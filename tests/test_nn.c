@@ -1,4 +1,5 @@
-/* Modules: trees, names, running, sizes from the first input, hooks, changes of all that is inside. */
+/* Modules: trees, names, running, sizes from the first input, hooks, changes of all that is
+ * inside. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"

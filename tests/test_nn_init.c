@@ -21,7 +21,8 @@ static moments moments_of(aril_tensor *t)
                       aril_item(aril_amax(x, ARIL_ALL)) };
 }
 
-/* n draws of a uniform distribution of half width `bound`: the mean within five of its deviations. */
+/* n draws of a uniform distribution of half width `bound`: the mean within five of its
+ * deviations. */
 static void check_uniform(const char *what, aril_tensor *t, double bound)
 {
     moments m = moments_of(t);

@@ -1,4 +1,5 @@
-/* Layers and containers beyond their numbers: fused activations, custom classes, sizes, random layers. */
+/* Layers and containers beyond their numbers: fused activations, custom classes, sizes, random
+ * layers. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -55,9 +56,9 @@ static void watch(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
     ++*(int *)ctx;
 }
 
-/* A hook between two layers keeps them apart: with and without it the results must be the same. Piecewise linear
- * activations are so to the last bit; sigmoid and tanh are computed by another formula when fused, and may differ in
- * the last places. */
+/* A hook between two layers keeps them apart: with and without it the results must be the same.
+ * Piecewise linear activations are so to the last bit; sigmoid and tanh are computed by another
+ * formula when fused, and may differ in the last places. */
 TEST(fused_layers_equal_separate_ones)
 {
     static const struct {

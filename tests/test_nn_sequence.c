@@ -75,7 +75,8 @@ TEST(sizes_are_inferred)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* A module that was cast and put into evaluation mode before its sizes were known is so behind it. */
+/* A module that was cast and put into evaluation mode before its sizes were known is so behind
+ * it. */
 TEST(late_parts_follow_their_module)
 {
     ARIL_SCOPE;
@@ -174,7 +175,8 @@ TEST(attention_starts_as_pytorchs)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* A query that sees no key has weights of 0, and the result is the bias alone; with weights and without. */
+/* A query that sees no key has weights of 0, and the result is the bias alone; with weights and
+ * without. */
 TEST(a_query_that_sees_nothing)
 {
     ARIL_SCOPE;

@@ -1,6 +1,6 @@
 /* Every op of the table given what it cannot take: NULL, poison, tensors of other shapes and
- * dtypes, indices out of range, no memory. Nothing crashes, nothing leaks, and messages name the op.
- * ARIL_TEST_OP=name in the environment runs a single op. */
+ * dtypes, indices out of range, no memory. Nothing crashes, nothing leaks, and messages name the
+ * op. ARIL_TEST_OP=name in the environment runs a single op. */
 #include "aril/aril.h"
 #include "core/place.h"
 #include "ops/apply.h"

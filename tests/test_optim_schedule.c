@@ -1,4 +1,5 @@
-/* Schedules: by name, counted in epochs and in batches, combined, wrong. Rates are compared with PyTorch's in golden_optim. */
+/* Schedules: by name, counted in epochs and in batches, combined, wrong. Rates are compared with
+ * PyTorch's in golden_optim. */
 #include "aril/aril.h"
 #include "support/test.h"
 

@@ -1,4 +1,5 @@
-/* The state of optimizers: saved in the middle of a run, loaded, wrong, and with memory running out. */
+/* The state of optimizers: saved in the middle of a run, loaded, wrong, and with memory running
+ * out. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"

@@ -211,7 +211,8 @@ TEST(pictures_that_cannot_be_written)
     CHECK_INT(temp_count(), 0);
 }
 
-/* The bytes of a picture as JPEG; n is 0 where the build has no libjpeg. Free with aril__bytes_free. */
+/* The bytes of a picture as JPEG; n is 0 where the build has no libjpeg. Free with
+ * aril__bytes_free. */
 static aril__bytes jpeg_of(aril_tensor *x)
 {
     aril__pixels p;

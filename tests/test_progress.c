@@ -155,7 +155,8 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Runs a fit in a terminal of that width, and changes the width after each second read where `narrow` is not 0. */
+/* Runs a fit in a terminal of that width, and changes the width after each second read where
+ * `narrow` is not 0. */
 static int in_terminal(int width, const char *locale, const char *kind, int verbose, int narrow)
 {
     struct winsize size = { .ws_row = 24, .ws_col = (unsigned short)width };
@@ -195,7 +196,8 @@ TEST(in_a_terminal_it_is_a_bar)
     CHECK(strstr(out, "━━━━") != NULL && strstr(out, "eta ") != NULL);
     CHECK_INT(count(out, "took "), 4);
     int drawn = count(out, "\033[K");
-    /* at least once an epoch and not more than about ten times a second: a batch takes a millisecond or more */
+    /* at least once an epoch and not more than about ten times a second: a batch takes a
+     * millisecond or more */
     CHECK_MSG(drawn > 6 && drawn < 450, "%d times", drawn);
     /* no piece between two returns is wider than the terminal */
     for (char *c = out; *c != '\0';) {

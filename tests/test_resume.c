@@ -1,5 +1,6 @@
-/* Fits that end in the middle: killed at any moment, by a signal that is handled, by a full disk. What is resumed ends
- * with the bits of a fit that never stopped. Fits run in processes of their own: this one never uses Aril before it has forked. */
+/* Fits that end in the middle: killed at any moment, by a signal that is handled, by a full disk.
+ * What is resumed ends with the bits of a fit that never stopped. Fits run in processes of their
+ * own: this one never uses Aril before it has forked. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -58,8 +59,8 @@ static aril_status in_the_middle(aril_fit *fit, void *ctx)
     return ARIL_OK;
 }
 
-/* Dropout, shuffling, momentum, a schedule, metrics of every kind of state, callbacks with a memory. 0: done, 10: a signal
- * ended it, 20: it failed. */
+/* Dropout, shuffling, momentum, a schedule, metrics of every kind of state, callbacks with a
+ * memory. 0: done, 10: a signal ended it, 20: it failed. */
 static int fit(const job *j)
 {
     aril_seed(21);
@@ -234,7 +235,8 @@ static void own_handler(int sig)
     own_calls++;
 }
 
-/* In a process of its own: a signal saves and stops, the handler of the program is back, and the next fit goes on. */
+/* In a process of its own: a signal saves and stops, the handler of the program is back, and the
+ * next fit goes on. */
 static int signalled(const char *dir, const char *result)
 {
     signal(SIGTERM, own_handler);

@@ -65,7 +65,8 @@ TEST(one_step_by_hand)
 /* relu(w x_t + u h) with w = 2, u = 3, x = 1, -1, 2 and h_0 = 1 goes
  *     h_1 = 2 + 3 = 5,  h_2 = -2 + 15 = 13,  h_3 = 4 + 39 = 43
  * Backward from d h_3 = 1: d h_2 = 3, d h_1 = 9, d h_0 = 27, so
- *     d w = 1 * 2 + 3 * -1 + 9 * 1 = 8,   d u = 1 * 13 + 3 * 5 + 9 * 1 = 37,   d b = 1 + 3 + 9 = 13 */
+ *     d w = 1 * 2 + 3 * -1 + 9 * 1 = 8,   d u = 1 * 13 + 3 * 5 + 9 * 1 = 37,   d b = 1 + 3 + 9 =
+ * 13 */
 TEST(three_steps_by_hand)
 {
     ARIL_SCOPE;
@@ -249,8 +250,8 @@ static aril_tensor *noise(aril_shape shape, aril_dtype type)
     return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, aril_cpu()), 0.4), type);
 }
 
-/* The results of a sequence op and of its gradient, by row `row`, as f64; how many. The reference does
- * not look at what was kept of the gates. */
+/* The results of a sequence op and of its gradient, by row `row`, as f64; how many. The reference
+ * does not look at what was kept of the gates. */
 static int run_seq(int kind, const layout *l, aril_dtype type, int row, aril_tensor **out)
 {
     ARIL_SCOPE;

@@ -514,7 +514,8 @@ TEST(places_that_are_not_0)
     CHECK(aril_ok());
 }
 
-/* A result that is written past the caches, from inputs that begin and end within a line of them. */
+/* A result that is written past the caches, from inputs that begin and end within a line of
+ * them. */
 TEST(large_results_of_formulas)
 {
     ARIL_SCOPE;

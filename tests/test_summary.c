@@ -160,7 +160,8 @@ TEST(a_narrow_table)
     aril_module_release(m);
 }
 
-/* What is told of memory is near what a step takes; the workspace of kernels comes on top. Takes m over. */
+/* What is told of memory is near what a step takes; the workspace of kernels comes on top. Takes m
+ * over. */
 static void check_memory(aril_module *m, aril_shape one)
 {
     enum { BATCH = 32 };

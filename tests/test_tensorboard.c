@@ -1,5 +1,5 @@
-/* Event files, read back. With ARIL_TENSORBOARD_OUT the first test writes there, for the comparison with TensorBoard's
- * own reader (peers/event_files.py). */
+/* Event files, read back. With ARIL_TENSORBOARD_OUT the first test writes there, for the comparison
+ * with TensorBoard's own reader (peers/event_files.py). */
 #include "formats/proto.h"
 #include "formats/tensorboard.h"
 #include "support/test.h"

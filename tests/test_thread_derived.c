@@ -1,4 +1,5 @@
-/* Derived forms of memory: found again, gone when the contents change, alive while they are used. */
+/* Derived forms of memory: found again, gone when the contents change, alive while they are
+ * used. */
 #include "support/test.h"
 
 #include <aril/aril.h>

@@ -1,5 +1,5 @@
-/* Models: a fit gives the numbers of the loop by hand, weights count as their formulas say, and callbacks, history and
- * validation do what they promise. */
+/* Models: a fit gives the numbers of the loop by hand, weights count as their formulas say, and
+ * callbacks, history and validation do what they promise. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -92,7 +92,8 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK(same_weights(net, aril_model_module(m)));
 
-    /* and so does a fit on the loader, in one go or epoch by epoch, with validation and callbacks between */
+    /* and so does a fit on the loader, in one go or epoch by epoch, with validation and callbacks
+     * between */
     aril_model *by_loader = small_model("accuracy");
     aril_loader_seek(batches, (aril_loader_position){ 9, 0, 0 });
     CHECK(aril_model_fit_loader(by_loader, batches,
@@ -177,7 +178,8 @@ TEST(it_learns_and_says_how_well)
               aril_history_at(h, "val_accuracy", -1));
 
     CHECK_NEAR(aril_model_value(m, "accuracy"), aril_history_at(h, "val_accuracy", -1), 0);
-    /* the values of the last validation are those of evaluating its samples, which are the last 42 */
+    /* the values of the last validation are those of evaluating its samples, which are the last
+     * 42 */
     aril_tensor *xv = aril_narrow(x, 0, 168, 42), *yv = aril_narrow(y, 0, 168, 42);
     double loss = aril_model_evaluate(m, xv, yv,
                                       (aril_eval_opts){ .verbose = ARIL_SILENT, .batch_size = 16 });

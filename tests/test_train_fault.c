@@ -1,5 +1,5 @@
-/* Memory that runs out in a fit: allocations are made to fail in turn. Nothing may crash or leak, and the fit after it
- * gives the numbers of an undisturbed one. */
+/* Memory that runs out in a fit: allocations are made to fail in turn. Nothing may crash or leak,
+ * and the fit after it gives the numbers of an undisturbed one. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/temp.h"
@@ -62,7 +62,8 @@ static double story(const char *dir, bool resume)
     return value;
 }
 
-/* Makes allocation 1, 2, ... of a story fail; later ones in larger steps, unless ARIL_TEST_EXHAUSTIVE is set. */
+/* Makes allocation 1, 2, ... of a story fail; later ones in larger steps, unless
+ * ARIL_TEST_EXHAUSTIVE is set. */
 static void fail_in_turn(bool checkpoint, bool resume)
 {
     char place[512];

@@ -63,7 +63,8 @@ typedef enum aril_dtype {
     ARIL_U2,
 } aril_dtype;
 
-/* Where a tensor's memory lies: kind 0 is the CPU, others are given out as devices are registered. */
+/* Where a tensor's memory lies: kind 0 is the CPU, others are given out as devices are
+ * registered. */
 typedef struct aril_device {
     int16_t kind;
     int16_t index;

@@ -6,7 +6,8 @@
  *             aril_csv_log("log.csv"), aril_save_best("best.safetensors", (aril_monitor){ 0 })) });
  *
  * A fit takes its callbacks over and frees them when it ends. They are called in their order. What
- * they remember by aril_callback_set is kept in checkpoints, so that a resumed fit goes on as if it had never stopped. */
+ * they remember by aril_callback_set is kept in checkpoints, so that a resumed fit goes on as if it
+ * had never stopped. */
 #ifndef ARIL_CALLBACKS_H
 #define ARIL_CALLBACKS_H
 
@@ -50,12 +51,12 @@ ARIL_API aril_callback *aril_rate_callback(aril_rate_fn *fn, void *ctx);
 /* Writes a line of comma-separated values after each epoch; a resumed fit goes on with the file. */
 ARIL_API aril_callback *aril_csv_log(const char *path);
 
-/* Ends the fit when the loss of a batch is not finite, and says so below the progress. Looks at every batch's loss, for
- * which a device has to be waited for. */
+/* Ends the fit when the loss of a batch is not finite, and says so below the progress. Looks at
+ * every batch's loss, for which a device has to be waited for. */
 ARIL_API aril_callback *aril_stop_on_nan(void);
 
-/* Logs for TensorBoard: each column of the history after each epoch, in DIR/train and DIR/val, so that its page
- * shows both in one chart; and what the options ask for. */
+/* Logs for TensorBoard: each column of the history after each epoch, in DIR/train and DIR/val, so
+ * that its page shows both in one chart; and what the options ask for. */
 typedef struct aril_tensorboard_opts {
     int64_t
         every_batches; /* loss and rate also after so many batches, as batch_loss and batch_lr; 0: not */
@@ -71,8 +72,8 @@ ARIL_API aril_callback *aril_on_batch(aril_callback_fn *fn, void *ctx);
 
 /* ---- your own ---- */
 
-/* A kind of callback; it must outlive its callbacks. Each function may be NULL, and ends the fit as failed
- * when it gives a negative status. */
+/* A kind of callback; it must outlive its callbacks. Each function may be NULL, and ends the fit as
+ * failed when it gives a negative status. */
 typedef struct aril_callback_class {
     const char *name; /* tells its state apart in checkpoints */
     size_t size;      /* bytes of data of its own, zeros at the start: aril_callback_data */
@@ -99,15 +100,16 @@ ARIL_API aril_model *aril_fit_model(const aril_fit *fit);
 /* The epoch, from 0, and how many there are. */
 ARIL_API int aril_fit_epoch(const aril_fit *fit);
 ARIL_API int aril_fit_epochs(const aril_fit *fit);
-/* Batches done in this epoch, batches in an epoch (0: not known), batches done since the very start. */
+/* Batches done in this epoch, batches in an epoch (0: not known), batches done since the very
+ * start. */
 ARIL_API int64_t aril_fit_batch(const aril_fit *fit);
 ARIL_API int64_t aril_fit_batches(const aril_fit *fit);
 ARIL_API int64_t aril_fit_step(const aril_fit *fit);
 /* True when this fit went on from a checkpoint. */
 ARIL_API bool aril_fit_resumed(const aril_fit *fit);
 
-/* "loss" or a metric over the epoch so far, "val_..." once it was measured in this epoch, "lr", "batch_loss". NaN for
- * what is not there. */
+/* "loss" or a metric over the epoch so far, "val_..." once it was measured in this epoch, "lr",
+ * "batch_loss". NaN for what is not there. */
 ARIL_API double aril_fit_value(const aril_fit *fit, const char *name);
 /* The names of all columns of the history, ended by NULL. */
 ARIL_API const char *const *aril_fit_names(const aril_fit *fit);

@@ -8,9 +8,9 @@
  *     weights-STEP.safetensors   parameters and buffers by name, as PyTorch and others read them
  *     state.safetensors          the optimizer with its schedule, gradients that were gathered but not
  *                                applied, the random number generator, the loader's place, and more
- * The state names its weights and holds a digest of both. Each file is written under another name, synced and
- * renamed, the state last; then older weights are removed. So a kill, a power cut or a full disk
- * at any moment leaves the checkpoint before or the one after, whole. */
+ * The state names its weights and holds a digest of both. Each file is written under another name,
+ * synced and renamed, the state last; then older weights are removed. So a kill, a power cut or a
+ * full disk at any moment leaves the checkpoint before or the one after, whole. */
 #ifndef ARIL_CHECKPOINT_H
 #define ARIL_CHECKPOINT_H
 
@@ -20,13 +20,15 @@
 
 ARIL_C_BEGIN
 
-/* Writes a checkpoint of a model, its optimizer and the loader (the last two may be NULL), and of the
- * calling thread's random number generator, into a folder, which is made where it is missing. */
+/* Writes a checkpoint of a model, its optimizer and the loader (the last two may be NULL), and of
+ * the calling thread's random number generator, into a folder, which is made where it is
+ * missing. */
 ARIL_API aril_status aril_checkpoint_save(const char *dir, aril_module *model, aril_optim *opt,
                                           aril_loader *loader);
 
-/* Puts all of it back. A file that is missing, cut off, damaged, or of another model or optimizer is an
- * error, and changes nothing. Parts of the checkpoint for which NULL is given are passed over. */
+/* Puts all of it back. A file that is missing, cut off, damaged, or of another model or optimizer
+ * is an error, and changes nothing. Parts of the checkpoint for which NULL is given are passed
+ * over. */
 ARIL_API aril_status aril_checkpoint_load(const char *dir, aril_module *model, aril_optim *opt,
                                           aril_loader *loader);
 

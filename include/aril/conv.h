@@ -119,7 +119,8 @@ ARIL_API aril_tensor *aril_max_unpool3d(aril_tensor *x, aril_tensor *indices, ar
  * options kernel, stride (0: 1), padding and dilation count. */
 ARIL_API aril_tensor *aril_unfold(aril_tensor *x, aril_pool_opts opts);
 
-/* The reverse: columns added up where their windows lay, in a picture of height and width `size`. */
+/* The reverse: columns added up where their windows lay, in a picture of height and width
+ * `size`. */
 ARIL_API aril_tensor *aril_fold(aril_tensor *columns, aril_shape size, aril_pool_opts opts);
 
 /* ---- other sizes ---- */

@@ -8,12 +8,13 @@
  *     }
  *     aril_loader_free(batches);
  *
- * A dataset is two functions, its size and how to get sample i; or one that gives the next sample of
- * a stream. The order of samples and all random changes to them are functions of (seed, epoch,
+ * A dataset is two functions, its size and how to get sample i; or one that gives the next sample
+ * of a stream. The order of samples and all random changes to them are functions of (seed, epoch,
  * sample): the number of threads that load them changes nothing.
  *
- * Functions that make a dataset of another one take over the caller's reference, also when they fail. NULL for a dataset
- * is passed on as NULL, so that calls can be nested and the first error is the one that is reported. */
+ * Functions that make a dataset of another one take over the caller's reference, also when they
+ * fail. NULL for a dataset is passed on as NULL, so that calls can be nested and the first error is
+ * the one that is reported. */
 #ifndef ARIL_DATA_H
 #define ARIL_DATA_H
 
@@ -30,14 +31,16 @@ typedef struct aril_transform aril_transform; /* aril/transform.h */
 
 enum { ARIL_SAMPLE_EXTRA = 4 };
 
-/* A part of a picture, in pixels of the whole picture, and the size to which it is going to be resized. */
+/* A part of a picture, in pixels of the whole picture, and the size to which it is going to be
+ * resized. */
 typedef struct aril_region {
     int64_t x, y, width, height;
     int64_t to_width, to_height;
 } aril_region;
 
-/* What a reader made of a picture when it decoded less than all of it: the picture was made smaller by scale_x and
- * scale_y (1: not at all), then its pixels from (x, y) on were kept. All 0: the whole picture as it is. */
+/* What a reader made of a picture when it decoded less than all of it: the picture was made smaller
+ * by scale_x and scale_y (1: not at all), then its pixels from (x, y) on were kept. All 0: the
+ * whole picture as it is. */
 typedef struct aril_decoded {
     double scale_x, scale_y; /* size of the smaller picture / size of the whole, at most 1 */
     int64_t x, y;
@@ -64,9 +67,10 @@ typedef struct aril_sample {
 } aril_sample;
 
 /* For readers of pictures, once the whole picture's size is known: true when the transforms will
- * take no more than *region of it, resized to region->to_width x to_height. A reader may then give any part that
- * contains the region, and a version of it that is made smaller as long as the region stays at least as large
- * as to_width x to_height; it says in s->decoded what it did. It may also give the whole picture. At most once a sample. */
+ * take no more than *region of it, resized to region->to_width x to_height. A reader may then give
+ * any part that contains the region, and a version of it that is made smaller as long as the region
+ * stays at least as large as to_width x to_height; it says in s->decoded what it did. It may also
+ * give the whole picture. At most once a sample. */
 ARIL_API bool aril_sample_region(aril_sample *s, int64_t width, int64_t height,
                                  aril_region *region);
 
@@ -74,8 +78,8 @@ ARIL_API bool aril_sample_region(aril_sample *s, int64_t width, int64_t height,
 
 typedef struct aril_batch aril_batch;
 
-/* What a kind of dataset does. It must outlive its datasets. `get`, `get_batch` and `finish` may be called by
- * several threads at once. */
+/* What a kind of dataset does. It must outlive its datasets. `get`, `get_batch` and `finish` may be
+ * called by several threads at once. */
 typedef struct aril_dataset_class {
     const char *type; /* "Tensors": for messages */
     size_t data_size; /* bytes of data of its own, zeros at the start: aril_dataset_data */
@@ -137,8 +141,8 @@ ARIL_API int aril_dataset_classes(const aril_dataset *d, const char *const **nam
 /* Gives the dataset names of classes; they are copied. */
 ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names);
 
-/* The shape of one sample's x: that of sample 0, or of the first of a stream, which begins again for it. No dimensions, with an
- * error, where that fails. */
+/* The shape of one sample's x: that of sample 0, or of the first of a stream, which begins again
+ * for it. No dimensions, with an error, where that fails. */
 ARIL_API aril_shape aril_dataset_shape(aril_dataset *d);
 
 /* True when x is a picture: then batches are f32 of 0..1, whatever the samples are. */
@@ -148,12 +152,14 @@ ARIL_API void aril_dataset_set_pictures(aril_dataset *d, bool pictures);
 
 /* ---- datasets in the box ---- */
 
-/* Sample i is row i of each tensor: x [N,...], y [N,...] or NULL. The tensors are kept, not copied. */
+/* Sample i is row i of each tensor: x [N,...], y [N,...] or NULL. The tensors are kept, not
+ * copied. */
 ARIL_API aril_dataset *aril_dataset_tensors(aril_tensor *x, aril_tensor *y);
 /* Several: x, y, weight, extra ...; entries may be NULL. */
 ARIL_API aril_dataset *aril_dataset_tensors_n(aril_list tensors);
 
-/* The same for pictures, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches f32 of 0..1. */
+/* The same for pictures, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches
+ * f32 of 0..1. */
 ARIL_API aril_dataset *aril_dataset_pictures(aril_tensor *x, aril_tensor *y);
 
 /* One dataset after the other. The parts are taken over. */
@@ -163,19 +169,20 @@ ARIL_API aril_dataset *aril_dataset_concat(int n, aril_dataset *const *parts);
 ARIL_API aril_dataset *aril_dataset_subset(aril_dataset *d, int64_t n, const int64_t *index);
 ARIL_API aril_dataset *aril_dataset_range(aril_dataset *d, int64_t begin, int64_t end);
 
-/* Deals the samples out at random into n parts, each sample to one of them: part k has fraction[k] of them. Fractions
- * add up to at most 1. d is taken over; the caller owns the parts. */
+/* Deals the samples out at random into n parts, each sample to one of them: part k has fraction[k]
+ * of them. Fractions add up to at most 1. d is taken over; the caller owns the parts. */
 ARIL_API aril_status aril_dataset_split(aril_dataset *d, int n, const double *fraction,
                                         uint64_t seed, aril_dataset **part);
 
-/* Changes samples by a function, called in a scope, by several threads at once. Random numbers come from
- * s->random. `drop(ctx)` is called when the dataset goes; NULL: nothing to do. */
+/* Changes samples by a function, called in a scope, by several threads at once. Random numbers come
+ * from s->random. `drop(ctx)` is called when the dataset goes; NULL: nothing to do. */
 typedef aril_status aril_map_fn(aril_sample *s, void *ctx);
 ARIL_API aril_dataset *aril_dataset_map(aril_dataset *d, aril_map_fn *fn, void *ctx,
                                         void (*drop)(void *ctx));
 
 /* Keeps samples in memory when they have been got once, up to `limit` bytes of them (0: as many as
- * there are); the rest are got each time. Put it below random transforms: what lies below it is drawn once. */
+ * there are); the rest are got each time. Put it below random transforms: what lies below it is
+ * drawn once. */
 ARIL_API aril_dataset *aril_dataset_cache(aril_dataset *d, int64_t limit);
 /* Bytes of samples it holds, and how many samples; 0 of other datasets. */
 ARIL_API int64_t aril_dataset_cached(const aril_dataset *d, int64_t *samples);
@@ -189,7 +196,8 @@ ARIL_API aril_dataset *aril_dataset_take(aril_dataset *d, int64_t n);
 
 typedef struct aril_sampler aril_sampler;
 
-/* Writes the order of an epoch over `size` samples to order[0 .. n - 1], n being what `count` gave. */
+/* Writes the order of an epoch over `size` samples to order[0 .. n - 1], n being what `count`
+ * gave. */
 typedef struct aril_sampler_class {
     int64_t (*count)(void *ctx, int64_t size);
     aril_status (*fill)(void *ctx, int64_t size, uint64_t seed, int64_t epoch, int64_t n,
@@ -206,20 +214,23 @@ ARIL_API void aril_sampler_free(aril_sampler *s);
 ARIL_API aril_sampler *aril_sampler_sequential(void);
 ARIL_API aril_sampler *aril_sampler_random(void);
 ARIL_API aril_sampler *aril_sampler_replacing(int64_t n);
-/* n samples (0: as many as there are), each drawn with a probability in proportion to its weight, one for each sample
- * of the dataset (f32 or f64 [size]); with replacement, or each at most once. */
+/* n samples (0: as many as there are), each drawn with a probability in proportion to its weight,
+ * one for each sample of the dataset (f32 or f64 [size]); with replacement, or each at most
+ * once. */
 ARIL_API aril_sampler *aril_sampler_weighted(aril_tensor *weights, int64_t n, bool replacing);
 /* The samples named by index[] (copied), in that order or shuffled. */
 ARIL_API aril_sampler *aril_sampler_subset(int64_t n, const int64_t *index, bool shuffle);
-/* Every world-th sample of another sampler (taken over), from `rank` on: the part of one of `world` processes. All
- * parts are equally long: the last samples are left out (drop), or the first ones used again. */
+/* Every world-th sample of another sampler (taken over), from `rank` on: the part of one of `world`
+ * processes. All parts are equally long: the last samples are left out (drop), or the first ones
+ * used again. */
 ARIL_API aril_sampler *aril_sampler_distributed(aril_sampler *inner, int rank, int world,
                                                 bool drop);
 
 /* ---- batches ---- */
 
-/* n samples. The tensors belong to the loader, which writes the next batches to the same memory unless
- * someone else holds it (aril_keep, a gradient): they are valid until the next aril_loader_next. */
+/* n samples. The tensors belong to the loader, which writes the next batches to the same memory
+ * unless someone else holds it (aril_keep, a gradient): they are valid until the next
+ * aril_loader_next. */
 struct aril_batch {
     aril_tensor *x;      /* [n,...] */
     aril_tensor *y;      /* [n,...], NULL where samples have none */
@@ -235,7 +246,8 @@ struct aril_batch {
  * there if it fits and nobody else holds it. NULL, with an error, when memory is out. */
 ARIL_API aril_tensor *aril_batch_room(aril_tensor **place, aril_dtype dtype, aril_shape shape);
 
-/* Makes a batch of n samples: sets its tensors, by aril_batch_room. In a scope, by several threads at once. */
+/* Makes a batch of n samples: sets its tensors, by aril_batch_room. In a scope, by several threads
+ * at once. */
 typedef aril_status aril_collate_fn(int64_t n, const aril_sample *samples, aril_batch *b,
                                     void *ctx);
 
@@ -252,28 +264,30 @@ typedef struct aril_loader_opts {
     uint64_t seed;
     aril_sampler *sampler; /* the order, taken over; NULL: by `shuffle` */
     bool raw;              /* pictures in u8 stay so in batches */
-    /* Samples of different sizes along their first axis: x, and y where it has one, are filled up to the longest with
-     * pad_x and pad_y, and batch.lengths says how long each x was. */
+    /* Samples of different sizes along their first axis: x, and y where it has one, are filled up
+     * to the longest with pad_x and pad_y, and batch.lengths says how long each x was. */
     bool pad;
     double pad_x, pad_y;
     aril_collate_fn *collate; /* your own; NULL: stack */
     void *collate_ctx;
-    /* Changes batches as a whole, after stacking: mixup, cutmix ... (aril/transform.h; taken over). */
+    /* Changes batches as a whole, after stacking: mixup, cutmix ... (aril/transform.h; taken
+     * over). */
     aril_transform *batch_transform;
-    /* Batches in memory that a GPU copies from at full speed. Devices without such memory, the CPU among them, ignore it. */
+    /* Batches in memory that a GPU copies from at full speed. Devices without such memory, the CPU
+     * among them, ignore it. */
     bool pinned;
 } aril_loader_opts;
 
-/* A loader, which takes over the dataset and the options' sampler and transform, also on failure. NULL, with an
- * error, on failure. A loader belongs to one thread at a time. */
+/* A loader, which takes over the dataset and the options' sampler and transform, also on failure.
+ * NULL, with an error, on failure. A loader belongs to one thread at a time. */
 ARIL_API aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts);
 
 /* Stops and joins its threads, and lets go of the dataset and the batch. NULL is allowed. */
 ARIL_API void aril_loader_free(aril_loader *l);
 
-/* The next batch; false at the end of an epoch, and the call after that begins the next one. Also false when a
- * sample could not be loaded, with an error that names it (aril_ok tells the two apart); after
- * aril_clear_error the next call goes on with the batch behind it. */
+/* The next batch; false at the end of an epoch, and the call after that begins the next one. Also
+ * false when a sample could not be loaded, with an error that names it (aril_ok tells the two
+ * apart); after aril_clear_error the next call goes on with the batch behind it. */
 ARIL_API bool aril_loader_next(aril_loader *l, aril_batch *b);
 
 /* Batches and samples in an epoch; -1 where a stream's end is not known. */
@@ -288,8 +302,8 @@ typedef struct aril_loader_position {
     int64_t epoch, batch;
 } aril_loader_position;
 
-/* Going to a position gives the same batches from there on, bit for bit, as having come to it. A position that does not
- * exist is an error and changes nothing. */
+/* Going to a position gives the same batches from there on, bit for bit, as having come to it. A
+ * position that does not exist is an error and changes nothing. */
 ARIL_API aril_loader_position aril_loader_tell(const aril_loader *l);
 ARIL_API aril_status aril_loader_seek(aril_loader *l, aril_loader_position position);
 

@@ -4,8 +4,9 @@
  *     aril_dataset *mine = aril_dataset_open("pictures/flowers", "train");
  *
  * A dataset is looked for in the folders of ARIL_DATA (several are separated by colons), then in
- * ~/.local/share/datasets, /usr/local/share/datasets and /usr/share/datasets. Where it is in none of them the error says what to install, or which files
- * to put where. All functions give NULL, with an error, on failure. */
+ * ~/.local/share/datasets, /usr/local/share/datasets and /usr/share/datasets. Where it is in none
+ * of them the error says what to install, or which files to put where. All functions give NULL,
+ * with an error, on failure. */
 #ifndef ARIL_DATASETS_H
 #define ARIL_DATASETS_H
 
@@ -15,24 +16,28 @@ ARIL_C_BEGIN
 
 /* ---- by name ---- */
 
-/* MNIST's digits and Fashion-MNIST's clothes: pictures [1,28,28] of ten classes, "train" (60,000) and "test" (10,000). */
+/* MNIST's digits and Fashion-MNIST's clothes: pictures [1,28,28] of ten classes, "train" (60,000)
+ * and "test" (10,000). */
 ARIL_API aril_dataset *aril_mnist(const char *split);
 ARIL_API aril_dataset *aril_fashion_mnist(const char *split);
 
-/* CIFAR-10 and CIFAR-100: pictures [3,32,32], "train" (50,000) and "test" (10,000), from the binary version's files. */
+/* CIFAR-10 and CIFAR-100: pictures [3,32,32], "train" (50,000) and "test" (10,000), from the binary
+ * version's files. */
 ARIL_API aril_dataset *aril_cifar10(const char *split);
 ARIL_API aril_dataset *aril_cifar100(const char *split);
 
 /* The names that aril_dataset_open knows; returns how many. */
 ARIL_API int aril_dataset_names(const char *const **names);
 
-/* A dataset by its name ("mnist", "fashion-mnist", "cifar10", "cifar100", or that of a folder in one of the places above) or by a path:
+/* A dataset by its name ("mnist", "fashion-mnist", "cifar10", "cifar100", or that of a folder in
+ * one of the places above) or by a path:
  *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
  *   - a folder of pictures, one folder a class
  *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test, y_test), .npy,
  *     .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a folder that is an LMDB of Caffe's
  *   - a folder that holds any of these under the name of the split: train/, test.csv ...
- * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a folder of pictures, "train" of others. */
+ * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a
+ * folder of pictures, "train" of others. */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
 /* ---- pictures ---- */
@@ -41,9 +46,11 @@ typedef struct aril_folder_opts {
     int channels; /* 1 or 3; 0: 3 */
 } aril_folder_opts;
 
-/* A folder of JPEG and PNG files. Each folder in it is a class, in the order of their names, and everything below it is of that class;
- * with no folders in it, the pictures in the folder itself have no target. x: u8 [C,H,W] of the picture's own size, y: the class. Samples are
- * called by their paths in the folder ("cats/17.jpg"). Where a transform takes but a part of a JPEG, or makes it smaller, no more than that is decoded. */
+/* A folder of JPEG and PNG files. Each folder in it is a class, in the order of their names, and
+ * everything below it is of that class; with no folders in it, the pictures in the folder itself
+ * have no target. x: u8 [C,H,W] of the picture's own size, y: the class. Samples are called by
+ * their paths in the folder ("cats/17.jpg"). Where a transform takes but a part of a JPEG, or makes
+ * it smaller, no more than that is decoded. */
 ARIL_API aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts);
 /* The same for n files, in the order given, without a target. */
 ARIL_API aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths,
@@ -66,13 +73,16 @@ typedef struct aril_csv_opts {
     bool real_target;   /* the target is a real number, also where all of them are whole */
     const char *skip;   /* names of columns to leave out, separated by commas */
     bool allow_missing; /* values that are empty, ?, NA or null become NaN */
-    /* The classes that labels stand for, such as those of the training set for a test set; NULL: those that come up, sorted. */
+    /* The classes that labels stand for, such as those of the training set for a test set; NULL:
+     * those that come up, sorted. */
     int n_classes;
     const char *const *classes;
 } aril_csv_opts;
 
-/* A table in text: values in quotes or without, separated by commas, semicolons or tabs; also compressed by gzip. x: f32 [columns] of all columns but the target,
- * y: a class (i64) where the target is text or a whole number that is not negative, else f32. Text labels are the names of the classes. An error says in which line and column it is. */
+/* A table in text: values in quotes or without, separated by commas, semicolons or tabs; also
+ * compressed by gzip. x: f32 [columns] of all columns but the target, y: a class (i64) where the
+ * target is text or a whole number that is not negative, else f32. Text labels are the names of the
+ * classes. An error says in which line and column it is. */
 ARIL_API aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts);
 
 /* ---- text ---- */
@@ -86,28 +96,34 @@ typedef struct aril_text_opts {
     const aril_dataset *like; /* a text whose vocabulary (and words, lower) is taken; borrowed */
 } aril_text_opts;
 
-/* A text in sequences: x: i64 [length], y the same moved on by one. The vocabulary is the dataset's classes: characters in the order of their codes,
- * words in that of their frequency, after "<unk>" for what is not in it. */
+/* A text in sequences: x: i64 [length], y the same moved on by one. The vocabulary is the dataset's
+ * classes: characters in the order of their codes, words in that of their frequency, after "<unk>"
+ * for what is not in it. */
 ARIL_API aril_dataset *aril_dataset_text(const char *path, aril_text_opts opts);
 ARIL_API aril_dataset *aril_dataset_text_from(const char *text, aril_text_opts opts);
 
-/* A text as numbers of d's vocabulary: i64 [n]; and numbers as text, like snprintf: the length that was needed is returned. d may be a part or a map of a text. */
+/* A text as numbers of d's vocabulary: i64 [n]; and numbers as text, like snprintf: the length that
+ * was needed is returned. d may be a part or a map of a text. */
 ARIL_API aril_tensor *aril_text_encode(const aril_dataset *d, const char *text);
 ARIL_API size_t aril_text_decode(const aril_dataset *d, aril_tensor *tokens, char *buf,
                                  size_t size);
 
 /* ---- arrays ---- */
 
-/* Arrays of a .npz file, by their names; y may be NULL. u8 [N,H,W], [N,C,H,W] or [N,H,W,C] are pictures. */
+/* Arrays of a .npz file, by their names; y may be NULL. u8 [N,H,W], [N,C,H,W] or [N,H,W,C] are
+ * pictures. */
 ARIL_API aril_dataset *aril_dataset_npz(const char *path, const char *x, const char *y);
 
 /* ---- databases ---- */
 
-/* Caffe's data sets: an LMDB (its folder, or the file data.mdb) of Datum messages. x: [C,H,W], u8 or f32, with the channels in the order in which they were stored (by Caffe's own tools:
- * blue first); encoded ones as their files have them, red first. y: the label. Samples are called by their keys. */
+/* Caffe's data sets: an LMDB (its folder, or the file data.mdb) of Datum messages. x: [C,H,W], u8
+ * or f32, with the channels in the order in which they were stored (by Caffe's own tools: blue
+ * first); encoded ones as their files have them, red first. y: the label. Samples are called by
+ * their keys. */
 ARIL_API aril_dataset *aril_dataset_lmdb(const char *path);
 
-/* Arrays of an HDF5 file by their names; x NULL: "x" or "data", and y NULL: "y" or "label", where the file has one. */
+/* Arrays of an HDF5 file by their names; x NULL: "x" or "data", and y NULL: "y" or "label", where
+ * the file has one. */
 ARIL_API aril_dataset *aril_dataset_hdf5(const char *path, const char *x, const char *y);
 
 ARIL_C_END

@@ -63,8 +63,8 @@ struct DLManagedTensorVersioned {
 ARIL_API struct DLManagedTensorVersioned *aril_to_dlpack(aril_tensor *t, bool read_only);
 ARIL_API struct DLManagedTensor *aril_to_dlpack_unversioned(aril_tensor *t);
 
-/* A tensor over the memory of another library, which is taken over: its deleter is called once, when
- * the last tensor over that memory is gone, or at once on failure. Memory that is marked read
+/* A tensor over the memory of another library, which is taken over: its deleter is called once,
+ * when the last tensor over that memory is gone, or at once on failure. Memory that is marked read
  * only is copied, since a tensor can be written to. Fails (poisoned) on devices other than the CPU,
  * on dtypes Aril does not have, on vectors (lanes), more than 8 dimensions, memory that is not
  * aligned to its elements and other major versions. */

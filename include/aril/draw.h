@@ -1,5 +1,5 @@
-/* Pictures of a training: curves, confusion matrices, sheets of pictures. A path that ends in .svg gives a drawing, one
- * in .png a picture. Nothing but Aril is needed for either. */
+/* Pictures of a training: curves, confusion matrices, sheets of pictures. A path that ends in .svg
+ * gives a drawing, one in .png a picture. Nothing but Aril is needed for either. */
 #ifndef ARIL_DRAW_H
 #define ARIL_DRAW_H
 
@@ -7,7 +7,8 @@
 
 ARIL_C_BEGIN
 
-/* A line of a chart: n values at x = 1, 2, ... (or at x[i]); those that are not finite leave a gap. */
+/* A line of a chart: n values at x = 1, 2, ... (or at x[i]); those that are not finite leave a
+ * gap. */
 typedef struct aril_series {
     const char *name;
     const char *panel; /* lines of the same panel share axes; NULL: the name without "val_" */
@@ -26,17 +27,20 @@ typedef struct aril_draw_opts {
 ARIL_API aril_status aril_draw_curves(const char *path, const aril_series *series, int n,
                                       aril_draw_opts opts);
 
-/* counts [C,C]: how often a sample of class i (row) was taken for class j. names: C texts, or NULL. */
+/* counts [C,C]: how often a sample of class i (row) was taken for class j. names: C texts, or
+ * NULL. */
 ARIL_API aril_status aril_draw_confusion(const char *path, aril_tensor *counts,
                                          const char *const *names, aril_draw_opts opts);
 
-/* One picture of a sheet: what is written below it, and whether that is in the colour of a mistake. */
+/* One picture of a sheet: what is written below it, and whether that is in the colour of a
+ * mistake. */
 typedef struct aril_caption {
     const char *text;
     bool wrong;
 } aril_caption;
 
-/* pictures [N,C,H,W] (u8, or floats from 0 to 1), `columns` a row (0: chosen), with captions or without (NULL). */
+/* pictures [N,C,H,W] (u8, or floats from 0 to 1), `columns` a row (0: chosen), with captions or
+ * without (NULL). */
 ARIL_API aril_status aril_draw_sheet(const char *path, aril_tensor *pictures,
                                      const aril_caption *captions, int columns,
                                      aril_draw_opts opts);

@@ -15,9 +15,9 @@ typedef struct aril_embedding_bag_opts {
     bool include_last_offset; /* the last offset is the end of the last bag */
 } aril_embedding_bag_opts;
 
-/* The mean, sum or maximum of the rows of `weight` [rows,D] that each bag names: [B,D]. index [B,L]:
- * each row is a bag, offsets is NULL; or index [n] and offsets [B], where bag b begins (the first at
- * 0, in order). An empty bag gives zeros. An index outside 0..rows-1 is ARIL_ERR_INDEX. */
+/* The mean, sum or maximum of the rows of `weight` [rows,D] that each bag names: [B,D]. index
+ * [B,L]: each row is a bag, offsets is NULL; or index [n] and offsets [B], where bag b begins (the
+ * first at 0, in order). An empty bag gives zeros. An index outside 0..rows-1 is ARIL_ERR_INDEX. */
 ARIL_API aril_tensor *aril_embedding_bag(aril_tensor *index, aril_tensor *weight,
                                          aril_tensor *offsets, aril_embedding_bag_opts opts);
 

@@ -48,9 +48,10 @@ ARIL_API aril_status aril_error_code(void);
 /* Forgets this thread's error. Tensors poisoned by it stay poisoned. */
 ARIL_API void aril_clear_error(void);
 
-/* Records an error of the program's own, in functions that Aril calls (a dataset's `get`, a module's forward): a code and a
- * message as printf writes it, of at most 1000 characters. Returns `code`, for `return aril_fail(ARIL_ERR_IO, "%s is empty", path);`.
- * A code that is not in the list above becomes ARIL_ERR_ARG. */
+/* Records an error of the program's own, in functions that Aril calls (a dataset's `get`, a
+ * module's forward): a code and a message as printf writes it, of at most 1000 characters. Returns
+ * `code`, for `return aril_fail(ARIL_ERR_IO, "%s is empty", path);`. A code that is not in the list
+ * above becomes ARIL_ERR_ARG. */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif

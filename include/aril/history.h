@@ -31,7 +31,8 @@ ARIL_API aril_tensor *aril_history_tensor(const aril_history *h, const char *nam
 /* The signal that ended the fit early (.on_signal), 0: none. */
 ARIL_API int aril_history_signal(const aril_history *h);
 
-/* A file with a line of names and a line for each epoch, "epoch" first; what was not measured is empty. */
+/* A file with a line of names and a line for each epoch, "epoch" first; what was not measured is
+ * empty. */
 ARIL_API aril_status aril_history_csv(const aril_history *h, const char *path);
 
 /* The curves as a picture: .svg or .png by the path's ending. Columns and their val_ counterparts

@@ -1,5 +1,5 @@
-/* Linear algebra: products, equations, factors. Matrices are the last two dimensions; those before them are a
- * batch. */
+/* Linear algebra: products, equations, factors. Matrices are the last two dimensions; those before
+ * them are a batch. */
 #ifndef ARIL_LINALG_H
 #define ARIL_LINALG_H
 

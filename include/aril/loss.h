@@ -102,8 +102,8 @@ typedef struct aril_nll_loss_opts {
     int64_t ignore_index; /* targets of this value do not count; 0: -100, ARIL_ZERO: 0 */
 } aril_nll_loss_opts;
 
-/* -w[t] * x[t], t being the target: x [N,C] or [N,C,d...] or [C] of log-probabilities, target [N] or
- * [N,d...] or [] of class indices. The mean is weighted: it divides by the sum of w[t]. A target
+/* -w[t] * x[t], t being the target: x [N,C] or [N,C,d...] or [C] of log-probabilities, target [N]
+ * or [N,d...] or [] of class indices. The mean is weighted: it divides by the sum of w[t]. A target
  * outside 0..C-1 is ARIL_ERR_INDEX. */
 ARIL_API aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_nll_loss_with(aril_tensor *x, aril_tensor *target,
@@ -142,8 +142,8 @@ typedef struct aril_multi_margin_opts {
     bool sum_classes;    /* do not divide by the number of classes */
 } aril_multi_margin_opts;
 
-/* The multi-class SVM: w[t] * sum over c != t of max(0, margin - x[t] + x[c])^p / C. x [N,C] or [C],
- * target [N] or [] of class indices. With sum_classes, Stanford CS231n's form: the mean over
+/* The multi-class SVM: w[t] * sum over c != t of max(0, margin - x[t] + x[c])^p / C. x [N,C] or
+ * [C], target [N] or [] of class indices. With sum_classes, Stanford CS231n's form: the mean over
  * samples, or with ARIL_SUM their sum, of sum over c != t of max(0, x[c] - x[t] + 1). */
 ARIL_API aril_tensor *aril_multi_margin_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_multi_margin_loss_with(aril_tensor *x, aril_tensor *target,

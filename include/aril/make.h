@@ -108,8 +108,8 @@ ARIL_API aril_tensor *aril_to(aril_tensor *x, aril_device device);
 /* x with its elements in logical order without gaps; x itself when they are. */
 ARIL_API aril_tensor *aril_contiguous(aril_tensor *x);
 
-/* x [N,C,spatial...] with its elements in the order N, spatial, C; x itself when they are. The shape
- * stays; elementwise functions give results in the same order. */
+/* x [N,C,spatial...] with its elements in the order N, spatial, C; x itself when they are. The
+ * shape stays; elementwise functions give results in the same order. */
 ARIL_API aril_tensor *aril_channels_last(aril_tensor *x);
 
 ARIL_C_END

@@ -7,12 +7,13 @@
  *     aril_metric_free(m);
  *
  * A metric keeps counts and sums, not the mean of the batches' values, so that its value is that of
- * all samples seen at once however they were cut into batches. The counts are tensors on the device of
- * the predictions: an update waits for nothing, and what a metric knows can be saved and loaded.
+ * all samples seen at once however they were cut into batches. The counts are tensors on the device
+ * of the predictions: an update waits for nothing, and what a metric knows can be saved and loaded.
  *
- * Predictions come as [N,C] or [N,C,d...] scores of classes (of which the largest wins), or as [N] or
- * [N,1] scores of yes against no. Targets are class indices ([N], [N,d...]; one below 0 is passed over)
- * or, in floating point and in the shape of the scores, a share for each class (one-hot). */
+ * Predictions come as [N,C] or [N,C,d...] scores of classes (of which the largest wins), or as [N]
+ * or [N,1] scores of yes against no. Targets are class indices ([N], [N,d...]; one below 0 is
+ * passed over) or, in floating point and in the shape of the scores, a share for each class
+ * (one-hot). */
 #ifndef ARIL_METRICS_H
 #define ARIL_METRICS_H
 
@@ -74,8 +75,8 @@ typedef struct aril_metric_class {
 ARIL_API aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts opts);
 ARIL_API void *aril_metric_data(aril_metric *m);
 
-/* For classes: the state called `name`, NULL before its first use; and its new value, kept. All states go when
- * the metric is reset. */
+/* For classes: the state called `name`, NULL before its first use; and its new value, kept. All
+ * states go when the metric is reset. */
 ARIL_API aril_tensor *aril_metric_get(aril_metric *m, const char *name);
 ARIL_API aril_status aril_metric_set(aril_metric *m, const char *name, aril_tensor *value);
 /* Adds `value` to the state, or makes it the state where there is none. */

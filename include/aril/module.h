@@ -14,7 +14,8 @@
  *     aril_module_release(self);
  *
  * A module owns its parameters, buffers and children; a name such as "layer1.0.weight" leads from a
- * module to what is inside it. Functions take NULL for a module that could not be made, and pass the error on. */
+ * module to what is inside it. Functions take NULL for a module that could not be made, and pass
+ * the error on. */
 #ifndef ARIL_MODULE_H
 #define ARIL_MODULE_H
 
@@ -70,8 +71,8 @@ ARIL_API const char *aril_module_type(const aril_module *m);
 /* Says that m has all its parameters already, so that `build` is not called. */
 ARIL_API void aril_module_ready(aril_module *m);
 
-/* Puts a child into m, which takes over the caller's reference (also on failure). Returns the child.
- * A name is not empty, has no dot and is used once in a module. */
+/* Puts a child into m, which takes over the caller's reference (also on failure). Returns the
+ * child. A name is not empty, has no dot and is used once in a module. */
 ARIL_API aril_module *aril_module_add(aril_module *m, const char *name, aril_module *child);
 
 /* Makes t a parameter of m: wanting a gradient, and owned by m in place of the innermost scope.
@@ -84,32 +85,35 @@ ARIL_API aril_tensor *aril_module_parameter(aril_module *m, const char *name, ar
 ARIL_API aril_tensor *aril_module_buffer(aril_module *m, const char *name, aril_tensor *t);
 ARIL_API aril_tensor *aril_module_scratch(aril_module *m, const char *name, aril_tensor *t);
 
-/* The i-th parameter or buffer of m itself, in the order in which they were made; NULL where it does
- * without. Forward functions that ask this way see weights that were shared later. */
+/* The i-th parameter or buffer of m itself, in the order in which they were made; NULL where it
+ * does without. Forward functions that ask this way see weights that were shared later. */
 ARIL_API aril_tensor *aril_module_own(const aril_module *m, int i);
 
-/* Puts t, of the same shape, in the place of the parameter or buffer called name below m: weights shared
- * by two modules are counted once. */
+/* Puts t, of the same shape, in the place of the parameter or buffer called name below m: weights
+ * shared by two modules are counted once. */
 ARIL_API aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t);
 
 /* ---- running ---- */
 
-/* The result for x, recorded for gradients. Poison, with an error, on failure. Several threads may run a
- * module at once when it is built and in evaluation mode. */
+/* The result for x, recorded for gradients. Poison, with an error, on failure. Several threads may
+ * run a module at once when it is built and in evaluation mode. */
 ARIL_API aril_tensor *aril_forward(aril_module *m, aril_tensor *x);
-/* The first result for several inputs; and n_out results. Results that the module does not set are NULL. */
+/* The first result for several inputs; and n_out results. Results that the module does not set are
+ * NULL. */
 ARIL_API aril_tensor *aril_forward_n(aril_module *m, aril_list in);
 ARIL_API aril_status aril_forward_all(aril_module *m, aril_list in, int n_out, aril_tensor **out);
 
 /* Makes all parameters whose sizes depend on the input, by one run in evaluation mode on a batch of
- * one, of `x` each (without the batch dimension), which changes no buffer. Does nothing to a module that is built. */
+ * one, of `x` each (without the batch dimension), which changes no buffer. Does nothing to a module
+ * that is built. */
 ARIL_API aril_status aril_module_build(aril_module *m, aril_shape x);
 /* The same with the inputs themselves, of any number and dtype. */
 ARIL_API aril_status aril_module_build_n(aril_module *m, aril_list in);
 /* True when no parameter waits for its size. */
 ARIL_API bool aril_module_built(const aril_module *m);
 
-/* Training (the state at the start) or evaluation, of m and all below it: dropout and the statistics of norms follow it. */
+/* Training (the state at the start) or evaluation, of m and all below it: dropout and the
+ * statistics of norms follow it. */
 ARIL_API void aril_module_train(aril_module *m);
 ARIL_API void aril_module_eval(aril_module *m);
 ARIL_API bool aril_module_training(const aril_module *m);
@@ -117,13 +121,15 @@ ARIL_API bool aril_module_training(const aril_module *m);
 /* ---- what is inside ---- */
 
 /* Everything below m with its full name, in the order of registration, each tensor once: the
- * parameters; the buffers; the state: parameters and saved buffers, in PyTorch's order. The memory belongs to m and
- * stays valid until m changes. Where parameters wait for their sizes it is an error, and NULL. */
+ * parameters; the buffers; the state: parameters and saved buffers, in PyTorch's order. The memory
+ * belongs to m and stays valid until m changes. Where parameters wait for their sizes it is an
+ * error, and NULL. */
 ARIL_API const aril_named *aril_parameters(aril_module *m);
 ARIL_API const aril_named *aril_buffers(aril_module *m);
 ARIL_API const aril_named *aril_state(aril_module *m);
 
-/* A tensor or a module by its full name; NULL, with an error, where there is none. "" is m itself. */
+/* A tensor or a module by its full name; NULL, with an error, where there is none. "" is m
+ * itself. */
 ARIL_API aril_tensor *aril_module_tensor(aril_module *m, const char *name);
 ARIL_API aril_module *aril_module_at(aril_module *m, const char *name);
 
@@ -132,8 +138,8 @@ ARIL_API int aril_module_children(const aril_module *m);
 ARIL_API aril_module *aril_module_child(const aril_module *m, int i);
 ARIL_API const char *aril_module_child_name(const aril_module *m, int i);
 
-/* Calls fn for m and everything below it, children first; path is the full name. Fails when memory is
- * out. */
+/* Calls fn for m and everything below it, children first; path is the full name. Fails when memory
+ * is out. */
 typedef void aril_module_fn(aril_module *m, const char *path, void *ctx);
 ARIL_API aril_status aril_module_visit(aril_module *m, aril_module_fn *fn, void *ctx);
 
@@ -143,8 +149,9 @@ ARIL_API int64_t aril_trainable_count(aril_module *m);
 
 /* ---- changing ---- */
 
-/* Moves parameters and buffers to a device; casts those in floating point. The tensors stay the same objects, so
- * that optimizers and others who hold them see the change. Nothing changes on failure. */
+/* Moves parameters and buffers to a device; casts those in floating point. The tensors stay the
+ * same objects, so that optimizers and others who hold them see the change. Nothing changes on
+ * failure. */
 ARIL_API aril_status aril_module_to(aril_module *m, aril_device device);
 ARIL_API aril_status aril_module_cast(aril_module *m, aril_dtype dtype);
 
@@ -158,9 +165,9 @@ ARIL_API void aril_module_zero_grad(aril_module *m);
 /* Draws new initial values for everything below m. */
 ARIL_API void aril_module_reset(aril_module *m);
 
-/* Copies the values of `from` into the parameters and saved buffers of the same name and shape. With
- * `partial`, names that one side lacks are passed over; else they are an error that lists them. Everything is checked
- * before the first write. */
+/* Copies the values of `from` into the parameters and saved buffers of the same name and shape.
+ * With `partial`, names that one side lacks are passed over; else they are an error that lists
+ * them. Everything is checked before the first write. */
 typedef struct aril_load_state_opts {
     bool partial;
 } aril_load_state_opts;
@@ -169,17 +176,19 @@ ARIL_API aril_status aril_load_state(aril_module *m, const aril_named *from,
 
 /* ---- files ---- */
 
-/* Writes the parameters and saved buffers to a file (safetensors), under their names: PyTorch and others read it. The old
- * file stays until the new one is complete. */
+/* Writes the parameters and saved buffers to a file (safetensors), under their names: PyTorch and
+ * others read it. The old file stays until the new one is complete. */
 ARIL_API aril_status aril_save(aril_module *m, const char *path);
 
-/* aril_load_state from such a file, also one that PyTorch's tools wrote. On failure m is as it was. */
+/* aril_load_state from such a file, also one that PyTorch's tools wrote. On failure m is as it
+ * was. */
 ARIL_API aril_status aril_load_weights(aril_module *m, const char *path, aril_load_state_opts opts);
 
 /* ---- hooks ---- */
 
-/* Before forward: may replace inputs by writing to in[]. After it: may replace results by writing to out[]. After
- * the gradient of a module's results is known: may replace it by what it returns (NULL: unchanged). */
+/* Before forward: may replace inputs by writing to in[]. After it: may replace results by writing
+ * to out[]. After the gradient of a module's results is known: may replace it by what it returns
+ * (NULL: unchanged). */
 typedef void aril_pre_hook(aril_module *m, int n_in, aril_tensor **in, void *ctx);
 typedef void aril_post_hook(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                             aril_tensor **out, void *ctx);

@@ -1,4 +1,5 @@
-/* Tensors with names: the parameters of a module, the state of an optimizer, the contents of a file. */
+/* Tensors with names: the parameters of a module, the state of an optimizer, the contents of a
+ * file. */
 #ifndef ARIL_NAMED_H
 #define ARIL_NAMED_H
 
@@ -15,8 +16,8 @@ typedef struct aril_named {
 
 ARIL_C_END
 
-/* Tensors without names, such as ARIL_TENSORS(w1, w2), where a pointer to named ones is taken: for optimizers of
- * parameters that belong to no module. Lives to the end of the block it stands in. */
+/* Tensors without names, such as ARIL_TENSORS(w1, w2), where a pointer to named ones is taken: for
+ * optimizers of parameters that belong to no module. Lives to the end of the block it stands in. */
 #ifndef __cplusplus
 #define ARIL_TENSORS(...)                                                                          \
     (&(const aril_named){ (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \

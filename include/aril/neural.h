@@ -1,5 +1,5 @@
-/* Layers as functions: normalisation, dropout, attention, recurrent networks. Weights and biases may be NULL where that is said.
- * All are differentiable any number of times. */
+/* Layers as functions: normalisation, dropout, attention, recurrent networks. Weights and biases
+ * may be NULL where that is said. All are differentiable any number of times. */
 #ifndef ARIL_NEURAL_H
 #define ARIL_NEURAL_H
 
@@ -124,8 +124,9 @@ ARIL_API aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_ten
 
 /* ---- recurrent layers ---- */
 
-/* Weights are laid out as PyTorch's: w_ih [G*H,I], w_hh [G*H,H], b_ih and b_hh [G*H] or NULL, where G
- * blocks of rows belong to the gates: one in a plain layer, i f g o in an LSTM, r z n in a GRU. */
+/* Weights are laid out as PyTorch's: w_ih [G*H,I], w_hh [G*H,H], b_ih and b_hh [G*H] or NULL, where
+ * G blocks of rows belong to the gates: one in a plain layer, i f g o in an LSTM, r z n in a
+ * GRU. */
 
 typedef struct aril_rnn_cell_opts {
     bool relu; /* instead of tanh */
@@ -162,9 +163,9 @@ typedef struct aril_rnn_opts {
 } aril_rnn_opts;
 
 /* A network over whole sequences: x [T,N,I] (or [T,I]), h0 and c0 [layers * directions, N, H] (or
- * without N) or NULL for 0; y [T,N,directions * H], the last states in *hn and *cn (where not NULL),
- * shaped as the first ones. `weights` holds w_ih, w_hh, b_ih, b_hh for each layer, and in it for each
- * direction; biases may be NULL. */
+ * without N) or NULL for 0; y [T,N,directions * H], the last states in *hn and *cn (where not
+ * NULL), shaped as the first ones. `weights` holds w_ih, w_hh, b_ih, b_hh for each layer, and in it
+ * for each direction; biases may be NULL. */
 ARIL_API aril_tensor *aril_rnn(aril_tensor *x, aril_tensor *h0, aril_list weights,
                                aril_rnn_opts opts, aril_tensor **hn);
 ARIL_API aril_tensor *aril_lstm(aril_tensor *x, aril_tensor *h0, aril_tensor *c0, aril_list weights,

@@ -4,9 +4,9 @@
  *         aril_nn_conv2d(0, 32, 3), aril_nn_relu(), aril_nn_max_pool2d(2),
  *         aril_nn_flatten(), aril_nn_linear(0, 10));
  *
- * A size of 0 is taken from the first input. A short form takes what has to be said, the form with `_with` takes
- * options too. Each gives a module that the caller owns, or NULL with an error; parameters have PyTorch's names,
- * shapes and first values, drawn from the thread's generator. */
+ * A size of 0 is taken from the first input. A short form takes what has to be said, the form with
+ * `_with` takes options too. Each gives a module that the caller owns, or NULL with an error;
+ * parameters have PyTorch's names, shapes and first values, drawn from the thread's generator. */
 #ifndef ARIL_NN_H
 #define ARIL_NN_H
 
@@ -30,8 +30,8 @@ typedef struct aril_nn_linear_opts {
 ARIL_API aril_module *aril_nn_linear(int64_t in, int64_t out);
 ARIL_API aril_module *aril_nn_linear_with(int64_t in, int64_t out, aril_nn_linear_opts opts);
 
-/* Of two inputs: y_o = x1^T W_o x2 + b_o, [...,in1] and [...,in2] -> [...,out]. weight [out,in1,in2],
- * bias [out]. */
+/* Of two inputs: y_o = x1^T W_o x2 + b_o, [...,in1] and [...,in2] -> [...,out]. weight
+ * [out,in1,in2], bias [out]. */
 ARIL_API aril_module *aril_nn_bilinear(int64_t in1, int64_t in2, int64_t out);
 ARIL_API aril_module *aril_nn_bilinear_with(int64_t in1, int64_t in2, int64_t out,
                                             aril_nn_linear_opts opts);
@@ -76,9 +76,9 @@ ARIL_API aril_module *aril_nn_conv_transpose3d_with(int64_t in, int64_t out, int
 
 /* ---- pooling ---- */
 
-/* As the functions in aril/conv.h; `opts.kernel` counts where `kernel` is 0, and a 0 in padding behind
- * the first number repeats it (ARIL_ZERO: a real 0). Max pooling gives the places of the largest
- * elements as a second result where aril_forward_all asks for it. */
+/* As the functions in aril/conv.h; `opts.kernel` counts where `kernel` is 0, and a 0 in padding
+ * behind the first number repeats it (ARIL_ZERO: a real 0). Max pooling gives the places of the
+ * largest elements as a second result where aril_forward_all asks for it. */
 ARIL_API aril_module *aril_nn_max_pool1d(int64_t kernel);
 ARIL_API aril_module *aril_nn_max_pool2d(int64_t kernel);
 ARIL_API aril_module *aril_nn_max_pool3d(int64_t kernel);
@@ -106,8 +106,8 @@ ARIL_API aril_module *aril_nn_max_unpool1d_with(int64_t kernel, aril_pool_opts o
 ARIL_API aril_module *aril_nn_max_unpool2d_with(int64_t kernel, aril_pool_opts opts);
 ARIL_API aril_module *aril_nn_max_unpool3d_with(int64_t kernel, aril_pool_opts opts);
 
-/* To a given number of results for each spatial dimension: the same number for all, or sizes (-1: as many
- * as there are). */
+/* To a given number of results for each spatial dimension: the same number for all, or sizes (-1:
+ * as many as there are). */
 ARIL_API aril_module *aril_nn_adaptive_avg_pool1d(int64_t size);
 ARIL_API aril_module *aril_nn_adaptive_avg_pool2d(int64_t size);
 ARIL_API aril_module *aril_nn_adaptive_avg_pool3d(int64_t size);
@@ -123,7 +123,8 @@ ARIL_API aril_module *aril_nn_adaptive_max_pool3d_with(aril_shape sizes);
 ARIL_API aril_module *aril_nn_global_avg_pool(void);
 ARIL_API aril_module *aril_nn_global_max_pool(void);
 
-/* Windows as columns, and back (aril_unfold, aril_fold): options give kernel, stride, padding, dilation. */
+/* Windows as columns, and back (aril_unfold, aril_fold): options give kernel, stride, padding,
+ * dilation. */
 ARIL_API aril_module *aril_nn_unfold(int64_t kernel, aril_pool_opts opts);
 ARIL_API aril_module *aril_nn_fold(aril_shape size, int64_t kernel, aril_pool_opts opts);
 
@@ -138,8 +139,8 @@ typedef struct aril_nn_batch_norm_opts {
     bool no_running; /* without running values: by the batch itself, also in evaluation */
 } aril_nn_batch_norm_opts;
 
-/* Each channel to mean 0 and variance 1: [N,C] or [N,C,L]; [N,C,H,W]; [N,C,D,H,W]. weight and bias [C];
- * buffers running_mean, running_var [C], num_batches_tracked []. */
+/* Each channel to mean 0 and variance 1: [N,C] or [N,C,L]; [N,C,H,W]; [N,C,D,H,W]. weight and bias
+ * [C]; buffers running_mean, running_var [C], num_batches_tracked []. */
 ARIL_API aril_module *aril_nn_batch_norm1d(int64_t channels);
 ARIL_API aril_module *aril_nn_batch_norm2d(int64_t channels);
 ARIL_API aril_module *aril_nn_batch_norm3d(int64_t channels);
@@ -232,13 +233,13 @@ ARIL_API aril_module *aril_nn_hardshrink(void); /* 0.5 */
 ARIL_API aril_module *aril_nn_hardshrink_with(double lambd);
 ARIL_API aril_module *aril_nn_threshold(double threshold, double value);
 
-/* x where positive, else slope * x; the slope is drawn for each element from lower to upper in training,
- * and is their mean in evaluation. Short form: 1/8 and 1/3. */
+/* x where positive, else slope * x; the slope is drawn for each element from lower to upper in
+ * training, and is their mean in evaluation. Short form: 1/8 and 1/3. */
 ARIL_API aril_module *aril_nn_rrelu(void);
 ARIL_API aril_module *aril_nn_rrelu_with(double lower, double upper);
 
-/* x where positive, else weight * x, with a slope for all channels or one for each: weight [n], of 0.25 at
- * the start. */
+/* x where positive, else weight * x, with a slope for all channels or one for each: weight [n], of
+ * 0.25 at the start. */
 ARIL_API aril_module *aril_nn_prelu(void);
 ARIL_API aril_module *aril_nn_prelu_with(int64_t n, double first);
 
@@ -267,8 +268,8 @@ typedef struct aril_nn_embedding_bag_opts {
     bool include_last_offset;
 } aril_nn_embedding_bag_opts;
 
-/* Rows taken together: inputs are indices, offsets (or NULL) and a factor for each index (or NULL), as
- * aril_embedding_bag takes them. */
+/* Rows taken together: inputs are indices, offsets (or NULL) and a factor for each index (or NULL),
+ * as aril_embedding_bag takes them. */
 ARIL_API aril_module *aril_nn_embedding_bag(int64_t rows, int64_t size);
 ARIL_API aril_module *aril_nn_embedding_bag_with(int64_t rows, int64_t size,
                                                  aril_nn_embedding_bag_opts opts);
@@ -290,8 +291,8 @@ ARIL_API aril_module *aril_nn_pixel_shuffle(int64_t factor);
 ARIL_API aril_module *aril_nn_pixel_unshuffle(int64_t factor);
 ARIL_API aril_module *aril_nn_channel_shuffle(int64_t groups);
 
-/* More elements around pictures: ARIL_PADS(before, after) of the last axis, the one before it ...; a single
- * number stands for every side. */
+/* More elements around pictures: ARIL_PADS(before, after) of the last axis, the one before it ...;
+ * a single number stands for every side. */
 ARIL_API aril_module *aril_nn_zero_pad1d(aril_pads pads);
 ARIL_API aril_module *aril_nn_zero_pad2d(aril_pads pads);
 ARIL_API aril_module *aril_nn_zero_pad3d(aril_pads pads);
@@ -324,10 +325,11 @@ ARIL_API aril_module *aril_nn_lambda(aril_tensor *(*fn)(aril_tensor *x, void *ct
 
 /* All take their children over; where one is NULL the others are released, and NULL comes back. */
 
-/* One after the other: aril_nn_sequential(a, b, c); children are called "0", "1", ... More are put at
- * the end by aril_module_add. A value is dropped as soon as the next exists. Where no hook stands between,
- * a convolution, linear layer or batch norm applies a following activation to its own result: the same numbers
- * for ReLU and its kind, within the last place for sigmoid and tanh. */
+/* One after the other: aril_nn_sequential(a, b, c); children are called "0", "1", ... More are put
+ * at the end by aril_module_add. A value is dropped as soon as the next exists. Where no hook
+ * stands between, a convolution, linear layer or batch norm applies a following activation to its
+ * own result: the same numbers for ReLU and its kind, within the last place for sigmoid and
+ * tanh. */
 ARIL_API aril_module *aril_nn_sequential_of(int n, aril_module *const *layers);
 
 /* Children without a forward function: aril_nn_list(a, b) calls them "0", "1", ..., and appends; a
@@ -336,7 +338,8 @@ ARIL_API aril_module *aril_nn_list_of(int n, aril_module *const *modules);
 ARIL_API aril_module *aril_nn_append(aril_module *list, aril_module *child);
 ARIL_API aril_module *aril_nn_dict(void);
 
-/* x + body(x); with a projection, projection(x) + body(x). The children are "body" and "projection". */
+/* x + body(x); with a projection, projection(x) + body(x). The children are "body" and
+ * "projection". */
 ARIL_API aril_module *aril_nn_residual(aril_module *body);
 ARIL_API aril_module *aril_nn_residual_with(aril_module *body, aril_module *projection);
 

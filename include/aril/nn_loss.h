@@ -12,8 +12,8 @@
 
 ARIL_C_BEGIN
 
-/* Options of all losses; as in aril/loss.h, 0 is the default of each. An option that a loss does not know
- * is an error. */
+/* Options of all losses; as in aril/loss.h, 0 is the default of each. An option that a loss does
+ * not know is an error. */
 typedef struct aril_nn_loss_opts {
     aril_reduction reduction; /* all; ARIL_BATCHMEAN: kl_div */
     aril_tensor
@@ -46,8 +46,8 @@ typedef struct aril_nn_loss_opts {
  *     of a, b, target         margin_ranking cosine_embedding
  *     of three tensors        triplet_margin (anchor, positive, negative)
  *     of four                 ctc (log_probs, targets, input_lengths, target_lengths)
- * "mae" is l1, "svm" multi_margin. NULL, with an error that names what was probably meant, where there is
- * no such loss. */
+ * "mae" is l1, "svm" multi_margin. NULL, with an error that names what was probably meant, where
+ * there is no such loss. */
 ARIL_API aril_module *aril_nn_loss(const char *name);
 ARIL_API aril_module *aril_nn_loss_with(const char *name, aril_nn_loss_opts opts);
 

@@ -4,10 +4,10 @@
  *     aril_tensor *out[3]; // y, the last states and the last cells
  *     aril_forward_all(lstm, ARIL_LIST(x, h0, c0), 3, out);
  *
- * Parameters have PyTorch's names, shapes, order and first values. A size of 0 is taken from the first
- * input. An input that is optional may be left out at the end of the list, or be NULL within it. The
- * caller owns each new module: aril_module_release, or hand it to a parent; NULL, with an error, where
- * the arguments do not fit. */
+ * Parameters have PyTorch's names, shapes, order and first values. A size of 0 is taken from the
+ * first input. An input that is optional may be left out at the end of the list, or be NULL within
+ * it. The caller owns each new module: aril_module_release, or hand it to a parent; NULL, with an
+ * error, where the arguments do not fit. */
 #ifndef ARIL_NN_SEQUENCE_H
 #define ARIL_NN_SEQUENCE_H
 
@@ -32,9 +32,9 @@ typedef struct aril_nn_rnn_opts {
  *              integers from 1 to T (default: T each)
  *     results  y [T,N,directions * hidden], 0 after the end of a sequence; the last states, and of an LSTM
  *              the last cells, shaped as the first ones
- * Parameters: weight_ih_l0 [G * hidden, in], weight_hh_l0 [G * hidden, hidden], bias_ih_l0, bias_hh_l0, then
- * those that end in _l0_reverse, in _l1 and so on; G is 1, 4 (LSTM) or 3 (GRU). First values: uniform
- * within 1 / sqrt(hidden) of 0. */
+ * Parameters: weight_ih_l0 [G * hidden, in], weight_hh_l0 [G * hidden, hidden], bias_ih_l0,
+ * bias_hh_l0, then those that end in _l0_reverse, in _l1 and so on; G is 1, 4 (LSTM) or 3 (GRU).
+ * First values: uniform within 1 / sqrt(hidden) of 0. */
 ARIL_API aril_module *aril_nn_rnn(int64_t in, int64_t hidden);
 ARIL_API aril_module *aril_nn_lstm(int64_t in, int64_t hidden);
 ARIL_API aril_module *aril_nn_gru(int64_t in, int64_t hidden);
@@ -47,8 +47,8 @@ typedef struct aril_nn_cell_opts {
     bool relu; /* aril_nn_rnn_cell: instead of tanh */
 } aril_nn_cell_opts;
 
-/* One step: x [N,in] or [in], h [N,hidden] or [hidden], and the same c for an LSTM (default 0) to the
- * next h (and c). Parameters: weight_ih, weight_hh, bias_ih, bias_hh. */
+/* One step: x [N,in] or [in], h [N,hidden] or [hidden], and the same c for an LSTM (default 0) to
+ * the next h (and c). Parameters: weight_ih, weight_hh, bias_ih, bias_hh. */
 ARIL_API aril_module *aril_nn_rnn_cell(int64_t in, int64_t hidden);
 ARIL_API aril_module *aril_nn_lstm_cell(int64_t in, int64_t hidden);
 ARIL_API aril_module *aril_nn_gru_cell(int64_t in, int64_t hidden);
@@ -72,9 +72,10 @@ typedef struct aril_nn_attention_opts {
  *              the queries: self-attention, and values to the keys); a mask of keys [N,S] (or [S]); a mask
  *              of pairs [L,S], [N * heads, L, S] or (without N) [heads, L, S]
  *     results  [L,N,embed]; and where two results are asked for, the weights: [N,L,S], or [N,heads,L,S]
- * Masks are PyTorch's: bool, true where a key is NOT seen, or numbers that are added to the scores. A
- * query that sees no key has weights of 0. Parameters: in_proj_weight [3 * embed, embed] (with kdim or
- * vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias, out_proj.weight, out_proj.bias. */
+ * Masks are PyTorch's: bool, true where a key is NOT seen, or numbers that are added to the scores.
+ * A query that sees no key has weights of 0. Parameters: in_proj_weight [3 * embed, embed] (with
+ * kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias, out_proj.weight,
+ * out_proj.bias. */
 ARIL_API aril_module *aril_nn_multihead_attention(int64_t embed, int heads);
 ARIL_API aril_module *aril_nn_multihead_attention_with(int64_t embed, int heads,
                                                        aril_nn_attention_opts opts);
@@ -93,24 +94,24 @@ typedef struct aril_nn_transformer_opts {
     bool final_norm; /* encoders and decoders: a norm at the end */
 } aril_nn_transformer_opts;
 
-/* A layer of an encoder: x [L,N,embed] or [L,embed], then a mask of pairs and a mask of keys (as above)
- * to a result of x's shape:
+/* A layer of an encoder: x [L,N,embed] or [L,embed], then a mask of pairs and a mask of keys (as
+ * above) to a result of x's shape:
  *     x = norm1(x + dropout(self_attn(x))),  x = norm2(x + dropout(linear2(dropout(relu(linear1(x))))))
- * or with norm_first x + dropout(self_attn(norm1(x))) and so on. Children: self_attn, linear1, dropout,
- * linear2, norm1, norm2, dropout1, dropout2. */
+ * or with norm_first x + dropout(self_attn(norm1(x))) and so on. Children: self_attn, linear1,
+ * dropout, linear2, norm1, norm2, dropout1, dropout2. */
 ARIL_API aril_module *aril_nn_transformer_encoder_layer(int64_t embed, int heads);
 ARIL_API aril_module *aril_nn_transformer_encoder_layer_with(int64_t embed, int heads,
                                                              aril_nn_transformer_opts opts);
 
-/* A layer of a decoder: x [L,N,embed] and memory [S,N,embed], the encoder's result; then, as masks, those of
- * pairs of x and x, of pairs of x and memory, of keys of x, of keys of memory. Children: self_attn,
- * multihead_attn, linear1, dropout, linear2, norm1 .. norm3, dropout1 .. dropout3. */
+/* A layer of a decoder: x [L,N,embed] and memory [S,N,embed], the encoder's result; then, as masks,
+ * those of pairs of x and x, of pairs of x and memory, of keys of x, of keys of memory. Children:
+ * self_attn, multihead_attn, linear1, dropout, linear2, norm1 .. norm3, dropout1 .. dropout3. */
 ARIL_API aril_module *aril_nn_transformer_decoder_layer(int64_t embed, int heads);
 ARIL_API aril_module *aril_nn_transformer_decoder_layer_with(int64_t embed, int heads,
                                                              aril_nn_transformer_opts opts);
 
-/* `layers` of them in a row, each with the same inputs beside x: layers.0.self_attn.in_proj_weight ...,
- * and with final_norm norm.weight, norm.bias. */
+/* `layers` of them in a row, each with the same inputs beside x: layers.0.self_attn.in_proj_weight
+ * ..., and with final_norm norm.weight, norm.bias. */
 ARIL_API aril_module *aril_nn_transformer_encoder(int64_t embed, int heads, int layers,
                                                   aril_nn_transformer_opts opts);
 ARIL_API aril_module *aril_nn_transformer_decoder(int64_t embed, int heads, int layers,

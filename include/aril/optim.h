@@ -8,10 +8,10 @@
  *     }
  *     aril_optim_free(opt);
  *
- * All options are in one struct, where 0 stands for the default and ARIL_ZERO for a real 0; an option that an
- * optimizer does not have is an error that names those it has. The learning rate, the number of steps and the
- * scale of the loss are tensors of one element, so that they are values like others: a schedule
- * (aril/schedule.h) writes to them and nothing has to be made anew. */
+ * All options are in one struct, where 0 stands for the default and ARIL_ZERO for a real 0; an
+ * option that an optimizer does not have is an error that names those it has. The learning rate,
+ * the number of steps and the scale of the loss are tensors of one element, so that they are values
+ * like others: a schedule (aril/schedule.h) writes to them and nothing has to be made anew. */
 #ifndef ARIL_OPTIM_H
 #define ARIL_OPTIM_H
 
@@ -84,7 +84,8 @@ ARIL_API aril_optim *aril_adamw(const aril_named *params, aril_adamw_opts opts);
 /* lr 0.002, beta1 0.9, beta2 0.999, eps 1e-8.  u = max(beta2 * u, |g| + eps);
  * p -= lr / (1 - beta1^t) * m / u */
 ARIL_API aril_optim *aril_adamax(const aril_named *params, aril_adamax_opts opts);
-/* lr 0.002, beta1 0.9, beta2 0.999, eps 1e-8, momentum_decay 0.004.  Adam with Nesterov's momentum. */
+/* lr 0.002, beta1 0.9, beta2 0.999, eps 1e-8, momentum_decay 0.004.  Adam with Nesterov's
+ * momentum. */
 ARIL_API aril_optim *aril_nadam(const aril_named *params, aril_nadam_opts opts);
 /* lr 0.001, beta1 0.9, beta2 0.999, eps 1e-8.  Adam whose first steps, while the variance of v is
  * large, go along m alone. */
@@ -129,18 +130,19 @@ ARIL_API void aril_optim_free(aril_optim *opt);
 ARIL_API aril_status aril_optim_set_parameters(aril_optim *opt, const aril_named *params);
 
 /* Adds parameters with options of their own; what is 0 there is as in the first group. Returns the
- * number of the group (the first is 0), or a negative status. A parameter can be in one group only. */
+ * number of the group (the first is 0), or a negative status. A parameter can be in one group
+ * only. */
 ARIL_API int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_opts opts);
 
 /* ---- stepping ---- */
 
-/* Updates every parameter that has a gradient and drops the gradients. backward called several times
- * before it sums the gradients. It is an error when none has a gradient. Not recorded. */
+/* Updates every parameter that has a gradient and drops the gradients. backward called several
+ * times before it sums the gradients. It is an error when none has a gradient. Not recorded. */
 ARIL_API aril_status aril_step(aril_optim *opt);
 
-/* Calls fn, which computes the loss, walks back from it and returns it, as often as the optimizer wants
- * (once, but for lbfgs), and steps. Gradients are dropped before each call. Returns the first loss, or
- * poison. Random numbers that fn draws differ from call to call. */
+/* Calls fn, which computes the loss, walks back from it and returns it, as often as the optimizer
+ * wants (once, but for lbfgs), and steps. Gradients are dropped before each call. Returns the first
+ * loss, or poison. Random numbers that fn draws differ from call to call. */
 typedef aril_tensor *aril_closure(void *ctx);
 ARIL_API aril_tensor *aril_step_closure(aril_optim *opt, aril_closure *fn, void *ctx);
 
@@ -165,9 +167,9 @@ ARIL_API aril_tensor *aril_optim_steps(aril_optim *opt);
 
 /* ---- state ---- */
 
-/* Everything that a later step depends on: "WEIGHT.m" and the like for each parameter, "optim.lr", "optim.step",
- * schedules, and gradients that wait to be accumulated. Tensors and names belong to opt, until its next step, schedule
- * or change. NULL, with an error, on failure. */
+/* Everything that a later step depends on: "WEIGHT.m" and the like for each parameter, "optim.lr",
+ * "optim.step", schedules, and gradients that wait to be accumulated. Tensors and names belong to
+ * opt, until its next step, schedule or change. NULL, with an error, on failure. */
 ARIL_API const aril_named *aril_optim_state(aril_optim *opt);
 /* Copies such a state into an optimizer made the same way. What is missing, does not fit or is not
  * known is an error, and then nothing is changed. */

@@ -22,11 +22,11 @@ typedef enum aril_determinism {
     ARIL_ANY_THREADS,  /* for any number: work is cut by its size alone */
 } aril_determinism;
 
-/* Sets what results may depend on, for work that begins from now on, in every thread of the process.
- * ARIL_ANY_THREADS makes some kernels slower (those that would have cut work into one piece for each
- * thread: convolutions, large products and their gradients). At start the level is that of the
- * environment variable ARIL_DETERMINISTIC (same_threads or any_threads), else ARIL_SAME_THREADS.
- * Another value is an error (ARIL_ERR_ARG) and changes nothing. */
+/* Sets what results may depend on, for work that begins from now on, in every thread of the
+ * process. ARIL_ANY_THREADS makes some kernels slower (those that would have cut work into one
+ * piece for each thread: convolutions, large products and their gradients). At start the level is
+ * that of the environment variable ARIL_DETERMINISTIC (same_threads or any_threads), else
+ * ARIL_SAME_THREADS. Another value is an error (ARIL_ERR_ARG) and changes nothing. */
 ARIL_API aril_status aril_set_deterministic(aril_determinism level);
 
 /* The level in use. */

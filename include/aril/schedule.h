@@ -6,9 +6,9 @@
  *         aril_optim_epoch(opt, validation_loss);
  *     }
  *
- * A schedule counts epochs; with `.per_batch` it counts calls of aril_step, which advance it. It gives a rate
- * for the count t = 0, 1, ... and a base, the optimizer's rate when the schedule was attached. Several
- * schedules can be attached: the rate of one is the base of the next. */
+ * A schedule counts epochs; with `.per_batch` it counts calls of aril_step, which advance it. It
+ * gives a rate for the count t = 0, 1, ... and a base, the optimizer's rate when the schedule was
+ * attached. Several schedules can be attached: the rate of one is the base of the next. */
 #ifndef ARIL_SCHEDULE_H
 #define ARIL_SCHEDULE_H
 
@@ -56,8 +56,8 @@ typedef struct aril_schedule_opts {
 
 /* ---- making ---- */
 
-/* Each returns a schedule that belongs to the caller until it is attached, or NULL with an error. T is
- * opts.total. */
+/* Each returns a schedule that belongs to the caller until it is attached, or NULL with an error. T
+ * is opts.total. */
 
 /* base * gamma^floor(t / every) */
 ARIL_API aril_schedule *aril_step_schedule(aril_schedule_opts opts);
@@ -77,8 +77,8 @@ ARIL_API aril_schedule *aril_constant_schedule(aril_schedule_opts opts);
 ARIL_API aril_schedule *aril_polynomial_schedule(aril_schedule_opts opts);
 /* Up from max_lr / div to max_lr and down to nearly nothing. */
 ARIL_API aril_schedule *aril_one_cycle_schedule(aril_schedule_opts opts);
-/* times `factor` when the metric given to aril_optim_epoch has not become better for more than `patience`
- * epochs */
+/* times `factor` when the metric given to aril_optim_epoch has not become better for more than
+ * `patience` epochs */
 ARIL_API aril_schedule *aril_plateau_schedule(aril_schedule_opts opts);
 /* base * (1 + gamma * t)^-power (Caffe) */
 ARIL_API aril_schedule *aril_inverse_schedule(aril_schedule_opts opts);
@@ -89,7 +89,8 @@ ARIL_API aril_schedule *aril_function_schedule(aril_schedule_fn *fn, void *ctx,
                                                aril_schedule_opts opts);
 /* All n at once, the rate of one being the base of the next. Takes them over, also on failure. */
 ARIL_API aril_schedule *aril_chained_schedule(int n, aril_schedule *const *parts);
-/* One after the other: part i from count at[i - 1] on, where its own count is 0. Takes them over. */
+/* One after the other: part i from count at[i - 1] on, where its own count is 0. Takes them
+ * over. */
 ARIL_API aril_schedule *aril_sequential_schedule(int n, aril_schedule *const *parts,
                                                  const int64_t *at);
 
@@ -109,8 +110,8 @@ ARIL_API double aril_schedule_at(const aril_schedule *s, double base, int64_t t)
 /* Attaches s, which opt takes over (also on failure), and sets the rate for count 0. */
 ARIL_API aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s);
 
-/* The end of an epoch: schedules that count epochs go on by one. metric: what a plateau looks at; NaN where
- * there is none. */
+/* The end of an epoch: schedules that count epochs go on by one. metric: what a plateau looks at;
+ * NaN where there is none. */
 ARIL_API aril_status aril_optim_epoch(aril_optim *opt, double metric);
 
 /* All schedules go on by one, whatever they count; for loops with a count of their own. */

@@ -52,9 +52,9 @@ ARIL_API aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes ax
 
 /* ---- of all elements ---- */
 
-/* The different values of x in order [k]; k is known after the run. *inverse (the shape of x): where
- * each element of x is found in the result; *counts [k]: how often each stands in x; both i64, NULL
- * where they are not wanted. aril_unique_axis takes the slices of an axis for elements: x
+/* The different values of x in order [k]; k is known after the run. *inverse (the shape of x):
+ * where each element of x is found in the result; *counts [k]: how often each stands in x; both
+ * i64, NULL where they are not wanted. aril_unique_axis takes the slices of an axis for elements: x
  * [..., n, ...] -> [..., k, ...], inverse [n]. No gradient. */
 ARIL_API aril_tensor *aril_unique(aril_tensor *x, aril_tensor **inverse, aril_tensor **counts);
 ARIL_API aril_tensor *aril_unique_axis(aril_tensor *x, int axis, aril_tensor **inverse,
@@ -74,9 +74,9 @@ typedef struct aril_histogram_opts {
     bool density;         /* divided so that the integral over the bins is 1 */
 } aril_histogram_opts;
 
-/* How much of x (floating point) falls into each bin between neighbours of `edges` [n + 1], which go
- * up: x's dtype [n]. A bin holds its lower edge, and the last its upper one too; what lies outside
- * is not counted. No gradient. */
+/* How much of x (floating point) falls into each bin between neighbours of `edges` [n + 1], which
+ * go up: x's dtype [n]. A bin holds its lower edge, and the last its upper one too; what lies
+ * outside is not counted. No gradient. */
 ARIL_API aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_opts opts);
 
 /* The same with `bins` equal parts of low..high (low == high: the range of x); *edges, unless NULL,

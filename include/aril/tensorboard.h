@@ -4,9 +4,9 @@
  *     for (...) aril_tensorboard_scalar(tb, "loss/train", loss, step);
  *     aril_tensorboard_free(tb);                                       then: tensorboard --logdir logs
  *
- * A tag with slashes is shown in groups. A writer belongs to one thread at a time. What was logged is in the
- * file about a second later, and all of it after aril_tensorboard_flush or _free. Functions return
- * ARIL_OK or a negative status, and take NULL for a log that could not be made. */
+ * A tag with slashes is shown in groups. A writer belongs to one thread at a time. What was logged
+ * is in the file about a second later, and all of it after aril_tensorboard_flush or _free.
+ * Functions return ARIL_OK or a negative status, and take NULL for a log that could not be made. */
 #ifndef ARIL_TENSORBOARD_H
 #define ARIL_TENSORBOARD_H
 
@@ -66,7 +66,8 @@ typedef struct aril_hparam {
     double number;
 } aril_hparam;
 
-/* What the run was made with, and the tags of the scalars that tell how good it was. Once for a run. */
+/* What the run was made with, and the tags of the scalars that tell how good it was. Once for a
+ * run. */
 ARIL_API aril_status aril_tensorboard_hparams(aril_tensorboard *tb, const aril_hparam *hparams,
                                               int n, const char *const *metrics, int n_metrics);
 /* Says that the run has ended; well, or with an error. */
@@ -87,7 +88,8 @@ ARIL_API aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_gra
                                             int n);
 
 /* The graph of a module: every operation of one run in evaluation mode on a sample of shape x, in
- * groups by the modules that made them. Parameters are made where their sizes were not known; nothing else changes. */
+ * groups by the modules that made them. Parameters are made where their sizes were not known;
+ * nothing else changes. */
 ARIL_API aril_status aril_tensorboard_module(aril_tensorboard *tb, aril_module *m, aril_shape x);
 
 ARIL_C_END

@@ -29,9 +29,10 @@ ARIL_C_BEGIN
 
 /* ---- a model ---- */
 
-/* A model of a module, which it takes over (also on failure), for inputs of a shape, without the batch
- * dimension: parameters whose sizes were left open are made now. No dimensions (ARIL_SHAPE()): they
- * are made by the first batch. The caller frees the model. NULL, with an error, on failure. */
+/* A model of a module, which it takes over (also on failure), for inputs of a shape, without the
+ * batch dimension: parameters whose sizes were left open are made now. No dimensions
+ * (ARIL_SHAPE()): they are made by the first batch. The caller frees the model. NULL, with an
+ * error, on failure. */
 ARIL_API aril_model *aril_model_new(aril_module *net, aril_shape input);
 
 /* Frees a model with its module, optimizer, metrics and history; NULL is fine. */
@@ -41,8 +42,8 @@ ARIL_API void aril_model_free(aril_model *model);
 ARIL_API aril_module *aril_model_module(const aril_model *model);
 ARIL_API aril_optim *aril_model_optim(const aril_model *model);
 
-/* A loss of your own: a tensor of one element, or with a value for each sample, [N] or [N,...], of which
- * the mean is taken; weights for samples and classes need the second form. */
+/* A loss of your own: a tensor of one element, or with a value for each sample, [N] or [N,...], of
+ * which the mean is taken; weights for samples and classes need the second form. */
 typedef aril_tensor *aril_loss_fn(aril_tensor *output, aril_tensor *target, void *ctx);
 
 typedef struct aril_model_opts {
@@ -57,7 +58,8 @@ typedef struct aril_model_opts {
 } aril_model_opts;
 
 /* Says how the model is trained. Everything given is taken over, also on failure. May be called
- * again: what was there before is freed. Without an optimizer the model can be evaluated, not fitted. */
+ * again: what was there before is freed. Without an optimizer the model can be evaluated, not
+ * fitted. */
 ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts);
 
 /* ---- fit ---- */
@@ -101,8 +103,8 @@ typedef struct aril_fit_opts {
     aril_fit_checkpoint checkpoint;
 } aril_fit_opts;
 
-/* Trains on tensors x [N,...] and y, or on a loader's batches (borrowed). Returns the history, which
- * belongs to the model until its next fit; NULL, with an error, on failure.
+/* Trains on tensors x [N,...] and y, or on a loader's batches (borrowed). Returns the history,
+ * which belongs to the model until its next fit; NULL, with an error, on failure.
  *
  * Weighted losses are sum(w * loss) / sum(w) over a batch. What is reported for an epoch is that of
  * all its samples: loss and metrics while training, "val_..." afterwards in evaluation mode. */
@@ -135,14 +137,14 @@ ARIL_API double aril_model_evaluate(aril_model *model, aril_tensor *x, aril_tens
 ARIL_API double aril_model_evaluate_loader(aril_model *model, aril_loader *loader,
                                            aril_eval_opts opts);
 
-/* "loss" or a metric as last measured: by evaluate, by the last validation of a fit, or, without one, by its last
- * epoch. NaN, with an error, for other names. */
+/* "loss" or a metric as last measured: by evaluate, by the last validation of a fit, or, without
+ * one, by its last epoch. NaN, with an error, for other names. */
 ARIL_API double aril_model_value(const aril_model *model, const char *name);
 /* The metric itself, for its table; NULL, with an error, where there is none. */
 ARIL_API aril_metric *aril_model_metric(const aril_model *model, const char *name);
 
-/* The module's first result for every sample, in order, in evaluation mode: [N,...], on the module's
- * device, in the caller's scope. A loader that shuffles gives them in its order. */
+/* The module's first result for every sample, in order, in evaluation mode: [N,...], on the
+ * module's device, in the caller's scope. A loader that shuffles gives them in its order. */
 ARIL_API aril_tensor *aril_model_predict(aril_model *model, aril_tensor *x, aril_eval_opts opts);
 ARIL_API aril_tensor *aril_model_predict_loader(aril_model *model, aril_loader *loader,
                                                 aril_eval_opts opts);

@@ -1,5 +1,5 @@
-/* Updates of lists of parameters, in place: what the optimizers of aril/optim.h are made of, for loops
- * that keep the state themselves.
+/* Updates of lists of parameters, in place: what the optimizers of aril/optim.h are made of, for
+ * loops that keep the state themselves.
  *
  * Learning rate and step number are tensors of one element, so that they are values like others: a
  * schedule writes to them, and nothing has to be made anew. Updates are not recorded for gradients.
@@ -47,8 +47,8 @@ typedef struct aril_adam_update_opts {
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / (1 - beta1^t) * m / (sqrt(u / (1 - beta2^t)) + eps)
  * u is v; with `largest` (AMSGrad) it is the greatest v so far, which that list keeps. m, v and
- * largest are zeros at the start; largest may be an empty list. step: [] i64, the updates so far, one more
- * after the call. Changes params, m, v, largest and step. */
+ * largest are zeros at the start; largest may be an empty list. step: [] i64, the updates so far,
+ * one more after the call. Changes params, m, v, largest and step. */
 ARIL_API aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, aril_list v,
                                       aril_list largest, aril_tensor *lr, aril_tensor *step,
                                       aril_adam_update_opts opts);

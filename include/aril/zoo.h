@@ -1,4 +1,5 @@
-/* The zoo: networks by name, made with fresh weights for a shape of input and a number of classes. */
+/* The zoo: networks by name, made with fresh weights for a shape of input and a number of
+ * classes. */
 #ifndef ARIL_ZOO_H
 #define ARIL_ZOO_H
 
@@ -27,8 +28,8 @@ ARIL_API const aril_zoo_entry *aril_zoo_at(int i);
 /* The one of a name; NULL, with an error that names the nearest, where there is none. */
 ARIL_API const aril_zoo_entry *aril_zoo_find(const char *name);
 
-/* A network by name, built: all parameters have their sizes. The caller owns it. NULL, with an error, when the name is
- * unknown or the input does not fit. */
+/* A network by name, built: all parameters have their sizes. The caller owns it. NULL, with an
+ * error, when the name is unknown or the input does not fit. */
 ARIL_API aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts);
 
 ARIL_C_END

@@ -18,8 +18,8 @@ typedef struct aril__target {
 aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                               int n_targets, const aril__target *targets, aril_tensor **captured,
                               bool leaves, aril_grad_opts opts);
-/* From one root without targets; the reference to `grad` is handed over, so that a leaf can keep what
- * nobody else holds. */
+/* From one root without targets; the reference to `grad` is handed over, so that a leaf can keep
+ * what nobody else holds. */
 aril_status aril__backward_from(aril_tensor *root, aril_tensor *grad, aril_grad_opts opts);
 aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                            int n_targets, const aril__target *targets, aril_tensor **captured,

@@ -75,8 +75,8 @@ aril__node *aril__leaf_new(aril__thread *th);
 void aril__node_release(aril__thread *th, aril__node *n);
 void aril__view_release(aril__thread *th, aril__view *v);
 
-/* aril_hook with a function that is called when the hook goes, with its node or by itself; at once on
- * failure. */
+/* aril_hook with a function that is called when the hook goes, with its node or by itself; at once
+ * on failure. */
 int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx));
 void aril__hook_entry_free(aril__hook_entry *h);
 

@@ -44,8 +44,8 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes)
 }
 
 /* Takes forms out of the list: all of them, or those of another version and, where a key is given,
- * those with that key and as many old ones as it takes to make room for another. The caller releases
- * them when it has left the lock. */
+ * those with that key and as many old ones as it takes to make room for another. The caller
+ * releases them when it has left the lock. */
 static aril__derived *take_out(aril__storage *s, bool all, unsigned version, const void *key,
                                size_t key_size)
 {

@@ -11,8 +11,8 @@
  *
  * The key says everything that the form depends on beside the contents: who made it, the offset and
  * strides of the tensor, the form. Forms go when the storage is written to or freed; one in use
- * stays until it is released. Memory that others can write to unseen (borrowed, or lent out) keeps no
- * forms. All functions may be called by several threads at once. */
+ * stays until it is released. Memory that others can write to unseen (borrowed, or lent out) keeps
+ * no forms. All functions may be called by several threads at once. */
 #ifndef ARIL_CORE_DERIVED_H
 #define ARIL_CORE_DERIVED_H
 
@@ -44,8 +44,8 @@ aril__derived *aril__derived_get(aril__storage *s, const void *key, size_t key_s
 aril__derived *aril__derived_new(aril__device *device, size_t bytes);
 
 /* Keeps the form (a reference more) under `key`, in place of what was there. `version` is that of
- * the contents before they were read. Does nothing where no forms may be kept, or where the contents
- * have changed meanwhile. */
+ * the contents before they were read. Does nothing where no forms may be kept, or where the
+ * contents have changed meanwhile. */
 void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
                        aril__derived *d);
 

@@ -211,9 +211,9 @@ enum { SPIN_NS = 50000 };
  * for a late or slow thread not to hold up the rest. */
 enum { RUNS_PER_THREAD = 8 };
 
-/* One thread's share of the chunks, with all that it has to know of the job in one line of the cache.
- * A thread works on its own share first, which keeps data on one core from op to op, and then helps
- * where work is left. */
+/* One thread's share of the chunks, with all that it has to know of the job in one line of the
+ * cache. A thread works on its own share first, which keeps data on one core from op to op, and
+ * then helps where work is left. */
 struct share {
     _Alignas(64) atomic_llong next; /* first chunk not yet handed out */
     int64_t end;                    /* behind its last one */

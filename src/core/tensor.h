@@ -132,8 +132,8 @@ aril__cold aril_tensor *aril__null_tensor(const char *op);
 /* Checks a tensor argument of a function that is no op: not NULL, not poisoned, with a value. */
 aril_status aril__check_value(const char *what, const aril_tensor *t);
 
-/* Two leaves of the same sizes, neither of them a view, change places in memory: storage, dtype and order.
- * What a graph saved of them counts as written to. Cannot fail. */
+/* Two leaves of the same sizes, neither of them a view, change places in memory: storage, dtype and
+ * order. What a graph saved of them counts as written to. Cannot fail. */
 void aril__tensor_exchange(aril_tensor *a, aril_tensor *b);
 
 static inline char *aril__base(const aril_tensor *t)

@@ -22,8 +22,8 @@ typedef struct aril__guard {
     aril__mode mode;
 } aril__guard;
 
-/* What a thread is at work on above single operations; it stands on the stack of that work. Errors name
- * it: aril__hook.where. */
+/* What a thread is at work on above single operations; it stands on the stack of that work. Errors
+ * name it: aril__hook.where. */
 typedef struct aril__frame {
     struct aril__frame *up;
     const void *what; /* aril_module */

@@ -36,7 +36,8 @@ aril_dataset *aril__dataset_of_arrays(const char *path, aril_tensor *x, aril_ten
     if (aril_tensor_status(x) != ARIL_OK || (y && aril_tensor_status(y) != ARIL_OK)) return NULL;
     if (aril_dtype_of(x) != ARIL_U8 || (aril_ndim(x) != 3 && aril_ndim(x) != 4))
         return aril_dataset_tensors(x, y);
-    /* Bytes of three or four dimensions are pictures. Libraries that keep their channels last do so in NumPy's files too. */
+    /* Bytes of three or four dimensions are pictures. Libraries that keep their channels last do so
+     * in NumPy's files too. */
     int64_t first = aril_size(x, 1), last = aril_size(x, 3);
     if (aril_ndim(x) == 4 && first > 4 && last <= 4)
         x = aril_contiguous(aril_permute(x, ARIL_AXES(0, 3, 1, 2)));

@@ -1,4 +1,5 @@
-/* CIFAR's binary files: records of one label (CIFAR-100: a coarse and a fine one) and 3 x 32 x 32 bytes. */
+/* CIFAR's binary files: records of one label (CIFAR-100: a coarse and a fine one) and 3 x 32 x 32
+ * bytes. */
 #include "aril/device.h"
 #include "aril/make.h"
 #include "aril/scope.h"

@@ -1,8 +1,8 @@
 /* The threads that load batches ahead of the one in use.
  *
- * Batches lie in a ring of slots, batch b in slot b % slots. Threads take rows of the oldest batch that still has some;
- * who finishes a batch's last row makes the batch of them. Which thread does what changes nothing: a
- * row is a function of (seed, epoch, sample). */
+ * Batches lie in a ring of slots, batch b in slot b % slots. Threads take rows of the oldest batch
+ * that still has some; who finishes a batch's last row makes the batch of them. Which thread does
+ * what changes nothing: a row is a function of (seed, epoch, sample). */
 #include "data/loader.h"
 
 #include "aril/scope.h"
@@ -36,8 +36,8 @@ struct aril__crew {
 
 /* ---- forks ---- */
 
-/* A thread that is gone in a child must not have held a lock of Aril's there: a fork waits for the rows
- * in hand, and holds what would begin others. */
+/* A thread that is gone in a child must not have held a lock of Aril's there: a fork waits for the
+ * rows in hand, and holds what would begin others. */
 static pthread_mutex_t crews_lock = PTHREAD_MUTEX_INITIALIZER;
 static aril__crew *crews;
 static _Thread_local aril__crew *my_crew; /* of a thread that is a worker */

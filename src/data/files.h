@@ -22,7 +22,8 @@ bool aril__is_file(const char *folder, const char *name);
 
 bool aril__is_picture_name(const char *name);
 
-/* What is in a folder: does it hold MNIST's IDX files, CIFAR's files, an LMDB? And those as datasets. */
+/* What is in a folder: does it hold MNIST's IDX files, CIFAR's files, an LMDB? And those as
+ * datasets. */
 bool aril__holds_idx(const char *folder);
 bool aril__holds_cifar(const char *folder);
 aril_dataset *aril__idx_folder(const char *folder, const char *split);

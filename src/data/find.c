@@ -41,7 +41,8 @@ static const char *const cifar100[] = {
     "willow_tree", "wolf",          "woman",     "worm",
 };
 
-/* MNIST's files have the same names as those of its relatives: the name of the folder tells them apart. */
+/* MNIST's files have the same names as those of its relatives: the name of the folder tells them
+ * apart. */
 #define IDX_FILES                                                                            \
     "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and " \
     "t10k-labels-idx1-ubyte.gz"

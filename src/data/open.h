@@ -1,4 +1,5 @@
-/* The kinds of files that aril_dataset_open knows: the end of a name, and what opens such a file. */
+/* The kinds of files that aril_dataset_open knows: the end of a name, and what opens such a
+ * file. */
 #ifndef ARIL_DATA_OPEN_H
 #define ARIL_DATA_OPEN_H
 

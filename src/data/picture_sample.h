@@ -4,8 +4,8 @@
 
 #include "aril/data.h"
 
-/* Decodes a JPEG or PNG into s->x, u8 [C,H,W] (a view of interleaved memory): no more of it than the sample's transforms will take. `name` is for
- * messages; channels as in aril_picture_opts. */
+/* Decodes a JPEG or PNG into s->x, u8 [C,H,W] (a view of interleaved memory): no more of it than
+ * the sample's transforms will take. `name` is for messages; channels as in aril_picture_opts. */
 aril_status aril__sample_picture(aril_sample *s, const char *name, const unsigned char *data,
                                  size_t size, int channels);
 

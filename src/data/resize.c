@@ -44,7 +44,8 @@ static double bicubic(double x)
     return 0;
 }
 
-/* n results over the pixels from `begin` to begin + length; those from low to high - 1 are there. */
+/* n results over the pixels from `begin` to begin + length; those from low to high - 1 are
+ * there. */
 static bool taps_new(struct taps *k, double begin, double length, int64_t low, int64_t high,
                      int64_t n, aril_resize_opts opts, bool fixed)
 {
@@ -97,7 +98,8 @@ static bool taps_new(struct taps *k, double begin, double length, int64_t low, i
 
 /* ---- blocks of rows ---- */
 
-/* LANES rows of `columns` elements, `step` apart, to [columns][LANES]; rows from `rows` on repeat the last. */
+/* LANES rows of `columns` elements, `step` apart, to [columns][LANES]; rows from `rows` on repeat
+ * the last. */
 static void turn_u8(const uint8_t *from, int64_t step, int64_t rows, int64_t columns, uint8_t *to)
 {
     int64_t x = 0;
@@ -142,7 +144,8 @@ struct job {
     char *between;         /* [rows][width] of one channel, or of all */
 };
 
-/* Rows along x: the picture's channels `c` .. end - 1, which lie in one stretch of each row where `pixel` is above 1. */
+/* Rows along x: the picture's channels `c` .. end - 1, which lie in one stretch of each row where
+ * `pixel` is above 1. */
 static void along_x(const struct job *j, int64_t c, int64_t end)
 {
     const aril__pixels_view *from = j->from;

@@ -17,8 +17,9 @@ typedef struct aril__box {
     double x, y, width, height;
 } aril__box;
 
-/* Resizes the part of `from` in the box to height x width at `to`, planar and dense, of the same type. No
- * pixel outside the box (rounded outward) has an influence. In u8 the bits are PIL's: columns first, rounded between. */
+/* Resizes the part of `from` in the box to height x width at `to`, planar and dense, of the same
+ * type. No pixel outside the box (rounded outward) has an influence. In u8 the bits are PIL's:
+ * columns first, rounded between. */
 aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t height,
                          int64_t width, aril_resize_opts opts, void *to);
 

@@ -33,8 +33,9 @@ static bool is_letter(unsigned char c)
     return isalnum(c) || c == '\'' || c == '_' || c >= 0x80;
 }
 
-/* The length of the next token of n bytes, after *blank bytes that are none; 0 at the end. Characters are UTF-8's; a byte that is no UTF-8
- * is one of its own. A word is a run of letters and digits; other marks stand alone. */
+/* The length of the next token of n bytes, after *blank bytes that are none; 0 at the end.
+ * Characters are UTF-8's; a byte that is no UTF-8 is one of its own. A word is a run of letters and
+ * digits; other marks stand alone. */
 static size_t next_token(const struct text *t, const char *p, size_t n, size_t *blank)
 {
     *blank = 0;

@@ -1,4 +1,5 @@
-/* Kinds of transforms: each is a row with its settings, so that text, help and checks follow from it. */
+/* Kinds of transforms: each is a row with its settings, so that text, help and checks follow from
+ * it. */
 #ifndef ARIL_DATA_TRANSFORM_H
 #define ARIL_DATA_TRANSFORM_H
 

@@ -4,7 +4,8 @@
 
 #include "aril/base.h"
 
-/* Turns the bytes of n elements of `size` bytes round, where `big` is not the order of this machine. */
+/* Turns the bytes of n elements of `size` bytes round, where `big` is not the order of this
+ * machine. */
 void aril__to_host_order(void *data, size_t size, int64_t n, bool big);
 
 /* The bytes of an array of that shape and element size, false where they are more than `most`. */

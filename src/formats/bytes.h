@@ -85,13 +85,15 @@ static inline void aril__put_be32(unsigned char *p, uint32_t v)
 
 /* ---- text ---- */
 
-/* How many bytes the UTF-8 character at p takes, of which at most n may be read; 0 when it is none. */
+/* How many bytes the UTF-8 character at p takes, of which at most n may be read; 0 when it is
+ * none. */
 int aril__utf8_length(const unsigned char *p, size_t n);
 
 /* The checksum of zip, gzip and PNG; start with 0. */
 uint32_t aril__crc32(uint32_t crc, const void *data, size_t size);
 
-/* The code of this thread's latest error, for functions that return a status after one that returned NULL. */
+/* The code of this thread's latest error, for functions that return a status after one that
+ * returned NULL. */
 aril_status aril__latest_status(void);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "formats/bytes.h"
 
-/* Reads a whole file as aril__read_file does, and unpacks it where it is gzip's. `limit` is that of the unpacked bytes. */
+/* Reads a whole file as aril__read_file does, and unpacks it where it is gzip's. `limit` is that of
+ * the unpacked bytes. */
 aril_status aril__read_unpacked(const char *what, const char *path, uint64_t limit, aril__bytes *b);
 
 /* Adds what a gzip file in memory holds to *out: at most `limit` bytes (0: any number). */

@@ -1,4 +1,5 @@
-/* HDF5 by its C library, which is opened when a first file is used: it draws in many others that few programs need. */
+/* HDF5 by its C library, which is opened when a first file is used: it draws in many others that
+ * few programs need. */
 #include "formats/hdf5.h"
 
 #include "aril/device.h"

@@ -4,8 +4,8 @@
 
 #include "aril/base.h"
 
-/* Can the file be opened (else there is an error)? Does it hold an array of that name (no error where it cannot be
- * opened)? */
+/* Can the file be opened (else there is an error)? Does it hold an array of that name (no error
+ * where it cannot be opened)? */
 bool aril__hdf5_opens(const char *path);
 bool aril__hdf5_has(const char *path, const char *name);
 

@@ -1,5 +1,5 @@
-/* JPEG by libjpeg-turbo, or another libjpeg. Where only a part of a picture is wanted, or a small version, no more
- * than that is decoded. */
+/* JPEG by libjpeg-turbo, or another libjpeg. Where only a part of a picture is wanted, or a small
+ * version, no more than that is decoded. */
 #include "formats/picture.h"
 
 #include "aril/device.h"
@@ -34,7 +34,8 @@ static void on_error(j_common_ptr c)
     longjmp(f->wrong, 1);
 }
 
-/* libjpeg goes on after these with grey in place of what is missing: such a picture is not the one that was saved. */
+/* libjpeg goes on after these with grey in place of what is missing: such a picture is not the one
+ * that was saved. */
 static void on_message(j_common_ptr c, int level)
 {
     if (level >= 0) return;
@@ -106,7 +107,8 @@ struct plan {
     bool cmyk;
 };
 
-/* The largest of 1, 2, 4, 8 by which the picture can be divided so that `have` stays at least `least`. */
+/* The largest of 1, 2, 4, 8 by which the picture can be divided so that `have` stays at least
+ * `least`. */
 static int divisor(int64_t have, int64_t least)
 {
     int by = 1;
@@ -166,8 +168,9 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__picture
     return true;
 }
 
-/* Columns begin where blocks do, and those at the edges are interpolated without their neighbours: a margin is decoded
- * around what is kept. Returns how many columns of a decoded row come before it. */
+/* Columns begin where blocks do, and those at the edges are interpolated without their neighbours:
+ * a margin is decoded around what is kept. Returns how many columns of a decoded row come before
+ * it. */
 static JDIMENSION crop_columns(struct jpeg_decompress_struct *c, const struct plan *plan)
 {
 #ifdef LIBJPEG_TURBO_VERSION

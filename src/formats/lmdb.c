@@ -7,28 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A page begins with its number (8 bytes), 2 bytes of padding, its flags (2), and where its free space begins and ends (2 and
- * 2; of an overflow page: how many pages it spans). After that stand the offsets of its nodes, 2 bytes each. */
+/* A page begins with its number (8 bytes), 2 bytes of padding, its flags (2), and where its free
+ * space begins and ends (2 and 2; of an overflow page: how many pages it spans). After that stand
+ * the offsets of its nodes, 2 bytes each. */
 enum {
     PAGE_HEAD = 16,
     BRANCH = 1,
     LEAF = 2,
     OVERFLOW = 4,
     META = 8,
-    /* A node: the size of its value in two halves (of a branch: the number of the page below, whose third half are the flags), flags, the
-     * size of its key; then the key and the value. */
+    /* A node: the size of its value in two halves (of a branch: the number of the page below, whose
+     * third half are the flags), flags, the size of its key; then the key and the value. */
     NODE_HEAD = 8,
     BIG = 1,           /* the value is the number of an overflow page, where it is */
     NOT_PLAIN = 2 | 4, /* a database in the database, duplicate keys */
-    /* A meta page: magic number, version, an address, the size of the map, two databases (of free pages, and the main one), the
-     * last page, the number of the transaction. */
+    /* A meta page: magic number, version, an address, the size of the map, two databases (of free
+     * pages, and the main one), the last page, the number of the transaction. */
     META_MAP = PAGE_HEAD + 16,
     META_FREE = PAGE_HEAD + 24,
     META_MAIN = META_FREE + 48,
     META_LAST = META_MAIN + 48,
     META_TXN = META_LAST + 8,
     META_END = META_TXN + 8,
-    /* A database: page size (of the first), flags, depth, counts of branch, leaf and overflow pages, of entries, the root page. */
+    /* A database: page size (of the first), flags, depth, counts of branch, leaf and overflow
+     * pages, of entries, the root page. */
     DB_FLAGS = 4,
     DB_DEPTH = 6,
     DB_BRANCHES = 8,

@@ -1,5 +1,6 @@
-/* LMDB files: sorted keys with values, as Caffe and others keep their data sets in. The format of 64-bit machines, main database alone. Reading
- * looks at each page's numbers before it believes them, and needs neither locks nor write access. */
+/* LMDB files: sorted keys with values, as Caffe and others keep their data sets in. The format of
+ * 64-bit machines, main database alone. Reading looks at each page's numbers before it believes
+ * them, and needs neither locks nor write access. */
 #ifndef ARIL_FORMATS_LMDB_H
 #define ARIL_FORMATS_LMDB_H
 
@@ -8,7 +9,8 @@
 
 typedef struct aril__lmdb aril__lmdb;
 
-/* Reads the list of keys. The source is taken over, also on failure. NULL, with an error, on failure. */
+/* Reads the list of keys. The source is taken over, also on failure. NULL, with an error, on
+ * failure. */
 aril__lmdb *aril__lmdb_open(aril__source source);
 void aril__lmdb_close(aril__lmdb *f);
 

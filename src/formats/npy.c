@@ -1,4 +1,5 @@
-/* .npy: a magic number, a version, the length of a header and the header, which is a dictionary as Python writes it:
+/* .npy: a magic number, a version, the length of a header and the header, which is a dictionary as
+ * Python writes it:
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } */
 #include "formats/npy.h"

@@ -35,8 +35,8 @@ bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint6
 
 /* ---- channels ---- */
 
-/* From c channels to `want` of n pixels. The last one of 2 and 4 is alpha: opaque where there was none. Gray is ITU-R
- * BT.601's luma. */
+/* From c channels to `want` of n pixels. The last one of 2 and 4 is alpha: opaque where there was
+ * none. Gray is ITU-R BT.601's luma. */
 #define CHANNELS(T, NAME, OPAQUE)                                                                 \
     static void NAME(const T *in, int c, T *out, int want, int64_t n)                             \
     {                                                                                             \

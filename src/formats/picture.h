@@ -6,13 +6,15 @@
 #include "formats/bytes.h"
 #include "formats/picture_of.h"
 
-/* A part of a picture, in pixels of the upright whole, and the size to which it is going to be resized (0: any). */
+/* A part of a picture, in pixels of the upright whole, and the size to which it is going to be
+ * resized (0: any). */
 typedef struct aril__region {
     int64_t x, y, width, height;
     int64_t to_width, to_height;
 } aril__region;
 
-/* What was decoded: the picture made smaller by scale_x and scale_y (at most 1), its pixels from (x, y) on. */
+/* What was decoded: the picture made smaller by scale_x and scale_y (at most 1), its pixels from
+ * (x, y) on. */
 typedef struct aril__decoded {
     double scale_x, scale_y;
     int64_t x, y;
@@ -22,8 +24,9 @@ typedef struct aril__decoded {
 typedef struct aril__picture_want {
     aril_picture_opts opts;
     const char *name; /* of the file, for messages */
-    /* Asked, where it is there, when the size of the upright picture is known: true when no more than a region of it
-     * is wanted. More may be given, and no more than makes the region smaller than the size it is resized to. */
+    /* Asked, where it is there, when the size of the upright picture is known: true when no more
+     * than a region of it is wanted. More may be given, and no more than makes the region smaller
+     * than the size it is resized to. */
     bool (*region)(void *ctx, int64_t width, int64_t height, aril__region *region);
     void *ctx;
     aril__decoded decoded; /* set: which part, and how much smaller */
@@ -32,8 +35,8 @@ typedef struct aril__picture_want {
 /* Decodes JPEG or PNG: u8 or u16 [H,W,C], owned by the scope; poison on failure. */
 aril_tensor *aril__picture_decode(const unsigned char *data, size_t size, aril__picture_want *want);
 
-/* The decoders behind it, and whether the bytes are of their kind. What they give may have other channels than
- * those that are wanted. */
+/* The decoders behind it, and whether the bytes are of their kind. What they give may have other
+ * channels than those that are wanted. */
 bool aril__is_jpeg(const unsigned char *data, size_t size);
 bool aril__is_png(const unsigned char *data, size_t size);
 aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__picture_want *want);
@@ -42,8 +45,8 @@ aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__pict
 /* Adds the file of a picture of 1 or 3 channels to *out; quality is 1 to 100. */
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out);
 
-/* The size of a picture and its bytes are plausible for a file of that size, each byte of which stands for at most
- * `ratio` of them; else an error. */
+/* The size of a picture and its bytes are plausible for a file of that size, each byte of which
+ * stands for at most `ratio` of them; else an error. */
 bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint64_t pixel_bytes,
                         uint64_t file, uint64_t ratio);
 

@@ -11,8 +11,9 @@ typedef struct aril__pixels {
     int channels;
 } aril__pixels;
 
-/* The picture in t: [H,W], [C,H,W] or a batch [N,C,H,W], which becomes a sheet of `columns` pictures
- * a row (0: about as many as rows) with a white pixel between them. Floats are held between 0 and 1. */
+/* The picture in t: [H,W], [C,H,W] or a batch [N,C,H,W], which becomes a sheet of `columns`
+ * pictures a row (0: about as many as rows) with a white pixel between them. Floats are held
+ * between 0 and 1. */
 aril_status aril__pixels_of(const char *what, aril_tensor *t, int columns, aril__pixels *out);
 
 #endif

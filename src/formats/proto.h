@@ -8,8 +8,8 @@
 
 /* ---- writing ---- */
 
-/* A message that grows. All zeros at the start; `failed` when memory ran out, after which nothing is
- * written any more. */
+/* A message that grows. All zeros at the start; `failed` when memory ran out, after which nothing
+ * is written any more. */
 typedef struct aril__proto {
     uint8_t *at;
     size_t n, room;
@@ -56,8 +56,8 @@ typedef struct aril__proto_in {
 
 aril__proto_in aril__proto_open(const void *data, size_t n);
 
-/* The next field; false at the end or where the message is malformed. Groups, which nobody writes any
- * more, are passed over. */
+/* The next field; false at the end or where the message is malformed. Groups, which nobody writes
+ * any more, are passed over. */
 bool aril__proto_next(aril__proto_in *in);
 
 /* The last field as a number: a varint as a signed number, fixed forms as what they hold. */

@@ -1,4 +1,5 @@
-/* Safetensors: 8 bytes of length, a JSON header of that length, then the tensors' bytes without a gap.
+/* Safetensors: 8 bytes of length, a JSON header of that length, then the tensors' bytes without a
+ * gap.
  *
  *     {"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}} */
 #include "aril/formats.h"
@@ -162,7 +163,8 @@ static aril_status check_metadata(const char *path, const aril_metadata *m)
     return ARIL_OK;
 }
 
-/* The header with its length in front, padded so that the bytes behind it begin at a multiple of 8. */
+/* The header with its length in front, padded so that the bytes behind it begin at a multiple of
+ * 8. */
 static void write_header(aril__bytes *b, const struct save *s, const aril_metadata *m)
 {
     aril__bytes_add(b, "\0\0\0\0\0\0\0\0{", 9);

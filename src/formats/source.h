@@ -11,8 +11,8 @@ typedef struct aril__source {
     char *name; /* for messages */
 } aril__source;
 
-/* Opens an ordinary file; memory, which must stay. `what` names the kind of file in messages. On failure there is
- * nothing to close. */
+/* Opens an ordinary file; memory, which must stay. `what` names the kind of file in messages. On
+ * failure there is nothing to close. */
 aril_status aril__source_open(aril__source *s, const char *what, const char *path);
 aril_status aril__source_memory(aril__source *s, const void *data, size_t size);
 void aril__source_close(aril__source *s);

@@ -17,8 +17,9 @@ struct aril_tensorboard {
     char **embeddings; /* tags of the projector */
 };
 
-/* Begins an event with one summary value of a tag, and ends and writes it. Between them the fields of
- * Summary.Value are written to tb->event: 2 number, 4 image, 5 histogram, 8 tensor, 9 metadata. */
+/* Begins an event with one summary value of a tag, and ends and writes it. Between them the fields
+ * of Summary.Value are written to tb->event: 2 number, 4 image, 5 histogram, 8 tensor, 9
+ * metadata. */
 typedef struct aril__tb_value {
     size_t summary, value;
 } aril__tb_value;

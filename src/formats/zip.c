@@ -64,7 +64,8 @@ static aril_status find_list(const aril__zip *z, struct list *list)
     return ARIL_OK;
 }
 
-/* Sizes that 32 bits do not hold stand in an extra field, those that need it one after the other. */
+/* Sizes that 32 bits do not hold stand in an extra field, those that need it one after the
+ * other. */
 static bool wide_sizes(aril__zip_member *m, const unsigned char *extra, size_t n)
 {
     bool need[3] = { m->size == UINT32_MAX, m->packed == UINT32_MAX, m->head == UINT32_MAX };

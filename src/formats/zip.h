@@ -1,4 +1,5 @@
-/* Zip archives, with sizes of 32 or 64 bits: members that are stored or deflated are read, stored ones written. */
+/* Zip archives, with sizes of 32 or 64 bits: members that are stored or deflated are read, stored
+ * ones written. */
 #ifndef ARIL_FORMATS_ZIP_H
 #define ARIL_FORMATS_ZIP_H
 
@@ -27,8 +28,8 @@ void aril__zip_close(aril__zip *z);
 /* Adds the contents of member i to *out, after checking them. */
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
 
-/* Writing: members one after the other, then the list of them. A member has two parts (head, data), either of
- * which may be empty. Errors are the file's. */
+/* Writing: members one after the other, then the list of them. A member has two parts (head, data),
+ * either of which may be empty. Errors are the file's. */
 typedef struct aril__zip_writer {
     aril__file *file;
     aril__bytes list;

@@ -1,4 +1,5 @@
-/* LeNet-5 (LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition, 1998). */
+/* LeNet-5 (LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition,
+ * 1998). */
 #include "aril/ops.h"
 #include "core/error.h"
 #include "models/models.h"
@@ -33,7 +34,8 @@ static aril_tensor *squash_forward(aril_module *self, aril_tensor *x)
     return squash(x);
 }
 
-/* S2 and S4: the sum over squares of four pixels, times a trained factor, and a trained bias, for each map. */
+/* S2 and S4: the sum over squares of four pixels, times a trained factor, and a trained bias, for
+ * each map. */
 typedef struct subsample {
     aril_tensor *weight, *bias;
 } subsample;

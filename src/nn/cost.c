@@ -1,6 +1,6 @@
-/* What modules cost: one run, watched from three sides. Hooks see the results of modules, a meter sees the
- * ops (and the frame says whose they are), and the graph that the run left shows what a gradient would
- * keep in memory. */
+/* What modules cost: one run, watched from three sides. Hooks see the results of modules, a meter
+ * sees the ops (and the frame says whose they are), and the graph that the run left shows what a
+ * gradient would keep in memory. */
 #include "nn/cost.h"
 
 #include "aril/ops.h"

@@ -69,7 +69,8 @@ aril_tensor *aril_init_normal(aril_tensor *t, double mean, double std)
     return aril_escape(aril_normal_(t, mean, std));
 }
 
-/* Where the normal distribution function is p: Newton's steps, halves where they leave the bracket. */
+/* Where the normal distribution function is p: Newton's steps, halves where they leave the
+ * bracket. */
 static double normal_quantile(double p)
 {
     double low = -40, high = 40, x = 0;
@@ -198,8 +199,8 @@ aril_tensor *aril_init_kaiming_normal(aril_tensor *t, aril_kaiming_opts opts)
 
 #if ARIL_HAVE_LAPACK
 
-/* Orthonormal columns of the n x m matrix at v (n >= m), in its place, as QR with a positive diagonal of R
- * gives them. */
+/* Orthonormal columns of the n x m matrix at v (n >= m), in its place, as QR with a positive
+ * diagonal of R gives them. */
 static aril_status orthonormal(double *v, int64_t n, int64_t m)
 {
     ARIL_SCOPE;

@@ -93,8 +93,8 @@ static inline aril_status aril__last_status(void)
     static void name(aril_module *self __attribute__((unused)), int n_in __attribute__((unused)), \
                      aril_tensor *const *in, int n_out __attribute__((unused)), aril_tensor **out)
 
-/* Nothing is recorded to the end of the block, and what is made there can join a graph later, also within
- * ARIL_INFERENCE: parameters and buffers are made so. */
+/* Nothing is recorded to the end of the block, and what is made there can join a graph later, also
+ * within ARIL_INFERENCE: parameters and buffers are made so. */
 aril_guard aril__plain_begin(void);
 #define ARIL__PLAIN                                                                 \
     __attribute__((cleanup(aril_guard_end), unused)) aril_guard aril__plain_guard = \
@@ -128,7 +128,8 @@ aril_status aril__add_absent(aril_module *m, const char *name);
 /* Buffers with a number in them. */
 aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape, double value);
 
-/* Fills t, without recording: uniform between -1/sqrt(fan) and 1/sqrt(fan); a number. NULL is ignored. */
+/* Fills t, without recording: uniform between -1/sqrt(fan) and 1/sqrt(fan); a number. NULL is
+ * ignored. */
 void aril__fill_fan(aril_tensor *t, int64_t fan);
 void aril__fill_number(aril_tensor *t, double value);
 
@@ -152,13 +153,15 @@ void aril__lists_free(aril_module *m);
 aril_status aril__run_class(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                             aril_tensor **out);
 
-/* One input and one result with an activation, for Sequential: as aril_forward does it. m has no hooks. */
+/* One input and one result with an activation, for Sequential: as aril_forward does it. m has no
+ * hooks. */
 aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation activation);
 
 /* aril__hook.where */
 void aril__module_where(const aril__frame *frame, char *text, size_t size);
 
-/* Distinct tensors below m of the kinds in the mask (1 << ARIL__PARAMETER ...), with their names. */
+/* Distinct tensors below m of the kinds in the mask (1 << ARIL__PARAMETER ...), with their
+ * names. */
 typedef struct aril__gathered {
     aril_tensor **tensor;
     char **name;

@@ -269,7 +269,8 @@ static bool same_list(const aril__named_list *l, const aril__gathered *g)
     return true;
 }
 
-/* Lists are made at each call and kept where nothing has changed, so that what was handed out stays. */
+/* Lists are made at each call and kept where nothing has changed, so that what was handed out
+ * stays. */
 static const aril_named *listed(const char *what, aril_module *m, int which, unsigned kinds)
 {
     static aril_tensor *const none[1];

@@ -124,7 +124,8 @@ static void fold_describe(const aril_module *self, char *text, size_t size)
     say_size(&t, ", stride=", 2, p->opts.stride);
 }
 
-/* A module with the sizes as they are meant; a stride of 0 is the kernel's size, or 1 for columns. */
+/* A module with the sizes as they are meant; a stride of 0 is the kernel's size, or 1 for
+ * columns. */
 static aril_module *make(const aril__layer *layer, int spatial, int64_t kernel, aril_pool_opts opts,
                          bool columns)
 {

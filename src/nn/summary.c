@@ -136,8 +136,8 @@ static void fill_line(const aril__costs *c, int i, int depth, line *l)
     if (flop > 0 || !shown) count_text(l->text[3], TEXT, flop / n);
 }
 
-/* Rows that get a line: not the root, which has the title, unless it has something of its own; nothing
- * deeper than asked for, and nothing again below a module that was shown before. */
+/* Rows that get a line: not the root, which has the title, unless it has something of its own;
+ * nothing deeper than asked for, and nothing again below a module that was shown before. */
 static bool is_shown(const aril__costs *c, int i, int depth)
 {
     const aril__cost_row *row = &c->row[i];

@@ -72,8 +72,8 @@ static aril_status build_layer(aril_module *self, int n_in, aril_tensor *const *
 /* A part of a layer: what is added to x. */
 typedef aril_tensor *part(const layer *l, aril_tensor *x, aril_tensor *const *in);
 
-/* inputs of encoders: x, pairs, keys; of decoders: x, memory, pairs, pairs with memory, keys, keys of
- * memory */
+/* inputs of encoders: x, pairs, keys; of decoders: x, memory, pairs, pairs with memory, keys, keys
+ * of memory */
 enum { ENCODER_INPUTS = 3, DECODER_INPUTS = 6 };
 
 static aril_tensor *attend(const layer *l, aril_tensor *x, aril_tensor *const *in)

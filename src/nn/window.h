@@ -4,8 +4,8 @@
 
 #include "aril/base.h"
 
-/* Sizes as they are meant: a 0 behind the first repeats it, a first 0 is `unset`, ARIL_ZERO is 0. An
- * error where one is below `least`. */
+/* Sizes as they are meant: a 0 behind the first repeats it, a first 0 is `unset`, ARIL_ZERO is 0.
+ * An error where one is below `least`. */
 aril_status aril__window(const char *type, const char *what, int spatial, const int64_t *from,
                          int64_t unset, int64_t least, int64_t *to);
 /* The sizes of a kernel: the number, or where that is 0 the sizes. */

@@ -155,8 +155,8 @@ static bool lies_by_samples(const aril_tensor *t)
     return !aril__is_dense(t) && aril__is_samples_last(t) && !aril_is_channels_last(t);
 }
 
-/* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor that
- * lies channels-last. */
+/* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor
+ * that lies channels-last. */
 static bool is_part_of_last(const aril_tensor *t)
 {
     if (t->ndim < 3 || t->dim[1] < 2 || t->stride[1] != 1) return false;

@@ -1,5 +1,6 @@
-/* Scaled dot product attention. The scores of all queries with all keys are never in memory at once:
- * kernels go tile by tile and keep, for each query, the logarithm of the sum of its exponentials. */
+/* Scaled dot product attention. The scores of all queries with all keys are never in memory at
+ * once: kernels go tile by tile and keep, for each query, the logarithm of the sum of its
+ * exponentials. */
 #include "ops/attention.h"
 
 #include "aril/ops.h"

@@ -35,7 +35,8 @@ typedef struct aril__attention {
     int64_t batch_dim[ARIL_MAX_DIMS], mask_step[ARIL_MAX_DIMS], mask_row, mask_col;
 } aril__attention;
 
-/* From the inputs and, for the gradient, from the others; the results' addresses are the caller's. */
+/* From the inputs and, for the gradient, from the others; the results' addresses are the
+ * caller's. */
 aril__attention aril__attention_of(const aril__run *r);
 
 /* Where the mask of batch b begins, in elements. */

@@ -4,8 +4,9 @@
 
 #include "ops/op.h"
 
-/* One run. Large tensors are of one dtype and lie as [outer, channels, inner] without gaps: channels
- * last with inner = 1. Those with one value a channel are dense, of any dtype; NULL where absent. */
+/* One run. Large tensors are of one dtype and lie as [outer, channels, inner] without gaps:
+ * channels last with inner = 1. Those with one value a channel are dense, of any dtype; NULL where
+ * absent. */
 typedef struct aril__bn {
     aril__device *device;
     aril_dtype type; /* of the large ones */

@@ -52,8 +52,8 @@ static aril_status bad_char(const char *expression, char c)
     return aril__fail(ARIL_ERR_ARG, "einsum: unexpected '%c' in \"%s\"", c, expression);
 }
 
-/* Reads labels up to ',', "->" or the end. `dots` is the number of axes that "..." stands for: of an
- * operand, all that have no letter (-1: those of t); *at is left behind the labels. */
+/* Reads labels up to ',', "->" or the end. `dots` is the number of axes that "..." stands for: of
+ * an operand, all that have no letter (-1: those of t); *at is left behind the labels. */
 static aril_status read_labels(const char *expression, const char **at, int dots, term *x)
 {
     const char *p = *at;
@@ -239,7 +239,8 @@ static int append(int *to, int n, const int *from, int count)
     return n + count;
 }
 
-/* The sizes of the product once its joined axes are taken apart; false when too many are unknown. */
+/* The sizes of the product once its joined axes are taken apart; false when too many are
+ * unknown. */
 static bool apart(const groups *g, const term *a, const term *b, aril_tensor *y, aril_shape *to)
 {
     int unknown = 0;

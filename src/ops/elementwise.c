@@ -110,8 +110,8 @@ aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like)
 
 _Thread_local const aril_tensor *aril__last_use;
 
-/* True when only the walk back holds g, which lets go of it after this rule: the last derivative may
- * be written over it. */
+/* True when only the walk back holds g, which lets go of it after this rule: the last derivative
+ * may be written over it. */
 static bool is_free(const aril_tensor *g)
 {
     const aril__storage *s = g->storage;

@@ -25,8 +25,8 @@ aril_tensor *aril__scalar_f64(double v);
 /* g summed and cast to the shape and dtype of `like`, where they differ. */
 aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like);
 
-/* The gradient that the rule being run by this thread is given, and that nobody looks at afterwards:
- * the rule may write over it. NULL: there is none. */
+/* The gradient that the rule being run by this thread is given, and that nobody looks at
+ * afterwards: the rule may write over it. NULL: there is none. */
 extern _Thread_local const aril_tensor *aril__last_use;
 
 #endif

@@ -18,9 +18,9 @@ ATTRS(fft, FFT_ATTRS)
     A(resize_axis, I64, 1, axis, 1, NULL) A(resize_axis, I64, 1, n, -1, NULL)
 ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
 
-/* Frame f of size `size` begins at f * hop - pad. Places outside of the signal are 0, or mirrored at
- * its ends (reflect). `length` of overlap_add's result; -1: that of the second input; 0: to the end
- * of the last frame less the padding. */
+/* Frame f of size `size` begins at f * hop - pad. Places outside of the signal are 0, or mirrored
+ * at its ends (reflect). `length` of overlap_add's result; -1: that of the second input; 0: to the
+ * end of the last frame less the padding. */
 #define FRAMES_ATTRS(A)              \
     A(frames, I64, 1, size, 1, NULL) \
     A(frames, I64, 1, hop, 1, NULL)  \

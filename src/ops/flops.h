@@ -4,8 +4,8 @@
 
 #include "ops/op.h"
 
-/* Floating-point operations: of products 2 for each multiply-add, of others 1 for each element of the
- * larger side; none where elements are only moved. */
+/* Floating-point operations: of products 2 for each multiply-add, of others 1 for each element of
+ * the larger side; none where elements are only moved. */
 double aril__flops(const aril__run *r);
 
 /* Bytes of its inputs and results, each tensor once; of an expanded one, its memory. */

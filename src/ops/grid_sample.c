@@ -118,7 +118,8 @@ static double unnormalize(const job *j, double v, int64_t n, double *slope)
     return j->align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 }
 
-/* The place inside the picture that stands for p, and the derivative by which slope is multiplied. */
+/* The place inside the picture that stands for p, and the derivative by which slope is
+ * multiplied. */
 static double confine(const job *j, double p, int64_t n, double *slope)
 {
     double most = (double)(n - 1);

@@ -39,7 +39,8 @@ aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_o
     aril_tensor *first = aril_select(edges, 0, 0), *last = aril_select(edges, 0, -1);
     aril_tensor *inside = aril_logical_and(aril_ge(flat, first), aril_le(flat, last));
     flat = aril_masked_select(flat, inside);
-    /* The edges that are not above an element, less one, is its bin; the last edge is in the last. */
+    /* The edges that are not above an element, less one, is its bin; the last edge is in the
+     * last. */
     aril_tensor *bin = aril_searchsorted(edges, flat, (aril_search_opts){ .right = true });
     bin = aril_clamp_max(aril_sub_scalar(bin, 1), bins - 1);
     aril_tensor *weights = opts.weights ? aril_reshape(opts.weights, ARIL_SHAPE(-1)) : NULL;

@@ -1,5 +1,5 @@
-/* Norms whose statistics belong to one sample: layer, rms, group and instance normalisation. One set
- * of kernels over rows serves all. */
+/* Norms whose statistics belong to one sample: layer, rms, group and instance normalisation. One
+ * set of kernels over rows serves all. */
 #include "ops/norm.h"
 
 #include "aril/ops.h"
@@ -45,8 +45,8 @@ static int64_t grain_of(int64_t work, int64_t least)
     return grain > least ? grain : least;
 }
 
-/* Gradients of weights are gathered as the rows are passed, in one sum for each chunk of rows; where
- * there are few rows, or no memory for that, by a second pass over the channels. */
+/* Gradients of weights are gathered as the rows are passed, in one sum for each chunk of rows;
+ * where there are few rows, or no memory for that, by a second pass over the channels. */
 static void run_backward(rows_job *j, bool wide)
 {
     int64_t channels = j->groups * j->per_group;

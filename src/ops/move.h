@@ -1,5 +1,5 @@
-/* Elements moved as they are between tensors of any strides: rows, and blocks turned over where what
- * are neighbours in one are apart in the other. */
+/* Elements moved as they are between tensors of any strides: rows, and blocks turned over where
+ * what are neighbours in one are apart in the other. */
 #ifndef ARIL_OPS_MOVE_H
 #define ARIL_OPS_MOVE_H
 

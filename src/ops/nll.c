@@ -364,7 +364,8 @@ aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target)
     return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ .reduction = ARIL_MEAN });
 }
 
-/* Targets that are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], for each sample. */
+/* Targets that are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], for each
+ * sample. */
 static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                                        aril_cross_entropy_opts o)
 {

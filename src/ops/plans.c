@@ -40,7 +40,8 @@ static struct {
 
 /* ---- descriptions ---- */
 
-/* Everything that prepare may look at, as words. Returns their number, or 0 when there is no room. */
+/* Everything that prepare may look at, as words. Returns their number, or 0 when there is no
+ * room. */
 static size_t describe(const aril__run *r, uint64_t *key)
 {
     size_t n = 0, attrs = r->attrs ? r->op->attr_size / sizeof *key : 0;

@@ -1,8 +1,8 @@
 /* Which row runs a call, and the plan it prepared: found by the call's description.
  *
- * A thread finds its own recent choices without a lock. Behind that stands one table for all threads,
- * of a bounded size. Rows prepare without any lock held; choices are counted, so that one in use
- * outlives its place in the table. */
+ * A thread finds its own recent choices without a lock. Behind that stands one table for all
+ * threads, of a bounded size. Rows prepare without any lock held; choices are counted, so that one
+ * in use outlives its place in the table. */
 #ifndef ARIL_OPS_PLANS_H
 #define ARIL_OPS_PLANS_H
 

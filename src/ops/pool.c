@@ -352,7 +352,8 @@ VJP(max_unpool)
     if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_pick, c->g[0], c->x[1]));
 }
 
-/* Where indices repeat, the last one stays, and a gradient goes to all: no derivative is checked. */
+/* Where indices repeat, the last one stays, and a gradient goes to all: no derivative is
+ * checked. */
 static const aril__sample max_unpool_samples[] = {
     { .in = { "[2,2,1,1]", "i4[2,2,1,1]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
     { .in = { "[2,2,1]", "i7[2,2,1]" }, .attrs = TO_SIZE(7, 0, 0), .flags = SAMPLE_BATCH },

@@ -87,7 +87,8 @@ static void note_bad(pool *p, int64_t index)
     p->bad = index;
 }
 
-/* The places [*begin, *end) of a row of y whose k-th tap lies inside, and the element of the first. */
+/* The places [*begin, *end) of a row of y whose k-th tap lies inside, and the element of the
+ * first. */
 static int64_t lanes_of(const aril__slide *w, int64_t k, int64_t in, int64_t out, int64_t *begin,
                         int64_t *end)
 {

@@ -1,5 +1,5 @@
-/* Tensors as text, laid out as PyTorch lays them out: numbers of one width, at most 80 columns, only
- * the edges of large tensors, what is unusual about the tensor behind them. */
+/* Tensors as text, laid out as PyTorch lays them out: numbers of one width, at most 80 columns,
+ * only the edges of large tensors, what is unusual about the tensor behind them. */
 #include "aril/ops.h"
 #include "core/tensor.h"
 

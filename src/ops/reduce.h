@@ -27,7 +27,8 @@ aril_tensor *aril__reduce(const aril__op *op, aril_tensor *x, aril_axes axes);
 /* g / (n - less), n being how many elements of x there are for each of y; in g's dtype. */
 aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less);
 
-/* g added to zeros of the shape of `like` at `index` along the axis: the gradient of a selection. */
+/* g added to zeros of the shape of `like` at `index` along the axis: the gradient of a
+ * selection. */
 aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like);
 
 /* out = the sum of `in` over all dimensions in which out has size 1 (or none). */

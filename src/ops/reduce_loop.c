@@ -103,8 +103,8 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
     }
 }
 
-/* Whole rows of neighbours, all of one output: side by side first, then what that gives. False where
- * the positions are not of that kind. */
+/* Whole rows of neighbours, all of one output: side by side first, then what that gives. False
+ * where the positions are not of that kind. */
 static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, word *s,
                        int64_t plane)
 {

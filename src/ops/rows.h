@@ -12,8 +12,8 @@ typedef aril_row aril__row;
 /* Adds rows of a device kind, behind those it has. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
-/* Adds rows behind the reference: other ways to do the same that are not the fastest. They run where
- * a row is forced alone, and are tested like the others. */
+/* Adds rows behind the reference: other ways to do the same that are not the fastest. They run
+ * where a row is forced alone, and are tested like the others. */
 aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
 
 /* The rows of an op in the order in which they are asked, those behind the reference last: their

@@ -9,8 +9,8 @@
  *     "k[2,3]"   away from 0, small integers and their halves (where derivatives jump)
  *     "s[3,3]"   symmetric, positive definite (the last two dimensions)
  *     "key"      a key for a random op       "-"       an absent optional input
- * "![2,3]", or "!+[3]": no gradient of that input is checked. When BATCH is set, a size written as N
- * (it is 2) is a batch size, and the tests change it; where no N is written, it is the first size
+ * "![2,3]", or "!+[3]": no gradient of that input is checked. When BATCH is set, a size written as
+ * N (it is 2) is a batch size, and the tests change it; where no N is written, it is the first size
  * of the first input, and of those others that begin with the same one. */
 #ifndef ARIL_OPS_SAMPLE_H
 #define ARIL_OPS_SAMPLE_H

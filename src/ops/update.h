@@ -36,8 +36,8 @@ extern const aril__rule_row aril__rules[ARIL__RULES];
 
 /* in: p, grad, lr, step, factor?, norms?, slots; changes p and the slots.
  *
- * lr, step (i64, counted before the update) and factor are single numbers. The gradient is used times
- * factor; where that is below 0 nothing is changed. norms: what update_norms gave. */
+ * lr, step (i64, counted before the update) and factor are single numbers. The gradient is used
+ * times factor; where that is below 0 nothing is changed. norms: what update_norms gave. */
 #define UPDATE_ATTRS(A)                        \
     A(update, I64, 1, rule, 0, NULL)           \
     A(update, I64, 1, missed, 0, NULL)         \
@@ -68,9 +68,9 @@ typedef struct aril__update {
     const struct update_attrs *attrs;
 } aril__update;
 
-/* Makes n updates: in one pass over all memory where nothing stands against it (kernels of the CPU, dense
- * f32 and f64), op by op otherwise. Runs in the caller's scope. room: aril__update_room(n) bytes, for
- * the time of the call; with it, the one pass cannot fail. */
+/* Makes n updates: in one pass over all memory where nothing stands against it (kernels of the CPU,
+ * dense f32 and f64), op by op otherwise. Runs in the caller's scope. room: aril__update_room(n)
+ * bytes, for the time of the call; with it, the one pass cannot fail. */
 size_t aril__update_room(int n);
 aril_status aril__update_all(int n, const aril__update *u, void *room);
 

@@ -1,8 +1,9 @@
 /* L-BFGS: Newton's method, with the curvature that the last steps have shown.
  *
- * All parameters are one long vector here. Directions come from the two-loop recursion over pairs of
- * changes of the parameters and of the gradient; the length of a step is lr, or comes from a line
- * search for the strong Wolfe conditions by cubic interpolation (Nocedal and Wright, chapters 3 and 7). */
+ * All parameters are one long vector here. Directions come from the two-loop recursion over pairs
+ * of changes of the parameters and of the gradient; the length of a step is lr, or comes from a
+ * line search for the strong Wolfe conditions by cubic interpolation (Nocedal and Wright, chapters
+ * 3 and 7). */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"

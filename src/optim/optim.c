@@ -69,7 +69,8 @@ static bool has_param(const aril_optim *opt, const aril_tensor *p, const char *n
     return false;
 }
 
-/* Parameters of a group behind those there are; all or none. Loose tensors of later groups are numbered on. */
+/* Parameters of a group behind those there are; all or none. Loose tensors of later groups are
+ * numbered on. */
 static aril_status add_params(aril_optim *opt, const char *what, const aril_named *params,
                               int group)
 {

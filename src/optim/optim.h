@@ -24,7 +24,8 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
                                 const aril_optim_opts *given, const aril_optim_opts *usual,
                                 bool group, aril_optim_opts *to);
 
-/* The text "; did you mean NAME?", where one of the names is near, else (and for "") the list of them. */
+/* The text "; did you mean NAME?", where one of the names is near, else (and for "") the list of
+ * them. */
 const char *aril__nearest(const char *name, const char *const *names, char *text, size_t size);
 
 /* ---- an optimizer ---- */

@@ -187,8 +187,8 @@ aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
     return opt->scale ? aril_mul(loss, opt->scale) : loss;
 }
 
-/* The scale after a step: half where that is left out, double after many good ones. In ops, so that a
- * program that holds the step follows. */
+/* The scale after a step: half where that is left out, double after many good ones. In ops, so that
+ * a program that holds the step follows. */
 static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor **scale,
                               aril_tensor **good)
 {
@@ -231,7 +231,8 @@ static aril_status find_factor(aril_optim *opt, int n, aril_tensor **factor, ari
     return s;
 }
 
-/* Fills opt->updates and opt->grads by those that have a gradient: how many, or a negative status. */
+/* Fills opt->updates and opt->grads by those that have a gradient: how many, or a negative
+ * status. */
 static int gather(aril_optim *opt)
 {
     int n = 0;

@@ -24,8 +24,8 @@ static aril_status csv_failed(const csv *c)
     return aril__fail(ARIL_ERR_IO, "the log '%s' cannot be written: %s", c->path, strerror(errno));
 }
 
-/* The file begins anew with what the history knows: nothing, or, of a resumed fit, the epochs before its checkpoint
- * (a fit that was killed may have logged one that is going to come again). */
+/* The file begins anew with what the history knows: nothing, or, of a resumed fit, the epochs
+ * before its checkpoint (a fit that was killed may have logged one that is going to come again). */
 static aril_status csv_begin(aril_callback *cb, aril_fit *fit)
 {
     csv *c = cb->data;

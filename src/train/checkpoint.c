@@ -65,8 +65,8 @@ static void remove_others(const char *dir, const char *keep)
     closedir(d);
 }
 
-/* The name of the weights that the state in dir names, and its step; "" and 0 where there is no state that can be
- * read. */
+/* The name of the weights that the state in dir names, and its step; "" and 0 where there is no
+ * state that can be read. */
 static void present(const char *dir, char *weights, size_t size, int64_t *step)
 {
     weights[0] = '\0';

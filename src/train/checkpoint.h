@@ -14,7 +14,8 @@ typedef struct aril__checkpoint {
     int64_t step;
 } aril__checkpoint;
 
-/* Adds to `state` what model, optimizer and loader (which may be NULL) have, and writes both files. */
+/* Adds to `state` what model, optimizer and loader (which may be NULL) have, and writes both
+ * files. */
 aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
                                    aril_loader *loader, aril__states *state, int64_t step);
 

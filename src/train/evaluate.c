@@ -155,7 +155,8 @@ static aril_status pile_up(aril_model *m, const aril_batch *b, aril_tensor *outp
         p->at = at;
         p->cap = cap;
     }
-    /* A module that hands its input on would give the loader's memory, which the next batch overwrites. */
+    /* A module that hands its input on would give the loader's memory, which the next batch
+     * overwrites. */
     p->at[p->n++] = aril_keep(aril_shares_memory(output, b->x) ? aril_copy(output) : output);
     return ARIL_OK;
 }

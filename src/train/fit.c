@@ -172,8 +172,8 @@ static aril__progress_at progress_at(const aril_fit *f)
     return (aril__progress_at){ f->batch, f->samples, n, f->name, f->value, NULL };
 }
 
-/* After how many batches of this epoch the gradient of the next batch is applied, and its share in the update. The
- * last update of an epoch takes what is left. */
+/* After how many batches of this epoch the gradient of the next batch is applied, and its share in
+ * the update. The last update of an epoch takes what is left. */
 static bool update_now(const aril_fit *f, double *share)
 {
     int64_t k = f->opts.accumulate > 1 ? f->opts.accumulate : 1;

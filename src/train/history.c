@@ -241,7 +241,8 @@ aril_status aril_history_draw(const aril_history *h, const char *path)
     return status;
 }
 
-/* ---- checkpoints: "epoch" [rows] and "column.NAME" [rows]; columns in their order by "names" ---- */
+/* ---- checkpoints: "epoch" [rows] and "column.NAME" [rows]; columns in their order by "names"
+ * ---- */
 
 aril_status aril__history_save(const aril_history *h, aril__states *to)
 {

@@ -1,4 +1,5 @@
-/* Curves of a history with characters: dots of Braille where the locale knows them, else letters. */
+/* Curves of a history with characters: dots of Braille where the locale knows them, else
+ * letters. */
 #include "aril/history.h"
 #include "core/error.h"
 #include "core/memory.h"

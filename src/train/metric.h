@@ -25,14 +25,16 @@ typedef struct aril__answers {
 aril_status aril__answers_of(const aril_metric *m, aril_tensor *output, aril_tensor *target,
                              aril__answers *a);
 
-/* The numbers of classes that targets name, [N,d...], for scores [N,C,d...]; and the scores' class axis. */
+/* The numbers of classes that targets name, [N,d...], for scores [N,C,d...]; and the scores' class
+ * axis. */
 aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *target,
                            aril_tensor **truth, int *axis);
 
 /* True for scores of yes and no: [N], or [N,1,...]. */
 bool aril__scores_are_yes_no(const aril_metric *m, aril_tensor *output);
 
-/* The weights [N] of samples for elements of the shape [N,...] of `like`, in f64; NULL stays NULL. */
+/* The weights [N] of samples for elements of the shape [N,...] of `like`, in f64; NULL stays
+ * NULL. */
 aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tensor *like,
                                 aril_tensor **spread);
 

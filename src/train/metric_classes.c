@@ -1,4 +1,5 @@
-/* Metrics of classes: accuracy, top-k, and those that follow from the table of classes and answers. */
+/* Metrics of classes: accuracy, top-k, and those that follow from the table of classes and
+ * answers. */
 #include "aril/index.h"
 #include "aril/make.h"
 #include "aril/math.h"
@@ -15,7 +16,8 @@
 
 /* ---- the share of right answers ---- */
 
-/* Adds to "right" and "seen": hit is true where an answer is right, truth below 0 counts nowhere. */
+/* Adds to "right" and "seen": hit is true where an answer is right, truth below 0 counts
+ * nowhere. */
 static aril_status count_hits(aril_metric *m, aril_tensor *hit, aril_tensor *truth, bool yes_no,
                               aril_tensor *weight)
 {
@@ -80,8 +82,8 @@ const aril_metric_class aril__metric_topk = {
 
 /* ---- the table of classes and answers ---- */
 
-/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with one row more, which is cut off: the size of
- * what is computed does not depend on the values. */
+/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with one row more, which is cut
+ * off: the size of what is computed does not depend on the values. */
 static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                 aril_tensor *weight)
 {
@@ -132,7 +134,8 @@ const aril_metric_class aril__metric_confusion = {
 
 /* ---- precision, recall, f1 ---- */
 
-/* Several labels a sample: for each of the C labels the answers yes that are right, the answers yes, the truths. */
+/* Several labels a sample: for each of the C labels the answers yes that are right, the answers
+ * yes, the truths. */
 static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                  aril_tensor *weight)
 {

@@ -120,8 +120,8 @@ const aril_metric_class aril__metric_r2 = {
 
 /* ---- the area under the ROC curve ----
  *
- * Exact, so every score is kept: "scores" [3,room] holds scores, truths and weights of the samples so far in its first
- * "seen" columns; the room doubles when it is full. */
+ * Exact, so every score is kept: "scores" [3,room] holds scores, truths and weights of the samples
+ * so far in its first "seen" columns; the room doubles when it is full. */
 
 static int64_t auc_seen(aril_metric *m)
 {

@@ -113,7 +113,8 @@ static bool is_one_of(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* What a loss says of its scores: whether they are logits, and whether each is an answer of its own. */
+/* What a loss says of its scores: whether they are logits, and whether each is an answer of its
+ * own. */
 static aril_metric_opts metric_opts(const aril__loss *loss)
 {
     static const char *const logits[] = { "bce_with_logits", "soft_margin", "hinge",

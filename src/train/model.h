@@ -62,8 +62,8 @@ typedef struct aril__samples {
 /* The module's result for a batch, moved to the module's device. NULL or poison on failure. */
 aril_tensor *aril__model_forward(aril_model *m, const aril_batch *b);
 
-/* The loss of a batch, []; *weight gets what it counts beside other batches: NULL means as many as it has
- * samples, else [] f64. class_weight may be NULL. Poison on failure. */
+/* The loss of a batch, []; *weight gets what it counts beside other batches: NULL means as many as
+ * it has samples, else [] f64. class_weight may be NULL. Poison on failure. */
 aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_batch *b,
                               aril_tensor *class_weight, aril_tensor **weight);
 

@@ -1,4 +1,5 @@
-/* The graph of a module for TensorBoard: one run is recorded for gradients, and hooks tell which module made which node. */
+/* The graph of a module for TensorBoard: one run is recorded for gradients, and hooks tell which
+ * module made which node. */
 #include "aril/nn.h"
 #include "aril/ops.h"
 #include "aril/tensorboard.h"
@@ -89,8 +90,8 @@ static void note_leaf(view *v, const aril__node *node, const char *scope)
     if (k) k->op = "Constant";
 }
 
-/* Notes what leads to a node and is not known yet as belonging to a scope: inputs first. Chains may be long, so the
- * way is kept in a stack of its own. */
+/* Notes what leads to a node and is not known yet as belonging to a scope: inputs first. Chains may
+ * be long, so the way is kept in a stack of its own. */
 static void claim(view *v, const aril__node *last, const char *scope)
 {
     const aril__node **stack = NULL;

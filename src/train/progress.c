@@ -128,8 +128,8 @@ static int width_of(const aril__progress *p, const pieces *t, const layout *how)
     return w;
 }
 
-/* Gives up what matters least until the line fits: the bar shrinks, then metrics beyond the first go (while an epoch
- * runs; at its end they are what counts), the rate, the bar, the rest. */
+/* Gives up what matters least until the line fits: the bar shrinks, then metrics beyond the first
+ * go (while an epoch runs; at its end they are what counts), the rate, the bar, the rest. */
 static layout choose(const aril__progress *p, const pieces *t, bool finished, int width)
 {
     layout how = { .bar = p->total > 0 && p->mode == ARIL__PROGRESS_BAR ? BAR_MOST : 0,
@@ -269,8 +269,8 @@ bool aril__progress_due(aril__progress *p)
     return p->asked >= p->next;
 }
 
-/* The cursor stays in the first column: where a terminal that becomes narrower breaks the line in two, it
- * still stands before all of it, and what is behind it can be cleared. */
+/* The cursor stays in the first column: where a terminal that becomes narrower breaks the line in
+ * two, it still stands before all of it, and what is behind it can be cleared. */
 static void show(aril__progress *p, const aril__progress_at *at, double seconds, bool finished)
 {
     char text[4096];
@@ -288,7 +288,8 @@ void aril__progress_draw(aril__progress *p, const aril__progress_at *at)
 {
     if (p->mode != ARIL__PROGRESS_BAR) return;
     show(p, at, p->asked - p->started, false);
-    /* At most ten times a second, and, with finding the values, never more than a hundredth of the time. */
+    /* At most ten times a second, and, with finding the values, never more than a hundredth of the
+     * time. */
     double after = aril__seconds(), pause = 100 * (after - p->asked);
     p->next = after + (pause > 0.1 ? pause : 0.1);
 }

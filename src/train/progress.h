@@ -1,5 +1,5 @@
-/* What the user sees of a fit: a line that is drawn again and again in a terminal, a line for each epoch
- * elsewhere, or nothing. */
+/* What the user sees of a fit: a line that is drawn again and again in a terminal, a line for each
+ * epoch elsewhere, or nothing. */
 #ifndef ARIL_TRAIN_PROGRESS_H
 #define ARIL_TRAIN_PROGRESS_H
 
@@ -47,7 +47,8 @@ void aril__progress_begin(aril__progress *p, const char *title, int64_t total, i
 bool aril__progress_due(aril__progress *p);
 void aril__progress_draw(aril__progress *p, const aril__progress_at *at);
 
-/* Draws the line for the last time and ends it. `seconds`: what the batches took, without what came after them. */
+/* Draws the line for the last time and ends it. `seconds`: what the batches took, without what came
+ * after them. */
 void aril__progress_end(aril__progress *p, const aril__progress_at *at, double seconds);
 
 /* Says something in a line of its own, unless nothing is to be seen. */
@@ -57,8 +58,8 @@ void aril__progress_note(aril__progress *p, const char *format, ...)
 /* Ends a line that will not be finished, and leaves it. */
 void aril__progress_break(aril__progress *p);
 
-/* The line as text, not more than `width` columns wide (0: any). Returns how many it takes. For tests
- * as much as for drawing. */
+/* The line as text, not more than `width` columns wide (0: any). Returns how many it takes. For
+ * tests as much as for drawing. */
 int aril__progress_line(const aril__progress *p, const aril__progress_at *at, double seconds,
                         bool finished, int width, char *buf, size_t size);
 

@@ -15,7 +15,8 @@ static volatile sig_atomic_t caught;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;
 
-/* Only sets the flag, and gives the signal back: a second one does what the program wants it to do. */
+/* Only sets the flag, and gives the signal back: a second one does what the program wants it to
+ * do. */
 static void handler(int sig)
 {
     int error = errno;

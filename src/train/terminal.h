@@ -19,7 +19,8 @@ bool aril__wants_colour(FILE *to);
 /* Seconds on a clock that only goes forward. */
 double aril__seconds(void);
 
-/* A double as text, with a point whatever the program's locale is; snprintf with "%.*f" or "%.*g". */
+/* A double as text, with a point whatever the program's locale is; snprintf with "%.*f" or
+ * "%.*g". */
 int aril__number_text(char *buf, size_t size, char form, int digits, double v);
 
 /* A value as users read it: 0.0712, 12.35, 1.2e-05, nan. */
