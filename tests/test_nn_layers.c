@@ -152,6 +152,9 @@ TEST(classes_of_several_inputs_and_results)
     CHECK(aril_forward_all(m, ARIL_LIST(a, b, a), 1, out) < 0);
     CHECK_MSG(strstr(aril_error(), "Mix: takes 2 inputs"), "%s", aril_error());
     aril_clear_error();
+    CHECK(aril_tensor_status(aril_forward(m, a)) < 0); /* in[1] is NULL, not what lies behind a */
+    CHECK_MSG(strstr(aril_error(), "Mix: add: "), "%s", aril_error());
+    aril_clear_error();
     aril_module_release(m);
     CHECK(gone);
 }

@@ -33,8 +33,8 @@ typedef struct aril_module aril_module;
 typedef struct aril_module_class {
     const char *type; /* "Linear": what summaries show */
     size_t size;      /* bytes of data of its own, zeros at the start: aril_module_data */
-    /* Reads n_in inputs and sets n_out results. It runs in a scope of its own, which its results
-     * leave by themselves. */
+    /* Reads n_in inputs and sets n_out results. Inputs that were left out, of up to 16, are NULL in
+     * in[]. It runs in a scope of its own, which its results leave by themselves. */
     void (*forward)(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
                     aril_tensor **out);
     /* Called before the first forward, with its inputs, to make the parameters whose sizes were not

@@ -123,7 +123,7 @@ enum { FEW = 16 };
 aril_status aril__run_hooked(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                              aril_tensor **out)
 {
-    aril_tensor *few[FEW];
+    aril_tensor *few[FEW] = { NULL };
     aril_tensor **use = n_in <= FEW ? few : aril__malloc((size_t)n_in * sizeof *use);
     if (!use) return aril__fail(ARIL_ERR_MEMORY, "no memory for %d inputs", n_in);
     memcpy(use, in, (size_t)n_in * sizeof *use);
