@@ -74,8 +74,15 @@ void help_man(const command *c, FILE *to);
 void help_man_of_all(const command *const *all, int n, FILE *to);
 void help_completion(const command *const *all, int n, FILE *to);
 
+/* Are these the names of a loss and of metrics, with commas between them? NULL: the usual ones. False
+ * after an error. */
+bool measures_known(const char *loss, const char *metrics);
+
 /* Prints this thread's error, if there is one, and forgets it; gives EXIT_FAILED. */
 int report(const char *name);
+
+/* Prints UTF-8 text in exactly so many characters: cut off, or with spaces behind it. */
+void print_padded(const char *text, int width);
 
 /* The width of the terminal behind a stream, 80 where there is none. */
 int terminal_width(FILE *to);

@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "model_file.h"
+#include "parts.h"
 
 #include <aril/datasets.h>
 #include <aril/draw.h>
@@ -34,6 +34,7 @@ typedef struct counts {
     double sum[MOST_CHANNELS], squares[MOST_CHANNELS], elements;
     int channels;
     double least, most;
+    bool differ; /* in shape */
 } counts;
 
 static void count_classes(counts *c, aril_tensor *y, int64_t n)
@@ -73,7 +74,7 @@ static bool look(aril_dataset *d, double seconds, counts *c)
 {
     aril_shape shape = aril_dataset_shape(d);
     if (!aril_ok()) return false;
-    bool same_size = shape.ndim > 0;
+    bool same_size = shape.ndim > 0 && !c->differ;
     aril_loader *l = aril_loader_new(aril_dataset_keep(d),
                                      (aril_loader_opts){ .batch = same_size ? 64 : 1,
                                                          .shuffle = aril_dataset_size(d) > 0 });
@@ -85,12 +86,14 @@ static bool look(aril_dataset *d, double seconds, counts *c)
         c->samples += b.n;
     }
     aril_loader_free(l);
-    if (!aril_ok() && aril_error_code() == ARIL_ERR_SHAPE && c->samples < 64) {
-        /* Pictures of different sizes make no batches: the first sample has to do. */
-        aril_clear_error();
-        c->samples = 0;
-    }
     return aril_ok();
+}
+
+static int characters(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
 }
 
 static void print_classes(const counts *c, aril_dataset *d, int width)
@@ -102,7 +105,7 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
     char number[32];
     for (int64_t i = 0; i < c->classes; i++) {
         if (c->of_class[i] > most) most = c->of_class[i];
-        int length = i < n_names ? (int)strlen(names[i])
+        int length = i < n_names ? characters(names[i])
                                  : snprintf(number, sizeof number, "%lld", (long long)i);
         if (length > widest) widest = length < 30 ? length : 30;
     }
@@ -110,8 +113,9 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
     if (room > 40) room = 40;
     for (int64_t i = 0; i < c->classes && i < SHOWN_CLASSES; i++) {
         snprintf(number, sizeof number, "%lld", (long long)i);
-        printf("  %-*.*s %8lld  ", widest, 30, i < n_names ? names[i] : number,
-               (long long)c->of_class[i]);
+        printf("  ");
+        print_padded(i < n_names ? names[i] : number, widest);
+        printf(" %8lld  ", (long long)c->of_class[i]);
         int bar = (int)((double)room * (double)c->of_class[i] / (double)most + 0.5);
         for (int k = 0; k < bar; k++) putchar('#');
         puts("");
@@ -137,7 +141,7 @@ static void print_values(const counts *c)
 
 static int describe(aril_dataset *d, const char *name, const options *o)
 {
-    counts c = { 0 };
+    counts c = { .differ = parts_differ(d) };
     char text[128];
     if (!look(d, o->seconds, &c)) {
         free(c.of_class);
@@ -152,7 +156,9 @@ static int describe(aril_dataset *d, const char *name, const options *o)
     else
         puts("a stream");
     printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
-           aril_dataset_has_pictures(d) ? ", a picture" : "");
+           aril_dataset_has_pictures(d)
+               ? c.differ ? ", a picture; they differ in size" : ", a picture"
+               : "");
     print_values(&c);
     if (n_names || c.classes)
         printf("  classes  %lld\n", (long long)(n_names > c.classes ? n_names : c.classes));

@@ -30,10 +30,10 @@ static const command *find(const char *name)
 
 static int unknown(const char *name)
 {
-    const char *names[COMMANDS];
-    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i]->name;
-    const char *near = aril_nearest(name, names, COMMANDS);
-    fprintf(stderr, "aril: no command '%s'", name);
+    const char *names[COMMANDS + 2] = { "--help", "--version" };
+    for (int i = 0; i < COMMANDS; i++) names[i + 2] = commands[i]->name;
+    const char *near = aril_nearest(name, names, COMMANDS + 2);
+    fprintf(stderr, "aril: no %s '%s'", *name == '-' ? "option" : "command", name);
     if (near) fprintf(stderr, "; did you mean %s?", near);
     fputs("\n\n", stderr);
     usage(stderr);

@@ -71,10 +71,16 @@ void model_close(model_file *m)
 bool model_make(const char *name, aril_shape input, int64_t classes, model_file *m)
 {
     const aril_zoo_entry *e = aril_zoo_find(name);
+    char text[128];
     if (!e) return false;
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
     m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
+    if (!m->net && input.ndim && input.ndim < e->input.ndim) {
+        aril_clear_error(); /* of a layer, which says less */
+        aril_fail(ARIL_ERR_SHAPE, "%s takes pictures, as CxHxW; a sample here is %s", name,
+                  shape_text(input, text, sizeof text));
+    }
     m->name = strdup(name);
     if (!m->data) m->data = strdup("");
     return m->net && m->name && m->data;
@@ -139,7 +145,7 @@ static char *join_classes(const model_file *m)
 
 aril_status model_save(const model_file *m, const char *path)
 {
-    char input[128], mean[128], std[128], classes[32], *names = join_classes(m);
+    char input[128], mean[128], std[128], classes[32], kept[32], seed[32], *names = join_classes(m);
     const aril_named *state = aril_state(m->net);
     if (!names || !state) {
         free(names);
@@ -149,9 +155,14 @@ aril_status model_save(const model_file *m, const char *path)
     snprintf(classes, sizeof classes, "%lld", (long long)m->classes);
     numbers_text(m->n_channels, m->mean, mean, sizeof mean);
     numbers_text(m->n_channels, m->std, std, sizeof std);
+    snprintf(kept, sizeof kept, "%.17g", m->kept);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
     const char *key[] = { "aril.model", "aril.input", "aril.classes", "aril.class_names",
-                          "aril.mean",  "aril.std",   "aril.data",    "format" };
-    const char *value[] = { m->name, input, classes, names, mean, std, m->data, "pt" };
+                          "aril.mean",  "aril.std",   "aril.data",    "aril.sized",
+                          "aril.kept",  "aril.seed",  "format" };
+    const char *value[] = { m->name, input, classes, names,
+                            mean,    std,   m->data, m->sized ? "1" : "0",
+                            kept,    seed,  "pt" };
     aril_metadata metadata = { .n = sizeof key / sizeof *key, .key = key, .value = value };
     aril_status s = aril_safetensors_save(path, state, &metadata);
     free(names);
@@ -180,11 +191,10 @@ static bool read_file(aril_safetensors *f, model_file *m)
     const char *data = aril_safetensors_get(f, "aril.data");
     aril_shape shape;
     if (!name || !input || !classes || !shape_read(input, &shape) || atoll(classes) < 1) {
-        fprintf(
-            stderr,
-            "aril: '%s' holds weights, but does not say of which network; a file that `aril train` "
-            "has written does\n",
-            m->path);
+        aril_fail(ARIL_ERR_FORMAT,
+                  "'%s' holds weights, but does not say of which network; a file that `aril train` "
+                  "has written does",
+                  m->path);
         return false;
     }
     if (data) m->data = strdup(data);
@@ -193,6 +203,13 @@ static bool read_file(aril_safetensors *f, model_file *m)
     m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MOST_CHANNELS, m->mean);
     if (numbers_read(aril_safetensors_get(f, "aril.std"), MOST_CHANNELS, m->std) != m->n_channels)
         m->n_channels = 0;
+    const char *sized = aril_safetensors_get(f, "aril.sized");
+    const char *kept = aril_safetensors_get(f, "aril.kept");
+    const char *seed = aril_safetensors_get(f, "aril.seed");
+    m->sized = sized && strcmp(sized, "1") == 0;
+    m->kept = kept ? strtod(kept, NULL) : 0;
+    if (!(m->kept > 0 && m->kept < 1)) m->kept = 0;
+    m->seed = seed ? strtoull(seed, NULL, 10) : 0;
     const aril_named *all = aril_safetensors_all(f);
     return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK;
 }
@@ -202,11 +219,10 @@ bool model_open(const char *file, model_file *m)
     struct stat st;
     *m = (model_file){ 0 };
     if (model_is_name(file)) {
-        fprintf(stderr,
-                "aril: %s is the name of a network without weights; `aril train %s --data D` "
-                "trains it and "
-                "writes a file\n",
-                file, file);
+        aril_fail(ARIL_ERR_ARG,
+                  "%s is the name of a network without weights; `aril train %s --data D` trains it "
+                  "and writes a file",
+                  file, file);
         return false;
     }
     size_t room = strlen(file) + 32;
@@ -218,9 +234,9 @@ bool model_open(const char *file, model_file *m)
     if (stat(m->path, &st) != 0) {
         const char *near = aril_nearest(file, model_names(), aril_zoo_count());
         if (near)
-            fprintf(stderr, "aril: no model '%s'; did you mean %s?\n", file, near);
+            aril_fail(ARIL_ERR_IO, "no model '%s'; did you mean %s?", file, near);
         else
-            fprintf(stderr, "aril: no model '%s': %s\n", m->path, strerror(errno));
+            aril_fail(ARIL_ERR_IO, "no model '%s': %s", m->path, strerror(errno));
         model_close(m);
         return false;
     }

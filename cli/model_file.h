@@ -1,5 +1,6 @@
 /* A trained network in a file: weights as safetensors, and beside them what is needed to use it:
- * which network of the zoo it is, for what inputs and classes, and how inputs are normalised. */
+ * which network of the zoo it is, for what inputs and classes, and how inputs are sized and
+ * normalised. */
 #ifndef ARIL_CLI_MODEL_FILE_H
 #define ARIL_CLI_MODEL_FILE_H
 
@@ -17,10 +18,13 @@ typedef struct model_file {
     char **class_name; /* NULL: they have none */
     int n_channels;    /* that are normalised: 0, 1 or the input's */
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
+    bool sized; /* pictures are brought to the input's size */
+    double
+        kept; /* the share of the samples that was kept for tests; 0: the data has a part for them */
+    uint64_t seed; /* by which that share was drawn */
 } model_file;
 
-/* Opens a file, or a folder that `aril train` made, with its weights. False after an
- * error, which is this thread's or was printed. */
+/* Opens a file, or a folder that `aril train` made, with its weights. False after an error. */
 bool model_open(const char *file, model_file *m);
 
 /* A network of the zoo with fresh weights. input.ndim 0 and classes 0: what it is made for. */

@@ -31,7 +31,9 @@ static void print_one(const aril_op_info *op)
            op->outputs, op->view ? ", a view" : "", op->gradient);
     if (op->formula) printf("  formula   %s\n", op->formula);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
-    printf("  defined   %s\n", op->file);
+    const char *file = op->file;
+    while (strncmp(file, "../", 3) == 0) file += 3; /* from where it was built */
+    printf("  defined   %s\n", file);
 }
 
 static int print_list(bool all)
@@ -83,6 +85,15 @@ static int print_markdown(void)
     return EXIT_DONE;
 }
 
+static const char *nearest(const char *name)
+{
+    enum { MOST = 1024 };
+    const char *names[MOST];
+    int n = aril_op_count() < MOST ? aril_op_count() : MOST;
+    for (int i = 0; i < n; i++) names[i] = aril_op_at(i).name;
+    return aril_nearest(name, names, n);
+}
+
 typedef struct options {
     bool all, markdown;
 } options;
@@ -97,7 +108,10 @@ static int run(void *values, int n, char **argument)
         for (int i = 0; i < aril_op_count() && found < 0; i++)
             if (strcmp(aril_op_at(i).name, argument[k]) == 0) found = i;
         if (found < 0) {
-            fprintf(stderr, "aril ops: there is no op '%s'\n", argument[k]);
+            const char *near = nearest(argument[k]);
+            fprintf(stderr, "aril ops: no op '%s'", argument[k]);
+            if (near) fprintf(stderr, "; did you mean %s?", near);
+            fputs("\n", stderr);
             return EXIT_USAGE;
         }
         aril_op_info op = aril_op_at(found);

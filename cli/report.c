@@ -1,7 +1,7 @@
 /* What went wrong, for a person who did not write the program. */
 #include "commands.h"
 
-#include <aril/error.h>
+#include <aril/aril.h>
 
 #include <ctype.h>
 #include <string.h>
@@ -15,6 +15,32 @@ static int without_place(const char *message)
     if (!colon || !isdigit((unsigned char)colon[1]) || strchr(at + 4, ' '))
         return (int)strlen(message);
     return (int)(at - message);
+}
+
+bool measures_known(const char *loss, const char *metrics)
+{
+    char names[512], *rest = NULL;
+    snprintf(names, sizeof names, "%s", metrics ? metrics : "");
+    if (loss) aril_module_release(aril_nn_loss(loss));
+    for (char *name = strtok_r(names, ", ", &rest); name && aril_ok();
+         name = strtok_r(NULL, ", ", &rest))
+        aril_metric_free(aril_metric_new(name, (aril_metric_opts){ 0 }));
+    return aril_ok();
+}
+
+static bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xC0) != 0x80;
+}
+
+void print_padded(const char *text, int width)
+{
+    int n = 0;
+    for (; *text; text++) {
+        if (begins_character(*text) && n++ == width) return;
+        putchar(*text);
+    }
+    printf("%*s", width - n, "");
 }
 
 int report(const char *name)

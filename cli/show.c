@@ -7,29 +7,26 @@ typedef struct options {
     bool tree;
 } options;
 
-static bool open_any(const char *file, const options *o, model_file *m)
-{
-    aril_shape input = { 0 };
-    if (!model_is_name(file)) {
-        if (o->input || o->classes)
-            fputs("aril show: --input and --classes are for networks by name\n", stderr);
-        return !o->input && !o->classes && model_open(file, m);
-    }
-    if (o->input && !shape_read(o->input, &input)) {
-        fprintf(stderr, "aril show: --input takes sizes such as 3x224x224, not '%s'\n", o->input);
-        return false;
-    }
-    *m = (model_file){ 0 };
-    return model_make(file, input, o->classes, m);
-}
-
 static int run(void *values, int n, char **argument)
 {
     (void)n;
     const options *o = values;
-    model_file m;
+    bool by_name = model_is_name(argument[0]);
+    model_file m = { 0 };
+    aril_shape input = { 0 };
     char text[128];
-    if (!open_any(argument[0], o, &m)) return report("show");
+    if (!by_name && (o->input || o->classes)) {
+        fputs("aril show: --input and --classes are for networks by name\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (o->input && !shape_read(o->input, &input)) {
+        fprintf(stderr, "aril show: --input takes sizes such as 3x224x224, not '%s'\n", o->input);
+        return EXIT_USAGE;
+    }
+    if (by_name ? !model_make(argument[0], input, o->classes, &m) : !model_open(argument[0], &m)) {
+        model_close(&m);
+        return report("show");
+    }
     if (m.path) {
         printf("%s: %s for %s, %lld classes", m.path, m.name,
                shape_text(m.input, text, sizeof text), (long long)m.classes);

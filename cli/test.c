@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "model_file.h"
+#include "parts.h"
 
 #include <aril/datasets.h>
 #include <aril/draw.h>
@@ -28,8 +28,9 @@ static void print_classes(const model_file *m, aril_tensor *table)
         for (int64_t k = 0; k < n; k++) samples += count[i * n + k], said += count[k * n + i];
         double precision = said > 0 ? right / said : 0, recall = samples > 0 ? right / samples : 0;
         double f1 = precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
-        printf("  %-20.20s %8.0f %10.4f %8.4f %8.4f\n", model_class(m, i, number, sizeof number),
-               samples, precision, recall, f1);
+        printf("  ");
+        print_padded(model_class(m, i, number, sizeof number), 20);
+        printf(" %8.0f %10.4f %8.4f %8.4f\n", samples, precision, recall, f1);
     }
 }
 
@@ -102,13 +103,19 @@ static int run(void *values, int n, char **argument)
     options *o = values;
     model_file m;
     if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+    if (!measures_known(o->loss, o->metrics)) {
+        report("test");
+        return EXIT_USAGE;
+    }
     if (!model_open(argument[0], &m)) return report("test");
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
     if (!o->data) {
         fputs("aril test: --data says which dataset\n", stderr);
     } else {
-        aril_dataset *d = aril_dataset_open(o->data, o->split);
+        aril_dataset *d = parts_to_test(o->data, o->split, &m);
+        if (d && m.sized && aril_dataset_has_pictures(d))
+            d = parts_sized(d, m.input.dim[1], m.input.dim[2]);
         status = d ? evaluate(&m, d, o) : report("test");
     }
     model_close(&m);
@@ -128,7 +135,7 @@ static const option table[] = {
       .value = "NAME",
       .kind = OPTION_TEXT,
       AT(split),
-      .help = "test unless given" },
+      .help = "test unless given, or the samples that the training kept apart" },
     { .name = "metrics",
       .value = "NAMES",
       .kind = OPTION_TEXT,
@@ -186,7 +193,7 @@ const command command_test = { .name = "test",
                                .options = table,
                                .examples = examples,
                                .size = sizeof(options),
-                               .defaults = &(const options){ .batch = 256, .split = "test" },
+                               .defaults = &(const options){ .batch = 256 },
                                .least = 1,
                                .most = 1,
                                .run = run };

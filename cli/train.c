@@ -1,9 +1,7 @@
 /* aril train: a network of the zoo, or one trained before, on a dataset. */
 #include "commands.h"
-#include "model_file.h"
+#include "parts.h"
 #include "results.h"
-
-#include <aril/datasets.h>
 
 #include <errno.h>
 #include <math.h>
@@ -14,7 +12,7 @@
 
 typedef struct options {
     const char *data, *optimizer, *schedule, *augment, *loss, *metrics, *device, *log, *checkpoint,
-        *out;
+        *out, *size;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_pictures;
@@ -27,44 +25,30 @@ typedef struct run_parts {
     aril_dataset *train, *test;
     aril_loader *batches, *test_batches;
     aril_model *model;
-    bool classes; /* targets are classes, not numbers */
+    int64_t height, width; /* of --size; 0: pictures as they are */
+    bool classes;          /* targets are classes, not numbers */
     char checkpoint[4096];
 } run_parts;
 
 /* ---- data ---- */
 
-/* Opens both parts; without a part called test a tenth of the samples is kept for it. */
+/* Opens both parts, with pictures in the size that was asked for or that the network was trained on. */
 static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
-    r->train = aril_dataset_open(what, "train");
-    if (r->train && o->validation_split <= 0) {
-        r->test = aril_dataset_open(what, "test");
-        if (!r->test) aril_clear_error();
+    int64_t height = r->height, width = r->width;
+    r->m.seed = (uint64_t)o->seed;
+    if (!parts_open(what, o->validation_split, r->m.seed, &r->train, &r->test, &r->m.kept))
+        return false;
+    if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
+    if (height && !aril_dataset_has_pictures(r->train)) {
+        aril_fail(ARIL_ERR_ARG, "--size is for pictures, and %s has none", what);
+        return false;
     }
-    if (!r->train) {
-        /* A file or folder without parts is split. */
-        aril_dataset *all = NULL;
-        struct stat st;
-        if (stat(what, &st) == 0) {
-            char *why = strdup(aril_error() ? aril_error() : "");
-            aril_clear_error();
-            all = aril_dataset_open(what, NULL);
-            free(why);
-        }
-        if (!all) return false;
-        r->train = all;
-    }
-    if (!r->test) {
-        double share = o->validation_split > 0 ? o->validation_split : 0.1;
-        aril_dataset *part[2] = { NULL, NULL };
-        if (aril_dataset_split(r->train, 2, (const double[]){ 1 - share, share }, (uint64_t)o->seed,
-                               part) < 0) {
-            r->train = NULL;
-            return false;
-        }
-        r->train = part[0];
-        r->test = part[1];
+    if (height) {
+        r->m.sized = true;
+        r->train = parts_sized(r->train, height, width);
+        r->test = parts_sized(r->test, height, width);
     }
     if (o->samples) {
         r->train = aril_dataset_take(r->train, o->samples);
@@ -133,17 +117,11 @@ static bool measure_channels(run_parts *r)
 
 /* ---- the network ---- */
 
-/* The shape of a sample after the augmentation. */
-static aril_shape input_shape(run_parts *r)
-{
-    return aril_dataset_shape(r->train);
-}
-
 static bool open_network(run_parts *r, const char *name)
 {
     int64_t results = 0;
     if (!look_at_targets(r, &results)) return false;
-    aril_shape input = input_shape(r);
+    aril_shape input = aril_dataset_shape(r->train);
     char have[64], want[64];
     if (!aril_ok()) return false;
     if (!model_is_file(name)) {
@@ -152,43 +130,63 @@ static bool open_network(run_parts *r, const char *name)
         int n = r->classes ? aril_dataset_classes(r->train, &names) : 0;
         return (n == 0 || model_set_classes(&r->m, n, names)) && measure_channels(r);
     }
-    if (!model_open(name, &r->m)) return false;
     shape_text(r->m.input, want, sizeof want);
     shape_text(input, have, sizeof have);
     if (strcmp(have, want) != 0 || r->m.classes != results) {
-        fprintf(
-            stderr,
-            "aril train: '%s' takes %s and tells %lld classes apart; the dataset has %s and %lld\n",
-            name, want, (long long)r->m.classes, have, (long long)results);
+        aril_fail(ARIL_ERR_SHAPE,
+                  "'%s' takes %s and tells %lld classes apart; the dataset has %s and %lld", name,
+                  want, (long long)r->m.classes, have, (long long)results);
         return false;
     }
     return true;
 }
 
+/* The value of an option that is NAN where it was not given; 0 stands for a default there. */
+static double given(double value)
+{
+    return isnan(value) ? 0 : value == 0 ? ARIL_ZERO : value;
+}
+
+static aril_optim *optimizer_of(const options *o)
+{
+    aril_optim_opts opts = { .lr = given(o->lr),
+                             .momentum = given(o->momentum),
+                             .weight_decay = given(o->weight_decay),
+                             .nesterov = o->nesterov,
+                             .clip_norm = o->clip };
+    if (isnan(o->momentum) && strcmp(o->optimizer, "sgd") == 0) opts.momentum = 0.9;
+    return aril_optim_new(o->optimizer, NULL, opts);
+}
+
+/* The schedule over the whole of a training whose epochs have so many updates. */
+static aril_schedule *schedule_of(const options *o, int64_t updates)
+{
+    const char *const name = o->schedule;
+    bool step = strcmp(name, "step") == 0, multistep = strcmp(name, "multistep") == 0;
+    bool by_epoch =
+        step || multistep || strcmp(name, "plateau") == 0 || strcmp(name, "exponential") == 0;
+    int64_t count = by_epoch ? 1 : updates, total = o->epochs * count;
+    aril_schedule_opts s = {
+        .per_batch = !by_epoch, .gamma = o->gamma, .total = total, .warmup = o->warm_up * count
+    };
+    if (step) s.every = (o->epochs + 2) / 3;
+    if (strcmp(name, "sigmoid") == 0) s.every = total / 2;
+    if (multistep) s.at[0] = (o->epochs + 1) / 2;
+    if (multistep && o->epochs * 3 / 4 > s.at[0]) s.at[1] = o->epochs * 3 / 4;
+    if (strcmp(name, "constant") == 0) s.start = 1;
+    if (strcmp(name, "linear") == 0) s.start = 1, s.end = ARIL_ZERO;
+    if (!by_epoch && s.total > s.warmup) s.total -= s.warmup;
+    return aril_schedule_new(name, s);
+}
+
 static aril_optim *make_optimizer(const run_parts *r)
 {
     const options *o = r->o;
-    aril_optim_opts opts = { .lr = o->lr,
-                             .momentum = o->momentum,
-                             .weight_decay = o->weight_decay,
-                             .nesterov = o->nesterov,
-                             .clip_norm = o->clip };
-    bool sgd = strcmp(o->optimizer, "sgd") == 0;
-    if (sgd && o->momentum == 0) opts.momentum = 0.9;
-    aril_optim *opt = aril_optim_new(o->optimizer, NULL, opts);
+    aril_optim *opt = optimizer_of(o);
     if (!opt || !o->schedule) return opt;
-    int64_t steps = o->epochs * aril_loader_length(r->batches);
-    bool by_epoch = strcmp(o->schedule, "plateau") == 0 || strcmp(o->schedule, "step") == 0 ||
-                    strcmp(o->schedule, "exponential") == 0;
-    aril_schedule_opts s = { .per_batch = !by_epoch,
-                             .gamma = o->gamma,
-                             .total = by_epoch ? o->epochs : steps,
-                             .every = strcmp(o->schedule, "step") == 0 ? (o->epochs + 2) / 3 : 0,
-                             .warmup = by_epoch ? o->warm_up
-                                                : o->warm_up * aril_loader_length(r->batches) };
-    if (strcmp(o->schedule, "one_cycle") != 0 && !by_epoch && s.total > s.warmup)
-        s.total -= s.warmup;
-    if (aril_optim_schedule(opt, aril_schedule_new(o->schedule, s)) == ARIL_OK) return opt;
+    int64_t together = o->accumulate > 1 ? o->accumulate : 1;
+    int64_t updates = (aril_loader_length(r->batches) + together - 1) / together;
+    if (aril_optim_schedule(opt, schedule_of(o, updates)) == ARIL_OK) return opt;
     aril_optim_free(opt);
     return NULL;
 }
@@ -213,6 +211,21 @@ static bool make_folder(const char *path)
     }
 }
 
+/* Pictures have to leave the augmentation as large as the network takes them. */
+static bool fits(const run_parts *r, aril_dataset *augmented)
+{
+    char have[64], want[64];
+    shape_text(aril_dataset_shape(augmented), have, sizeof have);
+    shape_text(r->m.input, want, sizeof want);
+    if (!aril_ok()) return false;
+    if (strcmp(have, want) == 0) return true;
+    aril_fail(ARIL_ERR_SHAPE,
+              "--augment makes pictures of %s, and those to test on are %s: let it end in a size "
+              "that fits, or let --size set that of all",
+              have, want);
+    return false;
+}
+
 static bool make_loaders(run_parts *r)
 {
     const options *o = r->o;
@@ -221,6 +234,11 @@ static bool make_loaders(run_parts *r)
     batch = augment ? aril_transform_take_batch(augment) : NULL;
     aril_dataset *train = augment ? aril_dataset_transform(aril_dataset_keep(r->train), augment)
                                   : aril_dataset_keep(r->train);
+    if (!train || (augment && !fits(r, train))) {
+        aril_dataset_release(train);
+        aril_transform_free(batch);
+        return false;
+    }
     aril_transform *normalise = model_normalise(&r->m);
     aril_transform *both[2] = { normalise, batch };
     aril_transform *change = normalise && batch ? aril_transform_list(2, both)
@@ -267,7 +285,10 @@ static aril_history *fit(run_parts *r)
     if (o->log) {
         aril_tensorboard_opts shown = { .histograms_every = 1, .graph = true };
         callbacks[n++] = aril_tensorboard_log(o->log, shown);
-        callbacks[n++] = results_hparams(o->log, &r->m, o->optimizer, o->lr, o->batch);
+        aril_optim *plain = optimizer_of(o); /* whose rate no schedule has changed */
+        double lr = aril_item(aril_optim_lr(plain));
+        aril_optim_free(plain);
+        callbacks[n++] = results_hparams(o->log, &r->m, o->optimizer, lr, o->batch);
     }
     if (o->early_stop)
         callbacks[n++] = aril_early_stop(
@@ -296,11 +317,27 @@ static void end(run_parts *r)
     model_close(&r->m);
 }
 
+/* report(), with what helps where pictures make no batches or a checkpoint is of another training. */
+static int report_with_advice(const run_parts *r)
+{
+    aril_status code = aril_error_code();
+    int status = report("train");
+    if (code == ARIL_ERR_SHAPE && r->train && !r->height && aril_dataset_has_pictures(r->train) &&
+        parts_differ(r->train))
+        fputs("aril train: the pictures differ in size; --size 64 makes them 64 x 64\n", stderr);
+    else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
+             aril_checkpoint_exists(r->checkpoint))
+        fprintf(stderr, "aril train: if '%s' is of another training: --fresh begins anew\n",
+                r->checkpoint);
+    return status;
+}
+
 static int train(run_parts *r, const char *name)
 {
     const options *o = r->o;
     char text[128], device[64];
-    if (!open_data(r, o->data) || !open_network(r, name)) return report("train");
+    if (model_is_file(name) && !model_open(name, &r->m)) return report("train");
+    if (!open_data(r, o->data) || !open_network(r, name)) return report_with_advice(r);
     free(r->m.data);
     r->m.data = strdup(o->data);
     if (o->device) aril_module_to(r->m.net, aril_device_named(o->device));
@@ -322,9 +359,10 @@ static int train(run_parts *r, const char *name)
                                 sizeof device));
     fflush(stdout);
     aril_history *h = fit(r);
-    if (!h) return report("train");
+    if (!h) return report_with_advice(r);
     if (aril_history_signal(h)) {
-        printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
+        if (!o->quiet)
+            printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
         return 128 + aril_history_signal(h);
     }
     if (!o->no_pictures) results_draw(&r->m, r->model, h, r->test, o->out, o->data, r->classes);
@@ -332,24 +370,76 @@ static int train(run_parts *r, const char *name)
     return aril_ok() ? EXIT_DONE : report("train");
 }
 
+/* "~/flowers/" -> "flowers", "iris.csv" -> "iris" */
+static void name_of_data(const char *data, char *to, size_t size)
+{
+    size_t end = strlen(data);
+    while (end > 0 && data[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && data[begin - 1] != '/') begin--;
+    snprintf(to, size, "%.*s", (int)(end - begin), data + begin);
+    struct stat st;
+    char *dot = strrchr(to, '.');
+    if (dot && dot != to && stat(data, &st) == 0 && S_ISREG(st.st_mode)) *dot = '\0';
+    if (!*to || strspn(to, ".") == strlen(to)) snprintf(to, size, "data");
+}
+
+/* What can be said of the options before any data is read. */
+static bool options_fit(const options *o)
+{
+    const char *const optimizer = o->optimizer;
+    bool sgd = strcmp(optimizer, "sgd") == 0;
+    bool moves = sgd || strcmp(optimizer, "rmsprop") == 0 || strcmp(optimizer, "lars") == 0;
+    if (!o->data)
+        aril_fail(ARIL_ERR_ARG, "--data says what to train on, such as --data fashion-mnist");
+    else if (o->validation_split >= 1)
+        aril_fail(ARIL_ERR_ARG, "--validation-split takes a share below 1, not %g",
+                  o->validation_split);
+    else if (!isnan(o->momentum) && !moves)
+        aril_fail(ARIL_ERR_ARG, "--momentum is for sgd, rmsprop and lars, not for %s", optimizer);
+    else if (o->nesterov && !sgd)
+        aril_fail(ARIL_ERR_ARG, "--nesterov is for sgd, not for %s", optimizer);
+    else if (o->gamma == 0 && o->schedule &&
+             (strcmp(o->schedule, "exponential") == 0 || strcmp(o->schedule, "inverse") == 0 ||
+              strcmp(o->schedule, "sigmoid") == 0))
+        aril_fail(ARIL_ERR_ARG, "--schedule %s needs its factor, --gamma", o->schedule);
+    if (!aril_ok()) return false;
+    aril_optim_free(optimizer_of(o));
+    if (o->schedule && aril_ok()) aril_schedule_free(schedule_of(o, 1000));
+    if (o->augment && aril_ok()) aril_transform_free(aril_transform_parse(o->augment));
+    return aril_ok() && measures_known(o->loss, o->metrics);
+}
+
+/* --size 64 or --size 48x64 */
+static bool read_size(run_parts *r, const char *text)
+{
+    aril_shape size;
+    if (!shape_read(text, &size) || size.ndim > 2) {
+        fprintf(stderr, "aril train: --size takes a size such as 64 or 48x64, not '%s'\n", text);
+        return false;
+    }
+    r->height = size.dim[0];
+    r->width = size.dim[size.ndim - 1];
+    return true;
+}
+
 static int run(void *values, int n, char **argument)
 {
     (void)n;
     options *o = values;
-    char out[4096];
-    if (!o->data) {
-        fputs("aril train: --data says what to train on, such as --data fashion-mnist\n", stderr);
+    char out[4096], data[1024];
+    run_parts r = { .o = o };
+    if (!options_fit(o)) {
+        report("train");
         return EXIT_USAGE;
     }
+    if (o->size && !read_size(&r, o->size)) return EXIT_USAGE;
     if (!o->out) {
-        const char *slash = strrchr(o->data, '/');
+        name_of_data(o->data, data, sizeof data);
         snprintf(out, sizeof out, "%s-%s", model_is_name(argument[0]) ? argument[0] : "model",
-                 slash && slash[1] ? slash + 1
-                 : slash           ? "data"
-                                   : o->data);
+                 data);
         o->out = out;
     }
-    run_parts r = { .o = o };
     if (o->checkpoint)
         snprintf(r.checkpoint, sizeof r.checkpoint, "%s", o->checkpoint);
     else
@@ -399,6 +489,12 @@ static const option table[] = {
       .help =
           "where the results go: the model, its history, pictures, checkpoints; MODEL-DATASET" },
 
+    { .name = "size",
+      .value = "SIZE",
+      .kind = OPTION_TEXT,
+      AT(size),
+      .help = "makes all pictures as large, such as 64 or 48x64" },
+
     { .name = "", .help = "How it learns:" },
     { .name = "optimizer",
       .value = "NAME",
@@ -444,7 +540,8 @@ static const option table[] = {
       .value = "X",
       .kind = OPTION_REAL,
       AT(gamma),
-      .help = "factor of the schedules step, exponential, inverse" },
+      .least = -1,
+      .help = "factor of the schedules step, multistep, exponential, inverse and sigmoid" },
     { .name = "accumulate",
       .value = "N",
       .kind = OPTION_WHOLE,
@@ -558,7 +655,12 @@ const command command_train = {
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .epochs = 5, .batch = 64, .optimizer = "adam" },
+    .defaults = &(const options){ .epochs = 5,
+                                  .batch = 64,
+                                  .optimizer = "adam",
+                                  .lr = NAN,
+                                  .momentum = NAN,
+                                  .weight_decay = NAN },
     .least = 1,
     .most = 1,
     .words = model_names,

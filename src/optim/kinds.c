@@ -304,7 +304,7 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
         const option *at = &options[i];
         if (is_set(given, at) && !has(kind, at->name)) {
             char text[512];
-            return aril__fail(ARIL_ERR_ARG, "%s: %s has no option %s%s", what, kind->name, at->name,
+            return aril__fail(ARIL_ERR_ARG, "%s has no option %s%s", kind->name, at->name,
                               aril__nearest("", kind->options, text, sizeof text));
         }
         if (is_set(given, at) && group && at->whole)
