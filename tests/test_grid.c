@@ -42,8 +42,8 @@ static void places_stand_alone(aril_dtype dtype, aril_grid_opts how)
 static void gradients_fit(aril_grid_opts how)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(uniform(ARIL_SHAPE(2, 7, 9, 11), 1));
-    aril_tensor *grid = aril_parameter(uniform(ARIL_SHAPE(2, 25, 41, 2), 1.4));
+    aril_tensor *x = aril_adopt(aril_parameter(uniform(ARIL_SHAPE(2, 7, 9, 11), 1)));
+    aril_tensor *grid = aril_adopt(aril_parameter(uniform(ARIL_SHAPE(2, 25, 41, 2), 1.4)));
     aril_tensor *g = uniform(ARIL_SHAPE(2, 7, 25, 41), 1);
     aril_tensor *y = aril_grid_sample(x, grid, how);
     CHECK_INT(aril_backward_with(y, g, (aril_grad_opts){ 0 }), ARIL_OK);
@@ -52,7 +52,7 @@ static void gradients_fit(aril_grid_opts how)
     CHECK_MSG(fabs(dot(by_x, x) - want) < 1e-10 * (1 + fabs(want)), "%.17g for %.17g", dot(by_x, x),
               want);
     for (int64_t k = 1; k < 25; k += 11) {
-        aril_tensor *part = aril_parameter(aril_copy(aril_slice(grid, 1, k, k + 1, 1)));
+        aril_tensor *part = aril_adopt(aril_parameter(aril_copy(aril_slice(grid, 1, k, k + 1, 1))));
         aril_tensor *z = aril_grid_sample(aril_detach(x), part, how);
         CHECK_INT(aril_backward_with(z, aril_slice(g, 2, k, k + 1, 1), (aril_grad_opts){ 0 }),
                   ARIL_OK);

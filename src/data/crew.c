@@ -20,7 +20,8 @@ struct aril__crew {
     pthread_mutex_t lock; /* of all below, and of the slots' counts and failures */
     pthread_cond_t work, done;
     pthread_t *thread;
-    int n; /* threads that run */
+    int n;     /* threads that run */
+    int begun; /* those of them that have come as far as waiting for work */
     pid_t pid;
     bool stop;        /* threads are to end */
     atomic_bool halt; /* rows that are not begun are to be left */
@@ -188,6 +189,8 @@ static void *work(void *arg)
     aril__thread_set_serial(true);
     my_crew = c;
     pthread_mutex_lock(&c->lock);
+    c->begun++;
+    pthread_cond_broadcast(&c->done);
     while (!c->stop) {
         struct task t;
         if (!find_task(c, &t)) {
@@ -250,6 +253,8 @@ static aril_status start(aril__crew *c)
     pthread_mutex_lock(&c->lock); /* a thread reads n */
     while (c->n < c->loader->opts.workers && !pthread_create(&c->thread[c->n], NULL, work, c))
         c->n++;
+    /* A thread that is only starting may hold locks of the C library, which a fork would copy. */
+    while (c->begun < c->n) pthread_cond_wait(&c->done, &c->lock);
     pthread_mutex_unlock(&c->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (c->n) return ARIL_OK;
