@@ -74,8 +74,8 @@ void help_man(const command *c, FILE *to);
 void help_man_of_all(const command *const *all, int n, FILE *to);
 void help_completion(const command *const *all, int n, FILE *to);
 
-/* Are these the names of a loss and of metrics, with commas between them? NULL: the usual ones. False
- * after an error. */
+/* Are these the names of a loss and of metrics, with commas between them? NULL: the usual ones.
+ * False after an error. */
 bool measures_known(const char *loss, const char *metrics);
 
 /* Prints this thread's error, if there is one, and forgets it; gives EXIT_FAILED. */

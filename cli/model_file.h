@@ -18,9 +18,8 @@ typedef struct model_file {
     char **class_name; /* NULL: they have none */
     int n_channels;    /* that are normalised: 0, 1 or the input's */
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
-    bool sized; /* pictures are brought to the input's size */
-    double
-        kept; /* the share of the samples that was kept for tests; 0: the data has a part for them */
+    bool sized;  /* pictures are brought to the input's size */
+    double kept; /* the share of the samples that was kept for tests; 0: the data has such a part */
     uint64_t seed; /* by which that share was drawn */
 } model_file;
 

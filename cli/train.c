@@ -32,7 +32,7 @@ typedef struct run_parts {
 
 /* ---- data ---- */
 
-/* Opens both parts, with pictures in the size that was asked for or that the network was trained on. */
+/* Opens both parts, with pictures in the size asked for or that the network was trained on. */
 static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
@@ -317,7 +317,7 @@ static void end(run_parts *r)
     model_close(&r->m);
 }
 
-/* report(), with what helps where pictures make no batches or a checkpoint is of another training. */
+/* report(), with what helps where pictures differ in size or a checkpoint is of something else. */
 static int report_with_advice(const run_parts *r)
 {
     aril_status code = aril_error_code();

@@ -58,8 +58,8 @@ ARIL_API aril_callback *aril_stop_on_nan(void);
 /* Logs for TensorBoard: each column of the history after each epoch, in DIR/train and DIR/val, so
  * that its page shows both in one chart; and what the options ask for. */
 typedef struct aril_tensorboard_opts {
-    int64_t
-        every_batches; /* loss and rate also after so many batches, as batch_loss and batch_lr; 0: not */
+    /* loss and rate also after so many batches, as batch_loss and batch_lr; 0: not */
+    int64_t every_batches;
     int histograms_every; /* the parameters after so many epochs; 0: not */
     bool graph; /* the module's graph, by one run on zeros in f32 of the model's input shape */
 } aril_tensorboard_opts;

@@ -6,8 +6,9 @@
  *
  * A checkpoint is a folder with two files:
  *     weights-STEP.safetensors   parameters and buffers by name, as PyTorch and others read them
- *     state.safetensors          the optimizer with its schedule, gradients that were gathered but not
- *                                applied, the random number generator, the loader's place, and more
+ *     state.safetensors          the optimizer with its schedule, gradients that were gathered but
+ *                                not applied, the random number generator, the loader's place,
+ *                                and more
  * The state names its weights and holds a digest of both. Each file is written under another name,
  * synced and renamed, the state last; then older weights are removed. So a kill, a power cut or a
  * full disk at any moment leaves the checkpoint before or the one after, whole. */

@@ -1,7 +1,8 @@
 /* Data: datasets, and loaders that make batches of them.
  *
- *     aril_dataset *train = aril_dataset_pictures(x, y);            x: u8 [60000,28,28], y: i64 [60000]
- *     aril_loader *batches = aril_loader_new(train, (aril_loader_opts){ .batch = 64, .shuffle = true });
+ *     aril_dataset *train = aril_dataset_pictures(x, y);    x: u8 [60000,28,28], y: i64 [60000]
+ *     aril_loader_opts opts = { .batch = 64, .shuffle = true };
+ *     aril_loader *batches = aril_loader_new(train, opts);
  *     for (aril_batch b; aril_loader_next(batches, &b);) {
  *         ARIL_SCOPE;
  *         ... b.x: f32 [64,1,28,28], b.y: i64 [64] ...
@@ -259,8 +260,8 @@ typedef struct aril_loader_opts {
     int64_t batch;  /* samples in a batch; 0: 1 */
     bool shuffle;   /* a new random order each epoch; of a stream: use aril_dataset_shuffle */
     bool drop_last; /* leave out a last batch of fewer samples */
-    int workers; /* threads that load batches ahead; 0: the calling thread loads each as it is asked for */
-    int prefetch; /* batches loaded ahead of the one in use; 0: 2, or more where there are many workers */
+    int workers; /* threads that load batches ahead; 0: the calling thread, as they are asked for */
+    int prefetch; /* batches loaded ahead of the one in use; 0: 2, or more with many workers */
     uint64_t seed;
     aril_sampler *sampler; /* the order, taken over; NULL: by `shuffle` */
     bool raw;              /* pictures in u8 stay so in batches */

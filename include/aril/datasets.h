@@ -33,8 +33,9 @@ ARIL_API int aril_dataset_names(const char *const **names);
  * one of the places above) or by a path:
  *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
  *   - a folder of pictures, one folder a class
- *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test, y_test), .npy,
- *     .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a folder that is an LMDB of Caffe's
+ *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test,
+ *     y_test), .npy, .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a
+ *     folder that is an LMDB of Caffe's
  *   - a folder that holds any of these under the name of the split: train/, test.csv ...
  * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a
  * folder of pictures, "train" of others. */

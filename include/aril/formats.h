@@ -64,8 +64,8 @@ typedef struct aril_picture_opts {
     int channels;   /* 1 (gray), 2 (with alpha), 3 (RGB), 4 (with alpha); 0: those of the file */
     bool deep;      /* 16 bits of a channel stay 16: the result is u16 */
     bool as_stored; /* leave the orientation that a camera noted (EXIF) aside */
-    int64_t min_width,
-        min_height; /* a JPEG may come out smaller by 2, 4 or 8, but no smaller than this; 0: no smaller */
+    /* a JPEG may come out smaller by 2, 4 or 8, but no smaller than this; 0: it does not */
+    int64_t min_width, min_height;
 } aril_picture_opts;
 
 /* The picture of a file, or of a file's bytes. u8 (or u16) [C,H,W] */

@@ -2,9 +2,13 @@
  * generator (aril_seed), and returns t; on failure a poisoned tensor, and t is as it was. Layers
  * draw their first values themselves; these are for other choices:
  *
- *     static void weights(aril_tensor *t, const char *name, void *ctx) { aril_init_xavier_normal(t, 1); }
+ *     static void weights(aril_tensor *t, const char *name, void *ctx)
+ *     {
+ *         aril_init_xavier_normal(t, 1);
+ *     }
+ *     ...
  *     aril_module_init(net, "*.weight", weights, NULL);
- * */
+ */
 #ifndef ARIL_INIT_H
 #define ARIL_INIT_H
 

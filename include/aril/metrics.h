@@ -41,13 +41,15 @@ typedef struct aril_metric_opts {
 
 /* A metric by name:
  *     accuracy        the share of right answers
- *     top1 ... top99  the share of samples whose class is among the k highest scores; "topk" takes .k
+ *     top1 ... top99  the share of samples whose class is among the k highest scores; "topk" takes
+ *                     its k from .k
  *     precision       of the answers that name a class, those that are right
  *     recall          of the samples of a class, those that are found
  *     f1              2 * precision * recall / (precision + recall)
  *     precision_macro, recall_micro, f1_weighted ...   the same with an average
  *     auc             the area under the ROC curve, exact: keeps every score. Two classes
- *     confusion       the share of right answers; aril_metric_table gives the counts. Models show no column of it
+ *     confusion       the share of right answers; aril_metric_table gives the counts. Models show
+ *                     no column of it
  *     mae, mse, rmse  mean absolute error, mean squared error and its root
  *     r2              1 - squared error / variance of the targets
  * The caller frees it. NULL, with an error that lists the names, where there is no such metric. */

@@ -1,6 +1,7 @@
 /* Losses as modules, by name.
  *
- *     aril_module *loss = aril_nn_loss_with("cross_entropy", (aril_nn_loss_opts){ .label_smoothing = 0.1 });
+ *     aril_nn_loss_opts opts = { .label_smoothing = 0.1 };
+ *     aril_module *loss = aril_nn_loss_with("cross_entropy", opts);
  *     aril_tensor *l = aril_forward_n(loss, ARIL_LIST(aril_forward(net, x), y));
  *
  * The functions themselves, with their formulas, are in aril/loss.h. */
@@ -16,15 +17,15 @@ ARIL_C_BEGIN
  * not know is an error. */
 typedef struct aril_nn_loss_opts {
     aril_reduction reduction; /* all; ARIL_BATCHMEAN: kl_div */
-    aril_tensor
-        *weight; /* cross_entropy, nll, multi_margin: of each class [C]; mse, l1, smooth_l1, huber,
-                            bce, bce_with_logits, multilabel_margin, multilabel_soft_margin, soft_margin:
-                            broadcast. A copy is a buffer of the module, as in PyTorch */
+    /* cross_entropy, nll, multi_margin: of each class [C]; mse, l1, smooth_l1, huber, bce,
+     * bce_with_logits, multilabel_margin, multilabel_soft_margin, soft_margin: broadcast. A copy is
+     * a buffer of the module, as in PyTorch. */
+    aril_tensor *weight;
     aril_tensor *pos_weight; /* bce_with_logits */
     int64_t ignore_index;    /* cross_entropy, nll; 0: -100, ARIL_ZERO: 0 */
     double label_smoothing;  /* cross_entropy */
-    double margin;      /* multi_margin, hinge, hinge_embedding, margin_ranking, cosine_embedding,
-                      triplet_margin */
+    /* multi_margin, hinge, hinge_embedding, margin_ranking, cosine_embedding, triplet_margin */
+    double margin;
     double p;           /* multi_margin: 1 or 2; triplet_margin */
     double eps;         /* poisson_nll, gaussian_nll, triplet_margin */
     double beta;        /* smooth_l1 */
@@ -39,13 +40,13 @@ typedef struct aril_nn_loss_opts {
 } aril_nn_loss_opts;
 
 /* The loss of a name, "cross_entropy" or "cross_entropy_loss" or PyTorch's "CrossEntropyLoss":
- *     of x, target            mse l1 smooth_l1 huber poisson_nll bce bce_with_logits nll cross_entropy kl_div
- *                             multi_margin (the multi-class SVM) multilabel_margin multilabel_soft_margin
- *                             soft_margin hinge (the binary SVM) hinge_embedding
- *     of x, target, var       gaussian_nll
- *     of a, b, target         margin_ranking cosine_embedding
- *     of three tensors        triplet_margin (anchor, positive, negative)
- *     of four                 ctc (log_probs, targets, input_lengths, target_lengths)
+ *     of x, target        mse l1 smooth_l1 huber poisson_nll bce bce_with_logits nll cross_entropy
+ *                         kl_div multi_margin (the multi-class SVM) multilabel_margin
+ *                         multilabel_soft_margin soft_margin hinge (the binary SVM) hinge_embedding
+ *     of x, target, var   gaussian_nll
+ *     of a, b, target     margin_ranking cosine_embedding
+ *     of three tensors    triplet_margin (anchor, positive, negative)
+ *     of four             ctc (log_probs, targets, input_lengths, target_lengths)
  * "mae" is l1, "svm" multi_margin. NULL, with an error that names what was probably meant, where
  * there is no such loss. */
 ARIL_API aril_module *aril_nn_loss(const char *name);

@@ -27,11 +27,11 @@ typedef struct aril_nn_rnn_opts {
 } aril_nn_rnn_opts;
 
 /* Networks with `hidden` values of state in each layer and direction (the formulas: aril/neural.h):
- *     inputs   x [T,N,in] or [T,in]; first states h0 and, of an LSTM, c0 [layers * directions, N, hidden]
- *              (without N where x has none; default 0); then the lengths of the sequences, [N]
- *              integers from 1 to T (default: T each)
- *     results  y [T,N,directions * hidden], 0 after the end of a sequence; the last states, and of an LSTM
- *              the last cells, shaped as the first ones
+ *     inputs   x [T,N,in] or [T,in]; first states h0 and, of an LSTM, c0
+ *              [layers * directions, N, hidden] (without N where x has none; default 0); then the
+ *              lengths of the sequences, [N] integers from 1 to T (default: T each)
+ *     results  y [T,N,directions * hidden], 0 after the end of a sequence; the last states, and of
+ *              an LSTM the last cells, shaped as the first ones
  * Parameters: weight_ih_l0 [G * hidden, in], weight_hh_l0 [G * hidden, hidden], bias_ih_l0,
  * bias_hh_l0, then those that end in _l0_reverse, in _l1 and so on; G is 1, 4 (LSTM) or 3 (GRU).
  * First values: uniform within 1 / sqrt(hidden) of 0. */
@@ -68,10 +68,11 @@ typedef struct aril_nn_attention_opts {
 } aril_nn_attention_opts;
 
 /* Attention of `heads` heads, which divide `embed`:
- *     inputs   queries [L,N,embed] or [L,embed], keys [S,N,kdim], values [S,N,vdim] (both default to
- *              the queries: self-attention, and values to the keys); a mask of keys [N,S] (or [S]); a mask
- *              of pairs [L,S], [N * heads, L, S] or (without N) [heads, L, S]
- *     results  [L,N,embed]; and where two results are asked for, the weights: [N,L,S], or [N,heads,L,S]
+ *     inputs   queries [L,N,embed] or [L,embed], keys [S,N,kdim], values [S,N,vdim] (both default
+ *              to the queries: self-attention, and values to the keys); a mask of keys [N,S] (or
+ *              [S]); a mask of pairs [L,S], [N * heads, L, S] or (without N) [heads, L, S]
+ *     results  [L,N,embed]; and where two results are asked for, the weights: [N,L,S], or
+ *              [N,heads,L,S]
  * Masks are PyTorch's: bool, true where a key is NOT seen, or numbers that are added to the scores.
  * A query that sees no key has weights of 0. Parameters: in_proj_weight [3 * embed, embed] (with
  * kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias, out_proj.weight,
@@ -96,7 +97,8 @@ typedef struct aril_nn_transformer_opts {
 
 /* A layer of an encoder: x [L,N,embed] or [L,embed], then a mask of pairs and a mask of keys (as
  * above) to a result of x's shape:
- *     x = norm1(x + dropout(self_attn(x))),  x = norm2(x + dropout(linear2(dropout(relu(linear1(x))))))
+ *     x = norm1(x + dropout(self_attn(x)))
+ *     x = norm2(x + dropout(linear2(dropout(relu(linear1(x))))))
  * or with norm_first x + dropout(self_attn(norm1(x))) and so on. Children: self_attn, linear1,
  * dropout, linear2, norm1, norm2, dropout1, dropout2. */
 ARIL_API aril_module *aril_nn_transformer_encoder_layer(int64_t embed, int heads);

@@ -55,9 +55,9 @@ typedef struct aril_optim_opts {
     /* Of the optimizer as a whole, not of a group. */
     double clip_norm;  /* gradients are scaled so that the norm of all of them is at most this */
     double clip_value; /* no element of a gradient is larger than this in size */
-    int accumulate; /* a step is made at each accumulate-th aril_step, by the mean of the gradients that
-                          gathered; 0 or 1: at each */
-    double loss_scale;     /* see aril_scale_loss; 0: none */
+    int accumulate;    /* a step is made at each accumulate-th aril_step, by the mean of the
+                          gradients that gathered; 0 or 1: at each */
+    double loss_scale; /* see aril_scale_loss; 0: none */
     int loss_scale_growth; /* steps without an infinity until the scale doubles; 0: 2000,
                               ARIL_ZERO: it stays as it is */
     bool keep_grads;       /* aril_step leaves the gradients, for loops that drop them themselves */

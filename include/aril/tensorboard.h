@@ -2,7 +2,7 @@
  *
  *     aril_tensorboard *tb = aril_tensorboard_new("logs/run1");
  *     for (...) aril_tensorboard_scalar(tb, "loss/train", loss, step);
- *     aril_tensorboard_free(tb);                                       then: tensorboard --logdir logs
+ *     aril_tensorboard_free(tb);                    then: tensorboard --logdir logs
  *
  * A tag with slashes is shown in groups. A writer belongs to one thread at a time. What was logged
  * is in the file about a second later, and all of it after aril_tensorboard_flush or _free.

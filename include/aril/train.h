@@ -3,8 +3,8 @@
  *     aril_model *model = aril_model_new(net, ARIL_SHAPE(3, 100, 100));
  *     aril_model_compile(model, (aril_model_opts){ .loss = "cross_entropy", .metrics = "accuracy",
  *         .optimizer = aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1, .momentum = 0.9 }) });
- *     aril_history *h = aril_model_fit(model, x, y, (aril_fit_opts){ .batch_size = 32, .epochs = 10,
- *         .validation = { x_val, y_val } });
+ *     aril_history *h = aril_model_fit(model, x, y, (aril_fit_opts){ .batch_size = 32,
+ *         .epochs = 10, .validation = { x_val, y_val } });
  *     aril_history_draw(h, "curves.svg");
  *     aril_model_free(model);
  *

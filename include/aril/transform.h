@@ -1,8 +1,8 @@
 /* Transforms: changes to samples and batches, most of them to pictures.
  *
- *     aril_transform *t = ARIL_TRANSFORMS(aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
- *                                         aril_transform_flip(0.5),
- *                                         aril_transform_normalise(3, mean, std));
+ *     aril_transform *t = ARIL_TRANSFORMS(
+ *         aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
+ *         aril_transform_flip(0.5), aril_transform_normalise(3, mean, std));
  *     train = aril_dataset_transform(train, t);                     which takes it over
  *     test = aril_dataset_transform(test, aril_transform_parse("resize=256,center_crop=224"));
  *
