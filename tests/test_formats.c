@@ -176,6 +176,22 @@ TEST(places_that_cannot_be_written)
     aril_clear_error();
 }
 
+TEST(a_folder_that_may_not_be_written)
+{
+    bool root = geteuid() == 0; /* whom nothing stops */
+    char folder[512], path[600];
+    snprintf(folder, sizeof folder, "%s", temp_path("closed"));
+    snprintf(path, sizeof path, "%s/x", folder);
+    CHECK(chmod(temp_path(""), 0755) == 0); /* others get as far as the folder */
+    CHECK(mkdir(folder, 0555) == 0);
+    if (root) CHECK(seteuid(65534) == 0);
+    CHECK_INT(aril__file_replace(path, "x", 1), ARIL_ERR_IO);
+    if (root) CHECK(seteuid(0) == 0);
+    CHECK_MSG(strstr(aril_error(), ": Permission denied"), "%s", aril_error());
+    aril_clear_error();
+    CHECK(rmdir(folder) == 0);
+}
+
 /* ---- JSON ---- */
 
 static bool good_json(const char *text)

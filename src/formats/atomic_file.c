@@ -62,7 +62,12 @@ static int claim(aril__file *f, mode_t mode)
 {
     f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
     struct stat now, named;
-    if (f->fd < 0) return errno == EACCES && lstat(f->fresh, &named) == 0 ? 0 : -1;
+    if (f->fd < 0) {
+        int e = errno;
+        bool is_there = e == EACCES && lstat(f->fresh, &named) == 0;
+        errno = e;
+        return is_there ? 0 : -1;
+    }
     if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK || errno == EINTR) goto another;
         /* No locks on this file system: a name of this process's own, and the tried one goes. */
