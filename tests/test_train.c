@@ -371,6 +371,26 @@ TEST(losses_of_ones_own)
     CHECK_NEAR(last[2], last[0], 0);
 }
 
+TEST(targets_with_and_without_a_last_dimension)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(40, 3), ARIL_F32, aril_cpu()),
+                *y = aril_mul_scalar(aril_narrow(x, 1, 0, 1), 3), /* [40,1] */
+                    *flat = aril_reshape(y, ARIL_SHAPE(40)), *ones = aril_ones_like(flat);
+    for (int form = 0; form < 3; form++) {
+        aril_model *m = aril_model_new(aril_nn_linear(3, 1), ARIL_SHAPE(3));
+        CHECK_INT(aril_model_compile(m, form == 2
+                                            ? (aril_model_opts){ .loss_module = aril_nn_loss("l1") }
+                                            : (aril_model_opts){ .loss = "l1" }),
+                  ARIL_OK);
+        aril_eval_opts opts = { .verbose = ARIL_SILENT, .sample_weight = form == 1 ? ones : NULL };
+        double want = aril_model_evaluate(m, x, y, opts);
+        CHECK_NEAR(aril_model_evaluate(m, x, flat, opts), want, 0);
+        CHECK(aril_ok());
+        aril_model_free(m);
+    }
+}
+
 static aril_tensor *sigmoid(aril_module *self, aril_tensor *x)
 {
     (void)self;

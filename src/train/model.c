@@ -289,6 +289,20 @@ static aril_tensor *weights_of_classes(aril_tensor *output, aril_tensor *target,
     return aril_index_select(aril_to(class_weight, aril_device_of(output)), truth, 0);
 }
 
+/* Targets [N] of results [N,1], or the other way round, are the same in other words; a loss of
+ * elements would broadcast them and compare each with all. */
+static aril_tensor *shaped_as(const aril_model *m, aril_tensor *output, aril_tensor *target)
+{
+    aril_shape o = aril_shape_of(output), t = aril_shape_of(target);
+    bool elements = m->loss != NULL
+                        ? !m->loss->classes
+                        : m->loss_module != NULL && aril_dtype_is_float(aril_dtype_of(target));
+    if (!elements || o.ndim == t.ndim || aril_numel(output) != aril_numel(target)) return target;
+    for (int i = 0; i < o.ndim && i < t.ndim; i++)
+        if (o.dim[i] != t.dim[i]) return target;
+    return aril_reshape(target, o);
+}
+
 aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_batch *b,
                               aril_tensor *class_weight, aril_tensor **weight)
 {
@@ -298,7 +312,7 @@ aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_bat
                    "the batches have no targets: there is nothing to compare predictions with");
         return NULL;
     }
-    aril_tensor *target = aril_to(b->y, aril_device_of(output));
+    aril_tensor *target = shaped_as(m, output, aril_to(b->y, aril_device_of(output)));
     if (b->weight == NULL && class_weight == NULL) {
         aril_tensor *in[] = { output, target };
         if (m->loss != NULL) return m->loss->run(in, &(aril_nn_loss_opts){ 0 });
