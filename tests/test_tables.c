@@ -368,6 +368,13 @@ TEST(arrays_as_datasets)
     d = aril_dataset_open(temp_path("d.npy"), NULL);
     CHECK_INT(aril_dataset_size(d), 2);
     aril_dataset_release(d);
+    at[0] = aril_zeros(ARIL_SHAPE(5, 8, 6), ARIL_U8, aril_cpu()); /* of one channel */
+    CHECK_INT(aril_npz_write(path, &four), ARIL_OK);
+    d = aril_dataset_open(path, "train");
+    CHECK_MSG(d && aril_ok(), "%s", aril_error());
+    s = aril_dataset_shape(d);
+    CHECK(aril_dataset_has_pictures(d) && s.ndim == 3 && s.dim[0] == 1 && s.dim[1] == 8);
+    aril_dataset_release(d);
 }
 
 TEST(files_named_by_their_part)

@@ -38,8 +38,7 @@ aril_dataset *aril__dataset_of_arrays(const char *path, aril_tensor *x, aril_ten
         return aril_dataset_tensors(x, y);
     /* Bytes of three or four dimensions are pictures. Libraries that keep their channels last do so
      * in NumPy's files too. */
-    int64_t first = aril_size(x, 1), last = aril_size(x, 3);
-    if (aril_ndim(x) == 4 && first > 4 && last <= 4)
+    if (aril_ndim(x) == 4 && aril_size(x, 1) > 4 && aril_size(x, 3) <= 4)
         x = aril_contiguous(aril_permute(x, ARIL_AXES(0, 3, 1, 2)));
     return aril_dataset_pictures(x, y);
 }
