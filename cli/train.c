@@ -40,6 +40,14 @@ static bool open_data(run_parts *r, const char *what)
     r->m.seed = (uint64_t)o->seed;
     if (!parts_open(what, o->validation_split, r->m.seed, &r->train, &r->test, &r->m.kept))
         return false;
+    int64_t rest = aril_dataset_size(r->train), tested = aril_dataset_size(r->test);
+    if (rest == 0 || tested == 0) {
+        aril_fail(ARIL_ERR_ARG,
+                  "%lld samples to train on and %lld to test on are too few; --validation-split X "
+                  "keeps another share than a tenth for the tests",
+                  (long long)rest, (long long)tested);
+        return false;
+    }
     if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
     if (height && !aril_dataset_has_pictures(r->train)) {
         aril_fail(ARIL_ERR_ARG, "--size is for pictures, and %s has none", what);
@@ -63,10 +71,12 @@ static bool look_at_targets(run_parts *r, int64_t *results)
     ARIL_SCOPE;
     aril_sample s = { 0 };
     if (aril_dataset_get(r->train, 0, &s) < 0) return false;
-    if (!s.y) {
-        fputs("aril train: the samples have no targets\n", stderr);
-        return false;
-    }
+    aril_dtype x = aril_dtype_of(s.x);
+    if (!aril_dtype_is_float(x) && !aril_dataset_has_pictures(r->train))
+        aril_fail(ARIL_ERR_DTYPE, "the samples are %s, and the networks of the zoo take floats",
+                  aril_dtype_name(x));
+    if (!s.y) aril_fail(ARIL_ERR_ARG, "the samples have no targets");
+    if (!aril_ok()) return false;
     r->classes = !aril_dtype_is_float(aril_dtype_of(s.y));
     const char *const *names;
     *results = r->classes ? aril_dataset_classes(r->train, &names) : aril_numel(s.y);
