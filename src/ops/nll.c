@@ -376,7 +376,8 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
     for (int d = 0; fits && d < x->ndim; d++) fits = may_be(x->dim[d], target->dim[d]);
     if (!fits)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "cross_entropy: scores %s and class probabilities %s differ in shape",
+                          "cross_entropy: scores %s and class probabilities %s differ in shape "
+                          "(class indices are integers)",
                           aril__text(a, x), aril__text(b, target)),
                aril_escape(aril__poison());
     if (o.ignore_index)
