@@ -637,3 +637,58 @@ TEST(memory_runs_out)
     }
     CHECK_MSG(false, "the program never ran to its end");
 }
+
+static int64_t below_none(aril_dataset *d)
+{
+    (void)d;
+    return -5;
+}
+
+static aril_status no_sample(aril_dataset *d, int64_t i, aril_sample *s)
+{
+    (void)d, (void)i, (void)s;
+    return ARIL_OK;
+}
+
+static int64_t below_none_drawn(void *ctx, int64_t size)
+{
+    (void)ctx, (void)size;
+    return -3;
+}
+
+static aril_status draws_nothing(void *ctx, int64_t size, uint64_t seed, int64_t epoch, int64_t n,
+                                 int64_t *order)
+{
+    (void)ctx, (void)size, (void)seed, (void)epoch, (void)n, (void)order;
+    return ARIL_OK;
+}
+
+TEST(sizes_below_0_are_told)
+{
+    ARIL_SCOPE;
+    CHECK(aril_loader_new(aril_dataset_new("Odd", 0, below_none, no_sample),
+                          (aril_loader_opts){ 0 }) == NULL);
+    CHECK_ERROR("-5 samples");
+    aril_sampler *s =
+        aril_sampler_new((aril_sampler_class){ .count = below_none_drawn, .fill = draws_nothing },
+                         NULL);
+    CHECK(aril_loader_new(numbers(4), (aril_loader_opts){ .sampler = s }) == NULL);
+    CHECK_ERROR("-3 samples");
+    CHECK(aril_batch_room(NULL, ARIL_F32, ARIL_SHAPE(1)) == NULL);
+    CHECK_ERROR("NULL");
+}
+
+TEST(a_dataset_does_not_read_from_itself)
+{
+    ARIL_SCOPE;
+    aril_dataset *a = numbers(3), *b = numbers(4);
+    aril_dataset_set_source(a, aril_dataset_keep(a));
+    CHECK_ERROR("from itself");
+    aril_dataset_set_source(a, aril_dataset_keep(b));
+    aril_dataset_set_source(b, aril_dataset_keep(a));
+    CHECK_ERROR("from itself");
+    CHECK(aril_dataset_source(a) == b && aril_dataset_source(b) == NULL);
+    CHECK_INT(aril_dataset_classes(a, NULL), 0);
+    aril_dataset_release(a);
+    aril_dataset_release(b);
+}

@@ -4,6 +4,7 @@
 #include "core/tensor.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -492,4 +493,14 @@ TEST(memory_that_runs_out)
         CHECK(n < 100000);
     }
     CHECK_MSG(failures > 100, "%d", failures);
+}
+
+TEST(lists_of_modules_that_are_none)
+{
+    CHECK(aril_nn_sequential_of(2, NULL) == NULL);
+    CHECK(!aril_ok() && strstr(aril_error(), "2 modules") != NULL);
+    aril_clear_error();
+    CHECK(aril_nn_concat_of(-1, NULL) == NULL);
+    aril_clear_error();
+    CHECK(isnan(aril_cost_training(NULL, 1)));
 }

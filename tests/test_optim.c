@@ -498,3 +498,26 @@ TEST(averages_are_swapped_in_and_out)
     aril_average_free(NULL);
     aril_release(p);
 }
+
+TEST(the_loss_scale_never_sticks_at_0_or_infinity)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_set_requires_grad(w, true);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(w),
+                             (aril_sgd_opts){ .lr = 0.5, .loss_scale = 4, .loss_scale_growth = 1 });
+    for (int up = 0; up < 2; up++) {
+        for (int i = 0; i < 300; i++) {
+            ARIL_SCOPE;
+            aril_tensor *l = aril_sum(aril_mul_scalar(w, up ? 0.0 : INFINITY), ARIL_ALL);
+            aril_backward(aril_scale_loss(o, l));
+            aril_step(o);
+        }
+        double scale = aril_item(aril_optim_loss_scale(o));
+        CHECK(scale > 0 && isfinite(scale));
+    }
+    aril_backward(aril_scale_loss(o, aril_mean(w, ARIL_ALL)));
+    aril_step(o);
+    CHECK(aril_ok() && fabs(aril_item(aril_sum(w, ARIL_ALL)) - 2.5) < 1e-6);
+    aril_optim_free(o);
+}

@@ -152,3 +152,34 @@ TEST(a_function_of_your_own)
     CHECK_INT(calls, 4);
     aril_optim_free(o);
 }
+
+TEST(a_schedule_has_one_owner)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_set_requires_grad(w, true);
+    aril_optim *o = aril_sgd(ARIL_TENSORS(w), (aril_sgd_opts){ .lr = 1 });
+    aril_schedule *s = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });
+    CHECK_INT(aril_optim_schedule(o, s), ARIL_OK);
+    CHECK_INT(aril_optim_schedule(o, s), ARIL_ERR_ARG);
+    CHECK(strstr(aril_error(), "in use already"));
+    aril_clear_error();
+    aril_schedule *fresh = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });
+    CHECK_FAILS(aril_chained_schedule(2, (aril_schedule *[]){ fresh, s }), ARIL_ERR_ARG, "in use");
+    fresh = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });
+    CHECK_FAILS(aril_chained_schedule(3, (aril_schedule *[]){ fresh, fresh, fresh }), ARIL_ERR_ARG,
+                "in use");
+    aril_optim_epoch(o, NAN);
+    CHECK(lr(o) == 0.5);
+    aril_optim_free(o);
+}
+
+TEST(rates_are_numbers)
+{
+    CHECK_FAILS(aril_cosine_schedule((aril_schedule_opts){ .total = 9, .min_lr = NAN }),
+                ARIL_ERR_ARG, ".min_lr is nan");
+    CHECK_FAILS(aril_exponential_schedule((aril_schedule_opts){ .gamma = NAN }), ARIL_ERR_ARG,
+                ".gamma");
+    CHECK_FAILS(aril_polynomial_schedule((aril_schedule_opts){ .power = INFINITY }), ARIL_ERR_ARG,
+                ".power");
+}

@@ -311,3 +311,34 @@ TEST(zz_checkpoints_of_other_fits_are_refused)
     aril_clear_error();
     CHECK(fit_with("mae", 5, dir) != NULL);
 }
+
+/* Parameters whose sizes only the first batch tells. */
+static double fit_open(int epochs, const char *dir)
+{
+    ARIL_SCOPE;
+    aril_seed(1);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(20, 3), ARIL_F32, aril_cpu());
+    aril_model *m = aril_model_new(aril_nn_sequential(aril_nn_linear(0, 4), aril_nn_batch_norm1d(0),
+                                                      aril_nn_linear(0, 1)),
+                                   ARIL_SHAPE());
+    aril_model_compile(m, (aril_model_opts){ .loss = "mse",
+                                             .optimizer = aril_adam(NULL, (aril_adam_opts){ 0 }) });
+    aril_history *h =
+        aril_model_fit(m, x, aril_narrow(x, 1, 0, 1),
+                       (aril_fit_opts){ .batch_size = 5,
+                                        .epochs = epochs,
+                                        .verbose = ARIL_SILENT,
+                                        .checkpoint = { .dir = dir, .resume = dir != NULL } });
+    double loss = h != NULL ? aril_history_at(h, "loss", -1) : NAN;
+    aril_model_free(m);
+    return loss;
+}
+
+TEST(zz_a_model_of_open_sizes_resumes)
+{
+    const char *dir = place("run");
+    double want = fit_open(3, NULL);
+    CHECK(fit_open(1, dir) > 0 && aril_ok());
+    double got = fit_open(3, dir);
+    CHECK_MSG(got == want, "%g, not %g: %s", got, want, aril_ok() ? "" : aril_error());
+}

@@ -35,7 +35,8 @@ ARIL_C_BEGIN
  * error, on failure. */
 ARIL_API aril_model *aril_model_new(aril_module *net, aril_shape input);
 
-/* Frees a model with its module, optimizer, metrics and history; NULL is fine. */
+/* Frees a model with its module, optimizer, metrics and history; NULL is fine. An error,
+ * and nothing is freed, while the model is being fitted. */
 ARIL_API void aril_model_free(aril_model *model);
 
 /* What is inside, owned by the model: the module, the optimizer (NULL before compile). */
@@ -58,8 +59,8 @@ typedef struct aril_model_opts {
 } aril_model_opts;
 
 /* Says how the model is trained. Everything given is taken over, also on failure. May be called
- * again: what was there before is freed. Without an optimizer the model can be evaluated, not
- * fitted. */
+ * again, but not during a fit: what was there before is freed, unless it is the same optimizer.
+ * Without an optimizer the model can be evaluated, not fitted. */
 ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts);
 
 /* ---- fit ---- */

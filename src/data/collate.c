@@ -8,6 +8,10 @@
 
 aril_tensor *aril_batch_room(aril_tensor **place, aril_dtype dtype, aril_shape shape)
 {
+    if (!place) {
+        aril__fail(ARIL_ERR_ARG, "batch_room: the place is NULL");
+        return NULL;
+    }
     aril__thread *th = aril__self();
     aril_tensor *t = *place;
     /* Whoever else holds the tensor or its memory expects it to stay as it is. */

@@ -77,6 +77,12 @@ void aril_dataset_set_source(aril_dataset *d, aril_dataset *source)
         aril_dataset_release(source);
         return;
     }
+    for (const aril_dataset *s = source; s; s = s->source) {
+        if (s != d) continue;
+        aril__fail(ARIL_ERR_ARG, "dataset_set_source: %s would read from itself", d->type->type);
+        aril_dataset_release(source);
+        return;
+    }
     aril_dataset *before = d->source;
     d->source = source;
     aril_dataset_release(before);

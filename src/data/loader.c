@@ -425,6 +425,9 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
         if (!l->sampler)
             l->sampler = opts.shuffle ? aril_sampler_random() : aril_sampler_sequential();
         ok = l->sampler != NULL && l->size >= 0;
+        if (l->size < 0)
+            aril__fail(ARIL_ERR_ARG, "loader: %s says that it has %lld samples", d->type->type,
+                       (long long)l->size);
         if (ok) l->samples = aril__sampler_count(l->sampler, l->size);
         ok = ok && l->samples >= 0;
     }

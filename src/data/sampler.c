@@ -60,7 +60,7 @@ void aril_sampler_free(aril_sampler *s)
 int64_t aril__sampler_count(const aril_sampler *s, int64_t size)
 {
     int64_t n = s->type.count(s->ctx, size);
-    if (n > INT64_MAX / (int64_t)sizeof(int64_t))
+    if (n < 0 || n > INT64_MAX / (int64_t)sizeof(int64_t))
         return aril__fail(ARIL_ERR_ARG, "sampler: an epoch of %lld samples", (long long)n);
     return n;
 }

@@ -415,7 +415,9 @@ aril_transform *aril_transform_take_batch(aril_transform *t)
 
 bool aril_sample_region(aril_sample *s, int64_t width, int64_t height, aril_region *region)
 {
-    if (!s->wants || !aril__transform_has_region(s->wants) || width < 1 || height < 1) return false;
+    if (!s || !region || !s->wants || !aril__transform_has_region(s->wants) || width < 1 ||
+        height < 1)
+        return false;
     const aril_transform *first = at(s->wants, 0);
     if (!first->kind->region(first, s->random, width, height, &s->region)) return false;
     s->wants = NULL;

@@ -41,7 +41,12 @@ static const aril__layer sequential_layer = {
 static aril_module *filled(aril_module *m, int n, aril_module *const *layers)
 {
     bool good = m != NULL;
-    for (int i = 0; i < n; i++) {
+    if (good && (n < 0 || (n > 0 && !layers))) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d modules in a list that is %s", aril_module_type(m), n,
+                   layers ? "there" : "NULL");
+        good = false;
+    }
+    for (int i = 0; i < n && layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
         if (good)

@@ -10,6 +10,7 @@
 #include "nn/module.h"
 #include "ops/flops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,6 +276,7 @@ aril_status aril_module_cost(aril_module *m, aril_list in, aril_cost *cost)
 
 double aril_cost_training(const aril_cost *c, int64_t batch)
 {
+    if (!c) return NAN;
     return c->parameter_bytes + c->buffer_bytes + c->trainable_bytes +
            (double)batch * (c->input_bytes + c->activation_bytes + c->working_bytes);
 }

@@ -25,6 +25,7 @@ struct aril_schedule {
     aril_schedule **parts;
     int64_t *from; /* of a sequence: where each part begins */
     int64_t t;
+    bool owned; /* by an optimizer, or by a schedule of which it is a part */
     /* plateau */
     int64_t drops, bad, cooling;
     double best;
@@ -300,9 +301,38 @@ static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedul
     return s;
 }
 
+/* A rate of NaN would spoil every weight at the next step. */
+static aril_status all_numbers(const aril_schedule_opts *o)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        { "gamma", o->gamma },
+        { "power", o->power },
+        { "min_lr", o->min_lr },
+        { "start", o->start },
+        { "end", o->end },
+        { "growth", o->growth },
+        { "max_lr", o->max_lr },
+        { "warm_share", o->warm_share },
+        { "div", o->div },
+        { "final_div", o->final_div },
+        { "factor", o->factor },
+        { "threshold", o->threshold },
+        { "warm_start", o->warm_start },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!isfinite(all[i].value))
+            return aril__fail(ARIL_ERR_ARG, "schedule: .%s is %g, expected a number", all[i].name,
+                              all[i].value);
+    return ARIL_OK;
+}
+
 static aril_schedule *made(const schedule_kind *kind, aril_schedule_opts opts)
 {
     aril_schedule_opts o = resolve(&opts, &kind->usual);
+    if (all_numbers(&o) < 0) return NULL;
     if (kind->check && kind->check(&o) < 0) return NULL;
     if (o.warmup <= 0) return schedule_new(kind, &opts);
     aril_schedule *parts[2];
@@ -375,6 +405,12 @@ static aril_schedule *combine(const schedule_kind *kind, int n, aril_schedule *c
                        kind->name);
             whole = false;
         }
+        for (int j = 0; j <= i && whole; j++) {
+            if (!parts[i]->owned && (j == i || parts[j] != parts[i])) continue;
+            aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is in use already; make another one",
+                       kind->name, i);
+            whole = false;
+        }
         if (whole && i && at && at[i - 1] <= (i > 1 ? at[i - 2] : 0)) {
             aril__fail(ARIL_ERR_ARG, "%s_schedule: counts ascend from above 0", kind->name);
             whole = false;
@@ -395,10 +431,13 @@ static aril_schedule *combine(const schedule_kind *kind, int n, aril_schedule *c
     for (int i = 0; i < n && parts; i++) {
         if (s) {
             s->parts[i] = parts[i];
+            s->parts[i]->owned = true;
             if (at && i) s->from[i] = at[i - 1];
-        } else {
-            aril_schedule_free(parts[i]);
+            continue;
         }
+        bool again = !parts[i] || parts[i]->owned;
+        for (int j = i + 1; j < n && !again; j++) again = parts[j] == parts[i];
+        if (!again) aril_schedule_free(parts[i]);
     }
     if (s) s->n_parts = n;
     return s;
@@ -509,6 +548,9 @@ void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double met
 aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
 {
     aril_schedule **grown = NULL;
+    if (s && s->owned)
+        return aril__fail(ARIL_ERR_ARG, "optim_schedule: the schedule is in use already; make "
+                                        "another one");
     if (opt && s)
         grown = aril__realloc(opt->schedules, (size_t)(opt->n_schedules + 1) * sizeof *grown);
     if (!grown) {
@@ -519,6 +561,7 @@ aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
     }
     opt->schedules = grown;
     grown[opt->n_schedules++] = s;
+    s->owned = true;
     aril__schedules_apply(opt);
     return ARIL_OK;
 }

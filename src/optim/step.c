@@ -198,7 +198,9 @@ static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor 
     aril_tensor *grows = aril_ge_scalar(more, growth);
     aril_tensor *up = aril_where(grows, aril_scalar(2), one);
     aril_tensor *change = aril_where(finite, up, aril_scalar(0.5));
-    *scale = aril_cast(aril_mul(opt->scale, change), ARIL_F32);
+    /* At 0 or infinity it would stay there for good. */
+    aril_tensor *next = aril_clamp(aril_mul(opt->scale, change), 0x1p-126, 0x1p126);
+    *scale = aril_cast(next, ARIL_F32);
     *good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
     aril_status s = aril_tensor_status(*scale);
     return s < 0 ? s : aril_tensor_status(*good);

@@ -40,11 +40,12 @@ void aril_callback_free(aril_callback *cb)
 
 aril_tensor *aril_callback_get(aril_callback *cb, const char *name)
 {
-    return aril__states_get(&cb->states, name);
+    return cb != NULL ? aril__states_get(&cb->states, name) : NULL;
 }
 
 aril_status aril_callback_set(aril_callback *cb, const char *name, aril_tensor *value)
 {
+    if (cb == NULL) return aril__fail(ARIL_ERR_ARG, "callback_set: the callback is NULL");
     return aril__states_set(&cb->states, name, value);
 }
 
@@ -58,6 +59,7 @@ aril_status aril__callbacks_call(aril_fit *fit, aril__moment when)
                                                                    type->end };
         if (fn[when] == NULL) continue;
         aril_status status = fn[when](all[i], fit);
+        aril__model_put_back(fit->model);
         if (status >= 0) continue;
         /* One that says why keeps its own words. */
         return aril_ok() ? aril__fail(status, "the callback %s ended the fit with %s", type->name,

@@ -111,7 +111,8 @@ double aril_model_evaluate_loader(aril_model *m, aril_loader *loader, aril_eval_
     aril__progress p;
     aril__progress_start(&p, opts.output, opts.verbose, m->input.ndim == 3);
     aril__progress_begin(&p, "Evaluate", aril_loader_length(loader), 0, 0);
-    aril_status status = aril__model_measure(m, loader, &p, NULL);
+    aril_status status = aril__model_set_aside(m);
+    if (status == ARIL_OK) status = aril__model_measure(m, loader, &p, NULL);
     aril__progress_break(&p);
     return status == ARIL_OK ? aril__model_mean_loss(m) : NAN;
 }
@@ -122,7 +123,7 @@ static aril_loader *in_order(aril_model *m, aril__samples s, const aril_eval_opt
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "samples are expected, got NULL");
         return NULL;
     }
-    int64_t batch = opts->batch_size > 0 ? opts->batch_size : 256;
+    int64_t batch = opts->batch_size != 0 ? opts->batch_size : 256;
     return aril__model_loader(m, s, (aril_loader_opts){ .batch = batch, .workers = opts->workers });
 }
 
@@ -146,8 +147,11 @@ typedef struct pile {
 static aril_status pile_up(aril_model *m, const aril_batch *b, aril_tensor *output, void *ctx)
 {
     (void)m;
-    (void)b;
     pile *p = ctx;
+    if (aril_ndim(output) == 0 || aril_size(output, 0) != b->n)
+        return aril__fail(ARIL_ERR_SHAPE, "predict: a batch of %lld samples gave a result of %s",
+                          (long long)b->n,
+                          aril_ndim(output) == 0 ? "no dimensions" : "another number of rows");
     if (p->n == p->cap) {
         int cap = p->cap > 0 ? 2 * p->cap : 64;
         aril_tensor **at = aril__realloc(p->at, (size_t)cap * sizeof *at);

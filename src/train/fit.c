@@ -103,46 +103,47 @@ static void read_values(aril_fit *f, int from)
 
 aril_model *aril_fit_model(const aril_fit *f)
 {
-    return f->model;
+    return f != NULL ? f->model : NULL;
 }
 
 int aril_fit_epoch(const aril_fit *f)
 {
-    return f->epoch;
+    return f != NULL ? f->epoch : 0;
 }
 
 int aril_fit_epochs(const aril_fit *f)
 {
-    return f->epochs;
+    return f != NULL ? f->epochs : 0;
 }
 
 int64_t aril_fit_batch(const aril_fit *f)
 {
-    return f->batch;
+    return f != NULL ? f->batch : 0;
 }
 
 int64_t aril_fit_batches(const aril_fit *f)
 {
-    return f->batches;
+    return f != NULL ? f->batches : 0;
 }
 
 int64_t aril_fit_step(const aril_fit *f)
 {
-    return f->step;
+    return f != NULL ? f->step : 0;
 }
 
 bool aril_fit_resumed(const aril_fit *f)
 {
-    return f->resumed;
+    return f != NULL ? f->resumed : false;
 }
 
 const char *const *aril_fit_names(const aril_fit *f)
 {
-    return f->name;
+    return f != NULL ? f->name : NULL;
 }
 
 double aril_fit_value(const aril_fit *f, const char *name)
 {
+    if (f == NULL || name == NULL) return NAN;
     if (strcmp(name, "batch_loss") == 0)
         return f->last_loss != NULL ? aril_item(f->last_loss) : NAN;
     if (strcmp(name, "lr") == 0 && !f->measured) return aril_item(aril_optim_lr(f->model->opt));
@@ -154,7 +155,7 @@ double aril_fit_value(const aril_fit *f, const char *name)
 
 void aril_fit_stop(aril_fit *f)
 {
-    f->stop = true;
+    if (f != NULL) f->stop = true;
 }
 
 void aril_model_stop(aril_model *m)
@@ -359,6 +360,15 @@ static aril_status check_opts(const aril_fit_opts *o)
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return aril__fail(ARIL_ERR_ARG, "fit: .validation_split is a share from 0 to 1, got %g",
                           o->validation_split);
+    if (o->validation.x == NULL && o->validation.y != NULL && o->validation_loader == NULL)
+        return aril__fail(ARIL_ERR_ARG, "fit: .validation has targets, and NULL for its samples");
+    if (o->validation_every < 0)
+        return aril__fail(ARIL_ERR_ARG, "fit: .validation_every is below 0");
+    for (int i = 0; o->callbacks != NULL && o->callbacks[i] != NULL; i++)
+        for (int j = 0; j < i; j++)
+            if (o->callbacks[i] == o->callbacks[j])
+                return aril__fail(ARIL_ERR_ARG, "fit: callbacks %d and %d are one and the same", j,
+                                  i);
     if (o->checkpoint.resume && o->checkpoint.dir == NULL)
         return aril__fail(ARIL_ERR_ARG, "fit: .checkpoint.resume needs .checkpoint.dir");
     return ARIL_OK;
@@ -390,8 +400,12 @@ static aril_status run(aril_fit *f)
 
 static void free_callbacks(const aril_fit_opts *opts)
 {
-    for (int i = 0; opts->callbacks != NULL && opts->callbacks[i] != NULL; i++)
-        aril_callback_free(opts->callbacks[i]);
+    for (int i = 0; opts->callbacks != NULL && opts->callbacks[i] != NULL; i++) {
+        bool again = false;
+        for (int j = i + 1; opts->callbacks[j] != NULL && !again; j++)
+            again = opts->callbacks[j] == opts->callbacks[i];
+        if (!again) aril_callback_free(opts->callbacks[i]);
+    }
 }
 
 /* Trains with two loaders, of which the second may be NULL, and frees the callbacks. */
@@ -446,6 +460,11 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
         return refuse(&opts);
     if (loader == NULL) {
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "aril_model_fit_loader takes a loader, got NULL");
+        return refuse(&opts);
+    }
+    if (opts.validation_loader == loader) {
+        aril__fail(ARIL_ERR_ARG, "fit: .validation_loader is the loader that is trained on; "
+                                 "validation needs one of its own");
         return refuse(&opts);
     }
     if (opts.validation_split > 0 || opts.sample_weight != NULL) {

@@ -59,6 +59,10 @@ static void decompile(aril_model *m)
 void aril_model_free(aril_model *m)
 {
     if (m == NULL) return;
+    if (m->running != NULL) {
+        aril__fail(ARIL_ERR_STATE, "the model is being fitted: free it when the fit has ended");
+        return;
+    }
     decompile(m);
     aril__history_free(m->history);
     aril_module_release(m->net);
@@ -82,6 +86,9 @@ static aril_status add_metric(aril_model *m, aril_metric *metric)
     if (metric == NULL) return aril__latest_status();
     const char *label = aril_metric_label(metric);
     aril_status status = ARIL_OK;
+    for (int i = 0; i < m->n_metrics; i++)
+        if (m->metric[i] == metric) /* which the model owns already */
+            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice", label);
     if (strcmp(label, "loss") == 0 || strcmp(label, "lr") == 0 || strncmp(label, "val_", 4) == 0)
         status = aril__fail(ARIL_ERR_ARG,
                             "a metric cannot be called '%s': the history has a column of that kind",
@@ -177,11 +184,16 @@ static aril_status give_parameters(aril_model *m)
 aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
 {
     aril_status status = ARIL_OK;
-    if (m == NULL) {
-        status = aril__fail(ARIL_ERR_ARG, "aril_model_compile takes a model, got NULL");
+    if (m == NULL || m->running != NULL) {
+        status = m == NULL
+                     ? aril__fail(ARIL_ERR_ARG, "aril_model_compile takes a model, got NULL")
+                     : aril__fail(ARIL_ERR_STATE,
+                                  "the model is being fitted: compile it when the fit has ended");
         aril_module_release(opts.loss_module);
-        aril_optim_free(opts.optimizer);
+        if (m == NULL || opts.optimizer != m->opt) aril_optim_free(opts.optimizer);
     } else {
+        /* One that is given again stays. */
+        if (m->opt == opts.optimizer) m->opt = NULL;
         decompile(m);
         m->loss_module = opts.loss_module;
         m->opt = opts.optimizer;
@@ -190,10 +202,13 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
     }
     for (size_t i = 0; i < sizeof opts.own_metrics / sizeof *opts.own_metrics; i++) {
         if (opts.own_metrics[i] == NULL) continue;
-        if (status == ARIL_OK)
+        if (status == ARIL_OK) {
             status = add_metric(m, opts.own_metrics[i]);
-        else
-            aril_metric_free(opts.own_metrics[i]);
+            continue;
+        }
+        bool again = false;
+        for (size_t j = 0; j < i && !again; j++) again = opts.own_metrics[j] == opts.own_metrics[i];
+        if (!again) aril_metric_free(opts.own_metrics[i]);
     }
     if (status == ARIL_OK) status = give_parameters(m);
     if (opts.schedule != NULL) {
@@ -204,8 +219,9 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
         else
             aril_schedule_free(opts.schedule);
     }
-    if (m != NULL && status != ARIL_OK) decompile(m);
-    if (m != NULL) m->compiled = status == ARIL_OK;
+    if (m == NULL || m->running != NULL) return status;
+    if (status != ARIL_OK) decompile(m);
+    m->compiled = status == ARIL_OK;
     return status;
 }
 
@@ -232,14 +248,19 @@ void aril__model_ready(aril_model *m)
         params != NULL && params->n > 0 ? aril_device_of(params->at[0]) : (aril_device){ 0 };
 }
 
+static int inputs_of(const aril_model *m, const aril_batch *b, aril_tensor **in)
+{
+    int n = 0;
+    in[n++] = aril_to(b->x, m->device);
+    for (int i = 0; i < ARIL_SAMPLE_EXTRA && b->extra[i] != NULL; i++)
+        in[n++] = aril_to(b->extra[i], m->device);
+    return n;
+}
+
 aril_tensor *aril__model_forward(aril_model *m, const aril_batch *b)
 {
-    aril_tensor *in[1 + ARIL_SAMPLE_EXTRA] = { aril_to(b->x, m->device) };
-    int n = 1;
-    while (n <= ARIL_SAMPLE_EXTRA && b->extra[n - 1] != NULL) {
-        in[n] = aril_to(b->extra[n - 1], m->device);
-        n++;
-    }
+    aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
+    int n = inputs_of(m, b, in);
     aril_tensor *y =
         n == 1 ? aril_forward(m->net, in[0]) : aril_forward_n(m->net, (aril_list){ n, in });
     if (!m->built && aril_tensor_status(y) == ARIL_OK) {
@@ -247,6 +268,15 @@ aril_tensor *aril__model_forward(aril_model *m, const aril_batch *b)
         if (give_parameters(m) != ARIL_OK) return NULL;
     }
     return y;
+}
+
+aril_status aril__model_build(aril_model *m, const aril_batch *b)
+{
+    aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
+    aril_status status = aril_module_build_n(m->net, (aril_list){ inputs_of(m, b, in), in });
+    if (status != ARIL_OK) return status;
+    aril__model_ready(m);
+    return give_parameters(m);
 }
 
 /* One value for each sample. */
@@ -370,6 +400,30 @@ void aril__model_reset(aril_model *m)
 {
     aril__states_clear(&m->meter);
     for (int i = 0; i < m->n_metrics; i++) aril_metric_reset(m->metric[i]);
+}
+
+aril_status aril__model_set_aside(aril_model *m)
+{
+    aril_fit *f = m->running;
+    if (f == NULL || f->aside != NULL) return ARIL_OK;
+    f->aside = aril__calloc((size_t)(1 + m->n_metrics) * sizeof *f->aside);
+    if (f->aside == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for an evaluation");
+    aril__states_swap(&m->meter, &f->aside[0]);
+    for (int i = 0; i < m->n_metrics; i++)
+        aril__states_swap(&m->metric[i]->states, &f->aside[1 + i]);
+    return ARIL_OK;
+}
+
+void aril__model_put_back(aril_model *m)
+{
+    aril_fit *f = m->running;
+    if (f == NULL || f->aside == NULL) return;
+    aril__model_reset(m);
+    aril__states_swap(&m->meter, &f->aside[0]);
+    for (int i = 0; i < m->n_metrics; i++)
+        aril__states_swap(&m->metric[i]->states, &f->aside[1 + i]);
+    free(f->aside);
+    f->aside = NULL;
 }
 
 double aril__model_mean_loss(const aril_model *m)

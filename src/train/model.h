@@ -46,11 +46,19 @@ struct aril_fit {
     aril_tensor *last_loss;
     aril_history *history;
     aril__progress progress;
-    double saved; /* when the last checkpoint was written */
+    aril__states *aside; /* what loss and metrics know of the epoch, while a callback evaluates */
+    double saved;        /* when the last checkpoint was written */
     bool resumed, stop;
     bool ended; /* the loader has given the last batch of the epoch */
     bool over;  /* a callback ended the whole run before its last epoch */
 };
+
+/* Makes the parameters whose sizes a batch tells. */
+aril_status aril__model_build(aril_model *m, const aril_batch *b);
+
+/* Puts what loss and metrics know of a running fit's epoch aside for an evaluation in between, and back. */
+aril_status aril__model_set_aside(aril_model *m);
+void aril__model_put_back(aril_model *m);
 
 /* Tensors to make batches of: targets and weights may be NULL. */
 typedef struct aril__samples {

@@ -174,11 +174,18 @@ static aril_status parts_read(aril_fit *f, const aril__states *state, parts *p)
     return status;
 }
 
-static void swap_states(aril__states *a, aril__states *b)
+/* Parameters whose sizes the first batch tells have to be there before they can be loaded. */
+static aril_status build(aril_fit *f)
 {
-    aril__states t = *a;
-    *a = *b;
-    *b = t;
+    if (aril_module_built(f->model->net)) return ARIL_OK;
+    ARIL_SCOPE;
+    aril_loader_position start = aril_loader_tell(f->loader);
+    aril_batch b;
+    if (!aril_loader_next(f->loader, &b))
+        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "there is not one batch to train on")
+                         : aril__latest_status();
+    aril_status status = aril__model_build(f->model, &b);
+    return status == ARIL_OK ? aril_loader_seek(f->loader, start) : status;
 }
 
 aril_status aril__fit_resume(aril_fit *f)
@@ -191,6 +198,7 @@ aril_status aril__fit_resume(aril_fit *f)
     if (status != ARIL_OK) return status;
     status = fits(f, &c.state, at);
     if (status == ARIL_OK) status = parts_read(f, &c.state, &p);
+    if (status == ARIL_OK) status = build(f);
     if (status == ARIL_OK)
         status = aril__checkpoint_apply(dir, &c, f->model->net, f->model->opt, f->loader);
     if (status == ARIL_OK && f->val != NULL &&
@@ -200,9 +208,9 @@ aril_status aril__fit_resume(aril_fit *f)
     for (int i = 0; i < p.n_metrics && status == ARIL_OK; i++)
         status = aril_metric_load_state(f->model->metric[i], aril__states_view(&p.metric[i]));
     if (status == ARIL_OK) {
-        swap_states(&f->model->meter, &p.meter);
+        aril__states_swap(&f->model->meter, &p.meter);
         for (int i = 0; i < p.n_callbacks; i++)
-            swap_states(&f->opts.callbacks[i]->states, &p.callback[i]);
+            aril__states_swap(&f->opts.callbacks[i]->states, &p.callback[i]);
         aril__history_free(f->history);
         f->history = p.history;
         p.history = NULL;

@@ -164,3 +164,10 @@ void aril__states_clear(aril__states *s)
     free(s->name);
     *s = (aril__states){ 0 };
 }
+
+void aril__states_swap(aril__states *a, aril__states *b)
+{
+    aril__states t = *a;
+    *a = *b;
+    *b = t;
+}

@@ -35,6 +35,9 @@ bool aril__states_ints(const aril__states *s, const char *name, int n, int64_t *
 bool aril__states_reals(const aril__states *s, const char *name, int n, double *v);
 char *aril__states_text(const aril__states *s, const char *name); /* to be freed; NULL: not there */
 
+/* Each gets what the other held. */
+void aril__states_swap(aril__states *a, aril__states *b);
+
 /* Lets go of all tensors; the structure can be used again. */
 void aril__states_clear(aril__states *s);
 
