@@ -201,3 +201,18 @@ TEST(mistakes)
     CHECK_INT(aril_draw_sheet("x.png", t, NULL, 0, (aril_draw_opts){ 0 }), ARIL_ERR_SHAPE);
     aril_clear_error();
 }
+
+TEST(sizes_that_no_memory_holds)
+{
+    const double y[] = { 1, 2 };
+    const aril_series series = { .name = "x", .n = 2, .y = y };
+    const aril_draw_opts wrong[] = { { .width = 1e9, .height = 1e9 },
+                                     { .width = INFINITY },
+                                     { .height = 3e18 },
+                                     { .width = 4e4, .height = 4e4 } };
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(aril_draw_curves(i % 2 ? "x.svg" : "x.png", &series, 1, wrong[i]), ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), "too large") != NULL, "%s", aril_error());
+        aril_clear_error();
+    }
+}

@@ -227,3 +227,11 @@ TEST(npz_when_memory_is_out)
         CHECK_INT(temp_count(), 1);
     }
 }
+
+TEST(a_device_is_no_file)
+{
+    ARIL_SCOPE;
+    CHECK(aril_tensor_status(aril_npy_read("/dev/zero")) == ARIL_ERR_IO);
+    CHECK(!aril_ok() && strstr(aril_error(), "/dev/zero is a device") != NULL);
+    aril_clear_error();
+}

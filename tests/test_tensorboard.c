@@ -313,3 +313,24 @@ TEST(a_full_disk_is_reported)
     aril_clear_error();
     remove_folder(made);
 }
+
+TEST(histograms_of_numbers_far_apart)
+{
+    char made[] = "/tmp/aril_tb_XXXXXX";
+    CHECK(mkdtemp(made));
+    {
+        ARIL_SCOPE;
+        aril_tensorboard *tb = aril_tensorboard_new(made);
+        const double far[] = { -1.7e308, 0, 1.7e308, NAN };
+        aril_tensor *t = aril_from(far, ARIL_SHAPE(4), ARIL_F64, aril_cpu());
+        CHECK_INT(aril_tensorboard_histogram(tb, "far", t, 0), ARIL_OK);
+        aril_tensor *line = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+        CHECK_INT(aril_tensorboard_embedding(tb, "line", line,
+                                             (aril_tensorboard_embedding_opts){ 0 }),
+                  ARIL_ERR_SHAPE);
+        CHECK(strstr(aril_error(), "[N,D]") != NULL);
+        aril_clear_error();
+        aril_tensorboard_free(tb);
+    }
+    remove_folder(made);
+}

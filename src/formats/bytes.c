@@ -129,7 +129,12 @@ aril_status aril__read_file(const char *what, const char *path, uint64_t limit, 
         return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
     aril_status status = ARIL_OK;
     struct stat st;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+    bool known = fstat(fd, &st) == 0;
+    if (known && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) { /* which may never end */
+        close(fd);
+        return aril__fail(ARIL_ERR_IO, "%s: %s is a device, not a file", what, path);
+    }
+    if (known && S_ISREG(st.st_mode) && st.st_size > 0 &&
         (limit == 0 || (uint64_t)st.st_size <= limit) &&
         aril__bytes_add(b, NULL, (size_t)st.st_size))
         b->n = 0; /* room for all of it at once */

@@ -188,12 +188,21 @@ static bool ends_in(const char *path, const char *suffix)
     return n > m && strcmp(path + n - m, suffix) == 0;
 }
 
+/* More than viewers show, and far from sizes that overflow. */
+enum { MOST = 100000, MOST_PIXELS = 1 << 28 };
+
 aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *path, double scale)
 {
     if (!d) return aril_error_code();
     if (!path || !(ends_in(path, ".svg") || ends_in(path, ".png")))
         return aril__fail(ARIL_ERR_ARG, "%s: '%s' ends neither in .svg nor in .png", what,
                           path ? path : "");
+    if (!(d->width * scale <= MOST && d->height * scale <= MOST &&
+          d->width * d->height * scale * scale <= MOST_PIXELS))
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: a drawing of %g x %g is too large; up to %d a side and %g pixels "
+                          "in all are drawn",
+                          what, d->width * scale, d->height * scale, MOST, (double)MOST_PIXELS);
     aril__bytes b = { 0 };
     aril_status s = ARIL_OK;
     if (!d->failed && ends_in(path, ".svg")) {

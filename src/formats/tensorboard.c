@@ -270,11 +270,13 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
     if (!kept) least = most = 0;
     double limit[BUCKETS], count[BUCKETS] = { 0 };
     int buckets = most > least ? BUCKETS : 1;
-    double width = (most - least) / buckets;
-    for (int b = 0; b < buckets; b++) limit[b] = least + width * (b + 1);
+    /* A range beyond the largest number is measured in halves. */
+    double unit = isfinite(most - least) ? 1 : 0.5;
+    double width = (most * unit - least * unit) / buckets;
+    for (int b = 0; b < buckets; b++) limit[b] = (least * unit + width * (b + 1)) / unit;
     limit[buckets - 1] = most > least ? most : least + 1e-12 + fabs(least) * 1e-12;
     for (int64_t i = 0; i < kept; i++) {
-        int b = width > 0 ? (int)((x[i] - least) / width) : 0;
+        int b = width > 0 ? (int)((x[i] * unit - least * unit) / width) : 0;
         count[b < buckets ? b : buckets - 1]++;
     }
     free(x);

@@ -153,6 +153,9 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
     ARIL_NO_GRAD;
     if (!tb || !tag || !*tag || !points)
         return aril__fail(ARIL_ERR_ARG, "%s: a log, a tag and points are needed", what);
+    if (aril_tensor_status(points) == ARIL_OK && aril_ndim(points) != 2)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: the points are [N,D], got %d dimensions", what,
+                          aril_ndim(points));
     aril_tensor *x = aril_to(aril_cast(points, ARIL_F64), aril_cpu());
     int64_t n = aril_size(x, 0), d = aril_size(x, 1);
     if (aril_ndim(x) != 2 || n < 1 || d < 1)
