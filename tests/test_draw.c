@@ -178,6 +178,9 @@ TEST(letters)
         CHECK_MSG(ink > 2, "'%c' is empty", c);
         CHECK_MSG(aril__text_width(one, 20) <= 16, "'%c' is too wide", c);
     }
+    /* Those with accents are drawn without them. */
+    CHECK_NEAR(aril__text_width("\xc3\x89t\xc3\xa9 \xc3\xad", 20), aril__text_width("Ete i", 20),
+               0);
 }
 
 TEST(mistakes)

@@ -108,7 +108,10 @@ static const char *const letters[] = {
     "~0a2b2e3f2g2k0l",                        /* } */
     "~0f1e2e4g5g6f",                          /* ~ */
 };
-static const char unknown[] = "0a0j5j5a0a";
+static const char unknown[] = "0a0j5j5a0a", sharp_s[] = "~0j0c1a3a4c3e2e ~2e4f5h4j2j";
+
+/* What the letters from U+00C0 to U+00FF are without their accents. */
+static const char plain[] = "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYPsaaaaaaaceeeeiiiidnooooo/ouuuuypy";
 
 enum { FOOT = 9, SPACE = 3, GAP = 3, STEPS = 6, MOST_POINTS = 32 };
 
@@ -117,6 +120,10 @@ static const char *letter(const char **p)
 {
     unsigned char c = (unsigned char)*(*p)++;
     if (c >= ' ' && c <= '~') return letters[c - ' '];
+    if (c == 0xc3 && (**p & 0xc0) == 0x80) {
+        unsigned char low = (unsigned char)*(*p)++;
+        return low == 0x9f ? sharp_s : letters[plain[low - 0x80] - ' '];
+    }
     while ((**p & 0xc0) == 0x80) (*p)++;
     return unknown;
 }
