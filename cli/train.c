@@ -368,8 +368,17 @@ static int train(run_parts *r, const char *name)
                aril_device_name(aril_device_of(aril_parameters(r->m.net)->at[0]), device,
                                 sizeof device));
     fflush(stdout);
+    /* A step has weights of its own: the same as before, none was made. */
+    char before[4200] = "", after[4200] = "";
+    bool goes_on = o->resume && aril_checkpoint_exists(r->checkpoint) &&
+                   aril_checkpoint_weights(r->checkpoint, before, sizeof before) == ARIL_OK;
     aril_history *h = fit(r);
     if (!h) return report_with_advice(r);
+    if (goes_on && !o->quiet &&
+        aril_checkpoint_weights(r->checkpoint, after, sizeof after) == ARIL_OK &&
+        strcmp(before, after) == 0)
+        printf("nothing was left to do after %d epochs; with more --epochs it goes on\n",
+               aril_history_epochs(h));
     if (aril_history_signal(h)) {
         if (!o->quiet)
             printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
