@@ -1,0 +1,178 @@
+/* Models that are used wrongly: callbacks that free, compile or evaluate the model they are called by, things given twice,
+ * results that fit no sample. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <string.h>
+
+enum { N = 60, D = 4, C = 3 };
+
+/* Points, and the coordinate that is largest in each. */
+static void points(aril_tensor **x, aril_tensor **y)
+{
+    aril_generator *g = aril_generator_new(5);
+    *x = aril_randn_from(g, ARIL_SHAPE(N, D), ARIL_F32, aril_cpu());
+    *y = aril_argmax(aril_narrow(*x, 1, 0, C), ARIL_AXES(1));
+    aril_generator_free(g);
+}
+
+static aril_optim *small_optim(void)
+{
+    return aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1, .momentum = 0.9 });
+}
+
+static aril_model *small_model(const char *metrics)
+{
+    aril_seed(3);
+    aril_module *net = aril_nn_sequential(aril_nn_linear(D, 16), aril_nn_relu(),
+                                          aril_nn_dropout(0.2), aril_nn_linear(16, C));
+    aril_model *m = aril_model_new(net, ARIL_SHAPE(D));
+    aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
+                                             .metrics = metrics,
+                                             .optimizer = small_optim() });
+    return m;
+}
+
+static void told(const char *words)
+{
+    CHECK_MSG(!aril_ok() && strstr(aril_error(), words) != NULL, "'%s' does not say '%s'",
+              aril_ok() ? "" : aril_error(), words);
+    aril_clear_error();
+}
+
+static void refused(aril_model *m, aril_model_opts opts, const char *words)
+{
+    CHECK(aril_model_compile(m, opts) < 0);
+    told(words);
+}
+
+static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_opts opts,
+                        const char *words)
+{
+    opts.verbose = ARIL_SILENT;
+    CHECK(aril_model_fit(m, x, y, opts) == NULL);
+    told(words);
+}
+
+typedef struct meddling {
+    aril_tensor *x, *y;
+    int calls;
+} meddling;
+
+static aril_status evaluates(aril_fit *fit, void *ctx)
+{
+    meddling *m = ctx;
+    double before = aril_fit_value(fit, "loss");
+    double other = aril_model_evaluate(aril_fit_model(fit), m->x, m->y,
+                                       (aril_eval_opts){ .verbose = ARIL_SILENT });
+    m->calls++;
+    bool seen = aril_model_value(aril_fit_model(fit), "loss") == other;
+    return seen && other != before ? ARIL_OK : ARIL_ERR_STATE;
+}
+
+TEST(an_evaluation_in_a_callback_leaves_the_epoch_alone)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *a = small_model("accuracy, f1"), *b = small_model("accuracy, f1");
+    aril_fit_opts opts = { .epochs = 2, .batch_size = 12, .verbose = ARIL_SILENT };
+    aril_seed(9);
+    aril_history *h = aril_model_fit(a, x, y, opts);
+    meddling m = { x, y, 0 };
+    opts.callbacks = ARIL_CALLBACKS(aril_on_batch(evaluates, &m));
+    aril_seed(9);
+    aril_history *g = aril_model_fit(b, x, y, opts);
+    CHECK_INT(m.calls, 10);
+    static const char *const names[] = { "loss", "accuracy", "f1" };
+    for (int i = 0; i < 6; i++)
+        CHECK(aril_history_at(h, names[i % 3], i / 3) == aril_history_at(g, names[i % 3], i / 3));
+    aril_tensor *p = aril_model_predict(a, x, (aril_eval_opts){ 0 });
+    aril_tensor *q = aril_model_predict(b, x, (aril_eval_opts){ 0 });
+    CHECK(memcmp(aril_data(p), aril_data(q), N * C * sizeof(float)) == 0);
+    aril_model_free(a);
+    aril_model_free(b);
+}
+
+static aril_status frees(aril_fit *fit, void *ctx)
+{
+    (void)ctx;
+    aril_model_free(aril_fit_model(fit));
+    return aril_error_code();
+}
+
+static aril_status compiles(aril_fit *fit, void *ctx)
+{
+    (void)ctx;
+    return aril_model_compile(aril_fit_model(fit),
+                              (aril_model_opts){ .loss = "mse",
+                                                 .metrics = "mae, mse, rmse, r2",
+                                                 .optimizer = small_optim() });
+}
+
+TEST(a_model_stays_whole_during_its_fit)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *m = small_model("accuracy");
+    fit_refused(m, x, y,
+                (aril_fit_opts){ .verbose = ARIL_SILENT,
+                                 .callbacks = ARIL_CALLBACKS(aril_on_batch(frees, NULL)) },
+                "free it when the fit has ended");
+    fit_refused(m, x, y,
+                (aril_fit_opts){ .verbose = ARIL_SILENT,
+                                 .callbacks = ARIL_CALLBACKS(aril_on_batch(compiles, NULL)) },
+                "compile it when the fit has ended");
+    CHECK(aril_model_fit(m, x, y, (aril_fit_opts){ .verbose = ARIL_SILENT }) != NULL);
+    aril_model_free(m);
+}
+
+TEST(what_is_given_twice_is_freed_once)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *m = small_model("accuracy");
+    aril_callback *cb = aril_stop_on_nan();
+    fit_refused(m, x, y, (aril_fit_opts){ .callbacks = ARIL_CALLBACKS(cb, cb) },
+                "one and the same");
+    /* The optimizer that is there, with another loss. */
+    aril_optim *opt = aril_model_optim(m);
+    CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss = "multi_margin", .optimizer = opt }),
+              ARIL_OK);
+    CHECK(aril_model_optim(m) == opt &&
+          aril_model_fit(m, x, y, (aril_fit_opts){ .verbose = ARIL_SILENT }) != NULL);
+    aril_metric *mine = aril_metric_new("accuracy", (aril_metric_opts){ 0 });
+    refused(m, (aril_model_opts){ .loss = "cross_entropy", .own_metrics = { mine, mine } },
+            "there twice");
+    mine = aril_metric_new("accuracy", (aril_metric_opts){ 0 });
+    refused(m, (aril_model_opts){ .loss = "no_loss", .own_metrics = { mine, mine } }, "no loss");
+    aril_model_free(m);
+}
+
+TEST(predictions_are_one_for_each_sample)
+{
+    ARIL_SCOPE;
+    aril_model *m = aril_model_new(aril_nn_linear(4, 2), ARIL_SHAPE(4));
+    aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+    CHECK(aril_model_predict(m, x, (aril_eval_opts){ 0 }) == NULL);
+    CHECK(!aril_ok() && strstr(aril_error(), "a batch of 4 samples") != NULL);
+    aril_clear_error();
+    aril_model_free(m);
+}
+
+TEST(a_fit_that_validates_on_its_own_loader_is_refused)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *m = small_model(NULL);
+    aril_loader *l = aril_loader_new(aril_dataset_tensors(x, y), (aril_loader_opts){ .batch = 8 });
+    CHECK(aril_model_fit_loader(m, l, (aril_fit_opts){ .validation_loader = l }) == NULL);
+    CHECK(!aril_ok() && strstr(aril_error(), "one of its own") != NULL);
+    aril_clear_error();
+    fit_refused(m, x, y, (aril_fit_opts){ .validation = { NULL, y } }, ".validation");
+    aril_loader_free(l);
+    aril_model_free(m);
+}
