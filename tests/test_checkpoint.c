@@ -416,3 +416,27 @@ TEST(weights_without_their_state_are_no_checkpoint)
     stop(&b);
     stop(&got);
 }
+
+TEST(several_processes_write_one_folder)
+{
+    ARIL_SCOPE;
+    const char *dir = temp_path("shared");
+    aril_module *m = aril_nn_linear(30, 30);
+    pid_t pid[3];
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) {
+        pid[i] = fork();
+        if (pid[i] != 0) continue;
+        aril_init_constant(aril_module_tensor(m, "weight"), i);
+        int failed = 0;
+        for (int k = 0; k < 30; k++) failed += aril_checkpoint_save(dir, m, NULL, NULL) != ARIL_OK;
+        _exit(failed);
+    }
+    for (int i = 0; i < 3; i++) {
+        int status = -1;
+        waitpid(pid[i], &status, 0);
+        CHECK_INT(status, 0);
+    }
+    CHECK_INT(aril_checkpoint_load(dir, m, NULL, NULL), ARIL_OK);
+    aril_module_release(m);
+}

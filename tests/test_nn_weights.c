@@ -129,3 +129,20 @@ TEST(memory_that_runs_out)
     end();
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
+
+TEST(names_that_are_missing)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_linear(2, 2);
+    aril_tensor *t = aril_ones(ARIL_SHAPE(2, 2), ARIL_F32, aril_cpu());
+    const char *const names[] = { "weight", NULL };
+    aril_tensor *const two[] = { t, t };
+    CHECK_INT(aril_load_state(m, &(aril_named){ 2, two, names }, (aril_load_state_opts){ 0 }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_load_state(m, &(aril_named){ 2, two, names },
+                              (aril_load_state_opts){ .partial = true }),
+              ARIL_OK);
+    CHECK(aril_item(aril_sum(aril_module_tensor(m, "weight"), ARIL_ALL)) == 4);
+    aril_module_release(m);
+}

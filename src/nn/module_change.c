@@ -165,7 +165,7 @@ static void note(wrong *w, const char *name)
 
 static const char *name_of(const aril_named *from, int i, char *number, size_t size)
 {
-    if (from->name) return from->name[i];
+    if (from->name && from->name[i]) return from->name[i];
     snprintf(number, size, "%d", i);
     return number;
 }

@@ -12,9 +12,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static const char format[] = "aril checkpoint 1";
@@ -115,15 +117,26 @@ static aril_status gather(aril__states *state, aril_module *model, aril_optim *o
     return status;
 }
 
-aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
-                                   aril_loader *loader, aril__states *state, int64_t step)
+/* Holds other writers of the folder off, so that none removes or replaces what another is about to
+ * name; -1 where the folder cannot be opened. */
+static int lock(const char *dir)
 {
-    aril_status status = need_dir(dir);
-    if (status == ARIL_OK && model == NULL)
-        status = aril__fail(ARIL_ERR_ARG, "a checkpoint needs a model, got NULL");
-    if (status == ARIL_OK) status = gather(state, model, opt, loader);
-    if (status == ARIL_OK) status = aril__make_folders("checkpoint", dir);
-    if (status != ARIL_OK) return status;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+    return fd;
+}
+
+static void unlock(int fd)
+{
+    if (fd < 0) return;
+    flock(fd, LOCK_UN); /* also where a child that was forked meanwhile holds the folder open */
+    close(fd);
+}
+
+static aril_status write_files(const char *dir, aril_module *model, const aril_optim *opt,
+                               aril__states *state, int64_t step)
+{
+    aril_status status = ARIL_OK;
     const aril_named *weights = aril_state(model), *rest = aril__states_view(state);
     if (weights == NULL) return aril__latest_status();
     uint64_t weights_digest = 0, state_digest = 0;
@@ -163,6 +176,21 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
     }
     remove_others(dir, name);
     return ARIL_OK;
+}
+
+aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
+                                   aril_loader *loader, aril__states *state, int64_t step)
+{
+    aril_status status = need_dir(dir);
+    if (status == ARIL_OK && model == NULL)
+        status = aril__fail(ARIL_ERR_ARG, "a checkpoint needs a model, got NULL");
+    if (status == ARIL_OK) status = gather(state, model, opt, loader);
+    if (status == ARIL_OK) status = aril__make_folders("checkpoint", dir);
+    if (status != ARIL_OK) return status;
+    int locked = lock(dir);
+    status = write_files(dir, model, opt, state, step);
+    unlock(locked);
+    return status;
 }
 
 aril_status aril_checkpoint_save_with(const char *dir, aril_module *model, aril_optim *opt,
