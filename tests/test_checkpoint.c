@@ -440,3 +440,22 @@ TEST(several_processes_write_one_folder)
     CHECK_INT(aril_checkpoint_load(dir, m, NULL, NULL), ARIL_OK);
     aril_module_release(m);
 }
+
+TEST(a_checkpoint_of_another_optimizer_is_refused)
+{
+    ARIL_SCOPE;
+    const char *dir = temp_path("adam");
+    aril_module *m = aril_nn_linear(3, 3);
+    aril_optim *adam = aril_adam(aril_parameters(m), (aril_adam_opts){ .lr = 0.25 });
+    aril_optim *adamw = aril_adamw(aril_parameters(m), (aril_adamw_opts){ .lr = 0.5 });
+    CHECK_INT(aril_checkpoint_save(dir, m, adam, NULL), ARIL_OK);
+    CHECK_INT(aril_checkpoint_load(dir, m, adamw, NULL), ARIL_ERR_STATE);
+    CHECK_MSG(strstr(aril_error(), "is of adam, this optimizer is adamw") != NULL, "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK(aril_item(aril_optim_lr(adamw)) == 0.5);
+    CHECK_INT(aril_checkpoint_load(dir, m, adam, NULL), ARIL_OK);
+    aril_optim_free(adam);
+    aril_optim_free(adamw);
+    aril_module_release(m);
+}

@@ -118,11 +118,11 @@ static aril_status gather(aril__states *state, aril_module *model, aril_optim *o
 }
 
 /* Holds other writers of the folder off, so that none removes or replaces what another is about to
- * name; -1 where the folder cannot be opened. */
-static int lock(const char *dir)
+ * name, or a reader to open; -1 where the folder cannot be opened. */
+static int lock(const char *dir, int how)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+    while (fd >= 0 && flock(fd, how) != 0 && errno == EINTR) continue;
     return fd;
 }
 
@@ -187,7 +187,7 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
     if (status == ARIL_OK) status = gather(state, model, opt, loader);
     if (status == ARIL_OK) status = aril__make_folders("checkpoint", dir);
     if (status != ARIL_OK) return status;
-    int locked = lock(dir);
+    int locked = lock(dir, LOCK_EX);
     status = write_files(dir, model, opt, state, step);
     unlock(locked);
     return status;
@@ -270,9 +270,8 @@ static const aril_named *whole(aril_safetensors *f, const char *path, const char
     return NULL;
 }
 
-aril_status aril__checkpoint_open(const char *dir, aril__checkpoint *c)
+static aril_status read_files(const char *dir, aril__checkpoint *c)
 {
-    *c = (aril__checkpoint){ 0 };
     aril_safetensors *f = open_state(dir);
     if (f == NULL) return aril__latest_status();
     char state_path[PATH_MAX], path[PATH_MAX];
@@ -289,12 +288,25 @@ aril_status aril__checkpoint_open(const char *dir, aril__checkpoint *c)
     if (status == ARIL_OK) {
         const char *step = aril_safetensors_get(f, "step");
         c->step = step != NULL ? strtoll(step, NULL, 10) : 0;
+        const char *opt = aril_safetensors_get(f, "optimizer");
+        snprintf(c->optimizer, sizeof c->optimizer, "%s", opt != NULL ? opt : "");
         c->weights = aril_safetensors_open(path);
         if (c->weights == NULL ||
             whole(c->weights, path, aril_safetensors_get(f, "weights_xxh64")) == NULL)
             status = aril__latest_status();
     }
     aril_safetensors_close(f);
+    return status;
+}
+
+aril_status aril__checkpoint_open(const char *dir, aril__checkpoint *c)
+{
+    *c = (aril__checkpoint){ 0 };
+    aril_status status = need_dir(dir);
+    if (status != ARIL_OK) return status;
+    int locked = lock(dir, LOCK_SH);
+    status = read_files(dir, c);
+    unlock(locked);
     if (status != ARIL_OK) aril__checkpoint_close(c);
     return status;
 }
@@ -342,6 +354,9 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
     if (opt != NULL && !has)
         return aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' was saved without an optimizer",
                           dir);
+    if (opt != NULL && c->optimizer[0] != '\0' && strcmp(c->optimizer, aril_optim_name(opt)) != 0)
+        return aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' is of %s, this optimizer is %s",
+                          dir, c->optimizer, aril_optim_name(opt));
     const aril_named *params = aril_parameters(model);
     if (params == NULL) return aril__latest_status();
     for (int i = 0; i < params->n; i++) {

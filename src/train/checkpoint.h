@@ -12,6 +12,7 @@ typedef struct aril__checkpoint {
     aril_safetensors *weights;
     aril__states state;
     int64_t step;
+    char optimizer[32]; /* its name; "": none */
 } aril__checkpoint;
 
 /* Adds to `state` what model, optimizer and loader (which may be NULL) have, and writes both
