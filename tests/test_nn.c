@@ -504,3 +504,14 @@ TEST(lists_of_modules_that_are_none)
     aril_clear_error();
     CHECK(isnan(aril_cost_training(NULL, 1)));
 }
+
+TEST(a_weight_is_not_shared_with_whole_numbers)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_linear(2, 2);
+    aril_tensor *whole = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    CHECK_INT(aril_module_share(m, "bias", whole), ARIL_ERR_DTYPE);
+    CHECK(strstr(aril_error(), "f32") != NULL && strstr(aril_error(), "i64") != NULL);
+    aril_clear_error();
+    aril_module_release(m);
+}

@@ -1,6 +1,7 @@
 /* Modules: making them, putting them together, running them. */
 #include "nn/module.h"
 
+#include "aril/dtype.h"
 #include "aril/ops.h"
 
 #include <math.h>
@@ -302,6 +303,10 @@ aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t)
     if (!aril__same_dims(t->ndim, t->dim, own->tensor->ndim, own->tensor->dim))
         return aril__fail(ARIL_ERR_SHAPE, "module_share: \"%s\" is %s, the tensor %s", name,
                           aril__text(a, own->tensor), aril__text(b, t));
+    if (aril_dtype_is_float(aril_dtype_of(t)) != aril_dtype_is_float(aril_dtype_of(own->tensor)))
+        return aril__fail(ARIL_ERR_DTYPE, "module_share: \"%s\" is %s, the tensor %s", name,
+                          aril_dtype_name(aril_dtype_of(own->tensor)),
+                          aril_dtype_name(aril_dtype_of(t)));
     if (t->view || !aril_is_leaf(t))
         return aril__fail(
             ARIL_ERR_ARG,
