@@ -84,6 +84,31 @@ static bool same(run *a, run *b)
            p.epoch == q.epoch && p.batch == q.batch;
 }
 
+/* The first test: a fork of a process that has other threads is more than sanitizers can take. */
+TEST(several_processes_write_one_folder)
+{
+    ARIL_SCOPE;
+    const char *dir = temp_path("shared");
+    aril_module *m = aril_nn_linear(30, 30);
+    pid_t pid[3];
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) {
+        pid[i] = fork();
+        if (pid[i] != 0) continue;
+        aril_init_constant(aril_module_tensor(m, "weight"), i);
+        int failed = 0;
+        for (int k = 0; k < 30; k++) failed += aril_checkpoint_save(dir, m, NULL, NULL) != ARIL_OK;
+        _exit(failed);
+    }
+    for (int i = 0; i < 3; i++) {
+        int status = -1;
+        waitpid(pid[i], &status, 0);
+        CHECK_INT(status, 0);
+    }
+    CHECK_INT(aril_checkpoint_load(dir, m, NULL, NULL), ARIL_OK);
+    aril_module_release(m);
+}
+
 TEST(a_loop_by_hand_goes_on_bit_for_bit)
 {
     ARIL_SCOPE;
@@ -415,30 +440,6 @@ TEST(weights_without_their_state_are_no_checkpoint)
     stop(&a);
     stop(&b);
     stop(&got);
-}
-
-TEST(several_processes_write_one_folder)
-{
-    ARIL_SCOPE;
-    const char *dir = temp_path("shared");
-    aril_module *m = aril_nn_linear(30, 30);
-    pid_t pid[3];
-    fflush(stdout);
-    for (int i = 0; i < 3; i++) {
-        pid[i] = fork();
-        if (pid[i] != 0) continue;
-        aril_init_constant(aril_module_tensor(m, "weight"), i);
-        int failed = 0;
-        for (int k = 0; k < 30; k++) failed += aril_checkpoint_save(dir, m, NULL, NULL) != ARIL_OK;
-        _exit(failed);
-    }
-    for (int i = 0; i < 3; i++) {
-        int status = -1;
-        waitpid(pid[i], &status, 0);
-        CHECK_INT(status, 0);
-    }
-    CHECK_INT(aril_checkpoint_load(dir, m, NULL, NULL), ARIL_OK);
-    aril_module_release(m);
 }
 
 TEST(a_checkpoint_of_another_optimizer_is_refused)
