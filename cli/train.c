@@ -644,7 +644,8 @@ static const option table[] = {
       .help = "batches between checkpoints; an epoch, or half a minute" },
     { .name = "resume",
       AT(resume),
-      .help = "goes on from the checkpoint, if there is one, as if it had never stopped" },
+      .help = "goes on from the checkpoint, if there is one, as if it had never stopped: with the "
+              "optimizer and the learning rate that it had" },
     { .name = "fresh", AT(fresh), .help = "begins anew where there is a checkpoint" },
     { .name = "no-pictures",
       AT(no_pictures),

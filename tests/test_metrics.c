@@ -173,6 +173,14 @@ TEST(targets_below_0_are_passed_over)
     compare("f1", (aril_metric_opts){ 0 }, x, y, NULL, GOLDEN_F1_MACRO);
 }
 
+TEST(accuracy_has_two_names)
+{
+    aril_metric *m = aril_metric_new("acc", (aril_metric_opts){ 0 });
+    CHECK(m);
+    CHECK_STR(aril_metric_label(m), "accuracy");
+    aril_metric_free(m);
+}
+
 TEST(the_table_counts_classes_and_answers)
 {
     ARIL_SCOPE;

@@ -40,7 +40,7 @@ typedef struct aril_metric_opts {
 } aril_metric_opts;
 
 /* A metric by name:
- *     accuracy        the share of right answers
+ *     accuracy        the share of right answers; "acc" is the same
  *     top1 ... top99  the share of samples whose class is among the k highest scores; "topk" takes
  *                     its k from .k
  *     precision       of the answers that name a class, those that are right

@@ -95,6 +95,7 @@ static const aril_metric_class *class_of(const char *name, aril_metric_opts *opt
 
 aril_metric *aril_metric_new(const char *name, aril_metric_opts opts)
 {
+    if (name != NULL && strcmp(name, "acc") == 0) name = "accuracy"; /* Keras has both */
     const aril_metric_class *type = name != NULL ? class_of(name, &opts) : NULL;
     if (type == NULL) {
         no_such_metric(name != NULL ? name : "(null)");
