@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <aril/error.h>
+#include <aril/parallel.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -136,4 +137,9 @@ bool arguments_read(const command *c, int argc, char **argv, void *values, int *
         return false;
     }
     return true;
+}
+
+void use_threads(int64_t n)
+{
+    if (n) aril_set_threads(n < 1024 ? (int)n : 1024);
 }

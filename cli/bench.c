@@ -313,7 +313,7 @@ static int run(void *values, int n, char **argument)
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;
     if (all_found(o, cases)) {
-        if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+        use_threads(o->threads);
         status = o->list    ? print_list(o, cases)
                  : o->check ? check_all(o, cases)
                  : o->serve ? serve(cases)

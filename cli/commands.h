@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Exit statuses. */
@@ -83,6 +84,9 @@ int report(const char *name);
 
 /* Prints UTF-8 text in exactly so many characters: cut off, or with spaces behind it. */
 void print_padded(const char *text, int width);
+
+/* What --threads asks for; 0: nothing. */
+void use_threads(int64_t n);
 
 /* The width of the terminal behind a stream, 80 where there is none. */
 int terminal_width(FILE *to);

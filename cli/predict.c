@@ -92,7 +92,7 @@ static int run(void *values, int n, char **argument)
 {
     const options *o = values;
     model_file m;
-    if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+    use_threads(o->threads);
     if (!model_open(argument[0], &m)) return report("predict");
     if (m.input.ndim != 3) {
         fprintf(stderr, "aril predict: '%s' does not take pictures\n", argument[0]);

@@ -2,6 +2,7 @@
 
 #include <aril/draw.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,8 @@ static aril_status keep_if_best(aril_callback *cb, aril_fit *fit)
     bool more;
     double value = aril_fit_value(fit, watched(aril_fit_names(fit), &more));
     aril_tensor *best = aril_callback_get(cb, "best");
-    if (best && !(more ? value > aril_item(best) : value < aril_item(best))) return ARIL_OK;
+    double held = best ? aril_item(best) : NAN; /* what is no number is better than nothing only */
+    if (!isnan(held) && !(more ? value > held : value < held)) return ARIL_OK;
     aril_status s = model_save(k->m, k->path);
     if (s == ARIL_OK)
         s = aril_callback_set(cb, "best", aril_full(ARIL_SHAPE(), value, ARIL_F64, aril_cpu()));
@@ -107,15 +109,6 @@ aril_callback *results_hparams(const char *folder, model_file *m, const char *op
 
 /* ---- pictures ---- */
 
-static bool load_best(model_file *m, const char *path)
-{
-    aril_safetensors *f = aril_safetensors_open(path);
-    const aril_named *all = f ? aril_safetensors_all(f) : NULL;
-    bool ok = all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK;
-    aril_safetensors_close(f);
-    return ok;
-}
-
 /* The first test pictures with what the network says of them. */
 static void draw_predictions(const model_file *m, aril_dataset *test, const char *path,
                              const char *title)
@@ -173,17 +166,17 @@ static void draw_confusion(const model_file *m, aril_dataset *test, const char *
     aril_model_free(model);
 }
 
-void results_draw(model_file *m, aril_model *model, const aril_history *h, aril_dataset *test,
-                  const char *folder, const char *data, bool classes)
+void results_draw(model_file *m, const aril_history *h, aril_dataset *test, const char *folder,
+                  const char *data, bool classes)
 {
     char path[4096], title[256];
-    (void)model;
     snprintf(path, sizeof path, "%s/curves.svg", folder);
     aril_history_draw(h, path);
     snprintf(path, sizeof path, "%s/curves.png", folder);
     aril_history_draw(h, path);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    if (!aril_ok() || !load_best(m, path) || !classes) return;
+    if (aril_ok()) aril_load_weights(m->net, path, (aril_load_state_opts){ 0 });
+    if (!aril_ok() || !classes) return;
     if (m->classes <= 200) {
         snprintf(path, sizeof path, "%s/confusion.png", folder);
         snprintf(title, sizeof title, "%s on %s", m->name, data);
@@ -201,10 +194,10 @@ void results_draw(model_file *m, aril_model *model, const aril_history *h, aril_
 void results_tell(const model_file *m, const aril_history *h, const char *folder, bool classes,
                   bool no_pictures)
 {
-    const char *name = classes ? "val_accuracy" : "val_loss";
-    int best = -1;
+    const char *name = "val_loss"; /* or what else watched() finds */
     for (int i = 0; i < aril_history_columns(h); i++)
-        if (strcmp(aril_history_name(h, i), name) == 0) best = aril_history_best(h, name);
+        if (strcmp(aril_history_name(h, i), "val_accuracy") == 0) name = "val_accuracy";
+    int best = aril_history_best(h, name);
     printf("\n");
     if (best >= 0)
         printf("best: epoch %d, %s %.4f on the test samples\n", aril_history_epoch(h, best) + 1,

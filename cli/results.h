@@ -14,8 +14,8 @@ aril_callback *results_hparams(const char *folder, model_file *m, const char *op
 
 /* Curves, confusion matrix and a sheet of predictions, in the folder. The model gets its best
  * weights back. */
-void results_draw(model_file *m, aril_model *model, const aril_history *h, aril_dataset *test,
-                  const char *folder, const char *data, bool classes);
+void results_draw(model_file *m, const aril_history *h, aril_dataset *test, const char *folder,
+                  const char *data, bool classes);
 
 void results_tell(const model_file *m, const aril_history *h, const char *folder, bool classes,
                   bool no_pictures);

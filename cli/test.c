@@ -102,7 +102,7 @@ static int run(void *values, int n, char **argument)
     (void)n;
     options *o = values;
     model_file m;
-    if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+    use_threads(o->threads);
     if (!measures_known(o->loss, o->metrics)) {
         report("test");
         return EXIT_USAGE;

@@ -384,7 +384,7 @@ static int train(run_parts *r, const char *name)
             printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
         return 128 + aril_history_signal(h);
     }
-    if (!o->no_pictures) results_draw(&r->m, r->model, h, r->test, o->out, o->data, r->classes);
+    if (!o->no_pictures) results_draw(&r->m, h, r->test, o->out, o->data, r->classes);
     if (aril_ok() && !o->quiet) results_tell(&r->m, h, o->out, r->classes, o->no_pictures);
     return aril_ok() ? EXIT_DONE : report("train");
 }
@@ -463,7 +463,7 @@ static int run(void *values, int n, char **argument)
         snprintf(r.checkpoint, sizeof r.checkpoint, "%s", o->checkpoint);
     else
         snprintf(r.checkpoint, sizeof r.checkpoint, "%s/checkpoint", o->out);
-    if (o->threads) aril_set_threads(o->threads < 1024 ? (int)o->threads : 1024);
+    use_threads(o->threads);
     aril_seed((uint64_t)o->seed);
     int status = train(&r, argument[0]);
     end(&r);
