@@ -4,31 +4,16 @@ import os
 import sys
 import tempfile
 
-build = os.environ["ARIL_BUILD_DIR"]
-python = os.path.join(os.environ.get("ARIL_PEERS_VENV", os.path.join(build, "peers")), "bin", "python")
-if os.path.exists(python) and sys.executable != python:
-    os.execv(python, [python, *sys.argv])
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from by_ctypes import I, Named, P, S, declare, error  # noqa: E402
+
 try:
     import numpy as np
 except ImportError as missing:
     print("SKIP:", missing)
     sys.exit(77)
 
-lib = C.CDLL(os.path.join(build, "lib", "libaril.so"))
-P, S, I = C.c_void_p, C.c_char_p, C.c_int
-
-
-class Named(C.Structure):
-    _fields_ = [("n", I), ("at", C.POINTER(P)), ("name", C.POINTER(S))]
-
-
-def declare(name, result, *arguments):
-    function = getattr(lib, name)
-    function.restype, function.argtypes = result, arguments
-    return function
-
-
-error = declare("aril_error", S)
 npy_read, npy_write = declare("aril_npy_read", P, S), declare("aril_npy_write", I, S, P)
 npz_open, npz_close = declare("aril_npz_open", P, S), declare("aril_npz_close", None, P)
 npz_find, npz_tensor = declare("aril_npz_find", I, P, S), declare("aril_npz_tensor", P, P, I)

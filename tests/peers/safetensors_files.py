@@ -4,10 +4,10 @@ import os
 import sys
 import tempfile
 
-build = os.environ["ARIL_BUILD_DIR"]
-python = os.path.join(os.environ.get("ARIL_PEERS_VENV", os.path.join(build, "peers")), "bin", "python")
-if os.path.exists(python) and sys.executable != python:
-    os.execv(python, [python, *sys.argv])
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from by_ctypes import I, Named, P, S, declare, error  # noqa: E402
+
 try:
     import torch
     from safetensors import safe_open
@@ -15,10 +15,6 @@ try:
 except ImportError as missing:
     print("SKIP:", missing)
     sys.exit(77)
-
-lib = C.CDLL(os.path.join(build, "lib", "libaril.so"))
-P, S, I = C.c_void_p, C.c_char_p, C.c_int
-
 
 class Shape(C.Structure):
     _fields_ = [("ndim", I), ("dim", C.c_int64 * 8)]
@@ -28,21 +24,10 @@ class Device(C.Structure):
     _fields_ = [("kind", C.c_int16), ("index", C.c_int16)]
 
 
-class Named(C.Structure):
-    _fields_ = [("n", I), ("at", C.POINTER(P)), ("name", C.POINTER(S))]
-
-
 class Metadata(C.Structure):
     _fields_ = [("n", I), ("key", C.POINTER(S)), ("value", C.POINTER(S))]
 
 
-def declare(name, result, *arguments):
-    function = getattr(lib, name)
-    function.restype, function.argtypes = result, arguments
-    return function
-
-
-error = declare("aril_error", S)
 from_memory = declare("aril_from", P, P, Shape, I, Device)
 read = declare("aril_read", I, P, P)
 save = declare("aril_safetensors_save", I, S, C.POINTER(Named), C.POINTER(Metadata))
