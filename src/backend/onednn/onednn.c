@@ -265,27 +265,50 @@ const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
     return aril__dnn_make(d, s, pd, 2, (int[]){ DNNL_ARG_FROM, DNNL_ARG_TO });
 }
 
+/* Where the calling thread looks first: with a place of its own, a thread finds handles that no other
+ * thread has touched. */
+static unsigned own_place(void)
+{
+    static atomic_uint threads;
+    static _Thread_local unsigned place; /* from 1 */
+    if (!place) place = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
+    return place;
+}
+
+static set *take_set(aril__dnn *d)
+{
+    unsigned first = own_place();
+    for (unsigned i = 0; i < ARIL__DNN_SETS; i++) {
+        _Atomic(set *) *at = &d->set[(first + i) % ARIL__DNN_SETS];
+        if (!atomic_load_explicit(at, memory_order_relaxed)) continue;
+        set *s = atomic_exchange_explicit(at, NULL, memory_order_acquire);
+        if (s) return s;
+    }
+    return new_set(d);
+}
+
+static void keep_set(aril__dnn *d, set *s)
+{
+    unsigned first = own_place();
+    for (unsigned i = 0; i < ARIL__DNN_SETS; i++) {
+        set *none = NULL;
+        if (atomic_compare_exchange_strong_explicit(&d->set[(first + i) % ARIL__DNN_SETS], &none, s,
+                                                    memory_order_release, memory_order_relaxed))
+            return;
+    }
+    free_set(s);
+}
+
 dnnl_status_t aril__dnn_run(aril__dnn *d, void *const *data, void *scratch)
 {
-    set *s = NULL;
-    for (int i = 0; i < ARIL__DNN_SETS && !s; i++)
-        if (atomic_load_explicit(&d->set[i], memory_order_relaxed))
-            s = atomic_exchange_explicit(&d->set[i], NULL, memory_order_acquire);
-    if (!s && !(s = new_set(d))) return dnnl_out_of_memory;
-
+    set *s = take_set(d);
+    if (!s) return dnnl_out_of_memory;
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < s->n && status == dnnl_success; i++)
         status = dnnl_memory_set_data_handle(s->arg[i].memory, i < d->n ? data[i] : scratch);
     if (status == dnnl_success)
         status = aril__dnn_serially(dnnl_primitive_execute(d->primitive, s->stream, s->n, s->arg));
-
-    for (int i = 0; i < ARIL__DNN_SETS; i++) {
-        set *none = NULL;
-        if (atomic_compare_exchange_strong_explicit(&d->set[i], &none, s, memory_order_release,
-                                                    memory_order_relaxed))
-            return status;
-    }
-    free_set(s);
+    keep_set(d, s);
     return status;
 }
 

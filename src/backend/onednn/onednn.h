@@ -15,7 +15,7 @@
 
 enum {
     ARIL__DNN_ARGS = 16, /* memory that one primitive can take */
-    ARIL__DNN_SETS = 8,  /* handles kept for the next runs of a primitive, one for each thread */
+    ARIL__DNN_SETS = 32, /* handles kept for the next runs of a primitive, one for each thread */
 };
 
 /* The CPU, or NULL when oneDNN could not be started. */
