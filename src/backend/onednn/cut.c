@@ -10,20 +10,30 @@ void aril__dnn_cut_destroy(aril__dnn_cut *c)
     for (int i = 0; i < 2; i++) aril__dnn_destroy(&c->kind[i]);
 }
 
-const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
-                               aril__dnn_maker *make, void *ctx)
+static const char *cut_into(aril__dnn_cut *c, int64_t units, int64_t pieces, aril__dnn_maker *make,
+                            void *ctx)
 {
     memset(c, 0, sizeof *c);
-    if (pieces > units) pieces = units;
     c->units = units;
     c->pieces = pieces;
     c->size[0] = units / pieces;
     c->size[1] = c->size[0] + 1;
     const char *why = make(ctx, c->size[0], &c->kind[0]);
     if (!why && units % pieces) why = make(ctx, c->size[1], &c->kind[1]);
-    if (!why && aril__dnn_is_reference(&c->kind[0])) why = "oneDNN has plain loops alone for it";
     if (why) aril__dnn_cut_destroy(c);
     return why;
+}
+
+const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
+                               aril__dnn_maker *make, void *ctx)
+{
+    if (pieces > units) pieces = units;
+    const char *why = cut_into(c, units, pieces, make, ctx);
+    if (!why || pieces == 1) return why;
+    int64_t equal = pieces - 1; /* pieces of one size need one primitive */
+    while (units % equal) equal--;
+    why = cut_into(c, units, equal, make, ctx);
+    return why && equal > 1 ? cut_into(c, units, 1, make, ctx) : why;
 }
 
 dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, aril__device *device,

@@ -14,8 +14,8 @@ typedef struct aril__dnn_cut {
 /* Makes a primitive for so many units. Returns NULL, or why it cannot be. */
 typedef const char *aril__dnn_maker(void *ctx, int64_t units, aril__dnn *made);
 
-/* Cuts into so many pieces and makes the primitives; those that are no faster than plain loops
- * are refused. After an error there is nothing to destroy. */
+/* Cuts into so many pieces and makes the primitives. Where those of one size have no fast kernel, the
+ * pieces are fewer, or the whole. After an error there is nothing to destroy. */
 const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
                                aril__dnn_maker *make, void *ctx);
 void aril__dnn_cut_destroy(aril__dnn_cut *c);

@@ -1,5 +1,6 @@
 #include "backend/onednn/onednn.h"
 
+#include "backend/onednn/rows.h"
 #include "core/cpu.h"
 #include "ops/activation.h"
 
@@ -234,8 +235,19 @@ size_t aril__dnn_bytes(const aril__dnn *d, int arg)
     return dnnl_memory_desc_get_size(aril__dnn_md(d, arg));
 }
 
-const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
-                           const int *arg)
+_Thread_local void (*aril__dnn_made)(const char *name);
+
+/* "brgconv:avx2", "ref:any"; of an op made of others, all their names. */
+static const char *kernel_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)
+        return "";
+    return name;
+}
+
+const char *aril__dnn_make_any(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
+                               const int *arg)
 {
     memset(d, 0, sizeof *d);
     if (made != dnnl_success) return aril__dnn_text(made);
@@ -246,10 +258,22 @@ const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc
         aril__dnn_destroy(d);
         return aril__dnn_text(s);
     }
+    if (aril__dnn_made) aril__dnn_made(kernel_name(d->desc));
     d->n = n;
     memcpy(d->arg, arg, (size_t)n * sizeof *arg);
     d->scratch = aril__dnn_bytes(d, DNNL_ARG_SCRATCHPAD);
     return NULL;
+}
+
+const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
+                           const int *arg)
+{
+    if (made == dnnl_success && strstr(kernel_name(pd), "ref")) {
+        memset(d, 0, sizeof *d);
+        dnnl_primitive_desc_destroy(pd);
+        return "oneDNN has plain loops alone for it";
+    }
+    return aril__dnn_make_any(d, made, pd, n, arg);
 }
 
 const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
@@ -310,13 +334,6 @@ dnnl_status_t aril__dnn_run(aril__dnn *d, void *const *data, void *scratch)
         status = aril__dnn_serially(dnnl_primitive_execute(d->primitive, s->stream, s->n, s->arg));
     keep_set(d, s);
     return status;
-}
-
-bool aril__dnn_is_reference(const aril__dnn *d)
-{
-    const char *name = NULL;
-    return dnnl_primitive_desc_query(d->desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-           name && strstr(name, "ref");
 }
 
 void aril__dnn_destroy(aril__dnn *d)

@@ -67,7 +67,7 @@ typedef struct aril__dnn {
 
 /* Makes *d of a primitive description, which is taken over in any case; `made` is what creating it
  * gave. arg[] lists what runs will be given, without the working memory. Returns NULL, or why it
- * cannot be:
+ * cannot be. Reference kernels, no faster than plain loops, are refused: Aril has better ones.
  *
  *     dnnl_primitive_desc_t pd = NULL;
  *     dnnl_status_t s = aril__dnn_serially(dnnl_..._primitive_desc_create(&pd, ...));
@@ -75,6 +75,10 @@ typedef struct aril__dnn {
  */
 const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
                            const int *arg);
+
+/* The same for ops of which oneDNN has fast kernels that it calls reference, too: recurrent ones. */
+const char *aril__dnn_make_any(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
+                               const int *arg);
 
 /* A reorder from one description to the other: arguments DNNL_ARG_FROM and DNNL_ARG_TO. */
 const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
@@ -87,29 +91,39 @@ dnnl_status_t aril__dnn_run(aril__dnn *d, void *const *data, void *scratch);
 const_dnnl_memory_desc_t aril__dnn_md(const aril__dnn *d, int arg);
 size_t aril__dnn_bytes(const aril__dnn *d, int arg);
 
-/* True for kernels that are no faster than plain loops. */
-bool aril__dnn_is_reference(const aril__dnn *d);
-
 void aril__dnn_destroy(aril__dnn *d);
 
 /* ---- weights ---- */
 
 enum { ARIL__DNN_PARTS = 4 };
 
-/* From the order of a tensor to that which a primitive chose, or back: reorders of parts, which run
+/* A part of a weight in two orders, and where it begins in each, in bytes. */
+typedef struct aril__dnn_span {
+    const_dnnl_memory_desc_t from, to;
+    size_t from_at, to_at;
+} aril__dnn_span;
+
+/* One reorder of an order. */
+typedef struct aril__dnn_step {
+    aril__dnn reorder;
+    size_t from_at, to_at;
+} aril__dnn_step;
+
+/* From the order of a tensor to that which primitives chose, or back: reorders of parts, which run
  * at the same time. */
 typedef struct aril__dnn_order {
     bool as_is; /* the two are the same: nothing to be done */
     int n;
-    aril__dnn part[ARIL__DNN_PARTS];
-    size_t bytes; /* of the memory written to */
+    aril__dnn_step *step; /* [n] */
+    size_t bytes;         /* of the memory written to */
     size_t key_size;
-    unsigned char key[ARIL__DERIVED_KEY]; /* both descriptions: under it the form is kept */
+    unsigned char key[ARIL__DERIVED_KEY]; /* all descriptions: under it the form is kept */
 } aril__dnn_order;
 
-/* Returns NULL, or why it cannot be; then there is nothing to destroy. */
-const char *aril__dnn_order_make(aril__dnn_order *o, const_dnnl_memory_desc_t from,
-                                 const_dnnl_memory_desc_t to);
+/* An order of n parts that follow on in both; `bytes` are written in all. Returns NULL, or why it
+ * cannot be; then there is nothing to destroy. */
+const char *aril__dnn_order_make(aril__dnn_order *o, int n, const aril__dnn_span *span,
+                                 size_t bytes);
 dnnl_status_t aril__dnn_order_run(aril__dnn_order *o, void *from, void *to);
 void aril__dnn_order_destroy(aril__dnn_order *o);
 

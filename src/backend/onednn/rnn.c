@@ -63,10 +63,10 @@ static const char *make_forward(rnn_plan *p)
                                                             wi, b, y, state, 0, 0, 0, attr);
     aril__dnn_leave(threads);
     const char *why =
-        aril__dnn_make(&p->forward, st, pd, p->kind == ARIL__LSTM ? 9 : 7,
-                       (int[]){ DNNL_ARG_SRC_LAYER, DNNL_ARG_SRC_ITER, DNNL_ARG_WEIGHTS_LAYER,
-                                DNNL_ARG_WEIGHTS_ITER, DNNL_ARG_BIAS, DNNL_ARG_DST_LAYER,
-                                DNNL_ARG_DST_ITER, DNNL_ARG_SRC_ITER_C, DNNL_ARG_DST_ITER_C });
+        aril__dnn_make_any(&p->forward, st, pd, p->kind == ARIL__LSTM ? 9 : 7,
+                           (int[]){ DNNL_ARG_SRC_LAYER, DNNL_ARG_SRC_ITER, DNNL_ARG_WEIGHTS_LAYER,
+                                    DNNL_ARG_WEIGHTS_ITER, DNNL_ARG_BIAS, DNNL_ARG_DST_LAYER,
+                                    DNNL_ARG_DST_ITER, DNNL_ARG_SRC_ITER_C, DNNL_ARG_DST_ITER_C });
     if (attr) dnnl_primitive_attr_destroy(attr);
     if (b) dnnl_memory_desc_destroy(b);
     if (wi) dnnl_memory_desc_destroy(wi);

@@ -10,6 +10,9 @@
 aril_status aril__dnn_start(void);
 aril_status aril__dnn_start_behind(void);
 void aril__dnn_end(void);
+
+/* For tests: called with the name of the kernel of each primitive that is made in this thread. */
+extern _Thread_local void (*aril__dnn_made)(const char *name);
 #else
 static inline aril_status aril__dnn_start(void)
 {

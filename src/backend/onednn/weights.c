@@ -3,6 +3,7 @@
 
 #include "core/parallel.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { LEAST_PART = 1 << 15 }; /* elements that are worth a part of their own */
@@ -64,15 +65,21 @@ static const char *make_part(aril__dnn *d, const_dnnl_memory_desc_t from,
     return why;
 }
 
-static bool make_parts(aril__dnn_order *o, const_dnnl_memory_desc_t from,
-                       const_dnnl_memory_desc_t to)
+static bool has_room(aril__dnn_order *o, int n)
+{
+    o->step = aril__calloc((size_t)n * sizeof *o->step);
+    return o->step != NULL;
+}
+
+/* One weight in a few parts, for as many threads. */
+static bool make_parts(aril__dnn_order *o, const aril__dnn_span *s)
 {
     enum { STEP = 64 }; /* a multiple of what channels are blocked by */
     int n = 0, axis = 0;
     const dnnl_dims_t *dim;
     int64_t size = 1;
-    if (dnnl_memory_desc_query(from, dnnl_query_ndims_s32, &n) != dnnl_success ||
-        dnnl_memory_desc_query(from, dnnl_query_dims, &dim) != dnnl_success)
+    if (dnnl_memory_desc_query(s->from, dnnl_query_ndims_s32, &n) != dnnl_success ||
+        dnnl_memory_desc_query(s->from, dnnl_query_dims, &dim) != dnnl_success)
         return false;
     for (int i = 0; i < n; i++) size *= (*dim)[i];
     for (int i = 1; i < n && i < 3; i++)
@@ -80,42 +87,68 @@ static bool make_parts(aril__dnn_order *o, const_dnnl_memory_desc_t from,
     int64_t steps = ((*dim)[axis] + STEP - 1) / STEP, parts = size / LEAST_PART;
     if (parts > steps) parts = steps;
     if (parts > ARIL__DNN_PARTS) parts = ARIL__DNN_PARTS;
-    if (parts < 2) return false;
+    if (parts < 2 || !has_room(o, (int)parts)) return false;
     for (int64_t i = 0; i < parts; i++) {
         int64_t begin = steps * i / parts * STEP, end = steps * (i + 1) / parts * STEP;
         if (end > (*dim)[axis]) end = (*dim)[axis];
-        if (make_part(&o->part[i], from, to, axis, begin, end) || o->part[i].scratch) {
-            if (o->part[i].primitive) o->n++;
+        aril__dnn_step *to = &o->step[o->n++];
+        *to = (aril__dnn_step){ .from_at = s->from_at, .to_at = s->to_at };
+        if (make_part(&to->reorder, s->from, s->to, axis, begin, end) || to->reorder.scratch) {
             aril__dnn_order_destroy(o);
             return false;
         }
-        o->n++;
     }
     return true;
 }
 
-const char *aril__dnn_order_make(aril__dnn_order *o, const_dnnl_memory_desc_t from,
-                                 const_dnnl_memory_desc_t to)
+static const char *make_spans(aril__dnn_order *o, int n, const aril__dnn_span *span)
+{
+    if (!has_room(o, n)) return aril__dnn_text(dnnl_out_of_memory);
+    for (int i = 0; i < n; i++) {
+        aril__dnn_step *to = &o->step[o->n++];
+        *to = (aril__dnn_step){ .from_at = span[i].from_at, .to_at = span[i].to_at };
+        const char *why = aril__dnn_make_reorder(&to->reorder, span[i].from, span[i].to);
+        if (!why && to->reorder.scratch) why = "an order that takes working memory";
+        if (why) {
+            aril__dnn_order_destroy(o);
+            return why;
+        }
+    }
+    return NULL;
+}
+
+/* Parts after the first differ from it in size alone, or else are told. */
+static void put_key(aril__dnn_order *o, int n, const aril__dnn_span *span)
+{
+    bool told = put_desc(o, span[0].from);
+    for (int i = 0; i < n && told; i++) {
+        int k = 0;
+        while (k < i && !dnnl_memory_desc_equal(span[k].to, span[i].to)) k++;
+        if (k == i) told = put_desc(o, span[i].to);
+    }
+    int32_t parts = n;
+    put(o, &parts, sizeof parts);
+    if (!told || o->key_size + sizeof(int64_t) > sizeof o->key)
+        o->key_size = 0; /* cannot be told: not kept */
+}
+
+const char *aril__dnn_order_make(aril__dnn_order *o, int n, const aril__dnn_span *span,
+                                 size_t bytes)
 {
     memset(o, 0, sizeof *o);
-    o->bytes = dnnl_memory_desc_get_size(to);
-    o->as_is = dnnl_memory_desc_equal(from, to);
+    o->bytes = bytes;
+    o->as_is = n == 1 && dnnl_memory_desc_equal(span[0].from, span[0].to);
     if (o->as_is) return NULL;
-    if (!put_desc(o, from) || !put_desc(o, to) || o->key_size + sizeof(int64_t) > sizeof o->key)
-        o->key_size = 0; /* cannot be told: not kept */
-    if (make_parts(o, from, to)) return NULL;
-    const char *why = aril__dnn_make_reorder(&o->part[0], from, to);
-    if (!why && o->part[0].scratch) why = "an order that takes working memory";
-    if (why)
-        aril__dnn_destroy(&o->part[0]);
-    else
-        o->n = 1;
-    return why;
+    put_key(o, n, span);
+    if (n == 1 && make_parts(o, span)) return NULL;
+    return make_spans(o, n, span);
 }
 
 void aril__dnn_order_destroy(aril__dnn_order *o)
 {
-    for (int i = 0; i < o->n; i++) aril__dnn_destroy(&o->part[i]);
+    for (int i = 0; i < o->n; i++) aril__dnn_destroy(&o->step[i].reorder);
+    free(o->step);
+    o->step = NULL;
     o->n = 0;
 }
 
@@ -129,7 +162,9 @@ static void run_parts(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
     for (int64_t i = begin; i < end; i++) {
-        dnnl_status_t s = aril__dnn_run(&j->o->part[i], (void *[]){ j->from, j->to }, NULL);
+        aril__dnn_step *at = &j->o->step[i];
+        void *data[2] = { (char *)j->from + at->from_at, (char *)j->to + at->to_at };
+        dnnl_status_t s = aril__dnn_run(&at->reorder, data, NULL);
         if (s != dnnl_success) atomic_store(&j->status, (int)s);
     }
 }

@@ -1,0 +1,165 @@
+#include "backend/onednn/conv_split.h"
+
+#include <string.h>
+
+/* What things cost beside a multiplication. Figures are round: they need only order the splits. */
+#define READ   12.0    /* an element read from memory that other threads read, too */
+#define ADD    24.0    /* an element of a partial result written, read and added */
+#define STAGE  8.0     /* an element copied to or from a contiguous block */
+#define FAR    4.0     /* an element activated after it has left the near cache */
+#define START  60e3    /* a piece, whatever its size */
+#define PREFER 1.03    /* how much worse cuts by rows may be than cuts by channels */
+#define NEAR   32768.0 /* elements that lie in the near cache */
+
+/* Partial weights are held to 128 MB together. */
+#define MOST_PARTIALS 33554432.0
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t part(int64_t n, int64_t parts)
+{
+    return (n + parts - 1) / parts;
+}
+
+double aril__conv_weights(const aril__conv *d)
+{
+    double n = (double)d->groups * (double)d->c * (double)d->k;
+    for (int i = 0; i < 3; i++) n *= (double)d->kernel[i];
+    return n;
+}
+
+double aril__conv_work(const aril__conv *d)
+{
+    double n = aril__conv_weights(d) * (double)d->batch;
+    for (int i = 0; i < 3; i++) n *= (double)d->out[i];
+    return n;
+}
+
+double aril__conv_image(const aril__conv *d, bool x)
+{
+    double n = (double)d->groups * (double)(x ? d->c : d->k);
+    for (int i = 0; i < 3; i++) n *= (double)(x ? d->in[i] : d->out[i]);
+    return n;
+}
+
+int64_t aril__conv_rows(const aril__conv_job *j)
+{
+    return j->role == ARIL__CONV_X ? j->d->in[j->axis] : j->d->out[j->axis];
+}
+
+/* Channels that are cut: groups, or those of the result. */
+static int64_t channels(const aril__conv_job *j)
+{
+    if (j->d->groups > 1) return j->d->groups;
+    return j->role == ARIL__CONV_X ? j->d->c : j->d->k;
+}
+
+static int64_t block(const aril__conv_job *j)
+{
+    return j->d->groups > 1 ? 1 : ARIL__CONV_BLOCK;
+}
+
+static int64_t blocks(const aril__conv_job *j)
+{
+    return part(channels(j), block(j));
+}
+
+void aril__conv_channels(const aril__conv_job *j, int64_t i, int64_t n, int64_t *begin,
+                         int64_t *end)
+{
+    *begin = blocks(j) * i / n * block(j);
+    *end = least(channels(j), blocks(j) * (i + 1) / n * block(j));
+}
+
+/* What fraction of the rows of the image that is read a piece of so many rows reads. */
+static double rows_read(const aril__conv_job *j, int64_t rows)
+{
+    const aril__conv *d = j->d;
+    int64_t step = d->stride[j->axis], reach = (d->kernel[j->axis] - 1) * d->dilation[j->axis] + 1;
+    double all = (double)(j->role == ARIL__CONV_X ? d->out[j->axis] : d->in[j->axis]);
+    double n = j->role == ARIL__CONV_X ? (double)(rows + reach - 1) / (double)step
+                                       : (double)((rows - 1) * step + reach);
+    return n < all ? n / all : 1;
+}
+
+/* The time of the thread that has the most to do, by the largest piece. */
+static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
+{
+    const aril__conv *d = j->d;
+    bool grouped = d->groups > 1, cut = s->channels > 1;
+    int64_t pieces = s->batch * s->rows * s->channels, rows = part(aril__conv_rows(j), s->rows);
+    double samples = (double)part(d->batch, s->batch);
+    double width = (double)least(channels(j), part(blocks(j), s->channels) * block(j));
+    double some = width / (double)channels(j), groups = grouped ? some : 1;
+    double of_rows = (double)rows / (double)aril__conv_rows(j);
+    double work = aril__conv_work(d) / (double)d->batch * samples * of_rows * some;
+    double weights = aril__conv_weights(d) * some;
+    bool to_x = j->role == ARIL__CONV_X;
+    double image = aril__conv_image(d, !to_x) * samples * rows_read(j, rows) * groups;
+    double pixels =
+        aril__conv_image(d, to_x) / (double)(d->groups * (to_x ? d->c : d->k)) * samples * of_rows;
+    double result = aril__conv_image(d, to_x) * samples * of_rows * some;
+
+    /* Kernels do less with each weight and each pixel that they load where there are few of both. */
+    if (!grouped) work *= 1 + 2.4 / width;
+    work *= 1 + 3 / pixels;
+    double cost = START + work + READ * (weights + image);
+    if (cut) cost += STAGE * (result + (grouped ? image : 0));
+    if (j->activates && result > NEAR) cost += FAR * result;
+    cost *= (double)part(pieces, j->threads);
+    double partials = (double)(s->batch * s->rows);
+    if (j->role == ARIL__CONV_W && partials > 1)
+        cost += ADD * partials * aril__conv_weights(d) / (double)j->threads;
+    return cut ? cost * PREFER : cost;
+}
+
+typedef struct found {
+    aril__conv_split *to;
+    int n, most;
+} found;
+
+/* Keeps the list in order; the last place is that of the whole. */
+static void offer(found *f, const aril__conv_job *j, int64_t batch, int64_t rows, int64_t channels_)
+{
+    aril__conv_split s = { batch, rows, channels_, 0 };
+    double partials = (double)(batch * rows);
+    if (j->role == ARIL__CONV_W && partials > 2 &&
+        partials * aril__conv_weights(j->d) > MOST_PARTIALS)
+        return;
+    s.cost = cost_of(j, &s);
+    int at = f->n;
+    while (at > 0 && f->to[at - 1].cost > s.cost) at--;
+    if (at == f->most) return;
+    if (f->n < f->most) f->n++;
+    memmove(f->to + at + 1, f->to + at, (size_t)(f->n - 1 - at) * sizeof *f->to);
+    f->to[at] = s;
+}
+
+/* Splits that leave no thread without a piece if it can be helped, and make few pieces. */
+static void offer_channels(found *f, const aril__conv_job *j, int64_t batch, int64_t rows)
+{
+    int64_t most = least(blocks(j), j->threads);
+    for (int64_t n = 1; n <= most; n++) {
+        int64_t pieces = batch * rows * n;
+        if (n > 1 && pieces > j->threads && (batch < j->d->batch || pieces > 4 * j->threads)) break;
+        if (pieces > 1) offer(f, j, batch, rows, n);
+    }
+}
+
+int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int most)
+{
+    found f = { to, 0, most - 1 };
+    int64_t samples = j->d->batch, rows = least(aril__conv_rows(j), j->threads);
+    for (int64_t n = 1; n <= least(samples, j->threads); n++) offer_channels(&f, j, n, 1);
+    if (samples > j->threads) offer_channels(&f, j, samples, 1);
+    for (int64_t n = 2; n <= rows && samples * n <= 4 * j->threads; n++)
+        offer_channels(&f, j, samples, n);
+    aril__conv_split whole = { 1, 1, 1, 0 };
+    whole.cost = cost_of(j, &whole);
+    while (f.n > 0 && f.to[f.n - 1].cost > whole.cost) f.n--; /* a cut that does not pay */
+    to[f.n] = whole;
+    return f.n + 1;
+}
