@@ -91,7 +91,8 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
 
 static void give_value(aril_tensor *y, aril_tensor **value)
 {
-    if (value) *value = aril_escape(aril_detach(y));
+    if (value)
+        *value = aril_escape(y->flags & ARIL__POISON ? aril__poison_like(y) : aril_detach(y));
 }
 
 aril_tensor *aril_vjp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, aril_tensor **value)

@@ -316,9 +316,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         if (s == ARIL_OK) s = aril_tensor_status(grads[i]);
     }
     if (s < 0) {
-        aril_tensor *p = aril__poison();
         for (size_t i = 0; i < n; i++) {
-            grads[i] = p;
+            grads[i] = aril__poison();
             if (captured && captured[i]) aril__tensor_release(th, captured[i]);
         }
     }

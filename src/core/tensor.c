@@ -214,6 +214,17 @@ aril_tensor *aril__poison(void)
     return t;
 }
 
+void aril__poison_all(int n, aril_tensor **out)
+{
+    for (int i = 0; i < n; i++) out[i] = aril__poison();
+}
+
+aril_tensor *aril__poison_like(const aril_tensor *bad)
+{
+    aril__adopt_error(bad->u.error);
+    return aril__poison();
+}
+
 aril_tensor *aril__null_tensor(const char *op)
 {
     aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", op);

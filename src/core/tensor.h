@@ -126,6 +126,12 @@ aril_tensor *aril__give(aril__thread *th, aril_tensor *t);
 /* A poisoned tensor that refers to this thread's latest error, owned by the scope. Never NULL. */
 aril__cold aril_tensor *aril__poison(void);
 
+/* The same for n results. Each gets a tensor of its own, so that dropping one leaves the others. */
+aril__cold void aril__poison_all(int n, aril_tensor **out);
+
+/* A poisoned tensor of its own with the error of another, which becomes the thread's latest. */
+aril__cold aril_tensor *aril__poison_like(const aril_tensor *bad);
+
 /* The same after an error "OP: NULL tensor". */
 aril__cold aril_tensor *aril__null_tensor(const char *op);
 

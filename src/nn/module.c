@@ -433,8 +433,7 @@ aril_status aril__run_class(aril_module *m, int n_in, aril_tensor *const *in, in
 
 static aril__cold aril_status poison_results(int n_out, aril_tensor **out, aril_status s)
 {
-    aril_tensor *p = aril__poison();
-    for (int i = 0; i < n_out; i++) out[i] = p;
+    aril__poison_all(n_out, out);
     return s;
 }
 

@@ -12,8 +12,7 @@ aril__tape aril__tape_hook;
 
 static aril__cold aril_status poison_all(int n_out, aril_tensor **out)
 {
-    aril_tensor *p = aril__poison();
-    for (int i = 0; i < n_out; i++) out[i] = p;
+    aril__poison_all(n_out, out);
     aril__error *e = aril__self()->last_error;
     return e ? e->code : ARIL_ERR_MEMORY;
 }

@@ -425,8 +425,8 @@ aril_tensor *aril_unique_axis(aril_tensor *x, int axis, aril_tensor **inverse, a
         bad = aril__poison();
     }
     if (!bad) return unique(x, axis, inverse, counts);
-    if (inverse) *inverse = bad;
-    if (counts) *counts = bad;
+    if (inverse) *inverse = aril__poison_like(bad);
+    if (counts) *counts = aril__poison_like(bad);
     return bad;
 }
 

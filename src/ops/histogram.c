@@ -61,8 +61,8 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
     if (!x) {
         borders = aril__null_tensor("histogram");
     } else if (x->flags & ARIL__POISON) {
-        borders = x;
-    } else if (bins < 1 || !(low <= high) || low < -1e300 || high > 1e300) {
+        borders = aril__poison_like(x);
+    } else if (bins < 1 || bins == INT64_MAX || !(low <= high) || low < -1e300 || high > 1e300) {
         aril__fail(ARIL_ERR_ARG, "histogram: %lld bins from %g to %g", (long long)bins, low, high);
         borders = aril__poison();
     } else if (low == high && x->numel > 0) {
@@ -84,5 +84,6 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         borders = aril_linspace(low, high, bins + 1, (aril_dtype)x->dtype, aril_device_of(x));
     }
     if (edges) *edges = borders;
-    return borders->flags & ARIL__POISON ? borders : aril_histogram(x, borders, opts);
+    return borders->flags & ARIL__POISON ? aril__poison_like(borders)
+                                         : aril_histogram(x, borders, opts);
 }

@@ -514,7 +514,9 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
     }
     aril_tensor *like = bad || known ? NULL : common_shape(n, line);
     for (int i = 0; i < n && out; i++) {
-        out[i] = bad ? bad : known ? aril_expand(line[i], to) : aril__expand_like(line[i], like);
+        out[i] = bad     ? aril__poison_like(bad)
+                 : known ? aril_expand(line[i], to)
+                         : aril__expand_like(line[i], like);
         if (out[i]->flags & ARIL__POISON) bad = out[i];
         aril_escape(out[i]);
     }

@@ -400,7 +400,7 @@ aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out)
     aril_tensor *where = aril_nonzero(x);
     aril_status s = aril_tensor_status(where);
     for (int d = 0; x && d < x->ndim && out; d++) {
-        out[d] = s < 0 ? where : aril_select(where, 1, d);
+        out[d] = s < 0 ? aril__poison_like(where) : aril_select(where, 1, d);
         if (s == ARIL_OK) s = aril_tensor_status(out[d]);
     }
     return s;

@@ -534,12 +534,12 @@ static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril_
     if (axes.n > 1) {
         aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL; use aril_%s for several",
                    op->name, axes.n, of_all->name);
-        out[0] = out[1] = aril__poison();
+        aril__poison_all(2, out);
     } else if (axes.n == 0) {
         out[0] = aril__reduce(of_all, x, axes);
         if (indices) out[1] = position(where, x, axes);
     } else if (aril__reduce_attrs(op->name, x, axes, &a) < 0) {
-        out[0] = out[1] = aril__poison();
+        aril__poison_all(2, out);
     } else {
         aril__apply(op, 1, &x, &a, out);
     }

@@ -62,7 +62,7 @@ aril_tensor *aril_lstm_cell(aril_tensor *x, aril_tensor *h, aril_tensor *c, aril
     aril_tensor *bad = check_cell("lstm_cell", 4, x, h, w_ih, w_hh);
     if (!bad) bad = unsound("lstm_cell", 1, &c);
     if (bad) {
-        if (c_next) *c_next = bad;
+        if (c_next) *c_next = aril__poison_like(bad);
         return bad;
     }
     ARIL_SCOPE;
@@ -180,8 +180,8 @@ static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, ari
 {
     aril_tensor *bad = check_network(n, x, h0, c0);
     if (bad) {
-        if (hn) *hn = bad;
-        if (cn) *cn = bad;
+        if (hn) *hn = aril__poison_like(bad);
+        if (cn) *cn = aril__poison_like(bad);
         return bad;
     }
     ARIL_SCOPE;

@@ -156,8 +156,7 @@ void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tens
     else if (!(all = aril__malloc((size_t)(6 * s.n + 1) * sizeof *all)))
         aril__fail(ARIL_ERR_MEMORY, "%s: no memory", c->op->name);
     if (!all) {
-        aril_tensor *poison = aril__poison();
-        for (int i = 0; i < n_out; i++) out[i] = poison;
+        aril__poison_all(n_out, out);
         return;
     }
     s.before = all;

@@ -33,7 +33,7 @@ static void lse_start(const aril__reduce_params *p, void *state, int64_t plane, 
 /* (top, sum) takes `s` times exp(v). */
 static void lse_take(double *top, double *sum, double v, double s)
 {
-    if (v == -INFINITY) return;
+    if (v == -INFINITY || isnan(*top)) return;
     if (v <= *top) {
         *sum += v == *top ? s : s * exp(v - *top);
     } else { /* a new largest, or NaN */
@@ -352,7 +352,10 @@ static aril_tensor *with_number(const aril__op *op, aril_tensor *x, aril_axes ax
                                 aril_tensor **out)
 {
     struct reduce_attrs r;
-    if (aril__reduce_attrs(op->name, x, axes, &r) < 0) return out[0] = out[1] = aril__poison();
+    if (aril__reduce_attrs(op->name, x, axes, &r) < 0) {
+        aril__poison_all(2, out);
+        return out[0];
+    }
     struct stats_attrs a = { { r.mask[0] }, { r.keep[0] }, { p } };
     aril__apply(op, 1, &x, &a, out);
     return out[0];
