@@ -495,6 +495,7 @@ static aril_tensor *frequencies(const char *what, int64_t n, double d, bool half
         return aril__poison();
     }
     int64_t count = half ? n / 2 + 1 : n;
+    if (aril__check_shape(what, ARIL_SHAPE(count), false) < 0) return aril__poison();
     float *f = aril__malloc((size_t)count * sizeof *f);
     if (!f) {
         aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);

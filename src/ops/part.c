@@ -79,8 +79,9 @@ static aril_status diagonal_infer(aril__call *c)
         o->stride[o->ndim++] = x->stride[d];
     }
     if (rows >= 0 && columns >= 0) {
-        int64_t from_row = offset < 0 ? -offset : 0, from_column = offset > 0 ? offset : 0;
-        bool none = from_row >= rows || from_column >= columns;
+        bool none = offset <= -rows || offset >= columns;
+        int64_t from_row = offset < 0 && !none ? -offset : 0;
+        int64_t from_column = offset > 0 && !none ? offset : 0;
         int64_t down = rows - from_row, right = columns - from_column;
         n = none ? 0 : down < right ? down : right;
         if (!none) o->offset += from_row * x->stride[p] + from_column * x->stride[q];

@@ -553,9 +553,8 @@ static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis, aril_ten
     if (x && !(x->flags & ARIL__POISON)) {
         int d = aril__axis(op->name, axis, x->ndim);
         if (d < 0) {
-            out[0] = aril__poison();
-            if (second) *second = out[0];
-            return out[0];
+            if (second) *second = aril__poison();
+            return aril__poison();
         }
         a.mask[0] = x->ndim ? 1 << d : 0;
     }
@@ -591,14 +590,23 @@ aril_tensor *aril_logcumsumexp(aril_tensor *x, int axis)
 
 aril_tensor *aril_diff(aril_tensor *x, int n, int axis)
 {
-    if (n < 0) {
-        aril__fail(ARIL_ERR_ARG, "diff: order %d; takes 0 or more", n);
+    if (!x) return aril__null_tensor("diff");
+    if (x->flags & ARIL__POISON) return x;
+    if (n < 0 || x->ndim == 0) {
+        aril__fail(ARIL_ERR_ARG, "diff: order %d of %d dimensions; takes 0 or more of at least 1",
+                   n, x->ndim);
         return aril__poison();
     }
+    axis = aril__axis("diff", axis, x->ndim);
+    if (axis < 0) return aril__poison();
     ARIL_SCOPE;
-    for (; n > 0; n--) {
+    aril_tensor *before = NULL;
+    while (n-- > 0 && !(x->flags & ARIL__POISON) && x->dim[axis] != 0) { /* empty stays empty */
+        ARIL_SCOPE;
         aril_tensor *a = aril_slice(x, axis, 1, ARIL_END, 1), *b = aril_slice(x, axis, 0, -1, 1);
-        x = x && x->dtype == ARIL_BOOL ? aril_logical_xor(a, b) : aril_sub(a, b);
+        x = aril_escape(x->dtype == ARIL_BOOL ? aril_logical_xor(a, b) : aril_sub(a, b));
+        aril_drop(before);
+        before = x;
     }
-    return x ? aril_escape(x) : aril__null_tensor("diff");
+    return aril_escape(x);
 }
