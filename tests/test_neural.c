@@ -472,3 +472,52 @@ TEST(a_nan_reaches_its_whole_line_of_a_softmax)
         }
     }
 }
+
+/* ---- gradients of norms over rows ---- */
+
+typedef aril_tensor *norm_fn(aril_tensor *x, aril_tensor *weight, aril_tensor *bias);
+
+static aril_tensor *by_layer(aril_tensor *x, aril_tensor *weight, aril_tensor *bias)
+{
+    return aril_layer_norm(x, weight, bias, ARIL_SHAPE(-1), (aril_norm_opts){ 0 });
+}
+
+static aril_tensor *by_rms(aril_tensor *x, aril_tensor *weight, aril_tensor *bias)
+{
+    return aril_add(aril_rms_norm(x, weight, ARIL_SHAPE(-1), (aril_norm_opts){ 0 }), bias);
+}
+
+static aril_tensor *by_group(aril_tensor *x, aril_tensor *weight, aril_tensor *bias)
+{
+    return aril_group_norm(x, weight, bias, 2, (aril_norm_opts){ 0 });
+}
+
+/* The kernel against the ops it is made of, which a recorded gradient is computed by. */
+static void check_norm_gradient(norm_fn *norm, int64_t rows, int64_t channels, aril_dtype dtype)
+{
+    ARIL_SCOPE;
+    aril_tensor *in[3] = { make(ARIL_SHAPE(rows, channels), dtype, 1),
+                           make(ARIL_SHAPE(channels), dtype, 2),
+                           make(ARIL_SHAPE(channels), dtype, 3) };
+    for (int i = 0; i < 3; i++) aril_set_requires_grad(in[i], true);
+    aril_tensor *y = norm(in[0], in[1], in[2]), *got[3], *want[3];
+    aril_tensor *loss = aril_sum(aril_mul(y, make(ARIL_SHAPE(rows, channels), dtype, 4)), ARIL_ALL);
+    aril_list inputs = { 3, in };
+    CHECK_INT(aril_gradients(loss, inputs, want, (aril_grad_opts){ .create_graph = true }), 0);
+    CHECK_INT(aril_gradients(loss, inputs, got, (aril_grad_opts){ 0 }), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_NEAR(worst(got[i], want[i]), 0, dtype == ARIL_F64 ? 1e-11 : 1e-3);
+}
+
+TEST(norm_gradients_of_many_rows)
+{
+    norm_fn *const norms[] = { by_layer, by_rms, by_group };
+    const int64_t rows[] = { 1, 7, 8, 32, 300 }, channels[] = { 2, 16, 130 };
+    for (int n = 0; n < 3; n++)
+        for (int r = 0; r < 5; r++)
+            for (int c = 0; c < 3 && !test_failed(); c++) {
+                check_norm_gradient(norms[n], rows[r], channels[c], ARIL_F64);
+                check_norm_gradient(norms[n], rows[r], channels[c], ARIL_F32);
+            }
+    CHECK(aril_ok());
+}

@@ -31,7 +31,8 @@ typedef struct rows_job {
     double eps;
     const void *x, *g, *weight, *bias;
     void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: rms */
-    double *part; /* [chunks of rows][3][channels]: dweight, dbias and room for both in T */
+    double *part;      /* [chunks of rows][part_size]: dweight, dbias, and both again in T */
+    int64_t part_size; /* in doubles */
     int64_t grain;
     bool stream; /* the result goes past the cache */
 } rows_job;
@@ -55,8 +56,9 @@ static void run_backward(rows_job *j, bool wide)
     if (j->groups > 1) j->grain = (j->grain + j->groups - 1) / j->groups * j->groups;
     if (samples >= 8 && j->rows > 0 && j->grain * j->n < 4 * channels) j->grain = 4 * j->groups;
     int64_t parts = aril__parallel_chunks(j->rows, j->grain);
+    j->part_size = (wide ? 4 : 3) * channels;
     if (samples >= 8 && channels > 0)
-        j->part = aril__malloc((size_t)(parts * 3 * channels) * sizeof *j->part);
+        j->part = aril__malloc((size_t)(parts * j->part_size) * sizeof *j->part);
     aril__parallel_for(j->rows, j->grain, ARIL__PICK(backward_rows, wide), j);
     if (j->part)
         aril__parallel_for(channels, grain_of(parts * 2, BLOCK), ARIL__PICK(join_parts, wide), j);
@@ -655,6 +657,17 @@ aril_tensor *aril_group_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *b
     return aril__op_with(&a, &aril__op_group_norm, x, weight, bias);
 }
 
+static aril_status check_running(const aril_tensor *x, const aril_tensor *running, const char *name)
+{
+    if (!running || running->flags & ARIL__POISON) return ARIL_OK;
+    if (running->ndim == 1 && x->ndim > 1 && aril__size_fits(running->dim[0], x->dim[1]))
+        return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "instance_norm: %s is %s, expected one value for each channel of %s", name,
+                      aril__text(a, running), aril__text(b, x));
+}
+
 /* running = (1 - momentum) * running + momentum * mean over the batch of `value` [N,C] */
 static void update_running(aril_tensor *running, aril_tensor *value, double momentum)
 {
@@ -683,6 +696,9 @@ aril_tensor *aril_instance_norm(aril_tensor *x, aril_tensor *weight, aril_tensor
                    aril__text(text, x));
         return aril__poison();
     }
+    if (check_running(x, running_mean, "running_mean") < 0 ||
+        check_running(x, running_var, "running_var") < 0)
+        return aril__poison();
     ARIL_SCOPE;
     struct group_norm_attrs a = { { 0 }, { eps } };
     aril_tensor *out[3], *in[3] = { x, weight, bias };
