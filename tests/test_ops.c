@@ -41,7 +41,7 @@ static void wrap(const aril__op *op, aril_tensor *const *got, aril_tensor **want
  * Random numbers in f64 come from other bits than those in f32. */
 static aril_dtype truth(const test_sample *s, aril_dtype dtype)
 {
-    if (test_untyped(s) || (dtype == ARIL_BOOL && s->op == &aril__op_bitwise_not)) return dtype;
+    if (test_untyped(s)) return dtype;
     if (!aril_dtype_is_float(dtype)) return ARIL_I64;
     if (s->op->flags & RANDOM) return dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
     return ARIL_F64;

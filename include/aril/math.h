@@ -280,7 +280,7 @@ ARIL_API aril_tensor *aril_isinf(aril_tensor *a);
 ARIL_API aril_tensor *aril_isfinite(aril_tensor *a);
 /* a is 0 */
 ARIL_API aril_tensor *aril_logical_not(aril_tensor *a);
-/* bits turned over; use logical_not on bool */
+/* bits turned over; of bool: logical_not */
 ARIL_API aril_tensor *aril_bitwise_not(aril_tensor *a);
 
 /* a where positive, else alpha * a. PyTorch's default is 0.01. */

@@ -31,6 +31,11 @@ aril_dtype aril__result_type(int n, aril_tensor *const *t)
     return combine(level[0], low);
 }
 
+static bool needs_integers(const aril__formula *f)
+{
+    return f->rule == ARIL__EW_INT || f->rule == ARIL__EW_INTX;
+}
+
 static aril_status check_dtypes(aril__call *c, aril_dtype t)
 {
     const aril__formula *f = c->op->formula;
@@ -39,10 +44,10 @@ static aril_status check_dtypes(aril__call *c, aril_dtype t)
             return aril__fail(ARIL_ERR_DTYPE,
                               "%s: %s holds data but does not compute; cast it first", c->op->name,
                               aril__dtypes[c->in[i]->dtype].name);
-    if (f->rule == ARIL__EW_INT && aril__is_float(t))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: needs integers or bool, got %s", c->op->name,
-                          aril__dtypes[t].name);
-    if (f->rule == ARIL__EW_NUMX && t == ARIL_BOOL)
+    if (needs_integers(f) && aril__is_float(t))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs integers%s, got %s", c->op->name,
+                          f->rule == ARIL__EW_INT ? " or bool" : "", aril__dtypes[t].name);
+    if ((f->rule == ARIL__EW_NUMX || f->rule == ARIL__EW_INTX) && t == ARIL_BOOL)
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for bool; use the logical ops or cast",
                           c->op->name);
     if (f->rule == ARIL__EW_FLT && !aril__is_float(t))
@@ -91,7 +96,7 @@ aril_status aril__ew_infer(aril__call *c)
         aril_status s = check_dtypes(c, c->type);
         if (s < 0) return s;
         if (f->rule == ARIL__EW_REAL) c->type = ARIL_F32;
-    } else if (aril__unlikely(f->rule == ARIL__EW_INT)) {
+    } else if (aril__unlikely(needs_integers(f))) {
         return check_dtypes(c, c->type);
     }
     o->dtype = f->rule == ARIL__EW_CMP ? ARIL_BOOL : c->type;
@@ -160,6 +165,19 @@ void aril__ew_vjp(aril__grad *c)
     }
 }
 
+/* The type in which the kernel of a gradient op computes: all of its steps, so that nothing is
+ * rounded between them. */
+static aril_dtype computed_in(const aril_tensor *g)
+{
+    return g->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+}
+
+/* Weak scalars take on the type by themselves. */
+static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
+{
+    return !t || t->flags & (ARIL__WEAK | ARIL__POISON) ? t : aril_cast(t, type);
+}
+
 void aril__ew_decompose(aril__call *c, aril_tensor **out)
 {
     /* A gradient op stands right behind its op in the table. */
@@ -172,10 +190,15 @@ void aril__ew_decompose(aril__call *c, aril_tensor **out)
             if (base->formula->grad_op[i] == own) which = i;
     }
     int arity = base->formula->arity;
-    aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_G] = c->in[0] };
-    for (int k = 0; k < arity; k++) var[k] = c->in[1 + k];
-    var[ARIL__VAR_Y] = c->in[1 + arity];
-    out[0] = aril__program_eval(aril__derivatives(base)[which].program, var, c->attrs);
+    aril_dtype type = computed_in(c->in[0]);
+    aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_G] = in_type(c->in[0], type) };
+    for (int k = 0; k < arity; k++) {
+        bool choice = base->formula->rule == ARIL__EW_SEL && k == 0;
+        var[k] = choice ? c->in[1 + k] : in_type(c->in[1 + k], type);
+    }
+    var[ARIL__VAR_Y] = in_type(c->in[1 + arity], type);
+    aril_tensor *y = aril__program_eval(aril__derivatives(base)[which].program, var, c->attrs);
+    out[0] = in_type(y, (aril_dtype)c->in[0]->dtype);
 }
 
 /* ---- rows ---- */

@@ -1,5 +1,6 @@
 #include "ops/formula.h"
 
+#include "aril/ops.h"
 #include "ops/apply.h"
 #include "ops/elementwise.h"
 
@@ -175,6 +176,26 @@ void aril__program_free(aril__program *p)
 
 /* ---- running ---- */
 
+/* Numbers alone: apply would give them the default type, f32, and the result its precision. They
+ * are combined in f64 instead and stay a number, which takes the type of what it meets. */
+static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
+                                     const double *params)
+{
+    aril_tensor *exact[3];
+    for (int i = 0; i < n; i++) exact[i] = aril_cast(in[i], ARIL_F64);
+    aril_tensor *y = aril__apply1(op, n, exact, params);
+    if (y->dtype == ARIL_F64) y->flags |= ARIL__WEAK;
+    return y;
+}
+
+static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in,
+                               const double *params)
+{
+    bool numbers = n <= 3;
+    for (int i = 0; i < n; i++) numbers = numbers && in[i] && in[i]->flags & ARIL__WEAK;
+    return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
+}
+
 aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
                                 const double *params)
 {
@@ -189,7 +210,7 @@ aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[A
         case STEP_OP: {
             int arity = s->op->formula ? s->op->formula->arity : s->op->min_in;
             n -= arity;
-            stack[n] = aril__apply1(s->op, arity, &stack[n], s->op->formula ? params : NULL);
+            stack[n] = apply_step(s->op, arity, &stack[n], s->op->formula ? params : NULL);
             n++;
             break;
         }

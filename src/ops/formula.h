@@ -12,6 +12,7 @@ typedef enum aril__ew_rule {
     ARIL__EW_NUM,
     ARIL__EW_NUMX,
     ARIL__EW_INT,
+    ARIL__EW_INTX,
     ARIL__EW_CMP,
     ARIL__EW_FLT,
     ARIL__EW_SEL

@@ -68,9 +68,11 @@ aril_tensor *aril__scalar_f64(double v)
     }
 
 #define INTO_CMP(x)
-#define INTO_INT(x)   x
-#define EW1(op, ...)  UNARY(op) UNARY_INTO(op)
-#define EW1N(op, ...) UNARY(op)
+#define INTO_INT(x)         x
+#define PUBLIC_CMP(x)       x
+#define PUBLIC_INTX(x)      /* by hand */
+#define EW1(op, ...)        UNARY(op) UNARY_INTO(op)
+#define EW1N(op, rule, ...) PUBLIC_##rule(UNARY(op))
 #define EW1P(op, ...)
 #define EW2(op, ...) BINARY(op) BINARY_INTO(op)
 #define EW2P(op, ...)
@@ -197,15 +199,22 @@ aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *hi
     return aril__poison();
 }
 
-/* Numbers as bounds: of floating point by hardtanh, through which no gradient flows at a bound, as
- * in PyTorch; of integers, whose bounds must not pass through a double, by the op on tensors. */
+aril_tensor *aril_bitwise_not(aril_tensor *a)
+{
+    bool truth = a && !(a->flags & ARIL__POISON) && a->dtype == ARIL_BOOL;
+    return aril__op(truth ? &aril__op_logical_not : &aril__op_bitwise_not, a);
+}
+
+/* Numbers as bounds: of floating point by hardtanh, where no gradient flows at a bound, as in
+ * PyTorch, and NaN stands for a bound that is not there (an infinite one is reached by infinite
+ * elements); of integers, whose bounds must not pass through a double, by the op on tensors. */
 static aril_tensor *clamp_numbers(aril_tensor *dest, aril_tensor *a, const aril_number *low,
                                   const aril_number *high)
 {
     if (a && aril__is_float((aril_dtype)a->dtype) && (!low || low->f == low->f) &&
         (!high || high->f == high->f)) {
-        double to = high ? high->f : INFINITY, from = low ? low->f : -INFINITY;
-        return with(&aril__op_hardtanh, dest, a, from < to ? from : to, to, 0);
+        double to = high ? high->f : NAN, from = low ? low->f : NAN;
+        return with(&aril__op_hardtanh, dest, a, from > to ? to : from, to, 0);
     }
     const aril__op *op = !high ? &aril__op_clamp_min : !low ? &aril__op_clamp_max : &aril__op_clamp;
     aril_tensor *in[3] = { a };
