@@ -19,8 +19,8 @@ typedef enum aril_padding {
     ARIL_SAME_LOWER,  /* the same with an odd one at the beginning */
 } aril_padding;
 
-/* Numbers stand for the spatial dimensions in order. In `stride` and `dilation` a 0 repeats the
- * first number, and a first 0 means 1. Padding is taken as it stands. */
+/* Numbers stand for the spatial dimensions in order. A 0 behind the first repeats it, so {1} is 1
+ * for all; ARIL_ZERO is a 0 that does not. A first stride or dilation of 0 means 1. */
 typedef struct aril_conv_opts {
     int64_t stride[3];
     int64_t padding[3];     /* before and after */
@@ -58,7 +58,7 @@ ARIL_API aril_tensor *aril_conv_transpose3d(aril_tensor *x, aril_tensor *w, aril
 
 /* ---- pooling ---- */
 
-/* `kernel` has to be given; a 0 behind its first number repeats it. `stride` 0 means the kernel. */
+/* Numbers as in aril_conv_opts. `kernel` has to be given; a first stride of 0 means the kernel. */
 typedef struct aril_pool_opts {
     int64_t kernel[3];
     int64_t stride[3];

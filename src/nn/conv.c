@@ -66,6 +66,8 @@ static aril_tensor *conv_fused(aril_module *self, aril_tensor *x, aril_activatio
     const conv *c = aril_module_data(self);
     aril_conv_opts opts = c->opts;
     opts.activation = activation;
+    aril__window_as_given(opts.padding);
+    aril__window_as_given(opts.output_padding);
     if (c->pads.n) x = aril_pad(x, c->pads, (aril_pad_opts){ .mode = c->padding_mode });
     return c->fn(x, aril__own_at(self, WEIGHT), aril__own_at(self, BIAS), opts);
 }

@@ -20,41 +20,48 @@ typedef struct pool {
     } fn;
 } pool;
 
+static aril_pool_opts options_of(const pool *p)
+{
+    aril_pool_opts opts = p->opts;
+    aril__window_as_given(opts.padding);
+    return opts;
+}
+
 /* The second result, where it is asked for, are the places of the largest elements. */
 ARIL__FORWARD(max_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = p->fn.max(in[0], p->opts, n_out > 1 ? &out[1] : NULL);
+    out[0] = p->fn.max(in[0], options_of(p), n_out > 1 ? &out[1] : NULL);
 }
 
 ARIL__FORWARD(avg_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = p->fn.avg(in[0], p->opts);
+    out[0] = p->fn.avg(in[0], options_of(p));
 }
 
 ARIL__FORWARD(lp_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = p->fn.lp(in[0], p->p, p->opts);
+    out[0] = p->fn.lp(in[0], p->p, options_of(p));
 }
 
 ARIL__FORWARD(unpool_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = p->fn.unpool(in[0], n_in > 1 ? in[1] : NULL, (aril_shape){ 0 }, p->opts);
+    out[0] = p->fn.unpool(in[0], n_in > 1 ? in[1] : NULL, (aril_shape){ 0 }, options_of(p));
 }
 
 ARIL__FORWARD(unfold_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = aril_unfold(in[0], p->opts);
+    out[0] = aril_unfold(in[0], options_of(p));
 }
 
 ARIL__FORWARD(fold_forward)
 {
     const pool *p = aril_module_data(self);
-    out[0] = aril_fold(in[0], p->size, p->opts);
+    out[0] = aril_fold(in[0], p->size, options_of(p));
 }
 
 /* One number where all are the same, else "(2, 3)". */

@@ -23,6 +23,12 @@ aril_status aril__window_kernel(const char *type, int spatial, int64_t kernel, c
     return aril__window(type, "kernel", spatial, kernel ? all : sizes, 0, 1, to);
 }
 
+void aril__window_as_given(int64_t size[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (size[i] == 0) size[i] = ARIL_ZERO;
+}
+
 bool aril__all_are(int n, const int64_t *at, int64_t value)
 {
     for (int i = 0; i < n; i++)

@@ -12,6 +12,9 @@ aril_status aril__window(const char *type, const char *what, int spatial, const 
 aril_status aril__window_kernel(const char *type, int spatial, int64_t kernel, const int64_t *sizes,
                                 int64_t *to);
 
+/* Sizes that were read so, written for options that are read again: each 0 as ARIL_ZERO. */
+void aril__window_as_given(int64_t size[3]);
+
 bool aril__all_are(int n, const int64_t *at, int64_t value);
 
 /* A text that is added to until it is full. */

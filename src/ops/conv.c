@@ -510,7 +510,8 @@ static aril_tensor *conv_transpose_nd(const char *what, int n, aril_tensor *x, a
     if (!w) return aril__null_tensor(what);
     if (aril__slide_numbers(what, "stride", n, opts->stride, 1, a.stride) < 0 ||
         aril__slide_numbers(what, "dilation", n, opts->dilation, 1, a.dilation) < 0 ||
-        aril__slide_padding(what, n, opts->padding, opts->padding_end, a.pad) < 0)
+        aril__slide_padding(what, n, opts->padding, opts->padding_end, a.pad) < 0 ||
+        aril__slide_extra(what, "output_padding", n, opts->output_padding, a.output_padding) < 0)
         return aril__poison();
     if (opts->mode == ARIL_SAME || opts->mode == ARIL_SAME_LOWER) {
         aril__fail(ARIL_ERR_ARG, "%s: give the padding as numbers; 'same' is for convolutions",
@@ -518,7 +519,6 @@ static aril_tensor *conv_transpose_nd(const char *what, int n, aril_tensor *x, a
         return aril__poison();
     }
     if (opts->mode == ARIL_VALID) memset(a.pad, 0, sizeof a.pad);
-    for (int i = 0; i < n; i++) a.output_padding[i] = opts->output_padding[i];
     x = aril__slide_batched(what, x, n, &single);
     if (!x) return aril__poison();
     return aril__slide_unbatched(aril__op_with(&a, &aril__op_conv_transpose, x, w, b), single);

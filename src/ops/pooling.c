@@ -1,6 +1,7 @@
 /* The public functions of pooling. */
 #include "aril/ops.h"
 #include "ops/apply.h"
+#include "ops/norm.h"
 #include "ops/pool.h"
 
 #include <string.h>
@@ -42,7 +43,7 @@ static aril_tensor *max_nd(const char *what, int n, aril_tensor *x, const aril__
     if (x)
         aril__apply(op, 1, &x, a, out);
     else
-        out[0] = out[1] = aril__poison();
+        aril__poison_all(2, out);
     if (indices) *indices = aril__slide_unbatched(out[1], single);
     return aril__slide_unbatched(out[0], single);
 }
@@ -52,9 +53,8 @@ static aril_tensor *max_pool_nd(const char *what, int n, aril_tensor *x, const a
 {
     struct pool_attrs a;
     if (attrs_of(what, n, o, &a) < 0) {
-        aril_tensor *p = aril__poison();
-        if (indices) *indices = p;
-        return p;
+        if (indices) *indices = aril__poison();
+        return aril__poison();
     }
     return max_nd(what, n, x, &aril__op_max_pool, &a, indices);
 }
@@ -83,10 +83,16 @@ static aril_tensor *lp_pool_nd(const char *what, int n, aril_tensor *x, double p
         aril__fail(ARIL_ERR_ARG, "%s: the power %g must be above 0", what, p);
         return aril__poison();
     }
+    if (!x) return aril__null_tensor(what);
     a.divisor[0] = 1;
     ARIL_SCOPE;
-    aril_tensor *sum = one_nd(what, n, aril_pow_scalar(x, p), &aril__op_avg_pool, &a);
-    return aril_escape(aril_pow_scalar(sum, 1 / p));
+    /* In f32 where x is narrower, whose range powers leave soon. */
+    bool real = !(x->flags & ARIL__POISON) && aril__is_float((aril_dtype)x->dtype);
+    aril_dtype type = (aril_dtype)x->dtype;
+    aril_tensor *wide = real ? aril_cast(x, aril__stat_dtype(x)) : x;
+    aril_tensor *sum = one_nd(what, n, aril_pow_scalar(wide, p), &aril__op_avg_pool, &a);
+    aril_tensor *y = aril_pow_scalar(sum, 1 / p);
+    return aril_escape(real ? aril_cast(y, type) : y);
 }
 
 /* ---- adaptive ---- */
@@ -114,9 +120,8 @@ static aril_tensor *adaptive_max_nd(const char *what, int n, aril_tensor *x, ari
 {
     struct pool_attrs a;
     if (size_of(what, n, size, &a) < 0) {
-        aril_tensor *p = aril__poison();
-        if (indices) *indices = p;
-        return p;
+        if (indices) *indices = aril__poison();
+        return aril__poison();
     }
     return max_nd(what, n, x, &aril__op_adaptive_max_pool, &a, indices);
 }
@@ -152,9 +157,16 @@ static aril_tensor *max_unpool_nd(const char *what, int n, aril_tensor *x, aril_
         if (size_of(what, n, size, &sizes) < 0) return aril__poison();
         memcpy(a.size, sizes.size, sizeof a.size);
     }
+    aril_tensor *values = x, *places = indices;
     x = aril__slide_batched(what, x, n, &single);
     indices = aril__slide_batched(what, indices, n, &single_index);
     if (!x || !indices) return aril__poison();
+    if (single != single_index && !((x->flags | indices->flags) & ARIL__POISON)) {
+        char t[ARIL__SHAPE_TEXT], u[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "%s: values %s and indices %s must have the same shape", what,
+                   aril__text(t, values), aril__text(u, places));
+        return aril__poison();
+    }
     return aril__slide_unbatched(aril__op_with(&a, &aril__op_max_unpool, x, indices), single);
 }
 

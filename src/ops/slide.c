@@ -12,6 +12,7 @@ aril_status aril__slide_numbers(const char *what, const char *name, int n, const
     int64_t first = given[0] ? given[0] : initial;
     for (int i = 0; i < 3; i++) {
         out[i] = i < n ? given[i] ? given[i] : first : 1;
+        if (out[i] == ARIL_ZERO) out[i] = 0;
         if (out[i] < 1 || out[i] > INT32_MAX)
             return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be at least 1", what, name,
                               out[i]);
@@ -19,17 +20,30 @@ aril_status aril__slide_numbers(const char *what, const char *name, int n, const
     return ARIL_OK;
 }
 
+aril_status aril__slide_extra(const char *what, const char *name, int n, const int64_t *given,
+                              int64_t *out)
+{
+    for (int i = 0; i < 3; i++) {
+        out[i] = i >= n ? 0 : given[i] ? given[i] : given[0];
+        if (out[i] == ARIL_ZERO) out[i] = 0;
+        if (out[i] < 0 || out[i] > INT32_MAX)
+            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be from 0 to %d", what, name,
+                              out[i], INT32_MAX);
+    }
+    return ARIL_OK;
+}
+
 aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
                                 int64_t *out)
 {
+    int64_t before[3], after[3];
+    if (aril__slide_extra(what, "padding", n, begin, before) < 0 ||
+        aril__slide_extra(what, "padding_end", n, end, after) < 0)
+        return ARIL_ERR_ARG;
     for (int i = 0; i < 3; i++) {
-        out[2 * i] = i < n ? begin[i] : 0;
-        out[2 * i + 1] = i >= n ? 0 : end[i] == ARIL_ZERO ? 0 : end[i] ? end[i] : begin[i];
-        int64_t least = out[2 * i] < out[2 * i + 1] ? out[2 * i] : out[2 * i + 1];
-        int64_t most = out[2 * i] > out[2 * i + 1] ? out[2 * i] : out[2 * i + 1];
-        if (least < 0 || most > INT32_MAX)
-            return aril__fail(ARIL_ERR_ARG, "%s: padding %" PRId64 " must not be negative", what,
-                              least < 0 ? least : most);
+        bool given = i < n && (end[0] || end[i]);
+        out[2 * i] = before[i];
+        out[2 * i + 1] = given ? after[i] : before[i];
     }
     return ARIL_OK;
 }

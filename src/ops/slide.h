@@ -46,7 +46,12 @@ static inline void aril__slide_same(aril__slide *w, int64_t n, int64_t how)
 aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
                                 int64_t initial, int64_t *out);
 
-/* Padding from options: `begin` on both sides, `end` after where it is not 0 (ARIL_ZERO: none). */
+/* Three numbers that may be 0, of which the caller gave the first n: a 0 behind the first repeats
+ * it, and ARIL_ZERO is a 0 that does not. Fails when one is negative. */
+aril_status aril__slide_extra(const char *what, const char *name, int n, const int64_t *given,
+                              int64_t *out);
+
+/* Padding from options, read in the same way: `begin` on both sides, or `end` after where given. */
 aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
                                 int64_t *out);
 

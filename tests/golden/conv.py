@@ -32,7 +32,8 @@ CONV = {1: (F.conv1d, F.conv_transpose1d), 2: (F.conv2d, F.conv_transpose2d),
 
 
 def braces(v):
-    return "{" + ", ".join(map(str, v)) + "}"
+    """A 0 behind a first number would repeat it."""
+    return "{" + ", ".join("ARIL_ZERO" if i and v[0] and n == 0 else str(n) for i, n in enumerate(v)) + "}"
 
 
 def conv_opts(**k):
@@ -107,7 +108,7 @@ one("conv2d/same_stride2", "aril_conv2d(x[0], x[1], NULL, (aril_conv_opts){.stri
 one("conv2d/same_lower_stride2", "aril_conv2d(x[0], x[1], NULL, (aril_conv_opts){.stride = {2}, "
     ".mode = ARIL_SAME_LOWER})", lambda x: F.conv2d(F.pad(x[0], (1, 0, 1, 1)), x[1], stride=2),
     randn(1, 2, 5, 6), randn(2, 2, 3, 3))
-one("conv2d/asymmetric", "aril_conv2d(x[0], x[1], x[2], (aril_conv_opts){.padding = {1, 0}, "
+one("conv2d/asymmetric", "aril_conv2d(x[0], x[1], x[2], (aril_conv_opts){.padding = {1, ARIL_ZERO}, "
     ".padding_end = {2, 3}})", lambda x: F.conv2d(F.pad(x[0], (0, 3, 1, 2)), x[1], x[2]),
     randn(1, 2, 4, 4), randn(2, 2, 3, 3), randn(2))
 one("conv2d/padding_before", "aril_conv2d(x[0], x[1], NULL, (aril_conv_opts){.padding = {1, 2}, "
@@ -151,7 +152,7 @@ for at, what in enumerate(("x", "w", "b")):
 for at, what in enumerate(("x", "w")):
     twice(f"conv_transpose2d/second_{what}",
           "aril_conv_transpose2d(x[0], x[1], NULL, (aril_conv_opts){.stride = {2, 2}, "
-          ".output_padding = {1, 0}})",
+          ".output_padding = {1, ARIL_ZERO}})",
           lambda x: F.conv_transpose2d(x[0], x[1], stride=2, output_padding=(1, 0)),
           randn(1, 2, 2, 3), randn(2, 2, 2, 2), at=at)
 
