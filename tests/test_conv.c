@@ -340,3 +340,104 @@ TEST(channels_last_stays)
     CHECK(aril_is_channels_last(g[0]));
     CHECK(aril_is_contiguous(g[1])); /* as the weight lies */
 }
+
+/* ---- positions of a kernel that meet padding alone ---- */
+
+/* Memory that is given out again holds no zeros. */
+static void spoil(int64_t elements)
+{
+    ARIL_SCOPE;
+    for (int64_t n = 1; n <= 64 * elements; n *= 2)
+        for (int i = 0; i < 4; i++) aril_full(ARIL_SHAPE(n), NAN, ARIL_F32, aril_cpu());
+}
+
+/* One dimension of a problem: sizes, and options. */
+typedef struct line {
+    int64_t in, kernel, stride, padding, dilation;
+} line;
+
+static aril_tensor *weight_gradient(aril_tensor *x, aril_tensor *w, int spatial,
+                                    aril_conv_opts opts, bool data)
+{
+    aril_tensor *g;
+    aril_tensor *y = spatial == 1   ? aril_conv1d(x, w, NULL, opts)
+                     : spatial == 2 ? aril_conv2d(x, w, NULL, opts)
+                                    : aril_conv3d(x, w, NULL, opts);
+    aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(data ? x : w), &g, (aril_grad_opts){ 0 });
+    return g;
+}
+
+/* Of ones, so that every dtype is exact: against f64, by plain loops. */
+static void check_gradients(int spatial, const line *l, aril_dtype dtype, int64_t batch,
+                            int64_t channels)
+{
+    ARIL_SCOPE;
+    aril_shape xs = { .ndim = spatial + 2, .dim = { batch, channels } };
+    aril_shape ws = { .ndim = spatial + 2, .dim = { channels, channels } };
+    aril_conv_opts opts = { 0 };
+    for (int i = 0; i < spatial; i++) {
+        xs.dim[2 + i] = l[i].in;
+        ws.dim[2 + i] = l[i].kernel;
+        opts.stride[i] = l[i].stride;
+        opts.padding[i] = l[i].padding ? l[i].padding : ARIL_ZERO;
+        opts.dilation[i] = l[i].dilation;
+    }
+    aril_tensor *in[2][2];
+    for (int wide = 0; wide < 2; wide++) {
+        aril_dtype type = wide ? ARIL_F64 : dtype;
+        in[wide][0] = aril_ones(xs, type, aril_cpu());
+        in[wide][1] = aril_ones(ws, type, aril_cpu());
+        for (int i = 0; i < 2; i++) aril_set_requires_grad(in[wide][i], true);
+    }
+    spoil(channels * channels * 27);
+    for (int data = 0; data < 2; data++) {
+        aril_tensor *got = weight_gradient(in[0][0], in[0][1], spatial, opts, data);
+        aril_tensor *want = weight_gradient(in[1][0], in[1][1], spatial, opts, data);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        double off =
+            aril_item(aril_amax(aril_abs(aril_sub(aril_cast(got, ARIL_F64), want)), ARIL_ALL));
+        CHECK_MSG(
+            off == 0,
+            "%s, %d dimensions, %lld samples of %lld channels, in %lld kernel %lld stride %lld "
+            "padding %lld dilation %lld: the gradient of %s is off by %g",
+            aril_dtype_name(dtype), spatial, (long long)batch, (long long)channels,
+            (long long)l->in, (long long)l->kernel, (long long)l->stride, (long long)l->padding,
+            (long long)l->dilation, data ? "x" : "w", off);
+    }
+}
+
+TEST(kernel_positions_in_padding_have_gradient_zero)
+{
+    static const line lines[] = {
+        { 2, 3, 3, 2, 1 }, /* the middle of the kernel meets no element */
+        { 1, 3, 1, 1, 1 }, { 1, 5, 2, 2, 1 }, { 4, 3, 1, 5, 5 }, { 3, 3, 4, 3, 3 },
+        { 2, 2, 5, 3, 2 }, { 5, 3, 7, 4, 1 }, { 1, 2, 4, 4, 3 }, { 6, 3, 2, 1, 1 },
+    };
+    static const line plain = { 1, 1, 1, 0, 1 };
+    const aril_dtype dtypes[] = { ARIL_BF16, ARIL_F16, ARIL_F32 };
+    const int64_t sizes[][2] = { { 1, 2 }, { 3, 16 } }; /* samples, channels */
+    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+        line other = lines[(k + 3) % (sizeof lines / sizeof *lines)];
+        const line one[1] = { lines[k] }, row[2] = { plain, lines[k] },
+                   two[2] = { lines[k], other };
+        const line three[3] = { lines[k], other, lines[k] };
+        for (int d = 0; d < 3; d++)
+            for (int s = 0; s < 2 && !test_failed(); s++) {
+                check_gradients(1, one, dtypes[d], sizes[s][0], sizes[s][1]);
+                check_gradients(2, row, dtypes[d], sizes[s][0], sizes[s][1]);
+                check_gradients(2, two, dtypes[d], sizes[s][0], sizes[s][1]);
+                if (s == 0) check_gradients(3, three, dtypes[d], sizes[s][0], sizes[s][1]);
+            }
+    }
+}
+
+/* The same where rows are shared out between threads: a piece may meet padding alone. */
+TEST(kernel_positions_in_the_padding_of_a_piece)
+{
+    const int threads = aril_threads();
+    const line tall[2] = { { 15, 3, 4, 6, 6 }, { 40, 3, 1, 1, 1 } };
+    aril_set_threads(4);
+    check_gradients(2, tall, ARIL_BF16, 1, 64);
+    check_gradients(2, tall, ARIL_F32, 1, 64);
+    aril_set_threads(threads);
+}

@@ -145,6 +145,10 @@ static dnnl_status_t run_in(const job *j, int64_t i, char *space)
 
     char *w = j->w + (size_t)s->partial * j->partial + j->c->part_at[s->part];
     char *bias = j->bias ? j->bias + (is_data(p) ? s->x0 : s->y0) * p->size : NULL;
+    if (s->untouched) { /* oneDNN 3.2 leaves that part of the gradient as it was */
+        memset(w, 0, dnnl_memory_desc_get_size(aril__dnn_md(d, DNNL_ARG_DIFF_WEIGHTS)));
+        if (scratch) memset(scratch, 0, d->scratch);
+    }
     dnnl_status_t st = aril__dnn_run(d, (void *[]){ own_x, own_y, w, bias }, scratch);
     if (st != dnnl_success) return st;
     if (p->after && is_data(p))

@@ -58,10 +58,47 @@ static bool span_of(const aril__conv_plan *p, int64_t from, int64_t to, aril__co
     return s->in > 0 && s->out > 0;
 }
 
+/* Whether position q of the kernel meets an element of x in any window of one dimension. */
+static bool is_touched(int64_t q, int64_t step, int64_t in, int64_t out, int64_t begin)
+{
+    int64_t first = begin > q ? (begin - q + step - 1) / step : 0;
+    return first < out && first * step - begin + q < in;
+}
+
+static bool has_untouched(const aril__conv_plan *p, const aril__conv_piece *s)
+{
+    const aril__conv *d = &p->d;
+    int cut_axis = 3 - p->spatial;
+    for (int i = cut_axis; i < 3; i++) {
+        bool first = i == cut_axis;
+        for (int64_t q = 0; q < d->kernel[i]; q++)
+            if (!is_touched(q * d->dilation[i], d->stride[i], first ? s->in : d->in[i],
+                            first ? s->out : d->out[i], first ? s->begin : d->begin[i]))
+                return true;
+    }
+    return false;
+}
+
+/* ---- primitives ---- */
+
+/* 1x1 kernels with strides go through a copy of what the strides leave, made by whole vectors of
+ * channels, for which oneDNN 3.2 has too little room where the last one is not full. */
+static bool writes_past_end(const aril__conv *d, const aril__conv_piece *s)
+{
+    bool pointwise = true, steps = false;
+    for (int i = 0; i < 3; i++) {
+        pointwise = pointwise && d->kernel[i] == 1;
+        steps = steps || d->stride[i] > 1;
+    }
+    return pointwise && steps && s->xc / s->groups % 16 != 0;
+}
+
 static const char *make_primitive(const aril__conv_plan *p, const aril__conv_piece *s,
                                   const_dnnl_memory_desc_t w, aril__dnn *made)
 {
     const aril__conv *d = &p->d;
+    if (writes_past_end(d, s))
+        return "oneDNN 3.2 writes past its memory for such strides and channels";
     int n = p->spatial, lead = 3 - n;
     dnnl_dims_t x = { s->batch, s->xc, s->in }, y = { s->batch, s->yc, s->out };
     dnnl_dims_t step, dilate, begin = { s->begin }, end = { s->end };
@@ -328,6 +365,7 @@ static bool place_pieces(const aril__conv_plan *p, const aril__conv_job *j,
         s->batch = samples * (b + 1) / split->batch - s->batch0;
         take_channels(p, j, split->channels, s);
         if (!span_of(p, rows * r / split->rows, rows * (r + 1) / split->rows, s)) return false;
+        s->untouched = p->role == ARIL__CONV_W && has_untouched(p, s);
     }
     return true;
 }

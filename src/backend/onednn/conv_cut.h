@@ -14,6 +14,7 @@ typedef struct aril__conv_piece {
     int part;                               /* of the channels: which */
     int partial;                            /* of the sum over samples and rows: which */
     int kind;                               /* the primitive that runs it */
+    bool untouched; /* a gradient of weights: some position of the kernel meets padding alone */
 } aril__conv_piece;
 
 /* The work cut in one way: depends on the number of threads. */
