@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* A tensor of small values that depend on the place alone. */
 static aril_tensor *filled(aril_shape shape, aril_dtype dtype, unsigned seed)
@@ -354,4 +355,45 @@ TEST(mistakes_are_explained)
                                                   (aril_linear_opts){ .activation = ARIL_RELU })),
               ARIL_ERR_DTYPE);
     aril_clear_error();
+}
+
+/* Seconds of the fastest of some runs. */
+static double fastest(aril_tensor *a, aril_tensor *b, bool dot)
+{
+    double best = INFINITY;
+    for (int i = 0; i < 12; i++) {
+        ARIL_SCOPE;
+        struct timespec from, to;
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        if (dot)
+            aril_dot(a, b);
+        else
+            aril_sum(aril_mul(a, b), ARIL_ALL);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        double t = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+        best = t < best ? t : best;
+    }
+    return best;
+}
+
+/* A product of two vectors reads each once; as one element after another it would take ten times as
+ * long as the two passes that it is compared with. */
+TEST(dot_is_not_slower_than_sum_of_mul)
+{
+    ARIL_SCOPE;
+    const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16 };
+    for (int d = 0; d < 4; d++) {
+        aril_tensor *a = filled(ARIL_SHAPE(1 << 18), dtypes[d], 1);
+        aril_tensor *b = filled(ARIL_SHAPE(1 << 18), dtypes[d], 2);
+        double dot = fastest(a, b, true), passes = fastest(a, b, false);
+        CHECK_MSG(dot < 4 * passes, "%s: dot takes %.0f us, sum(mul) %.0f",
+                  aril_dtype_name(dtypes[d]), 1e6 * dot, 1e6 * passes);
+    }
+    aril_tensor *a = filled(ARIL_SHAPE(1001), ARIL_F32, 3),
+                *b = filled(ARIL_SHAPE(1001), ARIL_F32, 4);
+    double want = aril_item(aril_sum(aril_mul(aril_cast(a, ARIL_F64), b), ARIL_ALL));
+    CHECK_NEAR(aril_item(aril_dot(a, b)), want, 1e-3);
+    aril_tensor *strided = aril_slice(filled(ARIL_SHAPE(2002), ARIL_F32, 3), 0, 0, ARIL_END, 2);
+    want = aril_item(aril_sum(aril_mul(aril_cast(strided, ARIL_F64), b), ARIL_ALL));
+    CHECK_NEAR(aril_item(aril_dot(strided, b)), want, 1e-3);
 }

@@ -167,7 +167,8 @@ void aril__gemm_choose(aril__gemm *g, size_t size)
     }
     if ((g->c_col != 1 && g->c_row == 1) || (g->n == 1 && g->m > 1)) turn_over(g);
     bool along_k = g->a_col == 1 && g->b_row == 1 && g->k >= 16;
-    if (along_k && (g->m <= DOT_LINES || g->n <= DOT_LINES) && !(g->b_col == 1 && g->m == 1))
+    bool by_row = g->m == 1 && g->n > 1 && g->b_col == 1; /* a row times rows that lie together */
+    if (along_k && (g->m <= DOT_LINES || g->n <= DOT_LINES) && !by_row)
         g->path = ARIL__GEMM_DOTS;
     else if (g->b_col == 1 && (g->m <= SKINNY || g->k * g->n * (int64_t)size <= SMALL))
         g->path = ARIL__GEMM_DIRECT;
