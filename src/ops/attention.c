@@ -332,6 +332,14 @@ static aril_tensor *by_scores(aril_tensor *q, aril_tensor *k, aril_tensor *v, ar
                               const struct attention_attrs *a, double dropout)
 {
     ARIL_SCOPE;
+    aril_dtype type = (aril_dtype)q->dtype;
+    if (aril__is_float(type) && k->dtype == type && v->dtype == type) {
+        /* Rounded once, and scores do not leave the range of f16. */
+        aril_dtype wide_type = aril__stat_dtype(q);
+        q = aril_cast(q, wide_type);
+        k = aril_cast(k, wide_type);
+        v = aril_cast(v, wide_type);
+    }
     aril_tensor *s = all_scores(q, k, mask, a), *p;
     if (mask) { /* rows that see no key are 0 */
         aril_tensor *blind = aril_eq_scalar(aril_amax(s, ARIL_KEEPDIM(-1)), -INFINITY);
@@ -341,7 +349,7 @@ static aril_tensor *by_scores(aril_tensor *q, aril_tensor *k, aril_tensor *v, ar
         p = aril_softmax(s, -1);
     }
     if (dropout != 0) p = aril_dropout(p, dropout, (aril_dropout_opts){ 0 });
-    return aril_escape(aril_matmul(p, v));
+    return aril_escape(aril_cast(aril_matmul(p, v), type));
 }
 
 static bool same_batch(const aril_tensor *q, const aril_tensor *k)

@@ -4,6 +4,7 @@
 #include "aril/ops.h"
 #include "core/memory.h"
 #include "ops/apply.h"
+#include "ops/norm.h"
 #include "ops/view.h"
 
 #include <stdlib.h>
@@ -165,12 +166,18 @@ static void drop_axis(term *x, int axis)
 }
 
 /* Labels that stand twice become the diagonal. */
-static void take_diagonals(term *x)
+static aril_status take_diagonals(const char *expression, term *x)
 {
     for (int i = 0; i < x->n; i++)
         for (int k = i + 1; k < x->n; k++) {
             if (x->label[i] != x->label[k]) continue;
             int label = x->label[i];
+            if (!aril__size_fits(x->t->dim[i], x->t->dim[k]))
+                return aril__fail(ARIL_ERR_SHAPE,
+                                  "einsum: in \"%s\" one operand has '%c' twice, as %lld and %lld; "
+                                  "a diagonal needs one size",
+                                  expression, letter(label), (long long)x->t->dim[i],
+                                  (long long)x->t->dim[k]);
             x->t = aril_diagonal(x->t, 0, i, k);
             drop_axis(x, k);
             drop_axis(x, i);
@@ -178,6 +185,7 @@ static void take_diagonals(term *x)
             i = -1; /* from the start: places have changed */
             break;
         }
+    return aril_tensor_status(x->t);
 }
 
 /* Sums over the axes that are not in `keep`. */
@@ -295,8 +303,11 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
         }
     }
     set in_a = labels_of(a), in_b = labels_of(b);
+    aril_dtype a_type = (aril_dtype)a->t->dtype, b_type = (aril_dtype)b->t->dtype;
     sum_out(a, keep | in_b);
     sum_out(b, keep | in_a);
+    a->t = aril_cast(a->t, a_type); /* sums of integers are i64, products keep their type */
+    b->t = aril_cast(b->t, b_type);
     if (a->t->flags & ARIL__POISON || b->t->flags & ARIL__POISON) return ARIL_ERR_ARG;
     groups g = { .n_batch = 0 };
     for (int i = 0; i < a->n; i++) {
@@ -329,7 +340,7 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
         a->t = aril_mul(spread(a, all, label), spread(b, all, label));
         aril_axes axes = { .n = g.n_inner };
         for (int i = 0; i < g.n_inner; i++) axes.axis[i] = n + i;
-        if (axes.n) a->t = aril_sum(a->t, axes);
+        if (axes.n) a->t = aril_cast(aril_sum(a->t, axes), (aril_dtype)a->t->dtype);
     }
     a->n = n;
     memcpy(a->label, label, (size_t)n * sizeof *label);
@@ -344,13 +355,16 @@ static aril_tensor *evaluate(const char *expression, aril_list operands, term *i
     if (read_all(expression, operands, in, &out) < 0) return aril__poison();
     if (check_sizes(expression, in, operands.n) < 0) return aril__poison();
     set wanted = labels_of(&out);
-    for (int i = 0; i < operands.n; i++) take_diagonals(&in[i]);
+    for (int i = 0; i < operands.n; i++)
+        if (take_diagonals(expression, &in[i]) < 0) return aril__poison();
     for (int i = 1; i < operands.n; i++) {
         set keep = wanted;
         for (int k = i + 1; k < operands.n; k++) keep |= labels_of(&in[k]);
         if (combine(expression, &in[0], &in[i], keep) < 0) return aril__poison();
     }
+    aril_dtype type = (aril_dtype)in[0].t->dtype;
     sum_out(&in[0], wanted);
+    if (operands.n > 1) in[0].t = aril_cast(in[0].t, type);
     if (in[0].t->flags & ARIL__POISON) return in[0].t;
     return ordered(&in[0], out.n, out.label);
 }

@@ -5,6 +5,7 @@
 #include "ops/copy.h"
 #include "ops/like.h"
 #include "ops/fetch.h"
+#include "ops/norm.h"
 #include "ops/sample.h"
 
 #include <stdlib.h>
@@ -255,7 +256,10 @@ ATTR_LIST(embedding, EMBEDDING_ATTRS)
 static aril_status embedding_infer(aril__call *c)
 {
     aril__fetch p;
-    if (c->in[0]->ndim == 0) return aril__fail(ARIL_ERR_SHAPE, "embedding: the weight has no rows");
+    char text[ARIL__SHAPE_TEXT];
+    if (c->in[0]->ndim != 2)
+        return aril__fail(ARIL_ERR_SHAPE, "embedding: expected a weight [rows, size], got %s",
+                          aril__text(text, c->in[0]));
     aril_status s = aril__fetch_shape("embedding", c->in[0], 1, 1, c->in + 1, &p);
     if (s == ARIL_OK) picked_shape(c, &p);
     return s;
@@ -385,6 +389,21 @@ aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedd
     return aril__op_with(&a, &aril__op_embedding, weight, index);
 }
 
+/* Whether src has the sizes of x with those of the index in the place of an axis. */
+static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
+                      const aril_tensor *src)
+{
+    bool fits = src->ndim == x->ndim - 1 + index->ndim;
+    for (int d = 0; fits && d < src->ndim; d++) {
+        int k = d - axis; /* in the index */
+        int64_t want = k < 0             ? x->dim[d]
+                       : k < index->ndim ? index->dim[k]
+                                         : x->dim[d - index->ndim + 1];
+        fits = aril__size_fits(src->dim[d], want);
+    }
+    return fits;
+}
+
 static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis,
                               bool in_place)
 {
@@ -396,12 +415,11 @@ static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *s
     if (x->ndim == 0)
         aril__fail(ARIL_ERR_SHAPE, "index_add: a 0-d tensor has no axis to add along");
     if (at < 0) return aril__poison();
-    if (src->ndim != x->ndim - 1 + index->ndim) {
-        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!is_source(x, at, index, src)) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE,
-                   "index_add: src of shape %s for a tensor %s and %d index "
-                   "dimensions",
-                   aril__text(a, src), aril__text(b, x), index->ndim);
+                   "index_add: src %s does not fit %s with an index %s in the place of axis %d",
+                   aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
         return aril__poison();
     }
     struct index_attrs a = { { 1 << at } };

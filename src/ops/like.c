@@ -140,3 +140,18 @@ static const aril__sample count_like_samples[] = { { .in = { "[2,3,4]", "[2,1,1]
 OP(count_like, .doc = "how many elements of x fall to each of another tensor", .min_in = 2,
    .max_in = 2, .n_out = 1, .flags = STRIDED | NONDIFF | RAW, .shape_only = IN(0) | IN(1),
    .infer = count_like_infer, .ref = count_like_ref, .samples = count_like_samples);
+
+/* ---- values ---- */
+
+aril_status aril__check_range(const char *what, const char *name, aril_tensor *t, double low,
+                              double high)
+{
+    if (!t || t->flags & ARIL__POISON || !t->storage || t->numel == 0) return ARIL_OK;
+    if (t->storage->device != aril__cpu_device || aril__self()->tracer) return ARIL_OK;
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    double least = aril_item(aril_amin(t, ARIL_ALL)), most = aril_item(aril_amax(t, ARIL_ALL));
+    if (least >= low && most <= high) return ARIL_OK;
+    return aril__fail(ARIL_ERR_NUMBER, "%s: %s must be from %g to %g, and has %g", what, name, low,
+                      high, least >= low ? most : least);
+}

@@ -28,4 +28,9 @@ static inline aril_tensor *aril__count_like(aril_tensor *x, aril_tensor *like)
     return aril__op(&aril__op_count_like, x, like);
 }
 
+/* An error where an element is not from `low` to `high`, or is NaN. Values are looked at where they
+ * can be without waiting: of a tensor on the CPU that is not being traced. */
+aril_status aril__check_range(const char *what, const char *name, aril_tensor *t, double low,
+                              double high);
+
 #endif

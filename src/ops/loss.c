@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/like.h"
 #include "ops/loss.h"
+#include "ops/norm.h"
 
 /* ---- options ---- */
 
@@ -36,6 +37,24 @@ static aril_tensor *refused(aril_status s)
 static bool usable(const aril_tensor *t)
 {
     return t && !(t->flags & ARIL__POISON);
+}
+
+/* Losses of several ops round once, at their end: narrow inputs are widened to f32. */
+static aril_tensor *widened(aril_tensor *t)
+{
+    return usable(t) && aril__is_float((aril_dtype)t->dtype) ? aril_cast(t, aril__stat_dtype(t))
+                                                             : t;
+}
+
+static aril_dtype widest(aril_tensor *a, aril_tensor *b)
+{
+    return aril__result_type(2, (aril_tensor *[]){ a, b });
+}
+
+/* The result in the type that the inputs ask for; integers give what the ops make of them. */
+static aril_tensor *narrowed(aril_tensor *t, aril_dtype type)
+{
+    return usable(t) && aril__is_float(type) ? aril_cast(t, type) : t;
 }
 
 /* A loss's formula, its weights and its reduction. x2 and the weights may be NULL. */
@@ -89,7 +108,9 @@ aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_
     double beta = aril__option(o.beta, 1);
     if (!(beta >= 0))
         return refused(aril__fail(ARIL_ERR_ARG, "smooth_l1_loss: beta %g is negative", beta));
-    return loss_of(&aril__op_smooth_l1_loss, x, target, NULL, beta, o.weight, o.reduction);
+    /* Without a parabola there is no 1 / beta, not even in the branch that is not taken. */
+    const aril__op *op = beta > 0 ? &aril__op_smooth_l1_loss : &aril__op_l1_loss;
+    return loss_of(op, x, target, NULL, beta, o.weight, o.reduction);
 }
 
 aril_tensor *aril_smooth_l1_loss(aril_tensor *x, aril_tensor *target)
@@ -173,7 +194,10 @@ aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_te
 
 aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
 {
-    if (same_shape("bce_loss", x, target) < 0) return aril__poison();
+    if (same_shape("bce_loss", x, target) < 0 ||
+        aril__check_range("bce_loss", "the input", x, 0, 1) < 0 ||
+        aril__check_range("bce_loss", "the target", target, 0, 1) < 0)
+        return aril__poison();
     return loss_of(&aril__op_bce_loss, x, target, NULL, 0, o.weight, o.reduction);
 }
 
@@ -300,6 +324,9 @@ aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, ari
                                                   aril__text(s[2], target))));
     }
     const double eps = 1e-12;
+    aril_dtype type = widest(a, b);
+    a = widened(a);
+    b = widened(b);
     aril_tensor *dot = aril_sum(aril_mul(a, b), ARIL_AXES(-1));
     aril_tensor *aa = aril_add_scalar(aril_sum(aril_square(a), ARIL_AXES(-1)), eps);
     aril_tensor *bb = aril_add_scalar(aril_sum(aril_square(b), ARIL_AXES(-1)), eps);
@@ -308,7 +335,7 @@ aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, ari
     aril_tensor *zero = aril_scalar(0.0), *near = aril_rsub_scalar(cosine, 1);
     aril_tensor *each = aril_add(aril_where(aril_eq_scalar(target, 1), near, zero),
                                  aril_where(aril_eq_scalar(target, -1), apart, zero));
-    return aril_escape(aril__reduce_loss(name, each, o.reduction));
+    return aril_escape(narrowed(aril__reduce_loss(name, each, o.reduction), type));
 }
 
 aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target)
@@ -349,11 +376,14 @@ aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axi
             b = b->dim[n + axis] == 1 ? aril__expand_like(b, aril_add(a, b)) : b;
         }
     }
+    aril_dtype type = widest(a, b);
+    a = widened(a);
+    b = widened(b);
     aril_axes along = ARIL_KEEPDIM(axis);
     aril_tensor *na = aril_clamp_min(aril_norm(a, along, 2), eps);
     aril_tensor *nb = aril_clamp_min(aril_norm(b, along, 2), eps);
     aril_tensor *both = aril_mul(aril_div(a, na), aril_div(b, nb));
-    return aril_escape(aril_sum(both, ARIL_AXES(axis)));
+    return aril_escape(narrowed(aril_sum(both, ARIL_AXES(axis)), type));
 }
 
 aril_tensor *aril_cosine_similarity(aril_tensor *a, aril_tensor *b, int axis)
@@ -365,8 +395,9 @@ aril_tensor *aril_pairwise_distance_with(aril_tensor *a, aril_tensor *b, aril_di
 {
     ARIL_SCOPE;
     aril_axes along = { .n = 1, .keepdim = o.keepdim, .axis = { -1 } };
-    aril_tensor *d = aril_add_scalar(aril_sub(a, b), aril__option(o.eps, 1e-6));
-    return aril_escape(aril_norm(d, along, aril__option(o.p, 2)));
+    aril_dtype type = widest(a, b);
+    aril_tensor *d = aril_add_scalar(aril_sub(widened(a), widened(b)), aril__option(o.eps, 1e-6));
+    return aril_escape(narrowed(aril_norm(d, along, aril__option(o.p, 2)), type));
 }
 
 aril_tensor *aril_pairwise_distance(aril_tensor *a, aril_tensor *b)

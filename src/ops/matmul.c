@@ -471,18 +471,29 @@ aril_tensor *aril_outer(aril_tensor *a, aril_tensor *b)
     return aril_escape(aril_mul(aril_unsqueeze(a, 1), b));
 }
 
+/* Factors of a product that is scaled or added to: in f32 where they are narrower, so that the sum is
+ * rounded once. */
+static aril_tensor *factor(aril_tensor *t)
+{
+    bool narrow =
+        t && !(t->flags & ARIL__POISON) && (t->dtype == ARIL_F16 || t->dtype == ARIL_BF16);
+    return narrow ? aril_cast(t, ARIL_F32) : t;
+}
+
 /* beta * c + alpha * product, where beta 0 ignores c, NaN and all. */
-static aril_tensor *scaled_sum(const char *what, aril_tensor *c, aril_tensor *product, double beta,
-                               double alpha)
+static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tensor *a,
+                               aril_tensor *product, double beta, double alpha)
 {
     if (!c) return aril__null_tensor(what);
     if (c->flags & ARIL__POISON || product->flags & ARIL__POISON)
         return c->flags & ARIL__POISON ? c : product;
-    if (c->dtype != product->dtype) {
+    aril_dtype type = (aril_dtype)c->dtype;
+    if (type != a->dtype) {
         aril__fail(ARIL_ERR_DTYPE, "%s: a sum in %s with a product in %s", what,
-                   aril__dtypes[c->dtype].name, aril__dtypes[product->dtype].name);
+                   aril__dtypes[type].name, aril__dtypes[a->dtype].name);
         return aril__poison();
     }
+    c = factor(c);
     int n = product->ndim;
     int64_t dim[ARIL_MAX_DIMS];
     memcpy(dim, product->dim, sizeof dim);
@@ -497,26 +508,26 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, aril_tensor *pr
     aril_number na = whole ? aril__whole((int64_t)alpha) : aril__real(alpha);
     aril_number nb = whole ? aril__whole((int64_t)beta) : aril__real(beta);
     if (alpha != 1) product = aril_mul_scalar(product, na);
-    if (beta == 0) return product;
-    return aril_add(beta == 1 ? c : aril_mul_scalar(c, nb), product);
+    if (beta != 0) product = aril_add(beta == 1 ? c : aril_mul_scalar(c, nb), product);
+    return aril_cast(product, type);
 }
 
 aril_tensor *aril_addmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
     ARIL_SCOPE;
-    return aril_escape(scaled_sum("addmm", c, aril_mm(a, b), beta, alpha));
+    return aril_escape(scaled_sum("addmm", c, a, aril_mm(factor(a), factor(b)), beta, alpha));
 }
 
 aril_tensor *aril_baddbmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
     ARIL_SCOPE;
-    return aril_escape(scaled_sum("baddbmm", c, aril_bmm(a, b), beta, alpha));
+    return aril_escape(scaled_sum("baddbmm", c, a, aril_bmm(factor(a), factor(b)), beta, alpha));
 }
 
 aril_tensor *aril_addmv(aril_tensor *c, aril_tensor *a, aril_tensor *x, double beta, double alpha)
 {
     ARIL_SCOPE;
-    return aril_escape(scaled_sum("addmv", c, aril_mv(a, x), beta, alpha));
+    return aril_escape(scaled_sum("addmv", c, a, aril_mv(factor(a), factor(x)), beta, alpha));
 }
 
 aril_tensor *aril_linear(aril_tensor *x, aril_tensor *w, aril_tensor *b)

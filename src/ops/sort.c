@@ -301,7 +301,7 @@ static aril_status topk_infer(aril__call *c)
     const struct sort_attrs *a = c->attrs;
     const aril_tensor *x = c->in[0];
     int64_t n = x->ndim ? x->dim[a->axis[0]] : 1;
-    if (a->k[0] < 0 || (n >= 0 && a->k[0] > n)) {
+    if (a->k[0] < (x->ndim ? 0 : 1) || (n >= 0 && a->k[0] > n)) {
         char text[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_ARG, "topk: k is %lld, but axis %d of %s has %lld elements",
                           (long long)a->k[0], (int)a->axis[0], aril__text(text, x), (long long)n);
@@ -458,7 +458,7 @@ static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis, struct s
     if (fits)
         aril__apply(op, 1, &x, &a, out);
     else
-        out[0] = out[1] = aril__poison();
+        aril__poison_all(2, out);
     if (indices) *indices = out[1];
     return out[0];
 }
@@ -480,6 +480,7 @@ aril_tensor *aril_topk(aril_tensor *x, int64_t k, int axis, aril_topk_opts opts,
                        aril_tensor **indices)
 {
     struct sort_attrs a = { .down = { !opts.smallest }, .k = { k } };
+    if (k == 0 && x && x->ndim == 0) a.k[0] = 1; /* a 0-d result has an element, as in PyTorch */
     return along(&aril__op_topk, x, axis, a, indices);
 }
 
@@ -490,11 +491,13 @@ static aril_tensor *one_of(const aril__op *op, aril_tensor *x, aril_axes axes, i
     struct reduce_attrs r; /* checks the axes */
     aril_tensor *where = NULL, *y;
     if (aril__reduce_attrs(op->name, x, axes, &r) < 0) {
-        y = where = aril__poison();
+        y = aril__poison();
+        where = aril__poison();
     } else if (axes.n > 1) {
         aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL for the flattened tensor",
                    op->name, axes.n);
-        y = where = aril__poison();
+        y = aril__poison();
+        where = aril__poison();
     } else if (axes.n == 1 || x->ndim == 0) {
         struct sort_attrs a = { .k = { k }, .keep = { axes.keepdim && x->ndim } };
         y = along(op, x, axes.n ? axes.axis[0] : 0, a, &where);
@@ -579,6 +582,7 @@ aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_
                    axis.n, aril__text(text, x), q->ndim);
         return aril__poison();
     }
+    if (aril__check_range("quantile", "q", q, 0, 1) < 0) return aril__poison();
     ARIL_SCOPE;
     bool flat = axis.n == 0 || x->ndim == 0;
     int at = flat ? 0 : aril__axis("quantile", axis.axis[0], x->ndim);

@@ -1,0 +1,147 @@
+/* Calls that look nearly right and must be refused, and sizes that no machine has. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+static aril_tensor *ones(aril_shape shape)
+{
+    return aril_ones(shape, ARIL_F32, aril_cpu());
+}
+
+/* Poison with the code, and a message that names the function and has the word. */
+static void refused(aril_tensor *t, aril_status code, const char *name, const char *word)
+{
+    CHECK_INT(aril_tensor_status(t), code);
+    CHECK_MSG(strncmp(aril_error(), name, strlen(name)) == 0, "%s: %s", name, aril_error());
+    CHECK_MSG(strstr(aril_error(), word), "no '%s' in: %s", word, aril_error());
+    aril_clear_error();
+}
+
+TEST(sizes_that_wrap)
+{
+    ARIL_SCOPE;
+    refused(aril_rfftfreq(INT64_MAX, 1), ARIL_ERR_SHAPE, "rfftfreq", "elements");
+    refused(aril_fftfreq(INT64_C(1) << 62, 1), ARIL_ERR_SHAPE, "fftfreq", "elements");
+    refused(aril_fftfreq(INT64_MAX, 1), ARIL_ERR_SHAPE, "fftfreq", "elements");
+}
+
+TEST(differences_of_any_order)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_arange(0, 6, 1, ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_diff(aril_square(x), INT32_MAX, 0);
+    CHECK(aril_ok());
+    CHECK_INT(aril_numel(y), 0);
+    y = aril_diff(aril_square(x), 2, 0);
+    CHECK_INT(aril_numel(y), 4);
+    CHECK_NEAR(aril_item(aril_select(y, 0, 3)), 2, 0);
+    refused(aril_diff(x, INT32_MAX, 3), ARIL_ERR_INDEX, "diff", "axis 3");
+    refused(aril_diff(NULL, INT32_MAX, 0), ARIL_ERR_ARG, "diff", "NULL");
+    refused(aril_diff(aril_select(x, 0, 0), INT32_MAX, 0), ARIL_ERR_ARG, "diff", "0 dimensions");
+}
+
+TEST(quantiles_outside_0_to_1)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(5));
+    const double wrong[] = { -0.01, 1.5, NAN, INFINITY };
+    for (int i = 0; i < 4; i++) {
+        aril_tensor *q = aril_full(ARIL_SHAPE(1), wrong[i], ARIL_F32, aril_cpu());
+        refused(aril_quantile(x, q, ARIL_ALL, ARIL_QUANTILE_LINEAR), ARIL_ERR_NUMBER, "quantile",
+                "from 0 to 1");
+    }
+    for (int i = 0; i < 2; i++) {
+        aril_tensor *q = aril_full((aril_shape){ 0 }, i, ARIL_F32, aril_cpu());
+        CHECK_NEAR(aril_item(aril_quantile(x, q, ARIL_ALL, ARIL_QUANTILE_LINEAR)), 1, 0);
+    }
+    CHECK(aril_ok());
+}
+
+TEST(probabilities_outside_0_to_1)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_full(ARIL_SHAPE(2), 0.5, ARIL_F32, aril_cpu());
+    const double wrong[] = { -0.5, 1.5, NAN };
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *t = aril_full(ARIL_SHAPE(2), wrong[i], ARIL_F32, aril_cpu());
+        refused(aril_bce_loss(t, p), ARIL_ERR_NUMBER, "bce_loss", "the input must be from 0 to 1");
+        refused(aril_bce_loss(p, t), ARIL_ERR_NUMBER, "bce_loss", "the target must be from 0 to 1");
+    }
+    CHECK_NEAR(aril_item(aril_bce_loss(p, p)), log(2), 1e-6);
+    aril_tensor *none = aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    CHECK_NEAR(aril_item(aril_bce_loss(none, none)), 0, 0);
+    CHECK(aril_ok());
+}
+
+TEST(running_statistics_of_another_size)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu());
+    aril_tensor *three = ones(ARIL_SHAPE(3));
+    const int64_t sizes[] = { 1, 2, 6 };
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *r = ones(ARIL_SHAPE(sizes[i]));
+        refused(aril_instance_norm(x, NULL, NULL, r, three, (aril_instance_norm_opts){ 0 }),
+                ARIL_ERR_SHAPE, "instance_norm", "running_mean");
+        refused(aril_instance_norm(x, NULL, NULL, three, r, (aril_instance_norm_opts){ 0 }),
+                ARIL_ERR_SHAPE, "instance_norm", "running_var");
+    }
+    refused(aril_instance_norm(x, NULL, NULL, ones(ARIL_SHAPE(3, 1)), three,
+                               (aril_instance_norm_opts){ 0 }),
+            ARIL_ERR_SHAPE, "instance_norm", "[3,1]");
+    CHECK(aril_tensor_status(aril_instance_norm(x, NULL, NULL, three, NULL,
+                                                (aril_instance_norm_opts){ 0 })) == ARIL_OK);
+    CHECK(aril_ok());
+}
+
+TEST(diagonals_of_two_sizes_in_einsum)
+{
+    ARIL_SCOPE;
+    refused(aril_einsum("ii", ARIL_LIST(ones(ARIL_SHAPE(3, 1)))), ARIL_ERR_SHAPE, "einsum",
+            "3 and 1");
+    refused(aril_einsum("ii->i", ARIL_LIST(ones(ARIL_SHAPE(1, 3)))), ARIL_ERR_SHAPE, "einsum",
+            "1 and 3");
+    aril_tensor *y = aril_einsum("ii,i->", ARIL_LIST(ones(ARIL_SHAPE(3, 3)), ones(ARIL_SHAPE(1))));
+    CHECK_NEAR(aril_item(y), 3, 0);
+    CHECK(aril_ok());
+}
+
+TEST(weights_and_indices_of_another_rank)
+{
+    ARIL_SCOPE;
+    aril_tensor *zero = aril_zeros(ARIL_SHAPE(1), ARIL_I64, aril_cpu());
+    aril_embedding_opts none = { 0 };
+    refused(aril_embedding(zero, ones(ARIL_SHAPE(3)), none), ARIL_ERR_SHAPE, "embedding", "[3]");
+    refused(aril_embedding(zero, ones(ARIL_SHAPE(3, 2, 2)), none), ARIL_ERR_SHAPE, "embedding",
+            "[3,2,2]");
+    aril_pool_opts two = { .kernel = { 2 } };
+    aril_tensor *x = ones(ARIL_SHAPE(1, 1, 2, 2)), *where = aril_cast(aril_zeros_like(x), ARIL_I64);
+    refused(aril_max_unpool2d(x, aril_select(where, 0, 0), (aril_shape){ 0 }, two), ARIL_ERR_SHAPE,
+            "max_unpool2d", "[1,2,2]");
+    refused(aril_max_unpool2d(aril_select(x, 0, 0), where, (aril_shape){ 0 }, two), ARIL_ERR_SHAPE,
+            "max_unpool2d", "[1,1,2,2]");
+    CHECK(aril_tensor_status(aril_max_unpool2d(x, where, (aril_shape){ 0 }, two)) == ARIL_OK);
+}
+
+TEST(sources_of_another_length)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
+    aril_tensor *index = aril_arange(0, 2, 1, ARIL_I64, aril_cpu());
+    const int64_t wrong[][2] = { { 1, 2 }, { 2, 1 }, { 3, 2 } };
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *src = ones(ARIL_SHAPE(wrong[i][0], wrong[i][1]));
+        refused(aril_index_add(x, index, src, 0), ARIL_ERR_SHAPE, "index_add",
+                "does not fit [3,2]");
+        refused(aril_index_add_(x, index, src, 0), ARIL_ERR_SHAPE, "index_add",
+                "does not fit [3,2]");
+    }
+    refused(aril_index_add(x, index, ones(ARIL_SHAPE(2, 2)), 5), ARIL_ERR_INDEX, "index_add", "5");
+    CHECK_NEAR(aril_item(aril_sum(aril_index_add(x, index, ones(ARIL_SHAPE(2, 2)), 0), ARIL_ALL)),
+               4, 0);
+    CHECK_NEAR(aril_item(aril_sum(aril_index_add(x, index, ones(ARIL_SHAPE(3, 2)), 1), ARIL_ALL)),
+               6, 0);
+    CHECK(aril_ok());
+}
