@@ -284,6 +284,13 @@ TEST(mistakes)
     CHECK_INT(aril_tensorboard_embedding(tb, "x", three, (aril_tensorboard_embedding_opts){ 0 }),
               ARIL_ERR_SHAPE);
     aril_clear_error();
+    /* A module that is built, and a shape that is none. */
+    aril_module *built = aril_nn_linear(3, 2);
+    for (int ndim = -1; ndim < 100; ndim += 100 - 1) {
+        CHECK_INT(aril_tensorboard_module(tb, built, (aril_shape){ .ndim = ndim }), ARIL_ERR_SHAPE);
+        aril_clear_error();
+    }
+    aril_module_release(built);
     /* Not a number, none at all: a histogram of what is left. */
     aril_tensor *none = aril_full_like(three, NAN);
     CHECK_INT(aril_tensorboard_histogram(tb, "x", none, 1), ARIL_OK);

@@ -27,6 +27,10 @@ ARIL_C_BEGIN
 
 typedef struct aril_module aril_module;
 
+/* How many levels of modules there can be below one: aril_module_add refuses more, so that walks
+ * over a tree, which call themselves for each level, fit the stack of a thread. */
+enum { ARIL_MODULE_DEPTH = 1000 };
+
 /* ---- modules of your own ---- */
 
 /* What a kind of module does. It must outlive its modules. */
@@ -72,7 +76,8 @@ ARIL_API const char *aril_module_type(const aril_module *m);
 ARIL_API void aril_module_ready(aril_module *m);
 
 /* Puts a child into m, which takes over the caller's reference (also on failure). Returns the
- * child. A name is not empty, has no dot and is used once in a module. */
+ * child. A name is not empty, has no dot and is used once in a module. An error where the tree would
+ * become more than ARIL_MODULE_DEPTH levels deep. */
 ARIL_API aril_module *aril_module_add(aril_module *m, const char *name, aril_module *child);
 
 /* Makes t a parameter of m: wanting a gradient, and owned by m in place of the innermost scope.
@@ -96,7 +101,7 @@ ARIL_API aril_status aril_module_share(aril_module *m, const char *name, aril_te
 /* ---- running ---- */
 
 /* The result for x, recorded for gradients. Poison, with an error, on failure. Several threads may
- * run a module at once when it is built and in evaluation mode. */
+ * run a module at once in evaluation mode; one of them builds it where that is needed. */
 ARIL_API aril_tensor *aril_forward(aril_module *m, aril_tensor *x);
 /* The first result for several inputs; and n_out results. Results that the module does not set are
  * NULL. */

@@ -5,6 +5,7 @@
 #include "aril/ops.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ aril_module *aril_module_make(const aril_module_class *type)
     atomic_init(&m->refs, 1);
     m->type = type;
     m->training = true;
-    m->ready = !type->build;
+    atomic_init(&m->ready, !type->build);
     m->dtype = ARIL_F32;
     m->device = aril_cpu();
     return m;
@@ -150,7 +151,7 @@ const char *aril_module_type(const aril_module *m)
 
 void aril_module_ready(aril_module *m)
 {
-    if (m) m->ready = true;
+    if (m) aril__set_ready(m);
 }
 
 /* ---- putting together ---- */
@@ -192,6 +193,37 @@ static int find_own(const aril_module *m, const char *name)
     return -1;
 }
 
+/* Levels of modules below m. */
+static int height(const aril_module *m)
+{
+    int most = 0;
+    for (int i = 0; i < m->n_children; i++) {
+        int below = 1 + height(m->child[i].module);
+        if (below > most) most = below;
+    }
+    return most;
+}
+
+/* Notes that m stands at least so deep, and what is below it deeper. */
+static void sink(aril_module *m, int depth)
+{
+    if (m->depth >= depth) return;
+    m->depth = depth;
+    for (int i = 0; i < m->n_children; i++) sink(m->child[i].module, depth + 1);
+}
+
+/* Walks over a tree call themselves for each level: the bound keeps them within a thread's
+ * stack. */
+static aril_status check_depth(const aril_module *m, const char *name, const aril_module *child)
+{
+    int levels = m->depth + 1 + height(child);
+    if (levels <= ARIL_MODULE_DEPTH) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s: \"%s\" would make a tree of modules %d levels deep, at most %d are "
+                      "allowed; put layers side by side in one Sequential or ModuleList",
+                      m->type->type, name, levels, ARIL_MODULE_DEPTH);
+}
+
 static aril_status add_child(aril_module *m, const char *name, aril_module *child)
 {
     aril_status s = check_name(m, "child", name);
@@ -201,11 +233,13 @@ static aril_status add_child(aril_module *m, const char *name, aril_module *chil
     if (aril__contains(child, m))
         return aril__fail(ARIL_ERR_ARG, "%s: \"%s\" contains the module it is put into",
                           m->type->type, name);
+    if ((s = check_depth(m, name, child)) < 0) return s;
     s = grow(m, &m->child, m->n_children, &m->cap_children, sizeof *m->child);
     if (s < 0) return s;
     char *copy = aril__strdup(name);
     if (!copy) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", m->type->type);
     m->child[m->n_children++] = (aril__child){ copy, child };
+    sink(child, m->depth + 1);
     return ARIL_OK;
 }
 
@@ -437,16 +471,39 @@ static aril__cold aril_status poison_results(int n_out, aril_tensor **out, aril_
     return s;
 }
 
-/* Before the first forward: what the class makes of its inputs. */
-static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const *in)
+/* One lock for all builds, since a build may run modules that are not built either. */
+static pthread_mutex_t build_lock;
+
+static void make_build_lock(void)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&build_lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
 {
     if (!m->placed && in[0]->storage) m->device = in[0]->storage->device->id;
     ARIL_SCOPE;
     ARIL__PLAIN;
     aril_status s = m->type->build(m, n_in, in);
     if (s < 0) return s;
-    m->ready = true;
+    aril__set_ready(m);
     return ARIL_OK;
+}
+
+/* Before the first forward: what the class makes of its inputs. Threads that come at the same time
+ * wait for the first of them. */
+static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const *in)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_build_lock);
+    pthread_mutex_lock(&build_lock);
+    aril_status s = aril__is_ready(m) ? ARIL_OK : run_build(m, n_in, in);
+    pthread_mutex_unlock(&build_lock);
+    return s;
 }
 
 static aril__cold aril_status wrong_count(const aril_module *m, int n_in)
@@ -484,7 +541,7 @@ static aril_status run_begin(run *r, aril_module *m, int n_in, aril_tensor *cons
     r->frame = (aril__frame){ .up = r->th->frame, .what = m };
     r->th->frame = &r->frame;
     aril_status s = check_inputs(m, n_in, in);
-    if (aril__unlikely(s == ARIL_OK && !m->ready)) s = build(m, n_in, in);
+    if (aril__unlikely(s == ARIL_OK && !aril__is_ready(m))) s = build(m, n_in, in);
     r->scope = (aril_guard){ UINT32_MAX };
     if (aril__likely(s == ARIL_OK)) {
         r->scope = aril_scope_begin();
@@ -573,7 +630,7 @@ aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation
 bool aril_module_built(const aril_module *m)
 {
     if (!m) return false;
-    if (!m->ready) return false;
+    if (!aril__is_ready(m)) return false;
     for (int i = 0; i < m->n_children; i++)
         if (!aril_module_built(m->child[i].module)) return false;
     return true;

@@ -65,9 +65,11 @@ struct aril_module {
     aril__own_tensor *own;
     aril__child *child;
     int n_own, cap_own, n_children, cap_children;
-    bool training, ready; /* ready: `build` has nothing to do */
-    bool placed;          /* `device` was asked for, not only assumed */
-    aril_dtype dtype;     /* of parameters that are yet to be made */
+    int depth; /* levels of modules above it, in the deepest place it was put into */
+    bool training;
+    atomic_bool ready; /* `build` has nothing to do; set once all it made can be seen */
+    bool placed;       /* `device` was asked for, not only assumed */
+    aril_dtype dtype;  /* of parameters that are yet to be made */
     aril_device device;
     atomic_int refs;
     union {
@@ -84,6 +86,17 @@ static inline aril_status aril__last_status(void)
 {
     const aril__error *e = aril__self()->last_error;
     return e ? e->code : ARIL_ERR_STATE;
+}
+
+/* Whether `build` has been called; what it made is seen by whoever gets true. */
+static inline bool aril__is_ready(const aril_module *m)
+{
+    return atomic_load_explicit(&m->ready, memory_order_acquire);
+}
+
+static inline void aril__set_ready(aril_module *m)
+{
+    atomic_store_explicit(&m->ready, true, memory_order_release);
 }
 
 /* ---- for layers ---- */

@@ -135,7 +135,7 @@ void aril_module_zero_grad(aril_module *m)
 static void reset(aril_module *m)
 {
     for (int i = 0; i < m->n_children; i++) reset(m->child[i].module);
-    if (m->type->reset && m->ready) {
+    if (m->type->reset && aril__is_ready(m)) {
         ARIL_SCOPE;
         ARIL_NO_GRAD;
         m->type->reset(m);

@@ -235,7 +235,7 @@ void aril__lists_free(aril_module *m)
 static bool find_waiting(const aril_module *m, path *p, const aril_module **found)
 {
     size_t length = p->length;
-    if (!m->ready) {
+    if (!aril__is_ready(m)) {
         *found = m;
         return true;
     }

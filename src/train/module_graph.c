@@ -6,6 +6,7 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "nn/module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -164,9 +165,7 @@ static char *scope_of(view *v, const char *path)
     int n = snprintf(scope, 4096, "%s", aril_module_type(v->root));
     for (const char *p = path; *p && n < 4000;) {
         size_t length = strcspn(p, ".");
-        char upto[1024];
-        snprintf(upto, sizeof upto, "%.*s", (int)(p + length - path), path);
-        aril_module *m = aril_module_at(v->root, upto);
+        aril_module *m = aril__find_module(v->root, path, (size_t)(p + length - path));
         n += snprintf(scope + n, 4096 - (size_t)n, "/%s.%.*s", m ? aril_module_type(m) : "",
                       (int)length, p);
         p += length + (p[length] == '.');
@@ -233,8 +232,9 @@ aril_status aril_tensorboard_module(aril_tensorboard *tb, aril_module *m, aril_s
     ARIL_SCOPE;
     ARIL_ENABLE_GRAD;
     if (!tb || !m) return aril__fail(ARIL_ERR_ARG, "%s: a log and a module are needed", what);
-    if (x.ndim >= ARIL_MAX_DIMS)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the input has too many dimensions", what);
+    if (x.ndim < 0 || x.ndim >= ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected an input of 0 to %d dimensions, got %d",
+                          what, ARIL_MAX_DIMS - 1, x.ndim);
     aril_status s = aril_module_build(m, x);
     if (s < 0) return s;
     view v = { .root = m, .parameters = aril_parameters(m) };
