@@ -4,6 +4,7 @@
 #include "support/temp.h"
 #include "support/test.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -738,6 +739,25 @@ static char *contents(const char *path)
     return text;
 }
 
+/* Is there a value of that tag in the folder's event file? */
+static bool logs_tag(const char *folder, const char *tag)
+{
+    bool found = false;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        FILE *f = fopen(path, "rb");
+        static char bytes[1 << 20];
+        size_t n = f != NULL ? fread(bytes, 1, sizeof bytes, f) : 0;
+        for (size_t i = 0; i + strlen(tag) <= n && !found; i++)
+            found = memcmp(bytes + i, tag, strlen(tag)) == 0;
+        if (f != NULL) fclose(f);
+    }
+    if (dir != NULL) closedir(dir);
+    return found;
+}
+
 TEST(logs_and_pictures_of_the_history)
 {
     ARIL_SCOPE;
@@ -755,6 +775,7 @@ TEST(logs_and_pictures_of_the_history)
                                                                           .graph = true }));
     aril_history *h = aril_model_fit(m, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
+    CHECK(logs_tag(temp_path("board/train"), "parameters/0.weight"));
     CHECK_INT(aril_history_csv(h, temp_path("history.csv")), ARIL_OK);
     static char log[4096];
     strcpy(log, contents(temp_path("log.csv")));

@@ -60,7 +60,7 @@ ARIL_API aril_callback *aril_stop_on_nan(void);
 typedef struct aril_tensorboard_opts {
     /* loss and rate also after so many batches, as batch_loss and batch_lr; 0: not */
     int64_t every_batches;
-    int histograms_every; /* the parameters after so many epochs; 0: not */
+    int histograms_every; /* the parameters, as "parameters/NAME", after so many epochs; 0: not */
     bool graph; /* the module's graph, by one run on zeros in f32 of the model's input shape */
 } aril_tensorboard_opts;
 ARIL_API aril_callback *aril_tensorboard_log(const char *dir, aril_tensorboard_opts opts);

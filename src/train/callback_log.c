@@ -122,6 +122,22 @@ static aril_status board_batch(aril_callback *cb, aril_fit *fit)
                                                        aril_fit_value(fit, "lr"), fit->step);
 }
 
+/* Under "parameters/", which TensorBoard shows as one group. */
+static aril_status board_parameters(const board *b, aril_fit *fit, int64_t epoch)
+{
+    static const char group[] = "parameters/";
+    const aril_named *params = aril_parameters(fit->model->net);
+    aril_status status = params != NULL ? ARIL_OK : aril__latest_status();
+    for (int i = 0; i < (params != NULL ? params->n : 0) && status == ARIL_OK; i++) {
+        char *tag = aril__malloc(sizeof group + strlen(params->name[i]));
+        if (tag == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a name");
+        strcat(strcpy(tag, group), params->name[i]);
+        status = aril_tensorboard_histogram(b->train, tag, params->at[i], epoch);
+        free(tag);
+    }
+    return status;
+}
+
 static aril_status board_epoch(aril_callback *cb, aril_fit *fit)
 {
     board *b = cb->data;
@@ -133,12 +149,8 @@ static aril_status board_epoch(aril_callback *cb, aril_fit *fit)
         status = aril_tensorboard_scalar(val ? b->val : b->train, fit->name[i] + (val ? 4 : 0),
                                          fit->value[i], epoch);
     }
-    if (status == ARIL_OK && b->opts.histograms_every > 0 &&
-        epoch % b->opts.histograms_every == 0) {
-        const aril_named *params = aril_parameters(fit->model->net);
-        for (int i = 0; params != NULL && i < params->n && status == ARIL_OK; i++)
-            status = aril_tensorboard_histogram(b->train, params->name[i], params->at[i], epoch);
-    }
+    if (status == ARIL_OK && b->opts.histograms_every > 0 && epoch % b->opts.histograms_every == 0)
+        status = board_parameters(b, fit, epoch);
     if (status == ARIL_OK) status = aril_tensorboard_flush(b->train);
     return status == ARIL_OK && b->val != NULL ? aril_tensorboard_flush(b->val) : status;
 }
