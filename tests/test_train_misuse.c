@@ -176,3 +176,42 @@ TEST(a_fit_that_validates_on_its_own_loader_is_refused)
     aril_loader_free(l);
     aril_model_free(m);
 }
+
+TEST(states_have_names)
+{
+    ARIL_SCOPE;
+    aril_tensor *one = aril_ones(ARIL_SHAPE(), ARIL_F32, aril_cpu());
+    aril_metric *m = aril_metric_new("accuracy", (aril_metric_opts){ 0 });
+    CHECK_INT(aril_metric_add(m, "n", one), ARIL_OK);
+    CHECK_INT(aril_metric_add(m, NULL, one), ARIL_ERR_ARG);
+    told("name");
+    CHECK_INT(aril_metric_set(m, NULL, one), ARIL_ERR_ARG);
+    told("name");
+    CHECK_INT(aril_metric_add(m, NULL, NULL), ARIL_ERR_ARG);
+    told("NULL");
+    CHECK(aril_metric_get(m, NULL) == NULL);
+    aril_metric_free(m);
+    aril_callback *cb = aril_stop_on_nan();
+    CHECK_INT(aril_callback_set(cb, "n", one), ARIL_OK);
+    CHECK_INT(aril_callback_set(cb, NULL, one), ARIL_ERR_ARG);
+    told("name");
+    CHECK(aril_callback_get(cb, NULL) == NULL);
+    aril_callback_free(cb);
+    aril_clear_error();
+}
+
+TEST(rooms_of_no_dtype_or_shape)
+{
+    aril_tensor *place = NULL;
+    CHECK(aril_batch_room(&place, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
+    told("dtype");
+    CHECK(aril_batch_room(&place, (aril_dtype)1000, ARIL_SHAPE(2)) == NULL);
+    told("dtype");
+    CHECK(aril_batch_room(&place, ARIL_F32, (aril_shape){ .ndim = -1 }) == NULL);
+    aril_clear_error();
+    CHECK(aril_batch_room(&place, ARIL_F32, (aril_shape){ .ndim = 100 }) == NULL);
+    aril_clear_error();
+    CHECK(aril_batch_room(&place, ARIL_F32, ARIL_SHAPE(-3)) == NULL);
+    aril_clear_error();
+    CHECK(place == NULL);
+}

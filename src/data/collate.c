@@ -12,6 +12,10 @@ aril_tensor *aril_batch_room(aril_tensor **place, aril_dtype dtype, aril_shape s
         aril__fail(ARIL_ERR_ARG, "batch_room: the place is NULL");
         return NULL;
     }
+    if ((int)dtype < 0 || (int)dtype >= ARIL__DTYPE_COUNT) {
+        aril__fail(ARIL_ERR_DTYPE, "batch_room: there is no dtype number %d", (int)dtype);
+        return NULL;
+    }
     aril__thread *th = aril__self();
     aril_tensor *t = *place;
     /* Whoever else holds the tensor or its memory expects it to stay as it is. */

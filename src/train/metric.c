@@ -178,8 +178,11 @@ aril_status aril_metric_set(aril_metric *m, const char *name, aril_tensor *value
 aril_status aril_metric_add(aril_metric *m, const char *name, aril_tensor *value)
 {
     if (m == NULL) return missing();
-    aril_status status = value != NULL ? aril_tensor_status(value) : ARIL_ERR_ARG;
-    if (value == NULL) return aril__fail(status, "state '%s' of %s has no tensor", name, m->label);
+    if (name == NULL || value == NULL)
+        return aril__fail(ARIL_ERR_ARG,
+                          "metric_add: %s adds to a state by name, got NULL for the %s", m->label,
+                          name == NULL ? "name" : "tensor");
+    aril_status status = aril_tensor_status(value);
     if (status != ARIL_OK) return status;
     ARIL_NO_GRAD;
     aril_tensor *state = aril__states_get(&m->states, name);

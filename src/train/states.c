@@ -12,6 +12,7 @@
 
 static int find(const aril__states *s, const char *name)
 {
+    if (name == NULL) return -1;
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->name[i], name) == 0) return i;
     return -1;
@@ -43,6 +44,7 @@ static aril_status grow(aril__states *s)
 
 aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *value)
 {
+    if (name == NULL) return aril__fail(ARIL_ERR_ARG, "a state needs a name, got NULL");
     aril_status status = value == NULL ? aril__fail(ARIL_ERR_ARG, "state '%s' has no tensor", name)
                                        : aril_tensor_status(value);
     if (status != ARIL_OK) return status;
