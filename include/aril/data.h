@@ -30,7 +30,7 @@ typedef struct aril_transform aril_transform; /* aril/transform.h */
 
 /* ---- samples ---- */
 
-enum { ARIL_SAMPLE_EXTRA = 4 };
+enum { ARIL_SAMPLE_EXTRA = 4, ARIL_SAMPLE_EXTRA_Y = 7 };
 
 /* A part of a picture, in pixels of the whole picture, and the size to which it is going to be
  * resized. */
@@ -52,7 +52,8 @@ typedef struct aril_sample {
     aril_tensor *x;      /* the input: a picture is [C,H,W], u8 (0..255) or f32 (0..1) */
     aril_tensor *y;      /* the target: a class is a 0-d i64 */
     aril_tensor *weight; /* of its loss: a 0-d f32 */
-    aril_tensor *extra[ARIL_SAMPLE_EXTRA]; /* for models of several inputs */
+    aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* further inputs of a model */
+    aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* targets of its further outputs */
     const char
         *name; /* for messages, such as "cats/17.jpg"; set first, so that an error can name it.
                             Lives as long as the dataset. NULL: "sample 17" */
@@ -158,6 +159,9 @@ ARIL_API void aril_dataset_set_pictures(aril_dataset *d, bool pictures);
 ARIL_API aril_dataset *aril_dataset_tensors(aril_tensor *x, aril_tensor *y);
 /* Several: x, y, weight, extra ...; entries may be NULL. */
 ARIL_API aril_dataset *aril_dataset_tensors_n(aril_list tensors);
+/* For models of several inputs and outputs: x holds the inputs (x and extra of each sample), y the
+ * targets (y and extra_y), of which entries may be NULL; weight [N] or NULL. */
+ARIL_API aril_dataset *aril_dataset_tensor_lists(aril_list x, aril_list y, aril_tensor *weight);
 
 /* The same for pictures, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches
  * f32 of 0..1. */
@@ -233,10 +237,11 @@ ARIL_API aril_sampler *aril_sampler_distributed(aril_sampler *inner, int rank, i
  * unless someone else holds it (aril_keep, a gradient): they are valid until the next
  * aril_loader_next. */
 struct aril_batch {
-    aril_tensor *x;      /* [n,...] */
-    aril_tensor *y;      /* [n,...], NULL where samples have none */
-    aril_tensor *weight; /* [n], or NULL */
-    aril_tensor *extra[ARIL_SAMPLE_EXTRA];
+    aril_tensor *x;                            /* [n,...] */
+    aril_tensor *y;                            /* [n,...], NULL where samples have none */
+    aril_tensor *weight;                       /* [n], or NULL */
+    aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* [n,...] */
+    aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* [n,...] */
     aril_tensor
         *lengths; /* i64 [n]: of x along its first axis before padding; NULL unless padded */
     int64_t n;

@@ -245,8 +245,11 @@ aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
 
 const char *aril__part_name(int k)
 {
-    static const char *const names[ARIL__PARTS] = { "x",        "y",        "weight",  "extra[0]",
-                                                    "extra[1]", "extra[2]", "extra[3]" };
+    static const char *const names[ARIL__PARTS] = { "x",          "y",          "weight",
+                                                    "extra[0]",   "extra[1]",   "extra[2]",
+                                                    "extra[3]",   "extra_y[0]", "extra_y[1]",
+                                                    "extra_y[2]", "extra_y[3]", "extra_y[4]",
+                                                    "extra_y[5]", "extra_y[6]" };
     return names[k];
 }
 

@@ -29,17 +29,23 @@ void aril__sample_begin(aril_sample *s, aril_generator *before, uint64_t seed, i
                         int64_t index, int64_t nth);
 void aril__sample_end(aril_sample *s, const aril_generator *before);
 
-/* The tensors of samples and batches in one order: x, y, weight, extra. */
-enum { ARIL__PARTS = 3 + ARIL_SAMPLE_EXTRA };
+/* The tensors of samples and batches in one order: x, y, weight, extra, extra_y. */
+enum {
+    ARIL__PART_EXTRA = 3,
+    ARIL__PART_EXTRA_Y = ARIL__PART_EXTRA + ARIL_SAMPLE_EXTRA,
+    ARIL__PARTS = ARIL__PART_EXTRA_Y + ARIL_SAMPLE_EXTRA_Y
+};
 
 static inline aril_tensor **aril__sample_part(aril_sample *s, int k)
 {
-    return k == 0 ? &s->x : k == 1 ? &s->y : k == 2 ? &s->weight : &s->extra[k - 3];
+    if (k >= ARIL__PART_EXTRA_Y) return &s->extra_y[k - ARIL__PART_EXTRA_Y];
+    return k == 0 ? &s->x : k == 1 ? &s->y : k == 2 ? &s->weight : &s->extra[k - ARIL__PART_EXTRA];
 }
 
 static inline aril_tensor **aril__batch_part(aril_batch *b, int k)
 {
-    return k == 0 ? &b->x : k == 1 ? &b->y : k == 2 ? &b->weight : &b->extra[k - 3];
+    if (k >= ARIL__PART_EXTRA_Y) return &b->extra_y[k - ARIL__PART_EXTRA_Y];
+    return k == 0 ? &b->x : k == 1 ? &b->y : k == 2 ? &b->weight : &b->extra[k - ARIL__PART_EXTRA];
 }
 
 /* The optional functions of a stream. */

@@ -14,7 +14,6 @@ struct tensors {
     int n;
     int64_t size;
     aril_tensor *part[ARIL__PARTS];
-    int sample_ndim[ARIL__PARTS];
     bool one_channel; /* x [N,H,W] is seen as [N,1,H,W] */
 };
 
@@ -178,7 +177,8 @@ static aril_dataset *make(const aril_dataset_class *type, const char *what, aril
     aril_dataset *d = aril_dataset_make(type);
     if (!d) return NULL;
     struct tensors *data = aril_dataset_data(d);
-    data->n = tensors.n;
+    for (int k = 0; k < tensors.n; k++)
+        if (tensors.at[k]) data->n = k + 1;
     data->size = tensors.at[0]->dim[0];
     for (int k = 0; k < tensors.n; k++)
         if (tensors.at[k]) data->part[k] = aril_keep(tensors.at[k]);
@@ -188,6 +188,26 @@ static aril_dataset *make(const aril_dataset_class *type, const char *what, aril
 aril_dataset *aril_dataset_tensors_n(aril_list tensors)
 {
     return make(&tensors_class, "dataset_tensors", tensors);
+}
+
+/* Entries of a list that may hold up to `most`; a list without entries may be NULL. */
+static aril_status check_list(const char *name, aril_list l, int most)
+{
+    if (l.n >= 0 && l.n <= most && (l.at || l.n == 0)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "dataset_tensor_lists: %s holds up to %d tensors, got %d%s",
+                      name, most, l.n, l.at ? "" : " and NULL for the list");
+}
+
+aril_dataset *aril_dataset_tensor_lists(aril_list x, aril_list y, aril_tensor *weight)
+{
+    aril_tensor *part[ARIL__PARTS] = { NULL };
+    if (check_list("x", x, 1 + ARIL_SAMPLE_EXTRA) < 0 ||
+        check_list("y", y, 1 + ARIL_SAMPLE_EXTRA_Y) < 0)
+        return NULL;
+    for (int i = 0; i < x.n; i++) part[i ? ARIL__PART_EXTRA + i - 1 : 0] = x.at[i];
+    for (int i = 0; i < y.n; i++) part[i ? ARIL__PART_EXTRA_Y + i - 1 : 1] = y.at[i];
+    part[2] = weight;
+    return make(&tensors_class, "dataset_tensors", (aril_list){ ARIL__PARTS, part });
 }
 
 aril_dataset *aril_dataset_tensors(aril_tensor *x, aril_tensor *y)

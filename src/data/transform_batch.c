@@ -139,6 +139,13 @@ static aril_status check_batch(const char *what, const aril_batch *b, int ndim)
                           ndim ? "pictures [N,C,H,W]" : "samples",
                           b->x ? aril__dtypes[b->x->dtype].name : "none",
                           b->x ? aril__text(text, b->x) : "");
+    for (int i = 0; i < ARIL_SAMPLE_EXTRA_Y; i++)
+        if (b->extra_y[i])
+            return aril__fail(
+                ARIL_ERR_UNSUPPORTED,
+                "%s mixes x and y; samples have further targets, which it would leave "
+                "unmixed",
+                what);
     return ARIL_OK;
 }
 
