@@ -25,8 +25,8 @@ typedef struct aril_fit aril_fit; /* a running fit, as callbacks see it */
 /* A value to watch. */
 typedef struct aril_monitor {
     const char *name; /* NULL: "val_loss", or "loss" without validation */
-    bool largest;     /* more is better. Known without saying for the metrics of aril_metric_new */
-    bool smallest;    /* less is better */
+    bool largest;     /* more is better. Without either, losses and metrics say which */
+    bool smallest;    /* less is better; one of the two at most */
     double min_delta; /* smaller changes for the better do not count */
 } aril_monitor;
 

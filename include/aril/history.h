@@ -21,8 +21,8 @@ ARIL_API int aril_history_epoch(const aril_history *h, int row);
  * where there is no such row or column. */
 ARIL_API double aril_history_at(const aril_history *h, const char *name, int row);
 
-/* The row in which a column is at its best: smallest where the name ends in loss, mae, mse or rmse,
- * else largest. -1 of nothing. */
+/* The row in which a column is at its best: at its smallest for losses and for metrics that say so
+ * (aril_metric_smaller_is_better), else at its largest. -1 of nothing. */
 ARIL_API int aril_history_best(const aril_history *h, const char *name);
 
 /* A column: [epochs], f64, in the caller's scope. */

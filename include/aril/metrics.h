@@ -37,6 +37,9 @@ typedef struct aril_metric_opts {
     bool multilabel;   /* [N,C] holds C answers of yes or no, not one of C classes */
     aril_metric_average average; /* precision, recall, f1 */
     int64_t k;                   /* "topk"; 0: 5 */
+    /* Of a metric of your own: early stop, the best epoch and plateaus look for the smallest value.
+     * Metrics of aril_metric_new know it by themselves. */
+    bool smaller_is_better;
 } aril_metric_opts;
 
 /* A metric by name:
@@ -62,6 +65,9 @@ ARIL_API const char *const *aril_metric_names(void);
  * batch, and the metric is their mean. It runs without gradients, in a scope of its own. */
 typedef aril_tensor *aril_metric_fn(aril_tensor *output, aril_tensor *target, void *ctx);
 ARIL_API aril_metric *aril_metric_of(const char *label, aril_metric_fn *fn, void *ctx);
+/* The same with options, of which .smaller_is_better counts. */
+ARIL_API aril_metric *aril_metric_of_with(const char *label, aril_metric_fn *fn, void *ctx,
+                                          aril_metric_opts opts);
 
 /* A metric of your own, in full. It must outlive its metrics. */
 typedef struct aril_metric_class {
@@ -73,6 +79,7 @@ typedef struct aril_metric_class {
     double (*value)(aril_metric *m);       /* of what was seen; NaN of nothing */
     aril_tensor *(*table)(aril_metric *m); /* NULL: there is none */
     void (*destroy)(aril_metric *m);       /* NULL: nothing to do */
+    bool smaller_is_better;                /* of all metrics of this class */
 } aril_metric_class;
 ARIL_API aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts opts);
 ARIL_API void *aril_metric_data(aril_metric *m);
@@ -88,6 +95,10 @@ ARIL_API aril_status aril_metric_add(aril_metric *m, const char *name, aril_tens
 ARIL_API void aril_metric_free(aril_metric *m);
 
 ARIL_API const char *aril_metric_label(const aril_metric *m);
+
+/* True when its smallest value is its best: where its class or its options say so, or, of a metric
+ * of your own, where the last word of its label does: loss, error, mae, mse, rmse. */
+ARIL_API bool aril_metric_smaller_is_better(const aril_metric *m);
 
 /* Adds a batch: what was predicted, what is right, and NULL or a weight for each sample [N]. */
 ARIL_API aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor *target,

@@ -47,6 +47,21 @@ ARIL_API aril_optim *aril_model_optim(const aril_model *model);
  * which the mean is taken; weights for samples and classes need the second form. */
 typedef aril_tensor *aril_loss_fn(aril_tensor *output, aril_tensor *target, void *ctx);
 
+enum { ARIL_MODEL_OUTPUTS = 1 + ARIL_SAMPLE_EXTRA_Y };
+
+/* One output of a module that has several (aril_forward_all): what it is compared with. */
+typedef struct aril_output_opts {
+    /* "age" makes the columns age_loss, age_mae ...; NULL: "out1", "out2", ... */
+    const char *name;
+    const char *loss;         /* a loss as below; without one the output is predicted, and has */
+    aril_module *loss_module; /*    no target */
+    aril_loss_fn *loss_fn;
+    void *loss_ctx;
+    double weight;               /* of its loss in the sum; 0: 1, ARIL_ZERO: 0 (only measured) */
+    const char *metrics;         /* of this output, as below */
+    aril_metric *own_metrics[4]; /* taken over */
+} aril_output_opts;
+
 typedef struct aril_model_opts {
     const char *loss;            /* by name: "cross_entropy", "mse", "bce_with_logits", ... */
     aril_module *loss_module;    /* or a module of two inputs (output, target), taken over */
@@ -54,8 +69,14 @@ typedef struct aril_model_opts {
     void *loss_ctx;              /*    and what it is given */
     const char *metrics;         /* names between commas: "accuracy, top5" (aril/metrics.h) */
     aril_metric *own_metrics[8]; /* more of them, taken over */
-    aril_schedule *schedule;     /* of the optimizer's rate (aril/schedule.h), taken over */
-    aril_optim *optimizer;       /* taken over; made with NULL, it gets the model's parameters */
+    aril_schedule *schedule;     /* of the learning rate (aril/schedule.h), taken over */
+    /* The column that a plateau schedule watches, such as "val_accuracy"; NULL: "val_loss", or
+     * "loss" without validation. Whether larger is better follows from the column. */
+    const char *schedule_monitor;
+    aril_optim *optimizer; /* taken over; made with NULL, it gets the model's parameters */
+    /* In place of a loss and metrics, for a module of several outputs: entry k is of output k, and
+     * the loss is the sum of weight * loss over them. */
+    aril_output_opts outputs[ARIL_MODEL_OUTPUTS];
 } aril_model_opts;
 
 /* Says how the model is trained. Everything given is taken over, also on failure. May be called
@@ -69,6 +90,11 @@ ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts)
 typedef struct aril_samples {
     aril_tensor *x, *y;
 } aril_samples;
+
+/* The same for several inputs and outputs. */
+typedef struct aril_samples_n {
+    aril_list x, y;
+} aril_samples_n;
 
 /* Where a run is kept, so that it can go on after an interruption (aril/checkpoint.h). */
 typedef struct aril_fit_checkpoint {
@@ -86,16 +112,18 @@ typedef struct aril_fit_opts {
     int epochs;                     /* 0: 1 */
     int initial_epoch;              /* the first one, from 0: goes on counting from earlier fits */
     aril_samples validation;        /* measured after each epoch */
+    aril_samples_n validation_n;    /* the same for several inputs or outputs */
     aril_tensor *validation_weight; /* [N]: how much each of them counts in val_loss */
     double validation_split;        /* or this share of the samples, from their end */
     aril_loader *validation_loader; /* or what a loader gives; borrowed */
     int validation_every;           /* epochs; 0: 1 */
-    aril_tensor *class_weight;      /* [C]: how much samples of each class count in the loss */
-    aril_tensor *sample_weight;     /* [N]: how much each sample counts in the loss; for tensors */
-    int accumulate;                 /* batches whose gradients are averaged for one update; 0: 1 */
-    bool no_shuffle;                /* samples come in order; for tensors */
-    uint64_t seed;                  /* of the order of samples; for tensors */
-    int workers;                    /* threads that cut batches; for tensors */
+    /* [C]: how much samples of each class count in the loss; for models of one output */
+    aril_tensor *class_weight;
+    aril_tensor *sample_weight; /* [N]: how much each sample counts in the loss; for tensors */
+    int accumulate;             /* batches whose gradients are averaged for one update; 0: 1 */
+    bool no_shuffle;            /* samples come in order; for tensors */
+    uint64_t seed;              /* of the order of samples; for tensors */
+    int workers;                /* threads that cut batches; for tensors */
     int verbose;  /* 0 and 1: a bar in a terminal, else a line an epoch; 2: always lines;
                                   ARIL_SILENT: nothing */
     FILE *output; /* NULL: stdout */
@@ -114,9 +142,18 @@ ARIL_API aril_history *aril_model_fit(aril_model *model, aril_tensor *x, aril_te
 ARIL_API aril_history *aril_model_fit_loader(aril_model *model, aril_loader *loader,
                                              aril_fit_opts opts);
 
+/* The same for several inputs x, in the order of the module's, and several targets y, one for each
+ * output; NULL for an output without a loss. Loaders give both in batch.extra and batch.extra_y.
+ * The history has "loss", the sum, and "NAME_loss" and "NAME_METRIC" for each output. */
+ARIL_API aril_history *aril_model_fit_n(aril_model *model, aril_list x, aril_list y,
+                                        aril_fit_opts opts);
+
 /* One update by one batch; weight may be NULL. Returns the loss, NaN on failure. */
 ARIL_API double aril_model_train_on_batch(aril_model *model, aril_tensor *x, aril_tensor *y,
                                           aril_tensor *weight);
+
+ARIL_API double aril_model_train_on_batch_n(aril_model *model, aril_list x, aril_list y,
+                                            aril_tensor *weight);
 
 /* Ends a running fit after the current batch: for callbacks. */
 ARIL_API void aril_model_stop(aril_model *model);
@@ -135,10 +172,12 @@ typedef struct aril_eval_opts {
  * aril_model_value. */
 ARIL_API double aril_model_evaluate(aril_model *model, aril_tensor *x, aril_tensor *y,
                                     aril_eval_opts opts);
+ARIL_API double aril_model_evaluate_n(aril_model *model, aril_list x, aril_list y,
+                                      aril_eval_opts opts);
 ARIL_API double aril_model_evaluate_loader(aril_model *model, aril_loader *loader,
                                            aril_eval_opts opts);
 
-/* "loss" or a metric as last measured: by evaluate, by the last validation of a fit, or, without
+/* "loss", "NAME_loss" of an output, or a metric as last measured: by evaluate, by the last validation of a fit, or, without
  * one, by its last epoch. NaN, with an error, for other names. */
 ARIL_API double aril_model_value(const aril_model *model, const char *name);
 /* The metric itself, for its table; NULL, with an error, where there is none. */
@@ -149,6 +188,13 @@ ARIL_API aril_metric *aril_model_metric(const aril_model *model, const char *nam
 ARIL_API aril_tensor *aril_model_predict(aril_model *model, aril_tensor *x, aril_eval_opts opts);
 ARIL_API aril_tensor *aril_model_predict_loader(aril_model *model, aril_loader *loader,
                                                 aril_eval_opts opts);
+
+/* The first n_out results (at most ARIL_MODEL_OUTPUTS), each as above, for several inputs x. */
+ARIL_API aril_status aril_model_predict_all(aril_model *model, aril_list x, int n_out,
+                                            aril_tensor **out, aril_eval_opts opts);
+ARIL_API aril_status aril_model_predict_all_loader(aril_model *model, aril_loader *loader,
+                                                   int n_out, aril_tensor **out,
+                                                   aril_eval_opts opts);
 
 ARIL_C_END
 

@@ -128,5 +128,8 @@ void aril__schedule_put(aril_schedule *s, const double *numbers);
 /* Advances the schedules that count batches (or, else, epochs), and sets all rates. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);
 void aril__schedules_apply(aril_optim *opt);
+/* Says what the metric of aril_optim_epoch is called, and whether larger values of it are better: plateaus follow. An
+ * error where one was made for the other direction. */
+aril_status aril__schedules_watch(aril_optim *opt, const char *name, bool rising);
 
 #endif

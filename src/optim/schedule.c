@@ -29,6 +29,7 @@ struct aril_schedule {
     /* plateau */
     int64_t drops, bad, cooling;
     double best;
+    bool rising; /* larger metrics are better: as the options say, or what is watched */
 };
 
 /* ---- the rates ---- */
@@ -297,7 +298,8 @@ static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedul
     }
     s->kind = kind;
     s->opts = resolve(o, &kind->usual);
-    s->best = s->opts.rising ? -INFINITY : INFINITY;
+    s->rising = s->opts.rising;
+    s->best = s->rising ? -INFINITY : INFINITY;
     return s;
 }
 
@@ -490,8 +492,8 @@ static void look(aril_schedule *s, double metric)
 {
     const aril_schedule_opts *o = &s->opts;
     double margin = o->absolute ? o->threshold : o->threshold * fabs(s->best);
-    bool better = isinf(s->best) ? o->rising ? metric > s->best : metric < s->best
-                  : o->rising    ? metric > s->best + margin
+    bool better = isinf(s->best) ? s->rising ? metric > s->best : metric < s->best
+                  : s->rising    ? metric > s->best + margin
                                  : metric < s->best - margin;
     if (better) {
         s->best = metric;
@@ -543,6 +545,30 @@ void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double met
         any = true;
     }
     if (any) aril__schedules_apply(opt);
+}
+
+static aril_status watch(aril_schedule *s, const char *name, bool rising)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < s->n_parts && status == ARIL_OK; i++)
+        status = watch(s->parts[i], name, rising);
+    if (status != ARIL_OK || s->kind->at != plateau_at) return status;
+    if (s->opts.rising && !rising)
+        return aril__fail(ARIL_ERR_ARG,
+                          "a plateau says .rising and watches %s, of which smaller values are "
+                          "better; name what it watches in .schedule_monitor",
+                          name);
+    s->rising = rising;
+    if (isinf(s->best)) s->best = rising ? -INFINITY : INFINITY;
+    return ARIL_OK;
+}
+
+aril_status aril__schedules_watch(aril_optim *opt, const char *name, bool rising)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < opt->n_schedules && status == ARIL_OK; i++)
+        status = watch(opt->schedules[i], name, rising);
+    return status;
 }
 
 aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)

@@ -18,6 +18,14 @@ typedef struct watch {
 static bool watch_init(watch *w, aril_monitor monitor)
 {
     w->monitor = monitor;
+    if (monitor.largest && monitor.smallest) {
+        aril__fail(ARIL_ERR_ARG, "a monitor says .largest and .smallest; one of them is right");
+        return false;
+    }
+    if (isnan(monitor.min_delta)) {
+        aril__fail(ARIL_ERR_ARG, "a monitor's .min_delta is NaN");
+        return false;
+    }
     if (monitor.name == NULL) return true;
     w->name = aril__strdup(monitor.name);
     if (w->name == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
@@ -49,7 +57,7 @@ static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit 
     *value = v;
     *better = false;
     if (isnan(v)) return ARIL_OK; /* not measured in this epoch, or no number */
-    bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__smaller_is_better(name));
+    bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__fit_falls(fit, name));
     bool first = !aril__states_reals(&cb->states, "best", 1, &best);
     double delta = fabs(w->monitor.min_delta);
     *better = first || (smaller ? v < best - delta : v > best + delta);

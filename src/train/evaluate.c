@@ -14,10 +14,9 @@
 
 aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts)
 {
-    aril_dataset *d =
-        aril_dataset_tensors_n((aril_list){ 3, (aril_tensor *[]){ s.x, s.y, s.weight } });
+    aril_dataset *d = aril_dataset_tensor_lists(s.x, s.y, s.weight);
     /* Bytes where a model wants a picture are its pixels. */
-    if (d != NULL && aril_dtype_of(s.x) == ARIL_U8 && m->input.ndim == 3)
+    if (d != NULL && aril_dtype_of(s.x.at[0]) == ARIL_U8 && m->input.ndim == 3)
         aril_dataset_set_pictures(d, true);
     return aril_loader_new(d, opts);
 }
@@ -30,18 +29,19 @@ static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch,
     if (fit != NULL) { /* the epoch's line stays, with a note */
         snprintf(note, sizeof note, total > 0 ? "val %lld/%lld" : "val %lld", (long long)batch,
                  (long long)total);
-        aril__progress_at at = { fit->batch, fit->samples, 1 + m->n_shown,
-                                 fit->name,  fit->value,   note };
+        aril__progress_at at = {
+            fit->batch, fit->samples, m->n_columns, fit->name, fit->value, note
+        };
         aril__progress_draw(p, &at);
         return;
     }
     enum { MOST = 32 };
-    const char *name[MOST] = { "loss" };
-    double value[MOST] = { values ? aril__model_mean_loss(m) : 0 };
-    int n = values;
-    for (int i = 0; values && i < m->n_shown && n < MOST; i++, n++) {
-        name[n] = aril_metric_label(m->metric[i]);
-        value[n] = aril_metric_value(m->metric[i]);
+    const char *name[MOST];
+    double value[MOST];
+    int n = 0;
+    for (; values && n < m->n_columns && n < MOST; n++) {
+        name[n] = m->column[n];
+        value[n] = aril__model_column(m, n);
     }
     aril__progress_at at = { batch, samples, n, name, value, NULL };
     if (batch < 0) { /* the end */
@@ -51,19 +51,26 @@ static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch,
         aril__progress_draw(p, &at);
 }
 
-static aril_status measure_batch(aril_model *m, const aril_batch *b, aril_tensor *output, void *ctx)
+/* Called for each batch of one epoch, in evaluation mode, without gradients. */
+typedef aril_status each_batch(aril_model *m, const aril_batch *b, aril__results *r, void *ctx);
+
+static aril_status measure_batch(aril_model *m, const aril_batch *b, aril__results *r, void *ctx)
 {
     (void)ctx;
-    aril_tensor *weight, *loss = aril__model_loss(m, output, b, NULL, &weight);
-    aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
-    return status != ARIL_OK ? status : aril__model_count(m, output, b->y, b->n, loss, weight);
+    aril_status status = aril__model_loss(m, b, NULL, r);
+    return status == ARIL_OK ? aril__model_count(m, b, r) : status;
 }
 
-/* Calls each(ctx, ...) for each batch of one epoch, in evaluation mode, without gradients. */
-typedef aril_status each_batch(aril_model *m, const aril_batch *b, aril_tensor *output, void *ctx);
+/* What an epoch is run for, and what it came to. */
+typedef struct epoch {
+    each_batch *each;
+    void *ctx;
+    int n_out;
+    int64_t batches, samples;
+} epoch;
 
-static aril_status run(aril_model *m, aril_loader *loader, each_batch *each, void *ctx,
-                       aril__progress *p, aril_fit *fit, int64_t *batches, int64_t *samples)
+static aril_status run(aril_model *m, aril_loader *loader, epoch *e, aril__progress *p,
+                       aril_fit *fit)
 {
     aril__model_ready(m);
     bool training = aril_module_training(m->net);
@@ -71,17 +78,16 @@ static aril_status run(aril_model *m, aril_loader *loader, each_batch *each, voi
     aril_status status = ARIL_OK;
     const aril__error *before = aril__self()->last_error;
     int64_t total = aril_loader_length(loader);
-    *batches = *samples = 0;
     for (aril_batch b; status == ARIL_OK && aril_loader_next(loader, &b);) {
         ARIL_SCOPE;
         ARIL_INFERENCE;
-        aril_tensor *output = aril__model_forward(m, &b);
-        status = output != NULL ? aril_tensor_status(output) : aril__latest_status();
-        if (status == ARIL_OK) status = each(m, &b, output, ctx);
-        ++*batches;
-        *samples += b.n;
+        aril__results r = { 0 };
+        status = aril__model_forward(m, &b, e->n_out, &r);
+        if (status == ARIL_OK) status = e->each(m, &b, &r, e->ctx);
+        e->batches++;
+        e->samples += b.n;
         if (p != NULL && aril__progress_due(p))
-            draw(m, p, fit, *batches, total, *samples, each == measure_batch);
+            draw(m, p, fit, e->batches, total, e->samples, e->each == measure_batch);
     }
     if (status == ARIL_OK && aril__self()->last_error != before) status = aril__latest_status();
     if (training) aril_module_train(m->net);
@@ -91,12 +97,12 @@ static aril_status run(aril_model *m, aril_loader *loader, each_batch *each, voi
 aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progress *progress,
                                 aril_fit *fit)
 {
-    int64_t batches, samples;
+    epoch e = { .each = measure_batch, .n_out = m->n_outputs };
     aril__model_reset(m);
-    aril_status status = run(m, loader, measure_batch, NULL, progress, fit, &batches, &samples);
+    aril_status status = run(m, loader, &e, progress, fit);
     if (status != ARIL_OK) return status;
-    if (batches == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to evaluate");
-    if (fit == NULL) draw(m, progress, NULL, -1, batches, samples, true);
+    if (e.batches == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to evaluate");
+    if (fit == NULL) draw(m, progress, NULL, -1, e.batches, e.samples, true);
     return ARIL_OK;
 }
 
@@ -119,7 +125,7 @@ double aril_model_evaluate_loader(aril_model *m, aril_loader *loader, aril_eval_
 
 static aril_loader *in_order(aril_model *m, aril__samples s, const aril_eval_opts *opts)
 {
-    if (s.x == NULL) {
+    if (s.x.n < 1 || s.x.at == NULL || s.x.at[0] == NULL) {
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "samples are expected, got NULL");
         return NULL;
     }
@@ -127,7 +133,7 @@ static aril_loader *in_order(aril_model *m, aril__samples s, const aril_eval_opt
     return aril__model_loader(m, s, (aril_loader_opts){ .batch = batch, .workers = opts->workers });
 }
 
-double aril_model_evaluate(aril_model *m, aril_tensor *x, aril_tensor *y, aril_eval_opts opts)
+double aril_model_evaluate_n(aril_model *m, aril_list x, aril_list y, aril_eval_opts opts)
 {
     if (aril__need_compiled(m, false) != ARIL_OK) return NAN;
     aril_loader *loader = in_order(m, (aril__samples){ x, y, opts.sample_weight }, &opts);
@@ -137,17 +143,22 @@ double aril_model_evaluate(aril_model *m, aril_tensor *x, aril_tensor *y, aril_e
     return loss;
 }
 
+double aril_model_evaluate(aril_model *m, aril_tensor *x, aril_tensor *y, aril_eval_opts opts)
+{
+    return aril_model_evaluate_n(m, (aril_list){ 1, &x }, (aril_list){ 1, &y }, opts);
+}
+
 /* ---- predict ---- */
 
+/* The results of all batches, batch after batch. */
 typedef struct pile {
+    int n_out;
     int n, cap;
     aril_tensor **at; /* kept */
 } pile;
 
-static aril_status pile_up(aril_model *m, const aril_batch *b, aril_tensor *output, void *ctx)
+static aril_status put_on(pile *p, const aril_batch *b, aril_tensor *output)
 {
-    (void)m;
-    pile *p = ctx;
     if (aril_ndim(output) == 0 || aril_size(output, 0) != b->n)
         return aril__fail(ARIL_ERR_SHAPE, "predict: a batch of %lld samples gave a result of %s",
                           (long long)b->n,
@@ -159,51 +170,109 @@ static aril_status pile_up(aril_model *m, const aril_batch *b, aril_tensor *outp
         p->at = at;
         p->cap = cap;
     }
-    /* A module that hands its input on would give the loader's memory, which the next batch
+    /* A module that hands an input on would give the loader's memory, which the next batch
      * overwrites. */
-    p->at[p->n++] = aril_keep(aril_shares_memory(output, b->x) ? aril_copy(output) : output);
+    bool shared = aril_shares_memory(output, b->x);
+    for (int i = 0; i < ARIL_SAMPLE_EXTRA && b->extra[i] != NULL && !shared; i++)
+        shared = aril_shares_memory(output, b->extra[i]);
+    p->at[p->n++] = aril_keep(shared ? aril_copy(output) : output);
     return ARIL_OK;
+}
+
+static aril_status pile_up(aril_model *m, const aril_batch *b, aril__results *r, void *ctx)
+{
+    (void)m;
+    pile *p = ctx;
+    aril_status status = ARIL_OK;
+    for (int k = 0; k < p->n_out && status == ARIL_OK; k++) status = put_on(p, b, r->output[k]);
+    return status;
+}
+
+/* Result k of all batches as one tensor. */
+static aril_tensor *joined(const pile *p, int k)
+{
+    int n = p->n / p->n_out;
+    aril_tensor **part = aril__malloc((size_t)n * sizeof *part);
+    if (part == NULL) {
+        aril__fail(ARIL_ERR_MEMORY, "no memory for predictions");
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) part[i] = p->at[i * p->n_out + k];
+    ARIL_NO_GRAD;
+    aril_tensor *all = aril_cat((aril_list){ n, part }, 0);
+    free(part);
+    return all;
+}
+
+static aril_status run_predict(aril_model *m, aril_loader *loader, pile *all,
+                               const aril_eval_opts *opts)
+{
+    epoch e = { .each = pile_up, .ctx = all, .n_out = all->n_out };
+    aril__progress p;
+    aril__progress_start(&p, opts->output, opts->verbose == 0 ? ARIL_SILENT : opts->verbose,
+                         m->input.ndim == 3);
+    aril__progress_begin(&p, "Predict", aril_loader_length(loader), 0, 0);
+    aril_status status = run(m, loader, &e, &p, NULL);
+    if (status == ARIL_OK) {
+        aril__progress_at at = { .batch = e.batches, .samples = e.samples };
+        aril__progress_end(&p, &at, aril__seconds() - p.started);
+    }
+    aril__progress_break(&p);
+    if (status == ARIL_OK && all->n == 0)
+        status = aril__fail(ARIL_ERR_ARG, "there is not one batch to predict");
+    return status;
+}
+
+aril_status aril_model_predict_all_loader(aril_model *m, aril_loader *loader, int n_out,
+                                          aril_tensor **out, aril_eval_opts opts)
+{
+    if (n_out < 1 || n_out > ARIL_MODEL_OUTPUTS || out == NULL)
+        return aril__fail(ARIL_ERR_ARG,
+                          "predict: expected 1 to %d results and a place for them, "
+                          "got %d%s",
+                          ARIL_MODEL_OUTPUTS, n_out, out == NULL ? " and NULL" : "");
+    for (int k = 0; k < n_out; k++) out[k] = NULL;
+    if (m == NULL || loader == NULL)
+        return aril_ok()
+                   ? aril__fail(ARIL_ERR_ARG,
+                                "aril_model_predict takes a model and samples, got NULL for %s",
+                                m == NULL ? "the model" : "the samples")
+                   : aril__latest_status();
+    pile all = { .n_out = n_out };
+    aril_status status = run_predict(m, loader, &all, &opts);
+    for (int k = 0; k < n_out && status == ARIL_OK; k++) {
+        out[k] = joined(&all, k);
+        status = out[k] != NULL ? aril_tensor_status(out[k]) : aril__latest_status();
+    }
+    for (int i = 0; i < all.n; i++) aril_release(all.at[i]);
+    free(all.at);
+    return status;
+}
+
+aril_status aril_model_predict_all(aril_model *m, aril_list x, int n_out, aril_tensor **out,
+                                   aril_eval_opts opts)
+{
+    if (m == NULL) return aril_model_predict_all_loader(NULL, NULL, n_out, out, opts);
+    aril_loader *loader = in_order(m, (aril__samples){ .x = x }, &opts);
+    if (loader == NULL) {
+        for (int k = 0; out != NULL && k < n_out && k < ARIL_MODEL_OUTPUTS; k++) out[k] = NULL;
+        return aril__latest_status();
+    }
+    aril_status status = aril_model_predict_all_loader(m, loader, n_out, out, opts);
+    aril_loader_free(loader);
+    return status;
 }
 
 aril_tensor *aril_model_predict_loader(aril_model *m, aril_loader *loader, aril_eval_opts opts)
 {
-    if (m == NULL || loader == NULL) {
-        if (aril_ok())
-            aril__fail(ARIL_ERR_ARG,
-                       "aril_model_predict takes a model and samples, got NULL for %s",
-                       m == NULL ? "the model" : "the samples");
-        return NULL;
-    }
-    pile all = { 0 };
-    int64_t batches, samples;
-    aril__progress p;
-    aril__progress_start(&p, opts.output, opts.verbose == 0 ? ARIL_SILENT : opts.verbose,
-                         m->input.ndim == 3);
-    aril__progress_begin(&p, "Predict", aril_loader_length(loader), 0, 0);
-    aril_status status = run(m, loader, pile_up, &all, &p, NULL, &batches, &samples);
-    if (status == ARIL_OK) {
-        aril__progress_at at = { .batch = batches, .samples = samples };
-        aril__progress_end(&p, &at, aril__seconds() - p.started);
-    }
-    aril__progress_break(&p);
     aril_tensor *y = NULL;
-    if (status == ARIL_OK && all.n == 0)
-        aril__fail(ARIL_ERR_ARG, "there is not one batch to predict");
-    if (status == ARIL_OK && all.n > 0) {
-        ARIL_NO_GRAD;
-        y = aril_cat((aril_list){ all.n, all.at }, 0);
-    }
-    for (int i = 0; i < all.n; i++) aril_release(all.at[i]);
-    free(all.at);
+    aril_model_predict_all_loader(m, loader, 1, &y, opts);
     return y;
 }
 
 aril_tensor *aril_model_predict(aril_model *m, aril_tensor *x, aril_eval_opts opts)
 {
-    if (m == NULL) return aril_model_predict_loader(NULL, NULL, opts);
-    aril_loader *loader = in_order(m, (aril__samples){ x, NULL, NULL }, &opts);
-    if (loader == NULL) return NULL;
-    aril_tensor *y = aril_model_predict_loader(m, loader, opts);
-    aril_loader_free(loader);
+    aril_tensor *y = NULL;
+    aril_model_predict_all(m, (aril_list){ 1, &x }, 1, &y, opts);
     return y;
 }

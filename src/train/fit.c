@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/thread.h"
 #include "formats/bytes.h"
+#include "optim/optim.h"
 #include "train/model.h"
 #include "train/signals.h"
 #include "train/terminal.h"
@@ -22,36 +23,42 @@ typedef struct step {
     aril_model *m;
     const aril_batch *b;
     aril_tensor *class_weight;
-    double share;                        /* of the gradient in an update: 1 / batches gathered */
-    aril_tensor *loss, *weight, *output; /* results */
+    double share; /* of the gradient in an update: 1 / batches gathered */
+    aril__results r;
 } step;
 
 /* Forward, loss, backward: what one writes by hand. */
 static aril_status gradients(step *s)
 {
-    s->output = aril__model_forward(s->m, s->b);
-    aril_status status = s->output != NULL ? aril_tensor_status(s->output) : aril__latest_status();
+    aril_status status = aril__model_forward(s->m, s->b, s->m->n_outputs, &s->r);
+    if (status == ARIL_OK) status = aril__model_loss(s->m, s->b, s->class_weight, &s->r);
     if (status != ARIL_OK) return status;
-    s->loss = aril__model_loss(s->m, s->output, s->b, s->class_weight, &s->weight);
-    status = s->loss != NULL ? aril_tensor_status(s->loss) : aril__latest_status();
-    if (status != ARIL_OK) return status;
-    aril_tensor *from = s->share != 1 ? aril_mul_scalar(s->loss, s->share) : s->loss;
+    aril_tensor *from = s->share != 1 ? aril_mul_scalar(s->r.loss, s->share) : s->r.loss;
     return aril_backward(aril_scale_loss(s->m->opt, from));
+}
+
+/* Calls fn for each result of a batch. */
+static void each_result(const aril__results *r, aril_tensor *(*fn)(aril_tensor *t))
+{
+    for (int k = 0; k < ARIL_MODEL_OUTPUTS; k++) {
+        if (r->output[k] != NULL) fn(r->output[k]);
+        if (r->each[k] != NULL) fn(r->each[k]);
+    }
+    if (r->weight != NULL) fn(r->weight);
+    fn(r->loss);
 }
 
 /* For optimizers that look several times (lbfgs): the results kept are those of the first time. */
 static aril_tensor *closure(void *ctx)
 {
     step *s = ctx, again = *s;
-    again.loss = NULL;
-    if (gradients(&again) != ARIL_OK) return again.loss;
-    if (s->loss == NULL) {
-        /* Kept: the optimizer calls in a scope of its own. */
-        s->loss = aril_keep(again.loss);
-        s->weight = again.weight != NULL ? aril_keep(again.weight) : NULL;
-        s->output = aril_keep(again.output);
+    again.r = (aril__results){ 0 };
+    if (gradients(&again) != ARIL_OK) return again.r.loss;
+    if (s->r.loss == NULL) {
+        s->r = again.r;
+        each_result(&s->r, aril_keep); /* the optimizer calls in a scope of its own */
     }
-    return again.loss;
+    return again.r.loss;
 }
 
 static aril_status update(step *s, bool now)
@@ -59,29 +66,52 @@ static aril_status update(step *s, bool now)
     if (strcmp(aril_optim_name(s->m->opt), "lbfgs") == 0) {
         aril_tensor *loss = aril_step_closure(s->m->opt, closure, s);
         aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
-        if (s->loss == NULL) return status != ARIL_OK ? status : aril__latest_status();
-        aril_adopt(s->loss);
-        aril_adopt(s->output);
-        if (s->weight != NULL) aril_adopt(s->weight);
+        if (s->r.loss == NULL) return status != ARIL_OK ? status : aril__latest_status();
+        each_result(&s->r, aril_adopt);
         return status;
     }
     aril_status status = gradients(s);
     return status == ARIL_OK && now ? aril_step(s->m->opt) : status;
 }
 
+/* Puts the entries of a list into the first tensor and those behind it. */
+static aril_status spread(const char *what, aril_list from, aril_tensor **first,
+                          aril_tensor **others, int most)
+{
+    if (from.n < 1 || from.n > 1 + most || from.at == NULL || from.at[0] == NULL)
+        return aril__fail(ARIL_ERR_ARG, "expected 1 to %d %s, got %d%s", 1 + most, what, from.n,
+                          from.n > 0 ? ", the first of them NULL" : "");
+    *first = from.at[0];
+    for (int i = 1; i < from.n; i++) others[i - 1] = from.at[i];
+    return ARIL_OK;
+}
+
+double aril_model_train_on_batch_n(aril_model *m, aril_list x, aril_list y, aril_tensor *weight)
+{
+    aril_batch b = { .weight = weight };
+    if (aril__need_compiled(m, true) != ARIL_OK ||
+        spread("inputs", x, &b.x, b.extra, ARIL_SAMPLE_EXTRA) != ARIL_OK)
+        return NAN;
+    if (y.n < 0 || y.n > ARIL_MODEL_OUTPUTS || (y.n > 0 && y.at == NULL)) {
+        aril__fail(ARIL_ERR_ARG, "expected up to %d targets, got %d", ARIL_MODEL_OUTPUTS, y.n);
+        return NAN;
+    }
+    for (int k = 0; k < y.n; k++) *(k == 0 ? &b.y : &b.extra_y[k - 1]) = y.at[k];
+    ARIL_SCOPE;
+    aril__model_ready(m);
+    aril_module_train(m->net);
+    b.n = aril_ndim(b.x) > 0 ? aril_size(b.x, 0) : 1;
+    step s = { .m = m, .b = &b, .share = 1 };
+    return update(&s, true) == ARIL_OK ? aril_item(s.r.loss) : NAN;
+}
+
 double aril_model_train_on_batch(aril_model *m, aril_tensor *x, aril_tensor *y, aril_tensor *weight)
 {
-    if (aril__need_compiled(m, true) != ARIL_OK) return NAN;
     if (x == NULL || y == NULL) {
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "a batch needs samples and targets, got NULL");
         return NAN;
     }
-    ARIL_SCOPE;
-    aril__model_ready(m);
-    aril_module_train(m->net);
-    aril_batch b = { .x = x, .y = y, .weight = weight, .n = aril_size(x, 0) };
-    step s = { .m = m, .b = &b, .share = 1 };
-    return update(&s, true) == ARIL_OK ? aril_item(s.loss) : NAN;
+    return aril_model_train_on_batch_n(m, (aril_list){ 1, &x }, (aril_list){ 1, &y }, weight);
 }
 
 /* ---- what callbacks and the line ask ---- */
@@ -96,9 +126,8 @@ static int find_name(const aril_fit *f, const char *name)
 /* Puts what loss and metrics say into value[from ...]. */
 static void read_values(aril_fit *f, int from)
 {
-    f->value[from] = aril__model_mean_loss(f->model);
-    for (int i = 0; i < f->model->n_shown; i++)
-        f->value[from + 1 + i] = aril_metric_value(f->model->metric[i]);
+    for (int i = 0; i < f->model->n_columns; i++)
+        f->value[from + i] = aril__model_column(f->model, i);
 }
 
 aril_model *aril_fit_model(const aril_fit *f)
@@ -149,8 +178,8 @@ double aril_fit_value(const aril_fit *f, const char *name)
     if (strcmp(name, "lr") == 0 && !f->measured) return aril_item(aril_optim_lr(f->model->opt));
     int i = find_name(f, name);
     if (i < 0) return NAN;
-    if (f->measured || i > f->model->n_shown) return f->value[i];
-    return i == 0 ? aril__model_mean_loss(f->model) : aril_metric_value(f->model->metric[i - 1]);
+    if (f->measured || i >= f->model->n_columns) return f->value[i];
+    return aril__model_column(f->model, i);
 }
 
 void aril_fit_stop(aril_fit *f)
@@ -167,9 +196,9 @@ void aril_model_stop(aril_model *m)
 
 static aril__progress_at progress_at(const aril_fit *f)
 {
-    int n = f->val != NULL && f->measured ? f->n_names - 1 : 1 + f->model->n_shown; /* without lr */
-    if (n > 1 + f->model->n_shown && isnan(f->value[1 + f->model->n_shown]))
-        n = 1 + f->model->n_shown;
+    int own = f->model->n_columns;
+    int n = f->val != NULL && f->measured ? f->n_names - 1 : own; /* without lr */
+    if (n > own && isnan(f->value[own])) n = own;
     return (aril__progress_at){ f->batch, f->samples, n, f->name, f->value, NULL };
 }
 
@@ -190,14 +219,13 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
     step s = { .m = f->model, .b = b, .class_weight = f->opts.class_weight };
     bool now = update_now(f, &s.share);
     aril_status status = update(&s, now);
-    if (status == ARIL_OK)
-        status = aril__model_count(f->model, s.output, b->y, b->n, s.loss, s.weight);
+    if (status == ARIL_OK) status = aril__model_count(f->model, b, &s.r);
     if (status != ARIL_OK) return status;
     f->batch++;
     f->step++;
     f->samples += b->n;
     if (f->opts.callbacks == NULL) return ARIL_OK;
-    aril_set(&f->last_loss, aril_detach(s.loss));
+    aril_set(&f->last_loss, aril_detach(s.r.loss));
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
 
@@ -254,11 +282,20 @@ static bool validates_now(const aril_fit *f)
     return f->val != NULL && ((f->epoch + 1) % every == 0 || f->epoch + 1 == f->epochs || f->stop);
 }
 
+/* What plateaus look at: what they were told to, else the loss, of validation where it was
+ * measured. */
+static double watched(const aril_fit *f)
+{
+    int val = f->model->n_columns;
+    if (f->model->monitor != NULL) return aril_fit_value(f, f->model->monitor);
+    return f->val != NULL && !isnan(f->value[val]) ? f->value[val] : f->value[0];
+}
+
 /* The end of an epoch: validation, history, schedule, callbacks, checkpoint. */
 static aril_status close_epoch(aril_fit *f, double seconds)
 {
     aril_model *m = f->model;
-    int first_val = 1 + m->n_shown;
+    int first_val = m->n_columns;
     aril_status status = apply_rest(f);
     if (status != ARIL_OK) return status;
     if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to train on");
@@ -270,9 +307,7 @@ static aril_status close_epoch(aril_fit *f, double seconds)
         read_values(f, first_val);
     }
     f->measured = true;
-    double watched =
-        f->val != NULL && !isnan(f->value[first_val]) ? f->value[first_val] : f->value[0];
-    status = aril_optim_epoch(m->opt, watched);
+    status = aril_optim_epoch(m->opt, watched(f));
     if (status == ARIL_OK)
         status = aril__history_add_row(f->history, f->epoch, f->n_names, f->name, f->value);
     if (status != ARIL_OK) return status;
@@ -291,7 +326,7 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
 {
     if (!goes_on) open_epoch(f);
     f->measured = false;
-    for (int i = 1 + f->model->n_shown; i < f->n_names; i++) f->value[i] = NAN;
+    for (int i = f->model->n_columns; i < f->n_names; i++) f->value[i] = NAN;
     aril_module_train(f->model->net);
     char title[32];
     snprintf(title, sizeof title, "Epoch %d/%d", f->epoch + 1, f->epochs);
@@ -322,18 +357,17 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
 static aril_status name_columns(aril_fit *f)
 {
     aril_model *m = f->model;
-    int n = 2 + m->n_shown + (f->val != NULL ? 1 + m->n_shown : 0);
+    int n = 1 + m->n_columns * (f->val != NULL ? 2 : 1);
     f->name = aril__calloc((size_t)(n + 1) * sizeof *f->name);
     f->value = aril__calloc((size_t)n * sizeof *f->value);
     if (f->name == NULL || f->value == NULL)
         return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
     int at = 0;
     for (int val = 0; val <= (f->val != NULL); val++)
-        for (int i = -1; i < m->n_shown; i++) {
-            const char *label = i < 0 ? "loss" : aril_metric_label(m->metric[i]);
-            char *name = aril__malloc(strlen(label) + 5);
+        for (int i = 0; i < m->n_columns; i++) {
+            char *name = aril__malloc(strlen(m->column[i]) + 5);
             if (name == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
-            sprintf(name, "%s%s", val ? "val_" : "", label);
+            sprintf(name, "%s%s", val ? "val_" : "", m->column[i]);
             f->name[at++] = name;
         }
     f->name[at] = aril__strdup("lr");
@@ -346,8 +380,44 @@ static aril_status name_columns(aril_fit *f)
     return status;
 }
 
-static aril_status check_opts(const aril_fit_opts *o)
+bool aril__fit_falls(const aril_fit *f, const char *name)
 {
+    int i = find_name(f, name);
+    return i >= 0 && i + 1 < f->n_names &&
+           aril__model_column_falls(f->model, i % f->model->n_columns);
+}
+
+/* History and plateaus learn which way is better. */
+static aril_status set_directions(aril_fit *f)
+{
+    const char *name = f->model->monitor;
+    for (int i = 0; i < f->n_names; i++)
+        aril__history_direction(f->history, f->name[i], aril__fit_falls(f, f->name[i]));
+    if (name == NULL) name = f->val != NULL ? "val_loss" : "loss";
+    if (find_name(f, name) < 0) {
+        const char *near = aril_nearest(name, f->name, f->n_names);
+        return aril__fail(ARIL_ERR_ARG,
+                          "the schedule watches '%s', which this fit does not measure%s%s%s", name,
+                          near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                          near != NULL ? "?" : "");
+    }
+    return aril__schedules_watch(f->model->opt, name, !aril__fit_falls(f, name));
+}
+
+static aril_status check_opts(const aril_model *m, const aril_fit_opts *o)
+{
+    if (o->class_weight != NULL && m->output[0].name != NULL)
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "fit: .class_weight is for models of one output; give a loss with weights "
+            "to an output as .loss_module (aril_nn_loss_with)");
+    if (o->validation_n.x.n != 0 && o->validation.x != NULL)
+        return aril__fail(ARIL_ERR_ARG,
+                          "fit: .validation and .validation_n are given; one is enough");
+    if (o->validation_n.x.n < 0 || o->validation_n.y.n < 0 ||
+        (o->validation_n.x.n == 0 && o->validation_n.y.n > 0))
+        return aril__fail(ARIL_ERR_ARG, "fit: .validation_n has %d inputs and %d targets",
+                          o->validation_n.x.n, o->validation_n.y.n);
     if (o->epochs < 0 || o->initial_epoch < 0 || o->accumulate < 0 || o->batch_size < 0)
         return aril__fail(ARIL_ERR_ARG, "fit: %s is below 0",
                           o->epochs < 0          ? ".epochs"
@@ -383,6 +453,7 @@ static aril_status run(aril_fit *f)
         status = aril__fit_resume(f);
         goes_on = f->batch > 0;
     }
+    if (status == ARIL_OK) status = set_directions(f);
     if (status == ARIL_OK) status = aril__callbacks_call(f, ARIL__BEGIN);
     f->saved = aril__seconds();
     while (status == ARIL_OK && f->epoch < f->epochs && !f->over && !f->stop && !signal_caught(f)) {
@@ -454,9 +525,22 @@ static aril_history *refuse(const aril_fit_opts *opts)
     return NULL;
 }
 
+/* The samples that are measured after each epoch; without inputs where there are none. The lists of
+ * one tensor point into the options. */
+static aril__samples held_out(aril_fit_opts *opts)
+{
+    if (opts->validation_n.x.n > 0)
+        return (aril__samples){ opts->validation_n.x, opts->validation_n.y,
+                                opts->validation_weight };
+    if (opts->validation.x == NULL) return (aril__samples){ 0 };
+    return (aril__samples){ { 1, &opts->validation.x },
+                            { 1, &opts->validation.y },
+                            opts->validation_weight };
+}
+
 aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit_opts opts)
 {
-    if (aril__need_compiled(m, true) != ARIL_OK || check_opts(&opts) != ARIL_OK)
+    if (aril__need_compiled(m, true) != ARIL_OK || check_opts(m, &opts) != ARIL_OK)
         return refuse(&opts);
     if (loader == NULL) {
         if (aril_ok()) aril__fail(ARIL_ERR_ARG, "aril_model_fit_loader takes a loader, got NULL");
@@ -474,46 +558,66 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
                    opts.validation_split > 0 ? ".validation_split" : ".sample_weight");
         return refuse(&opts);
     }
-    if (opts.validation_loader != NULL || opts.validation.x == NULL)
+    aril__samples held = held_out(&opts);
+    if (opts.validation_loader != NULL || held.x.n == 0)
         return fit(m, loader, opts.validation_loader, &opts);
-    aril_loader *val = aril__model_loader(
-        m, (aril__samples){ opts.validation.x, opts.validation.y, opts.validation_weight },
-        (aril_loader_opts){ .batch = aril_loader_batch_size(loader) });
+    aril_loader *val =
+        aril__model_loader(m, held, (aril_loader_opts){ .batch = aril_loader_batch_size(loader) });
     if (val == NULL) return refuse(&opts);
     aril_history *h = fit(m, loader, val, &opts);
     aril_loader_free(val);
     return h;
 }
 
-/* Rows begin .. end - 1 of all tensors. */
-static aril__samples rows(aril__samples s, int64_t begin, int64_t end)
+/* Room for the rows of samples. */
+typedef struct part {
+    aril_tensor *x[1 + ARIL_SAMPLE_EXTRA], *y[ARIL_MODEL_OUTPUTS];
+} part;
+
+static aril_tensor *rows_of(aril_tensor *t, int64_t begin, int64_t end)
 {
-    return (aril__samples){ s.x != NULL ? aril_narrow(s.x, 0, begin, end - begin) : NULL,
-                            s.y != NULL ? aril_narrow(s.y, 0, begin, end - begin) : NULL,
-                            s.weight != NULL ? aril_narrow(s.weight, 0, begin, end - begin)
-                                             : NULL };
+    return t != NULL ? aril_narrow(t, 0, begin, end - begin) : NULL;
 }
 
-aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_opts opts)
+/* Rows begin .. end - 1 of all tensors. */
+static aril__samples rows(aril__samples s, int64_t begin, int64_t end, part *room)
 {
-    if (aril__need_compiled(m, true) != ARIL_OK || check_opts(&opts) != ARIL_OK)
+    for (int i = 0; i < s.x.n; i++) room->x[i] = rows_of(s.x.at[i], begin, end);
+    for (int i = 0; i < s.y.n; i++) room->y[i] = rows_of(s.y.at[i], begin, end);
+    return (aril__samples){ { s.x.n, room->x }, { s.y.n, room->y }, rows_of(s.weight, begin, end) };
+}
+
+/* Are these inputs [N,...] and targets that a fit can take? */
+static bool check_samples(aril_list x, aril_list y)
+{
+    bool right = x.n > 0 && x.n <= 1 + ARIL_SAMPLE_EXTRA && x.at != NULL && y.n > 0 &&
+                 y.n <= ARIL_MODEL_OUTPUTS && y.at != NULL;
+    for (int i = 0; right && i < x.n; i++)
+        right = x.at[i] != NULL && aril_tensor_status(x.at[i]) == ARIL_OK && aril_ndim(x.at[i]) > 0;
+    for (int i = 0; right && i < y.n; i++)
+        right = y.at[i] == NULL ? y.n > 1 : aril_tensor_status(y.at[i]) == ARIL_OK;
+    if (!right && aril_ok())
+        aril__fail(ARIL_ERR_ARG, "fit takes samples x [N,...] and targets y [N,...], got %s",
+                   x.n < 1 || x.at == NULL || x.at[0] == NULL   ? "NULL for x"
+                   : y.n < 1 || y.at == NULL || y.at[0] == NULL ? "NULL for y"
+                   : x.n > 1 + ARIL_SAMPLE_EXTRA                ? "too many inputs"
+                   : y.n > ARIL_MODEL_OUTPUTS                   ? "too many targets"
+                                                                : "an x without dimensions");
+    return right;
+}
+
+aril_history *aril_model_fit_n(aril_model *m, aril_list x, aril_list y, aril_fit_opts opts)
+{
+    if (aril__need_compiled(m, true) != ARIL_OK || check_opts(m, &opts) != ARIL_OK ||
+        !check_samples(x, y))
         return refuse(&opts);
-    if (x == NULL || y == NULL || aril_tensor_status(x) != ARIL_OK ||
-        aril_tensor_status(y) != ARIL_OK || aril_ndim(x) == 0) {
-        if (aril_ok())
-            aril__fail(ARIL_ERR_ARG, "fit takes samples x [N,...] and targets y [N,...], got %s",
-                       x == NULL   ? "NULL for x"
-                       : y == NULL ? "NULL for y"
-                                   : "an x without dimensions");
-        return refuse(&opts);
-    }
     ARIL_SCOPE;
-    aril__samples all = { x, y, opts.sample_weight }, train = all;
-    aril__samples held = { opts.validation.x, opts.validation.y, opts.validation_weight };
-    int64_t n = aril_size(x, 0), batch = opts.batch_size > 0 ? opts.batch_size : 32;
+    part room[2];
+    aril__samples all = { x, y, opts.sample_weight }, train = all, held = held_out(&opts);
+    int64_t n = aril_size(x.at[0], 0), batch = opts.batch_size > 0 ? opts.batch_size : 32;
     if (opts.validation_split > 0) {
         int64_t cut = n - (int64_t)((double)n * opts.validation_split + 0.5);
-        if (held.x != NULL || opts.validation_loader != NULL || cut <= 0 || cut >= n) {
+        if (held.x.n > 0 || opts.validation_loader != NULL || cut <= 0 || cut >= n) {
             aril__fail(
                 ARIL_ERR_ARG,
                 cut <= 0 || cut >= n
@@ -521,8 +625,8 @@ aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril
                     : "fit: .validation_split and a validation set are given; one is enough");
             return refuse(&opts);
         }
-        held = rows(all, cut, n);
-        train = rows(all, 0, cut);
+        held = rows(all, cut, n, &room[0]);
+        train = rows(all, 0, cut, &room[1]);
     }
     aril_loader *loader = aril__model_loader(m, train,
                                              (aril_loader_opts){ .batch = batch,
@@ -532,17 +636,23 @@ aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril
     /* Epoch k has the same order whether it is reached in one fit or in several. */
     if (loader != NULL && opts.initial_epoch > 0)
         aril_loader_seek(loader, (aril_loader_position){ opts.seed, opts.initial_epoch, 0 });
+    bool holds = held.x.n > 0 && opts.validation_loader == NULL;
     aril_loader *own =
-        loader != NULL && held.x != NULL && opts.validation_loader == NULL
+        loader != NULL && holds
             ? aril__model_loader(m, held,
                                  (aril_loader_opts){ .batch = batch, .workers = opts.workers })
             : NULL;
     aril_history *h = NULL;
-    if (loader == NULL || (own == NULL && held.x != NULL && opts.validation_loader == NULL))
+    if (loader == NULL || (own == NULL && holds))
         refuse(&opts);
     else
         h = fit(m, loader, own != NULL ? own : opts.validation_loader, &opts);
     aril_loader_free(own);
     aril_loader_free(loader);
     return h;
+}
+
+aril_history *aril_model_fit(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_opts opts)
+{
+    return aril_model_fit_n(m, (aril_list){ 1, &x }, (aril_list){ 1, &y }, opts);
 }

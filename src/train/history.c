@@ -39,6 +39,7 @@ void aril__history_free(aril_history *h)
     }
     free(h->name);
     free(h->value);
+    free(h->smaller);
     free(h->epoch);
     free(h);
 }
@@ -60,6 +61,9 @@ aril_status aril__history_add_column(aril_history *h, const char *name)
     double **values = aril__realloc(h->value, (size_t)(h->columns + 1) * sizeof *values);
     if (values == NULL) return no_memory();
     h->value = values;
+    bool *smaller = aril__realloc(h->smaller, (size_t)(h->columns + 1) * sizeof *smaller);
+    if (smaller == NULL) return no_memory();
+    h->smaller = smaller;
     char *copy = aril__strdup(name);
     double *column = aril__malloc((size_t)(h->row_cap + 1) * sizeof *column);
     if (copy == NULL || column == NULL) {
@@ -70,8 +74,15 @@ aril_status aril__history_add_column(aril_history *h, const char *name)
     for (int i = 0; i < h->rows; i++) column[i] = NAN;
     h->name[h->columns] = copy;
     h->name[h->columns + 1] = NULL;
+    h->smaller[h->columns] = aril__smaller_by_name(name);
     h->value[h->columns++] = column;
     return ARIL_OK;
+}
+
+void aril__history_direction(aril_history *h, const char *name, bool smaller)
+{
+    int column = aril__history_find(h, name);
+    if (column >= 0) h->smaller[column] = smaller;
 }
 
 static aril_status more_rows(aril_history *h)
@@ -160,7 +171,7 @@ int aril_history_best(const aril_history *h, const char *name)
     int column = column_of(h, name), best = -1;
     if (column < 0) return -1;
     const double *v = h->value[column];
-    bool smaller = aril__smaller_is_better(name);
+    bool smaller = h->smaller[column];
     for (int i = 0; i < h->rows; i++)
         if (!isnan(v[i]) && (best < 0 || (smaller ? v[i] < v[best] : v[i] > v[best]))) best = i;
     return best;

@@ -9,6 +9,7 @@ struct aril_history {
     int columns, rows, row_cap;
     char **name;    /* [columns + 1], ended by NULL */
     double **value; /* [columns][row_cap] */
+    bool *smaller;  /* [columns]: smaller values are better */
     int *epoch;     /* [row_cap] */
     int signal;
 };
@@ -18,6 +19,9 @@ void aril__history_free(aril_history *h);
 
 /* Adds columns, with NaN in the rows that are there; those it has stay. */
 aril_status aril__history_add_column(aril_history *h, const char *name);
+
+/* Says of a column whether smaller values are better; before, its name says it. */
+void aril__history_direction(aril_history *h, const char *name, bool smaller);
 
 /* Adds a row of n named values; the rest is NaN. */
 aril_status aril__history_add_row(aril_history *h, int epoch, int n, const char *const *name,

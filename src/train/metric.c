@@ -158,6 +158,16 @@ const char *aril_metric_label(const aril_metric *m)
     return m != NULL ? m->label : "";
 }
 
+aril_status aril__metric_prefix(aril_metric *m, const char *prefix)
+{
+    char *label = aril__malloc(strlen(prefix) + strlen(m->label) + 2);
+    if (label == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for the metric %s", m->label);
+    sprintf(label, "%s_%s", prefix, m->label);
+    free(m->label);
+    m->opts.label = m->label = label;
+    return ARIL_OK;
+}
+
 static aril_status missing(void)
 {
     return aril__fail(ARIL_ERR_ARG, "a metric is expected, got NULL");
@@ -268,15 +278,28 @@ aril_tensor *aril_metric_table(aril_metric *m)
     return NULL;
 }
 
-bool aril__smaller_is_better(const char *name)
+bool aril__smaller_by_name(const char *name)
 {
-    static const char *const ends[] = { "loss", "mae", "mse", "rmse", "error" };
-    size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t n = strlen(ends[i]);
-        if (length >= n && strcmp(name + length - n, ends[i]) == 0) return true;
-    }
+    static const char *const words[] = { "loss", "error", "mae", "mse", "rmse" };
+    const char *under = strrchr(name, '_'), *last = under != NULL ? under + 1 : name;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(last, words[i]) == 0) return true;
     return false;
+}
+
+static bool is_in_the_box(const aril_metric_class *type)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (classes[i] == type) return true;
+    return false;
+}
+
+bool aril_metric_smaller_is_better(const aril_metric *m)
+{
+    if (m == NULL) return false;
+    if (is_in_the_box(m->type)) return m->type->smaller_is_better;
+    return m->type->smaller_is_better || m->opts.smaller_is_better ||
+           aril__smaller_by_name(m->label);
 }
 
 /* ---- scores and targets ---- */

@@ -10,6 +10,7 @@ struct aril_metric {
     aril_metric_opts opts;
     char *label;
     void *data;
+    int output; /* of the model's: the one it looks at */
     aril__states states;
 };
 
@@ -41,13 +42,16 @@ aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tenso
 /* The target in the shape of the output, where both have as many elements. */
 aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor **target);
 
+/* Puts "prefix_" before the label. */
+aril_status aril__metric_prefix(aril_metric *m, const char *prefix);
+
 double aril__metric_threshold(const aril_metric *m);
 
 /* The only element of a state, 0 where it is not there. */
 double aril__metric_number(aril_metric *m, const char *name);
 
-/* True when a smaller value of a column of this name is the better one. */
-bool aril__smaller_is_better(const char *name);
+/* Does the last word of a name say that smaller values are better? */
+bool aril__smaller_by_name(const char *name);
 
 extern const aril_metric_class aril__metric_accuracy, aril__metric_topk, aril__metric_precision,
     aril__metric_recall, aril__metric_f1, aril__metric_confusion, aril__metric_auc,

@@ -68,16 +68,19 @@ const aril_metric_class aril__metric_mae = {
     .name = "mae",
     .update = absolute_update,
     .value = mean_value,
+    .smaller_is_better = true,
 };
 const aril_metric_class aril__metric_mse = {
     .name = "mse",
     .update = square_update,
     .value = mean_value,
+    .smaller_is_better = true,
 };
 const aril_metric_class aril__metric_rmse = {
     .name = "rmse",
     .update = square_update,
     .value = root_mean_value,
+    .smaller_is_better = true,
 };
 
 /* ---- r2: for each column of [N,D] its own, then the mean of them ---- */
@@ -264,13 +267,20 @@ static const aril_metric_class own_class = {
     .value = mean_value,
 };
 
-aril_metric *aril_metric_of(const char *label, aril_metric_fn *fn, void *ctx)
+aril_metric *aril_metric_of_with(const char *label, aril_metric_fn *fn, void *ctx,
+                                 aril_metric_opts opts)
 {
     if (fn == NULL || label == NULL) {
         aril__fail(ARIL_ERR_ARG, "a metric of one's own needs a label and a function");
         return NULL;
     }
-    aril_metric *m = aril_metric_make(&own_class, (aril_metric_opts){ .label = label });
+    opts.label = label;
+    aril_metric *m = aril_metric_make(&own_class, opts);
     if (m != NULL) *(own *)m->data = (own){ fn, ctx };
     return m;
+}
+
+aril_metric *aril_metric_of(const char *label, aril_metric_fn *fn, void *ctx)
+{
+    return aril_metric_of_with(label, fn, ctx, (aril_metric_opts){ 0 });
 }

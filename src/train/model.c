@@ -44,14 +44,16 @@ static void decompile(aril_model *m)
 {
     for (int i = 0; i < m->n_metrics; i++) aril_metric_free(m->metric[i]);
     free(m->metric);
-    aril_module_release(m->loss_module);
+    for (int i = 0; i < m->n_columns; i++) free(m->column[i]);
+    free(m->column);
+    free(m->monitor);
+    aril__outputs_clear(m);
     aril_optim_free(m->opt);
     aril__states_clear(&m->meter);
-    m->n_metrics = m->n_shown = 0;
+    m->n_metrics = m->n_shown = m->n_columns = 0;
     m->metric = NULL;
-    m->loss = NULL;
-    m->loss_module = NULL;
-    m->loss_fn = NULL;
+    m->column = NULL;
+    m->monitor = NULL;
     m->opt = NULL;
     m->compiled = false;
 }
@@ -81,21 +83,41 @@ aril_optim *aril_model_optim(const aril_model *m)
 
 /* ---- compiling ---- */
 
-static aril_status add_metric(aril_model *m, aril_metric *metric)
+/* May the model have a metric of that label? */
+static aril_status check_label(const aril_model *m, const char *label)
+{
+    bool taken = strcmp(label, "loss") == 0 || strcmp(label, "lr") == 0 ||
+                 strcmp(label, "batch_loss") == 0 || strncmp(label, "val_", 4) == 0;
+    for (int k = 0; k < m->n_outputs && !taken; k++) {
+        const char *name = m->output[k].name;
+        size_t n = name != NULL ? strlen(name) : 0;
+        taken = name != NULL && strncmp(label, name, n) == 0 && strcmp(label + n, "_loss") == 0;
+    }
+    if (taken)
+        return aril__fail(ARIL_ERR_ARG,
+                          "a metric cannot be called '%s': the history has a column of that kind",
+                          label);
+    for (int i = 0; i < m->n_metrics; i++)
+        if (strcmp(aril_metric_label(m->metric[i]), label) == 0)
+            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice", label);
+    return ARIL_OK;
+}
+
+/* Adds a metric of output k, which is taken over. */
+static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
 {
     if (metric == NULL) return aril__latest_status();
-    const char *label = aril_metric_label(metric);
-    aril_status status = ARIL_OK;
     for (int i = 0; i < m->n_metrics; i++)
         if (m->metric[i] == metric) /* which the model owns already */
-            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice", label);
-    if (strcmp(label, "loss") == 0 || strcmp(label, "lr") == 0 || strncmp(label, "val_", 4) == 0)
+            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice",
+                              aril_metric_label(metric));
+    const char *prefix = m->output[k].name;
+    aril_status status = prefix != NULL ? aril__metric_prefix(metric, prefix) : ARIL_OK;
+    if (status == ARIL_OK && !aril__output_has_loss(&m->output[k]))
         status = aril__fail(ARIL_ERR_ARG,
-                            "a metric cannot be called '%s': the history has a column of that kind",
-                            label);
-    for (int i = 0; i < m->n_metrics && status == ARIL_OK; i++)
-        if (strcmp(aril_metric_label(m->metric[i]), label) == 0)
-            status = aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice", label);
+                            "output \"%s\" has no loss, and so no target for the metric '%s'",
+                            prefix, aril_metric_label(metric));
+    if (status == ARIL_OK) status = check_label(m, aril_metric_label(metric));
     aril_metric **all = status == ARIL_OK
                             ? aril__realloc(m->metric, (size_t)(m->n_metrics + 1) * sizeof *all)
                             : NULL;
@@ -104,6 +126,7 @@ static aril_status add_metric(aril_model *m, aril_metric *metric)
         return status != ARIL_OK ? status : aril__fail(ARIL_ERR_MEMORY, "no memory for a metric");
     }
     m->metric = all;
+    metric->output = k;
     int at = m->n_metrics++;
     if (metric->type != &aril__metric_confusion) { /* before the tables */
         for (; at > m->n_shown; at--) m->metric[at] = m->metric[at - 1];
@@ -135,7 +158,7 @@ static aril_metric_opts metric_opts(const aril__loss *loss)
 }
 
 /* "accuracy, top5" */
-static aril_status add_metrics(aril_model *m, const char *list)
+static aril_status add_metrics(aril_model *m, int k, const char *list)
 {
     for (const char *c = list; c != NULL && *c != '\0';) {
         size_t n = strcspn(c, ",");
@@ -147,29 +170,12 @@ static aril_status add_metrics(aril_model *m, const char *list)
             return aril__fail(ARIL_ERR_ARG, "'%s' is no list of metrics such as \"accuracy, top5\"",
                               list);
         snprintf(name, sizeof name, "%.*s", (int)(end - start), start);
-        aril_status status = add_metric(m, aril_metric_new(name, metric_opts(m->loss)));
+        aril_status status =
+            add_metric(m, k, aril_metric_new(name, metric_opts(m->output[k].loss)));
         if (status != ARIL_OK) return status;
         c += n + (c[n] == ',');
     }
     return ARIL_OK;
-}
-
-static aril_status set_loss(aril_model *m, const aril_model_opts *opts)
-{
-    int given = (opts->loss != NULL) + (m->loss_module != NULL) + (opts->loss_fn != NULL);
-    if (given != 1)
-        return aril__fail(ARIL_ERR_ARG,
-                          "a model needs one loss: .loss, .loss_module or .loss_fn; %s given",
-                          given == 0 ? "none was" : "several were");
-    m->loss_fn = opts->loss_fn;
-    m->loss_ctx = opts->loss_ctx;
-    if (opts->loss == NULL) return ARIL_OK;
-    m->loss = aril__loss_find(opts->loss);
-    if (m->loss == NULL) return aril__latest_status();
-    if (m->loss->inputs == 2) return ARIL_OK;
-    return aril__fail(ARIL_ERR_ARG,
-                      "the loss %s takes %d tensors; a model has an output and a target",
-                      opts->loss, m->loss->inputs);
 }
 
 static aril_status give_parameters(aril_model *m)
@@ -181,45 +187,117 @@ static aril_status give_parameters(aril_model *m)
     return params != NULL ? aril_optim_set_parameters(m->opt, params) : aril__latest_status();
 }
 
-aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
+/* Metrics that were given as such, with the outputs they belong to. */
+enum { OWN_MOST = 8 + 4 * ARIL_MODEL_OUTPUTS };
+typedef struct own_metrics {
+    int n;
+    aril_metric *at[OWN_MOST];
+    int output[OWN_MOST];
+} own_metrics;
+
+static void gather_own(const aril_model_opts *opts, own_metrics *own)
 {
-    aril_status status = ARIL_OK;
-    if (m == NULL || m->running != NULL) {
-        status = m == NULL
-                     ? aril__fail(ARIL_ERR_ARG, "aril_model_compile takes a model, got NULL")
-                     : aril__fail(ARIL_ERR_STATE,
-                                  "the model is being fitted: compile it when the fit has ended");
-        aril_module_release(opts.loss_module);
-        if (m == NULL || opts.optimizer != m->opt) aril_optim_free(opts.optimizer);
-    } else {
-        /* One that is given again stays. */
-        if (m->opt == opts.optimizer) m->opt = NULL;
-        decompile(m);
-        m->loss_module = opts.loss_module;
-        m->opt = opts.optimizer;
-        status = set_loss(m, &opts);
-        if (status == ARIL_OK) status = add_metrics(m, opts.metrics);
+    own->n = 0;
+    for (size_t i = 0; i < sizeof opts->own_metrics / sizeof *opts->own_metrics; i++) {
+        own->output[own->n] = 0;
+        if (opts->own_metrics[i] != NULL) own->at[own->n++] = opts->own_metrics[i];
     }
-    for (size_t i = 0; i < sizeof opts.own_metrics / sizeof *opts.own_metrics; i++) {
-        if (opts.own_metrics[i] == NULL) continue;
+    for (int k = 0; k < ARIL_MODEL_OUTPUTS; k++) {
+        const aril_output_opts *o = &opts->outputs[k];
+        for (size_t i = 0; i < sizeof o->own_metrics / sizeof *o->own_metrics; i++) {
+            own->output[own->n] = k;
+            if (o->own_metrics[i] != NULL) own->at[own->n++] = o->own_metrics[i];
+        }
+    }
+}
+
+/* Adds them, or, once something has failed, frees the rest: each once. */
+static aril_status add_own(aril_model *m, const own_metrics *own, aril_status status)
+{
+    for (int i = 0; i < own->n; i++) {
         if (status == ARIL_OK) {
-            status = add_metric(m, opts.own_metrics[i]);
+            status = add_metric(m, own->output[i], own->at[i]);
             continue;
         }
         bool again = false;
-        for (size_t j = 0; j < i && !again; j++) again = opts.own_metrics[j] == opts.own_metrics[i];
-        if (!again) aril_metric_free(opts.own_metrics[i]);
+        for (int j = 0; j < i && !again; j++) again = own->at[j] == own->at[i];
+        if (!again) aril_metric_free(own->at[i]);
     }
+    return status;
+}
+
+static aril_status add_column(aril_model *m, const char *name, const char *end)
+{
+    char *text = aril__malloc(strlen(name) + strlen(end) + 1);
+    if (text == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+    m->column[m->n_columns++] = strcat(strcpy(text, name), end);
+    return ARIL_OK;
+}
+
+static aril_status name_columns(aril_model *m)
+{
+    m->column = aril__calloc((size_t)(1 + m->n_outputs + m->n_shown) * sizeof *m->column);
+    if (m->column == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+    aril_status status = add_column(m, "loss", "");
+    for (int k = 0; k < m->n_outputs && status == ARIL_OK; k++)
+        if (m->output[k].name != NULL && aril__output_has_loss(&m->output[k]))
+            status = add_column(m, m->output[k].name, "_loss");
+    for (int i = 0; i < m->n_shown && status == ARIL_OK; i++)
+        status = add_column(m, aril_metric_label(m->metric[i]), "");
+    return status;
+}
+
+static aril_status set_schedule(aril_model *m, const aril_model_opts *opts, aril_status status)
+{
+    if (status == ARIL_OK && opts->schedule_monitor != NULL) {
+        m->monitor = aril__strdup(opts->schedule_monitor);
+        if (m->monitor == NULL) status = aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+    }
+    if (opts->schedule == NULL) return status;
+    if (status == ARIL_OK && m->opt == NULL)
+        status = aril__fail(ARIL_ERR_ARG, "a schedule needs an optimizer, got none");
+    if (status == ARIL_OK) return aril_optim_schedule(m->opt, opts->schedule);
+    aril_schedule_free(opts->schedule);
+    return status;
+}
+
+/* What was given to a model that cannot take it goes. */
+static void refuse(const aril_model *m, const aril_model_opts *opts, const own_metrics *own)
+{
+    add_own(NULL, own, ARIL_ERR_STATE);
+    for (int k = -1; k < ARIL_MODEL_OUTPUTS; k++) {
+        aril_module *loss = k < 0 ? opts->loss_module : opts->outputs[k].loss_module;
+        bool again = k >= 0 && loss == opts->loss_module;
+        for (int i = 0; i < k && !again; i++) again = opts->outputs[i].loss_module == loss;
+        if (!again) aril_module_release(loss);
+    }
+    if (m == NULL || opts->optimizer != m->opt) aril_optim_free(opts->optimizer);
+    aril_schedule_free(opts->schedule);
+}
+
+aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
+{
+    own_metrics own;
+    gather_own(&opts, &own);
+    if (m == NULL || m->running != NULL) {
+        refuse(m, &opts, &own);
+        return m == NULL
+                   ? aril__fail(ARIL_ERR_ARG, "aril_model_compile takes a model, got NULL")
+                   : aril__fail(ARIL_ERR_STATE,
+                                "the model is being fitted: compile it when the fit has ended");
+    }
+    /* One that is given again stays. */
+    if (m->opt == opts.optimizer) m->opt = NULL;
+    decompile(m);
+    m->opt = opts.optimizer;
+    aril_status status = aril__outputs_set(m, &opts);
+    if (status == ARIL_OK) status = add_metrics(m, 0, opts.metrics);
+    for (int k = 0; k < m->n_outputs && status == ARIL_OK; k++)
+        status = add_metrics(m, k, opts.outputs[k].metrics);
+    status = add_own(m, &own, status);
+    if (status == ARIL_OK) status = name_columns(m);
     if (status == ARIL_OK) status = give_parameters(m);
-    if (opts.schedule != NULL) {
-        if (status == ARIL_OK && m->opt == NULL)
-            status = aril__fail(ARIL_ERR_ARG, "a schedule needs an optimizer, got none");
-        if (status == ARIL_OK)
-            status = aril_optim_schedule(m->opt, opts.schedule);
-        else
-            aril_schedule_free(opts.schedule);
-    }
-    if (m == NULL || m->running != NULL) return status;
+    status = set_schedule(m, &opts, status);
     if (status != ARIL_OK) decompile(m);
     m->compiled = status == ARIL_OK;
     return status;
@@ -257,17 +335,30 @@ static int inputs_of(const aril_model *m, const aril_batch *b, aril_tensor **in)
     return n;
 }
 
-aril_tensor *aril__model_forward(aril_model *m, const aril_batch *b)
+static aril_status missing_result(const aril_model *m, int k, int n_out)
+{
+    return aril__fail(ARIL_ERR_ARG, "%s gave no result number %d; %d are asked for",
+                      aril_module_type(m->net), k + 1, n_out);
+}
+
+aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, aril__results *r)
 {
     aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
     int n = inputs_of(m, b, in);
-    aril_tensor *y =
-        n == 1 ? aril_forward(m->net, in[0]) : aril_forward_n(m->net, (aril_list){ n, in });
-    if (!m->built && aril_tensor_status(y) == ARIL_OK) {
-        aril__model_ready(m);
-        if (give_parameters(m) != ARIL_OK) return NULL;
+    aril_status status;
+    if (n_out > 1)
+        status = aril_forward_all(m->net, (aril_list){ n, in }, n_out, r->output);
+    else {
+        r->output[0] =
+            n == 1 ? aril_forward(m->net, in[0]) : aril_forward_n(m->net, (aril_list){ n, in });
+        status = aril_tensor_status(r->output[0]);
     }
-    return y;
+    if (status != ARIL_OK) return status;
+    for (int k = 0; k < n_out; k++)
+        if (r->output[k] == NULL) return missing_result(m, k, n_out);
+    if (m->built) return ARIL_OK;
+    aril__model_ready(m);
+    return give_parameters(m);
 }
 
 aril_status aril__model_build(aril_model *m, const aril_batch *b)
@@ -277,123 +368,6 @@ aril_status aril__model_build(aril_model *m, const aril_batch *b)
     if (status != ARIL_OK) return status;
     aril__model_ready(m);
     return give_parameters(m);
-}
-
-/* One value for each sample. */
-static aril_tensor *losses(aril_model *m, aril_tensor *output, aril_tensor *target)
-{
-    aril_tensor *in[] = { output, target };
-    if (m->loss != NULL) return aril__loss_per_sample(m->loss, in, &(aril_nn_loss_opts){ 0 });
-    aril_tensor *l = m->loss_fn != NULL ? m->loss_fn(output, target, m->loss_ctx)
-                                        : aril_forward_n(m->loss_module, (aril_list){ 2, in });
-    int64_t n = aril_size(output, 0);
-    if (l != NULL && aril_tensor_status(l) == ARIL_OK &&
-        (aril_ndim(l) == 0 || aril_size(l, 0) != n)) {
-        aril__fail(
-            ARIL_ERR_SHAPE,
-            "weights need a loss for each sample: the loss gave %lld values for %lld samples",
-            (long long)aril_numel(l), (long long)n);
-        return NULL;
-    }
-    if (l == NULL || aril_ndim(l) == 1) return l;
-    return aril_mean(aril_reshape(l, ARIL_SHAPE(n, -1)), ARIL_AXES(1));
-}
-
-/* The class weights of the samples: [N]. */
-static aril_tensor *weights_of_classes(aril_tensor *output, aril_tensor *target,
-                                       aril_tensor *class_weight)
-{
-    aril_tensor *truth = target;
-    int axis;
-    if (aril_numel(target) == aril_size(output, 0) &&
-        (aril_ndim(output) == 1 || aril_size(output, 1) == 1))
-        truth = aril_cast(aril_gt_scalar(aril_reshape(target, ARIL_SHAPE(-1)), 0), ARIL_I64);
-    else if (aril__truth_of("class weights", output, target, &truth, &axis) != ARIL_OK)
-        return NULL;
-    if (aril_ndim(truth) != 1) {
-        aril__fail(ARIL_ERR_SHAPE,
-                   "class weights are for one class a sample; targets have %d dimensions",
-                   aril_ndim(truth));
-        return NULL;
-    }
-    return aril_index_select(aril_to(class_weight, aril_device_of(output)), truth, 0);
-}
-
-/* Targets [N] of results [N,1], or the other way round, are the same in other words; a loss of
- * elements would broadcast them and compare each with all. */
-static aril_tensor *shaped_as(const aril_model *m, aril_tensor *output, aril_tensor *target)
-{
-    aril_shape o = aril_shape_of(output), t = aril_shape_of(target);
-    bool elements = m->loss != NULL
-                        ? !m->loss->classes
-                        : m->loss_module != NULL && aril_dtype_is_float(aril_dtype_of(target));
-    if (!elements || o.ndim == t.ndim || aril_numel(output) != aril_numel(target)) return target;
-    for (int i = 0; i < o.ndim && i < t.ndim; i++)
-        if (o.dim[i] != t.dim[i]) return target;
-    return aril_reshape(target, o);
-}
-
-aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_batch *b,
-                              aril_tensor *class_weight, aril_tensor **weight)
-{
-    *weight = NULL;
-    if (b->y == NULL) {
-        aril__fail(ARIL_ERR_ARG,
-                   "the batches have no targets: there is nothing to compare predictions with");
-        return NULL;
-    }
-    aril_tensor *target = shaped_as(m, output, aril_to(b->y, aril_device_of(output)));
-    if (b->weight == NULL && class_weight == NULL) {
-        aril_tensor *in[] = { output, target };
-        if (m->loss != NULL) return m->loss->run(in, &(aril_nn_loss_opts){ 0 });
-        aril_tensor *l = m->loss_fn != NULL ? m->loss_fn(output, target, m->loss_ctx)
-                                            : aril_forward_n(m->loss_module, (aril_list){ 2, in });
-        if (l == NULL && m->loss_fn != NULL)
-            aril__fail(ARIL_ERR_ARG, "the function of the loss gave NULL");
-        return l == NULL || aril_numel(l) == 1 ? l : aril_mean(l, ARIL_ALL);
-    }
-    /* Classes of elements (pixels, words) are weighted by the loss itself, by the same formula. */
-    if (b->weight == NULL && m->loss != NULL && m->loss->classes && aril_ndim(target) > 1 &&
-        !aril_dtype_is_float(aril_dtype_of(target)))
-        return m->loss->run((aril_tensor *[]){ output, target },
-                            &(aril_nn_loss_opts){
-                                .weight = aril_to(class_weight, aril_device_of(output)) });
-    aril_tensor *each = losses(m, output, target), *w = NULL; /* [N] */
-    if (each == NULL) return NULL;
-    if (class_weight != NULL && (w = weights_of_classes(output, target, class_weight)) == NULL)
-        return NULL;
-    if (b->weight != NULL) {
-        aril_tensor *own = aril_reshape(aril_to(b->weight, aril_device_of(output)), ARIL_SHAPE(-1));
-        w = w != NULL ? aril_mul(w, own) : own;
-    }
-    w = aril_cast(w, aril_dtype_of(each));
-    aril_tensor *sum = aril_sum(w, ARIL_ALL);
-    *weight = aril_cast(aril_detach(sum), ARIL_F64);
-    /* A batch in which nothing counts has a loss of 0, and changes nothing. */
-    return aril_div(aril_sum(aril_mul(each, w), ARIL_ALL), aril_add(sum, aril_eq_scalar(sum, 0)));
-}
-
-/* The meter adds in f64: a sum of many batches in f32 would lose digits that the batches have. */
-static aril_status meter_add(aril_model *m, const char *name, aril_tensor *value)
-{
-    aril_tensor *state = aril__states_get(&m->meter, name);
-    if (state != NULL) return aril_tensor_status(aril_add_(state, value));
-    return aril__states_set(&m->meter, name, aril_copy(aril_cast(value, ARIL_F64)));
-}
-
-aril_status aril__model_count(aril_model *m, aril_tensor *output, aril_tensor *target, int64_t n,
-                              aril_tensor *loss, aril_tensor *weight)
-{
-    ARIL_NO_GRAD;
-    aril_device device = aril_device_of(loss);
-    aril_tensor *w = weight != NULL ? weight : aril_full(ARIL_SHAPE(), n, ARIL_F64, device);
-    aril_tensor *scaled = aril_mul(aril_reshape(aril_detach(loss), ARIL_SHAPE()), w);
-    aril_status status = meter_add(m, "sum", scaled);
-    if (status == ARIL_OK) status = meter_add(m, "weight", w);
-    target = aril_to(target, aril_device_of(output));
-    for (int i = 0; i < m->n_metrics && status == ARIL_OK; i++)
-        status = aril_metric_update(m->metric[i], output, target, NULL);
-    return status;
 }
 
 void aril__model_reset(aril_model *m)
@@ -426,13 +400,6 @@ void aril__model_put_back(aril_model *m)
     f->aside = NULL;
 }
 
-double aril__model_mean_loss(const aril_model *m)
-{
-    aril_tensor *sum = aril__states_get(&m->meter, "sum"),
-                *weight = aril__states_get(&m->meter, "weight");
-    return sum != NULL && weight != NULL ? aril_item(sum) / aril_item(weight) : NAN;
-}
-
 /* ---- asking ---- */
 
 static int find_metric(const aril_model *m, const char *name)
@@ -444,17 +411,21 @@ static int find_metric(const aril_model *m, const char *name)
 
 static aril_status no_such_value(const aril_model *m, const char *name)
 {
-    char list[512] = "loss";
-    for (int i = 0, at = 4; i < m->n_metrics && at < (int)sizeof list; i++)
-        at +=
-            snprintf(list + at, sizeof list - (size_t)at, ", %s", aril_metric_label(m->metric[i]));
+    char list[512] = "";
+    int tables = m->n_metrics - m->n_shown;
+    for (int i = 0, at = 0; i < m->n_columns + tables && at < (int)sizeof list; i++)
+        at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i > 0 ? ", " : "",
+                       i < m->n_columns
+                           ? m->column[i]
+                           : aril_metric_label(m->metric[m->n_shown + i - m->n_columns]));
     return aril__fail(ARIL_ERR_ARG, "the model measures no '%s'; it has %s", name, list);
 }
 
 double aril_model_value(const aril_model *m, const char *name)
 {
     if (aril__need_compiled(m, false) != ARIL_OK) return NAN;
-    if (name != NULL && strcmp(name, "loss") == 0) return aril__model_mean_loss(m);
+    for (int i = 0; name != NULL && i < m->n_columns; i++)
+        if (strcmp(m->column[i], name) == 0) return aril__model_column(m, i);
     int i = name != NULL ? find_metric(m, name) : -1;
     if (i >= 0) return aril_metric_value(m->metric[i]);
     no_such_value(m, name != NULL ? name : "(null)");

@@ -9,21 +9,37 @@
 #include "train/progress.h"
 #include "train/states.h"
 
-struct aril_model {
-    aril_module *net;
-    aril_shape input;
-    const aril__loss *loss; /* by name; or a module; or a function; or, before compile, none */
+/* One result of the module, and how it is compared with its target. */
+typedef struct aril__output {
+    char *name;             /* NULL: of a model without .outputs */
+    const aril__loss *loss; /* by name; or a module; or a function; or none: it has no target */
     aril_module *loss_module;
     aril_loss_fn *loss_fn;
     void *loss_ctx;
+    double weight;
+} aril__output;
+
+static inline bool aril__output_has_loss(const aril__output *o)
+{
+    return o->loss != NULL || o->loss_module != NULL || o->loss_fn != NULL;
+}
+
+struct aril_model {
+    aril_module *net;
+    aril_shape input;
+    int n_outputs; /* 0 before compile */
+    aril__output output[ARIL_MODEL_OUTPUTS];
     bool compiled;
     bool built; /* this and the device: as aril__model_ready saw them */
     aril_device device;
     int n_metrics, n_shown; /* tables come last, and have no column in lines and histories */
     aril_metric **metric;
+    int n_columns; /* what is measured: the loss, those of outputs with a name, shown metrics */
+    char **column;
+    char *monitor; /* what plateaus watch; NULL: the loss */
     aril_optim *opt;
     aril_history *history;
-    aril__states meter; /* "sum" and "weight" of the loss, f64 */
+    aril__states meter; /* "sum" and "weight" of the loss, "sum.K" of output K's; f64 */
     aril_fit *running;
 };
 
@@ -60,24 +76,32 @@ aril_status aril__model_build(aril_model *m, const aril_batch *b);
 aril_status aril__model_set_aside(aril_model *m);
 void aril__model_put_back(aril_model *m);
 
-/* Tensors to make batches of: targets and weights may be NULL. */
+/* Tensors to make batches of: inputs, targets, of which entries may be NULL, and a weight or
+ * NULL. */
 typedef struct aril__samples {
-    aril_tensor *x, *y, *weight;
+    aril_list x, y;
+    aril_tensor *weight;
 } aril__samples;
 
 /* ---- one batch ---- */
 
-/* The module's result for a batch, moved to the module's device. NULL or poison on failure. */
-aril_tensor *aril__model_forward(aril_model *m, const aril_batch *b);
+/* What a batch gave. */
+typedef struct aril__results {
+    aril_tensor *output[ARIL_MODEL_OUTPUTS];
+    aril_tensor *loss;                     /* [] */
+    aril_tensor *each[ARIL_MODEL_OUTPUTS]; /* of outputs with a name: their own losses, or NULL */
+    aril_tensor *weight; /* of the batch beside others, [] f64; NULL: as many as it has samples */
+} aril__results;
 
-/* The loss of a batch, []; *weight gets what it counts beside other batches: NULL means as many as
- * it has samples, else [] f64. class_weight may be NULL. Poison on failure. */
-aril_tensor *aril__model_loss(aril_model *m, aril_tensor *output, const aril_batch *b,
-                              aril_tensor *class_weight, aril_tensor **weight);
+/* The module's first n_out results for a batch, moved to the module's device. */
+aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, aril__results *r);
+
+/* The loss of a batch after its forward. class_weight may be NULL. */
+aril_status aril__model_loss(aril_model *m, const aril_batch *b, aril_tensor *class_weight,
+                             aril__results *r);
 
 /* Adds a batch to the meter of the loss and to all metrics. */
-aril_status aril__model_count(aril_model *m, aril_tensor *output, aril_tensor *target, int64_t n,
-                              aril_tensor *loss, aril_tensor *weight);
+aril_status aril__model_count(aril_model *m, const aril_batch *b, const aril__results *r);
 
 /* Looks at the module before a loop: its device, and whether parameters wait for their sizes. */
 void aril__model_ready(aril_model *m);
@@ -88,6 +112,9 @@ void aril__model_ready(aril_model *m);
 void aril__model_reset(aril_model *m);
 /* The mean loss since then; NaN of nothing. */
 double aril__model_mean_loss(const aril_model *m);
+/* What column i says of the time since then; and whether smaller values of it are better. */
+double aril__model_column(const aril_model *m, int i);
+bool aril__model_column_falls(const aril_model *m, int i);
 
 /* Loss and metrics over a loader's epoch in evaluation mode; leaves them in the model. */
 aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progress *progress,
@@ -97,6 +124,17 @@ aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progre
 aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts);
 
 aril_status aril__need_compiled(const aril_model *m, bool optimizer);
+
+/* ---- outputs.c ---- */
+
+/* Sets the outputs of a model, taking their losses over, also on failure; and lets go of them. */
+aril_status aril__outputs_set(aril_model *m, const aril_model_opts *opts);
+void aril__outputs_clear(aril_model *m);
+/* The target of output k. */
+aril_tensor *aril__batch_target(const aril_batch *b, int k);
+
+/* True when smaller values of a column of the fit are better. */
+bool aril__fit_falls(const aril_fit *f, const char *name);
 
 /* Callbacks */
 typedef enum aril__moment {

@@ -1,0 +1,151 @@
+/* Which way is better: early stop, the best epoch and plateaus follow what a metric says of
+ * itself. */
+#include "aril/aril.h"
+#include "support/temp.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N = 24, EPOCHS = 6 };
+
+/* Values that fall to the third epoch and rise after it, one for each evaluation. */
+static aril_tensor *valley(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    static const double value[] = { 5, 3, 1, 2, 4, 6 };
+    int *calls = ctx;
+    (void)target;
+    /* Each epoch asks twice: while training, and in validation. */
+    double v = value[(*calls)++ / 2 % EPOCHS];
+    return aril_full(ARIL_SHAPE(aril_size(output, 0)), v, ARIL_F32, aril_cpu());
+}
+
+static aril_model *model_with(aril_metric *metric, aril_schedule *schedule, const char *monitor)
+{
+    aril_seed(1);
+    aril_model *m = aril_model_new(aril_nn_linear(2, 1), ARIL_SHAPE(2));
+    aril_status s = aril_model_compile(
+        m, (aril_model_opts){ .loss = "mse",
+                              .own_metrics = { metric },
+                              .schedule = schedule,
+                              .schedule_monitor = monitor,
+                              .optimizer = aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.01 }) });
+    if (s == ARIL_OK) return m;
+    aril_model_free(m);
+    return NULL;
+}
+
+static aril_history *fit(aril_model *m, aril_callback *const *callbacks)
+{
+    aril_generator *g = aril_generator_new(3);
+    aril_tensor *x = aril_randn_from(g, ARIL_SHAPE(N, 2), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_sum(x, ARIL_KEEPDIM(1));
+    aril_generator_free(g);
+    return aril_model_fit(m, x, y,
+                          (aril_fit_opts){ .batch_size = N,
+                                           .epochs = EPOCHS,
+                                           .validation = { x, y },
+                                           .verbose = ARIL_SILENT,
+                                           .callbacks = callbacks });
+}
+
+static aril_metric *made(const char *label, bool smaller, int *calls)
+{
+    *calls = 0;
+    return aril_metric_of_with(label, valley, calls,
+                               (aril_metric_opts){ .smaller_is_better = smaller });
+}
+
+TEST(metrics_say_which_way_is_better)
+{
+    static const struct {
+        const char *name;
+        bool smaller;
+    } known[] = { { "accuracy", false }, { "f1", false },   { "auc", false },
+                  { "r2", false },       { "mae", true },   { "mse", true },
+                  { "rmse", true },      { "top5", false }, { "confusion", false } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        /* Whatever they are called. */
+        aril_metric *m = aril_metric_new(known[i].name, (aril_metric_opts){ .label = "height" });
+        CHECK_INT(aril_metric_smaller_is_better(m), known[i].smaller);
+        aril_metric_free(m);
+    }
+    static const struct {
+        const char *label;
+        bool says, smaller;
+    } own[] = { { "distance", true, true },     { "distance", false, false },
+                { "angle_error", false, true }, { "my_loss", false, true },
+                { "error", false, true },       { "floss", false, false },
+                { "terror", false, false },     { "lossless", false, false } };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        int calls;
+        aril_metric *m = made(own[i].label, own[i].says, &calls);
+        CHECK_MSG(aril_metric_smaller_is_better(m) == own[i].smaller, "%s", own[i].label);
+        aril_metric_free(m);
+    }
+    CHECK(!aril_metric_smaller_is_better(NULL));
+}
+
+TEST(early_stop_and_the_best_epoch_follow_the_metric)
+{
+    ARIL_SCOPE;
+    for (int smaller = 0; smaller < 2; smaller++) {
+        int calls;
+        aril_model *m = model_with(made("distance", smaller, &calls), NULL, NULL);
+        aril_monitor watch = { .name = "val_distance" };
+        aril_history *h =
+            fit(m, ARIL_CALLBACKS(aril_save_best(temp_path("best-{epoch}.safetensors"), watch),
+                                  aril_early_stop(
+                                      (aril_early_stop_opts){ .monitor = watch, .patience = 1 })));
+        CHECK_MSG(h != NULL, "%s", aril_error());
+        /* 5 3 1 2: downwards the fourth is the first that is no better, upwards the second. */
+        CHECK_INT(aril_history_epochs(h), smaller ? 4 : 2);
+        CHECK_INT(aril_history_best(h, "val_distance"), smaller ? 2 : 0);
+        CHECK_INT(aril_history_best(h, "distance"), smaller ? 2 : 0);
+        FILE *third = fopen(temp_path("best-3.safetensors"), "rb");
+        CHECK((third != NULL) == smaller);
+        if (third != NULL) fclose(third);
+        aril_model_free(m);
+    }
+    aril_early_stop_opts both = { .monitor = { .largest = true, .smallest = true } };
+    CHECK(aril_early_stop(both) == NULL);
+    CHECK(strstr(aril_error(), ".smallest") != NULL);
+    aril_clear_error();
+}
+
+/* The rate at the end, of a plateau that bears no epoch without an improvement. */
+static double last_rate(bool smaller, const char *monitor, aril_history **h)
+{
+    int calls;
+    aril_schedule *s = aril_plateau_schedule(
+        (aril_schedule_opts){ .factor = 0.5, .patience = ARIL_ZERO, .cooldown = 100 });
+    aril_model *m = model_with(made("distance", smaller, &calls), s, monitor);
+    *h = fit(m, NULL);
+    double lr = NAN;
+    for (int i = 1; *h != NULL && i < aril_history_epochs(*h) && isnan(lr); i++)
+        if (aril_history_at(*h, "lr", i) < 0.01) lr = i;
+    aril_model_free(m);
+    return lr;
+}
+
+TEST(plateaus_watch_what_they_are_told)
+{
+    ARIL_SCOPE;
+    aril_history *h;
+    /* 5 3 1 2 4 6: downwards the fourth epoch is the first that is no better, upwards the second;
+     * the rate changes in the epoch after it. */
+    CHECK_INT(last_rate(true, "val_distance", &h), 4);
+    CHECK_INT(last_rate(false, "val_distance", &h), 2);
+    CHECK(isnan(last_rate(false, NULL, &h)) && aril_ok()); /* the loss falls all the time */
+    CHECK(isnan(last_rate(false, "distanc", &h)) && h == NULL);
+    CHECK_MSG(strstr(aril_error(), "did you mean distance") != NULL, "%s", aril_error());
+    aril_clear_error();
+    /* One made for values that rise, and a loss. */
+    int calls;
+    aril_schedule *s = aril_plateau_schedule((aril_schedule_opts){ .rising = true });
+    aril_model *m = model_with(made("distance", false, &calls), s, NULL);
+    CHECK(fit(m, NULL) == NULL);
+    CHECK_MSG(strstr(aril_error(), ".rising") != NULL, "%s", aril_error());
+    aril_clear_error();
+    aril_model_free(m);
+}
