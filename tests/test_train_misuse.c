@@ -215,3 +215,200 @@ TEST(rooms_of_no_dtype_or_shape)
     aril_clear_error();
     CHECK(place == NULL);
 }
+
+/* ---- functions of the user's that fail without a word ---- */
+
+static aril_tensor *gives_null(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    (void)output, (void)target, (void)ctx;
+    return NULL;
+}
+
+static aril_tensor *gives_nothing(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    (void)target, (void)ctx;
+    return aril_narrow(output, 0, 0, 0);
+}
+
+static aril_status update_fails(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                aril_tensor *weight)
+{
+    (void)m, (void)output, (void)target, (void)weight;
+    return ARIL_ERR_IO;
+}
+
+static double no_value(aril_metric *m)
+{
+    (void)m;
+    return 0;
+}
+
+static void own_loss_refused(aril_loss_fn *fn, aril_tensor *weight, const char *words)
+{
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *m = small_model(NULL);
+    CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss_fn = fn, .optimizer = small_optim() }),
+              ARIL_OK);
+    fit_refused(m, x, y, (aril_fit_opts){ .sample_weight = weight }, words);
+    aril_model_free(m);
+}
+
+TEST(losses_and_metrics_that_give_nothing_are_told)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y, *ones = aril_ones(ARIL_SHAPE(N), ARIL_F32, aril_cpu());
+    points(&x, &y);
+    own_loss_refused(gives_null, NULL, "gave NULL");
+    own_loss_refused(gives_null, ones, "gave NULL");
+    own_loss_refused(gives_nothing, NULL, "gave no value");
+    own_loss_refused(gives_nothing, ones, "a loss for each sample");
+    aril_model *m = small_model(NULL);
+    fit_refused(m, x, y,
+                (aril_fit_opts){ .sample_weight =
+                                     aril_ones(ARIL_SHAPE(N, 2), ARIL_F32, aril_cpu()) },
+                "one for each sample");
+    static const aril_metric_class bad = { .name = "bad",
+                                           .update = update_fails,
+                                           .value = no_value };
+    CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
+                                                       .own_metrics = { aril_metric_make(
+                                                           &bad, (aril_metric_opts){ 0 }) },
+                                                       .optimizer = small_optim() }),
+              ARIL_OK);
+    fit_refused(m, x, y, (aril_fit_opts){ 0 }, "the metric bad could not be updated");
+    aril_model_free(m);
+    static const char *const labels[] = { "", "a,b", "a\nb", "\"a\"" };
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        CHECK(aril_metric_of(labels[i], gives_null, NULL) == NULL);
+        told("cannot label a metric");
+    }
+    aril_named none = { 4, NULL, NULL };
+    aril_metric *metric = aril_metric_new("confusion", (aril_metric_opts){ 0 });
+    CHECK(aril_metric_load_state(metric, &none) < 0);
+    told("NULL");
+    /* A class far outside makes no table of that size. */
+    CHECK_INT(aril_metric_update(metric, aril_ones(ARIL_SHAPE(3, 3), ARIL_F32, aril_cpu()),
+                                 aril_full(ARIL_SHAPE(3), 1e15, ARIL_I64, aril_cpu()), NULL),
+              ARIL_ERR_INDEX);
+    told("names class 1000000000000000;");
+    aril_metric_free(metric);
+}
+
+static int64_t nine(aril_dataset *self)
+{
+    (void)self;
+    return 9;
+}
+
+static aril_status sets_nothing(aril_dataset *self, int64_t i, aril_sample *s)
+{
+    (void)self, (void)i, (void)s;
+    return ARIL_OK;
+}
+
+static int one_more(aril_dataset *self, aril_sample *s)
+{
+    (void)self;
+    s->x = aril_ones(ARIL_SHAPE(D), ARIL_F32, aril_cpu());
+    s->y = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());
+    return s->index < 4;
+}
+
+static aril_status no_second_epoch(aril_dataset *self, uint64_t seed, int64_t epoch)
+{
+    (void)self, (void)seed;
+    return epoch > 0 ? ARIL_ERR_IO : ARIL_OK;
+}
+
+static int64_t all_of(void *ctx, int64_t size)
+{
+    (void)ctx;
+    return size;
+}
+
+static aril_status no_order(void *ctx, int64_t size, uint64_t seed, int64_t epoch, int64_t n,
+                            int64_t *order)
+{
+    (void)ctx, (void)size, (void)seed, (void)epoch, (void)n, (void)order;
+    return ARIL_ERR_STATE;
+}
+
+static void loader_refused(aril_loader *l, const char *words)
+{
+    aril_model *m = small_model(NULL);
+    CHECK(l != NULL &&
+          aril_model_fit_loader(m, l, (aril_fit_opts){ .epochs = 2, .verbose = ARIL_SILENT }) ==
+              NULL);
+    told(words);
+    aril_loader_free(l);
+    aril_model_free(m);
+}
+
+TEST(data_that_fails_without_a_word_is_told)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    static const aril_dataset_class once = { .type = "Once",
+                                             .next = one_more,
+                                             .restart = no_second_epoch };
+    loader_refused(aril_loader_new(aril_dataset_new("Nothing", 0, nine, sets_nothing),
+                                   (aril_loader_opts){ .batch = 3 }),
+                   "no samples");
+    for (int workers = 0; workers < 3; workers += 2)
+        loader_refused(aril_loader_new(aril_dataset_make(&once),
+                                       (aril_loader_opts){ .batch = 2, .workers = workers }),
+                       "Once could not begin epoch 1");
+    aril_sampler *sampler = aril_sampler_new((aril_sampler_class){ all_of, no_order, NULL }, NULL);
+    loader_refused(aril_loader_new(aril_dataset_tensors(x, y),
+                                   (aril_loader_opts){ .batch = 8, .sampler = sampler }),
+                   "the sampler could not begin epoch 0");
+    aril_batch b;
+    CHECK(!aril_loader_next(NULL, &b));
+    told("NULL for the loader");
+    aril_transform_help(NULL);
+    told("NULL");
+}
+
+static void any_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                        aril_tensor **out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = in[0];
+}
+
+static aril_status build_fails(aril_module *self, int n_in, aril_tensor *const *in)
+{
+    (void)self, (void)n_in, (void)in;
+    return ARIL_ERR_IO;
+}
+
+TEST(modules_run_with_what_is_no_list)
+{
+    ARIL_SCOPE;
+    static const aril_module_class late = { .type = "Late",
+                                            .forward = any_forward,
+                                            .build = build_fails };
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *out[2];
+    aril_module *m = aril_module_make(&late);
+    CHECK(aril_tensor_status(aril_forward(m, x)) == ARIL_ERR_IO);
+    told("build failed");
+    aril_module_release(m);
+    m = aril_nn_linear(3, 2);
+    aril_list none = { 3, NULL };
+    CHECK(aril_tensor_status(aril_forward_n(m, none)) < 0);
+    told("NULL");
+    CHECK(aril_forward_all(m, none, 2, out) < 0);
+    told("NULL");
+    CHECK(aril_summary_n(m, none, stdout, (aril_summary_opts){ 0 }) < 0);
+    told("no input");
+    CHECK(aril_module_cost(m, ARIL_LIST(x), NULL) < 0);
+    told("no place");
+    aril_named nothing = { 3, NULL, NULL };
+    CHECK(aril_load_state(m, &nothing, (aril_load_state_opts){ .partial = true }) < 0);
+    told("nothing to load");
+    CHECK(aril_nn_transformer_encoder(4, 2, INT32_MAX, (aril_nn_transformer_opts){ 0 }) == NULL);
+    told("expected 1 to 10000");
+    aril_module_release(m);
+}

@@ -278,8 +278,8 @@ static aril__slot *load_now(aril_loader *l)
     return s;
 }
 
-/* Begins the epoch at l->at: its order, or its stream, up to the batch that comes next. */
-static aril_status begin_epoch(aril_loader *l)
+/* The order of the epoch at l->at, or its stream, up to the batch that comes next. */
+static aril_status order_epoch(aril_loader *l)
 {
     aril_status status = ARIL_OK;
     if (l->stream) {
@@ -310,7 +310,19 @@ static aril_status begin_epoch(aril_loader *l)
         status =
             aril__sampler_fill(l->sampler, l->size, l->at.seed, l->at.epoch, l->samples, l->order);
     }
-    if (status < 0) return status;
+    return status < 0 ? status : ARIL_OK;
+}
+
+static aril_status begin_epoch(aril_loader *l)
+{
+    const aril__error *before = aril__self()->last_error;
+    aril_status status = order_epoch(l);
+    if (status < 0)
+        return aril__self()->last_error != before
+                   ? status
+                   : aril__fail(status, "loader: %s could not begin epoch %lld: %s",
+                                l->stream ? aril_dataset_type(l->dataset) : "the sampler",
+                                (long long)l->at.epoch, aril_status_text(status));
     if (l->crew && (status = aril__crew_go(l->crew, l->at.batch)) < 0) return status;
     l->ordered = true;
     return ARIL_OK;
@@ -329,7 +341,9 @@ static aril_status after_fork(aril_loader *l)
 bool aril_loader_next(aril_loader *l, aril_batch *b)
 {
     if (!l || !b) {
-        if (l) aril__fail(ARIL_ERR_ARG, "loader_next: NULL for the batch");
+        /* A loader that could not be made has left its error. */
+        if (l || aril_ok())
+            aril__fail(ARIL_ERR_ARG, "loader_next: NULL for the %s", l ? "batch" : "loader");
         return false;
     }
     memset(b, 0, sizeof *b);

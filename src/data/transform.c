@@ -290,6 +290,10 @@ aril_transform *aril_transform_parse(const char *text)
 
 void aril_transform_help(FILE *to)
 {
+    if (!to) {
+        aril__fail(ARIL_ERR_ARG, "transform_help: the file is NULL");
+        return;
+    }
     for (int i = 0; i < KINDS; i++) {
         char line[160];
         size_t at = (size_t)snprintf(line, sizeof line, "%s", kinds[i]->name);

@@ -151,6 +151,9 @@ static aril_status check_tensors(const char *path, const aril_named *t)
 
 static aril_status check_metadata(const char *path, const aril_metadata *m)
 {
+    if (m->n < 0 || (m->n > 0 && (!m->key || !m->value)))
+        return aril__fail(ARIL_ERR_ARG, "%s: metadata of %d pairs, and NULL for their %s", path,
+                          m->n, m->key ? "values" : "keys");
     for (int i = 0; i < m->n; i++)
         if (!is_text(m->key[i]) || !is_text(m->value[i]))
             return aril__fail(ARIL_ERR_ARG, "%s: pair %d of the metadata is no UTF-8 text", path,

@@ -488,8 +488,12 @@ static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
     if (!m->placed && in[0]->storage) m->device = in[0]->storage->device->id;
     ARIL_SCOPE;
     ARIL__PLAIN;
+    const aril__error *before = aril__self()->last_error;
     aril_status s = m->type->build(m, n_in, in);
-    if (s < 0) return s;
+    if (s < 0)
+        return aril__self()->last_error != before
+                   ? s
+                   : aril__fail(s, "the function build failed: %s", aril_status_text(s));
     aril__set_ready(m);
     return ARIL_OK;
 }
@@ -556,6 +560,13 @@ static void run_end(run *r)
     r->th->frame = r->frame.up;
 }
 
+static aril__cold aril_status no_list(const aril_module *m, int n_in, int n_out, aril_tensor **out)
+{
+    return poison_results(n_out, out,
+                          aril__fail(ARIL_ERR_ARG, "%s: a list of %d inputs is NULL", m->type->type,
+                                     n_in));
+}
+
 static aril__cold aril_status no_module(int n_out, aril_tensor **out)
 {
     /* A module that could not be made has left its error. */
@@ -571,6 +582,7 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
     aril_tensor *all[PADDED];
     for (int i = 0; i < n_out; i++) out[i] = NULL;
     if (aril__unlikely(!m)) return no_module(n_out, out);
+    if (aril__unlikely(n_in > 0 && !in)) return no_list(m, n_in, n_out, out);
     if (aril__unlikely(n_in > 0 && n_in < m->type->inputs && n_in < PADDED)) {
         /* A class reads in[i] without a look at n_in: what was left out is NULL there. */
         for (int i = 0; i < PADDED; i++) all[i] = i < n_in ? in[i] : NULL;

@@ -246,7 +246,7 @@ aril_status aril_load_state(aril_module *m, const aril_named *from, aril_load_st
 {
     aril__gathered state;
     aril_status s = check_module("load_state", m);
-    if (s == ARIL_OK && !from)
+    if (s == ARIL_OK && (!from || from->n < 0 || (from->n > 0 && !from->at)))
         s = aril__fail(ARIL_ERR_ARG, "load_state: there is nothing to load from");
     if (s == ARIL_OK && !aril_state(m))
         s = aril__last_status(); /* sizes are unknown: it says which */

@@ -62,8 +62,8 @@ aril_status aril__callbacks_call(aril_fit *fit, aril__moment when)
         aril__model_put_back(fit->model);
         if (status >= 0) continue;
         /* One that says why keeps its own words. */
-        return aril_ok() ? aril__fail(status, "the callback %s ended the fit with %s", type->name,
-                                      aril_status_name(status))
+        return aril_ok() ? aril__fail(status, "the callback %s ended the fit with status %d (%s)",
+                                      type->name, (int)status, aril_status_text(status))
                          : status;
     }
     return ARIL_OK;

@@ -9,6 +9,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/thread.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -118,6 +119,13 @@ aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts op
     const char *label = opts.label != NULL   ? opts.label
                         : type->name != NULL ? type->name
                                              : "metric";
+    if (*label == '\0' || strpbrk(label, ",\"\r\n") != NULL) {
+        aril__fail(ARIL_ERR_ARG,
+                   "\"%s\" cannot label a metric: a label names a column, and has no commas, "
+                   "quotes and line breaks",
+                   label);
+        return NULL;
+    }
     aril_metric *m = aril__calloc(sizeof *m);
     if (m != NULL) {
         m->label = aril__strdup(label);
@@ -249,7 +257,13 @@ aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor 
         return aril__fail(ARIL_ERR_SHAPE, "%s: the output has no batch dimension", m->label);
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    return m->type->update(m, output, target, weight);
+    const aril__error *before = aril__self()->last_error;
+    status = m->type->update(m, output, target, weight);
+    /* One that says why keeps its own words. */
+    return status >= 0 || aril__self()->last_error != before
+               ? status
+               : aril__fail(status, "the metric %s could not be updated: %s", m->label,
+                            aril_status_text(status));
 }
 
 double aril_metric_value(aril_metric *m)

@@ -82,8 +82,8 @@ const aril_metric_class aril__metric_topk = {
 
 /* ---- the table of classes and answers ---- */
 
-/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with one row more, which is cut
- * off: the size of what is computed does not depend on the values. */
+/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with two rows more, and those of
+ * no class its last row: the size of what is computed does not depend on the values. */
 static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                 aril_tensor *weight)
 {
@@ -97,16 +97,17 @@ static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor
                           m->label, (long long)c, (long long)aril_size(had, 0));
     status = aril__spread_weight(m->label, weight, a.predicted, &spread);
     if (status != ARIL_OK) return status;
-    aril_tensor *row = aril_add_scalar(aril_maximum_scalar(a.truth, -1), 1);
+    aril_tensor *row = aril_add_scalar(aril_minimum_scalar(aril_maximum_scalar(a.truth, -1), c), 1);
     aril_tensor *cell = aril_add(aril_mul_scalar(row, c), a.predicted);
     aril_tensor *counts =
         aril_bincount(aril_flatten(cell, 0, -1),
-                      spread != NULL ? aril_flatten(spread, 0, -1) : NULL, (c + 1) * c);
+                      spread != NULL ? aril_flatten(spread, 0, -1) : NULL, (c + 2) * c);
     if ((status = aril_tensor_status(counts)) != ARIL_OK) return status;
-    if (aril_numel(counts) != (c + 1) * c)
+    if (aril_item(aril_sum(aril_narrow(counts, 0, (c + 1) * c, c), ARIL_ALL)) != 0)
         return aril__fail(ARIL_ERR_INDEX, "%s: a target names class %lld; there are scores of %lld",
-                          m->label, (long long)((aril_numel(counts) - 1) / c - 1), (long long)c);
-    aril_tensor *table = aril_narrow(aril_reshape(counts, ARIL_SHAPE(c + 1, c)), 0, 1, c);
+                          m->label, (long long)aril_item_int(aril_amax(a.truth, ARIL_ALL)),
+                          (long long)c);
+    aril_tensor *table = aril_narrow(aril_reshape(counts, ARIL_SHAPE(c + 2, c)), 0, 1, c);
     return aril_metric_add(m, "table", aril_cast(table, ARIL_F64));
 }
 

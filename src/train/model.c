@@ -344,6 +344,8 @@ static aril_status missing_result(const aril_model *m, int k, int n_out)
 aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, aril__results *r)
 {
     aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
+    if (b->x == NULL)
+        return aril__fail(ARIL_ERR_ARG, "the batches have no samples: their dataset sets no x");
     int n = inputs_of(m, b, in);
     aril_status status;
     if (n_out > 1)

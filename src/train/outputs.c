@@ -157,13 +157,20 @@ aril_tensor *aril__batch_target(const aril_batch *b, int k)
 
 /* ---- the loss of one output ---- */
 
+static aril_tensor *call_loss(const aril__output *o, aril_tensor *output, aril_tensor *target)
+{
+    if (o->loss_fn == NULL) return aril_forward_n(o->loss_module, ARIL_LIST(output, target));
+    aril_tensor *l = o->loss_fn(output, target, o->loss_ctx);
+    if (l == NULL) aril__fail(ARIL_ERR_ARG, "the function of the loss gave NULL");
+    return l;
+}
+
 /* One value for each sample. */
 static aril_tensor *losses(const aril__output *o, aril_tensor *output, aril_tensor *target)
 {
     aril_tensor *in[] = { output, target };
     if (o->loss != NULL) return aril__loss_per_sample(o->loss, in, &(aril_nn_loss_opts){ 0 });
-    aril_tensor *l = o->loss_fn != NULL ? o->loss_fn(output, target, o->loss_ctx)
-                                        : aril_forward_n(o->loss_module, (aril_list){ 2, in });
+    aril_tensor *l = call_loss(o, output, target);
     int64_t n = aril_size(output, 0);
     if (l != NULL && aril_tensor_status(l) == ARIL_OK &&
         (aril_ndim(l) == 0 || aril_size(l, 0) != n)) {
@@ -221,10 +228,12 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
     if (sample_weight == NULL && class_weight == NULL) {
         aril_tensor *in[] = { output, target };
         if (o->loss != NULL) return o->loss->run(in, &(aril_nn_loss_opts){ 0 });
-        aril_tensor *l = o->loss_fn != NULL ? o->loss_fn(output, target, o->loss_ctx)
-                                            : aril_forward_n(o->loss_module, (aril_list){ 2, in });
-        if (l == NULL && o->loss_fn != NULL)
-            aril__fail(ARIL_ERR_ARG, "the function of the loss gave NULL");
+        aril_tensor *l = call_loss(o, output, target);
+        if (l != NULL && aril_tensor_status(l) == ARIL_OK && aril_numel(l) == 0) {
+            aril__fail(ARIL_ERR_SHAPE, "the loss gave no value for a batch of %lld samples",
+                       (long long)aril_size(output, 0));
+            return NULL;
+        }
         return l == NULL || aril_numel(l) == 1 ? l : aril_mean(l, ARIL_ALL);
     }
     /* Classes of elements (pixels, words) are weighted by the loss itself, by the same formula. */
@@ -237,6 +246,12 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
     if (each == NULL) return NULL;
     if (class_weight != NULL && (w = weights_of_classes(output, target, class_weight)) == NULL)
         return NULL;
+    if (sample_weight != NULL && aril_numel(sample_weight) != aril_size(output, 0)) {
+        aril__fail(ARIL_ERR_SHAPE,
+                   "weights are [N], one for each sample: got %lld for %lld samples",
+                   (long long)aril_numel(sample_weight), (long long)aril_size(output, 0));
+        return NULL;
+    }
     if (sample_weight != NULL) {
         aril_tensor *own =
             aril_reshape(aril_to(sample_weight, aril_device_of(output)), ARIL_SHAPE(-1));

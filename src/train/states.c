@@ -71,6 +71,9 @@ const aril_named *aril__states_view(aril__states *s)
 aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_named *from)
 {
     if (from == NULL) return aril__latest_status();
+    if (from->n < 0 || (from->n > 0 && from->at == NULL))
+        return aril__fail(ARIL_ERR_ARG, "a state is a list of %d tensors that is %s", from->n,
+                          from->at == NULL ? "NULL" : "there");
     for (int i = 0; i < from->n; i++) {
         ARIL_SCOPE;
         ARIL_NO_GRAD;
