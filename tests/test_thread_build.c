@@ -59,9 +59,8 @@ TEST(the_first_forward_by_eight_threads)
         meet(aril_nn_sequential(aril_nn_linear(0, 16), aril_nn_relu(), aril_nn_batch_norm1d(0),
                                 aril_nn_linear(0, 4)),
              ARIL_SHAPE(3, 5));
-        meet(aril_nn_sequential(aril_nn_conv2d(0, 4, 3), aril_nn_relu(), aril_nn_flatten(),
-                                aril_nn_linear(0, 2)),
-             ARIL_SHAPE(2, 3, 8, 8));
+        meet(aril_nn_sequential(aril_nn_lstm(0, 6), aril_nn_layer_norm(0), aril_nn_linear(0, 2)),
+             ARIL_SHAPE(4, 2, 3));
     }
 }
 
