@@ -19,7 +19,7 @@ static aril_tensor *spread(aril_tensor *output, aril_tensor *target, void *ctx)
 }
 
 /* A model from its making to its end, with everything that a fit can have; NaN when it failed. */
-static double story(const char *dir, bool resume)
+static double story_of_one(const char *dir, bool resume)
 {
     ARIL_SCOPE;
     aril_seed(4);
@@ -62,9 +62,72 @@ static double story(const char *dir, bool resume)
     return value;
 }
 
+/* Two results of one input. */
+static void twice_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                          aril_tensor **out)
+{
+    (void)n_in;
+    out[0] = aril_forward(aril_module_child(self, 0), in[0]);
+    if (n_out > 1) out[1] = aril_forward(aril_module_child(self, 1), in[0]);
+}
+
+static aril_module *twice_new(void)
+{
+    static const aril_module_class type = { .type = "Twice",
+                                            .forward = twice_forward,
+                                            .outputs = 2 };
+    aril_module *m = aril_module_make(&type);
+    if (m == NULL) return NULL;
+    if (aril_module_add(m, "a", aril_nn_linear(0, C)) != NULL &&
+        aril_module_add(m, "b", aril_nn_linear(0, 1)) != NULL)
+        return m;
+    aril_module_release(m);
+    return NULL;
+}
+
+/* The same for a model of two outputs. */
+static double story_of_outputs(const char *dir, bool resume)
+{
+    ARIL_SCOPE;
+    aril_seed(4);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_randint(0, C, ARIL_SHAPE(N), ARIL_I64, aril_cpu());
+    aril_tensor *z = aril_randn(ARIL_SHAPE(N, 1), ARIL_F32, aril_cpu()), *out[2];
+    aril_module *net = twice_new(), *loss = net != NULL ? aril_nn_loss("mse") : NULL;
+    aril_model *m = net != NULL ? aril_model_new(net, ARIL_SHAPE(D)) : NULL;
+    double value = NAN;
+    aril_history *h = NULL;
+    if (m != NULL && loss != NULL) {
+        aril_status status = aril_model_compile(
+            m, (aril_model_opts){
+                   .outputs = { { .name = "a", .loss = "cross_entropy", .metrics = "accuracy" },
+                                { .name = "b",
+                                  .loss_module = loss,
+                                  .weight = 0.5,
+                                  .own_metrics = { aril_metric_of("spread", spread, NULL) } } },
+                   .optimizer = aril_adam(NULL, (aril_adam_opts){ .lr = 0.05 }) });
+        if (status == ARIL_OK && aril_model_optim(m) != NULL)
+            h = aril_model_fit_n(m, ARIL_LIST(x), ARIL_LIST(y, z),
+                                 (aril_fit_opts){ .batch_size = 5,
+                                                  .epochs = 2,
+                                                  .validation_split = 0.25,
+                                                  .verbose = ARIL_SILENT,
+                                                  .checkpoint = { .dir = dir, .resume = resume } });
+    } else {
+        aril_module_release(loss);
+    }
+    if (h != NULL && aril_model_predict_all(m, ARIL_LIST(x), 2, out,
+                                            (aril_eval_opts){ .batch_size = 7 }) == ARIL_OK)
+        value = aril_history_at(h, "val_loss", -1) + aril_history_at(h, "b_loss", 0) +
+                aril_item(aril_sum(out[1], ARIL_ALL));
+    aril_model_free(m);
+    return value;
+}
+
 /* Makes allocation 1, 2, ... of a story fail; later ones in larger steps, unless
  * ARIL_TEST_EXHAUSTIVE is set. */
-static void fail_in_turn(bool checkpoint, bool resume)
+static void fail_in_turn(double (*story)(const char *dir, bool resume), bool checkpoint,
+                         bool resume)
 {
     char place[512];
     snprintf(place, sizeof place, "%s", temp_path("run"));
@@ -101,15 +164,21 @@ static void fail_in_turn(bool checkpoint, bool resume)
 
 TEST(allocations_of_a_fit_fail_in_turn)
 {
-    fail_in_turn(false, false);
+    fail_in_turn(story_of_one, false, false);
 }
 
 TEST(allocations_of_a_checkpoint_fail_in_turn)
 {
-    fail_in_turn(true, false);
+    fail_in_turn(story_of_one, true, false);
 }
 
 TEST(allocations_of_a_resumed_fit_fail_in_turn)
 {
-    fail_in_turn(true, true);
+    fail_in_turn(story_of_one, true, true);
+}
+
+TEST(allocations_of_a_fit_of_several_outputs_fail_in_turn)
+{
+    fail_in_turn(story_of_outputs, false, false);
+    fail_in_turn(story_of_outputs, true, true);
 }

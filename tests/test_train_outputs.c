@@ -395,6 +395,62 @@ TEST(optimizers_that_look_several_times)
     aril_model_free(m);
 }
 
+/* A checkpoint keeps columns of any name. */
+TEST(long_names_are_resumed)
+{
+    ARIL_SCOPE;
+    data d = samples();
+    char label[300];
+    memset(label, 'm', sizeof label - 1);
+    label[sizeof label - 1] = '\0';
+    for (int resume = 0; resume < 2; resume++) {
+        aril_model *m = aril_model_new(heads_new(false), ARIL_SHAPE(D));
+        CHECK_INT(
+            aril_model_compile(
+                m,
+                (aril_model_opts){
+                    .outputs = { { .name = "kind",
+                                   .loss = "cross_entropy",
+                                   .own_metrics = { aril_metric_new(
+                                       "accuracy", (aril_metric_opts){ .label = label }) } } },
+                    .optimizer = optim(NULL) }),
+            ARIL_OK);
+        aril_history *h = aril_model_fit(m, d.x, d.kind,
+                                         (aril_fit_opts){ .epochs = 1 + resume,
+                                                          .verbose = ARIL_SILENT,
+                                                          .checkpoint = { .dir = temp_path("run"),
+                                                                          .resume = resume } });
+        CHECK_MSG(h != NULL, "%s", aril_error());
+        CHECK_INT(aril_history_columns(h), 4);
+        CHECK_INT(aril_history_epochs(h), 1 + resume);
+        char column[400];
+        snprintf(column, sizeof column, "kind_%s", label);
+        CHECK(isfinite(aril_history_at(h, column, 0)));
+        aril_model_free(m);
+    }
+}
+
+TEST(a_summary_shows_all_outputs)
+{
+    ARIL_SCOPE;
+    aril_module *net = heads_new(false);
+    aril_cost cost;
+    CHECK_INT(aril_module_cost(net, ARIL_LIST(aril_ones(ARIL_SHAPE(1, D), ARIL_F32, aril_cpu())),
+                               &cost),
+              ARIL_OK);
+    CHECK_INT(cost.parameters, 12 * D + 12 + 2 * 12 + C * 12 + C + 12 + 1);
+    CHECK_MSG(cost.flop >= 2.0 * (12 * D + C * 12 + 12), "%g", cost.flop);
+    FILE *f = fopen(temp_path("summary.txt"), "w+");
+    CHECK_INT(aril_summary(net, ARIL_SHAPE(D), f), ARIL_OK);
+    static char text[8192];
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    const char *row = strstr(text, "size (Linear)");
+    CHECK_MSG(row != NULL && strstr(row, "(None, 1)") != NULL, "%s", text);
+    aril_module_release(net);
+}
+
 /* ---- mistakes ---- */
 
 static void told(const char *words)

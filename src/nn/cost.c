@@ -157,11 +157,13 @@ static aril_status count_kept(watch *w, aril_tensor *result, double *bytes)
     aril__node **stack = NULL;
     size_t n = 0, cap = 0;
     aril_status s = ARIL_OK;
-    if (result->node && !(add(&w->seen, result->node) < 0)) {
+    int new_node = result->node ? add(&w->seen, result->node) : 0;
+    if (new_node < 0) return new_node;
+    if (new_node > 0) {
         stack = aril__malloc((cap = 64) * sizeof *stack);
-        if (stack) stack[n++] = result->node;
+        if (!stack) return no_memory();
+        stack[n++] = result->node;
     }
-    if (result->node && !stack) return no_memory();
     while (n && s == ARIL_OK) {
         const aril__node *node = stack[--n];
         for (int i = 0; i < node->n_saved && s == ARIL_OK; i++) {
@@ -199,14 +201,21 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
         if (fresh < 0) return fresh;
         if (fresh) total->input_bytes += bytes_of(in.at[i]);
     }
+    /* A class from outside may run parts for some of its results alone: all are asked for. */
+    enum { MOST = 16 };
+    aril_tensor *out[MOST];
+    int n_out = !m->layer && m->type->outputs > 1 ? m->type->outputs : 1;
+    if (n_out > MOST) n_out = MOST;
     aril__meter *before = aril__meter_set(&w->meter);
-    aril_tensor *y = aril_forward_n(m, in);
+    aril_status s = aril_forward_all(m, in, n_out, out);
     aril__meter_set(before);
-    aril_status s = aril_tensor_status(y);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+        if (!out[i]) continue;
+        int fresh = out[i]->storage ? add(&w->seen, out[i]->storage) : 0;
+        if (fresh > 0) total->activation_bytes += (double)out[i]->storage->bytes;
+        s = fresh < 0 ? fresh : count_kept(w, out[i], &total->activation_bytes);
+    }
     if (s < 0) return s;
-    int fresh = y->storage ? add(&w->seen, y->storage) : 0;
-    if (fresh > 0) total->activation_bytes += (double)y->storage->bytes;
-    s = fresh < 0 ? fresh : count_kept(w, y, &total->activation_bytes);
     for (int i = 0; i < w->costs->n; i++) {
         total->flop += w->costs->row[i].flop;
         total->activation_bytes += w->costs->row[i].dropped;

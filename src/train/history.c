@@ -263,10 +263,13 @@ aril_status aril__history_save(const aril_history *h, aril__states *to)
     aril_status status = aril__states_set_ints(to, "history.epoch", h->rows, epoch);
     free(epoch);
     for (int i = 0; i < h->columns && status == ARIL_OK; i++) {
-        char key[160];
-        snprintf(key, sizeof key, "history.%d.%s", i, h->name[i]);
+        size_t size = strlen(h->name[i]) + 32;
+        char *key = aril__malloc(size);
+        if (key == NULL) return no_memory();
+        snprintf(key, size, "history.%d.%s", i, h->name[i]);
         static const double none = 0;
         status = aril__states_set_reals(to, key, h->rows, h->rows > 0 ? h->value[i] : &none);
+        free(key);
     }
     return status;
 }
