@@ -66,6 +66,16 @@ void aril__adopt_error(aril__error *e)
     if (!th->error) th->error = aril__error_keep(e);
 }
 
+/* Messages quote names and labels from files, and are printed on terminals: control characters,
+ * which could move the cursor or worse, become '?' (also those of U+0080 to U+009F in UTF-8). */
+static void make_printable(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if (*c == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) *c++ = '?', *c = '?';
+        if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7F) *c = '?';
+    }
+}
+
 aril_status aril__fail(aril_status code, const char *fmt, ...)
 {
     char text[MESSAGE_MAX], place[256];
@@ -80,6 +90,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
+    make_printable(text);
     size_t placed = aril__place(place, sizeof place);
 
     size_t size = strlen(text) + (placed ? strlen(place) + 4 : 0) + 1;
