@@ -151,6 +151,106 @@ TEST(csv_with_a_header_and_classes)
     aril_clear_error();
 }
 
+TEST(csv_targets_are_classes_or_numbers)
+{
+    const char *const *names;
+    aril_dataset *d = CSV("x,price\n1,250000\n2,310000\n3,199000\n", 0);
+    CHECK_STR(row(d, 1), "2 -> 310000 real"); /* prices are no classes, integers or not */
+    aril_dataset_release(d);
+    d = CSV("x,year\n1,0\n2,100\n", 0);
+    CHECK_STR(row(d, 1), "2 -> 100 real");
+    aril_dataset_release(d);
+    char many[1024] = "x,y\n";
+    for (int i = 0; i < 33; i++) sprintf(many + strlen(many), "0,%d\n", i);
+    d = CSV(many, 0);
+    CHECK_STR(row(d, 5), "0 -> 5 real");
+    aril_dataset_release(d);
+    *strrchr(many, '3') = '1'; /* the last label, 32, becomes 12: now there are 32 of them */
+    d = CSV(many, 0);
+    CHECK_STR(row(d, 5), "0 -> 5");
+    aril_dataset_release(d);
+    d = CSV("x,zip\n1,20095\n2,8001\n3,20095\n", .class_target = true);
+    CHECK_STR(row(d, 0), "1 -> 1");
+    CHECK_STR(row(d, 1), "2 -> 0");
+    CHECK_INT(aril_dataset_classes(d, &names), 2);
+    CHECK_STR(names[0], "8001"); /* in the order of numbers, not of text */
+    aril_dataset_release(d);
+}
+
+TEST(csv_columns_by_name)
+{
+    const char *const *names, *target;
+    aril_dataset *d = CSV("b,price,a,id\n1,2.5,3,4\n", .target = "price", .skip = "id");
+    CHECK_INT(aril_dataset_columns(d, &names, &target), 2);
+    CHECK_STR(names[0], "b");
+    CHECK_STR(names[1], "a");
+    CHECK_STR(target, "price");
+    d = aril_dataset_take(d, 1); /* asked through what is made of it */
+    CHECK_INT(aril_dataset_columns(d, &names, NULL), 2);
+    aril_dataset *other =
+        CSV("a,z,b\n7,8,9\n", .columns = names, .n_columns = 2, .no_target = true);
+    CHECK_STR(row(other, 0), "9 7 ");
+    aril_dataset_release(other);
+    CHECK(!CSV("a,z\n7,8\n", .columns = names, .n_columns = 2, .no_target = true));
+    CHECK_MSG(strstr(aril_error(), "has no column \"b\""), "%s", aril_error());
+    aril_clear_error();
+    aril_dataset_release(d);
+
+    d = CSV("1,2,3\n4,5,6\n", .target = "2", .real_target = true); /* without a header: by number */
+    CHECK_STR(row(d, 1), "4 6 -> 5 real");
+    CHECK_INT(aril_dataset_columns(d, &names, &target), 2);
+    CHECK_STR(names[1], "3");
+    CHECK_STR(target, "2");
+    other = CSV("7,8\n", .columns = names, .n_columns = 2, .no_target = true);
+    CHECK_STR(row(other, 0), "7 8 ");
+    aril_dataset_release(other);
+    other = CSV("7,8,9\n", .columns = names, .n_columns = 2, .no_target = true);
+    CHECK_STR(row(other, 0), "7 9 ");
+    aril_dataset_release(other);
+    aril_dataset_release(d);
+    CHECK(!CSV("1,2\n", .target = "3"));
+    CHECK_MSG(strstr(aril_error(), "has 2 columns, and no column 3"), "%s", aril_error());
+    aril_clear_error();
+}
+
+TEST(classes_are_matched_by_name)
+{
+    const char *const *names;
+    CHECK(mkdir(temp_path("animals"), 0777) == 0);
+    static const char train[] = "1,airplane\n2,frog\n3,horse\n", test[] = "5,horse\n6,frog\n",
+                      other[] = "5,horse\n6,\33[31mcat\n";
+    aril__file_replace(temp_path("animals/train.csv"), train, sizeof train - 1);
+    aril__file_replace(temp_path("animals/test.csv"), test, sizeof test - 1);
+    aril__file_replace(temp_path("animals/other.csv"), other, sizeof other - 1);
+    aril_dataset *d = aril_dataset_open(temp_path("animals"), "train");
+    CHECK_INT(aril_dataset_classes(d, &names), 3);
+    aril_open_opts like = { .n_classes = 3, .classes = names };
+    aril_dataset *t = aril_dataset_open_with(temp_path("animals"), "test", like);
+    CHECK_STR(row(t, 0), "5 -> 2");
+    CHECK_STR(row(t, 1), "6 -> 1");
+    aril_dataset_release(t);
+    CHECK(!aril_dataset_open_with(temp_path("animals"), "other", like));
+    CHECK_MSG(strstr(aril_error(), "cat"), "%s", aril_error());
+    CHECK(!strchr(aril_error(), 27)); /* messages are printed on terminals */
+    aril_clear_error();
+
+    /* Of a dataset that was opened by itself. */
+    t = aril_dataset_match_classes(aril_dataset_open(temp_path("animals"), "test"), 3, names);
+    CHECK_STR(row(t, 0), "5 -> 2");
+    const char *const *now;
+    CHECK_INT(aril_dataset_classes(t, &now), 3);
+    CHECK_STR(now[0], "airplane");
+    aril_dataset_release(t);
+    CHECK(!aril_dataset_match_classes(aril_dataset_open(temp_path("animals"), "other"), 3, names));
+    CHECK_MSG(strstr(aril_error(), "is none of the 3 classes known: airplane, frog, horse"), "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK(!aril_dataset_match_classes(NULL, 3, names));
+    CHECK(!aril_dataset_match_classes(aril_dataset_keep(d), 3, NULL));
+    aril_clear_error();
+    aril_dataset_release(d);
+}
+
 TEST(csv_that_is_wrong)
 {
     static const struct {

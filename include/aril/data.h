@@ -143,6 +143,18 @@ ARIL_API int aril_dataset_classes(const aril_dataset *d, const char *const **nam
 /* Gives the dataset names of classes; they are copied. */
 ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names);
 
+/* The dataset, which is taken over, with its targets numbered by these names of classes: those of
+ * the training set, for a test set that has other classes or has them in another order. A class of
+ * d that is not among them is an error. Targets of a dataset without names are numbers already, and
+ * stay as they are. */
+ARIL_API aril_dataset *aril_dataset_match_classes(aril_dataset *d, int n, const char *const *names);
+
+/* Of a table (aril_dataset_csv): the names of the columns that x is made of, valid as long as d, and
+ * of the target's column (NULL: there is none); columns without a name are called by their numbers,
+ * from 1. Returns how many; 0 of what is no table. names and target may be NULL. */
+ARIL_API int aril_dataset_columns(const aril_dataset *d, const char *const **names,
+                                  const char **target);
+
 /* The shape of one sample's x: that of sample 0, or of the first of a stream, which begins again
  * for it. No dimensions, with an error, where that fails. */
 ARIL_API aril_shape aril_dataset_shape(aril_dataset *d);

@@ -41,6 +41,28 @@ ARIL_API int aril_dataset_names(const char *const **names);
  * folder of pictures, "train" of others. */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
+/* How a dataset is to be read, so that its parts, or one opened later, agree with each other. The
+ * names are borrowed during the call. */
+typedef struct aril_open_opts {
+    const char *target; /* tables: the target's column, as in aril_csv_opts */
+    const char *skip;   /* tables: columns to leave out, separated by commas */
+    bool no_target;     /* tables: there is no target; x is made of `columns` or of all columns */
+    bool class_target;  /* targets are classes, also where they are numbers */
+    bool real_target;   /* targets are numbers, f32, also where all of them are integers */
+    int n_columns;      /* tables: the columns of x, as in aril_csv_opts */
+    const char *const *columns;
+    int n_classes; /* the classes by which targets are numbered (aril_dataset_match_classes) */
+    const char *const *classes;
+} aril_open_opts;
+
+/* The same with options:
+ *
+ *     aril_dataset *train = aril_dataset_open("pictures/flowers", "train");
+ *     aril_open_opts same = { .n_classes = aril_dataset_classes(train, &same.classes) };
+ *     aril_dataset *test = aril_dataset_open_with("pictures/flowers", "test", same); */
+ARIL_API aril_dataset *aril_dataset_open_with(const char *name, const char *split,
+                                              aril_open_opts opts);
+
 /* ---- pictures ---- */
 
 typedef struct aril_folder_opts {
@@ -68,11 +90,20 @@ typedef enum aril_csv_header {
 typedef struct aril_csv_opts {
     char separator; /* 0: the one of , ; | and tab that is most frequent in the first line */
     aril_csv_header header;
-    const char *target; /* the name of the target's column */
-    int target_column;  /* or its number: 1 is the first, -1 the last; 0: by name, or the last */
+    /* The name of the target's column, or its number as text where no column has that name: "1" is
+     * the first, "-1" the last. NULL: by target_column. */
+    const char *target;
+    int target_column; /* or its number; 0: the last */
     bool no_target;
-    bool real_target;   /* the target is a real number, also where all of them are whole */
-    const char *skip;   /* names of columns to leave out, separated by commas */
+    bool real_target;  /* the target is a number, also where all of them are integers */
+    bool class_target; /* the target is a class, also where all of them are numbers: as many classes
+                          as there are different values, which are their names */
+    const char *skip;  /* names of columns to leave out, separated by commas */
+    /* The columns that x is made of, in that order, by name (or number, as the target's); NULL: all
+     * but the target and those left out. A table without a header that has exactly n_columns of
+     * them is taken as it is. */
+    int n_columns;
+    const char *const *columns;
     bool allow_missing; /* values that are empty, ?, NA or null become NaN */
     /* The classes that labels stand for, such as those of the training set for a test set; NULL:
      * those that come up, sorted. */
@@ -81,9 +112,11 @@ typedef struct aril_csv_opts {
 } aril_csv_opts;
 
 /* A table in text: values in quotes or without, separated by commas, semicolons or tabs; also
- * compressed by gzip. x: f32 [columns] of all columns but the target, y: a class (i64) where the
- * target is text or a whole number that is not negative, else f32. Text labels are the names of the
- * classes. An error says in which line and column it is. */
+ * compressed by gzip. x: f32 [columns] of all columns but the target, y: a class (i64) or a number
+ * (f32). Unless the options say which, the target is a class where it is text, and where it is
+ * integers from 0 to 99 of at most 32 different values (y is then the integer itself); all other
+ * numbers, such as prices, are numbers. Text labels are the names of the classes. An error says in
+ * which line and column it is. */
 ARIL_API aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts);
 
 /* ---- text ---- */

@@ -6,6 +6,7 @@
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"
+#include "data/dataset.h"
 #include "data/open.h"
 #include "data/words.h"
 #include "formats/gzip.h"
@@ -34,7 +35,7 @@ struct table {
     int n, room;
     int columns, target; /* target: -1 where there is none */
     aril__texts head;    /* names of columns; none without a header */
-    bool *skip;          /* columns that are left out */
+    int *take, n_take;   /* the columns of x, in their order */
     aril__bytes x;       /* f32, row after row */
     aril__bytes y;       /* f64, or int64_t numbers of words */
     bool text_target;
@@ -174,34 +175,79 @@ static aril_status no_column(const struct table *t, const char *name)
                       near ? near : "", near ? "?" : "");
 }
 
+static aril_status column_numbered(const struct table *t, int64_t number, int *column)
+{
+    int64_t at = number > 0 ? number - 1 : t->columns + number;
+    if (number == 0 || at < 0 || at >= t->columns)
+        return aril__fail(ARIL_ERR_ARG, "%s has %d columns, and no column %lld", t->path,
+                          t->columns, (long long)number);
+    *column = (int)at;
+    return ARIL_OK;
+}
+
+/* A column by its name, or by its number where none has that name. */
+static aril_status find_column(const struct table *t, const char *name, size_t n, int *column)
+{
+    char text[128], *end;
+    snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : sizeof text - 1), name);
+    *column = column_named(t, name, n);
+    if (*column >= 0) return ARIL_OK;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end) return no_column(t, text);
+    return column_numbered(t, number, column);
+}
+
+/* Columns of x by name; those of a table without a header as they are where their number is
+ * right. */
+static aril_status take_columns(struct table *t)
+{
+    const aril_csv_opts *o = &t->opts;
+    bool as_they_are = t->head.n == 0 && t->target < 0 && t->columns == o->n_columns;
+    for (int i = 0; i < o->n_columns; i++) {
+        const char *name = o->columns[i] ? o->columns[i] : "";
+        aril_status status = ARIL_OK;
+        t->take[i] = i;
+        if (!as_they_are) status = find_column(t, name, strlen(name), &t->take[i]);
+        if (status != ARIL_OK) return status;
+    }
+    t->n_take = o->n_columns;
+    return ARIL_OK;
+}
+
+/* All columns but the target and those to leave out. */
+static aril_status take_rest(struct table *t)
+{
+    bool *skip = aril__calloc((size_t)t->columns + 1);
+    aril_status status = skip ? ARIL_OK : no_memory(t);
+    for (const char *p = t->opts.skip; status == ARIL_OK && p && *p;) {
+        size_t n = strcspn(p, ",");
+        int column = 0;
+        status = find_column(t, p, n, &column);
+        skip[column] = true;
+        p += n + (p[n] == ',');
+    }
+    for (int i = 0; i < t->columns && status == ARIL_OK; i++)
+        if (!skip[i] && i != t->target) t->take[t->n_take++] = i;
+    free(skip);
+    return status;
+}
+
 static aril_status choose_columns(struct table *t)
 {
     const aril_csv_opts *o = &t->opts;
-    t->skip = aril__calloc((size_t)t->columns + 1);
-    if (!t->skip) return no_memory(t);
+    int room = t->columns > o->n_columns ? t->columns : o->n_columns;
+    aril_status status = ARIL_OK;
+    t->take = aril__malloc(((size_t)room + 1) * sizeof *t->take);
+    if (!t->take) return no_memory(t);
     t->target = t->columns - 1;
-    if (o->no_target) {
+    if (o->no_target)
         t->target = -1;
-    } else if (o->target) {
-        t->target = column_named(t, o->target, strlen(o->target));
-        if (t->target < 0) return no_column(t, o->target);
-    } else if (o->target_column) {
-        t->target = o->target_column > 0 ? o->target_column - 1 : t->columns + o->target_column;
-        if (t->target < 0 || t->target >= t->columns)
-            return aril__fail(ARIL_ERR_ARG, "%s has %d columns, and no column %d", t->path,
-                              t->columns, o->target_column);
-    }
-    for (const char *p = o->skip; p && *p;) {
-        size_t n = strcspn(p, ",");
-        char name[128];
-        int column = column_named(t, p, n);
-        snprintf(name, sizeof name, "%.*s", (int)(n < 127 ? n : 127), p);
-        if (column < 0) return no_column(t, name);
-        t->skip[column] = true;
-        p += n + (p[n] == ',');
-    }
-    if (t->target >= 0) t->skip[t->target] = true;
-    return ARIL_OK;
+    else if (o->target)
+        status = find_column(t, o->target, strlen(o->target), &t->target);
+    else if (o->target_column)
+        status = column_numbered(t, o->target_column, &t->target);
+    if (status != ARIL_OK) return status;
+    return o->columns ? take_columns(t) : take_rest(t);
 }
 
 /* Takes the first row as names or leaves it to be read as values. */
@@ -270,7 +316,7 @@ static aril_status read_target(struct table *t, const struct field *f)
     if (is_missing(f)) return wrong(t, t->target, "the target is missing");
     if (!number && t->opts.real_target)
         return wrong(t, t->target, "\"%.*s\" is no number", (int)(f->n < 60 ? f->n : 60), f->at);
-    if (!t->text_target && (!number || t->opts.classes)) {
+    if (!t->text_target && (!number || t->opts.classes || t->opts.class_target)) {
         aril_status status = labels_are_words(t);
         if (status != ARIL_OK) return status;
     }
@@ -289,8 +335,8 @@ static aril_status read_row(struct table *t)
 {
     if (t->n != t->columns)
         return wrong(t, -1, "%d values, and %d in the first row", t->n, t->columns);
-    for (int i = 0; i < t->n; i++) {
-        if (t->skip[i]) continue;
+    for (int k = 0; k < t->n_take; k++) {
+        int i = t->take[k];
         double v = (double)NAN;
         const struct field *f = &t->field[i];
         if (!aril__parse_number(f->at, f->n, &v)) {
@@ -314,10 +360,28 @@ static int by_text(const aril__words *w, int64_t a, int64_t b)
     return strcmp(w->text.at[a], w->text.at[b]);
 }
 
+/* "2" before "10". Only for labels that are all numbers: any other order would not be one. */
+static int by_number(const aril__words *w, int64_t a, int64_t b)
+{
+    double x = 0, y = 0;
+    aril__parse_number(w->text.at[a], strlen(w->text.at[a]), &x);
+    aril__parse_number(w->text.at[b], strlen(w->text.at[b]), &y);
+    return x < y ? -1 : x > y ? 1 : by_text(w, a, b);
+}
+
+static bool all_numbers(const aril__words *w)
+{
+    double v;
+    for (int64_t i = 0; i < w->text.n; i++)
+        if (!aril__parse_number(w->text.at[i], strlen(w->text.at[i]), &v) || isnan(v)) return false;
+    return true;
+}
+
 /* Labels as numbers of the given classes, or of the words in alphabetical order. */
 static aril_status number_labels(struct table *t, int64_t *number)
 {
-    if (!t->opts.classes) return aril__words_sort(&t->labels, by_text, number);
+    if (!t->opts.classes)
+        return aril__words_sort(&t->labels, all_numbers(&t->labels) ? by_number : by_text, number);
     for (int64_t i = 0; i < t->labels.text.n; i++) {
         number[i] = -1;
         for (int k = 0; k < t->opts.n_classes; k++)
@@ -329,13 +393,26 @@ static aril_status number_labels(struct table *t, int64_t *number)
     return ARIL_OK;
 }
 
+/* Do numbers look like classes? Small integers of which there are few different ones do; prices,
+ * years and counts do not. */
+static bool look_like_classes(const double *value, int64_t n)
+{
+    enum { BELOW = 100, DIFFERENT = 32 };
+    bool seen[BELOW] = { false };
+    int different = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!(value[i] >= 0 && value[i] < BELOW) || value[i] != floor(value[i])) return false;
+        different += !seen[(int)value[i]];
+        seen[(int)value[i]] = true;
+    }
+    return different <= DIFFERENT;
+}
+
 /* i64 [N] of classes, or f32 [N]. */
 static aril_tensor *targets(struct table *t)
 {
     const double *value = (const double *)(const void *)t->y.at;
-    bool whole = !t->text_target && !t->opts.real_target;
-    for (int64_t i = 0; i < t->rows && whole; i++)
-        whole = value[i] >= 0 && value[i] < 1e9 && value[i] == floor(value[i]);
+    bool whole = !t->text_target && !t->opts.real_target && look_like_classes(value, t->rows);
     aril_dtype dtype = t->text_target || whole ? ARIL_I64 : ARIL_F32;
     aril_tensor *y = aril_empty(ARIL_SHAPE(t->rows), dtype, aril_cpu());
     if (aril_tensor_status(y) != ARIL_OK) return y;
@@ -357,17 +434,41 @@ static aril_tensor *targets(struct table *t)
     return status == ARIL_OK ? y : aril__poison();
 }
 
+/* The name of a column, or its number as text. */
+static const char *column_name(const struct table *t, int column, char number[16])
+{
+    if (column < t->head.n) return t->head.at[column];
+    snprintf(number, 16, "%d", column + 1);
+    return number;
+}
+
+static aril_dataset *with_columns(const struct table *t, aril_dataset *d)
+{
+    const char **name = aril__malloc(((size_t)t->n_take + 1) * sizeof *name);
+    char(*number)[16] = aril__malloc(((size_t)t->n_take + 1) * sizeof *number), own[16];
+    aril_status status = name && number && d ? ARIL_OK : no_memory(t);
+    for (int i = 0; i < t->n_take && status == ARIL_OK; i++)
+        name[i] = column_name(t, t->take[i], number[i]);
+    if (status == ARIL_OK)
+        status = aril__dataset_set_columns(d, t->n_take, name,
+                                           t->target >= 0 ? column_name(t, t->target, own) : NULL);
+    free(name);
+    free(number);
+    if (status == ARIL_OK) return d;
+    aril_dataset_release(d);
+    return NULL;
+}
+
 static aril_dataset *make(struct table *t)
 {
     ARIL_SCOPE;
-    int64_t features = 0;
-    for (int i = 0; i < t->columns; i++) features += !t->skip[i];
-    aril_tensor *x = aril_empty(ARIL_SHAPE(t->rows, features), ARIL_F32, aril_cpu()); /* [N,F] */
+    aril_tensor *x = aril_empty(ARIL_SHAPE(t->rows, t->n_take), ARIL_F32, aril_cpu()); /* [N,F] */
     if (aril_tensor_status(x) != ARIL_OK) return NULL;
     if (t->x.n) memcpy(aril__ptr(x), t->x.at, t->x.n);
     aril_tensor *y = t->target >= 0 ? targets(t) : NULL;
     if (y && aril_tensor_status(y) != ARIL_OK) return NULL;
     aril_dataset *d = aril_dataset_tensors(x, y);
+    if (d) d = with_columns(t, d);
     if (!t->text_target) return d;
     if (t->opts.classes) return aril__with_classes(d, t->opts.n_classes, t->opts.classes);
     return aril__with_classes(d, (int)t->labels.text.n, (const char *const *)t->labels.text.at);
@@ -401,13 +502,21 @@ aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts)
     aril__words_free(&t.labels);
     aril__texts_free(&t.head);
     free(t.field);
-    free(t.skip);
+    free(t.take);
     return d;
 }
 
-aril_dataset *aril__open_csv(const char *path, const char *split)
+aril_dataset *aril__open_csv(const char *path, const char *split, const aril_open_opts *o)
 {
     if (split && strcmp(split, "train") != 0)
         return aril__no_split(path, split, "no parts: all of it is \"train\"");
-    return aril_dataset_csv(path, (aril_csv_opts){ 0 });
+    return aril_dataset_csv(path, (aril_csv_opts){ .target = o->target,
+                                                   .skip = o->skip,
+                                                   .no_target = o->no_target,
+                                                   .real_target = o->real_target,
+                                                   .class_target = o->class_target,
+                                                   .n_columns = o->n_columns,
+                                                   .columns = o->columns,
+                                                   .n_classes = o->n_classes,
+                                                   .classes = o->classes });
 }

@@ -56,6 +56,8 @@ void aril_dataset_release(aril_dataset *d)
         aril_dataset *source = d->source;
         free(d->class_text);
         free(d->class_names);
+        free(d->column_text);
+        free(d->column_names);
         free(d);
         d = source;
     }
@@ -108,36 +110,77 @@ int aril_dataset_classes(const aril_dataset *d, const char *const **names)
     return d ? d->n_classes : 0;
 }
 
-aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names)
+/* Copies names one after the other into *text, with pointers to them in *list. */
+static aril_status pack_names(const char *what, int n, const char *const *names, char **text,
+                              const char ***list)
 {
-    if (!d) return ARIL_ERR_ARG;
-    if (n < 0 || (n > 0 && !names))
-        return aril__fail(ARIL_ERR_ARG, "dataset_set_classes: expected names, got n = %d", n);
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
-        if (!names[i]) return aril__fail(ARIL_ERR_ARG, "dataset_set_classes: name %d is NULL", i);
+        if (!names[i]) return aril__fail(ARIL_ERR_ARG, "%s: name %d is NULL", what, i);
         bytes += strlen(names[i]) + 1;
     }
-    char *text = n ? aril__malloc(bytes) : NULL;
-    const char **list = n ? aril__malloc((size_t)n * sizeof *list) : NULL;
-    if (n && (!text || !list)) {
-        free(text);
-        free(list);
-        return aril__fail(ARIL_ERR_MEMORY, "dataset_set_classes: out of memory");
+    *text = n ? aril__malloc(bytes) : NULL;
+    *list = n ? aril__malloc((size_t)n * sizeof **list) : NULL;
+    if (n && (!*text || !*list)) {
+        free(*text);
+        free(*list);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
     }
-    char *at = text;
+    char *at = *text;
     for (int i = 0; i < n; i++) {
         size_t length = strlen(names[i]) + 1;
         memcpy(at, names[i], length);
-        list[i] = at;
+        (*list)[i] = at;
         at += length;
     }
+    return ARIL_OK;
+}
+
+aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names)
+{
+    static const char what[] = "dataset_set_classes";
+    char *text;
+    const char **list;
+    if (!d) return ARIL_ERR_ARG;
+    if (n < 0 || (n > 0 && !names))
+        return aril__fail(ARIL_ERR_ARG, "%s: expected names, got n = %d", what, n);
+    aril_status status = pack_names(what, n, names, &text, &list);
+    if (status != ARIL_OK) return status;
     free(d->class_text);
     free(d->class_names);
     d->class_text = text;
     d->class_names = list;
     d->n_classes = n;
     return ARIL_OK;
+}
+
+aril_status aril__dataset_set_columns(aril_dataset *d, int n, const char *const *names,
+                                      const char *target)
+{
+    static const char what[] = "dataset_columns";
+    char *text;
+    const char **list, **all = aril__malloc(((size_t)n + 1) * sizeof *all);
+    if (!all) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
+    memcpy(all, names, (size_t)n * sizeof *all);
+    all[n] = target;
+    aril_status status = pack_names(what, n + (target != NULL), all, &text, &list);
+    free(all);
+    if (status != ARIL_OK) return status;
+    free(d->column_text);
+    free(d->column_names);
+    d->column_text = text;
+    d->column_names = list;
+    d->n_columns = n;
+    d->has_target = target != NULL;
+    return ARIL_OK;
+}
+
+int aril_dataset_columns(const aril_dataset *d, const char *const **names, const char **target)
+{
+    while (d && !d->column_names) d = d->source;
+    if (names) *names = d ? d->column_names : NULL;
+    if (target) *target = d && d->has_target ? d->column_names[d->n_columns] : NULL;
+    return d ? d->n_columns : 0;
 }
 
 bool aril_dataset_has_pictures(const aril_dataset *d)

@@ -16,9 +16,17 @@ struct aril_dataset {
     char *class_text; /* names one after the other, and pointers to them */
     const char **class_names;
     int n_classes;
+    char *column_text; /* the same of a table's columns; the target's is behind those of x */
+    const char **column_names;
+    int n_columns; /* of x */
+    bool has_target;
     int8_t pictures; /* 1, 0, or -1: as the class or the source says */
     _Alignas(16) unsigned char data[];
 };
+
+/* Says what the columns of a table are called; `target` behind those of x, or NULL. */
+aril_status aril__dataset_set_columns(aril_dataset *d, int n, const char *const *names,
+                                      const char *target);
 
 /* The seed of one sample's generator. `nth` tells apart draws of the same sample in one epoch. */
 uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t nth);

@@ -1,4 +1,6 @@
 /* Datasets by name or path: where they are looked for, and what is found there. */
+#include "aril/dtype.h"
+#include "aril/make.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "data/files.h"
@@ -189,7 +191,8 @@ static const char *extension(const char *path)
 static const struct kind {
     const char *end;
     aril_dataset *(*open)(const char *path, const char *split);
-} kinds[] = { ARIL__FILE_KINDS{ NULL, NULL } };
+    aril_dataset *(*open_table)(const char *path, const char *split, const aril_open_opts *opts);
+} kinds[] = { ARIL__FILE_KINDS{ NULL, NULL, NULL } };
 
 /* "x.csv.gz" is a .csv too: what can be compressed is unpacked by its reader. */
 static const struct kind *file_kind(const char *path)
@@ -203,10 +206,10 @@ static const struct kind *file_kind(const char *path)
     return NULL;
 }
 
-static aril_dataset *open_file(const char *path, const char *split)
+static aril_dataset *open_file(const char *path, const char *split, const aril_open_opts *o)
 {
     const struct kind *k = file_kind(path);
-    if (k) return k->open(path, split);
+    if (k) return k->open ? k->open(path, split) : k->open_table(path, split, o);
     aril__fail(ARIL_ERR_UNSUPPORTED,
                "%s: no dataset ends in \"%s\"; known are folders, " ARIL__FILE_KIND_NAMES, path,
                extension(path));
@@ -245,9 +248,11 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
     return found;
 }
 
-static aril_dataset *open_path(const char *path, const char *split, int depth);
+static aril_dataset *open_path(const char *path, const char *split, const aril_open_opts *o,
+                               int depth);
 
-static aril_dataset *open_folder(const char *path, const char *split, int depth)
+static aril_dataset *open_folder(const char *path, const char *split, const aril_open_opts *o,
+                                 int depth)
 {
     char part[PATH_MAX];
     if (aril__holds_idx(path)) return aril__idx_folder(path, split);
@@ -258,9 +263,9 @@ static aril_dataset *open_folder(const char *path, const char *split, int depth)
         return aril_dataset_lmdb(path);
     }
     bool has_train = split_in_folder(path, "train", part);
-    if (split && split_in_folder(path, split, part)) return open_path(part, NULL, depth + 1);
+    if (split && split_in_folder(path, split, part)) return open_path(part, NULL, o, depth + 1);
     if (!split && has_train && split_in_folder(path, "train", part))
-        return open_path(part, NULL, depth + 1);
+        return open_path(part, NULL, o, depth + 1);
     if (split && (has_train || strcmp(split, "train") != 0)) {
         aril__fail(ARIL_ERR_ARG,
                    "%s has no part \"%s\": neither a folder nor a file of that name is in it", path,
@@ -270,14 +275,15 @@ static aril_dataset *open_folder(const char *path, const char *split, int depth)
     return aril_dataset_folder(path, (aril_folder_opts){ 0 });
 }
 
-static aril_dataset *open_path(const char *path, const char *split, int depth)
+static aril_dataset *open_path(const char *path, const char *split, const aril_open_opts *o,
+                               int depth)
 {
     struct stat st;
     if (depth > 4 || stat(path, &st) != 0) {
         aril__fail(ARIL_ERR_IO, "cannot open dataset %s", path);
         return NULL;
     }
-    return S_ISDIR(st.st_mode) ? open_folder(path, split, depth) : open_file(path, split);
+    return S_ISDIR(st.st_mode) ? open_folder(path, split, o, depth) : open_file(path, split, o);
 }
 
 static aril_dataset *open_known(const struct known *k, const char *folder, const char *split)
@@ -324,22 +330,74 @@ static aril_dataset *unknown(const char *name)
     return NULL;
 }
 
-aril_dataset *aril_dataset_open(const char *name, const char *split)
+/* ---- options ---- */
+
+static aril_status as_number(aril_sample *s, void *ctx)
+{
+    (void)ctx;
+    if (s->y) s->y = aril_cast(s->y, ARIL_F32);
+    return s->y ? aril_tensor_status(s->y) : ARIL_OK;
+}
+
+/* The dtype of the targets, by the first sample; false where there are none. */
+static bool target_dtype(aril_dataset *d, aril_dtype *y)
+{
+    ARIL_SCOPE;
+    aril_sample s;
+    if (aril_dataset_size(d) < 1 || aril_dataset_get(d, 0, &s) != ARIL_OK || !s.y) return false;
+    *y = aril_dtype_of(s.y);
+    return true;
+}
+
+/* A dataset, taken over, as the options want it; tables already are. */
+static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open_opts *o)
+{
+    if (!d || aril_dataset_columns(d, NULL, NULL)) return d;
+    if (o->target || o->skip) {
+        aril__fail(ARIL_ERR_ARG, "%s is not a table (.csv, .tsv): it has no column \"%s\"", name,
+                   o->target ? o->target : o->skip);
+        aril_dataset_release(d);
+        return NULL;
+    }
+    aril_dtype y = ARIL_F32;
+    bool has = (o->real_target || o->class_target) && target_dtype(d, &y);
+    if (o->class_target && has && aril_dtype_is_float(y)) {
+        aril__fail(ARIL_ERR_DTYPE, "the targets of %s are %s; classes are integers", name,
+                   aril_dtype_name(y));
+        aril_dataset_release(d);
+        return NULL;
+    }
+    if (o->real_target && has && !aril_dtype_is_float(y))
+        return aril_dataset_map(d, as_number, NULL, NULL);
+    return o->classes && !o->real_target ? aril_dataset_match_classes(d, o->n_classes, o->classes)
+                                         : d;
+}
+
+static aril_dataset *find(const char *name, const char *split, const aril_open_opts *o)
+{
+    struct search s = { .k = known_name(name), .name = name };
+    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split);
+    if (access(name, F_OK) == 0) {
+        if (s.k && s.k->holds(name)) return open_known(s.k, name, split);
+        return open_path(name, split, o, 0);
+    }
+    if (s.k) return missing(s.k);
+    if (!strchr(name, '/') && each_place(name_is_here, &s)) return open_path(s.path, split, o, 0);
+    return unknown(name);
+}
+
+aril_dataset *aril_dataset_open_with(const char *name, const char *split, aril_open_opts opts)
 {
     if (!name || !*name) {
         aril__fail(ARIL_ERR_ARG, "aril_dataset_open: no name");
         return NULL;
     }
-    if (split && !*split) split = NULL;
-    struct search s = { .k = known_name(name), .name = name };
-    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split);
-    if (access(name, F_OK) == 0) {
-        if (s.k && s.k->holds(name)) return open_known(s.k, name, split);
-        return open_path(name, split, 0);
-    }
-    if (s.k) return missing(s.k);
-    if (!strchr(name, '/') && each_place(name_is_here, &s)) return open_path(s.path, split, 0);
-    return unknown(name);
+    return as_asked(find(name, split && *split ? split : NULL, &opts), name, &opts);
+}
+
+aril_dataset *aril_dataset_open(const char *name, const char *split)
+{
+    return aril_dataset_open_with(name, split, (aril_open_opts){ 0 });
 }
 
 static aril_dataset *by_name(const char *name, const char *split)

@@ -5,16 +5,19 @@
 
 #include "aril/datasets.h"
 
-aril_dataset *aril__open_csv(const char *path, const char *split);
+/* Tables are opened with options. */
+aril_dataset *aril__open_csv(const char *path, const char *split, const aril_open_opts *opts);
 aril_dataset *aril__open_npz(const char *path, const char *split);
 aril_dataset *aril__open_npy(const char *path, const char *split);
 aril_dataset *aril__open_text(const char *path, const char *split);
 aril_dataset *aril__open_hdf5(const char *path, const char *split);
 
-#define ARIL__FILE_KINDS                                                                     \
-    { ".csv", aril__open_csv }, { ".tsv", aril__open_csv }, { ".npz", aril__open_npz },      \
-        { ".npy", aril__open_npy }, { ".txt", aril__open_text }, { ".h5", aril__open_hdf5 }, \
-        { ".hdf5", aril__open_hdf5 },
+/* The end of a name, what opens such a file, and what opens it with options. */
+#define ARIL__FILE_KINDS                                                     \
+    { ".csv", NULL, aril__open_csv }, { ".tsv", NULL, aril__open_csv },      \
+        { ".npz", aril__open_npz, NULL }, { ".npy", aril__open_npy, NULL },  \
+        { ".txt", aril__open_text, NULL }, { ".h5", aril__open_hdf5, NULL }, \
+        { ".hdf5", aril__open_hdf5, NULL },
 #define ARIL__FILE_KIND_NAMES ".csv, .tsv, .npz, .npy, .txt and .h5"
 
 #endif
