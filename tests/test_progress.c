@@ -111,6 +111,40 @@ TEST(the_line_fits_every_width)
                 }
 }
 
+TEST(no_value_is_lost_at_the_end_of_an_epoch)
+{
+    char text[4096];
+    for (int kind = 0; kind < 3; kind++)
+        for (int n = 0; n <= 6; n++)
+            for (int width = 1; width <= 220; width++) {
+                aril__progress p = bar(kind > 0, kind == 2);
+                aril__progress_at at = { 1875, 60000, n, names, values, NULL };
+                aril__progress_result(&p, &at, 3, width, text, sizeof text);
+                for (int i = 0; i < n && width >= 36; i++)
+                    CHECK_MSG(strstr(text, names[i]) != NULL, "%d: no %s in %s", width, names[i],
+                              text);
+                if (width >= 24 && n >= 4)
+                    CHECK_MSG(strstr(text, "val_loss 0.0533") != NULL &&
+                                  strstr(text, "val_accuracy 0.9832") != NULL,
+                              "%d: %s", width, text);
+                for (char *at_line = text, *end; at_line != NULL; at_line = end) {
+                    end = strchr(at_line, '\n');
+                    if (end != NULL) *end++ = '\0';
+                    CHECK_MSG(columns(at_line) >= 0 && columns(at_line) <= width, "%d of %d: %s",
+                              columns(at_line), width, at_line);
+                }
+            }
+    aril__progress p = bar(true, false);
+    aril__progress_at at = { 1875, 60000, 4, names, values, NULL };
+    aril__progress_result(&p, &at, 3, 59, text, sizeof text);
+    CHECK_STR(text, "Epoch 3/10  took 3.0s  loss 0.0712  accuracy 0.9781\n"
+                    "  val_loss 0.0533  val_accuracy 0.9832");
+    aril__progress_result(&p, &at, 3, 38, text, sizeof text);
+    CHECK_STR(text, "Epoch 3/10  1875/1875  took 3.0s\n"
+                    "  loss 0.0712  accuracy 0.9781\n"
+                    "  val_loss 0.0533  val_accuracy 0.9832");
+}
+
 /* ---- a fit, seen from outside ---- */
 
 static aril_status wait_a_little(aril_fit *f, void *ctx)

@@ -191,50 +191,113 @@ static void cut(line *l, int width)
     }
 }
 
-int aril__progress_line(const aril__progress *p, const aril__progress_at *at, double seconds,
-                        bool finished, int width, char *buf, size_t size)
+static void make_pieces(const aril__progress *p, const aril__progress_at *at, double seconds,
+                        bool finished, pieces *t)
 {
-    pieces t = { 0 };
     char text[32];
+    *t = (pieces){ 0 };
     if (p->total > 0)
-        snprintf(t.count, sizeof t.count, "%lld/%lld", (long long)at->batch, (long long)p->total);
+        snprintf(t->count, sizeof t->count, "%lld/%lld", (long long)at->batch, (long long)p->total);
     else
-        snprintf(t.count, sizeof t.count, "%lld batches", (long long)at->batch);
+        snprintf(t->count, sizeof t->count, "%lld batches", (long long)at->batch);
     int64_t batches = at->batch - p->skipped, samples = at->samples - p->skipped_samples;
-    if (samples > 0 && seconds > 0) rate_text(p, t.rate, sizeof t.rate, (double)samples / seconds);
+    if (samples > 0 && seconds > 0)
+        rate_text(p, t->rate, sizeof t->rate, (double)samples / seconds);
     if (finished || p->total <= 0) {
         bool tenths = seconds < 9.95;
         if (tenths)
             aril__number_text(text, sizeof text, 'f', 1, seconds);
         else
             time_text(text, sizeof text, seconds);
-        snprintf(t.time, sizeof t.time, "took %s%s", text, tenths ? "s" : "");
+        snprintf(t->time, sizeof t->time, "took %s%s", text, tenths ? "s" : "");
     } else if (batches > 0) {
         time_text(text, sizeof text, seconds * (double)(p->total - at->batch) / (double)batches);
-        snprintf(t.time, sizeof t.time, "eta %s", text);
+        snprintf(t->time, sizeof t->time, "eta %s", text);
     }
-    for (int i = 0; i < at->n && t.n < ITEMS_MOST; i++) {
+    for (int i = 0; i < at->n && t->n < ITEMS_MOST; i++) {
         aril__value_text(text, sizeof text, at->value[i]);
-        snprintf(t.item[t.n++], sizeof t.item[0], "%.40s %s", at->name[i], text);
+        snprintf(t->item[t->n++], sizeof t->item[0], "%.40s %s", at->name[i], text);
     }
-    if (at->note != NULL && t.n < ITEMS_MOST)
-        snprintf(t.item[t.n++], sizeof t.item[0], "%.60s", at->note);
+    if (at->note != NULL && t->n < ITEMS_MOST)
+        snprintf(t->item[t->n++], sizeof t->item[0], "%.60s", at->note);
+}
 
-    layout how = choose(p, &t, finished, width);
-    line l = { .buf = buf, .size = size };
-    put(&l, p->title);
+/* One line; true when all values are in it. */
+static bool put_line(const aril__progress *p, const pieces *t, double share, bool finished,
+                     int width, line *l)
+{
+    layout how = choose(p, t, finished, width);
+    put(l, p->title);
     if (how.bar > 0) {
-        put(&l, "  ");
-        bar(p, &l, how.bar, (double)at->batch / (double)p->total);
+        put(l, "  ");
+        bar(p, l, how.bar, share);
     }
-    if (how.count) putf(&l, "%s%s", how.bar > 0 ? " " : "  ", t.count);
-    if (how.rate) putf(&l, "  %s", t.rate);
-    if (how.time) putf(&l, "  %s", t.time);
-    for (int i = 0; i < how.items; i++) putf(&l, "  %s", t.item[i]);
-    if (how.items < t.n) put(&l, p->utf8 ? " …" : " ...");
-    if (width > 0 && l.columns > width) cut(&l, width);
+    if (how.count) putf(l, "%s%s", how.bar > 0 ? " " : "  ", t->count);
+    if (how.rate) putf(l, "  %s", t->rate);
+    if (how.time) putf(l, "  %s", t->time);
+    for (int i = 0; i < how.items; i++) putf(l, "  %s", t->item[i]);
+    if (how.items < t->n) put(l, p->utf8 ? " …" : " ...");
+    bool whole = how.items == t->n && (width <= 0 || l->columns <= width);
+    if (width > 0 && l->columns > width) cut(l, width);
+    return whole;
+}
+
+static double share_of(const aril__progress *p, const aril__progress_at *at)
+{
+    return (double)at->batch / (double)p->total;
+}
+
+int aril__progress_line(const aril__progress *p, const aril__progress_at *at, double seconds,
+                        bool finished, int width, char *buf, size_t size)
+{
+    pieces t;
+    line l = { .buf = buf, .size = size };
+    make_pieces(p, at, seconds, finished, &t);
+    put_line(p, &t, share_of(p, at), finished, width, &l);
     finish(&l);
     return l.columns;
+}
+
+/* Values from..to-1 in lines of their own, indented. */
+static void put_values(const pieces *t, int from, int to, int width, line *l)
+{
+    int column = width; /* full: the first value begins a line */
+    for (int i = from; i < to; i++) {
+        int n = 2 + columns_of(t->item[i]);
+        size_t begin = l->used;
+        if (column + n > width) put(l, "\n"), begin++, column = 0;
+        putf(l, "  %s", t->item[i]);
+        if (n > width) { /* wider than the terminal all by itself */
+            line one = { .buf = l->buf + begin, .used = l->used - begin };
+            cut(&one, width);
+            l->used = begin + one.used;
+        }
+        column += n;
+    }
+}
+
+void aril__progress_result(const aril__progress *p, const aril__progress_at *at, double seconds,
+                           int width, char *buf, size_t size)
+{
+    pieces t;
+    line l = { .buf = buf, .size = size };
+    make_pieces(p, at, seconds, true, &t);
+    int n = t.n, val = 0;
+    while (val < at->n && strncmp(at->name[val], "val_", 4) != 0) val++;
+    if (val == at->n) val = n;
+    if (!put_line(p, &t, share_of(p, at), true, width, &l)) {
+        /* In as many lines as it takes: training on the first where it fits, validation below. */
+        l.used = 0, l.columns = 0;
+        t.n = val;
+        if (val == n || !put_line(p, &t, share_of(p, at), true, width, &l)) {
+            l.used = 0, l.columns = 0;
+            t.n = 0;
+            put_line(p, &t, share_of(p, at), true, width, &l);
+            put_values(&t, 0, val, width, &l);
+        }
+        put_values(&t, val, n, width, &l);
+    }
+    finish(&l);
 }
 
 /* ---- drawing ---- */
@@ -276,9 +339,14 @@ static void show(aril__progress *p, const aril__progress_at *at, double seconds,
     char text[4096];
     int width = aril__terminal_width(p->to);
     if (width <= 0) width = 80;
-    aril__progress_line(p, at, seconds, finished, width - 1, text, sizeof text);
     const char *clear = p->open && width != p->width ? "\033[J" : "";
-    fprintf(p->to, "\r%s%s\033[K%s", clear, text, finished ? "\n" : "\r");
+    if (finished)
+        aril__progress_result(p, at, seconds, width - 1, text, sizeof text);
+    else
+        aril__progress_line(p, at, seconds, false, width - 1, text, sizeof text);
+    size_t first = strcspn(text, "\n"); /* only this line lies over an older one */
+    fprintf(p->to, "\r%s%.*s\033[K%s%s", clear, (int)first, text, text + first,
+            finished ? "\n" : "\r");
     fflush(p->to);
     p->width = width;
     p->open = !finished;

@@ -63,4 +63,9 @@ void aril__progress_break(aril__progress *p);
 int aril__progress_line(const aril__progress *p, const aril__progress_at *at, double seconds,
                         bool finished, int width, char *buf, size_t size);
 
+/* The end of a line as text: all values, in several lines where one of `width` columns is too
+ * narrow for them; those of validation begin a line then. */
+void aril__progress_result(const aril__progress *p, const aril__progress_at *at, double seconds,
+                           int width, char *buf, size_t size);
+
 #endif
