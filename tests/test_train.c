@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N = 210, D = 5, C = 3 };
 
@@ -726,7 +727,52 @@ TEST(it_stops_at_what_is_no_number)
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK_INT(aril_history_epochs(h), 1);
     CHECK(!isfinite(aril_history_at(h, "loss", 0)));
+    CHECK(aril_history_diverged(h));
     aril_model_free(m);
+}
+
+/* Raises the learning rate beyond all measure before the third epoch. */
+static double rate_that_explodes(int epoch, double lr, void *ctx)
+{
+    (void)ctx;
+    return epoch < 2 ? lr : 1e30;
+}
+
+TEST(what_diverged_replaces_nothing_good)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    clouds(&x, &y);
+    for (int64_t batch = 8; batch <= 1 << 20; batch <<= 17) { /* seen by a batch, by val_loss */
+        aril_model *m = aril_model_new(small_net(), ARIL_SHAPE(D));
+        aril_model_compile(m, (aril_model_opts){
+                                  .loss = "cross_entropy",
+                                  .metrics = "accuracy",
+                                  .optimizer = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1e-9 }) });
+        aril_monitor accuracy = { .name = "val_accuracy", .smallest = true }; /* any is better */
+        aril_history *h = aril_model_fit(
+            m, x, y,
+            (aril_fit_opts){
+                .epochs = 50,
+                .batch_size = batch,
+                .validation = { x, y },
+                .verbose = ARIL_SILENT,
+                .checkpoint = { .dir = temp_path("diverged") },
+                .callbacks = ARIL_CALLBACKS(
+                    aril_stop_on_nan(), aril_rate_callback(rate_that_explodes, NULL),
+                    aril_save_best(temp_path("best-{epoch}.safetensors"), accuracy)) });
+        CHECK_MSG(h != NULL, "%s", aril_error());
+        CHECK_INT(aril_history_epochs(h), 3);
+        CHECK(aril_history_diverged(h));
+        CHECK(access(temp_path("best-1.safetensors"), F_OK) == 0);
+        CHECK(access(temp_path("best-3.safetensors"), F_OK) != 0);
+        char weights[4200];
+        CHECK_INT(aril_checkpoint_weights(temp_path("diverged"), weights, sizeof weights), ARIL_OK);
+        CHECK_INT(aril_load_weights(aril_model_module(m), weights, (aril_load_state_opts){ 0 }),
+                  ARIL_OK);
+        CHECK(isfinite(aril_model_evaluate(m, x, y, (aril_eval_opts){ .verbose = ARIL_SILENT })));
+        aril_model_free(m);
+    }
 }
 
 static char *contents(const char *path)

@@ -51,8 +51,10 @@ ARIL_API aril_callback *aril_rate_callback(aril_rate_fn *fn, void *ctx);
 /* Writes a line of comma-separated values after each epoch; a resumed fit goes on with the file. */
 ARIL_API aril_callback *aril_csv_log(const char *path);
 
-/* Ends the fit when the loss of a batch is not finite, and says so below the progress. Looks at
- * every batch's loss, for which a device has to be waited for. */
+/* Ends the fit when the loss of a batch, or val_loss, is not finite, and says so below the progress.
+ * aril_history_diverged tells; that epoch is then the best of no callback that comes after this one,
+ * and no checkpoint is written. Looks at every batch's loss, for which a device has to be waited
+ * for. */
 ARIL_API aril_callback *aril_stop_on_nan(void);
 
 /* Logs for TensorBoard: each column of the history after each epoch, in DIR/train and DIR/val, so

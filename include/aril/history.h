@@ -31,6 +31,10 @@ ARIL_API aril_tensor *aril_history_tensor(const aril_history *h, const char *nam
 /* The signal that ended the fit early (.on_signal), 0: none. */
 ARIL_API int aril_history_signal(const aril_history *h);
 
+/* Did aril_stop_on_nan end the fit? The weights are then worth nothing: those of the last good epoch
+ * are what aril_save_best and the checkpoint hold. */
+ARIL_API bool aril_history_diverged(const aril_history *h);
+
 /* A file with a line of names and a line for each epoch, "epoch" first; what was not measured is
  * empty. */
 ARIL_API aril_status aril_history_csv(const aril_history *h, const char *path);

@@ -56,7 +56,7 @@ static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit 
     double v = aril_fit_value(fit, name), best;
     *value = v;
     *better = false;
-    if (isnan(v)) return ARIL_OK; /* not measured in this epoch, or no number */
+    if (isnan(v) || fit->diverged) return ARIL_OK; /* not measured in this epoch, or no number */
     bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__fit_falls(fit, name));
     bool first = !aril__states_reals(&cb->states, "best", 1, &best);
     double delta = fabs(w->monitor.min_delta);
@@ -242,18 +242,39 @@ aril_callback *aril_save_last(const char *path, int every)
 
 /* ---- no number ---- */
 
+static const char *no_number(double v)
+{
+    return isnan(v) ? "NaN" : "infinite";
+}
+
 static aril_status nan_batch(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     double loss = aril_fit_value(fit, "batch_loss");
     if (isfinite(loss)) return ARIL_OK;
     aril__progress_note(&fit->progress, "stopped: the loss is %s at batch %lld of epoch %d",
-                        isnan(loss) ? "NaN" : "infinite", (long long)fit->batch, fit->epoch + 1);
+                        no_number(loss), (long long)fit->batch, fit->epoch + 1);
+    fit->diverged = true;
     aril_fit_stop(fit);
     return ARIL_OK;
 }
 
-static const aril_callback_class nan_class = { .name = "stop_on_nan", .batch_end = nan_batch };
+/* The last update of an epoch can spoil the weights too: validation is what sees it. */
+static aril_status nan_epoch(aril_callback *cb, aril_fit *fit)
+{
+    (void)cb;
+    double loss = aril_fit_value(fit, "val_loss");
+    if (fit->diverged || !fit->validated || isfinite(loss)) return ARIL_OK;
+    aril__progress_note(&fit->progress, "stopped: val_loss is %s after epoch %d", no_number(loss),
+                        fit->epoch + 1);
+    fit->diverged = true;
+    aril_fit_stop(fit);
+    return ARIL_OK;
+}
+
+static const aril_callback_class nan_class = { .name = "stop_on_nan",
+                                               .batch_end = nan_batch,
+                                               .epoch_end = nan_epoch };
 
 aril_callback *aril_stop_on_nan(void)
 {

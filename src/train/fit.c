@@ -233,7 +233,7 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
 static bool save_due(const aril_fit *f)
 {
     const aril_fit_checkpoint *c = &f->opts.checkpoint;
-    if (c->dir == NULL || f->batch == f->batches) return false;
+    if (c->dir == NULL || f->batch == f->batches || f->diverged) return false;
     if (c->every_batches > 0 && f->batch % c->every_batches == 0) return true;
     return c->every_seconds > 0 && aril__seconds() - f->saved >= c->every_seconds;
 }
@@ -301,7 +301,8 @@ static aril_status close_epoch(aril_fit *f, double seconds)
     if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to train on");
     read_values(f, 0);
     f->value[f->n_names - 1] = aril_item(aril_optim_lr(m->opt));
-    if (validates_now(f)) {
+    f->validated = validates_now(f);
+    if (f->validated) {
         status = aril__model_measure(m, f->val, &f->progress, f);
         if (status != ARIL_OK) return status;
         read_values(f, first_val);
@@ -349,7 +350,8 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
     f->epoch++;
     f->over = f->stop;
     f->batch = f->samples = 0;
-    return f->opts.checkpoint.dir != NULL ? aril__fit_save(f) : ARIL_OK;
+    /* What was saved before the loss became NaN is what one wants to go on from. */
+    return f->opts.checkpoint.dir != NULL && !f->diverged ? aril__fit_save(f) : ARIL_OK;
 }
 
 /* ---- a fit ---- */
@@ -505,6 +507,7 @@ static aril_history *fit(aril_model *m, aril_loader *loader, aril_loader *val,
             m->running = NULL;
         }
         if (signals) aril__signals_end();
+        if (f.history != NULL) f.history->diverged = f.diverged;
     }
     for (int i = 0; f.name != NULL && f.name[i] != NULL; i++) free((void *)(uintptr_t)f.name[i]);
     free(f.name);

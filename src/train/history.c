@@ -140,6 +140,11 @@ int aril_history_signal(const aril_history *h)
     return h != NULL ? h->signal : 0;
 }
 
+bool aril_history_diverged(const aril_history *h)
+{
+    return h != NULL && h->diverged;
+}
+
 /* The column, or -1 with an error. */
 static int column_of(const aril_history *h, const char *name)
 {

@@ -12,6 +12,7 @@ struct aril_history {
     bool *smaller;  /* [columns]: smaller values are better */
     int *epoch;     /* [row_cap] */
     int signal;
+    bool diverged;
 };
 
 aril_history *aril__history_new(void);

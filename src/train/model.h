@@ -65,8 +65,10 @@ struct aril_fit {
     aril__states *aside; /* what loss and metrics know of the epoch, while a callback evaluates */
     double saved;        /* when the last checkpoint was written */
     bool resumed, stop;
-    bool ended; /* the loader has given the last batch of the epoch */
-    bool over;  /* a callback ended the whole run before its last epoch */
+    bool diverged;  /* the loss became NaN or infinite: these weights are worth nothing */
+    bool validated; /* in this epoch */
+    bool ended;     /* the loader has given the last batch of the epoch */
+    bool over;      /* a callback ended the whole run before its last epoch */
 };
 
 /* Makes the parameters whose sizes a batch tells. */
