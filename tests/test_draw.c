@@ -115,6 +115,14 @@ TEST(confusion)
               ARIL_OK);
     char *text = take(path);
     CHECK_INT(times(text, ">Ankle boot<"), 2);
+    CHECK(strstr(text, ">true class<") && strstr(text, ">predicted class<"));
+    free(text);
+    /* Rows keep their names where there are too many classes for those of columns. */
+    aril_tensor *many = aril_ones(ARIL_SHAPE(100, 100), ARIL_I64, aril_cpu());
+    path = in_folder("many.svg");
+    CHECK_INT(aril_draw_confusion(path, many, NULL, (aril_draw_opts){ 0 }), ARIL_OK);
+    text = take(path);
+    CHECK_INT(times(text, ">77<"), 1);
     free(text);
     path = in_folder("confusion.png");
     CHECK_INT(aril_draw_confusion(path, counts, names,

@@ -257,6 +257,30 @@ static void draw_cells(aril__drawing *d, const table *t)
     }
 }
 
+/* The names of rows and columns, and how many of each class were found. Rows of many classes get
+ * small names; columns, which are narrower than that, none. */
+static void draw_names(aril__drawing *d, const table *t, double side)
+{
+    enum { LEAST = 6 }; /* smaller text cannot be read */
+    double size = fmin(11, t->cell * 0.9);
+    bool columns = t->n <= 40;
+    char text[64];
+    if (size < LEAST) return;
+    aril__draw_text(d, t->left + side + 8, t->top - 8, 11, -1, FAINT, "recall");
+    for (int64_t i = 0; i < t->n; i++) {
+        double middle = (double)i * t->cell + t->cell / 2, all = 0;
+        double line = t->top + middle + size * 0.36;
+        class_name(t, i, text, sizeof text);
+        aril__draw_text(d, t->left - 8, line, size, 1, INK, text);
+        if (aril__text_width(text, 11) > t->cell) fit(text, 11, t->cell - 2, text, sizeof text);
+        if (columns) aril__draw_text(d, t->left + middle, t->top - 8, 11, 0, INK, text);
+        for (int64_t j = 0; j < t->n; j++) all += t->count[i * t->n + j];
+        if (all == 0) continue;
+        snprintf(text, sizeof text, "%.1f %%", 100 * t->count[i * t->n + i] / all);
+        aril__draw_text(d, t->left + side + 8, line, size, -1, FAINT, text);
+    }
+}
+
 aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const char *const *names,
                                 aril_draw_opts opts)
 {
@@ -275,7 +299,7 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
         return s;
     }
     char text[64];
-    double widest = 0, head = opts.title ? 36 : 12;
+    double widest = aril__text_width("true class", 11), head = opts.title ? 36 : 12;
     for (int64_t i = 0; i < t.n; i++)
         widest = fmax(widest, aril__text_width(class_name(&t, i, text, sizeof text), 11));
     t.cell = t.n <= 12 ? fmax(44, widest + 10) : t.n <= 30 ? 30 : fmax(3, 900.0 / (double)t.n);
@@ -284,20 +308,10 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
     double side = (double)t.n * t.cell;
     aril__drawing *d = aril__drawing_new(t.left + side + 70, t.top + side + 16);
     if (opts.title) aril__draw_text(d, (t.left + side + 70) / 2, 25, 16, 0, INK, opts.title);
-    aril__draw_text(d, t.left + side / 2, head + 14, 11, 0, FAINT, "taken for");
+    aril__draw_text(d, t.left + side / 2, head + 14, 11, 0, FAINT, "predicted class");
+    aril__draw_text(d, t.left - 8, t.top - 8, 11, 1, FAINT, "true class");
     draw_cells(d, &t);
-    bool named = t.n <= 40;
-    for (int64_t i = 0; named && i < t.n; i++) {
-        double middle = (double)i * t.cell + t.cell / 2, all = 0;
-        class_name(&t, i, text, sizeof text);
-        aril__draw_text(d, t.left - 8, t.top + middle + 4, 11, 1, INK, text);
-        if (aril__text_width(text, 11) > t.cell) fit(text, 11, t.cell - 2, text, sizeof text);
-        aril__draw_text(d, t.left + middle, t.top - 8, 11, 0, INK, text);
-        for (int64_t j = 0; j < t.n; j++) all += t.count[i * t.n + j];
-        if (all == 0) continue;
-        snprintf(text, sizeof text, "%.1f %%", 100 * t.count[i * t.n + i] / all);
-        aril__draw_text(d, t.left + side + 8, t.top + middle + 4, 11, -1, FAINT, text);
-    }
+    draw_names(d, &t, side);
     s = d ? aril__drawing_save(d, what, path, SCALE) : aril_error_code();
     aril__drawing_free(d);
     free(t.count);
