@@ -343,6 +343,27 @@ TEST(safetensors_without_names_or_tensors)
     aril_safetensors_close(f);
 }
 
+/* The first bytes are the header's length, which may look like the mark of another format: 128 + 256k
+ * like a pickle's, 19280 like a zip archive's. */
+TEST(safetensors_with_headers_of_any_length)
+{
+    ARIL_SCOPE;
+    static char text[20000];
+    memset(text, 'x', sizeof text - 1);
+    const char *path = temp_path("any"), *key = "k", *value;
+    aril_tensor *x = aril_scalar(1);
+    for (size_t n = 1; n < 19400; n += n == 1600 ? 17500 : 1) {
+        value = text + sizeof text - 1 - n;
+        aril_metadata meta = { 1, &key, &value };
+        CHECK_INT(aril_safetensors_save(path, ARIL_TENSORS(x), &meta), ARIL_OK);
+        aril_safetensors *f = aril_safetensors_open(path);
+        CHECK_MSG(f && strlen(aril_safetensors_get(f, "k")) == n, "%zu bytes of text: %s", n,
+                  aril_error());
+        aril_safetensors_close(f);
+        if (test_failed()) return;
+    }
+}
+
 static aril_status save_named(const char *a, const char *b, aril_dtype dtype)
 {
     ARIL_SCOPE;

@@ -463,18 +463,21 @@ static aril_status check_names(aril_safetensors *f)
     return key ? malformed(f, "its metadata has two pairs called %s", key) : ARIL_OK;
 }
 
-/* `first` are the first 8 bytes, of which n are there; size is that of the whole file. */
+/* `first` are the first 9 bytes, as far as they are there; size is that of the whole file. */
 static aril_status header_length(aril_safetensors *f, const unsigned char *first, uint64_t size,
                                  uint64_t *length)
 {
     if (size < 8)
         return malformed(f, "it has %llu bytes, too few for one", (unsigned long long)size);
     *length = aril__le64(first);
-    if (first[0] == 'P' && first[1] == 'K')
+    /* The length may begin with the same bytes as another format: a header of 128 bytes begins as a
+     * pickle does. Where the header follows, the file is what it seems to be. */
+    bool foreign = first[8] != '{';
+    if (foreign && first[0] == 'P' && first[1] == 'K')
         return malformed(
             f,
             "it is a zip archive, as torch.save writes; save it with safetensors.torch.save_file");
-    if (first[0] == 0x80 && first[1] <= 5)
+    if (foreign && first[0] == 0x80 && first[1] <= 5)
         return malformed(f, "it is a Python pickle; save it with safetensors.torch.save_file");
     if (*length > LONGEST_HEADER)
         return malformed(
@@ -508,9 +511,9 @@ static aril_safetensors *open_source(aril_status status, aril__source source)
         return NULL;
     }
     f->source = source;
-    unsigned char first[8] = { 0 };
+    unsigned char first[9] = { 0 };
     uint64_t length = 0;
-    if (source.size >= 8) status = aril__source_read(&source, 0, first, 8);
+    status = aril__source_read(&source, 0, first, source.size < 9 ? (size_t)source.size : 9);
     if (status == ARIL_OK) status = header_length(f, first, source.size, &length);
     char *header = status == ARIL_OK ? aril__malloc((size_t)length + 1) : NULL;
     if (status == ARIL_OK)
