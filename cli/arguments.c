@@ -35,25 +35,35 @@ static void unknown(const command *c, const char *name)
 static bool refuse(const command *c, const option *o, const char *text, const char *wants)
 {
     fprintf(stderr, "aril %s: --%s takes %s", c->name, o->name, wants);
-    if (text) fprintf(stderr, ", not '%s'", text);
+    if (text) {
+        fputs(", not '", stderr);
+        print_text(stderr, text);
+        fputs("'", stderr);
+    }
     fputs("\n", stderr);
     return false;
 }
 
 static bool read_number(const command *c, const option *o, const char *text, char *place)
 {
-    char wants[64], *end = NULL;
+    char wants[96], *end = NULL;
     bool whole = o->kind == OPTION_WHOLE;
-    snprintf(wants, sizeof wants, "a %s from %g up", whole ? "whole number" : "number", o->least);
+    double most = o->most > 0 ? o->most : HUGE_VAL;
+    const char *what = whole ? "whole number" : "number";
+    if (o->most > 0)
+        snprintf(wants, sizeof wants, "a %s from %.10g to %.10g", what, o->least, o->most);
+    else
+        snprintf(wants, sizeof wants, "a %s from %.10g up", what, o->least);
     errno = 0;
     if (whole) {
         intmax_t n = strtoimax(text, &end, 10);
-        if (end == text || *end || errno || (double)n < o->least || n > INT64_MAX)
+        if (end == text || *end || errno || (double)n < o->least || (double)n > most)
             return refuse(c, o, text, wants);
         *(int64_t *)(void *)place = (int64_t)n;
     } else {
         double x = strtod(text, &end);
-        if (end == text || *end || !isfinite(x) || x < o->least) return refuse(c, o, text, wants);
+        if (end == text || *end || !isfinite(x) || x < o->least || x > most)
+            return refuse(c, o, text, wants);
         *(double *)(void *)place = x;
     }
     return true;
@@ -104,6 +114,7 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
         return refuse(c, o, NULL,
                       o->kind == OPTION_FILE     ? "a file"
                       : o->kind == OPTION_FOLDER ? "a folder"
+                      : o->kind == OPTION_DATA   ? "a dataset"
                                                  : "a value");
     return o->kind == OPTION_WHOLE || o->kind == OPTION_REAL ? read_number(c, o, text, place)
                                                              : read_word(c, o, text, place);

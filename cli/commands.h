@@ -21,6 +21,7 @@ typedef enum option_kind {
     OPTION_TEXT,
     OPTION_FILE,
     OPTION_FOLDER,
+    OPTION_DATA, /* text: the name of a dataset or a path */
 } option_kind;
 
 typedef struct option {
@@ -31,6 +32,7 @@ typedef struct option {
     size_t at;        /* offsetof its place in the command's values */
     const char *help; /* what it does; wrapped to the width */
     double least;     /* numbers: the smallest that is taken */
+    double most;      /* and the largest; 0: any that its type holds. What becomes an int has one */
     /* The words that it may be or begin with, NULL after the last; NULL: anything. For completion
      * and for the help. */
     const char *const *(*words)(void);
@@ -82,11 +84,22 @@ bool measures_known(const char *loss, const char *metrics);
 /* Prints this thread's error, if there is one, and forgets it; gives EXIT_FAILED. */
 int report(const char *name);
 
-/* Prints UTF-8 text in exactly so many characters: cut off, or with spaces behind it. */
+/* Text from a file or a folder as it may be printed: control characters and what is no UTF-8 become
+ * \x1b and the like. In buf, cut off where that is full; printed; how many columns it takes;
+ * printed in exactly so many columns, cut off or with spaces behind it; printed as a string of
+ * JSON. */
+const char *printable(const char *text, char *buf, size_t size);
+void print_text(FILE *to, const char *text);
+int printed_width(const char *text);
 void print_padded(const char *text, int width);
+void print_json_text(const char *text);
 
 /* What --threads asks for; 0: nothing. */
 void use_threads(int64_t n);
+
+/* Prints a line of text, broken between words at the width of the terminal; further lines are
+ * indented. Through a pipe it is one line. */
+void print_wrapped(FILE *to, const char *text, int indent);
 
 /* The width of the terminal behind a stream, 80 where there is none. */
 int terminal_width(FILE *to);

@@ -3,6 +3,7 @@
 
 #include <aril/base.h>
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -47,6 +48,22 @@ static void wrap(FILE *to, const char *text, int column, int indent, int width)
         text += length;
         while (*text == ' ') text++;
     }
+}
+
+void print_wrapped(FILE *to, const char *text, int indent)
+{
+    int width = isatty(fileno(to)) ? terminal_width(to) : INT_MAX, column = 0;
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (column > 0 && length > width - column - 1)
+            column = fprintf(to, "\n%*s", indent, "") - 1;
+        else if (column > 0)
+            column += fprintf(to, " ");
+        column += fprintf(to, "%.*s", length, text);
+        text += length;
+        while (*text == ' ') text++;
+    }
+    fputc('\n', to);
 }
 
 static int option_text(const option *o, char *buf, size_t size)
@@ -241,6 +258,9 @@ void help_completion(const command *const *all, int n, FILE *to)
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= "
           "files=\n"
           "    COMPREPLY=()\n"
+          "    # --data=PATH comes as three words\n"
+          "    [ \"$word\" != = ] || word=\n"
+          "    [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
           "        words=\"--help --version",
           to);
@@ -252,7 +272,7 @@ void help_completion(const command *const *all, int n, FILE *to)
         for (const option *o = c->options; o && o->name; o++) {
             if (!*o->name || o->kind == OPTION_FLAG || o->hidden) continue;
             fprintf(to, "            --%s)", o->name);
-            if (o->kind == OPTION_FILE) fputs(" files=-f;", to);
+            if (o->kind == OPTION_FILE || o->kind == OPTION_DATA) fputs(" files=-f;", to);
             if (o->kind == OPTION_FOLDER) fputs(" files=-d;", to);
             fputs(" words=\"", to);
             words_of(o->words, to);

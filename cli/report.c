@@ -28,26 +28,15 @@ bool measures_known(const char *loss, const char *metrics)
     return aril_ok();
 }
 
-static bool begins_character(char c)
-{
-    return ((unsigned char)c & 0xC0) != 0x80;
-}
-
-void print_padded(const char *text, int width)
-{
-    int n = 0;
-    for (; *text; text++) {
-        if (begins_character(*text) && n++ == width) return;
-        putchar(*text);
-    }
-    printf("%*s", width - n, "");
-}
-
 int report(const char *name)
 {
+    char text[1200];
     const char *message = aril_error();
-    if (!message) return EXIT_FAILED;
-    fprintf(stderr, "aril %s: %.*s\n", name, without_place(message), message);
+    if (!message || !*message) return EXIT_FAILED;
+    snprintf(text, sizeof text, "%.*s", without_place(message), message);
+    fprintf(stderr, "aril %s: ", name);
+    print_text(stderr, text);
+    fputs("\n", stderr);
     aril_clear_error();
     return EXIT_FAILED;
 }

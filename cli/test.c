@@ -44,7 +44,7 @@ static void print_json(aril_model *model, const char *metrics, double loss)
     puts("}");
 }
 
-static void print_text(aril_model *model, const char *metrics, double loss)
+static void print_figures(aril_model *model, const char *metrics, double loss)
 {
     char names[512], *rest = NULL;
     snprintf(names, sizeof names, "%s", metrics);
@@ -83,7 +83,7 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     double loss =
         aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = bar ? 0 : ARIL_SILENT });
     if (aril_ok() && o->json) print_json(model, metrics, loss);
-    if (aril_ok() && !o->json && !bar) print_text(model, metrics, loss);
+    if (aril_ok() && !o->json && !bar) print_figures(model, metrics, loss);
     if (aril_ok() && classes) {
         ARIL_SCOPE;
         aril_tensor *table = aril_metric_table(aril_model_metric(model, "confusion"));
