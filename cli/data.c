@@ -12,7 +12,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *split, *sheet, *export;
+    const char *split, *sheet, *export, *target;
     int64_t count;
     double seconds;
 } options;
@@ -34,7 +34,10 @@ typedef struct counts {
     double sum[MOST_CHANNELS], squares[MOST_CHANNELS], elements;
     int channels;
     double least, most;
-    bool differ; /* in shape */
+    bool differ;                /* in shape */
+    aril_shape small, large;    /* the smallest and the largest size along each axis */
+    double targets, target_sum; /* that are numbers: how many, */
+    double target_least, target_most;
 } counts;
 
 static void count_classes(counts *c, aril_tensor *y, int64_t n)
@@ -50,6 +53,28 @@ static void count_classes(counts *c, aril_tensor *y, int64_t n)
             while (c->classes <= label[i]) c->of_class[c->classes++] = 0;
         }
         c->of_class[label[i]]++;
+    }
+}
+
+static void count_numbers(counts *c, aril_tensor *y)
+{
+    if (!y || !aril_dtype_is_float(aril_dtype_of(y))) return;
+    aril_tensor *d = aril_cast(y, ARIL_F64);
+    double low = aril_item(aril_amin(d, ARIL_ALL)), high = aril_item(aril_amax(d, ARIL_ALL));
+    if (c->targets == 0 || low < c->target_least) c->target_least = low;
+    if (c->targets == 0 || high > c->target_most) c->target_most = high;
+    c->targets += (double)aril_numel(d);
+    c->target_sum += aril_item(aril_sum(d, ARIL_ALL));
+}
+
+/* x: [N,...] */
+static void count_sizes(counts *c, aril_tensor *x)
+{
+    aril_shape s = aril_shape_of(x);
+    if (c->samples == 0) c->small = c->large = s;
+    for (int i = 1; i < s.ndim && s.ndim == c->small.ndim; i++) {
+        if (s.dim[i] < c->small.dim[i]) c->small.dim[i] = s.dim[i];
+        if (s.dim[i] > c->large.dim[i]) c->large.dim[i] = s.dim[i];
     }
 }
 
@@ -69,7 +94,7 @@ static void add_values(counts *c, aril_tensor *x, bool pictures)
     if (c->samples == 0 || high > c->most) c->most = high;
 }
 
-/* Looks at samples for at most so many seconds. */
+/* Looks at samples for at most so many seconds, one by one where they differ in size. */
 static bool look(aril_dataset *d, double seconds, counts *c)
 {
     aril_shape shape = aril_dataset_shape(d);
@@ -82,6 +107,8 @@ static bool look(aril_dataset *d, double seconds, counts *c)
     for (aril_batch b; l && now() < end && aril_loader_next(l, &b);) {
         ARIL_SCOPE;
         count_classes(c, b.y, b.n);
+        count_numbers(c, b.y);
+        count_sizes(c, b.x);
         add_values(c, b.x, aril_dataset_has_pictures(d));
         c->samples += b.n;
     }
@@ -89,11 +116,15 @@ static bool look(aril_dataset *d, double seconds, counts *c)
     return aril_ok();
 }
 
-static int characters(const char *text)
+/* The same, again one by one when it turns out on the way that sizes differ. */
+static bool look_again(aril_dataset *d, double seconds, counts *c)
 {
-    int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
+    if (look(d, seconds, c)) return true;
+    if (c->differ || aril_error_code() != ARIL_ERR_SHAPE) return false;
+    aril_clear_error();
+    free(c->of_class);
+    *c = (counts){ .differ = true };
+    return look(d, seconds, c);
 }
 
 static void print_classes(const counts *c, aril_dataset *d, int width)
@@ -105,7 +136,7 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
     char number[32];
     for (int64_t i = 0; i < c->classes; i++) {
         if (c->of_class[i] > most) most = c->of_class[i];
-        int length = i < n_names ? characters(names[i])
+        int length = i < n_names ? printed_width(names[i])
                                  : snprintf(number, sizeof number, "%lld", (long long)i);
         if (length > widest) widest = length < 30 ? length : 30;
     }
@@ -139,27 +170,78 @@ static void print_values(const counts *c)
     puts("");
 }
 
+/* "  columns  area, rooms", cut off at the width. */
+static void print_columns(aril_dataset *d, int width)
+{
+    enum { HEAD = 11 };
+    const char *const *names;
+    int n = aril_dataset_columns(d, &names, NULL), used = HEAD;
+    if (n == 0) return;
+    printf("  columns  ");
+    for (int i = 0; i < n; i++) {
+        int wide = printed_width(names[i]);
+        if (used + wide + 8 > width && i > 0) {
+            printf(", ...");
+            break;
+        }
+        if (i) printf(", ");
+        print_text(stdout, names[i]);
+        used += wide + 2;
+    }
+    puts("");
+}
+
+/* "  target   price, 90000 to 700000, mean 398362" */
+static void print_target(aril_dataset *d, const counts *c)
+{
+    const char *target = NULL;
+    aril_dataset_columns(d, NULL, &target);
+    if (!target && c->targets == 0) return;
+    printf("  target   ");
+    print_text(stdout, target ? target : "numbers");
+    if (c->targets > 0)
+        printf(", %.6g to %.6g, mean %.6g", c->target_least, c->target_most,
+               c->target_sum / c->targets);
+    puts("");
+}
+
+static void print_shape(aril_dataset *d, const counts *c)
+{
+    char text[128], large[128];
+    bool pictures = aril_dataset_has_pictures(d);
+    if (!c->differ || c->samples == 0) {
+        printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
+               pictures ? ", a picture" : "");
+        return;
+    }
+    aril_shape a = c->small, b = c->large; /* without the batch dimension */
+    for (int i = 1; i < a.ndim; i++) a.dim[i - 1] = a.dim[i], b.dim[i - 1] = b.dim[i];
+    a.ndim--, b.ndim--;
+    printf("  each     %s to %s%s\n", shape_text(a, text, sizeof text),
+           shape_text(b, large, sizeof large),
+           pictures ? ", a picture; they differ in size" : "; they differ in size");
+}
+
 static int describe(aril_dataset *d, const char *name, const options *o)
 {
     counts c = { .differ = parts_differ(d) };
-    char text[128];
-    if (!look(d, o->seconds, &c)) {
+    if (!aril_ok() || !look_again(d, o->seconds, &c)) {
         free(c.of_class);
         return report("data");
     }
     int64_t size = aril_dataset_size(d);
     const char *const *names;
     int n_names = aril_dataset_classes(d, &names);
-    printf("%s%s%s: ", name, o->split ? ", " : "", o->split ? o->split : "");
+    print_text(stdout, name);
+    printf("%s%s: ", o->split ? ", " : "", o->split ? o->split : "");
     if (size >= 0)
         printf("%lld samples\n", (long long)size);
     else
         puts("a stream");
-    printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
-           aril_dataset_has_pictures(d)
-               ? c.differ ? ", a picture; they differ in size" : ", a picture"
-               : "");
+    print_shape(d, &c);
     print_values(&c);
+    print_columns(d, terminal_width(stdout));
+    print_target(d, &c);
     if (n_names || c.classes)
         printf("  classes  %lld\n", (long long)(n_names > c.classes ? n_names : c.classes));
     if (c.samples && c.samples < size)
@@ -188,7 +270,7 @@ static bool label_of(aril_dataset *d, const aril_sample *s, char *text, size_t s
     if (!s->y || aril_numel(s->y) != 1) return false;
     int64_t label = aril_dtype_is_float(aril_dtype_of(s->y)) ? -1 : aril_item_int(s->y);
     if (label >= 0 && label < n)
-        snprintf(text, size, "%s", names[label]);
+        printable(names[label], text, size);
     else if (label >= 0)
         snprintf(text, size, "%lld", (long long)label);
     else
@@ -215,7 +297,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
     }
     for (int64_t i = 0; !same && i < n && aril_ok(); i++)
         picture[i] = aril_transform_picture(square, picture[i], NULL);
-    if (aril_ok() && n > 0) {
+    if (aril_ok() && n > 0 && picture && caption && text) {
         char title[160];
         snprintf(title, sizeof title, "%s%s%s", name, o->split ? ", " : "",
                  o->split ? o->split : "");
@@ -267,7 +349,8 @@ static int run(void *values, int n, char **argument)
 {
     (void)n;
     const options *o = values;
-    aril_dataset *d = aril_dataset_open(argument[0], o->split);
+    aril_dataset *d =
+        aril_dataset_open_with(argument[0], o->split, (aril_open_opts){ .target = o->target });
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {
@@ -299,6 +382,11 @@ static const option table[] = {
       .kind = OPTION_TEXT,
       AT(split),
       .help = "train, test or another part that the dataset has" },
+    { .name = "target",
+      .value = "COLUMN",
+      .kind = OPTION_TEXT,
+      AT(target),
+      .help = "of a table: the column to learn, by name or number; the last" },
     { .name = "sheet",
       .value = "FILE",
       .kind = OPTION_FILE,
@@ -314,6 +402,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(count),
       .least = 1,
+      .most = 100000,
       .help = "how many pictures that are; 40" },
     { .name = "seconds",
       .value = "S",

@@ -1,5 +1,7 @@
 #include "model_file.h"
 
+#include "commands.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +59,32 @@ bool model_is_name(const char *file)
 
 /* ---- making and freeing ---- */
 
+static void free_names(char **name, int64_t n)
+{
+    for (int64_t i = 0; name && i < n; i++) free(name[i]);
+    free(name);
+}
+
+static char **copy_names(int64_t n, const char *const *names)
+{
+    char **copy = calloc((size_t)n + 1, sizeof *copy);
+    bool ok = copy != NULL;
+    for (int64_t i = 0; ok && i < n; i++) ok = (copy[i] = strdup(names[i])) != NULL;
+    if (ok) return copy;
+    free_names(copy, n);
+    return NULL;
+}
+
 void model_close(model_file *m)
 {
+    aril_module_release(m->scaled);
     aril_module_release(m->net);
-    for (int64_t i = 0; m->class_name && i < m->classes; i++) free(m->class_name[i]);
-    free(m->class_name);
+    free_names(m->class_name, m->classes);
+    free_names(m->column, m->n_columns);
+    free(m->column_scale);
+    free(m->target);
+    free(m->loss);
+    free(m->metrics);
     free(m->name);
     free(m->data);
     free(m->path);
@@ -88,17 +111,113 @@ bool model_make(const char *name, aril_shape input, int64_t classes, model_file 
 
 bool model_set_classes(model_file *m, int n, const char *const *names)
 {
-    char **copy = calloc((size_t)n + 1, sizeof *copy);
-    for (int i = 0; copy && i < n; i++) copy[i] = strdup(names[i]);
-    m->class_name = copy;
-    return copy != NULL;
+    m->class_name = copy_names(n, names);
+    return m->class_name != NULL;
+}
+
+bool model_set_columns(model_file *m, int n, const char *const *names, const char *target)
+{
+    m->column = copy_names(n, names);
+    m->n_columns = m->column ? n : 0;
+    m->target = target ? strdup(target) : NULL;
+    return m->column && (m->target || !target);
 }
 
 const char *model_class(const model_file *m, int64_t i, char *buf, size_t size)
 {
-    if (m->class_name && i >= 0 && i < m->classes && m->class_name[i]) return m->class_name[i];
+    if (m->class_name && i >= 0 && i < m->classes && m->class_name[i])
+        return printable(m->class_name[i], buf, size);
     snprintf(buf, size, "%lld", (long long)i);
     return buf;
+}
+
+aril_open_opts model_open_opts(const model_file *m)
+{
+    return (aril_open_opts){ .target = m->target,
+                             .real_target = m->regression,
+                             .n_columns = m->n_columns,
+                             .columns = (const char *const *)m->column,
+                             .n_classes = m->class_name ? (int)m->classes : 0,
+                             .classes = (const char *const *)m->class_name };
+}
+
+/* ---- scales ---- */
+
+typedef struct scales {
+    bool columns; /* inputs are scaled by own tensors 0 and 1: mean, deviation */
+    double mean, deviation;
+} scales;
+
+static aril_tensor *scaled_forward(aril_module *self, aril_tensor *x)
+{
+    const scales *s = aril_module_data(self);
+    if (s->columns)
+        x = aril_div(aril_sub(x, aril_module_own(self, 0)), aril_module_own(self, 1)); /* [N,F] */
+    aril_tensor *y = aril_forward(aril_module_child(self, 0), x);
+    return s->deviation > 0 ? aril_add_scalar(aril_mul_scalar(y, s->deviation), s->mean) : y;
+}
+
+bool model_scale(model_file *m)
+{
+    ARIL_SCOPE;
+    int64_t n = m->input.dim[0];
+    if (!m->column_scale && m->target_scale[1] <= 0) {
+        m->scaled = aril_module_keep(m->net);
+        return true;
+    }
+    m->scaled = aril_module_new("Scaled", sizeof(scales), scaled_forward);
+    if (!m->scaled) return false;
+    scales *s = aril_module_data(m->scaled);
+    *s = (scales){ .columns = m->column_scale != NULL,
+                   .mean = m->target_scale[0],
+                   .deviation = m->target_scale[1] };
+    if (s->columns) {
+        aril_tensor *both =
+            aril_cast(aril_from(m->column_scale, ARIL_SHAPE(2, n), ARIL_F64, aril_cpu()), ARIL_F32);
+        aril_module_scratch(m->scaled, "mean", aril_copy(aril_select(both, 0, 0)));
+        aril_module_scratch(m->scaled, "deviation", aril_copy(aril_select(both, 0, 1)));
+    }
+    aril_module_add(m->scaled, "net", aril_module_keep(m->net));
+    return aril_ok();
+}
+
+static aril_tensor *scaled_loss(aril_module *self, aril_list in)
+{
+    double by = 1 / *(const double *)aril_module_data(self);
+    aril_tensor *both[2] = { aril_mul_scalar(in.at[0], by), aril_mul_scalar(in.at[1], by) };
+    return aril_forward_n(aril_module_child(self, 0), (aril_list){ 2, both });
+}
+
+static aril_module *loss_of_scaled(const char *name, double deviation)
+{
+    aril_module *m = aril_module_new_n("ScaledLoss", sizeof deviation, scaled_loss);
+    if (!m) return NULL;
+    *(double *)aril_module_data(m) = deviation;
+    if (aril_module_add(m, "loss", aril_nn_loss(name))) return m;
+    aril_module_release(m);
+    return NULL;
+}
+
+const char *model_loss(const model_file *m, const char *loss)
+{
+    return loss ? loss : m->loss ? m->loss : m->regression ? "mse" : "cross_entropy";
+}
+
+const char *model_metrics(const model_file *m, const char *metrics)
+{
+    return metrics ? metrics : m->metrics ? m->metrics : m->regression ? "mae" : "accuracy";
+}
+
+aril_status model_compile(const model_file *m, aril_model *model, const char *loss,
+                          const char *metrics, aril_model_opts opts)
+{
+    opts.metrics = model_metrics(m, metrics);
+    opts.loss = model_loss(m, loss);
+    if (m->regression && m->target_scale[1] > 0) {
+        opts.loss_module = loss_of_scaled(opts.loss, m->target_scale[1]);
+        opts.loss = NULL;
+    }
+    return aril_model_compile(model, opts);
 }
 
 aril_transform *model_normalise(const model_file *m)
@@ -130,56 +249,160 @@ static int numbers_read(const char *text, int most, double *x)
     return n;
 }
 
-/* The names with line breaks between them; NULL when memory is out. */
-static char *join_classes(const model_file *m)
+static char *scale_text(const model_file *m)
 {
-    size_t n = 1;
-    for (int64_t i = 0; m->class_name && i < m->classes; i++) n += strlen(m->class_name[i]) + 1;
-    char *text = malloc(n), *to = text;
-    if (!text) return NULL;
-    *to = '\0';
-    for (int64_t i = 0; m->class_name && i < m->classes; i++)
-        to += sprintf(to, "%s%s", i ? "\n" : "", m->class_name[i]);
+    size_t n = m->column_scale ? 2 * (size_t)m->input.dim[0] : 0, size = 32 * n + 1;
+    char *text = malloc(size);
+    if (text) numbers_text((int)n, m->column_scale, text, size);
     return text;
+}
+
+static bool read_scale(model_file *m, const char *text)
+{
+    if (!text || !*text || m->input.ndim != 1) return true;
+    int n = 2 * (int)m->input.dim[0];
+    m->column_scale = malloc((size_t)n * sizeof *m->column_scale);
+    if (!m->column_scale) return false;
+    if (numbers_read(text, n, m->column_scale) == n) return true;
+    aril_fail(ARIL_ERR_FORMAT, "'%s': expected %d numbers of the columns' scale", m->path, n);
+    return false;
+}
+
+/* Names with line breaks between them, which in a name are written \\n; NULL when memory is out. */
+static char *join_names(char *const *name, int64_t n)
+{
+    size_t size = 1;
+    for (int64_t i = 0; name && i < n; i++) size += 2 * strlen(name[i]) + 1;
+    char *text = malloc(size), *to = text;
+    if (!text) return NULL;
+    for (int64_t i = 0; name && i < n; i++) {
+        if (i) *to++ = '\n';
+        for (const char *c = name[i]; *c; c++) {
+            if (*c == '\\' || *c == '\n') *to++ = '\\';
+            *to++ = *c == '\n' ? 'n' : *c;
+        }
+    }
+    *to = '\0';
+    return text;
+}
+
+static char **split_names(const char *text, int64_t n)
+{
+    char **name = calloc((size_t)n + 1, sizeof *name);
+    for (int64_t i = 0; name && i < n; i++) {
+        size_t length = strcspn(text, "\n");
+        char *to = name[i] = strndup(text, length);
+        if (!to) {
+            free_names(name, n);
+            return NULL;
+        }
+        for (const char *c = name[i]; *c; c++) {
+            bool escaped = *c == '\\' && (c[1] == '\\' || c[1] == 'n');
+            if (escaped) c++;
+            *to++ = (char)(escaped && *c == 'n' ? '\n' : *c);
+        }
+        *to = '\0';
+        text += length + (text[length] == '\n');
+    }
+    return name;
 }
 
 aril_status model_save(const model_file *m, const char *path)
 {
-    char input[128], mean[128], std[128], classes[32], kept[32], seed[32], *names = join_classes(m);
+    char input[128], mean[128], std[128], classes[32], kept[32], seed[32], target[64];
+    char *names = join_names(m->class_name, m->classes);
+    char *columns = join_names(m->column, m->n_columns), *scale = scale_text(m);
     const aril_named *state = aril_state(m->net);
-    if (!names || !state) {
-        free(names);
-        return aril_ok() ? ARIL_ERR_MEMORY : aril_error_code();
+    aril_status s = state ? ARIL_ERR_MEMORY : aril_error_code();
+    if (names && columns && scale && state) {
+        shape_text(m->input, input, sizeof input);
+        snprintf(classes, sizeof classes, "%lld", (long long)m->classes);
+        numbers_text(m->n_channels, m->mean, mean, sizeof mean);
+        numbers_text(m->n_channels, m->std, std, sizeof std);
+        numbers_text(2, m->target_scale, target, sizeof target);
+        snprintf(kept, sizeof kept, "%.17g", m->kept);
+        snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
+        const struct {
+            const char *key, *value;
+        } all[] = { { "aril.model", m->name },
+                    { "aril.input", input },
+                    { "aril.classes", classes },
+                    { "aril.class_names", names },
+                    { "aril.task", m->regression ? "regression" : "classification" },
+                    { "aril.loss", m->loss },
+                    { "aril.metrics", m->metrics },
+                    { "aril.target", m->target },
+                    { "aril.target_scale", target },
+                    { "aril.columns", columns },
+                    { "aril.column_scale", scale },
+                    { "aril.mean", mean },
+                    { "aril.std", std },
+                    { "aril.data", m->data },
+                    { "aril.sized", m->sized ? "1" : "0" },
+                    { "aril.kept", kept },
+                    { "aril.seed", seed },
+                    { "format", "pt" } };
+        enum { N = sizeof all / sizeof *all };
+        const char *key[N], *value[N];
+        aril_metadata metadata = { .n = 0, .key = key, .value = value };
+        for (int i = 0; i < N; i++)
+            if (all[i].value) key[metadata.n] = all[i].key, value[metadata.n++] = all[i].value;
+        s = aril_safetensors_save(path, state, &metadata);
     }
-    shape_text(m->input, input, sizeof input);
-    snprintf(classes, sizeof classes, "%lld", (long long)m->classes);
-    numbers_text(m->n_channels, m->mean, mean, sizeof mean);
-    numbers_text(m->n_channels, m->std, std, sizeof std);
-    snprintf(kept, sizeof kept, "%.17g", m->kept);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
-    const char *key[] = { "aril.model", "aril.input", "aril.classes", "aril.class_names",
-                          "aril.mean",  "aril.std",   "aril.data",    "aril.sized",
-                          "aril.kept",  "aril.seed",  "format" };
-    const char *value[] = { m->name, input, classes, names,
-                            mean,    std,   m->data, m->sized ? "1" : "0",
-                            kept,    seed,  "pt" };
-    aril_metadata metadata = { .n = sizeof key / sizeof *key, .key = key, .value = value };
-    aril_status s = aril_safetensors_save(path, state, &metadata);
     free(names);
+    free(columns);
+    free(scale);
     return s;
 }
 
-static bool read_classes(model_file *m, const char *text)
+static bool read_text(aril_safetensors *f, const char *key, char **to)
 {
+    const char *text = aril_safetensors_get(f, key);
+    *to = text && *text ? strdup(text) : NULL;
+    return !text || !*text || *to;
+}
+
+static bool read_names(aril_safetensors *f, const char *key, int64_t n, char ***to)
+{
+    const char *text = aril_safetensors_get(f, key);
     if (!text || !*text) return true;
-    m->class_name = calloc((size_t)m->classes + 1, sizeof *m->class_name);
-    for (int64_t i = 0; m->class_name && i < m->classes; i++) {
-        size_t n = strcspn(text, "\n");
-        m->class_name[i] = strndup(text, n);
-        if (!m->class_name[i]) return false;
-        text += n + (text[n] == '\n');
-    }
-    return m->class_name != NULL;
+    int64_t lines = 1;
+    for (const char *c = text; *c; c++) lines += *c == '\n';
+    if (lines == n) return (*to = split_names(text, n)) != NULL;
+    aril_fail(ARIL_ERR_FORMAT, "%s: expected %lld names, got %lld", key, (long long)n,
+              (long long)lines);
+    return false;
+}
+
+/* What of a training is remembered beside its weights. */
+static bool read_memory(aril_safetensors *f, model_file *m)
+{
+    const char *task = aril_safetensors_get(f, "aril.task");
+    m->regression = task && strcmp(task, "regression") == 0;
+    if (!read_names(f, "aril.class_names", m->classes, &m->class_name)) return false;
+    const char *columns = aril_safetensors_get(f, "aril.columns");
+    int n_columns = columns && *columns ? 1 : 0;
+    for (const char *c = columns; n_columns && *c; c++) n_columns += *c == '\n';
+    if (!read_names(f, "aril.columns", n_columns, &m->column)) return false;
+    m->n_columns = n_columns;
+    if (!read_text(f, "aril.loss", &m->loss) || !read_text(f, "aril.metrics", &m->metrics) ||
+        !read_text(f, "aril.target", &m->target) ||
+        !read_scale(m, aril_safetensors_get(f, "aril.column_scale")))
+        return false;
+    double target[2];
+    if (numbers_read(aril_safetensors_get(f, "aril.target_scale"), 2, target) == 2 && target[1] > 0)
+        memcpy(m->target_scale, target, sizeof target);
+    m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MOST_CHANNELS, m->mean);
+    if (numbers_read(aril_safetensors_get(f, "aril.std"), MOST_CHANNELS, m->std) != m->n_channels)
+        m->n_channels = 0;
+    const char *sized = aril_safetensors_get(f, "aril.sized");
+    const char *kept = aril_safetensors_get(f, "aril.kept");
+    const char *seed = aril_safetensors_get(f, "aril.seed");
+    m->sized = sized && strcmp(sized, "1") == 0 && m->input.ndim == 3;
+    m->kept = kept ? strtod(kept, NULL) : 0;
+    if (!(m->kept > 0 && m->kept < 1)) m->kept = 0;
+    m->seed = seed ? strtoull(seed, NULL, 10) : 0;
+    return true;
 }
 
 static bool read_file(aril_safetensors *f, model_file *m)
@@ -198,20 +421,10 @@ static bool read_file(aril_safetensors *f, model_file *m)
         return false;
     }
     if (data) m->data = strdup(data);
-    if (!model_make(name, shape, atoll(classes), m)) return false;
-    if (!read_classes(m, aril_safetensors_get(f, "aril.class_names"))) return false;
-    m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MOST_CHANNELS, m->mean);
-    if (numbers_read(aril_safetensors_get(f, "aril.std"), MOST_CHANNELS, m->std) != m->n_channels)
-        m->n_channels = 0;
-    const char *sized = aril_safetensors_get(f, "aril.sized");
-    const char *kept = aril_safetensors_get(f, "aril.kept");
-    const char *seed = aril_safetensors_get(f, "aril.seed");
-    m->sized = sized && strcmp(sized, "1") == 0;
-    m->kept = kept ? strtod(kept, NULL) : 0;
-    if (!(m->kept > 0 && m->kept < 1)) m->kept = 0;
-    m->seed = seed ? strtoull(seed, NULL, 10) : 0;
+    if (!model_make(name, shape, atoll(classes), m) || !read_memory(f, m)) return false;
     const aril_named *all = aril_safetensors_all(f);
-    return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK;
+    return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK &&
+           model_scale(m);
 }
 
 bool model_open(const char *file, model_file *m)

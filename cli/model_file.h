@@ -5,21 +5,32 @@
 #define ARIL_CLI_MODEL_FILE_H
 
 #include <aril/aril.h>
+#include <aril/datasets.h>
 
 enum { MOST_CHANNELS = 4 };
 
 typedef struct model_file {
     aril_module *net;
-    char *path; /* of the file; NULL: it has fresh weights */
-    char *name; /* of the zoo */
-    char *data; /* what it was trained on, "" */
+    aril_module *scaled; /* the network with columns and target scaled: what is trained and used */
+    char *path;          /* of the file; NULL: it has fresh weights */
+    char *name;          /* of the zoo */
+    char *data;          /* what it was trained on, "" */
     aril_shape input;
-    int64_t classes;   /* results */
-    char **class_name; /* NULL: they have none */
-    int n_channels;    /* that are normalised: 0, 1 or the input's */
+    int64_t classes;      /* results */
+    char **class_name;    /* NULL: they have none */
+    bool regression;      /* results are numbers, not classes */
+    char *loss, *metrics; /* by which it was trained; NULL: the usual ones */
+    char *target;         /* of a table: the target's column; NULL: not known */
+    int n_columns;        /* of a table: the columns of x */
+    char **column;        /* their names; NULL: they have none */
+    double *column_scale; /* mean and deviation of each input of a network of one dimension: 2 x
+                              input.dim[0] of them; NULL: as they are */
+    double
+        target_scale[2]; /* mean and deviation of the targets of a regression; 0, 0: as they are */
+    int n_channels;      /* that are normalised: 0, 1 or the input's */
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
-    bool sized;  /* pictures are brought to the input's size */
-    double kept; /* the share of the samples that was kept for tests; 0: the data has such a part */
+    bool sized;    /* pictures are brought to the input's size */
+    double kept;   /* the share of the training samples that was held out; 0: none */
     uint64_t seed; /* by which that share was drawn */
 } model_file;
 
@@ -39,8 +50,25 @@ bool model_set_classes(model_file *m, int n, const char *const *names);
 aril_status model_save(const model_file *m, const char *path);
 void model_close(model_file *m);
 
-/* "Sneaker", or the number as text in buf. */
+/* "Sneaker", or the number, as it may be printed, in buf. */
 const char *model_class(const model_file *m, int64_t i, char *buf, size_t size);
+
+/* How a dataset is opened as the network was trained on it: its target, columns, classes. */
+aril_open_opts model_open_opts(const model_file *m);
+
+/* Remembers the columns of a table. False when memory is out. */
+bool model_set_columns(model_file *m, int n, const char *const *names, const char *target);
+
+/* Makes m->scaled of the network and its scales. False after an error. */
+bool model_scale(model_file *m);
+
+/* Compiles a model by a loss and metrics (NULL: those of its training, or the usual ones). A
+ * regression's loss is that of targets of deviation 1, so that learning rates are the same for
+ * prices and for shares; metrics are in the target's own units. */
+aril_status model_compile(const model_file *m, aril_model *model, const char *loss,
+                          const char *metrics, aril_model_opts opts);
+const char *model_loss(const model_file *m, const char *loss);
+const char *model_metrics(const model_file *m, const char *metrics);
 
 /* The transform for batches that normalises; NULL where there is nothing to do (or an error). */
 aril_transform *model_normalise(const model_file *m);

@@ -2,59 +2,108 @@
 
 #include <aril/datasets.h>
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file or folder without parts, as a whole. */
-static aril_dataset *open_whole(const char *data)
+/* Is there such a part? Only a missing part is an error of arguments where there are no options; all
+ * other errors are told when the part is opened. */
+static bool has_part(const char *data, const char *split)
+{
+    aril_dataset *d = aril_dataset_open(data, split);
+    bool has = d || aril_error_code() != ARIL_ERR_ARG;
+    aril_dataset_release(d);
+    aril_clear_error();
+    return has;
+}
+
+aril_dataset *parts_train(const char *data, aril_open_opts opts)
 {
     struct stat st;
-    aril_dataset *d = aril_dataset_open(data, "train");
-    if (d || stat(data, &st) != 0) return d;
-    aril_clear_error();
-    return aril_dataset_open(data, NULL);
+    bool whole = stat(data, &st) == 0 && !has_part(data, "train");
+    return aril_dataset_open_with(data, whole ? NULL : "train", opts);
 }
 
-/* The part called test; *lacks: there is none, which is no error. */
-static aril_dataset *open_test(const char *data, bool *lacks)
+/* The options by which other parts agree with this one. */
+static aril_open_opts as_in(aril_dataset *train, aril_open_opts opts)
 {
-    aril_dataset *d = aril_dataset_open(data, "test");
-    *lacks = !d && aril_error_code() == ARIL_ERR_ARG;
-    if (*lacks) aril_clear_error();
-    return d;
-}
-
-bool parts_open(const char *data, double share, uint64_t seed, aril_dataset **train,
-                aril_dataset **test, double *kept)
-{
-    bool split = share > 0;
-    *test = NULL;
-    *kept = 0;
-    *train = open_whole(data);
-    if (*train && !split) *test = open_test(data, &split);
-    if (!*train || (!split && !*test)) {
-        aril_dataset_release(*train);
-        *train = NULL;
-        return false;
+    const char *target;
+    if (!opts.classes && !opts.real_target)
+        opts.n_classes = aril_dataset_classes(train, &opts.classes);
+    opts.n_columns = aril_dataset_columns(train, &opts.columns, &target);
+    if (opts.n_columns) {
+        ARIL_SCOPE;
+        aril_sample s;
+        opts.target = target;
+        opts.skip = NULL;
+        opts.real_target = aril_dataset_get(train, 0, &s) == ARIL_OK && s.y &&
+                           aril_dtype_is_float(aril_dtype_of(s.y));
     }
-    if (!split) return true;
-    *kept = share > 0 ? share : 0.1;
+    return opts;
+}
+
+void parts_close(parts *p)
+{
+    aril_dataset_release(p->train);
+    aril_dataset_release(p->val);
+    aril_dataset_release(p->test);
+    *p = (parts){ 0 };
+}
+
+static bool hold_out(parts *p, double share, uint64_t seed)
+{
     aril_dataset *part[2] = { NULL, NULL };
-    aril_status s = aril_dataset_split(*train, 2, (const double[]){ 1 - *kept, *kept }, seed, part);
-    *train = s < 0 ? NULL : part[0];
-    *test = s < 0 ? NULL : part[1];
+    p->kept = share > 0 ? share : 0.1;
+    aril_status s =
+        aril_dataset_split(p->train, 2, (const double[]){ 1 - p->kept, p->kept }, seed, part);
+    p->train = s < 0 ? NULL : part[0];
+    p->val = s < 0 ? NULL : part[1];
     return s >= 0;
 }
 
-aril_dataset *parts_to_test(const char *data, const char *split, const model_file *m)
+bool parts_open(const char *data, aril_open_opts opts, double share, uint64_t seed,
+                aril_dataset *train, parts *p)
 {
-    aril_dataset *train, *test;
-    double kept;
-    bool same = m->data && strcmp(m->data, data) == 0 && m->kept > 0;
-    if (split || !same) return aril_dataset_open(data, split ? split : "test");
-    if (!parts_open(data, m->kept, m->seed, &train, &test, &kept)) return NULL;
-    aril_dataset_release(train);
-    return test;
+    *p = (parts){ .train = train };
+    opts = as_in(train, opts);
+    bool test = has_part(data, "test"), val = share <= 0 && has_part(data, "val"), ok = true;
+    if (test) ok = (p->test = aril_dataset_open_with(data, "test", opts)) != NULL;
+    if (val && ok) ok = (p->val = aril_dataset_open_with(data, "val", opts)) != NULL;
+    p->by_test = test && !val && share <= 0;
+    if (p->by_test && ok) p->val = aril_dataset_keep(p->test);
+    if (ok && !p->val) ok = hold_out(p, share, seed);
+    if (!ok) parts_close(p);
+    return ok;
+}
+
+static bool same_place(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = strcmp(a, b) == 0 || (x && y && strcmp(x, y) == 0);
+    free(x);
+    free(y);
+    return same;
+}
+
+aril_dataset *parts_to_test(const char *data, const char *split, aril_open_opts opts,
+                            const model_file *m, const char **what)
+{
+    static const char held[] = "samples held out of the training";
+    *what = split;
+    if (split) return aril_dataset_open_with(data, split, opts);
+    *what = "test";
+    if (has_part(data, "test")) return aril_dataset_open_with(data, "test", opts);
+    if (m->kept > 0 && m->data && same_place(m->data, data)) {
+        parts p = { .train = parts_train(data, opts) };
+        *what = held;
+        if (!p.train || !hold_out(&p, m->kept, m->seed)) return NULL;
+        aril_dataset_release(p.train);
+        return p.val;
+    }
+    *what = "val";
+    if (has_part(data, "val")) return aril_dataset_open_with(data, "val", opts);
+    *what = "all of it";
+    return parts_train(data, opts);
 }
 
 aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width)

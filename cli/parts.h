@@ -4,15 +4,31 @@
 
 #include "model_file.h"
 
-/* Both parts of a dataset. Without a part called test, or with share > 0, a share of the samples
- * (0: a tenth), drawn by the seed, is kept for it; *kept is that share, 0 where there was a part.
- * Fills in both or neither; false after an error. */
-bool parts_open(const char *data, double share, uint64_t seed, aril_dataset **train,
-                aril_dataset **test, double *kept);
+/* What a training works on. */
+typedef struct parts {
+    aril_dataset *train;
+    aril_dataset *val;  /* measured after each epoch: by it the best epoch is chosen */
+    aril_dataset *test; /* measured once, at the end; NULL: there is no such part */
+    double kept;  /* the share of the training samples that val is; 0: it is a part of the data */
+    bool by_test; /* val is the part called test */
+} parts;
 
-/* The part that a network is tested on: by name, or, with split NULL, "test" or the samples that
- * its training kept apart. NULL after an error. */
-aril_dataset *parts_to_test(const char *data, const char *split, const model_file *m);
+/* The part called train, or all of what has no parts. NULL after an error. */
+aril_dataset *parts_train(const char *data, aril_open_opts opts);
+
+/* All parts. train: as parts_train opened it; taken over. Its classes and columns are those of the
+ * others. The best epoch is chosen by a share of the training samples, drawn by the seed (share > 0;
+ * a tenth where the data has neither), else by the part called val, else by the part called test.
+ * False, with nothing to release, after an error. */
+bool parts_open(const char *data, aril_open_opts opts, double share, uint64_t seed,
+                aril_dataset *train, parts *p);
+void parts_close(parts *p);
+
+/* The samples that a network is tested on: a part by name, or, with split NULL, the part called
+ * test, the samples that its training held out, the part called val, or all of what has no parts.
+ * `what` says which that is. NULL after an error. */
+aril_dataset *parts_to_test(const char *data, const char *split, aril_open_opts opts,
+                            const model_file *m, const char **what);
 
 /* The dataset, which is taken over, with its pictures made height x width. */
 aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width);

@@ -30,62 +30,127 @@ static aril_tensor *read_picture(const model_file *m, const char *path, bool inv
     return aril_unsqueeze(x, 0);
 }
 
-static void json_text(const char *text)
-{
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            printf("\\%c", *text);
-        else if ((unsigned char)*text < 32)
-            printf("\\u%04x", *text);
-        else
-            putchar(*text);
-    }
-    putchar('"');
-}
+/* What the network says of one sample: the likeliest classes, or its numbers. */
+typedef struct answer {
+    int64_t n;
+    const int64_t *class; /* NULL: numbers */
+    const float *value;   /* probabilities, or the numbers */
+} answer;
 
-static void print_json(const model_file *m, const char *path, int64_t n, const int64_t *class,
-                       const float *share, bool first)
+static void print_json(const model_file *m, const char *path, int64_t row, const answer *a,
+                       bool first)
 {
-    char number[32];
     printf("%s\n  {\"file\": ", first ? "" : ",");
-    json_text(path);
-    printf(", \"predictions\": [");
-    for (int64_t i = 0; i < n; i++) {
-        printf("%s{\"class\": ", i ? ", " : "");
-        json_text(model_class(m, class[i], number, sizeof number));
-        printf(", \"index\": %lld, \"probability\": %.6g}", (long long)class[i], (double)share[i]);
+    print_json_text(path);
+    if (row) printf(", \"row\": %lld", (long long)row);
+    if (a->class) {
+        printf(", \"predictions\": [");
+        for (int64_t i = 0; i < a->n; i++) {
+            char number[32];
+            printf("%s{\"class\": ", i ? ", " : "");
+            if (m->class_name)
+                print_json_text(m->class_name[a->class[i]]);
+            else
+                print_json_text(model_class(m, a->class[i], number, sizeof number));
+            printf(", \"index\": %lld, \"probability\": %.6g}", (long long)a->class[i],
+                   (double)a -> value[i]);
+        }
+        printf("]}");
+        return;
     }
-    printf("]}");
+    printf(a->n > 1 ? ", \"prediction\": [" : ", \"prediction\": ");
+    for (int64_t i = 0; i < a->n; i++) printf("%s%.7g", i ? ", " : "", (double)a->value[i]);
+    printf(a->n > 1 ? "]}" : "}");
 }
 
-static void print_lines(const model_file *m, const char *path, int64_t n, const int64_t *class,
-                        const float *share)
+/* A picture's answer below its name; a row's in one line. */
+static void print_answer(const model_file *m, int64_t row, const answer *a)
 {
-    char number[32];
-    printf("%s\n", path);
-    for (int64_t i = 0; i < n; i++)
-        printf("  %5.1f %%  %s\n", 100 * (double)share[i],
-               model_class(m, class[i], number, sizeof number));
+    char name[256];
+    if (row) printf("  %6lld  ", (long long)row);
+    if (!a->class) {
+        if (!row) printf("  ");
+        if (m->target) printf("%s ", printable(m->target, name, sizeof name));
+        for (int64_t i = 0; i < a->n; i++) printf("%s%.7g", i ? ", " : "", (double)a->value[i]);
+        puts("");
+        return;
+    }
+    for (int64_t i = 0; i < a->n; i++) {
+        const char *class = model_class(m, a->class[i], name, sizeof name);
+        double percent = 100 * (double)a->value[i];
+        if (row)
+            printf("%s%s %.1f %%", i ? ", " : "", class, percent);
+        else
+            printf("  %5.1f %%  %s\n", percent, class);
+    }
+    if (row) puts("");
 }
 
-/* False after an error; it is this file's alone. */
-static bool predict(const model_file *m, const char *path, const options *o, bool first)
+/* Tells of a batch [N,...] what the network says; rows count from `row`, 0: it is a picture. */
+static bool tell(const model_file *m, const char *path, aril_tensor *x, int64_t row,
+                 const options *o, bool *first)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    int64_t n = o->top < m->classes ? o->top : m->classes;
-    aril_tensor *which;
-    aril_tensor *p = aril_softmax(aril_forward(m->net, read_picture(m, path, o->invert)), -1);
-    aril_tensor *best = aril_topk(p, n, -1, (aril_topk_opts){ 0 }, &which);
-    const float *share = aril_data(best);
-    const int64_t *class = aril_data(which);
-    if (!share || !class || !aril_ok()) return false;
-    if (o->json)
-        print_json(m, path, n, class, share, first);
-    else
-        print_lines(m, path, n, class, share);
+    answer a = { .n = m->regression ? m->classes : o->top < m->classes ? o->top : m->classes };
+    aril_tensor *which = NULL, *y = aril_forward(m->scaled, x);
+    if (!m->regression) {
+        y = aril_topk(aril_softmax(y, -1), a.n, -1, (aril_topk_opts){ 0 }, &which);
+        a.class = aril_data(which);
+    }
+    a.value = aril_data(aril_cast(y, ARIL_F32));
+    if (!a.value || (which && !a.class) || !aril_ok()) return false;
+    for (int64_t i = 0; i < aril_size(x, 0); i++) {
+        if (o->json)
+            print_json(m, path, row ? row + i : 0, &a, *first);
+        else
+            print_answer(m, row ? row + i : 0, &a);
+        *first = false;
+        a.value += a.n;
+        if (a.class) a.class += a.n;
+    }
     return true;
+}
+
+static void print_path(const char *path, const options *o)
+{
+    if (o->json) return;
+    print_text(stdout, path);
+    puts("");
+}
+
+static bool predict_picture(const model_file *m, const char *path, const options *o, bool *first)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = read_picture(m, path, o->invert); /* [1,C,H,W] */
+    if (!aril_ok()) return false;
+    print_path(path, o);
+    return tell(m, path, x, 0, o, first);
+}
+
+/* Rows of a table: the columns that the network was trained on, by name; a target in it is left
+ * out. */
+static bool predict_rows(const model_file *m, const char *path, const options *o, bool *first)
+{
+    aril_open_opts opts = model_open_opts(m);
+    opts.no_target = true;
+    opts.target = NULL;
+    aril_dataset *d = aril_dataset_open_with(path, NULL, opts);
+    aril_shape shape = d ? aril_dataset_shape(d) : (aril_shape){ 0 };
+    if (aril_ok() && (shape.ndim != 1 || shape.dim[0] != m->input.dim[0]))
+        aril_fail(ARIL_ERR_SHAPE, "the network takes %lld columns, and %s has %lld",
+                  (long long)m->input.dim[0], path, (long long)shape.dim[0]);
+    if (!aril_ok()) {
+        aril_dataset_release(d);
+        return false;
+    }
+    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = 1024 });
+    int64_t row = 1;
+    print_path(path, o);
+    for (aril_batch b; l && aril_ok() && aril_loader_next(l, &b); row += b.n)
+        tell(m, path, b.x, row, o, first);
+    aril_loader_free(l);
+    return aril_ok();
 }
 
 static int run(void *values, int n, char **argument)
@@ -94,22 +159,20 @@ static int run(void *values, int n, char **argument)
     model_file m;
     use_threads(o->threads);
     if (!model_open(argument[0], &m)) return report("predict");
-    if (m.input.ndim != 3) {
-        fprintf(stderr, "aril predict: '%s' does not take pictures\n", argument[0]);
+    bool rows = m.input.ndim == 1;
+    if (!rows && m.input.ndim != 3) {
+        fprintf(stderr, "aril predict: '%s' takes neither pictures nor rows of a table\n",
+                argument[0]);
         model_close(&m);
         return EXIT_FAILED;
     }
-    aril_module_eval(m.net);
+    aril_module_eval(m.scaled);
     int status = EXIT_DONE;
     bool first = true;
     if (o->json) printf("[");
-    for (int i = 1; i < n; i++) {
-        if (predict(&m, argument[i], o, first)) {
-            first = false;
-            continue;
-        }
-        status = report("predict");
-    }
+    for (int i = 1; i < n; i++)
+        if (!(rows ? predict_rows : predict_picture)(&m, argument[i], o, &first))
+            status = report("predict");
     if (o->json) puts("\n]");
     model_close(&m);
     return status;
@@ -123,7 +186,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(top),
       .least = 1,
-      .help = "how many classes are shown for each picture; 3" },
+      .help = "how many classes are shown for each picture or row; 3" },
     { .name = "json", AT(json), .help = "prints JSON" },
     { .name = "invert",
       AT(invert),
@@ -141,16 +204,19 @@ static const option table[] = {
 static const example examples[] = {
     { "aril predict quickstart boot.png shirt.jpg", "the likeliest classes of two pictures" },
     { "aril predict model.safetensors *.png --top 1 --json", "for other programs" },
+    { "aril predict mlp-houses new.csv", "a price for each row of a table" },
     { 0 },
 };
 
 const command command_predict = { .name = "predict",
-                                  .summary = "tells what is on pictures",
+                                  .summary = "tells what a network says of pictures or rows",
                                   .arguments = "MODEL FILE...",
                                   .about =
                                       "MODEL is a file or folder that `aril train` has written. "
                                       "Pictures (JPEG, PNG) of any size are brought to the "
-                                      "size and colours that it wants. A file that cannot be read "
+                                      "size and colours that it wants. A network that was trained "
+                                      "on a table takes tables: columns are found by their names, "
+                                      "and others are left out. A file that cannot be read "
                                       "is reported, the others are done; the exit status is "
                                       "then 1.",
                                   .options = table,

@@ -28,9 +28,11 @@ static int run(void *values, int n, char **argument)
         return report("show");
     }
     if (m.path) {
-        printf("%s: %s for %s, %lld classes", m.path, m.name,
-               shape_text(m.input, text, sizeof text), (long long)m.classes);
-        if (m.data && *m.data) printf(", trained on %s", m.data);
+        print_text(stdout, m.path);
+        printf(": %s for %s, %lld %s", m.name, shape_text(m.input, text, sizeof text),
+               (long long)m.classes, m.regression ? "numbers" : "classes");
+        if (m.data && *m.data) printf(", trained on ");
+        print_text(stdout, m.data);
         puts("");
     }
     if (o->tree)

@@ -9,28 +9,42 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *metrics, *loss, *confusion;
+    const char *data, *split, *target, *metrics, *loss, *confusion;
     int64_t batch, threads, samples, workers;
     bool json;
 } options;
 
-/* A line for each class: how many samples, and how well they were known. */
+/* A line for each class: how many samples, and how well they were known. Narrow terminals get the
+ * recall alone. */
 static void print_classes(const model_file *m, aril_tensor *table)
 {
+    enum { FIGURES = 40, NARROW = 55, NAME = 20 };
     ARIL_SCOPE;
     int64_t n = aril_size(table, 0);
     const double *count = aril_data(table);
+    int room = terminal_width(stdout);
+    bool narrow = room < NARROW;
+    int width = room - (narrow ? 22 : FIGURES);
     if (!count) return;
-    printf("\n  %-20s %8s %10s %8s %8s\n", "class", "samples", "precision", "recall", "F1");
+    if (width > NAME) width = NAME;
+    printf("\n  %-*s %8s", width, "class", "samples");
+    if (narrow)
+        printf(" %8s\n", "recall");
+    else
+        printf(" %9s %8s %8s\n", "precision", "recall", "F1");
     for (int64_t i = 0; i < n; i++) {
-        char number[32];
+        char number[256];
         double samples = 0, said = 0, right = count[i * n + i];
         for (int64_t k = 0; k < n; k++) samples += count[i * n + k], said += count[k * n + i];
         double precision = said > 0 ? right / said : 0, recall = samples > 0 ? right / samples : 0;
         double f1 = precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
         printf("  ");
-        print_padded(model_class(m, i, number, sizeof number), 20);
-        printf(" %8.0f %10.4f %8.4f %8.4f\n", samples, precision, recall, f1);
+        print_padded(model_class(m, i, number, sizeof number), width);
+        printf(" %8.0f", samples);
+        if (narrow)
+            printf(" %8.4f\n", recall);
+        else
+            printf(" %9.4f %8.4f %8.4f\n", precision, recall, f1);
     }
 }
 
@@ -54,37 +68,42 @@ static void print_figures(aril_model *model, const char *metrics, double loss)
     puts("");
 }
 
+/* Are the samples such as the network takes? False after a message. */
+static bool fits(const model_file *m, aril_dataset *d)
+{
+    ARIL_SCOPE;
+    aril_sample first;
+    char have[64], want[64];
+    if (aril_dataset_get(d, 0, &first) < 0) return false;
+    if (!first.y) return aril_fail(ARIL_ERR_ARG, "the samples have no targets"), false;
+    shape_text(aril_shape_of(first.x), have, sizeof have);
+    shape_text(m->input, want, sizeof want);
+    if (strcmp(have, want) != 0)
+        aril_fail(ARIL_ERR_SHAPE, "the network takes samples of %s, and these are %s", want, have);
+    if (aril_ok() && !m->regression && aril_dtype_is_float(aril_dtype_of(first.y)))
+        aril_fail(ARIL_ERR_DTYPE,
+                  "the network tells %lld classes apart, and the targets are numbers",
+                  (long long)m->classes);
+    return aril_ok();
+}
+
 static int evaluate(const model_file *m, aril_dataset *d, const options *o)
 {
-    aril_sample first = { 0 };
-    bool classes;
-    {
-        ARIL_SCOPE;
-        if (aril_dataset_get(d, 0, &first) < 0 || !first.y) {
-            if (aril_ok()) fputs("aril test: the samples have no targets\n", stderr);
-            aril_dataset_release(d);
-            return report("test");
-        }
-        classes = !aril_dtype_is_float(aril_dtype_of(first.y));
-    }
     bool bar = !o->json && isatty(STDOUT_FILENO); /* which shows the figures at its end */
-    const char *metrics = o->metrics ? o->metrics : classes ? "accuracy" : "mae";
-    aril_loader *l = aril_loader_new(o->samples ? aril_dataset_take(d, o->samples) : d,
-                                     (aril_loader_opts){ .batch = o->batch,
-                                                         .workers = (int)o->workers,
-                                                         .batch_transform = model_normalise(m) });
-    aril_model *model = aril_model_new(aril_module_keep(m->net), m->input);
-    aril_metric *confusion = classes ? aril_metric_new("confusion", (aril_metric_opts){ 0 }) : NULL;
-    aril_model_compile(model, (aril_model_opts){ .loss = o->loss   ? o->loss
-                                                         : classes ? "cross_entropy"
-                                                                   : "mse",
-                                                 .metrics = metrics,
-                                                 .own_metrics = { confusion } });
+    const char *metrics = model_metrics(m, o->metrics);
+    aril_loader *l =
+        aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
+                                               .workers = (int)o->workers,
+                                               .batch_transform = model_normalise(m) });
+    aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
+    aril_metric *confusion =
+        m->regression ? NULL : aril_metric_new("confusion", (aril_metric_opts){ 0 });
+    model_compile(m, model, o->loss, metrics, (aril_model_opts){ .own_metrics = { confusion } });
     double loss =
         aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = bar ? 0 : ARIL_SILENT });
     if (aril_ok() && o->json) print_json(model, metrics, loss);
     if (aril_ok() && !o->json && !bar) print_figures(model, metrics, loss);
-    if (aril_ok() && classes) {
+    if (aril_ok() && !m->regression) {
         ARIL_SCOPE;
         aril_tensor *table = aril_metric_table(aril_model_metric(model, "confusion"));
         if (!o->json && m->classes <= 100) print_classes(m, table);
@@ -95,6 +114,29 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     aril_model_free(model);
     aril_loader_free(l);
     return aril_ok() ? EXIT_DONE : report("test");
+}
+
+static int test(const model_file *m, const options *o)
+{
+    const char *what;
+    aril_open_opts opts = model_open_opts(m);
+    if (o->target) opts.target = o->target;
+    aril_dataset *d = parts_to_test(o->data, o->split, opts, m, &what);
+    if (d && m->sized && aril_dataset_has_pictures(d))
+        d = parts_sized(d, m->input.dim[1], m->input.dim[2]);
+    if (d && o->samples) d = aril_dataset_take(d, o->samples);
+    if (!d || !fits(m, d)) {
+        aril_dataset_release(d);
+        return report("test");
+    }
+    if (!o->json) {
+        print_text(stdout, o->data);
+        printf(", ");
+        print_text(stdout, what);
+        printf(": %lld samples\n", (long long)aril_dataset_size(d));
+        fflush(stdout);
+    }
+    return evaluate(m, d, o);
 }
 
 static int run(void *values, int n, char **argument)
@@ -110,14 +152,12 @@ static int run(void *values, int n, char **argument)
     if (!model_open(argument[0], &m)) return report("test");
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
-    if (!o->data) {
+    if (!o->data)
         fputs("aril test: --data says which dataset\n", stderr);
-    } else {
-        aril_dataset *d = parts_to_test(o->data, o->split, &m);
-        if (d && m.sized && aril_dataset_has_pictures(d))
-            d = parts_sized(d, m.input.dim[1], m.input.dim[2]);
-        status = d ? evaluate(&m, d, o) : report("test");
-    }
+    else if (m.regression && o->confusion)
+        fputs("aril test: --confusion is for classes, and this network tells numbers\n", stderr);
+    else
+        status = test(&m, o);
     model_close(&m);
     return status;
 }
@@ -127,7 +167,7 @@ static int run(void *values, int n, char **argument)
 static const option table[] = {
     { .name = "data",
       .value = "DATASET",
-      .kind = OPTION_TEXT,
+      .kind = OPTION_DATA,
       AT(data),
       .words = dataset_names,
       .help = "a name or a path (`aril data --help`); what the model was trained on unless given" },
@@ -135,18 +175,25 @@ static const option table[] = {
       .value = "NAME",
       .kind = OPTION_TEXT,
       AT(split),
-      .help = "test unless given, or the samples that the training kept apart" },
+      .help =
+          "test unless given; where there is none: the samples that the training held out, else "
+          "val, else all" },
+    { .name = "target",
+      .value = "COLUMN",
+      .kind = OPTION_TEXT,
+      AT(target),
+      .help = "of a table: the target's column, where it is not called as in the training" },
     { .name = "metrics",
       .value = "NAMES",
       .kind = OPTION_TEXT,
       AT(metrics),
       .words = aril_metric_names,
-      .help = "what is measured, with commas between; accuracy, or mae for numbers" },
+      .help = "what is measured, with commas between; as in the training unless given" },
     { .name = "loss",
       .value = "NAME",
       .kind = OPTION_TEXT,
       AT(loss),
-      .help = "cross_entropy, or mse for numbers" },
+      .help = "as in the training unless given" },
     { .name = "confusion",
       .value = "FILE",
       .kind = OPTION_FILE,
@@ -168,6 +215,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(workers),
+      .most = 1024,
       .help = "threads that load samples ahead; 0" },
     { .name = "threads",
       .value = "N",
@@ -186,14 +234,19 @@ static const example examples[] = {
     { 0 },
 };
 
-const command command_test = { .name = "test",
-                               .summary = "measures how good a trained network is",
-                               .arguments = "MODEL",
-                               .about = "MODEL is a file or folder that `aril train` has written.",
-                               .options = table,
-                               .examples = examples,
-                               .size = sizeof(options),
-                               .defaults = &(const options){ .batch = 256 },
-                               .least = 1,
-                               .most = 1,
-                               .run = run };
+const command command_test = {
+    .name = "test",
+    .summary = "measures how good a trained network is",
+    .arguments = "MODEL",
+    .about = "MODEL is a file or folder that `aril train` has written. What the "
+             "training knew is used again: the dataset, its target, columns "
+             "and classes (matched by name), sizes, normalization, loss and "
+             "metrics.",
+    .options = table,
+    .examples = examples,
+    .size = sizeof(options),
+    .defaults = &(const options){ .batch = 256 },
+    .least = 1,
+    .most = 1,
+    .run = run
+};

@@ -4,6 +4,7 @@
 #include "results.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include <sys/stat.h>
 
 typedef struct options {
-    const char *data, *optimizer, *schedule, *augment, *loss, *metrics, *device, *log, *checkpoint,
-        *out, *size;
+    const char *data, *task, *target, *skip, *optimizer, *schedule, *augment, *loss, *metrics,
+        *device, *log, *checkpoint, *out, *size;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_pictures;
@@ -22,25 +23,99 @@ typedef struct options {
 typedef struct run_parts {
     const options *o;
     model_file m;
-    aril_dataset *train, *test;
-    aril_loader *batches, *test_batches;
+    parts data;
+    aril_loader *batches, *val_batches;
     aril_model *model;
+    best_epoch best;
     int64_t height, width; /* of --size; 0: pictures as they are */
-    bool classes;          /* targets are classes, not numbers */
+    bool reading;          /* batches are being read: shapes that do not fit are those of samples */
     char checkpoint[4096];
 } run_parts;
 
 /* ---- data ---- */
 
-/* Opens both parts, with pictures in the size asked for or that the network was trained on. */
+/* How the dataset is to be read, by the options or as the network was trained. */
+static aril_open_opts open_opts(const run_parts *r)
+{
+    const options *o = r->o;
+    aril_open_opts opts = model_open_opts(&r->m);
+    if (o->target) opts.target = o->target;
+    if (o->skip) opts.skip = o->skip;
+    if (o->task) opts.real_target = strcmp(o->task, "regression") == 0;
+    if (o->task) opts.class_target = !opts.real_target;
+    if (opts.class_target) opts.real_target = false;
+    return opts;
+}
+
+/* Is the target of the first sample a number? False after an error too. */
+static bool has_numbers(aril_dataset *d)
+{
+    ARIL_SCOPE;
+    aril_sample s;
+    if (aril_dataset_get(d, 0, &s) < 0) return false;
+    if (!s.y) aril_fail(ARIL_ERR_ARG, "the samples have no targets");
+    return aril_ok() && aril_dtype_is_float(aril_dtype_of(s.y));
+}
+
+/* Says what is learned from a table, and how that is changed. */
+static void tell_task(const run_parts *r, aril_dataset *d, const char *target, bool numbers)
+{
+    const char *const *names;
+    int n = aril_dataset_classes(d, &names);
+    if (r->o->quiet) return;
+    char line[512], name[256];
+    size_t used = (size_t)snprintf(line, sizeof line, "target: column %s, ",
+                                   printable(target, name, sizeof name));
+    if (r->m.regression)
+        snprintf(line + used, sizeof line - used, "a number: regression%s",
+                 r->o->task ? "" : " (--task classification makes classes of its values)");
+    else
+        snprintf(line + used, sizeof line - used, "%d classes: classification%s", n,
+                 r->o->task || !numbers ? "" : " (--task regression takes them as numbers)");
+    print_wrapped(stdout, line, 2);
+}
+
+/* The training samples, with their task known: told from the kind of the targets unless given. */
+static aril_dataset *open_train(run_parts *r, const char *data, aril_open_opts *opts)
+{
+    const char *target;
+    aril_dataset *d = parts_train(data, *opts);
+    if (!d) return NULL;
+    r->m.regression = has_numbers(d);
+    bool table = aril_dataset_columns(d, NULL, &target) > 0 && target;
+    /* Numbers that are classes get names, so that other tables can be matched by them. */
+    if (aril_ok() && table && !r->m.regression && !aril_dataset_classes(d, NULL)) {
+        aril_dataset_release(d);
+        opts->class_target = true;
+        d = parts_train(data, *opts);
+        if (!d) return NULL;
+        aril_dataset_columns(d, NULL, &target);
+    }
+    if (aril_ok() && table) tell_task(r, d, target, opts->class_target);
+    if (aril_ok()) return d;
+    aril_dataset_release(d);
+    return NULL;
+}
+
+static aril_dataset *sized_and_taken(aril_dataset *d, int64_t height, int64_t width,
+                                     int64_t samples)
+{
+    if (d && height) d = parts_sized(d, height, width);
+    return d && samples ? aril_dataset_take(d, samples) : d;
+}
+
+/* Opens all parts, with pictures in the size asked for or that the network was trained on. */
 static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
     int64_t height = r->height, width = r->width;
+    parts *p = &r->data;
+    aril_open_opts opts = open_opts(r);
     r->m.seed = (uint64_t)o->seed;
-    if (!parts_open(what, o->validation_split, r->m.seed, &r->train, &r->test, &r->m.kept))
-        return false;
-    int64_t rest = aril_dataset_size(r->train), tested = aril_dataset_size(r->test);
+    aril_dataset *train = open_train(r, what, &opts);
+    if (!train || !parts_open(what, opts, o->validation_split, r->m.seed, train, p)) return false;
+    r->m.kept = p->kept;
+    int64_t rest = aril_dataset_size(p->train), tested = aril_dataset_size(p->val);
     if (rest == 0 || tested == 0) {
         aril_fail(ARIL_ERR_ARG,
                   "%lld samples to train on and %lld to test on are too few; --validation-split X "
@@ -49,47 +124,102 @@ static bool open_data(run_parts *r, const char *what)
         return false;
     }
     if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
-    if (height && !aril_dataset_has_pictures(r->train)) {
+    if (height && !aril_dataset_has_pictures(p->train)) {
         aril_fail(ARIL_ERR_ARG, "--size is for pictures, and %s has none", what);
         return false;
     }
-    if (height) {
-        r->m.sized = true;
-        r->train = parts_sized(r->train, height, width);
-        r->test = parts_sized(r->test, height, width);
-    }
-    if (o->samples) {
-        r->train = aril_dataset_take(r->train, o->samples);
-        r->test = aril_dataset_take(r->test, o->samples);
-    }
-    return r->train && r->test;
+    r->m.sized = height > 0;
+    bool test = p->test != NULL;
+    p->train = sized_and_taken(p->train, height, width, o->samples);
+    p->val = sized_and_taken(p->val, height, width, o->samples);
+    if (test) p->test = sized_and_taken(p->test, height, width, o->samples);
+    return p->train && p->val && (p->test || !test);
 }
 
-/* Is the target a class, and how many are there; or how many numbers? */
+/* How many classes there are, or how many numbers a target has. */
 static bool look_at_targets(run_parts *r, int64_t *results)
 {
     ARIL_SCOPE;
     aril_sample s = { 0 };
-    if (aril_dataset_get(r->train, 0, &s) < 0) return false;
+    aril_dataset *train = r->data.train;
+    if (aril_dataset_get(train, 0, &s) < 0) return false;
     aril_dtype x = aril_dtype_of(s.x);
-    if (!aril_dtype_is_float(x) && !aril_dataset_has_pictures(r->train))
+    if (!aril_dtype_is_float(x) && !aril_dataset_has_pictures(train))
         aril_fail(ARIL_ERR_DTYPE, "the samples are %s, and the networks of the zoo take floats",
                   aril_dtype_name(x));
-    if (!s.y) aril_fail(ARIL_ERR_ARG, "the samples have no targets");
     if (!aril_ok()) return false;
-    r->classes = !aril_dtype_is_float(aril_dtype_of(s.y));
-    const char *const *names;
-    *results = r->classes ? aril_dataset_classes(r->train, &names) : aril_numel(s.y);
+    *results = r->m.regression ? aril_numel(s.y) : aril_dataset_classes(train, NULL);
     if (*results > 0) return true;
     int64_t most = 0;
-    for (int64_t i = 0; i < aril_dataset_size(r->train); i++) {
+    for (int64_t i = 0; i < aril_dataset_size(train); i++) {
         ARIL_SCOPE;
-        if (aril_dataset_get(r->train, i, &s) < 0) return false;
+        if (aril_dataset_get(train, i, &s) < 0) return false;
         int64_t label = aril_item_int(s.y);
         if (label > most) most = label;
     }
     *results = most + 1;
     return true;
+}
+
+/* ---- scales ---- */
+
+/* A sum of values and of their squares. */
+typedef struct sums {
+    int64_t n; /* of which there are so many */
+    double count, *sum, *squares;
+} sums;
+
+/* Adds the rows of x [N,n]. */
+static void add_rows(sums *s, aril_tensor *x)
+{
+    ARIL_SCOPE;
+    aril_tensor *rows = aril_reshape(aril_cast(x, ARIL_F64), ARIL_SHAPE(-1, s->n));
+    const double *sum = aril_data(aril_sum(rows, ARIL_AXES(0)));
+    const double *squares = aril_data(aril_sum(aril_square(rows), ARIL_AXES(0)));
+    for (int64_t i = 0; sum && squares && i < s->n; i++) {
+        s->sum[i] += sum[i];
+        s->squares[i] += squares[i];
+    }
+    s->count += (double)aril_size(rows, 0);
+}
+
+/* Mean and deviation of value i; 0 and 1 of what does not change or is no number. */
+static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
+{
+    double m = s->sum[i] / s->count, variance = s->squares[i] / s->count - m * m;
+    bool good = isfinite(m) && isfinite(variance) && variance > 1e-12 * m * m;
+    *mean = good ? m : 0;
+    *deviation = good ? sqrt(variance) : 1;
+}
+
+/* Columns and numbers to be told get a scale of mean 0 and deviation 1: prices and areas are learned
+ * as well as shares. */
+static bool measure_columns(run_parts *r)
+{
+    enum { MOST_COLUMNS = 65536 };
+    model_file *m = &r->m;
+    int64_t n = m->input.ndim == 1 && m->input.dim[0] <= MOST_COLUMNS ? m->input.dim[0] : 0;
+    if (n == 0 && !m->regression) return true;
+    double *room = calloc((size_t)(2 * n + 2), sizeof *room);
+    m->column_scale = n ? calloc((size_t)(2 * n), sizeof *m->column_scale) : NULL;
+    sums x = { .n = n, .sum = room, .squares = room ? room + n : NULL };
+    sums y = { .n = 1,
+               .sum = room ? room + 2 * n : NULL,
+               .squares = room ? room + 2 * n + 1 : NULL };
+    bool ok = room && (m->column_scale || n == 0);
+    aril_loader *l =
+        ok ? aril_loader_new(aril_dataset_keep(r->data.train), (aril_loader_opts){ .batch = 1024 })
+           : NULL;
+    for (aril_batch b; l && aril_loader_next(l, &b);) {
+        if (n) add_rows(&x, b.x);
+        if (m->regression) add_rows(&y, b.y);
+    }
+    aril_loader_free(l);
+    for (int64_t i = 0; ok && i < n; i++)
+        scale_of(&x, i, &m->column_scale[i], &m->column_scale[n + i]);
+    if (ok && m->regression) scale_of(&y, 0, &m->target_scale[0], &m->target_scale[1]);
+    free(room);
+    return ok && aril_ok();
 }
 
 /* Mean and deviation of each channel over some thousand pictures. */
@@ -99,10 +229,10 @@ static bool measure_channels(run_parts *r)
     model_file *m = &r->m;
     double sum[MOST_CHANNELS] = { 0 }, squares[MOST_CHANNELS] = { 0 }, n = 0;
     int64_t seen = 0;
-    if (!aril_dataset_has_pictures(r->train) || m->input.ndim != 3 ||
+    if (!aril_dataset_has_pictures(r->data.train) || m->input.ndim != 3 ||
         m->input.dim[0] > MOST_CHANNELS)
         return true;
-    aril_loader *l = aril_loader_new(aril_dataset_keep(r->train),
+    aril_loader *l = aril_loader_new(aril_dataset_keep(r->data.train),
                                      (aril_loader_opts){ .batch = 128, .shuffle = true });
     for (aril_batch b; l && seen < ENOUGH && aril_loader_next(l, &b); seen += b.n) {
         ARIL_SCOPE;
@@ -127,25 +257,36 @@ static bool measure_channels(run_parts *r)
 
 /* ---- the network ---- */
 
+/* A network of the zoo, and what is to be remembered of the data beside it. */
+static bool make_network(run_parts *r, const char *name, aril_shape input, int64_t results)
+{
+    const char *const *names, *target;
+    aril_dataset *train = r->data.train;
+    if (!model_make(name, input, results, &r->m)) return false;
+    int n = r->m.regression ? 0 : aril_dataset_classes(train, &names);
+    if (n > 0 && !model_set_classes(&r->m, n, names)) return false;
+    n = aril_dataset_columns(train, &names, &target);
+    if (n > 0 && !model_set_columns(&r->m, n, names, target)) return false;
+    r->reading = true;
+    if (!measure_channels(r) || !measure_columns(r)) return false;
+    r->reading = false;
+    return model_scale(&r->m);
+}
+
 static bool open_network(run_parts *r, const char *name)
 {
     int64_t results = 0;
     if (!look_at_targets(r, &results)) return false;
-    aril_shape input = aril_dataset_shape(r->train);
+    aril_shape input = aril_dataset_shape(r->data.train);
     char have[64], want[64];
     if (!aril_ok()) return false;
-    if (!model_is_file(name)) {
-        if (!model_make(name, input, results, &r->m)) return false;
-        const char *const *names;
-        int n = r->classes ? aril_dataset_classes(r->train, &names) : 0;
-        return (n == 0 || model_set_classes(&r->m, n, names)) && measure_channels(r);
-    }
+    if (!model_is_file(name)) return make_network(r, name, input, results);
     shape_text(r->m.input, want, sizeof want);
     shape_text(input, have, sizeof have);
     if (strcmp(have, want) != 0 || r->m.classes != results) {
-        aril_fail(ARIL_ERR_SHAPE,
-                  "'%s' takes %s and tells %lld classes apart; the dataset has %s and %lld", name,
-                  want, (long long)r->m.classes, have, (long long)results);
+        const char *kind = r->m.regression ? "numbers" : "classes apart";
+        aril_fail(ARIL_ERR_SHAPE, "'%s' takes %s and tells %lld %s; the dataset has %s and %lld",
+                  name, want, (long long)r->m.classes, kind, have, (long long)results);
         return false;
     }
     return true;
@@ -242,8 +383,9 @@ static bool make_loaders(run_parts *r)
     aril_transform *augment = o->augment ? aril_transform_parse(o->augment) : NULL, *batch = NULL;
     if (o->augment && !augment) return false;
     batch = augment ? aril_transform_take_batch(augment) : NULL;
-    aril_dataset *train = augment ? aril_dataset_transform(aril_dataset_keep(r->train), augment)
-                                  : aril_dataset_keep(r->train);
+    aril_dataset *train = augment
+                              ? aril_dataset_transform(aril_dataset_keep(r->data.train), augment)
+                              : aril_dataset_keep(r->data.train);
     if (!train || (augment && !fits(r, train))) {
         aril_dataset_release(train);
         aril_transform_free(batch);
@@ -259,26 +401,34 @@ static bool make_loaders(run_parts *r)
                                                             .seed = (uint64_t)o->seed,
                                                             .workers = (int)o->workers,
                                                             .batch_transform = change });
-    r->test_batches =
-        aril_loader_new(aril_dataset_keep(r->test),
+    r->val_batches =
+        aril_loader_new(aril_dataset_keep(r->data.val),
                         (aril_loader_opts){ .batch = 256,
                                             .workers = (int)o->workers,
                                             .batch_transform = model_normalise(&r->m) });
-    return r->batches && r->test_batches;
+    return r->batches && r->val_batches;
+}
+
+static bool remember_measures(run_parts *r)
+{
+    const options *o = r->o;
+    char *loss = strdup(model_loss(&r->m, o->loss));
+    char *metrics = strdup(model_metrics(&r->m, o->metrics));
+    free(r->m.loss);
+    free(r->m.metrics);
+    r->m.loss = loss;
+    r->m.metrics = metrics;
+    return loss && metrics;
 }
 
 static bool compile(run_parts *r)
 {
-    const options *o = r->o;
-    r->model = aril_model_new(aril_module_keep(r->m.net), r->m.input);
-    aril_model_opts opts = { .loss = o->loss      ? o->loss
-                                     : r->classes ? "cross_entropy"
-                                                  : "mse",
-                             .metrics = o->metrics   ? o->metrics
-                                        : r->classes ? "accuracy"
-                                                     : "mae",
-                             .optimizer = make_optimizer(r) };
-    return opts.optimizer && r->model && aril_model_compile(r->model, opts) == ARIL_OK;
+    r->model = aril_model_new(aril_module_keep(r->m.scaled), r->m.input);
+    aril_model_opts opts = { .optimizer = make_optimizer(r) };
+    if (opts.optimizer && r->model && remember_measures(r))
+        return model_compile(&r->m, r->model, NULL, NULL, opts) == ARIL_OK;
+    aril_optim_free(opts.optimizer);
+    return false;
 }
 
 static aril_history *fit(run_parts *r)
@@ -289,7 +439,7 @@ static aril_history *fit(run_parts *r)
     int n = 0;
     callbacks[n++] = aril_stop_on_nan();
     snprintf(path, sizeof path, "%s/model.safetensors", o->out);
-    callbacks[n++] = results_keep_best(&r->m, path);
+    callbacks[n++] = results_keep_best(&r->m, path, o->lr, o->quiet, &r->best);
     snprintf(path, sizeof path, "%s/history.csv", o->out);
     callbacks[n++] = aril_csv_log(path);
     if (o->log) {
@@ -306,7 +456,7 @@ static aril_history *fit(run_parts *r)
     callbacks[n] = NULL;
     return aril_model_fit_loader(r->model, r->batches,
                                  (aril_fit_opts){ .epochs = (int)o->epochs,
-                                                  .validation_loader = r->test_batches,
+                                                  .validation_loader = r->val_batches,
                                                   .callbacks = callbacks,
                                                   .accumulate = (int)o->accumulate,
                                                   .verbose = o->quiet ? ARIL_SILENT : 0,
@@ -321,9 +471,8 @@ static void end(run_parts *r)
 {
     aril_model_free(r->model);
     aril_loader_free(r->batches);
-    aril_loader_free(r->test_batches);
-    aril_dataset_release(r->train);
-    aril_dataset_release(r->test);
+    aril_loader_free(r->val_batches);
+    parts_close(&r->data);
     model_close(&r->m);
 }
 
@@ -332,8 +481,9 @@ static int report_with_advice(const run_parts *r)
 {
     aril_status code = aril_error_code();
     int status = report("train");
-    if (code == ARIL_ERR_SHAPE && r->train && !r->height && aril_dataset_has_pictures(r->train) &&
-        parts_differ(r->train))
+    aril_dataset *train = r->data.train;
+    if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_pictures(train) &&
+        (r->reading || parts_differ(train)))
         fputs("aril train: the pictures differ in size; --size 64 makes them 64 x 64\n", stderr);
     else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
              aril_checkpoint_exists(r->checkpoint))
@@ -342,15 +492,79 @@ static int report_with_advice(const run_parts *r)
     return status;
 }
 
+/* What is trained, on what. */
+static void tell_start(run_parts *r)
+{
+    const options *o = r->o;
+    const parts *p = &r->data;
+    char text[128], device[64];
+    if (o->quiet) return;
+    char line[1024], data[512], counts[128] = "";
+    size_t n = 0;
+    if (!p->by_test)
+        n = (size_t)snprintf(counts, sizeof counts, ", %lld to validate",
+                             (long long)aril_dataset_size(p->val));
+    if (p->test)
+        snprintf(counts + n, sizeof counts - n, ", %lld to test",
+                 (long long)aril_dataset_size(p->test));
+    aril_device_name(aril_device_of(aril_parameters(r->m.net)->at[0]), device, sizeof device);
+    snprintf(line, sizeof line, "%s for %s, %lld parameters, on %s: %lld samples%s, %s", r->m.name,
+             shape_text(r->m.input, text, sizeof text), (long long)aril_parameter_count(r->m.net),
+             printable(o->data, data, sizeof data), (long long)aril_dataset_size(p->train), counts,
+             device);
+    print_wrapped(stdout, line, 2);
+    if (!p->test && p->kept > 0) {
+        snprintf(line, sizeof line,
+                 "%s has no part called test: %g %% of the samples are held out "
+                 "(--validation-split)",
+                 data, 100 * p->kept);
+        print_wrapped(stdout, line, 2);
+    }
+    fflush(stdout);
+}
+
+/* Says that the loss became NaN, and what is left. */
+static int tell_diverged(const run_parts *r)
+{
+    const options *o = r->o;
+    fputs("aril train: the loss became NaN or infinite; ", stderr);
+    if (r->best.epoch >= 0)
+        fprintf(stderr, "%s/model.safetensors is that of epoch %d\n", o->out, r->best.epoch + 1);
+    else
+        fputs("there is no good model to keep\n", stderr);
+    fputs("aril train: a smaller --lr or --clip 1 may help", stderr);
+    if (aril_checkpoint_exists(r->checkpoint))
+        fputs("; with --resume it goes on from the last good epoch", stderr);
+    fputs("\n", stderr);
+    return EXIT_FAILED;
+}
+
+/* What is left to do after a fit: pictures and words. */
+static int finish(run_parts *r, aril_history *h)
+{
+    const options *o = r->o;
+    const parts *p = &r->data;
+    bool diverged = aril_history_diverged(h);
+    if (r->best.epoch >= 0) {
+        measured_on on = { p->val, p->test, p->kept, p->by_test };
+        results_load_best(&r->m, o->out);
+        if (!o->no_pictures && aril_ok())
+            results_draw(&r->m, h, p->test ? p->test : p->val, o->out, o->data);
+        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->best, &on, o->out, o->no_pictures);
+    }
+    if (!aril_ok()) return report("train");
+    fflush(stdout);
+    return diverged || r->best.epoch < 0 ? tell_diverged(r) : EXIT_DONE;
+}
+
 static int train(run_parts *r, const char *name)
 {
     const options *o = r->o;
-    char text[128], device[64];
     if (model_is_file(name) && !model_open(name, &r->m)) return report("train");
     if (!open_data(r, o->data) || !open_network(r, name)) return report_with_advice(r);
     free(r->m.data);
     r->m.data = strdup(o->data);
-    if (o->device) aril_module_to(r->m.net, aril_device_named(o->device));
+    if (o->device) aril_module_to(r->m.scaled, aril_device_named(o->device));
     if (!aril_ok() || !make_loaders(r) || !compile(r) || !make_folder(o->out))
         return report("train");
     if (!o->resume && !o->fresh && aril_checkpoint_exists(r->checkpoint)) {
@@ -360,21 +574,15 @@ static int train(run_parts *r, const char *name)
                 r->checkpoint);
         return EXIT_FAILED;
     }
-    if (!o->quiet)
-        printf("%s for %s, %lld parameters, on %s: %lld samples, %lld to test, %s\n", r->m.name,
-               shape_text(r->m.input, text, sizeof text), (long long)aril_parameter_count(r->m.net),
-               o->data, (long long)aril_dataset_size(r->train),
-               (long long)aril_dataset_size(r->test),
-               aril_device_name(aril_device_of(aril_parameters(r->m.net)->at[0]), device,
-                                sizeof device));
-    fflush(stdout);
+    tell_start(r);
     /* A step has weights of its own: the same as before, none was made. */
     char before[4200] = "", after[4200] = "";
     bool goes_on = o->resume && aril_checkpoint_exists(r->checkpoint) &&
                    aril_checkpoint_weights(r->checkpoint, before, sizeof before) == ARIL_OK;
+    r->reading = true;
     aril_history *h = fit(r);
     if (!h) return report_with_advice(r);
-    if (goes_on && !o->quiet &&
+    if (goes_on && !o->quiet && !aril_history_diverged(h) &&
         aril_checkpoint_weights(r->checkpoint, after, sizeof after) == ARIL_OK &&
         strcmp(before, after) == 0)
         printf("nothing was left to do after %d epochs; with more --epochs it goes on\n",
@@ -384,9 +592,7 @@ static int train(run_parts *r, const char *name)
             printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
         return 128 + aril_history_signal(h);
     }
-    if (!o->no_pictures) results_draw(&r->m, h, r->test, o->out, o->data, r->classes);
-    if (aril_ok() && !o->quiet) results_tell(&r->m, h, o->out, r->classes, o->no_pictures);
-    return aril_ok() ? EXIT_DONE : report("train");
+    return finish(r, h);
 }
 
 /* "~/flowers/" -> "flowers", "iris.csv" -> "iris" */
@@ -447,7 +653,7 @@ static int run(void *values, int n, char **argument)
     (void)n;
     options *o = values;
     char out[4096], data[1024];
-    run_parts r = { .o = o };
+    run_parts r = { .o = o, .best = { .epoch = -1 } };
     if (!options_fit(o)) {
         report("train");
         return EXIT_USAGE;
@@ -479,20 +685,46 @@ static const char *const *loss_names(void)
     return names;
 }
 
+static const char *const *task_names(void)
+{
+    static const char *const names[] = { "classification", "regression", NULL };
+    return names;
+}
+
 #define AT(field) .at = offsetof(options, field)
 
 static const option table[] = {
     { .name = "data",
       .value = "DATASET",
-      .kind = OPTION_TEXT,
+      .kind = OPTION_DATA,
       AT(data),
       .words = dataset_names,
-      .help = "a name or a path (`aril data --help`); its part called test is what is tested on, "
-              "else a tenth of the samples" },
+      .help = "a name or a path (`aril data --help`); after each epoch its part called val is "
+              "measured, else the one called test, else a tenth of the samples" },
+    { .name = "task",
+      .value = "NAME",
+      .kind = OPTION_TEXT,
+      AT(task),
+      .words = task_names,
+      .only_words = true,
+      .help =
+          "told from the targets unless given: text and a few small integers are classes, other "
+          "numbers a regression:" },
+    { .name = "target",
+      .value = "COLUMN",
+      .kind = OPTION_TEXT,
+      AT(target),
+      .help = "of a table: the column to learn, by name or number; the last" },
+    { .name = "skip",
+      .value = "COLUMNS",
+      .kind = OPTION_TEXT,
+      AT(skip),
+      .help = "of a table: columns to leave out, such as id,name" },
     { .name = "epochs",
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(epochs),
+      .most = INT_MAX,
       .least = 1,
       .help = "times through the data; 5" },
     { .name = "batch",
@@ -554,6 +786,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(warm_up),
+      .most = INT_MAX,
       .help = "epochs in which the rate rises before the schedule" },
     { .name = "gamma",
       .value = "X",
@@ -565,6 +798,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(accumulate),
+      .most = INT_MAX,
       .least = 1,
       .help = "batches for one update; 1" },
     { .name = "loss",
@@ -588,6 +822,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(early_stop),
+      .most = INT_MAX,
       .least = 1,
       .help = "ends when N epochs have brought nothing better" },
     { .name = "seed",
@@ -612,6 +847,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(workers),
+      .most = 1024,
       .help = "threads that load samples ahead; 0" },
     { .name = "samples",
       .value = "N",
@@ -623,7 +859,8 @@ static const option table[] = {
       .value = "X",
       .kind = OPTION_REAL,
       AT(validation_split),
-      .help = "share of the samples that is tested on, instead of the part called test" },
+      .help = "share of the training samples that is held out to choose the best epoch; a part "
+              "called test is then measured once, at the end" },
 
     { .name = "", .help = "What is kept:" },
     { .name = "log",
@@ -645,7 +882,7 @@ static const option table[] = {
     { .name = "resume",
       AT(resume),
       .help = "goes on from the checkpoint, if there is one, as if it had never stopped: with the "
-              "optimizer and the learning rate that it had" },
+              "optimizer and the learning rate that it had, unless another --lr is given" },
     { .name = "fresh", AT(fresh), .help = "begins anew where there is a checkpoint" },
     { .name = "no-pictures",
       AT(no_pictures),
@@ -661,6 +898,7 @@ static const example examples[] = {
       "flip,crop=32:pad=4",
       "a longer training, with pictures that are flipped and moved" },
     { "aril train lenet5 --data fashion-mnist --resume", "goes on after Ctrl-C or a power cut" },
+    { "aril train mlp --data houses.csv --target price", "numbers from the columns of a table" },
     { 0 },
 };
 
