@@ -30,7 +30,8 @@ static int run(void *values, int n, char **argument)
     if (m.path) {
         print_text(stdout, m.path);
         printf(": %s for %s, %lld %s", m.name, shape_text(m.input, text, sizeof text),
-               (long long)m.classes, m.regression ? "numbers" : "classes");
+               (long long)m.classes,
+               m.regression ? (m.classes == 1 ? "number" : "numbers") : "classes");
         if (m.data && *m.data) printf(", trained on ");
         print_text(stdout, m.data);
         puts("");

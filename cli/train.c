@@ -192,6 +192,15 @@ static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
     *deviation = good ? sqrt(variance) : 1;
 }
 
+/* Losses of differences, which mean the same in any unit of the target. */
+static bool takes_any_unit(const char *loss)
+{
+    static const char *const names[] = { "mse", "l1", "mae", "huber", "smooth_l1" };
+    for (size_t i = 0; loss && i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], loss) == 0) return true;
+    return !loss;
+}
+
 /* Columns and numbers to be told get a scale of mean 0 and deviation 1: prices and areas are learned
  * as well as shares. */
 static bool measure_columns(run_parts *r)
@@ -217,7 +226,8 @@ static bool measure_columns(run_parts *r)
     aril_loader_free(l);
     for (int64_t i = 0; ok && i < n; i++)
         scale_of(&x, i, &m->column_scale[i], &m->column_scale[n + i]);
-    if (ok && m->regression) scale_of(&y, 0, &m->target_scale[0], &m->target_scale[1]);
+    if (ok && m->regression && takes_any_unit(r->o->loss))
+        scale_of(&y, 0, &m->target_scale[0], &m->target_scale[1]);
     free(room);
     return ok && aril_ok();
 }
@@ -518,6 +528,13 @@ static void tell_start(run_parts *r)
                  "%s has no part called test: %g %% of the samples are held out "
                  "(--validation-split)",
                  data, 100 * p->kept);
+        print_wrapped(stdout, line, 2);
+    }
+    if (!r->m.regression && r->m.classes > aril_dataset_size(p->train)) {
+        snprintf(line, sizeof line,
+                 "there are more classes, %lld, than samples; if the targets are numbers: --task "
+                 "regression",
+                 (long long)r->m.classes);
         print_wrapped(stdout, line, 2);
     }
     fflush(stdout);
