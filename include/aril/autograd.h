@@ -73,6 +73,7 @@ ARIL_API void aril_set_anomaly(bool on);
 
 /* ---- functions of your own ---- */
 
+/* One call of a function of your own: its inputs, results and saved values. Opaque. */
 typedef struct aril_ctx aril_ctx;
 
 /* A differentiable function of `inputs` tensors with `outputs` results. `forward` reads its inputs
@@ -90,17 +91,22 @@ typedef struct aril_function {
     void *data; /* yours: aril_ctx_data */
 } aril_function;
 
+/* How many values a function can save for its backward: slots 0 .. ARIL_CTX_SAVED - 1. */
 enum { ARIL_CTX_SAVED = 16 };
 
+/* In forward and backward: input i, borrowed. In forward: gives result i. */
 ARIL_API aril_tensor *aril_ctx_in(aril_ctx *c, int i);
 ARIL_API void aril_ctx_out(aril_ctx *c, int i, aril_tensor *t);
-/* Saves a value for backward; inputs and results may be saved, and anything computed. */
+/* Saves a value for backward; inputs and results may be saved, and anything computed. In backward:
+ * what was saved in that slot. */
 ARIL_API void aril_ctx_save(aril_ctx *c, int slot, aril_tensor *t);
 ARIL_API aril_tensor *aril_ctx_saved(aril_ctx *c, int slot);
+/* In backward: the gradient of result i; and gives the gradient of input i. */
 ARIL_API aril_tensor *aril_ctx_grad_out(aril_ctx *c, int i);
 ARIL_API void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g);
 /* Does the gradient of input i matter? */
 ARIL_API bool aril_ctx_wants(aril_ctx *c, int i);
+/* The function's own data: `data` of its aril_function. */
 ARIL_API void *aril_ctx_data(aril_ctx *c);
 
 /* Calls it: the first result, or all of them. The function must outlive the graph. */

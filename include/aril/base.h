@@ -21,6 +21,7 @@
 #define ARIL_C_END
 #endif
 
+/* The version of these headers; aril_version gives the library's. */
 #define ARIL_VERSION_MAJOR 0
 #define ARIL_VERSION_MINOR 1
 #define ARIL_VERSION_PATCH 0

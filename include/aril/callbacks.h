@@ -87,6 +87,7 @@ typedef struct aril_callback_class {
     aril_status (*end)(aril_callback *cb, aril_fit *fit);       /* not after a failure */
     void (*destroy)(aril_callback *cb);
 } aril_callback_class;
+/* A callback of a class, or NULL with an error; and its own data, `size` bytes. */
 ARIL_API aril_callback *aril_callback_make(const aril_callback_class *type);
 ARIL_API void *aril_callback_data(aril_callback *cb);
 /* For one that no fit has taken over. */
@@ -98,6 +99,7 @@ ARIL_API aril_status aril_callback_set(aril_callback *cb, const char *name, aril
 
 /* ---- what a callback can ask ---- */
 
+/* The model that is being trained. */
 ARIL_API aril_model *aril_fit_model(const aril_fit *fit);
 /* The epoch, from 0, and how many there are. */
 ARIL_API int aril_fit_epoch(const aril_fit *fit);
@@ -122,6 +124,7 @@ ARIL_API void aril_fit_stop(aril_fit *fit);
 ARIL_C_END
 
 #ifndef __cplusplus
+/* A list for aril_fit_opts.callbacks. */
 #define ARIL_CALLBACKS(...) ((aril_callback *[]){ __VA_ARGS__, NULL })
 #endif
 

@@ -32,8 +32,9 @@ typedef struct aril_conv_opts {
     aril_activation activation; /* of the result, made where the result is; 0: none */
 } aril_conv_opts;
 
-/* y[n,k,o] = activation(b[k] + sum over c and kernel positions q of
- *                        x[n, c, o * stride - padding + q * dilation] * w[k,c,q])
+/* The convolution of x with the weights w:
+ *     y[n,k,o] = activation(b[k] + sum over c and kernel positions q of
+ *                           x[n, c, o * stride - padding + q * dilation] * w[k,c,q])
  * x [N,C,in...], w [K,C/groups,kernel...], b [K] or NULL -> [N,K,out...] with
  * out = floor((in + padding - dilation * (kernel - 1) - 1) / stride) + 1 (padding: both ends). The
  * result is channels-last where x is, and on the CPU wherever that is faster (aril_contiguous gives

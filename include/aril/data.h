@@ -30,6 +30,7 @@ typedef struct aril_transform aril_transform; /* aril/transform.h */
 
 /* ---- samples ---- */
 
+/* How many tensors a sample can hold beside x, y and weight: further inputs, and further targets. */
 enum { ARIL_SAMPLE_EXTRA = 4, ARIL_SAMPLE_EXTRA_Y = 7 };
 
 /* A part of a picture, in pixels of the whole picture, and the size to which it is going to be
@@ -120,7 +121,7 @@ ARIL_API aril_dataset *aril_dataset_new(const char *type, size_t data_size,
 ARIL_API aril_dataset *aril_dataset_keep(aril_dataset *d);
 ARIL_API void aril_dataset_release(aril_dataset *d);
 
-/* The dataset's own data. */
+/* The dataset's own data, and the name of its class. */
 ARIL_API void *aril_dataset_data(const aril_dataset *d);
 ARIL_API const char *aril_dataset_type(const aril_dataset *d);
 
@@ -222,7 +223,7 @@ typedef struct aril_sampler_class {
     void (*drop)(void *ctx); /* optional: when the sampler goes */
 } aril_sampler_class;
 
-/* A sampler of your own; the class is copied. */
+/* A sampler of your own; the class is copied. Frees one that no loader has taken over. */
 ARIL_API aril_sampler *aril_sampler_new(aril_sampler_class type, void *ctx);
 ARIL_API void aril_sampler_free(aril_sampler *s);
 
@@ -311,6 +312,7 @@ ARIL_API bool aril_loader_next(aril_loader *l, aril_batch *b);
 /* Batches and samples in an epoch; -1 where a stream's end is not known. */
 ARIL_API int64_t aril_loader_length(const aril_loader *l);
 ARIL_API int64_t aril_loader_samples(const aril_loader *l);
+/* The dataset it reads from, borrowed; and the samples of a full batch. */
 ARIL_API aril_dataset *aril_loader_dataset(const aril_loader *l);
 ARIL_API int64_t aril_loader_batch_size(const aril_loader *l);
 

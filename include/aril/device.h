@@ -19,6 +19,7 @@ ARIL_API aril_device aril_device_named(const char *name);
 /* Writes "cpu" or "cuda:0" to `buf` and returns `buf`. */
 ARIL_API const char *aril_device_name(aril_device device, char *buf, size_t size);
 
+/* True when both are the same device. */
 ARIL_API bool aril_device_equal(aril_device a, aril_device b);
 
 /* True when the device is there and can be used. */

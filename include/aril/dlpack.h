@@ -11,22 +11,26 @@ ARIL_C_BEGIN
 
 #ifndef DLPACK_DLPACK_H_
 
+/* The version of the layout below. */
 struct DLPackVersion {
     uint32_t major; /* another one means another layout */
     uint32_t minor;
 };
 
+/* Where the memory is. */
 struct DLDevice {
     int32_t device_type; /* 1: CPU, 2: CUDA, 3: host memory that CUDA has pinned, ... */
     int32_t device_id;
 };
 
+/* The type of an element. */
 struct DLDataType {
     uint8_t code; /* 0: int, 1: unsigned, 2: float, 4: bfloat, 6: bool, 10..17: narrow floats */
     uint8_t bits;
     uint16_t lanes; /* numbers to an element; 1 unless the type is a vector */
 };
 
+/* A strided array. */
 struct DLTensor {
     void *data;
     struct DLDevice device;

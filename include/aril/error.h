@@ -24,6 +24,7 @@ ARIL_C_BEGIN
     E(ERR_PLUGIN, -13, "plug-in refused")                        \
     E(ERR_INTERNAL, -14, "internal error")
 
+/* ARIL_OK and ARIL_ERR_ARG, ARIL_ERR_SHAPE ...: the codes of that list. */
 enum {
     ARIL_OK = 0,
 #define ARIL_STATUS_ENUM(name, value, text) ARIL_##name = (value),

@@ -81,9 +81,11 @@ static inline aril_pads aril__make_pads(int n, const int64_t *at)
     for (int i = 0; i < n && i < 2 * ARIL_MAX_DIMS; i++) p.at[i] = at[i];
     return p;
 }
+/* What stands between the brackets, for aril_index and aril_index_put: ARIL_INDEX(ARIL_AT(2)). */
 #define ARIL_INDEX(...)                                                                         \
     ((aril_items){ (int)(sizeof((aril_index_item[]){ __VA_ARGS__ }) / sizeof(aril_index_item)), \
                    (aril_index_item[]){ __VA_ARGS__ } })
+/* Paddings for aril_pad, two numbers an axis from the last one on. */
 #define ARIL_PADS(...)                                                                  \
     aril__make_pads((int)(sizeof((int64_t[]){ 0, __VA_ARGS__ }) / sizeof(int64_t)) - 1, \
                     (int64_t[]){ 0, __VA_ARGS__ } + 1)

@@ -16,6 +16,7 @@ typedef struct aril_memory_stats {
     int64_t misses;      /* requests that the cache could not serve */
 } aril_memory_stats;
 
+/* The numbers of a device now; and starts its peak again from what is in use. */
 ARIL_API aril_memory_stats aril_memory(aril_device device);
 ARIL_API void aril_memory_reset_peak(aril_device device);
 

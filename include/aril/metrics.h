@@ -81,6 +81,7 @@ typedef struct aril_metric_class {
     void (*destroy)(aril_metric *m);       /* NULL: nothing to do */
     bool smaller_is_better;                /* of all metrics of this class */
 } aril_metric_class;
+/* A metric of a class, or NULL with an error; and its own data, `size` bytes. */
 ARIL_API aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts opts);
 ARIL_API void *aril_metric_data(aril_metric *m);
 
@@ -94,6 +95,7 @@ ARIL_API aril_status aril_metric_add(aril_metric *m, const char *name, aril_tens
 /* Frees a metric; NULL is fine. */
 ARIL_API void aril_metric_free(aril_metric *m);
 
+/* What the metric is called in logs and in the history. */
 ARIL_API const char *aril_metric_label(const aril_metric *m);
 
 /* True when its smallest value is its best: where its class or its options say so, or, of a metric

@@ -68,7 +68,7 @@ ARIL_API aril_module *aril_module_new_n(const char *type, size_t size,
 ARIL_API aril_module *aril_module_keep(aril_module *m);
 ARIL_API void aril_module_release(aril_module *m);
 
-/* The module's own data, `size` bytes. */
+/* The module's own data, `size` bytes; and the name of its class, such as "Linear". */
 ARIL_API void *aril_module_data(const aril_module *m);
 ARIL_API const char *aril_module_type(const aril_module *m);
 

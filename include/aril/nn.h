@@ -311,6 +311,7 @@ ARIL_API aril_module *aril_nn_circular_pad3d(aril_pads pads);
 
 /* ---- distances: two inputs ---- */
 
+/* aril_cosine_similarity and aril_pairwise_distance of two inputs of one shape. */
 ARIL_API aril_module *aril_nn_cosine_similarity(int axis);
 ARIL_API aril_module *aril_nn_pairwise_distance(aril_distance_opts opts);
 

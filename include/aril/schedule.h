@@ -21,6 +21,7 @@ typedef struct aril_schedule aril_schedule;
 /* A rate for count t; base: the rate it starts from. */
 typedef double aril_schedule_fn(double base, int64_t t, void *ctx);
 
+/* How many drops a multistep schedule can have. */
 enum { ARIL_SCHEDULE_STEPS = 16 };
 
 /* 0 stands for the default, ARIL_ZERO for a real 0. */

@@ -15,6 +15,9 @@ typedef struct aril_guard {
     uint32_t depth;
 } aril_guard;
 
+/* What the macros below call, for compilers without the cleanup attribute: opens a scope; stops the
+ * recording of gradients, starts it again, or stops it for good. Each is ended by
+ * aril_guard_end. */
 ARIL_API aril_guard aril_scope_begin(void);
 ARIL_API aril_guard aril_no_grad_begin(void);
 ARIL_API aril_guard aril_enable_grad_begin(void);

@@ -132,6 +132,7 @@ ARIL_API size_t aril_transform_text(const aril_transform *t, char *buf, size_t s
  * aril_loader_opts.batch_transform. NULL where there are none. */
 ARIL_API aril_transform *aril_transform_take_batch(aril_transform *t);
 
+/* Frees a transform that nobody has taken over. NULL is allowed. */
 ARIL_API void aril_transform_free(aril_transform *t);
 
 /* ---- using them ---- */

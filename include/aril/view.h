@@ -15,7 +15,7 @@ ARIL_API aril_tensor *aril_view(aril_tensor *x, aril_shape shape);
 ARIL_API aril_tensor *aril_permute(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1);
 ARIL_API aril_tensor *aril_t(aril_tensor *x);
-
+/* Two axes exchanged: another name of aril_transpose. */
 ARIL_API aril_tensor *aril_swapaxes(aril_tensor *x, int axis0, int axis1);
 /* Axis from.axis[i] becomes axis to.axis[i]; the others keep their order. */
 ARIL_API aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to);
