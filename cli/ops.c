@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "prototypes.h"
 
 #include <aril/aril.h>
 
@@ -23,12 +24,51 @@ static void inputs_of(const aril_op_info *op, char *buf, size_t size)
         snprintf(buf, size, "%d to %d", op->min_inputs, op->max_inputs);
 }
 
+static const prototype *function_named(const char *name)
+{
+    const prototype *p = prototypes;
+    while (p->name && strcmp(p->name, name) != 0) p++;
+    return p->name ? p : NULL;
+}
+
+/* The functions of an op, at most `most`: aril_NAME with its other forms, or else those that run
+ * it. */
+static int functions_of(const aril_op_info *op, const prototype **out, int most)
+{
+    static const char *const forms[] = { "", "_", "_with", "_scalar", "_scalar_" };
+    int n = 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && n < most; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "aril_%s%s", op->name, forms[i]);
+        if ((out[n] = function_named(name))) n++;
+    }
+    if (n > 0) return n;
+    for (const op_function *f = op_functions; f->op && n < most; f++)
+        if (strcmp(f->op, op->name) == 0 && (out[n] = function_named(f->function))) n++;
+    return n;
+}
+
+enum { FUNCTIONS = 16 };
+
+static void print_functions(const aril_op_info *op)
+{
+    const prototype *f[FUNCTIONS];
+    int n = functions_of(op, f, FUNCTIONS);
+    if (n == 0) printf("  C         no function of its own: other ops and gradients use it\n");
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || strcmp(f[i]->header, f[i - 1]->header) != 0)
+            printf("  %s         #include <%s>\n", i == 0 ? "C" : " ", f[i]->header);
+        printf("            %s\n", f[i]->text);
+    }
+}
+
 static void print_one(const aril_op_info *op)
 {
     char inputs[32];
     inputs_of(op, inputs, sizeof inputs);
     printf("%s: %s\n  inputs    %s\n  results   %d%s\n  gradient  %s\n", op->name, op->doc, inputs,
            op->outputs, op->view ? ", a view" : "", op->gradient);
+    print_functions(op);
     if (op->formula) printf("  formula   %s\n", op->formula);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
     const char *file = op->file;
@@ -58,29 +98,37 @@ static void print_cell(const char *text)
 
 static int print_markdown(void)
 {
-    char last[64] = "", family[64], inputs[32];
+    char last[64] = "", family[64];
     int public_ops = 0;
     for (int i = 0; i < aril_op_count(); i++) public_ops += !aril_op_at(i).backward;
     printf(
         "# The op table\n\nGenerated from the source by `aril ops --markdown`. %d ops, and %d "
         "more that compute their gradients.\n\n"
         "The column *gradient* says how an op is differentiated: by the *formula* of its row, by "
-        "a *rule*\nin other ops, *decomposed* into other ops, or not at all (*none*).\n",
+        "a *rule*\nin other ops, *decomposed* into other ops, or not at all (*none*). `aril ops "
+        "NAME` "
+        "shows the other forms of a function.\nAn op without a function serves other ops and "
+        "gradients.\n",
         public_ops, aril_op_count() - public_ops);
     for (int i = 0; i < aril_op_count(); i++) {
         aril_op_info op = aril_op_at(i);
         if (op.backward) continue;
         family_of(&op, family, sizeof family);
         if (strcmp(family, last) != 0) {
-            printf("\n## %s\n\n| op | what it gives | inputs | gradient | ONNX |\n"
-                   "|---|---|---|---|---|\n",
+            printf("\n## %s\n\n| op | what it gives | C | header | gradient | ONNX |\n"
+                   "|---|---|---|---|---|---|\n",
                    family);
             snprintf(last, sizeof last, "%s", family);
         }
-        inputs_of(&op, inputs, sizeof inputs);
+        const prototype *f = NULL;
+        functions_of(&op, &f, 1);
         printf("| `%s` | ", op.name);
         print_cell(op.doc);
-        printf(" | %s | %s | %s |\n", inputs, op.gradient, op.onnx ? op.onnx : "");
+        if (f)
+            printf(" | `%s` | `%s`", f->text, f->header);
+        else
+            printf(" | |");
+        printf(" | %s | %s |\n", op.gradient, op.onnx ? op.onnx : "");
     }
     return EXIT_DONE;
 }
