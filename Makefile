@@ -44,8 +44,9 @@ bench: build    ## Aril beside PyTorch, Keras and onnxruntime, for BENCH_BUDGET 
 		--budget $(BENCH_BUDGET) --json $(BENCH_JSON)
 	@$${ARIL_PEERS_VENV:-$(BUILD)/peers}/bin/python bench/accuracy --aril $(BUILD)/bin/aril
 
-docs: build     ## write the generated pages of docs/
+docs: build     ## write the generated pages of docs/, and the API reference into build/reference/
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+	@[ ! -e $(BUILD)/reference/html/index.html ] || echo "API reference: $(BUILD)/reference/html/index.html"
 
 exports: build  ## write the list of exported symbols, cmake/exports.txt
 	@tests/structure/exports --list $(BUILD)/lib/libaril.so > $(BUILD)/exports.txt && mv $(BUILD)/exports.txt cmake/exports.txt

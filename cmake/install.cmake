@@ -39,6 +39,23 @@ if(TARGET aril_tool)
     endif()
 endif()
 
+# The API reference, from the headers: a page with a search box, and man pages of section 3.
+find_program(ARIL_PYTHON python3)
+mark_as_advanced(ARIL_PYTHON)
+aril_summary_row("reference" "${ARIL_PYTHON}" "by python3"
+    "the API reference and man pages of all functions (python3)")
+if(ARIL_PYTHON)
+    set(reference ${PROJECT_BINARY_DIR}/reference)
+    file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/aril/*.h)
+    add_custom_command(OUTPUT ${reference}/html/index.html
+        COMMAND ${ARIL_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/reference --man ${reference}/man --html ${reference}/html
+        DEPENDS ${public_headers} ${PROJECT_SOURCE_DIR}/scripts/reference ${PROJECT_SOURCE_DIR}/scripts/reference.html
+        COMMENT "Writing the API reference" VERBATIM)
+    add_custom_target(reference ALL DEPENDS ${reference}/html/index.html)
+    install(DIRECTORY ${reference}/man/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+    install(FILES ${reference}/html/index.html DESTINATION ${CMAKE_INSTALL_DOCDIR}/reference OPTIONAL)
+endif()
+
 configure_package_config_file(cmake/arilConfig.cmake.in arilConfig.cmake
     INSTALL_DESTINATION ${config_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(arilConfigVersion.cmake COMPATIBILITY SameMinorVersion)
