@@ -10,8 +10,11 @@
  *                                not applied, the random number generator, the loader's place,
  *                                and more
  * The state names its weights and holds a digest of both. Each file is written under another name,
- * synced and renamed, the state last; then older weights are removed. So a kill, a power cut or a
- * full disk at any moment leaves the checkpoint before or the one after, whole. */
+ * synced and renamed, the state last; then the weights of the checkpoint before are removed. So a
+ * kill, a power cut or a full disk at any moment leaves the checkpoint before or the one after,
+ * whole. Only files that a checkpoint has written are removed or replaced: while one is being
+ * saved, the folder holds a list of them, .checkpoint-files, by which the next save clears up after
+ * a kill. Other files in the folder stay, whatever they are called. */
 #ifndef ARIL_CHECKPOINT_H
 #define ARIL_CHECKPOINT_H
 

@@ -9,8 +9,8 @@
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "train/digest.h"
+#include "train/owned.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -43,46 +43,53 @@ bool aril_checkpoint_exists(const char *dir)
            access(path, F_OK) == 0;
 }
 
+static bool is_kind(const char *kind) /* of this version or another */
+{
+    return kind != NULL && strncmp(kind, format, strlen(format) - 1) == 0;
+}
+
+static aril_safetensors *open_state(const char *dir)
+{
+    char path[PATH_MAX];
+    if (need_dir(dir) != ARIL_OK || path_in(dir, state_name, path) != ARIL_OK) return NULL;
+    if (!aril_checkpoint_exists(dir)) {
+        aril__fail(ARIL_ERR_IO, "there is no checkpoint in '%s': '%s' is missing", dir, path);
+        return NULL;
+    }
+    return aril_safetensors_open(path);
+}
+
 /* ---- writing ---- */
 
-static bool is_weights(const char *name)
-{
-    size_t n = strlen(name), tail = strlen(".safetensors");
-    return strncmp(name, "weights-", 8) == 0 && n > tail &&
-           strcmp(name + n - tail, ".safetensors") == 0;
-}
+/* What the state in a folder says; zeros where there is none. */
+struct present {
+    char weights[NAME_MAX + 1];
+    uint64_t digest;
+    int64_t step;
+};
 
-/* Removes weights that the state does not name, and what a killed process left half written. */
-static void remove_others(const char *dir, const char *keep)
+/* ARIL_ERR_FORMAT where the state is damaged. */
+static aril_status read_present(const char *dir, struct present *now)
 {
-    DIR *d = opendir(dir);
-    if (d == NULL) return;
-    char path[PATH_MAX];
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        bool half = strncmp(e->d_name, ".weights-", 9) == 0 &&
-                    strstr(e->d_name, ".safetensors.new") != NULL;
-        if (!half && (!is_weights(e->d_name) || strcmp(e->d_name, keep) == 0)) continue;
-        if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < PATH_MAX) unlink(path);
-    }
-    closedir(d);
-}
-
-/* The name of the weights that the state in dir names, and its step; "" and 0 where there is no
- * state that can be read. */
-static void present(const char *dir, char *weights, size_t size, int64_t *step)
-{
-    weights[0] = '\0';
-    *step = 0;
-    char path[PATH_MAX];
-    if (!aril_checkpoint_exists(dir) || path_in(dir, state_name, path) != ARIL_OK) return;
-    bool clean = aril_ok(); /* a damaged state is going to be replaced: no error of ours */
-    aril_safetensors *f = aril_safetensors_open(path);
-    if (f == NULL && clean) aril_clear_error();
-    if (f == NULL) return;
-    const char *name = aril_safetensors_get(f, "weights"), *at = aril_safetensors_get(f, "step");
-    if (name != NULL) snprintf(weights, size, "%s", name);
-    if (at != NULL) *step = strtoll(at, NULL, 10);
+    *now = (struct present){ 0 };
+    if (!aril_checkpoint_exists(dir)) return ARIL_OK;
+    aril_safetensors *f = open_state(dir);
+    if (f == NULL) return aril__latest_status();
+    const char *kind = aril_safetensors_get(f, "kind"), *name = aril_safetensors_get(f, "weights");
+    const char *step = aril_safetensors_get(f, "step"),
+               *digest = aril_safetensors_get(f, "weights_xxh64");
+    aril_status status = ARIL_OK;
+    if (!is_kind(kind))
+        status = aril__fail(ARIL_ERR_STATE,
+                            "'%s/%s' is no checkpoint's, and is not written over: save into "
+                            "another folder, or move the file",
+                            dir, state_name);
+    if (name != NULL && aril__is_weights_name(name))
+        snprintf(now->weights, sizeof now->weights, "%s", name);
+    if (digest != NULL) now->digest = strtoull(digest, NULL, 16);
+    if (step != NULL) now->step = strtoll(step, NULL, 10);
     aril_safetensors_close(f);
+    return status;
 }
 
 /* Gradients that were gathered and not applied. */
@@ -133,49 +140,99 @@ static void unlock(int fd)
     close(fd);
 }
 
-static aril_status write_files(const char *dir, aril_module *model, const aril_optim *opt,
-                               aril__states *state, int64_t step)
+/* A name for weights of that step: neither that of the present ones, which the state names until it
+ * is replaced, nor that of a file of the user's. */
+static aril_status choose_name(const char *dir, const aril__owned *owned, const char *present,
+                               int64_t step, char name[64])
 {
-    aril_status status = ARIL_OK;
+    enum { MOST = 1000 };
+    for (int i = 0; i < MOST; i++) {
+        char again[24] = "";
+        if (i == 1) snprintf(again, sizeof again, "-again");
+        if (i > 1) snprintf(again, sizeof again, "-again-%d", i);
+        snprintf(name, 64, "weights-%lld%s.safetensors", (long long)step, again);
+        if (strcmp(name, present) != 0 && aril__owned_may_write(dir, owned, name)) return ARIL_OK;
+    }
+    return aril__fail(
+        ARIL_ERR_IO,
+        "'%s' holds %d files called weights-%lld-*.safetensors already: expected room "
+        "for a checkpoint's; use another folder, or remove some",
+        dir, MOST, (long long)step);
+}
+
+static aril_status write_weights(const char *dir, const char *name, const aril_named *weights,
+                                 const char *digest)
+{
+    char path[PATH_MAX];
+    const char *const key[] = { "format", ARIL__OWNED_DIGEST }, *const value[] = { "pt", digest };
+    aril_status status = path_in(dir, name, path);
+    if (status != ARIL_OK) return status;
+    return aril_safetensors_save(path, weights, &(aril_metadata){ 2, key, value });
+}
+
+static aril_status write_state(const char *dir, const aril_named *state, uint64_t state_digest,
+                               const char *weights, const char *weights_digest, int64_t step,
+                               const aril_optim *opt)
+{
+    char digest[24], number[24], path[PATH_MAX];
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)state_digest);
+    snprintf(number, sizeof number, "%lld", (long long)step);
+    const char *key[] = { "kind", "weights", "weights_xxh64", "state_xxh64", "step", "optimizer" };
+    const char *value[] = { format, weights, weights_digest,
+                            digest, number,  opt != NULL ? aril_optim_name(opt) : "" };
+    aril_status status = path_in(dir, state_name, path);
+    if (status != ARIL_OK) return status;
+    return aril_safetensors_save(path, state, &(aril_metadata){ 6, key, value });
+}
+
+/* Writes both files, and adds what may be removed afterwards to `owned`. */
+static aril_status write_both(const char *dir, aril_module *model, const aril_optim *opt,
+                              aril__states *state, int64_t step, const struct present *now,
+                              aril__owned *owned)
+{
     const aril_named *weights = aril_state(model), *rest = aril__states_view(state);
     if (weights == NULL) return aril__latest_status();
     uint64_t weights_digest = 0, state_digest = 0;
-    status = aril__digest_named(weights, &weights_digest);
+    aril_status status = aril__digest_named(weights, &weights_digest);
     if (status == ARIL_OK) status = aril__digest_named(rest, &state_digest);
+    if (status == ARIL_OK && now->weights[0] != '\0')
+        status = aril__owned_add(owned, now->weights, now->digest);
+    char name[64], digest[24];
+    if (step <= 0) step = now->step < INT64_MAX ? now->step + 1 : 1;
+    if (status == ARIL_OK) status = choose_name(dir, owned, now->weights, step, name);
+    if (status == ARIL_OK) status = aril__owned_add(owned, name, weights_digest);
+    if (status == ARIL_OK) status = aril__owned_write(dir, owned);
     if (status != ARIL_OK) return status;
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)weights_digest);
+    status = write_weights(dir, name, weights, digest);
+    if (status != ARIL_OK) return status;
+    return write_state(dir, rest, state_digest, name, digest, step, opt);
+}
 
-    /* The weights must not take the place of those that the state now names. */
-    char now[NAME_MAX + 1], name[64], path[PATH_MAX];
-    int64_t last;
-    present(dir, now, sizeof now, &last);
-    if (step <= 0) step = last + 1;
-    snprintf(name, sizeof name, "weights-%lld.safetensors", (long long)step);
-    if (strcmp(name, now) == 0)
-        snprintf(name, sizeof name, "weights-%lld-again.safetensors", (long long)step);
-    if ((status = path_in(dir, name, path)) != ARIL_OK) return status;
-    status = aril_save(model, path);
-    if (status != ARIL_OK) {
-        unlink(path); /* where there was room for the name and for nothing else */
-        return status;
+static aril_status write_files(const char *dir, aril_module *model, const aril_optim *opt,
+                               aril__states *state, int64_t step)
+{
+    struct present now;
+    bool clean = aril_ok();
+    aril_status status = read_present(dir, &now);
+    if (status == ARIL_ERR_FORMAT) { /* damaged: it is going to be replaced */
+        if (clean) aril_clear_error();
+        status = ARIL_OK;
     }
-
-    char digest[2][24], number[24];
-    snprintf(digest[0], sizeof digest[0], "%016llx", (unsigned long long)weights_digest);
-    snprintf(digest[1], sizeof digest[1], "%016llx", (unsigned long long)state_digest);
-    snprintf(number, sizeof number, "%lld", (long long)step);
-    const char *key[] = { "kind", "weights", "weights_xxh64", "state_xxh64", "step", "optimizer" };
-    const char *value[] = { format,    name,   digest[0],
-                            digest[1], number, opt != NULL ? aril_optim_name(opt) : "" };
-    char state_path[PATH_MAX];
-    status = path_in(dir, state_name, state_path);
-    if (status == ARIL_OK)
-        status = aril_safetensors_save(state_path, rest, &(aril_metadata){ 6, key, value });
-    if (status != ARIL_OK) {
-        unlink(path);
-        return status;
+    aril__owned owned = { 0 };
+    if (status == ARIL_OK) status = aril__owned_read(dir, &owned);
+    if (status == ARIL_OK) {
+        status = write_both(dir, model, opt, state, step, &now, &owned);
+        /* Whether that failed or not: what the state names by now is the checkpoint. Where it
+         * cannot be read, the list stays for the next save. */
+        clean = aril_ok();
+        if (read_present(dir, &now) == ARIL_OK)
+            aril__owned_remove(dir, &owned, now.weights);
+        else if (clean)
+            aril_clear_error();
     }
-    remove_others(dir, name);
-    return ARIL_OK;
+    aril__owned_free(&owned);
+    return status;
 }
 
 aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
@@ -217,7 +274,7 @@ aril_status aril_checkpoint_save(const char *dir, aril_module *model, aril_optim
 static const char *weights_of(const char *dir, const aril_safetensors *f)
 {
     const char *kind = aril_safetensors_get(f, "kind"), *name = aril_safetensors_get(f, "weights");
-    if (kind == NULL || strncmp(kind, format, strlen(format) - 1) != 0)
+    if (!is_kind(kind))
         aril__fail(ARIL_ERR_FORMAT,
                    "'%s/%s' is a safetensors file, but not the state of a checkpoint", dir,
                    state_name);
@@ -225,22 +282,11 @@ static const char *weights_of(const char *dir, const aril_safetensors *f)
         aril__fail(ARIL_ERR_FORMAT,
                    "'%s/%s' was written by a later version of Aril (\"%s\", expected \"%s\")", dir,
                    state_name, kind, format);
-    else if (name == NULL || !is_weights(name) || strchr(name, '/') != NULL)
+    else if (name == NULL || !aril__is_weights_name(name))
         aril__fail(ARIL_ERR_FORMAT, "'%s/%s' does not name its weights", dir, state_name);
     else
         return name;
     return NULL;
-}
-
-static aril_safetensors *open_state(const char *dir)
-{
-    char path[PATH_MAX];
-    if (need_dir(dir) != ARIL_OK || path_in(dir, state_name, path) != ARIL_OK) return NULL;
-    if (!aril_checkpoint_exists(dir)) {
-        aril__fail(ARIL_ERR_IO, "there is no checkpoint in '%s': '%s' is missing", dir, path);
-        return NULL;
-    }
-    return aril_safetensors_open(path);
 }
 
 aril_status aril_checkpoint_weights(const char *dir, char *buf, size_t size)
