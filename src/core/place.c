@@ -1,5 +1,7 @@
 #include "core/place.h"
 
+#include "core/file.h"
+
 bool aril__place_off;
 
 #if defined(__linux__) && defined(__LP64__) && __has_include(<execinfo.h>)
@@ -7,7 +9,6 @@ bool aril__place_off;
 #include <elf.h>
 #include <errno.h>
 #include <execinfo.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -566,10 +567,10 @@ static void unmap(struct mapped *m)
  * while it is mapped harms no more than it harms the program that runs from it. */
 static const struct object *object_open(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return NULL;
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) {
+    int fd = aril__open_to_read(path, &st);
+    if (fd < 0) return NULL;
+    if (st.st_size <= 0) {
         close(fd);
         return NULL;
     }

@@ -60,11 +60,13 @@ static bool fresh_name(aril__file *f, long slot)
  * process left: that is taken over. 1: done, 0: another's, -1: failure. */
 static int claim(aril__file *f, mode_t mode)
 {
-    f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+    /* Without O_NONBLOCK, a pipe of that name would let us wait for its reader. */
+    f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
     struct stat now, named;
     if (f->fd < 0) {
         int e = errno;
-        bool is_there = e == EACCES && lstat(f->fresh, &named) == 0;
+        bool taken = e == EACCES || e == ENXIO || e == ELOOP || e == EISDIR;
+        bool is_there = taken && lstat(f->fresh, &named) == 0;
         errno = e;
         return is_there ? 0 : -1;
     }

@@ -1,11 +1,11 @@
 #include "formats/bytes.h"
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/memory.h"
 #include "core/thread.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -121,22 +121,28 @@ bool aril__read_at(int fd, void *to, size_t size, uint64_t offset)
     return true;
 }
 
-aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b)
+aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size)
 {
     if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
-    aril_status status = ARIL_OK;
     struct stat st;
-    bool known = fstat(fd, &st) == 0;
-    if (known && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) { /* which may never end */
-        close(fd);
-        return aril__fail(ARIL_ERR_IO, "%s: %s is a device, not a file", what, path);
+    *fd = aril__open_to_read(path, &st);
+    if (*fd >= 0) {
+        *size = (uint64_t)st.st_size;
+        return ARIL_OK;
     }
-    if (known && S_ISREG(st.st_mode) && st.st_size > 0 &&
-        (limit == 0 || (uint64_t)st.st_size <= limit) &&
-        aril__bytes_add(b, NULL, (size_t)st.st_size))
+    return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path,
+                      errno == ESPIPE
+                          ? "it is a pipe, a device or a socket; an ordinary file was expected"
+                          : strerror(errno));
+}
+
+aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b)
+{
+    int fd;
+    uint64_t size;
+    aril_status status = aril__file_open(what, path, &fd, &size);
+    if (status != ARIL_OK) return status;
+    if (size > 0 && (limit == 0 || size <= limit) && aril__bytes_add(b, NULL, (size_t)size))
         b->n = 0; /* room for all of it at once */
     for (;;) {
         size_t room = b->room > b->n + 1 ? b->room - b->n - 1 : 0;

@@ -28,8 +28,12 @@ void aril__bytes_json(aril__bytes *b, const char *text);
 
 /* ---- files ---- */
 
+/* Opens an ordinary file to read; *size is that of the file. Pipes, devices and folders are refused,
+ * without waiting. `what` names the kind of file in messages ("picture"). */
+aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size);
+
 /* Reads a whole file into *b (which is empty); one of more than `limit` bytes is an error (0: any
- * size). `what` names the kind of file in messages ("picture"). On failure *b is left empty. */
+ * size). On failure *b is left empty. */
 aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b);
 
 /* Reads exactly `size` bytes at `offset`. False, with errno set (0: the file ends before). */

@@ -7,6 +7,7 @@
 #include "aril/formats.h"
 #include "aril/make.h"
 #include "aril/scope.h"
+#include "core/file.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "formats/array.h"
@@ -21,6 +22,7 @@
 #include <dlfcn.h>
 #include <hdf5.h>
 #include <pthread.h>
+#include <unistd.h>
 
 /* ---- the library ---- */
 
@@ -130,6 +132,16 @@ static aril_status malformed(const char *path, const char *name, const char *wha
     return aril__fail(ARIL_ERR_FORMAT, "array %s of %s %s", name, path, what);
 }
 
+/* Are its values in the file, not in others that it names? */
+static bool is_inside(hid_t array)
+{
+    hid_t made = h5.H5Dget_create_plist_(array);
+    bool inside =
+        made >= 0 && h5.H5Pget_external_count_(made) == 0 && h5.H5Pget_layout_(made) != H5D_VIRTUAL;
+    if (made >= 0) h5.H5Pclose_(made);
+    return inside;
+}
+
 static aril_tensor *read_array(const char *path, const char *name, hid_t array, hid_t type,
                                hid_t space)
 {
@@ -137,6 +149,13 @@ static aril_tensor *read_array(const char *path, const char *name, hid_t array, 
     if (!dtype_of(type, &dtype)) {
         aril__fail(ARIL_ERR_UNSUPPORTED, "array %s of %s holds neither whole numbers nor floats",
                    name, path);
+        return aril__poison();
+    }
+    if (!is_inside(array)) {
+        aril__fail(
+            ARIL_ERR_UNSUPPORTED,
+            "array %s of %s lies in other files, which are not followed; h5repack joins them", name,
+            path);
         return aril__poison();
     }
     hsize_t dim[H5S_MAX_RANK];
@@ -164,16 +183,34 @@ static aril_tensor *read_array(const char *path, const char *name, hid_t array, 
     return aril__poison();
 }
 
+/* The library itself would wait for a pipe's writer. */
 static hid_t open_file(const char *path)
 {
-    hid_t file = path ? h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT) : H5I_INVALID_HID;
-    if (file >= 0) return file;
-    FILE *there = path ? fopen(path, "rb") : NULL;
-    if (there) fclose(there);
-    aril__fail(there ? ARIL_ERR_FORMAT : ARIL_ERR_IO,
-               there ? "%s is no HDF5 file, or a broken one" : "cannot open %s",
-               path ? path : "a file without a name");
+    int fd;
+    uint64_t size;
+    if (aril__file_open("HDF5", path, &fd, &size) != ARIL_OK) return H5I_INVALID_HID;
+    close(fd);
+    hid_t file = h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT);
+    if (file < 0) aril__fail(ARIL_ERR_FORMAT, "%s is no HDF5 file, or a broken one", path);
     return file;
+}
+
+/* Links to other files are not followed: a file that came from elsewhere chooses none of ours. */
+static herr_t refuse_link(const char *from, const char *group, const char *to, const char *object,
+                          unsigned *flags, hid_t access, void *ctx)
+{
+    (void)from, (void)group, (void)to, (void)object, (void)flags, (void)access, (void)ctx;
+    return -1;
+}
+
+static hid_t open_array(hid_t file, const char *name)
+{
+    hid_t access = h5.H5Pcreate_(*h5.H5P_CLS_DATASET_ACCESS_ID_g_), array = H5I_INVALID_HID;
+    if (access < 0) return array;
+    if (h5.H5Pset_elink_cb_(access, refuse_link, NULL) >= 0)
+        array = h5.H5Dopen2_(file, name, access);
+    h5.H5Pclose_(access);
+    return array;
 }
 
 aril_tensor *aril_hdf5_read(const char *path, const char *name)
@@ -181,9 +218,11 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
     if (begin() != ARIL_OK) return aril__poison();
     aril_tensor *t = NULL;
     hid_t file = open_file(path);
-    hid_t array = file >= 0 && name ? h5.H5Dopen2_(file, name, H5P_DEFAULT) : H5I_INVALID_HID;
+    hid_t array = file >= 0 && name ? open_array(file, name) : H5I_INVALID_HID;
     if (file >= 0 && array < 0)
-        aril__fail(ARIL_ERR_ARG, "%s has no array %s", path, name ? name : "without a name");
+        aril__fail(ARIL_ERR_ARG,
+                   "%s has no array %s of its own (links to other files are not followed)", path,
+                   name ? name : "without a name");
     if (array >= 0) {
         hid_t type = h5.H5Dget_type_(array), space = h5.H5Dget_space_(array);
         if (type >= 0 && space >= 0)
@@ -210,6 +249,10 @@ bool aril__hdf5_opens(const char *path)
 
 bool aril__hdf5_has(const char *path, const char *name)
 {
+    struct stat st;
+    int fd = aril__open_to_read(path, &st);
+    if (fd < 0) return false;
+    close(fd);
     if (begin() != ARIL_OK) return false;
     hid_t file = h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT);
     bool has = file >= 0 && h5.H5Lexists_(file, name, H5P_DEFAULT) > 0;

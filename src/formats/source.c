@@ -5,10 +5,8 @@
 #include "formats/bytes.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static aril_status named(aril__source *s, const char *name)
@@ -20,23 +18,17 @@ static aril_status named(aril__source *s, const char *name)
 aril_status aril__source_open(aril__source *s, const char *what, const char *path)
 {
     *s = (aril__source){ .fd = -1 };
-    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st = { 0 };
-    bool good = fd >= 0 && fstat(fd, &st) == 0;
-    if (good && !S_ISREG(st.st_mode)) {
-        errno = S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
-        good = false;
-    }
-    aril_status status =
-        good ? named(s, path)
-             : aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
+    int fd;
+    uint64_t size;
+    aril_status status = aril__file_open(what, path, &fd, &size);
+    if (status != ARIL_OK) return status;
+    status = named(s, path);
     if (status != ARIL_OK) {
-        if (fd >= 0) close(fd);
+        close(fd);
         return status;
     }
     s->fd = fd;
-    s->size = (uint64_t)st.st_size;
+    s->size = size;
     return ARIL_OK;
 }
 

@@ -1,11 +1,13 @@
-"""Makes pictures.inc, small JPEG and PNG files of kinds that Aril does not write, and compressed.inc, an archive of NumPy.
+"""Makes pictures.inc, small JPEG and PNG files of kinds that Aril does not write, compressed.inc, an archive of NumPy, and
+outside.inc, an HDF5 file whose arrays lie in other files.
 
-Needs Pillow and NumPy."""
+Needs Pillow, NumPy and h5py."""
 import io
 import os
 import struct
 import zlib
 
+import h5py
 import numpy
 from PIL import Image
 
@@ -87,3 +89,13 @@ archive = io.BytesIO()
 numpy.savez_compressed(archive, x=numpy.arange(1000, dtype=numpy.int16) % 7)
 with open(os.path.join(here, "compressed.inc"), "w") as out:
     out.write(rows(archive.getvalue()))
+
+outside = io.BytesIO()
+with h5py.File(outside, "w", libver="latest") as file:
+    file["link"] = h5py.ExternalLink("other.h5", "x")
+    file.create_dataset("raw", (4,), dtype="u1", external=[("raw.bin", 0, 4)])
+    layout = h5py.VirtualLayout((4,), dtype="f4")
+    layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
+    file.create_virtual_dataset("virtual", layout)
+with open(os.path.join(here, "outside.inc"), "w") as out:
+    out.write(rows(outside.getvalue()))
