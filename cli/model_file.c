@@ -405,6 +405,32 @@ static bool read_memory(aril_safetensors *f, model_file *m)
     return true;
 }
 
+/* The network is made before its weights are read: a file may not ask for one that its own tensors
+ * are too few for. Each class has a row of weights, and in every network of the zoo the weights grow
+ * with the input. */
+static bool fits_file(const aril_safetensors *f, const model_file *m, aril_shape input,
+                      int64_t classes)
+{
+    enum { VALUES_PER_WEIGHT = 4 }; /* many channels, few weights for each */
+    double weights = 0, values = 1;
+    bool has_rows = false;
+    char text[128];
+    for (int i = 0; i < aril_safetensors_count(f); i++) {
+        aril_shape s = aril_safetensors_shape(f, i);
+        double n = 1;
+        for (int d = 0; d < s.ndim; d++) n *= (double)s.dim[d];
+        weights += n;
+        has_rows |= s.ndim > 0 && s.dim[0] == classes && n > 0;
+    }
+    for (int d = 0; d < input.ndim; d++) values *= (double)input.dim[d];
+    if (has_rows && values <= VALUES_PER_WEIGHT * weights) return true;
+    aril_fail(ARIL_ERR_FORMAT,
+              "'%s' claims %lld classes of inputs %s, and holds %.0f weights, which are not those "
+              "of such a network",
+              m->path, (long long)classes, shape_text(input, text, sizeof text), weights);
+    return false;
+}
+
 static bool read_file(aril_safetensors *f, model_file *m)
 {
     ARIL_SCOPE;
@@ -421,7 +447,9 @@ static bool read_file(aril_safetensors *f, model_file *m)
         return false;
     }
     if (data) m->data = strdup(data);
-    if (!model_make(name, shape, atoll(classes), m) || !read_memory(f, m)) return false;
+    if (!fits_file(f, m, shape, atoll(classes)) || !model_make(name, shape, atoll(classes), m) ||
+        !read_memory(f, m))
+        return false;
     const aril_named *all = aril_safetensors_all(f);
     return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK &&
            model_scale(m);
