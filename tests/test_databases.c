@@ -100,6 +100,45 @@ TEST(lmdb_that_is_malformed)
     aril_clear_error();
 }
 
+/* Every node of a page, or every large value, in the same place: a few kilobytes would become
+ * megabytes of keys, or gigabytes of values. */
+TEST(lmdb_whose_nodes_or_values_overlap)
+{
+    const char *path = temp_path("data.mdb");
+    CHECK_INT(write_many(path, 60), ARIL_OK); /* one leaf, and values of 7 and 57 on others */
+    aril__bytes b = { 0 };
+    CHECK_INT(aril__read_file("test", path, 0, &b), ARIL_OK);
+    size_t leaf = 0;
+    for (size_t p = 2 * 4096; p < b.n; p += 4096)
+        if (b.at[p + 10] == 2) leaf = p;
+    CHECK(leaf > 0);
+    unsigned char *offsets = b.at + leaf + 16;
+    const size_t nodes = (aril__le16(b.at + leaf + 12) - 16u) / 2;
+    CHECK(nodes >= 50);
+    aril__bytes same = { 0 };
+    aril__bytes_add(&same, b.at, b.n);
+    for (size_t i = 0; i < nodes; i++) /* the largest node, again and again */
+        memcpy(same.at + leaf + 16 + 2 * i, offsets + 2 * 33, 2);
+    CHECK_INT(aril__file_replace(path, same.at, same.n), ARIL_OK);
+    CHECK(!open_lmdb(path));
+    CHECK_MSG(strstr(aril_error(), "nodes overlap"), "%s", aril_error());
+    aril_clear_error();
+    memcpy(same.at, b.at, b.n);
+    for (size_t i = 0; i < nodes; i++) { /* values become large ones, all on the last page */
+        unsigned char *node = same.at + leaf + aril__le16(offsets + 2 * i);
+        if (aril__le16(node) < 8) continue;
+        aril__put_le16(node, 4000);
+        aril__put_le16(node + 4, 1);
+        aril__put_le64(node + 8 + aril__le16(node + 6), b.n / 4096 - 1);
+    }
+    CHECK_INT(aril__file_replace(path, same.at, same.n), ARIL_OK);
+    CHECK(!open_lmdb(path));
+    CHECK_MSG(strstr(aril_error(), "values overlap"), "%s", aril_error());
+    aril_clear_error();
+    aril__bytes_free(&same);
+    aril__bytes_free(&b);
+}
+
 /* A Datum of raw bytes, of floats, or of a picture's file. */
 static void put_datum(aril__proto *p, int64_t label, int kind)
 {

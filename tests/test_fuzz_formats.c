@@ -354,6 +354,9 @@ TEST(fuzz_databases)
         for (int k = 0; k < 3; k++) {
             size_t page = draw(b.n / 4096) * 4096;
             broken.at[page + draw(draw(2) ? 160 : 4096)] = (unsigned char)draw(256);
+            unsigned char *offsets = broken.at + page + 16; /* two nodes, or many, in one place */
+            for (uint64_t same = draw(4) ? 0 : draw(60); same > 0; same--)
+                memcpy(offsets + 2 * draw(40), offsets + 2 * draw(40), 2);
         }
         if (draw(20) == 0) broken.n = draw(b.n);
         read += parse_lmdb(broken.at, broken.n);

@@ -54,8 +54,9 @@ struct value {
 struct aril__lmdb {
     aril__source source;
     uint32_t page_size;
-    uint64_t pages; /* in the file */
-    uint64_t seen;  /* pages visited: more than there are means that they go round in circles */
+    uint64_t pages;   /* in the file */
+    uint64_t seen;    /* pages visited: more than there are means that they go round in circles */
+    uint64_t spanned; /* by values on overflow pages: more than there are means that they overlap */
     int64_t n, room;
     struct value *value;
     aril__bytes keys; /* each followed by a 0 */
@@ -96,24 +97,36 @@ static aril_status add_value(aril__lmdb *f, const unsigned char *key, size_t key
     return f->keys.failed ? no_memory(f) : ARIL_OK;
 }
 
+static uint64_t value_bytes(const unsigned char *node)
+{
+    return aril__le16(node) | (uint64_t)aril__le16(node + 2) << 16;
+}
+
+/* How much of its page a node takes. */
+static uint64_t node_bytes(const unsigned char *node, unsigned kind)
+{
+    uint64_t value = kind == BRANCH ? 0 : aril__le16(node + 4) & BIG ? 8 : value_bytes(node);
+    return NODE_HEAD + aril__le16(node + 6) + value;
+}
+
 static aril_status leaf_node(aril__lmdb *f, uint64_t page_number, const unsigned char *page,
                              size_t at)
 {
     const unsigned char *node = page + at;
-    uint64_t size = aril__le16(node) | (uint64_t)aril__le16(node + 2) << 16;
+    uint64_t size = value_bytes(node);
     unsigned flags = aril__le16(node + 4);
     size_t key = aril__le16(node + 6), data = at + NODE_HEAD + key;
     if (flags & NOT_PLAIN)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: it holds several databases, or several values for a key",
                           f->source.name);
-    if (data + (flags & BIG ? 8 : size) > f->page_size)
-        return malformed(f, "a value lies outside of its page");
     uint64_t where = page_number * f->page_size + data;
     if (flags & BIG) {
         uint64_t number = aril__le64(page + data);
         if (number >= f->pages) return malformed(f, "a page lies outside of it");
         where = number * f->page_size + PAGE_HEAD;
+        f->spanned += (PAGE_HEAD + size + f->page_size - 1) / f->page_size;
+        if (f->spanned > f->pages) return malformed(f, "its values overlap");
     }
     return add_value(f, node + NODE_HEAD, key, where, size);
 }
@@ -124,19 +137,23 @@ static aril_status walk(aril__lmdb *f, uint64_t number, int depth)
     unsigned char *page = aril__malloc(f->page_size);
     if (!page) return no_memory(f);
     aril_status status = read_page(f, number, page);
-    unsigned kind = 0, nodes = 0;
+    unsigned kind = 0, nodes = 0, lower = 0;
     if (status == ARIL_OK) {
-        unsigned lower = aril__le16(page + 12);
+        lower = aril__le16(page + 12);
         kind = aril__le16(page + 10) & (BRANCH | LEAF | OVERFLOW | META);
         if ((kind != BRANCH && kind != LEAF) || lower < PAGE_HEAD || lower > f->page_size)
             status = malformed(f, "a page is broken");
         else
             nodes = (lower - PAGE_HEAD) / 2;
     }
+    uint64_t used = lower; /* of the page; nodes that overlap would sum up to more than there is */
     for (unsigned i = 0; i < nodes && status == ARIL_OK; i++) {
         size_t at = aril__le16(page + PAGE_HEAD + 2 * i);
-        if (at < PAGE_HEAD || at + NODE_HEAD > f->page_size) {
+        uint64_t size = at + NODE_HEAD > f->page_size ? 0 : node_bytes(page + at, kind);
+        if (at < lower || size == 0 || at + size > f->page_size) {
             status = malformed(f, "a node lies outside of its page");
+        } else if ((used += size) > f->page_size) {
+            status = malformed(f, "its nodes overlap");
         } else if (kind == LEAF) {
             status = leaf_node(f, number, page, at);
         } else {
