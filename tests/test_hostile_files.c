@@ -2,6 +2,7 @@
  * gigabytes. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
+#include "formats/bytes.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -116,4 +117,86 @@ TEST(hdf5_follows_no_links_to_other_files)
         aril_clear_error();
     }
     CHECK(chdir("/") == 0);
+}
+
+/* ---- a little gzip that becomes a lot ---- */
+
+struct bits {
+    aril__bytes *to;
+    unsigned held, n;
+};
+
+/* Huffman codes come with their high bit first, numbers with their low one. */
+static void put_code(struct bits *b, unsigned code, unsigned n)
+{
+    for (unsigned i = n; i-- > 0;) {
+        b->held |= (code >> i & 1) << b->n;
+        if (++b->n < 8) continue;
+        unsigned char byte = (unsigned char)b->held;
+        aril__bytes_add(b->to, &byte, 1);
+        b->held = b->n = 0;
+    }
+}
+
+/* A gzip file of the lines "1", 2 + 258n bytes: matches of 258 bytes, 13 bits each. */
+static void pack_ones(aril__bytes *gz, size_t n)
+{
+    static const unsigned char head[10] = { 0x1f, 0x8b, 8 };
+    unsigned char tail[8];
+    aril__bytes_add(gz, head, sizeof head);
+    struct bits b = { gz, 0, 0 };
+    put_code(&b, 6, 3); /* the last block, of fixed codes */
+    put_code(&b, 0x30 + '1', 8);
+    put_code(&b, 0x30 + '\n', 8);
+    for (size_t i = 0; i < n; i++) {
+        put_code(&b, 0xc5, 8); /* 258 bytes */
+        put_code(&b, 1, 5);    /* from 2 back */
+    }
+    put_code(&b, 0, 7); /* the end */
+    put_code(&b, 0, 7);
+    uint32_t crc = 0;
+    for (size_t i = 0; i < 1 + 129 * n; i++) crc = aril__crc32(crc, "1\n", 2);
+    aril__put_le32(tail, crc);
+    aril__put_le32(tail + 4, (uint32_t)(2 + 258 * n));
+    aril__bytes_add(gz, tail, sizeof tail);
+}
+
+TEST(gzip_unpacks_to_what_its_size_explains)
+{
+    ARIL_SCOPE;
+    aril__bytes gz = { 0 };
+    const char *path = temp_path("ones.csv.gz");
+    pack_ones(&gz, 1000); /* 150 times its size, but little */
+    CHECK_INT(aril__file_replace(path, gz.at, gz.n), ARIL_OK);
+    aril_dataset *d = aril_dataset_csv(path, (aril_csv_opts){ 0 });
+    if (!d && aril_error_code() == ARIL_ERR_UNSUPPORTED) {
+        aril_clear_error();
+        aril__bytes_free(&gz);
+        SKIP("built without zlib");
+    }
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_INT(aril_dataset_size(d), 129001);
+    aril_dataset_release(d);
+
+    aril__bytes_free(&gz);
+    pack_ones(&gz, 200000); /* 50 MB in 325 kB */
+    const char *const names[] = { "x.csv.gz", "x.txt.gz", "x.idx.gz", "test_batch.bin.gz" };
+    for (int i = 0; i < 4; i++) {
+        path = temp_path(names[i]);
+        CHECK_INT(aril__file_replace(path, gz.at, gz.n), ARIL_OK);
+        bool read = true;
+        switch (i) {
+        case 0: read = opens(6, path); break;
+        case 1: read = opens(7, path); break;
+        case 2: read = opens(3, path); break;
+        default:
+            d = aril_dataset_open(temp_path(""), "test");
+            read = d;
+            aril_dataset_release(d);
+        }
+        CHECK_MSG(!read, "%s was read", names[i]);
+        CHECK_MSG(strstr(aril_error(), "unpacks to more than"), "%s: %s", names[i], aril_error());
+        aril_clear_error();
+    }
+    aril__bytes_free(&gz);
 }

@@ -35,7 +35,7 @@ static aril_status read_part(const char *folder, const char *name, size_t record
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s%s", folder, name, aril__is_file(folder, name) ? "" : ".gz");
-    aril_status status = aril__read_unpacked("CIFAR", path, 0, b);
+    aril_status status = aril__read_unpacked("CIFAR", path, b);
     if (status != ARIL_OK) return status;
     if (b->n % record == 0 && b->n > 0) return ARIL_OK;
     status = aril__fail(ARIL_ERR_FORMAT,

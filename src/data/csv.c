@@ -477,7 +477,7 @@ static aril_dataset *make(struct table *t)
 aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts)
 {
     aril__bytes b = { 0 };
-    if (aril__read_unpacked("CSV", path, 0, &b) != ARIL_OK) return NULL;
+    if (aril__read_unpacked("CSV", path, &b) != ARIL_OK) return NULL;
     struct table t = {
         .path = path, .opts = opts, .at = (char *)b.at, .end = (char *)b.at + b.n, .line = 1
     };

@@ -259,7 +259,7 @@ static aril_dataset *make(const char *name, char *data, size_t size, aril_text_o
 aril_dataset *aril_dataset_text(const char *path, aril_text_opts opts)
 {
     aril__bytes b = { 0 };
-    if (aril__read_unpacked("text", path, 0, &b) != ARIL_OK) return NULL;
+    if (aril__read_unpacked("text", path, &b) != ARIL_OK) return NULL;
     aril_dataset *d = make(path, (char *)b.at, b.n, opts);
     aril__bytes_free(&b);
     return d;

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
-aril_status aril__read_unpacked(const char *what, const char *path, uint64_t limit, aril__bytes *b)
+aril_status aril__read_unpacked(const char *what, const char *path, aril__bytes *b)
 {
-    aril_status status = aril__read_file(what, path, limit, b);
+    aril_status status = aril__read_file(what, path, 0, b);
     if (status != ARIL_OK || b->n < 2 || b->at[0] != 0x1f || b->at[1] != 0x8b) return status;
     aril__bytes packed = *b;
     *b = (aril__bytes){ 0 };
+    uint64_t limit = (uint64_t)packed.n * ARIL__UNPACKED_TIMES + ARIL__UNPACKED_FREE;
     status = aril__gunzip(what, path, packed.at, packed.n, limit, b);
     aril__bytes_free(&packed);
     if (status != ARIL_OK) aril__bytes_free(b);
@@ -54,6 +55,8 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
         size_t had = out->n, room = out->room > had + 1 ? out->room - had - 1 : 0;
         if (room < 1 << 16) room = had - begin < 1 << 18 ? 1 << 18 : had - begin;
         if (room > 1 << 30) room = 1 << 30;
+        if (limit > 0 && room > limit - (had - begin) + 1)
+            room = (size_t)(limit - (had - begin)) + 1; /* a byte too many is enough to tell */
         z.next_out = aril__bytes_add(out, NULL, room);
         if (!z.next_out) {
             status = no_memory(what, name);
@@ -77,8 +80,10 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
             status = corrupt(what, name, &z);
         }
         if (limit > 0 && out->n - begin > limit)
-            status = aril__fail(ARIL_ERR_FORMAT, "%s: %s unpacks to more than %llu bytes", what,
-                                name, (unsigned long long)limit);
+            status = aril__fail(ARIL_ERR_FORMAT,
+                                "%s: %s unpacks to more than the %llu bytes that are expected of "
+                                "its size; if that is meant, unpack it first (gunzip)",
+                                what, name, (unsigned long long)limit);
     }
     inflateEnd(&z);
     return status;

@@ -61,7 +61,7 @@ static aril_tensor *parse(const char *path, const aril__bytes *b)
 aril_tensor *aril_idx_read(const char *path)
 {
     aril__bytes b = { 0 };
-    if (aril__read_unpacked("IDX", path, 0, &b) != ARIL_OK) return aril__poison();
+    if (aril__read_unpacked("IDX", path, &b) != ARIL_OK) return aril__poison();
     aril_tensor *t = parse(path, &b);
     aril__bytes_free(&b);
     return t;
