@@ -1,6 +1,7 @@
 /* Files that mean harm: what is no file at all, links that lead elsewhere, a few bytes that ask for
  * gigabytes. */
 #include "aril/aril.h"
+#include "files/pictures.inc"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "support/temp.h"
@@ -117,6 +118,67 @@ TEST(hdf5_follows_no_links_to_other_files)
         aril_clear_error();
     }
     CHECK(chdir("/") == 0);
+}
+
+/* ---- links in folders of images ---- */
+
+/* How many samples a folder has; -1 where it is refused. */
+static int64_t count(const char *path, bool follow)
+{
+    aril_dataset *d = aril_dataset_folder(path, (aril_folder_opts){ .follow_links = follow });
+    int64_t n = d ? aril_dataset_size(d) : -1;
+    aril_dataset_release(d);
+    return n;
+}
+
+static void link_to(const char *to, const char *at)
+{
+    CHECK_MSG(symlink(to, temp_path(at)) == 0, "%s: %s", at, strerror(errno));
+}
+
+TEST(links_in_a_folder_of_images)
+{
+    char set[512];
+    snprintf(set, sizeof set, "%s", temp_path("set"));
+    static const char *const folders[] = { "set", "set/cats", "set/dogs", "set/dogs/old", "other" };
+    static const char *const images[] = { "set/cats/a.png", "set/dogs/b.png", "set/dogs/old/c.png",
+                                          "other/d.png" };
+    for (int i = 0; i < 5; i++) CHECK(mkdir(temp_path(folders[i]), 0777) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(aril__file_replace(temp_path(images[i]), png_rgba, sizeof png_rgba), ARIL_OK);
+    CHECK_INT(count(set, false), 3);
+    CHECK_INT(count(set, true), 3);
+    /* circles, many ways to one folder, links to nowhere */
+    link_to("..", "set/cats/up");
+    link_to(".", "set/cats/here");
+    link_to("../cats", "set/cats/again");
+    link_to("old", "set/dogs/old2");
+    link_to("old", "set/dogs/old3");
+    link_to("nowhere", "set/dogs/nowhere.png");
+    link_to("round.png", "set/dogs/round.png");
+    CHECK_INT(count(set, false), 3);
+    CHECK_INT(count(set, true), 3);
+    link_to("b.png", "set/dogs/same.png");  /* another name for an image is another sample */
+    CHECK_INT(count(set, false), 4);
+    link_to("set", "linked"); /* the folder itself may be given by a link */
+    CHECK_INT(count(temp_path("linked"), false), 4);
+    /* out of the folder */
+    static const struct {
+        const char *to, *at;
+    } out[] = { { "../other", "set/birds" },
+                { "../../other", "set/dogs/other" },
+                { "../../other/d.png", "set/dogs/d.png" },
+                { "/", "set/cats/all" } };
+    for (int i = 0; i < 4; i++) {
+        link_to(out[i].to, out[i].at);
+        CHECK_INT(count(set, false), -1);
+        CHECK_INT(aril_error_code(), ARIL_ERR_IO);
+        CHECK_MSG(strstr(aril_error(), out[i].at) && strstr(aril_error(), "out of the folder"),
+                  "%s", aril_error());
+        aril_clear_error();
+        if (i < 3) CHECK_INT(count(set, true), 5);
+        CHECK(unlink(temp_path(out[i].at)) == 0);
+    }
 }
 
 /* ---- a little gzip that becomes a lot ---- */

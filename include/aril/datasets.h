@@ -66,14 +66,18 @@ ARIL_API aril_dataset *aril_dataset_open_with(const char *name, const char *spli
 /* ---- pictures ---- */
 
 typedef struct aril_folder_opts {
-    int channels; /* 1 or 3; 0: 3 */
+    int channels;      /* 1 or 3; 0: 3 */
+    bool follow_links; /* also out of the folder; each folder counts once for a class */
 } aril_folder_opts;
 
 /* A folder of JPEG and PNG files. Each folder in it is a class, in the order of their names, and
  * everything below it is of that class; with no folders in it, the pictures in the folder itself
  * have no target. x: u8 [C,H,W] of the picture's own size, y: the class. Samples are called by
  * their paths in the folder ("cats/17.jpg"). Where a transform takes but a part of a JPEG, or makes
- * it smaller, no more than that is decoded. */
+ * it smaller, no more than that is decoded.
+ *
+ * A symbolic link out of the folder, to a folder or a picture, is an error, and one to a folder in
+ * it is passed over, unless .follow_links is set. */
 ARIL_API aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts);
 /* The same for n files, in the order given, without a target. */
 ARIL_API aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths,

@@ -89,44 +89,136 @@ bool aril__is_picture_name(const char *name)
            (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
 }
 
+/* ---- walking ---- */
+
+/* A walk through a folder. Links are taken with care, since data may come from strangers: they may
+ * lead out of the folder, in circles, or by many ways to one place. */
+struct walk {
+    const char *root;
+    char real[PATH_MAX]; /* the root without links */
+    bool follow;
+    struct id {
+        dev_t device;
+        ino_t inode;
+    } * seen; /* folders of this class that were visited; kept where links are followed */
+    int64_t n, room;
+};
+
+static aril_status walk_begin(struct walk *w, const char *root, bool follow)
+{
+    *w = (struct walk){ .root = root, .follow = follow };
+    if (realpath(root, w->real)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_IO, "cannot read folder %s: %s", root, strerror(errno));
+}
+
+static bool is_inside(const struct walk *w, const char *real)
+{
+    size_t n = strlen(w->real);
+    if (n == 1) return true; /* "/" */
+    return strncmp(real, w->real, n) == 0 && (real[n] == '/' || real[n] == '\0');
+}
+
+/* *again: whether the folder was visited before; if not, it is now. */
+static aril_status visit(struct walk *w, const struct stat *st, bool *again)
+{
+    *again = false;
+    if (!w->follow) return ARIL_OK; /* without links there is one way to each folder */
+    for (int64_t i = 0; i < w->n && !*again; i++)
+        *again = w->seen[i].device == st->st_dev && w->seen[i].inode == st->st_ino;
+    if (*again) return ARIL_OK;
+    if (w->n == w->room) {
+        int64_t room = w->room ? 2 * w->room : 16;
+        struct id *more = aril__realloc(w->seen, (size_t)room * sizeof *more);
+        if (!more) return aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", w->root);
+        w->seen = more;
+        w->room = room;
+    }
+    w->seen[w->n++] = (struct id){ st->st_dev, st->st_ino };
+    return ARIL_OK;
+}
+
+/* What is at a path: a folder to enter, a picture to take, or neither. */
+enum found { NEITHER, FOLDER, PICTURE };
+
+static aril_status look(struct walk *w, const char *path, enum found *found)
+{
+    struct stat st;
+    char real[PATH_MAX];
+    const char *name = strrchr(path, '/') + 1;
+    *found = NEITHER;
+    if (lstat(path, &st) != 0) return ARIL_OK;
+    bool link = S_ISLNK(st.st_mode);
+    if (link && (!realpath(path, real) || stat(real, &st) != 0)) return ARIL_OK; /* to nowhere */
+    enum found is = S_ISDIR(st.st_mode)                                  ? FOLDER
+                    : S_ISREG(st.st_mode) && aril__is_picture_name(name) ? PICTURE
+                                                                         : NEITHER;
+    if (link && is != NEITHER && !w->follow && !is_inside(w, real))
+        return aril__fail(ARIL_ERR_IO,
+                          "%s is a link to %s, out of the folder %s; move it there, or give "
+                          "aril_dataset_folder .follow_links",
+                          path, real, w->root);
+    if (link && is == FOLDER && !w->follow) return ARIL_OK; /* its pictures count where they lie */
+    bool again = false;
+    aril_status status = is == FOLDER ? visit(w, &st, &again) : ARIL_OK;
+    if (status == ARIL_OK && !again) *found = is;
+    return status;
+}
+
 /* Adds the pictures in folder `at` below the root, and in those below it. */
-static aril_status add_pictures(const char *root, const char *at, int depth, aril__texts *to)
+static aril_status add_pictures(struct walk *w, const char *at, int depth, aril__texts *to)
 {
     char path[PATH_MAX];
     aril__texts in = { 0 };
-    snprintf(path, sizeof path, "%s/%s", root, at);
+    snprintf(path, sizeof path, "%s/%s", w->root, at);
     aril_status status = aril__list_folder(path, &in);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {
-        struct stat st;
-        int n = snprintf(path, sizeof path, "%s/%s%s%s", root, at, *at ? "/" : "", in.at[i]);
-        if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0) continue;
-        const char *name = path + strlen(root) + 1;
-        if (S_ISREG(st.st_mode) && aril__is_picture_name(in.at[i]))
+        enum found found;
+        int n = snprintf(path, sizeof path, "%s/%s%s%s", w->root, at, *at ? "/" : "", in.at[i]);
+        if (n < 0 || (size_t)n >= sizeof path) continue;
+        status = look(w, path, &found);
+        const char *name = path + strlen(w->root) + 1;
+        if (status == ARIL_OK && found == PICTURE)
             status = aril__texts_add(to, name);
-        else if (S_ISDIR(st.st_mode) && *at && depth < 16) {
+        else if (status == ARIL_OK && found == FOLDER && *at && depth < 16) {
             char below[PATH_MAX];
             snprintf(below, sizeof below, "%s", name);
-            status = add_pictures(root, below, depth + 1, to);
+            status = add_pictures(w, below, depth + 1, to);
         }
     }
     aril__texts_free(&in);
     return status;
 }
 
-static aril_status read_folder(aril_dataset *self, const char *path)
+/* Adds the pictures of the class that is the folder of that name, where it is one. */
+static aril_status add_class(struct walk *w, const char *name, aril__texts *to)
+{
+    char path[PATH_MAX];
+    enum found found;
+    int n = snprintf(path, sizeof path, "%s/%s", w->root, name);
+    if (n < 0 || (size_t)n >= sizeof path) return ARIL_OK;
+    struct stat root;
+    bool again;
+    w->n = 0;
+    aril_status status = stat(w->root, &root) == 0 ? visit(w, &root, &again) : ARIL_OK;
+    if (status == ARIL_OK) status = look(w, path, &found);
+    return status == ARIL_OK && found == FOLDER ? add_pictures(w, name, 0, to) : status;
+}
+
+static aril_status read_folder(aril_dataset *self, const char *path, bool follow)
 {
     struct folder *d = aril_dataset_data(self);
     aril__texts in = { 0 }, classes = { 0 };
     d->root = aril__strdup(path);
     if (!d->root) return aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
-    aril_status status = aril__list_folder(path, &in);
+    struct walk w;
+    aril_status status = walk_begin(&w, path, follow);
+    if (status == ARIL_OK) status = aril__list_folder(path, &in);
     int64_t *ends = aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* of each class's files */
     if (status == ARIL_OK && !ends)
         status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {
-        if (!aril__is_folder(path, in.at[i])) continue;
         int64_t before = d->file.n;
-        status = add_pictures(path, in.at[i], 0, &d->file);
+        status = add_class(&w, in.at[i], &d->file);
         if (status != ARIL_OK || d->file.n == before)
             continue; /* folders without pictures are none */
         status = aril__texts_add(&classes, in.at[i]);
@@ -146,7 +238,7 @@ static aril_status read_folder(aril_dataset *self, const char *path)
             status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
         }
     } else if (status == ARIL_OK) {
-        status = add_pictures(path, "", 0, &d->file);
+        status = add_pictures(&w, "", 0, &d->file);
     }
     if (status == ARIL_OK && d->file.n == 0)
         status = aril__fail(
@@ -155,6 +247,7 @@ static aril_status read_folder(aril_dataset *self, const char *path)
             "for each class",
             path);
     free(ends);
+    free(w.seen);
     aril__texts_free(&in);
     aril__texts_free(&classes);
     return status;
@@ -167,7 +260,7 @@ aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts)
         return NULL;
     }
     aril_dataset *self = make(opts);
-    if (self && read_folder(self, path) == ARIL_OK) return self;
+    if (self && read_folder(self, path, opts.follow_links) == ARIL_OK) return self;
     aril_dataset_release(self);
     return NULL;
 }
