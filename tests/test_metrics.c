@@ -289,6 +289,52 @@ TEST(states_save_and_load)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+/* What a checkpoint holds may be of another size than what was counted. */
+TEST(states_of_another_form_are_refused)
+{
+    ARIL_SCOPE;
+    const int64_t seen[] = { 100000, -5, 7 };
+    const struct {
+        const char *metric, *name[3];
+        aril_tensor *at[3];
+    } bad[] = {
+        { "auc",
+          { "scores", "seen" },
+          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, aril_cpu()),
+            aril_from(&seen[0], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+        { "auc",
+          { "scores", "seen" },
+          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, aril_cpu()),
+            aril_from(&seen[1], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+        { "auc",
+          { "scores", "seen" },
+          { aril_zeros(ARIL_SHAPE(1, 7), ARIL_F64, aril_cpu()),
+            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+        { "auc",
+          { "scores", "seen" },
+          { aril_zeros(ARIL_SHAPE(3, 7), ARIL_F32, aril_cpu()),
+            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(300), ARIL_F64, aril_cpu()) } },
+        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(30, 30), ARIL_U8, aril_cpu()) } },
+        { "f1", { "table" }, { aril_scalar(1) } },
+        { "recall",
+          { "right", "answers", "truths" },
+          { aril_zeros(ARIL_SHAPE(2), ARIL_F64, aril_cpu()),
+            aril_zeros(ARIL_SHAPE(20000), ARIL_F64, aril_cpu()),
+            aril_zeros(ARIL_SHAPE(2), ARIL_F64, aril_cpu()) } },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        aril_metric *m = aril_metric_new(bad[i].metric, (aril_metric_opts){ 0 });
+        int n = bad[i].name[2] ? 3 : bad[i].name[1] ? 2 : 1;
+        aril_tensor *at[3] = { bad[i].at[0], bad[i].at[1], bad[i].at[2] };
+        CHECK_INT(aril_metric_load_state(m, &(aril_named){ n, at, bad[i].name }), ARIL_OK);
+        CHECK_MSG(isnan(aril_metric_value(m)), "%s of state %zu", bad[i].metric, i);
+        CHECK_MSG(aril_error_code() == ARIL_ERR_FORMAT, "state %zu: %s", i, aril_error());
+        aril_clear_error();
+        aril_metric_free(m);
+    }
+}
+
 static aril_tensor *off_by_one(aril_tensor *output, aril_tensor *target, void *ctx)
 {
     aril_tensor *near = aril_abs(aril_sub(aril_argmax(output, ARIL_AXES(1)), target));

@@ -221,6 +221,62 @@ TEST(a_state_that_does_not_fit_changes_nothing)
     run_end(&r);
 }
 
+/* Floats that become counts, counts that become floats, rates: none of them may be out of range. */
+TEST(numbers_that_no_run_reaches_are_refused)
+{
+    ARIL_SCOPE;
+    static const double reals[] = { 1e300, -1, 0.5, 1e16 };
+    static const int64_t counts[] = { INT64_MAX, -1, INT64_MIN };
+    static const char *const kinds[] = { "adam", "lbfgs" };
+    for (int kind = 0; kind < 2; kind++) {
+        static copies saved;
+        run r;
+        run_start(&r, kinds[kind]);
+        for (int t = 0; t < AT; t++) run_step(&r);
+        copy_state(aril_optim_state(r.opt), &saved);
+        int tried = 0;
+        for (int i = 0; i < saved.list.n; i++) {
+            const char *name = saved.name[i];
+            aril_tensor *was = saved.at[i];
+            bool schedule = strncmp(name, "optim.schedule", 14) == 0;
+            bool lbfgs = strcmp(name, "optim.lbfgs") == 0;
+            bool rate = strncmp(name, "optim.lr", 8) == 0 || strcmp(name, "optim.base_lr") == 0;
+            for (int k = 0; k < 7; k++) {
+                double v = k < 4 ? reals[k] : k == 4 ? (double)NAN : (double)INFINITY;
+                if (aril_dtype_of(was) == ARIL_I64) {
+                    saved.at[i] =
+                        aril_expand(aril_from(&counts[k % 3], ARIL_SHAPE(), ARIL_I64, aril_cpu()),
+                                    aril_shape_of(was));
+                } else if ((schedule || lbfgs) || (rate && k >= 4)) {
+                    saved.at[i] = aril_full(aril_shape_of(was), v, ARIL_F64, aril_cpu());
+                } else {
+                    continue;
+                }
+                const char *why = refused(&r, &saved.list);
+                CHECK_MSG(strstr(why, name) && strstr(why, "holds"), "%s: %s", name, why);
+                tried++;
+            }
+            saved.at[i] = was;
+        }
+        CHECK(tried > 20);
+        CHECK_INT(aril_optim_load_state(r.opt, &saved.list), ARIL_OK);
+        copies_free(&saved);
+        run_end(&r);
+    }
+    aril_tensor *p = aril_parameter(aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_average *mean = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ 0 });
+    const aril_named *state = aril_average_state(mean);
+    aril_tensor *at[2];
+    CHECK(state && state->n == 2);
+    for (int i = 0; i < 2; i++)
+        at[i] = strcmp(state->name[i], "average.count")
+                    ? state->at[i]
+                    : aril_from(&counts[0], ARIL_SHAPE(), ARIL_I64, aril_cpu());
+    CHECK_INT(aril_average_load_state(mean, &(aril_named){ 2, at, state->name }), ARIL_ERR_FORMAT);
+    aril_clear_error();
+    aril_average_free(mean);
+}
+
 /* Makes an optimizer, steps, saves and loads; whatever fails on the way is passed on. */
 static bool whole_life(const char *name, float *to)
 {

@@ -4,6 +4,7 @@
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
+#include "train/digest.h"
 
 #include <errno.h>
 #include <math.h>
@@ -310,6 +311,62 @@ TEST(zz_checkpoints_of_other_fits_are_refused)
               aril_error());
     aril_clear_error();
     CHECK(fit_with("mae", 5, dir) != NULL);
+}
+
+/* Writes the state anew with another tensor of that name, and digests that fit. */
+static void change_state(const char *dir, const char *name, aril_tensor *to)
+{
+    ARIL_SCOPE;
+    char path[600], digest[24];
+    snprintf(path, sizeof path, "%s/state.safetensors", dir);
+    aril_safetensors *f = aril_safetensors_open(path);
+    CHECK(f != NULL);
+    const aril_named *all = aril_safetensors_all(f);
+    aril_metadata meta = aril_safetensors_metadata(f);
+    aril_tensor *at[256];
+    const char *value[16];
+    CHECK(all != NULL && all->n <= 256 && meta.n <= 16);
+    bool found = false;
+    for (int i = 0; i < all->n; i++) {
+        bool is = strcmp(all->name[i], name) == 0;
+        at[i] = is ? to : all->at[i];
+        found |= is;
+    }
+    aril_named changed = { all->n, at, all->name };
+    uint64_t sum = 0;
+    CHECK_INT(aril__digest_named(&changed, &sum), ARIL_OK);
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)sum);
+    for (int i = 0; i < meta.n; i++)
+        value[i] = strcmp(meta.key[i], "state_xxh64") == 0 ? digest : meta.value[i];
+    meta.value = value;
+    CHECK_INT(aril_safetensors_save(path, &changed, &meta), ARIL_OK);
+    aril_safetensors_close(f);
+    CHECK_MSG(found, "there is no %s", name);
+}
+
+TEST(zz_numbers_that_no_fit_reaches_are_refused)
+{
+    ARIL_SCOPE;
+    static const int64_t far = INT64_C(1) << 32;
+    const int64_t at[][5] = { { far, 0, 0, 0, 0 },
+                              { -1, 0, 0, 0, 0 },
+                              { 0, -1, 0, 0, 0 },
+                              { 0, 0, -1, 0, 0 },
+                              { 0, 0, 0, INT64_MIN, 0 } };
+    const char *dir = place("run");
+    for (int i = 0; i < 5; i++) {
+        CHECK(fit_with("mae", 5, dir) != NULL);
+        change_state(dir, "fit/at", aril_from(at[i], ARIL_SHAPE(5), ARIL_I64, aril_cpu()));
+        CHECK_MSG(fit_with("mae", 5, dir) == NULL, "place %d was taken", i);
+        CHECK_MSG(strstr(aril_error(), "where no fit can be"), "%s", aril_error());
+        aril_clear_error();
+        unlink(temp_path("run/state.safetensors"));
+    }
+    CHECK(fit_with("mae", 5, dir) != NULL);
+    change_state(dir, "fit/history.epoch", aril_from(&far, ARIL_SHAPE(1), ARIL_I64, aril_cpu()));
+    CHECK(fit_with("mae", 5, dir) == NULL);
+    CHECK_MSG(strstr(aril_error(), "epoch 4294967296"), "%s", aril_error());
+    aril_clear_error();
 }
 
 /* Parameters whose sizes only the first batch tells. */

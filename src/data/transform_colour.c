@@ -104,7 +104,7 @@ static void turn_hue(float *rgb, float turn)
     float sector = floorf(h * 6), f = h * 6 - sector;
     float p = clamp(most * (1 - s), 1), q = clamp(most * (1 - s * f), 1);
     float t = clamp(most * (1 - s * (1 - f)), 1);
-    switch ((int)sector % 6) {
+    switch (sector >= 0 && sector <= 6 ? (int)sector % 6 : 5) { /* it may be NaN */
     case 0: rgb[0] = most, rgb[1] = t, rgb[2] = p; break;
     case 1: rgb[0] = q, rgb[1] = most, rgb[2] = p; break;
     case 2: rgb[0] = p, rgb[1] = most, rgb[2] = t; break;

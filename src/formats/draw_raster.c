@@ -171,8 +171,9 @@ typedef struct box {
 
 static box clip(const canvas *c, double x0, double y0, double x1, double y1)
 {
-    box b = { (int64_t)fmax(0, floor(x0)), (int64_t)fmax(0, floor(y0)),
-              (int64_t)fmin((double)c->w, ceil(x1)), (int64_t)fmin((double)c->h, ceil(y1)) };
+    double w = (double)c->w, h = (double)c->h; /* coordinates may be infinite */
+    box b = { (int64_t)fmin(w, fmax(0, floor(x0))), (int64_t)fmin(h, fmax(0, floor(y0))),
+              (int64_t)fmax(0, fmin(w, ceil(x1))), (int64_t)fmax(0, fmin(h, ceil(y1))) };
     return b;
 }
 

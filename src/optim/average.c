@@ -160,8 +160,7 @@ aril_status aril_average_load_state(aril_average *a, const aril_named *from)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     int64_t count;
-    aril_status s =
-        aril__named_numbers("average_load_state", from, "average.count", ARIL_I64, 1, &count);
+    aril_status s = aril__named_counts("average_load_state", from, "average.count", 1, &count);
     if (s == ARIL_OK && from->n != a->n + 1)
         s = aril__fail(ARIL_ERR_FORMAT, "average_load_state: %d tensors, expected %d", from->n,
                        a->n + 1);

@@ -401,8 +401,10 @@ static aril_status read_into(const aril_optim *opt, const aril_named *from, aril
     double numbers[NUMBERS];
     aril_status s =
         aril__named_numbers("optim_load_state", from, "optim.lbfgs", ARIL_F64, NUMBERS, numbers);
+    if (s == ARIL_OK) s = aril__check_count("optim_load_state", "optim.lbfgs", numbers[0]);
+    if (s == ARIL_OK) s = aril__check_count("optim_load_state", "optim.lbfgs", numbers[3]);
     if (s < 0) return s;
-    if (!(numbers[3] >= 0 && numbers[3] <= opt->opts.history))
+    if (numbers[3] > opt->opts.history)
         return aril__fail(ARIL_ERR_FORMAT,
                           "optim_load_state: %g remembered pairs, this lbfgs has room for %d",
                           numbers[3], opt->opts.history);

@@ -4,6 +4,7 @@
 #include "aril/scope.h"
 #include "core/thread.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,24 @@ aril_status aril__named_numbers(const char *what, const aril_named *from, const 
                           aril__dtypes[t->dtype].name, aril__text(a, t), (long long)n,
                           aril__dtypes[dtype].name);
     return aril_read(t, copy);
+}
+
+aril_status aril__check_count(const char *what, const char *name, double value)
+{
+    const double most = 0x1p53;
+    return value >= 0 && value <= most && value == floor(value)
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_FORMAT, "%s: '%s' holds %g, expected a count", what, name,
+                            value);
+}
+
+aril_status aril__named_counts(const char *what, const aril_named *from, const char *name,
+                               int64_t n, int64_t *copy)
+{
+    aril_status s = aril__named_numbers(what, from, name, ARIL_I64, n, copy);
+    for (int64_t i = 0; i < n && s == ARIL_OK; i++)
+        s = aril__check_count(what, name, (double)copy[i]);
+    return s;
 }
 
 aril_status aril__params_check(const char *what, const aril_named *params)

@@ -67,6 +67,12 @@ aril_tensor *aril__named_find(const aril_named *from, const char *format, ...)
 aril_status aril__named_numbers(const char *what, const aril_named *from, const char *name,
                                 aril_dtype dtype, int64_t n, void *copy);
 
+/* Counts, from 0 to 2^53: larger ones are no integers as doubles, and none that was ever reached. */
+aril_status aril__named_counts(const char *what, const aril_named *from, const char *name,
+                               int64_t n, int64_t *copy);
+/* Is a number of the tensor of that name a count? */
+aril_status aril__check_count(const char *what, const char *name, double value);
+
 typedef struct aril__lbfgs aril__lbfgs;
 
 struct aril_optim {
@@ -124,6 +130,8 @@ aril_status aril__lbfgs_read(const aril_optim *opt, const aril_named *from, aril
 enum { ARIL__SCHEDULE_NUMBERS = 5 };
 int aril__schedule_count(const aril_schedule *s);
 void aril__schedule_get(const aril_schedule *s, double *numbers);
+/* Can these numbers, of the tensor of that name, be a schedule's state? */
+aril_status aril__schedule_check(const aril_schedule *s, const char *name, const double *numbers);
 void aril__schedule_put(aril_schedule *s, const double *numbers);
 /* Advances the schedules that count batches (or, else, epochs), and sets all rates. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);

@@ -627,6 +627,22 @@ void aril__schedule_get(const aril_schedule *s, double *numbers)
     }
 }
 
+aril_status aril__schedule_check(const aril_schedule *s, const char *name, const double *numbers)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < ARIL__SCHEDULE_NUMBERS - 1 && status == ARIL_OK; i++)
+        status = aril__check_count("optim_load_state", name, numbers[i]);
+    if (status == ARIL_OK && isnan(numbers[ARIL__SCHEDULE_NUMBERS - 1]))
+        status = aril__fail(ARIL_ERR_FORMAT,
+                            "optim_load_state: the best value in '%s' is no number", name);
+    numbers += ARIL__SCHEDULE_NUMBERS;
+    for (int i = 0; i < s->n_parts && status == ARIL_OK; i++) {
+        status = aril__schedule_check(s->parts[i], name, numbers);
+        numbers += aril__schedule_count(s->parts[i]);
+    }
+    return status;
+}
+
 void aril__schedule_put(aril_schedule *s, const double *numbers)
 {
     s->t = (int64_t)numbers[0];

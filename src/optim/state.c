@@ -5,6 +5,7 @@
 #include "aril/ops.h"
 #include "core/memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,27 +122,48 @@ static aril_status read_numbers(reading *r, const aril_named *from, const char *
     return aril__named_numbers("optim_load_state", from, name, dtype, n, copy);
 }
 
+static aril_status read_counts(reading *r, const aril_named *from, const char *name, int64_t n,
+                               int64_t *copy)
+{
+    r->known++;
+    return aril__named_counts("optim_load_state", from, name, n, copy);
+}
+
+/* Learning rates: one that is no number would spoil every weight at the next step. */
+static aril_status read_rates(reading *r, const aril_named *from, const char *name, int64_t n,
+                              double *copy)
+{
+    aril_status s = read_numbers(r, from, name, ARIL_F64, n, copy);
+    for (int64_t i = 0; i < n && s == ARIL_OK; i++)
+        if (!isfinite(copy[i]))
+            s = aril__fail(ARIL_ERR_FORMAT,
+                           "optim_load_state: '%s' holds %g, expected a learning rate", name,
+                           copy[i]);
+    return s;
+}
+
 static aril_status read_whole(const aril_optim *opt, const aril_named *from, reading *r)
 {
-    aril_status s = read_numbers(r, from, "optim.step", ARIL_I64, 1, &r->step);
+    aril_status s = read_counts(r, from, "optim.step", 1, &r->step);
     char name[48] = "optim.lr";
     double *to = r->numbers;
     for (int i = 0; i < opt->n_groups && s == ARIL_OK; i++) {
         if (i) snprintf(name, sizeof name, "optim.lr.%d", i);
-        s = read_numbers(r, from, name, ARIL_F64, 1, to++);
+        s = read_rates(r, from, name, 1, to++);
     }
-    if (s == ARIL_OK) s = read_numbers(r, from, "optim.base_lr", ARIL_F64, opt->n_groups, to);
+    if (s == ARIL_OK) s = read_rates(r, from, "optim.base_lr", opt->n_groups, to);
     to += opt->n_groups;
-    if (s == ARIL_OK) s = read_numbers(r, from, "optim.missed", ARIL_I64, opt->n_params, r->missed);
+    if (s == ARIL_OK) s = read_counts(r, from, "optim.missed", opt->n_params, r->missed);
     if (s == ARIL_OK && opt->share)
-        s = read_numbers(r, from, "optim.pending", ARIL_I64, 1 + opt->n_params, r->pending);
+        s = read_counts(r, from, "optim.pending", 1 + opt->n_params, r->pending);
     if (s == ARIL_OK && opt->scale)
         s = read_numbers(r, from, "optim.loss_scale", ARIL_F32, 1, &r->scale);
-    if (s == ARIL_OK && opt->scale) s = read_numbers(r, from, "optim.good", ARIL_I64, 1, &r->good);
+    if (s == ARIL_OK && opt->scale) s = read_counts(r, from, "optim.good", 1, &r->good);
     for (int i = 0; i < opt->n_schedules && s == ARIL_OK; i++) {
         int n = aril__schedule_count(opt->schedules[i]);
         snprintf(name, sizeof name, "optim.schedule.%d", i);
         s = read_numbers(r, from, name, ARIL_F64, n, to);
+        if (s == ARIL_OK) s = aril__schedule_check(opt->schedules[i], name, to);
         to += n;
     }
     return s;

@@ -12,6 +12,7 @@
 #include "train/terminal.h"
 
 #include <math.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -295,8 +296,13 @@ aril_status aril__history_load(aril_history *h, const aril__states *from)
     aril_status status = ARIL_OK;
     if (!aril__states_ints(from, "history.epoch", rows, epoch))
         status = aril__fail(ARIL_ERR_FORMAT, "the checkpoint's history is malformed");
-    for (int i = 0; i < rows && status == ARIL_OK; i++)
-        status = aril__history_add_row(h, (int)epoch[i], 0, NULL, NULL);
+    for (int i = 0; i < rows && status == ARIL_OK; i++) {
+        if (epoch[i] < 0 || epoch[i] >= INT_MAX)
+            status = aril__fail(ARIL_ERR_FORMAT, "the checkpoint's history has an epoch %lld",
+                                (long long)epoch[i]);
+        else
+            status = aril__history_add_row(h, (int)epoch[i], 0, NULL, NULL);
+    }
     for (int i = 0, found = 1; found && status == ARIL_OK; i++) {
         char prefix[32];
         int n = snprintf(prefix, sizeof prefix, "history.%d.", i);

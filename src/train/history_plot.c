@@ -6,6 +6,7 @@
 #include "train/history.h"
 #include "train/terminal.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static void trace(grid *g, const double *v, int n, double low, double high, int 
             continue;
         }
         double x = n > 1 ? right * i / (n - 1) : right / 2;
-        double y = bottom * (high - v[i]) / (high - low);
+        double y = bottom * ((high / 2 - v[i] / 2) / (high / 2 - low / 2)); /* no overflow */
         if (has_last) stroke(g, last_x, last_y, x, y, curve);
         set_dot(g, (int)lround(x), (int)lround(y), curve);
         last_x = x;
@@ -117,8 +118,8 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
     if (low > high) return aril__fail(ARIL_ERR_STATE, "'%s' has no values to draw", name);
     if (low == high) {
         double pad = low != 0 ? fabs(low) * 0.1 : 1;
-        low -= pad;
-        high += pad;
+        low = fmax(low - pad, -DBL_MAX);
+        high = fmin(high + pad, DBL_MAX);
     }
 
     bool utf8 = !opts.ascii && aril__utf8_locale(), colour = aril__wants_colour(to);
@@ -129,7 +130,7 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
     if (height > 1000) height = 1000;
     char top[32], bottom[32], middle[32];
     aril__value_text(top, sizeof top, high);
-    aril__value_text(middle, sizeof middle, (low + high) / 2);
+    aril__value_text(middle, sizeof middle, low / 2 + high / 2);
     aril__value_text(bottom, sizeof bottom, low);
     int labels = (int)strlen(top);
     if ((int)strlen(bottom) > labels) labels = (int)strlen(bottom);

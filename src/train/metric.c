@@ -209,6 +209,18 @@ aril_status aril_metric_add(aril_metric *m, const char *name, aril_tensor *value
     return aril__states_set(&m->states, name, aril_copy(value));
 }
 
+aril_tensor *aril__metric_state(aril_metric *m, const char *name, aril_shape shape)
+{
+    aril_tensor *t = aril__states_get(&m->states, name);
+    if (t == NULL) return NULL;
+    bool fits = aril_dtype_of(t) == ARIL_F64 && aril_ndim(t) == shape.ndim;
+    for (int i = 0; fits && i < shape.ndim; i++)
+        fits = shape.dim[i] < 0 || shape.dim[i] == aril_size(t, i);
+    if (fits) return t;
+    aril__fail(ARIL_ERR_FORMAT, "state '%s' of %s is none of this metric's", name, m->label);
+    return NULL;
+}
+
 double aril__metric_number(aril_metric *m, const char *name)
 {
     aril_tensor *t = aril__states_get(&m->states, name);

@@ -50,6 +50,10 @@ double aril__metric_threshold(const aril_metric *m);
 /* The only element of a state, 0 where it is not there. */
 double aril__metric_number(aril_metric *m, const char *name);
 
+/* A state in f64 of that shape (-1: of any size). NULL where it is not there, and, with an error,
+ * where it is another: what was loaded may hold anything. */
+aril_tensor *aril__metric_state(aril_metric *m, const char *name, aril_shape shape);
+
 /* Does the last word of a name say that smaller values are better? */
 bool aril__smaller_by_name(const char *name);
 

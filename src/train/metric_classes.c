@@ -178,10 +178,15 @@ typedef struct counts {
 static bool read_counts(aril_metric *m, counts *c)
 {
     aril_tensor *table = aril_metric_get(m, "table"), *right = aril_metric_get(m, "right");
-    if (table == NULL && (right == NULL || aril_metric_get(m, "answers") == NULL ||
-                          aril_metric_get(m, "truths") == NULL))
-        return false;
-    *c = (counts){ .n = aril_size(table != NULL ? table : right, 0), .labels = table == NULL };
+    aril_tensor *any = table != NULL ? table : right;
+    if (any == NULL) return false;
+    int64_t n = aril_ndim(any) > 0 ? aril_size(any, 0) : 0;
+    if (table != NULL) table = aril__metric_state(m, "table", ARIL_SHAPE(n, n));
+    right = aril__metric_state(m, "right", ARIL_SHAPE(n));
+    aril_tensor *answers = aril__metric_state(m, "answers", ARIL_SHAPE(n));
+    aril_tensor *truths = aril__metric_state(m, "truths", ARIL_SHAPE(n));
+    if (table == NULL && (right == NULL || answers == NULL || truths == NULL)) return false;
+    *c = (counts){ .n = n, .labels = table == NULL };
     c->right = aril__calloc((size_t)(3 * c->n + 1) * sizeof(double));
     if (c->right == NULL) {
         aril__fail(ARIL_ERR_MEMORY, "no memory for the counts of %lld classes", (long long)c->n);
@@ -190,9 +195,8 @@ static bool read_counts(aril_metric *m, counts *c)
     c->answers = c->right + c->n;
     c->truths = c->answers + c->n;
     if (c->labels)
-        return aril_read(right, c->right) == ARIL_OK &&
-               aril_read(aril_metric_get(m, "answers"), c->answers) == ARIL_OK &&
-               aril_read(aril_metric_get(m, "truths"), c->truths) == ARIL_OK;
+        return aril_read(right, c->right) == ARIL_OK && aril_read(answers, c->answers) == ARIL_OK &&
+               aril_read(truths, c->truths) == ARIL_OK;
     const double *cell = aril_data(table);
     if (cell == NULL) return false;
     for (int64_t i = 0; i < c->n; i++)

@@ -132,6 +132,17 @@ static int64_t auc_seen(aril_metric *m)
     return aril__states_ints(&m->states, "seen", 1, &n) ? n : 0;
 }
 
+/* The scores, NULL where there are none yet. Fails where they are fewer than were seen. */
+static aril_status auc_scores(aril_metric *m, aril_tensor **kept)
+{
+    int64_t seen = auc_seen(m);
+    *kept = aril__metric_state(m, "scores", ARIL_SHAPE(3, -1));
+    if (*kept == NULL && aril_metric_get(m, "scores") != NULL) return ARIL_ERR_FORMAT;
+    if (seen >= 0 && seen <= (*kept != NULL ? aril_size(*kept, 1) : 0)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_FORMAT, "the state of %s has seen %lld scores and holds others",
+                      m->label, (long long)seen);
+}
+
 static aril_status auc_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                               aril_tensor *weight)
 {
@@ -155,8 +166,9 @@ static aril_status auc_update(aril_metric *m, aril_tensor *output, aril_tensor *
     if ((status = aril__spread_weight(m->label, weight, score, &spread)) != ARIL_OK) return status;
     if (spread == NULL) spread = aril_ones(aril_shape_of(score), ARIL_F64, aril_device_of(score));
 
+    aril_tensor *kept;
+    if ((status = auc_scores(m, &kept)) != ARIL_OK) return status;
     int64_t seen = auc_seen(m), n = aril_numel(score), all = seen + n;
-    aril_tensor *kept = aril_metric_get(m, "scores");
     int64_t room = kept != NULL ? aril_size(kept, 1) : 0;
     if (all > room) {
         room = all > 2 * room ? all + 1024 : 2 * room;
@@ -187,9 +199,9 @@ static int by_score(const void *a, const void *b)
 /* The probability that a yes scores higher than a no; equal scores count half. */
 static double auc_value(aril_metric *m)
 {
+    aril_tensor *kept;
     int64_t n = auc_seen(m);
-    aril_tensor *kept = aril_metric_get(m, "scores");
-    if (n == 0 || kept == NULL) return NAN;
+    if (auc_scores(m, &kept) != ARIL_OK || n == 0) return NAN;
     int64_t room = aril_size(kept, 1);
     const double *v = aril_data(kept);
     ranked *r = aril__malloc((size_t)n * sizeof *r);

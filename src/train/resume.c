@@ -14,6 +14,7 @@
 #include "train/model.h"
 #include "train/terminal.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,13 @@ static aril_status fits(const aril_fit *f, const aril__states *state, int64_t at
             ARIL_ERR_STATE,
             "the checkpoint in '%s' was not written by a fit: load it with aril_checkpoint_load",
             dir);
+    for (int i = 0; i < 4; i++)
+        if (at[i] < 0 || (i == 0 && at[i] >= INT_MAX))
+            return aril__fail(ARIL_ERR_FORMAT,
+                              "the checkpoint in '%s' stands at epoch %lld, batch %lld, step %lld, "
+                              "sample %lld, where no fit can be",
+                              dir, (long long)at[0], (long long)at[1], (long long)at[2],
+                              (long long)at[3]);
     loader_facts(f, now);
     if (memcmp(was, now, sizeof was) != 0)
         return aril__fail(ARIL_ERR_STATE,
