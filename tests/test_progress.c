@@ -189,6 +189,18 @@ static int count(const char *text, const char *what)
     return n;
 }
 
+/* Containers and sandboxes may have none to give. */
+static bool has_terminals(void)
+{
+    int ours, theirs;
+    if (openpty(&ours, &theirs, NULL, NULL, NULL) != 0) return false;
+    close(ours);
+    close(theirs);
+    return true;
+}
+#define NEEDS_TERMINAL() \
+    if (!has_terminals()) SKIP("no pseudo-terminal can be had: %s", strerror(errno))
+
 /* Runs a fit in a terminal of that width, and changes the width after each second read where
  * `narrow` is not 0. */
 static int in_terminal(int width, const char *locale, const char *kind, int verbose, int narrow)
@@ -225,6 +237,7 @@ static int in_terminal(int width, const char *locale, const char *kind, int verb
 
 TEST(in_a_terminal_it_is_a_bar)
 {
+    NEEDS_TERMINAL();
     CHECK_INT(in_terminal(120, "C.UTF-8", "xterm", 0, 0), 0);
     CHECK_INT(count(out, "\n"), 4);
     CHECK(strstr(out, "━━━━") != NULL && strstr(out, "eta ") != NULL);
@@ -248,6 +261,7 @@ TEST(in_a_terminal_it_is_a_bar)
 
 TEST(plain_letters_where_the_locale_has_no_more)
 {
+    NEEDS_TERMINAL();
     CHECK_INT(in_terminal(100, "C", "xterm", 1, 0), 0);
     CHECK(strstr(out, "[=") != NULL);
     for (const char *c = out; *c != '\0'; c++) CHECK((unsigned char)*c < 128);
@@ -263,6 +277,7 @@ TEST(plain_letters_where_the_locale_has_no_more)
 
 TEST(it_follows_the_width)
 {
+    NEEDS_TERMINAL();
     CHECK_INT(in_terminal(110, "C.UTF-8", "xterm", 1, 42), 0);
     CHECK(strstr(out, "\033[J") != NULL); /* lines that were broken are cleared */
     bool wide = false, slim = false;
