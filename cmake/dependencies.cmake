@@ -48,7 +48,8 @@ if(NOT ARIL_WITH_BLAS STREQUAL "OFF")
     endif()
     find_library(ARIL_OPENBLAS_LIBRARY openblas) # where the linker looks by itself comes first
     find_library(ARIL_OPENBLAS_LIBRARY openblas HINTS ${OPENBLAS_LIBRARY_DIRS})
-    find_path(ARIL_OPENBLAS_INCLUDE cblas.h HINTS ${OPENBLAS_INCLUDE_DIRS}
+    # Other packages bring a cblas.h too; OpenBLAS's own has this file beside it.
+    find_path(ARIL_OPENBLAS_INCLUDE openblas_config.h HINTS ${OPENBLAS_INCLUDE_DIRS}
         PATH_SUFFIXES openblas openblas-pthread openblas-openmp openblas-serial)
     mark_as_advanced(ARIL_OPENBLAS_LIBRARY ARIL_OPENBLAS_INCLUDE)
     if(ARIL_OPENBLAS_LIBRARY AND ARIL_OPENBLAS_INCLUDE)
