@@ -158,7 +158,7 @@ TEST(links_in_a_folder_of_images)
     link_to("round.png", "set/dogs/round.png");
     CHECK_INT(count(set, false), 3);
     CHECK_INT(count(set, true), 3);
-    link_to("b.png", "set/dogs/same.png");  /* another name for an image is another sample */
+    link_to("b.png", "set/dogs/same.png"); /* another name for an image is another sample */
     CHECK_INT(count(set, false), 4);
     link_to("set", "linked"); /* the folder itself may be given by a link */
     CHECK_INT(count(temp_path("linked"), false), 4);
@@ -261,4 +261,122 @@ TEST(gzip_unpacks_to_what_its_size_explains)
         aril_clear_error();
     }
     aril__bytes_free(&gz);
+}
+
+/* ---- images that unpack to more than they look like ---- */
+
+static void put_chunk(aril__bytes *png, const char *name, const void *data, size_t n)
+{
+    unsigned char number[4];
+    aril__put_be32(number, (uint32_t)n);
+    aril__bytes_add(png, number, 4);
+    aril__bytes_add(png, name, 4);
+    aril__bytes_add(png, data, n);
+    aril__put_be32(number, aril__crc32(aril__crc32(0, name, 4), data, n));
+    aril__bytes_add(png, number, 4);
+}
+
+static void begin_png(aril__bytes *png, uint32_t width, uint32_t height, unsigned depth)
+{
+    unsigned char head[13] = { 0 };
+    aril__put_be32(head, width);
+    aril__put_be32(head + 4, height);
+    head[8] = (unsigned char)depth;
+    aril__bytes_free(png);
+    aril__bytes_add(png, "\x89PNG\r\n\x1a\n", 8);
+    put_chunk(png, "IHDR", head, sizeof head);
+}
+
+static const char *decodes(const aril__bytes *b)
+{
+    ARIL_SCOPE;
+    static char why[512];
+    aril_tensor *x = aril_picture_decode(b->at, b->n, (aril_picture_opts){ 0 });
+    snprintf(why, sizeof why, "%s",
+             aril_tensor_status(x) == ARIL_OK ? "it was read" : aril_error());
+    aril_clear_error();
+    return why;
+}
+
+TEST(images_are_as_large_as_their_files_explain)
+{
+    static const unsigned char junk[40000];
+    aril__bytes png = { 0 };
+    begin_png(&png, 16000, 16000, 1); /* 256 MB of gray in 40 kB */
+    put_chunk(&png, "IDAT", junk, sizeof junk);
+    const char *why = decodes(&png);
+    if (strstr(why, "without libpng")) {
+        aril__bytes_free(&png);
+        SKIP("built without libpng");
+    }
+    CHECK_MSG(strstr(why, "too small for the 16000 x 16000 pixels"), "%s", why);
+    begin_png(&png, 8000, 8000, 1); /* 64 MB: any file that can hold it may */
+    put_chunk(&png, "IDAT", junk, sizeof junk);
+    why = decodes(&png);
+    CHECK_MSG(!strstr(why, "too small") && !strstr(why, "was read"), "%s", why);
+    aril__bytes_free(&png);
+}
+
+/* The zlib stream of a text of n * 258 + 1 letters, without its checksum: libpng warns of that. */
+static void pack_letters(aril__bytes *to, size_t n)
+{
+    aril__bytes_add(to, "\x78\x01", 2);
+    struct bits b = { to, 0, 0 };
+    put_code(&b, 6, 3);
+    put_code(&b, 0x30 + 'a', 8);
+    for (size_t i = 0; i < n; i++) {
+        put_code(&b, 0xc5, 8);
+        put_code(&b, 0, 5);
+    }
+    put_code(&b, 0, 7);
+    put_code(&b, 0, 7);
+    uint32_t low = 1, high = 0; /* Adler's checksum */
+    for (size_t i = 0; i < 258 * n + 1; i++) {
+        low = (low + 'a') % 65521;
+        high = (high + low) % 65521;
+    }
+    unsigned char sum[4];
+    aril__put_be32(sum, high << 16 | low);
+    aril__bytes_add(to, sum, 4);
+}
+
+TEST(texts_in_an_image_are_not_unpacked)
+{
+    aril__bytes text = { 0 }, png = { 0 };
+    aril__bytes_add(&text, "Comment\0", 9);
+    pack_letters(&text, 60000); /* 15 MB */
+    aril__bytes_add(&png, png_rgba, 8 + 25);
+    for (int i = 0; i < 40; i++) put_chunk(&png, "zTXt", text.at, text.n);
+    aril__bytes_add(&png, png_rgba + 8 + 25, sizeof png_rgba - 8 - 25);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    const char *why = decodes(&png);
+    getrusage(RUSAGE_SELF, &after);
+    aril__bytes_free(&text);
+    aril__bytes_free(&png);
+    if (strstr(why, "without libpng")) SKIP("built without libpng");
+    CHECK_STR(why, "it was read");
+    CHECK_MSG(after.ru_maxrss - before.ru_maxrss < 200000, "%ld kB more",
+              after.ru_maxrss - before.ru_maxrss);
+}
+
+TEST(images_of_thousands_of_scans_are_refused)
+{
+    /* The first scan of a progressive file, again and again: up to the next marker. */
+    size_t begin = 0, end;
+    const unsigned char *p = jpeg_progressive;
+    while (!(p[begin] == 0xff && p[begin + 1] == 0xda)) begin++;
+    for (end = begin + 2; p[end] != 0xff || p[end + 1] == 0; end++) continue;
+    aril__bytes jpeg = { 0 };
+    for (int times = 1; times <= 3000; times += 2999) {
+        aril__bytes_free(&jpeg);
+        aril__bytes_add(&jpeg, p, begin);
+        for (int i = 0; i < times; i++) aril__bytes_add(&jpeg, p + begin, end - begin);
+        aril__bytes_add(&jpeg, p + end, sizeof jpeg_progressive - end);
+        const char *why = decodes(&jpeg);
+        if (strstr(why, "without libjpeg")) break;
+        CHECK_MSG(strstr(why, times == 1 ? "it was read" : "more than 100 scans"), "%d: %s", times,
+                  why);
+    }
+    aril__bytes_free(&jpeg);
 }

@@ -142,8 +142,8 @@ static bool is_inside(hid_t array)
     return inside;
 }
 
-static aril_tensor *read_array(const char *path, const char *name, hid_t array, hid_t type,
-                               hid_t space)
+static aril_tensor *read_array(const char *path, uint64_t size, const char *name, hid_t array,
+                               hid_t type, hid_t space)
 {
     aril_dtype dtype = ARIL_F32;
     if (!dtype_of(type, &dtype)) {
@@ -168,7 +168,8 @@ static aril_tensor *read_array(const char *path, const char *name, hid_t array, 
     for (int i = 0; i < ndim; i++) shape.dim[i] = dim[i] > INT64_MAX ? -1 : (int64_t)dim[i];
     /* What is not in the file is filled up: more than compression can explain is a mistake. */
     uint64_t stored = h5.H5Dget_storage_size_(array), bytes;
-    if (!aril__array_bytes(shape, aril_dtype_size(dtype), stored * 4096 + (1 << 20), &bytes)) {
+    if (stored > size) stored = size; /* it says what the file claims */
+    if (!aril__array_bytes(shape, aril_dtype_size(dtype), stored * 1032 + (1 << 20), &bytes)) {
         malformed(path, name, "claims to be larger than what is stored of it");
         return aril__poison();
     }
@@ -184,11 +185,10 @@ static aril_tensor *read_array(const char *path, const char *name, hid_t array, 
 }
 
 /* The library itself would wait for a pipe's writer. */
-static hid_t open_file(const char *path)
+static hid_t open_file(const char *path, uint64_t *size)
 {
     int fd;
-    uint64_t size;
-    if (aril__file_open("HDF5", path, &fd, &size) != ARIL_OK) return H5I_INVALID_HID;
+    if (aril__file_open("HDF5", path, &fd, size) != ARIL_OK) return H5I_INVALID_HID;
     close(fd);
     hid_t file = h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT);
     if (file < 0) aril__fail(ARIL_ERR_FORMAT, "%s is no HDF5 file, or a broken one", path);
@@ -217,7 +217,8 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
 {
     if (begin() != ARIL_OK) return aril__poison();
     aril_tensor *t = NULL;
-    hid_t file = open_file(path);
+    uint64_t size;
+    hid_t file = open_file(path, &size);
     hid_t array = file >= 0 && name ? open_array(file, name) : H5I_INVALID_HID;
     if (file >= 0 && array < 0)
         aril__fail(ARIL_ERR_ARG,
@@ -226,7 +227,7 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
     if (array >= 0) {
         hid_t type = h5.H5Dget_type_(array), space = h5.H5Dget_space_(array);
         if (type >= 0 && space >= 0)
-            t = read_array(path, name, array, type, space);
+            t = read_array(path, size, name, array, type, space);
         else
             malformed(path, name, "cannot be read");
         if (type >= 0) h5.H5Tclose_(type);
@@ -241,7 +242,8 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
 bool aril__hdf5_opens(const char *path)
 {
     if (begin() != ARIL_OK) return false;
-    hid_t file = open_file(path);
+    uint64_t size;
+    hid_t file = open_file(path, &size);
     if (file >= 0) h5.H5Fclose_(file);
     end();
     return file >= 0;

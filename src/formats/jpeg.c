@@ -45,6 +45,17 @@ static void on_message(j_common_ptr c, int level)
         on_error(c);
 }
 
+/* Each scan of a progressive file goes over the whole image, and takes no more than a few bytes: a
+ * small file could hold thousands. Programs write about ten. */
+static void count_scans(j_common_ptr c)
+{
+    enum { MOST_SCANS = 100 };
+    if (((j_decompress_ptr)c)->input_scan_number <= MOST_SCANS) return;
+    struct failure *f = (struct failure *)c->err;
+    snprintf(f->message, sizeof f->message, "it has more than %d scans", MOST_SCANS);
+    longjmp(f->wrong, 1);
+}
+
 static struct jpeg_error_mgr *handle_errors(struct failure *f)
 {
     jpeg_std_error(&f->base);
@@ -224,6 +235,7 @@ static void decode(struct jpeg_decompress_struct *c, const struct plan *plan, un
 struct reading {
     struct jpeg_decompress_struct c;
     struct failure failure;
+    struct jpeg_progress_mgr progress;
     struct plan plan;
     aril_tensor *result;
 };
@@ -233,6 +245,8 @@ static bool read_picture(struct reading *r, const unsigned char *data, size_t si
 {
     jpeg_create_decompress(&r->c);
     r->c.mem->max_memory_to_use = 1 << 30;
+    r->progress.progress_monitor = count_scans;
+    r->c.progress = &r->progress;
     jpeg_mem_src(&r->c, data, (unsigned long)size);
     if (!prepare(&r->c, size, want, &r->plan)) return false;
     jpeg_start_decompress(&r->c);

@@ -15,7 +15,9 @@ bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint6
                         uint64_t file, uint64_t ratio)
 {
     uint64_t bytes, most;
-    const uint64_t limit = UINT64_C(1) << 32;
+    /* Up to `free`, a file may be as dense as its format can be: a white page is. Beyond that, it
+     * has to be as large as images are. */
+    const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, usual = 256;
     if (width == 0 || height == 0) {
         aril__fail(ARIL_ERR_FORMAT, "%s: a picture without pixels", name);
         return false;
@@ -26,10 +28,12 @@ bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint6
                    name, (unsigned long long)width, (unsigned long long)height);
         return false;
     }
+    if (bytes > free && ratio > usual) ratio = usual;
     if (__builtin_mul_overflow(file, ratio, &most) || bytes <= most) return true;
     aril__fail(ARIL_ERR_FORMAT,
-               "%s: a file of %llu bytes cannot hold the %llu x %llu pixels that it claims", name,
-               (unsigned long long)file, (unsigned long long)width, (unsigned long long)height);
+               "%s: a file of %llu bytes is too small for the %llu x %llu pixels that it claims",
+               name, (unsigned long long)file, (unsigned long long)width,
+               (unsigned long long)height);
     return false;
 }
 

@@ -51,6 +51,15 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     r->at += n;
 }
 
+/* Of a pixel, when palettes and transparent colours have become channels. */
+static uint64_t decoded_bytes(png_structp png, png_infop info)
+{
+    int kind = png_get_color_type(png, info);
+    uint64_t channels = kind == PNG_COLOR_TYPE_PALETTE ? 3 : png_get_channels(png, info);
+    if (png_get_valid(png, info, PNG_INFO_tRNS)) channels++;
+    return channels * (png_get_bit_depth(png, info) == 16 ? 2 : 1);
+}
+
 /* Everything that may jump. False, with an error, where Aril's side failed. */
 static bool read_picture(struct reading *r, bool deep)
 {
@@ -58,13 +67,17 @@ static bool read_picture(struct reading *r, bool deep)
     png_set_user_limits(r->png, 1 << 24, 1 << 24);
     png_set_chunk_malloc_max(r->png, 1 << 24);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
+    /* Nor those that are known and not needed: texts and profiles are compressed, and a thousand of
+     * them would be unpacked and kept. */
+    static const png_byte unused[] = "iCCP\0iTXt\0sPLT\0tEXt\0zTXt\0eXIf";
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, unused, sizeof unused / 5);
     png_read_info(r->png, r->info);
     png_uint_32 width = png_get_image_width(r->png, r->info);
     png_uint_32 height = png_get_image_height(r->png, r->info);
     int depth = png_get_bit_depth(r->png, r->info);
-    uint64_t pixel = (uint64_t)png_get_channels(r->png, r->info) * (depth == 16 ? 2 : 1);
-    /* A byte of deflate stands for at most 1032; up to 8 pixels lie in each. */
-    if (!aril__picture_fits(r->name, width, height, pixel, r->size, 1032 * 8)) return false;
+    uint64_t pixel = decoded_bytes(r->png, r->info);
+    /* A byte of deflate stands for at most 1032; up to 8 pixels lie in each, of up to 4 bytes. */
+    if (!aril__picture_fits(r->name, width, height, pixel, r->size, 1032 * 8 * 4)) return false;
 
     png_set_expand(r->png);
     if (depth == 16 && !deep) png_set_scale_16(r->png);
