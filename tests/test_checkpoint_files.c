@@ -3,6 +3,7 @@
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
+#include "train/digest.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The names in a folder, sorted, with spaces between. */
@@ -208,5 +210,51 @@ TEST(a_state_that_is_no_checkpoints_is_not_written_over)
     write_text(in(dir, "state.safetensors"), "damaged"); /* as a failing disk may leave it */
     CHECK_INT(save(dir, m, 1), ARIL_OK);
     loads(dir, m);
+    aril_module_release(m);
+}
+
+/* Names are not looked for one by one: that would take minutes for a file of 20 MB. */
+TEST(a_state_of_many_names_is_read_in_time)
+{
+    ARIL_SCOPE;
+    enum { MANY = 200000 };
+    const char *dir = temp_path("run");
+    aril_module *m = aril_nn_linear(3, 4);
+    CHECK_INT(save(dir, m, 1), ARIL_OK);
+    aril_safetensors *f = aril_safetensors_open(in(dir, "state.safetensors"));
+    aril_metadata meta = aril_safetensors_metadata(f);
+    const aril_named *had = aril_safetensors_all(f);
+    CHECK(had != NULL && had->n < 100 && meta.n < 16);
+    aril_tensor **at = calloc(MANY + 100, sizeof *at), *one = aril_scalar(1);
+    const char **name = calloc(MANY + 100, sizeof *name), *value[16];
+    char(*text)[16] = calloc(MANY, sizeof *text), digest[24];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text[i], sizeof text[i], "extra/%d", i);
+        at[i] = one;
+        name[i] = text[i];
+    }
+    for (int i = 0; i < had->n; i++) {
+        at[MANY + i] = had->at[i];
+        name[MANY + i] = had->name[i];
+    }
+    aril_named many = { MANY + had->n, at, name };
+    uint64_t sum = 0;
+    CHECK_INT(aril__digest_named(&many, &sum), ARIL_OK);
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)sum);
+    for (int i = 0; i < meta.n; i++)
+        value[i] = strcmp(meta.key[i], "state_xxh64") == 0 ? digest : meta.value[i];
+    meta.value = value;
+    CHECK_INT(aril_safetensors_save(in(dir, "state.safetensors"), &many, &meta), ARIL_OK);
+    aril_safetensors_close(f);
+    aril_named none = { 0 };
+    clock_t before = clock(); /* of this process alone: others may be at work */
+    CHECK_MSG(aril_checkpoint_load_with(dir, m, NULL, NULL,
+                                        (aril_checkpoint_opts){ .extra = &none }) == ARIL_OK,
+              "%s", aril_error());
+    double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
+    CHECK_MSG(seconds < 5, "%g seconds", seconds);
+    free(at);
+    free(name);
+    free(text);
     aril_module_release(m);
 }

@@ -330,7 +330,7 @@ static aril_status read_files(const char *dir, aril__checkpoint *c)
         status = state == NULL ? aril__latest_status() : path_in(dir, name, path);
     }
     for (int i = 0; status == ARIL_OK && i < state->n; i++)
-        status = aril__states_set(&c->state, state->name[i], state->at[i]);
+        status = aril__states_add(&c->state, state->name[i], state->at[i]); /* no name twice */
     if (status == ARIL_OK) {
         const char *step = aril_safetensors_get(f, "step");
         c->step = step != NULL ? strtoll(step, NULL, 10) : 0;

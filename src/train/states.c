@@ -42,6 +42,18 @@ static aril_status grow(aril__states *s)
     return ARIL_OK;
 }
 
+aril_status aril__states_add(aril__states *s, const char *name, aril_tensor *value)
+{
+    aril_status status = ARIL_OK;
+    if (s->n == s->cap && (status = grow(s)) != ARIL_OK) return status;
+    char *copy = aril__strdup(name);
+    if (copy == NULL) return no_memory();
+    s->name[s->n] = copy;
+    s->at[s->n] = aril_keep(value);
+    s->n++;
+    return ARIL_OK;
+}
+
 aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *value)
 {
     if (name == NULL) return aril__fail(ARIL_ERR_ARG, "a state needs a name, got NULL");
@@ -49,16 +61,8 @@ aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *val
                                        : aril_tensor_status(value);
     if (status != ARIL_OK) return status;
     int i = find(s, name);
-    if (i >= 0) {
-        aril_set(&s->at[i], value);
-        return ARIL_OK;
-    }
-    if (s->n == s->cap && (status = grow(s)) != ARIL_OK) return status;
-    char *copy = aril__strdup(name);
-    if (copy == NULL) return no_memory();
-    s->name[s->n] = copy;
-    s->at[s->n] = aril_keep(value);
-    s->n++;
+    if (i < 0) return aril__states_add(s, name, value);
+    aril_set(&s->at[i], value);
     return ARIL_OK;
 }
 
@@ -97,9 +101,12 @@ aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_n
 aril_status aril__states_part(aril__states *to, const aril__states *from, const char *prefix)
 {
     size_t length = strlen(prefix);
+    bool fresh = to->n == 0; /* the names in `from` differ, and so do their ends */
     for (int i = 0; i < from->n; i++) {
         if (strncmp(from->name[i], prefix, length) != 0) continue;
-        aril_status status = aril__states_set(to, from->name[i] + length, from->at[i]);
+        const char *name = from->name[i] + length;
+        aril_status status = fresh ? aril__states_add(to, name, from->at[i])
+                                   : aril__states_set(to, name, from->at[i]);
         if (status != ARIL_OK) return status;
     }
     return ARIL_OK;

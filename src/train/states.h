@@ -14,7 +14,11 @@ typedef struct aril__states {
 /* The tensor of a name, NULL where there is none. */
 aril_tensor *aril__states_get(const aril__states *s, const char *name);
 
-/* Keeps `value` under a name in place of what was there. On failure nothing changes. */
+/* Keeps `value` under a name that is not there: it is not looked for, so that many names, as a file
+ * may have, take no time that grows with their square. On failure nothing changes. */
+aril_status aril__states_add(aril__states *s, const char *name, aril_tensor *value);
+
+/* The same in place of what was there. */
 aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *value);
 
 /* All of them, borrowed, valid until the next change. */
