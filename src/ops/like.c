@@ -150,7 +150,11 @@ aril_status aril__check_range(const char *what, const char *name, aril_tensor *t
     if (t->storage->device != aril__cpu_device || aril__self()->tracer) return ARIL_OK;
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    double least = aril_item(aril_amin(t, ARIL_ALL)), most = aril_item(aril_amax(t, ARIL_ALL));
+    aril_tensor *smallest = aril_amin(t, ARIL_ALL), *largest = aril_amax(t, ARIL_ALL);
+    aril_status s = aril_tensor_status(smallest);
+    if (s == ARIL_OK) s = aril_tensor_status(largest);
+    if (s < 0) return s;
+    double least = aril_item(smallest), most = aril_item(largest);
     if (least >= low && most <= high) return ARIL_OK;
     return aril__fail(ARIL_ERR_NUMBER, "%s: %s must be from %g to %g, and has %g", what, name, low,
                       high, least >= low ? most : least);
