@@ -141,8 +141,8 @@ set(script_environment
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
     foreach(name includes exports declared install files doc_code bench command deps make reference
-            doc_names
-            headers-gcc headers-clang api-gcc api-clang)
+            doc_names wrong_calls
+            headers-gcc headers-clang api-gcc api-clang numbers-gcc numbers-clang)
         string(REPLACE "-" ";" command ${name}) # the script, and which compiler it tries
         string(REPLACE "-" "_" name ${name})
         add_test(NAME structure_${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/structure/${command})

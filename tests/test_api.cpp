@@ -126,3 +126,33 @@ TEST(modules)
     aril_optim_free(optim);
     aril_module_release(net);
 }
+
+TEST(lists)
+{
+    ARIL_SCOPE;
+    /* clang-format off */
+    ARIL_NO_GRAD; ARIL_ENABLE_GRAD;
+    /* clang-format on */
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_tensor *v = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+    aril_sgd_opts opts{};
+    opts.lr = 0.5;
+    aril_optim *optim = aril_sgd(ARIL_TENSORS(w, v), opts);
+    aril_backward(aril_add(aril_sum(w, ARIL_ALL), aril_sum(v, ARIL_ALL)));
+    CHECK(aril_step(optim) == ARIL_OK);
+    CHECK_NEAR(aril_item(aril_sum(w, ARIL_ALL)), 1, 0);
+    CHECK_NEAR(aril_item(aril_sum(v, ARIL_ALL)), 1.5, 0);
+    aril_transform *t = ARIL_TRANSFORMS(aril_transform_one_hot(3), aril_transform_one_hot(4));
+    CHECK(t && aril_ok());
+    aril_transform_free(t);
+    aril_callback_list calls = ARIL_CALLBACKS(aril_stop_on_nan(), aril_stop_on_nan());
+    CHECK_INT(calls.n, 2);
+    CHECK(calls.at[0] && calls.at[1] && calls.at[0] != calls.at[1]);
+    for (int i = 0; i < calls.n; i++) aril_callback_free(calls.at[i]);
+    aril_number yes = ARIL_NUMBER(true), half = ARIL_NUMBER(0.5f);
+    CHECK(!yes.is_float && yes.i == 1 && half.is_float && half.f == 0.5);
+    CHECK(aril_ok());
+    aril_optim_free(optim);
+    aril_release(w);
+    aril_release(v);
+}

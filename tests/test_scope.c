@@ -396,3 +396,18 @@ TEST(nothing_kept_is_a_kept_error)
     }
     CHECK_INT(live(), before);
 }
+
+TEST(two_guards_on_one_line)
+{
+    number(0);
+    int64_t before = live();
+    {
+        /* clang-format off */
+        ARIL_SCOPE; ARIL_NO_GRAD;
+        /* clang-format on */
+        number(1);
+        CHECK(!aril_grad_enabled() && live() > before);
+    }
+    CHECK(aril_grad_enabled());
+    CHECK_INT(live(), before);
+}

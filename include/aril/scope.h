@@ -1,8 +1,9 @@
 /* Scopes: who owns a tensor, and how it outlives the block that made it.
  *
  * Every result belongs to the calling thread's innermost scope and is released when that scope
- * ends; outside any scope it belongs to the thread and lives until the thread ends. Arguments are
- * borrowed: no function takes a tensor away from you unless it says so. */
+ * ends; outside any scope it belongs to the thread and lives until the thread ends (of more than
+ * 10,000 such tensors the library warns once). Arguments are borrowed: no function takes a tensor
+ * away from you unless it says so. A tensor used after it ended is an error: ARIL_ERR_STATE. */
 #ifndef ARIL_SCOPE_H
 #define ARIL_SCOPE_H
 
@@ -30,7 +31,7 @@ ARIL_API void aril_guard_end(aril_guard *g);
 #define ARIL__JOIN(a, b)  ARIL__JOIN2(a, b)
 #define ARIL__GUARD(begin)                                                              \
     __attribute__((cleanup(aril_guard_end), unused)) aril_guard ARIL__JOIN(aril_guard_, \
-                                                                           __LINE__) = begin()
+                                                                           __COUNTER__) = begin()
 
 /* What is made from here to the closing brace is released there, however the block is left. */
 #define ARIL_SCOPE       ARIL__GUARD(aril_scope_begin)
@@ -52,7 +53,8 @@ ARIL_API aril_tensor *aril_escape(aril_tensor *t);
  * Returns `t`. */
 ARIL_API aril_tensor *aril_keep(aril_tensor *t);
 
-/* Drops a reference that aril_keep took. NULL is allowed. */
+/* Drops a reference that aril_keep took. NULL is allowed. One release too many is an error, and
+ * nothing is released: of a tensor that has ended, or that only its scope holds. */
 ARIL_API void aril_release(aril_tensor *t);
 
 /* Replaces the kept value *place by `t`: keeps `t`, then releases what was there (NULL is
@@ -63,7 +65,8 @@ ARIL_API void aril_set(aril_tensor **place, aril_tensor *t);
  * threads). Returns `t`. */
 ARIL_API aril_tensor *aril_adopt(aril_tensor *t);
 
-/* Ends a temporary of the innermost scope before the scope does. Does nothing to other tensors. */
+/* Ends a temporary of the innermost scope before the scope does. Does nothing to other tensors, and
+ * is an error for one that has ended. */
 ARIL_API void aril_drop(aril_tensor *t);
 
 ARIL_C_END

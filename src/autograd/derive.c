@@ -7,7 +7,7 @@
 static aril_tensor *leaf_at(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     aril_tensor *leaf = aril_detach(x);
     return aril_set_requires_grad(leaf, true) < 0 ? aril__poison() : leaf;
 }
@@ -15,7 +15,7 @@ static aril_tensor *leaf_at(const char *what, aril_tensor *x)
 static aril_tensor *call(const char *what, aril_fn *fn, void *ctx, aril_tensor *x)
 {
     aril_tensor *y = NULL;
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (!fn) {
         aril__fail(ARIL_ERR_ARG, "%s: the function is NULL", what);
         return aril__poison();
@@ -32,7 +32,7 @@ static aril_tensor *call(const char *what, aril_fn *fn, void *ctx, aril_tensor *
 /* d y / d x, row by row: [shape of y..., shape of x...]. */
 static aril_tensor *rows(const char *what, aril_tensor *y, aril_tensor *x)
 {
-    if (y->flags & ARIL__POISON) return y;
+    if (aril__is_poison(y)) return aril__pass_on(y);
     if (y->ndim + x->ndim > ARIL_MAX_DIMS) {
         aril__fail(ARIL_ERR_SHAPE, "%s: the result would have %d dimensions", what,
                    y->ndim + x->ndim);
@@ -40,7 +40,7 @@ static aril_tensor *rows(const char *what, aril_tensor *y, aril_tensor *x)
     }
     aril_tensor *j =
         aril_zeros(ARIL_SHAPE(y->numel, x->numel), (aril_dtype)x->dtype, aril_device_of(x));
-    for (int64_t i = 0; i < y->numel && y->node && !(j->flags & ARIL__POISON); i++) {
+    for (int64_t i = 0; i < y->numel && y->node && !aril__is_poison(j); i++) {
         ARIL_SCOPE;
         aril_tensor *one =
             aril_zeros(ARIL_SHAPE(y->numel), (aril_dtype)y->dtype, aril_device_of(y));
@@ -72,7 +72,7 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
 {
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("hessian", x), *y = call("hessian", fn, ctx, leaf), *g;
-    if (y->flags & ARIL__POISON) return aril_escape(y);
+    if (aril__is_poison(y)) return aril_escape(aril__pass_on(y));
     if (y->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "hessian: the function gives %s, not one number",
@@ -100,7 +100,8 @@ aril_tensor *aril_vjp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, ar
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("vjp", x), *y = call("vjp", fn, ctx, leaf), *g;
     give_value(y, value);
-    if (y->flags & ARIL__POISON || !v) return aril_escape(v ? y : aril__null_tensor("vjp"));
+    if (aril__is_poison(y) || !v)
+        return aril_escape(v ? aril__pass_on(y) : aril__null_tensor("vjp"));
     if (!y->node) return aril_escape(aril_zeros_like(x));
     aril_grad_opts opts = { .allow_unused = true, .grad_outputs = ARIL_LIST(v) };
     aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts);
@@ -113,7 +114,8 @@ aril_tensor *aril_jvp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, ar
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("jvp", x), *y = call("jvp", fn, ctx, leaf), *g, *jv;
     give_value(y, value);
-    if (y->flags & ARIL__POISON || !v) return aril_escape(v ? y : aril__null_tensor("jvp"));
+    if (aril__is_poison(y) || !v)
+        return aril_escape(v ? aril__pass_on(y) : aril__null_tensor("jvp"));
     if (!y->node) return aril_escape(aril_zeros_like(y));
     aril_tensor *u = aril_zeros_like(y);
     aril_set_requires_grad(u, true);

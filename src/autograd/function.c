@@ -31,15 +31,24 @@ static aril__cold aril_tensor *misuse(aril_ctx *c, const char *what, int i, int 
     return aril__poison();
 }
 
+static aril__cold aril_tensor *no_context(const char *what)
+{
+    aril__fail(ARIL_ERR_ARG, "%s: the context is NULL", what);
+    return aril__poison();
+}
+
 aril_tensor *aril_ctx_in(aril_ctx *c, int i)
 {
+    if (!c) return no_context("ctx_in");
     if (c->grad) return misuse(c, "inputs are not kept for backward: save", i, c->n_in);
     return i < 0 || i >= c->n_in ? misuse(c, "input", i, c->n_in) : c->in[i];
 }
 
 void aril_ctx_out(aril_ctx *c, int i, aril_tensor *t)
 {
-    if (c->grad || i < 0 || i >= c->n_out)
+    if (!c)
+        no_context("ctx_out");
+    else if (c->grad || i < 0 || i >= c->n_out)
         misuse(c, "result", i, c->grad ? 0 : c->n_out);
     else
         c->out[i] = t;
@@ -47,7 +56,9 @@ void aril_ctx_out(aril_ctx *c, int i, aril_tensor *t)
 
 void aril_ctx_save(aril_ctx *c, int slot, aril_tensor *t)
 {
-    if (c->grad || slot < 0 || slot >= ARIL_CTX_SAVED)
+    if (!c)
+        no_context("ctx_save");
+    else if (c->grad || slot < 0 || slot >= ARIL_CTX_SAVED)
         misuse(c, "saved value", slot, c->grad ? 0 : ARIL_CTX_SAVED);
     else
         c->saved[slot] = t;
@@ -55,6 +66,7 @@ void aril_ctx_save(aril_ctx *c, int slot, aril_tensor *t)
 
 aril_tensor *aril_ctx_saved(aril_ctx *c, int slot)
 {
+    if (!c) return no_context("ctx_saved");
     if (slot < 0 || slot >= ARIL_CTX_SAVED || !c->saved[slot])
         return misuse(c, "nothing was saved in slot", slot, ARIL_CTX_SAVED);
     return c->saved[slot];
@@ -62,6 +74,7 @@ aril_tensor *aril_ctx_saved(aril_ctx *c, int slot)
 
 aril_tensor *aril_ctx_grad_out(aril_ctx *c, int i)
 {
+    if (!c) return no_context("ctx_grad_out");
     if (!c->grad || i < 0 || i >= c->n_out)
         return misuse(c, "gradient of result", i, c->grad ? c->n_out : 0);
     if (c->grad->g[i]) return c->grad->g[i];
@@ -71,13 +84,17 @@ aril_tensor *aril_ctx_grad_out(aril_ctx *c, int i)
 
 void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g)
 {
+    if (!c) {
+        no_context("ctx_grad_in");
+        return;
+    }
     if (!c->grad || i < 0 || i >= c->n_in) {
         misuse(c, "gradient of input", i, c->grad ? c->n_in : 0);
         return;
     }
     if (!c->grad->wants[i] || !g) return;
     const aril_tensor *like = c->grad->x[ARIL_CTX_SAVED + i];
-    if (!(g->flags & ARIL__POISON) && !aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) {
+    if (!aril__is_poison(g) && !aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         c->status = aril__fail(ARIL_ERR_SHAPE,
                                "%s: the gradient of input %d has shape %s, the "
@@ -90,12 +107,14 @@ void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g)
 
 bool aril_ctx_wants(aril_ctx *c, int i)
 {
-    return c->grad && i >= 0 && i < c->n_in && c->grad->wants[i];
+    if (!c) no_context("ctx_wants");
+    return c && c->grad && i >= 0 && i < c->n_in && c->grad->wants[i];
 }
 
 void *aril_ctx_data(aril_ctx *c)
 {
-    return c->f->data;
+    if (!c) no_context("ctx_data");
+    return c ? c->f->data : NULL;
 }
 
 /* ---- backward ---- */
@@ -184,10 +203,7 @@ static aril_status check_inputs(const char *what, int n, aril_tensor *const *in)
 {
     for (int i = 0; i < n; i++) {
         if (!in[i]) return aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", what, i);
-        if (in[i]->flags & ARIL__POISON) {
-            aril__adopt_error(in[i]->u.error);
-            return in[i]->u.error->code;
-        }
+        if (in[i]->flags & ARIL__POISON) return aril__refuse_poison(what, i, in[i]);
     }
     return ARIL_OK;
 }
@@ -211,6 +227,7 @@ static aril_status own_header(aril_ctx *c, int k)
 aril_status aril_call_n(const aril_function *f, aril_list inputs, aril_tensor **out)
 {
     aril__thread *th = aril__self();
+    if (!out) return aril__fail(ARIL_ERR_ARG, "call: the place for the results is NULL");
     if (!f || !f->forward || f->outputs < 1 || f->outputs > ARIL__MAX_OUT)
         return poison_all(aril__fail(ARIL_ERR_ARG,
                                      "call: a function needs forward and 1 to %d "
@@ -340,6 +357,7 @@ static const aril__op checkpoint_op = { .name = "checkpoint",
 aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out, aril_tensor **out)
 {
     aril__thread *th = aril__self();
+    if (!out) return aril__fail(ARIL_ERR_ARG, "checkpoint: the place for the results is NULL");
     if (!fn || n_out < 1 || n_out > ARIL__MAX_OUT || inputs.n < 0 || inputs.n > ARIL_CTX_SAVED)
         return poison_all(aril__fail(ARIL_ERR_ARG,
                                      "checkpoint: needs a function, 1 to %d results "

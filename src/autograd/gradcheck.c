@@ -40,7 +40,7 @@ static aril_tensor *total(const check *c, aril_tensor *const *in)
             aril__fail(ARIL_ERR_STATE, "gradcheck: the function did not set result %d", k);
             return aril__poison();
         }
-        if (out[k]->flags & ARIL__POISON) return out[k];
+        if (aril__is_poison(out[k])) return aril__pass_on(out[k]);
         if (!aril__is_float((aril_dtype)out[k]->dtype)) continue;
         aril_tensor *w = weights_like(out[k], k);
         aril_tensor *part = aril_sum(aril_mul(aril_cast(out[k], ARIL_F64), w), ARIL_ALL);
@@ -120,9 +120,9 @@ static void gradient_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
     for (int i = 0; i < c->n_in && n < ARIL__MAX_OUT; i++)
         if (in[i]->node) wanted[n++] = in[i];
     aril_grad_opts opts = { .create_graph = true, .allow_unused = true };
-    if (y->flags & ARIL__POISON || !y->node)
+    if (aril__is_poison(y) || !y->node)
         for (int i = 0; i < n; i++)
-            out[i] = y->flags & ARIL__POISON ? y : aril_zeros_like(wanted[i]);
+            out[i] = aril__is_poison(y) ? aril__pass_on(y) : aril_zeros_like(wanted[i]);
     else if (aril_gradients(y, (aril_list){ n, wanted }, grads, opts) < 0)
         for (int i = 0; i < n; i++) out[i] = aril__poison();
     else

@@ -14,22 +14,20 @@ static bool is_leaf_node(const aril__node *n)
 static aril_status look(const char *what, aril_tensor *t)
 {
     if (!t) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
-    if (t->flags & ARIL__POISON) {
-        aril__adopt_error(t->u.error);
-        return t->u.error->code;
-    }
+    if (t->flags & ARIL__POISON) return aril__refuse_poison(what, -1, t);
     return t->view ? aril__autograd_tape.refresh(aril__self(), t) : ARIL_OK;
 }
 
 bool aril_requires_grad(const aril_tensor *t)
 {
-    if (t && t->view) aril__autograd_tape.refresh(aril__self(), (aril_tensor *)(uintptr_t)t);
-    return t && t->node;
+    if (!t || aril__is_poison(t)) return false;
+    if (t->view) aril__autograd_tape.refresh(aril__self(), (aril_tensor *)(uintptr_t)t);
+    return t->node != NULL;
 }
 
 bool aril_is_leaf(const aril_tensor *t)
 {
-    return t && (!t->node || is_leaf_node(t->node));
+    return t && !aril__is_poison(t) && (!t->node || is_leaf_node(t->node));
 }
 
 aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
@@ -65,7 +63,7 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
 aril_tensor *aril_parameter(aril_tensor *t)
 {
     if (!t) return aril__tensor_keep(aril__null_tensor("parameter"));
-    if (t->flags & ARIL__POISON) return aril__tensor_keep(t);
+    if (aril__is_poison(t)) return aril__tensor_keep(aril__pass_on(t));
     aril_tensor *p = t;
     if ((t->node && !is_leaf_node(t->node)) || t->view) p = aril_detach(t);
     if (p->flags & ARIL__INFERENCE) p = aril_copy(p);
@@ -76,7 +74,7 @@ aril_tensor *aril_parameter(aril_tensor *t)
 /* Where the gathered gradient of t is kept, or NULL. */
 static aril_tensor **gathered(const aril_tensor *t)
 {
-    if (!t || !t->node) return NULL;
+    if (!t || aril__is_poison(t) || !t->node) return NULL;
     if (is_leaf_node(t->node)) return &t->node->grad[0];
     if (t->node->extra && t->node->extra->retained_mask >> t->node_out & 1)
         return &t->node->extra->retained[t->node_out];
@@ -95,7 +93,7 @@ aril_tensor *aril_grad(const aril_tensor *t)
     aril_tensor **g = gathered(t);
     if (g && *g) return aril__give(th, aril__tensor_keep(*g));
     if (!t) return aril__null_tensor("grad");
-    if (t->flags & ARIL__POISON) return (aril_tensor *)(uintptr_t)t;
+    if (aril__is_poison(t)) return aril__pass_on((aril_tensor *)(uintptr_t)t);
     aril__fail(ARIL_ERR_GRAD, !t->node ? "grad: the tensor does not want a gradient"
                               : !g     ? "grad: no gradient is kept for a tensor that is no leaf; "
                                          "call aril_retain_grad before backward"
@@ -110,7 +108,7 @@ aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
     aril_tensor **at = gathered(t);
     if (!at) return aril__fail(ARIL_ERR_GRAD, "set_grad: the tensor keeps no gradient");
     if (g) {
-        if (g->flags & ARIL__POISON) return aril_tensor_status(g);
+        if (aril__is_poison(g)) return aril_tensor_status(g);
         if (!aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE, "set_grad: the gradient is %s %s, the tensor %s %s",
@@ -146,7 +144,7 @@ aril_tensor *aril_detach(aril_tensor *t)
 {
     aril__thread *th = aril__self();
     if (!t) return aril__null_tensor("detach");
-    if (t->flags & ARIL__POISON) return t;
+    if (aril__is_poison(t)) return aril__pass_on(t);
     return aril__give(th, aril__tensor_detached(th, t));
 }
 
@@ -232,10 +230,7 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
         *start = aril_ones_like(t);
         return aril_tensor_status(*start);
     }
-    if (grad->flags & ARIL__POISON) {
-        aril__adopt_error(grad->u.error);
-        return grad->u.error->code;
-    }
+    if (grad->flags & ARIL__POISON) return aril__refuse_poison(what, 1, grad);
     if (!aril__same_dims(grad->ndim, grad->dim, t->ndim, t->dim))
         return aril__fail(ARIL_ERR_SHAPE, "%s: the gradient has shape %s, the result %s", what,
                           aril__text(a, grad), aril__text(b, t));

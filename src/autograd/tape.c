@@ -2,6 +2,7 @@
 #include "autograd/node.h"
 
 #include "aril/ops.h"
+#include "core/ended.h"
 #include "core/place.h"
 #include "ops/elementwise.h"
 #include "ops/view_write.h"
@@ -29,7 +30,7 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
 /* A second header over the same memory with the same node, and no view. */
 static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
 {
-    aril_tensor *a = aril__slab_alloc(&th->slab, sizeof *a);
+    aril_tensor *a = aril__new_header(th);
     if (aril__unlikely(!a)) {
         aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
         return NULL;

@@ -11,6 +11,8 @@ enum {
     CHUNK_BYTES = 64 * 1024, /* carved into blocks of one size */
     BATCH = 32,              /* blocks moved between a thread and the pool at a time */
     CACHE_MAX = 256,         /* blocks of one size that a thread keeps */
+    HEADERS = ARIL__SLAB_CLASSES,
+    LISTS = ARIL__SLAB_CLASSES + 1, /* of free blocks: by size, and headers */
 };
 
 bool aril__fault_armed;
@@ -19,9 +21,9 @@ static atomic_bool fault_happened;
 
 static struct {
     pthread_mutex_t lock;
-    aril__slab_block *free[ARIL__SLAB_CLASSES];
-    int64_t free_count[ARIL__SLAB_CLASSES];
-    int64_t made[ARIL__SLAB_CLASSES]; /* blocks carved so far */
+    aril__slab_block *free[LISTS];
+    int64_t free_count[LISTS];
+    int64_t made[LISTS]; /* blocks carved so far */
     struct chunk {
         struct chunk *next;
     } * chunks;
@@ -85,7 +87,7 @@ static void *plain_alloc(size_t size)
 /* Adds a chunk's blocks to the pool; called with the lock held. */
 static bool carve(size_t k)
 {
-    size_t step = (k + 1) * ARIL__SLAB_STEP;
+    size_t step = k == HEADERS ? ARIL__HEADER_BYTES : (k + 1) * ARIL__SLAB_STEP;
     char *mem = aligned_alloc(ARIL__SLAB_STEP, CHUNK_BYTES);
     if (!mem) return false;
     struct chunk *c = (struct chunk *)(void *)mem;
@@ -137,11 +139,8 @@ static void give_back(aril__slab_cache *cache, size_t k, uint32_t n)
     pthread_mutex_unlock(&pool.lock);
 }
 
-void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
+static inline void *take(aril__slab_cache *cache, size_t k)
 {
-    if (aril__unlikely(aril__fault_armed) && aril__fault_now()) return NULL;
-    size_t k = class_of(size);
-    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) return plain_alloc(size);
     aril__slab_block *b = cache->of[k].head;
     if (aril__unlikely(!b)) return refill(cache, k);
     cache->of[k].head = b->next;
@@ -149,24 +148,66 @@ void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
     return b;
 }
 
-void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
+static inline void put(aril__slab_cache *cache, size_t k, void *block)
 {
-    if (!block) return;
-    size_t k = class_of(size);
-    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) {
-        atomic_fetch_sub_explicit(&pool.plain, 1, memory_order_relaxed);
-        free(block);
-        return;
-    }
     aril__slab_block *b = block;
     b->next = cache->of[k].head;
     cache->of[k].head = b;
     if (aril__unlikely(++cache->of[k].count > CACHE_MAX)) give_back(cache, k, CACHE_MAX / 2);
 }
 
+static void plain_free(void *block)
+{
+    atomic_fetch_sub_explicit(&pool.plain, 1, memory_order_relaxed);
+    free(block);
+}
+
+void *aril__slab_alloc(aril__slab_cache *cache, size_t size)
+{
+    if (aril__unlikely(aril__fault_armed) && aril__fault_now()) return NULL;
+    size_t k = class_of(size);
+    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES) return plain_alloc(size);
+    return take(cache, k);
+}
+
+void aril__slab_free(aril__slab_cache *cache, void *block, size_t size)
+{
+    if (!block) return;
+    size_t k = class_of(size);
+    if (ARIL__PLAIN_BLOCKS || k >= ARIL__SLAB_CLASSES)
+        plain_free(block);
+    else
+        put(cache, k, block);
+}
+
+static inline void put_after_waiting(aril__slab_cache *cache, void *block)
+{
+    void **at = &cache->waiting[cache->waited++ % ARIL__HEADERS_WAIT], *oldest = *at;
+    *at = block;
+    if (aril__likely(oldest != NULL)) put(cache, HEADERS, oldest);
+}
+
+void *aril__header_alloc(aril__slab_cache *cache)
+{
+    if (aril__unlikely(aril__fault_armed) && aril__fault_now()) return NULL;
+    return ARIL__PLAIN_BLOCKS ? plain_alloc(ARIL__HEADER_BYTES) : take(cache, HEADERS);
+}
+
+void aril__header_free(aril__slab_cache *cache, void *block)
+{
+    if (ARIL__PLAIN_BLOCKS)
+        plain_free(block);
+    else
+        put_after_waiting(cache, block);
+}
+
 void aril__slab_flush(aril__slab_cache *cache)
 {
-    for (size_t k = 0; k < ARIL__SLAB_CLASSES; k++)
+    for (int i = 0; i < ARIL__HEADERS_WAIT; i++) {
+        if (cache->waiting[i]) put(cache, HEADERS, cache->waiting[i]);
+        cache->waiting[i] = NULL;
+    }
+    for (size_t k = 0; k < LISTS; k++)
         if (cache->of[k].head) give_back(cache, k, UINT32_MAX);
 }
 
@@ -174,9 +215,10 @@ int64_t aril__slab_live(aril__slab_cache *cache)
 {
     int64_t live = atomic_load(&pool.plain);
     pthread_mutex_lock(&pool.lock);
-    for (size_t k = 0; k < ARIL__SLAB_CLASSES; k++)
+    for (size_t k = 0; k < LISTS; k++)
         live += pool.made[k] - pool.free_count[k] - (int64_t)cache->of[k].count;
     pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < ARIL__HEADERS_WAIT; i++) live -= cache->waiting[i] != NULL;
     return live;
 }
 

@@ -22,6 +22,8 @@
 enum {
     ARIL__SLAB_STEP = 64,    /* blocks are multiples of this, and aligned to it */
     ARIL__SLAB_CLASSES = 16, /* up to 1024 bytes; larger ones are plain blocks */
+    ARIL__HEADER_BYTES = 192,
+    ARIL__HEADERS_WAIT = 16, /* freed headers that are not used again yet; a power of two */
 };
 
 typedef struct aril__slab_block {
@@ -33,13 +35,22 @@ typedef struct aril__slab_cache {
     struct {
         aril__slab_block *head;
         uint32_t count;
-    } of[ARIL__SLAB_CLASSES];
+    } of[ARIL__SLAB_CLASSES + 1]; /* the last: tensor headers */
+    void *waiting[ARIL__HEADERS_WAIT];
+    uint32_t waited; /* how many headers have been put among those */
 } aril__slab_cache;
 
 /* Blocks are not cleared. NULL when memory is out. The size must be given again to free; a block
  * may be freed by any thread. */
 void *aril__slab_alloc(aril__slab_cache *cache, size_t size);
 void aril__slab_free(aril__slab_cache *cache, void *block, size_t size);
+
+/* Blocks for tensor headers, from chunks that hold nothing else: a stale pointer to a tensor always
+ * shows a header, in use or marked as ended. A free block keeps all but its first 8 bytes. The
+ * thread's latest few are not given out: a stale pointer is met while its mark is still there. */
+void *aril__header_alloc(aril__slab_cache *cache);
+void aril__header_free(aril__slab_cache *cache, void *block);
+
 void aril__slab_flush(aril__slab_cache *cache); /* hands everything to the other threads */
 
 /* Blocks in use, counted over all threads' caches but those of other running threads. */

@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include "core/ended.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +64,7 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
 
 aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim)
 {
-    aril_tensor *t = aril__slab_alloc(&th->slab, sizeof *t);
+    aril_tensor *t = aril__new_header(th);
     if (aril__unlikely(!t)) {
         aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
         return NULL;
@@ -89,7 +91,7 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
             char text[ARIL__SHAPE_TEXT];
             aril__fail(ARIL_ERR_SHAPE, "memory: more elements than can be counted in %s",
                        aril__shape_text(text, ndim, dim));
-            aril__slab_free(&th->slab, t, sizeof *t);
+            aril__end_header(th, t);
             return NULL;
         }
         count *= d;
@@ -181,7 +183,7 @@ void aril__tensor_free(aril__thread *th, aril_tensor *t)
         else if (aril__hook.release_symbol && t->u.symbol)
             aril__hook.release_symbol(t->u.symbol);
     }
-    aril__slab_free(&th->slab, t, sizeof *t);
+    aril__end_header(th, t);
 }
 
 aril_tensor *aril__give(aril__thread *th, aril_tensor *t)
@@ -199,9 +201,9 @@ aril_tensor *aril__poison(void)
 {
     aril__thread *th = aril__self();
     aril__error *e = th->last_error ? th->last_error : &no_memory;
-    aril_tensor *t = aril__slab_alloc(&th->slab, sizeof *t);
+    aril_tensor *t = aril__new_header(th);
     if (!t || !aril__own_reserve(th, 1)) {
-        aril__slab_free(&th->slab, t, sizeof *t);
+        if (t) aril__end_header(th, t);
         return &emergency;
     }
     memset(t, 0, sizeof *t);
@@ -234,10 +236,7 @@ aril_tensor *aril__null_tensor(const char *op)
 aril_status aril__check_value(const char *what, const aril_tensor *t)
 {
     if (aril__unlikely(!t)) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
-    if (aril__unlikely(t->flags & ARIL__POISON)) {
-        aril__adopt_error(t->u.error);
-        return t->u.error->code;
-    }
+    if (aril__unlikely(t->flags & ARIL__POISON)) return aril__refuse_poison(what, -1, t);
     if (aril__unlikely(!t->storage))
         return aril__fail(ARIL_ERR_STATE,
                           "%s: a symbolic tensor has no value before its graph runs", what);
@@ -256,51 +255,61 @@ const char *aril_tensor_error(const aril_tensor *t)
 
 /* ---- what a tensor is ---- */
 
+/* Is there anything to tell? An ended tensor is an error even for those who only look. */
+static inline bool is_there(const char *what, const aril_tensor *t)
+{
+    if (aril__unlikely(!t)) return false;
+    if (aril__unlikely(t->flags & ARIL__ENDED)) aril__fail_ended(what, -1, t);
+    return true;
+}
+
 aril_dtype aril_dtype_of(const aril_tensor *t)
 {
-    return t ? (aril_dtype)t->dtype : ARIL_F32;
+    return is_there("dtype_of", t) ? (aril_dtype)t->dtype : ARIL_F32;
 }
 
 int aril_ndim(const aril_tensor *t)
 {
-    return t ? t->ndim : 0;
+    return is_there("ndim", t) ? t->ndim : 0;
 }
 
 aril_shape aril_shape_of(const aril_tensor *t)
 {
-    return t ? aril__shape(t) : (aril_shape){ 0 };
+    return is_there("shape_of", t) ? aril__shape(t) : (aril_shape){ 0 };
 }
 
 int64_t aril_numel(const aril_tensor *t)
 {
-    return t ? t->numel : 1;
+    return is_there("numel", t) ? t->numel : 1;
 }
 
 aril_device aril_device_of(const aril_tensor *t)
 {
-    return t && t->storage ? t->storage->device->id : aril_cpu();
+    return is_there("device_of", t) && t->storage ? t->storage->device->id : aril_cpu();
 }
 
 int64_t aril_size(const aril_tensor *t, int axis)
 {
-    int at = aril__axis("size", axis, t ? t->ndim : 0);
-    return at < 0 || !t || t->ndim == 0 ? -1 : t->dim[at];
+    bool there = is_there("size", t);
+    int at = aril__axis("size", axis, there ? t->ndim : 0);
+    return at < 0 || !there || t->ndim == 0 ? -1 : t->dim[at];
 }
 
 int64_t aril_stride(const aril_tensor *t, int axis)
 {
-    int at = aril__axis("stride", axis, t ? t->ndim : 0);
-    return at < 0 || !t || t->ndim == 0 ? 0 : t->stride[at];
+    bool there = is_there("stride", t);
+    int at = aril__axis("stride", axis, there ? t->ndim : 0);
+    return at < 0 || !there || t->ndim == 0 ? 0 : t->stride[at];
 }
 
 bool aril_is_contiguous(const aril_tensor *t)
 {
-    return t && aril__is_dense(t);
+    return is_there("is_contiguous", t) && aril__is_dense(t);
 }
 
 bool aril_is_channels_last(const aril_tensor *t)
 {
-    if (!t || t->ndim < 3) return false;
+    if (!is_there("is_channels_last", t) || t->ndim < 3) return false;
     int64_t step = 1;
     for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
         int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
@@ -312,7 +321,8 @@ bool aril_is_channels_last(const aril_tensor *t)
 
 bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b)
 {
-    return a && b && a->storage && a->storage == b->storage;
+    bool both = is_there("shares_memory", a) && is_there("shares_memory", b);
+    return both && a->storage && a->storage == b->storage;
 }
 
 /* ---- order in memory ---- */
@@ -425,5 +435,5 @@ void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, i
 
 int64_t aril__live_blocks(void)
 {
-    return aril__slab_live(&aril__self()->slab);
+    return aril__slab_live(&aril__self()->slab) - aril__traced_count();
 }

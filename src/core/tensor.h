@@ -30,6 +30,7 @@ enum {
     ARIL__INFERENCE = 32,     /* made in inference mode */
     ARIL__CHANNELS_LAST = 64, /* dense in the order N, spatial, C */
     ARIL__LOOSE_VIEW = 128,   /* a view whose base was not remembered: made without gradients */
+    ARIL__ENDED = 256,        /* freed; is poison as well, so that one test finds both */
 };
 
 typedef struct aril__derived aril__derived; /* core/derived.h */
@@ -50,13 +51,14 @@ typedef struct aril__storage {
 } aril__storage;
 
 struct aril_tensor {
+    /* The first 8 bytes are lost when the header is free, the others keep the mark of its end. */
+    uint32_t slot;     /* a hint: the place in the owning thread's scope list */
+    uint32_t node_out; /* which output of `node` this is */
     atomic_int refs;
     uint8_t dtype; /* aril_dtype */
     uint8_t ndim;
     uint16_t flags;
-    uint32_t slot;     /* a hint: the place in the owning thread's scope list */
-    uint32_t node_out; /* which output of `node` this is */
-    int64_t numel;     /* -1: unknown */
+    int64_t numel; /* -1: unknown */
     aril__storage *storage;
     int64_t offset;   /* in elements; of a symbolic tensor that is no view: its version */
     aril__node *node; /* what made it, or where its gradient goes; NULL: no gradient wanted */
@@ -69,6 +71,8 @@ struct aril_tensor {
     int64_t dim[ARIL_MAX_DIMS];
     int64_t stride[ARIL_MAX_DIMS]; /* in elements */
 };
+
+_Static_assert(sizeof(aril_tensor) == ARIL__HEADER_BYTES, "headers have blocks of their own");
 
 /* Functions of higher floors that core calls; set by src/init.c. */
 typedef struct aril__hooks {
@@ -134,6 +138,26 @@ aril__cold aril_tensor *aril__poison_like(const aril_tensor *bad);
 
 /* The same after an error "OP: NULL tensor". */
 aril__cold aril_tensor *aril__null_tensor(const char *op);
+
+/* Records why `t`, which is poison, cannot be used: the error that poisoned it, or that it has ended.
+ * `what` is the function (NULL: any) and `input` the number of the argument (-1: it has one). */
+aril__cold aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *t);
+
+/* What a function given the poison `t` returns: itself, or fresh poison where it has ended. */
+aril__cold aril_tensor *aril__pass_on(aril_tensor *t);
+
+/* The error of tensors that have ended, when it is told by no function of its own; and the same with
+ * the function and the source location of the call. */
+extern aril__error aril__ended_error;
+aril__cold aril_status aril__fail_ended(const char *what, int input, const aril_tensor *t);
+
+/* True when `t` is poison. That it has ended is recorded here, where it is noticed first. */
+static inline bool aril__is_poison(const aril_tensor *t)
+{
+    if (aril__likely(!(t->flags & ARIL__POISON))) return false;
+    if (t->flags & ARIL__ENDED) aril__fail_ended(NULL, -1, t);
+    return true;
+}
 
 /* Checks a tensor argument of a function that is no op: not NULL, not poisoned, with a value. */
 aril_status aril__check_value(const char *what, const aril_tensor *t);

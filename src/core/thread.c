@@ -3,6 +3,7 @@
 #include "aril/memory.h"
 #include "core/cpu.h"
 #include "core/device.h"
+#include "core/ended.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/place.h"
@@ -51,6 +52,7 @@ static void process_end(void)
     aril__devices_shutdown();
     aril__place_shutdown();
     aril__library_end();
+    aril__traced_shutdown(th);
     aril__slab_shutdown(&th->slab);
 }
 
@@ -58,6 +60,7 @@ static void library_once(void)
 {
     pthread_key_create(&at_thread_end, thread_end);
     aril__log_init();
+    aril__debug_init();
     aril__cpu_read();
     const char *anomaly = getenv("ARIL_ANOMALY");
     aril__anomaly_default = anomaly && *anomaly && *anomaly != '0';
@@ -89,9 +92,28 @@ aril_generator *aril_default_generator(void)
     return aril__default_generator();
 }
 
+/* Tensors outside any scope live until their thread ends. So many of them are a loop without a
+ * scope, which grows until memory is out. */
+enum { ROOT_LIMIT = 10000 };
+
+static aril__cold void warn_of_root(void)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&warned)) return;
+    char place[256];
+    size_t placed = aril__place(place, sizeof place);
+    fprintf(stderr,
+            "aril: warning: more than %d tensors lie outside any scope and live until their thread "
+            "ends; write ARIL_SCOPE; at the top of the loop that makes them%s%s\n",
+            ROOT_LIMIT, placed ? " at " : "", place);
+}
+
 bool aril__own_grow(aril__thread *th)
 {
     uint32_t cap = th->cap_owned ? th->cap_owned * 2 : 256;
+    /* A program without scopes is warned at the limit, not at the next power of two. */
+    if (cap > ROOT_LIMIT && th->cap_owned < ROOT_LIMIT) cap = ROOT_LIMIT;
+    if (th->n_scopes == 0 && th->n_owned >= ROOT_LIMIT) warn_of_root();
     aril_tensor **grown = aril__realloc(th->owned, cap * sizeof *grown);
     if (!grown) {
         aril__fail(ARIL_ERR_MEMORY, "scope: no memory for the list of %u tensors", cap);
@@ -127,6 +149,7 @@ static aril_guard open_guard(bool is_scope)
     th->guards[th->n_guards++] =
         (aril__guard){ .scope_base = th->scope_base, .is_scope = is_scope, .mode = th->mode };
     if (is_scope) {
+        if (aril__unlikely(th->n_owned > ROOT_LIMIT) && th->n_scopes == 0) warn_of_root();
         th->scope_base = th->n_owned;
         th->n_scopes++;
     }
@@ -155,6 +178,10 @@ aril_guard aril_scope_begin(void)
 
 void aril_guard_end(aril_guard *g)
 {
+    if (!g) {
+        aril__fail(ARIL_ERR_ARG, "guard_end: the guard is NULL");
+        return;
+    }
     close_guards(aril__self(), g->depth);
 }
 
@@ -194,10 +221,23 @@ static uint32_t find_owned(const aril__thread *th, const aril_tensor *t)
     return UINT32_MAX;
 }
 
+/* What takes the place of a tensor that has ended, in the functions below. */
+static aril__cold aril_tensor *ended(const char *what, const aril_tensor *t)
+{
+    aril__fail_ended(what, -1, t);
+    return aril__poison();
+}
+
+static inline bool has_ended(const aril_tensor *t)
+{
+    return aril__unlikely(t->flags & ARIL__ENDED);
+}
+
 aril_tensor *aril_escape(aril_tensor *t)
 {
     aril__thread *th = aril__self();
     if (!t) return aril__null_tensor("escape");
+    if (has_ended(t)) t = ended("escape", t);
     uint32_t at = find_owned(th, t);
     if (at == UINT32_MAX || th->n_scopes == 0) return t;
     /* It takes the scope's first place, and the scope begins one later. */
@@ -211,16 +251,36 @@ aril_tensor *aril_escape(aril_tensor *t)
 
 aril_tensor *aril_keep(aril_tensor *t)
 {
-    return aril__tensor_keep(t ? t : aril__null_tensor("keep"));
+    if (!t) return aril__tensor_keep(aril__null_tensor("keep"));
+    return aril__tensor_keep(has_ended(t) ? ended("keep", t) : t);
+}
+
+/* The only reference is that of a scope of this thread. */
+static bool is_scopes_own(const aril__thread *th, const aril_tensor *t)
+{
+    return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->slot < th->n_owned &&
+           th->owned[t->slot] == t;
 }
 
 void aril_release(aril_tensor *t)
 {
-    if (t) aril__tensor_release(aril__self(), t);
+    if (!t) return;
+    aril__thread *th = aril__self();
+    if (has_ended(t))
+        aril__fail_ended("release", -1, t);
+    else if (aril__unlikely(is_scopes_own(th, t)) && !(t->flags & ARIL__IMMORTAL))
+        aril__fail(ARIL_ERR_STATE, "release: the tensor belongs to its scope, which will release "
+                                   "it; only what aril_keep returned is released, once");
+    else
+        aril__tensor_release(th, t);
 }
 
 void aril_set(aril_tensor **place, aril_tensor *t)
 {
+    if (!place) {
+        aril__fail(ARIL_ERR_ARG, "set: the place is NULL");
+        return;
+    }
     aril_tensor *old = *place;
     *place = aril_keep(t);
     aril_release(old);
@@ -230,6 +290,7 @@ aril_tensor *aril_adopt(aril_tensor *t)
 {
     aril__thread *th = aril__self();
     if (!t) return aril__null_tensor("adopt");
+    if (has_ended(t)) return ended("adopt", t);
     if (aril__own_reserve(th, 1)) aril__own(th, t);
     return t;
 }
@@ -238,6 +299,10 @@ void aril_drop(aril_tensor *t)
 {
     if (!t) return;
     aril__thread *th = aril__self();
+    if (has_ended(t)) {
+        aril__fail_ended("drop", -1, t);
+        return;
+    }
     uint32_t at = find_owned(th, t);
     if (at == UINT32_MAX) return;
     aril_tensor *last = th->owned[--th->n_owned];

@@ -50,7 +50,7 @@ static struct entry *entry_new(const aril_sample *s, int64_t *bytes)
             return NULL;
         }
         if (t->storage->bytes > size + size / 4 + 64) t = aril_copy(t);
-        if (t->flags & ARIL__POISON) {
+        if (aril__is_poison(t)) {
             entry_free(e);
             return NULL;
         }

@@ -56,7 +56,7 @@ static const void *elements(aril_tensor *t)
 static aril_status check(const aril_tensor *t, int k)
 {
     if (t->flags & ARIL__POISON) {
-        if (t->u.error) aril__adopt_error(t->u.error);
+        aril__refuse_poison("collate", -1, t);
         return ARIL_ERR_STATE;
     }
     if (t->ndim + 1 > ARIL_MAX_DIMS)

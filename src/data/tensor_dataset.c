@@ -53,7 +53,7 @@ static aril_status tensors_get(aril_dataset *self, int64_t i, aril_sample *s)
     for (int k = 0; k < d->n; k++) {
         if (!d->part[k]) continue;
         aril_tensor *t = row(th, d->part[k], i, k == 0 && d->one_channel);
-        if (!t || t->flags & ARIL__POISON) return ARIL_ERR_MEMORY;
+        if (!t || aril__is_poison(t)) return ARIL_ERR_MEMORY;
         *aril__sample_part(s, k) = t;
     }
     return ARIL_OK;
@@ -220,7 +220,7 @@ aril_dataset *aril_dataset_pictures(aril_tensor *x, aril_tensor *y)
 {
     aril_tensor *both[2] = { x, y };
     char text[ARIL__SHAPE_TEXT];
-    if (x && !(x->flags & ARIL__POISON) &&
+    if (x && !aril__is_poison(x) &&
         ((x->ndim != 4 && x->ndim != 3) || (x->dtype != ARIL_U8 && x->dtype != ARIL_F32))) {
         aril__fail(ARIL_ERR_SHAPE,
                    "dataset_pictures: expected u8 or f32 [N,C,H,W] or [N,H,W], got %s %s",

@@ -30,7 +30,7 @@ static aril_status one_hot_sample(const aril_transform *t, aril__change *w)
     aril_tensor *out = aril__tensor_new(th, ARIL_F32, 1, dim, aril__cpu_device);
     if (!out) return ARIL_ERR_MEMORY;
     out = aril__give(th, out);
-    if (out->flags & ARIL__POISON) return ARIL_ERR_MEMORY;
+    if (aril__is_poison(out)) return ARIL_ERR_MEMORY;
     w->s->y = out;
     return put_class("one_hot", aril__ptr(out), classes, aril_item_int(y));
 }

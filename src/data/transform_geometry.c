@@ -474,7 +474,7 @@ static aril_status rotate_sample(const aril_transform *t, aril__change *w)
     double most = t->value[0].v[0], degrees = aril__draw_between(w->g, -most, most);
     aril_tensor *x = aril__rotate(w->s->x, degrees, (aril_filter)t->value[ROTATE_FILTER].v[0],
                                   t->value[ROTATE_FILL].v[0]);
-    if (x->flags & ARIL__POISON) return ARIL_ERR_MEMORY;
+    if (aril__is_poison(x)) return ARIL_ERR_MEMORY;
     aril__picture_set(w, x);
     return ARIL_OK;
 }

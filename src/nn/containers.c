@@ -23,7 +23,7 @@ ARIL__FORWARD(sequential_forward)
             act = activation_of(self->child[i + 1].module);
         aril_tensor *y = act ? aril__forward_fused(m, x, act) : aril_forward(m, x);
         i += act != ARIL_NO_ACTIVATION;
-        if (y->flags & ARIL__POISON) {
+        if (aril__is_poison(y)) {
             x = y;
             break;
         }

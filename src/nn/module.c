@@ -293,7 +293,7 @@ static aril_tensor *register_tensor(aril_module *m, const char *name, aril_tenso
         kept = kind == ARIL__PARAMETER ? aril_parameter(t)
                                        : aril_keep(t->view || t->node ? aril_detach(t) : t);
     }
-    if ((kept && kept->flags & ARIL__POISON) || add_own(m, name, kept, kind) < 0) {
+    if ((kept && aril__is_poison(kept)) || add_own(m, name, kept, kind) < 0) {
         aril_release(kept);
         return aril__poison();
     }
@@ -524,10 +524,8 @@ static aril_status check_inputs(const aril_module *m, int n_in, aril_tensor *con
     if (aril__unlikely(n_in < 1 || (takes > 0 && n_in > takes))) return wrong_count(m, n_in);
     if (aril__unlikely(!in[0])) return aril__fail(ARIL_ERR_ARG, "the input is NULL");
     for (int i = 0; i < n_in; i++) {
-        if (aril__unlikely(in[i] && in[i]->flags & ARIL__POISON)) {
-            aril__adopt_error(in[i]->u.error);
-            return in[i]->u.error->code;
-        }
+        if (aril__unlikely(in[i] && in[i]->flags & ARIL__POISON))
+            return aril__refuse_poison("forward", i, in[i]);
     }
     return ARIL_OK;
 }

@@ -202,7 +202,7 @@ static void run_stack(aril_module *self, int n_in, aril_tensor *const *in, int n
     memcpy(all, in, (size_t)n_in * sizeof *in);
     for (int i = 0; i < s->layers->n_children; i++) {
         aril_tensor *y = aril_forward_n(s->layers->child[i].module, (aril_list){ n_in, all });
-        if (y->flags & ARIL__POISON) {
+        if (aril__is_poison(y)) {
             out[0] = y;
             return;
         }

@@ -26,7 +26,7 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
             break;
         }
         if (in[i] && in[i]->flags & ARIL__POISON) {
-            aril__adopt_error(in[i]->u.error);
+            aril__refuse_poison(op->name, i, in[i]);
             break;
         }
         if (in[i] && in[i]->flags & ARIL__SHAPE_ONLY && !(op->shape_only >> i & 1)) {
@@ -505,7 +505,10 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
 {
     aril_tensor *out[ARIL__MAX_OUT];
     if (!dest) return aril__null_tensor(op->name);
-    if (dest->flags & ARIL__POISON) return dest;
+    if (aril__unlikely(dest->flags & ARIL__POISON)) {
+        aril__refuse_poison(op->name, 0, dest);
+        return aril__pass_on(dest);
+    }
     aril_status s = apply(op, n_in, in, attrs, dest, out);
     return s < 0 ? out[0] : dest;
 }

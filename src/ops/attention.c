@@ -383,9 +383,9 @@ aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k, a
     aril_tensor *all[3] = { q, k, v }, *mask = opts.mask;
     for (int i = 0; i < 3; i++) {
         if (!all[i]) return aril__null_tensor("scaled_dot_product_attention");
-        if (all[i]->flags & ARIL__POISON) return all[i];
+        if (aril__is_poison(all[i])) return aril__pass_on(all[i]);
     }
-    if (mask && mask->flags & ARIL__POISON) return mask;
+    if (mask && aril__is_poison(mask)) return aril__pass_on(mask);
     if (mask && opts.causal) {
         aril__fail(ARIL_ERR_ARG, "scaled_dot_product_attention: a mask and .causal; make the mask "
                                  "causal instead");
@@ -400,7 +400,7 @@ aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k, a
     if (opts.enable_gqa) {
         k = repeat_heads(k, q);
         v = repeat_heads(v, q);
-        if (k->flags & ARIL__POISON || v->flags & ARIL__POISON) return aril__poison();
+        if (aril__is_poison(k) || aril__is_poison(v)) return aril__poison();
     }
     struct attention_attrs a = { { opts.scale }, { opts.causal } };
     if (opts.scale == ARIL_ZERO) {

@@ -259,7 +259,8 @@ aril_tensor *aril_cast(aril_tensor *x, aril_dtype dtype)
 aril_tensor *aril_contiguous(aril_tensor *x)
 {
     if (!x) return aril__null_tensor("contiguous");
-    if (x->flags & (ARIL__POISON | ARIL__SYMBOLIC) || aril__is_dense(x)) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->flags & ARIL__SYMBOLIC || aril__is_dense(x)) return x;
     aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
     return aril_copy_(dense, x);
 }
@@ -267,7 +268,7 @@ aril_tensor *aril_contiguous(aril_tensor *x)
 aril_tensor *aril_channels_last(aril_tensor *x)
 {
     if (!x) return aril__null_tensor("channels_last");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim < 3) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "channels_last: needs [N,C,spatial...], got %s",
@@ -276,7 +277,7 @@ aril_tensor *aril_channels_last(aril_tensor *x)
     }
     if (x->flags & ARIL__SYMBOLIC || (x->storage && aril_is_channels_last(x))) return x;
     aril_tensor *t = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
-    if (t->flags & ARIL__POISON) return t;
+    if (aril__is_poison(t)) return aril__pass_on(t);
     int64_t step = 1;
     for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
         int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;

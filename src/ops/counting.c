@@ -416,7 +416,7 @@ aril_tensor *aril_unique_axis(aril_tensor *x, int axis, aril_tensor **inverse, a
     aril_tensor *bad = NULL;
     if (!x) {
         bad = aril__null_tensor("unique_axis");
-    } else if (x->flags & ARIL__POISON) {
+    } else if (aril__is_poison(x)) {
         bad = x;
     } else if (x->ndim == 0) {
         aril__fail(ARIL_ERR_SHAPE, "unique_axis: a 0-d tensor has no axis");
@@ -455,7 +455,7 @@ aril_tensor *aril_searchsorted(aril_tensor *sorted, aril_tensor *values, aril_se
 aril_tensor *aril_bucketize(aril_tensor *x, aril_tensor *boundaries, aril_search_opts opts)
 {
     struct search_attrs a = { { opts.right } };
-    if (boundaries && !(boundaries->flags & ARIL__POISON) && boundaries->ndim != 1) {
+    if (boundaries && !aril__is_poison(boundaries) && boundaries->ndim != 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "bucketize: boundaries need one dimension, got %s",
                    aril__text(text, boundaries));

@@ -224,9 +224,8 @@ OP(ctc_loss_grad, .doc = "gradient of ctc_loss", .min_in = 5, .max_in = 5, .n_ou
 
 static aril_tensor *one_sequence(aril_tensor *lengths)
 {
-    return lengths && !(lengths->flags & ARIL__POISON) && lengths->ndim == 0
-               ? aril_unsqueeze(lengths, 0)
-               : lengths;
+    return lengths && !aril__is_poison(lengths) && lengths->ndim == 0 ? aril_unsqueeze(lengths, 0)
+                                                                      : lengths;
 }
 
 aril_tensor *aril_ctc_loss_with(aril_tensor *x, aril_tensor *targets, aril_tensor *input_lengths,
@@ -236,12 +235,12 @@ aril_tensor *aril_ctc_loss_with(aril_tensor *x, aril_tensor *targets, aril_tenso
     struct ctc_attrs a = { .blank = { o.blank }, .zero_infinity = { o.zero_infinity } };
     if (!x || !targets || !input_lengths || !target_lengths)
         return aril_escape(aril__null_tensor("ctc_loss"));
-    bool single = !(x->flags & ARIL__POISON) && x->ndim == 2;
+    bool single = !aril__is_poison(x) && x->ndim == 2;
     if (single) x = aril_unsqueeze(x, 1);
     aril_tensor *lengths = one_sequence(target_lengths);
     aril_tensor *each = aril__op_with(&a, &aril__op_ctc_loss, x, targets,
                                       one_sequence(input_lengths), lengths); /* [N] */
-    if (o.reduction == ARIL_MEAN && !(each->flags & ARIL__POISON))
+    if (o.reduction == ARIL_MEAN && !aril__is_poison(each))
         each = aril_div(each, aril_cast(aril_clamp_min(lengths, 1), (aril_dtype)each->dtype));
     if (o.reduction == ARIL_NONE && single)
         return aril_escape(aril_sum(each, ARIL_ALL)); /* [1] -> [] */

@@ -176,7 +176,7 @@ static aril_tensor *take(const struct DLTensor *d, bool read_only,
     }
     void *data = d->data ? (char *)d->data + d->byte_offset : NULL;
     aril_tensor *t = aril_borrow(data, shape, (aril_dtype)dtype, give_back, ctx);
-    if (t->flags & ARIL__POISON) return t;
+    if (aril__is_poison(t)) return aril__pass_on(t);
     int64_t last = 0; /* the furthest element */
     for (int i = 0; i < t->ndim && d->strides; i++) t->stride[i] = d->strides[i];
     for (int i = 0; i < t->ndim; i++)

@@ -98,7 +98,7 @@ static aril_tensor *dropout(const char *what, aril_generator *generator, aril_te
                             int lead, bool alpha, aril_dropout_opts opts)
 {
     if (!x) return aril__null_tensor(what);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (!(p >= 0 && p <= 1)) {
         aril__fail(ARIL_ERR_ARG, "%s: p must be from 0 to 1, is %g", what, p);
         return aril__poison();
@@ -169,7 +169,7 @@ aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_ten
 static aril_tensor *dropout_nd(const char *what, int n, aril_tensor *x, double p,
                                aril_dropout_opts opts)
 {
-    if (x && !(x->flags & ARIL__POISON) && x->ndim != n + 1 && x->ndim != n + 2) {
+    if (x && !aril__is_poison(x) && x->ndim != n + 1 && x->ndim != n + 2) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "%s: expected %d or %d dimensions, got %s", what, n + 1, n + 2,
                    aril__text(text, x));

@@ -273,7 +273,7 @@ static aril_tensor *by_matmul(const groups *g, const term *a, const term *b)
     aril_tensor *z = joined(ordered(b, n, label), g->n_batch, g->n_inner);
     z = joined(z, g->n_batch + 1, g->n_right);
     aril_tensor *y = aril__op(&aril__op_matmul, x, z);
-    if (y->flags & ARIL__POISON) return y;
+    if (aril__is_poison(y)) return aril__pass_on(y);
     if (g->n_left > 1 || g->n_right > 1) {
         aril_shape to;
         apart(g, a, b, y, &to);
@@ -308,7 +308,7 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
     sum_out(b, keep | in_a);
     a->t = aril_cast(a->t, a_type); /* sums of integers are i64, products keep their type */
     b->t = aril_cast(b->t, b_type);
-    if (a->t->flags & ARIL__POISON || b->t->flags & ARIL__POISON) return ARIL_ERR_ARG;
+    if (aril__is_poison(a->t) || aril__is_poison(b->t)) return ARIL_ERR_ARG;
     groups g = { .n_batch = 0 };
     for (int i = 0; i < a->n; i++) {
         int label = a->label[i];
@@ -365,7 +365,7 @@ static aril_tensor *evaluate(const char *expression, aril_list operands, term *i
     aril_dtype type = (aril_dtype)in[0].t->dtype;
     sum_out(&in[0], wanted);
     if (operands.n > 1) in[0].t = aril_cast(in[0].t, type);
-    if (in[0].t->flags & ARIL__POISON) return in[0].t;
+    if (aril__is_poison(in[0].t)) return aril__pass_on(in[0].t);
     return ordered(&in[0], out.n, out.label);
 }
 
@@ -378,7 +378,7 @@ aril_tensor *aril_einsum(const char *expression, aril_list operands)
     for (int i = 0; i < operands.n; i++) {
         aril_tensor *t = operands.at[i];
         if (!t) return aril__null_tensor("einsum");
-        if (t->flags & ARIL__POISON) return t;
+        if (aril__is_poison(t)) return aril__pass_on(t);
     }
     term *in = aril__malloc((size_t)operands.n * sizeof *in);
     if (!in) {

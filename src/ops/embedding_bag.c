@@ -340,7 +340,7 @@ aril_tensor *aril_embedding_bag(aril_tensor *index, aril_tensor *weight, aril_te
     ARIL_SCOPE;
     struct bag_attrs a = { .mean = { o.mode == ARIL_MEAN }, .last = { o.include_last_offset } };
     if (!index || !weight) return aril_escape(aril__null_tensor("embedding_bag"));
-    if (weight->flags & ARIL__POISON) return aril_escape(weight);
+    if (aril__is_poison(weight)) return aril_escape(aril__pass_on(weight));
     if (o.mode != ARIL_MEAN && o.mode != ARIL_SUM && o.mode != ARIL_MAX)
         return aril_escape(wrong(aril__fail(
             ARIL_ERR_ARG, "embedding_bag: mode %d is not ARIL_MEAN, ARIL_SUM or ARIL_MAX",

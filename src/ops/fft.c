@@ -396,7 +396,7 @@ OP(resize_axis, .doc = "an axis cut, or lengthened by zeros", .min_in = 1, .max_
 static aril_tensor *refuse(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
-    return x->flags & ARIL__POISON ? x : NULL;
+    return aril__is_poison(x) ? aril__pass_on(x) : NULL;
 }
 
 static aril_tensor *resized(aril_tensor *x, int from_end, int64_t n)

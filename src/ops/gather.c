@@ -492,7 +492,7 @@ OP(scatter_min, .doc = "a tensor with the smaller elements put along an axis, by
 aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis)
 {
     if (!x || !index) return aril__null_tensor("gather");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     int at = aril__axis("gather", axis, x->ndim);
     return at < 0 ? aril__poison() : gather(x, index, at);
 }
@@ -514,7 +514,7 @@ static aril_tensor *scatter(const aril__op *op, aril_tensor *x, aril_tensor *ind
     if (!x || !index || !src) return aril__null_tensor(op->name);
     aril_tensor *in[3] = { x, index, src };
     for (int i = 0; i < 3; i++)
-        if (in[i]->flags & ARIL__POISON) return in[i];
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     int at = aril__axis(op->name, axis, x->ndim);
     if (at < 0) return aril__poison();
     struct scatter_attrs a = { { at }, { alone } };
@@ -576,7 +576,8 @@ static aril_tensor *broadcast_beside(aril_tensor *index, const aril_tensor *x, i
 aril_tensor *aril_take_along_axis(aril_tensor *x, aril_tensor *index, int axis)
 {
     if (!x || !index) return aril__null_tensor("take_along_axis");
-    if ((x->flags | index->flags) & ARIL__POISON) return x->flags & ARIL__POISON ? x : index;
+    if (aril__is_poison(x) || aril__is_poison(index))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : index);
     int at = aril__axis("take_along_axis", axis, x->ndim);
     if (at < 0) return aril__poison();
     ARIL_SCOPE;
@@ -589,7 +590,7 @@ aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor
     if (!x || !index || !src) return aril__null_tensor("put_along_axis");
     aril_tensor *in[3] = { x, index, src };
     for (int i = 0; i < 3; i++)
-        if (in[i]->flags & ARIL__POISON) return in[i];
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     int at = aril__axis("put_along_axis", axis, x->ndim);
     if (at < 0) return aril__poison();
     ARIL_SCOPE;

@@ -9,10 +9,8 @@ static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weight
     for (int i = 0; i < 3; i++) {
         if (!all[i] && i < 2)
             return aril__fail(ARIL_ERR_ARG, "histogram: the %s are NULL", i ? "edges" : "values");
-        if (all[i] && all[i]->flags & ARIL__POISON) {
-            aril__adopt_error(all[i]->u.error);
-            return all[i]->u.error->code;
-        }
+        if (all[i] && all[i]->flags & ARIL__POISON)
+            return aril__refuse_poison("histogram", i, all[i]);
         if (all[i] && all[i]->dtype != x->dtype)
             return aril__fail(ARIL_ERR_DTYPE, "histogram: %s and %s", aril__dtypes[x->dtype].name,
                               aril__dtypes[all[i]->dtype].name);
@@ -60,7 +58,7 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
     aril_tensor *borders = NULL;
     if (!x) {
         borders = aril__null_tensor("histogram");
-    } else if (x->flags & ARIL__POISON) {
+    } else if (aril__is_poison(x)) {
         borders = aril__poison_like(x);
     } else if (bins < 1 || bins == INT64_MAX || !(low <= high) || low < -1e300 || high > 1e300) {
         aril__fail(ARIL_ERR_ARG, "histogram: %lld bins from %g to %g", (long long)bins, low, high);
@@ -84,6 +82,6 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         borders = aril_linspace(low, high, bins + 1, (aril_dtype)x->dtype, aril_device_of(x));
     }
     if (edges) *edges = borders;
-    return borders->flags & ARIL__POISON ? aril__poison_like(borders)
-                                         : aril_histogram(x, borders, opts);
+    return aril__is_poison(borders) ? aril__poison_like(borders)
+                                    : aril_histogram(x, borders, opts);
 }

@@ -361,7 +361,7 @@ OP(embedding_grad, .doc = "gradient of embedding: rows added by index", .min_in 
 aril_tensor *aril_index_select(aril_tensor *x, aril_tensor *index, int axis)
 {
     if (!x || !index) return aril__null_tensor("index_select");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim == 0) {
         aril__fail(ARIL_ERR_SHAPE, "index_select: a 0-d tensor has no axis to pick from");
         return aril__poison();
@@ -374,7 +374,7 @@ aril_tensor *aril_index_select(aril_tensor *x, aril_tensor *index, int axis)
 aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedding_opts opts)
 {
     if (!weight || !index) return aril__null_tensor("embedding");
-    if (weight->flags & ARIL__POISON) return weight;
+    if (aril__is_poison(weight)) return aril__pass_on(weight);
     struct embedding_attrs a = { { opts.padding_idx ? opts.padding_idx : -1 } };
     if (opts.padding_idx == ARIL_ZERO) {
         a.padding[0] = 0;
@@ -410,7 +410,7 @@ static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *s
     if (!x || !index || !src) return aril__null_tensor("index_add");
     aril_tensor *in[3] = { x, src, index };
     for (int i = 0; i < 3; i++)
-        if (in[i]->flags & ARIL__POISON) return in[i];
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     int at = x->ndim ? aril__axis("index_add", axis, x->ndim) : -1;
     if (x->ndim == 0)
         aril__fail(ARIL_ERR_SHAPE, "index_add: a 0-d tensor has no axis to add along");

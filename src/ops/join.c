@@ -341,7 +341,7 @@ static aril_tensor *refuse_list(const char *what, aril_list l)
     }
     for (int i = 0; i < l.n; i++) {
         if (!l.at[i]) return aril__null_tensor(what);
-        if (l.at[i]->flags & ARIL__POISON) return l.at[i];
+        if (aril__is_poison(l.at[i])) return aril__pass_on(l.at[i]);
     }
     return NULL;
 }
@@ -407,7 +407,7 @@ static aril_tensor *join_at_least(const char *what, aril_list tensors, int n)
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) {
         in[i] = tensors.at[i];
-        while (in[i]->ndim < n && !(in[i]->flags & ARIL__POISON)) in[i] = aril_unsqueeze(in[i], 0);
+        while (in[i]->ndim < n && !aril__is_poison(in[i])) in[i] = aril_unsqueeze(in[i], 0);
     }
     int axis = n == 1 && in[0]->ndim > 1 ? 1 : 0;
     aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, axis);
@@ -435,10 +435,10 @@ static aril_tensor *repeat(aril_tensor *x, int axis, int64_t times, bool each)
 static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape times)
 {
     if (!x) return aril__null_tensor(what);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (aril__check_shape(what, times, false) < 0) return aril__poison();
     ARIL_SCOPE;
-    while (x->ndim < times.ndim && !(x->flags & ARIL__POISON)) x = aril_unsqueeze(x, 0);
+    while (x->ndim < times.ndim && !aril__is_poison(x)) x = aril_unsqueeze(x, 0);
     int lead = x->ndim - times.ndim;
     bool copied = false;
     for (int d = times.ndim - 1; d >= 0; d--) { /* the short copies first */
@@ -450,7 +450,7 @@ static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape time
 
 aril_tensor *aril_repeat(aril_tensor *x, aril_shape times)
 {
-    if (x && !(x->flags & ARIL__POISON) && times.ndim < x->ndim) {
+    if (x && !aril__is_poison(x) && times.ndim < x->ndim) {
         aril__fail(ARIL_ERR_SHAPE, "repeat: %d numbers for %d dimensions; see aril_tile",
                    times.ndim, x->ndim);
         return aril__poison();
@@ -466,7 +466,7 @@ aril_tensor *aril_tile(aril_tensor *x, aril_shape times)
 aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis)
 {
     if (!x) return aril__null_tensor("repeat_interleave");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     int at = aril__axis("repeat_interleave", axis, x->ndim);
     if (at >= 0 && times < 0)
         aril__fail(ARIL_ERR_ARG, "repeat_interleave: %lld times", (long long)times);
@@ -517,7 +517,7 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
         out[i] = bad     ? aril__poison_like(bad)
                  : known ? aril_expand(line[i], to)
                          : aril__expand_like(line[i], like);
-        if (out[i]->flags & ARIL__POISON) bad = out[i];
+        if (aril__is_poison(out[i])) bad = out[i];
         aril_escape(out[i]);
     }
     return bad ? aril_tensor_status(bad) : ARIL_OK;

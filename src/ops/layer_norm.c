@@ -630,7 +630,7 @@ aril_tensor *aril_layer_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *b
                              aril_shape shape, aril_norm_opts opts)
 {
     if (!x) return aril__null_tensor("layer_norm");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (check_shape("layer_norm", x, shape) < 0) return aril__poison();
     struct layer_norm_attrs a = { { shape.ndim }, { aril__or_default(opts.eps, 1e-5) } };
     return aril__op_with(&a, &aril__op_layer_norm, x, weight, bias);
@@ -640,7 +640,7 @@ aril_tensor *aril_rms_norm(aril_tensor *x, aril_tensor *weight, aril_shape shape
                            aril_norm_opts opts)
 {
     if (!x) return aril__null_tensor("rms_norm");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (check_shape("rms_norm", x, shape) < 0) return aril__poison();
     struct rms_norm_attrs a = { { shape.ndim }, { aril__or_default(opts.eps, -1) } };
     return aril__op_with(&a, &aril__op_rms_norm, x, weight);
@@ -683,7 +683,7 @@ aril_tensor *aril_instance_norm(aril_tensor *x, aril_tensor *weight, aril_tensor
 {
     double eps = aril__or_default(opts.eps, 1e-5);
     if (!x) return aril__null_tensor("instance_norm");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (opts.eval)
         return aril_batch_norm(x, weight, bias, running_mean, running_var,
                                (aril_batch_norm_opts){ .eval = true, .eps = opts.eps });

@@ -9,7 +9,7 @@
 static aril_tensor *refuse(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
-    return x->flags & ARIL__POISON ? x : NULL;
+    return aril__is_poison(x) ? aril__pass_on(x) : NULL;
 }
 
 static aril_tensor *refuse_two(const char *what, aril_tensor *a, aril_tensor *b)
@@ -99,7 +99,7 @@ aril_tensor *aril_solve(aril_tensor *a, aril_tensor *b)
     if (!vector) return aril__op(&aril__op_solve, a, b);
     ARIL_SCOPE;
     aril_tensor *x = aril__op(&aril__op_solve, a, aril_unsqueeze(b, -1));
-    if (x->flags & ARIL__POISON) return aril_escape(x);
+    if (aril__is_poison(x)) return aril_escape(aril__pass_on(x));
     struct unsqueeze_attrs last = { { 1 << (x->ndim - 1) } };
     return aril_escape(aril__op_with(&last, &aril__op_squeeze, x));
 }
@@ -115,7 +115,7 @@ aril_tensor *aril_triangular_solve(aril_tensor *a, aril_tensor *b, aril_triangul
     if (b->ndim < 2) return fail_shape("triangular_solve", "a matrix on the right", b);
     ARIL_SCOPE; /* X A = B is A' X' = B' */
     aril_tensor *x = aril__op_with(&at, &aril__op_triangular_solve, a, aril_transpose(b, -2, -1));
-    return aril_escape(x->flags & ARIL__POISON ? x : aril_transpose(x, -2, -1));
+    return aril_escape(aril__is_poison(x) ? aril__pass_on(x) : aril_transpose(x, -2, -1));
 }
 
 aril_tensor *aril_cholesky_solve(aril_tensor *b, aril_tensor *l, bool upper)
@@ -135,7 +135,7 @@ aril_tensor *aril_lstsq(aril_tensor *a, aril_tensor *b)
     int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1];
     bool wide = m >= 0 && n >= 0 && m < n;
     aril_tensor *r, *q = aril_qr(wide ? aril_transpose(a, -2, -1) : a, &r);
-    if (q->flags & ARIL__POISON) return aril_escape(q);
+    if (aril__is_poison(q)) return aril_escape(aril__pass_on(q));
     if (wide) { /* the smallest of the many: A' = Q R, X = Q inverse(R') B */
         aril_triangular_opts o = { .upper = true, .transpose = true };
         return aril_escape(aril_matmul(q, aril_triangular_solve(r, b, o)));

@@ -36,7 +36,7 @@ static aril_tensor *refused(aril_status s)
 
 static bool usable(const aril_tensor *t)
 {
-    return t && !(t->flags & ARIL__POISON);
+    return t && !aril__is_poison(t);
 }
 
 /* Losses of several ops round once, at their end: narrow inputs are widened to f32. */

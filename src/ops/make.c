@@ -247,7 +247,7 @@ aril_tensor *aril_ones_like(aril_tensor *x)
 aril_tensor *aril_empty_like(aril_tensor *x)
 {
     if (!x) return aril__null_tensor("empty_like");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (!x->storage) return aril_zeros_like(x);
     aril__thread *th = aril__self();
     aril_tensor *t =

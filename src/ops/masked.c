@@ -268,7 +268,7 @@ static aril_status masked_scatter_ref(aril__run *r)
     ARIL_INFERENCE;
     aril_tensor *out = r->out[0], *src = aril_contiguous(r->in[2]);
     int64_t need = count_true(out, r->in[1]);
-    if (src->flags & ARIL__POISON) return aril_tensor_status(src);
+    if (aril__is_poison(src)) return aril_tensor_status(src);
     if (need > src->numel)
         return aril__fail(ARIL_ERR_SHAPE,
                           "masked_scatter: the mask has %lld places, src %lld elements",
@@ -424,14 +424,16 @@ static aril_tensor *broadcast_to_mask(const char *what, aril_tensor *x, aril_ten
 aril_tensor *aril_masked_select(aril_tensor *x, aril_tensor *mask)
 {
     if (!x || !mask) return aril__null_tensor("masked_select");
-    if ((x->flags | mask->flags) & ARIL__POISON) return x->flags & ARIL__POISON ? x : mask;
+    if (aril__is_poison(x) || aril__is_poison(mask))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : mask);
     return aril__op(&aril__op_masked_select, broadcast_to_mask("masked_select", x, mask), mask);
 }
 
 aril_tensor *aril_masked_scatter(aril_tensor *x, aril_tensor *mask, aril_tensor *src)
 {
     if (!x || !mask) return aril__null_tensor("masked_scatter");
-    if ((x->flags | mask->flags) & ARIL__POISON) return x->flags & ARIL__POISON ? x : mask;
+    if (aril__is_poison(x) || aril__is_poison(mask))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : mask);
     return aril__op(&aril__op_masked_scatter, broadcast_to_mask("masked_scatter", x, mask), mask,
                     src);
 }
@@ -447,7 +449,7 @@ static aril_tensor *refuse_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *
     if (!x || !mask || !value) return aril__null_tensor("masked_fill");
     aril_tensor *in[3] = { x, mask, value };
     for (int i = 0; i < 3; i++)
-        if (in[i]->flags & ARIL__POISON) return in[i];
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     if (mask->dtype == ARIL_BOOL && value->ndim == 0) return NULL;
     if (value->ndim)
         aril__fail(ARIL_ERR_SHAPE, "masked_fill: the value has %d dimensions, not 0", value->ndim);
@@ -488,7 +490,7 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
 {
     struct one_hot_attrs a = { { classes } };
     if (!index) return aril__null_tensor("one_hot");
-    if (index->flags & ARIL__POISON) return index;
+    if (aril__is_poison(index)) return aril__pass_on(index);
     if (classes == -1 && index->storage && aril__is_int((aril_dtype)index->dtype)) {
         ARIL_SCOPE;
         ARIL_INFERENCE;

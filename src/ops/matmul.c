@@ -382,12 +382,12 @@ OP(linear, .doc = "x times the transposed weight, plus bias, and an activation o
 static aril_tensor *refuse(const char *what, aril_tensor *a, aril_tensor *b)
 {
     if (!a || !b) return aril__null_tensor(what);
-    return a->flags & ARIL__POISON ? a : b->flags & ARIL__POISON ? b : NULL;
+    return aril__is_poison(a) ? aril__pass_on(a) : aril__is_poison(b) ? aril__pass_on(b) : NULL;
 }
 
 static aril_tensor *squeezed(aril_tensor *x, int axis_from_end)
 {
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     struct unsqueeze_attrs a = { { 1 << (x->ndim - axis_from_end) } };
     return aril__op_with(&a, &aril__op_squeeze, x);
 }
@@ -485,8 +485,8 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
                                aril_tensor *product, double beta, double alpha)
 {
     if (!c) return aril__null_tensor(what);
-    if (c->flags & ARIL__POISON || product->flags & ARIL__POISON)
-        return c->flags & ARIL__POISON ? c : product;
+    if (aril__is_poison(c) || aril__is_poison(product))
+        return aril__pass_on(aril__is_poison(c) ? c : product);
     aril_dtype type = (aril_dtype)c->dtype;
     if (type != a->dtype) {
         aril__fail(ARIL_ERR_DTYPE, "%s: a sum in %s with a product in %s", what,

@@ -386,7 +386,7 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                           "not probabilities"),
                aril_escape(aril__poison());
     aril_tensor *lp = aril_log_softmax(x, axis), *w = o.weight; /* [N,C,d...] */
-    if (w && !(w->flags & ARIL__POISON)) {
+    if (w && !aril__is_poison(w)) {
         if (w->ndim != 1 || !may_be(w->dim[0], x->dim[axis]))
             return aril__fail(ARIL_ERR_SHAPE,
                               "cross_entropy: weight %s for scores %s: one number a class expected",
@@ -407,7 +407,7 @@ aril_tensor *aril_cross_entropy_with(aril_tensor *x, aril_tensor *target, aril_c
     struct nll_attrs a;
     if (class_attrs("cross_entropy", o.reduction, o.ignore_index, o.label_smoothing, &a) < 0)
         return aril__poison();
-    if (x && target && !((x->flags | target->flags) & ARIL__POISON) &&
+    if (x && target && !(aril__is_poison(x) || aril__is_poison(target)) &&
         aril__is_float((aril_dtype)target->dtype))
         return soft_cross_entropy(x, target, o);
     return aril__op_with(&a, &aril__op_cross_entropy, x, target, o.weight);

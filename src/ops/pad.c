@@ -342,7 +342,7 @@ aril_status aril__pad_last(aril__run *r)
 aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opts)
 {
     if (!x) return aril__null_tensor("pad");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     struct pad_attrs a = { .mode = { opts.mode }, .value = { opts.value } };
     if (opts.mode < ARIL_PAD_CONSTANT || opts.mode > ARIL_PAD_CIRCULAR)
         aril__fail(ARIL_ERR_ARG, "pad: there is no mode %d", (int)opts.mode);

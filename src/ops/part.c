@@ -204,7 +204,7 @@ static int known_axis(const char *what, const aril_tensor *x, int axis)
         return -1;
     }
     if (x->flags & ARIL__POISON) {
-        aril__adopt_error(x->u.error);
+        aril__refuse_poison(what, -1, x);
         return -1;
     }
     int at = axis_of(what, x, axis);
@@ -233,7 +233,7 @@ static aril_status split(const char *what, aril_tensor *x, int64_t size, int at,
     for (int64_t i = 0; i < count; i++) {
         int64_t left = n - i * size;
         out[i] = narrow(what, x, at, i * size, left < size ? left : size);
-        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
     }
     return ARIL_OK;
 }
@@ -278,7 +278,7 @@ aril_status aril_split_sizes(aril_tensor *x, const int64_t *sizes, int n, int ax
     }
     for (int i = 0; i < n; i++) {
         out[i] = narrow("split_sizes", x, at, start, sizes[i]);
-        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
         start += sizes[i];
     }
     return ARIL_OK;
@@ -306,7 +306,7 @@ aril_status aril_chunk(aril_tensor *x, int64_t chunks, int axis, aril_tensor **o
     if (x->dim[at] > 0) return split("chunk", x, parts(x->dim[at], chunks), at, out);
     for (int64_t i = 0; i < count; i++) {
         out[i] = narrow("chunk", x, at, 0, 0);
-        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
     }
     return ARIL_OK;
 }
@@ -319,7 +319,7 @@ aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out)
         return aril__fail(ARIL_ERR_ARG, "unbind: there is no array to fill");
     for (int64_t i = 0; i < x->dim[at]; i++) {
         out[i] = aril_select(x, at, i);
-        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
     }
     return ARIL_OK;
 }

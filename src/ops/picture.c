@@ -19,7 +19,7 @@ static aril_tensor *refuse(const char *what, aril_tensor *x, int least)
 {
     char text[ARIL__SHAPE_TEXT];
     if (!x) return aril__null_tensor(what);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim >= least && x->ndim <= ARIL_MAX_DIMS - 2) return NULL;
     aril__fail(ARIL_ERR_SHAPE, "%s: needs at least %d dimensions and at most %d, got %s", what,
                least, ARIL_MAX_DIMS - 2, aril__text(text, x));
@@ -106,7 +106,7 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
 {
     char text[ARIL__SHAPE_TEXT], sizes[ARIL__SHAPE_TEXT];
     if (!theta) return aril__null_tensor("affine_grid");
-    if (theta->flags & ARIL__POISON) return theta;
+    if (aril__is_poison(theta)) return aril__pass_on(theta);
     int n = size.ndim - 2;
     bool known = aril__check_shape("affine_grid", size, true) == ARIL_OK && (n == 2 || n == 3);
     for (int i = 0; i < n && known; i++) known = size.dim[2 + i] > 0;

@@ -229,7 +229,7 @@ static void show(sink *s, aril_tensor *t)
         return;
     }
     put(s, "tensor(");
-    if (t->flags & ARIL__POISON) {
+    if (aril__is_poison(t)) {
         put(s, "poisoned: ");
         put(s, t->u.error->message);
         put(s, ")");

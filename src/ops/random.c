@@ -395,7 +395,7 @@ static aril_tensor *draw_like(const aril__op *op, aril_generator *g, aril_tensor
                               const double value[2])
 {
     if (!x) return aril__null_tensor(op->name);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     struct make_attrs a = { .value = { value[0], value[1] } };
     return aril__op_with(&a, op, aril__rng_draw(g), x);
 }
@@ -404,7 +404,7 @@ static aril_tensor *draw_into(const aril__op *op, aril_generator *g, aril_tensor
                               const double value[2])
 {
     if (!x) return aril__null_tensor(op->name);
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     struct make_attrs a = { .value = { value[0], value[1] } };
     return aril__apply_to(x, op, 2, (aril_tensor *[]){ aril__rng_draw(g), x }, &a);
 }
@@ -503,7 +503,7 @@ static bool is_probability(const char *what, double p)
 aril_tensor *aril_bernoulli_from(aril_generator *g, aril_tensor *p)
 {
     if (!p) return aril__null_tensor("bernoulli");
-    if (p->flags & ARIL__POISON) return p;
+    if (aril__is_poison(p)) return aril__pass_on(p);
     return aril__op(&aril__op_bernoulli, aril__rng_draw(g), p);
 }
 

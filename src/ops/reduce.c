@@ -21,7 +21,7 @@ aril_status aril__reduce_attrs(const char *what, const aril_tensor *x, aril_axes
     memset(out, 0, sizeof *out);
     out->keep[0] = axes.keepdim;
     if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
-    if (x->flags & ARIL__POISON) return ARIL_OK; /* apply passes the poison on */
+    if (aril__is_poison(x)) return ARIL_OK; /* apply passes the poison on */
     if (axes.n < 0 || axes.n > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_ARG, "%s: %d axes", what, axes.n);
     if (axes.n == 0) out->mask[0] = (1 << x->ndim) - 1;
@@ -508,7 +508,7 @@ static aril_tensor *position(const aril__op *op, aril_tensor *x, aril_axes axes)
                    op->name, axes.n);
         return aril__poison();
     }
-    if (axes.n == 1 || x->ndim <= 1 || x->flags & ARIL__POISON) return aril__op_with(&a, op, x);
+    if (axes.n == 1 || x->ndim <= 1 || aril__is_poison(x)) return aril__op_with(&a, op, x);
     struct reduce_attrs flat = { { 1 }, { 0 } };
     aril_tensor *y = aril__op_with(&flat, op, aril_reshape(x, ARIL_SHAPE(-1)));
     struct unsqueeze_attrs ones = { { a.mask[0] } };

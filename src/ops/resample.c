@@ -389,7 +389,7 @@ OP(interpolate_grad, .doc = "the gradient of interpolate, in the shape of the se
 aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
 {
     if (!x) return aril__null_tensor("interpolate");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     char text[ARIL__SHAPE_TEXT];
     int n = x->ndim - 2;
     struct interpolate_attrs a = { .mode = { opts.mode } };

@@ -10,7 +10,7 @@ static aril_tensor *unsound(const char *what, int n, aril_tensor *const *t)
 {
     for (int i = 0; i < n; i++) {
         if (!t[i]) return aril__null_tensor(what);
-        if (t[i]->flags & ARIL__POISON) return t[i];
+        if (aril__is_poison(t[i])) return aril__pass_on(t[i]);
     }
     return NULL;
 }
@@ -156,7 +156,7 @@ static aril_tensor *run_layer(const network *n, aril_tensor *x, int index, aril_
     struct rnn_seq_attrs a = { { n->directions == 2 && index % 2 }, { n->opts.relu }, { 0 } };
     aril_tensor *xw = aril_linear(x, w[0], w[2]), *zeros = NULL, *out[4];
     if (!h0 || (n->kind == ARIL__LSTM && !c0)) {
-        if (xw->flags & ARIL__POISON) return *hn = *cn = xw;
+        if (aril__is_poison(xw)) return *hn = *cn = xw;
         zeros = aril_zeros_like(aril_slice(aril_select(xw, 0, 0), 1, 0, w[1]->dim[1], 1));
     }
     aril_tensor *in[RNN_INPUTS] = { [RNN_XW] = xw,

@@ -550,7 +550,7 @@ static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis, aril_ten
 {
     struct scan_attrs a = { { 0 }, { 0 }, { 0 } };
     aril_tensor *out[ARIL__MAX_OUT];
-    if (x && !(x->flags & ARIL__POISON)) {
+    if (x && !aril__is_poison(x)) {
         int d = aril__axis(op->name, axis, x->ndim);
         if (d < 0) {
             if (second) *second = aril__poison();
@@ -591,7 +591,7 @@ aril_tensor *aril_logcumsumexp(aril_tensor *x, int axis)
 aril_tensor *aril_diff(aril_tensor *x, int n, int axis)
 {
     if (!x) return aril__null_tensor("diff");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (n < 0 || x->ndim == 0) {
         aril__fail(ARIL_ERR_ARG, "diff: order %d of %d dimensions; takes 0 or more of at least 1",
                    n, x->ndim);

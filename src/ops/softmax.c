@@ -212,7 +212,7 @@ static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis)
 {
     struct softmax_attrs a = { { 0 } };
     if (!x) return aril__null_tensor(op->name);
-    if (!(x->flags & ARIL__POISON)) {
+    if (!aril__is_poison(x)) {
         a.axis[0] = aril__axis(op->name, axis, x->ndim);
         if (a.axis[0] < 0) return aril__poison();
     }

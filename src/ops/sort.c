@@ -451,7 +451,7 @@ static aril_tensor *along(const aril__op *op, aril_tensor *x, int axis, struct s
 {
     aril_tensor *out[ARIL__MAX_OUT];
     bool fits = true;
-    if (x && !(x->flags & ARIL__POISON)) {
+    if (x && !aril__is_poison(x)) {
         a.axis[0] = aril__axis(op->name, axis, x->ndim);
         fits = a.axis[0] >= 0;
     }
@@ -566,9 +566,9 @@ aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_
 {
     struct reduce_attrs r;
     if (!q) return aril__null_tensor("quantile");
-    if (q->flags & ARIL__POISON) return q;
+    if (aril__is_poison(q)) return aril__pass_on(q);
     if (aril__reduce_attrs("quantile", x, axis, &r) < 0) return aril__poison();
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->dtype != ARIL_F32 && x->dtype != ARIL_F64) {
         aril__fail(ARIL_ERR_DTYPE, "quantile: needs f32 or f64, got %s",
                    aril__dtypes[x->dtype].name);

@@ -227,7 +227,7 @@ static aril_status make_plan(const char *what, const aril_tensor *x, int64_t n_f
     if (!o.window && win < n_fft)
         p->window = aril_ones(ARIL_SHAPE(win), (aril_dtype)x->dtype, aril_device_of(x));
     if (!p->window) return ARIL_OK;
-    if (p->window->flags & ARIL__POISON) return aril_tensor_status(p->window);
+    if (aril__is_poison(p->window)) return aril_tensor_status(p->window);
     char text[ARIL__SHAPE_TEXT];
     if (p->window->ndim != 1 || p->window->dim[0] != win)
         return aril__fail(ARIL_ERR_SHAPE, "%s: needs a window [%lld], got %s", what, (long long)win,
@@ -245,7 +245,7 @@ static aril_status make_plan(const char *what, const aril_tensor *x, int64_t n_f
 static aril_tensor *refuse(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
-    return x->flags & ARIL__POISON ? x : NULL;
+    return aril__is_poison(x) ? aril__pass_on(x) : NULL;
 }
 
 aril_tensor *aril_stft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)

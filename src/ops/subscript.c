@@ -38,10 +38,8 @@ static aril_status check_items(const char *op, const aril_tensor *x, aril_items 
             return aril__fail(ARIL_ERR_ARG, "%s: item %d is of no known kind", op, k);
         if (i->kind == ARIL_ITEM_BY && !i->by)
             return aril__fail(ARIL_ERR_ARG, "%s: the index tensor in item %d is NULL", op, k);
-        if (i->kind == ARIL_ITEM_BY && i->by->flags & ARIL__POISON) {
-            aril__adopt_error(i->by->u.error);
-            return aril_tensor_status(i->by);
-        }
+        if (i->kind == ARIL_ITEM_BY && i->by->flags & ARIL__POISON)
+            return aril__refuse_poison(op, k + 1, i->by);
         if (i->kind == ARIL_ITEM_BY && !is_mask(i) && aril__check_index_dtype(op, i->by) < 0)
             return ARIL_ERR_DTYPE;
         if (i->kind == ARIL_ITEM_DOTS && dots++)
@@ -63,7 +61,7 @@ static aril_status add_mask(const char *op, subscript *s, int axis, aril_tensor 
     if (mask->ndim == 0) { /* keeps everything or nothing, along a new axis */
         s->view = aril_unsqueeze(s->view, axis);
         mask = aril_unsqueeze(mask, 0);
-        if (s->view->flags & ARIL__POISON) return aril_tensor_status(s->view);
+        if (aril__is_poison(s->view)) return aril_tensor_status(s->view);
     }
     for (int d = 0; d < mask->ndim; d++) {
         int64_t have = s->view->dim[axis + d], want = mask->dim[d];
@@ -120,7 +118,7 @@ static aril_status resolve(const char *op, aril_tensor *x, aril_items items, sub
 aril_tensor *aril_index(aril_tensor *x, aril_items items)
 {
     if (!x) return aril__null_tensor("index");
-    if (x->flags & ARIL__POISON) return x;
+    if (aril__is_poison(x)) return aril__pass_on(x);
     ARIL_SCOPE;
     subscript s;
     if (resolve("index", x, items, &s) < 0) return aril_escape(aril__poison());
@@ -148,7 +146,8 @@ static aril_tensor *index_put(aril_tensor *x, aril_items items, aril_tensor *val
                               bool in_place)
 {
     if (!x || !value) return aril__null_tensor("index_put");
-    if ((x->flags | value->flags) & ARIL__POISON) return x->flags & ARIL__POISON ? x : value;
+    if (aril__is_poison(x) || aril__is_poison(value))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : value);
     ARIL_SCOPE;
     subscript s;
     aril_tensor *to = x;
@@ -160,7 +159,7 @@ static aril_tensor *index_put(aril_tensor *x, aril_items items, aril_tensor *val
             return aril_escape(aril__poison());
     }
     aril_tensor *written = put(&s, value, accumulate, in_place || !whole);
-    if (written->flags & ARIL__POISON) return aril_escape(written);
+    if (aril__is_poison(written)) return aril_escape(aril__pass_on(written));
     return aril_escape(in_place || !whole ? to : written);
 }
 

@@ -372,7 +372,7 @@ OP(flatten, .doc = "neighbouring axes as one", .min_in = 1, .max_in = 1, .n_out 
 aril_tensor *aril__refuse(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
-    return x->flags & ARIL__POISON ? x : NULL;
+    return aril__is_poison(x) ? aril__pass_on(x) : NULL;
 }
 
 aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
