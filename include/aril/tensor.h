@@ -18,7 +18,7 @@ typedef struct aril_list {
 } aril_list;
 
 /* A C number on its way into an operation; it remembers whether it was whole. ARIL_NUMBER(x)
- * makes one of any arithmetic value. Functions that take one have a macro of the same name, so
+ * makes one of any arithmetic value, and of nothing else. Functions that take one have a macro of the same name, so
  * that aril_mul_scalar(x, 2) and aril_mul_scalar(x, 0.5) both work. */
 typedef struct aril_number {
     double f;
@@ -26,7 +26,7 @@ typedef struct aril_number {
     bool is_float;
 #ifdef __cplusplus
     aril_number() = default;
-    template <class V> aril_number(V v) : f(double(v)), i(0), is_float(V(1) / V(2) != V(0))
+    template <class V> aril_number(V v) : f(double(v)), i(0), is_float(double(V(0.5)) == 0.5)
     {
         if (!is_float) i = int64_t(v);
     }
@@ -108,14 +108,26 @@ static inline aril_number aril__real(double f)
 #define ARIL_LIST(...)                                                                     \
     ((aril_list){ (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
                   (aril_tensor *[]){ __VA_ARGS__ } })
-/* A number of any type. */
-#define ARIL_NUMBER(x)                    \
-    _Generic((x), float                   \
-             : aril__real, double         \
-             : aril__real, long double    \
-             : aril__real, aril_number    \
-             : aril__same_number, default \
-             : aril__whole)(x)
+/* A number of any arithmetic type. Every type is listed: a pointer, such as a tensor where a number
+ * belongs, does not compile. */
+#define ARIL_NUMBER(x)                         \
+    _Generic((x), _Bool                        \
+             : aril__whole, char               \
+             : aril__whole, signed char        \
+             : aril__whole, unsigned char      \
+             : aril__whole, short              \
+             : aril__whole, unsigned short     \
+             : aril__whole, int                \
+             : aril__whole, unsigned int       \
+             : aril__whole, long               \
+             : aril__whole, unsigned long      \
+             : aril__whole, long long          \
+             : aril__whole, unsigned long long \
+             : aril__whole, float              \
+             : aril__real, double              \
+             : aril__real, long double         \
+             : aril__real, aril_number         \
+             : aril__same_number)(x)
 static inline aril_number aril__same_number(aril_number n)
 {
     return n;
