@@ -32,7 +32,7 @@ int report(const char *name)
 {
     char text[1200];
     const char *message = aril_error();
-    if (!message || !*message) return EXIT_FAILED;
+    if (!*message) return EXIT_FAILED;
     snprintf(text, sizeof text, "%.*s", without_place(message), message);
     fprintf(stderr, "aril %s: ", name);
     print_text(stderr, text);

@@ -86,7 +86,7 @@ TEST(errors_name_this_file)
     char want[64];
     snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);
     CHECK_INT(aril_set_threads(-1), ARIL_ERR_ARG);
-    CHECK(aril_error());
+    CHECK(!aril_ok());
     CHECK_MSG(strstr(aril_error(), want), "'%s' lacks '%s'", aril_error(), want);
     aril_clear_error();
     snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);

@@ -92,7 +92,7 @@ static const char *row(aril_dataset *d, int64_t i)
     ARIL_SCOPE;
     aril_sample s;
     *text = 0;
-    if (!d || aril_dataset_get(d, i, &s) != ARIL_OK) return aril_error() ? aril_error() : "none";
+    if (!d || aril_dataset_get(d, i, &s) != ARIL_OK) return *aril_error() ? aril_error() : "none";
     size_t n = 0;
     for (int64_t k = 0; k < aril_numel(s.x); k++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%g ", aril_item(aril_select(s.x, 0, k)));

@@ -39,7 +39,7 @@ ARIL_API const char *aril_status_text(aril_status s);
 /* True while this thread has met no error since it began or since aril_clear_error(). */
 ARIL_API bool aril_ok(void);
 
-/* The message of this thread's first error, NULL when there is none. It stays valid until
+/* The message of this thread's first error, "" when there is none. It stays valid until
  * aril_clear_error(). */
 ARIL_API const char *aril_error(void);
 

@@ -139,7 +139,7 @@ bool aril_ok(void)
 const char *aril_error(void)
 {
     aril__error *e = aril__self()->error;
-    return e ? e->message : NULL;
+    return e ? e->message : "";
 }
 
 aril_status aril_error_code(void)
