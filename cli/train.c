@@ -444,26 +444,26 @@ static bool compile(run_parts *r)
 static aril_history *fit(run_parts *r)
 {
     const options *o = r->o;
-    aril_callback *callbacks[8];
+    aril_callback_list callbacks = { 0 };
     char path[4096];
     int n = 0;
-    callbacks[n++] = aril_stop_on_nan();
+    callbacks.at[n++] = aril_stop_on_nan();
     snprintf(path, sizeof path, "%s/model.safetensors", o->out);
-    callbacks[n++] = results_keep_best(&r->m, path, o->lr, o->quiet, &r->best);
+    callbacks.at[n++] = results_keep_best(&r->m, path, o->lr, o->quiet, &r->best);
     snprintf(path, sizeof path, "%s/history.csv", o->out);
-    callbacks[n++] = aril_csv_log(path);
+    callbacks.at[n++] = aril_csv_log(path);
     if (o->log) {
         aril_tensorboard_opts shown = { .histograms_every = 1, .graph = true };
-        callbacks[n++] = aril_tensorboard_log(o->log, shown);
+        callbacks.at[n++] = aril_tensorboard_log(o->log, shown);
         aril_optim *plain = optimizer_of(o); /* whose rate no schedule has changed */
         double lr = aril_item(aril_optim_lr(plain));
         aril_optim_free(plain);
-        callbacks[n++] = results_hparams(o->log, &r->m, o->optimizer, lr, o->batch);
+        callbacks.at[n++] = results_hparams(o->log, &r->m, o->optimizer, lr, o->batch);
     }
     if (o->early_stop)
-        callbacks[n++] = aril_early_stop(
+        callbacks.at[n++] = aril_early_stop(
             (aril_early_stop_opts){ .patience = (int)o->early_stop, .verbose = !o->quiet });
-    callbacks[n] = NULL;
+    callbacks.n = n;
     return aril_model_fit_loader(r->model, r->batches,
                                  (aril_fit_opts){ .epochs = (int)o->epochs,
                                                   .validation_loader = r->val_batches,

@@ -172,7 +172,7 @@ static int fit(FILE *to, int verbose, int64_t n, int slow)
                          .output = to,
                          .validation = { x, y },
                          .callbacks = slow > 0 ? ARIL_CALLBACKS(aril_on_batch(wait_a_little, &slow))
-                                               : NULL });
+                                               : (aril_callback_list){ 0 } });
     double loss =
         aril_model_evaluate(m, x, y, (aril_eval_opts){ .verbose = verbose, .output = to });
     int code = h != NULL && loss < 10 ? 0 : 1;

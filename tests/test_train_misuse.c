@@ -412,3 +412,25 @@ TEST(modules_run_with_what_is_no_list)
     told("expected 1 to 10000");
     aril_module_release(m);
 }
+
+TEST(a_callback_that_could_not_be_made_is_refused)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_model *m = small_model(NULL);
+    /* First, in the middle and last: the others are freed all the same. */
+    for (int at = 0; at < 3; at++) {
+        aril_callback *c[3] = { aril_stop_on_nan(), aril_stop_on_nan(), aril_stop_on_nan() };
+        aril_callback_free(c[at]);
+        c[at] = NULL;
+        char words[40];
+        snprintf(words, sizeof words, "callback %d is NULL", at);
+        fit_refused(m, x, y, (aril_fit_opts){ .callbacks = ARIL_CALLBACKS(c[0], c[1], c[2]) },
+                    words);
+    }
+    aril_callback_list many = { .n = ARIL_MAX_CALLBACKS + 1 };
+    fit_refused(m, x, y, (aril_fit_opts){ .callbacks = many }, "25 callbacks");
+    CHECK(aril_model_fit(m, x, y, (aril_fit_opts){ .verbose = ARIL_SILENT }) != NULL);
+    aril_model_free(m);
+}

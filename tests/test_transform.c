@@ -486,3 +486,11 @@ TEST(memory_runs_out)
     }
     CHECK_MSG(false, "the program never ran to its end");
 }
+
+TEST(a_transform_that_could_not_be_made_is_refused)
+{
+    aril_transform *t = ARIL_TRANSFORMS(aril_transform_one_hot(3), NULL, aril_transform_one_hot(3));
+    CHECK(t == NULL);
+    CHECK_MSG(strstr(aril_error(), "transform 1 is NULL") != NULL, "%s", aril_error());
+    aril_clear_error();
+}

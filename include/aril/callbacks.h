@@ -18,6 +18,14 @@ ARIL_C_BEGIN
 
 typedef struct aril_model aril_model;
 typedef struct aril_callback aril_callback;
+
+/* Some callbacks: ARIL_CALLBACKS(a, b). Counted rather than ended by NULL, so that one that could
+ * not be made is noticed. */
+#define ARIL_MAX_CALLBACKS 24
+typedef struct aril_callback_list {
+    int n;
+    aril_callback *at[ARIL_MAX_CALLBACKS];
+} aril_callback_list;
 typedef struct aril_fit aril_fit; /* a running fit, as callbacks see it */
 
 /* ---- the ones in the box; NULL, with an error, when memory is out ---- */
@@ -123,9 +131,20 @@ ARIL_API void aril_fit_stop(aril_fit *fit);
 
 ARIL_C_END
 
-#ifndef __cplusplus
-/* A list for aril_fit_opts.callbacks. */
-#define ARIL_CALLBACKS(...) ((aril_callback *[]){ __VA_ARGS__, NULL })
+/* Callbacks for aril_fit_opts. NULL among them, one that could not be made, ends the fit before it
+ * begins. */
+#ifdef __cplusplus
+template <class... C> inline aril_callback_list aril__make_callbacks(C... c)
+{
+    static_assert(sizeof...(c) <= ARIL_MAX_CALLBACKS, "at most ARIL_MAX_CALLBACKS callbacks");
+    return { int(sizeof...(c)), { c... } };
+}
+#define ARIL_CALLBACKS(...) aril__make_callbacks(__VA_ARGS__)
+#else
+#define ARIL_CALLBACKS(...)                                                          \
+    ((aril_callback_list){                                                           \
+        (int)(sizeof((aril_callback *[]){ __VA_ARGS__ }) / sizeof(aril_callback *)), \
+        { __VA_ARGS__ } })
 #endif
 
 #endif

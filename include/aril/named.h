@@ -17,8 +17,24 @@ typedef struct aril_named {
 ARIL_C_END
 
 /* Tensors without names, such as ARIL_TENSORS(w1, w2), where a pointer to named ones is taken: for
- * optimizers of parameters that belong to no module. Lives to the end of the block it stands in. */
-#ifndef __cplusplus
+ * optimizers of parameters that belong to no module. Lives to the end of the block it stands in, in
+ * C++ to the end of the full expression. */
+#ifdef __cplusplus
+template <int N> struct aril__named_of {
+    aril_tensor *at[N];
+    aril_named self;
+    operator const aril_named *()
+    {
+        self = { N, at, nullptr };
+        return &self;
+    }
+};
+template <class... P> inline aril__named_of<int(sizeof...(P))> aril__make_named(P... p)
+{
+    return { { p... }, {} };
+}
+#define ARIL_TENSORS(...) aril__make_named(__VA_ARGS__)
+#else
 #define ARIL_TENSORS(...)                                                                          \
     (&(const aril_named){ (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
                           (aril_tensor *[]){ __VA_ARGS__ }, NULL })

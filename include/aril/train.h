@@ -127,8 +127,7 @@ typedef struct aril_fit_opts {
     int verbose;  /* 0 and 1: a bar in a terminal, else a line an epoch; 2: always lines;
                                   ARIL_SILENT: nothing */
     FILE *output; /* NULL: stdout */
-    aril_callback *const
-        *callbacks; /* ended by NULL: ARIL_CALLBACKS(...); taken over, also on failure */
+    aril_callback_list callbacks; /* ARIL_CALLBACKS(a, b); taken over, also on failure */
     aril_fit_checkpoint checkpoint;
 } aril_fit_opts;
 

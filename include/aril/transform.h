@@ -110,14 +110,9 @@ ARIL_API aril_transform *aril_transform_cutmix(double alpha, int64_t classes);
 ARIL_API aril_transform *aril_transform_function(aril_map_fn *fn, void *ctx,
                                                  void (*drop)(void *ctx));
 
-/* One after the other; they are taken over. ARIL_TRANSFORMS(a, b, c) */
+/* One after the other; they are taken over, also on failure. NULL among them, one that could not be
+ * made, is an error. ARIL_TRANSFORMS(a, b, c) */
 ARIL_API aril_transform *aril_transform_list(int n, aril_transform *const *list);
-#ifndef __cplusplus
-#define ARIL_TRANSFORMS(...)                                                \
-    aril_transform_list((int)(sizeof((aril_transform *[]){ __VA_ARGS__ }) / \
-                              sizeof(aril_transform *)),                    \
-                        (aril_transform *[]){ __VA_ARGS__ })
-#endif
 
 /* A list from text, such as "flip,crop=28:pad=4,rotate=10,jitter=0.2,normalise=0.5:0.5": names with
  * settings, by place or by name, several numbers of one setting parted by '/', sizes as 224 or
@@ -150,5 +145,19 @@ ARIL_API aril_tensor *aril_transform_picture(const aril_transform *t, aril_tenso
                                              aril_generator *g);
 
 ARIL_C_END
+
+#ifdef __cplusplus
+template <class... T> inline aril_transform *aril__make_transforms(T... t)
+{
+    aril_transform *const all[] = { nullptr, t... };
+    return aril_transform_list(int(sizeof...(t)), all + 1);
+}
+#define ARIL_TRANSFORMS(...) aril__make_transforms(__VA_ARGS__)
+#else
+#define ARIL_TRANSFORMS(...)                                                \
+    aril_transform_list((int)(sizeof((aril_transform *[]){ __VA_ARGS__ }) / \
+                              sizeof(aril_transform *)),                    \
+                        (aril_transform *[]){ __VA_ARGS__ })
+#endif
 
 #endif

@@ -97,7 +97,13 @@ aril_transform *aril_transform_list(int n, aril_transform *const *list)
 {
     aril_transform *all = NULL;
     bool ok = n >= 0 && (list || !n);
-    for (int i = 0; i < n && ok; i++) ok = list[i] != NULL;
+    for (int i = 0; i < n && ok; i++) {
+        ok = list[i] != NULL;
+        if (!ok)
+            aril__fail(ARIL_ERR_ARG,
+                       "transform_list: transform %d is NULL: it could not be made, or is missing",
+                       i);
+    }
     ok = ok && (all = aril__transform_new(NULL));
     for (int i = 0; i < n && list; i++) {
         if (!ok)
@@ -519,7 +525,7 @@ static aril_status check_picture(const aril__change *w)
 static aril_status make_dense(aril__change *w)
 {
     aril_tensor *x = aril_contiguous(w->s->x);
-    if (x->flags & ARIL__POISON) return ARIL_ERR_MEMORY;
+    if (aril__is_poison(x)) return ARIL_ERR_MEMORY;
     aril__picture_set(w, x);
     return ARIL_OK;
 }
@@ -560,7 +566,7 @@ aril_tensor *aril__picture_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w
     aril__thread *th = aril__self();
     aril_tensor *t = aril__tensor_new(th, dtype, 3, dim, aril__cpu_device);
     if (t) t = aril__give(th, t);
-    return t && !(t->flags & ARIL__POISON) ? t : NULL;
+    return t && !aril__is_poison(t) ? t : NULL;
 }
 
 aril_status aril__picture_own(aril__change *w)

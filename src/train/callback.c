@@ -51,8 +51,8 @@ aril_status aril_callback_set(aril_callback *cb, const char *name, aril_tensor *
 
 aril_status aril__callbacks_call(aril_fit *fit, aril__moment when)
 {
-    aril_callback *const *all = fit->opts.callbacks;
-    for (int i = 0; all != NULL && all[i] != NULL; i++) {
+    aril_callback *const *all = fit->opts.callbacks.at;
+    for (int i = 0; i < fit->opts.callbacks.n; i++) {
         const aril_callback_class *type = all[i]->type;
         aril_status (*const fn[])(aril_callback *, aril_fit *) = { type->begin, type->epoch_begin,
                                                                    type->batch_end, type->epoch_end,

@@ -224,7 +224,7 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
     f->batch++;
     f->step++;
     f->samples += b->n;
-    if (f->opts.callbacks == NULL) return ARIL_OK;
+    if (f->opts.callbacks.n == 0) return ARIL_OK;
     aril_set(&f->last_loss, aril_detach(s.r.loss));
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
@@ -382,6 +382,23 @@ static aril_status name_columns(aril_fit *f)
     return status;
 }
 
+static aril_status check_callbacks(const aril_callback_list *l)
+{
+    if (l->n < 0 || l->n > ARIL_MAX_CALLBACKS)
+        return aril__fail(ARIL_ERR_ARG, "fit: %d callbacks, from 0 to %d can be given", l->n,
+                          ARIL_MAX_CALLBACKS);
+    for (int i = 0; i < l->n; i++) {
+        if (l->at[i] == NULL)
+            return aril__fail(ARIL_ERR_ARG,
+                              "fit: callback %d is NULL: it could not be made, or is missing", i);
+        for (int j = 0; j < i; j++)
+            if (l->at[i] == l->at[j])
+                return aril__fail(ARIL_ERR_ARG, "fit: callbacks %d and %d are one and the same", j,
+                                  i);
+    }
+    return ARIL_OK;
+}
+
 bool aril__fit_falls(const aril_fit *f, const char *name)
 {
     int i = find_name(f, name);
@@ -436,11 +453,7 @@ static aril_status check_opts(const aril_model *m, const aril_fit_opts *o)
         return aril__fail(ARIL_ERR_ARG, "fit: .validation has targets, and NULL for its samples");
     if (o->validation_every < 0)
         return aril__fail(ARIL_ERR_ARG, "fit: .validation_every is below 0");
-    for (int i = 0; o->callbacks != NULL && o->callbacks[i] != NULL; i++)
-        for (int j = 0; j < i; j++)
-            if (o->callbacks[i] == o->callbacks[j])
-                return aril__fail(ARIL_ERR_ARG, "fit: callbacks %d and %d are one and the same", j,
-                                  i);
+    if (check_callbacks(&o->callbacks) < 0) return ARIL_ERR_ARG;
     if (o->checkpoint.resume && o->checkpoint.dir == NULL)
         return aril__fail(ARIL_ERR_ARG, "fit: .checkpoint.resume needs .checkpoint.dir");
     return ARIL_OK;
@@ -473,11 +486,12 @@ static aril_status run(aril_fit *f)
 
 static void free_callbacks(const aril_fit_opts *opts)
 {
-    for (int i = 0; opts->callbacks != NULL && opts->callbacks[i] != NULL; i++) {
+    aril_callback *const *all = opts->callbacks.at;
+    int n = opts->callbacks.n < ARIL_MAX_CALLBACKS ? opts->callbacks.n : ARIL_MAX_CALLBACKS;
+    for (int i = 0; i < n; i++) {
         bool again = false;
-        for (int j = i + 1; opts->callbacks[j] != NULL && !again; j++)
-            again = opts->callbacks[j] == opts->callbacks[i];
-        if (!again) aril_callback_free(opts->callbacks[i]);
+        for (int j = i + 1; j < n && !again; j++) again = all[j] == all[i];
+        if (!again) aril_callback_free(all[i]);
     }
 }
 

@@ -77,11 +77,10 @@ aril_status aril__fit_save(aril_fit *f)
         snprintf(prefix, sizeof prefix, "fit/metric/%d/", i);
         status = aril__states_copy(&state, prefix, aril_metric_state(m->metric[i]));
     }
-    for (int i = 0; f->opts.callbacks != NULL && f->opts.callbacks[i] != NULL && status == ARIL_OK;
-         i++) {
-        callback_prefix(prefix, sizeof prefix, i, f->opts.callbacks[i]);
-        status =
-            aril__states_copy(&state, prefix, aril__states_view(&f->opts.callbacks[i]->states));
+    for (int i = 0; i < f->opts.callbacks.n && status == ARIL_OK; i++) {
+        aril_callback *callback = f->opts.callbacks.at[i];
+        callback_prefix(prefix, sizeof prefix, i, callback);
+        status = aril__states_copy(&state, prefix, aril__states_view(&callback->states));
     }
     if (status == ARIL_OK) status = aril__history_save(f->history, &history);
     if (status == ARIL_OK) status = aril__states_copy(&state, "fit/", aril__states_view(&history));
@@ -153,7 +152,7 @@ static void parts_free(parts *p)
 static aril_status parts_read(aril_fit *f, const aril__states *state, parts *p)
 {
     char prefix[160];
-    while (f->opts.callbacks != NULL && f->opts.callbacks[p->n_callbacks] != NULL) p->n_callbacks++;
+    p->n_callbacks = f->opts.callbacks.n;
     p->n_metrics = f->model->n_metrics;
     p->metric = aril__calloc((size_t)(p->n_metrics + 1) * sizeof *p->metric);
     p->callback = aril__calloc((size_t)(p->n_callbacks + 1) * sizeof *p->callback);
@@ -176,7 +175,7 @@ static aril_status parts_read(aril_fit *f, const aril__states *state, parts *p)
         status = aril__states_part(&p->metric[i], state, prefix);
     }
     for (int i = 0; i < p->n_callbacks && status == ARIL_OK; i++) {
-        callback_prefix(prefix, sizeof prefix, i, f->opts.callbacks[i]);
+        callback_prefix(prefix, sizeof prefix, i, f->opts.callbacks.at[i]);
         status = aril__states_part(&p->callback[i], state, prefix);
     }
     return status;
@@ -218,7 +217,7 @@ aril_status aril__fit_resume(aril_fit *f)
     if (status == ARIL_OK) {
         aril__states_swap(&f->model->meter, &p.meter);
         for (int i = 0; i < p.n_callbacks; i++)
-            aril__states_swap(&f->opts.callbacks[i]->states, &p.callback[i]);
+            aril__states_swap(&f->opts.callbacks.at[i]->states, &p.callback[i]);
         aril__history_free(f->history);
         f->history = p.history;
         p.history = NULL;
