@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -232,15 +233,29 @@ static aril__arena *make(size_t pages)
     return NULL;
 }
 
+/* Addresses cost nothing until somebody limits them (ulimit -v, ulimit -d). Then what the range takes
+ * is missing elsewhere: malloc, thread stacks and libraries would fail beside free pages, and a
+ * program could work with a small limit and fail with a larger one. So the range is used only where
+ * as much again is left. */
+static bool is_scarce(size_t bytes)
+{
+    static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct rlimit limit;
+        if (getrlimit(kinds[i], &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+            limit.rlim_cur / 2 < bytes)
+            return true;
+    }
+    return false;
+}
+
 aril__arena *aril__arena_new(void)
 {
     long memory = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     if (page <= 0 || page > ARIL__ARENA_PAGE) return NULL;
     size_t most = (size_t)(memory > 0 ? memory : 1 << 18) * (size_t)page / ARIL__ARENA_PAGE * 2;
-    aril__arena *a = NULL;
-    /* Where a limit on addresses is set, less will do. */
-    for (size_t pages = most / 512 * 512; pages >= 1 << 15 && !a; pages /= 2)
-        a = make(pages / 512 * 512);
+    /* The whole range or none: a system that refuses it (strict overcommit) counts addresses too. */
+    aril__arena *a = is_scarce(most * ARIL__ARENA_PAGE) ? NULL : make(most / 512 * 512);
     if (!a) return NULL;
     uintptr_t huge = ((uintptr_t)a->base + SMALL_PAGES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     size_t before = huge - (uintptr_t)a->base;

@@ -18,7 +18,7 @@ enum {
 
 typedef struct aril__arena aril__arena;
 
-/* NULL when the system gives no addresses; there is no error then. */
+/* NULL where addresses are limited or refused; that is no error, blocks then come from malloc. */
 aril__arena *aril__arena_new(void);
 void aril__arena_delete(aril__arena *a);
 

@@ -71,6 +71,21 @@ void aril__devices_start(void)
     if (aril__cpu_device && !ARIL__PLAIN_BLOCKS) aril__cpu_device->arena = aril__arena_new();
 }
 
+static void *cpu_closed(void *self, size_t bytes)
+{
+    (void)self;
+    (void)bytes;
+    return NULL;
+}
+
+void aril__devices_close(void)
+{
+    aril__cpu_device->ops.alloc = cpu_closed;
+    aril__cpu_device->host_memory = false; /* nor do small tensors find room in their header */
+    aril__arena_delete(aril__cpu_device->arena);
+    aril__cpu_device->arena = NULL;
+}
+
 /* ---- the registry ---- */
 
 static int kind_of(const char *name, bool add)
@@ -97,7 +112,8 @@ aril__device *aril__device_register(const char *kind_name, int index, const aril
             return NULL;
         }
     }
-    aril__device *d = aril__calloc(sizeof *d);
+    static aril__device cpu; /* is always there, so that its absence needs no checks */
+    aril__device *d = kind == ARIL__CPU && index == 0 ? &cpu : aril__calloc(sizeof *d);
     if (!d) {
         aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': no memory", kind_name, index);
         return NULL;
@@ -238,8 +254,11 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
         return p;
     }
 fail:
-    aril__fail(ARIL_ERR_MEMORY, "memory: no %zu bytes on %s (%lld in use)", bytes, d->kind_name,
-               (long long)d->stats.live);
+    if (d->ops.alloc == cpu_closed)
+        aril__fail(ARIL_ERR_MEMORY, "memory: none left to start the library with");
+    else
+        aril__fail(ARIL_ERR_MEMORY, "memory: no %zu bytes on %s (%lld in use)", bytes, d->kind_name,
+                   (long long)d->stats.live);
     return NULL;
 }
 

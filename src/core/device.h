@@ -36,6 +36,9 @@ struct aril__device {
 
 extern aril__device *aril__cpu_device;
 
+/* The library could not start: every later allocation on the CPU fails with that error. */
+void aril__devices_close(void);
+
 /* Registers device `index` of the kind with that name. NULL (and an error) when there is no room
  * or the name is taken by other functions. */
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,

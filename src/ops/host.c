@@ -27,7 +27,7 @@ aril_tensor *aril_from(const void *data, aril_shape shape, aril_dtype dtype, ari
 {
     aril_tensor *t = aril_empty(shape, dtype, device), h;
     aril__storage s;
-    if (t->flags & ARIL__POISON || t->numel == 0) return t;
+    if (aril__is_poison(t) || t->numel == 0) return t;
     if (!data) {
         aril__fail(ARIL_ERR_ARG, "from: the data is NULL");
         return aril__poison();
@@ -44,6 +44,10 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     aril_tensor *t = NULL;
     aril__storage *s = NULL;
     if (aril__make_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0) goto fail;
+    if (!aril__cpu_device->host_memory) {
+        aril__fail(ARIL_ERR_MEMORY, "borrow: there was no memory to start the library with");
+        goto fail;
+    }
     if (!data && aril__count(shape.ndim, shape.dim) != 0) {
         aril__fail(ARIL_ERR_ARG, "borrow: the data is NULL");
         goto fail;
@@ -134,10 +138,10 @@ const void *aril_data(aril_tensor *t)
     if (aril__check_value("data", t) < 0) return NULL;
     aril_guard quiet = aril_inference_begin();
     aril_tensor *host = aril_contiguous(aril_to(t, aril_cpu()));
-    if (!(host->flags & ARIL__POISON) && aril__dtypes[host->dtype].bits < 8 && host->offset)
+    if (!aril__is_poison(host) && aril__dtypes[host->dtype].bits < 8 && host->offset)
         host = aril_copy(host); /* a part that may begin within a byte */
     aril_guard_end(&quiet);
-    return host->flags & ARIL__POISON ? NULL : aril__ptr(host);
+    return aril__is_poison(host) ? NULL : aril__ptr(host);
 }
 
 void *aril_data_strided(aril_tensor *t)
