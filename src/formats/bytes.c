@@ -124,16 +124,18 @@ bool aril__read_at(int fd, void *to, size_t size, uint64_t offset)
 aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size)
 {
     if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
-    struct stat st;
+    struct stat st = { 0 };
     *fd = aril__open_to_read(path, &st);
     if (*fd >= 0) {
         *size = (uint64_t)st.st_size;
         return ARIL_OK;
     }
-    return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path,
-                      errno == ESPIPE
-                          ? "it is a pipe, a device or a socket; an ordinary file was expected"
-                          : strerror(errno));
+    if (errno == ESPIPE)
+        return aril__fail(ARIL_ERR_IO, "%s: %s is a %s; an ordinary file was expected", what, path,
+                          S_ISFIFO(st.st_mode)                         ? "pipe"
+                          : S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) ? "device"
+                                                                       : "socket");
+    return aril__fail(ARIL_ERR_IO, "%s: cannot open %s: %s", what, path, strerror(errno));
 }
 
 aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b)
