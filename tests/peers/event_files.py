@@ -2,7 +2,9 @@
 import os
 import subprocess
 import sys
-import tempfile
+
+del sys.path[0]  # this folder, whose random.py is not Python's
+import tempfile  # noqa: E402
 
 try:
     from tensorboard.backend.event_processing import event_accumulator

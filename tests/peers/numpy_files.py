@@ -2,10 +2,11 @@
 import ctypes as C
 import os
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support")  # not this folder, whose random.py is not Python's
+import tempfile  # noqa: E402
+
 from by_ctypes import I, Named, P, S, declare, error  # noqa: E402
 
 try:

@@ -1,0 +1,5 @@
+"""The parts of tests/peers/random.py: `engine` draws and compares, `intended` holds intended differences, the others a row for each
+function."""
+from . import elementwise, linear, loss, neural, reduce, views, vision  # noqa: F401
+from .engine import rows, run_case  # noqa: F401
+from .intended import EXCLUDED, HEADERS, intended  # noqa: F401

@@ -1,0 +1,56 @@
+"""Where Aril differs from PyTorch on purpose, and which functions have no row; each with its reason."""
+import re
+
+# Headers of functions of tensors.
+HEADERS = ("math", "reduce", "sort", "view", "index", "make", "linalg", "conv", "neural", "loss", "fft", "embedding")
+
+# Patterns of functions without a row.
+EXCLUDED = {
+    r"rand.*|bernoulli.*|normal.*|uniform.*": "random numbers: other generators, other numbers",
+    r".*dropout.*": "random numbers",
+    r"empty|empty_like": "memory that is not cleared",
+}
+
+# Patterns of a function, of a kind of failure, and of the failure's text; and the reason.
+DIFFERENCES = (
+    (r"scatter.*|index_add_?|index_select|gather|.*_along_axis|put.*", "accepted", r"PyTorch: .*index -\d+ is out of bounds|index out of range|out of DATA bounds, id=-",
+     "negative indices count from the end (aril/index.h)"),
+    (r"square_?", "value: dtype", r"bool", "the square of a bool is a bool: x * x keeps its dtype"),
+    (r"max_pool.*", "value", r"got -1,", "a window that lies in the padding has no largest element: -1, where PyTorch names an element outside it"),
+    (r"roll|scatter.*|gather|index_select", "value: refused", r"\[0[],]|, 0[],]", "PyTorch does not look at the arguments where there are no elements"),
+    (r"take_along_axis", "value: refused", r"out of range", "PyTorch does not check a broadcast index"),
+    (r"index.*", "value.*|accepted", r"int(32|64)\[\]", "an index tensor without dimensions counts as an index tensor, as in NumPy"),
+    (r"r?fftfreq", "value: refused", r" 0 points", "a spectrum has at least one point"),
+    (r"repeat_interleave|take_along_axis", "accepted", r"\[\] =", "a scalar has an axis 0 of size 1, as in other functions"),
+    (r"group_norm|instance_norm", "accepted", r"Expected more than 1 value per channel", "a group of one value is normalized to 0, as the formula says"),
+    (r"instance_norm", "value: special values", r"\[0,", "an empty batch leaves the running values alone; in PyTorch they become NaN"),
+    (r"adaptive_.*", "accepted", r"output_size must be greater|size = .*-1", "documented: -1 keeps a size"),
+    (r"group_norm", "accepted", r"HxW to be greater than 0", "nothing is normalized to nothing"),
+    (r"pad", "accepted", r"non-zero dimensions for input", "padding of nothing in another axis is nothing"),
+    (r"multilabel_soft_margin_loss.*", "value: refused", r"must have the same shape", "documented: target has the shape of x"),
+    (r"instance_norm", "value: refused", r"expected one value for each", "PyTorch broadcasts a parameter without dimensions"),
+    (r"put_along_axis", "accepted", r"same number of dimensions as src", "documented: src is broadcast to index"),
+    (r"addmv", "value: shape", r"is \[0\]", "PyTorch's result of no rows has the shape of c"),
+    (r"scaled_dot_product_attention", "value: refused", r"inner sizes differ", "PyTorch does not look at sizes where there are no elements"),
+    (r"kron", "value: refused", r"at most 4 dimensions", "documented"),
+    (r"pad", "value: refused", r"only constant padding can crop", "documented"),
+    (r"(nan)?median", "value: refused", r"has no elements", "nothing has no median; PyTorch gives NaN, or 0 for integers"),
+    (r"unique_axis", "accepted", r"(0|zero) sized dimensions", "slices without elements are equal"),
+    (r"r?sub(_scalar)?_?|diff", "accepted", r"bool tensor is not supported", "a bool counts as 0 or 1"),
+    (r"instance_norm|batch_norm_?", "accepted", r"index 0 out of range", "no channels are no error"),
+    (r"index_select", "accepted", r"supposed to be a vector", "documented: an index may have any number of dimensions"),
+    (r"conv.*", "value: refused", r"\[0,.*would have no elements", "PyTorch does not look at sizes where the batch is empty"),
+    (r"embedding_bag", "value: refused", r"offset .* is out of range", "offsets go up; PyTorch takes any"),
+    (r".*_loss(_with)?|bce.*", "accepted", r"doesn't match the broadcast shape|must match|size", "losses broadcast"),
+    (r"avg_pool3d", "accepted", r"smaller than kernel size", "windows may hang over padding, as in avg_pool2d"),
+    (r"max_pool.*", "value: refused", r"larger than the padded input", "a window larger than the input is an error with ceil_mode too"),
+    (r"meshgrid|lerp_?|.*_loss.*|addc.*", "accepted", r"dtype|scalar type|same type", "arguments of several dtypes meet in one, as in other functions"),
+)
+
+
+def intended(name, kind, text, inputs):
+    """The reason for a difference, or None."""
+    for names, kinds, words, reason in DIFFERENCES:
+        if re.fullmatch(names, name) and re.fullmatch(kinds, kind) and re.search(words, f"{inputs} | {text}"):
+            return reason
+    return None
