@@ -82,19 +82,22 @@ def name_of(seed, names):
 
 
 def work(seeds, names, to):
-    """Runs cases; writes a line before and after each."""
+    """Runs cases; writes lines as each is begun, and one at its end."""
     os.environ["ARIL_THREADS"] = os.environ.get("ARIL_THREADS", "2")
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for seed in seeds:
         name = name_of(seed, names)
-        to.write(json.dumps([seed, name, None]) + "\n")
-        to.flush()
+
+        def progress(inputs):
+            to.write(json.dumps([seed, name, "begun", inputs]) + "\n")
+            to.flush()
+
         try:
-            failure = cases.run_case(seed, name)
+            failure = cases.run_case(seed, name, progress)
         except Exception:
             failure = ("this program", traceback.format_exc(limit=-4), "")
-        to.write(json.dumps([seed, name, failure or "ok"]) + "\n")
+        to.write(json.dumps([seed, name, "failed" if failure else "passed", failure]) + "\n")
     to.flush()
 
 
@@ -134,7 +137,7 @@ class Tally:
 
     def add(self, seed, name, failure):
         self.per_function[name] += 1
-        if failure == "ok":
+        if not failure:
             self.passed += 1
             return
         kind, text, inputs = failure
@@ -161,20 +164,25 @@ class Tally:
 def follow(child, tally):
     """Takes what a child reports. Gives the seed that goes on after it, or None while it runs."""
     lines, ended = child.lines()
-    for seed, name, failure in lines:
+    for seed, name, state, what in lines:
         child.since = time.time()
-        child.at = (seed, name) if failure is None else None
-        if failure is not None:
-            tally.add(seed, name, failure)
+        child.at = (seed, name, what) if state == "begun" else None
+        if state != "begun":
+            tally.add(seed, name, what)
             child.next = seed + child.jobs
     if not ended:
         return None
     status = child.end()
     if child.at:
-        seed, name = child.at
-        tally.add(seed, name, ("crash", describe_end(status), "its inputs follow from the seed"))
-        child.next = seed + child.jobs
+        give_up(child, "crash", describe_end(status), tally)
     return child.next
+
+
+def give_up(child, kind, text, tally):
+    """The case that a child was at ended it. Where it was PyTorch's turn, that is not held against Aril."""
+    seed, name, inputs = child.at
+    tally.add(seed, name, (kind, text, inputs) if inputs is not None else None)
+    child.next = seed + child.jobs
 
 
 def describe_end(status):
@@ -193,8 +201,8 @@ def run(arguments, names):
             after = follow(child, tally) if child.fd in ready else None
             if after is None and time.time() - child.since > arguments.timeout and child.at:
                 child.end(kill=True)
-                tally.add(*child.at, ("hang", f"no end after {arguments.timeout} seconds", "its inputs follow from the seed"))
-                after = child.at[0] + child.jobs
+                give_up(child, "hang", f"no end after {arguments.timeout:g} seconds", tally)
+                after = child.next
             elif after is None and late:
                 child.end(kill=True)
                 after = arguments.end

@@ -509,12 +509,13 @@ def unsupported(message):
         "does not support", "does not have a derivative", "unsupported", "Expected object of scalar type", "isDifferentiableType"))
 
 
-def run_call(call, seed, extreme):
+def run_call(call, seed, extreme, progress):
     """Raises Failed. Gives True where values were compared."""
     scope = scope_begin()
     clear_error()
     try:
         ours = run_ours(call, seed)
+        progress(None)
         if extreme:
             return False
         theirs, wide = run_theirs(call, seed, False), Outcome()
@@ -573,8 +574,9 @@ def judge(call, seed, ours, theirs, wide):
     return True
 
 
-def run_case(seed, name):
-    """Draws and runs the case of a seed for one function. Gives None, or (kind, text, inputs)."""
+def run_case(seed, name, progress):
+    """Draws and runs the case of a seed for one function. Gives None, or (kind, text, inputs). Calls `progress` with the inputs before
+    Aril's turn and with None before PyTorch's."""
     source = random.Random(f"{seed} {name}")
     d = Draw(source.getrandbits(60), source.random() < 0.15)
     text = "wrong call: " if d.wrong else ""
@@ -582,8 +584,9 @@ def run_case(seed, name):
     if call is None:
         return None
     text += ", ".join(i.text() for i in call.inputs) + "".join(f", {k} = {v}" for k, v in call.attributes.items())
+    progress(text)
     try:
-        run_call(call, seed & 0x7FFFFFFF, d.extreme)
+        run_call(call, seed & 0x7FFFFFFF, d.extreme, progress)
     except Failed as failed:
         return (*failed.args, text)
     return None
