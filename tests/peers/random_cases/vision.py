@@ -40,6 +40,7 @@ def convolution(d, name):
         stride, dilation = [1] * spatial, [1] * spatial
     extra = [d.random.randint(0, max(0, max(s, q) - 1)) for s, q in zip(stride, dilation)] if transposed and d.chance(0.5) else [0] * spatial
     x = images(d, spatial, c)
+    d.special = False
     w = d.tensor(FLOATS, sizes=[c, k // groups, *kernel] if transposed else [k, c // groups, *kernel])
     b = d.tensor(FLOATS, sizes=[k])
     biased, act = d.chance(0.6), d.pick(0, 0, 0, 1, 2, 3, 4, 5)
