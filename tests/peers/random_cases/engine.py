@@ -56,6 +56,8 @@ class Call:
         self.attributes = attributes
         self.dtypes = {}, {}  # of results, and of gradients, in PyTorch
         numbers = [i.value for i in inputs if i.value.is_floating_point()]
+        # Sums of huge numbers overflow, or cancel, in one order and not in another.
+        self.huge = not exact and any(bool(((x.abs() > 1e15) & x.isfinite()).any()) for x in numbers)
         self.nan = any(bool(x.isnan().any()) for x in numbers)
         if self.nan or (not exact and any(bool((x.abs() > 1e4).any()) for x in numbers)):
             self.grad = False  # which number a gradient at NaN is, is not said; and inf - inf comes earlier in one formula than in another
@@ -453,6 +455,8 @@ def compare(stage, k, ours, theirs, exact64, call, spread):
         differ = ours.to(torch.int64) != reference.to(torch.int64)
         if differ.any() and (theirs is None or (ours.to(torch.int64) != exact64.to(torch.int64)).any()):
             raise Failed(stage, describe(label, differ, ours, theirs, exact64))
+        return
+    if call.huge:
         return
     info = torch.finfo(ours.dtype)
     exact = exact64.double()

@@ -208,13 +208,13 @@ def distances(d, name):
         axis, eps = d.axis(a), d.float(1e-8, 1e-3) if full else 1e-8
         b = d.tensor((a.value.dtype,), sizes=d.broadcast(a.value.shape))
         return both(name, [a, b], lambda a, b: api[name](a, b, axis), lambda a, b: api[name](a, b, axis, CosineOptions(eps=eps)),
-                    lambda a, b: F.cosine_similarity(a, b, axis, eps), grad=apart(a, axis, eps) and apart(b, axis, eps), axis=axis, eps=eps)
+                    lambda a, b: F.cosine_similarity(a, b, axis, eps), grad=apart(a, axis, 0.05) and apart(b, axis, 0.05), axis=axis, eps=eps)
     return both(name, [a, b], None, lambda a, b: api[name](a, b, DistanceOptions(p=p, eps=eps, keepdim=flag)),
                 lambda a, b: F.pairwise_distance(a, b, p, eps, flag), p=p, eps=eps, keepdim=flag)
 
 
 def apart(x, axis, eps):
-    """No vector is so short that eps stands for its length: PyTorch's gradient takes no notice of that."""
+    """No vector is short: where eps stands for the length PyTorch's gradient takes no notice of that, and near it the formula cancels."""
     x = x.value.double()
     return not -x.dim() <= axis < x.dim() or not x.numel() or bool((x.norm(dim=axis) > 2 * eps).all())
 
