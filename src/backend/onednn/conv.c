@@ -79,7 +79,8 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
         p->spatial--;
     }
     p->bias = p->d.bias != NULL;
-    bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6;
+    bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6 ||
+                 (d->activation == ARIL_SIGMOID && p->op == &aril__op_conv_transpose);
     if (clips) p->after = d->activation;
     pthread_mutex_init(&p->lock, NULL);
     const char *why = NULL;
