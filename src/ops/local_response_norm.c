@@ -136,10 +136,17 @@ aril_status aril__local_response_norm_last(aril__run *r)
 
 /* ---- in other ops ---- */
 
+static bool is_empty(const aril_tensor *x)
+{
+    for (int d = 0; d < x->ndim; d++)
+        if (x->dim[d] == 0) return true;
+    return false;
+}
+
 /* The mean over neighbouring channels is a pooling with a window along them. */
 static aril_tensor *mean_near(aril_tensor *x, int64_t size, int64_t before, int64_t after)
 {
-    if (x->ndim < 3 || x->dim[1] == 0) return x; /* poison, or nothing to be pooled */
+    if (x->ndim < 3 || is_empty(x)) return x; /* poison, or nothing to be pooled */
     struct pool_attrs a = { .kernel = { size, 1, 1 },
                             .stride = { 1, 1, 1 },
                             .pad = { before, after },
@@ -243,6 +250,8 @@ static const aril__sample local_response_norm_samples[] = {
     { .in = { "[2,32,3,3]" }, .attrs = LRN(5, 0.5, 0.75, 2) },
     { .in = { "[1,2,40]" }, .attrs = LRN(1, 1, 0.75, 1) },
     { .in = { "[2,0,3]" }, .attrs = LRN(3, 0.5, 0.75, 1) },
+    { .in = { "[2,3,0]" }, .attrs = LRN(3, 0.5, 0.75, 1) },
+    { .in = { "[2,3,2,0,2]" }, .attrs = LRN(2, 0.5, 0.75, 1) },
     SAMPLE_END
 };
 OP(local_response_norm, .doc = "x by a power of the mean of the squares of neighbouring channels",
