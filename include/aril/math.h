@@ -161,12 +161,14 @@ ARIL_API aril_tensor *aril_rdiv_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_where(aril_tensor *cond, aril_tensor *a, aril_tensor *b);
 /* a + weight * (b - a) */
 ARIL_API aril_tensor *aril_lerp(aril_tensor *a, aril_tensor *b, aril_tensor *weight);
-/* a held between two numbers; at least a number; at most a number. NaN stays NaN; where the bounds
- * cross it is the upper one. At a bound itself half of the gradient flows. */
+/* a held between two numbers; at least a number; at most a number. NaN stays NaN, and a bound that
+ * is NaN holds nothing; where the bounds cross it is the upper one. At a bound itself no gradient
+ * flows. */
 ARIL_API aril_tensor *aril_clamp(aril_tensor *a, aril_number low, aril_number high);
 ARIL_API aril_tensor *aril_clamp_min(aril_tensor *a, aril_number low);
 ARIL_API aril_tensor *aril_clamp_max(aril_tensor *a, aril_number high);
-/* a held between tensors that broadcast; NULL leaves a side open. */
+/* a held between tensors that broadcast; NULL leaves a side open. At a bound itself half of the
+ * gradient flows to a, half to the bound. */
 ARIL_API aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *high);
 /* a + value * b * c, and a + value * b / c. */
 ARIL_API aril_tensor *aril_addcmul(aril_tensor *a, aril_tensor *b, aril_tensor *c, double value);

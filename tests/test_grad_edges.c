@@ -1,0 +1,133 @@
+/* Values and gradients at the edges of formulas: division by zero, no elements, overflow on the
+ * way. */
+#include "aril/aril.h"
+#include "support/test.h"
+
+#include <math.h>
+
+static aril_tensor *leaf(aril_tensor *t)
+{
+    aril_set_requires_grad(t, true);
+    return t;
+}
+
+static aril_tensor *doubles(int n, const double *at)
+{
+    return leaf(aril_from(at, ARIL_SHAPE(n), ARIL_F64, aril_cpu()));
+}
+
+/* PyTorch's convention: the angle has no direction there, and no gradient flows. */
+TEST(no_gradient_flows_through_the_angle_of_the_origin)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = doubles(3, (double[]){ 0, -0.0, 3 });
+    aril_tensor *b = doubles(3, (double[]){ 0, 0, 4 }), *grads[2], *second[2];
+    aril_tensor *y = aril_sum(aril_atan2(a, b), ARIL_ALL);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(a, b), grads, (aril_grad_opts){ .create_graph = true }),
+              ARIL_OK);
+    const double *da = aril_data(grads[0]), *db = aril_data(grads[1]);
+    for (int i = 0; i < 2; i++) CHECK(da[i] == 0 && db[i] == 0);
+    CHECK_NEAR(da[2], 4. / 25, 1e-15);
+    CHECK_NEAR(db[2], -3. / 25, 1e-15);
+    aril_tensor *s = aril_sum(aril_add(grads[0], grads[1]), ARIL_ALL);
+    CHECK_INT(aril_gradients(s, ARIL_LIST(a, b), second, (aril_grad_opts){ 0 }), ARIL_OK);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 2; i++) CHECK(((const double *)aril_data(second[k]))[i] == 0);
+    aril_tensor *one = doubles(1, (double[]){ 0 });
+    y = aril_sum(aril_atan2_scalar(one, 0), ARIL_ALL);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(one), grads, (aril_grad_opts){ 0 }), ARIL_OK);
+    CHECK(aril_item(grads[0]) == 0);
+}
+
+/* a + value * b / c from left to right: b / c alone would overflow. */
+TEST(addcdiv_multiplies_before_it_divides)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = aril_full(ARIL_SHAPE(3), 1.5, ARIL_F32, aril_cpu());
+    aril_tensor *b = aril_full(ARIL_SHAPE(3), 3e38, ARIL_F32, aril_cpu());
+    aril_tensor *c = aril_full(ARIL_SHAPE(3), 0.5, ARIL_F32, aril_cpu());
+    CHECK(((const float *)aril_data(aril_addcdiv(a, b, c, 0)))[1] == 1.5f);
+    CHECK(((const float *)aril_data(aril_addcdiv(a, b, c, 0.25)))[1] == 1.5e38f);
+    CHECK(((const float *)aril_data(aril_addcdiv_(a, b, c, 0)))[2] == 1.5f);
+}
+
+static aril_tensor *mean_of(aril_tensor *x)
+{
+    return aril_mean(x, ARIL_ALL);
+}
+
+static aril_tensor *variance_of(aril_tensor *x)
+{
+    return aril_var(x, ARIL_ALL, 1);
+}
+
+static aril_tensor *loss_of(aril_tensor *x)
+{
+    return aril_mse_loss(x, aril_zeros_like(x));
+}
+
+/* The gradient of nothing is empty, whatever flows to it: so its derivative by that is 0. */
+TEST(the_mean_of_nothing_has_a_second_derivative)
+{
+    aril_tensor *(*const functions[])(aril_tensor *) = { mean_of, variance_of, loss_of };
+    for (int i = 0; i < 3; i++) {
+        ARIL_SCOPE;
+        aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(3, 0), ARIL_F32, aril_cpu()));
+        aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(), ARIL_F32, aril_cpu())), *g, *second;
+        aril_tensor *y = functions[i](x);
+        CHECK(isnan(aril_item(y)));
+        CHECK_INT(aril_gradients_n(ARIL_LIST(y), ARIL_LIST(x), &g,
+                                   (aril_grad_opts){ .create_graph = true,
+                                                     .grad_outputs = ARIL_LIST(up) }),
+                  ARIL_OK);
+        CHECK_INT(aril_gradients(aril_sum(g, ARIL_ALL), ARIL_LIST(up), &second,
+                                 (aril_grad_opts){ .allow_unused = true }),
+                  ARIL_OK);
+        CHECK(aril_item(second) == 0);
+    }
+}
+
+TEST(local_response_norm_of_no_pixels_has_a_gradient)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(2, 3, 0, 4), ARIL_F32, aril_cpu())), *g;
+    aril_tensor *y = aril_local_response_norm(x, 2, (aril_lrn_opts){ .alpha = 0.5 });
+    CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(x), &g,
+                             (aril_grad_opts){ .create_graph = true }),
+              ARIL_OK);
+    CHECK(aril_size(g, 2) == 0 && aril_ok());
+}
+
+/* Numbers stop the gradient at a bound; of tensors, element and bound share it. */
+TEST(the_gradient_at_a_bound)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = doubles(3, (double[]){ 0, 0.5, 1 }), *g;
+    CHECK_INT(aril_gradients(aril_sum(aril_clamp(x, 0, 1), ARIL_ALL), ARIL_LIST(x), &g,
+                             (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    const double *d = aril_data(g);
+    CHECK(d[0] == 0 && d[1] == 1 && d[2] == 0);
+    aril_tensor *low = aril_zeros_like(x), *high = aril_ones_like(x);
+    CHECK_INT(aril_gradients(aril_sum(aril_clamp_tensor(x, low, high), ARIL_ALL), ARIL_LIST(x), &g,
+                             (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    d = aril_data(g);
+    CHECK(d[0] == 0.5 && d[1] == 1 && d[2] == 0.5);
+}
+
+TEST(a_transposed_convolution_keeps_nan_through_its_activation)
+{
+    aril_dtype types[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16 };
+    for (int t = 0; t < 4; t++)
+        for (int act = 0; act <= ARIL_TANH; act++) {
+            ARIL_SCOPE;
+            aril_tensor *x = aril_full(ARIL_SHAPE(1, 2, 4, 4), NAN, types[t], aril_cpu());
+            aril_tensor *w = aril_ones(ARIL_SHAPE(2, 8, 3, 3), types[t], aril_cpu());
+            aril_conv_opts opts = { .activation = (aril_activation)act };
+            aril_tensor *lost =
+                aril_logical_not(aril_isnan(aril_conv_transpose2d(x, w, NULL, opts)));
+            CHECK_MSG(aril_item_int(aril_sum(lost, ARIL_ALL)) == 0, "type %d, activation %d", t,
+                      act);
+        }
+}
