@@ -465,7 +465,7 @@ def compare(stage, k, ours, theirs, exact64, call, spread):
     # Classes: NaN, the infinities and the rest. Where f64 and PyTorch's dtype differ, either will do.
     odd = ~a.isfinite()
     fine = (a.isnan() & (b.isnan() | e.isnan())) | ((a == b) | (a == e) | (a == e.to(ours.dtype).double()))
-    overflow = (b.isfinite() != e.isfinite()) | (b.isnan() != e.isnan()) | (e.abs() > info.max * 0.9)
+    overflow = (b.isfinite() != e.isfinite()) | (b.isnan() != e.isnan()) | (e.abs() > info.max * 0.5)
     wrong = (odd != (~b.isfinite())) | odd
     if stage == "second derivative":  # what overflows on the way, though the result would not
         overflow |= (e.abs() > info.max ** 0.5) | torch.tensor(ours.dtype == torch.float16)

@@ -28,7 +28,13 @@ DIFFERENCES = (
     (r"group_norm", "accepted", r"HxW to be greater than 0", "nothing is normalized to nothing"),
     (r"pad", "accepted", r"non-zero dimensions for input", "padding of nothing in another axis is nothing"),
     (r"multilabel_soft_margin_loss.*", "value: refused", r"must have the same shape", "documented: target has the shape of x"),
-    (r"instance_norm", "value: refused", r"expected one value for each", "PyTorch broadcasts a parameter without dimensions"),
+    (r"instance_norm|batch_norm_?", "value: refused", r"expected one value for each",
+     "PyTorch broadcasts a parameter without dimensions, and takes any where x is empty"),
+    (r"hardswish_?", "value: special values", r"got -?0.0, PyTorch nan", "hardswish(-inf) is 0, its limit; PyTorch has -inf * 0"),
+    (r"bincount", "value: dtype", r"\[0\]", "documented: weights decide the dtype, of nothing too"),
+    (r"put_along_axis", "value: refused", r"does not broadcast", "documented: src is broadcast to index, not cut"),
+    (r"index.*", "value: refused", r"is out of range", "PyTorch does not look at indices where the result is empty"),
+    (r"pad", "accepted", r"length must be non-negative", "what is cropped may be padding"),
     (r"put_along_axis", "accepted", r"same number of dimensions as src", "documented: src is broadcast to index"),
     (r"addmv", "value: shape", r"is \[0\]", "PyTorch's result of no rows has the shape of c"),
     (r"scaled_dot_product_attention", "value: refused", r"inner sizes differ", "PyTorch does not look at sizes where there are no elements"),
@@ -47,7 +53,7 @@ DIFFERENCES = (
     (r"embedding_bag", "value: refused", r"offset .* is out of range", "offsets go up; PyTorch takes any"),
     (r".*_loss(_with)?|bce.*", "accepted", r"doesn't match the broadcast shape|must match|size", "losses broadcast"),
     (r"avg_pool3d", "accepted", r"smaller than kernel size", "windows may hang over padding, as in avg_pool2d"),
-    (r"max_pool.*", "value: refused", r"larger than the padded input", "a window larger than the input is an error with ceil_mode too"),
+    (r"(max|avg|lp)_pool.*", "value: refused", r"larger than the padded input", "a window larger than the input is an error with ceil_mode too"),
     (r"meshgrid|lerp_?|.*_loss.*|addc.*", "accepted", r"dtype|scalar type|same type", "arguments of several dtypes meet in one, as in other functions"),
 )
 

@@ -228,6 +228,8 @@ def by_position(d, name):
         order = T.rand(*index.value.shape[:0], *[max(s, n) for s in index.value.shape], generator=d.torch) if index.value.dim() else None
         if not fits(x, axis) or order is None:
             return None
+        if order.shape[axis] < 1:
+            return None
         order = order.narrow(axis, 0, min(n, order.shape[axis])).argsort(axis)
         for a, s in enumerate(index.value.shape):
             order = order.narrow(a, 0, min(s, order.shape[a]))
@@ -280,9 +282,10 @@ def masks(d, name):
     if "scalar" in name:
         value = d.pick(0, 1, 2) if not x.value.is_floating_point() else d.pick(0, 1.5, -2, -math.inf)
         value = bool(value) if x.value.dtype == T.bool else value
-        return Call([x, mask], lambda x, m: api[name](copy(x), m, number(value)), lambda x, m: x.masked_fill(m, value), exact=True, value=value)
+        return Call([x, mask], lambda x, m: api[name](copy(x), m, number(value)), lambda x, m: x.clone().masked_fill_(m, value) if name.endswith("_") else x.masked_fill(m, value), exact=True,
+                    value=value)
     value = d.tensor((x.value.dtype,), sizes=[])
-    return Call([x, mask, value], lambda x, m, v: api[name](copy(x), m, v), lambda x, m, v: x.masked_fill(m, v), exact=True)
+    return Call([x, mask, value], lambda x, m, v: api[name](copy(x), m, v), lambda x, m, v: x.clone().masked_fill_(m, v) if name.endswith("_") else x.masked_fill(m, v), exact=True)
 
 
 # ---- Joining ------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def grids(d, name):
     grid.value = grid.value.to(x.value.dtype)
     words = ("bilinear", "nearest", "bicubic")[mode], ("zeros", "border", "reflection")[padding]
     return Call([x, grid], lambda x, g: api.grid_sample(x, g, GridOptions(mode=mode, padding=padding, align_corners=corners)),
-                lambda x, g: F.grid_sample(x, g, *words, align_corners=corners), mode=words, align_corners=corners)
+                lambda x, g: F.grid_sample(x, g, *words, align_corners=corners), second=padding == 0, mode=words, align_corners=corners)
 
 
 @row("local_response_norm")
