@@ -42,6 +42,8 @@ DIFFERENCES = (
     (r"conv.*", "value: refused", r"input of type \w+, (bias|weights) of type", "one dtype for all, which PyTorch asks for in most convolutions"),
     (r"max_unpool.*", "accepted", r"invalid output_size", "any size that the indices fit in"),
     (r"pow.*", "value: special values", r"got inf, PyTorch nan", "pow(-inf, 0.5) is inf, as in C; PyTorch takes the square root"),
+    (r"scaled_dot_product_attention", "value: special values", r"mask = (causal|bool).*PyTorch nan",
+     "a key that a query does not see has no effect on it, NaN or not; PyTorch multiplies it by 0"),
     (r"kron", "value: refused", r"at most 4 dimensions", "documented"),
     (r"pad", "value: refused", r"only constant padding can crop", "documented"),
     (r"(nan)?median", "value: refused", r"has no elements", "nothing has no median; PyTorch gives NaN, or 0 for integers"),
