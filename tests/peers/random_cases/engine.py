@@ -72,7 +72,16 @@ class Input:
     """A tensor of a call: its values for PyTorch, and how it lies in memory for Aril."""
 
     def __init__(self, value, layout, grad):
-        self.value, self.layout, self.grad = value, layout, grad and value.is_floating_point()
+        self.value, self.layout, self.wanted = value, layout, grad
+
+    @property
+    def grad(self):
+        """Whether its gradient is compared."""
+        return self.wanted and self.value.is_floating_point()
+
+    @grad.setter
+    def grad(self, wanted):
+        self.wanted = wanted
 
     def text(self):
         kind, text = self.layout[0], f"{dtype_name(self.value.dtype)}{list(self.value.shape)}"
