@@ -890,8 +890,8 @@ static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_
                         const char *words)
 {
     opts.verbose = ARIL_SILENT;
-    aril_callback *const own[] = { opts.callbacks ? NULL : aril_stop_on_nan(), NULL };
-    if (opts.callbacks == NULL) opts.callbacks = own; /* freed nevertheless */
+    if (opts.callbacks.n == 0)
+        opts.callbacks = ARIL_CALLBACKS(aril_stop_on_nan()); /* freed nevertheless */
     CHECK(aril_model_fit(m, x, y, opts) == NULL);
     CHECK_MSG(strstr(aril_error(), words) != NULL, "'%s' does not say '%s'", aril_error(), words);
     aril_clear_error();

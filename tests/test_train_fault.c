@@ -40,17 +40,14 @@ static double story_of_one(const char *dir, bool resume)
                                                       .optimizer = opt }) == ARIL_OK) {
         aril_callback *early =
             aril_early_stop((aril_early_stop_opts){ .patience = 9, .restore_best = true });
-        h = aril_model_fit(m, x, y,
-                           (aril_fit_opts){
-                               .batch_size = 5,
-                               .epochs = 2,
-                               .validation_split = 0.25,
-                               .verbose = ARIL_SILENT,
-                               .callbacks =
-                                   early != NULL
-                                       ? ARIL_CALLBACKS(early, aril_csv_log(temp_path("log.csv")))
-                                       : NULL,
-                               .checkpoint = { .dir = dir, .resume = resume } });
+        h = aril_model_fit(
+            m, x, y,
+            (aril_fit_opts){ .batch_size = 5,
+                             .epochs = 2,
+                             .validation_split = 0.25,
+                             .verbose = ARIL_SILENT,
+                             .callbacks = ARIL_CALLBACKS(early, aril_csv_log(temp_path("log.csv"))),
+                             .checkpoint = { .dir = dir, .resume = resume } });
     }
     if (h != NULL) {
         aril_tensor *p = aril_model_predict(m, x, (aril_eval_opts){ .batch_size = 7 });

@@ -35,7 +35,7 @@ static aril_model *model_with(aril_metric *metric, aril_schedule *schedule, cons
     return NULL;
 }
 
-static aril_history *fit(aril_model *m, aril_callback *const *callbacks)
+static aril_history *fit(aril_model *m, aril_callback_list callbacks)
 {
     aril_generator *g = aril_generator_new(3);
     aril_tensor *x = aril_randn_from(g, ARIL_SHAPE(N, 2), ARIL_F32, aril_cpu());
@@ -120,7 +120,7 @@ static double last_rate(bool smaller, const char *monitor, aril_history **h)
     aril_schedule *s = aril_plateau_schedule(
         (aril_schedule_opts){ .factor = 0.5, .patience = ARIL_ZERO, .cooldown = 100 });
     aril_model *m = model_with(made("distance", smaller, &calls), s, monitor);
-    *h = fit(m, NULL);
+    *h = fit(m, (aril_callback_list){ 0 });
     double lr = NAN;
     for (int i = 1; *h != NULL && i < aril_history_epochs(*h) && isnan(lr); i++)
         if (aril_history_at(*h, "lr", i) < 0.01) lr = i;
@@ -144,7 +144,7 @@ TEST(plateaus_watch_what_they_are_told)
     int calls;
     aril_schedule *s = aril_plateau_schedule((aril_schedule_opts){ .rising = true });
     aril_model *m = model_with(made("distance", false, &calls), s, NULL);
-    CHECK(fit(m, NULL) == NULL);
+    CHECK(fit(m, (aril_callback_list){ 0 }) == NULL);
     CHECK_MSG(strstr(aril_error(), ".rising") != NULL, "%s", aril_error());
     aril_clear_error();
     aril_model_free(m);
