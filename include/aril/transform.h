@@ -146,6 +146,8 @@ ARIL_API aril_tensor *aril_transform_picture(const aril_transform *t, aril_tenso
 
 ARIL_C_END
 
+/* Transforms one after another, as one: aril_transform_list of the arguments. NULL where one of them
+ * is NULL, and then the others are freed. */
 #ifdef __cplusplus
 template <class... T> inline aril_transform *aril__make_transforms(T... t)
 {
