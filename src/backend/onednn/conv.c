@@ -153,11 +153,11 @@ static dnnl_status_t run_in(const job *j, int64_t i, char *space)
     dnnl_status_t st = aril__dnn_run(d, (void *[]){ own_x, own_y, w, bias }, scratch);
     if (st != dnnl_success) return st;
     if (p->after && is_data(p))
-        aril__dnn_clip(p->type, p->after, s->batch * s->in * (j->x.row / j->x.pixel) * s->xc,
-                       own_x);
+        aril__dnn_activate(p->type, p->after, s->batch * s->in * (j->x.row / j->x.pixel) * s->xc,
+                           own_x);
     else if (p->after)
-        aril__dnn_clip(p->type, p->after, s->batch * s->out * (j->y.row / j->y.pixel) * s->yc,
-                       own_y);
+        aril__dnn_activate(p->type, p->after, s->batch * s->out * (j->y.row / j->y.pixel) * s->yc,
+                           own_y);
     if (x_bytes && is_data(p)) stage(&j->x, s->batch, s->in, x, own_x, x_width, true);
     if (y_bytes && p->role == ARIL__CONV_Y) stage(&j->y, s->batch, s->out, y, own_y, y_width, true);
     return st;

@@ -303,11 +303,9 @@ static void choose_axis(matmul_plan *p)
 }
 
 /* Where other rows are faster. */
-static const char *slower(const aril__run *r, const matmul_plan *p)
+static const char *slower(const matmul_plan *p)
 {
-    (void)r;
-    (void)p;
-    return NULL;
+    return p->p.m == 1 && p->p.n == 1 ? "a product of two vectors" : NULL;
 }
 
 const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
@@ -326,7 +324,7 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
     *(act == ARIL_RELU || act == ARIL_RELU6 ? &p->after : &p->activation) = act;
     take_inner(p);
     const char *why = misfit(r, p);
-    if (!why && aril__force_row < 0) why = slower(r, p);
+    if (!why && aril__force_row < 0) why = slower(p);
     if (!why) {
         choose_axis(p);
         maker how = { p, false, NULL };
@@ -355,8 +353,8 @@ static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k
     int64_t first = p->axis == BY_BATCH ? begin : 0, last = p->axis == BY_BATCH ? end : p->inner;
     for (; first < last; first++)
         for (int64_t i = row; i < rows; i++)
-            aril__dnn_clip(p->type, p->after, cols - col,
-                           c + (first * p->inner_step[2] + i * g->c_row + col) * p->size);
+            aril__dnn_activate(p->type, p->after, cols - col,
+                               c + (first * p->inner_step[2] + i * g->c_row + col) * p->size);
 }
 
 typedef struct job {

@@ -175,10 +175,29 @@ dnnl_primitive_attr_t aril__dnn_attr(int64_t act)
     return NULL;
 }
 
-void aril__dnn_clip(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
+/* By way of f32, a block at a time. */
+static void activate_half(dnnl_data_type_t type, int64_t act, int64_t n, uint16_t *y)
+{
+    enum { BLOCK = 256 };
+    float wide[BLOCK];
+    for (int64_t from = 0; from < n; from += BLOCK, y += BLOCK) {
+        int64_t m = n - from < BLOCK ? n - from : BLOCK;
+        for (int64_t i = 0; i < m; i++)
+            wide[i] = type == dnnl_bf16 ? aril__bf16_to_f32(y[i]) : aril__f16_to_f32(y[i]);
+        aril__activation_run(ARIL_F32, act, m, wide);
+        for (int64_t i = 0; i < m; i++)
+            y[i] = type == dnnl_bf16 ? aril__f32_to_bf16(wide[i]) : aril__f32_to_f16(wide[i]);
+    }
+}
+
+void aril__dnn_activate(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
 {
     if (type == dnnl_f32) {
         aril__activation_run(ARIL_F32, act, n, y);
+        return;
+    }
+    if (act != ARIL_RELU && act != ARIL_RELU6) {
+        activate_half(type, act, n, y);
         return;
     }
     /* In f16 and bf16, numbers above 0 lie in the order of their bits, and 6 is: */

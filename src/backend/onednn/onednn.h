@@ -50,8 +50,9 @@ dnnl_memory_desc_t aril__dnn_any(dnnl_data_type_t type, int ndim, const int64_t 
  * when memory is out; free with dnnl_primitive_attr_destroy. */
 dnnl_primitive_attr_t aril__dnn_attr(int64_t act);
 
-/* relu or relu6 of n neighbours of f32, bf16 or f16 in place: the library's make 0 of NaN. */
-void aril__dnn_clip(dnnl_data_type_t type, int64_t act, int64_t n, void *y);
+/* An activation of n neighbours of f32, bf16 or f16 in place: those of which the library makes 0 of
+ * NaN. */
+void aril__dnn_activate(dnnl_data_type_t type, int64_t act, int64_t n, void *y);
 
 /* ---- primitives ---- */
 
