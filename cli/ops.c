@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* "src/ops/reduce.c" -> "reduce" */
+/* "src/ops/reduce/reduce.c" -> "reduce" */
 static void family_of(const aril_op_info *op, char *buf, size_t size)
 {
     const char *slash = strrchr(op->file, '/');

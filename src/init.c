@@ -6,11 +6,11 @@
 #include "core/profile.h"
 #include "core/thread.h"
 #include "nn/module.h"
-#include "ops/apply.h"
-#include "ops/fft.h"
-#include "ops/formula.h"
-#include "ops/plans.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/signal/fft.h"
+#include "ops/elementwise/formula.h"
+#include "ops/table/plans.h"
+#include "ops/table/rows.h"
 
 void aril__library_start(void)
 {

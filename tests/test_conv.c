@@ -2,9 +2,10 @@
  * wrong calls. */
 #include "aril/aril.h"
 #include "core/error.h"
-#include "ops/apply.h"
-#include "ops/conv.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/vision/conv.h"
+#include "ops/table/rows.h"
+#include "ops/vision/ops.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* The parser of formulas: what it reads means what C means, and nothing malformed passes. */
 #include "aril/aril.h"
-#include "ops/apply.h"
-#include "ops/formula.h"
+#include "ops/table/apply.h"
+#include "ops/elementwise/formula.h"
+#include "ops/elementwise/ops.h"
 #include "support/test.h"
 
 #include <math.h>

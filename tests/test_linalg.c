@@ -4,7 +4,7 @@
 
 #include "aril/aril.h"
 #include "core/tensor.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "aril/aril.h"
 #include "core/cpu.h"
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,9 +3,10 @@
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "core/tensor.h"
-#include "ops/apply.h"
-#include "ops/attention.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/sequence/attention.h"
+#include "ops/table/rows.h"
+#include "ops/sequence/ops.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -2,9 +2,10 @@
  * that the numbers are right however they are cut. */
 #include "aril/aril.h"
 #include "core/cpu.h"
-#include "ops/apply.h"
-#include "ops/conv.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/vision/conv.h"
+#include "ops/table/rows.h"
+#include "ops/vision/ops.h"
 #include "support/compare.h"
 #include "support/test.h"
 

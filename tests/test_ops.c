@@ -2,8 +2,9 @@
  * and against f64, layouts, unknown sizes, in-place forms, numbers of threads. ARIL_TEST_OP=name in
  * the environment runs a single op. */
 #include "aril/aril.h"
-#include "ops/apply.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/table/rows.h"
+#include "ops/shape/ops.h"
 #include "support/run_op.h"
 #include "support/test.h"
 

@@ -2,7 +2,7 @@
  * narrower dtypes; and with all that the `saves` masks do not name taken away. ARIL_TEST_OP=name in
  * the environment runs a single op. */
 #include "aril/aril.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 #include "support/compare.h"
 #include "support/run_op.h"
 #include "support/slopes.h"

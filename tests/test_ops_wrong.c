@@ -3,7 +3,7 @@
  * op. ARIL_TEST_OP=name in the environment runs a single op. */
 #include "aril/aril.h"
 #include "core/place.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 #include "support/run_op.h"
 #include "support/slopes.h"
 #include "support/test.h"

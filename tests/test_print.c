@@ -1,7 +1,7 @@
 /* Printed tensors, against what PyTorch prints (tests/print/cases.py). */
 #include "aril/aril.h"
 #include "core/tensor.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -3,9 +3,10 @@
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "core/tensor.h"
-#include "ops/apply.h"
-#include "ops/rnn_seq.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/sequence/rnn_seq.h"
+#include "ops/table/rows.h"
+#include "ops/sequence/ops.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include <aril/aril.h>
 
 #include "core/parallel.h"
-#include "ops/plans.h"
+#include "ops/table/plans.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,11 +1,12 @@
-/* The functions of ops/vecmath.h as the elementwise kernels have them, at every level of the
+/* The functions of ops/vector/vecmath.h as the elementwise kernels have them, at every level of the
  * machine, beside the C library in the next wider type: at most 2 units in the last place (ulp),
  * over all exponents, with denormals, infinities, NaN and zeros of both signs.
  *
  * Every 2039th float is tried; ARIL_TEST_EXHAUSTIVE=1 tries them all, which takes minutes. */
 #include "support/test.h"
 
-#include "backend/cpu/elementwise.h"
+#include "backend/cpu/elementwise/elementwise.h"
+#include "ops/elementwise/ops.h"
 
 #include <math.h>
 #include <stdint.h>

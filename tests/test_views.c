@@ -1,7 +1,7 @@
 /* Views: what shares memory, what may be written to, gradients of writes, memory orders. */
 #include "aril/aril.h"
 #include "core/tensor.h"
-#include "ops/like.h"
+#include "ops/shape/like.h"
 #include "support/test.h"
 
 #include <math.h>

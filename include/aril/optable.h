@@ -18,7 +18,7 @@ typedef struct aril_op_info {
     bool view;        /* the result shares memory with an input */
     bool random;      /* takes a key from a generator */
     bool backward;    /* a gradient of another op */
-    const char *file; /* the source file that defines it, "src/ops/reduce.c" */
+    const char *file; /* the source file that defines it, "src/ops/reduce/reduce.c" */
 } aril_op_info;
 
 /* How many ops there are, and the i-th of them. Names are valid while the process lives. */

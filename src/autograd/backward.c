@@ -5,7 +5,7 @@
 #include "aril/ops.h"
 #include "core/log.h"
 #include "core/profile.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 #include <inttypes.h>
 #include <limits.h>

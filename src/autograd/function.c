@@ -2,6 +2,7 @@
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
+#include "ops/shape/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define ARIL_AUTOGRAD_NODE_H
 
 #include "aril/autograd.h"
-#include "ops/apply.h"
-#include "ops/op.h"
+#include "ops/table/apply.h"
+#include "ops/table/op.h"
 
 typedef struct aril__edge {
     aril__node *node; /* NULL: no gradient flows there */

@@ -4,8 +4,9 @@
 #include "aril/ops.h"
 #include "core/ended.h"
 #include "core/place.h"
-#include "ops/elementwise.h"
-#include "ops/view_write.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/shape/view_write.h"
+#include "ops/shape/ops.h"
 
 #include <string.h>
 

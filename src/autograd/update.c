@@ -3,8 +3,8 @@
 
 #include "aril/autograd.h"
 #include "aril/ops.h"
-#include "ops/apply.h"
-#include "ops/update.h"
+#include "ops/table/apply.h"
+#include "ops/update/update.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* What the processor can do: read once, and lowered by ARIL_CPU.
  *
- * Kernels are compiled for each level (ops/targets.h) and chosen by it as they are called.
+ * Kernels are compiled for each level (ops/vector/targets.h) and chosen by it as they are called.
  * ARIL_CPU=baseline, avx2, avx512 or neon in the environment takes a level that is no higher than
  * the machine's; any other value gets one warning and changes nothing. */
 #ifndef ARIL_CORE_CPU_H
@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* What a function compiled for a level begins with (ops/targets.h). */
+/* What a function compiled for a level begins with (ops/vector/targets.h). */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ARIL__TARGETS 1
 #define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))

@@ -36,7 +36,7 @@ typedef struct aril__thread {
     bool ready;
     bool ended; /* the thread's destructor has run: nothing is cached any more */
     aril__mode mode;
-    aril__tracer *tracer; /* records operations instead of running them; see ops/apply.h */
+    aril__tracer *tracer; /* records operations instead of running them; see ops/table/apply.h */
 
     aril_tensor **owned; /* tensors of all open scopes, innermost last */
     uint32_t n_owned, cap_owned;
@@ -52,7 +52,7 @@ typedef struct aril__thread {
     struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */
     struct aril__view *dead_views;
     bool in_release;
-    aril__thread_plans *plans; /* kernels chosen lately: ops/plans.c */
+    aril__thread_plans *plans; /* kernels chosen lately: ops/table/plans.c */
     aril__slab_cache slab;
 } aril__thread;
 

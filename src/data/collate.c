@@ -2,7 +2,7 @@
 
 #include "aril/scope.h"
 #include "core/tensor.h"
-#include "data/pixels.h"
+#include "data/image/pixels.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "aril/view.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
-#include "data/pixels.h"
+#include "data/image/pixels.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "aril/transform.h"
 #include "core/tensor.h"
 #include "data/dataset.h"
-#include "data/resize.h"
+#include "data/image/resize.h"
 
 enum { ARIL__SETTINGS = 6, ARIL__SETTING_NUMBERS = 4 };
 

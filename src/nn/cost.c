@@ -8,7 +8,7 @@
 #include "core/dtype.h"
 #include "core/memory.h"
 #include "nn/module.h"
-#include "ops/flops.h"
+#include "ops/table/flops.h"
 
 #include <math.h>
 #include <stdlib.h>

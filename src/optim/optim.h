@@ -4,7 +4,7 @@
 
 #include "aril/optim.h"
 #include "aril/schedule.h"
-#include "ops/update.h"
+#include "ops/update/update.h"
 
 /* ---- kinds ---- */
 

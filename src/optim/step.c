@@ -3,7 +3,7 @@
 
 #include "aril/autograd.h"
 #include "aril/ops.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef ARIL_TESTS_RECORDER_H
 #define ARIL_TESTS_RECORDER_H
 
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 
 typedef struct recorder recorder;
 

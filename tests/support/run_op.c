@@ -1,8 +1,8 @@
 #include "support/run_op.h"
 
 #include "aril/aril.h"
-#include "ops/apply.h"
-#include "ops/rows.h"
+#include "ops/table/apply.h"
+#include "ops/table/rows.h"
 #include "support/compare.h"
 
 #include <math.h>

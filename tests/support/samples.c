@@ -1,7 +1,7 @@
 #include "support/samples.h"
 
 #include "aril/aril.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 #include "support/test.h"
 
 #include <ctype.h>

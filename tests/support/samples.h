@@ -1,10 +1,10 @@
-/* Inputs for every op of the table: from its samples (src/ops/sample.h), or, for elementwise ops,
+/* Inputs for every op of the table: from its samples (src/ops/table/sample.h), or, for elementwise ops,
  * from the domain that its row names. */
 #ifndef ARIL_TESTS_SUPPORT_SAMPLES_H
 #define ARIL_TESTS_SUPPORT_SAMPLES_H
 
-#include "ops/elementwise.h"
-#include "ops/sample.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/table/sample.h"
 
 enum { TEST_INPUTS = 12, TEST_SAMPLES = 64 };
 

@@ -1,7 +1,7 @@
 #include "support/slopes.h"
 
 #include "aril/aril.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 #include "support/run_op.h"
 
 #include <inttypes.h>

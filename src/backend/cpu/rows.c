@@ -1,15 +1,16 @@
 #include "backend/cpu/rows.h"
 
-#include "backend/cpu/attention.h"
-#include "backend/cpu/conv.h"
-#include "backend/cpu/conv_lanes.h"
-#include "backend/cpu/conv_lanes_grad.h"
-#include "backend/cpu/elementwise.h"
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/rnn.h"
-#include "ops/norm.h"
-#include "ops/pad.h"
-#include "ops/rows.h"
+#include "backend/cpu/sequence/attention.h"
+#include "backend/cpu/conv/conv.h"
+#include "backend/cpu/conv/conv_lanes.h"
+#include "backend/cpu/conv/conv_lanes_grad.h"
+#include "backend/cpu/elementwise/elementwise.h"
+#include "backend/cpu/linalg/gemm.h"
+#include "backend/cpu/sequence/rnn.h"
+#include "ops/norm/norm.h"
+#include "ops/shape/pad.h"
+#include "ops/table/rows.h"
+#include "ops/elementwise/ops.h"
 
 /* Elementwise ops all run on one engine. */
 #define ROW(op_)                 \
@@ -24,7 +25,7 @@ static const aril__row elementwise_rows[] = {
 #define EW2(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b)
 #define EW2N(name, ...) ROW(name)
 #define EW3(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b) ROW(name##_grad_c)
-#include "ops/elementwise.def"
+#include "ops/elementwise/elementwise.def"
 };
 
 /* Matrix products, fastest first; outer_sum wants its inputs dense. */

@@ -1,8 +1,8 @@
 #include "backend/cpu/staged.h"
 
 #include "aril/ops.h"
-#include "ops/apply.h"
-#include "ops/copy.h"
+#include "ops/table/apply.h"
+#include "ops/shape/copy.h"
 
 enum { MOST_IN = 16 };
 

@@ -2,7 +2,7 @@
 #ifndef ARIL_CPU_STAGED_H
 #define ARIL_CPU_STAGED_H
 
-#include "ops/op.h"
+#include "ops/table/op.h"
 
 /* Calls `run`: with r itself where it computes in f32 or f64; else with copies in f32 of what is of
  * r's type, and dense. */

@@ -4,9 +4,10 @@
 #include "backend/onednn/conv_cut.h"
 #include "core/cpu.h"
 #include "core/parallel.h"
-#include "ops/activation.h"
-#include "ops/conv.h"
-#include "ops/copy.h"
+#include "ops/elementwise/activation.h"
+#include "ops/vision/conv.h"
+#include "ops/shape/copy.h"
+#include "ops/vision/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_CONV_H
 #define ARIL_BACKEND_ONEDNN_CONV_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For conv, conv_dgrad, conv_wgrad and conv_transpose. */
 const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan);

@@ -1,6 +1,7 @@
 #include "backend/onednn/conv_cut.h"
 
-#include "ops/activation.h"
+#include "ops/elementwise/activation.h"
+#include "ops/vision/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

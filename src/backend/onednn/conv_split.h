@@ -7,7 +7,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_CONV_SPLIT_H
 #define ARIL_BACKEND_ONEDNN_CONV_SPLIT_H
 
-#include "ops/conv.h"
+#include "ops/vision/conv.h"
 
 /* What is computed: y, x (conv_dgrad, conv_transpose), or w. */
 enum aril__conv_role { ARIL__CONV_Y, ARIL__CONV_X, ARIL__CONV_W };

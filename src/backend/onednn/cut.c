@@ -1,7 +1,7 @@
 #include "backend/onednn/cut.h"
 
 #include "core/parallel.h"
-#include "ops/apply.h"
+#include "ops/table/apply.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
-#include "ops/norm.h"
+#include "ops/norm/norm.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,9 @@
 #include "backend/onednn/cut.h"
 #include "core/derived.h"
 #include "core/parallel.h"
-#include "ops/activation.h"
-#include "ops/matmul.h"
+#include "ops/elementwise/activation.h"
+#include "ops/linalg/matmul.h"
+#include "ops/linalg/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_MATMUL_H
 #define ARIL_BACKEND_ONEDNN_MATMUL_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For matmul, linear and outer_sum. */
 const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan);

@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_NORM_H
 #define ARIL_BACKEND_ONEDNN_NORM_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For layer_norm and layer_norm_grad. */
 const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan);

@@ -2,7 +2,7 @@
 
 #include "backend/onednn/rows.h"
 #include "core/cpu.h"
-#include "ops/activation.h"
+#include "ops/elementwise/activation.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #define ARIL_BACKEND_ONEDNN_ONEDNN_H
 
 #include "core/derived.h"
-#include "ops/op.h"
-#include "ops/rows.h"
+#include "ops/table/op.h"
+#include "ops/table/rows.h"
 
 #include <oneapi/dnnl/dnnl.h>
 

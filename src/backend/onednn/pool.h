@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_POOL_H
 #define ARIL_BACKEND_ONEDNN_POOL_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For avg_pool, adaptive_avg_pool and their gradients, and for max_pool. The gradient of max_pool
  * adds where indices say, whatever the windows were: oneDNN has nothing of the kind. */

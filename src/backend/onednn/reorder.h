@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_REORDER_H
 #define ARIL_BACKEND_ONEDNN_REORDER_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For copy and cast, of f32 and bf16: f16 loses the marks of signalling NaN on its way. */
 const char *aril__dnn_reorder_prepare(const aril__run *r, aril__plan *plan);

@@ -3,6 +3,7 @@
 #include "aril/conv.h"
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
+#include "ops/vision/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

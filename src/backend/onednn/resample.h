@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_RESAMPLE_H
 #define ARIL_BACKEND_ONEDNN_RESAMPLE_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For interpolate and interpolate_grad. */
 const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan);

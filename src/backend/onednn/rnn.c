@@ -8,7 +8,8 @@
 
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
-#include "ops/rnn_seq.h"
+#include "ops/sequence/rnn_seq.h"
+#include "ops/sequence/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef ARIL_BACKEND_ONEDNN_RNN_H
 #define ARIL_BACKEND_ONEDNN_RNN_H
 
-#include "ops/rows.h"
+#include "ops/table/rows.h"
 
 /* For rnn_seq, lstm_seq and gru_seq. Their gradients have no row: oneDNN's go back from what its own
  * forward pass left in a form of its own, and those of Aril from results that may be anyone's. */

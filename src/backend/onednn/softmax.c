@@ -2,7 +2,8 @@
 
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
-#include "ops/softmax.h"
+#include "ops/norm/softmax.h"
+#include "ops/norm/ops.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,291 @@
+#include "backend/cpu/conv/conv.h"
+
+#include "aril/ops.h"
+#include "backend/cpu/conv/conv_depth.h"
+#include "backend/cpu/linalg/gemm.h"
+#include "core/parallel.h"
+#include "ops/elementwise/activation.h"
+#include "ops/vision/conv.h"
+#include "ops/shape/copy.h"
+#include "ops/vision/ops.h"
+
+#include <string.h>
+
+/* Work is cut by size alone, so results do not depend on the number of threads. */
+enum {
+    COLUMNS = 128 * 1024, /* elements of the columns that are made at a time */
+    LEAST_BLOCK = 48,     /* positions */
+    UNITS = 32,           /* wanted pieces of a large job */
+    UNIT_WORK = 1 << 15,  /* multiplications below which pieces are run together */
+};
+
+typedef struct job {
+    aril__conv d;
+    bool last;              /* channels-last */
+    bool direct;            /* a 1x1 kernel: the picture is its own columns */
+    int64_t taps, area;     /* of the kernel; positions of y */
+    int64_t x_step, y_step; /* between neighbouring positions */
+    int64_t cb, c_blocks;   /* channels of x at a time, and how many times */
+    int64_t block, blocks;  /* positions of y at a time, and how many times */
+    atomic_bool failed;
+} job;
+
+typedef struct matrix {
+    void *at;
+    int64_t row, col;
+} matrix;
+
+/* c = a b, [m,n] = [m,k] [k,n]; turned over where c lies by columns. */
+static void product(aril_dtype type, int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix c,
+                    bool add)
+{
+    bool turn = c.col != 1 && c.row == 1;
+    aril__gemm g = { .m = turn ? n : m, .n = turn ? m : n, .k = k, .c = c.at, .add = add };
+    g.a = turn ? b.at : a.at;
+    g.b = turn ? a.at : b.at;
+    g.a_row = turn ? b.col : a.row;
+    g.a_col = turn ? b.row : a.col;
+    g.b_row = turn ? a.col : b.row;
+    g.b_col = turn ? a.row : b.col;
+    g.c_row = turn ? c.col : c.row;
+    g.c_col = turn ? c.row : c.col;
+    aril__cpu_gemm(type, &g);
+}
+
+static void place_of(const aril__conv *d, int64_t p, int64_t *o)
+{
+    o[2] = p % d->out[2];
+    o[1] = p / d->out[2] % d->out[1];
+    o[0] = p / (d->out[2] * d->out[1]);
+}
+
+/* Where kernel position q of the window at o reads a channels-last picture; -1: in the padding. */
+static int64_t tap_offset(const aril__conv *d, const int64_t *o, int64_t q)
+{
+    int64_t at[3] = { q / (d->kernel[1] * d->kernel[2]), q / d->kernel[2] % d->kernel[1],
+                      q % d->kernel[2] };
+    int64_t offset = 0;
+    for (int s = 0; s < 3; s++) {
+        int64_t i = o[s] * d->stride[s] - d->begin[s] + at[s] * d->dilation[s];
+        if (i < 0 || i >= d->in[s]) return -1;
+        offset += i * d->x_stride[2 + s];
+    }
+    return offset;
+}
+
+/* One kernel position over rows of a picture in logical order: results [lo, hi) of a row read
+ * inside it. */
+typedef struct row_taps {
+    int64_t at[3], lo, hi;
+} row_taps;
+
+static row_taps row_taps_of(const aril__conv *d, int64_t q)
+{
+    row_taps t = { .at = { q / (d->kernel[1] * d->kernel[2]), q / d->kernel[2] % d->kernel[1],
+                           q % d->kernel[2] } };
+    int64_t shift = d->begin[2] - t.at[2] * d->dilation[2], s = d->stride[2];
+    t.lo = shift > 0 ? (shift + s - 1) / s : 0;
+    int64_t end = d->in[2] + shift; /* the first position beyond */
+    t.hi = end > 0 ? (end + s - 1) / s : 0;
+    if (t.hi > d->out[2]) t.hi = d->out[2];
+    return t;
+}
+
+/* The offset of result 0 of the row that o lies in; false when it lies in the padding. */
+static bool row_start(const aril__conv *d, const row_taps *t, const int64_t *o, int64_t *start)
+{
+    int64_t offset = t->at[2] * d->dilation[2] - d->begin[2];
+    for (int s = 0; s < 2; s++) {
+        int64_t i = o[s] * d->stride[s] - d->begin[s] + t->at[s] * d->dilation[s];
+        if (i < 0 || i >= d->in[s]) return false;
+        offset += i * d->x_stride[2 + s];
+    }
+    *start = offset;
+    return true;
+}
+
+/* Columns as a matrix [channels and taps, positions]. */
+static matrix columns(const job *j, void *col, int64_t np)
+{
+    return j->last ? (matrix){ col, 1, j->cb * j->taps } : (matrix){ col, np, 1 };
+}
+
+#define T       float
+#define TYPE    ARIL_F32
+#define NAME(x) x##_f32
+#include "backend/cpu/conv/conv.inc"
+#undef T
+#undef TYPE
+#undef NAME
+#define T       double
+#define TYPE    ARIL_F64
+#define NAME(x) x##_f64
+#include "backend/cpu/conv/conv.inc"
+#undef T
+#undef TYPE
+#undef NAME
+
+static int64_t pieces(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+static int64_t grain_of(int64_t work)
+{
+    return work < UNIT_WORK ? UNIT_WORK / (work > 0 ? work : 1) : 1;
+}
+
+/* Positions whose columns of `width` elements fit, and not so many that few pieces are left. */
+static void choose_blocks(job *j, int64_t width, int64_t others)
+{
+    int64_t most = COLUMNS / (width > 0 ? width : 1);
+    int64_t even = pieces(j->area * others, UNITS);
+    j->block = most < LEAST_BLOCK ? LEAST_BLOCK : most;
+    if (even < j->block) j->block = even < LEAST_BLOCK ? LEAST_BLOCK : even;
+    if (j->block > j->area) j->block = j->area;
+    j->blocks = pieces(j->area, j->block);
+    j->block = pieces(j->area, j->blocks);
+}
+
+/* Channels of x for one unit, where there are `others` units beside. */
+static void choose_channels(job *j, int64_t others)
+{
+    int64_t wanted = pieces(UNITS, others > 0 ? others : 1);
+    j->cb = pieces(j->d.c, wanted < j->d.c ? wanted : j->d.c);
+    if (j->cb * j->taps < LEAST_BLOCK) j->cb = pieces(LEAST_BLOCK, j->taps);
+    if (j->cb > j->d.c) j->cb = j->d.c;
+    j->c_blocks = pieces(j->d.c, j->cb);
+}
+
+static void activate_range(void *ctx, int64_t begin, int64_t end)
+{
+    const aril__run *r = ctx;
+    const aril_tensor *y = r->out[0];
+    int64_t act = r->op == &aril__op_conv
+                      ? ((const struct conv_attrs *)r->attrs)->activation[0]
+                      : ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
+    aril__activation_run(r->type, act, end - begin,
+                         (char *)aril__ptr(y) + aril__dtype_bytes(r->type, begin));
+}
+
+static void activate(aril__run *r)
+{
+    aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
+}
+
+/* Memory as it is to be: all dense in logical order, or pictures channels-last. */
+static aril_status run_ready(aril__run *r, bool last)
+{
+    job j = { .last = last };
+    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    bool wide = r->type == ARIL_F64;
+    aril__conv_describe(r, &j.d);
+    const aril__conv *d = &j.d;
+    j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    j.area = d->out[0] * d->out[1] * d->out[2];
+    /* Sizes of 1 may have any stride; what neighbours differ by is the last dimension's. */
+    j.x_step = last ? d->c * d->groups : 1;
+    j.y_step = last ? d->k * d->groups : 1;
+    j.d.x_stride[1] = last ? 1 : d->in[0] * d->in[1] * d->in[2];
+    j.d.y_stride[1] = last ? 1 : j.area;
+    j.d.w_stride[0] = d->c * j.taps;
+    j.direct = j.taps == 1;
+    for (int i = 0; i < 3; i++)
+        j.direct = j.direct && d->stride[i] == 1 && d->begin[i] == 0 && d->in[i] == d->out[i];
+
+    int64_t planes, work;
+    if (d->c == 1 && d->groups > 1 && !last) {
+        work = j.area * j.taps * d->k;
+        planes = forward   ? d->batch * d->k * d->groups
+                 : weights ? d->k * d->groups
+                           : d->batch * d->groups;
+        aril__parallel_for(planes,
+                           grain_of(forward   ? work / d->k
+                                    : weights ? work * d->batch
+                                              : work),
+                           forward   ? wide ? depth_forward_f64 : depth_forward_f32
+                           : weights ? wide ? depth_weights_f64 : depth_weights_f32
+                           : wide    ? depth_data_f64
+                                     : depth_data_f32,
+                           &j);
+        if (d->activation) activate(r);
+        return ARIL_OK;
+    }
+    if (forward) {
+        j.cb = d->c;
+        choose_blocks(&j, j.cb * j.taps, d->batch * d->groups);
+        work = j.block * j.taps * d->c * d->k;
+        aril__parallel_for(d->batch * d->groups * j.blocks, grain_of(work),
+                           wide ? run_forward_f64 : run_forward_f32, &j);
+    } else {
+        int64_t others = weights ? d->groups : d->batch * d->groups;
+        choose_channels(&j, others);
+        choose_blocks(&j, j.cb * j.taps, UNITS);
+        work = j.area * j.taps * j.cb * d->k * (weights ? d->batch : 1);
+        aril__parallel_for(others * j.c_blocks, grain_of(work),
+                           weights ? wide ? run_weights_f64 : run_weights_f32
+                           : wide  ? run_data_f64
+                                   : run_data_f32,
+                           &j);
+    }
+    if (d->activation && !j.failed) activate(r);
+    return j.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory for columns", r->op->name)
+                    : ARIL_OK;
+}
+
+static aril_status run_depth(aril__run *r)
+{
+    aril__conv d;
+    aril__conv_describe(r, &d);
+    if (!aril__cpu_conv_depth(r->op, r->type, &d)) return ARIL_ERR_MEMORY;
+    if (d.activation) activate(r);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_conv(aril__run *r)
+{
+    bool weights = r->op == &aril__op_conv_wgrad, real = r->type == ARIL_F32 || r->type == ARIL_F64;
+    bool like = weights || r->op == &aril__op_conv_dgrad; /* in[2] is a shape */
+    aril_tensor *x = weights ? r->in[1] : r->out[0], *y = r->in[0];
+    aril_tensor *w = weights ? r->out[0] : r->in[1];
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    bool empty = x->numel == 0 || y->numel == 0 || w->numel == 0;
+    bool dense = aril__is_dense(x) && aril__is_dense(y) && aril__is_dense(w);
+    bool last = !dense && aril_is_channels_last(x) && aril_is_channels_last(y) && aril__is_dense(w);
+    if (empty && real && r->out[0] != r->in[0]) return r->op->ref(r);
+    int64_t groups = r->op == &aril__op_conv_transpose
+                         ? ((const struct conv_transpose_attrs *)r->attrs)->groups[0]
+                         : ((const struct conv_attrs *)r->attrs)->groups[0];
+    bool depth = groups > 1 && w->dim[1] == 1;  /* one channel of x in each group */
+    bool planes = depth && w->dim[0] != groups; /* and several of y */
+    if (planes) last = false;
+    bool overlaid = r->out[0] == r->in[0] || r->out[0] == r->in[1];
+    if (real && (dense || last) && !overlaid)
+        return depth && last ? run_depth(r) : run_ready(r, last);
+
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril__thread *th = aril__self();
+    aril_dtype type = r->type == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+    aril_tensor *in[3] = { NULL, NULL, NULL }, *to = r->out[0];
+    aril_tensor *out = aril__give(th, aril__tensor_new(th, type, to->ndim, to->dim, r->device));
+    aril_status s = aril_tensor_status(out);
+    if (s == ARIL_OK && !weights && !planes)
+        aril__channels_last_strides(out->ndim, out->dim, out->stride);
+    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
+        in[i] = r->in[i];
+        if (!in[i] || (i == 2 && like)) continue;
+        in[i] = aril_cast(in[i], type);
+        bool picture = !planes && (i == 0 || (i == 1 && weights));
+        in[i] = picture ? aril_channels_last(in[i]) : aril_contiguous(in[i]);
+        s = aril_tensor_status(in[i]);
+    }
+    if (s < 0) return s;
+    aril__run staged = *r;
+    staged.in = in;
+    staged.out = &out;
+    staged.type = type;
+    s = aril__cpu_conv(&staged);
+    if (s == ARIL_OK) aril__copy_elements(to, out);
+    return s;
+}

@@ -1,0 +1,86 @@
+/* Compiled with fused multiplication and addition: see CMakeLists.txt. */
+#include "backend/cpu/conv/conv_depth.h"
+
+#include "core/parallel.h"
+#include "ops/vision/ops.h"
+
+#include <string.h>
+
+enum {
+    SUMS = 512,           /* weights that are added up at a time */
+    LIST = 64,            /* kernel positions that are added up at a time */
+    CHUNK_WORK = 1 << 16, /* multiplications of one piece of the loop */
+    SLABS = 64,           /* partial results of weights, at most */
+    SLAB_POSITIONS = 64,  /* of y, so that a slab is worth its partial result */
+};
+
+typedef struct job {
+    aril__conv d;
+    int64_t channels, taps;
+    const void *w;      /* [taps, channels] */
+    const void *bias;   /* [channels] or NULL */
+    bool data;          /* from y to x */
+    int64_t slab, rows; /* rows of y in a slab, and in all */
+    int64_t slabs;
+    void *partial; /* [slabs, taps, channels] */
+} job;
+
+#define TEMPLATE "backend/cpu/conv/conv_depth.inc"
+#include "ops/vector/each_target.inc"
+
+/* The weights [channels, taps] turned over, in memory of the device's; and a bias without gaps. */
+#define TURN(T_)                                                                            \
+    do {                                                                                    \
+        const T_ *from = d->w, *bias = d->bias;                                             \
+        T_ *to = (T_ *)(void *)space;                                                       \
+        for (int64_t q = 0; q < j->taps; q++)                                               \
+            for (int64_t c = 0; c < j->channels; c++)                                       \
+                to[q * j->channels + c] = from[c * j->taps + q];                            \
+        to += j->taps * j->channels;                                                        \
+        for (int64_t c = 0; c < j->channels && bias; c++) to[c] = bias[c * d->bias_stride]; \
+    } while (0)
+
+static bool run_pictures(job *j, aril_dtype type)
+{
+    const aril__conv *d = &j->d;
+    const int64_t *size = j->data ? d->in : d->out;
+    size_t bytes = aril__dtype_bytes(type, (j->taps + 1) * j->channels);
+    char *space = aril__device_alloc(aril__cpu_device, bytes);
+    if (!space) return false;
+    if (type == ARIL_F64)
+        TURN(double);
+    else
+        TURN(float);
+    j->w = space;
+    j->bias = d->bias ? space + aril__dtype_bytes(type, j->taps * j->channels) : NULL;
+    int64_t work = size[2] * j->channels * j->taps;
+    aril__parallel_for(d->batch * size[0] * size[1], work < CHUNK_WORK ? CHUNK_WORK / work : 1,
+                       ARIL__PICK(depth_rows, type == ARIL_F64), j);
+    aril__device_free(aril__cpu_device, space, bytes);
+    return true;
+}
+
+static bool run_weights(job *j, aril_dtype type)
+{
+    const aril__conv *d = &j->d;
+    j->rows = d->batch * d->out[0] * d->out[1];
+    j->slab = (j->rows + SLABS - 1) / SLABS;
+    int64_t work = d->out[2] * j->channels * j->taps;
+    if (work * j->slab < CHUNK_WORK) j->slab = CHUNK_WORK / work;
+    if (d->out[2] * j->slab < SLAB_POSITIONS) j->slab = SLAB_POSITIONS / d->out[2];
+    j->slabs = (j->rows + j->slab - 1) / j->slab;
+    size_t bytes = aril__dtype_bytes(type, j->slabs * j->taps * j->channels);
+    if (!(j->partial = aril__device_alloc(aril__cpu_device, bytes))) return false;
+    aril__parallel_for(j->slabs, 1, ARIL__PICK(depth_slabs, type == ARIL_F64), j);
+    aril__parallel_for(j->taps * j->channels, SUMS, ARIL__PICK(depth_sums, type == ARIL_F64), j);
+    aril__device_free(aril__cpu_device, j->partial, bytes);
+    return true;
+}
+
+bool aril__cpu_conv_depth(const aril__op *op, aril_dtype type, const aril__conv *d)
+{
+    job j = { .d = *d, .channels = d->groups };
+    j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    j.data = op == &aril__op_conv_dgrad || op == &aril__op_conv_transpose;
+    return op == &aril__op_conv_wgrad ? run_weights(&j, type) : run_pictures(&j, type);
+}

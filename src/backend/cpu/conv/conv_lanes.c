@@ -1,0 +1,196 @@
+/* Compiled with fused multiplication and addition: see CMakeLists.txt. */
+#include "backend/cpu/conv/conv_lanes.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/elementwise/activation.h"
+#include "ops/vision/conv.h"
+#include "ops/shape/copy.h"
+#include "ops/vision/ops.h"
+
+enum {
+    SAMPLES = 16,         /* batches are whole multiples of it: a vector of floats */
+    FEW_CHANNELS = 8,     /* of a picture that is turned for it */
+    MOST_CHANNELS = 16,   /* of the result, where the source lies in that order already */
+    MOST_TAPS = 128,      /* of the kernel */
+    CHUNK_WORK = 1 << 18, /* multiplications of one piece of the loop */
+};
+
+typedef struct job {
+    aril__conv d;
+    bool data;            /* from y to x */
+    bool joined;          /* neighbouring kernel positions of a row read neighbouring places */
+    aril_dtype type;      /* f32 or f64 */
+    int64_t from_c, to_c; /* channels of the source and of the result */
+    const void *source;   /* [places, from_c, batch] */
+    void *result;         /* [places, to_c, batch] */
+    const void *w;    /* [taps, from_c, to_c]; rows of taps run backwards where data is joined */
+    const void *bias; /* [to_c] */
+} job;
+
+/* What one place of the result reads: n steps from x on in the source, from w on in the weights. */
+typedef struct strip {
+    int64_t x, w, n;
+} strip;
+
+/* The strips of the place listed last: its neighbours in a row, but for those at the edges, have the
+ * same ones, moved. */
+typedef struct strips {
+    int n;
+    int64_t row, place, lo, hi; /* which place that was, and which taps of a row it reads */
+    strip at[MOST_TAPS];
+} strips;
+
+/* Makes s that of place p2 of a row, or of one before it: returns how far from there x is. */
+static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
+{
+    const aril__conv *d = &j->d;
+    const int64_t *other = j->data ? d->out : d->in, *kernel = d->kernel;
+    int64_t step = j->from_c * d->batch, weights = j->from_c * j->to_c, a0, a1, a2;
+    int64_t first = j->data ? p2 + d->begin[2] - (kernel[2] - 1) : p2 * d->stride[2] - d->begin[2];
+    int64_t lo = first < 0 ? -first : 0;
+    int64_t hi = first + kernel[2] > other[2] ? other[2] - first : kernel[2];
+    if (j->joined && s->row == row && s->lo == lo && s->hi == hi)
+        return (p2 - s->place) * (j->data ? 1 : d->stride[2]) * step;
+    int64_t rows = (j->data ? d->in : d->out)[1], p1 = row % rows, p0 = row / rows;
+    int n = 0;
+    strip *to = s->at;
+    for (int64_t q0 = 0; q0 < kernel[0]; q0++) {
+        if (!aril__conv_reads(d, j->data, 0, p0, q0, &a0)) continue;
+        for (int64_t q1 = 0; q1 < kernel[1]; q1++) {
+            if (!aril__conv_reads(d, j->data, 1, p1, q1, &a1)) continue;
+            int64_t line = (a0 * other[1] + a1) * other[2], tap = (q0 * kernel[1] + q1) * kernel[2];
+            if (j->joined && lo < hi)
+                to[n++] = (strip){ (line + first + lo) * step, (tap + lo) * weights,
+                                   (hi - lo) * j->from_c };
+            for (int64_t q2 = 0; q2 < kernel[2] && !j->joined; q2++)
+                if (aril__conv_reads(d, j->data, 2, p2, q2, &a2))
+                    to[n++] = (strip){ (line + a2) * step, (tap + q2) * weights, j->from_c };
+        }
+    }
+    s->n = n;
+    s->row = row;
+    s->place = p2;
+    s->lo = lo;
+    s->hi = hi;
+    return 0;
+}
+
+#define TEMPLATE "backend/cpu/conv/conv_lanes.inc"
+#include "ops/vector/each_target.inc"
+
+/* Why a convolution from `from` with weights w to sizes `to` is left to other rows. */
+static const char *unsuited(const aril_tensor *from, const aril_tensor *w, int ndim,
+                            const int64_t *to)
+{
+    int64_t taps = aril__count(ndim - 2, w->dim + 2);
+    if (aril__count(ndim, to) <= 0 || from->numel <= 0) return "nothing to be done";
+    if (to[0] % SAMPLES != 0) return "the batch is no multiple of 16";
+    if (to[1] > (aril__is_samples_last(from) ? MOST_CHANNELS : FEW_CHANNELS))
+        return "many channels";
+    if (taps > MOST_TAPS) return "a large kernel";
+    return taps == 1 ? "a kernel of one position" : NULL;
+}
+
+static int64_t groups_of(const aril__op *op, const void *attrs)
+{
+    return op == &aril__op_conv_transpose ? ((const struct conv_transpose_attrs *)attrs)->groups[0]
+                                          : ((const struct conv_attrs *)attrs)->groups[0];
+}
+
+bool aril__cpu_conv_lanes_order(const aril__call *c)
+{
+    return (c->type == ARIL_F32 || c->type == ARIL_F64) && groups_of(c->op, c->attrs) == 1 &&
+           !unsuited(c->in[0], c->in[1], c->out[0].ndim, c->out[0].dim);
+}
+
+const char *aril__cpu_conv_lanes_prepare(const aril__run *r, aril__plan *plan)
+{
+    (void)plan;
+    if (groups_of(r->op, r->attrs) != 1) return "groups";
+    return unsuited(r->in[0], r->in[1], r->out[0]->ndim, r->out[0]->dim);
+}
+
+/* Channels and samples last: [spatial..., C, N]. */
+aril_axes aril__cpu_lanes_axes(int ndim, bool back)
+{
+    aril_axes a = { .n = ndim };
+    for (int i = 0; i < ndim; i++) {
+        int from = i < ndim - 2 ? i + 2 : ndim - 1 - i;
+        if (back)
+            a.axis[from] = i;
+        else
+            a.axis[i] = from;
+    }
+    return a;
+}
+
+static void pack(const job *j, int64_t taps, void *space)
+{
+    const aril__conv *d = &j->d;
+    for (int64_t q = 0; q < taps; q++) {
+        int64_t q2 = q % d->kernel[2], q1 = q / d->kernel[2] % d->kernel[1],
+                q0 = q / (d->kernel[2] * d->kernel[1]);
+        if (j->data && j->joined) q2 = d->kernel[2] - 1 - q2;
+        int64_t at = q0 * d->w_stride[2] + q1 * d->w_stride[3] + q2 * d->w_stride[4];
+        for (int64_t f = 0; f < j->from_c; f++)
+            for (int64_t t = 0; t < j->to_c; t++) {
+                int64_t k = j->data ? f : t, c = j->data ? t : f;
+                int64_t from = at + k * d->w_stride[0] + c * d->w_stride[1];
+                int64_t to = (q * j->from_c + f) * j->to_c + t;
+                if (j->type == ARIL_F64)
+                    ((double *)space)[to] = ((const double *)d->w)[from];
+                else
+                    ((float *)space)[to] = ((const float *)d->w)[from];
+            }
+    }
+    for (int64_t t = 0; t < j->to_c; t++) {
+        int64_t to = taps * j->from_c * j->to_c + t, from = t * d->bias_stride;
+        if (j->type == ARIL_F64)
+            ((double *)space)[to] = d->bias ? ((const double *)d->bias)[from] : 0;
+        else
+            ((float *)space)[to] = d->bias ? ((const float *)d->bias)[from] : 0;
+    }
+}
+
+aril_status aril__cpu_conv_lanes(aril__run *r)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril__thread *th = aril__self();
+    th->mode.anomaly = false; /* the result is looked at once, where the op ends */
+    job j = { .data = r->op != &aril__op_conv, .type = r->type };
+    aril__conv_describe(r, &j.d);
+    const aril__conv *d = &j.d;
+    j.joined = d->dilation[2] == 1 && (!j.data || d->stride[2] == 1);
+    j.from_c = j.data ? d->k : d->c;
+    j.to_c = j.data ? d->c : d->k;
+    int ndim = r->out[0]->ndim;
+    aril_tensor *out = r->out[0], *result = out;
+    aril_tensor *source =
+        aril_contiguous(aril_permute(r->in[0], aril__cpu_lanes_axes(ndim, false)));
+    if (!aril__is_samples_last(out) || aril_shares_memory(out, r->in[0]) ||
+        aril_shares_memory(out, r->in[1])) {
+        result = aril__give(th, aril__tensor_new(th, r->type, ndim, out->dim, r->device));
+        if (aril_tensor_status(result) == ARIL_OK)
+            aril__samples_last_strides(ndim, out->dim, result->stride);
+    }
+    int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2], n = (taps * j.from_c + 1) * j.to_c;
+    aril_tensor *w = aril__give(th, aril__tensor_new(th, r->type, 1, &n, r->device));
+    aril_status s = aril_tensor_status(source);
+    if (s == ARIL_OK) s = aril_tensor_status(w);
+    if (s == ARIL_OK) s = aril_tensor_status(result);
+    if (s < 0) return s;
+
+    j.source = aril__ptr(source);
+    j.result = aril__ptr(result);
+    j.w = aril__ptr(w);
+    pack(&j, taps, aril__ptr(w));
+    j.bias = (char *)aril__ptr(w) + aril__dtype_bytes(r->type, n - j.to_c);
+    const int64_t *size = j.data ? d->in : d->out;
+    int64_t work = taps * j.from_c * j.to_c * d->batch;
+    aril__parallel_for(size[0] * size[1] * size[2], work < CHUNK_WORK ? CHUNK_WORK / work : 1,
+                       ARIL__PICK(conv_lanes, r->type == ARIL_F64), &j);
+    if (result != out) aril__copy_elements(out, result);
+    return ARIL_OK;
+}

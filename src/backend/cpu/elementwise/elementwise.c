@@ -1,0 +1,360 @@
+#include "backend/cpu/elementwise/elementwise.h"
+
+#include "core/nest.h"
+#include "core/parallel.h"
+#include "core/stream.h"
+#include "ops/shape/copy.h"
+#include "ops/elementwise/formula.h"
+#include "ops/elementwise/ops.h"
+
+#include <string.h>
+
+enum {
+    OPERANDS = 6,      /* up to five inputs, and the result */
+    BLOCK = 512,       /* elements staged at a time: four operands of 8 bytes fit L1 */
+    SPAN = 16384,      /* elements of one call of a kernel: what it reads twice is still in L2 */
+    LEAST = 12288,     /* elements below which a second thread costs more than it does */
+    MOST = 256 * 1024, /* elements of a chunk, so that a late thread does not hold up the rest */
+};
+
+#define TABLES(level)                                                             \
+    {                                                                             \
+        [ARIL__C_F32] = aril__ew_f32##level, [ARIL__C_F64] = aril__ew_f64##level, \
+        [ARIL__C_I64] = aril__ew_i64##level, [ARIL__C_U64] = aril__ew_u64##level, \
+    }
+static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__C_COUNT] = {
+    [ARIL__CPU_BASELINE] = TABLES(),
+#if ARIL__TARGETS
+    [ARIL__CPU_AVX2] = TABLES(_avx2),
+    [ARIL__CPU_AVX512] = TABLES(_avx512),
+#endif
+};
+static const uint8_t ctype_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
+                                                    [ARIL__C_F64] = ARIL_F64,
+                                                    [ARIL__C_I64] = ARIL_I64,
+                                                    [ARIL__C_U64] = ARIL_U64 };
+
+aril__ew_fn *aril__ew_kernel(int op, aril__ctype type)
+{
+    return tables[aril__cpu()][type][op];
+}
+
+/* How the elements of an operand come to the kernel. */
+typedef enum feed {
+    ABSENT,
+    DIRECT,   /* they lie one after another, in the kernel's type */
+    CONSTANT, /* one element for all: a block of it is made once */
+    PERIODIC, /* the same short row again and again: so is a block of those */
+    LINEAR,   /* one after another, in another type */
+    STAGED,   /* everything else */
+} feed;
+
+typedef struct operand {
+    char *base;
+    int64_t offset;
+    int64_t step; /* of the innermost dimension */
+    uint8_t dtype;
+    feed feed;
+} operand;
+
+typedef struct job {
+    aril__ew_fn *fn;
+    aril__ctype ctype;
+    size_t size; /* of the ctype */
+    const double *params;
+    int n_in;
+    aril__nest nest;
+    int64_t inner;        /* elements of the innermost dimension */
+    operand op[OPERANDS]; /* the result is the last: op[n_in] */
+    uint8_t result_dtype; /* what the kernel writes */
+    size_t result_size;
+    bool stream; /* the result is written past the caches */
+    atomic_int bad;
+} job;
+
+/* Memory of one thread's run: PERIODIC operands begin anywhere in their first row. */
+typedef struct blocks {
+    _Alignas(64) char of[OPERANDS][2 * BLOCK * 8];
+} blocks;
+
+/* Copies m elements from linear position `at` between operand k and a dense block. */
+static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load,
+                  aril__ctype ctype, size_t size)
+{
+    const operand *o = &j->op[k];
+    const aril__dtype_row *row = &aril__dtypes[o->dtype];
+    if (o->feed == LINEAR || o->feed == DIRECT) {
+        if (load)
+            row->load[ctype](block, o->base, o->offset + at, 1, m);
+        else
+            row->store[ctype](o->base, o->offset + at, 1, block, m);
+        return;
+    }
+    aril__nest one = { .ndim = j->nest.ndim, .n = 1 };
+    memcpy(one.dim, j->nest.dim, sizeof one.dim);
+    memcpy(one.stride[0], j->nest.stride[k], sizeof one.stride[0]);
+    aril__nest_at p;
+    aril__nest_seek(&one, &p, at, &o->offset);
+    for (int64_t done = 0; done < m;) {
+        int64_t run = one.ndim ? aril__nest_run(&one, &p) : m;
+        if (run > m - done) run = m - done;
+        char *dense = (char *)block + (size_t)done * size;
+        if (load)
+            row->load[ctype](dense, o->base, p.offset[0], o->step, run);
+        else
+            row->store[ctype](o->base, p.offset[0], o->step, dense, run);
+        done += run;
+        aril__nest_move(&one, &p, run);
+    }
+}
+
+/* The blocks that stay the same for a whole run, for at most m elements at a time. */
+static void fill_blocks(const job *j, blocks *b, int64_t m)
+{
+    for (int i = 0; i < j->n_in; i++) {
+        const operand *o = &j->op[i];
+        aril__load_fn *load = aril__dtypes[o->dtype].load[j->ctype];
+        if (o->feed == CONSTANT) load(b->of[i], o->base, o->offset, 0, m);
+        if (o->feed != PERIODIC) continue;
+        int64_t all = j->inner + m;
+        load(b->of[i], o->base, o->offset, o->step, j->inner);
+        for (int64_t have = j->inner; have < all; have *= 2)
+            memcpy(b->of[i] + (size_t)have * j->size, b->of[i],
+                   (size_t)(all - have < have ? all - have : have) * j->size);
+    }
+}
+
+static void run_range(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    blocks b;
+    const void *in[OPERANDS] = { 0 };
+    const operand *result = &j->op[j->n_in];
+    bool flat = result->feed == DIRECT && !j->stream;
+    int bad = 0;
+    for (int i = 0; i < j->n_in; i++)
+        flat = flat && (j->op[i].feed == DIRECT || j->op[i].feed == ABSENT);
+    int64_t step = flat ? SPAN : BLOCK;
+    if (!flat) fill_blocks(j, &b, end - begin < BLOCK ? end - begin : BLOCK);
+    for (int64_t at = begin; at < end; at += step) {
+        int64_t m = end - at < step ? end - at : step;
+        for (int i = 0; i < j->n_in; i++) {
+            const operand *o = &j->op[i];
+            switch (o->feed) {
+            case ABSENT: break;
+            case DIRECT: in[i] = o->base + (size_t)(o->offset + at) * j->size; break;
+            case CONSTANT: in[i] = b.of[i]; break;
+            case PERIODIC: in[i] = b.of[i] + (size_t)(at % j->inner) * j->size; break;
+            case LINEAR:
+            case STAGED:
+                stage(j, i, at, m, b.of[i], true, j->ctype, j->size);
+                in[i] = b.of[i];
+                break;
+            }
+        }
+        if (result->feed == DIRECT) {
+            char *out = result->base + (size_t)(result->offset + at) * j->result_size;
+            j->fn(m, j->stream ? b.of[j->n_in] : out, in, j->params, &bad);
+            if (j->stream) aril__stream_copy(out, b.of[j->n_in], (size_t)m * j->result_size);
+        } else if (j->result_dtype == ARIL_BOOL) {
+            /* A truth value on its way to another type or through strides. */
+            uint8_t truth[BLOCK];
+            int64_t whole[BLOCK];
+            j->fn(m, truth, in, j->params, &bad);
+            for (int64_t k = 0; k < m; k++) whole[k] = truth[k];
+            stage(j, j->n_in, at, m, whole, false, ARIL__C_I64, sizeof *whole);
+        } else {
+            j->fn(m, b.of[j->n_in], in, j->params, &bad);
+            stage(j, j->n_in, at, m, b.of[j->n_in], false, j->ctype, j->size);
+        }
+    }
+    if (j->stream) aril__stream_end();
+    if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
+}
+
+/* The same where all operands are of the kernel's type and lie in rows, or give one element for a
+ * row: row by row, without copies. */
+static void run_rows(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    blocks b;
+    const void *in[OPERANDS] = { 0 };
+    int64_t base[ARIL__NEST_OPERANDS], filled[OPERANDS];
+    int bad = 0;
+    int64_t most = SPAN;
+    for (int i = 0; i <= j->n_in; i++) {
+        base[i] = j->op[i].offset;
+        filled[i] = -1;
+        if (j->op[i].feed != ABSENT && j->op[i].step == 0) most = BLOCK;
+    }
+    aril__nest_at p;
+    aril__nest_seek(&j->nest, &p, begin, base);
+    while (begin < end) {
+        int64_t m = aril__nest_run(&j->nest, &p);
+        if (m > end - begin) m = end - begin;
+        if (m > most) m = most;
+        for (int i = 0; i < j->n_in; i++) {
+            const operand *o = &j->op[i];
+            if (o->feed == ABSENT) continue;
+            if (o->step) {
+                in[i] = o->base + (size_t)p.offset[i] * j->size;
+            } else if (filled[i] != p.offset[i]) {
+                /* As long as the row, for later pieces of it. */
+                int64_t row = j->inner < BLOCK ? j->inner : BLOCK;
+                aril__dtypes[o->dtype].load[j->ctype](b.of[i], o->base, p.offset[i], 0, row);
+                in[i] = b.of[i];
+                filled[i] = p.offset[i];
+            }
+        }
+        j->fn(m, j->op[j->n_in].base + (size_t)p.offset[j->n_in] * j->result_size, in, j->params,
+              &bad);
+        begin += m;
+        aril__nest_move(&j->nest, &p, m);
+    }
+    if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
+}
+
+/* Says how each operand is fed; true when rows are the better way. */
+static bool choose_feeds(job *j, uint8_t native)
+{
+    int last = j->nest.ndim - 1;
+    j->inner = last >= 0 ? j->nest.dim[last] : 1;
+    bool rows = j->inner >= 64, simple = true;
+    for (int i = 0; i <= j->n_in; i++) {
+        operand *o = &j->op[i];
+        if (o->feed == ABSENT) continue;
+        bool same = o->dtype == (i == j->n_in ? j->result_dtype : native);
+        o->step = last >= 0 ? j->nest.stride[i][last] : 0;
+        bool outer = false; /* moves along an outer dimension */
+        for (int d = 0; d < last; d++) outer = outer || j->nest.stride[i][d] != 0;
+        if (aril__nest_linear(&j->nest, i))
+            o->feed = same ? DIRECT : LINEAR;
+        else if (i < j->n_in && !outer && o->step == 0)
+            o->feed = CONSTANT;
+        else if (i < j->n_in && !outer && j->inner <= BLOCK)
+            o->feed = PERIODIC;
+        simple = simple && o->feed != STAGED;
+        rows = rows && same && (o->step == 1 || (o->step == 0 && i < j->n_in));
+    }
+    return rows && !simple;
+}
+
+static aril_status report(const aril__run *r, int bad)
+{
+    if (!bad) return ARIL_OK;
+    return aril__fail(ARIL_ERR_NUMBER,
+                      bad == ARIL__BAD_DIVISOR
+                          ? "%s: integer division by zero"
+                          : "%s: integers cannot be raised to a negative power",
+                      r->op->name);
+}
+
+/* An integer division or power that meets a bad number must leave its destination as it was: it
+ * is tried in memory of its own first. */
+static aril_status run_aside(aril__run *r)
+{
+    ARIL_SCOPE;
+    aril__thread *th = aril__self();
+    aril_tensor *out = r->out[0];
+    aril_tensor *aside = aril__give(th, aril__tensor_new(th, (aril_dtype)out->dtype, out->ndim,
+                                                         out->dim, r->device));
+    aril_status s = aril_tensor_status(aside);
+    if (s < 0) return s;
+    aril__run first = *r;
+    first.out = &aside;
+    s = aril__cpu_elementwise(&first);
+    if (s == ARIL_OK) aril__copy_elements(out, aside);
+    return s;
+}
+
+/* True when the result lies over an input and the kernel may fail half-way. */
+static bool may_spoil(const aril__run *r)
+{
+    int id = r->op->id;
+    return (id == ARIL__OP_floor_div || id == ARIL__OP_remainder || id == ARIL__OP_fmod ||
+            id == ARIL__OP_pow) &&
+           !aril__is_float(r->type) && r->out[0]->storage == r->in[0]->storage;
+}
+
+/* Whether memory is what limits a formula: it has no functions but those of an instruction or two. */
+static bool is_cheap(const aril__op *op)
+{
+    static const char *const quick[] = { "abs",  "maximum", "minimum", "sign",     "square",
+                                         "sqrt", "isnan",   "isinf",   "isfinite", "floor",
+                                         "ceil", "trunc",   "round" };
+    for (const char *at = op->formula->text; (at = strstr(at, "k_")) != NULL;) {
+        at += 2;
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        bool found = false;
+        for (size_t i = 0; i < sizeof quick / sizeof *quick && !found; i++)
+            found = strlen(quick[i]) == n && memcmp(quick[i], at, n) == 0;
+        if (!found) return false;
+    }
+    return true;
+}
+
+aril_status aril__cpu_elementwise(aril__run *r)
+{
+    static const double no_params[ARIL__EW_PARAMS];
+    const double *params = r->attrs ? ((const struct ew_attrs *)r->attrs)->p : no_params;
+    aril_tensor *out = r->out[0];
+    aril__ctype ctype = aril__dtypes[r->type].ctype;
+    aril__ew_fn *fn = tables[aril__cpu()][ctype][r->op->id];
+    if (aril__unlikely(!fn))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
+                          aril__dtypes[r->type].name);
+    if (aril__unlikely(ctype >= ARIL__C_I64) && may_spoil(r)) return run_aside(r);
+    int64_t n = out->numel;
+    uint8_t native = ctype_dtype[ctype];
+    uint8_t result = r->op->formula->rule == ARIL__EW_CMP ? ARIL_BOOL : native;
+
+    /* Small and dense, of one type and shape: straight to the kernel. */
+    if (n <= BLOCK && out->dtype == result) {
+        const void *in[OPERANDS];
+        bool direct = n == 1 || aril__is_dense(out);
+        for (int i = 0; i < r->n_in && direct; i++) {
+            const aril_tensor *t = r->in[i];
+            direct = !t || (t->dtype == native && t->numel == n && (n == 1 || aril__is_dense(t)));
+            in[i] = t && direct ? aril__base(t) + (size_t)t->offset * (native == ARIL_F32 ? 4 : 8)
+                                : NULL;
+        }
+        if (aril__likely(direct)) {
+            int bad = 0;
+            fn(n, aril__ptr(out), in, params, &bad);
+            return aril__unlikely(bad) ? report(r, bad) : ARIL_OK;
+        }
+    }
+    if (n == 0) return ARIL_OK;
+
+    job j = { .fn = fn,
+              .ctype = ctype,
+              .size = aril__dtype_bytes((aril_dtype)native, 1),
+              .params = params,
+              .n_in = r->n_in,
+              .nest = aril__nest_of(out->ndim, out->dim),
+              .result_dtype = result,
+              .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
+    bool over_input = false;
+    for (int i = 0; i <= r->n_in; i++) {
+        const aril_tensor *t = i < r->n_in ? r->in[i] : out;
+        aril__nest_add(&j.nest, t);
+        if (!t) continue;
+        j.op[i] = (operand){
+            .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
+        };
+        over_input = over_input || (i < r->n_in && t->storage == out->storage);
+    }
+    aril__nest_merge(&j.nest, r->n_in);
+    bool rows = choose_feeds(&j, native);
+    j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
+               n * (int64_t)j.result_size >= ARIL__STREAM_FROM && is_cheap(r->op);
+    int64_t grain = n;
+    if (n > LEAST) {
+        int64_t pieces = aril__parallel_pieces(n, LEAST);
+        if (pieces > 1) pieces *= 2;
+        grain = ((n + pieces - 1) / pieces + 255) & ~(int64_t)255;
+        if (grain > MOST) grain = MOST;
+    }
+    aril__parallel_for(n, grain, rows ? run_rows : run_range, &j);
+    return report(r, atomic_load(&j.bad));
+}

@@ -1,0 +1,5 @@
+/* Elementwise formulas in double, for every machine. */
+#define TARGET
+#define NAME(op) op##_f64
+#define TABLE    aril__ew_f64
+#include "backend/cpu/elementwise/elementwise_f64.inc"

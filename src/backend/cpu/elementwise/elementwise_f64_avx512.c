@@ -1,0 +1,9 @@
+/* Elementwise formulas in double, for AVX-512. */
+#include "ops/vector/targets.h"
+
+#if ARIL__TARGETS
+#define TARGET   ARIL__AVX512
+#define NAME(op) op##_f64_avx512
+#define TABLE    aril__ew_f64_avx512
+#include "backend/cpu/elementwise/elementwise_f64.inc"
+#endif

@@ -1,5 +1,0 @@
-/* Elementwise formulas in double, for every machine. */
-#define TARGET
-#define NAME(op) op##_f64
-#define TABLE    aril__ew_f64
-#include "backend/cpu/elementwise_f64.inc"

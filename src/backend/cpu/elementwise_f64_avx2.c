@@ -1,9 +1,0 @@
-/* Elementwise formulas in double, for AVX2. */
-#include "ops/targets.h"
-
-#if ARIL__TARGETS
-#define TARGET   ARIL__AVX2
-#define NAME(op) op##_f64_avx2
-#define TABLE    aril__ew_f64_avx2
-#include "backend/cpu/elementwise_f64.inc"
-#endif

@@ -1,9 +1,0 @@
-/* Elementwise formulas in double, for AVX-512. */
-#include "ops/targets.h"
-
-#if ARIL__TARGETS
-#define TARGET   ARIL__AVX512
-#define NAME(op) op##_f64_avx512
-#define TABLE    aril__ew_f64_avx512
-#include "backend/cpu/elementwise_f64.inc"
-#endif

@@ -1,5 +1,0 @@
-/* Elementwise formulas in int64_t, for every machine. */
-#define TARGET
-#define NAME(op) op##_i64
-#define TABLE    aril__ew_i64
-#include "backend/cpu/elementwise_i64.inc"

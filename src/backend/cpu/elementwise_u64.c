@@ -1,5 +1,0 @@
-/* Elementwise formulas in uint64_t, for every machine. */
-#define TARGET
-#define NAME(op) op##_u64
-#define TABLE    aril__ew_u64
-#include "backend/cpu/elementwise_u64.inc"

@@ -1,0 +1,13 @@
+/* The rows of rnn_seq, lstm_seq, gru_seq and their gradients. */
+#ifndef ARIL_CPU_RNN_H
+#define ARIL_CPU_RNN_H
+
+#include "ops/table/op.h"
+
+aril_status aril__cpu_rnn(aril__run *r);
+aril_status aril__cpu_rnn_grad(aril__run *r);
+
+/* Gradients of gates need what the op kept of them. */
+const char *aril__cpu_rnn_grad_prepare(const aril__run *r, aril_plan *plan);
+
+#endif

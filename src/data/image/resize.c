@@ -1,0 +1,234 @@
+#include "data/image/resize.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "ops/vector/targets.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#if ARIL__TARGETS
+#include <immintrin.h>
+#endif
+
+/* Weights of u8 are whole numbers of 2^-22, as PIL's are; rows that are worked on at once. */
+enum { BITS = 22, LANES = 16 };
+
+/* What each result along one axis is made of. */
+struct taps {
+    int64_t n, most; /* results; the most pixels of one */
+    int64_t *first;  /* the first pixel of each */
+    int64_t *count;
+    float *real;    /* weights, `most` apart: */
+    int32_t *fixed; /* one of the two */
+};
+
+#define TEMPLATE "data/image/resize.inc"
+#include "data/targets.inc"
+
+/* ---- weights ---- */
+
+static double bilinear(double x)
+{
+    x = fabs(x);
+    return x < 1 ? 1 - x : 0;
+}
+
+/* Keys' cubic with a = -1/2. */
+static double bicubic(double x)
+{
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0;
+}
+
+/* n results over the pixels from `begin` to begin + length; those from low to high - 1 are
+ * there. */
+static bool taps_new(struct taps *k, double begin, double length, int64_t low, int64_t high,
+                     int64_t n, aril_resize_opts opts, bool fixed)
+{
+    double scale = length / (double)n, wide = scale < 1 || opts.no_antialias ? 1 : scale;
+    double support = (opts.filter == ARIL_FILTER_BICUBIC ? 2 : 1) * wide;
+    k->n = n;
+    k->most = (int64_t)ceil(support) * 2 + 1;
+    size_t weights = (size_t)n * (size_t)k->most;
+    char *room = aril__malloc((size_t)n * 2 * sizeof(int64_t) + weights * 4 +
+                              (size_t)k->most * sizeof(double));
+    if (!room) return false;
+    k->first = (int64_t *)(void *)room;
+    k->count = k->first + n;
+    double *w = (double *)(void *)(k->count + n);
+    k->real = (float *)(void *)(w + k->most);
+    k->fixed = (int32_t *)(void *)k->real;
+    for (int64_t i = 0; i < n; i++) {
+        double centre = begin + ((double)i + 0.5) * scale, sum = 0;
+        int64_t first, end;
+        if (opts.filter == ARIL_FILTER_NEAREST) {
+            first = (int64_t)centre;
+            if (first < low) first = low;
+            if (first > high - 1) first = high - 1;
+            end = first + 1;
+        } else {
+            first = centre - support + 0.5 < (double)low ? low : (int64_t)(centre - support + 0.5);
+            end = (int64_t)(centre + support + 0.5);
+            if (end > high) end = high;
+        }
+        for (int64_t j = first; j < end; j++) {
+            double at = ((double)j - centre + 0.5) / wide;
+            double v = opts.filter == ARIL_FILTER_NEAREST   ? 1
+                       : opts.filter == ARIL_FILTER_BICUBIC ? bicubic(at)
+                                                            : bilinear(at);
+            w[j - first] = v;
+            sum += v;
+        }
+        k->first[i] = first;
+        k->count[i] = end - first;
+        for (int64_t j = 0; j < end - first; j++) {
+            double v = sum != 0 ? w[j] / sum : w[j];
+            if (fixed)
+                k->fixed[i * k->most + j] = (int32_t)(v * (1 << BITS) + (v < 0 ? -0.5 : 0.5));
+            else
+                k->real[i * k->most + j] = (float)v;
+        }
+    }
+    return true;
+}
+
+/* ---- blocks of rows ---- */
+
+/* LANES rows of `columns` elements, `step` apart, to [columns][LANES]; rows from `rows` on repeat
+ * the last. */
+static void turn_u8(const uint8_t *from, int64_t step, int64_t rows, int64_t columns, uint8_t *to)
+{
+    int64_t x = 0;
+    if (rows == LANES)
+        for (; x + 16 <= columns; x += 16) PICK(transpose)(from + x, step, to + x * LANES, LANES);
+    for (; x < columns; x++)
+        for (int64_t i = 0; i < LANES; i++)
+            to[x * LANES + i] = from[(i < rows ? i : rows - 1) * step + x];
+}
+
+static void turn_f32(const float *from, int64_t step, int64_t rows, int64_t columns, float *to)
+{
+    for (int64_t x = 0; x < columns; x++)
+        for (int64_t i = 0; i < LANES; i++)
+            to[x * LANES + i] = from[(i < rows ? i : rows - 1) * step + x];
+}
+
+/* And back: [n][LANES] to `rows` rows of n, one after the other. */
+static void turn_back_u8(const uint8_t *from, int64_t rows, int64_t n, uint8_t *to)
+{
+    int64_t x = 0;
+    if (rows == LANES)
+        for (; x + 16 <= n; x += 16) PICK(transpose)(from + x * LANES, LANES, to + x, n);
+    for (; x < n; x++)
+        for (int64_t i = 0; i < rows; i++) to[i * n + x] = from[x * LANES + i];
+}
+
+static void turn_back_f32(const float *from, int64_t rows, int64_t n, float *to)
+{
+    for (int64_t x = 0; x < n; x++)
+        for (int64_t i = 0; i < rows; i++) to[i * n + x] = from[x * LANES + i];
+}
+
+/* ---- both passes ---- */
+
+struct job {
+    const aril__pixels_view *from;
+    struct taps x, y;
+    int64_t left, columns; /* pixels of a row that are used */
+    int64_t top, rows;     /* rows that are used */
+    char *turned, *narrow; /* [columns][LANES], [width][LANES] */
+    char *between;         /* [rows][width] of one channel, or of all */
+};
+
+/* Rows along x: the picture's channels `c` .. end - 1, which lie in one stretch of each row where
+ * `pixel` is above 1. */
+static void along_x(const struct job *j, int64_t c, int64_t end)
+{
+    const aril__pixels_view *from = j->from;
+    int64_t pixel = from->pixel, columns = (j->columns - 1) * pixel + (end - c), width = j->x.n;
+    size_t size = from->f32 ? sizeof(float) : 1;
+    for (int64_t r = 0; r < j->rows; r += LANES) {
+        int64_t rows = j->rows - r < LANES ? j->rows - r : LANES;
+        const char *at =
+            (const char *)from->data +
+            (size_t)(c * from->plane + (j->top + r) * from->row + j->left * pixel) * size;
+        if (from->f32)
+            turn_f32((const float *)(const void *)at, from->row, rows, columns,
+                     (float *)(void *)j->turned);
+        else
+            turn_u8((const uint8_t *)at, from->row, rows, columns, (uint8_t *)j->turned);
+        for (int64_t k = c; k < end; k++) {
+            char *to = j->between + (size_t)(((k - c) * j->rows + r) * width) * size;
+            char *turned = j->turned + (size_t)(k - c) * LANES * size;
+            if (from->f32) {
+                PICK(along_x_f32)
+                ((const float *)(void *)turned, &j->x, pixel, (float *)(void *)j->narrow);
+                turn_back_f32((const float *)(void *)j->narrow, rows, width, (float *)(void *)to);
+            } else {
+                PICK(along_x_u8)
+                ((const uint8_t *)turned, &j->x, pixel, (uint8_t *)j->narrow);
+                turn_back_u8((const uint8_t *)j->narrow, rows, width, (uint8_t *)to);
+            }
+        }
+    }
+}
+
+static void along_y(const struct job *j, int64_t channels, char *to)
+{
+    size_t size = j->from->f32 ? sizeof(float) : 1;
+    int64_t width = j->x.n;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t y = 0; y < j->y.n; y++, to += (size_t)width * size) {
+            const char *from = j->between + (size_t)((c * j->rows + j->y.first[y]) * width) * size;
+            if (j->from->f32) PICK(along_y_f32)
+            ((const float *)(const void *)from, j->y.real + y * j->y.most, j->y.count[y], width,
+             (float *)(void *)to);
+            else PICK(along_y_u8)((const uint8_t *)from, j->y.fixed + y * j->y.most, j->y.count[y],
+                                  width, (uint8_t *)to);
+        }
+}
+
+aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t height,
+                         int64_t width, aril_resize_opts opts, void *to)
+{
+    if (height < 1 || width < 1) return ARIL_OK;
+    struct job j = { .from = from };
+    int64_t right = (int64_t)ceil(box.x + box.width), bottom = (int64_t)ceil(box.y + box.height);
+    j.left = box.x < 0 ? 0 : (int64_t)box.x;
+    j.top = box.y < 0 ? 0 : (int64_t)box.y;
+    if (right > from->width) right = from->width;
+    if (bottom > from->height) bottom = from->height;
+    j.columns = right - j.left;
+    j.rows = bottom - j.top;
+    if (j.columns < 1 || j.rows < 1)
+        return aril__fail(ARIL_ERR_SHAPE, "resize: the part of the picture has no pixels");
+    size_t size = from->f32 ? sizeof(float) : 1;
+    /* Interleaved channels are turned together, planes one by one. */
+    bool together = from->plane < from->pixel;
+    int64_t channels = from->channels, at_once = together ? channels : 1;
+    size_t turned = (size_t)(j.columns * (together ? from->pixel : 1) + channels) * LANES * size;
+    size_t narrow = (size_t)width * LANES * size;
+    size_t between = (size_t)(j.rows * width * at_once) * size;
+    char *room = aril__malloc(turned + narrow + between + 128);
+    bool ok = room && taps_new(&j.x, box.x - (double)j.left, box.width, 0, j.columns, width, opts,
+                               !from->f32);
+    bool ok_y = ok && taps_new(&j.y, box.y - (double)j.top, box.height, 0, j.rows, height, opts,
+                               !from->f32);
+    if (ok_y) {
+        j.turned = room + (64 - (uintptr_t)room % 64);
+        j.narrow = j.turned + (turned + 63) / 64 * 64;
+        j.between = j.narrow + narrow;
+        for (int64_t c = 0; c < channels; c += at_once) {
+            along_x(&j, c, c + at_once);
+            along_y(&j, at_once, (char *)to + (size_t)(c * height * width) * size);
+        }
+        free(j.y.first);
+    }
+    if (ok) free(j.x.first);
+    free(room);
+    return ok_y ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "resize: out of memory");
+}

@@ -1,0 +1,56 @@
+#include "ops/elementwise/activation.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/elementwise/formula.h"
+#include "ops/vector/targets.h"
+#include "ops/elementwise/ops.h"
+
+#include <inttypes.h>
+
+aril_status aril__activation_check(const char *op, int64_t act)
+{
+    if (act >= ARIL_NO_ACTIVATION && act <= ARIL_TANH) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "%s: there is no activation %" PRId64, op, act);
+}
+
+static const struct ew_attrs leaky = { { ARIL__LEAKY_SLOPE } };
+
+aril_tensor *aril__activation(aril_tensor *x, int64_t act)
+{
+    switch (act) {
+    case ARIL_RELU: return aril__op(&aril__op_relu, x);
+    case ARIL_RELU6: return aril__op(&aril__op_relu6, x);
+    case ARIL_LEAKY_RELU: return aril__op_with(&leaky, &aril__op_leaky_relu, x);
+    case ARIL_SIGMOID: return aril__op(&aril__op_sigmoid, x);
+    case ARIL_TANH: return aril__op(&aril__op_tanh, x);
+    default: return x;
+    }
+}
+
+/* Gradient ops take g, a and y. Where the derivative reads a, it reads its sign and bounds, which
+ * are those of y too. */
+aril_tensor *aril__activation_grad(aril_tensor *g, aril_tensor *y, int64_t act)
+{
+    switch (act) {
+    case ARIL_RELU: return aril__op(&aril__op_relu_grad, g, NULL, y);
+    case ARIL_RELU6: return aril__op(&aril__op_relu6_grad, g, y, NULL);
+    case ARIL_LEAKY_RELU: return aril__op_with(&leaky, &aril__op_leaky_relu_grad, g, y, NULL);
+    case ARIL_SIGMOID: return aril__op(&aril__op_sigmoid_grad, g, NULL, y);
+    case ARIL_TANH: return aril__op(&aril__op_tanh_grad, g, NULL, y);
+    default: return g;
+    }
+}
+
+#define TEMPLATE "ops/elementwise/activation.inc"
+#include "ops/vector/each_target.inc"
+
+void aril__activation_run(aril_dtype type, int64_t act, int64_t n, void *y)
+{
+    ARIL__PICK(activate, type == ARIL_F64)(act, n, y);
+}
+
+void aril__activation_grad_run(aril_dtype type, int64_t act, int64_t n, void *g, const void *y)
+{
+    ARIL__PICK(activate_grad, type == ARIL_F64)(act, n, g, y);
+}

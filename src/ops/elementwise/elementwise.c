@@ -1,0 +1,255 @@
+#include "ops/elementwise/elementwise.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/elementwise/ops.h"
+#include "ops/shape/ops.h"
+
+#include <string.h>
+
+/* ---- types ---- */
+
+static aril_dtype combine(int higher, int lower) /* -1: none */
+{
+    if (higher < 0) return (aril_dtype)lower;
+    if (lower < 0 || aril__is_float((aril_dtype)higher)) return (aril_dtype)higher;
+    if (higher == ARIL_BOOL || aril__is_float((aril_dtype)lower))
+        return aril__promote((aril_dtype)higher, (aril_dtype)lower);
+    return (aril_dtype)higher;
+}
+
+aril_dtype aril__result_type(int n, aril_tensor *const *t)
+{
+    int level[3] = { -1, -1, -1 }; /* with dimensions, 0-d, weak */
+    for (int i = 0; i < n; i++) {
+        if (!t[i]) continue;
+        bool weak = t[i]->flags & ARIL__WEAK;
+        int at = weak ? 2 : t[i]->ndim == 0 ? 1 : 0;
+        aril_dtype d = weak && t[i]->dtype == ARIL_F64 ? ARIL_F32 : (aril_dtype)t[i]->dtype;
+        level[at] = level[at] < 0 ? (int)d : (int)aril__promote((aril_dtype)level[at], d);
+    }
+    if (level[1] < 0 && level[2] < 0) return level[0] < 0 ? ARIL_F32 : (aril_dtype)level[0];
+    int low = level[1] < 0 && level[2] < 0 ? -1 : (int)combine(level[1], level[2]);
+    return combine(level[0], low);
+}
+
+static bool needs_integers(const aril__formula *f)
+{
+    return f->rule == ARIL__EW_INT || f->rule == ARIL__EW_INTX;
+}
+
+static aril_status check_dtypes(aril__call *c, aril_dtype t)
+{
+    const aril__formula *f = c->op->formula;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && !aril__dtypes[c->in[i]->dtype].computes)
+            return aril__fail(ARIL_ERR_DTYPE,
+                              "%s: %s holds data but does not compute; cast it first", c->op->name,
+                              aril__dtypes[c->in[i]->dtype].name);
+    if (needs_integers(f) && aril__is_float(t))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs integers%s, got %s", c->op->name,
+                          f->rule == ARIL__EW_INT ? " or bool" : "", aril__dtypes[t].name);
+    if ((f->rule == ARIL__EW_NUMX || f->rule == ARIL__EW_INTX) && t == ARIL_BOOL)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for bool; use the logical ops or cast",
+                          c->op->name);
+    if (f->rule == ARIL__EW_FLT && !aril__is_float(t))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs floating point, got %s", c->op->name,
+                          aril__dtypes[t].name);
+    return ARIL_OK;
+}
+
+static aril__cold aril_status broadcast_error(const aril__call *c)
+{
+    char text[5 * ARIL__SHAPE_TEXT] = "", one[ARIL__SHAPE_TEXT];
+    for (int i = 0; i < c->n_in; i++) {
+        size_t n = strlen(text);
+        if (c->in[i])
+            snprintf(text + n, sizeof text - n, "%s%s", n ? " and " : "",
+                     aril__text(one, c->in[i]));
+    }
+    return aril__fail(ARIL_ERR_SHAPE, "%s: shapes %s do not broadcast together", c->op->name, text);
+}
+
+aril_status aril__ew_infer(aril__call *c)
+{
+    const aril__formula *f = c->op->formula;
+    aril__meta *o = &c->out[0];
+    aril_tensor *first = c->in[0];
+    bool same = true; /* dtype and shape of all inputs */
+    for (int i = 1; i < c->n_in && same; i++) {
+        aril_tensor *t = c->in[i];
+        same = !t || (t->dtype == first->dtype &&
+                      aril__same_dims(t->ndim, t->dim, first->ndim, first->dim));
+    }
+    if (aril__likely(same && !(first->flags & ARIL__WEAK) && f->rule != ARIL__EW_SEL)) {
+        c->type = (aril_dtype)first->dtype;
+        o->ndim = first->ndim;
+        for (int i = 0; i < first->ndim; i++) o->dim[i] = first->dim[i];
+    } else {
+        int skip = f->rule == ARIL__EW_SEL ? 1 + f->is_grad : 0;
+        c->type = aril__result_type(c->n_in - skip, c->in + skip);
+        if (f->is_grad) c->type = (aril_dtype)first->dtype;
+        o->ndim = 0;
+        for (int i = 0; i < c->n_in; i++)
+            if (c->in[i] && !aril__broadcast(&o->ndim, o->dim, c->in[i]->ndim, c->in[i]->dim))
+                return broadcast_error(c);
+    }
+    if (aril__unlikely(!aril__is_float(c->type) || c->type > ARIL_F64)) {
+        aril_status s = check_dtypes(c, c->type);
+        if (s < 0) return s;
+        if (f->rule == ARIL__EW_REAL) c->type = ARIL_F32;
+    } else if (aril__unlikely(needs_integers(f))) {
+        return check_dtypes(c, c->type);
+    }
+    o->dtype = f->rule == ARIL__EW_CMP ? ARIL_BOOL : c->type;
+    return ARIL_OK;
+}
+
+/* ---- gradients ---- */
+
+aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like)
+{
+    if (!aril__same_dims(g->ndim, g->dim, like->ndim, like->dim))
+        g = aril__op(&aril__op_sum_to_like, g, like);
+    if (g->dtype != like->dtype) g = aril_cast(g, (aril_dtype)like->dtype);
+    return g;
+}
+
+_Thread_local const aril_tensor *aril__last_use;
+
+/* True when only the walk back holds g, which lets go of it after this rule: the last derivative
+ * may be written over it. */
+static bool is_free(const aril_tensor *g)
+{
+    const aril__storage *s = g->storage;
+    return g == aril__last_use && s && s->data != s->small && !s->deleter && !g->node && !g->view &&
+           atomic_load_explicit(&g->refs, memory_order_relaxed) == 1 &&
+           atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && aril__is_packed(g);
+}
+
+static aril_tensor *derivative(aril__grad *c, int i, bool last)
+{
+    const aril__formula *f = c->op->formula;
+    const aril__derivative *d = &aril__derivatives(c->op)[i];
+    aril_tensor *g = c->g[0];
+    aril_tensor *out;
+    switch (d->program ? d->shortcut : ARIL__IS_ZERO) {
+    case ARIL__IS_G: out = g; break;
+    case ARIL__IS_ZERO: out = aril_zeros_like(g); break;
+    case ARIL__IS_ONE_OP: {
+        aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_Y] = c->y[0], [ARIL__VAR_G] = g };
+        for (int k = 0; k < f->arity; k++) var[k] = c->x[k];
+        out = aril__program_eval(d->program, var, c->attrs);
+        break;
+    }
+    default: {
+        aril_tensor *in[5] = { g };
+        for (int k = 0; k < f->arity; k++) in[1 + k] = d->saves & IN(k) ? c->x[k] : NULL;
+        in[1 + f->arity] = d->saves & OUT(0) ? c->y[0] : NULL;
+        for (int k = 1; k < f->arity + 2 && last; k++) last = !in[k] || in[k]->dtype == g->dtype;
+        out = last && is_free(g) ? aril__apply_to(g, f->grad_op[i], f->arity + 2, in, c->attrs)
+                                 : aril__apply1(f->grad_op[i], f->arity + 2, in, c->attrs);
+    }
+    }
+    /* x[i] is kept as LIKE where its shape or dtype is not the result's. */
+    return c->x[i] ? aril__undo_broadcast(out, c->x[i]) : out;
+}
+
+void aril__ew_vjp(aril__grad *c)
+{
+    if (!c->g[0]) return;
+    int last = c->op->formula->arity - 1;
+    while (last > 0 && !c->wants[last]) last--;
+    bool passed_on = false; /* g itself is an input's gradient */
+    for (int i = 0; i <= last; i++) {
+        GRAD(i, derivative(c, i, i == last && !passed_on));
+        passed_on |= c->wants[i] && c->dx[i] == c->g[0];
+    }
+}
+
+/* The type in which the kernel of a gradient op computes: all of its steps, so that nothing is
+ * rounded between them. */
+static aril_dtype computed_in(const aril_tensor *g)
+{
+    return g->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+}
+
+/* Weak scalars take on the type by themselves. */
+static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
+{
+    return !t || t->flags & (ARIL__WEAK | ARIL__POISON) ? t : aril_cast(t, type);
+}
+
+void aril__ew_decompose(aril__call *c, aril_tensor **out)
+{
+    /* A gradient op stands right behind its op in the table. */
+    const aril__op *own = c->op;
+    const aril__op *base = own;
+    int which = -1;
+    for (int id = own->id; id >= 0 && which < 0; id--) {
+        base = aril__ops[id];
+        for (int i = 0; base->formula && i < 3; i++)
+            if (base->formula->grad_op[i] == own) which = i;
+    }
+    int arity = base->formula->arity;
+    aril_dtype type = computed_in(c->in[0]);
+    aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_G] = in_type(c->in[0], type) };
+    for (int k = 0; k < arity; k++) {
+        bool choice = base->formula->rule == ARIL__EW_SEL && k == 0;
+        var[k] = choice ? c->in[1 + k] : in_type(c->in[1 + k], type);
+    }
+    var[ARIL__VAR_Y] = in_type(c->in[1 + arity], type);
+    aril_tensor *y = aril__program_eval(aril__derivatives(base)[which].program, var, c->attrs);
+    out[0] = in_type(y, (aril_dtype)c->in[0]->dtype);
+}
+
+/* ---- rows ---- */
+
+#define FLAGS_EW       (ELEMENTWISE | STRIDED | INPLACE | KEEPS_ORDER)
+#define PARAM_ATTRS(A) A(ew, F64, 3, p, 0, NULL)
+ATTR_LIST(ew, PARAM_ATTRS)
+
+#define FORWARD(nm, rl, smp, onx, prm, txt, ar, flg, dc, ...)                   \
+    static const aril__formula nm##_formula = { .arity = ar,                    \
+                                                .rule = ARIL__EW_##rl,          \
+                                                .domain = ARIL__EW_##smp,       \
+                                                .params = prm,                  \
+                                                .text = txt,                    \
+                                                __VA_ARGS__ };                  \
+    OP(nm, .doc = dc, .onnx = onx, .min_in = ar, .max_in = ar, .n_out = 1,      \
+       .flags = FLAGS_EW | (flg), .infer = aril__ew_infer, .vjp = aril__ew_vjp, \
+       .formula = &nm##_formula, WITH_ATTRS(ew));
+#define BACKWARD(nm, own, rl, smp, prm, txt, ar)                                           \
+    static const aril__formula nm##_formula = { .arity = (ar) + 2,                         \
+                                                .rule = ARIL__EW_##rl == ARIL__EW_SEL      \
+                                                            ? ARIL__EW_NUM                 \
+                                                            : ARIL__EW_##rl,               \
+                                                .domain = ARIL__EW_##smp,                  \
+                                                .is_grad = true,                           \
+                                                .params = prm,                             \
+                                                .text = txt };                             \
+    OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1, \
+       .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                        \
+       .decompose = aril__ew_decompose, .formula = &nm##_formula, WITH_ATTRS(ew));
+
+#define EW1(nm, rl, smp, onx, prm, f, da, dc)                     \
+    FORWARD(nm, rl, smp, onx, prm, #f, 1, 0, dc, .grad = { #da }, \
+            .grad_op = { &aril__op_##nm##_grad })                 \
+    BACKWARD(nm##_grad, nm, rl, smp, prm, #da, 1)
+#define EW1N(nm, rl, smp, onx, prm, f, dc) \
+    FORWARD(nm, rl, smp, onx, prm, #f, 1, NONDIFF, dc, .grad = { NULL })
+#define EW2N(nm, rl, smp, onx, prm, f, dc) \
+    FORWARD(nm, rl, smp, onx, prm, #f, 2, NONDIFF, dc, .grad = { NULL })
+#define EW2(nm, rl, smp, onx, prm, f, da, db, dc)                            \
+    FORWARD(nm, rl, smp, onx, prm, #f, 2, 0, dc, .grad = { #da, #db },       \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b }) \
+    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 2)                          \
+    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 2)
+#define EW3(nm, rl, smp, onx, prm, f, da, db, dcc, dc)                       \
+    FORWARD(nm, rl, smp, onx, prm, #f, 3, 0, dc, .grad = { #da, #db, #dcc }, \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,   \
+                         &aril__op_##nm##_grad_c })                          \
+    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 3)                          \
+    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 3)                          \
+    BACKWARD(nm##_grad_c, nm, rl, smp, prm, #dcc, 3)
+#include "ops/elementwise/elementwise.def"

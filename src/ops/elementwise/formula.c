@@ -1,0 +1,280 @@
+#include "ops/elementwise/formula.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/ops.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- parsing: recursive descent to postfix ---- */
+
+typedef struct step {
+    enum { STEP_VAR, STEP_PARAM, STEP_CONST, STEP_OP, STEP_SELECT } kind;
+    int index; /* of a variable or parameter */
+    double value;
+    const aril__op *op;
+} step;
+
+enum { MAX_STEPS = 96 };
+
+struct aril__program {
+    int n;
+    step at[MAX_STEPS];
+};
+
+typedef struct parser {
+    const char *p;
+    aril__program *out;
+    bool ok;
+} parser;
+
+static void emit(parser *s, step what)
+{
+    if (s->out->n == MAX_STEPS)
+        s->ok = false;
+    else
+        s->out->at[s->out->n++] = what;
+}
+
+static void emit_op(parser *s, const char *name)
+{
+    const aril__op *op = aril__op_find(name);
+    if (!op) s->ok = false;
+    emit(s, (step){ .kind = STEP_OP, .op = op });
+}
+
+static bool take(parser *s, const char *token)
+{
+    while (isspace((unsigned char)*s->p)) s->p++;
+    size_t n = strlen(token);
+    if (strncmp(s->p, token, n) != 0) return false;
+    /* "<" must not take the beginning of "<=", nor "!" of "!=". */
+    if (n == 1 && strchr("<>!=", *token) && s->p[1] == '=') return false;
+    s->p += n;
+    return true;
+}
+
+static void expression(parser *s);
+
+static void name_or_call(parser *s)
+{
+    char name[40];
+    size_t n = 0;
+    while ((isalnum((unsigned char)*s->p) || *s->p == '_') && n + 1 < sizeof name)
+        name[n++] = *s->p++;
+    name[n] = '\0';
+    static const char *vars[] = { "a", "b", "c", "y", "g" };
+    for (int i = 0; i < ARIL__VAR_COUNT; i++) {
+        if (strcmp(name, vars[i]) == 0) {
+            emit(s, (step){ .kind = STEP_VAR, .index = i });
+            return;
+        }
+    }
+    if (n == 2 && name[0] == 'p' && name[1] >= '0' && name[1] < '0' + ARIL__EW_PARAMS) {
+        emit(s, (step){ .kind = STEP_PARAM, .index = name[1] - '0' });
+        return;
+    }
+    if (!take(s, "(")) {
+        s->ok = false;
+        return;
+    }
+    if (strcmp(name, "K") == 0) {
+        char *end;
+        double v = strtod(s->p, &end);
+        s->ok = s->ok && end != s->p;
+        s->p = end;
+        emit(s, (step){ .kind = STEP_CONST, .value = v });
+    } else {
+        if (strncmp(name, "k_", 2) != 0) s->ok = false;
+        int given = 0;
+        do {
+            expression(s);
+            given++;
+        } while (s->ok && take(s, ","));
+        const aril__op *op = n > 2 ? aril__op_find(name + 2) : NULL;
+        if (!op || given != op->min_in || given != op->max_in) s->ok = false;
+        emit_op(s, name + 2);
+    }
+    s->ok = s->ok && take(s, ")");
+}
+
+static void unary(parser *s)
+{
+    if (!s->ok) return;
+    if (take(s, "-")) {
+        unary(s);
+        emit_op(s, "neg");
+    } else if (take(s, "!")) {
+        unary(s);
+        emit_op(s, "logical_not");
+    } else if (take(s, "(")) {
+        expression(s);
+        s->ok = s->ok && take(s, ")");
+    } else {
+        name_or_call(s);
+    }
+}
+
+/* Binary operators, loosest first; each level is left-associative. */
+static const struct {
+    const char *token, *op;
+    int level;
+} binary_ops[] = { { "||", "logical_or", 0 }, { "&&", "logical_and", 1 }, { "==", "eq", 2 },
+                   { "!=", "ne", 2 },         { "<=", "le", 3 },          { ">=", "ge", 3 },
+                   { "<", "lt", 3 },          { ">", "gt", 3 },           { "+", "add", 4 },
+                   { "-", "sub", 4 },         { "*", "mul", 5 },          { "/", "div", 5 } };
+
+static void binary(parser *s, int level)
+{
+    if (level > 5) {
+        unary(s);
+        return;
+    }
+    binary(s, level + 1);
+    for (bool found = true; found && s->ok;) {
+        found = false;
+        for (size_t i = 0; i < sizeof binary_ops / sizeof *binary_ops; i++) {
+            if (binary_ops[i].level == level && take(s, binary_ops[i].token)) {
+                binary(s, level + 1);
+                emit_op(s, binary_ops[i].op);
+                found = true;
+                break;
+            }
+        }
+    }
+}
+
+static void expression(parser *s)
+{
+    binary(s, 0);
+    if (s->ok && take(s, "?")) {
+        expression(s);
+        s->ok = s->ok && take(s, ":");
+        expression(s);
+        emit(s, (step){ .kind = STEP_SELECT });
+    }
+}
+
+aril__program *aril__program_parse(const char *text)
+{
+    aril__program *p = aril__calloc(sizeof *p);
+    if (!p) return NULL;
+    parser s = { .p = text, .out = p, .ok = true };
+    expression(&s);
+    while (isspace((unsigned char)*s.p)) s.p++;
+    if (s.ok && !*s.p) return p;
+    free(p);
+    return NULL;
+}
+
+void aril__program_free(aril__program *p)
+{
+    free(p);
+}
+
+/* ---- running ---- */
+
+/* Numbers alone: apply would give them the default type, f32, and the result its precision. They
+ * are combined in f64 instead and stay a number, which takes the type of what it meets. */
+static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
+                                     const double *params)
+{
+    aril_tensor *exact[3];
+    for (int i = 0; i < n; i++) exact[i] = aril_cast(in[i], ARIL_F64);
+    aril_tensor *y = aril__apply1(op, n, exact, params);
+    if (y->dtype == ARIL_F64) y->flags |= ARIL__WEAK;
+    return y;
+}
+
+static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in,
+                               const double *params)
+{
+    bool numbers = n <= 3;
+    for (int i = 0; i < n; i++) numbers = numbers && in[i] && in[i]->flags & ARIL__WEAK;
+    return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
+}
+
+aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
+                                const double *params)
+{
+    aril_tensor *stack[MAX_STEPS];
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        const step *s = &p->at[i];
+        switch (s->kind) {
+        case STEP_VAR: stack[n++] = var[s->index]; break;
+        case STEP_PARAM: stack[n++] = aril__scalar_f64(params[s->index]); break;
+        case STEP_CONST: stack[n++] = aril__scalar_f64(s->value); break;
+        case STEP_OP: {
+            int arity = s->op->formula ? s->op->formula->arity : s->op->min_in;
+            n -= arity;
+            stack[n] = apply_step(s->op, arity, &stack[n], s->op->formula ? params : NULL);
+            n++;
+            break;
+        }
+        case STEP_SELECT:
+            n -= 3;
+            stack[n] = aril__apply1(&aril__op_where, 3, &stack[n], NULL);
+            n++;
+            break;
+        }
+    }
+    return stack[0];
+}
+
+/* ---- all derivatives ---- */
+
+static aril__derivative derivatives[ARIL__OP_COUNT][3];
+
+const aril__derivative *aril__derivatives(const aril__op *op)
+{
+    return derivatives[op->id];
+}
+
+static aril_status parse_derivative(const aril__op *op, int i)
+{
+    const char *text = op->formula->grad[i];
+    aril__derivative *d = &derivatives[op->id][i];
+    if (!text || strcmp(text, "NOGRAD") == 0) return ARIL_OK;
+    aril__program *p = aril__program_parse(text);
+    if (!p)
+        return aril__fail(ARIL_ERR_INTERNAL, "%s: cannot read the derivative '%s'", op->name, text);
+    d->program = p;
+    int ops = 0;
+    for (int k = 0; k < p->n; k++) {
+        const step *s = &p->at[k];
+        ops += s->kind == STEP_OP || s->kind == STEP_SELECT;
+        if (s->kind == STEP_VAR && s->index <= ARIL__VAR_C) d->saves |= IN(s->index);
+        if (s->kind == STEP_VAR && s->index == ARIL__VAR_Y) d->saves |= OUT(0);
+    }
+    if (p->n == 1 && p->at[0].kind == STEP_VAR && p->at[0].index == ARIL__VAR_G)
+        d->shortcut = ARIL__IS_G;
+    else if (p->n == 1 && p->at[0].kind == STEP_CONST && p->at[0].value == 0)
+        d->shortcut = ARIL__IS_ZERO;
+    else if (ops == 1)
+        d->shortcut = ARIL__IS_ONE_OP;
+    return ARIL_OK;
+}
+
+aril_status aril__formulas_start(void)
+{
+    for (int k = 0; k < aril__n_ops; k++) {
+        const aril__op *op = aril__ops[k];
+        if (!op->formula || op->formula->is_grad) continue;
+        for (int i = 0; i < op->formula->arity; i++) {
+            aril_status s = parse_derivative(op, i);
+            if (s < 0) return s;
+        }
+    }
+    return ARIL_OK;
+}
+
+void aril__formulas_shutdown(void)
+{
+    for (int k = 0; k < ARIL__OP_COUNT; k++)
+        for (int i = 0; i < 3; i++) aril__program_free(derivatives[k][i].program);
+    memset(derivatives, 0, sizeof derivatives);
+}

@@ -1,0 +1,83 @@
+/* Formulas of elementwise ops as text and as small programs.
+ *
+ * The text of a formula is what elementwise.def says. Parsed, it tells which values a derivative
+ * needs, and runs in public ops: that is how an elementwise gradient is differentiated again. */
+#ifndef ARIL_OPS_FORMULA_H
+#define ARIL_OPS_FORMULA_H
+
+#include "ops/table/op.h"
+
+typedef enum aril__ew_rule {
+    ARIL__EW_REAL,
+    ARIL__EW_NUM,
+    ARIL__EW_NUMX,
+    ARIL__EW_INT,
+    ARIL__EW_INTX,
+    ARIL__EW_CMP,
+    ARIL__EW_FLT,
+    ARIL__EW_SEL
+} aril__ew_rule;
+
+typedef enum aril__ew_domain {
+    ARIL__EW_ANY,
+    ARIL__EW_POS,     /* (0.2, 3) */
+    ARIL__EW_UNIT,    /* (-0.9, 0.9) */
+    ARIL__EW_PROB,    /* (0.1, 0.9) */
+    ARIL__EW_GE1,     /* (1.1, 4) */
+    ARIL__EW_NONZERO, /* away from 0, either sign */
+    ARIL__EW_KINK     /* away from 0 and from small integers */
+} aril__ew_domain;
+
+enum { ARIL__EW_PARAMS = 3 };
+
+/* Attributes of every elementwise op: its parameters. */
+struct ew_attrs {
+    double p[ARIL__EW_PARAMS];
+};
+
+struct aril__formula {
+    uint8_t arity;
+    uint8_t rule;
+    uint8_t domain;
+    bool is_grad;       /* inputs are g, then the op's own, then y */
+    const char *params; /* "alpha": names of p0, p1, p2 */
+    const char *text;
+    const char *grad[3]; /* derivatives; NULL in a gradient op */
+    const aril__op *grad_op[3];
+};
+
+/* Variables of a formula, in the order in which programs number them. */
+enum { ARIL__VAR_A, ARIL__VAR_B, ARIL__VAR_C, ARIL__VAR_Y, ARIL__VAR_G, ARIL__VAR_COUNT };
+
+typedef struct aril__program aril__program;
+
+/* How a derivative is best computed. */
+typedef enum aril__shortcut {
+    ARIL__USE_OP,   /* by its one-pass gradient op */
+    ARIL__IS_G,     /* it is g itself */
+    ARIL__IS_ZERO,  /* 0 everywhere */
+    ARIL__IS_ONE_OP /* a single public op says it */
+} aril__shortcut;
+
+/* Parsed derivatives of an op; NULL where there is none. Made by aril__formulas_start. */
+typedef struct aril__derivative {
+    aril__program *program;
+    aril__shortcut shortcut;
+    uint32_t saves; /* IN and OUT masks of what it reads */
+} aril__derivative;
+
+const aril__derivative *aril__derivatives(const aril__op *op); /* array of `arity` */
+
+/* Parses all derivatives; an error means that elementwise.def is malformed. */
+aril_status aril__formulas_start(void);
+void aril__formulas_shutdown(void);
+
+/* The value of a parsed formula in public ops. */
+aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
+                                const double *params);
+
+/* Parses any formula text: for tests. Free with aril__program_free. NULL when malformed. */
+aril__program *aril__program_parse(const char *text);
+void aril__program_free(aril__program *p);
+
+#endif

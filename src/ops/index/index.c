@@ -1,0 +1,446 @@
+#include "ops/index/index.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/like.h"
+#include "ops/index/fetch.h"
+#include "ops/norm/norm.h"
+#include "ops/table/sample.h"
+#include "ops/index/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for each axis */
+
+#define INDICES(from)       (((1u << (MOST + 1)) - 1) & ~((1u << (from)) - 1))
+#define SAVED_INDICES(from) (0xffu & ~((1u << (from)) - 1)) /* bit 7 stands for all later ones */
+#define NATIVE              (DT(ARIL_F32) | DT(ARIL_F64) | DT(ARIL_I64) | DT(ARIL_U64))
+
+/* ---- index ---- */
+
+ATTR_LIST(index, INDEX_ATTRS)
+
+static void picked_shape(aril__call *c, const aril__fetch *p)
+{
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)c->in[0]->dtype;
+    o->ndim = p->ndim;
+    memcpy(o->dim, p->dim, (size_t)p->ndim * sizeof *o->dim);
+}
+
+static aril_status read_picked(aril__run *r, int64_t mask)
+{
+    aril__fetch p;
+    int64_t *offsets;
+    aril_status s = aril__fetch_shape(r->op->name, r->in[0], mask, r->n_in - 1, r->in + 1, &p);
+    if (s == ARIL_OK)
+        s = aril__fetch_offsets(r->op->name, r->in[0], &p, r->n_in - 1, r->in + 1, &offsets);
+    if (s < 0) return s;
+    aril__fetch_read(r->out[0], r->in[0], &p, offsets);
+    free(offsets);
+    return ARIL_OK;
+}
+
+static aril_status index_infer(aril__call *c)
+{
+    const struct index_attrs *a = c->attrs;
+    aril__fetch p;
+    aril_status s = aril__fetch_shape("index", c->in[0], a->mask[0], c->n_in - 1, c->in + 1, &p);
+    if (s == ARIL_OK) picked_shape(c, &p);
+    return s;
+}
+
+static aril_status index_ref(aril__run *r)
+{
+    return read_picked(r, ((const struct index_attrs *)r->attrs)->mask[0]);
+}
+
+/* Zeros of the shape of `like` with g added at the indices, in one new tensor. */
+static aril_tensor *put_add_to_zeros(aril_tensor *like, aril_tensor *g, int64_t mask, int n,
+                                     aril_tensor *const *index)
+{
+    struct index_attrs a = { { mask } };
+    aril_tensor *zeros = aril_zeros_like(like), *in[MOST] = { zeros, g };
+    memcpy(in + 2, index, (size_t)n * sizeof *in);
+    return aril__apply_to(zeros, &aril__op_index_put_add, n + 2, in, &a);
+}
+
+VJP(index)
+{
+    const struct index_attrs *a = c->attrs;
+    if (c->g[0]) GRAD(0, put_add_to_zeros(c->x[0], c->g[0], a->mask[0], c->n_in - 1, c->x + 1));
+}
+
+static const aril__sample index_samples[] = {
+    { .in = { "[4,3]", "i4[5]" }, .attrs = &(const struct index_attrs){ { 1 } } },
+    { .in = { "[4,3]", "i4[2,1]", "i3[3]" }, .attrs = &(const struct index_attrs){ { 3 } } },
+    { .in = { "[4,3,2]", "i4[3]", "i2[2,3]" }, .attrs = &(const struct index_attrs){ { 5 } } },
+    { .in = { "[2,4,3]", "i4[5]", "i3[5]" },
+      .attrs = &(const struct index_attrs){ { 6 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[4,3]", "i3[]" }, .attrs = &(const struct index_attrs){ { 2 } } },
+    { .in = { "[4,3]", "i3[0]" }, .attrs = &(const struct index_attrs){ { 2 } } },
+    { .in = { "[0,3]", "i3[2]" }, .attrs = &(const struct index_attrs){ { 2 } } },
+    SAMPLE_END
+};
+OP(index, .doc = "elements picked by index tensors, broadcast together", .min_in = 1,
+   .max_in = MOST - 1, .n_out = 1, .flags = STRIDED | RAW, .index_in = INDICES(1),
+   .types = DT_WHOLE_BYTES, .infer = index_infer, .ref = index_ref, .vjp = index_vjp,
+   .saves = { LIKE(0) | SAVED_INDICES(1) }, .samples = index_samples, WITH_ATTRS(index));
+
+/* ---- index_select ---- */
+
+ATTR_LIST(index_select, INDEX_SELECT_ATTRS)
+
+static aril_status index_select_infer(aril__call *c)
+{
+    const struct index_select_attrs *a = c->attrs;
+    aril__fetch p;
+    aril_status s = aril__fetch_shape("index_select", c->in[0], 1 << a->axis[0], 1, c->in + 1, &p);
+    if (s == ARIL_OK) picked_shape(c, &p);
+    return s;
+}
+
+static aril_status index_select_ref(aril__run *r)
+{
+    return read_picked(r, 1 << ((const struct index_select_attrs *)r->attrs)->axis[0]);
+}
+
+VJP(index_select)
+{
+    const struct index_select_attrs *a = c->attrs;
+    if (c->g[0]) GRAD(0, put_add_to_zeros(c->x[0], c->g[0], 1 << a->axis[0], 1, c->x + 1));
+}
+
+static const aril__sample index_select_samples[] = {
+    { .in = { "[4,3]", "i4[5]" }, .attrs = &(const struct index_select_attrs){ { 0 } } },
+    { .in = { "[3,4,2]", "i4[5]" },
+      .attrs = &(const struct index_select_attrs){ { 1 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,4]", "i4[2,3]" }, .attrs = &(const struct index_select_attrs){ { 1 } } },
+    { .in = { "[4,3]", "i4[]" }, .attrs = &(const struct index_select_attrs){ { 0 } } },
+    { .in = { "[4,3]", "i4[0]" }, .attrs = &(const struct index_select_attrs){ { 0 } } },
+    SAMPLE_END
+};
+OP(index_select, .doc = "positions of one axis picked by an index tensor", .onnx = "Gather",
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | RAW, .index_in = IN(1),
+   .types = DT_WHOLE_BYTES, .infer = index_select_infer, .ref = index_select_ref,
+   .vjp = index_select_vjp, .saves = { LIKE(0) | IN(1) }, .samples = index_select_samples,
+   WITH_ATTRS(index_select));
+
+/* ---- index_put: x, value, indices ---- */
+
+static aril_status index_put_infer(aril__call *c)
+{
+    const struct index_attrs *a = c->attrs;
+    const char *op = c->op->name;
+    const aril_tensor *x = c->in[0], *value = c->in[1];
+    aril__meta *o = &c->out[0];
+    aril__fetch p;
+    aril_status s = aril__fetch_shape(op, x, a->mask[0], c->n_in - 2, c->in + 2, &p);
+    if (s < 0) return s;
+    if (value->dtype != x->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the values are %s, the tensor put to %s", op,
+                          aril__dtypes[value->dtype].name, aril__dtypes[x->dtype].name);
+    int n = p.ndim;
+    int64_t dim[ARIL_MAX_DIMS];
+    memcpy(dim, p.dim, sizeof dim);
+    bool fits = value->ndim <= n && aril__broadcast(&n, dim, value->ndim, value->dim);
+    for (int d = 0; d < n && fits; d++) fits = dim[d] == p.dim[d] || p.dim[d] < 0;
+    if (!fits) {
+        char v[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: values of shape %s do not broadcast to %s, the shape "
+                          "that is picked",
+                          op, aril__text(v, value), aril__shape_text(to, p.ndim, p.dim));
+    }
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
+    return ARIL_OK;
+}
+
+static aril_status write_picked(aril__run *r, bool add)
+{
+    const struct index_attrs *a = r->attrs;
+    aril_tensor *out = r->out[0];
+    aril__fetch p;
+    int64_t *offsets;
+    aril_status s = aril__fetch_shape(r->op->name, out, a->mask[0], r->n_in - 2, r->in + 2, &p);
+    if (s == ARIL_OK)
+        s = aril__fetch_offsets(r->op->name, out, &p, r->n_in - 2, r->in + 2, &offsets);
+    if (s < 0) return s;
+    if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
+    s = aril__fetch_write(out, r->in[1], &p, offsets, add);
+    free(offsets);
+    return s;
+}
+
+static aril_status index_put_ref(aril__run *r)
+{
+    return write_picked(r, false);
+}
+
+static aril_status index_put_add_ref(aril__run *r)
+{
+    return write_picked(r, true);
+}
+
+/* What comes back to the values, which may have been broadcast. */
+static aril_tensor *picked_to_like(aril__grad *c)
+{
+    aril_tensor *in[MOST] = { c->g[0] };
+    memcpy(in + 1, c->x + 2, (size_t)(c->n_in - 2) * sizeof *in);
+    return aril__sum_to_like(aril__apply1(&aril__op_index, c->n_in - 1, in, c->attrs), c->x[1]);
+}
+
+VJP(index_put)
+{
+    if (!c->g[0]) return;
+    if (c->wants[0]) {
+        aril_tensor *in[MOST] = { c->g[0], aril__number_like(c->g[0], ARIL_NUMBER(0)) };
+        memcpy(in + 2, c->x + 2, (size_t)(c->n_in - 2) * sizeof *in);
+        c->dx[0] = aril__apply1(&aril__op_index_put, c->n_in, in, c->attrs);
+    }
+    GRAD(1, picked_to_like(c));
+}
+
+VJP(index_put_add)
+{
+    if (!c->g[0]) return;
+    GRAD(0, c->g[0]);
+    GRAD(1, picked_to_like(c));
+}
+
+/* Gradients are checked where no two values are put in one place. */
+static const aril__sample index_put_samples[] = {
+    { .in = { "[4,3]", "[1,3]", "i4[1]" }, .attrs = &(const struct index_attrs){ { 1 } } },
+    { .in = { "[4,3,2]", "[1,3]", "i4[1]", "i2[1]" },
+      .attrs = &(const struct index_attrs){ { 5 } },
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[2,4]", "[2]", "i4[]" },
+      .attrs = &(const struct index_attrs){ { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[4,3]", "[]", "i4[]", "i3[]" }, .attrs = &(const struct index_attrs){ { 3 } } },
+    { .in = { "[4,3]", "[0,3]", "i4[0]" }, .attrs = &(const struct index_attrs){ { 1 } } },
+    SAMPLE_END
+};
+OP(index_put, .doc = "a tensor with values put where index tensors point", .min_in = 2,
+   .max_in = MOST, .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER,
+   .index_in = INDICES(2), .types = DT_WHOLE_BYTES, .infer = index_put_infer, .ref = index_put_ref,
+   .vjp = index_put_vjp, .saves = { SAVED_INDICES(2), LIKE(1) | SAVED_INDICES(2) },
+   .samples = index_put_samples, WITH_ATTRS(index));
+
+static const aril__sample index_put_add_samples[] = {
+    { .in = { "[4,3]", "[6,3]", "i4[6]" }, .attrs = &(const struct index_attrs){ { 1 } } },
+    { .in = { "[4,3,2]", "[2,3,1]", "i4[3]", "i2[2,3]" },
+      .attrs = &(const struct index_attrs){ { 5 } } },
+    { .in = { "[3,4]", "[3,2,2]", "i4[2,2]" },
+      .attrs = &(const struct index_attrs){ { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[4,3]", "[]", "i4[5]", "i3[5]" }, .attrs = &(const struct index_attrs){ { 3 } } },
+    { .in = { "[4,3]", "[0,3]", "i4[0]" }, .attrs = &(const struct index_attrs){ { 1 } } },
+    SAMPLE_END
+};
+OP(index_put_add, .doc = "a tensor with values added where index tensors point", .min_in = 2,
+   .max_in = MOST, .n_out = 1, .flags = STRIDED | INPLACE | KEEPS_ORDER, .index_in = INDICES(2),
+   .types = DT_COMPUTE, .native = NATIVE, .infer = index_put_infer, .ref = index_put_add_ref,
+   .vjp = index_put_add_vjp, .saves = { 0, LIKE(1) | SAVED_INDICES(2) },
+   .samples = index_put_add_samples, WITH_ATTRS(index));
+
+/* ---- embedding: weight, index ---- */
+
+ATTR_LIST(embedding, EMBEDDING_ATTRS)
+
+static aril_status embedding_infer(aril__call *c)
+{
+    aril__fetch p;
+    char text[ARIL__SHAPE_TEXT];
+    if (c->in[0]->ndim != 2)
+        return aril__fail(ARIL_ERR_SHAPE, "embedding: expected a weight [rows, size], got %s",
+                          aril__text(text, c->in[0]));
+    aril_status s = aril__fetch_shape("embedding", c->in[0], 1, 1, c->in + 1, &p);
+    if (s == ARIL_OK) picked_shape(c, &p);
+    return s;
+}
+
+static aril_status embedding_ref(aril__run *r)
+{
+    aril_status s = aril__check_indices("embedding", r->in[1], r->in[0]->dim[0], 0, false);
+    return s < 0 ? s : read_picked(r, 1);
+}
+
+VJP(embedding)
+{
+    if (c->g[0])
+        GRAD(0, aril__op_with(c->attrs, &aril__op_embedding_grad, c->g[0], c->x[1], c->x[0]));
+}
+
+static const aril__sample embedding_samples[] = {
+    { .in = { "[5,3]", "i5[2,4]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    { .in = { "[5,3]", "i5[6]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    { .in = { "[5,3]", "i5[]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    { .in = { "[5,3]", "i5[0]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    { .in = { "[5,3]", "i5[6]" },
+      .attrs = &(const struct embedding_attrs){ { 2 } },
+      .flags = SAMPLE_NO_GRAD },
+    SAMPLE_END
+};
+OP(embedding, .doc = "rows of a weight picked by index", .min_in = 2, .max_in = 2, .n_out = 1,
+   .flags = STRIDED | RAW, .index_in = IN(1), .types = DT_WHOLE_BYTES, .infer = embedding_infer,
+   .ref = embedding_ref, .vjp = embedding_vjp, .saves = { LIKE(0) | IN(1) },
+   .samples = embedding_samples, WITH_ATTRS(embedding));
+
+/* embedding_grad: g, index, the weight's shape */
+static aril_status embedding_grad_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    aril__fetch p;
+    aril_status s = aril__fetch_shape("embedding_grad", c->in[2], 1, 1, c->in + 1, &p);
+    if (s < 0) return s;
+    bool fits = c->in[0]->ndim == p.ndim;
+    for (int d = 0; d < p.ndim && fits; d++)
+        fits = c->in[0]->dim[d] == p.dim[d] || c->in[0]->dim[d] < 0 || p.dim[d] < 0;
+    if (!fits) {
+        char g[ARIL__SHAPE_TEXT], want[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "embedding_grad: a gradient of shape %s, not %s",
+                          aril__text(g, c->in[0]), aril__shape_text(want, p.ndim, p.dim));
+    }
+    o->dtype = (aril_dtype)c->in[0]->dtype;
+    o->ndim = c->in[2]->ndim;
+    memcpy(o->dim, c->in[2]->dim, (size_t)o->ndim * sizeof *o->dim);
+    return ARIL_OK;
+}
+
+static aril_status embedding_grad_ref(aril__run *r)
+{
+    int64_t padding = ((const struct embedding_attrs *)r->attrs)->padding[0];
+    aril_tensor *out = r->out[0];
+    aril__fetch p;
+    int64_t *offsets;
+    aril_status s = aril__fetch_shape("embedding_grad", out, 1, 1, r->in + 1, &p);
+    if (s == ARIL_OK) s = aril__check_indices("embedding_grad", r->in[1], out->dim[0], 0, false);
+    if (s == ARIL_OK) s = aril__fetch_offsets("embedding_grad", out, &p, 1, r->in + 1, &offsets);
+    if (s < 0) return s;
+    const int64_t *index = aril__ptr(r->in[1]);
+    for (int64_t i = 0; i < r->in[1]->numel && padding >= 0; i++)
+        if (index[i] == padding) offsets[i] = ARIL__FETCH_SKIP;
+    memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
+    s = aril__fetch_write(out, r->in[0], &p, offsets, true);
+    free(offsets);
+    return s;
+}
+
+VJP(embedding_grad)
+{
+    int64_t padding = ((const struct embedding_attrs *)c->attrs)->padding[0];
+    if (!c->g[0] || !c->wants[0]) return;
+    aril_tensor *rows = aril__op_with(c->attrs, &aril__op_embedding, c->g[0], c->x[1]);
+    if (padding >= 0) {
+        aril_tensor *is_padding = aril_eq_scalar(c->x[1], padding);
+        for (int d = 1; d < c->g[0]->ndim; d++) is_padding = aril_unsqueeze(is_padding, -1);
+        rows = aril_where(is_padding, aril_scalar(0), rows);
+    }
+    c->dx[0] = rows;
+}
+
+static const aril__sample embedding_grad_samples[] = {
+    { .in = { "[2,4,3]", "i5[2,4]", "[5,3]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    { .in = { "[6,3]", "i5[6]", "[5,3]" }, .attrs = &(const struct embedding_attrs){ { 2 } } },
+    { .in = { "[0,3]", "i5[0]", "[5,3]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
+    SAMPLE_END
+};
+OP(embedding_grad, .doc = "gradient of embedding: rows added by index", .min_in = 3, .max_in = 3,
+   .n_out = 1, .index_in = IN(1), .shape_only = IN(2), .types = DT_FLOAT, .native = NATIVE,
+   .infer = embedding_grad_infer, .ref = embedding_grad_ref, .vjp = embedding_grad_vjp,
+   .saves = { IN(1) }, .samples = embedding_grad_samples, WITH_ATTRS(embedding));
+
+/* ---- public ---- */
+
+aril_tensor *aril_index_select(aril_tensor *x, aril_tensor *index, int axis)
+{
+    if (!x || !index) return aril__null_tensor("index_select");
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->ndim == 0) {
+        aril__fail(ARIL_ERR_SHAPE, "index_select: a 0-d tensor has no axis to pick from");
+        return aril__poison();
+    }
+    int at = aril__axis("index_select", axis, x->ndim);
+    struct index_select_attrs a = { { at } };
+    return at < 0 ? aril__poison() : aril__op_with(&a, &aril__op_index_select, x, index);
+}
+
+aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedding_opts opts)
+{
+    if (!weight || !index) return aril__null_tensor("embedding");
+    if (aril__is_poison(weight)) return aril__pass_on(weight);
+    struct embedding_attrs a = { { opts.padding_idx ? opts.padding_idx : -1 } };
+    if (opts.padding_idx == ARIL_ZERO) {
+        a.padding[0] = 0;
+    } else if (opts.padding_idx && weight->ndim && weight->dim[0] >= 0) {
+        if (opts.padding_idx < 0) a.padding[0] = opts.padding_idx + weight->dim[0];
+        if (a.padding[0] < 0 || a.padding[0] >= weight->dim[0]) {
+            aril__fail(ARIL_ERR_INDEX, "embedding: padding_idx %lld is out of range for %lld rows",
+                       (long long)opts.padding_idx, (long long)weight->dim[0]);
+            return aril__poison();
+        }
+    }
+    return aril__op_with(&a, &aril__op_embedding, weight, index);
+}
+
+/* Whether src has the sizes of x with those of the index in the place of an axis. */
+static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
+                      const aril_tensor *src)
+{
+    bool fits = src->ndim == x->ndim - 1 + index->ndim;
+    for (int d = 0; fits && d < src->ndim; d++) {
+        int k = d - axis; /* in the index */
+        int64_t want = k < 0             ? x->dim[d]
+                       : k < index->ndim ? index->dim[k]
+                                         : x->dim[d - index->ndim + 1];
+        fits = aril__size_fits(src->dim[d], want);
+    }
+    return fits;
+}
+
+static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis,
+                              bool in_place)
+{
+    if (!x || !index || !src) return aril__null_tensor("index_add");
+    aril_tensor *in[3] = { x, src, index };
+    for (int i = 0; i < 3; i++)
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
+    int at = x->ndim ? aril__axis("index_add", axis, x->ndim) : -1;
+    if (x->ndim == 0)
+        aril__fail(ARIL_ERR_SHAPE, "index_add: a 0-d tensor has no axis to add along");
+    if (at < 0) return aril__poison();
+    if (!is_source(x, at, index, src)) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE,
+                   "index_add: src %s does not fit %s with an index %s in the place of axis %d",
+                   aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
+        return aril__poison();
+    }
+    struct index_attrs a = { { 1 << at } };
+    return in_place ? aril__apply_to(x, &aril__op_index_put_add, 3, in, &a)
+                    : aril__apply1(&aril__op_index_put_add, 3, in, &a);
+}
+
+aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return index_add(x, index, src, axis, false);
+}
+
+aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return index_add(x, index, src, axis, true);
+}
+
+aril_tensor *aril_take(aril_tensor *x, aril_tensor *index)
+{
+    if (!x) return aril__null_tensor("take");
+    ARIL_SCOPE;
+    return aril_escape(aril_index_select(aril_reshape(x, ARIL_SHAPE(-1)), index, 0));
+}

@@ -1,0 +1,507 @@
+#include "ops/index/masked.h"
+
+#include "aril/ops.h"
+#include "core/memory.h"
+#include "core/nest.h"
+#include "core/parallel.h"
+#include "ops/table/apply.h"
+#include "ops/shape/copy.h"
+#include "ops/index/fetch.h"
+#include "ops/shape/like.h"
+#include "ops/table/sample.h"
+#include "ops/elementwise/ops.h"
+#include "ops/index/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 512, CHUNK = 64 * BLOCK, LONG_ROW = 32 };
+
+/* ---- nonzero ---- */
+
+static aril_status nonzero_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    o->dtype = ARIL_I64;
+    o->ndim = 2;
+    o->dim[0] = -1;
+    o->dim[1] = c->in[0]->ndim;
+    return ARIL_OK;
+}
+
+/* Elements from `at` on, up to a block and to `end`, as truth values. */
+static int64_t load_truth(const aril_tensor *t, int64_t at, int64_t end, uint8_t *truth)
+{
+    int64_t n = end - at < BLOCK ? end - at : BLOCK;
+    if (t->dtype == ARIL_BOOL || t->dtype == ARIL_U8) {
+        memcpy(truth, (const uint8_t *)aril__ptr(t) + at, (size_t)n);
+        return n;
+    }
+    if (t->dtype == ARIL_F32) {
+        const float *x = (const float *)aril__ptr(t) + at;
+        for (int64_t i = 0; i < n; i++) truth[i] = x[i] != 0;
+        return n;
+    }
+    double block[BLOCK];
+    aril__dtypes[t->dtype].load[ARIL__C_F64](block, aril__base(t), t->offset + at, 1, n);
+    for (int64_t i = 0; i < n; i++) truth[i] = block[i] != 0;
+    return n;
+}
+
+typedef struct nonzero_job {
+    const aril_tensor *x;
+    int64_t *count; /* of each chunk; then where its first goes */
+    int64_t *out;   /* NULL: counting */
+} nonzero_job;
+
+/* Moves the index on by `by` elements. */
+static inline void carry(const aril_tensor *x, int64_t *index, int64_t by)
+{
+    int d = x->ndim - 1;
+    index[d] += by;
+    for (; d > 0 && index[d] >= x->dim[d]; d--) {
+        index[d - 1] += index[d] / x->dim[d];
+        index[d] %= x->dim[d];
+    }
+}
+
+static void nonzero_range(void *ctx, int64_t begin, int64_t end)
+{
+    const nonzero_job *j = ctx;
+    const aril_tensor *x = j->x;
+    int64_t count = 0, *out = NULL, index[ARIL_MAX_DIMS] = { 0 }, last = x->ndim - 1;
+    uint8_t truth[BLOCK];
+    int32_t places[BLOCK + 1];
+    if (j->out) {
+        out = j->out + j->count[begin / CHUNK] * x->ndim;
+        for (int64_t d = last, at = begin; d >= 0; at /= x->dim[d--]) index[d] = at % x->dim[d];
+    }
+    for (int64_t at = begin, n; at < end; at += n) {
+        /* Where rows are long, up to the end of one: only their column changes. */
+        int64_t stop = end;
+        bool row = out && x->dim[last] >= LONG_ROW;
+        if (row && x->dim[last] - index[last] < end - at) stop = at + x->dim[last] - index[last];
+        n = load_truth(x, at, stop, truth);
+        int64_t m = 0;
+        for (int64_t i = 0; i < n; i++) { /* without a branch on what is found */
+            places[m] = (int32_t)i;
+            m += truth[i] != 0;
+        }
+        count += m;
+        if (!out) continue;
+        if (row && last == 1) {
+            for (int64_t i = 0; i < m; i++, out += 2) {
+                out[0] = index[0];
+                out[1] = index[1] + places[i];
+            }
+            carry(x, index, n);
+            continue;
+        }
+        int64_t here = 0;
+        for (int64_t i = 0; i < m; i++) {
+            carry(x, index, places[i] - here);
+            here = places[i];
+            for (int64_t d = 0; d <= last; d++) *out++ = index[d];
+        }
+        carry(x, index, n - here);
+    }
+    if (!out) j->count[begin / CHUNK] = count;
+}
+
+static aril_status nonzero_ref(aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    int64_t chunks = aril__parallel_chunks(x->numel, CHUNK), total = 0;
+    int64_t *count = aril__malloc((size_t)(chunks + 1) * sizeof *count);
+    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: no memory to count");
+    nonzero_job j = { .x = x, .count = count };
+    aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t c = count[i];
+        count[i] = total;
+        total += c;
+    }
+    int64_t dim[2] = { total, x->ndim };
+    aril_status s = aril__run_alloc(r, 0, ARIL_I64, 2, dim);
+    if (s == ARIL_OK && x->ndim > 0 && total > 0) {
+        j.out = aril__ptr(r->out[0]);
+        aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
+    }
+    free(count);
+    return s;
+}
+
+static const aril__sample nonzero_samples[] = { { .in = { "b[3,4]" } },
+                                                { .in = { "[5]" } },
+                                                { .in = { "[]" } },
+                                                { .in = { "[0,3]" } },
+                                                SAMPLE_END };
+OP(nonzero, .doc = "where a tensor is not 0", .onnx = "NonZero", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = NONDIFF | DYNAMIC | RAW, .types = DT_COMPUTE, .infer = nonzero_infer,
+   .ref = nonzero_ref, .samples = nonzero_samples);
+
+/* ---- masked_select, masked_scatter ---- */
+
+/* The mask is of truth values and broadcasts to x. */
+static aril_status check_mask(const aril__call *c)
+{
+    const aril_tensor *x = c->in[0], *mask = c->in[1];
+    if (mask->dtype != ARIL_BOOL)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the mask must be bool, not %s", c->op->name,
+                          aril__dtypes[mask->dtype].name);
+    int n = x->ndim;
+    int64_t dim[ARIL_MAX_DIMS];
+    memcpy(dim, x->dim, sizeof dim);
+    bool fits = mask->ndim <= n && aril__broadcast(&n, dim, mask->ndim, mask->dim);
+    for (int d = 0; d < n && fits; d++) fits = dim[d] == x->dim[d] || x->dim[d] < 0;
+    if (fits) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: a mask of shape %s does not broadcast to %s",
+                      c->op->name, aril__text(a, mask), aril__text(b, x));
+}
+
+/* Runs through x and the mask in logical order. */
+typedef struct masked_walk {
+    aril__nest nest; /* 0: x, 1: mask */
+    aril__nest_at at;
+    int64_t sx, sm, bytes;
+    char *x;
+    const uint8_t *mask;
+    const aril__mover *mover;
+} masked_walk;
+
+static masked_walk walk_masked(const aril_tensor *x, const aril_tensor *mask)
+{
+    masked_walk w = { .nest = aril__nest_of(x->ndim, x->dim),
+                      .bytes = aril__dtypes[x->dtype].bits / 8,
+                      .x = aril__base(x),
+                      .mask = (const uint8_t *)aril__base(mask),
+                      .mover = aril__mover_of((aril_dtype)x->dtype) };
+    aril__nest_add(&w.nest, x);
+    aril__nest_add(&w.nest, mask);
+    int last = x->ndim - 1;
+    w.sx = last < 0 ? 0 : w.nest.stride[0][last];
+    w.sm = last < 0 ? 0 : w.nest.stride[1][last];
+    if (x->numel) aril__nest_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
+    return w;
+}
+
+static int64_t count_true(const aril_tensor *x, const aril_tensor *mask)
+{
+    masked_walk w = walk_masked(x, mask);
+    int64_t count = 0;
+    for (int64_t done = 0, m; done < x->numel; done += m) {
+        m = aril__nest_run(&w.nest, &w.at);
+        const uint8_t *mask_at = w.mask + w.at.offset[1];
+        for (int64_t i = 0; i < m; i++) count += mask_at[i * w.sm] != 0;
+        aril__nest_move(&w.nest, &w.at, m);
+    }
+    return count;
+}
+
+static void compress_to(char *out, const aril_tensor *x, const aril_tensor *mask)
+{
+    masked_walk w = walk_masked(x, mask);
+    for (int64_t done = 0, m; done < x->numel; done += m) {
+        m = aril__nest_run(&w.nest, &w.at);
+        out += w.bytes * w.mover->compress(out, w.x + w.at.offset[0] * w.bytes, w.sx,
+                                           w.mask + w.at.offset[1], w.sm, m);
+        aril__nest_move(&w.nest, &w.at, m);
+    }
+}
+
+static aril_status masked_select_infer(aril__call *c)
+{
+    aril_status s = check_mask(c);
+    c->out[0].dtype = (aril_dtype)c->in[0]->dtype;
+    c->out[0].ndim = 1;
+    c->out[0].dim[0] = -1;
+    return s;
+}
+
+static aril_status masked_select_ref(aril__run *r)
+{
+    int64_t n = count_true(r->in[0], r->in[1]);
+    aril_status s = aril__run_alloc(r, 0, (aril_dtype)r->in[0]->dtype, 1, &n);
+    if (s == ARIL_OK && n) compress_to(aril__ptr(r->out[0]), r->in[0], r->in[1]);
+    return s;
+}
+
+/* Zeros like `like` with g spread over them. */
+static aril_tensor *spread_on_zeros(aril_tensor *like, aril_tensor *mask, aril_tensor *g)
+{
+    aril_tensor *zeros = aril_zeros_like(like);
+    return aril__apply_to(zeros, &aril__op_masked_scatter, 3, (aril_tensor *[]){ zeros, mask, g },
+                          NULL);
+}
+
+VJP(masked_select)
+{
+    if (c->g[0]) GRAD(0, spread_on_zeros(c->x[0], c->x[1], c->g[0]));
+}
+
+static const aril__sample masked_select_samples[] = {
+    { .in = { "[3,4]", "b[3,4]" } },   { .in = { "[3,4]", "b[4]" } },
+    { .in = { "[2,3,2]", "b[3,1]" } }, { .in = { "[]", "b[]" } },
+    { .in = { "[0,3]", "b[3]" } },     SAMPLE_END
+};
+OP(masked_select, .doc = "elements where a mask is true, in a row", .min_in = 2, .max_in = 2,
+   .n_out = 1, .flags = STRIDED | RAW | DYNAMIC, .types = DT_WHOLE_BYTES,
+   .infer = masked_select_infer, .ref = masked_select_ref, .vjp = masked_select_vjp,
+   .saves = { LIKE(0) | IN(1) }, .samples = masked_select_samples);
+
+static aril_status masked_scatter_infer(aril__call *c)
+{
+    const aril_tensor *x = c->in[0], *src = c->in[2];
+    aril__meta *o = &c->out[0];
+    aril_status s = check_mask(c);
+    if (s == ARIL_OK && src->dtype != x->dtype)
+        s = aril__fail(ARIL_ERR_DTYPE, "masked_scatter: src is %s, the tensor put to %s",
+                       aril__dtypes[src->dtype].name, aril__dtypes[x->dtype].name);
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
+    return s;
+}
+
+static aril_status masked_scatter_ref(aril__run *r)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_tensor *out = r->out[0], *src = aril_contiguous(r->in[2]);
+    int64_t need = count_true(out, r->in[1]);
+    if (aril__is_poison(src)) return aril_tensor_status(src);
+    if (need > src->numel)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "masked_scatter: the mask has %lld places, src %lld elements",
+                          (long long)need, (long long)src->numel);
+    if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
+    if (need == 0) return ARIL_OK;
+    masked_walk w = walk_masked(out, r->in[1]);
+    const char *from = aril__ptr(src);
+    for (int64_t done = 0, m; done < out->numel; done += m) {
+        m = aril__nest_run(&w.nest, &w.at);
+        from += w.bytes * w.mover->spread(w.x + w.at.offset[0] * w.bytes, w.sx, from,
+                                          w.mask + w.at.offset[1], w.sm, m);
+        aril__nest_move(&w.nest, &w.at, m);
+    }
+    return ARIL_OK;
+}
+
+VJP(masked_scatter)
+{
+    if (!c->g[0]) return;
+    GRAD(0, aril_where(c->x[1], aril_scalar(0), c->g[0]));
+    GRAD(2, aril__op(&aril__op_masked_scatter_grad, c->g[0], c->x[1], c->x[2]));
+}
+
+static const aril__sample masked_scatter_samples[] = {
+    { .in = { "[3,4]", "b[3,4]", "[12]" } },  { .in = { "[3,4]", "b[4]", "[3,5]" } },
+    { .in = { "[2,3]", "b[2,1]", "[2,3]" } }, { .in = { "[]", "b[]", "[1]" } },
+    { .in = { "[0,3]", "b[3]", "[0]" } },     SAMPLE_END
+};
+OP(masked_scatter, .doc = "a tensor with elements of another put, in order, where a mask is true",
+   .min_in = 3, .max_in = 3, .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER,
+   .types = DT_WHOLE_BYTES, .infer = masked_scatter_infer, .ref = masked_scatter_ref,
+   .vjp = masked_scatter_vjp, .saves = { IN(1), 0, IN(1) | LIKE(2) },
+   .samples = masked_scatter_samples);
+
+/* The gradient of src: what the mask takes of g, with zeros behind up to the size of src. */
+static aril_status masked_scatter_grad_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)c->in[0]->dtype;
+    o->ndim = c->in[2]->ndim;
+    memcpy(o->dim, c->in[2]->dim, (size_t)o->ndim * sizeof *o->dim);
+    return check_mask(c);
+}
+
+static aril_status masked_scatter_grad_ref(aril__run *r)
+{
+    aril_tensor *out = r->out[0];
+    int64_t n = count_true(r->in[0], r->in[1]);
+    if (n > out->numel)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "masked_scatter_grad: the mask has %lld places, src %lld elements",
+                          (long long)n, (long long)out->numel);
+    memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
+    if (n) compress_to(aril__ptr(out), r->in[0], r->in[1]);
+    return ARIL_OK;
+}
+
+VJP(masked_scatter_grad)
+{
+    if (c->g[0]) GRAD(0, spread_on_zeros(c->x[0], c->x[1], c->g[0]));
+}
+
+static const aril__sample masked_scatter_grad_samples[] = { { .in = { "[3,4]", "b[3,4]", "[12]" } },
+                                                            { .in = { "[3,4]", "b[4]", "[3,5]" } },
+                                                            SAMPLE_END };
+OP(masked_scatter_grad, .doc = "gradient of masked_scatter: elements where a mask is true, then 0",
+   .min_in = 3, .max_in = 3, .n_out = 1, .flags = RAW, .shape_only = IN(2), .types = DT_WHOLE_BYTES,
+   .infer = masked_scatter_grad_infer, .ref = masked_scatter_grad_ref,
+   .vjp = masked_scatter_grad_vjp, .saves = { LIKE(0) | IN(1) },
+   .samples = masked_scatter_grad_samples);
+
+/* ---- one_hot ---- */
+
+ATTR_LIST(one_hot, ONE_HOT_ATTRS)
+
+static aril_status one_hot_infer(aril__call *c)
+{
+    int64_t classes = ((const struct one_hot_attrs *)c->attrs)->classes[0];
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    aril_status s = aril__check_index_dtype("one_hot", x);
+    if (s < 0) return s;
+    if (classes < 1 || x->ndim == ARIL_MAX_DIMS)
+        return aril__fail(classes < 1 ? ARIL_ERR_ARG : ARIL_ERR_SHAPE,
+                          "one_hot: %lld classes, %d dimensions", (long long)classes, x->ndim);
+    o->dtype = ARIL_I64;
+    o->ndim = x->ndim + 1;
+    memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *o->dim);
+    o->dim[x->ndim] = classes;
+    return ARIL_OK;
+}
+
+static aril_status one_hot_ref(aril__run *r)
+{
+    int64_t classes = ((const struct one_hot_attrs *)r->attrs)->classes[0];
+    const aril_tensor *x = r->in[0];
+    const int64_t *at = aril__ptr(x);
+    int64_t *out = aril__ptr(r->out[0]);
+    for (int64_t i = 0; i < x->numel; i++)
+        if (at[i] < 0 || at[i] >= classes)
+            return aril__fail(ARIL_ERR_INDEX,
+                              "one_hot: index %lld is out of range for %lld classes",
+                              (long long)at[i], (long long)classes);
+    memset(out, 0, (size_t)r->out[0]->numel * sizeof *out);
+    for (int64_t i = 0; i < x->numel; i++) out[i * classes + at[i]] = 1;
+    return ARIL_OK;
+}
+
+static const aril__sample one_hot_samples[] = {
+    { .in = { "i4[2,3]" }, .attrs = &(const struct one_hot_attrs){ { 4 } }, .flags = SAMPLE_BATCH },
+    { .in = { "i4[]" }, .attrs = &(const struct one_hot_attrs){ { 5 } } },
+    { .in = { "i4[0]" }, .attrs = &(const struct one_hot_attrs){ { 4 } } },
+    SAMPLE_END
+};
+OP(one_hot, .doc = "1 at the index of each element, 0 elsewhere", .onnx = "OneHot", .min_in = 1,
+   .max_in = 1, .n_out = 1, .flags = NONDIFF | RAW, .index_in = IN(0), .infer = one_hot_infer,
+   .ref = one_hot_ref, .samples = one_hot_samples, WITH_ATTRS(one_hot));
+
+/* ---- public ---- */
+
+aril_tensor *aril_nonzero(aril_tensor *x)
+{
+    return aril__op(&aril__op_nonzero, x);
+}
+
+aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out)
+{
+    aril_tensor *where = aril_nonzero(x);
+    aril_status s = aril_tensor_status(where);
+    for (int d = 0; x && d < x->ndim && out; d++) {
+        out[d] = s < 0 ? aril__poison_like(where) : aril_select(where, 1, d);
+        if (s == ARIL_OK) s = aril_tensor_status(out[d]);
+    }
+    return s;
+}
+
+/* x and the mask in one shape. */
+static aril_tensor *broadcast_to_mask(const char *what, aril_tensor *x, aril_tensor *mask)
+{
+    aril_shape to = aril__shape(x);
+    if (!aril__broadcast(&to.ndim, to.dim, mask->ndim, mask->dim)) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "%s: %s and a mask of shape %s do not broadcast together", what,
+                   aril__text(a, x), aril__text(b, mask));
+        return aril__poison();
+    }
+    if (aril__same_dims(to.ndim, to.dim, x->ndim, x->dim)) return x;
+    if (aril__same_dims(to.ndim, to.dim, mask->ndim, mask->dim)) return aril__expand_like(x, mask);
+    return aril_expand(x, to);
+}
+
+aril_tensor *aril_masked_select(aril_tensor *x, aril_tensor *mask)
+{
+    if (!x || !mask) return aril__null_tensor("masked_select");
+    if (aril__is_poison(x) || aril__is_poison(mask))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : mask);
+    return aril__op(&aril__op_masked_select, broadcast_to_mask("masked_select", x, mask), mask);
+}
+
+aril_tensor *aril_masked_scatter(aril_tensor *x, aril_tensor *mask, aril_tensor *src)
+{
+    if (!x || !mask) return aril__null_tensor("masked_scatter");
+    if (aril__is_poison(x) || aril__is_poison(mask))
+        return aril__pass_on(x->flags & ARIL__POISON ? x : mask);
+    return aril__op(&aril__op_masked_scatter, broadcast_to_mask("masked_scatter", x, mask), mask,
+                    src);
+}
+
+aril_tensor *aril_masked_scatter_(aril_tensor *x, aril_tensor *mask, aril_tensor *src)
+{
+    return aril__apply_to(x, &aril__op_masked_scatter, 3, (aril_tensor *[]){ x, mask, src }, NULL);
+}
+
+/* NULL when all is well with the arguments of a fill. */
+static aril_tensor *refuse_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *value)
+{
+    if (!x || !mask || !value) return aril__null_tensor("masked_fill");
+    aril_tensor *in[3] = { x, mask, value };
+    for (int i = 0; i < 3; i++)
+        if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
+    if (mask->dtype == ARIL_BOOL && value->ndim == 0) return NULL;
+    if (value->ndim)
+        aril__fail(ARIL_ERR_SHAPE, "masked_fill: the value has %d dimensions, not 0", value->ndim);
+    else
+        aril__fail(ARIL_ERR_DTYPE, "masked_fill: the mask must be bool, not %s",
+                   aril__dtypes[mask->dtype].name);
+    return aril__poison();
+}
+
+aril_tensor *aril_masked_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *value)
+{
+    aril_tensor *bad = refuse_fill(x, mask, value);
+    if (bad) return bad;
+    aril_dtype type = (aril_dtype)x->dtype;
+    if (!(value->flags & ARIL__WEAK)) value = aril_cast(value, type);
+    return aril_cast(aril_where(mask, value, x), type);
+}
+
+aril_tensor *aril_masked_fill_(aril_tensor *x, aril_tensor *mask, aril_tensor *value)
+{
+    aril_tensor *bad = refuse_fill(x, mask, value);
+    if (bad) return bad;
+    value = aril_cast(aril__settle(value, x), (aril_dtype)x->dtype);
+    return aril__apply_to(x, &aril__op_where, 3, (aril_tensor *[]){ mask, value, x }, NULL);
+}
+
+aril_tensor *(aril_masked_fill_scalar)(aril_tensor *x, aril_tensor *mask, aril_number value)
+{
+    return aril_masked_fill(x, mask, aril_scalar(value));
+}
+
+aril_tensor *(aril_masked_fill_scalar_)(aril_tensor *x, aril_tensor *mask, aril_number value)
+{
+    return aril_masked_fill_(x, mask, aril_scalar(value));
+}
+
+aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
+{
+    struct one_hot_attrs a = { { classes } };
+    if (!index) return aril__null_tensor("one_hot");
+    if (aril__is_poison(index)) return aril__pass_on(index);
+    if (classes == -1 && index->storage && aril__is_int((aril_dtype)index->dtype)) {
+        ARIL_SCOPE;
+        ARIL_INFERENCE;
+        if (index->numel == 0) {
+            aril__fail(ARIL_ERR_ARG, "one_hot: no elements to infer the number of classes from");
+            return aril_escape(aril__poison());
+        }
+        a.classes[0] = aril_item_int(aril_amax(index, ARIL_ALL)) + 1;
+        if (a.classes[0] < 1) a.classes[0] = 1; /* a negative index: the op says so */
+    }
+    return aril__op_with(&a, &aril__op_one_hot, index);
+}

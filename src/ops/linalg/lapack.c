@@ -1,0 +1,241 @@
+#include "ops/linalg/lapack.h"
+
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "ops/table/apply.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum kind {
+    INVERSE,
+    DET,
+    SLOGDET,
+    SOLVE,
+    TRIANGULAR_SOLVE,
+    CHOLESKY,
+    QR,
+    SVD,
+    EIGH,
+    PINV,
+} kind;
+
+#if ARIL_HAVE_LAPACK
+
+extern int openblas_get_num_threads(void);
+extern void openblas_set_num_threads(int n);
+
+enum { BLOCK = 32, GRAIN = 32 * 1024 };
+
+typedef struct job job;
+
+/* Works on one matrix; 0, or LAPACK's word for what is wrong with it. */
+typedef int one_fn(const job *j, const void *const *in, void *const *out, void *scratch);
+
+struct job {
+    kind kind;
+    one_fn *one;
+    int m, n; /* sizes of the matrix, or of the matrix and of the right-hand side */
+    bool upper, transpose, unit;
+    double rcond;
+    size_t work, scratch; /* elements for LAPACK; bytes in all */
+    int n_in, n_out;
+    /* Of each input and output: the first matrix, bytes of one, and how the batch steps. */
+    char *in[2], *out[3];
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS], in_step[2][ARIL_MAX_DIMS];
+    size_t out_bytes[3];
+    atomic_llong bad; /* the first matrix without an answer; LLONG_MAX: none */
+    atomic_int no_memory;
+};
+
+#define T       float
+#define EPSILON 1.1920928955078125e-07f
+#define NAME(x) x##_f32
+#define F(x)    s##x##_
+#include "ops/linalg/lapack.inc"
+#define T       double
+#define EPSILON 2.220446049250313e-16
+#define NAME(x) x##_f64
+#define F(x)    d##x##_
+#include "ops/linalg/lapack.inc"
+
+static void run_some(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    void *scratch = aril__malloc(j->scratch);
+    if (!scratch) {
+        atomic_store(&j->no_memory, 1);
+        return;
+    }
+    for (int64_t b = begin; b < end; b++) {
+        const void *in[2] = { NULL, NULL };
+        void *out[3] = { NULL, NULL, NULL };
+        for (int i = 0; i < j->n_in; i++) {
+            int64_t at = 0, rest = b;
+            for (int d = j->ndim - 1; d >= 0; d--) {
+                at += rest % j->dim[d] * j->in_step[i][d];
+                rest /= j->dim[d];
+            }
+            in[i] = j->in[i] + at;
+        }
+        for (int i = 0; i < j->n_out; i++) out[i] = j->out[i] + (size_t)b * j->out_bytes[i];
+        if (j->one(j, in, out, scratch)) {
+            long long first = atomic_load(&j->bad);
+            while (b < first && !atomic_compare_exchange_weak(&j->bad, &first, b))
+                ;
+        }
+    }
+    free(scratch);
+}
+
+static aril_status answer(const aril__run *r, const job *j, int64_t batch)
+{
+    static const char *const wrong[] = { [INVERSE] = "is singular",
+                                         [SOLVE] = "is singular",
+                                         [TRIANGULAR_SOLVE] = "is singular",
+                                         [CHOLESKY] = "is not positive definite",
+                                         [QR] = "has no factors",
+                                         [SVD] = "is not finite, or its values do not converge",
+                                         [EIGH] = "is not finite, or its values do not converge",
+                                         [PINV] = "is not finite, or its values do not converge" };
+    if (atomic_load(&j->no_memory))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    long long bad = atomic_load(&j->bad);
+    if (bad == LLONG_MAX) return ARIL_OK;
+    if (batch == 1)
+        return aril__fail(ARIL_ERR_NUMBER, "%s: the matrix %s", r->op->name, wrong[j->kind]);
+    return aril__fail(ARIL_ERR_NUMBER, "%s: matrix %lld of the batch %s", r->op->name, bad,
+                      wrong[j->kind]);
+}
+
+/* Dimensions of each result that belong to one matrix. */
+static int own_dims(kind k, int i)
+{
+    return k == DET || k == SLOGDET ? 0 : (k == SVD && i == 1) || (k == EIGH && i == 0) ? 1 : 2;
+}
+
+static void read_attrs(const aril__run *r, job *j)
+{
+    if (j->kind == CHOLESKY) {
+        j->upper = ((const struct cholesky_attrs *)r->attrs)->upper[0];
+    } else if (j->kind == TRIANGULAR_SOLVE) {
+        const struct triangular_solve_attrs *a = r->attrs;
+        j->upper = a->upper[0];
+        j->transpose = a->transpose[0];
+        j->unit = a->unit[0];
+    } else if (j->kind == PINV) {
+        j->rcond = ((const struct pinv_attrs *)r->attrs)->rcond[0];
+    }
+}
+
+static aril_status run(aril__run *r, kind which)
+{
+    job work_on = { .kind = which }, *j = &work_on;
+    const aril_tensor *a = r->in[0], *last = r->in[r->n_in - 1], *y = r->out[0];
+    bool wide = r->type == ARIL_F64;
+    if (a->dim[a->ndim - 2] > INT_MAX / BLOCK || a->dim[a->ndim - 1] > INT_MAX / BLOCK ||
+        last->dim[last->ndim - 1] > INT_MAX / BLOCK)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
+    read_attrs(r, j);
+    j->m = (int)a->dim[a->ndim - 2];
+    j->n = (int)last->dim[last->ndim - 1];
+    j->one = wide ? one_f64[which] : one_f32[which];
+    j->n_in = r->n_in;
+    j->n_out = r->n_out;
+    j->ndim = y->ndim - own_dims(which, 0);
+    memcpy(j->dim, y->dim, sizeof j->dim);
+    int64_t batch = aril__count(j->ndim, j->dim);
+    bool empty = true;
+    for (int i = 0; i < r->n_out; i++) {
+        const aril_tensor *t = r->out[i];
+        int own = own_dims(which, i);
+        j->out[i] = aril__ptr(t);
+        j->out_bytes[i] = aril__dtype_bytes(r->type, aril__count(own, t->dim + t->ndim - own));
+        empty = empty && t->numel == 0;
+    }
+    if (empty) return ARIL_OK;
+    for (int i = 0; i < r->n_in; i++) {
+        const aril_tensor *t = r->in[i];
+        int lead = j->ndim - (t->ndim - 2);
+        j->in[i] = aril__ptr(t);
+        for (int d = 0; d < j->ndim; d++)
+            j->in_step[i][d] = d >= lead && t->dim[d - lead] != 1
+                                   ? (int64_t)aril__dtype_bytes(r->type, t->stride[d - lead])
+                                   : 0;
+    }
+    /* Aril's threads each take a matrix; OpenBLAS's own would get in the way. */
+    if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
+    j->scratch = (wide ? scratch_of_f64(j) : scratch_of_f32(j)) + 64;
+    if (j->work > INT_MAX)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
+    atomic_init(&j->bad, LLONG_MAX);
+    int64_t work = (int64_t)j->m * j->m * (j->n > j->m ? j->n : j->m) + 1;
+    aril__parallel_for(batch, work < GRAIN ? GRAIN / work : 1, run_some, j);
+    return answer(r, j, batch);
+}
+
+#else
+
+static aril_status run(aril__run *r, kind which)
+{
+    (void)which;
+    return aril__fail(
+        ARIL_ERR_UNSUPPORTED,
+        "%s: Aril was built without LAPACK; install libopenblas-dev and build it again",
+        r->op->name);
+}
+
+#endif
+
+aril_status aril__lapack_inverse(aril__run *r)
+{
+    return run(r, INVERSE);
+}
+
+aril_status aril__lapack_det(aril__run *r)
+{
+    return run(r, DET);
+}
+
+aril_status aril__lapack_slogdet(aril__run *r)
+{
+    return run(r, SLOGDET);
+}
+
+aril_status aril__lapack_solve(aril__run *r)
+{
+    return run(r, SOLVE);
+}
+
+aril_status aril__lapack_triangular_solve(aril__run *r)
+{
+    return run(r, TRIANGULAR_SOLVE);
+}
+
+aril_status aril__lapack_cholesky(aril__run *r)
+{
+    return run(r, CHOLESKY);
+}
+
+aril_status aril__lapack_qr(aril__run *r)
+{
+    return run(r, QR);
+}
+
+aril_status aril__lapack_svd(aril__run *r)
+{
+    return run(r, SVD);
+}
+
+aril_status aril__lapack_eigh(aril__run *r)
+{
+    return run(r, EIGH);
+}
+
+aril_status aril__lapack_pinv(aril__run *r)
+{
+    return run(r, PINV);
+}

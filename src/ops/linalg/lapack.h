@@ -1,0 +1,33 @@
+/* Kernels of linear algebra by LAPACK: dense f32 or f64, each matrix of the batch by one thread.
+ * Without LAPACK each says what to install (ARIL_ERR_UNSUPPORTED). A matrix that has no answer is
+ * ARIL_ERR_NUMBER, and the message names its place in the batch. */
+#ifndef ARIL_OPS_LAPACK_H
+#define ARIL_OPS_LAPACK_H
+
+#include "ops/table/op.h"
+
+aril_status aril__lapack_inverse(aril__run *r);
+aril_status aril__lapack_det(aril__run *r);
+aril_status aril__lapack_slogdet(aril__run *r);
+aril_status aril__lapack_solve(aril__run *r);
+aril_status aril__lapack_triangular_solve(aril__run *r);
+aril_status aril__lapack_cholesky(aril__run *r);
+aril_status aril__lapack_qr(aril__run *r);
+aril_status aril__lapack_svd(aril__run *r);
+aril_status aril__lapack_eigh(aril__run *r);
+aril_status aril__lapack_pinv(aril__run *r);
+
+#define CHOLESKY_ATTRS(A) A(cholesky, I64, 1, upper, 0, NULL)
+ATTRS(cholesky, CHOLESKY_ATTRS)
+
+/* Which triangle is read, whether it is transposed, whether its diagonal counts as ones. */
+#define TRIANGULAR_SOLVE_ATTRS(A)               \
+    A(triangular_solve, I64, 1, upper, 0, NULL) \
+    A(triangular_solve, I64, 1, transpose, 0, NULL) A(triangular_solve, I64, 1, unit, 0, NULL)
+ATTRS(triangular_solve, TRIANGULAR_SOLVE_ATTRS)
+
+/* Singular values up to rcond times the largest count as 0; negative: max(m, n) roundings. */
+#define PINV_ATTRS(A) A(pinv, F64, 1, rcond, -1, NULL)
+ATTRS(pinv, PINV_ATTRS)
+
+#endif

@@ -1,0 +1,39 @@
+/* Matrix products: the geometry that their kernels work on. */
+#ifndef ARIL_OPS_MATMUL_H
+#define ARIL_OPS_MATMUL_H
+
+#include "ops/table/op.h"
+
+#define LINEAR_ATTRS(A) A(linear, I64, 1, activation, 0, NULL)
+ATTRS(linear, LINEAR_ATTRS)
+
+/* c[b,i,j] = sum over k of a[b,i,k] * b[b,k,j], for each batch index b. Strides are in elements, of
+ * any sign; those of the batch are 0 where an operand is broadcast. */
+typedef struct aril__product {
+    int64_t batch, m, n, k;
+    const char *a, *b; /* the first elements */
+    char *c;
+    int64_t a_row, a_col, b_row, b_col, c_row, c_col;
+    int ndim; /* batch dimensions */
+    int64_t dim[ARIL_MAX_DIMS];
+    int64_t a_step[ARIL_MAX_DIMS], b_step[ARIL_MAX_DIMS], c_step[ARIL_MAX_DIMS];
+} aril__product;
+
+/* The product behind a run of matmul, linear (without its bias) or outer_sum (whose inputs must be
+ * dense), with batch dimensions merged into m where they follow on in memory. */
+aril__product aril__product_of(const aril__run *r);
+
+/* Offsets, in elements, of the operands of one batch index: at[0..2] for a, b, c. */
+static inline void aril__product_at(const aril__product *p, int64_t index, int64_t at[3])
+{
+    at[0] = at[1] = at[2] = 0;
+    for (int d = p->ndim - 1; d >= 0; d--) {
+        int64_t i = index % p->dim[d];
+        index /= p->dim[d];
+        at[0] += i * p->a_step[d];
+        at[1] += i * p->b_step[d];
+        at[2] += i * p->c_step[d];
+    }
+}
+
+#endif

@@ -1,0 +1,420 @@
+/* nll_loss and cross_entropy with class indices as targets: one pass over the scores each way.
+ *
+ * With e = label_smoothing, K classes, weights w and L = logsumexp(x) (0 in nll_loss):
+ *     loss = (1 - e) * w[y] * (L - x[y]) + e / K * sum over c of w[c] * (L - x[c])
+ * and the mean divides by the sum of w[y]. What the gradient needs beside x and y is computed
+ * again from x: that costs less than it would to keep it. */
+#include "aril/loss.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/table/apply.h"
+#include "ops/shape/like.h"
+#include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
+#include "ops/table/sample.h"
+#include "ops/vector/stream.h"
+#include "ops/vector/targets.h"
+#include "ops/vector/vecmath.h"
+#include "ops/loss/ops.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+ATTR_LIST(nll, NLL_ATTRS)
+
+/* ---- shapes ---- */
+
+static bool may_be(int64_t a, int64_t b)
+{
+    return a == b || a < 0 || b < 0;
+}
+
+/* x [N,C,d...] (or [C]), target [N,d...] (or []), weight [C]. */
+static aril_status check(const aril__call *c, const aril_tensor *x, const aril_tensor *target,
+                         const aril_tensor *weight)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    const char *name = c->op->name;
+    if (x->ndim < 1)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: scores of shape [N,C,...] or [C] expected, got %s",
+                          name, aril__text(a, x));
+    if (!aril__is_int((aril_dtype)target->dtype))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: class indices must be integers, got %s", name,
+                          aril__dtypes[target->dtype].name);
+    bool fits = target->ndim == x->ndim - 1;
+    for (int d = 0; fits && d < target->ndim; d++)
+        fits = may_be(target->dim[d], x->dim[d ? d + 1 : 0]);
+    if (!fits)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: scores %s and target %s do not fit: the target has the shape of the "
+                          "scores without their class axis",
+                          name, aril__text(a, x), aril__text(b, target));
+    int64_t classes = x->dim[x->ndim > 1];
+    if (weight && (weight->ndim != 1 || !may_be(weight->dim[0], classes)))
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: weight %s for scores %s: one number a class expected", name,
+                          aril__text(b, weight), aril__text(a, x));
+    if (weight && weight->dtype != c->in[0]->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: scores of %s and weights of %s", name,
+                          aril__dtypes[c->in[0]->dtype].name, aril__dtypes[weight->dtype].name);
+    return ARIL_OK;
+}
+
+static aril_status nll_infer(aril__call *c)
+{
+    const struct nll_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0], *t = c->in[1];
+    if (check(c, x, t, c->in[2]) < 0) return ARIL_ERR_SHAPE;
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = a->reduction[0] == ARIL_NONE ? t->ndim : 0;
+    for (int d = 0; d < o->ndim; d++)
+        o->dim[d] = t->dim[d] >= 0 ? t->dim[d] : x->dim[d ? d + 1 : 0];
+    return ARIL_OK;
+}
+
+/* Gradients: in[0] is the gradient of the loss, `x` what it is with respect to. */
+static aril_status grad_infer(aril__call *c, const aril_tensor *x, const aril_tensor *target,
+                              const aril_tensor *weight)
+{
+    const struct nll_attrs *a = c->attrs;
+    const aril_tensor *g = c->in[0];
+    if (check(c, x, target, weight) < 0) return ARIL_ERR_SHAPE;
+    bool fits = g->ndim == (a->reduction[0] == ARIL_NONE ? target->ndim : 0);
+    for (int d = 0; fits && d < g->ndim; d++) fits = may_be(g->dim[d], target->dim[d]);
+    char s[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!fits)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s for a target %s", c->op->name,
+                          aril__text(s, g), aril__text(b, target));
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)g->dtype;
+    o->ndim = x->ndim;
+    for (int d = 0; d < x->ndim; d++) o->dim[d] = x->dim[d];
+    return ARIL_OK;
+}
+
+static aril_status nll_grad_infer(aril__call *c)
+{
+    return grad_infer(c, c->in[3], c->in[1], c->in[2]);
+}
+
+static aril_status cross_entropy_grad_infer(aril__call *c)
+{
+    if (c->in[0]->dtype != c->in[1]->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: gradient of %s for scores of %s", c->op->name,
+                          aril__dtypes[c->in[0]->dtype].name, aril__dtypes[c->in[1]->dtype].name);
+    return grad_infer(c, c->in[1], c->in[2], c->in[3]);
+}
+
+/* ---- kernels ---- */
+
+enum {
+    GRAIN = 16 * 1024,
+    CLASSES = 1024, /* exponentials that are summed at a time */
+    COLS = 256,     /* rows that lie side by side and are taken together */
+};
+
+typedef struct nll_job {
+    const void *x, *w, *g;
+    const int64_t *target;
+    void *out;
+    int64_t classes, inner, ignore; /* x is [rows / inner, classes, inner] */
+    double smoothing;
+    double divisor; /* of the mean; else 1 */
+    double weights; /* the sum of all class weights */
+    double *part;   /* sums of losses, one for each chunk of rows */
+    int64_t grain;
+    bool softmax; /* x holds scores, not log-probabilities */
+    bool each;    /* no reduction */
+} nll_job;
+
+#define TEMPLATE "ops/loss/nll.inc"
+#include "ops/vector/each_target.inc"
+
+static double weight_at(const aril__run *r, const void *w, int64_t c)
+{
+    return !w ? 1 : r->type == ARIL_F32 ? (double)((const float *)w)[c] : ((const double *)w)[c];
+}
+
+/* Fills the job from shapes, attributes and targets; checks every target. */
+static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_tensor *target,
+                           const aril_tensor *weight, nll_job *j)
+{
+    const struct nll_attrs *a = r->attrs;
+    j->classes = x->dim[x->ndim > 1];
+    j->inner = 1;
+    for (int d = 2; d < x->ndim; d++) j->inner *= x->dim[d];
+    j->target = aril__ptr(target);
+    j->w = weight ? aril__ptr(weight) : NULL;
+    j->out = aril__ptr(r->out[0]);
+    j->ignore = a->ignore_index[0];
+    j->smoothing = a->label_smoothing[0];
+    j->each = a->reduction[0] == ARIL_NONE;
+    int64_t per_row = j->classes > 0 ? j->classes : 1;
+    j->grain = GRAIN / per_row > 1 ? GRAIN / per_row : 1;
+    for (int64_t c = 0; c < j->classes; c++) j->weights += weight_at(r, j->w, c);
+    double divisor = 0;
+    for (int64_t i = 0; i < target->numel; i++) {
+        int64_t y = j->target[i];
+        if (y == j->ignore) continue;
+        if (y < 0 || y >= j->classes)
+            return aril__fail(ARIL_ERR_INDEX,
+                              "%s: class %" PRId64 " is out of range for %" PRId64 " classes",
+                              r->op->name, y, j->classes);
+        divisor += weight_at(r, j->w, y);
+    }
+    j->divisor = a->reduction[0] == ARIL_MEAN ? divisor : 1;
+    return ARIL_OK;
+}
+
+static aril_status run_losses(aril__run *r, bool softmax)
+{
+    nll_job j = { .x = aril__ptr(r->in[0]), .softmax = softmax };
+    int64_t rows = r->in[1]->numel;
+    if (prepare(r, r->in[0], r->in[1], r->in[2], &j) < 0) return ARIL_ERR_INDEX;
+    int64_t chunks = aril__parallel_chunks(rows, j.grain);
+    if (!j.each && !(j.part = aril__malloc((size_t)(chunks + 1) * sizeof *j.part)))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " partial sums",
+                          r->op->name, chunks);
+    aril__parallel_for(rows, j.grain, ARIL__PICK(losses, r->type == ARIL_F64), &j);
+    if (j.each) return ARIL_OK;
+    double sum = 0;
+    for (int64_t i = 0; i < chunks; i++) sum += j.part[i];
+    free(j.part);
+    sum /= j.divisor; /* NaN when there is nothing to take the mean of */
+    if (r->type == ARIL_F32)
+        *(float *)j.out = (float)sum;
+    else
+        *(double *)j.out = sum;
+    return ARIL_OK;
+}
+
+static aril_status run_gradients(aril__run *r, const aril_tensor *x, const aril_tensor *target,
+                                 const aril_tensor *weight, bool softmax)
+{
+    nll_job j = { .x = softmax ? aril__ptr(x) : NULL,
+                  .g = aril__ptr(r->in[0]),
+                  .softmax = softmax };
+    if (prepare(r, x, target, weight, &j) < 0) return ARIL_ERR_INDEX;
+    aril__parallel_for(target->numel, j.grain, ARIL__PICK(gradients, r->type == ARIL_F64), &j);
+    return ARIL_OK;
+}
+
+static aril_status nll_loss_ref(aril__run *r)
+{
+    return run_losses(r, false);
+}
+
+static aril_status cross_entropy_ref(aril__run *r)
+{
+    return run_losses(r, true);
+}
+
+static aril_status nll_loss_grad_ref(aril__run *r)
+{
+    return run_gradients(r, r->in[3], r->in[1], r->in[2], false);
+}
+
+static aril_status cross_entropy_grad_ref(aril__run *r)
+{
+    return run_gradients(r, r->in[1], r->in[2], r->in[3], true);
+}
+
+/* ---- nll_loss ---- */
+
+/* The class weights are constants, as in PyTorch. */
+static aril_tensor *no_weight_gradient(const char *what)
+{
+    aril__fail(ARIL_ERR_GRAD, "%s: there is no gradient for the class weights; detach them", what);
+    return aril__poison();
+}
+
+static aril_tensor *with_attrs(const aril__op *op, const struct nll_attrs *a, aril_tensor *x0,
+                               aril_tensor *x1, aril_tensor *x2, aril_tensor *x3)
+{
+    aril_tensor *in[4] = { x0, x1, x2, x3 };
+    return aril__apply1(op, op->max_in, in, a);
+}
+
+VJP(nll_loss)
+{
+    GRAD(2, no_weight_gradient("nll_loss"));
+    if (c->g[0])
+        GRAD(0, with_attrs(&aril__op_nll_loss_grad, c->attrs, c->g[0], c->x[1], c->x[2], c->x[0]));
+}
+
+/* Linear in g, and so the same sum over classes that the loss is. */
+VJP(nll_loss_grad)
+{
+    GRAD(2, no_weight_gradient("nll_loss"));
+    if (c->g[0]) GRAD(0, with_attrs(&aril__op_nll_loss, c->attrs, c->g[0], c->x[1], c->x[2], NULL));
+}
+
+static const struct nll_attrs plain = { .ignore_index = { -100 } };
+static const struct nll_attrs summed = { .reduction = { ARIL_SUM }, .ignore_index = { -100 } };
+static const struct nll_attrs each = { .reduction = { ARIL_NONE }, .ignore_index = { 1 } };
+static const struct nll_attrs smooth = { .ignore_index = { 2 }, .label_smoothing = { 0.1 } };
+static const struct nll_attrs smooth_each = { .reduction = { ARIL_NONE },
+                                              .ignore_index = { -100 },
+                                              .label_smoothing = { 0.2 } };
+
+static const aril__sample loss_samples[] = {
+    { .in = { "[N,3]", "i3[N]", "-" }, .attrs = &plain, .flags = SAMPLE_BATCH },
+    { .in = { "[4,3]", "i3[4]", "!+[3]" }, .attrs = &plain },
+    { .in = { "[4,3]", "i3[4]", "!+[3]" }, .attrs = &summed },
+    { .in = { "[N,3]", "i3[N]", "-" }, .attrs = &each, .flags = SAMPLE_BATCH },
+    { .in = { "[N,3,2,2]", "i3[N,2,2]", "!+[3]" }, .attrs = &smooth_each, .flags = SAMPLE_BATCH },
+    { .in = { "[6,4,2]", "i4[6,2]", "!+[4]" }, .attrs = &smooth },
+    { .in = { "[3]", "i3[]", "-" }, .attrs = &plain },
+    { .in = { "[0,3]", "i3[0]", "-" }, .attrs = &summed },
+    SAMPLE_END
+};
+
+OP(nll_loss, .doc = "negative log-likelihood of class indices", .onnx = "NegativeLogLikelihoodLoss",
+   .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_infer, .ref = nll_loss_ref,
+   .vjp = nll_loss_vjp, .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples,
+   WITH_ATTRS(nll));
+
+static const aril__sample nll_loss_grad_samples[] = {
+    { .in = { "[]", "i3[N]", "-", "[N,3]" }, .attrs = &plain, .flags = SAMPLE_BATCH },
+    { .in = { "[]", "i3[4]", "!+[3]", "[4,3]" }, .attrs = &smooth },
+    { .in = { "[N,2]", "i3[N,2]", "!+[3]", "[N,3,2]" },
+      .attrs = &smooth_each,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[]", "i3[0]", "-", "[0,3]" }, .attrs = &summed },
+    SAMPLE_END
+};
+OP(nll_loss_grad, .doc = "gradient of nll_loss", .min_in = 4, .max_in = 4, .n_out = 1,
+   .optional = IN(2), .index_in = IN(1), .shape_only = IN(3), .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_grad_infer, .ref = nll_loss_grad_ref,
+   .vjp = nll_loss_grad_vjp, .saves = { IN(1) | IN(2) }, .samples = nll_loss_grad_samples,
+   WITH_ATTRS(nll));
+
+/* ---- cross_entropy ---- */
+
+VJP(cross_entropy)
+{
+    GRAD(2, no_weight_gradient("cross_entropy"));
+    if (c->g[0])
+        GRAD(0, with_attrs(&aril__op_cross_entropy_grad, c->attrs, c->g[0], c->x[0], c->x[1],
+                           c->x[2]));
+}
+
+/* nll_loss's gradient d, passed back through log_softmax: d - softmax(x) * sum(d). */
+static void cross_entropy_grad_decompose(aril__call *c, aril_tensor **out)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = c->in[1];
+    int axis = x->ndim > 1;
+    aril_tensor *d = with_attrs(&aril__op_nll_loss_grad, c->attrs, c->in[0], c->in[2], c->in[3], x);
+    aril_tensor *share = aril_mul(aril_softmax(x, axis), aril_sum(d, ARIL_KEEPDIM(axis)));
+    out[0] = aril_escape(aril_sub(d, share));
+}
+
+OP(cross_entropy, .doc = "negative log-likelihood of class indices under softmax(x)",
+   .onnx = "SoftmaxCrossEntropyLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .index_in = IN(1), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_infer,
+   .ref = cross_entropy_ref, .vjp = cross_entropy_vjp, .saves = { IN(0) | IN(1) | IN(2) },
+   .samples = loss_samples, WITH_ATTRS(nll));
+
+static const aril__sample cross_entropy_grad_samples[] = {
+    { .in = { "[]", "[N,3]", "i3[N]", "-" }, .attrs = &plain, .flags = SAMPLE_BATCH },
+    { .in = { "[]", "[4,3]", "i3[4]", "!+[3]" }, .attrs = &smooth },
+    { .in = { "[N,2]", "[N,3,2]", "i3[N,2]", "!+[3]" },
+      .attrs = &smooth_each,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[]", "[0,3]", "i3[0]", "-" }, .attrs = &summed },
+    SAMPLE_END
+};
+OP(cross_entropy_grad, .doc = "gradient of cross_entropy", .min_in = 4, .max_in = 4, .n_out = 1,
+   .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = cross_entropy_grad_infer, .ref = cross_entropy_grad_ref,
+   .decompose = cross_entropy_grad_decompose, .samples = cross_entropy_grad_samples,
+   WITH_ATTRS(nll));
+
+/* ---- public ---- */
+
+static aril_status class_attrs(const char *what, aril_reduction reduction, int64_t ignore_index,
+                               double smoothing, struct nll_attrs *a)
+{
+    if (reduction != ARIL_MEAN && reduction != ARIL_SUM && reduction != ARIL_NONE)
+        return aril__fail(ARIL_ERR_ARG, "%s: reduction %d is not ARIL_MEAN, ARIL_SUM or ARIL_NONE",
+                          what, (int)reduction);
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return aril__fail(ARIL_ERR_ARG, "%s: label_smoothing %g is not between 0 and 1", what,
+                          smoothing);
+    a->reduction[0] = reduction;
+    a->ignore_index[0] = ignore_index == 0 ? -100 : ignore_index == ARIL_ZERO ? 0 : ignore_index;
+    a->label_smoothing[0] = smoothing;
+    return ARIL_OK;
+}
+
+aril_tensor *aril_nll_loss_with(aril_tensor *x, aril_tensor *target, aril_nll_loss_opts o)
+{
+    struct nll_attrs a;
+    if (class_attrs("nll_loss", o.reduction, o.ignore_index, 0, &a) < 0) return aril__poison();
+    return aril__op_with(&a, &aril__op_nll_loss, x, target, o.weight);
+}
+
+aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target)
+{
+    return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ .reduction = ARIL_MEAN });
+}
+
+/* Targets that are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], for each
+ * sample. */
+static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
+                                       aril_cross_entropy_opts o)
+{
+    ARIL_SCOPE;
+    int axis = x->ndim > 1;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    bool fits = x->ndim >= 1 && target->ndim == x->ndim;
+    for (int d = 0; fits && d < x->ndim; d++) fits = may_be(x->dim[d], target->dim[d]);
+    if (!fits)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "cross_entropy: scores %s and class probabilities %s differ in shape "
+                          "(class indices are integers)",
+                          aril__text(a, x), aril__text(b, target)),
+               aril_escape(aril__poison());
+    if (o.ignore_index)
+        return aril__fail(ARIL_ERR_ARG,
+                          "cross_entropy: ignore_index needs class indices as target, "
+                          "not probabilities"),
+               aril_escape(aril__poison());
+    aril_tensor *lp = aril_log_softmax(x, axis), *w = o.weight; /* [N,C,d...] */
+    if (w && !aril__is_poison(w)) {
+        if (w->ndim != 1 || !may_be(w->dim[0], x->dim[axis]))
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "cross_entropy: weight %s for scores %s: one number a class expected",
+                              aril__text(b, w), aril__text(a, x)),
+                   aril_escape(aril__poison());
+        for (int d = axis + 1; d < x->ndim; d++) w = aril_unsqueeze(w, -1);
+    }
+    if (w) lp = aril_mul(lp, w);
+    aril_tensor *loss = aril_neg(aril_sum(aril_mul(lp, target), ARIL_AXES(axis))); /* [N,d...] */
+    if (o.label_smoothing != 0)
+        loss = aril_sub(aril_mul_scalar(loss, 1 - o.label_smoothing),
+                        aril_mul_scalar(aril_mean(lp, ARIL_AXES(axis)), o.label_smoothing));
+    return aril_escape(aril__reduce_loss("cross_entropy", loss, o.reduction));
+}
+
+aril_tensor *aril_cross_entropy_with(aril_tensor *x, aril_tensor *target, aril_cross_entropy_opts o)
+{
+    struct nll_attrs a;
+    if (class_attrs("cross_entropy", o.reduction, o.ignore_index, o.label_smoothing, &a) < 0)
+        return aril__poison();
+    if (x && target && !(aril__is_poison(x) || aril__is_poison(target)) &&
+        aril__is_float((aril_dtype)target->dtype))
+        return soft_cross_entropy(x, target, o);
+    return aril__op_with(&a, &aril__op_cross_entropy, x, target, o.weight);
+}
+
+aril_tensor *aril_cross_entropy(aril_tensor *x, aril_tensor *target)
+{
+    return aril_cross_entropy_with(x, target, (aril_cross_entropy_opts){ .reduction = ARIL_MEAN });
+}

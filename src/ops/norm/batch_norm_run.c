@@ -1,0 +1,287 @@
+#include "ops/norm/batch_norm_run.h"
+
+#include "core/parallel.h"
+#include "core/stream.h"
+#include "ops/elementwise/activation.h"
+#include "ops/vector/targets.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    TILE = 2048,       /* elements that are worked on at a time */
+    WIDE = 512,        /* columns that a unit of work has at most */
+    NARROW = 64,       /* rows of fewer columns are taken some at a time */
+    LEAST = 16 * 1024, /* elements of a unit, where there are so many */
+    MOST = 512 * 1024, /* and most: its sums are not in double */
+    UNITS = 64,
+};
+
+enum { FORWARD, EVAL, BACKWARD };
+enum { STATS, APPLY, SUMS, BACK };
+
+/* What a run has beside its job. Arrays of double have one value a channel; those of T as many as
+ * the rows have columns. */
+typedef struct work {
+    const aril__bn *j;
+    int kind, pass;
+    bool wide, staged;
+    bool direct;    /* results are made where they stay */
+    bool streams;   /* ... or pass the caches by */
+    bool by_x;      /* the derivative of relu is told by x */
+    bool by_y;      /* the derivative of the activation is told by y */
+    bool backwards; /* units in reverse */
+    int64_t count;  /* elements of a channel */
+    /* pixels x channels */
+    int64_t rows, width;                /* a row may hold several pixels */
+    int64_t rest;                       /* elements of the last row, where that is shorter */
+    int64_t per, chunks, blocks, units; /* rows of a chunk; chunks and blocks of columns */
+    int64_t part_size;
+    void *parts; /* [chunks][part_size] of T: partial results */
+    double *column[2];
+    /* constants and results of channels */
+    double *weight, *bias, *mean, *invstd, *squares, *sum, *dot;
+    void *m, *a, *b, *e, *f;
+    void *memory;
+    size_t bytes;
+} work;
+
+/* Some rows of some columns; `at` is the first element. */
+typedef struct tile {
+    int64_t at, rows, width, column;
+} tile;
+
+#define TEMPLATE "ops/norm/batch_norm_run.inc"
+#include "ops/vector/each_target.inc"
+
+#define RUN(w, fn) ARIL__PICK(fn, (w)->wide)
+
+/* ---- memory and parameters ---- */
+
+static void *cut(char **at, size_t bytes)
+{
+    void *p = *at;
+    *at += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+static void read_channels(const aril_tensor *t, double *to, int64_t n, double initial)
+{
+    if (t)
+        aril__dtypes[t->dtype].load[ARIL__C_F64](to, aril__ptr(t), 0, 1, n);
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = initial;
+}
+
+static void write_channels(aril_tensor *t, const double *from, int64_t n)
+{
+    if (t) aril__dtypes[t->dtype].store[ARIL__C_F64](aril__ptr(t), 0, 1, from, n);
+}
+
+/* How rows of channels are cut: by size alone. */
+static void cut_rows(work *w)
+{
+    const aril__bn *j = w->j;
+    int64_t total = j->outer * j->channels, some = 1;
+    if (j->channels < NARROW && j->outer > 1) some = (NARROW + j->channels - 1) / j->channels;
+    if (some > j->outer && j->outer > 0) some = j->outer;
+    w->width = some * j->channels;
+    w->rows = (j->outer + some - 1) / some;
+    w->rest = total % w->width;
+    w->blocks = (w->width + WIDE - 1) / WIDE;
+    int64_t size = total / UNITS, columns = w->width < WIDE ? w->width : WIDE;
+    size = size < LEAST ? LEAST : size > MOST ? MOST : size;
+    w->per = (size / columns + 3) / 4 * 4;
+    w->chunks = (w->rows + w->per - 1) / w->per;
+    w->units = w->chunks * w->blocks;
+    w->part_size = 3 * w->width;
+}
+
+static aril_status begin(work *w, const aril__bn *j, int kind)
+{
+    *w = (work){ .j = j, .kind = kind, .wide = j->type == ARIL_F64 };
+    const aril__dtype_row *row = &aril__dtypes[j->type];
+    size_t size = w->wide ? sizeof(double) : sizeof(float);
+    size_t large = (size_t)(j->outer * j->channels * j->inner) * (row->bits / 8);
+    w->staged = j->type == ARIL_F16 || j->type == ARIL_BF16;
+    w->count = j->outer * j->inner;
+    w->streams = large >= ARIL__STREAM_FROM && j->out != j->x;
+    w->direct = !w->staged && !w->streams && j->out != j->x;
+    if (kind == BACKWARD) {
+        w->by_y = j->y != NULL;
+        w->by_x = j->act == ARIL_RELU && !j->y;
+    }
+    bool rows = j->inner == 1;
+    if (rows) cut_rows(w);
+    int64_t c = j->channels, width = w->width > c ? w->width : c;
+    size_t parts = rows && kind != EVAL ? (size_t)(w->chunks * w->part_size) * size : 0;
+    size_t doubles = ((size_t)c * sizeof(double) + 63) / 64 * 64;
+    size_t columns = ((size_t)width * sizeof(double) + 63) / 64 * 64;
+    w->bytes = 7 * doubles + (2 + 5) * columns + parts + 64;
+    w->memory = aril__device_alloc(j->device, w->bytes);
+    if (!w->memory) return ARIL_ERR_MEMORY;
+    char *at = w->memory;
+    double **of[] = { &w->weight, &w->bias, &w->mean, &w->invstd, &w->squares, &w->sum, &w->dot };
+    for (int i = 0; i < 7; i++) *of[i] = cut(&at, doubles);
+    for (int i = 0; i < 2; i++) w->column[i] = cut(&at, columns);
+    void **constants[] = { &w->m, &w->a, &w->b, &w->e, &w->f };
+    for (int i = 0; i < 5; i++) *constants[i] = cut(&at, (size_t)width * size);
+    if (parts) w->parts = at;
+    read_channels(j->weight, w->weight, c, 1);
+    read_channels(j->bias, w->bias, c, 0);
+    if (kind == FORWARD) {
+        read_channels(NULL, w->mean, c, 0);
+        read_channels(NULL, w->squares, c, 0);
+    } else {
+        read_channels(j->mean, w->mean, c, 0);
+        read_channels(j->invstd, w->invstd, c, 1);
+    }
+    return ARIL_OK;
+}
+
+static void end(work *w)
+{
+    aril__device_free(w->j->device, w->memory, w->bytes);
+}
+
+/* ---- passes ---- */
+
+static void walk_rows(work *w, int pass, bool backwards)
+{
+    w->pass = pass;
+    w->backwards = backwards;
+    aril__parallel_for(w->units, 1, RUN(w, rows_range), w);
+}
+
+/* Adds up columns that belong to one channel: the j-th of each pixel in a row. */
+static void join_columns(const work *w, aril__range_fn *fn)
+{
+    enum { TOGETHER = 128 };
+    aril__parallel_for(w->width, w->chunks > 8 ? TOGETHER : w->width, fn, (void *)(uintptr_t)w);
+}
+
+static void fold_stats(const work *w)
+{
+    int64_t c = w->j->channels;
+    const double *mean = w->column[0], *squares = w->column[1];
+    if (w->width == c) {
+        memcpy(w->mean, mean, (size_t)c * sizeof *mean);
+        memcpy(w->squares, squares, (size_t)c * sizeof *mean);
+        return;
+    }
+    for (int64_t i = 0; i < w->width; i++)
+        w->mean[i % c] += mean[i] * (double)(w->rows - (w->rest && i >= w->rest));
+    for (int64_t i = 0; i < c; i++) w->mean[i] /= (double)w->count;
+    for (int64_t i = 0; i < w->width; i++) {
+        double n = (double)(w->rows - (w->rest && i >= w->rest)), d = mean[i] - w->mean[i % c];
+        w->squares[i % c] += squares[i] + n * d * d;
+    }
+}
+
+static void fold_sums(const work *w)
+{
+    int64_t c = w->j->channels;
+    for (int64_t i = 0; i < c; i++) w->sum[i] = w->dot[i] = 0;
+    for (int64_t i = 0; i < w->width; i++) {
+        w->sum[i % c] += w->column[0][i];
+        w->dot[i % c] += w->column[1][i];
+    }
+}
+
+static void repeat(const work *w, int n)
+{
+    void *constants[] = { w->m, w->a, w->b, w->e, w->f };
+    for (int i = n == 3 ? 0 : 3; i < n; i++) RUN(w, repeat)(w, constants[i]);
+}
+
+static int64_t channel_grain(const work *w)
+{
+    return w->count >= LEAST ? 1 : LEAST / (w->count > 0 ? w->count : 1);
+}
+
+/* Running values, which take the unbiased variance. */
+static void update_running(const work *w)
+{
+    const aril__bn *j = w->j;
+    double *to = w->sum, n = (double)w->count, k = j->factor;
+    if (w->count && j->running_mean) {
+        read_channels(j->running_mean, to, j->channels, 0);
+        for (int64_t c = 0; c < j->channels; c++) to[c] = (1 - k) * to[c] + k * w->mean[c];
+        write_channels(j->running_mean, to, j->channels);
+    }
+    if (w->count && j->running_var) {
+        read_channels(j->running_var, to, j->channels, 0);
+        for (int64_t c = 0; c < j->channels; c++)
+            to[c] = (1 - k) * to[c] + k * (w->squares[c] / (n - 1));
+        write_channels(j->running_var, to, j->channels);
+    }
+}
+
+aril_status aril__bn_forward(const aril__bn *j)
+{
+    work w;
+    if (j->channels == 0) return ARIL_OK;
+    aril_status s = begin(&w, j, FORWARD);
+    if (s < 0) return s;
+    if (j->inner != 1) {
+        aril__parallel_for(j->channels, channel_grain(&w), RUN(&w, channels_range), &w);
+    } else {
+        if (w.count) {
+            walk_rows(&w, STATS, true);
+            join_columns(&w, RUN(&w, join_stats));
+            fold_stats(&w);
+        }
+        RUN(&w, settle)(&w, 0, j->channels);
+        repeat(&w, 3);
+        walk_rows(&w, APPLY, false);
+    }
+    update_running(&w);
+    write_channels(j->mean, w.mean, j->channels);
+    write_channels(j->invstd, w.invstd, j->channels);
+    end(&w);
+    return ARIL_OK;
+}
+
+aril_status aril__bn_eval(const aril__bn *j)
+{
+    work w;
+    if (j->channels == 0) return ARIL_OK;
+    aril_status s = begin(&w, j, EVAL);
+    if (s < 0) return s;
+    RUN(&w, settle)(&w, 0, j->channels);
+    if (j->inner != 1) {
+        w.units = j->outer * j->channels;
+        w.backwards = true;
+        aril__parallel_for(w.units, j->inner >= LEAST ? 1 : LEAST / (j->inner + 1) + 1,
+                           RUN(&w, runs_range), &w);
+    } else {
+        repeat(&w, 3);
+        walk_rows(&w, APPLY, true);
+    }
+    end(&w);
+    return ARIL_OK;
+}
+
+aril_status aril__bn_backward(const aril__bn *j)
+{
+    work w;
+    if (j->channels == 0) return ARIL_OK;
+    aril_status s = begin(&w, j, BACKWARD);
+    if (s < 0) return s;
+    RUN(&w, settle)(&w, 0, j->channels);
+    if (j->inner != 1) {
+        aril__parallel_for(j->channels, channel_grain(&w), RUN(&w, channels_range), &w);
+    } else {
+        repeat(&w, 3);
+        walk_rows(&w, SUMS, true);
+        join_columns(&w, RUN(&w, join_sums));
+        fold_sums(&w);
+        RUN(&w, settle_back)(&w, 0, j->channels);
+        repeat(&w, 5);
+        walk_rows(&w, BACK, false);
+    }
+    write_channels(j->dweight, w.dot, j->channels);
+    write_channels(j->dbias, w.sum, j->channels);
+    end(&w);
+    return ARIL_OK;
+}

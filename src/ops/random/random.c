@@ -1,0 +1,589 @@
+#include "ops/random/random.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/shape/make.h"
+#include "ops/table/sample.h"
+#include "ops/random/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+aril_tensor *aril__rng_draw(aril_generator *g)
+{
+    aril__thread *th = aril__self();
+    aril__rng_key key = aril__rng_next(g ? g : &th->generator);
+    int64_t dim[1] = { 2 };
+    aril_tensor *t = aril__tensor_new(th, ARIL_U64, 1, dim, aril__cpu_device);
+    if (t) {
+        uint64_t *k = t->storage->data;
+        k[0] = key.seed;
+        k[1] = key.call;
+        t->flags |= ARIL__WEAK; /* goes to whichever device the other inputs are on */
+    }
+    return aril__give(th, t);
+}
+
+aril_status aril__rng_check_key(aril__call *c)
+{
+    const aril_tensor *k = c->in[0];
+    if (k->dtype != ARIL_U64 || k->ndim != 1 || k->dim[0] != 2)
+        return aril__fail(ARIL_ERR_ARG, "%s: the first input is not a random key", c->op->name);
+    return ARIL_OK;
+}
+
+/* ---- shapes: from the attributes, or from a second input ---- */
+
+static aril_status random_infer(aril__call *c)
+{
+    aril_status s = aril__rng_check_key(c);
+    const aril_tensor *like = c->n_in > 1 ? c->in[1] : NULL;
+    aril__meta *o = &c->out[0];
+    if (s < 0 || !like) return s < 0 ? s : aril__make_infer(c);
+    o->dtype = c->type = (aril_dtype)like->dtype;
+    o->ndim = like->ndim;
+    memcpy(o->dim, like->dim, (size_t)o->ndim * sizeof *o->dim);
+    if (like->storage) c->device = like->storage->device;
+    return ARIL_OK;
+}
+
+static aril_status random_float_infer(aril__call *c)
+{
+    aril_status s = random_infer(c);
+    if (s == ARIL_OK && !(DT_FLOAT >> c->type & 1))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs a floating point dtype, got %s", c->op->name,
+                          aril__dtypes[c->type].name);
+    return s;
+}
+
+static aril_status random_any_infer(aril__call *c)
+{
+    aril_status s = random_infer(c);
+    if (s == ARIL_OK && !aril__dtypes[c->type].computes)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", c->op->name,
+                          aril__dtypes[c->type].name);
+    return s;
+}
+
+/* ---- loops: blocks of numbers, written in the result's own dtype ---- */
+
+enum { BLOCK = 512, GRAIN = 16 * 1024 };
+
+typedef struct draw {
+    aril__rng_key key;
+    char *out;
+    int64_t offset;
+    uint8_t dtype;
+    double a, b;    /* low and high, mean and deviation, a probability */
+    double largest; /* the largest value of the dtype below high */
+    int64_t low;
+    uint64_t range;
+    const void *p; /* probabilities, dense, f32 or f64 */
+} draw;
+
+static draw draw_of(const aril__run *r)
+{
+    const struct make_attrs *a = r->attrs;
+    draw d = { .key = aril__rng_key_of(r),
+               .out = aril__base(r->out[0]),
+               .offset = r->out[0]->offset,
+               .dtype = r->out[0]->dtype };
+    if (a) {
+        d.a = a->value[0];
+        d.b = a->value[1];
+    }
+    return d;
+}
+
+static void put(const draw *d, aril__ctype type, int64_t at, const void *block, int64_t m)
+{
+    aril__dtypes[d->dtype].store[type](d->out, d->offset + at, 1, block, m);
+}
+
+/* Rounding may not lift a number to `high` itself. */
+static double largest_below(uint8_t dtype, double high)
+{
+    if (dtype == ARIL_F64) return nextafter(high, -INFINITY);
+    float f = (float)high;
+    if (dtype == ARIL_F32) return f < high ? f : nextafterf(f, -INFINITY);
+    uint16_t h;
+    aril__dtypes[dtype].store[ARIL__C_F64](&h, 0, 1, &high, 1);
+    double v;
+    aril__dtypes[dtype].load[ARIL__C_F64](&v, &h, 0, 1, 1);
+    if (v >= high) { /* sign and magnitude: one step towards minus infinity */
+        h = h == 0 ? 0x8001u : h & 0x8000u ? (uint16_t)(h + 1) : (uint16_t)(h - 1);
+        aril__dtypes[dtype].load[ARIL__C_F64](&v, &h, 0, 1, 1);
+    }
+    return v;
+}
+
+static void rand_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    float low = (float)d->a, width = (float)(d->b - d->a), largest = (float)d->largest;
+    bool plain = d->a == 0 && d->b == 1;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (d->dtype == ARIL_F64) {
+            aril__rng_uniform_f64(d->key, at, at + m, block);
+            for (int64_t i = 0; i < m && !plain; i++) {
+                double v = d->a + (d->b - d->a) * block[i];
+                block[i] = v > d->largest && d->b > d->a ? d->largest : v;
+            }
+            put(d, ARIL__C_F64, at, block, m);
+            continue;
+        }
+        aril__rng_uniform_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m && !plain; i++) f[i] = low + width * f[i];
+        for (int64_t i = 0; i < m && d->b > d->a; i++) f[i] = f[i] > largest ? largest : f[i];
+        put(d, ARIL__C_F32, at, f, m);
+    }
+}
+
+static aril_status rand_ref(aril__run *r)
+{
+    draw d = draw_of(r);
+    d.largest = largest_below(d.dtype, d.b);
+    aril__parallel_for(r->out[0]->numel, GRAIN, rand_range, &d);
+    return ARIL_OK;
+}
+
+static void randn_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    float mean = (float)d->a, deviation = (float)d->b;
+    bool plain = d->a == 0 && d->b == 1;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (d->dtype == ARIL_F64) {
+            aril__rng_normal_f64(d->key, at, at + m, block);
+            for (int64_t i = 0; i < m && !plain; i++) block[i] = d->a + d->b * block[i];
+            put(d, ARIL__C_F64, at, block, m);
+            continue;
+        }
+        aril__rng_normal_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m && !plain; i++) f[i] = mean + deviation * f[i];
+        put(d, ARIL__C_F32, at, f, m);
+    }
+}
+
+static aril_status randn_ref(aril__run *r)
+{
+    draw d = draw_of(r);
+    aril__parallel_for(r->out[0]->numel, GRAIN, randn_range, &d);
+    return ARIL_OK;
+}
+
+static void randint_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    int64_t block[BLOCK];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        aril__rng_below(d->key, at, at + m, d->range, block);
+        for (int64_t i = 0; i < m; i++) block[i] = (int64_t)((uint64_t)block[i] + (uint64_t)d->low);
+        put(d, ARIL__C_I64, at, block, m);
+    }
+}
+
+static aril_status randint_ref(aril__run *r)
+{
+    const struct make_attrs *a = r->attrs;
+    draw d = draw_of(r);
+    d.low = a->whole[0];
+    d.range = (uint64_t)a->whole[2] - (uint64_t)a->whole[0];
+    aril__parallel_for(r->out[0]->numel, GRAIN, randint_range, &d);
+    return ARIL_OK;
+}
+
+/* The order in which 64-bit draws sort, equal ones by index: any device can repeat it. */
+typedef struct ticket {
+    uint64_t draw;
+    int64_t index;
+} ticket;
+
+static bool comes_after(ticket a, ticket b)
+{
+    return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
+}
+
+/* Buckets by the leading bits, a few tickets each since draws are even, sorted by insertion. */
+static aril_status randperm_ref(aril__run *r)
+{
+    int64_t n = r->out[0]->numel;
+    draw d = draw_of(r);
+    int bits = 1;
+    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    size_t buckets = (size_t)1 << bits;
+    int64_t *place = aril__calloc((buckets + 1) * sizeof *place);
+    ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
+    if (!place || !t) {
+        free(place);
+        free(t);
+        return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
+    }
+    for (int round = 0; round < 2; round++) { /* counts, then places: the draws are made twice */
+        for (int64_t at = 0; at < n; at += BLOCK) {
+            uint64_t block[BLOCK];
+            int64_t m = n - at < BLOCK ? n - at : BLOCK;
+            aril__rng_u64(d.key, at, at + m, block);
+            for (int64_t i = 0; i < m && round == 0; i++) place[(block[i] >> (64 - bits)) + 1]++;
+            for (int64_t i = 0; i < m && round == 1; i++)
+                t[place[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
+        }
+        for (size_t k = 0; k < buckets && round == 0; k++) place[k + 1] += place[k];
+    }
+    for (int64_t i = 1; i < n; i++) {
+        ticket one = t[i];
+        int64_t k = i;
+        for (; k > 0 && comes_after(t[k - 1], one); k--) t[k] = t[k - 1];
+        t[k] = one;
+    }
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
+        for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
+        put(&d, ARIL__C_I64, at, block, m);
+    }
+    free(place);
+    free(t);
+    return ARIL_OK;
+}
+
+/* 1 where a uniform number is below p. */
+static void bernoulli_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    bool wide = d->dtype == ARIL_F64;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (wide)
+            aril__rng_uniform_f64(d->key, at, at + m, block);
+        else
+            aril__rng_uniform_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m; i++) {
+            double p = !d->p  ? d->a
+                       : wide ? ((const double *)d->p)[at + i]
+                              : (double)((const float *)d->p)[at + i];
+            if (wide)
+                block[i] = block[i] < p;
+            else
+                f[i] = (double)f[i] < p;
+        }
+        put(d, wide ? ARIL__C_F64 : ARIL__C_F32, at, block, m);
+    }
+}
+
+static aril_status bernoulli_fill_ref(aril__run *r)
+{
+    draw d = draw_of(r);
+    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
+    return ARIL_OK;
+}
+
+static aril_status bernoulli_ref(aril__run *r)
+{
+    draw d = draw_of(r);
+    d.p = aril__ptr(r->in[1]);
+    for (int64_t i = 0; i < r->in[1]->numel; i++) {
+        double p = d.dtype == ARIL_F64 ? ((const double *)d.p)[i] : (double)((const float *)d.p)[i];
+        if (!(p >= 0 && p <= 1))
+            return aril__fail(ARIL_ERR_ARG, "bernoulli: a probability of %g, not within 0..1", p);
+    }
+    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
+    return ARIL_OK;
+}
+
+/* ---- ops ---- */
+
+ATTR_LIST(make, MAKE_ATTRS)
+
+static const aril__sample rand_samples[] = {
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_F32 }, .value = { -1, 2 } } },
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){ .ndim = { 0 }, .dtype = { ARIL_F64 }, .value = { 0, 1 } } },
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 2 }, .dim = { 0, 3 }, .dtype = { ARIL_BF16 }, .value = { 0, 1 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .value = { 0, 1 } } },
+    SAMPLE_END
+};
+OP(rand, .doc = "uniform numbers between two bounds", .onnx = "RandomUniform", .min_in = 1,
+   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
+   .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples, WITH_ATTRS(make));
+OP(randn, .doc = "normal numbers of a mean and a deviation", .onnx = "RandomNormal", .min_in = 1,
+   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
+   .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(make));
+
+static const aril__sample randint_samples[] = {
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_I64 }, .whole = { -3, 1, 7 } } },
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_F32 }, .whole = { 0, 1, 2 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .whole = { 0, 1, 9 } } },
+    SAMPLE_END
+};
+OP(randint, .doc = "whole numbers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
+   .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1), .infer = random_any_infer,
+   .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
+
+static const aril__sample randperm_samples[] = {
+    { .in = { "key" },
+      .attrs = &(const struct make_attrs){ .ndim = { 1 }, .dim = { 9 }, .dtype = { ARIL_I64 } } },
+    { .in = { "key" },
+      .attrs = &(const struct make_attrs){ .ndim = { 1 }, .dim = { 0 }, .dtype = { ARIL_I64 } } },
+    SAMPLE_END
+};
+OP(randperm, .doc = "the numbers 0..n-1 in a random order", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = NONDIFF | RANDOM, .infer = random_any_infer, .ref = randperm_ref,
+   .samples = randperm_samples, WITH_ATTRS(make));
+
+static const aril__sample bernoulli_fill_samples[] = {
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_F32 }, .value = { 0.3 } } },
+    { .in = { "key" },
+      .attrs =
+          &(const struct make_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_BOOL }, .value = { 0.5 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .value = { 0.5 } } },
+    SAMPLE_END
+};
+OP(bernoulli_fill, .doc = "1 with a given probability, else 0", .min_in = 1, .max_in = 2,
+   .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
+   .infer = random_any_infer, .ref = bernoulli_fill_ref, .samples = bernoulli_fill_samples,
+   WITH_ATTRS(make));
+
+static const aril__sample bernoulli_samples[] = { { .in = { "key", "p[3,4]" } },
+                                                  { .in = { "key", "p[]" } },
+                                                  { .in = { "key", "p[0,2]" } },
+                                                  SAMPLE_END };
+OP(bernoulli, .doc = "1 with the probability that stands in p, else 0", .onnx = "Bernoulli",
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = random_float_infer, .ref = bernoulli_ref,
+   .samples = bernoulli_samples);
+
+/* ---- public ---- */
+
+/* A new tensor of a shape, or (like) of the shape of another, or written into it (dest). */
+static aril_tensor *draw_new(const aril__op *op, aril_generator *g, aril_shape shape,
+                             const double value[2], aril_dtype dtype, aril_device device)
+{
+    struct make_attrs a;
+    if (aril__make_attrs(op->name, shape, dtype, device, &a) < 0) return aril__poison();
+    a.value[0] = value[0];
+    a.value[1] = value[1];
+    return aril__op_with(&a, op, aril__rng_draw(g));
+}
+
+static aril_tensor *draw_like(const aril__op *op, aril_generator *g, aril_tensor *x,
+                              const double value[2])
+{
+    if (!x) return aril__null_tensor(op->name);
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    struct make_attrs a = { .value = { value[0], value[1] } };
+    return aril__op_with(&a, op, aril__rng_draw(g), x);
+}
+
+static aril_tensor *draw_into(const aril__op *op, aril_generator *g, aril_tensor *x,
+                              const double value[2])
+{
+    if (!x) return aril__null_tensor(op->name);
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    struct make_attrs a = { .value = { value[0], value[1] } };
+    return aril__apply_to(x, op, 2, (aril_tensor *[]){ aril__rng_draw(g), x }, &a);
+}
+
+static const double unit[2] = { 0, 1 };
+
+aril_tensor *aril_rand_from(aril_generator *g, aril_shape shape, aril_dtype dtype,
+                            aril_device device)
+{
+    return draw_new(&aril__op_rand, g, shape, unit, dtype, device);
+}
+
+aril_tensor *aril_rand(aril_shape shape, aril_dtype dtype, aril_device device)
+{
+    return aril_rand_from(NULL, shape, dtype, device);
+}
+
+aril_tensor *aril_randn_from(aril_generator *g, aril_shape shape, aril_dtype dtype,
+                             aril_device device)
+{
+    return draw_new(&aril__op_randn, g, shape, unit, dtype, device);
+}
+
+aril_tensor *aril_randn(aril_shape shape, aril_dtype dtype, aril_device device)
+{
+    return aril_randn_from(NULL, shape, dtype, device);
+}
+
+aril_tensor *aril_rand_like(aril_tensor *x)
+{
+    return draw_like(&aril__op_rand, NULL, x, unit);
+}
+
+aril_tensor *aril_randn_like(aril_tensor *x)
+{
+    return draw_like(&aril__op_randn, NULL, x, unit);
+}
+
+/* Whether every number from low to high - 1 is one of the dtype. */
+static bool holds(aril_dtype t, int64_t low, int64_t high)
+{
+    unsigned bits = aril__dtypes[t].bits;
+    if (t == ARIL_BOOL) return low >= 0 && high <= 2;
+    if (aril__dtypes[t].kind == ARIL__KIND_UINT)
+        return low >= 0 && (bits >= 63 || high <= (int64_t)1 << bits);
+    if (aril__dtypes[t].kind == ARIL__KIND_INT && bits < 64)
+        return low >= -((int64_t)1 << (bits - 1)) && high <= (int64_t)1 << (bits - 1);
+    return true;
+}
+
+aril_tensor *aril_randint_from(aril_generator *g, int64_t low, int64_t high, aril_shape shape,
+                               aril_dtype dtype, aril_device device)
+{
+    struct make_attrs a;
+    if (aril__make_attrs("randint", shape, dtype, device, &a) < 0) return aril__poison();
+    if (high <= low || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 63) {
+        aril__fail(ARIL_ERR_ARG, "randint: no numbers from %lld to %lld - 1", (long long)low,
+                   (long long)high);
+        return aril__poison();
+    }
+    if (!holds(dtype, low, high)) {
+        aril__fail(ARIL_ERR_ARG, "randint: %s does not hold all numbers from %lld to %lld - 1",
+                   aril__dtypes[dtype].name, (long long)low, (long long)high);
+        return aril__poison();
+    }
+    a.whole[0] = low;
+    a.whole[1] = 1;
+    a.whole[2] = high;
+    return aril__op_with(&a, &aril__op_randint, aril__rng_draw(g));
+}
+
+aril_tensor *aril_randint(int64_t low, int64_t high, aril_shape shape, aril_dtype dtype,
+                          aril_device device)
+{
+    return aril_randint_from(NULL, low, high, shape, dtype, device);
+}
+
+aril_tensor *aril_randperm_from(aril_generator *g, int64_t n, aril_dtype dtype, aril_device device)
+{
+    return draw_new(&aril__op_randperm, g, (aril_shape){ .ndim = 1, .dim = { n } }, unit, dtype,
+                    device);
+}
+
+aril_tensor *aril_randperm(int64_t n, aril_dtype dtype, aril_device device)
+{
+    return aril_randperm_from(NULL, n, dtype, device);
+}
+
+static bool is_probability(const char *what, double p)
+{
+    if (p >= 0 && p <= 1) return true;
+    aril__fail(ARIL_ERR_ARG, "%s: a probability of %g, not within 0..1", what, p);
+    return false;
+}
+
+aril_tensor *aril_bernoulli_from(aril_generator *g, aril_tensor *p)
+{
+    if (!p) return aril__null_tensor("bernoulli");
+    if (aril__is_poison(p)) return aril__pass_on(p);
+    return aril__op(&aril__op_bernoulli, aril__rng_draw(g), p);
+}
+
+aril_tensor *aril_bernoulli(aril_tensor *p)
+{
+    return aril_bernoulli_from(NULL, p);
+}
+
+aril_tensor *aril_bernoulli_like(aril_tensor *x, double p)
+{
+    if (!is_probability("bernoulli_like", p)) return aril__poison();
+    return draw_like(&aril__op_bernoulli_fill, NULL, x, (double[2]){ p, 0 });
+}
+
+aril_tensor *aril_bernoulli_(aril_tensor *x, double p)
+{
+    if (!is_probability("bernoulli_", p)) return aril__poison();
+    return draw_into(&aril__op_bernoulli_fill, NULL, x, (double[2]){ p, 0 });
+}
+
+static aril_tensor *uniform_into(aril_generator *g, aril_tensor *x, double low, double high)
+{
+    if (!(low <= high) || isinf(low) || isinf(high)) {
+        aril__fail(ARIL_ERR_ARG, "uniform_: no numbers from %g to %g", low, high);
+        return aril__poison();
+    }
+    return draw_into(&aril__op_rand, g, x, (double[2]){ low, high });
+}
+
+aril_tensor *aril_uniform_(aril_tensor *x, double low, double high)
+{
+    return uniform_into(NULL, x, low, high);
+}
+
+aril_tensor *aril_uniform_from_(aril_generator *g, aril_tensor *x, double low, double high)
+{
+    return uniform_into(g, x, low, high);
+}
+
+aril_tensor *aril_normal_from_(aril_generator *g, aril_tensor *x, double mean, double std)
+{
+    if (!(std >= 0)) {
+        aril__fail(ARIL_ERR_ARG, "normal_: a standard deviation of %g", std);
+        return aril__poison();
+    }
+    return draw_into(&aril__op_randn, g, x, (double[2]){ mean, std });
+}
+
+aril_tensor *aril_normal_(aril_tensor *x, double mean, double std)
+{
+    return aril_normal_from_(NULL, x, mean, std);
+}
+
+/* offset + scale * noise, noise of the shape in which the two meet. */
+static aril_tensor *reparameterised(const aril__op *op, aril_generator *g, aril_tensor *offset,
+                                    aril_tensor *scale)
+{
+    aril_tensor *like = aril_add(offset, scale);
+    return aril_add(offset, aril_mul(scale, draw_like(op, g, like, unit)));
+}
+
+aril_tensor *aril_normal_from(aril_generator *g, aril_tensor *mean, aril_tensor *std)
+{
+    ARIL_SCOPE;
+    return aril_escape(reparameterised(&aril__op_randn, g, mean, std));
+}
+
+aril_tensor *aril_normal(aril_tensor *mean, aril_tensor *std)
+{
+    return aril_normal_from(NULL, mean, std);
+}
+
+aril_tensor *aril_uniform_from(aril_generator *g, aril_tensor *low, aril_tensor *high)
+{
+    ARIL_SCOPE;
+    return aril_escape(reparameterised(&aril__op_rand, g, low, aril_sub(high, low)));
+}
+
+aril_tensor *aril_uniform(aril_tensor *low, aril_tensor *high)
+{
+    return aril_uniform_from(NULL, low, high);
+}

@@ -1,0 +1,18 @@
+/* Random ops take a key, a u64[2] tensor (seed, call number), as their first input. All that
+ * depends on the generator is in that tensor, so a mask can be made again, on any device. */
+#ifndef ARIL_OPS_RANDOM_H
+#define ARIL_OPS_RANDOM_H
+
+#include "ops/table/apply.h"
+
+/* The key in a run's first input (host memory). */
+static inline aril__rng_key aril__rng_key_of(const aril__run *r)
+{
+    const uint64_t *k = aril__ptr(r->in[0]);
+    return (aril__rng_key){ k[0], k[1] };
+}
+
+/* Checks in a shape rule that in[0] is a key, and gives its device to the call. */
+aril_status aril__rng_check_key(aril__call *c);
+
+#endif

@@ -1,0 +1,561 @@
+#include "ops/reduce/reduce.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/shape/like.h"
+#include "ops/reduce/reduce_loop.h"
+#include "ops/table/sample.h"
+#include "ops/reduce/scan.h"
+#include "ops/vector/stream.h"
+#include "ops/vector/targets.h"
+#include "ops/shape/view.h"
+#include "ops/reduce/ops.h"
+#include "ops/shape/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- axes and shapes ---- */
+
+aril_status aril__reduce_attrs(const char *what, const aril_tensor *x, aril_axes axes,
+                               struct reduce_attrs *out)
+{
+    memset(out, 0, sizeof *out);
+    out->keep[0] = axes.keepdim;
+    if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    if (aril__is_poison(x)) return ARIL_OK; /* apply passes the poison on */
+    if (axes.n < 0 || axes.n > ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_ARG, "%s: %d axes", what, axes.n);
+    if (axes.n == 0) out->mask[0] = (1 << x->ndim) - 1;
+    for (int i = 0; i < axes.n; i++) {
+        int a = aril__axis(what, axes.axis[i], x->ndim);
+        if (a < 0) return ARIL_ERR_INDEX;
+        if (out->mask[0] >> a & 1)
+            return aril__fail(ARIL_ERR_ARG, "%s: axis %d is named twice", what, axes.axis[i]);
+        if (x->ndim) out->mask[0] |= 1 << a;
+    }
+    return ARIL_OK;
+}
+
+void aril__reduce_shape(aril__call *c, int k)
+{
+    const struct reduce_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[k];
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        bool reduced = a->mask[0] >> d & 1;
+        if (!reduced || a->keep[0]) o->dim[o->ndim++] = reduced ? 1 : x->dim[d];
+    }
+}
+
+aril_tensor *aril__unreduce(aril_tensor *g, const struct reduce_attrs *a)
+{
+    if (a->keep[0] || !a->mask[0]) return g;
+    struct unsqueeze_attrs at = { { a->mask[0] } };
+    return aril__op_with(&at, &aril__op_unsqueeze, g);
+}
+
+/* ---- reducers ---- */
+
+static void any_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)p, (void)plane;
+    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] != 0;
+}
+
+static void all_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)plane;
+    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] == p->count;
+}
+
+static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+{
+    (void)plane;
+    for (int64_t i = 0; i < m; i++) ((double *)state)[i] /= (double)p->count;
+}
+
+enum { STRETCH = 2048 }; /* elements among which a position is looked for at a time */
+
+/* STATE(x) names the functions of the state, NAME(x) those that take elements. */
+#define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_)        \
+    static const aril__reducer NAME(name) = { .planes = n,                   \
+                                              .in = in_,                     \
+                                              .out = { r0, r1 },             \
+                                              .start = STATE(state##_start), \
+                                              .across = NAME(take##_across), \
+                                              .along = NAME(take##_along),   \
+                                              .merge = STATE(state##_merge), \
+                                              .finish = finish_,             \
+                                              .ordered = ordered_ }
+
+#define T         double
+#define LEAST     (-INFINITY)
+#define MOST      INFINITY
+#define NAME(x)   x##_real
+#define IS_NAN(x) ((x) != (x))
+#include "ops/reduce/reduce_states.inc"
+
+#define T         int64_t
+#define LEAST     INT64_MIN
+#define MOST      INT64_MAX
+#define NAME(x)   x##_i64
+#define IS_NAN(x) false
+#include "ops/reduce/reduce_states.inc"
+
+#define T         uint64_t
+#define LEAST     0
+#define MOST      UINT64_MAX
+#define NAME(x)   x##_u64
+#define IS_NAN(x) false
+#include "ops/reduce/reduce_states.inc"
+
+#define T       int64_t
+#define CT      ARIL__C_I64
+#define NAME(x) x##_i64
+#include "ops/reduce/reduce_whole.inc"
+
+#define T       uint64_t
+#define CT      ARIL__C_U64
+#define NAME(x) x##_u64
+#include "ops/reduce/reduce_whole.inc"
+
+#define TEMPLATE "ops/reduce/reduce_real.inc"
+#include "ops/vector/each_target.inc"
+
+/* The reducer `name` for x's dtype: in double, in float, or in whole numbers. */
+#define FOR_DTYPE(x, name)                                                              \
+    (aril__is_float((aril_dtype)(x)->dtype) ? ARIL__PICK(&name, (x)->dtype == ARIL_F64) \
+     : (x)->dtype == ARIL_U64               ? &name##_u64                               \
+                                            : &name##_i64)
+
+aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
+{
+    int lead = in->ndim - out->ndim;
+    unsigned mask = 0;
+    aril_tensor full = *out; /* with the leading axes, over the same memory */
+    full.ndim = in->ndim;
+    for (int d = 0; d < in->ndim; d++) {
+        full.dim[d] = d < lead ? 1 : out->dim[d - lead];
+        full.stride[d] = d < lead ? 0 : out->stride[d - lead];
+        if (full.dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
+    }
+    return aril__reduce_run(FOR_DTYPE(in, sum), (aril__reduce_params){ 0 }, in, mask, 1,
+                            (aril_tensor *[]){ &full });
+}
+
+/* Runs a reducer on the call's first input. */
+static aril_status run(aril__run *r, double p, const aril__reducer *how)
+{
+    const struct reduce_attrs *a = r->attrs;
+    return aril__reduce_run(how, (aril__reduce_params){ .p = p }, r->in[0], (unsigned)a->mask[0],
+                            r->n_out, r->out);
+}
+
+/* ---- sum, mean, prod ---- */
+
+ATTR_LIST(reduce, REDUCE_ATTRS)
+
+/* Sums and products of integers and bools are i64, as in PyTorch. */
+static aril_status sum_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    if (!aril__is_float(c->out[0].dtype) && c->out[0].dtype != ARIL_U64) c->out[0].dtype = ARIL_I64;
+    return ARIL_OK;
+}
+
+static aril_status sum_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], sum));
+}
+
+VJP(sum)
+{
+    if (c->g[0]) GRAD(0, aril__expand_like(aril__unreduce(c->g[0], c->attrs), c->x[0]));
+}
+
+static const aril__sample sum_samples[] = {
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(sum, .doc = "sum over axes", .onnx = "ReduceSum", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = sum_ref, .vjp = sum_vjp,
+   .saves = { LIKE(0) }, .samples = sum_samples, WITH_ATTRS(reduce));
+
+aril_status aril__reduce_infer_float(aril__call *c)
+{
+    if (!aril__is_float((aril_dtype)c->in[0]->dtype))
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs floating point, got %s; cast it first",
+                          c->op->name, aril__dtypes[c->in[0]->dtype].name);
+    for (int i = 0; i < c->op->n_out; i++) aril__reduce_shape(c, i);
+    return ARIL_OK;
+}
+
+static aril_status mean_ref(aril__run *r)
+{
+    return run(r, 0, ARIL__PICK(&mean, r->in[0]->dtype == ARIL_F64));
+}
+
+aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less)
+{
+    if (aril_numel(x) == 0) return g; /* no element takes a share: 0 / 0 would be its derivative */
+    aril_tensor *n = aril__count_like(x, y);
+    if (less != 0) n = aril_clamp_min(aril_sub_scalar(n, less), 0);
+    /* The count of a large tensor does not fit f16: divide in the count's own type. */
+    aril_dtype dtype = (aril_dtype)g->dtype;
+    return aril_cast(aril_div(aril_cast(g, (aril_dtype)n->dtype), n), dtype);
+}
+
+VJP(mean)
+{
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__div_count(c->g[0], c->x[0], c->g[0], 0);
+    GRAD(0, aril__expand_like(aril__unreduce(g, c->attrs), c->x[0]));
+}
+
+static const aril__sample mean_samples[] = {
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[3,0]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(mean, .doc = "mean over axes", .onnx = "ReduceMean", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = mean_ref,
+   .vjp = mean_vjp, .saves = { LIKE(0) }, .samples = mean_samples, WITH_ATTRS(reduce));
+
+static aril_status prod_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], prod));
+}
+
+/* g times the product of all other elements, made without dividing: x may hold zeros. */
+VJP(prod)
+{
+    const struct reduce_attrs *a = c->attrs;
+    if (!c->g[0]) return;
+    aril_tensor *before = aril__prod_before(c->x[0], a->mask[0], false);
+    aril_tensor *behind = aril__prod_before(c->x[0], a->mask[0], true);
+    GRAD(0, aril_mul(aril__unreduce(c->g[0], a), aril_mul(before, behind)));
+}
+
+static const aril__sample prod_samples[] = {
+    { .in = { "[2,2,2]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,2]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(prod, .doc = "product over axes", .onnx = "ReduceProd", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = prod_ref, .vjp = prod_vjp,
+   .saves = { IN(0) }, .samples = prod_samples, WITH_ATTRS(reduce));
+
+/* ---- amax, amin ---- */
+
+/* What has no value for nothing: a reduced axis must have elements. */
+static aril_status not_empty(aril__call *c)
+{
+    const struct reduce_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    for (int d = 0; d < x->ndim; d++) {
+        char text[ARIL__SHAPE_TEXT];
+        if (a->mask[0] >> d & 1 && x->dim[d] == 0)
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: axis %d of %s has no elements, and nothing has no %s",
+                              c->op->name, d, aril__text(text, x), c->op->name);
+    }
+    return ARIL_OK;
+}
+
+static aril_status amax_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    return not_empty(c);
+}
+
+static aril_status amax_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], largest));
+}
+
+static aril_status amin_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], smallest));
+}
+
+/* Equal elements share the gradient. */
+VJP(amax)
+{
+    if (!c->g[0]) return;
+    const struct reduce_attrs *a = c->attrs;
+    struct reduce_attrs keep = { { a->mask[0] }, { 1 } };
+    aril_tensor *y = aril__unreduce(c->y[0], a), *g = aril__unreduce(c->g[0], a);
+    aril_tensor *hit = aril_cast(aril_eq(c->x[0], y), (aril_dtype)g->dtype);
+    aril_tensor *hits = aril__op_with(&keep, &aril__op_sum, hit);
+    GRAD(0, aril_mul(hit, aril_div(g, hits)));
+}
+
+static const aril__sample amax_samples[] = {
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "d[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 5 }, .keep = { 1 } } },
+    { .in = { "d[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
+    SAMPLE_END
+};
+OP(amax, .doc = "largest over axes", .onnx = "ReduceMax", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amax_ref, .vjp = amax_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
+OP(amin, .doc = "smallest over axes", .onnx = "ReduceMin", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amin_ref, .vjp = amax_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
+
+/* ---- max, min: with positions along one axis ---- */
+
+aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like)
+{
+    return aril_scatter_add_(aril_zeros_like(like), index, g, axis);
+}
+
+static aril_status max_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    aril__reduce_shape(c, 1);
+    c->out[1].dtype = ARIL_I64;
+    return not_empty(c);
+}
+
+static aril_status max_ref(aril__run *r)
+{
+    return run(r, 1, FOR_DTYPE(r->in[0], with_index));
+}
+
+static aril_status min_ref(aril__run *r)
+{
+    return run(r, -1, FOR_DTYPE(r->in[0], with_index));
+}
+
+VJP(max)
+{
+    if (!c->g[0]) return;
+    const struct reduce_attrs *a = c->attrs;
+    int axis = a->mask[0] ? __builtin_ctzll((unsigned long long)a->mask[0]) : 0;
+    GRAD(0, aril__put_back(aril__unreduce(c->g[0], a), axis, aril__unreduce(c->y[1], a), c->x[0]));
+}
+
+static const aril__sample max_samples[] = {
+    { .in = { "d[3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "d[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 }, .keep = { 1 } } },
+    { .in = { "d[]" }, .attrs = &(const struct reduce_attrs){ .mask = { 0 } } },
+    { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
+    SAMPLE_END
+};
+OP(max, .doc = "largest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = max_ref, .vjp = max_vjp,
+   .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
+OP(min, .doc = "smallest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = min_ref, .vjp = max_vjp,
+   .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
+
+/* ---- argmax, argmin ---- */
+
+static aril_status argmax_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    c->out[0].dtype = ARIL_I64;
+    return not_empty(c);
+}
+
+static aril_status argmax_ref(aril__run *r)
+{
+    return run(r, 1, FOR_DTYPE(r->in[0], index));
+}
+
+static aril_status argmin_ref(aril__run *r)
+{
+    return run(r, -1, FOR_DTYPE(r->in[0], index));
+}
+
+OP(argmax, .doc = "where the largest along an axis is", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
+   .ref = argmax_ref, .samples = max_samples, WITH_ATTRS(reduce));
+OP(argmin, .doc = "where the smallest along an axis is", .onnx = "ArgMin", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
+   .ref = argmin_ref, .samples = max_samples, WITH_ATTRS(reduce));
+
+/* ---- any, all, count_nonzero ---- */
+
+/* bool, but u8 of u8, as in PyTorch. */
+static aril_status any_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    if (c->out[0].dtype != ARIL_U8) c->out[0].dtype = ARIL_BOOL;
+    return ARIL_OK;
+}
+
+static aril_status any_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], any));
+}
+
+static aril_status all_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], all));
+}
+
+static aril_status count_nonzero_infer(aril__call *c)
+{
+    aril__reduce_shape(c, 0);
+    c->out[0].dtype = ARIL_I64;
+    return ARIL_OK;
+}
+
+static aril_status count_nonzero_ref(aril__run *r)
+{
+    return run(r, 0, FOR_DTYPE(r->in[0], count));
+}
+
+static const aril__sample any_samples[] = {
+    { .in = { "b[2,3,4]" }, .attrs = &(const struct reduce_attrs){ .mask = { 7 } } },
+    { .in = { "b[2,3,4]" },
+      .attrs = &(const struct reduce_attrs){ .mask = { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 }, .keep = { 1 } } },
+    { .in = { "b[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
+    SAMPLE_END
+};
+OP(any, .doc = "whether an element is not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = any_ref,
+   .samples = any_samples, WITH_ATTRS(reduce));
+OP(all, .doc = "whether no element is 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = all_ref,
+   .samples = any_samples, WITH_ATTRS(reduce));
+OP(count_nonzero, .doc = "how many elements are not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = count_nonzero_infer,
+   .ref = count_nonzero_ref, .samples = any_samples, WITH_ATTRS(reduce));
+
+/* ---- public ---- */
+
+aril_tensor *aril__reduce(const aril__op *op, aril_tensor *x, aril_axes axes)
+{
+    struct reduce_attrs a;
+    if (aril__reduce_attrs(op->name, x, axes, &a) < 0) return aril__poison();
+    return aril__op_with(&a, op, x);
+}
+
+aril_tensor *aril_sum(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_sum, x, axes);
+}
+
+aril_tensor *aril_mean(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_mean, x, axes);
+}
+
+aril_tensor *aril_prod(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_prod, x, axes);
+}
+
+aril_tensor *aril_amax(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_amax, x, axes);
+}
+
+aril_tensor *aril_amin(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_amin, x, axes);
+}
+
+aril_tensor *aril_any(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_any, x, axes);
+}
+
+aril_tensor *aril_all(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_all, x, axes);
+}
+
+aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes)
+{
+    return aril__reduce(&aril__op_count_nonzero, x, axes);
+}
+
+/* Positions: along one axis, or in the flattened tensor. */
+static aril_tensor *position(const aril__op *op, aril_tensor *x, aril_axes axes)
+{
+    struct reduce_attrs a;
+    if (aril__reduce_attrs(op->name, x, axes, &a) < 0) return aril__poison();
+    if (axes.n > 1) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL for the flattened tensor",
+                   op->name, axes.n);
+        return aril__poison();
+    }
+    if (axes.n == 1 || x->ndim <= 1 || aril__is_poison(x)) return aril__op_with(&a, op, x);
+    struct reduce_attrs flat = { { 1 }, { 0 } };
+    aril_tensor *y = aril__op_with(&flat, op, aril_reshape(x, ARIL_SHAPE(-1)));
+    struct unsqueeze_attrs ones = { { a.mask[0] } };
+    return axes.keepdim ? aril__op_with(&ones, &aril__op_unsqueeze, y) : y;
+}
+
+aril_tensor *aril_argmax(aril_tensor *x, aril_axes axes)
+{
+    return position(&aril__op_argmax, x, axes);
+}
+
+aril_tensor *aril_argmin(aril_tensor *x, aril_axes axes)
+{
+    return position(&aril__op_argmin, x, axes);
+}
+
+/* The best along one axis, or of all elements. */
+static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril__op *where,
+                         aril_tensor *x, aril_axes axes, aril_tensor **indices)
+{
+    struct reduce_attrs a;
+    aril_tensor *out[ARIL__MAX_OUT];
+    if (axes.n > 1) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL; use aril_%s for several",
+                   op->name, axes.n, of_all->name);
+        aril__poison_all(2, out);
+    } else if (axes.n == 0) {
+        out[0] = aril__reduce(of_all, x, axes);
+        if (indices) out[1] = position(where, x, axes);
+    } else if (aril__reduce_attrs(op->name, x, axes, &a) < 0) {
+        aril__poison_all(2, out);
+    } else {
+        aril__apply(op, 1, &x, &a, out);
+    }
+    if (indices) *indices = out[1];
+    return out[0];
+}
+
+aril_tensor *aril_max(aril_tensor *x, aril_axes axis, aril_tensor **indices)
+{
+    return best(&aril__op_max, &aril__op_amax, &aril__op_argmax, x, axis, indices);
+}
+
+aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices)
+{
+    return best(&aril__op_min, &aril__op_amin, &aril__op_argmin, x, axis, indices);
+}

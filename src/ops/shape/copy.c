@@ -1,0 +1,301 @@
+#include "ops/shape/copy.h"
+
+#include "aril/ops.h"
+#include "core/nest.h"
+#include "core/parallel.h"
+#include "ops/table/apply.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/shape/move.h"
+#include "ops/table/sample.h"
+#include "ops/shape/ops.h"
+
+#include <string.h>
+
+/* ---- host memory ---- */
+
+enum { BLOCK = 512, GRAIN = 32 * 1024 };
+
+typedef struct copy_job {
+    aril__nest nest; /* operand 0: source, 1: destination */
+    char *base[2];
+    int64_t offset[2];
+    uint8_t dtype[2];
+} copy_job;
+
+static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
+{
+    int last = j->nest.ndim - 1;
+    int64_t sf = last < 0 ? 1 : j->nest.stride[0][last],
+            st = last < 0 ? 1 : j->nest.stride[1][last];
+    uint64_t block[BLOCK];
+    aril__ctype via = aril__dtypes[j->dtype[0]].ctype;
+    for (int64_t at = 0; at < m; at += BLOCK) {
+        int64_t n = m - at < BLOCK ? m - at : BLOCK;
+        aril__dtypes[j->dtype[0]].load[via](block, j->base[0], from + at * sf, sf, n);
+        aril__dtypes[j->dtype[1]].store[via](j->base[1], to + at * st, st, block, n);
+    }
+}
+
+static void copy_range(void *ctx, int64_t begin, int64_t end)
+{
+    const copy_job *j = ctx;
+    aril__nest_at p;
+    aril__nest_seek(&j->nest, &p, begin, j->offset);
+    while (begin < end) {
+        int64_t m = aril__nest_run(&j->nest, &p);
+        if (m > end - begin) m = end - begin;
+        copy_run(j, p.offset[0], p.offset[1], m);
+        begin += m;
+        aril__nest_move(&j->nest, &p, m);
+    }
+}
+
+void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
+{
+    if (dst->numel == 0) return;
+    if (src->dtype == dst->dtype && src->numel == dst->numel && dst->numel <= GRAIN &&
+        aril__dtypes[dst->dtype].bits >= 8 && aril__is_dense(src) && aril__is_dense(dst)) {
+        memcpy(aril__ptr(dst), aril__ptr(src),
+               aril__dtype_bytes((aril_dtype)dst->dtype, dst->numel));
+        return;
+    }
+    copy_job j = { .nest = aril__nest_of(dst->ndim, dst->dim),
+                   .base = { aril__base(src), aril__base(dst) },
+                   .offset = { src->offset, dst->offset },
+                   .dtype = { src->dtype, dst->dtype } };
+    bool bits = aril__dtypes[dst->dtype].bits < 8 || aril__dtypes[src->dtype].bits < 8;
+    aril__nest_add(&j.nest, src);
+    aril__nest_add(&j.nest, dst);
+    aril__nest_merge(&j.nest, 1);
+    if (src->dtype == dst->dtype && !bits) {
+        int64_t size = aril__dtypes[src->dtype].bits / 8;
+        aril__move(&j.nest, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);
+        return;
+    }
+    /* Packed elements share bytes: one thread writes them. */
+    aril__parallel_for(dst->numel, bits ? dst->numel : GRAIN, copy_range, &j);
+}
+
+/* ---- between devices ---- */
+
+static bool on_host(const aril_tensor *t)
+{
+    return t->storage->device->id.kind == ARIL__CPU;
+}
+
+/* A tensor of the same geometry over a copy of the whole storage in host memory. */
+static aril_tensor *host_image(aril__thread *th, const aril_tensor *t)
+{
+    aril_tensor *image = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    if (!image) return aril__poison();
+    memcpy(image->stride, t->stride, sizeof t->stride);
+    image->offset = t->offset;
+    image->storage = aril__storage_new(th, aril__cpu_device, t->storage->bytes);
+    aril__device *d = t->storage->device;
+    if (!image->storage ||
+        d->ops.to_host(d->self, image->storage->data, t->storage->data, t->storage->bytes) < 0) {
+        aril__tensor_release(th, image);
+        return aril__poison();
+    }
+    return aril__give(th, image);
+}
+
+aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
+{
+    if (on_host(src) && on_host(dst)) {
+        aril__copy_elements(dst, src);
+        return ARIL_OK;
+    }
+    ARIL_SCOPE;
+    aril__thread *th = aril__self();
+    aril__device *from = src->storage->device, *to = dst->storage->device;
+    bool plain = src->dtype == dst->dtype && aril__is_dense(src) && aril__is_dense(dst) &&
+                 src->numel == dst->numel &&
+                 aril__dtypes[src->dtype].bits >= 8; /* smaller ones share bytes with neighbours */
+    size_t bytes = aril__dtype_bytes((aril_dtype)src->dtype, src->numel);
+    if (plain && from == to) return to->ops.copy(to->self, aril__ptr(dst), aril__ptr(src), bytes);
+    if (plain && on_host(src))
+        return to->ops.from_host(to->self, aril__ptr(dst), aril__ptr(src), bytes);
+    if (plain && on_host(dst))
+        return from->ops.to_host(from->self, aril__ptr(dst), aril__ptr(src), bytes);
+    /* Strides, dtypes, or two devices: by way of the host. */
+    aril_tensor *s = on_host(src) ? src : host_image(th, src);
+    aril_tensor *d = on_host(dst) ? dst : host_image(th, dst);
+    if (aril_tensor_status(s) < 0 || aril_tensor_status(d) < 0) return ARIL_ERR_MEMORY;
+    aril__copy_elements(d, s);
+    return d == dst ? ARIL_OK
+                    : to->ops.from_host(to->self, dst->storage->data, d->storage->data,
+                                        dst->storage->bytes);
+}
+
+/* ---- ops ---- */
+
+static aril_status same_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)c->in[0]->dtype;
+    o->ndim = c->in[0]->ndim;
+    memcpy(o->dim, c->in[0]->dim, (size_t)o->ndim * sizeof *o->dim);
+    return ARIL_OK;
+}
+
+/* In-place copies broadcast: a second input gives the shape. */
+static aril_status copy_infer(aril__call *c)
+{
+    const aril_tensor *like = c->n_in > 1 ? c->in[1] : c->in[0];
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)like->dtype;
+    o->ndim = like->ndim;
+    memcpy(o->dim, like->dim, (size_t)o->ndim * sizeof *o->dim);
+    if (like == c->in[0]) return ARIL_OK;
+    int n = o->ndim;
+    int64_t dim[ARIL_MAX_DIMS];
+    memcpy(dim, o->dim, sizeof dim);
+    if (!aril__broadcast(&n, dim, c->in[0]->ndim, c->in[0]->dim) ||
+        !aril__same_dims(n, dim, o->ndim, o->dim)) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "copy: %s does not broadcast to %s",
+                          aril__text(a, c->in[0]), aril__text(b, like));
+    }
+    return ARIL_OK;
+}
+
+static aril_status copy_ref(aril__run *r)
+{
+    aril__copy_elements(r->out[0], r->in[0]);
+    return ARIL_OK;
+}
+
+VJP(copy)
+{
+    if (c->g[0]) GRAD(0, aril__undo_broadcast(c->g[0], c->x[0]));
+}
+
+static const aril__sample copy_samples[] = {
+    { .in = { "[2,3]" } }, { .in = { "[]" } }, { .in = { "[0,2]" } }, SAMPLE_END
+};
+OP(copy, .doc = "a copy in memory of its own", .onnx = "Identity", .min_in = 1, .max_in = 2,
+   .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW, .optional = IN(1), .shape_only = IN(1),
+   .infer = copy_infer, .ref = copy_ref, .vjp = copy_vjp, .saves = { LIKE(0) },
+   .samples = copy_samples);
+
+ATTR_LIST(cast, CAST_ATTRS)
+
+static aril_status cast_infer(aril__call *c)
+{
+    const struct cast_attrs *a = c->attrs;
+    if (a->dtype[0] < 0 || a->dtype[0] >= ARIL__DTYPE_COUNT)
+        return aril__fail(ARIL_ERR_DTYPE, "cast: there is no dtype %lld", (long long)a->dtype[0]);
+    same_infer(c);
+    c->out[0].dtype = (aril_dtype)a->dtype[0];
+    return ARIL_OK;
+}
+
+VJP(cast)
+{
+    if (c->g[0]) GRAD(0, aril_cast(c->g[0], (aril_dtype)c->x[0]->dtype));
+}
+
+static const aril__sample cast_samples[] = {
+    { .in = { "[2,3]" }, .attrs = &(const struct cast_attrs){ .dtype = { ARIL_F64 } } }, SAMPLE_END
+};
+OP(cast, .doc = "the same values in another dtype", .onnx = "Cast", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW, .infer = cast_infer, .ref = copy_ref,
+   .vjp = cast_vjp, .saves = { LIKE(0) }, .samples = cast_samples, WITH_ATTRS(cast));
+
+ATTR_LIST(to_device, TO_DEVICE_ATTRS)
+
+/* The result lives elsewhere: the rule moves the call there, and the copy reaches back. */
+static aril_status to_device_infer(aril__call *c)
+{
+    const struct to_device_attrs *a = c->attrs;
+    aril__device *d =
+        aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
+    if (!d) return ARIL_ERR_DEVICE;
+    same_infer(c);
+    c->device = d;
+    return ARIL_OK;
+}
+
+static aril_status to_device_ref(aril__run *r)
+{
+    return aril__copy_across(r->out[0], r->in[0]);
+}
+
+VJP(to_device)
+{
+    if (!c->g[0]) return;
+    const struct to_device_attrs *a = c->attrs;
+    GRAD(0, aril_to(c->g[0], (aril_device){ (int16_t)a->from[0], (int16_t)a->from[1] }));
+}
+
+static const aril__sample to_device_samples[] = {
+    { .in = { "[2,3]" }, .attrs = &(const struct to_device_attrs){ .device = { 0 } } }, SAMPLE_END
+};
+OP(to_device, .doc = "a copy on another device", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | RAW | ANYWHERE, .infer = to_device_infer, .ref = to_device_ref,
+   .vjp = to_device_vjp, .samples = to_device_samples, WITH_ATTRS(to_device));
+
+/* ---- public ---- */
+
+aril_tensor *aril_copy(aril_tensor *x)
+{
+    return aril__op(&aril__op_copy, x);
+}
+
+aril_tensor *aril_copy_(aril_tensor *dst, aril_tensor *src)
+{
+    if (dst && src && dst->storage && src->storage && dst->storage->device != src->storage->device)
+        src = aril_to(src, dst->storage->device->id);
+    return aril__apply_to(dst, &aril__op_copy, 2, (aril_tensor *[]){ src, dst }, NULL);
+}
+
+aril_tensor *aril_cast(aril_tensor *x, aril_dtype dtype)
+{
+    if (x && !(x->flags & (ARIL__POISON | ARIL__WEAK)) && x->dtype == dtype) return x;
+    struct cast_attrs a = { .dtype = { dtype } };
+    return aril__op_with(&a, &aril__op_cast, x);
+}
+
+aril_tensor *aril_contiguous(aril_tensor *x)
+{
+    if (!x) return aril__null_tensor("contiguous");
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->flags & ARIL__SYMBOLIC || aril__is_dense(x)) return x;
+    aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
+    return aril_copy_(dense, x);
+}
+
+aril_tensor *aril_channels_last(aril_tensor *x)
+{
+    if (!x) return aril__null_tensor("channels_last");
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->ndim < 3) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "channels_last: needs [N,C,spatial...], got %s",
+                   aril__text(text, x));
+        return aril__poison();
+    }
+    if (x->flags & ARIL__SYMBOLIC || (x->storage && aril_is_channels_last(x))) return x;
+    aril_tensor *t = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
+    if (aril__is_poison(t)) return aril__pass_on(t);
+    int64_t step = 1;
+    for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
+        int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
+        t->stride[d] = step;
+        step *= t->dim[d] > 1 ? t->dim[d] : 1;
+    }
+    t->flags |= ARIL__CHANNELS_LAST;
+    return aril_copy_(t, x);
+}
+
+aril_tensor *aril_to(aril_tensor *x, aril_device device)
+{
+    if (x && x->storage && aril_device_equal(x->storage->device->id, device)) return x;
+    struct to_device_attrs a = { .device = { device.kind, device.index } };
+    if (x && x->storage) {
+        a.from[0] = x->storage->device->id.kind;
+        a.from[1] = x->storage->device->id.index;
+    }
+    return aril__op_with(&a, &aril__op_to_device, x);
+}

@@ -1,0 +1,31 @@
+/* Ops that make tensors. */
+#ifndef ARIL_OPS_MAKE_H
+#define ARIL_OPS_MAKE_H
+
+#include "ops/table/op.h"
+
+/* Shape, dtype and device of what is made, and what the op needs beside: real numbers, or (whole[1]
+ * not 0) the whole numbers whole[0] and whole[2]. */
+#define MAKE_ATTRS(A)                \
+    A(make, I64, 1, ndim, 0, NULL)   \
+    A(make, I64, 8, dim, 0, NULL)    \
+    A(make, I64, 1, dtype, 0, NULL)  \
+    A(make, I64, 2, device, 0, NULL) \
+    A(make, F64, 3, value, 0, NULL) A(make, I64, 3, whole, 0, NULL)
+ATTRS(make, MAKE_ATTRS)
+
+/* The rule for those attributes, and how they are filled. */
+aril_status aril__make_infer(aril__call *c);
+aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtype,
+                             aril_device device, struct make_attrs *out);
+
+#define FULL_LIKE_ATTRS(A)                \
+    A(full_like, I64, 1, dtype, -1, NULL) \
+    A(full_like, F64, 1, value, 0, NULL) A(full_like, I64, 2, whole, 0, NULL)
+ATTRS(full_like, FULL_LIKE_ATTRS)
+
+/* Which diagonal tril and triu keep to: 0 is the main one, above it are positive ones. */
+#define TRIANGLE_ATTRS(A) A(triangle, I64, 1, diagonal, 0, NULL)
+ATTRS(triangle, TRIANGLE_ATTRS)
+
+#endif

@@ -1,0 +1,269 @@
+#include "ops/shape/move.h"
+
+#include "core/parallel.h"
+#include "ops/vector/stream.h"
+#include "ops/vector/targets.h"
+
+#include <string.h>
+
+enum {
+    GRAIN = 64 * 1024, /* bytes that are worth a thread's while */
+    TILE = 64,         /* rows and columns of a block that is turned over */
+    NARROW = 4,        /* sides shorter than this are not */
+    ROW_STREAM = 256,  /* rows of fewer bytes are not streamed */
+};
+
+typedef struct job {
+    aril__nest outer; /* all but the innermost two dimensions (rows), or but those turned over */
+    const char *from;
+    char *to;
+    int64_t size;
+    int64_t n[2], from_step[2], to_step[2]; /* the two: [1] is the innermost of the destination */
+    int64_t tiles[2];
+    bool stream;
+} job;
+
+/* ---- rows ---- */
+
+#if ARIL__TARGETS
+/* Past the cache, but for what is not a whole vector. */
+ARIL__AVX2 static void stream_bytes(char *to, const char *from, int64_t bytes)
+{
+    int64_t head = (int64_t)(-(uintptr_t)to & 31);
+    head = head < bytes ? head : bytes;
+    memcpy(to, from, (size_t)head);
+    int64_t i = head;
+    for (; i + 128 <= bytes; i += 128) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
+        __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 64));
+        __m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 96));
+        _mm256_stream_si256((__m256i *)(void *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), b);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 64), c);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 96), d);
+    }
+    memcpy(to + i, from + i, (size_t)(bytes - i));
+}
+#endif
+
+static void move_bytes(const job *j, char *to, const char *from, int64_t bytes)
+{
+#if ARIL__TARGETS
+    if (j->stream) {
+        stream_bytes(to, from, bytes);
+        return;
+    }
+#else
+    (void)j;
+#endif
+    memcpy(to, from, (size_t)bytes);
+}
+
+/* rows x n elements, each row `n` neighbours: short rows by a loop that needs no call. */
+#define SHORT_ROWS(type)                                               \
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) \
+        for (int64_t i = 0; i < n; i++)                                \
+            ((type *)(void *)to)[i] = ((const type *)(const void *)from)[i];
+
+#define STRIDED_ROWS(type)                                             \
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) \
+        for (int64_t i = 0; i < n; i++)                                \
+            ((type *)(void *)to)[i * st] = ((const type *)(const void *)from)[i * sf];
+
+#define SPREAD_ROWS(type)                                                \
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) { \
+        type v = *(const type *)(const void *)from;                      \
+        for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i] = v;     \
+    }
+
+#define BY_SIZE(WHAT)               \
+    switch (j->size) {              \
+    case 1: WHAT(uint8_t) return;   \
+    case 2: WHAT(uint16_t) return;  \
+    case 4: WHAT(uint32_t) return;  \
+    default: WHAT(uint64_t) return; \
+    }
+
+static void move_rows(const job *j, char *to, const char *from, int64_t rows)
+{
+    int64_t n = j->n[1], sf = j->from_step[1], st = j->to_step[1];
+    int64_t to_row = j->to_step[0] * j->size, from_row = j->from_step[0] * j->size;
+    if (sf == 1 && st == 1 && n * j->size > 64) {
+        for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row)
+            move_bytes(j, to, from, n * j->size);
+        return;
+    }
+    if (sf == 1 && st == 1) BY_SIZE(SHORT_ROWS)
+    if (sf == 0 && st == 1) BY_SIZE(SPREAD_ROWS)
+    BY_SIZE(STRIDED_ROWS)
+}
+
+/* Units are rows, counted through the outer nest. */
+static void rows_range(void *ctx, int64_t begin, int64_t end)
+{
+    const job *j = ctx;
+    const int64_t zero[2] = { 0, 0 };
+    aril__nest_at p;
+    aril__nest_seek(&j->outer, &p, begin / j->n[0], zero);
+    int64_t row = begin % j->n[0];
+    while (begin < end) {
+        int64_t m = j->n[0] - row < end - begin ? j->n[0] - row : end - begin;
+        move_rows(j, j->to + (p.offset[1] + row * j->to_step[0]) * j->size,
+                  j->from + (p.offset[0] + row * j->from_step[0]) * j->size, m);
+        begin += m;
+        row = 0;
+        if (begin < end) aril__nest_move(&j->outer, &p, 1);
+    }
+    if (j->stream) aril__stream_end();
+}
+
+/* One dimension, cut anywhere. */
+static void line_range(void *ctx, int64_t begin, int64_t end)
+{
+    const job *j = ctx;
+    job part = *j;
+    part.n[1] = end - begin;
+    move_rows(&part, j->to + begin * j->to_step[1] * j->size,
+              j->from + begin * j->from_step[1] * j->size, 1);
+    if (j->stream) aril__stream_end();
+}
+
+/* ---- blocks turned over: to[a * ta + b] = from[a + b * fb] for a < m, b < n ---- */
+
+#define TURN(type)                      \
+    for (int64_t a = 0; a < m; a++)     \
+        for (int64_t b = 0; b < n; b++) \
+            ((type *)(void *)to)[a * ta + b] = ((const type *)(const void *)from)[a + b * fb];
+
+static void turn(const job *j, char *to, int64_t ta, const char *from, int64_t fb, int64_t m,
+                 int64_t n)
+{
+    BY_SIZE(TURN)
+}
+
+#if ARIL__TARGETS
+/* Eight lines of eight numbers of 4 bytes, turned over in registers. */
+ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from, int64_t fb,
+                                       bool stream)
+{
+    __m256 r0 = _mm256_loadu_ps(from), r1 = _mm256_loadu_ps(from + fb);
+    __m256 r2 = _mm256_loadu_ps(from + 2 * fb), r3 = _mm256_loadu_ps(from + 3 * fb);
+    __m256 r4 = _mm256_loadu_ps(from + 4 * fb), r5 = _mm256_loadu_ps(from + 5 * fb);
+    __m256 r6 = _mm256_loadu_ps(from + 6 * fb), r7 = _mm256_loadu_ps(from + 7 * fb);
+    __m256 a0 = _mm256_unpacklo_ps(r0, r1), a1 = _mm256_unpackhi_ps(r0, r1);
+    __m256 a2 = _mm256_unpacklo_ps(r2, r3), a3 = _mm256_unpackhi_ps(r2, r3);
+    __m256 a4 = _mm256_unpacklo_ps(r4, r5), a5 = _mm256_unpackhi_ps(r4, r5);
+    __m256 a6 = _mm256_unpacklo_ps(r6, r7), a7 = _mm256_unpackhi_ps(r6, r7);
+    r0 = _mm256_shuffle_ps(a0, a2, 0x44), r1 = _mm256_shuffle_ps(a0, a2, 0xee);
+    r2 = _mm256_shuffle_ps(a1, a3, 0x44), r3 = _mm256_shuffle_ps(a1, a3, 0xee);
+    r4 = _mm256_shuffle_ps(a4, a6, 0x44), r5 = _mm256_shuffle_ps(a4, a6, 0xee);
+    r6 = _mm256_shuffle_ps(a5, a7, 0x44), r7 = _mm256_shuffle_ps(a5, a7, 0xee);
+    a0 = _mm256_permute2f128_ps(r0, r4, 0x20), a1 = _mm256_permute2f128_ps(r1, r5, 0x20);
+    a2 = _mm256_permute2f128_ps(r2, r6, 0x20), a3 = _mm256_permute2f128_ps(r3, r7, 0x20);
+    a4 = _mm256_permute2f128_ps(r0, r4, 0x31), a5 = _mm256_permute2f128_ps(r1, r5, 0x31);
+    a6 = _mm256_permute2f128_ps(r2, r6, 0x31), a7 = _mm256_permute2f128_ps(r3, r7, 0x31);
+    if (stream) {
+        _mm256_stream_ps(to, a0), _mm256_stream_ps(to + ta, a1);
+        _mm256_stream_ps(to + 2 * ta, a2), _mm256_stream_ps(to + 3 * ta, a3);
+        _mm256_stream_ps(to + 4 * ta, a4), _mm256_stream_ps(to + 5 * ta, a5);
+        _mm256_stream_ps(to + 6 * ta, a6), _mm256_stream_ps(to + 7 * ta, a7);
+        return;
+    }
+    _mm256_storeu_ps(to, a0), _mm256_storeu_ps(to + ta, a1);
+    _mm256_storeu_ps(to + 2 * ta, a2), _mm256_storeu_ps(to + 3 * ta, a3);
+    _mm256_storeu_ps(to + 4 * ta, a4), _mm256_storeu_ps(to + 5 * ta, a5);
+    _mm256_storeu_ps(to + 6 * ta, a6), _mm256_storeu_ps(to + 7 * ta, a7);
+}
+
+/* Sixteen numbers of each line of the destination, a line of the cache, at a time. */
+ARIL__AVX2 static void turn_4_bytes(const job *j, char *to_, int64_t ta, const char *from_,
+                                    int64_t fb, int64_t m, int64_t n)
+{
+    float *to = (float *)(void *)to_;
+    const float *from = (const float *)(const void *)from_;
+    bool stream = j->stream && ta % 8 == 0 && aril__stream_fits(to);
+    int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
+    for (int64_t a = 0; a < m8; a += 8)
+        for (int64_t b = 0; b < n8; b += 8)
+            turn_8x8(to + a * ta + b, ta, from + a + b * fb, fb, stream);
+    if (m8 < m) turn(j, (char *)(to + m8 * ta), ta, (const char *)(from + m8), fb, m - m8, n8);
+    if (n8 < n) turn(j, (char *)(to + n8), ta, (const char *)(from + n8 * fb), fb, m, n - n8);
+}
+#endif
+
+/* Units are blocks, counted through the outer nest; those that share lines of the source, which
+ * are beside each other in it, come one after the other. */
+static void tiles_range(void *ctx, int64_t begin, int64_t end)
+{
+    const job *j = ctx;
+    const int64_t zero[2] = { 0, 0 };
+    int64_t each = j->tiles[0] * j->tiles[1];
+    aril__nest_at p;
+    aril__nest_seek(&j->outer, &p, begin / each, zero);
+    for (; begin < end; begin++) {
+        int64_t a = begin % j->tiles[0] * TILE, b = begin % each / j->tiles[0] * TILE;
+        int64_t m = j->n[0] - a < TILE ? j->n[0] - a : TILE;
+        int64_t n = j->n[1] - b < TILE ? j->n[1] - b : TILE;
+        char *to = j->to + (p.offset[1] + a * j->to_step[0] + b) * j->size;
+        const char *from = j->from + (p.offset[0] + a + b * j->from_step[1]) * j->size;
+#if ARIL__TARGETS
+        if (j->size == 4 && aril__cpu() >= ARIL__CPU_AVX2)
+            turn_4_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        else
+#endif
+            turn(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        if (begin % each == each - 1 && begin + 1 < end) aril__nest_move(&j->outer, &p, 1);
+    }
+    if (j->stream) aril__stream_end();
+}
+
+/* ---- the choice ---- */
+
+/* Dimension d leaves the nest and becomes number k of the two. */
+static void take(job *j, int d, int k)
+{
+    aril__nest *o = &j->outer;
+    j->n[k] = o->dim[d];
+    j->from_step[k] = o->stride[0][d];
+    j->to_step[k] = o->stride[1][d];
+    o->ndim--;
+    for (; d < o->ndim; d++) {
+        o->dim[d] = o->dim[d + 1];
+        for (int i = 0; i < 2; i++) o->stride[i][d] = o->stride[i][d + 1];
+    }
+}
+
+void aril__move(const aril__nest *nest, const char *from, char *to, int64_t size)
+{
+    job j = { .outer = *nest, .from = from, .to = to, .size = size };
+    int last = nest->ndim - 1, turned = -1;
+    int64_t count = 1;
+    for (int d = 0; d <= last; d++) {
+        count *= nest->dim[d];
+        if (d < last && nest->stride[0][d] == 1 && nest->dim[d] >= NARROW) turned = d;
+    }
+    if (last < 0) {
+        memcpy(to, from, (size_t)size);
+        return;
+    }
+    j.stream = count * size >= ARIL__STREAM && nest->dim[last] * size >= ROW_STREAM &&
+               nest->stride[1][last] == 1 && ARIL__TARGETS && aril__cpu() >= ARIL__CPU_AVX2;
+    int64_t grain = GRAIN / size;
+    if (nest->stride[1][last] == 1 && nest->stride[0][last] != 1 && nest->stride[0][last] != 0 &&
+        nest->dim[last] >= NARROW && turned >= 0) {
+        take(&j, last, 1);
+        take(&j, turned, 0);
+        for (int k = 0; k < 2; k++) j.tiles[k] = aril__parallel_chunks(j.n[k], TILE);
+        int64_t units = count / (j.n[0] * j.n[1]) * j.tiles[0] * j.tiles[1];
+        aril__parallel_for(units, grain / (count / units + 1) + 1, tiles_range, &j);
+        return;
+    }
+    take(&j, last, 1);
+    if (last == 0) {
+        aril__parallel_for(count, grain, line_range, &j);
+        return;
+    }
+    take(&j, last - 1, 0);
+    aril__parallel_for(count / j.n[1], grain / j.n[1] + 1, rows_range, &j);
+}

@@ -1,0 +1,568 @@
+#include "ops/shape/view.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/shape/like.h"
+#include "ops/table/sample.h"
+#include "ops/shape/view_write.h"
+#include "ops/shape/ops.h"
+
+#include <string.h>
+
+/* ---- permute ---- */
+
+ATTR_LIST(permute, PERMUTE_ATTRS)
+
+static aril_status permute_infer(aril__call *c)
+{
+    const struct permute_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    o->offset = x->offset;
+    for (int d = 0; d < x->ndim; d++) {
+        o->dim[d] = x->dim[a->axes[d]];
+        o->stride[d] = x->stride[a->axes[d]];
+    }
+    return ARIL_OK;
+}
+
+VJP(permute)
+{
+    const struct permute_attrs *a = c->attrs;
+    struct permute_attrs back = { { 0 } };
+    if (!c->g[0]) return;
+    for (int d = 0; d < c->g[0]->ndim; d++) back.axes[a->axes[d]] = d;
+    GRAD(0, aril__op_with(&back, &aril__op_permute, c->g[0]));
+}
+
+static const aril__sample permute_samples[] = {
+    { .in = { "[2,3,4]" }, .attrs = &(const struct permute_attrs){ { 2, 0, 1 } } },
+    { .in = { "[2,3]" },
+      .attrs = &(const struct permute_attrs){ { 0, 1 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[]" }, .attrs = &(const struct permute_attrs){ { 0 } } },
+    SAMPLE_END
+};
+OP(permute, .doc = "axes in another order", .onnx = "Transpose", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = permute_infer, .vjp = permute_vjp,
+   .samples = permute_samples, WITH_ATTRS(permute));
+
+/* ---- reshape ---- */
+
+ATTR_LIST(reshape, RESHAPE_ATTRS)
+
+/* Sizes asked for, with -1 filled in where the input's are known. */
+static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs *a, int64_t *dim)
+{
+    int open = -1, n = (int)a->ndim[0];
+    int64_t known = 1;
+    char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+    for (int i = 0; i < n; i++) {
+        dim[i] = a->dim[i];
+        if (dim[i] == -1) {
+            if (open >= 0)
+                return aril__fail(ARIL_ERR_SHAPE, "reshape: only one size of %s can be inferred",
+                                  aril__shape_text(to, n, a->dim));
+            open = i;
+        } else {
+            known *= dim[i];
+        }
+    }
+    if (x->numel < 0) return ARIL_OK;
+    if (open >= 0 && known > 0 && x->numel % known == 0) {
+        dim[open] = x->numel / known;
+        return ARIL_OK;
+    }
+    if (open < 0 && known == x->numel) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "reshape: %s does not hold as many elements as %s",
+                      aril__text(from, x), aril__shape_text(to, n, a->dim));
+}
+
+bool aril__view_strides(const aril_tensor *x, aril__meta *o)
+{
+    if (x->numel == 0) {
+        aril__dense_strides(o->ndim, o->dim, o->stride);
+        return true;
+    }
+    /* Both sides in groups of dimensions that hold as many elements. */
+    int i = x->ndim - 1, k = o->ndim - 1;
+    while (k >= 0 || i >= 0) {
+        int64_t have = 1, want = 1;
+        while (i >= 0 && x->dim[i] == 1) i--;
+        int64_t step = i >= 0 ? x->stride[i] : 1;
+        if (i >= 0) {
+            have = x->dim[i];
+            for (; i > 0; i--) { /* neighbours that follow on in memory */
+                if (x->dim[i - 1] != 1 && x->stride[i - 1] != step * have) break;
+                have *= x->dim[i - 1];
+            }
+            i--;
+        }
+        for (; k >= 0 && want * o->dim[k] <= have; k--) {
+            if (want == have && o->dim[k] != 1) break;
+            o->stride[k] = step * want;
+            want *= o->dim[k];
+        }
+        if (want != have) return false;
+    }
+    return true;
+}
+
+static aril_status reshape_infer(aril__call *c)
+{
+    aril__meta *o = &c->out[0];
+    const struct reshape_attrs *a = c->attrs;
+    aril_status s = reshape_dims(c->in[0], a, o->dim);
+    if (s < 0) return s;
+    o->dtype = (aril_dtype)c->in[0]->dtype;
+    o->ndim = (int)a->ndim[0];
+    o->offset = c->in[0]->offset;
+    if (c->in[0]->storage && !aril__view_strides(c->in[0], o)) {
+        char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "view: %s cannot be seen as %s without moving elements; use aril_reshape",
+                          aril__text(from, c->in[0]), aril__shape_text(to, o->ndim, o->dim));
+    }
+    return ARIL_OK;
+}
+
+VJP(reshape)
+{
+    if (c->g[0]) GRAD(0, aril__reshape_like(c->g[0], c->x[0]));
+}
+
+static const aril__sample reshape_samples[] = {
+    { .in = { "[2,6]" }, .attrs = &(const struct reshape_attrs){ { 3 }, { 3, -1, 2 } } },
+    { .in = { "[4,3]" },
+      .attrs = &(const struct reshape_attrs){ { 2 }, { -1, 3 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1]" }, .attrs = &(const struct reshape_attrs){ { 0 }, { 0 } } },
+    { .in = { "[0,3]" }, .attrs = &(const struct reshape_attrs){ { 2 }, { 3, 0 } } },
+    SAMPLE_END
+};
+OP(reshape, .doc = "another shape of as many elements", .onnx = "Reshape", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = reshape_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
+   .samples = reshape_samples, WITH_ATTRS(reshape));
+
+/* ---- slice ---- */
+
+ATTR_LIST(slice, SLICE_ATTRS)
+
+static aril_status slice_infer(aril__call *c)
+{
+    const struct slice_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int axis = (int)a->axis[0];
+    int64_t n = x->dim[axis], start = a->start[0], stop = a->stop[0], step = a->step[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
+    memcpy(o->stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
+    o->offset = x->offset;
+    if (n < 0) { /* unknown: the whole axis keeps its size, a part is unknown too */
+        bool whole = step == 1 && start == 0 && stop == INT64_MAX;
+        o->dim[axis] = whole ? n : -1;
+        return ARIL_OK;
+    }
+    /* Python's rules: negative positions count from the end, then everything is clipped. */
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+    if (start < 0) start += n;
+    if (stop < 0 && stop != INT64_MIN) stop += n;
+    start = start < low ? low : start > high ? high : start;
+    stop = stop < low ? low : stop > high ? high : stop;
+    int64_t span = step > 0 ? stop - start : start - stop, count = 0;
+    if (span > 0)
+        count = 1 + (int64_t)((uint64_t)(span - 1) / (step > 0 ? (uint64_t)step : -(uint64_t)step));
+    o->dim[axis] = count;
+    if (count > 1) o->stride[axis] *= step; /* a step beyond the axis may be any number */
+    if (count > 0) o->offset += start * x->stride[axis];
+    return ARIL_OK;
+}
+
+VJP(slice)
+{
+    if (!c->g[0]) return;
+    aril_tensor *zeros = aril_zeros_like(c->x[0]);
+    GRAD(0, aril__view_write(zeros, c->g[0], &aril__op_slice, c->attrs));
+}
+
+static const aril__sample slice_samples[] = {
+    { .in = { "[5,3]" }, .attrs = &(const struct slice_attrs){ { 0 }, { 1 }, { 4 }, { 1 } } },
+    { .in = { "[5,3]" },
+      .attrs = &(const struct slice_attrs){ { 0 }, { -1 }, { INT64_MIN }, { -2 } } },
+    { .in = { "[2,6]" },
+      .attrs = &(const struct slice_attrs){ { 1 }, { 1 }, { INT64_MAX }, { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3]" }, .attrs = &(const struct slice_attrs){ { 1 }, { 3 }, { 3 }, { 1 } } },
+    SAMPLE_END
+};
+OP(slice, .doc = "part of an axis: from start to stop by step", .onnx = "Slice", .min_in = 1,
+   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp,
+   .saves = { LIKE(0) }, .samples = slice_samples, WITH_ATTRS(slice));
+
+/* ---- expand ---- */
+
+ATTR_LIST(expand, EXPAND_ATTRS)
+
+void aril__expand_strides(const aril_tensor *x, aril__meta *o)
+{
+    int lead = o->ndim - x->ndim;
+    o->offset = x->offset;
+    for (int d = 0; d < o->ndim; d++)
+        o->stride[d] = d >= lead && x->dim[d - lead] == o->dim[d] ? x->stride[d - lead] : 0;
+}
+
+static aril_status expand_infer(aril__call *c)
+{
+    const struct expand_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int lead = (int)a->ndim[0] - x->ndim;
+    o->dtype = (aril_dtype)x->dtype;
+    o->ndim = (int)a->ndim[0];
+    bool fits = lead >= 0;
+    for (int d = 0; d < o->ndim && fits; d++) {
+        int64_t have = d < lead ? 1 : x->dim[d - lead], want = a->dim[d];
+        o->dim[d] = want == -1 && d >= lead ? have : want;
+        fits = o->dim[d] >= 0 || have < 0;
+        fits = fits && (have == 1 || have == o->dim[d] || have < 0);
+    }
+    if (!fits) {
+        char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "expand: %s does not broadcast to %s",
+                          aril__text(from, x), aril__shape_text(to, (int)a->ndim[0], a->dim));
+    }
+    aril__expand_strides(x, o);
+    return ARIL_OK;
+}
+
+VJP(expand)
+{
+    if (c->g[0]) GRAD(0, aril__sum_to_like(c->g[0], c->x[0]));
+}
+
+static const aril__sample expand_samples[] = {
+    { .in = { "[3,1]" }, .attrs = &(const struct expand_attrs){ { 3 }, { 2, -1, 4 } } },
+    { .in = { "[2,1]" },
+      .attrs = &(const struct expand_attrs){ { 2 }, { -1, 3 } },
+      .flags = SAMPLE_BATCH },
+    SAMPLE_END
+};
+OP(expand, .doc = "repeated along axes of size 1 without copying", .onnx = "Expand", .min_in = 1,
+   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = expand_infer, .vjp = expand_vjp,
+   .saves = { LIKE(0) }, .samples = expand_samples, WITH_ATTRS(expand));
+
+/* ---- squeeze and unsqueeze ---- */
+
+ATTR_LIST(unsqueeze, UNSQUEEZE_ATTRS)
+
+static aril_status unsqueeze_infer(aril__call *c)
+{
+    int64_t mask = ((const struct unsqueeze_attrs *)c->attrs)->mask[0];
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->offset = x->offset;
+    o->ndim = x->ndim + __builtin_popcountll((unsigned long long)mask);
+    if (o->ndim > ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_SHAPE, "unsqueeze: more than %d dimensions", ARIL_MAX_DIMS);
+    for (int d = 0, k = 0; d < o->ndim; d++) {
+        bool fresh = mask >> d & 1;
+        o->dim[d] = fresh ? 1 : x->dim[k];
+        o->stride[d] = fresh ? 1 : x->stride[k++];
+    }
+    return ARIL_OK;
+}
+
+static aril_status squeeze_infer(aril__call *c)
+{
+    int64_t mask = ((const struct unsqueeze_attrs *)c->attrs)->mask[0];
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    o->dtype = (aril_dtype)x->dtype;
+    o->offset = x->offset;
+    o->ndim = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1 && x->dim[d] != 1 && x->dim[d] != -1) {
+            char text[ARIL__SHAPE_TEXT];
+            return aril__fail(ARIL_ERR_SHAPE, "squeeze: axis %d of %s does not have size 1", d,
+                              aril__text(text, x));
+        }
+        if (mask >> d & 1) continue;
+        o->dim[o->ndim] = x->dim[d];
+        o->stride[o->ndim++] = x->stride[d];
+    }
+    return ARIL_OK;
+}
+
+VJP(unsqueeze)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_squeeze, c->g[0]));
+}
+
+VJP(squeeze)
+{
+    if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_unsqueeze, c->g[0]));
+}
+
+static const aril__sample unsqueeze_samples[] = {
+    { .in = { "[2,3]" }, .attrs = &(const struct unsqueeze_attrs){ { 2 } }, .flags = SAMPLE_BATCH },
+    { .in = { "[]" }, .attrs = &(const struct unsqueeze_attrs){ { 3 } } },
+    SAMPLE_END
+};
+OP(unsqueeze, .doc = "new axes of size 1", .onnx = "Unsqueeze", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = unsqueeze_infer, .vjp = unsqueeze_vjp,
+   .samples = unsqueeze_samples, WITH_ATTRS(unsqueeze));
+
+static const aril__sample squeeze_samples[] = {
+    { .in = { "[2,1,3]" },
+      .attrs = &(const struct unsqueeze_attrs){ { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1]" }, .attrs = &(const struct unsqueeze_attrs){ { 1 } } },
+    SAMPLE_END
+};
+OP(squeeze, .doc = "without axes of size 1", .onnx = "Squeeze", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = squeeze_infer, .vjp = squeeze_vjp,
+   .samples = squeeze_samples, WITH_ATTRS(unsqueeze));
+
+/* ---- flatten ---- */
+
+ATTR_LIST(flatten, FLATTEN_ATTRS)
+
+static aril_status flatten_infer(aril__call *c)
+{
+    const struct flatten_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    int start = (int)a->start[0], end = (int)a->end[0], last = x->ndim ? x->ndim - 1 : 0;
+    if (start < 0 || start > end || end > last)
+        return aril__fail(ARIL_ERR_INDEX, "flatten: axes %d to %d of %d dimensions", start, end,
+                          x->ndim);
+    o->dtype = (aril_dtype)x->dtype;
+    o->offset = x->offset;
+    o->ndim = 0;
+    for (int d = 0; d < start; d++) o->dim[o->ndim++] = x->dim[d];
+    o->dim[o->ndim++] = x->ndim ? aril__count(end - start + 1, x->dim + start) : 1;
+    for (int d = end + 1; d < x->ndim; d++) o->dim[o->ndim++] = x->dim[d];
+    if (x->storage && !aril__view_strides(x, o)) {
+        char text[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s do not follow on in memory",
+                          start, end, aril__text(text, x));
+    }
+    return ARIL_OK;
+}
+
+static const aril__sample flatten_samples[] = {
+    { .in = { "[2,3,4]" },
+      .attrs = &(const struct flatten_attrs){ { 1 }, { 2 } },
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 1 } } },
+    { .in = { "[]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 0 } } },
+    { .in = { "[2,0,3]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 2 } } },
+    SAMPLE_END
+};
+OP(flatten, .doc = "neighbouring axes as one", .min_in = 1, .max_in = 1, .n_out = 1,
+   .out = { VIEW(0) }, .infer = flatten_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
+   .samples = flatten_samples, WITH_ATTRS(flatten));
+
+/* ---- public ---- */
+
+aril_tensor *aril__refuse(const char *what, aril_tensor *x)
+{
+    if (!x) return aril__null_tensor(what);
+    return aril__is_poison(x) ? aril__pass_on(x) : NULL;
+}
+
+aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
+{
+    aril_tensor *bad = aril__refuse("permute", x);
+    struct permute_attrs a = { { 0 } };
+    unsigned seen = 0;
+    if (bad) return bad;
+    if (axes.n != x->ndim) {
+        aril__fail(ARIL_ERR_SHAPE, "permute: %d axes for %d dimensions", axes.n, x->ndim);
+        return aril__poison();
+    }
+    for (int i = 0; i < axes.n; i++) {
+        int d = aril__axis("permute", axes.axis[i], x->ndim);
+        if (d < 0) return aril__poison();
+        if (seen >> d & 1) {
+            aril__fail(ARIL_ERR_ARG, "permute: axis %d is named twice", axes.axis[i]);
+            return aril__poison();
+        }
+        seen |= 1u << d;
+        a.axes[i] = d;
+    }
+    return aril__op_with(&a, &aril__op_permute, x);
+}
+
+aril_tensor *aril_transpose(aril_tensor *x, int axis0, int axis1)
+{
+    aril_tensor *bad = aril__refuse("transpose", x);
+    if (bad) return bad;
+    int p = aril__axis("transpose", axis0, x->ndim), q = aril__axis("transpose", axis1, x->ndim);
+    if (p < 0 || q < 0) return aril__poison();
+    struct permute_attrs a = { { 0, 1, 2, 3, 4, 5, 6, 7 } };
+    a.axes[p] = q;
+    a.axes[q] = p;
+    return aril__op_with(&a, &aril__op_permute, x);
+}
+
+aril_tensor *aril_t(aril_tensor *x)
+{
+    aril_tensor *bad = aril__refuse("t", x);
+    if (bad) return bad;
+    if (x->ndim > 2) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "t: %s has more than 2 dimensions; use aril_transpose",
+                   aril__text(text, x));
+        return aril__poison();
+    }
+    return x->ndim < 2 ? x : aril_transpose(x, 0, 1);
+}
+
+static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
+{
+    struct reshape_attrs a = { { shape.ndim }, { 0 } };
+    aril__meta o = { .ndim = shape.ndim };
+    memcpy(a.dim, shape.dim, sizeof a.dim);
+    if (reshape_dims(x, &a, o.dim) < 0) return aril__poison();
+    if (may_copy && x->storage && !aril__view_strides(x, &o)) x = aril_contiguous(x);
+    return aril__op_with(&a, &aril__op_reshape, x);
+}
+
+aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
+{
+    aril_tensor *bad = aril__refuse("reshape", x);
+    if (bad || aril__check_shape("reshape", shape, true) < 0) return bad ? bad : aril__poison();
+    return view_as(x, shape, true);
+}
+
+aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
+{
+    aril_tensor *bad = aril__refuse("view", x);
+    if (bad || aril__check_shape("view", shape, true) < 0) return bad ? bad : aril__poison();
+    return view_as(x, shape, false);
+}
+
+aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)
+{
+    aril_tensor *bad = aril__refuse("unsqueeze", x);
+    if (bad) return bad;
+    int at = aril__axis("unsqueeze", axis, x->ndim + 1);
+    if (at < 0) return aril__poison();
+    struct unsqueeze_attrs a = { { 1 << at } };
+    return aril__op_with(&a, &aril__op_unsqueeze, x);
+}
+
+aril_tensor *aril_slice(aril_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    aril_tensor *bad = aril__refuse("slice", x);
+    if (bad) return bad;
+    if (x->ndim == 0) {
+        aril__fail(ARIL_ERR_SHAPE, "slice: a 0-d tensor has no axis to slice");
+        return aril__poison();
+    }
+    int at = aril__axis("slice", axis, x->ndim);
+    if (at < 0) return aril__poison();
+    if (step == 0) {
+        aril__fail(ARIL_ERR_ARG, "slice: the step is 0");
+        return aril__poison();
+    }
+    if (step < 0 && stop == ARIL_END) stop = INT64_MIN;
+    struct slice_attrs a = { { at }, { start }, { stop }, { step } };
+    return aril__op_with(&a, &aril__op_slice, x);
+}
+
+aril_tensor *aril_expand(aril_tensor *x, aril_shape shape)
+{
+    aril_tensor *bad = aril__refuse("expand", x);
+    if (bad || aril__check_shape("expand", shape, true) < 0) return bad ? bad : aril__poison();
+    struct expand_attrs a = { { shape.ndim }, { 0 } };
+    memcpy(a.dim, shape.dim, sizeof a.dim);
+    return aril__op_with(&a, &aril__op_expand, x);
+}
+
+aril_tensor *aril_broadcast_to(aril_tensor *x, aril_shape shape)
+{
+    return aril_expand(x, shape);
+}
+
+aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
+{
+    aril_tensor *bad = aril__refuse("squeeze", x);
+    if (bad) return bad;
+    struct unsqueeze_attrs a = { { 0 } };
+    for (int i = 0; i < axes.n && i < ARIL_MAX_DIMS; i++) {
+        int d = aril__axis("squeeze", axes.axis[i], x->ndim);
+        if (d < 0) return aril__poison();
+        if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1)) a.mask[0] |= 1 << d;
+    }
+    for (int d = 0; d < x->ndim && axes.n == 0; d++)
+        if (x->dim[d] == 1) a.mask[0] |= 1 << d;
+    return aril__op_with(&a, &aril__op_squeeze, x);
+}
+
+aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
+{
+    aril_tensor *bad = aril__refuse("flatten", x);
+    if (bad) return bad;
+    int from = aril__axis("flatten", start, x->ndim), to = aril__axis("flatten", end, x->ndim);
+    if (from < 0 || to < 0) return aril__poison();
+    if (from > to) {
+        aril__fail(ARIL_ERR_ARG, "flatten: axis %d comes after axis %d", start, end);
+        return aril__poison();
+    }
+    struct flatten_attrs a = { { from }, { to } };
+    aril__call c = { .op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x };
+    if (x->storage) {
+        aril__meta *o = &c.out[0];
+        aril_tensor shape = *x; /* the sizes alone: whether they can be a view is asked next */
+        aril_tensor *in[1] = { &shape };
+        shape.storage = NULL;
+        c.in = in;
+        flatten_infer(&c);
+        if (!aril__view_strides(x, o)) x = aril_contiguous(x);
+    }
+    return aril__op_with(&a, &aril__op_flatten, x);
+}
+
+aril_tensor *aril_swapaxes(aril_tensor *x, int axis0, int axis1)
+{
+    return aril_transpose(x, axis0, axis1);
+}
+
+aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
+{
+    aril_tensor *bad = aril__refuse("movedim", x);
+    if (bad) return bad;
+    if (from.n != to.n) {
+        aril__fail(ARIL_ERR_ARG, "movedim: %d axes to move to %d places", from.n, to.n);
+        return aril__poison();
+    }
+    int source[ARIL_MAX_DIMS], moved[ARIL_MAX_DIMS] = { 0 };
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) source[d] = -1;
+    for (int i = 0; i < from.n; i++) {
+        int s = aril__axis("movedim", from.axis[i], x->ndim);
+        int d = aril__axis("movedim", to.axis[i], x->ndim);
+        if (s < 0 || d < 0) return aril__poison();
+        if (moved[s] || source[d] >= 0) {
+            aril__fail(ARIL_ERR_ARG, "movedim: an axis is named twice");
+            return aril__poison();
+        }
+        moved[s] = 1;
+        source[d] = s;
+    }
+    struct permute_attrs a = { { 0 } };
+    for (int d = 0, next = 0; d < x->ndim; d++) {
+        if (source[d] < 0) {
+            while (moved[next]) next++;
+            source[d] = next++;
+        }
+        a.axes[d] = source[d];
+    }
+    return aril__op_with(&a, &aril__op_permute, x);
+}

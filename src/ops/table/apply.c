@@ -1,0 +1,534 @@
+#include "ops/table/apply.h"
+
+#include "aril/ops.h"
+#include "core/profile.h"
+#include "ops/elementwise/activation.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/table/rows.h"
+#include "ops/shape/ops.h"
+
+#include <string.h>
+
+aril__tape aril__tape_hook;
+
+static aril__cold aril_status poison_all(int n_out, aril_tensor **out)
+{
+    aril__poison_all(n_out, out);
+    aril__error *e = aril__self()->last_error;
+    return e ? e->code : ARIL_ERR_MEMORY;
+}
+
+static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tensor *const *in,
+                                        aril_tensor **out)
+{
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i] && !(op->optional >> (i < 31 ? i : 31) & 1)) {
+            aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", op->name, i);
+            break;
+        }
+        if (in[i] && in[i]->flags & ARIL__POISON) {
+            aril__refuse_poison(op->name, i, in[i]);
+            break;
+        }
+        if (in[i] && in[i]->flags & ARIL__SHAPE_ONLY && !(op->shape_only >> i & 1)) {
+            aril__fail(ARIL_ERR_INTERNAL,
+                       "%s: input %d has no value (its gradient's 'saves' names "
+                       "only its shape)",
+                       op->name, i);
+            break;
+        }
+    }
+    return poison_all(op->n_out, out);
+}
+
+static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_tensor **out)
+{
+    aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d%s", op->name, n_in, op->min_in,
+               op->max_in == op->min_in ? "" : " or more");
+    return poison_all(op->n_out, out);
+}
+
+/* In-place forms, and calls over several devices, have at most so many inputs. */
+enum { WRITE_INPUTS = 16 };
+
+/* One device for all inputs; weak scalars join any. */
+static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
+{
+    if (c->n_in > WRITE_INPUTS)
+        return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices; move them with aril_to",
+                          c->op->name);
+    c->device = NULL;
+    for (int i = 0; i < c->n_in; i++) {
+        aril_tensor *t = c->in[i];
+        if (!t || !t->storage || (t->flags & ARIL__WEAK)) continue;
+        if (!c->device || c->device == t->storage->device) {
+            c->device = t->storage->device;
+        } else {
+            char a[48], b[48];
+            return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on %s and on %s; move them with aril_to",
+                              c->op->name, aril_device_name(c->device->id, a, sizeof a),
+                              aril_device_name(t->storage->device->id, b, sizeof b));
+        }
+    }
+    if (!c->device) c->device = aril__cpu_device;
+    for (int i = 0; i < c->n_in; i++) {
+        moved[i] = c->in[i];
+        if (moved[i] && moved[i]->storage && moved[i]->storage->device != c->device)
+            moved[i] = aril_to(moved[i], c->device->id);
+        if (moved[i] && moved[i]->flags & ARIL__POISON) return aril_tensor_status(moved[i]);
+    }
+    return ARIL_OK;
+}
+
+/* ---- outputs ---- */
+
+static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
+{
+    return a->offset == b->offset && a->dtype == b->dtype &&
+           aril__same_dims(a->ndim, a->dim, b->ndim, b->dim) &&
+           aril__same_dims(a->ndim, a->stride, b->ndim, b->stride);
+}
+
+static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
+{
+    const aril__meta *o = &c->out[0];
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!aril__same_dims(o->ndim, o->dim, dest->ndim, dest->dim))
+        return aril__fail(ARIL_ERR_SHAPE, "%s_: the result has shape %s, the tensor written to %s",
+                          c->op->name, aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
+    aril_dtype to = (aril_dtype)dest->dtype;
+    bool narrows = (aril__is_float(o->dtype) && !aril__is_float(to)) ||
+                   (o->dtype != ARIL_BOOL && to == ARIL_BOOL);
+    if (narrows && !(c->op->flags & RAW))
+        return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
+                          c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
+    if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest)))
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s_: elements of the tensor written to share memory (it "
+                          "was expanded, or shows overlapping windows); write to a copy",
+                          c->op->name);
+    return ARIL_OK;
+}
+
+/* A kernel that reads what it has overwritten would go wrong: such inputs are copied first. */
+static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_tensor **in)
+{
+    for (int i = 0; i < c->n_in; i++) {
+        in[i] = c->in[i];
+        bool shape_only = i < 31 && c->op->shape_only >> i & 1;
+        if (!in[i] || shape_only || !in[i]->storage || in[i]->storage != dest->storage) continue;
+        if (in[i] == dest && (i == 0 || c->op->flags & ELEMENTWISE)) continue;
+        if (!same_geometry(in[i], dest) || !(c->op->flags & ELEMENTWISE)) {
+            in[i] = aril__op(&aril__op_copy, in[i]);
+            if (in[i]->flags & ARIL__POISON) return aril_tensor_status(in[i]);
+        }
+    }
+    return ARIL_OK;
+}
+
+/* An in-place op may need, for its gradient, what it overwrites: those inputs are recorded as
+ * copies, through which their gradient flows on. */
+static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
+                                    const aril_tensor *dest, aril_tensor **recorded)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < c->n_in; i++)
+        if (in[i] && in[i]->node) mask |= aril__op_saves(c->op, c->attrs, i);
+    for (int i = 0; i < c->n_in; i++) {
+        recorded[i] = in[i];
+        if (!in[i] || !aril__same_memory(in[i], dest) || !(mask & IN(i < 7 ? i : 7))) continue;
+        recorded[i] = aril__op(&aril__op_copy, in[i]);
+        if (recorded[i]->flags & ARIL__POISON) return aril_tensor_status(recorded[i]);
+    }
+    return ARIL_OK;
+}
+
+/* Channels-last, and not in logical order at once. */
+static bool lies_last(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril_is_channels_last(t);
+}
+
+/* The same of samples. */
+static bool lies_by_samples(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril__is_samples_last(t) && !aril_is_channels_last(t);
+}
+
+/* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor
+ * that lies channels-last. */
+static bool is_part_of_last(const aril_tensor *t)
+{
+    if (t->ndim < 3 || t->dim[1] < 2 || t->stride[1] != 1) return false;
+    int64_t reach = t->dim[1];
+    for (int i = 1; i < t->ndim; i++) {
+        int d = i < t->ndim - 1 ? t->ndim - i : 0;
+        if (t->dim[d] == 1) continue;
+        if (t->stride[d] < reach) return false;
+        reach = t->stride[d] * t->dim[d];
+    }
+    return true;
+}
+
+static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t = aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
+    if (aril__unlikely(!t) || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || o->ndim < 2)
+        return t;
+    if (c->op->flags & KEEPS_CHANNELS) {
+        bool samples = o->ndim > 2 && aril__rows_make_samples(c);
+        bool last = o->ndim > 2 && !samples && aril__rows_make_last(c->device, c->op, c->type);
+        for (int k = 0; k < c->n_in && !last && !samples; k++) {
+            /* A gradient lies as that of which it is one, whose shape it is given. */
+            if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
+            last = c->in[k]->ndim == o->ndim && lies_last(c->in[k]);
+            samples = c->in[k]->ndim == o->ndim && lies_by_samples(c->in[k]);
+        }
+        if (samples) {
+            aril__samples_last_strides(o->ndim, o->dim, t->stride);
+        } else if (last) {
+            aril__channels_last_strides(o->ndim, o->dim, t->stride);
+            t->flags |= ARIL__CHANNELS_LAST;
+        }
+        return t;
+    }
+    bool dense = false; /* an input of the same shape is, and those that are not count for less */
+    bool part = false;  /* one is a part of what lies channels-last */
+    for (int k = 0; k < c->n_in; k++) {
+        const aril_tensor *like = c->in[k];
+        if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim)) continue;
+        if (aril__is_dense(like)) {
+            if (o->ndim < 3) break;
+            dense = true;
+            continue;
+        }
+        if (!aril__is_packed(like)) { /* expanded or cut */
+            part = part || is_part_of_last(like);
+            continue;
+        }
+        if (dense && !aril_is_channels_last(like)) continue;
+        aril__strides_like(like, o->ndim, o->dim, t->stride);
+        t->flags |= like->flags & ARIL__CHANNELS_LAST;
+        return t;
+    }
+    if (part && !dense) {
+        aril__channels_last_strides(o->ndim, o->dim, t->stride);
+        t->flags |= ARIL__CHANNELS_LAST;
+    }
+    return t;
+}
+
+static aril_tensor *new_view(aril__thread *th, const aril__call *c, int i, aril_tensor *base)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t = aril__tensor_header(th, o->dtype, o->ndim, o->dim);
+    if (aril__unlikely(!t)) return NULL;
+    memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
+    t->offset = o->offset;
+    atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
+    t->storage = base->storage;
+    t->flags = base->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW);
+    if (th->mode.no_grad) t->flags |= ARIL__LOOSE_VIEW;
+    return t;
+}
+
+/* ---- anomaly mode ---- */
+
+bool aril__has_nan(aril_tensor *t)
+{
+    const aril__dtype_row *row = &aril__dtypes[t->dtype];
+    if (!t->storage || row->kind != ARIL__KIND_FLOAT || !row->computes) return false;
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* the guard puts it back */
+    return aril_item_int(aril_any(aril_isnan(t), ARIL_ALL)) != 0;
+}
+
+static aril__cold aril_status check_anomaly(const aril__op *op, int n_out, aril_tensor **out)
+{
+    for (int i = 0; i < n_out; i++)
+        if (out[i] && aril__has_nan(out[i]))
+            return aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)", op->name);
+    return ARIL_OK;
+}
+
+/* ---- tracing ---- */
+
+aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                                void *symbol)
+{
+    aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
+    if (t) {
+        t->flags = ARIL__SYMBOLIC;
+        t->u.symbol = symbol;
+    }
+    return t;
+}
+
+static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    if (!th->tracer)
+        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph",
+                          c->op->name);
+    aril_status s = th->tracer->apply(th->tracer, c, dest, out);
+    if (s == ARIL_OK && dest) aril__bump_version(dest);
+    return s;
+}
+
+/* ---- apply ---- */
+
+/* Makes outputs and runs the kernels. New references in out[]; on failure none are left. */
+static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_status s = ARIL_OK;
+    int n_out = op->n_out;
+    for (int i = 0; i < n_out; i++) {
+        int kind = op->out[i];
+        out[i] = NULL;
+        if (aril__unlikely(s < 0)) continue;
+        if (i == 0 && dest)
+            out[i] = aril__tensor_keep(dest);
+        else if (ARIL__IS_VIEW(kind))
+            out[i] = new_view(th, c, i, c->in[kind - 1]);
+        else if (ARIL__IS_WRITE(kind))
+            out[i] = c->in[kind - 32] ? aril__tensor_keep(c->in[kind - 32]) : NULL;
+        else if (op->flags & DYNAMIC)
+            continue; /* the kernel allocates, once it knows how much */
+        else
+            out[i] = new_output(th, c, i);
+        if (!out[i] && !ARIL__IS_WRITE(kind)) s = ARIL_ERR_MEMORY;
+    }
+    if (s == ARIL_OK && !ARIL__IS_VIEW(op->out[0])) {
+        aril__run r = { .op = op,
+                        .attrs = c->attrs,
+                        .n_in = c->n_in,
+                        .n_out = n_out,
+                        .in = c->in,
+                        .out = out,
+                        .type = c->type,
+                        .device = c->device };
+        s = aril__dispatch(&r);
+        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(op, n_out, out);
+    }
+    if (aril__unlikely(s < 0)) {
+        for (int i = 0; i < n_out; i++)
+            if (out[i]) aril__tensor_release(th, out[i]);
+        return s;
+    }
+    if (dest) aril__bump_version(dest);
+    for (int i = 0; i < n_out; i++)
+        if (ARIL__IS_WRITE(op->out[i]) && out[i]) aril__bump_version(out[i]);
+    return ARIL_OK;
+}
+
+/* New results go to the scope; what was written to has an owner already. Where an absent state
+ * input leaves no output, the first output stands in its place. */
+static void give_outputs(aril__thread *th, const aril__op *op, aril_tensor *dest, aril_tensor **out)
+{
+    for (int i = 0; i < op->n_out; i++) {
+        if (!out[i])
+            out[i] = out[0];
+        else if ((i == 0 && dest) || ARIL__IS_WRITE(op->out[i]))
+            aril__tensor_release(th, out[i]);
+        else
+            aril__own(th, out[i]);
+    }
+}
+
+/* What an in-place form needs beside the call itself. */
+typedef struct write {
+    aril_guard temporaries;              /* a scope for the copies below */
+    aril_tensor *in[WRITE_INPUTS];       /* the inputs, copies of those that would be overwritten */
+    aril_tensor *recorded[WRITE_INPUTS]; /* and of what the gradient needs as it was */
+} write;
+
+/* Makes sure that `dest` may be written to and that nothing is lost by it. On success the scope of
+ * w->temporaries is open. */
+static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *dest, bool wants,
+                                 write *w)
+{
+    aril_tensor *const *in = c->in;
+    aril_status s = check_dest(c, dest);
+    if (s == ARIL_OK) s = aril__tape_hook.check_write(th, c->op, dest);
+    if (s == ARIL_OK && wants && dest->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW))
+        s = aril__fail(
+            ARIL_ERR_GRAD,
+            dest->flags & ARIL__INFERENCE
+                ? "%s_: a tensor made in inference mode cannot take part in a gradient; "
+                  "write to a copy"
+                : "%s_: a view made without gradients does not tell its base of this write; "
+                  "make the view outside ARIL_NO_GRAD, or write to a copy",
+            c->op->name);
+    if (s == ARIL_OK && c->n_in > WRITE_INPUTS)
+        s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s_: more than %d inputs", c->op->name, WRITE_INPUTS);
+    if (s < 0) return s;
+    w->temporaries = aril_scope_begin();
+    s = unshare_inputs(c, dest, w->in);
+    c->in = w->in;
+    if (s == ARIL_OK && wants) s = save_overwritten(c, in, dest, w->recorded);
+    if (s < 0) aril_guard_end(&w->temporaries);
+    return s;
+}
+
+/* An op without a gradient rule is recorded as the ops it is made of. */
+static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    c->op->decompose(c, out);
+    if (dest && !(out[0]->flags & ARIL__POISON)) out[0] = aril_copy_(dest, out[0]);
+    return aril_tensor_status(out[0]);
+}
+
+/* Joins the results to the graph. */
+static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor *const *in,
+                              aril_tensor *dest, bool wants, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_status s = ARIL_OK;
+    if (wants || (dest && dest->node && !th->mode.no_grad))
+        s = aril__tape_hook.record(th, op, c->n_in, in, c->attrs, op->n_out, out, dest);
+    if (s == ARIL_OK && ARIL__IS_VIEW(op->out[0]) && !th->mode.no_grad)
+        s = aril__tape_hook.view(th, op, in[op->out[0] - 1], c->attrs, out[0]);
+    for (int i = 0; i < op->n_out && th->mode.inference; i++)
+        if (out[i] && !ARIL__IS_WRITE(op->out[i]) && out[i] != dest)
+            out[i]->flags |= ARIL__INFERENCE;
+    for (int i = 0; i < op->n_out && aril__unlikely(s < 0); i++)
+        if (out[i]) aril__tensor_release(th, out[i]);
+    return s;
+}
+
+static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n_in,
+                                                       aril_tensor *const *in, const void *attrs,
+                                                       aril_tensor *dest, aril_tensor **out)
+{
+    aril__thread *th = aril__self();
+    unsigned flags = 0;
+    bool graph = false, views = false, other_device = false;
+    aril__device *like = NULL; /* of an input that is a shape alone */
+    aril__call c; /* large, and filled by the shape rule: only what that reads is set here */
+    c.op = op;
+    c.attrs = attrs;
+    c.n_in = n_in;
+    c.in = in;
+    c.device = NULL;
+    c.type = n_in && in[0] ? (aril_dtype)in[0]->dtype : ARIL_F32;
+    if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in)))
+        return count_error(op, n_in, out);
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = in[i];
+        if (aril__unlikely(!t)) {
+            if (!(op->optional >> (i < 31 ? i : 31) & 1)) return bad_input(op, n_in, in, out);
+            continue;
+        }
+        if (aril__unlikely(i < 31 && op->shape_only >> i & 1)) {
+            flags |= t->flags & ~(unsigned)ARIL__SHAPE_ONLY;
+            if (t->flags & ARIL__SHAPE_ONLY) like = t->u.device;
+        } else {
+            flags |= t->flags;
+            graph |= t->node != NULL;
+        }
+        views |= t->view != NULL;
+        if (t->storage) {
+            if (!c.device)
+                c.device = t->storage->device;
+            else
+                other_device |= t->storage->device != c.device;
+        }
+    }
+    if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
+        return bad_input(op, n_in, in, out);
+    if (aril__unlikely(!c.device)) c.device = like;
+
+    aril_tensor *moved[WRITE_INPUTS];
+    if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
+        if (mixed_devices(&c, moved) < 0) return poison_all(op->n_out, out);
+        c.in = moved;
+    }
+    if (aril__unlikely(views) && !th->mode.no_grad) {
+        for (int i = 0; i < n_in; i++) {
+            if (!in[i] || !in[i]->view) continue;
+            if (aril__tape_hook.refresh(th, in[i]) < 0) return poison_all(op->n_out, out);
+            graph |= in[i]->node != NULL;
+        }
+    }
+    if (op->types && aril__unlikely(!(op->types >> c.type & 1))) {
+        aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", op->name, aril__dtypes[c.type].name);
+        return poison_all(op->n_out, out);
+    }
+    if (aril__unlikely(op->infer(&c) < 0)) return poison_all(op->n_out, out);
+
+    bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
+    if (aril__unlikely(wants && !op->vjp && op->decompose)) return run_decomposed(&c, dest, out);
+    if (aril__unlikely(!aril__own_reserve(th, op->n_out))) return poison_all(op->n_out, out);
+
+    write w;
+    if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
+        return poison_all(op->n_out, out);
+    bool traced = flags & ARIL__SYMBOLIC || th->tracer || (dest && !dest->storage);
+    aril_status s =
+        aril__unlikely(traced) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
+    if (aril__likely(s == ARIL_OK)) {
+        c.in = in; /* the record knows the caller's tensors, not their copies */
+        s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
+    }
+    if (dest) aril_guard_end(&w.temporaries);
+    if (aril__unlikely(s < 0)) return poison_all(op->n_out, out);
+    give_outputs(th, op, dest, out);
+    return ARIL_OK;
+}
+
+static inline aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in,
+                                const void *attrs, aril_tensor *dest, aril_tensor **out)
+{
+    if (aril__likely(!aril__profiling())) return apply_now(op, n_in, in, attrs, dest, out);
+    aril__span span = aril__span_begin(op->name, op->name);
+    aril_status s = apply_now(op, n_in, in, attrs, dest, out);
+    aril__span_end(span);
+    return s;
+}
+
+aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
+                        aril_tensor **out)
+{
+    return apply(op, n_in, in, attrs, NULL, out);
+}
+
+aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    apply(op, n_in, in, attrs, NULL, out);
+    return out[0];
+}
+
+aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, aril_tensor *const *in,
+                            const void *attrs)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    if (!dest) return aril__null_tensor(op->name);
+    if (aril__unlikely(dest->flags & ARIL__POISON)) {
+        aril__refuse_poison(op->name, 0, dest);
+        return aril__pass_on(dest);
+    }
+    aril_status s = apply(op, n_in, in, attrs, dest, out);
+    return s < 0 ? out[0] : dest;
+}
+
+uint32_t aril__op_saves(const aril__op *op, const void *attrs, int i)
+{
+    if (op->formula) return i < op->formula->arity ? aril__derivatives(op)[i].saves : 0;
+    uint32_t mask = op->saves[i < ARIL__SAVES ? i : ARIL__SAVES - 1];
+    if (op->activation && attrs) {
+        int64_t act;
+        memcpy(&act, (const char *)attrs + op->activation - 1, sizeof act);
+        if (act != ARIL_NO_ACTIVATION) mask |= OUT(0);
+    }
+    return mask;
+}
+
+const aril__op *aril__op_find(const char *name)
+{
+    for (int i = 0; i < aril__n_ops; i++)
+        if (strcmp(aril__ops[i]->name, name) == 0) return aril__ops[i];
+    return NULL;
+}

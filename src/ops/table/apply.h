@@ -1,0 +1,71 @@
+/* The one chokepoint: every tensor operation is an application of an op from the table. */
+#ifndef ARIL_OPS_APPLY_H
+#define ARIL_OPS_APPLY_H
+
+#include "ops/table/op.h"
+#include "ops/elementwise/ops.h"
+#include "ops/reduce/ops.h"
+
+/* Applies an op: infers shapes, runs (or hands to the tracer), records for the gradient. `out`
+ * gets n_out tensors owned by the innermost scope, poisoned on failure; never NULL. */
+aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
+                        aril_tensor **out);
+
+/* The same for ops of which one result is wanted. */
+aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs);
+
+/* Result 0 is written into `dest` (broadcast and cast as the op's in-place form does). Returns
+ * `dest`, or a poisoned tensor, and then dest is unchanged. */
+aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, aril_tensor *const *in,
+                            const void *attrs);
+
+/* aril__op(&aril__op_add, a, b): no attributes. aril__op_with(&attrs, &aril__op_sum, x). */
+#define aril__op(op, ...) aril__op_with(NULL, op, __VA_ARGS__)
+#define aril__op_with(attrs, op, ...)                                                           \
+    aril__apply1((op), (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
+                 (aril_tensor *[]){ __VA_ARGS__ }, (attrs))
+
+/* Is there a NaN in it? For anomaly mode: on any device, by ops that are not recorded. */
+bool aril__has_nan(aril_tensor *t);
+
+/* Records operations instead of running them. */
+struct aril__tracer {
+    /* Called with shapes inferred. Fills `out` (new references, usually from
+     * aril__symbolic_new); for WRITES(i) outputs and for dest, `out` is the written tensor. */
+    aril_status (*apply)(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                         aril_tensor **out);
+};
+
+/* A tensor with a shape (-1: unknown) and no value; one reference, the caller's. */
+aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                                void *symbol);
+
+/* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
+aril_status aril__dispatch(aril__run *r);
+
+/* Gives a DYNAMIC op's output its memory, from within the kernel. */
+aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);
+
+/* A key for one random op from `g` (NULL: the thread's generator), which advances by one. */
+aril_tensor *aril__rng_draw(aril_generator *g);
+
+/* What the gradient of input i of `op` needs: its `saves` mask, and OUT(0) for an activation. */
+uint32_t aril__op_saves(const aril__op *op, const void *attrs, int i);
+
+/* Functions of the autograd floor that apply calls; set by src/init.c. */
+typedef struct aril__tape {
+    /* Attaches a node to the outputs. `saved_in` replaces inputs that were overwritten. */
+    aril_status (*record)(aril__thread *th, const aril__op *op, int n_in, aril_tensor *const *in,
+                          const void *attrs, int n_out, aril_tensor **out, aril_tensor *dest);
+    /* Remembers that `out` is a view of `in`. */
+    aril_status (*view)(aril__thread *th, const aril__op *op, aril_tensor *in, const void *attrs,
+                        aril_tensor *out);
+    /* Before `t` is used: true when it takes part in a gradient; refreshes a view whose base was
+     * written to. */
+    aril_status (*refresh)(aril__thread *th, aril_tensor *t);
+    /* May `dest` be written to? */
+    aril_status (*check_write)(aril__thread *th, const aril__op *op, aril_tensor *dest);
+} aril__tape;
+extern aril__tape aril__tape_hook;
+
+#endif

@@ -1,0 +1,194 @@
+/* The form of an op: one row that says everything about it.
+ *
+ * Tracing, gradients, tests, documentation and kernels for other devices are derived from rows of
+ * this form. docs/adding-an-op.md walks through one. */
+#ifndef ARIL_OPS_OP_H
+#define ARIL_OPS_OP_H
+
+#include "core/tensor.h"
+#include "ops/table/numbers.h"
+
+enum {
+    ARIL__MAX_OUT = 8,
+    ARIL__ANY = 255, /* any number of inputs */
+    ARIL__SAVES = 4, /* inputs with a `saves` mask of their own; later ones use the last */
+};
+
+/* ---- attributes ---- */
+
+typedef enum aril__attr_type { ARIL__I64, ARIL__F64 } aril__attr_type;
+
+typedef struct aril__attr {
+    const char *name;
+    uint8_t type; /* aril__attr_type */
+    uint8_t count;
+    uint16_t offset;
+    double initial;   /* the default of each element */
+    const char *onnx; /* NULL: not an attribute in ONNX */
+} aril__attr;
+
+/* Attributes are listed once, as A(op, type, count, name, default, ONNX name):
+ *     #define CONV_ATTRS(A) A(conv, I64, 3, stride, 1, "strides") A(conv, I64, 1, groups, 1, "group")
+ *     ATTRS(conv, CONV_ATTRS)          in a header: struct conv_attrs { int64_t stride[3]; ... }
+ *     ATTR_LIST(conv, CONV_ATTRS)      in the .c file: their description
+ *     OP(conv, ..., WITH_ATTRS(conv))  in the row
+ * Counts of 1 are arrays too, so that every attribute is reached the same way. */
+typedef int64_t aril__type_I64;
+typedef double aril__type_F64;
+#define ARIL__ATTR_FIELD(op, type, count, name, initial, onnx) aril__type_##type name[count];
+#define ARIL__ATTR_ROW(op, type, count, name, initial, onnx) \
+    { #name, ARIL__##type, count, offsetof(struct op##_attrs, name), initial, onnx },
+#define ATTRS(op, LIST)        \
+    struct op##_attrs {        \
+        LIST(ARIL__ATTR_FIELD) \
+    };
+#define ATTR_LIST(op, LIST) static const aril__attr op##_attr_list[] = { LIST(ARIL__ATTR_ROW) };
+#define WITH_ATTRS(op)                                                                  \
+    .attrs = op##_attr_list, .n_attrs = sizeof op##_attr_list / sizeof *op##_attr_list, \
+    .attr_size = sizeof(struct op##_attrs)
+
+/* ... and, where one of them is `activation`: */
+#define WITH_ACTIVATION(op) .activation = 1 + offsetof(struct op##_attrs, activation)
+
+/* ---- one application of an op ---- */
+
+/* What the shape rule says of one output. */
+typedef struct aril__meta {
+    aril_dtype dtype;
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS];    /* -1: known after the run (or unknown in a trace) */
+    int64_t stride[ARIL_MAX_DIMS]; /* views only */
+    int64_t offset;                /* views only */
+} aril__meta;
+
+/* What a shape rule sees and fills. Inputs may be symbolic, with unknown sizes: a rule looks at
+ * dtype, ndim and dim (and stride and offset, in views), never at values. */
+typedef struct aril__call {
+    const aril__op *op;
+    const void *attrs;
+    int n_in;
+    aril_tensor *const *in; /* NULL where an optional input is absent */
+    aril__device *device;   /* of the inputs; the rule of an op without inputs sets it */
+    aril_dtype type;        /* what the op computes in: kernels are chosen by it */
+    aril__meta out[ARIL__MAX_OUT];
+} aril__call;
+
+/* What a kernel sees: inputs with values on its device, outputs with memory. */
+typedef struct aril__run {
+    const aril__op *op;
+    const void *attrs;
+    int n_in, n_out;
+    aril_tensor *const *in;
+    aril_tensor **out; /* NULL where the size is known after the run: see aril__run_alloc */
+    aril_dtype type;
+    aril__device *device;
+    void *prepared;  /* what the row's prepare made */
+    void *workspace; /* as many bytes as prepare asked for */
+} aril__run;
+
+/* What a gradient rule sees. */
+typedef struct aril__grad {
+    const aril__op *op;
+    const void *attrs;
+    int n_in, n_out;
+    aril_tensor *const *x; /* inputs: values that `saves` names, shapes it names LIKE, else NULL */
+    aril_tensor *const *y; /* outputs that `saves` names, else NULL */
+    aril_tensor *const *g; /* gradient of each output; NULL where it is zero */
+    aril_tensor **dx;      /* to be set for each wanted input; NULL means zero */
+    const bool *wants;
+} aril__grad;
+
+/* ---- the row ---- */
+
+/* `saves` masks: what the gradient of an input needs. */
+#define IN(i)       (1u << (i))
+#define OUT(i)      (1u << (16 + (i)))
+#define LIKE(i)     (1u << (8 + (i))) /* only the shape and dtype of input i */
+#define LIKE_OUT(i) (1u << (24 + (i)))
+
+/* `out` kinds. */
+enum { FRESH = 0 };
+#define VIEW(i)           (1 + (i))
+#define WRITES(i)         (32 + (i))
+#define ARIL__IS_VIEW(k)  ((k) >= 1 && (k) < 32)
+#define ARIL__IS_WRITE(k) ((k) >= 32)
+
+/* Flags. */
+enum {
+    NONDIFF = 1,      /* no gradient flows through it */
+    STRIDED = 2,      /* the reference takes inputs and outputs of any strides */
+    DYNAMIC = 4,      /* sizes of results are known after the run */
+    INPLACE = 8,      /* the reference may be given in[0]'s own memory as out[0] */
+    RANDOM = 16,      /* in[0] is a key made by aril__rng_draw */
+    KEEPS_ORDER = 32, /* out[0] lies in memory as its first input of the same shape does, or
+                         channels-last where any of them does */
+    RAW = 64,         /* moves elements of any dtype without computing: never staged */
+    ELEMENTWISE = 128,
+    ANYWHERE = 256,       /* the reference reaches every device by itself */
+    KEEPS_CHANNELS = 512, /* results are channels-last, or samples-last, where in[0] or one of which
+                             only the shape is read is */
+};
+
+/* Sets of dtypes, for kernel rows and `types`. */
+#define DT(t)    (1u << (t))
+#define DT_FLOAT (DT(ARIL_F16) | DT(ARIL_BF16) | DT(ARIL_F32) | DT(ARIL_F64))
+#define DT_INT                                                                               \
+    (DT(ARIL_U8) | DT(ARIL_U16) | DT(ARIL_U32) | DT(ARIL_U64) | DT(ARIL_I8) | DT(ARIL_I16) | \
+     DT(ARIL_I32) | DT(ARIL_I64))
+#define DT_BOOL    DT(ARIL_BOOL)
+#define DT_COMPUTE (DT_FLOAT | DT_INT | DT_BOOL)
+#define DT_ALL     ((1u << (ARIL_U2 + 1)) - 1)
+
+typedef struct aril__sample aril__sample;   /* ops/table/sample.h: inputs for the tests */
+typedef struct aril__formula aril__formula; /* ops/elementwise/formula.h: of elementwise ops */
+
+struct aril__op {
+    const char *name;
+    const char *doc;  /* one line */
+    const char *file; /* that defines it */
+    const char *onnx; /* the operator's name in ONNX, NULL when it has none of its own */
+    uint16_t id;      /* the op's place in the table */
+    uint8_t min_in, max_in, n_out;
+    uint8_t out[ARIL__MAX_OUT]; /* FRESH, VIEW(i) or WRITES(i) */
+    uint16_t flags;
+    uint32_t optional;   /* IN(i): may be NULL */
+    uint32_t shape_only; /* IN(i): only the shape is read */
+    uint32_t index_in;   /* IN(i): indices; any integer dtype, given to kernels as dense i64 */
+    uint32_t types;      /* dtypes that the op takes: checked against in[0] (0: the rule checks) */
+    uint32_t native;     /* dtypes that the reference computes in; others are staged through
+                            f32, f64, i64 or u64 (0: all) */
+    const aril__attr *attrs;
+    uint16_t n_attrs, attr_size;
+
+    aril_status (*infer)(aril__call *c); /* shape and dtype of each output */
+    aril_status (*ref)(aril__run *r);    /* the reference kernel, on the CPU; NULL for views */
+    void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
+    void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
+    uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
+    uint16_t activation;         /* where attributes hold an aril_activation of out[0], plus 1: with
+                                     one, gradients need OUT(0) beside what `saves` says */
+    const aril__sample *samples; /* ends with a sample without inputs or attributes */
+    const aril__formula *formula; /* elementwise ops */
+};
+
+/* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must stand in its room's ops.def. */
+#define OP(op, ...)                                                     \
+    const aril__op aril__op_##op = {                                    \
+        .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__ \
+    }
+
+/* Rule and row helpers: VJP(sum) { GRAD(0, ...); } and .vjp = sum_vjp. */
+#define VJP(op) static void op##_vjp(aril__grad *c)
+#define GRAD(i, value)                       \
+    do {                                     \
+        if (c->wants[i]) c->dx[i] = (value); \
+    } while (0)
+
+/* All ops. */
+extern const aril__op *const aril__ops[];
+extern const int aril__n_ops;
+const aril__op *aril__op_find(const char *name);
+/* NULL where no op has the number. */
+const aril__op *aril__op_numbered(int id);
+
+#endif

@@ -1,0 +1,37 @@
+#include "aril/optable.h"
+
+#include "ops/elementwise/formula.h"
+#include "ops/table/op.h"
+
+#include <string.h>
+
+int aril_op_count(void)
+{
+    return aril__n_ops;
+}
+
+aril_op_info aril_op_at(int i)
+{
+    if (i < 0 || i >= aril__n_ops) {
+        aril__fail(ARIL_ERR_INDEX, "op_at: %d is not below the count of %d", i, aril__n_ops);
+        return (aril_op_info){ .name = "" };
+    }
+    const aril__op *op = aril__ops[i];
+    const aril__formula *f = op->formula;
+    return (aril_op_info){ .name = op->name,
+                           .doc = op->doc,
+                           .onnx = op->onnx,
+                           .formula = f ? f->text : NULL,
+                           .gradient = op->flags & NONDIFF ? "none"
+                                       : f && !f->is_grad  ? "formula"
+                                       : op->vjp           ? "rule"
+                                       : op->decompose     ? "decomposed"
+                                                           : "none",
+                           .min_inputs = op->min_in,
+                           .max_inputs = op->max_in == ARIL__ANY ? -1 : op->max_in,
+                           .outputs = op->n_out,
+                           .view = ARIL__IS_VIEW(op->out[0]),
+                           .random = op->flags & RANDOM,
+                           .backward = (f && f->is_grad) || strstr(op->name, "_grad"),
+                           .file = op->file };
+}

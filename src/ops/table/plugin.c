@@ -1,0 +1,274 @@
+#include "ops/table/apply.h"
+#include "ops/table/rows.h"
+
+#include "core/log.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- attribute layouts ---- */
+
+const char *aril__layout_text(const aril__op *op, char *buf, size_t size)
+{
+    size_t n = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < op->n_attrs && n < size; i++)
+        n += (size_t)snprintf(buf + n, size - n, "%s %s %d; ", op->attrs[i].name,
+                              op->attrs[i].type == ARIL__I64 ? "I64" : "F64", op->attrs[i].count);
+    return buf;
+}
+
+uint64_t aril__layout_hash(void)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    char text[1024];
+    for (int k = 0; k < aril__n_ops; k++) {
+        aril__layout_text(aril__ops[k], text, sizeof text);
+        for (const char *p = aril__ops[k]->name; *p; p++)
+            h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+        for (const char *p = text; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    }
+    return h;
+}
+
+/* ---- the host table ---- */
+
+static aril_status host_fail(aril_status code, const char *fmt, ...)
+{
+    char text[800];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return aril__fail(code < 0 ? code : ARIL_ERR_PLUGIN, "%s", text);
+}
+
+static void host_log(const char *fmt, ...)
+{
+    char text[800];
+    if (!aril__log_on(ARIL__LOG_PLUGIN)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    aril__log(ARIL__LOG_PLUGIN, "%s", text);
+}
+
+static int host_n_in(const aril_run *r)
+{
+    return r->n_in;
+}
+
+static int host_n_out(const aril_run *r)
+{
+    return r->n_out;
+}
+
+static aril_tensor *host_in(const aril_run *r, int i)
+{
+    return i >= 0 && i < r->n_in ? r->in[i] : NULL;
+}
+
+static aril_tensor *host_out(const aril_run *r, int i)
+{
+    return i >= 0 && i < r->n_out ? r->out[i] : NULL;
+}
+
+static void *host_device(const aril_run *r)
+{
+    return r->device->self;
+}
+
+static void *host_prepared(const aril_run *r)
+{
+    return r->prepared;
+}
+
+static void *host_workspace(const aril_run *r)
+{
+    return r->workspace;
+}
+
+static const void *host_attrs(const aril_run *r)
+{
+    return r->attrs;
+}
+
+static const void *find_attr(const aril_run *r, const char *name, aril__attr_type type)
+{
+    for (int i = 0; r->attrs && i < r->op->n_attrs; i++)
+        if (strcmp(r->op->attrs[i].name, name) == 0 && r->op->attrs[i].type == type)
+            return (const char *)r->attrs + r->op->attrs[i].offset;
+    return NULL;
+}
+
+static const int64_t *host_attr_i64(const aril_run *r, const char *name)
+{
+    return find_attr(r, name, ARIL__I64);
+}
+
+static const double *host_attr_f64(const aril_run *r, const char *name)
+{
+    return find_attr(r, name, ARIL__F64);
+}
+
+static aril_dtype host_type(const aril_run *r)
+{
+    return r->type;
+}
+
+static void *host_data(const aril_tensor *t)
+{
+    return aril__ptr(t);
+}
+
+static const int64_t *host_dims(const aril_tensor *t)
+{
+    return t->dim;
+}
+
+static const int64_t *host_strides(const aril_tensor *t)
+{
+    return t->stride;
+}
+
+static aril_host host = { .size = sizeof host,
+                          .version = ARIL_PLUGIN_VERSION,
+                          .fail = host_fail,
+                          .log = host_log,
+                          .n_in = host_n_in,
+                          .n_out = host_n_out,
+                          .in = host_in,
+                          .out = host_out,
+                          .device = host_device,
+                          .prepared = host_prepared,
+                          .workspace = host_workspace,
+                          .attrs = host_attrs,
+                          .attr_i64 = host_attr_i64,
+                          .attr_f64 = host_attr_f64,
+                          .type = host_type,
+                          .alloc_out = aril__run_alloc,
+                          .data = host_data,
+                          .dtype = aril_dtype_of,
+                          .ndim = aril_ndim,
+                          .dims = host_dims,
+                          .strides = host_strides,
+                          .numel = aril_numel };
+
+/* ---- loading ---- */
+
+enum { MOST = 16 };
+static void *opened[MOST]; /* never closed: tensors may lie on a plug-in's device to the end */
+static int n_opened;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static aril_status check(const char *path, const aril_plugin *p)
+{
+    if (p->version != ARIL_PLUGIN_VERSION || p->size != sizeof *p)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: built for interface %u (size %u), this is %d "
+                          "(size %zu)",
+                          path, p->version, p->size, ARIL_PLUGIN_VERSION, sizeof *p);
+    if (p->layout_hash && p->layout_hash != host.layout_hash)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: built for other attributes of the ops; build "
+                          "it again with this version",
+                          path);
+    if (!p->name || !p->kind || p->n_devices < 0 || p->n_rows < 0 ||
+        (p->n_devices && (!p->device_ops || !p->devices)) || (p->n_rows && !p->rows))
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: its description is incomplete", path);
+    for (int i = 0; i < p->n_devices && i < 1; i++)
+        if (!p->device_ops->alloc || !p->device_ops->free || !p->device_ops->from_host ||
+            !p->device_ops->to_host || !p->device_ops->copy)
+            return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: a required device function is missing",
+                              path);
+    for (int i = 0; i < p->n_rows; i++) {
+        const aril_row *row = &p->rows[i];
+        const aril__op *op = row->op ? aril__op_find(row->op) : NULL;
+        char text[1024];
+        if (!op || !row->run || !row->name)
+            return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: row %d is for '%s', %s", path, i,
+                              row->op ? row->op : "(null)",
+                              op ? "and has no name or no run" : "which is no op");
+        if (row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
+            return aril__fail(ARIL_ERR_PLUGIN,
+                              "plug-in %s: its row for %s reads attributes '%s', "
+                              "here they are '%s'",
+                              path, row->op, row->layout, text);
+    }
+    return ARIL_OK;
+}
+
+static aril_status register_all(const aril_plugin *p)
+{
+    int kind = -1;
+    for (int i = 0; i < p->n_devices; i++) {
+        aril__device *d =
+            aril__device_register(p->kind, i, p->device_ops, p->devices[i], p->host_memory);
+        if (!d) return ARIL_ERR_PLUGIN;
+        kind = d->id.kind;
+    }
+    if (kind < 0) {
+        aril_device named = aril_device_named(p->kind);
+        if (named.kind < 0) return ARIL_ERR_PLUGIN;
+        kind = named.kind;
+    }
+    return aril__rows_register(kind, p->rows, p->n_rows);
+}
+
+aril_status aril_plugin_load(const char *path)
+{
+    aril__self();
+    if (!path) return aril__fail(ARIL_ERR_ARG, "plugin_load: the path is NULL");
+    pthread_mutex_lock(&lock);
+    aril_status s = ARIL_OK;
+    void *handle = NULL;
+    aril_plugin_open_fn *open = NULL;
+    aril_plugin p = { 0 };
+    host.layout_hash = aril__layout_hash();
+    host.aril_version = aril_version();
+    if (n_opened == MOST)
+        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %d are open already", path, MOST);
+    if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
+        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
+    if (s == ARIL_OK) {
+        /* A function pointer out of an object pointer, as POSIX has it. */
+        *(void **)(void *)&open = dlsym(handle, ARIL_PLUGIN_SYMBOL);
+        if (!open)
+            s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: does not export %s", path,
+                           ARIL_PLUGIN_SYMBOL);
+    }
+    if (s == ARIL_OK && open(&host, &p) < 0)
+        s = aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: could not start", path)
+                      : ARIL_ERR_PLUGIN;
+    if (s == ARIL_OK) s = check(path, &p);
+    if (s < 0 && handle) dlclose(handle);
+    /* From here on something may refer to its code: it stays, even if the rest has no room. */
+    if (s == ARIL_OK) s = register_all(&p);
+    if (s == ARIL_OK) opened[n_opened++] = handle;
+    pthread_mutex_unlock(&lock);
+    if (s == ARIL_OK)
+        aril__log(ARIL__LOG_PLUGIN, "%s: %d devices of kind %s, %d rows", p.name, p.n_devices,
+                  p.kind, p.n_rows);
+    return s;
+}
+
+void aril__plugins_start(void)
+{
+    const char *list = getenv("ARIL_PLUGINS");
+    char path[4096];
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        if (n && n < sizeof path) {
+            memcpy(path, list, n);
+            path[n] = '\0';
+            if (aril_plugin_load(path) < 0) {
+                aril_report(stderr);
+                aril_clear_error();
+            }
+        }
+        list += n + (list[n] == ':');
+    }
+}

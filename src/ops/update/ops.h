@@ -1,0 +1,9 @@
+/* Numbers and declarations of the ops in ops/update/ops.def. */
+#ifndef ARIL_OPS_UPDATE_OPS_H
+#define ARIL_OPS_UPDATE_OPS_H
+
+#define ROOM     update
+#define ROOM_OPS "ops/update/ops.def"
+#include "ops/table/room.inc"
+
+#endif

@@ -1,0 +1,545 @@
+#include "ops/vision/conv.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/elementwise/activation.h"
+#include "ops/table/apply.h"
+#include "ops/reduce/reduce.h"
+#include "ops/table/sample.h"
+#include "ops/reduce/ops.h"
+#include "ops/vision/ops.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+ATTR_LIST(conv, CONV_ATTRS)
+ATTR_LIST(conv_transpose, CONV_TRANSPOSE_ATTRS)
+
+/* ---- shapes ---- */
+
+static aril__slide window_of(const struct conv_attrs *a, int i, int64_t kernel, int64_t in)
+{
+    aril__slide w = { .kernel = kernel,
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i] };
+    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
+    return w;
+}
+
+static aril_status shapes_error(const char *op, const char *what, const aril_tensor *x,
+                                const aril_tensor *w)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: %s: input %s, weights %s", op, what, aril__text(a, x),
+                      aril__text(b, w));
+}
+
+static bool differ(int64_t a, int64_t b)
+{
+    return a >= 0 && b >= 0 && a != b;
+}
+
+/* Checks numbers that an attribute may not have, and what all four ops ask of weights and the
+ * tensor that they meet: the same rank and dtype, groups that divide. */
+static aril_status check_common(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
+                                const int64_t *stride, const int64_t *dilation, int64_t groups)
+{
+    const char *op = c->op->name;
+    if (x->ndim < 3 || x->ndim > 5 || w->ndim != x->ndim)
+        return shapes_error(op, "needs [N,C,spatial...] and as many dimensions of weights", x, w);
+    if (x->dtype != w->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: input of type %s, weights of type %s", op,
+                          aril__dtypes[x->dtype].name, aril__dtypes[w->dtype].name);
+    for (int i = 0; i < x->ndim - 2; i++) {
+        if (stride[i] < 1 || dilation[i] < 1)
+            return aril__fail(ARIL_ERR_ARG,
+                              "%s: stride %" PRId64 " and dilation %" PRId64 " must be at least 1",
+                              op, stride[i], dilation[i]);
+        if (w->dim[2 + i] == 0) return shapes_error(op, "the kernel is empty", x, w);
+    }
+    if (groups < 1 || (w->dim[0] >= 0 && w->dim[0] % groups != 0)) {
+        char text[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: %" PRId64 " groups do not divide the %" PRId64
+                          " channels of weights %s",
+                          op, groups, w->dim[0], aril__text(text, w));
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_bias(const aril__call *c, int64_t channels)
+{
+    const aril_tensor *b = c->n_in > 2 ? c->in[2] : NULL;
+    char text[ARIL__SHAPE_TEXT];
+    if (!b) return ARIL_OK;
+    if (b->ndim != 1 || differ(b->dim[0], channels))
+        return aril__fail(ARIL_ERR_SHAPE, "%s: a bias of shape [%" PRId64 "] is needed, got %s",
+                          c->op->name, channels, aril__text(text, b));
+    if (b->dtype != c->in[0]->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: input of type %s, bias of type %s", c->op->name,
+                          aril__dtypes[c->in[0]->dtype].name, aril__dtypes[b->dtype].name);
+    return ARIL_OK;
+}
+
+/* The shape of y from those of x and w. */
+static aril_status y_shape(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
+                           int64_t *dim)
+{
+    const struct conv_attrs *a = c->attrs;
+    aril_status s = check_common(c, x, w, a->stride, a->dilation, a->groups[0]);
+    if (s < 0) return s;
+    if (w->dim[1] >= 0 && differ(x->dim[1], w->dim[1] * a->groups[0])) {
+        char what[96];
+        snprintf(what, sizeof what,
+                 "%" PRId64 " channels, the weights take %" PRId64 " x %" PRId64 " groups",
+                 x->dim[1], w->dim[1], a->groups[0]);
+        return shapes_error(c->op->name, what, x, w);
+    }
+    dim[0] = x->dim[0];
+    dim[1] = w->dim[0];
+    for (int i = 0; i < x->ndim - 2; i++) {
+        int64_t in = x->dim[2 + i], kernel = w->dim[2 + i];
+        aril__slide v = window_of(a, i, kernel, in);
+        dim[2 + i] = in < 0 || kernel < 0 ? -1 : aril__slide_count(&v, in);
+        if (dim[2 + i] == 0 && !(a->same[0] && in == 0))
+            return shapes_error(c->op->name, "the kernel is larger than the padded input", x, w);
+    }
+    return ARIL_OK;
+}
+
+/* That g, an input, has the shape y would have. */
+static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril_tensor *w)
+{
+    int64_t dim[ARIL_MAX_DIMS];
+    const aril_tensor *g = c->in[0];
+    aril_status s = y_shape(c, x, w, dim);
+    if (s < 0) return s;
+    bool fits = g->ndim == x->ndim && g->dtype == w->dtype;
+    for (int i = 0; i < g->ndim && fits; i++) fits = !differ(g->dim[i], dim[i]);
+    if (fits) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient of shape %s is needed, got %s", c->op->name,
+                      aril__shape_text(a, x->ndim, dim), aril__text(b, g));
+}
+
+static void set_shape(aril__call *c, int ndim, const int64_t *dim)
+{
+    c->out[0].dtype = (aril_dtype)c->in[0]->dtype;
+    c->out[0].ndim = ndim;
+    memcpy(c->out[0].dim, dim, (size_t)ndim * sizeof *dim);
+}
+
+static aril_status conv_infer(aril__call *c)
+{
+    int64_t dim[ARIL_MAX_DIMS];
+    aril_status s = y_shape(c, c->in[0], c->in[1], dim);
+    if (s == ARIL_OK) s = check_bias(c, c->in[1]->dim[0]);
+    if (s == ARIL_OK)
+        s = aril__activation_check("conv", ((const struct conv_attrs *)c->attrs)->activation[0]);
+    if (s == ARIL_OK) set_shape(c, c->in[0]->ndim, dim);
+    return s;
+}
+
+static aril_status conv_dgrad_infer(aril__call *c)
+{
+    aril_status s = check_g(c, c->in[2], c->in[1]);
+    set_shape(c, c->in[2]->ndim, c->in[2]->dim);
+    return s;
+}
+
+static aril_status conv_wgrad_infer(aril__call *c)
+{
+    aril_status s = check_g(c, c->in[1], c->in[2]);
+    set_shape(c, c->in[2]->ndim, c->in[2]->dim);
+    return s;
+}
+
+static aril_status conv_transpose_infer(aril__call *c)
+{
+    const struct conv_transpose_attrs *a = c->attrs;
+    const aril_tensor *x = c->in[0], *w = c->in[1];
+    aril_status s = check_common(c, x, w, a->stride, a->dilation, a->groups[0]);
+    if (s < 0) return s;
+    if (differ(x->dim[1], w->dim[0]))
+        return shapes_error(c->op->name, "the input's channels are the weights' first size", x, w);
+    int64_t dim[ARIL_MAX_DIMS] = { x->dim[0], w->dim[1] < 0 ? -1 : w->dim[1] * a->groups[0] };
+    for (int i = 0; i < x->ndim - 2; i++) {
+        int64_t in = x->dim[2 + i], kernel = w->dim[2 + i], more = a->output_padding[i];
+        if (more < 0 || (more >= a->stride[i] && more >= a->dilation[i]))
+            return aril__fail(ARIL_ERR_ARG,
+                              "%s: output padding %" PRId64 " must be below stride %" PRId64
+                              " or dilation %" PRId64,
+                              c->op->name, more, a->stride[i], a->dilation[i]);
+        dim[2 + i] = -1;
+        if (in < 0 || kernel < 0) continue;
+        dim[2 + i] = (in - 1) * a->stride[i] - a->pad[2 * i] - a->pad[2 * i + 1] +
+                     (kernel - 1) * a->dilation[i] + 1 + more;
+        if (in < 1 || dim[2 + i] < 1)
+            return shapes_error(c->op->name, "the result would have no elements", x, w);
+    }
+    s = check_bias(c, dim[1]);
+    if (s == ARIL_OK) s = aril__activation_check("conv_transpose", a->activation[0]);
+    set_shape(c, x->ndim, dim);
+    return s;
+}
+
+/* conv's attributes of which conv_transpose is the data gradient: what is added to the output is
+ * taken from the padding after it. */
+static struct conv_attrs forward_attrs(const struct conv_transpose_attrs *a)
+{
+    struct conv_attrs f = { .groups = { a->groups[0] } };
+    memcpy(f.stride, a->stride, sizeof f.stride);
+    memcpy(f.pad, a->pad, sizeof f.pad);
+    memcpy(f.dilation, a->dilation, sizeof f.dilation);
+    for (int i = 0; i < 3; i++) f.pad[2 * i + 1] -= a->output_padding[i];
+    return f;
+}
+
+/* ---- the reference ---- */
+
+static void spread(const aril_tensor *t, int64_t *dim, int64_t *stride)
+{
+    int lead = 5 - t->ndim;
+    for (int i = 0; i < 5; i++) {
+        int from = i < 2 ? i : i - lead;
+        bool there = i < 2 || i >= 2 + lead;
+        dim[i] = there ? t->dim[from] : 1;
+        stride[i] = there ? t->stride[from] : 0;
+    }
+}
+
+void aril__conv_describe(const aril__run *r, aril__conv *d)
+{
+    struct conv_attrs transposed;
+    const struct conv_attrs *a = r->attrs;
+    const aril_tensor *x = r->in[0], *w = r->in[1], *y = r->out[0], *b = NULL;
+    if (r->op == &aril__op_conv_dgrad || r->op == &aril__op_conv_transpose) {
+        y = r->in[0];
+        x = r->out[0];
+    } else if (r->op == &aril__op_conv_wgrad) {
+        y = r->in[0];
+        x = r->in[1];
+        w = r->out[0];
+    }
+    if (r->op == &aril__op_conv_transpose) {
+        transposed = forward_attrs(r->attrs);
+        a = &transposed;
+    }
+    if ((r->op == &aril__op_conv || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
+    d->activation = r->op == &aril__op_conv ? a->activation[0] : 0;
+    if (r->op == &aril__op_conv_transpose)
+        d->activation = ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
+    int64_t xd[5], wd[5], yd[5];
+    spread(x, xd, d->x_stride);
+    spread(w, wd, d->w_stride);
+    spread(y, yd, d->y_stride);
+    d->batch = xd[0];
+    d->groups = a->groups[0];
+    d->c = wd[1];
+    d->k = wd[0] / d->groups;
+    int lead = 5 - x->ndim;
+    for (int i = 0; i < 3; i++) {
+        d->in[i] = xd[2 + i];
+        d->out[i] = yd[2 + i];
+        d->kernel[i] = wd[2 + i];
+        aril__slide v = { .stride = 1, .dilation = 1 };
+        if (i >= lead) v = window_of(a, i - lead, wd[2 + i], xd[2 + i]);
+        d->stride[i] = v.stride;
+        d->begin[i] = v.begin;
+        d->dilation[i] = v.dilation;
+    }
+    d->x = aril__ptr(x);
+    d->w = aril__ptr(w);
+    d->y = aril__ptr(y);
+    d->bias = b ? aril__ptr(b) : NULL;
+    d->bias_stride = b ? b->stride[0] : 0;
+}
+
+#define TEMPLATE "ops/vision/conv_kernels.inc"
+#include "ops/table/each_real.inc"
+
+static aril_status run_reference(aril__run *r, aril__range_fn *f32, aril__range_fn *f64)
+{
+    aril__conv d;
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    aril__conv_describe(r, &d);
+    aril__parallel_for(r->out[0]->numel, 64, r->type == ARIL_F64 ? f64 : f32, &d);
+    return ARIL_OK;
+}
+
+static aril_status conv_ref(aril__run *r)
+{
+    return run_reference(r, forward_f32, forward_f64);
+}
+
+static aril_status conv_dgrad_ref(aril__run *r)
+{
+    return run_reference(r, data_f32, data_f64);
+}
+
+static aril_status conv_wgrad_ref(aril__run *r)
+{
+    return run_reference(r, weights_f32, weights_f64);
+}
+
+/* ---- gradients ---- */
+
+/* The sum of g over all but its channels. */
+static aril_tensor *bias_grad(aril_tensor *g)
+{
+    struct reduce_attrs a = { { ((1 << g->ndim) - 1) & ~2 }, { 0 } };
+    return aril__op_with(&a, &aril__op_sum, g);
+}
+
+VJP(conv)
+{
+    struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a.activation[0]);
+    a.activation[0] = ARIL_NO_ACTIVATION;
+    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
+    GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
+    if (c->n_in > 2) GRAD(2, bias_grad(g));
+}
+
+VJP(conv_dgrad)
+{
+    aril_tensor *h = c->g[0]; /* like x */
+    if (!h) return;
+    GRAD(0, aril__op_with(c->attrs, &aril__op_conv, h, c->x[1]));
+    GRAD(1, aril__op_with(c->attrs, &aril__op_conv_wgrad, c->x[0], h, c->x[1]));
+}
+
+VJP(conv_wgrad)
+{
+    aril_tensor *h = c->g[0]; /* like w */
+    if (!h) return;
+    GRAD(0, aril__op_with(c->attrs, &aril__op_conv, c->x[1], h));
+    GRAD(1, aril__op_with(c->attrs, &aril__op_conv_dgrad, c->x[0], h, c->x[1]));
+}
+
+VJP(conv_transpose)
+{
+    struct conv_attrs a = forward_attrs(c->attrs);
+    int64_t act = ((const struct conv_transpose_attrs *)c->attrs)->activation[0];
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], act);
+    GRAD(0, aril__op_with(&a, &aril__op_conv, g, c->x[1]));
+    GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, c->x[0], g, c->x[1]));
+    if (c->n_in > 2) GRAD(2, bias_grad(g));
+}
+
+/* ---- rows ---- */
+
+/* Attributes of samples: stride, padding, dilation, and the rest. */
+#define NUMBERS(...) \
+    {                \
+        __VA_ARGS__  \
+    }
+#define SAMPLE_ATTRS(stride_, pad_, dilation_, groups_, same_, act_) \
+    (&(const struct conv_attrs){ .stride = NUMBERS stride_,          \
+                                 .pad = NUMBERS pad_,                \
+                                 .dilation = NUMBERS dilation_,      \
+                                 .groups = { groups_ },              \
+                                 .same = { same_ },                  \
+                                 .activation = { act_ } })
+#define PLAIN       SAMPLE_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, 0, 0)
+#define STRIDE2     SAMPLE_ATTRS((2, 2, 2), (1, 0, 2, 1, 0, 1), (1, 1, 1), 1, 0, 0)
+#define DILATED     SAMPLE_ATTRS((1, 2, 1), (2, 2, 1, 1, 0, 0), (2, 1, 1), 1, 0, 0)
+#define GROUPS2     SAMPLE_ATTRS((1, 1, 1), (1, 1, 1, 1, 0, 0), (1, 1, 1), 2, 0, 0)
+#define SAME2       SAMPLE_ATTRS((2, 2, 2), (0), (1, 1, 1), 1, ARIL__SAME_UPPER, 0)
+#define LOWER3      SAMPLE_ATTRS((3, 1, 1), (0), (1, 2, 1), 1, ARIL__SAME_LOWER, 0)
+#define CROPPED     SAMPLE_ATTRS((1, 2, 1), (-1, 2, 1, -1, 0, 0), (1, 1, 1), 1, 0, 0)
+#define ACTIVE(act) SAMPLE_ATTRS((1, 1, 1), (1, 1), (1, 1, 1), 1, 0, act)
+
+static const aril__sample conv_samples[] = {
+    { .in = { "[2,3,5,4]", "[3,3,3,2]", "[3]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,6,5]", "[3,2,3,3]", "-" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,6,5]", "[2,2,2,3]" }, .attrs = DILATED },
+    { .in = { "[1,4,3,3]", "[4,2,3,3]", "[4]" }, .attrs = GROUPS2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,5,6]", "[3,2,3,3]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,7,4]", "[2,2,2,2]" }, .attrs = LOWER3 },
+    { .in = { "[2,2,6]", "[3,2,3]", "[3]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,3,4,3]", "[2,2,2,2,2]", "[2]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4,4]", "[2,3,1,1]" }, .attrs = PLAIN },
+    { .in = { "[0,3,4,4]", "[2,3,3,3]", "[2]" }, .attrs = PLAIN },
+    { .in = { "[16,1,2,3]", "[2,1,2,2]", "[2]" }, .attrs = PLAIN },
+    { .in = { "[16,2,3,4]", "[7,2,2,3]", "[7]" }, .attrs = DILATED, .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,1,3,2,3]", "[1,1,2,2,2]" }, .attrs = STRIDE2, .flags = SAMPLE_NO_GRAD },
+    { .in = { "[48,2,4,3]", "[3,2,2,2]", "-" }, .attrs = CROPPED, .flags = SAMPLE_NO_GRAD },
+    { .in = { "[2,3,4,4]", "[4,3,3,2]", "[4]" },
+      .attrs = ACTIVE(ARIL_RELU),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]", "[2,3,2]", "-" }, .attrs = ACTIVE(ARIL_RELU6) },
+    { .in = { "[1,2,3,4]", "[3,2,2,2]", "[3]" }, .attrs = ACTIVE(ARIL_LEAKY_RELU) },
+    { .in = { "[1,2,3,3]", "[4,2,2,2]", "[4]" }, .attrs = ACTIVE(ARIL_SIGMOID) },
+    { .in = { "[1,2,3,3]", "[4,2,2,2]" }, .attrs = ACTIVE(ARIL_TANH) },
+    SAMPLE_END
+};
+OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bias and activation",
+   .onnx = "Conv", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = conv_infer, .ref = conv_ref, .vjp = conv_vjp,
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_samples, WITH_ATTRS(conv),
+   WITH_ACTIVATION(conv));
+
+static const aril__sample conv_dgrad_samples[] = {
+    { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
+    { .in = { "[1,3,3,3]", "[3,2,3,3]", "[1,2,6,5]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,8,3]", "[2,2,2,3]", "[2,2,6,5]" }, .attrs = DILATED },
+    { .in = { "[1,4,3,3]", "[4,2,3,3]", "[1,4,3,3]" }, .attrs = GROUPS2 },
+    { .in = { "[2,3,3,3]", "[3,2,3,3]", "[2,2,5,6]" }, .attrs = SAME2, .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3]", "[3,2,3]", "[2,2,6]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[16,1,2]", "[1,2,2]", "[16,2,3]" }, .attrs = PLAIN },
+    { .in = { "[16,1,1,3]", "[1,2,3,3]", "[16,2,3,4]" },
+      .attrs = STRIDE2,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,2,4,2]", "[2,5,2,3]", "[16,5,2,3]" },
+      .attrs = DILATED,
+      .flags = SAMPLE_NO_GRAD },
+    SAMPLE_END
+};
+OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer,
+   .ref = conv_dgrad_ref, .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) },
+   .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+
+static const aril__sample conv_wgrad_samples[] = {
+    { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },
+    { .in = { "[1,3,3,3]", "[1,2,6,5]", "[3,2,3,3]" }, .attrs = STRIDE2 },
+    { .in = { "[2,2,8,3]", "[2,2,6,5]", "[2,2,2,3]" }, .attrs = DILATED },
+    { .in = { "[1,4,3,3]", "[1,4,3,3]", "[4,2,3,3]" }, .attrs = GROUPS2 },
+    { .in = { "[2,2,3,3]", "[2,2,5,6]", "[2,2,3,3]" }, .attrs = SAME2 },
+    { .in = { "[0,2,3,3]", "[0,2,5,6]", "[2,2,3,3]" }, .attrs = SAME2 },
+    { .in = { "[16,2,2]", "[16,1,3]", "[2,1,2]" }, .attrs = PLAIN },
+    { .in = { "[16,7,1,3]", "[16,2,3,4]", "[7,2,3,3]" },
+      .attrs = STRIDE2,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[48,2,4,2]", "[48,3,2,3]", "[2,3,2,3]" },
+      .attrs = DILATED,
+      .flags = SAMPLE_NO_GRAD },
+    { .in = { "[16,3,4,1]", "[16,2,4,3]", "[3,2,2,2]" },
+      .attrs = CROPPED,
+      .flags = SAMPLE_NO_GRAD },
+    SAMPLE_END
+};
+OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the third input",
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_wgrad_infer, .ref = conv_wgrad_ref,
+   .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .samples = conv_wgrad_samples,
+   WITH_ATTRS(conv));
+
+#define SPREAD_ATTRS(stride_, pad_, dilation_, groups_, more_, act_)        \
+    (&(const struct conv_transpose_attrs){ .stride = NUMBERS stride_,       \
+                                           .pad = NUMBERS pad_,             \
+                                           .dilation = NUMBERS dilation_,   \
+                                           .groups = { groups_ },           \
+                                           .output_padding = NUMBERS more_, \
+                                           .activation = { act_ } })
+
+static const aril__sample conv_transpose_samples[] = {
+    { .in = { "[2,3,3,4]", "[3,4,3,2]", "[4]" },
+      .attrs = SPREAD_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, (0), 0),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,3,3]", "[2,2,3,3]", "-" },
+      .attrs = SPREAD_ATTRS((2, 3, 1), (1, 1, 0, 1), (1, 1, 1), 1, (1, 2, 0), 0),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1,4,3,3]", "[4,1,2,2]", "[2]" },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (0), (1, 3, 1), 2, (0, 2, 0), 0) },
+    { .in = { "[2,4,4]", "[4,3,3]", "[3]" },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (1, 1), (1, 1, 1), 1, (1), 0),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,2,2,2]", "[2,2,2,2,2]" },
+      .attrs = SPREAD_ATTRS((2, 2, 1), (0), (1, 1, 1), 1, (0), 0) },
+    { .in = { "[2,3,3,2]", "[3,4,2,3]", "[4]" },
+      .attrs = SPREAD_ATTRS((2, 1, 1), (0), (1, 1, 1), 1, (0), ARIL_TANH),
+      .flags = SAMPLE_BATCH },
+    SAMPLE_END
+};
+OP(conv_transpose, .doc = "transposed convolution over 1 to 3 spatial dimensions",
+   .onnx = "ConvTranspose", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = conv_transpose_infer, .ref = conv_dgrad_ref, .vjp = conv_transpose_vjp,
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_transpose_samples,
+   WITH_ATTRS(conv_transpose), WITH_ACTIVATION(conv_transpose));
+
+/* ---- public ---- */
+
+static aril_tensor *conv_nd(const char *what, int n, aril_tensor *x, aril_tensor *w, aril_tensor *b,
+                            const aril_conv_opts *opts)
+{
+    bool single;
+    struct conv_attrs a = { .groups = { opts->groups ? opts->groups : 1 },
+                            .activation = { opts->activation } };
+    if (!w) return aril__null_tensor(what);
+    if (aril__slide_numbers(what, "stride", n, opts->stride, 1, a.stride) < 0 ||
+        aril__slide_numbers(what, "dilation", n, opts->dilation, 1, a.dilation) < 0 ||
+        aril__slide_padding(what, n, opts->padding, opts->padding_end, a.pad) < 0)
+        return aril__poison();
+    if (opts->mode == ARIL_VALID) memset(a.pad, 0, sizeof a.pad);
+    if (opts->mode == ARIL_SAME || opts->mode == ARIL_SAME_LOWER)
+        a.same[0] = opts->mode == ARIL_SAME ? ARIL__SAME_UPPER : ARIL__SAME_LOWER;
+    if (a.same[0]) memset(a.pad, 0, sizeof a.pad);
+    x = aril__slide_batched(what, x, n, &single);
+    if (!x) return aril__poison();
+    return aril__slide_unbatched(aril__op_with(&a, &aril__op_conv, x, w, b), single);
+}
+
+aril_tensor *aril_conv1d(aril_tensor *x, aril_tensor *w, aril_tensor *b, aril_conv_opts opts)
+{
+    return conv_nd("conv1d", 1, x, w, b, &opts);
+}
+
+aril_tensor *aril_conv2d(aril_tensor *x, aril_tensor *w, aril_tensor *b, aril_conv_opts opts)
+{
+    return conv_nd("conv2d", 2, x, w, b, &opts);
+}
+
+aril_tensor *aril_conv3d(aril_tensor *x, aril_tensor *w, aril_tensor *b, aril_conv_opts opts)
+{
+    return conv_nd("conv3d", 3, x, w, b, &opts);
+}
+
+static aril_tensor *conv_transpose_nd(const char *what, int n, aril_tensor *x, aril_tensor *w,
+                                      aril_tensor *b, const aril_conv_opts *opts)
+{
+    bool single;
+    struct conv_transpose_attrs a = { .groups = { opts->groups ? opts->groups : 1 },
+                                      .activation = { opts->activation } };
+    if (!w) return aril__null_tensor(what);
+    if (aril__slide_numbers(what, "stride", n, opts->stride, 1, a.stride) < 0 ||
+        aril__slide_numbers(what, "dilation", n, opts->dilation, 1, a.dilation) < 0 ||
+        aril__slide_padding(what, n, opts->padding, opts->padding_end, a.pad) < 0 ||
+        aril__slide_extra(what, "output_padding", n, opts->output_padding, a.output_padding) < 0)
+        return aril__poison();
+    if (opts->mode == ARIL_SAME || opts->mode == ARIL_SAME_LOWER) {
+        aril__fail(ARIL_ERR_ARG, "%s: give the padding as numbers; 'same' is for convolutions",
+                   what);
+        return aril__poison();
+    }
+    if (opts->mode == ARIL_VALID) memset(a.pad, 0, sizeof a.pad);
+    x = aril__slide_batched(what, x, n, &single);
+    if (!x) return aril__poison();
+    return aril__slide_unbatched(aril__op_with(&a, &aril__op_conv_transpose, x, w, b), single);
+}
+
+aril_tensor *aril_conv_transpose1d(aril_tensor *x, aril_tensor *w, aril_tensor *b,
+                                   aril_conv_opts opts)
+{
+    return conv_transpose_nd("conv_transpose1d", 1, x, w, b, &opts);
+}
+
+aril_tensor *aril_conv_transpose2d(aril_tensor *x, aril_tensor *w, aril_tensor *b,
+                                   aril_conv_opts opts)
+{
+    return conv_transpose_nd("conv_transpose2d", 2, x, w, b, &opts);
+}
+
+aril_tensor *aril_conv_transpose3d(aril_tensor *x, aril_tensor *w, aril_tensor *b,
+                                   aril_conv_opts opts)
+{
+    return conv_transpose_nd("conv_transpose3d", 3, x, w, b, &opts);
+}

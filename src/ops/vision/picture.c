@@ -1,0 +1,140 @@
+/* Ops on pictures that are made of others: other orders of channels, and sampling grids. */
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/shape/like.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* x's own sizes before the last three: -1 where unknown, which reshape then infers. */
+static aril_shape leading(const aril_tensor *x, int keep)
+{
+    aril_shape s = { .ndim = keep };
+    memcpy(s.dim, x->dim, (size_t)keep * sizeof *x->dim);
+    return s;
+}
+
+static aril_tensor *refuse(const char *what, aril_tensor *x, int least)
+{
+    char text[ARIL__SHAPE_TEXT];
+    if (!x) return aril__null_tensor(what);
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->ndim >= least && x->ndim <= ARIL_MAX_DIMS - 2) return NULL;
+    aril__fail(ARIL_ERR_SHAPE, "%s: needs at least %d dimensions and at most %d, got %s", what,
+               least, ARIL_MAX_DIMS - 2, aril__text(text, x));
+    return aril__poison();
+}
+
+static aril_tensor *divide_error(const char *what, const char *part, int64_t by, aril_tensor *x)
+{
+    char text[ARIL__SHAPE_TEXT];
+    aril__fail(ARIL_ERR_SHAPE, "%s: %s of %s cannot be divided by %" PRId64, what, part,
+               aril__text(text, x), by);
+    return aril__poison();
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    return a < 0 ? -1 : a * b;
+}
+
+aril_tensor *aril_pixel_shuffle(aril_tensor *x, int64_t factor)
+{
+    aril_tensor *bad = refuse("pixel_shuffle", x, 3);
+    if (bad) return bad;
+    int n = x->ndim - 3;
+    int64_t r = factor, c = x->dim[n], h = x->dim[n + 1], w = x->dim[n + 2];
+    if (r < 1 || r > INT16_MAX || c < 0 || c % (r * r))
+        return divide_error("pixel_shuffle", "the channels", r * r, x);
+    ARIL_SCOPE;
+    aril_shape apart = leading(x, n), done = leading(x, n);
+    int64_t split[5] = { c / (r * r), r, r, h, w },
+            joined[3] = { c / (r * r), times(h, r), times(w, r) };
+    memcpy(apart.dim + n, split, sizeof split);
+    memcpy(done.dim + n, joined, sizeof joined);
+    apart.ndim += 5;
+    done.ndim += 3;
+    aril_axes order = { .n = n + 5 };
+    static const int moved[5] = { 0, 3, 1, 4, 2 }; /* C, H, r, W, r */
+    for (int i = 0; i < n + 5; i++) order.axis[i] = i < n ? i : n + moved[i - n];
+    return aril_escape(aril_reshape(aril_permute(aril_reshape(x, apart), order), done));
+}
+
+aril_tensor *aril_pixel_unshuffle(aril_tensor *x, int64_t factor)
+{
+    aril_tensor *bad = refuse("pixel_unshuffle", x, 3);
+    if (bad) return bad;
+    int n = x->ndim - 3;
+    int64_t r = factor, c = x->dim[n], h = x->dim[n + 1], w = x->dim[n + 2];
+    if (r < 1 || r > INT16_MAX || h < 0 || w < 0 || h % r || w % r)
+        return divide_error("pixel_unshuffle", "height and width", r, x);
+    ARIL_SCOPE;
+    aril_shape apart = leading(x, n), done = leading(x, n);
+    int64_t split[5] = { c, h / r, r, w / r, r }, joined[3] = { times(c, r * r), h / r, w / r };
+    memcpy(apart.dim + n, split, sizeof split);
+    memcpy(done.dim + n, joined, sizeof joined);
+    apart.ndim += 5;
+    done.ndim += 3;
+    aril_axes order = { .n = n + 5 };
+    static const int moved[5] = { 0, 2, 4, 1, 3 }; /* C, r, r, H, W */
+    for (int i = 0; i < n + 5; i++) order.axis[i] = i < n ? i : n + moved[i - n];
+    return aril_escape(aril_reshape(aril_permute(aril_reshape(x, apart), order), done));
+}
+
+aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups)
+{
+    aril_tensor *bad = refuse("channel_shuffle", x, 3);
+    if (bad) return bad;
+    int64_t c = x->dim[1];
+    if (groups < 1 || c < 0 || c % groups)
+        return divide_error("channel_shuffle", "the channels", groups, x);
+    ARIL_SCOPE;
+    aril_shape apart = { .ndim = x->ndim + 1, .dim = { x->dim[0], groups, c / groups } };
+    memcpy(apart.dim + 3, x->dim + 2, (size_t)(x->ndim - 2) * sizeof *x->dim);
+    return aril_escape(aril__reshape_like(aril_transpose(aril_reshape(x, apart), 1, 2), x));
+}
+
+/* n places from -1 to 1: of the corners, or of the middles of n pixels. [n] */
+static aril_tensor *places(int64_t n, bool align, aril_dtype dtype, aril_device device)
+{
+    double edge = align ? n > 1 ? 1 : 0 : 1 - 1 / (double)n;
+    return aril_linspace(-edge, edge, n, dtype, device);
+}
+
+aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_corners)
+{
+    char text[ARIL__SHAPE_TEXT], sizes[ARIL__SHAPE_TEXT];
+    if (!theta) return aril__null_tensor("affine_grid");
+    if (aril__is_poison(theta)) return aril__pass_on(theta);
+    int n = size.ndim - 2;
+    bool known = aril__check_shape("affine_grid", size, true) == ARIL_OK && (n == 2 || n == 3);
+    for (int i = 0; i < n && known; i++) known = size.dim[2 + i] > 0;
+    if (!known || theta->ndim != 3 || theta->dim[1] != n || theta->dim[2] != n + 1 ||
+        (size.dim[0] >= 0 && theta->dim[0] >= 0 && theta->dim[0] != size.dim[0]) ||
+        !aril__is_float((aril_dtype)theta->dtype)) {
+        aril__fail(ARIL_ERR_SHAPE,
+                   "affine_grid: needs floating point matrices [N,2,3] for a size "
+                   "[N,C,H,W], or [N,3,4] for [N,C,D,H,W], got %s and %s",
+                   aril__text(text, theta), aril__shape_text(sizes, size.ndim, size.dim));
+        return aril__poison();
+    }
+    /* grid[..., i] = sum over axes k of theta[i][k] * place_k + theta[i][n], the last axis first */
+    ARIL_SCOPE;
+    aril_tensor *grid = NULL;
+    for (int k = 0; k <= n; k++) {
+        aril_tensor *column = aril_slice(theta, 2, k, k + 1, 1);        /* [N,n,1] */
+        column = aril_transpose(column, 1, 2);                          /* [N,1,n] */
+        for (int i = 1; i < n; i++) column = aril_unsqueeze(column, 1); /* [N,1,..,n] */
+        if (k < n) {
+            int axis = n - 1 - k; /* theta's first column goes with the width */
+            aril_shape along = { .ndim = n + 1 };
+            for (int i = 0; i <= n; i++) along.dim[i] = i == axis ? size.dim[2 + axis] : 1;
+            aril_tensor *p = places(size.dim[2 + axis], align_corners, (aril_dtype)theta->dtype,
+                                    aril_device_of(theta));
+            column = aril_mul(column, aril_reshape(p, along));
+        }
+        grid = grid ? aril_add(grid, column) : column;
+    }
+    return aril_escape(grid);
+}

@@ -1,0 +1,404 @@
+#include "ops/vision/pool_run.h"
+
+#include "aril/ops.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "ops/shape/copy.h"
+#include "ops/vector/targets.h"
+#include "ops/vision/ops.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in)
+{
+    aril__slide w = { .kernel = a->kernel[i],
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i],
+                      .ceil = a->ceil[0] };
+    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
+    return w;
+}
+
+/* The elements of one window along one dimension: first, first + step, ... */
+typedef struct taps {
+    int64_t first, n, step;
+    int64_t counted; /* with those that lie in the padding */
+} taps;
+
+/* The windows [begin, end) that may hold an element. */
+typedef struct cover {
+    int64_t begin, end;
+} cover;
+
+/* One run: x is the larger side, y the pooled one, both with three spatial dimensions (missing ones
+ * come first, with size 1). */
+typedef struct pool {
+    int64_t x_dim[5], y_dim[5];
+    int64_t x_stride[5], y_stride[5], index_stride[5];
+    aril_dtype type;
+    bool staged; /* f16 or bf16: computed in f32 */
+    bool adaptive, include_pad;
+    bool assign;     /* scatter: the last one stays */
+    bool even;       /* element i of x's space lies at i * x_stride[4] */
+    bool by_channel; /* lanes are channels, else places of a row of y */
+    bool by_place;   /* lines are single places: there are few, of many channels */
+    int64_t divisor;
+    int64_t most_taps; /* of a window */
+    taps *at[3];       /* by element of y */
+    cover *over[3];    /* by element of x */
+    void *tables;
+    const aril__slide *window;
+    void *x, *y;
+    int64_t *index;
+    int64_t block;       /* channels of a unit of scattering */
+    int64_t size[3];     /* of windows that lie side by side, where scattering tries that first */
+    _Atomic bool apart;  /* an index lies outside such a window */
+    _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
+    _Atomic bool out_of_memory;
+} pool;
+
+enum {
+    LANES = 512,  /* results that are worked on at a time */
+    LISTED = 128, /* taps of a window that are listed */
+    GRAIN = 16 * 1024,
+    VECTOR_MOST = 16, /* elements of the longest vector */
+};
+
+static int64_t divisor_of(const pool *p, const taps *a, const taps *b, const taps *c)
+{
+    if (p->divisor) return p->divisor;
+    return p->include_pad ? a->counted * b->counted * c->counted : a->n * b->n * c->n;
+}
+
+static int64_t spatial_offset(const pool *p, int64_t at)
+{
+    if (p->even) return at * p->x_stride[4];
+    const int64_t *dim = p->x_dim, *stride = p->x_stride;
+    return at % dim[4] * stride[4] + at / dim[4] % dim[3] * stride[3] +
+           at / (dim[4] * dim[3]) * stride[2];
+}
+
+static void note_bad(pool *p, int64_t index)
+{
+    p->bad = index;
+}
+
+/* The places [*begin, *end) of a row of y whose k-th tap lies inside, and the element of the
+ * first. */
+static int64_t lanes_of(const aril__slide *w, int64_t k, int64_t in, int64_t out, int64_t *begin,
+                        int64_t *end)
+{
+    int64_t from = k * w->dilation - w->begin; /* of place 0 */
+    *begin = from < 0 ? (-from + w->stride - 1) / w->stride : 0;
+    *end = in > from ? (in - from + w->stride - 1) / w->stride : 0;
+    if (*end > out) *end = out;
+    return from + *begin * w->stride;
+}
+
+/* The taps of one place: where each lies behind the first element of its channel, and its index. */
+typedef struct tap_list {
+    int n;
+    int64_t row, first, along; /* of the place listed */
+    int64_t offset[LISTED], index[LISTED];
+} tap_list;
+
+static void list_taps(const pool *p, const int64_t *o, tap_list *t)
+{
+    const taps *t0 = &p->at[0][o[2]], *t1 = &p->at[1][o[3]], *t2 = &p->at[2][o[4]];
+    t->n = 0;
+    t->row = o[2] * p->y_dim[3] + o[3];
+    t->first = t2->first;
+    t->along = t2->n;
+    for (int64_t a = 0, i0 = t0->first; a < t0->n; a++, i0 += t0->step)
+        for (int64_t b = 0, i1 = t1->first; b < t1->n; b++, i1 += t1->step)
+            for (int64_t e = 0, i2 = t2->first; e < t2->n; e++, i2 += t2->step) {
+                t->offset[t->n] = i0 * p->x_stride[2] + i1 * p->x_stride[3] + i2 * p->x_stride[4];
+                t->index[t->n++] = (i0 * p->x_dim[3] + i1) * p->x_dim[4] + i2;
+            }
+}
+
+/* The integers that count elements beside lanes of T. */
+typedef int32_t lane_indexf;
+typedef int64_t lane_index;
+
+#define LOWEST          (-INFINITY)
+#define IS_NAN(v)       ((v) != (v))
+#define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN is, but not than another */
+#define FLOATING
+#define TEMPLATE "ops/vision/pool_run.inc"
+#include "ops/vector/each_target.inc"
+#undef LOWEST
+#undef IS_NAN
+#undef BETTER
+#undef FLOATING
+
+#define TARGET
+#define T               int64_t
+#define NAME(x)         x##_i64
+#define M(fn)           fn
+#define VECTOR          16
+#define LOWEST          INT64_MIN
+#define IS_NAN(v)       0
+#define BETTER(v, best) ((v) > (best))
+#include "ops/vision/pool_run.inc"
+#undef TARGET
+#undef T
+#undef NAME
+#undef M
+#undef VECTOR
+#undef LOWEST
+#undef IS_NAN
+#undef BETTER
+
+#define RUN(p, fn) ((p)->type == ARIL_I64 ? fn##_i64 : ARIL__PICK(fn, (p)->type == ARIL_F64))
+
+/* ---- description ---- */
+
+static void spread(const aril_tensor *t, int64_t *dim, int64_t *stride)
+{
+    int lead = 5 - t->ndim;
+    for (int i = 0; i < 5; i++) {
+        int from = i < 2 ? i : i - lead;
+        bool there = i < 2 || i >= 2 + lead;
+        if (dim) dim[i] = there ? t->dim[from] : 1;
+        stride[i] = there ? t->stride[from] : 0;
+    }
+}
+
+static taps taps_at(const pool *p, int i, int64_t o)
+{
+    int64_t in = p->x_dim[2 + i];
+    if (p->adaptive) {
+        int64_t out = p->y_dim[2 + i], first = o * in / out;
+        int64_t n = ((o + 1) * in + out - 1) / out - first;
+        return (taps){ first, n, 1, n };
+    }
+    const aril__slide *w = &p->window[i];
+    int64_t start = o * w->stride - w->begin, d = w->dilation;
+    int64_t skipped = start < 0 ? (d - 1 - start) / d : 0;
+    int64_t reach =
+        in > start ? (in - start + d - 1) / d : 0; /* taps before the end of the input */
+    int64_t padded = (in + w->end - start + d - 1) / d;
+    taps t = { .first = start + skipped * d, .step = d };
+    t.n = (reach < w->kernel ? reach : w->kernel) - skipped;
+    if (t.n < 0) t.n = 0;
+    t.counted = padded < w->kernel ? padded : w->kernel;
+    return t;
+}
+
+static void describe(pool *p, const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                     const aril_tensor *index)
+{
+    memset(p, 0, sizeof *p);
+    spread(x, p->x_dim, p->x_stride);
+    spread(y, p->y_dim, p->y_stride);
+    /* A size of 1 has no stride to go by. */
+    if (p->x_dim[4] == 1 && p->x_dim[3] > 1) p->x_stride[4] = p->x_stride[3];
+    if (index) {
+        spread(index, NULL, p->index_stride);
+        p->index = aril__ptr(index);
+    }
+    /* Channels and samples that lie side by side are channels of one sample. */
+    if (aril__is_samples_last(x) && aril__is_samples_last(y) &&
+        (!index || aril__is_samples_last(index))) {
+        p->x_dim[1] = p->y_dim[1] = x->dim[0] * x->dim[1];
+        p->x_dim[0] = p->y_dim[0] = 1;
+        p->x_stride[1] = p->y_stride[1] = p->index_stride[1] = 1;
+    }
+    p->even = (p->x_dim[3] == 1 || p->x_stride[3] == p->x_dim[4] * p->x_stride[4]) &&
+              (p->x_dim[2] == 1 || p->x_stride[2] == p->x_dim[3] * p->x_dim[4] * p->x_stride[4]);
+    p->by_channel = p->x_dim[1] > 1 && p->x_stride[1] == 1;
+    p->type = r->type;
+    p->staged = r->type == ARIL_F16 || r->type == ARIL_BF16;
+    p->x = aril__ptr(x);
+    p->y = aril__ptr(y);
+    p->bad = INT64_MIN;
+}
+
+/* Windows, and which of them hold an element. */
+static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window, bool adaptive)
+{
+    const struct pool_attrs *a = r->attrs;
+    int lead = 5 - r->in[0]->ndim;
+    size_t bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        window[i] = (aril__slide){ .kernel = 1, .stride = 1, .dilation = 1 };
+        if (i >= lead) window[i] = aril__pool_window(a, i - lead, p->x_dim[2 + i]);
+        bytes += (size_t)p->y_dim[2 + i] * sizeof(taps) + (size_t)p->x_dim[2 + i] * sizeof(cover);
+    }
+    p->window = window;
+    p->adaptive = adaptive;
+    p->include_pad = a->include_pad[0];
+    p->divisor = a->divisor[0];
+    char *at = p->tables = aril__malloc(bytes + 1);
+    if (!at) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    p->most_taps = 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i], most = 0;
+        p->at[i] = (taps *)(void *)at;
+        at += (size_t)out * sizeof(taps);
+        p->over[i] = (cover *)(void *)at;
+        at += (size_t)in * sizeof(cover);
+        for (int64_t k = 0; k < in; k++) p->over[i][k] = (cover){ out, 0 };
+        for (int64_t o = 0; o < out; o++) {
+            taps t = p->at[i][o] = taps_at(p, i, o);
+            most = t.n > most ? t.n : most;
+            for (int64_t k = 0; k < t.n; k++) {
+                cover *c = &p->over[i][t.first + k * t.step];
+                if (o < c->begin) c->begin = o;
+                if (o + 1 > c->end) c->end = o + 1;
+            }
+        }
+        p->most_taps *= most;
+    }
+    return ARIL_OK;
+}
+
+static aril_status bad_index(const aril__run *r, const pool *p)
+{
+    if (p->out_of_memory) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (p->bad == INT64_MIN) return ARIL_OK;
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,
+                      (int64_t)p->bad, p->x_dim[2] * p->x_dim[3] * p->x_dim[4]);
+}
+
+static int64_t grain(int64_t work)
+{
+    return work >= GRAIN ? 1 : GRAIN / (work > 0 ? work : 1);
+}
+
+static bool is_adaptive(const aril__run *r)
+{
+    return r->op == &aril__op_adaptive_max_pool || r->op == &aril__op_adaptive_avg_pool ||
+           r->op == &aril__op_adaptive_avg_pool_grad;
+}
+
+/* ---- runs ---- */
+
+/* Lines of y: all channels of a row, or a row of one channel. */
+static void run_lines(pool *p, aril__range_fn *fn, const int64_t *dim, int64_t taps_each)
+{
+    int64_t lines = dim[0] * dim[2] * dim[3] * (p->by_channel ? 1 : dim[1]);
+    int64_t work = dim[4] * (p->by_channel ? dim[1] : 1) * (taps_each > 0 ? taps_each : 1);
+    if (p->by_place) {
+        lines *= dim[4];
+        work /= dim[4];
+    }
+    aril__parallel_for(lines, grain(work / 2), fn, p);
+}
+
+aril_status aril__pool_max(aril__run *r)
+{
+    pool p;
+    aril__slide window[3];
+    describe(&p, r, r->in[0], r->out[0], r->out[1]);
+    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    p.by_place = p.by_channel && p.x_dim[0] == 1;
+    if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.most_taps);
+    free(p.tables);
+    return s;
+}
+
+aril_status aril__pool_average(aril__run *r)
+{
+    pool p;
+    aril__slide window[3];
+    describe(&p, r, r->in[0], r->out[0], NULL);
+    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    if (s == ARIL_OK && r->out[0]->numel)
+        run_lines(&p, ARIL__PICK(average_lines, p.type == ARIL_F64), p.y_dim, p.most_taps);
+    free(p.tables);
+    return s;
+}
+
+aril_status aril__pool_average_back(aril__run *r)
+{
+    pool p;
+    aril__slide window[3];
+    describe(&p, r, r->out[0], r->in[0], NULL);
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    if (s == ARIL_OK && p.by_channel)
+        run_lines(&p, ARIL__PICK(average_back_lines, p.type == ARIL_F64), p.x_dim, 2);
+    else if (s == ARIL_OK)
+        aril__parallel_for(p.x_dim[0] * p.x_dim[1], grain(p.x_dim[2] * p.x_dim[3] * p.x_dim[4]),
+                           ARIL__PICK(average_back_planes, p.type == ARIL_F64), &p);
+    free(p.tables);
+    return s == ARIL_OK ? bad_index(r, &p) : s;
+}
+
+/* Indices as i64, as they lie: those of max pooling keep the order of its input. */
+static aril_tensor *whole(aril_tensor *index)
+{
+    return index->dtype == ARIL_I64 ? index : aril_cast(index, ARIL_I64);
+}
+
+/* Whether windows side by side, as many as y has elements, fill x: those of most nets do, and then
+ * every element of x is written once. The indices tell whether they were the windows in fact. */
+static bool tiled(pool *p)
+{
+    int64_t all = 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i];
+        if (out == 0 || in % out) return false;
+        all *= p->size[i] = in / out;
+    }
+    return all <= LISTED && !p->assign && !p->staged && p->by_channel && p->y_stride[1] == 1 &&
+           p->index_stride[1] == 1 && p->x_dim[1] >= VECTOR_MOST &&
+           p->x_dim[2] * p->x_dim[3] * p->x_dim[4] < INT32_MAX;
+}
+
+aril_status aril__pool_scatter(aril__run *r)
+{
+    /* Samples that keep threads busy; channels of a cache line; elements. */
+    enum { FEW = 8, LINE = 16, CACHED = 256 * 1024 };
+    pool p;
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_tensor *index = whole(r->in[1]);
+    if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
+    aril_tensor *from = r->in[0];
+    if (aril__is_samples_last(r->out[0]) && !aril__is_samples_last(from)) {
+        aril__thread *th = aril__self();
+        from = aril__give(th, aril__tensor_new(th, r->type, from->ndim, from->dim, r->device));
+        if (aril_tensor_status(from) < 0) return aril_tensor_status(from);
+        aril__samples_last_strides(from->ndim, from->dim, from->stride);
+        aril__copy_elements(from, r->in[0]);
+    }
+    describe(&p, r, r->out[0], from, index);
+    p.assign = r->op == &aril__op_max_unpool;
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    int64_t area = p.x_dim[2] * p.x_dim[3] * p.x_dim[4], channels = p.x_dim[1];
+    if (tiled(&p)) {
+        p.by_place = p.x_dim[0] == 1;
+        run_lines(&p, RUN(&p, window_lines), p.y_dim, p.size[0] * p.size[1] * p.size[2]);
+        if (!p.apart) return ARIL_OK;
+        p.by_place = false;
+    }
+    /* Enough units for all threads; f16 and bf16 have sums beside, which should fit a cache. */
+    p.block = !p.by_channel ? 1 : channels;
+    if (p.by_channel && (p.staged ? area * channels > CACHED : p.x_dim[0] < FEW))
+        p.block = channels < LINE ? channels : LINE;
+    int64_t blocks = (channels + p.block - 1) / p.block;
+    aril__parallel_for(p.x_dim[0] * blocks, grain(area * p.block), RUN(&p, scatter_units), &p);
+    return bad_index(r, &p);
+}
+
+aril_status aril__pool_pick(aril__run *r)
+{
+    pool p;
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_tensor *index = whole(r->in[1]);
+    if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
+    describe(&p, r, r->in[0], r->out[0], index);
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    run_lines(&p, RUN(&p, pick_lines), p.y_dim, 2);
+    return bad_index(r, &p);
+}

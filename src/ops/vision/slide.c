@@ -1,0 +1,75 @@
+#include "ops/vision/slide.h"
+
+#include "aril/ops.h"
+#include "ops/table/apply.h"
+#include "ops/shape/view.h"
+#include "ops/shape/ops.h"
+
+#include <inttypes.h>
+
+aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
+                                int64_t initial, int64_t *out)
+{
+    int64_t first = given[0] ? given[0] : initial;
+    for (int i = 0; i < 3; i++) {
+        out[i] = i < n ? given[i] ? given[i] : first : 1;
+        if (out[i] == ARIL_ZERO) out[i] = 0;
+        if (out[i] < 1 || out[i] > INT32_MAX)
+            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be at least 1", what, name,
+                              out[i]);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__slide_extra(const char *what, const char *name, int n, const int64_t *given,
+                              int64_t *out)
+{
+    for (int i = 0; i < 3; i++) {
+        out[i] = i >= n ? 0 : given[i] ? given[i] : given[0];
+        if (out[i] == ARIL_ZERO) out[i] = 0;
+        if (out[i] < 0 || out[i] > INT32_MAX)
+            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be from 0 to %d", what, name,
+                              out[i], INT32_MAX);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__slide_padding(const char *what, int n, const int64_t *begin, const int64_t *end,
+                                int64_t *out)
+{
+    int64_t before[3], after[3];
+    if (aril__slide_extra(what, "padding", n, begin, before) < 0 ||
+        aril__slide_extra(what, "padding_end", n, end, after) < 0)
+        return ARIL_ERR_ARG;
+    for (int i = 0; i < 3; i++) {
+        bool given = i < n && (end[0] || end[i]);
+        out[2 * i] = before[i];
+        out[2 * i + 1] = given ? after[i] : before[i];
+    }
+    return ARIL_OK;
+}
+
+aril_tensor *aril__slide_batched(const char *what, aril_tensor *x, int n, bool *single)
+{
+    char text[ARIL__SHAPE_TEXT];
+    *single = false;
+    if (!x) {
+        aril__null_tensor(what);
+        return NULL;
+    }
+    if (aril__is_poison(x) || x->ndim == n + 2) return aril__pass_on(x);
+    if (x->ndim != n + 1) {
+        aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] or [C] and %d spatial sizes, got %s", what, n,
+                   aril__text(text, x));
+        return NULL;
+    }
+    *single = true;
+    return aril_unsqueeze(x, 0);
+}
+
+aril_tensor *aril__slide_unbatched(aril_tensor *y, bool single)
+{
+    struct unsqueeze_attrs first = { { 1 } };
+    if (!single || aril__is_poison(y)) return aril__pass_on(y);
+    return aril__op_with(&first, &aril__op_squeeze, y);
+}
