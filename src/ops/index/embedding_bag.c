@@ -79,7 +79,7 @@ static void set_shape(aril__call *c, int i, aril_dtype dtype, int ndim, const in
 /* weight, index, offsets, factors -> [B,D] */
 static aril_status bag_infer(aril__call *c)
 {
-    int64_t bags;
+    int64_t bags = 0;
     aril_status s = check(c, c->in[0], c->in[1], c->in[2], c->in[3], &bags);
     if (s == ARIL_OK)
         set_shape(c, 0, (aril_dtype)c->in[0]->dtype, 2, (int64_t[]){ bags, c->in[0]->dim[1] });
@@ -89,7 +89,7 @@ static aril_status bag_infer(aril__call *c)
 /* g, index, offsets, factors, shape of the weight -> the weight's shape */
 static aril_status bag_grad_infer(aril__call *c)
 {
-    int64_t bags;
+    int64_t bags = 0;
     aril_status s = check(c, c->in[4], c->in[1], c->in[2], c->in[3], &bags);
     if (s == ARIL_OK) s = check_grad(c, c->in[4], bags);
     if (s == ARIL_OK) set_shape(c, 0, (aril_dtype)c->in[0]->dtype, 2, c->in[4]->dim);
@@ -99,7 +99,7 @@ static aril_status bag_grad_infer(aril__call *c)
 /* g, weight, index, offsets -> the shape of index */
 static aril_status bag_scale_infer(aril__call *c)
 {
-    int64_t bags;
+    int64_t bags = 0;
     aril_status s = check(c, c->in[1], c->in[2], c->in[3], NULL, &bags);
     if (s == ARIL_OK) s = check_grad(c, c->in[1], bags);
     if (s == ARIL_OK && c->in[0]->dtype != c->in[1]->dtype)
@@ -112,7 +112,7 @@ static aril_status bag_scale_infer(aril__call *c)
 /* weight, index, offsets -> rows [B,D], and whether there are any [B,1] */
 static aril_status bag_argmax_infer(aril__call *c)
 {
-    int64_t bags;
+    int64_t bags = 0;
     aril_status s = check(c, c->in[0], c->in[1], c->in[2], NULL, &bags);
     if (s == ARIL_OK) {
         set_shape(c, 0, ARIL_I64, 2, (int64_t[]){ bags, c->in[0]->dim[1] });
