@@ -12,7 +12,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *split, *sheet, *export, *target;
+    const char *split, *sheet, *export, *target, *skip;
     int64_t count;
     double seconds;
 } options;
@@ -350,7 +350,8 @@ static int run(void *values, int n, char **argument)
     (void)n;
     const options *o = values;
     aril_dataset *d =
-        aril_dataset_open_with(argument[0], o->split, (aril_open_opts){ .target = o->target });
+        aril_dataset_open_with(argument[0], o->split,
+                               (aril_open_opts){ .target = o->target, .skip = o->skip });
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {
@@ -387,6 +388,11 @@ static const option table[] = {
       .kind = OPTION_TEXT,
       AT(target),
       .help = "of a table: the column to learn, by name or number; the last" },
+    { .name = "skip",
+      .value = "COLUMNS",
+      .kind = OPTION_TEXT,
+      AT(skip),
+      .help = "of a table: columns to leave out, such as id,name" },
     { .name = "sheet",
       .value = "FILE",
       .kind = OPTION_FILE,

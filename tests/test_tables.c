@@ -260,7 +260,8 @@ TEST(csv_that_is_wrong)
         { "\n\n", "is empty" },
         { "a,b\n", "no rows" },
         { "1,2\n3\n", "t.csv:2: 1 values, and 2 in the first row" },
-        { "a,b,c\n1,2,3\n\n4,x,5\n", "t.csv:4: column 2 (b): \"x\" is no number" },
+        { "a,b,c\n1,2,3\n\n4,x,5\n",
+          "t.csv:4: column 2 (b): \"x\" is not a number: skip the column" },
         { "1,2,3\n4,,5\n", "t.csv:2: column 2: the value is missing" },
         { "1,2\n3,\n", "t.csv:2: column 2: the target is missing" },
         { "1,2\n\"3,4\n", "t.csv:2: column 1: a quote is opened" },
@@ -277,6 +278,9 @@ TEST(csv_that_is_wrong)
     aril_clear_error();
     CHECK(!CSV("1,2\n", .target = "x"));
     CHECK(strstr(aril_error(), "it has no header"));
+    aril_clear_error();
+    CHECK(!CSV("a,b,c\n1,2,3\n", .skip = "a,d"));
+    CHECK_MSG(strstr(aril_error(), "has no column \"d\""), "%s", aril_error());
     aril_clear_error();
     CHECK(!CSV("1,2\n", .target_column = 3));
     aril_clear_error();

@@ -223,7 +223,7 @@ static aril_status take_rest(struct table *t)
         size_t n = strcspn(p, ",");
         int column = 0;
         status = find_column(t, p, n, &column);
-        skip[column] = true;
+        if (status == ARIL_OK) skip[column] = true;
         p += n + (p[n] == ',');
     }
     for (int i = 0; i < t->columns && status == ARIL_OK; i++)
@@ -315,7 +315,7 @@ static aril_status read_target(struct table *t, const struct field *f)
     bool number = aril__parse_number(f->at, f->n, &v);
     if (is_missing(f)) return wrong(t, t->target, "the target is missing");
     if (!number && t->opts.real_target)
-        return wrong(t, t->target, "\"%.*s\" is no number", (int)(f->n < 60 ? f->n : 60), f->at);
+        return wrong(t, t->target, "\"%.*s\" is not a number", (int)(f->n < 60 ? f->n : 60), f->at);
     if (!t->text_target && (!number || t->opts.classes || t->opts.class_target)) {
         aril_status status = labels_are_words(t);
         if (status != ARIL_OK) return status;
@@ -341,7 +341,9 @@ static aril_status read_row(struct table *t)
         const struct field *f = &t->field[i];
         if (!aril__parse_number(f->at, f->n, &v)) {
             if (!is_missing(f))
-                return wrong(t, i, "\"%.*s\" is no number", (int)(f->n < 60 ? f->n : 60), f->at);
+                return wrong(t, i,
+                             "\"%.*s\" is not a number: skip the column, or make it the target",
+                             (int)(f->n < 60 ? f->n : 60), f->at);
             if (!t->opts.allow_missing)
                 return wrong(t, i, "the value is missing (.allow_missing makes it NaN)");
         }
