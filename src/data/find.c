@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/files.h"
 #include "data/open.h"
+#include "formats/number.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -349,6 +350,31 @@ static bool target_dtype(aril_dataset *d, aril_dtype *y)
     return true;
 }
 
+/* The first class whose label is not the number that it is called by, or NULL. The digits of
+ * MNIST are numbers; kinds of animals are not, and a folder "21" of ages is labelled 0. */
+static const char *class_without_number(aril_dataset *d)
+{
+    const char *const *names;
+    int n = aril_dataset_classes(d, &names);
+    for (int i = 0; i < n; i++) {
+        double v;
+        if (!aril__parse_number(names[i], strlen(names[i]), &v) || v != i) return names[i];
+    }
+    return NULL;
+}
+
+static aril_dataset *as_numbers(aril_dataset *d, const char *name)
+{
+    const char *class = class_without_number(d);
+    if (!class) return aril_dataset_map(d, as_number, NULL, NULL);
+    aril__fail(ARIL_ERR_DTYPE,
+               "the targets of %s are classes (%s ...), not numbers: a regression needs a table or "
+               "an array of numbers",
+               name, class);
+    aril_dataset_release(d);
+    return NULL;
+}
+
 /* A dataset, taken over, as the options want it; tables already are. */
 static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open_opts *o)
 {
@@ -367,8 +393,7 @@ static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open
         aril_dataset_release(d);
         return NULL;
     }
-    if (o->real_target && has && !aril_dtype_is_float(y))
-        return aril_dataset_map(d, as_number, NULL, NULL);
+    if (o->real_target && has && !aril_dtype_is_float(y)) return as_numbers(d, name);
     return o->classes && !o->real_target ? aril_dataset_match_classes(d, o->n_classes, o->classes)
                                          : d;
 }
