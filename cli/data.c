@@ -158,16 +158,16 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
 static void print_values(const counts *c)
 {
     if (c->elements == 0) return;
-    printf("  values   %.4g to %.4g", c->least, c->most);
+    printf("  values   %.4g to %.4g\n", c->least, c->most);
     for (int what = 0; what < 2; what++) {
-        printf(what ? ", deviation" : ", mean");
+        printf(what ? "  std     " : "  mean    ");
         for (int k = 0; k < c->channels; k++) {
             double mean = c->sum[k] / c->elements;
             double variance = c->squares[k] / c->elements - mean * mean;
             printf(" %.4f", what ? sqrt(variance > 0 ? variance : 0) : mean);
         }
+        puts("");
     }
-    puts("");
 }
 
 /* "  columns  area, rooms", cut off at the width. */

@@ -54,14 +54,13 @@ void print_wrapped(FILE *to, const char *text, int indent)
 {
     int width = isatty(fileno(to)) ? terminal_width(to) : INT_MAX, column = 0;
     while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (column > 0 && length > width - column - 1)
+        int gap = (int)strspn(text, " "), length = (int)strcspn(text + gap, " ");
+        if (column > indent && length > width - column - gap)
             column = fprintf(to, "\n%*s", indent, "") - 1;
-        else if (column > 0)
-            column += fprintf(to, " ");
-        column += fprintf(to, "%.*s", length, text);
-        text += length;
-        while (*text == ' ') text++;
+        else
+            column += fprintf(to, "%*s", gap, "");
+        column += fprintf(to, "%.*s", length, text + gap);
+        text += gap + length;
     }
     fputc('\n', to);
 }

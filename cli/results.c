@@ -303,19 +303,28 @@ static void tell_best(const best_epoch *best, const measured_on *on)
     print_wrapped(stdout, text, 6);
 }
 
+static void tell_file(const char *name, const char *what)
+{
+    char line[256];
+    snprintf(line, sizeof line, "  %-18s  %s", name, what);
+    print_wrapped(stdout, line, 22);
+}
+
 void results_tell(const model_file *m, const best_epoch *best, const measured_on *on,
                   const char *folder, bool no_pictures)
 {
+    char text[96];
     printf("\n");
     tell_best(best, on);
     if (on->test && !on->by_test) tell_test(m, on->test);
-    printf("%s/\n  model.safetensors   the network of that epoch, %lld parameters\n  history.csv   "
-           "      figures of each epoch\n",
-           folder, (long long)aril_parameter_count(m->net));
+    printf("%s/\n", folder);
+    snprintf(text, sizeof text, "the network of that epoch, %lld parameters",
+             (long long)aril_parameter_count(m->net));
+    tell_file("model.safetensors", text);
+    tell_file("history.csv", "figures of each epoch");
     if (no_pictures) return;
-    printf("  curves.svg, .png    the same, drawn\n");
+    tell_file("curves.svg, .png", "the same, drawn");
     if (m->regression) return;
-    if (m->classes <= 200) printf("  confusion.png       which classes are taken for which\n");
-    if (m->input.ndim == 3)
-        printf("  predictions.png     what it says of the first test pictures\n");
+    if (m->classes <= 200) tell_file("confusion.png", "which classes are taken for which");
+    if (m->input.ndim == 3) tell_file("predictions.png", "what it says of the first test images");
 }
