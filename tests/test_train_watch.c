@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N = 24, EPOCHS = 6 };
 
@@ -146,6 +147,30 @@ TEST(plateaus_watch_what_they_are_told)
     aril_model *m = model_with(made("distance", false, &calls), s, NULL);
     CHECK(fit(m, (aril_callback_list){ 0 }) == NULL);
     CHECK_MSG(strstr(aril_error(), ".rising") != NULL, "%s", aril_error());
+    aril_clear_error();
+    aril_model_free(m);
+}
+
+TEST(folders_of_saved_files_are_made)
+{
+    char best[512], last[512], log[512];
+    snprintf(best, sizeof best, "%s", temp_path("run/weights-best.safetensors"));
+    snprintf(last, sizeof last, "%s", temp_path("each/{epoch}/last.safetensors"));
+    snprintf(log, sizeof log, "%s", temp_path("logs/run1/log.csv"));
+    int calls;
+    aril_model *m = model_with(made("spread", true, &calls), NULL, NULL);
+    aril_history *h = fit(m, ARIL_CALLBACKS(aril_save_best(best, (aril_monitor){ 0 }),
+                                            aril_save_last(last, 3), aril_csv_log(log)));
+    CHECK_MSG(h, "%s", aril_error());
+    CHECK_INT(access(best, R_OK), 0);
+    CHECK_INT(access(log, R_OK), 0);
+    CHECK_INT(access(temp_path("each/3/last.safetensors"), R_OK), 0);
+    CHECK_INT(access(temp_path("each/6/last.safetensors"), R_OK), 0);
+    /* A file in place of the folder is found before the first epoch. */
+    char below[600];
+    snprintf(below, sizeof below, "%s/best.safetensors", log);
+    CHECK(!fit(m, ARIL_CALLBACKS(aril_save_best(below, (aril_monitor){ 0 }))));
+    CHECK_INT(aril_error_code(), ARIL_ERR_IO);
     aril_clear_error();
     aril_model_free(m);
 }

@@ -48,7 +48,8 @@ typedef struct aril_early_stop_opts {
 ARIL_API aril_callback *aril_early_stop(aril_early_stop_opts opts);
 
 /* Saves the weights (safetensors) after each epoch that is the best so far; after every n-th epoch
- * (0: 1) and at the end. "{epoch}" in the path becomes the epoch's number, from 1. */
+ * (0: 1) and at the end. "{epoch}" in the path becomes the epoch's number, from 1. Folders that
+ * are missing are made. */
 ARIL_API aril_callback *aril_save_best(const char *path, aril_monitor monitor);
 ARIL_API aril_callback *aril_save_last(const char *path, int every);
 

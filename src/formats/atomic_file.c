@@ -263,3 +263,13 @@ aril_status aril__make_folders(const char *what, const char *path)
         *c = end;
     }
 }
+
+aril_status aril__make_folders_of(const char *what, const char *file)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    if (slash == NULL || slash == file) return ARIL_OK;
+    if (snprintf(folder, sizeof folder, "%.*s", (int)(slash - file), file) >= PATH_MAX)
+        return aril__fail(ARIL_ERR_ARG, "%s: the path '%.80s...' is too long", what, file);
+    return aril__make_folders(what, folder);
+}

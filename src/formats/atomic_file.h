@@ -35,6 +35,9 @@ void aril__file_abandon(aril__file *f);
 /* Makes a folder, with those above it, where it is missing. `what` stands in messages. */
 aril_status aril__make_folders(const char *what, const char *path);
 
+/* The same for the folder that a file is going to be in. */
+aril_status aril__make_folders_of(const char *what, const char *file);
+
 /* All of it in one call. */
 aril_status aril__file_replace(const char *path, const void *data, size_t size);
 

@@ -2,6 +2,7 @@
 #include "aril/tensorboard.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "train/model.h"
 #include "train/terminal.h"
@@ -29,7 +30,8 @@ static aril_status csv_failed(const csv *c)
 static aril_status csv_begin(aril_callback *cb, aril_fit *fit)
 {
     csv *c = cb->data;
-    aril_status status = aril_history_csv(fit->history, c->path);
+    aril_status status = aril__make_folders_of("csv_log", c->path);
+    if (status == ARIL_OK) status = aril_history_csv(fit->history, c->path);
     if (status != ARIL_OK) return status;
     c->file = fopen(c->path, "ae");
     return c->file != NULL ? ARIL_OK : csv_failed(c);

@@ -1,6 +1,7 @@
 /* Callbacks that watch a value: early stop, saving the best, and stopping at what is no number. */
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/atomic_file.h"
 #include "train/model.h"
 
 #include <limits.h>
@@ -162,12 +163,22 @@ static aril_status save_weights(const saver *s, aril_fit *fit, int epoch)
 {
     char path[PATH_MAX];
     aril_status status = path_for(s, epoch, path);
+    if (status == ARIL_OK) status = aril__make_folders_of("saving weights", path);
     return status != ARIL_OK ? status : aril_save(fit->model->net, path);
+}
+
+/* The folder is made before the first epoch, so that one that cannot be made costs no training. */
+static aril_status saver_begin(aril_callback *cb, aril_fit *fit)
+{
+    char path[PATH_MAX];
+    aril_status status = path_for(cb->data, fit->epoch, path);
+    return status == ARIL_OK ? aril__make_folders_of("saving weights", path) : status;
 }
 
 static aril_status best_begin(aril_callback *cb, aril_fit *fit)
 {
-    return watch_check(&((saver *)cb->data)->watch, fit, "saving the best");
+    aril_status status = watch_check(&((saver *)cb->data)->watch, fit, "saving the best");
+    return status == ARIL_OK ? saver_begin(cb, fit) : status;
 }
 
 static aril_status best_epoch(aril_callback *cb, aril_fit *fit)
@@ -207,6 +218,7 @@ static const aril_callback_class best_class = {
 static const aril_callback_class last_class = {
     .name = "save_last",
     .size = sizeof(saver),
+    .begin = saver_begin,
     .epoch_end = last_epoch,
     .end = last_end,
     .destroy = saver_destroy,
