@@ -53,6 +53,7 @@ static void wrap(FILE *to, const char *text, int column, int indent, int width)
 void print_wrapped(FILE *to, const char *text, int indent)
 {
     int width = isatty(fileno(to)) ? terminal_width(to) : INT_MAX, column = 0;
+    if (indent > width / 2) indent = 2;
     while (*text) {
         int gap = (int)strspn(text, " "), length = (int)strcspn(text + gap, " ");
         if (column > indent && length > width - column - gap)

@@ -605,8 +605,11 @@ static int train(run_parts *r, const char *name)
         printf("nothing was left to do after %d epochs; with more --epochs it goes on\n",
                aril_history_epochs(h));
     if (aril_history_signal(h)) {
-        if (!o->quiet)
-            printf("\nstopped; the same command with --resume goes on from %s\n", r->checkpoint);
+        char text[sizeof r->checkpoint + 64];
+        snprintf(text, sizeof text, "stopped; the same command with --resume goes on from %s",
+                 r->checkpoint);
+        if (!o->quiet) fputc('\n', stdout);
+        if (!o->quiet) print_wrapped(stdout, text, 2);
         return 128 + aril_history_signal(h);
     }
     return finish(r, h);
