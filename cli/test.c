@@ -116,13 +116,25 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     return aril_ok() ? EXIT_DONE : report("test");
 }
 
+/* A path is remembered as it was given, which leads elsewhere from another folder. */
+static int report_no_data(const model_file *m, const options *o)
+{
+    int status = report("test");
+    if (o->data != m->data) return status;
+    fputs("aril test: the network was trained on '", stderr);
+    print_text(stderr, m->data);
+    fputs("'; --data tells where that is now, or names another dataset\n", stderr);
+    return status;
+}
+
 static int test(const model_file *m, const options *o)
 {
     const char *what;
     aril_open_opts opts = model_open_opts(m);
     if (o->target) opts.target = o->target;
     aril_dataset *d = parts_to_test(o->data, o->split, opts, m, &what);
-    if (d && m->sized && aril_dataset_has_pictures(d))
+    if (!d) return report_no_data(m, o);
+    if (m->sized && aril_dataset_has_pictures(d))
         d = parts_sized(d, m->input.dim[1], m->input.dim[2]);
     if (d && o->samples) d = aril_dataset_take(d, o->samples);
     if (!d || !fits(m, d)) {

@@ -537,6 +537,11 @@ static void tell_start(run_parts *r)
                  (long long)r->m.classes);
         print_wrapped(stdout, line, 2);
     }
+    if (!r->m.regression && r->m.classes == 1)
+        print_wrapped(stdout,
+                      "there is only one class, so there is nothing to tell apart: a folder of "
+                      "images has a folder for each class",
+                      2);
     fflush(stdout);
 }
 
