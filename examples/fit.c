@@ -54,7 +54,7 @@ int main(void)
         double loss = aril_model_evaluate(model, x_val, y_val, (aril_eval_opts){ 0 });
         aril_tensor *scores =
             aril_model_predict(model, x_val, (aril_eval_opts){ 0 }); /* [n/4,10] */
-        printf("loss %.4f; the first picture is of class %lld\n", loss,
+        printf("loss %.4f; the first image is of class %lld\n", loss,
                (long long)aril_item_int(aril_argmax(aril_select(scores, 0, 0), ARIL_ALL)));
     }
     aril_model_free(model);

@@ -225,7 +225,7 @@ const aril__transform_kind aril__kind_mixup = {
 
 const aril__transform_kind aril__kind_cutmix = {
     .name = "cutmix",
-    .doc = "batches: a part of each picture from another",
+    .doc = "batches: a part of each image from another",
     .setting = { ALPHA_SETTING(1),
                  { .name = "classes", .type = ARIL__SET_WHOLE, .high = 1 << 30 } },
     .batch = cutmix_batch,

@@ -314,7 +314,7 @@ static aril_status crop_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_crop = {
     .name = "crop",
-    .doc = "a random part, of the picture with pixels added",
+    .doc = "a random part, of the image with pixels added",
     .setting = { SIZE_SETTING,
                  { .name = "pad", .type = ARIL__SET_WHOLE, .high = 1 << 16 },
                  FILL_SETTING,

@@ -463,7 +463,7 @@ static const aril__sample grid_sample_samples[] = {
     { .in = { "[0,2,4,3]", "u[0,2,3,2]" }, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0) },
     SAMPLE_END
 };
-OP(grid_sample, .doc = "pictures read at the places of a grid", .onnx = "GridSample", .min_in = 2,
+OP(grid_sample, .doc = "images read at the places of a grid", .onnx = "GridSample", .min_in = 2,
    .max_in = 2, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = grid_sample_infer, .ref = grid_sample_ref, .vjp = grid_sample_vjp,
    .saves = { IN(1) | LIKE(0), IN(0) | IN(1) }, .samples = grid_sample_samples,

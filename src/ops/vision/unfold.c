@@ -205,7 +205,7 @@ static const aril__sample unfold_samples[] = {
     { .in = { "[0,2,4,5]" }, .attrs = PADDED },
     SAMPLE_END
 };
-OP(unfold, .doc = "the windows of a picture as columns", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(unfold, .doc = "the windows of an image as columns", .min_in = 1, .max_in = 1, .n_out = 1,
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = unfold_infer,
    .ref = unfold_ref, .vjp = unfold_vjp, .saves = { LIKE(0) }, .samples = unfold_samples,
    WITH_ATTRS(unfold));
@@ -230,7 +230,7 @@ static const aril__sample fold_samples[] = {
     { .in = { "[1,8,12]" }, .attrs = PADDED, .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(fold, .doc = "columns added up to a picture of a given size", .onnx = "Col2Im", .min_in = 1,
+OP(fold, .doc = "columns added up to an image of a given size", .onnx = "Col2Im", .min_in = 1,
    .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = fold_infer, .ref = fold_ref, .vjp = fold_vjp, .samples = fold_samples,
    WITH_ATTRS(unfold));
