@@ -337,7 +337,7 @@ static const option table[] = {
       .value = "S",
       .kind = OPTION_REAL,
       AT(seconds),
-      .help = "how long each case is measured after its warm-up; 1" },
+      .help = "seconds that each case is measured after its warm-up; default 1" },
     { .name = "json",
       .value = "FILE",
       .kind = OPTION_FILE,

@@ -211,7 +211,7 @@ static void print_shape(aril_dataset *d, const counts *c)
     bool pictures = aril_dataset_has_pictures(d);
     if (!c->differ || c->samples == 0) {
         printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
-               pictures ? ", a picture" : "");
+               pictures ? ", an image" : "");
         return;
     }
     aril_shape a = c->small, b = c->large; /* without the batch dimension */
@@ -219,7 +219,7 @@ static void print_shape(aril_dataset *d, const counts *c)
     a.ndim--, b.ndim--;
     printf("  each     %s to %s%s\n", shape_text(a, text, sizeof text),
            shape_text(b, large, sizeof large),
-           pictures ? ", a picture; they differ in size" : "; they differ in size");
+           pictures ? ", an image; they differ in size" : "; they differ in size");
 }
 
 static int describe(aril_dataset *d, const char *name, const options *o)
@@ -303,7 +303,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
                  o->split ? o->split : "");
         aril_tensor *all = aril_stack((aril_list){ .n = (int)n, .at = picture }, 0);
         aril_draw_sheet(o->sheet, all, caption, 0, (aril_draw_opts){ .title = title });
-        if (aril_ok()) printf("%s: %lld pictures\n", o->sheet, (long long)n);
+        if (aril_ok()) printf("%s: %lld images\n", o->sheet, (long long)n);
     }
     aril_transform_free(square);
     free(picture);
@@ -332,7 +332,7 @@ static int export(aril_dataset *d, const options *o)
     }
     for (int64_t i = 0; i < n && aril_ok(); i++) {
         ARIL_SCOPE;
-        char path[4096], label[96] = "picture";
+        char path[4096], label[96] = "image";
         int64_t which = pick(d, i, n);
         aril_sample s = { 0 };
         if (aril_dataset_get(d, which, &s) < 0) break;
@@ -341,7 +341,7 @@ static int export(aril_dataset *d, const options *o)
         snprintf(path, sizeof path, "%s/%lld-%s.png", o->export, (long long)which, label);
         aril_picture_write(path, s.x, (aril_picture_write_opts){ 0 });
     }
-    if (aril_ok()) printf("%s: %lld pictures\n", o->export, (long long)n);
+    if (aril_ok()) printf("%s: %lld images\n", o->export, (long long)n);
     return aril_ok() ? EXIT_DONE : report("data");
 }
 
@@ -355,7 +355,7 @@ static int run(void *values, int n, char **argument)
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {
-        fprintf(stderr, "aril data: the samples of '%s' are no pictures\n", argument[0]);
+        fprintf(stderr, "aril data: the samples of '%s' are not images\n", argument[0]);
         status = EXIT_FAILED;
     }
     if (status == EXIT_DONE && !o->sheet && !o->export) status = describe(d, argument[0], o);
@@ -387,7 +387,7 @@ static const option table[] = {
       .value = "COLUMN",
       .kind = OPTION_TEXT,
       AT(target),
-      .help = "of a table: the column to learn, by name or number; the last" },
+      .help = "of a table: the column to learn, by name or number; default the last" },
     { .name = "skip",
       .value = "COLUMNS",
       .kind = OPTION_TEXT,
@@ -397,31 +397,31 @@ static const option table[] = {
       .value = "FILE",
       .kind = OPTION_FILE,
       AT(sheet),
-      .help = "draws some of the pictures with their classes, as .png or .svg" },
+      .help = "draws some of the images with their classes, as .png or .svg" },
     { .name = "export",
       .value = "DIR",
       .kind = OPTION_FOLDER,
       AT(export),
-      .help = "writes some of the pictures as PNG files" },
+      .help = "writes some of the images as PNG files" },
     { .name = "count",
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(count),
       .least = 1,
       .most = 100000,
-      .help = "how many pictures that are; 40" },
+      .help = "how many images that are; default 40" },
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_REAL,
       AT(seconds),
-      .help = "how long samples are looked at; 5" },
+      .help = "seconds that samples are looked at; default 5" },
     { 0 },
 };
 
 static const example examples[] = {
     { "aril data fashion-mnist", "what is in Fashion-MNIST" },
     { "aril data ~/flowers --sheet flowers.png",
-      "a sheet of pictures from a folder of class folders" },
+      "a sheet of images from a folder of class folders" },
     { 0 },
 };
 
@@ -431,7 +431,7 @@ const command command_data = { .name = "data",
                                .about =
                                    "DATASET is a name (mnist, fashion-mnist, cifar10, cifar100), "
                                    "looked for in the folders of ARIL_DATA and of the "
-                                   "system, or a path: a folder of IDX or CIFAR files, of pictures "
+                                   "system, or a path: a folder of IDX or CIFAR files, of images "
                                    "in class folders, a .csv, .npy, .npz, .txt or "
                                    ".h5 file, an LMDB.",
                                .options = table,

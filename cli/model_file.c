@@ -101,7 +101,7 @@ bool model_make(const char *name, aril_shape input, int64_t classes, model_file 
     m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
     if (!m->net && input.ndim && input.ndim < e->input.ndim) {
         aril_clear_error(); /* of a layer, which says less */
-        aril_fail(ARIL_ERR_SHAPE, "%s takes pictures, as CxHxW; a sample here is %s", name,
+        aril_fail(ARIL_ERR_SHAPE, "%s takes images, as CxHxW; a sample here is %s", name,
                   shape_text(input, text, sizeof text));
     }
     m->name = strdup(name);

@@ -161,7 +161,7 @@ static int run(void *values, int n, char **argument)
     if (!model_open(argument[0], &m)) return report("predict");
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
-        fprintf(stderr, "aril predict: '%s' takes neither pictures nor rows of a table\n",
+        fprintf(stderr, "aril predict: '%s' takes neither images nor rows of a table\n",
                 argument[0]);
         model_close(&m);
         return EXIT_FAILED;
@@ -186,11 +186,11 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(top),
       .least = 1,
-      .help = "how many classes are shown for each picture or row; 3" },
+      .help = "how many classes are shown for each image or row; default 3" },
     { .name = "json", AT(json), .help = "prints JSON" },
     { .name = "invert",
       AT(invert),
-      .help = "turns dark to light: for pictures on white paper where the network knows them on "
+      .help = "turns dark to light: for images on white paper where the network knows them on "
               "black" },
     { .name = "threads",
       .value = "N",
@@ -202,18 +202,18 @@ static const option table[] = {
 };
 
 static const example examples[] = {
-    { "aril predict quickstart boot.png shirt.jpg", "the likeliest classes of two pictures" },
+    { "aril predict quickstart boot.png shirt.jpg", "the likeliest classes of two images" },
     { "aril predict model.safetensors *.png --top 1 --json", "for other programs" },
     { "aril predict mlp-houses new.csv", "a price for each row of a table" },
     { 0 },
 };
 
 const command command_predict = { .name = "predict",
-                                  .summary = "tells what a network says of pictures or rows",
+                                  .summary = "tells what a network says of images or rows",
                                   .arguments = "MODEL FILE...",
                                   .about =
                                       "MODEL is a file or folder that `aril train` has written. "
-                                      "Pictures (JPEG, PNG) of any size are brought to the "
+                                      "Images (JPEG, PNG) of any size are brought to the "
                                       "size and colours that it wants. A network that was trained "
                                       "on a table takes tables: columns are found by their names, "
                                       "and others are left out. A file that cannot be read "

@@ -248,7 +248,7 @@ void results_draw(model_file *m, const aril_history *h, aril_dataset *test, cons
     }
     if (m->input.ndim == 3 && aril_dataset_has_pictures(test)) {
         snprintf(path, sizeof path, "%s/predictions.png", folder);
-        snprintf(title, sizeof title, "%s on test pictures of %s", m->name, data);
+        snprintf(title, sizeof title, "%s on test images of %s", m->name, data);
         draw_predictions(m, test, path, title);
     }
 }

@@ -52,7 +52,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(batch),
       .least = 1,
-      .help = "memory for a batch of so many samples; 1" },
+      .help = "memory for a batch of so many samples; default 1" },
     { .name = "input",
       .value = "SIZES",
       .kind = OPTION_TEXT,
@@ -71,7 +71,7 @@ static const option table[] = {
 static const example examples[] = {
     { "aril show lenet5", "the layers of LeNet-5, its parameters, FLOPs and memory" },
     { "aril show convnet --input 3x32x32 --batch 64",
-      "the same of another network, for other pictures" },
+      "the same of another network, for other images" },
     { 0 },
 };
 

@@ -216,7 +216,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(batch),
       .least = 1,
-      .help = "samples at once; 256" },
+      .help = "samples at once; default 256" },
     { .name = "samples",
       .value = "N",
       .kind = OPTION_WHOLE,
@@ -228,7 +228,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(workers),
       .most = 1024,
-      .help = "threads that load samples ahead; 0" },
+      .help = "threads that load samples ahead; default 0" },
     { .name = "threads",
       .value = "N",
       .kind = OPTION_WHOLE,
@@ -240,7 +240,7 @@ static const option table[] = {
 };
 
 static const example examples[] = {
-    { "aril test quickstart", "on the test pictures of what it was trained on" },
+    { "aril test quickstart", "on the test images of what it was trained on" },
     { "aril test model.safetensors --data ~/flowers --split test --metrics accuracy,top5,f1",
       "on others, by other measures" },
     { 0 },

@@ -125,7 +125,7 @@ static bool open_data(run_parts *r, const char *what)
     }
     if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
     if (height && !aril_dataset_has_pictures(p->train)) {
-        aril_fail(ARIL_ERR_ARG, "--size is for pictures, and %s has none", what);
+        aril_fail(ARIL_ERR_ARG, "--size is for images, and %s has none", what);
         return false;
     }
     r->m.sized = height > 0;
@@ -381,7 +381,7 @@ static bool fits(const run_parts *r, aril_dataset *augmented)
     if (!aril_ok()) return false;
     if (strcmp(have, want) == 0) return true;
     aril_fail(ARIL_ERR_SHAPE,
-              "--augment makes pictures of %s, and those to test on are %s: let it end in a size "
+              "--augment makes images of %s, and those to test on are %s: let it end in a size "
               "that fits, or let --size set that of all",
               have, want);
     return false;
@@ -494,7 +494,7 @@ static int report_with_advice(const run_parts *r)
     aril_dataset *train = r->data.train;
     if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_pictures(train) &&
         (r->reading || parts_differ(train)))
-        fputs("aril train: the pictures differ in size; --size 64 makes them 64 x 64\n", stderr);
+        fputs("aril train: the images differ in size; --size 64 makes them 64 x 64\n", stderr);
     else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
              aril_checkpoint_exists(r->checkpoint))
         fprintf(stderr, "aril train: if '%s' is of another training: --fresh begins anew\n",
@@ -739,7 +739,7 @@ static const option table[] = {
       .value = "COLUMN",
       .kind = OPTION_TEXT,
       AT(target),
-      .help = "of a table: the column to learn, by name or number; the last" },
+      .help = "of a table: the column to learn, by name or number; default the last" },
     { .name = "skip",
       .value = "COLUMNS",
       .kind = OPTION_TEXT,
@@ -751,25 +751,25 @@ static const option table[] = {
       AT(epochs),
       .most = INT_MAX,
       .least = 1,
-      .help = "times through the data; 5" },
+      .help = "times through the data; default 5" },
     { .name = "batch",
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(batch),
       .least = 1,
-      .help = "samples for one update; 64" },
+      .help = "samples for one update; default 64" },
     { .name = "out",
       .value = "DIR",
       .kind = OPTION_FOLDER,
       AT(out),
-      .help =
-          "where the results go: the model, its history, pictures, checkpoints; MODEL-DATASET" },
+      .help = "where the results go: the model, its history, images, checkpoints; default "
+              "MODEL-DATASET" },
 
     { .name = "size",
       .value = "SIZE",
       .kind = OPTION_TEXT,
       AT(size),
-      .help = "makes all pictures as large, such as 64 or 48x64" },
+      .help = "makes all images as large, such as 64 or 48x64" },
 
     { .name = "", .help = "How it learns:" },
     { .name = "optimizer",
@@ -783,12 +783,12 @@ static const option table[] = {
       .value = "X",
       .kind = OPTION_REAL,
       AT(lr),
-      .help = "learning rate; what is usual for the optimizer unless given" },
+      .help = "learning rate; default: what is usual for the optimizer" },
     { .name = "momentum",
       .value = "X",
       .kind = OPTION_REAL,
       AT(momentum),
-      .help = "of sgd, rmsprop and lars; sgd: 0.9" },
+      .help = "of sgd, rmsprop and lars; default 0.9 for sgd" },
     { .name = "nesterov", AT(nesterov), .help = "sgd looks ahead" },
     { .name = "weight-decay",
       .value = "X",
@@ -825,7 +825,7 @@ static const option table[] = {
       AT(accumulate),
       .most = INT_MAX,
       .least = 1,
-      .help = "batches for one update; 1" },
+      .help = "batches for one update; default 1" },
     { .name = "loss",
       .value = "NAME",
       .kind = OPTION_TEXT,
@@ -837,12 +837,12 @@ static const option table[] = {
       .kind = OPTION_TEXT,
       AT(metrics),
       .words = aril_metric_names,
-      .help = "what is measured, with commas between; accuracy, or mae for numbers" },
+      .help = "what is measured, with commas between; default accuracy, or mae for numbers" },
     { .name = "augment",
       .value = "CHANGES",
       .kind = OPTION_TEXT,
       AT(augment),
-      .help = "random changes to pictures, such as flip,crop=28:pad=2,rotate=10" },
+      .help = "random changes to images, such as flip,crop=28:pad=2,rotate=10" },
     { .name = "early-stop",
       .value = "N",
       .kind = OPTION_WHOLE,
@@ -854,7 +854,7 @@ static const option table[] = {
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(seed),
-      .help = "of weights, order and changes; 0" },
+      .help = "of weights, order and random changes; default 0" },
 
     { .name = "", .help = "Where and how fast:" },
     { .name = "device",
@@ -873,7 +873,7 @@ static const option table[] = {
       .kind = OPTION_WHOLE,
       AT(workers),
       .most = 1024,
-      .help = "threads that load samples ahead; 0" },
+      .help = "threads that load samples ahead; default 0" },
     { .name = "samples",
       .value = "N",
       .kind = OPTION_WHOLE,
@@ -897,13 +897,14 @@ static const option table[] = {
       .value = "DIR",
       .kind = OPTION_FOLDER,
       AT(checkpoint),
-      .help = "where the state of the training is kept; checkpoint in the folder of --out" },
+      .help =
+          "where the state of the training is kept; default checkpoint in the folder of --out" },
     { .name = "every",
       .value = "N",
       .kind = OPTION_WHOLE,
       AT(every),
       .least = 1,
-      .help = "batches between checkpoints; an epoch, or half a minute" },
+      .help = "batches between checkpoints; default an epoch, or half a minute" },
     { .name = "resume",
       AT(resume),
       .help = "goes on from the checkpoint, if there is one, as if it had never stopped: with the "
@@ -921,7 +922,7 @@ static const example examples[] = {
       "five epochs with Adam, into lenet5-fashion-mnist/" },
     { "aril train convnet --data cifar10 --epochs 30 --schedule cosine --augment "
       "flip,crop=32:pad=4",
-      "a longer training, with pictures that are flipped and moved" },
+      "a longer training, with images that are flipped and moved" },
     { "aril train lenet5 --data fashion-mnist --resume", "goes on after Ctrl-C or a power cut" },
     { "aril train mlp --data houses.csv --target price", "numbers from the columns of a table" },
     { 0 },
