@@ -142,6 +142,22 @@ static const char *nearest(const char *name)
     return aril_nearest(name, names, n);
 }
 
+/* The op of that name, or the one that a function such as conv2d, aril_conv2d or exp_ runs; -1. */
+static int find_op(const char *name)
+{
+    const char *bare = strncmp(name, "aril_", 5) == 0 ? name + 5 : name;
+    for (int i = 0; i < aril_op_count(); i++)
+        if (strcmp(aril_op_at(i).name, bare) == 0) return i;
+    for (int i = 0; i < aril_op_count(); i++) {
+        const prototype *f[FUNCTIONS];
+        aril_op_info op = aril_op_at(i);
+        int n = functions_of(&op, f, FUNCTIONS);
+        for (int k = 0; k < n; k++)
+            if (strcmp(f[k]->name + 5, bare) == 0) return i;
+    }
+    return -1;
+}
+
 typedef struct options {
     bool all, markdown;
 } options;
@@ -152,9 +168,7 @@ static int run(void *values, int n, char **argument)
     if (o->markdown) return print_markdown();
     if (n == 0) return print_list(o->all);
     for (int k = 0; k < n; k++) {
-        int found = -1;
-        for (int i = 0; i < aril_op_count() && found < 0; i++)
-            if (strcmp(aril_op_at(i).name, argument[k]) == 0) found = i;
+        int found = find_op(argument[k]);
         if (found < 0) {
             const char *near = nearest(argument[k]);
             fprintf(stderr, "aril ops: no op '%s'", argument[k]);
