@@ -349,9 +349,13 @@ static int run(void *values, int n, char **argument)
 {
     (void)n;
     const options *o = values;
-    aril_dataset *d =
-        aril_dataset_open_with(argument[0], o->split,
-                               (aril_open_opts){ .target = o->target, .skip = o->skip });
+    aril_open_opts opts = { .target = o->target, .skip = o->skip };
+    aril_dataset *d = aril_dataset_open_with(argument[0], o->split, opts);
+    if (d && parts_lack_names(d)) { /* the same classes as aril train makes of them */
+        aril_dataset_release(d);
+        opts.class_target = true;
+        d = aril_dataset_open_with(argument[0], o->split, opts);
+    }
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {

@@ -24,6 +24,15 @@ aril_dataset *parts_train(const char *data, aril_open_opts opts)
     return aril_dataset_open_with(data, whole ? NULL : "train", opts);
 }
 
+bool parts_lack_names(aril_dataset *d)
+{
+    ARIL_SCOPE;
+    const char *target = NULL;
+    aril_sample s;
+    return aril_dataset_columns(d, NULL, &target) > 0 && target && !aril_dataset_classes(d, NULL) &&
+           aril_dataset_get(d, 0, &s) == ARIL_OK && s.y && !aril_dtype_is_float(aril_dtype_of(s.y));
+}
+
 /* The options by which other parts agree with this one. */
 static aril_open_opts as_in(aril_dataset *train, aril_open_opts opts)
 {

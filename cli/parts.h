@@ -33,6 +33,10 @@ aril_dataset *parts_to_test(const char *data, const char *split, aril_open_opts 
 /* The dataset, which is taken over, with its pictures made height x width. */
 aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width);
 
+/* Is it a table whose targets are integers without names? Opened again with .class_target, their
+ * values are the names of the classes. */
+bool parts_lack_names(aril_dataset *d);
+
 /* Do samples differ in shape? Some of them are looked at. */
 bool parts_differ(aril_dataset *d);
 

@@ -84,7 +84,7 @@ static aril_dataset *open_train(run_parts *r, const char *data, aril_open_opts *
     r->m.regression = has_numbers(d);
     bool table = aril_dataset_columns(d, NULL, &target) > 0 && target;
     /* Numbers that are classes get names, so that other tables can be matched by them. */
-    if (aril_ok() && table && !r->m.regression && !aril_dataset_classes(d, NULL)) {
+    if (aril_ok() && parts_lack_names(d)) {
         aril_dataset_release(d);
         opts->class_target = true;
         d = parts_train(data, *opts);
