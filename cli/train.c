@@ -183,13 +183,28 @@ static void add_rows(sums *s, aril_tensor *x)
     s->count += (double)aril_size(rows, 0);
 }
 
-/* Mean and deviation of value i; 0 and 1 of what does not change or is no number. */
+/* Mean and deviation of value i; 0 and 1 of what does not change. */
 static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
 {
     double m = s->sum[i] / s->count, variance = s->squares[i] / s->count - m * m;
     bool good = isfinite(m) && isfinite(variance) && variance > 1e-12 * m * m;
     *mean = good ? m : 0;
     *deviation = good ? sqrt(variance) : 1;
+}
+
+/* NaN in the data makes the loss NaN at once, which looks like a learning rate that is too large. */
+static bool sums_are_finite(const sums *s, const char *const *names, int n_names)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        if (isfinite(s->sum[i])) continue;
+        if (i < n_names && names[i])
+            aril_fail(ARIL_ERR_NUMBER, "column %s holds NaN or infinite values", names[i]);
+        else
+            aril_fail(ARIL_ERR_NUMBER, "value %lld of the samples is NaN or infinite in some",
+                      (long long)i + 1);
+        return false;
+    }
+    return true;
 }
 
 /* Losses of differences, which mean the same in any unit of the target. */
@@ -224,6 +239,10 @@ static bool measure_columns(run_parts *r)
         if (m->regression) add_rows(&y, b.y);
     }
     aril_loader_free(l);
+    const char *const *names = NULL, *target = NULL;
+    int n_names = aril_dataset_columns(r->data.train, &names, &target);
+    ok = ok && sums_are_finite(&x, names, n_names) &&
+         (!m->regression || sums_are_finite(&y, &target, target ? 1 : 0));
     for (int64_t i = 0; ok && i < n; i++)
         scale_of(&x, i, &m->column_scale[i], &m->column_scale[n + i]);
     if (ok && m->regression && takes_any_unit(r->o->loss))
