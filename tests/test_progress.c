@@ -3,6 +3,7 @@
 #include "support/temp.h"
 #include "support/test.h"
 #include "train/progress.h"
+#include "train/terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -84,6 +85,23 @@ static int columns(const char *text)
         n++;
     }
     return n;
+}
+
+TEST(values_are_written_as_people_read_them)
+{
+    static const struct {
+        double v;
+        const char *text;
+    } cases[] = {
+        { 0, "0.0000" },        { 0.0712, "0.0712" },    { 12.3456, "12.346" },
+        { 123.456, "123.46" },  { 99591.54, "99591.5" }, { 107123.6, "107124" },
+        { -2.5e6, "-2500000" }, { 2.32e30, "2.32e+30" }, { 1.2e-5, "1.2e-05" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        aril__value_text(text, sizeof text, cases[i].v);
+        CHECK_STR(text, cases[i].text);
+    }
 }
 
 TEST(the_line_fits_every_width)

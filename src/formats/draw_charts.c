@@ -159,8 +159,10 @@ static bool draw_panel(aril__drawing *d, const aril_series *series, int n, int f
         int last = s->n - 1;
         while (last >= 0 && !isfinite(s->y[last])) last--;
         fit(s->name, 12, 110, name, sizeof name);
+        double shown = last >= 0 ? s->y[last] : 0;
+        bool large = fabs(shown) >= 1e4 && fabs(shown) < 1e8; /* 25706, not 2.571e+04 */
         if (last >= 0)
-            snprintf(text, sizeof text, "%s  %.4g", name, s->y[last]);
+            snprintf(text, sizeof text, large ? "%s  %.0f" : "%s  %.4g", name, shown);
         else
             snprintf(text, sizeof text, "%s", name);
         aril__draw_rect(d, x, top + 20, 14, 3, c);

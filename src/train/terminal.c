@@ -76,8 +76,8 @@ void aril__value_text(char *buf, size_t size, double v)
         snprintf(buf, size, v > 0 ? "inf" : "-inf");
     else if (a == 0 || (a >= 1e-3 && a < 10))
         aril__number_text(buf, size, 'f', 4, v);
-    else if (a < 1e-3 || a >= 1e5)
+    else if (a < 1e-3 || a >= 1e8)
         aril__number_text(buf, size, 'g', 3, v);
     else
-        aril__number_text(buf, size, 'f', a < 100 ? 3 : a < 1000 ? 2 : 1, v);
+        aril__number_text(buf, size, 'f', a < 100 ? 3 : a < 1000 ? 2 : a < 1e5 ? 1 : 0, v);
 }

@@ -23,7 +23,7 @@ double aril__seconds(void);
  * "%.*g". */
 int aril__number_text(char *buf, size_t size, char form, int digits, double v);
 
-/* A value as users read it: 0.0712, 12.35, 1.2e-05, nan. */
+/* A value as users read it: 0.0712, 12.35, 107124, 1.2e-05, nan. */
 void aril__value_text(char *buf, size_t size, double v);
 
 #endif
