@@ -124,6 +124,16 @@ TEST(confusion)
     text = take(path);
     CHECK_INT(times(text, ">77<"), 1);
     free(text);
+    /* Names that are wider than columns: rows have them with a number, and columns the number. */
+    const char *wide[20];
+    for (int i = 0; i < 20; i++) wide[i] = i == 17 ? "Ankle boot" : "Trouser";
+    path = in_folder("wide.svg");
+    many = aril_zeros(ARIL_SHAPE(20, 20), ARIL_I64, aril_cpu());
+    CHECK_INT(aril_draw_confusion(path, many, wide, (aril_draw_opts){ 0 }), ARIL_OK);
+    text = take(path);
+    CHECK_INT(times(text, ">Ankle boot<"), 1);
+    CHECK_INT(times(text, ">17<"), 2);
+    free(text);
     path = in_folder("confusion.png");
     CHECK_INT(aril_draw_confusion(path, counts, names,
                                   (aril_draw_opts){ .title = "Confusion matrix" }),

@@ -223,10 +223,13 @@ static uint32_t shade(double share)
     return colour;
 }
 
+enum { NUMBER = 24 }; /* room for the number of a class */
+
 typedef struct table {
     int64_t n;
     double *count;
     const char *const *names;
+    bool numbered; /* names are wider than columns: rows have name and number, columns the number */
     double cell, left, top;
 } table;
 
@@ -259,6 +262,16 @@ static void draw_cells(aril__drawing *d, const table *t)
     }
 }
 
+/* What stands over a column. */
+static const char *column_name(const table *t, int64_t i, char *buf, size_t size)
+{
+    if (t->numbered)
+        snprintf(buf, size, "%" PRId64, i);
+    else
+        class_name(t, i, buf, size);
+    return buf;
+}
+
 /* The names of rows and columns, and how many of each class were found. Rows of many classes get
  * small names; columns, which are narrower than that, none. */
 static void draw_names(aril__drawing *d, const table *t, double side)
@@ -272,10 +285,11 @@ static void draw_names(aril__drawing *d, const table *t, double side)
     for (int64_t i = 0; i < t->n; i++) {
         double middle = (double)i * t->cell + t->cell / 2, all = 0;
         double line = t->top + middle + size * 0.36;
-        class_name(t, i, text, sizeof text);
-        aril__draw_text(d, t->left - 8, line, size, 1, INK, text);
-        if (aril__text_width(text, 11) > t->cell) fit(text, 11, t->cell - 2, text, sizeof text);
+        column_name(t, i, text, sizeof text);
         if (columns) aril__draw_text(d, t->left + middle, t->top - 8, 11, 0, INK, text);
+        if (t->numbered) aril__draw_text(d, t->left - 8, line, size, 1, FAINT, text);
+        class_name(t, i, text, sizeof text);
+        aril__draw_text(d, t->left - (t->numbered ? 8 + NUMBER : 8), line, size, 1, INK, text);
         for (int64_t j = 0; j < t->n; j++) all += t->count[i * t->n + j];
         if (all == 0) continue;
         snprintf(text, sizeof text, "%.1f %%", 100 * t->count[i * t->n + i] / all);
@@ -301,11 +315,13 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
         return s;
     }
     char text[64];
-    double widest = aril__text_width("true class", 11), head = opts.title ? 36 : 12;
+    double name = 0, widest = aril__text_width("true class", 11), head = opts.title ? 36 : 12;
     for (int64_t i = 0; i < t.n; i++)
-        widest = fmax(widest, aril__text_width(class_name(&t, i, text, sizeof text), 11));
+        name = fmax(name, aril__text_width(class_name(&t, i, text, sizeof text), 11));
+    widest = fmax(widest, name);
     t.cell = t.n <= 12 ? fmax(44, widest + 10) : t.n <= 30 ? 30 : fmax(3, 900.0 / (double)t.n);
-    t.left = widest + 34;
+    t.numbered = t.n <= 40 && name > t.cell - 2;
+    t.left = widest + 34 + (t.numbered ? NUMBER : 0);
     t.top = head + 42;
     double side = (double)t.n * t.cell;
     aril__drawing *d = aril__drawing_new(t.left + side + 70, t.top + side + 16);
