@@ -24,9 +24,14 @@ static void print_classes(const model_file *m, aril_tensor *table)
     const double *count = aril_data(table);
     int room = terminal_width(stdout);
     bool narrow = room < NARROW;
-    int width = room - (narrow ? 22 : FIGURES);
+    int width = room - (narrow ? 22 : FIGURES), longest = NAME; /* as wide as the names are */
     if (!count) return;
-    if (width > NAME) width = NAME;
+    for (int64_t i = 0; i < n; i++) {
+        char number[256];
+        int wide = printed_width(model_class(m, i, number, sizeof number));
+        if (wide > longest) longest = wide;
+    }
+    if (width > longest) width = longest;
     printf("\n  %-*s %8s", width, "class", "samples");
     if (narrow)
         printf(" %8s\n", "recall");
