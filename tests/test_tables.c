@@ -213,6 +213,23 @@ TEST(csv_columns_by_name)
     aril_clear_error();
 }
 
+TEST(csv_columns_of_one_name)
+{
+    const char *const *names, *target;
+    static const char text[] = "x,x,,x\n1,2,3,4.5\n";
+    aril_dataset *d = CSV(text, 0);
+    CHECK_INT(aril_dataset_columns(d, &names, &target), 3);
+    CHECK_STR(target, "4");
+    aril_dataset *same = CSV(text, .columns = names, .n_columns = 3, .target = target);
+    CHECK_STR(row(same, 0), row(d, 0));
+    aril_dataset_release(same);
+    aril_dataset_release(d);
+    CHECK(!CSV(text, .target = "x"));
+    CHECK_MSG(strstr(aril_error(), "has 3 columns called \"x\": give a number"), "%s",
+              aril_error());
+    aril_clear_error();
+}
+
 TEST(classes_are_matched_by_name)
 {
     const char *const *names;
@@ -275,6 +292,15 @@ TEST(csv_that_is_wrong)
     }
     CHECK(!CSV("length,width\n1,2\n", .target = "lenght"));
     CHECK_MSG(strstr(aril_error(), "did you mean length?"), "%s", aril_error());
+    aril_clear_error();
+    static const char *const no_column[] = { "id", "a,id", ",", "4", "0", "-9" };
+    for (size_t i = 0; i < sizeof no_column / sizeof *no_column; i++) {
+        CHECK(!CSV("a,b,c\n1,2,3\n", .skip = no_column[i]));
+        CHECK_MSG(strstr(aril_error(), "no column"), "%s", aril_error());
+        aril_clear_error();
+    }
+    CHECK(!CSV("a,b,c\n1,2,3\n", .skip = "a,b"));
+    CHECK_MSG(strstr(aril_error(), "none is left for the inputs"), "%s", aril_error());
     aril_clear_error();
     CHECK(!CSV("1,2\n", .target = "x"));
     CHECK(strstr(aril_error(), "it has no header"));

@@ -151,8 +151,8 @@ ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char
 ARIL_API aril_dataset *aril_dataset_match_classes(aril_dataset *d, int n, const char *const *names);
 
 /* Of a table (aril_dataset_csv): the names of the columns that x is made of, valid as long as d, and
- * of the target's column (NULL: there is none); columns without a name are called by their numbers,
- * from 1. Returns how many; 0 of what is no table. names and target may be NULL. */
+ * of the target's column (NULL: there is none); columns without a name, or with one that another
+ * has too, are called by their numbers, from 1. Returns how many; 0 of what is no table. names and target may be NULL. */
 ARIL_API int aril_dataset_columns(const aril_dataset *d, const char *const **names,
                                   const char **target);
 

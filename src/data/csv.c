@@ -35,6 +35,8 @@ struct table {
     int n, room;
     int columns, target; /* target: -1 where there is none */
     aril__texts head;    /* names of columns; none without a header */
+    aril__words names;   /* the different ones of them */
+    int *named;          /* by number of a name: the first column that has it */
     int *take, n_take;   /* the columns of x, in their order */
     aril__bytes x;       /* f32, row after row */
     aril__bytes y;       /* f64, or int64_t numbers of words */
@@ -158,13 +160,6 @@ static char guess_separator(const struct table *t)
     return best;
 }
 
-static int column_named(const struct table *t, const char *name, size_t n)
-{
-    for (int i = 0; i < t->head.n; i++)
-        if (strlen(t->head.at[i]) == n && strncmp(t->head.at[i], name, n) == 0) return i;
-    return -1;
-}
-
 static aril_status no_column(const struct table *t, const char *name)
 {
     const char *near = aril_nearest(name, (const char *const *)t->head.at, (int)t->head.n);
@@ -190,8 +185,14 @@ static aril_status find_column(const struct table *t, const char *name, size_t n
 {
     char text[128], *end;
     snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : sizeof text - 1), name);
-    *column = column_named(t, name, n);
-    if (*column >= 0) return ARIL_OK;
+    int64_t named = aril__words_find(&t->names, name, n);
+    if (named >= 0 && t->names.count[named] > 1)
+        return aril__fail(ARIL_ERR_ARG, "%s has %lld columns called \"%s\": give a number instead",
+                          t->path, (long long)t->names.count[named], text);
+    if (named >= 0) {
+        *column = t->named[named];
+        return ARIL_OK;
+    }
     long number = strtol(text, &end, 10);
     if (end == text || *end) return no_column(t, text);
     return column_numbered(t, number, column);
@@ -246,8 +247,22 @@ static aril_status choose_columns(struct table *t)
         status = find_column(t, o->target, strlen(o->target), &t->target);
     else if (o->target_column)
         status = column_numbered(t, o->target_column, &t->target);
-    if (status != ARIL_OK) return status;
-    return o->columns ? take_columns(t) : take_rest(t);
+    if (status == ARIL_OK) status = o->columns ? take_columns(t) : take_rest(t);
+    if (status != ARIL_OK || t->n_take > 0) return status;
+    return aril__fail(ARIL_ERR_FORMAT, "%s has %d columns, and none is left for the inputs%s",
+                      t->path, t->columns, t->target >= 0 ? " beside the target" : "");
+}
+
+static aril_status add_name(struct table *t, const char *p, size_t n)
+{
+    char name[256];
+    while (n > 0 && *p == ' ') p++, n--;
+    while (n > 0 && p[n - 1] == ' ') n--;
+    snprintf(name, sizeof name, "%.*s", (int)(n < 255 ? n : 255), p);
+    int64_t different = t->names.text.n, number = aril__words_add(&t->names, name, strlen(name));
+    if (number < 0) return (aril_status)number;
+    if (number == different) t->named[number] = (int)t->head.n;
+    return aril__texts_add(&t->head, name);
 }
 
 /* Takes the first row as names or leaves it to be read as values. */
@@ -262,17 +277,11 @@ static aril_status read_head(struct table *t)
         head = true;
         for (int i = 0; i < t->n; i++) head &= !is_number(&t->field[i]);
     }
-    for (int i = 0; i < t->n && head; i++) {
-        char name[256];
-        const char *p = t->field[i].at;
-        size_t n = t->field[i].n;
-        while (n > 0 && *p == ' ') p++, n--;
-        while (n > 0 && p[n - 1] == ' ') n--;
-        snprintf(name, sizeof name, "%.*s", (int)(n < 255 ? n : 255), p);
-        aril_status status = aril__texts_add(&t->head, name);
-        if (status != ARIL_OK) return status;
-    }
-    aril_status status = choose_columns(t);
+    t->named = aril__malloc((size_t)t->n * sizeof *t->named);
+    aril_status status = t->named ? ARIL_OK : no_memory(t);
+    for (int i = 0; i < t->n && head && status == ARIL_OK; i++)
+        status = add_name(t, t->field[i].at, t->field[i].n);
+    if (status == ARIL_OK) status = choose_columns(t);
     if (status == ARIL_OK && head) t->n = 0;
     return status;
 }
@@ -436,10 +445,11 @@ static aril_tensor *targets(struct table *t)
     return status == ARIL_OK ? y : aril__poison();
 }
 
-/* The name of a column, or its number as text. */
+/* The name of a column, or its number as text where it has none of its own. */
 static const char *column_name(const struct table *t, int column, char number[16])
 {
-    if (column < t->head.n) return t->head.at[column];
+    const char *name = column < t->head.n ? t->head.at[column] : "";
+    if (*name && t->names.count[aril__words_find(&t->names, name, strlen(name))] == 1) return name;
     snprintf(number, 16, "%d", column + 1);
     return number;
 }
@@ -503,6 +513,8 @@ aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts)
     aril__bytes_free(&t.y);
     aril__words_free(&t.labels);
     aril__texts_free(&t.head);
+    aril__words_free(&t.names);
+    free(t.named);
     free(t.field);
     free(t.take);
     return d;
