@@ -146,6 +146,27 @@ TEST(a_scope_keeps_what_was_never_kept)
     CHECK_INT(aril__live_blocks(), before);
 }
 
+TEST(a_scope_adopts_what_was_kept_alone)
+{
+    number(0);
+    int64_t before = aril__live_blocks();
+    {
+        ARIL_SCOPE;
+        aril_tensor *x = number(1);
+        {
+            ARIL_SCOPE;
+            CHECK(aril_adopt(x) == x); /* not kept: it would end with both scopes */
+            CHECK(aril_error_code() == ARIL_ERR_STATE);
+            CHECK_MSG(strstr(aril_error(), "belongs to its scope"), "%s", aril_error());
+            aril_clear_error();
+            CHECK(aril_adopt(aril_keep(x)) == x);
+        }
+        CHECK_NEAR(aril_item(x), 1, 0);
+        CHECK(aril_ok());
+    }
+    CHECK_INT(aril__live_blocks(), before);
+}
+
 /* A few tensors later the mark must still be there. */
 TEST(headers_are_not_used_again_at_once)
 {

@@ -145,3 +145,17 @@ TEST(sources_of_another_length)
                6, 0);
     CHECK(aril_ok());
 }
+
+TEST(results_for_which_there_is_no_room)
+{
+    ARIL_SCOPE;
+    CHECK_INT(aril_init_fans(ones(ARIL_SHAPE(2, 3)), NULL, NULL), ARIL_OK);
+    CHECK_STR(aril_device_name(aril_cpu(), NULL, 8), "");
+    CHECK_STR(aril_device_describe(aril_cpu(), NULL, 8), "");
+    aril_transform *t = aril_transform_parse("flip");
+    CHECK_INT(aril_transform_text(t, NULL, 8), 4);
+    aril_transform_free(t);
+    aril_generator_free(aril_default_generator()); /* the thread's own */
+    CHECK_INT(aril_error_code(), ARIL_ERR_ARG);
+    aril_clear_error();
+}

@@ -1,6 +1,7 @@
 /* Models that are used wrongly: callbacks that free, compile or evaluate the model they are called by, things given twice,
  * results that fit no sample. */
 #include "aril/aril.h"
+#include "support/temp.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -190,6 +191,24 @@ TEST(states_have_names)
     CHECK_INT(aril_metric_add(m, NULL, NULL), ARIL_ERR_ARG);
     told("NULL");
     CHECK(aril_metric_get(m, NULL) == NULL);
+    const char *none = NULL;
+    const aril_named nameless = { 1, &one, &none };
+    CHECK_INT(aril_metric_load_state(m, &nameless), ARIL_ERR_ARG);
+    told("has no name");
+    CHECK_INT(aril_metric_load_state(m, NULL), ARIL_ERR_ARG);
+    told("NULL");
+    CHECK(aril_metric_get(m, "n") != NULL);
+    CHECK_INT(aril_npz_write(temp_path("nameless.npz"), &nameless), ARIL_ERR_ARG);
+    told("has no name");
+    aril_module *net = aril_nn_linear(1, 1);
+    const aril_checkpoint_opts with = { .extra = &nameless },
+                               by_number = { .extra = &(aril_named){ 1, &one, NULL } };
+    CHECK_INT(aril_checkpoint_save_with(temp_path("named"), net, NULL, NULL, with), ARIL_ERR_ARG);
+    told("has no name");
+    CHECK_INT(aril_checkpoint_save_with(temp_path("named"), net, NULL, NULL, by_number), ARIL_OK);
+    CHECK_INT(aril_checkpoint_load_with(temp_path("named"), net, NULL, NULL, with), ARIL_ERR_ARG);
+    told("has no name");
+    aril_module_release(net);
     aril_metric_free(m);
     aril_callback *cb = aril_stop_on_nan();
     CHECK_INT(aril_callback_set(cb, "n", one), ARIL_OK);

@@ -62,7 +62,7 @@ ARIL_API void aril_release(aril_tensor *t);
 ARIL_API void aril_set(aril_tensor **place, aril_tensor *t);
 
 /* Hands a kept reference to the innermost scope (of this thread: a way to pass tensors between
- * threads). Returns `t`. */
+ * threads). Returns `t`. An error where there is none to hand over: only its scope holds it. */
 ARIL_API aril_tensor *aril_adopt(aril_tensor *t);
 
 /* Ends a temporary of the innermost scope before the scope does. Does nothing to other tensors, and

@@ -359,6 +359,7 @@ aril_device aril_device_named(const char *name)
 
 const char *aril_device_name(aril_device device, char *buf, size_t size)
 {
+    if (!buf) return "";
     if (device.kind == ARIL__CPU)
         snprintf(buf, size, "cpu");
     else if (device.kind > 0 && device.kind < registry.n_kinds)
@@ -395,6 +396,7 @@ aril_device aril_device_at(int i)
 
 const char *aril_device_describe(aril_device device, char *buf, size_t size)
 {
+    if (!buf) return "";
     aril__self();
     aril__device *d = aril__device_find(device);
     char name[48], text[160] = "";

@@ -1,5 +1,7 @@
 #include "core/rng.h"
+#include "aril/rng.h"
 #include "core/cpu.h"
+#include "core/error.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
@@ -14,7 +16,12 @@ aril_generator *aril_generator_new(uint64_t seed)
 
 void aril_generator_free(aril_generator *g)
 {
-    free(g);
+    if (g && g == aril_default_generator())
+        aril__fail(ARIL_ERR_ARG,
+                   "generator_free: the default generator belongs to its thread; only "
+                   "what aril_generator_new returned is freed");
+    else
+        free(g);
 }
 
 void aril_generator_seed(aril_generator *g, uint64_t seed)

@@ -291,6 +291,11 @@ aril_tensor *aril_adopt(aril_tensor *t)
     aril__thread *th = aril__self();
     if (!t) return aril__null_tensor("adopt");
     if (has_ended(t)) return ended("adopt", t);
+    if (aril__unlikely(is_scopes_own(th, t)) && !(t->flags & ARIL__IMMORTAL)) {
+        aril__fail(ARIL_ERR_STATE, "adopt: the tensor belongs to its scope already, which will "
+                                   "release it; only what aril_keep returned is adopted, once");
+        return t;
+    }
     if (aril__own_reserve(th, 1)) aril__own(th, t);
     return t;
 }

@@ -345,8 +345,8 @@ static void add_one(struct text *out, const aril_transform *t)
 
 size_t aril_transform_text(const aril_transform *t, char *buf, size_t size)
 {
-    struct text out = { buf, size, 0 };
-    if (size) buf[0] = 0;
+    struct text out = { buf, buf ? size : 0, 0 };
+    if (out.size) buf[0] = 0;
     if (!t) return 0;
     if (t->kind) add_one(&out, t);
     for (int i = 0; i < t->n; i++) {

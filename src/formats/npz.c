@@ -113,8 +113,11 @@ static aril_status add_array(aril__zip_writer *w, const char *name, aril_tensor 
 
 aril_status aril_npz_write(const char *path, const aril_named *tensors)
 {
-    if (!path || !*path || !tensors)
-        return aril__fail(ARIL_ERR_ARG, "aril_npz_write: no %s", tensors ? "file name" : "tensors");
+    bool none = !tensors || (tensors->n > 0 && !tensors->at);
+    if (!path || !*path || none)
+        return aril__fail(ARIL_ERR_ARG, "aril_npz_write: no %s", none ? "tensors" : "file name");
+    for (int i = 0; i < tensors->n && tensors->name; i++)
+        if (!tensors->name[i]) return aril__fail(ARIL_ERR_ARG, "%s: array %d has no name", path, i);
     aril__zip_writer w = { .file = aril__file_begin(path) };
     if (!w.file) return aril__latest_status();
     aril_status status = ARIL_OK;

@@ -131,8 +131,8 @@ aril_status aril_init_fans(const aril_tensor *t, int64_t *in, int64_t *out)
     if (s < 0) return s;
     int64_t field = 1;
     for (int i = 2; i < t->ndim; i++) field *= t->dim[i];
-    *in = t->dim[1] * field;
-    *out = t->dim[0] * field;
+    if (in) *in = t->dim[1] * field;
+    if (out) *out = t->dim[0] * field;
     return ARIL_OK;
 }
 

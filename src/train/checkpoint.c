@@ -471,10 +471,14 @@ aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_mo
 /* Are all of the caller's tensors there, in their shapes? */
 static aril_status check_extra(const char *dir, const aril__states *part, const aril_named *extra)
 {
+    if (extra->n > 0 && extra->at == NULL)
+        return aril__fail(ARIL_ERR_ARG, "expected %d tensors to load into, got NULL", extra->n);
     for (int i = 0; i < extra->n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
         const char *name = extra->name != NULL ? extra->name[i] : number;
+        if (name == NULL)
+            return aril__fail(ARIL_ERR_ARG, "tensor %d to load from a checkpoint has no name", i);
         aril_tensor *from = aril__states_get(part, name), *to = extra->at[i];
         aril_shape a = from != NULL ? aril_shape_of(from) : (aril_shape){ 0 },
                    b = aril_shape_of(to);

@@ -242,6 +242,7 @@ const aril_named *aril_metric_state(aril_metric *m)
 aril_status aril_metric_load_state(aril_metric *m, const aril_named *state)
 {
     if (m == NULL) return missing();
+    if (state == NULL) return aril__fail(ARIL_ERR_ARG, "metric_load_state: the state is NULL");
     aril__states fresh = { 0 };
     aril_status status = aril__states_copy(&fresh, "", state);
     if (status != ARIL_OK) {

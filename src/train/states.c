@@ -87,6 +87,7 @@ aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_n
             name = from->name[i];
         else
             snprintf(number, sizeof number, "%d", i);
+        if (name == NULL) return aril__fail(ARIL_ERR_ARG, "tensor %d of a state has no name", i);
         size_t size = strlen(prefix) + strlen(name) + 1;
         full = aril__malloc(size);
         if (full == NULL) return no_memory();
