@@ -124,6 +124,26 @@ TEST(padding_of_pools)
     CHECK(aril_ok());
 }
 
+/* With ceil_mode a window may hang over the end by less than a stride, the first one too. */
+TEST(the_only_window_may_hang_over_the_end)
+{
+    ARIL_SCOPE;
+    const float at[4] = { 1, 2, 3, 6 };
+    aril_tensor *x = aril_from(at, ARIL_SHAPE(1, 1, 2, 2), ARIL_F32, aril_cpu()), *g;
+    aril_set_requires_grad(x, true);
+    aril_pool_opts opts = { .kernel = { 3 }, .stride = { 2 }, .ceil_mode = true };
+    CHECK(aril_item(aril_max_pool2d(x, opts, NULL)) == 6);
+    CHECK_NEAR(aril_item(aril_lp_pool2d(x, 1, opts)), 12, 1e-5);
+    aril_tensor *mean = aril_avg_pool2d(x, opts);
+    CHECK(aril_item(mean) == 3);
+    CHECK_INT(aril_gradients(aril_sum(mean, ARIL_ALL), ARIL_LIST(x), &g, (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    for (int i = 0; i < 4; i++) CHECK(((const float *)aril_data(g))[i] == 0.25f);
+    opts.stride[0] = 1;
+    CHECK_INT(aril_tensor_status(aril_avg_pool2d(x, opts)), ARIL_ERR_SHAPE);
+    aril_clear_error();
+}
+
 TEST(padding_of_unpooling)
 {
     ARIL_SCOPE;

@@ -8,7 +8,8 @@
 /* A window along one dimension. */
 typedef struct aril__slide {
     int64_t kernel, stride, begin, end, dilation; /* begin, end: padding */
-    bool ceil; /* a last window that hangs over the end counts, if it begins inside */
+    bool
+        ceil; /* a last window that hangs over the end counts, if it begins inside; the first too */
 } aril__slide;
 
 /* Elements that the window spans. */
@@ -20,10 +21,10 @@ static inline int64_t aril__slide_span(const aril__slide *w)
 /* The number of windows on n elements; 0 or less where not even one fits, -1 where n is unknown. */
 static inline int64_t aril__slide_count(const aril__slide *w, int64_t n)
 {
-    int64_t room = n + w->begin + w->end - aril__slide_span(w);
+    int64_t room = n + w->begin + w->end - aril__slide_span(w) + (w->ceil ? w->stride - 1 : 0);
     if (n < 0) return -1;
     if (room < 0) return 0;
-    int64_t count = (room + (w->ceil ? w->stride - 1 : 0)) / w->stride + 1;
+    int64_t count = room / w->stride + 1;
     if (w->ceil && (count - 1) * w->stride >= n + w->begin) count--;
     return count;
 }
