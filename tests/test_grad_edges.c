@@ -131,3 +131,26 @@ TEST(a_transposed_convolution_keeps_nan_through_its_activation)
                       act);
         }
 }
+
+/* What comes before an infinity keeps its share of the sums before it; the infinity takes what comes
+ * from it on, as the limit does. */
+TEST(the_gradient_of_logcumsumexp_at_infinity)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = doubles(5, (double[]){ 1, 1, INFINITY, 2, -INFINITY }), *g, *second;
+    aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(5), ARIL_F64, aril_cpu()));
+    CHECK_INT(aril_gradients_n(ARIL_LIST(aril_logcumsumexp(x, 0)), ARIL_LIST(x), &g,
+                               (aril_grad_opts){ .create_graph = true,
+                                                 .grad_outputs = ARIL_LIST(up) }),
+              ARIL_OK);
+    const double want[5] = { 1.5, 0.5, 3, 0, 0 }, *d = aril_data(g);
+    for (int i = 0; i < 5; i++) CHECK_NEAR(d[i], want[i], 1e-15);
+    aril_tensor *s =
+        aril_mul(g, aril_from((double[]){ 1, 0, 0, 0, 0 }, ARIL_SHAPE(5), ARIL_F64, aril_cpu()));
+    CHECK_INT(aril_gradients(aril_sum(s, ARIL_ALL), ARIL_LIST(x), &second, (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    d = aril_data(second);
+    CHECK_NEAR(d[0], 0.25, 1e-15);
+    CHECK_NEAR(d[1], -0.25, 1e-15);
+    for (int i = 2; i < 5; i++) CHECK(d[i] == 0);
+}

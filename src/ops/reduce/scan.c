@@ -535,8 +535,11 @@ VJP(logcumsumexp)
     aril_tensor *x = c->x[0], *g = c->g[0];
     if (!g) return;
     aril_tensor *low = aril_eq_scalar(x, -INFINITY); /* adds nothing, though y may be -inf too */
-    aril_tensor *y = aril_where(low, aril_scalar(0.0), c->y[0]);
-    aril_tensor *d = aril_sub(x, y), *q = aril_neg(aril_expm1(d));
+    aril_tensor *high = /* all there is from here on: x - y is 0, not inf - inf */
+        aril_logical_and(aril_eq_scalar(x, INFINITY), aril_eq(x, c->y[0]));
+    aril_tensor *y = aril_where(aril_logical_or(low, high), aril_scalar(0.0), c->y[0]);
+    aril_tensor *d = aril_sub(aril_where(high, aril_scalar(0.0), x), y),
+                *q = aril_neg(aril_expm1(d));
     aril_tensor *v = linear_scan(q, aril_mul(q, g), a->mask[0], !a->reverse[0], 0);
     GRAD(0, aril_mul(aril_exp(d), aril_add(g, v)));
 }
