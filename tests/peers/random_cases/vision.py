@@ -1,7 +1,7 @@
 """Convolution, pooling and resampling: aril/conv.h."""
 import torch
 import torch.nn.functional as F
-from by_ctypes import B, F64, I, I64, Out, api, options, shape
+from by_ctypes import B, F64, I, I64, ZERO, Out, api, options, shape
 
 from .engine import FLOATS, WIDE_FLOATS, Call, row
 from .linear import ACTIVATION
@@ -14,6 +14,11 @@ PoolOptions = options("PoolOptions", (I64 * 3, "kernel stride padding padding_en
 InterpolateOptions = options("InterpolateOptions", (I64 * 3, "size"), (F64 * 3, "scale"), (I, "mode"), (B, "align_corners antialias"))
 GridOptions = options("GridOptions", (I, "mode padding"), (B, "align_corners"))
 LrnOptions = options("LrnOptions", (F64, "alpha beta k"))
+
+
+def each(numbers):
+    """Numbers of which a 0 after the first does not repeat it."""
+    return [*numbers[:1], *[n or ZERO for n in numbers[1:]]]
 
 
 def images(d, spatial, channels=None, least=1, domain="any", dtypes=FLOATS):
@@ -50,8 +55,8 @@ def convolution(d, name):
     wrong_groups = d.int(groups, groups) if d.wrong else groups
     if wrong_groups == 0:
         wrong_groups = 1  # 0 stands for the default
-    fields = dict(stride=stride, padding=padding if mode == "numbers" else (0,) * spatial, dilation=dilation, groups=wrong_groups, activation=act,
-                  mode={"numbers": 0, "valid": 1, "same": 2}[mode], output_padding=extra)
+    fields = dict(stride=stride, padding=each(padding) if mode == "numbers" else (0,) * spatial, dilation=dilation, groups=wrong_groups, activation=act,
+                  mode={"numbers": 0, "valid": 1, "same": 2}[mode], output_padding=each(extra))
     def theirs(x, w, b):
         how = padding if mode == "numbers" else mode
         b = b if biased else None
@@ -81,7 +86,7 @@ def pooling(d, name):
     x = images(d, spatial, domain="positive" if kind == "lp_" else "any")
     if d.wrong and kind != "lp_" and d.chance(0.3):
         padding[0] = d.pick(-1, kernel[0], kernel[0] + 1)
-    fields = dict(kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil)
+    fields = dict(kernel=kernel, stride=stride, padding=each(padding), ceil_mode=ceil)
     if kind == "max":
         ties = x.value.numel() != x.value.unique().numel()
         def ours(x):
@@ -161,7 +166,7 @@ def columns(d, name):
     kernel, stride, padding = windows(d, 2)
     dilation = [d.pick(1, 2), 1]
     x = images(d, 2, least=5)
-    fields = dict(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    fields = dict(kernel=kernel, stride=stride, padding=each(padding), dilation=dilation)
     if name == "unfold":
         return Call([x], lambda x: api.unfold(x, PoolOptions(**fields)), lambda x: F.unfold(x, kernel, dilation, padding, stride), **fields)
     size = [d.random.randint(5, 12), d.random.randint(5, 12)]
