@@ -159,3 +159,25 @@ TEST(results_for_which_there_is_no_room)
     CHECK_INT(aril_error_code(), ARIL_ERR_ARG);
     aril_clear_error();
 }
+
+/* Broadcasting would make a result of another shape than the state. */
+TEST(states_of_another_batch)
+{
+    ARIL_SCOPE;
+    aril_tensor *one = ones(ARIL_SHAPE(1, 3)), *two = ones(ARIL_SHAPE(2, 3)), *c;
+    aril_tensor *w = ones(ARIL_SHAPE(3, 3)), *w3 = ones(ARIL_SHAPE(9, 3)),
+                *w4 = ones(ARIL_SHAPE(12, 3));
+    refused(aril_rnn_cell(one, two, w, w, NULL, NULL, (aril_rnn_cell_opts){ 0 }), ARIL_ERR_SHAPE,
+            "rnn_cell", "batch size");
+    refused(aril_gru_cell(two, one, w3, w3, NULL, NULL), ARIL_ERR_SHAPE, "gru_cell", "batch size");
+    refused(aril_lstm_cell(two, one, two, w4, w4, NULL, NULL, NULL), ARIL_ERR_SHAPE, "lstm_cell",
+            "batch size");
+    refused(aril_lstm_cell(two, two, one, w4, w4, NULL, NULL, &c), ARIL_ERR_SHAPE, "lstm_cell",
+            "[1,3]");
+    CHECK_INT(aril_tensor_status(c), ARIL_ERR_SHAPE);
+    aril_tensor *narrow = ones(ARIL_SHAPE(4, 3)), *state = ones(ARIL_SHAPE(2, 1));
+    refused(aril_lstm_cell(two, state, ones(ARIL_SHAPE(2, 2)), narrow, ones(ARIL_SHAPE(4, 1)), NULL,
+                           NULL, NULL),
+            ARIL_ERR_SHAPE, "lstm_cell", "[2,2]");
+    CHECK(aril_tensor_status(aril_lstm_cell(two, two, two, w4, w4, NULL, NULL, &c)) == ARIL_OK);
+}

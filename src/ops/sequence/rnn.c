@@ -37,7 +37,27 @@ static aril_tensor *check_cell(const char *what, int64_t gates, aril_tensor *x, 
                    what, aril__text(a, x), aril__text(b, h));
         return aril__poison();
     }
+    if (x->ndim == 2 && x->dim[0] != h->dim[0] && x->dim[0] >= 0 && h->dim[0] >= 0) {
+        aril__fail(ARIL_ERR_SHAPE, "%s: input %s and state %s must have the same batch size", what,
+                   aril__text(a, x), aril__text(b, h));
+        return aril__poison();
+    }
     return NULL;
+}
+
+/* NULL when the cells c are shaped as the states h; else what to return. */
+static aril_tensor *check_cells(const char *what, aril_tensor *c, const aril_tensor *h)
+{
+    aril_tensor *bad = unsound(what, 1, &c);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (bad) return bad;
+    bool same = c->ndim == h->ndim;
+    for (int i = 0; i < h->ndim && same; i++)
+        same = c->dim[i] == h->dim[i] || c->dim[i] < 0 || h->dim[i] < 0;
+    if (same) return NULL;
+    aril__fail(ARIL_ERR_SHAPE, "%s: cells %s and state %s must have the same shape", what,
+               aril__text(a, c), aril__text(b, h));
+    return aril__poison();
 }
 
 /* Part k of the last dimension. */
@@ -61,7 +81,7 @@ aril_tensor *aril_lstm_cell(aril_tensor *x, aril_tensor *h, aril_tensor *c, aril
                             aril_tensor **c_next)
 {
     aril_tensor *bad = check_cell("lstm_cell", 4, x, h, w_ih, w_hh);
-    if (!bad) bad = unsound("lstm_cell", 1, &c);
+    if (!bad) bad = check_cells("lstm_cell", c, h);
     if (bad) {
         if (c_next) *c_next = aril__poison_like(bad);
         return bad;
