@@ -1,10 +1,11 @@
 """Random calls of Aril's tensor functions, compared with PyTorch: values, gradients and second derivatives.
 
-    random.py [--seed N] [--seconds S | --cases N] [--only NAME,...] [--jobs N] [--list]
+    random.py [--seed N] [--seconds S | --cases N] [--only NAME,... | --networks] [--jobs N] [--list]
 
 Shapes, memory order, dtypes, special values and attributes are random; one call in seven is made wrong on purpose. What decides is
 PyTorch's result in f64 (random_cases/engine.py says how). Where one side gives an error and the other does not, that is a failure too,
 unless random_cases/intended.py holds a reason. Each case has a seed of its own, and a failure comes with the command that repeats it.
+With --networks, cases are random networks, each trained for 20 steps in both (random_cases/networks.py).
 Cases run in a child process: one that ends it, or does not end in time, is reported and the rest goes on.
 
 Under AddressSanitizer, with a library configured by -DARIL_SANITIZE=address,undefined in build-asan:
@@ -51,6 +52,7 @@ def load():
 cases = load()
 TIMEOUT = 30  # seconds for one case
 BATCH = 2000  # cases of one child
+NETWORK = "a network"
 
 
 # ---- Coverage --------------------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ def work(seeds, names, to):
             to.flush()
 
         try:
-            failure = cases.run_case(seed, name, progress)
+            failure = (cases.run_network if name == NETWORK else cases.run_case)(seed, name, progress)
         except Exception:
             failure = ("this program", traceback.format_exc(limit=-4), "")
         to.write(json.dumps([seed, name, "failed" if failure else "passed", failure]) + "\n")
@@ -148,8 +150,8 @@ class Tally:
         known = self.failures[(name, kind)]
         known.append(seed)
         if len(known) <= 1:
-            print(f"FAIL {name}: {kind}: {text}\n     {inputs}\n     python3 tests/peers/random.py --seed {seed} --cases 1 --only {name}",
-                  flush=True)
+            how = "--networks" if name == NETWORK else f"--only {name}"
+            print(f"FAIL {name}: {kind}: {text}\n     {inputs}\n     python3 tests/peers/random.py --seed {seed} --cases 1 {how}", flush=True)
 
     def report(self):
         if self.failures:
@@ -219,6 +221,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0, help="run so long")
     parser.add_argument("--cases", type=int, default=0, help="run so many; default, without --seconds: 12000")
     parser.add_argument("--only", default="", help="functions, without aril_, separated by commas")
+    parser.add_argument("--networks", action="store_true", help="train random networks")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds for one case")
     parser.add_argument("--quiet", action="store_true", help="drop what the library and PyTorch write to stderr")
@@ -228,9 +231,9 @@ def main():
         print("\n".join(sorted(cases.rows)))
         print_coverage()
         return 0
-    names = sorted(arguments.only.split(",") if arguments.only else cases.rows)
+    names = [NETWORK] if arguments.networks else sorted(arguments.only.split(",") if arguments.only else cases.rows)
     for name in names:
-        if name not in cases.rows:
+        if name not in cases.rows and not arguments.networks:
             parser.error(f"no row for {name}; --list names them")
     count = arguments.cases or (1 << 62 if arguments.seconds else 12000)
     arguments.end = arguments.seed + count

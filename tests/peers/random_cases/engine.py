@@ -498,7 +498,8 @@ def compare(stage, k, ours, theirs, exact64, call, spread):
         many = max([1] + [i.value.numel() for i in call.inputs]) ** 0.5
         met = max(largest([i.value for i in call.inputs if i.grad]), 1.0)
         met = max(size.max().item(), min(met, 10.0 * max(1.0, size.max().item())))
-        bound = FACTOR * theirs_off.max() + ROUNDINGS[stage] * info.eps * met * (1 + many / 16) + info.tiny
+        eps = max([info.eps] + [torch.finfo(t).eps for t in call.dtypes[0].values()])  # a result may be narrower than an input
+        bound = FACTOR * theirs_off.max() + ROUNDINGS[stage] * eps * met * (1 + many / 16) + info.tiny
         bound = torch.full_like(off, bound)
     bad = off > bound
     if bad.any():

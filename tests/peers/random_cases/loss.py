@@ -208,14 +208,16 @@ def distances(d, name):
         axis, eps = d.axis(a), d.float(1e-8, 1e-3) if full else 1e-8
         b = d.tensor((a.value.dtype,), sizes=d.broadcast(a.value.shape))
         return both(name, [a, b], lambda a, b: api[name](a, b, axis), lambda a, b: api[name](a, b, axis, CosineOptions(eps=eps)),
-                    lambda a, b: F.cosine_similarity(a, b, axis, eps), grad=apart(a, axis, 0.05) and apart(b, axis, 0.05), axis=axis, eps=eps)
+                    lambda a, b: F.cosine_similarity(a, b, axis, eps), grad=apart(a, axis, 0.05) and apart(b, axis, 0.05, a), axis=axis, eps=eps)
     return both(name, [a, b], None, lambda a, b: api[name](a, b, DistanceOptions(p=p, eps=eps, keepdim=flag)),
                 lambda a, b: F.pairwise_distance(a, b, p, eps, flag), p=p, eps=eps, keepdim=flag)
 
 
-def apart(x, axis, eps):
+def apart(x, axis, eps, like=None):
     """No vector is short: where eps stands for the length PyTorch's gradient takes no notice of that, and near it the formula cancels."""
     x = x.value.double()
+    if like is not None and x.dim() < like.value.dim():
+        x = x[(None,) * (like.value.dim() - x.dim())]
     return not -x.dim() <= axis < x.dim() or not x.numel() or bool((x.norm(dim=axis) > 2 * eps).all())
 
 
@@ -235,7 +237,8 @@ def ctc(d, name):
     theirs = lambda x, l, i, o: F.ctc_loss(F.log_softmax(x, -1), l, i, o, blank, REDUCTIONS[r], zero)
     ours = lambda x, l, i, o: api[name](api.log_softmax(x, -1), l, i, o, *([CtcOptions(reduction=r, blank=blank, zero_infinity=zero)]
                                                                           if name.endswith("_with") else []))
-    return Call([x, labels, ins, outs], ours, theirs, second=False, reduction=REDUCTIONS[r], blank=blank, zero_infinity=zero)
+    # PyTorch's gradient of labels that are blanks is another one than that of its values.
+    return Call([x, labels, ins, outs], ours, theirs, grad=not (labels.value == blank).any(), second=False, reduction=REDUCTIONS[r], blank=blank, zero_infinity=zero)
 
 
 @row("l1_penalty", "l2_penalty")

@@ -21,8 +21,8 @@ SEVERAL = {
     "sum": (ANY, lambda x, a, k: T.sum(x, a, k)), "nansum": (ANY, lambda x, a, k: T.nansum(x, a, k)),
     "mean": (FLOATS, lambda x, a, k: T.mean(x, a, k)), "nanmean": (FLOATS, lambda x, a, k: T.nanmean(x, a, k)),
     "logsumexp": (FLOATS, lambda x, a, k: T.logsumexp(x, a, k)), "amax": (ANY, lambda x, a, k: T.amax(x, a, k)),
-    "amin": (ANY, lambda x, a, k: T.amin(x, a, k)), "any": (ANY, lambda x, a, k: T.any(x, a, k) if a else x != 0),
-    "all": (ANY, lambda x, a, k: T.all(x, a, k) if a else x != 0),
+    "amin": (ANY, lambda x, a, k: T.amin(x, a, k)), "any": (ANY, lambda x, a, k: T.any(x, a, k) if a else T.any(x)),
+    "all": (ANY, lambda x, a, k: T.all(x, a, k) if a else T.all(x)),
     "count_nonzero": (ANY, lambda x, a, k: keep(x, (x != 0).sum(a, k))),
     "prod": (ANY, lambda x, a, k: product(x, a, k)),
 }
