@@ -33,6 +33,11 @@ TEST(no_gradient_flows_through_the_angle_of_the_origin)
     CHECK_INT(aril_gradients(s, ARIL_LIST(a, b), second, (aril_grad_opts){ 0 }), ARIL_OK);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < 2; i++) CHECK(((const double *)aril_data(second[k]))[i] == 0);
+    /* Nor where the squares of both are 0. */
+    a = doubles(1, (double[]){ 1e-200 });
+    y = aril_sum(aril_atan2(a, b = doubles(1, (double[]){ -0.0 })), ARIL_ALL);
+    CHECK_INT(aril_gradients(y, ARIL_LIST(a, b), grads, (aril_grad_opts){ 0 }), ARIL_OK);
+    CHECK(aril_item(grads[0]) == 0 && aril_item(grads[1]) == 0);
     aril_tensor *one = doubles(1, (double[]){ 0 });
     y = aril_sum(aril_atan2_scalar(one, 0), ARIL_ALL);
     CHECK_INT(aril_gradients(y, ARIL_LIST(one), grads, (aril_grad_opts){ 0 }), ARIL_OK);

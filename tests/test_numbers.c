@@ -126,6 +126,14 @@ TEST(derivatives_of_xlogy_at_zero)
     CHECK_ALL(derivative(aril_xlogy(a, b), a), log(2), 0, 0, log(3));
     CHECK_ALL(derivative(aril_xlogy_scalar(a, 2), a), log(2), log(2), log(2), log(2));
     CHECK_ALL(derivative(aril_xlogy_scalar(a, 0), a), 0, 0, 0, -INFINITY);
+    /* The derivative by what flows in: 0 where the gradient is, and not 0 * log(0). */
+    aril_tensor *up = OF(ARIL_F32, 1, 1, 1, 1), *g;
+    aril_grad_opts opts = { .create_graph = true, .grad_outputs = ARIL_LIST(up) };
+    CHECK_INT(aril_gradients_n(ARIL_LIST(aril_xlogy(a, b)), ARIL_LIST(a), &g, opts), ARIL_OK);
+    CHECK_ALL(derivative(g, up), log(2), 0, 0, log(3));
+    CHECK_INT(aril_gradients_n(ARIL_LIST(aril_xlogy_scalar(a, 0)), ARIL_LIST(a), &g, opts),
+              ARIL_OK);
+    CHECK_ALL(derivative(g, up), 0, 0, 0, -INFINITY);
 }
 
 TEST(derivatives_of_logaddexp_at_infinity)

@@ -197,6 +197,15 @@ static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in
     return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
 }
 
+/* Of two numbers a tensor may select elements: those have g's type, not the default one. */
+static aril_tensor *select_step(aril_tensor *const *in, const aril_tensor *g)
+{
+    aril_tensor *of[3] = { in[0], in[1], in[2] };
+    bool numbers = in[1] && in[2] && in[1]->flags & in[2]->flags & ARIL__WEAK;
+    for (int i = 1; i < 3 && numbers && g; i++) of[i] = aril_cast(in[i], (aril_dtype)g->dtype);
+    return aril__apply1(&aril__op_where, 3, of, NULL);
+}
+
 aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
                                 const double *params)
 {
@@ -217,7 +226,7 @@ aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[A
         }
         case STEP_SELECT:
             n -= 3;
-            stack[n] = aril__apply1(&aril__op_where, 3, &stack[n], NULL);
+            stack[n] = select_step(&stack[n], var[ARIL__VAR_G]);
             n++;
             break;
         }
