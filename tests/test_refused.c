@@ -181,3 +181,30 @@ TEST(states_of_another_batch)
             ARIL_ERR_SHAPE, "lstm_cell", "[2,2]");
     CHECK(aril_tensor_status(aril_lstm_cell(two, two, two, w4, w4, NULL, NULL, &c)) == ARIL_OK);
 }
+
+/* f16 is widened before it is multiplied, which must not make it fit f32. */
+TEST(factors_of_two_dtypes)
+{
+    ARIL_SCOPE;
+    aril_dtype low[] = { ARIL_F16, ARIL_BF16 };
+    for (int i = 0; i < 2; i++) {
+        aril_tensor *h = aril_ones(ARIL_SHAPE(2, 2), low[i], aril_cpu()),
+                    *f = ones(ARIL_SHAPE(2, 2));
+        aril_tensor *v = aril_select(f, 0, 0);
+        refused(aril_addmm(h, h, f, 1, 1), ARIL_ERR_DTYPE, "addmm", "x f32; cast");
+        refused(aril_addmm(f, f, h, 1, 1), ARIL_ERR_DTYPE, "addmm", "f32 x ");
+        refused(aril_addmv(aril_select(h, 0, 0), h, v, 1, 1), ARIL_ERR_DTYPE, "addmv", "cast");
+        aril_tensor *b = aril_unsqueeze(h, 0);
+        refused(aril_baddbmm(b, b, aril_unsqueeze(f, 0), 1, 1), ARIL_ERR_DTYPE, "baddbmm", "cast");
+        CHECK(aril_tensor_status(aril_addmm(h, h, h, 1, 1)) == ARIL_OK);
+    }
+}
+
+TEST(an_axis_squeezed_twice)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(3, 1));
+    refused(aril_squeeze(x, ARIL_AXES(1, -1)), ARIL_ERR_ARG, "squeeze", "named twice");
+    refused(aril_squeeze(x, ARIL_AXES(0, 0)), ARIL_ERR_ARG, "squeeze", "named twice");
+    CHECK_INT(aril_ndim(aril_squeeze(x, ARIL_AXES(0, 1))), 1);
+}

@@ -473,13 +473,22 @@ aril_tensor *aril_outer(aril_tensor *a, aril_tensor *b)
     return aril_escape(aril_mul(aril_unsqueeze(a, 1), b));
 }
 
-/* Factors of a product that is scaled or added to: in f32 where they are narrower, so that the sum is
- * rounded once. */
+/* A factor or the sum of a scaled product: in f32 where it is narrower, so that the result is rounded
+ * once. */
 static aril_tensor *factor(aril_tensor *t)
 {
     bool narrow =
         t && !(t->flags & ARIL__POISON) && (t->dtype == ARIL_F16 || t->dtype == ARIL_BF16);
     return narrow ? aril_cast(t, ARIL_F32) : t;
+}
+
+/* Before factors are widened, which would make f16 fit f32. NULL or poison is left to the product. */
+static bool dtypes_differ(const char *what, const aril_tensor *a, const aril_tensor *b)
+{
+    if (!a || !b || ((a->flags | b->flags) & ARIL__POISON) || a->dtype == b->dtype) return false;
+    aril__fail(ARIL_ERR_DTYPE, "%s: %s x %s; cast one of them with aril_cast", what,
+               aril__dtypes[a->dtype].name, aril__dtypes[b->dtype].name);
+    return true;
 }
 
 /* beta * c + alpha * product, where beta 0 ignores c, NaN and all. */
@@ -516,18 +525,21 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
 
 aril_tensor *aril_addmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
+    if (dtypes_differ("addmm", a, b)) return aril__poison();
     ARIL_SCOPE;
     return aril_escape(scaled_sum("addmm", c, a, aril_mm(factor(a), factor(b)), beta, alpha));
 }
 
 aril_tensor *aril_baddbmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
+    if (dtypes_differ("baddbmm", a, b)) return aril__poison();
     ARIL_SCOPE;
     return aril_escape(scaled_sum("baddbmm", c, a, aril_bmm(factor(a), factor(b)), beta, alpha));
 }
 
 aril_tensor *aril_addmv(aril_tensor *c, aril_tensor *a, aril_tensor *x, double beta, double alpha)
 {
+    if (dtypes_differ("addmv", a, x)) return aril__poison();
     ARIL_SCOPE;
     return aril_escape(scaled_sum("addmv", c, a, aril_mv(factor(a), factor(x)), beta, alpha));
 }

@@ -496,9 +496,19 @@ aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
     aril_tensor *bad = aril__refuse("squeeze", x);
     if (bad) return bad;
     struct unsqueeze_attrs a = { { 0 } };
-    for (int i = 0; i < axes.n && i < ARIL_MAX_DIMS; i++) {
+    unsigned seen = 0;
+    if (axes.n < 0 || axes.n > ARIL_MAX_DIMS) {
+        aril__fail(ARIL_ERR_ARG, "squeeze: %d axes", axes.n);
+        return aril__poison();
+    }
+    for (int i = 0; i < axes.n; i++) {
         int d = aril__axis("squeeze", axes.axis[i], x->ndim);
         if (d < 0) return aril__poison();
+        if (seen >> d & 1) {
+            aril__fail(ARIL_ERR_ARG, "squeeze: axis %d is named twice", axes.axis[i]);
+            return aril__poison();
+        }
+        seen |= 1u << d;
         if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1)) a.mask[0] |= 1 << d;
     }
     for (int d = 0; d < x->ndim && axes.n == 0; d++)
