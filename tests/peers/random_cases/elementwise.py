@@ -113,6 +113,8 @@ def binary(names, dtypes, domains=("any", "any"), in_place=True, second=True):
         domain = (0, 7) if base in SHIFTS else domains[1]
         if scalar:
             value = d.pick(0, 1, 2, 3, 5) if base in SHIFTS or base in BITS else d.pick(1, 2, 3, -1, 0, 0.5, 2.5, -1.5)
+            if names in (ARITHMETIC, REAL2) and d.chance(0.3):
+                value = d.pick(0.3, 1.7, -0.7, 1e-3)  # which f32 does not hold
             if a.value.dtype == T.uint8:
                 value = abs(value)  # PyTorch wraps a negative number before it compares
             inputs, ours = [a], lambda a: (number(value),)

@@ -243,7 +243,7 @@ class Draw:
             x = (x * 2).round() / 2  # ties and kinks
         if self.special and domain != "unit" and x.numel() and self.chance(0.6):
             info = torch.finfo(dtype)
-            for _ in range(self.random.randint(1, 3)):
+            for _ in range(self.random.randint(1, 3 if self.chance(0.7) else 1 + x.numel() // 2)):
                 x.view(-1)[self.random.randrange(x.numel())] = self.random.choice(SPECIAL + (info.max, info.tiny, -info.max, 100.0))
         return x.to(dtype)
 

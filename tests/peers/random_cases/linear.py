@@ -60,6 +60,7 @@ def einsum(d, name):
     sizes = {letter: d.random.randint(0 if d.chance(0.1) else 1, 6) for letter in "abcdijkl"}
     lead = [d.random.randint(1, 3) for _ in range(d.random.randint(0, 2))]
     operands = []
+    d.special = d.special and text.count(",") < 2  # products in another order
     for term in text.split("->")[0].split(","):
         dims = (d.broadcast(lead) if "..." in term else []) + [sizes[c] for c in term.replace("...", "")]
         if d.wrong and dims and d.chance(0.3):
@@ -126,6 +127,15 @@ def equations(d, name):
     options_ = TriangularOptions(upper=flags[0], transpose=flags[1], unitriangular=flags[2], right=flags[3])
     def triangular(a, b):
         return T.linalg.solve_triangular(a.mT if flags[1] else a, b, upper=flags[0] != flags[1], left=not flags[3], unitriangular=flags[2])
+    def qr(a):
+        r = Out()
+        q = api.qr(a, r)
+        signs = api.sign(api.detach(api.diagonal(r.tensor, 0, -2, -1)))
+        return api.mul(q, api.unsqueeze(signs, -2)), api.mul(r.tensor, api.unsqueeze(signs, -1))
+    def qr_theirs(a):
+        q, r = T.linalg.qr(a)
+        signs = r.detach().diagonal(0, -2, -1).sign()
+        return q * signs.unsqueeze(-2), r * signs.unsqueeze(-1)
     def svd(a):
         s, vh = Out(), Out()
         u = api.svd(a, s, vh)
@@ -151,12 +161,13 @@ def equations(d, name):
         "inverse": (api.inverse, T.linalg.inv), "pinv": (lambda a: api.pinv(a, 0.0), T.linalg.pinv), "det": (api.det, T.linalg.det),
         "slogdet": (with_out(api.slogdet), lambda a: tuple(T.linalg.slogdet(a))),
         "cholesky": (lambda a: api.cholesky(api.matmul(a, api.transpose(a, -1, -2)), upper), lambda a: T.linalg.cholesky(a @ a.mT, upper=upper)),
-        "qr": (with_out(api.qr), lambda a: tuple(T.linalg.qr(a))), "svd": (svd, svd_theirs), "svdvals": (api.svdvals, T.linalg.svdvals),
+        "qr": (qr, qr_theirs), "svd": (svd, svd_theirs), "svdvals": (api.svdvals, T.linalg.svdvals),
         "eigh": (lambda a: api.eigh(api.add(a, api.transpose(a, -1, -2)), None), lambda a: T.linalg.eigvalsh(a + a.mT)),
     }[name]
     # det's second derivative divides by the matrix in PyTorch; svd's formulas part where values meet
-    values = T.linalg.svdvals(a.value.double()) if name == "svd" else T.tensor([1.0, 0.0])
-    return Call([a], ours, theirs, grad=bool((values.diff().abs() > 1e-3).all()), second=name in ("inverse", "cholesky", "qr", "det", "slogdet"), upper=upper)
+    values = T.linalg.svdvals(a.value.double()) if name in ("svd", "svdvals") and a.value.dim() > 1 else T.tensor([1.0])
+    apart = bool((values.diff().abs() > 1e-3).all()) and bool((values > 1e-3).all())
+    return Call([a], ours, theirs, grad=apart, second=name in ("inverse", "cholesky", "qr", "det", "slogdet"), upper=upper)
 
 
 # ---- Fourier transforms ---------------------------------------------------------------------------------------------

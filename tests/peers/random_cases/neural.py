@@ -58,8 +58,12 @@ def norms(d, name):
         sizes = list(x.value.shape)
         if len(sizes) > 1:
             sizes[1] = groups * d.random.randint(1, 4)
+            sizes[0] = d.pick(sizes[0], sizes[0], 8, 33, 100)
         x = d.tensor(FLOATS, sizes=sizes)
         last = [x.value.shape[1] if x.value.dim() > 1 else 1]
+    elif d.chance(0.2):  # many rows, which threads share
+        x = d.tensor(FLOATS, sizes=[d.pick(8, 9, 32, 65, 200), *d.shape((1, 2), most=40)])
+        last = list(x.value.shape[1:])
     else:
         last = list(x.value.shape[x.value.dim() - d.random.randint(1, max(1, x.value.dim())):])
     d.special = False
@@ -85,6 +89,8 @@ def attention(d, name):
     q = d.tensor(FLOATS, sizes=near() + [length, e])
     kind = (q.value.dtype,)
     k, v = d.tensor(kind, sizes=near() + [keys, e]), d.tensor(kind, sizes=near() + [keys, ev])
+    if q.value.dtype == T.float16 and d.chance(0.3):  # scores that f16 does not hold
+        q.value, k.value = q.value * 40, k.value * 40
     choice, scale = d.pick("none", "none", "causal", "bool", "numbers"), d.pick(None, None, 0.5)
     mask = d.tensor((T.bool,) if choice == "bool" else kind, sizes=d.pick([], lead) + [length, keys], free=True, grad=d.chance(0.5))
     fields = dict(causal=choice == "causal", scale=scale or 0.0)

@@ -240,7 +240,9 @@ def by_position(d, name):
     if name in ("scatter_mul", "scatter_max", "scatter_min"):
         exclude, how = d.chance(0.4), {"mul": "prod", "max": "amax", "min": "amin"}[name[-3:]]
         return Call([x, index, src], lambda x, i, s: api[name](x, i, s, axis, ScatterOptions(exclude_self=exclude)),
-                    lambda x, i, s: x.scatter_reduce(axis, i, s, how, include_self=not exclude), second=False, axis=axis, exclude=exclude)
+                    lambda x, i, s: x.scatter_reduce(axis, i, s, how, include_self=not exclude), second=False,
+                    # of those that are left out, equal ones count in PyTorch's gradient
+                    grad=not exclude or name == "scatter_mul" or not T.isin(x.value, src.value).any(), axis=axis, exclude=exclude)
     theirs = {"scatter": T.Tensor.scatter, "scatter_": T.Tensor.scatter, "put_along_axis": T.Tensor.scatter,
               "scatter_add": T.Tensor.scatter_add, "scatter_add_": T.Tensor.scatter_add}[name]
     if name == "put_along_axis" and list(index.value.shape) != [*x.value.shape[:axis % x.value.dim()], index.value.shape[axis],
@@ -320,6 +322,8 @@ def repeated(d, name):
                     times=count, axis=axis)
     if name != "pad":
         times = d.spoil(times)
+        if x.value.numel() * math.prod(times) > 1 << 20:
+            return None
         return Call([x], lambda x: api[name](x, shape(times)), lambda x: getattr(x, name)(times), exact=True, times=times)
     mode = d.pick("constant", "constant", "reflect", "replicate", "circular")
     if mode != "constant":

@@ -157,6 +157,9 @@ def unpooling(d, name):
     if index.value.shape == at.shape:
         index.value, index.layout = at, ("contiguous",)
     size = list(source.shape[2:])
+    if d.wrong and d.chance(0.5):
+        one = d.pick(x, index)
+        one.value, one.layout = d.pick(one.value[:1], one.value[0] if one.value.dim() else one.value, one.value[None]).contiguous(), ("contiguous",)
     return Call([x, index], lambda x, i: api[name](x, i, shape(size), PoolOptions(kernel=kernel, stride=stride)),
                 lambda x, i: getattr(F, name)(x, i, kernel, stride, output_size=size), size=size, kernel=kernel)
 
