@@ -97,7 +97,7 @@ def shape_after(layer, shape, stack):
 
 
 def width(layer, shape):
-    """How many numbers a layer takes of each place: channels of pictures, else the last size."""
+    """How many numbers a layer takes of each place: channels of images, else the last size."""
     return shape[1] if layer.kind in ("conv", "bn") else shape[-1]
 
 

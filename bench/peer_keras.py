@@ -13,13 +13,13 @@ import tensorflow as tf  # noqa: E402
 
 import peer  # noqa: E402
 
-PICTURES, BATCH = 16384, 64
+IMAGES, BATCH = 16384, 64
 
 
 def fit():
     make = peer.Maker()
-    x = make.fill([PICTURES, 28, 28], 128, 127).astype(np.uint8)
-    y = np.floor(make.fill([PICTURES], 5, 5)).astype(np.int64)
+    x = make.fill([IMAGES, 28, 28], 128, 127).astype(np.uint8)
+    y = np.floor(make.fill([IMAGES], 5, 5)).astype(np.int64)
     x = x[..., None].astype(np.float32) / 255
     layers = keras.layers
     model = keras.Sequential([

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- LeNet-5 from a loader: a step is an epoch of PICTURES pictures in batches of BATCH ---- */
+/* ---- LeNet-5 from a loader: a step is an epoch of IMAGES images in batches of BATCH ---- */
 
-enum { PICTURES = 16384, BATCH = 64 };
+enum { IMAGES = 16384, BATCH = 64 };
 
 typedef struct lenet {
     aril_model *model; /* of a fit */
@@ -20,13 +20,13 @@ typedef struct lenet {
     aril_loader *batches;
 } lenet;
 
-static aril_dataset *pictures(void)
+static aril_dataset *images(void)
 {
     ARIL_SCOPE;
     bench_maker m = { .dtype = ARIL_F32 };
-    aril_tensor *x = bench_fill(&m, ARIL_SHAPE(PICTURES, 28, 28), 128, 127);
-    aril_tensor *y = bench_fill(&m, ARIL_SHAPE(PICTURES), 5, 5);
-    return aril_dataset_pictures(aril_cast(x, ARIL_U8), aril_cast(aril_floor(y), ARIL_I64));
+    aril_tensor *x = bench_fill(&m, ARIL_SHAPE(IMAGES, 28, 28), 128, 127);
+    aril_tensor *y = bench_fill(&m, ARIL_SHAPE(IMAGES), 5, 5);
+    return aril_dataset_images(aril_cast(x, ARIL_U8), aril_cast(aril_floor(y), ARIL_I64));
 }
 
 static void lenet_end(void *state)
@@ -47,7 +47,7 @@ static void *lenet_begin(bool fit)
     if (!l) return NULL;
     aril_seed(0);
     l->net = aril_zoo_make("lenet5", (aril_zoo_opts){ 0 });
-    l->batches = aril_loader_new(pictures(), (aril_loader_opts){ .batch = BATCH, .shuffle = true });
+    l->batches = aril_loader_new(images(), (aril_loader_opts){ .batch = BATCH, .shuffle = true });
     if (fit) {
         l->model = aril_model_new(l->net, ARIL_SHAPE(1, 28, 28));
         aril_model_compile(l->model, (aril_model_opts){
@@ -89,11 +89,11 @@ static void lenet_fit_step(void *state)
                           (aril_fit_opts){ .epochs = 1, .verbose = ARIL_SILENT });
 }
 
-/* ---- pictures from files: a step is FILES of them, cut to 224 x 224, in batches of 32 ---- */
+/* ---- images from files: a step is FILES of them, cut to 224 x 224, in batches of 32 ---- */
 
 enum { FILES = 256, WIDTH = 500, HEIGHT = 375 };
 
-/* A picture with edges, slopes and grain, so that its file is about as large as a photograph's. */
+/* A image with edges, slopes and grain, so that its file is about as large as a photograph's. */
 static aril_tensor *scene(int i)
 {
     ARIL_SCOPE;
@@ -121,7 +121,7 @@ static bool make_files(char *folder, size_t size)
 {
     const char *tmp = getenv("TMPDIR");
     char path[4096];
-    snprintf(folder, size, "%s/aril-bench-pictures-%ld", tmp ? tmp : "/tmp", (long)getuid());
+    snprintf(folder, size, "%s/aril-bench-images-%ld", tmp ? tmp : "/tmp", (long)getuid());
     snprintf(path, sizeof path, "%s/done", folder);
     if (access(path, R_OK) == 0) return true;
     for (int i = -1; i < FILES && aril_ok(); i++) {
@@ -131,7 +131,7 @@ static bool make_files(char *folder, size_t size)
         if (mkdir(path, 0777) != 0 && errno != EEXIST) return false;
         if (i < 0) continue;
         snprintf(path, sizeof path, "%s/class%d/%d.jpg", folder, i % 2, i);
-        aril_picture_write(path, scene(i), (aril_picture_write_opts){ .quality = 92 });
+        aril_image_write(path, scene(i), (aril_image_write_opts){ .quality = 92 });
     }
     snprintf(path, sizeof path, "%s/done", folder);
     FILE *f = aril_ok() ? fopen(path, "w") : NULL;
@@ -195,7 +195,7 @@ static void adam_end(void *state)
 static const bench_task tasks[] = {
     { "lenet5-loop", lenet_loop_begin, lenet_loop_step, lenet_end },
     { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end },
-    { "picture-files", files_begin, files_step, files_end },
+    { "image-files", files_begin, files_step, files_end },
     { "adam", adam_begin, adam_step, adam_end },
 };
 

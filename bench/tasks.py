@@ -6,7 +6,7 @@ import torch
 
 import peer
 
-PICTURES, BATCH = 16384, 64
+IMAGES, BATCH = 16384, 64
 
 
 def lenet5():
@@ -17,13 +17,13 @@ def lenet5():
     )
 
 
-def pictures():
+def images():
     make = peer.Maker()
-    x = make.fill([PICTURES, 28, 28], 128, 127).astype(np.uint8)
-    return x, np.floor(make.fill([PICTURES], 5, 5)).astype(np.int64)
+    x = make.fill([IMAGES, 28, 28], 128, 127).astype(np.uint8)
+    return x, np.floor(make.fill([IMAGES], 5, 5)).astype(np.int64)
 
 
-class Pictures(torch.utils.data.Dataset):
+class Images(torch.utils.data.Dataset):
     """A sample at a time, as most programs have it."""
 
     def __init__(self, x, y):
@@ -44,7 +44,7 @@ def whole_batches(samples):
     return samples
 
 
-class Batches(Pictures):
+class Batches(Images):
     """Gives whole batches, which nothing has to put together again: the fastest form there is."""
 
     def __getitems__(self, indices):
@@ -53,8 +53,8 @@ class Batches(Pictures):
 
 
 def lenet5_loop(workers=0, order=None, fused=False, batches=True):
-    x, y = (torch.from_numpy(t) for t in pictures())
-    data = Batches(x, y) if batches else Pictures(x, y)
+    x, y = (torch.from_numpy(t) for t in images())
+    data = Batches(x, y) if batches else Images(x, y)
     loader = torch.utils.data.DataLoader(
         data, BATCH, shuffle=True, num_workers=workers, persistent_workers=workers > 0,
         collate_fn=whole_batches if batches else None,
@@ -77,10 +77,10 @@ def lenet5_loop(workers=0, order=None, fused=False, batches=True):
     return steps
 
 
-def picture_folder():
-    folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"aril-bench-pictures-{os.getuid()}")
+def image_folder():
+    folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"aril-bench-images-{os.getuid()}")
     if not os.path.exists(os.path.join(folder, "done")):
-        raise RuntimeError("Aril's side makes the pictures: run it first")
+        raise RuntimeError("Aril's side makes the images: run it first")
     return folder
 
 
@@ -90,7 +90,7 @@ def decoded(path):
     return decode_jpeg(read_file(path), mode=ImageReadMode.RGB)
 
 
-def picture_files(decoder="PIL"):
+def image_files(decoder="PIL"):
     from torchvision import datasets
     from torchvision.transforms import v2
 
@@ -98,7 +98,7 @@ def picture_files(decoder="PIL"):
     change = ([v2.PILToTensor()] if decoder == "PIL late" else []) + change
     change += [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
     options = {"loader": decoded} if decoder == "torchvision" else {}
-    data = datasets.ImageFolder(picture_folder(), v2.Compose(change), **options)
+    data = datasets.ImageFolder(image_folder(), v2.Compose(change), **options)
     loader = torch.utils.data.DataLoader(data, 32, shuffle=True, num_workers=2, persistent_workers=True)
 
     def steps(n):
@@ -129,7 +129,7 @@ def adam(kind="fused"):
 # What is tried for each: the fastest counts.
 SETTINGS = {
     "lenet5-loop": (lenet5_loop, [{}, {"order": "channels-last"}, {"fused": True}, {"workers": 1}, {"workers": 2}, {"batches": False}]),
-    "picture-files": (picture_files, [{}, {"decoder": "torchvision"}, {"decoder": "PIL late"}]),
+    "image-files": (image_files, [{}, {"decoder": "torchvision"}, {"decoder": "PIL late"}]),
     "adam": (adam, [{}, {"kind": "foreach"}]),
 }
 SETTINGS["lenet5-fit"] = SETTINGS["lenet5-loop"]

@@ -78,11 +78,11 @@ static void count_sizes(counts *c, aril_tensor *x)
     }
 }
 
-static void add_values(counts *c, aril_tensor *x, bool pictures)
+static void add_values(counts *c, aril_tensor *x, bool images)
 {
     if (!aril_dtype_is_float(aril_dtype_of(x))) return;
     aril_tensor *d = aril_cast(x, ARIL_F64);
-    c->channels = pictures && aril_size(x, 1) <= MOST_CHANNELS ? (int)aril_size(x, 1) : 1;
+    c->channels = images && aril_size(x, 1) <= MOST_CHANNELS ? (int)aril_size(x, 1) : 1;
     for (int k = 0; k < c->channels; k++) {
         aril_tensor *part = c->channels > 1 ? aril_select(d, 1, k) : d;
         c->sum[k] += aril_item(aril_sum(part, ARIL_ALL));
@@ -109,7 +109,7 @@ static bool look(aril_dataset *d, double seconds, counts *c)
         count_classes(c, b.y, b.n);
         count_numbers(c, b.y);
         count_sizes(c, b.x);
-        add_values(c, b.x, aril_dataset_has_pictures(d));
+        add_values(c, b.x, aril_dataset_has_images(d));
         c->samples += b.n;
     }
     aril_loader_free(l);
@@ -208,10 +208,10 @@ static void print_target(aril_dataset *d, const counts *c)
 static void print_shape(aril_dataset *d, const counts *c)
 {
     char text[128], large[128];
-    bool pictures = aril_dataset_has_pictures(d);
+    bool images = aril_dataset_has_images(d);
     if (!c->differ || c->samples == 0) {
         printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
-               pictures ? ", an image" : "");
+               images ? ", an image" : "");
         return;
     }
     aril_shape a = c->small, b = c->large; /* without the batch dimension */
@@ -219,7 +219,7 @@ static void print_shape(aril_dataset *d, const counts *c)
     a.ndim--, b.ndim--;
     printf("  each     %s to %s%s\n", shape_text(a, text, sizeof text),
            shape_text(b, large, sizeof large),
-           pictures ? ", an image; they differ in size" : "; they differ in size");
+           images ? ", an image; they differ in size" : "; they differ in size");
 }
 
 static int describe(aril_dataset *d, const char *name, const options *o)
@@ -254,7 +254,7 @@ static int describe(aril_dataset *d, const char *name, const options *o)
     return aril_ok() ? EXIT_DONE : report("data");
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 /* The first samples, spread over the classes where labels come in order. */
 static int64_t pick(aril_dataset *d, int64_t i, int64_t count)
@@ -282,31 +282,31 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
 {
     ARIL_SCOPE;
     int64_t size = aril_dataset_size(d), n = size >= 0 && size < o->count ? size : o->count;
-    aril_tensor **picture = calloc((size_t)n + 1, sizeof *picture);
+    aril_tensor **image = calloc((size_t)n + 1, sizeof *image);
     aril_caption *caption = calloc((size_t)n + 1, sizeof *caption);
     char(*text)[96] = calloc((size_t)n + 1, sizeof *text);
     /* Of different sizes: each becomes as large as the smallest that is at least 96. */
     aril_transform *square = aril_transform_parse("resize=96,center_crop=96");
     bool same = true;
-    for (int64_t i = 0; picture && caption && text && i < n && aril_ok(); i++) {
+    for (int64_t i = 0; image && caption && text && i < n && aril_ok(); i++) {
         aril_sample s = { 0 };
         if (aril_dataset_get(d, pick(d, i, n), &s) < 0) break;
-        picture[i] = s.x;
-        same = same && aril_numel(s.x) == aril_numel(picture[0]);
+        image[i] = s.x;
+        same = same && aril_numel(s.x) == aril_numel(image[0]);
         if (label_of(d, &s, text[i], sizeof text[i])) caption[i].text = text[i];
     }
     for (int64_t i = 0; !same && i < n && aril_ok(); i++)
-        picture[i] = aril_transform_picture(square, picture[i], NULL);
-    if (aril_ok() && n > 0 && picture && caption && text) {
+        image[i] = aril_transform_image(square, image[i], NULL);
+    if (aril_ok() && n > 0 && image && caption && text) {
         char title[160];
         snprintf(title, sizeof title, "%s%s%s", name, o->split ? ", " : "",
                  o->split ? o->split : "");
-        aril_tensor *all = aril_stack((aril_list){ .n = (int)n, .at = picture }, 0);
+        aril_tensor *all = aril_stack((aril_list){ .n = (int)n, .at = image }, 0);
         aril_draw_sheet(o->sheet, all, caption, 0, (aril_draw_opts){ .title = title });
         if (aril_ok()) printf("%s: %lld images\n", o->sheet, (long long)n);
     }
     aril_transform_free(square);
-    free(picture);
+    free(image);
     free(caption);
     free(text);
     return aril_ok() ? EXIT_DONE : report("data");
@@ -339,7 +339,7 @@ static int export(aril_dataset *d, const options *o)
         label_of(d, &s, label, sizeof label);
         plain(label);
         snprintf(path, sizeof path, "%s/%lld-%s.png", o->export, (long long)which, label);
-        aril_picture_write(path, s.x, (aril_picture_write_opts){ 0 });
+        aril_image_write(path, s.x, (aril_image_write_opts){ 0 });
     }
     if (aril_ok()) printf("%s: %lld images\n", o->export, (long long)n);
     return aril_ok() ? EXIT_DONE : report("data");
@@ -358,7 +358,7 @@ static int run(void *values, int n, char **argument)
     }
     if (!d) return report("data");
     int status = EXIT_DONE;
-    if ((o->sheet || o->export) && !aril_dataset_has_pictures(d)) {
+    if ((o->sheet || o->export) && !aril_dataset_has_images(d)) {
         fprintf(stderr, "aril data: the samples of '%s' are not images\n", argument[0]);
         status = EXIT_FAILED;
     }

@@ -29,7 +29,7 @@ typedef struct model_file {
         target_scale[2]; /* mean and deviation of the targets of a regression; 0, 0: as they are */
     int n_channels;      /* that are normalised: 0, 1 or the input's */
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
-    bool sized;    /* pictures are brought to the input's size */
+    bool sized;    /* images are brought to the input's size */
     double kept;   /* the share of the training samples that was held out; 0: none */
     uint64_t seed; /* by which that share was drawn */
 } model_file;

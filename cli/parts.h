@@ -30,7 +30,7 @@ void parts_close(parts *p);
 aril_dataset *parts_to_test(const char *data, const char *split, aril_open_opts opts,
                             const model_file *m, const char **what);
 
-/* The dataset, which is taken over, with its pictures made height x width. */
+/* The dataset, which is taken over, with its images made height x width. */
 aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width);
 
 /* Is it a table whose targets are integers without names? Opened again with .class_target, their

@@ -10,22 +10,22 @@ typedef struct options {
     bool json, invert;
 } options;
 
-/* A picture file as the network wants it: channels, size, normalised. [1,C,H,W] */
-static aril_tensor *read_picture(const model_file *m, const char *path, bool invert)
+/* A image file as the network wants it: channels, size, normalised. [1,C,H,W] */
+static aril_tensor *read_image(const model_file *m, const char *path, bool invert)
 {
     int64_t channels = m->input.dim[0], height = m->input.dim[1], width = m->input.dim[2];
-    aril_tensor *x = aril_picture_read(path, (aril_picture_opts){ .channels = channels == 1 ? 1 : 3,
-                                                                  .min_width = width,
-                                                                  .min_height = height });
+    aril_tensor *x = aril_image_read(path, (aril_image_opts){ .channels = channels == 1 ? 1 : 3,
+                                                              .min_width = width,
+                                                              .min_height = height });
     if (aril_size(x, 1) != height || aril_size(x, 2) != width) {
         aril_transform *resize = aril_transform_resize(height, width, (aril_resize_opts){ 0 });
-        x = aril_transform_picture(resize, x, NULL);
+        x = aril_transform_image(resize, x, NULL);
         aril_transform_free(resize);
     }
     x = aril_div_scalar(aril_cast(x, ARIL_F32), 255);
     if (invert) x = aril_add_scalar(aril_neg(x), 1);
     aril_transform *normalise = model_normalise(m);
-    if (normalise) x = aril_transform_picture(normalise, x, NULL);
+    if (normalise) x = aril_transform_image(normalise, x, NULL);
     aril_transform_free(normalise);
     return aril_unsqueeze(x, 0);
 }
@@ -63,7 +63,7 @@ static void print_json(const model_file *m, const char *path, int64_t row, const
     printf(a->n > 1 ? "]}" : "}");
 }
 
-/* A picture's answer below its name; a row's in one line. */
+/* A image's answer below its name; a row's in one line. */
 static void print_answer(const model_file *m, int64_t row, const answer *a)
 {
     char name[256];
@@ -86,7 +86,7 @@ static void print_answer(const model_file *m, int64_t row, const answer *a)
     if (row) puts("");
 }
 
-/* Tells of a batch [N,...] what the network says; rows count from `row`, 0: it is a picture. */
+/* Tells of a batch [N,...] what the network says; rows count from `row`, 0: it is a image. */
 static bool tell(const model_file *m, const char *path, aril_tensor *x, int64_t row,
                  const options *o, bool *first)
 {
@@ -119,10 +119,10 @@ static void print_path(const char *path, const options *o)
     puts("");
 }
 
-static bool predict_picture(const model_file *m, const char *path, const options *o, bool *first)
+static bool predict_image(const model_file *m, const char *path, const options *o, bool *first)
 {
     ARIL_SCOPE;
-    aril_tensor *x = read_picture(m, path, o->invert); /* [1,C,H,W] */
+    aril_tensor *x = read_image(m, path, o->invert); /* [1,C,H,W] */
     if (!aril_ok()) return false;
     print_path(path, o);
     return tell(m, path, x, 0, o, first);
@@ -171,7 +171,7 @@ static int run(void *values, int n, char **argument)
     bool first = true;
     if (o->json) printf("[");
     for (int i = 1; i < n; i++)
-        if (!(rows ? predict_rows : predict_picture)(&m, argument[i], o, &first))
+        if (!(rows ? predict_rows : predict_image)(&m, argument[i], o, &first))
             status = report("predict");
     if (o->json) puts("\n]");
     model_close(&m);

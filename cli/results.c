@@ -166,9 +166,9 @@ aril_callback *results_hparams(const char *folder, model_file *m, const char *op
     return cb;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-/* The first test pictures with what the network says of them. */
+/* The first test images with what the network says of them. */
 static void draw_predictions(const model_file *m, aril_dataset *test, const char *path,
                              const char *title)
 {
@@ -246,7 +246,7 @@ void results_draw(model_file *m, const aril_history *h, aril_dataset *test, cons
         snprintf(title, sizeof title, "%s on %s", m->name, data);
         draw_confusion(m, test, path, title);
     }
-    if (m->input.ndim == 3 && aril_dataset_has_pictures(test)) {
+    if (m->input.ndim == 3 && aril_dataset_has_images(test)) {
         snprintf(path, sizeof path, "%s/predictions.png", folder);
         snprintf(title, sizeof title, "%s on test images of %s", m->name, data);
         draw_predictions(m, test, path, title);
@@ -311,7 +311,7 @@ static void tell_file(const char *name, const char *what)
 }
 
 void results_tell(const model_file *m, const best_epoch *best, const measured_on *on,
-                  const char *folder, bool no_pictures)
+                  const char *folder, bool no_images)
 {
     char text[96];
     printf("\n");
@@ -322,7 +322,7 @@ void results_tell(const model_file *m, const best_epoch *best, const measured_on
              (long long)aril_parameter_count(m->net));
     tell_file("model.safetensors", text);
     tell_file("history.csv", "figures of each epoch");
-    if (no_pictures) return;
+    if (no_images) return;
     tell_file("curves.svg, .png", "the same, drawn");
     if (m->regression) return;
     if (m->classes <= 200) tell_file("confusion.png", "which classes are taken for which");

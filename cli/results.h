@@ -1,4 +1,4 @@
-/* What a training leaves behind: the best weights, logs, pictures, and a few lines for the person
+/* What a training leaves behind: the best weights, logs, images, and a few lines for the person
  * who waited. */
 #ifndef ARIL_CLI_RESULTS_H
 #define ARIL_CLI_RESULTS_H
@@ -41,6 +41,6 @@ void results_load_best(model_file *m, const char *folder);
 /* Which epoch was best, by what it was chosen, how it does on a test set of its own, and what lies
  * in the folder. */
 void results_tell(const model_file *m, const best_epoch *best, const measured_on *on,
-                  const char *folder, bool no_pictures);
+                  const char *folder, bool no_images);
 
 #endif

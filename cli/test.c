@@ -139,7 +139,7 @@ static int test(const model_file *m, const options *o)
     if (o->target) opts.target = o->target;
     aril_dataset *d = parts_to_test(o->data, o->split, opts, m, &what);
     if (!d) return report_no_data(m, o);
-    if (m->sized && aril_dataset_has_pictures(d))
+    if (m->sized && aril_dataset_has_images(d))
         d = parts_sized(d, m->input.dim[1], m->input.dim[2]);
     if (d && o->samples) d = aril_dataset_take(d, o->samples);
     if (!d || !fits(m, d)) {

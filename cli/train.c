@@ -16,7 +16,7 @@ typedef struct options {
         *device, *log, *checkpoint, *out, *size;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
-    bool resume, fresh, nesterov, quiet, no_pictures;
+    bool resume, fresh, nesterov, quiet, no_images;
 } options;
 
 /* What a run is made of; freed by end(). */
@@ -27,7 +27,7 @@ typedef struct run_parts {
     aril_loader *batches, *val_batches;
     aril_model *model;
     best_epoch best;
-    int64_t height, width; /* of --size; 0: pictures as they are */
+    int64_t height, width; /* of --size; 0: images as they are */
     bool reading;          /* batches are being read: shapes that do not fit are those of samples */
     char checkpoint[4096];
 } run_parts;
@@ -104,7 +104,7 @@ static aril_dataset *sized_and_taken(aril_dataset *d, int64_t height, int64_t wi
     return d && samples ? aril_dataset_take(d, samples) : d;
 }
 
-/* Opens all parts, with pictures in the size asked for or that the network was trained on. */
+/* Opens all parts, with images in the size asked for or that the network was trained on. */
 static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
@@ -124,7 +124,7 @@ static bool open_data(run_parts *r, const char *what)
         return false;
     }
     if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
-    if (height && !aril_dataset_has_pictures(p->train)) {
+    if (height && !aril_dataset_has_images(p->train)) {
         aril_fail(ARIL_ERR_ARG, "--size is for images, and %s has none", what);
         return false;
     }
@@ -144,7 +144,7 @@ static bool look_at_targets(run_parts *r, int64_t *results)
     aril_dataset *train = r->data.train;
     if (aril_dataset_get(train, 0, &s) < 0) return false;
     aril_dtype x = aril_dtype_of(s.x);
-    if (!aril_dtype_is_float(x) && !aril_dataset_has_pictures(train))
+    if (!aril_dtype_is_float(x) && !aril_dataset_has_images(train))
         aril_fail(ARIL_ERR_DTYPE, "the samples are %s, and the networks of the zoo take floats",
                   aril_dtype_name(x));
     if (!aril_ok()) return false;
@@ -251,14 +251,14 @@ static bool measure_columns(run_parts *r)
     return ok && aril_ok();
 }
 
-/* Mean and deviation of each channel over some thousand pictures. */
+/* Mean and deviation of each channel over some thousand images. */
 static bool measure_channels(run_parts *r)
 {
     enum { ENOUGH = 4096 };
     model_file *m = &r->m;
     double sum[MOST_CHANNELS] = { 0 }, squares[MOST_CHANNELS] = { 0 }, n = 0;
     int64_t seen = 0;
-    if (!aril_dataset_has_pictures(r->data.train) || m->input.ndim != 3 ||
+    if (!aril_dataset_has_images(r->data.train) || m->input.ndim != 3 ||
         m->input.dim[0] > MOST_CHANNELS)
         return true;
     aril_loader *l = aril_loader_new(aril_dataset_keep(r->data.train),
@@ -391,7 +391,7 @@ static bool make_folder(const char *path)
     }
 }
 
-/* Pictures have to leave the augmentation as large as the network takes them. */
+/* Images have to leave the augmentation as large as the network takes them. */
 static bool fits(const run_parts *r, aril_dataset *augmented)
 {
     char have[64], want[64];
@@ -505,13 +505,13 @@ static void end(run_parts *r)
     model_close(&r->m);
 }
 
-/* report(), with what helps where pictures differ in size or a checkpoint is of something else. */
+/* report(), with what helps where images differ in size or a checkpoint is of something else. */
 static int report_with_advice(const run_parts *r)
 {
     aril_status code = aril_error_code();
     int status = report("train");
     aril_dataset *train = r->data.train;
-    if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_pictures(train) &&
+    if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_images(train) &&
         (r->reading || parts_differ(train)))
         fputs("aril train: the images differ in size; --size 64 makes them 64 x 64\n", stderr);
     else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
@@ -580,7 +580,7 @@ static int tell_diverged(const run_parts *r)
     return EXIT_FAILED;
 }
 
-/* What is left to do after a fit: pictures and words. */
+/* What is left to do after a fit: images and words. */
 static int finish(run_parts *r, aril_history *h)
 {
     const options *o = r->o;
@@ -589,9 +589,9 @@ static int finish(run_parts *r, aril_history *h)
     if (r->best.epoch >= 0) {
         measured_on on = { p->val, p->test, p->kept, p->by_test };
         results_load_best(&r->m, o->out);
-        if (!o->no_pictures && aril_ok())
+        if (!o->no_images && aril_ok())
             results_draw(&r->m, h, p->test ? p->test : p->val, o->out, o->data);
-        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->best, &on, o->out, o->no_pictures);
+        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->best, &on, o->out, o->no_images);
     }
     if (!aril_ok()) return report("train");
     fflush(stdout);
@@ -929,8 +929,8 @@ static const option table[] = {
       .help = "goes on from the checkpoint, if there is one, as if it had never stopped: with the "
               "optimizer and the learning rate that it had, unless another --lr is given" },
     { .name = "fresh", AT(fresh), .help = "begins anew where there is a checkpoint" },
-    { .name = "no-pictures",
-      AT(no_pictures),
+    { .name = "no-images",
+      AT(no_images),
       .help = "draws no curves, confusion matrix and predictions" },
     { .name = "quiet", AT(quiet), .help = "prints nothing but errors" },
     { 0 },

@@ -209,8 +209,8 @@ macro(aril_part word name header libraries suffixes package adds)
 endmacro()
 
 aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip (Fashion-MNIST), compressed .npz, smaller PNG files")
-aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG pictures")
-aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG pictures")
+aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG images")
+aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG images")
 
 # HDF5 draws in many other libraries. It is opened when a first file is read: the build needs its headers alone.
 set(have_HDF5 OFF)

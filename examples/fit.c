@@ -1,12 +1,12 @@
-/* A convolutional network fitted in one line, as Keras has it: pictures in which a bright square stands for the class. */
+/* A convolutional network fitted in one line, as Keras has it: images in which a bright square stands for the class. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
 
 enum { CLASSES = 10 };
 
-/* Noise, and in each picture [3,size,size] a square whose place tells its class. */
-static void pictures(int64_t n, int64_t size, aril_tensor **x, aril_tensor **y)
+/* Noise, and in each image [3,size,size] a square whose place tells its class. */
+static void images(int64_t n, int64_t size, aril_tensor **x, aril_tensor **y)
 {
     *x = aril_mul_scalar(aril_rand(ARIL_SHAPE(n, 3, size, size), ARIL_F32, aril_cpu()), 0.5);
     *y = aril_randint(0, CLASSES, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
@@ -14,8 +14,8 @@ static void pictures(int64_t n, int64_t size, aril_tensor **x, aril_tensor **y)
     for (int64_t i = 0; i < n; i++) {
         ARIL_SCOPE;
         int64_t edge = size / 4, row = truth[i] / 4 * edge, column = truth[i] % 4 * edge;
-        aril_tensor *picture = aril_select(*x, 0, i);
-        aril_fill_(aril_narrow(aril_narrow(picture, 1, row, edge), 2, column, edge), 1);
+        aril_tensor *image = aril_select(*x, 0, i);
+        aril_fill_(aril_narrow(aril_narrow(image, 1, row, edge), 2, column, edge), 1);
     }
 }
 
@@ -25,8 +25,8 @@ int main(void)
     int64_t size = quick ? 24 : 100, n = quick ? 96 : 320;
     aril_seed(0);
     aril_tensor *x, *y, *x_val, *y_val;
-    pictures(n, size, &x, &y);
-    pictures(n / 4, size, &x_val, &y_val);
+    images(n, size, &x, &y);
+    images(n / 4, size, &x_val, &y_val);
 
     aril_module *net =
         aril_nn_sequential(aril_nn_conv2d(0, 32, 3), aril_nn_relu(), aril_nn_conv2d(0, 32, 3),

@@ -23,14 +23,14 @@ static aril_tensor *of(const float *data, aril_shape shape)
  *     rows 2-4, columns 0-2:  -2 + (4 + 1 + 1) - 1 =  3
  *     rows 2-4, columns 2-4:  -1 + (1 + 1 + 1) - 1 =  1
  * ReLU: [[1,0],[3,1]]; the largest is 3. Backwards from 1, the gradient reaches the third window
- * alone: the picture gets the kernel there, and the kernel gets rows 2-4, columns 0-2. */
+ * alone: the image gets the kernel there, and the kernel gets rows 2-4, columns 0-2. */
 TEST(cs231n_conv_relu_pool)
 {
     ARIL_SCOPE;
-    static const float picture[25] = { 1, 2, 3, 4, 5, 2, 2, 1, 1, 1, 3, 2, 1,
-                                       1, 1, 4, 1, 1, 1, 1, 5, 1, 1, 1, 1 };
+    static const float image[25] = { 1, 2, 3, 4, 5, 2, 2, 1, 1, 1, 3, 2, 1,
+                                     1, 1, 4, 1, 1, 1, 1, 5, 1, 1, 1, 1 };
     static const float kernel[9] = { 0, -1, 0, 1, 1, 1, 0, -1, 0 };
-    aril_tensor *x = aril_parameter(of(picture, ARIL_SHAPE(1, 1, 5, 5)));
+    aril_tensor *x = aril_parameter(of(image, ARIL_SHAPE(1, 1, 5, 5)));
     aril_tensor *w = aril_parameter(of(kernel, ARIL_SHAPE(1, 1, 3, 3)));
     aril_tensor *y = aril_conv2d(x, w, NULL, (aril_conv_opts){ .stride = { 2, 2 } });
     static const float conv[4] = { 1, -2, 3, 1 };
@@ -48,7 +48,7 @@ TEST(cs231n_conv_relu_pool)
         CHECK_NEAR(got[i], r >= 0 && c < 3 ? kernel[r * 3 + c] : 0, 0);
     }
     CHECK_INT(aril_read(aril_grad(w), got), 0);
-    for (int i = 0; i < 9; i++) CHECK_NEAR(got[i], picture[(2 + i / 3) * 5 + i % 3], 0);
+    for (int i = 0; i < 9; i++) CHECK_NEAR(got[i], image[(2 + i / 3) * 5 + i % 3], 0);
     aril_release(x);
     aril_release(w);
     CHECK(aril_ok());
@@ -318,7 +318,7 @@ TEST(training_keeps_no_second_weight)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* Any picture gives a channels-last result, and gradient; that of a weight lies as the weight. */
+/* Any image gives a channels-last result, and gradient; that of a weight lies as the weight. */
 TEST(channels_last_stays)
 {
     ARIL_SCOPE;

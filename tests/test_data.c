@@ -88,14 +88,14 @@ TEST(drop_last_and_reuse)
     aril_loader_free(l);
 }
 
-TEST(pictures_become_unit_floats)
+TEST(images_become_unit_floats)
 {
     ARIL_SCOPE;
     uint8_t bytes[256 * 4];
     for (int i = 0; i < 1024; i++) bytes[i] = (uint8_t)(i / 4);
     aril_tensor *x = aril_from(bytes, ARIL_SHAPE(256, 2, 2), ARIL_U8, aril_cpu());
     aril_loader *l =
-        aril_loader_new(aril_dataset_pictures(x, NULL), (aril_loader_opts){ .batch = 256 });
+        aril_loader_new(aril_dataset_images(x, NULL), (aril_loader_opts){ .batch = 256 });
     aril_batch b;
     CHECK(aril_loader_next(l, &b));
     CHECK_INT(aril_ndim(b.x), 4);
@@ -106,7 +106,7 @@ TEST(pictures_become_unit_floats)
     for (int i = 0; i < 1024; i++) CHECK(v[i] == (float)(i / 4) / 255.0f); /* every byte, exactly */
     aril_loader_free(l);
 
-    l = aril_loader_new(aril_dataset_pictures(x, NULL),
+    l = aril_loader_new(aril_dataset_images(x, NULL),
                         (aril_loader_opts){ .batch = 3, .raw = true });
     CHECK(aril_loader_next(l, &b));
     CHECK(aril_dtype_of(b.x) == ARIL_U8);
@@ -114,7 +114,7 @@ TEST(pictures_become_unit_floats)
     aril_loader_free(l);
 
     /* One by one and as a whole give the same bits. */
-    aril_dataset *d = aril_dataset_pictures(x, NULL);
+    aril_dataset *d = aril_dataset_images(x, NULL);
     aril_sample s;
     CHECK_INT(aril_dataset_get(d, 77, &s), ARIL_OK);
     CHECK_INT(aril_ndim(s.x), 3);
@@ -537,7 +537,7 @@ static aril_dataset *ragged(int64_t n)
 static aril_status sums(int64_t n, const aril_sample *s, aril_batch *b, void *ctx)
 {
     *(int64_t *)ctx += n;
-    aril_tensor *x = aril_batch_room(&b->x, ARIL_I64, ARIL_SHAPE(n));
+    aril_tensor *x = aril_batch_buffer(&b->x, ARIL_I64, ARIL_SHAPE(n));
     if (!x) return ARIL_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
         ((int64_t *)aril_data_strided(x))[i] = aril_item_int(aril_sum(s[i].x, ARIL_ALL));
@@ -591,7 +591,7 @@ TEST(classes_and_names)
     const char *const *got;
     CHECK_INT(aril_dataset_classes(d, &got), 3);
     CHECK_STR(got[2], "fish");
-    CHECK(!aril_dataset_has_pictures(d));
+    CHECK(!aril_dataset_has_images(d));
     aril_dataset_release(d);
     CHECK_INT(aril_dataset_size(NULL), -1);
     CHECK(!aril_dataset_range(NULL, 0, 1)); /* an error is passed on, not made */
@@ -674,7 +674,7 @@ TEST(sizes_below_0_are_told)
                          NULL);
     CHECK(aril_loader_new(numbers(4), (aril_loader_opts){ .sampler = s }) == NULL);
     CHECK_ERROR("-3 samples");
-    CHECK(aril_batch_room(NULL, ARIL_F32, ARIL_SHAPE(1)) == NULL);
+    CHECK(aril_batch_buffer(NULL, ARIL_F32, ARIL_SHAPE(1)) == NULL);
     CHECK_ERROR("NULL");
 }
 

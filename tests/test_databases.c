@@ -139,7 +139,7 @@ TEST(lmdb_whose_nodes_or_values_overlap)
     aril__bytes_free(&b);
 }
 
-/* A Datum of raw bytes, of floats, or of a picture's file. */
+/* A Datum of raw bytes, of floats, or of a image's file. */
 static void put_datum(aril__proto *p, int64_t label, int kind)
 {
     ARIL_SCOPE;
@@ -158,7 +158,7 @@ static void put_datum(aril__proto *p, int64_t label, int kind)
     if (kind == 2) {
         aril__bytes b = { 0 };
         aril_tensor *x = aril_full(ARIL_SHAPE(3, 5, 6), 77, ARIL_U8, aril_cpu());
-        aril_picture_write(temp_path("x.png"), x, (aril_picture_write_opts){ 0 });
+        aril_image_write(temp_path("x.png"), x, (aril_image_write_opts){ 0 });
         aril__read_file("test", temp_path("x.png"), 0, &b);
         aril__proto_bytes(p, 4, b.at, b.n);
         aril__proto_int(p, 7, 1);
@@ -224,7 +224,7 @@ TEST(a_datum_that_is_malformed)
     aril__proto_int(&p[2], 1, -1);
     aril__proto_int(&p[2], 2, INT64_MAX);
     aril__proto_int(&p[2], 3, INT64_MAX);
-    aril__proto_bytes(&p[3], 4, "no picture", 10);
+    aril__proto_bytes(&p[3], 4, "no image", 10);
     aril__proto_int(&p[3], 7, 1);
     CHECK_INT(write_datums(temp_path("data.mdb"), p, 4), ARIL_OK);
     aril_dataset *d = aril_dataset_lmdb(temp_path("data.mdb"));

@@ -112,7 +112,7 @@ TEST(idx_that_is_malformed)
     aril_clear_error();
 }
 
-/* Five pictures of 2 x 3 for training and one for testing, in a folder of that name. */
+/* Five images of 2 x 3 for training and one for testing, in a folder of that name. */
 static bool make_mnist(const char *folder)
 {
     unsigned char pixel[30];
@@ -345,9 +345,9 @@ TEST(cifar_itself)
     aril_dataset_release(d);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-static bool write_picture(const char *name, int64_t h, int64_t w, int value)
+static bool write_image(const char *name, int64_t h, int64_t w, int value)
 {
     ARIL_SCOPE;
     char folder[600];
@@ -358,17 +358,17 @@ static bool write_picture(const char *name, int64_t h, int64_t w, int value)
         *slash = '/';
     }
     aril_tensor *x = aril_full(ARIL_SHAPE(3, h, w), value, ARIL_U8, aril_cpu());
-    return aril_picture_write(temp_path(name), x, (aril_picture_write_opts){ 0 }) == ARIL_OK;
+    return aril_image_write(temp_path(name), x, (aril_image_write_opts){ 0 }) == ARIL_OK;
 }
 
-TEST(a_folder_of_pictures)
+TEST(a_folder_of_images)
 {
     ARIL_SCOPE;
-    CHECK(write_picture("set/train/dogs/b.png", 4, 6, 20));
-    CHECK(write_picture("set/train/dogs/a.png", 5, 7, 10));
-    CHECK(write_picture("set/train/cats/deep/er/x.PNG", 2, 3, 30));
-    CHECK(write_picture("set/train/cats/.hidden.png", 2, 3, 0));
-    CHECK(write_picture("set/test/dogs/c.png", 4, 4, 40));
+    CHECK(write_image("set/train/dogs/b.png", 4, 6, 20));
+    CHECK(write_image("set/train/dogs/a.png", 5, 7, 10));
+    CHECK(write_image("set/train/cats/deep/er/x.PNG", 2, 3, 30));
+    CHECK(write_image("set/train/cats/.hidden.png", 2, 3, 0));
+    CHECK(write_image("set/test/dogs/c.png", 4, 4, 40));
     CHECK_INT(aril__file_replace(temp_path("set/train/dogs/notes.txt"), "x", 1), ARIL_OK);
     CHECK(mkdir(temp_path("set/train/empty"), 0777) == 0);
     aril_dataset *d = aril_dataset_open(temp_path("set"), "train");
@@ -409,7 +409,7 @@ TEST(a_folder_of_pictures)
     CHECK(refused(aril_dataset_open(temp_path("set/train"), "test"), ARIL_ERR_ARG,
                   "has no part \"test\""));
     CHECK(refused(aril_dataset_folder(temp_path("set/train/empty"), (aril_folder_opts){ 0 }),
-                  ARIL_ERR_IO, "holds no pictures"));
+                  ARIL_ERR_IO, "holds no images"));
     CHECK(refused(aril_dataset_folder("/no/such", (aril_folder_opts){ 0 }), ARIL_ERR_IO,
                   "cannot read folder"));
     CHECK(refused(aril_dataset_folder("/", (aril_folder_opts){ .channels = 2 }), ARIL_ERR_ARG,
@@ -424,12 +424,12 @@ TEST(a_folder_of_pictures)
     aril_dataset_release(d);
 }
 
-TEST(a_picture_that_is_broken_is_named)
+TEST(a_image_that_is_broken_is_named)
 {
     ARIL_SCOPE;
-    CHECK(write_picture("pictures/cats/a.png", 4, 6, 20));
-    CHECK_INT(aril__file_replace(temp_path("pictures/cats/b.png"), "no picture", 10), ARIL_OK);
-    aril_dataset *d = aril_dataset_folder(temp_path("pictures"), (aril_folder_opts){ 0 });
+    CHECK(write_image("images/cats/a.png", 4, 6, 20));
+    CHECK_INT(aril__file_replace(temp_path("images/cats/b.png"), "no image", 10), ARIL_OK);
+    aril_dataset *d = aril_dataset_folder(temp_path("images"), (aril_folder_opts){ 0 });
     CHECK(d);
     aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = 1, .workers = 2 });
     aril_batch b;
@@ -441,8 +441,8 @@ TEST(a_picture_that_is_broken_is_named)
     }
     aril_clear_error();
     aril_loader_free(l);
-    const char *files[] = { temp_path("pictures/cats/a.png"), "/no/such.png" };
-    d = aril_dataset_picture_files(2, files, (aril_folder_opts){ 0 });
+    const char *files[] = { temp_path("images/cats/a.png"), "/no/such.png" };
+    d = aril_dataset_image_files(2, files, (aril_folder_opts){ 0 });
     CHECK(d);
     aril_sample s;
     CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_ERR_IO);
@@ -460,13 +460,12 @@ static bool write_jpeg(const char *name, double phase)
         aril_reshape(aril_linspace(0, 7, 3 * 203, ARIL_F32, aril_cpu()), ARIL_SHAPE(3, 203, 1));
     aril_tensor *wave =
         aril_mul_scalar(aril_add_scalar(aril_sin(aril_mul(x, y)), 1), 0.5); /* [3,203,301] */
-    bool good =
-        aril_picture_write(temp_path(name), wave, (aril_picture_write_opts){ 0 }) == ARIL_OK;
+    bool good = aril_image_write(temp_path(name), wave, (aril_image_write_opts){ 0 }) == ARIL_OK;
     if (!good) aril_clear_error();
     return good;
 }
 
-/* Crops of pictures that are decoded in part, and of whole ones (a cache keeps what it gets
+/* Crops of images that are decoded in part, and of whole ones (a cache keeps what it gets
  * whole). */
 static double largest_difference(const char *transform)
 {
@@ -489,7 +488,7 @@ static double largest_difference(const char *transform)
     return largest;
 }
 
-TEST(crops_of_a_jpeg_are_those_of_the_whole_picture)
+TEST(crops_of_a_jpeg_are_those_of_the_whole_image)
 {
     CHECK(mkdir(temp_path("jpeg"), 0777) == 0);
     for (int i = 0; i < 12; i++) {

@@ -154,7 +154,7 @@ TEST(sheets)
         { "Dress", false },         { NULL, false }
     };
     const char *path = in_folder("sheet.png");
-    CHECK_INT(aril_draw_sheet(path, x, captions, 4, (aril_draw_opts){ .title = "Test pictures" }),
+    CHECK_INT(aril_draw_sheet(path, x, captions, 4, (aril_draw_opts){ .title = "Test images" }),
               ARIL_OK);
     char *text = take(path);
     CHECK(memcmp(text, "\x89PNG", 4) == 0);

@@ -19,7 +19,7 @@ static double square(double v)
 static double value_of(const char *text)
 {
     ARIL_SCOPE;
-    aril__program *p = aril__program_parse(text);
+    aril__formula_code *p = aril__program_parse(text);
     if (!p) return NAN;
     const double at[ARIL__VAR_COUNT] = { [ARIL__VAR_A] = a,
                                          [ARIL__VAR_B] = b,
@@ -184,7 +184,7 @@ TEST(malformed_text_is_refused)
         "a_very_long_name_that_is_longer_than_any_name_of_an_op_could_ever_be(a)",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        aril__program *p = aril__program_parse(bad[i]);
+        aril__formula_code *p = aril__program_parse(bad[i]);
         if (p) test_fail(__FILE__, __LINE__, "\"%s\" was read", bad[i]);
         aril__program_free(p);
     }
@@ -228,7 +228,7 @@ TEST(formulas_of_the_table_equal_their_kernels)
         if (!op->formula || op->formula->is_grad || op->formula->rule == ARIL__EW_INT ||
             op->formula->rule == ARIL__EW_INTX)
             continue;
-        aril__program *p = aril__program_parse(op->formula->text);
+        aril__formula_code *p = aril__program_parse(op->formula->text);
         if (!p) /* calls of the C library that no op is named after, such as k_erf in T */
             continue;
         read++;

@@ -3,13 +3,13 @@
  * sanitizers see what the checks here cannot. */
 #include "aril/aril.h"
 #include "data/datum.h"
-#include "files/pictures.inc"
+#include "files/images.inc"
 #include "formats/atomic_file.h"
 #include "formats/gzip.h"
 #include "formats/json.h"
 #include "formats/lmdb.h"
 #include "formats/npy.h"
-#include "formats/picture.h"
+#include "formats/image.h"
 #include "formats/proto.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -131,13 +131,13 @@ static bool parse_npz(const unsigned char *data, size_t size)
     return good;
 }
 
-static bool parse_picture(const unsigned char *data, size_t size)
+static bool parse_image(const unsigned char *data, size_t size)
 {
     ARIL_SCOPE;
-    aril_picture_opts opts = { .channels = (int)draw(5),
-                               .deep = draw(2),
-                               .min_width = (int64_t)draw(20) };
-    return aril_tensor_status(aril_picture_decode(data, size, opts)) == ARIL_OK;
+    aril_image_opts opts = { .channels = (int)draw(5),
+                             .deep = draw(2),
+                             .min_width = (int64_t)draw(20) };
+    return aril_tensor_status(aril_image_decode(data, size, opts)) == ARIL_OK;
 }
 
 static bool some_region(void *ctx, int64_t width, int64_t height, aril__region *r)
@@ -155,8 +155,8 @@ static bool some_region(void *ctx, int64_t width, int64_t height, aril__region *
 static bool parse_region(const unsigned char *data, size_t size)
 {
     ARIL_SCOPE;
-    aril__picture_want want = { .name = "test", .region = some_region };
-    return aril_tensor_status(aril__picture_decode(data, size, &want)) == ARIL_OK;
+    aril__image_want want = { .name = "test", .region = some_region };
+    return aril_tensor_status(aril__image_decode(data, size, &want)) == ARIL_OK;
 }
 
 static bool parse_gzip(const unsigned char *data, size_t size)
@@ -284,7 +284,7 @@ TEST(fuzz_numpy)
     fuzz("compressed npz", archive, sizeof archive, 10000, parse_npz);
 }
 
-TEST(fuzz_pictures)
+TEST(fuzz_images)
 {
     static const struct {
         const char *name;
@@ -297,7 +297,7 @@ TEST(fuzz_pictures)
         FILE_(jpeg_gray), FILE_(jpeg_progressive), FILE_(jpeg_cmyk),
     };
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
-        fuzz(file[i].name, file[i].data, file[i].size, 1500, parse_picture);
+        fuzz(file[i].name, file[i].data, file[i].size, 1500, parse_image);
         fuzz(file[i].name, file[i].data, file[i].size, 1500, parse_region);
         if (test_failed()) return;
     }
@@ -381,6 +381,6 @@ TEST(fuzz_databases)
     for (int i = 1; i <= 3; i++) aril__proto_int(&p, (uint32_t)i, i);
     aril__proto_bytes(&p, 4, png_rgba, sizeof png_rgba);
     aril__proto_int(&p, 7, 1);
-    fuzz("Datum of a picture", p.at, p.n, 10000, parse_datum);
+    fuzz("Datum of a image", p.at, p.n, 10000, parse_datum);
     aril__proto_free(&p);
 }

@@ -1,4 +1,4 @@
-/* Sampling by a grid, on pictures and grids of several blocks. */
+/* Sampling by a grid, on images and grids of several blocks. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -74,7 +74,7 @@ TEST(a_grid_of_many_places)
             }
 }
 
-/* What lies outside is 0, whatever the picture holds; so is a place that is no number. */
+/* What lies outside is 0, whatever the image holds; so is a place that is no number. */
 TEST(outside_nothing_is_read)
 {
     ARIL_SCOPE;

@@ -1,7 +1,7 @@
 /* Files that mean harm: what is no file at all, links that lead elsewhere, a few bytes that ask for
  * gigabytes. */
 #include "aril/aril.h"
-#include "files/pictures.inc"
+#include "files/images.inc"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "support/temp.h"
@@ -42,7 +42,7 @@ static bool opens(int reader, const char *path)
     case 2: return aril_tensor_status(aril_npy_read(path)) == ARIL_OK;
     case 3: return aril_tensor_status(aril_idx_read(path)) == ARIL_OK;
     case 4: return aril_tensor_status(aril_hdf5_read(path, "x")) == ARIL_OK;
-    case 5: return aril_tensor_status(aril_picture_read(path, (aril_picture_opts){ 0 })) == ARIL_OK;
+    case 5: return aril_tensor_status(aril_image_read(path, (aril_image_opts){ 0 })) == ARIL_OK;
     case 6: d = aril_dataset_csv(path, (aril_csv_opts){ 0 }); break;
     case 7: d = aril_dataset_text(path, (aril_text_opts){ 0 }); break;
     case 8: d = aril_dataset_lmdb(path); break;
@@ -291,7 +291,7 @@ static const char *decodes(const aril__bytes *b)
 {
     ARIL_SCOPE;
     static char why[512];
-    aril_tensor *x = aril_picture_decode(b->at, b->n, (aril_picture_opts){ 0 });
+    aril_tensor *x = aril_image_decode(b->at, b->n, (aril_image_opts){ 0 });
     snprintf(why, sizeof why, "%s",
              aril_tensor_status(x) == ARIL_OK ? "it was read" : aril_error());
     aril_clear_error();

@@ -2,7 +2,7 @@
  * dtypes, indices out of range, no memory. Nothing crashes, nothing leaks, and messages name the
  * op. ARIL_TEST_OP=name in the environment runs a single op. */
 #include "aril/aril.h"
-#include "core/place.h"
+#include "core/source_location.h"
 #include "ops/table/apply.h"
 #include "support/run_op.h"
 #include "support/slopes.h"
@@ -74,7 +74,7 @@ static void check_null(const test_sample *s)
 
 TEST(null_inputs)
 {
-    aril__place_off = true; /* in all that follows */
+    aril__location_off = true; /* in all that follows */
     test_each_sample(check_null);
 }
 

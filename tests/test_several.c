@@ -67,7 +67,7 @@ TEST(orders_and_reductions)
     TWO(aril_histogram_bins(x, INT64_MAX, 0, 1, (aril_histogram_opts){ 0 }, &b));
 }
 
-TEST(pictures_and_matrices)
+TEST(images_and_matrices)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());

@@ -464,8 +464,8 @@ TEST(tiny_shakespeare)
 TEST(arrays_as_datasets)
 {
     ARIL_SCOPE;
-    aril_tensor *pictures = aril_zeros(ARIL_SHAPE(5, 8, 6, 3), ARIL_U8, aril_cpu());
-    aril_tensor *at[] = { pictures, aril_zeros(ARIL_SHAPE(5, 1), ARIL_U8, aril_cpu()),
+    aril_tensor *images = aril_zeros(ARIL_SHAPE(5, 8, 6, 3), ARIL_U8, aril_cpu());
+    aril_tensor *at[] = { images, aril_zeros(ARIL_SHAPE(5, 1), ARIL_U8, aril_cpu()),
                           aril_ones(ARIL_SHAPE(2, 7), ARIL_F64, aril_cpu()),
                           aril_ones(ARIL_SHAPE(2), ARIL_I32, aril_cpu()) };
     const char *name[] = { "x_train", "y_train", "x_test", "y_test" };
@@ -474,7 +474,7 @@ TEST(arrays_as_datasets)
     CHECK_INT(aril_npz_write(path, &four), ARIL_OK);
     aril_dataset *d = aril_dataset_open(path, "train");
     CHECK_MSG(d, "%s", aril_error());
-    CHECK(aril_dataset_has_pictures(d));
+    CHECK(aril_dataset_has_images(d));
     aril_shape s = aril_dataset_shape(d);
     CHECK(s.ndim == 3 && s.dim[0] == 3 && s.dim[1] == 8 && s.dim[2] == 6);
     aril_dataset_release(d);
@@ -503,7 +503,7 @@ TEST(arrays_as_datasets)
     d = aril_dataset_open(path, "train");
     CHECK_MSG(d && aril_ok(), "%s", aril_error());
     s = aril_dataset_shape(d);
-    CHECK(aril_dataset_has_pictures(d) && s.ndim == 3 && s.dim[0] == 1 && s.dim[1] == 8);
+    CHECK(aril_dataset_has_images(d) && s.ndim == 3 && s.dim[0] == 1 && s.dim[1] == 8);
     aril_dataset_release(d);
 }
 

@@ -89,7 +89,7 @@ static void write_log(const char *folder)
     static const char *const metrics[] = { "accuracy" };
     CHECK_INT(aril_tensorboard_hparams(tb, hparams, 2, metrics, 1), ARIL_OK);
     static const char *const from_x[] = { "x" }, *const from_fc[] = { "net/fc" };
-    static const aril_graph_node nodes[] = {
+    static const aril_tensorboard_node nodes[] = {
         { "x", "Input", 0, NULL, { 2, { -1, 784 } }, NULL },
         { "net/fc", "Linear", 1, from_x, { 2, { -1, 10 } }, "784 to 10" },
         { "net/relu", "ReLU", 1, from_fc, { 2, { -1, 10 } }, NULL },

@@ -120,8 +120,8 @@ TEST(same_for_any_number_of_workers)
     CHECK(aril_ok());
 }
 
-/* Fills a picture dataset and checks transforms, batch transforms and whole batches. */
-TEST(same_pictures_for_any_number_of_workers)
+/* Fills a image dataset and checks transforms, batch transforms and whole batches. */
+TEST(same_images_for_any_number_of_workers)
 {
     ARIL_SCOPE;
     enum { N = 50, PIXELS = 3 * 12 * 12, ROOM = 2 * N * (PIXELS + 2) };
@@ -134,7 +134,7 @@ TEST(same_pictures_for_any_number_of_workers)
     for (int k = 0; k < 3; k++)
         for (int workers = 0; workers <= 3; workers++) {
             aril_dataset *d =
-                aril_dataset_transform(aril_dataset_pictures(x, y), aril_transform_parse(texts[k]));
+                aril_dataset_transform(aril_dataset_images(x, y), aril_transform_parse(texts[k]));
             aril_loader *l = aril_loader_new(
                 d, (aril_loader_opts){ .batch = 16,
                                        .shuffle = true,

@@ -622,7 +622,7 @@ TEST(rates_by_a_function)
     clouds(&x, &y);
     aril_model *m = small_model(NULL);
     aril_fit_opts opts = quiet;
-    opts.callbacks = ARIL_CALLBACKS(aril_rate_callback(falling, NULL));
+    opts.callbacks = ARIL_CALLBACKS(aril_lr_callback(falling, NULL));
     aril_history *h = aril_model_fit(m, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
     for (int i = 0; i < 3; i++) CHECK_NEAR(aril_history_at(h, "lr", i), 0.1 * pow(0.1, i), 1e-9);
@@ -759,7 +759,7 @@ TEST(what_diverged_replaces_nothing_good)
                 .verbose = ARIL_SILENT,
                 .checkpoint = { .dir = temp_path("diverged") },
                 .callbacks = ARIL_CALLBACKS(
-                    aril_stop_on_nan(), aril_rate_callback(rate_that_explodes, NULL),
+                    aril_stop_on_nan(), aril_lr_callback(rate_that_explodes, NULL),
                     aril_save_best(temp_path("best-{epoch}.safetensors"), accuracy)) });
         CHECK_MSG(h != NULL, "%s", aril_error());
         CHECK_INT(aril_history_epochs(h), 3);
@@ -804,7 +804,7 @@ static bool logs_tag(const char *folder, const char *tag)
     return found;
 }
 
-TEST(logs_and_pictures_of_the_history)
+TEST(logs_and_images_of_the_history)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;

@@ -222,15 +222,15 @@ TEST(states_have_names)
 TEST(rooms_of_no_dtype_or_shape)
 {
     aril_tensor *place = NULL;
-    CHECK(aril_batch_room(&place, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
+    CHECK(aril_batch_buffer(&place, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
     told("dtype");
-    CHECK(aril_batch_room(&place, (aril_dtype)1000, ARIL_SHAPE(2)) == NULL);
+    CHECK(aril_batch_buffer(&place, (aril_dtype)1000, ARIL_SHAPE(2)) == NULL);
     told("dtype");
-    CHECK(aril_batch_room(&place, ARIL_F32, (aril_shape){ .ndim = -1 }) == NULL);
+    CHECK(aril_batch_buffer(&place, ARIL_F32, (aril_shape){ .ndim = -1 }) == NULL);
     aril_clear_error();
-    CHECK(aril_batch_room(&place, ARIL_F32, (aril_shape){ .ndim = 100 }) == NULL);
+    CHECK(aril_batch_buffer(&place, ARIL_F32, (aril_shape){ .ndim = 100 }) == NULL);
     aril_clear_error();
-    CHECK(aril_batch_room(&place, ARIL_F32, ARIL_SHAPE(-3)) == NULL);
+    CHECK(aril_batch_buffer(&place, ARIL_F32, ARIL_SHAPE(-3)) == NULL);
     aril_clear_error();
     CHECK(place == NULL);
 }

@@ -28,7 +28,7 @@ static aril_tensor *apply(const char *text, aril_tensor *x, aril_generator *g)
 {
     aril_transform *t = aril_transform_parse(text);
     if (!t) return NULL;
-    aril_tensor *y = aril_transform_picture(t, x, g);
+    aril_tensor *y = aril_transform_image(t, x, g);
     aril_transform_free(t);
     return y;
 }
@@ -58,7 +58,7 @@ TEST(random_crops_reach_every_place)
     }
     CHECK(ninety && !zero);
     CHECK(aril_tensor_status(apply("crop=9x9", x, g)) < 0);
-    CHECK_ERROR("a part of 9 x 9 of a picture of 6 x 8");
+    CHECK_ERROR("a part of 9 x 9 of a image of 6 x 8");
     aril_generator_free(g);
 }
 
@@ -100,7 +100,7 @@ TEST(resized_crops_keep_to_their_limits)
         most = fmax(most, part);
     }
     CHECK(least < 0.22 && most > 0.48);
-    /* A picture that no shape fits gives its middle. */
+    /* A image that no shape fits gives its middle. */
     aril_region r = { 0 };
     CHECK(one->kind->region(one, g, 1000, 2, &r));
     CHECK_INT(r.height, 2);
@@ -164,7 +164,7 @@ TEST(readers_of_parts_give_the_same)
 TEST(a_smaller_version_has_the_same_box)
 {
     ARIL_SCOPE;
-    /* A slope, which a picture of half the size has too: pixel x is 2 x + 0.5 of the whole. */
+    /* A slope, which a image of half the size has too: pixel x is 2 x + 0.5 of the whole. */
     float whole[64], half[32];
     for (int i = 0; i < 64; i++) whole[i] = (float)i;
     for (int i = 0; i < 32; i++) half[i] = 2 * (float)i + 0.5f;
@@ -228,7 +228,7 @@ TEST(functions_and_lists)
                                             aril_transform_function(double_it, &calls, count_drop),
                                             aril_transform_flip(1));
         CHECK(t);
-        aril_tensor *x = numbered(1, 1, 4), *y = aril_transform_picture(t, x, NULL);
+        aril_tensor *x = numbered(1, 1, 4), *y = aril_transform_image(t, x, NULL);
         CHECK(!memcmp(aril_data(y), (const uint8_t[]){ 0, 2, 4, 6 }, 4));
         CHECK(!memcmp(aril_data(x), (const uint8_t[]){ 0, 1, 2, 3 }, 4));
         aril_transform_free(t);
@@ -310,7 +310,7 @@ TEST(wrong_texts_say_what_is_wrong)
         { "jitter=0.1:hue=0.7", "hue is 0.7; expected a number from 0 to 0.5" },
         { "to_float=1", "to_float has no setting for '1'; it has none" },
         { "rotate=10:bicubic", "rotate: the filter is bilinear or nearest" },
-        { "grayscale=0.5", "grayscale: with 1 channel all pictures must be gray" },
+        { "grayscale=0.5", "grayscale: with 1 channel all images must be gray" },
         { "pad=1/2/3", "pad: expected one, two (x/y) or four" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -321,12 +321,12 @@ TEST(wrong_texts_say_what_is_wrong)
     CHECK_ERROR("NULL text");
 }
 
-TEST(wrong_pictures)
+TEST(wrong_images)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_zeros(ARIL_SHAPE(4, 4), ARIL_U8, aril_cpu());
     CHECK(aril_tensor_status(apply("flip=1", x, NULL)) < 0);
-    CHECK_ERROR("flip: expected a picture, u8 or f32 [C,H,W], got u8 [4,4]");
+    CHECK_ERROR("flip: expected a image, u8 or f32 [C,H,W], got u8 [4,4]");
     x = aril_zeros(ARIL_SHAPE(2, 4, 4), ARIL_F32, aril_cpu());
     CHECK(aril_tensor_status(apply("normalise=1/2/3:1", x, NULL)) < 0);
     CHECK_ERROR("normalise: 3 numbers for mean, but 2 channels");
@@ -335,7 +335,7 @@ TEST(wrong_pictures)
     CHECK(aril_tensor_status(apply("mixup=1", x, NULL)) < 0);
     CHECK_ERROR("mixup changes whole batches");
     aril_dataset *d =
-        aril_dataset_pictures(aril_zeros(ARIL_SHAPE(3, 4, 4), ARIL_U8, aril_cpu()), NULL);
+        aril_dataset_images(aril_zeros(ARIL_SHAPE(3, 4, 4), ARIL_U8, aril_cpu()), NULL);
     CHECK(!aril_dataset_transform(d, aril_transform_parse("flip,cutmix")));
     CHECK_ERROR("cutmix changes whole batches: give it to the loader (.batch_transform)");
 }
@@ -345,7 +345,7 @@ TEST(normalised_batches_have_the_bits_of_samples)
     ARIL_SCOPE;
     aril_tensor *x = aril_randint(0, 256, ARIL_SHAPE(9, 3, 5, 7), ARIL_U8, aril_cpu());
     aril_dataset *d =
-        aril_dataset_transform(aril_dataset_pictures(x, NULL),
+        aril_dataset_transform(aril_dataset_images(x, NULL),
                                aril_transform_parse("normalise=0.4/0.5/0.6:0.2/0.3/0.4"));
     aril_loader *l = aril_loader_new(aril_dataset_keep(d), (aril_loader_opts){ .batch = 9 });
     aril_batch b;
@@ -436,8 +436,8 @@ TEST(mixup_proportions)
         enum { DRAWS = 4000 };
         for (int i = 0; i < DRAWS; i++) {
             aril_batch b = { .n = 2 };
-            float *x = aril_data_strided(aril_batch_room(&b.x, ARIL_F32, ARIL_SHAPE(2, 1)));
-            float *y = aril_data_strided(aril_batch_room(&b.y, ARIL_F32, ARIL_SHAPE(2, 2)));
+            float *x = aril_data_strided(aril_batch_buffer(&b.x, ARIL_F32, ARIL_SHAPE(2, 1)));
+            float *y = aril_data_strided(aril_batch_buffer(&b.y, ARIL_F32, ARIL_SHAPE(2, 2)));
             memcpy(x, (const float[]){ 1, 0 }, 8);
             memset(y, 0, 16);
             CHECK_INT(aril_transform_batch(t, &b, g), ARIL_OK);
@@ -476,7 +476,7 @@ TEST(memory_runs_out)
             aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 20, 20), ARIL_U8, aril_cpu());
             aril_transform *t = aril_transform_parse(
                 "random_resized_crop=8,flip=1,jitter=0.1,rotate=5,cutout=2,normalise=0.5:0.5");
-            if (t) aril_transform_picture(t, x, NULL);
+            if (t) aril_transform_image(t, x, NULL);
             aril_transform_free(t);
         }
         bool failed = aril_allocation_failed();

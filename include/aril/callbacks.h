@@ -54,8 +54,8 @@ ARIL_API aril_callback *aril_save_best(const char *path, aril_monitor monitor);
 ARIL_API aril_callback *aril_save_last(const char *path, int every);
 
 /* The learning rate of each epoch by a function of the epoch (from 0) and of the rate so far. */
-typedef double aril_rate_fn(int epoch, double lr, void *ctx);
-ARIL_API aril_callback *aril_rate_callback(aril_rate_fn *fn, void *ctx);
+typedef double aril_lr_fn(int epoch, double lr, void *ctx);
+ARIL_API aril_callback *aril_lr_callback(aril_lr_fn *fn, void *ctx);
 
 /* Writes a line of comma-separated values after each epoch; a resumed fit goes on with the file. */
 ARIL_API aril_callback *aril_csv_log(const char *path);

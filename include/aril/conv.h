@@ -1,4 +1,4 @@
-/* Convolution, pooling, and other ops on pictures: [N,C,spatial...] with one to three spatial
+/* Convolution, pooling, and other ops on images: [N,C,spatial...] with one to three spatial
  * dimensions. A tensor without the batch dimension, [C,spatial...], is taken as a batch of one, and
  * the result has none either. */
 #ifndef ARIL_CONV_H
@@ -73,7 +73,7 @@ typedef struct aril_pool_opts {
 } aril_pool_opts;
 
 /* The largest element of each window; NaN wins. `indices` (i64, NULL: not wanted) gets where it
- * stood, counted through the spatial dimensions of its picture. x [N,C,in...] -> [N,C,out...]. */
+ * stood, counted through the spatial dimensions of its image. x [N,C,in...] -> [N,C,out...]. */
 ARIL_API aril_tensor *aril_max_pool1d(aril_tensor *x, aril_pool_opts opts, aril_tensor **indices);
 ARIL_API aril_tensor *aril_max_pool2d(aril_tensor *x, aril_pool_opts opts, aril_tensor **indices);
 ARIL_API aril_tensor *aril_max_pool3d(aril_tensor *x, aril_pool_opts opts, aril_tensor **indices);
@@ -116,11 +116,11 @@ ARIL_API aril_tensor *aril_max_unpool3d(aril_tensor *x, aril_tensor *indices, ar
 
 /* ---- windows as columns ---- */
 
-/* The windows of a picture, each as a column: [N,C,H,W] -> [N, C * kernel, positions]. Of the
+/* The windows of a image, each as a column: [N,C,H,W] -> [N, C * kernel, positions]. Of the
  * options kernel, stride (0: 1), padding and dilation count. */
 ARIL_API aril_tensor *aril_unfold(aril_tensor *x, aril_pool_opts opts);
 
-/* The reverse: columns added up where their windows lay, in a picture of height and width
+/* The reverse: columns added up where their windows lay, in a image of height and width
  * `size`. */
 ARIL_API aril_tensor *aril_fold(aril_tensor *columns, aril_shape size, aril_pool_opts opts);
 
@@ -164,11 +164,11 @@ typedef enum aril_grid_mode {
     ARIL_GRID_BICUBIC,
 } aril_grid_mode;
 
-/* What is read outside the picture. */
+/* What is read outside the image. */
 typedef enum aril_grid_padding {
     ARIL_GRID_ZEROS = 0,
     ARIL_GRID_BORDER,     /* the nearest pixel of the edge */
-    ARIL_GRID_REFLECTION, /* the picture mirrored at its edges */
+    ARIL_GRID_REFLECTION, /* the image mirrored at its edges */
 } aril_grid_padding;
 
 typedef struct aril_grid_opts {

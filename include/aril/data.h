@@ -1,6 +1,6 @@
 /* Data: datasets, and loaders that make batches of them.
  *
- *     aril_dataset *train = aril_dataset_pictures(x, y);    x: u8 [60000,28,28], y: i64 [60000]
+ *     aril_dataset *train = aril_dataset_images(x, y);    x: u8 [60000,28,28], y: i64 [60000]
  *     aril_loader_opts opts = { .batch = 64, .shuffle = true };
  *     aril_loader *batches = aril_loader_new(train, opts);
  *     for (aril_batch b; aril_loader_next(batches, &b);) {
@@ -33,24 +33,24 @@ typedef struct aril_transform aril_transform; /* aril/transform.h */
 /* How many tensors a sample can hold beside x, y and weight: further inputs, and further targets. */
 enum { ARIL_SAMPLE_EXTRA = 4, ARIL_SAMPLE_EXTRA_Y = 7 };
 
-/* A part of a picture, in pixels of the whole picture, and the size to which it is going to be
+/* A part of a image, in pixels of the whole image, and the size to which it is going to be
  * resized. */
 typedef struct aril_region {
     int64_t x, y, width, height;
     int64_t to_width, to_height;
 } aril_region;
 
-/* What a reader made of a picture when it decoded less than all of it: the picture was made smaller
+/* What a reader made of a image when it decoded less than all of it: the image was made smaller
  * by scale_x and scale_y (1: not at all), then its pixels from (x, y) on were kept. All 0: the
- * whole picture as it is. */
+ * whole image as it is. */
 typedef struct aril_decoded {
-    double scale_x, scale_y; /* size of the smaller picture / size of the whole, at most 1 */
+    double scale_x, scale_y; /* size of the smaller image / size of the whole, at most 1 */
     int64_t x, y;
 } aril_decoded;
 
 /* One sample, without a batch dimension. `get` sets what it has; the rest is NULL. */
 typedef struct aril_sample {
-    aril_tensor *x;      /* the input: a picture is [C,H,W], u8 (0..255) or f32 (0..1) */
+    aril_tensor *x;      /* the input: a image is [C,H,W], u8 (0..255) or f32 (0..1) */
     aril_tensor *y;      /* the target: a class is a 0-d i64 */
     aril_tensor *weight; /* of its loss: a 0-d f32 */
     aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* further inputs of a model */
@@ -62,18 +62,18 @@ typedef struct aril_sample {
     /* Given to `get`: */
     int64_t index;          /* the sample's number */
     aril_generator *random; /* its own, seeded by (seed, epoch, sample) */
-    /* What the transforms will take of a picture, for readers that can decode a part of it, or a
+    /* What the transforms will take of a image, for readers that can decode a part of it, or a
      * smaller version: aril_sample_region. Readers that use it set `decoded`. */
     const aril_transform *wants;
     aril_region region;
     aril_decoded decoded;
 } aril_sample;
 
-/* For readers of pictures, once the whole picture's size is known: true when the transforms will
+/* For readers of images, once the whole image's size is known: true when the transforms will
  * take no more than *region of it, resized to region->to_width x to_height. A reader may then give
  * any part that contains the region, and a version of it that is made smaller as long as the region
  * stays at least as large as to_width x to_height; it says in s->decoded what it did. It may also
- * give the whole picture. At most once a sample. */
+ * give the whole image. At most once a sample. */
 ARIL_API bool aril_sample_region(aril_sample *s, int64_t width, int64_t height,
                                  aril_region *region);
 
@@ -92,7 +92,7 @@ typedef struct aril_dataset_class {
     /* Sets sample i, 0 <= i < size. It runs in a scope, which owns what it makes. */
     aril_status (*get)(aril_dataset *self, int64_t i, aril_sample *s);
     /* Optional: the n samples named by index[] as one batch, where that is faster. Tensors are made
-     * by aril_batch_room. Returns 1 when it declines: then `get` is called. */
+     * by aril_batch_buffer. Returns 1 when it declines: then `get` is called. */
     aril_status (*get_batch)(aril_dataset *self, int64_t n, const int64_t *index, aril_batch *b);
 
     /* Of a stream: sets the next sample; returns 1, 0 at the end, or a negative status. Called by
@@ -105,7 +105,7 @@ typedef struct aril_dataset_class {
 
     /* Optional: before the memory goes. Sources (aril_dataset_set_source) go by themselves. */
     void (*destroy)(aril_dataset *self);
-    bool pictures; /* x is a picture: loaders make f32 of 0..1 of one in u8 */
+    bool images; /* x is a image: loaders make f32 of 0..1 of one in u8 */
 } aril_dataset_class;
 
 /* A dataset of a class. The caller owns it. NULL, with an error, when memory is out. */
@@ -125,8 +125,8 @@ ARIL_API void aril_dataset_release(aril_dataset *d);
 ARIL_API void *aril_dataset_data(const aril_dataset *d);
 ARIL_API const char *aril_dataset_type(const aril_dataset *d);
 
-/* The dataset that d reads from: d takes over the reference. Class names, the picture's shape and
- * whether x is a picture are then those of the source, unless d has its own. */
+/* The dataset that d reads from: d takes over the reference. Class names, the image's shape and
+ * whether x is a image are then those of the source, unless d has its own. */
 ARIL_API void aril_dataset_set_source(aril_dataset *d, aril_dataset *source);
 ARIL_API aril_dataset *aril_dataset_source(const aril_dataset *d);
 
@@ -160,10 +160,10 @@ ARIL_API int aril_dataset_columns(const aril_dataset *d, const char *const **nam
  * for it. No dimensions, with an error, where that fails. */
 ARIL_API aril_shape aril_dataset_shape(aril_dataset *d);
 
-/* True when x is a picture: then batches are f32 of 0..1, whatever the samples are. */
-ARIL_API bool aril_dataset_has_pictures(const aril_dataset *d);
+/* True when x is a image: then batches are f32 of 0..1, whatever the samples are. */
+ARIL_API bool aril_dataset_has_images(const aril_dataset *d);
 /* Says so, or not, of this dataset whatever its class says. */
-ARIL_API void aril_dataset_set_pictures(aril_dataset *d, bool pictures);
+ARIL_API void aril_dataset_set_images(aril_dataset *d, bool images);
 
 /* ---- datasets in the box ---- */
 
@@ -176,9 +176,9 @@ ARIL_API aril_dataset *aril_dataset_tensors_n(aril_list tensors);
  * targets (y and extra_y), of which entries may be NULL; weight [N] or NULL. */
 ARIL_API aril_dataset *aril_dataset_tensor_lists(aril_list x, aril_list y, aril_tensor *weight);
 
-/* The same for pictures, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches
+/* The same for images, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches
  * f32 of 0..1. */
-ARIL_API aril_dataset *aril_dataset_pictures(aril_tensor *x, aril_tensor *y);
+ARIL_API aril_dataset *aril_dataset_images(aril_tensor *x, aril_tensor *y);
 
 /* One dataset after the other. The parts are taken over. */
 ARIL_API aril_dataset *aril_dataset_concat(int n, aril_dataset *const *parts);
@@ -263,9 +263,9 @@ struct aril_batch {
 
 /* Makes *place a dense tensor of that shape and dtype for a batch to be written to: the one that is
  * there if it fits and nobody else holds it. NULL, with an error, when memory is out. */
-ARIL_API aril_tensor *aril_batch_room(aril_tensor **place, aril_dtype dtype, aril_shape shape);
+ARIL_API aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape shape);
 
-/* Makes a batch of n samples: sets its tensors, by aril_batch_room. In a scope, by several threads
+/* Makes a batch of n samples: sets its tensors, by aril_batch_buffer. In a scope, by several threads
  * at once. */
 typedef aril_status aril_collate_fn(int64_t n, const aril_sample *samples, aril_batch *b,
                                     void *ctx);
@@ -282,7 +282,7 @@ typedef struct aril_loader_opts {
     int prefetch; /* batches loaded ahead of the one in use; 0: 2, or more with many workers */
     uint64_t seed;
     aril_sampler *sampler; /* the order, taken over; NULL: by `shuffle` */
-    bool raw;              /* pictures in u8 stay so in batches */
+    bool raw;              /* images in u8 stay so in batches */
     /* Samples of different sizes along their first axis: x, and y where it has one, are filled up
      * to the longest with pad_x and pad_y, and batch.lengths says how long each x was. */
     bool pad;

@@ -1,7 +1,7 @@
 /* Datasets in files: known ones by their names, and files and folders of your own.
  *
  *     aril_dataset *train = aril_fashion_mnist("train");
- *     aril_dataset *mine = aril_dataset_open("pictures/flowers", "train");
+ *     aril_dataset *mine = aril_dataset_open("images/flowers", "train");
  *
  * A dataset is looked for in the folders of ARIL_DATA (several are separated by colons), then in
  * ~/.local/share/datasets, /usr/local/share/datasets and /usr/share/datasets. Where it is in none
@@ -16,12 +16,12 @@ ARIL_C_BEGIN
 
 /* ---- by name ---- */
 
-/* MNIST's digits and Fashion-MNIST's clothes: pictures [1,28,28] of ten classes, "train" (60,000)
+/* MNIST's digits and Fashion-MNIST's clothes: images [1,28,28] of ten classes, "train" (60,000)
  * and "test" (10,000). */
 ARIL_API aril_dataset *aril_mnist(const char *split);
 ARIL_API aril_dataset *aril_fashion_mnist(const char *split);
 
-/* CIFAR-10 and CIFAR-100: pictures [3,32,32], "train" (50,000) and "test" (10,000), from the binary
+/* CIFAR-10 and CIFAR-100: images [3,32,32], "train" (50,000) and "test" (10,000), from the binary
  * version's files. */
 ARIL_API aril_dataset *aril_cifar10(const char *split);
 ARIL_API aril_dataset *aril_cifar100(const char *split);
@@ -32,13 +32,13 @@ ARIL_API int aril_dataset_names(const char *const **names);
 /* A dataset by its name ("mnist", "fashion-mnist", "cifar10", "cifar100", or that of a folder in
  * one of the places above) or by a path:
  *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
- *   - a folder of pictures, one folder a class
+ *   - a folder of images, one folder a class
  *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test,
  *     y_test), .npy, .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a
  *     folder that is an LMDB of Caffe's
  *   - a folder that holds any of these under the name of the split: train/, test.csv ...
  * split is "train", "test", or another that the dataset has; NULL: all there is of a file or a
- * folder of pictures, "train" of others. */
+ * folder of images, "train" of others. */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
 /* How a dataset is to be read, so that its parts, or one opened later, agree with each other. The
@@ -57,13 +57,13 @@ typedef struct aril_open_opts {
 
 /* The same with options:
  *
- *     aril_dataset *train = aril_dataset_open("pictures/flowers", "train");
+ *     aril_dataset *train = aril_dataset_open("images/flowers", "train");
  *     aril_open_opts same = { .n_classes = aril_dataset_classes(train, &same.classes) };
- *     aril_dataset *test = aril_dataset_open_with("pictures/flowers", "test", same); */
+ *     aril_dataset *test = aril_dataset_open_with("images/flowers", "test", same); */
 ARIL_API aril_dataset *aril_dataset_open_with(const char *name, const char *split,
                                               aril_open_opts opts);
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 typedef struct aril_folder_opts {
     int channels;      /* 1 or 3; 0: 3 */
@@ -71,17 +71,17 @@ typedef struct aril_folder_opts {
 } aril_folder_opts;
 
 /* A folder of JPEG and PNG files. Each folder in it is a class, in the order of their names, and
- * everything below it is of that class; with no folders in it, the pictures in the folder itself
- * have no target. x: u8 [C,H,W] of the picture's own size, y: the class. Samples are called by
+ * everything below it is of that class; with no folders in it, the images in the folder itself
+ * have no target. x: u8 [C,H,W] of the image's own size, y: the class. Samples are called by
  * their paths in the folder ("cats/17.jpg"). Where a transform takes but a part of a JPEG, or makes
  * it smaller, no more than that is decoded.
  *
- * A symbolic link out of the folder, to a folder or a picture, is an error, and one to a folder in
+ * A symbolic link out of the folder, to a folder or a image, is an error, and one to a folder in
  * it is passed over, unless .follow_links is set. */
 ARIL_API aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts);
 /* The same for n files, in the order given, without a target. */
-ARIL_API aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths,
-                                                  aril_folder_opts opts);
+ARIL_API aril_dataset *aril_dataset_image_files(int64_t n, const char *const *paths,
+                                                aril_folder_opts opts);
 
 /* ---- tables ---- */
 
@@ -149,7 +149,7 @@ ARIL_API size_t aril_text_decode(const aril_dataset *d, aril_tensor *tokens, cha
 /* ---- arrays ---- */
 
 /* Arrays of a .npz file, by their names; y may be NULL. u8 [N,H,W], [N,C,H,W] or [N,H,W,C] are
- * pictures. */
+ * images. */
 ARIL_API aril_dataset *aril_dataset_npz(const char *path, const char *x, const char *y);
 
 /* ---- databases ---- */

@@ -1,5 +1,5 @@
-/* Pictures of a training: curves, confusion matrices, sheets of pictures. A path that ends in .svg
- * gives a drawing, one in .png a picture. Nothing but Aril is needed for either. */
+/* Images of a training: curves, confusion matrices, sheets of images. A path that ends in .svg
+ * gives a drawing, one in .png a image. Nothing but Aril is needed for either. */
 #ifndef ARIL_DRAW_H
 #define ARIL_DRAW_H
 
@@ -32,16 +32,16 @@ ARIL_API aril_status aril_draw_curves(const char *path, const aril_series *serie
 ARIL_API aril_status aril_draw_confusion(const char *path, aril_tensor *counts,
                                          const char *const *names, aril_draw_opts opts);
 
-/* One picture of a sheet: what is written below it, and whether that is in the colour of a
+/* One image of a sheet: what is written below it, and whether that is in the colour of a
  * mistake. */
 typedef struct aril_caption {
     const char *text;
     bool wrong;
 } aril_caption;
 
-/* pictures [N,C,H,W] (u8, or floats from 0 to 1), `columns` a row (0: chosen), with captions or
+/* images [N,C,H,W] (u8, or floats from 0 to 1), `columns` a row (0: chosen), with captions or
  * without (NULL). */
-ARIL_API aril_status aril_draw_sheet(const char *path, aril_tensor *pictures,
+ARIL_API aril_status aril_draw_sheet(const char *path, aril_tensor *images,
                                      const aril_caption *captions, int columns,
                                      aril_draw_opts opts);
 

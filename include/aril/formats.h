@@ -1,4 +1,4 @@
-/* Files: tensors by name (safetensors), pictures (JPEG, PNG), arrays (NumPy, IDX).
+/* Files: tensors by name (safetensors), images (JPEG, PNG), arrays (NumPy, IDX).
  *
  * Files are written so that nobody ever sees half of one: to a new file in the same folder, which
  * is synced and then takes the place of the old. Where writing fails (a full disk) the old file
@@ -57,30 +57,30 @@ ARIL_API const aril_named *aril_safetensors_all(aril_safetensors *f);
 ARIL_API aril_metadata aril_safetensors_metadata(const aril_safetensors *f);
 ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char *key);
 
-/* ---- pictures: JPEG and PNG, where the build found libjpeg and libpng ---- */
+/* ---- images: JPEG and PNG, where the build found libjpeg and libpng ---- */
 
 /* How to read one. All zeros: as it is in the file, upright, in 8 bits. */
-typedef struct aril_picture_opts {
+typedef struct aril_image_opts {
     int channels;   /* 1 (gray), 2 (with alpha), 3 (RGB), 4 (with alpha); 0: those of the file */
     bool deep;      /* 16 bits of a channel stay 16: the result is u16 */
     bool as_stored; /* leave the orientation that a camera noted (EXIF) aside */
     /* a JPEG may come out smaller by 2, 4 or 8, but no smaller than this; 0: it does not */
     int64_t min_width, min_height;
-} aril_picture_opts;
+} aril_image_opts;
 
-/* The picture of a file, or of a file's bytes. u8 (or u16) [C,H,W] */
-ARIL_API aril_tensor *aril_picture_read(const char *path, aril_picture_opts opts);
-ARIL_API aril_tensor *aril_picture_decode(const void *data, size_t size, aril_picture_opts opts);
+/* The image of a file, or of a file's bytes. u8 (or u16) [C,H,W] */
+ARIL_API aril_tensor *aril_image_read(const char *path, aril_image_opts opts);
+ARIL_API aril_tensor *aril_image_decode(const void *data, size_t size, aril_image_opts opts);
 
-typedef struct aril_picture_write_opts {
+typedef struct aril_image_write_opts {
     int quality; /* of JPEG: 1 .. 100; 0: 90 */
-} aril_picture_write_opts;
+} aril_image_write_opts;
 
-/* Writes a picture [C,H,W] or [H,W], or a sheet of pictures [N,C,H,W], as PNG or JPEG: the end of
+/* Writes a image [C,H,W] or [H,W], or a sheet of images [N,C,H,W], as PNG or JPEG: the end of
  * the file's name says which (.png, .jpg, .jpeg). u8, or floating point of 0..1, which is clamped
  * and rounded. C is 1 to 4; 1 or 3 for JPEG. PNG is written without libpng. */
-ARIL_API aril_status aril_picture_write(const char *path, aril_tensor *picture,
-                                        aril_picture_write_opts opts);
+ARIL_API aril_status aril_image_write(const char *path, aril_tensor *image,
+                                      aril_image_write_opts opts);
 
 /* ---- arrays ---- */
 

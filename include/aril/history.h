@@ -39,7 +39,7 @@ ARIL_API bool aril_history_diverged(const aril_history *h);
  * empty. */
 ARIL_API aril_status aril_history_csv(const aril_history *h, const char *path);
 
-/* The curves as a picture: .svg or .png by the path's ending. Columns and their val_ counterparts
+/* The curves as a image: .svg or .png by the path's ending. Columns and their val_ counterparts
  * share a panel. */
 ARIL_API aril_status aril_history_draw(const aril_history *h, const char *path);
 

@@ -284,14 +284,14 @@ ARIL_API aril_module *aril_nn_unflatten(int axis, aril_shape sizes);
 /* The batch stays, the rest gets this shape; one size may be -1. */
 ARIL_API aril_module *aril_nn_reshape(aril_shape shape);
 
-/* Larger pictures (aril_interpolate): a factor, nearest neighbours; or all options. */
+/* Larger images (aril_interpolate): a factor, nearest neighbours; or all options. */
 ARIL_API aril_module *aril_nn_upsample(double scale);
 ARIL_API aril_module *aril_nn_upsample_with(aril_interpolate_opts opts);
 ARIL_API aril_module *aril_nn_pixel_shuffle(int64_t factor);
 ARIL_API aril_module *aril_nn_pixel_unshuffle(int64_t factor);
 ARIL_API aril_module *aril_nn_channel_shuffle(int64_t groups);
 
-/* More elements around pictures: ARIL_PADS(before, after) of the last axis, the one before it ...;
+/* More elements around images: ARIL_PADS(before, after) of the last axis, the one before it ...;
  * a single number stands for every side. */
 ARIL_API aril_module *aril_nn_zero_pad1d(aril_pads pads);
 ARIL_API aril_module *aril_nn_zero_pad2d(aril_pads pads);

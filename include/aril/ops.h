@@ -8,7 +8,7 @@
 #include "aril/conv.h"
 #include "aril/linalg.h"
 #include "aril/loss.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/neural.h"
 #include "aril/reduce.h"

@@ -34,10 +34,10 @@ ARIL_API aril_status aril_tensorboard_scalar(aril_tensorboard *tb, const char *t
 ARIL_API aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag,
                                                 aril_tensor *values, int64_t step);
 
-/* A picture [C,H,W] or [H,W], C 1, 3 or 4: u8, or floats that are held between 0 and 1. A batch
+/* A image [C,H,W] or [H,W], C 1, 3 or 4: u8, or floats that are held between 0 and 1. A batch
  * [N,C,H,W] becomes a sheet. */
 ARIL_API aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag,
-                                            aril_tensor *picture, int64_t step);
+                                            aril_tensor *image, int64_t step);
 
 /* A text, shown as Markdown. */
 ARIL_API aril_status aril_tensorboard_text(aril_tensorboard *tb, const char *tag, const char *text,
@@ -51,7 +51,7 @@ ARIL_API aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char 
 
 typedef struct aril_tensorboard_embedding_opts {
     const char *const *labels; /* NULL, or a text for each point */
-    aril_tensor *pictures;     /* NULL, or [N,C,H,W]: a picture for each point */
+    aril_tensor *images;       /* NULL, or [N,C,H,W]: a image for each point */
 } aril_tensorboard_embedding_opts;
 
 /* Points [N,D] for the projector, in files beside the events. */
@@ -74,17 +74,17 @@ ARIL_API aril_status aril_tensorboard_hparams(aril_tensorboard *tb, const aril_h
 ARIL_API aril_status aril_tensorboard_hparams_end(aril_tensorboard *tb, bool well);
 
 /* One node of a graph. */
-typedef struct aril_graph_node {
+typedef struct aril_tensorboard_node {
     const char *name; /* "layer1/conv": slashes make groups */
     const char *op;   /* "Conv2d" */
     int n_inputs;
     const char *const *input; /* names of nodes */
     aril_shape shape;         /* of its result; -1 where a size is not known */
     const char *text;         /* NULL, or more about it */
-} aril_graph_node;
+} aril_tensorboard_node;
 
 /* A graph of such nodes. Once for a run. */
-ARIL_API aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_graph_node *node,
+ARIL_API aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_node *node,
                                             int n);
 
 /* The graph of a module: every operation of one run in evaluation mode on a sample of shape x, in

@@ -1,4 +1,4 @@
-/* Transforms: changes to samples and batches, most of them to pictures.
+/* Transforms: changes to samples and batches, most of them to images.
  *
  *     aril_transform *t = ARIL_TRANSFORMS(
  *         aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
@@ -6,7 +6,7 @@
  *     train = aril_dataset_transform(train, t);                     which takes it over
  *     test = aril_dataset_transform(test, aril_transform_parse("resize=256,center_crop=224"));
  *
- * Pictures are u8 (0..255) or f32 (0..1), [C,H,W]; they keep their type unless the transform says
+ * Images are u8 (0..255) or f32 (0..1), [C,H,W]; they keep their type unless the transform says
  * otherwise. What is random is drawn from the sample's own generator: it follows from (seed, epoch,
  * sample) alone. A sample's tensors are never changed in place.
  *
@@ -19,7 +19,7 @@
 
 ARIL_C_BEGIN
 
-/* How pixels between pixels are found. Making a picture smaller averages over the pixels that fall
+/* How pixels between pixels are found. Making a image smaller averages over the pixels that fall
  * into one (as PIL does), unless no_antialias says otherwise. */
 typedef enum aril_filter {
     ARIL_FILTER_BILINEAR,
@@ -34,8 +34,8 @@ typedef struct aril_resize_opts {
 
 typedef struct aril_crop_opts {
     int64_t pad;     /* random_crop: pixels added on each side before */
-    double fill;     /* their value, in the picture's own units */
-    bool reflect;    /* they mirror the picture instead */
+    double fill;     /* their value, in the image's own units */
+    bool reflect;    /* they mirror the image instead */
     double scale[2]; /* random_resized_crop: smallest and largest part of the area; 0: 0.08 and 1 */
     double ratio[2]; /* smallest and largest width / height; 0: 3/4 and 4/3 */
     aril_resize_opts resize;
@@ -46,7 +46,7 @@ typedef struct aril_crop_opts {
 /* To height x width; with width 0 the shorter side becomes `height` and the other follows. */
 ARIL_API aril_transform *aril_transform_resize(int64_t height, int64_t width,
                                                aril_resize_opts opts);
-/* The middle, height x width; filled up with 0 where the picture is smaller. */
+/* The middle, height x width; filled up with 0 where the image is smaller. */
 ARIL_API aril_transform *aril_transform_center_crop(int64_t height, int64_t width);
 /* A random part of that size. */
 ARIL_API aril_transform *aril_transform_random_crop(int64_t height, int64_t width,
@@ -99,7 +99,7 @@ ARIL_API aril_transform *aril_transform_cutout(int64_t size, int holes);
 /* y, a class, becomes f32 [classes] with a 1. */
 ARIL_API aril_transform *aril_transform_one_hot(int64_t classes);
 /* Batches only: each x and y is mixed with its neighbour's, in a proportion drawn from Beta(alpha,
- * alpha) for the batch; or a rectangle of each picture comes from its neighbour, and y by area. y
+ * alpha) for the batch; or a rectangle of each image comes from its neighbour, and y by area. y
  * becomes f32 [n,classes]. */
 ARIL_API aril_transform *aril_transform_mixup(double alpha, int64_t classes);
 ARIL_API aril_transform *aril_transform_cutmix(double alpha, int64_t classes);
@@ -140,9 +140,9 @@ ARIL_API aril_dataset *aril_dataset_transform(aril_dataset *d, aril_transform *t
 ARIL_API aril_status aril_transform_sample(const aril_transform *t, aril_sample *s);
 ARIL_API aril_status aril_transform_batch(const aril_transform *t, aril_batch *b,
                                           aril_generator *g);
-/* The same for a picture alone. Poison on failure. */
-ARIL_API aril_tensor *aril_transform_picture(const aril_transform *t, aril_tensor *picture,
-                                             aril_generator *g);
+/* The same for a image alone. Poison on failure. */
+ARIL_API aril_tensor *aril_transform_image(const aril_transform *t, aril_tensor *image,
+                                           aril_generator *g);
 
 ARIL_C_END
 

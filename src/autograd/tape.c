@@ -3,7 +3,7 @@
 
 #include "aril/ops.h"
 #include "core/ended.h"
-#include "core/place.h"
+#include "core/source_location.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/view_write.h"
 #include "ops/shape/ops.h"
@@ -108,7 +108,7 @@ static aril_status remember_place(aril__node *n)
     char place[256];
     aril__node_extra *e = aril__node_extra_of(n);
     if (!e) return ARIL_ERR_MEMORY;
-    if (aril__place(place, sizeof place)) e->place = aril__strdup(place);
+    if (aril__location(place, sizeof place)) e->place = aril__strdup(place);
     return ARIL_OK;
 }
 

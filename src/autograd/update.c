@@ -82,7 +82,8 @@ static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
 static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, aril_tensor *step,
                           const aril_list *slots, const struct update_attrs *a)
 {
-    aril__update *u = aril__malloc((size_t)params.n * sizeof *u + aril__update_room(params.n) + 1);
+    aril__update *u =
+        aril__malloc((size_t)params.n * sizeof *u + aril__update_buffer(params.n) + 1);
     if (!u) return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
     aril_status s = step ? aril_tensor_status(aril_add_scalar_(step, 1)) : ARIL_OK;
     int n = 0;

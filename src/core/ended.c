@@ -1,6 +1,6 @@
 #include "core/ended.h"
 
-#include "core/place.h"
+#include "core/source_location.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ aril_tensor *aril__traced_header(aril__thread *th)
 {
     traced *h = aril__slab_alloc(&th->slab, sizeof *h);
     if (!h) return NULL;
-    aril__place(h->made_at, sizeof h->made_at);
+    aril__location(h->made_at, sizeof h->made_at);
     return &h->t;
 }
 

@@ -1,7 +1,7 @@
 #include "core/error.h"
 
 #include "core/memory.h"
-#include "core/place.h"
+#include "core/source_location.h"
 #include "core/tensor.h"
 
 #include <pthread.h>
@@ -91,7 +91,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
     make_printable(text);
-    size_t placed = aril__place(place, sizeof place);
+    size_t placed = aril__location(place, sizeof place);
 
     size_t size = strlen(text) + (placed ? strlen(place) + 4 : 0) + 1;
     aril__error *e = aril__malloc(sizeof *e + size);

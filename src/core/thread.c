@@ -6,7 +6,7 @@
 #include "core/ended.h"
 #include "core/log.h"
 #include "core/parallel.h"
-#include "core/place.h"
+#include "core/source_location.h"
 #include "core/profile.h"
 #include "core/tensor.h"
 
@@ -50,7 +50,7 @@ static void process_end(void)
     th->ended = false; /* tensors kept by the program may still be released */
     aril__parallel_shutdown();
     aril__devices_shutdown();
-    aril__place_shutdown();
+    aril__location_shutdown();
     aril__library_end();
     aril__traced_shutdown(th);
     aril__slab_shutdown(&th->slab);
@@ -101,7 +101,7 @@ static aril__cold void warn_of_root(void)
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&warned)) return;
     char place[256];
-    size_t placed = aril__place(place, sizeof place);
+    size_t placed = aril__location(place, sizeof place);
     fprintf(stderr,
             "aril: warning: more than %d tensors lie outside any scope and live until their thread "
             "ends; write ARIL_SCOPE; at the top of the loop that makes them%s%s\n",

@@ -3,7 +3,7 @@
 
 #include "aril/dtype.h"
 #include "aril/formats.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "aril/view.h"
 #include "core/error.h"
@@ -36,11 +36,11 @@ aril_dataset *aril__dataset_of_arrays(const char *path, aril_tensor *x, aril_ten
     if (aril_tensor_status(x) != ARIL_OK || (y && aril_tensor_status(y) != ARIL_OK)) return NULL;
     if (aril_dtype_of(x) != ARIL_U8 || (aril_ndim(x) != 3 && aril_ndim(x) != 4))
         return aril_dataset_tensors(x, y);
-    /* Bytes of three or four dimensions are pictures. Libraries that keep their channels last do so
+    /* Bytes of three or four dimensions are images. Libraries that keep their channels last do so
      * in NumPy's files too. */
     if (aril_ndim(x) == 4 && aril_size(x, 1) > 4 && aril_size(x, 3) <= 4)
         x = aril_contiguous(aril_permute(x, ARIL_AXES(0, 3, 1, 2)));
-    return aril_dataset_pictures(x, y);
+    return aril_dataset_images(x, y);
 }
 
 /* The array of the first name that is there, NULL where none is. */

@@ -1,7 +1,7 @@
 /* Samples kept in memory once they have been got. */
 #include "data/dataset.h"
 
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "aril/view.h"
 #include "core/memory.h"
@@ -82,7 +82,7 @@ static aril_status cache_get(aril_dataset *self, int64_t i, aril_sample *s)
     struct cache *c = aril_dataset_data(self);
     struct entry *e = atomic_load_explicit(&c->entry[i], memory_order_acquire);
     if (e) return entry_give(e, s);
-    s->wants = NULL; /* other epochs will want other parts of a picture */
+    s->wants = NULL; /* other epochs will want other parts of a image */
     aril_status status = self->source->type->get(self->source, i, s);
     if (status < 0 || (c->limit && atomic_load(&c->bytes) >= c->limit)) return status;
 

@@ -1,7 +1,7 @@
 /* CIFAR's binary files: records of one label (CIFAR-100: a coarse and a fine one) and 3 x 32 x 32
  * bytes. */
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/tensor.h"
 #include "data/files.h"
@@ -100,7 +100,7 @@ static aril_dataset *load(const char *folder, int files, const char *const *name
             to += part[i].n / record * PIXELS;
             label += part[i].n / record;
         }
-        if (status == ARIL_OK) d = aril_dataset_pictures(x, y);
+        if (status == ARIL_OK) d = aril_dataset_images(x, y);
     }
     for (int i = 0; i < files; i++) aril__bytes_free(&part[i]);
     if (d)

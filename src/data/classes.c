@@ -1,7 +1,7 @@
 /* Datasets whose targets are numbered by the classes of another one. */
 #include "aril/device.h"
 #include "aril/dtype.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/dataset.h"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-aril_tensor *aril_batch_room(aril_tensor **place, aril_dtype dtype, aril_shape shape)
+aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape shape)
 {
     if (!place) {
         aril__fail(ARIL_ERR_ARG, "batch_room: the place is NULL");
@@ -89,7 +89,7 @@ aril_status aril__stack_begin(aril__stack *k, const aril_sample *s, int64_t n, b
         aril_dtype dtype = unit ? ARIL_F32 : (aril_dtype)t->dtype;
         aril_shape shape = { .ndim = t->ndim + 1, .dim = { n } };
         memcpy(shape.dim + 1, t->dim, (size_t)t->ndim * sizeof *t->dim);
-        aril_tensor *room = aril_batch_room(place, dtype, shape);
+        aril_tensor *room = aril_batch_buffer(place, dtype, shape);
         if (!room) return ARIL_ERR_MEMORY;
         k->part[i].from = (aril_dtype)t->dtype;
         k->part[i].scale = unit;
@@ -185,7 +185,7 @@ static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value
     aril_shape shape = { .ndim = like->ndim + 1, .dim = { n, longest } };
     int64_t step = 1; /* elements of one place along the first axis */
     for (int d = 1; d < like->ndim; d++) step *= shape.dim[d + 1] = like->dim[d];
-    aril_tensor *room = aril_batch_room(place, dtype, shape);
+    aril_tensor *room = aril_batch_buffer(place, dtype, shape);
     if (!room) return ARIL_ERR_MEMORY;
     char *rows = aril__ptr(room);
     size_t row_bytes = aril__dtype_bytes(dtype, longest * step);
@@ -232,7 +232,7 @@ aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, do
     if (status >= 0) status = pad_part(n, s, 0, pad_x, scale, b);
     if (status >= 0 && pad_targets) status = pad_part(n, s, 1, pad_y, false, b);
     if (status < 0) return status;
-    aril_tensor *lengths = aril_batch_room(&b->lengths, ARIL_I64, ARIL_SHAPE(n));
+    aril_tensor *lengths = aril_batch_buffer(&b->lengths, ARIL_I64, ARIL_SHAPE(n));
     if (!lengths) return ARIL_ERR_MEMORY;
     int64_t *length = aril__ptr(lengths);
     for (int64_t r = 0; r < n; r++) length[r] = s[r].x->dim[0];

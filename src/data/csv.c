@@ -2,7 +2,7 @@
 #include "aril/datasets.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"

@@ -2,7 +2,7 @@
 
 #include "aril/scope.h"
 #include "core/memory.h"
-#include "core/place.h"
+#include "core/source_location.h"
 #include "core/thread.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ aril_dataset *aril_dataset_make(const aril_dataset_class *type)
     }
     atomic_init(&d->refs, 1);
     d->type = type;
-    d->pictures = -1;
+    d->images = -1;
     return d;
 }
 
@@ -183,18 +183,18 @@ int aril_dataset_columns(const aril_dataset *d, const char *const **names, const
     return d ? d->n_columns : 0;
 }
 
-bool aril_dataset_has_pictures(const aril_dataset *d)
+bool aril_dataset_has_images(const aril_dataset *d)
 {
     for (; d; d = d->source) {
-        if (d->pictures >= 0) return d->pictures;
-        if (d->type->pictures) return true;
+        if (d->images >= 0) return d->images;
+        if (d->type->images) return true;
     }
     return false;
 }
 
-void aril_dataset_set_pictures(aril_dataset *d, bool pictures)
+void aril_dataset_set_images(aril_dataset *d, bool images)
 {
-    if (d) d->pictures = pictures;
+    if (d) d->images = images;
 }
 
 aril_shape aril_dataset_shape(aril_dataset *d)
@@ -323,7 +323,7 @@ aril_status aril__sample_failed(aril__error *e, aril_status status, const char *
     const char *why = e ? e->message : aril_status_text(code);
     /* Both messages end with the place of the call; once is enough. */
     char place[256];
-    size_t length = strlen(why), placed = aril__place(place, sizeof place);
+    size_t length = strlen(why), placed = aril__location(place, sizeof place);
     if (placed && length > placed + 4 && !strcmp(why + length - placed, place) &&
         !strncmp(why + length - placed - 4, " at ", 4))
         length -= placed + 4;

@@ -20,7 +20,7 @@ struct aril_dataset {
     const char **column_names;
     int n_columns; /* of x */
     bool has_target;
-    int8_t pictures; /* 1, 0, or -1: as the class or the source says */
+    int8_t images; /* 1, 0, or -1: as the class or the source says */
     _Alignas(16) unsigned char data[];
 };
 

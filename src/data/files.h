@@ -20,7 +20,7 @@ aril_status aril__list_folder(const char *path, aril__texts *to);
 bool aril__is_folder(const char *folder, const char *name);
 bool aril__is_file(const char *folder, const char *name);
 
-bool aril__is_picture_name(const char *name);
+bool aril__is_image_name(const char *name);
 
 /* What is in a folder: does it hold MNIST's IDX files, CIFAR's files, an LMDB? And those as
  * datasets. */

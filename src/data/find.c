@@ -1,6 +1,6 @@
 /* Datasets by name or path: where they are looked for, and what is found there. */
 #include "aril/dtype.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "data/files.h"

@@ -1,13 +1,13 @@
-/* Pictures in files: a folder for each class, or a list of files. */
+/* Images in files: a folder for each class, or a list of files. */
 #include "aril/datasets.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/files.h"
-#include "data/picture_sample.h"
+#include "data/image_sample.h"
 #include "formats/bytes.h"
 
 #include <dirent.h>
@@ -49,9 +49,9 @@ static aril_status folder_get(aril_dataset *self, int64_t i, aril_sample *s)
     if (n < 0 || (size_t)n >= sizeof path)
         return aril__fail(ARIL_ERR_IO, "%s: the path is too long", s->name);
     aril__bytes b = { 0 };
-    aril_status status = aril__read_file("picture", path, 0, &b);
+    aril_status status = aril__read_file("image", path, 0, &b);
     if (status != ARIL_OK) return status;
-    status = aril__sample_picture(s, path, b.at, b.n, d->channels);
+    status = aril__sample_image(s, path, b.at, b.n, d->channels);
     aril__bytes_free(&b);
     if (status != ARIL_OK || !d->label) return status;
     int64_t label = d->label[i];
@@ -60,12 +60,12 @@ static aril_status folder_get(aril_dataset *self, int64_t i, aril_sample *s)
 }
 
 static const aril_dataset_class folder_class = {
-    .type = "Pictures",
+    .type = "Images",
     .data_size = sizeof(struct folder),
     .size = folder_size,
     .get = folder_get,
     .destroy = folder_destroy,
-    .pictures = true,
+    .images = true,
 };
 
 static aril_dataset *make(aril_folder_opts opts)
@@ -82,7 +82,7 @@ static aril_dataset *make(aril_folder_opts opts)
     return self;
 }
 
-bool aril__is_picture_name(const char *name)
+bool aril__is_image_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && *name != '.' &&
@@ -137,8 +137,8 @@ static aril_status visit(struct walk *w, const struct stat *st, bool *again)
     return ARIL_OK;
 }
 
-/* What is at a path: a folder to enter, a picture to take, or neither. */
-enum found { NEITHER, FOLDER, PICTURE };
+/* What is at a path: a folder to enter, a image to take, or neither. */
+enum found { NEITHER, FOLDER, IMAGE };
 
 static aril_status look(struct walk *w, const char *path, enum found *found)
 {
@@ -149,23 +149,23 @@ static aril_status look(struct walk *w, const char *path, enum found *found)
     if (lstat(path, &st) != 0) return ARIL_OK;
     bool link = S_ISLNK(st.st_mode);
     if (link && (!realpath(path, real) || stat(real, &st) != 0)) return ARIL_OK; /* to nowhere */
-    enum found is = S_ISDIR(st.st_mode)                                  ? FOLDER
-                    : S_ISREG(st.st_mode) && aril__is_picture_name(name) ? PICTURE
-                                                                         : NEITHER;
+    enum found is = S_ISDIR(st.st_mode)                                ? FOLDER
+                    : S_ISREG(st.st_mode) && aril__is_image_name(name) ? IMAGE
+                                                                       : NEITHER;
     if (link && is != NEITHER && !w->follow && !is_inside(w, real))
         return aril__fail(ARIL_ERR_IO,
                           "%s is a link to %s, out of the folder %s; move it there, or give "
                           "aril_dataset_folder .follow_links",
                           path, real, w->root);
-    if (link && is == FOLDER && !w->follow) return ARIL_OK; /* its pictures count where they lie */
+    if (link && is == FOLDER && !w->follow) return ARIL_OK; /* its images count where they lie */
     bool again = false;
     aril_status status = is == FOLDER ? visit(w, &st, &again) : ARIL_OK;
     if (status == ARIL_OK && !again) *found = is;
     return status;
 }
 
-/* Adds the pictures in folder `at` below the root, and in those below it. */
-static aril_status add_pictures(struct walk *w, const char *at, int depth, aril__texts *to)
+/* Adds the images in folder `at` below the root, and in those below it. */
+static aril_status add_images(struct walk *w, const char *at, int depth, aril__texts *to)
 {
     char path[PATH_MAX];
     aril__texts in = { 0 };
@@ -177,19 +177,19 @@ static aril_status add_pictures(struct walk *w, const char *at, int depth, aril_
         if (n < 0 || (size_t)n >= sizeof path) continue;
         status = look(w, path, &found);
         const char *name = path + strlen(w->root) + 1;
-        if (status == ARIL_OK && found == PICTURE)
+        if (status == ARIL_OK && found == IMAGE)
             status = aril__texts_add(to, name);
         else if (status == ARIL_OK && found == FOLDER && *at && depth < 16) {
             char below[PATH_MAX];
             snprintf(below, sizeof below, "%s", name);
-            status = add_pictures(w, below, depth + 1, to);
+            status = add_images(w, below, depth + 1, to);
         }
     }
     aril__texts_free(&in);
     return status;
 }
 
-/* Adds the pictures of the class that is the folder of that name, where it is one. */
+/* Adds the images of the class that is the folder of that name, where it is one. */
 static aril_status add_class(struct walk *w, const char *name, aril__texts *to)
 {
     char path[PATH_MAX];
@@ -201,7 +201,7 @@ static aril_status add_class(struct walk *w, const char *name, aril__texts *to)
     w->n = 0;
     aril_status status = stat(w->root, &root) == 0 ? visit(w, &root, &again) : ARIL_OK;
     if (status == ARIL_OK) status = look(w, path, &found);
-    return status == ARIL_OK && found == FOLDER ? add_pictures(w, name, 0, to) : status;
+    return status == ARIL_OK && found == FOLDER ? add_images(w, name, 0, to) : status;
 }
 
 static aril_status read_folder(aril_dataset *self, const char *path, bool follow)
@@ -220,7 +220,7 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
         int64_t before = d->file.n;
         status = add_class(&w, in.at[i], &d->file);
         if (status != ARIL_OK || d->file.n == before)
-            continue; /* folders without pictures are none */
+            continue; /* folders without images are none */
         status = aril__texts_add(&classes, in.at[i]);
         ends[classes.n - 1] = d->file.n;
     }
@@ -238,14 +238,14 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
             status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
         }
     } else if (status == ARIL_OK) {
-        status = add_pictures(&w, "", 0, &d->file);
+        status = add_images(&w, "", 0, &d->file);
     }
     if (status == ARIL_OK && d->file.n == 0)
-        status = aril__fail(
-            ARIL_ERR_IO,
-            "%s holds no pictures: .jpg, .jpeg or .png files were expected, in one folder "
-            "for each class",
-            path);
+        status =
+            aril__fail(ARIL_ERR_IO,
+                       "%s holds no images: .jpg, .jpeg or .png files were expected, in one folder "
+                       "for each class",
+                       path);
     free(ends);
     free(w.seen);
     aril__texts_free(&in);
@@ -265,10 +265,10 @@ aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts)
     return NULL;
 }
 
-aril_dataset *aril_dataset_picture_files(int64_t n, const char *const *paths, aril_folder_opts opts)
+aril_dataset *aril_dataset_image_files(int64_t n, const char *const *paths, aril_folder_opts opts)
 {
     if (n < 0 || (n > 0 && !paths)) {
-        aril__fail(ARIL_ERR_ARG, "aril_dataset_picture_files: no files");
+        aril__fail(ARIL_ERR_ARG, "aril_dataset_image_files: no files");
         return NULL;
     }
     aril_dataset *self = make(opts);

@@ -1,7 +1,7 @@
 /* Folders of IDX files, as MNIST's. */
 #include "aril/dtype.h"
 #include "aril/formats.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/shape.h"
@@ -40,10 +40,10 @@ aril_dataset *aril__idx_folder(const char *folder, const char *split)
                                                              : NULL;
     if (!part) return aril__no_split(folder, split, "\"train\" and \"test\"");
     char images[PATH_MAX], labels[PATH_MAX];
-    bool pictures = find(folder, part, "images", 3, images);
-    if (!pictures || !find(folder, part, "labels", 1, labels)) {
+    bool found = find(folder, part, "images", 3, images);
+    if (!found || !find(folder, part, "labels", 1, labels)) {
         aril__fail(ARIL_ERR_IO, "%s lacks the file %s-%s-ubyte (or the same with .gz)", folder,
-                   part, pictures ? "labels-idx1" : "images-idx3");
+                   part, found ? "labels-idx1" : "images-idx3");
         return NULL;
     }
     aril_tensor *x = aril_idx_read(images), *y = aril_idx_read(labels);
@@ -53,10 +53,10 @@ aril_dataset *aril__idx_folder(const char *folder, const char *split)
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         aril_shape sx = aril_shape_of(x), sy = aril_shape_of(y);
         aril__fail(ARIL_ERR_FORMAT,
-                   "%s: pictures %s of %s and labels %s of %s do not belong together", folder,
+                   "%s: images %s of %s and labels %s of %s do not belong together", folder,
                    aril__shape_text(a, sx.ndim, sx.dim), aril_dtype_name(aril_dtype_of(x)),
                    aril__shape_text(b, sy.ndim, sy.dim), aril_dtype_name(aril_dtype_of(y)));
         return NULL;
     }
-    return aril_dataset_pictures(x, aril_cast(y, ARIL_I64)); /* u8 [N,28,28], i64 [N] */
+    return aril_dataset_images(x, aril_cast(y, ARIL_I64)); /* u8 [N,28,28], i64 [N] */
 }

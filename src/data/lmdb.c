@@ -2,12 +2,12 @@
 #include "aril/datasets.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/datum.h"
-#include "data/picture_sample.h"
+#include "data/image_sample.h"
 #include "formats/array.h"
 #include "formats/lmdb.h"
 #include "formats/proto.h"
@@ -71,7 +71,7 @@ aril_status aril__datum_decode(const char *name, const unsigned char *data, size
     if (in.malformed) return malformed(name, "it is truncated or no protocol buffer");
     s->y = aril_from(&label, ARIL_SHAPE(), ARIL_I64, aril_cpu());
     if (aril_tensor_status(s->y) != ARIL_OK) return aril_tensor_status(s->y);
-    if (encoded) return aril__sample_picture(s, name, bytes ? bytes : data, n, 0);
+    if (encoded) return aril__sample_image(s, name, bytes ? bytes : data, n, 0);
     uint64_t numel;
     bool fits = aril__array_bytes(shape, 1, n > (size_t)floats ? n : (uint64_t)floats, &numel);
     if (!fits || (n > 0 ? numel != n : numel != (uint64_t)floats))
@@ -112,7 +112,7 @@ static const aril_dataset_class pairs_class = {
     .size = pairs_size,
     .get = pairs_get,
     .destroy = pairs_destroy,
-    .pictures = true,
+    .images = true,
 };
 
 aril_dataset *aril_dataset_lmdb(const char *path)

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-typedef struct aril__crew aril__crew; /* crew.c: the threads */
+typedef struct aril__worker_pool aril__worker_pool; /* crew.c: the threads */
 
 /* A batch being made, or ready. */
 typedef struct aril__slot {
@@ -48,7 +48,7 @@ struct aril_loader {
 
     int n_slots;
     aril__slot *slot;
-    aril__crew *crew;
+    aril__worker_pool *crew;
 };
 
 /* Readies a slot for batch `number`; its rows can then be loaded. */
@@ -69,15 +69,15 @@ aril__slot *aril__slots_new(const aril_loader *l, int n);
 void aril__slots_free(aril_loader *l, aril__slot *s, int n);
 
 /* The threads of a loader; NULL with an error. */
-aril__crew *aril__crew_new(aril_loader *l);
+aril__worker_pool *aril__worker_pool_new(aril_loader *l);
 /* Stops handing out work, and waits until none is going on. */
-void aril__crew_rest(aril__crew *c);
+void aril__worker_pool_rest(aril__worker_pool *c);
 /* From now on the crew makes the batches from `first` on. */
-aril_status aril__crew_go(aril__crew *c, int64_t first);
+aril_status aril__worker_pool_go(aril__worker_pool *c, int64_t first);
 /* Waits for batch `number`; all before it may be used again. NULL: the stream ended before it. */
-aril__slot *aril__crew_take(aril__crew *c, int64_t number);
-void aril__crew_free(aril__crew *c);
+aril__slot *aril__worker_pool_take(aril__worker_pool *c, int64_t number);
+void aril__worker_pool_free(aril__worker_pool *c);
 /* True in a child process, where the threads do not exist. */
-bool aril__crew_is_gone(const aril__crew *c);
+bool aril__worker_pool_is_gone(const aril__worker_pool *c);
 
 #endif

@@ -20,7 +20,7 @@ static int64_t map_size(aril_dataset *self)
 
 static aril_status map_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
-    s->wants = NULL; /* the function sees whole pictures */
+    s->wants = NULL; /* the function sees whole images */
     aril_status status = self->source->type->get(self->source, i, s);
     return status < 0 ? status : map_apply(self, s);
 }

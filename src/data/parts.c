@@ -79,15 +79,15 @@ aril_dataset *aril_dataset_concat(int n, aril_dataset *const *parts)
         for (int k = 0; k < n && parts; k++) aril_dataset_release(parts[k]);
         return NULL;
     }
-    bool pictures = true;
+    bool images = true;
     const char *const *names;
     c->n = n;
     for (int k = 0; k < n; k++) {
         c->part[k] = parts[k];
         c->end[k] = aril_dataset_size(parts[k]) + (k ? c->end[k - 1] : 0);
-        pictures &= aril_dataset_has_pictures(parts[k]);
+        images &= aril_dataset_has_images(parts[k]);
     }
-    d->pictures = pictures;
+    d->images = images;
     int classes = aril_dataset_classes(parts[0], &names);
     if (aril_dataset_set_classes(d, classes, names) < 0) {
         aril_dataset_release(d);
@@ -125,7 +125,7 @@ static aril_status subset_get_batch(aril_dataset *self, int64_t n, const int64_t
     enum { SMALL = 512 };
     const struct subset *d = aril_dataset_data(self);
     if (!self->source->type->get_batch ||
-        aril_dataset_has_pictures(self) != aril_dataset_has_pictures(self->source))
+        aril_dataset_has_images(self) != aril_dataset_has_images(self->source))
         return 1;
     int64_t few[SMALL];
     int64_t *places = n <= SMALL ? few : aril__malloc((size_t)n * sizeof *places);

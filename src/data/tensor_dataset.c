@@ -1,7 +1,7 @@
 /* Datasets that are tensors in memory: sample i is row i of each. */
 #include "data/dataset.h"
 
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "aril/view.h"
 #include "core/parallel.h"
@@ -94,7 +94,7 @@ static aril_status tensors_get_batch(aril_dataset *self, int64_t n, const int64_
                                      aril_batch *b)
 {
     const struct tensors *d = aril_dataset_data(self);
-    bool unit = aril_dataset_has_pictures(self);
+    bool unit = aril_dataset_has_images(self);
     for (int k = 0; k < d->n; k++) {
         const aril_tensor *t = d->part[k];
         if (t && (!aril__is_dense(t) || aril__dtypes[t->dtype].bits < 8)) return 1;
@@ -111,7 +111,7 @@ static aril_status tensors_get_batch(aril_dataset *self, int64_t n, const int64_
         aril_shape shape = { .ndim = 1, .dim = { n } };
         if (k == 0 && d->one_channel) shape.dim[shape.ndim++] = 1;
         for (int a = 1; a < t->ndim; a++) shape.dim[shape.ndim++] = t->dim[a];
-        aril_tensor *room = aril_batch_room(aril__batch_part(b, k), dtype, shape);
+        aril_tensor *room = aril_batch_buffer(aril__batch_part(b, k), dtype, shape);
         if (!room) return ARIL_ERR_MEMORY;
         g.to = aril__ptr(room);
         int64_t grain = (int64_t)(262144 / (g.to_bytes + 1)) + 1;
@@ -135,14 +135,14 @@ static const aril_dataset_class tensors_class = {
     .destroy = tensors_destroy,
 };
 
-static const aril_dataset_class pictures_class = {
-    .type = "Pictures",
+static const aril_dataset_class images_class = {
+    .type = "Images",
     .data_size = sizeof(struct tensors),
     .size = tensors_size,
     .get = tensors_get,
     .get_batch = tensors_get_batch,
     .destroy = tensors_destroy,
-    .pictures = true,
+    .images = true,
 };
 
 static aril_dataset *make(const aril_dataset_class *type, const char *what, aril_list tensors)
@@ -216,18 +216,18 @@ aril_dataset *aril_dataset_tensors(aril_tensor *x, aril_tensor *y)
     return make(&tensors_class, "dataset_tensors", (aril_list){ 2, both });
 }
 
-aril_dataset *aril_dataset_pictures(aril_tensor *x, aril_tensor *y)
+aril_dataset *aril_dataset_images(aril_tensor *x, aril_tensor *y)
 {
     aril_tensor *both[2] = { x, y };
     char text[ARIL__SHAPE_TEXT];
     if (x && !aril__is_poison(x) &&
         ((x->ndim != 4 && x->ndim != 3) || (x->dtype != ARIL_U8 && x->dtype != ARIL_F32))) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "dataset_pictures: expected u8 or f32 [N,C,H,W] or [N,H,W], got %s %s",
+                   "dataset_images: expected u8 or f32 [N,C,H,W] or [N,H,W], got %s %s",
                    aril__dtypes[x->dtype].name, aril__text(text, x));
         return NULL;
     }
-    aril_dataset *d = make(&pictures_class, "dataset_pictures", (aril_list){ 2, both });
+    aril_dataset *d = make(&images_class, "dataset_images", (aril_list){ 2, both });
     if (d) ((struct tensors *)aril_dataset_data(d))->one_channel = x->ndim == 3;
     return d;
 }

@@ -2,7 +2,7 @@
 #include "aril/datasets.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "aril/view.h"
 #include "core/memory.h"
@@ -153,8 +153,8 @@ static aril_status text_get_batch(aril_dataset *self, int64_t n, const int64_t *
                                   aril_batch *b)
 {
     const struct text *t = aril_dataset_data(self);
-    aril_tensor *x = aril_batch_room(&b->x, ARIL_I64, ARIL_SHAPE(n, t->length));
-    aril_tensor *y = aril_batch_room(&b->y, ARIL_I64, ARIL_SHAPE(n, t->length));
+    aril_tensor *x = aril_batch_buffer(&b->x, ARIL_I64, ARIL_SHAPE(n, t->length));
+    aril_tensor *y = aril_batch_buffer(&b->y, ARIL_I64, ARIL_SHAPE(n, t->length));
     if (!x || !y) return ARIL_ERR_MEMORY;
     int64_t *to_x = aril__ptr(x), *to_y = aril__ptr(y);
     const int64_t *token = aril__ptr(t->token);

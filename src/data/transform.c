@@ -1,7 +1,7 @@
 #include "data/transform.h"
 
 #include "aril/scope.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "core/memory.h"
 
 #include <math.h>
@@ -458,16 +458,15 @@ aril_status aril_transform_sample(const aril_transform *t, aril_sample *s)
     return run(t, s, s->random ? s->random : aril__default_generator());
 }
 
-aril_tensor *aril_transform_picture(const aril_transform *t, aril_tensor *picture,
-                                    aril_generator *g)
+aril_tensor *aril_transform_image(const aril_transform *t, aril_tensor *image, aril_generator *g)
 {
-    if (!t || !picture) {
-        aril__fail(ARIL_ERR_ARG, "transform_picture: NULL");
+    if (!t || !image) {
+        aril__fail(ARIL_ERR_ARG, "transform_image: NULL");
         return aril__poison();
     }
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_sample s = { .x = picture, .random = g ? g : aril__default_generator() };
+    aril_sample s = { .x = image, .random = g ? g : aril__default_generator() };
     if (run(t, &s, s.random) < 0) return aril_escape(aril__poison());
     return aril_escape(s.x);
 }
@@ -506,19 +505,19 @@ int64_t aril__draw_below(aril_generator *g, int64_t n)
     return i;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-static aril_status check_picture(const aril__change *w)
+static aril_status check_image(const aril__change *w)
 {
     const aril_tensor *x = w->s->x;
     char text[ARIL__SHAPE_TEXT];
     if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the sample has no x", w->name);
     if (aril__check_value(w->name, x) < 0) return ARIL_ERR_ARG;
     if (x->ndim != 3 || (x->dtype != ARIL_U8 && x->dtype != ARIL_F32) || x->numel < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a picture, u8 or f32 [C,H,W], got %s %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a image, u8 or f32 [C,H,W], got %s %s",
                           w->name, aril__dtypes[x->dtype].name, aril__text(text, x));
     if (!x->storage->device->host_memory)
-        return aril__fail(ARIL_ERR_DEVICE, "%s: the picture is not in host memory", w->name);
+        return aril__fail(ARIL_ERR_DEVICE, "%s: the image is not in host memory", w->name);
     return ARIL_OK;
 }
 
@@ -526,20 +525,20 @@ static aril_status make_dense(aril__change *w)
 {
     aril_tensor *x = aril_contiguous(w->s->x);
     if (aril__is_poison(x)) return ARIL_ERR_MEMORY;
-    aril__picture_set(w, x);
+    aril__image_set(w, x);
     return ARIL_OK;
 }
 
-aril_status aril__picture_dense(aril__change *w)
+aril_status aril__image_dense(aril__change *w)
 {
-    aril_status status = check_picture(w);
+    aril_status status = check_image(w);
     if (status < 0 || aril__is_dense(w->s->x)) return status;
     return make_dense(w);
 }
 
-aril_status aril__picture_view(aril__change *w, aril__pixels_view *v)
+aril_status aril__image_view(aril__change *w, aril__pixels_view *v)
 {
-    aril_status status = check_picture(w);
+    aril_status status = check_image(w);
     if (status < 0) return status;
     aril_tensor *x = w->s->x;
     bool planes = x->stride[2] == 1 && x->stride[1] >= x->dim[2];
@@ -560,7 +559,7 @@ aril_status aril__picture_view(aril__change *w, aril__pixels_view *v)
     return ARIL_OK;
 }
 
-aril_tensor *aril__picture_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w)
+aril_tensor *aril__image_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w)
 {
     int64_t dim[3] = { c, h, w };
     aril__thread *th = aril__self();
@@ -569,14 +568,14 @@ aril_tensor *aril__picture_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w
     return t && !aril__is_poison(t) ? t : NULL;
 }
 
-aril_status aril__picture_own(aril__change *w)
+aril_status aril__image_own(aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0 || w->mine) return status;
     const aril_tensor *x = w->s->x;
-    aril_tensor *copy = aril__picture_new((aril_dtype)x->dtype, x->dim[0], x->dim[1], x->dim[2]);
+    aril_tensor *copy = aril__image_new((aril_dtype)x->dtype, x->dim[0], x->dim[1], x->dim[2]);
     if (!copy) return ARIL_ERR_MEMORY;
     memcpy(aril__ptr(copy), aril__ptr(x), aril__dtype_bytes((aril_dtype)x->dtype, x->numel));
-    aril__picture_set(w, copy);
+    aril__image_set(w, copy);
     return ARIL_OK;
 }

@@ -45,7 +45,7 @@ typedef struct aril__transform_kind {
     aril__setting setting[ARIL__SETTINGS];
     aril_status (*sample)(const aril_transform *t, aril__change *w); /* NULL: batches only */
     aril_status (*batch)(const aril_transform *t, aril_batch *b, aril_generator *g); /* optional */
-    /* Optional: the part of a picture that it takes, drawn as `sample` would. */
+    /* Optional: the part of a image that it takes, drawn as `sample` would. */
     bool (*region)(const aril_transform *t, aril_generator *g, int64_t width, int64_t height,
                    aril_region *region);
     aril_status (*check)(const aril_transform *t); /* optional: of the settings together */
@@ -104,7 +104,7 @@ static inline int64_t aril__set_width(const aril_transform *t, int k)
     return (int64_t)(t->value[k].n > 1 ? t->value[k].v[1] : t->value[k].v[0]);
 }
 
-/* True when the first transform can say which part of a picture it takes. */
+/* True when the first transform can say which part of a image it takes. */
 bool aril__transform_has_region(const aril_transform *t);
 /* Fails where a transform is for batches alone. */
 aril_status aril__transform_check_samples(const char *what, const aril_transform *t);
@@ -118,17 +118,17 @@ double aril__draw(aril_generator *g);
 double aril__draw_between(aril_generator *g, double low, double high);
 int64_t aril__draw_below(aril_generator *g, int64_t n);
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-/* Checks that s->x is a picture; dense and planar from then on. */
-aril_status aril__picture_dense(aril__change *w);
+/* Checks that s->x is a image; dense and planar from then on. */
+aril_status aril__image_dense(aril__change *w);
 /* The same, in any order that aril__resize takes. */
-aril_status aril__picture_view(aril__change *w, aril__pixels_view *v);
+aril_status aril__image_view(aril__change *w, aril__pixels_view *v);
 /* Makes s->x the sample's own, to be written to. */
-aril_status aril__picture_own(aril__change *w);
-/* A new picture of the type of s->x, owned by the scope; NULL with an error. */
-aril_tensor *aril__picture_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w);
-static inline void aril__picture_set(aril__change *w, aril_tensor *x)
+aril_status aril__image_own(aril__change *w);
+/* A new image of the type of s->x, owned by the scope; NULL with an error. */
+aril_tensor *aril__image_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w);
+static inline void aril__image_set(aril__change *w, aril_tensor *x)
 {
     w->s->x = x;
     w->mine = true;
@@ -139,7 +139,7 @@ static inline uint8_t aril__to_u8(double v)
     return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5);
 }
 
-/* The steps of jitter, in place, on a dense picture of its own (u8 or f32, 1 or 3 channels). */
+/* The steps of jitter, in place, on a dense image of its own (u8 or f32, 1 or 3 channels). */
 void aril__adjust_brightness(aril_tensor *x, double factor);
 void aril__adjust_contrast(aril_tensor *x, double factor);
 void aril__adjust_saturation(aril_tensor *x, double factor);

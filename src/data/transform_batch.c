@@ -50,7 +50,7 @@ static aril_status batch_targets(const char *what, aril_batch *b, int64_t classe
                           "%s=...:classes=10",
                           what, what);
     aril_tensor *hot = NULL;
-    if (!aril_batch_room(&hot, ARIL_F32, ARIL_SHAPE(b->n, classes))) return ARIL_ERR_MEMORY;
+    if (!aril_batch_buffer(&hot, ARIL_F32, ARIL_SHAPE(b->n, classes))) return ARIL_ERR_MEMORY;
     const int64_t *from = aril__ptr(y);
     aril_status status = ARIL_OK;
     for (int64_t i = 0; i < b->n && status >= 0; i++)
@@ -136,7 +136,7 @@ static aril_status check_batch(const char *what, const aril_batch *b, int ndim)
     if (!b->x || b->x->dtype != ARIL_F32 || b->x->ndim < 2 || (ndim && b->x->ndim != ndim) ||
         !aril__is_dense(b->x))
         return aril__fail(ARIL_ERR_SHAPE, "%s: expected a batch of %s in f32, got %s %s", what,
-                          ndim ? "pictures [N,C,H,W]" : "samples",
+                          ndim ? "images [N,C,H,W]" : "samples",
                           b->x ? aril__dtypes[b->x->dtype].name : "none",
                           b->x ? aril__text(text, b->x) : "");
     for (int i = 0; i < ARIL_SAMPLE_EXTRA_Y; i++)
@@ -195,7 +195,7 @@ static aril_status cutmix_batch(const aril_transform *t, aril_batch *b, aril_gen
     if (!last) return ARIL_ERR_MEMORY;
     float *all = aril__ptr(b->x), *kept = aril__ptr(last);
     size_t bytes = (size_t)wide * sizeof *all;
-    /* From the last picture to the first, each from the one before it; the first from the last. */
+    /* From the last image to the first, each from the one before it; the first from the last. */
     for (int64_t i = b->n; i >= 0; i--)
         for (int64_t k = 0; k < c * tall; k++) {
             int64_t at = ((k / tall) * h + top + k % tall) * w + left;
@@ -274,8 +274,8 @@ static aril_status transformed_get_batch(aril_dataset *self, int64_t n, const in
                                          aril_batch *b)
 {
     const struct transformed *d = aril_dataset_data(self);
-    if (!d->batches || !self->source->type->get_batch || !aril_dataset_has_pictures(self->source) ||
-        !aril_dataset_has_pictures(self))
+    if (!d->batches || !self->source->type->get_batch || !aril_dataset_has_images(self->source) ||
+        !aril_dataset_has_images(self))
         return 1;
     aril_status status = self->source->type->get_batch(self->source, n, index, b);
     if (status != ARIL_OK) return status;

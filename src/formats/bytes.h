@@ -29,7 +29,7 @@ void aril__bytes_json(aril__bytes *b, const char *text);
 /* ---- files ---- */
 
 /* Opens an ordinary file to read; *size is that of the file. Pipes, devices and folders are refused,
- * without waiting. `what` names the kind of file in messages ("picture"). */
+ * without waiting. `what` names the kind of file in messages ("image"). */
 aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size);
 
 /* Reads a whole file into *b (which is empty); one of more than `limit` bytes is an error (0: any

@@ -1,4 +1,4 @@
-/* A drawing: a list of lines, rectangles, texts and pictures, saved as SVG or as pixels. */
+/* A drawing: a list of lines, rectangles, texts and images, saved as SVG or as pixels. */
 #ifndef ARIL_FORMATS_DRAW_H
 #define ARIL_FORMATS_DRAW_H
 

@@ -1,4 +1,4 @@
-/* Curves, confusion matrices and sheets of pictures, as drawings. */
+/* Curves, confusion matrices and sheets of images, as drawings. */
 #include "aril/device.h"
 #include "aril/draw.h"
 #include "aril/ops.h"
@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/draw.h"
-#include "formats/picture_of.h"
+#include "formats/image_of.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -338,11 +338,11 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
 
 /* ---- sheets ---- */
 
-/* The i-th picture of [N,C,H,W] as RGB pixels in memory to free. */
-static aril_status rgb_of(const char *what, aril_tensor *pictures, int64_t i, aril__pixels *out)
+/* The i-th image of [N,C,H,W] as RGB pixels in memory to free. */
+static aril_status rgb_of(const char *what, aril_tensor *images, int64_t i, aril__pixels *out)
 {
     ARIL_SCOPE;
-    aril_status s = aril__pixels_of(what, aril_select(pictures, 0, i), 0, out);
+    aril_status s = aril__pixels_of(what, aril_select(images, 0, i), 0, out);
     if (s < 0 || out->channels == 3) return s;
     int64_t n = out->width * out->height;
     uint8_t *rgb = aril__malloc((size_t)(3 * n));
@@ -351,22 +351,22 @@ static aril_status rgb_of(const char *what, aril_tensor *pictures, int64_t i, ar
             rgb[3 * k + c] = out->at[k * out->channels + (out->channels > 1 ? c : 0)];
     free(out->at);
     out->at = rgb;
-    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a picture", what);
+    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a image", what);
 }
 
-aril_status aril_draw_sheet(const char *path, aril_tensor *pictures, const aril_caption *captions,
+aril_status aril_draw_sheet(const char *path, aril_tensor *images, const aril_caption *captions,
                             int columns, aril_draw_opts opts)
 {
     static const char what[] = "draw_sheet";
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    if (!pictures || aril_ndim(pictures) != 4 || aril_size(pictures, 0) < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the pictures are [N,C,H,W]", what);
-    int64_t n = aril_size(pictures, 0), h = aril_size(pictures, 2), w = aril_size(pictures, 3);
+    if (!images || aril_ndim(images) != 4 || aril_size(images, 0) < 1)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: the images are [N,C,H,W]", what);
+    int64_t n = aril_size(images, 0), h = aril_size(images, 2), w = aril_size(images, 3);
     int64_t across = columns > 0 ? columns : (int64_t)ceil(sqrt((double)n * 1.5));
     if (across > n) across = n;
     int64_t down = (n + across - 1) / across;
-    /* Small pictures are shown larger, large ones smaller. */
+    /* Small images are shown larger, large ones smaller. */
     double large = (double)(h > w ? h : w), zoom = 96 / fmax(1, large);
     double pw = (double)w * zoom, ph = (double)h * zoom, gap = 12;
     double text = captions ? 20 : 0, head = opts.title ? 36 : 0;
@@ -382,7 +382,7 @@ aril_status aril_draw_sheet(const char *path, aril_tensor *pictures, const aril_
         double x = gap + (double)(i % across) * (cell + gap);
         double y = gap + head + (double)(i / across) * (ph + text + gap);
         aril__pixels p = { 0 };
-        s = rgb_of(what, pictures, i, &p);
+        s = rgb_of(what, images, i, &p);
         if (s == ARIL_OK)
             aril__draw_pixels(d, x + (cell - pw) / 2, y, pw, ph, p.at, p.width, p.height);
         free(p.at);

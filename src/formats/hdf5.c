@@ -5,7 +5,7 @@
 #include "aril/device.h"
 #include "aril/dtype.h"
 #include "aril/formats.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/file.h"
 #include "core/memory.h"

@@ -3,7 +3,7 @@
 #include "aril/formats.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "core/tensor.h"
 #include "formats/array.h"
 #include "formats/gzip.h"

@@ -1,9 +1,9 @@
-/* JPEG by libjpeg-turbo, or another libjpeg. Where only a part of a picture is wanted, or a small
+/* JPEG by libjpeg-turbo, or another libjpeg. Where only a part of a image is wanted, or a small
  * version, no more than that is decoded. */
-#include "formats/picture.h"
+#include "formats/image.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/view.h"
 #include "core/tensor.h"
 
@@ -34,7 +34,7 @@ static void on_error(j_common_ptr c)
     longjmp(f->wrong, 1);
 }
 
-/* libjpeg goes on after these with grey in place of what is missing: such a picture is not the one
+/* libjpeg goes on after these with grey in place of what is missing: such a image is not the one
  * that was saved. */
 static void on_message(j_common_ptr c, int level)
 {
@@ -114,11 +114,11 @@ static aril_tensor *upright(aril_tensor *x, int how)
 
 struct plan {
     int how;                     /* orientation */
-    int64_t x, y, width, height; /* of the scaled picture: what is kept */
+    int64_t x, y, width, height; /* of the scaled image: what is kept */
     bool cmyk;
 };
 
-/* The largest of 1, 2, 4, 8 by which the picture can be divided so that `have` stays at least
+/* The largest of 1, 2, 4, 8 by which the image can be divided so that `have` stays at least
  * `least`. */
 static int divisor(int64_t have, int64_t least)
 {
@@ -128,13 +128,12 @@ static int divisor(int64_t have, int64_t least)
 }
 
 /* Reads the header and decides what to decode. False, with an error, where it is too large. */
-static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__picture_want *want,
+static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__image_want *want,
                     struct plan *plan)
 {
     jpeg_save_markers(c, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(c, TRUE);
-    if (!aril__picture_fits(want->name, c->image_width, c->image_height, 3, size, 4096))
-        return false;
+    if (!aril__image_fits(want->name, c->image_width, c->image_height, 3, size, 4096)) return false;
     plan->how = want->opts.as_stored ? 1 : orientation(c);
     bool swapped = plan->how >= 5;
     int64_t width = swapped ? c->image_height : c->image_width;
@@ -240,8 +239,8 @@ struct reading {
     aril_tensor *result;
 };
 
-static bool read_picture(struct reading *r, const unsigned char *data, size_t size,
-                         aril__picture_want *want)
+static bool read_image(struct reading *r, const unsigned char *data, size_t size,
+                       aril__image_want *want)
 {
     jpeg_create_decompress(&r->c);
     r->c.mem->max_memory_to_use = 1 << 30;
@@ -264,15 +263,15 @@ static bool read_picture(struct reading *r, const unsigned char *data, size_t si
 
 /* False, with an error, on failure. What changes before a jump belongs to the caller. */
 static bool read_guarded(struct reading *r, const unsigned char *data, size_t size,
-                         aril__picture_want *want)
+                         aril__image_want *want)
 {
-    if (setjmp(r->failure.wrong) == 0) return read_picture(r, data, size, want);
+    if (setjmp(r->failure.wrong) == 0) return read_image(r, data, size, want);
     aril__fail(r->failure.base.msg_code == JERR_OUT_OF_MEMORY ? ARIL_ERR_MEMORY : ARIL_ERR_FORMAT,
                "%s is no good JPEG file: %s", want->name, r->failure.message);
     return false;
 }
 
-aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     struct reading r = { .result = NULL };
     r.c.err = handle_errors(&r.failure);
@@ -314,7 +313,7 @@ static void end_output(j_compress_ptr c)
     aril__bytes_add(w->out, w->buffer, sizeof w->buffer - w->to.free_in_buffer);
 }
 
-static void write_picture(struct writing *w, const aril__pixels *p, int quality)
+static void write_image(struct writing *w, const aril__pixels *p, int quality)
 {
     jpeg_create_compress(&w->c);
     w->to = (struct jpeg_destination_mgr){ .init_destination = begin_output,
@@ -340,9 +339,9 @@ static aril_status write_guarded(struct writing *w, const aril__pixels *p, int q
 {
     if (setjmp(w->failure.wrong) != 0)
         return aril__fail(ARIL_ERR_INTERNAL, "libjpeg: %s", w->failure.message);
-    write_picture(w, p, quality);
+    write_image(w, p, quality);
     if (!w->out->failed) return ARIL_OK;
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to write a picture as JPEG");
+    return aril__fail(ARIL_ERR_MEMORY, "no memory to write a image as JPEG");
 }
 
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out)
@@ -350,12 +349,12 @@ aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *o
     if ((p->channels != 1 && p->channels != 3) || p->width < 1 || p->height < 1 ||
         p->width > 65500 || p->height > 65500)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "JPEG holds no picture of %d channels, %lld x %lld; it has 1 or 3 "
+                          "JPEG holds no image of %d channels, %lld x %lld; it has 1 or 3 "
                           "channels, and at most "
                           "65500 x 65500 pixels",
                           p->channels, (long long)p->width, (long long)p->height);
     struct writing *w = aril__calloc(sizeof *w);
-    if (!w) return aril__fail(ARIL_ERR_MEMORY, "no memory to write a picture as JPEG");
+    if (!w) return aril__fail(ARIL_ERR_MEMORY, "no memory to write a image as JPEG");
     w->out = out;
     w->c.err = handle_errors(&w->failure);
     aril_status status = write_guarded(w, p, quality);
@@ -374,7 +373,7 @@ static aril_status absent(const char *what)
                       what);
 }
 
-aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     (void)data, (void)size;
     char what[512];
@@ -386,7 +385,7 @@ aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__pic
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out)
 {
     (void)out, (void)p, (void)quality;
-    return absent("a picture was to be written as JPEG");
+    return absent("a image was to be written as JPEG");
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* Reading PNG by libpng. */
-#include "formats/picture.h"
+#include "formats/image.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "core/tensor.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void on_warning(png_structp png, png_const_charp message)
 static void read_bytes(png_structp png, png_bytep to, size_t n)
 {
     struct reading *r = png_get_io_ptr(png);
-    if (n > r->size - r->at) png_error(png, "the file ends before the picture does");
+    if (n > r->size - r->at) png_error(png, "the file ends before the image does");
     memcpy(to, r->data + r->at, n);
     r->at += n;
 }
@@ -61,7 +61,7 @@ static uint64_t decoded_bytes(png_structp png, png_infop info)
 }
 
 /* Everything that may jump. False, with an error, where Aril's side failed. */
-static bool read_picture(struct reading *r, bool deep)
+static bool read_image(struct reading *r, bool deep)
 {
     png_set_read_fn(r->png, r, read_bytes);
     png_set_user_limits(r->png, 1 << 24, 1 << 24);
@@ -77,7 +77,7 @@ static bool read_picture(struct reading *r, bool deep)
     int depth = png_get_bit_depth(r->png, r->info);
     uint64_t pixel = decoded_bytes(r->png, r->info);
     /* A byte of deflate stands for at most 1032; up to 8 pixels lie in each, of up to 4 bytes. */
-    if (!aril__picture_fits(r->name, width, height, pixel, r->size, 1032 * 8 * 4)) return false;
+    if (!aril__image_fits(r->name, width, height, pixel, r->size, 1032 * 8 * 4)) return false;
 
     png_set_expand(r->png);
     if (depth == 16 && !deep) png_set_scale_16(r->png);
@@ -117,12 +117,12 @@ static bool read_guarded(struct reading *r, bool deep)
     }
     r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_error, on_warning);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
-    if (r->info) return read_picture(r, deep);
+    if (r->info) return read_image(r, deep);
     aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", r->name);
     return false;
 }
 
-aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     struct reading r = { .data = data, .size = size, .name = want->name };
     bool good = read_guarded(&r, want->opts.deep);
@@ -135,7 +135,7 @@ aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__pict
 
 #else
 
-aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     (void)data, (void)size;
     aril__fail(ARIL_ERR_UNSUPPORTED,

@@ -6,7 +6,7 @@
 
 #include "aril/device.h"
 #include "aril/dtype.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "core/memory.h"
 #include "core/shape.h"
 #include "core/tensor.h"

@@ -107,7 +107,7 @@ static size_t begin_attribute(aril__proto *p, const char *name, size_t *entry)
     return aril__proto_begin(p, 2);
 }
 
-static void put_node(aril__proto *p, const aril_graph_node *node)
+static void put_node(aril__proto *p, const aril_tensorboard_node *node)
 {
     size_t at = aril__proto_begin(p, 1), entry;
     aril__proto_text(p, NODE_NAME, node->name);
@@ -134,7 +134,7 @@ static void put_node(aril__proto *p, const aril_graph_node *node)
     aril__proto_end(p, at);
 }
 
-aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_graph_node *node, int n)
+aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_node *node, int n)
 {
     static const char what[] = "tensorboard_graph";
     if (n < 0 || (n && !node)) return aril__fail(ARIL_ERR_ARG, "%s: there are no nodes", what);

@@ -10,7 +10,7 @@
 
 aril_module *aril__lenet5(aril_shape input, int64_t classes)
 {
-    /* The paper's pictures of 28 x 28 stand in a frame of 32 x 32. */
+    /* The paper's images of 28 x 28 stand in a frame of 32 x 32. */
     int64_t frame = input.ndim == 3 && input.dim[1] < 32 ? 2 : 0;
     return aril_nn_sequential(
         aril_nn_conv2d_with(0, 6, 5, (aril_nn_conv_opts){ .padding = { frame } }), /* [6,28,28] */
@@ -114,7 +114,7 @@ static aril_module *partial_new(void)
 aril_module *aril__lenet5_1998(aril_shape input, int64_t classes)
 {
     if (input.ndim != 3 || input.dim[0] != 1) {
-        aril__fail(ARIL_ERR_SHAPE, "lenet5-1998 takes pictures of one channel, [1,H,W]");
+        aril__fail(ARIL_ERR_SHAPE, "lenet5-1998 takes images of one channel, [1,H,W]");
         return NULL;
     }
     int64_t frame = input.dim[1] < 32 ? 2 : 0;

@@ -123,7 +123,7 @@ aril_module *aril_nn_reshape(aril_shape shape)
     return make_sizes(&layer, 0, shape);
 }
 
-/* ---- larger and smaller pictures ---- */
+/* ---- larger and smaller images ---- */
 
 ARIL__FORWARD(upsample_forward)
 {

@@ -26,7 +26,7 @@ static aril_status start(aril_average *a, const aril_named *params)
     a->params = aril__calloc(n * sizeof *a->params);
     a->means = aril__calloc(n * sizeof *a->means);
     a->name = aril__calloc(n * sizeof *a->name);
-    a->updates = aril__calloc(n * sizeof *a->updates + aril__update_room(params->n));
+    a->updates = aril__calloc(n * sizeof *a->updates + aril__update_buffer(params->n));
     if (!a->params || !a->means || !a->name || !a->updates)
         return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
     a->count = aril__number_new(0, ARIL_I64);

@@ -81,7 +81,7 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
     aril__optim_param *grown = aril__realloc(opt->params, (n + 1) * sizeof *grown);
     if (grown) opt->params = grown;
     aril__update *updates =
-        grown ? aril__realloc(opt->updates, (n + 1) * sizeof *updates + aril__update_room((int)n))
+        grown ? aril__realloc(opt->updates, (n + 1) * sizeof *updates + aril__update_buffer((int)n))
               : NULL;
     if (updates) opt->updates = updates;
     aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;

@@ -113,7 +113,7 @@ aril_callback *aril_on_batch(aril_callback_fn *fn, void *ctx)
 /* ---- the learning rate ---- */
 
 typedef struct rate {
-    aril_rate_fn *fn;
+    aril_lr_fn *fn;
     void *ctx;
 } rate;
 
@@ -128,10 +128,10 @@ static const aril_callback_class rate_class = { .name = "rate",
                                                 .size = sizeof(rate),
                                                 .epoch_begin = set_rate };
 
-aril_callback *aril_rate_callback(aril_rate_fn *fn, void *ctx)
+aril_callback *aril_lr_callback(aril_lr_fn *fn, void *ctx)
 {
     if (fn == NULL) {
-        aril__fail(ARIL_ERR_ARG, "aril_rate_callback takes a function, got NULL");
+        aril__fail(ARIL_ERR_ARG, "aril_lr_callback takes a function, got NULL");
         return NULL;
     }
     aril_callback *cb = aril_callback_make(&rate_class);

@@ -1,7 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "aril/autograd.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/rng.h"
 #include "aril/scope.h"
 #include "core/error.h"

@@ -1,6 +1,6 @@
 /* Loops without updates: evaluate and predict. */
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -15,9 +15,9 @@
 aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts)
 {
     aril_dataset *d = aril_dataset_tensor_lists(s.x, s.y, s.weight);
-    /* Bytes where a model wants a picture are its pixels. */
+    /* Bytes where a model wants a image are its pixels. */
     if (d != NULL && aril_dtype_of(s.x.at[0]) == ARIL_U8 && m->input.ndim == 3)
-        aril_dataset_set_pictures(d, true);
+        aril_dataset_set_images(d, true);
     return aril_loader_new(d, opts);
 }
 

@@ -1,6 +1,6 @@
 /* The loop. */
 #include "aril/autograd.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/scope.h"
 #include "aril/view.h"

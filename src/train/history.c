@@ -2,7 +2,7 @@
 
 #include "aril/device.h"
 #include "aril/draw.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

@@ -2,7 +2,7 @@
 #include "train/metric.h"
 
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/reduce.h"
 #include "aril/scope.h"

@@ -1,7 +1,7 @@
 /* Metrics of classes: accuracy, top-k, and those that follow from the table of classes and
  * answers. */
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/reduce.h"
 #include "aril/scope.h"

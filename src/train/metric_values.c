@@ -1,6 +1,6 @@
 /* Metrics of values: errors of regression, the area under the ROC curve, and means of one's own. */
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/reduce.h"
 #include "aril/scope.h"

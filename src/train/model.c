@@ -3,7 +3,7 @@
 
 #include "aril/dtype.h"
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/reduce.h"
 #include "aril/scope.h"

@@ -201,13 +201,13 @@ static aril_status write_graph(aril_tensorboard *tb, const view *v, const char *
 {
     int edges = 0;
     for (int i = 0; i < v->n; i++) edges += v->at[i].node->n_in;
-    aril_graph_node *node = aril__calloc(((size_t)v->n + 1) * sizeof *node);
+    aril_tensorboard_node *node = aril__calloc(((size_t)v->n + 1) * sizeof *node);
     const char **input = aril__calloc(((size_t)edges + 1) * sizeof *input);
     aril_status s = ARIL_OK;
     if (!node || !input) s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_module: no memory");
     for (int i = 0, at = 0; s == ARIL_OK && i < v->n; i++) {
         const known *k = &v->at[i];
-        node[i] = (aril_graph_node){
+        node[i] = (aril_tensorboard_node){
             .name = k->name, .op = k->op, .input = input + at, .shape = k->shape
         };
         for (int e = 0; e < k->node->n_in; e++) {
@@ -216,7 +216,7 @@ static aril_status write_graph(aril_tensorboard *tb, const view *v, const char *
         }
     }
     if (s == ARIL_OK) {
-        node[v->n] = (aril_graph_node){
+        node[v->n] = (aril_tensorboard_node){
             .name = "output", .op = "Output", .input = &result, .n_inputs = result != NULL
         };
         s = aril_tensorboard_graph(tb, node, v->n + 1);

@@ -1,7 +1,7 @@
 /* The outputs of a model: their losses, and what of them is counted. */
 #include "aril/dtype.h"
 #include "aril/index.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/math.h"
 #include "aril/reduce.h"
 #include "aril/scope.h"

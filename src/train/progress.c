@@ -302,10 +302,10 @@ void aril__progress_result(const aril__progress *p, const aril__progress_at *at,
 
 /* ---- drawing ---- */
 
-void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool pictures)
+void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool images)
 {
     *p = (aril__progress){ .to = to != NULL ? to : stdout };
-    p->unit = pictures ? "img/s" : "samples/s";
+    p->unit = images ? "img/s" : "samples/s";
     if (verbose == ARIL_ZERO || verbose < 0) return;
     bool terminal = aril__is_terminal(p->to);
     p->mode = terminal && verbose < 2 ? ARIL__PROGRESS_BAR : ARIL__PROGRESS_LINES;

@@ -36,8 +36,8 @@ typedef struct aril__progress_at {
     const char *note; /* "val 12/40", or NULL */
 } aril__progress_at;
 
-/* verbose as in aril_fit_opts; `to` NULL: stdout. `pictures`: samples are called img. */
-void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool pictures);
+/* verbose as in aril_fit_opts; `to` NULL: stdout. `images`: samples are called img. */
+void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool images);
 
 /* Begins a line; `batch` and `samples` were done before. */
 void aril__progress_begin(aril__progress *p, const char *title, int64_t total, int64_t batch,

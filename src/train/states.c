@@ -1,7 +1,7 @@
 #include "train/states.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

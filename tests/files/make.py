@@ -1,4 +1,4 @@
-"""Makes pictures.inc, small JPEG and PNG files of kinds that Aril does not write, compressed.inc, an archive of NumPy, and
+"""Makes images.inc, small JPEG and PNG files of kinds that Aril does not write, compressed.inc, an archive of NumPy, and
 outside.inc, an HDF5 file whose arrays lie in other files.
 
 Needs Pillow, NumPy and h5py."""
@@ -81,7 +81,7 @@ def rows(data):
     return "".join("    " + " ".join(f"{b}," for b in data[i:i + 20]) + "\n" for i in range(0, len(data), 20))
 
 
-with open(os.path.join(here, "pictures.inc"), "w") as out:
+with open(os.path.join(here, "images.inc"), "w") as out:
     out.write("/* Made by make.py. */\n")
     for name, data in files.items():
         out.write(f"static const unsigned char {name}[] = {{\n{rows(data)}}};\n")

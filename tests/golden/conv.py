@@ -1,4 +1,4 @@
-"""Convolution, pooling, interpolation and other ops on pictures."""
+"""Convolution, pooling, interpolation and other ops on images."""
 from golden import *
 
 torch.backends.mkldnn.enabled = False

@@ -1,4 +1,4 @@
-"""Transforms of pictures: as PIL and torchvision make them."""
+"""Transforms of images: as PIL and torchvision make them."""
 import numpy
 import torchvision.transforms.functional as V
 from golden import *
@@ -10,7 +10,7 @@ FILTERS = {"bilinear": (Image.BILINEAR, InterpolationMode.BILINEAR),
            "bicubic": (Image.BICUBIC, InterpolationMode.BICUBIC)}
 
 
-def picture(c, h, w):
+def image(c, h, w):
     """Slopes with noise and a few hard edges, u8."""
     y, x = torch.meshgrid(torch.linspace(0, 3, h), torch.linspace(0, 4, w), indexing="ij")
     p = torch.stack([torch.sin(x * (k + 1)) * torch.cos(y + k) for k in range(c)])
@@ -21,11 +21,11 @@ def picture(c, h, w):
 
 
 def unit(c, h, w):
-    return picture(c, h, w).to(torch.float32) / 255
+    return image(c, h, w).to(torch.float32) / 255
 
 
 def parsed(text):
-    return (f'aril_transform *t = aril_transform_parse("{text}"); y[0] = aril_transform_picture(t, x[0], NULL); '
+    return (f'aril_transform *t = aril_transform_parse("{text}"); y[0] = aril_transform_image(t, x[0], NULL); '
             "aril_transform_free(t);")
 
 
@@ -41,12 +41,12 @@ for how in FILTERS:
     for shape, size in (((3, 75, 101), (32, 48)), ((1, 28, 28), (32, 40)), ((3, 40, 33), (17, 33)), ((3, 19, 90), (50, 20)),
                         ((4, 16, 16), (1, 1))):
         name = "resize/u8/%s/%dx%d_to_%dx%d" % ((how,) + shape[1:] + size)
-        case(name, parsed("resize=%dx%d:filter=%s" % (size + (how,))), by_pil(size, how), [picture(*shape)])
+        case(name, parsed("resize=%dx%d:filter=%s" % (size + (how,))), by_pil(size, how), [image(*shape)])
 
 # Interleaved memory gives the same.
 case("resize/u8/interleaved", parsed("resize=30x31").replace("x[0], NULL", "aril_permute(x[0], ARIL_AXES(2, 0, 1)), NULL"),
      lambda x: by_pil((30, 31), "bilinear")([x[0].permute(2, 0, 1)]),
-     [picture(3, 70, 53).permute(1, 2, 0).contiguous()])
+     [image(3, 70, 53).permute(1, 2, 0).contiguous()])
 
 for how in ("bilinear", "bicubic"):
     for shape, size in (((3, 75, 101), (32, 48)), ((1, 28, 28), (32, 40)), ((3, 19, 90), (50, 20))):
@@ -58,22 +58,22 @@ case("resize/f32/no_antialias", parsed("resize=11x20:antialias=0"),
      lambda x: F.interpolate(x[0][None], (11, 20), mode="bilinear")[0], [unit(3, 40, 33)], grad=False)
 for shape in ((3, 40, 61), (3, 61, 40), (1, 33, 33)):
     case("resize/shorter/%dx%d" % shape[1:], parsed("resize=20"),
-         lambda x: by_pil(tuple(V.resize(x[0], 20).shape[1:]), "bilinear")(x), [picture(*shape)])
+         lambda x: by_pil(tuple(V.resize(x[0], 20).shape[1:]), "bilinear")(x), [image(*shape)])
 
 for size in ((20, 20), (21, 34), (50, 30), (45, 70)):
     case("center_crop/%dx%d" % size, parsed("center_crop=%dx%d" % size), lambda x, size=size: V.center_crop(x[0], size),
-         [picture(3, 40, 61)])
-case("pad/four", parsed("pad=1/2/3/4:fill=9"), lambda x: V.pad(x[0], [1, 2, 3, 4], fill=9), [picture(3, 8, 9)])
-case("pad/one", parsed("pad=2"), lambda x: V.pad(x[0], [2]), [picture(1, 5, 4)])
-case("flip", parsed("flip=1"), lambda x: V.hflip(x[0]), [picture(3, 12, 35)])
-case("flip_vertical", parsed("flip_vertical=1"), lambda x: V.vflip(x[0]), [picture(3, 12, 35)])
+         [image(3, 40, 61)])
+case("pad/four", parsed("pad=1/2/3/4:fill=9"), lambda x: V.pad(x[0], [1, 2, 3, 4], fill=9), [image(3, 8, 9)])
+case("pad/one", parsed("pad=2"), lambda x: V.pad(x[0], [2]), [image(1, 5, 4)])
+case("flip", parsed("flip=1"), lambda x: V.hflip(x[0]), [image(3, 12, 35)])
+case("flip_vertical", parsed("flip_vertical=1"), lambda x: V.vflip(x[0]), [image(3, 12, 35)])
 case("flip/f32", parsed("flip=1"), lambda x: V.hflip(x[0]), [unit(3, 12, 35)], grad=False)
 
 ROTATE = "aril_tensor *aril__rotate(aril_tensor * p, double degrees, aril_filter filter, double fill); "
 for angle in (10, -33.5, 90, 180):
     for how in ("bilinear", "nearest"):
         if how == "nearest" and angle in (90, 180): continue  # between two pixels
-        for kind, make in (("f32", unit), ("u8", picture)):
+        for kind, make in (("f32", unit), ("u8", image)):
             if kind == "u8" and angle == 90: continue  # half numbers
             name = "rotate/%s/%s/%g" % (kind, how, angle)
             code = ROTATE + "y[0] = aril__rotate(x[0], %g, ARIL_FILTER_%s, 0);" % (angle, how.upper())
@@ -86,14 +86,14 @@ ADJUST = {"brightness": (V.adjust_brightness, (0.5, 1.7)), "contrast": (V.adjust
           "saturation": (V.adjust_saturation, (0, 1.8)), "hue": (V.adjust_hue, (0.2, -0.37))}
 for what, (fn, factors) in ADJUST.items():
     for factor in factors:
-        for kind, make in (("f32", unit), ("u8", picture)):
+        for kind, make in (("f32", unit), ("u8", image)):
             code = (f"void aril__adjust_{what}(aril_tensor * p, double factor); y[0] = aril_copy(x[0]); "
                     f"aril__adjust_{what}(y[0], {factor});")
             case("jitter/%s/%s/%g" % (what, kind, factor), code, lambda x, fn=fn, f=factor: fn(x[0], f), [make(3, 20, 23)],
                  grad=False)
-case("grayscale/u8", parsed("grayscale"), lambda x: V.rgb_to_grayscale(x[0]), [picture(3, 20, 23)])
-case("grayscale/three", parsed("grayscale=1:3"), lambda x: V.rgb_to_grayscale(x[0], 3), [picture(3, 20, 23)])
+case("grayscale/u8", parsed("grayscale"), lambda x: V.rgb_to_grayscale(x[0]), [image(3, 20, 23)])
+case("grayscale/three", parsed("grayscale=1:3"), lambda x: V.rgb_to_grayscale(x[0], 3), [image(3, 20, 23)])
 case("to_float", parsed("to_float"), lambda x: x[0] / 255, [torch.arange(256).to(torch.uint8).view(1, 16, 16)], rtol=0, atol=0)
 case("normalise/u8", parsed("normalise=0.485/0.456/0.406:0.229/0.224/0.225"),
-     lambda x: V.normalize(x[0] / 255, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]), [picture(3, 9, 13)])
+     lambda x: V.normalize(x[0] / 255, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]), [image(3, 9, 13)])
 case("normalise/f32", parsed("normalise=0.5:0.25"), lambda x: V.normalize(x[0], [0.5], [0.25]), [unit(1, 9, 13)], grad=False)

@@ -54,4 +54,4 @@ with tempfile.TemporaryDirectory() as folder:
         assert len(rows) == 10 and len(rows[0].split("\t")) == 8
     except ImportError:
         pass
-print("scalars, histograms, pictures, texts, curves, the graph, hyper-parameters and points are read back")
+print("scalars, histograms, images, texts, curves, the graph, hyper-parameters and points are read back")

@@ -82,16 +82,16 @@ static bool lies(const aril_tensor *t, bool last)
     return last ? aril_is_channels_last(t) : aril__is_dense(t);
 }
 
-/* Pictures in one order, parameters of f32 without gaps. */
+/* Images in one order, parameters of f32 without gaps. */
 static const char *take_order(const aril__run *r, batch_plan *p, const aril_tensor *x)
 {
     p->last = x->ndim > 2 && !aril__is_dense(x);
     for (int i = 0; i < r->n_in + r->n_out; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
         if (!t || t->numel == 0 || t->ndim == 0) continue;
-        bool picture = t->ndim == x->ndim;
-        if (!lies(t, picture && p->last)) return "tensors lie in different orders";
-        if (!picture && t->dtype != ARIL_F32 && i >= r->n_in)
+        bool image = t->ndim == x->ndim;
+        if (!lies(t, image && p->last)) return "tensors lie in different orders";
+        if (!image && t->dtype != ARIL_F32 && i >= r->n_in)
             return "running values that are not f32";
     }
     return NULL;

@@ -37,7 +37,7 @@ static bool is_max(const pool_plan *p)
     return p->op == &aril__op_max_pool;
 }
 
-static dnnl_memory_desc_t picture(const pool_plan *p, int64_t samples, const int64_t *dim)
+static dnnl_memory_desc_t image(const pool_plan *p, int64_t samples, const int64_t *dim)
 {
     int64_t sizes[5] = { samples, dim[1], dim[2], dim[3], dim[4] };
     return p->last ? aril__dnn_last(aril__dnn_type(p->type), p->ndim, sizes)
@@ -47,7 +47,7 @@ static dnnl_memory_desc_t picture(const pool_plan *p, int64_t samples, const int
 static const char *make_pool(void *ctx, int64_t samples, aril__dnn *made)
 {
     const pool_plan *p = ctx;
-    dnnl_memory_desc_t x = picture(p, samples, p->x_dim), y = picture(p, samples, p->y_dim);
+    dnnl_memory_desc_t x = image(p, samples, p->x_dim), y = image(p, samples, p->y_dim);
     dnnl_primitive_attr_t attr = aril__dnn_attr(0);
     dnnl_alg_kind_t alg = is_max(p)       ? dnnl_pooling_max
                           : p->counts_pad ? dnnl_pooling_avg_include_padding
@@ -213,7 +213,7 @@ static void look(void *ctx, int64_t begin, int64_t end)
     if (odd) atomic_store_explicit(&s->odd, true, memory_order_relaxed);
 }
 
-/* Which tap of a window was the largest becomes a place in the picture. */
+/* Which tap of a window was the largest becomes a place in the image. */
 typedef struct placing {
     const pool_plan *p;
     const void *taps;

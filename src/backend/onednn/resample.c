@@ -19,7 +19,7 @@ typedef struct resample_plan {
     aril__dnn_cut cut;
 } resample_plan;
 
-static dnnl_memory_desc_t picture(const resample_plan *p, int64_t samples, const int64_t *dim)
+static dnnl_memory_desc_t image(const resample_plan *p, int64_t samples, const int64_t *dim)
 {
     int64_t sizes[5] = { samples, dim[1], dim[2], dim[3], dim[4] };
     return p->last ? aril__dnn_last(aril__dnn_type(p->type), p->ndim, sizes)
@@ -29,7 +29,7 @@ static dnnl_memory_desc_t picture(const resample_plan *p, int64_t samples, const
 static const char *make_resampling(void *ctx, int64_t samples, aril__dnn *made)
 {
     const resample_plan *p = ctx;
-    dnnl_memory_desc_t x = picture(p, samples, p->x_dim), y = picture(p, samples, p->y_dim);
+    dnnl_memory_desc_t x = image(p, samples, p->x_dim), y = image(p, samples, p->y_dim);
     dnnl_primitive_attr_t attr = aril__dnn_attr(0);
     dnnl_alg_kind_t alg = p->is_linear ? dnnl_resampling_linear : dnnl_resampling_nearest;
     dnnl_primitive_desc_t forward = NULL, back = NULL;

@@ -1,4 +1,4 @@
-/* Loops over numbers of pictures, compiled for each instruction set. */
+/* Loops over numbers of images, compiled for each instruction set. */
 #ifndef ARIL_DATA_PIXELS_H
 #define ARIL_DATA_PIXELS_H
 

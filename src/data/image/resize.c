@@ -144,7 +144,7 @@ struct job {
     char *between;         /* [rows][width] of one channel, or of all */
 };
 
-/* Rows along x: the picture's channels `c` .. end - 1, which lie in one stretch of each row where
+/* Rows along x: the image's channels `c` .. end - 1, which lie in one stretch of each row where
  * `pixel` is above 1. */
 static void along_x(const struct job *j, int64_t c, int64_t end)
 {
@@ -205,7 +205,7 @@ aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t h
     j.columns = right - j.left;
     j.rows = bottom - j.top;
     if (j.columns < 1 || j.rows < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "resize: the part of the picture has no pixels");
+        return aril__fail(ARIL_ERR_SHAPE, "resize: the part of the image has no pixels");
     size_t size = from->f32 ? sizeof(float) : 1;
     /* Interleaved channels are turned together, planes one by one. */
     bool together = from->plane < from->pixel;

@@ -1,10 +1,10 @@
-/* Resizing of pictures: separable filters over the pixels that fall into one, as PIL does it. */
+/* Resizing of images: separable filters over the pixels that fall into one, as PIL does it. */
 #ifndef ARIL_DATA_RESIZE_H
 #define ARIL_DATA_RESIZE_H
 
 #include "aril/transform.h"
 
-/* A picture in memory: element (c, y, x) at data[c * plane + y * row + x * pixel]. */
+/* A image in memory: element (c, y, x) at data[c * plane + y * row + x * pixel]. */
 typedef struct aril__pixels_view {
     const void *data;
     bool f32; /* else u8 */
@@ -12,7 +12,7 @@ typedef struct aril__pixels_view {
     int64_t plane, row, pixel; /* steps in elements */
 } aril__pixels_view;
 
-/* A part of a picture; borders need not lie between pixels. */
+/* A part of a image; borders need not lie between pixels. */
 typedef struct aril__box {
     double x, y, width, height;
 } aril__box;

@@ -140,7 +140,7 @@ static aril_status jitter_sample(const aril_transform *t, aril__change *w)
     typedef void adjust(aril_tensor *, double);
     static adjust *const step[4] = { aril__adjust_brightness, aril__adjust_contrast,
                                      aril__adjust_saturation, aril__adjust_hue };
-    aril_status status = aril__picture_own(w);
+    aril_status status = aril__image_own(w);
     if (status < 0) return status;
     int order[4] = { 0, 1, 2, 3 };
     for (int i = 3; i > 0; i--) {
@@ -188,7 +188,7 @@ static aril_status grayscale_sample(const aril_transform *t, aril__change *w)
 {
     double p = t->value[0].v[0];
     if (p < 1 && aril__draw(w->g) >= p) return ARIL_OK;
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     const aril_tensor *x = w->s->x;
     int64_t c = x->dim[0], n = x->dim[1] * x->dim[2], channels = (int64_t)t->value[1].v[0];
@@ -196,7 +196,7 @@ static aril_status grayscale_sample(const aril_transform *t, aril__change *w)
         return aril__fail(ARIL_ERR_SHAPE, "grayscale: expected 1 or 3 channels, got %lld",
                           (long long)c);
     if (c == channels && c == 1) return ARIL_OK;
-    aril_tensor *out = aril__picture_new((aril_dtype)x->dtype, channels, x->dim[1], x->dim[2]);
+    aril_tensor *out = aril__image_new((aril_dtype)x->dtype, channels, x->dim[1], x->dim[2]);
     if (!out) return ARIL_ERR_MEMORY;
     if (x->dtype == ARIL_F32) {
         const float *from = aril__ptr(x);
@@ -210,7 +210,7 @@ static aril_status grayscale_sample(const aril_transform *t, aril__change *w)
     size_t plane = aril__dtype_bytes((aril_dtype)x->dtype, n);
     for (int64_t k = 1; k < channels; k++)
         memcpy((char *)aril__ptr(out) + (size_t)k * plane, aril__ptr(out), plane);
-    aril__picture_set(w, out);
+    aril__image_set(w, out);
     return ARIL_OK;
 }
 
@@ -221,7 +221,7 @@ static aril_status grayscale_check(const aril_transform *t)
         return aril__fail(ARIL_ERR_ARG, "grayscale: expected 1 or 3 channels, got %g", channels);
     if (channels == 1 && t->value[0].v[0] < 1)
         return aril__fail(ARIL_ERR_ARG,
-                          "grayscale: with 1 channel all pictures must be gray: p = 1, or "
+                          "grayscale: with 1 channel all images must be gray: p = 1, or "
                           "channels=3");
     return ARIL_OK;
 }
@@ -252,13 +252,13 @@ aril_transform *aril_transform_grayscale(double p, int channels)
 static aril_status to_float_sample(const aril_transform *t, aril__change *w)
 {
     (void)t;
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0 || w->s->x->dtype == ARIL_F32) return status;
     const aril_tensor *x = w->s->x;
-    aril_tensor *out = aril__picture_new(ARIL_F32, x->dim[0], x->dim[1], x->dim[2]);
+    aril_tensor *out = aril__image_new(ARIL_F32, x->dim[0], x->dim[1], x->dim[2]);
     if (!out) return ARIL_ERR_MEMORY;
     aril__u8_to_unit(aril__ptr(out), aril__ptr(x), x->numel);
-    aril__picture_set(w, out);
+    aril__image_set(w, out);
     return ARIL_OK;
 }
 
@@ -299,13 +299,13 @@ static void factors(const aril_transform *t, int64_t channel, float *scale, floa
 
 static aril_status normalise_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status >= 0) status = check_channels(t, w->s->x->dim[0]);
     if (status < 0) return status;
     const aril_tensor *x = w->s->x;
     bool f32 = x->dtype == ARIL_F32;
     aril_tensor *out =
-        f32 && w->mine ? w->s->x : aril__picture_new(ARIL_F32, x->dim[0], x->dim[1], x->dim[2]);
+        f32 && w->mine ? w->s->x : aril__image_new(ARIL_F32, x->dim[0], x->dim[1], x->dim[2]);
     if (!out) return ARIL_ERR_MEMORY;
     int64_t n = x->dim[1] * x->dim[2];
     for (int64_t c = 0; c < x->dim[0]; c++) {
@@ -316,7 +316,7 @@ static aril_status normalise_sample(const aril_transform *t, aril__change *w)
         else
             aril__u8_scale_shift(to, (const uint8_t *)aril__ptr(x) + c * n, n, scale, shift);
     }
-    aril__picture_set(w, out);
+    aril__image_set(w, out);
     return ARIL_OK;
 }
 
@@ -342,7 +342,7 @@ static aril_status normalise_batch(const aril_transform *t, aril_batch *b, aril_
     char text[ARIL__SHAPE_TEXT];
     if (!b->x || b->x->dtype != ARIL_F32 || b->x->ndim != 4 || !aril__is_dense(b->x))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "normalise: expected a batch of pictures, f32 [N,C,H,W], "
+                          "normalise: expected a batch of images, f32 [N,C,H,W], "
                           "got %s",
                           b->x ? aril__text(text, b->x) : "none");
     aril_status status = check_channels(t, b->x->dim[1]);
@@ -387,7 +387,7 @@ aril_transform *aril_transform_normalise(int n, const double *mean, const double
 
 /* ---- holes ---- */
 
-/* Writes a value to a part of the picture, cut at its borders. */
+/* Writes a value to a part of the image, cut at its borders. */
 static void hole(aril_tensor *x, int64_t top, int64_t left, int64_t height, int64_t width,
                  double value)
 {
@@ -413,7 +413,7 @@ enum { ERASE_SCALE = 1, ERASE_RATIO, ERASE_VALUE };
 static aril_status erase_sample(const aril_transform *t, aril__change *w)
 {
     if (aril__draw(w->g) >= t->value[0].v[0]) return ARIL_OK;
-    aril_status status = aril__picture_own(w);
+    aril_status status = aril__image_own(w);
     if (status < 0) return status;
     const double *scale = t->value[ERASE_SCALE].v, *ratio = t->value[ERASE_RATIO].v;
     int64_t height = w->s->x->dim[1], width = w->s->x->dim[2];
@@ -461,7 +461,7 @@ aril_transform *aril_transform_erase(aril_erase_opts opts)
 
 static aril_status cutout_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_own(w);
+    aril_status status = aril__image_own(w);
     if (status < 0) return status;
     int64_t height = aril__set_height(t, 0), width = aril__set_width(t, 0);
     for (int i = 0; i < (int)t->value[1].v[0]; i++) {

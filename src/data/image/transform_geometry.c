@@ -50,7 +50,7 @@ static void set_size(aril_transform *t, int64_t height, int64_t width)
 
 /* ---- resizing ---- */
 
-/* The part of the picture that was decoded in which `r` lies. */
+/* The part of the image that was decoded in which `r` lies. */
 static aril__box box_of(const aril_sample *s, const aril_region *r)
 {
     aril__box b = { (double)r->x, (double)r->y, (double)r->width, (double)r->height };
@@ -67,19 +67,19 @@ static aril_status resize_region(aril__change *w, const aril__pixels_view *v, co
                                  aril_resize_opts opts)
 {
     aril_tensor *out =
-        aril__picture_new(v->f32 ? ARIL_F32 : ARIL_U8, v->channels, r->to_height, r->to_width);
+        aril__image_new(v->f32 ? ARIL_F32 : ARIL_U8, v->channels, r->to_height, r->to_width);
     if (!out) return ARIL_ERR_MEMORY;
     aril_status status =
         aril__resize(v, box_of(w->s, r), r->to_height, r->to_width, opts, aril__ptr(out));
-    if (status >= 0) aril__picture_set(w, out);
+    if (status >= 0) aril__image_set(w, out);
     return status;
 }
 
-/* The region that a reader was told of, or one for the picture as it is. */
+/* The region that a reader was told of, or one for the image as it is. */
 static aril_status take_region(const aril_transform *t, aril__change *w, int filter, int antialias)
 {
     aril__pixels_view v;
-    aril_status status = aril__picture_view(w, &v);
+    aril_status status = aril__image_view(w, &v);
     if (status < 0) return status;
     aril_region r = w->s->region;
     if (!r.width) t->kind->region(t, w->g, v.width, v.height, &r);
@@ -150,7 +150,7 @@ static bool resized_crop_region(const aril_transform *t, aril_generator *g, int6
         r->height = h;
         return true;
     }
-    /* The middle, as near to the allowed shapes as the picture is. */
+    /* The middle, as near to the allowed shapes as the image is. */
     double shape = (double)width / (double)height;
     r->width = width;
     r->height = height;
@@ -218,11 +218,11 @@ static int64_t mirror(int64_t i, int64_t n)
 static aril_status part(aril__change *w, int64_t x, int64_t y, int64_t height, int64_t width,
                         double fill, bool reflect)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     const aril_tensor *in = w->s->x;
     int64_t c = in->dim[0], h = in->dim[1], n = in->dim[2];
-    aril_tensor *out = aril__picture_new((aril_dtype)in->dtype, c, height, width);
+    aril_tensor *out = aril__image_new((aril_dtype)in->dtype, c, height, width);
     if (!out) return ARIL_ERR_MEMORY;
     bool f32 = in->dtype == ARIL_F32;
     size_t size = f32 ? sizeof(float) : 1;
@@ -257,7 +257,7 @@ static aril_status part(aril__change *w, int64_t x, int64_t y, int64_t height, i
                     to[i] = (char)empty_u8;
             }
         }
-    aril__picture_set(w, out);
+    aril__image_set(w, out);
     return ARIL_OK;
 }
 
@@ -269,7 +269,7 @@ static int64_t half(int64_t d)
 
 static aril_status center_crop_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     int64_t height = aril__set_height(t, 0), width = aril__set_width(t, 0);
     int64_t h = w->s->x->dim[1], n = w->s->x->dim[2];
@@ -297,16 +297,16 @@ enum { CROP_PAD = 1, CROP_FILL, CROP_REFLECT };
 
 static aril_status crop_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     int64_t height = aril__set_height(t, 0), width = aril__set_width(t, 0);
     int64_t h = w->s->x->dim[1], n = w->s->x->dim[2], pad = (int64_t)t->value[CROP_PAD].v[0];
     if (h + 2 * pad < height || n + 2 * pad < width)
-        return aril__fail(
-            ARIL_ERR_SHAPE,
-            "crop: a part of %lld x %lld of a picture of %lld x %lld with %lld pixels "
-            "on each side",
-            (long long)height, (long long)width, (long long)h, (long long)n, (long long)pad);
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "crop: a part of %lld x %lld of a image of %lld x %lld with %lld pixels "
+                          "on each side",
+                          (long long)height, (long long)width, (long long)h, (long long)n,
+                          (long long)pad);
     int64_t y = aril__draw_below(w->g, h + 2 * pad - height + 1) - pad;
     int64_t x = aril__draw_below(w->g, n + 2 * pad - width + 1) - pad;
     return part(w, x, y, height, width, t->value[CROP_FILL].v[0], t->value[CROP_REFLECT].v[0] != 0);
@@ -335,7 +335,7 @@ aril_transform *aril_transform_random_crop(int64_t height, int64_t width, aril_c
 
 static aril_status pad_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     const aril__value *v = &t->value[0];
     int64_t side[4]; /* left, top, right, bottom; one: all, two: x and y */
@@ -378,11 +378,11 @@ aril_transform *aril_transform_pad(int64_t left, int64_t top, int64_t right, int
 
 static aril_status flip(aril__change *w, bool rows)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     const aril_tensor *in = w->s->x;
     int64_t c = in->dim[0], h = in->dim[1], n = in->dim[2];
-    aril_tensor *out = aril__picture_new((aril_dtype)in->dtype, c, h, n);
+    aril_tensor *out = aril__image_new((aril_dtype)in->dtype, c, h, n);
     if (!out) return ARIL_ERR_MEMORY;
     bool f32 = in->dtype == ARIL_F32;
     size_t row = (size_t)n * (f32 ? sizeof(float) : 1);
@@ -399,7 +399,7 @@ static aril_status flip(aril__change *w, bool rows)
             else
                 aril__reverse_u8((uint8_t *)dst, (const uint8_t *)src, n);
         }
-    aril__picture_set(w, out);
+    aril__image_set(w, out);
     return ARIL_OK;
 }
 
@@ -454,7 +454,7 @@ static inline __attribute__((always_inline)) uint8_t round_u8(float v)
 aril_tensor *aril__rotate(aril_tensor *x, double degrees, aril_filter filter, double fill)
 {
     int64_t c = x->dim[0], h = x->dim[1], n = x->dim[2];
-    aril_tensor *out = aril__picture_new((aril_dtype)x->dtype, c, h, n);
+    aril_tensor *out = aril__image_new((aril_dtype)x->dtype, c, h, n);
     if (!out) return aril__poison();
     float angle = (float)(degrees * 3.14159265358979323846 / 180);
     float cosine = cosf(angle), sine = sinf(angle);
@@ -469,13 +469,13 @@ enum { ROTATE_FILTER = 1, ROTATE_FILL };
 
 static aril_status rotate_sample(const aril_transform *t, aril__change *w)
 {
-    aril_status status = aril__picture_dense(w);
+    aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     double most = t->value[0].v[0], degrees = aril__draw_between(w->g, -most, most);
     aril_tensor *x = aril__rotate(w->s->x, degrees, (aril_filter)t->value[ROTATE_FILTER].v[0],
                                   t->value[ROTATE_FILL].v[0]);
     if (aril__is_poison(x)) return ARIL_ERR_MEMORY;
-    aril__picture_set(w, x);
+    aril__image_set(w, x);
     return ARIL_OK;
 }
 

@@ -20,14 +20,14 @@ typedef struct step {
 
 enum { MAX_STEPS = 96 };
 
-struct aril__program {
+struct aril__formula_code {
     int n;
     step at[MAX_STEPS];
 };
 
 typedef struct parser {
     const char *p;
-    aril__program *out;
+    aril__formula_code *out;
     bool ok;
 } parser;
 
@@ -158,9 +158,9 @@ static void expression(parser *s)
     }
 }
 
-aril__program *aril__program_parse(const char *text)
+aril__formula_code *aril__program_parse(const char *text)
 {
-    aril__program *p = aril__calloc(sizeof *p);
+    aril__formula_code *p = aril__calloc(sizeof *p);
     if (!p) return NULL;
     parser s = { .p = text, .out = p, .ok = true };
     expression(&s);
@@ -170,7 +170,7 @@ aril__program *aril__program_parse(const char *text)
     return NULL;
 }
 
-void aril__program_free(aril__program *p)
+void aril__program_free(aril__formula_code *p)
 {
     free(p);
 }
@@ -206,8 +206,8 @@ static aril_tensor *select_step(aril_tensor *const *in, const aril_tensor *g)
     return aril__apply1(&aril__op_where, 3, of, NULL);
 }
 
-aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
-                                const double *params)
+aril_tensor *aril__program_eval(const aril__formula_code *p,
+                                aril_tensor *const var[ARIL__VAR_COUNT], const double *params)
 {
     aril_tensor *stack[MAX_STEPS];
     int n = 0;
@@ -248,7 +248,7 @@ static aril_status parse_derivative(const aril__op *op, int i)
     const char *text = op->formula->grad[i];
     aril__derivative *d = &derivatives[op->id][i];
     if (!text || strcmp(text, "NOGRAD") == 0) return ARIL_OK;
-    aril__program *p = aril__program_parse(text);
+    aril__formula_code *p = aril__program_parse(text);
     if (!p)
         return aril__fail(ARIL_ERR_INTERNAL, "%s: cannot read the derivative '%s'", op->name, text);
     d->program = p;

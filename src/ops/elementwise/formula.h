@@ -49,7 +49,7 @@ struct aril__formula {
 /* Variables of a formula, in the order in which programs number them. */
 enum { ARIL__VAR_A, ARIL__VAR_B, ARIL__VAR_C, ARIL__VAR_Y, ARIL__VAR_G, ARIL__VAR_COUNT };
 
-typedef struct aril__program aril__program;
+typedef struct aril__formula_code aril__formula_code;
 
 /* How a derivative is best computed. */
 typedef enum aril__shortcut {
@@ -61,7 +61,7 @@ typedef enum aril__shortcut {
 
 /* Parsed derivatives of an op; NULL where there is none. Made by aril__formulas_start. */
 typedef struct aril__derivative {
-    aril__program *program;
+    aril__formula_code *program;
     aril__shortcut shortcut;
     uint32_t saves; /* IN and OUT masks of what it reads */
 } aril__derivative;
@@ -73,11 +73,11 @@ aril_status aril__formulas_start(void);
 void aril__formulas_shutdown(void);
 
 /* The value of a parsed formula in public ops. */
-aril_tensor *aril__program_eval(const aril__program *p, aril_tensor *const var[ARIL__VAR_COUNT],
-                                const double *params);
+aril_tensor *aril__program_eval(const aril__formula_code *p,
+                                aril_tensor *const var[ARIL__VAR_COUNT], const double *params);
 
 /* Parses any formula text: for tests. Free with aril__program_free. NULL when malformed. */
-aril__program *aril__program_parse(const char *text);
-void aril__program_free(aril__program *p);
+aril__formula_code *aril__program_parse(const char *text);
+void aril__program_free(aril__formula_code *p);
 
 #endif

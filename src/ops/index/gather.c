@@ -1,12 +1,12 @@
 #include "ops/index/gather.h"
 
 #include "aril/ops.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/like.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/table/sample.h"
 #include "ops/index/ops.h"
 
@@ -62,7 +62,7 @@ static aril_status gather_infer(aril__call *c)
 }
 
 typedef struct gather_job {
-    aril__nest nest; /* 0: out, 1: index, 2: x */
+    aril__loops nest; /* 0: out, 1: index, 2: x */
     int64_t base[3], along, size, bytes;
     const aril__mover *mover;
     char *out, *x;
@@ -74,13 +74,13 @@ typedef struct gather_job {
 static void gather_range(void *ctx, int64_t begin, int64_t end)
 {
     gather_job *j = ctx;
-    const aril__nest *n = &j->nest;
-    aril__nest_at p;
+    const aril__loops *n = &j->nest;
+    aril__loops_at p;
     int64_t step[3] = { 0, 0, 0 };
     for (int k = 0; k < 3 && n->ndim; k++) step[k] = n->stride[k][n->ndim - 1];
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         if (!j->checked) {
             m = m < BLOCK ? m : BLOCK; /* looked at and used while they are in the cache */
@@ -92,7 +92,7 @@ static void gather_range(void *ctx, int64_t begin, int64_t end)
         j->mover->gather(j->out + p.offset[0] * j->bytes, step[0], j->x + p.offset[2] * j->bytes,
                          step[2], j->along, j->index + p.offset[1], step[1], j->size, m);
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
@@ -103,7 +103,7 @@ static aril_status gather_ref(aril__run *r)
     aril_tensor *out = r->out[0];
     int axis = (int)a->axis[0];
     if (out->numel == 0) return ARIL_OK;
-    gather_job j = { .nest = aril__nest_of(index->ndim, index->dim),
+    gather_job j = { .nest = aril__loops_of(index->ndim, index->dim),
                      .base = { out->offset, 0, x->offset },
                      .along = stride_along(x, axis),
                      .size = size_along(x, axis),
@@ -112,11 +112,11 @@ static aril_status gather_ref(aril__run *r)
                      .out = aril__base(out),
                      .x = aril__base(x),
                      .index = aril__ptr(index) };
-    aril__nest_add(&j.nest, out);
-    aril__nest_add(&j.nest, index);
+    aril__loops_add(&j.nest, out);
+    aril__loops_add(&j.nest, index);
     j.nest.n = 3;
     for (int d = 0; d < index->ndim; d++) j.nest.stride[2][d] = d == axis ? 0 : stride_along(x, d);
-    aril__nest_merge(&j.nest, 0);
+    aril__loops_merge(&j.nest, 0);
     int last = j.nest.ndim - 1;
     j.checked = last < 0 || j.nest.stride[1][last] != 1;
     aril_status s = ARIL_OK;
@@ -189,7 +189,7 @@ static aril_status scatter_infer(aril__call *c)
 }
 
 typedef struct scatter_job {
-    aril__nest lines; /* all dimensions but the axis; 0: out, 1: index, 2: src */
+    aril__loops lines; /* all dimensions but the axis; 0: out, 1: index, 2: src */
     int64_t base[3];
     int64_t along[3]; /* strides of the axis */
     int64_t size, n, bytes;
@@ -216,13 +216,13 @@ static void scatter_run(const scatter_job *j, const int64_t *at, int64_t so, int
 static void scatter_range(void *ctx, int64_t begin, int64_t end)
 {
     const scatter_job *j = ctx;
-    const aril__nest *n = &j->lines;
-    aril__nest_at p;
+    const aril__loops *n = &j->lines;
+    aril__loops_at p;
     int64_t step[3] = { 0, 0, 0 };
     for (int k = 0; k < 3 && n->ndim; k++) step[k] = n->stride[k][n->ndim - 1];
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         int64_t at[3] = { p.offset[0], p.offset[1], p.offset[2] };
         if (step[0] != 1) { /* a line at a time */
@@ -238,7 +238,7 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
             }
         }
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
@@ -269,7 +269,7 @@ static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_te
         j.lines.stride[1][k] = index->stride[d];
         j.lines.stride[2][k] = stride_along(src, d);
     }
-    aril__nest_merge(&j.lines, 0);
+    aril__loops_merge(&j.lines, 0);
     /* Neighbouring lines share lines of the cache. */
     bool beside = j.lines.ndim && j.lines.stride[0][j.lines.ndim - 1] == 1;
     int64_t few = beside ? 16 : 1, worth = GRAIN / 2 / j.n;

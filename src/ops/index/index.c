@@ -4,7 +4,7 @@
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/like.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
 #include "ops/index/ops.h"
@@ -22,7 +22,7 @@ enum { MOST = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for ea
 
 ATTR_LIST(index, INDEX_ATTRS)
 
-static void picked_shape(aril__call *c, const aril__fetch *p)
+static void picked_shape(aril__call *c, const aril__indexing *p)
 {
     aril__meta *o = &c->out[0];
     o->dtype = (aril_dtype)c->in[0]->dtype;
@@ -32,13 +32,13 @@ static void picked_shape(aril__call *c, const aril__fetch *p)
 
 static aril_status read_picked(aril__run *r, int64_t mask)
 {
-    aril__fetch p;
+    aril__indexing p;
     int64_t *offsets;
-    aril_status s = aril__fetch_shape(r->op->name, r->in[0], mask, r->n_in - 1, r->in + 1, &p);
+    aril_status s = aril__indexing_shape(r->op->name, r->in[0], mask, r->n_in - 1, r->in + 1, &p);
     if (s == ARIL_OK)
-        s = aril__fetch_offsets(r->op->name, r->in[0], &p, r->n_in - 1, r->in + 1, &offsets);
+        s = aril__indexing_offsets(r->op->name, r->in[0], &p, r->n_in - 1, r->in + 1, &offsets);
     if (s < 0) return s;
-    aril__fetch_read(r->out[0], r->in[0], &p, offsets);
+    aril__indexing_read(r->out[0], r->in[0], &p, offsets);
     free(offsets);
     return ARIL_OK;
 }
@@ -46,8 +46,8 @@ static aril_status read_picked(aril__run *r, int64_t mask)
 static aril_status index_infer(aril__call *c)
 {
     const struct index_attrs *a = c->attrs;
-    aril__fetch p;
-    aril_status s = aril__fetch_shape("index", c->in[0], a->mask[0], c->n_in - 1, c->in + 1, &p);
+    aril__indexing p;
+    aril_status s = aril__indexing_shape("index", c->in[0], a->mask[0], c->n_in - 1, c->in + 1, &p);
     if (s == ARIL_OK) picked_shape(c, &p);
     return s;
 }
@@ -97,8 +97,9 @@ ATTR_LIST(index_select, INDEX_SELECT_ATTRS)
 static aril_status index_select_infer(aril__call *c)
 {
     const struct index_select_attrs *a = c->attrs;
-    aril__fetch p;
-    aril_status s = aril__fetch_shape("index_select", c->in[0], 1 << a->axis[0], 1, c->in + 1, &p);
+    aril__indexing p;
+    aril_status s =
+        aril__indexing_shape("index_select", c->in[0], 1 << a->axis[0], 1, c->in + 1, &p);
     if (s == ARIL_OK) picked_shape(c, &p);
     return s;
 }
@@ -138,8 +139,8 @@ static aril_status index_put_infer(aril__call *c)
     const char *op = c->op->name;
     const aril_tensor *x = c->in[0], *value = c->in[1];
     aril__meta *o = &c->out[0];
-    aril__fetch p;
-    aril_status s = aril__fetch_shape(op, x, a->mask[0], c->n_in - 2, c->in + 2, &p);
+    aril__indexing p;
+    aril_status s = aril__indexing_shape(op, x, a->mask[0], c->n_in - 2, c->in + 2, &p);
     if (s < 0) return s;
     if (value->dtype != x->dtype)
         return aril__fail(ARIL_ERR_DTYPE, "%s: the values are %s, the tensor put to %s", op,
@@ -166,14 +167,14 @@ static aril_status write_picked(aril__run *r, bool add)
 {
     const struct index_attrs *a = r->attrs;
     aril_tensor *out = r->out[0];
-    aril__fetch p;
+    aril__indexing p;
     int64_t *offsets;
-    aril_status s = aril__fetch_shape(r->op->name, out, a->mask[0], r->n_in - 2, r->in + 2, &p);
+    aril_status s = aril__indexing_shape(r->op->name, out, a->mask[0], r->n_in - 2, r->in + 2, &p);
     if (s == ARIL_OK)
-        s = aril__fetch_offsets(r->op->name, out, &p, r->n_in - 2, r->in + 2, &offsets);
+        s = aril__indexing_offsets(r->op->name, out, &p, r->n_in - 2, r->in + 2, &offsets);
     if (s < 0) return s;
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
-    s = aril__fetch_write(out, r->in[1], &p, offsets, add);
+    s = aril__indexing_write(out, r->in[1], &p, offsets, add);
     free(offsets);
     return s;
 }
@@ -256,12 +257,12 @@ ATTR_LIST(embedding, EMBEDDING_ATTRS)
 
 static aril_status embedding_infer(aril__call *c)
 {
-    aril__fetch p;
+    aril__indexing p;
     char text[ARIL__SHAPE_TEXT];
     if (c->in[0]->ndim != 2)
         return aril__fail(ARIL_ERR_SHAPE, "embedding: expected a weight [rows, size], got %s",
                           aril__text(text, c->in[0]));
-    aril_status s = aril__fetch_shape("embedding", c->in[0], 1, 1, c->in + 1, &p);
+    aril_status s = aril__indexing_shape("embedding", c->in[0], 1, 1, c->in + 1, &p);
     if (s == ARIL_OK) picked_shape(c, &p);
     return s;
 }
@@ -297,8 +298,8 @@ OP(embedding, .doc = "rows of a weight picked by index", .min_in = 2, .max_in = 
 static aril_status embedding_grad_infer(aril__call *c)
 {
     aril__meta *o = &c->out[0];
-    aril__fetch p;
-    aril_status s = aril__fetch_shape("embedding_grad", c->in[2], 1, 1, c->in + 1, &p);
+    aril__indexing p;
+    aril_status s = aril__indexing_shape("embedding_grad", c->in[2], 1, 1, c->in + 1, &p);
     if (s < 0) return s;
     bool fits = c->in[0]->ndim == p.ndim;
     for (int d = 0; d < p.ndim && fits; d++)
@@ -318,17 +319,17 @@ static aril_status embedding_grad_ref(aril__run *r)
 {
     int64_t padding = ((const struct embedding_attrs *)r->attrs)->padding[0];
     aril_tensor *out = r->out[0];
-    aril__fetch p;
+    aril__indexing p;
     int64_t *offsets;
-    aril_status s = aril__fetch_shape("embedding_grad", out, 1, 1, r->in + 1, &p);
+    aril_status s = aril__indexing_shape("embedding_grad", out, 1, 1, r->in + 1, &p);
     if (s == ARIL_OK) s = aril__check_indices("embedding_grad", r->in[1], out->dim[0], 0, false);
-    if (s == ARIL_OK) s = aril__fetch_offsets("embedding_grad", out, &p, 1, r->in + 1, &offsets);
+    if (s == ARIL_OK) s = aril__indexing_offsets("embedding_grad", out, &p, 1, r->in + 1, &offsets);
     if (s < 0) return s;
     const int64_t *index = aril__ptr(r->in[1]);
     for (int64_t i = 0; i < r->in[1]->numel && padding >= 0; i++)
         if (index[i] == padding) offsets[i] = ARIL__FETCH_SKIP;
     memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
-    s = aril__fetch_write(out, r->in[0], &p, offsets, true);
+    s = aril__indexing_write(out, r->in[0], &p, offsets, true);
     free(offsets);
     return s;
 }

@@ -2,11 +2,11 @@
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/elementwise/ops.h"
@@ -162,8 +162,8 @@ static aril_status check_mask(const aril__call *c)
 
 /* Runs through x and the mask in logical order. */
 typedef struct masked_walk {
-    aril__nest nest; /* 0: x, 1: mask */
-    aril__nest_at at;
+    aril__loops nest; /* 0: x, 1: mask */
+    aril__loops_at at;
     int64_t sx, sm, bytes;
     char *x;
     const uint8_t *mask;
@@ -172,17 +172,17 @@ typedef struct masked_walk {
 
 static masked_walk walk_masked(const aril_tensor *x, const aril_tensor *mask)
 {
-    masked_walk w = { .nest = aril__nest_of(x->ndim, x->dim),
+    masked_walk w = { .nest = aril__loops_of(x->ndim, x->dim),
                       .bytes = aril__dtypes[x->dtype].bits / 8,
                       .x = aril__base(x),
                       .mask = (const uint8_t *)aril__base(mask),
                       .mover = aril__mover_of((aril_dtype)x->dtype) };
-    aril__nest_add(&w.nest, x);
-    aril__nest_add(&w.nest, mask);
+    aril__loops_add(&w.nest, x);
+    aril__loops_add(&w.nest, mask);
     int last = x->ndim - 1;
     w.sx = last < 0 ? 0 : w.nest.stride[0][last];
     w.sm = last < 0 ? 0 : w.nest.stride[1][last];
-    if (x->numel) aril__nest_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
+    if (x->numel) aril__loops_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
     return w;
 }
 
@@ -191,10 +191,10 @@ static int64_t count_true(const aril_tensor *x, const aril_tensor *mask)
     masked_walk w = walk_masked(x, mask);
     int64_t count = 0;
     for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__nest_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.nest, &w.at);
         const uint8_t *mask_at = w.mask + w.at.offset[1];
         for (int64_t i = 0; i < m; i++) count += mask_at[i * w.sm] != 0;
-        aril__nest_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.nest, &w.at, m);
     }
     return count;
 }
@@ -203,10 +203,10 @@ static void compress_to(char *out, const aril_tensor *x, const aril_tensor *mask
 {
     masked_walk w = walk_masked(x, mask);
     for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__nest_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.nest, &w.at);
         out += w.bytes * w.mover->compress(out, w.x + w.at.offset[0] * w.bytes, w.sx,
                                            w.mask + w.at.offset[1], w.sm, m);
-        aril__nest_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.nest, &w.at, m);
     }
 }
 
@@ -280,10 +280,10 @@ static aril_status masked_scatter_ref(aril__run *r)
     masked_walk w = walk_masked(out, r->in[1]);
     const char *from = aril__ptr(src);
     for (int64_t done = 0, m; done < out->numel; done += m) {
-        m = aril__nest_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.nest, &w.at);
         from += w.bytes * w.mover->spread(w.x + w.at.offset[0] * w.bytes, w.sx, from,
                                           w.mask + w.at.offset[1], w.sm, m);
-        aril__nest_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.nest, &w.at, m);
     }
     return ARIL_OK;
 }

@@ -2,7 +2,7 @@
  * pick from it. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/index/index.h"
 #include "ops/index/ops.h"
 

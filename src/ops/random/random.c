@@ -2,7 +2,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
-#include "ops/shape/make.h"
+#include "ops/shape/create.h"
 #include "ops/table/sample.h"
 #include "ops/random/ops.h"
 

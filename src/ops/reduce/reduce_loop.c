@@ -1,7 +1,7 @@
 #include "ops/reduce/reduce_loop.h"
 
 #include "core/memory.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@ typedef union word {
 typedef struct job {
     const aril__reducer *how;
     aril__reduce_params params;
-    aril__nest kept;    /* operand 0: in, then the outputs */
-    aril__nest reduced; /* operand 0: in */
+    aril__loops kept;    /* operand 0: in, then the outputs */
+    aril__loops reduced; /* operand 0: in */
     char *in;
     aril__load_fn *load;
     int64_t size; /* bytes of an element that needs no conversion; else 0 */
@@ -80,12 +80,12 @@ static void rows_across(const job *j, int64_t offset, int64_t pitch, int64_t n, 
 static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, int64_t from,
                         int64_t to, word *s, int64_t plane)
 {
-    const aril__nest *n = &j->reduced;
+    const aril__loops *n = &j->reduced;
     int64_t pitch = n->ndim ? n->stride[0][n->ndim - 1] : 0;
-    aril__nest_at p;
-    aril__nest_seek(n, &p, from, &offset);
+    aril__loops_at p;
+    aril__loops_seek(n, &p, from, &offset);
     while (from < to) {
-        int64_t run = aril__nest_run(n, &p);
+        int64_t run = aril__loops_run(n, &p);
         run = run < to - from ? run : to - from;
         if (j->size && step == 1) {
             rows_across(j, p.offset[0], pitch, run, m, from, s, plane);
@@ -99,7 +99,7 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
             j->how->across(&j->params, s, plane, x, m, run, m, from);
         }
         from += run;
-        aril__nest_move(n, &p, run);
+        aril__loops_move(n, &p, run);
     }
 }
 
@@ -108,7 +108,7 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
 static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, word *s,
                        int64_t plane)
 {
-    const aril__nest *n = &j->reduced;
+    const aril__loops *n = &j->reduced;
     const aril__reducer *how = j->how;
     if (n->ndim != 2 || !j->size || how->ordered || n->stride[0][1] != 1) return false;
     int64_t w = n->dim[1], rows = (to - from) / w;
@@ -125,18 +125,18 @@ static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, w
 static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, int64_t from,
                        int64_t to, word *s, int64_t plane)
 {
-    const aril__nest *n = &j->reduced;
+    const aril__loops *n = &j->reduced;
     int64_t next = n->ndim ? n->stride[0][n->ndim - 1] : 0;
     if (n->ndim <= 1 && j->size && (next == 1 || to - from == 1)) {
         j->how->along(&j->params, s, plane, at(j, offset + from * next), step, to - from, m, from);
         return;
     }
-    aril__nest_at p;
+    aril__loops_at p;
     for (int64_t i = 0; i < m; i++, offset += step, s++) {
         if (rows_along(j, offset, from, to, s, plane)) continue;
-        aril__nest_seek(n, &p, from, &offset);
+        aril__loops_seek(n, &p, from, &offset);
         for (int64_t pos = from; pos < to;) {
-            int64_t run = aril__nest_run(n, &p);
+            int64_t run = aril__loops_run(n, &p);
             run = run < to - pos ? run : to - pos;
             if (j->size && next == 1) {
                 j->how->along(&j->params, s, plane, at(j, p.offset[0]), 0, run, 1, pos);
@@ -147,7 +147,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
                 j->how->along(&j->params, s, plane, x, 0, run, 1, pos);
             }
             pos += run;
-            aril__nest_move(n, &p, run);
+            aril__loops_move(n, &p, run);
         }
     }
 }
@@ -156,14 +156,14 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
 static void take(const job *j, int64_t begin, int64_t end, int64_t from, int64_t to, word *s,
                  int64_t plane)
 {
-    const aril__nest *n = &j->kept;
-    aril__nest_at p;
+    const aril__loops *n = &j->kept;
+    aril__loops_at p;
     j->how->start(&j->params, s, plane, end - begin, from);
     if (from >= to) return;
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     int64_t step = n->ndim ? n->stride[0][n->ndim - 1] : 0;
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         m = m < end - begin ? m : end - begin;
         if (j->rows)
             take_across(j, p.offset[0], step, m, from, to, s, plane);
@@ -171,19 +171,19 @@ static void take(const job *j, int64_t begin, int64_t end, int64_t from, int64_t
             take_along(j, p.offset[0], step, m, from, to, s, plane);
         s += m;
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
 /* Finishes states of the outputs [begin, end) and stores them. */
 static void give(const job *j, int64_t begin, int64_t end, word *s, int64_t plane)
 {
-    const aril__nest *n = &j->kept;
-    aril__nest_at p;
+    const aril__loops *n = &j->kept;
+    aril__loops_at p;
     if (j->how->finish) j->how->finish(&j->params, s, plane, end - begin);
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         m = m < end - begin ? m : end - begin;
         for (int k = 0; k < j->n_out; k++) {
             int64_t step = n->ndim ? n->stride[1 + k][n->ndim - 1] : 1;
@@ -193,7 +193,7 @@ static void give(const job *j, int64_t begin, int64_t end, word *s, int64_t plan
         }
         s += m;
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
@@ -251,7 +251,7 @@ static void lay_out(job *j, const aril_tensor *in, unsigned mask)
     bool keeps = j->out[0]->ndim == in->ndim; /* the outputs have the reduced axes */
     for (int d = 0, k = 0; d < in->ndim; d++) {
         bool is_reduced = mask >> d & 1;
-        aril__nest *n = is_reduced ? &j->reduced : &j->kept;
+        aril__loops *n = is_reduced ? &j->reduced : &j->kept;
         n->dim[n->ndim] = in->dim[d];
         n->stride[0][n->ndim] = in->stride[d];
         for (int i = 0; i < j->n_out && !is_reduced; i++)
@@ -261,8 +261,8 @@ static void lay_out(job *j, const aril_tensor *in, unsigned mask)
         n->ndim++;
     }
     if (j->params.count == 0) j->reduced.ndim = 0;
-    aril__nest_merge(&j->reduced, 0);
-    aril__nest_merge(&j->kept, 0);
+    aril__loops_merge(&j->reduced, 0);
+    aril__loops_merge(&j->kept, 0);
 
     /* Rows of outputs pay when they lie closer together than what is reduced, and are long. */
     int kept = j->kept.ndim - 1, red = j->reduced.ndim - 1;

@@ -1,7 +1,7 @@
 #include "ops/reduce/scan.h"
 
 #include "aril/ops.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/reduce/reduce.h"
@@ -50,17 +50,17 @@ struct job {
     int n_in, n_out;
     const aril_tensor *t[4]; /* two inputs (the second may be NULL), two outputs */
     int64_t base[4];
-    aril__nest kept, scanned;
+    aril__loops kept, scanned;
     int64_t length;
     int64_t cols; /* lines walked side by side: 1 or COLS */
 };
 
 /* Moves m columns of n elements between the tensor and tiles [COLS][LEN]. */
-static void load_tile(const job *j, int k, const aril__nest_at *p, const aril__nest_at *q,
+static void load_tile(const job *j, int k, const aril__loops_at *p, const aril__loops_at *q,
                       int64_t m, int64_t n, word *tile)
 {
     const aril_tensor *t = j->t[k];
-    const aril__nest *kept = &j->kept, *scanned = &j->scanned;
+    const aril__loops *kept = &j->kept, *scanned = &j->scanned;
     if (!t) {
         memset(tile, 0, (size_t)(m == 1 ? n : ROW) * sizeof *tile);
         return;
@@ -79,11 +79,11 @@ static void load_tile(const job *j, int k, const aril__nest_at *p, const aril__n
     }
 }
 
-static void store_tile(const job *j, int k, const aril__nest_at *p, const aril__nest_at *q,
+static void store_tile(const job *j, int k, const aril__loops_at *p, const aril__loops_at *q,
                        int64_t m, int64_t n, const word *tile)
 {
     const aril_tensor *t = j->t[k];
-    const aril__nest *kept = &j->kept, *scanned = &j->scanned;
+    const aril__loops *kept = &j->kept, *scanned = &j->scanned;
     aril__store_fn *store = aril__dtypes[t->dtype].store[k == 3 ? ARIL__C_I64 : j->how->type];
     int64_t step = scanned->ndim ? scanned->stride[k][scanned->ndim - 1] : 1;
     int64_t offset = p->offset[k] + q->offset[k];
@@ -99,14 +99,14 @@ static void store_tile(const job *j, int k, const aril__nest_at *p, const aril__
 }
 
 /* m lines that lie side by side, row by row. */
-static void scan_rows(const job *j, const aril__nest_at *p, int64_t m)
+static void scan_rows(const job *j, const aril__loops_at *p, int64_t m)
 {
     word s[2 * WIDE], x[WIDE], y[2][WIDE];
-    const aril__nest *kept = &j->kept;
+    const aril__loops *kept = &j->kept;
     aril__load_fn *load = aril__dtypes[j->t[0]->dtype].load[j->how->type];
     int last = kept->ndim - 1;
-    aril__nest_at q;
-    aril__nest_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
+    aril__loops_at q;
+    aril__loops_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
     for (int64_t at = 0; at < j->length; at++) {
         load(x, aril__base(j->t[0]), p->offset[0] + q.offset[0], kept->stride[0][last], m);
         j->how->across(j, s, x, y[0], &y[1][0].i, m, at);
@@ -116,7 +116,7 @@ static void scan_rows(const job *j, const aril__nest_at *p, int64_t m)
                 aril__base(t), p->offset[2 + k] + q.offset[2 + k], kept->stride[2 + k][last], y[k],
                 m);
         }
-        aril__nest_move(&j->scanned, &q, 1);
+        aril__loops_move(&j->scanned, &q, 1);
     }
 }
 
@@ -124,30 +124,30 @@ static void scan_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
     if (j->cols > 1 && j->how->across) {
-        aril__nest_at at;
-        aril__nest_seek(&j->kept, &at, begin, j->base);
+        aril__loops_at at;
+        aril__loops_seek(&j->kept, &at, begin, j->base);
         while (begin < end) {
-            int64_t m = aril__nest_run(&j->kept, &at);
+            int64_t m = aril__loops_run(&j->kept, &at);
             m = m < end - begin ? m : end - begin;
             m = m < WIDE ? m : WIDE;
             scan_rows(j, &at, m);
             begin += m;
-            aril__nest_move(&j->kept, &at, m);
+            aril__loops_move(&j->kept, &at, m);
         }
         return;
     }
     int64_t most = j->cols == 1 ? ROW : LEN;
     word tile[4][ROW];
-    aril__nest_at p, q;
-    aril__nest_seek(&j->kept, &p, begin, j->base);
+    aril__loops_at p, q;
+    aril__loops_seek(&j->kept, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = j->cols == 1 ? 1 : aril__nest_run(&j->kept, &p);
+        int64_t m = j->cols == 1 ? 1 : aril__loops_run(&j->kept, &p);
         m = m < end - begin ? m : end - begin;
         m = m < j->cols ? m : j->cols;
         word state[COLS][2];
-        aril__nest_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
+        aril__loops_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
         for (int64_t at = 0; at < j->length;) {
-            int64_t n = aril__nest_run(&j->scanned, &q);
+            int64_t n = aril__loops_run(&j->scanned, &q);
             n = n < most ? n : most;
             for (int k = 0; k < j->n_in; k++) load_tile(j, k, &p, &q, m, n, tile[k]);
             for (int64_t c = 0; c < m; c++)
@@ -155,14 +155,14 @@ static void scan_range(void *ctx, int64_t begin, int64_t end)
                              &tile[3][c * LEN].i, n, at);
             for (int k = 2; k < 2 + j->n_out; k++) store_tile(j, k, &p, &q, m, n, tile[k]);
             at += n;
-            aril__nest_move(&j->scanned, &q, n);
+            aril__loops_move(&j->scanned, &q, n);
         }
         begin += m;
-        aril__nest_move(&j->kept, &p, m);
+        aril__loops_move(&j->kept, &p, m);
     }
 }
 
-static void add_axis(job *j, aril__nest *n, int d, bool reverse)
+static void add_axis(job *j, aril__loops *n, int d, bool reverse)
 {
     n->dim[n->ndim] = j->t[0]->dim[d];
     for (int k = 0; k < 4; k++) {
@@ -195,7 +195,7 @@ static aril_status run(aril__run *r, const scanner *how, bool larger)
         add_axis(&j, scans ? &j.scanned : &j.kept, d, scans && a->reverse[0]);
         if (scans) j.length *= x->dim[d];
     }
-    aril__nest_merge(&j.kept, 0);
+    aril__loops_merge(&j.kept, 0);
     int kept = j.kept.ndim - 1, last = j.scanned.ndim - 1;
     /* Lines that lie side by side are walked together. */
     if (kept >= 0 && last >= 0 && j.kept.dim[kept] >= 4 &&

@@ -2,7 +2,7 @@
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
@@ -34,7 +34,7 @@ struct job {
     int64_t n, k, out_n, pieces;
     const aril_tensor *t[3]; /* x, values, positions */
     int64_t stride[3], base[3];
-    aril__nest lines;
+    aril__loops lines;
     atomic_bool failed;
 };
 
@@ -203,11 +203,11 @@ static void lines_range(void *ctx, int64_t begin, int64_t end)
         atomic_store(&j->failed, true);
         return;
     }
-    aril__nest_at p;
-    aril__nest_seek(&j->lines, &p, begin, j->base);
+    aril__loops_at p;
+    aril__loops_seek(&j->lines, &p, begin, j->base);
     for (; begin < end; begin++) {
         line(j, p.offset, scratch + room, room ? scratch : NULL);
-        if (begin + 1 < end) aril__nest_move(&j->lines, &p, 1);
+        if (begin + 1 < end) aril__loops_move(&j->lines, &p, 1);
     }
     free(scratch);
 }
@@ -242,7 +242,7 @@ static aril_status run(aril__run *r, kind what)
         for (int k = 0; k < 3; k++)
             j.lines.stride[k][at] = j.t[k]->stride[k == 0 || full || d < axis ? d : d - 1];
     }
-    aril__nest_merge(&j.lines, 0);
+    aril__loops_merge(&j.lines, 0);
     j.wide = aril__dtypes[x->dtype].bits > 32 || j.n > UINT32_MAX;
     /* Threads share the lines, or where there is one only, each pass over it. */
     j.pieces = x->numel == j.n ? aril__parallel_pieces(j.n, PIECE) : 1;

@@ -1,7 +1,7 @@
 #include "ops/shape/copy.h"
 
 #include "aril/ops.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
@@ -16,7 +16,7 @@
 enum { BLOCK = 512, GRAIN = 32 * 1024 };
 
 typedef struct copy_job {
-    aril__nest nest; /* operand 0: source, 1: destination */
+    aril__loops nest; /* operand 0: source, 1: destination */
     char *base[2];
     int64_t offset[2];
     uint8_t dtype[2];
@@ -39,14 +39,14 @@ static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
 static void copy_range(void *ctx, int64_t begin, int64_t end)
 {
     const copy_job *j = ctx;
-    aril__nest_at p;
-    aril__nest_seek(&j->nest, &p, begin, j->offset);
+    aril__loops_at p;
+    aril__loops_seek(&j->nest, &p, begin, j->offset);
     while (begin < end) {
-        int64_t m = aril__nest_run(&j->nest, &p);
+        int64_t m = aril__loops_run(&j->nest, &p);
         if (m > end - begin) m = end - begin;
         copy_run(j, p.offset[0], p.offset[1], m);
         begin += m;
-        aril__nest_move(&j->nest, &p, m);
+        aril__loops_move(&j->nest, &p, m);
     }
 }
 
@@ -59,14 +59,14 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
                aril__dtype_bytes((aril_dtype)dst->dtype, dst->numel));
         return;
     }
-    copy_job j = { .nest = aril__nest_of(dst->ndim, dst->dim),
+    copy_job j = { .nest = aril__loops_of(dst->ndim, dst->dim),
                    .base = { aril__base(src), aril__base(dst) },
                    .offset = { src->offset, dst->offset },
                    .dtype = { src->dtype, dst->dtype } };
     bool bits = aril__dtypes[dst->dtype].bits < 8 || aril__dtypes[src->dtype].bits < 8;
-    aril__nest_add(&j.nest, src);
-    aril__nest_add(&j.nest, dst);
-    aril__nest_merge(&j.nest, 1);
+    aril__loops_add(&j.nest, src);
+    aril__loops_add(&j.nest, dst);
+    aril__loops_merge(&j.nest, 1);
     if (src->dtype == dst->dtype && !bits) {
         int64_t size = aril__dtypes[src->dtype].bits / 8;
         aril__move(&j.nest, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);

@@ -2,7 +2,7 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
-#include "ops/shape/make.h"
+#include "ops/shape/create.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,7 +14,7 @@ enum {
 };
 
 typedef struct job {
-    aril__nest outer; /* all but the innermost two dimensions (rows), or but those turned over */
+    aril__loops outer; /* all but the innermost two dimensions (rows), or but those turned over */
     const char *from;
     char *to;
     int64_t size;
@@ -104,8 +104,8 @@ static void rows_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
     const int64_t zero[2] = { 0, 0 };
-    aril__nest_at p;
-    aril__nest_seek(&j->outer, &p, begin / j->n[0], zero);
+    aril__loops_at p;
+    aril__loops_seek(&j->outer, &p, begin / j->n[0], zero);
     int64_t row = begin % j->n[0];
     while (begin < end) {
         int64_t m = j->n[0] - row < end - begin ? j->n[0] - row : end - begin;
@@ -113,7 +113,7 @@ static void rows_range(void *ctx, int64_t begin, int64_t end)
                   j->from + (p.offset[0] + row * j->from_step[0]) * j->size, m);
         begin += m;
         row = 0;
-        if (begin < end) aril__nest_move(&j->outer, &p, 1);
+        if (begin < end) aril__loops_move(&j->outer, &p, 1);
     }
     if (j->stream) aril__stream_end();
 }
@@ -199,8 +199,8 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
     const job *j = ctx;
     const int64_t zero[2] = { 0, 0 };
     int64_t each = j->tiles[0] * j->tiles[1];
-    aril__nest_at p;
-    aril__nest_seek(&j->outer, &p, begin / each, zero);
+    aril__loops_at p;
+    aril__loops_seek(&j->outer, &p, begin / each, zero);
     for (; begin < end; begin++) {
         int64_t a = begin % j->tiles[0] * TILE, b = begin % each / j->tiles[0] * TILE;
         int64_t m = j->n[0] - a < TILE ? j->n[0] - a : TILE;
@@ -213,7 +213,7 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
         else
 #endif
             turn(j, to, j->to_step[0], from, j->from_step[1], m, n);
-        if (begin % each == each - 1 && begin + 1 < end) aril__nest_move(&j->outer, &p, 1);
+        if (begin % each == each - 1 && begin + 1 < end) aril__loops_move(&j->outer, &p, 1);
     }
     if (j->stream) aril__stream_end();
 }
@@ -223,7 +223,7 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
 /* Dimension d leaves the nest and becomes number k of the two. */
 static void take(job *j, int d, int k)
 {
-    aril__nest *o = &j->outer;
+    aril__loops *o = &j->outer;
     j->n[k] = o->dim[d];
     j->from_step[k] = o->stride[0][d];
     j->to_step[k] = o->stride[1][d];
@@ -234,7 +234,7 @@ static void take(job *j, int d, int k)
     }
 }
 
-void aril__move(const aril__nest *nest, const char *from, char *to, int64_t size)
+void aril__move(const aril__loops *nest, const char *from, char *to, int64_t size)
 {
     job j = { .outer = *nest, .from = from, .to = to, .size = size };
     int last = nest->ndim - 1, turned = -1;

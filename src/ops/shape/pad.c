@@ -5,7 +5,7 @@
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/table/sample.h"
 #include "ops/shape/ops.h"
 

@@ -1,5 +1,5 @@
 /* Triangles of matrices, and the unit matrix. */
-#include "ops/shape/make.h"
+#include "ops/shape/create.h"
 
 #include "aril/ops.h"
 #include "core/parallel.h"

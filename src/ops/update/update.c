@@ -645,7 +645,7 @@ static aril_status update_all(int n, const aril__update *u, part *parts, bool by
     return ARIL_OK;
 }
 
-size_t aril__update_room(int n)
+size_t aril__update_buffer(int n)
 {
     return (size_t)n * sizeof(part);
 }

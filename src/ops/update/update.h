@@ -69,9 +69,9 @@ typedef struct aril__update {
 } aril__update;
 
 /* Makes n updates: in one pass over all memory where nothing stands against it (kernels of the CPU,
- * dense f32 and f64), op by op otherwise. Runs in the caller's scope. room: aril__update_room(n)
+ * dense f32 and f64), op by op otherwise. Runs in the caller's scope. room: aril__update_buffer(n)
  * bytes, for the time of the call; with it, the one pass cannot fail. */
-size_t aril__update_room(int n);
+size_t aril__update_buffer(int n);
 aril_status aril__update_all(int n, const aril__update *u, void *room);
 
 #endif

@@ -50,7 +50,7 @@ typedef struct aril__conv {
 void aril__conv_describe(const aril__run *r, aril__conv *d);
 
 /* Along one dimension: position p of the result (of x where `data`, else of y) reads position *at
- * of the other picture through kernel position q; false where that lies outside. */
+ * of the other image through kernel position q; false where that lies outside. */
 static inline bool aril__conv_reads(const aril__conv *d, bool data, int i, int64_t p, int64_t q,
                                     int64_t *at)
 {

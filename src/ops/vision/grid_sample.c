@@ -1,4 +1,4 @@
-/* Reading pictures at places given by a grid:
+/* Reading images at places given by a grid:
  *
  *     grid_sample(x, grid)                x [N,C,H,W], grid [N,h,w,2] -> [N,C,h,w]
  *     grid_sample_grad_x(g, grid, x)      like x: the gradient for x, linear in g
@@ -33,11 +33,11 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
                 (x->dim[0] < 0 || grid->dim[0] < 0 || x->dim[0] == grid->dim[0]);
     if (!fits || x->dim[2] == 0 || x->dim[3] == 0)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: needs pictures [N,C,H,W] and a grid [N,h,w,2], got "
+                          "%s: needs images [N,C,H,W] and a grid [N,h,w,2], got "
                           "%s and %s",
                           c->op->name, aril__text(a, x), aril__text(b, grid));
     if (x->dtype != grid->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: pictures of type %s, a grid of type %s", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: images of type %s, a grid of type %s", c->op->name,
                           aril__dtypes[x->dtype].name, aril__dtypes[grid->dtype].name);
     return ARIL_OK;
 }
@@ -106,7 +106,7 @@ typedef struct point {
 } point;
 
 typedef struct job {
-    int64_t channels, h, w, places; /* places of the grid for one picture */
+    int64_t channels, h, w, places; /* places of the grid for one image */
     int mode, padding;
     bool align;
     void *x, *y, *grid, *out;
@@ -119,7 +119,7 @@ static double unnormalize(const job *j, double v, int64_t n, double *slope)
     return j->align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 }
 
-/* The place inside the picture that stands for p, and the derivative by which slope is
+/* The place inside the image that stands for p, and the derivative by which slope is
  * multiplied. */
 static double confine(const job *j, double p, int64_t n, double *slope)
 {
@@ -332,7 +332,7 @@ static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_t
     return within(p, a);
 }
 
-/* Axis `k` (3: x, 2: y) of the picture, for the places g of the grid. */
+/* Axis `k` (3: x, 2: y) of the image, for the places g of the grid. */
 static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_tensor *g, int k)
 {
     axis a = { .size = aril__count_like(x, aril_slice(x, k, 0, 1, 1)) };
@@ -484,7 +484,7 @@ static const aril__sample grid_sample_grad_x_samples[] = {
       .flags = SAMPLE_NO_LOW },
     SAMPLE_END
 };
-OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the pictures, like the third input",
+OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the images, like the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = grid_sample_grad_x_infer,
    .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp, .saves = { IN(1), IN(0) | IN(1) },

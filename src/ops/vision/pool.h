@@ -8,7 +8,7 @@
  *     adaptive_avg_pool(x)        adaptive_avg_pool_grad(g, x): the same
  *     max_unpool(x, i)            elements put where their index says
  *
- * Indices count through the spatial dimensions of one picture; -1 marks a window that lay wholly in
+ * Indices count through the spatial dimensions of one image; -1 marks a window that lay wholly in
  * the padding. */
 #ifndef ARIL_OPS_POOL_H
 #define ARIL_OPS_POOL_H

@@ -1,4 +1,4 @@
-/* Windows of a picture as columns, and columns added back:
+/* Windows of a image as columns, and columns added back:
  *
  *     unfold(x)          [N,C,H,W] -> [N, C * kernel, positions]
  *     fold(u)            the reverse, to a size given by the attributes
@@ -34,7 +34,7 @@ static aril__slide window_of(const struct unfold_attrs *a, int i)
                           .dilation = a->dilation[i] };
 }
 
-/* Positions of the window over a picture of the given size; -1 where it is unknown. */
+/* Positions of the window over a image of the given size; -1 where it is unknown. */
 static aril_status count(const aril__call *c, const int64_t *size, int64_t *positions)
 {
     const struct unfold_attrs *a = c->attrs;
@@ -50,7 +50,7 @@ static aril_status count(const aril__call *c, const int64_t *size, int64_t *posi
         if (n == 0) {
             char text[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE,
-                              "%s: a window of %" PRId64 " is larger than the padded picture %s",
+                              "%s: a window of %" PRId64 " is larger than the padded image %s",
                               c->op->name, aril__slide_span(&w), aril__shape_text(text, 2, size));
         }
         *positions = *positions < 0 || n < 0 ? -1 : *positions * n;
@@ -78,7 +78,7 @@ static aril_status unfold_infer(aril__call *c)
     return count(c, x->dim + 2, &o->dim[2]);
 }
 
-/* That u is what unfolding a picture of that size gives. */
+/* That u is what unfolding a image of that size gives. */
 static aril_status check_columns(const aril__call *c, const aril_tensor *u, const int64_t *size)
 {
     const struct unfold_attrs *a = c->attrs;
@@ -90,7 +90,7 @@ static aril_status check_columns(const aril__call *c, const aril_tensor *u, cons
         (u->dim[1] >= 0 && u->dim[1] % taps != 0)) {
         char text[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: columns %s do not fit a picture of %s: %" PRId64
+                          "%s: columns %s do not fit a image of %s: %" PRId64
                           " positions, and channels in multiples of %" PRId64 ", are needed",
                           c->op->name, aril__text(text, u), aril__shape_text(to, 2, size),
                           positions, taps);
@@ -130,17 +130,17 @@ static aril_status unfold_grad_infer(aril__call *c)
 typedef struct job {
     int64_t in[2], out[2], taps;
     aril__slide window[2];
-    void *picture, *columns;
+    void *image, *columns;
 } job;
 
-static job describe(const aril__run *r, const aril_tensor *picture, const aril_tensor *columns)
+static job describe(const aril__run *r, const aril_tensor *image, const aril_tensor *columns)
 {
     const struct unfold_attrs *a = r->attrs;
-    job j = { .picture = aril__ptr(picture), .columns = aril__ptr(columns) };
+    job j = { .image = aril__ptr(image), .columns = aril__ptr(columns) };
     j.taps = a->kernel[0] * a->kernel[1];
     for (int i = 0; i < 2; i++) {
         j.window[i] = window_of(a, i);
-        j.in[i] = picture->dim[2 + i];
+        j.in[i] = image->dim[2 + i];
         j.out[i] = aril__slide_count(&j.window[i], j.in[i]);
     }
     return j;

@@ -1,4 +1,4 @@
-"""Elementwise functions: aril/math.h, and the making and casting of aril/make.h."""
+"""Elementwise functions: aril/math.h, and the making and casting of aril/create.h."""
 import torch
 import torch.nn.functional as F
 from by_ctypes import CPU, END, api, axes, number, shape

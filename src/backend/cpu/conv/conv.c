@@ -22,7 +22,7 @@ enum {
 typedef struct job {
     aril__conv d;
     bool last;              /* channels-last */
-    bool direct;            /* a 1x1 kernel: the picture is its own columns */
+    bool direct;            /* a 1x1 kernel: the image is its own columns */
     int64_t taps, area;     /* of the kernel; positions of y */
     int64_t x_step, y_step; /* between neighbouring positions */
     int64_t cb, c_blocks;   /* channels of x at a time, and how many times */
@@ -59,7 +59,7 @@ static void place_of(const aril__conv *d, int64_t p, int64_t *o)
     o[0] = p / (d->out[2] * d->out[1]);
 }
 
-/* Where kernel position q of the window at o reads a channels-last picture; -1: in the padding. */
+/* Where kernel position q of the window at o reads a channels-last image; -1: in the padding. */
 static int64_t tap_offset(const aril__conv *d, const int64_t *o, int64_t q)
 {
     int64_t at[3] = { q / (d->kernel[1] * d->kernel[2]), q / d->kernel[2] % d->kernel[1],
@@ -73,7 +73,7 @@ static int64_t tap_offset(const aril__conv *d, const int64_t *o, int64_t q)
     return offset;
 }
 
-/* One kernel position over rows of a picture in logical order: results [lo, hi) of a row read
+/* One kernel position over rows of a image in logical order: results [lo, hi) of a row read
  * inside it. */
 typedef struct row_taps {
     int64_t at[3], lo, hi;
@@ -173,7 +173,7 @@ static void activate(aril__run *r)
     aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
 }
 
-/* Memory as it is to be: all dense in logical order, or pictures channels-last. */
+/* Memory as it is to be: all dense in logical order, or images channels-last. */
 static aril_status run_ready(aril__run *r, bool last)
 {
     job j = { .last = last };
@@ -276,8 +276,8 @@ aril_status aril__cpu_conv(aril__run *r)
         in[i] = r->in[i];
         if (!in[i] || (i == 2 && like)) continue;
         in[i] = aril_cast(in[i], type);
-        bool picture = !planes && (i == 0 || (i == 1 && weights));
-        in[i] = picture ? aril_channels_last(in[i]) : aril_contiguous(in[i]);
+        bool image = !planes && (i == 0 || (i == 1 && weights));
+        in[i] = image ? aril_channels_last(in[i]) : aril_contiguous(in[i]);
         s = aril_tensor_status(in[i]);
     }
     if (s < 0) return s;

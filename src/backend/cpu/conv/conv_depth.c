@@ -40,7 +40,7 @@ typedef struct job {
         for (int64_t c = 0; c < j->channels && bias; c++) to[c] = bias[c * d->bias_stride]; \
     } while (0)
 
-static bool run_pictures(job *j, aril_dtype type)
+static bool run_images(job *j, aril_dtype type)
 {
     const aril__conv *d = &j->d;
     const int64_t *size = j->data ? d->in : d->out;
@@ -82,5 +82,5 @@ bool aril__cpu_conv_depth(const aril__op *op, aril_dtype type, const aril__conv 
     job j = { .d = *d, .channels = d->groups };
     j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
     j.data = op == &aril__op_conv_dgrad || op == &aril__op_conv_transpose;
-    return op == &aril__op_conv_wgrad ? run_weights(&j, type) : run_pictures(&j, type);
+    return op == &aril__op_conv_wgrad ? run_weights(&j, type) : run_images(&j, type);
 }

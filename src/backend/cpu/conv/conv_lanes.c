@@ -10,7 +10,7 @@
 
 enum {
     SAMPLES = 16,         /* batches are whole multiples of it: a vector of floats */
-    FEW_CHANNELS = 8,     /* of a picture that is turned for it */
+    FEW_CHANNELS = 8,     /* of a image that is turned for it */
     MOST_CHANNELS = 16,   /* of the result, where the source lies in that order already */
     MOST_TAPS = 128,      /* of the kernel */
     CHUNK_WORK = 1 << 18, /* multiplications of one piece of the loop */

@@ -11,7 +11,7 @@
 
 enum {
     SAMPLES = 16,         /* batches are whole multiples of it: a vector of floats */
-    FEW_CHANNELS = 8,     /* of a picture that is turned for it */
+    FEW_CHANNELS = 8,     /* of a image that is turned for it */
     MOST_SUMS = 4096,     /* elements of the weight: each is a vector while it is added up */
     PIECE_WORK = 1 << 20, /* multiplications that are worth a partial result */
     MOST_VECTOR = 64,     /* bytes */
@@ -56,7 +56,7 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
     return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of one position" : NULL;
 }
 
-/* Zeroes where the picture of `size`, `bytes` a place, is not what lies in [from, to). */
+/* Zeroes where the image of `size`, `bytes` a place, is not what lies in [from, to). */
 static void zero_edges(char *all, const int64_t *size, const int64_t *from, const int64_t *to,
                        size_t bytes)
 {

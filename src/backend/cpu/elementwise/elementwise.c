@@ -1,6 +1,6 @@
 #include "backend/cpu/elementwise/elementwise.h"
 
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "ops/shape/copy.h"
@@ -63,7 +63,7 @@ typedef struct job {
     size_t size; /* of the ctype */
     const double *params;
     int n_in;
-    aril__nest nest;
+    aril__loops nest;
     int64_t inner;        /* elements of the innermost dimension */
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
     uint8_t result_dtype; /* what the kernel writes */
@@ -90,13 +90,13 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
             row->store[ctype](o->base, o->offset + at, 1, block, m);
         return;
     }
-    aril__nest one = { .ndim = j->nest.ndim, .n = 1 };
+    aril__loops one = { .ndim = j->nest.ndim, .n = 1 };
     memcpy(one.dim, j->nest.dim, sizeof one.dim);
     memcpy(one.stride[0], j->nest.stride[k], sizeof one.stride[0]);
-    aril__nest_at p;
-    aril__nest_seek(&one, &p, at, &o->offset);
+    aril__loops_at p;
+    aril__loops_seek(&one, &p, at, &o->offset);
     for (int64_t done = 0; done < m;) {
-        int64_t run = one.ndim ? aril__nest_run(&one, &p) : m;
+        int64_t run = one.ndim ? aril__loops_run(&one, &p) : m;
         if (run > m - done) run = m - done;
         char *dense = (char *)block + (size_t)done * size;
         if (load)
@@ -104,7 +104,7 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
         else
             row->store[ctype](o->base, p.offset[0], o->step, dense, run);
         done += run;
-        aril__nest_move(&one, &p, run);
+        aril__loops_move(&one, &p, run);
     }
 }
 
@@ -187,10 +187,10 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
         filled[i] = -1;
         if (j->op[i].feed != ABSENT && j->op[i].step == 0) most = BLOCK;
     }
-    aril__nest_at p;
-    aril__nest_seek(&j->nest, &p, begin, base);
+    aril__loops_at p;
+    aril__loops_seek(&j->nest, &p, begin, base);
     while (begin < end) {
-        int64_t m = aril__nest_run(&j->nest, &p);
+        int64_t m = aril__loops_run(&j->nest, &p);
         if (m > end - begin) m = end - begin;
         if (m > most) m = most;
         for (int i = 0; i < j->n_in; i++) {
@@ -209,7 +209,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
         j->fn(m, j->op[j->n_in].base + (size_t)p.offset[j->n_in] * j->result_size, in, j->params,
               &bad);
         begin += m;
-        aril__nest_move(&j->nest, &p, m);
+        aril__loops_move(&j->nest, &p, m);
     }
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
@@ -227,7 +227,7 @@ static bool choose_feeds(job *j, uint8_t native)
         o->step = last >= 0 ? j->nest.stride[i][last] : 0;
         bool outer = false; /* moves along an outer dimension */
         for (int d = 0; d < last; d++) outer = outer || j->nest.stride[i][d] != 0;
-        if (aril__nest_linear(&j->nest, i))
+        if (aril__loops_linear(&j->nest, i))
             o->feed = same ? DIRECT : LINEAR;
         else if (i < j->n_in && !outer && o->step == 0)
             o->feed = CONSTANT;
@@ -331,20 +331,20 @@ aril_status aril__cpu_elementwise(aril__run *r)
               .size = aril__dtype_bytes((aril_dtype)native, 1),
               .params = params,
               .n_in = r->n_in,
-              .nest = aril__nest_of(out->ndim, out->dim),
+              .nest = aril__loops_of(out->ndim, out->dim),
               .result_dtype = result,
               .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
     bool over_input = false;
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
-        aril__nest_add(&j.nest, t);
+        aril__loops_add(&j.nest, t);
         if (!t) continue;
         j.op[i] = (operand){
             .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
         };
         over_input = over_input || (i < r->n_in && t->storage == out->storage);
     }
-    aril__nest_merge(&j.nest, r->n_in);
+    aril__loops_merge(&j.nest, r->n_in);
     bool rows = choose_feeds(&j, native);
     j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
                n * (int64_t)j.result_size >= ARIL__STREAM_FROM && is_cheap(r->op);

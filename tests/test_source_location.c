@@ -4,7 +4,7 @@
 #include "aril/error.h"
 #include "aril/log.h"
 #include "aril/parallel.h"
-#include "core/place.h"
+#include "core/source_location.h"
 
 #include <errno.h>
 #include <link.h>
@@ -23,7 +23,7 @@ __attribute__((noinline)) size_t aril__test_inner(char *buf, size_t size);
 
 size_t aril__test_inner(char *buf, size_t size)
 {
-    size_t n = aril__place(buf, size);
+    size_t n = aril__location(buf, size);
     NO_TAIL_CALL();
     return n;
 }
@@ -38,7 +38,7 @@ size_t aril_test_outer(char *buf, size_t size)
 static bool has_lines(void)
 {
     char buf[64];
-    aril__place(buf, sizeof buf);
+    aril__location(buf, sizeof buf);
     NO_TAIL_CALL();
     return strchr(buf, ':') != NULL;
 }
@@ -52,7 +52,7 @@ TEST(finds_the_line_behind_functions_of_aril)
 {
     NEED_LINES();
     char buf[64], want[64];
-    snprintf(want, sizeof want, "test_place.c:%d", __LINE__ + 1);
+    snprintf(want, sizeof want, "test_source_location.c:%d", __LINE__ + 1);
     size_t n = aril_test_outer(buf, sizeof buf);
     CHECK_STR(buf, want);
     CHECK_INT(n, strlen(want));
@@ -75,7 +75,7 @@ TEST(finds_the_innermost_line)
         CHECK_MSG(!*buf || strstr(buf, "user_function+0x") == buf, "%s", buf);
         return;
     }
-    snprintf(want, sizeof want, "test_place.c:%d", line);
+    snprintf(want, sizeof want, "test_source_location.c:%d", line);
     CHECK_STR(buf, want);
 }
 
@@ -84,12 +84,12 @@ TEST(errors_name_this_file)
 {
     NEED_LINES();
     char want[64];
-    snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);
+    snprintf(want, sizeof want, "at test_source_location.c:%d", __LINE__ + 1);
     CHECK_INT(aril_set_threads(-1), ARIL_ERR_ARG);
     CHECK(!aril_ok());
     CHECK_MSG(strstr(aril_error(), want), "'%s' lacks '%s'", aril_error(), want);
     aril_clear_error();
-    snprintf(want, sizeof want, "at test_place.c:%d", __LINE__ + 1);
+    snprintf(want, sizeof want, "at test_source_location.c:%d", __LINE__ + 1);
     CHECK_INT(aril_set_log("nonsense"), ARIL_ERR_ARG);
     CHECK_MSG(strstr(aril_error(), want), "'%s' lacks '%s'", aril_error(), want);
     aril_clear_error();
@@ -114,8 +114,8 @@ TEST(keeps_errno_and_survives_shutdown)
     char a[64], b[64];
     int line = 0;
     user_function(a, sizeof a, &line);
-    aril__place_shutdown();
-    aril__place_shutdown();
+    aril__location_shutdown();
+    aril__location_shutdown();
     errno = 4711;
     user_function(b, sizeof b, &line);
     CHECK_INT(errno, 4711);
@@ -210,10 +210,10 @@ TEST(damaged_files_do_no_harm)
     struct image m;
     CHECK(image_load(&m));
     char buf[64];
-    CHECK(aril__place_of(m.data, m.size, m.address, buf, sizeof buf) > 0);
-    CHECK(strncmp(buf, "test_place.c:", 13) == 0);
-    CHECK_INT(aril__place_of(m.data, m.size, 0, buf, sizeof buf), 0);
-    CHECK_INT(aril__place_of(m.data, m.size, UINT64_MAX, buf, sizeof buf), 0);
+    CHECK(aril__location_of(m.data, m.size, m.address, buf, sizeof buf) > 0);
+    CHECK(strncmp(buf, "test_source_location.c:", 13) == 0);
+    CHECK_INT(aril__location_of(m.data, m.size, 0, buf, sizeof buf), 0);
+    CHECK_INT(aril__location_of(m.data, m.size, UINT64_MAX, buf, sizeof buf), 0);
 
     static const char *const sections[] = { ".debug_line", ".debug_line_str", ".symtab", "none" };
     uint32_t state = 1;
@@ -229,7 +229,7 @@ TEST(damaged_files_do_no_harm)
             old[i] = m.data[at[i]];
             m.data[at[i]] = (uint8_t)(round % 2 ? random_below(&state, 256) : 255);
         }
-        size_t n = aril__place_of(m.data, m.size, m.address, buf, sizeof buf);
+        size_t n = aril__location_of(m.data, m.size, m.address, buf, sizeof buf);
         for (int i = 7; i >= 0; i--) m.data[at[i]] = old[i];
         CHECK(n < sizeof buf);
         CHECK_INT(buf[n], 0);
@@ -239,7 +239,7 @@ TEST(damaged_files_do_no_harm)
         uint8_t *cut = malloc(size ? size : 1);
         CHECK(cut);
         memcpy(cut, m.data, size);
-        size_t n = aril__place_of(cut, size, m.address, buf, sizeof buf);
+        size_t n = aril__location_of(cut, size, m.address, buf, sizeof buf);
         free(cut);
         CHECK(n < sizeof buf);
     }

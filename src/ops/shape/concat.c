@@ -1,11 +1,11 @@
-#include "ops/shape/join.h"
+#include "ops/shape/concat.h"
 
 #include "aril/ops.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"

@@ -1,7 +1,7 @@
-#include "formats/picture.h"
+#include "formats/image.h"
 
 #include "aril/device.h"
-#include "aril/make.h"
+#include "aril/create.h"
 #include "aril/view.h"
 #include "core/tensor.h"
 #include "formats/atomic_file.h"
@@ -11,21 +11,21 @@
 #include <string.h>
 #include <strings.h>
 
-bool aril__picture_fits(const char *name, uint64_t width, uint64_t height, uint64_t pixel_bytes,
-                        uint64_t file, uint64_t ratio)
+bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_t pixel_bytes,
+                      uint64_t file, uint64_t ratio)
 {
     uint64_t bytes, most;
     /* Up to `free`, a file may be as dense as its format can be: a white page is. Beyond that, it
      * has to be as large as images are. */
     const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, usual = 256;
     if (width == 0 || height == 0) {
-        aril__fail(ARIL_ERR_FORMAT, "%s: a picture without pixels", name);
+        aril__fail(ARIL_ERR_FORMAT, "%s: a image without pixels", name);
         return false;
     }
     if (__builtin_mul_overflow(width, height, &bytes) ||
         __builtin_mul_overflow(bytes, pixel_bytes, &bytes) || bytes > limit) {
-        aril__fail(ARIL_ERR_FORMAT, "%s: a picture of %llu x %llu pixels is too large to read",
-                   name, (unsigned long long)width, (unsigned long long)height);
+        aril__fail(ARIL_ERR_FORMAT, "%s: a image of %llu x %llu pixels is too large to read", name,
+                   (unsigned long long)width, (unsigned long long)height);
         return false;
     }
     if (bytes > free && ratio > usual) ratio = usual;
@@ -76,7 +76,7 @@ static aril_tensor *with_channels(aril_tensor *x, int want)
 
 /* ---- reading ---- */
 
-aril_tensor *aril__picture_decode(const unsigned char *data, size_t size, aril__picture_want *want)
+aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     want->decoded = (aril__decoded){ 0 };
     aril_tensor *x;
@@ -93,7 +93,7 @@ aril_tensor *aril__picture_decode(const unsigned char *data, size_t size, aril__
     } else {
         aril__fail(ARIL_ERR_FORMAT,
                    size ? "%s is neither a JPEG nor a PNG file"
-                        : "%s is an empty file, not a picture",
+                        : "%s is an empty file, not a image",
                    want->name);
         return aril__poison();
     }
@@ -106,49 +106,48 @@ static aril_tensor *planes(aril_tensor *x)
     return aril_contiguous(aril_permute(x, ARIL_AXES(2, 0, 1))); /* [C,H,W] */
 }
 
-aril_tensor *aril_picture_decode(const void *data, size_t size, aril_picture_opts opts)
+aril_tensor *aril_image_decode(const void *data, size_t size, aril_image_opts opts)
 {
     if (!data) {
-        aril__fail(ARIL_ERR_ARG, "aril_picture_decode: no data");
+        aril__fail(ARIL_ERR_ARG, "aril_image_decode: no data");
         return aril__poison();
     }
     ARIL_SCOPE;
-    aril__picture_want want = { .opts = opts, .name = "the memory" };
-    return aril_escape(planes(aril__picture_decode(data, size, &want)));
+    aril__image_want want = { .opts = opts, .name = "the memory" };
+    return aril_escape(planes(aril__image_decode(data, size, &want)));
 }
 
-aril_tensor *aril_picture_read(const char *path, aril_picture_opts opts)
+aril_tensor *aril_image_read(const char *path, aril_image_opts opts)
 {
     ARIL_SCOPE;
     aril__bytes b = { 0 };
-    if (aril__read_file("picture", path, 0, &b) != ARIL_OK) return aril_escape(aril__poison());
-    aril__picture_want want = { .opts = opts, .name = path };
-    aril_tensor *x = planes(aril__picture_decode(b.at, b.n, &want));
+    if (aril__read_file("image", path, 0, &b) != ARIL_OK) return aril_escape(aril__poison());
+    aril__image_want want = { .opts = opts, .name = path };
+    aril_tensor *x = planes(aril__image_decode(b.at, b.n, &want));
     aril__bytes_free(&b);
     return aril_escape(x);
 }
 
 /* ---- writing ---- */
 
-aril_status aril_picture_write(const char *path, aril_tensor *picture, aril_picture_write_opts opts)
+aril_status aril_image_write(const char *path, aril_tensor *image, aril_image_write_opts opts)
 {
-    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_picture_write: no file name");
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_image_write: no file name");
     const char *dot = strrchr(path, '.');
     bool png = dot && strcasecmp(dot, ".png") == 0;
     bool jpeg = dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
     if (!png && !jpeg)
         return aril__fail(ARIL_ERR_ARG,
-                          "aril_picture_write: %s ends neither in .png nor in .jpg or .jpeg", path);
+                          "aril_image_write: %s ends neither in .png nor in .jpg or .jpeg", path);
     if (opts.quality < 0 || opts.quality > 100)
-        return aril__fail(ARIL_ERR_ARG,
-                          "aril_picture_write: quality %d; it is 1 to 100, or 0 for 90",
+        return aril__fail(ARIL_ERR_ARG, "aril_image_write: quality %d; it is 1 to 100, or 0 for 90",
                           opts.quality);
     aril__pixels p;
-    aril_status status = aril__pixels_of("aril_picture_write", picture, 0, &p);
+    aril_status status = aril__pixels_of("aril_image_write", image, 0, &p);
     if (status != ARIL_OK) return status;
     aril__bytes b = { 0 };
     if (png)
-        status = aril__png_encode("aril_picture_write", p.at, p.width, p.height, p.channels,
+        status = aril__png_encode("aril_image_write", p.at, p.width, p.height, p.channels,
                                   p.width * p.channels, &b);
     else
         status = aril__jpeg_encode(&p, opts.quality ? opts.quality : 90, &b);

@@ -1,8 +1,8 @@
-/* Pictures: JPEG and PNG, from memory and files. */
+/* Images: JPEG and PNG, from memory and files. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
-#include "formats/picture.h"
-#include "files/pictures.inc"
+#include "formats/image.h"
+#include "files/images.inc"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -22,12 +22,12 @@
         CHECK_MSG(aril_tensor_status(x) == ARIL_OK, "%s", aril_tensor_error(x)); \
     } while (0)
 
-static aril_tensor *decode(const unsigned char *data, size_t size, aril_picture_opts opts)
+static aril_tensor *decode(const unsigned char *data, size_t size, aril_image_opts opts)
 {
-    return aril_picture_decode(data, size, opts);
+    return aril_image_decode(data, size, opts);
 }
 
-#define DECODE(file, ...) decode(file, sizeof file, (aril_picture_opts){ __VA_ARGS__ })
+#define DECODE(file, ...) decode(file, sizeof file, (aril_image_opts){ __VA_ARGS__ })
 
 enum { W = 13, H = 9 };
 
@@ -43,7 +43,7 @@ static int64_t at(aril_tensor *t, int64_t c, int64_t y, int64_t x)
     return aril_item_int(aril_select(aril_select(aril_select(t, 0, c), 0, y), 0, x));
 }
 
-/* Compares a picture of those files with what its formula says, for `channels` channels. */
+/* Compares a image of those files with what its formula says, for `channels` channels. */
 static void check_values(aril_tensor *t, int channels, int most, double factor)
 {
     CHECK_INT(aril_size(t, 0), channels);
@@ -130,7 +130,7 @@ TEST(jpeg_of_every_kind)
     CHECK(aril_ok());
 }
 
-/* A picture with something to see: waves. u8 [c,h,w] */
+/* A image with something to see: waves. u8 [c,h,w] */
 static aril_tensor *waves(int64_t c, int64_t h, int64_t w)
 {
     aril_tensor *x = aril_linspace(0, 9, w, ARIL_F32, aril_cpu());
@@ -146,16 +146,16 @@ TEST(png_comes_back)
     static const int channels[] = { 1, 3, 4 };
     for (int i = 0; i < 3; i++) {
         aril_tensor *x = waves(channels[i], 33, 57);
-        const char *path = temp_path("picture.png");
-        CHECK_INT(aril_picture_write(path, x, (aril_picture_write_opts){ 0 }), ARIL_OK);
-        aril_tensor *back = aril_picture_read(path, (aril_picture_opts){ 0 });
+        const char *path = temp_path("image.png");
+        CHECK_INT(aril_image_write(path, x, (aril_image_write_opts){ 0 }), ARIL_OK);
+        aril_tensor *back = aril_image_read(path, (aril_image_opts){ 0 });
         NEED(back);
         char *differs = test_difference_in_bits(back, x);
         CHECK_MSG(!differs, "%s", differs);
     }
     aril_tensor *f = aril_div_scalar(aril_cast(waves(3, 8, 8), ARIL_F32), 255);
-    CHECK_INT(aril_picture_write(temp_path("f.PNG"), f, (aril_picture_write_opts){ 0 }), ARIL_OK);
-    aril_tensor *back = aril_picture_read(temp_path("f.PNG"), (aril_picture_opts){ 0 });
+    CHECK_INT(aril_image_write(temp_path("f.PNG"), f, (aril_image_write_opts){ 0 }), ARIL_OK);
+    aril_tensor *back = aril_image_read(temp_path("f.PNG"), (aril_image_opts){ 0 });
     CHECK(!test_difference_in_bits(back, waves(3, 8, 8)));
     CHECK_INT(temp_count(), 2);
 }
@@ -172,46 +172,41 @@ TEST(jpeg_comes_back_nearly)
     ARIL_SCOPE;
     for (int c = 1; c <= 3; c += 2) {
         aril_tensor *x = waves(c, 120, 160);
-        const char *path = temp_path("picture.jpg");
-        aril_status status =
-            aril_picture_write(path, x, (aril_picture_write_opts){ .quality = 95 });
+        const char *path = temp_path("image.jpg");
+        aril_status status = aril_image_write(path, x, (aril_image_write_opts){ .quality = 95 });
         if (status == ARIL_ERR_UNSUPPORTED) {
             aril_clear_error();
             SKIP("built without libjpeg");
         }
         CHECK_INT(status, ARIL_OK);
-        aril_tensor *back = aril_picture_read(path, (aril_picture_opts){ 0 });
+        aril_tensor *back = aril_image_read(path, (aril_image_opts){ 0 });
         CHECK_INT(aril_size(back, 0), c);
         CHECK(mean_difference(back, x) < 6);
     }
-    CHECK_INT(aril_picture_write(temp_path("x.jpg"), waves(4, 5, 5),
-                                 (aril_picture_write_opts){ 0 }),
+    CHECK_INT(aril_image_write(temp_path("x.jpg"), waves(4, 5, 5), (aril_image_write_opts){ 0 }),
               ARIL_ERR_SHAPE);
     aril_clear_error();
 }
 
-TEST(pictures_that_cannot_be_written)
+TEST(images_that_cannot_be_written)
 {
     ARIL_SCOPE;
     aril_tensor *x = waves(3, 5, 5);
-    CHECK_INT(aril_picture_write(temp_path("x.gif"), x, (aril_picture_write_opts){ 0 }),
-              ARIL_ERR_ARG);
+    CHECK_INT(aril_image_write(temp_path("x.gif"), x, (aril_image_write_opts){ 0 }), ARIL_ERR_ARG);
     CHECK(strstr(aril_error(), ".png"));
     aril_clear_error();
-    CHECK_INT(aril_picture_write(temp_path("x.png"), aril_scalar(1),
-                                 (aril_picture_write_opts){ 0 }),
+    CHECK_INT(aril_image_write(temp_path("x.png"), aril_scalar(1), (aril_image_write_opts){ 0 }),
               ARIL_ERR_SHAPE);
     aril_clear_error();
-    CHECK_INT(aril_picture_write(temp_path("x.jpg"), x,
-                                 (aril_picture_write_opts){ .quality = 101 }),
+    CHECK_INT(aril_image_write(temp_path("x.jpg"), x, (aril_image_write_opts){ .quality = 101 }),
               ARIL_ERR_ARG);
     aril_clear_error();
-    CHECK_INT(aril_picture_write("/no/such/x.png", x, (aril_picture_write_opts){ 0 }), ARIL_ERR_IO);
+    CHECK_INT(aril_image_write("/no/such/x.png", x, (aril_image_write_opts){ 0 }), ARIL_ERR_IO);
     aril_clear_error();
     CHECK_INT(temp_count(), 0);
 }
 
-/* The bytes of a picture as JPEG; n is 0 where the build has no libjpeg. Free with
+/* The bytes of a image as JPEG; n is 0 where the build has no libjpeg. Free with
  * aril__bytes_free. */
 static aril__bytes jpeg_of(aril_tensor *x)
 {
@@ -231,7 +226,7 @@ TEST(jpeg_orientation_is_followed)
     ARIL_SCOPE;
     aril__bytes plain = jpeg_of(waves(3, 24, 40));
     if (plain.n == 0) SKIP("built without libjpeg");
-    aril_tensor *x = decode(plain.at, plain.n, (aril_picture_opts){ 0 });
+    aril_tensor *x = decode(plain.at, plain.n, (aril_image_opts){ 0 });
     for (int how = 1; how <= 8; how++) {
         for (int big = 0; big < 2; big++) {
             unsigned char exif[36] = "\xff\xe1\0\x22"
@@ -246,12 +241,12 @@ TEST(jpeg_orientation_is_followed)
             aril__bytes_add(&b, plain.at, 2);
             aril__bytes_add(&b, exif, sizeof exif);
             aril__bytes_add(&b, plain.at + 2, plain.n - 2);
-            aril_tensor *got = decode(b.at, b.n, (aril_picture_opts){ 0 });
-            aril_tensor *stored = decode(b.at, b.n, (aril_picture_opts){ .as_stored = true });
+            aril_tensor *got = decode(b.at, b.n, (aril_image_opts){ 0 });
+            aril_tensor *stored = decode(b.at, b.n, (aril_image_opts){ .as_stored = true });
             aril__bytes_free(&b);
             CHECK(!test_difference_in_bits(stored, x));
             CHECK_INT(aril_size(got, 2), how >= 5 ? 24 : 40);
-            /* Where the stored picture's top left corner, and the pixel right of it, have gone. */
+            /* Where the stored image's top left corner, and the pixel right of it, have gone. */
             int64_t h = aril_size(got, 1) - 1, w = aril_size(got, 2) - 1;
             int64_t y = how == 3 || how == 4 || how == 7 || how == 8 ? h : 0;
             int64_t c = how == 2 || how == 3 || how == 6 || how == 7 ? w : 0;
@@ -277,8 +272,8 @@ TEST(a_part_of_a_jpeg_is_that_part_of_the_whole)
     ARIL_SCOPE;
     aril__bytes b = jpeg_of(waves(3, 371, 503));
     if (b.n == 0) SKIP("built without libjpeg");
-    aril__picture_want all = { .name = "test" };
-    aril_tensor *whole = aril__picture_decode(b.at, b.n, &all);
+    aril__image_want all = { .name = "test" };
+    aril_tensor *whole = aril__image_decode(b.at, b.n, &all);
     CHECK_INT(aril_tensor_status(whole), ARIL_OK);
     static const aril__region regions[] = {
         { 0, 0, 503, 371, 503, 371 },  { 100, 80, 200, 150, 200, 150 },
@@ -290,8 +285,8 @@ TEST(a_part_of_a_jpeg_is_that_part_of_the_whole)
     for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
         ARIL_SCOPE;
         aril__region r = regions[i];
-        aril__picture_want want = { .name = "test", .region = give_region, .ctx = &r };
-        aril_tensor *part = aril__picture_decode(b.at, b.n, &want);
+        aril__image_want want = { .name = "test", .region = give_region, .ctx = &r };
+        aril_tensor *part = aril__image_decode(b.at, b.n, &want);
         CHECK_INT(aril_tensor_status(part), ARIL_OK);
         aril__decoded d = want.decoded;
         CHECK_NEAR(d.scale_x, 1, 0);
@@ -310,7 +305,7 @@ TEST(a_jpeg_comes_out_small_enough_and_no_smaller)
     ARIL_SCOPE;
     aril__bytes b = jpeg_of(waves(3, 371, 503));
     if (b.n == 0) SKIP("built without libjpeg");
-    aril_tensor *whole = decode(b.at, b.n, (aril_picture_opts){ 0 });
+    aril_tensor *whole = decode(b.at, b.n, (aril_image_opts){ 0 });
     static const int64_t asked[][4] = {
         /* min width and height, expected width and height */
         { 0, 0, 503, 371 },   { 252, 100, 503, 371 }, { 251, 100, 252, 186 }, { 100, 0, 126, 93 },
@@ -318,7 +313,7 @@ TEST(a_jpeg_comes_out_small_enough_and_no_smaller)
     };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         ARIL_SCOPE;
-        aril_picture_opts opts = { .min_width = asked[i][0], .min_height = asked[i][1] };
+        aril_image_opts opts = { .min_width = asked[i][0], .min_height = asked[i][1] };
         aril_tensor *small = decode(b.at, b.n, opts);
         CHECK_INT(aril_size(small, 2), asked[i][2]);
         CHECK_INT(aril_size(small, 1), asked[i][3]);
@@ -330,8 +325,8 @@ TEST(a_jpeg_comes_out_small_enough_and_no_smaller)
         }
     }
     aril__region region = { 100, 50, 300, 300, 70, 70 };
-    aril__picture_want want = { .name = "test", .region = give_region, .ctx = &region };
-    aril_tensor *part = aril__picture_decode(b.at, b.n, &want);
+    aril__image_want want = { .name = "test", .region = give_region, .ctx = &region };
+    aril_tensor *part = aril__image_decode(b.at, b.n, &want);
     CHECK_NEAR(want.decoded.scale_x, 0.25, 0);
     CHECK_NEAR(want.decoded.scale_y, 0.25, 0);
     CHECK(want.decoded.x <= 25 && want.decoded.x + aril_size(part, 1) >= 101);
@@ -343,10 +338,10 @@ static aril_status status_of(const unsigned char *data, size_t size)
 {
     ARIL_SCOPE;
     aril_clear_error();
-    return aril_tensor_status(aril_picture_decode(data, size, (aril_picture_opts){ 0 }));
+    return aril_tensor_status(aril_image_decode(data, size, (aril_image_opts){ 0 }));
 }
 
-TEST(pictures_that_are_truncated_or_foreign)
+TEST(images_that_are_truncated_or_foreign)
 {
     aril_tensor *t = DECODE(png_rgba, 0);
     NEED(t);
@@ -363,17 +358,16 @@ TEST(pictures_that_are_truncated_or_foreign)
     aril_clear_error();
     const char *path = temp_path("empty.jpg");
     CHECK_INT(aril__file_replace(path, "", 0), ARIL_OK);
-    CHECK_INT(aril_tensor_status(aril_picture_read(path, (aril_picture_opts){ 0 })),
-              ARIL_ERR_FORMAT);
+    CHECK_INT(aril_tensor_status(aril_image_read(path, (aril_image_opts){ 0 })), ARIL_ERR_FORMAT);
     CHECK(strstr(aril_error(), "empty.jpg is an empty file"));
     aril_clear_error();
-    CHECK_INT(aril_tensor_status(aril_picture_read("/no/such.jpg", (aril_picture_opts){ 0 })),
+    CHECK_INT(aril_tensor_status(aril_image_read("/no/such.jpg", (aril_image_opts){ 0 })),
               ARIL_ERR_IO);
     CHECK(strstr(aril_error(), "cannot open /no/such.jpg"));
     aril_clear_error();
 }
 
-TEST(pictures_that_claim_to_be_huge)
+TEST(images_that_claim_to_be_huge)
 {
     unsigned char jpeg[sizeof jpeg_gray];
     memcpy(jpeg, jpeg_gray, sizeof jpeg);
@@ -409,7 +403,7 @@ TEST(photographs_are_read)
         FILE *f = fopen(path, "rb");
         if (!f) SKIP("no %s", path);
         fclose(f);
-        aril_tensor *t = aril_picture_read(path, (aril_picture_opts){ 0 });
+        aril_tensor *t = aril_image_read(path, (aril_image_opts){ 0 });
         NEED(t);
         CHECK_INT(aril_size(t, 0), photo[i].c);
         CHECK_INT(aril_size(t, 1), photo[i].h);

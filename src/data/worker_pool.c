@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct aril__crew {
+struct aril__worker_pool {
     aril_loader *loader;
     pthread_mutex_t lock; /* of all below, and of the slots' counts and failures */
     pthread_cond_t work, done;
@@ -23,16 +23,16 @@ struct aril__crew {
     int n;     /* threads that run */
     int begun; /* those of them that have come as far as waiting for work */
     pid_t pid;
-    bool stop;        /* threads are to end */
-    atomic_bool halt; /* rows that are not begun are to be left */
-    bool paused;      /* no work is handed out: a fork is going on */
-    int active;       /* threads that work on a row */
-    bool streaming;   /* a thread takes the stream's next sample */
-    int64_t low;      /* the oldest batch that is not done with */
-    int64_t hand;     /* the batch whose rows are handed out */
-    bool open;        /* some of its rows have been */
-    int64_t end;      /* behind the epoch's last batch; of a stream: as far as is known */
-    aril__crew *next; /* in the list of those with threads */
+    bool stop;               /* threads are to end */
+    atomic_bool halt;        /* rows that are not begun are to be left */
+    bool paused;             /* no work is handed out: a fork is going on */
+    int active;              /* threads that work on a row */
+    bool streaming;          /* a thread takes the stream's next sample */
+    int64_t low;             /* the oldest batch that is not done with */
+    int64_t hand;            /* the batch whose rows are handed out */
+    bool open;               /* some of its rows have been */
+    int64_t end;             /* behind the epoch's last batch; of a stream: as far as is known */
+    aril__worker_pool *next; /* in the list of those with threads */
 };
 
 /* ---- forks ---- */
@@ -40,8 +40,8 @@ struct aril__crew {
 /* A thread that is gone in a child must not have held a lock of Aril's there: a fork waits for the
  * rows in hand, and holds what would begin others. */
 static pthread_mutex_t crews_lock = PTHREAD_MUTEX_INITIALIZER;
-static aril__crew *crews;
-static _Thread_local aril__crew *my_crew; /* of a thread that is a worker */
+static aril__worker_pool *crews;
+static _Thread_local aril__worker_pool *my_crew; /* of a thread that is a worker */
 
 /* A worker may wait for another loader's rows: then a fork gives up waiting for it. */
 enum { PATIENCE = 5 };
@@ -49,7 +49,7 @@ enum { PATIENCE = 5 };
 static void before_fork(void)
 {
     pthread_mutex_lock(&crews_lock);
-    for (aril__crew *c = crews; c; c = c->next) {
+    for (aril__worker_pool *c = crews; c; c = c->next) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += PATIENCE;
@@ -63,7 +63,7 @@ static void before_fork(void)
 
 static void after_fork(bool child)
 {
-    for (aril__crew *c = crews; c; c = c->next) {
+    for (aril__worker_pool *c = crews; c; c = c->next) {
         c->paused = false;
         if (!child) pthread_cond_broadcast(&c->work);
         pthread_mutex_unlock(&c->lock);
@@ -87,7 +87,7 @@ static void watch_forks(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-static void enlist(aril__crew *c)
+static void enlist(aril__worker_pool *c)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
@@ -97,10 +97,10 @@ static void enlist(aril__crew *c)
     pthread_mutex_unlock(&crews_lock);
 }
 
-static void strike_off(const aril__crew *c)
+static void strike_off(const aril__worker_pool *c)
 {
     pthread_mutex_lock(&crews_lock);
-    for (aril__crew **at = &crews; *at; at = &(*at)->next)
+    for (aril__worker_pool **at = &crews; *at; at = &(*at)->next)
         if (*at == c) {
             *at = c->next;
             break;
@@ -116,7 +116,7 @@ struct task {
     int64_t begin, end;
 };
 
-static bool find_task(aril__crew *c, struct task *t)
+static bool find_task(aril__worker_pool *c, struct task *t)
 {
     aril_loader *l = c->loader;
     if (atomic_load(&c->halt) || c->paused || c->hand >= c->end || c->hand >= c->low + l->n_slots ||
@@ -142,7 +142,7 @@ static bool find_task(aril__crew *c, struct task *t)
 }
 
 /* The stream's sample for one row. The lock is held on entry and on return. */
-static void load_stream_row(aril__crew *c, struct task *t)
+static void load_stream_row(aril__worker_pool *c, struct task *t)
 {
     aril_loader *l = c->loader;
     aril__slot *s = t->slot;
@@ -184,7 +184,7 @@ static void load_stream_row(aril__crew *c, struct task *t)
 
 static void *work(void *arg)
 {
-    aril__crew *c = arg;
+    aril__worker_pool *c = arg;
     aril_loader *l = c->loader;
     aril__thread_set_serial(true);
     my_crew = c;
@@ -223,9 +223,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-aril__crew *aril__crew_new(aril_loader *l)
+aril__worker_pool *aril__worker_pool_new(aril_loader *l)
 {
-    aril__crew *c = aril__calloc(sizeof *c);
+    aril__worker_pool *c = aril__calloc(sizeof *c);
     if (c) c->thread = aril__calloc((size_t)l->opts.workers * sizeof *c->thread);
     if (!c || !c->thread) {
         free(c);
@@ -241,7 +241,7 @@ aril__crew *aril__crew_new(aril_loader *l)
 }
 
 /* Threads start when the first batch is asked for. */
-static aril_status start(aril__crew *c)
+static aril_status start(aril__worker_pool *c)
 {
     if (c->n) return ARIL_OK;
     c->pid = getpid();
@@ -262,7 +262,7 @@ static aril_status start(aril__crew *c)
     return aril__fail(ARIL_ERR_STATE, "loader: the system gives no thread for a worker");
 }
 
-void aril__crew_rest(aril__crew *c)
+void aril__worker_pool_rest(aril__worker_pool *c)
 {
     pthread_mutex_lock(&c->lock);
     atomic_store(&c->halt, true);
@@ -270,7 +270,7 @@ void aril__crew_rest(aril__crew *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-aril_status aril__crew_go(aril__crew *c, int64_t first)
+aril_status aril__worker_pool_go(aril__worker_pool *c, int64_t first)
 {
     aril_loader *l = c->loader;
     aril_status status = start(c);
@@ -287,7 +287,7 @@ aril_status aril__crew_go(aril__crew *c, int64_t first)
     return ARIL_OK;
 }
 
-aril__slot *aril__crew_take(aril__crew *c, int64_t number)
+aril__slot *aril__worker_pool_take(aril__worker_pool *c, int64_t number)
 {
     aril_loader *l = c->loader;
     aril__slot *s = &l->slot[number % l->n_slots];
@@ -303,15 +303,15 @@ aril__slot *aril__crew_take(aril__crew *c, int64_t number)
     return there ? s : NULL;
 }
 
-bool aril__crew_is_gone(const aril__crew *c)
+bool aril__worker_pool_is_gone(const aril__worker_pool *c)
 {
     return c->n && c->pid != getpid();
 }
 
-void aril__crew_free(aril__crew *c)
+void aril__worker_pool_free(aril__worker_pool *c)
 {
     if (!c) return;
-    if (aril__crew_is_gone(c)) {
+    if (aril__worker_pool_is_gone(c)) {
         /* There is nobody to join, and what vanished threads waited on cannot be destroyed. */
         free(c->thread);
         free(c);

@@ -1,6 +1,6 @@
-#include "core/nest.h"
+#include "core/loops.h"
 
-static void swap_dims(aril__nest *n, int a, int b)
+static void swap_dims(aril__loops *n, int a, int b)
 {
     int64_t t = n->dim[a];
     n->dim[a] = n->dim[b];
@@ -17,7 +17,7 @@ static int64_t magnitude(int64_t v)
     return v < 0 ? -v : v;
 }
 
-void aril__nest_merge(aril__nest *n, int by)
+void aril__loops_merge(aril__loops *n, int by)
 {
     const int64_t *key = n->stride[by];
     int kept = 0;
@@ -36,7 +36,7 @@ void aril__nest_merge(aril__nest *n, int by)
     n->ndim = kept;
 }
 
-void aril__nest_seek(const aril__nest *n, aril__nest_at *p, int64_t at, const int64_t *base)
+void aril__loops_seek(const aril__loops *n, aril__loops_at *p, int64_t at, const int64_t *base)
 {
     for (int k = 0; k < n->n; k++) p->offset[k] = base[k];
     for (int d = n->ndim - 1; d >= 0; d--) {

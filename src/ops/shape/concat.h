@@ -1,6 +1,6 @@
 /* Joining tensors along an axis. */
-#ifndef ARIL_OPS_JOIN_H
-#define ARIL_OPS_JOIN_H
+#ifndef ARIL_OPS_CONCAT_H
+#define ARIL_OPS_CONCAT_H
 
 #include "ops/table/op.h"
 

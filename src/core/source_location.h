@@ -1,6 +1,6 @@
 /* Where the user called Aril: for error messages, and slow (it reads debug information). */
-#ifndef ARIL_CORE_PLACE_H
-#define ARIL_CORE_PLACE_H
+#ifndef ARIL_CORE_SOURCE_LOCATION_H
+#define ARIL_CORE_SOURCE_LOCATION_H
 
 #include "aril/base.h"
 
@@ -18,16 +18,17 @@
  * Reads 64-bit ELF with DWARF 2 to 5 line tables in the object itself; compressed or separate
  * debug files count as none. Every offset is checked: a damaged file gives no place or a wrong
  * one, and no other harm. */
-size_t aril__place(char *buf, size_t size);
+size_t aril__location(char *buf, size_t size);
 
 /* The line of one address (as numbered in the file) of an ELF file's bytes: "file.c:42", or "" and
  * 0. Whether the address is Aril's own makes no difference. */
-size_t aril__place_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size);
+size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf,
+                         size_t size);
 
 /* Looks for no places while true: for tests that make errors by the thousand. */
-extern bool aril__place_off;
+extern bool aril__location_off;
 
 /* Gives back the mapped object files. */
-void aril__place_shutdown(void);
+void aril__location_shutdown(void);
 
 #endif

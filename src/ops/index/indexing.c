@@ -1,8 +1,8 @@
-#include "ops/index/fetch.h"
+#include "ops/index/indexing.h"
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/nest.h"
+#include "core/loops.h"
 #include "core/parallel.h"
 #include "ops/vector/targets.h"
 
@@ -17,46 +17,46 @@ enum { GRAIN = 32 * 1024, NARROW = 64 };
 
 #define T       uint8_t
 #define NAME(x) x##_1
-#include "ops/index/fetch_move.inc"
+#include "ops/index/indexing_move.inc"
 #undef T
 #undef NAME
 #define T       uint16_t
 #define NAME(x) x##_2
-#include "ops/index/fetch_move.inc"
+#include "ops/index/indexing_move.inc"
 #undef T
 #undef NAME
 #define T       uint32_t
 #define NAME(x) x##_4
-#include "ops/index/fetch_move.inc"
+#include "ops/index/indexing_move.inc"
 #undef T
 #undef NAME
 #define T       uint64_t
 #define NAME(x) x##_8
-#include "ops/index/fetch_move.inc"
+#include "ops/index/indexing_move.inc"
 #undef T
 #undef NAME
 
 #define IS_NAN(v) ((v) != (v))
 #define T         float
 #define NAME(x)   x##_f32
-#include "ops/index/fetch_combine.inc"
+#include "ops/index/indexing_combine.inc"
 #undef T
 #undef NAME
 #define T       double
 #define NAME(x) x##_f64
-#include "ops/index/fetch_combine.inc"
+#include "ops/index/indexing_combine.inc"
 #undef T
 #undef NAME
 #undef IS_NAN
 #define IS_NAN(v) false
 #define T         int64_t
 #define NAME(x)   x##_i64
-#include "ops/index/fetch_combine.inc"
+#include "ops/index/indexing_combine.inc"
 #undef T
 #undef NAME
 #define T       uint64_t
 #define NAME(x) x##_u64
-#include "ops/index/fetch_combine.inc"
+#include "ops/index/indexing_combine.inc"
 #undef T
 #undef NAME
 #undef IS_NAN
@@ -175,8 +175,8 @@ aril_status aril__check_and_wrap(const char *op, const aril_tensor *index, int64
     return aril__check_indices(op, index, size, axis, true);
 }
 
-aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
-                              aril_tensor *const *index, aril__fetch *p)
+aril_status aril__indexing_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
+                                 aril_tensor *const *index, aril__indexing *p)
 {
     memset(p, 0, sizeof *p);
     p->mask = mask;
@@ -230,8 +230,8 @@ static void offset_range(void *ctx, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) j->out[i] += aril__wrap(j->index[i], j->size) * j->stride;
 }
 
-aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril__fetch *p, int n,
-                                aril_tensor *const *index, int64_t **offsets)
+aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
+                                   int n, aril_tensor *const *index, int64_t **offsets)
 {
     int64_t count = aril__count(p->nb, p->dim + p->at);
     int64_t *out = aril__calloc((size_t)(count > 0 ? count : 1) * sizeof *out);
@@ -251,11 +251,11 @@ aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril
             aril__parallel_for(count, GRAIN, offset_range, &o);
             continue;
         }
-        aril__nest nest = aril__nest_of(p->nb, p->dim + p->at);
-        aril__nest_at place;
-        aril__nest_add(&nest, index[k]);
-        aril__nest_seek(&nest, &place, 0, &at);
-        for (; at < count; at++, aril__nest_move(&nest, &place, 1))
+        aril__loops nest = aril__loops_of(p->nb, p->dim + p->at);
+        aril__loops_at place;
+        aril__loops_add(&nest, index[k]);
+        aril__loops_seek(&nest, &place, 0, &at);
+        for (; at < count; at++, aril__loops_move(&nest, &place, 1))
             out[at] += aril__wrap(v[place.offset[0]], size) * stride;
     }
     *offsets = out;
@@ -265,7 +265,7 @@ aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril
 /* ---- reading ---- */
 
 typedef struct read_job {
-    aril__nest nest; /* 0: out, 1: x, 2: offsets */
+    aril__loops nest; /* 0: out, 1: x, 2: offsets */
     int64_t base[3];
     const aril__mover *mover;
     char *out, *x;
@@ -281,13 +281,13 @@ typedef struct read_job {
 static void read_rows(void *ctx, int64_t begin, int64_t end)
 {
     const read_job *j = ctx;
-    aril__nest n = j->nest; /* without the row itself */
+    aril__loops n = j->nest; /* without the row itself */
     int64_t bytes = n.dim[--n.ndim] * j->bytes, sf = n.stride[2][n.ndim - 1];
     int64_t row = n.stride[0][n.ndim - 1] * j->bytes;
-    aril__nest_at p;
-    aril__nest_seek(&n, &p, begin, j->base);
+    aril__loops_at p;
+    aril__loops_seek(&n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(&n, &p);
+        int64_t m = aril__loops_run(&n, &p);
         if (m > end - begin) m = end - begin;
         char *out = j->out + p.offset[0] * j->bytes;
         const char *x = j->x + p.offset[1] * j->bytes;
@@ -301,21 +301,21 @@ static void read_rows(void *ctx, int64_t begin, int64_t end)
         default: READ_ROWS(bytes)
         }
         begin += m;
-        aril__nest_move(&n, &p, m);
+        aril__loops_move(&n, &p, m);
     }
 }
 
 static void read_range(void *ctx, int64_t begin, int64_t end)
 {
     const read_job *j = ctx;
-    const aril__nest *n = &j->nest;
-    aril__nest_at p;
+    const aril__loops *n = &j->nest;
+    aril__loops_at p;
     int last = n->ndim - 1;
     int64_t step[3] = { 0, 0, 0 };
     for (int k = 0; k < 3 && last >= 0; k++) step[k] = n->stride[k][last];
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         void *out = j->out + p.offset[0] * j->bytes;
         const char *x = j->x + p.offset[1] * j->bytes;
@@ -325,12 +325,12 @@ static void read_range(void *ctx, int64_t begin, int64_t end)
         else
             j->mover->pick(out, step[0], x, step[1], f, step[2], m);
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
 /* Strides of x along the kept dimensions of the picked shape, 0 along the index dimensions. */
-static void kept_strides(const aril_tensor *x, const aril__fetch *p, int64_t *stride)
+static void kept_strides(const aril_tensor *x, const aril__indexing *p, int64_t *stride)
 {
     for (int d = 0, kept = 0; d < p->ndim; d++) {
         stride[d] = 0;
@@ -340,22 +340,22 @@ static void kept_strides(const aril_tensor *x, const aril__fetch *p, int64_t *st
     }
 }
 
-void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch *p,
-                      const int64_t *offsets)
+void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__indexing *p,
+                         const int64_t *offsets)
 {
     if (out->numel == 0) return;
-    read_job j = { .nest = aril__nest_of(p->ndim, p->dim),
+    read_job j = { .nest = aril__loops_of(p->ndim, p->dim),
                    .base = { out->offset, x->offset, 0 },
                    .mover = aril__mover_of((aril_dtype)x->dtype),
                    .out = aril__base(out),
                    .x = aril__base(x),
                    .offsets = offsets,
                    .bytes = aril__dtypes[x->dtype].bits / 8 };
-    aril__nest_add(&j.nest, out);
+    aril__loops_add(&j.nest, out);
     kept_strides(x, p, j.nest.stride[1]);
     aril__dense_strides(p->nb, p->dim + p->at, j.nest.stride[2] + p->at);
     j.nest.n = 3;
-    aril__nest_merge(&j.nest, 0);
+    aril__loops_merge(&j.nest, 0);
     int last = j.nest.ndim - 1;
     if (last > 0 && j.nest.stride[0][last] == 1 && j.nest.stride[1][last] == 1 &&
         j.nest.stride[2][last] == 0 && j.nest.stride[1][last - 1] == 0) {
@@ -369,7 +369,7 @@ void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch 
 /* ---- writing ---- */
 
 typedef struct write_job {
-    aril__nest kept; /* 0: x, 1: value */
+    aril__loops kept; /* 0: x, 1: value */
     int64_t base[2], n, bytes;
     const aril__mover *mover;
     const aril__combiner *combiner; /* NULL: overwrite */
@@ -434,24 +434,24 @@ static void write_places(void *ctx, int64_t begin, int64_t end)
 static void write_range(void *ctx, int64_t begin, int64_t end)
 {
     const write_job *j = ctx;
-    const aril__nest *n = &j->kept;
-    aril__nest_at p;
+    const aril__loops *n = &j->kept;
+    aril__loops_at p;
     int last = n->ndim - 1;
     int64_t sx = last < 0 ? 0 : n->stride[0][last], sv = last < 0 ? 0 : n->stride[1][last];
-    aril__nest_seek(n, &p, begin, j->base);
+    aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
-        int64_t m = aril__nest_run(n, &p);
+        int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         if (sx != 1) /* the picked elements lie closer together: one line of them at a time */
             m = 1;
         write_run(j, p.offset, sx, sv, m);
         begin += m;
-        aril__nest_move(n, &p, m);
+        aril__loops_move(n, &p, m);
     }
 }
 
 /* True when the positions of the nest, in logical order, lie *step apart. */
-static bool even_steps(const aril__nest *n, int64_t *step)
+static bool even_steps(const aril__loops *n, int64_t *step)
 {
     int64_t next = 0;
     *step = 0;
@@ -471,8 +471,8 @@ static bool even_steps(const aril__nest *n, int64_t *step)
     return true;
 }
 
-aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const aril__fetch *p,
-                              const int64_t *offsets, bool add)
+aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
+                                 const int64_t *offsets, bool add)
 {
     write_job j = { .base = { x->offset, value->offset },
                     .n = aril__count(p->nb, p->dim + p->at),
@@ -483,9 +483,9 @@ aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const ar
                     .value = aril__base(value),
                     .offsets = offsets };
     if (aril__count(p->ndim, p->dim) == 0) return ARIL_OK;
-    aril__nest full = aril__nest_of(p->ndim, p->dim), picked = { .n = 1 };
+    aril__loops full = aril__loops_of(p->ndim, p->dim), picked = { .n = 1 };
     int64_t stride[ARIL_MAX_DIMS], lines = 1;
-    aril__nest_add(&full, value);
+    aril__loops_add(&full, value);
     kept_strides(x, p, stride);
     j.kept.n = 2;
     for (int d = 0; d < p->ndim; d++) {
@@ -499,15 +499,15 @@ aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const ar
         j.kept.stride[0][j.kept.ndim] = stride[d];
         j.kept.stride[1][j.kept.ndim++] = full.stride[0][d];
     }
-    aril__nest_merge(&j.kept, 0);
+    aril__loops_merge(&j.kept, 0);
     int64_t *from = NULL;
     if (!even_steps(&picked, &j.step)) {
         int64_t start = 0;
-        aril__nest_at at;
+        aril__loops_at at;
         if (!(from = aril__malloc((size_t)j.n * sizeof *from)))
             return aril__fail(ARIL_ERR_MEMORY, "index: no memory for %" PRId64 " offsets", j.n);
-        aril__nest_seek(&picked, &at, 0, &start);
-        for (int64_t b = 0; b < j.n; b++, aril__nest_move(&picked, &at, 1)) from[b] = at.offset[0];
+        aril__loops_seek(&picked, &at, 0, &start);
+        for (int64_t b = 0; b < j.n; b++, aril__loops_move(&picked, &at, 1)) from[b] = at.offset[0];
         j.from = from;
     }
     /* Threads share the lines or the places, never the picks of a place: each element sees its

@@ -1,7 +1,7 @@
 /* Picking by index tensors: what index, index_put, index_select, embedding, gather and scatter
  * share. Indices come as dense i64, and negative ones count from the end. */
-#ifndef ARIL_OPS_FETCH_H
-#define ARIL_OPS_FETCH_H
+#ifndef ARIL_OPS_INDEXING_H
+#define ARIL_OPS_INDEXING_H
 
 #include "ops/table/op.h"
 
@@ -9,31 +9,31 @@
 
 /* The shape of x picked along the axes in a mask: index dimensions, broadcast together, stand where
  * the first axis was, or in front when the axes are not neighbours (NumPy's rule). */
-typedef struct aril__fetch {
+typedef struct aril__indexing {
     int64_t mask;
     int at, nb;                 /* where the index dimensions stand, how many */
     int ndim;                   /* of the result */
     int64_t dim[ARIL_MAX_DIMS]; /* of the result */
-} aril__fetch;
+} aril__indexing;
 
 /* Fails on indices that are not integers, that do not broadcast, or too many dimensions. */
-aril_status aril__fetch_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
-                              aril_tensor *const *index, aril__fetch *p);
+aril_status aril__indexing_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
+                                 aril_tensor *const *index, aril__indexing *p);
 
 /* Where in `x` each position of the index dimensions points, from x's first element; memory for
  * the caller to free. Fails on an index out of range. */
-aril_status aril__fetch_offsets(const char *op, const aril_tensor *x, const aril__fetch *p, int n,
-                                aril_tensor *const *index, int64_t **offsets);
+aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
+                                   int n, aril_tensor *const *index, int64_t **offsets);
 #define ARIL__FETCH_SKIP INT64_MIN /* an offset that is passed over by writes */
 
 /* out = x picked. */
-void aril__fetch_read(aril_tensor *out, const aril_tensor *x, const aril__fetch *p,
-                      const int64_t *offsets);
+void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__indexing *p,
+                         const int64_t *offsets);
 
 /* Elements of `value`, broadcast to the picked shape, are written to x, or added to it (f32, f64,
  * i64 and u64), in the order of the indices. */
-aril_status aril__fetch_write(aril_tensor *x, const aril_tensor *value, const aril__fetch *p,
-                              const int64_t *offsets, bool add);
+aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
+                                 const int64_t *offsets, bool add);
 
 /* Checks that all of a dense i64 tensor lie in -size..size-1 (or 0..size-1). */
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,

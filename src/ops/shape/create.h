@@ -1,6 +1,6 @@
 /* Ops that make tensors. */
-#ifndef ARIL_OPS_MAKE_H
-#define ARIL_OPS_MAKE_H
+#ifndef ARIL_OPS_CREATE_H
+#define ARIL_OPS_CREATE_H
 
 #include "ops/table/op.h"
 

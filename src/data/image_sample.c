@@ -1,9 +1,9 @@
-#include "data/picture_sample.h"
+#include "data/image_sample.h"
 
 #include "aril/scope.h"
 #include "aril/view.h"
 #include "core/error.h"
-#include "formats/picture.h"
+#include "formats/image.h"
 
 struct asked {
     aril_sample *s;
@@ -19,14 +19,14 @@ static bool wanted_region(void *ctx, int64_t width, int64_t height, aril__region
     return a->part;
 }
 
-aril_status aril__sample_picture(aril_sample *s, const char *name, const unsigned char *data,
-                                 size_t size, int channels)
+aril_status aril__sample_image(aril_sample *s, const char *name, const unsigned char *data,
+                               size_t size, int channels)
 {
     struct asked asked = { .s = s };
-    aril__picture_want want = {
+    aril__image_want want = {
         .opts = { .channels = channels }, .name = name, .region = wanted_region, .ctx = &asked
     };
-    aril_tensor *x = aril__picture_decode(data, size, &want); /* [H,W,C] */
+    aril_tensor *x = aril__image_decode(data, size, &want); /* [H,W,C] */
     if (aril_tensor_status(x) != ARIL_OK) return aril_tensor_status(x);
     if (asked.part)
         s->decoded = (aril_decoded){ want.decoded.scale_x, want.decoded.scale_y, want.decoded.x,

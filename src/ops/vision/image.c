@@ -1,4 +1,4 @@
-/* Ops on pictures that are made of others: other orders of channels, and sampling grids. */
+/* Ops on images that are made of others: other orders of channels, and sampling grids. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"

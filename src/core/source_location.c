@@ -1,8 +1,8 @@
-#include "core/place.h"
+#include "core/source_location.h"
 
 #include "core/file.h"
 
-bool aril__place_off;
+bool aril__location_off;
 
 #if defined(__linux__) && defined(__LP64__) && __has_include(<execinfo.h>)
 
@@ -530,7 +530,7 @@ static size_t write_line_place(const struct hit *hit, char *buf, size_t size)
                size);
 }
 
-size_t aril__place_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size)
+size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size)
 {
     struct object o;
     struct hit hit;
@@ -670,11 +670,11 @@ static bool source_path(const struct source *f, char *buf, size_t size)
 
 static void own_find(const struct object *o, uintptr_t bias)
 {
-    static const char here[] = "core/place.c";
+    static const char here[] = "core/source_location.c";
     if (own.tried) return;
     own.tried = true;
     struct hit hit;
-    if (!line_at(o, (uintptr_t)&aril__place - bias, &hit) ||
+    if (!line_at(o, (uintptr_t)&aril__location - bias, &hit) ||
         !source_path(&hit.file, own.root, sizeof own.root) ||
         !copy_string(own.comp_dir, sizeof own.comp_dir, hit.comp_dir))
         return;
@@ -781,7 +781,7 @@ static struct memo *memo_of(const struct module *at, uint64_t *path)
 static size_t find_place(void *const *frames, int n_frames, char *buf, size_t size)
 {
     static struct module here, at; /* too large for a stack that may be small; guarded by `lock` */
-    here = (struct module){ .address = (uintptr_t)&aril__place };
+    here = (struct module){ .address = (uintptr_t)&aril__location };
     dl_iterate_phdr(find_module, &here);
 
     for (int i = 0; i < n_frames; i++) {
@@ -814,11 +814,11 @@ static bool lock_soon(void)
     return pthread_mutex_timedlock(&lock, &until) == 0;
 }
 
-size_t aril__place(char *buf, size_t size)
+size_t aril__location(char *buf, size_t size)
 {
     if (size == 0) return 0;
     buf[0] = 0;
-    if (aril__place_off) return 0;
+    if (aril__location_off) return 0;
     int saved_errno = errno;
     void *frames[MAX_FRAMES];
     int n_frames = backtrace(frames, MAX_FRAMES), first = 0;
@@ -835,7 +835,7 @@ size_t aril__place(char *buf, size_t size)
     return length;
 }
 
-void aril__place_shutdown(void)
+void aril__location_shutdown(void)
 {
     if (!lock_soon()) return;
     for (unsigned i = 0; i < n_files; i++) unmap(&files[i]);
@@ -845,21 +845,21 @@ void aril__place_shutdown(void)
 
 #else
 
-size_t aril__place(char *buf, size_t size)
+size_t aril__location(char *buf, size_t size)
 {
     if (size > 0) buf[0] = 0;
     return 0;
 }
 
-size_t aril__place_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size)
+size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf, size_t size)
 {
     (void)elf;
     (void)elf_size;
     (void)address;
-    return aril__place(buf, size);
+    return aril__location(buf, size);
 }
 
-void aril__place_shutdown(void)
+void aril__location_shutdown(void)
 {
 }
 

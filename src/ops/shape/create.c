@@ -1,4 +1,4 @@
-#include "ops/shape/make.h"
+#include "ops/shape/create.h"
 
 #include "aril/ops.h"
 #include "core/parallel.h"

@@ -1,6 +1,6 @@
 /* Making tensors, and changing their dtype or device. */
-#ifndef ARIL_MAKE_H
-#define ARIL_MAKE_H
+#ifndef ARIL_CREATE_H
+#define ARIL_CREATE_H
 
 #include "aril/rng.h"
 #include "aril/tensor.h"

@@ -1,4 +1,4 @@
-/* Pictures and points for TensorBoard. */
+/* Images and points for TensorBoard. */
 #include "aril/device.h"
 #include "aril/ops.h"
 #include "aril/scope.h"
@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
-#include "formats/picture_of.h"
+#include "formats/image_of.h"
 #include "formats/png_write.h"
 #include "formats/tensorboard.h"
 
@@ -18,10 +18,10 @@
 
 enum { VALUE_IMAGE = 4 };
 
-static aril_status encode(const char *what, aril_tensor *picture, int columns, aril__pixels *pixels,
+static aril_status encode(const char *what, aril_tensor *image, int columns, aril__pixels *pixels,
                           aril__bytes *png)
 {
-    aril_status s = aril__pixels_of(what, picture, columns, pixels);
+    aril_status s = aril__pixels_of(what, image, columns, pixels);
     if (s == ARIL_OK)
         s = aril__png_encode(what, pixels->at, pixels->width, pixels->height, pixels->channels,
                              pixels->width * pixels->channels, png);
@@ -30,22 +30,22 @@ static aril_status encode(const char *what, aril_tensor *picture, int columns, a
     return s;
 }
 
-aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag, aril_tensor *picture,
+aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag, aril_tensor *image,
                                    int64_t step)
 {
     static const char what[] = "tensorboard_image";
     aril__pixels pixels = { 0 };
     aril__bytes png = { 0 };
     aril__tb_value v;
-    aril_status s = encode(what, picture, 0, &pixels, &png);
+    aril_status s = encode(what, image, 0, &pixels, &png);
     if (s == ARIL_OK && !aril__tb_begin(tb, what, tag, step, &v)) s = aril_error_code();
     if (s == ARIL_OK) {
-        size_t image = aril__proto_begin(&tb->event, VALUE_IMAGE);
+        size_t field = aril__proto_begin(&tb->event, VALUE_IMAGE);
         aril__proto_int(&tb->event, 1, pixels.height);
         aril__proto_int(&tb->event, 2, pixels.width);
         aril__proto_int(&tb->event, 3, pixels.channels);
         aril__proto_bytes(&tb->event, 4, png.at, png.n);
-        aril__proto_end(&tb->event, image);
+        aril__proto_end(&tb->event, field);
         s = aril__tb_end(tb, what, v);
     }
     aril__bytes_free(&png);
@@ -119,22 +119,22 @@ static aril_status note_embedding(aril_tensorboard *tb, const char *text)
 }
 
 /* A sheet as the page wants it: as many columns as rows, without gaps. */
-static aril_status save_sprite(aril_tensorboard *tb, const char *folder, aril_tensor *pictures)
+static aril_status save_sprite(aril_tensorboard *tb, const char *folder, aril_tensor *images)
 {
     static const char what[] = "tensorboard_embedding";
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    int64_t n = aril_size(pictures, 0), side = 1;
+    int64_t n = aril_size(images, 0), side = 1;
     while (side * side < n) side++;
     if (side * side > n) {
-        aril_shape rest = aril_shape_of(pictures);
+        aril_shape rest = aril_shape_of(images);
         rest.dim[0] = side * side - n;
-        aril_tensor *empty = aril_ones(rest, aril_dtype_of(pictures), aril_device_of(pictures));
-        pictures = aril_cat(ARIL_LIST(pictures, empty), 0);
+        aril_tensor *empty = aril_ones(rest, aril_dtype_of(images), aril_device_of(images));
+        images = aril_cat(ARIL_LIST(images, empty), 0);
     }
     /* [s,s,C,h,w] -> [C,s,h,s,w] -> [C,s*h,s*w] */
-    int64_t c = aril_size(pictures, 1), h = aril_size(pictures, 2), w = aril_size(pictures, 3);
-    aril_tensor *grid = aril_reshape(pictures, ARIL_SHAPE(side, side, c, h, w));
+    int64_t c = aril_size(images, 1), h = aril_size(images, 2), w = aril_size(images, 3);
+    aril_tensor *grid = aril_reshape(images, ARIL_SHAPE(side, side, c, h, w));
     grid = aril_reshape(aril_permute(grid, ARIL_AXES(2, 0, 3, 1, 4)),
                         ARIL_SHAPE(c, side * h, side * w));
     aril__pixels pixels = { 0 };
@@ -160,8 +160,8 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
     int64_t n = aril_size(x, 0), d = aril_size(x, 1);
     if (aril_ndim(x) != 2 || n < 1 || d < 1)
         return aril__fail(ARIL_ERR_SHAPE, "%s: points are [N,D], with at least one", what);
-    if (opts.pictures && (aril_ndim(opts.pictures) != 4 || aril_size(opts.pictures, 0) != n))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " points need as many pictures [N,C,H,W]",
+    if (opts.images && (aril_ndim(opts.images) != 4 || aril_size(opts.images, 0) != n))
+        return aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " points need as many images [N,C,H,W]",
                           what, n);
     const double *data = aril_data(x);
     if (!data) return aril_error_code();
@@ -178,16 +178,16 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
         labels_text(&b, opts.labels, n);
         s = save(tb, folder, "metadata.tsv", &b);
     }
-    if (s == ARIL_OK && opts.pictures) s = save_sprite(tb, folder, opts.pictures);
+    if (s == ARIL_OK && opts.images) s = save_sprite(tb, folder, opts.images);
     aril__bytes_print(&b, "embeddings {\n  tensor_name: ");
     aril__bytes_json(&b, tag);
     aril__bytes_print(&b, "\n  tensor_path: \"%s/tensors.tsv\"\n", folder);
     if (opts.labels) aril__bytes_print(&b, "  metadata_path: \"%s/metadata.tsv\"\n", folder);
-    if (opts.pictures)
+    if (opts.images)
         aril__bytes_print(&b,
                           "  sprite {\n    image_path: \"%s/sprite.png\"\n    single_image_dim: "
                           "%" PRId64 "\n    single_image_dim: %" PRId64 "\n  }\n",
-                          folder, aril_size(opts.pictures, 3), aril_size(opts.pictures, 2));
+                          folder, aril_size(opts.images, 3), aril_size(opts.images, 2));
     aril__bytes_print(&b, "}\n");
     if (s == ARIL_OK)
         s = b.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what)

@@ -1,29 +1,29 @@
 /* Loops over strided operands of one shape: dimensions in a common order, merged where possible,
  * so that the innermost runs are as long as can be. */
-#ifndef ARIL_CORE_NEST_H
-#define ARIL_CORE_NEST_H
+#ifndef ARIL_CORE_LOOPS_H
+#define ARIL_CORE_LOOPS_H
 
 #include "core/tensor.h"
 
 enum { ARIL__NEST_OPERANDS = 6 };
 
-typedef struct aril__nest {
+typedef struct aril__loops {
     int ndim, n;
     int64_t dim[ARIL_MAX_DIMS];
     int64_t stride[ARIL__NEST_OPERANDS][ARIL_MAX_DIMS];
-} aril__nest;
+} aril__loops;
 
 /* A nest of the given sizes, without operands. */
-static inline aril__nest aril__nest_of(int ndim, const int64_t *dim)
+static inline aril__loops aril__loops_of(int ndim, const int64_t *dim)
 {
-    aril__nest n = { .ndim = ndim };
+    aril__loops n = { .ndim = ndim };
     for (int i = 0; i < ndim; i++) n.dim[i] = dim[i];
     return n;
 }
 
 /* Adds an operand: `t` broadcast to the nest's sizes (stride 0 where it has size 1 or no such
  * dimension), or an absent one (NULL: all strides 0). */
-static inline void aril__nest_add(aril__nest *n, const aril_tensor *t)
+static inline void aril__loops_add(aril__loops *n, const aril_tensor *t)
 {
     int64_t *stride = n->stride[n->n++];
     int lead = t ? n->ndim - t->ndim : 0;
@@ -35,10 +35,10 @@ static inline void aril__nest_add(aril__nest *n, const aril_tensor *t)
 
 /* Drops dimensions of size 1, sorts the rest so that operand `by` is walked from its largest stride
  * to its smallest, and merges neighbours. */
-void aril__nest_merge(aril__nest *n, int by);
+void aril__loops_merge(aril__loops *n, int by);
 
 /* True when operand k is dense in the nest's order. */
-static inline bool aril__nest_linear(const aril__nest *n, int k)
+static inline bool aril__loops_linear(const aril__loops *n, int k)
 {
     int64_t step = 1;
     for (int d = n->ndim - 1; d >= 0; d--) {
@@ -49,7 +49,7 @@ static inline bool aril__nest_linear(const aril__nest *n, int k)
 }
 
 /* True when operand k is one element for all. */
-static inline bool aril__nest_constant(const aril__nest *n, int k)
+static inline bool aril__loops_constant(const aril__loops *n, int k)
 {
     for (int d = 0; d < n->ndim; d++)
         if (n->stride[k][d] != 0) return false;
@@ -57,22 +57,22 @@ static inline bool aril__nest_constant(const aril__nest *n, int k)
 }
 
 /* A place in a nest: the index and the offset of each operand. */
-typedef struct aril__nest_at {
+typedef struct aril__loops_at {
     int64_t index[ARIL_MAX_DIMS];
     int64_t offset[ARIL__NEST_OPERANDS];
-} aril__nest_at;
+} aril__loops_at;
 
 /* Goes to linear position `at`; offsets count from those given in `base` (per operand). */
-void aril__nest_seek(const aril__nest *n, aril__nest_at *p, int64_t at, const int64_t *base);
+void aril__loops_seek(const aril__loops *n, aril__loops_at *p, int64_t at, const int64_t *base);
 
 /* Elements left in the innermost run, at least 1. */
-static inline int64_t aril__nest_run(const aril__nest *n, const aril__nest_at *p)
+static inline int64_t aril__loops_run(const aril__loops *n, const aril__loops_at *p)
 {
     return n->ndim ? n->dim[n->ndim - 1] - p->index[n->ndim - 1] : 1;
 }
 
-/* Moves on by m elements of the innermost run, m at most aril__nest_run. */
-static inline void aril__nest_move(const aril__nest *n, aril__nest_at *p, int64_t m)
+/* Moves on by m elements of the innermost run, m at most aril__loops_run. */
+static inline void aril__loops_move(const aril__loops *n, aril__loops_at *p, int64_t m)
 {
     int d = n->ndim - 1;
     if (d < 0) return;
