@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static const command *const commands[] = {
     &command_train, &command_test,  &command_predict, &command_show, &command_data,
@@ -93,8 +95,25 @@ static int main_of(int argc, char **argv)
     return run(c, argc - 1, argv + 1);
 }
 
+static bool is_limited(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* OpenBLAS starts threads of its own as it is loaded. One that finds no memory for its buffer tries
+ * again for ever, and the process could not end. Aril uses none of them, but only the environment can
+ * say so that early: where memory is limited, the command begins again with it. */
+static void leave_out_blas_threads(char **argv)
+{
+    static const char name[] = "OPENBLAS_NUM_THREADS";
+    if (getenv(name) || !(is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA))) return;
+    if (setenv(name, "1", 1) == 0) execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv)
 {
+    leave_out_blas_threads(argv);
     int status = main_of(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fputs("aril: the output could not be written\n", stderr);
