@@ -248,7 +248,8 @@ static aril_status choose_columns(struct table *t)
     else if (o->target_column)
         status = column_numbered(t, o->target_column, &t->target);
     if (status == ARIL_OK) status = o->columns ? take_columns(t) : take_rest(t);
-    if (status != ARIL_OK || t->n_take > 0) return status;
+    bool chosen = o->skip || o->target || o->columns; /* a table may have a target alone */
+    if (status != ARIL_OK || t->n_take > 0 || !chosen) return status;
     return aril__fail(ARIL_ERR_FORMAT, "%s has %d columns, and none is left for the inputs%s",
                       t->path, t->columns, t->target >= 0 ? " beside the target" : "");
 }
