@@ -2,6 +2,7 @@
 
 #include <aril/aril.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -114,6 +115,7 @@ static void leave_out_blas_threads(char **argv)
 int main(int argc, char **argv)
 {
     leave_out_blas_threads(argv);
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f writing fails, which is told, as on a full disk */
     int status = main_of(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fputs("aril: the output could not be written\n", stderr);
