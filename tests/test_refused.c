@@ -208,3 +208,19 @@ TEST(an_axis_squeezed_twice)
     refused(aril_squeeze(x, ARIL_AXES(0, 0)), ARIL_ERR_ARG, "squeeze", "named twice");
     CHECK_INT(aril_ndim(aril_squeeze(x, ARIL_AXES(0, 1))), 1);
 }
+
+/* Weights [N] of losses [N,1] would make [N,N] of them. */
+TEST(weights_that_would_multiply_losses)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_full(ARIL_SHAPE(4, 1), 0.5, ARIL_F32, aril_cpu());
+    aril_loss_opts opts = { .weight = ones(ARIL_SHAPE(4)) };
+    refused(aril_mse_loss_with(x, x, opts), ARIL_ERR_SHAPE, "mse_loss", "[4]");
+    refused(aril_bce_loss_with(x, x, opts), ARIL_ERR_SHAPE, "bce_loss", "[4,1]");
+    refused(aril_multilabel_soft_margin_loss_with(x, x, opts), ARIL_ERR_SHAPE,
+            "multilabel_soft_margin_loss", "[4,1]");
+    opts.weight = ones(ARIL_SHAPE(4, 1));
+    CHECK(aril_tensor_status(aril_mse_loss_with(x, x, opts)) == ARIL_OK);
+    opts.weight = ones(ARIL_SHAPE(1));
+    CHECK(aril_tensor_status(aril_mse_loss_with(x, x, opts)) == ARIL_OK);
+}

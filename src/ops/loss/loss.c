@@ -9,6 +9,8 @@
 #include "ops/norm/norm.h"
 #include "ops/elementwise/ops.h"
 
+#include <string.h>
+
 /* ---- options ---- */
 
 double aril__option(double value, double initial)
@@ -58,6 +60,24 @@ static aril_tensor *narrowed(aril_tensor *t, aril_dtype type)
     return usable(t) && aril__is_float(type) ? aril_cast(t, type) : t;
 }
 
+/* A weight for each loss, or one for several of them: it must not make more of them. */
+static aril_tensor *weighted(const char *what, aril_tensor *each, aril_tensor *weight)
+{
+    if (!weight) return each;
+    if (usable(each) && usable(weight) && each->numel >= 0) {
+        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+        int n = each->ndim;
+        int64_t dim[ARIL_MAX_DIMS];
+        memcpy(dim, each->dim, sizeof dim);
+        if (!aril__broadcast(&n, dim, weight->ndim, weight->dim) ||
+            !aril__same_dims(n, dim, each->ndim, each->dim))
+            return refused(aril__fail(ARIL_ERR_SHAPE,
+                                      "%s: weights %s do not broadcast to the losses %s", what,
+                                      aril__text(a, weight), aril__text(b, each)));
+    }
+    return aril_mul(each, weight);
+}
+
 /* A loss's formula, its weights and its reduction. x2 and the weights may be NULL. */
 static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1, aril_tensor *x2,
                             double p0, aril_tensor *weight, aril_reduction reduction)
@@ -65,7 +85,7 @@ static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1
     ARIL_SCOPE;
     struct ew_attrs attrs = { .p = { p0 } };
     aril_tensor *each = aril__apply1(op, x2 ? 3 : 2, (aril_tensor *[]){ x0, x1, x2 }, &attrs);
-    if (weight) each = aril_mul(each, weight);
+    each = weighted(op->name, each, weight);
     return aril_escape(aril__reduce_loss(op->name, each, reduction));
 }
 
@@ -263,8 +283,9 @@ aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *
     if (usable(x) && x->ndim < 1)
         return aril_escape(
             refused(aril__fail(ARIL_ERR_SHAPE, "%s: scores [N,C] or [C] expected, got []", name)));
-    aril_tensor *each = loss_of(&aril__op_bce_with_logits, x, target, NULL, 0, o.weight, ARIL_NONE);
-    return aril_escape(aril__reduce_loss(name, aril_mean(each, ARIL_AXES(-1)), o.reduction));
+    aril_tensor *each = loss_of(&aril__op_bce_with_logits, x, target, NULL, 0, NULL, ARIL_NONE);
+    each = aril_mean(weighted(name, each, o.weight), ARIL_AXES(-1));
+    return aril_escape(aril__reduce_loss(name, each, o.reduction));
 }
 
 aril_tensor *aril_multilabel_soft_margin_loss(aril_tensor *x, aril_tensor *target)
