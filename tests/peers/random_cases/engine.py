@@ -48,7 +48,7 @@ def row(*names):
 class Call:
     """One call: `ours` of Aril tensors and `theirs` of PyTorch's give a tensor or a tuple of them."""
 
-    def __init__(self, inputs, ours, theirs, exact=False, zeros=False, grad=True, second=True, **attributes):
+    def __init__(self, inputs, ours, theirs, exact=False, zeros=False, grad=True, second=True, infinite=False, **attributes):
         self.inputs, self.ours, self.theirs = inputs, ours, theirs
         self.exact = exact    # each element of the result comes from single elements: nothing is added up
         self.zeros = zeros    # the sign of a zero counts
@@ -59,7 +59,9 @@ class Call:
         # Sums of huge numbers overflow, or cancel, in one order and not in another.
         self.huge = not exact and any(bool(((x.abs() > 1e15) & x.isfinite()).any()) for x in numbers)
         self.nan = any(bool(x.isnan().any()) for x in numbers)
-        if self.nan or (not exact and any(bool((x.abs() > 1e4).any()) for x in numbers)):
+        # `infinite`: the formula of the gradient is good at infinities
+        large = [x[x.isfinite()] if infinite else x for x in numbers]
+        if self.nan or (not exact and any(bool((x.abs() > 1e4).any()) for x in large)):
             self.grad = False  # which number a gradient at NaN is, is not said; and inf - inf comes earlier in one formula than in another
         if any(bool((x.abs() > 1000).any()) for x in numbers):  # second derivatives overflow in one formula and not in another
             self.second = False

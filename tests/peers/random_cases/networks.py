@@ -15,6 +15,7 @@ from .engine import DTYPES, FACTOR, Draw, Failed, Refused, check_error, clear_er
 
 STEPS = 20
 ROUNDINGS, CHAOS = 2000, 1e-3
+FEW = 2  # elements that a norm makes -1 and 1 of, whatever they are: the gradient is what cancelling leaves
 item = declare("aril_item", C.c_double, P)
 release, optim_free = declare("aril_module_release", None, P), declare("aril_optim_free", None, P)
 evaluate = declare("aril_module_eval", None, P)
@@ -161,7 +162,7 @@ def pool(d, sizes):
 
 def channel_norm(d, sizes):
     n, c = max(1, len(sizes) - 1), sizes[0]
-    kind = d.pick("batch", "batch", "instance", "group", "response") if len(sizes) > 1 and torch.Size(sizes[1:]).numel() > 1 else "batch"
+    kind = d.pick("batch", "batch", "instance", "group", "response") if len(sizes) > 1 and torch.Size(sizes[1:]).numel() > FEW else "batch"
     size = 0 if d.chance(0.3) else c
     if kind == "batch":
         momentum, affine, cumulative, running = d.pick(0.1, 0.3), d.chance(0.8), d.chance(0.2), d.chance(0.9)
@@ -184,7 +185,7 @@ def channel_norm(d, sizes):
 def last_norm(d, sizes):
     k = d.random.randint(1, len(sizes))
     last = sizes[-k:]
-    if d.chance(0.5) and torch.Size(last).numel() > 1:
+    if d.chance(0.5) and torch.Size(last).numel() > FEW:
         return Layer(made("layer_norm_with", shape(last), NormOptions()), nn.LayerNorm(last), sizes, f"layer_norm({last})")
     return Layer(made("rms_norm_with", shape(last), NormOptions(eps=1e-3)), nn.RMSNorm(last, 1e-3), sizes, f"rms_norm({last})")
 
@@ -222,7 +223,7 @@ def attention(d, sizes):
     embed = sizes[-1]
     heads = d.pick(*[h for h in (1, 2, 3, 4) if embed % h == 0])
     biased = d.chance(0.7)
-    if d.chance(0.4):
+    if d.chance(0.4) or embed <= FEW:
         theirs = SelfAttention(embed, heads, bias=biased, batch_first=True)
         return Layer(made("multihead_attention_with", embed, C.c_int(heads), AttentionOptions(batch_first=True, no_bias=not biased)), theirs, sizes,
                      f"multihead_attention({embed}, {heads}, {biased})")
@@ -283,7 +284,7 @@ class Network:
         few = {"signal": 1, "image": 2, "volume": 3}.get(kind, 0)
         sizes = [d.random.randint(1, 8)] + [d.random.randint(3, {1: 24, 2: 9, 3: 5}[few]) for _ in range(few)] if few else (
             [d.random.randint(1, 12)] if kind == "vector" else [d.random.randint(1, 6), d.random.randint(1, 8)])
-        self.batch, self.sizes, self.words = d.random.randint(2, 9), sizes, d.random.randint(2, 10) if kind == "tokens" else 0
+        self.batch, self.sizes, self.words = d.random.randint(FEW + 1, 9), sizes, d.random.randint(2, 10) if kind == "tokens" else 0
         layers = []
         if self.words:
             padding = d.pick(0, 0, self.words - 1)
@@ -306,7 +307,7 @@ class Network:
 
     def make_batch(self):
         d, r = self.draw, self.draw.torch
-        n = self.batch if d.chance(0.7) else d.random.randint(2, 9)
+        n = self.batch if d.chance(0.7) else d.random.randint(FEW + 1, 9)
         x = torch.randint(0, self.words, [n, self.sizes[0]], generator=r) if self.words else torch.randn([n, *self.sizes], generator=r).to(self.dtype)
         if self.loss == "cross_entropy":
             return x, torch.randint(0, self.classes, [n], generator=r)

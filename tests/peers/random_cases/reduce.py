@@ -48,7 +48,7 @@ def over_axes(d, name):
         if not distinct:
             raise RuntimeError("dim appears multiple times")
         return theirs(x, all_axes(x, which), kept and bool(which))
-    return Call([x], lambda x: api[name](x, axes(*which, keepdim=kept and bool(which))), reference, axes=which, keepdim=kept)
+    return Call([x], lambda x: api[name](x, axes(*which, keepdim=kept and bool(which))), reference, infinite=name == "logsumexp", axes=which, keepdim=kept)
 
 
 @row("var", "std", "var_mean", "norm")
@@ -104,7 +104,7 @@ ALONG = {"softmax": T.softmax, "log_softmax": T.log_softmax, "softmin": lambda x
 def along_one_axis(d, name):
     x = d.tensor(ANY if name.startswith("cum") else FLOATS)
     axis, theirs = d.axis(x), ALONG[name]
-    return Call([x], lambda x: api[name](x, axis), lambda x: theirs(x, axis), axis=axis)
+    return Call([x], lambda x: api[name](x, axis), lambda x: theirs(x, axis), infinite=name in ("logcumsumexp", "cumsum"), axis=axis)
 
 
 @row("cummax", "cummin")
