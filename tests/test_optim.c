@@ -442,6 +442,17 @@ TEST(closures_are_called_as_often_as_needed)
     CHECK_NEAR(first(p), 3, 1e-4);
     CHECK_FAILS(aril_step_closure(o, broken, NULL), ARIL_ERR_ARG, "NULL");
     aril_optim_free(o);
+    /* A rate far too small makes the line search long: it ends when max_eval is used up. */
+    for (int most = 1; most <= 4; most++) {
+        o = aril_lbfgs(ARIL_TENSORS(p),
+                       (aril_lbfgs_opts){
+                           .strong_wolfe = true, .lr = 1e-4, .max_iter = 1, .max_eval = most });
+        aril_fill_(aril_detach(p), 0);
+        calls = 0;
+        aril_step_closure(o, bowl, p);
+        CHECK_INT(calls, most + 1);
+        aril_optim_free(o);
+    }
     o = aril_lbfgs(NULL, (aril_lbfgs_opts){ 0 });
     CHECK_FAILS(aril_step_closure(o, bowl, p), ARIL_ERR_STATE, "no parameters");
     aril_optim_free(o);

@@ -168,12 +168,13 @@ static double cubic(const point *a, const point *b, double low, double high)
     return fmin(fmax(at, low), high);
 }
 
-/* A length for which the loss falls enough and the slope has flattened. */
+/* A length for which the loss falls enough and the slope has flattened, or the best one seen when
+ * the step has used up its evaluations. */
 static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const point *start,
                                double t, double tolerance, point *found)
 {
-    enum { MOST = 25 };
     const double enough = 1e-4, flatter = 0.9;
+    const int most_tries = q->opt->opts.max_eval - q->calls;
     double reach = largest(d);
     point before = *start, now = { .t = t }, end[2];
     bool done = false, stuck = false;
@@ -182,7 +183,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
     /* Longer steps until a good one lies between two. */
     for (;; tries++) {
         if (s < 0) return s;
-        if (tries == MOST) {
+        if (tries >= most_tries) {
             end[0] = *start;
             end[1] = now;
             break;
@@ -203,7 +204,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
     }
     /* The interval shrinks around it. */
     int low = end[0].f <= end[1].f ? 0 : 1;
-    while (!done && tries < MOST && fabs(end[1].t - end[0].t) * reach >= tolerance) {
+    while (!done && tries < most_tries && fabs(end[1].t - end[0].t) * reach >= tolerance) {
         double least = fmin(end[0].t, end[1].t), most = fmax(end[0].t, end[1].t);
         double edge = 0.1 * (most - least), next = cubic(&end[0], &end[1], least, most);
         if (fmin(most - next, next - least) < edge) { /* too near to an end, for the second time */
