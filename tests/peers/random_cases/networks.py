@@ -20,6 +20,7 @@ item = declare("aril_item", C.c_double, P)
 release, optim_free = declare("aril_module_release", None, P), declare("aril_optim_free", None, P)
 evaluate = declare("aril_module_eval", None, P)
 state_of, parameters_of = (declare(name, C.POINTER(Named), P) for name in ("aril_state", "aril_parameters"))
+Closure = C.CFUNCTYPE(P, P)
 LoadOptions = options("LoadOptions", (B, "partial"))
 LinearOptions, LrnOptions = options("LinearOptions", (B, "no_bias")), options("LrnOptions", (F64, "alpha beta k"))
 ConvOptions = options("ConvOptions", (I64 * 3, "stride padding dilation"), (I64, "groups"), (I, "mode padding_mode"), (B, "no_bias"),
@@ -303,7 +304,8 @@ class Network:
         self.loss = d.pick("mse_loss", "cross_entropy", "bce_with_logits", "smooth_l1_loss", "huber_loss")
         self.batches = [self.make_batch() for _ in range(3)]
         self.optimizer = optimizer(d)
-        self.clip, self.accumulate = d.pick(0.0, 0.0, 0.0, 0.5), d.pick(1, 1, 1, 2)
+        self.closure = self.optimizer[0] == "lbfgs"
+        self.clip, self.accumulate = (0.0, 1) if self.closure else (d.pick(0.0, 0.0, 0.0, 0.5), d.pick(1, 1, 1, 2))
 
     def make_batch(self):
         d, r = self.draw, self.draw.torch
@@ -322,7 +324,7 @@ class Network:
 def optimizer(d):
     """A name, Aril's options, PyTorch's class and its options."""
     lr, decay = d.pick(0.01, 0.003, 0.05), d.pick(0.0, 0.0, 0.01)
-    name = d.pick("sgd", "sgd", "adam", "adam", "adamw", "adamax", "nadam", "radam", "adagrad", "adadelta", "rmsprop")
+    name = d.pick("sgd", "sgd", "adam", "adam", "adamw", "adamax", "nadam", "radam", "adagrad", "adadelta", "rmsprop", "rprop", "lbfgs")
     ours = theirs = dict(lr=lr, weight_decay=decay)
     if name == "sgd":
         ours = theirs = dict(ours, momentum=d.pick(0.0, 0.9, 0.5))
@@ -340,10 +342,15 @@ def optimizer(d):
     elif name == "rmsprop":
         more = dict(alpha=0.9, momentum=d.pick(0.0, 0.5), centered=d.chance(0.4))
         ours, theirs = dict(ours, **more), dict(theirs, **more)
+    elif name == "rprop":
+        ours = theirs = dict(lr=lr)
+    elif name == "lbfgs":
+        ours = dict(lr=d.pick(0.1, 0.5), max_iter=d.random.randint(1, 6), history=5, strong_wolfe=d.chance(0.4))
+        theirs = dict(lr=ours["lr"], max_iter=ours["max_iter"], history_size=5, line_search_fn="strong_wolfe" if ours["strong_wolfe"] else None)
     if name == "adamw" and not decay:
         ours = dict(ours, weight_decay=float(ZERO))
     titles = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "adamax": "Adamax", "nadam": "NAdam", "radam": "RAdam", "adagrad": "Adagrad",
-              "adadelta": "Adadelta", "rmsprop": "RMSprop"}
+              "adadelta": "Adadelta", "rmsprop": "RMSprop", "rprop": "Rprop", "lbfgs": "LBFGS"}
     return name, ours, getattr(torch.optim, titles[name]), theirs
 
 
@@ -368,6 +375,14 @@ def train_theirs(net, start, dtype, nudge=None):
     batches = [tuple(t.to(dtype) if t.is_floating_point() else t for t in b) for b in net.batches]
     for k in range(STEPS):
         x, y = batches[k % len(batches)]
+        if net.closure:
+            def walk():
+                step.zero_grad()
+                loss = loss_of(model(x), y)
+                loss.backward()
+                return loss
+            losses.append(step.step(walk).item())
+            continue
         loss = loss_of(model(x), y)
         losses.append(loss.item())
         (loss / net.accumulate).backward()
@@ -409,7 +424,7 @@ def train_ours(net, start):
         api.status("load_state", model, C.byref(named(from_)), LoadOptions())
         name, fields, _, _ = net.optimizer
         optim = api.optim_new(name.encode(), parameters_of(model.address),
-                              OptimOptions(clip_norm=net.clip, accumulate=net.accumulate, **fields)).address
+                              OptimOptions(clip_norm=net.clip, accumulate=net.accumulate if net.accumulate > 1 else 0, **fields)).address
         check_error()
         losses = [step_ours(net, model, optim, k) for k in range(STEPS)]
         evaluate(model.address)
@@ -426,6 +441,14 @@ def step_ours(net, model, optim, k):
     scope = scope_begin()
     try:
         x, y = (plain(t) for t in net.batches[k % len(net.batches)])
+        if net.closure:
+            def walk(_):
+                loss = api[net.loss](api.forward(model, x), y)
+                api.status("backward", loss)
+                return loss.address
+            loss = api.step_closure(Tensor(optim), Closure(walk), None)
+            check_error()
+            return item(loss.address)
         loss = api[net.loss](api.forward(model, x), y)
         api.status("backward", loss)
         api.status("step", Tensor(optim))

@@ -228,7 +228,7 @@ def by_position(d, name):
         order = T.rand(*index.value.shape[:0], *[max(s, n) for s in index.value.shape], generator=d.torch) if index.value.dim() else None
         if not fits(x, axis) or order is None:
             return None
-        if order.shape[axis] < 1:
+        if not -order.dim() <= axis < order.dim() or order.shape[axis] < 1:
             return None
         order = order.narrow(axis, 0, min(n, order.shape[axis])).argsort(axis)
         for a, s in enumerate(index.value.shape):
