@@ -5,7 +5,7 @@
 Shapes, memory order, dtypes, special values and attributes are random; one call in seven is made wrong on purpose. What decides is
 PyTorch's result in f64 (random_cases/engine.py says how). Where one side gives an error and the other does not, that is a failure too,
 unless random_cases/intended.py holds a reason. Each case has a seed of its own, and a failure comes with the command that repeats it.
-With --networks, cases are random networks, each trained for 20 steps in both (random_cases/networks.py).
+With --networks, cases are random networks, each trained for 20 steps in both (random_cases/networks.py); without options, both run.
 Cases run in a child process: one that ends it, or does not end in time, is reported and the rest goes on.
 
 Under AddressSanitizer, with a library configured by -DARIL_SANITIZE=address,undefined in build-asan:
@@ -219,7 +219,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="run so long")
-    parser.add_argument("--cases", type=int, default=0, help="run so many; default, without --seconds: 12000")
+    parser.add_argument("--cases", type=int, default=0, help="run so many; default, without --seconds: 12000, and 40 networks")
     parser.add_argument("--only", default="", help="functions, without aril_, separated by commas")
     parser.add_argument("--networks", action="store_true", help="train random networks")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
@@ -235,10 +235,15 @@ def main():
     for name in names:
         if name not in cases.rows and not arguments.networks:
             parser.error(f"no row for {name}; --list names them")
+    short = not (arguments.cases or arguments.seconds or arguments.only or arguments.networks)
     count = arguments.cases or (1 << 62 if arguments.seconds else 12000)
     arguments.end = arguments.seed + count
     print_coverage()
-    return 1 if run(arguments, names) else 0
+    failed = run(arguments, names)
+    if short:
+        arguments.end = arguments.seed + 40
+        failed += run(arguments, [NETWORK])
+    return 1 if failed else 0
 
 
 sys.exit(main())

@@ -162,7 +162,7 @@ binary(SHIFTS, INTS)
 @row("prelu", "prelu_", "prelu_scalar", "prelu_scalar_")
 def prelu(d, name):
     a = d.tensor(FLOATS)
-    theirs = lambda a, b: T.where(a > 0, a, b * a)
+    theirs = lambda a, b: T.where(a > 0, a, b * T.where(a > 0, 0, a))
     if "scalar" in name:
         value = d.float(0.25, 0, 1.5)
         theirs_scalar = lambda a: T.where(a > 0, a, a * value)
