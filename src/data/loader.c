@@ -323,7 +323,7 @@ static aril_status begin_epoch(aril_loader *l)
                    : aril__fail(status, "loader: %s could not begin epoch %lld: %s",
                                 l->stream ? aril_dataset_type(l->dataset) : "the sampler",
                                 (long long)l->at.epoch, aril_status_text(status));
-    if (l->crew && (status = aril__worker_pool_go(l->crew, l->at.batch)) < 0) return status;
+    if (l->pool && (status = aril__worker_pool_go(l->pool, l->at.batch)) < 0) return status;
     l->ordered = true;
     return ARIL_OK;
 }
@@ -331,9 +331,9 @@ static aril_status begin_epoch(aril_loader *l)
 /* In a child process a loader goes on with threads of its own. */
 static aril_status after_fork(aril_loader *l)
 {
-    aril__worker_pool_free(l->crew);
-    l->crew = aril__worker_pool_new(l);
-    if (!l->crew) return ARIL_ERR_MEMORY;
+    aril__worker_pool_free(l->pool);
+    l->pool = aril__worker_pool_new(l);
+    if (!l->pool) return ARIL_ERR_MEMORY;
     l->ordered = false;
     return ARIL_OK;
 }
@@ -347,20 +347,20 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         return false;
     }
     memset(b, 0, sizeof *b);
-    if (l->crew && aril__worker_pool_is_gone(l->crew) && after_fork(l) < 0) return false;
-    if (!l->crew && l->opts.workers && !(l->crew = aril__worker_pool_new(l))) return false;
+    if (l->pool && aril__worker_pool_is_gone(l->pool) && after_fork(l) < 0) return false;
+    if (!l->pool && l->opts.workers && !(l->pool = aril__worker_pool_new(l))) return false;
     if (!l->ordered && begin_epoch(l) < 0) return false;
     aril__slot *s = NULL;
-    bool over = l->stream ? !l->crew && l->stream_ended : l->at.batch >= l->length;
-    if (!over) s = l->crew ? aril__worker_pool_take(l->crew, l->at.batch) : load_now(l);
+    bool over = l->stream ? !l->pool && l->stream_ended : l->at.batch >= l->length;
+    if (!over) s = l->pool ? aril__worker_pool_take(l->pool, l->at.batch) : load_now(l);
     if (!s) {
-        if (l->crew) aril__worker_pool_rest(l->crew);
+        if (l->pool) aril__worker_pool_rest(l->pool);
         l->at.epoch++;
         l->at.batch = 0;
         l->ordered = false;
         return false;
     }
-    if (s->failed < 0 && s->unlike && l->crew && !l->stream) {
+    if (s->failed < 0 && s->unlike && l->pool && !l->stream) {
         /* Which of two sizes was first depends on the threads; the message should not. */
         int64_t number = s->number;
         aril__slot_begin(l, s, number);
@@ -449,7 +449,7 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
                 : opts.drop_last ? l->samples / opts.batch
                                  : l->samples / opts.batch + (l->samples % opts.batch != 0);
     ok = ok && (l->slot = aril__slots_new(l, l->n_slots));
-    ok = ok && (!opts.workers || (l->crew = aril__worker_pool_new(l)));
+    ok = ok && (!opts.workers || (l->pool = aril__worker_pool_new(l)));
     if (!ok) {
         aril_loader_free(l);
         return NULL;
@@ -460,7 +460,7 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
 void aril_loader_free(aril_loader *l)
 {
     if (!l) return;
-    aril__worker_pool_free(l->crew);
+    aril__worker_pool_free(l->pool);
     aril__slots_free(l, l->slot, l->n_slots);
     aril_sampler_free(l->sampler);
     aril_transform_free(l->opts.batch_transform);
@@ -501,7 +501,7 @@ aril_status aril_loader_seek(aril_loader *l, aril_loader_position p)
         return aril__fail(ARIL_ERR_INDEX,
                           "loader_seek: batch %lld of epoch %lld, but an epoch has %lld batches",
                           (long long)p.batch, (long long)p.epoch, (long long)l->length);
-    if (l->crew && !aril__worker_pool_is_gone(l->crew)) aril__worker_pool_rest(l->crew);
+    if (l->pool && !aril__worker_pool_is_gone(l->pool)) aril__worker_pool_rest(l->pool);
     l->at = p;
     l->ordered = false;
     return ARIL_OK;

@@ -1,4 +1,4 @@
-/* A loader's parts, shared by loader.c and crew.c. */
+/* A loader's parts, shared by loader.c and pool.c. */
 #ifndef ARIL_DATA_LOADER_H
 #define ARIL_DATA_LOADER_H
 
@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-typedef struct aril__worker_pool aril__worker_pool; /* crew.c: the threads */
+typedef struct aril__worker_pool aril__worker_pool; /* pool.c: the threads */
 
 /* A batch being made, or ready. */
 typedef struct aril__slot {
@@ -27,7 +27,7 @@ typedef struct aril__slot {
     int64_t failed_index;
     const char *failed_name;
 
-    int64_t handed, done; /* rows: under the crew's lock */
+    int64_t handed, done; /* rows: under the pool's lock */
     bool closed;          /* a thread makes the batch of its rows, or has */
     bool ready;
 } aril__slot;
@@ -48,7 +48,7 @@ struct aril_loader {
 
     int n_slots;
     aril__slot *slot;
-    aril__worker_pool *crew;
+    aril__worker_pool *pool;
 };
 
 /* Readies a slot for batch `number`; its rows can then be loaded. */
@@ -72,7 +72,7 @@ void aril__slots_free(aril_loader *l, aril__slot *s, int n);
 aril__worker_pool *aril__worker_pool_new(aril_loader *l);
 /* Stops handing out work, and waits until none is going on. */
 void aril__worker_pool_rest(aril__worker_pool *c);
-/* From now on the crew makes the batches from `first` on. */
+/* From now on the pool makes the batches from `first` on. */
 aril_status aril__worker_pool_go(aril__worker_pool *c, int64_t first);
 /* Waits for batch `number`; all before it may be used again. NULL: the stream ended before it. */
 aril__slot *aril__worker_pool_take(aril__worker_pool *c, int64_t number);
