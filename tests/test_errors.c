@@ -365,7 +365,7 @@ TEST(losses)
     WRONG(ERR_DTYPE, aril_mse_loss(i23, i23), "mse_loss", "i64");
     WRONG(ERR_ARG, aril_mse_loss_with(f23, f23, ((aril_loss_opts){ .reduction = odd })), "mse_loss",
           "9");
-    WRONG(ERR_SHAPE, aril_mse_loss_with(f23, f23, ((aril_loss_opts){ .weight = f45 })), "mul",
+    WRONG(ERR_SHAPE, aril_mse_loss_with(f23, f23, ((aril_loss_opts){ .weight = f45 })), "mse_loss",
           "[2,3]", "[4,5]");
     WRONG(ERR_ARG, aril_mse_loss(NULL, f23), "mse_loss", "NULL");
     WRONG(ERR_ARG, aril_mse_loss(f23, NULL), "mse_loss", "NULL");
