@@ -126,6 +126,12 @@ TEST(derivatives_of_xlogy_at_zero)
     CHECK_ALL(derivative(aril_xlogy(a, b), a), log(2), 0, 0, log(3));
     CHECK_ALL(derivative(aril_xlogy_scalar(a, 2), a), log(2), log(2), log(2), log(2));
     CHECK_ALL(derivative(aril_xlogy_scalar(a, 0), a), 0, 0, 0, -INFINITY);
+    /* a / b alone would overflow */
+    aril_tensor *small = OF(ARIL_F32, 2e-38), *ten = OF(ARIL_F32, 10), *db;
+    aril_tensor *y = aril_mul_scalar(aril_xlogy(ten, small), 0.01);
+    CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(small), &db, (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    CHECK_NEAR(aril_item(db) / 5e36, 1, 1e-5);
     /* The derivative by what flows in: 0 where the gradient is, and not 0 * log(0). */
     aril_tensor *up = OF(ARIL_F32, 1, 1, 1, 1), *g;
     aril_grad_opts opts = { .create_graph = true, .grad_outputs = ARIL_LIST(up) };
