@@ -31,7 +31,7 @@ DTYPES = (torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, tor
 FACTOR = 8  # of PyTorch's own error
 ROUNDINGS = {"value": 16, "gradient": 48, "second derivative": 2000}  # of the largest value met, more where many are added up
 SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0)
-EXTREME = (-1, 0, -2, 2 ** 31, -(2 ** 31), 2 ** 40, 2 ** 62, 2 ** 63 - 1, -(2 ** 63))
+EXTREME = (-1, 0, -2, 2 ** 40 + 1, -(2 ** 31), 2 ** 40, 2 ** 62, 2 ** 63 - 1, -(2 ** 63))
 
 rows = {}
 

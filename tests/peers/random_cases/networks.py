@@ -305,6 +305,8 @@ class Network:
         self.batches = [self.make_batch() for _ in range(3)]
         self.optimizer = optimizer(d)
         self.closure = self.optimizer[0] == "lbfgs"
+        if self.closure:  # whose line search takes another way by a rounding of f32
+            self.dtype, self.batches = torch.float64, [tuple(t.double() if t.is_floating_point() else t for t in b) for b in self.batches]
         self.clip, self.accumulate = (0.0, 1) if self.closure else (d.pick(0.0, 0.0, 0.0, 0.5), d.pick(1, 1, 1, 2))
 
     def make_batch(self):

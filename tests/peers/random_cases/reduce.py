@@ -197,7 +197,6 @@ def histograms(d, name):
     x = d.tensor(WIDE_FLOATS, grad=False)
     x.value = x.value.nan_to_num(0, 1, -1).clamp(-100, 100) + 0.0123  # on no edge
     bins, low = d.int(1, 9), d.float(-2, 0, -1)
-    bins = bins if bins != 2 ** 31 else 2 ** 62  # which is memory that a machine may have
     high = d.float(2, 1.5, 3)
     if name == "histc":
         return Call([x], lambda x: api.histc(x, bins, low, high), lambda x: T.histc(x, bins, low, high), bins=bins, range=(low, high))
