@@ -63,7 +63,7 @@ DIFFERENCES = (
     (r"masked_scatter_?", "value: refused", r"\b0[],].*does not broadcast", "PyTorch does not look at the shape of an empty mask"),
     (r"embedding_bag", "accepted", r"step must be nonzero", "bags of nothing are 0"),
     (r"embedding_bag", "value: special values", r"got nan.*mode = max|mode = max.*got nan", "NaN is the largest, as in max_pool; PyTorch's depends on the order"),
-    (r"scatter_?(add_?)?", "accepted", r"no larger size than src \[\]", "documented: a source without dimensions is put everywhere"),
+    (r"scatter_?(add_?)?|put_along_axis", "accepted", r"no larger size than src \[\]", "documented: a source without dimensions is put everywhere"),
     (r"kron", "value: refused", r"at most 4 dimensions", "documented"),
     (r"pad", "value: refused", r"only constant padding can crop", "documented"),
     (r"(nan)?median", "value: refused", r"has no elements", "nothing has no median; PyTorch gives NaN, or 0 for integers"),
