@@ -224,7 +224,7 @@ TEST(a_datum_that_is_malformed)
     aril__proto_int(&p[2], 1, -1);
     aril__proto_int(&p[2], 2, INT64_MAX);
     aril__proto_int(&p[2], 3, INT64_MAX);
-    aril__proto_bytes(&p[3], 4, "no image", 10);
+    aril__proto_bytes(&p[3], 4, "no image", 8);
     aril__proto_int(&p[3], 7, 1);
     CHECK_INT(write_datums(temp_path("data.mdb"), p, 4), ARIL_OK);
     aril_dataset *d = aril_dataset_lmdb(temp_path("data.mdb"));

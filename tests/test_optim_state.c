@@ -275,6 +275,7 @@ TEST(numbers_that_no_run_reaches_are_refused)
     CHECK_INT(aril_average_load_state(mean, &(aril_named){ 2, at, state->name }), ARIL_ERR_FORMAT);
     aril_clear_error();
     aril_average_free(mean);
+    aril_release(p);
 }
 
 /* Makes an optimizer, steps, saves and loads; whatever fails on the way is passed on. */

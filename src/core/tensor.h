@@ -143,7 +143,7 @@ aril__cold aril_tensor *aril__null_tensor(const char *op);
  * `what` is the function (NULL: any) and `input` the number of the argument (-1: it has one). */
 aril__cold aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *t);
 
-/* What a function given the poison `t` returns: itself, or fresh poison where it has ended. */
+/* What a function given the poison `t` returns: a poisoned tensor of its own with the same error. */
 aril__cold aril_tensor *aril__pass_on(aril_tensor *t);
 
 /* The error of tensors that have ended, when it is told by no function of its own; and the same with

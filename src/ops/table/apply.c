@@ -508,7 +508,8 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
     if (!dest) return aril__null_tensor(op->name);
     if (aril__unlikely(dest->flags & ARIL__POISON)) {
         aril__refuse_poison(op->name, 0, dest);
-        return aril__pass_on(dest);
+        return dest->flags & ARIL__ENDED ? aril__poison()
+                                         : dest; /* an in-place form returns its own */
     }
     aril_status s = apply(op, n_in, in, attrs, dest, out);
     return s < 0 ? out[0] : dest;

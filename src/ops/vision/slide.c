@@ -57,7 +57,8 @@ aril_tensor *aril__slide_batched(const char *what, aril_tensor *x, int n, bool *
         aril__null_tensor(what);
         return NULL;
     }
-    if (aril__is_poison(x) || x->ndim == n + 2) return aril__pass_on(x);
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->ndim == n + 2) return x;
     if (x->ndim != n + 1) {
         aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] or [C] and %d spatial sizes, got %s", what, n,
                    aril__text(text, x));
@@ -70,6 +71,7 @@ aril_tensor *aril__slide_batched(const char *what, aril_tensor *x, int n, bool *
 aril_tensor *aril__slide_unbatched(aril_tensor *y, bool single)
 {
     struct unsqueeze_attrs first = { { 1 } };
-    if (!single || aril__is_poison(y)) return aril__pass_on(y);
+    if (aril__is_poison(y)) return aril__pass_on(y);
+    if (!single) return y;
     return aril__op_with(&first, &aril__op_squeeze, y);
 }
