@@ -70,7 +70,7 @@ static aril_status unique_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* x as slices of its axis, one after the other, in memory of their own and a wide type. */
+/* Copies x to new memory as consecutive slices along the axis, converted to a wide type. */
 static void *gather_slices(const aril_tensor *x, int axis, slices *s)
 {
     s->n = axis < 0 ? x->numel : x->dim[axis];
@@ -119,7 +119,7 @@ static aril_status unique_ref(aril__run *r)
         return aril__fail(ARIL_ERR_MEMORY, "unique: no memory to sort %lld elements",
                           (long long)s.n);
     }
-    int64_t groups = 0; /* group[i]: of which the i-th in order is one */
+    int64_t groups = 0; /* group[i]: the group of the i-th element in sorted order */
     for (int64_t i = 0; i < s.n; i++) {
         bool same = i > 0 && (type == ARIL__C_F64   ? slice_same_f64
                               : type == ARIL__C_U64 ? slice_same_u64
@@ -144,7 +144,7 @@ static aril_status unique_ref(aril__run *r)
         for (int64_t i = 0; i < s.n; i++) {
             inverse[order[i]] = group[i];
             if (count[group[i]]++ > 0) continue;
-            /* The first of its group: its slice is [outer, inner] apart in the result. */
+            /* First of its group: the pieces of its slice are strided in the result. */
             for (int64_t k = 0; k < s.width && inner > 0; k += inner)
                 aril__dtypes[y->dtype].store[type](
                     aril__base(y), y->offset + (k / inner * groups + group[i]) * inner, 1,
@@ -258,7 +258,7 @@ static aril_status histc_infer(aril__call *c)
 static aril_status histc_ref(aril__run *r)
 {
     const struct histc_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[0]; /* dense */
+    const aril_tensor *x = r->in[0]; /* contiguous */
     aril__load_fn *load = aril__dtypes[x->dtype].load[ARIL__C_F64];
     double low = a->range[0], high = a->range[1], v[BLOCK];
     int64_t bins = a->bins[0], m;
@@ -340,9 +340,9 @@ static aril_status searchsorted_infer(aril__call *c)
 
 typedef struct search_job {
     const char *line, *values;
-    int64_t n, m, offset; /* the sizes of both sides' last axes */
+    int64_t n, m, offset; /* sizes of the last axes of both inputs */
     aril__ctype type;
-    bool right, shared; /* one order for all values */
+    bool right, shared; /* shared: one sorted sequence for all values */
     int64_t *out;
 } search_job;
 
@@ -363,7 +363,7 @@ static void search_range(void *ctx, int64_t begin, int64_t end)
 
 static aril_status searchsorted_ref(aril__run *r)
 {
-    const aril_tensor *line = r->in[0], *v = r->in[1]; /* dense */
+    const aril_tensor *line = r->in[0], *v = r->in[1]; /* contiguous */
     search_job j = { .n = line->dim[line->ndim - 1],
                      .m = v->ndim ? v->dim[v->ndim - 1] : 1,
                      .type = wide(line->dtype),

@@ -1,4 +1,4 @@
-/* Ops that count values, and that look them up. */
+/* Ops that count values and look them up. */
 #ifndef ARIL_OPS_COUNTING_H
 #define ARIL_OPS_COUNTING_H
 

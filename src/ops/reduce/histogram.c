@@ -1,4 +1,4 @@
-/* Histograms: made of a search for each element's bin and a count of the bins. */
+/* Histograms: search for each element's bin, then count the bins. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 
@@ -37,8 +37,8 @@ aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_o
     aril_tensor *first = aril_select(edges, 0, 0), *last = aril_select(edges, 0, -1);
     aril_tensor *inside = aril_logical_and(aril_ge(flat, first), aril_le(flat, last));
     flat = aril_masked_select(flat, inside);
-    /* The edges that are not above an element, less one, is its bin; the last edge is in the
-     * last. */
+    /* An element's bin is the number of edges <= it, minus one; the last bin includes the last
+     * edge. */
     aril_tensor *bin = aril_searchsorted(edges, flat, (aril_search_opts){ .right = true });
     bin = aril_clamp_max(aril_sub_scalar(bin, 1), bins - 1);
     aril_tensor *weights = opts.weights ? aril_reshape(opts.weights, ARIL_SHAPE(-1)) : NULL;
@@ -75,7 +75,7 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         }
     }
     if (!borders) {
-        if (low == high) { /* one value, or none */
+        if (low == high) { /* all elements equal, or empty input */
             low -= 0.5;
             high += 0.5;
         }

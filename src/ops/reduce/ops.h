@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/reduce/ops.def. */
+/* Op ids and declarations for ops/reduce/ops.def. */
 #ifndef ARIL_OPS_REDUCE_OPS_H
 #define ARIL_OPS_REDUCE_OPS_H
 

@@ -23,7 +23,7 @@ aril_status aril__reduce_attrs(const char *what, const aril_tensor *x, aril_axes
     memset(out, 0, sizeof *out);
     out->keep[0] = axes.keepdim;
     if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
-    if (aril__is_poison(x)) return ARIL_OK; /* apply passes the poison on */
+    if (aril__is_poison(x)) return ARIL_OK; /* apply propagates the poison */
     if (axes.n < 0 || axes.n > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_ARG, "%s: %d axes", what, axes.n);
     if (axes.n == 0) out->mask[0] = (1 << x->ndim) - 1;
@@ -77,9 +77,9 @@ static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane
     for (int64_t i = 0; i < m; i++) ((double *)state)[i] /= (double)p->count;
 }
 
-enum { STRETCH = 2048 }; /* elements among which a position is looked for at a time */
+enum { STRETCH = 2048 }; /* elements searched for a position at a time */
 
-/* STATE(x) names the functions of the state, NAME(x) those that take elements. */
+/* STATE(x) names the functions of the state, NAME(x) those that accumulate elements. */
 #define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_)        \
     static const aril__reducer NAME(name) = { .planes = n,                   \
                                               .in = in_,                     \
@@ -125,7 +125,7 @@ enum { STRETCH = 2048 }; /* elements among which a position is looked for at a t
 #define TEMPLATE "ops/reduce/reduce_real.inc"
 #include "ops/vector/each_target.inc"
 
-/* The reducer `name` for x's dtype: in double, in float, or in whole numbers. */
+/* The reducer `name` for x's dtype: double, float, or integer. */
 #define FOR_DTYPE(x, name)                                                              \
     (aril__is_float((aril_dtype)(x)->dtype) ? ARIL__PICK(&name, (x)->dtype == ARIL_F64) \
      : (x)->dtype == ARIL_U64               ? &name##_u64                               \
@@ -206,10 +206,10 @@ static aril_status mean_ref(aril__run *r)
 
 aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less)
 {
-    if (aril_numel(x) == 0) return g; /* no element takes a share: 0 / 0 would be its derivative */
+    if (aril_numel(x) == 0) return g; /* empty input: avoid 0 / 0 */
     aril_tensor *n = aril__count_like(x, y);
     if (less != 0) n = aril_clamp_min(aril_sub_scalar(n, less), 0);
-    /* The count of a large tensor does not fit f16: divide in the count's own type. */
+    /* The count of a large tensor does not fit f16: divide in the count's own dtype. */
     aril_dtype dtype = (aril_dtype)g->dtype;
     return aril_cast(aril_div(aril_cast(g, (aril_dtype)n->dtype), n), dtype);
 }
@@ -240,7 +240,7 @@ static aril_status prod_ref(aril__run *r)
     return run(r, 0, FOR_DTYPE(r->in[0], prod));
 }
 
-/* g times the product of all other elements, made without dividing: x may hold zeros. */
+/* g times the product of all other elements, without a division: x may contain zeros. */
 VJP(prod)
 {
     const struct reduce_attrs *a = c->attrs;
@@ -266,7 +266,7 @@ OP(prod, .doc = "product over axes", .onnx = "ReduceProd", .min_in = 1, .max_in 
 
 /* ---- amax, amin ---- */
 
-/* What has no value for nothing: a reduced axis must have elements. */
+/* An empty input has no maximum: the reduced axes must not be empty. */
 static aril_status not_empty(aril__call *c)
 {
     const struct reduce_attrs *a = c->attrs;
@@ -326,7 +326,7 @@ OP(amin, .doc = "smallest over axes", .onnx = "ReduceMin", .min_in = 1, .max_in 
    .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amin_ref, .vjp = amax_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
 
-/* ---- max, min: with positions along one axis ---- */
+/* ---- max, min: with indices along one axis ---- */
 
 aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like)
 {
@@ -403,7 +403,7 @@ OP(argmin, .doc = "where the smallest along an axis is", .onnx = "ArgMin", .min_
 
 /* ---- any, all, count_nonzero ---- */
 
-/* bool, but u8 of u8, as in PyTorch. */
+/* bool, but u8 for u8 input, as in PyTorch. */
 static aril_status any_infer(aril__call *c)
 {
     aril__reduce_shape(c, 0);
@@ -501,7 +501,7 @@ aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes)
     return aril__reduce(&aril__op_count_nonzero, x, axes);
 }
 
-/* Positions: along one axis, or in the flattened tensor. */
+/* Indices along one axis, or into the flattened tensor. */
 static aril_tensor *position(const aril__op *op, aril_tensor *x, aril_axes axes)
 {
     struct reduce_attrs a;
@@ -528,7 +528,7 @@ aril_tensor *aril_argmin(aril_tensor *x, aril_axes axes)
     return position(&aril__op_argmin, x, axes);
 }
 
-/* The best along one axis, or of all elements. */
+/* The maximum or minimum along one axis, or over all elements. */
 static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril__op *where,
                          aril_tensor *x, aril_axes axes, aril_tensor **indices)
 {

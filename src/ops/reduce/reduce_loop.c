@@ -10,12 +10,12 @@
 enum {
     ROW = ARIL__REDUCE_ROW,
     PLANES = ARIL__REDUCE_PLANES,
-    GRAIN = 64 * 1024, /* additions that are worth a thread's while */
-    UNITS = 32,        /* so many units of work are enough for the threads of a large machine */
-    FOLD = 64,         /* rows shorter than this are taken several at once ... */
-    VECTOR_MOST = 16,  /* ... and those that do not end with a vector */
-    STAGED = 2048,     /* elements that are converted at a time */
-    EVEN = 4,          /* blocks of a row come by so many, for as many threads */
+    GRAIN = 64 * 1024, /* minimum additions per thread */
+    UNITS = 32,        /* enough units of work for the threads of a large machine */
+    FOLD = 64,         /* shorter rows are processed several at a time ... */
+    VECTOR_MOST = 16,  /* ... as are rows that are not a multiple of a vector */
+    STAGED = 2048,     /* elements converted at a time */
+    EVEN = 4,          /* round the blocks of a row up to a multiple of this, to balance threads */
 };
 
 typedef union word {
@@ -31,14 +31,14 @@ typedef struct job {
     aril__loops reduced; /* operand 0: in */
     char *in;
     aril__load_fn *load;
-    int64_t size; /* bytes of an element that needs no conversion; else 0 */
+    int64_t size; /* bytes per element if no conversion is needed, else 0 */
     int n_out;
     aril_tensor *const *out;
-    int64_t base[3];       /* offsets of the kept nest's operands */
-    int64_t outputs, run;  /* outputs in runs that blocks do not cross */
-    int64_t blocks, width; /* blocks of each run, of up to `width` outputs */
-    int64_t parts, part;   /* parts of `part` positions each */
-    bool rows;             /* neighbours are outputs, not elements of one */
+    int64_t base[3];       /* offsets of the operands of `kept` */
+    int64_t outputs, run;  /* outputs, in runs that blocks do not cross */
+    int64_t blocks, width; /* blocks per run, of up to `width` outputs */
+    int64_t parts, part;   /* number of parts, and positions per part */
+    bool rows;             /* adjacent elements belong to different outputs */
     word *partial;         /* [parts][planes][outputs] */
 } job;
 
@@ -47,8 +47,7 @@ static const void *at(const job *j, int64_t offset)
     return j->in + offset * j->size;
 }
 
-/* How many rows of m neighbours, one behind the other, to take as one: whole vectors, and enough of
- * them. */
+/* How many contiguous rows of m elements to process as one: enough to fill whole vectors. */
 static int64_t folded(int64_t m)
 {
     int64_t fold = 1;
@@ -57,7 +56,7 @@ static int64_t folded(int64_t m)
     return m * fold <= ROW ? fold : 1;
 }
 
-/* n rows of m neighbours, `pitch` apart: row k is at position `pos` + k. */
+/* n rows of m adjacent elements, `pitch` apart; row k is at position `pos` + k. */
 static void rows_across(const job *j, int64_t offset, int64_t pitch, int64_t n, int64_t m,
                         int64_t pos, word *s, int64_t plane)
 {
@@ -90,7 +89,7 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
         if (j->size && step == 1) {
             rows_across(j, p.offset[0], pitch, run, m, from, s, plane);
         } else {
-            word x[STAGED]; /* of float or of 8 bytes */
+            word x[STAGED]; /* floats or 8-byte values */
             size_t each = j->how->in == ARIL__C_F32 ? sizeof(float) : sizeof(word);
             run = run < STAGED / m ? run : STAGED / m;
             for (int64_t k = 0; k < run; k++)
@@ -103,8 +102,8 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
     }
 }
 
-/* Whole rows of neighbours, all of one output: side by side first, then what that gives. False
- * where the positions are not of that kind. */
+/* Whole rows that all reduce to one output: reduces columns first, then merges the columns. Returns
+ * false if the layout does not allow it. */
 static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, word *s,
                        int64_t plane)
 {
@@ -121,7 +120,7 @@ static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, w
     return true;
 }
 
-/* m lines, each `step` behind the one before. */
+/* m lines, each `step` elements after the previous one. */
 static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, int64_t from,
                        int64_t to, word *s, int64_t plane)
 {
@@ -152,7 +151,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
     }
 }
 
-/* States of the outputs [begin, end) over the positions [from, to). */
+/* Reduces positions [from, to) into the states of outputs [begin, end). */
 static void take(const job *j, int64_t begin, int64_t end, int64_t from, int64_t to, word *s,
                  int64_t plane)
 {
@@ -175,7 +174,7 @@ static void take(const job *j, int64_t begin, int64_t end, int64_t from, int64_t
     }
 }
 
-/* Finishes states of the outputs [begin, end) and stores them. */
+/* Finishes the states of outputs [begin, end) and stores the results. */
 static void give(const job *j, int64_t begin, int64_t end, word *s, int64_t plane)
 {
     const aril__loops *n = &j->kept;
@@ -217,7 +216,7 @@ static void whole_range(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* Unit u is part u / blocks of block u % blocks, all blocks counted. */
+/* Unit u is part u / all of block u % all, where `all` is the total number of blocks. */
 static void part_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
@@ -242,13 +241,13 @@ static void merge_range(void *ctx, int64_t begin, int64_t end)
     give(j, begin, end, j->partial + begin, j->outputs);
 }
 
-/* The two nests, and what they say of the order of the work. */
+/* Builds the loops over kept and reduced dimensions, and derives the order of the work. */
 static void lay_out(job *j, const aril_tensor *in, unsigned mask)
 {
     j->params.count = 1;
     j->kept.n = 1 + j->n_out;
     j->reduced.n = 1;
-    bool keeps = j->out[0]->ndim == in->ndim; /* the outputs have the reduced axes */
+    bool keeps = j->out[0]->ndim == in->ndim; /* the outputs keep the reduced axes */
     for (int d = 0, k = 0; d < in->ndim; d++) {
         bool is_reduced = mask >> d & 1;
         aril__loops *n = is_reduced ? &j->reduced : &j->kept;
@@ -264,14 +263,14 @@ static void lay_out(job *j, const aril_tensor *in, unsigned mask)
     aril__loops_merge(&j->reduced, 0);
     aril__loops_merge(&j->kept, 0);
 
-    /* Rows of outputs pay when they lie closer together than what is reduced, and are long. */
+    /* Process rows of outputs when outputs are closer together in memory than reduced elements. */
     int kept = j->kept.ndim - 1, red = j->reduced.ndim - 1;
     j->rows = kept >= 0 && (red < 0 || (j->kept.stride[0][kept] != 0 &&
                                         j->kept.stride[0][kept] <= j->reduced.stride[0][red]));
     j->run = j->rows ? j->kept.dim[kept] : j->outputs;
 }
 
-/* All of a dense tensor, too little to share. */
+/* Full reduction of a contiguous tensor that is too small to parallelize. */
 static bool is_small(const aril__reducer *how, const aril_tensor *in, const aril_tensor *out)
 {
     return out->numel == 1 && in->numel > 0 && in->numel <= STAGED && aril__is_dense(in) &&
@@ -334,7 +333,7 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
     }
     int64_t units = j.outputs / j.run * j.blocks, each = j.width * count;
     if (units >= UNITS || j.outputs * count <= grain || count < 2 * FOLD) {
-        /* Few units are shared evenly: a chunk more for one thread is a large part of the time. */
+        /* Share few units evenly: one extra chunk on a thread would dominate the time. */
         int64_t some = each < grain ? grain / each : 1;
         int64_t pieces = aril__parallel_pieces(units, each < grain / 4 ? grain / 4 / each : 1);
         int64_t even = (units - 1) / pieces + 1;

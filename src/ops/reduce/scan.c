@@ -19,8 +19,8 @@ enum {
     COLS = 16,
     LEN = 64,
     ROW = COLS * LEN,
-    WIDE = 256,    /* columns that a row at a time is taken of */
-    FOURFOLD = 64, /* lines that are worth cutting in four */
+    WIDE = 256,    /* maximum columns processed a row at a time */
+    FOURFOLD = 64, /* minimum line length for splitting in four */
 };
 
 typedef union word {
@@ -31,14 +31,14 @@ typedef union word {
 
 typedef struct job job;
 
-/* Scans n elements of a line, of which the first is number `at`: x0 and x1 to y0 and y1, with two
- * numbers of state carried along the line. */
+/* Scans n elements of a line, starting at element `at`: x0 and x1 to y0 and y1, with two state
+ * numbers carried along the line. */
 typedef struct scanner {
     aril__ctype type;
     void (*line)(const job *j, word *s, const void *x0, const void *x1, void *y0, int64_t *y1,
                  int64_t n, int64_t at);
-    /* The same of one element, number `at`, of each of m lines, at most WIDE: numbers of state k at
-     * s[k * WIDE]. NULL: lines are walked one by one. */
+    /* The same for element `at` of each of m lines, at most WIDE: state number k is at s[k * WIDE].
+     * NULL: lines are scanned one by one. */
     void (*across)(const job *j, word *s, const void *x0, void *y0, int64_t *y1, int64_t m,
                    int64_t at);
 } scanner;
@@ -52,7 +52,7 @@ struct job {
     int64_t base[4];
     aril__loops kept, scanned;
     int64_t length;
-    int64_t cols; /* lines walked side by side: 1 or COLS */
+    int64_t cols; /* lines scanned side by side: 1 or COLS */
 };
 
 /* Moves m columns of n elements between the tensor and tiles [COLS][LEN]. */
@@ -98,7 +98,7 @@ static void store_tile(const job *j, int k, const aril__loops_at *p, const aril_
     }
 }
 
-/* m lines that lie side by side, row by row. */
+/* m adjacent lines, row by row. */
 static void scan_rows(const job *j, const aril__loops_at *p, int64_t m)
 {
     word s[2 * WIDE], x[WIDE], y[2][WIDE];
@@ -197,7 +197,7 @@ static aril_status run(aril__run *r, const scanner *how, bool larger)
     }
     aril__loops_merge(&j.kept, 0);
     int kept = j.kept.ndim - 1, last = j.scanned.ndim - 1;
-    /* Lines that lie side by side are walked together. */
+    /* Adjacent lines are scanned together. */
     if (kept >= 0 && last >= 0 && j.kept.dim[kept] >= 4 &&
         llabs(j.kept.stride[0][kept]) < llabs(j.scanned.stride[0][last]))
         j.cols = COLS;
@@ -206,13 +206,13 @@ static aril_status run(aril__run *r, const scanner *how, bool larger)
     return ARIL_OK;
 }
 
-/* ---- dense tensors ---- */
+/* ---- contiguous tensors ---- */
 
 enum { SUM, PRODUCT, LARGEST, SMALLEST };
 
 enum {
-    LINES = 4,     /* walked in step */
-    COLUMNS = 256, /* walked row by row */
+    LINES = 4,     /* scanned in lockstep */
+    COLUMNS = 256, /* scanned row by row */
 };
 
 /* Memory as [outer, length, inner]. */
@@ -242,7 +242,7 @@ typedef struct dense_job {
 #define IS_NAN(x) false
 #include "ops/reduce/scan_dense.inc"
 
-/* Whether the tensors lie so that they could be scanned in place, which is then done. */
+/* Scans the tensors in their own memory if the layout allows it; returns whether it did. */
 static bool run_dense(const aril__run *r, int kind)
 {
     const struct scan_attrs *a = r->attrs;
@@ -256,7 +256,7 @@ static bool run_dense(const aril__run *r, int kind)
     for (int k = 0; k < r->n_out; k++)
         if (!aril__is_dense(r->out[k])) return false;
     int axis = __builtin_ctzll(mask);
-    if (axis >= x->ndim) return false; /* the axis of a larger tensor: nothing to add up */
+    if (axis >= x->ndim) return false; /* axis of a larger tensor: nothing to scan */
     dense_job j = { .length = x->dim[axis],
                     .inner = aril__count(x->ndim - axis - 1, x->dim + axis + 1),
                     .reverse = a->reverse[0],
@@ -264,7 +264,7 @@ static bool run_dense(const aril__run *r, int kind)
                     .y = aril__ptr(r->out[0]),
                     .where = r->n_out > 1 ? aril__ptr(r->out[1]) : NULL };
     int64_t lines = x->numel / j.length, least = GRAIN / j.length;
-    if (kind == SUM && lines < LINES) return false; /* long sums are better cut in four */
+    if (kind == SUM && lines < LINES) return false; /* split long sums in four instead */
     bool across = j.inner > 1;
     if (least < (across ? COLS : 1)) least = across ? COLS : 1;
     int64_t grain = (lines - 1) / aril__parallel_pieces(lines, least) + 1;
@@ -365,8 +365,8 @@ static aril_tensor *linear_scan(aril_tensor *a, aril_tensor *b, int64_t mask, bo
     return aril__op_with(&at, &aril__op_linear_scan, a, b);
 }
 
-/* With t the scan of the gradient by the same factors in the other direction: t goes to the terms,
- * t * z to the factors. */
+/* With t the scan of the gradient by the same factors in the other direction: the gradient of the
+ * terms is t, that of the factors t * z. */
 VJP(linear_scan)
 {
     const struct scan_attrs *a = c->attrs;
@@ -399,7 +399,7 @@ aril_tensor *aril__prod_before(aril_tensor *x, int64_t mask, bool reverse)
 
 /* ---- cumsum, cumprod ---- */
 
-/* Of integers and bools: i64. */
+/* i64 for integers and bools. */
 static aril_status cumsum_infer(aril__call *c)
 {
     same_infer(c);
@@ -426,7 +426,7 @@ VJP(cumsum)
     if (c->g[0]) GRAD(0, aril__op_with(&a, &aril__op_cumsum, c->g[0]));
 }
 
-/* With L the products of all elements before, y = x * L, and L is a linear scan. */
+/* With L the product of all preceding elements, y = x * L, and L is a linear scan. */
 VJP(cumprod)
 {
     const struct scan_attrs *a = c->attrs;
@@ -535,7 +535,7 @@ VJP(logcumsumexp)
     aril_tensor *x = c->x[0], *g = c->g[0];
     if (!g) return;
     aril_tensor *low = aril_eq_scalar(x, -INFINITY); /* adds nothing, though y may be -inf too */
-    aril_tensor *high = /* all there is from here on: x - y is 0, not inf - inf */
+    aril_tensor *high = /* only +inf from here on: x - y is 0, not inf - inf */
         aril_logical_and(aril_eq_scalar(x, INFINITY), aril_eq(x, c->y[0]));
     aril_tensor *y = aril_where(aril_logical_or(low, high), aril_scalar(0.0), c->y[0]);
     aril_tensor *d = aril_sub(aril_where(high, aril_scalar(0.0), x), y),

@@ -21,18 +21,18 @@ enum {
     RUN = 16,
     GRAIN = 8 * 1024,
     DIGITS = 1 << 11,
-    DIGIT_LEAST = 80,  /* elements for which digits pay */
-    PIECE = 64 * 1024, /* elements of a long line that are worth a thread's while */
+    DIGIT_LEAST = 80,  /* minimum elements for radix sort */
+    PIECE = 64 * 1024, /* minimum elements of a long line per thread */
 };
 
-typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: median without NaN */
+typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: nanmedian */
 
 typedef struct job job;
 struct job {
     kind kind;
     bool down, wide; /* wide: keys may need 64 bits */
     int64_t n, k, out_n, pieces;
-    const aril_tensor *t[3]; /* x, values, positions */
+    const aril_tensor *t[3]; /* x, values, indices */
     int64_t stride[3], base[3];
     aril__loops lines;
     atomic_bool failed;
@@ -66,7 +66,7 @@ typedef struct keyed {
 #define NAME(x)     x##_64
 #include "ops/reduce/sort.inc"
 
-/* Keys order as values do: NaN comes last, and zeros of either sign are equal. */
+/* Keys order like values: NaN comes last, and -0 equals +0. */
 static uint32_t key_f32(float v)
 {
     uint32_t u = aril__f32_bits(v + 0.0f), sign = (uint32_t) - (int32_t)(u >> 31);
@@ -82,7 +82,7 @@ static uint64_t key_f64(double v)
     return v != v ? UINT64_MAX : u ^ (sign | UINT64_C(1) << 63);
 }
 
-/* Keys of the values, which are of the ctype F32, or whole numbers from `least` on. */
+/* Keys of the values, which have ctype F32, or are integers relative to `least`. */
 static void keys_32(const job *j, bool real, const void *values, uint64_t least, uint32_t *keys)
 {
     uint32_t turn = j->down ? UINT32_MAX : 0;
@@ -93,8 +93,8 @@ static void keys_32(const job *j, bool real, const void *values, uint64_t least,
             keys[i] = (uint32_t)(((const uint64_t *)values)[i] - least) ^ turn;
 }
 
-/* The first k in order, as elements at `p`: most keys are only compared with the last of those
- * found so far, a block at a time. */
+/* The first k in sorted order, as elements at `p`: most keys are only compared with the last of
+ * those found so far, a block at a time. */
 static void scan_first_k(const uint32_t *keys, uint64_t *p, int64_t n, int64_t k)
 {
     enum { SIDE = 32 };
@@ -118,7 +118,7 @@ static void scan_first_k(const uint32_t *keys, uint64_t *p, int64_t n, int64_t k
     }
 }
 
-/* Whole numbers that differ by less than 2^32 have keys of 32 bits, counted from the least. */
+/* Integers that differ by less than 2^32 get 32-bit keys, relative to the smallest. */
 static bool fits_32(const job *j, const void *values, uint64_t *least)
 {
     aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
@@ -146,7 +146,7 @@ static void keys_64(const job *j, const void *values, keyed *p)
     }
 }
 
-/* The results' values, of the ctype that `values` has, and their positions. */
+/* Stores the resulting values, of the ctype of `values`, and their indices. */
 static void give(const job *j, const int64_t *offset, const int64_t *where, const void *values,
                  void *sorted)
 {
@@ -229,7 +229,7 @@ static aril_status run(aril__run *r, kind what)
         j.out_n = j.n;
     else if (what == TOPK)
         j.out_n = j.k;
-    bool full = r->out[0]->ndim == x->ndim; /* the results have the axis */
+    bool full = r->out[0]->ndim == x->ndim; /* the results keep the axis */
     for (int k = 0; k < 3; k++) {
         const aril_tensor *t = j.t[k];
         j.base[k] = t->offset;
@@ -244,7 +244,7 @@ static aril_status run(aril__run *r, kind what)
     }
     aril__loops_merge(&j.lines, 0);
     j.wide = aril__dtypes[x->dtype].bits > 32 || j.n > UINT32_MAX;
-    /* Threads share the lines, or where there is one only, each pass over it. */
+    /* Threads share the lines or, if there is only one, each pass over it. */
     j.pieces = x->numel == j.n ? aril__parallel_pieces(j.n, PIECE) : 1;
     if (j.pieces > 64) j.pieces = 64;
     aril__parallel_for(x->numel / j.n, GRAIN / j.n, lines_range, &j);
@@ -277,7 +277,7 @@ bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx,
     return true;
 }
 
-/* ---- rules ---- */
+/* ---- shape inference ---- */
 
 ATTR_LIST(sort, SORT_ATTRS)
 
@@ -312,7 +312,7 @@ static aril_status topk_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Ops that pick one element of each line. */
+/* Ops that select one element of each line. */
 static aril_status one_infer(aril__call *c)
 {
     const struct sort_attrs *a = c->attrs;
@@ -381,7 +381,7 @@ VJP(one)
                            aril__unreduce(c->y[1], &axis), c->x[0]));
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 static const aril__sample sort_samples[] = {
     { .in = { "d[2,5]" },
@@ -481,11 +481,11 @@ aril_tensor *aril_topk(aril_tensor *x, int64_t k, int axis, aril_topk_opts opts,
                        aril_tensor **indices)
 {
     struct sort_attrs a = { .down = { !opts.smallest }, .k = { k } };
-    if (k == 0 && x && x->ndim == 0) a.k[0] = 1; /* a 0-d result has an element, as in PyTorch */
+    if (k == 0 && x && x->ndim == 0) a.k[0] = 1; /* a 0-d result has one element, as in PyTorch */
     return along(&aril__op_topk, x, axis, a, indices);
 }
 
-/* One element of each line of an axis, or of the flattened tensor. */
+/* One element of each line along an axis, or of the flattened tensor. */
 static aril_tensor *one_of(const aril__op *op, aril_tensor *x, aril_axes axes, int64_t k,
                            aril_tensor **indices)
 {
@@ -535,7 +535,7 @@ aril_tensor *aril_mode(aril_tensor *x, aril_axes axis, aril_tensor **indices)
     return one_of(&aril__op_mode, x, axis, 0, indices);
 }
 
-/* ---- quantile: between neighbours of the sorted axis ---- */
+/* ---- quantile: interpolates between neighbors of the sorted axis ---- */
 
 static aril_tensor *at_rank(aril_tensor *sorted, aril_tensor *rank, int axis)
 {
@@ -591,7 +591,7 @@ aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_
     aril_tensor *sorted = aril_sort(line, at, (aril_sort_opts){ 0 }, NULL);
     q = aril_cast(q, (aril_dtype)x->dtype);
     aril_tensor *y = between(sorted, q->ndim ? q : aril_unsqueeze(q, 0), at, how);
-    /* The axis of q goes to the front, and away where q is a scalar. */
+    /* Move the axis of q to the front; remove it if q is a scalar. */
     y = aril_movedim(y, ARIL_AXES(at), ARIL_AXES(0));
     if (axis.keepdim && flat)
         for (int d = 0; d < x->ndim; d++) y = aril_unsqueeze(y, -1);

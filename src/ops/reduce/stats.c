@@ -18,7 +18,7 @@ ATTR_LIST(reduce, REDUCE_ATTRS)
 
 /* ==== states ==== */
 
-/* ---- logsumexp: the largest so far in plane 0, the sum of exp(x - largest) in plane 1 ---- */
+/* ---- logsumexp: the running maximum in plane 0, the sum of exp(x - maximum) in plane 1 ---- */
 
 static void lse_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
                       int64_t at)
@@ -31,13 +31,13 @@ static void lse_start(const aril__reduce_params *p, void *state, int64_t plane, 
     }
 }
 
-/* (top, sum) takes `s` times exp(v). */
+/* Adds `s` times exp(v) to (top, sum). */
 static void lse_take(double *top, double *sum, double v, double s)
 {
     if (v == -INFINITY || isnan(*top)) return;
     if (v <= *top) {
         *sum += v == *top ? s : s * exp(v - *top);
-    } else { /* a new largest, or NaN */
+    } else { /* a new maximum, or NaN */
         *sum = (*sum == 0 ? 0 : *sum * exp(*top - v)) + s;
         *top = v;
     }
@@ -68,7 +68,7 @@ static void var_start(const aril__reduce_params *p, void *state, int64_t plane, 
     for (int k = 0; k < 3; k++) memset((double *)state + k * plane, 0, (size_t)m * sizeof(double));
 }
 
-/* A group of n elements with a mean and squares of its own joins the state. */
+/* Merges a group of n elements with its own mean and sum of squares into the state. */
 static void var_join(double *s, int64_t plane, double n, double mean, double squares)
 {
     double total = s[0] + n, d = mean - s[plane];
@@ -135,12 +135,12 @@ static void norm_finish(const aril__reduce_params *p, void *state, int64_t plane
     for (int64_t i = 0; i < m; i++) s[i] = p->p == 2 ? sqrt(s[i]) : pow(s[i], 1 / p->p);
 }
 
-/* ==== what takes elements, by type and target ==== */
+/* ==== accumulation of elements, by type and target ==== */
 
 enum {
-    STRETCH = 2048, /* elements that share one centre, */
+    STRETCH = 2048, /* elements that share one center, */
     ROWS = 256,     /* and rows of them */
-    SIDE = 8,       /* rows whose exponentials share one largest */
+    SIDE = 8,       /* rows whose exponentials share one maximum */
 };
 
 #define TEMPLATE "ops/reduce/stats_real.inc"
@@ -156,7 +156,7 @@ static aril_status logsumexp_ref(aril__run *r)
                             (unsigned)a->mask[0], 1, r->out);
 }
 
-/* g * exp(x - y); where y is -inf all of x is, and x - 0 stands for x - y. */
+/* g * exp(x - y); where y is -inf, so is all of x: use x - 0 instead of x - y. */
 VJP(logsumexp)
 {
     if (!c->g[0]) return;
@@ -217,7 +217,7 @@ VJP(var)
     if (c->g[0]) GRAD(0, var_gradient(c->g[0], c->x[0], c->attrs));
 }
 
-/* The gradient of a deviation of 0 is 0. */
+/* The gradient is 0 where the standard deviation is 0. */
 VJP(std)
 {
     if (!c->g[0]) return;
@@ -300,7 +300,7 @@ VJP(norm)
         GRAD(0, aril_mul(aril_sign(x), g));
         return;
     }
-    if (isinf(p)) { /* equal elements share */
+    if (isinf(p)) { /* equal elements share the gradient */
         aril_tensor *hit = aril_cast(aril_eq(aril_abs(x), y), (aril_dtype)g->dtype);
         aril_tensor *hits = aril__op_with(&keep, &aril__op_sum, hit);
         GRAD(0, aril_mul(aril_mul(aril_sign(x), hit), aril_div(g, hits)));
@@ -348,7 +348,7 @@ aril_tensor *aril_logsumexp(aril_tensor *x, aril_axes axes)
     return aril__reduce(&aril__op_logsumexp, x, axes);
 }
 
-/* The first result; all of them in out[]. */
+/* Returns the first result; out[] receives all of them. */
 static aril_tensor *with_number(const aril__op *op, aril_tensor *x, aril_axes axes, double p,
                                 aril_tensor **out)
 {

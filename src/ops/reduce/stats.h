@@ -4,7 +4,7 @@
 
 #include "ops/table/op.h"
 
-/* A reduction's attributes with a number: a norm's order, a variance's correction. */
+/* A reduction's attributes plus a number: the order of a norm, or the correction of a variance. */
 #define STATS_ATTRS(A)              \
     A(stats, I64, 1, mask, 0, NULL) \
     A(stats, I64, 1, keep, 0, "keepdims") A(stats, F64, 1, p, 0, NULL)
