@@ -1,6 +1,6 @@
-/* Sums, means and maxima of embeddings, without the rows in between. The sum is linear in the
- * weight, in the factor of each entry and, going back, in the gradient: three ops that are each
- * other's gradients. */
+/* Sums, means and maxima of embeddings, without materializing the gathered rows. The sum is linear
+ * in the weight, in the factor of each entry and, in the backward pass, in the gradient: three ops
+ * that are each other's gradients. */
 #include "ops/index/embedding_bag.h"
 
 #include "aril/embedding.h"
@@ -22,7 +22,7 @@ static bool may_be(int64_t a, int64_t b)
     return a == b || a < 0 || b < 0;
 }
 
-/* Checks indices [B,L], or [n] with offsets [B], and factors; gives the number of bags. */
+/* Checks indices [B,L], or [n] with offsets [B], and factors; outputs the number of bags. */
 static aril_status check(const aril__call *c, const aril_tensor *weight, const aril_tensor *index,
                          const aril_tensor *offsets, const aril_tensor *scale, int64_t *bags)
 {
@@ -109,7 +109,7 @@ static aril_status bag_scale_infer(aril__call *c)
     return s;
 }
 
-/* weight, index, offsets -> rows [B,D], and whether there are any [B,1] */
+/* weight, index, offsets -> row indices [B,D], and whether the bag has any [B,1] */
 static aril_status bag_argmax_infer(aril__call *c)
 {
     int64_t bags = 0;
@@ -128,8 +128,8 @@ enum { BLOCK = 64, GRAIN = 16 * 1024 };
 typedef struct bag_job {
     const void *weight, *scale, *g;
     const int64_t *index;
-    int64_t *start; /* where each bag begins, and the last one ends */
-    double *count;  /* entries of each bag that are not padding */
+    int64_t *start; /* start of each bag, and the end of the last one */
+    double *count;  /* non-padding entries of each bag */
     void *out, *present;
     int64_t bags, rows, width, padding;
     bool mean;
@@ -196,10 +196,10 @@ static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
                                        : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %zu bags",
                                                     r->op->name, bags);
     if (s == ARIL_OK) {
-        if (kind == DOTS) /* entries of no bag */
+        if (kind == DOTS) /* entries outside every bag */
             for (int64_t i = 0; i < index->numel; i++)
                 aril__dtypes[r->type].store[ARIL__C_F64](j.out, i, 1, &(double){ 0 }, 1);
-        /* By columns where rows meet, else by bags. */
+        /* Split by columns where bags write to the same rows, else by bags. */
         int64_t n = kind == SPREAD ? j.width : j.bags;
         int64_t each = kind == SPREAD ? index->numel + j.rows
                                       : j.width * (index->numel / (j.bags ? j.bags : 1) + 1);
@@ -275,7 +275,7 @@ VJP(embedding_bag_scale_grad)
 static const struct bag_attrs sum = { .padding = { -1 } };
 static const struct bag_attrs mean = { .mean = { 1 }, .padding = { 2 } };
 static const struct bag_attrs last = { .padding = { -1 }, .last = { 1 } };
-/* Offsets drawn at random must be in order: all 0, so that the last bag has every entry. */
+/* Random offsets must be sorted: use all 0, so that the last bag has every entry. */
 static const aril__sample bag_samples[] = {
     { .in = { "[5,3]", "i5[N,4]", "-", "-" }, .attrs = &sum, .flags = SAMPLE_BATCH },
     { .in = { "[5,3]", "i5[N,4]", "-", "[N,4]" }, .attrs = &sum, .flags = SAMPLE_BATCH },

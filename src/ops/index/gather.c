@@ -16,7 +16,7 @@
 
 enum { GRAIN = 16 * 1024, BLOCK = 2048 };
 
-/* A tensor without dimensions counts as one of size 1. */
+/* A 0-d tensor counts as having size 1. */
 static int64_t size_along(const aril_tensor *t, int axis)
 {
     return t->ndim ? t->dim[axis] : 1;
@@ -27,7 +27,7 @@ static int64_t stride_along(const aril_tensor *t, int axis)
     return t->ndim ? t->stride[axis] : 0;
 }
 
-/* index beside x: as many dimensions, no size larger but along the axis. */
+/* index must have as many dimensions as x, and no larger size except along the axis. */
 static aril_status check_shapes(const aril__call *c, int axis)
 {
     const aril_tensor *x = c->in[0], *index = c->in[1];
@@ -67,8 +67,8 @@ typedef struct gather_job {
     const aril__mover *mover;
     char *out, *x;
     const int64_t *index;
-    bool checked;        /* all indices have been looked at */
-    atomic_bool outside; /* one is out of range */
+    bool checked;        /* all indices have been checked */
+    atomic_bool outside; /* an index is out of range */
 } gather_job;
 
 static void gather_range(void *ctx, int64_t begin, int64_t end)
@@ -83,7 +83,7 @@ static void gather_range(void *ctx, int64_t begin, int64_t end)
         int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         if (!j->checked) {
-            m = m < BLOCK ? m : BLOCK; /* looked at and used while they are in the cache */
+            m = m < BLOCK ? m : BLOCK; /* check and use them while they are in the cache */
             if (aril__outside(j->index + p.offset[1], m, -j->size, j->size)) {
                 atomic_store_explicit(&j->outside, true, memory_order_relaxed);
                 return;
@@ -124,7 +124,7 @@ static aril_status gather_ref(aril__run *r)
     if (s < 0) return s;
     aril__parallel_for(out->numel, GRAIN, gather_range, &j);
     if (atomic_load_explicit(&j.outside, memory_order_relaxed))
-        s = aril__check_indices(r->op->name, index, j.size, axis, true); /* says which */
+        s = aril__check_indices(r->op->name, index, j.size, axis, true); /* reports which one */
     return s;
 }
 
@@ -200,7 +200,7 @@ typedef struct scatter_job {
     const int64_t *index;
 } scatter_job;
 
-/* m elements: of a line, or one of each of m lines. */
+/* m elements of one line, or one element from each of m lines. */
 static void scatter_run(const scatter_job *j, const int64_t *at, int64_t so, int64_t si, int64_t ss,
                         int64_t m)
 {
@@ -225,12 +225,12 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
         int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
         int64_t at[3] = { p.offset[0], p.offset[1], p.offset[2] };
-        if (step[0] != 1) { /* a line at a time */
+        if (step[0] != 1) { /* one line at a time */
             for (int64_t k = 0; k < m; k++) {
                 scatter_run(j, at, 0, j->along[1], j->along[2], j->n);
                 for (int i = 0; i < 3; i++) at[i] += step[i];
             }
-        } else { /* neighbouring lines side by side */
+        } else { /* adjacent lines together */
             for (int64_t k = 0; k < j->n; k++) {
                 scatter_run(j, at, step[0], step[1], step[2], m);
                 at[1] += j->along[1];
@@ -242,7 +242,7 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* wrap: the size along the axis where indices count from the end, too; else 0. */
+/* wrap: the size along the axis if some indices are negative, else 0. */
 static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_tensor *src, int axis,
                        int64_t wrap, const aril__combiner *combiner, aril__combine how)
 {
@@ -270,7 +270,7 @@ static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_te
         j.lines.stride[2][k] = stride_along(src, d);
     }
     aril__loops_merge(&j.lines, 0);
-    /* Neighbouring lines share lines of the cache. */
+    /* Adjacent lines share cache lines. */
     bool beside = j.lines.ndim && j.lines.stride[0][j.lines.ndim - 1] == 1;
     int64_t few = beside ? 16 : 1, worth = GRAIN / 2 / j.n;
     if (worth < few) worth = few;
@@ -288,7 +288,7 @@ static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, ar
     aril_status s = aril__check_and_wrap(r->op->name, index, size_along(out, axis), axis, &wrap);
     if (s < 0) return s;
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
-    if (combiner && a->alone[0]) { /* begin with the neutral element */
+    if (combiner && a->alone[0]) { /* start from the identity element */
         static const double reals[] = { 0, 1, -INFINITY, INFINITY };
         static const int64_t wholes[] = { 0, 1, INT64_MIN, INT64_MAX };
         static const uint64_t unsigneds[] = { 0, 1, 0, UINT64_MAX };
@@ -332,14 +332,14 @@ static aril_status scatter_min_ref(aril__run *r)
     return scatter_with(r, aril__combiner_of(r->type), ARIL__MIN);
 }
 
-/* x with a number put at the indices. */
+/* x with a number scattered to the indices. */
 static aril_tensor *scatter_number(aril_tensor *x, aril_tensor *index, double v, int64_t axis)
 {
     struct scatter_attrs a = { { axis }, { 0 } };
     return aril__op_with(&a, &aril__op_scatter, x, index, aril__number_like(x, ARIL_NUMBER(v)));
 }
 
-/* What comes back to src, which may have been one element for all. */
+/* The gradient of src, which may have been broadcast from one element. */
 static aril_tensor *gather_to_src(aril_tensor *g, aril_tensor *index, aril_tensor *src,
                                   int64_t axis)
 {
@@ -363,8 +363,8 @@ VJP(scatter_add)
     GRAD(2, gather_to_src(c->g[0], c->x[1], c->x[2], a->axis[0]));
 }
 
-/* Of a product: what is left of it without the element. One factor of 0 among the others needs the
- * product made anew with 1 in its place. */
+/* The gradient of a factor is the product of the others. If the factor is the only 0, recompute the
+ * product with 1 in its place. */
 VJP(scatter_mul)
 {
     const struct scatter_attrs *a = c->attrs;
@@ -392,7 +392,7 @@ VJP(scatter_mul)
     }
 }
 
-/* Of a maximum or minimum: shared evenly among the elements that reach it. */
+/* Maximum and minimum: the gradient is split evenly among the elements that attain it. */
 static void extreme_vjp(aril__grad *c)
 {
     const struct scatter_attrs *a = c->attrs;
@@ -413,7 +413,7 @@ static void extreme_vjp(aril__grad *c)
     }
 }
 
-/* Gradients are checked where no two values are put in one place. */
+/* Gradients are only checked where no index repeats. */
 static const aril__sample scatter_samples[] = {
     { .in = { "[4,3]", "i4[1,3]", "[1,3]" },
       .attrs = &(const struct scatter_attrs){ { 0 }, { 0 } } },
@@ -498,7 +498,7 @@ aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis)
     return at < 0 ? aril__poison() : gather(x, index, at);
 }
 
-/* The part of src that the index has a place for, in x's dtype when it is a plain number. */
+/* src cut to the size of the index, and in x's dtype if it is a plain number. */
 static aril_tensor *fitted(aril_tensor *src, const aril_tensor *index, aril_tensor *x)
 {
     src = aril__settle(src, x);
@@ -561,7 +561,7 @@ aril_tensor *aril_scatter_min(aril_tensor *x, aril_tensor *index, aril_tensor *s
     return scatter(&aril__op_scatter_min, x, index, src, axis, opts.exclude_self, false);
 }
 
-/* index with the sizes of x where it has size 1, except along the axis. */
+/* index broadcast to the sizes of x, except along the axis. */
 static aril_tensor *broadcast_beside(aril_tensor *index, const aril_tensor *x, int axis)
 {
     aril_shape to = aril__shape(index);

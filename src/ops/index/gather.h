@@ -1,4 +1,4 @@
-/* Elements picked and put along one axis. */
+/* Gather and scatter along one axis. */
 #ifndef ARIL_OPS_GATHER_H
 #define ARIL_OPS_GATHER_H
 

@@ -15,7 +15,7 @@
 enum { MOST = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for each axis */
 
 #define INDICES(from)       (((1u << (MOST + 1)) - 1) & ~((1u << (from)) - 1))
-#define SAVED_INDICES(from) (0xffu & ~((1u << (from)) - 1)) /* bit 7 stands for all later ones */
+#define SAVED_INDICES(from) (0xffu & ~((1u << (from)) - 1)) /* bit 7 stands for all later inputs */
 #define NATIVE              (DT(ARIL_F32) | DT(ARIL_F64) | DT(ARIL_I64) | DT(ARIL_U64))
 
 /* ---- index ---- */
@@ -189,7 +189,7 @@ static aril_status index_put_add_ref(aril__run *r)
     return write_picked(r, true);
 }
 
-/* What comes back to the values, which may have been broadcast. */
+/* The gradient of the values, which may have been broadcast. */
 static aril_tensor *picked_to_like(aril__grad *c)
 {
     aril_tensor *in[MOST] = { c->g[0] };
@@ -215,7 +215,7 @@ VJP(index_put_add)
     GRAD(1, picked_to_like(c));
 }
 
-/* Gradients are checked where no two values are put in one place. */
+/* Gradients are only checked where no index repeats. */
 static const aril__sample index_put_samples[] = {
     { .in = { "[4,3]", "[1,3]", "i4[1]" }, .attrs = &(const struct index_attrs){ { 1 } } },
     { .in = { "[4,3,2]", "[1,3]", "i4[1]", "i2[1]" },
@@ -391,13 +391,13 @@ aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedd
     return aril__op_with(&a, &aril__op_embedding, weight, index);
 }
 
-/* Whether src has the sizes of x with those of the index in the place of an axis. */
+/* Whether src has the shape of x with one axis replaced by the dimensions of the index. */
 static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
                       const aril_tensor *src)
 {
     bool fits = src->ndim == x->ndim - 1 + index->ndim;
     for (int d = 0; fits && d < src->ndim; d++) {
-        int k = d - axis; /* in the index */
+        int k = d - axis; /* dimension of the index */
         int64_t want = k < 0             ? x->dim[d]
                        : k < index->ndim ? index->dim[k]
                                          : x->dim[d - index->ndim + 1];

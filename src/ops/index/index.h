@@ -1,10 +1,10 @@
-/* Picking and putting by index tensors. */
+/* Gather and scatter by index tensors. */
 #ifndef ARIL_OPS_INDEX_H
 #define ARIL_OPS_INDEX_H
 
 #include "ops/table/op.h"
 
-/* Bit d: axis d of x has an index tensor; they come in the order of the axes. */
+/* Bit d: axis d of x has an index tensor; the index tensors come in axis order. */
 #define INDEX_ATTRS(A) A(index, I64, 1, mask, 0, NULL)
 ATTRS(index, INDEX_ATTRS)
 #define INDEX_SELECT_ATTRS(A) A(index_select, I64, 1, axis, 0, "axis")

@@ -106,7 +106,7 @@ aril_status aril__check_index_dtype(const char *op, const aril_tensor *t)
                       aril__dtypes[t->dtype].name);
 }
 
-/* Whether any lies outside [low, high), without a branch. */
+/* Whether any index is outside [low, high), without a branch. */
 #define ANY_OUTSIDE(name, target)                                                    \
     target static bool name(const int64_t *at, int64_t n, int64_t low, int64_t high) \
     {                                                                                \
@@ -202,7 +202,7 @@ aril_status aril__indexing_shape(const char *op, const aril_tensor *x, int64_t m
                           "%s: the result would have %d dimensions, at most %d can "
                           "be",
                           op, p->ndim, ARIL_MAX_DIMS);
-    /* Neighbours: the mask is one run of ones. */
+    /* The axes are adjacent if the mask is one run of ones. */
     int first = mask ? __builtin_ctzll((unsigned long long)mask) : 0;
     int64_t run = mask >> first;
     p->at = (run & (run + 1)) == 0 ? first : 0;
@@ -246,7 +246,7 @@ aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const a
             return s;
         }
         const int64_t *v = aril__ptr(index[k]);
-        if (index[k]->numel == count || count == 0) { /* not broadcast, but for sizes of 1 */
+        if (index[k]->numel == count || count == 0) { /* not broadcast, except over sizes of 1 */
             offset_job o = { out, v, size, stride };
             aril__parallel_for(count, GRAIN, offset_range, &o);
             continue;
@@ -273,7 +273,7 @@ typedef struct read_job {
     int64_t bytes;
 } read_job;
 
-/* Rows of neighbours, one for each offset: units are rows, the last but one dimension is theirs. */
+/* Contiguous rows, one per offset: units are rows, along the second-to-last dimension. */
 #define READ_ROWS(bytes_)                       \
     for (int64_t i = 0; i < m; i++, out += row) \
         memcpy(out, x + f[i * sf] * j->bytes, (size_t)(bytes_));
@@ -292,7 +292,7 @@ static void read_rows(void *ctx, int64_t begin, int64_t end)
         char *out = j->out + p.offset[0] * j->bytes;
         const char *x = j->x + p.offset[1] * j->bytes;
         const int64_t *f = j->offsets + p.offset[2];
-        switch (bytes) { /* short ones need no call */
+        switch (bytes) { /* small constant sizes inline memcpy */
         case 4: READ_ROWS(4) break;
         case 8: READ_ROWS(8) break;
         case 16: READ_ROWS(16) break;
@@ -329,7 +329,7 @@ static void read_range(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* Strides of x along the kept dimensions of the picked shape, 0 along the index dimensions. */
+/* Strides of x along the kept dimensions of the result shape, 0 along the index dimensions. */
 static void kept_strides(const aril_tensor *x, const aril__indexing *p, int64_t *stride)
 {
     for (int d = 0, kept = 0; d < p->ndim; d++) {
@@ -377,7 +377,7 @@ typedef struct write_job {
     const int64_t *offsets;
     const int64_t *from; /* offsets in value, or NULL: `step` apart */
     int64_t step;
-    int64_t low, high, pieces; /* of the offsets, where threads share them */
+    int64_t low, high, pieces; /* range of the offsets, split among threads */
 } write_job;
 
 static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t sv, int64_t m)
@@ -393,15 +393,15 @@ static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t
     }
 }
 
-/* Asks for the beginning of a row, of which the processor knows the rest by then. */
+/* Prefetches the start of a row; the hardware prefetcher takes over from there. */
 static inline void ask_for(const char *row, int64_t bytes)
 {
     enum { MOST = 1024, CACHE_LINE = 64 };
     for (int64_t i = 0; i < bytes && i < MOST; i += CACHE_LINE) __builtin_prefetch(row + i);
 }
 
-/* Units are ranges of x, which threads share: each takes the picks that fall in its own, in order.
- * A row is asked for one pick ahead: rows lie anywhere. */
+/* Units are ranges of x, split among threads: each applies the indices that fall in its own range,
+ * in order. Rows are prefetched one index ahead because they are scattered in memory. */
 static void write_places(void *ctx, int64_t begin, int64_t end)
 {
     const write_job *j = ctx;
@@ -442,7 +442,7 @@ static void write_range(void *ctx, int64_t begin, int64_t end)
     while (begin < end) {
         int64_t m = aril__loops_run(n, &p);
         if (m > end - begin) m = end - begin;
-        if (sx != 1) /* the picked elements lie closer together: one line of them at a time */
+        if (sx != 1) /* the indexed axis has the smaller stride: one line at a time */
             m = 1;
         write_run(j, p.offset, sx, sv, m);
         begin += m;
@@ -450,7 +450,7 @@ static void write_range(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* True when the positions of the nest, in logical order, lie *step apart. */
+/* Whether the positions of the loops, in logical order, are evenly spaced, *step apart. */
 static bool even_steps(const aril__loops *n, int64_t *step)
 {
     int64_t next = 0;
@@ -462,7 +462,7 @@ static bool even_steps(const aril__loops *n, int64_t *step)
         else if (n->stride[0][d] != next)
             return false;
         next = n->stride[0][d] * n->dim[d];
-        if (next == 0) { /* broadcast: all of it, or not even */
+        if (next == 0) { /* broadcast: evenly spaced only if the outer dimensions are too */
             for (int k = d - 1; k >= 0; k--)
                 if (n->dim[k] != 1 && n->stride[0][k] != 0) return false;
             return true;
@@ -510,8 +510,8 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
         for (int64_t b = 0; b < j.n; b++, aril__loops_move(&picked, &at, 1)) from[b] = at.offset[0];
         j.from = from;
     }
-    /* Threads share the lines or the places, never the picks of a place: each element sees its
-     * values in order. */
+    /* Threads split the lines or the destinations, never the writes to one destination: each
+     * element sees its values in order. */
     if (j.kept.ndim == 1 && j.kept.stride[0][0] == 1 && lines >= 16 && j.n >= 64) {
         j.low = INT64_MAX;
         j.high = INT64_MIN;

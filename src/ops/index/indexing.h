@@ -1,59 +1,59 @@
-/* Picking by index tensors: what index, index_put, index_select, embedding, gather and scatter
- * share. Indices come as dense i64, and negative ones count from the end. */
+/* Indexing by index tensors: shared by index, index_put, index_select, embedding, gather and
+ * scatter. Indices are contiguous i64, and negative ones count from the end. */
 #ifndef ARIL_OPS_INDEXING_H
 #define ARIL_OPS_INDEXING_H
 
 #include "ops/table/op.h"
 
-#define DT_WHOLE_BYTES ((1u << ARIL_F4E2M1) - 1) /* dtypes whose elements have addresses */
+#define DT_WHOLE_BYTES ((1u << ARIL_F4E2M1) - 1) /* byte-addressable dtypes */
 
-/* The shape of x picked along the axes in a mask: index dimensions, broadcast together, stand where
- * the first axis was, or in front when the axes are not neighbours (NumPy's rule). */
+/* The shape of x indexed along the axes in a mask: the index dimensions, broadcast together,
+ * replace the first indexed axis, or come first if the axes are not adjacent (NumPy's rule). */
 typedef struct aril__indexing {
     int64_t mask;
-    int at, nb;                 /* where the index dimensions stand, how many */
+    int at, nb;                 /* position and number of the index dimensions */
     int ndim;                   /* of the result */
     int64_t dim[ARIL_MAX_DIMS]; /* of the result */
 } aril__indexing;
 
-/* Fails on indices that are not integers, that do not broadcast, or too many dimensions. */
+/* Fails if indices are not integers or do not broadcast, or if there are too many dimensions. */
 aril_status aril__indexing_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
                                  aril_tensor *const *index, aril__indexing *p);
 
-/* Where in `x` each position of the index dimensions points, from x's first element; memory for
- * the caller to free. Fails on an index out of range. */
+/* The offset from x's first element for each position of the index dimensions; the caller frees the
+ * memory. Fails if an index is out of range. */
 aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
                                    int n, aril_tensor *const *index, int64_t **offsets);
-#define ARIL__FETCH_SKIP INT64_MIN /* an offset that is passed over by writes */
+#define ARIL__FETCH_SKIP INT64_MIN /* an offset that writes skip */
 
-/* out = x picked. */
+/* out = x at the indices. */
 void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__indexing *p,
                          const int64_t *offsets);
 
-/* Elements of `value`, broadcast to the picked shape, are written to x, or added to it (f32, f64,
- * i64 and u64), in the order of the indices. */
+/* Writes the elements of `value`, broadcast to the indexed shape, to x, or adds them to it (f32,
+ * f64, i64 and u64), in the order of the indices. */
 aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
                                  const int64_t *offsets, bool add);
 
-/* Checks that all of a dense i64 tensor lie in -size..size-1 (or 0..size-1). */
+/* Checks that all indices of a contiguous i64 tensor are in -size..size-1 (or 0..size-1). */
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative);
 
-/* Checks that all lie in -size..size-1. *wrap: the size where some are negative, else 0: for
+/* Checks that all indices are in -size..size-1. *wrap: the size if some are negative, else 0; for
  * aril__wrap and the runs below. */
 aril_status aril__check_and_wrap(const char *op, const aril_tensor *index, int64_t size, int axis,
                                  int64_t *wrap);
 
-/* Whether any of n indices lies outside [low, high). */
+/* Whether any of n indices is outside [low, high). */
 bool aril__outside(const int64_t *at, int64_t n, int64_t low, int64_t high);
 
-/* Fails unless t is of an integer dtype. */
+/* Fails unless t has an integer dtype. */
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t);
 
-/* A number as a tensor without dimensions, of the dtype and device of x. */
+/* A 0-d tensor with the number, of the dtype and device of x. */
 aril_tensor *aril__number_like(const aril_tensor *x, aril_number v);
 
-/* A scalar that takes any dtype, made one of x's; other values as they are. */
+/* Casts a scalar of no fixed dtype to x's dtype; returns other values unchanged. */
 aril_tensor *aril__settle(aril_tensor *value, const aril_tensor *x);
 
 static inline int64_t aril__wrap(int64_t i, int64_t size)
@@ -61,10 +61,10 @@ static inline int64_t aril__wrap(int64_t i, int64_t size)
     return i + (size & i >> 63);
 }
 
-/* ---- runs of elements, by their size or type ---- */
+/* ---- runs of elements, by size or type ---- */
 
-/* Strides in elements; `along` is the stride of the indexed axis, of size `size` (0 where no index
- * is negative). */
+/* Strides in elements; `along` is the stride of the indexed axis, of size `size` (0 if no index is
+ * negative). */
 typedef struct aril__mover {
     /* out[i] = x[i + index[i] * along] */
     void (*gather)(void *out, int64_t so, const void *x, int64_t sx, int64_t along,
@@ -77,10 +77,10 @@ typedef struct aril__mover {
                  int64_t sf, int64_t n);
     /* out[i] = x[i] */
     void (*copy)(void *out, int64_t so, const void *x, int64_t sx, int64_t n);
-    /* Elements of x where the mask is true, one after the other; how many. */
+    /* Packs the elements of x where the mask is true; returns their number. */
     int64_t (*compress)(void *out, const void *x, int64_t sx, const uint8_t *mask, int64_t sm,
                         int64_t n);
-    /* The reverse: x, one after the other, to where the mask is true. */
+    /* The reverse: unpacks x to where the mask is true. */
     int64_t (*spread)(void *out, int64_t so, const void *x, const uint8_t *mask, int64_t sm,
                       int64_t n);
 } aril__mover;

@@ -29,7 +29,7 @@ static aril_status nonzero_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Elements from `at` on, up to a block and to `end`, as truth values. */
+/* Loads elements from `at` on, up to a block and to `end`, as booleans. */
 static int64_t load_truth(const aril_tensor *t, int64_t at, int64_t end, uint8_t *truth)
 {
     int64_t n = end - at < BLOCK ? end - at : BLOCK;
@@ -50,11 +50,11 @@ static int64_t load_truth(const aril_tensor *t, int64_t at, int64_t end, uint8_t
 
 typedef struct nonzero_job {
     const aril_tensor *x;
-    int64_t *count; /* of each chunk; then where its first goes */
-    int64_t *out;   /* NULL: counting */
+    int64_t *count; /* per chunk; then the output position of its first element */
+    int64_t *out;   /* NULL: only count */
 } nonzero_job;
 
-/* Moves the index on by `by` elements. */
+/* Advances the index by `by` elements. */
 static inline void carry(const aril_tensor *x, int64_t *index, int64_t by)
 {
     int d = x->ndim - 1;
@@ -77,13 +77,13 @@ static void nonzero_range(void *ctx, int64_t begin, int64_t end)
         for (int64_t d = last, at = begin; d >= 0; at /= x->dim[d--]) index[d] = at % x->dim[d];
     }
     for (int64_t at = begin, n; at < end; at += n) {
-        /* Where rows are long, up to the end of one: only their column changes. */
+        /* Stop at the end of long rows, so that only the column changes. */
         int64_t stop = end;
         bool row = out && x->dim[last] >= LONG_ROW;
         if (row && x->dim[last] - index[last] < end - at) stop = at + x->dim[last] - index[last];
         n = load_truth(x, at, stop, truth);
         int64_t m = 0;
-        for (int64_t i = 0; i < n; i++) { /* without a branch on what is found */
+        for (int64_t i = 0; i < n; i++) { /* without branching on the value */
             places[m] = (int32_t)i;
             m += truth[i] != 0;
         }
@@ -142,7 +142,7 @@ OP(nonzero, .doc = "where a tensor is not 0", .onnx = "NonZero", .min_in = 1, .m
 
 /* ---- masked_select, masked_scatter ---- */
 
-/* The mask is of truth values and broadcasts to x. */
+/* The mask is boolean and broadcasts to x. */
 static aril_status check_mask(const aril__call *c)
 {
     const aril_tensor *x = c->in[0], *mask = c->in[1];
@@ -160,7 +160,7 @@ static aril_status check_mask(const aril__call *c)
                       c->op->name, aril__text(a, mask), aril__text(b, x));
 }
 
-/* Runs through x and the mask in logical order. */
+/* Walks x and the mask in logical order. */
 typedef struct masked_walk {
     aril__loops nest; /* 0: x, 1: mask */
     aril__loops_at at;
@@ -227,7 +227,7 @@ static aril_status masked_select_ref(aril__run *r)
     return s;
 }
 
-/* Zeros like `like` with g spread over them. */
+/* Zeros like `like` with g scattered to where the mask is true. */
 static aril_tensor *spread_on_zeros(aril_tensor *like, aril_tensor *mask, aril_tensor *g)
 {
     aril_tensor *zeros = aril_zeros_like(like);
@@ -306,7 +306,7 @@ OP(masked_scatter, .doc = "a tensor with elements of another put, in order, wher
    .vjp = masked_scatter_vjp, .saves = { IN(1), 0, IN(1) | LIKE(2) },
    .samples = masked_scatter_samples);
 
-/* The gradient of src: what the mask takes of g, with zeros behind up to the size of src. */
+/* The gradient of src: g where the mask is true, padded with zeros to the size of src. */
 static aril_status masked_scatter_grad_infer(aril__call *c)
 {
     aril__meta *o = &c->out[0];
@@ -408,7 +408,7 @@ aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out)
     return s;
 }
 
-/* x and the mask in one shape. */
+/* Broadcasts x and the mask to one shape. */
 static aril_tensor *broadcast_to_mask(const char *what, aril_tensor *x, aril_tensor *mask)
 {
     aril_shape to = aril__shape(x);
@@ -445,7 +445,7 @@ aril_tensor *aril_masked_scatter_(aril_tensor *x, aril_tensor *mask, aril_tensor
     return aril__apply_to(x, &aril__op_masked_scatter, 3, (aril_tensor *[]){ x, mask, src }, NULL);
 }
 
-/* NULL when all is well with the arguments of a fill. */
+/* Checks the arguments of a fill; NULL if they are valid. */
 static aril_tensor *refuse_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *value)
 {
     if (!x || !mask || !value) return aril__null_tensor("masked_fill");
@@ -501,7 +501,7 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
             return aril_escape(aril__poison());
         }
         a.classes[0] = aril_item_int(aril_amax(index, ARIL_ALL)) + 1;
-        if (a.classes[0] < 1) a.classes[0] = 1; /* a negative index: the op says so */
+        if (a.classes[0] < 1) a.classes[0] = 1; /* a negative index: the op reports it */
     }
     return aril__op_with(&a, &aril__op_one_hot, index);
 }

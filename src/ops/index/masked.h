@@ -1,4 +1,4 @@
-/* Attributes of ops on truth values and classes. */
+/* Attributes of ops on boolean masks and classes. */
 #ifndef ARIL_OPS_MASKED_H
 #define ARIL_OPS_MASKED_H
 

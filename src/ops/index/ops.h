@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/index/ops.def. */
+/* Op ids and declarations for ops/index/ops.def. */
 #ifndef ARIL_OPS_INDEX_OPS_H
 #define ARIL_OPS_INDEX_OPS_H
 

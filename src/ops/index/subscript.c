@@ -1,5 +1,5 @@
-/* x[...] in NumPy's manner: positions, ranges and new axes make a view; index tensors and masks
- * pick from it. */
+/* x[...] as in NumPy: integers, slices and new axes create a view; index tensors and masks gather
+ * from it. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/index/indexing.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What items come to: a view, and index tensors for some of its axes. */
+/* The resolved items: a view, and index tensors for some of its axes. */
 typedef struct subscript {
     aril_tensor *view;
     int64_t mask;
@@ -21,7 +21,7 @@ static bool is_mask(const aril_index_item *i)
     return i->kind == ARIL_ITEM_BY && i->by->dtype == ARIL_BOOL;
 }
 
-/* Dimensions of the tensor that an item uses up. */
+/* Dimensions of the tensor that an item consumes. */
 static int uses(const aril_index_item *i)
 {
     return i->kind == ARIL_ITEM_NEW || i->kind == ARIL_ITEM_DOTS ? 0 : is_mask(i) ? i->by->ndim : 1;
@@ -56,7 +56,7 @@ static aril_status check_items(const char *op, const aril_tensor *x, aril_items 
     return ARIL_OK;
 }
 
-/* Positions where the mask is true, one index tensor for each of its dimensions. */
+/* Indices where the mask is true, one index tensor for each of its dimensions. */
 static aril_status add_mask(const char *op, subscript *s, int axis, aril_tensor *mask)
 {
     if (mask->ndim == 0) { /* keeps everything or nothing, along a new axis */
@@ -130,7 +130,7 @@ aril_tensor *aril_index(aril_tensor *x, aril_items items)
     return aril_escape(aril__apply1(&aril__op_index, s.n + 1, in, &a));
 }
 
-/* Puts to where the subscript points; in place, or (no view was needed) in a new tensor. */
+/* Writes to where the subscript points, in place or (if no view was needed) to a new tensor. */
 static aril_tensor *put(const subscript *s, aril_tensor *value, bool accumulate, bool in_place)
 {
     aril_tensor *to = s->view;
@@ -154,7 +154,7 @@ static aril_tensor *index_put(aril_tensor *x, aril_items items, aril_tensor *val
     aril_tensor *to = x;
     if (resolve("index_put", to, items, &s) < 0) return aril_escape(aril__poison());
     bool whole = s.view == x && s.n > 0;
-    if (!in_place && !whole) { /* through a view of a copy */
+    if (!in_place && !whole) { /* write through a view of a copy */
         to = aril_copy(x);
         if (aril_tensor_status(to) < 0 || resolve("index_put", to, items, &s) < 0)
             return aril_escape(aril__poison());

@@ -41,8 +41,8 @@ static bool differ(int64_t a, int64_t b)
     return a >= 0 && b >= 0 && a != b;
 }
 
-/* Checks numbers that an attribute may not have, and what all four ops ask of weights and the
- * tensor that they meet: the same rank and dtype, groups that divide. */
+/* Checks for invalid attribute values, and what all four ops require of the weights and the other
+ * tensor: the same rank and dtype, and channels divisible by groups. */
 static aril_status check_common(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
                                 const int64_t *stride, const int64_t *dilation, int64_t groups)
 {
@@ -109,7 +109,7 @@ static aril_status y_shape(const aril__call *c, const aril_tensor *x, const aril
     return ARIL_OK;
 }
 
-/* That g, an input, has the shape y would have. */
+/* Checks that g, an input, has the shape of y. */
 static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril_tensor *w)
 {
     int64_t dim[ARIL_MAX_DIMS];
@@ -185,8 +185,8 @@ static aril_status conv_transpose_infer(aril__call *c)
     return s;
 }
 
-/* conv's attributes of which conv_transpose is the data gradient: what is added to the output is
- * taken from the padding after it. */
+/* The attributes of the conv whose data gradient is conv_transpose: output_padding is subtracted
+ * from the padding after. */
 static struct conv_attrs forward_attrs(const struct conv_transpose_attrs *a)
 {
     struct conv_attrs f = { .groups = { a->groups[0] } };
@@ -286,7 +286,7 @@ static aril_status conv_wgrad_ref(aril__run *r)
 
 /* ---- gradients ---- */
 
-/* The sum of g over all but its channels. */
+/* The sum of g over all dimensions except its channels. */
 static aril_tensor *bias_grad(aril_tensor *g)
 {
     struct reduce_attrs a = { { ((1 << g->ndim) - 1) & ~2 }, { 0 } };

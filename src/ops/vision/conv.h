@@ -1,20 +1,20 @@
 /* Convolution over one to three spatial dimensions, and the two products that are its gradients:
  *
  *     conv(x, w, b)          x [N,C,in...], w [K,C/groups,kernel...], b [K] -> y [N,K,out...]
- *     conv_dgrad(g, w, x)    g like y -> like x; of x only the shape is read
- *     conv_wgrad(g, x, w)    g like y -> like w; of w only the shape is read
+ *     conv_dgrad(g, w, x)    g like y -> like x; only the shape of x is read
+ *     conv_wgrad(g, x, w)    g like y -> like w; only the shape of w is read
  *
- * All three are linear in each of their first two inputs, and the gradient of each is written in
- * the other two, so derivatives of every order exist. conv_transpose is conv_dgrad with a size that
- * follows from the attributes. */
+ * All three are linear in each of their first two inputs, and the gradient of each is expressed by
+ * the other two, so derivatives of every order exist. conv_transpose is conv_dgrad with an output
+ * size that follows from the attributes. */
 #ifndef ARIL_OPS_CONV_H
 #define ARIL_OPS_CONV_H
 
 #include "ops/vision/slide.h"
 
-/* Numbers for each spatial dimension; padding in pairs: before and after. `same` pads by the
- * input's size instead (ARIL__SAME_...). `activation` is that of a forward op's result; the two
- * gradients have none. */
+/* One number per spatial dimension; padding in pairs: before and after. `same` computes the padding
+ * from the input's size instead (ARIL__SAME_...). `activation` applies to a forward op's result;
+ * the two gradients have none. */
 #define CONV_ATTRS(A)                         \
     A(conv, I64, 3, stride, 1, "strides")     \
     A(conv, I64, 6, pad, 0, "pads")           \
@@ -33,15 +33,15 @@ ATTRS(conv, CONV_ATTRS)
     A(conv_transpose, I64, 1, activation, 0, NULL)
 ATTRS(conv_transpose, CONV_TRANSPOSE_ATTRS)
 
-/* The sizes of one convolution, as three spatial dimensions: missing ones come first, with size
- * and kernel 1. */
+/* The sizes of one convolution, padded to three spatial dimensions: missing ones come first, with
+ * size and kernel 1. */
 typedef struct aril__conv {
     int64_t batch, groups;
-    int64_t c, k; /* channels of x and of y in one group */
+    int64_t c, k; /* channels of x and of y per group */
     int64_t in[3], out[3], kernel[3], stride[3], begin[3], dilation[3];
     int64_t x_stride[5], w_stride[5], y_stride[5];
     void *x, *w, *y;
-    const void *bias; /* one for each channel of the result; or NULL */
+    const void *bias; /* one per output channel, or NULL */
     int64_t bias_stride;
     int64_t activation; /* of the result */
 } aril__conv;
@@ -49,8 +49,8 @@ typedef struct aril__conv {
 /* Describes a run of conv, conv_dgrad, conv_wgrad or conv_transpose. */
 void aril__conv_describe(const aril__run *r, aril__conv *d);
 
-/* Along one dimension: position p of the result (of x where `data`, else of y) reads position *at
- * of the other image through kernel position q; false where that lies outside. */
+/* Along one dimension: position p of the result (of x if `data`, else of y) reads position *at of
+ * the other image through kernel position q; returns false if that is out of bounds. */
 static inline bool aril__conv_reads(const aril__conv *d, bool data, int i, int64_t p, int64_t q,
                                     int64_t *at)
 {

@@ -1,11 +1,11 @@
-/* Reading images at places given by a grid:
+/* Sampling images at points given by a grid:
  *
  *     grid_sample(x, grid)                x [N,C,H,W], grid [N,h,w,2] -> [N,C,h,w]
  *     grid_sample_grad_x(g, grid, x)      like x: the gradient for x, linear in g
  *     grid_sample_grad_grid(g, x, grid)   like grid: the gradient for the grid
  *
- * The gradient of the second is written in the first and the third; the third has a form in other
- * ops, in which it is differentiated. */
+ * The gradient of the second is expressed by the first and the third; the third decomposes into
+ * other ops, which are differentiable. */
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
@@ -98,7 +98,7 @@ static aril_status grid_sample_grad_grid_infer(aril__call *c)
 
 /* ---- points ---- */
 
-/* What a place of the grid reads: elements of a plane, and how their weights change with it. */
+/* What a sampling point reads: elements of a plane, their weights, and the weights' derivatives. */
 typedef struct point {
     int n;
     int64_t at[16];
@@ -106,21 +106,20 @@ typedef struct point {
 } point;
 
 typedef struct job {
-    int64_t channels, h, w, places; /* places of the grid for one image */
+    int64_t channels, h, w, places; /* places: sampling points per image */
     int mode, padding;
     bool align;
     void *x, *y, *grid, *out;
 } job;
 
-/* A pixel's place on one axis from -1 .. 1, and its derivative. */
+/* Maps a coordinate from -1 .. 1 to a pixel position on one axis; also outputs the derivative. */
 static double unnormalize(const job *j, double v, int64_t n, double *slope)
 {
     *slope = j->align ? (double)(n - 1) / 2 : (double)n / 2;
     return j->align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 }
 
-/* The place inside the image that stands for p, and the derivative by which slope is
- * multiplied. */
+/* Maps p into the image according to the padding mode, and multiplies slope by the derivative. */
 static double confine(const job *j, double p, int64_t n, double *slope)
 {
     double most = (double)(n - 1);
@@ -140,14 +139,14 @@ static double confine(const job *j, double p, int64_t n, double *slope)
     return p > 0 ? p < most ? p : most : 0;
 }
 
-/* The element (floor(py), floor(px)), or -1 outside. */
+/* The index of element (floor(py), floor(px)), or -1 outside. */
 static int64_t element(const job *j, double py, double px)
 {
     bool inside = py >= 0 && px >= 0 && py <= (double)(j->h - 1) && px <= (double)(j->w - 1);
     return inside ? (int64_t)py * j->w + (int64_t)px : -1;
 }
 
-/* Weights of the four taps of a cubic at part t of a pixel, and their derivatives. */
+/* Weights of the four taps of a cubic at fraction t of a pixel, and their derivatives. */
 static void cubic_weights(double t, double *w, double *d)
 {
     const double a = -0.75;
@@ -209,8 +208,8 @@ static point point_of(const job *j, double gx, double gy)
 #include "ops/table/each_real.inc"
 
 enum {
-    PLACES = 512, /* of a block, at most */
-    SOME = 4,     /* channels that are taken together */
+    PLACES = 512, /* maximum points per block */
+    SOME = 4,     /* channels processed together */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -238,13 +237,13 @@ static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor 
                   .out = aril__ptr(r->out[0]) };
 }
 
-/* Bicubic sampling, and planes of more elements than an int32_t counts, take the general way. */
+/* Bicubic sampling, and planes with more than INT32_MAX elements, use the general kernels. */
 static bool is_linear(const job *j)
 {
     return j->mode != ARIL_GRID_BICUBIC && (double)j->h * (double)j->w + (double)j->w < INT32_MAX;
 }
 
-/* Places for one chunk: whole blocks, but enough chunks for some threads. */
+/* Sampling points per chunk: whole blocks, but enough chunks to keep threads busy. */
 static int64_t grain_of(int64_t places)
 {
     enum { CHUNKS = 8, FEW = 64 };
@@ -271,7 +270,7 @@ static aril_status grid_sample_grad_x_ref(aril__run *r)
     job j = describe(r, r->out[0], r->in[1], r->in[0]);
     bool wide = r->type == ARIL_F64;
     int64_t planes = r->out[0]->dim[0] * j.channels;
-    if (r->out[0]->numel) /* places are looked up again for each piece */
+    if (r->out[0]->numel) /* points are computed again for each piece */
         aril__parallel_for(planes, (planes - 1) / aril__parallel_pieces(planes, 1) + 1,
                            is_linear(&j) ? ARIL__PICK(linear_give, wide)
                            : wide        ? give_f64
@@ -294,9 +293,10 @@ static aril_status grid_sample_grad_grid_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* ---- the gradient for the grid in other ops ---- */
+/* ---- the gradient for the grid, decomposed into other ops ---- */
 
-/* One axis: the pixel below each place, and weights of the taps from there. All [N, places]. */
+/* One axis: the pixel below each sampling point, and the weights of the taps from there. All [N,
+ * places]. */
 typedef struct axis {
     aril_tensor *size, *most, *first, *slope; /* size and most: scalars */
     aril_tensor *w[4], *d[4];
@@ -332,7 +332,7 @@ static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_t
     return within(p, a);
 }
 
-/* Axis `k` (3: x, 2: y) of the image, for the places g of the grid. */
+/* Axis `k` (3: x, 2: y) of the image, for the grid coordinates g. */
 static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_tensor *g, int k)
 {
     axis a = { .size = aril__count_like(x, aril_slice(x, k, 0, 1, 1)) };
@@ -368,7 +368,7 @@ static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_ten
     return a;
 }
 
-/* Tap i along an axis: the pixel as i64, and where it lies inside as a number 0 or 1. */
+/* Tap i along an axis: the pixel as i64, and a mask of 0 or 1 for whether it is inside. */
 static aril_tensor *pixel(const struct grid_sample_attrs *at, axis a, int i, aril_tensor **inside)
 {
     aril_tensor *p = aril_add_scalar(a.first, i);

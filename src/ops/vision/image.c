@@ -1,4 +1,4 @@
-/* Ops on images that are made of others: other orders of channels, and sampling grids. */
+/* Image ops composed of other ops: channel rearrangements and sampling grids. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* x's own sizes before the last three: -1 where unknown, which reshape then infers. */
+/* The sizes of x before the last three: -1 if unknown, which reshape then infers. */
 static aril_shape leading(const aril_tensor *x, int keep)
 {
     aril_shape s = { .ndim = keep };
@@ -95,7 +95,7 @@ aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups)
     return aril_escape(aril__reshape_like(aril_transpose(aril_reshape(x, apart), 1, 2), x));
 }
 
-/* n places from -1 to 1: of the corners, or of the middles of n pixels. [n] */
+/* n coordinates from -1 to 1: corners if `align`, else the centers of n pixels. [n] */
 static aril_tensor *places(int64_t n, bool align, aril_dtype dtype, aril_device device)
 {
     double edge = align ? n > 1 ? 1 : 0 : 1 - 1 / (double)n;
@@ -119,7 +119,8 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
                    aril__text(text, theta), aril__shape_text(sizes, size.ndim, size.dim));
         return aril__poison();
     }
-    /* grid[..., i] = sum over axes k of theta[i][k] * place_k + theta[i][n], the last axis first */
+    /* grid[..., i] = sum over axes k of theta[i][k] * coordinate_k + theta[i][n], the last axis
+     * first */
     ARIL_SCOPE;
     aril_tensor *grid = NULL;
     for (int k = 0; k <= n; k++) {
@@ -127,7 +128,7 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
         column = aril_transpose(column, 1, 2);                          /* [N,1,n] */
         for (int i = 1; i < n; i++) column = aril_unsqueeze(column, 1); /* [N,1,..,n] */
         if (k < n) {
-            int axis = n - 1 - k; /* theta's first column goes with the width */
+            int axis = n - 1 - k; /* theta's first column belongs to the width */
             aril_shape along = { .ndim = n + 1 };
             for (int i = 0; i <= n; i++) along.dim[i] = i == axis ? size.dim[2 + axis] : 1;
             aril_tensor *p = places(size.dim[2 + axis], align_corners, (aril_dtype)theta->dtype,

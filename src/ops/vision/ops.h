@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/vision/ops.def. */
+/* Op ids and declarations for ops/vision/ops.def. */
 #ifndef ARIL_OPS_VISION_OPS_H
 #define ARIL_OPS_VISION_OPS_H
 

@@ -94,7 +94,7 @@ static aril_status misfit(const aril__call *c, int n, const int64_t *want, const
                       aril__shape_text(a, n, want), aril__text(b, got));
 }
 
-/* in: g, x; the result is like x. */
+/* in: g, x; the result has the shape of x. */
 static aril_status avg_grad_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[1];
@@ -117,7 +117,7 @@ static aril_status check_indices(const aril__call *c, const aril_tensor *like,
     return ARIL_OK;
 }
 
-/* Two tensors of the same batch and channels. */
+/* Checks that two tensors have the same batch size and channels. */
 static aril_status check_planes(const aril__call *c, const aril_tensor *x, const aril_tensor *y)
 {
     aril_status s = check_rank(c, x);
@@ -353,8 +353,7 @@ VJP(max_unpool)
     if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_pick, c->g[0], c->x[1]));
 }
 
-/* Where indices repeat, the last one stays, and a gradient goes to all: no derivative is
- * checked. */
+/* With duplicate indices the last write wins, but the gradient goes to all: no gradient check. */
 static const aril__sample max_unpool_samples[] = {
     { .in = { "[2,2,1,1]", "i4[2,2,1,1]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
     { .in = { "[2,2,1]", "i7[2,2,1]" }, .attrs = TO_SIZE(7, 0, 0), .flags = SAMPLE_BATCH },

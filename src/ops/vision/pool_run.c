@@ -27,44 +27,44 @@ aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in)
 /* The elements of one window along one dimension: first, first + step, ... */
 typedef struct taps {
     int64_t first, n, step;
-    int64_t counted; /* with those that lie in the padding */
+    int64_t counted; /* including those in the padding */
 } taps;
 
-/* The windows [begin, end) that may hold an element. */
+/* The windows [begin, end) that may contain an element. */
 typedef struct cover {
     int64_t begin, end;
 } cover;
 
-/* One run: x is the larger side, y the pooled one, both with three spatial dimensions (missing ones
- * come first, with size 1). */
+/* One run: x is the larger side, y the pooled one, both padded to three spatial dimensions (missing
+ * ones come first, with size 1). */
 typedef struct pool {
     int64_t x_dim[5], y_dim[5];
     int64_t x_stride[5], y_stride[5], index_stride[5];
     aril_dtype type;
     bool staged; /* f16 or bf16: computed in f32 */
     bool adaptive, include_pad;
-    bool assign;     /* scatter: the last one stays */
-    bool even;       /* element i of x's space lies at i * x_stride[4] */
-    bool by_channel; /* lanes are channels, else places of a row of y */
-    bool by_place;   /* lines are single places: there are few, of many channels */
+    bool assign;     /* scatter: the last write wins */
+    bool even;       /* spatial element i of x is at i * x_stride[4] */
+    bool by_channel; /* lanes are channels, else positions of a row of y */
+    bool by_place;   /* lines are single positions: there are few, with many channels */
     int64_t divisor;
-    int64_t most_taps; /* of a window */
-    taps *at[3];       /* by element of y */
-    cover *over[3];    /* by element of x */
+    int64_t most_taps; /* maximum per window */
+    taps *at[3];       /* per element of y */
+    cover *over[3];    /* per element of x */
     void *tables;
     const aril__slide *window;
     void *x, *y;
     int64_t *index;
-    int64_t block;       /* channels of a unit of scattering */
-    int64_t size[3];     /* of windows that lie side by side, where scattering tries that first */
-    _Atomic bool apart;  /* an index lies outside such a window */
+    int64_t block;       /* channels per scatter unit */
+    int64_t size[3];     /* of adjacent, non-overlapping windows, if scattering tries that first */
+    _Atomic bool apart;  /* an index is outside such a window */
     _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
     _Atomic bool out_of_memory;
 } pool;
 
 enum {
-    LANES = 512,  /* results that are worked on at a time */
-    LISTED = 128, /* taps of a window that are listed */
+    LANES = 512,  /* results processed at a time */
+    LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
     VECTOR_MOST = 16, /* elements of the longest vector */
 };
@@ -88,22 +88,23 @@ static void note_bad(pool *p, int64_t index)
     p->bad = index;
 }
 
-/* The places [*begin, *end) of a row of y whose k-th tap lies inside, and the element of the
- * first. */
+/* The positions [*begin, *end) of a row of y whose k-th tap is inside x; returns the element read
+ * by the first. */
 static int64_t lanes_of(const aril__slide *w, int64_t k, int64_t in, int64_t out, int64_t *begin,
                         int64_t *end)
 {
-    int64_t from = k * w->dilation - w->begin; /* of place 0 */
+    int64_t from = k * w->dilation - w->begin; /* for position 0 */
     *begin = from < 0 ? (-from + w->stride - 1) / w->stride : 0;
     *end = in > from ? (in - from + w->stride - 1) / w->stride : 0;
     if (*end > out) *end = out;
     return from + *begin * w->stride;
 }
 
-/* The taps of one place: where each lies behind the first element of its channel, and its index. */
+/* The taps of one position: the offset of each from the first element of its channel, and its
+ * index. */
 typedef struct tap_list {
     int n;
-    int64_t row, first, along; /* of the place listed */
+    int64_t row, first, along; /* of the listed position */
     int64_t offset[LISTED], index[LISTED];
 } tap_list;
 
@@ -122,13 +123,13 @@ static void list_taps(const pool *p, const int64_t *o, tap_list *t)
             }
 }
 
-/* The integers that count elements beside lanes of T. */
+/* Integers as wide as lanes of T, to count elements. */
 typedef int32_t lane_indexf;
 typedef int64_t lane_index;
 
 #define LOWEST          (-INFINITY)
 #define IS_NAN(v)       ((v) != (v))
-#define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN is, but not than another */
+#define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN beats all but NaN */
 #define FLOATING
 #define TEMPLATE "ops/vision/pool_run.inc"
 #include "ops/vector/each_target.inc"
@@ -197,13 +198,13 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     memset(p, 0, sizeof *p);
     spread(x, p->x_dim, p->x_stride);
     spread(y, p->y_dim, p->y_stride);
-    /* A size of 1 has no stride to go by. */
+    /* The stride of a dimension of size 1 is arbitrary. */
     if (p->x_dim[4] == 1 && p->x_dim[3] > 1) p->x_stride[4] = p->x_stride[3];
     if (index) {
         spread(index, NULL, p->index_stride);
         p->index = aril__ptr(index);
     }
-    /* Channels and samples that lie side by side are channels of one sample. */
+    /* If channels and samples are adjacent, treat them all as channels of one sample. */
     if (aril__is_samples_last(x) && aril__is_samples_last(y) &&
         (!index || aril__is_samples_last(index))) {
         p->x_dim[1] = p->y_dim[1] = x->dim[0] * x->dim[1];
@@ -220,7 +221,7 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     p->bad = INT64_MIN;
 }
 
-/* Windows, and which of them hold an element. */
+/* Creates the tables of windows, and of which windows contain an element. */
 static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window, bool adaptive)
 {
     const struct pool_attrs *a = r->attrs;
@@ -333,14 +334,15 @@ aril_status aril__pool_average_back(aril__run *r)
     return s == ARIL_OK ? bad_index(r, &p) : s;
 }
 
-/* Indices as i64, as they lie: those of max pooling keep the order of its input. */
+/* Indices as i64, in their own memory order: those of max pooling keep the order of its input. */
 static aril_tensor *whole(aril_tensor *index)
 {
     return index->dtype == ARIL_I64 ? index : aril_cast(index, ARIL_I64);
 }
 
-/* Whether windows side by side, as many as y has elements, fill x: those of most nets do, and then
- * every element of x is written once. The indices tell whether they were the windows in fact. */
+/* Whether non-overlapping windows, as many as y has elements, tile x. This is the common case, and
+ * then every element of x is written once. The indices tell whether these really were the
+ * windows. */
 static bool tiled(pool *p)
 {
     int64_t all = 1;
@@ -356,7 +358,7 @@ static bool tiled(pool *p)
 
 aril_status aril__pool_scatter(aril__run *r)
 {
-    /* Samples that keep threads busy; channels of a cache line; elements. */
+    /* Samples that keep threads busy; channels per cache line; elements. */
     enum { FEW = 8, LINE = 16, CACHED = 256 * 1024 };
     pool p;
     ARIL_SCOPE;
@@ -381,7 +383,7 @@ aril_status aril__pool_scatter(aril__run *r)
         if (!p.apart) return ARIL_OK;
         p.by_place = false;
     }
-    /* Enough units for all threads; f16 and bf16 have sums beside, which should fit a cache. */
+    /* Enough units for all threads; f16 and bf16 need extra sums, which should fit in the cache. */
     p.block = !p.by_channel ? 1 : channels;
     if (p.by_channel && (p.staged ? area * channels > CACHED : p.x_dim[0] < FEW))
         p.block = channels < LINE ? channels : LINE;

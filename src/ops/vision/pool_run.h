@@ -1,5 +1,5 @@
-/* The kernels of pooling. Tensors have any strides; those with channels or rows side by side are
- * walked by vectors along them. */
+/* Pooling kernels. Tensors may have any strides; if channels or rows are contiguous, the loops over
+ * them are vectorized. */
 #ifndef ARIL_OPS_POOL_RUN_H
 #define ARIL_OPS_POOL_RUN_H
 

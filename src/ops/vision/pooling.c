@@ -1,4 +1,4 @@
-/* The public functions of pooling. */
+/* Public pooling functions. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/norm/norm.h"
@@ -87,7 +87,7 @@ static aril_tensor *lp_pool_nd(const char *what, int n, aril_tensor *x, double p
     if (!x) return aril__null_tensor(what);
     a.divisor[0] = 1;
     ARIL_SCOPE;
-    /* In f32 where x is narrower, whose range powers leave soon. */
+    /* Compute in f32 if x is narrower: powers soon overflow its range. */
     bool real = !(x->flags & ARIL__POISON) && aril__is_float((aril_dtype)x->dtype);
     aril_dtype type = (aril_dtype)x->dtype;
     aril_tensor *wide = real ? aril_cast(x, aril__stat_dtype(x)) : x;
@@ -151,7 +151,7 @@ static aril_tensor *max_unpool_nd(const char *what, int n, aril_tensor *x, aril_
     struct pool_attrs a;
     bool single, single_index;
     aril_pool_opts numbers = *o;
-    if (size.ndim && !numbers.kernel[0]) numbers.kernel[0] = 1; /* the size says everything */
+    if (size.ndim && !numbers.kernel[0]) numbers.kernel[0] = 1; /* the size determines everything */
     if (attrs_of(what, n, &numbers, &a) < 0) return aril__poison();
     if (size.ndim) {
         struct pool_attrs sizes;

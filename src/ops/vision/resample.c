@@ -1,5 +1,5 @@
-/* Interpolation over one to three spatial dimensions. Every kind is linear, and separable: along a
- * dimension an element of the result is a sum of a few elements with weights. interpolate and
+/* Interpolation over one to three spatial dimensions. Every mode is linear and separable: along a
+ * dimension each output element is a weighted sum of a few input elements. interpolate and
  * interpolate_grad use the same weights and are each other's gradients. */
 #include "aril/ops.h"
 #include "core/memory.h"
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* size: of the result; 0: by `scale`. ratio: `scale` decides where elements lie, too. */
+/* size: of the result; 0: derived from `scale`, which then also determines the sampling
+ * positions. */
 #define INTERPOLATE_ATTRS(A)                          \
     A(interpolate, I64, 1, mode, 0, "mode")           \
     A(interpolate, I64, 1, align_corners, 0, NULL)    \
@@ -77,13 +78,13 @@ static aril_status interpolate_grad_infer(aril__call *c)
 
 typedef struct tap {
     int64_t at;    /* offset of the element along its dimension */
-    int64_t pixel; /* which one it is */
+    int64_t pixel; /* index of the element */
     double weight;
 } tap;
 
 enum {
-    LANES = 512, /* channels that are worked on at a time */
-    MIXED = 128, /* pixels that make one of the result, at most, where channels lie together */
+    LANES = 512, /* channels processed at a time */
+    MIXED = 128, /* maximum pixels per output pixel if channels are contiguous */
 };
 
 typedef struct job {
@@ -91,15 +92,15 @@ typedef struct job {
     void *x, *y;
     aril_dtype type;
     bool staged;  /* f16 or bf16 */
-    int width[3]; /* taps of each element of the result; unused ones have weight 0 */
+    int width[3]; /* taps per output element; unused ones have weight 0 */
     tap *taps[3];
-    int32_t *places; /* the same of the last dimension: [taps, elements] */
+    int32_t *places; /* the same for the last dimension: [taps, elements] */
     double *weights;
-    int64_t block; /* channels of a unit of work */
+    int64_t block; /* channels per unit of work */
     _Atomic bool out_of_memory;
 } job;
 
-/* The pixels that make one of the result. */
+/* The input pixels of one output pixel. */
 typedef struct mix {
     int n;
     int64_t at[MIXED];
@@ -111,7 +112,7 @@ static const tap *taps_of(const job *j, int axis, int64_t o)
     return j->taps[axis] + o * j->width[axis];
 }
 
-/* The pixels of place o: by their offset, or by their number. */
+/* The pixels of output position o: by offset, or by index. */
 static inline void mix_all(const job *j, const int64_t *o, mix *m, bool by_number)
 {
     const tap *t0 = taps_of(j, 0, o[2]), *t1 = taps_of(j, 1, o[3]), *t2 = taps_of(j, 2, o[4]);
@@ -139,7 +140,7 @@ static void mix_pixels(const job *j, const int64_t *o, mix *m)
     mix_all(j, o, m, true);
 }
 
-/* The cubic kernel of Keys at distance t. */
+/* The Keys cubic kernel at distance t. */
 static double cubic(double t, double a)
 {
     t = fabs(t);
@@ -153,8 +154,8 @@ static double triangle(double t)
     return t < 1 ? 1 - t : 0;
 }
 
-/* Input elements for one of the result. Nearest neighbours are found in the precision of the
- * elements, as PyTorch does, so that ties fall the same way. */
+/* Input elements per output element. Nearest neighbors are computed in the precision of the
+ * elements, as in PyTorch, so that ties round the same way. */
 static double ratio_of(const struct interpolate_attrs *a, int i, int64_t in, int64_t out, bool wide)
 {
     if (a->align_corners[0] && a->mode[0] >= ARIL_LINEAR)
@@ -191,7 +192,8 @@ static void plain_taps(const struct interpolate_attrs *a, double ratio, int64_t 
     }
 }
 
-/* A kernel as wide as the elements of the result lie apart, its weights adding up to 1. */
+/* Antialiasing: a kernel stretched to the spacing of the output elements, with weights normalized
+ * to 1. */
 static void smooth_taps(const struct interpolate_attrs *a, double ratio, int64_t o, int64_t in,
                         int width, tap *t)
 {
@@ -238,7 +240,7 @@ static aril_status make_taps(const aril__run *r, job *j, int ndim)
     return ARIL_OK;
 }
 
-/* The last dimension once more, tap by tap, for vectors along it. */
+/* The taps of the last dimension again, transposed to vectorize along it. */
 static aril_status make_places(const aril__run *r, job *j)
 {
     int64_t n = j->y_dim[4] * j->width[2];
@@ -407,7 +409,7 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
                                  "antialias, which is for them too");
         return aril__poison();
     }
-    /* Kernels go along channels, or along places. */
+    /* Kernels vectorize along channels or along positions. */
     if (x->storage && !aril__is_dense(x) && aril__is_samples_last(x)) x = aril_channels_last(x);
     a.align_corners[0] = opts.align_corners;
     a.antialias[0] = opts.antialias;

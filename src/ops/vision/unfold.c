@@ -1,4 +1,4 @@
-/* Windows of a image as columns, and columns added back:
+/* Windows of an image as columns (im2col), and the reverse (col2im):
  *
  *     unfold(x)          [N,C,H,W] -> [N, C * kernel, positions]
  *     fold(u)            the reverse, to a size given by the attributes
@@ -34,7 +34,7 @@ static aril__slide window_of(const struct unfold_attrs *a, int i)
                           .dilation = a->dilation[i] };
 }
 
-/* Positions of the window over a image of the given size; -1 where it is unknown. */
+/* Positions of the window over an image of the given size; -1 if it is unknown. */
 static aril_status count(const aril__call *c, const int64_t *size, int64_t *positions)
 {
     const struct unfold_attrs *a = c->attrs;
@@ -78,7 +78,7 @@ static aril_status unfold_infer(aril__call *c)
     return count(c, x->dim + 2, &o->dim[2]);
 }
 
-/* That u is what unfolding a image of that size gives. */
+/* Checks that u has the shape of an unfolded image of that size. */
 static aril_status check_columns(const aril__call *c, const aril_tensor *u, const int64_t *size)
 {
     const struct unfold_attrs *a = c->attrs;
