@@ -1,4 +1,4 @@
-/* Batch normalisation: statistics of each channel over the batch and all positions. */
+/* Batch normalization: statistics of each channel over the batch and all positions. */
 #include "ops/norm/norm.h"
 
 #include "aril/ops.h"
@@ -14,7 +14,7 @@
 #include "ops/reduce/ops.h"
 #include "ops/shape/ops.h"
 
-/* ---- shared by rules ---- */
+/* ---- shared by shape inference ---- */
 
 aril_status aril__norm_param(const aril__call *c, int i, const char *name, int64_t size)
 {
@@ -48,7 +48,7 @@ aril_tensor *aril__norm_sum_channels(aril_tensor *x)
 
 /* ---- kernels ---- */
 
-/* A tensor's memory as [outer, channels, inner]: `last` where it lies channels-last. */
+/* A tensor's memory as [outer, channels, inner]; `last` if it is channels-last. */
 static aril__bn job_of(const aril__run *r, bool last)
 {
     const aril_tensor *x = r->in[0];
@@ -67,7 +67,7 @@ static aril__bn job_of(const aril__run *r, bool last)
     return j;
 }
 
-/* A residual is a large tensor too: of x's shape and dtype. */
+/* A residual must have x's shape and dtype. */
 static aril_status check_like_x(const aril__call *c, int i, const char *name)
 {
     const aril_tensor *x = c->in[0], *t = c->in[i];
@@ -90,8 +90,8 @@ static aril_status check_like_x(const aril__call *c, int i, const char *name)
 ATTR_LIST(batch_norm_grad, BATCH_NORM_GRAD_ATTRS)
 
 /* in: x, g, weight?, mean, invstd, y?, bias?; out: dx, dweight, dbias, dresidual
- * With an activation its derivative is that at y, or, of relu without a y, at what x gives.
- * dresidual is the gradient before the activation; empty where the attributes do not ask for it. */
+ * An activation's derivative is computed from y or, for relu without y, recomputed from x.
+ * dresidual is the gradient before the activation; empty unless the attributes request it. */
 static aril_status batch_norm_grad_infer(aril__call *c)
 {
     const struct batch_norm_grad_attrs *a = c->attrs;
@@ -219,7 +219,7 @@ static void like_input(aril__call *c)
 }
 
 /* in: x, weight?, bias?, running_mean?, running_var?, batches?, residual?
- * out: y, mean, 1 / sqrt(var + eps), and what is written to */
+ * out: y, mean, 1 / sqrt(var + eps), and the updated running values */
 static aril_status batch_norm_infer(aril__call *c)
 {
     static const char *const name[] = { "", "weight", "bias", "running_mean", "running_var" };
@@ -286,14 +286,14 @@ static aril_status batch_norm_ref(aril__run *r)
     return forward_run(r, false);
 }
 
-/* The mean and 1 / sqrt(var + eps) are results too: second gradients flow through them. */
+/* The mean and 1 / sqrt(var + eps) are results too: second derivatives flow through them. */
 VJP(batch_norm)
 {
     const struct batch_norm_attrs *at = c->attrs;
     aril_tensor *g = c->g[0], *dx = NULL, *x = c->x[0];
     int64_t act = at->activation[0];
     if (g && (c->wants[0] || c->wants[1])) {
-        /* Without a residual relu's derivative is told by x, and y is not read again. */
+        /* Without a residual, relu's derivative is recomputed from x, and y is not read again. */
         bool by_x = act == ARIL_RELU && !c->x[6];
         struct batch_norm_grad_attrs a = { { act }, { act && c->wants[6] } };
         aril_tensor *out[4], *in[7] = { x,

@@ -9,37 +9,37 @@
 #include <string.h>
 
 enum {
-    TILE = 2048,       /* elements that are worked on at a time */
-    WIDE = 512,        /* columns that a unit of work has at most */
-    NARROW = 64,       /* rows of fewer columns are taken some at a time */
-    LEAST = 16 * 1024, /* elements of a unit, where there are so many */
-    MOST = 512 * 1024, /* and most: its sums are not in double */
+    TILE = 2048,       /* elements processed at a time */
+    WIDE = 512,        /* maximum columns per unit of work */
+    NARROW = 64,       /* rows with fewer columns are processed several at a time */
+    LEAST = 16 * 1024, /* minimum elements per unit, if there are that many */
+    MOST = 512 * 1024, /* and maximum: its sums are not in double */
     UNITS = 64,
 };
 
 enum { FORWARD, EVAL, BACKWARD };
 enum { STATS, APPLY, SUMS, BACK };
 
-/* What a run has beside its job. Arrays of double have one value a channel; those of T as many as
- * the rows have columns. */
+/* The working state of a run. Arrays of double have one value per channel; those of T one per
+ * column of a row. */
 typedef struct work {
     const aril__bn *j;
     int kind, pass;
     bool wide, staged;
-    bool direct;    /* results are made where they stay */
-    bool streams;   /* ... or pass the caches by */
-    bool by_x;      /* the derivative of relu is told by x */
-    bool by_y;      /* the derivative of the activation is told by y */
-    bool backwards; /* units in reverse */
-    int64_t count;  /* elements of a channel */
+    bool direct;    /* compute results directly in the output */
+    bool streams;   /* ... or with streaming stores */
+    bool by_x;      /* relu's derivative is recomputed from x */
+    bool by_y;      /* the activation's derivative is computed from y */
+    bool backwards; /* process units in reverse */
+    int64_t count;  /* elements per channel */
     /* pixels x channels */
     int64_t rows, width;                /* a row may hold several pixels */
-    int64_t rest;                       /* elements of the last row, where that is shorter */
-    int64_t per, chunks, blocks, units; /* rows of a chunk; chunks and blocks of columns */
+    int64_t rest;                       /* elements of the last row, if it is shorter */
+    int64_t per, chunks, blocks, units; /* rows per chunk; chunks and blocks of columns */
     int64_t part_size;
     void *parts; /* [chunks][part_size] of T: partial results */
     double *column[2];
-    /* constants and results of channels */
+    /* constants and results per channel */
     double *weight, *bias, *mean, *invstd, *squares, *sum, *dot;
     void *m, *a, *b, *e, *f;
     void *memory;
@@ -78,7 +78,7 @@ static void write_channels(aril_tensor *t, const double *from, int64_t n)
     if (t) aril__dtypes[t->dtype].store[ARIL__C_F64](aril__ptr(t), 0, 1, from, n);
 }
 
-/* How rows of channels are cut: by size alone. */
+/* Splits rows of channels into units, by size alone. */
 static void cut_rows(work *w)
 {
     const aril__bn *j = w->j;
@@ -153,7 +153,7 @@ static void walk_rows(work *w, int pass, bool backwards)
     aril__parallel_for(w->units, 1, RUN(w, rows_range), w);
 }
 
-/* Adds up columns that belong to one channel: the j-th of each pixel in a row. */
+/* Sums the columns that belong to one channel: the j-th of each pixel in a row. */
 static void join_columns(const work *w, aril__range_fn *fn)
 {
     enum { TOGETHER = 128 };
@@ -199,7 +199,7 @@ static int64_t channel_grain(const work *w)
     return w->count >= LEAST ? 1 : LEAST / (w->count > 0 ? w->count : 1);
 }
 
-/* Running values, which take the unbiased variance. */
+/* Updates the running values, which use the unbiased variance. */
 static void update_running(const work *w)
 {
     const aril__bn *j = w->j;

@@ -1,5 +1,5 @@
-/* Norms whose statistics belong to one sample: layer, rms, group and instance normalisation. One
- * set of kernels over rows serves all. */
+/* Per-sample normalization: layer, RMS, group and instance norm. One set of kernels over rows
+ * serves all of them. */
 #include "ops/norm/norm.h"
 
 #include "aril/ops.h"
@@ -25,19 +25,19 @@
 enum {
     BLOCK = 64,
     GRAIN = 32 * 1024,
-    ROWS = 16,  /* rows whose gradients of weights are summed in their own type */
-    PARTS = 64, /* so many partial sums are enough for the threads of a large machine */
+    ROWS = 16,  /* rows whose weight gradients are summed in T */
+    PARTS = 64, /* enough partial sums for the threads of a large machine */
 };
 
 typedef struct rows_job {
     int64_t rows, n, groups, per_group, inner;
     double eps;
     const void *x, *g, *weight, *bias;
-    void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: rms */
+    void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: RMS norm */
     double *part;      /* [chunks of rows][part_size]: dweight, dbias, and both again in T */
     int64_t part_size; /* in doubles */
     int64_t grain;
-    bool stream; /* the result goes past the cache */
+    bool stream; /* use streaming stores */
 } rows_job;
 
 #define TEMPLATE "ops/norm/layer_norm.inc"
@@ -49,8 +49,8 @@ static int64_t grain_of(int64_t work, int64_t least)
     return grain > least ? grain : least;
 }
 
-/* Gradients of weights are gathered as the rows are passed, in one sum for each chunk of rows;
- * where there are few rows, or no memory for that, by a second pass over the channels. */
+/* Accumulates the weight gradients while processing the rows, in one partial sum per chunk of rows.
+ * Falls back to a second pass over the channels if there are few rows or memory is out. */
 static void run_backward(rows_job *j, bool wide)
 {
     int64_t channels = j->groups * j->per_group;
@@ -82,7 +82,7 @@ static void run_rows(rows_job *j, aril_dtype type)
         aril__parallel_for(j->rows, grain_of(j->n, 1), ARIL__PICK(forward_rows, wide), j);
 }
 
-/* The last `axes` dimensions are one row. */
+/* Flattens the last `axes` dimensions to one row. */
 static void rows_of_axes(rows_job *j, const aril_tensor *x, int64_t axes)
 {
     j->rows = j->n = j->groups = j->inner = 1;
@@ -99,7 +99,7 @@ static void like(aril__meta *o, const aril_tensor *t, aril_dtype dtype)
     for (int d = 0; d < t->ndim; d++) o->dim[d] = t->dim[d];
 }
 
-/* Statistics: x with the last `axes` sizes 1. */
+/* Statistics: the shape of x with the last `axes` sizes set to 1. */
 static void like_stats(aril__meta *o, const aril_tensor *x, int64_t axes)
 {
     like(o, x, aril__stat_dtype(x));
@@ -153,7 +153,7 @@ static aril_tensor *cast_like(aril_tensor *x, const aril_tensor *of)
     return aril_cast(x, (aril_dtype)of->dtype);
 }
 
-/* What flows to x through the statistics, which broadcast to it:
+/* The gradient of x through the statistics, which broadcast to it:
  *     g_mean / n - g_invstd * invstd^3 * (x - mean) / n                          (mean NULL: 0) */
 static aril_tensor *stats_vjp(aril_tensor *x, aril_tensor *mean, aril_tensor *s,
                               aril_tensor *g_mean, aril_tensor *g_s)
@@ -466,7 +466,7 @@ static aril_status group_norm_grad_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* [N,G] spread over the channels of x and its positions: [N,C,1,...]. */
+/* Expands [N,G] to the channels of x and its positions: [N,C,1,...]. */
 static aril_tensor *spread(aril_tensor *t, aril_tensor *x, const struct group_norm_attrs *a)
 {
     if (a->groups[0]) {
@@ -616,7 +616,7 @@ OP(group_norm, .doc = "normalisation over groups of channels of each sample",
 
 /* ---- public ---- */
 
-/* Are the last sizes of x those of `shape`? */
+/* Checks that the last sizes of x equal `shape`. */
 static aril_status check_shape(const char *what, const aril_tensor *x, aril_shape shape)
 {
     bool fits = shape.ndim >= 1 && shape.ndim <= x->ndim;

@@ -1,4 +1,5 @@
-/* Local response normalisation: each element by the squares of neighbouring channels. */
+/* Local response normalization: divides each element by a power of the mean square of adjacent
+ * channels. */
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
@@ -18,24 +19,24 @@
 /* ---- kernels ---- */
 
 enum {
-    BLOCK = 4096, /* elements that are worked on at a time, */
-    WIDE = 16384, /* and in logical order, where each channel has a piece of its own */
+    BLOCK = 4096, /* elements processed at a time, */
+    WIDE = 16384, /* and if channels-first, where each channel is a separate piece */
     ROUND = 16,   /* elements of the longest vector */
-    LEAST = 4,    /* blocks that are worth a thread */
+    LEAST = 4,    /* minimum blocks per thread */
 };
 
 /* Memory as [outer, channels, inner]; channels-last, inner is 1. */
 typedef struct lrn_job {
     int64_t outer, channels, inner;
-    int64_t size, before, after; /* the window, and how much of it may lie within the channels */
+    int64_t size, before, after; /* the window, and how much of it may overlap the channels */
     double alpha, beta, k;
     aril_dtype type;
-    bool staged; /* f16 and bf16, by way of f32 */
+    bool staged; /* f16 and bf16, computed in f32 */
     bool last;
     const void *x, *g; /* g NULL: forward */
     void *y;
-    int64_t some;                               /* positions, or pixels, of a block */
-    int64_t blocks, pieces;                     /* pieces have scratch memory of their own */
+    int64_t some;                               /* positions, or pixels, per block */
+    int64_t blocks, pieces;                     /* each piece has its own scratch memory */
     int64_t pad_size, block_size, scratch_size; /* elements */
     void *scratch;
 } lrn_job;
@@ -44,7 +45,7 @@ typedef struct lrn_block {
     int64_t at;                  /* the first element */
     int64_t rows, row, row_step; /* in memory */
     int64_t lines, length, step; /* in scratch memory */
-    int64_t room, pitch;         /* elements of a line without and with zeros */
+    int64_t room, pitch;         /* elements of a line without and with zero padding */
 } lrn_block;
 
 static int64_t rounded(int64_t n)
@@ -78,7 +79,7 @@ static lrn_block block_of(const lrn_job *j, int64_t i)
     return b;
 }
 
-/* f64 has no vector form of its own. */
+/* f64 has no vectorized pow. */
 #define v_pow_f64        pow
 #define v_pow_f64_avx2   pow
 #define v_pow_f64_avx512 pow
@@ -136,7 +137,7 @@ aril_status aril__local_response_norm_last(aril__run *r)
     return aril__norm_last_run(r, run_job);
 }
 
-/* ---- in other ops ---- */
+/* ---- decomposition into other ops ---- */
 
 static bool is_empty(const aril_tensor *x)
 {
@@ -145,10 +146,10 @@ static bool is_empty(const aril_tensor *x)
     return false;
 }
 
-/* The mean over neighbouring channels is a pooling with a window along them. */
+/* The mean over adjacent channels is a pooling with a window along them. */
 static aril_tensor *mean_near(aril_tensor *x, int64_t size, int64_t before, int64_t after)
 {
-    if (x->ndim < 3 || is_empty(x)) return x; /* poison, or nothing to be pooled */
+    if (x->ndim < 3 || is_empty(x)) return x; /* poison, or an empty input */
     struct pool_attrs a = { .kernel = { size, 1, 1 },
                             .stride = { 1, 1, 1 },
                             .pad = { before, after },
@@ -178,7 +179,7 @@ static void local_response_norm_decompose(aril__call *c, aril_tensor **out)
     out[0] = aril_cast(y, (aril_dtype)c->in[0]->dtype);
 }
 
-/* dx = g / s^beta - 2 alpha beta x * mean of g x / s^(beta + 1) over those whose window x is in */
+/* dx = g / s^beta - 2 alpha beta x * mean of g x / s^(beta + 1) over elements whose window has x */
 static void local_response_norm_grad_decompose(aril__call *c, aril_tensor **out)
 {
     const struct local_response_norm_attrs *a = c->attrs;

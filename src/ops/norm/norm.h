@@ -1,12 +1,12 @@
-/* Normalisations: attributes, and what their rules share. */
+/* Normalization ops: attributes, and helpers shared by their rules. */
 #ifndef ARIL_OPS_NORM_H
 #define ARIL_OPS_NORM_H
 
 #include "ops/table/op.h"
 #include "ops/table/rows.h"
 
-/* cumulative: the running values are means over all batches so far, and momentum is not used.
- * activation: of the result and the residual, an aril_activation. */
+/* cumulative: the running values are averages over all batches so far, and momentum is unused.
+ * activation: an aril_activation applied to the sum of the result and the residual. */
 #define BATCH_NORM_ATTRS(A)                          \
     A(batch_norm, F64, 1, momentum, 0.1, "momentum") \
     A(batch_norm, F64, 1, eps, 1e-5, "epsilon")      \
@@ -19,7 +19,7 @@ ATTRS(batch_norm, BATCH_NORM_ATTRS)
     A(batch_norm_eval, I64, 1, activation, 0, NULL)
 ATTRS(batch_norm_eval, BATCH_NORM_EVAL_ATTRS)
 
-/* residual: its gradient is wanted, too. */
+/* residual: whether its gradient is wanted, too. */
 #define BATCH_NORM_GRAD_ATTRS(A)                    \
     A(batch_norm_grad, I64, 1, activation, 0, NULL) \
     A(batch_norm_grad, I64, 1, residual, 0, NULL)
@@ -30,12 +30,12 @@ ATTRS(batch_norm_grad, BATCH_NORM_GRAD_ATTRS)
     A(layer_norm, I64, 1, axes, 1, NULL) A(layer_norm, F64, 1, eps, 1e-5, "epsilon")
 ATTRS(layer_norm, LAYER_NORM_ATTRS)
 
-/* groups 0: as many as there are channels. */
+/* groups 0: one per channel. */
 #define GROUP_NORM_ATTRS(A) \
     A(group_norm, I64, 1, groups, 1, "num_groups") A(group_norm, F64, 1, eps, 1e-5, "epsilon")
 ATTRS(group_norm, GROUP_NORM_ATTRS)
 
-/* eps below 0: the dtype's own. */
+/* eps below 0: the dtype's machine epsilon. */
 #define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
 ATTRS(rms_norm, RMS_NORM_ATTRS)
 
@@ -53,32 +53,33 @@ static inline aril_dtype aril__stat_dtype(const aril_tensor *x)
     return x->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
 }
 
-/* Two sizes that are, or may turn out to be, the same. */
+/* Whether two sizes are equal, or may be because one is unknown. */
 static inline bool aril__size_fits(int64_t a, int64_t b)
 {
     return a < 0 || b < 0 || a == b;
 }
 
-/* Checks an optional parameter with one value a channel: [size], of x's dtype, or f32 with f16 and
- * bf16. `name` is the parameter's in the message. */
+/* Checks an optional per-channel parameter: [size], of x's dtype, or f32 for f16 and bf16. `name`
+ * is the parameter's name in the message. */
 aril_status aril__norm_param(const aril__call *c, int i, const char *name, int64_t size);
 
-/* v, [C], as [C,1,...]: it broadcasts over the channels of a tensor of ndim dimensions. */
+/* Reshapes v, [C], to [C,1,...], which broadcasts over the channels of a tensor of ndim
+ * dimensions. */
 aril_tensor *aril__norm_channels(aril_tensor *v, int ndim);
 
-/* x summed over all axes but that of the channels: [C]. */
+/* x summed over all axes except the channels: [C]. */
 aril_tensor *aril__norm_sum_channels(aril_tensor *x);
 
-/* Normalisation of tensors that lie channels-last, as they lie: rows of the CPU. x is the first
- * input, and tensors of as many dimensions are of its shape. Inputs that lie otherwise (a gradient
- * that came from a reshape) are brought into its order; `run` is called with last = true. */
+/* Normalization of channels-last tensors without a copy: op table rows of the CPU. x is the first
+ * input, and tensors with as many dimensions have its shape. Inputs of another memory order (such
+ * as a gradient that came from a reshape) are converted to it; `run` is called with last = true. */
 const char *aril__norm_last_prepare(const aril__run *r, aril__plan *plan);
 aril_status aril__norm_last_run(aril__run *r, aril_status (*run)(aril__run *r, bool last));
 
 aril_status aril__batch_norm_last(aril__run *r);
 aril_status aril__local_response_norm_last(aril__run *r);
 
-/* An option whose zero stands for its default, and which ARIL_ZERO sets to 0. */
+/* An option whose value 0 means its default; ARIL_ZERO sets it to 0. */
 static inline double aril__or_default(double value, double initial)
 {
     return value == 0 ? initial : value == ARIL_ZERO ? 0 : value;

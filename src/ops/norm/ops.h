@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/norm/ops.def. */
+/* Op ids and declarations for ops/norm/ops.def. */
 #ifndef ARIL_OPS_NORM_OPS_H
 #define ARIL_OPS_NORM_OPS_H
 

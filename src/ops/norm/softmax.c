@@ -16,15 +16,15 @@
 /* ---- kernels ---- */
 
 enum {
-    BATCH = 4096, /* elements of short lines that are taken together, and blocks of long ones */
-    LONE = 64,    /* lines of fewer elements have no loop of their own */
-    COLS = 512,   /* columns of a block, at most */
-    SIDE = 8,     /* rows that are taken together where the axis is long */
-    TALL = 512,   /* an axis up to this length stays in the cache while its columns are worked on */
-    CACHED = 64 * 1024, /* elements of a block of columns that should stay there */
+    BATCH = 4096, /* elements of short lines processed together, and block size of long ones */
+    LONE = 64,    /* shorter lines share one loop */
+    COLS = 512,   /* maximum columns per block */
+    SIDE = 8,     /* rows processed together if the axis is long */
+    TALL = 512,   /* an axis up to this length stays in the cache while its columns are processed */
+    CACHED = 64 * 1024, /* elements of a block of columns that should stay in the cache */
     GRAIN = 16 * 1024,
-    NARROW = 64,   /* fewer columns than this are taken some rows at a time */
-    TOGETHER = 16, /* rows whose exponentials are summed in their own type */
+    NARROW = 64,   /* with fewer columns, several rows are processed at a time */
+    TOGETHER = 16, /* rows whose exponentials are summed in T */
 };
 
 typedef struct job {
@@ -37,12 +37,12 @@ typedef struct job {
     bool is_log, is_grad, direct, stream;
 } job;
 
-/* Few columns along a long axis: rows lie in one piece, and are cut among threads. */
+/* Few columns along a long axis: rows are contiguous, and split among threads. */
 typedef struct narrow {
     const job *j;
     int pass;
-    int64_t at, size;           /* of all rows: the first element, and how many there are */
-    int64_t width, per, chunks; /* columns of some rows; elements of a chunk */
+    int64_t at, size;           /* of all rows: the first element, and the number of elements */
+    int64_t width, per, chunks; /* columns of several rows; elements per chunk */
     void *tops, *top, *by;      /* of chunks, of columns */
     double *sums;
 } narrow;
@@ -56,7 +56,7 @@ static int64_t narrow_size(const narrow *w, int64_t chunk)
 #define TEMPLATE "ops/norm/softmax.inc"
 #include "ops/vector/each_target.inc"
 
-/* False where there is no memory for it. */
+/* Returns false when out of memory. */
 static bool run_narrow(const job *j, int64_t outer, bool wide)
 {
     narrow w = { .j = j, .size = j->n * j->inner };

@@ -1,4 +1,4 @@
-/* Softmax and its relatives along one axis. */
+/* Softmax and related ops along one axis. */
 #ifndef ARIL_OPS_SOFTMAX_H
 #define ARIL_OPS_SOFTMAX_H
 
