@@ -231,7 +231,7 @@ static aril_status bag_argmax_ref(aril__run *r)
     return run_bag(r, ARGMAX, NULL, r->in[0], r->in[1], r->in[2], NULL);
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 static aril_tensor *sums(const void *attrs, aril_tensor *weight, aril_tensor *index,
                          aril_tensor *offsets, aril_tensor *scale)

@@ -1,5 +1,5 @@
-/* einsum: products and sums by the names of axes. Made of diagonals, sums, permutations and matrix
- * products, so its gradient is theirs. Operands are taken in from left to right, two at a time; an
+/* einsum: products and sums by axis labels. Composed of diagonals, sums, permutations and matrix
+ * products, which provide the gradient. Operands are combined from left to right, two at a time; an
  * axis is summed over as soon as nothing later needs it. */
 #include "aril/ops.h"
 #include "core/memory.h"
@@ -48,15 +48,15 @@ static char letter(int label)
     return label >= LETTERS ? '.' : (char)(label < 26 ? 'A' + label : 'a' + label - 26);
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 static aril_status bad_char(const char *expression, char c)
 {
     return aril__fail(ARIL_ERR_ARG, "einsum: unexpected '%c' in \"%s\"", c, expression);
 }
 
-/* Reads labels up to ',', "->" or the end. `dots` is the number of axes that "..." stands for: of
- * an operand, all that have no letter (-1: those of t); *at is left behind the labels. */
+/* Reads labels up to ',', "->" or the end. `dots` is the number of axes that "..." stands for (-1:
+ * those of operand t that have no letter); advances *at past the labels. */
 static aril_status read_labels(const char *expression, const char **at, int dots, term *x)
 {
     const char *p = *at;
@@ -92,7 +92,7 @@ static aril_status read_labels(const char *expression, const char **at, int dots
     return ARIL_OK;
 }
 
-/* The operands and the result of an expression. */
+/* Parses the operands and the result of an expression. */
 static aril_status read_all(const char *expression, aril_list operands, term *in, term *out)
 {
     const char *p = expression;
@@ -113,7 +113,7 @@ static aril_status read_all(const char *expression, aril_list operands, term *in
     }
     out->t = NULL;
     out->n = 0;
-    if (!*p) { /* every letter that stands once, in order, behind the axes of "..." */
+    if (!*p) { /* every letter that occurs once, in order, after the axes of "..." */
         for (int d = 0; d < dots; d++) out->label[out->n++] = LETTERS + dots - 1 - d;
         for (int l = 0; l < LETTERS; l++)
             if (seen[l] == 1 && out->n < 2 * ARIL_MAX_DIMS) out->label[out->n++] = l;
@@ -140,7 +140,7 @@ static aril_status read_all(const char *expression, aril_list operands, term *in
     return ARIL_OK;
 }
 
-/* Sizes of one label must agree; 1 fits any. */
+/* Sizes of one label must agree; size 1 broadcasts. */
 static aril_status check_sizes(const char *expression, const term *in, int n)
 {
     int64_t size[LABELS];
@@ -167,7 +167,7 @@ static void drop_axis(term *x, int axis)
     x->n--;
 }
 
-/* Labels that stand twice become the diagonal. */
+/* Takes the diagonal for repeated labels. */
 static aril_status take_diagonals(const char *expression, term *x)
 {
     for (int i = 0; i < x->n; i++)
@@ -184,7 +184,7 @@ static aril_status take_diagonals(const char *expression, term *x)
             drop_axis(x, k);
             drop_axis(x, i);
             x->label[x->n++] = label;
-            i = -1; /* from the start: places have changed */
+            i = -1; /* restart: positions have changed */
             break;
         }
     return aril_tensor_status(x->t);
@@ -202,7 +202,7 @@ static void sum_out(term *x, set keep)
     if (axes.n) x->t = aril_sum(x->t, axes);
 }
 
-/* The axes in the given order, which names all of them. */
+/* Permutes the axes to the given order, which must list all of them. */
 static aril_tensor *ordered(const term *x, int n, const int *label)
 {
     aril_axes axes = { .n = n };
@@ -216,7 +216,7 @@ static aril_tensor *ordered(const term *x, int n, const int *label)
 
 /* ---- two tensors ---- */
 
-/* x with axes for `n` labels in their order, size 1 where it has none. */
+/* x with axes for `n` labels in their order, with size 1 for missing ones. */
 static aril_tensor *spread(const term *x, int n, const int *label)
 {
     int own[2 * ARIL_MAX_DIMS] = { 0 }, count = 0;
@@ -232,7 +232,7 @@ static aril_tensor *spread(const term *x, int n, const int *label)
     return mask ? aril__op_with(&a, &aril__op_unsqueeze, t) : t;
 }
 
-/* Axes first..first+n-1 made one. */
+/* Flattens axes first..first+n-1 into one. */
 static aril_tensor *joined(aril_tensor *x, int first, int n)
 {
     return n == 0 ? aril_unsqueeze(x, first) : n == 1 ? x : aril_flatten(x, first, first + n - 1);
@@ -249,7 +249,7 @@ static int append(int *to, int n, const int *from, int count)
     return n + count;
 }
 
-/* The sizes of the product once its joined axes are taken apart; false when too many are
+/* The shape of the product with its flattened axes unflattened; false if too many sizes are
  * unknown. */
 static bool apart(const groups *g, const term *a, const term *b, aril_tensor *y, aril_shape *to)
 {
@@ -262,7 +262,7 @@ static bool apart(const groups *g, const term *a, const term *b, aril_tensor *y,
     return unknown <= 1;
 }
 
-/* As one batched matrix product. */
+/* Computes the product as one batched matmul. */
 static aril_tensor *by_matmul(const groups *g, const term *a, const term *b)
 {
     int label[2 * ARIL_MAX_DIMS];
@@ -286,10 +286,10 @@ static aril_tensor *by_matmul(const groups *g, const term *a, const term *b)
     return none.mask[0] ? aril__op_with(&none, &aril__op_squeeze, y) : y;
 }
 
-/* a times b, summed over what `keep` does not name. */
+/* a times b, summed over the labels not in `keep`. */
 static aril_status combine(const char *expression, term *a, term *b, set keep)
 {
-    /* A summed axis that one side has with size 1 is the other's alone. */
+    /* If a summed axis has size 1 on one side, drop it there. */
     for (int i = a->n - 1; i >= 0; i--) {
         int label = a->label[i], k = axis_of(b, label);
         if (k < 0 || keep & one(label)) continue;
@@ -308,7 +308,7 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
     aril_dtype a_type = (aril_dtype)a->t->dtype, b_type = (aril_dtype)b->t->dtype;
     sum_out(a, keep | in_b);
     sum_out(b, keep | in_a);
-    a->t = aril_cast(a->t, a_type); /* sums of integers are i64, products keep their type */
+    a->t = aril_cast(a->t, a_type); /* sums of integers are i64, products keep their dtype */
     b->t = aril_cast(b->t, b_type);
     if (aril__is_poison(a->t) || aril__is_poison(b->t)) return ARIL_ERR_ARG;
     groups g = { .n_batch = 0 };
@@ -334,7 +334,7 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
                     (apart(&g, a, b, NULL, &sizes) || (g.n_left <= 1 && g.n_right <= 1));
     if (matrices) {
         a->t = by_matmul(&g, a, b);
-    } else { /* element by element, then summed */
+    } else { /* elementwise product, then sum */
         int all = append(label, n, g.inner, g.n_inner);
         if (all > ARIL_MAX_DIMS)
             return aril__fail(ARIL_ERR_SHAPE, "einsum: a product in \"%s\" has more than %d axes",

@@ -31,23 +31,23 @@ enum { BLOCK = 32, GRAIN = 32 * 1024 };
 
 typedef struct job job;
 
-/* Works on one matrix; 0, or LAPACK's word for what is wrong with it. */
+/* Processes one matrix; returns 0, or LAPACK's info. */
 typedef int one_fn(const job *j, const void *const *in, void *const *out, void *scratch);
 
 struct job {
     kind kind;
     one_fn *one;
-    int m, n; /* sizes of the matrix, or of the matrix and of the right-hand side */
+    int m, n; /* sizes of the matrix, or of the matrix and the right-hand side */
     bool upper, transpose, unit;
     double rcond;
-    size_t work, scratch; /* elements for LAPACK; bytes in all */
+    size_t work, scratch; /* LAPACK workspace in elements; all scratch in bytes */
     int n_in, n_out;
-    /* Of each input and output: the first matrix, bytes of one, and how the batch steps. */
+    /* For each input and output: the first matrix, bytes per matrix, and batch strides. */
     char *in[2], *out[3];
     int ndim;
     int64_t dim[ARIL_MAX_DIMS], in_step[2][ARIL_MAX_DIMS];
     size_t out_bytes[3];
-    atomic_llong bad; /* the first matrix without an answer; LLONG_MAX: none */
+    atomic_llong bad; /* the first matrix that failed; LLONG_MAX: none */
     atomic_int no_memory;
 };
 
@@ -111,7 +111,7 @@ static aril_status answer(const aril__run *r, const job *j, int64_t batch)
                       wrong[j->kind]);
 }
 
-/* Dimensions of each result that belong to one matrix. */
+/* Dimensions per matrix of each result. */
 static int own_dims(kind k, int i)
 {
     return k == DET || k == SLOGDET ? 0 : (k == SVD && i == 1) || (k == EIGH && i == 0) ? 1 : 2;
@@ -166,7 +166,7 @@ static aril_status run(aril__run *r, kind which)
                                    ? (int64_t)aril__dtype_bytes(r->type, t->stride[d - lead])
                                    : 0;
     }
-    /* Aril's threads each take a matrix; OpenBLAS's own would get in the way. */
+    /* Each of Aril's threads processes a matrix; OpenBLAS's own threads would oversubscribe. */
     if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
     j->scratch = (wide ? scratch_of_f64(j) : scratch_of_f32(j)) + 64;
     if (j->work > INT_MAX)

@@ -1,6 +1,6 @@
-/* Kernels of linear algebra by LAPACK: dense f32 or f64, each matrix of the batch by one thread.
- * Without LAPACK each says what to install (ARIL_ERR_UNSUPPORTED). A matrix that has no answer is
- * ARIL_ERR_NUMBER, and the message names its place in the batch. */
+/* Linear algebra kernels using LAPACK: contiguous f32 or f64, each matrix of the batch on one
+ * thread. Without LAPACK they fail with what to install (ARIL_ERR_UNSUPPORTED). A matrix without a
+ * solution is ARIL_ERR_NUMBER, and the message names its batch index. */
 #ifndef ARIL_OPS_LAPACK_H
 #define ARIL_OPS_LAPACK_H
 
@@ -20,13 +20,14 @@ aril_status aril__lapack_pinv(aril__run *r);
 #define CHOLESKY_ATTRS(A) A(cholesky, I64, 1, upper, 0, NULL)
 ATTRS(cholesky, CHOLESKY_ATTRS)
 
-/* Which triangle is read, whether it is transposed, whether its diagonal counts as ones. */
+/* Which triangle is read, whether it is transposed, whether its diagonal is taken as ones. */
 #define TRIANGULAR_SOLVE_ATTRS(A)               \
     A(triangular_solve, I64, 1, upper, 0, NULL) \
     A(triangular_solve, I64, 1, transpose, 0, NULL) A(triangular_solve, I64, 1, unit, 0, NULL)
 ATTRS(triangular_solve, TRIANGULAR_SOLVE_ATTRS)
 
-/* Singular values up to rcond times the largest count as 0; negative: max(m, n) roundings. */
+/* Singular values up to rcond times the largest count as 0; negative: max(m, n) times the machine
+ * epsilon. */
 #define PINV_ATTRS(A) A(pinv, F64, 1, rcond, -1, NULL)
 ATTRS(pinv, PINV_ATTRS)
 

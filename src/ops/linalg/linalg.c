@@ -1,5 +1,5 @@
-/* Linear algebra: ops whose kernels are LAPACK's, with their gradients. In the rules X' is the
- * transposed matrix. */
+/* Linear algebra ops computed by LAPACK, with their gradients. In the gradient rules X' is the
+ * transpose. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/linalg/lapack.h"
@@ -28,7 +28,7 @@ static aril_status check_matrix(const aril__call *c, int i, bool square)
     return ARIL_OK;
 }
 
-/* Output i: the batch of input 0 and `own` more dimensions. */
+/* Output i: the batch dimensions of input 0 and `own` more. */
 static void set_out(aril__call *c, int i, int own, int64_t m, int64_t n)
 {
     const aril_tensor *x = c->in[0];
@@ -40,7 +40,7 @@ static void set_out(aril__call *c, int i, int own, int64_t m, int64_t n)
     if (own >= 1) o->dim[o->ndim++] = n;
 }
 
-/* One known size of a square matrix, if there is one. */
+/* A known size of a square matrix, if there is one. */
 static int64_t side(const aril_tensor *x)
 {
     int64_t m = x->dim[x->ndim - 2], n = x->dim[x->ndim - 1];
@@ -60,7 +60,7 @@ static aril_status square_infer(aril__call *c)
     return s;
 }
 
-/* ---- helpers of the rules ---- */
+/* ---- helpers of the gradient rules ---- */
 
 static aril_tensor *tr(aril_tensor *x)
 {
@@ -87,7 +87,7 @@ static aril_tensor *half_sum_with_transpose(aril_tensor *x)
     return aril_mul_scalar(aril_add(x, tr(x)), 0.5);
 }
 
-/* Sum of two of which either may be absent. */
+/* The sum of two tensors, either of which may be NULL. */
 static aril_tensor *plus(aril_tensor *a, aril_tensor *b)
 {
     return !a ? b : !b ? a : aril_add(a, b);
@@ -102,7 +102,7 @@ aril_tensor *aril__eye_like(aril_tensor *x)
 static aril_tensor *over_gaps(aril_tensor *x, aril_tensor *s)
 {
     aril_tensor *gap = aril_sub(row(s), column(s)), *eye = aril__eye_like(gap);
-    /* 1 on the diagonal keeps the division harmless; then it is taken out. */
+    /* Add 1 on the diagonal to avoid dividing by 0, then clear the diagonal. */
     aril_tensor *y = aril_div(x, aril_add(gap, eye));
     return aril_sub(y, aril_mul(y, eye));
 }
@@ -215,7 +215,7 @@ static aril_tensor *tri_solve(aril_tensor *a, aril_tensor *b, bool upper, bool t
     return aril__op_with(&at, &aril__op_triangular_solve, a, b);
 }
 
-VJP(triangular_solve) /* as solve, of the triangle alone */
+VJP(triangular_solve) /* like solve, but only of the triangle */
 {
     const struct triangular_solve_attrs *a = c->attrs;
     if (!c->g[0]) return;
@@ -292,7 +292,7 @@ static aril_status qr_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Of a square R: dA = (gQ + Q sym(M)) inverse(R)' with M = R gR' - gQ' Q, where sym mirrors the
+/* For a square R: dA = (gQ + Q sym(M)) inverse(R)' with M = R gR' - gQ' Q, where sym mirrors the
  * lower triangle. */
 static aril_tensor *qr_square(aril_tensor *q, aril_tensor *r, aril_tensor *gq, aril_tensor *gr)
 {
@@ -349,7 +349,7 @@ static aril_status svd_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* x less its part in the columns of q. */
+/* x minus its projection onto the columns of q. */
 static aril_tensor *outside(aril_tensor *x, aril_tensor *q)
 {
     return aril_sub(x, mm(q, mm(tr(q), x)));

@@ -1,10 +1,10 @@
-/* Linear algebra: what its files share. */
+/* Linear algebra: shared declarations. */
 #ifndef ARIL_OPS_LINALG_H
 #define ARIL_OPS_LINALG_H
 
 #include "ops/table/op.h"
 
-/* The identity in the shape of x [...,m,n]. */
+/* Identity matrices in the shape of x [...,m,n]. */
 aril_tensor *aril__eye_like(aril_tensor *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* Linear algebra: the public functions, and those made of others. */
+/* Linear algebra: the public functions, and composite ones. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/linalg/lapack.h"
@@ -7,7 +7,7 @@
 #include "ops/linalg/ops.h"
 #include "ops/shape/ops.h"
 
-/* Poison when NULL; poison in means poison out. NULL: go on. */
+/* Returns poison if x is NULL or poisoned; NULL: continue. */
 static aril_tensor *refuse(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);
@@ -89,13 +89,13 @@ aril_tensor *aril_pinv(aril_tensor *a, double rcond)
     return aril__op_with(&at, &aril__op_pinv, a);
 }
 
-/* ---- equations ---- */
+/* ---- systems of equations ---- */
 
 aril_tensor *aril_solve(aril_tensor *a, aril_tensor *b)
 {
     aril_tensor *bad = refuse_two("solve", a, b);
     if (bad) return bad;
-    /* As in PyTorch, b is a batch of vectors when it has the shape of a's batch and one more. */
+    /* As in PyTorch, b is a batch of vectors if its shape is a's without the last dimension. */
     bool vector = b->ndim == 1 ||
                   (b->ndim == a->ndim - 1 && aril__same_dims(b->ndim, b->dim, a->ndim - 1, a->dim));
     if (!vector) return aril__op(&aril__op_solve, a, b);
@@ -138,7 +138,7 @@ aril_tensor *aril_lstsq(aril_tensor *a, aril_tensor *b)
     bool wide = m >= 0 && n >= 0 && m < n;
     aril_tensor *r, *q = aril_qr(wide ? aril_transpose(a, -2, -1) : a, &r);
     if (aril__is_poison(q)) return aril_escape(aril__pass_on(q));
-    if (wide) { /* the smallest of the many: A' = Q R, X = Q inverse(R') B */
+    if (wide) { /* the minimum-norm solution: A' = Q R, X = Q inverse(R') B */
         aril_triangular_opts o = { .upper = true, .transpose = true };
         return aril_escape(aril_matmul(q, aril_triangular_solve(r, b, o)));
     }
@@ -146,7 +146,7 @@ aril_tensor *aril_lstsq(aril_tensor *a, aril_tensor *b)
                                              (aril_triangular_opts){ .upper = true }));
 }
 
-/* ---- made of products ---- */
+/* ---- composed of products ---- */
 
 aril_tensor *aril_trace(aril_tensor *x)
 {
@@ -218,7 +218,7 @@ aril_tensor *aril_kron(aril_tensor *a, aril_tensor *b)
     if (2 * n > ARIL_MAX_DIMS)
         return fail_shape("kron", "at most 4 dimensions", a->ndim > b->ndim ? a : b);
     ARIL_SCOPE;
-    /* Sizes of a and of b in turn, then neighbours made one. */
+    /* Interleave the axes of a and b, multiply, then flatten each pair. */
     for (int i = a->ndim; i < n; i++) a = aril_unsqueeze(a, 0);
     for (int i = b->ndim; i < n; i++) b = aril_unsqueeze(b, 0);
     for (int d = 0; d < n; d++) {

@@ -1,5 +1,5 @@
 /* Matrix products. Three table ops, closed under differentiation: matmul, linear (a matmul with a
- * transposed weight and a bias) and outer_sum (what the gradients of weights are). */
+ * transposed weight and a bias) and outer_sum (which computes weight gradients). */
 #include "ops/linalg/matmul.h"
 
 #include "aril/ops.h"
@@ -19,8 +19,8 @@ ATTR_LIST(linear, LINEAR_ATTRS)
 
 /* ---- geometry ---- */
 
-/* Batch dimensions are taken into m, innermost first, while b is the same for all and the rows of a
- * and c follow on: one large product instead of many small ones. */
+/* Merges batch dimensions into m, innermost first, while b is broadcast and the rows of a and c
+ * continue with the same stride: one large product instead of many small ones. */
 static void merge_batch(aril__product *p)
 {
     int last = p->ndim - 1;
@@ -28,7 +28,7 @@ static void merge_batch(aril__product *p)
         bool one = p->dim[last] == 1;
         bool follows = p->b_step[last] == 0 && p->a_step[last] == p->m * p->a_row &&
                        p->c_step[last] == p->m * p->c_row;
-        if (!one && p->m == 1 && p->b_step[last] == 0) { /* a single row: any step will do */
+        if (!one && p->m == 1 && p->b_step[last] == 0) { /* a single row: any stride works */
             p->a_row = p->a_step[last];
             p->c_row = p->c_step[last];
             follows = true;
@@ -124,7 +124,7 @@ enum { BLOCK = 64, GRAIN = 64 * 1024 };
 
 typedef struct ref_job {
     aril__product p;
-    bool add; /* to what c holds */
+    bool add; /* accumulate into c */
 } ref_job;
 
 #define T       float
@@ -246,8 +246,8 @@ VJP(matmul)
     aril_tensor *a = c->x[0], *b = c->x[1], *g = c->g[0];
     if (!g) return;
     if (c->wants[0]) {
-        /* c->x[0] is known by shape alone. */
-        if (a->ndim == 2 && b->ndim > 2) /* summed over the batch as it is made */
+        /* Only the shape of c->x[0] is available. */
+        if (a->ndim == 2 && b->ndim > 2) /* sum over the batch within the product */
             c->dx[0] = outer_sum(transposed(g), transposed(b));
         else
             c->dx[0] = undo_batch(aril__op(&aril__op_matmul, g, transposed(b)), a);
@@ -380,7 +380,7 @@ OP(linear, .doc = "x times the transposed weight, plus bias, and an activation o
 
 /* ---- public ---- */
 
-/* Poison when one is NULL or poisoned; NULL: go on. */
+/* Returns poison if one is NULL or poisoned; NULL: continue. */
 static aril_tensor *refuse(const char *what, aril_tensor *a, aril_tensor *b)
 {
     if (!a || !b) return aril__null_tensor(what);
@@ -407,7 +407,7 @@ aril_tensor *aril_matmul(aril_tensor *a, aril_tensor *b)
     }
     bool row = a->ndim == 1, column = b->ndim == 1;
     int64_t ka = a->dim[a->ndim - 1], kb = b->dim[column ? 0 : b->ndim - 2];
-    if (differ(ka, kb)) { /* here, so that the message shows the shapes as they came */
+    if (differ(ka, kb)) { /* checked here so that the message shows the original shapes */
         inner_error("matmul", a, b, ka, kb);
         return aril__poison();
     }
@@ -419,7 +419,7 @@ aril_tensor *aril_matmul(aril_tensor *a, aril_tensor *b)
     return aril_escape(y);
 }
 
-/* The product of operands that must have the given numbers of dimensions. */
+/* The product of operands that must have exactly the given numbers of dimensions. */
 static aril_tensor *exact(const char *what, aril_tensor *a, int a_ndim, aril_tensor *b, int b_ndim)
 {
     aril_tensor *bad = refuse(what, a, b);
@@ -473,7 +473,7 @@ aril_tensor *aril_outer(aril_tensor *a, aril_tensor *b)
     return aril_escape(aril_mul(aril_unsqueeze(a, 1), b));
 }
 
-/* A factor or the sum of a scaled product: in f32 where it is narrower, so that the result is rounded
+/* Widens an operand of a scaled product to f32 if it is narrower, so that the result is rounded
  * once. */
 static aril_tensor *factor(aril_tensor *t)
 {
@@ -482,7 +482,8 @@ static aril_tensor *factor(aril_tensor *t)
     return narrow ? aril_cast(t, ARIL_F32) : t;
 }
 
-/* Before factors are widened, which would make f16 fit f32. NULL or poison is left to the product. */
+/* Check before widening, which would make f16 match f32. NULL and poison are left to the
+ * product. */
 static bool dtypes_differ(const char *what, const aril_tensor *a, const aril_tensor *b)
 {
     if (!a || !b || ((a->flags | b->flags) & ARIL__POISON) || a->dtype == b->dtype) return false;
@@ -491,7 +492,7 @@ static bool dtypes_differ(const char *what, const aril_tensor *a, const aril_ten
     return true;
 }
 
-/* beta * c + alpha * product, where beta 0 ignores c, NaN and all. */
+/* beta * c + alpha * product; beta 0 ignores c, even NaN. */
 static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tensor *a,
                                aril_tensor *product, double beta, double alpha)
 {

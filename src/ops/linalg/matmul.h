@@ -1,4 +1,4 @@
-/* Matrix products: the geometry that their kernels work on. */
+/* Matrix products: the geometry that the kernels use. */
 #ifndef ARIL_OPS_MATMUL_H
 #define ARIL_OPS_MATMUL_H
 
@@ -8,7 +8,7 @@
 ATTRS(linear, LINEAR_ATTRS)
 
 /* c[b,i,j] = sum over k of a[b,i,k] * b[b,k,j], for each batch index b. Strides are in elements, of
- * any sign; those of the batch are 0 where an operand is broadcast. */
+ * any sign; batch strides are 0 where an operand is broadcast. */
 typedef struct aril__product {
     int64_t batch, m, n, k;
     const char *a, *b; /* the first elements */
@@ -19,8 +19,8 @@ typedef struct aril__product {
     int64_t a_step[ARIL_MAX_DIMS], b_step[ARIL_MAX_DIMS], c_step[ARIL_MAX_DIMS];
 } aril__product;
 
-/* The product behind a run of matmul, linear (without its bias) or outer_sum (whose inputs must be
- * dense), with batch dimensions merged into m where they follow on in memory. */
+/* The product of a run of matmul, linear (without its bias) or outer_sum (whose inputs must be
+ * contiguous), with batch dimensions merged into m where strides allow it. */
 aril__product aril__product_of(const aril__run *r);
 
 /* Offsets, in elements, of the operands of one batch index: at[0..2] for a, b, c. */

@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/linalg/ops.def. */
+/* Op ids and declarations for ops/linalg/ops.def. */
 #ifndef ARIL_OPS_LINALG_OPS_H
 #define ARIL_OPS_LINALG_OPS_H
 

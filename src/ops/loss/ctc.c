@@ -178,7 +178,7 @@ static aril_status ctc_loss_grad_ref(aril__run *r)
     return run_ctc(r, r->in[0], r->in + 1);
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 VJP(ctc_loss)
 {

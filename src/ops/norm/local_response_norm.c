@@ -191,7 +191,7 @@ static void local_response_norm_grad_decompose(aril__call *c, aril_tensor **out)
     out[0] = aril_cast(aril_sub(aril_div(g, d), near), (aril_dtype)c->in[0]->dtype);
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 ATTR_LIST(local_response_norm, LOCAL_RESPONSE_NORM_ATTRS)
 

@@ -1,6 +1,5 @@
-/* Scaled dot product attention. The scores of all queries with all keys are never in memory at
- * once: kernels go tile by tile and keep, for each query, the logarithm of the sum of its
- * exponentials. */
+/* Scaled dot product attention. The full score matrix is never in memory: kernels go tile by tile
+ * and keep the log-sum-exp of each query. */
 #include "ops/sequence/attention.h"
 
 #include "aril/ops.h"
@@ -108,16 +107,16 @@ static void run_tiles(attention_job *j, int64_t tiles, int64_t work, aril__range
     aril__parallel_for(tiles, grain > 1 ? grain : 1, fn, j);
 }
 
-/* ---- the same in public ops ---- */
+/* ---- decomposition into public ops ---- */
 
-/* [...,L,S], minus infinity where masked. */
+/* [...,L,S], -inf where masked. */
 static aril_tensor *all_scores(aril_tensor *q, aril_tensor *k, aril_tensor *mask,
                                const struct attention_attrs *a)
 {
     aril_tensor *s = aril_matmul(q, aril_transpose(k, -2, -1));
     if (a->scale[0] != 0) {
         s = aril_mul_scalar(s, a->scale[0]);
-    } else { /* how many elements q has for each of its rows: E */
+    } else { /* elements per row of q: E */
         aril_tensor *row = aril_slice(q, -1, 0, 1, 1);
         s = aril_div(s, aril_sqrt(aril__count_like(q, row)));
     }
@@ -130,7 +129,7 @@ static aril_tensor *all_scores(aril_tensor *q, aril_tensor *k, aril_tensor *mask
 }
 
 typedef struct pieces {
-    aril_tensor *p, *ds; /* weights and the gradient of scores, [...,L,S] */
+    aril_tensor *p, *ds; /* attention weights and the gradient of scores, [...,L,S] */
 } pieces;
 
 /* P = exp(scores - lse), dS = P * (g v^T - sum(g y) + g_lse) */
@@ -328,21 +327,21 @@ OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logarithm of its su
 
 /* ---- public ---- */
 
-/* Through all scores: with dropout, or with batches that broadcast. */
+/* With the full score matrix: for dropout, or for batches that broadcast. */
 static aril_tensor *by_scores(aril_tensor *q, aril_tensor *k, aril_tensor *v, aril_tensor *mask,
                               const struct attention_attrs *a, double dropout)
 {
     ARIL_SCOPE;
     aril_dtype type = (aril_dtype)q->dtype;
     if (aril__is_float(type) && k->dtype == type && v->dtype == type) {
-        /* Rounded once, and scores do not leave the range of f16. */
+        /* Round once, and keep scores from overflowing f16. */
         aril_dtype wide_type = aril__stat_dtype(q);
         q = aril_cast(q, wide_type);
         k = aril_cast(k, wide_type);
         v = aril_cast(v, wide_type);
     }
     aril_tensor *s = all_scores(q, k, mask, a), *p;
-    if (mask) { /* rows that see no key are 0 */
+    if (mask) { /* rows with no visible key are 0 */
         aril_tensor *blind = aril_eq_scalar(aril_amax(s, ARIL_KEEPDIM(-1)), -INFINITY);
         p = aril_softmax(aril_where(blind, aril_scalar(0.0), s), -1);
         p = aril_where(blind, aril_scalar(0.0), p);
@@ -359,7 +358,7 @@ static bool same_batch(const aril_tensor *q, const aril_tensor *k)
            aril__same_dims(q->ndim - 2, q->dim, k->ndim - 2, k->dim);
 }
 
-/* k or v, [...,G,S,E], with each head repeated for its group of the H heads of q: [...,H,S,E]. */
+/* k or v, [...,G,S,E], with each head repeated for its group of q's H heads: [...,H,S,E]. */
 static aril_tensor *repeat_heads(aril_tensor *t, const aril_tensor *q)
 {
     int n = t->ndim;

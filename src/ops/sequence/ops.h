@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/sequence/ops.def. */
+/* Op ids and declarations for ops/sequence/ops.def. */
 #ifndef ARIL_OPS_SEQUENCE_OPS_H
 #define ARIL_OPS_SEQUENCE_OPS_H
 

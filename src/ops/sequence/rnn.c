@@ -1,4 +1,4 @@
-/* Recurrent layers: cells, and networks of layers and directions over sequences. */
+/* Recurrent layers: cells, and multi-layer, bidirectional networks over sequences. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/sequence/rnn_seq.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* NULL when all are there and sound; else what to return. */
+/* NULL if all tensors are present and valid; else what to return. */
 static aril_tensor *unsound(const char *what, int n, aril_tensor *const *t)
 {
     for (int i = 0; i < n; i++) {
@@ -45,7 +45,7 @@ static aril_tensor *check_cell(const char *what, int64_t gates, aril_tensor *x, 
     return NULL;
 }
 
-/* NULL when the cells c are shaped as the states h; else what to return. */
+/* NULL if the cells c have the shape of the states h; else what to return. */
 static aril_tensor *check_cells(const char *what, aril_tensor *c, const aril_tensor *h)
 {
     aril_tensor *bad = unsound(what, 1, &c);
@@ -60,7 +60,7 @@ static aril_tensor *check_cells(const char *what, aril_tensor *c, const aril_ten
     return aril__poison();
 }
 
-/* Part k of the last dimension. */
+/* Chunk k of the last dimension. */
 static aril_tensor *gate(aril_tensor *t, int64_t h, int k)
 {
     return aril_slice(t, -1, k * h, (k + 1) * h, 1);
@@ -159,7 +159,7 @@ static aril_tensor *check_network(network *n, aril_tensor *x, aril_tensor *h0, a
     return aril__poison();
 }
 
-/* True when a gradient may be asked of one of the inputs: then the gates are kept for it. */
+/* Whether a gradient may be needed for one of the inputs: then the gates are kept for it. */
 static bool is_recorded(int n, aril_tensor *const *in)
 {
     const aril__thread *th = aril__self();
@@ -206,7 +206,7 @@ static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, ari
         return bad;
     }
     ARIL_SCOPE;
-    bool alone = x->ndim == 2; /* one sequence without a batch */
+    bool alone = x->ndim == 2; /* an unbatched sequence */
     if (alone) {
         x = aril_unsqueeze(x, 1);
         h0 = h0 ? aril_unsqueeze(h0, 1) : NULL;

@@ -1,6 +1,6 @@
-/* Recurrent sequences. The inputs' products come ready made, for all steps at once; here are the
- * steps. Backward keeps nothing but the results: the gates are made again by one product of all
- * states with W_hh. */
+/* Recurrent sequences. The input projections of all steps are computed beforehand; this runs the
+ * steps. Backward saves only the results: it recomputes the gates with one product of all states
+ * with W_hh. */
 #include "ops/sequence/rnn_seq.h"
 
 #include "aril/ops.h"
@@ -24,10 +24,10 @@ typedef struct seq_step {
     enum aril__rnn_kind kind;
     bool relu;
     int64_t t, h, gates;
-    const int64_t *len; /* NULL: all steps count */
+    const int64_t *len; /* NULL: all steps are valid */
     const void *xw, *a; /* of this step */
     void *y, *hs, *cs;
-    void *kept; /* NULL: nothing is */
+    void *kept; /* NULL: do not keep the gates */
 } seq_step;
 
 typedef struct seq_back {
@@ -65,7 +65,7 @@ static aril_status product(const aril__op *op, aril_tensor *out, aril_tensor *a,
     return aril__dispatch(&r);
 }
 
-/* Step t of a dense [T,N,K]. */
+/* Step t of a contiguous [T,N,K]. */
 static aril_tensor step_of(const aril_tensor *t, int64_t step)
 {
     aril_tensor v = *t;
@@ -175,7 +175,7 @@ static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
         if (s < 0) return s;
         RUN(activate, wide, batch, steps * wide_row * 8 + 1, &b);
     }
-    aril_tensor *back = kind == ARIL__GRU ? a : dx; /* what met W_hh */
+    aril_tensor *back = kind == ARIL__GRU ? a : dx; /* the gradient of the product with W_hh */
     for (int64_t k = 0; k < steps && s == ARIL_OK; k++) {
         b.t = b.reverse ? k : steps - 1 - k;
         RUN(backward_step, wide, batch, wide_row * 4 + 1, &b);
@@ -191,7 +191,7 @@ static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
     return s;
 }
 
-/* ---- shape rules ---- */
+/* ---- shape inference ---- */
 
 static aril_status check_input(const aril__call *c, int i, const char *name, int ndim, int64_t d0,
                                int64_t d1)
@@ -302,7 +302,7 @@ static void vjp(aril__grad *c, const aril__op *grad)
     if (grad->n_out > 4) GRAD(RNN_C0, out[4]);
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 #define KIND(name, kind)                                                \
     static aril_status name##_infer(aril__call *c)                      \

@@ -1,5 +1,5 @@
-/* The gradients of recurrent sequences step by step in public ops: how they are differentiated
- * again. They do what the kernels of rnn_seq.c do, with the results y as given. */
+/* The gradients of recurrent sequences, step by step in public ops, so that they can be
+ * differentiated again. They mirror the kernels of rnn_seq.c, with the results y as given. */
 #include "ops/sequence/rnn_seq.h"
 
 #include "aril/ops.h"
@@ -39,7 +39,7 @@ static aril_tensor *tanh_back(aril_tensor *d, aril_tensor *v)
     return aril_mul(d, one_minus(aril_square(v)));
 }
 
-/* `then` where sequences go on at step t, else `otherwise` (NULL: 0). */
+/* `then` where sequences are still active at step t, else `otherwise` (NULL: 0). */
 static aril_tensor *while_active(const steps *s, int64_t t, aril_tensor *then,
                                  aril_tensor *otherwise)
 {
@@ -90,7 +90,7 @@ static void backward_lstm(steps *s, int64_t t, aril_tensor *d, aril_tensor **dc)
     *dc = while_active(s, t, aril_mul(d_c, f), *dc);
 }
 
-/* Returns what goes straight to the state before. */
+/* Returns the direct gradient of the previous state, without the part through W_hh. */
 static aril_tensor *backward_gru(steps *s, int64_t t, aril_tensor *d)
 {
     aril_tensor *x = aril_select(s->c->in[GRAD_XW], 0, t), *p = gate(s, s->a[t], 2);

@@ -1,5 +1,6 @@
 /* Fourier transforms. A complex tensor is a real one with a last dimension of 2. Three linear ops,
- * each the gradient of another: complex to complex, real to half a spectrum, and back. */
+ * each the gradient of another: complex to complex, real to half spectrum, and half spectrum to
+ * real. */
 #include "ops/signal/fft.h"
 
 #include "aril/ops.h"
@@ -19,9 +20,9 @@ ATTR_LIST(fft, FFT_ATTRS)
 /* ---- kernels ---- */
 
 enum {
-    LARGEST = 31, /* factor done by a pass of its own */
-    LANES = 16,   /* transforms done side by side */
-    SHORT = 4096, /* up to here, so that they stay in cache */
+    LARGEST = 31, /* largest factor with its own pass */
+    LANES = 16,   /* transforms computed side by side */
+    SHORT = 4096, /* up to this length, so that they stay in cache */
     GRAIN = 8 * 1024,
 };
 
@@ -38,7 +39,7 @@ typedef struct fft_job {
     atomic_int failed;
 } fft_job;
 
-/* Factors of n, fours first; -1 when one is larger than LARGEST. */
+/* Factors of n, fours first; -1 if one is larger than LARGEST. */
 static int factors_of(int64_t n, int *factor)
 {
     int count = 0;
@@ -51,7 +52,7 @@ static int factors_of(int64_t n, int *factor)
 /* exp(-2 pi i k / n), 0 <= k < n, from angles of at most an eighth of a turn. */
 static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
 {
-    int64_t eighth = 8 * k / n, rest = 8 * k - eighth * n; /* of 8 n parts of the turn */
+    int64_t eighth = 8 * k / n, rest = 8 * k - eighth * n; /* in units of 1 / (8 n) of a turn */
     double unit = 2 * 3.14159265358979323846 / 8 / (double)n;
     double near = eighth % 2 ? (double)(n - rest) : (double)rest;
     double c = cos(near * unit), s = sin(near * unit), x, y;
@@ -74,13 +75,13 @@ static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
 
 /* ---- plans ---- */
 
-/* Plans of the lengths used lately. One that is in use stays where it is. */
+/* A cache of plans for recently used lengths. A plan in use is not evicted. */
 typedef struct kept_plan {
     void *plan;
     int64_t n;
     bool wide;
     int level, users;
-    unsigned long used; /* when last */
+    unsigned long used; /* time of last use */
 } kept_plan;
 
 enum { KEPT = 16 };
@@ -97,7 +98,7 @@ static void free_plan(kept_plan *p)
     *p = (kept_plan){ 0 };
 }
 
-/* A plan and its place among those kept, -1 where it has none. NULL when memory is out. */
+/* Returns a plan and its cache slot, -1 if it is not cached. NULL when out of memory. */
 static void *take_plan(int64_t n, bool wide, int *place)
 {
     int level = aril__cpu(), oldest = -1;
@@ -238,7 +239,7 @@ OP(fft_c2c, .doc = "Fourier transform of complex numbers [...,n,2]", .onnx = "DF
    .infer = fft_c2c_infer, .ref = fft_c2c_ref, .vjp = fft_c2c_vjp, .samples = fft_c2c_samples,
    WITH_ATTRS(fft));
 
-/* ---- real to half a spectrum ---- */
+/* ---- real to half spectrum ---- */
 
 static aril_status fft_r2c_infer(aril__call *c)
 {
@@ -284,7 +285,7 @@ OP(fft_r2c, .doc = "Fourier transform of real numbers [...,n] to half a spectrum
    .infer = fft_r2c_infer, .ref = fft_r2c_ref, .vjp = fft_r2c_vjp, .saves = { LIKE(0) },
    .samples = fft_r2c_samples, WITH_ATTRS(fft));
 
-/* ---- half a spectrum to real ---- */
+/* ---- half spectrum to real ---- */
 
 static aril_status fft_c2r_infer(aril__call *c)
 {
@@ -407,7 +408,7 @@ static aril_tensor *resized(aril_tensor *x, int from_end, int64_t n)
     return aril__op_with(&a, &aril__op_resize_axis, x);
 }
 
-/* What a norm means for one direction: a norm attribute. */
+/* The norm attribute of a norm in one direction. */
 static int norm_for(aril_fft_norm norm, bool inverse)
 {
     return norm == ARIL_FFT_ORTHO ? 1 : (norm == ARIL_FFT_FORWARD) != inverse ? 2 : 0;
@@ -488,7 +489,7 @@ aril_tensor *aril_irfft(aril_tensor *x, aril_fft_opts opts)
                                  NULL, true, norm_for(opts.norm, true), true, opts.n));
 }
 
-/* k / (n d), the second half of a full list below 0. */
+/* k / (n d), with negative frequencies in the second half of a full list. */
 static aril_tensor *frequencies(const char *what, int64_t n, double d, bool half)
 {
     if (n < 1 || d == 0) {

@@ -1,26 +1,26 @@
-/* Fourier transforms: their attributes. */
+/* Fourier transforms: attributes. */
 #ifndef ARIL_OPS_FFT_H
 #define ARIL_OPS_FFT_H
 
 #include "ops/table/op.h"
 
-/* `inverse`: the sign of the exponent. `norm`: the result is divided by 1 (0), by the root of the
- * length (1) or by the length (2). `twice`: of transforms with a real side, the numbers that stand
- * for two conjugate ones of a full spectrum count twice. `n`: length of a real result; 0: that of
- * the second input, or else what gives an even one. */
+/* `inverse`: the sign of the exponent. `norm`: divides the result by 1 (0), by the square root of
+ * the length (1) or by the length (2). `twice`: in transforms with a real side, entries that stand
+ * for two conjugate entries of the full spectrum count twice. `n`: length of a real result; 0: that
+ * of the second input, or else the even one. */
 #define FFT_ATTRS(A)                 \
     A(fft, I64, 1, inverse, 0, NULL) \
     A(fft, I64, 1, norm, 0, NULL) A(fft, I64, 1, twice, 0, NULL) A(fft, I64, 1, n, 0, NULL)
 ATTRS(fft, FFT_ATTRS)
 
-/* `axis` counts from the end, 1 the last. `n`: its new size; -1: that of the second input. */
+/* `axis` counts from the end, 1 is the last. `n`: its new size; -1: that of the second input. */
 #define RESIZE_AXIS_ATTRS(A) \
     A(resize_axis, I64, 1, axis, 1, NULL) A(resize_axis, I64, 1, n, -1, NULL)
 ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
 
-/* Frame f of size `size` begins at f * hop - pad. Places outside of the signal are 0, or mirrored
- * at its ends (reflect). `length` of overlap_add's result; -1: that of the second input; 0: to the
- * end of the last frame less the padding. */
+/* Frame f of size `size` starts at f * hop - pad. Positions outside of the signal are 0, or
+ * mirrored at its ends (reflect). `length`: of overlap_add's result; -1: that of the second input;
+ * 0: up to the end of the last frame minus the padding. */
 #define FRAMES_ATTRS(A)              \
     A(frames, I64, 1, size, 1, NULL) \
     A(frames, I64, 1, hop, 1, NULL)  \
@@ -28,7 +28,7 @@ ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
     A(frames, I64, 1, reflect, 0, NULL) A(frames, I64, 1, length, -1, NULL)
 ATTRS(frames, FRAMES_ATTRS)
 
-/* Lets go of the plans that are kept. */
+/* Frees the cached plans. */
 void aril__fft_shutdown(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/signal/ops.def. */
+/* Op ids and declarations for ops/signal/ops.def. */
 #ifndef ARIL_OPS_SIGNAL_OPS_H
 #define ARIL_OPS_SIGNAL_OPS_H
 

@@ -1,5 +1,5 @@
-/* The short-time Fourier transform: frames of a signal, each transformed. Cutting frames and adding
- * them up are each other's gradients. */
+/* The short-time Fourier transform: transforms frames of a signal. Framing and overlap-add are each
+ * other's gradients. */
 #include "ops/signal/fft.h"
 
 #include "aril/ops.h"
@@ -30,7 +30,7 @@ typedef struct frames_job {
     bool reflect;
 } frames_job;
 
-/* The place in the signal that position i of the padded one shows; -1: none. */
+/* The signal position at position i of the padded signal; -1: none. */
 static int64_t place(const frames_job *j, int64_t i)
 {
     if (j->reflect) {
@@ -151,7 +151,7 @@ static aril_status overlap_add_ref(aril__run *r)
 
 VJP(overlap_add)
 {
-    /* Frames of a result that was cut short reach beyond its end: there they are 0. */
+    /* Frames of a truncated result extend past its end: they are 0 there. */
     if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_frames_like, c->g[0], c->x[0]));
 }
 
@@ -234,7 +234,7 @@ static aril_status make_plan(const char *what, const aril_tensor *x, int64_t n_f
     if (p->window->ndim != 1 || p->window->dim[0] != win)
         return aril__fail(ARIL_ERR_SHAPE, "%s: needs a window [%lld], got %s", what, (long long)win,
                           aril__text(text, p->window));
-    if (win < n_fft) { /* in the middle of zeros */
+    if (win < n_fft) { /* centered in zeros */
         int64_t left = (n_fft - win) / 2;
         struct slice_attrs part = { { 0 }, { left }, { left + win }, { 1 } };
         aril_tensor *zeros =
@@ -270,7 +270,7 @@ aril_tensor *aril_stft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     return aril_escape(aril_transpose(f, -3, -2));
 }
 
-/* Is every element of t more than almost nothing? Where values are not known yet, yes. */
+/* Fails unless every element of t is above a tiny threshold. Skipped while values are unknown. */
 static aril_status check_envelope(aril_tensor *t)
 {
     if (!t->storage) return ARIL_OK;
@@ -304,7 +304,7 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     }
     int64_t count = x->dim[x->ndim - 2];
     aril_tensor *f = aril_transpose(x, -3, -2); /* [...,frames,bins,2] */
-    if (opts.two_sided)                         /* the other half says the same */
+    if (opts.two_sided)                         /* the other half is redundant */
         f = aril_slice(f, -2, 0, n_fft / 2 + 1, 1);
     f = aril_irfft(f, (aril_fft_opts){ .n = n_fft, .norm = p.norm });
     aril_tensor *square = p.window ? aril_square(p.window) : NULL;
@@ -312,7 +312,7 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
         f = aril_mul(f, p.window);
     else
         square = aril_ones(ARIL_SHAPE(n_fft), (aril_dtype)x->dtype, aril_device_of(x));
-    /* Frames may end before the wanted length: the rest is 0. */
+    /* Frames may end before the requested length: the rest is 0. */
     int64_t length = opts.length, covered = p.n + p.hop * (count - 1) - p.pad;
     if (length && count >= 0 && covered < length) length = covered;
     struct frames_attrs a = { { p.n }, { p.hop }, { p.pad }, { 0 }, { length } };

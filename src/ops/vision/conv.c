@@ -331,7 +331,7 @@ VJP(conv_transpose)
     if (c->n_in > 2) GRAD(2, bias_grad(g));
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 /* Attributes of samples: stride, padding, dilation, and the rest. */
 #define NUMBERS(...) \

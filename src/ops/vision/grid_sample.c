@@ -411,7 +411,7 @@ static void grid_sample_grad_grid_decompose(aril__call *c, aril_tensor **out)
     out[0] = aril_escape(aril_cat(ARIL_LIST(dx, dy), 3));
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 VJP(grid_sample)
 {

@@ -169,7 +169,7 @@ static aril_status max_unpool_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 enum { NUMBERS = DT_FLOAT | DT(ARIL_I64) };
 

@@ -332,7 +332,7 @@ static aril_status interpolate_grad_ref(aril__run *r)
     return run(r, r->out[0], r->in[0], true);
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 #define KIND(mode_, align_, smooth_, ...)               \
     &(const struct interpolate_attrs)                   \

@@ -175,7 +175,7 @@ static aril_status fold_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* ---- rows ---- */
+/* ---- op table rows ---- */
 
 #define PLAIN                                \
     &(const struct unfold_attrs)             \
