@@ -79,12 +79,12 @@ static aril_status ctc_grad_infer(aril__call *c)
 typedef struct ctc_job {
     const void *x, *g;
     const int64_t *target, *times, *length;
-    int64_t *start; /* where each sample's labels begin */
+    int64_t *start; /* where each sample's labels start */
     void *out;
     int64_t batch, classes, blank;
     int64_t most_times, most_states;
     double *scratch;
-    int64_t room; /* doubles of scratch for a sample */
+    int64_t room; /* doubles of scratch memory per sample */
     bool zero_infinity;
 } ctc_job;
 
@@ -100,7 +100,7 @@ static double log_sum(double a, double b, double c)
 #define TEMPLATE "ops/loss/ctc.inc"
 #include "ops/table/each_real.inc"
 
-/* Checks lengths and labels; sets where each target begins. */
+/* Checks lengths and labels; computes where each target starts. */
 static aril_status prepare(const aril__run *r, ctc_job *j, const aril_tensor *y)
 {
     const char *name = r->op->name;
@@ -196,7 +196,7 @@ VJP(ctc_loss_grad)
 
 static const struct ctc_attrs plain = { .blank = { 0 } };
 static const struct ctc_attrs last = { .blank = { 3 }, .zero_infinity = { 1 } };
-/* Lengths drawn at random: of 0 or 1 where they must fit any target. */
+/* Random lengths: 0 or 1 where they must fit any target. */
 static const aril__sample ctc_loss_samples[] = {
     { .in = { "[4,2,4]", "i4[2,3]", "i5[2]", "i2[2]" }, .attrs = &last, .flags = SAMPLE_NO_SECOND },
     { .in = { "[5,3,4]", "i3[3]", "i5[3]", "i2[3]" }, .attrs = &last, .flags = SAMPLE_NO_SECOND },

@@ -1,4 +1,4 @@
-/* Losses that are an elementwise formula (elementwise.def) and a reduction. */
+/* Losses that consist of an elementwise formula (elementwise.def) and a reduction. */
 #include "aril/loss.h"
 
 #include "aril/ops.h"
@@ -42,7 +42,7 @@ static bool usable(const aril_tensor *t)
     return t && !aril__is_poison(t);
 }
 
-/* Losses of several ops round once, at their end: narrow inputs are widened to f32. */
+/* Losses composed of several ops round once, at the end: narrow inputs are widened to f32. */
 static aril_tensor *widened(aril_tensor *t)
 {
     return usable(t) && aril__is_float((aril_dtype)t->dtype) ? aril_cast(t, aril__stat_dtype(t))
@@ -54,13 +54,13 @@ static aril_dtype widest(aril_tensor *a, aril_tensor *b)
     return aril__result_type(2, (aril_tensor *[]){ a, b });
 }
 
-/* The result in the type that the inputs ask for; integers give what the ops make of them. */
+/* Casts the result to the inputs' dtype if that is floating point. */
 static aril_tensor *narrowed(aril_tensor *t, aril_dtype type)
 {
     return usable(t) && aril__is_float(type) ? aril_cast(t, type) : t;
 }
 
-/* A weight for each loss, or one for several of them: it must not make more of them. */
+/* Applies weights, which must broadcast to the losses without enlarging their shape. */
 static aril_tensor *weighted(const char *what, aril_tensor *each, aril_tensor *weight)
 {
     if (!weight) return each;
@@ -78,7 +78,7 @@ static aril_tensor *weighted(const char *what, aril_tensor *each, aril_tensor *w
     return aril_mul(each, weight);
 }
 
-/* A loss's formula, its weights and its reduction. x2 and the weights may be NULL. */
+/* Applies a loss's formula, its weights and its reduction. x2 and the weights may be NULL. */
 static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1, aril_tensor *x2,
                             double p0, aril_tensor *weight, aril_reduction reduction)
 {
@@ -89,11 +89,11 @@ static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1
     return aril_escape(aril__reduce_loss(op->name, each, reduction));
 }
 
-/* Losses that do not broadcast: two shapes must be one. Unknown sizes fit any. */
+/* For losses that do not broadcast: checks that the shapes match. Unknown sizes match any. */
 static aril_status same_shape(const char *what, const aril_tensor *x, const aril_tensor *target)
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (!usable(x) || !usable(target)) return ARIL_OK; /* apply says what is wrong */
+    if (!usable(x) || !usable(target)) return ARIL_OK; /* apply reports the error */
     bool fits = x->ndim == target->ndim;
     for (int d = 0; fits && d < x->ndim; d++)
         fits = x->dim[d] == target->dim[d] || x->dim[d] < 0 || target->dim[d] < 0;
@@ -129,7 +129,7 @@ aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_
     double beta = aril__option(o.beta, 1);
     if (!(beta >= 0))
         return refused(aril__fail(ARIL_ERR_ARG, "smooth_l1_loss: beta %g is negative", beta));
-    /* Without a parabola there is no 1 / beta, not even in the branch that is not taken. */
+    /* Without the quadratic part there is no 1 / beta, not even in the branch not taken. */
     const aril__op *op = beta > 0 ? &aril__op_smooth_l1_loss : &aril__op_l1_loss;
     return loss_of(op, x, target, NULL, beta, o.weight, o.reduction);
 }
@@ -155,7 +155,7 @@ aril_tensor *aril_huber_loss(aril_tensor *x, aril_tensor *target)
 /* Stirling's approximation of log(t!), where t > 1. */
 static aril_tensor *stirling(aril_tensor *t)
 {
-    aril_tensor *safe = aril_clamp_min(t, 1); /* no log of 0 in the part not taken */
+    aril_tensor *safe = aril_clamp_min(t, 1); /* avoids log(0) in the branch not taken */
     aril_tensor *s = aril_sub(aril_xlogy(safe, safe), safe);
     s = aril_add(s, aril_mul_scalar(aril_log(aril_mul_scalar(safe, 6.283185307179586)), 0.5));
     return aril_where(aril_gt_scalar(t, 1), s, aril_scalar(0.0));
@@ -211,7 +211,7 @@ aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_te
                                        (aril_gaussian_nll_opts){ .reduction = ARIL_MEAN });
 }
 
-/* ---- yes or no ---- */
+/* ---- binary classification ---- */
 
 aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts o)
 {
@@ -251,7 +251,7 @@ aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril_kl_div_o
         return aril_escape(loss_of(op, x, target, NULL, 0, NULL, o.reduction));
     aril_tensor *each = loss_of(op, x, target, NULL, 0, NULL, ARIL_NONE);
     if (!usable(each)) return aril_escape(each);
-    /* The mean over the first axis of sums over the others: no size is named. */
+    /* The mean over the first axis of the sums over the others, without using any size. */
     aril_axes rest = { .n = each->ndim > 1 ? each->ndim - 1 : 0 };
     for (int i = 0; i < rest.n; i++) rest.axis[i] = i + 1;
     return aril_escape(aril_mean(rest.n ? aril_sum(each, rest) : each, ARIL_ALL));
@@ -374,7 +374,7 @@ aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axi
     ARIL_SCOPE;
     double eps = aril__option(o.eps, 1e-8);
     if (!a || !b) return aril_escape(aril__null_tensor("cosine_similarity"));
-    /* Both with the axes of their broadcast shape, so that `axis` means the same in each. */
+    /* Give both the rank of their broadcast shape, so that `axis` means the same in each. */
     if (usable(a) && usable(b)) {
         char s[2][ARIL__SHAPE_TEXT];
         int n = a->ndim;
@@ -392,7 +392,7 @@ aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axi
             while (usable(of[i]) && of[i]->ndim < n) of[i] = aril_unsqueeze(of[i], 0);
         a = of[0];
         b = of[1];
-        /* An axis that one lacks is summed over in the other's size. */
+        /* If one has size 1 along the axis, expand it to the other's size. */
         if (n > 0 && a->dim[n + axis] != b->dim[n + axis]) {
             a = a->dim[n + axis] == 1 ? aril__expand_like(a, aril_add(a, b)) : a;
             b = b->dim[n + axis] == 1 ? aril__expand_like(b, aril_add(a, b)) : b;

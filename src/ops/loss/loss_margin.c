@@ -1,5 +1,5 @@
-/* Margin losses over classes: one pass over the scores of a sample each way. Both ops give a loss
- * for each sample; the public functions reduce them. */
+/* Margin losses over classes: forward and backward each take one pass over a sample's scores. Both
+ * ops output a loss per sample; the public functions reduce them. */
 #include "aril/loss.h"
 
 #include "aril/ops.h"
@@ -46,7 +46,7 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
     return ARIL_OK;
 }
 
-/* A loss for each sample: [N] or []. */
+/* A loss per sample: [N] or []. */
 static void shape_of_losses(aril__call *c, const aril_tensor *x, const aril_tensor *target)
 {
     c->out[0].dtype = (aril_dtype)x->dtype;
@@ -107,7 +107,7 @@ typedef struct margin_job {
     int64_t classes;
     double margin, divisor;
     int p;
-    bool *marks; /* multilabel: which classes are targets, for each sample */
+    bool *marks; /* multilabel: which classes are targets, per sample */
 } margin_job;
 
 #define TEMPLATE "ops/loss/loss_margin.inc"
@@ -224,7 +224,7 @@ VJP(multi_margin_loss)
              four(&aril__op_multi_margin_loss_grad, c->attrs, c->g[0], c->x[0], c->x[1], c->x[2]));
 }
 
-/* Slopes s of every class, the target's too; all of them are taken from the target. */
+/* Slopes s of every class, including the target's; their sum is subtracted from the target. */
 static void multi_margin_grad_decompose(aril__call *c, aril_tensor **out)
 {
     ARIL_SCOPE;
@@ -282,7 +282,7 @@ VJP(multilabel_margin_loss)
         GRAD(0, aril__op(&aril__op_multilabel_margin_loss_grad, c->g[0], c->x[0], c->x[1]));
 }
 
-/* Straight pieces: linear in g, and no slope in x. */
+/* Piecewise linear: linear in g, with zero derivative in x. */
 VJP(multilabel_margin_loss_grad)
 {
     if (c->g[0] && c->wants[0]) {

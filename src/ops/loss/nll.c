@@ -1,9 +1,10 @@
-/* nll_loss and cross_entropy with class indices as targets: one pass over the scores each way.
+/* nll_loss and cross_entropy with class indices as targets: forward and backward each take one pass
+ * over the scores.
  *
  * With e = label_smoothing, K classes, weights w and L = logsumexp(x) (0 in nll_loss):
  *     loss = (1 - e) * w[y] * (L - x[y]) + e / K * sum over c of w[c] * (L - x[c])
- * and the mean divides by the sum of w[y]. What the gradient needs beside x and y is computed
- * again from x: that costs less than it would to keep it. */
+ * and the mean divides by the sum of w[y]. Whatever else the gradient needs is recomputed from x,
+ * which is cheaper than saving it. */
 #include "aril/loss.h"
 
 #include "aril/ops.h"
@@ -76,7 +77,7 @@ static aril_status nll_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Gradients: in[0] is the gradient of the loss, `x` what it is with respect to. */
+/* Gradients: in[0] is the gradient of the loss, the result is the gradient of `x`. */
 static aril_status grad_infer(aril__call *c, const aril_tensor *x, const aril_tensor *target,
                               const aril_tensor *weight)
 {
@@ -113,8 +114,8 @@ static aril_status cross_entropy_grad_infer(aril__call *c)
 
 enum {
     GRAIN = 16 * 1024,
-    CLASSES = 1024, /* exponentials that are summed at a time */
-    COLS = 256,     /* rows that lie side by side and are taken together */
+    CLASSES = 1024, /* exponentials summed at a time */
+    COLS = 256,     /* adjacent rows processed together */
 };
 
 typedef struct nll_job {
@@ -125,7 +126,7 @@ typedef struct nll_job {
     double smoothing;
     double divisor; /* of the mean; else 1 */
     double weights; /* the sum of all class weights */
-    double *part;   /* sums of losses, one for each chunk of rows */
+    double *part;   /* sums of losses, one per chunk of rows */
     int64_t grain;
     bool softmax; /* x holds scores, not log-probabilities */
     bool each;    /* no reduction */
@@ -139,7 +140,7 @@ static double weight_at(const aril__run *r, const void *w, int64_t c)
     return !w ? 1 : r->type == ARIL_F32 ? (double)((const float *)w)[c] : ((const double *)w)[c];
 }
 
-/* Fills the job from shapes, attributes and targets; checks every target. */
+/* Fills the job from shapes, attributes and targets; validates every target. */
 static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_tensor *target,
                            const aril_tensor *weight, nll_job *j)
 {
@@ -184,7 +185,7 @@ static aril_status run_losses(aril__run *r, bool softmax)
     double sum = 0;
     for (int64_t i = 0; i < chunks; i++) sum += j.part[i];
     free(j.part);
-    sum /= j.divisor; /* NaN when there is nothing to take the mean of */
+    sum /= j.divisor; /* NaN if there is nothing to average */
     if (r->type == ARIL_F32)
         *(float *)j.out = (float)sum;
     else
@@ -246,7 +247,7 @@ VJP(nll_loss)
         GRAD(0, with_attrs(&aril__op_nll_loss_grad, c->attrs, c->g[0], c->x[1], c->x[2], c->x[0]));
 }
 
-/* Linear in g, and so the same sum over classes that the loss is. */
+/* Linear in g, so its gradient is the same sum over classes as the loss. */
 VJP(nll_loss_grad)
 {
     GRAD(2, no_weight_gradient("nll_loss"));
@@ -304,7 +305,7 @@ VJP(cross_entropy)
                            c->x[2]));
 }
 
-/* nll_loss's gradient d, passed back through log_softmax: d - softmax(x) * sum(d). */
+/* nll_loss's gradient d, backpropagated through log_softmax: d - softmax(x) * sum(d). */
 static void cross_entropy_grad_decompose(aril__call *c, aril_tensor **out)
 {
     ARIL_SCOPE;
@@ -365,8 +366,7 @@ aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target)
     return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ .reduction = ARIL_MEAN });
 }
 
-/* Targets that are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], for each
- * sample. */
+/* Targets are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], per sample. */
 static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                                        aril_cross_entropy_opts o)
 {

@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/loss/ops.def. */
+/* Op ids and declarations for ops/loss/ops.def. */
 #ifndef ARIL_OPS_LOSS_OPS_H
 #define ARIL_OPS_LOSS_OPS_H
 

@@ -35,7 +35,7 @@ ATTRS(layer_norm, LAYER_NORM_ATTRS)
     A(group_norm, I64, 1, groups, 1, "num_groups") A(group_norm, F64, 1, eps, 1e-5, "epsilon")
 ATTRS(group_norm, GROUP_NORM_ATTRS)
 
-/* eps below 0: the dtype's machine epsilon. */
+/* eps below 0: the machine epsilon of the type computed in. */
 #define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
 ATTRS(rms_norm, RMS_NORM_ATTRS)
 

@@ -1,5 +1,5 @@
-/* Dropout in its forms: one op, whose mask is a function of the key and of the element's place, so
- * that the gradient makes it again and nothing is saved. */
+/* Dropout variants: one op, whose mask is a function of the key and the element's index, so that
+ * the gradient regenerates it and nothing is saved. */
 #include "ops/random/dropout.h"
 
 #include "aril/ops.h"
@@ -23,7 +23,7 @@ typedef struct dropout_job {
     int64_t inner; /* elements that share one draw */
 } dropout_job;
 
-/* Keeps where the draw, a multiple of 2^-24, is at least p. */
+/* An element is kept if its draw, a multiple of 2^-24, is at least p. */
 static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
 {
     aril__rng_uniform_f32(j->key, begin, begin + n, u);
@@ -113,7 +113,7 @@ static aril_tensor *dropout(const char *what, aril_generator *generator, aril_te
     if (opts.eval) return x;
     struct dropout_attrs a = { { p }, { lead }, { p < 1 ? 1 / (1 - p) : 0 }, { 0 }, { 0 } };
     if (alpha && p < 1) {                       /* mean and variance of a selu network are kept */
-        const double low = -1.7580993408473766; /* selu's value at minus infinity */
+        const double low = -1.7580993408473766; /* SELU's limit at minus infinity */
         double s = 1 / sqrt((low * low * p + 1) * (1 - p));
         a.scale[0] = s;
         a.kept[0] = -low * s * p;
@@ -166,7 +166,8 @@ aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_ten
     return dropout("feature_alpha_dropout_from", generator, x, p, 2, true, opts);
 }
 
-/* Channels of an input with or without a batch: [N,C,...] of n + 2 dimensions, [C,...] of n + 1. */
+/* Drops channels of an input with or without a batch: [N,C,...] of n + 2 dimensions, [C,...] of n +
+ * 1. */
 static aril_tensor *dropout_nd(const char *what, int n, aril_tensor *x, double p,
                                aril_dropout_opts opts)
 {
@@ -176,7 +177,7 @@ static aril_tensor *dropout_nd(const char *what, int n, aril_tensor *x, double p
                    aril__text(text, x));
         return aril__poison();
     }
-    /* PyTorch takes 3 dimensions in dropout2d for [N,C,L]. */
+    /* Like PyTorch, dropout2d treats 3 dimensions as [N,C,L]. */
     int lead = x && x->ndim == n + 1 && n != 2 ? 1 : 2;
     return dropout(what, NULL, x, p, lead, false, opts);
 }

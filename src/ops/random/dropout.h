@@ -4,8 +4,8 @@
 
 #include "ops/table/op.h"
 
-/* With probability p an element becomes `dropped`, otherwise x * scale + kept. The elements that
- * share the first `lead` indices share their fate; lead -1: each has its own. */
+/* With probability p an element becomes `dropped`, otherwise x * scale + kept. Elements with the
+ * same first `lead` indices are dropped together; lead -1: each independently. */
 #define DROPOUT_ATTRS(A)               \
     A(dropout, F64, 1, p, 0.5, NULL)   \
     A(dropout, I64, 1, lead, -1, NULL) \

@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/random/ops.def. */
+/* Op ids and declarations for ops/random/ops.def. */
 #ifndef ARIL_OPS_RANDOM_OPS_H
 #define ARIL_OPS_RANDOM_OPS_H
 

@@ -20,7 +20,7 @@ aril_tensor *aril__rng_draw(aril_generator *g)
         uint64_t *k = t->storage->data;
         k[0] = key.seed;
         k[1] = key.call;
-        t->flags |= ARIL__WEAK; /* goes to whichever device the other inputs are on */
+        t->flags |= ARIL__WEAK; /* moves to the device of the other inputs */
     }
     return aril__give(th, t);
 }
@@ -66,7 +66,7 @@ static aril_status random_any_infer(aril__call *c)
     return s;
 }
 
-/* ---- loops: blocks of numbers, written in the result's own dtype ---- */
+/* ---- loops: blocks of numbers, stored in the result's dtype ---- */
 
 enum { BLOCK = 512, GRAIN = 16 * 1024 };
 
@@ -75,11 +75,11 @@ typedef struct draw {
     char *out;
     int64_t offset;
     uint8_t dtype;
-    double a, b;    /* low and high, mean and deviation, a probability */
+    double a, b;    /* low and high, mean and standard deviation, or a probability */
     double largest; /* the largest value of the dtype below high */
     int64_t low;
     uint64_t range;
-    const void *p; /* probabilities, dense, f32 or f64 */
+    const void *p; /* probabilities, contiguous, f32 or f64 */
 } draw;
 
 static draw draw_of(const aril__run *r)
@@ -101,7 +101,7 @@ static void put(const draw *d, aril__ctype type, int64_t at, const void *block, 
     aril__dtypes[d->dtype].store[type](d->out, d->offset + at, 1, block, m);
 }
 
-/* Rounding may not lift a number to `high` itself. */
+/* Rounding must not produce `high` itself. */
 static double largest_below(uint8_t dtype, double high)
 {
     if (dtype == ARIL_F64) return nextafter(high, -INFINITY);
@@ -111,7 +111,7 @@ static double largest_below(uint8_t dtype, double high)
     aril__dtypes[dtype].store[ARIL__C_F64](&h, 0, 1, &high, 1);
     double v;
     aril__dtypes[dtype].load[ARIL__C_F64](&v, &h, 0, 1, 1);
-    if (v >= high) { /* sign and magnitude: one step towards minus infinity */
+    if (v >= high) { /* sign-magnitude: one step towards minus infinity */
         h = h == 0 ? 0x8001u : h & 0x8000u ? (uint16_t)(h + 1) : (uint16_t)(h - 1);
         aril__dtypes[dtype].load[ARIL__C_F64](&v, &h, 0, 1, 1);
     }
@@ -201,7 +201,7 @@ static aril_status randint_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* The order in which 64-bit draws sort, equal ones by index: any device can repeat it. */
+/* Sorts by 64-bit draw, ties by index: reproducible on any device. */
 typedef struct ticket {
     uint64_t draw;
     int64_t index;
@@ -212,7 +212,7 @@ static bool comes_after(ticket a, ticket b)
     return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
 }
 
-/* Buckets by the leading bits, a few tickets each since draws are even, sorted by insertion. */
+/* Bucket sort by the leading bits: draws are uniform, so buckets are small; then insertion sort. */
 static aril_status randperm_ref(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
@@ -227,7 +227,7 @@ static aril_status randperm_ref(aril__run *r)
         free(t);
         return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
     }
-    for (int round = 0; round < 2; round++) { /* counts, then places: the draws are made twice */
+    for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
         for (int64_t at = 0; at < n; at += BLOCK) {
             uint64_t block[BLOCK];
             int64_t m = n - at < BLOCK ? n - at : BLOCK;
@@ -381,7 +381,7 @@ OP(bernoulli, .doc = "1 with the probability that stands in p, else 0", .onnx = 
 
 /* ---- public ---- */
 
-/* A new tensor of a shape, or (like) of the shape of another, or written into it (dest). */
+/* A new tensor of a given shape, or (like) of the shape of another, or written to dest. */
 static aril_tensor *draw_new(const aril__op *op, aril_generator *g, aril_shape shape,
                              const double value[2], aril_dtype dtype, aril_device device)
 {
@@ -444,7 +444,7 @@ aril_tensor *aril_randn_like(aril_tensor *x)
     return draw_like(&aril__op_randn, NULL, x, unit);
 }
 
-/* Whether every number from low to high - 1 is one of the dtype. */
+/* Whether the dtype represents every integer from low to high - 1 exactly. */
 static bool holds(aril_dtype t, int64_t low, int64_t high)
 {
     unsigned bits = aril__dtypes[t].bits;
@@ -558,7 +558,7 @@ aril_tensor *aril_normal_(aril_tensor *x, double mean, double std)
     return aril_normal_from_(NULL, x, mean, std);
 }
 
-/* offset + scale * noise, noise of the shape in which the two meet. */
+/* offset + scale * noise, with noise of their broadcast shape. */
 static aril_tensor *reparameterised(const aril__op *op, aril_generator *g, aril_tensor *offset,
                                     aril_tensor *scale)
 {

@@ -1,5 +1,5 @@
-/* Random ops take a key, a u64[2] tensor (seed, call number), as their first input. All that
- * depends on the generator is in that tensor, so a mask can be made again, on any device. */
+/* Random ops take a key, a u64[2] tensor (seed, call number), as their first input. That tensor
+ * holds all of the generator's state, so a mask can be regenerated on any device. */
 #ifndef ARIL_OPS_RANDOM_H
 #define ARIL_OPS_RANDOM_H
 
@@ -12,7 +12,7 @@ static inline aril__rng_key aril__rng_key_of(const aril__run *r)
     return (aril__rng_key){ k[0], k[1] };
 }
 
-/* Checks in a shape rule that in[0] is a key, and gives its device to the call. */
+/* In shape inference: checks that in[0] is a key, and gives the call its device. */
 aril_status aril__rng_check_key(aril__call *c);
 
 #endif

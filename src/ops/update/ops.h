@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/update/ops.def. */
+/* Op ids and declarations for ops/update/ops.def. */
 #ifndef ARIL_OPS_UPDATE_OPS_H
 #define ARIL_OPS_UPDATE_OPS_H
 

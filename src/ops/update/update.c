@@ -1,4 +1,4 @@
-/* Updates of parameters in place: one op for all rules, and one pass over many parameters. */
+/* In-place parameter updates: one op for all optimizer rules, and one pass over many parameters. */
 #include "ops/update/update.h"
 
 #include "core/parallel.h"
@@ -34,10 +34,10 @@ enum {
     AVERAGE,
 };
 
-/* What a kernel multiplies by: the same for all elements of a parameter. */
+/* Constants of a kernel: the same for all elements of a parameter. */
 typedef struct constants {
-    bool skip;  /* an infinity was among the gradients: nothing changes */
-    bool plain; /* factor, most, decay and shrink do nothing */
+    bool skip;  /* a gradient overflowed: skip the update */
+    bool plain; /* factor, most, decay and shrink have no effect */
     double factor, most, decay, shrink;
     double own[7];
 } constants;
@@ -48,9 +48,9 @@ typedef void update_fn(const part *u, int64_t begin, int64_t end);
 struct part {
     void *p;
     const void *grad;
-    void *slot[ARIL__UPDATE_SLOTS]; /* those that are there, in order, without single numbers */
+    void *slot[ARIL__UPDATE_SLOTS]; /* those present, in order, without scalar slots */
     update_fn *fn;
-    int64_t end; /* of this parameter, in the row of all */
+    int64_t end; /* of this parameter, in the concatenation of all */
     constants k;
 };
 
@@ -58,7 +58,7 @@ typedef struct norms_job {
     const void *p, *grad;
     void *m, *v;
     double factor, most, k[7];
-    double *sums; /* two of each chunk */
+    double *sums; /* two per chunk */
     void (*fn)(const struct norms_job *j, int64_t begin, int64_t end, double *sum);
 } norms_job;
 
@@ -67,11 +67,11 @@ typedef struct norms_job {
 
 /* ---- the rules ---- */
 
-/* What the constants are made from. */
+/* Inputs for computing the constants. */
 typedef struct values {
     double lr, t, factor;
     const double *norms; /* of the parameter and of the direction; NULL: none */
-    double *single;      /* the slot that is one number */
+    double *single;      /* the scalar slot */
 } values;
 
 typedef const struct update_attrs attributes;
@@ -249,13 +249,13 @@ static constants constants_of(attributes *a, const values *v)
                     .most = limit(a),
                     .decay = a->decoupled[0] ? 0 : a->weight_decay[0],
                     .shrink = a->decoupled[0] ? 1 - v->lr * a->weight_decay[0] : 1 };
-    if (a->rule[0] == ARIL__RULE_LAMB) k.decay = 0; /* it is a part of the direction */
+    if (a->rule[0] == ARIL__RULE_LAMB) k.decay = 0; /* it is part of the direction */
     k.plain = k.factor == 1 && isinf(k.most) && k.decay == 0 && k.shrink == 1;
     if (!k.skip) how[a->rule[0]].constants(a, v, k.own);
     return k;
 }
 
-/* The kernel, and its slots, of those that are given. */
+/* Chooses the kernel, and its slots, by which slots are given. */
 static void choose(part *u, const aril__rule_row *row, int64_t rule, aril_tensor *const *slot,
                    bool wide)
 {
@@ -271,7 +271,7 @@ static void choose(part *u, const aril__rule_row *row, int64_t rule, aril_tensor
 
 /* ---- one parameter ---- */
 
-/* Input i has to be like the parameter; in f32 too where that is in less. */
+/* Input i must have the parameter's shape and dtype, or f32 if that is narrower. */
 static aril_status check_like(const aril__call *c, int i, const char *what)
 {
     const aril_tensor *p = c->in[0], *t = c->in[i];
@@ -440,7 +440,7 @@ OP(update, .doc = "a step of an optimizer on one parameter, in place", .min_in =
 
 /* ---- update_norms ---- */
 
-/* in: p, grad, step?, factor?, m?, v?; changes m and v */
+/* in: p, grad, step?, factor?, m?, v?; updates m and v */
 enum { NORMS_STEP = 2, NORMS_FACTOR, NORMS_M, NORMS_V, NORMS_INPUTS };
 
 static aril_status update_norms_infer(aril__call *c)
@@ -529,7 +529,7 @@ typedef struct row_of_parts {
     const part *at;
 } row_of_parts;
 
-/* Elements begin .. end of all parameters, one behind the other. */
+/* Elements begin .. end of the concatenation of all parameters. */
 static void run_row(void *ctx, int64_t begin, int64_t end)
 {
     const row_of_parts *row = ctx;
@@ -562,7 +562,7 @@ static bool is_here(const aril_tensor *t)
     return !t || (t->storage && t->storage->device == aril__cpu_device);
 }
 
-/* Can the kernels run on it at once? */
+/* Whether the kernels can run on it directly. */
 static bool is_simple(const aril__update *u, const aril__rule_row *row)
 {
     const aril_tensor *p = u->p;
@@ -594,7 +594,7 @@ static aril_status apply_one(const aril__update *u, aril_tensor *norms)
     return aril__apply(&aril__op_update, INPUTS, in, u->attrs, out);
 }
 
-/* Constants are made anew only where they can differ from those before. */
+/* Constants are only recomputed if they may differ from the previous ones. */
 static bool same_values(const aril__update *a, const aril__update *b, const aril__rule_row *row)
 {
     return a->attrs == b->attrs && a->lr == b->lr && a->step == b->step && a->factor == b->factor &&

@@ -1,10 +1,10 @@
-/* Updates of parameters in place: the rules of all optimizers, each written once. */
+/* In-place parameter updates: the rules of all optimizers, each written once. */
 #ifndef ARIL_OPS_UPDATE_H
 #define ARIL_OPS_UPDATE_H
 
 #include "ops/table/op.h"
 
-/* What a step is made by: the order of the rules in update.inc. */
+/* Optimizer rules, in the order of update.inc. */
 typedef enum aril__rule {
     ARIL__RULE_SGD,
     ARIL__RULE_ADAM,
@@ -18,26 +18,26 @@ typedef enum aril__rule {
     ARIL__RULE_LARS,
     ARIL__RULE_LAMB,
     ARIL__RULE_LION,
-    ARIL__RULE_AVERAGE, /* p goes towards `grad`: averages of weights */
+    ARIL__RULE_AVERAGE, /* moves p towards `grad`: weight averaging */
     ARIL__RULES,
 } aril__rule;
 
 enum { ARIL__UPDATE_SLOTS = 3 };
 
-/* What a rule keeps for each parameter. */
+/* The state that a rule keeps for each parameter. */
 typedef struct aril__rule_row {
     const char *name;
     const char *slot[ARIL__UPDATE_SLOTS]; /* names of the state; NULL: no more */
     unsigned optional;                    /* 1 << i: slot i may be absent */
-    unsigned single;                      /* 1 << i: slot i is one f64, whatever the parameter is */
-    bool norms;                           /* wants update_norms first */
+    unsigned single;                      /* 1 << i: slot i is one f64 for any parameter dtype */
+    bool norms;                           /* needs update_norms first */
 } aril__rule_row;
 extern const aril__rule_row aril__rules[ARIL__RULES];
 
-/* in: p, grad, lr, step, factor?, norms?, slots; changes p and the slots.
+/* in: p, grad, lr, step, factor?, norms?, slots; updates p and the slots.
  *
- * lr, step (i64, counted before the update) and factor are single numbers. The gradient is used
- * times factor; where that is below 0 nothing is changed. norms: what update_norms gave. */
+ * lr, step (i64, incremented before the update) and factor are scalars. The gradient is multiplied
+ * by factor; a negative factor skips the update. norms: the result of update_norms. */
 #define UPDATE_ATTRS(A)                        \
     A(update, I64, 1, rule, 0, NULL)           \
     A(update, I64, 1, missed, 0, NULL)         \
@@ -61,16 +61,16 @@ extern const aril__rule_row aril__rules[ARIL__RULES];
     A(update, F64, 1, trust, 0, NULL)
 ATTRS(update, UPDATE_ATTRS)
 
-/* One parameter's part in a step. */
+/* One parameter's update in a step. */
 typedef struct aril__update {
     aril_tensor *p, *grad, *lr, *step, *factor;
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
     const struct update_attrs *attrs;
 } aril__update;
 
-/* Makes n updates: in one pass over all memory where nothing stands against it (kernels of the CPU,
- * dense f32 and f64), op by op otherwise. Runs in the caller's scope. room: aril__update_buffer(n)
- * bytes, for the time of the call; with it, the one pass cannot fail. */
+/* Performs n updates: in one pass over all memory if possible (CPU kernels, contiguous f32 and
+ * f64), else op by op. Runs in the caller's scope. room: a buffer of aril__update_buffer(n) bytes,
+ * needed only during the call; with it, the single pass cannot fail. */
 size_t aril__update_buffer(int n);
 aril_status aril__update_all(int n, const aril__update *u, void *room);
 
