@@ -1,6 +1,6 @@
 /* Linear algebra kernels using LAPACK: contiguous f32 or f64, each matrix of the batch on one
- * thread. Without LAPACK they fail with what to install (ARIL_ERR_UNSUPPORTED). A matrix without a
- * solution is ARIL_ERR_NUMBER, and the message names its batch index. */
+ * thread. Without LAPACK each fails with a message on what to install (ARIL_ERR_UNSUPPORTED). A
+ * matrix without a solution is ARIL_ERR_NUMBER, and the message names its batch index. */
 #ifndef ARIL_OPS_LAPACK_H
 #define ARIL_OPS_LAPACK_H
 

@@ -355,7 +355,7 @@ static aril_tensor *outside(aril_tensor *x, aril_tensor *q)
     return aril_sub(x, mm(q, mm(tr(q), x)));
 }
 
-VJP(svd) /* dA = U (skew(U' gU) / E S + S skew(V' gV) / E + gS) V' and what leaves the two spaces */
+VJP(svd) /* dA = U (skew(U' gU) / E S + S skew(V' gV) / E + gS) V' + the parts outside of U and V */
 {
     aril_tensor *u = c->y[0], *s = c->y[1], *vh = c->y[2];
     aril_tensor *gu = c->g[0], *gs = c->g[1], *gvh = c->g[2], *inner = NULL, *sum = NULL;

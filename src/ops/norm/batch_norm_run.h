@@ -13,7 +13,7 @@ typedef struct aril__bn {
     int64_t outer, channels, inner;
     int64_t act;
     double eps;
-    double factor;        /* momentum: weight of the new running values */
+    double factor;        /* weight of the batch statistics in the running values */
     const void *x;        /* [outer, channels, inner] */
     const void *residual; /* same layout, or NULL */
     void *out;            /* y, or dx; y may be x */

@@ -1,5 +1,4 @@
-/* Local response normalization: divides each element by a power of the mean square of adjacent
- * channels. */
+/* Local response normalization: scales each element by the squares of adjacent channels. */
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"

@@ -39,7 +39,7 @@ ATTRS(group_norm, GROUP_NORM_ATTRS)
 #define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
 ATTRS(rms_norm, RMS_NORM_ATTRS)
 
-/* Over `size` neighbouring channels. */
+/* Over `size` adjacent channels. */
 #define LOCAL_RESPONSE_NORM_ATTRS(A)                     \
     A(local_response_norm, I64, 1, size, 5, "size")      \
     A(local_response_norm, F64, 1, alpha, 1e-4, "alpha") \

@@ -112,7 +112,7 @@ static aril_tensor *dropout(const char *what, aril_generator *generator, aril_te
     }
     if (opts.eval) return x;
     struct dropout_attrs a = { { p }, { lead }, { p < 1 ? 1 / (1 - p) : 0 }, { 0 }, { 0 } };
-    if (alpha && p < 1) {                       /* mean and variance of a selu network are kept */
+    if (alpha && p < 1) {                       /* preserves SELU's mean and variance */
         const double low = -1.7580993408473766; /* SELU's limit at minus infinity */
         double s = 1 / sqrt((low * low * p + 1) * (1 - p));
         a.scale[0] = s;

@@ -242,7 +242,7 @@ typedef struct dense_job {
 #define IS_NAN(x) false
 #include "ops/reduce/scan_dense.inc"
 
-/* Scans the tensors in their own memory if the layout allows it; returns whether it did. */
+/* Scans contiguous tensors directly if it can; returns whether it did. */
 static bool run_dense(const aril__run *r, int kind)
 {
     const struct scan_attrs *a = r->attrs;
@@ -534,7 +534,7 @@ VJP(logcumsumexp)
     const struct scan_attrs *a = c->attrs;
     aril_tensor *x = c->x[0], *g = c->g[0];
     if (!g) return;
-    aril_tensor *low = aril_eq_scalar(x, -INFINITY); /* adds nothing, though y may be -inf too */
+    aril_tensor *low = aril_eq_scalar(x, -INFINITY); /* contributes nothing; y may be -inf */
     aril_tensor *high = /* only +inf from here on: x - y is 0, not inf - inf */
         aril_logical_and(aril_eq_scalar(x, INFINITY), aril_eq(x, c->y[0]));
     aril_tensor *y = aril_where(aril_logical_or(low, high), aril_scalar(0.0), c->y[0]);

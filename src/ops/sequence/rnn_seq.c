@@ -1,5 +1,5 @@
 /* Recurrent sequences. The input projections of all steps are computed beforehand; this runs the
- * steps. Backward saves only the results: it recomputes the gates with one product of all states
+ * steps. Backward only needs the results: it recomputes the gates with one product of all states
  * with W_hh. */
 #include "ops/sequence/rnn_seq.h"
 

@@ -7,7 +7,7 @@
 /* `inverse`: the sign of the exponent. `norm`: divides the result by 1 (0), by the square root of
  * the length (1) or by the length (2). `twice`: in transforms with a real side, entries that stand
  * for two conjugate entries of the full spectrum count twice. `n`: length of a real result; 0: that
- * of the second input, or else the even one. */
+ * of the second input, or else 2 * (bins - 1). */
 #define FFT_ATTRS(A)                 \
     A(fft, I64, 1, inverse, 0, NULL) \
     A(fft, I64, 1, norm, 0, NULL) A(fft, I64, 1, twice, 0, NULL) A(fft, I64, 1, n, 0, NULL)

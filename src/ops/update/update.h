@@ -68,7 +68,7 @@ typedef struct aril__update {
     const struct update_attrs *attrs;
 } aril__update;
 
-/* Performs n updates: in one pass over all memory if possible (CPU kernels, contiguous f32 and
+/* Performs n updates: in one pass over all memory if possible (CPU kernels, packed f32 and
  * f64), else op by op. Runs in the caller's scope. room: a buffer of aril__update_buffer(n) bytes,
  * needed only during the call; with it, the single pass cannot fail. */
 size_t aril__update_buffer(int n);

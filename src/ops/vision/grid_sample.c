@@ -295,8 +295,8 @@ static aril_status grid_sample_grad_grid_ref(aril__run *r)
 
 /* ---- the gradient for the grid, decomposed into other ops ---- */
 
-/* One axis: the pixel below each sampling point, and the weights of the taps from there. All [N,
- * places]. */
+/* One axis: the pixel below each sampling point, and the weights of the taps from there. All of
+ * shape [N, places]. */
 typedef struct axis {
     aril_tensor *size, *most, *first, *slope; /* size and most: scalars */
     aril_tensor *w[4], *d[4];

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* size: of the result; 0: derived from `scale`, which then also determines the sampling
+/* size: of the result; 0: derived from `scale`. A nonzero `scale` also determines the sampling
  * positions. */
 #define INTERPOLATE_ATTRS(A)                          \
     A(interpolate, I64, 1, mode, 0, "mode")           \
