@@ -1,4 +1,4 @@
-/* The only file that names every part: it joins the floors of the house. */
+/* Library startup and shutdown: the only file that refers to every part of the library. */
 #include "autograd/node.h"
 #include "backend/cpu/rows.h"
 #include "backend/onednn/rows.h"
@@ -23,8 +23,8 @@ void aril__library_start(void)
     aril__devices_start();
     if (aril__formulas_start() < 0 || aril__cpu_start_ahead() < 0 || aril__dnn_start() < 0 ||
         aril__cpu_start() < 0 || aril__dnn_start_behind() < 0) {
-        /* There is no memory to begin with, whatever the part that failed calls it (the tests see
-         * a wrong table). Every later call fails as well, and says so. */
+        /* Out of memory, whatever error the failing part reports (tests see an invalid table).
+         * Every later call fails too and reports it. */
         aril__devices_close();
         return;
     }

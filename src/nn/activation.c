@@ -1,10 +1,10 @@
-/* Activations as layers: one definition for each kind, a row for each activation. */
+/* Activation layers: one definition per kind, one row per activation. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
 #include "nn/window.h"
 
-/* ---- of one element, without numbers ---- */
+/* ---- elementwise, without options ---- */
 
 #define PLAIN(name, shown, text, fuses)                                                        \
     ARIL__FORWARD(name##_forward)                                                              \
@@ -40,7 +40,7 @@ PLAIN(hardsigmoid, "Hardsigmoid", "", ARIL_NO_ACTIVATION)
 PLAIN(hardswish, "Hardswish", "", ARIL_NO_ACTIVATION)
 PLAIN(tanhshrink, "Tanhshrink", "", ARIL_NO_ACTIVATION)
 
-/* ---- with one number, or two ---- */
+/* ---- with one or two scalar options ---- */
 
 typedef struct numbers {
     double at[2];
@@ -128,7 +128,7 @@ aril_module *aril_nn_threshold(double threshold, double value)
     return make(&threshold_layer, threshold, value);
 }
 
-/* The slope that other ops know can be fused with them, others cannot. */
+/* Only the slope that other ops support can be fused into them. */
 ARIL__FORWARD(leaky_relu_forward)
 {
     out[0] = aril_leaky_relu(in[0], ((const numbers *)aril_module_data(self))->at[0]);
@@ -176,7 +176,7 @@ aril_module *aril_nn_rrelu_with(double lower, double upper)
     return make(&layer, lower, upper);
 }
 
-/* ---- a slope that is learned ---- */
+/* ---- learned slope ---- */
 
 typedef struct prelu {
     int64_t n;
@@ -285,7 +285,7 @@ ALONG(glu, "GLU", glu)
 
 ARIL__FORWARD(softmax2d_forward)
 {
-    out[0] = aril_softmax(in[0], -3); /* of [N,C,H,W] or [C,H,W] */
+    out[0] = aril_softmax(in[0], -3); /* channel axis of [N,C,H,W] or [C,H,W] */
 }
 
 aril_module *aril_nn_softmax2d(void)

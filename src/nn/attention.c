@@ -1,4 +1,4 @@
-/* Attention of several heads. */
+/* Multi-head attention. */
 #include "aril/init.h"
 #include "aril/nn_sequence.h"
 #include "aril/ops.h"
@@ -11,7 +11,7 @@
 typedef struct attention {
     int64_t embed, heads;
     aril_nn_attention_opts opts;
-    bool split; /* weights of their own for queries, keys, values */
+    bool split; /* separate projection weights for queries, keys, values */
     aril_module *out_proj;
 } attention;
 
@@ -30,7 +30,7 @@ aril_module *aril__add_late(aril_module *m, const char *name, aril_module *child
 
 /* ---- parameters ---- */
 
-/* Children draw first: the bias of out_proj, which Linear draws, is 0 here. */
+/* Children are initialized first: Linear draws the bias of out_proj, here it is set to 0. */
 static void reset_attention(aril_module *self)
 {
     const attention *a = aril_module_data(self);
@@ -87,10 +87,10 @@ static aril_status build_attention(aril_module *self, int n_in, aril_tensor *con
 
 /* ---- masks ---- */
 
-/* One mask in the two forms that a score can be changed by. */
+/* A mask in the two forms that can be applied to scores. */
 typedef struct mask {
-    aril_tensor *hidden; /* bool: true where a key is not seen */
-    aril_tensor *added;  /* numbers */
+    aril_tensor *hidden; /* bool: true where a key is masked out */
+    aril_tensor *added;  /* float: added to the scores */
 } mask;
 
 static void mask_with(mask *m, aril_tensor *t)
@@ -102,7 +102,7 @@ static void mask_with(mask *m, aril_tensor *t)
         *place = place == &m->hidden ? aril_logical_or(*place, t) : aril_add(*place, t);
 }
 
-/* The masks for scores [N,H,L,S], joined; false after an error. */
+/* Combines the masks for scores [N,H,L,S]; false after an error. */
 static bool join_masks(const attention *a, bool alone, int n_in, aril_tensor *const *in,
                        const int64_t size[4], mask *m)
 {
@@ -141,9 +141,9 @@ static bool join_masks(const attention *a, bool alone, int n_in, aril_tensor *co
     return true;
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-/* The weight and bias that make queries, keys or values. */
+/* Applies the weight and bias that produce the queries, keys or values. */
 static aril_tensor *project(const aril_module *self, const attention *a, aril_tensor *x, int which)
 {
     int64_t e = a->embed;
@@ -153,7 +153,7 @@ static aril_tensor *project(const aril_module *self, const attention *a, aril_te
     return aril_linear(x, w, b ? aril_narrow(b, 0, which * e, e) : NULL);
 }
 
-/* [L,N,E] (or [N,L,E]) as [N,H,L,E/H]. */
+/* Reshapes [L,N,E] (or [N,L,E]) to [N,H,L,E/H]. */
 static aril_tensor *heads_of(const attention *a, aril_tensor *x)
 {
     x = aril_reshape(x,
@@ -162,7 +162,7 @@ static aril_tensor *heads_of(const attention *a, aril_tensor *x)
                                : aril_permute(x, ARIL_AXES(1, 2, 0, 3));
 }
 
-/* Queries, keys and values [N,H,L,E/H]; of one input by one product. */
+/* Queries, keys and values [N,H,L,E/H]; a single matrix product when all come from one input. */
 static void project_all(const aril_module *self, const attention *a, aril_tensor *const *x,
                         aril_tensor **out)
 {
@@ -175,7 +175,7 @@ static void project_all(const aril_module *self, const attention *a, aril_tensor
     for (int i = Q; i <= V; i++) out[i] = heads_of(a, project(self, a, x[i], i));
 }
 
-/* softmax(q k^T / sqrt(E) + mask): [N,H,L,S]. A row without a key is 0. */
+/* softmax(q k^T / sqrt(E) + mask): [N,H,L,S]. A row whose keys are all masked is 0. */
 static aril_tensor *weights_of(const attention *a, aril_tensor *q, aril_tensor *k, mask m)
 {
     double scale = 1 / sqrt((double)(a->embed / a->heads));
@@ -193,7 +193,7 @@ static aril_tensor *weights_of(const attention *a, aril_tensor *q, aril_tensor *
     return aril_masked_fill_scalar(aril_softmax(scores, -1), blind, 0.0);
 }
 
-/* True when the inputs fit each other; else an error tells which do not. */
+/* True when the input shapes match each other; otherwise reports which do not. */
 static bool check_inputs(const attention *a, aril_tensor *const *x)
 {
     static const char *const names[] = { "queries", "keys", "values" };
@@ -235,7 +235,7 @@ static void run_attention(aril_module *self, int n_in, aril_tensor *const *in, i
         out[0] = aril__poison();
         return;
     }
-    bool alone = aril_ndim(x[Q]) == 2; /* without a batch */
+    bool alone = aril_ndim(x[Q]) == 2; /* unbatched */
     if (alone) {
         int axis = a->opts.batch_first ? 0 : 1;
         aril_tensor *q = aril_unsqueeze(x[Q], axis);

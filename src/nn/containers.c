@@ -7,7 +7,7 @@
 
 /* ---- Sequential ---- */
 
-/* Which activation a layer applies, where nothing wants to see its input and result; 0: none. */
+/* The activation that a layer applies, unless hooks need to see its input and result; 0: none. */
 static aril_activation activation_of(const aril_module *m)
 {
     return !m->hooks && m->layer ? m->layer->activation : ARIL_NO_ACTIVATION;
@@ -37,7 +37,8 @@ static const aril__layer sequential_layer = {
     .base = { .type = "Sequential", .forward = sequential_forward },
 };
 
-/* Takes n modules over as the children "0", "1", ...; m, or NULL when one of them is missing. */
+/* Adds n modules, whose ownership it takes, as the children "0", "1", ...; returns m, or NULL when
+ * one of them is missing. */
 static aril_module *filled(aril_module *m, int n, aril_module *const *layers)
 {
     bool good = m != NULL;

@@ -1,4 +1,4 @@
-/* Convolutions of one to three dimensions, and their transposes. */
+/* Convolutions in one to three dimensions, and transposed convolutions. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
@@ -15,9 +15,9 @@ typedef struct conv {
     int64_t in, out;
     int64_t kernel[3];
     aril_pad_mode padding_mode;
-    aril_pads pads; /* of padding that is not zeros */
+    aril_pads pads; /* for padding modes other than zeros */
     aril_conv_opts opts;
-    int64_t padding[3]; /* as it was asked for */
+    int64_t padding[3]; /* as given by the user */
     aril_padding mode;
 } conv;
 
@@ -27,7 +27,7 @@ static void conv_reset(aril_module *self)
 {
     const conv *c = aril_module_data(self);
     const aril_tensor *w = aril__own_at(self, WEIGHT);
-    int64_t fan = w->dim[1]; /* PyTorch's fan of a transposed one is its outputs' */
+    int64_t fan = w->dim[1]; /* for a transposed one, PyTorch's fan counts outputs */
     for (int i = 0; i < c->spatial; i++) fan *= c->kernel[i];
     aril__fill_fan(aril__own_at(self, WEIGHT), fan);
     aril__fill_fan(aril__own_at(self, BIAS), fan);
@@ -99,14 +99,14 @@ static void conv_describe(const aril_module *self, char *text, size_t size)
     if (c->padding_mode) aril__say(&t, ", padding_mode=%s", modes[c->padding_mode]);
 }
 
-/* Padding that is not zeros is made before the convolution. */
+/* Padding other than zeros is applied before the convolution. */
 static aril_status set_pads(conv *c, const char *type)
 {
     if (c->padding_mode == ARIL_PAD_CONSTANT || c->opts.mode == ARIL_VALID) return ARIL_OK;
     if (c->transposed) return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: pads with zeros only", type);
     c->pads.n = 2 * c->spatial;
     for (int i = 0; i < c->spatial; i++) {
-        int last = 2 * (c->spatial - 1 - i); /* pads begin with the last axis */
+        int last = 2 * (c->spatial - 1 - i); /* pads start at the last axis */
         int64_t before = c->opts.padding[i], after = before;
         if (c->opts.mode != ARIL_NUMBERS) {
             int64_t all = c->opts.dilation[i] * (c->kernel[i] - 1);

@@ -1,6 +1,6 @@
-/* What modules cost: one run, watched from three sides. Hooks see the results of modules, a meter
- * sees the ops (and the frame says whose they are), and the graph that the run left shows what a
- * gradient would keep in memory. */
+/* What modules cost, measured in one run from three sources: hooks see the results of modules, a
+ * meter sees the ops (the frame tells which module they belong to), and the recorded graph shows
+ * what a backward pass would keep in memory. */
 #include "nn/cost.h"
 
 #include "aril/ops.h"
@@ -42,7 +42,7 @@ static aril_status no_memory(void)
     return aril__fail(ARIL_ERR_MEMORY, "summary: no memory");
 }
 
-/* 1 when p is new to the set, 0 when not, negative after an error. */
+/* Returns 1 when p is new to the set, 0 when it is not, a negative status after an error. */
 static int add(set *s, const void *p)
 {
     if (has(s, p)) return 0;
@@ -62,7 +62,7 @@ static int add(set *s, const void *p)
 /* ---- the tree ---- */
 
 typedef struct watch {
-    aril__meter meter; /* first: what notes are given leads to the rest */
+    aril__meter meter; /* must be first: note() casts its pointer to watch */
     aril__costs *costs;
     set seen; /* tensors of modules, then storages and nodes */
     bool *training;
@@ -89,7 +89,7 @@ static int row_of(const aril__costs *c, const aril_module *m)
     return -1;
 }
 
-/* Counts the tensors of the module itself that were not met before. */
+/* Counts the module's own tensors that were not counted before. */
 static aril_status count_own(watch *w, const aril_module *m, aril__cost_row *row)
 {
     aril_cost *total = &w->costs->total;
@@ -151,7 +151,7 @@ static void note(aril__meter *meter, const aril__run *r)
     if (bytes > w->working) w->working = bytes;
 }
 
-/* Adds what the graph behind a result holds: the memory of each saved value once. */
+/* Adds the memory held by the graph behind a result; each saved value counts once. */
 static aril_status count_kept(watch *w, aril_tensor *result, double *bytes)
 {
     aril__node **stack = NULL;
@@ -201,7 +201,7 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
         if (fresh < 0) return fresh;
         if (fresh) total->input_bytes += bytes_of(in.at[i]);
     }
-    /* A class from outside may run parts for some of its results alone: all are asked for. */
+    /* A user-defined class may skip parts whose results are not requested: request them all. */
     enum { MOST = 16 };
     aril_tensor *out[MOST];
     int n_out = !m->layer && m->type->outputs > 1 ? m->type->outputs : 1;

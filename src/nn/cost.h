@@ -1,4 +1,4 @@
-/* What each module of a tree gives and costs, seen on one run. */
+/* The results and cost of each module of a tree, measured in one run. */
 #ifndef ARIL_NN_COST_H
 #define ARIL_NN_COST_H
 
@@ -6,25 +6,25 @@
 
 typedef struct aril__cost_row {
     aril_module *module;
-    const char *name;   /* in its parent; of the root: its type */
-    int depth;          /* of the root: 0 */
-    int first;          /* the row of the same module, met before; -1: this is the first */
-    bool ran;           /* the run came through it */
+    const char *name;   /* in its parent; for the root: its type */
+    int depth;          /* 0 for the root */
+    int first;          /* row of the same module where it was first seen; -1: this one */
+    bool ran;           /* the run reached it */
     aril_shape out;     /* of its first result */
-    int64_t parameters; /* of its own, not counted before */
-    double flop;        /* of its own ops, all calls */
-    double dropped; /* bytes of results that it makes in training, and passes on in evaluation */
+    int64_t parameters; /* its own, not counted before */
+    double flop;        /* of its own ops, over all calls */
+    double dropped;     /* bytes of results created in training, passed through in evaluation */
 } aril__cost_row;
 
-/* Rows in the order of registration, parents before children. */
+/* Rows in registration order, parents before children. */
 typedef struct aril__costs {
     aril__cost_row *row;
     int n;
-    int64_t batch; /* samples of the run */
+    int64_t batch; /* samples in the run */
     aril_cost total;
 } aril__costs;
 
-/* Runs m on `in` and fills c, which is freed by aril__costs_free, also on failure. */
+/* Runs m on `in` and fills c, which the caller frees with aril__costs_free, also on failure. */
 aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c);
 void aril__costs_free(aril__costs *c);
 

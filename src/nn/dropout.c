@@ -1,4 +1,4 @@
-/* Dropout layers: one definition, a row for each. */
+/* Dropout layers: one definition, one row per layer. */
 #include "nn/module.h"
 
 #include "aril/ops.h"

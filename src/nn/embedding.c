@@ -1,4 +1,4 @@
-/* Tables of rows. */
+/* Embedding tables. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
@@ -6,12 +6,12 @@
 
 typedef struct table {
     int64_t rows, size;
-    int64_t padding; /* as the ops take it: 0: none */
+    int64_t padding; /* in the encoding of the ops; 0: none */
     aril_reduction mode;
     bool last_offset;
 } table;
 
-/* The row that is padding, or -1. */
+/* The padding row, or -1. */
 static int64_t padding_row(const table *t)
 {
     if (!t->padding) return -1;

@@ -1,4 +1,4 @@
-/* First values of parameters. */
+/* Initialization of parameters. */
 #include "nn/module.h"
 
 #include "aril/init.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checks a tensor to be filled, of at least so many dimensions. */
+/* Checks a tensor to be filled, which needs at least `least` dimensions. */
 static aril_status check(const char *what, const aril_tensor *t, int least)
 {
     aril_status s = aril__check_value(what, t);
@@ -18,7 +18,7 @@ static aril_status check(const char *what, const aril_tensor *t, int least)
     return s;
 }
 
-/* Writes n numbers in logical order, freed here; NULL stands for memory that was not there. */
+/* Copies values, in logical order, into t and frees them; NULL values mean out of memory. */
 static aril_tensor *put(const char *what, aril_tensor *t, double *values)
 {
     if (!values) {
@@ -37,7 +37,7 @@ static double *numbers(const aril_tensor *t)
     return aril__calloc(((size_t)t->numel + 1) * sizeof(double));
 }
 
-/* As many random numbers as t has elements, uniform in [0, 1) or normal. NULL with an error. */
+/* Draws one random number per element of t, uniform in [0, 1) or normal. NULL with an error. */
 static double *draw(const aril_tensor *t, bool normal)
 {
     ARIL_SCOPE;
@@ -51,7 +51,7 @@ static double *draw(const aril_tensor *t, bool normal)
     return NULL;
 }
 
-/* ---- one distribution everywhere ---- */
+/* ---- the same distribution for all elements ---- */
 
 aril_tensor *aril_init_uniform(aril_tensor *t, double low, double high)
 {
@@ -69,8 +69,7 @@ aril_tensor *aril_init_normal(aril_tensor *t, double mean, double std)
     return aril_escape(aril_normal_(t, mean, std));
 }
 
-/* Where the normal distribution function is p: Newton's steps, halves where they leave the
- * bracket. */
+/* Inverse of the normal CDF: Newton's method, with bisection where a step leaves the bracket. */
 static double normal_quantile(double p)
 {
     double low = -40, high = 40, x = 0;
@@ -94,7 +93,7 @@ aril_tensor *aril_init_truncated_normal(aril_tensor *t, double mean, double std,
         aril__fail(ARIL_ERR_ARG, "%s: from %g to %g with deviation %g", what, low, high, std);
         return aril__poison();
     }
-    /* A uniform share of the distribution between the two ends. */
+    /* Sample uniformly between the CDF values of the two bounds. */
     double from = 0.5 * erfc(-(low - mean) / std * M_SQRT1_2);
     double to = 0.5 * erfc(-(high - mean) / std * M_SQRT1_2);
     double *v = draw(t, false);
@@ -123,7 +122,7 @@ aril_tensor *aril_init_ones(aril_tensor *t)
     return aril_init_constant(t, 1);
 }
 
-/* ---- scaled by the number of inputs and outputs ---- */
+/* ---- scaled by fan-in and fan-out ---- */
 
 aril_status aril_init_fans(const aril_tensor *t, int64_t *in, int64_t *out)
 {
@@ -199,8 +198,8 @@ aril_tensor *aril_init_kaiming_normal(aril_tensor *t, aril_kaiming_opts opts)
 
 #if ARIL_HAVE_LAPACK
 
-/* Orthonormal columns of the n x m matrix at v (n >= m), in its place, as QR with a positive
- * diagonal of R gives them. */
+/* Orthonormalizes the columns of the n x m matrix v (n >= m) in place, as QR with a positive
+ * diagonal of R does. */
 static aril_status orthonormal(double *v, int64_t n, int64_t m)
 {
     ARIL_SCOPE;
@@ -212,7 +211,7 @@ static aril_status orthonormal(double *v, int64_t n, int64_t m)
 
 #else
 
-/* The same by Gram and Schmidt, each column twice, so that rounding leaves nothing. */
+/* The same by Gram-Schmidt; each column twice, to remove rounding errors. */
 static aril_status orthonormal(double *v, int64_t n, int64_t m)
 {
     for (int64_t j = 0; j < m; j++) {
@@ -368,7 +367,7 @@ static bool fits(const char *pattern, const char *name)
         } else if (*pattern == '?' || *pattern == *name) {
             pattern++;
             name++;
-        } else if (star) { /* the last star takes one letter more */
+        } else if (star) { /* the last star matches one more character */
             pattern = star;
             name = ++from;
         } else {

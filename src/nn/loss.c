@@ -1,4 +1,4 @@
-/* The table of losses, and modules made from it. */
+/* The table of losses, and the modules created from it. */
 #include "nn/loss.h"
 
 #include "aril/nn_loss.h"
@@ -11,7 +11,7 @@
 
 /* ---- options ---- */
 
-/* O(bit, name, set): bit of `takes`, the field's name, and how to tell that it was given. */
+/* O(bit, name, set): its bit in `takes`, the field's name, and the test whether it was set. */
 #define OPTIONS(O)                                      \
     O(WEIGHT, weight, o->weight != NULL)                \
     O(POS_WEIGHT, pos_weight, o->pos_weight != NULL)    \
@@ -45,7 +45,7 @@ enum {
 
 #define RUN(loss) static aril_tensor *run_##loss(aril_tensor *const *in, const aril_nn_loss_opts *o)
 
-/* Those with a reduction and a weight alone. */
+/* Losses whose only options are a reduction and a weight. */
 #define PLAIN(loss, call)                                                       \
     RUN(loss)                                                                   \
     {                                                                           \

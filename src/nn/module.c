@@ -1,4 +1,4 @@
-/* Modules: making them, putting them together, running them. */
+/* Modules: creation, composition, forward. */
 #include "nn/module.h"
 
 #include "aril/dtype.h"
@@ -12,7 +12,7 @@
 extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
 _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 aril_guard aril__plain_begin(void)
 {
@@ -69,7 +69,7 @@ static void forward_several(aril_module *self, int n_in, aril_tensor *const *in,
     if (n_out > 0) out[0] = self->fn.several(self, (aril_list){ n_in, in });
 }
 
-/* A module with a class of its own. */
+/* Creates a module that owns its class. */
 static aril_module *make_own(const char *type, aril_module_class class, bool complete)
 {
     if (!type || !complete) {
@@ -154,9 +154,9 @@ void aril_module_ready(aril_module *m)
     if (m) aril__set_ready(m);
 }
 
-/* ---- putting together ---- */
+/* ---- composition ---- */
 
-/* Makes room for one more of `size` bytes in an array. */
+/* Makes room for one more element of `size` bytes in an array. */
 static aril_status grow(const aril_module *m, void *array, int n, int *cap, size_t size)
 {
     void **at = array, *grown;
@@ -193,7 +193,7 @@ static int find_own(const aril_module *m, const char *name)
     return -1;
 }
 
-/* Levels of modules below m. */
+/* Number of module levels below m. */
 static int height(const aril_module *m)
 {
     int most = 0;
@@ -204,7 +204,7 @@ static int height(const aril_module *m)
     return most;
 }
 
-/* Notes that m stands at least so deep, and what is below it deeper. */
+/* Records that m is at least `depth` levels deep, and its descendants deeper. */
 static void sink(aril_module *m, int depth)
 {
     if (m->depth >= depth) return;
@@ -212,8 +212,7 @@ static void sink(aril_module *m, int depth)
     for (int i = 0; i < m->n_children; i++) sink(m->child[i].module, depth + 1);
 }
 
-/* Walks over a tree call themselves for each level: the bound keeps them within a thread's
- * stack. */
+/* Tree walks recurse once per level: the limit keeps them within a thread's stack. */
 static aril_status check_depth(const aril_module *m, const char *name, const aril_module *child)
 {
     int levels = m->depth + 1 + height(child);
@@ -256,7 +255,7 @@ aril_module *aril_module_add(aril_module *m, const char *name, aril_module *chil
     return NULL;
 }
 
-/* Registers t, which is kept for the module already (or NULL). */
+/* Registers t (or NULL), of which the module already holds a reference. */
 static aril_status add_own(aril_module *m, const char *name, aril_tensor *t, int kind)
 {
     int at = find_own(m, name);
@@ -298,7 +297,7 @@ static aril_tensor *register_tensor(aril_module *m, const char *name, aril_tenso
         return aril__poison();
     }
     if (kept) {
-        /* The module is its owner now: it does not wait for the end of a scope as well. */
+        /* The module owns it now: remove it from the scope. */
         if (kept != t) aril_drop(kept);
         aril_drop(t);
     }
@@ -349,7 +348,7 @@ aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t)
     return ARIL_OK;
 }
 
-/* ---- what layers make ---- */
+/* ---- parameters and buffers of layers ---- */
 
 static aril_status add_made(aril_module *m, const char *name, aril_tensor *t, int kind)
 {
@@ -411,9 +410,9 @@ aril_status aril__input_size(const aril_tensor *x, int axis, int64_t *size)
     return ARIL_OK;
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-/* Where a frame stands in the one around it: "0", or "block.0" when that calls its grandchild. */
+/* Path of a frame's module within the enclosing one: "0", or "block.0" for a grandchild. */
 static bool write_path(const aril_module *m, const aril_module *what, char *text, size_t size)
 {
     for (int i = 0; i < m->n_children; i++) {
@@ -471,7 +470,7 @@ static aril__cold aril_status poison_results(int n_out, aril_tensor **out, aril_
     return s;
 }
 
-/* One lock for all builds, since a build may run modules that are not built either. */
+/* One lock for all builds, since a build may run other modules that are not built yet. */
 static pthread_mutex_t build_lock;
 
 static void make_build_lock(void)
@@ -498,8 +497,8 @@ static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
     return ARIL_OK;
 }
 
-/* Before the first forward: what the class makes of its inputs. Threads that come at the same time
- * wait for the first of them. */
+/* Before the first forward: lets the class create its parameters from the inputs. Concurrent
+ * threads wait for the first of them. */
 static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const *in)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -517,7 +516,7 @@ static aril__cold aril_status wrong_count(const aril_module *m, int n_in)
                       takes == 1 ? "" : "s", n_in);
 }
 
-/* NULL inputs are ones left out; the first is always there. */
+/* NULL inputs are omitted ones; the first is required. */
 static aril_status check_inputs(const aril_module *m, int n_in, aril_tensor *const *in)
 {
     int takes = m->type->inputs ? m->type->inputs : 1;
@@ -530,7 +529,7 @@ static aril_status check_inputs(const aril_module *m, int n_in, aril_tensor *con
     return ARIL_OK;
 }
 
-/* The start of every run: a frame for errors, checks, a scope. */
+/* The start of every forward: a frame for errors, checks, a scope. */
 typedef struct run {
     aril__thread *th;
     aril__frame frame;
@@ -567,7 +566,7 @@ static aril__cold aril_status no_list(const aril_module *m, int n_in, int n_out,
 
 static aril__cold aril_status no_module(int n_out, aril_tensor **out)
 {
-    /* A module that could not be made has left its error. */
+    /* When creating the module failed, its error is already set. */
     if (aril_ok()) aril__fail(ARIL_ERR_ARG, "forward: the module is NULL");
     return poison_results(n_out, out, ARIL_ERR_ARG);
 }
@@ -582,7 +581,7 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
     if (aril__unlikely(!m)) return no_module(n_out, out);
     if (aril__unlikely(n_in > 0 && !in)) return no_list(m, n_in, n_out, out);
     if (aril__unlikely(n_in > 0 && n_in < m->type->inputs && n_in < PADDED)) {
-        /* A class reads in[i] without a look at n_in: what was left out is NULL there. */
+        /* A class may read in[i] without checking n_in: omitted inputs are NULL. */
         for (int i = 0; i < PADDED; i++) all[i] = i < n_in ? in[i] : NULL;
         in = all;
     }
@@ -616,7 +615,7 @@ aril_status aril_forward_all(aril_module *m, aril_list in, int n_out, aril_tenso
 {
     int gives = m ? m->type->outputs ? m->type->outputs : 1 : -1;
     if (n_out < 1 || !out) return aril__fail(ARIL_ERR_ARG, "forward_all: %d results", n_out);
-    /* A class is never asked for more than it says it gives. */
+    /* A class is never asked for more results than it declares. */
     int asked = gives > 0 && gives < n_out ? gives : n_out;
     for (int i = asked; i < n_out; i++) out[i] = NULL;
     aril_status s = forward(m, in.n, in.at, asked, out);
@@ -635,7 +634,7 @@ aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation
     return aril__likely(out != NULL) ? out : aril__poison();
 }
 
-/* ---- sizes from the first input ---- */
+/* ---- sizes inferred from the first input ---- */
 
 bool aril_module_built(const aril_module *m)
 {
@@ -652,7 +651,7 @@ aril_status aril_module_build_n(aril_module *m, aril_list in)
     if (aril_module_built(m)) return ARIL_OK;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    /* All results are asked for: a forward function may run parts for some of them alone. */
+    /* Request all results: a forward function may skip parts whose results are not requested. */
     enum { MOST = 16 };
     aril_tensor *out[MOST];
     int n_out = m->type->outputs > 1 ? m->type->outputs : 1;
@@ -681,7 +680,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
     return aril_module_build_n(m, (aril_list){ 1, &zeros });
 }
 
-/* ---- training or evaluation ---- */
+/* ---- training and evaluation mode ---- */
 
 static void set_training(aril_module *m, bool training)
 {

@@ -1,4 +1,4 @@
-/* What a module is made of, and what layers share. */
+/* The structure of a module, and helpers shared by layers. */
 #ifndef ARIL_NN_MODULE_H
 #define ARIL_NN_MODULE_H
 
@@ -8,12 +8,12 @@
 
 #include <stdatomic.h>
 
-/* A layer that comes with Aril: its class, and what Sequential knows to do with it. */
+/* A built-in layer: its class, and what Sequential knows about it. */
 typedef struct aril__layer {
     aril_module_class base;
-    /* The forward function with an activation made where the result is; NULL: it cannot. */
+    /* The forward function with the activation fused into it; NULL: unsupported. */
     aril_tensor *(*fused)(aril_module *self, aril_tensor *x, aril_activation activation);
-    aril_activation activation; /* of a layer that is one that other ops can apply; 0: none */
+    aril_activation activation; /* set for activation layers that other ops can fuse; 0: none */
 } aril__layer;
 
 enum { ARIL__PARAMETER, ARIL__BUFFER, ARIL__SCRATCH };
@@ -21,7 +21,7 @@ enum { ARIL__PARAMETER, ARIL__BUFFER, ARIL__SCRATCH };
 /* A parameter or buffer of the module itself. */
 typedef struct aril__own_tensor {
     char *name;
-    aril_tensor *tensor; /* kept; NULL: done without */
+    aril_tensor *tensor; /* holds a reference; NULL: omitted */
     int kind;
 } aril__own_tensor;
 
@@ -36,11 +36,11 @@ typedef enum aril__hook_kind {
     ARIL__HOOK_BACKWARD
 } aril__hook_kind;
 
-/* Counted: graphs that a backward hook waits in hold it too. */
+/* Reference-counted: graphs in which a backward hook is pending hold it too. */
 typedef struct aril__module_hook {
     struct aril__module_hook *next;
     atomic_int refs;
-    aril_module *module; /* NULL when it was taken away */
+    aril_module *module; /* NULL once the hook is removed */
     aril__hook_kind kind;
     int id;
     union {
@@ -51,7 +51,7 @@ typedef struct aril__module_hook {
     void *ctx;
 } aril__module_hook;
 
-/* Lists that were handed out: parameters, buffers, state. */
+/* Lists handed out to callers: parameters, buffers, state. */
 typedef struct aril__named_list {
     aril_named named;
     aril_tensor **tensor;
@@ -60,35 +60,35 @@ typedef struct aril__named_list {
 
 struct aril_module {
     const aril_module_class *type;
-    const aril__layer *layer; /* NULL: a class from outside */
+    const aril__layer *layer; /* NULL: a user-defined class */
     aril__module_hook *hooks;
     aril__own_tensor *own;
     aril__child *child;
     int n_own, cap_own, n_children, cap_children;
-    int depth; /* levels of modules above it, in the deepest place it was put into */
+    int depth; /* number of ancestors; the largest where it has several parents */
     bool training;
-    atomic_bool ready; /* `build` has nothing to do; set once all it made can be seen */
-    bool placed;       /* `device` was asked for, not only assumed */
-    aril_dtype dtype;  /* of parameters that are yet to be made */
+    atomic_bool ready; /* nothing left to `build`; set once all it created is visible */
+    bool placed;       /* `device` was set explicitly, not assumed */
+    aril_dtype dtype;  /* of parameters not created yet */
     aril_device device;
     atomic_int refs;
     union {
         aril_tensor *(*one)(aril_module *self, aril_tensor *x);
         aril_tensor *(*several)(aril_module *self, aril_list in);
-    } fn;                   /* of aril_module_new */
-    aril_module_class made; /* the same: its class */
+    } fn;                   /* set by aril_module_new */
+    aril_module_class made; /* likewise: its class */
     aril__named_list list[3];
     max_align_t data[];
 };
 
-/* The code of this thread's latest error, after a call that gave NULL. */
+/* The code of this thread's latest error, after a call that returned NULL. */
 static inline aril_status aril__last_status(void)
 {
     const aril__error *e = aril__self()->last_error;
     return e ? e->code : ARIL_ERR_STATE;
 }
 
-/* Whether `build` has been called; what it made is seen by whoever gets true. */
+/* Whether `build` has been called; if true, everything it created is visible to this thread. */
 static inline bool aril__is_ready(const aril_module *m)
 {
     return atomic_load_explicit(&m->ready, memory_order_acquire);
@@ -101,13 +101,13 @@ static inline void aril__set_ready(aril_module *m)
 
 /* ---- for layers ---- */
 
-/* A forward function, of which few use all arguments. */
+/* Defines a forward function; few use all of its arguments. */
 #define ARIL__FORWARD(name)                                                                       \
     static void name(aril_module *self __attribute__((unused)), int n_in __attribute__((unused)), \
                      aril_tensor *const *in, int n_out __attribute__((unused)), aril_tensor **out)
 
-/* Nothing is recorded to the end of the block, and what is made there can join a graph later, also
- * within ARIL_INFERENCE: parameters and buffers are made so. */
+/* Until the end of the block nothing is recorded, and tensors created there can join a graph later,
+ * even within ARIL_INFERENCE. Used to create parameters and buffers. */
 aril_guard aril__plain_begin(void);
 #define ARIL__PLAIN                                                                 \
     __attribute__((cleanup(aril_guard_end), unused)) aril_guard aril__plain_guard = \
@@ -116,61 +116,61 @@ aril_guard aril__plain_begin(void);
 /* aril_module_make for a layer. */
 aril_module *aril__layer_make(const aril__layer *layer);
 
-/* The constructor's end: m, or NULL, with m released, where s tells of an error. */
+/* Ends a constructor: returns m; when s is an error, releases m and returns NULL. */
 aril_module *aril__layer_made(aril_module *m, aril_status s);
 
-/* The i-th parameter or buffer of m itself. */
+/* The i-th of m's own parameters and buffers. */
 static inline aril_tensor *aril__own_at(const aril_module *m, int i)
 {
     return m->own[i].tensor;
 }
 
-/* True while dropout drops and norms gather; false during aril_module_build. */
+/* True while dropout drops and norms update their statistics; false during aril_module_build. */
 static inline bool aril__is_training(const aril_module *m)
 {
     extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
     return m->training && !aril__building;
 }
 
-/* Makes a parameter or buffer of this shape, not yet filled, in m's dtype and on its device. */
+/* Creates an uninitialized parameter or buffer of this shape, in m's dtype and on its device. */
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape);
-/* A bias or scale that may be left out. */
+/* An optional bias or scale. */
 aril_status aril__add_optional(aril_module *m, const char *name, aril_shape shape, bool absent);
-/* A buffer that this module does without. */
+/* A buffer that this module omits. */
 aril_status aril__add_absent(aril_module *m, const char *name);
-/* Buffers with a number in them. */
+/* Buffers filled with a value. */
 aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape, double value);
 
-/* Fills t, without recording: uniform between -1/sqrt(fan) and 1/sqrt(fan); a number. NULL is
+/* Fills t, without recording: uniformly in [-1/sqrt(fan), 1/sqrt(fan)]; with a constant. NULL is
  * ignored. */
 void aril__fill_fan(aril_tensor *t, int64_t fan);
 void aril__fill_number(aril_tensor *t, double value);
 
-/* The size of an axis of a first input: an error where it is unknown or the axis is not there. */
+/* The size of an axis of the first input; an error when the size or the axis is unknown. */
 aril_status aril__input_size(const aril_tensor *x, int axis, int64_t *size);
 
-/* ---- between the files of modules ---- */
+/* ---- shared by the module files ---- */
 
-/* The tensor or module with that name below m; NULL, without an error, where there is none. */
+/* The tensor or module with that name below m; NULL, without an error, when there is none. */
 aril__own_tensor *aril__find_own(aril_module *m, const char *path);
 aril_module *aril__find_module(aril_module *m, const char *path, size_t length);
 bool aril__contains(const aril_module *m, const aril_module *other);
 
-/* Runs a module with hooks: the inputs may change, and so may the results. */
+/* Runs a module that has hooks, which may replace its inputs and results. */
 aril_status aril__run_hooked(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                              aril_tensor **out);
 void aril__hooks_free(aril_module *m);
 void aril__lists_free(aril_module *m);
 
-/* Calls the class's forward function and checks what it gave. */
+/* Calls the class's forward function and checks its results. */
 aril_status aril__run_class(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                             aril_tensor **out);
 
-/* One input and one result with an activation, for Sequential: as aril_forward does it. m has no
- * hooks. */
+/* Like aril_forward with one input, one result and a fused activation, for Sequential. m must have
+ * no hooks. */
 aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation activation);
 
-/* aril__hook.where */
+/* Implements aril__hook.where. */
 void aril__module_where(const aril__frame *frame, char *text, size_t size);
 
 /* Distinct tensors below m of the kinds in the mask (1 << ARIL__PARAMETER ...), with their

@@ -1,4 +1,4 @@
-/* Changing all that is in a tree of modules: devices, dtypes, gradients, values. */
+/* Changes to a whole module tree: devices, dtypes, gradients, values. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
@@ -18,7 +18,7 @@ static aril_status check_module(const char *what, const aril_module *m)
 
 /* ---- devices and dtypes ---- */
 
-/* A tensor and its gradient as they are to be; NULL where they stay. */
+/* The new tensor and gradient; NULL where they stay as they are. */
 typedef struct changed {
     aril_tensor *value, *grad;
 } changed;
@@ -54,7 +54,7 @@ static void note_place(aril_module *m, const aril_device *device, aril_dtype dty
     for (int i = 0; i < m->n_children; i++) note_place(m->child[i].module, device, dtype);
 }
 
-/* Everything is converted before anything changes. */
+/* Converts everything before it changes anything. */
 static aril_status move(aril_module *m, const aril_device *device, aril_dtype dtype)
 {
     aril__gathered g;
@@ -147,7 +147,7 @@ void aril_module_reset(aril_module *m)
     if (check_module("module_reset", m) == ARIL_OK) reset(m);
 }
 
-/* Names that do not fit, for a message. */
+/* Names that do not match, for the error message. */
 typedef struct wrong {
     char text[600];
     int n;
@@ -170,9 +170,9 @@ static const char *name_of(const aril_named *from, int i, char *number, size_t s
     return number;
 }
 
-/* One value to load, as it is to be written. */
+/* One value to load, converted for its destination. */
 typedef struct load {
-    aril_tensor *to, *value; /* value: kept */
+    aril_tensor *to, *value; /* value: holds a reference */
 } load;
 
 static aril_status check_load(const char *name, const aril_tensor *to, const aril_tensor *from)
@@ -186,7 +186,7 @@ static aril_status check_load(const char *name, const aril_tensor *to, const ari
     return s;
 }
 
-/* Pairs of what fits together; *n of them. */
+/* Pairs each tensor with the value to load; *n pairs. */
 static aril_status pair_up(aril_module *m, const aril_named *from, bool partial,
                            const aril__gathered *state, load *loads, int *n)
 {
@@ -218,7 +218,7 @@ static aril_status pair_up(aril_module *m, const aril_named *from, bool partial,
     return ARIL_OK;
 }
 
-/* Converts what has to be, so that writing cannot fail half way. */
+/* Converts values where needed, so that writing cannot fail halfway. */
 static aril_status prepare(load *l)
 {
     ARIL_SCOPE;
@@ -249,7 +249,7 @@ aril_status aril_load_state(aril_module *m, const aril_named *from, aril_load_st
     if (s == ARIL_OK && (!from || from->n < 0 || (from->n > 0 && !from->at)))
         s = aril__fail(ARIL_ERR_ARG, "load_state: there is nothing to load from");
     if (s == ARIL_OK && !aril_state(m))
-        s = aril__last_status(); /* sizes are unknown: it says which */
+        s = aril__last_status(); /* sizes are unknown: the error says which */
     if (s == ARIL_OK) s = aril__gather(m, STATE, &state);
     if (s < 0) return s;
     int n = 0, ready = 0;

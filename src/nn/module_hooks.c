@@ -1,4 +1,4 @@
-/* Functions that are called before and after a module runs, and when its gradient is known. */
+/* Module hooks: functions called before and after forward, and when a gradient is known. */
 #include "autograd/node.h"
 #include "nn/module.h"
 
@@ -56,7 +56,7 @@ aril_status aril_module_unhook(aril_module *m, int id)
         if ((*at)->id != id) continue;
         aril__module_hook *h = *at;
         *at = h->next;
-        h->module = NULL; /* graphs that hold it pass it over */
+        h->module = NULL; /* graphs that still hold it skip it */
         hook_release(h);
         return ARIL_OK;
     }
@@ -73,7 +73,7 @@ void aril__hooks_free(aril_module *m)
     }
 }
 
-/* The next hook of a kind: the first with a greater id, since a hook may take hooks away. */
+/* The next hook of a kind: the first with a larger id, since a hook may remove hooks. */
 static aril__module_hook *next_hook(const aril_module *m, aril__hook_kind kind, int last)
 {
     for (aril__module_hook *h = m->hooks; h; h = h->next)
@@ -81,7 +81,7 @@ static aril__module_hook *next_hook(const aril_module *m, aril__hook_kind kind, 
     return NULL;
 }
 
-/* What waits in a graph for the gradient of one result. */
+/* A backward hook pending in a graph, for the gradient of one result. */
 typedef struct waiting {
     aril__module_hook *hook;
     int out;
@@ -106,7 +106,7 @@ static aril_status wait_for_gradient(aril__module_hook *h, int out, aril_tensor 
     aril_tensor *y = *result;
     if (!y || !aril_grad_enabled() || !aril_requires_grad(y)) return ARIL_OK;
     if (aril_is_leaf(y)) {
-        /* A leaf that is passed through keeps its own hooks: this one belongs to the result. */
+        /* A leaf passed through unchanged keeps its own hooks: attach this one to a view of it. */
         *result = y = aril_view(y, aril_shape_of(y));
         if (aril_tensor_status(y) < 0) return aril_tensor_status(y);
     }

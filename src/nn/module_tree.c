@@ -1,4 +1,4 @@
-/* What is inside a tree of modules: names, lists, counts, the printed form. */
+/* The contents of a module tree: names, lists, counts, the printed form. */
 #include "nn/module.h"
 
 #include <stdlib.h>
@@ -6,13 +6,13 @@
 
 /* ---- names ---- */
 
-/* A path that grows and shrinks during a walk. */
+/* A path that grows and shrinks during a tree walk. */
 typedef struct path {
     char *text;
     size_t length, cap;
 } path;
 
-/* Adds ".name"; false, with an error, when memory is out. */
+/* Appends ".name"; false, with an error, when out of memory. */
 static bool path_push(path *p, const char *name)
 {
     size_t n = strlen(name), need = p->length + n + 2;
@@ -231,7 +231,7 @@ void aril__lists_free(aril_module *m)
     for (int i = 0; i < 3; i++) list_free(&m->list[i]);
 }
 
-/* The full name of a module that waits for its sizes, in p; false when there is none. */
+/* Finds a module whose sizes are unknown and puts its full name in p; false when none is. */
 static bool find_waiting(const aril_module *m, path *p, const aril_module **found)
 {
     size_t length = p->length;
@@ -269,8 +269,8 @@ static bool same_list(const aril__named_list *l, const aril__gathered *g)
     return true;
 }
 
-/* Lists are made at each call and kept where nothing has changed, so that what was handed out
- * stays. */
+/* Gathers the list at each call; when nothing changed, the previous list is returned, so that
+ * pointers handed out stay valid. */
 static const aril_named *listed(const char *what, aril_module *m, int which, unsigned kinds)
 {
     static aril_tensor *const none[1];

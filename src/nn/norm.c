@@ -1,4 +1,4 @@
-/* Normalisation layers. */
+/* Normalization layers. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
@@ -13,7 +13,7 @@ static const char *truth(bool b)
 
 /* ---- batch norm and instance norm ---- */
 
-/* Parameters and buffers in their order; those that a layer does without are NULL. */
+/* Indices of parameters and buffers; those that a layer omits are NULL. */
 enum { WEIGHT, BIAS, MEAN, VAR, BATCHES };
 
 typedef struct channels {
@@ -50,7 +50,7 @@ static aril_status channels_parameters(aril_module *self)
     return s;
 }
 
-/* Where the channels stand: [N,C,...], or for instance norm [C,...] too. */
+/* Finds the channel axis: [N,C,...], or for instance norm also [C,...]. */
 static aril_status channels_build(aril_module *self, int n_in, aril_tensor *const *in)
 {
     channels *c = aril_module_data(self);
@@ -190,10 +190,10 @@ INSTANCE_NORM(1)
 INSTANCE_NORM(2)
 INSTANCE_NORM(3)
 
-/* ---- over the last dimensions ---- */
+/* ---- layer norm and RMS norm ---- */
 
 typedef struct last {
-    aril_shape shape; /* 0: taken from the first input */
+    aril_shape shape; /* empty: inferred from the first input */
     double eps;
     bool rms, affine, bias;
 } last;
@@ -290,7 +290,7 @@ static aril_module *make_last(const aril__layer *layer, last set)
 LAST_NORM(layer_norm, "LayerNorm", false)
 LAST_NORM(rms_norm, "RMSNorm", true)
 
-/* ---- over groups of channels ---- */
+/* ---- group norm ---- */
 
 typedef struct group {
     int64_t groups, channels;
@@ -364,7 +364,7 @@ aril_module *aril_nn_group_norm_with(int64_t groups, int64_t count, aril_nn_norm
     return aril__layer_made(m, group_parameters(m));
 }
 
-/* ---- across channels ---- */
+/* ---- local response norm: across channels ---- */
 
 typedef struct response {
     int64_t size;

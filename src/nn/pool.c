@@ -27,7 +27,7 @@ static aril_pool_opts options_of(const pool *p)
     return opts;
 }
 
-/* The second result, where it is asked for, are the places of the largest elements. */
+/* The second result, when requested, holds the indices of the maxima. */
 ARIL__FORWARD(max_forward)
 {
     const pool *p = aril_module_data(self);
@@ -64,7 +64,7 @@ ARIL__FORWARD(fold_forward)
     out[0] = aril_fold(in[0], p->size, options_of(p));
 }
 
-/* One number where all are the same, else "(2, 3)". */
+/* A single number when all are equal, otherwise "(2, 3)". */
 static void say_size(aril__text_out *t, const char *before, int n, const int64_t *at)
 {
     if (aril__all_are(n, at, at[0]))
@@ -89,7 +89,7 @@ static void max_describe(const aril_module *self, char *text, size_t size)
     aril__say(&t, ", ceil_mode=%s", truth(p->opts.ceil_mode));
 }
 
-/* PyTorch writes the sizes of a one-dimensional one as a tuple. */
+/* PyTorch prints the sizes of 1-d pooling as a tuple. */
 static void avg_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
@@ -131,8 +131,8 @@ static void fold_describe(const aril_module *self, char *text, size_t size)
     say_size(&t, ", stride=", 2, p->opts.stride);
 }
 
-/* A module with the sizes as they are meant; a stride of 0 is the kernel's size, or 1 for
- * columns. */
+/* Creates a module with resolved sizes; a stride of 0 means the kernel size, or 1 for unfold and
+ * fold. */
 static aril_module *make(const aril__layer *layer, int spatial, int64_t kernel, aril_pool_opts opts,
                          bool columns)
 {
@@ -204,7 +204,7 @@ LP_POOL(1)
 LP_POOL(2)
 LP_POOL(3)
 
-/* ---- windows as columns ---- */
+/* ---- unfold and fold ---- */
 
 aril_module *aril_nn_unfold(int64_t kernel, aril_pool_opts opts)
 {
@@ -226,7 +226,7 @@ aril_module *aril_nn_fold(aril_shape size, int64_t kernel, aril_pool_opts opts)
     return m;
 }
 
-/* ---- a given number of results ---- */
+/* ---- adaptive pooling ---- */
 
 typedef struct adaptive {
     aril_shape size;

@@ -1,4 +1,4 @@
-/* Recurrent networks over sequences, and single steps of them. */
+/* Recurrent networks over sequences, and their single-step cells. */
 #include "aril/nn_sequence.h"
 #include "aril/ops.h"
 #include "core/error.h"
@@ -14,7 +14,7 @@ typedef enum kind { RNN, LSTM, GRU } kind;
 
 static const int gates_of[] = { [RNN] = 1, [LSTM] = 4, [GRU] = 3 };
 
-/* ---- what networks and cells share ---- */
+/* ---- shared by networks and cells ---- */
 
 static aril_status check_sizes(const char *what, int64_t in, int64_t hidden)
 {
@@ -26,13 +26,13 @@ static aril_status check_sizes(const char *what, int64_t in, int64_t hidden)
         what, (long long)in, (long long)hidden);
 }
 
-/* All parameters of a module follow from the size of its states alone. */
+/* The initialization of all parameters depends only on the hidden size. */
 static void reset_all(aril_module *self, int64_t hidden)
 {
     for (int i = 0; i < self->n_own; i++) aril__fill_fan(aril__own_at(self, i), hidden);
 }
 
-/* Makes w_ih, w_hh, b_ih, b_hh; `suffix` is the end of their names. */
+/* Creates w_ih, w_hh, b_ih, b_hh; `suffix` ends their names. */
 static aril_status add_step(aril_module *self, const char *suffix, int64_t rows, int64_t in,
                             int64_t hidden, bool no_bias)
 {
@@ -233,7 +233,7 @@ static void reset_cell(aril_module *self)
     reset_all(self, ((const cell *)aril_module_data(self))->hidden);
 }
 
-/* The first state where none is given: zeros [N,H] or [H] beside x [N,I] or [I]. */
+/* The default initial state: zeros [N,H] or [H] for x [N,I] or [I]. */
 static aril_tensor *first_state(const cell *c, aril_tensor *x)
 {
     aril_shape shape = aril_shape_of(x);

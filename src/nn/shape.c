@@ -1,4 +1,4 @@
-/* Layers that change the shape alone. */
+/* Layers that change only the shape: reshaping, resampling, padding. */
 #include "nn/module.h"
 
 #include "aril/ops.h"
@@ -41,7 +41,7 @@ aril_module *aril_nn_flatten_with(int start, int end)
     return m;
 }
 
-/* ---- other shapes ---- */
+/* ---- reshaping ---- */
 
 typedef struct sizes {
     int axis;
@@ -119,11 +119,11 @@ aril_module *aril_nn_reshape(aril_shape shape)
                                                  .size = sizeof(sizes),
                                                  .forward = reshape_forward,
                                                  .describe = reshape_describe } };
-    if (shape.ndim >= ARIL_MAX_DIMS) shape.ndim = 0; /* with the batch too many: refused below */
+    if (shape.ndim >= ARIL_MAX_DIMS) shape.ndim = 0; /* too many with the batch: rejected below */
     return make_sizes(&layer, 0, shape);
 }
 
-/* ---- larger and smaller images ---- */
+/* ---- resampling images ---- */
 
 ARIL__FORWARD(upsample_forward)
 {

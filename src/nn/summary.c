@@ -1,4 +1,4 @@
-/* Keras's table of a module. */
+/* The summary table of a module, in Keras's format. */
 #include "aril/summary.h"
 
 #include "aril/ops.h"
@@ -20,7 +20,7 @@ typedef struct line {
     char text[COLUMNS][TEXT];
 } line;
 
-/* The pieces of a box. */
+/* The characters that draw a box. */
 typedef struct box {
     const char *thick, *thin, *side, *thick_side, *cut;
     const char *top[3], *head[3], *foot[3]; /* left, between columns, right */
@@ -64,7 +64,7 @@ static char *short_number(char *text, size_t size, double n, double step, const 
                           int n_units)
 {
     int unit = 0;
-    /* What would be shown as 1000 is 1 of the next unit. */
+    /* A value that would print as 1000 becomes 1 of the next unit. */
     for (; unit + 1 < n_units && n >= (unit ? 999.5 : step - 0.5); unit++) n /= step;
     int digits = unit == 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2;
     snprintf(text, size, "%.*f%s", digits, n, units[unit]);
@@ -83,7 +83,7 @@ static char *count_text(char *text, size_t size, double n)
     return short_number(text, size, n, 1000, units, 6);
 }
 
-/* [32,10] of a batch of 32 as "(None, 10)". */
+/* [32,10] with a batch of 32 as "(None, 10)". */
 static void shape_text(char *text, size_t size, aril_shape s, int64_t batch)
 {
     size_t n = (size_t)snprintf(text, size, "(");
@@ -104,7 +104,7 @@ static bool has_children(const aril__costs *c, int i)
     return i + 1 < c->n && c->row[i + 1].depth > c->row[i].depth;
 }
 
-/* The line of row i; where its children are not shown, they are added up in it. */
+/* The line of row i; when its children are not shown, their costs are added to it. */
 static void fill_line(const aril__costs *c, int i, int depth, line *l)
 {
     const aril__cost_row *row = &c->row[i];
@@ -136,8 +136,8 @@ static void fill_line(const aril__costs *c, int i, int depth, line *l)
     if (flop > 0 || !shown) count_text(l->text[3], TEXT, flop / n);
 }
 
-/* Rows that get a line: not the root, which has the title, unless it has something of its own;
- * nothing deeper than asked for, and nothing again below a module that was shown before. */
+/* Whether a row gets a line. Not the root, which is in the title, unless it has costs of its own;
+ * no row deeper than requested, and no row below a module that was already shown. */
 static bool is_shown(const aril__costs *c, int i, int depth)
 {
     const aril__cost_row *row = &c->row[i];
@@ -178,7 +178,7 @@ static void draw_line(FILE *to, const int *width, const line *l, const char *sid
     fprintf(to, "%s\n", side);
 }
 
-/* As wide as the texts, and within `most` where long names and shapes can be cut. */
+/* Fits the columns to the texts, within `most` as far as long names and shapes can be truncated. */
 static void fit(int *width, const line *lines, int n, int most)
 {
     int all = 3 * COLUMNS + 1;
@@ -264,7 +264,7 @@ static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)
     return ferror(to) ? aril__fail(ARIL_ERR_IO, "summary: could not be written") : ARIL_OK;
 }
 
-/* ---- the functions ---- */
+/* ---- public functions ---- */
 
 aril_status aril_summary_n(aril_module *m, aril_list in, FILE *to, aril_summary_opts opts)
 {

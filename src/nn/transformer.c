@@ -1,4 +1,4 @@
-/* Transformers: layers of encoders and decoders, and rows of them. */
+/* Transformers: encoder and decoder layers, and stacks of them. */
 #include "aril/nn_sequence.h"
 #include "aril/ops.h"
 #include "core/error.h"
@@ -69,11 +69,11 @@ static aril_status build_layer(aril_module *self, int n_in, aril_tensor *const *
     return s < 0 ? s : add_layer(self);
 }
 
-/* A part of a layer: what is added to x. */
+/* A sublayer: returns the residual that is added to x. */
 typedef aril_tensor *part(const layer *l, aril_tensor *x, aril_tensor *const *in);
 
-/* inputs of encoders: x, pairs, keys; of decoders: x, memory, pairs, pairs with memory, keys, keys
- * of memory */
+/* inputs of encoders: x, mask, key padding mask; of decoders: x, memory, mask, memory mask, key
+ * padding mask, memory key padding mask */
 enum { ENCODER_INPUTS = 3, DECODER_INPUTS = 6 };
 
 static aril_tensor *attend(const layer *l, aril_tensor *x, aril_tensor *const *in)
@@ -133,7 +133,7 @@ static const aril__layer decoder_layer = { .base = { .type = "TransformerDecoder
                                                      .build = build_layer,
                                                      .inputs = DECODER_INPUTS } };
 
-/* Fills in the defaults; false, with an error, where something cannot be. */
+/* Fills in the defaults; false, with an error, when an option is invalid. */
 static bool complete_opts(const char *what, int64_t embed, int heads, aril_nn_transformer_opts *o)
 {
     if (o->feedforward == 0) o->feedforward = 2048;
@@ -187,7 +187,7 @@ aril_module *aril_nn_transformer_decoder_layer(int64_t embed, int heads)
     return layer_new(&decoder_layer, embed, heads, (aril_nn_transformer_opts){ 0 });
 }
 
-/* ---- rows of layers ---- */
+/* ---- stacks of layers ---- */
 
 typedef struct stack {
     aril_module *layers, *norm;

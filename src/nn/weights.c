@@ -1,11 +1,11 @@
-/* Weights in files. */
+/* Loading and saving weights. */
 #include "nn/module.h"
 
 #include "aril/formats.h"
 
 aril_status aril_save(aril_module *m, const char *path)
 {
-    /* Tools of PyTorch's world ask for this before they read a file. */
+    /* Tools of the PyTorch ecosystem require this key before they read a file. */
     static const char *const key[] = { "format" }, *const value[] = { "pt" };
     const aril_named *state = aril_state(m);
     if (!state) return aril__last_status();
