@@ -65,7 +65,7 @@ struct aril_module {
     aril__own_tensor *own;
     aril__child *child;
     int n_own, cap_own, n_children, cap_children;
-    int depth; /* number of ancestors; the largest where it has several parents */
+    int depth; /* levels of modules above it; the maximum over its parents */
     bool training;
     atomic_bool ready; /* nothing left to `build`; set once all it created is visible */
     bool placed;       /* `device` was set explicitly, not assumed */
