@@ -6,11 +6,11 @@
 
 #include <math.h>
 
-/* ---- the form that is used today ---- */
+/* ---- modern variant ---- */
 
 aril_module *aril__lenet5(aril_shape input, int64_t classes)
 {
-    /* The paper's images of 28 x 28 stand in a frame of 32 x 32. */
+    /* The paper pads its 28 x 28 images to 32 x 32. */
     int64_t frame = input.ndim == 3 && input.dim[1] < 32 ? 2 : 0;
     return aril_nn_sequential(
         aril_nn_conv2d_with(0, 6, 5, (aril_nn_conv_opts){ .padding = { frame } }), /* [6,28,28] */
@@ -22,7 +22,7 @@ aril_module *aril__lenet5(aril_shape input, int64_t classes)
 
 /* ---- as published ---- */
 
-/* The paper's activation: 1.7159 tanh(2/3 a), which is 1 at 1. */
+/* The paper's activation: 1.7159 tanh(2/3 a), which maps 1 to 1. */
 static aril_tensor *squash(aril_tensor *a)
 {
     return aril_mul_scalar(aril_tanh(aril_mul_scalar(a, 2.0 / 3.0)), 1.7159);
@@ -34,8 +34,8 @@ static aril_tensor *squash_forward(aril_module *self, aril_tensor *x)
     return squash(x);
 }
 
-/* S2 and S4: the sum over squares of four pixels, times a trained factor, and a trained bias, for
- * each map. */
+/* S2 and S4: the sum over 2 x 2 pixels, times a trained factor, plus a trained bias, per feature
+ * map. */
 typedef struct subsample {
     aril_tensor *weight, *bias;
 } subsample;

@@ -1,4 +1,4 @@
-/* Averages of weights over the updates: exponential, or all alike. */
+/* Averages of weights over updates: exponential, or with equal weights. */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
@@ -10,11 +10,11 @@
 struct aril_average {
     aril_average_opts opts;
     int n;
-    aril_tensor **params, **means; /* kept; the means have the parameters' dtypes */
+    aril_tensor **params, **means; /* hold references; the means have the parameters' dtypes */
     char **name;
     aril__update *updates;
     aril_tensor *count;  /* [] i64: updates so far */
-    aril_tensor *weight; /* [] f64: of the newest values */
+    aril_tensor *weight; /* [] f64: of the newest value */
     struct update_attrs attrs;
     bool swapped;
     aril__names state;

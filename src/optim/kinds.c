@@ -1,4 +1,4 @@
-/* The kinds of optimizers: their options and defaults. */
+/* Kinds of optimizers: their options and defaults. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ typedef struct option {
     const char *name;
     option_type type;
     size_t offset;
-    bool whole; /* of the optimizer, not of a group */
+    bool whole; /* per optimizer, not per group */
 } option;
 
 #define O(name, type)                                       \
@@ -174,7 +174,7 @@ const char *const *aril_optim_option_names(const char *name)
     return kind ? kind->options : NULL;
 }
 
-/* ---- names that are nearly right ---- */
+/* ---- suggestions for misspelled names ---- */
 
 const char *aril__nearest(const char *name, const char *const *names, char *text, size_t size)
 {
@@ -223,7 +223,7 @@ static void fill(const option *at, const aril_optim_opts *given, const aril_opti
     memcpy((char *)to + at->offset, (const char *)from + at->offset, sizes[at->type]);
 }
 
-/* A real 0 where ARIL_ZERO was given. */
+/* Replaces ARIL_ZERO by 0. */
 static void settle(const option *at, aril_optim_opts *to)
 {
     char *p = (char *)to + at->offset;

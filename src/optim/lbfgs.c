@@ -1,7 +1,7 @@
-/* L-BFGS: Newton's method, with the curvature that the last steps have shown.
+/* L-BFGS: a quasi-Newton method that estimates curvature from the latest steps.
  *
- * All parameters are one long vector here. Directions come from the two-loop recursion over pairs
- * of changes of the parameters and of the gradient; the length of a step is lr, or comes from a
+ * All parameters are flattened into one vector. Directions come from the two-loop recursion over
+ * pairs of changes of the parameters and of the gradient; the step length is lr, or comes from a
  * line search for the strong Wolfe conditions by cubic interpolation (Nocedal and Wright, chapters
  * 3 and 7). */
 #include "optim/optim.h"
@@ -21,11 +21,11 @@ typedef struct pair {
 
 struct aril__lbfgs {
     int64_t iterations;
-    double scale;          /* of the first guess at the inverse Hessian */
-    double t;              /* the last step's length */
-    aril_tensor *d, *grad; /* direction and gradient of the last iteration; NULL at the start */
+    double scale;          /* of the initial inverse Hessian */
+    double t;              /* length of the last step */
+    aril_tensor *d, *grad; /* direction and gradient of the last iteration; NULL before the first */
     int n;
-    pair *pairs; /* the oldest first */
+    pair *pairs; /* oldest first */
 };
 
 aril__lbfgs *aril__lbfgs_new(void)
@@ -70,7 +70,7 @@ static double largest(aril_tensor *a)
     return aril_item(aril_norm(a, ARIL_ALL, INFINITY));
 }
 
-/* The dtype of the long vector. */
+/* The dtype of the flattened vector. */
 static aril_dtype vector_dtype(const aril_optim *opt)
 {
     for (int i = 0; i < opt->n_params; i++)
@@ -78,7 +78,7 @@ static aril_dtype vector_dtype(const aril_optim *opt)
     return ARIL_F32;
 }
 
-/* Parameters (or their gradients, zeros where there is none) one behind the other. */
+/* Parameters (or their gradients, zeros where missing) concatenated into one vector. */
 static aril_tensor *flat(aril_optim *opt, bool grads)
 {
     aril_dtype dtype = vector_dtype(opt);
@@ -92,7 +92,7 @@ static aril_tensor *flat(aril_optim *opt, bool grads)
     return aril_cat((aril_list){ opt->n_params, opt->grads }, 0);
 }
 
-/* Parameters become x + t * d. */
+/* Sets the parameters to x + t * d. */
 static aril_status move_to(aril_optim *opt, aril_tensor *x, double t, aril_tensor *d)
 {
     ARIL_SCOPE;
@@ -108,17 +108,17 @@ static aril_status move_to(aril_optim *opt, aril_tensor *x, double t, aril_tenso
     return s;
 }
 
-/* ---- the function ---- */
+/* ---- loss evaluation ---- */
 
 typedef struct problem {
     aril_optim *opt;
     aril_closure *fn;
     void *ctx;
-    aril_tensor *first; /* the loss of the first call, kept */
+    aril_tensor *first; /* the loss of the first call; holds a reference */
     int calls;
 } problem;
 
-/* The loss where the parameters are now, and its gradient in the innermost scope. */
+/* The loss at the current parameters, and its gradient in the innermost scope. */
 static aril_status evaluate(problem *q, double *loss, aril_tensor **grad)
 {
     aril_optim_zero_grad(q->opt);
@@ -137,7 +137,7 @@ static aril_status evaluate(problem *q, double *loss, aril_tensor **grad)
     return aril_tensor_status(*grad);
 }
 
-/* The same at x + t * d; the slope along d too. */
+/* The same at x + t * d, with the slope along d. */
 static aril_status evaluate_at(problem *q, aril_tensor *x, double t, aril_tensor *d, double *loss,
                                aril_tensor **grad, double *slope)
 {
@@ -147,14 +147,14 @@ static aril_status evaluate_at(problem *q, aril_tensor *x, double t, aril_tensor
     return s;
 }
 
-/* ---- the line search ---- */
+/* ---- line search ---- */
 
 typedef struct point {
     double t, f, slope;
     aril_tensor *g;
 } point;
 
-/* The least point of the cubic through two points and their slopes, within bounds. */
+/* The minimum of the cubic through two points with their slopes, within bounds. */
 static double cubic(const point *a, const point *b, double low, double high)
 {
     double d1 = a->slope + b->slope - 3 * (a->f - b->f) / (a->t - b->t);
@@ -169,7 +169,7 @@ static double cubic(const point *a, const point *b, double low, double high)
 }
 
 /* A length for which the loss falls enough and the slope has flattened, or the best one seen when
- * the step has used up its evaluations. */
+ * the evaluations of the step are used up. */
 static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const point *start,
                                double t, double tolerance, point *found)
 {
@@ -180,7 +180,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
     bool done = false, stuck = false;
     int tries = 0;
     aril_status s = evaluate_at(q, x, t, d, &now.f, &now.g, &now.slope);
-    /* Longer steps until a good one lies between two. */
+    /* Extend the step until two points bracket a good one. */
     for (;; tries++) {
         if (s < 0) return s;
         if (tries >= most_tries) {
@@ -202,12 +202,12 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
         now.t = next;
         s = evaluate_at(q, x, next, d, &now.f, &now.g, &now.slope);
     }
-    /* The interval shrinks around it. */
+    /* Shrink the bracket. */
     int low = end[0].f <= end[1].f ? 0 : 1;
     while (!done && tries < most_tries && fabs(end[1].t - end[0].t) * reach >= tolerance) {
         double least = fmin(end[0].t, end[1].t), most = fmax(end[0].t, end[1].t);
         double edge = 0.1 * (most - least), next = cubic(&end[0], &end[1], least, most);
-        if (fmin(most - next, next - least) < edge) { /* too near to an end, for the second time */
+        if (fmin(most - next, next - least) < edge) { /* too close to an end, for the second time */
             if (stuck || next >= most || next <= least) {
                 next = fabs(next - most) < fabs(next - least) ? most - edge : least + edge;
                 stuck = false;
@@ -238,7 +238,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
 
 /* ---- directions ---- */
 
-/* Remembers the last step, where the loss curved upwards along it. */
+/* Stores the pair of the last step, if the loss curved upwards along it. */
 static aril_status remember(aril__lbfgs *b, aril_tensor *grad, int most)
 {
     ARIL_SCOPE;
@@ -275,9 +275,9 @@ static aril_status find_direction(aril__lbfgs *b, aril_tensor *grad)
     return s;
 }
 
-/* ---- a step ---- */
+/* ---- step ---- */
 
-/* One iteration from `at`, whose g is kept by the caller; *more says whether another is of use. */
+/* One iteration from `at`, whose g the caller holds; *more says whether to continue. */
 static aril_status iterate(problem *q, point *at, bool last, bool *more)
 {
     aril_optim *opt = q->opt;
@@ -375,7 +375,7 @@ aril_status aril__lbfgs_state(const aril__lbfgs *b, aril__names *to)
     return s;
 }
 
-/* A vector of that name, copied and kept. */
+/* Copies the vector of that name; the caller owns it. */
 static aril_status read_vector(const aril_optim *opt, const aril_named *from, const char *name,
                                aril_tensor **to)
 {

@@ -1,4 +1,4 @@
-/* Lists of named tensors, made and looked into. */
+/* Lists of named tensors: building and lookup. */
 #include "optim/optim.h"
 
 #include "aril/scope.h"

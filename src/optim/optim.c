@@ -1,4 +1,4 @@
-/* Optimizers: made, given parameters, looked into, freed. */
+/* Optimizers: creation, parameter groups, inspection. */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
@@ -69,8 +69,8 @@ static bool has_param(const aril_optim *opt, const aril_tensor *p, const char *n
     return false;
 }
 
-/* Parameters of a group behind those there are; all or none. Loose tensors of later groups are
- * numbered on. */
+/* Appends the parameters of a group, all or nothing. The numbering of unnamed tensors continues
+ * across groups. */
 static aril_status add_params(aril_optim *opt, const char *what, const aril_named *params,
                               int group)
 {
@@ -151,7 +151,7 @@ int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_o
     return opt->n_groups - 1;
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 static aril_status start(aril_optim *opt, const aril_named *params, const aril_optim_opts *opts)
 {
@@ -232,7 +232,7 @@ void aril_optim_free(aril_optim *opt)
     free(opt);
 }
 
-/* ---- looking in ---- */
+/* ---- inspection ---- */
 
 const char *aril_optim_name(const aril_optim *opt)
 {

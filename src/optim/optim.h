@@ -1,4 +1,4 @@
-/* Optimizers from inside. */
+/* Internals of optimizers. */
 #ifndef ARIL_OPTIM_OPTIM_H
 #define ARIL_OPTIM_OPTIM_H
 
@@ -8,24 +8,24 @@
 
 /* ---- kinds ---- */
 
-enum { ARIL__NO_RULE = -1 }; /* lbfgs: it looks at all parameters at once */
+enum { ARIL__NO_RULE = -1 }; /* lbfgs: it updates all parameters together */
 
 typedef struct aril__optim_kind {
     const char *name;
     int rule;
-    const char *const *options; /* names, with NULL at the end */
-    aril_optim_opts usual;      /* defaults; other options are 0 */
+    const char *const *options; /* names, NULL-terminated */
+    aril_optim_opts usual;      /* defaults; other options default to 0 */
 } aril__optim_kind;
 
 const aril__optim_kind *aril__optim_kind_find(const char *name);
 
-/* What is given, filled up from `usual`; an error where it cannot be. `what` names the call. */
+/* Fills in unset options from `usual`; an error when one is invalid. `what` names the call. */
 aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
                                 const aril_optim_opts *given, const aril_optim_opts *usual,
                                 bool group, aril_optim_opts *to);
 
-/* The text "; did you mean NAME?", where one of the names is near, else (and for "") the list of
- * them. */
+/* The text "; did you mean NAME?" when one of the names is close, otherwise (and for "") the list
+ * of names. */
 const char *aril__nearest(const char *name, const char *const *names, char *text, size_t size);
 
 /* ---- an optimizer ---- */
@@ -34,19 +34,19 @@ typedef struct aril__optim_group {
     aril_optim_opts opts;
     struct update_attrs attrs;
     aril_tensor *lr; /* [] f64 */
-    double base;     /* where schedules start from */
+    double base;     /* initial lr of schedules */
 } aril__optim_group;
 
 typedef struct aril__optim_param {
     aril_tensor *p;
     char *name;
     int group;
-    int64_t missed;          /* steps that went by without a gradient: it counts its own */
-    struct update_attrs own; /* the group's, with `missed` */
+    int64_t missed;          /* steps without a gradient: the parameter counts its own steps */
+    struct update_attrs own; /* the group's, plus `missed` */
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
 } aril__optim_param;
 
-/* Tensors and their names as a user sees them. */
+/* Tensors with the names that users see. */
 typedef struct aril__names {
     aril_named list;
     int n, cap;
@@ -54,64 +54,64 @@ typedef struct aril__names {
     char **name;
 } aril__names;
 
-/* Adds t, which is kept, by a name made as by printf. */
+/* Adds t, holding a reference, under a printf-formatted name. */
 aril_status aril__names_add(aril__names *l, aril_tensor *t, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void aril__names_clear(aril__names *l);
 void aril__names_free(aril__names *l);
 const aril_named *aril__names_list(aril__names *l);
-/* The tensor of that name, or NULL. */
+/* The tensor with that name, or NULL. */
 aril_tensor *aril__named_find(const aril_named *from, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* ... with an error where it is missing or of another dtype or size. `copy` gets its values. */
+/* Copies its values to `copy`; an error when it is missing or has another dtype or size. */
 aril_status aril__named_numbers(const char *what, const aril_named *from, const char *name,
                                 aril_dtype dtype, int64_t n, void *copy);
 
-/* Counts, from 0 to 2^53: larger ones are no integers as doubles, and none that was ever reached. */
+/* Reads counts from 0 to 2^53: doubles do not hold larger integers exactly, and no run reaches
+ * them. */
 aril_status aril__named_counts(const char *what, const aril_named *from, const char *name,
                                int64_t n, int64_t *copy);
-/* Is a number of the tensor of that name a count? */
+/* Checks that a value of the tensor with that name is a valid count. */
 aril_status aril__check_count(const char *what, const char *name, double value);
 
 typedef struct aril__lbfgs aril__lbfgs;
 
 struct aril_optim {
     const aril__optim_kind *kind;
-    aril_optim_opts opts; /* of the first group and of the whole */
+    aril_optim_opts opts; /* of the first group and of the optimizer */
     aril__optim_group *groups;
     int n_groups;
     aril__optim_param *params;
     int n_params;
     aril__names listed, state;
-    aril__update *updates; /* room for one step, with that of aril__update_all behind */
+    aril__update *updates; /* buffer for one step, followed by that of aril__update_all */
     aril_tensor **grads;
     aril_tensor *step;  /* [] i64 */
     aril_tensor *share; /* [] f64, 1 / accumulate; NULL: none */
-    aril_tensor *scale; /* [] f32, of the loss; NULL: none */
+    aril_tensor *scale; /* [] f32, loss scale; NULL: none */
     aril_tensor *good;  /* [] i64, steps since the scale changed */
-    int64_t pending;    /* calls of aril_step that gathered */
+    int64_t pending;    /* calls of aril_step that only accumulated */
     aril_schedule **schedules;
     int n_schedules;
     aril__lbfgs *lbfgs;
 };
 
-/* The name of parameter i in messages and states. */
+/* The name of parameter i in messages and state. */
 const char *aril__param_name(const aril_named *params, int i, char *text, size_t size);
 /* Checks a list of parameters. */
 aril_status aril__params_check(const char *what, const aril_named *params);
-/* A single number that goes with tensors on any device. Kept: the caller releases it. NULL with an
- * error. */
+/* A scalar that combines with tensors on any device. The caller releases it. NULL with an error. */
 aril_tensor *aril__number_new(double value, aril_dtype dtype);
 void aril__number_set(aril_tensor *t, double value);
 
-/* The gradients of parameters as a step uses them; NULL where there is none. Borrowed. */
+/* The gradient of a parameter as a step uses it; NULL when there is none. Borrowed. */
 aril_tensor *aril__grad_of(aril_tensor *p);
-/* Does slot i of p's rule have a place in this optimizer? */
+/* Whether this optimizer uses slot i of p's rule. */
 bool aril__slot_wanted(const aril_optim *opt, const aril__optim_param *p, int i);
-/* The state of a parameter for its next step, made at the first. */
+/* Prepares the state of a parameter for its next step; creates it at the first. */
 aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p);
 void aril__slots_drop(aril__optim_param *p);
-/* Steps are counted, gradients dropped, schedules advanced. */
+/* Counts the step, drops gradients, advances schedules. */
 void aril__step_done(aril_optim *opt);
 
 /* ---- lbfgs ---- */
@@ -120,24 +120,25 @@ aril__lbfgs *aril__lbfgs_new(void);
 void aril__lbfgs_free(aril__lbfgs *b);
 aril_tensor *aril__lbfgs_step(aril_optim *opt, aril_closure *fn, void *ctx);
 aril_status aril__lbfgs_state(const aril__lbfgs *b, aril__names *to);
-/* A state read from names, to replace the present one; *known counts the names it used. */
+/* Reads a state from names, to replace the current one; *known counts the names used. */
 aril_status aril__lbfgs_read(const aril_optim *opt, const aril_named *from, aril__lbfgs **to,
                              int *known);
 
 /* ---- schedules ---- */
 
-/* Numbers of a schedule and all below it, in order: its state. */
+/* The state of a schedule: its numbers and those of all nested schedules, in order. */
 enum { ARIL__SCHEDULE_NUMBERS = 5 };
 int aril__schedule_count(const aril_schedule *s);
 void aril__schedule_get(const aril_schedule *s, double *numbers);
-/* Can these numbers, of the tensor of that name, be a schedule's state? */
+/* Checks that these numbers, from the tensor with that name, are a valid schedule state. */
 aril_status aril__schedule_check(const aril_schedule *s, const char *name, const double *numbers);
 void aril__schedule_put(aril_schedule *s, const double *numbers);
-/* Advances the schedules that count batches (or, else, epochs), and sets all rates. */
+/* Advances the schedules that count batches (otherwise those that count epochs), and sets all
+ * learning rates. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);
 void aril__schedules_apply(aril_optim *opt);
-/* Says what the metric of aril_optim_epoch is called, and whether larger values of it are better: plateaus follow. An
- * error where one was made for the other direction. */
+/* Sets the name of the metric passed to aril_optim_epoch, and whether larger values are better;
+ * plateaus follow it. An error when one was created for the other direction. */
 aril_status aril__schedules_watch(aril_optim *opt, const char *name, bool rising);
 
 #endif

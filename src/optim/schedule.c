@@ -1,4 +1,4 @@
-/* Schedules: rates as functions of a count. */
+/* Schedules: learning rates as functions of a step or epoch count. */
 #include "optim/optim.h"
 
 #include "core/memory.h"
@@ -12,7 +12,7 @@ static const double pi = 3.14159265358979323846;
 typedef struct schedule_kind {
     const char *name;
     double (*at)(const aril_schedule *s, double base, int64_t t);
-    aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to be wrong */
+    aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to check */
     aril_schedule_opts usual;
 } schedule_kind;
 
@@ -23,16 +23,16 @@ struct aril_schedule {
     void *ctx;
     int n_parts;
     aril_schedule **parts;
-    int64_t *from; /* of a sequence: where each part begins */
+    int64_t *from; /* for a sequence: the start of each part */
     int64_t t;
-    bool owned; /* by an optimizer, or by a schedule of which it is a part */
+    bool owned; /* by an optimizer, or by the schedule that contains it */
     /* plateau */
     int64_t drops, bad, cooling;
     double best;
-    bool rising; /* larger metrics are better: as the options say, or what is watched */
+    bool rising; /* larger metrics are better: set by the options, or by the watched metric */
 };
 
-/* ---- the rates ---- */
+/* ---- learning rates ---- */
 
 static double step_at(const aril_schedule *s, double base, int64_t t)
 {
@@ -110,7 +110,7 @@ static double one_cycle_at(const aril_schedule *s, double base, int64_t t)
                        : cosine(phase->from_lr, phase->to_lr, share);
 }
 
-/* A drop that would hardly change the rate is left out. */
+/* Skips a drop that would hardly change the learning rate. */
 static double plateau_rate(const aril_schedule *s, double base)
 {
     const double least = 1e-8;
@@ -162,7 +162,7 @@ static double sequential_at(const aril_schedule *s, double base, int64_t t)
     return aril_schedule_at(s->parts[i], base, t - s->from[i]);
 }
 
-/* ---- what can be wrong ---- */
+/* ---- checks of options ---- */
 
 static aril_status needs_total(const aril_schedule_opts *o)
 {
@@ -303,7 +303,7 @@ static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedul
     return s;
 }
 
-/* A rate of NaN would spoil every weight at the next step. */
+/* A NaN learning rate would destroy every weight at the next step. */
 static aril_status all_numbers(const aril_schedule_opts *o)
 {
     const struct {
@@ -470,9 +470,9 @@ double aril_schedule_at(const aril_schedule *s, double base, int64_t t)
     return s ? s->kind->at(s, base, t) : NAN;
 }
 
-/* ---- with an optimizer ---- */
+/* ---- use by an optimizer ---- */
 
-/* The present rate: like `at`, with what a plateau has seen. */
+/* The current learning rate: like `at`, including the state of plateaus. */
 static double now(const aril_schedule *s, double base, int64_t t)
 {
     if (s->kind->at == plateau_at) return plateau_rate(s, base);
@@ -487,7 +487,7 @@ static double now(const aril_schedule *s, double base, int64_t t)
     return s->kind->at(s, base, t);
 }
 
-/* A plateau looks at a metric. */
+/* Updates a plateau with a metric. */
 static void look(aril_schedule *s, double metric)
 {
     const aril_schedule_opts *o = &s->opts;

@@ -1,4 +1,4 @@
-/* The state of an optimizer: everything that a later step depends on. */
+/* The state of an optimizer: everything that later steps depend on. */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- out ---- */
+/* ---- saving ---- */
 
-/* Adds numbers of the optimizer's own, as a copy. */
+/* Adds a copy of the optimizer's own numbers. */
 static aril_status add_numbers(aril__names *to, const char *name, const void *data, int64_t n,
                                aril_dtype dtype)
 {
@@ -86,17 +86,17 @@ const aril_named *aril_optim_state(aril_optim *opt)
     return aril__names_list(&opt->state);
 }
 
-/* ---- in ---- */
+/* ---- loading ---- */
 
-/* What was read, before anything is changed. */
+/* Everything read, before anything is changed. */
 typedef struct reading {
     int64_t step, good;
-    int64_t *pending; /* calls that gathered, and for each parameter: has it a gradient? */
+    int64_t *pending; /* accumulated calls, then for each parameter whether it has a gradient */
     float scale;
-    int known;       /* names that were used */
-    double *numbers; /* rates, bases, schedules */
+    int known;       /* number of names used */
+    double *numbers; /* learning rates, base rates, schedules */
     int64_t *missed;
-    aril_tensor **slots; /* ARIL__UPDATE_SLOTS for each parameter */
+    aril_tensor **slots; /* ARIL__UPDATE_SLOTS per parameter */
     aril_tensor **grads;
     aril__lbfgs *lbfgs;
 } reading;
@@ -129,7 +129,7 @@ static aril_status read_counts(reading *r, const aril_named *from, const char *n
     return aril__named_counts("optim_load_state", from, name, n, copy);
 }
 
-/* Learning rates: one that is no number would spoil every weight at the next step. */
+/* Learning rates: a non-finite one would destroy every weight at the next step. */
 static aril_status read_rates(reading *r, const aril_named *from, const char *name, int64_t n,
                               double *copy)
 {
@@ -169,7 +169,7 @@ static aril_status read_whole(const aril_optim *opt, const aril_named *from, rea
     return s;
 }
 
-/* A copy of `t` for parameter p, kept. */
+/* A copy of `t` for parameter p; the caller owns it. */
 static aril_status copy_for(const aril__optim_param *p, const char *slot, aril_tensor *t,
                             bool single, bool grad, aril_tensor **to)
 {
@@ -192,7 +192,7 @@ static aril_status copy_for(const aril__optim_param *p, const char *slot, aril_t
     return s;
 }
 
-/* A parameter that was updated has all of its state, another none. */
+/* A parameter that was updated has all of its state, any other has none. */
 static aril_status read_param(const aril_optim *opt, const aril_named *from, reading *r, int i)
 {
     const aril__optim_param *p = &opt->params[i];

@@ -1,4 +1,4 @@
-/* One step: gradients looked at, scaled, used in one pass over all parameters, dropped. */
+/* One step: checks and scales gradients, updates all parameters in one pass, drops gradients. */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
@@ -14,7 +14,7 @@ aril_tensor *aril__grad_of(aril_tensor *p)
     return aril_has_grad(p) ? aril_grad(p) : NULL;
 }
 
-/* ---- the state of a parameter ---- */
+/* ---- state of a parameter ---- */
 
 void aril__slots_drop(aril__optim_param *p)
 {
@@ -35,7 +35,7 @@ bool aril__slot_wanted(const aril_optim *opt, const aril__optim_param *p, int i)
     return o->momentum != 0;
 }
 
-/* What slot i holds before the first step. */
+/* The initial value of slot i. */
 static double first_value(const aril_optim *opt, const aril__optim_param *p, int i)
 {
     const aril__optim_group *g = &opt->groups[p->group];
@@ -44,7 +44,7 @@ static double first_value(const aril_optim *opt, const aril__optim_param *p, int
     return opt->kind->rule == ARIL__RULE_NADAM && i == 2;
 }
 
-/* The state follows a parameter that was moved or cast: halves keep theirs in f32. */
+/* Moves and casts the state along with its parameter; half-precision parameters keep f32 state. */
 static aril_status follow(aril__optim_param *p, int i, bool single)
 {
     aril_dtype want = single || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
@@ -82,7 +82,7 @@ static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
     return ARIL_OK;
 }
 
-/* The state has values of its own, also where the step is only being recorded. */
+/* Suspends tracing: the state has real values even while the step is only being recorded. */
 aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
 {
     aril__thread *th = aril__self();
@@ -93,9 +93,9 @@ aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
     return s;
 }
 
-/* ---- the size of gradients ---- */
+/* ---- gradient norm and clipping ---- */
 
-/* The norm of all gradients, in f64 where one of them is; poison on failure. */
+/* The norm of all gradients, in f64 if one of them is f64; poison on failure. */
 static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
 {
     aril_tensor *few[32], **norms = few;
@@ -121,7 +121,7 @@ static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
     return total;
 }
 
-/* What gradients are multiplied by so that their norm is at most `most`. */
+/* The factor that scales gradients so that their norm is at most `most`. */
 static aril_tensor *clip_factor(aril_tensor *norm, double most)
 {
     return aril_clamp_max(aril_rdiv_scalar(aril_add_scalar(norm, 1e-6), most), 1);
@@ -176,7 +176,7 @@ aril_status aril_clip_grad_value(const aril_named *params, double most)
     return s;
 }
 
-/* ---- the scale of the loss ---- */
+/* ---- loss scale ---- */
 
 aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
 {
@@ -187,8 +187,8 @@ aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
     return opt->scale ? aril_mul(loss, opt->scale) : loss;
 }
 
-/* The scale after a step: half where that is left out, double after many good ones. In ops, so that
- * a program that holds the step follows. */
+/* The scale after a step: halved when the step is skipped, doubled after many good ones. Computed
+ * by ops, so that a traced program of the step updates it too. */
 static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor **scale,
                               aril_tensor **good)
 {
@@ -198,7 +198,7 @@ static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor 
     aril_tensor *grows = aril_ge_scalar(more, growth);
     aril_tensor *up = aril_where(grows, aril_scalar(2), one);
     aril_tensor *change = aril_where(finite, up, aril_scalar(0.5));
-    /* At 0 or infinity it would stay there for good. */
+    /* At 0 or infinity it would stay there forever. */
     aril_tensor *next = aril_clamp(aril_mul(opt->scale, change), 0x1p-126, 0x1p126);
     *scale = aril_cast(next, ARIL_F32);
     *good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
@@ -206,10 +206,10 @@ static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor 
     return s < 0 ? s : aril_tensor_status(*good);
 }
 
-/* ---- a step ---- */
+/* ---- step ---- */
 
-/* What all gradients are multiplied by, [] f64; NULL: nothing. Below 0: no step is to be made.
- * *finite says the same as a truth value where there is a loss scale. */
+/* The factor for all gradients, [] f64; NULL: none. Negative: skip the step. With a loss scale,
+ * *finite is a boolean: whether the step is taken. */
 static aril_status find_factor(aril_optim *opt, int n, aril_tensor **factor, aril_tensor **finite)
 {
     const aril_optim_opts *o = &opt->opts;
@@ -233,8 +233,8 @@ static aril_status find_factor(aril_optim *opt, int n, aril_tensor **factor, ari
     return s;
 }
 
-/* Fills opt->updates and opt->grads by those that have a gradient: how many, or a negative
- * status. */
+/* Fills opt->updates and opt->grads with the parameters that have a gradient; returns their number,
+ * or a negative status. */
 static int gather(aril_optim *opt)
 {
     int n = 0;
