@@ -1,4 +1,4 @@
-/* Callbacks: their order, their states, and the small ones. */
+/* Callbacks: call order, state, and the small built-in ones. */
 #include "core/error.h"
 #include "core/memory.h"
 #include "train/model.h"
@@ -61,7 +61,7 @@ aril_status aril__callbacks_call(aril_fit *fit, aril__moment when)
         aril_status status = fn[when](all[i], fit);
         aril__model_put_back(fit->model);
         if (status >= 0) continue;
-        /* One that says why keeps its own words. */
+        /* A callback that set an error keeps its own message. */
         return aril_ok() ? aril__fail(status, "the callback %s ended the fit with status %d (%s)",
                                       type->name, (int)status, aril_status_text(status))
                          : status;
@@ -110,7 +110,7 @@ aril_callback *aril_on_batch(aril_callback_fn *fn, void *ctx)
     return of_function(&on_batch, fn, ctx);
 }
 
-/* ---- the learning rate ---- */
+/* ---- learning rate ---- */
 
 typedef struct rate {
     aril_lr_fn *fn;

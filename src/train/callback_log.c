@@ -1,4 +1,4 @@
-/* Callbacks that write logs: comma-separated values, and TensorBoard's events. */
+/* Callbacks that write logs: CSV files and TensorBoard events. */
 #include "aril/tensorboard.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- comma-separated values ---- */
+/* ---- CSV ---- */
 
 typedef struct csv {
     char *path;
@@ -25,8 +25,8 @@ static aril_status csv_failed(const csv *c)
     return aril__fail(ARIL_ERR_IO, "the log '%s' cannot be written: %s", c->path, strerror(errno));
 }
 
-/* The file begins anew with what the history knows: nothing, or, of a resumed fit, the epochs
- * before its checkpoint (a fit that was killed may have logged one that is going to come again). */
+/* Starts the file over with the rows of the history: none, or, for a resumed fit, the epochs before
+ * its checkpoint (a killed fit may have logged an epoch that will run again). */
 static aril_status csv_begin(aril_callback *cb, aril_fit *fit)
 {
     csv *c = cb->data;
@@ -67,7 +67,7 @@ static const aril_callback_class csv_class = {
     .destroy = csv_destroy,
 };
 
-/* Puts a copy of a path in place, or ends the callback. */
+/* Stores a copy of the path in *place, or frees the callback. */
 static aril_callback *with_path(aril_callback *cb, char **place, const char *path)
 {
     if (cb == NULL) return NULL;

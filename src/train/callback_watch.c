@@ -1,4 +1,4 @@
-/* Callbacks that watch a value: early stop, saving the best, and stopping at what is no number. */
+/* Callbacks that monitor a value: early stopping, saving the best weights, stopping at NaN. */
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a value that is watched; its best is a state, so that it is resumed ---- */
+/* ---- a monitored value; its best is saved as state, for resuming ---- */
 
 typedef struct watch {
     aril_monitor monitor;
@@ -49,7 +49,7 @@ static aril_status watch_check(const watch *w, const aril_fit *fit, const char *
                       near != NULL ? "?" : "");
 }
 
-/* Is this epoch's value the best so far? Then it is remembered. */
+/* Whether this epoch's value is the best so far; if so, stores it. */
 static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit *fit, bool *better,
                               double *value)
 {
@@ -57,7 +57,7 @@ static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit 
     double v = aril_fit_value(fit, name), best;
     *value = v;
     *better = false;
-    if (isnan(v) || fit->diverged) return ARIL_OK; /* not measured in this epoch, or no number */
+    if (isnan(v) || fit->diverged) return ARIL_OK; /* not measured in this epoch, or NaN */
     bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__fit_falls(fit, name));
     bool first = !aril__states_reals(&cb->states, "best", 1, &best);
     double delta = fabs(w->monitor.min_delta);
@@ -65,7 +65,7 @@ static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit 
     return *better ? aril__states_set_reals(&cb->states, "best", 1, &v) : ARIL_OK;
 }
 
-/* ---- early stop ---- */
+/* ---- early stopping ---- */
 
 typedef struct early {
     watch watch;
@@ -83,7 +83,7 @@ static aril_status early_epoch(aril_callback *cb, aril_fit *fit)
     const early *e = cb->data;
     bool better;
     double value;
-    int64_t waited[2] = { 0, -1 }; /* epochs since the best one, and which that was */
+    int64_t waited[2] = { 0, -1 }; /* epochs since the best one, and the best epoch */
     aril_status status = watch_look(cb, &e->watch, fit, &better, &value);
     if (status != ARIL_OK) return status;
     if (isnan(value) && fit->val != NULL && isnan(aril_fit_value(fit, "val_loss"))) return ARIL_OK;
@@ -144,10 +144,10 @@ aril_callback *aril_early_stop(aril_early_stop_opts opts)
 typedef struct saver {
     watch watch;
     char *path;
-    int every; /* 0: the best */
+    int every; /* 0: only the best */
 } saver;
 
-/* The path with the epoch's number in place of "{epoch}". */
+/* The path with "{epoch}" replaced by the epoch number. */
 static aril_status path_for(const saver *s, int epoch, char *path)
 {
     static const char mark[] = "{epoch}";
@@ -167,7 +167,7 @@ static aril_status save_weights(const saver *s, aril_fit *fit, int epoch)
     return status != ARIL_OK ? status : aril_save(fit->model->net, path);
 }
 
-/* The folder is made before the first epoch, so that one that cannot be made costs no training. */
+/* Creates the folder before the first epoch, so that a failure wastes no training. */
 static aril_status saver_begin(aril_callback *cb, aril_fit *fit)
 {
     char path[PATH_MAX];
@@ -252,7 +252,7 @@ aril_callback *aril_save_last(const char *path, int every)
     return new_saver(&last_class, path, (aril_monitor){ 0 }, every > 1 ? every : 1);
 }
 
-/* ---- no number ---- */
+/* ---- stopping at NaN ---- */
 
 static const char *no_number(double v)
 {
@@ -271,7 +271,7 @@ static aril_status nan_batch(aril_callback *cb, aril_fit *fit)
     return ARIL_OK;
 }
 
-/* The last update of an epoch can spoil the weights too: validation is what sees it. */
+/* The last update of an epoch can also break the weights: only validation detects that. */
 static aril_status nan_epoch(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;

@@ -43,7 +43,7 @@ bool aril_checkpoint_exists(const char *dir)
            access(path, F_OK) == 0;
 }
 
-static bool is_kind(const char *kind) /* of this version or another */
+static bool is_kind(const char *kind) /* of any version */
 {
     return kind != NULL && strncmp(kind, format, strlen(format) - 1) == 0;
 }
@@ -61,14 +61,14 @@ static aril_safetensors *open_state(const char *dir)
 
 /* ---- writing ---- */
 
-/* What the state in a folder says; zeros where there is none. */
+/* What the state file in a folder contains; zeros when there is none. */
 struct present {
     char weights[NAME_MAX + 1];
     uint64_t digest;
     int64_t step;
 };
 
-/* ARIL_ERR_FORMAT where the state is damaged. */
+/* ARIL_ERR_FORMAT when the state is damaged. */
 static aril_status read_present(const char *dir, struct present *now)
 {
     *now = (struct present){ 0 };
@@ -92,7 +92,7 @@ static aril_status read_present(const char *dir, struct present *now)
     return status;
 }
 
-/* Gradients that were gathered and not applied. */
+/* Adds the gradients that were accumulated but not applied. */
 static aril_status add_gradients(aril__states *state, aril_module *model)
 {
     const aril_named *params = aril_parameters(model);
@@ -124,8 +124,8 @@ static aril_status gather(aril__states *state, aril_module *model, aril_optim *o
     return status;
 }
 
-/* Holds other writers of the folder off, so that none removes or replaces what another is about to
- * name, or a reader to open; -1 where the folder cannot be opened. */
+/* Locks the folder, so that no writer removes or replaces a file that another is about to reference
+ * or a reader to open; -1 when the folder cannot be opened. */
 static int lock(const char *dir, int how)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -136,12 +136,12 @@ static int lock(const char *dir, int how)
 static void unlock(int fd)
 {
     if (fd < 0) return;
-    flock(fd, LOCK_UN); /* also where a child that was forked meanwhile holds the folder open */
+    flock(fd, LOCK_UN); /* also when a forked child still has the folder open */
     close(fd);
 }
 
-/* A name for weights of that step: neither that of the present ones, which the state names until it
- * is replaced, nor that of a file of the user's. */
+/* A file name for the weights of that step: neither the current one, which the state references
+ * until it is replaced, nor one of the user's files. */
 static aril_status choose_name(const char *dir, const aril__owned *owned, const char *present,
                                int64_t step, char name[64])
 {
@@ -185,7 +185,7 @@ static aril_status write_state(const char *dir, const aril_named *state, uint64_
     return aril_safetensors_save(path, state, &(aril_metadata){ 6, key, value });
 }
 
-/* Writes both files, and adds what may be removed afterwards to `owned`. */
+/* Writes both files, and adds to `owned` what may be removed afterwards. */
 static aril_status write_both(const char *dir, aril_module *model, const aril_optim *opt,
                               aril__states *state, int64_t step, const struct present *now,
                               aril__owned *owned)
@@ -215,7 +215,7 @@ static aril_status write_files(const char *dir, aril_module *model, const aril_o
     struct present now;
     bool clean = aril_ok();
     aril_status status = read_present(dir, &now);
-    if (status == ARIL_ERR_FORMAT) { /* damaged: it is going to be replaced */
+    if (status == ARIL_ERR_FORMAT) { /* damaged: it will be replaced */
         if (clean) aril_clear_error();
         status = ARIL_OK;
     }
@@ -223,8 +223,8 @@ static aril_status write_files(const char *dir, aril_module *model, const aril_o
     if (status == ARIL_OK) status = aril__owned_read(dir, &owned);
     if (status == ARIL_OK) {
         status = write_both(dir, model, opt, state, step, &now, &owned);
-        /* Whether that failed or not: what the state names by now is the checkpoint. Where it
-         * cannot be read, the list stays for the next save. */
+        /* Whether that failed or not, the weights that the state now references are the checkpoint.
+         * If it cannot be read, the list stays for the next save. */
         clean = aril_ok();
         if (read_present(dir, &now) == ARIL_OK)
             aril__owned_remove(dir, &owned, now.weights);
@@ -270,7 +270,7 @@ aril_status aril_checkpoint_save(const char *dir, aril_module *model, aril_optim
 
 /* ---- reading ---- */
 
-/* The weights' file name in a state that is open; NULL, with an error, when it is none of ours. */
+/* The name of the weights file in an open state file; NULL, with an error, if it is not ours. */
 static const char *weights_of(const char *dir, const aril_safetensors *f)
 {
     const char *kind = aril_safetensors_get(f, "kind"), *name = aril_safetensors_get(f, "weights");
@@ -302,7 +302,7 @@ aril_status aril_checkpoint_weights(const char *dir, char *buf, size_t size)
     return status;
 }
 
-/* All tensors of a file, when they are those that the digest was made of. */
+/* All tensors of a file, if their digest matches. */
 static const aril_named *whole(aril_safetensors *f, const char *path, const char *digest)
 {
     const aril_named *all = aril_safetensors_all(f);
@@ -330,7 +330,7 @@ static aril_status read_files(const char *dir, aril__checkpoint *c)
         status = state == NULL ? aril__latest_status() : path_in(dir, name, path);
     }
     for (int i = 0; status == ARIL_OK && i < state->n; i++)
-        status = aril__states_add(&c->state, state->name[i], state->at[i]); /* no name twice */
+        status = aril__states_add(&c->state, state->name[i], state->at[i]); /* names are unique */
     if (status == ARIL_OK) {
         const char *step = aril_safetensors_get(f, "step");
         c->step = step != NULL ? strtoll(step, NULL, 10) : 0;
@@ -364,7 +364,7 @@ void aril__checkpoint_close(aril__checkpoint *c)
     aril__states_clear(&c->state);
 }
 
-/* Drops all gradients, and gives the parameters those of the checkpoint. */
+/* Drops all gradients, and sets those of the checkpoint. */
 static aril_status put_gradients(const aril__states *state, aril_module *model)
 {
     aril__states part = { 0 };
@@ -382,7 +382,7 @@ static aril_status put_gradients(const aril__states *state, aril_module *model)
     return status;
 }
 
-/* Everything that can be checked without changing anything. */
+/* All checks that need no changes. */
 static aril_status check(const char *dir, const aril__checkpoint *c, aril_module *model,
                          aril_optim *opt, aril_loader *loader)
 {
@@ -417,7 +417,7 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
     return ARIL_OK;
 }
 
-/* Weights, the optimizer's part and gradients of `state`. */
+/* Applies the weights, and the optimizer state and gradients in `state`. */
 static aril_status give(const aril_named *weights, const aril__states *state, aril_module *model,
                         aril_optim *opt)
 {
@@ -439,7 +439,7 @@ aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_mo
         return aril__fail(ARIL_ERR_ARG, "a checkpoint is loaded into a model, got NULL");
     aril_status status = check(dir, c, model, opt, loader);
     if (status != ARIL_OK) return status;
-    /* What has been changed when a later step fails is put back from these. */
+    /* Backups to roll back to when a later step fails. */
     aril__states weights = { 0 }, rest = { 0 };
     aril_loader_position was =
         loader != NULL ? aril_loader_tell(loader) : (aril_loader_position){ 0 };
@@ -468,7 +468,7 @@ aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_mo
     return status;
 }
 
-/* Are all of the caller's tensors there, in their shapes? */
+/* Checks that all of the caller's tensors are present, with their shapes. */
 static aril_status check_extra(const char *dir, const aril__states *part, const aril_named *extra)
 {
     if (extra->n > 0 && extra->at == NULL)

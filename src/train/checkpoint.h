@@ -1,4 +1,4 @@
-/* The files of a checkpoint. What a fit keeps in them is resume.c's business. */
+/* The files of a checkpoint. resume.c defines which state of a fit goes into them. */
 #ifndef ARIL_TRAIN_CHECKPOINT_H
 #define ARIL_TRAIN_CHECKPOINT_H
 
@@ -15,7 +15,7 @@ typedef struct aril__checkpoint {
     char optimizer[32]; /* its name; "": none */
 } aril__checkpoint;
 
-/* Adds to `state` what model, optimizer and loader (which may be NULL) have, and writes both
+/* Adds the state of model, optimizer and loader (which may be NULL) to `state`, and writes both
  * files. */
 aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_optim *opt,
                                    aril_loader *loader, aril__states *state, int64_t step);
@@ -24,7 +24,7 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
 aril_status aril__checkpoint_open(const char *dir, aril__checkpoint *c);
 void aril__checkpoint_close(aril__checkpoint *c);
 
-/* Gives everything to model, optimizer, loader (which may be NULL) and the thread's generator; on
+/* Restores model, optimizer, loader (which may be NULL) and the thread's random generator; on
  * failure none of them has changed. */
 aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_module *model,
                                    aril_optim *opt, aril_loader *loader);

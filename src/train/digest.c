@@ -16,7 +16,7 @@ static uint64_t turn(uint64_t v, int bits)
     return v << bits | v >> (64 - bits);
 }
 
-/* Little-endian whatever the machine is: digests are compared between machines. */
+/* Little-endian on every machine: digests are compared between machines. */
 static uint64_t read8(const unsigned char *p)
 {
     uint64_t v;

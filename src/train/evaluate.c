@@ -15,18 +15,18 @@
 aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts opts)
 {
     aril_dataset *d = aril_dataset_tensor_lists(s.x, s.y, s.weight);
-    /* Bytes where a model wants a image are its pixels. */
+    /* When the model expects an image, u8 values are pixels. */
     if (d != NULL && aril_dtype_of(s.x.at[0]) == ARIL_U8 && m->input.ndim == 3)
         aril_dataset_set_images(d, true);
     return aril_loader_new(d, opts);
 }
 
-/* What the line shows while an evaluation runs. */
+/* Updates the progress line during an evaluation. */
 static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch, int64_t total,
                  int64_t samples, bool values)
 {
     char note[48];
-    if (fit != NULL) { /* the epoch's line stays, with a note */
+    if (fit != NULL) { /* keep the epoch's line, with a note */
         snprintf(note, sizeof note, total > 0 ? "val %lld/%lld" : "val %lld", (long long)batch,
                  (long long)total);
         aril__progress_at at = {
@@ -61,7 +61,7 @@ static aril_status measure_batch(aril_model *m, const aril_batch *b, aril__resul
     return status == ARIL_OK ? aril__model_count(m, b, r) : status;
 }
 
-/* What an epoch is run for, and what it came to. */
+/* The function that an epoch runs for each batch, and its totals. */
 typedef struct epoch {
     each_batch *each;
     void *ctx;
@@ -150,11 +150,11 @@ double aril_model_evaluate(aril_model *m, aril_tensor *x, aril_tensor *y, aril_e
 
 /* ---- predict ---- */
 
-/* The results of all batches, batch after batch. */
+/* The results of all batches, in order. */
 typedef struct pile {
     int n_out;
     int n, cap;
-    aril_tensor **at; /* kept */
+    aril_tensor **at; /* holds references */
 } pile;
 
 static aril_status put_on(pile *p, const aril_batch *b, aril_tensor *output)
@@ -170,7 +170,7 @@ static aril_status put_on(pile *p, const aril_batch *b, aril_tensor *output)
         p->at = at;
         p->cap = cap;
     }
-    /* A module that hands an input on would give the loader's memory, which the next batch
+    /* A module that returns its input would return the loader's memory, which the next batch
      * overwrites. */
     bool shared = aril_shares_memory(output, b->x);
     for (int i = 0; i < ARIL_SAMPLE_EXTRA && b->extra[i] != NULL && !shared; i++)
@@ -188,7 +188,7 @@ static aril_status pile_up(aril_model *m, const aril_batch *b, aril__results *r,
     return status;
 }
 
-/* Result k of all batches as one tensor. */
+/* Result k of all batches, concatenated. */
 static aril_tensor *joined(const pile *p, int k)
 {
     int n = p->n / p->n_out;

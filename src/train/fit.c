@@ -1,4 +1,4 @@
-/* The loop. */
+/* The training loop. */
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/math.h"
@@ -23,11 +23,11 @@ typedef struct step {
     aril_model *m;
     const aril_batch *b;
     aril_tensor *class_weight;
-    double share; /* of the gradient in an update: 1 / batches gathered */
+    double share; /* share of the gradient in an update: 1 / accumulated batches */
     aril__results r;
 } step;
 
-/* Forward, loss, backward: what one writes by hand. */
+/* Forward, loss, backward, as in a hand-written loop. */
 static aril_status gradients(step *s)
 {
     aril_status status = aril__model_forward(s->m, s->b, s->m->n_outputs, &s->r);
@@ -48,7 +48,7 @@ static void each_result(const aril__results *r, aril_tensor *(*fn)(aril_tensor *
     fn(r->loss);
 }
 
-/* For optimizers that look several times (lbfgs): the results kept are those of the first time. */
+/* For optimizers that evaluate several times (lbfgs): keeps the results of the first evaluation. */
 static aril_tensor *closure(void *ctx)
 {
     step *s = ctx, again = *s;
@@ -56,7 +56,7 @@ static aril_tensor *closure(void *ctx)
     if (gradients(&again) != ARIL_OK) return again.r.loss;
     if (s->r.loss == NULL) {
         s->r = again.r;
-        each_result(&s->r, aril_keep); /* the optimizer calls in a scope of its own */
+        each_result(&s->r, aril_keep); /* the optimizer calls this in its own scope */
     }
     return again.r.loss;
 }
@@ -74,7 +74,7 @@ static aril_status update(step *s, bool now)
     return status == ARIL_OK && now ? aril_step(s->m->opt) : status;
 }
 
-/* Puts the entries of a list into the first tensor and those behind it. */
+/* Stores the entries of a list in *first and others[]. */
 static aril_status spread(const char *what, aril_list from, aril_tensor **first,
                           aril_tensor **others, int most)
 {
@@ -114,7 +114,7 @@ double aril_model_train_on_batch(aril_model *m, aril_tensor *x, aril_tensor *y, 
     return aril_model_train_on_batch_n(m, (aril_list){ 1, &x }, (aril_list){ 1, &y }, weight);
 }
 
-/* ---- what callbacks and the line ask ---- */
+/* ---- values for callbacks and the progress line ---- */
 
 static int find_name(const aril_fit *f, const char *name)
 {
@@ -123,7 +123,7 @@ static int find_name(const aril_fit *f, const char *name)
     return -1;
 }
 
-/* Puts what loss and metrics say into value[from ...]. */
+/* Stores the current loss and metrics in value[from ...]. */
 static void read_values(aril_fit *f, int from)
 {
     for (int i = 0; i < f->model->n_columns; i++)
@@ -192,7 +192,7 @@ void aril_model_stop(aril_model *m)
     if (m != NULL && m->running != NULL) m->running->stop = true;
 }
 
-/* ---- an epoch ---- */
+/* ---- epoch ---- */
 
 static aril__progress_at progress_at(const aril_fit *f)
 {
@@ -202,8 +202,8 @@ static aril__progress_at progress_at(const aril_fit *f)
     return (aril__progress_at){ f->batch, f->samples, n, f->name, f->value, NULL };
 }
 
-/* After how many batches of this epoch the gradient of the next batch is applied, and its share in
- * the update. The last update of an epoch takes what is left. */
+/* Whether to apply the gradients after the next batch, and the share of each batch in the update.
+ * The last update of an epoch takes the remaining batches. */
 static bool update_now(const aril_fit *f, double *share)
 {
     int64_t k = f->opts.accumulate > 1 ? f->opts.accumulate : 1;
@@ -229,7 +229,7 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
 
-/* Is a checkpoint due between batches? At the end of an epoch one is written anyway. */
+/* Whether a checkpoint is due between batches. The end of an epoch always writes one. */
 static bool save_due(const aril_fit *f)
 {
     const aril_fit_checkpoint *c = &f->opts.checkpoint;
@@ -243,7 +243,7 @@ static int signal_caught(const aril_fit *f)
     return f->opts.checkpoint.on_signal ? aril__signals_caught() : 0;
 }
 
-/* The batches of an epoch from where the loader stands. */
+/* Trains on the batches of an epoch, from the loader's current position. */
 static aril_status train_epoch(aril_fit *f)
 {
     aril_status status = ARIL_OK;
@@ -261,14 +261,13 @@ static aril_status train_epoch(aril_fit *f)
             aril__progress_draw(&f->progress, &at);
         }
         if (save_due(f) && !signal_caught(f)) status = aril__fit_save(f);
-        before =
-            aril__self()->last_error; /* what a callback met and passed over is not the loader's */
+        before = aril__self()->last_error; /* errors that a callback ignored are not the loader's */
     }
-    /* A loader that fails ends the epoch too. */
+    /* A failing loader also ends the epoch. */
     return f->ended && aril__self()->last_error != before ? aril__latest_status() : status;
 }
 
-/* Gradients that wait for more batches than the epoch had: where its length was not known. */
+/* Applies gradients that wait for more batches than the epoch had, when its length was unknown. */
 static aril_status apply_rest(aril_fit *f)
 {
     int64_t k = f->opts.accumulate;
@@ -282,7 +281,7 @@ static bool validates_now(const aril_fit *f)
     return f->val != NULL && ((f->epoch + 1) % every == 0 || f->epoch + 1 == f->epochs || f->stop);
 }
 
-/* What plateaus look at: what they were told to, else the loss, of validation where it was
+/* The value that plateaus monitor: the one configured, otherwise the loss, of validation if it was
  * measured. */
 static double watched(const aril_fit *f)
 {
@@ -337,9 +336,8 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
     if (status == ARIL_OK) status = train_epoch(f);
     double seconds = aril__seconds() - f->progress.started;
     if (status != ARIL_OK) return status;
-    if (signal_caught(f) && !f->ended)
-        return ARIL_OK; /* the checkpoint will stand inside the epoch */
-    if (!f->ended) { /* stopped before the loader was asked for more: the next epoch begins afresh */
+    if (signal_caught(f) && !f->ended) return ARIL_OK; /* the checkpoint will be inside the epoch */
+    if (!f->ended) { /* stopped before asking the loader for more: start the next epoch afresh */
         aril_loader_position at = aril_loader_tell(f->loader);
         if (at.batch > 0)
             status =
@@ -350,11 +348,11 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
     f->epoch++;
     f->over = f->stop;
     f->batch = f->samples = 0;
-    /* What was saved before the loss became NaN is what one wants to go on from. */
+    /* After divergence keep the last good checkpoint, to continue from. */
     return f->opts.checkpoint.dir != NULL && !f->diverged ? aril__fit_save(f) : ARIL_OK;
 }
 
-/* ---- a fit ---- */
+/* ---- fit ---- */
 
 static aril_status name_columns(aril_fit *f)
 {
@@ -406,7 +404,7 @@ bool aril__fit_falls(const aril_fit *f, const char *name)
            aril__model_column_falls(f->model, i % f->model->n_columns);
 }
 
-/* History and plateaus learn which way is better. */
+/* Tells the history and plateaus in which direction values improve. */
 static aril_status set_directions(aril_fit *f)
 {
     const char *name = f->model->monitor;
@@ -542,8 +540,8 @@ static aril_history *refuse(const aril_fit_opts *opts)
     return NULL;
 }
 
-/* The samples that are measured after each epoch; without inputs where there are none. The lists of
- * one tensor point into the options. */
+/* The validation samples; without inputs when there are none. Lists of one tensor point into the
+ * options. */
 static aril__samples held_out(aril_fit_opts *opts)
 {
     if (opts->validation_n.x.n > 0)
@@ -586,7 +584,7 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
     return h;
 }
 
-/* Room for the rows of samples. */
+/* Storage for slices of samples. */
 typedef struct part {
     aril_tensor *x[1 + ARIL_SAMPLE_EXTRA], *y[ARIL_MODEL_OUTPUTS];
 } part;
@@ -596,7 +594,7 @@ static aril_tensor *rows_of(aril_tensor *t, int64_t begin, int64_t end)
     return t != NULL ? aril_narrow(t, 0, begin, end - begin) : NULL;
 }
 
-/* Rows begin .. end - 1 of all tensors. */
+/* Rows [begin, end) of all tensors. */
 static aril__samples rows(aril__samples s, int64_t begin, int64_t end, part *room)
 {
     for (int i = 0; i < s.x.n; i++) room->x[i] = rows_of(s.x.at[i], begin, end);
@@ -604,7 +602,7 @@ static aril__samples rows(aril__samples s, int64_t begin, int64_t end, part *roo
     return (aril__samples){ { s.x.n, room->x }, { s.y.n, room->y }, rows_of(s.weight, begin, end) };
 }
 
-/* Are these inputs [N,...] and targets that a fit can take? */
+/* Checks that a fit supports these inputs [N,...] and targets. */
 static bool check_samples(aril_list x, aril_list y)
 {
     bool right = x.n > 0 && x.n <= 1 + ARIL_SAMPLE_EXTRA && x.at != NULL && y.n > 0 &&
@@ -650,7 +648,7 @@ aril_history *aril_model_fit_n(aril_model *m, aril_list x, aril_list y, aril_fit
                                                                  .shuffle = !opts.no_shuffle,
                                                                  .seed = opts.seed,
                                                                  .workers = opts.workers });
-    /* Epoch k has the same order whether it is reached in one fit or in several. */
+    /* Epoch k has the same order whether one fit reaches it or several. */
     if (loader != NULL && opts.initial_epoch > 0)
         aril_loader_seek(loader, (aril_loader_position){ opts.seed, opts.initial_epoch, 0 });
     bool holds = held.x.n > 0 && opts.validation_loader == NULL;

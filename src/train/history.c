@@ -114,7 +114,7 @@ aril_status aril__history_add_row(aril_history *h, int epoch, int n, const char 
     return ARIL_OK;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 int aril_history_epochs(const aril_history *h)
 {
@@ -227,7 +227,7 @@ aril_status aril_history_csv(const aril_history *h, const char *path)
     return aril__file_commit(f);
 }
 
-/* A rate that stays the same is nothing to look at. */
+/* A constant learning rate is not worth plotting. */
 static bool changes(const double *v, int n)
 {
     for (int i = 1; i < n; i++)
@@ -258,8 +258,7 @@ aril_status aril_history_draw(const aril_history *h, const char *path)
     return status;
 }
 
-/* ---- checkpoints: "epoch" [rows] and "column.NAME" [rows]; columns in their order by "names"
- * ---- */
+/* ---- checkpoints: "epoch" [rows] and "column.NAME" [rows]; "names" has the column order ---- */
 
 aril_status aril__history_save(const aril_history *h, aril__states *to)
 {

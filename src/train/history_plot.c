@@ -1,5 +1,4 @@
-/* Curves of a history with characters: dots of Braille where the locale knows them, else
- * letters. */
+/* Plots of a history in text: Braille dots when the locale supports them, otherwise letters. */
 #include "aril/history.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A grid of dots: `across` x `down` dots stand in one character. */
+/* A grid of dots: each character holds `across` x `down` dots. */
 typedef struct grid {
     int width, height; /* in characters */
     int across, down;
@@ -24,7 +23,7 @@ static void set_dot(grid *g, int x, int y, int curve)
     g->dot[y * g->width * g->across + x] |= (unsigned char)(1 << curve);
 }
 
-/* A line of dots; of the second curve every other dot. */
+/* A line of dots; the second curve gets every other dot. */
 static void stroke(grid *g, double x0, double y0, double x1, double y1, int curve)
 {
     int n = (int)fmax(fabs(x1 - x0), fabs(y1 - y0)) + 1;
@@ -55,10 +54,10 @@ static void trace(grid *g, const double *v, int n, double low, double high, int 
     }
 }
 
-/* The character at a place: returns which curves pass through it. */
+/* The character of a cell; returns which curves pass through it. */
 static int glyph(const grid *g, int column, int row, char *text)
 {
-    static const int bit[4][2] = { { 0, 3 }, { 1, 4 }, { 2, 5 }, { 6, 7 } }; /* of Braille's dots */
+    static const int bit[4][2] = { { 0, 3 }, { 1, 4 }, { 2, 5 }, { 6, 7 } }; /* Braille bits */
     int curves = 0, dots = 0;
     for (int y = 0; y < g->down; y++)
         for (int x = 0; x < g->across; x++) {

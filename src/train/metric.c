@@ -1,4 +1,4 @@
-/* Metrics: names, states, and what their classes have in common. */
+/* Metrics: names, states, and code shared by their classes. */
 #include "train/metric.h"
 
 #include "aril/index.h"
@@ -67,7 +67,7 @@ static aril_status no_such_metric(const char *name)
                         : aril__fail(ARIL_ERR_ARG, "no metric '%s'; there are %s", name, list);
 }
 
-/* "top5", "precision_macro": the class, and the options that the name carries. */
+/* The class of a name such as "top5" or "precision_macro", and the options it contains. */
 static const aril_metric_class *class_of(const char *name, aril_metric_opts *opts)
 {
     static const char *const averages[] = { "", "_macro", "_micro", "_weighted" };
@@ -96,7 +96,7 @@ static const aril_metric_class *class_of(const char *name, aril_metric_opts *opt
 
 aril_metric *aril_metric_new(const char *name, aril_metric_opts opts)
 {
-    if (name != NULL && strcmp(name, "acc") == 0) name = "accuracy"; /* Keras has both */
+    if (name != NULL && strcmp(name, "acc") == 0) name = "accuracy"; /* Keras accepts both */
     const aril_metric_class *type = name != NULL ? class_of(name, &opts) : NULL;
     if (type == NULL) {
         no_such_metric(name != NULL ? name : "(null)");
@@ -231,7 +231,7 @@ void aril_metric_reset(aril_metric *m)
 {
     if (m == NULL) return;
     aril__states_clear(&m->states);
-    /* A class's own data describes its states, and goes with them; what a maker put there stays. */
+    /* The class's data stays, with what the constructor stored in it. */
 }
 
 const aril_named *aril_metric_state(aril_metric *m)
@@ -254,7 +254,7 @@ aril_status aril_metric_load_state(aril_metric *m, const aril_named *state)
     return ARIL_OK;
 }
 
-/* ---- use ---- */
+/* ---- updates and values ---- */
 
 aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                aril_tensor *weight)
@@ -272,7 +272,7 @@ aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor 
     ARIL_NO_GRAD;
     const aril__error *before = aril__self()->last_error;
     status = m->type->update(m, output, target, weight);
-    /* One that says why keeps its own words. */
+    /* A class that set an error keeps its own message. */
     return status >= 0 || aril__self()->last_error != before
                ? status
                : aril__fail(status, "the metric %s could not be updated: %s", m->label,
@@ -369,7 +369,7 @@ aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor *
     return aril_tensor_status(*target);
 }
 
-/* Does `target` have the sizes of `output` but for one axis? */
+/* Whether `target` has the sizes of `output` except for one axis. */
 static bool fits_without(aril_tensor *output, aril_tensor *target, int axis)
 {
     if (aril_ndim(target) != aril_ndim(output) - 1) return false;
@@ -384,7 +384,7 @@ aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *ta
     char a[200], b[200];
     int n = aril_ndim(output), last = n - 1;
     if (!is_float(target)) {
-        if (aril_ndim(target) == n && aril_size(target, 1) == 1) /* [N,1]: a column of classes */
+        if (aril_ndim(target) == n && aril_size(target, 1) == 1) /* [N,1]: a column of indices */
             target = aril_squeeze(target, ARIL_AXES(1));
         if (fits_without(output, target, 1))
             *axis = 1;

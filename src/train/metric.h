@@ -1,4 +1,4 @@
-/* Inside of metrics: what their classes share. */
+/* Internals of metrics: shared by their classes. */
 #ifndef ARIL_TRAIN_METRIC_H
 #define ARIL_TRAIN_METRIC_H
 
@@ -10,51 +10,50 @@ struct aril_metric {
     aril_metric_opts opts;
     char *label;
     void *data;
-    int output; /* of the model's: the one it looks at */
+    int output; /* index of the model output it measures */
     aril__states states;
 };
 
-/* Answers and truth as they are compared: class numbers, or 0 and 1; of one shape. */
+/* Predictions and targets ready to compare: class indices, or 0 and 1; of the same shape. */
 typedef struct aril__answers {
     aril_tensor *predicted, *truth; /* i64 */
     int64_t classes;
-    bool yes_no; /* every element is an answer of its own: classes is 2 */
-    int axis;    /* of the classes in the scores; without meaning when yes_no */
+    bool yes_no; /* binary: each element is a prediction of its own, classes is 2 */
+    int axis;    /* class axis of the scores; unused when yes_no */
 } aril__answers;
 
-/* Makes them of scores and targets, in the innermost scope. */
+/* Computes them from scores and targets, in the innermost scope. */
 aril_status aril__answers_of(const aril_metric *m, aril_tensor *output, aril_tensor *target,
                              aril__answers *a);
 
-/* The numbers of classes that targets name, [N,d...], for scores [N,C,d...]; and the scores' class
- * axis. */
+/* Class indices of the targets, [N,d...], for scores [N,C,d...]; and the class axis of the
+ * scores. */
 aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *target,
                            aril_tensor **truth, int *axis);
 
-/* True for scores of yes and no: [N], or [N,1,...]. */
+/* True for binary scores: [N], or [N,1,...]. */
 bool aril__scores_are_yes_no(const aril_metric *m, aril_tensor *output);
 
-/* The weights [N] of samples for elements of the shape [N,...] of `like`, in f64; NULL stays
- * NULL. */
+/* Expands sample weights [N] to the shape [N,...] of `like`, in f64; NULL stays NULL. */
 aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tensor *like,
                                 aril_tensor **spread);
 
-/* The target in the shape of the output, where both have as many elements. */
+/* Reshapes the target to the shape of the output, if both have as many elements. */
 aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor **target);
 
-/* Puts "prefix_" before the label. */
+/* Prepends "prefix_" to the label. */
 aril_status aril__metric_prefix(aril_metric *m, const char *prefix);
 
 double aril__metric_threshold(const aril_metric *m);
 
-/* The only element of a state, 0 where it is not there. */
+/* The only element of a state, 0 if it is missing. */
 double aril__metric_number(aril_metric *m, const char *name);
 
-/* A state in f64 of that shape (-1: of any size). NULL where it is not there, and, with an error,
- * where it is another: what was loaded may hold anything. */
+/* A state in f64 with that shape (-1: any size). NULL if it is missing; NULL with an error if it
+ * differs, since a loaded state may contain anything. */
 aril_tensor *aril__metric_state(aril_metric *m, const char *name, aril_shape shape);
 
-/* Does the last word of a name say that smaller values are better? */
+/* Whether the last word of a name implies that smaller values are better. */
 bool aril__smaller_by_name(const char *name);
 
 extern const aril_metric_class aril__metric_accuracy, aril__metric_topk, aril__metric_precision,

@@ -1,5 +1,4 @@
-/* Metrics of classes: accuracy, top-k, and those that follow from the table of classes and
- * answers. */
+/* Classification metrics: accuracy, top-k, and those computed from the confusion matrix. */
 #include "aril/index.h"
 #include "aril/create.h"
 #include "aril/math.h"
@@ -14,10 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the share of right answers ---- */
+/* ---- accuracy ---- */
 
-/* Adds to "right" and "seen": hit is true where an answer is right, truth below 0 counts
- * nowhere. */
+/* Adds to "right" and "seen": hit is true for correct predictions; targets below 0 are ignored. */
 static aril_status count_hits(aril_metric *m, aril_tensor *hit, aril_tensor *truth, bool yes_no,
                               aril_tensor *weight)
 {
@@ -80,10 +78,10 @@ const aril_metric_class aril__metric_topk = {
     .value = share_of_hits,
 };
 
-/* ---- the table of classes and answers ---- */
+/* ---- confusion matrix ---- */
 
-/* Adds to "table" [C,C]. Targets below 0 become row 0 of a table with two rows more, and those of
- * no class its last row: the size of what is computed does not depend on the values. */
+/* Adds to "table" [C,C]. Two extra rows collect ignored targets (below 0; the first row) and
+ * invalid ones (the last row), so that sizes do not depend on values. */
 static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                 aril_tensor *weight)
 {
@@ -135,8 +133,8 @@ const aril_metric_class aril__metric_confusion = {
 
 /* ---- precision, recall, f1 ---- */
 
-/* Several labels a sample: for each of the C labels the answers yes that are right, the answers
- * yes, the truths. */
+/* Multi-label: for each of the C labels the true positives, predicted positives, actual
+ * positives. */
 static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                  aril_tensor *weight)
 {
@@ -168,10 +166,10 @@ static aril_status scores_update(aril_metric *m, aril_tensor *output, aril_tenso
                   : table_update(m, output, target, weight);
 }
 
-/* For each class: answers of it that are right, answers of it, samples of it. */
+/* For each class: correct predictions, predictions, samples. */
 typedef struct counts {
     int64_t n;
-    double *right, *answers, *truths; /* in one block */
+    double *right, *answers, *truths; /* in one allocation */
     bool labels;
 } counts;
 

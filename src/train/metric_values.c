@@ -1,4 +1,4 @@
-/* Metrics of values: errors of regression, the area under the ROC curve, and means of one's own. */
+/* Metrics of values: regression errors, the area under the ROC curve, and user-defined means. */
 #include "aril/index.h"
 #include "aril/create.h"
 #include "aril/math.h"
@@ -83,7 +83,7 @@ const aril_metric_class aril__metric_rmse = {
     .smaller_is_better = true,
 };
 
-/* ---- r2: for each column of [N,D] its own, then the mean of them ---- */
+/* ---- r2: computed for each column of [N,D], then averaged ---- */
 
 static aril_status r2_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                              aril_tensor *weight)
@@ -123,8 +123,8 @@ const aril_metric_class aril__metric_r2 = {
 
 /* ---- the area under the ROC curve ----
  *
- * Exact, so every score is kept: "scores" [3,room] holds scores, truths and weights of the samples
- * so far in its first "seen" columns; the room doubles when it is full. */
+ * Exact, so every score is stored: the first "seen" columns of "scores" [3,capacity] hold scores,
+ * targets and weights of the samples so far; the capacity doubles when full. */
 
 static int64_t auc_seen(aril_metric *m)
 {
@@ -132,7 +132,7 @@ static int64_t auc_seen(aril_metric *m)
     return aril__states_ints(&m->states, "seen", 1, &n) ? n : 0;
 }
 
-/* The scores, NULL where there are none yet. Fails where they are fewer than were seen. */
+/* The stored scores, NULL when there are none yet. Fails when there are fewer than "seen". */
 static aril_status auc_scores(aril_metric *m, aril_tensor **kept)
 {
     int64_t seen = auc_seen(m);
@@ -196,7 +196,7 @@ static int by_score(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The probability that a yes scores higher than a no; equal scores count half. */
+/* The probability that a positive scores higher than a negative; ties count half. */
 static double auc_value(aril_metric *m)
 {
     aril_tensor *kept;
@@ -242,7 +242,7 @@ const aril_metric_class aril__metric_auc = {
     .value = auc_value,
 };
 
-/* ---- the mean of a function ---- */
+/* ---- mean of a user-defined function ---- */
 
 typedef struct own {
     aril_metric_fn *fn;

@@ -1,4 +1,4 @@
-/* Models: making, compiling, and what happens to one batch. */
+/* Models: creation, compilation, and the processing of one batch. */
 #include "train/model.h"
 
 #include "aril/dtype.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 aril_model *aril_model_new(aril_module *net, aril_shape input)
 {
@@ -81,9 +81,9 @@ aril_optim *aril_model_optim(const aril_model *m)
     return m != NULL ? m->opt : NULL;
 }
 
-/* ---- compiling ---- */
+/* ---- compilation ---- */
 
-/* May the model have a metric of that label? */
+/* Checks that the model can have a metric with that label. */
 static aril_status check_label(const aril_model *m, const char *label)
 {
     bool taken = strcmp(label, "loss") == 0 || strcmp(label, "lr") == 0 ||
@@ -103,12 +103,12 @@ static aril_status check_label(const aril_model *m, const char *label)
     return ARIL_OK;
 }
 
-/* Adds a metric of output k, which is taken over. */
+/* Adds a metric of output k and takes its ownership. */
 static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
 {
     if (metric == NULL) return aril__latest_status();
     for (int i = 0; i < m->n_metrics; i++)
-        if (m->metric[i] == metric) /* which the model owns already */
+        if (m->metric[i] == metric) /* already owned by the model */
             return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice",
                               aril_metric_label(metric));
     const char *prefix = m->output[k].name;
@@ -128,7 +128,7 @@ static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
     m->metric = all;
     metric->output = k;
     int at = m->n_metrics++;
-    if (metric->type != &aril__metric_confusion) { /* before the tables */
+    if (metric->type != &aril__metric_confusion) { /* before the confusion matrices */
         for (; at > m->n_shown; at--) m->metric[at] = m->metric[at - 1];
         m->n_shown++;
     }
@@ -143,8 +143,8 @@ static bool is_one_of(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* What a loss says of its scores: whether they are logits, and whether each is an answer of its
- * own. */
+/* What a loss implies for its scores: whether they are logits, and whether each is a binary
+ * prediction. */
 static aril_metric_opts metric_opts(const aril__loss *loss)
 {
     static const char *const logits[] = { "bce_with_logits", "soft_margin", "hinge",
@@ -181,13 +181,13 @@ static aril_status add_metrics(aril_model *m, int k, const char *list)
 static aril_status give_parameters(aril_model *m)
 {
     if (m->opt == NULL || aril_optim_parameters(m->opt)->n > 0) return ARIL_OK;
-    /* Sizes that only the first batch tells: then the parameters follow after it. */
+    /* Sizes known only from the first batch: parameters are added after it. */
     if (!aril_module_built(m->net)) return ARIL_OK;
     const aril_named *params = aril_parameters(m->net);
     return params != NULL ? aril_optim_set_parameters(m->opt, params) : aril__latest_status();
 }
 
-/* Metrics that were given as such, with the outputs they belong to. */
+/* Metrics passed as objects, with the outputs they belong to. */
 enum { OWN_MOST = 8 + 4 * ARIL_MODEL_OUTPUTS };
 typedef struct own_metrics {
     int n;
@@ -211,7 +211,7 @@ static void gather_own(const aril_model_opts *opts, own_metrics *own)
     }
 }
 
-/* Adds them, or, once something has failed, frees the rest: each once. */
+/* Adds them, or frees the rest after a failure, each once. */
 static aril_status add_own(aril_model *m, const own_metrics *own, aril_status status)
 {
     for (int i = 0; i < own->n; i++) {
@@ -261,7 +261,7 @@ static aril_status set_schedule(aril_model *m, const aril_model_opts *opts, aril
     return status;
 }
 
-/* What was given to a model that cannot take it goes. */
+/* Frees everything passed to a model that cannot accept it. */
 static void refuse(const aril_model *m, const aril_model_opts *opts, const own_metrics *own)
 {
     add_own(NULL, own, ARIL_ERR_STATE);
@@ -286,7 +286,7 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
                    : aril__fail(ARIL_ERR_STATE,
                                 "the model is being fitted: compile it when the fit has ended");
     }
-    /* One that is given again stays. */
+    /* An optimizer that is passed again is kept. */
     if (m->opt == opts.optimizer) m->opt = NULL;
     decompile(m);
     m->opt = opts.optimizer;
@@ -402,7 +402,7 @@ void aril__model_put_back(aril_model *m)
     f->aside = NULL;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 static int find_metric(const aril_model *m, const char *name)
 {

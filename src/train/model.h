@@ -1,4 +1,4 @@
-/* The inside of models and fits. */
+/* Internals of models and fits. */
 #ifndef ARIL_TRAIN_MODEL_H
 #define ARIL_TRAIN_MODEL_H
 
@@ -9,10 +9,10 @@
 #include "train/progress.h"
 #include "train/states.h"
 
-/* One result of the module, and how it is compared with its target. */
+/* One result of the module, with its loss. */
 typedef struct aril__output {
-    char *name;             /* NULL: of a model without .outputs */
-    const aril__loss *loss; /* by name; or a module; or a function; or none: it has no target */
+    char *name;             /* NULL: a model without .outputs */
+    const aril__loss *loss; /* by name; or a module; or a function; or none: no target */
     aril_module *loss_module;
     aril_loss_fn *loss_fn;
     void *loss_ctx;
@@ -30,16 +30,16 @@ struct aril_model {
     int n_outputs; /* 0 before compile */
     aril__output output[ARIL_MODEL_OUTPUTS];
     bool compiled;
-    bool built; /* this and the device: as aril__model_ready saw them */
+    bool built; /* this and the device: cached by aril__model_ready */
     aril_device device;
-    int n_metrics, n_shown; /* tables come last, and have no column in lines and histories */
+    int n_metrics, n_shown; /* confusion matrices come last and have no column */
     aril_metric **metric;
-    int n_columns; /* what is measured: the loss, those of outputs with a name, shown metrics */
+    int n_columns; /* measured values: the loss, losses of named outputs, shown metrics */
     char **column;
-    char *monitor; /* what plateaus watch; NULL: the loss */
+    char *monitor; /* monitored by plateaus; NULL: the loss */
     aril_optim *opt;
     aril_history *history;
-    aril__states meter; /* "sum" and "weight" of the loss, "sum.K" of output K's; f64 */
+    aril__states meter; /* "sum" and "weight" of the loss, "sum.K" for output K; f64 */
     aril_fit *running;
 };
 
@@ -54,32 +54,32 @@ struct aril_fit {
     aril_loader *loader, *val;
     aril_fit_opts opts;
     int epoch, epochs;
-    int64_t batch, batches, step, samples; /* samples: of this epoch; batches: 0 where not known */
+    int64_t batch, batches, step, samples; /* samples: of this epoch; batches: 0 if unknown */
     int n_names;                           /* loss, metrics, val_loss, val_metrics, lr */
-    const char **name;                     /* ended by NULL */
+    const char **name;                     /* NULL-terminated */
     double *value;
-    bool measured; /* value[] holds the epoch's end, not what metrics say now */
+    bool measured; /* value[] holds final values of the epoch, not running ones */
     aril_tensor *last_loss;
     aril_history *history;
     aril__progress progress;
-    aril__states *aside; /* what loss and metrics know of the epoch, while a callback evaluates */
+    aril__states *aside; /* saved loss and metrics of the epoch, while a callback evaluates */
     double saved;        /* when the last checkpoint was written */
     bool resumed, stop;
-    bool diverged;  /* the loss became NaN or infinite: these weights are worth nothing */
+    bool diverged;  /* the loss became NaN or infinite: the weights are unusable */
     bool validated; /* in this epoch */
-    bool ended;     /* the loader has given the last batch of the epoch */
+    bool ended;     /* the loader returned the last batch of the epoch */
     bool over;      /* a callback ended the whole run before its last epoch */
 };
 
-/* Makes the parameters whose sizes a batch tells. */
+/* Creates the parameters whose sizes depend on a batch. */
 aril_status aril__model_build(aril_model *m, const aril_batch *b);
 
-/* Puts what loss and metrics know of a running fit's epoch aside for an evaluation in between, and back. */
+/* Saves the loss and metrics of a running fit's epoch before a nested evaluation, and restores
+ * them. */
 aril_status aril__model_set_aside(aril_model *m);
 void aril__model_put_back(aril_model *m);
 
-/* Tensors to make batches of: inputs, targets, of which entries may be NULL, and a weight or
- * NULL. */
+/* Tensors to draw batches from: inputs, targets (entries may be NULL), and a weight or NULL. */
 typedef struct aril__samples {
     aril_list x, y;
     aril_tensor *weight;
@@ -87,12 +87,12 @@ typedef struct aril__samples {
 
 /* ---- one batch ---- */
 
-/* What a batch gave. */
+/* The results of a batch. */
 typedef struct aril__results {
     aril_tensor *output[ARIL_MODEL_OUTPUTS];
     aril_tensor *loss;                     /* [] */
-    aril_tensor *each[ARIL_MODEL_OUTPUTS]; /* of outputs with a name: their own losses, or NULL */
-    aril_tensor *weight; /* of the batch beside others, [] f64; NULL: as many as it has samples */
+    aril_tensor *each[ARIL_MODEL_OUTPUTS]; /* of named outputs: their own losses, or NULL */
+    aril_tensor *weight; /* of the batch, relative to others, [] f64; NULL: its number of samples */
 } aril__results;
 
 /* The module's first n_out results for a batch, moved to the module's device. */
@@ -102,23 +102,23 @@ aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, a
 aril_status aril__model_loss(aril_model *m, const aril_batch *b, aril_tensor *class_weight,
                              aril__results *r);
 
-/* Adds a batch to the meter of the loss and to all metrics. */
+/* Adds a batch to the running loss and to all metrics. */
 aril_status aril__model_count(aril_model *m, const aril_batch *b, const aril__results *r);
 
-/* Looks at the module before a loop: its device, and whether parameters wait for their sizes. */
+/* Caches before a loop: the module's device, and whether parameters are still to be built. */
 void aril__model_ready(aril_model *m);
 
 /* ---- over batches ---- */
 
-/* Forgets what meter and metrics have counted. */
+/* Resets the running loss and all metrics. */
 void aril__model_reset(aril_model *m);
-/* The mean loss since then; NaN of nothing. */
+/* The mean loss since the reset; NaN without batches. */
 double aril__model_mean_loss(const aril_model *m);
-/* What column i says of the time since then; and whether smaller values of it are better. */
+/* The value of column i since the reset; and whether smaller values of it are better. */
 double aril__model_column(const aril_model *m, int i);
 bool aril__model_column_falls(const aril_model *m, int i);
 
-/* Loss and metrics over a loader's epoch in evaluation mode; leaves them in the model. */
+/* Loss and metrics over a loader's epoch in evaluation mode; the model holds the results. */
 aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progress *progress,
                                 aril_fit *fit);
 
@@ -129,7 +129,8 @@ aril_status aril__need_compiled(const aril_model *m, bool optimizer);
 
 /* ---- outputs.c ---- */
 
-/* Sets the outputs of a model, taking their losses over, also on failure; and lets go of them. */
+/* Sets the outputs of a model and takes ownership of their losses, also on failure; releases
+ * them. */
 aril_status aril__outputs_set(aril_model *m, const aril_model_opts *opts);
 void aril__outputs_clear(aril_model *m);
 /* The target of output k. */

@@ -1,5 +1,5 @@
-/* The graph of a module for TensorBoard: one run is recorded for gradients, and hooks tell which
- * module made which node. */
+/* The graph of a module for TensorBoard: records one run as for gradients; hooks tell which module
+ * created which node. */
 #include "aril/nn.h"
 #include "aril/ops.h"
 #include "aril/tensorboard.h"
@@ -18,7 +18,7 @@ typedef struct known {
     aril_shape shape;
 } known;
 
-/* A module while it is being watched. */
+/* A module being watched. */
 typedef struct watched {
     struct view *view;
     aril_module *module;
@@ -29,7 +29,7 @@ typedef struct watched {
 typedef struct view {
     aril_module *root;
     const aril_named *parameters;
-    known *at; /* in the order in which they were met */
+    known *at; /* in the order of discovery */
     int n, room;
     watched *modules;
     int n_modules, n_watched;
@@ -52,7 +52,7 @@ static bool taken(const view *v, const char *name)
     return false;
 }
 
-/* Notes a node under a name that nobody else has. */
+/* Records a node under a unique name. */
 static known *note(view *v, const aril__node *node, const char *scope, const char *op)
 {
     size_t room = strlen(scope) + strlen(op) + 16;
@@ -74,7 +74,7 @@ static known *note(view *v, const aril__node *node, const char *scope, const cha
     return &v->at[v->n++];
 }
 
-/* "layer1.0.weight" of Conv2d "layer1.0" stands in that module's scope. */
+/* "layer1.0.weight" of Conv2d "layer1.0" belongs to that module's scope. */
 static void note_leaf(view *v, const aril__node *node, const char *scope)
 {
     for (int i = 0; i < v->parameters->n; i++) {
@@ -91,8 +91,8 @@ static void note_leaf(view *v, const aril__node *node, const char *scope)
     if (k) k->op = "Constant";
 }
 
-/* Notes what leads to a node and is not known yet as belonging to a scope: inputs first. Chains may
- * be long, so the way is kept in a stack of its own. */
+/* Assigns a node and its unknown predecessors to a scope: inputs first. Chains may be long, so an
+ * explicit stack replaces recursion. */
 static void claim(view *v, const aril__node *last, const char *scope)
 {
     const aril__node **stack = NULL;
@@ -183,7 +183,7 @@ static void watch(aril_module *m, const char *path, void *ctx)
 {
     view *v = ctx;
     for (int i = 0; i < v->n_watched; i++)
-        if (v->modules[i].module == m) return; /* in two places: shown in the first */
+        if (v->modules[i].module == m) return; /* registered twice: shown at its first position */
     if (v->n_watched == v->n_modules) return;
     watched *w = &v->modules[v->n_watched++];
     *w = (watched){ .view = v, .module = m, .scope = scope_of(v, path) };
@@ -196,7 +196,7 @@ static void watch(aril_module *m, const char *path, void *ctx)
     if (w->hooks[0] < 0 || w->hooks[1] < 0) v->failed = true;
 }
 
-/* The nodes in the words of TensorBoard. */
+/* Writes the nodes in TensorBoard's format. */
 static aril_status write_graph(aril_tensorboard *tb, const view *v, const char *result)
 {
     int edges = 0;

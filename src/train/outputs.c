@@ -1,4 +1,4 @@
-/* The outputs of a model: their losses, and what of them is counted. */
+/* The outputs of a model: their losses, and the values measured on them. */
 #include "aril/dtype.h"
 #include "aril/index.h"
 #include "aril/create.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- compiling ---- */
+/* ---- compilation ---- */
 
 static bool is_given(const aril_output_opts *o)
 {
@@ -38,7 +38,7 @@ static aril_status find_loss(aril__output *o, const char *name)
                       o->loss->inputs);
 }
 
-/* A model of one output without a name. */
+/* A model with a single unnamed output. */
 static aril_status set_only(aril_model *m, const aril_model_opts *opts)
 {
     aril__output *o = &m->output[0];
@@ -55,7 +55,7 @@ static aril_status set_only(aril_model *m, const aril_model_opts *opts)
     return find_loss(o, opts->loss);
 }
 
-/* Columns are called after it: val_ and the model's own columns would be mistaken for it. */
+/* Output names prefix columns: they must not collide with val_ or the model's own columns. */
 static aril_status check_name(const aril_model *m, int k)
 {
     const char *name = m->output[k].name;
@@ -96,7 +96,7 @@ static aril_status set_one(aril_model *m, int k, const aril_output_opts *opts)
     return find_loss(o, opts->loss);
 }
 
-/* The module says how many results it has, where it can. */
+/* Checks the number of outputs, when the module declares its results. */
 static aril_status check_count(const aril_model *m)
 {
     int gives = m->net->type->outputs != 0 ? m->net->type->outputs : 1, losses = 0;
@@ -124,7 +124,7 @@ aril_status aril__outputs_set(aril_model *m, const aril_model_opts *opts)
     if (own)
         status = aril__fail(ARIL_ERR_ARG, "a model with .outputs has its losses and metrics there, "
                                           "and none of its own");
-    /* Taken over first of all, each once. */
+    /* Take ownership before anything can fail, of each module once. */
     aril_module_release(opts->loss_module);
     for (int k = 0; k < n; k++) {
         aril_module *loss = opts->outputs[k].loss_module;
@@ -165,7 +165,7 @@ static aril_tensor *call_loss(const aril__output *o, aril_tensor *output, aril_t
     return l;
 }
 
-/* One value for each sample. */
+/* One value per sample. */
 static aril_tensor *losses(const aril__output *o, aril_tensor *output, aril_tensor *target)
 {
     aril_tensor *in[] = { output, target };
@@ -184,7 +184,7 @@ static aril_tensor *losses(const aril__output *o, aril_tensor *output, aril_tens
     return aril_mean(aril_reshape(l, ARIL_SHAPE(n, -1)), ARIL_AXES(1));
 }
 
-/* The class weights of the samples: [N]. */
+/* The class weight of each sample: [N]. */
 static aril_tensor *weights_of_classes(aril_tensor *output, aril_tensor *target,
                                        aril_tensor *class_weight)
 {
@@ -204,8 +204,8 @@ static aril_tensor *weights_of_classes(aril_tensor *output, aril_tensor *target,
     return aril_index_select(aril_to(class_weight, aril_device_of(output)), truth, 0);
 }
 
-/* Targets [N] of results [N,1], or the other way round, are the same in other words; a loss of
- * elements would broadcast them and compare each with all. */
+/* Targets [N] for results [N,1], or vice versa, are equivalent; without the reshape an elementwise
+ * loss would broadcast them and compare every pair. */
 static aril_tensor *shaped_as(const aril__output *o, aril_tensor *output, aril_tensor *target)
 {
     aril_shape a = aril_shape_of(output), t = aril_shape_of(target);
@@ -218,8 +218,8 @@ static aril_tensor *shaped_as(const aril__output *o, aril_tensor *output, aril_t
     return aril_reshape(target, a);
 }
 
-/* The loss of output k, []; *weight gets what the batch counts beside others, as aril__results
- * says. NULL or poison on failure. */
+/* The loss of output k, []; *weight gets the weight of the batch, see aril__results. NULL or poison
+ * on failure. */
 static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_tensor *target,
                             aril_tensor *sample_weight, aril_tensor *class_weight,
                             aril_tensor **weight)
@@ -236,7 +236,7 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
         }
         return l == NULL || aril_numel(l) == 1 ? l : aril_mean(l, ARIL_ALL);
     }
-    /* Classes of elements (pixels, words) are weighted by the loss itself, by the same formula. */
+    /* For classes per element (pixels, words) the loss applies the weights, by the same formula. */
     if (sample_weight == NULL && o->loss != NULL && o->loss->classes && aril_ndim(target) > 1 &&
         !aril_dtype_is_float(aril_dtype_of(target)))
         return o->loss->run((aril_tensor *[]){ output, target },
@@ -260,7 +260,7 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
     w = aril_cast(w, aril_dtype_of(each));
     aril_tensor *sum = aril_sum(w, ARIL_ALL);
     *weight = aril_cast(aril_detach(sum), ARIL_F64);
-    /* A batch in which nothing counts has a loss of 0, and changes nothing. */
+    /* A batch whose weights are all 0 has a loss of 0, and changes nothing. */
     return aril_div(aril_sum(aril_mul(each, w), ARIL_ALL), aril_add(sum, aril_eq_scalar(sum, 0)));
 }
 
@@ -291,7 +291,7 @@ aril_status aril__model_loss(aril_model *m, const aril_batch *b, aril_tensor *cl
         aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
         if (status != ARIL_OK) return status;
         if (o->name != NULL) r->each[k] = loss;
-        if (o->weight == 0) continue; /* measured, and no part of what is trained */
+        if (o->weight == 0) continue; /* measured, but not trained */
         if (o->weight != 1) loss = aril_mul_scalar(loss, o->weight);
         r->loss = r->loss != NULL ? aril_add(r->loss, loss) : loss;
     }
@@ -300,7 +300,7 @@ aril_status aril__model_loss(aril_model *m, const aril_batch *b, aril_tensor *cl
     return aril_tensor_status(r->loss);
 }
 
-/* The meter adds in f64: a sum of many batches in f32 would lose digits that the batches have. */
+/* Accumulates in f64: summing many batches in f32 would lose precision. */
 static aril_status meter_add(aril_model *m, const char *name, aril_tensor *value)
 {
     aril_tensor *state = aril__states_get(&m->meter, name);
@@ -364,7 +364,7 @@ double aril__model_mean_loss(const aril_model *m)
     return mean_of(m, "sum");
 }
 
-/* The output whose loss is in column i >= 1, or -1: then *metric is what is there. */
+/* The output whose loss is in column i >= 1; or -1, and *metric is the metric of the column. */
 static int output_of_column(const aril_model *m, int i, int *metric)
 {
     for (int k = 0, at = 1; k < m->n_outputs; k++) {

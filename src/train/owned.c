@@ -51,9 +51,9 @@ void aril__owned_free(aril__owned *list)
     *list = (aril__owned){ 0 };
 }
 
-/* ---- the list: a line "DIGEST NAME" for each file ---- */
+/* ---- the list: one line "DIGEST NAME" per file ---- */
 
-/* A line that is none of ours names nothing that may be removed. */
+/* Ignores invalid lines: nothing is removed because of them. */
 static aril_status add_line(aril__owned *list, const char *line)
 {
     char *end;
@@ -97,19 +97,19 @@ static bool has_digest(aril_safetensors *f, uint64_t digest)
     const char *told = aril_safetensors_get(f, ARIL__OWNED_DIGEST);
     uint64_t is = 0;
     if (told != NULL) return strtoull(told, NULL, 16) == digest;
-    /* Earlier versions did not write it into the file. */
+    /* Earlier versions did not store the digest in the file. */
     const aril_named *all = aril_safetensors_all(f);
     return all != NULL && aril__digest_named(all, &is) == ARIL_OK && is == digest;
 }
 
-/* Is the file of that name the one that is listed? */
+/* Whether the file with that name is the listed one. */
 static bool is_listed(const char *dir, const struct aril__owned_file *file)
 {
     char path[PATH_MAX];
     struct stat st;
     if (!path_of(path, dir, file->name) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return false;
-    bool clean = aril_ok(); /* what cannot be read is not ours, and no error */
+    bool clean = aril_ok(); /* an unreadable file is not ours; not an error */
     aril_safetensors *f = aril_safetensors_open(path);
     bool listed = f != NULL && has_digest(f, file->digest);
     aril_safetensors_close(f);
@@ -121,14 +121,14 @@ bool aril__owned_may_write(const char *dir, const aril__owned *list, const char 
 {
     char path[PATH_MAX];
     struct stat st;
-    if (!path_of(path, dir, name)) return true; /* writing will tell */
+    if (!path_of(path, dir, name)) return true; /* writing will fail and report it */
     if (lstat(path, &st) != 0) return errno == ENOENT;
     for (int i = 0; i < list->n; i++)
         if (strcmp(list->at[i].name, name) == 0 && is_listed(dir, &list->at[i])) return true;
     return false;
 }
 
-/* Is it what a killed writer of that file left half written: ".NAME.newN"? */
+/* Whether it is a partial file ".NAME.newN" left by a killed writer. */
 static bool is_half(const char *entry, const char *name)
 {
     size_t n = strlen(name);

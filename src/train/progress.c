@@ -10,7 +10,7 @@ enum { BAR_MOST = 30, BAR_LEAST = 10, ITEMS_MOST = 64 };
 
 /* ---- pieces of the line ---- */
 
-/* Text of which the columns are counted: colours take none, other characters one each. */
+/* Text with a column count: color sequences take no column, other characters one each. */
 typedef struct line {
     char *buf;
     size_t size, used;
@@ -58,7 +58,7 @@ static int columns_of(const char *text)
 
 static void time_text(char *buf, size_t size, double seconds)
 {
-    if (!(seconds < 359999)) seconds = 359999; /* 99:59:59 is long enough, and NaN too */
+    if (!(seconds < 359999)) seconds = 359999; /* the limit is 99:59:59, also for NaN */
     long s = lround(seconds);
     if (s >= 3600)
         snprintf(buf, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
@@ -102,7 +102,7 @@ static void bar(const aril__progress *p, line *l, int width, double share)
     if (p->colour) put(l, "\033[0m");
 }
 
-/* ---- the line: what there is room for ---- */
+/* ---- layout of the line ---- */
 
 typedef struct layout {
     int bar; /* its width; 0: none */
@@ -128,8 +128,8 @@ static int width_of(const aril__progress *p, const pieces *t, const layout *how)
     return w;
 }
 
-/* Gives up what matters least until the line fits: the bar shrinks, then metrics beyond the first
- * go (while an epoch runs; at its end they are what counts), the rate, the bar, the rest. */
+/* Drops the least important pieces until the line fits: shrinks the bar, then drops trailing
+ * metrics (while an epoch runs; at its end they matter most), the rate, the bar, the rest. */
 static layout choose(const aril__progress *p, const pieces *t, bool finished, int width)
 {
     layout how = { .bar = p->total > 0 && p->mode == ARIL__PROGRESS_BAR ? BAR_MOST : 0,
@@ -168,7 +168,7 @@ static layout choose(const aril__progress *p, const pieces *t, bool finished, in
     how.count = finished ? false : how.count;
     return how;
 
-widen: /* what became free by leaving out a piece goes to the bar */
+widen: /* give the space of dropped pieces to the bar */
     over = width - width_of(p, t, &how);
     if (how.bar > 0) how.bar = how.bar + over < BAR_MOST ? how.bar + over : BAR_MOST;
     return how;
@@ -178,7 +178,7 @@ static void cut(line *l, int width)
 {
     int columns = 0;
     for (size_t i = 0; i < l->used; i++) {
-        if (l->buf[i] == '\033') { /* a colour takes no room; what is kept must end it */
+        if (l->buf[i] == '\033') { /* color sequences take no column; the kept text must end them */
             while (i < l->used && l->buf[i] != 'm') i++;
             continue;
         }
@@ -258,16 +258,16 @@ int aril__progress_line(const aril__progress *p, const aril__progress_at *at, do
     return l.columns;
 }
 
-/* Values from..to-1 in lines of their own, indented. */
+/* Values [from, to) on separate, indented lines. */
 static void put_values(const pieces *t, int from, int to, int width, line *l)
 {
-    int column = width; /* full: the first value begins a line */
+    int column = width; /* full: the first value starts a line */
     for (int i = from; i < to; i++) {
         int n = 2 + columns_of(t->item[i]);
         size_t begin = l->used;
         if (column + n > width) put(l, "\n"), begin++, column = 0;
         putf(l, "  %s", t->item[i]);
-        if (n > width) { /* wider than the terminal all by itself */
+        if (n > width) { /* wider than the terminal on its own */
             line one = { .buf = l->buf + begin, .used = l->used - begin };
             cut(&one, width);
             l->used = begin + one.used;
@@ -286,7 +286,8 @@ void aril__progress_result(const aril__progress *p, const aril__progress_at *at,
     while (val < at->n && strncmp(at->name[val], "val_", 4) != 0) val++;
     if (val == at->n) val = n;
     if (!put_line(p, &t, share_of(p, at), true, width, &l)) {
-        /* In as many lines as it takes: training on the first where it fits, validation below. */
+        /* Use as many lines as needed: training values on the first if they fit, validation
+         * below. */
         l.used = 0, l.columns = 0;
         t.n = val;
         if (val == n || !put_line(p, &t, share_of(p, at), true, width, &l)) {
@@ -321,7 +322,7 @@ void aril__progress_begin(aril__progress *p, const char *title, int64_t total, i
     p->skipped = batch;
     p->skipped_samples = samples;
     p->started = aril__seconds();
-    p->next = p->started; /* at once: a slow first batch shows that it has begun */
+    p->next = p->started; /* immediately: shows that a slow first batch has started */
     p->open = false;
 }
 
@@ -332,8 +333,8 @@ bool aril__progress_due(aril__progress *p)
     return p->asked >= p->next;
 }
 
-/* The cursor stays in the first column: where a terminal that becomes narrower breaks the line in
- * two, it still stands before all of it, and what is behind it can be cleared. */
+/* Leaves the cursor in the first column: when a narrower terminal wraps the line, the cursor is
+ * still before all of it, and everything after it can be cleared. */
 static void show(aril__progress *p, const aril__progress_at *at, double seconds, bool finished)
 {
     char text[4096];
@@ -344,7 +345,7 @@ static void show(aril__progress *p, const aril__progress_at *at, double seconds,
         aril__progress_result(p, at, seconds, width - 1, text, sizeof text);
     else
         aril__progress_line(p, at, seconds, false, width - 1, text, sizeof text);
-    size_t first = strcspn(text, "\n"); /* only this line lies over an older one */
+    size_t first = strcspn(text, "\n"); /* only the first line overwrites an older one */
     fprintf(p->to, "\r%s%.*s\033[K%s%s", clear, (int)first, text, text + first,
             finished ? "\n" : "\r");
     fflush(p->to);
@@ -356,8 +357,8 @@ void aril__progress_draw(aril__progress *p, const aril__progress_at *at)
 {
     if (p->mode != ARIL__PROGRESS_BAR) return;
     show(p, at, p->asked - p->started, false);
-    /* At most ten times a second, and, with finding the values, never more than a hundredth of the
-     * time. */
+    /* At most ten times a second, and at most 1% of the time, including the computation of
+     * values. */
     double after = aril__seconds(), pause = 100 * (after - p->asked);
     p->next = after + (pause > 0.1 ? pause : 0.1);
 }

@@ -1,12 +1,13 @@
-/* What of a fit is kept in a checkpoint, and put back:
- *     fit/at              epoch, batches done in it, batches since the start, samples of the epoch, whether it is over
- *     fit/names           the columns, so that a fit which measures something else is told so
- *     fit/loader          batches and samples of an epoch, and the batch size
- *     fit/val_loader      where the validation's loader stands
- *     fit/meter/...       the loss so far
- *     fit/metric/I/...    what metric I has counted
- *     fit/callback/I.NAME/...  what callback I remembers
- *     fit/history...      the epochs so far */
+/* The state of a fit in a checkpoint:
+ *     fit/at                   epoch, batches done in it, batches since the start, samples of the
+ *                              epoch, whether it is over
+ *     fit/names                the columns, to reject a fit that measures something else
+ *     fit/loader               batches and samples per epoch, and the batch size
+ *     fit/val_loader           position of the validation loader
+ *     fit/meter/...            the running loss
+ *     fit/metric/I/...         state of metric I
+ *     fit/callback/I.NAME/...  state of callback I
+ *     fit/history...           the epochs so far */
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/bytes.h"
@@ -23,7 +24,7 @@ static void callback_prefix(char *buf, size_t size, int i, const aril_callback *
     snprintf(buf, size, "fit/callback/%d.%s/", i, cb->type->name);
 }
 
-/* "loss accuracy val_loss": the columns in a row. */
+/* The columns, separated by spaces: "loss accuracy val_loss". */
 static char *names_text(const aril_fit *f)
 {
     size_t size = 1;
@@ -69,7 +70,7 @@ aril_status aril__fit_save(aril_fit *f)
         status = aril__states_set_ints(&state, "fit/val_loader", 3,
                                        (int64_t[]){ (int64_t)at.seed, at.epoch, at.batch });
     }
-    /* Between epochs nothing is counted: what loss and metrics hold is the last validation. */
+    /* Between epochs there is nothing to save: loss and metrics hold the last validation. */
     bool inside = f->batch > 0;
     if (status == ARIL_OK && inside)
         status = aril__states_copy(&state, "fit/meter/", aril__states_view(&m->meter));
@@ -93,9 +94,9 @@ aril_status aril__fit_save(aril_fit *f)
     return status;
 }
 
-/* ---- back ---- */
+/* ---- loading ---- */
 
-/* Is this a checkpoint of a fit like this one? */
+/* Checks that the checkpoint is from a fit like this one. */
 static aril_status fits(const aril_fit *f, const aril__states *state, int64_t at[5])
 {
     const char *dir = f->opts.checkpoint.dir;
@@ -132,7 +133,7 @@ static aril_status fits(const aril_fit *f, const aril__states *state, int64_t at
     return status;
 }
 
-/* What a part of the state becomes: read before anything is changed. */
+/* The parts of the state, read before anything is changed. */
 typedef struct parts {
     aril__states meter, *metric, *callback;
     int n_metrics, n_callbacks;
@@ -181,7 +182,7 @@ static aril_status parts_read(aril_fit *f, const aril__states *state, parts *p)
     return status;
 }
 
-/* Parameters whose sizes the first batch tells have to be there before they can be loaded. */
+/* Parameters whose sizes depend on the first batch must be built before they can be loaded. */
 static aril_status build(aril_fit *f)
 {
     if (aril_module_built(f->model->net)) return ARIL_OK;

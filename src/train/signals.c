@@ -10,13 +10,13 @@
 enum { SIGNALS = 2 };
 static const int watched[SIGNALS] = { SIGINT, SIGTERM };
 static struct sigaction before[SIGNALS];
-static volatile sig_atomic_t ours[SIGNALS]; /* our handler is in place */
+static volatile sig_atomic_t ours[SIGNALS]; /* our handler is installed */
 static volatile sig_atomic_t caught;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;
 
-/* Only sets the flag, and gives the signal back: a second one does what the program wants it to
- * do. */
+/* Sets the flag and restores the previous handler: a second signal gets the program's own
+ * handling. */
 static void handler(int sig)
 {
     int error = errno;
@@ -47,7 +47,7 @@ aril_status aril__signals_begin(void)
         struct sigaction mine = { .sa_handler = handler, .sa_flags = SA_RESTART };
         sigemptyset(&mine.sa_mask);
         for (int i = 0; i < SIGNALS && status == ARIL_OK; i++) {
-            /* One that is ignored (nohup, a job in the background) stays so. */
+            /* A signal that is ignored (nohup, background jobs) stays ignored. */
             if (sigaction(watched[i], NULL, &before[i]) == 0 && before[i].sa_handler == SIG_IGN)
                 continue;
             ours[i] = 1;

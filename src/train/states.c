@@ -102,7 +102,7 @@ aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_n
 aril_status aril__states_part(aril__states *to, const aril__states *from, const char *prefix)
 {
     size_t length = strlen(prefix);
-    bool fresh = to->n == 0; /* the names in `from` differ, and so do their ends */
+    bool fresh = to->n == 0; /* names in `from` are unique, and so are their suffixes */
     for (int i = 0; i < from->n; i++) {
         if (strncmp(from->name[i], prefix, length) != 0) continue;
         const char *name = from->name[i] + length;

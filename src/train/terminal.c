@@ -27,7 +27,7 @@ int aril__terminal_width(FILE *to)
     return n > 0 && n < 10000 ? (int)n : 0;
 }
 
-/* By the environment and not by setlocale, which is the program's to call or not. */
+/* Reads the environment instead of calling setlocale, which is up to the program. */
 bool aril__utf8_locale(void)
 {
     const char *const name[] = { "LC_ALL", "LC_CTYPE", "LANG" };
