@@ -1,4 +1,4 @@
-/* Reading the arguments of a command by its table of options. */
+/* Parses the arguments of a command by its table of options. */
 #include "commands.h"
 
 #include <aril/error.h>
@@ -92,7 +92,7 @@ static bool read_word(const command *c, const option *o, const char *text, char 
     return true;
 }
 
-/* One option at argv[*i]; *i is moved on past its value. */
+/* Parses one option at argv[*i]; advances *i past its value. */
 static bool read_option(const command *c, int argc, char **argv, int *i, char *values)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');

@@ -83,17 +83,17 @@ static int print_list(const options *o, const bench_cases *cases)
 
 typedef struct session {
     bench_run run;
-    int together; /* steps timed as one */
+    int together; /* steps timed together */
     double before, peak_mb;
 } session;
 
-/* Makes the case and runs it until it is steady. */
+/* Creates the case and warms it up. */
 static bool load(session *s, const bench_case *c)
 {
     bench_memory_reset();
     s->before = bench_memory_now();
     if (!bench_run_begin(&s->run, c, false)) return false;
-    bench_memory_reset(); /* what making the tensors took beside them does not count */
+    bench_memory_reset(); /* ignore temporary memory of creating the tensors */
     s->together = bench_warm_up(&s->run);
     double peak = bench_memory_peak();
     s->peak_mb = peak > s->before ? peak - s->before : 0;
@@ -122,7 +122,7 @@ static void print_head(double peak)
            "peak", "GB/s", "faults", "MB");
 }
 
-/* A time with a unit that suits it. */
+/* A time with a suitable unit. */
 static const char *time_text(double ms, char *buf, size_t size)
 {
     static const struct {
@@ -167,7 +167,7 @@ static void json_row(FILE *f, bool first, const session *s, bench_samples *sampl
             bench_quantile(samples, 0.75), gflops, gflops / peak, r->bytes, faults, s->peak_mb);
 }
 
-/* Where the time of a few more steps goes. */
+/* Profiles a few more steps. */
 static void print_profile(session *s, bench_samples *samples, bool shapes)
 {
     samples->n = 0;
@@ -213,7 +213,7 @@ static int run_all(const options *o, const bench_cases *cases)
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
 }
 
-/* Results and gradients for small batches, a line of JSON a case. */
+/* Results and gradients for small batches, one line of JSON per case. */
 static int check_all(const options *o, const bench_cases *cases)
 {
     for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
@@ -225,14 +225,14 @@ static int check_all(const options *o, const bench_cases *cases)
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
 }
 
-/* ---- at the service of bench/compare ---- */
+/* ---- server mode, for bench/compare ---- */
 
-/* A line a request, a line of JSON an answer:
+/* One request per line, answered by one line of JSON:
  *     peak             {"gflops": the machine's peak}
- *     load CASE        {"flops": of a step, "bytes": ..., "peak_mb": ...}
- *     run SECONDS      {"ms": [samples], "faults": pages a step}
+ *     load CASE        {"flops": per step, "bytes": ..., "peak_mb": ...}
+ *     run SECONDS      {"ms": [samples], "faults": page faults per step}
  *     drop             {}
- * What goes wrong is answered by {"error": text}. */
+ * Errors are answered by {"error": text}. */
 static void answer_error(const char *text)
 {
     fputs("{\"error\": \"", stdout);

@@ -24,7 +24,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- what is in it ---- */
+/* ---- contents ---- */
 
 enum { MOST_CLASSES = 100000, SHOWN_CLASSES = 40 };
 
@@ -34,9 +34,9 @@ typedef struct counts {
     double sum[MOST_CHANNELS], squares[MOST_CHANNELS], elements;
     int channels;
     double least, most;
-    bool differ;                /* in shape */
-    aril_shape small, large;    /* the smallest and the largest size along each axis */
-    double targets, target_sum; /* that are numbers: how many, */
+    bool differ;                /* samples have different shapes */
+    aril_shape small, large;    /* minimum and maximum size along each axis */
+    double targets, target_sum; /* numeric targets: count, sum */
     double target_least, target_most;
 } counts;
 
@@ -94,7 +94,7 @@ static void add_values(counts *c, aril_tensor *x, bool images)
     if (c->samples == 0 || high > c->most) c->most = high;
 }
 
-/* Looks at samples for at most so many seconds, one by one where they differ in size. */
+/* Reads samples for at most `seconds`, one by one if they differ in size. */
 static bool look(aril_dataset *d, double seconds, counts *c)
 {
     aril_shape shape = aril_dataset_shape(d);
@@ -116,7 +116,7 @@ static bool look(aril_dataset *d, double seconds, counts *c)
     return aril_ok();
 }
 
-/* The same, again one by one when it turns out on the way that sizes differ. */
+/* The same; starts over one by one when sizes turn out to differ. */
 static bool look_again(aril_dataset *d, double seconds, counts *c)
 {
     if (look(d, seconds, c)) return true;
@@ -170,7 +170,7 @@ static void print_values(const counts *c)
     }
 }
 
-/* "  columns  area, rooms", cut off at the width. */
+/* "  columns  area, rooms", truncated at the width. */
 static void print_columns(aril_dataset *d, int width)
 {
     enum { HEAD = 11 };
@@ -256,7 +256,7 @@ static int describe(aril_dataset *d, const char *name, const options *o)
 
 /* ---- images ---- */
 
-/* The first samples, spread over the classes where labels come in order. */
+/* The first samples, spread over the classes if the labels are sorted. */
 static int64_t pick(aril_dataset *d, int64_t i, int64_t count)
 {
     int64_t size = aril_dataset_size(d);
@@ -285,7 +285,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
     aril_tensor **image = calloc((size_t)n + 1, sizeof *image);
     aril_caption *caption = calloc((size_t)n + 1, sizeof *caption);
     char(*text)[96] = calloc((size_t)n + 1, sizeof *text);
-    /* Of different sizes: each becomes as large as the smallest that is at least 96. */
+    /* Different sizes: resize and crop all of them to 96 x 96. */
     aril_transform *square = aril_transform_parse("resize=96,center_crop=96");
     bool same = true;
     for (int64_t i = 0; image && caption && text && i < n && aril_ok(); i++) {
@@ -312,7 +312,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
     return aril_ok() ? EXIT_DONE : report("data");
 }
 
-/* A label as part of a file's name. */
+/* Makes a label usable in a file name. */
 static void plain(char *text)
 {
     for (; *text; text++) {
@@ -351,7 +351,7 @@ static int run(void *values, int n, char **argument)
     const options *o = values;
     aril_open_opts opts = { .target = o->target, .skip = o->skip };
     aril_dataset *d = aril_dataset_open_with(argument[0], o->split, opts);
-    if (d && parts_lack_names(d)) { /* the same classes as aril train makes of them */
+    if (d && parts_lack_names(d)) { /* the same classes that aril train uses */
         aril_dataset_release(d);
         opts.class_target = true;
         d = aril_dataset_open_with(argument[0], o->split, opts);

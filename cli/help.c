@@ -1,4 +1,4 @@
-/* What a table of options looks like to a person, to man and to bash. */
+/* Renders a table of options as help, man pages and bash completion. */
 #include "commands.h"
 
 #include <aril/base.h>
@@ -18,10 +18,10 @@ int terminal_width(FILE *to)
     return 80;
 }
 
-/* ---- for a person ---- */
+/* ---- help ---- */
 
-/* Words in lines of `width` columns, the first beginning at `column`, the others at `indent`. A
- * line break in the text stays. */
+/* Wraps words at `width` columns, the first line starting at `column`, the others at `indent`. Line
+ * breaks in the text are kept. */
 static void wrap(FILE *to, const char *text, int column, int indent, int width)
 {
     for (bool first = true; *text; first = false) {
@@ -138,11 +138,11 @@ void help_print(const command *c, FILE *to, int width)
     }
 }
 
-/* ---- for man ---- */
+/* ---- man pages ---- */
 
 static void man_text(FILE *to, const char *text)
 {
-    bool start = true; /* of a line: a dot there would be a request */
+    bool start = true; /* of a line: a dot there would start a request */
     for (; *text; text++) {
         if (start && (*text == '.' || *text == '\'')) fputs("\\&", to);
         start = *text == '\n';
@@ -244,7 +244,7 @@ void help_man_of_all(const command *const *all, int n, FILE *to)
           to);
 }
 
-/* ---- for bash ---- */
+/* ---- bash completion ---- */
 
 static void words_of(const char *const *(*words)(void), FILE *to)
 {

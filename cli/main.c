@@ -102,9 +102,10 @@ static bool is_limited(int resource)
     return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* OpenBLAS starts threads of its own as it is loaded. One that finds no memory for its buffer tries
- * again for ever, and the process could not end. Aril uses none of them, but only the environment can
- * say so that early: where memory is limited, the command begins again with it. */
+/* OpenBLAS starts its own threads when it is loaded. A thread that cannot allocate its buffer
+ * retries forever, and the process could not exit. Aril uses none of these threads, but only the
+ * environment can disable them that early: when memory is limited, re-execute the command with it
+ * set. */
 static void leave_out_blas_threads(char **argv)
 {
     static const char name[] = "OPENBLAS_NUM_THREADS";
@@ -115,7 +116,7 @@ static void leave_out_blas_threads(char **argv)
 int main(int argc, char **argv)
 {
     leave_out_blas_threads(argv);
-    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f writing fails, which is told, as on a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and is reported, like a full disk */
     int status = main_of(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fputs("aril: the output could not be written\n", stderr);

@@ -57,7 +57,7 @@ bool model_is_name(const char *file)
     return false;
 }
 
-/* ---- making and freeing ---- */
+/* ---- creation ---- */
 
 static void free_names(char **name, int64_t n)
 {
@@ -100,7 +100,7 @@ bool model_make(const char *name, aril_shape input, int64_t classes, model_file 
     m->classes = classes ? classes : e->classes;
     m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
     if (!m->net && input.ndim && input.ndim < e->input.ndim) {
-        aril_clear_error(); /* of a layer, which says less */
+        aril_clear_error(); /* from a layer, less specific */
         aril_fail(ARIL_ERR_SHAPE, "%s takes images, as CxHxW; a sample here is %s", name,
                   shape_text(input, text, sizeof text));
     }
@@ -144,7 +144,7 @@ aril_open_opts model_open_opts(const model_file *m)
 /* ---- scales ---- */
 
 typedef struct scales {
-    bool columns; /* inputs are scaled by own tensors 0 and 1: mean, deviation */
+    bool columns; /* inputs are standardized by own tensors 0 and 1: mean, standard deviation */
     double mean, deviation;
 } scales;
 
@@ -268,7 +268,8 @@ static bool read_scale(model_file *m, const char *text)
     return false;
 }
 
-/* Names with line breaks between them, which in a name are written \\n; NULL when memory is out. */
+/* Names joined by line breaks; a line break within a name is written \\n. NULL when out of
+ * memory. */
 static char *join_names(char *const *name, int64_t n)
 {
     size_t size = 1;
@@ -374,7 +375,7 @@ static bool read_names(aril_safetensors *f, const char *key, int64_t n, char ***
     return false;
 }
 
-/* What of a training is remembered beside its weights. */
+/* Reads the training metadata stored with the weights. */
 static bool read_memory(aril_safetensors *f, model_file *m)
 {
     const char *task = aril_safetensors_get(f, "aril.task");
@@ -405,13 +406,13 @@ static bool read_memory(aril_safetensors *f, model_file *m)
     return true;
 }
 
-/* The network is made before its weights are read: a file may not ask for one that its own tensors
- * are too few for. Each class has a row of weights, and in every network of the zoo the weights grow
- * with the input. */
+/* The network is created before its weights are read: reject a file that describes one too large
+ * for its own tensors. Each class has a row of weights, and in every network of the zoo the weights
+ * grow with the input. */
 static bool fits_file(const aril_safetensors *f, const model_file *m, aril_shape input,
                       int64_t classes)
 {
-    enum { VALUES_PER_WEIGHT = 4 }; /* many channels, few weights for each */
+    enum { VALUES_PER_WEIGHT = 4 }; /* many channels, few weights each */
     double weights = 0, values = 1;
     bool has_rows = false;
     char text[128];

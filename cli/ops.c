@@ -31,7 +31,7 @@ static const prototype *function_named(const char *name)
     return p->name ? p : NULL;
 }
 
-/* The functions of an op, at most `most`: aril_NAME with its other forms, or else those that run
+/* The functions of an op, at most `most`: aril_NAME and its variants, otherwise those that run
  * it. */
 static int functions_of(const aril_op_info *op, const prototype **out, int most)
 {
@@ -72,7 +72,7 @@ static void print_one(const aril_op_info *op)
     if (op->formula) printf("  formula   %s\n", op->formula);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
     const char *file = op->file;
-    while (strncmp(file, "../", 3) == 0) file += 3; /* from where it was built */
+    while (strncmp(file, "../", 3) == 0) file += 3; /* relative to the build folder */
     printf("  defined   %s\n", file);
 }
 
@@ -142,7 +142,7 @@ static const char *nearest(const char *name)
     return aril_nearest(name, names, n);
 }
 
-/* The op of that name, or the one that a function such as conv2d, aril_conv2d or exp_ runs; -1. */
+/* The op with that name, or the one run by a function such as conv2d, aril_conv2d or exp_; -1. */
 static int find_op(const char *name)
 {
     const char *bare = strncmp(name, "aril_", 5) == 0 ? name + 5 : name;

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Is there such a part? Only a missing part is an error of arguments where there are no options; all
- * other errors are told when the part is opened. */
+/* Whether the split exists. Without options, only a missing split is an argument error; all other
+ * errors are reported when the split is opened. */
 static bool has_part(const char *data, const char *split)
 {
     aril_dataset *d = aril_dataset_open(data, split);
@@ -33,7 +33,7 @@ bool parts_lack_names(aril_dataset *d)
            aril_dataset_get(d, 0, &s) == ARIL_OK && s.y && !aril_dtype_is_float(aril_dtype_of(s.y));
 }
 
-/* The options by which other parts agree with this one. */
+/* Options that make other splits consistent with this one. */
 static aril_open_opts as_in(aril_dataset *train, aril_open_opts opts)
 {
     const char *target;

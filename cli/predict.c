@@ -10,7 +10,7 @@ typedef struct options {
     bool json, invert;
 } options;
 
-/* A image file as the network wants it: channels, size, normalised. [1,C,H,W] */
+/* Reads an image file as the network expects it: channels, size, normalization. [1,C,H,W] */
 static aril_tensor *read_image(const model_file *m, const char *path, bool invert)
 {
     int64_t channels = m->input.dim[0], height = m->input.dim[1], width = m->input.dim[2];
@@ -30,11 +30,11 @@ static aril_tensor *read_image(const model_file *m, const char *path, bool inver
     return aril_unsqueeze(x, 0);
 }
 
-/* What the network says of one sample: the likeliest classes, or its numbers. */
+/* The prediction for one sample: the most likely classes, or numbers. */
 typedef struct answer {
     int64_t n;
     const int64_t *class; /* NULL: numbers */
-    const float *value;   /* probabilities, or the numbers */
+    const float *value;   /* probabilities, or the predicted numbers */
 } answer;
 
 static void print_json(const model_file *m, const char *path, int64_t row, const answer *a,
@@ -63,7 +63,7 @@ static void print_json(const model_file *m, const char *path, int64_t row, const
     printf(a->n > 1 ? "]}" : "}");
 }
 
-/* A image's answer below its name; a row's in one line. */
+/* Prints the prediction of an image below its name; that of a row on one line. */
 static void print_answer(const model_file *m, int64_t row, const answer *a)
 {
     char name[256];
@@ -86,7 +86,7 @@ static void print_answer(const model_file *m, int64_t row, const answer *a)
     if (row) puts("");
 }
 
-/* Tells of a batch [N,...] what the network says; rows count from `row`, 0: it is a image. */
+/* Prints the predictions for a batch [N,...]; rows count from `row`, 0: it is an image. */
 static bool tell(const model_file *m, const char *path, aril_tensor *x, int64_t row,
                  const options *o, bool *first)
 {
@@ -128,8 +128,8 @@ static bool predict_image(const model_file *m, const char *path, const options *
     return tell(m, path, x, 0, o, first);
 }
 
-/* Rows of a table: the columns that the network was trained on, by name; a target in it is left
- * out. */
+/* Predicts the rows of a table: selects the columns used in training by name; ignores a target
+ * column. */
 static bool predict_rows(const model_file *m, const char *path, const options *o, bool *first)
 {
     aril_open_opts opts = model_open_opts(m);

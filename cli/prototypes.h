@@ -1,8 +1,8 @@
 #ifndef ARIL_CLI_PROTOTYPES_H
 #define ARIL_CLI_PROTOTYPES_H
 
-/* Public functions as the headers declare them. scripts/prototypes writes both tables when the tool
- * is built; each ends with a row of NULL. */
+/* Public functions as declared in the headers. scripts/prototypes generates both tables at build
+ * time; each ends with a row of NULL. */
 typedef struct prototype {
     const char *name;   /* "aril_sum" */
     const char *header; /* "aril/reduce.h" */
@@ -10,7 +10,7 @@ typedef struct prototype {
 } prototype;
 extern const prototype prototypes[];
 
-/* Functions that run an op, itself or through a function of the library's own. */
+/* Functions that run an op, directly or through an internal function. */
 typedef struct op_function {
     const char *op, *function;
 } op_function;

@@ -1,4 +1,4 @@
-/* What went wrong, for a person who did not write the program. */
+/* Error messages for users of the command. */
 #include "commands.h"
 
 #include <aril/aril.h>
@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* The length of a message without " at FILE:LINE", which is a place in this command. */
+/* The length of a message without " at FILE:LINE", a source location in this command. */
 static int without_place(const char *message)
 {
     const char *at = NULL;

@@ -18,8 +18,8 @@ typedef struct keeper {
     best_epoch *best;
 } keeper;
 
-/* What is watched: the accuracy of validation, its mean absolute error, else its loss; *more says
- * whether larger is better. */
+/* The monitored value: validation accuracy, else validation mean absolute error, else validation
+ * loss; *more says whether larger is better. */
 static const char *watched(const char *const *names, bool *more)
 {
     const char *found = "val_loss";
@@ -42,8 +42,8 @@ static double remembered(aril_callback *cb, const char *name)
     return t ? aril_item(t) : (double)NAN;
 }
 
-/* A resumed training has the checkpoint's learning rate, unless another one is asked for than the
- * one that it was started with. */
+/* A resumed training keeps the checkpoint's learning rate, unless the user asks for another one
+ * than it was started with. */
 static aril_status choose_rate(aril_callback *cb, aril_fit *fit)
 {
     const keeper *k = aril_callback_data(cb);
@@ -83,7 +83,7 @@ static aril_status keep_if_best(aril_callback *cb, aril_fit *fit)
     const keeper *k = aril_callback_data(cb);
     bool more;
     double value = aril_fit_value(fit, watched(aril_fit_names(fit), &more)), held = k->best->value;
-    /* NaN weights may have an accuracy; that of the first class. */
+    /* NaN weights may still have an accuracy: that of the first class. */
     bool good = isfinite(value) && isfinite(aril_fit_value(fit, "loss")) &&
                 isfinite(aril_fit_value(fit, "val_loss"));
     if (!good || (!isnan(held) && !(more ? value > held : value < held))) return ARIL_OK;
@@ -161,14 +161,14 @@ aril_callback *results_hparams(const char *folder, model_file *m, const char *op
     l->m = m;
     l->lr = lr;
     l->batch = (double)batch;
-    snprintf(l->folder, sizeof l->folder, "%s/val", folder); /* where the figures to compare are */
+    snprintf(l->folder, sizeof l->folder, "%s/val", folder); /* where the metrics to compare are */
     snprintf(l->optimizer, sizeof l->optimizer, "%s", optimizer);
     return cb;
 }
 
 /* ---- images ---- */
 
-/* The first test images with what the network says of them. */
+/* The first test images with their predictions. */
 static void draw_predictions(const model_file *m, aril_dataset *test, const char *path,
                              const char *title)
 {
@@ -253,16 +253,16 @@ void results_draw(model_file *m, const aril_history *h, aril_dataset *test, cons
     }
 }
 
-/* ---- words ---- */
+/* ---- console output ---- */
 
-/* " accuracy 0.8912", " mae 6254.38" behind what is in text already. */
+/* Appends " accuracy 0.8912", " mae 6254.38". */
 static void add_value(char *text, size_t size, const char *name, double v)
 {
     size_t n = strlen(text);
     snprintf(text + n, size - n, fabs(v) < 10 ? " %s %.4f" : " %s %.6g", name, v);
 }
 
-/* The best weights on samples that had no part in choosing them. */
+/* Tests the best weights on samples that were not used to select them. */
 static void tell_test(const model_file *m, aril_dataset *test)
 {
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);

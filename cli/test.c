@@ -14,8 +14,8 @@ typedef struct options {
     bool json;
 } options;
 
-/* A line for each class: how many samples, and how well they were known. Narrow terminals get the
- * recall alone. */
+/* One line per class: number of samples, and how well they were classified. Narrow terminals show
+ * only the recall. */
 static void print_classes(const model_file *m, aril_tensor *table)
 {
     enum { FIGURES = 40, NARROW = 55, NAME = 20 };
@@ -24,7 +24,7 @@ static void print_classes(const model_file *m, aril_tensor *table)
     const double *count = aril_data(table);
     int room = terminal_width(stdout);
     bool narrow = room < NARROW;
-    int width = room - (narrow ? 22 : FIGURES), longest = NAME; /* as wide as the names are */
+    int width = room - (narrow ? 22 : FIGURES), longest = NAME; /* fitted to the names */
     if (!count) return;
     for (int64_t i = 0; i < n; i++) {
         char number[256];
@@ -73,7 +73,7 @@ static void print_figures(aril_model *model, const char *metrics, double loss)
     puts("");
 }
 
-/* Are the samples such as the network takes? False after a message. */
+/* Checks that the samples suit the network. False after a message. */
 static bool fits(const model_file *m, aril_dataset *d)
 {
     ARIL_SCOPE;
@@ -94,7 +94,7 @@ static bool fits(const model_file *m, aril_dataset *d)
 
 static int evaluate(const model_file *m, aril_dataset *d, const options *o)
 {
-    bool bar = !o->json && isatty(STDOUT_FILENO); /* which shows the figures at its end */
+    bool bar = !o->json && isatty(STDOUT_FILENO); /* the bar ends with the metrics */
     const char *metrics = model_metrics(m, o->metrics);
     aril_loader *l =
         aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
@@ -121,7 +121,7 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     return aril_ok() ? EXIT_DONE : report("test");
 }
 
-/* A path is remembered as it was given, which leads elsewhere from another folder. */
+/* A path is stored as it was given; relative ones fail in another working directory. */
 static int report_no_data(const model_file *m, const options *o)
 {
     int status = report("test");

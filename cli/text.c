@@ -1,10 +1,10 @@
-/* Text from files and folders on its way to a terminal. A class may be called anything, escape
- * sequences included: nothing that came from a file is printed as it is. */
+/* Text from files and folders on its way to a terminal. A class name may contain anything, even
+ * escape sequences: nothing that came from a file is printed unescaped. */
 #include "commands.h"
 
 #include <string.h>
 
-/* The bytes of the UTF-8 character at p, and its code; 0: it is none. */
+/* The length of the UTF-8 character at p, and its code point; 0: invalid. */
 static int character(const unsigned char *p, unsigned *code)
 {
     static const unsigned least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -19,14 +19,14 @@ static int character(const unsigned char *p, unsigned *code)
     return *code < least[n] || *code > 0x10FFFF || surrogate ? 0 : n;
 }
 
-/* Control characters, and those that turn the direction of the text around. */
+/* Control characters, and those that change the text direction. */
 static bool is_control(unsigned code)
 {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
            (code >= 0x2066 && code <= 0x2069);
 }
 
-/* The next character of a text as it may be printed, in to[16]; moves on past it. */
+/* The next character of a text, escaped for printing, in to[16]; advances *text past it. */
 static void next_printable(const char **text, char *to)
 {
     unsigned code = 0;

@@ -1,4 +1,4 @@
-/* aril train: a network of the zoo, or one trained before, on a dataset. */
+/* aril train: trains a network of the zoo, or one trained before, on a dataset. */
 #include "commands.h"
 #include "parts.h"
 #include "results.h"
@@ -19,7 +19,7 @@ typedef struct options {
     bool resume, fresh, nesterov, quiet, no_images;
 } options;
 
-/* What a run is made of; freed by end(). */
+/* The parts of a run; freed by end(). */
 typedef struct run_parts {
     const options *o;
     model_file m;
@@ -27,14 +27,14 @@ typedef struct run_parts {
     aril_loader *batches, *val_batches;
     aril_model *model;
     best_epoch best;
-    int64_t height, width; /* of --size; 0: images as they are */
-    bool reading;          /* batches are being read: shapes that do not fit are those of samples */
+    int64_t height, width; /* from --size; 0: original image size */
+    bool reading;          /* batches are being read: shape errors come from samples */
     char checkpoint[4096];
 } run_parts;
 
 /* ---- data ---- */
 
-/* How the dataset is to be read, by the options or as the network was trained. */
+/* How to open the dataset, from the options or as in the network's training. */
 static aril_open_opts open_opts(const run_parts *r)
 {
     const options *o = r->o;
@@ -47,7 +47,7 @@ static aril_open_opts open_opts(const run_parts *r)
     return opts;
 }
 
-/* Is the target of the first sample a number? False after an error too. */
+/* Whether the target of the first sample is a number. False after an error too. */
 static bool has_numbers(aril_dataset *d)
 {
     ARIL_SCOPE;
@@ -57,7 +57,7 @@ static bool has_numbers(aril_dataset *d)
     return aril_ok() && aril_dtype_is_float(aril_dtype_of(s.y));
 }
 
-/* Says what is learned from a table, and how that is changed. */
+/* Prints what is learned from a table, and how to change it. */
 static void tell_task(const run_parts *r, aril_dataset *d, const char *target, bool numbers)
 {
     const char *const *names;
@@ -75,7 +75,7 @@ static void tell_task(const run_parts *r, aril_dataset *d, const char *target, b
     print_wrapped(stdout, line, 2);
 }
 
-/* The training samples, with their task known: told from the kind of the targets unless given. */
+/* Opens the training samples and determines the task: from the type of the targets unless given. */
 static aril_dataset *open_train(run_parts *r, const char *data, aril_open_opts *opts)
 {
     const char *target;
@@ -83,7 +83,7 @@ static aril_dataset *open_train(run_parts *r, const char *data, aril_open_opts *
     if (!d) return NULL;
     r->m.regression = has_numbers(d);
     bool table = aril_dataset_columns(d, NULL, &target) > 0 && target;
-    /* Numbers that are classes get names, so that other tables can be matched by them. */
+    /* Numbers used as classes get names, so that other tables can be matched by them. */
     if (aril_ok() && parts_lack_names(d)) {
         aril_dataset_release(d);
         opts->class_target = true;
@@ -104,7 +104,7 @@ static aril_dataset *sized_and_taken(aril_dataset *d, int64_t height, int64_t wi
     return d && samples ? aril_dataset_take(d, samples) : d;
 }
 
-/* Opens all parts, with images in the size asked for or that the network was trained on. */
+/* Opens all splits, with images in the requested size or that of the network's training. */
 static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
@@ -136,7 +136,7 @@ static bool open_data(run_parts *r, const char *what)
     return p->train && p->val && (p->test || !test);
 }
 
-/* How many classes there are, or how many numbers a target has. */
+/* The number of classes, or of values per target. */
 static bool look_at_targets(run_parts *r, int64_t *results)
 {
     ARIL_SCOPE;
@@ -163,9 +163,9 @@ static bool look_at_targets(run_parts *r, int64_t *results)
 
 /* ---- scales ---- */
 
-/* A sum of values and of their squares. */
+/* Sums of values and of their squares. */
 typedef struct sums {
-    int64_t n; /* of which there are so many */
+    int64_t n; /* number of values per row */
     double count, *sum, *squares;
 } sums;
 
@@ -183,7 +183,7 @@ static void add_rows(sums *s, aril_tensor *x)
     s->count += (double)aril_size(rows, 0);
 }
 
-/* Mean and deviation of value i; 0 and 1 of what does not change. */
+/* Mean and standard deviation of value i; 0 and 1 if it is constant. */
 static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
 {
     double m = s->sum[i] / s->count, variance = s->squares[i] / s->count - m * m;
@@ -192,7 +192,7 @@ static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
     *deviation = good ? sqrt(variance) : 1;
 }
 
-/* NaN in the data makes the loss NaN at once, which looks like a learning rate that is too large. */
+/* NaN in the data makes the loss NaN immediately, which looks like too large a learning rate. */
 static bool sums_are_finite(const sums *s, const char *const *names, int n_names)
 {
     for (int64_t i = 0; i < s->n; i++) {
@@ -207,7 +207,7 @@ static bool sums_are_finite(const sums *s, const char *const *names, int n_names
     return true;
 }
 
-/* Losses of differences, which mean the same in any unit of the target. */
+/* Losses on differences, which work with targets in any unit. */
 static bool takes_any_unit(const char *loss)
 {
     static const char *const names[] = { "mse", "l1", "mae", "huber", "smooth_l1" };
@@ -216,8 +216,8 @@ static bool takes_any_unit(const char *loss)
     return !loss;
 }
 
-/* Columns and numbers to be told get a scale of mean 0 and deviation 1: prices and areas are learned
- * as well as shares. */
+/* Scales columns and numeric targets to mean 0 and standard deviation 1, so that values of any
+ * magnitude, such as prices and areas, are learned equally well. */
 static bool measure_columns(run_parts *r)
 {
     enum { MOST_COLUMNS = 65536 };
@@ -251,7 +251,7 @@ static bool measure_columns(run_parts *r)
     return ok && aril_ok();
 }
 
-/* Mean and deviation of each channel over some thousand images. */
+/* Mean and standard deviation of each channel over a few thousand images. */
 static bool measure_channels(run_parts *r)
 {
     enum { ENOUGH = 4096 };
@@ -286,7 +286,7 @@ static bool measure_channels(run_parts *r)
 
 /* ---- the network ---- */
 
-/* A network of the zoo, and what is to be remembered of the data beside it. */
+/* Creates a network of the zoo, with the metadata of the dataset. */
 static bool make_network(run_parts *r, const char *name, aril_shape input, int64_t results)
 {
     const char *const *names, *target;
@@ -321,7 +321,7 @@ static bool open_network(run_parts *r, const char *name)
     return true;
 }
 
-/* The value of an option that is NAN where it was not given; 0 stands for a default there. */
+/* Converts an option, NAN if not given, to the library's form, where 0 means the default. */
 static double given(double value)
 {
     return isnan(value) ? 0 : value == 0 ? ARIL_ZERO : value;
@@ -338,7 +338,7 @@ static aril_optim *optimizer_of(const options *o)
     return aril_optim_new(o->optimizer, NULL, opts);
 }
 
-/* The schedule over the whole of a training whose epochs have so many updates. */
+/* The schedule over a whole training with that many updates per epoch. */
 static aril_schedule *schedule_of(const options *o, int64_t updates)
 {
     const char *const name = o->schedule;
@@ -391,7 +391,7 @@ static bool make_folder(const char *path)
     }
 }
 
-/* Images have to leave the augmentation as large as the network takes them. */
+/* Augmentation must produce images of the network's input size. */
 static bool fits(const run_parts *r, aril_dataset *augmented)
 {
     char have[64], want[64];
@@ -474,7 +474,7 @@ static aril_history *fit(run_parts *r)
     if (o->log) {
         aril_tensorboard_opts shown = { .histograms_every = 1, .graph = true };
         callbacks.at[n++] = aril_tensorboard_log(o->log, shown);
-        aril_optim *plain = optimizer_of(o); /* whose rate no schedule has changed */
+        aril_optim *plain = optimizer_of(o); /* learning rate before any schedule */
         double lr = aril_item(aril_optim_lr(plain));
         aril_optim_free(plain);
         callbacks.at[n++] = results_hparams(o->log, &r->m, o->optimizer, lr, o->batch);
@@ -505,7 +505,7 @@ static void end(run_parts *r)
     model_close(&r->m);
 }
 
-/* report(), with what helps where images differ in size or a checkpoint is of something else. */
+/* report(), plus advice when images differ in size or a checkpoint does not match. */
 static int report_with_advice(const run_parts *r)
 {
     aril_status code = aril_error_code();
@@ -521,7 +521,7 @@ static int report_with_advice(const run_parts *r)
     return status;
 }
 
-/* What is trained, on what. */
+/* Prints what is trained, on which data. */
 static void tell_start(run_parts *r)
 {
     const options *o = r->o;
@@ -564,7 +564,7 @@ static void tell_start(run_parts *r)
     fflush(stdout);
 }
 
-/* Says that the loss became NaN, and what is left. */
+/* Reports that the loss became NaN, and which weights remain. */
 static int tell_diverged(const run_parts *r)
 {
     const options *o = r->o;
@@ -580,7 +580,7 @@ static int tell_diverged(const run_parts *r)
     return EXIT_FAILED;
 }
 
-/* What is left to do after a fit: images and words. */
+/* After a fit: writes images and prints the results. */
 static int finish(run_parts *r, aril_history *h)
 {
     const options *o = r->o;
@@ -616,7 +616,7 @@ static int train(run_parts *r, const char *name)
         return EXIT_FAILED;
     }
     tell_start(r);
-    /* A step has weights of its own: the same as before, none was made. */
+    /* Each step changes the name of the weights file: the same name means that no step was made. */
     char before[4200] = "", after[4200] = "";
     bool goes_on = o->resume && aril_checkpoint_exists(r->checkpoint) &&
                    aril_checkpoint_weights(r->checkpoint, before, sizeof before) == ARIL_OK;
@@ -653,7 +653,7 @@ static void name_of_data(const char *data, char *to, size_t size)
     if (!*to || strspn(to, ".") == strlen(to)) snprintf(to, size, "data");
 }
 
-/* What can be said of the options before any data is read. */
+/* Checks the options that need no data. */
 static bool options_fit(const options *o)
 {
     const char *const optimizer = o->optimizer;
