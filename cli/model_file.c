@@ -57,7 +57,7 @@ bool model_is_name(const char *file)
     return false;
 }
 
-/* ---- creation ---- */
+/* ---- creating and freeing ---- */
 
 static void free_names(char **name, int64_t n)
 {

@@ -11,7 +11,7 @@ typedef struct best_epoch {
     char name[64];
 } best_epoch;
 
-/* The datasets that a training is evaluated on, with a description such as "test samples". */
+/* The datasets that a training is evaluated on, as the report names them ("test samples"). */
 typedef struct measured_on {
     aril_dataset *val, *test; /* test NULL: there is none */
     double kept;              /* fraction of the training samples used as val */

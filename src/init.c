@@ -23,8 +23,8 @@ void aril__library_start(void)
     aril__devices_start();
     if (aril__formulas_start() < 0 || aril__cpu_start_ahead() < 0 || aril__dnn_start() < 0 ||
         aril__cpu_start() < 0 || aril__dnn_start_behind() < 0) {
-        /* Out of memory, whatever error the failing part reports (tests see an invalid table).
-         * Every later call fails too and reports it. */
+        /* Only out of memory can fail here, whatever error the part reports (tests would catch an
+         * invalid table). Every later call fails too and reports it. */
         aril__devices_close();
         return;
     }
