@@ -1,4 +1,4 @@
-/* NumPy's and HDF5's files as datasets. */
+/* NumPy and HDF5 files as datasets. */
 #include "aril/datasets.h"
 
 #include "aril/dtype.h"
@@ -36,14 +36,14 @@ aril_dataset *aril__dataset_of_arrays(const char *path, aril_tensor *x, aril_ten
     if (aril_tensor_status(x) != ARIL_OK || (y && aril_tensor_status(y) != ARIL_OK)) return NULL;
     if (aril_dtype_of(x) != ARIL_U8 || (aril_ndim(x) != 3 && aril_ndim(x) != 4))
         return aril_dataset_tensors(x, y);
-    /* Bytes of three or four dimensions are images. Libraries that keep their channels last do so
-     * in NumPy's files too. */
+    /* u8 arrays of three or four dimensions are images. Channels-last libraries save NumPy files
+     * channels-last too. */
     if (aril_ndim(x) == 4 && aril_size(x, 1) > 4 && aril_size(x, 3) <= 4)
         x = aril_contiguous(aril_permute(x, ARIL_AXES(0, 3, 1, 2)));
     return aril_dataset_images(x, y);
 }
 
-/* The array of the first name that is there, NULL where none is. */
+/* The first array found under any of the names; NULL if there is none. */
 static aril_tensor *first_of(aril_npz *f, const char *split, const char *const *names)
 {
     for (; *names; names++) {
@@ -111,7 +111,7 @@ aril_dataset *aril__open_npy(const char *path, const char *split)
 
 /* ---- HDF5 ---- */
 
-/* The array of the first name that the file has; NULL where it has none of them. */
+/* The first array in the file found under any of the names; NULL if there is none. */
 static aril_tensor *first_in_hdf5(const char *path, const char *const *names)
 {
     for (; *names; names++)

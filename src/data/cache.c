@@ -1,4 +1,4 @@
-/* Samples kept in memory once they have been got. */
+/* Caches samples in memory after the first read. */
 #include "data/dataset.h"
 
 #include "aril/create.h"
@@ -32,8 +32,8 @@ static void entry_free(struct entry *e)
     free(e);
 }
 
-/* The sample's tensors for the cache: what is a small part of larger memory is copied out of it.
- * NULL when memory is out, which only means that the sample is not kept. */
+/* A cache entry with the sample's tensors; small views of larger memory are copied. NULL when out
+ * of memory: the sample is then just not cached. */
 static struct entry *entry_new(const aril_sample *s, int64_t *bytes)
 {
     aril__thread *th = aril__self();
@@ -64,7 +64,8 @@ static struct entry *entry_new(const aril_sample *s, int64_t *bytes)
     return e;
 }
 
-/* Each thread gets headers of its own over the memory: scopes write to those they own. */
+/* Each thread gets its own tensor headers over the shared memory: scopes write to the headers they
+ * own. */
 static aril_status entry_give(const struct entry *e, aril_sample *s)
 {
     aril__thread *th = aril__self();
@@ -82,7 +83,7 @@ static aril_status cache_get(aril_dataset *self, int64_t i, aril_sample *s)
     struct cache *c = aril_dataset_data(self);
     struct entry *e = atomic_load_explicit(&c->entry[i], memory_order_acquire);
     if (e) return entry_give(e, s);
-    s->wants = NULL; /* other epochs will want other parts of a image */
+    s->wants = NULL; /* other epochs will want other regions of an image */
     aril_status status = self->source->type->get(self->source, i, s);
     if (status < 0 || (c->limit && atomic_load(&c->bytes) >= c->limit)) return status;
 
@@ -94,7 +95,7 @@ static aril_status cache_get(aril_dataset *self, int64_t i, aril_sample *s)
     long long held = atomic_fetch_add(&c->bytes, bytes) + bytes;
     struct entry *none = NULL;
     if ((c->limit && held > c->limit) || !atomic_compare_exchange_strong(&c->entry[i], &none, e)) {
-        atomic_fetch_sub(&c->bytes, bytes); /* no room, or another thread was faster */
+        atomic_fetch_sub(&c->bytes, bytes); /* cache full, or another thread was faster */
         entry_free(e);
     } else {
         atomic_fetch_add(&c->samples, 1);

@@ -1,4 +1,4 @@
-/* CIFAR's binary files: records of one label (CIFAR-100: a coarse and a fine one) and 3 x 32 x 32
+/* CIFAR's binary files: records of one label (CIFAR-100: a coarse and a fine label) and 3 x 32 x 32
  * bytes. */
 #include "aril/device.h"
 #include "aril/create.h"
@@ -19,7 +19,7 @@ static bool present(const char *folder, const char *name)
     return aril__is_file(folder, name) || aril__is_file(folder, packed);
 }
 
-/* CIFAR-100 has one file for each part. */
+/* CIFAR-100 has one file per split. */
 static bool is_hundred(const char *folder)
 {
     return present(folder, "train.bin") || present(folder, "test.bin");
@@ -45,7 +45,7 @@ static aril_status read_part(const char *folder, const char *name, size_t record
     return status;
 }
 
-/* Takes the records of a file apart. */
+/* Splits a file's records into labels and images. */
 static aril_status split_records(const char *name, const aril__bytes *b, size_t labels, int classes,
                                  unsigned char *x, int64_t *y)
 {
@@ -60,7 +60,7 @@ static aril_status split_records(const char *name, const aril__bytes *b, size_t 
     return ARIL_OK;
 }
 
-/* The names in a text file of one a line, where it is there and has as many. */
+/* Reads class names from a text file, one per line, if it exists and has exactly n lines. */
 static void name_classes(aril_dataset *d, const char *folder, const char *file, int n)
 {
     char path[PATH_MAX];

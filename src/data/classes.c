@@ -1,4 +1,4 @@
-/* Datasets whose targets are numbered by the classes of another one. */
+/* Datasets whose class indices are remapped to those of another dataset. */
 #include "aril/device.h"
 #include "aril/dtype.h"
 #include "aril/create.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 struct matched {
-    int n;       /* classes of the source */
-    int *number; /* what each of them is here */
+    int n;       /* number of classes in the source */
+    int *number; /* maps a source class index to the new one */
 };
 
 static aril_status renumber(aril_dataset *self, aril_sample *s)
@@ -92,7 +92,7 @@ static aril_status unknown_class(const char *name, int n, const char *const *nam
                       list);
 }
 
-/* What each of the source's classes is among the names. */
+/* Maps each class of the source to its index in `names`. */
 static aril_status find_numbers(int from, const char *const *has, int n, const char *const *names,
                                 int *number)
 {

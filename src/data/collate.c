@@ -18,7 +18,7 @@ aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape
     }
     aril__thread *th = aril__self();
     aril_tensor *t = *place;
-    /* Whoever else holds the tensor or its memory expects it to stay as it is. */
+    /* Reuse the tensor only if nobody else holds it or its storage. */
     if (t && t->storage && t->dtype == (uint8_t)dtype && t->ndim == shape.ndim && !t->node &&
         atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
         atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1 &&
@@ -46,7 +46,7 @@ void aril__batch_clear(aril_batch *b)
     b->lengths = NULL;
 }
 
-/* The elements of a sample's tensor in order. */
+/* The elements of a sample's tensor, contiguous in logical order. */
 static const void *elements(aril_tensor *t)
 {
     if (t->storage && t->storage->device->host_memory && aril__is_dense(t)) return aril__ptr(t);
@@ -151,11 +151,11 @@ static void fill(void *dst, aril_dtype dtype, int64_t n, double value)
     if (n < 1) return;
     aril__dtypes[dtype].store[ARIL__C_F64](dst, 0, 1, &value, 1);
     size_t size = aril__dtype_bytes(dtype, 1), all = (size_t)n * size;
-    for (size_t done = size; done < all; done *= 2) /* what is there is copied behind itself */
+    for (size_t done = size; done < all; done *= 2) /* double the filled part each time */
         memcpy((char *)dst + done, dst, done < all - done ? done : all - done);
 }
 
-/* Part i of n samples along the longest of them, the rest filled with `value`. */
+/* Stacks part i of n samples, padded with `value` to the longest of them. */
 static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value, bool scale,
                             aril_batch *b)
 {
@@ -183,7 +183,7 @@ static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value
     bool unit = scale && i == 0 && like->dtype == ARIL_U8;
     aril_dtype dtype = unit ? ARIL_F32 : (aril_dtype)like->dtype;
     aril_shape shape = { .ndim = like->ndim + 1, .dim = { n, longest } };
-    int64_t step = 1; /* elements of one place along the first axis */
+    int64_t step = 1; /* elements per index of the first axis */
     for (int d = 1; d < like->ndim; d++) step *= shape.dim[d + 1] = like->dim[d];
     aril_tensor *room = aril_batch_buffer(place, dtype, shape);
     if (!room) return ARIL_ERR_MEMORY;
@@ -217,7 +217,8 @@ aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, do
     bool pad_targets = s[0].y && s[0].y->ndim > 0;
     others.x = NULL;
     if (pad_targets) others.y = NULL;
-    aril_tensor *x = b->x, *y = b->y; /* stack_begin lets go of those that the samples lack */
+    aril_tensor *x = b->x,
+                *y = b->y; /* stack_begin releases tensors that the samples do not have */
     b->x = NULL;
     if (pad_targets) b->y = NULL;
     aril_status status = aril__stack_begin(&rest, &others, n, false, b);

@@ -1,29 +1,30 @@
-/* Samples to batches. */
+/* Collates samples into batches. */
 #ifndef ARIL_DATA_COLLATE_H
 #define ARIL_DATA_COLLATE_H
 
 #include "data/dataset.h"
 
-/* A batch whose rows are written one by one, by any threads at once, once it has begun. */
+/* A batch whose rows can be written concurrently by several threads once aril__stack_begin
+ * returned. */
 typedef struct aril__stack {
-    int64_t n, first; /* rows; the number of the sample that it began with */
+    int64_t n, first; /* rows; index of the sample that defined the shapes */
     struct {
-        aril_dtype from; /* of the samples */
-        bool scale;      /* u8 of 0..255 to f32 of 0..1 */
-        int ndim;        /* -1: samples have none */
+        aril_dtype from; /* dtype of the samples */
+        bool scale;      /* convert u8 in 0..255 to f32 in 0..1 */
+        int ndim;        /* -1: samples do not have this part */
         int64_t dim[ARIL_MAX_DIMS], numel;
-        size_t bytes; /* of a row */
+        size_t bytes; /* per row */
         char *rows;
     } part[ARIL__PARTS];
 } aril__stack;
 
-/* Makes room in b for n samples like s. `scale`: x in u8 becomes f32 of 0..1. */
+/* Allocates b for n samples like s. `scale`: u8 x becomes f32 in 0..1. */
 aril_status aril__stack_begin(aril__stack *k, const aril_sample *s, int64_t n, bool scale,
                               aril_batch *b);
-/* Writes one row; fails when the sample is not like the first. */
+/* Writes one row; fails if the sample's shape or dtype differs from the first. */
 aril_status aril__stack_put(const aril__stack *k, int64_t row, const aril_sample *s);
 
-/* All at once, with x and y padded along their first axis; sets b->lengths. */
+/* Stacks all samples at once, padding x and y along their first axis; sets b->lengths. */
 aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, double pad_y,
                                bool scale, aril_batch *b);
 

@@ -1,4 +1,4 @@
-/* Tables of numbers in text, one row a line: values separated by commas, semicolons or tabs. */
+/* CSV: tables of numbers in text, one row per line, separated by commas, semicolons or tabs. */
 #include "aril/datasets.h"
 
 #include "aril/device.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A value of a row, without its quotes. */
+/* One value of a row, without its quotes. */
 struct field {
     const char *at;
     size_t n;
@@ -28,18 +28,18 @@ struct field {
 struct table {
     const char *path;
     aril_csv_opts opts;
-    char *at, *end; /* what is left; quoted values are rewritten in place */
+    char *at, *end; /* the unread rest; quoted values are rewritten in place */
     char separator;
-    int64_t line, row_line; /* the line after the row, and its first */
-    struct field *field;    /* the row */
+    int64_t line, row_line; /* line number after the row, and of its first line */
+    struct field *field;    /* values of the current row */
     int n, room;
-    int columns, target; /* target: -1 where there is none */
-    aril__texts head;    /* names of columns; none without a header */
-    aril__words names;   /* the different ones of them */
-    int *named;          /* by number of a name: the first column that has it */
-    int *take, n_take;   /* the columns of x, in their order */
-    aril__bytes x;       /* f32, row after row */
-    aril__bytes y;       /* f64, or int64_t numbers of words */
+    int columns, target; /* target: -1 if there is none */
+    aril__texts head;    /* column names; empty without a header */
+    aril__words names;   /* the distinct column names */
+    int *named;          /* name index to the first column with that name */
+    int *take, n_take;   /* columns that make up x, in order */
+    aril__bytes x;       /* f32, row-major */
+    aril__bytes y;       /* f64 values, or int64_t word indices */
     bool text_target;
     aril__words labels;
     int64_t rows;
@@ -81,7 +81,7 @@ static aril_status add_field(struct table *t, struct field f)
     return ARIL_OK;
 }
 
-/* A value in quotes, in which "" stands for one; the closing one is at *to's end. */
+/* A quoted value, in which "" is an escaped quote. */
 static aril_status quoted_field(struct table *t, struct field *f)
 {
     char *from = ++t->at, *to = from;
@@ -103,7 +103,7 @@ static aril_status quoted_field(struct table *t, struct field *f)
     return ARIL_OK;
 }
 
-/* The next row that is not empty. 1, 0 at the end, or a negative status. */
+/* Reads the next non-empty row. Returns 1, 0 at the end, or a negative status. */
 static int next_row(struct table *t)
 {
     t->n = 0;
@@ -128,14 +128,14 @@ static int next_row(struct table *t)
             t->line++;
             return 1;
         }
-        if (t->at == t->end) { /* a separator at the very end: an empty value */
+        if (t->at == t->end) { /* a trailing separator: an empty value */
             status = add_field(t, (struct field){ .at = t->at });
             return status == ARIL_OK ? 1 : status;
         }
     }
 }
 
-/* ---- the header and the columns ---- */
+/* ---- header and columns ---- */
 
 static bool is_number(const struct field *f)
 {
@@ -180,7 +180,7 @@ static aril_status column_numbered(const struct table *t, int64_t number, int *c
     return ARIL_OK;
 }
 
-/* A column by its name, or by its number where none has that name. */
+/* Finds a column by its name, or by its number if no column has that name. */
 static aril_status find_column(const struct table *t, const char *name, size_t n, int *column)
 {
     char text[128], *end;
@@ -198,8 +198,8 @@ static aril_status find_column(const struct table *t, const char *name, size_t n
     return column_numbered(t, number, column);
 }
 
-/* Columns of x by name; those of a table without a header as they are where their number is
- * right. */
+/* Selects the columns of x by name; without a header, takes all columns in order if their count
+ * matches. */
 static aril_status take_columns(struct table *t)
 {
     const aril_csv_opts *o = &t->opts;
@@ -215,7 +215,7 @@ static aril_status take_columns(struct table *t)
     return ARIL_OK;
 }
 
-/* All columns but the target and those to leave out. */
+/* Selects all columns except the target and the skipped ones. */
 static aril_status take_rest(struct table *t)
 {
     bool *skip = aril__calloc((size_t)t->columns + 1);
@@ -248,7 +248,7 @@ static aril_status choose_columns(struct table *t)
     else if (o->target_column)
         status = column_numbered(t, o->target_column, &t->target);
     if (status == ARIL_OK) status = o->columns ? take_columns(t) : take_rest(t);
-    bool chosen = o->skip || o->target || o->columns; /* a table may have a target alone */
+    bool chosen = o->skip || o->target || o->columns; /* without options, x may be empty */
     if (status != ARIL_OK || t->n_take > 0 || !chosen) return status;
     return aril__fail(ARIL_ERR_FORMAT, "%s has %d columns, and none is left for the inputs%s",
                       t->path, t->columns, t->target >= 0 ? " beside the target" : "");
@@ -266,7 +266,7 @@ static aril_status add_name(struct table *t, const char *p, size_t n)
     return aril__texts_add(&t->head, name);
 }
 
-/* Takes the first row as names or leaves it to be read as values. */
+/* Uses the first row as the header, or leaves it to be read as values. */
 static aril_status read_head(struct table *t)
 {
     int row = next_row(t);
@@ -299,7 +299,7 @@ static bool is_missing(const struct field *f)
            (n == 3 && !strncasecmp(p, "n/a", 3)) || (n == 4 && !strncasecmp(p, "null", 4));
 }
 
-/* From the first label that is no number on, labels are words: those before it too. */
+/* Switches labels from numbers to words at the first non-numeric label, converting earlier ones. */
 static aril_status labels_are_words(struct table *t)
 {
     const double *value = (const double *)(const void *)t->y.at;
@@ -372,7 +372,7 @@ static int by_text(const aril__words *w, int64_t a, int64_t b)
     return strcmp(w->text.at[a], w->text.at[b]);
 }
 
-/* "2" before "10". Only for labels that are all numbers: any other order would not be one. */
+/* Sorts "2" before "10". Only if all labels are numbers: mixed labels have no consistent order. */
 static int by_number(const aril__words *w, int64_t a, int64_t b)
 {
     double x = 0, y = 0;
@@ -389,7 +389,7 @@ static bool all_numbers(const aril__words *w)
     return true;
 }
 
-/* Labels as numbers of the given classes, or of the words in alphabetical order. */
+/* Maps labels to indices of the given classes, or of the words in alphabetical order. */
 static aril_status number_labels(struct table *t, int64_t *number)
 {
     if (!t->opts.classes)
@@ -405,8 +405,8 @@ static aril_status number_labels(struct table *t, int64_t *number)
     return ARIL_OK;
 }
 
-/* Do numbers look like classes? Small integers of which there are few different ones do; prices,
- * years and counts do not. */
+/* Do the values look like class indices? Small integers with few distinct values do; prices, years
+ * and counts do not. */
 static bool look_like_classes(const double *value, int64_t n)
 {
     enum { BELOW = 100, DIFFERENT = 32 };
@@ -420,7 +420,7 @@ static bool look_like_classes(const double *value, int64_t n)
     return different <= DIFFERENT;
 }
 
-/* i64 [N] of classes, or f32 [N]. */
+/* i64 [N] class indices, or f32 [N]. */
 static aril_tensor *targets(struct table *t)
 {
     const double *value = (const double *)(const void *)t->y.at;
@@ -446,7 +446,7 @@ static aril_tensor *targets(struct table *t)
     return status == ARIL_OK ? y : aril__poison();
 }
 
-/* The name of a column, or its number as text where it has none of its own. */
+/* A column's name, or its number as text if it has no name of its own. */
 static const char *column_name(const struct table *t, int column, char number[16])
 {
     const char *name = column < t->head.n ? t->head.at[column] : "";
@@ -494,7 +494,7 @@ aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts)
     struct table t = {
         .path = path, .opts = opts, .at = (char *)b.at, .end = (char *)b.at + b.n, .line = 1
     };
-    if (b.n >= 3 && memcmp(b.at, "\xef\xbb\xbf", 3) == 0) t.at += 3; /* a byte order mark */
+    if (b.n >= 3 && memcmp(b.at, "\xef\xbb\xbf", 3) == 0) t.at += 3; /* skip the byte order mark */
     t.separator = opts.separator ? opts.separator : guess_separator(&t);
     aril_status status = read_head(&t);
     if (status == ARIL_OK && t.n > 0) status = read_row(&t);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 aril_dataset *aril_dataset_make(const aril_dataset_class *type)
 {
@@ -95,7 +95,7 @@ aril_dataset *aril_dataset_source(const aril_dataset *d)
     return d ? d->source : NULL;
 }
 
-/* ---- what a dataset is ---- */
+/* ---- properties ---- */
 
 int64_t aril_dataset_size(const aril_dataset *d)
 {
@@ -110,7 +110,7 @@ int aril_dataset_classes(const aril_dataset *d, const char *const **names)
     return d ? d->n_classes : 0;
 }
 
-/* Copies names one after the other into *text, with pointers to them in *list. */
+/* Concatenates the names into *text and sets *list to pointers into it. */
 static aril_status pack_names(const char *what, int n, const char *const *names, char **text,
                               const char ***list)
 {
@@ -227,7 +227,7 @@ aril_shape aril_dataset_shape(aril_dataset *d)
 
 uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t nth)
 {
-    /* Two rounds, so that each of the four numbers has all its bits. */
+    /* Two Philox rounds, so that all bits of the four numbers count. */
     uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     uint32_t at[4] = { (uint32_t)sample, (uint32_t)((uint64_t)sample >> 32), (uint32_t)epoch,
                        (uint32_t)((uint64_t)epoch >> 32) };
@@ -309,7 +309,7 @@ aril__set_aside aril__errors_begin(void)
 aril__error *aril__errors_end(aril__set_aside *before)
 {
     aril__thread *th = aril__self();
-    aril__error *made = th->error; /* the first is the cause */
+    aril__error *made = th->error; /* keep the first error: it is the cause */
     aril__error_release(th->last_error);
     th->error = before->error;
     th->last_error = before->last_error;
@@ -321,7 +321,7 @@ aril_status aril__sample_failed(aril__error *e, aril_status status, const char *
 {
     aril_status code = e ? e->code : status < 0 ? status : ARIL_ERR_INTERNAL;
     const char *why = e ? e->message : aril_status_text(code);
-    /* Both messages end with the place of the call; once is enough. */
+    /* Both messages end with the source location of the call; keep only one. */
     char place[256];
     size_t length = strlen(why), placed = aril__location(place, sizeof place);
     if (placed && length > placed + 4 && !strcmp(why + length - placed, place) &&

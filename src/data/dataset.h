@@ -11,33 +11,35 @@
 struct aril_dataset {
     atomic_int refs;
     const aril_dataset_class *type;
-    aril_dataset_class own; /* the class of one made from two functions */
+    aril_dataset_class own; /* the class, for datasets created from two functions */
     aril_dataset *source;
-    char *class_text; /* names one after the other, and pointers to them */
+    char *class_text; /* concatenated names, and pointers to them */
     const char **class_names;
     int n_classes;
-    char *column_text; /* the same of a table's columns; the target's is behind those of x */
+    char *column_text; /* the same for a table's columns; the target's name follows those of x */
     const char **column_names;
-    int n_columns; /* of x */
+    int n_columns; /* number of columns in x */
     bool has_target;
-    int8_t images; /* 1, 0, or -1: as the class or the source says */
+    int8_t images; /* 1, 0, or -1: ask the class or the source */
     _Alignas(16) unsigned char data[];
 };
 
-/* Says what the columns of a table are called; `target` behind those of x, or NULL. */
+/* Sets the column names of a table; `target` is the target's name, or NULL. */
 aril_status aril__dataset_set_columns(aril_dataset *d, int n, const char *const *names,
                                       const char *target);
 
-/* The seed of one sample's generator. `nth` tells apart draws of the same sample in one epoch. */
+/* The seed of one sample's generator. `nth` distinguishes repeated draws of the same sample in one
+ * epoch. */
 uint64_t aril__sample_seed(uint64_t seed, int64_t epoch, int64_t sample, int64_t nth);
 
-/* An empty sample. Until aril__sample_end the thread's default generator is the sample's own, so
- * that whatever draws in between depends on the sample alone; `before` keeps the thread's. */
+/* Starts an empty sample. Until aril__sample_end the thread's default generator is the sample's
+ * own, so that all random numbers depend on the sample alone; `before` saves the thread's
+ * generator. */
 void aril__sample_begin(aril_sample *s, aril_generator *before, uint64_t seed, int64_t epoch,
                         int64_t index, int64_t nth);
 void aril__sample_end(aril_sample *s, const aril_generator *before);
 
-/* The tensors of samples and batches in one order: x, y, weight, extra, extra_y. */
+/* Indices of a sample's or batch's tensors: x, y, weight, extra, extra_y. */
 enum {
     ARIL__PART_EXTRA = 3,
     ARIL__PART_EXTRA_Y = ARIL__PART_EXTRA + ARIL_SAMPLE_EXTRA,
@@ -56,24 +58,24 @@ static inline aril_tensor **aril__batch_part(aril_batch *b, int k)
     return k == 0 ? &b->x : k == 1 ? &b->y : k == 2 ? &b->weight : &b->extra[k - ARIL__PART_EXTRA];
 }
 
-/* The optional functions of a stream. */
+/* Call a stream's optional functions, if it has them. */
 aril_status aril__stream_restart(aril_dataset *d, uint64_t seed, int64_t epoch);
 aril_status aril__stream_finish(aril_dataset *d, aril_sample *s);
 
-/* "x", "y", "weight", "extra 0" ...: for messages. */
+/* "x", "y", "weight", "extra 0" ...: for error messages. */
 const char *aril__part_name(int k);
 
-/* An error of the calling thread, set aside while something runs that may make another. */
+/* The calling thread's error, saved while code runs that may raise another. */
 typedef struct aril__set_aside {
     aril__error *error, *last_error;
 } aril__set_aside;
 
 aril__set_aside aril__errors_begin(void);
-/* Puts them back; gives the error made in between (to be released), or NULL. */
+/* Restores the saved errors; returns the error raised in between (to be released), or NULL. */
 aril__error *aril__errors_end(aril__set_aside *before);
 
-/* Makes `e`, which happened with a sample, this thread's error, with the sample's name, and
- * releases it. Returns its code. */
+/* Sets this thread's error to `e`, with the sample's name added, and releases e. Returns its status
+ * code. */
 aril_status aril__sample_failed(aril__error *e, aril_status status, const char *dataset,
                                 const aril_sample *s);
 

@@ -4,7 +4,7 @@
 
 #include "aril/data.h"
 
-/* Sets x and y of a sample to what a message holds. `name` is for messages. */
+/* Decodes a message into x and y of a sample. `name` is for error messages. */
 aril_status aril__datum_decode(const char *name, const unsigned char *data, size_t size,
                                aril_sample *s);
 

@@ -1,4 +1,4 @@
-/* Datasets by name or path: where they are looked for, and what is found there. */
+/* Finds datasets by name or path: search folders and supported file kinds. */
 #include "aril/dtype.h"
 #include "aril/create.h"
 #include "aril/scope.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the known ones ---- */
+/* ---- known datasets ---- */
 
 static const char *const digits[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
 static const char *const clothes[] = {
@@ -44,18 +44,17 @@ static const char *const cifar100[] = {
     "willow_tree", "wolf",          "woman",     "worm",
 };
 
-/* MNIST's files have the same names as those of its relatives: the name of the folder tells them
- * apart. */
+/* MNIST and its variants use the same file names: the folder's name tells them apart. */
 #define IDX_FILES                                                                            \
     "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and " \
     "t10k-labels-idx1-ubyte.gz"
 
 static const struct known {
     const char *name;
-    const char *folder[4]; /* where it may lie below a place */
+    const char *folder[4]; /* possible subfolders of a search folder */
     aril_dataset *(*open)(const char *folder, const char *split);
     bool (*holds)(const char *folder);
-    const char *package; /* of Debian; NULL: none */
+    const char *package; /* Debian package; NULL: none */
     const char *files;
     int n_classes;
     const char *const *classes;
@@ -103,7 +102,7 @@ int aril_dataset_names(const char *const **names)
     return KNOWN;
 }
 
-/* Names are the same when they differ in case, '-' and '_' alone. */
+/* Compares names ignoring case, '-' and '_'. */
 static bool same_name(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -121,9 +120,9 @@ static const struct known *known_name(const char *name)
     return NULL;
 }
 
-/* ---- places ---- */
+/* ---- search folders ---- */
 
-/* Calls fn for each folder in which datasets are looked for, until it is true. */
+/* Calls fn for each search folder until it returns true. */
 static bool each_place(bool (*fn)(const char *place, void *ctx), void *ctx)
 {
     char place[PATH_MAX];
@@ -165,7 +164,7 @@ static bool known_is_here(const char *place, void *ctx)
     struct search *s = ctx;
     for (int i = 0; i < 4 && s->k->folder[i]; i++)
         if (join(s->path, place, s->k->folder[i]) && s->k->holds(s->path)) return true;
-    /* ARIL_DATA may name the dataset's own folder. */
+    /* ARIL_DATA may be the dataset's own folder. */
     for (int i = 0; i < 4 && s->k->folder[i]; i++)
         if (same_name(last_part(place), last_part(s->k->folder[i])) && s->k->holds(place)) {
             snprintf(s->path, sizeof s->path, "%s", place);
@@ -180,7 +179,7 @@ static bool name_is_here(const char *place, void *ctx)
     return join(s->path, place, s->name) && access(s->path, F_OK) == 0;
 }
 
-/* ---- opening what is there ---- */
+/* ---- opening files and folders ---- */
 
 static const char *extension(const char *path)
 {
@@ -188,14 +187,14 @@ static const char *extension(const char *path)
     return dot ? dot : "";
 }
 
-/* The kinds of files, by the ends of their names. */
+/* File kinds, by suffix. */
 static const struct kind {
     const char *end;
     aril_dataset *(*open)(const char *path, const char *split);
     aril_dataset *(*open_table)(const char *path, const char *split, const aril_open_opts *opts);
 } kinds[] = { ARIL__FILE_KINDS{ NULL, NULL, NULL } };
 
-/* "x.csv.gz" is a .csv too: what can be compressed is unpacked by its reader. */
+/* "x.csv.gz" is a .csv too: the readers decompress. */
 static const struct kind *file_kind(const char *path)
 {
     char name[PATH_MAX];
@@ -217,7 +216,7 @@ static aril_dataset *open_file(const char *path, const char *split, const aril_o
     return NULL;
 }
 
-/* What stands in a folder under the name of a split: "test", "test.csv", "mnist_test_lmdb". */
+/* Finds a split by name in a folder: "test", "test.csv", "mnist_test_lmdb". */
 static bool split_in_folder(const char *folder, const char *split, char path[PATH_MAX])
 {
     static const char *const same[][3] = { { "val", "valid", "validation" },
@@ -340,7 +339,7 @@ static aril_status as_number(aril_sample *s, void *ctx)
     return s->y ? aril_tensor_status(s->y) : ARIL_OK;
 }
 
-/* The dtype of the targets, by the first sample; false where there are none. */
+/* The dtype of the targets, from the first sample; false if it has no target. */
 static bool target_dtype(aril_dataset *d, aril_dtype *y)
 {
     ARIL_SCOPE;
@@ -350,8 +349,8 @@ static bool target_dtype(aril_dataset *d, aril_dtype *y)
     return true;
 }
 
-/* The first class whose label is not the number that it is called by, or NULL. The digits of
- * MNIST are numbers; kinds of animals are not, and a folder "21" of ages is labelled 0. */
+/* The first class whose name is not its own index as a number, or NULL. MNIST's digits are; animal
+ * names are not, and an age folder "21" may have index 0. */
 static const char *class_without_number(aril_dataset *d)
 {
     const char *const *names;
@@ -375,7 +374,7 @@ static aril_dataset *as_numbers(aril_dataset *d, const char *name)
     return NULL;
 }
 
-/* A dataset, taken over, as the options want it; tables already are. */
+/* Applies the options to a dataset, which is taken over; tables already have them applied. */
 static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open_opts *o)
 {
     if (!d || aril_dataset_columns(d, NULL, NULL)) return d;

@@ -1,4 +1,4 @@
-/* Images in files: a folder for each class, or a list of files. */
+/* Images in files: a folder per class, or a list of files. */
 #include "aril/datasets.h"
 
 #include "aril/device.h"
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 
 struct folder {
-    char *root; /* NULL: names are whole paths */
+    char *root; /* NULL: names are full paths */
     aril__texts file;
     int *label; /* NULL: no targets */
     int channels;
@@ -89,18 +89,18 @@ bool aril__is_image_name(const char *name)
            (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
 }
 
-/* ---- walking ---- */
+/* ---- directory traversal ---- */
 
-/* A walk through a folder. Links are taken with care, since data may come from strangers: they may
- * lead out of the folder, in circles, or by many ways to one place. */
+/* A traversal of a folder. Symbolic links are handled with care, since data may be untrusted: they
+ * may leave the folder, form cycles, or reach one folder by many paths. */
 struct walk {
     const char *root;
-    char real[PATH_MAX]; /* the root without links */
+    char real[PATH_MAX]; /* the root with links resolved */
     bool follow;
     struct id {
         dev_t device;
         ino_t inode;
-    } * seen; /* folders of this class that were visited; kept where links are followed */
+    } * seen; /* visited folders of this class; tracked only when following links */
     int64_t n, room;
 };
 
@@ -118,11 +118,11 @@ static bool is_inside(const struct walk *w, const char *real)
     return strncmp(real, w->real, n) == 0 && (real[n] == '/' || real[n] == '\0');
 }
 
-/* *again: whether the folder was visited before; if not, it is now. */
+/* Sets *again to whether the folder was visited before, and marks it visited. */
 static aril_status visit(struct walk *w, const struct stat *st, bool *again)
 {
     *again = false;
-    if (!w->follow) return ARIL_OK; /* without links there is one way to each folder */
+    if (!w->follow) return ARIL_OK; /* without links there is only one path to each folder */
     for (int64_t i = 0; i < w->n && !*again; i++)
         *again = w->seen[i].device == st->st_dev && w->seen[i].inode == st->st_ino;
     if (*again) return ARIL_OK;
@@ -137,7 +137,7 @@ static aril_status visit(struct walk *w, const struct stat *st, bool *again)
     return ARIL_OK;
 }
 
-/* What is at a path: a folder to enter, a image to take, or neither. */
+/* What a path is: a folder to enter, an image to add, or neither. */
 enum found { NEITHER, FOLDER, IMAGE };
 
 static aril_status look(struct walk *w, const char *path, enum found *found)
@@ -148,7 +148,7 @@ static aril_status look(struct walk *w, const char *path, enum found *found)
     *found = NEITHER;
     if (lstat(path, &st) != 0) return ARIL_OK;
     bool link = S_ISLNK(st.st_mode);
-    if (link && (!realpath(path, real) || stat(real, &st) != 0)) return ARIL_OK; /* to nowhere */
+    if (link && (!realpath(path, real) || stat(real, &st) != 0)) return ARIL_OK; /* dangling link */
     enum found is = S_ISDIR(st.st_mode)                                ? FOLDER
                     : S_ISREG(st.st_mode) && aril__is_image_name(name) ? IMAGE
                                                                        : NEITHER;
@@ -157,14 +157,15 @@ static aril_status look(struct walk *w, const char *path, enum found *found)
                           "%s is a link to %s, out of the folder %s; move it there, or give "
                           "aril_dataset_folder .follow_links",
                           path, real, w->root);
-    if (link && is == FOLDER && !w->follow) return ARIL_OK; /* its images count where they lie */
+    if (link && is == FOLDER && !w->follow)
+        return ARIL_OK; /* its images are found at their real path */
     bool again = false;
     aril_status status = is == FOLDER ? visit(w, &st, &again) : ARIL_OK;
     if (status == ARIL_OK && !again) *found = is;
     return status;
 }
 
-/* Adds the images in folder `at` below the root, and in those below it. */
+/* Adds the images in folder `at` below the root, recursively. */
 static aril_status add_images(struct walk *w, const char *at, int depth, aril__texts *to)
 {
     char path[PATH_MAX];
@@ -189,7 +190,7 @@ static aril_status add_images(struct walk *w, const char *at, int depth, aril__t
     return status;
 }
 
-/* Adds the images of the class that is the folder of that name, where it is one. */
+/* Adds the images of the class folder `name`, if it is a folder. */
 static aril_status add_class(struct walk *w, const char *name, aril__texts *to)
 {
     char path[PATH_MAX];
@@ -213,14 +214,15 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
     struct walk w;
     aril_status status = walk_begin(&w, path, follow);
     if (status == ARIL_OK) status = aril__list_folder(path, &in);
-    int64_t *ends = aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* of each class's files */
+    int64_t *ends =
+        aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* end index of each class's files */
     if (status == ARIL_OK && !ends)
         status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {
         int64_t before = d->file.n;
         status = add_class(&w, in.at[i], &d->file);
         if (status != ARIL_OK || d->file.n == before)
-            continue; /* folders without images are none */
+            continue; /* folders without images are no classes */
         status = aril__texts_add(&classes, in.at[i]);
         ends[classes.n - 1] = d->file.n;
     }

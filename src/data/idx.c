@@ -1,4 +1,4 @@
-/* Folders of IDX files, as MNIST's. */
+/* Folders of IDX files, such as MNIST's. */
 #include "aril/dtype.h"
 #include "aril/formats.h"
 #include "aril/create.h"
@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Both ways in which the files are called, compressed or not. */
+/* Tries both naming schemes, compressed or not. */
 static bool find(const char *folder, const char *part, const char *what, int ndim,
                  char path[PATH_MAX])
 {
