@@ -28,7 +28,7 @@ static aril_status malformed(const char *name, const char *what)
     return aril__fail(ARIL_ERR_FORMAT, "%s is no good Datum: %s", name, what);
 }
 
-/* The floats of a Datum, packed or one by one. [C,H,W] */
+/* The floats of a Datum, packed or unpacked. [C,H,W] */
 static aril_status read_floats(const char *name, const unsigned char *data, size_t size,
                                aril_tensor *x)
 {

@@ -77,7 +77,7 @@ static void let_go(pthread_mutex_t *lock)
     if (lock) pthread_mutex_unlock(lock);
 }
 
-/* Notes that a row failed; the first row of a batch is the one that is told of. Takes over e. */
+/* Records that a row failed; the first failed row of a batch is reported. Takes over e. */
 static void note(aril__slot *s, int64_t row, aril_status status, aril__error *e,
                  const aril_sample *sample, bool unlike, pthread_mutex_t *lock)
 {
@@ -96,7 +96,7 @@ static void note(aril__slot *s, int64_t row, aril_status status, aril__error *e,
     aril__error_release(e);
 }
 
-/* Puts a sample into its row, or keeps it. */
+/* Writes a sample to its row, or keeps it for collation. */
 static aril_status store(aril_loader *l, aril__slot *s, int64_t row, aril_sample *sample,
                          pthread_mutex_t *lock)
 {
@@ -176,7 +176,7 @@ bool aril__slot_whole(aril_loader *l, aril__slot *s, pthread_mutex_t *lock)
     return status == ARIL_OK;
 }
 
-/* A stream's last batch has fewer rows than there is room for. */
+/* Trims a stream's last batch, which may have fewer rows than allocated. */
 static aril_status cut(aril__slot *s)
 {
     aril_batch *b = &s->batch;
@@ -195,7 +195,7 @@ static aril_status cut(aril__slot *s)
     return ARIL_OK;
 }
 
-/* The change of a whole batch, with random numbers of its own. */
+/* Applies the batch transform, with its own random numbers. */
 static aril_status change_batch(aril_loader *l, aril__slot *s)
 {
     aril_generator g = { .seed = aril__sample_seed(l->at.seed, l->at.epoch, -2 - s->number, 0) };
@@ -230,9 +230,9 @@ void aril__slot_end(aril_loader *l, aril__slot *s, bool whole, pthread_mutex_t *
         aril__error_release(e);
 }
 
-/* ---- the calling thread ---- */
+/* ---- loading in the calling thread ---- */
 
-/* Takes the next sample of the stream to a row, if there is one. */
+/* Loads the stream's next sample into a row, if there is one. */
 static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
 {
     ARIL_SCOPE;
@@ -246,7 +246,7 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
     if (taken) {
         s->index[row] = l->stream_next++;
         if (status < 0)
-            l->stream_ended = true; /* there is no knowing what would come next */
+            l->stream_ended = true; /* the stream's state is unknown after an error */
         else
             status = aril__stream_finish(l->dataset, &sample);
         aril__slot_finish_row(l, s, row, &sample, status, NULL);
@@ -256,7 +256,7 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
     return taken;
 }
 
-/* Loads a batch in this thread; NULL: the stream ended. */
+/* Loads a batch in this thread; NULL at the end of the stream. */
 static aril__slot *load_now(aril_loader *l)
 {
     aril__slot *s = &l->slot[0];
@@ -278,7 +278,7 @@ static aril__slot *load_now(aril_loader *l)
     return s;
 }
 
-/* The order of the epoch at l->at, or its stream, up to the batch that comes next. */
+/* Computes the epoch's order, or restarts its stream, and skips to the next batch. */
 static aril_status order_epoch(aril_loader *l)
 {
     aril_status status = ARIL_OK;
@@ -328,7 +328,7 @@ static aril_status begin_epoch(aril_loader *l)
     return ARIL_OK;
 }
 
-/* In a child process a loader goes on with threads of its own. */
+/* In a forked child, restarts the loader with new threads. */
 static aril_status after_fork(aril_loader *l)
 {
     aril__worker_pool_free(l->pool);
@@ -341,7 +341,7 @@ static aril_status after_fork(aril_loader *l)
 bool aril_loader_next(aril_loader *l, aril_batch *b)
 {
     if (!l || !b) {
-        /* A loader that could not be made has left its error. */
+        /* If creating the loader failed, its error is already set. */
         if (l || aril_ok())
             aril__fail(ARIL_ERR_ARG, "loader_next: NULL for the %s", l ? "batch" : "loader");
         return false;
@@ -361,7 +361,8 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         return false;
     }
     if (s->failed < 0 && s->unlike && l->pool && !l->stream) {
-        /* Which of two sizes was first depends on the threads; the message should not. */
+        /* Which of two sizes came first depends on thread timing; reload the batch in order so that
+         * the message does not. */
         int64_t number = s->number;
         aril__slot_begin(l, s, number);
         aril__slot_load(l, s, 0, s->n, NULL, NULL);
@@ -386,7 +387,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
     return true;
 }
 
-/* ---- making and moving ---- */
+/* ---- creation and position ---- */
 
 static aril_status check(const aril_dataset *d, const aril_loader_opts *o)
 {

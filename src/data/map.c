@@ -1,4 +1,4 @@
-/* Datasets whose samples are changed by a function. */
+/* Datasets that apply a function to each sample. */
 #include "data/dataset.h"
 
 struct map {

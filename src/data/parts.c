@@ -1,4 +1,4 @@
-/* Datasets made of others: concatenations, subsets, splits. */
+/* Datasets composed of others: concatenation, subsets, splits. */
 #include "data/dataset.h"
 
 #include "core/memory.h"
@@ -12,7 +12,7 @@
 struct concat {
     int n;
     aril_dataset **part;
-    int64_t *end; /* numbers of samples up to and with each part */
+    int64_t *end; /* cumulative number of samples, including each part */
 };
 
 static int64_t concat_size(aril_dataset *self)
@@ -24,7 +24,7 @@ static int64_t concat_size(aril_dataset *self)
 static aril_status concat_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     const struct concat *d = aril_dataset_data(self);
-    int low = 0, high = d->n - 1; /* the first part that ends behind i */
+    int low = 0, high = d->n - 1; /* binary search for the first part that ends after i */
     while (low < high) {
         int mid = (low + high) / 2;
         if (d->end[mid] > i)
@@ -151,7 +151,7 @@ static const aril_dataset_class subset_class = {
     .destroy = subset_destroy,
 };
 
-/* Takes over `source` and, when it works, `index`. */
+/* Takes over `source` and, on success, `index`. */
 static aril_dataset *make_subset(aril_dataset *source, int64_t n, int64_t begin, int64_t *index)
 {
     aril_dataset *d = aril_dataset_make(&subset_class);
@@ -249,7 +249,7 @@ aril_status aril_dataset_split(aril_dataset *d, int n, const double *fraction, u
     if (status >= 0) {
         for (int64_t i = 0; i < size; i++) order[i] = i;
         aril__shuffle(order, size, seed, 0);
-        /* Cut at rounded sums, so that fractions that add up to 1 leave no sample out. */
+        /* Split at rounded cumulative sums, so that fractions that add up to 1 use every sample. */
         double up_to = 0;
         int64_t begin = 0;
         for (int k = 0; k < n && status >= 0; k++) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Orders draw from the generator of a sample that no dataset has. */
+/* Orders draw from the generator of sample -1, which no dataset has. */
 enum { NO_SAMPLE = -1 };
 
 static aril__rng_key key_of(uint64_t seed, int64_t epoch)
@@ -23,7 +23,7 @@ void aril__shuffle(int64_t *order, int64_t n, uint64_t seed, int64_t epoch)
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t end = n - at < BLOCK ? n : at + BLOCK;
         aril__rng_u64(key, at, end, draw);
-        /* Number i goes to a place among those before it and its own (Durstenfeld). */
+        /* Fisher-Yates, going up: element i swaps with a random position up to i (Durstenfeld). */
         for (int64_t i = at; i < end; i++) {
             int64_t j = (int64_t)aril__rng_scale(draw[i - at], (uint64_t)i + 1);
             int64_t moved = order[i];
@@ -78,7 +78,7 @@ aril_status aril__sampler_fill(const aril_sampler *s, int64_t size, uint64_t see
     return status;
 }
 
-/* ---- every sample once ---- */
+/* ---- sequential and shuffled order ---- */
 
 static int64_t count_all(void *ctx, int64_t size)
 {
@@ -114,14 +114,14 @@ aril_sampler *aril_sampler_random(void)
                             NULL);
 }
 
-/* ---- draws ---- */
+/* ---- random draws ---- */
 
 struct drawn {
-    int64_t n;    /* 0: as many as there are */
-    int64_t size; /* of `up_to` or `weight`; 0: all weigh the same */
+    int64_t n;    /* 0: as many as the dataset has */
+    int64_t size; /* length of `weight`; 0: uniform */
     bool replacing, shuffle;
-    double *weight; /* replacing: sums up to and with each */
-    int64_t *index; /* of a subset */
+    double *weight; /* with replacement: cumulative sums */
+    int64_t *index; /* indices of a subset */
 };
 
 static void drawn_drop(void *ctx)
@@ -150,7 +150,7 @@ static aril_status fill_replacing(void *ctx, int64_t size, uint64_t seed, int64_
     return ARIL_OK;
 }
 
-/* The first place whose sum is above u. */
+/* The first index whose cumulative sum is above u. */
 static int64_t place_of(const double *sum, int64_t n, double u)
 {
     int64_t low = 0, high = n - 1;
@@ -194,8 +194,8 @@ static int earlier(const void *a, const void *b)
     return p->index < q->index ? -1 : p->index > q->index;
 }
 
-/* Each sample arrives after a time that is exponential with its weight as rate; the first n to
- * arrive are a draw without replacement (Efraimidis and Spirakis, 2006). */
+/* Each sample arrives after an exponential time with its weight as the rate; the first n arrivals
+ * are a draw without replacement (Efraimidis and Spirakis, 2006). */
 static aril_status fill_weighted_once(void *ctx, int64_t size, uint64_t seed, int64_t epoch,
                                       int64_t n, int64_t *order)
 {
@@ -327,7 +327,7 @@ aril_sampler *aril_sampler_subset(int64_t n, const int64_t *index, bool shuffle)
     return s;
 }
 
-/* ---- shares of several processes ---- */
+/* ---- distributed sampling ---- */
 
 struct share {
     aril_sampler *inner;

@@ -7,22 +7,22 @@
 struct aril_sampler {
     aril_sampler_class type;
     void *ctx;
-    bool repeats;        /* gives samples twice in an epoch, each time with other random numbers */
-    int64_t first, step; /* sample i stands at first + i * step in the order of all processes */
+    bool repeats;        /* may repeat samples in an epoch, each time with new random numbers */
+    int64_t first, step; /* sample i is at first + i * step in the order of all processes */
 };
 
-/* Tells apart draws of one sample, for aril__sample_seed. */
+/* Distinguishes repeated draws of one sample, for aril__sample_seed. */
 static inline int64_t aril__sampler_nth(const aril_sampler *s, int64_t i)
 {
     return s->repeats ? 1 + s->first + i * s->step : 0;
 }
 
-/* Puts n numbers into random order, that of (seed, epoch). */
+/* Shuffles n numbers, seeded by (seed, epoch). */
 void aril__shuffle(int64_t *order, int64_t n, uint64_t seed, int64_t epoch);
 
-/* How many samples an epoch has; negative, with an error, where it cannot have any. */
+/* The number of samples in an epoch; negative, with an error, if it cannot have any. */
 int64_t aril__sampler_count(const aril_sampler *s, int64_t size);
-/* The order of an epoch; numbers outside the dataset are an error. */
+/* Fills in the order of an epoch; indices outside the dataset are an error. */
 aril_status aril__sampler_fill(const aril_sampler *s, int64_t size, uint64_t seed, int64_t epoch,
                                int64_t n, int64_t *order);
 

@@ -1,4 +1,4 @@
-/* Streams: datasets without places. */
+/* Streams: datasets without random access. */
 #include "data/dataset.h"
 
 #include "aril/scope.h"
@@ -21,12 +21,12 @@ static aril_status source_finish(aril_dataset *self, aril_sample *s)
     return aril__stream_finish(self->source, s);
 }
 
-/* ---- a shuffle buffer ---- */
+/* ---- shuffle buffer ---- */
 
 struct shuffle {
-    int64_t room, n; /* samples that fit, and that are there */
+    int64_t room, n; /* capacity, and samples held */
     aril_sample *sample;
-    bool ended; /* the source has no more */
+    bool ended; /* the source is exhausted */
     aril__rng_key key;
     int64_t given;
 };
@@ -52,7 +52,7 @@ static aril_status shuffle_restart(aril_dataset *self, uint64_t seed, int64_t ep
     return aril__stream_restart(self->source, seed, epoch);
 }
 
-/* Takes the source's next sample to sample[i]; 1, 0 at the end, or a negative status. */
+/* Reads the source's next sample into sample[i]. Returns 1, 0 at the end, or a negative status. */
 static int take_in(aril_dataset *self, int64_t i, const aril_sample *like)
 {
     struct shuffle *d = aril_dataset_data(self);
@@ -140,7 +140,7 @@ aril_dataset *aril_dataset_shuffle(aril_dataset *source, int64_t n)
     return d;
 }
 
-/* ---- the first few ---- */
+/* ---- take ---- */
 
 struct take {
     int64_t n, given;

@@ -1,4 +1,4 @@
-/* Datasets that are tensors in memory: sample i is row i of each. */
+/* Datasets of in-memory tensors: sample i is row i of each. */
 #include "data/dataset.h"
 
 #include "aril/create.h"
@@ -23,7 +23,7 @@ static int64_t tensors_size(aril_dataset *self)
     return d->size;
 }
 
-/* Row i of t as a view of its own, without the cost of a recorded op. */
+/* A view of row i of t, without the cost of recording an op. */
 static aril_tensor *row(aril__thread *th, const aril_tensor *t, int64_t i, bool one_channel)
 {
     int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS];
@@ -65,7 +65,7 @@ struct gather {
     const char *from;
     char *to;
     const int64_t *index;
-    size_t from_bytes, to_bytes; /* of a row */
+    size_t from_bytes, to_bytes; /* per row */
     int64_t numel;
     bool unit;
 };
@@ -76,7 +76,7 @@ static void gather_rows(void *ctx, int64_t begin, int64_t end)
     for (int64_t r = begin; r < end; r++) {
         const char *src = g->from + (size_t)g->index[r] * g->from_bytes;
         char *dst = g->to + (size_t)r * g->to_bytes;
-        /* Rows in random order lie where the processor does not expect them. */
+        /* Prefetch the next row: random order defeats the hardware prefetcher. */
         if (r + 1 < end) {
             const char *next = g->from + (size_t)g->index[r + 1] * g->from_bytes;
             for (size_t b = 0; b < g->from_bytes && b < 1024; b += 64) __builtin_prefetch(next + b);
@@ -190,7 +190,7 @@ aril_dataset *aril_dataset_tensors_n(aril_list tensors)
     return make(&tensors_class, "dataset_tensors", tensors);
 }
 
-/* Entries of a list that may hold up to `most`; a list without entries may be NULL. */
+/* Checks the entries of a list of at most `most`; an empty list may be NULL. */
 static aril_status check_list(const char *name, aril_list l, int most)
 {
     if (l.n >= 0 && l.n <= most && (l.at || l.n == 0)) return ARIL_OK;

@@ -1,4 +1,4 @@
-/* Text as sequences of characters or words, each with the one that follows it as its target. */
+/* Text as sequences of characters or words; the target is the sequence shifted by one. */
 #include "aril/datasets.h"
 
 #include "aril/device.h"
@@ -33,9 +33,9 @@ static bool is_letter(unsigned char c)
     return isalnum(c) || c == '\'' || c == '_' || c >= 0x80;
 }
 
-/* The length of the next token of n bytes, after *blank bytes that are none; 0 at the end.
- * Characters are UTF-8's; a byte that is no UTF-8 is one of its own. A word is a run of letters and
- * digits; other marks stand alone. */
+/* The length of the next token in n bytes, after skipping *blank separator bytes; 0 at the end.
+ * Characters are UTF-8; an invalid byte is its own character. A word is a run of letters and
+ * digits; punctuation marks are single tokens. */
 static size_t next_token(const struct text *t, const char *p, size_t n, size_t *blank)
 {
     *blank = 0;
@@ -50,7 +50,7 @@ static size_t next_token(const struct text *t, const char *p, size_t n, size_t *
     return k - *blank;
 }
 
-/* Calls fn for each token, until it gives a negative status. A 0 byte is a token of no length. */
+/* Calls fn for each token until it returns an error. A NUL byte is passed as an empty token. */
 static aril_status each_token(const struct text *t, char *p, size_t n,
                               aril_status (*fn)(void *ctx, const char *, size_t), void *ctx)
 {
@@ -98,14 +98,14 @@ static int by_code(const aril__words *w, int64_t a, int64_t b)
     return strcmp(w->text.at[a], w->text.at[b]); /* UTF-8 sorts as its characters do */
 }
 
-/* Frequent ones first; what is unknown is number 0. */
+/* Most frequent first; the unknown token is number 0. */
 static int by_count(const aril__words *w, int64_t a, int64_t b)
 {
     if ((a == 0) != (b == 0)) return a == 0 ? -1 : 1;
     return (w->count[a] < w->count[b]) - (w->count[a] > w->count[b]);
 }
 
-/* Numbers the words anew and keeps `limit` of them (0: all). */
+/* Renumbers the words by order and keeps `limit` of them (0: all). */
 static aril_status settle(struct text *t, int64_t limit, aril__bytes *tokens)
 {
     aril__words *v = &t->vocabulary;
@@ -182,7 +182,7 @@ static const aril_dataset_class text_class = {
     .destroy = text_destroy,
 };
 
-/* The text below maps, parts and the like; NULL, with an error, where there is none. */
+/* The text dataset beneath maps, subsets and the like; NULL, with an error, if there is none. */
 static struct text *text_of(const char *what, const aril_dataset *d)
 {
     while (d && d->type != &text_class) d = d->source;
@@ -275,7 +275,7 @@ aril_dataset *aril_dataset_text_from(const char *text, aril_text_opts opts)
     return d;
 }
 
-/* ---- text and numbers ---- */
+/* ---- encoding and decoding ---- */
 
 aril_tensor *aril_text_encode(const aril_dataset *d, const char *text)
 {

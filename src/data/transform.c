@@ -12,7 +12,7 @@
 static const char *const filter_names[] = { "bilinear", "nearest", "bicubic" };
 enum { FILTERS = 3 };
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 aril_transform *aril__transform_new(const aril__transform_kind *kind)
 {
@@ -71,7 +71,7 @@ void aril_transform_free(aril_transform *t)
     free(t);
 }
 
-/* Adds t, or what a list holds, to the end of `to`. Takes over t. */
+/* Appends t, or the elements of a list, to `to`. Takes over t. */
 static bool append(aril_transform *to, aril_transform *t)
 {
     int more = t->kind ? 1 : t->n;
@@ -143,7 +143,7 @@ aril_transform *aril_transform_function(aril_map_fn *fn, void *ctx, void (*drop)
     return t;
 }
 
-/* ---- text ---- */
+/* ---- parsing ---- */
 
 static const aril__transform_kind *const kinds[] = {
     &aril__kind_resize,        &aril__kind_center_crop, &aril__kind_crop,
@@ -177,7 +177,7 @@ static const aril__transform_kind *find_kind(const char *name, size_t n)
     return NULL;
 }
 
-/* The numbers of text[0 .. n - 1]. */
+/* Parses the numbers in text[0 .. n - 1]. */
 static aril_status parse_value(const aril__transform_kind *kind, const aril__setting *s,
                                const char *text, size_t n, aril__value *out)
 {
@@ -220,7 +220,7 @@ static aril_status parse_value(const aril__transform_kind *kind, const aril__set
     return ARIL_OK;
 }
 
-/* "crop=28:pad=4" in text[0 .. n - 1]. */
+/* Parses one transform such as "crop=28:pad=4" in text[0 .. n - 1]. */
 static aril_transform *parse_one(const char *text, size_t n)
 {
     const char *end = text + n, *equals = memchr(text, '=', n);
@@ -356,7 +356,7 @@ size_t aril_transform_text(const aril_transform *t, char *buf, size_t size)
     return out.length;
 }
 
-/* ---- using ---- */
+/* ---- application ---- */
 
 static int count(const aril_transform *t)
 {

@@ -1,5 +1,5 @@
-/* Kinds of transforms: each is a row with its settings, so that text, help and checks follow from
- * it. */
+/* Kinds of transforms: each is a table row with its settings, from which parsing, help and checks
+ * are derived. */
 #ifndef ARIL_DATA_TRANSFORM_H
 #define ARIL_DATA_TRANSFORM_H
 
@@ -12,10 +12,10 @@ enum { ARIL__SETTINGS = 6, ARIL__SETTING_NUMBERS = 4 };
 
 typedef enum aril__setting_type {
     ARIL__SET_NUMBER,
-    ARIL__SET_WHOLE,  /* a whole number */
+    ARIL__SET_WHOLE,  /* an integer */
     ARIL__SET_SIZE,   /* 224 or 224x192: height, width */
     ARIL__SET_LIST,   /* 0.5/0.5/0.5: up to four */
-    ARIL__SET_PAIR,   /* 0.08/1: two, the first no larger */
+    ARIL__SET_PAIR,   /* 0.08/1: two, the first not larger */
     ARIL__SET_FILTER, /* bilinear, nearest, bicubic */
 } aril__setting_type;
 
@@ -23,21 +23,21 @@ typedef struct aril__setting {
     const char *name;
     aril__setting_type type;
     bool required;
-    double low, high; /* each number lies between them */
-    double start[2];  /* where it is not given */
+    double low, high; /* each number must lie between them */
+    double start[2];  /* default */
 } aril__setting;
 
 typedef struct aril__value {
-    int n; /* numbers given; 0: none, v holds the start */
+    int n; /* numbers given; 0: none, v holds the default */
     double v[ARIL__SETTING_NUMBERS];
 } aril__value;
 
-/* A sample on its way through transforms. */
+/* A sample passing through transforms. */
 typedef struct aril__change {
-    const char *name; /* of the transform at work, for messages */
+    const char *name; /* current transform, for error messages */
     aril_sample *s;
     aril_generator *g;
-    bool mine; /* s->x was made on the way: it may be written to */
+    bool mine; /* s->x was created by a transform: it may be modified in place */
 } aril__change;
 
 typedef struct aril__transform_kind {
@@ -45,10 +45,10 @@ typedef struct aril__transform_kind {
     aril__setting setting[ARIL__SETTINGS];
     aril_status (*sample)(const aril_transform *t, aril__change *w); /* NULL: batches only */
     aril_status (*batch)(const aril_transform *t, aril_batch *b, aril_generator *g); /* optional */
-    /* Optional: the part of a image that it takes, drawn as `sample` would. */
+    /* Optional: the region of an image it uses, drawn as `sample` would. */
     bool (*region)(const aril_transform *t, aril_generator *g, int64_t width, int64_t height,
                    aril_region *region);
-    aril_status (*check)(const aril_transform *t); /* optional: of the settings together */
+    aril_status (*check)(const aril_transform *t); /* optional: checks the settings together */
 } aril__transform_kind;
 
 struct aril_transform {
@@ -67,8 +67,8 @@ extern const aril__transform_kind aril__kind_resize, aril__kind_center_crop, ari
     aril__kind_normalise, aril__kind_erase, aril__kind_cutout, aril__kind_one_hot, aril__kind_mixup,
     aril__kind_cutmix, aril__kind_function;
 
-/* A transform of a kind with settings at their start, and the checks of those it got; takes over
- * t, NULL when they fail. */
+/* Creates a transform with default settings; aril__transform_checked validates the settings. It
+ * takes over t and returns NULL on failure. */
 aril_transform *aril__transform_new(const aril__transform_kind *kind);
 aril_transform *aril__transform_checked(aril_transform *t);
 static inline void aril__set1(aril_transform *t, int k, double v)
@@ -84,7 +84,7 @@ static inline void aril__set2(aril_transform *t, int k, double a, double b)
     t->value[k].v[0] = a;
     t->value[k].v[1] = b;
 }
-/* The same where they are not 0, which in options stands for the start. */
+/* The same unless 0, which in options means the default. */
 static inline void aril__set1_if(aril_transform *t, int k, double v)
 {
     if (v != 0) aril__set1(t, k, v);
@@ -94,7 +94,7 @@ static inline void aril__set2_if(aril_transform *t, int k, const double v[2])
     if (v[0] != 0 || v[1] != 0) aril__set2(t, k, v[0], v[1]);
 }
 
-/* Height and width of a setting of sizes. */
+/* Height and width of a size setting. */
 static inline int64_t aril__set_height(const aril_transform *t, int k)
 {
     return (int64_t)t->value[k].v[0];
@@ -104,48 +104,49 @@ static inline int64_t aril__set_width(const aril_transform *t, int k)
     return (int64_t)(t->value[k].n > 1 ? t->value[k].v[1] : t->value[k].v[0]);
 }
 
-/* True when the first transform can say which part of a image it takes. */
+/* True if the first transform can tell which region of an image it uses. */
 bool aril__transform_has_region(const aril_transform *t);
-/* Fails where a transform is for batches alone. */
+/* Fails if a transform works on batches only. */
 aril_status aril__transform_check_samples(const char *what, const aril_transform *t);
-/* True when all of it can be applied to a batch as to its samples one by one. */
+/* True if all transforms can be applied to a batch with the same result as per sample. */
 bool aril__transform_takes_batches(const aril_transform *t);
-/* How many classes there are, for those that were not told. */
+/* Sets the number of classes of transforms that were not given one. */
 void aril__transform_set_classes(aril_transform *t, int64_t classes);
 
-/* Draws: uniform in [0, 1), in [low, high), whole in [0, n). */
+/* Random draws: uniform in [0, 1), uniform in [low, high), integer in [0, n). */
 double aril__draw(aril_generator *g);
 double aril__draw_between(aril_generator *g, double low, double high);
 int64_t aril__draw_below(aril_generator *g, int64_t n);
 
 /* ---- images ---- */
 
-/* Checks that s->x is a image; dense and planar from then on. */
+/* Checks that s->x is an image, and makes it contiguous and planar. */
 aril_status aril__image_dense(aril__change *w);
-/* The same, in any order that aril__resize takes. */
+/* The same, with any strides that aril__resize accepts. */
 aril_status aril__image_view(aril__change *w, aril__pixels_view *v);
-/* Makes s->x the sample's own, to be written to. */
+/* Makes s->x writable in place, copying it unless a transform created it. */
 aril_status aril__image_own(aril__change *w);
-/* A new image of the type of s->x, owned by the scope; NULL with an error. */
+/* Creates an image, owned by the scope; NULL with an error. */
 aril_tensor *aril__image_new(aril_dtype dtype, int64_t c, int64_t h, int64_t w);
 static inline void aril__image_set(aril__change *w, aril_tensor *x)
 {
     w->s->x = x;
     w->mine = true;
 }
-/* A value as a u8 element: rounded and cut off. */
+/* A value as a u8 element: rounded and clamped. */
 static inline uint8_t aril__to_u8(double v)
 {
     return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5);
 }
 
-/* The steps of jitter, in place, on a dense image of its own (u8 or f32, 1 or 3 channels). */
+/* The steps of jitter, in place, on a contiguous image that nobody else holds (u8 or f32, 1 or 3
+ * channels). */
 void aril__adjust_brightness(aril_tensor *x, double factor);
 void aril__adjust_contrast(aril_tensor *x, double factor);
 void aril__adjust_saturation(aril_tensor *x, double factor);
 void aril__adjust_hue(aril_tensor *x, double turn);
 
-/* Turned by an angle (degrees, against the clock); poison on failure. */
+/* Rotates by an angle (degrees, counter-clockwise); poison on failure. */
 aril_tensor *aril__rotate(aril_tensor *x, double degrees, aril_filter filter, double fill);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Row `row` of one-hot targets from class i. */
+/* Writes one one-hot row for class i. */
 static aril_status put_class(const char *what, float *row, int64_t classes, int64_t i)
 {
     if (i < 0 || i >= classes)
@@ -35,7 +35,7 @@ static aril_status one_hot_sample(const aril_transform *t, aril__change *w)
     return put_class("one_hot", aril__ptr(out), classes, aril_item_int(y));
 }
 
-/* y of a batch as f32 [n,classes], in a tensor that may be written to. */
+/* Converts y of a batch to f32 [n,classes], in a tensor that may be modified. */
 static aril_status batch_targets(const char *what, aril_batch *b, int64_t classes)
 {
     char text[ARIL__SHAPE_TEXT];
@@ -89,7 +89,7 @@ aril_transform *aril_transform_one_hot(int64_t classes)
     return aril__transform_checked(t);
 }
 
-/* ---- mixing neighbours ---- */
+/* ---- mixup and cutmix ---- */
 
 static double draw_normal(aril_generator *g)
 {
@@ -119,7 +119,7 @@ static double draw_beta(aril_generator *g, double alpha)
     return a + b > 0 ? a / (a + b) : 0.5;
 }
 
-/* row i = keep * row i + (1 - keep) * row i - 1, the first with the last. */
+/* row i = keep * row i + (1 - keep) * row (i - 1); the first row mixes with the last. */
 static void mix_rows(float *x, int64_t n, int64_t row, float keep, float *last)
 {
     memcpy(last, x + (n - 1) * row, (size_t)row * sizeof *x);
@@ -195,7 +195,8 @@ static aril_status cutmix_batch(const aril_transform *t, aril_batch *b, aril_gen
     if (!last) return ARIL_ERR_MEMORY;
     float *all = aril__ptr(b->x), *kept = aril__ptr(last);
     size_t bytes = (size_t)wide * sizeof *all;
-    /* From the last image to the first, each from the one before it; the first from the last. */
+    /* From the last image to the first, each copies from its predecessor; the first copies from the
+     * last. */
     for (int64_t i = b->n; i >= 0; i--)
         for (int64_t k = 0; k < c * tall; k++) {
             int64_t at = ((k / tall) * h + top + k % tall) * w + left;
@@ -253,7 +254,7 @@ aril_transform *aril_transform_cutmix(double alpha, int64_t classes)
 
 struct transformed {
     aril_transform *t;
-    bool batches; /* batches can be changed as a whole, to the same bits */
+    bool batches; /* whole batches can be transformed, with bit-identical results */
 };
 
 static int64_t transformed_size(aril_dataset *self)

@@ -21,7 +21,7 @@ static uint64_t hash(const char *p, size_t n)
     return h ^ h >> 29;
 }
 
-/* The slot of a word: the one where it is, or where it would go. */
+/* The hash slot of a word: where it is, or where it would be inserted. */
 static size_t slot_of(const aril__words *w, const char *word, size_t n)
 {
     size_t at = hash(word, n) & (w->slots - 1);

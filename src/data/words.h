@@ -1,4 +1,4 @@
-/* Texts that are numbered in the order in which they first come: labels, vocabularies. */
+/* Strings numbered in order of first occurrence: labels, vocabularies. */
 #ifndef ARIL_DATA_WORDS_H
 #define ARIL_DATA_WORDS_H
 
@@ -6,20 +6,20 @@
 
 typedef struct aril__words {
     aril__texts text; /* the i-th word */
-    int64_t *count;   /* how often it came */
-    int64_t *slot;    /* the table: numbers of words + 1, 0 where free */
+    int64_t *count;   /* number of occurrences */
+    int64_t *slot;    /* hash table: word numbers + 1, 0 if free */
     size_t slots;
 } aril__words;
 
 void aril__words_free(aril__words *w);
 
-/* The number of a word of n bytes, -1 where it has none; the same, and it gets one (a negative
- * status when memory is out). */
+/* The number of a word of n bytes, -1 if it is unknown; aril__words_add adds it if needed (a
+ * negative status when out of memory). */
 int64_t aril__words_find(const aril__words *w, const char *word, size_t n);
 int64_t aril__words_add(aril__words *w, const char *word, size_t n);
 
-/* Puts the words in another order, `order(a, b)` being negative where a comes first, and tells in
- * number[i] (room for as many as there are words) what the i-th is now. */
+/* Sorts the words by `order(a, b)`, which is negative if a comes first, and sets number[i] (one
+ * element per word) to the new number of the i-th. */
 aril_status aril__words_sort(aril__words *w,
                              int (*order)(const aril__words *w, int64_t a, int64_t b),
                              int64_t *number);

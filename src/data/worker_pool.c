@@ -1,8 +1,8 @@
 /* The threads that load batches ahead of the one in use.
  *
  * Batches lie in a ring of slots, batch b in slot b % slots. Threads take rows of the oldest batch
- * that still has some; who finishes a batch's last row makes the batch of them. Which thread does
- * what changes nothing: a row is a function of (seed, epoch, sample). */
+ * that still has some; the thread that finishes a batch's last row collates it. Results do not
+ * depend on which thread does what: a row is a function of (seed, epoch, sample). */
 #include "data/loader.h"
 
 #include "aril/scope.h"
@@ -17,33 +17,33 @@
 
 struct aril__worker_pool {
     aril_loader *loader;
-    pthread_mutex_t lock; /* of all below, and of the slots' counts and failures */
+    pthread_mutex_t lock; /* guards everything below, and the slots' counts and failures */
     pthread_cond_t work, done;
     pthread_t *thread;
-    int n;     /* threads that run */
-    int begun; /* those of them that have come as far as waiting for work */
+    int n;     /* running threads */
+    int begun; /* threads that have reached the wait for work */
     pid_t pid;
-    bool stop;               /* threads are to end */
-    atomic_bool halt;        /* rows that are not begun are to be left */
-    bool paused;             /* no work is handed out: a fork is going on */
-    int active;              /* threads that work on a row */
-    bool streaming;          /* a thread takes the stream's next sample */
-    int64_t low;             /* the oldest batch that is not done with */
-    int64_t hand;            /* the batch whose rows are handed out */
-    bool open;               /* some of its rows have been */
-    int64_t end;             /* behind the epoch's last batch; of a stream: as far as is known */
-    aril__worker_pool *next; /* in the list of those with threads */
+    bool stop;               /* threads should exit */
+    atomic_bool halt;        /* skip rows that are not started yet */
+    bool paused;             /* no work is handed out: a fork is in progress */
+    int active;              /* threads working on a row */
+    bool streaming;          /* a thread is reading the stream's next sample */
+    int64_t low;             /* the oldest batch still in use */
+    int64_t hand;            /* the batch whose rows are being handed out */
+    bool open;               /* some of its rows have been handed out */
+    int64_t end;             /* one past the epoch's last batch; of a stream: as far as is known */
+    aril__worker_pool *next; /* list of pools with threads */
 };
 
 /* ---- forks ---- */
 
-/* A thread that is gone in a child must not have held a lock of Aril's there: a fork waits for the
- * rows in hand, and holds what would begin others. */
+/* Threads vanish in a forked child, so they must not hold Aril's locks at the fork: the fork waits
+ * for rows in progress and blocks new ones. */
 static pthread_mutex_t crews_lock = PTHREAD_MUTEX_INITIALIZER;
 static aril__worker_pool *crews;
-static _Thread_local aril__worker_pool *my_crew; /* of a thread that is a worker */
+static _Thread_local aril__worker_pool *my_crew; /* set in worker threads */
 
-/* A worker may wait for another loader's rows: then a fork gives up waiting for it. */
+/* Seconds that a fork waits for a worker, which may itself wait for another loader's rows. */
 enum { PATIENCE = 5 };
 
 static void before_fork(void)
@@ -141,7 +141,7 @@ static bool find_task(aril__worker_pool *c, struct task *t)
     return true;
 }
 
-/* The stream's sample for one row. The lock is held on entry and on return. */
+/* Loads the stream's next sample into one row. The lock is held on entry and on return. */
 static void load_stream_row(aril__worker_pool *c, struct task *t)
 {
     aril_loader *l = c->loader;
@@ -161,7 +161,7 @@ static void load_stream_row(aril__worker_pool *c, struct task *t)
         c->streaming = false;
         s->index[t->begin] = number;
         if (status <= 0) {
-            /* Behind a failure there is no knowing what would come next: it ends the epoch. */
+            /* After a failure the stream's state is unknown: it ends the epoch. */
             s->n = status < 0 ? t->begin + 1 : t->begin;
             bool given = status < 0 || (s->n > 0 && !l->opts.drop_last);
             c->end = s->number + (given ? 1 : 0);
@@ -240,20 +240,20 @@ aril__worker_pool *aril__worker_pool_new(aril_loader *l)
     return c;
 }
 
-/* Threads start when the first batch is asked for. */
+/* Starts the threads; called when the first batch is requested. */
 static aril_status start(aril__worker_pool *c)
 {
     if (c->n) return ARIL_OK;
     c->pid = getpid();
     enlist(c);
-    /* Signals are for the program's own threads. */
+    /* Block signals: they are for the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_mutex_lock(&c->lock); /* a thread reads n */
+    pthread_mutex_lock(&c->lock); /* workers read n */
     while (c->n < c->loader->opts.workers && !pthread_create(&c->thread[c->n], NULL, work, c))
         c->n++;
-    /* A thread that is only starting may hold locks of the C library, which a fork would copy. */
+    /* A thread that is still starting may hold C library locks, which a fork would copy. */
     while (c->begun < c->n) pthread_cond_wait(&c->done, &c->lock);
     pthread_mutex_unlock(&c->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -312,7 +312,7 @@ void aril__worker_pool_free(aril__worker_pool *c)
 {
     if (!c) return;
     if (aril__worker_pool_is_gone(c)) {
-        /* There is nobody to join, and what vanished threads waited on cannot be destroyed. */
+        /* The threads are gone: nothing to join, and what they waited on cannot be destroyed. */
         free(c->thread);
         free(c);
         return;

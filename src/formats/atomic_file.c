@@ -18,10 +18,10 @@ enum { BUFFER = 1 << 16, SLOTS = 64 };
 
 struct aril__file {
     int fd;
-    bool direct; /* no ordinary file: there is nothing to rename */
-    bool old;    /* there was a file before */
+    bool direct; /* not a regular file: nothing to rename */
+    bool old;    /* the file existed before */
     aril_status status;
-    char *path; /* of the file itself, links followed */
+    char *path; /* path of the file, links resolved */
     char *fresh;
     uint64_t size;
     size_t used;
@@ -56,11 +56,11 @@ static bool fresh_name(aril__file *f, long slot)
     return true;
 }
 
-/* A file of that name that is ours alone. The lock tells a live writer's from one that a killed
- * process left: that is taken over. 1: done, 0: another's, -1: failure. */
+/* Creates the new file, or takes over one that a killed process left: the lock shows whether its
+ * writer is alive. 1: done, 0: in use by another writer, -1: failure. */
 static int claim(aril__file *f, mode_t mode)
 {
-    /* Without O_NONBLOCK, a pipe of that name would let us wait for its reader. */
+    /* Without O_NONBLOCK, opening a FIFO of that name would wait for its reader. */
     f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
     struct stat now, named;
     if (f->fd < 0) {
@@ -72,7 +72,7 @@ static int claim(aril__file *f, mode_t mode)
     }
     if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK || errno == EINTR) goto another;
-        /* No locks on this file system: a name of this process's own, and the tried one goes. */
+        /* No locks on this file system: remove the file and use a name unique to this process. */
         static atomic_int count;
         close(f->fd);
         unlink(f->fresh);
@@ -124,7 +124,7 @@ aril__file *aril__file_begin(const char *path)
         if (f->fd < 0) goto fail;
         return f;
     }
-    /* Writing would have been refused; renaming over it would not. */
+    /* Fail on a read-only file, as opening it for writing would: rename would replace it. */
     if (f->old && access(f->path, W_OK) != 0) goto fail;
     for (int slot = 0; slot < SLOTS; slot++) {
         if (!fresh_name(f, slot)) goto memory;
@@ -132,7 +132,8 @@ aril__file *aril__file_begin(const char *path)
         if (claimed < 0) goto fail;
         if (claimed == 0) continue;
         if (f->old)
-            fchmod(f->fd, old.st_mode & 07777); /* fails where there are no modes: no loss */
+            fchmod(f->fd,
+                   old.st_mode & 07777); /* not an error: the file system may have no modes */
         return f;
     }
     errno = EBUSY;
@@ -185,7 +186,7 @@ uint64_t aril__file_size(const aril__file *f)
     return f->size;
 }
 
-/* The new name is safe when the folder is on the disk too. */
+/* The rename is durable only once the folder is synced too. */
 static int sync_folder(const char *path)
 {
     char folder[PATH_MAX];
@@ -195,7 +196,7 @@ static int sync_folder(const char *path)
     memcpy(folder, slash ? path : ".", n);
     folder[n] = 0;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return 0; /* a folder that may be written but not read: nothing to be done */
+    if (fd < 0) return 0; /* a folder with write but no read permission: cannot be synced */
     int rc = fsync(fd);
     if (rc != 0 && (errno == EINVAL || errno == ENOTSUP || errno == EROFS)) rc = 0;
     int e = errno;
@@ -223,7 +224,7 @@ aril_status aril__file_commit(aril__file *f)
         f->fd = -1;
         if (close(fd) != 0) status = cannot(f, "write");
     } else if (sync_folder(f->path) != 0) {
-        f->old = false; /* the new one is in its place by now */
+        f->old = false; /* the new file has replaced it already */
         status = cannot(f, "sync the folder of");
     }
     file_free(f);

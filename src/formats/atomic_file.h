@@ -16,29 +16,30 @@
 
 typedef struct aril__file aril__file;
 
-/* Starts a new file for `path`. A link is followed; what is no ordinary file (a pipe, a device) is
- * written to directly. NULL, with an error, when it cannot be made. */
+/* Starts a new file for `path`. A symbolic link is followed; anything but a regular file (a pipe, a
+ * device) is written to directly. NULL, with an error, if it cannot be created. */
 aril__file *aril__file_begin(const char *path);
 
-/* Adds bytes. The first failure makes an error; later calls do nothing and give it again. */
+/* Appends bytes. The first failure sets the error; later calls do nothing and return it again. */
 aril_status aril__file_write(aril__file *f, const void *data, size_t size);
 
-/* How many bytes were added so far. */
+/* The number of bytes appended so far. */
 uint64_t aril__file_size(const aril__file *f);
 
-/* Syncs and renames, and frees f; or, after a failure, does what abandon does. */
+/* Syncs, renames and frees f; after a failed write, does what aril__file_abandon does and returns
+ * the error. */
 aril_status aril__file_commit(aril__file *f);
 
 /* Removes the new file and frees f; the old one stays. NULL is allowed. */
 void aril__file_abandon(aril__file *f);
 
-/* Makes a folder, with those above it, where it is missing. `what` stands in messages. */
+/* Creates a folder and its parents if missing. `what` is a prefix for messages. */
 aril_status aril__make_folders(const char *what, const char *path);
 
-/* The same for the folder that a file is going to be in. */
+/* The same for the folder that will contain `file`. */
 aril_status aril__make_folders_of(const char *what, const char *file);
 
-/* All of it in one call. */
+/* Begin, write and commit in one call. */
 aril_status aril__file_replace(const char *path, const void *data, size_t size);
 
 #endif

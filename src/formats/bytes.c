@@ -67,7 +67,7 @@ int aril__utf8_length(const unsigned char *p, size_t n)
     if (p[0] < 0xc2 || p[0] > 0xf4 || (size_t)length > n) return 0;
     for (int i = 1; i < length; i++)
         if ((p[i] & 0xc0) != 0x80) return 0;
-    /* Forms that are longer than needed, surrogates, and what lies beyond U+10FFFF. */
+    /* Reject overlong forms, surrogates, and code points beyond U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;
@@ -145,7 +145,7 @@ aril_status aril__read_file(const char *what, const char *path, uint64_t limit, 
     aril_status status = aril__file_open(what, path, &fd, &size);
     if (status != ARIL_OK) return status;
     if (size > 0 && (limit == 0 || size <= limit) && aril__bytes_add(b, NULL, (size_t)size))
-        b->n = 0; /* room for all of it at once */
+        b->n = 0; /* reserve the whole size at once */
     for (;;) {
         size_t room = b->room > b->n + 1 ? b->room - b->n - 1 : 0;
         size_t had = b->n;

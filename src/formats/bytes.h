@@ -1,13 +1,13 @@
-/* Bytes that grow, and the numbers in them: what readers and writers of files are made of. */
+/* A growable byte buffer, and numbers in bytes: building blocks of file readers and writers. */
 #ifndef ARIL_FORMATS_BYTES_H
 #define ARIL_FORMATS_BYTES_H
 
 #include "aril/base.h"
 
-/* ---- growing ---- */
+/* ---- byte buffer ---- */
 
-/* Starts as { 0 }. A failure to grow is remembered in `failed`: check once, at the end. `at` is
- * followed by a 0 byte, so that text can be used as it is. Free with aril__bytes_free. */
+/* Initialize with { 0 }. A failure to grow is remembered in `failed`: check once, at the end. `at`
+ * is NUL-terminated, so that text can be used directly. Free with aril__bytes_free. */
 typedef struct aril__bytes {
     unsigned char *at;
     size_t n, room;
@@ -16,27 +16,28 @@ typedef struct aril__bytes {
 
 void aril__bytes_free(aril__bytes *b);
 
-/* Adds `size` bytes; NULL data adds bytes that the caller fills. Returns where they begin, NULL
- * when memory is out. */
+/* Appends `size` bytes; with NULL data, appends bytes for the caller to fill. Returns where they
+ * begin, NULL when out of memory. */
 unsigned char *aril__bytes_add(aril__bytes *b, const void *data, size_t size);
 
-/* Adds text as printf makes it. */
+/* Appends printf-formatted text. */
 void aril__bytes_print(aril__bytes *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Adds text as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD. */
+/* Appends text as a quoted JSON string. Invalid UTF-8 becomes U+FFFD. */
 void aril__bytes_json(aril__bytes *b, const char *text);
 
 /* ---- files ---- */
 
-/* Opens an ordinary file to read; *size is that of the file. Pipes, devices and folders are refused,
- * without waiting. `what` names the kind of file in messages ("image"). */
+/* Opens a regular file for reading; *size is its size. Pipes, devices and folders are rejected
+ * without blocking. `what` names the kind of file in messages ("image"). */
 aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size);
 
-/* Reads a whole file into *b (which is empty); one of more than `limit` bytes is an error (0: any
- * size). On failure *b is left empty. */
+/* Reads a whole file into the empty *b; more than `limit` bytes are an error (0: no limit). On
+ * failure *b is left empty. */
 aril_status aril__read_file(const char *what, const char *path, uint64_t limit, aril__bytes *b);
 
-/* Reads exactly `size` bytes at `offset`. False, with errno set (0: the file ends before). */
+/* Reads exactly `size` bytes at `offset`. False with errno set on failure (0: unexpected end of
+ * file). */
 bool aril__read_at(int fd, void *to, size_t size, uint64_t offset);
 
 /* ---- numbers in bytes ---- */
@@ -89,11 +90,10 @@ static inline void aril__put_be32(unsigned char *p, uint32_t v)
 
 /* ---- text ---- */
 
-/* How many bytes the UTF-8 character at p takes, of which at most n may be read; 0 when it is
- * none. */
+/* The length of the UTF-8 character at p, of which at most n bytes may be read; 0 if invalid. */
 int aril__utf8_length(const unsigned char *p, size_t n);
 
-/* The checksum of zip, gzip and PNG; start with 0. */
+/* The CRC-32 of zip, gzip and PNG; start with 0. */
 uint32_t aril__crc32(uint32_t crc, const void *data, size_t size);
 
 /* The code of this thread's latest error, for functions that return a status after one that

@@ -31,7 +31,7 @@ void aril__drawing_free(aril__drawing *d)
     free(d);
 }
 
-/* A new shape of zeros, NULL when memory is out. */
+/* Adds a zero-initialized shape; NULL when out of memory. */
 static aril__shape *add(aril__drawing *d, aril__shape_kind kind, uint32_t colour)
 {
     if (!d || d->failed) return NULL;
@@ -188,7 +188,7 @@ static bool ends_in(const char *path, const char *suffix)
     return n > m && strcmp(path + n - m, suffix) == 0;
 }
 
-/* More than viewers show, and far from sizes that overflow. */
+/* Limits beyond what viewers show, and far below overflow. */
 enum { MOST = 100000, MOST_PIXELS = 1 << 28 };
 
 aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *path, double scale)

@@ -1,4 +1,4 @@
-/* A drawing: a list of lines, rectangles, texts and images, saved as SVG or as pixels. */
+/* A vector drawing: a list of lines, rectangles, texts and images, saved as SVG or PNG. */
 #ifndef ARIL_FORMATS_DRAW_H
 #define ARIL_FORMATS_DRAW_H
 
@@ -11,24 +11,24 @@ typedef struct aril__drawing aril__drawing;
 aril__drawing *aril__drawing_new(double width, double height);
 void aril__drawing_free(aril__drawing *d);
 
-/* All take a NULL drawing; a failure to note something is remembered and told when it is saved. */
+/* All accept a NULL drawing; a failure to add a shape is remembered and reported on save. */
 void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t colour);
-/* A line through n points (x, y, x, y ...). */
+/* A polyline through n points (x, y, x, y ...). */
 void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t colour);
-/* align -1: the text begins at x, 0: x is its middle, 1: it ends there. y is its foot. */
+/* align -1: the text starts at x, 0: centered, 1: ends at x. y is its baseline. */
 void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t colour,
                      const char *text);
-/* Pixels [ph,pw,3], which are copied, each as a square. */
+/* An image [ph,pw,3], which is copied; each pixel becomes a square. */
 void aril__draw_pixels(aril__drawing *d, double x, double y, double w, double h,
                        const uint8_t *pixels, int64_t pw, int64_t ph);
 
-/* How wide a text is, in the raster's letters. */
+/* The width of a text in the raster font. */
 double aril__text_width(const char *text, double size);
 
-/* Saves by the suffix of the path: .svg, or .png with `scale` pixels a unit. */
+/* Saves in the format of the path's suffix: .svg, or .png with `scale` pixels per unit. */
 aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *path, double scale);
 
-/* ---- between the files of the drawing ---- */
+/* ---- internals ---- */
 
 typedef enum aril__shape_kind {
     ARIL__RECT,
@@ -41,7 +41,7 @@ typedef struct aril__shape {
     aril__shape_kind kind;
     uint32_t colour;
     double x, y, w, h; /* of a line: w is its width; of a text: h is its size */
-    int n;             /* points, or the text's alignment */
+    int n;             /* number of points, or the text's alignment */
     double *xy;
     char *text;
     uint8_t *pixels;
@@ -55,7 +55,7 @@ struct aril__drawing {
     bool failed;
 };
 
-/* The drawing as pixels [h,w,3]; free with free(). */
+/* Rasterizes the drawing to [h,w,3]; free with free(). */
 uint8_t *aril__drawing_raster(const aril__drawing *d, double scale, int64_t *width,
                               int64_t *height);
 

@@ -1,4 +1,4 @@
-/* Curves, confusion matrices and sheets of images, as drawings. */
+/* Charts: curves, confusion matrices and image grids. */
 #include "aril/device.h"
 #include "aril/draw.h"
 #include "aril/ops.h"
@@ -17,9 +17,9 @@ enum { INK = 0x1f2933, FAINT = 0x7b8794, GRID = 0xe4e7eb, GOOD = 0x1b7f4b, BAD =
 static const uint32_t palette[] = { 0x2563eb, 0xea580c, 0x16a34a, 0x9333ea, 0xdc2626, 0x0891b2 };
 enum { COLOURS = sizeof palette / sizeof *palette };
 
-enum { SCALE = 2 }; /* pixels of a PNG for each unit */
+enum { SCALE = 2 }; /* PNG pixels per unit */
 
-/* A text that ends in "..." where it would be wider. */
+/* Truncates a text with "..." if it is wider than `width`. */
 static const char *fit(const char *text, double size, double width, char *buf, size_t room)
 {
     snprintf(buf, room, "%s", text);
@@ -34,7 +34,7 @@ static const char *fit(const char *text, double size, double width, char *buf, s
 
 /* ---- curves ---- */
 
-/* Round numbers that cut a range into about n steps. */
+/* A round step that divides a range into about n intervals. */
 static double round_step(double range, int n)
 {
     double raw = range / n, power = pow(10, floor(log10(raw))), lead = raw / power;
@@ -52,7 +52,7 @@ static bool same_panel(const aril_series *a, const aril_series *b)
 typedef struct axes {
     double left, top, width, height;
     double x0, x1, y0, y1;
-    double step; /* between the lines across */
+    double step; /* distance between horizontal grid lines */
 } axes;
 
 static double series_x(const aril_series *s, int i)
@@ -123,7 +123,7 @@ static void draw_grid(aril__drawing *d, const axes *a)
     aril__draw_rect(d, a->left, a->top + a->height - 0.5, a->width, 1, FAINT);
 }
 
-/* A line for each run of finite values; a value alone is a dot. */
+/* One line per run of finite values; an isolated value is a dot. */
 static bool draw_series(aril__drawing *d, const axes *a, const aril_series *s, uint32_t colour)
 {
     double *xy = aril__malloc(2 * (size_t)(s->n + 1) * sizeof *xy);
@@ -210,26 +210,27 @@ aril_status aril_draw_curves(const char *path, const aril_series *series, int n,
     return s;
 }
 
-/* ---- confusion ---- */
+/* ---- confusion matrix ---- */
 
-/* From white to dark blue. */
+/* A colour from white to dark blue. */
 static uint32_t shade(double share)
 {
     static const int light[] = { 0xf7, 0xfa, 0xfc }, dark[] = { 0x1e, 0x40, 0xaf };
-    double t = sqrt(fmin(1, fmax(0, share))); /* small shares are what one looks for */
+    double t = sqrt(fmin(1, fmax(0, share))); /* sqrt makes small shares visible */
     uint32_t colour = 0;
     for (int k = 0; k < 3; k++)
         colour = colour << 8 | (uint32_t)lround(light[k] + t * (dark[k] - light[k]));
     return colour;
 }
 
-enum { NUMBER = 24 }; /* room for the number of a class */
+enum { NUMBER = 24 }; /* buffer size for a class number */
 
 typedef struct table {
     int64_t n;
     double *count;
     const char *const *names;
-    bool numbered; /* names are wider than columns: rows have name and number, columns the number */
+    bool
+        numbered; /* names do not fit columns: label rows with name and number, columns with the number */
     double cell, left, top;
 } table;
 
@@ -262,7 +263,7 @@ static void draw_cells(aril__drawing *d, const table *t)
     }
 }
 
-/* What stands over a column. */
+/* The label above a column. */
 static const char *column_name(const table *t, int64_t i, char *buf, size_t size)
 {
     if (t->numbered)
@@ -272,8 +273,8 @@ static const char *column_name(const table *t, int64_t i, char *buf, size_t size
     return buf;
 }
 
-/* The names of rows and columns, and how many of each class were found. Rows of many classes get
- * small names; columns, which are narrower than that, none. */
+/* Draws row and column labels and each class's recall. With many classes, row labels shrink and the
+ * columns, which are narrower, have none. */
 static void draw_names(aril__drawing *d, const table *t, double side)
 {
     enum { LEAST = 6 }; /* smaller text cannot be read */
@@ -336,9 +337,9 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
     return s;
 }
 
-/* ---- sheets ---- */
+/* ---- image grids ---- */
 
-/* The i-th image of [N,C,H,W] as RGB pixels in memory to free. */
+/* Converts the i-th image of [N,C,H,W] to RGB pixels, which the caller frees. */
 static aril_status rgb_of(const char *what, aril_tensor *images, int64_t i, aril__pixels *out)
 {
     ARIL_SCOPE;
@@ -366,7 +367,7 @@ aril_status aril_draw_sheet(const char *path, aril_tensor *images, const aril_ca
     int64_t across = columns > 0 ? columns : (int64_t)ceil(sqrt((double)n * 1.5));
     if (across > n) across = n;
     int64_t down = (n + across - 1) / across;
-    /* Small images are shown larger, large ones smaller. */
+    /* Enlarge small images, shrink large ones. */
     double large = (double)(h > w ? h : w), zoom = 96 / fmax(1, large);
     double pw = (double)w * zoom, ph = (double)h * zoom, gap = 12;
     double text = captions ? 20 : 0, head = opts.title ? 36 : 0;

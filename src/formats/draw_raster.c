@@ -1,4 +1,4 @@
-/* A drawing as pixels, with letters of strokes. */
+/* Rasterizes drawings, with a stroke font. */
 #include "core/memory.h"
 #include "formats/draw.h"
 
@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- letters ---- */
+/* ---- font ---- */
 
-/* Strokes from ' ' to '~': points of a digit (to the right) and a letter (down: 'a' is the head of
- * a capital, 'd' that of a small letter, 'j' the foot, 'm' the foot of a g). A stroke after ~ is a
- * curve through its points. */
+/* The strokes of ' ' to '~': each point is a digit (x, to the right) and a letter (y, down: 'a' is
+ * the top of a capital, 'd' that of a small letter, 'j' the baseline, 'm' the descender of a g). A
+ * stroke after ~ is a curve through its points. */
 static const char *const letters[] = {
     "",                                       /* space */
     "0a0g 0i0j",                              /* ! */
@@ -110,12 +110,12 @@ static const char *const letters[] = {
 };
 static const char unknown[] = "0a0j5j5a0a", sharp_s[] = "~0j0c1a3a4c3e2e ~2e4f5h4j2j";
 
-/* What the letters from U+00C0 to U+00FF are without their accents. */
+/* Base letters of U+00C0 to U+00FF, without accents. */
 static const char plain[] = "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYPsaaaaaaaceeeeiiiidnooooo/ouuuuypy";
 
 enum { FOOT = 9, SPACE = 3, GAP = 3, STEPS = 6, MOST_POINTS = 32 };
 
-/* The strokes of the character at *p, which is moved on. */
+/* The strokes of the character at *p; advances *p. */
 static const char *letter(const char **p)
 {
     unsigned char c = (unsigned char)*(*p)++;
@@ -153,7 +153,7 @@ double aril__text_width(const char *text, double size)
 typedef struct canvas {
     int64_t w, h;
     uint8_t *rgb;
-    float *cover; /* of the shape that is being drawn */
+    float *cover; /* coverage of the current shape */
 } canvas;
 
 static void blend(canvas *c, int64_t x, int64_t y, uint32_t colour, float share)
@@ -171,7 +171,7 @@ typedef struct box {
 
 static box clip(const canvas *c, double x0, double y0, double x1, double y1)
 {
-    double w = (double)c->w, h = (double)c->h; /* coordinates may be infinite */
+    double w = (double)c->w, h = (double)c->h; /* clamp as doubles: coordinates may be infinite */
     box b = { (int64_t)fmin(w, fmax(0, floor(x0))), (int64_t)fmin(h, fmax(0, floor(y0))),
               (int64_t)fmax(0, fmin(w, ceil(x1))), (int64_t)fmax(0, fmin(h, ceil(y1))) };
     return b;
@@ -192,7 +192,7 @@ static void fill_rect(canvas *c, double x, double y, double w, double h, uint32_
                       overlap((double)j, (double)j + 1, y, y + h));
 }
 
-/* Covers what lies within half a width of the way from a to b. */
+/* Adds the coverage of a segment from a to b of the given width. */
 static void cover_segment(canvas *c, const double *a, const double *b, double width)
 {
     double r = width / 2, dx = b[0] - a[0], dy = b[1] - a[1], length2 = dx * dx + dy * dy;
@@ -211,7 +211,7 @@ static void cover_segment(canvas *c, const double *a, const double *b, double wi
     }
 }
 
-/* Blends what is covered in a part, and uncovers it. */
+/* Blends the covered pixels of a box with the colour, and clears their coverage. */
 static void paint(canvas *c, box b, uint32_t colour)
 {
     for (int64_t j = b.y0; j < b.y1; j++)
@@ -236,7 +236,7 @@ static void stroke(canvas *c, int n, const double *xy, double scale, double widt
     paint(c, clip(c, x0 - r, y0 - r, x1 + r, y1 + r), colour);
 }
 
-/* A point of the curve through p (Catmull and Rom), t of the way from point i to the next. */
+/* A point on the Catmull-Rom spline through p, at t between point i and the next. */
 static void curve_at(const double *p, int n, int i, double t, double *to)
 {
     for (int k = 0; k < 2; k++) {

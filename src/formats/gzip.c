@@ -21,7 +21,7 @@ aril_status aril__read_unpacked(const char *what, const char *path, aril__bytes 
 
 #include <zlib.h>
 
-/* zlib counts in 32 bits: input is handed over in parts. */
+/* zlib counts in 32 bits: input is passed in chunks. */
 static void feed(z_stream *z, const unsigned char **data, size_t *size)
 {
     if (z->avail_in > 0 || *size == 0) return;
@@ -56,7 +56,8 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
         if (room < 1 << 16) room = had - begin < 1 << 18 ? 1 << 18 : had - begin;
         if (room > 1 << 30) room = 1 << 30;
         if (limit > 0 && room > limit - (had - begin) + 1)
-            room = (size_t)(limit - (had - begin)) + 1; /* a byte too many is enough to tell */
+            room =
+                (size_t)(limit - (had - begin)) + 1; /* one byte over the limit shows the overrun */
         z.next_out = aril__bytes_add(out, NULL, room);
         if (!z.next_out) {
             status = no_memory(what, name);
@@ -69,7 +70,7 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
         out->at[out->n] = 0;
         if (rc == Z_STREAM_END) {
             more = z.avail_in > 0 || size > 0;
-            /* Another member may follow; what else follows is left aside, as gzip does. */
+            /* Another member may follow; other trailing data is ignored, as gzip does. */
             if (more) feed(&z, &in, &size);
             if (more && (z.avail_in < 2 || z.next_in[0] != 0x1f || z.next_in[1] != 0x8b))
                 more = false;
@@ -103,8 +104,8 @@ aril_status aril__inflate(const char *what, const char *name, const void *data, 
         feed(&z, &in, &size);
         if (z.avail_out == 0) {
             size_t part = left < (1u << 30) ? left : 1u << 30;
-            z.next_out =
-                left ? out + (want - left) : &past; /* at the end: room for a byte too many */
+            z.next_out = left ? out + (want - left)
+                              : &past; /* at the end: one extra byte to detect excess data */
             z.avail_out = left ? (uInt)part : 1;
             left -= part;
         }

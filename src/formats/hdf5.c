@@ -1,5 +1,5 @@
-/* HDF5 by its C library, which is opened when a first file is used: it draws in many others that
- * few programs need. */
+/* HDF5 through its C library, loaded with dlopen on first use: it pulls in many other libraries
+ * that few programs need. */
 #include "formats/hdf5.h"
 
 #include "aril/device.h"
@@ -26,7 +26,7 @@
 
 /* ---- the library ---- */
 
-/* HDF5's own names for these call it. */
+/* HDF5's macros for these constants call the library. */
 enum { READ_ONLY = 0, CREATE = 2 };
 
 static struct {
@@ -38,7 +38,7 @@ static struct {
     char wrong[256];
 } h5;
 
-/* Sets *place to the symbol of that name. */
+/* Sets *place to the address of a symbol. */
 static void find(void *library, const char *name, void *place)
 {
     void *symbol = dlsym(library, name);
@@ -63,7 +63,7 @@ static void load(void)
         snprintf(h5.wrong, sizeof h5.wrong, "it does not start");
 }
 
-/* The library may not be used by two threads at once. */
+/* The library is not thread-safe. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static aril_status begin(void)
@@ -104,7 +104,7 @@ static hid_t memory_type(aril_dtype dtype)
     }
 }
 
-/* The dtype in which an array of the file is read: its own, or f32 for narrower floats. */
+/* The dtype that an array is read as: its own, or f32 for narrower floats. */
 static bool dtype_of(hid_t type, aril_dtype *dtype)
 {
     static const aril_dtype whole[2][4] = { { ARIL_U8, ARIL_U16, ARIL_U32, ARIL_U64 },
@@ -132,7 +132,7 @@ static aril_status malformed(const char *path, const char *name, const char *wha
     return aril__fail(ARIL_ERR_FORMAT, "array %s of %s %s", name, path, what);
 }
 
-/* Are its values in the file, not in others that it names? */
+/* Is the data stored in this file rather than in external files? */
 static bool is_inside(hid_t array)
 {
     hid_t made = h5.H5Dget_create_plist_(array);
@@ -166,9 +166,9 @@ static aril_tensor *read_array(const char *path, uint64_t size, const char *name
     }
     aril_shape shape = { .ndim = ndim };
     for (int i = 0; i < ndim; i++) shape.dim[i] = dim[i] > INT64_MAX ? -1 : (int64_t)dim[i];
-    /* What is not in the file is filled up: more than compression can explain is a mistake. */
+    /* Missing data is filled in: a size beyond any compression ratio means a malformed file. */
     uint64_t stored = h5.H5Dget_storage_size_(array), bytes;
-    if (stored > size) stored = size; /* it says what the file claims */
+    if (stored > size) stored = size; /* the storage size is only claimed by the file */
     if (!aril__array_bytes(shape, aril_dtype_size(dtype), stored * 1032 + (1 << 20), &bytes)) {
         malformed(path, name, "claims to be larger than what is stored of it");
         return aril__poison();
@@ -184,7 +184,7 @@ static aril_tensor *read_array(const char *path, uint64_t size, const char *name
     return aril__poison();
 }
 
-/* The library itself would wait for a pipe's writer. */
+/* Open without blocking: the library would wait for a FIFO's writer. */
 static hid_t open_file(const char *path, uint64_t *size)
 {
     int fd;
@@ -195,7 +195,7 @@ static hid_t open_file(const char *path, uint64_t *size)
     return file;
 }
 
-/* Links to other files are not followed: a file that came from elsewhere chooses none of ours. */
+/* External links are not followed: an untrusted file must not choose other files to read. */
 static herr_t refuse_link(const char *from, const char *group, const char *to, const char *object,
                           unsigned *flags, hid_t access, void *ctx)
 {
@@ -263,7 +263,7 @@ bool aril__hdf5_has(const char *path, const char *name)
     return has;
 }
 
-/* ---- writing: into memory, which then replaces the file at once ---- */
+/* ---- writing: to memory, which then replaces the file atomically ---- */
 
 static aril_status write_array(hid_t file, const char *name, aril_tensor *t)
 {
@@ -320,7 +320,8 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     if (status != ARIL_OK) return status;
     hid_t access = h5.H5Pcreate_(*h5.H5P_CLS_FILE_ACCESS_ID_g_), file = H5I_INVALID_HID;
     if (access >= 0 && h5.H5Pset_fapl_core_(access, 1 << 16, 0) >= 0)
-        file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT, access); /* the name is never seen */
+        file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT,
+                             access); /* in memory: the name is never used */
     if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
     for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
         char number[24];

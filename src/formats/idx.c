@@ -1,5 +1,5 @@
-/* IDX: the files of MNIST. Two bytes of 0, a type, the number of dimensions, then sizes and
- * elements with their high byte first. */
+/* IDX, the format of MNIST: two zero bytes, a type, the number of dimensions, then big-endian sizes
+ * and elements. */
 #include "aril/formats.h"
 
 #include "aril/device.h"

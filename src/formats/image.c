@@ -15,8 +15,8 @@ bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_
                       uint64_t file, uint64_t ratio)
 {
     uint64_t bytes, most;
-    /* Up to `free`, a file may be as dense as its format can be: a white page is. Beyond that, it
-     * has to be as large as images are. */
+    /* Up to `free` bytes, any compression ratio that the format allows is accepted, as for a white
+     * page. Beyond that, it must be usual for images. */
     const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, usual = 256;
     if (width == 0 || height == 0) {
         aril__fail(ARIL_ERR_FORMAT, "%s: a image without pixels", name);
@@ -39,8 +39,8 @@ bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_
 
 /* ---- channels ---- */
 
-/* From c channels to `want` of n pixels. The last one of 2 and 4 is alpha: opaque where there was
- * none. Gray is ITU-R BT.601's luma. */
+/* Converts n pixels from c channels to `want`. The last of 2 or 4 channels is alpha: opaque if
+ * missing. Gray is ITU-R BT.601 luma. */
 #define CHANNELS(T, NAME, OPAQUE)                                                                 \
     static void NAME(const T *in, int c, T *out, int want, int64_t n)                             \
     {                                                                                             \

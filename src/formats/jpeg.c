@@ -1,5 +1,5 @@
-/* JPEG by libjpeg-turbo, or another libjpeg. Where only a part of a image is wanted, or a small
- * version, no more than that is decoded. */
+/* JPEG through libjpeg-turbo, or another libjpeg. If only a region or a smaller version of an image
+ * is needed, only that is decoded. */
 #include "formats/image.h"
 
 #include "aril/device.h"
@@ -22,7 +22,7 @@ bool aril__is_jpeg(const unsigned char *data, size_t size)
 #include <setjmp.h>
 
 struct failure {
-    struct jpeg_error_mgr base; /* first: libjpeg knows it alone */
+    struct jpeg_error_mgr base; /* must be first: libjpeg only knows this part */
     jmp_buf wrong;
     char message[JMSG_LENGTH_MAX];
 };
@@ -34,8 +34,7 @@ static void on_error(j_common_ptr c)
     longjmp(f->wrong, 1);
 }
 
-/* libjpeg goes on after these with grey in place of what is missing: such a image is not the one
- * that was saved. */
+/* Treat these warnings as errors: libjpeg would fill missing data with gray. */
 static void on_message(j_common_ptr c, int level)
 {
     if (level >= 0) return;
@@ -45,8 +44,8 @@ static void on_message(j_common_ptr c, int level)
         on_error(c);
 }
 
-/* Each scan of a progressive file goes over the whole image, and takes no more than a few bytes: a
- * small file could hold thousands. Programs write about ten. */
+/* Each scan of a progressive file covers the whole image but may take only a few bytes: a small
+ * file could hold thousands. Encoders write about ten. */
 static void count_scans(j_common_ptr c)
 {
     enum { MOST_SCANS = 100 };
@@ -98,7 +97,7 @@ static int orientation(const struct jpeg_decompress_struct *c)
     return 1;
 }
 
-/* [H,W,C] as stored to upright: a view, and a copy where that is needed. */
+/* Applies the orientation to [H,W,C]: a view, copied if needed. */
 static aril_tensor *upright(aril_tensor *x, int how)
 {
     if (how == 1) return x;
@@ -114,12 +113,11 @@ static aril_tensor *upright(aril_tensor *x, int how)
 
 struct plan {
     int how;                     /* orientation */
-    int64_t x, y, width, height; /* of the scaled image: what is kept */
+    int64_t x, y, width, height; /* region of the scaled image to keep */
     bool cmyk;
 };
 
-/* The largest of 1, 2, 4, 8 by which the image can be divided so that `have` stays at least
- * `least`. */
+/* The largest of 1, 2, 4, 8 that divides `have` with at least `least` left. */
 static int divisor(int64_t have, int64_t least)
 {
     int by = 1;
@@ -127,7 +125,7 @@ static int divisor(int64_t have, int64_t least)
     return by;
 }
 
-/* Reads the header and decides what to decode. False, with an error, where it is too large. */
+/* Reads the header and decides what to decode. False, with an error, if it is too large. */
 static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__image_want *want,
                     struct plan *plan)
 {
@@ -148,7 +146,7 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__image_w
     if (region.to_height <= 0) by_y = region.to_width > 0 ? 8 : 1;
     c->scale_num = 1;
     c->scale_denom = (unsigned)(by_x < by_y ? by_x : by_y);
-    /* Turned round, a last column that is less than a whole one would come first. */
+    /* After rotation, a partial last column would come first. */
     if (part && plan->how != 1) c->scale_denom = 1;
 
     plan->cmyk = c->jpeg_color_space == JCS_CMYK || c->jpeg_color_space == JCS_YCCK;
@@ -162,9 +160,9 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__image_w
     jpeg_calc_output_dimensions(c);
     plan->width = c->output_width;
     plan->height = c->output_height;
-    /* Exactly that: the last column and row may stand for fewer pixels than the others. */
+    /* Use the exact scale: the last column and row may cover fewer pixels than the others. */
     double scale = 1.0 / c->scale_denom;
-    if (part && plan->how == 1) { /* with a pixel more on each side, for rounding */
+    if (part && plan->how == 1) { /* one more pixel on each side, for rounding */
         int64_t left = (int64_t)((double)region.x * scale) - 1,
                 top = (int64_t)((double)region.y * scale) - 1;
         int64_t right = (int64_t)((double)(region.x + region.width) * scale) + 2;
@@ -178,9 +176,8 @@ static bool prepare(struct jpeg_decompress_struct *c, size_t size, aril__image_w
     return true;
 }
 
-/* Columns begin where blocks do, and those at the edges are interpolated without their neighbours:
- * a margin is decoded around what is kept. Returns how many columns of a decoded row come before
- * it. */
+/* Cropping starts at block boundaries, and edge columns are interpolated without their neighbours:
+ * decode a margin around the kept columns. Returns how many decoded columns precede them. */
 static JDIMENSION crop_columns(struct jpeg_decompress_struct *c, const struct plan *plan)
 {
 #ifdef LIBJPEG_TURBO_VERSION
@@ -205,7 +202,7 @@ static void cmyk_row(const unsigned char *in, unsigned char *out, int64_t n, boo
         }
 }
 
-/* Decodes into `to`. Jumps away on an error. */
+/* Decodes into `to`. Calls longjmp on an error. */
 static void decode(struct jpeg_decompress_struct *c, const struct plan *plan, unsigned char *to,
                    int channels, JSAMPARRAY row)
 {
@@ -230,7 +227,7 @@ static void decode(struct jpeg_decompress_struct *c, const struct plan *plan, un
     }
 }
 
-/* What a reader carries across a jump. */
+/* Reader state that survives a longjmp. */
 struct reading {
     struct jpeg_decompress_struct c;
     struct failure failure;
@@ -261,7 +258,7 @@ static bool read_image(struct reading *r, const unsigned char *data, size_t size
     return true;
 }
 
-/* False, with an error, on failure. What changes before a jump belongs to the caller. */
+/* False, with an error, on failure. State that changes before a longjmp belongs to the caller. */
 static bool read_guarded(struct reading *r, const unsigned char *data, size_t size,
                          aril__image_want *want)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 64 }; /* nesting beyond this is no file that anyone wrote */
+enum { DEPTH = 64 }; /* maximum nesting */
 
 bool aril__json_wrong(aril__json *j, const char *what)
 {
@@ -81,7 +81,7 @@ static void add_character(aril__bytes *b, uint32_t c)
     aril__bytes_add(b, u, n);
 }
 
-/* The escape after a backslash at j->at - 1. */
+/* Decodes the escape after the backslash at j->at - 1. */
 static bool escape(aril__json *j, aril__bytes *b)
 {
     char c = j->at < j->size ? j->text[j->at++] : 0;
@@ -96,7 +96,7 @@ static bool escape(aril__json *j, aril__bytes *b)
     if (v == 0) return aril__json_wrong(j, "a 0 character in a string");
     j->at += 4;
     uint32_t code = (uint32_t)v;
-    if (code >= 0xd800 && code < 0xe000) { /* half of a pair */
+    if (code >= 0xd800 && code < 0xe000) { /* half of a surrogate pair */
         int low = j->size - j->at >= 6 && j->text[j->at] == '\\' && j->text[j->at + 1] == 'u'
                       ? hex(j->text + j->at + 2)
                       : -1;
@@ -109,7 +109,7 @@ static bool escape(aril__json *j, aril__bytes *b)
     return true;
 }
 
-/* Steps over a string; into b where that is given. */
+/* Skips a string; appends it to b if given. */
 static bool string(aril__json *j, aril__bytes *b)
 {
     if (!expect(j, '"', "a string was expected")) return false;
@@ -142,7 +142,7 @@ static bool string(aril__json *j, aril__bytes *b)
 char *aril__json_string(aril__json *j)
 {
     aril__bytes b = { 0 };
-    aril__bytes_add(&b, "", 0); /* an empty string has memory too */
+    aril__bytes_add(&b, "", 0); /* allocate memory even for an empty string */
     if (string(j, &b) && !b.failed) return (char *)b.at;
     if (b.failed && !j->wrong) {
         j->memory = true;
@@ -167,7 +167,7 @@ static bool digits(aril__json *j)
     return j->at > begin;
 }
 
-/* Steps over a number and tells where it began. */
+/* Skips a number and returns where it began. */
 static bool number(aril__json *j, size_t *begin)
 {
     char c = aril__json_peek(j);

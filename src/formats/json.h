@@ -1,4 +1,4 @@
-/* Reading JSON from memory, one value after the other, without building a tree of it.
+/* A streaming JSON reader: reads values one after the other, without building a tree.
  *
  *     aril__json j = { .text = text, .size = size };
  *     for (bool more = aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
@@ -7,45 +7,45 @@
  *     }
  *     if (!aril__json_end(&j)) ... j.wrong and j.at say what is wrong, and where
  *
- * After the first mistake every call fails, so that loops end; check at the end. */
+ * After the first error every call fails, so that loops end; check at the end. */
 #ifndef ARIL_FORMATS_JSON_H
 #define ARIL_FORMATS_JSON_H
 
 #include "aril/base.h"
 
 typedef struct aril__json {
-    const char *text; /* need not end in 0 */
+    const char *text; /* need not be NUL-terminated */
     size_t size, at;
     const char *wrong; /* what is wrong at `at`; NULL: nothing so far */
-    bool memory;       /* what is wrong is that memory is out */
+    bool memory;       /* the error is out of memory */
     int depth;
 } aril__json;
 
-/* Steps into an object ('{') or an array ('['). True when it has an element. */
+/* Enters an object ('{') or an array ('['). True if it is not empty. */
 bool aril__json_enter(aril__json *j, char bracket);
 
 /* After an element: true when another follows, false at the closing bracket ('}', ']'). */
 bool aril__json_more(aril__json *j, char bracket);
 
-/* A string, which the caller frees; a string and the ':' after it. NULL on failure: a string that
- * holds a 0 character is one. */
+/* Reads a string, which the caller frees; a string and the ':' after it. NULL on failure, which
+ * includes a string with a NUL character. */
 char *aril__json_string(aril__json *j);
 char *aril__json_key(aril__json *j);
 
-/* A number; a whole number that is not negative. */
+/* Reads a number; a non-negative integer. */
 bool aril__json_number(aril__json *j, double *value);
 bool aril__json_unsigned(aril__json *j, uint64_t *value);
 
-/* Steps over a value of any kind. */
+/* Skips a value of any kind. */
 bool aril__json_skip(aril__json *j);
 
 /* The character that the next value begins with, 0 at the end: '{', '[', '"', 't', '-', '7' ... */
 char aril__json_peek(aril__json *j);
 
-/* True when nothing but blanks is left, and nothing was wrong. */
+/* True if only whitespace is left and there was no error. */
 bool aril__json_end(aril__json *j);
 
-/* Notes a mistake (of a kind that JSON itself allows), if it is the first. Returns false. */
+/* Reports an error that JSON itself does not, unless there already is one. Returns false. */
 bool aril__json_wrong(aril__json *j, const char *what);
 
 #endif

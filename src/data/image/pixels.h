@@ -1,4 +1,4 @@
-/* Loops over numbers of images, compiled for each instruction set. */
+/* Loops over image elements, compiled for each instruction set. */
 #ifndef ARIL_DATA_PIXELS_H
 #define ARIL_DATA_PIXELS_H
 
@@ -11,7 +11,7 @@ void aril__u8_to_unit(float *dst, const uint8_t *src, int64_t n);
 /* dst[i] = src[i] * scale + shift; dst may be src. */
 void aril__scale_shift(float *dst, const float *src, int64_t n, float scale, float shift);
 
-/* dst[i] = (src[i] / 255) * scale + shift, with the bits of the two in turn. */
+/* dst[i] = (src[i] / 255) * scale + shift, bit-identical to the two calls above in sequence. */
 void aril__u8_scale_shift(float *dst, const uint8_t *src, int64_t n, float scale, float shift);
 
 /* dst[i] = src[n - 1 - i]. */

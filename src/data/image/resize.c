@@ -11,16 +11,16 @@
 #include <immintrin.h>
 #endif
 
-/* Weights of u8 are whole numbers of 2^-22, as PIL's are; rows that are worked on at once. */
+/* BITS: u8 weights are fixed-point multiples of 2^-22, as in PIL. LANES: rows processed at once. */
 enum { BITS = 22, LANES = 16 };
 
-/* What each result along one axis is made of. */
+/* The input pixels and weights of each output along one axis. */
 struct taps {
-    int64_t n, most; /* results; the most pixels of one */
-    int64_t *first;  /* the first pixel of each */
+    int64_t n, most; /* outputs; maximum pixels per output */
+    int64_t *first;  /* first pixel of each output */
     int64_t *count;
-    float *real;    /* weights, `most` apart: */
-    int32_t *fixed; /* one of the two */
+    float *real;    /* weights, `most` per output: f32 ... */
+    int32_t *fixed; /* ... or fixed-point */
 };
 
 #define TEMPLATE "data/image/resize.inc"
@@ -44,8 +44,8 @@ static double bicubic(double x)
     return 0;
 }
 
-/* n results over the pixels from `begin` to begin + length; those from low to high - 1 are
- * there. */
+/* Weights for n outputs over the range `begin` to begin + length; only pixels low to high - 1
+ * exist. */
 static bool taps_new(struct taps *k, double begin, double length, int64_t low, int64_t high,
                      int64_t n, aril_resize_opts opts, bool fixed)
 {
@@ -98,8 +98,8 @@ static bool taps_new(struct taps *k, double begin, double length, int64_t low, i
 
 /* ---- blocks of rows ---- */
 
-/* LANES rows of `columns` elements, `step` apart, to [columns][LANES]; rows from `rows` on repeat
- * the last. */
+/* Transposes LANES rows of `columns` elements, `step` apart, to [columns][LANES]; missing rows
+ * (from `rows` on) repeat the last. */
 static void turn_u8(const uint8_t *from, int64_t step, int64_t rows, int64_t columns, uint8_t *to)
 {
     int64_t x = 0;
@@ -117,7 +117,7 @@ static void turn_f32(const float *from, int64_t step, int64_t rows, int64_t colu
             to[x * LANES + i] = from[(i < rows ? i : rows - 1) * step + x];
 }
 
-/* And back: [n][LANES] to `rows` rows of n, one after the other. */
+/* Transposes back: [n][LANES] to `rows` contiguous rows of n. */
 static void turn_back_u8(const uint8_t *from, int64_t rows, int64_t n, uint8_t *to)
 {
     int64_t x = 0;
@@ -138,14 +138,14 @@ static void turn_back_f32(const float *from, int64_t rows, int64_t n, float *to)
 struct job {
     const aril__pixels_view *from;
     struct taps x, y;
-    int64_t left, columns; /* pixels of a row that are used */
-    int64_t top, rows;     /* rows that are used */
+    int64_t left, columns; /* range of columns used */
+    int64_t top, rows;     /* range of rows used */
     char *turned, *narrow; /* [columns][LANES], [width][LANES] */
-    char *between;         /* [rows][width] of one channel, or of all */
+    char *between;         /* [rows][width] of one channel, or of all channels */
 };
 
-/* Rows along x: the image's channels `c` .. end - 1, which lie in one stretch of each row where
- * `pixel` is above 1. */
+/* The horizontal pass: channels c .. end - 1 of the image, interleaved in each row if `pixel` is
+ * above 1. */
 static void along_x(const struct job *j, int64_t c, int64_t end)
 {
     const aril__pixels_view *from = j->from;
@@ -207,7 +207,7 @@ aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t h
     if (j.columns < 1 || j.rows < 1)
         return aril__fail(ARIL_ERR_SHAPE, "resize: the part of the image has no pixels");
     size_t size = from->f32 ? sizeof(float) : 1;
-    /* Interleaved channels are turned together, planes one by one. */
+    /* Interleaved channels are transposed together, planes one by one. */
     bool together = from->plane < from->pixel;
     int64_t channels = from->channels, at_once = together ? channels : 1;
     size_t turned = (size_t)(j.columns * (together ? from->pixel : 1) + channels) * LANES * size;

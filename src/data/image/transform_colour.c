@@ -1,4 +1,4 @@
-/* Transforms that change values: colours, normalisation, holes. */
+/* Transforms that change pixel values: colour, normalization, erasing. */
 #include "data/transform.h"
 
 #include "core/parallel.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- the steps of jitter, in the arithmetic of torchvision's tensors ---- */
+/* ---- colour jitter, with the arithmetic of torchvision's tensor transforms ---- */
 
 static const float RED = 0.2989f, GREEN = 0.587f, BLUE = 0.114f;
 
@@ -16,7 +16,7 @@ static inline float clamp(float v, float most)
     return v < 0 ? 0 : v > most ? most : v;
 }
 
-/* f v + (1 - f) other, cut off; u8 drops the fraction. */
+/* f v + (1 - f) other, clamped; u8 truncates the fraction. */
 static inline float blend(float v, float f, float rest, float other, float most)
 {
     return clamp(f * v + rest * other, most);
@@ -89,7 +89,7 @@ void aril__adjust_saturation(aril_tensor *x, double factor)
     }
 }
 
-/* One pixel of 0..1 through hue, saturation and value. */
+/* Shifts the hue of one RGB pixel in 0..1 by way of HSV. */
 static void turn_hue(float *rgb, float turn)
 {
     float r = rgb[0], g = rgb[1], b = rgb[2];
@@ -104,7 +104,7 @@ static void turn_hue(float *rgb, float turn)
     float sector = floorf(h * 6), f = h * 6 - sector;
     float p = clamp(most * (1 - s), 1), q = clamp(most * (1 - s * f), 1);
     float t = clamp(most * (1 - s * (1 - f)), 1);
-    switch (sector >= 0 && sector <= 6 ? (int)sector % 6 : 5) { /* it may be NaN */
+    switch (sector >= 0 && sector <= 6 ? (int)sector % 6 : 5) { /* sector may be NaN */
     case 0: rgb[0] = most, rgb[1] = t, rgb[2] = p; break;
     case 1: rgb[0] = q, rgb[1] = most, rgb[2] = p; break;
     case 2: rgb[0] = p, rgb[1] = most, rgb[2] = t; break;
@@ -150,13 +150,13 @@ static aril_status jitter_sample(const aril_transform *t, aril__change *w)
     }
     double factor[4];
     for (int k = 0; k < 4; k++) {
-        /* In text "jitter=0.2" is all but the hue. */
+        /* In text, "jitter=0.2" sets everything but the hue. */
         double v = k && k < 3 && !t->value[k].n ? t->value[0].v[0] : t->value[k].v[0];
         if (k == 3)
             factor[k] = aril__draw_between(w->g, -v, v);
         else
             factor[k] = aril__draw_between(w->g, v < 1 ? 1 - v : 0, 1 + v);
-        if (v == 0) factor[k] = NAN; /* left out */
+        if (v == 0) factor[k] = NAN; /* skip this step */
     }
     for (int i = 0; i < 4; i++)
         if (!isnan(factor[order[i]])) step[order[i]](w->s->x, factor[order[i]]);
@@ -288,7 +288,7 @@ static aril_status check_channels(const aril_transform *t, int64_t channels)
     return ARIL_OK;
 }
 
-/* x * scale + shift of one channel. */
+/* The scale and shift of one channel. */
 static void factors(const aril_transform *t, int64_t channel, float *scale, float *shift)
 {
     const aril__value *mean = &t->value[0], *std = &t->value[1];
@@ -385,9 +385,9 @@ aril_transform *aril_transform_normalise(int n, const double *mean, const double
     return aril__transform_checked(t);
 }
 
-/* ---- holes ---- */
+/* ---- erasing ---- */
 
-/* Writes a value to a part of the image, cut at its borders. */
+/* Fills a rectangle of the image, clipped at its borders. */
 static void hole(aril_tensor *x, int64_t top, int64_t left, int64_t height, int64_t width,
                  double value)
 {

@@ -50,7 +50,7 @@ static void set_size(aril_transform *t, int64_t height, int64_t width)
 
 /* ---- resizing ---- */
 
-/* The part of the image that was decoded in which `r` lies. */
+/* Maps `r` to coordinates of the image as decoded (scaled and cropped). */
 static aril__box box_of(const aril_sample *s, const aril_region *r)
 {
     aril__box b = { (double)r->x, (double)r->y, (double)r->width, (double)r->height };
@@ -75,7 +75,7 @@ static aril_status resize_region(aril__change *w, const aril__pixels_view *v, co
     return status;
 }
 
-/* The region that a reader was told of, or one for the image as it is. */
+/* Resizes the region that the reader was given, or one drawn for the actual image size. */
 static aril_status take_region(const aril_transform *t, aril__change *w, int filter, int antialias)
 {
     aril__pixels_view v;
@@ -150,7 +150,7 @@ static bool resized_crop_region(const aril_transform *t, aril_generator *g, int6
         r->height = h;
         return true;
     }
-    /* The middle, as near to the allowed shapes as the image is. */
+    /* Fall back to a center crop with the aspect ratio clamped to the allowed range. */
     double shape = (double)width / (double)height;
     r->width = width;
     r->height = height;
@@ -202,9 +202,9 @@ aril_transform *aril_transform_random_resized_crop(int64_t height, int64_t width
     return aril__transform_checked(t);
 }
 
-/* ---- parts and borders ---- */
+/* ---- cropping and padding ---- */
 
-/* Where a place outside 0 .. n - 1 lies in the mirror, whose edges are not repeated. */
+/* Maps an index outside 0 .. n - 1 by reflection; edges are not repeated. */
 static int64_t mirror(int64_t i, int64_t n)
 {
     if (n == 1) return 0;
@@ -214,7 +214,7 @@ static int64_t mirror(int64_t i, int64_t n)
     return i < n ? i : period - i;
 }
 
-/* height x width pixels from (x, y) on, which may lie outside. */
+/* Crops height x width pixels at (x, y), which may lie outside the image. */
 static aril_status part(aril__change *w, int64_t x, int64_t y, int64_t height, int64_t width,
                         double fill, bool reflect)
 {
@@ -230,7 +230,7 @@ static aril_status part(aril__change *w, int64_t x, int64_t y, int64_t height, i
     char *to = aril__ptr(out);
     float empty = f32 ? (float)fill : 0;
     uint8_t empty_u8 = f32 ? 0 : aril__to_u8(fill);
-    /* Columns [begin, end) of the result are there, as one stretch of a row. */
+    /* Columns [begin, end) of the result exist in the image, contiguous in a row. */
     int64_t begin = x < 0 ? -x : 0, end = n - x < width ? n - x : width;
     if (begin > width) begin = width;
     if (end < begin) end = begin;
@@ -261,7 +261,7 @@ static aril_status part(aril__change *w, int64_t x, int64_t y, int64_t height, i
     return ARIL_OK;
 }
 
-/* Floor of half, for odd differences of either sign as torchvision cuts them. */
+/* Floor of d / 2 for odd differences of either sign, as torchvision crops. */
 static int64_t half(int64_t d)
 {
     return (int64_t)nearbyint((double)d / 2);
@@ -338,7 +338,7 @@ static aril_status pad_sample(const aril_transform *t, aril__change *w)
     aril_status status = aril__image_dense(w);
     if (status < 0) return status;
     const aril__value *v = &t->value[0];
-    int64_t side[4]; /* left, top, right, bottom; one: all, two: x and y */
+    int64_t side[4]; /* left, top, right, bottom; one value: all sides, two: x and y */
     for (int i = 0; i < 4; i++) side[i] = (int64_t)v->v[v->n == 4 ? i : v->n == 2 ? i % 2 : 0];
     return part(w, -side[0], -side[1], w->s->x->dim[1] + side[1] + side[3],
                 w->s->x->dim[2] + side[0] + side[2], t->value[1].v[0], false);
@@ -441,7 +441,7 @@ aril_transform *aril_transform_flip_vertical(double p)
 
 /* ---- rotation ---- */
 
-/* Half to even, of 0 to 255. */
+/* Rounds half to even; v is in 0..255. */
 static inline __attribute__((always_inline)) uint8_t round_u8(float v)
 {
     v = v < 0 ? 0 : v > 255 ? 255 : v;
