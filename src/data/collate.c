@@ -217,8 +217,7 @@ aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, do
     bool pad_targets = s[0].y && s[0].y->ndim > 0;
     others.x = NULL;
     if (pad_targets) others.y = NULL;
-    aril_tensor *x = b->x,
-                *y = b->y; /* stack_begin releases tensors that the samples do not have */
+    aril_tensor *x = b->x, *y = b->y; /* stack_begin releases what the samples do not have */
     b->x = NULL;
     if (pad_targets) b->y = NULL;
     aril_status status = aril__stack_begin(&rest, &others, n, false, b);

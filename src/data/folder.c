@@ -157,8 +157,7 @@ static aril_status look(struct walk *w, const char *path, enum found *found)
                           "%s is a link to %s, out of the folder %s; move it there, or give "
                           "aril_dataset_folder .follow_links",
                           path, real, w->root);
-    if (link && is == FOLDER && !w->follow)
-        return ARIL_OK; /* its images are found at their real path */
+    if (link && is == FOLDER && !w->follow) return ARIL_OK; /* found at its real path */
     bool again = false;
     aril_status status = is == FOLDER ? visit(w, &st, &again) : ARIL_OK;
     if (status == ARIL_OK && !again) *found = is;
@@ -214,8 +213,7 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
     struct walk w;
     aril_status status = walk_begin(&w, path, follow);
     if (status == ARIL_OK) status = aril__list_folder(path, &in);
-    int64_t *ends =
-        aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* end index of each class's files */
+    int64_t *ends = aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* end of each class */
     if (status == ARIL_OK && !ends)
         status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {

@@ -132,8 +132,7 @@ aril__file *aril__file_begin(const char *path)
         if (claimed < 0) goto fail;
         if (claimed == 0) continue;
         if (f->old)
-            fchmod(f->fd,
-                   old.st_mode & 07777); /* not an error: the file system may have no modes */
+            fchmod(f->fd, old.st_mode & 07777); /* best effort: a file system may have no modes */
         return f;
     }
     errno = EBUSY;

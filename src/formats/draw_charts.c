@@ -229,8 +229,7 @@ typedef struct table {
     int64_t n;
     double *count;
     const char *const *names;
-    bool
-        numbered; /* names do not fit columns: label rows with name and number, columns with the number */
+    bool numbered; /* names do not fit columns: label columns by number, rows by both */
     double cell, left, top;
 } table;
 

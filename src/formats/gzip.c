@@ -56,8 +56,7 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
         if (room < 1 << 16) room = had - begin < 1 << 18 ? 1 << 18 : had - begin;
         if (room > 1 << 30) room = 1 << 30;
         if (limit > 0 && room > limit - (had - begin) + 1)
-            room =
-                (size_t)(limit - (had - begin)) + 1; /* one byte over the limit shows the overrun */
+            room = (size_t)(limit - (had - begin)) + 1; /* one more byte shows an overrun */
         z.next_out = aril__bytes_add(out, NULL, room);
         if (!z.next_out) {
             status = no_memory(what, name);
@@ -104,8 +103,8 @@ aril_status aril__inflate(const char *what, const char *name, const void *data, 
         feed(&z, &in, &size);
         if (z.avail_out == 0) {
             size_t part = left < (1u << 30) ? left : 1u << 30;
-            z.next_out = left ? out + (want - left)
-                              : &past; /* at the end: one extra byte to detect excess data */
+            z.next_out =
+                left ? out + (want - left) : &past; /* at the end: one byte to detect excess */
             z.avail_out = left ? (uInt)part : 1;
             left -= part;
         }

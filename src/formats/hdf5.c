@@ -320,8 +320,7 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     if (status != ARIL_OK) return status;
     hid_t access = h5.H5Pcreate_(*h5.H5P_CLS_FILE_ACCESS_ID_g_), file = H5I_INVALID_HID;
     if (access >= 0 && h5.H5Pset_fapl_core_(access, 1 << 16, 0) >= 0)
-        file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT,
-                             access); /* in memory: the name is never used */
+        file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT, access); /* the name is never used */
     if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
     for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
         char number[24];

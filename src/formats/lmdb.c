@@ -7,30 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A page begins with its number (8 bytes), 2 bytes of padding, its flags (2), and where its free
- * space begins and ends (2 and 2; of an overflow page: how many pages it spans). After that stand
- * the offsets of its nodes, 2 bytes each. */
+/* A page begins with its number (8 bytes), 2 bytes of padding, its flags (2), and the start and end
+ * of its free space (2 and 2; of an overflow page: how many pages it spans). The offsets of its
+ * nodes follow, 2 bytes each. */
 enum {
     PAGE_HEAD = 16,
     BRANCH = 1,
     LEAF = 2,
     OVERFLOW = 4,
     META = 8,
-    /* A node: the size of its value in two halves (of a branch: the number of the page below, whose
-     * third half are the flags), flags, the size of its key; then the key and the value. */
+    /* A node: the size of its value in two halves, flags, the size of its key; then the key and the
+     * value. In a branch, the first three fields are the number of the child page. */
     NODE_HEAD = 8,
-    BIG = 1,           /* the value is the number of an overflow page, where it is */
-    NOT_PLAIN = 2 | 4, /* a database in the database, duplicate keys */
-    /* A meta page: magic number, version, an address, the size of the map, two databases (of free
-     * pages, and the main one), the last page, the number of the transaction. */
+    BIG = 1,           /* the value is stored on the overflow page of that number */
+    NOT_PLAIN = 2 | 4, /* nested databases, duplicate keys */
+    /* A meta page: magic number, version, an address, the map size, two databases (of free pages,
+     * and the main one), the last page, the transaction number. */
     META_MAP = PAGE_HEAD + 16,
     META_FREE = PAGE_HEAD + 24,
     META_MAIN = META_FREE + 48,
     META_LAST = META_MAIN + 48,
     META_TXN = META_LAST + 8,
     META_END = META_TXN + 8,
-    /* A database: page size (of the first), flags, depth, counts of branch, leaf and overflow
-     * pages, of entries, the root page. */
+    /* A database: page size (in the first one), flags, depth, counts of branch, leaf and overflow
+     * pages and of entries, the root page. */
     DB_FLAGS = 4,
     DB_DEPTH = 6,
     DB_BRANCHES = 8,
@@ -48,18 +48,18 @@ static const uint64_t no_page = UINT64_MAX;
 
 struct value {
     uint64_t at, size;
-    size_t key; /* in `keys` */
+    size_t key; /* offset in `keys` */
 };
 
 struct aril__lmdb {
     aril__source source;
     uint32_t page_size;
-    uint64_t pages;   /* in the file */
-    uint64_t seen;    /* pages visited: more than there are means that they go round in circles */
-    uint64_t spanned; /* by values on overflow pages: more than there are means that they overlap */
+    uint64_t pages;   /* number of pages in the file */
+    uint64_t seen;    /* pages visited: more than exist means a cycle */
+    uint64_t spanned; /* pages used by overflow values: more than exist means an overlap */
     int64_t n, room;
     struct value *value;
-    aril__bytes keys; /* each followed by a 0 */
+    aril__bytes keys; /* NUL-terminated, one after the other */
 };
 
 static aril_status malformed(const aril__lmdb *f, const char *what)
@@ -102,7 +102,7 @@ static uint64_t value_bytes(const unsigned char *node)
     return aril__le16(node) | (uint64_t)aril__le16(node + 2) << 16;
 }
 
-/* How much of its page a node takes. */
+/* The bytes that a node takes in its page. */
 static uint64_t node_bytes(const unsigned char *node, unsigned kind)
 {
     uint64_t value = kind == BRANCH ? 0 : aril__le16(node + 4) & BIG ? 8 : value_bytes(node);
@@ -146,7 +146,7 @@ static aril_status walk(aril__lmdb *f, uint64_t number, int depth)
         else
             nodes = (lower - PAGE_HEAD) / 2;
     }
-    uint64_t used = lower; /* of the page; nodes that overlap would sum up to more than there is */
+    uint64_t used = lower; /* bytes used; overlapping nodes would sum up to more than a page */
     for (unsigned i = 0; i < nodes && status == ARIL_OK; i++) {
         size_t at = aril__le16(page + PAGE_HEAD + 2 * i);
         uint64_t size = at + NODE_HEAD > f->page_size ? 0 : node_bytes(page + at, kind);
@@ -167,7 +167,7 @@ static aril_status walk(aril__lmdb *f, uint64_t number, int depth)
     return status;
 }
 
-/* Finds the newer of the two meta pages, and with it the root and the size of pages. */
+/* Reads the newer of the two meta pages: the root page and the page size. */
 static aril_status read_meta(aril__lmdb *f, uint64_t *root, uint64_t *entries)
 {
     unsigned char meta[2][META_END];
@@ -245,21 +245,21 @@ aril_status aril__lmdb_read(const aril__lmdb *f, int64_t i, aril__bytes *out)
     return to ? aril__source_read(&f->source, v->at, to, (size_t)v->size) : no_memory(f);
 }
 
-/* ---- writing: pages are filled one after the other, then the pages above them ---- */
+/* ---- writing: leaf pages are filled in order, then the levels above them ---- */
 
 enum { PAGE = 4096, LARGEST_NODE = 2038 };
 
 struct level {
     unsigned char page[PAGE];
     unsigned lower, upper;
-    uint64_t pages; /* written so far */
+    uint64_t pages; /* pages written so far */
 };
 
 struct writing {
     aril__file *file;
-    uint64_t next; /* the number of the next page */
+    uint64_t next; /* number of the next page */
     uint64_t overflows;
-    struct level *level[DEEPEST]; /* from the leaves up */
+    struct level *level[DEEPEST]; /* from the leaves upward */
     int depth;
     bool failed;
 };
@@ -277,7 +277,7 @@ static void put_page_head(unsigned char *page, uint64_t number, unsigned flags, 
 static void add_node(struct writing *w, int depth, const unsigned char head[NODE_HEAD],
                      const void *key, size_t key_size, const void *value, size_t value_size);
 
-/* Writes the page of a level, and a node that names it to the level above, under its first key. */
+/* Writes the page of a level, and adds a node for it to the level above, under its first key. */
 static uint64_t end_page(struct writing *w, int depth, bool last)
 {
     struct level *l = w->level[depth];
@@ -361,7 +361,7 @@ static void put_meta(unsigned char *page, uint64_t number, uint64_t last, const 
     aril__put_le32(page + PAGE_HEAD + 4, 1);
     aril__put_le64(page + META_MAP, (last + 1) * PAGE);
     aril__put_le32(page + META_FREE, PAGE);
-    aril__put_le16(page + META_FREE + DB_FLAGS, 8); /* keys are numbers */
+    aril__put_le16(page + META_FREE + DB_FLAGS, 8); /* integer keys */
     aril__put_le64(page + META_FREE + DB_ROOT, no_page);
     uint64_t branches = 0;
     for (int i = 1; i < w->depth; i++) branches += w->level[i]->pages;
@@ -375,7 +375,8 @@ static void put_meta(unsigned char *page, uint64_t number, uint64_t last, const 
     aril__put_le64(page + META_TXN, number);
 }
 
-/* The file twice: once to nowhere, to learn where the root will be, since that stands in front. */
+/* Called twice: the first pass discards its output and only finds the root page, which the file
+ * stores at its start. */
 static aril_status write_pages(struct writing *w, int64_t n, const aril__lmdb_pair *pair,
                                uint64_t *root)
 {

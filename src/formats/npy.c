@@ -18,7 +18,7 @@
 
 static const char magic[] = "\x93NUMPY";
 
-/* The kinds of numbers: a letter and a size in bytes. */
+/* Element types: a letter and a size in bytes. */
 static const struct {
     char letter;
     int size;
@@ -34,7 +34,7 @@ enum { TYPES = sizeof types / sizeof *types };
 
 struct header {
     const char *at, *end;
-    const char *name; /* of the file */
+    const char *name; /* file name */
     char descr[16];
     bool fortran;
     aril_shape shape;
@@ -58,7 +58,7 @@ static bool take(struct header *h, char c)
     return true;
 }
 
-/* A text in quotes, cut to what fits. */
+/* Reads a quoted string, truncated to fit. */
 static bool quoted(struct header *h, char *to, size_t room)
 {
     char quote = peek(h);
@@ -95,7 +95,7 @@ static bool shape(struct header *h)
             size = size * 10 + (*h->at - '0');
         if (digits == 0 || h->shape.ndim == ARIL_MAX_DIMS) return false;
         h->shape.dim[h->shape.ndim++] = size;
-        keyword(h, "L"); /* of Python 2 */
+        keyword(h, "L"); /* long suffix of Python 2 */
         if (!take(h, ',') && peek(h) != ')') return false;
     }
     return true;
@@ -132,7 +132,7 @@ static aril_status read_header(struct header *h)
     return seen[0] && seen[1] && seen[2] ? ARIL_OK : malformed(h->name, "its header lacks a key");
 }
 
-/* "<f4": the order of bytes, the kind and the size. */
+/* Parses "<f4": byte order, kind and size. */
 static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *big)
 {
     const char *d = h->descr;

@@ -28,7 +28,7 @@ static aril_npz *open_source(aril_status status, aril__source source)
         free(f);
         return NULL;
     }
-    for (int i = 0; i < f->zip.n; i++) { /* "x.npy" is called "x" */
+    for (int i = 0; i < f->zip.n; i++) { /* strip the suffix: "x.npy" becomes "x" */
         char *name = f->zip.member[i].name;
         size_t n = strlen(name);
         if (n > 4 && strcmp(name + n - 4, ".npy") == 0) name[n - 4] = 0;
@@ -123,7 +123,7 @@ aril_status aril_npz_write(const char *path, const aril_named *tensors)
     aril_status status = ARIL_OK;
     for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
         char number[24];
-        snprintf(number, sizeof number, "arr_%d", i); /* as NumPy calls them */
+        snprintf(number, sizeof number, "arr_%d", i); /* NumPy's default names */
         const char *name = tensors->name ? tensors->name[i] : number;
         for (int k = 0; k < i && tensors->name; k++)
             if (strcmp(tensors->name[k], name) == 0)

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <strings.h>
 
-static locale_t plain; /* "C", where a point is a point */
+static locale_t plain; /* the "C" locale, whose decimal separator is a point */
 
 static void make_plain(void)
 {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* Long numbers, by the C library. The text has been found to be a number. */
+/* Slow path through the C library, for long numbers. The text is known to be a number. */
 static bool slowly(const char *text, size_t n, double *value)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -73,7 +73,7 @@ bool aril__parse_number(const char *text, size_t n, double *value)
         exponent += e_sign * e;
     }
     if (p != end) return false;
-    /* Both factors are exact: one operation rounds once. */
+    /* Both factors are exact: the one operation rounds correctly. */
     if (significant < 19 && digits <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
         double v = (double)digits;
         *value = sign * (exponent < 0 ? v / power[-exponent] : v * power[exponent]);

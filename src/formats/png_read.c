@@ -1,4 +1,4 @@
-/* Reading PNG by libpng. */
+/* Reads PNG files with libpng. */
 #include "formats/image.h"
 
 #include "aril/device.h"
@@ -18,7 +18,7 @@ bool aril__is_png(const unsigned char *data, size_t size)
 #include <png.h>
 #include <setjmp.h>
 
-/* What a reader carries. libpng leaves it by longjmp at an error. */
+/* Reader state. libpng leaves by longjmp on an error. */
 struct reading {
     const unsigned char *data;
     size_t size, at;
@@ -51,7 +51,7 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     r->at += n;
 }
 
-/* Of a pixel, when palettes and transparent colours have become channels. */
+/* Bytes per pixel, after palettes and transparent colours are expanded to channels. */
 static uint64_t decoded_bytes(png_structp png, png_infop info)
 {
     int kind = png_get_color_type(png, info);
@@ -60,15 +60,15 @@ static uint64_t decoded_bytes(png_structp png, png_infop info)
     return channels * (png_get_bit_depth(png, info) == 16 ? 2 : 1);
 }
 
-/* Everything that may jump. False, with an error, where Aril's side failed. */
+/* All calls that may longjmp. False, with an error, if Aril's side failed. */
 static bool read_image(struct reading *r, bool deep)
 {
     png_set_read_fn(r->png, r, read_bytes);
     png_set_user_limits(r->png, 1 << 24, 1 << 24);
     png_set_chunk_malloc_max(r->png, 1 << 24);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
-    /* Nor those that are known and not needed: texts and profiles are compressed, and a thousand of
-     * them would be unpacked and kept. */
+    /* Also skip known chunks that are not needed: texts and profiles are compressed, and a thousand
+     * of them would be decompressed and kept. */
     static const png_byte unused[] = "iCCP\0iTXt\0sPLT\0tEXt\0zTXt\0eXIf";
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, unused, sizeof unused / 5);
     png_read_info(r->png, r->info);
@@ -76,7 +76,7 @@ static bool read_image(struct reading *r, bool deep)
     png_uint_32 height = png_get_image_height(r->png, r->info);
     int depth = png_get_bit_depth(r->png, r->info);
     uint64_t pixel = decoded_bytes(r->png, r->info);
-    /* A byte of deflate stands for at most 1032; up to 8 pixels lie in each, of up to 4 bytes. */
+    /* A deflate byte expands to at most 1032 bytes, each of up to 8 pixels of up to 4 bytes. */
     if (!aril__image_fits(r->name, width, height, pixel, r->size, 1032 * 8 * 4)) return false;
 
     png_set_expand(r->png);
@@ -108,7 +108,7 @@ static bool read_image(struct reading *r, bool deep)
     return true;
 }
 
-/* False, with an error, on failure. What changes before a jump belongs to the caller. */
+/* False, with an error, on failure. State that changes before a longjmp belongs to the caller. */
 static bool read_guarded(struct reading *r, bool deep)
 {
     if (setjmp(r->wrong) != 0) {

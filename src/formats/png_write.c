@@ -26,7 +26,7 @@ static void chunk(aril__bytes *out, const char *type, const void *data, size_t n
 
 /* ---- rows ---- */
 
-enum { FILTERS = 5 }; /* none, left, above, their mean, and whichever of three is nearest */
+enum { FILTERS = 5 }; /* none, sub, up, average, Paeth */
 
 static int nearest_of(int a, int b, int c)
 {
@@ -34,7 +34,8 @@ static int nearest_of(int a, int b, int c)
     return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
 }
 
-/* One row less what a filter foretells of it; above may be NULL. Returns how large the rest is. */
+/* Applies a PNG filter to one row; above may be NULL. Returns the sum of the residuals'
+ * magnitudes. */
 static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *above, size_t n,
                            size_t pixel, uint8_t *to)
 {
@@ -69,7 +70,7 @@ static bool deflate_all(const uint8_t *data, size_t n, aril__bytes *out)
 
 #else
 
-/* A stream of blocks that are stored as they are. */
+/* Without zlib: a zlib stream of stored (uncompressed) blocks. */
 static bool deflate_all(const uint8_t *data, size_t n, aril__bytes *out)
 {
     static const unsigned char head[] = { 0x78, 0x01 };

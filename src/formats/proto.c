@@ -61,7 +61,7 @@ static void key(aril__proto *p, uint32_t field, aril__proto_wire wire)
     varint(p, (uint64_t)field << 3 | (uint64_t)wire);
 }
 
-/* The format is little-endian whatever the machine is. */
+/* The format is little-endian regardless of the machine. */
 static void fixed(aril__proto *p, uint64_t bits, size_t n)
 {
     uint8_t *to = grow(p, n);
@@ -133,7 +133,7 @@ size_t aril__proto_begin(aril__proto *p, uint32_t field)
     return p->n;
 }
 
-/* The length stands before the content but is known after it: the content moves to make room. */
+/* The length precedes the content but is only known afterwards: move the content to make room. */
 void aril__proto_end(aril__proto *p, size_t begun)
 {
     if (p->failed) return;

@@ -1,4 +1,4 @@
-/* The wire format of protocol buffers: fields by number, written and read without a schema. */
+/* The protocol buffers wire format: fields by number, written and read without a schema. */
 #ifndef ARIL_FORMATS_PROTO_H
 #define ARIL_FORMATS_PROTO_H
 
@@ -8,8 +8,8 @@
 
 /* ---- writing ---- */
 
-/* A message that grows. All zeros at the start; `failed` when memory ran out, after which nothing
- * is written any more. */
+/* A growable message. Zero-initialize; `failed` is set when out of memory, after which nothing more
+ * is written. */
 typedef struct aril__proto {
     uint8_t *at;
     size_t n, room;
@@ -17,20 +17,20 @@ typedef struct aril__proto {
 } aril__proto;
 
 void aril__proto_free(aril__proto *p);
-/* Empties it and keeps the memory. */
+/* Clears the message and keeps its memory. */
 void aril__proto_clear(aril__proto *p);
 
-/* A whole number (int32, int64, uint64, bool, enum); a double; a float; bytes; a text. */
+/* An integer (int32, int64, uint64, bool, enum); a double; a float; bytes; a string. */
 void aril__proto_int(aril__proto *p, uint32_t field, int64_t value);
 void aril__proto_double(aril__proto *p, uint32_t field, double value);
 void aril__proto_float(aril__proto *p, uint32_t field, float value);
 void aril__proto_bytes(aril__proto *p, uint32_t field, const void *data, size_t n);
 void aril__proto_text(aril__proto *p, uint32_t field, const char *text);
-/* A repeated field, packed. */
+/* A packed repeated field. */
 void aril__proto_doubles(aril__proto *p, uint32_t field, const double *value, size_t n);
 void aril__proto_floats(aril__proto *p, uint32_t field, const float *value, size_t n);
 
-/* A message inside: what is written between the two is its content. */
+/* A nested message: what is written between the two calls is its content. */
 size_t aril__proto_begin(aril__proto *p, uint32_t field);
 void aril__proto_end(aril__proto *p, size_t begun);
 
@@ -43,10 +43,11 @@ typedef enum aril__proto_wire {
     ARIL__PROTO_FIXED32 = 5,
 } aril__proto_wire;
 
-/* A place in a message, and the field that was read last. */
+/* A position in a message, and the last field read. */
 typedef struct aril__proto_in {
     const uint8_t *at, *end;
-    bool malformed; /* why there is no next field; the end of the message is no error */
+    bool
+        malformed; /* set if there is no next field because of an error; the end of the message is not an error */
     uint32_t field;
     aril__proto_wire wire;
     uint64_t value;       /* varint and fixed: their bits */
@@ -56,19 +57,19 @@ typedef struct aril__proto_in {
 
 aril__proto_in aril__proto_open(const void *data, size_t n);
 
-/* The next field; false at the end or where the message is malformed. Groups, which nobody writes
- * any more, are passed over. */
+/* Reads the next field; false at the end or if the message is malformed. Groups, which are
+ * obsolete, are skipped. */
 bool aril__proto_next(aril__proto_in *in);
 
-/* The last field as a number: a varint as a signed number, fixed forms as what they hold. */
+/* The last field as a number: a varint as a signed integer, fixed-size fields as their value. */
 int64_t aril__proto_get_int(const aril__proto_in *in);
 double aril__proto_get_double(const aril__proto_in *in);
 float aril__proto_get_float(const aril__proto_in *in);
-/* The message in the last field. */
+/* Opens the nested message in the last field. */
 aril__proto_in aril__proto_enter(const aril__proto_in *in);
 
-/* Takes one number from a repeated field, packed or not: call it again with the same field until it
- * is false. *from is NULL at the first call for a field. */
+/* Reads one number of a repeated field, packed or not: call it again with the same field until it
+ * returns false. *from is NULL on the first call for a field. */
 bool aril__proto_each_int(aril__proto_in *in, const uint8_t **from, int64_t *value);
 bool aril__proto_each_float(aril__proto_in *in, const uint8_t **from, float *value);
 

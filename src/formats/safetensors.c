@@ -22,7 +22,7 @@
 static const char metadata_key[] = "__metadata__";
 enum { LONGEST_HEADER = 100000000 }; /* the limit of the format's own library */
 
-/* Names of dtypes in the format; NULL where it has none. */
+/* The format's dtype names; NULL if it has none. */
 static const char *const dtype_names[ARIL__DTYPE_COUNT] = {
     [ARIL_BOOL] = "BOOL",      [ARIL_U8] = "U8",
     [ARIL_U16] = "U16",        [ARIL_U32] = "U32",
@@ -38,8 +38,8 @@ static const char *const dtype_names[ARIL__DTYPE_COUNT] = {
 
 /* ---- writing ---- */
 
-/* Calls fn for the tensors in the order of their bytes in the file: wide elements first, so that
- * each begins at a multiple of its size. */
+/* Calls fn for the tensors in file order: wider elements first, so that each tensor is aligned to
+ * its element size. */
 static bool each_in_file(const aril_named *t, bool (*fn)(int i, void *ctx), void *ctx)
 {
     static const int widths[] = { 64, 32, 16, 8, 4 };
@@ -51,7 +51,7 @@ static bool each_in_file(const aril_named *t, bool (*fn)(int i, void *ctx), void
 
 struct save {
     const aril_named *t;
-    uint64_t *begin; /* where the i-th tensor's bytes begin, and where the last one's end */
+    uint64_t *begin; /* offset of the i-th tensor, and the end of the last */
     uint64_t end;
     aril__file *file;
 };
@@ -90,7 +90,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The text that stands twice among n of them, NULL where none does; *failed when memory is out. */
+/* A string that occurs twice, NULL if all are unique; sets *failed when out of memory. */
 static const char *twice(int n, const char *const *text, bool *failed)
 {
     *failed = false;
@@ -166,8 +166,7 @@ static aril_status check_metadata(const char *path, const aril_metadata *m)
     return ARIL_OK;
 }
 
-/* The header with its length in front, padded so that the bytes behind it begin at a multiple of
- * 8. */
+/* Writes the header with its length in front, padded so that the data begins at a multiple of 8. */
 static void write_header(aril__bytes *b, const struct save *s, const aril_metadata *m)
 {
     aril__bytes_add(b, "\0\0\0\0\0\0\0\0{", 9);
@@ -245,17 +244,17 @@ struct entry {
     char *name;
     aril_dtype dtype;
     aril_shape shape;
-    uint64_t begin, end; /* from the first byte after the header */
+    uint64_t begin, end; /* offsets from the end of the header */
 };
 
 struct aril_safetensors {
     aril__source source;
-    uint64_t data; /* where the bytes after the header begin */
+    uint64_t data; /* offset of the data after the header */
     int n, room, n_meta, meta_room;
     struct entry *entry;
-    int *sorted; /* entries in the order of their names */
+    int *sorted; /* entries sorted by name */
     char **key, **value;
-    aril_named all; /* what aril_safetensors_all gives; at is NULL until then */
+    aril_named all; /* cached result of aril_safetensors_all; `at` is NULL until then */
 };
 
 static aril_status malformed(const aril_safetensors *f, const char *fmt, ...)
@@ -275,7 +274,7 @@ static aril_status no_memory(const aril_safetensors *f)
     return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", f->source.name);
 }
 
-/* Room for one more of n things of a size. */
+/* Grows an array of n elements for one more, if needed. */
 static bool grow(void *at, int n, int *room, size_t size)
 {
     if (n < *room) return true;
@@ -321,7 +320,7 @@ static bool read_dtype(aril__json *j, aril_dtype *dtype, char other[24])
     return true;
 }
 
-/* {"dtype": ..., "shape": ..., "data_offsets": ...}, in any order, each once. */
+/* Reads {"dtype": ..., "shape": ..., "data_offsets": ...}, in any order, each once. */
 static bool read_entry(struct entry *e, aril__json *j, char other[24])
 {
     int seen[3] = { 0 };
@@ -411,8 +410,8 @@ static int by_place(const void *a, const void *b, void *ctx)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Every tensor has the bytes that its shape asks for; together they fill `size` bytes without a gap
- * and without sharing one. */
+/* Checks that each tensor has the size of its shape, and that together they fill `size` bytes
+ * without gaps or overlaps. */
 static aril_status check_places(aril_safetensors *f, uint64_t size)
 {
     for (int i = 0; i < f->n; i++) {
@@ -463,15 +462,15 @@ static aril_status check_names(aril_safetensors *f)
     return key ? malformed(f, "its metadata has two pairs called %s", key) : ARIL_OK;
 }
 
-/* `first` are the first 9 bytes, as far as they are there; size is that of the whole file. */
+/* `first` holds up to the first 9 bytes; `size` is that of the whole file. */
 static aril_status header_length(aril_safetensors *f, const unsigned char *first, uint64_t size,
                                  uint64_t *length)
 {
     if (size < 8)
         return malformed(f, "it has %llu bytes, too few for one", (unsigned long long)size);
     *length = aril__le64(first);
-    /* The length may begin with the same bytes as another format: a header of 128 bytes begins as a
-     * pickle does. Where the header follows, the file is what it seems to be. */
+    /* The length may look like another format's magic: 128 begins like a pickle. If a header
+     * follows, the file is safetensors. */
     bool foreign = first[8] != '{';
     if (foreign && first[0] == 'P' && first[1] == 'K')
         return malformed(
@@ -621,7 +620,7 @@ aril_tensor *aril_safetensors_tensor(aril_safetensors *f, int i)
         aril_drop(t);
         return aril__poison();
     }
-    if (e->dtype == ARIL_BOOL) { /* bytes other than 0 and 1 are no bool that C could read */
+    if (e->dtype == ARIL_BOOL) { /* C cannot read a bool other than 0 and 1 */
         unsigned char *b = aril__ptr(t);
         for (size_t k = 0; k < size; k++) b[k] = b[k] != 0;
     }

@@ -1,4 +1,4 @@
-/* Event files: records of protocol buffers with checksums, one for each thing logged. */
+/* Event files: checksummed records of protocol buffers, one per logged value. */
 #include "formats/tensorboard.h"
 
 #include "aril/device.h"
@@ -37,7 +37,7 @@ static void make_crc_table(void)
     }
 }
 
-/* CRC-32C, turned and moved as records have it. */
+/* Masked CRC-32C (rotated, plus a constant), as in TFRecord files. */
 static uint32_t checksum(const uint8_t *at, size_t n)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -142,7 +142,7 @@ static void forget(aril_tensorboard *tb)
 aril_tensorboard *aril_tensorboard_new(const char *folder)
 {
     static const char what[] = "tensorboard";
-    static atomic_uint files; /* two logs of one second and process are two files */
+    static atomic_uint files; /* distinguishes logs of the same second and process */
     if (!folder || !*folder) {
         aril__fail(ARIL_ERR_ARG, "%s: a folder is missing", what);
         return NULL;
@@ -197,7 +197,7 @@ void aril_tensorboard_free(aril_tensorboard *tb)
     forget(tb);
 }
 
-/* ---- numbers and texts ---- */
+/* ---- scalars and text ---- */
 
 aril_status aril_tensorboard_scalar(aril_tensorboard *tb, const char *tag, double value,
                                     int64_t step)
@@ -231,7 +231,7 @@ aril_status aril_tensorboard_text(aril_tensorboard *tb, const char *tag, const c
 
 enum { BUCKETS = 64 };
 
-/* The elements of t as doubles, in memory to free; NULL after an error. */
+/* The elements of t as doubles, which the caller frees; NULL after an error. */
 static double *doubles_of(const char *what, aril_tensor *t, int64_t *n)
 {
     ARIL_SCOPE;
@@ -270,7 +270,7 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
     if (!kept) least = most = 0;
     double limit[BUCKETS], count[BUCKETS] = { 0 };
     int buckets = most > least ? BUCKETS : 1;
-    /* A range beyond the largest number is measured in halves. */
+    /* Halve the values if the range would overflow. */
     double unit = isfinite(most - least) ? 1 : 0.5;
     double width = (most * unit - least * unit) / buckets;
     for (int b = 0; b < buckets; b++) limit[b] = (least * unit + width * (b + 1)) / unit;
@@ -323,7 +323,7 @@ aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, ari
         /* Rows: true and false positives, true and false negatives, precision, recall. */
         float *tp = table, *fp = table + m, *tn = table + 2 * m, *fn = table + 3 * m;
         double positives = 0;
-        for (int64_t i = 0; i < n; i++) { /* first by the highest threshold that a score reaches */
+        for (int64_t i = 0; i < n; i++) { /* count each score at the highest threshold it reaches */
             int at = (int)(p[i] * (m - 1));
             (y[i] > 0.5 ? tp : fp)[at < m ? at : m - 1]++;
             positives += y[i] > 0.5;

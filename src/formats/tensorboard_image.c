@@ -1,4 +1,4 @@
-/* Images and points for TensorBoard. */
+/* Images and embeddings for TensorBoard. */
 #include "aril/device.h"
 #include "aril/ops.h"
 #include "aril/scope.h"
@@ -54,7 +54,7 @@ aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag, aril_t
 
 /* ---- the projector ---- */
 
-/* A name for files: what is no letter or digit becomes _. */
+/* Makes a file name from a tag: anything but a letter or digit becomes _. */
 static void file_name(const char *tag, char *to, size_t size)
 {
     size_t n = 0;
@@ -81,7 +81,7 @@ static void labels_text(aril__bytes *b, const char *const *labels, int64_t n)
     }
 }
 
-/* Writes the text and empties it. */
+/* Writes the text to a file and clears it. */
 static aril_status save(aril_tensorboard *tb, const char *folder, const char *name, aril__bytes *b)
 {
     char path[4096];
@@ -98,7 +98,7 @@ static aril_status save(aril_tensorboard *tb, const char *folder, const char *na
     return s;
 }
 
-/* The page's configuration names all embeddings of the folder, so it is written anew with each. */
+/* The projector's configuration lists all embeddings of the folder, so it is rewritten for each. */
 static aril_status save_config(aril_tensorboard *tb)
 {
     aril__bytes b = { 0 };
@@ -118,7 +118,7 @@ static aril_status note_embedding(aril_tensorboard *tb, const char *text)
     return save_config(tb);
 }
 
-/* A sheet as the page wants it: as many columns as rows, without gaps. */
+/* Saves a sprite image as the projector expects it: as many columns as rows, without gaps. */
 static aril_status save_sprite(aril_tensorboard *tb, const char *folder, aril_tensor *images)
 {
     static const char what[] = "tensorboard_embedding";

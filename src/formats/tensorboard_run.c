@@ -1,4 +1,4 @@
-/* What TensorBoard shows of a run as a whole: its hyper-parameters and its graph. */
+/* Run-level TensorBoard data: hyper-parameters and the graph. */
 #include "core/error.h"
 #include "formats/tensorboard.h"
 
@@ -13,7 +13,7 @@ enum { TYPE_TEXT = 1, TYPE_NUMBER = 3 };
 enum { VALUE_NUMBER = 2, VALUE_TEXT };
 enum { ENDED_WELL = 1, ENDED_BADLY };
 
-/* One summary value that holds nothing but a message of the plug-in. */
+/* Writes a summary value that holds only a plug-in message. */
 static aril_status write_message(aril_tensorboard *tb, const char *tag, const aril__proto *content)
 {
     static const char what[] = "tensorboard_hparams";
@@ -70,7 +70,7 @@ aril_status aril_tensorboard_hparams(aril_tensorboard *tb, const aril_hparam *hp
     aril_status s = write_message(tb, "_hparams_/experiment", &p);
     aril__proto_clear(&p);
     size_t start = aril__proto_begin(&p, HPARAMS_START);
-    for (int i = 0; i < n; i++) { /* a map: entries of key and value */
+    for (int i = 0; i < n; i++) { /* a map: key-value entries */
         size_t entry = aril__proto_begin(&p, 1);
         aril__proto_text(&p, 1, hparams[i].name);
         put_value(&p, 2, &hparams[i]);
@@ -149,7 +149,7 @@ aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_
     aril__proto p = { 0 };
     for (int i = 0; i < n; i++) put_node(&p, &node[i]);
     size_t versions = aril__proto_begin(&p, 4);
-    aril__proto_int(&p, 1, 22); /* what TensorBoard asks of a producer */
+    aril__proto_int(&p, 1, 22); /* the producer version that TensorBoard expects */
     aril__proto_end(&p, versions);
     aril_status s = aril__tb_event(tb, what, EVENT_GRAPH, &p);
     aril__proto_free(&p);

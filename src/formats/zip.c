@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum {
-    END_SIZE = 22,     /* the last record, without a comment */
-    LOCATOR_SIZE = 20, /* before it in archives of 64 bits: tells where END64 is */
+    END_SIZE = 22,     /* end of central directory record, without a comment */
+    LOCATOR_SIZE = 20, /* zip64 locator, before it: holds the offset of END64 */
     END64_SIZE = 56,
-    MEMBER_SIZE = 46, /* in the list of members, without name and extras */
-    HEAD_SIZE = 30,   /* before a member's bytes, likewise */
+    MEMBER_SIZE = 46, /* central directory entry, without name and extra fields */
+    HEAD_SIZE = 30,   /* local header, without name and extra fields */
 };
 
 static const unsigned char end_mark[] = "PK\5\6", locator_mark[] = "PK\6\7",
@@ -29,7 +29,7 @@ static aril_status no_memory(const aril__zip *z)
     return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", z->source.name);
 }
 
-/* Where the list of members is, and how many there are. */
+/* Offset, size and number of entries of the central directory. */
 struct list {
     uint64_t at, size, n;
 };
@@ -64,8 +64,8 @@ static aril_status find_list(const aril__zip *z, struct list *list)
     return ARIL_OK;
 }
 
-/* Sizes that 32 bits do not hold stand in an extra field, those that need it one after the
- * other. */
+/* Sizes beyond 32 bits are in the zip64 extra field, which holds only those that need it, in
+ * order. */
 static bool wide_sizes(aril__zip_member *m, const unsigned char *extra, size_t n)
 {
     bool need[3] = { m->size == UINT32_MAX, m->packed == UINT32_MAX, m->head == UINT32_MAX };
@@ -117,7 +117,7 @@ static aril_status read_list(aril__zip *z, const struct list *list, const unsign
         memcpy(m->name, p + MEMBER_SIZE, name);
         m->name[name] = 0;
         z->n++;
-        /* A byte of deflate stands for at most 1032. */
+        /* A deflate byte expands to at most 1032 bytes. */
         if (m->packed > z->source.size || m->size / 1032 > m->packed ||
             (m->method == 0 && m->size != m->packed))
             return malformed(z, "a member is larger than the archive can hold");
@@ -193,15 +193,14 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
 
 /* ---- writing ---- */
 
-/* The fields that a member's header and its entry in the list share, from the version on. */
+/* Writes the fields shared by local headers and central directory entries, from the version on. */
 static void fields(unsigned char *p, uint32_t crc, uint64_t size, size_t name, size_t extra)
 {
     aril__put_le16(p, size >= UINT32_MAX ? 45 : 20);
     aril__put_le16(p + 2, 0x800); /* names are UTF-8 */
     aril__put_le16(p + 4, 0);     /* stored */
     aril__put_le16(p + 6, 0);
-    aril__put_le16(p + 8,
-                   0x21); /* the first day that zip knows: files do not depend on the clock */
+    aril__put_le16(p + 8, 0x21); /* zip's earliest date: files do not depend on the clock */
     aril__put_le32(p + 10, crc);
     uint32_t narrow = size >= UINT32_MAX ? UINT32_MAX : (uint32_t)size;
     aril__put_le32(p + 14, narrow);

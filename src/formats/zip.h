@@ -1,5 +1,4 @@
-/* Zip archives, with sizes of 32 or 64 bits: members that are stored or deflated are read, stored
- * ones written. */
+/* Zip archives, including zip64: reads stored and deflated members, writes stored ones. */
 #ifndef ARIL_FORMATS_ZIP_H
 #define ARIL_FORMATS_ZIP_H
 
@@ -9,8 +8,8 @@
 
 typedef struct aril__zip_member {
     char *name;
-    uint64_t head;         /* where its own header begins */
-    uint64_t packed, size; /* bytes in the archive, and unpacked */
+    uint64_t head;         /* offset of its local header */
+    uint64_t packed, size; /* compressed and uncompressed size */
     uint32_t crc;
     int method; /* 0: stored, 8: deflated */
 } aril__zip_member;
@@ -21,15 +20,15 @@ typedef struct aril__zip {
     aril__zip_member *member;
 } aril__zip;
 
-/* Reads the list of members of a source, which is taken over, also on failure. */
+/* Reads the central directory. Takes over the source, even on failure. */
 aril_status aril__zip_open(aril__zip *z, aril__source source);
 void aril__zip_close(aril__zip *z);
 
-/* Adds the contents of member i to *out, after checking them. */
+/* Appends the contents of member i to *out, after verifying the checksum. */
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
 
-/* Writing: members one after the other, then the list of them. A member has two parts (head, data),
- * either of which may be empty. Errors are the file's. */
+/* Writing: members one after the other, then the central directory. A member has two parts (head,
+ * data), either of which may be empty. Errors are those of the file. */
 typedef struct aril__zip_writer {
     aril__file *file;
     aril__bytes list;
