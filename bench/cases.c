@@ -25,7 +25,7 @@ typedef struct reader {
     char *error;
     size_t size;
     bool failed;
-    bench_block *block; /* what the indented lines belong to: one of these three */
+    bench_block *block; /* owner of the indented lines: one of these three */
     bench_net *net;
     bench_case *at;
 } reader;
@@ -34,7 +34,7 @@ static const struct form {
     const char *name;
     bench_layer_type type;
     int numbers;
-    bool window, bias; /* takes stride and pad; takes nobias */
+    bool window, bias; /* accepts stride and pad; accepts nobias */
 } forms[] = {
     { "conv", BENCH_CONV, 2, true, true },
     { "linear", BENCH_LINEAR, 1, false, true },
@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(reader *r, const char *fo
     return false;
 }
 
-/* Memory for one more of something, cleared; `n` are there. */
+/* Allocates one more zeroed element; `n` exist already. */
 static void *one_more(reader *r, int n, int most, size_t size)
 {
     void *p = n < most ? calloc(1, size) : NULL;
@@ -154,7 +154,7 @@ static bool use_block(reader *r, bench_net *net, const words *w, int before, int
     return true;
 }
 
-/* A layer of a net, or a block in its place; only blocks before number `before` may be used. */
+/* Adds a layer to a net, or expands a block; only blocks before number `before` may be used. */
 static bool add_layer(reader *r, bench_net *net, const words *w, int before, int depth)
 {
     if (is(w, 0, "use")) return use_block(r, net, w, before, depth);
@@ -189,7 +189,7 @@ static bool add_layer(reader *r, bench_net *net, const words *w, int before, int
     return true;
 }
 
-/* Every residual has its end, and at most one shortcut. */
+/* Checks that every residual is closed and has at most one shortcut. */
 static bool check_nesting(reader *r, const bench_net *net)
 {
     int depth = 0, shortcuts[MAX_DEPTH + 1] = { 0 };
@@ -324,7 +324,7 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
     return fail(r, "no line '%s' in a case", w->at[0]);
 }
 
-/* Results that are not needed any more after a call are dropped there. */
+/* Finds the last use of each result, after which it is dropped. */
 static void find_dead(bench_case *c)
 {
     for (int s = 0; s < c->n_slots; s++) {
@@ -433,7 +433,7 @@ static bool split(reader *r, const char *from, const char *end, words *w)
         if (from - start >= BENCH_NAME)
             return fail(r, "a word is longer than %d letters", BENCH_NAME - 1);
         if (w->n == MAX_WORDS) {
-            if (is(w, 0, "about")) return true; /* a text has any number */
+            if (is(w, 0, "about")) return true; /* the description may have any number of words */
             return fail(r, "more than %d words", MAX_WORDS);
         }
         snprintf(w->at[w->n++], BENCH_NAME, "%.*s", (int)(from - start), start);

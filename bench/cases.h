@@ -1,4 +1,4 @@
-/* The file bench/cases, read. Its language is described at its top; cases.py reads the same. */
+/* The parsed file bench/cases. Its syntax is described at its top; cases.py reads the same file. */
 #ifndef ARIL_BENCH_CASES_H
 #define ARIL_BENCH_CASES_H
 
@@ -26,7 +26,7 @@ typedef enum bench_layer_type {
 
 typedef struct bench_layer {
     bench_layer_type type;
-    double number[BENCH_NUMBERS]; /* in the order in which the file names them */
+    double number[BENCH_NUMBERS]; /* in the order in the file */
     int64_t stride, pad;          /* stride 0: not given */
     bool nobias;
 } bench_layer;
@@ -34,10 +34,10 @@ typedef struct bench_layer {
 typedef struct bench_net {
     char name[BENCH_NAME];
     int n;
-    bench_layer *layer; /* blocks are put in place */
+    bench_layer *layer; /* blocks are expanded */
 } bench_net;
 
-/* Operations of a case: name, inputs, and how many numbers may follow them. */
+/* Operations of a case: name, number of inputs, and how many numbers may follow. */
 #define BENCH_OPS(X)    \
     X(add, 2, 0)        \
     X(sub, 2, 0)        \
@@ -65,7 +65,7 @@ typedef enum bench_op {
 #define BENCH_OP(name, inputs, numbers) BENCH_OP_##name,
     BENCH_OPS(BENCH_OP)
 #undef BENCH_OP
-        BENCH_OP_net, /* has the name of a net before its input */
+        BENCH_OP_net, /* takes the name of a net before its input */
 } bench_op;
 
 typedef struct bench_call {
@@ -73,7 +73,7 @@ typedef struct bench_call {
     const bench_net *net;
     int n_in, n_numbers, n_dead;
     int in[BENCH_INPUTS], out; /* slots */
-    int dead[BENCH_INPUTS];    /* slots of results that nothing needs after this call */
+    int dead[BENCH_INPUTS];    /* slots of results that are not used after this call */
     double number[BENCH_NUMBERS];
 } bench_call;
 
@@ -82,37 +82,37 @@ typedef enum bench_role { BENCH_INPUT, BENCH_PARAM, BENCH_LABELS, BENCH_RESULT }
 typedef struct bench_slot {
     char name[BENCH_NAME];
     bench_role role;
-    int64_t classes; /* of labels */
+    int64_t classes; /* number of classes, for labels */
     aril_shape shape;
 } bench_slot;
 
 typedef struct bench_case {
     char name[BENCH_NAME], about[100];
     int priority;
-    double want; /* 0: not said */
+    double want; /* ratio to reach; 0: not given */
     bool infer, modules;
-    char task[BENCH_NAME]; /* "": none */
+    char task[BENCH_NAME]; /* empty: none */
     aril_dtype dtype;
     int n_slots, n_calls;
     bench_slot slot[BENCH_SLOTS];
     bench_call call[BENCH_SLOTS];
-    int backward; /* a slot, or -1 */
-    double sgd;   /* 0: no step */
+    int backward; /* slot to call backward on, or -1 */
+    double sgd;   /* learning rate; 0: no step */
 } bench_case;
 
 typedef struct bench_cases {
     int n_nets, n_cases, n_blocks;
     bench_net *net[BENCH_NETS];
     bench_case *at[BENCH_CASES];
-    struct bench_block *block[BENCH_NETS]; /* while reading */
+    struct bench_block *block[BENCH_NETS]; /* used only while reading */
 } bench_cases;
 
-/* Reads a text; `file` stands in messages. NULL on failure, with the place and the reason in
- * `error`. */
+/* Parses a text; `file` is its name in messages. NULL on failure, with the location and the reason
+ * in `error`. */
 bench_cases *bench_cases_read(const char *text, const char *file, char *error, size_t size);
 void bench_cases_free(bench_cases *c);
 
-/* The text that the tool was built with (bench/cases). */
+/* The text of bench/cases, embedded at build time. */
 extern const char bench_cases_text[];
 
 #endif

@@ -105,7 +105,7 @@ void bench_memory_reset(void)
 {
     aril_memory_trim(aril_cpu());
 #ifdef __GLIBC__
-    malloc_trim(0); /* what the C library holds back would be used again unseen */
+    malloc_trim(0); /* return cached memory, whose reuse would not be counted */
 #endif
     FILE *f = fopen("/proc/self/clear_refs", "w");
     if (!f) return;

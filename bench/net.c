@@ -7,25 +7,25 @@ enum { WEIGHTS = 16, DEPTH = 8 };
 
 typedef struct built {
     const bench_layer *spec;
-    aril_tensor *w[WEIGHTS]; /* owned by the maker; running statistics by the model */
+    aril_tensor *w[WEIGHTS]; /* owned by the bench_maker; running statistics by the model */
     int n;
     aril_tensor *mean, *var;
-    aril_activation activation; /* taken from the layer after it */
-    bool adds; /* batch norm: adds the other branch of the residual that ends here */
-    bool done; /* nothing left to do: the layer before does it */
+    aril_activation activation; /* fused from the next layer */
+    bool adds; /* batch norm: also adds the other branch of the residual that ends here */
+    bool done; /* fused into the previous layer: skip */
 } built;
 
 struct bench_model {
     const bench_net *net;
     bool infer, still;
     double flops, backward;
-    aril_module *module; /* the same as a module, where that was asked for */
+    aril_module *module; /* the same network as a module, if requested */
     built at[];
 };
 
-/* ---- making ---- */
+/* ---- building ---- */
 
-/* A hash of 32 bits that spreads every bit ("lowbias32"). */
+/* A 32-bit hash with full avalanche ("lowbias32"). */
 static uint32_t hash(uint32_t x)
 {
     x ^= x >> 16;
@@ -46,7 +46,8 @@ aril_tensor *bench_fill(bench_maker *m, aril_shape shape, double center, double 
         float u = (float)(hash((uint32_t)i + first) >> 8) * 0x1p-23F - 1.0F;
         to[i] = (float)center + (float)scale * u;
     }
-    /* A copy: while a program holds an address of a weight, no other form of it can be kept. */
+    /* Copy: while the program holds a pointer to a weight, Aril cannot cache a packed form of
+     * it. */
     return aril_escape(m->dtype == ARIL_F32 ? aril_copy(t) : aril_cast(t, m->dtype));
 }
 
@@ -65,7 +66,8 @@ static void weight(bench_maker *m, built *b, aril_shape shape, double center, do
     b->w[b->n++] = bench_param(m, shape, center, scale);
 }
 
-/* Counts a product: its input has a gradient unless it is the net's first layer. */
+/* Counts a matrix product or convolution: its input has a gradient except in the net's first
+ * layer. */
 static void count(bench_model *model, double flops)
 {
     model->backward += model->flops == 0 ? flops : 2 * flops;
@@ -127,8 +129,8 @@ static void make_pool(const bench_layer *l, aril_shape *s)
     for (int i = 2; i < 4; i++) s->dim[i] = (s->dim[i] + 2 * l->pad - k) / stride + 1;
 }
 
-/* Layers that take the work of those after them: activations into products and norms, and the sum
- * at the end of a residual into a batch norm. */
+/* Fuses layers into preceding ones: activations into products and norms, and the sum at the end of
+ * a residual into a batch norm. */
 static void fuse(bench_model *m)
 {
     for (int i = 0; i + 1 < m->net->n; i++) {
@@ -146,7 +148,7 @@ static void fuse(bench_model *m)
     }
 }
 
-/* The layer as a module, whose sizes come from the first input. */
+/* Creates the layer as a module, whose sizes are inferred from the first input. */
 static aril_module *module_of(const bench_layer *l, bool still)
 {
     int64_t first = (int64_t)l->number[0];
@@ -167,11 +169,11 @@ static aril_module *module_of(const bench_layer *l, bool still)
     case BENCH_MAXPOOL:
         return aril_nn_max_pool2d_with(first, (aril_pool_opts){ .stride = { l->stride },
                                                                 .padding = { l->pad } });
-    default: return NULL; /* not among plain layers */
+    default: return NULL; /* not a plain layer */
     }
 }
 
-/* All layers as a module that has the same tensors. */
+/* Creates a module of all layers that shares the same tensors. */
 static aril_module *make_module(const bench_model *model, aril_shape in, aril_dtype dtype)
 {
     static const char *const names[] = { "weight", "bias" };
@@ -271,7 +273,7 @@ static aril_tensor *recurrent(const built *b, aril_tensor *x)
     return aril_lstm(x, NULL, NULL, weights, opts, NULL, NULL);
 }
 
-/* In inference nobody needs what a convolution gave: it is normalised where it is. */
+/* In inference the convolution's output is not needed again: normalize it in place. */
 static aril_tensor *batch_norm(const bench_model *m, const built *b, aril_tensor *x,
                                aril_tensor *residual)
 {
@@ -282,7 +284,7 @@ static aril_tensor *batch_norm(const bench_model *m, const built *b, aril_tensor
     return (owned ? aril_batch_norm_ : aril_batch_norm)(x, b->w[0], b->w[1], b->mean, b->var, opts);
 }
 
-/* What a layer makes of x; `residual` is the other branch where one is open. */
+/* Applies a layer to x; `residual` is the other branch if one is open. */
 static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x,
                           aril_tensor *residual)
 {
@@ -319,7 +321,7 @@ static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x,
     return aril_escape(y);
 }
 
-/* A value is dropped as soon as the next exists, unless a residual still needs it. */
+/* Each value is dropped as soon as the next exists, unless a residual still needs it. */
 aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x)
 {
     if (m->module) return aril_forward(m->module, x);

@@ -1,5 +1,5 @@
-/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. The build
- * lets this file join multiplications and additions. */
+/* The machine's peak: multiply-adds on registers alone, with the widest vectors available. The
+ * build lets the compiler contract multiplications and additions to FMAs in this file. */
 #include "run.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@ typedef float lane16 __attribute__((vector_size(64)));
 typedef float lane8 __attribute__((vector_size(32)));
 typedef float lane4 __attribute__((vector_size(16)));
 
-/* As many independent chains as hide the latency; returns the FLOPs done. */
+/* Enough independent chains to hide the latency; returns the FLOPs done. */
 #define CHAIN_LOOP(name, lane, target)                                                     \
     target static double name(float *sink)                                                 \
     {                                                                                      \
@@ -42,10 +42,10 @@ static double chains(float *sink)
 
 typedef struct worker {
     double rate; /* FLOP/s */
-    float sink;  /* keeps the compiler from leaving the work out */
+    float sink;  /* keeps the compiler from removing the work */
 } worker;
 
-/* The best of many short runs: one that was interrupted says nothing of the machine. */
+/* Takes the best of many short runs: interrupted runs do not show the peak. */
 static void *work(void *arg)
 {
     worker *w = arg;

@@ -56,7 +56,7 @@ static void update(bench_run *r)
 {
     aril_list none = { 0 };
     if (r->optim) {
-        aril_step(r->optim); /* drops the gradients too */
+        aril_step(r->optim); /* also drops the gradients */
         return;
     }
     if (r->rate)
@@ -78,13 +78,13 @@ void bench_run_step(bench_run *r)
     update(r);
 }
 
-/* ---- making ---- */
+/* ---- setup ---- */
 
 static aril_tensor *make_labels(bench_maker *m, const bench_slot *s, aril_shape shape)
 {
     ARIL_SCOPE;
     aril_dtype dtype = m->dtype;
-    m->dtype = ARIL_F64; /* exact, so that every side gets the same labels */
+    m->dtype = ARIL_F64; /* exact, so that all frameworks get the same labels */
     aril_tensor *u = bench_fill(m, shape, 1, 1);
     m->dtype = dtype;
     double scale = (double)s->classes / 2;
@@ -103,7 +103,7 @@ static double bytes_of(const bench_run *r, const bench_call *c)
     return n * (r->at->dtype == ARIL_BF16 ? 2 : 4);
 }
 
-/* What a call costs in products, forward and backward; its result is there. */
+/* FLOPs of a call's products, forward and backward; its result must exist. */
 static double flops_of(bench_run *r, const bench_call *c)
 {
     const bench_model *model = r->model[c - r->at->call];
@@ -116,7 +116,7 @@ static double flops_of(bench_run *r, const bench_call *c)
     return f * (1 + (back ? r->wants[c->in[0]] + r->wants[c->in[1]] : 0));
 }
 
-/* Shapes, gradients wanted and costs of all calls, found by running them once. */
+/* Finds the shapes, required gradients and costs of all calls by running them once. */
 static void look(bench_run *r)
 {
     ARIL_SCOPE;
@@ -188,7 +188,7 @@ void bench_run_end(bench_run *r)
     *r = (bench_run){ 0 };
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static void print_values(FILE *to, const char *before, const char *name, aril_tensor *t)
 {

@@ -14,9 +14,9 @@
 enum { IMAGES = 16384, BATCH = 64 };
 
 typedef struct lenet {
-    aril_model *model; /* of a fit */
+    aril_model *model; /* for model_fit */
     aril_module *net;
-    aril_optim *opt; /* of a loop by hand */
+    aril_optim *opt; /* for a hand-written loop */
     aril_loader *batches;
 } lenet;
 
@@ -89,11 +89,12 @@ static void lenet_fit_step(void *state)
                           (aril_fit_opts){ .epochs = 1, .verbose = ARIL_SILENT });
 }
 
-/* ---- images from files: a step is FILES of them, cut to 224 x 224, in batches of 32 ---- */
+/* ---- images from files: a step is FILES of them, cropped to 224 x 224, in batches of 32 ---- */
 
 enum { FILES = 256, WIDTH = 500, HEIGHT = 375 };
 
-/* A image with edges, slopes and grain, so that its file is about as large as a photograph's. */
+/* An image with edges, gradients and noise, so that its file is about as large as a
+ * photograph's. */
 static aril_tensor *scene(int i)
 {
     ARIL_SCOPE;
@@ -116,7 +117,7 @@ static aril_tensor *scene(int i)
         aril_clamp(aril_add_scalar(aril_add(sum, aril_mul_scalar(grain, 0.035)), 0.4), 0, 1));
 }
 
-/* The folder with the files, which are made once; the peers read the same. */
+/* The folder with the files, which are created once; the peers read the same files. */
 static bool make_files(char *folder, size_t size)
 {
     const char *tmp = getenv("TMPDIR");
@@ -162,7 +163,7 @@ static void files_end(void *state)
     aril_loader_free(state);
 }
 
-/* ---- Adam over 25.6 million parameters in 161 tensors, as many as ResNet-50 has ---- */
+/* ---- Adam over 25.6 million parameters in 161 tensors, as in ResNet-50 ---- */
 
 enum { LARGE = 24, SMALL = 137 };
 

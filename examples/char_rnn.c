@@ -1,5 +1,5 @@
-/* A network that learns to write, letter by letter: an embedding, an LSTM and a linear layer over the
- * characters of a text, trained to say the next one; at the end it writes on its own.
+/* A character-level language model: an embedding, an LSTM and a linear layer over the characters of
+ * a text, trained to predict the next one; at the end it generates text.
  *
  *     build/examples/char_rnn [TEXT [STEPS]]
  *
@@ -12,13 +12,13 @@
 
 enum { SYMBOLS = 256, BATCH = 32, LENGTH = 96, EMBED = 64, HIDDEN = 256, LAYERS = 2 };
 
-/* ---- the text, and its letters as numbers ---- */
+/* ---- the text, with its characters as numbers ---- */
 
 typedef struct text {
-    aril_tensor *letters; /* [n] i64: which of the alphabet */
+    aril_tensor *letters; /* [n] i64: index in the alphabet */
     int64_t n, alphabet;
-    unsigned char symbol[SYMBOLS]; /* of each number */
-    int number[SYMBOLS];           /* of each symbol; -1: it does not occur */
+    unsigned char symbol[SYMBOLS]; /* character of each index */
+    int number[SYMBOLS];           /* index of each character; -1: it does not occur */
 } text;
 
 static bool text_read(const char *path, text *t)
@@ -44,7 +44,7 @@ static bool text_read(const char *path, text *t)
     return t->n > LENGTH + 1;
 }
 
-/* BATCH pieces from random places: x [BATCH,LENGTH], and y, the letter after each. */
+/* BATCH random pieces: x [BATCH,LENGTH], and y, the next character for each position. */
 static void text_batch(const text *t, aril_tensor **x, aril_tensor **y)
 {
     aril_device cpu = aril_cpu();
@@ -55,7 +55,8 @@ static void text_batch(const text *t, aril_tensor **x, aril_tensor **y)
     *y = aril_slice(piece, 1, 1, LENGTH + 1, 1);
 }
 
-/* ---- the network: letters [N,T] and the states before to scores [N,T,alphabet] and the states after ---- */
+/* ---- the network: characters [N,T] and initial states to scores [N,T,alphabet] and final states
+ * ---- */
 
 typedef struct char_rnn {
     aril_module *embedding, *lstm, *linear;
@@ -88,7 +89,7 @@ static aril_module *char_rnn_new(int64_t alphabet)
     return self;
 }
 
-/* ---- training and writing ---- */
+/* ---- training and sampling ---- */
 
 static void train(aril_module *model, const text *t, int steps)
 {
@@ -117,7 +118,7 @@ static void train(aril_module *model, const text *t, int steps)
     aril_optim_free(opt);
 }
 
-/* Continues a beginning by `n` letters, each drawn from what the network finds likely. */
+/* Continues a prompt by `n` characters, sampled from the network's predictions. */
 static void write_on(aril_module *model, const text *t, const char *beginning, int n,
                      double temperature)
 {

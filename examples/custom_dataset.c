@@ -1,5 +1,6 @@
-/* A dataset of your own is two functions: how many samples there are, and sample i. Here sample i is
- * a point of one of three spiral arms, made when it is asked for; a small network learns to tell them apart. */
+/* A custom dataset is two functions: how many samples there are, and sample i. Here sample i is a
+ * point on one of three spiral arms, created on demand; a small network learns to tell them
+ * apart. */
 #include <aril/aril.h>
 
 #include <math.h>
@@ -17,8 +18,8 @@ static int64_t spiral_size(aril_dataset *self)
     return ARMS * POINTS;
 }
 
-/* What is random comes from the sample's own generator: the same point in every run, for any number of workers, and another
- * one in each epoch. */
+/* Random numbers come from the sample's own generator: the same point in every run, for any number
+ * of workers, and a new one in each epoch. */
 static aril_status spiral_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     const struct spiral *d = aril_dataset_data(self);
@@ -59,7 +60,7 @@ int main(void)
 {
     int epochs = getenv("ARIL_EXAMPLE_QUICK") ? 10 : 60;
     aril_seed(0);
-    aril_dataset *part[2]; /* four fifths to learn from, the rest to test with */
+    aril_dataset *part[2]; /* 80% for training, 20% for testing */
     if (aril_dataset_split(spiral_new(0.2), 2, (const double[]){ 0.8, 0.2 }, 1, part) < 0)
         return aril_report(stderr);
     aril_loader *train =

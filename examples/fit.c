@@ -1,11 +1,12 @@
-/* A convolutional network fitted in one line, as Keras has it: images in which a bright square stands for the class. */
+/* A convolutional network trained in one call, as in Keras: images in which the position of a
+ * bright square is the class. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
 
 enum { CLASSES = 10 };
 
-/* Noise, and in each image [3,size,size] a square whose place tells its class. */
+/* Noise, with a square in each image [3,size,size] whose position is its class. */
 static void images(int64_t n, int64_t size, aril_tensor **x, aril_tensor **y)
 {
     *x = aril_mul_scalar(aril_rand(ARIL_SHAPE(n, 3, size, size), ARIL_F32, aril_cpu()), 0.5);

@@ -1,4 +1,4 @@
-/* Modules, an optimizer, a loader and a checkpoint: training by a loop of one's own. */
+/* Modules, an optimizer, a loader and a checkpoint: a custom training loop. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static aril_tensor *two_layer_forward(aril_module *self, aril_tensor *x)
     ARIL_SCOPE;
     struct two_layer *m = aril_module_data(self);
     aril_tensor *h = aril_clamp_min(aril_forward(m->linear1, x), 0);
-    return aril_escape(aril_forward(m->linear2, h)); /* survives the brace */
+    return aril_escape(aril_forward(m->linear2, h)); /* outlives the scope */
 }
 
 static aril_module *two_layer_new(int64_t d_in, int64_t h, int64_t d_out)
@@ -44,14 +44,14 @@ int main(void)
             ARIL_SCOPE;
             aril_tensor *loss = aril_mse_loss(aril_forward(model, b.x), b.y);
             aril_backward(loss);
-            aril_step(opt); /* updates, and drops the gradients */
+            aril_step(opt); /* updates the parameters and drops the gradients */
             sum += aril_item(loss) * (double)b.n;
         }
         if ((epoch + 1) % (epochs / 4) == 0) printf("epoch %d  loss %.4f\n", epoch + 1, sum / N);
-        if (epoch == epochs / 2) /* a run that ends here can go on from there, bit for bit */
+        if (epoch == epochs / 2) /* a run interrupted here can resume from it, bit for bit */
             aril_checkpoint_save("modules_run", model, opt, batches);
     }
-    /* Back to the middle: model, optimizer, the loader's place and the random numbers. */
+    /* Resume from the middle: model, optimizer, loader position and random number generator. */
     if (aril_checkpoint_load("modules_run", model, opt, batches) == ARIL_OK)
         printf("back at epoch %lld\n", (long long)aril_loader_tell(batches).epoch);
     aril_save(model, "modules_run/two_layer.safetensors"); /* PyTorch reads it too */

@@ -1,4 +1,4 @@
-/* A function of your own, with its gradient, inside the same network. */
+/* A custom function with its own gradient, inside the same network. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ int main(void)
         aril_tensor *h = aril_call(&my_relu, ARIL_LIST(aril_matmul(x, w1)));
         aril_tensor *diff = aril_sub(aril_matmul(h, w2), y), *grads[2];
         aril_tensor *loss = aril_mean(aril_sum(aril_square(diff), ARIL_AXES(1)), ARIL_ALL);
-        /* GradientTape's form: gradients without touching those of the parameters. */
+        /* Like TensorFlow's GradientTape: returns gradients without touching those of the
+         * parameters. */
         aril_gradients(loss, ARIL_LIST(w1, w2), grads, (aril_grad_opts){ 0 });
         ARIL_NO_GRAD;
         aril_sub_(w1, aril_mul_scalar(grads[0], 1e-6));

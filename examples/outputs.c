@@ -1,5 +1,6 @@
-/* A network of two inputs and two outputs, as with Keras's functional API: from an image and the
- * brightness at which it was taken it tells which of two shapes is in it, and how large it is. */
+/* A network with two inputs and two outputs, as with Keras's functional API: from an image and the
+ * brightness at which it was taken, it predicts which of two shapes is in it, and how large it
+ * is. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
@@ -71,7 +72,7 @@ int main(void)
     aril_seed(0);
     samples train = make_samples(quick ? 128 : 2048), held = make_samples(64);
 
-    aril_model *model = aril_model_new(net_new(), ARIL_SHAPE()); /* built by the first batch */
+    aril_model *model = aril_model_new(net_new(), ARIL_SHAPE()); /* built on the first batch */
     aril_model_compile(
         model, (aril_model_opts){
                    .outputs = { { .name = "kind", .loss = "cross_entropy", .metrics = "accuracy" },

@@ -12,7 +12,7 @@ int main(void)
     aril_seed(0);
     aril_tensor *x = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, dev);
     aril_tensor *y = aril_randn(ARIL_SHAPE(N, D), ARIL_F32, dev);
-    /* Parameters are kept, and want a gradient. */
+    /* Parameters are retained, and require a gradient. */
     aril_tensor *w1 = aril_parameter(aril_randn(ARIL_SHAPE(D, H), ARIL_F32, dev));
     aril_tensor *w2 = aril_parameter(aril_randn(ARIL_SHAPE(H, D), ARIL_F32, dev));
     for (int t = 0; t < steps; t++) {
@@ -22,7 +22,7 @@ int main(void)
             aril_mean(aril_sum(aril_square(aril_sub(y_pred, y)), ARIL_AXES(1)), ARIL_ALL);
         aril_backward(loss);
         {
-            ARIL_NO_GRAD; /* until the closing brace */
+            ARIL_NO_GRAD; /* until the end of the block */
             aril_sub_(w1, aril_mul_scalar(aril_grad(w1), 1e-6));
             aril_sub_(w2, aril_mul_scalar(aril_grad(w2), 1e-6));
             aril_zero_grad(w1);

@@ -1,4 +1,4 @@
-/* Tensors, gradients by hand: a two-layer ReLU network on random data with L2 loss. */
+/* Tensors, with hand-written gradients: a two-layer ReLU network on random data with L2 loss. */
 #include <aril/aril.h>
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int main(void)
     aril_tensor *w1 = aril_randn(ARIL_SHAPE(D, H), ARIL_F32, dev);
     aril_tensor *w2 = aril_randn(ARIL_SHAPE(H, D), ARIL_F32, dev);
     for (int t = 0; t < steps; t++) {
-        ARIL_SCOPE;                          /* what is made below goes at the closing brace */
+        ARIL_SCOPE; /* frees the tensors created below at the end of the block */
         aril_tensor *h = aril_matmul(x, w1); /* [N,H] */
         aril_tensor *h_relu = aril_relu(h);
         aril_tensor *diff = aril_sub(aril_matmul(h_relu, w2), y); /* [N,D] */
@@ -28,5 +28,5 @@ int main(void)
         aril_sub_(w2, aril_mul_scalar(g_w2, 1e-6));
         if (t % (steps / 5) == steps / 5 - 1) printf("%d %g\n", t, aril_item(loss));
     }
-    return aril_report(stderr); /* the first error, if any, with its place */
+    return aril_report(stderr); /* the first error, if any, with its source location */
 }

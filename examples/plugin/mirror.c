@@ -1,5 +1,5 @@
 /* A plug-in in one file: a kind of device called "mirror", with memory of its own and three
- * kernels. Every other op still works on it, by way of the CPU.
+ * kernels. Every other op still works on it, by falling back to the CPU.
  *
  * It links nothing of Aril: what it calls, it finds in the host's table. */
 #include <aril/plugin.h>
@@ -9,7 +9,7 @@
 
 static const aril_host *host;
 
-/* ---- the device: memory that the host may not look into ---- */
+/* ---- the device: memory that the host cannot access ---- */
 
 typedef struct mirror {
     size_t in_use;
@@ -42,7 +42,7 @@ static void mirror_describe(void *self, char *buf, size_t size)
 
 /* ---- kernels ---- */
 
-/* add: dense f32 of one shape; other shapes go another way. */
+/* add: contiguous f32 of one shape; other cases fall back. */
 static const char *add_prepare(const aril_run *r, aril_plan *plan)
 {
     (void)plan;
@@ -69,7 +69,7 @@ static aril_status relu_run(aril_run *r)
     return 0;
 }
 
-/* sum over everything, in two steps through a workspace: partial sums, then their sum. */
+/* sum over all elements, in two steps through a workspace: partial sums, then their sum. */
 enum { PARTS = 8 };
 
 typedef struct sum_plan {

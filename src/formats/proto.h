@@ -46,8 +46,7 @@ typedef enum aril__proto_wire {
 /* A position in a message, and the last field read. */
 typedef struct aril__proto_in {
     const uint8_t *at, *end;
-    bool
-        malformed; /* set if there is no next field because of an error; the end of the message is not an error */
+    bool malformed; /* set if an error, not the end of the message, stopped reading */
     uint32_t field;
     aril__proto_wire wire;
     uint64_t value;       /* varint and fixed: their bits */
