@@ -1,7 +1,7 @@
 /* A plug-in in one file: a kind of device called "mirror", with memory of its own and three
  * kernels. Every other op still works on it, by falling back to the CPU.
  *
- * It links nothing of Aril: what it calls, it finds in the host's table. */
+ * It does not link against Aril: it calls Aril through the host's function table. */
 #include <aril/plugin.h>
 
 #include <stdlib.h>

@@ -60,7 +60,7 @@ static aril_status split_records(const char *name, const aril__bytes *b, size_t 
     return ARIL_OK;
 }
 
-/* Reads class names from a text file, one per line, if it exists and has exactly n lines. */
+/* Reads class names from a text file, one per line, if it exists and has at least n. */
 static void name_classes(aril_dataset *d, const char *folder, const char *file, int n)
 {
     char path[PATH_MAX];

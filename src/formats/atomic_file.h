@@ -1,5 +1,5 @@
-/* Writing a file so that its name never shows half of it: the new contents go to a new file in the
- * same folder, which is synced and then renamed over the old one.
+/* Atomic file writes: the new contents go to a new file in the same folder, which is synced and
+ * then renamed over the old one.
  *
  *     aril__file *f = aril__file_begin(path);
  *     if (!f) return aril__latest_status();
@@ -7,8 +7,8 @@
  *     return aril__file_commit(f);
  *
  * A write that fails (a full disk) is remembered: commit then removes the new file, leaves the old
- * one as it was, and gives the error. A process that is killed leaves at most one file ".NAME.new0"
- * behind, which the next write to that name takes over. */
+ * one as it was, and returns the error. A process that is killed leaves at most one file
+ * ".NAME.new0" behind, which the next write to that name takes over. */
 #ifndef ARIL_FORMATS_ATOMIC_FILE_H
 #define ARIL_FORMATS_ATOMIC_FILE_H
 
