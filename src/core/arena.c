@@ -8,15 +8,15 @@
 
 enum {
     HUGE_PAGE = 2 << 20,
-    /* Small programs stay on small pages: a huge one is cleared as a whole when it is touched. */
+    /* Small programs use small pages: the first touch of a huge page clears all of it. */
     SMALL_PAGES = 2 * HUGE_PAGE,
-    BINS = 8 * 40, /* of free blocks: eight sizes for each power of two */
-    LOOK = 64,     /* blocks of one bin that are looked at for the best fit */
+    BINS = 8 * 40, /* free lists: eight size classes per power of two */
+    LOOK = 64,     /* blocks of a bin searched for the best fit */
 };
 
 typedef struct block {
     struct block *before, *after; /* by address */
-    struct block *next, **link;   /* among free blocks of its bin */
+    struct block *next, **link;   /* in the free list of its bin */
     size_t page, pages;
     bool free;
 } block;
@@ -25,12 +25,12 @@ struct aril__arena {
     char *base;
     size_t pages;
     block *bin[BINS];
-    uint64_t some[BINS / 64]; /* bit b: bin b has a block */
+    uint64_t some[BINS / 64]; /* bit b: bin b is not empty */
     block *last;              /* by address */
-    block *headers, *spare;   /* all of them, and those given back */
+    block *headers, *spare;   /* all headers, and the unused ones */
     size_t n_headers;
-    block **at;        /* by page: the block in use that begins there */
-    uint64_t *touched; /* bit p: page p was in a block since it was last given back */
+    block **at;        /* per page: the block in use that begins there */
+    uint64_t *touched; /* bit p: page p has been used since it was last returned to the system */
 };
 
 static void *reserve(size_t bytes)
@@ -69,8 +69,8 @@ static void take_from_bin(aril__arena *a, block *b)
     b->free = false;
 }
 
-/* The smallest of those looked at that is large enough; among equals the one freed last, which is
- * the most likely to be in a cache. */
+/* Returns the smallest block searched that is large enough; among equals the one freed last, which
+ * is most likely still in cache. */
 static block *best_of(const aril__arena *a, size_t k, size_t pages)
 {
     block *best = NULL;
@@ -98,7 +98,7 @@ static block *find(const aril__arena *a, size_t pages)
 
 /* ---- pages that were touched ---- */
 
-/* Sets or clears the bits of a range of pages; how many were not so before. */
+/* Sets or clears the bits of a range of pages; returns how many bits changed. */
 static size_t set_touched(aril__arena *a, size_t page, size_t pages, bool value)
 {
     size_t changed = 0;
@@ -131,7 +131,7 @@ static void drop_header(aril__arena *a, block *b)
     a->spare = b;
 }
 
-/* Takes the block behind b into b. */
+/* Merges the block after b into b. */
 static void join_after(aril__arena *a, block *b)
 {
     block *gone = b->after;
@@ -192,7 +192,7 @@ bool aril__arena_owns(const aril__arena *a, const void *p)
     return at >= a->base && at < a->base + a->pages * ARIL__ARENA_PAGE;
 }
 
-/* From the far end, so that what stays lies together. */
+/* Starts at the highest address, so that the remaining pages stay together. */
 size_t aril__arena_trim(aril__arena *a, size_t bytes)
 {
     size_t done = 0;
@@ -233,10 +233,10 @@ static aril__arena *make(size_t pages)
     return NULL;
 }
 
-/* Addresses cost nothing until somebody limits them (ulimit -v, ulimit -d). Then what the range takes
- * is missing elsewhere: malloc, thread stacks and libraries would fail beside free pages, and a
- * program could work with a small limit and fail with a larger one. So the range is used only where
- * as much again is left. */
+/* Address space is free unless it is limited (ulimit -v, ulimit -d). Under a limit, the reserved
+ * range is missing elsewhere: malloc, thread stacks and libraries would fail despite free pages,
+ * and a program could work with a small limit and fail with a larger one. So the range is used only
+ * if as much address space again remains. */
 static bool is_scarce(size_t bytes)
 {
     static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
@@ -254,7 +254,7 @@ aril__arena *aril__arena_new(void)
     long memory = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     if (page <= 0 || page > ARIL__ARENA_PAGE) return NULL;
     size_t most = (size_t)(memory > 0 ? memory : 1 << 18) * (size_t)page / ARIL__ARENA_PAGE * 2;
-    /* The whole range or none: a system that refuses it (strict overcommit) counts addresses too. */
+    /* All or nothing: a system that refuses the range (strict overcommit) counts addresses too. */
     aril__arena *a = is_scarce(most * ARIL__ARENA_PAGE) ? NULL : make(most / 512 * 512);
     if (!a) return NULL;
     uintptr_t huge = ((uintptr_t)a->base + SMALL_PAGES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

@@ -28,7 +28,7 @@ const char *aril__cpu_name(int level)
 }
 
 #if defined(__x86_64__)
-/* A bit of a cpuid leaf, for what some compilers' __builtin_cpu_supports has no name for. */
+/* A bit of a cpuid leaf, for features that some compilers' __builtin_cpu_supports cannot name. */
 static bool cpuid_bit(unsigned leaf, unsigned sub, int reg, int bit)
 {
     unsigned r[4] = { 0 };
@@ -38,7 +38,7 @@ static bool cpuid_bit(unsigned leaf, unsigned sub, int reg, int bit)
 static void read_machine(void)
 {
     enum { EAX, EBX, ECX, EDX };
-    /* __builtin_cpu_supports also asks whether the system keeps the wide registers. */
+    /* __builtin_cpu_supports also checks that the OS saves the wide registers. */
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
         !cpuid_bit(1, 0, ECX, 29)) /* F16C */
@@ -66,7 +66,7 @@ static void take(int level)
     __atomic_store_n(&aril__cpu_now, level, __ATOMIC_RELEASE);
 }
 
-/* The level of a name that this build knows, or -1. */
+/* The level with that name, or -1 if this build does not know it. */
 static int level_of(const char *name)
 {
 #if defined(__x86_64__)

@@ -1,18 +1,18 @@
-/* What the processor can do: read once, and lowered by ARIL_CPU.
+/* CPU features: detected once, and limited by ARIL_CPU.
  *
- * Kernels are compiled for each level (ops/vector/targets.h) and chosen by it as they are called.
- * ARIL_CPU=baseline, avx2, avx512 or neon in the environment takes a level that is no higher than
- * the machine's; any other value gets one warning and changes nothing. */
+ * Kernels are compiled for each level (ops/vector/targets.h) and dispatched by level at each call.
+ * ARIL_CPU=baseline, avx2, avx512 or neon in the environment selects a level no higher than the
+ * machine's; any other value gives one warning and has no effect. */
 #ifndef ARIL_CORE_CPU_H
 #define ARIL_CORE_CPU_H
 
 #include <stdbool.h>
 
-/* What a function compiled for a level begins with (ops/vector/targets.h). */
+/* Prefixes of functions compiled for a level (ops/vector/targets.h). */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ARIL__TARGETS 1
 #define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))
-#if defined(__clang__) /* whose vectors are as wide as the registers already */
+#if defined(__clang__) /* clang already uses full-width vectors */
 #define ARIL__AVX512                                                            \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))) \
     __attribute__((min_vector_width(512)))
@@ -32,18 +32,18 @@ typedef enum aril__cpu_level {
     ARIL__CPU_LEVELS
 } aril__cpu_level;
 
-/* Instructions beyond a level; each is there only at the level that it belongs to. */
+/* Instruction set extensions; each is available only at the level it belongs to. */
 enum {
     ARIL__CPU_BF16 = 1, /* AVX-512: vcvtneps2bf16, vdpbf16ps */
     ARIL__CPU_VNNI = 2, /* AVX-512: vpdpbusd */
     ARIL__CPU_FP16 = 4, /* AVX-512: arithmetic in f16 */
 };
 
-/* Below 0 until aril__cpu_read has been here. */
+/* Negative until aril__cpu_read has run. */
 extern int aril__cpu_now;
 extern unsigned aril__cpu_features;
 
-/* Reads the machine and ARIL_CPU; returns the level. Any thread may, and need not, call it. */
+/* Detects the CPU and reads ARIL_CPU; returns the level. Optional, and thread-safe. */
 int aril__cpu_read(void);
 
 static inline int aril__cpu(void)
@@ -62,8 +62,8 @@ static inline bool aril__cpu_has(unsigned features)
 /* "baseline", "avx2", "avx512" or "neon". */
 const char *aril__cpu_name(int level);
 
-/* For tests: works at `level` from now on, or at the machine's highest where that is lower, and
- * returns the level taken. No kernel may be running. */
+/* For tests: switches to `level`, or to the machine's highest level if that is lower, and returns
+ * the new level. No kernel may be running. */
 int aril__cpu_set(int level);
 
 #endif

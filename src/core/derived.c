@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists of forms are short and looked at rarely: storages share a few locks. */
+/* Lists of derived forms are short and rarely accessed: storages share a few locks. */
 enum { LOCKS = 16 };
 static pthread_mutex_t locks[LOCKS] = {
     PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
@@ -43,9 +43,9 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes)
     return NULL;
 }
 
-/* Takes forms out of the list: all of them, or those of another version and, where a key is given,
- * those with that key and as many old ones as it takes to make room for another. The caller
- * releases them when it has left the lock. */
+/* Removes forms from the list: all of them, or those of another version and, if a key is given,
+ * those with that key and as many of the oldest as needed to make room for one more. The caller
+ * releases them after it has dropped the lock. */
 static aril__derived *take_out(aril__storage *s, bool all, unsigned version, const void *key,
                                size_t key_size)
 {

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A freed block that waits for reuse. Kept beside the memory, which may not be the host's. */
+/* A freed block that waits for reuse. Stored separately, since the memory may not be host
+ * memory. */
 typedef struct aril__cached_block {
     struct aril__cached_block *next;
     void *memory;
@@ -67,7 +68,7 @@ void aril__devices_start(void)
                                           .copy = cpu_copy,
                                           .describe = cpu_describe };
     aril__cpu_device = aril__device_register("cpu", 0, &ops, NULL, true);
-    /* Each block an allocation of its own, where a sanitizer is to see stale uses. */
+    /* Under a sanitizer each block is a separate allocation, so that it detects use after free. */
     if (aril__cpu_device && !ARIL__PLAIN_BLOCKS) aril__cpu_device->arena = aril__arena_new();
 }
 
@@ -81,7 +82,7 @@ static void *cpu_closed(void *self, size_t bytes)
 void aril__devices_close(void)
 {
     aril__cpu_device->ops.alloc = cpu_closed;
-    aril__cpu_device->host_memory = false; /* nor do small tensors find room in their header */
+    aril__cpu_device->host_memory = false; /* nor may small tensors use their inline buffer */
     aril__arena_delete(aril__cpu_device->arena);
     aril__cpu_device->arena = NULL;
 }
@@ -112,7 +113,7 @@ aril__device *aril__device_register(const char *kind_name, int index, const aril
             return NULL;
         }
     }
-    static aril__device cpu; /* is always there, so that its absence needs no checks */
+    static aril__device cpu; /* always exists, so nobody has to check for it */
     aril__device *d = kind == ARIL__CPU && index == 0 ? &cpu : aril__calloc(sizeof *d);
     if (!d) {
         aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': no memory", kind_name, index);
@@ -149,7 +150,7 @@ void aril__devices_shutdown(void)
     for (int i = 0; i < registry.n_devices; i++) {
         aril__device *d = registry.devices[i];
         aril_memory_trim(d->id);
-        /* Tensors that the program still holds point to their device: it stays. */
+        /* Tensors that the program still holds point to their device, so it stays alive. */
         if (d->stats.live == 0 && d->ops.close) d->ops.close(d->self);
         if (d->stats.live == 0) {
             aril__arena_delete(d->arena);
@@ -160,7 +161,7 @@ void aril__devices_shutdown(void)
 
 /* ---- the cache ---- */
 
-/* Sizes are rounded up to one of eight steps in each power of two, so at most an eighth is lost. */
+/* Sizes are rounded up to one of eight steps per power of two, so at most an eighth is wasted. */
 static size_t bin_of(size_t bytes, size_t *rounded)
 {
     size_t units = (bytes + 63) / 64;
@@ -180,7 +181,7 @@ static void free_cached(aril__device *d, size_t bin)
     free(b);
 }
 
-/* Gives cached memory back, largest blocks first, until at most `keep` bytes are cached. */
+/* Frees cached memory, largest blocks first, until at most `keep` bytes are cached. */
 static void trim(aril__device *d, int64_t keep)
 {
     if (d->arena && d->stats.cached > keep)
@@ -189,9 +190,9 @@ static void trim(aril__device *d, int64_t keep)
         while (d->bins[bin] && d->stats.cached > keep) free_cached(d, bin);
 }
 
-/* Live and cached memory together stay close to the highest need so far. Small programs get some
- * more where pages are shared by blocks of all sizes: what doesn't fit together would else be given
- * back and faulted in again at every step. */
+/* Keeps live plus cached memory close to the peak so far. Small programs get some slack where
+ * blocks of all sizes share pages: otherwise fragmented pages would be released and faulted in
+ * again at every step. */
 static void trim_to_peak(aril__device *d)
 {
     const int64_t more = d->arena ? 16 << 20 : 0;
@@ -199,7 +200,7 @@ static void trim_to_peak(aril__device *d)
     if (d->stats.cached > spare) trim(d, spare > 0 ? spare : 0);
 }
 
-/* The two kinds of blocks; called with the lock held. *size gets the block's bytes. */
+/* The two kinds of blocks; called with the lock held. *size gets the block's size in bytes. */
 static void *alloc_in_arena(aril__device *d, size_t bytes, size_t *size)
 {
     size_t fresh;

@@ -9,12 +9,12 @@
 #include <pthread.h>
 
 enum {
-    ARIL__CPU = 0,  /* kind numbers; others are given out in the order of registration */
-    ARIL__CUDA = 1, /* reserved, so that aril_cuda() needs no plug-in to be named */
+    ARIL__CPU = 0,  /* kind numbers; others are assigned in order of registration */
+    ARIL__CUDA = 1, /* reserved, so that aril_cuda() works without a plug-in */
     ARIL__FIRST_FREE = 2,
     ARIL__MAX_KINDS = 8,
     ARIL__MAX_DEVICES = 32,
-    ARIL__BINS = 8 * 48, /* eight sizes for each power of two */
+    ARIL__BINS = 8 * 48, /* eight size classes per power of two */
 };
 
 typedef struct aril__device aril__device;
@@ -28,26 +28,27 @@ struct aril__device {
     aril__device_ops ops;
     void *self;
 
-    pthread_mutex_t lock;      /* of all below */
-    struct aril__arena *arena; /* of large blocks; NULL: they are cached by size too */
+    pthread_mutex_t lock;      /* guards everything below */
+    struct aril__arena *arena; /* for large blocks; NULL: they are cached by size too */
     struct aril__cached_block *bins[ARIL__BINS];
     aril_memory_stats stats;
 };
 
 extern aril__device *aril__cpu_device;
 
-/* The library could not start: every later allocation on the CPU fails with that error. */
+/* Called when the library could not start: every later allocation on the CPU fails with that
+ * error. */
 void aril__devices_close(void);
 
-/* Registers device `index` of the kind with that name. NULL (and an error) when there is no room
- * or the name is taken by other functions. */
+/* Registers device `index` of the kind with that name. NULL, with an error, when the table is full
+ * or the name is registered with other functions. */
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory);
 
 /* The registered device, or NULL with an error that says what is missing. */
 aril__device *aril__device_find(aril_device id);
 
-/* Cached memory. Fails with NULL and an error. */
+/* Allocates through the cache. NULL, with an error, on failure. */
 void *aril__device_alloc(aril__device *d, size_t bytes);
 void aril__device_free(aril__device *d, void *p, size_t bytes);
 

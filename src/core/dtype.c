@@ -40,11 +40,11 @@ aril_dtype aril__promote(aril_dtype a, aril_dtype b)
     const aril__dtype_row *ra = &aril__dtypes[a], *rb = &aril__dtypes[b];
     if (a == b) return a;
     if (ra->kind == ARIL__KIND_FLOAT && rb->kind == ARIL__KIND_FLOAT) {
-        if (ra->bits == rb->bits) /* f16 and bf16: neither holds the other */
+        if (ra->bits == rb->bits) /* f16 and bf16: neither can represent the other */
             return ARIL_F32;
         return ra->bits > rb->bits ? a : b;
     }
-    /* The kinds are in order: any float over any integer, any integer over bool. */
+    /* Kinds are ordered: any float wins over any integer, any integer over bool. */
     if (ra->kind == ARIL__KIND_FLOAT || rb->kind == ARIL__KIND_FLOAT ||
         ra->kind == ARIL__KIND_BOOL || rb->kind == ARIL__KIND_BOOL)
         return ra->kind > rb->kind ? a : b;

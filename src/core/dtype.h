@@ -1,4 +1,4 @@
-/* Element types: one row a dtype, promotion, and the conversions that kernels stage through. */
+/* Element types: one row per dtype, promotion, and the conversions that kernels stage through. */
 #ifndef ARIL_CORE_DTYPE_H
 #define ARIL_CORE_DTYPE_H
 
@@ -16,7 +16,8 @@ typedef enum aril__kind {
     ARIL__KIND_FLOAT
 } aril__kind;
 
-/* The types kernels compute in: every dtype that computes is staged through one of these. */
+/* The types kernels compute in: every dtype that supports arithmetic is staged through one of
+ * these. */
 typedef enum aril__ctype {
     ARIL__C_F32, /* float */
     ARIL__C_F64, /* double */
@@ -25,19 +26,19 @@ typedef enum aril__ctype {
     ARIL__C_COUNT
 } aril__ctype;
 
-/* dst[i] = base[offset + i * stride] for i in [0, n): dst is dense in the ctype; offset and stride
-   are in elements (of a sub-byte dtype too), and the stride may be 0 or negative. base is aligned
-   to its element, and dst must not overlap it. */
+/* dst[i] = base[offset + i * stride] for i in [0, n): dst is contiguous, of the ctype; offset and
+   stride are in elements (of a sub-byte dtype too), and the stride may be 0 or negative. base is
+   aligned to its element, and dst must not overlap it. */
 typedef void aril__load_fn(void *dst, const void *base, int64_t offset, int64_t stride, int64_t n);
 
 /* base[offset + i * stride] = src[i]: the reverse. Elements of a sub-byte dtype share bytes, which
-   are read and written back: threads that write to one tensor must split it at whole bytes. */
+   are read and written back: threads that write to one tensor must split it at byte boundaries. */
 typedef void aril__store_fn(void *base, int64_t offset, int64_t stride, const void *src, int64_t n);
 
 /* One dtype. Loading into the row's own ctype is exact, and a store rounds once, so a cast from S
    to D is S.load[S.ctype] then D.store[S.ctype]. The rules of conversion:
-   - float to integer truncates toward zero, NaN gives 0; what int64 can't hold saturates, then
-     wraps to the narrower width (-1.0 -> u8 255). To u64, what uint64 holds is kept.
+   - float to integer truncates toward zero, NaN gives 0; values outside int64 saturate, then wraps
+     to the narrower width (-1.0 -> u8 255). To u64, values that fit in uint64 are kept.
    - integer to integer wraps; I64 and U64 are the same modulo 2^64.
    - anything to bool is != 0, so NaN is true.
    - to a narrower float rounds to nearest, ties to even. Overflow does what PyTorch does: infinity
@@ -60,8 +61,8 @@ enum { ARIL__DTYPE_COUNT = ARIL_U2 + 1 };
 /* Indexed by aril_dtype. */
 extern const aril__dtype_row aril__dtypes[ARIL__DTYPE_COUNT];
 
-/* Bytes of n packed elements, rounded up for sub-byte dtypes. In bytes first, so that no n whose
-   bytes fit in int64 overflows. */
+/* Bytes of n packed elements, rounded up for sub-byte dtypes. Computed in bytes, not bits, so that
+   no n whose size in bytes fits in int64 overflows. */
 static inline size_t aril__dtype_bytes(aril_dtype t, int64_t n)
 {
     unsigned bits = aril__dtypes[t].bits;
@@ -81,9 +82,9 @@ static inline bool aril__is_int(aril_dtype t)
     return aril__dtypes[t].kind == ARIL__KIND_UINT || aril__dtypes[t].kind == ARIL__KIND_INT;
 }
 
-/* The dtype in which a and b meet, both of them computing: PyTorch's table, and where PyTorch
-   refuses (u16, u32, u64 with another integer) the smallest integer that holds both; u64 with a
-   signed one meets in i64, modulo 2^64. */
+/* The promoted dtype of a and b, both dtypes that kernels compute in: PyTorch's table, and where
+   PyTorch refuses (u16, u32, u64 with another integer) the smallest integer type that holds both;
+   u64 with a signed integer gives i64, modulo 2^64. */
 aril_dtype aril__promote(aril_dtype a, aril_dtype b);
 
 static inline uint32_t aril__f32_bits(float x)
@@ -106,9 +107,9 @@ static inline uint32_t aril__mask_less(uint32_t a, uint32_t b)
     return 0u - ((a - b) >> 31);
 }
 
-/* The 16-bit conversions round to nearest even and keep NaN a quiet NaN. f16's are written with
-   masks, and compute what is floating point in them for every input: gcc would make branches of
-   conditional expressions around that, and loops would not vectorise. */
+/* The 16-bit conversions round to nearest even and keep NaN a quiet NaN. Those of f16 use masks,
+   and do their floating-point arithmetic for every input: gcc would turn conditional expressions
+   around it into branches, and loops would not vectorize. */
 static inline uint16_t aril__f32_to_bf16(float x)
 {
     uint32_t u = aril__f32_bits(x);
@@ -128,7 +129,7 @@ static inline uint16_t aril__f32_to_f16(float x)
     uint32_t small = aril__mask_less(a, 0x38800000u);  /* below 2^-14 */
     uint32_t finite = aril__mask_less(a, 0x477ff000u); /* 65520: halfway beyond the largest */
     uint32_t nan = aril__mask_less(0x7f800000u, a);
-    /* The last bit of 0.5f weighs 2^-24, as that of a subnormal f16: the addition rounds for us. */
+    /* The last bit of 0.5f is 2^-24, like that of a subnormal f16: the addition rounds for us. */
     uint32_t half = small & 0x3f000000u;
     uint32_t v = aril__f32_bits(aril__f32_from_bits(a) + aril__f32_from_bits(half));
     uint32_t normal = (v - (112u << 23) + 0xfffu + ((v >> 13) & 1u)) >> 13;
@@ -141,8 +142,8 @@ static inline uint16_t aril__f32_to_f16(float x)
    those give finite values. */
 static inline float aril__narrow_to_f32(uint32_t code, int mantissa_bits, int bias)
 {
-    /* A subnormal is given the exponent of the least normal, whose hidden bit is then subtracted.
-       No subnormal float comes up on the way, so flush-to-zero is harmless. */
+    /* A subnormal gets the exponent of the smallest normal, whose hidden bit is then subtracted. No
+       intermediate value is a subnormal float, so flush-to-zero is harmless. */
     uint32_t small = aril__mask_less(code, 1u << mantissa_bits);
     uint32_t base = ((uint32_t)(127 - bias) << 23) + (small & 1u << 23);
     uint32_t hidden = small & base;

@@ -1,9 +1,9 @@
 /* The row of each dtype, with its conversions to and from the types that kernels compute in.
 
    An element is read by get_<dtype>() into its natural type (i32, i64, u64, f32 or f64: the
-   narrowest that is exact and that vectorises), converted by <natural>_as_<ctype>(), and written by
-   put_<dtype>_<ctype>(). The LOAD and STORE macros wrap these in loops. U64 is I64 modulo 2^64,
-   so integer dtypes share one function for both, and only floats and u64 tell them apart. */
+   narrowest that is exact and that vectorizes), converted by <natural>_as_<ctype>(), and written by
+   put_<dtype>_<ctype>(). The LOAD and STORE macros wrap these in loops. U64 is I64 modulo 2^64, so
+   integer dtypes share one function for both, and only floats and u64 distinguish them. */
 #include "core/dtype.h"
 
 #include "core/cpu.h"
@@ -102,8 +102,8 @@ static inline double u64_as_f64(uint64_t x)
 }
 
 /* x as a double from which a narrower float can be rounded as if from x itself. Integers beyond 53
-   bits are rounded to odd (the lost bits are or-ed into the last kept one), so that no false tie
-   comes up in the second rounding. */
+   bits are rounded to odd (the lost bits are or-ed into the last kept one), so that the second
+   rounding sees no false tie. */
 static inline double u64_wide(uint64_t x)
 {
     if (x >> 53) x = ((x >> 11) | ((x & 0x7ff) != 0)) << 11;
@@ -141,7 +141,7 @@ static inline float e4m3fn_to_f32(uint8_t c)
 
 static inline float e5m2_to_f32(uint8_t c)
 {
-    return aril__f16_to_f32((uint16_t)(c << 8)); /* it is the upper half of an f16 */
+    return aril__f16_to_f32((uint16_t)(c << 8)); /* f8e5m2 is the upper half of an f16 */
 }
 
 static inline float e4m3fnuz_to_f32(uint8_t c)
@@ -164,9 +164,9 @@ static inline float e8m0_to_f32(uint8_t c)
 
 /* ---- Narrow floats: codes from f64 ---- */
 
-/* |x| rounded to nearest even in a format whose exponent had no upper bound: the sign-less code. As
-   codes are ordered like values, a caller finds overflow by comparing with its largest code. Inf
-   gives a code above all; NaN is the caller's. */
+/* |x| rounded to nearest even, as the sign-less code of a format with unbounded exponent. Codes are
+   ordered like values, so a caller detects overflow by comparing with its largest code. Inf gives a
+   code above all others; the caller handles NaN. */
 static inline uint32_t narrow_code(double x, int mantissa_bits, int bias)
 {
     uint64_t a = f64_bits(x) & (UINT64_MAX >> 1);
@@ -238,9 +238,9 @@ static inline uint8_t f64_to_e8m0(double x)
 {
     uint64_t a = f64_bits(x) & (UINT64_MAX >> 1), mantissa = a & ((UINT64_C(1) << 52) - 1);
     int exponent = (int)(a >> 52) - 1023 + 127;
-    if (exponent < 0) /* zero too: 2^-127 is the least there is */
+    if (exponent < 0) /* zero too: 2^-127 is the smallest value */
         return 0;
-    if (exponent == 0) /* as PyTorch: between 2^-127 and 2^-126 it is always up */
+    if (exponent == 0) /* as PyTorch: always rounds up between 2^-127 and 2^-126 */
         return mantissa != 0;
     exponent += (int)(mantissa >> 51);
     return (uint8_t)(exponent > 0xff ? 0xff : exponent);
@@ -249,7 +249,7 @@ static inline uint8_t f64_to_e8m0(double x)
 static inline unsigned f64_to_e2m1(double x)
 {
     uint32_t r = narrow_code(x, 1, 1);
-    if (x != x) return 7; /* as ONNX; the sign of a NaN says nothing */
+    if (x != x) return 7; /* as ONNX; the sign of a NaN is ignored */
     return (r > 7 ? 7 : r) | sign_of(x) << 3;
 }
 
@@ -282,7 +282,7 @@ GET(f8e5m2, uint8_t, float, e5m2_to_f32(e))
 GET(f8e5m2fnuz, uint8_t, float, e5m2fnuz_to_f32(e))
 GET(f8e8m0, uint8_t, float, e8m0_to_f32(e))
 
-/* Element k of a sub-byte dtype: the first lies in the low bits. */
+/* Element k of a sub-byte dtype: the first is in the low bits. */
 static inline int32_t get_packed(const void *base, int64_t k, unsigned bits)
 {
     uint64_t at = (uint64_t)k * bits;
@@ -402,8 +402,8 @@ PUT_PACKED(f4e2m1, 4, u64, uint64_t, f64_to_e2m1(u64_wide(x)))
 
 /* ---- Loops ---- */
 
-/* A dense run is a loop of its own, as only that one vectorises; so is one repeated element, which
-   is what a broadcast input gives. */
+/* Contiguous runs get a separate loop, the only one that vectorizes; so does a single repeated
+   element (stride 0), as from a broadcast input. */
 #define LOAD(dt, natural, ctype, X)                                                               \
     static void load_##dt##_##ctype(void *dst, const void *base, int64_t offset, int64_t stride,  \
                                     int64_t n)                                                    \
@@ -434,7 +434,7 @@ PUT_PACKED(f4e2m1, 4, u64, uint64_t, f64_to_e2m1(u64_wide(x)))
         }                                                                                         \
     }
 
-/* Where dtype and compute type are one, a dense run is a plain copy. */
+/* If dtype and compute type are the same, a contiguous run is a plain copy. */
 #define COPY(dt, ctype, X)                                                                        \
     static void load_##dt##_##ctype(void *dst, const void *base, int64_t offset, int64_t stride,  \
                                     int64_t n)                                                    \
@@ -508,9 +508,9 @@ STORE(u64, f64, double)
 NARROW_FLOAT(f16)
 NARROW_FLOAT(bf16)
 
-/* Dense runs of f16 and bf16 by wide vectors, which give the same bits: f16 by the F16C
-   instructions, bf16 by the loops above compiled for them. AVX-512's own instruction for bf16 is
-   not used, as it takes denormals for 0. */
+/* Contiguous runs of f16 and bf16 with wide vectors, bitwise equal to the scalar loops: f16 by the
+   F16C instructions, bf16 by the loops above compiled for wider targets. AVX-512's bf16 instruction
+   is not used, as it treats denormals as 0. */
 #if ARIL__TARGETS
 ARIL__AVX2 static int64_t load_f16_f16c(float *d, const uint16_t *b, int64_t n)
 {
@@ -603,7 +603,7 @@ static int64_t store_bf16_wide(uint16_t *b, const float *s, int64_t n)
 #define store_bf16_wide(b, s, n) 0
 #endif
 
-/* The wide loops leave a rest, which the plain ones take. */
+/* The plain loops handle the tail that the wide ones leave. */
 #define FAST_HALF(dt)                                                                              \
     static void load_##dt##_f32_fast(void *dst, const void *base, int64_t offset, int64_t stride,  \
                                      int64_t n)                                                    \

@@ -11,7 +11,7 @@
 
 enum { MESSAGE_MAX = 1000 };
 
-/* What is left to say when even the record cannot be allocated. */
+/* Used when even the error record cannot be allocated. */
 static aril__error out_of_memory = { .code = ARIL_ERR_MEMORY, .message = "out of memory" };
 
 static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,7 +53,8 @@ void aril__error_release(aril__error *e)
 {
     if (e && atomic_load_explicit(&e->refs, memory_order_relaxed) > 0 &&
         atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) == 1)
-        free(e); /* NOLINT(clang-analyzer-unix.Malloc): static records count 0 references */
+        free(e); /* NOLINT(clang-analyzer-unix.Malloc): static records have a reference count of
+                  * 0 */
 }
 
 void aril__adopt_error(aril__error *e)

@@ -1,4 +1,5 @@
-/* Error records: made on cold paths, counted, shared by the thread and the tensors they poison. */
+/* Error records: created on cold paths, reference-counted, shared by the thread and the tensors
+ * they poison. */
 #ifndef ARIL_CORE_ERROR_H
 #define ARIL_CORE_ERROR_H
 
@@ -13,11 +14,12 @@
 typedef struct aril__error {
     atomic_int refs; /* 0: static, never freed */
     aril_status code;
-    const char *message; /* lies behind the record */
+    const char *message; /* stored right after the record */
 } aril__error;
 
-/* Records an error: the thread's first if it has none, its latest in any case. The place of the
- * caller outside Aril is added to the message. Returns `code`, for `return aril__fail(...)`. */
+/* Records an error: the thread's first if it has none, its latest in any case. Appends the source
+ * location of the caller outside Aril to the message. Returns `code`, for `return
+ * aril__fail(...)`. */
 aril__cold aril_status aril__fail(aril_status code, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

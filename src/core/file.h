@@ -4,9 +4,9 @@
 
 #include <sys/stat.h>
 
-/* Opens an ordinary file, and tells about it in *st. Never waits: a pipe without a writer would let
- * the caller wait for ever, a device might never end. -1, with errno, where that fails or where it
- * is no ordinary file: EISDIR for a folder, ESPIPE for pipes, devices and sockets. */
+/* Opens a regular file and fills *st. Never blocks: a pipe without a writer would block the caller
+ * forever, a device might never end. Returns -1, with errno set, on failure or if it is not a
+ * regular file: EISDIR for a directory, ESPIPE for pipes, devices and sockets. */
 int aril__open_to_read(const char *path, struct stat *st);
 
 #endif

@@ -22,7 +22,7 @@ static const struct {
 enum { N_SUBJECTS = sizeof subjects / sizeof subjects[0] };
 
 unsigned aril__log_mask;
-static atomic_bool chosen; /* by aril_set_log, which goes before the environment */
+static atomic_bool chosen; /* by aril_set_log, which overrides the environment */
 
 /* stderr is unbuffered, but stdio may still split a line: write(2) of up to a page is not mixed
  * with other writers on pipes, and practically not on terminals and files. */
@@ -32,7 +32,7 @@ static void write_line(const char *line, size_t length)
         ssize_t n = write(STDERR_FILENO, line, length);
         if (n < 0) {
             if (errno == EINTR) continue;
-            return; /* a log has nowhere to complain to */
+            return; /* the log cannot report its own failure */
         }
         line += n;
         length -= (size_t)n;
@@ -65,12 +65,12 @@ void aril__log(unsigned what, const char *fmt, ...)
         length = sizeof line - 1;
         memcpy(line + length - 3, "...", 3);
     }
-    line[length++] = '\n'; /* takes the place of the terminating 0 */
+    line[length++] = '\n'; /* replaces the terminating 0 */
     write_line(line, length);
     errno = saved_errno;
 }
 
-/* Finds the next name of a comma list, without blanks around it; false at the end. */
+/* Finds the next name in a comma-separated list, without surrounding blanks; false at the end. */
 static bool next_name(const char **list, const char **name, size_t *length)
 {
     const char *p = *list + strspn(*list, ", \t");

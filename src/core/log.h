@@ -1,4 +1,4 @@
-/* Logging by subject: off by default, and then one relaxed load and a branch.
+/* Logging by subject: off by default, when it costs one relaxed load and a branch.
  *
  *     if (aril__log_on(ARIL__LOG_DISPATCH))
  *         aril__log(ARIL__LOG_DISPATCH, "%s: row %s", op, row);
@@ -28,10 +28,11 @@ static inline bool aril__log_on(unsigned what)
 }
 
 /* Writes one line when `what` is on: prefix, message and newline in a single write, so that lines
- * of several threads do not mix. A message longer than a line buffer ends in "...". Keeps errno. */
+ * of several threads do not interleave. A message longer than a line buffer ends in "...". Keeps
+ * errno. */
 __attribute__((format(printf, 2, 3))) void aril__log(unsigned what, const char *fmt, ...);
 
-/* Takes the subjects from ARIL_LOG; unknown names get one warning, known ones beside them count. */
+/* Takes the subjects from ARIL_LOG; unknown names give one warning, known ones still apply. */
 void aril__log_init(void);
 
 #endif

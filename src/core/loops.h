@@ -1,5 +1,5 @@
-/* Loops over strided operands of one shape: dimensions in a common order, merged where possible,
- * so that the innermost runs are as long as can be. */
+/* Nested loops over strided operands of one shape: dimensions in a common order, merged where
+ * possible, so that the innermost runs are as long as possible. */
 #ifndef ARIL_CORE_LOOPS_H
 #define ARIL_CORE_LOOPS_H
 
@@ -13,7 +13,7 @@ typedef struct aril__loops {
     int64_t stride[ARIL__NEST_OPERANDS][ARIL_MAX_DIMS];
 } aril__loops;
 
-/* A nest of the given sizes, without operands. */
+/* Nested loops of the given sizes, without operands. */
 static inline aril__loops aril__loops_of(int ndim, const int64_t *dim)
 {
     aril__loops n = { .ndim = ndim };
@@ -21,7 +21,7 @@ static inline aril__loops aril__loops_of(int ndim, const int64_t *dim)
     return n;
 }
 
-/* Adds an operand: `t` broadcast to the nest's sizes (stride 0 where it has size 1 or no such
+/* Adds an operand: `t` broadcast to the loops' sizes (stride 0 where it has size 1 or no such
  * dimension), or an absent one (NULL: all strides 0). */
 static inline void aril__loops_add(aril__loops *n, const aril_tensor *t)
 {
@@ -33,11 +33,11 @@ static inline void aril__loops_add(aril__loops *n, const aril_tensor *t)
     }
 }
 
-/* Drops dimensions of size 1, sorts the rest so that operand `by` is walked from its largest stride
- * to its smallest, and merges neighbours. */
+/* Drops dimensions of size 1, sorts the rest by the strides of operand `by`, largest first, and
+ * merges adjacent dimensions. */
 void aril__loops_merge(aril__loops *n, int by);
 
-/* True when operand k is dense in the nest's order. */
+/* True when operand k is contiguous in loop order. */
 static inline bool aril__loops_linear(const aril__loops *n, int k)
 {
     int64_t step = 1;
@@ -48,7 +48,7 @@ static inline bool aril__loops_linear(const aril__loops *n, int k)
     return true;
 }
 
-/* True when operand k is one element for all. */
+/* True when operand k is a single element, repeated. */
 static inline bool aril__loops_constant(const aril__loops *n, int k)
 {
     for (int d = 0; d < n->ndim; d++)
@@ -56,7 +56,7 @@ static inline bool aril__loops_constant(const aril__loops *n, int k)
     return true;
 }
 
-/* A place in a nest: the index and the offset of each operand. */
+/* A position in nested loops: the index, and the offset of each operand. */
 typedef struct aril__loops_at {
     int64_t index[ARIL_MAX_DIMS];
     int64_t offset[ARIL__NEST_OPERANDS];
@@ -71,7 +71,7 @@ static inline int64_t aril__loops_run(const aril__loops *n, const aril__loops_at
     return n->ndim ? n->dim[n->ndim - 1] - p->index[n->ndim - 1] : 1;
 }
 
-/* Moves on by m elements of the innermost run, m at most aril__loops_run. */
+/* Advances by m elements of the innermost run, m at most aril__loops_run. */
 static inline void aril__loops_move(const aril__loops *n, aril__loops_at *p, int64_t m)
 {
     int d = n->ndim - 1;

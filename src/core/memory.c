@@ -12,7 +12,7 @@ enum {
     BATCH = 32,              /* blocks moved between a thread and the pool at a time */
     CACHE_MAX = 256,         /* blocks of one size that a thread keeps */
     HEADERS = ARIL__SLAB_CLASSES,
-    LISTS = ARIL__SLAB_CLASSES + 1, /* of free blocks: by size, and headers */
+    LISTS = ARIL__SLAB_CLASSES + 1, /* free lists: one per size, and one for headers */
 };
 
 bool aril__fault_armed;
@@ -27,7 +27,7 @@ static struct {
     struct chunk {
         struct chunk *next;
     } * chunks;
-    atomic_llong plain; /* blocks that are allocations of their own */
+    atomic_llong plain; /* blocks that are separate allocations */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void aril_fail_allocation(int64_t n)
@@ -222,8 +222,8 @@ int64_t aril__slab_live(aril__slab_cache *cache)
     return live;
 }
 
-/* Frees the chunks when nothing lies in them any more: a tool that looks for leaks then sees an
- * empty heap, and a program that still holds tensors at exit keeps them valid. */
+/* Frees the chunks if no block is in use: leak checkers then see an empty heap, and tensors that a
+ * program still holds at exit stay valid. */
 void aril__slab_shutdown(aril__slab_cache *cache)
 {
     aril__slab_flush(cache);

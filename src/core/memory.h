@@ -1,5 +1,5 @@
 /* Host memory for Aril's own objects: a slab of small blocks with a cache in each thread, and plain
- * blocks. Both can be told to fail, so that tests reach every out-of-memory path. */
+ * blocks. Both support fault injection, so that tests reach every out-of-memory path. */
 #ifndef ARIL_CORE_MEMORY_H
 #define ARIL_CORE_MEMORY_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A sanitizer sees leaks and stale uses only when each block is an allocation of its own. */
+/* A sanitizer detects leaks and use after free only if each block is a separate allocation. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ARIL__PLAIN_BLOCKS 1
 #elif defined(__has_feature)
@@ -23,7 +23,7 @@ enum {
     ARIL__SLAB_STEP = 64,    /* blocks are multiples of this, and aligned to it */
     ARIL__SLAB_CLASSES = 16, /* up to 1024 bytes; larger ones are plain blocks */
     ARIL__HEADER_BYTES = 192,
-    ARIL__HEADERS_WAIT = 16, /* freed headers that are not used again yet; a power of two */
+    ARIL__HEADERS_WAIT = 16, /* freed headers that are not reused yet; a power of two */
 };
 
 typedef struct aril__slab_block {
@@ -37,23 +37,24 @@ typedef struct aril__slab_cache {
         uint32_t count;
     } of[ARIL__SLAB_CLASSES + 1]; /* the last: tensor headers */
     void *waiting[ARIL__HEADERS_WAIT];
-    uint32_t waited; /* how many headers have been put among those */
+    uint32_t waited; /* number of headers ever put into `waiting` */
 } aril__slab_cache;
 
-/* Blocks are not cleared. NULL when memory is out. The size must be given again to free; a block
- * may be freed by any thread. */
+/* Blocks are not cleared. NULL when out of memory. Freeing requires the same size; any thread may
+ * free a block. */
 void *aril__slab_alloc(aril__slab_cache *cache, size_t size);
 void aril__slab_free(aril__slab_cache *cache, void *block, size_t size);
 
-/* Blocks for tensor headers, from chunks that hold nothing else: a stale pointer to a tensor always
- * shows a header, in use or marked as ended. A free block keeps all but its first 8 bytes. The
- * thread's latest few are not given out: a stale pointer is met while its mark is still there. */
+/* Blocks for tensor headers, from chunks that hold nothing else: a stale tensor pointer always
+ * points to a header, in use or marked as ended. A free block keeps all but its first 8 bytes. The
+ * headers a thread freed last are not reused yet, so that stale pointers are usually caught while
+ * the mark is still there. */
 void *aril__header_alloc(aril__slab_cache *cache);
 void aril__header_free(aril__slab_cache *cache, void *block);
 
-void aril__slab_flush(aril__slab_cache *cache); /* hands everything to the other threads */
+void aril__slab_flush(aril__slab_cache *cache); /* returns all blocks to the shared pool */
 
-/* Blocks in use, counted over all threads' caches but those of other running threads. */
+/* Blocks in use; blocks in the caches of other running threads count as in use. */
 int64_t aril__slab_live(aril__slab_cache *cache);
 void aril__slab_shutdown(aril__slab_cache *cache);
 

@@ -26,10 +26,11 @@ static int default_threads = 1;    /* written once */
 static atomic_int determinism;     /* aril_determinism */
 static atomic_bool fork_watched;   /* the atfork handler is installed */
 static atomic_bool forked;         /* in a child whose parent has, or had, workers */
-static _Thread_local bool serial;  /* by aril__thread_set_serial */
-static _Thread_local bool in_loop; /* runs chunks of a parallel loop */
+static _Thread_local bool serial;  /* set by aril__thread_set_serial */
+static _Thread_local bool in_loop; /* this thread runs chunks of a parallel loop */
 
-/* Set while a thread has the workers. Only ever tried: who finds it set works alone. */
+/* Set while a thread has the workers. Never waited for: a thread that finds it set runs
+ * serially. */
 static atomic_bool turn;
 
 static bool take_turn(void)
@@ -124,7 +125,7 @@ aril_determinism aril_deterministic(void)
 
 int64_t aril__parallel_pieces(int64_t units, int64_t least)
 {
-    /* Enough pieces for the cores of most machines, few enough for partial results to be cheap. */
+    /* Enough pieces for the cores of most machines, few enough to keep partial results cheap. */
     enum { BY_SIZE = 16 };
     if (least < 1) least = 1;
     int64_t most = units / least, pieces = BY_SIZE;
@@ -148,8 +149,8 @@ bool aril__parallel_is_serial(void)
            aril_threads() == 1;
 }
 
-/* Workers do not exist in a child, and OpenMP's would hang it: libgomp waits for threads that were
- * not copied. */
+/* A forked child has no workers, and OpenMP would hang it: libgomp waits for threads that fork did
+ * not copy. */
 static void in_child(void)
 {
     atomic_store(&forked, true);
@@ -180,7 +181,7 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
 {
 #pragma omp parallel num_threads(threads)
     {
-        in_loop = true; /* omp_in_parallel() denies a region that got one thread only */
+        in_loop = true; /* omp_in_parallel() is false in a region with one thread */
 #pragma omp for schedule(static)
         for (int64_t k = 0; k < chunks; k++) run_chunks(k, k + 1, n, grain, fn, ctx);
         in_loop = false;
@@ -189,7 +190,7 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
 
 void aril__parallel_shutdown(void)
 {
-    /* libgomp keeps its threads for other users in the process, and ends them itself. */
+    /* libgomp keeps its threads for other users in the process, and stops them itself. */
 }
 
 void aril__parallel_sync_library(void)
@@ -202,31 +203,31 @@ void aril__parallel_sync_library(void)
 
 #else
 
-/* How long a worker looks for work, and a caller for the last worker's end, before it sleeps. A
- * sleeping thread is woken by the kernel, which takes longer than most small loops: a series of ops
- * should find the workers awake, and a program that does something else should have its cores. */
+/* How long a worker spins for work, and a caller for the last worker to finish, before it sleeps.
+ * Waking a sleeping thread takes longer than most small loops: a series of ops should find the
+ * workers awake, while a program that does something else should have its cores free. */
 enum { SPIN_NS = 50000 };
 
-/* A thread's chunks are handed out in this many runs: few enough to make the counter cheap, enough
- * for a late or slow thread not to hold up the rest. */
+/* A thread's chunks are handed out in this many runs: few enough to keep the counter cheap, enough
+ * that a late or slow thread does not hold up the rest. */
 enum { RUNS_PER_THREAD = 8 };
 
-/* One thread's share of the chunks, with all that it has to know of the job in one line of the
- * cache. A thread works on its own share first, which keeps data on one core from op to op, and
- * then helps where work is left. */
+/* One thread's share of the chunks, with everything it needs to know about the job in one cache
+ * line. A thread processes its own share first, which keeps data on one core from op to op, and
+ * then steals remaining work. */
 struct share {
     _Alignas(64) atomic_llong next; /* first chunk not yet handed out */
-    int64_t end;                    /* behind its last one */
-    int64_t run;                    /* so many at a time */
+    int64_t end;                    /* one past its last chunk */
+    int64_t run;                    /* chunks handed out at a time */
     int64_t n, grain;
     aril__range_fn *fn;
     void *ctx;
     unsigned threads;
 };
 
-/* pool.state holds everything that decides whether a worker may join, in one word to change and to
- * sleep on: how many workers are inside the job, for how many threads it is open (0: closed), and
- * a count of jobs. */
+/* pool.state holds everything that decides whether a worker may join, in one word that is updated
+ * atomically and slept on: the number of workers inside the job, the number of threads it is open
+ * to (0: closed), and a job counter. */
 static const unsigned INSIDE = 1, INSIDE_MASK = (1u << 10) - 1;
 static const unsigned OPEN = 1u << 10, OPEN_MASK = ((1u << 11) - 1) << 10;
 static const unsigned EPOCH = 1u << 21, EPOCH_MASK = ~((1u << 21) - 1);
@@ -236,7 +237,7 @@ static struct {
     atomic_int sleepers;      /* workers asleep, or about to be */
     atomic_uint caller_waits; /* 1: the caller sleeps until the last worker has left */
     atomic_bool stop;
-    int workers; /* changed by who holds the turn */
+    int workers; /* changed only by the thread that holds the turn */
     pthread_t worker[MAX_THREADS];
     struct share share[MAX_THREADS]; /* written while no worker is inside */
 } pool;
@@ -268,7 +269,7 @@ static void wake(atomic_uint *word, int n)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-/* Looks at the state until the part under `mask` is `value` (or is not), at most SPIN_NS long. */
+/* Spins until the bits of the state under `mask` are `value` (or are not), for at most SPIN_NS. */
 static inline bool look_for(unsigned mask, unsigned value, bool equal)
 {
     for (int64_t end = 0;;) {
@@ -304,7 +305,7 @@ static void *worker_main(void *arg)
 {
     unsigned self = (unsigned)(uintptr_t)arg; /* 1 .. */
     in_loop = true;                           /* whatever runs here is inside a parallel loop */
-    unsigned seen = 0;                        /* the last job this thread has looked at */
+    unsigned seen = 0;                        /* the last job this thread has seen */
     while (!atomic_load(&pool.stop)) {
         if (!look_for(EPOCH_MASK, seen, false)) {
             atomic_fetch_add(&pool.sleepers, 1);
@@ -332,7 +333,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Brings the pool to `wanted` workers, or as many as the system allows. */
+/* Grows the pool to `wanted` workers, or as many as the system allows. */
 static void start_workers(int wanted)
 {
     if (pool.workers >= wanted) return;
@@ -365,7 +366,7 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
         s->threads = (unsigned)threads;
         atomic_store_explicit(&s->next, first, memory_order_relaxed);
     }
-    /* Nobody is inside and the job is closed: the word is this thread's to change. */
+    /* Nobody is inside and the job is closed: only this thread changes the word. */
     unsigned epoch = (atomic_load_explicit(&pool.state, memory_order_relaxed) & EPOCH_MASK) + EPOCH;
     atomic_store(&pool.state, epoch + (unsigned)threads * OPEN);
     if (atomic_load(&pool.sleepers)) wake(&pool.state, pool.workers);
@@ -385,10 +386,11 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
 
 void aril__parallel_shutdown(void)
 {
-    /* A loop may be running: exit() called by another thread, or by a chunk. Then leave it. */
+    /* A loop may be running (exit() called by another thread, or by a chunk): leave it alone
+     * then. */
     if (atomic_load(&forked) || !take_turn()) return;
     atomic_store(&pool.stop, true);
-    /* A changed word, so that a worker on its way to sleep turns back. */
+    /* Change the word, so that a worker about to sleep wakes up. */
     atomic_fetch_add(&pool.state, EPOCH);
     wake(&pool.state, INT_MAX);
     for (int i = 0; i < pool.workers; i++) pthread_join(pool.worker[i], NULL);

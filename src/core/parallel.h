@@ -1,11 +1,11 @@
-/* The one parallel loop. No other file of Aril knows threads, apart from those that start one for
- * a purpose of its own (loaders, servers): such a thread calls aril__thread_set_serial(true).
+/* The one parallel loop. No other file of Aril deals with threads, except those that start one for
+ * a special purpose (loaders, servers): such a thread calls aril__thread_set_serial(true).
  *
- * The loop cuts work by size, never by the number of threads: chunk k is [k * grain, (k + 1) *
- * grain) cut at n. Only who runs a chunk, and when, depends on threads. A reduction that keeps one
- * partial result for each chunk and adds them in order therefore gives the same bits on any
- * machine. A kernel that chooses its grain by aril__parallel_pieces gives the same bits for the
- * same number of threads, or for any number where the user asked for that. */
+ * The loop splits work by size, never by the number of threads: chunk k is [k * grain, (k + 1) *
+ * grain) clipped to n. Only which thread runs a chunk, and when, depends on the threads. A
+ * reduction that keeps one partial result for each chunk and adds them in order therefore gives the
+ * same bits on any machine. A kernel that chooses its grain by aril__parallel_pieces gives the same
+ * bits for the same number of threads, or for any number where the user asked for that. */
 #ifndef ARIL_CORE_PARALLEL_H
 #define ARIL_CORE_PARALLEL_H
 
@@ -13,42 +13,41 @@
 
 typedef void aril__range_fn(void *ctx, int64_t begin, int64_t end);
 
-/* The number of chunks that aril__parallel_for makes: the size of an array of partial results. */
+/* The number of chunks in aril__parallel_for: the size of an array of partial results. */
 static inline int64_t aril__parallel_chunks(int64_t n, int64_t grain)
 {
     if (n <= 0) return 0;
     return grain < 1 ? n : (n - 1) / grain + 1;
 }
 
-/* Calls fn(ctx, begin, end) once for each chunk of 0 .. n, in any order and possibly at once, and
- * returns when all are done; chunk number begin / grain. With n <= grain it is a plain call, with
- * n <= 0 nothing happens; a grain below 1 counts as 1.
+/* Calls fn(ctx, begin, end) once for each chunk of 0 .. n, in any order and possibly concurrently,
+ * and returns when all are done; begin / grain is the chunk number. With n <= grain it is a plain
+ * call, with n <= 0 a no-op; a grain below 1 counts as 1.
  *
  * Runs serially (the same chunks, in order) inside another parallel loop, in threads marked serial,
- * in a child forked after the first parallel loop, and while another thread holds the workers.
- * fn must return: leaving it by longjmp or ending the thread breaks the pool. */
+ * in a child forked after the first parallel loop, and while another thread holds the workers. fn
+ * must return: leaving it by longjmp or exiting the thread breaks the pool. */
 void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx);
 
-/* Into how many pieces a job of `units` (samples, rows) should be cut, each of at least `least`
- * units; at least 1. For kernels that do better with few large pieces, one a thread, than with
+/* The number of pieces to split a job of `units` (samples, rows) into, each of at least `least`
+ * units; at least 1. For kernels that do better with few large pieces, one per thread, than with
  * chunks of a fixed size: those that call a library for each, or keep a large partial result. The
- * number is that of the threads a loop begun here would use, so that results which depend on the
- * cut are the same for the same number of threads; under ARIL_ANY_THREADS it follows from the size
- * alone. Piece k of n is [units * k / n, units * (k + 1) / n). */
+ * result is the number of threads that a loop started here would use, so that results that depend
+ * on the split are the same for the same number of threads; under ARIL_ANY_THREADS it depends on
+ * the size alone. Piece k of n is [units * k / n, units * (k + 1) / n). */
 int64_t aril__parallel_pieces(int64_t units, int64_t least);
 
 /* Marks the calling thread: its parallel loops run serially (true), or normally again (false). */
 void aril__thread_set_serial(bool serial);
 
-/* True when a parallel loop begun here and now would run serially whatever its size. */
+/* True if a parallel loop started now would run serially regardless of its size. */
 bool aril__parallel_is_serial(void);
 
-/* For rows that call a library with OpenMP threads of its own, before the call: makes the library's
- * number of threads agree with aril_threads(), or 1 where Aril runs serially. Does
- * nothing without OpenMP. */
+/* For rows that call a library with OpenMP threads of its own, before the call: sets the library's
+ * number of threads to aril_threads(), or to 1 where Aril runs serially. A no-op without OpenMP. */
 void aril__parallel_sync_library(void);
 
-/* Ends and joins the workers; the next parallel loop starts new ones. For the end of the process.
+/* Stops and joins the workers; the next parallel loop starts new ones. For the end of the process.
  * Leaves them alone when a loop is running, or in a forked child, where there are none. */
 void aril__parallel_shutdown(void);
 

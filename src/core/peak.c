@@ -1,5 +1,5 @@
-/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. The build
- * lets this file join multiplications and additions. */
+/* The machine's peak: multiply-adds on registers alone, with the widest vectors it has. This file
+ * is compiled with contraction into FMA allowed. */
 #include "core/cpu.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -21,7 +21,8 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* As many chains as hide the latency of one operation; the number of operations. */
+/* Runs enough independent chains to hide the latency of one operation; returns the number of
+ * operations. */
 #define CHAIN_LOOP(name, lane, target)                                                          \
     target static double name(float *sink)                                                      \
     {                                                                                           \
@@ -49,7 +50,7 @@ static double chains(float *sink)
     return chains_plain(sink);
 }
 
-/* The best of many short runs: one that was interrupted says nothing of the machine. */
+/* The best of many short runs: an interrupted run says nothing about the machine. */
 static void measure(void *ctx, int64_t begin, int64_t end)
 {
     double *rate = ctx;
@@ -64,7 +65,7 @@ static void measure(void *ctx, int64_t begin, int64_t end)
 double aril__machine_peak(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int measured; /* for so many threads */
+    static int measured; /* number of threads it was measured with */
     static double peak;
     enum { MOST = 1024 };
     static double rate[MOST];

@@ -15,12 +15,12 @@
 #include <time.h>
 
 enum {
-    DEEP = 64,            /* spans in each other; deeper ones count as part of these */
-    TEXT = 160,           /* of shapes */
-    MOST_EVENTS = 1 << 21 /* of one thread in a trace */
+    DEEP = 64,            /* maximum nesting of spans; deeper ones count towards their parent */
+    TEXT = 160,           /* bytes of text for shapes */
+    MOST_EVENTS = 1 << 21 /* per thread in a trace */
 };
 
-/* What was spent under one key (and shapes) by one kernel. */
+/* Totals of one kernel under one key (and shapes). */
 typedef struct sum {
     const char *key, *kernel;
     char *shapes;
@@ -30,7 +30,7 @@ typedef struct sum {
 
 typedef struct open_span {
     const char *key, *label, *kernel;
-    int64_t begin, inside; /* time of the spans within */
+    int64_t begin, inside; /* `inside`: time of nested spans */
     double bytes, flop;
     bool noted;
     char shapes[TEXT];
@@ -43,15 +43,15 @@ typedef struct event {
     double bytes, flop;
 } event;
 
-/* What one thread notes. Its lock is taken by others only when a profile begins or ends. */
+/* The record of one thread. Other threads take its lock only when a profile begins or ends. */
 typedef struct track {
     struct track *next;
     pthread_mutex_t lock;
     int number;
-    unsigned profile; /* that the rest belongs to */
+    unsigned profile; /* the profile that the rest belongs to */
     int depth;
     open_span open[DEEP];
-    int64_t first, last; /* time of its first span's begin and its last one's end */
+    int64_t first, last; /* begin of its first span and end of its last one */
     sum *sums;
     int n_sums, cap_sums;
     event *events;
@@ -59,18 +59,18 @@ typedef struct track {
 } track;
 
 static struct {
-    pthread_mutex_t lock; /* of what follows, but for the atomics */
+    pthread_mutex_t lock; /* guards what follows, except the atomics */
     track *tracks;
     int n_tracks;
     bool on;
     aril_profile_opts opts;
     char *trace;
     int64_t begin, end;
-    unsigned owner; /* number of the track that began it */
+    unsigned owner; /* number of the track that started the profile */
     aril_profile_row *rows;
     int n_rows;
     double seconds;
-    atomic_uint profile; /* counts them */
+    atomic_uint profile; /* counts profiles */
     atomic_bool by_shape, traces;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -98,7 +98,7 @@ static void clear_track(track *t)
     t->first = t->last = 0;
 }
 
-/* The calling thread's, made when it is first needed; NULL when memory is out. */
+/* The calling thread's track, created on first use; NULL when out of memory. */
 static track *own_track(void)
 {
     if (mine) return mine;
@@ -118,7 +118,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* A profile without a place for something is only incomplete: no error. */
+/* Out of memory is not an error here: the profile is merely incomplete. */
 static sum *sum_for(track *t, const open_span *s)
 {
     bool by_shape = atomic_load_explicit(&all.by_shape, memory_order_relaxed);
@@ -126,7 +126,7 @@ static sum *sum_for(track *t, const open_span *s)
     for (int i = 0; i < t->n_sums; i++) {
         sum *at = &t->sums[i];
         if (at->key == s->key && at->kernel == s->kernel && same_text(at->shapes, shapes)) {
-            if (i > 0) { /* what is frequent moves to the front */
+            if (i > 0) { /* frequent entries move to the front */
                 sum moved = *at;
                 *at = t->sums[i - 1];
                 t->sums[i - 1] = moved;
@@ -218,7 +218,7 @@ void aril__span_finish(aril__span span)
     if (!t) return;
     int64_t now = nanoseconds();
     pthread_mutex_lock(&t->lock);
-    /* A profile may have ended or begun meanwhile. */
+    /* A profile may have ended or begun in the meantime. */
     if (t->profile == span.profile && t->depth == span.depth + 1 && aril__profiling()) {
         open_span *s = &t->open[--t->depth];
         int64_t ns = now - s->begin;
@@ -307,7 +307,7 @@ static void add_row(const sum *s)
                                                  .flop = s->flop };
 }
 
-/* Sums of the same key, shapes and kernel that several threads have become one. */
+/* Merges the sums of several threads that have the same key, shapes and kernel. */
 static int join_sums(sum *s, int n)
 {
     int kept = 0;
@@ -466,7 +466,7 @@ aril_status aril_profile_end(void)
     __atomic_fetch_and(&aril__log_mask, ~(unsigned)ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
     all.end = nanoseconds();
     all.on = false;
-    /* Whoever is within a span sees the bit under this lock, and notes nothing more. */
+    /* Threads inside a span check the bit under this lock, and record nothing more. */
     for (track *t = all.tracks; t; t = t->next) pthread_mutex_lock(&t->lock);
     aril_status s = make_rows();
     if (all.trace && s == ARIL_OK) s = write_trace();
@@ -495,7 +495,7 @@ double aril_profile_seconds(void)
     return s;
 }
 
-/* "12.3", or nothing where there is none. */
+/* "12.3", or "" if there is no value. */
 static const char *figure(char *buf, size_t size, double value, const char *format)
 {
     buf[0] = 0;
@@ -541,7 +541,7 @@ aril_status aril_profile_print(FILE *to)
     return ferror(to) ? aril__fail(ARIL_ERR_IO, "profile_print: writing failed") : ARIL_OK;
 }
 
-/* ---- the environment, and the end ---- */
+/* ---- environment and shutdown ---- */
 
 static bool by_environment;
 

@@ -41,8 +41,8 @@ void aril_generator_set_state(aril_generator *g, aril_rng_state state)
 
 enum { BLOCKS = 16, BATCH = 4 * BLOCKS };
 
-/* A walk over a draw, a batch at a time. Batches begin at multiples of their size, so that pairs
- * and blocks stay whole: [from, to) of a batch is what belongs to the range asked for. */
+/* Iterates over a draw, a batch at a time. Batches begin at multiples of their size, so that pairs
+ * and blocks are never split: [from, to) is the part of a batch inside the requested range. */
 struct walk {
     aril__rng_key key;
     int64_t at, end;

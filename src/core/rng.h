@@ -4,11 +4,12 @@
  * Philox turns a key and a counter into four 32-bit words. Here the key is the seed, the counter
  * (block, call): 64 bits each, low word first. Element i of a draw of 32-bit numbers is word i % 4
  * of block i / 4; of 64-bit numbers it is words 2 * (i % 2) (low) and 2 * (i % 2) + 1 (high) of
- * block i / 2. All else follows from these two. Element i never depends on where a draw
+ * block i / 2. Everything else derives from these two. Element i never depends on where a draw
  * begins or ends, so chunks of any size give the same numbers.
  *
  * The static functions are the definition that other backends repeat: integer operations and the
- * IEEE operations + - * / sqrt, in the order written, with no contraction into fused products. */
+ * IEEE operations + - * / sqrt, in the order written, with no contraction into fused
+ * multiply-adds. */
 #ifndef ARIL_CORE_RNG_H
 #define ARIL_CORE_RNG_H
 
@@ -21,12 +22,12 @@ struct aril_generator {
     uint64_t seed, calls;
 };
 
-/* What one random op draws with. */
+/* The key of one random op. */
 typedef struct aril__rng_key {
     uint64_t seed, call;
 } aril__rng_key;
 
-/* The key of the next random op: to be taken exactly once for each op. */
+/* The key of the next random op: call exactly once per op. */
 static inline aril__rng_key aril__rng_next(aril_generator *g)
 {
     aril__rng_key key = { g->seed, g->calls++ };
@@ -82,10 +83,10 @@ static inline uint64_t aril__rng_scale(uint64_t x, uint64_t n)
  *
  *     out = sqrt(-2 ln u) * (cos t, sin t)    u in (0, 1] from a,  t = b / 2^32 (2^64) turns
  *
- * The functions are sums of our own, not those of a C library, whose last bit differs between
- * versions and devices:
+ * We evaluate our own polynomials instead of the C library's functions, whose last bit differs
+ * between versions and devices:
  *   u = 2^e m, m in [sqrt(1/2), sqrt(2)): ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172;
- *   t = q quarter turns and at most 1/8 turn, parted exactly in integers, then Taylor sums. */
+ *   t = q quarter turns and at most 1/8 turn, split exactly in integers, then Taylor sums. */
 static inline void aril__rng_normals_f32(uint32_t a, uint32_t b, float out[2])
 {
     float u = ((float)(int32_t)(a >> 1) + 0.5f) * 0x1p-31f;
@@ -120,7 +121,7 @@ static inline void aril__rng_normals_f32(uint32_t a, uint32_t b, float out[2])
     cs = cs * w - 1.0f / 2;
     cs = 1 + w * cs;
 
-    /* The turn by q quarters: (c, s), (-s, c), (-c, -s), (s, -c). */
+    /* Rotation by q quarter turns: (c, s), (-s, c), (-c, -s), (s, -c). */
     float c = q & 1 ? sn : cs;
     float d = q & 1 ? cs : sn;
     out[0] = r * ((q + 1) & 2 ? -c : c);
@@ -189,12 +190,12 @@ void aril__rng_u64(aril__rng_key key, int64_t begin, int64_t end, uint64_t *out)
 void aril__rng_uniform_f32(aril__rng_key key, int64_t begin, int64_t end, float *out);
 void aril__rng_uniform_f64(aril__rng_key key, int64_t begin, int64_t end, double *out);
 
-/* Normal, mean 0 and variance 1: elements 2j and 2j + 1 are the cosine and sine of draws 2j and
- * 2j + 1, 32 or 64 bits each. At most 6.7 (f32) and 8.7 (f64) in size. */
+/* Normal, mean 0 and variance 1: elements 2j and 2j + 1 are the cosine and sine of draws 2j and 2j
+ * + 1, 32 or 64 bits each. At most 6.7 (f32) and 8.7 (f64) in magnitude. */
 void aril__rng_normal_f32(aril__rng_key key, int64_t begin, int64_t end, float *out);
 void aril__rng_normal_f64(aril__rng_key key, int64_t begin, int64_t end, double *out);
 
-/* Uniform whole numbers in [0, n) from 64-bit draws, n <= 2^63; n = 0 gives 0. */
+/* Uniform integers in [0, n) from 64-bit draws, n <= 2^63; n = 0 gives 0. */
 void aril__rng_below(aril__rng_key key, int64_t begin, int64_t end, uint64_t n, int64_t *out);
 
 #endif

@@ -18,7 +18,7 @@ static inline int64_t aril__count(int n, const int64_t *dim)
     return unknown && count != 0 ? -1 : count;
 }
 
-/* Dense strides in logical (row-major) order; sizes of 0 and unknown ones count as 1. */
+/* Contiguous (row-major) strides; sizes of 0 and unknown ones count as 1. */
 static inline void aril__dense_strides(int n, const int64_t *dim, int64_t *stride)
 {
     int64_t step = 1;
@@ -40,7 +40,7 @@ static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_
     }
 }
 
-/* The same in the order spatial, C, N: samples lie side by side. */
+/* The same in the order spatial, C, N: samples are adjacent in memory. */
 static inline void aril__samples_last_strides(int n, const int64_t *dim, int64_t *stride)
 {
     int64_t step = 1;
@@ -59,12 +59,12 @@ static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t
     return true;
 }
 
-/* Checks sizes from outside: 0..8 dimensions, none negative (-1 is allowed when `unknown`), and
- * no more elements than memory can address. `what` names the op in the message. */
+/* Checks sizes given by the user: 0..8 dimensions, none negative (-1 is allowed when `unknown`),
+ * and no more elements than memory can address. `what` names the op in the message. */
 aril_status aril__check_shape(const char *what, aril_shape s, bool unknown);
 
-/* Adds `b` to the broadcast shape in `out` (NumPy's rule). False when a size does not fit. An
- * unknown size fits anything and gives way to a known one other than 1. */
+/* Adds `b` to the broadcast shape in `out` (NumPy's rule). False if the sizes are incompatible. An
+ * unknown size is compatible with any, and a known one other than 1 replaces it. */
 bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b);
 
 /* Turns a negative axis into 0..ndim-1. Returns -1, with an error naming `what`, when out of

@@ -22,7 +22,7 @@ enum { MAX_FRAMES = 128, MAX_FILES = 8, NAME_SIZE = 512 };
 
 /* ---- Bounded reading ------------------------------------------------------------------------ */
 
-/* A stretch of a file. Reading past its end sets `bad` and gives zeros from then on. */
+/* A range of a file. Reading past its end sets `bad` and gives zeros from then on. */
 struct reader {
     const uint8_t *p, *end;
     bool bad;
@@ -45,8 +45,8 @@ static const uint8_t *take(struct reader *r, uint64_t n)
     return p;
 }
 
-/* Whole numbers of 1, 2, 4 or 8 bytes. The object is loaded in this process, so its byte order is
- * the machine's; small ones are widened by hand for either order. */
+/* Reads an integer of 1, 2, 4 or 8 bytes. The object is loaded in this process, so it has the
+ * machine's byte order; short ones are widened by hand for either byte order. */
 static uint64_t take_uint(struct reader *r, unsigned bytes)
 {
     const uint8_t *p = take(r, bytes);
@@ -67,7 +67,7 @@ static uint8_t take_u8(struct reader *r)
     return (uint8_t)take_uint(r, 1);
 }
 
-/* LEB128: seven bits a byte, low ones first. Bits beyond 64 are dropped. */
+/* LEB128: seven bits per byte, low bits first. Bits beyond 64 are dropped. */
 static uint64_t take_uleb(struct reader *r)
 {
     uint64_t value = 0;
@@ -92,7 +92,7 @@ static int64_t take_sleb(struct reader *r)
     }
 }
 
-/* A string with its end in bounds, "" otherwise. */
+/* A string that is terminated within bounds, "" otherwise. */
 static const char *take_string(struct reader *r)
 {
     const uint8_t *zero = r->bad ? NULL : memchr(r->p, 0, left(r));
@@ -121,7 +121,7 @@ struct object {
     unsigned segment_size;
 };
 
-/* What lies at [offset, offset + size) of a file; nothing when that is not inside it. */
+/* The range [offset, offset + size) of a file; empty if it is out of bounds. */
 static struct reader part(struct reader all, uint64_t offset, uint64_t size)
 {
     struct reader r = all;
@@ -147,7 +147,8 @@ static struct reader section_data(const struct object *o, const Elf64_Shdr *s)
     return part(o->all, s->sh_offset, here ? s->sh_size : 0);
 }
 
-/* Finds the parts of an ELF file that matter here. False when it is not one of this machine's. */
+/* Finds the sections of an ELF file that we need. False if it is not an ELF file for this
+ * machine. */
 static bool object_read(struct object *o, const void *data, size_t size)
 {
     memset(o, 0, sizeof *o);
@@ -166,7 +167,8 @@ static bool object_read(struct object *o, const void *data, size_t size)
     o->segments = part(o->all, h.e_phoff, (uint64_t)h.e_phnum * h.e_phentsize);
     o->segment_size = h.e_phentsize;
 
-    /* A file with very many sections keeps their number, and the names' index, in section 0. */
+    /* A file with very many sections stores their number, and the index of the name section, in
+     * section 0. */
     Elf64_Shdr s;
     if (!section_at(o, &h, 0, &s)) return true;
     uint64_t count = h.e_shnum ? h.e_shnum : s.sh_size;
@@ -190,8 +192,8 @@ static bool object_read(struct object *o, const void *data, size_t size)
     return true;
 }
 
-/* The linker drops unused functions but not their line tables, which then seem to lie at address 0
- * or so: such addresses are in no executable segment. */
+/* The linker drops unused functions but not their line tables, which then seem to be near address
+ * 0: such addresses are in no executable segment. */
 static bool is_code(const struct object *o, uint64_t address)
 {
     struct reader r = o->segments;
@@ -207,12 +209,12 @@ static bool is_code(const struct object *o, uint64_t address)
     return false;
 }
 
-/* A function's name around an address. */
+/* The function that contains an address. */
 struct symbol {
     const char *name; /* NULL: none */
-    uint64_t offset;  /* of the address in it */
+    uint64_t offset;  /* of the address within the function */
     bool is_local;
-    const char *before, *after; /* the global functions next to the address, "" when none */
+    const char *before, *after; /* the nearest global functions around the address, "" if none */
 };
 
 static struct symbol symbol_at(const struct object *o, uint64_t address)
@@ -229,7 +231,7 @@ static struct symbol symbol_at(const struct object *o, uint64_t address)
         const char *name = string_at(o->sym_str, s.st_name);
         if (!*name) continue;
         /* Hidden functions become local ones when a program is linked, so the binding alone does
-         * not tell what was static: Aril's internal functions count as global. */
+         * not show what was static: Aril's internal functions count as global. */
         bool is_local = ELF64_ST_BIND(s.st_info) == STB_LOCAL && !starts_with(name, "aril_");
         if (!is_local && s.st_value <= address && s.st_value >= before) {
             before = s.st_value;
@@ -239,7 +241,7 @@ static struct symbol symbol_at(const struct object *o, uint64_t address)
             after = s.st_value;
             found.after = name;
         }
-        /* Of several names for one function a global one goes first. */
+        /* Among several names for one function, prefer a global one. */
         if (s.st_value <= address && address - s.st_value < s.st_size &&
             (!found.name || (found.is_local && !is_local))) {
             found.name = name;
@@ -268,7 +270,7 @@ enum {
 /* One compilation unit's line table. */
 struct unit {
     struct reader tables;  /* directories and files */
-    struct reader program; /* the opcodes that make the rows */
+    struct reader program; /* the opcodes that generate the rows */
     unsigned version, offset_size;
     uint64_t min_instruction;
     int line_base;
@@ -276,7 +278,7 @@ struct unit {
     uint8_t operands[256]; /* of each standard opcode */
 };
 
-/* A file of a unit as the compiler was given it; dir is "" when the name stands alone. */
+/* A file of a unit as it was passed to the compiler; dir is "" if the name has none. */
 struct source {
     const char *dir, *name;
 };
@@ -284,11 +286,13 @@ struct source {
 struct hit {
     uint64_t line;
     struct source file;    /* of the line: may be a header */
-    struct source primary; /* of the unit: what was compiled; unsure before DWARF 5, and with LTO */
-    const char *comp_dir;  /* where the compiler ran; "" when not told (before DWARF 5) */
+    struct source primary; /* of the unit: what was compiled; unreliable before DWARF 5 and with
+                            * LTO */
+    const char *comp_dir;  /* where the compiler ran; "" if unknown (before DWARF 5) */
 };
 
-/* Takes the next unit off `section`. False at its end; a unit that can't be read has no program. */
+/* Reads the next unit from `section`. False at its end; a unit that can't be read has no
+ * program. */
 static bool unit_read(struct reader *section, struct unit *u)
 {
     u->offset_size = 4;
@@ -315,7 +319,7 @@ static bool unit_read(struct reader *section, struct unit *u)
     take(&program, header_length);
     u->min_instruction = take_u8(&r);
     uint8_t max_ops = u->version >= 4 ? take_u8(&r) : 1;
-    take_u8(&r); /* whether rows begin as statements: all rows count here */
+    take_u8(&r); /* default_is_stmt: all rows count here */
     u->line_base = (int8_t)take_u8(&r);
     u->line_range = take_u8(&r);
     u->opcode_base = take_u8(&r);
@@ -348,8 +352,8 @@ static uint64_t take_form(const struct object *o, const struct unit *u, struct r
     }
 }
 
-/* Walks a DWARF 5 table of directories or files, to its end; the entry `index` goes to *name and
- * *dir, if it is there. */
+/* Reads a DWARF 5 table of directories or files to its end; stores the entry `index`, if present,
+ * in *name and *dir. */
 static void table_entry(const struct object *o, const struct unit *u, struct reader *r,
                         uint64_t index, const char **name, uint64_t *dir)
 {
@@ -362,7 +366,7 @@ static void table_entry(const struct object *o, const struct unit *u, struct rea
     }
     uint64_t count = take_uleb(r);
     if (n_forms == 0 && count > 0)
-        r->bad = true; /* entries without bytes would make an endless table */
+        r->bad = true; /* zero-size entries would make an endless table */
     for (uint64_t e = 0; e < count && !r->bad; e++)
         for (unsigned i = 0; i < n_forms && !r->bad; i++) {
             const char *string = NULL;
@@ -375,7 +379,8 @@ static void table_entry(const struct object *o, const struct unit *u, struct rea
         }
 }
 
-/* Before DWARF 5: directories and files count from 1, and each list ends in an empty name. */
+/* Before DWARF 5: directories and files are numbered from 1, and each list ends in an empty
+ * name. */
 static struct source old_file(const struct unit *u, uint64_t index)
 {
     struct source f = { "", "" };
@@ -407,7 +412,7 @@ static struct source new_file(const struct object *o, const struct unit *u, uint
     struct reader r = u->tables;
     table_entry(o, u, &r, UINT64_MAX, &f.dir, NULL); /* to get past the directories */
     table_entry(o, u, &r, index, &f.name, &dir);
-    if (dir != 0) { /* 0 is the compiler's own, to which names are relative */
+    if (dir != 0) { /* 0 is the compilation directory, to which names are relative */
         r = u->tables;
         table_entry(o, u, &r, dir, &f.dir, NULL);
     }
@@ -421,14 +426,14 @@ static struct source unit_file(const struct object *o, const struct unit *u, uin
     return f;
 }
 
-/* Runs a unit's program as far as the row that covers `address`. */
+/* Runs a unit's program up to the row that covers `address`. */
 static bool unit_find(const struct object *o, const struct unit *u, uint64_t address,
                       uint64_t *file_index, uint64_t *line_found)
 {
     struct reader r = u->program;
     uint64_t at = 0, file = 1, line = 1;
     uint64_t row_at = 0, row_file = 1, row_line = 0;
-    enum { FRESH, LIVE, DEAD } sequence = FRESH; /* LIVE: row_* is a row of it */
+    enum { FRESH, LIVE, DEAD } sequence = FRESH; /* LIVE: row_* belongs to it */
 
     while (!r.bad && left(&r) > 0) {
         unsigned op = take_u8(&r);
@@ -480,7 +485,7 @@ static bool unit_find(const struct object *o, const struct unit *u, uint64_t add
         }
         if (sequence == FRESH) sequence = is_code(o, at) ? LIVE : DEAD;
         row_at = at;
-        /* Line 0 is code that stands for no line: the line before it is the best there is. */
+        /* Line 0 marks code without a source line: the preceding line is the best guess. */
         if (line != 0) {
             row_file = file;
             row_line = line;
@@ -564,7 +569,7 @@ static void unmap(struct mapped *m)
 }
 
 /* The object file at `path`, mapped at most once; NULL when it can't be read. A file that changes
- * while it is mapped harms no more than it harms the program that runs from it. */
+ * while mapped is no worse here than for the program that runs from it. */
 static const struct object *object_open(const char *path)
 {
     struct stat st;
@@ -601,9 +606,9 @@ static const struct object *object_open(const char *path)
     return m->readable ? &m->object : NULL;
 }
 
-/* The loaded object that holds an address. */
+/* The loaded object that contains an address. */
 struct module {
-    uintptr_t address; /* what to look for */
+    uintptr_t address; /* the address to look up */
     uintptr_t bias;    /* address in memory - address in the file */
     char path[PATH_MAX];
     bool found;
@@ -635,7 +640,7 @@ static bool is_aril_object(const char *path)
            starts_with(name, "libaril-");
 }
 
-/* Libraries that stand between Aril's own functions on the stack, or below main. */
+/* Libraries whose frames appear between Aril's own on the stack, or below main. */
 static bool is_runtime_object(const char *path)
 {
     static const char *const names[] = {
@@ -650,8 +655,8 @@ static bool is_runtime_object(const char *path)
 
 /* ---- What is Aril's own --------------------------------------------------------------------- */
 
-/* Where Aril's sources lay when this file was compiled, as its own line table tells: "src/" with
- * the path mapped, something longer otherwise. */
+/* Where Aril's sources were when this file was compiled, according to its own line table: "src/" if
+ * the path was mapped, something longer otherwise. */
 static struct {
     bool tried, known;
     char root[NAME_SIZE], comp_dir[NAME_SIZE];
@@ -697,8 +702,9 @@ static bool is_own_path(const struct source *file)
     return false;
 }
 
-/* Whether a line is of Aril's sources, or of a header used there. A program may well have a
- * directory src/ of its own: it was then compiled elsewhere, or has no floor of that name. */
+/* Whether a line is from Aril's sources, or from a header used there. A program may have its own
+ * src/ directory: then it was compiled elsewhere, or has no subdirectory with one of Aril's
+ * names. */
 static bool is_own_source(const struct hit *hit)
 {
     return own.known && strcmp(hit->comp_dir, own.comp_dir) == 0 &&
@@ -724,17 +730,18 @@ static bool is_own_name(const char *name)
     return name && starts_with(name, "aril_");
 }
 
-/* Whether an address of the object that holds libaril.a is Aril's. */
+/* Whether an address in the object that contains libaril.a belongs to Aril. */
 static bool is_own_code(const struct symbol *symbol, const struct hit *hit)
 {
     if (is_own_name(symbol->name)) return true;
     if (symbol->name && !symbol->is_local) return false; /* Aril has no other global functions */
     if (hit && own.known) return is_own_source(hit);
-    /* No line table for Aril's part. The linker keeps what comes from one library together. */
+    /* No line table for Aril's part. The linker keeps code from one library together. */
     return !hit && symbol->is_local && is_own_name(symbol->before) && is_own_name(symbol->after);
 }
 
-/* The place of one frame: its length, 0 where the search is to stop, -1 for "look further out". */
+/* The source location of one frame: returns its length, 0 to stop the search, -1 to go on to the
+ * caller. */
 static int frame_place(const struct module *at, const struct module *here, char *buf, size_t size)
 {
     uint64_t address = at->address - at->bias;
@@ -749,7 +756,7 @@ static int frame_place(const struct module *at, const struct module *here, char 
     if (here->found && at->bias == here->bias) {
         if (!o) return -1;
         own_find(o, at->bias);
-        /* Stripped of all: what is Aril's cannot be told, and its inside helps nobody. */
+        /* Fully stripped: Aril's code cannot be recognized, and internal addresses help nobody. */
         if (!own.known && !symbol_at(o, here->address - here->bias).name) return -1;
         if (is_own_code(&symbol, has_line ? &hit : NULL)) return -1;
     }
@@ -765,7 +772,7 @@ static int frame_place(const struct module *at, const struct module *here, char 
 /* Reading debug information takes a millisecond or more, and the same call often fails again. */
 struct memo {
     uintptr_t address, bias;
-    uint64_t path; /* a hash: another object may be loaded at the same place later */
+    uint64_t path; /* a hash: another object may be loaded at the same address later */
     int result;
     char text[60];
 };
@@ -804,7 +811,7 @@ static size_t find_place(void *const *frames, int n_frames, char *buf, size_t si
     return 0;
 }
 
-/* A child forked while another thread was here would wait for ever: so nobody waits for long. */
+/* A child forked while another thread held the lock would wait forever, so use a timeout. */
 static bool lock_soon(void)
 {
     struct timespec until;
@@ -822,7 +829,7 @@ size_t aril__location(char *buf, size_t size)
     int saved_errno = errno;
     void *frames[MAX_FRAMES];
     int n_frames = backtrace(frames, MAX_FRAMES), first = 0;
-    /* Sanitizers put frames of their own around backtrace: begin with the caller. */
+    /* Sanitizers add their own frames around backtrace: start at the caller. */
     for (int i = 0; i < n_frames && first == 0; i++)
         if (frames[i] == __builtin_return_address(0)) first = i;
     size_t length = 0;

@@ -4,31 +4,32 @@
 
 #include "aril/base.h"
 
-/* Writes to buf the innermost place on this thread's stack that is not Aril's own: "mlp.c:42" when
- * the program has line information, else the function as "main+0x1c", else the object file as
- * "prog+0x113d" (what addr2line wants). Returns the length; 0, and "" in buf, when nothing is known
- * or memory is out. Never more than size - 1 characters. Keeps errno.
+/* Writes to buf the innermost source location on this thread's stack that is not Aril's own:
+ * "mlp.c:42" when the program has line information, else the function as "main+0x1c", else the
+ * object file as "prog+0x113d" (the input of addr2line). Returns the length; 0, and "" in buf, if
+ * unknown or out of memory. Never more than size - 1 characters. Keeps errno.
  *
  * What is Aril's own: libaril.so and its plug-ins, by the name of the object file. In a program
- * that holds libaril.a: functions called aril_*, those compiled from the source tree that this file
- * lies in, and, where there is no line information, static ones that lie among aril_* in memory.
+ * that holds libaril.a: functions called aril_*, those compiled from the source tree that contains
+ * this file, and, without line information, static ones located between aril_* functions in memory.
  *
- * Inlined functions have no frame: with link-time optimisation the place may be further out.
+ * Inlined functions have no frame: with link-time optimization the location may be a caller further
+ * out.
  *
- * Reads 64-bit ELF with DWARF 2 to 5 line tables in the object itself; compressed or separate
- * debug files count as none. Every offset is checked: a damaged file gives no place or a wrong
- * one, and no other harm. */
+ * Reads 64-bit ELF with DWARF 2 to 5 line tables in the object itself; compressed or separate debug
+ * files count as none. Every offset is checked: a damaged file gives no location or a wrong one,
+ * and does no other harm. */
 size_t aril__location(char *buf, size_t size);
 
-/* The line of one address (as numbered in the file) of an ELF file's bytes: "file.c:42", or "" and
- * 0. Whether the address is Aril's own makes no difference. */
+/* The line of one address (a virtual address of the file) of an ELF file's bytes: "file.c:42", or
+ * "" and 0. Whether the address is Aril's own makes no difference. */
 size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf,
                          size_t size);
 
-/* Looks for no places while true: for tests that make errors by the thousand. */
+/* Disables the lookup while true: for tests that raise thousands of errors. */
 extern bool aril__location_off;
 
-/* Gives back the mapped object files. */
+/* Unmaps the object files. */
 void aril__location_shutdown(void);
 
 #endif

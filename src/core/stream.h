@@ -1,5 +1,6 @@
-/* Stores that pass the caches by: for results much larger than a cache, which would only push out
- * what is still needed, and whose lines would be fetched before they are overwritten. */
+/* Non-temporal stores, which bypass the caches: for results much larger than a cache, which would
+ * only evict data that is still needed, and whose cache lines would be read before being
+ * overwritten. */
 #ifndef ARIL_CORE_STREAM_H
 #define ARIL_CORE_STREAM_H
 
@@ -11,10 +12,10 @@
 #include <emmintrin.h>
 #endif
 
-/* Results of so many bytes are worth it. */
+/* Results of at least this many bytes are streamed. */
 enum { ARIL__STREAM_FROM = 24 << 20 };
 
-/* memcpy past the caches; the parts have to lie apart. */
+/* memcpy that bypasses the caches; the ranges must not overlap. */
 static inline void aril__stream_copy(void *to, const void *from, size_t bytes)
 {
 #if defined(__SSE2__)
@@ -37,7 +38,7 @@ static inline void aril__stream_copy(void *to, const void *from, size_t bytes)
 #endif
 }
 
-/* Before other threads are told of what was stored so. */
+/* Fence before publishing streamed data to other threads. */
 static inline void aril__stream_end(void)
 {
 #if defined(__SSE2__)

@@ -1,11 +1,11 @@
-/* Which word was meant: for messages that ask "did you mean ...?". */
+/* Finds the closest known word, for messages that ask "did you mean ...?". */
 #include "aril/error.h"
 
 #include <string.h>
 
 enum { LONGEST = 62 };
 
-/* How many letters must be changed, added, taken away or exchanged with a neighbour. */
+/* Edit distance: letters changed, inserted, deleted or swapped with a neighbor. */
 static int distance(const char *a, const char *b)
 {
     int rows[3][LONGEST + 1];
@@ -33,7 +33,7 @@ const char *aril_nearest(const char *word, const char *const *words, int n)
 {
     if (!word || !words) return NULL;
     size_t length = strlen(word);
-    /* A slip in a short word makes another word; a long one stands more. */
+    /* A typo in a short word easily gives another word; a long word tolerates more. */
     int allowed = length < 4 ? 1 : length < 8 ? 2 : 3;
     const char *near = NULL;
     for (int i = 0; i < n; i++) {
@@ -43,7 +43,7 @@ const char *aril_nearest(const char *word, const char *const *words, int n)
         near = words[i];
     }
     if (near || length < 3) return near;
-    for (int i = 0; i < n && !near; i++) /* it may be the beginning of one */
+    for (int i = 0; i < n && !near; i++) /* it may be a prefix of one */
         if (words[i] && strncmp(words[i], word, length) == 0) near = words[i];
     return near;
 }

@@ -7,7 +7,7 @@
 
 aril__hooks aril__hook;
 
-/* What a failed call returns when there is no memory for a poisoned tensor of its own. */
+/* What a failed call returns when there is no memory for a new poisoned tensor. */
 static aril__error no_memory = { .code = ARIL_ERR_MEMORY, .message = "out of memory" };
 
 static aril_tensor emergency = { .refs = 1,
@@ -153,7 +153,7 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
 
 void aril__tensor_exchange(aril_tensor *a, aril_tensor *b)
 {
-    /* Saved values know the version: both get one that neither had. */
+    /* Saved values record the version: give both one that neither had. */
     unsigned va = aril__version(a), vb = aril__version(b), next = (va > vb ? va : vb) + 1;
     uint16_t flags = (a->flags ^ b->flags) & ARIL__CHANNELS_LAST;
     SWAP(uint8_t, a->dtype, b->dtype);
@@ -253,9 +253,9 @@ const char *aril_tensor_error(const aril_tensor *t)
     return t && t->flags & ARIL__POISON ? t->u.error->message : NULL;
 }
 
-/* ---- what a tensor is ---- */
+/* ---- tensor properties ---- */
 
-/* Is there anything to tell? An ended tensor is an error even for those who only look. */
+/* Is there a tensor to query? An ended tensor is an error even for queries. */
 static inline bool is_there(const char *what, const aril_tensor *t)
 {
     if (aril__unlikely(!t)) return false;
@@ -325,7 +325,7 @@ bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b)
     return both && a->storage && a->storage == b->storage;
 }
 
-/* ---- order in memory ---- */
+/* ---- memory format ---- */
 
 bool aril__is_samples_last(const aril_tensor *t)
 {
@@ -362,7 +362,7 @@ bool aril__is_packed(const aril_tensor *t)
     return true;
 }
 
-/* Whether a walk over all elements meets a place twice; true when that cannot be found out. */
+/* Whether two elements share a position in memory; true if that cannot be determined. */
 static aril__cold bool meets_twice(int n, const int64_t *dim, const int64_t *stride, int64_t reach)
 {
     if (reach >= (int64_t)1 << 30) return true;
@@ -401,7 +401,7 @@ bool aril__overlaps(const aril_tensor *t)
         stride[at] = step;
         dim[at] = t->dim[i];
     }
-    bool nested = true; /* each dimension steps over all that the smaller ones reach */
+    bool nested = true; /* each stride exceeds the extent of the smaller ones */
     for (int i = 0; i < n; i++) {
         if (stride[i] == 0) return true;
         nested = nested && stride[i] > reach;
@@ -415,7 +415,7 @@ void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, i
     int order[ARIL_MAX_DIMS]; /* dimensions from the innermost to the outermost */
     for (int i = 0; i < ndim; i++) {
         int d = ndim - 1 - i, at = i;
-        /* Stable, so that ties (size-1 dimensions) keep the logical order. */
+        /* Stable sort, so that ties (size-1 dimensions) keep their order. */
         for (; at > 0; at--) {
             int other = order[at - 1];
             if (like->dim[d] == 1 || like->dim[other] == 1 ||

@@ -12,25 +12,26 @@
 typedef struct aril__node aril__node; /* autograd/node.h */
 typedef struct aril__op aril__op;
 
-/* How a view was made: kept with it, so that writes through it and to its base are understood. */
+/* How a view was created: kept with it, so that autograd can follow writes through it and to its
+ * base. */
 typedef struct aril__view {
     aril_tensor *parent;
     const aril__op *op;
     void *attrs;
-    unsigned seen;           /* the version of the memory for which the view's node is right */
+    unsigned seen;           /* the storage version for which the view's node is valid */
     struct aril__view *next; /* in the list of views to be freed */
 } aril__view;
 
 enum {
-    ARIL__POISON = 1,         /* made by a failed call; u.error says why */
+    ARIL__POISON = 1,         /* returned by a failed call; u.error says why */
     ARIL__SYMBOLIC = 2,       /* has a shape but no value yet: belongs to a tracer */
-    ARIL__SHAPE_ONLY = 4,     /* stands for a value whose shape alone is needed */
-    ARIL__WEAK = 8,           /* a scalar that takes the dtype of what it meets */
+    ARIL__SHAPE_ONLY = 4,     /* placeholder for a value of which only the shape is needed */
+    ARIL__WEAK = 8,           /* a scalar that adopts the dtype of the other operands */
     ARIL__IMMORTAL = 16,      /* never freed */
-    ARIL__INFERENCE = 32,     /* made in inference mode */
-    ARIL__CHANNELS_LAST = 64, /* dense in the order N, spatial, C */
-    ARIL__LOOSE_VIEW = 128,   /* a view whose base was not remembered: made without gradients */
-    ARIL__ENDED = 256,        /* freed; is poison as well, so that one test finds both */
+    ARIL__INFERENCE = 32,     /* created in inference mode */
+    ARIL__CHANNELS_LAST = 64, /* contiguous in the order N, spatial, C */
+    ARIL__LOOSE_VIEW = 128,   /* a view that does not record its base: created without gradients */
+    ARIL__ENDED = 256,        /* freed; also marked as poison, so that one test finds both */
 };
 
 typedef struct aril__derived aril__derived; /* core/derived.h */
@@ -38,21 +39,23 @@ typedef struct aril__derived aril__derived; /* core/derived.h */
 /* Memory on one device, shared by a tensor and its views. */
 typedef struct aril__storage {
     atomic_int refs;
-    atomic_uint version; /* counts writes, so that a stale saved value is noticed */
+    atomic_uint version; /* counts writes, to detect stale saved values */
     aril__device *device;
     void *data;
     size_t bytes;
-    void (*deleter)(void *data, void *ctx); /* of borrowed memory; NULL for the device's own */
+    void (*deleter)(void *data, void *ctx); /* for borrowed memory; NULL for memory allocated by the
+                                             * device */
     void *deleter_ctx;
-    _Atomic(aril__derived *) derived; /* forms that kernels made of the contents: derived.h */
-    atomic_bool lent;                 /* the program has an address to write to unseen */
-    /* Data of up to 64 bytes lies here, on devices of host memory. */
+    _Atomic(aril__derived *) derived; /* forms that kernels derived from the contents: derived.h */
+    atomic_bool lent;                 /* the program has a pointer through which it may write */
+    /* Inline buffer for data of up to 64 bytes, on devices with host memory. */
     _Alignas(64) unsigned char small[64];
 } aril__storage;
 
 struct aril_tensor {
-    /* The first 8 bytes are lost when the header is free, the others keep the mark of its end. */
-    uint32_t slot;     /* a hint: the place in the owning thread's scope list */
+    /* The first 8 bytes are overwritten in a free header; the others keep the mark that it has
+     * ended. */
+    uint32_t slot;     /* a hint: the index in the owning thread's scope list */
     uint32_t node_out; /* which output of `node` this is */
     atomic_int refs;
     uint8_t dtype; /* aril_dtype */
@@ -60,13 +63,13 @@ struct aril_tensor {
     uint16_t flags;
     int64_t numel; /* -1: unknown */
     aril__storage *storage;
-    int64_t offset;   /* in elements; of a symbolic tensor that is no view: its version */
-    aril__node *node; /* what made it, or where its gradient goes; NULL: no gradient wanted */
-    aril__view *view; /* NULL unless it is a view that gradients must know of */
+    int64_t offset;   /* in elements; of a symbolic tensor that is not a view: its version */
+    aril__node *node; /* its producer, or the leaf that collects its gradient; NULL: no grad */
+    aril__view *view; /* NULL unless it is a view that autograd tracks */
     union {
         aril__error *error;   /* of a poisoned tensor */
-        void *symbol;         /* of a symbolic one, the tracer's own */
-        aril__device *device; /* of one that is a shape alone: where its value was, or NULL */
+        void *symbol;         /* of a symbolic one, owned by the tracer */
+        aril__device *device; /* of a shape-only one: where its value was, or NULL */
     } u;
     int64_t dim[ARIL_MAX_DIMS];
     int64_t stride[ARIL_MAX_DIMS]; /* in elements */
@@ -74,21 +77,21 @@ struct aril_tensor {
 
 _Static_assert(sizeof(aril_tensor) == ARIL__HEADER_BYTES, "headers have blocks of their own");
 
-/* Functions of higher floors that core calls; set by src/init.c. */
+/* Functions of higher layers that core calls; set by src/init.c. */
 typedef struct aril__hooks {
     void (*release_node)(aril__thread *th, aril__node *node);
     void (*release_view)(aril__thread *th, aril__view *view);
     const char *(*node_name)(const aril__node *node); /* the op that made it; NULL: a leaf */
-    void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL where they are not counted */
+    void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL if not reference-counted */
     void (*release_symbol)(void *symbol);
     void (*thread_end)(aril__thread *th);
-    /* Writes how errors name the work of a frame, such as "layer1.0 (Linear): ". */
+    /* Writes how errors name the module of a frame, such as "layer1.0 (Linear): ". */
     void (*where)(const aril__frame *frame, char *text, size_t size);
 } aril__hooks;
 extern aril__hooks aril__hook;
 
-/* A header without storage: dtype, ndim and dims as given, dense strides, one reference that
- * belongs to the caller. NULL, with an error, when memory is out. */
+/* A header without storage: dtype, ndim and dims as given, contiguous strides, one reference that
+ * belongs to the caller. NULL, with an error, when out of memory. */
 aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim);
 
 /* The same with fresh memory on `device`, not cleared. */
@@ -105,7 +108,7 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t);
 /* Storage over fresh memory; NULL with an error. */
 aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t bytes);
 void aril__storage_release(aril__thread *th, aril__storage *s);
-/* The deleter of memory that its owner frees. */
+/* A no-op deleter, for memory that its owner frees. */
 void aril__keep_memory(void *data, void *ctx);
 
 static inline aril_tensor *aril__tensor_keep(aril_tensor *t)
@@ -118,13 +121,13 @@ void aril__tensor_free(aril__thread *th, aril_tensor *t);
 
 static inline void aril__tensor_release(aril__thread *th, aril_tensor *t)
 {
-    /* The only holder needs no atomic subtraction. */
+    /* A sole owner needs no atomic decrement. */
     if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1)
         aril__tensor_free(th, t);
 }
 
-/* Gives a new tensor to the innermost scope; a poisoned one comes back when that cannot be. */
+/* Hands a new tensor to the innermost scope; returns a poisoned one on failure. */
 aril_tensor *aril__give(aril__thread *th, aril_tensor *t);
 
 /* A poisoned tensor that refers to this thread's latest error, owned by the scope. Never NULL. */
@@ -133,25 +136,27 @@ aril__cold aril_tensor *aril__poison(void);
 /* The same for n results. Each gets a tensor of its own, so that dropping one leaves the others. */
 aril__cold void aril__poison_all(int n, aril_tensor **out);
 
-/* A poisoned tensor of its own with the error of another, which becomes the thread's latest. */
+/* A new poisoned tensor with the error of another, which becomes the thread's latest. */
 aril__cold aril_tensor *aril__poison_like(const aril_tensor *bad);
 
 /* The same after an error "OP: NULL tensor". */
 aril__cold aril_tensor *aril__null_tensor(const char *op);
 
-/* Records why `t`, which is poison, cannot be used: the error that poisoned it, or that it has ended.
- * `what` is the function (NULL: any) and `input` the number of the argument (-1: it has one). */
+/* Records why `t`, which is poison, cannot be used: the error that poisoned it, or that it has
+ * ended. `what` is the function (NULL: any) and `input` the number of the argument (-1: the only
+ * one). */
 aril__cold aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *t);
 
 /* What a function given the poison `t` returns: a poisoned tensor of its own with the same error. */
 aril__cold aril_tensor *aril__pass_on(aril_tensor *t);
 
-/* The error of tensors that have ended, when it is told by no function of its own; and the same with
- * the function and the source location of the call. */
+/* The error of tensors that have ended, without details; and the same with the function and the
+ * source location of the call. */
 extern aril__error aril__ended_error;
 aril__cold aril_status aril__fail_ended(const char *what, int input, const aril_tensor *t);
 
-/* True when `t` is poison. That it has ended is recorded here, where it is noticed first. */
+/* True when `t` is poison. Also records the error of an ended tensor, since this is where it is
+ * first detected. */
 static inline bool aril__is_poison(const aril_tensor *t)
 {
     if (aril__likely(!(t->flags & ARIL__POISON))) return false;
@@ -159,11 +164,12 @@ static inline bool aril__is_poison(const aril_tensor *t)
     return true;
 }
 
-/* Checks a tensor argument of a function that is no op: not NULL, not poisoned, with a value. */
+/* Checks a tensor argument of a function that is not an op: not NULL, not poisoned, with a
+ * value. */
 aril_status aril__check_value(const char *what, const aril_tensor *t);
 
-/* Two leaves of the same sizes, neither of them a view, change places in memory: storage, dtype and
- * order. What a graph saved of them counts as written to. Cannot fail. */
+/* Swaps the storage, dtype and memory format of two leaves of the same sizes, neither of them a
+ * view. Values that a graph saved of them count as overwritten. Cannot fail. */
 void aril__tensor_exchange(aril_tensor *a, aril_tensor *b);
 
 static inline char *aril__base(const aril_tensor *t)
@@ -177,7 +183,7 @@ static inline void *aril__ptr(const aril_tensor *t)
     return aril__base(t) + aril__dtype_bytes((aril_dtype)t->dtype, t->offset);
 }
 
-/* The same, or NULL where there is no tensor. */
+/* The same, or NULL if `t` is NULL. */
 static inline void *aril__ptr_or_null(const aril_tensor *t)
 {
     return t ? aril__ptr(t) : NULL;
@@ -196,14 +202,14 @@ static inline bool aril__is_dense(const aril_tensor *t)
 /* True when the elements fill their span of memory without gaps, in any order of dimensions. */
 bool aril__is_packed(const aril_tensor *t);
 
-/* True when [N,C,spatial...] lies in the order spatial, C, N, with at least two samples: the order
- * of convolutions whose vectors are samples. */
+/* True when [N,C,spatial...] is stored in the order spatial, C, N, with at least two samples: the
+ * memory format of convolutions that vectorize over samples. */
 bool aril__is_samples_last(const aril_tensor *t);
 
 /* True when two elements share memory: expanded dimensions, overlapping windows. */
 bool aril__overlaps(const aril_tensor *t);
 
-/* Dense strides for a result of the given sizes in the order in which `like` lies in memory. */
+/* Gap-free strides for a result of the given sizes, in the dimension order of `like` in memory. */
 void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, int64_t *stride);
 
 static inline aril_shape aril__shape(const aril_tensor *t)
@@ -215,14 +221,14 @@ static inline aril_shape aril__shape(const aril_tensor *t)
 
 #define aril__text(buf, t) aril__shape_text((buf), (t)->ndim, (t)->dim)
 
-/* The tensor that a view, of a view, ... was made of; t itself when it is none. */
+/* The base tensor of a view (of a view ...); t itself if it is not a view. */
 static inline aril_tensor *aril__root(const aril_tensor *t)
 {
     while (t->view) t = t->view->parent;
     return (aril_tensor *)(uintptr_t)t;
 }
 
-/* Lets go of the derived forms of a storage. */
+/* Releases the derived forms of a storage. */
 void aril__derived_drop(aril__storage *s);
 
 /* Counts writes to the memory of `t`, or to the value that a symbolic tensor stands for. */
@@ -236,7 +242,7 @@ static inline unsigned aril__version(const aril_tensor *t)
 static inline void aril__bump_version(aril_tensor *t)
 {
     if (aril__likely(t->storage != NULL)) {
-        /* One writer at a time: no atomic addition is needed. */
+        /* One writer at a time: no atomic increment is needed. */
         atomic_store_explicit(&t->storage->version, aril__version(t) + 1, memory_order_relaxed);
         if (aril__unlikely(atomic_load_explicit(&t->storage->derived, memory_order_relaxed)))
             aril__derived_drop(t->storage);
@@ -245,8 +251,8 @@ static inline void aril__bump_version(aril_tensor *t)
     }
 }
 
-/* The program gets an address: from now on it may write unseen, and what was derived from the
- * contents is no longer to be trusted. */
+/* Call when the program gets a pointer to the data: from now on it may write without our knowledge,
+ * so derived forms can no longer be trusted. */
 static inline void aril__lend(aril_tensor *t)
 {
     if (atomic_load_explicit(&t->storage->lent, memory_order_relaxed)) return;
@@ -261,7 +267,7 @@ static inline bool aril__same_memory(const aril_tensor *a, const aril_tensor *b)
     return a->flags & b->flags & ARIL__SYMBOLIC && aril__root(a) == aril__root(b);
 }
 
-/* Live headers, storages and nodes: for tests that look for leaks. */
+/* Live headers, storages and nodes: for leak tests. */
 int64_t aril__live_blocks(void);
 
 #endif

@@ -41,13 +41,13 @@ static void thread_end(void *arg)
     th->ended = true;
 }
 
-/* At the end of the process: what the main thread still owns, then the caches. */
+/* At process exit: releases what the main thread still owns, then the caches. */
 static void process_end(void)
 {
     aril__thread *th = &aril__tls;
     aril__profile_shutdown();
     thread_end(th);
-    th->ended = false; /* tensors kept by the program may still be released */
+    th->ended = false; /* the program may still release tensors it kept */
     aril__parallel_shutdown();
     aril__devices_shutdown();
     aril__location_shutdown();
@@ -72,7 +72,7 @@ bool aril__anomaly_default;
 
 void aril__thread_start(aril__thread *th)
 {
-    th->ready = true; /* first, since starting the library uses this thread */
+    th->ready = true; /* set first, since starting the library uses this thread */
     pthread_once(&once, library_once);
     pthread_setspecific(at_thread_end, th);
     uint64_t ordinal = atomic_fetch_add(&threads_started, 1);
@@ -92,8 +92,8 @@ aril_generator *aril_default_generator(void)
     return aril__default_generator();
 }
 
-/* Tensors outside any scope live until their thread ends. So many of them are a loop without a
- * scope, which grows until memory is out. */
+/* Tensors outside any scope live until their thread ends. This many of them suggest a loop without
+ * a scope, which grows until memory runs out. */
 enum { ROOT_LIMIT = 10000 };
 
 static aril__cold void warn_of_root(void)
@@ -138,7 +138,7 @@ static aril_guard open_guard(bool is_scope)
         uint32_t cap = th->cap_guards ? th->cap_guards * 2 : 64;
         aril__guard *grown = aril__realloc(th->guards, cap * sizeof *grown);
         if (!grown) {
-            /* The block still runs; what it makes belongs to the scope around it. */
+            /* The block still runs; its tensors belong to the enclosing scope. */
             aril__fail(ARIL_ERR_MEMORY, "scope: no memory for a guard");
             g.depth = UINT32_MAX;
             return g;
@@ -211,7 +211,7 @@ bool aril_grad_enabled(void)
     return !aril__self()->mode.no_grad;
 }
 
-/* The place of `t` in the innermost scope, or UINT32_MAX. */
+/* The index of `t` in the innermost scope, or UINT32_MAX. */
 static uint32_t find_owned(const aril__thread *th, const aril_tensor *t)
 {
     uint32_t at = t->slot;
@@ -221,7 +221,7 @@ static uint32_t find_owned(const aril__thread *th, const aril_tensor *t)
     return UINT32_MAX;
 }
 
-/* What takes the place of a tensor that has ended, in the functions below. */
+/* What the functions below return in place of a tensor that has ended. */
 static aril__cold aril_tensor *ended(const char *what, const aril_tensor *t)
 {
     aril__fail_ended(what, -1, t);
@@ -240,7 +240,7 @@ aril_tensor *aril_escape(aril_tensor *t)
     if (has_ended(t)) t = ended("escape", t);
     uint32_t at = find_owned(th, t);
     if (at == UINT32_MAX || th->n_scopes == 0) return t;
-    /* It takes the scope's first place, and the scope begins one later. */
+    /* Move it to the scope's first slot, and let the scope begin one later. */
     aril_tensor *first = th->owned[th->scope_base];
     th->owned[at] = first;
     first->slot = at;
@@ -255,7 +255,7 @@ aril_tensor *aril_keep(aril_tensor *t)
     return aril__tensor_keep(has_ended(t) ? ended("keep", t) : t);
 }
 
-/* The only reference is that of a scope of this thread. */
+/* Whether the only reference is held by a scope of this thread. */
 static bool is_scopes_own(const aril__thread *th, const aril_tensor *t)
 {
     return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->slot < th->n_owned &&

@@ -1,5 +1,5 @@
-/* What each thread carries: its mode, the stack of guards, the tensors its scopes own, its error,
- * its default generator and its slab cache. */
+/* Per-thread state: its mode, the stack of guards, the tensors its scopes own, its error, its
+ * default generator and its slab cache. */
 #ifndef ARIL_CORE_THREAD_H
 #define ARIL_CORE_THREAD_H
 
@@ -11,19 +11,19 @@
 
 /* How operations behave on a thread. Saved and restored by mode guards. */
 typedef struct aril__mode {
-    bool no_grad;   /* nothing is recorded for a gradient */
-    bool inference; /* nor are views remembered: results can never join a graph */
+    bool no_grad;   /* operations are not recorded for autograd */
+    bool inference; /* views are not tracked either: results can never join a graph */
     bool anomaly;   /* every result is checked for NaN */
 } aril__mode;
 
 typedef struct aril__guard {
-    uint32_t scope_base; /* the enclosing scope's first tensor */
+    uint32_t scope_base; /* index of the enclosing scope's first tensor */
     bool is_scope;
     aril__mode mode;
 } aril__guard;
 
-/* What a thread is at work on above single operations; it stands on the stack of that work. Errors
- * name it: aril__hook.where. */
+/* What a thread is running above single operations (a module's forward); lives on the stack of that
+ * call. Errors name it: aril__hook.where. */
 typedef struct aril__frame {
     struct aril__frame *up;
     const void *what; /* aril_module */
@@ -34,25 +34,25 @@ typedef struct aril__thread_plans aril__thread_plans;
 
 typedef struct aril__thread {
     bool ready;
-    bool ended; /* the thread's destructor has run: nothing is cached any more */
+    bool ended; /* the thread's destructor has run: no more caching */
     aril__mode mode;
     aril__tracer *tracer; /* records operations instead of running them; see ops/table/apply.h */
 
     aril_tensor **owned; /* tensors of all open scopes, innermost last */
     uint32_t n_owned, cap_owned;
     uint32_t scope_base; /* where the innermost scope begins */
-    uint32_t n_scopes;   /* open ones: 0 outside any */
+    uint32_t n_scopes;   /* number of open scopes */
     aril__guard *guards;
     uint32_t n_guards, cap_guards;
 
     aril__frame *frame; /* innermost; NULL: single operations */
     aril__error *error, *last_error;
     aril_generator generator;
-    uint64_t sequence;             /* of graph nodes made by this thread */
+    uint64_t sequence;             /* number of this thread's latest graph node */
     struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */
     struct aril__view *dead_views;
     bool in_release;
-    aril__thread_plans *plans; /* kernels chosen lately: ops/table/plans.c */
+    aril__thread_plans *plans; /* recently chosen kernels: ops/table/plans.c */
     aril__slab_cache slab;
 } aril__thread;
 
@@ -67,7 +67,7 @@ static inline aril__thread *aril__self(void)
     return th;
 }
 
-/* Makes room so that the next aril__own cannot fail. */
+/* Reserves room so that the next aril__own cannot fail. */
 aril__cold bool aril__own_grow(aril__thread *th);
 
 static inline bool aril__own_reserve(aril__thread *th, uint32_t n)
@@ -82,7 +82,7 @@ void aril__own(aril__thread *th, aril_tensor *t);
 
 extern bool aril__anomaly_default; /* ARIL_ANOMALY=1 */
 
-/* Written in src/init.c: registers devices, ops and rows. Runs once, at the first use of Aril. */
+/* Defined in src/init.c: registers devices, ops and rows. Runs once, at the first use of Aril. */
 void aril__library_start(void);
 void aril__library_end(void);
 
