@@ -1,5 +1,5 @@
-/* The walk back: nodes in the reverse of the order in which they were made, each once, when all
- * that flows into it has arrived. */
+/* The backward pass: visits nodes in reverse order of creation, each once, after all gradients that
+ * flow into it have arrived. */
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
@@ -19,19 +19,19 @@ typedef struct walk {
     aril__node *inline_heap[64];
     bool retain, create;
     bool prune;  /* only nodes marked as needed */
-    bool leaves; /* beside the targets, where the walk ends, leaves gather their gradients */
+    bool leaves; /* the walk ends at the targets, and other leaves accumulate gradients */
     int n_targets;
     const aril__target *target;
     aril_tensor **captured; /* per target */
     struct pending {
         aril__node *leaf;
         aril_tensor *grad;
-    } * pending; /* leaves with hooks, which see the whole gradient once the walk is over */
+    } * pending; /* leaves with hooks, which see the full gradient after the walk */
     int n_pending, cap_pending;
     unsigned id;
 } walk;
 
-/* What a profile calls the time between the ops of a walk. */
+/* The name in profiles of the time spent between the ops of a backward pass. */
 static const char WALK[] = "(backward)";
 
 /* ---- the heap ---- */
@@ -68,9 +68,9 @@ static aril__node *heap_pop(walk *w)
     return top;
 }
 
-/* ---- gathering ---- */
+/* ---- accumulation ---- */
 
-/* True when nobody else can see the memory of `t`, so that it may be changed or kept. */
+/* True if nothing else refers to the memory of `t`, so that it may be modified or kept. */
 static bool is_ours(const aril_tensor *t)
 {
     return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->storage &&
@@ -78,7 +78,7 @@ static bool is_ours(const aril_tensor *t)
            !t->storage->deleter;
 }
 
-/* Adds g (a reference that is handed over) to *sum. */
+/* Adds g (takes over the reference) to *sum. */
 static aril_status gather(walk *w, aril_tensor **sum, aril_tensor *g)
 {
     aril_tensor *old = *sum;
@@ -116,13 +116,13 @@ static void unlock_leaf(aril__node *leaf)
     atomic_store_explicit(&leaf->busy, 0, memory_order_release);
 }
 
-/* Adds g (handed over) to the gradient of a leaf. */
+/* Adds g (takes over the reference) to the gradient of a leaf. */
 static aril_status add_to_leaf(walk *w, aril__node *leaf, aril_tensor *g)
 {
     aril_status s = ARIL_OK;
     lock_leaf(leaf);
     if (!leaf->grad[0] && !w->create && !(is_ours(g) && aril__is_packed(g)) && g->storage) {
-        /* Others see this memory, or it is an expanded view: the leaf gets its own. */
+        /* The memory is shared, or g is an expanded view: the leaf gets a copy. */
         ARIL_SCOPE;
         aril_tensor *own = aril_copy(g);
         s = aril_tensor_status(own);
@@ -142,8 +142,8 @@ static int target_of(const walk *w, const aril__node *n, uint32_t out)
     return -1;
 }
 
-/* Does a gradient that arrives at n matter? Several threads may walk to one leaf at once, so leaves
- * carry no marks. */
+/* Is a gradient that arrives at n needed? Several threads may reach one leaf concurrently, so
+ * leaves are not marked. */
 static bool is_needed(const walk *w, const aril__node *n)
 {
     if (!w->prune) return true;
@@ -166,12 +166,12 @@ static aril_status enqueue(walk *w, aril__node *n)
         return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
     }
     n->flags |= ARIL__NODE_QUEUED;
-    aril__node_keep(n); /* until it was visited: a hook may drop what else holds it */
+    aril__node_keep(n); /* until it is visited: a hook may drop the other references */
     return ARIL_OK;
 }
 
-/* Adds g (handed over) to what waits for the hooks of a leaf. Kept in the walk, for several threads
- * may walk to one leaf at once. */
+/* Adds g (takes over the reference) to the pending gradient of a leaf with hooks. Kept in the walk,
+ * as several threads may reach one leaf concurrently. */
 static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
 {
     for (int i = 0; i < w->n_pending; i++)
@@ -190,7 +190,7 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
     return ARIL_OK;
 }
 
-/* Sends g (handed over) to output `out` of node n. */
+/* Sends g (takes over the reference) to output `out` of node n. */
 static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 {
     if (n->flags & ARIL__NODE_LEAF) {
@@ -217,7 +217,8 @@ static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 
 static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor **g)
 {
-    /* A hook may remove hooks, itself too, and add some: the next is the one with a greater id. */
+    /* A hook may add hooks and remove any, itself included: the next one is that with a greater
+     * id. */
     int last = 0, end = INT_MAX;
     for (aril__hook_entry *h = n->extra->hooks; h; h = h->next) end = h->id;
     while (*g) {
@@ -238,7 +239,8 @@ static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor *
     return ARIL_OK;
 }
 
-/* Runs the hooks of a leaf over its whole gradient g (handed over) and puts it in its place. */
+/* Runs the hooks of a leaf on its full gradient g (takes over the reference) and stores the
+ * result. */
 static aril_status finish_leaf(walk *w, aril__node *n, aril_tensor *g)
 {
     aril_status s = run_hooks(w, n, 0, &g);
@@ -255,7 +257,7 @@ static aril_status finish_leaf(walk *w, aril__node *n, aril_tensor *g)
     return add_to_leaf(w, n, g);
 }
 
-/* The saved values as the rule wants them; a value written to since is an error. */
+/* Unpacks the saved values for the rule; a value overwritten since it was saved is an error. */
 static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor **y)
 {
     for (int i = 0; i < n->n_saved; i++) {
@@ -278,7 +280,7 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
             x[s->index] = t;
             continue;
         }
-        if (s->kind == ARIL__SAVED_OUT && w->create) { /* joined to its node again */
+        if (s->kind == ARIL__SAVED_OUT && w->create) { /* reattach it to its node */
             aril_tensor *joined = aril__give(w->th, aril__tensor_detached(w->th, t));
             if (aril_tensor_status(joined) < 0) return aril_tensor_status(joined);
             if (aril__is_float((aril_dtype)t->dtype)) aril__bind(w->th, joined, n, s->index);
@@ -301,11 +303,11 @@ static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
     return ARIL_OK;
 }
 
-/* Runs the rule of a node; dx[] gets references of their own. */
+/* Runs the gradient rule of a node; the references in dx[] belong to the caller. */
 static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
 {
     ARIL_SCOPE;
-    /* Functions of the user's save more than their inputs: behind those is room for it. */
+    /* Custom functions may save more than their inputs: there is room for that after the inputs. */
     enum { FEW = 16 };
     aril_tensor *few_x[FEW + ARIL_CTX_SAVED], *y[ARIL__MAX_OUT];
     bool few_wants[FEW];
@@ -319,7 +321,7 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     }
     for (int i = 0; i < n->n_out; i++) y[i] = NULL;
     for (int i = n->n_in; n->op->id == ARIL__OP_COUNT && i < n->n_in + ARIL_CTX_SAVED; i++)
-        x[i] = NULL; /* only functions outside the table have values there */
+        x[i] = NULL; /* only custom functions have values there */
     for (int i = 0; i < n->n_in; i++) {
         const aril__node *to = n->edge[i].node;
         x[i] = NULL;
@@ -401,7 +403,7 @@ static aril_status visit(walk *w, aril__node *n)
     if (!w->retain) aril__node_free_saved(th, n);
     n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
     atomic_store_explicit(&n->busy, 0, memory_order_release);
-    int n_dx = !dx || (dx == few && n->n_in > FEW) ? 0 : n->n_in; /* none where it failed early */
+    int n_dx = !dx || (dx == few && n->n_in > FEW) ? 0 : n->n_in; /* 0 if it failed early */
     for (int i = 0; i < n_dx; i++) {
         if (!dx[i]) continue;
         if (s == ARIL_OK)
@@ -414,9 +416,9 @@ static aril_status visit(walk *w, aril__node *n)
     return s;
 }
 
-/* ---- which nodes matter ---- */
+/* ---- which nodes are needed ---- */
 
-/* Marks with w->id the nodes that can be reached, and as needed those that lead to a target. */
+/* Marks all reachable nodes with w->id, and those that lead to a target as needed. */
 static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
 {
     int n = 0, cap = n_roots > 256 ? n_roots : 256;
@@ -454,7 +456,7 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
         if (w->target[i].node && !(w->target[i].node->flags & ARIL__NODE_LEAF) &&
             w->target[i].node->mark == w->id)
             w->target[i].node->flags |= ARIL__NODE_NEEDED;
-    /* From the oldest node up; a heap gives them newest first, so fill from the back. */
+    /* Propagate from the oldest node up; the heap gives the newest first, so fill from the back. */
     int count = n;
     w->n = 0;
     aril_status s = ARIL_OK;
@@ -487,7 +489,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
     static atomic_uint walks;
     aril__span span = { -1, 0 };
     if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, "backward");
-    walk w; /* its heap is left as it is */
+    walk w; /* its heap is not initialized */
     w.th = aril__self();
     w.heap = w.inline_heap;
     w.n = w.n_pending = w.cap_pending = 0;
@@ -502,7 +504,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
     w.captured = captured;
     do w.id = atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1;
     while (w.id == 0);
-    /* What the walk itself computes is recorded only when asked for. */
+    /* Record the ops of the backward pass only if create_graph is set. */
     aril__mode saved = w.th->mode;
     const walk *outer = current;
     current = &w;
@@ -524,7 +526,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
         aril__node_release(w.th, w.pending[i].leaf);
     }
     free(w.pending);
-    while (w.n) { /* after an error: let go of what waits */
+    while (w.n) { /* after an error: release what is queued */
         aril__node *n = heap_pop(&w);
         for (int i = 0; i < n->n_out; i++) {
             if (n->grad[i]) aril__tensor_release(w.th, n->grad[i]);

@@ -3,7 +3,7 @@
 
 #include "aril/ops.h"
 
-/* A leaf of x's values for the function to be differentiated at. */
+/* A leaf with x's values, at which to differentiate the function. */
 static aril_tensor *leaf_at(const char *what, aril_tensor *x)
 {
     if (!x) return aril__null_tensor(what);

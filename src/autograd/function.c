@@ -1,4 +1,5 @@
-/* Functions of the user's own, and checkpoints: nodes whose rule is C code outside the table. */
+/* Custom autograd functions and checkpoints: nodes whose gradient rule is C code outside the op
+ * table. */
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
@@ -13,7 +14,7 @@ struct aril_ctx {
     aril_tensor *const *in;
     aril_tensor *out[ARIL__MAX_OUT];
     aril_tensor *saved[ARIL_CTX_SAVED];
-    aril__grad *grad; /* in backward, else NULL */
+    aril__grad *grad; /* NULL outside backward */
     aril_tensor *zeros[ARIL__MAX_OUT];
     aril_status status;
 };
@@ -24,7 +25,7 @@ struct call_attrs {
     uint8_t slot_out[ARIL_CTX_SAVED];
 };
 
-/* ---- what a function sees ---- */
+/* ---- the context passed to a function ---- */
 
 static aril__cold aril_tensor *misuse(aril_ctx *c, const char *what, int i, int n)
 {
@@ -186,7 +187,8 @@ static aril_status attach(aril__thread *th, aril_ctx *c)
         for (int k = 0; k < ARIL_CTX_SAVED; k++) there = there || a->slot_out[k] == 1 + o;
         if (!there) s = save(th, n, ARIL__SAVED_LIKE_OUT, o, c->out[o]);
     }
-    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) /* behind the slots, to check gradients by */
+    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) /* after the slots, to check gradients
+                                                       * against */
         if (n->edge[i].node) s = save(th, n, ARIL__SAVED_LIKE, ARIL_CTX_SAVED + i, c->in[i]);
     if (s == ARIL_OK) bind_outputs(th, n, c->n_out, c->out);
     aril__node_release(th, n);
@@ -215,7 +217,7 @@ static aril_status poison_all(aril_status s, int n, aril_tensor **out)
     return s;
 }
 
-/* A result that is an input, or was given twice, gets a header of its own to carry its node. */
+/* A result that is an input, or that is returned twice, gets a new header to carry its node. */
 static aril_status own_header(aril_ctx *c, int k)
 {
     bool shared = c->out[k]->node != NULL;
@@ -278,7 +280,7 @@ struct checkpoint_attrs {
     aril_fn *fn;
     void *ctx;
     int n_in, n_out;
-    aril_generator generator; /* as it was, so that dropout masks come out the same */
+    aril_generator generator; /* its state before forward, to reproduce dropout masks */
 };
 
 static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, aril_tensor **out)
@@ -299,11 +301,12 @@ static void checkpoint_vjp(aril__grad *c)
     aril_tensor *out[ARIL__MAX_OUT] = { 0 }, *roots[ARIL__MAX_OUT], *starts[ARIL__MAX_OUT];
     aril_tensor *leaf[ARIL_CTX_SAVED], *wanted[ARIL_CTX_SAVED], *grads[ARIL_CTX_SAVED];
     int which[ARIL_CTX_SAVED], n_wanted = 0, n_roots = 0;
-    bool again = !aril__self()->mode.no_grad; /* the gradient is to be differentiated again */
+    bool again = !aril__self()->mode.no_grad; /* create_graph: the gradient will be
+                                               * differentiated */
     bool leaves = !aril__backward_has_targets();
     for (int i = 0; i < a->n_in; i++) {
         leaf[i] = again ? c->x[i] : aril_detach(c->x[i]);
-        if (again && leaves && c->wants[i]) /* a node of its own, where the walk ends */
+        if (again && leaves && c->wants[i]) /* a separate node, where the walk ends */
             leaf[i] = aril__op(&aril__op_copy, c->x[i]);
         if (!c->wants[i]) continue;
         if (!again) aril_set_requires_grad(leaf[i], true);
@@ -339,7 +342,7 @@ static void checkpoint_vjp(aril__grad *c)
                              opts) < 0)
             goto failed;
         for (int i = 0; i < n_wanted; i++) c->dx[which[i]] = grads[i];
-    } else { /* parameters that the function reaches by itself get their share too */
+    } else { /* parameters that the function captures get gradients too */
         if (aril__backward(n_roots, roots, starts, 0, NULL, NULL, opts) < 0) goto failed;
         for (int i = 0; i < n_wanted; i++)
             c->dx[which[i]] = aril_has_grad(wanted[i]) ? aril_grad(wanted[i]) : NULL;

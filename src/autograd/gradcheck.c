@@ -1,4 +1,4 @@
-/* Gradients against finite differences. */
+/* Compares gradients with finite differences. */
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
@@ -62,7 +62,7 @@ static double value_at(const check *c, double *place, double x)
     return v;
 }
 
-/* One element: 0 when the slope agrees with g (or has a kink there), else how far it is off. */
+/* One element: 0 if the slope agrees with g (or there is a kink), else the error. */
 static double compare(const check *c, double *place, double g, double middle, double *slope)
 {
     double x = *place, h = c->eps * fmax(1, fabs(x));
@@ -70,7 +70,7 @@ static double compare(const check *c, double *place, double g, double middle, do
     *slope = (high - low) / (2 * h);
     double off = fabs(*slope - g), room = c->atol + c->rtol * fmax(fabs(*slope), fabs(g));
     if (off <= room) return 0;
-    /* Left and right slopes differ where there is a kink; both are right then. */
+    /* Left and right slopes differ where there is a kink; either is correct then. */
     double right = (high - middle) / h, left = (middle - low) / h;
     if (!c->keep_kinks && fabs(right - left) > fmax(100 * h, room)) return 0;
     return isfinite(off) ? off / room : INFINITY;
@@ -148,7 +148,7 @@ static aril_status check_once(const check *c, const char *what)
     else
         for (int i = 0; i < n && s == ARIL_OK; i++)
             s = aril_tensor_status(grads[i] = aril_zeros_like(wanted[i]));
-    /* Spread the gradients to the places of their inputs. */
+    /* Move the gradients to the positions of their inputs. */
     for (int i = c->n_in, k = n; i-- > 0 && s == ARIL_OK;)
         grads[i] = aril_requires_grad(c->in[i]) ? grads[--k] : NULL;
     if (s == ARIL_OK) s = compare_all(c, grads, what);

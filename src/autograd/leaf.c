@@ -1,4 +1,4 @@
-/* Leaves, their gradients, hooks, and the public ways into a backward pass. */
+/* Leaves, their gradients, hooks, and the public entry points of the backward pass. */
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
@@ -10,7 +10,7 @@ static bool is_leaf_node(const aril__node *n)
     return n->flags & ARIL__NODE_LEAF;
 }
 
-/* Brings a view's node up to date before it is looked at. */
+/* Brings a view's node up to date before it is used. */
 static aril_status look(const char *what, aril_tensor *t)
 {
     if (!t) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
@@ -71,7 +71,7 @@ aril_tensor *aril_parameter(aril_tensor *t)
                                                : aril__tensor_keep(p);
 }
 
-/* Where the gathered gradient of t is kept, or NULL. */
+/* Where the accumulated gradient of t is stored, or NULL. */
 static aril_tensor **gathered(const aril_tensor *t)
 {
     if (!t || aril__is_poison(t) || !t->node) return NULL;
@@ -209,7 +209,7 @@ void aril_set_anomaly(bool on)
 
 /* ---- backward ---- */
 
-/* The gradient to start from: given, or ones. */
+/* The initial gradient: as given, or ones. */
 static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *grad, bool scalar,
                               aril_tensor **start)
 {
@@ -238,7 +238,8 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
     return aril_tensor_status(*start);
 }
 
-/* The start is out of its scope before the walk begins, which then holds it alone. */
+/* The initial gradient leaves its scope before the walk begins, which then has the only
+ * reference. */
 static aril_status backward(aril_tensor *t, aril_tensor *grad, bool scalar, aril_grad_opts opts)
 {
     aril_tensor *start;
@@ -288,7 +289,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
             if (s == ARIL_OK && inputs.at[i]->node)
                 target[i] = (aril__target){ inputs.at[i]->node, inputs.at[i]->node_out };
         }
-        /* Two inputs that are one tensor: what arrives goes to the first, and is shared below. */
+        /* If an input is listed twice, the first captures the gradient, and the loop below shares
+         * it. */
         if (s == ARIL_OK)
             s = aril__backward(outputs.n, outputs.at, start, inputs.n, target, captured, opts);
     }

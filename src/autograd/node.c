@@ -82,8 +82,8 @@ static void free_extra(aril__thread *th, aril__node_extra *e)
     free(e);
 }
 
-/* Freeing a node can free the nodes behind it, and so on for a million: they go on a list that the
- * outermost call works off, so that the stack stays flat. Views form such chains too. */
+/* Freeing a node can free its inputs' nodes, and so on a million levels deep: they go on a list
+ * that the outermost call processes, which avoids recursion. Views form such chains too. */
 static void free_listed(aril__thread *th);
 
 static void destroy_node(aril__thread *th, aril__node *n)

@@ -1,5 +1,5 @@
-/* Graph nodes: one for each recorded application of an op, and one for each leaf that wants a
- * gradient. A node is owned by the tensors it made and by the nodes that used them. */
+/* Graph nodes: one for each recorded application of an op, and one for each leaf that requires a
+ * gradient. A node is owned by its output tensors and by the nodes that use them. */
 #ifndef ARIL_AUTOGRAD_NODE_H
 #define ARIL_AUTOGRAD_NODE_H
 
@@ -15,7 +15,7 @@ typedef struct aril__edge {
 typedef enum aril__saved_kind {
     ARIL__SAVED_IN,      /* an input's value */
     ARIL__SAVED_LIKE,    /* an input's shape */
-    ARIL__SAVED_OUT,     /* a result's value, without its node: so there are no cycles */
+    ARIL__SAVED_OUT,     /* a result's value, without its node, to avoid cycles */
     ARIL__SAVED_LIKE_OUT /* a result's shape */
 } aril__saved_kind;
 
@@ -32,21 +32,21 @@ typedef struct aril__hook_entry {
     int id;
     aril_tensor *(*fn)(aril_tensor *grad, void *ctx);
     void *ctx;
-    void (*drop)(void *ctx); /* when the hook goes; NULL: nothing to do */
+    void (*drop)(void *ctx); /* called when the hook is removed; may be NULL */
 } aril__hook_entry;
 
-/* What few nodes have. */
+/* Fields that few nodes need. */
 typedef struct aril__node_extra {
     aril__hook_entry *hooks;
-    uint32_t retained_mask;               /* outputs whose gradient is to be kept */
+    uint32_t retained_mask;               /* outputs with retain_grad */
     aril_tensor *retained[ARIL__MAX_OUT]; /* those gradients */
-    char *place;                          /* where the op was called: anomaly mode */
+    char *place;                          /* source location of the op's call, in anomaly mode */
     void (*drop)(void *attrs);            /* releases what the attributes refer to */
 } aril__node_extra;
 
 enum {
     ARIL__NODE_LEAF = 1,
-    ARIL__NODE_FREED = 2, /* saved values are gone: backward has passed */
+    ARIL__NODE_FREED = 2, /* saved values were freed by a backward pass */
     ARIL__NODE_QUEUED = 4,
     ARIL__NODE_NEEDED = 8,
 };
@@ -55,42 +55,42 @@ struct aril__node {
     atomic_int refs;
     uint16_t n_in, n_saved;
     uint8_t n_out, flags;
-    uint16_t size;      /* of the block, / 64 */
-    uint64_t sequence;  /* greater than that of every node it leads to */
+    uint16_t size;      /* of the block, in units of 64 bytes */
+    uint64_t sequence;  /* greater than that of every node it has an edge to */
     const aril__op *op; /* NULL: a leaf */
     aril__edge *edge;
     aril__saved *saved;
     void *attrs;
-    aril_tensor **grad; /* per output, gathered during backward; of a leaf: its gradient */
+    aril_tensor **grad; /* per output, accumulated during backward; of a leaf: its gradient */
     aril__node_extra *extra;
     aril__node *next; /* in the list of nodes to be freed */
-    atomic_uint busy; /* walked by a backward pass, or a leaf's lock */
-    unsigned mark;    /* of the last walk that met it */
+    atomic_uint busy; /* in use by a backward pass; of a leaf: its lock */
+    unsigned mark;    /* id of the last walk that reached it */
 };
 
-/* A node with room for its parts, one reference; NULL with an error. */
+/* A node with room for its parts and one reference; NULL, with an error, on failure. */
 aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n_out, int n_saved,
                            size_t attr_size);
 aril__node *aril__leaf_new(aril__thread *th);
 void aril__node_release(aril__thread *th, aril__node *n);
 void aril__view_release(aril__thread *th, aril__view *v);
 
-/* aril_hook with a function that is called when the hook goes, with its node or by itself; at once
- * on failure. */
+/* aril_hook with a destructor, called when the hook is removed or its node is freed; immediately on
+ * failure. */
 int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx));
 void aril__hook_entry_free(aril__hook_entry *h);
 
-/* The name of the op that made it; NULL of a leaf. */
+/* The name of the node's op; NULL for a leaf. */
 const char *aril__node_name(const aril__node *n);
 
-/* The extra part, made when it is first asked for; NULL with an error. */
+/* The extra part, created on first use; NULL, with an error, on failure. */
 aril__node_extra *aril__node_extra_of(aril__node *n);
 
-/* Drops the saved values: the graph behind can't be walked again. */
+/* Frees the saved values: this part of the graph can't be differentiated again. */
 void aril__node_free_saved(aril__thread *th, aril__node *n);
 
-/* Fills a node's place for a saved value: as it is (inputs), without its node (results), or its
- * shape alone. */
+/* Fills a node's slot for a saved value: as it is (inputs), without its node (results), or only its
+ * shape. */
 aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, int index,
                        aril_tensor *t);
 
@@ -100,10 +100,10 @@ static inline aril__node *aril__node_keep(aril__node *n)
     return n;
 }
 
-/* The functions that apply and core call. */
+/* The autograd functions that apply and core call. */
 extern const aril__tape aril__autograd_tape;
 
-/* Binds `t` to output `out` of `n` (one more reference), in place of what it had. */
+/* Binds `t` to output `out` of `n` (taking a reference), replacing its previous node. */
 void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
 
 #endif

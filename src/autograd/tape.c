@@ -1,4 +1,4 @@
-/* Recording: what apply does when a gradient is wanted. */
+/* Recording: what apply does when an input requires a gradient. */
 #include "autograd/node.h"
 
 #include "aril/ops.h"
@@ -10,14 +10,14 @@
 
 #include <string.h>
 
-enum { MANY = 7 }; /* masks name inputs 0..6 one by one, and all later ones by bit 7 */
+enum { MANY = 7 }; /* in masks, bits 0..6 are inputs 0..6, and bit 7 is all later ones */
 
 static bool wants_grad(const aril_tensor *t)
 {
     return t && t->node && aril__is_float((aril_dtype)t->dtype);
 }
 
-/* Does the gradient of input i of an op matter? None flows through a shape. */
+/* Is the gradient of input i needed? None flows through shape-only inputs. */
 static bool input_wants(const aril__op *op, int i, const aril_tensor *t)
 {
     return wants_grad(t) && !(i < 31 && op->shape_only >> i & 1);
@@ -61,14 +61,14 @@ aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, 
     s->index = (uint16_t)index;
     s->version = aril__version(t);
     if (kind == ARIL__SAVED_IN) {
-        /* A tensor that is written to later is bound to a later node, and would lead from this one
-         * in a circle that nothing frees: what is kept is a header bound to what made it so far.
-         * Leaves are not bound anew, and a trace knows tensors by their headers. */
+        /* A tensor that is written to later gets bound to a later node, which would form a
+         * reference cycle with this one: so save a new header bound to the current node. Leaves are
+         * never rebound, and a trace identifies tensors by their headers. */
         bool as_is = (t->node && t->node->flags & ARIL__NODE_LEAF) || th->tracer ||
                      t->flags & (ARIL__SYMBOLIC | ARIL__IMMORTAL);
         s->tensor = as_is ? aril__tensor_keep(t) : alias(th, t);
     } else if (kind != ARIL__SAVED_OUT) {
-        /* In a trace the graph must see which value's shape is meant. */
+        /* In a trace the graph must know which value the shape belongs to. */
         bool as_is = t->flags & (ARIL__SYMBOLIC | ARIL__SHAPE_ONLY);
         s->tensor = as_is ? aril__tensor_keep(t) : aril__tensor_shape_only(th, t);
     } else {
@@ -77,7 +77,7 @@ aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, 
     return s->tensor ? ARIL_OK : ARIL_ERR_MEMORY;
 }
 
-/* Number of values to save, or their saving into `n` when it is given. -1 when memory is out. */
+/* Counts the values to save, and saves them into `n` unless it is NULL. -1 when out of memory. */
 static int save_all(aril__thread *th, aril__node *n, uint32_t mask, int n_in,
                     aril_tensor *const *in, int n_out, aril_tensor *const *out)
 {
@@ -112,10 +112,10 @@ static aril_status remember_place(aril__node *n)
     return ARIL_OK;
 }
 
-/* The in-place write has changed `view`'s base too: each parent up the chain gets a node that says
- * so, and other views refresh themselves when they are next used. A parent whose elements share
- * memory is passed over, for one written element shows in it several times: the write is one to
- * what it was made of. */
+/* The in-place write has changed `view`'s base too: each parent up the chain gets a node for the
+ * write, and other views refresh themselves on next use. Skips a parent with overlapping elements,
+ * where one written element appears several times: the write is recorded on that parent's own
+ * base. */
 static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
 {
     for (aril_tensor *t = view, *parent; t->view; t = parent) {
@@ -192,13 +192,13 @@ static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tens
 
 static aril_status refresh(aril__thread *th, aril_tensor *t)
 {
-    /* The stale part of the chain, nearest first. */
+    /* The stale views of the chain, nearest first. */
     enum { DEEP = 64 };
     aril_tensor *chain[DEEP];
     while (t->view && t->view->seen != aril__version(t)) {
         int n = 0;
         aril_tensor *at = t;
-        /* A longer chain is worked off from its far end, DEEP at a time. */
+        /* A longer chain is processed from its far end, DEEP at a time. */
         for (; at->view && at->view->seen != aril__version(at); at = at->view->parent)
             chain[n++ % DEEP] = at;
         for (int k = n - 1; k >= 0 && k >= n - DEEP; k--) {

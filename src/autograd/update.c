@@ -1,4 +1,4 @@
-/* Updates of lists of parameters. */
+/* Optimizer updates for lists of parameters. */
 #include "aril/update.h"
 
 #include "aril/autograd.h"
@@ -47,7 +47,7 @@ typedef struct part {
     bool optional;
 } part;
 
-/* Everything that can be wrong, before anything is written. */
+/* Checks all arguments before anything is written. */
 static aril_status check(const char *what, aril_list params, int n, const part *parts,
                          const aril_tensor *lr, const aril_tensor *step, bool needs_step)
 {
@@ -71,14 +71,14 @@ static aril_status check(const char *what, aril_list params, int n, const part *
     return s;
 }
 
-/* The gradient of parameter i: as given, or what was gathered; NULL where there is none. */
+/* The gradient of parameter i: as given, or the accumulated one; NULL if there is none. */
 static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
 {
     if (grads.n) return grads.at[i];
     return aril_has_grad(params.at[i]) ? aril_grad(params.at[i]) : NULL;
 }
 
-/* One update of each parameter that has a gradient: slots[k] holds state k of all. */
+/* Updates each parameter that has a gradient: slots[k] holds state k of all parameters. */
 static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, aril_tensor *step,
                           const aril_list *slots, const struct update_attrs *a)
 {
