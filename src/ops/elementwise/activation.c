@@ -28,8 +28,8 @@ aril_tensor *aril__activation(aril_tensor *x, int64_t act)
     }
 }
 
-/* Gradient ops take g, a and y. Where the derivative reads a, it reads its sign and bounds, which
- * are those of y too. */
+/* Gradient ops take g, a and y. Where the derivative depends on a, it uses only its sign and
+ * bounds, which y shares. */
 aril_tensor *aril__activation_grad(aril_tensor *g, aril_tensor *y, int64_t act)
 {
     switch (act) {

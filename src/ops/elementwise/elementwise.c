@@ -117,8 +117,8 @@ aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like)
 
 _Thread_local const aril_tensor *aril__last_use;
 
-/* True when only the walk back holds g, which lets go of it after this rule: the last derivative
- * may be written over it. */
+/* True if only the backward pass holds g, which it releases after this rule: the last derivative
+ * may overwrite it. */
 static bool is_free(const aril_tensor *g)
 {
     const aril__storage *s = g->storage;
@@ -151,7 +151,7 @@ static aril_tensor *derivative(aril__grad *c, int i, bool last)
                                  : aril__apply1(f->grad_op[i], f->arity + 2, in, c->attrs);
     }
     }
-    /* x[i] is kept as LIKE where its shape or dtype is not the result's. */
+    /* x[i] is saved as LIKE if its shape or dtype differs from the result's. */
     return c->x[i] ? aril__undo_broadcast(out, c->x[i]) : out;
 }
 
@@ -167,14 +167,14 @@ void aril__ew_vjp(aril__grad *c)
     }
 }
 
-/* The type in which the kernel of a gradient op computes: all of its steps, so that nothing is
- * rounded between them. */
+/* The type in which the kernel of a gradient op computes all of its steps, to avoid rounding
+ * between them. */
 static aril_dtype computed_in(const aril_tensor *g)
 {
     return g->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
 }
 
-/* Weak scalars take on the type by themselves. */
+/* Weak scalars adopt the type by themselves. */
 static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
 {
     return !t || t->flags & (ARIL__WEAK | ARIL__POISON) ? t : aril_cast(t, type);
@@ -182,7 +182,7 @@ static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
 
 void aril__ew_decompose(aril__call *c, aril_tensor **out)
 {
-    /* A gradient op stands right behind its op in the table. */
+    /* A gradient op directly follows its op in the table. */
     const aril__op *own = c->op;
     const aril__op *base = own;
     int which = -1;

@@ -6,17 +6,17 @@
 #include "ops/elementwise/formula.h"
 #include "ops/table/op.h"
 
-/* dtype and broadcast shape. */
+/* Infers dtype and broadcast shape. */
 aril_status aril__ew_infer(aril__call *c);
 
 /* Gradients of any elementwise op, from its derivatives. */
 void aril__ew_vjp(aril__grad *c);
 
-/* A gradient op in public ops. */
+/* Decomposes a gradient op into public ops. */
 void aril__ew_decompose(aril__call *c, aril_tensor **out);
 
-/* PyTorch's result type of some tensors: those with dimensions decide before 0-d ones, and those
- * before weak scalars. NULLs are passed over. */
+/* PyTorch's result type of some tensors: those with dimensions take precedence over 0-d ones, and
+ * those over weak scalars. NULLs are skipped. */
 aril_dtype aril__result_type(int n, aril_tensor *const *t);
 
 /* A weak scalar; owned by the scope. */
@@ -25,8 +25,8 @@ aril_tensor *aril__scalar_f64(double v);
 /* g summed and cast to the shape and dtype of `like`, where they differ. */
 aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like);
 
-/* The gradient that the rule being run by this thread is given, and that nobody looks at
- * afterwards: the rule may write over it. NULL: there is none. */
+/* The gradient passed to the rule that this thread is running, if nobody reads it afterwards: the
+ * rule may overwrite it. NULL otherwise. */
 extern _Thread_local const aril_tensor *aril__last_use;
 
 #endif

@@ -51,7 +51,7 @@ static bool take(parser *s, const char *token)
     while (isspace((unsigned char)*s->p)) s->p++;
     size_t n = strlen(token);
     if (strncmp(s->p, token, n) != 0) return false;
-    /* "<" must not take the beginning of "<=", nor "!" of "!=". */
+    /* "<" must not match the start of "<=", nor "!" that of "!=". */
     if (n == 1 && strchr("<>!=", *token) && s->p[1] == '=') return false;
     s->p += n;
     return true;
@@ -175,10 +175,10 @@ void aril__program_free(aril__formula_code *p)
     free(p);
 }
 
-/* ---- running ---- */
+/* ---- evaluation ---- */
 
-/* Numbers alone: apply would give them the default type, f32, and the result its precision. They
- * are combined in f64 instead and stay a number, which takes the type of what it meets. */
+/* All operands are weak scalars: apply would compute in the default type, f32, and lose precision.
+ * Compute in f64 instead; the result stays weak and adopts the type of other operands. */
 static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
                                      const double *params)
 {
@@ -197,7 +197,8 @@ static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in
     return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
 }
 
-/* Of two numbers a tensor may select elements: those have g's type, not the default one. */
+/* A tensor condition may select between two weak scalars: the result has g's type, not the
+ * default. */
 static aril_tensor *select_step(aril_tensor *const *in, const aril_tensor *g)
 {
     aril_tensor *of[3] = { in[0], in[1], in[2] };

@@ -1,7 +1,8 @@
 /* Formulas of elementwise ops as text and as small programs.
  *
- * The text of a formula is what elementwise.def says. Parsed, it tells which values a derivative
- * needs, and runs in public ops: that is how an elementwise gradient is differentiated again. */
+ * The text of a formula comes from elementwise.def. Parsing it shows which values a derivative
+ * needs, and lets it run in public ops: that is how an elementwise gradient is differentiated
+ * again. */
 #ifndef ARIL_OPS_FORMULA_H
 #define ARIL_OPS_FORMULA_H
 
@@ -56,10 +57,10 @@ typedef enum aril__shortcut {
     ARIL__USE_OP,   /* by its one-pass gradient op */
     ARIL__IS_G,     /* it is g itself */
     ARIL__IS_ZERO,  /* 0 everywhere */
-    ARIL__IS_ONE_OP /* a single public op says it */
+    ARIL__IS_ONE_OP /* it is a single public op */
 } aril__shortcut;
 
-/* Parsed derivatives of an op; NULL where there is none. Made by aril__formulas_start. */
+/* Parsed derivatives of an op; NULL if there is none. Created by aril__formulas_start. */
 typedef struct aril__derivative {
     aril__formula_code *program;
     aril__shortcut shortcut;
@@ -72,7 +73,7 @@ const aril__derivative *aril__derivatives(const aril__op *op); /* array of `arit
 aril_status aril__formulas_start(void);
 void aril__formulas_shutdown(void);
 
-/* The value of a parsed formula in public ops. */
+/* Evaluates a parsed formula in public ops. */
 aril_tensor *aril__program_eval(const aril__formula_code *p,
                                 aril_tensor *const var[ARIL__VAR_COUNT], const double *params);
 

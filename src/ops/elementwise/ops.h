@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in elementwise.def, gradients among them. */
+/* Op numbers and declarations for elementwise.def, including gradient ops. */
 #ifndef ARIL_OPS_ELEMENTWISE_OPS_H
 #define ARIL_OPS_ELEMENTWISE_OPS_H
 

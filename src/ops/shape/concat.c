@@ -48,7 +48,7 @@ static aril_status cat_infer(aril__call *c)
         if (!known)
             o->dim[axis] = -1;
         else if (__builtin_add_overflow(o->dim[axis], t->dim[axis], &o->dim[axis]))
-            o->dim[axis] = INT64_MAX; /* refused when the result is made */
+            o->dim[axis] = INT64_MAX; /* rejected when the result is allocated */
     }
     return ARIL_OK;
 }
@@ -102,7 +102,7 @@ OP(cat, .doc = "tensors one after the other along an axis", .onnx = "Concat", .m
    .ref = cat_ref, .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL },
    .samples = cat_samples, WITH_ATTRS(cat));
 
-/* ---- narrow_like: part of an axis, as large as another tensor: a view ---- */
+/* ---- narrow_like: the part of an axis with the size of another tensor: a view ---- */
 
 ATTR_LIST(narrow_like, NARROW_LIKE_ATTRS)
 
@@ -162,7 +162,7 @@ OP(narrow_like, .doc = "part of an axis as large as another tensor is along it",
    .vjp = narrow_like_vjp, .saves = { LIKE(0) }, .samples = narrow_like_samples,
    WITH_ATTRS(narrow_like));
 
-/* ---- place_like: the reverse ---- */
+/* ---- place_like: the inverse ---- */
 
 static aril_status place_like_infer(aril__call *c)
 {
@@ -242,7 +242,7 @@ static aril_status repeat_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Dense t as [outer, times, n, inner], or with `each` as [outer, n, times, inner]. */
+/* Contiguous t as [outer, times, n, inner], or with `each` as [outer, n, times, inner]. */
 static aril_tensor blocks(const aril_tensor *t, const struct repeat_attrs *a, int64_t n,
                           int64_t times)
 {
@@ -333,7 +333,7 @@ OP(repeat_grad, .doc = "gradient of repeat: the sum over the repetitions", .min_
 
 /* ---- public ---- */
 
-/* Poison when the list is empty or holds NULL or poison; NULL: go on. */
+/* Poison if the list is empty or contains NULL or poison; NULL if it is valid. */
 static aril_tensor *refuse_list(const char *what, aril_list l)
 {
     if (l.n <= 0 || !l.at) {
@@ -349,7 +349,7 @@ static aril_tensor *refuse_list(const char *what, aril_list l)
 
 enum { FEW = 16 };
 
-/* Room for n tensors: `few`, or memory to be freed. */
+/* Room for n tensors: `few`, or allocated memory that the caller frees. */
 static aril_tensor **room(const char *what, int n, aril_tensor **few)
 {
     if (n <= FEW) return few;
@@ -399,7 +399,7 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
     return aril_escape(out);
 }
 
-/* Each of the tensors with at least n dimensions, as the stacks want them. */
+/* Concatenates the tensors after expanding each to at least n dimensions, for hstack and vstack. */
 static aril_tensor *join_at_least(const char *what, aril_list tensors, int n)
 {
     aril_tensor *bad = refuse_list(what, tensors), *few[FEW];
@@ -432,7 +432,7 @@ static aril_tensor *repeat(aril_tensor *x, int axis, int64_t times, bool each)
     return times == 1 ? x : aril__op_with(&a, &aril__op_repeat, x);
 }
 
-/* x repeated along its last dimensions, with axes put in front where there are more. */
+/* x repeated along its last dimensions; prepends axes if `times` has more. */
 static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape times)
 {
     if (!x) return aril__null_tensor(what);
@@ -442,7 +442,7 @@ static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape time
     while (x->ndim < times.ndim && !aril__is_poison(x)) x = aril_unsqueeze(x, 0);
     int lead = x->ndim - times.ndim;
     bool copied = false;
-    for (int d = times.ndim - 1; d >= 0; d--) { /* the short copies first */
+    for (int d = times.ndim - 1; d >= 0; d--) { /* small copies first */
         copied |= times.dim[d] != 1;
         x = repeat(x, d + lead, times.dim[d], false);
     }
@@ -476,7 +476,7 @@ aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis)
     return times == 1 ? aril_copy(x) : repeat(x, at, times, true);
 }
 
-/* The sum of zeros of all shapes: only its own shape counts. */
+/* The sum of zeros of all shapes, of which only the shape is used. */
 static aril_tensor *common_shape(int n, aril_tensor *const *t)
 {
     aril_tensor *all = aril_zeros_like(t[0]);
@@ -496,7 +496,7 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
     bool known = true;
     ARIL_SCOPE;
     for (int i = 0; i < n && !bad; i++) {
-        /* with xy the first two change places: the second lies along axis 0 */
+        /* with xy the first two are swapped: the second varies along axis 0 */
         int at = xy && n > 1 && i < 2 ? 1 - i : i;
         aril_tensor *t = tensors.at[i];
         if (t->ndim > 1) {

@@ -1,4 +1,4 @@
-/* Joining tensors along an axis. */
+/* Concatenating tensors along an axis. */
 #ifndef ARIL_OPS_CONCAT_H
 #define ARIL_OPS_CONCAT_H
 
@@ -7,18 +7,14 @@
 #define CAT_ATTRS(A) A(cat, I64, 1, axis, 0, "axis")
 ATTRS(cat, CAT_ATTRS)
 
-/* Which part of an axis: n being the size of another tensor along it. */
-enum {
-    ARIL__FIRST = 0,
-    ARIL__LAST = 1,
-    ARIL__AFTER = 2
-}; /* the first n, the last n, all but the
-                                                              first n */
+/* Which part of an axis, where n is the size of another tensor along it: the first n, the last n,
+ * all but the first n. */
+enum { ARIL__FIRST = 0, ARIL__LAST = 1, ARIL__AFTER = 2 };
 #define NARROW_LIKE_ATTRS(A) \
     A(narrow_like, I64, 1, axis, 0, NULL) A(narrow_like, I64, 1, part, 0, NULL)
 ATTRS(narrow_like, NARROW_LIKE_ATTRS)
 
-/* Each block (or, with `each`, each element) of an axis so many times. */
+/* Repeats an axis as a whole (or, with `each`, each of its elements) `times` times. */
 #define REPEAT_ATTRS(A)              \
     A(repeat, I64, 1, axis, 0, NULL) \
     A(repeat, I64, 1, times, 1, NULL) A(repeat, I64, 1, each, 0, NULL)

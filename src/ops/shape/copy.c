@@ -72,7 +72,7 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
         aril__move(&j.nest, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);
         return;
     }
-    /* Packed elements share bytes: one thread writes them. */
+    /* Sub-byte elements share bytes: a single thread writes them. */
     aril__parallel_for(dst->numel, bits ? dst->numel : GRAIN, copy_range, &j);
 }
 
@@ -111,14 +111,14 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
     aril__device *from = src->storage->device, *to = dst->storage->device;
     bool plain = src->dtype == dst->dtype && aril__is_dense(src) && aril__is_dense(dst) &&
                  src->numel == dst->numel &&
-                 aril__dtypes[src->dtype].bits >= 8; /* smaller ones share bytes with neighbours */
+                 aril__dtypes[src->dtype].bits >= 8; /* sub-byte elements share bytes */
     size_t bytes = aril__dtype_bytes((aril_dtype)src->dtype, src->numel);
     if (plain && from == to) return to->ops.copy(to->self, aril__ptr(dst), aril__ptr(src), bytes);
     if (plain && on_host(src))
         return to->ops.from_host(to->self, aril__ptr(dst), aril__ptr(src), bytes);
     if (plain && on_host(dst))
         return from->ops.to_host(from->self, aril__ptr(dst), aril__ptr(src), bytes);
-    /* Strides, dtypes, or two devices: by way of the host. */
+    /* Other strides, dtypes or two devices: copy through the host. */
     aril_tensor *s = on_host(src) ? src : host_image(th, src);
     aril_tensor *d = on_host(dst) ? dst : host_image(th, dst);
     if (aril_tensor_status(s) < 0 || aril_tensor_status(d) < 0) return ARIL_ERR_MEMORY;
@@ -139,7 +139,7 @@ static aril_status same_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* In-place copies broadcast: a second input gives the shape. */
+/* In-place copies broadcast: an optional second input gives the shape. */
 static aril_status copy_infer(aril__call *c)
 {
     const aril_tensor *like = c->n_in > 1 ? c->in[1] : c->in[0];
@@ -205,7 +205,8 @@ OP(cast, .doc = "the same values in another dtype", .onnx = "Cast", .min_in = 1,
 
 ATTR_LIST(to_device, TO_DEVICE_ATTRS)
 
-/* The result lives elsewhere: the rule moves the call there, and the copy reaches back. */
+/* The result is on another device: the rule moves the call there, and the copy reads across
+ * devices. */
 static aril_status to_device_infer(aril__call *c)
 {
     const struct to_device_attrs *a = c->attrs;

@@ -4,13 +4,13 @@
 
 #include "ops/table/op.h"
 
-/* Elements of `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
+/* Copies `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
 void aril__copy_elements(aril_tensor *dst, const aril_tensor *src);
 
-/* The same shape on any two devices. */
+/* Copies between tensors of the same shape on any two devices. */
 aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src);
 
-/* Attributes that change nothing but the dtype, or the device. */
+/* Attributes of ops that change only the dtype, or only the device. */
 #define CAST_ATTRS(A) A(cast, I64, 1, dtype, 0, "to")
 ATTRS(cast, CAST_ATTRS)
 #define TO_DEVICE_ATTRS(A) A(to_device, I64, 2, device, 0, NULL) A(to_device, I64, 2, from, 0, NULL)

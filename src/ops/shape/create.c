@@ -115,7 +115,7 @@ enum { BLOCK = 512, GRAIN = 32 * 1024 };
 typedef struct steps {
     const struct make_attrs *attrs;
     aril_tensor *out;
-    bool from_end; /* linspace: the second half counts back from the last number */
+    bool from_end; /* linspace: compute the second half backwards from the end */
 } steps;
 
 static void steps_range(void *ctx, int64_t begin, int64_t end)
@@ -271,7 +271,7 @@ aril_tensor *aril_zero_(aril_tensor *x)
     return aril_fill_(x, 0);
 }
 
-/* How many numbers there are from start towards stop; -1 when there is no telling. */
+/* The number of elements from start to stop; -1 if it is too large or NaN. */
 static int64_t count_steps(aril_number start, aril_number stop, aril_number step, bool whole)
 {
     if (whole) {

@@ -1,11 +1,11 @@
-/* Ops that make tensors. */
+/* Ops that create tensors. */
 #ifndef ARIL_OPS_CREATE_H
 #define ARIL_OPS_CREATE_H
 
 #include "ops/table/op.h"
 
-/* Shape, dtype and device of what is made, and what the op needs beside: real numbers, or (whole[1]
- * not 0) the whole numbers whole[0] and whole[2]. */
+/* Shape, dtype and device of the new tensor, and the op's parameters: floats, or (if whole[1] is
+ * not 0) the integers whole[0] and whole[2]. */
 #define MAKE_ATTRS(A)                \
     A(make, I64, 1, ndim, 0, NULL)   \
     A(make, I64, 8, dim, 0, NULL)    \
@@ -14,7 +14,7 @@
     A(make, F64, 3, value, 0, NULL) A(make, I64, 3, whole, 0, NULL)
 ATTRS(make, MAKE_ATTRS)
 
-/* The rule for those attributes, and how they are filled. */
+/* The shape rule for those attributes, and a function that fills them. */
 aril_status aril__make_infer(aril__call *c);
 aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtype,
                              aril_device device, struct make_attrs *out);
@@ -24,7 +24,7 @@ aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtyp
     A(full_like, F64, 1, value, 0, NULL) A(full_like, I64, 2, whole, 0, NULL)
 ATTRS(full_like, FULL_LIKE_ATTRS)
 
-/* Which diagonal tril and triu keep to: 0 is the main one, above it are positive ones. */
+/* The diagonal of tril and triu: 0 is the main one, those above it are positive. */
 #define TRIANGLE_ATTRS(A) A(triangle, I64, 1, diagonal, 0, NULL)
 ATTRS(triangle, TRIANGLE_ATTRS)
 

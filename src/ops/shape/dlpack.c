@@ -6,9 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CPU = 1, CUDA_HOST = 3 };                             /* device types */
-enum { READ_ONLY = 1, PADDED = 4 };                          /* flags */
-enum { MAJOR = 1, MINOR = 0 };                               /* of what is written here */
+enum { CPU = 1, CUDA_HOST = 3 };    /* device types */
+enum { READ_ONLY = 1, PADDED = 4 }; /* flags */
+enum {
+    MAJOR = 1,
+    MINOR = 0
+};                                                           /* DLPack version of exported
+                                                              * tensors */
 enum { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6 }; /* type codes */
 
 static const struct DLDataType types[ARIL__DTYPE_COUNT] = {
@@ -26,9 +30,9 @@ static const struct DLDataType types[ARIL__DTYPE_COUNT] = {
     [ARIL_U2] = { UINT, 2, 1 },
 };
 
-/* ---- out ---- */
+/* ---- export ---- */
 
-/* What is handed out: one block with the sizes behind the struct. */
+/* An exported tensor: one block with the sizes stored after the struct. */
 typedef struct loan {
     union {
         struct DLManagedTensorVersioned versioned;
@@ -51,7 +55,7 @@ static void end_plain(struct DLManagedTensor *m)
     free(m);
 }
 
-/* A loan with `tensor` (a part of it) describing t; NULL with an error. */
+/* A loan whose `tensor` member describes t; NULL, with an error, on failure. */
 static loan *lend(aril_tensor *t)
 {
     if (aril__check_value("to_dlpack", t) < 0) return NULL;
@@ -113,7 +117,7 @@ struct DLManagedTensor *aril_to_dlpack_unversioned(aril_tensor *t)
     return m;
 }
 
-/* ---- in ---- */
+/* ---- import ---- */
 
 static void give_back_versioned(void *data, void *ctx)
 {
@@ -136,7 +140,7 @@ static int dtype_of(struct DLDataType d)
     return -1;
 }
 
-/* Checks everything that can be checked; gives dtype and sizes. */
+/* Checks everything that can be checked; returns dtype and sizes. */
 static aril_status examine(const struct DLTensor *d, int *dtype, aril_shape *shape)
 {
     if (d->device.device_type != CPU && d->device.device_type != CUDA_HOST)
@@ -164,7 +168,8 @@ static aril_status examine(const struct DLTensor *d, int *dtype, aril_shape *sha
     return ARIL_OK;
 }
 
-/* A tensor over d's memory; `give_back(.., ctx)` is called when it is gone, or now on failure. */
+/* A tensor over d's memory; `give_back(.., ctx)` is called when it is freed, or immediately on
+ * failure. */
 static aril_tensor *take(const struct DLTensor *d, bool read_only,
                          void (*give_back)(void *data, void *ctx), void *ctx)
 {

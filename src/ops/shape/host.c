@@ -1,4 +1,4 @@
-/* Between tensors and the program's own memory. */
+/* Copies between tensors and the program's own memory. */
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A header on the stack over a caller's dense memory. */
+/* A header on the stack over a caller's contiguous memory. */
 static void dense_header(aril_tensor *h, aril__storage *s, const aril_tensor *like, void *data)
 {
     memset(h, 0, sizeof *h);
@@ -74,7 +74,7 @@ fail:
     return aril__poison();
 }
 
-/* The one element in a compute type; false, with an error, when there is not just one. */
+/* Loads the only element in a compute type; false, with an error, unless there is exactly one. */
 static bool one_element(const aril_tensor *t, aril__ctype ctype, void *value)
 {
     if (aril__check_value("item", t) < 0) return false;
@@ -139,7 +139,7 @@ const void *aril_data(aril_tensor *t)
     aril_guard quiet = aril_inference_begin();
     aril_tensor *host = aril_contiguous(aril_to(t, aril_cpu()));
     if (!aril__is_poison(host) && aril__dtypes[host->dtype].bits < 8 && host->offset)
-        host = aril_copy(host); /* a part that may begin within a byte */
+        host = aril_copy(host); /* a sub-byte view may start within a byte */
     aril_guard_end(&quiet);
     return aril__is_poison(host) ? NULL : aril__ptr(host);
 }

@@ -122,7 +122,8 @@ OP(sum_to_like, .doc = "x summed to the shape of another tensor, undoing a broad
 
 static aril_status count_like_infer(aril__call *c)
 {
-    c->out[0].dtype = c->in[0]->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32; /* f16 ends at 65504 */
+    c->out[0].dtype = c->in[0]->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32; /* the maximum of f16 is
+                                                                          * 65504 */
     c->out[0].ndim = 0;
     if (!c->device) c->device = aril__cpu_device;
     return ARIL_OK;

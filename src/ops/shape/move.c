@@ -7,18 +7,18 @@
 #include <string.h>
 
 enum {
-    GRAIN = 64 * 1024, /* bytes that are worth a thread's while */
-    TILE = 64,         /* rows and columns of a block that is turned over */
-    NARROW = 4,        /* sides shorter than this are not */
+    GRAIN = 64 * 1024, /* minimum bytes per parallel chunk */
+    TILE = 64,         /* rows and columns of a transposed tile */
+    NARROW = 4,        /* shorter sides are not tiled */
     ROW_STREAM = 256,  /* rows of fewer bytes are not streamed */
 };
 
 typedef struct job {
-    aril__loops outer; /* all but the innermost two dimensions (rows), or but those turned over */
+    aril__loops outer; /* all dimensions but the innermost two (rows), or the transposed two */
     const char *from;
     char *to;
     int64_t size;
-    int64_t n[2], from_step[2], to_step[2]; /* the two: [1] is the innermost of the destination */
+    int64_t n[2], from_step[2], to_step[2]; /* of those two: [1] is the destination's innermost */
     int64_t tiles[2];
     bool stream;
 } job;
@@ -26,7 +26,7 @@ typedef struct job {
 /* ---- rows ---- */
 
 #if ARIL__TARGETS
-/* Past the cache, but for what is not a whole vector. */
+/* Non-temporal stores, except for partial vectors. */
 ARIL__AVX2 static void stream_bytes(char *to, const char *from, int64_t bytes)
 {
     int64_t head = (int64_t)(-(uintptr_t)to & 31);
@@ -60,7 +60,7 @@ static void move_bytes(const job *j, char *to, const char *from, int64_t bytes)
     memcpy(to, from, (size_t)bytes);
 }
 
-/* rows x n elements, each row `n` neighbours: short rows by a loop that needs no call. */
+/* Short rows of n contiguous elements: a loop avoids the call to memcpy. */
 #define SHORT_ROWS(type)                                               \
     for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) \
         for (int64_t i = 0; i < n; i++)                                \
@@ -99,7 +99,7 @@ static void move_rows(const job *j, char *to, const char *from, int64_t rows)
     BY_SIZE(STRIDED_ROWS)
 }
 
-/* Units are rows, counted through the outer nest. */
+/* Units are rows, numbered across the outer loops. */
 static void rows_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
@@ -118,7 +118,7 @@ static void rows_range(void *ctx, int64_t begin, int64_t end)
     if (j->stream) aril__stream_end();
 }
 
-/* One dimension, cut anywhere. */
+/* One dimension, split anywhere. */
 static void line_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
@@ -129,7 +129,7 @@ static void line_range(void *ctx, int64_t begin, int64_t end)
     if (j->stream) aril__stream_end();
 }
 
-/* ---- blocks turned over: to[a * ta + b] = from[a + b * fb] for a < m, b < n ---- */
+/* ---- transposed tiles: to[a * ta + b] = from[a + b * fb] for a < m, b < n ---- */
 
 #define TURN(type)                      \
     for (int64_t a = 0; a < m; a++)     \
@@ -143,7 +143,7 @@ static void turn(const job *j, char *to, int64_t ta, const char *from, int64_t f
 }
 
 #if ARIL__TARGETS
-/* Eight lines of eight numbers of 4 bytes, turned over in registers. */
+/* Transposes 8x8 elements of 4 bytes in registers. */
 ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from, int64_t fb,
                                        bool stream)
 {
@@ -176,7 +176,7 @@ ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from,
     _mm256_storeu_ps(to + 6 * ta, a6), _mm256_storeu_ps(to + 7 * ta, a7);
 }
 
-/* Sixteen numbers of each line of the destination, a line of the cache, at a time. */
+/* Transposes a tile in blocks of 8x8. */
 ARIL__AVX2 static void turn_4_bytes(const job *j, char *to_, int64_t ta, const char *from_,
                                     int64_t fb, int64_t m, int64_t n)
 {
@@ -192,8 +192,8 @@ ARIL__AVX2 static void turn_4_bytes(const job *j, char *to_, int64_t ta, const c
 }
 #endif
 
-/* Units are blocks, counted through the outer nest; those that share lines of the source, which
- * are beside each other in it, come one after the other. */
+/* Units are tiles, numbered across the outer loops; tiles that share cache lines of the source,
+ * where they are adjacent, are consecutive. */
 static void tiles_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
@@ -218,9 +218,9 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
     if (j->stream) aril__stream_end();
 }
 
-/* ---- the choice ---- */
+/* ---- choosing a method ---- */
 
-/* Dimension d leaves the nest and becomes number k of the two. */
+/* Moves dimension d from the outer loops to inner dimension k. */
 static void take(job *j, int d, int k)
 {
     aril__loops *o = &j->outer;

@@ -1,13 +1,13 @@
-/* Elements moved as they are between tensors of any strides: rows, and blocks turned over where
- * what are neighbours in one are apart in the other. */
+/* Moves elements unchanged between tensors of any strides: by rows, or by transposed tiles where
+ * the contiguous dimension of one is strided in the other. */
 #ifndef ARIL_OPS_MOVE_H
 #define ARIL_OPS_MOVE_H
 
 #include "core/loops.h"
 
-/* Moves elements of 1, 2, 4 or 8 bytes. Operand 0 of the nest is the source, whose first element is
- * at `from`; operand 1, by which the nest is merged, the destination, at `to`. They may not
- * overlap, but for a source that is read where it is written. */
+/* Moves elements of 1, 2, 4 or 8 bytes. Operand 0 of the loops is the source, whose first element
+ * is at `from`; operand 1, by which the loops were merged, is the destination, at `to`. They must
+ * not overlap, unless each element is read from where it is written. */
 void aril__move(const aril__loops *nest, const char *from, char *to, int64_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Numbers and declarations of the ops in ops/shape/ops.def. */
+/* Op numbers and declarations for ops/shape/ops.def. */
 #ifndef ARIL_OPS_SHAPE_OPS_H
 #define ARIL_OPS_SHAPE_OPS_H
 

@@ -56,7 +56,7 @@ static aril_status pad_infer(aril__call *c)
 
 /* ---- constant ---- */
 
-/* Headers over the part that both have; false when there is none. */
+/* Restricts both headers to the part they have in common; false if it is empty. */
 static bool common_part(aril_tensor *padded, aril_tensor *x, const struct pad_attrs *a)
 {
     for (int d = 0; d < x->ndim; d++) {
@@ -72,15 +72,16 @@ static bool common_part(aril_tensor *padded, aril_tensor *x, const struct pad_at
     return true;
 }
 
-/* ---- the other modes: a table of where each position of an axis comes from ---- */
+/* ---- the other modes: a table with the source of each position of an axis ---- */
 
 typedef struct pad_map {
     int64_t *from[ARIL_MAX_DIMS];
-    int64_t rows; /* of the padded tensor, all dimensions but the last */
+    int64_t rows; /* of the padded tensor: the product of all dimensions but the last */
     int ndim;
     const aril_tensor *padded;
     const aril_tensor *x;
-    int64_t bytes, batch; /* rows of the padded tensor before the first padded axis: one batch */
+    int64_t bytes, batch; /* batch: rows of the padded tensor per index before the first padded
+                           * axis */
     const aril__mover *mover;
     const aril__combiner *combiner;
 } pad_map;
@@ -116,7 +117,7 @@ static aril_status make_map(pad_map *m, const struct pad_attrs *a)
     return ARIL_OK;
 }
 
-/* Where the row of x begins from which a row of the padded tensor comes. */
+/* The offset of the row of x that is the source of a row of the padded tensor. */
 static int64_t row_source(const pad_map *m, int64_t row)
 {
     int64_t offset = 0;
@@ -291,7 +292,7 @@ OP(pad_grad, .doc = "gradient of pad", .min_in = 2, .max_in = 2, .n_out = 1, .sh
    .infer = pad_grad_infer, .ref = pad_grad_ref, .vjp = pad_grad_vjp, .samples = pad_grad_samples,
    WITH_ATTRS(pad));
 
-/* ---- channels-last: the same, with the axes in the order in which they lie ---- */
+/* ---- channels-last: the same, with the axes in memory order ---- */
 
 static bool lies_last(const aril_tensor *t)
 {
@@ -305,7 +306,7 @@ const char *aril__pad_last_prepare(const aril__run *r, aril__plan *plan)
     return last && r->in[0]->numel && r->out[0]->numel ? NULL : "not channels-last";
 }
 
-/* Axis k of what lies in memory: samples, places, channels. */
+/* Axis k in memory order: samples, spatial axes, channels. */
 static int lying_axis(int k, int ndim)
 {
     return k == 0 ? 0 : k == ndim - 1 ? 1 : k + 1;

@@ -10,7 +10,7 @@
     A(pad, I64, 8, after, 0, NULL) A(pad, I64, 1, mode, 0, NULL) A(pad, F64, 1, value, 0, NULL)
 ATTRS(pad, PAD_ATTRS)
 
-/* Rows of the CPU for tensors that lie channels-last. */
+/* CPU rows for channels-last tensors. */
 const char *aril__pad_last_prepare(const aril__run *r, aril__plan *plan);
 aril_status aril__pad_last(aril__run *r);
 

@@ -1,5 +1,5 @@
-/* Tensors as text, laid out as PyTorch lays them out: numbers of one width, at most 80 columns,
- * only the edges of large tensors, what is unusual about the tensor behind them. */
+/* Tensors as text, in PyTorch's layout: numbers of one width, at most 80 columns, only the edges of
+ * large tensors, and a suffix for non-default properties. */
 #include "aril/ops.h"
 #include "core/tensor.h"
 
@@ -39,7 +39,7 @@ static void spaces(sink *s, int n)
 
 /* ---- one number ---- */
 
-enum { NUMBER = 64 }; /* bytes of text that hold one: they are below 1e8, or written with e */
+enum { NUMBER = 64 }; /* bytes of text per number: below 1e8, or in scientific notation */
 
 typedef struct style {
     bool real, whole, scientific;
@@ -66,7 +66,7 @@ static int real_text(char text[NUMBER], const style *y, double v)
     int n = y->scientific ? snprintf(text, NUMBER, "%.*e", PRECISION, v)
             : y->whole    ? snprintf(text, NUMBER, "%.0f.", v)
                           : snprintf(text, NUMBER, "%.*f", PRECISION, v);
-    for (int i = 0; i < n; i++) /* some locales write the point otherwise */
+    for (int i = 0; i < n; i++) /* some locales use another decimal point */
         if (!strchr("0123456789+-e", text[i])) text[i] = '.';
     return n;
 }
@@ -85,11 +85,11 @@ static int number_text(char text[NUMBER], const style *y, const aril_tensor *t, 
                                  : snprintf(text, NUMBER, "%lld", (long long)v);
 }
 
-/* ---- the common style of all numbers that are shown ---- */
+/* ---- the common format of all numbers shown ---- */
 
 typedef struct survey {
     style y;
-    bool measuring; /* the second round: widths, with the kind of number decided */
+    bool measuring; /* the second pass: widths, once the format is decided */
     double least, most;
     bool any;
 } survey;
@@ -99,8 +99,7 @@ static void look_at(survey *s, const aril_tensor *t, int64_t offset)
     char text[NUMBER];
     if (s->y.real) {
         double v = load_real(t, offset), size = fabs(v);
-        if (!isfinite(v) || v == 0)
-            return; /* these do not count: they are padded to the width of the others */
+        if (!isfinite(v) || v == 0) return; /* not measured: padded to the width of the others */
         if (!s->measuring) {
             s->least = s->any && s->least < size ? s->least : size;
             s->most = s->any && s->most > size ? s->most : size;
@@ -188,7 +187,7 @@ static void numbers(sink *s, const style *y, const aril_tensor *t, int d, int64_
     put(s, "]");
 }
 
-/* ---- what stands behind them ---- */
+/* ---- suffixes ---- */
 
 __attribute__((format(printf, 3, 4))) static void suffix(sink *s, int indent, const char *format,
                                                          ...)
@@ -201,7 +200,7 @@ __attribute__((format(printf, 3, 4))) static void suffix(sink *s, int indent, co
     if (s->column + 2 + strlen(text) + 2 > LINE) {
         put(s, ",\n");
         spaces(s, indent);
-        s->column -= 2; /* as PyTorch counts a line that a suffix began */
+        s->column -= 2; /* PyTorch counts a line started by a suffix this way */
     } else {
         put(s, ", ");
     }

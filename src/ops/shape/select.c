@@ -1,4 +1,4 @@
-/* Views that show a part of a tensor. */
+/* Views of part of a tensor. */
 #include "ops/shape/view.h"
 
 #include "aril/ops.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What is left out gets no gradient. */
+/* Elements outside the view get a gradient of zero. */
 static aril_tensor *into_zeros(aril__grad *c)
 {
     return aril__view_write(aril_zeros_like(c->x[0]), c->g[0], c->op, c->attrs);
@@ -195,9 +195,9 @@ aril_tensor *aril_flip(aril_tensor *x, aril_axes axes)
     return aril_escape(y);
 }
 
-/* ---- several at once ---- */
+/* ---- splitting ---- */
 
-/* The axis, with the size of it known; or -1 with an error. */
+/* The axis, if its size is known; or -1 with an error. */
 static int known_axis(const char *what, const aril_tensor *x, int axis)
 {
     if (!x) {
@@ -222,7 +222,7 @@ static aril_status last_status(void)
     return e ? e->code : ARIL_ERR_ARG;
 }
 
-/* How many parts of `size` an axis of n makes. */
+/* The number of parts of `size` in an axis of n. */
 static int64_t parts(int64_t n, int64_t size)
 {
     return n == 0 ? 1 : (n - 1) / size + 1;
@@ -293,7 +293,7 @@ int64_t aril_chunk_count(const aril_tensor *x, int64_t chunks, int axis)
         aril__fail(ARIL_ERR_ARG, "chunk: %lld parts", (long long)chunks);
         return -1;
     }
-    /* An empty axis gives as many empty parts as were asked for, as in PyTorch. */
+    /* An empty axis gives the requested number of empty parts, as in PyTorch. */
     int64_t n = x->dim[at];
     return n == 0 ? chunks : parts(n, parts(n, chunks));
 }

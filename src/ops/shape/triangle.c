@@ -1,4 +1,4 @@
-/* Triangles of matrices, and the unit matrix. */
+/* Triangles of matrices, and the identity matrix. */
 #include "ops/shape/create.h"
 
 #include "aril/ops.h"
@@ -58,7 +58,7 @@ static void triangle_range(void *ctx, int64_t begin, int64_t end)
 static aril_status triangle(aril__run *r, bool upper)
 {
     const aril_tensor *x = r->in[0];
-    /* Beyond the matrix every diagonal is the same. */
+    /* All diagonals beyond the matrix are equivalent. */
     int64_t k = ((const struct triangle_attrs *)r->attrs)->diagonal[0];
     int64_t rows = x->dim[x->ndim - 2], columns = x->dim[x->ndim - 1];
     k = k < -rows - 1 ? -rows - 1 : k > columns + 1 ? columns + 1 : k;

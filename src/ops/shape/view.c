@@ -53,7 +53,7 @@ OP(permute, .doc = "axes in another order", .onnx = "Transpose", .min_in = 1, .m
 
 ATTR_LIST(reshape, RESHAPE_ATTRS)
 
-/* Sizes asked for, with -1 filled in where the input's are known. */
+/* The requested sizes, with -1 resolved if the input's sizes are known. */
 static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs *a, int64_t *dim)
 {
     int open = -1, n = (int)a->ndim[0];
@@ -86,7 +86,7 @@ bool aril__view_strides(const aril_tensor *x, aril__meta *o)
         aril__dense_strides(o->ndim, o->dim, o->stride);
         return true;
     }
-    /* Both sides in groups of dimensions that hold as many elements. */
+    /* Match groups of dimensions with equal numbers of elements on both sides. */
     int i = x->ndim - 1, k = o->ndim - 1;
     while (k >= 0 || i >= 0) {
         int64_t have = 1, want = 1;
@@ -94,7 +94,7 @@ bool aril__view_strides(const aril_tensor *x, aril__meta *o)
         int64_t step = i >= 0 ? x->stride[i] : 1;
         if (i >= 0) {
             have = x->dim[i];
-            for (; i > 0; i--) { /* neighbours that follow on in memory */
+            for (; i > 0; i--) { /* merge dimensions that are contiguous in memory */
                 if (x->dim[i - 1] != 1 && x->stride[i - 1] != step * have) break;
                 have *= x->dim[i - 1];
             }
@@ -162,12 +162,12 @@ static aril_status slice_infer(aril__call *c)
     memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
     memcpy(o->stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
     o->offset = x->offset;
-    if (n < 0) { /* unknown: the whole axis keeps its size, a part is unknown too */
+    if (n < 0) { /* unknown size: a full slice keeps it, the size of a part is unknown too */
         bool whole = step == 1 && start == 0 && stop == INT64_MAX;
         o->dim[axis] = whole ? n : -1;
         return ARIL_OK;
     }
-    /* Python's rules: negative positions count from the end, then everything is clipped. */
+    /* Python's rules: negative positions count from the end, then all are clamped. */
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
     if (start < 0) start += n;
     if (stop < 0 && stop != INT64_MIN) stop += n;
@@ -177,7 +177,7 @@ static aril_status slice_infer(aril__call *c)
     if (span > 0)
         count = 1 + (int64_t)((uint64_t)(span - 1) / (step > 0 ? (uint64_t)step : -(uint64_t)step));
     o->dim[axis] = count;
-    if (count > 1) o->stride[axis] *= step; /* a step beyond the axis may be any number */
+    if (count > 1) o->stride[axis] *= step; /* a step beyond the axis may be arbitrarily large */
     if (count > 0) o->offset += start * x->stride[axis];
     return ARIL_OK;
 }
@@ -530,7 +530,7 @@ aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
     aril__call c = { .op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x };
     if (x->storage) {
         aril__meta *o = &c.out[0];
-        aril_tensor shape = *x; /* the sizes alone: whether they can be a view is asked next */
+        aril_tensor shape = *x; /* only the sizes: whether a view is possible is checked next */
         aril_tensor *in[1] = { &shape };
         shape.storage = NULL;
         c.in = in;

@@ -10,7 +10,7 @@ ATTRS(permute, PERMUTE_ATTRS)
 ATTRS(reshape, RESHAPE_ATTRS)
 #define EXPAND_ATTRS(A) A(expand, I64, 1, ndim, 0, NULL) A(expand, I64, 8, dim, 0, "shape")
 ATTRS(expand, EXPAND_ATTRS)
-/* One axis from start to stop by step, as Python: already clipped where the size is known. */
+/* One axis from start to stop by step, as in Python: already clamped if the size is known. */
 #define SLICE_ATTRS(A)                   \
     A(slice, I64, 1, axis, 0, "axes")    \
     A(slice, I64, 1, start, 0, "starts") \
@@ -21,7 +21,7 @@ ATTRS(slice, SLICE_ATTRS)
 #define UNSQUEEZE_ATTRS(A) A(unsqueeze, I64, 1, mask, 0, NULL)
 ATTRS(unsqueeze, UNSQUEEZE_ATTRS)
 
-/* Axes start..end, both included, made one. */
+/* Merges axes start..end, both included, into one. */
 #define FLATTEN_ATTRS(A) A(flatten, I64, 1, start, 0, NULL) A(flatten, I64, 1, end, 0, NULL)
 ATTRS(flatten, FLATTEN_ATTRS)
 #define SELECT_ATTRS(A) A(select, I64, 1, axis, 0, NULL) A(select, I64, 1, index, 0, NULL)
@@ -29,20 +29,20 @@ ATTRS(select, SELECT_ATTRS)
 #define DIAGONAL_ATTRS(A) A(diagonal, I64, 1, offset, 0, NULL) A(diagonal, I64, 2, axis, 0, NULL)
 ATTRS(diagonal, DIAGONAL_ATTRS)
 
-/* Windows of `size` along an axis, each `step` after the one before. */
+/* Windows of `size` along an axis, `step` apart. */
 #define UNFOLD_VIEW_ATTRS(A)              \
     A(unfold_view, I64, 1, axis, 0, NULL) \
     A(unfold_view, I64, 1, size, 1, NULL) A(unfold_view, I64, 1, step, 1, NULL)
 ATTRS(unfold_view, UNFOLD_VIEW_ATTRS)
-/* How far each axis moves. */
+/* How far to roll each axis. */
 #define ROLL_ATTRS(A) A(roll, I64, 8, shift, 0, NULL)
 ATTRS(roll, ROLL_ATTRS)
 
-/* Poison when x is NULL; x itself when it is poisoned. NULL: go on. */
+/* Poison if x is NULL; x itself if it is poisoned; NULL if it is valid. */
 aril_tensor *aril__refuse(const char *what, aril_tensor *x);
 
-/* Strides that show x in the sizes of o (of as many elements) without moving anything; false when
- * there are none. */
+/* Strides that view x with the sizes of o (of as many elements) without a copy; false if there are
+ * none. */
 bool aril__view_strides(const aril_tensor *x, aril__meta *o);
 
 /* Strides of x broadcast to the sizes in o. */

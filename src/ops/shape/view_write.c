@@ -11,7 +11,7 @@
 
 ATTR_LIST(view_write, VIEW_WRITE_ATTRS)
 
-/* ---- the way to the part ---- */
+/* ---- the path to the part ---- */
 
 static const aril__op *view_at(const int64_t *p)
 {
@@ -49,7 +49,7 @@ struct view_write_attrs aril__view_write_attrs(const aril__op *view, const void 
     return a;
 }
 
-/* x, or a copy of it where it lies in memory in a way that may have no such view. */
+/* x, or a contiguous copy if the path has a reshape, which may not be a view otherwise. */
 static aril_tensor *viewable(aril_tensor *x, const struct view_write_attrs *a)
 {
     const int64_t *p = a->path;
@@ -77,7 +77,7 @@ static aril_status view_write_ref(aril__run *r)
     aril_tensor part = *r->out[0]; /* a header on the stack, over the same memory */
     const int64_t *p = a->path;
     for (int64_t i = 0; i < a->n[0]; i++, p = next_view(p)) {
-        /* A second input of a view is one that gives its shape: the value has it. */
+        /* The second input of a view op only gives a shape: that of the value. */
         aril_tensor from = part, *in[2] = { &from, r->in[1] };
         aril__call view = {
             .op = view_at(p), .attrs = p + 1, .in = in, .n_in = view_at(p)->min_in
@@ -119,7 +119,7 @@ static const aril__sample view_write_samples[] = {
       .attrs = &(const struct view_write_attrs){ { 1 }, { ARIL__OP_slice, 0, 1, 3, 1 } } },
     { .in = { "[2,3]", "[3,2]" },
       .attrs = &(const struct view_write_attrs){ { 1 }, { ARIL__OP_permute, 1, 0 } } },
-    { .in = { "[5]", "[3]" }, /* one of three windows that overlap */
+    { .in = { "[5]", "[3]" }, /* one of three overlapping windows */
       .attrs =
           &(const struct view_write_attrs){
               { 2 }, { ARIL__OP_unfold_view, 0, 3, 1, ARIL__OP_select, 0, 1 } } },

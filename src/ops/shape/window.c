@@ -1,4 +1,4 @@
-/* Sliding windows along an axis, as a view, and the sum that undoes them. */
+/* Sliding windows along an axis, as a view, and its adjoint, the sum over windows. */
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
@@ -27,7 +27,7 @@ static aril_status unfold_view_infer(aril__call *c)
     o->ndim = x->ndim + 1;
     memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
     memcpy(o->stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
-    if (x->ndim == 0) { /* a scalar is its only window */
+    if (x->ndim == 0) { /* a scalar has one window, itself */
         o->dim[0] = a->size[0];
         o->stride[0] = 1;
         return ARIL_OK;
@@ -77,7 +77,7 @@ typedef struct fold_job {
     int64_t n, windows, inner, size, step;
 } fold_job;
 
-/* One (outer, position) at a time: the windows that hold the position are added in order. */
+/* One (outer, position) at a time: the windows that contain the position are added in order. */
 static void fold_range(void *ctx, int64_t begin, int64_t end)
 {
     enum { ROW = 256 };
