@@ -6,13 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CPU = 1, CUDA_HOST = 3 };    /* device types */
-enum { READ_ONLY = 1, PADDED = 4 }; /* flags */
-enum {
-    MAJOR = 1,
-    MINOR = 0
-};                                                           /* DLPack version of exported
-                                                              * tensors */
+enum { CPU = 1, CUDA_HOST = 3 };                             /* device types */
+enum { READ_ONLY = 1, PADDED = 4 };                          /* flags */
+enum { MAJOR = 1, MINOR = 0 };                               /* version that we export */
 enum { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6 }; /* type codes */
 
 static const struct DLDataType types[ARIL__DTYPE_COUNT] = {

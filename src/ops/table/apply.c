@@ -48,10 +48,10 @@ static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_ten
     return poison_all(op->n_out, out);
 }
 
-/* In-place forms, and calls over several devices, have at most so many inputs. */
+/* The maximum number of inputs of in-place forms and of calls with inputs on several devices. */
 enum { WRITE_INPUTS = 16 };
 
-/* One device for all inputs; weak scalars join any. */
+/* Finds one device for all inputs; weak scalars may go to any. */
 static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
 {
     if (c->n_in > WRITE_INPUTS)
@@ -110,7 +110,7 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
     return ARIL_OK;
 }
 
-/* A kernel that reads what it has overwritten would go wrong: such inputs are copied first. */
+/* Copies inputs that share memory with `dest` and that a kernel would overwrite before reading. */
 static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_tensor **in)
 {
     for (int i = 0; i < c->n_in; i++) {
@@ -126,8 +126,8 @@ static aril_status unshare_inputs(aril__call *c, const aril_tensor *dest, aril_t
     return ARIL_OK;
 }
 
-/* An in-place op may need, for its gradient, what it overwrites: those inputs are recorded as
- * copies, through which their gradient flows on. */
+/* The gradient of an in-place op may need values that the op overwrites: those inputs are recorded
+ * as copies, through which their gradients flow. */
 static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
                                     const aril_tensor *dest, aril_tensor **recorded)
 {
@@ -143,20 +143,20 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
     return ARIL_OK;
 }
 
-/* Channels-last, and not in logical order at once. */
+/* Channels-last and not also contiguous. */
 static bool lies_last(const aril_tensor *t)
 {
     return !aril__is_dense(t) && aril_is_channels_last(t);
 }
 
-/* The same of samples. */
+/* Samples-last and neither contiguous nor channels-last. */
 static bool lies_by_samples(const aril_tensor *t)
 {
     return !aril__is_dense(t) && aril__is_samples_last(t) && !aril_is_channels_last(t);
 }
 
-/* Channels side by side, then places from the last axis on, with gaps: some channels of a tensor
- * that lies channels-last. */
+/* Channels adjacent, then the spatial axes from the last one on, with gaps: a slice of the channels
+ * of a channels-last tensor. */
 static bool is_part_of_last(const aril_tensor *t)
 {
     if (t->ndim < 3 || t->dim[1] < 2 || t->stride[1] != 1) return false;
@@ -180,7 +180,7 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         bool samples = o->ndim > 2 && aril__rows_make_samples(c);
         bool last = o->ndim > 2 && !samples && aril__rows_make_last(c->device, c->op, c->type);
         for (int k = 0; k < c->n_in && !last && !samples; k++) {
-            /* A gradient lies as that of which it is one, whose shape it is given. */
+            /* A gradient has the memory format of its tensor, which is a shape-only input. */
             if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
             last = c->in[k]->ndim == o->ndim && lies_last(c->in[k]);
             samples = c->in[k]->ndim == o->ndim && lies_by_samples(c->in[k]);
@@ -193,8 +193,8 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         }
         return t;
     }
-    bool dense = false; /* an input of the same shape is, and those that are not count for less */
-    bool part = false;  /* one is a part of what lies channels-last */
+    bool dense = false; /* an input of the same shape is contiguous; channels-last wins over it */
+    bool part = false;  /* one is a slice of a channels-last tensor */
     for (int k = 0; k < c->n_in; k++) {
         const aril_tensor *like = c->in[k];
         if (!like || !aril__same_dims(like->ndim, like->dim, o->ndim, o->dim)) continue;
@@ -203,7 +203,7 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
             dense = true;
             continue;
         }
-        if (!aril__is_packed(like)) { /* expanded or cut */
+        if (!aril__is_packed(like)) { /* expanded or sliced */
             part = part || is_part_of_last(like);
             continue;
         }
@@ -241,7 +241,7 @@ bool aril__has_nan(aril_tensor *t)
     if (!t->storage || row->kind != ARIL__KIND_FLOAT || !row->computes) return false;
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* the guard puts it back */
+    aril__self()->mode.anomaly = false; /* the guard restores it */
     return aril_item_int(aril_any(aril_isnan(t), ARIL_ALL)) != 0;
 }
 
@@ -278,7 +278,7 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
 
 /* ---- apply ---- */
 
-/* Makes outputs and runs the kernels. New references in out[]; on failure none are left. */
+/* Allocates outputs and runs the kernels. Puts new references in out[], none on failure. */
 static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     const aril__op *op = c->op;
@@ -295,7 +295,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
         else if (ARIL__IS_WRITE(kind))
             out[i] = c->in[kind - 32] ? aril__tensor_keep(c->in[kind - 32]) : NULL;
         else if (op->flags & DYNAMIC)
-            continue; /* the kernel allocates, once it knows how much */
+            continue; /* the kernel allocates it once the size is known */
         else
             out[i] = new_output(th, c, i);
         if (!out[i] && !ARIL__IS_WRITE(kind)) s = ARIL_ERR_MEMORY;
@@ -323,8 +323,8 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
     return ARIL_OK;
 }
 
-/* New results go to the scope; what was written to has an owner already. Where an absent state
- * input leaves no output, the first output stands in its place. */
+/* Hands new results to the scope; tensors that were written to already have an owner. If an output
+ * is missing because its state input is absent, out[0] takes its place. */
 static void give_outputs(aril__thread *th, const aril__op *op, aril_tensor *dest, aril_tensor **out)
 {
     for (int i = 0; i < op->n_out; i++) {
@@ -337,15 +337,15 @@ static void give_outputs(aril__thread *th, const aril__op *op, aril_tensor *dest
     }
 }
 
-/* What an in-place form needs beside the call itself. */
+/* What an in-place form needs besides the call itself. */
 typedef struct write {
     aril_guard temporaries;              /* a scope for the copies below */
-    aril_tensor *in[WRITE_INPUTS];       /* the inputs, copies of those that would be overwritten */
-    aril_tensor *recorded[WRITE_INPUTS]; /* and of what the gradient needs as it was */
+    aril_tensor *in[WRITE_INPUTS];       /* the inputs, copied if they would be overwritten */
+    aril_tensor *recorded[WRITE_INPUTS]; /* the same, copied if the gradient needs the old value */
 } write;
 
-/* Makes sure that `dest` may be written to and that nothing is lost by it. On success the scope of
- * w->temporaries is open. */
+/* Checks that `dest` may be written to, and copies values that are still needed. On success the
+ * scope of w->temporaries is open. */
 static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *dest, bool wants,
                                  write *w)
 {
@@ -372,7 +372,7 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
     return s;
 }
 
-/* An op without a gradient rule is recorded as the ops it is made of. */
+/* An op without a gradient rule is recorded as its decomposition. */
 static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     c->op->decompose(c, out);
@@ -380,7 +380,7 @@ static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, a
     return aril_tensor_status(out[0]);
 }
 
-/* Joins the results to the graph. */
+/* Connects the results to the graph. */
 static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor *const *in,
                               aril_tensor *dest, bool wants, aril_tensor **out)
 {
@@ -405,8 +405,8 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     aril__thread *th = aril__self();
     unsigned flags = 0;
     bool graph = false, views = false, other_device = false;
-    aril__device *like = NULL; /* of an input that is a shape alone */
-    aril__call c; /* large, and filled by the shape rule: only what that reads is set here */
+    aril__device *like = NULL; /* of a shape-only input */
+    aril__call c;              /* large, and filled by the shape rule: only set what that reads */
     c.op = op;
     c.attrs = attrs;
     c.n_in = n_in;
@@ -469,7 +469,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     aril_status s =
         aril__unlikely(traced) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
     if (aril__likely(s == ARIL_OK)) {
-        c.in = in; /* the record knows the caller's tensors, not their copies */
+        c.in = in; /* record the caller's tensors, not their copies */
         s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
     }
     if (dest) aril_guard_end(&w.temporaries);

@@ -6,16 +6,16 @@
 #include "ops/elementwise/ops.h"
 #include "ops/reduce/ops.h"
 
-/* Applies an op: infers shapes, runs (or hands to the tracer), records for the gradient. `out`
- * gets n_out tensors owned by the innermost scope, poisoned on failure; never NULL. */
+/* Applies an op: infers shapes, runs (or passes the call to the tracer), records for autograd.
+ * `out` gets n_out tensors owned by the innermost scope, poisoned on failure; never NULL. */
 aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
                         aril_tensor **out);
 
-/* The same for ops of which one result is wanted. */
+/* The same, returning only the first result. */
 aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs);
 
-/* Result 0 is written into `dest` (broadcast and cast as the op's in-place form does). Returns
- * `dest`, or a poisoned tensor, and then dest is unchanged. */
+/* Writes result 0 into `dest` (broadcast and cast as in the op's in-place form). Returns `dest`; on
+ * failure a poisoned tensor, and dest is unchanged. */
 aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, aril_tensor *const *in,
                             const void *attrs);
 
@@ -25,7 +25,7 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
     aril__apply1((op), (int)(sizeof((aril_tensor *[]){ __VA_ARGS__ }) / sizeof(aril_tensor *)), \
                  (aril_tensor *[]){ __VA_ARGS__ }, (attrs))
 
-/* Is there a NaN in it? For anomaly mode: on any device, by ops that are not recorded. */
+/* Whether t contains a NaN. For anomaly mode: on any device, by ops that are not recorded. */
 bool aril__has_nan(aril_tensor *t);
 
 /* Records operations instead of running them. */
@@ -36,32 +36,32 @@ struct aril__tracer {
                          aril_tensor **out);
 };
 
-/* A tensor with a shape (-1: unknown) and no value; one reference, the caller's. */
+/* A tensor with a shape (-1: unknown) and no value; one reference, owned by the caller. */
 aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
                                 void *symbol);
 
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);
 
-/* Gives a DYNAMIC op's output its memory, from within the kernel. */
+/* Allocates an output of a DYNAMIC op; called by its kernel. */
 aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);
 
 /* A key for one random op from `g` (NULL: the thread's generator), which advances by one. */
 aril_tensor *aril__rng_draw(aril_generator *g);
 
-/* What the gradient of input i of `op` needs: its `saves` mask, and OUT(0) for an activation. */
+/* What the gradient of input i of `op` needs: its `saves` mask, plus OUT(0) if an activation is
+ * fused. */
 uint32_t aril__op_saves(const aril__op *op, const void *attrs, int i);
 
-/* Functions of the autograd floor that apply calls; set by src/init.c. */
+/* Autograd functions that apply calls; set by src/init.c. */
 typedef struct aril__tape {
     /* Attaches a node to the outputs. `saved_in` replaces inputs that were overwritten. */
     aril_status (*record)(aril__thread *th, const aril__op *op, int n_in, aril_tensor *const *in,
                           const void *attrs, int n_out, aril_tensor **out, aril_tensor *dest);
-    /* Remembers that `out` is a view of `in`. */
+    /* Records that `out` is a view of `in`. */
     aril_status (*view)(aril__thread *th, const aril__op *op, aril_tensor *in, const void *attrs,
                         aril_tensor *out);
-    /* Before `t` is used: true when it takes part in a gradient; refreshes a view whose base was
-     * written to. */
+    /* Called before `t` is used: refreshes the node of a view whose base was written to. */
     aril_status (*refresh)(aril__thread *th, aril_tensor *t);
     /* May `dest` be written to? */
     aril_status (*check_write)(aril__thread *th, const aril__op *op, aril_tensor *dest);

@@ -17,12 +17,12 @@ _Thread_local int aril__force_row = -1;
 /* ---- the registry ---- */
 
 static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
-/* The dtypes that a row makes channels-last. */
+/* The dtypes for which a row produces channels-last results. */
 static uint32_t last_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
 static aril__samples_fn *samples_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
 
-/* `behind`: asked by tests alone, after all others. */
+/* `behind`: tried only by tests, after all others. */
 static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
     if (kind < 0 || kind >= ARIL__MAX_KINDS)
@@ -105,7 +105,7 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
     return r->out[i] ? ARIL_OK : ARIL_ERR_MEMORY;
 }
 
-/* The dtype that stands in for `t` where a kernel does not know it. */
+/* The dtype through which `t` is staged if a kernel does not support it. */
 static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
 {
     static const aril_dtype of[] = { [ARIL__C_F32] = ARIL_F32,
@@ -119,8 +119,8 @@ static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
     return to;
 }
 
-/* Runs `kernel` with inputs and outputs brought to the form it takes: dense, of a native dtype,
- * indices as i64. Temporaries belong to a scope of their own. */
+/* Runs `kernel` with inputs and outputs converted to what it supports: contiguous, of a native
+ * dtype, indices as i64. Temporaries belong to a separate scope. */
 static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *), uint32_t native,
                                bool strided)
 {
@@ -143,7 +143,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
+    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
     aril__thread *th = aril__self();
     aril_tensor *small[MOST], **in = small, *out[ARIL__MAX_OUT];
     if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
@@ -184,7 +184,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
         ran = true;
     }
     for (int i = 0; i < r->n_out && s < 0 && ran; i++)
-        if (!r->out[i] && out[i]) /* made before the kernel failed */
+        if (!r->out[i] && out[i]) /* allocated before the kernel failed */
             aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         if (out[i] == r->out[i]) continue;
@@ -198,7 +198,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
                                .type = (aril_dtype)out[i]->dtype,
                                .device = r->device };
             s = aril__op_cast.ref(&copy);
-        } else { /* made by the kernel, in the staged type: one reference is the caller's */
+        } else { /* allocated by the kernel in the staged type; the caller gets a reference */
             aril_tensor *made = aril__give(th, out[i]);
             if (type != r->type && made->dtype == type) made = aril_cast(made, r->type);
             s = aril_tensor_status(made);
@@ -209,12 +209,12 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     return s;
 }
 
-/* A device without a kernel for the op borrows the CPU's. */
+/* A device without a kernel for the op falls back to the CPU's. */
 static aril_status run_on_cpu(aril__run *r)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
+    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
     enum { MOST = 64 };
     aril__thread *th = aril__self();
     aril_tensor *in[MOST], *out[ARIL__MAX_OUT];
@@ -242,7 +242,7 @@ static aril_status run_on_cpu(aril__run *r)
     host.device = aril__cpu_device;
     aril_status s = aril__dispatch(&host);
     for (int i = 0; i < r->n_out && s < 0; i++)
-        if (!r->out[i] && out[i]) /* made before the kernel failed */
+        if (!r->out[i] && out[i]) /* allocated before the kernel failed */
             aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         if (r->out[i]) {
@@ -256,12 +256,12 @@ static aril_status run_on_cpu(aril__run *r)
     return s;
 }
 
-/* The op in terms of others, for which the device may have rows. */
+/* Runs the op as a decomposition into others, for which the device may have rows. */
 static aril_status run_decomposed(aril__run *r)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* results are looked at once, where the op ends */
+    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
     aril__call c = { .op = r->op,
                      .attrs = r->attrs,
                      .n_in = r->n_in,
@@ -292,7 +292,7 @@ static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan 
     return s;
 }
 
-/* One line a call: what runs, on which shapes, and why faster rows do not. */
+/* Logs one line per call: what runs, on which shapes, and why faster rows declined. */
 static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows,
                                   const aril__choice *c, const char *runs)
 {
@@ -338,7 +338,7 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
     return run_adapted(r, op->ref, op->native, op->flags & STRIDED);
 }
 
-/* Rows of which none looks at more than the dtype need no plan. */
+/* If all rows depend only on the dtype, no plan is needed. */
 static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
 {
     enum { MOST = 16 };

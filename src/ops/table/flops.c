@@ -37,7 +37,8 @@ static double outer(const aril__run *r)
     return 2 * numel(r->in[0]) * last_dim(r->in[1]);
 }
 
-/* w is [O,C/groups,...]: each element of the larger side meets w.numel / O of its elements. */
+/* w is [O,C/groups,...]: each element of the larger side is multiplied by w.numel / O of its
+ * elements. */
 static double conv(const aril__run *r)
 {
     return 2 * numel(r->out[0]) * numel(r->in[1]) / first_dim(r->in[1]);
@@ -55,7 +56,7 @@ static double conv_wgrad(const aril__run *r)
     return 2 * numel(r->in[0]) * numel(r->out[0]) / first_dim(r->out[0]);
 }
 
-/* w is [C,O/groups,...]: each element of x meets w.numel / C of its elements. */
+/* w is [C,O/groups,...]: each element of x is multiplied by w.numel / C of its elements. */
 static double conv_transpose(const aril__run *r)
 {
     return 2 * numel(r->in[0]) * numel(r->in[1]) / first_dim(r->in[1]);
@@ -69,20 +70,20 @@ static double attention(const aril__run *r)
     return e > 0 ? 2 * numel(q) / e * keys * (e + last_dim(v)) : 0;
 }
 
-/* Five products in place of two. */
+/* Five matrix products instead of two. */
 static double attention_grad(const aril__run *r)
 {
     return 2.5 * attention(r);
 }
 
-/* Every state of every step meets W_hh. */
+/* The state is multiplied by W_hh at every step. */
 static double recurrent(const aril__run *r)
 {
     const aril_tensor *xw = r->in[RNN_XW], *w = r->in[RNN_W];
     return xw->ndim == 3 ? 2 * (double)xw->dim[0] * (double)xw->dim[1] * numel(w) : 0;
 }
 
-/* Twice: back through the state, and to W_hh. */
+/* Twice that: the gradient of the state, and that of W_hh. */
 static double recurrent_grad(const aril__run *r)
 {
     const aril_tensor *y = r->in[GRAD_Y], *w = r->in[GRAD_W];
@@ -151,15 +152,16 @@ void aril__profile_note(const aril__run *r, const char *kernel)
                          t ? aril__text(shape, t) : "-");
         n += k > 0 ? (size_t)k : 0;
     }
-    bool real = kernel != NULL; /* otherwise the ops it is made of count */
+    bool real = kernel != NULL; /* otherwise count the ops of its decomposition */
     aril__span_note(kernel, text, real ? aril__bytes_moved(r) : 0, real ? aril__flops(r) : 0);
 }
 
 /* ---- meters ---- */
 
 static _Thread_local aril__meter *meter;
-static pthread_mutex_t meters_lock = PTHREAD_MUTEX_INITIALIZER; /* of `meters` and the mask's bit */
-static int meters;                                              /* threads that have one */
+static pthread_mutex_t meters_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `meters` and the mask's
+                                                                 * bit */
+static int meters;                                              /* number of threads with a meter */
 
 aril__meter *aril__meter_set(aril__meter *m)
 {

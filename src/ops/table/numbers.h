@@ -1,4 +1,4 @@
-/* Op numbers. Each room of src/ops has a range of its own, so that adding an op renumbers, and
+/* Op numbers. Each room (folder) of src/ops has its own range, so that adding an op renumbers, and
  * recompiles, nothing outside its room. */
 #ifndef ARIL_OPS_TABLE_NUMBERS_H
 #define ARIL_OPS_TABLE_NUMBERS_H

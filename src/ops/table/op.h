@@ -1,4 +1,4 @@
-/* The form of an op: one row that says everything about it.
+/* The definition of an op: one row with everything about it.
  *
  * Tracing, gradients, tests, documentation and kernels for other devices are derived from rows of
  * this form. docs/adding-an-op.md walks through one. */
@@ -11,7 +11,7 @@
 enum {
     ARIL__MAX_OUT = 8,
     ARIL__ANY = 255, /* any number of inputs */
-    ARIL__SAVES = 4, /* inputs with a `saves` mask of their own; later ones use the last */
+    ARIL__SAVES = 4, /* inputs with their own `saves` mask; later ones use the last */
 };
 
 /* ---- attributes ---- */
@@ -32,7 +32,7 @@ typedef struct aril__attr {
  *     ATTRS(conv, CONV_ATTRS)          in a header: struct conv_attrs { int64_t stride[3]; ... }
  *     ATTR_LIST(conv, CONV_ATTRS)      in the .c file: their description
  *     OP(conv, ..., WITH_ATTRS(conv))  in the row
- * Counts of 1 are arrays too, so that every attribute is reached the same way. */
+ * Counts of 1 are arrays too, so that all attributes are accessed the same way. */
 typedef int64_t aril__type_I64;
 typedef double aril__type_F64;
 #define ARIL__ATTR_FIELD(op, type, count, name, initial, onnx) aril__type_##type name[count];
@@ -47,12 +47,12 @@ typedef double aril__type_F64;
     .attrs = op##_attr_list, .n_attrs = sizeof op##_attr_list / sizeof *op##_attr_list, \
     .attr_size = sizeof(struct op##_attrs)
 
-/* ... and, where one of them is `activation`: */
+/* ... and, if one of them is `activation`: */
 #define WITH_ACTIVATION(op) .activation = 1 + offsetof(struct op##_attrs, activation)
 
 /* ---- one application of an op ---- */
 
-/* What the shape rule says of one output. */
+/* What the shape rule infers for one output. */
 typedef struct aril__meta {
     aril_dtype dtype;
     int ndim;
@@ -61,32 +61,32 @@ typedef struct aril__meta {
     int64_t offset;                /* views only */
 } aril__meta;
 
-/* What a shape rule sees and fills. Inputs may be symbolic, with unknown sizes: a rule looks at
+/* What a shape rule reads and fills in. Inputs may be symbolic, with unknown sizes: a rule reads
  * dtype, ndim and dim (and stride and offset, in views), never at values. */
 typedef struct aril__call {
     const aril__op *op;
     const void *attrs;
     int n_in;
-    aril_tensor *const *in; /* NULL where an optional input is absent */
+    aril_tensor *const *in; /* NULL if an optional input is absent */
     aril__device *device;   /* of the inputs; the rule of an op without inputs sets it */
-    aril_dtype type;        /* what the op computes in: kernels are chosen by it */
+    aril_dtype type;        /* the dtype the op computes in, which selects the kernel */
     aril__meta out[ARIL__MAX_OUT];
 } aril__call;
 
-/* What a kernel sees: inputs with values on its device, outputs with memory. */
+/* What a kernel gets: inputs with values on its device, allocated outputs. */
 typedef struct aril__run {
     const aril__op *op;
     const void *attrs;
     int n_in, n_out;
     aril_tensor *const *in;
-    aril_tensor **out; /* NULL where the size is known after the run: see aril__run_alloc */
+    aril_tensor **out; /* NULL if the size is only known after the run: see aril__run_alloc */
     aril_dtype type;
     aril__device *device;
-    void *prepared;  /* what the row's prepare made */
-    void *workspace; /* as many bytes as prepare asked for */
+    void *prepared;  /* created by the row's prepare */
+    void *workspace; /* as many bytes as prepare requested */
 } aril__run;
 
-/* What a gradient rule sees. */
+/* What a gradient rule gets. */
 typedef struct aril__grad {
     const aril__op *op;
     const void *attrs;
@@ -117,16 +117,16 @@ enum { FRESH = 0 };
 enum {
     NONDIFF = 1,      /* no gradient flows through it */
     STRIDED = 2,      /* the reference takes inputs and outputs of any strides */
-    DYNAMIC = 4,      /* sizes of results are known after the run */
-    INPLACE = 8,      /* the reference may be given in[0]'s own memory as out[0] */
-    RANDOM = 16,      /* in[0] is a key made by aril__rng_draw */
-    KEEPS_ORDER = 32, /* out[0] lies in memory as its first input of the same shape does, or
-                         channels-last where any of them does */
+    DYNAMIC = 4,      /* sizes of results are only known after the run */
+    INPLACE = 8,      /* the reference supports out[0] in the memory of in[0] */
+    RANDOM = 16,      /* in[0] is a key from aril__rng_draw */
+    KEEPS_ORDER = 32, /* out[0] has the memory format of the first input of the same shape, or is
+                         channels-last if any of them is */
     RAW = 64,         /* moves elements of any dtype without computing: never staged */
     ELEMENTWISE = 128,
-    ANYWHERE = 256,       /* the reference reaches every device by itself */
-    KEEPS_CHANNELS = 512, /* results are channels-last, or samples-last, where in[0] or one of which
-                             only the shape is read is */
+    ANYWHERE = 256,       /* the reference handles every device itself */
+    KEEPS_CHANNELS = 512, /* results are channels-last, or samples-last, if in[0] or a shape-only
+                             input is */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */
@@ -140,21 +140,21 @@ enum {
 #define DT_ALL     ((1u << (ARIL_U2 + 1)) - 1)
 
 typedef struct aril__sample aril__sample;   /* ops/table/sample.h: inputs for the tests */
-typedef struct aril__formula aril__formula; /* ops/elementwise/formula.h: of elementwise ops */
+typedef struct aril__formula aril__formula; /* ops/elementwise/formula.h */
 
 struct aril__op {
     const char *name;
     const char *doc;  /* one line */
-    const char *file; /* that defines it */
-    const char *onnx; /* the operator's name in ONNX, NULL when it has none of its own */
-    uint16_t id;      /* the op's place in the table */
+    const char *file; /* the file that defines it */
+    const char *onnx; /* the operator's name in ONNX, NULL if there is no direct equivalent */
+    uint16_t id;      /* the op's index in the table */
     uint8_t min_in, max_in, n_out;
     uint8_t out[ARIL__MAX_OUT]; /* FRESH, VIEW(i) or WRITES(i) */
     uint16_t flags;
     uint32_t optional;   /* IN(i): may be NULL */
     uint32_t shape_only; /* IN(i): only the shape is read */
-    uint32_t index_in;   /* IN(i): indices; any integer dtype, given to kernels as dense i64 */
-    uint32_t types;      /* dtypes that the op takes: checked against in[0] (0: the rule checks) */
+    uint32_t index_in;   /* IN(i): indices; any integer dtype, kernels get contiguous i64 */
+    uint32_t types;      /* supported dtypes: checked against in[0] (0: the rule checks) */
     uint32_t native;     /* dtypes that the reference computes in; others are staged through
                             f32, f64, i64 or u64 (0: all) */
     const aril__attr *attrs;
@@ -165,13 +165,14 @@ struct aril__op {
     void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
     uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
-    uint16_t activation;         /* where attributes hold an aril_activation of out[0], plus 1: with
-                                     one, gradients need OUT(0) beside what `saves` says */
-    const aril__sample *samples; /* ends with a sample without inputs or attributes */
+    uint16_t activation;          /* 1 + offset of the aril_activation of out[0] in the attributes:
+                                     with one, gradients need OUT(0) besides what `saves` says */
+    const aril__sample *samples;  /* ends with a sample without inputs or attributes */
     const aril__formula *formula; /* elementwise ops */
 };
 
-/* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must stand in its room's ops.def. */
+/* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must be listed in its room's
+ * ops.def. */
 #define OP(op, ...)                                                     \
     const aril__op aril__op_##op = {                                    \
         .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__ \
@@ -188,7 +189,7 @@ struct aril__op {
 extern const aril__op *const aril__ops[];
 extern const int aril__n_ops;
 const aril__op *aril__op_find(const char *name);
-/* NULL where no op has the number. */
+/* NULL if no op has that number. */
 const aril__op *aril__op_numbered(int id);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    KEY_WORDS = 512, /* longer descriptions are not kept */
+    KEY_WORDS = 512, /* longer descriptions are not cached */
     SLOTS = 512,     /* choices that a thread finds without a lock */
     MOST = 1024,     /* choices in the table of all threads */
     BUCKETS = 1024,
@@ -16,31 +16,31 @@ enum {
 typedef struct entry {
     aril__choice choice; /* first: the caller's pointer is the entry's */
     atomic_int refs;
-    atomic_bool used;   /* since the last look for something to drop */
+    atomic_bool used;   /* since the last search for a victim */
     struct entry *next; /* in its bucket */
     uint64_t hash;
     size_t words;
     uint64_t *key;
 } entry;
 
-/* What a thread keeps: a reference to each entry. */
+/* A thread's cache: a reference to each entry. */
 struct aril__thread_plans {
-    unsigned depth; /* choices taken and not given back: their slots must stay */
+    unsigned depth; /* choices taken and not yet returned: their slots must stay */
     entry *slot[SLOTS];
 };
 
 static struct {
-    pthread_mutex_t lock; /* of all but `generation` */
+    pthread_mutex_t lock; /* guards all but `generation` */
     entry *bucket[BUCKETS];
     entry *all[MOST];
-    int n, hand; /* the hand of the clock that looks for something to drop */
+    int n, hand; /* hand: position of the CLOCK eviction */
     int64_t made;
     atomic_uint generation;
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- descriptions ---- */
 
-/* Everything that prepare may look at, as words. Returns their number, or 0 when there is no
+/* Everything that prepare may depend on, as words. Returns their number, or 0 if there is no
  * room. */
 static size_t describe(const aril__run *r, uint64_t *key)
 {
@@ -49,7 +49,7 @@ static size_t describe(const aril__run *r, uint64_t *key)
     key[n++] = (uint64_t)(uintptr_t)r->device;
     key[n++] = r->op->id | (uint64_t)r->type << 16 | (uint64_t)(uint32_t)aril__force_row << 32;
     key[n++] = atomic_load_explicit(&table.generation, memory_order_relaxed);
-    key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1); /* how far work may be cut */
+    key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1); /* how far work may be split */
     if (attrs) memcpy(key + n, r->attrs, attrs * sizeof *key);
     n += attrs;
     for (int i = 0; i < r->n_in + r->n_out; i++) {
@@ -73,7 +73,7 @@ static inline uint64_t stir(uint64_t h, uint64_t word)
     return h << 29 | h >> 35;
 }
 
-/* Four chains of multiplications that do not wait for each other. */
+/* Four independent chains of multiplications. */
 static uint64_t hash_of(const uint64_t *key, size_t n)
 {
     uint64_t h[4] = { n, 1, 2, 3 };
@@ -99,7 +99,7 @@ static void release(entry *e)
     free(e);
 }
 
-/* Asks the rows in turn. */
+/* Tries the rows in order. */
 static void choose(aril__choice *c, const aril__run *r, const aril__row_list *rows)
 {
     int left = aril__force_row, n = left < 0 ? rows->n : rows->n_all;
@@ -120,7 +120,7 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
     }
 }
 
-/* A new entry with one reference, the caller's. */
+/* A new entry with one reference, owned by the caller. */
 static entry *make(const aril__run *r, const aril__row_list *rows, uint64_t hash,
                    const uint64_t *key, size_t n)
 {
@@ -151,8 +151,8 @@ static void unlink_entry(entry *e)
     *at = e->next;
 }
 
-/* A place in the full table: that of an entry which was not used since the hand last passed. It is
- * handed back, to be released without the lock. */
+/* Evicts an entry of the full table that was not used since the hand last passed; returns its
+ * index. The caller releases the entry in *dropped without the lock. */
 static int make_room(entry **dropped)
 {
     for (;;) {
@@ -176,7 +176,7 @@ static void insert(entry *e, entry **dropped)
     table.made++;
 }
 
-/* Finds or makes the entry; one reference is the caller's. */
+/* Finds or creates the entry; the caller owns one reference. */
 static entry *find_shared(const aril__run *r, const aril__row_list *rows, uint64_t hash,
                           const uint64_t *key, size_t n)
 {
@@ -203,8 +203,8 @@ static entry *find_shared(const aril__run *r, const aril__row_list *rows, uint64
 
 /* ---- calls ---- */
 
-/* Puts a reference into one of the two places for it. At the outermost call any place may be used;
- * in one within another only a free one, for the enclosing call's choice is held by its slot. */
+/* Puts a reference into one of its two slots. The outermost call may evict; a nested call may only
+ * use a free slot, since slots hold the choices of the enclosing calls. */
 static void keep_in_slot(aril__thread_plans *own, entry *e)
 {
     entry **slot = own->slot + e->hash % SLOTS, **other = own->slot + (e->hash % SLOTS ^ 1);
@@ -254,7 +254,7 @@ void aril__choice_give_back(aril__thread *th, aril__taken taken)
     if (taken.held) release((entry *)(uintptr_t)taken.choice);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void aril__plans_outdate(void)
 {

@@ -160,7 +160,7 @@ static aril_host host = { .size = sizeof host,
 /* ---- loading ---- */
 
 enum { MOST = 16 };
-static void *opened[MOST]; /* never closed: tensors may lie on a plug-in's device to the end */
+static void *opened[MOST]; /* never closed: tensors may stay on a plug-in's device until exit */
 static int n_opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -234,7 +234,7 @@ aril_status aril_plugin_load(const char *path)
     if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
     if (s == ARIL_OK) {
-        /* A function pointer out of an object pointer, as POSIX has it. */
+        /* Converts an object pointer to a function pointer, as POSIX recommends. */
         *(void **)(void *)&open = dlsym(handle, ARIL_PLUGIN_SYMBOL);
         if (!open)
             s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: does not export %s", path,
@@ -245,7 +245,7 @@ aril_status aril_plugin_load(const char *path)
                       : ARIL_ERR_PLUGIN;
     if (s == ARIL_OK) s = check(path, &p);
     if (s < 0 && handle) dlclose(handle);
-    /* From here on something may refer to its code: it stays, even if the rest has no room. */
+    /* From here on something may refer to its code: it stays loaded, even if registration fails. */
     if (s == ARIL_OK) s = register_all(&p);
     if (s == ARIL_OK) opened[n_opened++] = handle;
     pthread_mutex_unlock(&lock);

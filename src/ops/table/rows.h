@@ -1,5 +1,5 @@
-/* Kernel rows: how a backend offers its kernels. A row takes part by being listed, fastest first;
- * no switch names it. The form of a row is public, for plug-ins: aril/plugin.h. */
+/* Kernel rows: how a backend offers its kernels. Listing a row is enough to enable it, fastest
+ * first; no switch statement names it. The row struct is public, for plug-ins: aril/plugin.h. */
 #ifndef ARIL_OPS_ROWS_H
 #define ARIL_OPS_ROWS_H
 
@@ -9,27 +9,27 @@
 typedef aril_plan aril__plan;
 typedef aril_row aril__row;
 
-/* Adds rows of a device kind, behind those it has. Rows must stay in memory. */
+/* Appends rows to those of a device kind. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
-/* Adds rows behind the reference: other ways to do the same that are not the fastest. They run
- * where a row is forced alone, and are tested like the others. */
+/* Adds rows behind the reference: alternative kernels that are not the fastest. They run only if a
+ * row is forced, and are tested like the others. */
 aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
 
-/* The rows of an op in the order in which they are asked, those behind the reference last: their
- * number, of which the first `n` go to `to`. *usual: how many stand before the reference. */
+/* The rows of an op in the order in which they are tried, those behind the reference last: returns
+ * their number and writes the first `n` to `to`. *usual: how many precede the reference. */
 int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual);
 
-/* Whether a row of the device wants results of the op channels-last. */
+/* Whether a row of the device produces channels-last results for the op. */
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);
 
-/* Whether a row that takes this call wants its result in the order spatial, C, N. */
+/* Whether a row that accepts this call produces its result in the order spatial, C, N. */
 typedef bool aril__samples_fn(const aril__call *c);
 aril_status aril__rows_want_samples(int kind, const char *op, aril__samples_fn *fn);
 bool aril__rows_make_samples(const aril__call *c);
 
-/* For tests: runs with the k-th row of the op that takes the call (the reference counts last);
- * false when there are no more. -1 means the usual choice. */
+/* For tests: forces the k-th row of the op that accepts the call; the reference if there are not so
+ * many. -1: the default choice. */
 extern _Thread_local int aril__force_row;
 
 /* An op's attributes as text, "stride I64 3; pad I64 6; ", and a hash over those of all ops. */

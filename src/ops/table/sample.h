@@ -9,23 +9,23 @@
  *     "k[2,3]"   away from 0, small integers and their halves (where derivatives jump)
  *     "s[3,3]"   symmetric, positive definite (the last two dimensions)
  *     "key"      a key for a random op       "-"       an absent optional input
- * "![2,3]", or "!+[3]": no gradient of that input is checked. When BATCH is set, a size written as
- * N (it is 2) is a batch size, and the tests change it; where no N is written, it is the first size
- * of the first input, and of those others that begin with the same one. */
+ * "![2,3]", or "!+[3]": the gradient of that input is not checked. If BATCH is set, a size written
+ * as N (its value is 2) is a batch size, which the tests vary; without an N, the batch size is the
+ * first size of the first input, and of other inputs that begin with the same size. */
 #ifndef ARIL_OPS_SAMPLE_H
 #define ARIL_OPS_SAMPLE_H
 
 #include "ops/table/op.h"
 
 enum {
-    SAMPLE_BATCH = 1,     /* the batch size may be any number: shape rule and trace */
+    SAMPLE_BATCH = 1,     /* the batch size may vary: tests shape rule and trace */
     SAMPLE_NO_GRAD = 2,   /* do not check gradients (values outside the smooth domain) */
     SAMPLE_NO_SECOND = 4, /* do not check second gradients */
     SAMPLE_NO_LOW = 8,    /* skip f16 and bf16 (ill-conditioned) */
     SAMPLE_FIRST = 16,    /* only the first result has a gradient */
 };
 
-/* Closes a list of samples. */
+/* Ends a list of samples. */
 #define SAMPLE_END     \
     {                  \
         .in = { NULL } \
@@ -35,7 +35,7 @@ struct aril__sample {
     const char *in[12]; /* NULL ends */
     const void *attrs;  /* NULL: none */
     unsigned flags;
-    double tol; /* relative tolerance of gradient checks; 0: the driver's */
+    double tol; /* relative tolerance of gradient checks; 0: the test driver's default */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* Stores that pass the cache by: for results that are too large to be found there by whoever reads
- * them next. */
+/* Non-temporal stores, which bypass the cache: for results too large to still be in cache when they
+ * are read next. */
 #ifndef ARIL_OPS_STREAM_H
 #define ARIL_OPS_STREAM_H
 
@@ -10,9 +10,10 @@
 #include <immintrin.h>
 #endif
 
-enum { ARIL__STREAM = 16 * 1024 * 1024 }; /* results of at least so many bytes are streamed */
+enum { ARIL__STREAM = 16 * 1024 * 1024 }; /* results of at least this many bytes are streamed */
 
-/* Orders streamed stores before all that follow; each thread that streams ends with it. */
+/* Fence: orders streamed stores before all later ones; each thread that streams calls it at the
+ * end. */
 static inline void aril__stream_end(void)
 {
 #if defined(__x86_64__)
@@ -20,7 +21,7 @@ static inline void aril__stream_end(void)
 #endif
 }
 
-/* Streamed stores need whole vectors: up to 32 bytes. */
+/* Streamed stores need addresses aligned to a vector: up to 32 bytes. */
 static inline bool aril__stream_fits(const void *p)
 {
     return (uintptr_t)p % 32 == 0;

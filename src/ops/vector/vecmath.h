@@ -1,24 +1,24 @@
-/* Mathematical functions for kernels: inline, free of branches, so that loops that call them
- * vectorise at the width of their target. At most 2 units in the last place (ulp) from the exact
- * value, over the whole range, with NaN, infinities, zeros of either sign and denormals as the C
- * library has them (tests/test_vecmath.c).
+/* Mathematical functions for kernels: inline and branch-free, so that loops that call them
+ * vectorize at the width of their target. At most 2 units in the last place (ulp) from the exact
+ * value, over the whole range, with NaN, infinities, zeros of either sign and denormals handled as
+ * in the C library (tests/test_vecmath.c).
  *
  * In a template of ops/vector/each_target.inc, T being float or double:
  *
  *     #include "ops/vector/vecmath.h"                                        (before the template)
  *     for (int64_t i = 0; i < n; i++) y[i] = NAME(v_exp)(x[i]);       (in a TARGET function)
  *
- * and in any other function v_exp_f32(x), which is the one for every machine. gcc vectorises such
- * a loop under -O3 with -fno-trapping-math and -fno-math-errno, which the library's sources have;
- * restrict on the pointers saves it a check for overlap.
+ * and in any other function v_exp_f32(x), the baseline version. gcc vectorizes such a loop under
+ * -O3 with -fno-trapping-math and -fno-math-errno, which the library is built with; restrict on the
+ * pointers avoids a runtime check for overlap.
  *
  *     f32 and f64   v_exp v_exp_below v_expm1 v_log v_log1p v_sigmoid v_tanh v_rint v_floor
  *                   v_ceil v_trunc
  *     f32           v_exp2 v_log2 v_log10 v_erf v_erfc v_sin v_cos v_tan v_asin v_acos v_atan
  *                   v_atan2(y, x) v_sinh v_cosh v_asinh v_acosh v_atanh v_pow(x, y) v_hypot(x, y)
  *
- * v_sin, v_cos and v_tan are right up to ARIL__VM_FAR; larger arguments, which are rare, must go to
- * the C library: look at a block of arguments first. */
+ * v_sin, v_cos and v_tan are accurate up to ARIL__VM_FAR; larger arguments, which are rare, must go
+ * to the C library: check a block of arguments first. */
 #ifndef ARIL_OPS_VECMATH_H
 #define ARIL_OPS_VECMATH_H
 
@@ -30,7 +30,7 @@
 
 #define ARIL__VM_FAR 0x1p20f
 
-/* A number added to x that leaves rint(x) in the lowest bits of the sum. */
+/* Adding this number to x leaves rint(x) in the lowest bits of the sum. */
 #define VM_ROUND32      0x1.8p23f
 #define VM_ROUND32_BITS 0x4b400000u
 #define VM_ROUND64      0x1.8p52
