@@ -40,8 +40,8 @@ extern aril__device *aril__cpu_device;
  * error. */
 void aril__devices_close(void);
 
-/* Registers device `index` of the kind with that name. NULL, with an error, when the table is full
- * or the name is registered with other functions. */
+/* Registers device `index` of the kind with that name. NULL, with an error, when there is no room
+ * or the device is already registered. */
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory);
 

@@ -711,7 +711,7 @@ static bool is_own_source(const struct hit *hit)
            (is_own_path(&hit->file) || is_own_path(&hit->primary));
 }
 
-/* ---- The walk ------------------------------------------------------------------------------- */
+/* ---- Walking the stack ---------------------------------------------------------------------- */
 
 static size_t write_module_place(const char *path, uint64_t offset, char *buf, size_t size)
 {

@@ -81,7 +81,7 @@ _Static_assert(sizeof(aril_tensor) == ARIL__HEADER_BYTES, "headers have blocks o
 typedef struct aril__hooks {
     void (*release_node)(aril__thread *th, aril__node *node);
     void (*release_view)(aril__thread *th, aril__view *view);
-    const char *(*node_name)(const aril__node *node); /* the op that made it; NULL: a leaf */
+    const char *(*node_name)(const aril__node *node); /* name of its op; NULL: a leaf */
     void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL if not reference-counted */
     void (*release_symbol)(void *symbol);
     void (*thread_end)(aril__thread *th);

@@ -51,7 +51,7 @@ static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_ten
 /* The maximum number of inputs of in-place forms and of calls with inputs on several devices. */
 enum { WRITE_INPUTS = 16 };
 
-/* Finds one device for all inputs; weak scalars may go to any. */
+/* Finds the one device of all inputs, and moves weak scalars there. */
 static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
 {
     if (c->n_in > WRITE_INPUTS)

@@ -39,7 +39,7 @@ void aril__plans_outdate(void);
 /* Releases a thread's cache when it exits. */
 void aril__plans_thread_end(aril__thread *th);
 
-/* For tests: choices in the table, the most it holds, and how many were made so far. */
+/* For tests: choices in the table, its capacity, and the number created so far. */
 typedef struct aril__plan_stats {
     int64_t kept, most, made;
 } aril__plan_stats;
