@@ -1,5 +1,5 @@
-/* Batch normalisation: oneDNN has the statistics and the normalisation; running values, and
- * 1 / sqrt(var + eps) from the variance, are made here. */
+/* Batch normalization: oneDNN computes the statistics and normalizes; running statistics, and 1 /
+ * sqrt(var + eps) from the variance, are computed here. */
 #include "backend/onednn/norm.h"
 
 #include "backend/onednn/cut.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
 
 enum kind { TRAINING, EVAL, BACKWARD };
 
@@ -82,7 +82,7 @@ static bool lies(const aril_tensor *t, bool last)
     return last ? aril_is_channels_last(t) : aril__is_dense(t);
 }
 
-/* Images in one order, parameters of f32 without gaps. */
+/* Images share one memory format; parameters are contiguous f32. */
 static const char *take_order(const aril__run *r, batch_plan *p, const aril_tensor *x)
 {
     p->last = x->ndim > 2 && !aril__is_dense(x);
@@ -137,7 +137,7 @@ const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
                                                    : BACKWARD;
     p->type = r->type;
     const char *why = fill_plan(r, p);
-    if (!why) /* statistics are of the whole batch: what needs them is not cut */
+    if (!why) /* statistics cover the whole batch, so they rule out cutting it */
         why =
             aril__dnn_cut_make(&p->cut, p->dim[0],
                                p->kind == EVAL ? aril__parallel_pieces(r->in[0]->numel, LEAST) : 1,
@@ -159,7 +159,7 @@ static int64_t sample_bytes(const batch_plan *p)
     return aril__count(p->ndim - 1, p->dim + 1) * (int64_t)aril__dtype_bytes(p->type, 1);
 }
 
-/* out: y, mean, 1 / sqrt(var + eps), and the running mean and variance and the number of batches */
+/* out: y, mean, 1 / sqrt(var + eps), then running mean, running variance and the batch count */
 static void update(const aril__run *r, const batch_plan *p)
 {
     const struct batch_norm_attrs *a = r->attrs;

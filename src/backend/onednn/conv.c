@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    LEAST_WORK = 1 << 18, /* multiplications that are worth a piece of their own */
-    AT_ONCE = 16 << 20,   /* bytes that all pieces may take together */
+    LEAST_WORK = 1 << 18, /* minimum multiplications per piece */
+    AT_ONCE = 16 << 20,   /* bytes of scratch memory for all pieces together */
 };
 
 static bool is_data(const aril__conv_plan *p)
@@ -22,7 +22,7 @@ static bool is_data(const aril__conv_plan *p)
     return p->role == ARIL__CONV_X;
 }
 
-/* The cut for the present number of threads, made or found. */
+/* The cut for the current number of threads, cached or new. */
 static aril__conv_cut *cut_for(aril__conv_plan *p, const char **why)
 {
     double most = aril__conv_work(&p->d) / LEAST_WORK;
@@ -74,7 +74,7 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     aril__conv_describe(r, &p->d);
     const aril__conv *d = &p->d;
     p->spatial = x->ndim - 2;
-    while (p->spatial > 1) { /* what has no extent needs no dimension, and the next can be cut */
+    while (p->spatial > 1) { /* drop dimensions of size 1, so that the next can be cut */
         int i = 3 - p->spatial;
         if (d->in[i] != 1 || d->out[i] != 1 || d->kernel[i] != 1 || d->begin[i] != 0) break;
         p->spatial--;
@@ -89,7 +89,7 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
         why = "oneDNN's activations lose NaN without AVX2";
     for (int i = 0; i < 3; i++)
         if (d->begin[i] < 0) why = "negative padding";
-    if (!why && cut_for(p, &why)) why = NULL; /* what was said of cuts that could not be made */
+    if (!why && cut_for(p, &why)) why = NULL; /* discard the reasons why other cuts failed */
     p->d.x = p->d.w = p->d.y = NULL;
     p->d.bias = NULL;
     if (why)
@@ -101,7 +101,7 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
 
 /* ---- running ---- */
 
-/* An image: its address, and bytes from a sample, a row or a pixel to the next. */
+/* An image: its address, and the strides in bytes between samples, rows and pixels. */
 typedef struct image {
     char *at;
     int64_t sample, row, pixel;
@@ -113,12 +113,12 @@ typedef struct job {
     aril__device *device;
     image x, y;
     char *w, *bias;
-    size_t partial; /* bytes from one partial result to the next; 0: one */
-    char *space;    /* for all pieces; NULL: each takes its own */
+    size_t partial; /* bytes between partial results; 0: there is only one */
+    char *space;    /* for all pieces; NULL: each allocates its own */
     atomic_int status;
 } job;
 
-/* A part of the channels of `rows` rows of an image, to a contiguous block or from there. */
+/* Copies some channels of `rows` rows of an image to or from a contiguous block. */
 static void stage(const image *m, int64_t samples, int64_t rows, char *at, char *block,
                   int64_t width, bool back)
 {
@@ -147,7 +147,7 @@ static dnnl_status_t run_in(const job *j, int64_t i, char *space)
 
     char *w = j->w + (size_t)s->partial * j->partial + j->c->part_at[s->part];
     char *bias = j->bias ? j->bias + (is_data(p) ? s->x0 : s->y0) * p->size : NULL;
-    if (s->untouched) { /* oneDNN 3.2 leaves that part of the gradient as it was */
+    if (s->untouched) { /* oneDNN 3.2 does not write that part of the gradient */
         memset(w, 0, dnnl_memory_desc_get_size(aril__dnn_md(d, DNNL_ARG_DIFF_WEIGHTS)));
         if (scratch) memset(scratch, 0, d->scratch);
     }
@@ -178,8 +178,8 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* Runs all pieces. Where they take little memory it is theirs from the start: the allocator has one
- * lock, for which many threads would wait. */
+/* Runs all pieces. When they need little scratch memory it is allocated up front: the allocator has
+ * one lock, and many threads would contend for it. */
 static dnnl_status_t run_all(job *j)
 {
     size_t bytes = j->c->space * (size_t)j->c->n;
@@ -189,7 +189,7 @@ static dnnl_status_t run_all(job *j)
     return (dnnl_status_t)atomic_load(&j->status);
 }
 
-/* Partial results of weights, added in order. */
+/* Adds partial weight gradients in order. */
 typedef struct sums {
     float *to;
     size_t step; /* elements */
@@ -205,7 +205,7 @@ static void add_partials(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* Each partial result is a whole weight, in the primitives' order; their sum is brought to w's. */
+/* Each partial result is a full weight in the primitives' format; their sum is reordered to w's. */
 static aril_status run_weights(aril__run *r, job *j, aril_tensor *w)
 {
     aril__conv_cut *c = j->c;
@@ -232,7 +232,7 @@ static aril_status run_weights(aril__run *r, job *j, aril_tensor *w)
     return aril__dnn_status(r->op->name, st);
 }
 
-/* An image channels-last, of so many channels and positions. */
+/* A channels-last image with the given channels and sizes. */
 static image image_of(const aril__conv_plan *p, const aril_tensor *t, int64_t channels,
                       const int64_t *dim)
 {
@@ -244,7 +244,7 @@ static image image_of(const aril__conv_plan *p, const aril_tensor *t, int64_t ch
     return m;
 }
 
-/* With images channels-last, and a bias without gaps. */
+/* With channels-last images and a contiguous bias. */
 static aril_status run_ready(aril__run *r, aril__conv_cut *c, aril_tensor *x, aril_tensor *y,
                              aril_tensor *w, aril_tensor *b)
 {

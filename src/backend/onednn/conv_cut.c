@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum {
-    MOST_KINDS = 64, /* pieces of one cut that differ in size */
-    TRIES = 6,       /* ways to cut that are tried before the whole */
+    MOST_KINDS = 64, /* different piece sizes in one cut */
+    TRIES = 6,       /* splits tried before falling back to a single piece */
 };
 
 static int64_t at_least(int64_t a, int64_t b)
@@ -23,20 +23,20 @@ static int64_t at_most(int64_t a, int64_t b)
 
 /* ---- pieces ---- */
 
-/* What results [from, to) of the first spatial dimension need; false where that is nothing. */
+/* The input range that results [from, to) of the first spatial dimension need; false when empty. */
 static bool span_of(const aril__conv_plan *p, int64_t from, int64_t to, aril__conv_piece *s)
 {
     const aril__conv *d = &p->d;
     int i = 3 - p->spatial;
     bool to_x = p->role == ARIL__CONV_X;
     int64_t step = d->stride[i], reach = (d->kernel[i] - 1) * d->dilation[i] + 1;
-    if (from == 0 && to == (to_x ? d->in[i] : d->out[i])) { /* also what no window reads */
+    if (from == 0 && to == (to_x ? d->in[i] : d->out[i])) { /* everything, also unread input */
         s->in0 = s->out0 = 0;
         s->in = d->in[i];
         s->out = d->out[i];
         s->begin = d->begin[i];
         s->end = at_least(0, (s->out - 1) * step + reach - s->in - s->begin);
-    } else if (to_x) { /* of x: which windows touch it */
+    } else if (to_x) { /* x: the windows that read it */
         int64_t first = from + d->begin[i] - reach + 1;
         first = first > 0 ? (first + step - 1) / step : 0;
         first = at_most(first, (from + d->begin[i]) / step);
@@ -46,7 +46,7 @@ static bool span_of(const aril__conv_plan *p, int64_t from, int64_t to, aril__co
         s->out = at_most(d->out[i], (to - 1 + d->begin[i]) / step + 1) - first;
         s->begin = from + d->begin[i] - first * step;
         s->end = at_least(0, (s->out - 1) * step + reach - s->in - s->begin);
-    } else { /* of y: what its windows cover */
+    } else { /* y: the input its windows cover */
         int64_t first = from * step - d->begin[i];
         int64_t last = (to - 1) * step - d->begin[i] + reach;
         s->in0 = at_least(first, 0);
@@ -59,7 +59,7 @@ static bool span_of(const aril__conv_plan *p, int64_t from, int64_t to, aril__co
     return s->in > 0 && s->out > 0;
 }
 
-/* Whether position q of the kernel meets an element of x in any window of one dimension. */
+/* Whether kernel position q reads an element of x, not just padding, in any window. */
 static bool is_touched(int64_t q, int64_t step, int64_t in, int64_t out, int64_t begin)
 {
     int64_t first = begin > q ? (begin - q + step - 1) / step : 0;
@@ -82,8 +82,8 @@ static bool has_untouched(const aril__conv_plan *p, const aril__conv_piece *s)
 
 /* ---- primitives ---- */
 
-/* 1x1 kernels with strides go through a copy of what the strides leave, made by whole vectors of
- * channels, for which oneDNN 3.2 has too little room where the last one is not full. */
+/* For strided 1x1 kernels oneDNN 3.2 copies the selected pixels in full vectors of channels, into a
+ * buffer that is too small when the last vector is partial. */
 static bool writes_past_end(const aril__conv *d, const aril__conv_piece *s)
 {
     bool pointwise = true, steps = false;
@@ -123,7 +123,7 @@ static const char *make_primitive(const aril__conv_plan *p, const aril__conv_pie
         k_dims--;
     }
     bool transpose = p->op == &aril__op_conv_transpose, weights = p->role == ARIL__CONV_W;
-    if (transpose) { /* in its own terms, channels of the result come first */
+    if (transpose) { /* conv_transpose puts output channels first */
         int64_t c = k[k_dims - n - 1];
         k[k_dims - n - 1] = k[k_dims - n - 2];
         k[k_dims - n - 2] = c;
@@ -199,8 +199,8 @@ static int weights_arg(const aril__conv_plan *p)
     return p->role == ARIL__CONV_W ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
 }
 
-/* The weights of a piece as the tensor has them, with groups apart; for conv_transpose channels of
- * the result first. *at: the bytes before them. */
+/* The weights of a piece as stored in the tensor, with a dimension for groups; for conv_transpose,
+ * output channels first. *at: their offset in bytes. */
 static dnnl_memory_desc_t weights_desc(const aril__conv_plan *p, const aril__conv_piece *s,
                                        size_t *at)
 {
@@ -220,13 +220,13 @@ static dnnl_memory_desc_t weights_desc(const aril__conv_plan *p, const aril__con
         dim[n] = d->kernel[i];
         stride[n++] = d->w_stride[2 + i];
     }
-    int64_t first = s->y0 * d->w_stride[0]; /* rows of a weight are channels of y, in every group */
+    int64_t first = s->y0 * d->w_stride[0]; /* rows are channels of y, in every group */
     if (d->groups == 1) first += s->x0 * d->w_stride[1];
     *at = (size_t)(first * p->size);
     return aril__dnn_strided(p->type, n, dim, stride);
 }
 
-/* Leads from the tensor's order to that of each part, or back. */
+/* Creates the reorders from the tensor's format to that of each part, or back. */
 static const char *order_weights(const aril__conv_plan *p, aril__conv_cut *c)
 {
     bool back = p->role == ARIL__CONV_W;
@@ -279,8 +279,8 @@ static const char *find_kinds(aril__conv_cut *c, const aril__conv_piece **sample
     return NULL;
 }
 
-/* Makes the primitives of all pieces with the channels of `first`, in the order of weights that
- * `first` likes best. */
+/* Creates the primitives of all pieces with the same channels as `first`, with weights in the
+ * format that `first` prefers. */
 static const char *make_alike(const aril__conv_plan *p, aril__conv_cut *c,
                               const aril__conv_piece **sample, int first)
 {
@@ -295,8 +295,8 @@ static const char *make_alike(const aril__conv_plan *p, aril__conv_cut *c,
     return why;
 }
 
-/* Pieces that share a part of the weights share its order: that of the first kind whose choice has a
- * fast kernel for all of them. */
+/* Pieces that share a part of the weights share its format: that of the first kind whose choice
+ * gives all of them a fast kernel. */
 static const char *make_kinds(const aril__conv_plan *p, aril__conv_cut *c)
 {
     const aril__conv_piece *sample[MOST_KINDS];
@@ -352,7 +352,7 @@ static void take_channels(const aril__conv_plan *p, const aril__conv_job *j, int
     s->yc = grouped ? (end - begin) * d->k : to_x ? d->k : end - begin;
 }
 
-/* Pieces, those of one partial result together. False where a piece would have nothing to read. */
+/* Fills in the pieces, grouped by partial result. False when a piece would have no input. */
 static bool place_pieces(const aril__conv_plan *p, const aril__conv_job *j,
                          const aril__conv_split *split, aril__conv_cut *c)
 {

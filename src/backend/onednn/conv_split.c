@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-/* What things cost beside a multiplication. Figures are round: they need only order the splits. */
-#define READ   12.0    /* an element read from memory that other threads read, too */
-#define ADD    24.0    /* an element of a partial result written, read and added */
-#define STAGE  8.0     /* an element copied to or from a contiguous block */
-#define FAR    4.0     /* an element activated after it has left the near cache */
-#define START  60e3    /* a piece, whatever its size */
-#define PREFER 1.03    /* how much worse cuts by rows may be than cuts by channels */
-#define NEAR   32768.0 /* elements that lie in the near cache */
+/* Costs, in multiplications. The figures are rough: they only have to rank the splits. */
+#define READ   12.0    /* reading an element that other threads read, too */
+#define ADD    24.0    /* writing, reading and adding an element of a partial result */
+#define STAGE  8.0     /* copying an element to or from a contiguous block */
+#define FAR    4.0     /* activating an element that has left the per-core cache */
+#define START  60e3    /* starting a piece of any size */
+#define PREFER 1.03    /* how much more cuts by rows may cost than cuts by channels */
+#define NEAR   32768.0 /* elements that fit in the per-core cache */
 
-/* Partial weights are held to 128 MB together. */
+/* Partial weight gradients take at most 128 MB in total. */
 #define MOST_PARTIALS 33554432.0
 
 static int64_t least(int64_t a, int64_t b)
@@ -50,7 +50,7 @@ int64_t aril__conv_rows(const aril__conv_job *j)
     return j->role == ARIL__CONV_X ? j->d->in[j->axis] : j->d->out[j->axis];
 }
 
-/* Channels that are cut: groups, or those of the result. */
+/* The channels that are cut: groups, or those of the result. */
 static int64_t channels(const aril__conv_job *j)
 {
     if (j->d->groups > 1) return j->d->groups;
@@ -74,7 +74,7 @@ void aril__conv_channels(const aril__conv_job *j, int64_t i, int64_t n, int64_t 
     *end = least(channels(j), blocks(j) * (i + 1) / n * block(j));
 }
 
-/* What fraction of the rows of the image that is read a piece of so many rows reads. */
+/* The fraction of the input's rows that a piece of `rows` rows reads. */
 static double rows_read(const aril__conv_job *j, int64_t rows)
 {
     const aril__conv *d = j->d;
@@ -85,7 +85,7 @@ static double rows_read(const aril__conv_job *j, int64_t rows)
     return n < all ? n / all : 1;
 }
 
-/* The time of the thread that has the most to do, by the largest piece. */
+/* The time of the busiest thread, estimated from the largest piece. */
 static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
 {
     const aril__conv *d = j->d;
@@ -103,7 +103,7 @@ static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
         aril__conv_image(d, to_x) / (double)(d->groups * (to_x ? d->c : d->k)) * samples * of_rows;
     double result = aril__conv_image(d, to_x) * samples * of_rows * some;
 
-    /* Kernels do less with each weight and each pixel that they load where there are few of both. */
+    /* Kernels reuse each loaded weight and pixel less when there are few channels or pixels. */
     if (!grouped) work *= 1 + 2.4 / width;
     work *= 1 + 3 / pixels;
     double cost = START + work + READ * (weights + image);
@@ -121,7 +121,7 @@ typedef struct found {
     int n, most;
 } found;
 
-/* Keeps the list in order; the last place is that of the whole. */
+/* Keeps the list sorted by cost; the last slot is reserved for the uncut split. */
 static void offer(found *f, const aril__conv_job *j, int64_t batch, int64_t rows, int64_t channels_)
 {
     aril__conv_split s = { batch, rows, channels_, 0 };
@@ -138,7 +138,7 @@ static void offer(found *f, const aril__conv_job *j, int64_t batch, int64_t rows
     f->to[at] = s;
 }
 
-/* Splits that leave no thread without a piece if it can be helped, and make few pieces. */
+/* Offers splits that keep every thread busy where possible, with few pieces. */
 static void offer_channels(found *f, const aril__conv_job *j, int64_t batch, int64_t rows)
 {
     int64_t most = least(blocks(j), j->threads);
@@ -159,7 +159,7 @@ int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int most)
         offer_channels(&f, j, samples, n);
     aril__conv_split whole = { 1, 1, 1, 0 };
     whole.cost = cost_of(j, &whole);
-    while (f.n > 0 && f.to[f.n - 1].cost > whole.cost) f.n--; /* a cut that does not pay */
+    while (f.n > 0 && f.to[f.n - 1].cost > whole.cost) f.n--; /* cutting does not pay */
     to[f.n] = whole;
     return f.n + 1;
 }

@@ -30,7 +30,7 @@ const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
     if (pieces > units) pieces = units;
     const char *why = cut_into(c, units, pieces, make, ctx);
     if (!why || pieces == 1) return why;
-    int64_t equal = pieces - 1; /* pieces of one size need one primitive */
+    int64_t equal = pieces - 1; /* pieces of equal size need only one primitive */
     while (units % equal) equal--;
     why = cut_into(c, units, equal, make, ctx);
     return why && equal > 1 ? cut_into(c, units, 1, make, ctx) : why;

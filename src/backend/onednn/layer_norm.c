@@ -9,15 +9,15 @@
 #include <stdlib.h>
 
 enum {
-    LEAST = 8 * 1024,         /* elements that are worth a piece of their own */
-    LEAST_SUMMED = 32 * 1024, /* ... with sums of its own */
+    LEAST = 8 * 1024,         /* minimum elements per piece */
+    LEAST_SUMMED = 32 * 1024, /* ... when each piece has its own sums */
     MOST_SUMMED = 16,
-    FEW = 8 * 1024, /* f32 elements for which Aril's own is faster, */
-    MANY = 8 << 20, /* and again from so many on, */
-    LONG = 8 * 1024 /* or in rows as long as this */
+    FEW = 8 * 1024, /* f32: Aril's own kernel is faster below this many elements, */
+    MANY = 8 << 20, /* again from this many on, */
+    LONG = 8 * 1024 /* and for rows at least this long */
 };
 
-/* rows of n elements; of the gradient, parameters are summed piece by piece. */
+/* rows of n elements; the gradient sums parameter gradients piece by piece. */
 typedef struct norm_plan {
     int64_t rows, n;
     aril_dtype type;
@@ -99,10 +99,9 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     p->is_grad = grad;
     p->weight = r->in[1 + grad] != NULL;
     p->bias = !grad && r->in[2];
-    p->eps =
-        grad ? 0 : (float)a->eps[0]; /* it is part of the variance that the gradient is given */
+    p->eps = grad ? 0 : (float)a->eps[0]; /* the gradient's variance already includes it */
     const char *why = aril__force_row < 0 ? slower(p) : NULL;
-    /* Sums of parameters depend on the cut, which therefore does not depend on threads. */
+    /* Parameter sums depend on the cut, so the cut must not depend on the number of threads. */
     int64_t pieces = grad ? x->numel / LEAST_SUMMED : aril__parallel_pieces(x->numel, LEAST);
     if (grad) pieces = pieces < 1 ? 1 : pieces > MOST_SUMMED ? MOST_SUMMED : pieces;
     if (!why) why = aril__dnn_cut_make(&p->cut, p->rows, pieces, make_layer_norm, p);
@@ -110,7 +109,7 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
         free(p);
         return why;
     }
-    if (grad) /* variances, ones, a weight, and sums of each piece */
+    if (grad) /* variances, ones, a weight, and each piece's sums */
         plan->workspace =
             (size_t)(padded(p->rows) + padded(p->n) * (2 + 2 * p->cut.pieces)) * sizeof(float);
     else if (r->type != ARIL_F32) /* a weight and a bias */

@@ -1,5 +1,5 @@
-/* Local response normalisation, forward. The gradient has no row: oneDNN's needs what its own
- * forward pass left. */
+/* Local response normalization, forward only: oneDNN's gradient needs the workspace of its own
+ * forward pass. */
 #include "backend/onednn/norm.h"
 
 #include "backend/onednn/cut.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
 
 typedef struct lrn_plan {
     aril_dtype type;

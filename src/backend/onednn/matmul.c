@@ -10,38 +10,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_WORK = 1 << 18 }; /* multiplications that are worth a piece of their own */
+enum { LEAST_WORK = 1 << 18 }; /* minimum multiplications per piece */
 
 enum axis { BY_BATCH, BY_ROWS, BY_COLUMNS };
 
-/* The weight of a linear layer in the order that its primitives like best. */
+/* The weight of a linear layer in the format that its primitives prefer. */
 typedef struct packing {
     aril__dnn_cut cut;
-    aril__dnn order[2]; /* turns a part of the weight, for each kind of piece */
-    int64_t parts;      /* 1 where all pieces read the whole weight */
-    size_t part;        /* bytes of a part */
+    aril__dnn order[2]; /* reorders a part of the weight, for each kind of piece */
+    int64_t parts;      /* 1 when every piece reads the whole weight */
+    size_t part;        /* bytes per part */
     size_t key_size;
     int64_t key[ARIL__DERIVED_KEY / sizeof(int64_t)];
 } packing;
 
 typedef struct matmul_plan {
-    aril__product p;       /* without addresses; the innermost batch dimension is taken out: */
+    aril__product p;       /* without addresses, and without the innermost batch dimension: */
     int64_t inner;         /* its size, */
-    int64_t inner_step[3]; /* and steps of a, b, c */
-    int64_t outer;         /* products of that size there are */
+    int64_t inner_step[3]; /* and its strides in a, b, c */
+    int64_t outer;         /* number of such batches */
     dnnl_data_type_t type;
-    int64_t size; /* of an element */
+    int64_t size; /* bytes per element */
     bool bias;
-    int64_t activation; /* by oneDNN, */
-    int64_t after;      /* or by Aril, where oneDNN would make 0 of NaN */
+    int64_t activation; /* applied by oneDNN, */
+    int64_t after;      /* or by Aril, when oneDNN's turns NaN into 0 */
     enum axis axis;
     aril__dnn_cut cut;
-    packing *packed; /* linear: NULL where packing does not help */
+    packing *packed; /* linear: NULL when packing does not help */
 } matmul_plan;
 
 /* ---- primitives ---- */
 
-/* Rows and columns with steps; the step of a single row or column is put right. */
+/* A strided matrix; a single row or column gets a valid stride. */
 static dnnl_memory_desc_t matrix(const matmul_plan *p, int64_t batch, int64_t batch_step, int64_t m,
                                  int64_t n, int64_t row, int64_t col)
 {
@@ -56,7 +56,7 @@ static dnnl_memory_desc_t matrix(const matmul_plan *p, int64_t batch, int64_t ba
 
 typedef struct maker {
     const matmul_plan *p;
-    bool any;                         /* weights in any order, */
+    bool any;                         /* weights in any format, */
     const_dnnl_memory_desc_t weights; /* or in this one */
 } maker;
 
@@ -103,7 +103,7 @@ static void free_packing(packing *k)
     free(k);
 }
 
-/* What tells one packed form from another: sizes, and how elements lie. */
+/* The key of a packed form: its sizes and memory format. */
 static void describe_form(const matmul_plan *p, packing *k)
 {
     const_dnnl_memory_desc_t md = aril__dnn_md(&k->cut.kind[0], DNNL_ARG_WEIGHTS);
@@ -136,7 +136,7 @@ static packing *make_packing(const matmul_plan *p)
     if (!k) return NULL;
     maker how = { p, true, NULL };
     const char *why = NULL;
-    if (p->axis == BY_ROWS) { /* one form for all pieces: that of the larger ones */
+    if (p->axis == BY_ROWS) { /* one format for all pieces: that of the larger ones */
         aril__dnn one = { 0 };
         why = make_product(&how, (p->p.m + p->cut.pieces - 1) / p->cut.pieces, &one);
         if (!why) how.weights = aril__dnn_md(&one, DNNL_ARG_WEIGHTS);
@@ -197,7 +197,7 @@ static void pack_parts(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-/* The packed weight, from those kept with it or made now, with a reference for the caller. */
+/* The packed weight, cached or packed now, with a reference for the caller. */
 static aril_status packed_form(const aril__run *r, packing *k, aril__derived **form)
 {
     const matmul_plan *p = r->prepared;
@@ -221,7 +221,7 @@ static aril_status packed_form(const aril__run *r, packing *k, aril__derived **f
     return ARIL_OK;
 }
 
-/* A weight that is being trained changes before it is used again. */
+/* A weight in training changes before its next use. */
 static bool is_steady(const aril_tensor *w)
 {
     const aril__mode *mode = &aril__self()->mode;
@@ -239,7 +239,7 @@ void aril__dnn_matmul_destroy(void *prepared)
     free(p);
 }
 
-/* Neighbours that follow on in all three operands become one dimension; the innermost is taken out. */
+/* Merges dimensions that are adjacent in all three operands; then takes out the innermost. */
 static void take_inner(matmul_plan *p)
 {
     aril__product *g = &p->p;
@@ -267,7 +267,7 @@ static void take_inner(matmul_plan *p)
     p->outer = g->batch = aril__count(n, g->dim);
 }
 
-/* Rows or columns must lie without gaps, and lines one behind the other. */
+/* Rows or columns must be contiguous, and must not overlap. */
 static bool lies_well(int64_t rows, int64_t cols, int64_t row, int64_t col)
 {
     return ((col == 1 || cols == 1) && (row >= cols || rows == 1)) ||
@@ -303,7 +303,7 @@ static void choose_axis(matmul_plan *p)
     p->cut.pieces = p->outer >= wanted ? 1 : pieces;
 }
 
-/* Where other rows are faster. */
+/* When other rows are faster. */
 static const char *slower(const matmul_plan *p)
 {
     return p->p.m == 1 && p->p.n == 1 ? "a product of two vectors" : NULL;
@@ -344,7 +344,7 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
 
 /* ---- running ---- */
 
-/* What one piece has made. */
+/* Applies the activation to the result of one piece. */
 static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k, char *c)
 {
     const aril__product *g = &p->p;

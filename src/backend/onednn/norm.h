@@ -1,4 +1,4 @@
-/* Normalisations by oneDNN. */
+/* Normalization by oneDNN. */
 #ifndef ARIL_BACKEND_ONEDNN_NORM_H
 #define ARIL_BACKEND_ONEDNN_NORM_H
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Declared here, since the header that does so comes with a compiler's own OpenMP. */
+/* Declared here because omp.h belongs to the compiler's own OpenMP. */
 #if ARIL_ONEDNN_OPENMP
 void omp_set_num_threads(int n);
 int omp_get_max_threads(void);
@@ -16,8 +16,7 @@ int omp_get_max_threads(void);
 int aril__dnn_enter(void)
 {
 #if ARIL_ONEDNN_OPENMP
-    int threads =
-        omp_get_max_threads(); /* a setting of the calling thread, and the program's own */
+    int threads = omp_get_max_threads(); /* a per-thread setting that belongs to the program */
     if (threads != 1) omp_set_num_threads(1);
     return threads;
 #else
@@ -41,7 +40,7 @@ static dnnl_engine_t engine;
 
 static void start_engine(void)
 {
-    /* What ARIL_CPU takes from Aril's own kernels it takes from these too. */
+    /* ARIL_CPU limits the instruction set here as it does in Aril's own kernels. */
     if (aril__cpu() < ARIL__CPU_AVX512)
         dnnl_set_max_cpu_isa(aril__cpu() < ARIL__CPU_AVX2 ? dnnl_cpu_isa_sse41 : dnnl_cpu_isa_avx2);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) engine = NULL;
@@ -80,7 +79,7 @@ aril_status aril__dnn_status(const char *op, dnnl_status_t s)
                       aril__dnn_text(s));
 }
 
-/* ---- descriptions of memory ---- */
+/* ---- memory descriptors ---- */
 
 dnnl_data_type_t aril__dnn_type(aril_dtype t)
 {
@@ -175,7 +174,7 @@ dnnl_primitive_attr_t aril__dnn_attr(int64_t act)
     return NULL;
 }
 
-/* By way of f32, a block at a time. */
+/* Converts to f32 and back, block by block. */
 static void activate_half(dnnl_data_type_t type, int64_t act, int64_t n, uint16_t *y)
 {
     enum { BLOCK = 256 };
@@ -200,7 +199,7 @@ void aril__dnn_activate(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
         activate_half(type, act, n, y);
         return;
     }
-    /* In f16 and bf16, numbers above 0 lie in the order of their bits, and 6 is: */
+    /* Positive f16 and bf16 values sort like their bits; 0x40c0 and 0x4600 are 6. */
     uint16_t *v = y, inf = type == dnnl_bf16 ? 0x7f80 : 0x7c00;
     uint16_t most = act == ARIL_RELU ? inf : type == dnnl_bf16 ? 0x40c0 : 0x4600;
     for (int64_t i = 0; i < n; i++) {
@@ -211,11 +210,11 @@ void aril__dnn_activate(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
 
 /* ---- primitives ---- */
 
-/* Handles of memory for one run at a time: making them costs more than a small primitive. */
+/* Memory handles for one run at a time: creating them costs more than running a small primitive. */
 typedef struct aril__dnn_set {
     dnnl_stream_t stream;
     int n;
-    dnnl_exec_arg_t arg[ARIL__DNN_ARGS + 1]; /* and the working memory */
+    dnnl_exec_arg_t arg[ARIL__DNN_ARGS + 1]; /* and the scratchpad */
 } set;
 
 static void free_set(set *s)
@@ -256,7 +255,7 @@ size_t aril__dnn_bytes(const aril__dnn *d, int arg)
 
 _Thread_local void (*aril__dnn_made)(const char *name);
 
-/* "brgconv:avx2", "ref:any"; of an op made of others, all their names. */
+/* "brgconv:avx2", "ref:any"; for a composite op, the names of all its parts. */
 static const char *kernel_name(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
@@ -308,12 +307,12 @@ const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
     return aril__dnn_make(d, s, pd, 2, (int[]){ DNNL_ARG_FROM, DNNL_ARG_TO });
 }
 
-/* Where the calling thread looks first: with a place of its own, a thread finds handles that no other
+/* The slot where the calling thread looks first: a slot per thread holds handles that no other
  * thread has touched. */
 static unsigned own_place(void)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned place; /* from 1 */
+    static _Thread_local unsigned place; /* starts at 1 */
     if (!place) place = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
     return place;
 }

@@ -9,21 +9,21 @@
 #include <stdlib.h>
 
 enum {
-    LEAST = 8 * 1024, /* elements that are worth a piece of their own */
-    CHANNELS = 16,    /* so many, lying together, are worth vectors of Aril's own max_pool */
-    MANY = 16 << 20,  /* elements of which max_pool had better read each but once */
+    LEAST = 8 * 1024, /* minimum elements per piece */
+    CHANNELS = 16,    /* contiguous channels from which Aril's own max_pool vectorizes well */
+    MANY = 16 << 20,  /* elements from which max_pool should read each only once */
 };
 
-/* x is the larger side, y the pooled one. Lists of three numbers are for spatial dimensions. */
+/* x is the larger side, y the pooled one. Arrays of three are for spatial dimensions. */
 typedef struct pool_plan {
     const aril__op *op;
     aril_dtype type;
     int ndim;
     int64_t x_dim[5], y_dim[5];
-    dnnl_dims_t kernel, stride, dilation, begin, end; /* as oneDNN counts them */
+    dnnl_dims_t kernel, stride, dilation, begin, end; /* in oneDNN's conventions */
     bool last;                                        /* channels-last */
     bool counts_pad;
-    int64_t tap_bytes; /* of max_pool's note which tap of a window was the largest: 1 or 4 */
+    int64_t tap_bytes; /* of max_pool's index of the largest tap in a window: 1 or 4 */
     aril__dnn_cut cut;
 } pool_plan;
 
@@ -87,7 +87,7 @@ void aril__dnn_pool_destroy(void *prepared)
     free(p);
 }
 
-/* Windows of one dimension, as oneDNN has them, or why it has not. */
+/* Converts the windows of one dimension to oneDNN's terms; returns the reason when it cannot. */
 static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, bool adaptive)
 {
     int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i];
@@ -107,7 +107,7 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
     p->kernel[i] = w.kernel;
     p->stride[i] = w.stride;
     p->begin[i] = w.begin;
-    /* What the last window reaches beyond the input, padding or not. */
+    /* How far the last window reaches beyond the input, padding or not. */
     p->end[i] = (out - 1) * w.stride + w.kernel - in - w.begin;
     if (p->end[i] > w.end && p->counts_pad) return "a window that hangs over the padding";
     if (p->end[i] < 0) p->end[i] = 0;
@@ -149,7 +149,7 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
     return why;
 }
 
-/* Where Aril's own kernels are faster. */
+/* When Aril's own kernels are faster. */
 static const char *slower(const pool_plan *p)
 {
     if (p->last && p->op == &aril__op_adaptive_avg_pool_grad)
@@ -189,8 +189,8 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
 
 /* ---- running ---- */
 
-/* oneDNN looks for what is above the lowest number and passes over NaN: whether there is nothing of
- * the kind, NaN or minus infinity. */
+/* oneDNN's maximum starts at the lowest finite number and skips NaN: checks that x has neither NaN
+ * nor minus infinity. */
 typedef struct scan {
     const void *x;
     aril_dtype type;
@@ -213,13 +213,13 @@ static void look(void *ctx, int64_t begin, int64_t end)
     if (odd) atomic_store_explicit(&s->odd, true, memory_order_relaxed);
 }
 
-/* Which tap of a window was the largest becomes a place in the image. */
+/* Converts the index of the largest tap in a window to an index in the image. */
 typedef struct placing {
     const pool_plan *p;
     const void *taps;
     int64_t *index;
-    int64_t run;     /* neighbours that are worked on together: channels, or a row of windows */
-    int64_t step;    /* from the first element of one window to that of the next in the run */
+    int64_t run;     /* elements processed together: channels, or a row of windows */
+    int64_t step;    /* between the first elements of adjacent windows in the run */
     int64_t *offset; /* of each tap from the first element of its window */
 } placing;
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    LEAST = 32 * 1024, /* elements that are worth a piece of their own */
-    FEW = 16 * 1024,   /* for which Aril's own is faster */
+    LEAST = 32 * 1024, /* minimum elements per piece */
+    FEW = 16 * 1024,   /* below this many, Aril's own is faster */
 };
 
 typedef struct reorder_plan {

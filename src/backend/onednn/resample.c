@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 8 * 1024 }; /* elements that are worth a piece of their own */
+enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
 
-/* x is what is resampled, y the result. */
+/* x is the input, y the result. */
 typedef struct resample_plan {
     bool is_grad, is_linear, last;
     aril_dtype type;
@@ -98,13 +98,13 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
         double by = scale[i - 2];
         if (by > 0 && (double)x->dim[i] * by != (double)y->dim[i])
             return "a scale that is not the ratio of sizes";
-        /* Elsewhere the two differ in which of two neighbours is the nearest. */
+        /* For other ratios Aril and oneDNN pick different nearest neighbors. */
         if (!p->is_linear && y->dim[i] % x->dim[i]) return "not a whole number of copies";
     }
     return NULL;
 }
 
-/* Where Aril's own kernels are faster. */
+/* When Aril's own kernels are faster. */
 static const char *slower(const resample_plan *p)
 {
     if (!p->last) return "Aril's own is faster in logical order";

@@ -1,4 +1,4 @@
-/* Resampling by oneDNN: nearest neighbours and linear interpolation. */
+/* Resampling by oneDNN: nearest neighbor and linear interpolation. */
 #ifndef ARIL_BACKEND_ONEDNN_RESAMPLE_H
 #define ARIL_BACKEND_ONEDNN_RESAMPLE_H
 

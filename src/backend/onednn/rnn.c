@@ -1,5 +1,5 @@
-/* Aril's sequence ops are given the inputs of all steps times W_ih. oneDNN multiplies its input by a
- * weight itself: here that is a permutation, which puts the gates in oneDNN's order.
+/* Aril's sequence ops get the inputs of all steps already multiplied by W_ih. oneDNN multiplies its
+ * input by a weight itself: here that weight is a permutation to oneDNN's gate order.
  *
  *     Aril, as PyTorch    LSTM: i, f, g, o     GRU: r, z, n
  *     oneDNN              LSTM: i, f, c, o     GRU: z, r, n, with a fourth bias: that of n's state
@@ -27,7 +27,7 @@ static int64_t biases(const rnn_plan *p)
     return p->gates + (p->kind == ARIL__GRU);
 }
 
-/* Where Aril has oneDNN's gate g. */
+/* Aril's index of oneDNN's gate g. */
 static int64_t gate_of(const rnn_plan *p, int64_t g)
 {
     return p->kind == ARIL__GRU && g < 2 ? 1 - g : g;
@@ -85,7 +85,7 @@ void aril__dnn_rnn_destroy(void *prepared)
     free(p);
 }
 
-/* Floats of the two weights and the bias, on whole cache lines. */
+/* Rounds a number of floats up to whole cache lines. */
 static size_t part(int64_t n)
 {
     return (size_t)((n + 15) / 16 * 16);
@@ -122,7 +122,7 @@ const char *aril__dnn_rnn_prepare(const aril__run *r, aril__plan *plan)
     return NULL;
 }
 
-/* The permutation spreads an infinity, as 0 times it, over all gates. */
+/* Looks for infinities: the permutation would multiply them by 0 and spread NaN to all gates. */
 typedef struct scan {
     const float *x;
     atomic_bool odd;

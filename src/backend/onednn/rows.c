@@ -21,7 +21,7 @@
         .destroy = aril__dnn_conv_destroy                                                   \
     }
 
-/* strided_: looks at the strides itself; else it is given dense tensors. by_: the file's. */
+/* strided_: the row handles strides itself; else it gets contiguous tensors. by_: the file. */
 #define ROW(op_, dtypes_, strided_, by_, run_)                                          \
     {                                                                                   \
         .op = #op_, .name = "onednn_" #op_, .dtypes = (dtypes_), .strided = (strided_), \
@@ -29,7 +29,7 @@
         .destroy = aril__dnn_##by_##_destroy                                            \
     }
 
-/* Faster than Aril's own, apart from what they decline. */
+/* Faster than Aril's own, except for calls that they decline. */
 static const aril__row ahead[] = {
     CONV(conv, true),
     CONV(conv_dgrad, true),
@@ -54,12 +54,12 @@ static const aril__row ahead[] = {
     ROW(cast, DT(ARIL_BF16), true, reorder, reorder),
 };
 
-/* No faster than Aril's own: other ways to the same results, behind the references. */
+/* No faster than Aril's own: alternatives, placed after the references. */
 static const aril__row behind[] = {
     ROW(matmul, F32, true, matmul, matmul),
     ROW(linear, F32, true, matmul, matmul),
     ROW(outer_sum, F32, false, matmul, matmul),
-    ROW(softmax, ALL, false, softmax, softmax), /* of a line with NaN it makes NaN of that alone */
+    ROW(softmax, ALL, false, softmax, softmax), /* NaN stays in its element, not the whole line */
     ROW(log_softmax, ALL, false, softmax, softmax),
     ROW(softmax_grad, F32, false, softmax, softmax),
     ROW(log_softmax_grad, F32, false, softmax, softmax),

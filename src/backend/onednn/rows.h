@@ -5,13 +5,14 @@
 #include "aril/base.h"
 
 #if ARIL_HAVE_ONEDNN
-/* Registers the rows that are faster than the CPU's own, ahead of those, and the others behind them;
- * ends what was started, after the last plan is gone. */
+/* aril__dnn_start registers the rows that are faster than the CPU's own, ahead of those;
+ * aril__dnn_start_behind registers the others. aril__dnn_end cleans up, after the last plan is
+ * destroyed. */
 aril_status aril__dnn_start(void);
 aril_status aril__dnn_start_behind(void);
 void aril__dnn_end(void);
 
-/* For tests: called with the name of the kernel of each primitive that is made in this thread. */
+/* For tests: called with the kernel name of each primitive that this thread creates. */
 extern _Thread_local void (*aril__dnn_made)(const char *name);
 #else
 static inline aril_status aril__dnn_start(void)

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-enum { LEAST = 4 * 1024 }; /* elements that are worth a piece of their own */
+enum { LEAST = 4 * 1024 }; /* minimum elements per piece */
 
-/* Tensors are seen as [outer, n, inner]. */
+/* Tensors are viewed as [outer, n, inner]. */
 typedef struct softmax_plan {
     int64_t outer, n, inner;
     bool is_log, is_grad;

@@ -1,4 +1,4 @@
-/* Weights in the order that a primitive likes, kept with the tensor that they were made of. */
+/* Weights in a primitive's preferred format, cached with the tensor they were created from. */
 #include "backend/onednn/onednn.h"
 
 #include "core/parallel.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PART = 1 << 15 }; /* elements that are worth a part of their own */
+enum { LEAST_PART = 1 << 15 }; /* minimum elements per part */
 
 static void put(aril__dnn_order *o, const void *p, size_t n)
 {
@@ -14,7 +14,7 @@ static void put(aril__dnn_order *o, const void *p, size_t n)
     o->key_size += n;
 }
 
-/* Everything that tells one order from another. */
+/* Adds everything that identifies a memory format to the key. */
 static bool put_desc(aril__dnn_order *o, const_dnnl_memory_desc_t md)
 {
     int n = 0, blocks = 0;
@@ -27,7 +27,7 @@ static bool put_desc(aril__dnn_order *o, const_dnnl_memory_desc_t md)
         dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &blocks) != dnnl_success ||
         dnnl_memory_desc_query(md, dnnl_query_inner_blks, &size) != dnnl_success ||
         dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &index) != dnnl_success)
-        return false; /* an order that is not made of blocks */
+        return false; /* not a blocked format */
     unsigned char head[3] = { (unsigned char)n, (unsigned char)type, (unsigned char)blocks };
     put(o, head, sizeof head);
     for (int i = 0; i < n; i++) {
@@ -43,7 +43,7 @@ static bool put_desc(aril__dnn_order *o, const_dnnl_memory_desc_t md)
     return true;
 }
 
-/* A reorder of [begin, end) of one axis of both; what does not begin at a block is refused. */
+/* A reorder of [begin, end) along one axis; fails when that does not start at a block boundary. */
 static const char *make_part(aril__dnn *d, const_dnnl_memory_desc_t from,
                              const_dnnl_memory_desc_t to, int axis, int64_t begin, int64_t end)
 {
@@ -71,10 +71,10 @@ static bool has_room(aril__dnn_order *o, int n)
     return o->step != NULL;
 }
 
-/* One weight in a few parts, for as many threads. */
+/* Splits one weight into a few parts, one per thread. */
 static bool make_parts(aril__dnn_order *o, const aril__dnn_span *s)
 {
-    enum { STEP = 64 }; /* a multiple of what channels are blocked by */
+    enum { STEP = 64 }; /* a multiple of all channel block sizes */
     int n = 0, axis = 0;
     const dnnl_dims_t *dim;
     int64_t size = 1;
@@ -117,7 +117,7 @@ static const char *make_spans(aril__dnn_order *o, int n, const aril__dnn_span *s
     return NULL;
 }
 
-/* Parts after the first differ from it in size alone, or else are told. */
+/* Adds the first source format and each distinct destination format to the key. */
 static void put_key(aril__dnn_order *o, int n, const aril__dnn_span *span)
 {
     bool told = put_desc(o, span[0].from);
@@ -129,7 +129,7 @@ static void put_key(aril__dnn_order *o, int n, const aril__dnn_span *span)
     int32_t parts = n;
     put(o, &parts, sizeof parts);
     if (!told || o->key_size + sizeof(int64_t) > sizeof o->key)
-        o->key_size = 0; /* cannot be told: not kept */
+        o->key_size = 0; /* no key: not cached */
 }
 
 const char *aril__dnn_order_make(aril__dnn_order *o, int n, const aril__dnn_span *span,
@@ -191,7 +191,7 @@ aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_t
     unsigned char key[ARIL__DERIVED_KEY];
     size_t n = o->key_size ? o->key_size + sizeof w->offset : 0;
     unsigned version = aril__version(w);
-    if (n) { /* also for a gradient: it may be there */
+    if (n) { /* gradients too: the form may be cached */
         memcpy(key, o->key, o->key_size);
         memcpy(key + o->key_size, &w->offset, sizeof w->offset);
         p.form = aril__derived_get(w->storage, key, n, version);
