@@ -28,7 +28,7 @@ static const aril__row elementwise_rows[] = {
 #include "ops/elementwise/elementwise.def"
 };
 
-/* Matrix products, fastest first; outer_sum wants its inputs dense. */
+/* Matrix products, fastest first; outer_sum needs contiguous inputs. */
 #define PRODUCT(op_, strided_, run_) \
     { .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_ },
 static const aril__row product_rows[] = {
@@ -81,7 +81,7 @@ static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, ar
                                             KERNEL(attention_grad, DT_FLOAT, NULL,
                                                    aril__cpu_attention_grad) };
 
-/* Normalisation of what lies channels-last. */
+/* Normalization of channels-last tensors. */
 #define LAST(op_, run_)                   \
     { .op = #op_,                         \
       .name = "cpu_" #op_ "_last",        \
@@ -96,7 +96,7 @@ static const aril__row norm_rows[] = {
                 LAST(local_response_norm_grad, aril__local_response_norm_last)
 };
 
-/* Padding of what lies channels-last. */
+/* Padding of channels-last tensors. */
 #define PAD_LAST(op_, dtypes_)           \
     { .op = #op_,                        \
       .name = "cpu_" #op_ "_last",       \

@@ -4,7 +4,8 @@
 
 #include "aril/base.h"
 
-/* Those that are faster than a library's, and all others. */
+/* aril__cpu_start_ahead registers the rows that are faster than a library's, aril__cpu_start the
+ * others. */
 aril_status aril__cpu_start_ahead(void);
 aril_status aril__cpu_start(void);
 void aril__cpu_end(void);

@@ -13,20 +13,20 @@
 
 /* Work is cut by size alone, so results do not depend on the number of threads. */
 enum {
-    COLUMNS = 128 * 1024, /* elements of the columns that are made at a time */
+    COLUMNS = 128 * 1024, /* column elements gathered at a time */
     LEAST_BLOCK = 48,     /* positions */
-    UNITS = 32,           /* wanted pieces of a large job */
-    UNIT_WORK = 1 << 15,  /* multiplications below which pieces are run together */
+    UNITS = 32,           /* target number of pieces of a large job */
+    UNIT_WORK = 1 << 15,  /* multiplications per piece, at least: smaller pieces run together */
 };
 
 typedef struct job {
     aril__conv d;
     bool last;              /* channels-last */
-    bool direct;            /* a 1x1 kernel: the image is its own columns */
-    int64_t taps, area;     /* of the kernel; positions of y */
-    int64_t x_step, y_step; /* between neighbouring positions */
-    int64_t cb, c_blocks;   /* channels of x at a time, and how many times */
-    int64_t block, blocks;  /* positions of y at a time, and how many times */
+    bool direct;            /* a 1x1 kernel: the image needs no gathering into columns */
+    int64_t taps, area;     /* kernel positions; positions of y */
+    int64_t x_step, y_step; /* between adjacent positions */
+    int64_t cb, c_blocks;   /* channels of x per block, and number of blocks */
+    int64_t block, blocks;  /* positions of y per block, and number of blocks */
     atomic_bool failed;
 } job;
 
@@ -35,7 +35,7 @@ typedef struct matrix {
     int64_t row, col;
 } matrix;
 
-/* c = a b, [m,n] = [m,k] [k,n]; turned over where c lies by columns. */
+/* c = a b, [m,n] = [m,k] [k,n]; computes c^T = b^T a^T when c is column-major. */
 static void product(aril_dtype type, int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix c,
                     bool add)
 {
@@ -59,7 +59,8 @@ static void place_of(const aril__conv *d, int64_t p, int64_t *o)
     o[0] = p / (d->out[2] * d->out[1]);
 }
 
-/* Where kernel position q of the window at o reads a channels-last image; -1: in the padding. */
+/* The offset in a channels-last image that kernel position q of the window at o reads; -1:
+ * padding. */
 static int64_t tap_offset(const aril__conv *d, const int64_t *o, int64_t q)
 {
     int64_t at[3] = { q / (d->kernel[1] * d->kernel[2]), q / d->kernel[2] % d->kernel[1],
@@ -73,8 +74,8 @@ static int64_t tap_offset(const aril__conv *d, const int64_t *o, int64_t q)
     return offset;
 }
 
-/* One kernel position over rows of a image in logical order: results [lo, hi) of a row read
- * inside it. */
+/* One kernel position applied to rows of a contiguous image: results [lo, hi) of a row read inside
+ * the image. */
 typedef struct row_taps {
     int64_t at[3], lo, hi;
 } row_taps;
@@ -85,13 +86,13 @@ static row_taps row_taps_of(const aril__conv *d, int64_t q)
                            q % d->kernel[2] } };
     int64_t shift = d->begin[2] - t.at[2] * d->dilation[2], s = d->stride[2];
     t.lo = shift > 0 ? (shift + s - 1) / s : 0;
-    int64_t end = d->in[2] + shift; /* the first position beyond */
+    int64_t end = d->in[2] + shift; /* one past the last position */
     t.hi = end > 0 ? (end + s - 1) / s : 0;
     if (t.hi > d->out[2]) t.hi = d->out[2];
     return t;
 }
 
-/* The offset of result 0 of the row that o lies in; false when it lies in the padding. */
+/* The offset that result 0 of the row containing o reads; false when that row is padding. */
 static bool row_start(const aril__conv *d, const row_taps *t, const int64_t *o, int64_t *start)
 {
     int64_t offset = t->at[2] * d->dilation[2] - d->begin[2];
@@ -135,7 +136,7 @@ static int64_t grain_of(int64_t work)
     return work < UNIT_WORK ? UNIT_WORK / (work > 0 ? work : 1) : 1;
 }
 
-/* Positions whose columns of `width` elements fit, and not so many that few pieces are left. */
+/* Chooses as many positions as fit into COLUMNS, but few enough to leave work for all units. */
 static void choose_blocks(job *j, int64_t width, int64_t others)
 {
     int64_t most = COLUMNS / (width > 0 ? width : 1);
@@ -147,7 +148,7 @@ static void choose_blocks(job *j, int64_t width, int64_t others)
     j->block = pieces(j->area, j->blocks);
 }
 
-/* Channels of x for one unit, where there are `others` units beside. */
+/* Chooses the channels of x per unit, given `others` units along other dimensions. */
 static void choose_channels(job *j, int64_t others)
 {
     int64_t wanted = pieces(UNITS, others > 0 ? others : 1);
@@ -173,7 +174,7 @@ static void activate(aril__run *r)
     aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
 }
 
-/* Memory as it is to be: all dense in logical order, or images channels-last. */
+/* Operands are ready: all contiguous, or images channels-last. */
 static aril_status run_ready(aril__run *r, bool last)
 {
     job j = { .last = last };
@@ -183,7 +184,7 @@ static aril_status run_ready(aril__run *r, bool last)
     const aril__conv *d = &j.d;
     j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
     j.area = d->out[0] * d->out[1] * d->out[2];
-    /* Sizes of 1 may have any stride; what neighbours differ by is the last dimension's. */
+    /* Dimensions of size 1 may have any stride, so compute the strides from the sizes. */
     j.x_step = last ? d->c * d->groups : 1;
     j.y_step = last ? d->k * d->groups : 1;
     j.d.x_stride[1] = last ? 1 : d->in[0] * d->in[1] * d->in[2];
@@ -256,7 +257,7 @@ aril_status aril__cpu_conv(aril__run *r)
     int64_t groups = r->op == &aril__op_conv_transpose
                          ? ((const struct conv_transpose_attrs *)r->attrs)->groups[0]
                          : ((const struct conv_attrs *)r->attrs)->groups[0];
-    bool depth = groups > 1 && w->dim[1] == 1;  /* one channel of x in each group */
+    bool depth = groups > 1 && w->dim[1] == 1;  /* one channel of x per group */
     bool planes = depth && w->dim[0] != groups; /* and several of y */
     if (planes) last = false;
     bool overlaid = r->out[0] == r->in[0] || r->out[0] == r->in[1];

@@ -1,4 +1,4 @@
-/* Compiled with fused multiplication and addition: see CMakeLists.txt. */
+/* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/conv/conv_depth.h"
 
 #include "core/parallel.h"
@@ -7,11 +7,11 @@
 #include <string.h>
 
 enum {
-    SUMS = 512,           /* weights that are added up at a time */
-    LIST = 64,            /* kernel positions that are added up at a time */
-    CHUNK_WORK = 1 << 16, /* multiplications of one piece of the loop */
-    SLABS = 64,           /* partial results of weights, at most */
-    SLAB_POSITIONS = 64,  /* of y, so that a slab is worth its partial result */
+    SUMS = 512,           /* weights summed at a time */
+    LIST = 64,            /* kernel positions summed at a time */
+    CHUNK_WORK = 1 << 16, /* multiplications per chunk of the loop */
+    SLABS = 64,           /* maximum number of partial weight gradients */
+    SLAB_POSITIONS = 64,  /* positions of y per slab that make a partial result worthwhile */
 };
 
 typedef struct job {
@@ -19,8 +19,8 @@ typedef struct job {
     int64_t channels, taps;
     const void *w;      /* [taps, channels] */
     const void *bias;   /* [channels] or NULL */
-    bool data;          /* from y to x */
-    int64_t slab, rows; /* rows of y in a slab, and in all */
+    bool data;          /* computes x from y */
+    int64_t slab, rows; /* rows of y per slab, and in total */
     int64_t slabs;
     void *partial; /* [slabs, taps, channels] */
 } job;
@@ -28,7 +28,7 @@ typedef struct job {
 #define TEMPLATE "backend/cpu/conv/conv_depth.inc"
 #include "ops/vector/each_target.inc"
 
-/* The weights [channels, taps] turned over, in memory of the device's; and a bias without gaps. */
+/* Transposes the weights [channels, taps] into device memory, and makes the bias contiguous. */
 #define TURN(T_)                                                                            \
     do {                                                                                    \
         const T_ *from = d->w, *bias = d->bias;                                             \

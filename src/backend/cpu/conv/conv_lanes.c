@@ -1,4 +1,4 @@
-/* Compiled with fused multiplication and addition: see CMakeLists.txt. */
+/* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/conv/conv_lanes.h"
 
 #include "aril/ops.h"
@@ -9,39 +9,41 @@
 #include "ops/vision/ops.h"
 
 enum {
-    SAMPLES = 16,         /* batches are whole multiples of it: a vector of floats */
-    FEW_CHANNELS = 8,     /* of a image that is turned for it */
-    MOST_CHANNELS = 16,   /* of the result, where the source lies in that order already */
+    SAMPLES = 16,         /* divides the batch size: a vector of floats */
+    FEW_CHANNELS = 8,     /* of an image that has to be transposed first */
+    MOST_CHANNELS = 16,   /* of the result, when the source is already samples-last */
     MOST_TAPS = 128,      /* of the kernel */
-    CHUNK_WORK = 1 << 18, /* multiplications of one piece of the loop */
+    CHUNK_WORK = 1 << 18, /* multiplications per chunk of the loop */
 };
 
 typedef struct job {
     aril__conv d;
-    bool data;            /* from y to x */
-    bool joined;          /* neighbouring kernel positions of a row read neighbouring places */
+    bool data;            /* computes x from y */
+    bool joined;          /* adjacent kernel positions of a row read adjacent positions */
     aril_dtype type;      /* f32 or f64 */
     int64_t from_c, to_c; /* channels of the source and of the result */
-    const void *source;   /* [places, from_c, batch] */
-    void *result;         /* [places, to_c, batch] */
-    const void *w;    /* [taps, from_c, to_c]; rows of taps run backwards where data is joined */
-    const void *bias; /* [to_c] */
+    const void *source;   /* [positions, from_c, batch] */
+    void *result;         /* [positions, to_c, batch] */
+    const void *w;        /* [taps, from_c, to_c]; rows of taps are reversed when data is joined */
+    const void *bias;     /* [to_c] */
 } job;
 
-/* What one place of the result reads: n steps from x on in the source, from w on in the weights. */
+/* What one position of the result reads: n steps starting at x in the source and w in the
+ * weights. */
 typedef struct strip {
     int64_t x, w, n;
 } strip;
 
-/* The strips of the place listed last: its neighbours in a row, but for those at the edges, have the
- * same ones, moved. */
+/* The strips of the last position listed: its neighbors in a row, except at the edges, have the
+ * same ones, shifted. */
 typedef struct strips {
     int n;
-    int64_t row, place, lo, hi; /* which place that was, and which taps of a row it reads */
+    int64_t row, place, lo, hi; /* that position, and the taps of a row that it reads */
     strip at[MOST_TAPS];
 } strips;
 
-/* Makes s that of place p2 of a row, or of one before it: returns how far from there x is. */
+/* Lists in s the strips of position p2 of a row, or reuses those of an earlier position: returns
+ * the offset to add to x. */
 static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
 {
     const aril__conv *d = &j->d;
@@ -79,7 +81,7 @@ static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
 #define TEMPLATE "backend/cpu/conv/conv_lanes.inc"
 #include "ops/vector/each_target.inc"
 
-/* Why a convolution from `from` with weights w to sizes `to` is left to other rows. */
+/* Why these rows decline a convolution from `from` with weights w to sizes `to`. */
 static const char *unsuited(const aril_tensor *from, const aril_tensor *w, int ndim,
                             const int64_t *to)
 {
@@ -158,7 +160,7 @@ aril_status aril__cpu_conv_lanes(aril__run *r)
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__thread *th = aril__self();
-    th->mode.anomaly = false; /* the result is looked at once, where the op ends */
+    th->mode.anomaly = false; /* the result is checked once, at the end of the op */
     job j = { .data = r->op != &aril__op_conv, .type = r->type };
     aril__conv_describe(r, &j.d);
     const aril__conv *d = &j.d;

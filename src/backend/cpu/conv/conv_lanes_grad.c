@@ -1,4 +1,4 @@
-/* Compiled with fused multiplication and addition: see CMakeLists.txt. */
+/* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/conv/conv_lanes_grad.h"
 
 #include "aril/ops.h"
@@ -10,30 +10,30 @@
 #include <string.h>
 
 enum {
-    SAMPLES = 16,         /* batches are whole multiples of it: a vector of floats */
-    FEW_CHANNELS = 8,     /* of a image that is turned for it */
-    MOST_SUMS = 4096,     /* elements of the weight: each is a vector while it is added up */
-    PIECE_WORK = 1 << 20, /* multiplications that are worth a partial result */
+    SAMPLES = 16,         /* divides the batch size: a vector of floats */
+    FEW_CHANNELS = 8,     /* of an image that has to be transposed first */
+    MOST_SUMS = 4096,     /* maximum weight elements: each is summed in a vector */
+    PIECE_WORK = 1 << 20, /* multiplications that make a partial result worthwhile */
     MOST_VECTOR = 64,     /* bytes */
 };
 
 typedef struct job {
     int64_t batch, c, k;
-    int64_t out[3];       /* places of y */
-    int64_t x_step[3];    /* in x, from what one place reads to what its neighbour does */
+    int64_t out[3];       /* sizes of y */
+    int64_t x_step[3];    /* in x, between what adjacent positions read */
     int64_t y_step[3];    /* in y */
-    int64_t pairs, *pair; /* a channel of x at a kernel position: how far into x that is, */
-    int64_t *w_at;        /* and into the weight */
-    int64_t w_stride;     /* from one channel of y to the next */
+    int64_t pairs, *pair; /* (channel of x, kernel position): offset in x, */
+    int64_t *w_at;        /* and in the weight */
+    int64_t w_stride;     /* between channels of y */
     void *w;
-    const void *x, *y;    /* [places, c, batch], padded; [places, k, batch] */
-    int64_t pieces;       /* of the rows of y */
+    const void *x, *y;    /* [positions, c, batch], padded; [positions, k, batch] */
+    int64_t pieces;       /* the rows of y are cut into this many */
     char *sums;           /* [pieces, k * pairs] vectors */
-    size_t piece;         /* bytes of one piece's sums */
+    size_t piece;         /* bytes of sums per piece */
     char *parts;          /* [pieces]: some channels of a row of y */
-    size_t part;          /* bytes of one */
+    size_t part;          /* bytes per part */
     char *partial;        /* [pieces, k * pairs] elements */
-    size_t partial_bytes; /* of one piece */
+    size_t partial_bytes; /* per piece */
 } job;
 
 #define TEMPLATE "backend/cpu/conv/conv_lanes_grad.inc"
@@ -56,7 +56,7 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
     return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of one position" : NULL;
 }
 
-/* Zeroes where the image of `size`, `bytes` a place, is not what lies in [from, to). */
+/* Zeroes everything outside [from, to) in an image of `size`, with `bytes` per position. */
 static void zero_edges(char *all, const int64_t *size, const int64_t *from, const int64_t *to,
                        size_t bytes)
 {
@@ -72,8 +72,8 @@ static void zero_edges(char *all, const int64_t *size, const int64_t *from, cons
     }
 }
 
-/* The part of x that kernels read, in samples-last order; what lies outside of x is 0. `size` gets
- * its sizes. */
+/* The part of x that kernels read, samples-last and padded with zeros. `size` receives its
+ * sizes. */
 static aril_tensor *padded(const aril__run *r, const aril__conv *d, int64_t *size)
 {
     aril_tensor *x = r->in[1];
@@ -120,7 +120,7 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__thread *th = aril__self();
-    th->mode.anomaly = false; /* the result is looked at once, where the op ends */
+    th->mode.anomaly = false; /* the result is checked once, at the end of the op */
     aril__conv sizes;
     aril__conv_describe(r, &sizes);
     const aril__conv *d = &sizes;

@@ -1,4 +1,4 @@
-/* The gradient of a convolution's weight, for whole batches: samples are the lanes of vectors. */
+/* The weight gradient of a convolution, for batches that fill vectors: samples are the lanes. */
 #ifndef ARIL_CPU_CONV_LANES_GRAD_H
 #define ARIL_CPU_CONV_LANES_GRAD_H
 

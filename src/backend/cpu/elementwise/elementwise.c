@@ -12,9 +12,9 @@
 enum {
     OPERANDS = 6,      /* up to five inputs, and the result */
     BLOCK = 512,       /* elements staged at a time: four operands of 8 bytes fit L1 */
-    SPAN = 16384,      /* elements of one call of a kernel: what it reads twice is still in L2 */
-    LEAST = 12288,     /* elements below which a second thread costs more than it does */
-    MOST = 256 * 1024, /* elements of a chunk, so that a late thread does not hold up the rest */
+    SPAN = 16384,      /* elements per kernel call: data read twice is still in L2 */
+    LEAST = 12288,     /* elements below which a second thread does not pay */
+    MOST = 256 * 1024, /* maximum elements per chunk, so that threads stay balanced */
 };
 
 #define TABLES(level)                                                             \
@@ -39,20 +39,20 @@ aril__ew_fn *aril__ew_kernel(int op, aril__ctype type)
     return tables[aril__cpu()][type][op];
 }
 
-/* How the elements of an operand come to the kernel. */
+/* How the elements of an operand reach the kernel. */
 typedef enum feed {
     ABSENT,
-    DIRECT,   /* they lie one after another, in the kernel's type */
-    CONSTANT, /* one element for all: a block of it is made once */
-    PERIODIC, /* the same short row again and again: so is a block of those */
-    LINEAR,   /* one after another, in another type */
+    DIRECT,   /* contiguous, in the kernel's type */
+    CONSTANT, /* one element for all: a block is filled with it once */
+    PERIODIC, /* the same short row repeated: a block is filled with it once */
+    LINEAR,   /* contiguous, in another type */
     STAGED,   /* everything else */
 } feed;
 
 typedef struct operand {
     char *base;
     int64_t offset;
-    int64_t step; /* of the innermost dimension */
+    int64_t step; /* stride of the innermost dimension */
     uint8_t dtype;
     feed feed;
 } operand;
@@ -66,18 +66,18 @@ typedef struct job {
     aril__loops nest;
     int64_t inner;        /* elements of the innermost dimension */
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
-    uint8_t result_dtype; /* what the kernel writes */
+    uint8_t result_dtype; /* the type that the kernel writes */
     size_t result_size;
-    bool stream; /* the result is written past the caches */
+    bool stream; /* the result bypasses the caches (non-temporal stores) */
     atomic_int bad;
 } job;
 
-/* Memory of one thread's run: PERIODIC operands begin anywhere in their first row. */
+/* Scratch memory of one thread: PERIODIC operands may begin anywhere in their first row. */
 typedef struct blocks {
     _Alignas(64) char of[OPERANDS][2 * BLOCK * 8];
 } blocks;
 
-/* Copies m elements from linear position `at` between operand k and a dense block. */
+/* Copies m elements from linear position `at` between operand k and a contiguous block. */
 static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load,
                   aril__ctype ctype, size_t size)
 {
@@ -108,7 +108,7 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
     }
 }
 
-/* The blocks that stay the same for a whole run, for at most m elements at a time. */
+/* Fills the blocks that stay constant during a run, for at most m elements at a time. */
 static void fill_blocks(const job *j, blocks *b, int64_t m)
 {
     for (int i = 0; i < j->n_in; i++) {
@@ -157,7 +157,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             j->fn(m, j->stream ? b.of[j->n_in] : out, in, j->params, &bad);
             if (j->stream) aril__stream_copy(out, b.of[j->n_in], (size_t)m * j->result_size);
         } else if (j->result_dtype == ARIL_BOOL) {
-            /* A truth value on its way to another type or through strides. */
+            /* A boolean result that is converted to another type or written with strides. */
             uint8_t truth[BLOCK];
             int64_t whole[BLOCK];
             j->fn(m, truth, in, j->params, &bad);
@@ -172,8 +172,8 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
 
-/* The same where all operands are of the kernel's type and lie in rows, or give one element for a
- * row: row by row, without copies. */
+/* The same when every operand has the kernel's type and is contiguous or constant along a row: row
+ * by row, without copies. */
 static void run_rows(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
@@ -199,7 +199,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
             if (o->step) {
                 in[i] = o->base + (size_t)p.offset[i] * j->size;
             } else if (filled[i] != p.offset[i]) {
-                /* As long as the row, for later pieces of it. */
+                /* Fill the whole row's length, for later pieces of it. */
                 int64_t row = j->inner < BLOCK ? j->inner : BLOCK;
                 aril__dtypes[o->dtype].load[j->ctype](b.of[i], o->base, p.offset[i], 0, row);
                 in[i] = b.of[i];
@@ -214,7 +214,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
 
-/* Says how each operand is fed; true when rows are the better way. */
+/* Chooses how each operand is fed; true when running row by row is better. */
 static bool choose_feeds(job *j, uint8_t native)
 {
     int last = j->nest.ndim - 1;
@@ -225,7 +225,7 @@ static bool choose_feeds(job *j, uint8_t native)
         if (o->feed == ABSENT) continue;
         bool same = o->dtype == (i == j->n_in ? j->result_dtype : native);
         o->step = last >= 0 ? j->nest.stride[i][last] : 0;
-        bool outer = false; /* moves along an outer dimension */
+        bool outer = false; /* varies along an outer dimension */
         for (int d = 0; d < last; d++) outer = outer || j->nest.stride[i][d] != 0;
         if (aril__loops_linear(&j->nest, i))
             o->feed = same ? DIRECT : LINEAR;
@@ -249,8 +249,8 @@ static aril_status report(const aril__run *r, int bad)
                       r->op->name);
 }
 
-/* An integer division or power that meets a bad number must leave its destination as it was: it
- * is tried in memory of its own first. */
+/* An integer division or power that fails must leave its destination unchanged: compute into
+ * temporary memory first. */
 static aril_status run_aside(aril__run *r)
 {
     ARIL_SCOPE;
@@ -267,7 +267,7 @@ static aril_status run_aside(aril__run *r)
     return s;
 }
 
-/* True when the result lies over an input and the kernel may fail half-way. */
+/* True when the result overlaps an input and the kernel may fail halfway. */
 static bool may_spoil(const aril__run *r)
 {
     int id = r->op->id;
@@ -276,7 +276,7 @@ static bool may_spoil(const aril__run *r)
            !aril__is_float(r->type) && r->out[0]->storage == r->in[0]->storage;
 }
 
-/* Whether memory is what limits a formula: it has no functions but those of an instruction or two. */
+/* Whether a formula is memory-bound: it only calls functions of an instruction or two. */
 static bool is_cheap(const aril__op *op)
 {
     static const char *const quick[] = { "abs",  "maximum", "minimum", "sign",     "square",
@@ -308,7 +308,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
     uint8_t native = ctype_dtype[ctype];
     uint8_t result = r->op->formula->rule == ARIL__EW_CMP ? ARIL_BOOL : native;
 
-    /* Small and dense, of one type and shape: straight to the kernel. */
+    /* Small, contiguous, of one type and shape: call the kernel directly. */
     if (n <= BLOCK && out->dtype == result) {
         const void *in[OPERANDS];
         bool direct = n == 1 || aril__is_dense(out);

@@ -1,5 +1,5 @@
-/* Elementwise kernels: one contiguous loop for each formula and type, and the engine that brings
- * any tensors into that form. */
+/* Elementwise kernels: one contiguous loop per formula and type, and the engine that brings any
+ * tensors into that form. */
 #ifndef ARIL_CPU_ELEMENTWISE_H
 #define ARIL_CPU_ELEMENTWISE_H
 
@@ -9,12 +9,12 @@
 
 enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
 
-/* n results at `out` from n elements of each input (NULL: unused), dense, of the kernel's type.
- * Comparisons write bool. `out` may be one of the inputs. *bad gets a reason when a number is
- * outside the op's domain. */
+/* Writes n results to `out` from n contiguous elements of each input (NULL: unused), of the
+ * kernel's type. Comparisons write bool. `out` may be one of the inputs. *bad receives a reason
+ * when a value is outside the op's domain. */
 typedef void aril__ew_fn(int64_t n, void *out, const void *const *in, const double *p, int *bad);
 
-/* By op; NULL where a type does not apply. */
+/* Indexed by op; NULL where a type does not apply. */
 extern aril__ew_fn *const aril__ew_f32[ARIL__END_elementwise];
 extern aril__ew_fn *const aril__ew_f64[ARIL__END_elementwise];
 extern aril__ew_fn *const aril__ew_i64[ARIL__END_elementwise];
@@ -33,7 +33,7 @@ extern aril__ew_fn *const aril__ew_u64_avx512[ARIL__END_elementwise];
 /* The kernel of an op for this machine, or NULL. */
 aril__ew_fn *aril__ew_kernel(int op, aril__ctype type);
 
-/* Runs an elementwise op on tensors of any strides and dtypes. */
+/* Runs an elementwise op on tensors with any strides and dtypes. */
 aril_status aril__cpu_elementwise(aril__run *r);
 
 #endif

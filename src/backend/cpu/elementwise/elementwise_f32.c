@@ -1,4 +1,4 @@
-/* Elementwise formulas in float, for every machine. */
+/* Elementwise formulas in float, portable. */
 #define TARGET
 #define NAME(op) op##_f32
 #define TABLE    aril__ew_f32

@@ -1,4 +1,4 @@
-/* Elementwise formulas in double, for every machine. */
+/* Elementwise formulas in double, portable. */
 #define TARGET
 #define NAME(op) op##_f64
 #define TABLE    aril__ew_f64

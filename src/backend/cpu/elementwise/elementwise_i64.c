@@ -1,4 +1,4 @@
-/* Elementwise formulas in int64_t, for every machine. */
+/* Elementwise formulas in int64_t, portable. */
 #define TARGET
 #define NAME(op) op##_i64
 #define TABLE    aril__ew_i64

@@ -1,4 +1,4 @@
-/* Elementwise formulas in uint64_t, for every machine. */
+/* Elementwise formulas in uint64_t, portable. */
 #define TARGET
 #define NAME(op) op##_u64
 #define TABLE    aril__ew_u64

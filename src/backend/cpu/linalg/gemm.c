@@ -12,10 +12,10 @@
 #endif
 
 enum {
-    LEAST = 160 * 1024, /* multiplications worth a second thread */
-    LARGE = 16 << 20,   /* for which pieces are small enough to even out what threads do */
+    LEAST = 160 * 1024, /* multiplications that make a second thread worthwhile */
+    LARGE = 16 << 20,   /* from here on, pieces are small enough to balance the load */
     PER_THREAD = 4,     /* pieces of a large product */
-    UNIT_M = 4,         /* sizes of tiles: whole registers of any machine */
+    UNIT_M = 4,         /* tile sizes are multiples: full registers on any machine */
     UNIT_N = 32,
     UNIT_DOT = 4,
 };
@@ -24,13 +24,13 @@ enum {
 
 #if ARIL_HAVE_BLAS
 
-/* Aril cuts the work itself; OpenBLAS's own threads would only get in the way. */
+/* Aril cuts the work itself; OpenBLAS's own threads would only interfere. */
 static void blas_on_one_thread(void)
 {
     if (aril__unlikely(openblas_get_num_threads() != 1)) openblas_set_num_threads(1);
 }
 
-/* How BLAS sees a matrix: transposed or not, and the step between its lines. False if it can't. */
+/* How BLAS sees a matrix: transposed or not, and its leading dimension. False if it cannot. */
 static bool blas_order(int64_t rows, int64_t cols, int64_t row, int64_t col, CBLAS_TRANSPOSE *trans,
                        blasint *lead)
 {
@@ -53,7 +53,7 @@ static bool blas_takes(const aril__gemm *g, CBLAS_TRANSPOSE *ta, CBLAS_TRANSPOSE
 {
     return g->c_col == 1 && g->c_row >= g->n && g->c_row <= INT_MAX && g->m <= INT_MAX &&
            g->n <= INT_MAX && g->k <= INT_MAX && g->k > 0 &&
-           g->m * g->n * g->k > 1000 && /* below, its own overhead is larger */
+           g->m * g->n * g->k > 1000 && /* below that, BLAS's overhead dominates */
            blas_order(g->m, g->k, g->a_row, g->a_col, ta, la) &&
            blas_order(g->k, g->n, g->b_row, g->b_col, tb, lb);
 }
@@ -114,7 +114,7 @@ static void blas_f64(const aril__gemm *g)
 
 /* ---- tiles ---- */
 
-/* What follows the product in linear. */
+/* Applied after the product in linear. */
 typedef struct finish {
     aril_dtype type;
     const void *bias; /* NULL: none */
@@ -124,11 +124,11 @@ typedef struct finish {
 
 typedef struct tiles {
     const aril__product *p;
-    aril__gemm whole; /* of the first batch index */
+    aril__gemm whole; /* for the first batch index */
     aril__gemm_fn *fn;
     const finish *finish;
-    int64_t size;               /* of an element */
-    int64_t tm, tn, rows, cols; /* of a tile; how many */
+    int64_t size;               /* bytes per element */
+    int64_t tm, tn, rows, cols; /* tile sizes, and number of tiles */
 } tiles;
 
 static int64_t least(int64_t a, int64_t b)
@@ -141,20 +141,20 @@ static int64_t pieces_of(int64_t n, int64_t size)
     return size > 0 ? (n + size - 1) / size : 1;
 }
 
-/* The size of one of `pieces` of n, in whole units. */
+/* The size of each of `pieces` pieces of n, rounded up to a multiple of `unit`. */
 static int64_t piece_size(int64_t n, int64_t pieces, int64_t unit)
 {
     return pieces == 1 ? n : pieces_of(pieces_of(n, pieces), unit) * unit;
 }
 
-/* Cuts the result for `threads` into about `wanted` tiles, such that the last thread is ready as soon
- * as can be. Each is made by one thread with all of k: the cut changes no bit of the result. */
+/* Cuts the result for `threads` into about `wanted` tiles so that the last thread finishes as early
+ * as possible. One thread computes a tile over all of k: the cut changes no bit of the result. */
 static void choose_tiles(tiles *t, int64_t threads, int64_t wanted)
 {
     const aril__gemm *g = &t->whole;
     bool dots = g->path == ARIL__GEMM_DOTS;
     int64_t unit_m = dots ? UNIT_DOT : UNIT_M, unit_n = dots ? UNIT_DOT : UNIT_N, best = INT64_MAX;
-    int64_t read = dots ? 0 : g->path == ARIL__GEMM_DIRECT ? 1 : 4; /* an element read, or packed */
+    int64_t read = dots ? 0 : g->path == ARIL__GEMM_DIRECT ? 1 : 4; /* per element read or packed */
     t->tm = g->m;
     t->tn = g->n;
     for (int64_t across = 1; across <= wanted; across++) {
@@ -186,7 +186,7 @@ static void finish_tile(const finish *f, const aril__gemm *g, int64_t row, int64
         aril__gemm_bias(f->type, m, n, g->c, c_row, c_col,
                         (const char *)f->bias + first * f->bias_step * size, f->bias_step);
     if (!f->activation) return;
-    if (c_col != 1 && c_row == 1) { /* along what lies together */
+    if (c_col != 1 && c_row == 1) { /* iterate along the contiguous dimension */
         int64_t swap = m;
         m = n, n = swap;
         c_row = c_col, c_col = 1;
@@ -258,7 +258,7 @@ static void run_product(const aril__product *p, aril__gemm_fn *fn, bool own, boo
         run_tiles(&t, 0, p->batch);
         return;
     }
-    if (!own) { /* a library's bits may depend on the cut, which then must not on the threads */
+    if (!own) { /* a library's bits may depend on the cut, so that must not depend on threads */
         threads = total < 2 * LEAST ? 1 : PER_THREAD;
         wanted = total >= LARGE ? PER_THREAD * PER_THREAD : threads;
     }

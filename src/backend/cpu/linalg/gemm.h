@@ -1,20 +1,20 @@
-/* Matrix products of plain memory, beneath matmul, linear and whatever else can be put that way. */
+/* Matrix products on raw memory, used by matmul, linear and other ops that reduce to them. */
 #ifndef ARIL_CPU_GEMM_H
 #define ARIL_CPU_GEMM_H
 
 #include "ops/table/op.h"
 
-/* How Aril's own product goes about it. */
+/* The algorithm of Aril's own product. */
 enum aril__gemm_path {
     ARIL__GEMM_PLAIN,  /* element by element */
-    ARIL__GEMM_DOTS,   /* vectors along k */
-    ARIL__GEMM_DIRECT, /* vectors along the rows of b, which is read as it lies */
+    ARIL__GEMM_DOTS,   /* vectorized along k */
+    ARIL__GEMM_DIRECT, /* vectorized along the rows of b, which is read in place */
     ARIL__GEMM_PACKED, /* the same, with a and b packed block by block */
 };
 
 /* c = a b, or c += a b with `add`: a [m,k], b [k,n], c [m,n], of float or double. Strides are in
- * elements, any for a and b (0 and negative ones too); those of c must keep its elements apart. c
- * may not overlap a or b. */
+ * elements, arbitrary for a and b (even 0 or negative); c's elements must not overlap each other,
+ * nor a or b. */
 typedef struct aril__gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -22,30 +22,30 @@ typedef struct aril__gemm {
     int64_t a_row, a_col, b_row, b_col, c_row, c_col;
     bool add;
     bool turned;               /* c^T = b^T a^T */
-    enum aril__gemm_path path; /* of Aril's own: by aril__gemm_choose */
+    enum aril__gemm_path path; /* for Aril's own: set by aril__gemm_choose */
 } aril__gemm;
 
 typedef void aril__gemm_fn(const aril__gemm *g);
 
-/* The fastest there is for f32 or f64, on all threads; serial within a parallel loop. The result
- * does not depend on the number of threads. */
+/* The fastest available product for f32 or f64, on all threads; serial inside a parallel loop. The
+ * result does not depend on the number of threads. */
 void aril__cpu_gemm(aril_dtype type, const aril__gemm *g);
 
-/* Aril's own, on the calling thread: vector registers, the widest instructions that the machine has.
- * The way must be chosen first, for elements of `size` bytes: that sets g->path, and may turn the
- * product over (c^T = b^T a^T). A product may then be cut along m and n: an element of the result
+/* Aril's own product, on the calling thread, with the machine's widest vector instructions. Call
+ * aril__gemm_choose first, for elements of `size` bytes: it sets g->path, and may transpose the
+ * product (c^T = b^T a^T). The product may then be cut along m and n: each element of the result
  * has the same bits whatever the cut. */
 void aril__gemm_choose(aril__gemm *g, size_t size);
 aril__gemm_fn aril__gemm_f32, aril__gemm_f64;
 
-/* bias, of n elements, added to each row of c, [m,n]. */
+/* Adds bias, of n elements, to each row of c, [m,n]. */
 void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_row, int64_t c_col,
                      const void *bias, int64_t bias_step);
 
 /* For a matrix b [k,n] that many products share: packed once into panels of aril__gemm_panel(type)
- * columns, k * panel elements each, one after another (the last is filled up with zeros); then
- * c = a b or c += a b with rows of a and c that lie together, for n columns from any panel on. On
- * the calling thread. */
+ * columns, k * panel elements each, one after another (the last is zero-padded); then c = a b or c
+ * += a b with contiguous rows of a and c, for n columns starting at any panel. On the calling
+ * thread. */
 enum { ARIL__GEMM_MOST_PANEL = 32 };
 int64_t aril__gemm_panel(aril_dtype type);
 void aril__gemm_pack(aril_dtype type, int64_t k, int64_t n, const void *b, int64_t b_row,

@@ -1,4 +1,4 @@
-/* Aril's own matrix product. Compiled with fused multiplication and addition: see CMakeLists.txt. */
+/* Aril's own matrix product. Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/linalg/gemm.h"
 #include "core/cpu.h"
 #include "core/memory.h"
@@ -8,15 +8,15 @@
 #include <string.h>
 
 enum {
-    KC = 320,        /* a panel of B, two vectors wide, stays near */
+    KC = 320,        /* a panel of B, two vectors wide, stays in L1 */
     MC = 192,        /* a block of A in L2 */
     NC = 1024,       /* a block of B in L3 */
     DOT_K = 2048,    /* a block of dot products */
-    SKINNY = 128,    /* rows up to which B is read as it lies */
-    DOT_LINES = 16,  /* rows or columns up to which dot products pay */
-    SMALL = 1 << 16, /* bytes of B that stay near whatever happens */
-    TINY = 512,      /* multiplications that are done before a packed block is set up */
-    KEPT = 32,       /* blocks of scratch memory kept for later calls */
+    SKINNY = 128,    /* maximum rows for which B is read in place */
+    DOT_LINES = 16,  /* maximum rows or columns for which dot products pay */
+    SMALL = 1 << 16, /* bytes of B that stay in cache anyway */
+    TINY = 512,      /* multiplications below which packing does not pay */
+    KEPT = 32,       /* scratch blocks cached for later calls */
     SCRATCH = (KC * NC + (KC + 16) * MC) * 8 + 128,
 };
 
@@ -25,11 +25,12 @@ enum {
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
-/* Keeps the compiler from seeing how a pointer was made, and from making it again and again. */
+/* Hides from the compiler how a pointer was computed, so that it does not recompute it each
+ * time. */
 #define HIDE(p) __asm__("" : "+r"(p))
 #define INLINE  static inline __attribute__((always_inline))
 
-/* ---- memory to pack into ---- */
+/* ---- scratch memory for packing ---- */
 
 static _Atomic(void *) kept[KEPT];
 
@@ -61,7 +62,7 @@ void aril__gemm_shutdown(void)
 
 /* ---- kernels ---- */
 
-/* Tiles of results that fit into 32 vector registers, and into 16. */
+/* Result tiles that fit into 32 vector registers, and into 16. */
 /* clang-format off */
 #define TILES_24(X)                                                                                \
     X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1)\
@@ -145,7 +146,7 @@ void aril__gemm_shutdown(void)
 #define PICK(fn) fn
 #endif
 
-/* ---- the way ---- */
+/* ---- choice of algorithm ---- */
 
 static void turn_over(aril__gemm *g)
 {
@@ -158,7 +159,7 @@ static void turn_over(aril__gemm *g)
 
 void aril__gemm_choose(aril__gemm *g, size_t size)
 {
-    /* Steps along a single element mean nothing: those that suit. */
+    /* The stride of a dimension of size 1 is irrelevant: choose a convenient one. */
     if (g->m == 1) g->a_row = g->c_row = 1;
     if (g->n == 1) g->b_col = g->c_col = 1;
     if (g->k == 1) {
@@ -167,7 +168,7 @@ void aril__gemm_choose(aril__gemm *g, size_t size)
     }
     if ((g->c_col != 1 && g->c_row == 1) || (g->n == 1 && g->m > 1)) turn_over(g);
     bool along_k = g->a_col == 1 && g->b_row == 1 && g->k >= 16;
-    bool by_row = g->m == 1 && g->n > 1 && g->b_col == 1; /* a row times rows that lie together */
+    bool by_row = g->m == 1 && g->n > 1 && g->b_col == 1; /* a row times contiguous rows */
     if (along_k && (g->m <= DOT_LINES || g->n <= DOT_LINES) && !by_row)
         g->path = ARIL__GEMM_DOTS;
     else if (g->b_col == 1 && (g->m <= SKINNY || g->k * g->n * (int64_t)size <= SMALL))

@@ -1,5 +1,5 @@
-/* Attention in blocks that stay in the cache. A query's result depends on how keys are cut, which is
- * by size, and not on other queries: no bit depends on the number of threads. */
+/* Attention in blocks that stay in cache. A query's result depends on how the keys are cut, which
+ * is by size, and not on other queries: no bit depends on the number of threads. */
 #include "backend/cpu/sequence/attention.h"
 
 #include "backend/cpu/linalg/gemm.h"
@@ -15,7 +15,7 @@
 enum {
     QUERIES = 48,
     KEYS = 256,
-    GROUP = 192, /* queries worth packing the keys for */
+    GROUP = 192, /* queries that make packing the keys worthwhile */
     PER_THREAD = 4,
     MOST_SLOTS = 64,
 };
@@ -23,13 +23,13 @@ enum {
 #define TEMPLATE "backend/cpu/sequence/attention.inc"
 #include "ops/vector/each_target.inc"
 
-/* Threads find a piece of scratch memory among as many as there are threads. */
+/* There are as many scratch slots as threads; each thread takes a free one. */
 typedef struct attention_job {
     aril__attention a;
     bool wide;
-    int64_t groups, rows; /* of queries: how many groups of how many */
+    int64_t groups, rows; /* number of query groups, and queries per group */
     char *scratch;
-    size_t bytes; /* of a slot */
+    size_t bytes; /* per slot */
     int slots;
     atomic_bool used[MOST_SLOTS];
 } attention_job;
@@ -68,7 +68,7 @@ static aril_status run_tasks(aril__run *r, attention_job *j, int64_t tasks, int6
 {
     int64_t threads = aril__parallel_is_serial() ? 1 : aril_threads();
     int64_t grain = (tasks + MOST_SLOTS * PER_THREAD - 1) / (MOST_SLOTS * PER_THREAD);
-    if (threads > MOST_SLOTS) { /* as many runs of tasks as there are slots */
+    if (threads > MOST_SLOTS) { /* as many chunks of tasks as slots */
         threads = MOST_SLOTS;
         grain = (tasks + MOST_SLOTS - 1) / MOST_SLOTS;
     }

@@ -1,5 +1,5 @@
-/* Recurrent sequences. Weights are packed once a sequence; each step is one parallel loop over
- * columns of the state, whose gates are made where their products are. The gradients of weights
+/* Recurrent sequences. Weights are packed once per sequence; each step is one parallel loop over
+ * columns of the state, which computes the gates right after their products. The weight gradients
  * are one product over all steps. */
 #include "backend/cpu/sequence/rnn.h"
 
@@ -12,29 +12,29 @@
 
 #include <string.h>
 
-enum { LEAST = 128 * 1024 }; /* multiplications of a step worth a second thread */
+enum { LEAST = 128 * 1024 }; /* multiplications per step that make a second thread worthwhile */
 
 /* ---- kernels ---- */
 
 typedef struct rnn_job {
     enum aril__rnn_kind kind;
     bool relu, keep, wide;
-    int64_t batch, h, gates, slots; /* slots: what is kept, or made for a while, in units of H */
-    int64_t t, piece;               /* the step; columns that a thread does at a time */
+    int64_t batch, h, gates, slots; /* slots: saved or temporary values, in units of H */
+    int64_t t, piece;               /* the step; columns per piece */
     int64_t panel_size;             /* of one gate, in elements */
     const int64_t *len;
-    const void *xw, *bias, *panels, *before; /* before: the state, as it was */
-    void *y, *c, *kept, *next;               /* next: the state, where sequences end apart */
+    const void *xw, *bias, *panels, *before; /* before: the previous state */
+    void *y, *c, *kept, *next;               /* next: the state, when sequence lengths differ */
 } rnn_job;
 
 typedef struct rnn_back {
     enum aril__rnn_kind kind;
     bool relu, reverse, wide;
     int64_t steps, batch, h, gates, slots;
-    int64_t t, later, piece; /* the step, and the one done before it; -1: none */
+    int64_t t, later, piece; /* the step, and the one processed before it; -1: none */
     const int64_t *len;
     const void *y, *h0, *c0, *kept, *gy, *panels;
-    void *dx, *back, *dh, *dc, *db, *part; /* back: what met W_hh; part: db of a step */
+    void *dx, *back, *dh, *dc, *db, *part; /* back: gradient at W_hh; part: db of a step */
 } rnn_back;
 
 #define TEMPLATE "backend/cpu/sequence/rnn.inc"
@@ -59,7 +59,7 @@ static void backward_pieces(void *ctx, int64_t begin, int64_t end)
         ARIL__PICK(backward, j->wide)(j, i * j->piece, least(j->h, (i + 1) * j->piece));
 }
 
-/* Columns for each thread, in whole panels. No bit of a result depends on it. */
+/* Columns per thread, in whole panels. No bit of a result depends on it. */
 static int64_t piece_of(aril_dtype type, int64_t batch, int64_t h, int64_t gates)
 {
     int64_t panel = aril__gemm_panel(type), threads = 1;
@@ -70,7 +70,7 @@ static int64_t piece_of(aril_dtype type, int64_t batch, int64_t h, int64_t gates
 
 typedef struct pack_job {
     aril_dtype type;
-    int64_t k, n, panel, count, b_row, b_col, b_next, to_next; /* count: panels of a matrix */
+    int64_t k, n, panel, count, b_row, b_col, b_next, to_next; /* count: panels per matrix */
     const char *b;
     char *to;
 } pack_job;
@@ -178,8 +178,8 @@ static aril_status run_forward(aril__run *r)
 
 /* ---- backward ---- */
 
-/* The gradient of W_hh: what met it at each step with the state before the step. The states are y a
- * step away; those of a sequence's first step are h0. */
+/* The gradient of W_hh: the gradients at its output times the state before each step. Those states
+ * are y shifted by one step, and h0 for the first step of a sequence. */
 static void weight_grad(const rnn_back *j, aril_dtype type, void *dw, char *first)
 {
     int64_t size = j->wide ? 8 : 4, row = j->gates * j->h, block = j->batch * row;
@@ -202,7 +202,7 @@ static void weight_grad(const rnn_back *j, aril_dtype type, void *dw, char *firs
     g.k = j->batch;
     g.a = j->reverse ? back + (j->steps - 1) * block * size : back;
     g.b = j->h0;
-    if (j->reverse && j->len) { /* each began at its own end */
+    if (j->reverse && j->len) { /* each started at its own end */
         for (int64_t n = 0; n < j->batch; n++)
             memcpy(first + n * row * size, back + ((j->len[n] - 1) * block + n * row) * size,
                    (size_t)(row * size));

@@ -7,7 +7,7 @@
 aril_status aril__cpu_rnn(aril__run *r);
 aril_status aril__cpu_rnn_grad(aril__run *r);
 
-/* Gradients of gates need what the op kept of them. */
+/* Gate gradients need the values that the forward op saved. */
 const char *aril__cpu_rnn_grad_prepare(const aril__run *r, aril_plan *plan);
 
 #endif
