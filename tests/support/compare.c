@@ -39,7 +39,7 @@ static bool usable(aril_tensor *got, aril_tensor *want)
     return false;
 }
 
-/* "[1,2]" of the i-th element. */
+/* The index of element i as text, "[1,2]". */
 static const char *place(const aril_tensor *t, int64_t i)
 {
     static char at[ARIL__SHAPE_TEXT];

@@ -4,12 +4,12 @@
 
 #include "aril/base.h"
 
-/* NULL when both have the same dtype and shape and each element of `got` lies within
- * atol + rtol * |want| of that of `want` (exactly, for integers and bool; NaN equals NaN). Else what
- * differs first, in a static buffer. */
+/* NULL when both have the same dtype and shape and each element of `got` is within atol + rtol *
+ * |want| of `want` (exactly, for integers and bool; NaN equals NaN). Else describes the first
+ * difference, in a static buffer. */
 char *test_difference(aril_tensor *got, aril_tensor *want, double rtol, double atol);
 
-/* The same for values alone: dtypes may differ. */
+/* The same, but dtypes may differ. */
 char *test_difference_in_value(aril_tensor *got, aril_tensor *want, double rtol, double atol);
 
 /* NULL when both have the same dtype, shape and bits. */

@@ -20,7 +20,7 @@ static bool printed_as(aril_module *m, const char *shown)
     return same;
 }
 
-/* Puts x[0], x[1], ... in the places of the state, which must have these names. */
+/* Replaces the state by x[0], x[1], ...; the state must have these names. */
 static bool take_state(aril_module *m, const char *names, aril_tensor **x)
 {
     const aril_named *state = aril_state(m);

@@ -8,7 +8,7 @@
 
 enum { MOST_VALUES = 100000 };
 
-/* An operand: a value of the record, or a real tensor that was there before (state, constants). */
+/* An operand: a recorded value, or an existing real tensor (state, constants). */
 typedef struct operand {
     intptr_t value; /* > 0: its number */
     aril_tensor *tensor;
@@ -19,15 +19,15 @@ typedef struct entry {
     void *attrs;
     int n_in;
     operand *in;
-    operand dest;                /* of an in-place form */
-    intptr_t out[ARIL__MAX_OUT]; /* 0: a written tensor */
+    operand dest;                /* for in-place ops */
+    intptr_t out[ARIL__MAX_OUT]; /* 0: a tensor that was written in place */
 } entry;
 
 struct recorder {
     aril__tracer tracer; /* first: the tracer is the recorder */
     entry *entries;
     int n, cap;
-    intptr_t values; /* numbers given out so far */
+    intptr_t values; /* numbers assigned so far */
     intptr_t inputs[16];
     int n_inputs;
     aril_tensor *kept[4096]; /* real tensors that the record refers to */

@@ -1,5 +1,5 @@
-/* A recorder that stands in for a tracer: it writes down the ops that a piece of code applies,
- * with shapes that may be unknown, and plays them back on real tensors of another size. */
+/* A recorder in place of a tracer: it records the ops that a piece of code applies, with shapes
+ * that may be unknown, and replays them on real tensors of another size. */
 #ifndef ARIL_TESTS_RECORDER_H
 #define ARIL_TESTS_RECORDER_H
 
@@ -17,8 +17,9 @@ void recorder_end(recorder *r);
 /* A symbolic input; -1 is an unknown size. Owned by the recorder. */
 aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype);
 
-/* Plays the record with real tensors for the inputs, in the order in which they were made. Returns
- * the value of the symbolic tensor `of`, owned by the scope. Writes to real tensors happen. */
+/* Replays the record with real tensors for the inputs, in the order of their creation. Returns the
+ * value of the symbolic tensor `of`, owned by the scope. Also performs the recorded in-place
+ * writes. */
 aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of);
 
 /* How many ops were recorded, and the name of the i-th. */

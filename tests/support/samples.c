@@ -33,9 +33,9 @@ static uint64_t seed_of(const test_sample *s, int input)
 
 typedef struct word {
     bool absent, key, no_grad;
-    char kind;      /* of the values; 0: normal ones */
+    char kind;      /* of the values; 0: normally distributed */
     int64_t bound;  /* of indices */
-    int batch_axis; /* where N stands, or -1 */
+    int batch_axis; /* the axis of N, or -1 */
     aril_shape shape;
 } word;
 
@@ -89,7 +89,7 @@ bool test_sample_wants(const test_sample *s, int i)
            !(s->op->shape_only >> i & 1);
 }
 
-/* N where it is written; else the first size of the first input, and of those that share it. */
+/* The axis written as N; else axis 0 of the first input, and of inputs with the same first size. */
 static int batch_axis(const test_sample *s, int i)
 {
     word w, first = { .shape.ndim = 0 };
@@ -129,7 +129,7 @@ static double real_value(char kind, uint64_t *state)
     case 'p': return 0.1 + 0.8 * u;
     case '1': return 1.1 + 2.9 * u;
     case 'z': return (0.3 + 2 * fabs(u)) * (test_random(state) < 0.5 ? -1 : 1);
-    case 'k': /* between the integers, the halves, and the parameters that tests use */
+    case 'k': /* avoids integers, halves, and the parameters that tests use */
         return (floor(test_random(state) * 3) + 0.15 + 0.2 * u) *
                (test_random(state) < 0.5 ? -1 : 1);
     default: return normal(state);
@@ -149,7 +149,7 @@ static double whole_value(char kind, uint64_t *state, bool is_signed)
     }
 }
 
-/* Fills with a permutation of n numbers that lie `step` apart. */
+/* Fills with a random permutation of n values that are `step` apart. */
 static void fill_apart(double *v, int64_t n, double step, uint64_t *state, bool is_signed)
 {
     for (int64_t i = 0; i < n; i++) v[i] = ((double)i - (is_signed ? (double)(n / 2) : 0)) * step;
@@ -161,7 +161,7 @@ static void fill_apart(double *v, int64_t n, double step, uint64_t *state, bool 
     }
 }
 
-/* A A^T + I of each matrix in the last two dimensions. */
+/* A A^T + I for each matrix in the last two dimensions. */
 static void fill_definite(double *v, int64_t n, int64_t size, uint64_t *state)
 {
     double *a = calloc((size_t)(size * size), sizeof *a);
@@ -261,7 +261,7 @@ static int written_samples(const aril__op *op, test_sample *out)
     return n;
 }
 
-/* Shapes of up to three operands and, for a gradient op, of the whole result. */
+/* Shapes of up to three operands and, for a gradient op, of the full result. */
 static const char *const shapes[][4] = {
     { "[2,3]", "[2,3]", "[2,3]", "[2,3]" },     { "[]", "[]", "[]", "[]" },
     { "[0,3]", "[3]", "[0,1]", "[0,3]" },       { "[2,3]", "[3]", "[2,1]", "[2,3]" },

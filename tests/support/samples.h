@@ -13,34 +13,35 @@ typedef struct test_sample {
     int n_in, index;
     char word[TEST_INPUTS][32];
     const void *attrs;
-    struct ew_attrs params; /* of elementwise ops: what attrs points to */
+    struct ew_attrs params; /* elementwise ops: what attrs points to */
     unsigned flags;
     double tol;
     char name[160]; /* "sum[2] ([2,3,4])" */
 } test_sample;
 
-/* The samples of an op. All failures to read them are test failures. Returns how many. */
+/* Reads the samples of an op; failing to is a test failure. Returns how many. */
 int test_samples(const aril__op *op, test_sample samples[TEST_SAMPLES]);
 
-/* Builds the inputs in `dtype`, always the same values, the first size of batch inputs replaced by
- * `batch` where that is > 0. False when the sample has no meaning in that dtype. */
+/* Builds the inputs in `dtype`, always with the same values. Where batch > 0, it replaces the first
+ * size of batch inputs. False when the sample makes no sense in that dtype. */
 bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, aril_tensor **in);
 
-/* Does input i take the dtype under test (rather than indices, bool, a key)? And: is its gradient
- * to be checked? */
+/* Whether input i has the dtype under test (rather than being indices, bool, a key); and whether
+ * its gradient should be checked. */
 bool test_sample_typed(const test_sample *s, int i);
 bool test_sample_wants(const test_sample *s, int i);
 
-/* Does the first size of input i follow the batch size? */
+/* Whether the first size of input i is the batch size. */
 bool test_sample_batched(const test_sample *s, int i);
 
-/* Calls fn for each sample of each op; the environment's ARIL_TEST_OP names a single one. */
+/* Calls fn for each sample of each op; the environment variable ARIL_TEST_OP selects a single
+ * op. */
 void test_each_sample(void (*fn)(const test_sample *s));
 
-/* Says which sample is being worked on, so that a crash can name it. */
+/* Records which sample is being tested, so that a crash can name it. */
 void test_working_on(const char *what, const test_sample *s);
 
-/* A numeral for reproducible values: 0 <= x < 1. */
+/* A reproducible random number: 0 <= x < 1. */
 double test_random(uint64_t *state);
 
 #endif

@@ -13,12 +13,12 @@ enum { MOST_LEAVES = TEST_INPUTS + ARIL__MAX_OUT, ELEMENTS = 48, ELEMENTS_2 = 16
 
 static char text[600];
 
-/* One evaluation: leaves are the inputs, then (for the second gradient) the weights. */
+/* One evaluation: leaves are the inputs, then (for the second derivative) the weights. */
 typedef struct problem {
     const test_sample *s;
     bool second;
     int n_leaves, n_in;
-    int input_of[MOST_LEAVES]; /* which input, or result, a leaf is */
+    int input_of[MOST_LEAVES]; /* the input, or result, of each leaf */
     aril_tensor *leaf[MOST_LEAVES];
     aril_tensor *in[TEST_INPUTS];
 } problem;
@@ -39,7 +39,7 @@ static bool is_wanted(const test_sample *s, int i, const aril_tensor *t)
     return t && test_sample_wants(s, i) && aril_dtype_is_float(aril_dtype_of(t));
 }
 
-/* Results that a gradient flows to. */
+/* Results that have a gradient. */
 static int differentiable(const test_sample *s, aril_tensor *const *out, aril_tensor **roots,
                           int *which)
 {
@@ -54,7 +54,7 @@ static int differentiable(const test_sample *s, aril_tensor *const *out, aril_te
     return n;
 }
 
-/* Inputs as an op may have them: what it writes to is a copy, wanted ones are leaves. */
+/* Prepares an op's inputs: those it writes to are copied, those that need gradients are leaves. */
 static void take_inputs(const test_sample *s, aril_tensor *const *leaves, aril_tensor **x)
 {
     ARIL_NO_GRAD;
@@ -107,8 +107,8 @@ static double dot(aril_tensor *a, aril_tensor *b)
     return sum;
 }
 
-/* The value at the leaves as they are, and where `grads` is given its gradient by each leaf. NaN
- * with an error when something fails. */
+/* The value at the current leaves and, if `grads` is given, its gradient for each leaf. NaN with an
+ * error when something fails. */
 static double value(problem *p, aril_tensor **grads)
 {
     const test_sample *s = p->s;
@@ -157,7 +157,7 @@ static double value(problem *p, aril_tensor **grads)
 
 /* ---- comparing ---- */
 
-/* Slopes of the value along one element, from both sides. False when it cannot be evaluated. */
+/* One-sided slopes of the value along one element. False when it cannot be evaluated. */
 static bool slopes(problem *p, double *at, double base, double *left, double *right)
 {
     double was = *at, step = 1e-6 * fmax(1, fabs(was));
@@ -175,7 +175,7 @@ static bool slopes(problem *p, double *at, double base, double *left, double *ri
 
 static char *compare_leaf(problem *p, int k, aril_tensor *grad, double base, test_slopes *count)
 {
-    double *at = aril_data_strided(p->leaf[k]); /* f64, dense */
+    double *at = aril_data_strided(p->leaf[k]); /* f64, contiguous */
     const double *got = aril_data(grad);
     int64_t n = aril_numel(p->leaf[k]), most = p->second ? ELEMENTS_2 : ELEMENTS;
     uint64_t seed = 5;
@@ -226,7 +226,7 @@ char *test_slope_difference(const test_sample *s, aril_tensor *const *in, bool s
     }
     p.n_in = p.n_leaves;
     if (p.n_in == 0) return NULL;
-    if (second) { /* the gradient that comes in is a variable too */
+    if (second) { /* the incoming gradient is a variable too */
         aril_tensor *x[TEST_INPUTS], *out[ARIL__MAX_OUT], *roots[ARIL__MAX_OUT];
         int which[ARIL__MAX_OUT];
         take_inputs(s, p.in, x);
@@ -248,7 +248,7 @@ char *test_slope_difference(const test_sample *s, aril_tensor *const *in, bool s
     }
     if (isinf(base)) /* no gradient flows */
         return NULL;
-    for (int k = 0; k < p.n_leaves && !empty; k++) { /* means of nothing are NaN */
+    for (int k = 0; k < p.n_leaves && !empty; k++) { /* the mean of an empty tensor is NaN */
         char *why = compare_leaf(&p, k, grads[k], base, count);
         if (why) return why;
     }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static char folder[256];
-static const char *owner; /* the test that it belongs to */
+static const char *owner; /* the test that owns the folder */
 static pid_t process;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)

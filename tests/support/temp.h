@@ -1,12 +1,12 @@
-/* A folder for a test's files, made at its first use and removed with the next test or at the end. */
+/* A folder for a test's files, created on first use and removed with the next test or at exit. */
 #ifndef ARIL_TESTS_SUPPORT_TEMP_H
 #define ARIL_TESTS_SUPPORT_TEMP_H
 
-/* The path of a file of that name in the folder of the running test; "" is the folder itself. In a static buffer,
- * of which there are eight in turn. */
+/* The path of a file in the folder of the running test; "" is the folder itself. Returns one of
+ * eight static buffers, used in turn. */
 const char *temp_path(const char *name);
 
-/* How many files the folder holds. */
+/* The number of files in the folder. */
 int temp_count(void);
 
 #endif

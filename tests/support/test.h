@@ -1,8 +1,9 @@
-/* A small test harness: TEST(name) { ... } registers itself, CHECK(...) leaves the test where it fails.
+/* A small test harness: TEST(name) { ... } registers itself, a failing CHECK(...) leaves the test.
  *
  *     TEST(shapes_add_up) { CHECK_INT(1 + 1, 2); }
  *
- * main() is in test.c: run with no argument for all tests, with names for some, with --list to list. */
+ * main() is in test.c: run with no argument for all tests, with names for some, with --list to
+ * list. */
 #ifndef ARIL_TESTS_SUPPORT_TEST_H
 #define ARIL_TESTS_SUPPORT_TEST_H
 
@@ -19,14 +20,14 @@ typedef struct test_case {
     struct test_case *next;
 } test_case;
 
-/* Add a test to the end of the list; called by TEST before main. */
+/* Appends a test to the list; called by TEST before main. */
 void test_register(test_case *test);
 
-/* Note a failure of the running test (the first one is counted, all are printed). */
+/* Records a failure of the running test (counted once, all are printed). */
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Note that the running test can't be run here, and why. */
+/* Skips the running test, with the reason. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether the running test has failed so far: for loops that call helpers with checks in them. */
@@ -55,7 +56,7 @@ bool test_check_near(const char *file, int line, const char *what, double got, d
     }                                                              \
     static void test_##name(void)
 
-/* Each returns from the (void) function that it stands in when it fails. */
+/* Each returns from the enclosing (void) function when it fails. */
 #define CHECK(cond)                                     \
     do {                                                \
         if (!(cond)) {                                  \
