@@ -56,7 +56,7 @@ TEST(autograd)
         aril_sub_(w, aril_mul_scalar(aril_grad(w), 1e-3));
         aril_zero_grad(w);
     }
-    /* state carried round a loop */
+    /* state carried through a loop */
     aril_tensor *h = aril_keep(aril_zeros(ARIL_SHAPE(1, 4), ARIL_F32, dev));
     for (int t = 0; t < 10; t++) {
         ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* The graph: leaves, views, in-place changes, hooks, functions of one's own, long chains. */
+/* The autograd graph: leaves, views, in-place changes, hooks, custom functions, long chains. */
 #include <aril/aril.h>
 
 #include "core/tensor.h"
@@ -59,7 +59,7 @@ TEST(gradients_leave_leaves_alone)
     check_values(g[0], (float[]){ 5, 6 }, 2);
     check_values(g[1], (float[]){ 3, 4 }, 2);
     CHECK(!aril_has_grad(x) && !aril_has_grad(w));
-    /* of a value in the middle, and twice the same input */
+    /* for an intermediate value, and for the same input twice */
     aril_tensor *m = aril_square(x), *y = aril_sum(aril_mul(m, m), ARIL_ALL);
     CHECK_INT(aril_gradients(y, ARIL_LIST(m, m), g, (aril_grad_opts){ .retain_graph = true }), 0);
     check_values(g[0], (float[]){ 18, 32 }, 2);
@@ -133,7 +133,7 @@ TEST(in_place_change_of_a_saved_value_is_noticed)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *y = aril_exp(x);
-    aril_mul_scalar_(y, 2); /* exp needs its result */
+    aril_mul_scalar_(y, 2); /* exp saved its result */
     CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_ERR_GRAD);
     CHECK(strstr(aril_error(), "exp") && strstr(aril_error(), "changed in place"));
     aril_clear_error();
@@ -151,7 +151,7 @@ TEST(in_place_needs_what_it_overwrites)
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })),
                 *b = aril_parameter(vec(2, (float[]){ 3, 5 }));
     aril_tensor *y = aril_mul_scalar(x, 1);
-    aril_mul_(y, b); /* d b needs y as it was */
+    aril_mul_(y, b); /* the gradient for b needs the old y */
     aril_mul_(y, y); /* (x b)^2 */
     aril_backward(aril_sum(y, ARIL_ALL));
     CHECK(aril_ok());
@@ -206,7 +206,7 @@ TEST(writes_to_the_base_reach_views)
     aril_mul_(y, y); /* 4 x^2 */
     aril_backward(aril_sum(v, ARIL_ALL));
     check_values(aril_grad(x), (float[]){ 0, 16, 24 }, 3);
-    /* a base without gradient gets one from what is written into its view */
+    /* a base without gradient gets one when its view is written to */
     aril_tensor *buffer = aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
     aril_copy_(aril_slice(buffer, 0, 0, 3, 1), x);
     CHECK(aril_requires_grad(buffer));
@@ -235,7 +235,7 @@ TEST(hooks_and_retained_gradients)
     int id = aril_hook(m, double_it, &calls);
     CHECK(id > 0);
     CHECK(aril_hook(x, double_it, &calls) > 0);
-    /* m is used twice: its hook sees the whole gradient once */
+    /* m is used twice: its hook sees the accumulated gradient once */
     aril_backward(aril_sum(aril_add(m, aril_mul_scalar(m, 2)), ARIL_ALL));
     CHECK_INT(calls, 2);
     check_values(aril_grad(m), (float[]){ 6, 6 }, 2);
@@ -246,7 +246,7 @@ TEST(hooks_and_retained_gradients)
     aril_release(x);
 }
 
-/* ---- functions of one's own ---- */
+/* ---- custom functions ---- */
 
 static void my_relu_forward(aril_ctx *c)
 {
@@ -436,7 +436,7 @@ TEST(a_million_nodes)
         CHECK_INT(aril_backward(y), 0);
         CHECK_NEAR(aril_item(aril_grad(x)), 1000001, 0.5);
         aril_release(y);
-        /* freed without having been walked */
+        /* freed without a backward pass */
         y = aril_keep(x);
         for (int i = 0; i < 1000000; i++) {
             ARIL_SCOPE;
@@ -508,7 +508,7 @@ TEST(checkpoint_drops_the_same_elements_again)
     aril_tensor *x = aril_parameter(aril_ones(ARIL_SHAPE(1000), ARIL_F32, aril_cpu())), *y[2];
     aril_seed(4);
     CHECK_INT(aril_checkpoint(drop_some, NULL, ARIL_LIST(x), 2, y), 0);
-    aril_rand(ARIL_SHAPE(3), ARIL_F32, aril_cpu()); /* the generator goes on in between */
+    aril_rand(ARIL_SHAPE(3), ARIL_F32, aril_cpu()); /* the generator advances in between */
     aril_rng_state before = aril_generator_state(aril_default_generator());
     aril_backward(aril_add(aril_sum(y[0], ARIL_ALL), aril_sum(y[1], ARIL_ALL)));
     CHECK_INT((int64_t)aril_generator_state(aril_default_generator()).calls, (int64_t)before.calls);
@@ -606,7 +606,7 @@ TEST(writes_that_a_gradient_cannot_follow_are_refused)
     CHECK_INT(aril_tensor_status(aril_mul_(made, w)), ARIL_ERR_GRAD);
     aril_clear_error();
     check_values(base, (float[]){ 1, 1, 1, 1 }, 4);
-    aril_mul_scalar_(loose, 2); /* what is not recorded is fine */
+    aril_mul_scalar_(loose, 2); /* an unrecorded write is allowed */
     {
         ARIL_NO_GRAD;
         aril_mul_(loose, w);
@@ -707,7 +707,7 @@ TEST(a_hook_may_drop_the_root)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-/* ---- gradients written over those that nobody holds ---- */
+/* ---- gradients reuse memory that nobody else holds ---- */
 
 static aril_tensor *held_gradient;
 
@@ -759,7 +759,7 @@ TEST(one_gradient_for_two_uses)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(1000), 0.5, ARIL_F32, aril_cpu()));
-    /* add and sub pass g on as it is; atan2 has two derivatives of its own */
+    /* add and sub pass g through unchanged; atan2 has two separate derivatives */
     aril_tensor *a = aril_exp(x), *b = aril_sin(x);
     aril_tensor *y = aril_atan2(aril_sub(aril_add(a, b), aril_tanh(a)), aril_sigmoid(b));
     CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_OK);

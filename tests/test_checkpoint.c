@@ -1,4 +1,4 @@
-/* Checkpoints: they bring everything back, and no damaged, foreign or half-written file changes a
+/* Checkpoints: they restore everything, and no damaged, foreign or half-written file changes a
  * model. */
 #include "aril/aril.h"
 #include "support/temp.h"
@@ -48,7 +48,7 @@ static void stop(run *r)
     aril_module_release(r->net);
 }
 
-/* n batches of the loop by hand; every second one is added to the gradient of the next. */
+/* n batches of a hand-written loop; every second gradient accumulates into the next. */
 static void train(run *r, int n, int *done)
 {
     for (int i = 0; i < n;) {
@@ -84,7 +84,7 @@ static bool same(run *a, run *b)
            p.epoch == q.epoch && p.batch == q.batch;
 }
 
-/* The first test: a fork of a process that has other threads is more than sanitizers can take. */
+/* Runs first: sanitizers cannot handle fork in a process with other threads. */
 TEST(several_processes_write_one_folder)
 {
     ARIL_SCOPE;
@@ -113,7 +113,7 @@ TEST(a_loop_by_hand_goes_on_bit_for_bit)
 {
     ARIL_SCOPE;
     for (int cut = 0; cut <= 20;
-         cut += 3) { /* even and odd: with gradients that wait, and at ends of epochs */
+         cut += 3) { /* even and odd: with accumulated gradients, and at ends of epochs */
         int done = 0;
         run whole = start(8);
         train(&whole, 20, &done);
@@ -128,7 +128,7 @@ TEST(a_loop_by_hand_goes_on_bit_for_bit)
 
         run second = start(8);
         int other = 0;
-        train(&second, 5, &other); /* what it did before does not matter */
+        train(&second, 5, &other); /* its earlier training does not matter */
         aril_seed(999);
         CHECK_MSG(aril_checkpoint_load(temp_path("run"), second.net, second.opt, second.batches) ==
                       ARIL_OK,
@@ -144,7 +144,7 @@ TEST(a_loop_by_hand_goes_on_bit_for_bit)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* The names in a folder, sorted, with spaces between. */
+/* The names in a folder, sorted, separated by spaces. */
 static const char *files_in(const char *dir)
 {
     static char all[512];
@@ -175,7 +175,7 @@ TEST(a_checkpoint_is_two_files)
     CHECK_STR(files_in(dir), "state.safetensors weights-41.safetensors ");
     CHECK_INT(aril_checkpoint_save(dir, r.net, r.opt, r.batches), ARIL_OK);
     CHECK_STR(files_in(dir), "state.safetensors weights-42.safetensors ");
-    /* the same step again must not write over the weights that the state names */
+    /* saving the same step again must not overwrite the weights that the state refers to */
     for (int i = 0; i < 3; i++) {
         CHECK_INT(aril_checkpoint_save_with(dir, r.net, r.opt, r.batches,
                                             (aril_checkpoint_opts){ .step = 42 }),
@@ -220,7 +220,7 @@ TEST(tensors_of_ones_own_travel_with_it)
                                     (aril_checkpoint_opts){ .extra = &extra }) < 0);
     CHECK_MSG(strstr(aril_error(), "'worst'") != NULL, "%s", aril_error());
     aril_clear_error();
-    /* parts that were not saved are missed */
+    /* parts that were not saved are reported */
     CHECK(aril_checkpoint_load(temp_path("run"), r.net, r.opt, NULL) < 0);
     CHECK_MSG(strstr(aril_error(), "without an optimizer") != NULL, "%s", aril_error());
     aril_clear_error();
@@ -232,7 +232,7 @@ TEST(tensors_of_ones_own_travel_with_it)
 
 /* ---- damage ---- */
 
-/* Bytes of a file: to be freed. */
+/* The contents of a file; the caller frees them. */
 static unsigned char *slurp(const char *path, size_t *n)
 {
     FILE *f = fopen(path, "rb");
@@ -250,7 +250,7 @@ static void spit(const char *path, const void *data, size_t n)
     fclose(f);
 }
 
-/* Loading fails, with a message, and nothing has changed. */
+/* Loading fails with a message and changes nothing. */
 static void fails(run *r, run *like, const char *dir, const char *what, size_t at)
 {
     aril_status status = aril_checkpoint_load(dir, r->net, r->opt, r->batches);
@@ -275,16 +275,16 @@ TEST(damage_is_found_and_changes_nothing)
         size_t n;
         unsigned char *data = slurp(path[file], &n);
         CHECK(n > 200);
-        for (size_t at = 0; at < n && !test_failed(); at += 1 + at / 40) { /* cut off */
+        for (size_t at = 0; at < n && !test_failed(); at += 1 + at / 40) { /* truncated */
             spit(path[file], data, at);
             fails(&r, &like, dir, "a cut", at);
         }
-        for (size_t at = 0; at < n && !test_failed(); at += n > 4000 ? 13 : 5) { /* one bit */
+        for (size_t at = 0; at < n && !test_failed(); at += n > 4000 ? 13 : 5) { /* bit flip */
             data[at] ^= (unsigned char)(1 << at % 8);
             spit(path[file], data, n);
             data[at] ^= (unsigned char)(1 << at % 8);
-            /* spaces that fill up the header, and letters' case in names of metadata that nobody
-             * reads, may pass */
+            /* padding spaces of the header, and the case of letters in names of unused metadata,
+             * may differ */
             aril_status status = aril_checkpoint_load(dir, r.net, r.opt, r.batches);
             if (status == ARIL_OK) {
                 CHECK_MSG(same(&r, &saved), "byte %zu of %s: other values were loaded", at,
@@ -298,7 +298,7 @@ TEST(damage_is_found_and_changes_nothing)
                 CHECK_MSG(same(&r, &like), "byte %zu of %s changed the model", at, path[file]);
             }
         }
-        /* foreign files: a text, another safetensors file, the other of the two */
+        /* foreign files: text, another safetensors file, the other of the two */
         spit(path[file], "\x89PNG\r\n not a checkpoint at all, but long enough", 48);
         fails(&r, &like, dir, "a image", 0);
         size_t m;
@@ -325,7 +325,7 @@ TEST(other_models_and_optimizers_are_refused)
     run r = start(8), other = start(9), like = start(9);
     CHECK_INT(aril_checkpoint_save(dir, r.net, r.opt, r.batches), ARIL_OK);
     fails(&other, &like, dir, "another model", 0);
-    /* a model that fits, with an optimizer that does not: the weights are put back */
+    /* a model that fits, with an optimizer that does not: the weights are restored */
     run fits = start(8);
     int done = 0;
     train(&fits, 4, &done);
@@ -355,7 +355,7 @@ TEST(other_models_and_optimizers_are_refused)
     stop(&before);
 }
 
-/* ---- a full disk: files may not grow beyond a limit ---- */
+/* ---- a full disk: file size is limited ---- */
 
 TEST(a_full_disk_leaves_the_old_checkpoint)
 {
@@ -373,7 +373,7 @@ TEST(a_full_disk_leaves_the_old_checkpoint)
     aril_checkpoint_weights(dir, path, sizeof path);
     struct stat s;
     stat(path, &s);
-    /* no room at all; for half of the weights; for the weights but not for the state, which is
+    /* no room at all; room for half of the weights; for the weights but not for the state, which is
      * larger */
     const rlim_t room[] = { 0, (rlim_t)s.st_size / 2, (rlim_t)s.st_size + 64 };
     for (int i = 0; i < 3; i++) {
@@ -407,7 +407,7 @@ TEST(weights_without_their_state_are_no_checkpoint)
     int done = 0;
     train(&b, 6, &done);
     CHECK_INT(aril_checkpoint_save(dir, a.net, a.opt, a.batches), ARIL_OK);
-    /* a second save that was killed after its weights got their name: its state is missing */
+    /* a second save, killed after renaming its weights: its state is missing */
     char path[512];
     const char *aside = temp_path("aside");
     CHECK_INT(aril_checkpoint_save_with(aside, b.net, b.opt, b.batches,
@@ -420,7 +420,7 @@ TEST(weights_without_their_state_are_no_checkpoint)
     spit(path, data, n);
     CHECK_INT(aril_checkpoint_load(dir, got.net, got.opt, got.batches), ARIL_OK);
     CHECK(same(&got, &a));
-    /* and weights of another run under the name that the state gives are found out */
+    /* weights of another run under the name in the state are detected */
     snprintf(path, sizeof path, "%s/weights-1.safetensors", dir);
     spit(path, data, n);
     free(data);

@@ -1,4 +1,4 @@
-/* The folder of a checkpoint: saves remove what saves have written, killed ones too, and nothing of
+/* The folder of a checkpoint: saves remove files of earlier saves, even of killed ones, and none of
  * the user's. */
 #include "aril/aril.h"
 #include "support/temp.h"
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The names in a folder, sorted, with spaces between. */
+/* The names in a folder, sorted, separated by spaces. */
 static const char *files_in(const char *dir)
 {
     static char all[1024];
@@ -119,7 +119,7 @@ TEST(the_best_weights_of_a_fit_may_lie_in_its_folder)
     aril_model_free(model);
 }
 
-/* A state that a kill may leave: a list of weights that may or may not have been written. */
+/* A state that a kill may leave: a list of weights that may or may not exist. */
 TEST(what_a_killed_save_left_is_removed_by_its_list)
 {
     ARIL_SCOPE;
@@ -138,7 +138,7 @@ TEST(what_a_killed_save_left_is_removed_by_its_list)
     aril_safetensors_close(f);
     CHECK(rename(in(aside, "weights-7.safetensors"), in(dir, "weights-7.safetensors")) == 0);
     write_text(in(dir, ".weights-8.safetensors.new3"), "half");
-    /* the list's name was taken by a file of the user's after the kill */
+    /* a user's file took a name on the list after the kill */
     CHECK_INT(aril_save(m, in(dir, "weights-9.safetensors")), ARIL_OK);
     write_text(in(dir, "notes.txt"), "x");
     write_text(temp_path("notes.safetensors"), "x");
@@ -157,7 +157,7 @@ TEST(saves_killed_anywhere_leave_nothing_behind)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
-    aril_module *m = aril_nn_linear(300, 400); /* half a megabyte: long enough to be hit */
+    aril_module *m = aril_nn_linear(300, 400); /* half a megabyte: slow enough to be interrupted */
     CHECK_INT(save(dir, m, 1), ARIL_OK);
     write_text(in(dir, "weights-best.safetensors"), "theirs");
     for (int round = 0; round < 40; round++) {
@@ -213,7 +213,7 @@ TEST(a_state_that_is_no_checkpoints_is_not_written_over)
     aril_module_release(m);
 }
 
-/* Names are not looked for one by one: that would take minutes for a file of 20 MB. */
+/* Names are not searched linearly: that would take minutes for a 20 MB file. */
 TEST(a_state_of_many_names_is_read_in_time)
 {
     ARIL_SCOPE;
@@ -247,7 +247,7 @@ TEST(a_state_of_many_names_is_read_in_time)
     CHECK_INT(aril_safetensors_save(in(dir, "state.safetensors"), &many, &meta), ARIL_OK);
     aril_safetensors_close(f);
     aril_named none = { 0 };
-    clock_t before = clock(); /* of this process alone: others may be at work */
+    clock_t before = clock(); /* CPU time of this process: others may be running */
     CHECK_MSG(aril_checkpoint_load_with(dir, m, NULL, NULL,
                                         (aril_checkpoint_opts){ .extra = &none }) == ARIL_OK,
               "%s", aril_error());

@@ -1,4 +1,4 @@
-/* Convolution, pooling and their like: an exercise worked out by hand, rows against the reference,
+/* Convolution, pooling and related ops: an exercise worked out by hand, rows against the reference,
  * wrong calls. */
 #include "aril/aril.h"
 #include "core/error.h"
@@ -54,7 +54,7 @@ TEST(cs231n_conv_relu_pool)
     CHECK(aril_ok());
 }
 
-/* A wrong call gives poison, the code, and a message with the words. */
+/* A wrong call returns poison with the code, and a message with these words. */
 static void refused(aril_tensor *t, aril_status code, const char *word, const char *other)
 {
     CHECK_INT(aril_tensor_status(t), code);
@@ -139,7 +139,7 @@ static aril_tensor *some(int ndim, const int64_t *dim, bool last, aril_dtype dty
     return aril_permute(aril_randn(shape, dtype, aril_cpu()), back);
 }
 
-/* The largest number of a tensor, at least 1. */
+/* The largest value of a tensor, at least 1. */
 static double size_of(aril_tensor *t)
 {
     const double *v = aril_data(aril_cast(t, ARIL_F64));
@@ -148,7 +148,7 @@ static double size_of(aril_tensor *t)
     return most;
 }
 
-/* The results of all rows, the reference last, agree within `tol` of their size: that before an
+/* The results of all rows, the reference last, agree within `tol` of their magnitude before the
  * activation, for which `plain` has the attributes without it. */
 static void rows_agree(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
                        const void *plain, double tol)
@@ -161,7 +161,7 @@ static void rows_agree(const aril__op *op, int n_in, aril_tensor *const *in, con
     int64_t n = aril_numel(want);
     const double *a = aril_data(aril_cast(want, ARIL_F64));
     double size = size_of(aril__apply1(op, n_in, in, plain));
-    for (int row = 0; row < 4; row++) { /* beyond the last, the reference again */
+    for (int row = 0; row < 4; row++) { /* past the last row, the reference again */
         aril__force_row = row;
         aril_tensor *got = aril__apply1(op, n_in, in, attrs);
         CHECK_MSG(aril_ok(), "%s", aril_error());
@@ -179,7 +179,7 @@ TEST(rows_agree_with_the_reference)
     aril_seed(3);
     for (int turn = 0; turn < 400 && !test_failed(); turn++) {
         ARIL_SCOPE;
-        aril_set_threads((int)pick(1, 5)); /* work is cut in other ways */
+        aril_set_threads((int)pick(1, 5)); /* cuts the work differently */
         aril_set_deterministic(pick(0, 3) ? ARIL_SAME_THREADS : ARIL_ANY_THREADS);
         int n = (int)pick(1, 3);
         bool depthwise = pick(0, 3) == 0, last = pick(0, 2) == 0, large = turn % 8 == 0 && n == 2;
@@ -197,7 +197,7 @@ TEST(rows_agree_with_the_reference)
         if (depthwise && pick(0, 1)) groups = a.groups[0] = t.groups[0] = 70;
         int64_t x[5] = { batches ? 16 * pick(1, 6) : pick(1, 3), groups * c },
                 w[5] = { groups * k, c }, y[5] = { x[0], w[0] };
-        int64_t z[5] = { x[0], w[0] }; /* what a transposed convolution takes */
+        int64_t z[5] = { x[0], w[0] }; /* input of a transposed convolution */
         for (int i = 0; i < n; i++) {
             w[2 + i] = pick(1, pick(0, 1) ? 1 : 4);
             a.stride[i] = pick(1, 3);
@@ -230,11 +230,11 @@ TEST(rows_agree_with_the_reference)
     aril_set_deterministic(ARIL_SAME_THREADS);
 }
 
-/* NaN and infinities before an activation that is part of the op. */
+/* NaN and infinities before a fused activation. */
 TEST(activations_of_odd_values)
 {
-    /* two channels, since oneDNN takes numbers of 16 bits by pairs: it may multiply by 0 what lies
-     * behind the last of an odd number */
+    /* two channels, since oneDNN processes 16-bit values in pairs: it may multiply what follows the
+     * last of an odd number by 0 */
     static const float odd[12] = { NAN, INFINITY, -INFINITY, 7, -3, 0 };
     static const int64_t w[4] = { 16, 2, 1, 1 };
     aril_dtype types[3] = { ARIL_F32, ARIL_BF16, ARIL_F16 };
@@ -264,15 +264,15 @@ TEST(activations_of_odd_values)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* ---- weights in another order ---- */
+/* ---- reordered weights ---- */
 
 static bool close_to(aril_tensor *a, aril_tensor *b, double most)
 {
     return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)) <= most;
 }
 
-/* A weight that was used for inference may have been kept in another order. A write to it, through
- * whatever view, must be seen by the next call. */
+/* A weight used for inference may be cached in another format. A write to it, through any view,
+ * must be visible to the next call. */
 TEST(a_changed_weight_is_seen)
 {
     ARIL_SCOPE;
@@ -283,7 +283,7 @@ TEST(a_changed_weight_is_seen)
         ARIL_SCOPE;
         aril_tensor *first = aril_conv2d(xt, wt, NULL, same);
         CHECK(close_to(aril_conv2d(xt, wt, NULL, same), first, 0));
-        /* what was never used before has no other form */
+        /* a new copy has no cached form */
         CHECK(close_to(aril_conv2d(xt, aril_copy(wt), NULL, same), first, 0));
         if (turn % 3 == 0)
             aril_mul_(wt, aril_scalar(0.5));
@@ -298,7 +298,7 @@ TEST(a_changed_weight_is_seen)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* Training packs a weight at each step and keeps nothing. */
+/* Training packs a weight at each step and caches nothing. */
 TEST(training_keeps_no_second_weight)
 {
     ARIL_SCOPE;
@@ -318,7 +318,8 @@ TEST(training_keeps_no_second_weight)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* Any image gives a channels-last result, and gradient; that of a weight lies as the weight. */
+/* Any image gives channels-last results and gradients; a weight's gradient has the weight's
+ * format. */
 TEST(channels_last_stays)
 {
     ARIL_SCOPE;
@@ -339,12 +340,12 @@ TEST(channels_last_stays)
     CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(xt, wt), g, (aril_grad_opts){ 0 }),
               ARIL_OK);
     CHECK(aril_is_channels_last(g[0]));
-    CHECK(aril_is_contiguous(g[1])); /* as the weight lies */
+    CHECK(aril_is_contiguous(g[1])); /* like the weight */
 }
 
-/* ---- positions of a kernel that meet padding alone ---- */
+/* ---- kernel positions that only read padding ---- */
 
-/* Memory that is given out again holds no zeros. */
+/* Fills freed memory with NaN, so that reused blocks are not zero. */
 static void spoil(int64_t elements)
 {
     ARIL_SCOPE;
@@ -368,7 +369,7 @@ static aril_tensor *weight_gradient(aril_tensor *x, aril_tensor *w, int spatial,
     return g;
 }
 
-/* Of ones, so that every dtype is exact: against f64, by plain loops. */
+/* All ones, so that every dtype is exact: compared with plain loops in f64. */
 static void check_gradients(int spatial, const line *l, aril_dtype dtype, int64_t batch,
                             int64_t channels)
 {
@@ -410,7 +411,7 @@ static void check_gradients(int spatial, const line *l, aril_dtype dtype, int64_
 TEST(kernel_positions_in_padding_have_gradient_zero)
 {
     static const line lines[] = {
-        { 2, 3, 3, 2, 1 }, /* the middle of the kernel meets no element */
+        { 2, 3, 3, 2, 1 }, /* the middle of the kernel reads no element */
         { 1, 3, 1, 1, 1 }, { 1, 5, 2, 2, 1 }, { 4, 3, 1, 5, 5 }, { 3, 3, 4, 3, 3 },
         { 2, 2, 5, 3, 2 }, { 5, 3, 7, 4, 1 }, { 1, 2, 4, 4, 3 }, { 6, 3, 2, 1, 1 },
     };
@@ -432,7 +433,7 @@ TEST(kernel_positions_in_padding_have_gradient_zero)
     }
 }
 
-/* The same where rows are shared out between threads: a piece may meet padding alone. */
+/* The same with rows split among threads: a piece may read only padding. */
 TEST(kernel_positions_in_the_padding_of_a_piece)
 {
     const int threads = aril_threads();

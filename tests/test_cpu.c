@@ -1,4 +1,4 @@
-/* The processor's level, and ARIL_CPU: this program calls itself with the variable set. */
+/* The CPU level, and ARIL_CPU: this program runs itself with the variable set. */
 #include "support/test.h"
 
 #include "core/cpu.h"
@@ -14,8 +14,8 @@ TEST(say_level)
     printf("level %s\n", aril__cpu_name(aril__cpu()));
 }
 
-/* What this program says when it starts with ARIL_CPU=`value`; by ARIL_TEST_EMULATOR, where the
- * tests are for another machine. */
+/* The output of this program with ARIL_CPU=`value`; run by ARIL_TEST_EMULATOR if the tests are for
+ * another machine. */
 static void run_with(const char *value, char *text, size_t size)
 {
     char self[1024], command[4096];

@@ -1,4 +1,4 @@
-/* Numbers that Stanford's CS231n works out on its slides, each checked by hand in a comment. */
+/* Numbers that Stanford's CS231n works out on its slides, each verified by hand in a comment. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -83,8 +83,8 @@ TEST(sigmoid_unit_forward_and_backward)
     ARIL_SCOPE;
     /* f = sigmoid(w0 x0 + w1 x1 + w2) with w = (1, -2, 1), x = (-1, 1):
      * 1 * -1 + -2 * 1 + 1 = -2, f = 1 / (1 + exp(2)) = 0.11920292.
-     * Back from 1: through the sigmoid (1 - f) f = 0.88079708 * 0.11920292 = 0.10499359, which the
-     * sum hands to each term as it is, and a product times its other factor. */
+     * Backward from 1: the sigmoid gives (1 - f) f = 0.88079708 * 0.11920292 = 0.10499359; the sum
+     * passes it unchanged to each term, and a product multiplies it by the other factor. */
     double value[5] = { 1, -1, -2, 1, 1 }; /* w0, x0, w1, x1, w2 */
     aril_tensor *v[5];
     for (int i = 0; i < 5; i++) {

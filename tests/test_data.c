@@ -1,4 +1,4 @@
-/* Datasets, samplers and loaders in the calling thread; threads are in test_thread_loader.c. */
+/* Datasets, samplers and loaders in the calling thread; workers are in test_thread_loader.c. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -12,13 +12,13 @@ static aril_tensor *counting(int64_t n, int64_t row)
     return aril_reshape(t, ARIL_SHAPE(n, row));
 }
 
-/* A dataset of n rows [row] i64 whose y is the row's number. */
+/* A dataset of n rows [row] i64 whose y is the row's index. */
 static aril_dataset *numbers(int64_t n)
 {
     return aril_dataset_tensors(counting(n, 2), aril_arange(0, n, 1, ARIL_I64, aril_cpu()));
 }
 
-/* The y of an epoch, one after the other. */
+/* All y of an epoch, in order. */
 static int64_t epoch_of(aril_loader *l, int64_t *out, int64_t room)
 {
     int64_t n = 0;
@@ -75,9 +75,9 @@ TEST(drop_last_and_reuse)
     CHECK(aril_loader_next(l, &a));
     const aril_tensor *first = a.x;
     CHECK(aril_loader_next(l, &b));
-    CHECK(b.x == first); /* the same memory is written to again */
+    CHECK(b.x == first); /* the memory is reused */
     CHECK(!aril_loader_next(l, &b));
-    /* But not while someone holds it. */
+    /* But not while someone holds a reference. */
     CHECK(aril_loader_next(l, &a));
     aril_tensor *held = aril_keep(a.x);
     CHECK(aril_loader_next(l, &b));
@@ -113,7 +113,7 @@ TEST(images_become_unit_floats)
     CHECK_INT(((const uint8_t *)aril_data(b.x))[8], 2);
     aril_loader_free(l);
 
-    /* One by one and as a whole give the same bits. */
+    /* Single samples and whole batches give the same bits. */
     aril_dataset *d = aril_dataset_images(x, NULL);
     aril_sample s;
     CHECK_INT(aril_dataset_get(d, 77, &s), ARIL_OK);
@@ -166,7 +166,7 @@ TEST(seek_goes_on_in_the_middle)
     p.batch = 14;
     CHECK(aril_loader_seek(l, p) < 0);
     CHECK_ERROR("an epoch has 13 batches");
-    p.batch = 13; /* the end of the epoch is a place too */
+    p.batch = 13; /* the end of the epoch is a valid position too */
     CHECK_INT(aril_loader_seek(l, p), ARIL_OK);
     CHECK(!aril_loader_next(l, &b));
     CHECK_INT(aril_loader_tell(l).epoch, 2);
@@ -219,7 +219,7 @@ TEST(parts)
     CHECK_ERROR("of a dataset of 3");
 }
 
-/* ---- a dataset of two functions ---- */
+/* ---- a dataset from two functions ---- */
 
 static int64_t squares_size(aril_dataset *self)
 {
@@ -267,7 +267,7 @@ TEST(two_functions_map_and_cache)
         }
         CHECK_INT(n, 12);
     }
-    CHECK_INT(calls, 6); /* the second epoch came from memory */
+    CHECK_INT(calls, 6); /* the second epoch came from the cache */
     CHECK(!memcmp(first[0], first[1], sizeof first[0]));
     CHECK(first[0][4] >= 4 && first[0][4] < 5 && first[0][4] != 4);
     int64_t samples, bytes = aril_dataset_cached(cache, &samples);
@@ -276,7 +276,7 @@ TEST(two_functions_map_and_cache)
     aril_loader_free(l);
     aril_dataset_release(cache);
 
-    /* With room for two, the others are got again. */
+    /* With room for two, the others are loaded again. */
     calls = 0;
     cache = aril_dataset_cache(aril_dataset_map(squares(6), add_noise, &calls, NULL),
                                bytes / 6 * 2 + 8);
@@ -291,7 +291,7 @@ TEST(two_functions_map_and_cache)
     aril_dataset_release(cache);
 }
 
-/* A sample that comes twice in an epoch has other random numbers each time. */
+/* A sample that occurs twice in an epoch gets different random numbers each time. */
 TEST(draws_of_one_sample_differ)
 {
     ARIL_SCOPE;
@@ -363,7 +363,7 @@ TEST(streams)
     CHECK_INT(epoch_of(l, a, 64), 8);
     aril_loader_free(l);
 
-    /* Through a buffer: all samples once, another order each epoch, the same after seek. */
+    /* Through a shuffle buffer: all samples once, a new order each epoch, the same after seek. */
     l = aril_loader_new(aril_dataset_shuffle(stream(40), 16),
                         (aril_loader_opts){ .batch = 4, .seed = 3 });
     CHECK_INT(epoch_of(l, a, 64), 40);
@@ -484,7 +484,7 @@ TEST(samplers)
     CHECK_ERROR("it gave sample 5");
     aril_loader_free(l);
 
-    /* The parts of three processes: together all samples, equally many each. */
+    /* The shards of three processes: all samples together, the same number each. */
     for (int drop = 0; drop < 2; drop++) {
         int64_t seen[10] = { 0 };
         for (int rank = 0; rank < 3; rank++) {
@@ -551,7 +551,7 @@ TEST(collating)
     aril_loader *l = aril_loader_new(ragged(5), (aril_loader_opts){ .batch = 4 });
     CHECK(!aril_loader_next(l, &b));
     CHECK_ERROR("Ragged: sample 1: x is [2,2] here and [1,2] in sample 0 of the same batch");
-    CHECK(aril_loader_next(l, &b)); /* the batch behind it */
+    CHECK(aril_loader_next(l, &b)); /* the batch after it */
     CHECK_INT(b.index[0], 4);
     aril_loader_free(l);
 
@@ -594,7 +594,7 @@ TEST(classes_and_names)
     CHECK(!aril_dataset_has_images(d));
     aril_dataset_release(d);
     CHECK_INT(aril_dataset_size(NULL), -1);
-    CHECK(!aril_dataset_range(NULL, 0, 1)); /* an error is passed on, not made */
+    CHECK(!aril_dataset_range(NULL, 0, 1)); /* the error is propagated, not a new one */
     CHECK(!aril_loader_new(NULL, (aril_loader_opts){ .batch = 3 }));
     CHECK(aril_ok());
     CHECK(!aril_dataset_tensors(counting(3, 2), counting(4, 1)));
@@ -614,7 +614,7 @@ TEST(classes_and_names)
     CHECK(aril_ok());
 }
 
-/* Every allocation of making and using a loader fails once: an error, no leak, no crash. */
+/* Every allocation of creating and using a loader fails once: an error, no leak, no crash. */
 TEST(memory_runs_out)
 {
     for (int64_t n = 1; n < 400; n++) {

@@ -19,7 +19,7 @@ static aril__lmdb *open_lmdb(const char *path)
     return aril__source_open(&s, "LMDB", path) == ARIL_OK ? aril__lmdb_open(s) : NULL;
 }
 
-/* The value of pair i: of very different sizes, and known bytes. */
+/* The value of pair i: widely varying sizes, known bytes. */
 static size_t value_size(int64_t i)
 {
     return i % 50 == 7 ? (size_t)(i * 37 % 20000) : (size_t)(i * 7 % 60);
@@ -100,7 +100,7 @@ TEST(lmdb_that_is_malformed)
     aril_clear_error();
 }
 
-/* Every node of a page, or every large value, in the same place: a few kilobytes would become
+/* Every node of a page, or every large value, at the same offset: a few kilobytes would expand to
  * megabytes of keys, or gigabytes of values. */
 TEST(lmdb_whose_nodes_or_values_overlap)
 {
@@ -124,7 +124,7 @@ TEST(lmdb_whose_nodes_or_values_overlap)
     CHECK_MSG(strstr(aril_error(), "nodes overlap"), "%s", aril_error());
     aril_clear_error();
     memcpy(same.at, b.at, b.n);
-    for (size_t i = 0; i < nodes; i++) { /* values become large ones, all on the last page */
+    for (size_t i = 0; i < nodes; i++) { /* all values become large ones on the last page */
         unsigned char *node = same.at + leaf + aril__le16(offsets + 2 * i);
         if (aril__le16(node) < 8) continue;
         aril__put_le16(node, 4000);
@@ -139,7 +139,7 @@ TEST(lmdb_whose_nodes_or_values_overlap)
     aril__bytes_free(&b);
 }
 
-/* A Datum of raw bytes, of floats, or of a image's file. */
+/* A Datum of raw bytes, of floats, or of an encoded image. */
 static void put_datum(aril__proto *p, int64_t label, int kind)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Datasets in files: by name, by path, and what is said where they are missing or malformed. */
+/* Datasets in files: by name, by path, and the errors when they are missing or malformed. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Datasets are looked for in `folder` and in the system's folders alone. */
+/* Datasets are searched for only in `folder` and in the system's folders. */
 static void look_in(const char *folder)
 {
     setenv("ARIL_DATA", folder, 1);
@@ -29,7 +29,7 @@ static bool absent(const char *path)
     return access(path, R_OK) != 0;
 }
 
-/* NULL was given, with an error of that code which says that; the error is cleared. */
+/* The call returned NULL with an error of that code and text; clears the error. */
 static bool refused(aril_dataset *d, aril_status code, const char *says)
 {
     bool good = !d && aril_error_code() == code && strstr(aril_error(), says);
@@ -153,7 +153,7 @@ TEST(mnist_by_name_and_by_path)
     CHECK_NEAR(aril_item(aril_amax(b.x, ARIL_ALL)), 232 / 255.0, 1e-6);
     aril_loader_free(l);
 
-    d = aril_dataset_open("MNIST", "test"); /* however it is written */
+    d = aril_dataset_open("MNIST", "test"); /* case does not matter */
     CHECK(d);
     CHECK_INT(label(d, 0), 7);
     aril_dataset_release(d);
@@ -207,7 +207,7 @@ TEST(datasets_that_are_missing)
     CHECK_STR(names[1], "fashion-mnist");
 }
 
-/* The real ones, where they are. */
+/* The real datasets, if present. */
 static void check_digits(aril_dataset *d, int64_t size, int64_t first, const char *class_of_first)
 {
     CHECK_MSG(d, "%s", aril_error());
@@ -400,7 +400,7 @@ TEST(a_folder_of_images)
     CHECK(d);
     CHECK_INT(aril_dataset_size(d), 1);
     aril_dataset_release(d);
-    setenv("ARIL_DATA", temp_path(""), 1); /* folders of one's own have names too */
+    setenv("ARIL_DATA", temp_path(""), 1); /* custom folders can be opened by name, too */
     d = aril_dataset_open("set", NULL);
     CHECK(d);
     CHECK_INT(aril_dataset_size(d), 3);
@@ -416,7 +416,7 @@ TEST(a_folder_of_images)
                   "1 or 3"));
 
     d = aril_dataset_folder(temp_path("set/train/dogs"), (aril_folder_opts){ .channels = 1 });
-    CHECK(d); /* no folders in it: no targets */
+    CHECK(d); /* no subfolders: no targets */
     CHECK_INT(aril_dataset_size(d), 2);
     CHECK_INT(aril_dataset_get(d, 0, &s), ARIL_OK);
     CHECK(!s.y);
@@ -451,7 +451,7 @@ TEST(a_image_that_is_broken_is_named)
     aril_dataset_release(d);
 }
 
-/* A photograph of waves, as JPEG. False where the build has no libjpeg. */
+/* An image of waves, as JPEG. False when the build has no libjpeg. */
 static bool write_jpeg(const char *name, double phase)
 {
     ARIL_SCOPE;
@@ -465,8 +465,8 @@ static bool write_jpeg(const char *name, double phase)
     return good;
 }
 
-/* Crops of images that are decoded in part, and of whole ones (a cache keeps what it gets
- * whole). */
+/* Crops of partially decoded images against crops of fully decoded ones (a cache stores whole
+ * images). */
 static double largest_difference(const char *transform)
 {
     aril_dataset *part = aril_dataset_folder(temp_path("jpeg"), (aril_folder_opts){ 0 });
@@ -499,7 +499,7 @@ TEST(crops_of_a_jpeg_are_those_of_the_whole_image)
     CHECK_NEAR(largest_difference("random_resized_crop=224"), 0, 0);
     CHECK_NEAR(largest_difference("resize=180,center_crop=160"), 0, 0);
     CHECK_NEAR(largest_difference("random_crop=100"), 0, 0);
-    /* Made smaller while it is decoded: by another filter, so not the same bits. */
+    /* Downscaled while decoding, with another filter: not the same bits. */
     double small = largest_difference("resize=48,center_crop=40");
     CHECK_MSG(small > 0 && small < 4, "%g", small);
 }

@@ -1,4 +1,4 @@
-/* Memory from and to other libraries. */
+/* Memory exchanged with other libraries. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The layout is a promise to other programs. */
+/* The layout is part of the ABI. */
 _Static_assert(sizeof(struct DLTensor) == 48 && offsetof(struct DLTensor, dtype) == 20 &&
                    offsetof(struct DLTensor, shape) == 24 &&
                    offsetof(struct DLTensor, byte_offset) == 40,
@@ -90,7 +90,7 @@ TEST(dlpack_keeps_the_memory)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-/* Memory of "another library", which counts its ends. */
+/* Memory of "another library", which counts deleter calls. */
 static int ended;
 static float memory[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 static int64_t sizes[9] = { 2, 3, 1, 1, 1, 1, 1, 1, 1 };
@@ -179,7 +179,7 @@ static void refused(struct DLManagedTensorVersioned m, aril_status code, const c
     aril_tensor *t = aril_from_dlpack(&m);
     CHECK_INT(aril_tensor_status(t), code);
     CHECK_MSG(strstr(aril_tensor_error(t), part), "message: %s", aril_tensor_error(t));
-    CHECK_INT(ended, 1); /* given back at once */
+    CHECK_INT(ended, 1); /* released immediately */
     aril_clear_error();
 }
 

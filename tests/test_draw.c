@@ -1,4 +1,4 @@
-/* Drawings: what is in the files. ARIL_DRAW_OUT keeps them, to be looked at. */
+/* Drawings: the contents of the files. ARIL_DRAW_OUT keeps them for inspection. */
 #include "formats/draw.h"
 #include "support/test.h"
 
@@ -23,7 +23,7 @@ static const char *in_folder(const char *name)
     return path;
 }
 
-/* The file as text, "" when there is none; it is removed unless kept. */
+/* The file as text, "" when it does not exist; it is removed unless kept. */
 static char *take(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -117,14 +117,14 @@ TEST(confusion)
     CHECK_INT(times(text, ">Ankle boot<"), 2);
     CHECK(strstr(text, ">true class<") && strstr(text, ">predicted class<"));
     free(text);
-    /* Rows keep their names where there are too many classes for those of columns. */
+    /* Rows keep their labels when there are too many classes for column labels. */
     aril_tensor *many = aril_ones(ARIL_SHAPE(100, 100), ARIL_I64, aril_cpu());
     path = in_folder("many.svg");
     CHECK_INT(aril_draw_confusion(path, many, NULL, (aril_draw_opts){ 0 }), ARIL_OK);
     text = take(path);
     CHECK_INT(times(text, ">77<"), 1);
     free(text);
-    /* Names that are wider than columns: rows have them with a number, and columns the number. */
+    /* Labels wider than the columns: rows show them with a number, and columns show the number. */
     const char *wide[20];
     for (int i = 0; i < 20; i++) wide[i] = i == 17 ? "Ankle boot" : "Trouser";
     path = in_folder("wide.svg");
@@ -196,7 +196,7 @@ TEST(letters)
         CHECK_MSG(ink > 2, "'%c' is empty", c);
         CHECK_MSG(aril__text_width(one, 20) <= 16, "'%c' is too wide", c);
     }
-    /* Those with accents are drawn without them. */
+    /* Accented letters are drawn without accents. */
     CHECK_NEAR(aril__text_width("\xc3\x89t\xc3\xa9 \xc3\xad", 20), aril__text_width("Ete i", 20),
                0);
 }

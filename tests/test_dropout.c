@@ -1,4 +1,4 @@
-/* Dropout: its statistics, and that a mask depends on nothing but the generator and the place. */
+/* Dropout: its statistics, and that a mask depends only on the generator and the position. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -117,7 +117,7 @@ TEST(a_seed_gives_the_same_mask_again)
     CHECK(same(a, d));
     aril_tensor *longer = aril_dropout_from(g, ones(3000), 0.5, (aril_dropout_opts){ 0 });
     CHECK_INT(aril_generator_state(g).calls, 2);
-    /* Element i does not depend on how many there are. */
+    /* Element i does not depend on the number of elements. */
     CHECK(same(aril_slice(longer, 0, 0, 1000, 1), b));
     aril_generator_free(g);
 }
@@ -135,7 +135,7 @@ TEST(threads_and_memory_order_do_not_matter)
         first = y;
     }
     aril_set_threads(threads);
-    /* A transposed input: logical positions count, not places in memory. */
+    /* A transposed input: the mask follows logical positions, not memory offsets. */
     aril_seed(11);
     aril_tensor *turned = aril_t(aril_reshape(flat, ARIL_SHAPE(401, 301))); /* [301,401] */
     aril_tensor *y = aril_dropout(turned, 0.3, (aril_dropout_opts){ 0 });
@@ -155,13 +155,13 @@ TEST(the_gradient_has_the_same_mask)
     aril_tensor *x = aril_parameter(ones(5000));
     aril_tensor *y = aril_dropout(x, 0.4, (aril_dropout_opts){ 0 });
     aril_backward(aril_sum(y, ARIL_ALL));
-    CHECK(same(aril_grad(x), y)); /* of ones, both are the mask */
+    CHECK(same(aril_grad(x), y)); /* for an input of ones, both are the mask */
     aril_zero_grad(x);
     y = aril_alpha_dropout(x, 0.4, (aril_dropout_opts){ 0 });
     aril_backward(aril_sum(y, ARIL_ALL));
     aril_tensor *g = aril_grad(x);
     double low = INFINITY;
-    for (int64_t i = 0; i < 100; i++) { /* the lowest value is that of dropped elements */
+    for (int64_t i = 0; i < 100; i++) { /* dropped elements have the lowest value */
         double v = aril_item(aril_slice(y, 0, i, i + 1, 1));
         low = v < low ? v : low;
     }
@@ -179,7 +179,7 @@ TEST(dropout_is_linear)
     aril_tensor *a = aril_mul_scalar(aril_ones(ARIL_SHAPE(40, 50), ARIL_F64, aril_cpu()), 3);
     aril_seed(3);
     aril_tensor *u = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 });
-    a = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 }); /* other values, with zeros among them */
+    a = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 }); /* different values, some of them zero */
     aril_seed(3);
     aril_tensor *v = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 });
     aril_seed(3);

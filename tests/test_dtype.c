@@ -1,4 +1,4 @@
-/* Element types: promotion, names, every conversion. What is called PyTorch's is from its 2.15. */
+/* Element types: promotion, names, every conversion. PyTorch's values are from version 2.15. */
 #include "support/test.h"
 
 #include "aril/dtype.h"
@@ -53,7 +53,7 @@ static unsigned encode_u64(aril_dtype t, uint64_t x)
     return encode(t, ARIL__C_U64, &x);
 }
 
-/* An integer dtype's element after storing a float; sign-extended or not as the dtype says. */
+/* An integer dtype's element after storing a float; sign-extended for signed dtypes. */
 static int64_t float_to_int(aril_dtype t, double x)
 {
     uint64_t memory = 0;
@@ -116,7 +116,7 @@ static const int torch_promotes[13][13] = {
     { F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64 },
 };
 
-/* What Aril says where PyTorch refuses: rows u16, u32 and u64, columns bool to i64. */
+/* Aril's result where PyTorch raises an error: rows u16, u32 and u64, columns bool to i64. */
 static const aril_dtype aril_promotes[3][9] = {
     { U16, U16, U16, U32, U64, I32, I32, I32, I64 },
     { U32, U32, U32, U32, U64, I64, I64, I64, I64 },
@@ -224,7 +224,8 @@ TEST(rows_are_whole)
 
 /* ---- Narrow floats ---- */
 
-/* The values of codes 0 to 127, from PyTorch: the upper half of the f32, which holds them whole. */
+/* The values of codes 0 to 127, from PyTorch: the upper half of the f32, which represents them
+ * exactly. */
 static const uint16_t torch_f8[4][128] = {
     /* float8_e4m3fn */
     {
@@ -315,7 +316,7 @@ TEST(f4_codes_decode)
     CHECK(signbit(decode(ARIL_F4E2M1, 8)));
 }
 
-/* Every f16 that is a number decodes as in PyTorch: a hash of the f32 it gives. */
+/* Every f16 that is not NaN decodes as in PyTorch: a hash of the resulting f32. */
 TEST(f16_codes_decode_as_in_pytorch)
 {
     uint64_t h = fnv_start;
@@ -343,8 +344,8 @@ TEST(every_code_survives_a_round_trip)
     }
 }
 
-/* Between neighbours: the middle goes to the even code, and the least step off it decides. In f64
-   that step is far below f32's, so this also fails if f64 went through f32. */
+/* Between adjacent values: the midpoint goes to the even code, and the smallest step off it
+ * decides. In f64 that step is far below f32's, so this also fails if f64 went through f32. */
 TEST(narrow_floats_round_to_nearest_even)
 {
     for (int k = 0; k < NARROW_FLOATS; k++) {
@@ -398,7 +399,7 @@ TEST(casts_from_f32_give_pytorchs_codes)
     CHECK(hash_of_codes(ARIL_BF16, false) == UINT64_C(0x0c4fd52549c75e1d));
 }
 
-/* The same cases to look at, one by one; the codes are PyTorch's, in the order of the enum. */
+/* Selected cases; the codes are PyTorch's, in the order of the enum. */
 TEST(f8_cases_from_pytorch)
 {
     static const struct {
@@ -512,7 +513,7 @@ TEST(conversions_round_once)
     CHECK_INT(encode_f64(ARIL_F16, 1 + 0x3p-11 - 0x1p-40), 0x3c01);
     CHECK_INT(encode_f64(ARIL_F8E5M2, 1.125 + 0x1p-40), 0x3d);
 
-    int64_t i = (INT64_C(1) << 62) + (INT64_C(1) << 54); /* a tie of bf16's */
+    int64_t i = (INT64_C(1) << 62) + (INT64_C(1) << 54); /* a tie for bf16 */
     CHECK_INT(encode_i64(ARIL_BF16, i), 0x5e80);
     CHECK_INT(encode_i64(ARIL_BF16, i + 1), 0x5e81);
     CHECK_INT(encode_i64(ARIL_BF16, -i), 0xde80);
@@ -618,7 +619,7 @@ TEST(anything_to_bool)
     CHECK_INT(int_to_int(ARIL_BOOL, 256), 1);
     CHECK_INT(int_to_int(ARIL_BOOL, INT64_MIN), 1);
     CHECK_INT(int_to_int(ARIL_BOOL, 0), 0);
-    uint8_t odd = 7; /* a bool from elsewhere may hold any byte */
+    uint8_t odd = 7; /* a bool from outside may hold any byte */
     CHECK(decode(ARIL_BOOL, odd) == 1);
 }
 
@@ -649,8 +650,8 @@ TEST(sub_byte_types_pack_from_the_low_bits)
     CHECK(back[0] == 2 && back[1] == -6 && back[2] == 0.5f);
 }
 
-/* Random bytes: each way to walk them must give what element after element gives, bit for bit
-   (one element is never a vector or the F16C path). */
+/* Random bytes: each way to iterate over them must match element-by-element access, bit for bit (a
+ * single element never takes the vector or F16C path). */
 static uint32_t rng_state = 1;
 
 static uint8_t random_byte(void)
@@ -699,7 +700,7 @@ TEST(every_walk_gives_the_same)
                     check_walk((aril_dtype)t, c, walks[w][0], walks[w][1], n);
 }
 
-/* All f16 and many f32 through dense runs, where F16C is used, against the portable code. */
+/* All f16 and many f32 in contiguous runs, which use F16C, against the portable code. */
 TEST(f16_runs_match_the_portable_code)
 {
     enum { RUN = 4096 };

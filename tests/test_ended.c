@@ -1,6 +1,6 @@
 /* Tensors used after their scope ended or after their last release: an error with a message, never
- * another tensor's values and never a crash. Where every block is an allocation of its own, for a
- * sanitizer, the header is gone and only ARIL_DEBUG=scopes can tell. */
+ * another tensor's values and never a crash. With a sanitizer, where every block is a separate
+ * allocation, the header is gone and only ARIL_DEBUG=scopes can detect it. */
 #include "aril/aril.h"
 #include "core/ended.h"
 #include "support/test.h"
@@ -25,7 +25,7 @@ static aril_tensor *forgotten_escape(aril_tensor *x)
     return aril_add(h, x); /* aril_escape is missing */
 }
 
-/* The running test met an error of this kind, and the thread is clean again. */
+/* The running test got such an error; clears it. */
 static bool met(const char *words)
 {
     bool good = aril_error_code() == ARIL_ERR_STATE && strstr(aril_error(), words) &&
@@ -116,7 +116,7 @@ TEST(a_second_release_is_an_error)
     aril_release(kept);
     aril_release(kept);
     CHECK(met("release"));
-    /* Nor does it take another tensor's reference. */
+    /* Nor does it release another tensor's reference. */
     ARIL_SCOPE;
     for (int i = 0; i < 50; i++) {
         aril_tensor *x = number(i);
@@ -135,7 +135,7 @@ TEST(a_scope_keeps_what_was_never_kept)
         aril_tensor *x = number(1);
         {
             ARIL_SCOPE;
-            aril_release(x); /* not kept: the scope around holds the only reference */
+            aril_release(x); /* not kept: the enclosing scope holds the only reference */
             CHECK(aril_error_code() == ARIL_ERR_STATE);
             CHECK(strstr(aril_error(), "belongs to its scope"));
             aril_clear_error();
@@ -155,7 +155,7 @@ TEST(a_scope_adopts_what_was_kept_alone)
         aril_tensor *x = number(1);
         {
             ARIL_SCOPE;
-            CHECK(aril_adopt(x) == x); /* not kept: it would end with both scopes */
+            CHECK(aril_adopt(x) == x); /* not kept: both scopes would release it */
             CHECK(aril_error_code() == ARIL_ERR_STATE);
             CHECK_MSG(strstr(aril_error(), "belongs to its scope"), "%s", aril_error());
             aril_clear_error();
@@ -167,7 +167,7 @@ TEST(a_scope_adopts_what_was_kept_alone)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-/* A few tensors later the mark must still be there. */
+/* The mark must survive the creation of a few more tensors. */
 TEST(headers_are_not_used_again_at_once)
 {
     number(0);
@@ -178,9 +178,9 @@ TEST(headers_are_not_used_again_at_once)
     CHECK(aril_item(y) != aril_item(y) && met("item"));
 }
 
-/* ---- in a process of its own ---- */
+/* ---- in a child process ---- */
 
-/* Runs one test of this program, or all; what it wrote to stderr and stdout. */
+/* Runs one test of this program, or all; captures stderr and stdout. */
 static int run_self(const char *environment, const char *test, char *text, size_t size)
 {
     char path[1024], command[1400];

@@ -1,5 +1,5 @@
 /* Wrong calls of the public functions. Each must give the right code and a message that names the
- * op, and the shapes where there are two; leave everything else working; and leak nothing. */
+ * op, and both shapes if there are two; leave everything else working; and leak nothing. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -25,7 +25,7 @@ static void check_row(int line, const char *call, aril_status got, aril_status w
         if (!strstr(message, *words))
             test_fail(__FILE__, line, "%s: '%s' is missing in: %s", call, *words, message);
     aril_clear_error();
-    /* Everything else goes on working. */
+    /* Everything else still works. */
     ARIL_SCOPE;
     aril_tensor *one = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
     if (aril_item(aril_sum(aril_add(one, one), ARIL_ALL)) != 4 || !aril_ok())
@@ -50,11 +50,12 @@ static aril_status poison_code(const aril_tensor *t)
                       (long long)(aril__live_blocks() - blocks_));                               \
     } while (0)
 
-/* WRONG(code, call of a tensor function, words of the message ...); BAD: of one with a status. */
+/* WRONG(code, call of a tensor function, words of the message ...); BAD: for calls that return a
+ * status. */
 #define WRONG(code, call, ...) ROW(ARIL_##code, poison_code(call), #call, __VA_ARGS__)
 #define BAD(code, call, ...)   ROW(ARIL_##code, (call), #call, __VA_ARGS__)
 
-/* ---- what the calls are given ---- */
+/* ---- arguments of the calls ---- */
 
 static aril_tensor *f23, *f45, *f3, *f0, *i23, *i3, *b23, *d23, *big, *img, *ker, *leaf, *wide;
 
@@ -131,7 +132,7 @@ TEST(elementwise)
     WRONG(ERR_ARG, aril_leaky_relu(NULL, 0.1), "leaky_relu", "NULL");
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 TEST(making)
 {
@@ -275,7 +276,7 @@ TEST(matrices)
     WRONG(ERR_ARG, aril_bmm(big, NULL), "bmm", "NULL");
 }
 
-/* ---- picking ---- */
+/* ---- indexing ---- */
 
 TEST(picking)
 {
@@ -435,7 +436,7 @@ TEST(losses)
     WRONG(ERR_ARG, aril_l1_penalty(ARIL_LIST(f23, NULL), 1), "l1_penalty", "NULL");
 }
 
-/* ---- bags, order, transforms, factors ---- */
+/* ---- embedding bags, sorting, transforms, decompositions ---- */
 
 TEST(bags_order_transforms)
 {
@@ -536,7 +537,7 @@ static aril_status weight_gradient(void)
     return aril_backward(aril_cross_entropy_with(f23, indices(2, 1), opts));
 }
 
-/* A parameter is the caller's to release, a poisoned one too. */
+/* The caller releases a parameter, even a poisoned one. */
 static aril_status parameter_of(aril_tensor *t)
 {
     aril_tensor *p = aril_parameter(t);
@@ -656,7 +657,7 @@ TEST(poison_passes_through)
     float buf[6];
     CHECK_INT(aril_read(p, buf), ARIL_ERR_SHAPE);
 
-    /* A destination stays as it was. */
+    /* A destination stays unchanged. */
     aril_tensor *r = aril_add_(f23, p);
     CHECK_INT(aril_tensor_status(r), ARIL_ERR_SHAPE);
     CHECK_INT(aril_tensor_status(f23), ARIL_OK);
@@ -683,7 +684,7 @@ TEST(first_error_stays)
     CHECK_INT(aril_error_code(), ARIL_ERR_SHAPE);
     CHECK_INT(aril_tensor_status(second), ARIL_ERR_ARG);
     CHECK(strstr(aril_tensor_error(second), "tanh"));
-    CHECK(strstr(first, "test_errors.c:")); /* the place of the wrong call */
+    CHECK(strstr(first, "test_errors.c:")); /* the source location of the wrong call */
 
     char text[1024] = "";
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -724,7 +725,7 @@ TEST(handler_hears_every_new_error)
     CHECK_INT(h.n, 1);
     CHECK_INT(h.code, ARIL_ERR_SHAPE);
     CHECK_STR(h.message, aril_error());
-    aril_relu(p); /* passed on, not new */
+    aril_relu(p); /* propagated, not a new error */
     CHECK_INT(h.n, 1);
     aril_tanh(NULL);
     CHECK_INT(h.n, 2);
@@ -767,6 +768,6 @@ TEST(another_thread_adopts_the_error_of_poison)
     pthread_join(t, NULL);
     CHECK(e.clean_before && e.same_message && e.own);
     CHECK_INT(e.code, ARIL_ERR_SHAPE);
-    CHECK(aril_ok()); /* what happened there is not this thread's */
+    CHECK(aril_ok()); /* errors are per thread */
     aril_release(e.poison);
 }

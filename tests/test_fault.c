@@ -1,5 +1,5 @@
-/* Memory that runs out: every allocation of a training step is made to fail in turn. Nothing may
- * crash or leak, and the step after it gives the numbers of an undisturbed run. */
+/* Out of memory: every allocation of a training step fails in turn. Nothing may crash or leak, and
+ * the next step gives the numbers of an undisturbed run. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -13,7 +13,7 @@ enum { PARAMS = 5, MOST = 4 * 8 * 32, BATCH = 4, CLASSES = 3 };
 typedef struct net {
     aril_tensor *param[PARAMS];
     float initial[PARAMS][MOST];
-    aril_tensor *x, *y, *seen; /* data, classes, and a record that is written through a view */
+    aril_tensor *x, *y, *seen; /* data, classes, and a buffer that is written through a view */
 } net;
 
 static aril_tensor *parameter(aril_shape shape)
@@ -55,7 +55,8 @@ static void net_reset(net *m)
     aril_write(m->seen, zeros);
 }
 
-/* Forward, with a write through a view in the graph; backward; updates in place. The loss. */
+/* Forward, with a write through a view in the graph; backward; in-place updates. Returns the
+ * loss. */
 static double net_step(net *m)
 {
     ARIL_SCOPE;
@@ -63,7 +64,7 @@ static double net_step(net *m)
     aril_tensor *h =
         aril_relu(aril_conv2d(m->x, w[0], NULL, (aril_conv_opts){ 0 })); /* [4,2,4,4] */
     h = aril_relu(aril_linear(aril_flatten(h, 1, -1), w[1], w[2]));      /* [4,8] */
-    h = aril_mul_scalar(h, 2); /* memory that relu's gradient does not need */
+    h = aril_mul_scalar(h, 2); /* a copy that relu's gradient does not need */
     aril_mul_scalar_(aril_slice(h, 0, 1, 3, 1), 0.5);
     aril_tensor *scores = aril_linear(h, w[3], w[4]); /* [4,3] */
     aril_tensor *loss =
@@ -123,7 +124,7 @@ TEST(every_allocation_of_a_training_step_fails_in_turn)
             reported++;
             CHECK_MSG(aril_error_code() == ARIL_ERR_MEMORY, "allocation %lld: %s", (long long)n,
                       aril_error());
-        } else { /* something that can do without, and then the result is right */
+        } else { /* the allocation was optional, and the result is right */
             CHECK_MSG(loss == want.loss, "allocation %lld failed without a word", (long long)n);
         }
         aril_clear_error();
@@ -144,7 +145,7 @@ TEST(every_allocation_of_a_training_step_fails_in_turn)
     net_free(&m);
 }
 
-/* The same for a second derivative, whose graph is recorded on the way back. */
+/* The same for a second derivative, whose graph is recorded during backward. */
 static double second_order(aril_tensor *x)
 {
     ARIL_SCOPE;
@@ -191,7 +192,7 @@ TEST(every_allocation_of_a_second_derivative_fails_in_turn)
     aril_release(x);
 }
 
-/* Ops of every family, forward and back. */
+/* Ops of every family, forward and backward. */
 static double many_ops(aril_tensor *x, aril_tensor *table)
 {
     ARIL_SCOPE;

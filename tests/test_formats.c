@@ -1,4 +1,4 @@
-/* Files of tensors: safetensors, the way files are written, JSON. */
+/* Tensor files: safetensors, atomic writing, JSON. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- how files are written ---- */
+/* ---- writing files ---- */
 
 static char *contents(const char *path)
 {
@@ -119,7 +119,7 @@ TEST(what_a_killed_writer_left_is_taken_over)
     CHECK_STR(contents(path), "new");
 }
 
-/* Runs fn in a child that may write files of at most 4096 bytes: a disk that is full. */
+/* Runs fn in a child that may write at most 4096 bytes per file: a full disk. */
 static int when_full(void (*fn)(const char *path), const char *path)
 {
     pid_t child = fork();
@@ -178,11 +178,11 @@ TEST(places_that_cannot_be_written)
 
 TEST(a_folder_that_may_not_be_written)
 {
-    bool root = geteuid() == 0; /* whom nothing stops */
+    bool root = geteuid() == 0; /* root ignores permissions */
     char folder[512], path[600];
     snprintf(folder, sizeof folder, "%s", temp_path("closed"));
     snprintf(path, sizeof path, "%s/x", folder);
-    CHECK(chmod(temp_path(""), 0755) == 0); /* others get as far as the folder */
+    CHECK(chmod(temp_path(""), 0755) == 0); /* others can reach the folder */
     CHECK(mkdir(folder, 0555) == 0);
     if (root) CHECK(seteuid(65534) == 0);
     CHECK_INT(aril__file_replace(path, "x", 1), ARIL_ERR_IO);
@@ -343,8 +343,8 @@ TEST(safetensors_without_names_or_tensors)
     aril_safetensors_close(f);
 }
 
-/* The first bytes are the header's length, which may look like the mark of another format: 128 + 256k
- * like a pickle's, 19280 like a zip archive's. */
+/* The first bytes are the header's length, which may look like the magic number of another format:
+ * 128 + 256k like a pickle's, 19280 like a zip archive's. */
 TEST(safetensors_with_headers_of_any_length)
 {
     ARIL_SCOPE;
@@ -392,7 +392,7 @@ TEST(safetensors_that_cannot_be_saved)
     CHECK_INT(temp_count(), 0);
 }
 
-/* Opens a file of that header and `data` zero bytes. */
+/* Opens a file with that header and `data` zero bytes. */
 static aril_status open_text(const char *header, size_t data)
 {
     aril__bytes b = { 0 };

@@ -1,4 +1,4 @@
-/* The parser of formulas: what it reads means what C means, and nothing malformed passes. */
+/* The formula parser: expressions mean what they mean in C, and nothing malformed is accepted. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
@@ -41,7 +41,7 @@ static double value_of(const char *text)
 #define k_maximum(u, v) fmax(u, v)
 #define k_pow(u, v)     pow(u, v)
 #define k_abs(x)        fabs(x)
-/* The same tokens, read by the compiler and by the parser. */
+/* The same tokens, compiled and parsed. */
 #define SAME(...)       CHECK_NEAR(value_of(#__VA_ARGS__), (double)(__VA_ARGS__), 1e-12)
 
 TEST(arithmetic_binds_as_in_c)
@@ -103,7 +103,7 @@ TEST(comparisons_and_choices)
     CHECK_NEAR(value_of("a < b && b < c || c > y ? K(1) : K(2)"), 1, 0);
     CHECK_NEAR(value_of("a > b || b > c && c < y ? K(1) : K(2)"), 1, 0);
     CHECK_NEAR(value_of("a < b == y < b ? K(1) : K(2)"), 1, 0);
-    /* To the right, as in C. */
+    /* Right-associative, as in C. */
     SAME(a < b ? K(1) : a < c ? K(2) : K(3));
     SAME(a > b ? a > c ? K(1) : K(2) : K(3));
     SAME(a < b ? K(1) : a > c ? K(2) : a > y ? K(3) : K(4));
@@ -188,7 +188,7 @@ TEST(malformed_text_is_refused)
         if (p) test_fail(__FILE__, __LINE__, "\"%s\" was read", bad[i]);
         aril__program_free(p);
     }
-    /* Longer than a program can be. */
+    /* Longer than the maximum program. */
     char text[4096] = "a";
     for (int i = 0; i < 400; i++) strcat(text, " + a");
     CHECK(aril__program_parse(text) == NULL);
@@ -218,7 +218,7 @@ TEST(derivatives_know_what_they_read)
     CHECK_INT(d[1].saves, IN(0));
 }
 
-/* Every formula of the table that says y = ... reads as its kernel computes. */
+/* Every formula y = ... in the table evaluates to what its kernel computes. */
 TEST(formulas_of_the_table_equal_their_kernels)
 {
     ARIL_SCOPE;
@@ -229,7 +229,7 @@ TEST(formulas_of_the_table_equal_their_kernels)
             op->formula->rule == ARIL__EW_INTX)
             continue;
         aril__formula_code *p = aril__program_parse(op->formula->text);
-        if (!p) /* calls of the C library that no op is named after, such as k_erf in T */
+        if (!p) /* C library calls without an op of that name, such as k_erf in T */
             continue;
         read++;
         double v[3] = { 0.4, 0.3, 0.6 };

@@ -1,6 +1,6 @@
-/* Readers of files against files that are broken at random: each gives a value or an error, never a
- * crash, and takes no memory that the file cannot justify. Mutations come from a fixed seed; the
- * sanitizers see what the checks here cannot. */
+/* File readers against randomly corrupted files: each returns a value or an error, never crashes,
+ * and allocates no more than the file justifies. Mutations come from a fixed seed; the sanitizers
+ * see what the checks here cannot. */
 #include "aril/aril.h"
 #include "data/datum.h"
 #include "files/images.inc"
@@ -29,7 +29,7 @@ static uint64_t draw(uint64_t below)
     return (state >> 33) % below;
 }
 
-/* A broken copy: bits, bytes and numbers changed, parts cut out, doubled or cut off. */
+/* A corrupted copy: bits, bytes and numbers changed, parts removed, duplicated or truncated. */
 static void mutate(const unsigned char *from, size_t n, aril__bytes *to)
 {
     static const unsigned char numbers[][4] = {
@@ -64,7 +64,7 @@ static void mutate(const unsigned char *from, size_t n, aril__bytes *to)
             memcpy(to->at + at, part, more);
             break;
         }
-        default: { /* digits, which texts are made of */
+        default: { /* digits, as in text */
             to->at[at] = (unsigned char)"0123456789-{}[](),:\"'\n\\."[draw(25)];
             break;
         }
@@ -72,9 +72,10 @@ static void mutate(const unsigned char *from, size_t n, aril__bytes *to)
     }
 }
 
-typedef bool parse_fn(const unsigned char *data, size_t size); /* true when it was read */
+typedef bool parse_fn(const unsigned char *data, size_t size); /* true when parsing succeeded */
 
-/* Runs a reader on broken copies. Each error has a text and one of the codes for bad files. */
+/* Runs a reader on corrupted copies. Each error has a message and one of the codes for bad
+ * files. */
 static void fuzz(const char *what, const unsigned char *file, size_t n, int rounds, parse_fn *parse)
 {
     aril__bytes b = { 0 };
@@ -182,7 +183,7 @@ static bool parse_lmdb(const unsigned char *data, size_t size)
     return good;
 }
 
-/* Those that read files alone. */
+/* For readers that only take files. */
 static const char *as_file(const char *name, const unsigned char *data, size_t size)
 {
     const char *path = temp_path(name);
@@ -246,7 +247,7 @@ static bool parse_json(const unsigned char *data, size_t size)
         }
     }
     if (aril__json_end(&j)) return true;
-    aril_idx_read(""); /* this reader tells in its own way: an error stands for it */
+    aril_idx_read(""); /* this reader reports errors its own way: record an error for it */
     return false;
 }
 
@@ -312,7 +313,7 @@ TEST(fuzz_idx_and_gzip)
     fuzz("IDX", idx, sizeof idx - 1, 5000, parse_idx);
     state = 1;
     aril__bytes b = { 0 };
-    for (int i = 0; i < 5000; i++) { /* the stream above is broken already */
+    for (int i = 0; i < 5000; i++) { /* the compressed stream is already broken */
         mutate(gz, sizeof gz, &b);
         parse_gzip(b.at, b.n);
         aril_clear_error();
@@ -347,14 +348,13 @@ TEST(fuzz_databases)
     CHECK(parse_lmdb(b.at, b.n));
     state = 1;
     int read = 0;
-    for (int i = 0; i < 6000;
-         i++) { /* most bytes are values: the rest is where it gets interesting */
+    for (int i = 0; i < 6000; i++) { /* most bytes are values: corrupt the rest more often */
         aril__bytes_free(&broken);
         aril__bytes_add(&broken, b.at, b.n);
         for (int k = 0; k < 3; k++) {
             size_t page = draw(b.n / 4096) * 4096;
             broken.at[page + draw(draw(2) ? 160 : 4096)] = (unsigned char)draw(256);
-            unsigned char *offsets = broken.at + page + 16; /* two nodes, or many, in one place */
+            unsigned char *offsets = broken.at + page + 16; /* nodes that overlap */
             for (uint64_t same = draw(4) ? 0 : draw(60); same > 0; same--)
                 memcpy(offsets + 2 * draw(40), offsets + 2 * draw(40), 2);
         }

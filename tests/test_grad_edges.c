@@ -1,5 +1,5 @@
-/* Values and gradients at the edges of formulas: division by zero, no elements, overflow on the
- * way. */
+/* Values and gradients at the edges of formulas: division by zero, empty tensors, intermediate
+ * overflow. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -16,7 +16,7 @@ static aril_tensor *doubles(int n, const double *at)
     return leaf(aril_from(at, ARIL_SHAPE(n), ARIL_F64, aril_cpu()));
 }
 
-/* PyTorch's convention: the angle has no direction there, and no gradient flows. */
+/* PyTorch's convention: the angle is undefined there, and no gradient flows. */
 TEST(no_gradient_flows_through_the_angle_of_the_origin)
 {
     ARIL_SCOPE;
@@ -33,7 +33,7 @@ TEST(no_gradient_flows_through_the_angle_of_the_origin)
     CHECK_INT(aril_gradients(s, ARIL_LIST(a, b), second, (aril_grad_opts){ 0 }), ARIL_OK);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < 2; i++) CHECK(((const double *)aril_data(second[k]))[i] == 0);
-    /* Nor where the squares of both are 0. */
+    /* Nor when both squares underflow to 0. */
     a = doubles(1, (double[]){ 1e-200 });
     y = aril_sum(aril_atan2(a, b = doubles(1, (double[]){ -0.0 })), ARIL_ALL);
     CHECK_INT(aril_gradients(y, ARIL_LIST(a, b), grads, (aril_grad_opts){ 0 }), ARIL_OK);
@@ -71,7 +71,7 @@ static aril_tensor *loss_of(aril_tensor *x)
     return aril_mse_loss(x, aril_zeros_like(x));
 }
 
-/* The gradient of nothing is empty, whatever flows to it: so its derivative by that is 0. */
+/* The gradient of an empty input is empty for any incoming gradient, so its derivative is 0. */
 TEST(the_mean_of_nothing_has_a_second_derivative)
 {
     aril_tensor *(*const functions[])(aril_tensor *) = { mean_of, variance_of, loss_of };
@@ -103,7 +103,7 @@ TEST(local_response_norm_of_no_pixels_has_a_gradient)
     CHECK(aril_size(g, 2) == 0 && aril_ok());
 }
 
-/* Numbers stop the gradient at a bound; of tensors, element and bound share it. */
+/* Scalar bounds block the gradient at a bound; with tensor bounds, element and bound share it. */
 TEST(the_gradient_at_a_bound)
 {
     ARIL_SCOPE;
@@ -137,8 +137,8 @@ TEST(a_transposed_convolution_keeps_nan_through_its_activation)
         }
 }
 
-/* What comes before an infinity keeps its share of the sums before it; the infinity takes what comes
- * from it on, as the limit does. */
+/* Elements before an infinity keep their share of the sums before it; the infinity takes the whole
+ * gradient of the sums from it on, as in the limit. */
 TEST(the_gradient_of_logcumsumexp_at_infinity)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Sampling by a grid, on images and grids of several blocks. */
+/* Grid sampling, with images and grids of several blocks. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -20,7 +20,7 @@ static double dot(aril_tensor *a, aril_tensor *b)
     return aril_item(aril_sum(aril_mul(a, b), ARIL_ALL));
 }
 
-/* Results of a place depend neither on those beside it nor on other channels. */
+/* A result depends neither on adjacent positions nor on other channels. */
 static void places_stand_alone(aril_dtype dtype, aril_grid_opts how)
 {
     ARIL_SCOPE;
@@ -38,7 +38,7 @@ static void places_stand_alone(aril_dtype dtype, aril_grid_opts how)
 }
 
 /* <g, sample(x)> = <gradient for x of g, x>, as sampling is linear in x; and the gradient for the
- * grid of all is that of its parts. */
+ * whole grid equals that of its parts. */
 static void gradients_fit(aril_grid_opts how)
 {
     ARIL_SCOPE;
@@ -74,7 +74,7 @@ TEST(a_grid_of_many_places)
             }
 }
 
-/* What lies outside is 0, whatever the image holds; so is a place that is no number. */
+/* Outside the image the result is 0, whatever the image holds; the same for a NaN position. */
 TEST(outside_nothing_is_read)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Files that mean harm: what is no file at all, links that lead elsewhere, a few bytes that ask for
+/* Malicious files: not regular files, links that lead elsewhere, a few bytes that ask for
  * gigabytes. */
 #include "aril/aril.h"
 #include "files/images.inc"
@@ -21,9 +21,9 @@ static const unsigned char outside[] = {
 #include "files/outside.inc"
 };
 
-/* ---- what is no ordinary file ---- */
+/* ---- not regular files ---- */
 
-/* Every reader of files, by a dataset or tensor that it makes of one. */
+/* Every file reader, called through a dataset or tensor that it creates. */
 static bool opens(int reader, const char *path)
 {
     ARIL_SCOPE;
@@ -68,7 +68,7 @@ TEST(readers_do_not_wait_for_what_is_no_file)
                            temp_path("folder") };
     CHECK(mkfifo(path[0], 0666) == 0 && mkdir(path[4], 0777) == 0);
     make_socket(path[1]);
-    alarm(20); /* a reader that waits ends the test */
+    alarm(20); /* kills a reader that blocks */
     for (int i = 0; i < 5; i++)
         for (int r = 0; r < READERS; r++) {
             CHECK_MSG(!opens(r, path[i]), "reader %d opened %s", r, path[i]);
@@ -94,7 +94,7 @@ TEST(writers_do_not_wait_for_a_pipe_in_their_way)
     CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 3);
 }
 
-/* ---- HDF5 whose arrays lie in other files ---- */
+/* ---- HDF5 with external data files ---- */
 
 TEST(hdf5_follows_no_links_to_other_files)
 {
@@ -109,7 +109,7 @@ TEST(hdf5_follows_no_links_to_other_files)
     CHECK_INT(status, ARIL_OK);
     CHECK_INT(aril__file_replace(path, outside, sizeof outside), ARIL_OK);
     CHECK_INT(aril__file_replace(temp_path("raw.bin"), "abcd", 4), ARIL_OK);
-    CHECK(chdir(temp_path("")) == 0); /* where files of raw values are looked for */
+    CHECK(chdir(temp_path("")) == 0); /* raw data files are searched for here */
     const char *arrays[] = { "link", "raw", "virtual" };
     for (int i = 0; i < 3; i++) {
         CHECK_MSG(aril_tensor_status(aril_hdf5_read(path, arrays[i])) < 0, "%s was read",
@@ -122,7 +122,7 @@ TEST(hdf5_follows_no_links_to_other_files)
 
 /* ---- links in folders of images ---- */
 
-/* How many samples a folder has; -1 where it is refused. */
+/* The number of samples in a folder; -1 when it is rejected. */
 static int64_t count(const char *path, bool follow)
 {
     aril_dataset *d = aril_dataset_folder(path, (aril_folder_opts){ .follow_links = follow });
@@ -148,7 +148,7 @@ TEST(links_in_a_folder_of_images)
         CHECK_INT(aril__file_replace(temp_path(images[i]), png_rgba, sizeof png_rgba), ARIL_OK);
     CHECK_INT(count(set, false), 3);
     CHECK_INT(count(set, true), 3);
-    /* circles, many ways to one folder, links to nowhere */
+    /* cycles, several paths to one folder, dangling links */
     link_to("..", "set/cats/up");
     link_to(".", "set/cats/here");
     link_to("../cats", "set/cats/again");
@@ -158,11 +158,11 @@ TEST(links_in_a_folder_of_images)
     link_to("round.png", "set/dogs/round.png");
     CHECK_INT(count(set, false), 3);
     CHECK_INT(count(set, true), 3);
-    link_to("b.png", "set/dogs/same.png"); /* another name for an image is another sample */
+    link_to("b.png", "set/dogs/same.png"); /* a second name for an image is a second sample */
     CHECK_INT(count(set, false), 4);
-    link_to("set", "linked"); /* the folder itself may be given by a link */
+    link_to("set", "linked"); /* the folder itself may be a link */
     CHECK_INT(count(temp_path("linked"), false), 4);
-    /* out of the folder */
+    /* links out of the folder */
     static const struct {
         const char *to, *at;
     } out[] = { { "../other", "set/birds" },
@@ -181,14 +181,14 @@ TEST(links_in_a_folder_of_images)
     }
 }
 
-/* ---- a little gzip that becomes a lot ---- */
+/* ---- gzip bombs ---- */
 
 struct bits {
     aril__bytes *to;
     unsigned held, n;
 };
 
-/* Huffman codes come with their high bit first, numbers with their low one. */
+/* Huffman codes are stored high bit first, numbers low bit first. */
 static void put_code(struct bits *b, unsigned code, unsigned n)
 {
     for (unsigned i = n; i-- > 0;) {
@@ -207,14 +207,14 @@ static void pack_ones(aril__bytes *gz, size_t n)
     unsigned char tail[8];
     aril__bytes_add(gz, head, sizeof head);
     struct bits b = { gz, 0, 0 };
-    put_code(&b, 6, 3); /* the last block, of fixed codes */
+    put_code(&b, 6, 3); /* the last block, with fixed codes */
     put_code(&b, 0x30 + '1', 8);
     put_code(&b, 0x30 + '\n', 8);
     for (size_t i = 0; i < n; i++) {
         put_code(&b, 0xc5, 8); /* 258 bytes */
-        put_code(&b, 1, 5);    /* from 2 back */
+        put_code(&b, 1, 5);    /* distance 2 */
     }
-    put_code(&b, 0, 7); /* the end */
+    put_code(&b, 0, 7); /* end of block */
     put_code(&b, 0, 7);
     uint32_t crc = 0;
     for (size_t i = 0; i < 1 + 129 * n; i++) crc = aril__crc32(crc, "1\n", 2);
@@ -228,7 +228,7 @@ TEST(gzip_unpacks_to_what_its_size_explains)
     ARIL_SCOPE;
     aril__bytes gz = { 0 };
     const char *path = temp_path("ones.csv.gz");
-    pack_ones(&gz, 1000); /* 150 times its size, but little */
+    pack_ones(&gz, 1000); /* 150 times its size, but small */
     CHECK_INT(aril__file_replace(path, gz.at, gz.n), ARIL_OK);
     aril_dataset *d = aril_dataset_csv(path, (aril_csv_opts){ 0 });
     if (!d && aril_error_code() == ARIL_ERR_UNSUPPORTED) {
@@ -263,7 +263,7 @@ TEST(gzip_unpacks_to_what_its_size_explains)
     aril__bytes_free(&gz);
 }
 
-/* ---- images that unpack to more than they look like ---- */
+/* ---- images that decompress to far more than their size ---- */
 
 static void put_chunk(aril__bytes *png, const char *name, const void *data, size_t n)
 {
@@ -310,14 +310,14 @@ TEST(images_are_as_large_as_their_files_explain)
         SKIP("built without libpng");
     }
     CHECK_MSG(strstr(why, "too small for the 16000 x 16000 pixels"), "%s", why);
-    begin_png(&png, 8000, 8000, 1); /* 64 MB: any file that can hold it may */
+    begin_png(&png, 8000, 8000, 1); /* 64 MB: allowed for any file that can hold it */
     put_chunk(&png, "IDAT", junk, sizeof junk);
     why = decodes(&png);
     CHECK_MSG(!strstr(why, "too small") && !strstr(why, "was read"), "%s", why);
     aril__bytes_free(&png);
 }
 
-/* The zlib stream of a text of n * 258 + 1 letters, without its checksum: libpng warns of that. */
+/* The zlib stream of n * 258 + 1 letters, without its checksum: libpng warns about that. */
 static void pack_letters(aril__bytes *to, size_t n)
 {
     aril__bytes_add(to, "\x78\x01", 2);
@@ -330,7 +330,7 @@ static void pack_letters(aril__bytes *to, size_t n)
     }
     put_code(&b, 0, 7);
     put_code(&b, 0, 7);
-    uint32_t low = 1, high = 0; /* Adler's checksum */
+    uint32_t low = 1, high = 0; /* Adler-32 */
     for (size_t i = 0; i < 258 * n + 1; i++) {
         low = (low + 'a') % 65521;
         high = (high + low) % 65521;
@@ -362,7 +362,7 @@ TEST(texts_in_an_image_are_not_unpacked)
 
 TEST(images_of_thousands_of_scans_are_refused)
 {
-    /* The first scan of a progressive file, again and again: up to the next marker. */
+    /* Repeats the first scan of a progressive file, up to the next marker. */
     size_t begin = 0, end;
     const unsigned char *p = jpeg_progressive;
     while (!(p[begin] == 0xff && p[begin + 1] == 0xda)) begin++;

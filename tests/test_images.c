@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Skips the test where the build has no library for that kind of file. */
+/* Skips the test when the build has no library for that format. */
 #define NEED(x)                                                                  \
     do {                                                                         \
         if (aril_tensor_status(x) == ARIL_ERR_UNSUPPORTED) {                     \
@@ -43,7 +43,7 @@ static int64_t at(aril_tensor *t, int64_t c, int64_t y, int64_t x)
     return aril_item_int(aril_select(aril_select(aril_select(t, 0, c), 0, y), 0, x));
 }
 
-/* Compares a image of those files with what its formula says, for `channels` channels. */
+/* Compares an image of those files with its formula, for `channels` channels. */
 static void check_values(aril_tensor *t, int channels, int most, double factor)
 {
     CHECK_INT(aril_size(t, 0), channels);
@@ -130,7 +130,7 @@ TEST(jpeg_of_every_kind)
     CHECK(aril_ok());
 }
 
-/* A image with something to see: waves. u8 [c,h,w] */
+/* A test image of waves. u8 [c,h,w] */
 static aril_tensor *waves(int64_t c, int64_t h, int64_t w)
 {
     aril_tensor *x = aril_linspace(0, 9, w, ARIL_F32, aril_cpu());
@@ -206,8 +206,7 @@ TEST(images_that_cannot_be_written)
     CHECK_INT(temp_count(), 0);
 }
 
-/* The bytes of a image as JPEG; n is 0 where the build has no libjpeg. Free with
- * aril__bytes_free. */
+/* An image encoded as JPEG; n is 0 when the build has no libjpeg. Free with aril__bytes_free. */
 static aril__bytes jpeg_of(aril_tensor *x)
 {
     aril__pixels p;
@@ -246,7 +245,8 @@ TEST(jpeg_orientation_is_followed)
             aril__bytes_free(&b);
             CHECK(!test_difference_in_bits(stored, x));
             CHECK_INT(aril_size(got, 2), how >= 5 ? 24 : 40);
-            /* Where the stored image's top left corner, and the pixel right of it, have gone. */
+            /* The new position of the stored image's top left corner, and of the pixel right of
+             * it. */
             int64_t h = aril_size(got, 1) - 1, w = aril_size(got, 2) - 1;
             int64_t y = how == 3 || how == 4 || how == 7 || how == 8 ? h : 0;
             int64_t c = how == 2 || how == 3 || how == 6 || how == 7 ? w : 0;

@@ -1,4 +1,4 @@
-/* Indexing: the rules of x[...] at their corners, writes in place, order of sums, errors. */
+/* Indexing: corner cases of x[...], in-place writes, order of sums, errors. */
 #include "support/test.h"
 
 #include "aril/aril.h"
@@ -45,28 +45,28 @@ TEST(where_index_dimensions_go)
     aril_tensor *x = counted(ARIL_SHAPE(2, 3, 4, 5));
     aril_tensor *i = INTS(0, 1, 0, 1, 0, 1), *j = INTS(3, 2, 1, 0, 3, 2);
     aril_tensor *i2 = aril_reshape(i, ARIL_SHAPE(6, 1));
-    /* neighbours: where they stood */
+    /* adjacent index tensors: the result's dimensions stay in place */
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_EVERY, ARIL_BY(i), ARIL_BY(j))),
                     ARIL_SHAPE(2, 6, 5)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_DOTS, ARIL_BY(j), ARIL_BY(j))),
                     ARIL_SHAPE(2, 3, 6)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_EVERY, ARIL_BY(i2), ARIL_BY(j))),
                     ARIL_SHAPE(2, 6, 6, 5)));
-    /* something between them: in front */
+    /* separated index tensors: the result's dimensions come first */
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_EVERY, ARIL_BY(i), ARIL_EVERY, ARIL_BY(j))),
                     ARIL_SHAPE(6, 2, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(i), ARIL_DOTS, ARIL_BY(j))),
                     ARIL_SHAPE(6, 3, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_EVERY, ARIL_BY(i), ARIL_NEW, ARIL_BY(j))),
                     ARIL_SHAPE(6, 2, 1, 5)));
-    /* a new axis beside them moves nothing */
+    /* a new axis next to them moves nothing */
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_NEW, ARIL_BY(i), ARIL_BY(i))),
                     ARIL_SHAPE(1, 6, 4, 5)));
-    /* a position takes its axis away first, as in PyTorch */
+    /* an integer removes its axis first, as in PyTorch */
     aril_tensor *y = aril_index(x, ARIL_INDEX(ARIL_AT(1), ARIL_EVERY, ARIL_BY(j)));
     CHECK(has_shape(y, ARIL_SHAPE(3, 6, 5)));
     CHECK_NEAR(at(y, 0), 60 + 15, 0);
-    /* a 0-d index tensor takes the axis away, and may be broadcast */
+    /* a 0-d index tensor removes the axis, and broadcasts */
     aril_tensor *one = aril_full(ARIL_SHAPE(), 1, ARIL_I32, aril_cpu());
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(one))), ARIL_SHAPE(3, 4, 5)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(one), ARIL_EVERY, ARIL_BY(j))),
@@ -168,7 +168,7 @@ TEST(writing_in_place_touches_nothing_else)
     CHECK_NEAR(at(h, 0), 3, 0);
     CHECK_NEAR(at(h, 3), at(x, 3) + 1, 0);
     CHECK_NEAR(at(h, 1), 1, 0);
-    /* an input that is the tensor written to */
+    /* the source is the destination */
     aril_tensor *v = counted(ARIL_SHAPE(3));
     aril_index_put_(v, ARIL_INDEX(ARIL_BY(INTS(2, 1, 0))), v, false);
     CHECK_NEAR(at(v, 0), 2, 0);
@@ -198,7 +198,7 @@ TEST(sums_do_not_depend_on_threads)
         CHECK_NEAR(aril_item(aril_sum(aril_ne(a, b), ARIL_ALL)), 0, 0);
     }
     aril_set_threads(threads);
-    /* the last of several values stays */
+    /* the last of several values wins */
     aril_tensor *x = aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
     x = aril_index_put(x, ARIL_INDEX(ARIL_BY(INTS(0, 0, 1, 0))), counted(ARIL_SHAPE(4)), false);
     CHECK_NEAR(at(x, 0), 3, 0);
@@ -264,7 +264,7 @@ TEST(errors)
               ARIL_ERR_SHAPE, "index_put", "[2,4]"));
     CHECK(fails(aril_index_put_(x, ARIL_INDEX(ARIL_BY(far)), aril_scalar(1), true), ARIL_ERR_INDEX,
                 "index_put", "3"));
-    CHECK_NEAR(at(x, 0), 0, 0); /* unchanged, also where the index was right */
+    CHECK_NEAR(at(x, 0), 0, 0); /* unchanged, even where the index was valid */
     CHECK(fails(aril_gather(x, far, 0), ARIL_ERR_SHAPE, "gather", "[3,4]"));
     CHECK(fails(aril_gather(x, aril_reshape(INTS(0, 4), ARIL_SHAPE(2, 1)), 1), ARIL_ERR_INDEX,
                 "gather", "index 4 is out of range for axis 1 of size 4"));

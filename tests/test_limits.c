@@ -1,6 +1,6 @@
-/* Limits on addresses, as ulimit -v sets them: with too little memory the library gives errors and
- * never ends the process, and more memory never works worse. Each trial is a process of its own that
- * limits itself before it uses Aril for the first time. */
+/* Limits on address space, as set by ulimit -v: with too little memory the library returns errors
+ * and never ends the process, and more memory never works worse. Each trial is a separate process
+ * that limits itself before its first use of Aril. */
 #include "aril/aril.h"
 #include "core/memory.h"
 #include "support/test.h"
@@ -14,7 +14,7 @@
 
 enum { MB = 1 << 20, TRAINED = 20, REFUSED = 21 };
 
-/* The bytes of addresses that this process has taken so far. */
+/* The address space in bytes that this process uses so far. */
 static size_t taken(void)
 {
     unsigned long pages = 0;
@@ -24,7 +24,7 @@ static size_t taken(void)
     return pages * (size_t)sysconf(_SC_PAGE_SIZE);
 }
 
-/* Two steps of a network that needs some 20 MB. */
+/* Two steps of a network that needs about 20 MB. */
 static bool train(void)
 {
     aril_module *net =
@@ -52,7 +52,7 @@ TEST(child)
     _exit(train() ? TRAINED : REFUSED);
 }
 
-/* The child's exit status with so many MB more than it has at its start; -signal when it crashed. */
+/* The child's exit status with `more` MB beyond its use at start; -signal when it crashed. */
 static int trial(int more)
 {
     char value[16];
@@ -62,7 +62,7 @@ static int trial(int more)
     if (pid == 0) {
         setenv("ARIL_TEST_MORE", value, 1);
         setenv("ARIL_THREADS", "1", 1);
-        /* OpenBLAS maps 128 MB for each thread of its own, whatever the limit leaves to others. */
+        /* OpenBLAS maps 128 MB for each of its own threads, whatever the limit. */
         setenv("OPENBLAS_NUM_THREADS", "1", 1);
         if (!freopen("/dev/null", "w", stderr)) _exit(9);
         execl("/proc/self/exe", "test_limits", "child", (char *)NULL);

@@ -1,4 +1,4 @@
-/* Linear algebra beyond the table's samples: mistakes and their messages, large and odd sizes,
+/* Linear algebra beyond the table's samples: errors and their messages, large and odd sizes,
  * batches of unknown size, transforms against sums. */
 #include "support/test.h"
 
@@ -30,7 +30,7 @@ static double largest(aril_tensor *a, aril_tensor *b)
     return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL));
 }
 
-/* True when `t` failed with `code` and the message has `text` in it. */
+/* True when `t` failed with `code` and a message that contains `text`. */
 static bool failed_with(aril_tensor *t, aril_status code, const char *text)
 {
     bool good = aril_tensor_status(t) == code && strstr(aril_error(), text);
@@ -131,7 +131,7 @@ TEST(factors_give_the_matrix_back)
         CHECK_NEAR(largest(aril_matmul(aril_mul(u, aril_unsqueeze(s, -2)), v), a), 0, 1e-12);
         aril_tensor *p = aril_pinv(a, 0);
         CHECK_NEAR(largest(aril_matmul(a, aril_matmul(p, a)), a), 0, 1e-10);
-        aril_tensor *square = aril_matmul(a, aril_transpose(a, 1, 2)); /* positive, or nearly */
+        aril_tensor *square = aril_matmul(a, aril_transpose(a, 1, 2)); /* semidefinite, or nearly */
         aril_tensor *eye = aril_eye(sizes[i][0], sizes[i][0], ARIL_F64, aril_cpu());
         square = aril_add(square, eye);
         aril_tensor *l = aril_cholesky(square, false), *e = aril_eigh(square, &v);
@@ -146,7 +146,7 @@ TEST(factors_give_the_matrix_back)
     }
 }
 
-/* Every length to 100 and some beyond, against the sum that defines the transform; and back. */
+/* Every length up to 100 and some above, against the defining sum; and back. */
 TEST(transforms_of_every_length)
 {
     for (int64_t n = 1; n <= 130; n++) {
@@ -226,7 +226,7 @@ static void with_unknown_batch(void)
                    ARIL_SHAPE(2, 5, -1, 2)));
 }
 
-/* Rows of a batch are transformed side by side; each must come out as it does alone. */
+/* Rows of a batch are transformed together; each must equal its own transform. */
 TEST(transforms_of_batches_are_those_of_rows)
 {
     static const int64_t lengths[] = { 4, 10, 25, 60, 400, 1024 };
@@ -259,7 +259,7 @@ TEST(unknown_sizes_pass_through)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* ---- no memory ---- */
+/* ---- out of memory ---- */
 
 static aril_status everything(void)
 {

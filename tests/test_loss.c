@@ -1,5 +1,5 @@
-/* Losses that are put together from several ops: first and second gradients against finite
- * differences, and what they keep in memory. */
+/* Losses composed of several ops: first and second gradients against finite differences, and their
+ * memory use. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -110,7 +110,7 @@ TEST(second_gradients_of_composites)
     }
 }
 
-/* The graph of a loss holds its inputs and nothing of their size. */
+/* The graph of a loss holds its inputs and nothing else of their size. */
 TEST(losses_keep_no_copies)
 {
     ARIL_SCOPE;

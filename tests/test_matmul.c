@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A tensor of small values that depend on the place alone. */
+/* A tensor of small values that depend only on the position. */
 static aril_tensor *filled(aril_shape shape, aril_dtype dtype, unsigned seed)
 {
     int64_t n = 1;
@@ -101,7 +101,7 @@ TEST(rows_agree_on_transposed_and_strided)
         check_product(at_, b, 2e-6);
         check_product(a, bt, 2e-6);
         check_product(at_, bt, 2e-6);
-        /* every other element, backwards, a column repeated */
+        /* every other element, reversed, a column repeated */
         aril_tensor *wide = filled(ARIL_SHAPE(2 * m, 3 * k), ARIL_F32, 7);
         check_product(aril_slice(aril_slice(wide, 0, 0, ARIL_END, 2), 1, 0, ARIL_END, 3), b, 2e-6);
         check_product(aril_slice(a, 1, -1, ARIL_END, -1), aril_slice(b, 0, -1, ARIL_END, -1), 2e-6);
@@ -111,7 +111,7 @@ TEST(rows_agree_on_transposed_and_strided)
     CHECK(aril_ok());
 }
 
-/* The same with every set of instructions that the machine has. */
+/* The same with every instruction set that the machine has. */
 TEST(rows_agree_at_every_level)
 {
     static const int64_t of[][3] = {
@@ -140,8 +140,7 @@ TEST(rows_agree_at_every_level)
     CHECK(aril_ok());
 }
 
-/* Sums over a long k don't drift: of values around 1, the error stays far below one part in
- * 10^5. */
+/* Long sums over k don't drift: for values around 1, the error stays far below one part in 10^5. */
 TEST(a_long_sum_is_accurate)
 {
     enum { K = 200 * 1000 };
@@ -175,7 +174,7 @@ TEST(low_precision_and_integers)
     CHECK(aril_ok());
 }
 
-/* Batches that broadcast, against products of the single matrices. */
+/* Broadcast batches, against products of single matrices. */
 TEST(batches_broadcast)
 {
     for (int row = 0; row < 4; row++) {
@@ -268,7 +267,7 @@ TEST(linear_is_matmul_and_bias)
     CHECK(aril_ok());
 }
 
-/* An activation within linear, its gradients too, against one after it. */
+/* An activation fused into linear against a separate one, with gradients. */
 TEST(linear_with_an_activation)
 {
     static const aril_activation acts[] = { ARIL_NO_ACTIVATION, ARIL_RELU,    ARIL_RELU6,
@@ -357,7 +356,7 @@ TEST(mistakes_are_explained)
     aril_clear_error();
 }
 
-/* Seconds of the fastest of some runs. */
+/* The fastest of several runs, in seconds. */
 static double fastest(aril_tensor *a, aril_tensor *b, bool dot)
 {
     double best = INFINITY;
@@ -376,13 +375,13 @@ static double fastest(aril_tensor *a, aril_tensor *b, bool dot)
     return best;
 }
 
-/* A product of two vectors reads each once; as one element after another it would take ten times as
+/* A product of two vectors reads each once; a serial chain of additions would take ten times as
  * long as the two passes that it is compared with. */
 TEST(dot_is_not_slower_than_sum_of_mul)
 {
     ARIL_SCOPE;
     const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16 };
-    aril_set_threads(1); /* a sum over many threads is no measure for one vector's loop */
+    aril_set_threads(1); /* a multithreaded sum is no baseline for a single-threaded loop */
     for (int d = 0; d < 4; d++) {
         aril_tensor *a = filled(ARIL_SHAPE(1 << 18), dtypes[d], 1);
         aril_tensor *b = filled(ARIL_SHAPE(1 << 18), dtypes[d], 2);

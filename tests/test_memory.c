@@ -1,4 +1,4 @@
-/* Memory of devices: the cache, its numbers, alignment, failures, memory of others. */
+/* Device memory: the cache, its statistics, alignment, failures, external memory. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -74,7 +74,7 @@ TEST(freed_memory_is_used_again)
     CHECK_INT(stats().misses, warm.misses);
     CHECK_INT(stats().allocations, warm.allocations + 200);
     CHECK_INT(stats().cached, warm.cached);
-    /* A size that rounds to the same block. */
+    /* A size that rounds up to the same block. */
     {
         ARIL_SCOPE;
         floats(4999);
@@ -120,7 +120,7 @@ TEST(sizes_that_no_memory_holds_are_errors)
     static const int64_t sizes[] = { INT64_MAX, INT64_MAX / 4, (int64_t)1 << 60, (int64_t)1 << 50 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         ARIL_SCOPE;
-        if (i == 1) /* the first error has made its records */
+        if (i == 1) /* the first error has allocated its record */
             blocks = aril__live_blocks();
         aril_tensor *t = aril_empty(ARIL_SHAPE(sizes[i]), ARIL_F32, aril_cpu());
         aril_status s = aril_tensor_status(t);
@@ -135,7 +135,7 @@ TEST(sizes_that_no_memory_holds_are_errors)
 
 /* ---- the n-th allocation fails ---- */
 
-/* A step of training in small; NaN when it failed. */
+/* A small training step; NaN when it failed. */
 static double step(aril_tensor *w, aril_tensor *b)
 {
     ARIL_SCOPE;
@@ -176,7 +176,7 @@ TEST(every_allocation_may_fail)
         }
         if (!aril_ok()) {
             CHECK_MSG(aril_error_code() == ARIL_ERR_MEMORY, "allocation %d: %s", n, aril_error());
-        } else { /* something else stood in */
+        } else { /* a fallback was used */
             CHECK_MSG(got == want, "allocation %d failed, no error, and %g came out", n, got);
         }
         aril_clear_error();
@@ -210,7 +210,7 @@ TEST(a_failure_that_is_switched_off_does_not_come)
     aril_clear_error();
 }
 
-/* ---- memory of others ---- */
+/* ---- external memory ---- */
 
 static int deleted;
 static void *deleted_data, *deleted_ctx;
@@ -234,14 +234,14 @@ TEST(borrowed_memory_is_given_back_once)
         aril_tensor *t = aril_borrow(data, ARIL_SHAPE(4, 10), ARIL_F32, deleter, &ctx);
         CHECK(aril_data_strided(t) == data);
         CHECK_NEAR(aril_item(aril_sum(t, ARIL_ALL)), 780, 0);
-        data[0] = 20; /* seen at once */
+        data[0] = 20; /* visible immediately */
         CHECK_NEAR(aril_item(aril_sum(t, ARIL_ALL)), 800, 0);
         aril_mul_scalar_(aril_slice(t, 0, 1, 2, 1), 2); /* written through */
         CHECK_NEAR(data[11], 22, 0);
         kept = aril_keep(aril_slice(t, 0, 1, 2, 1));
         CHECK_INT(deleted, 0);
     }
-    CHECK_INT(deleted, 0); /* a view is left */
+    CHECK_INT(deleted, 0); /* a view is still alive */
     CHECK_NEAR(data[11], 22, 0);
     aril_release(kept);
     CHECK_INT(deleted, 1);
@@ -372,7 +372,7 @@ TEST(large_blocks_by_several_threads)
     CHECK_INT(wrong, 0);
 }
 
-/* A step of a network whose blocks have many sizes: after the first, no page is new. */
+/* A step of a network with blocks of many sizes: after the first step, no new pages. */
 static void train_once(aril_tensor *x, aril_tensor **w)
 {
     ARIL_SCOPE;

@@ -1,5 +1,5 @@
-/* Metrics against scikit-learn (golden/metrics.h), in batches of any size; their states; metrics of
- * one's own. */
+/* Metrics against scikit-learn (golden/metrics.h), in batches of any size; their states; custom
+ * metrics. */
 #include "aril/aril.h"
 #include "aril/metrics.h"
 #include "golden/metrics.h"
@@ -93,7 +93,7 @@ static double in_batches(const char *name, aril_metric_opts opts, aril_tensor *x
     return value;
 }
 
-/* Over batches that divide the samples and that do not, and all at once. */
+/* With batch sizes that divide the samples, that do not, and with all samples at once. */
 static void compare(const char *name, aril_metric_opts opts, aril_tensor *x, aril_tensor *y,
                     aril_tensor *w, double want)
 {
@@ -207,7 +207,7 @@ TEST(yes_and_no_agree_with_scikit_learn)
     compare("auc", logits, x, y, NULL, GOLDEN_AUC);
     compare("auc", logits, x, y, w, GOLDEN_AUC_WEIGHTED);
     compare("auc", logits, aril_reshape(x, ARIL_SHAPE(M)), real, NULL, GOLDEN_AUC);
-    /* two columns of scores: the second less the first */
+    /* two columns of scores: the second minus the first */
     compare("auc", logits,
             aril_cat(ARIL_LIST(aril_mul_scalar(x, -0.5), aril_mul_scalar(x, 0.5)), 1), y, NULL,
             GOLDEN_AUC);
@@ -215,7 +215,7 @@ TEST(yes_and_no_agree_with_scikit_learn)
     compare("precision", logits, x, y, NULL, GOLDEN_YES_PRECISION);
     compare("recall", logits, x, real, NULL, GOLDEN_YES_RECALL);
     compare("f1", logits, x, aril_sub_scalar(aril_mul_scalar(real, 2), 1), NULL, GOLDEN_YES_F1);
-    /* probabilities have their threshold at a half */
+    /* probabilities have a threshold of 0.5 */
     aril_tensor *share = aril_add_scalar(aril_mul_scalar(x, 0.25), 0.5);
     compare("accuracy", (aril_metric_opts){ 0 }, share, y, NULL, GOLDEN_YES_ACCURACY);
 }
@@ -278,7 +278,7 @@ TEST(states_save_and_load)
         }
         CHECK_MSG(aril_metric_value(all) == aril_metric_value(second), "%s: %.17g and %.17g",
                   names[i], aril_metric_value(all), aril_metric_value(second));
-        CHECK(aril_metric_value(first) != aril_metric_value(all)); /* the copy is one's own */
+        CHECK(aril_metric_value(first) != aril_metric_value(all)); /* the copy is independent */
         aril_metric_reset(all);
         CHECK(isnan(aril_metric_value(all)));
         CHECK_INT(aril_metric_state(all)->n, 0);
@@ -289,7 +289,7 @@ TEST(states_save_and_load)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* What a checkpoint holds may be of another size than what was counted. */
+/* A checkpoint's state may differ in size from the metric's. */
 TEST(states_of_another_form_are_refused)
 {
     ARIL_SCOPE;
@@ -347,7 +347,7 @@ TEST(metrics_of_ones_own)
     make_data();
     aril_tensor *x = floats(data.scores, ARIL_SHAPE(N, C)), *y = ints(data.truth, N);
     double value[2];
-    for (int form = 0; form < 2; form++) { /* a value for each sample, or one for the batch */
+    for (int form = 0; form < 2; form++) { /* one value per sample, or one per batch */
         aril_metric *m = aril_metric_of("distance", off_by_one, &form);
         CHECK_STR(aril_metric_label(m), "distance");
         for (int64_t at = 0; at < N; at += 125)

@@ -1,4 +1,4 @@
-/* Normalisation, attention and recurrent layers beyond the golden values: errors, threads,
+/* Normalization, attention and recurrent layers beyond the golden values: errors, threads,
  * memory. */
 #include "aril/aril.h"
 #include "core/cpu.h"
@@ -266,7 +266,7 @@ TEST(batch_norm_saves_its_input_and_two_numbers_a_channel)
 
 typedef struct sizes {
     int64_t batch, l, s, e, ev;
-    int mask; /* none, bools, numbers, bools that hide all from some queries, causal */
+    int mask; /* none, boolean, float, boolean that hides all keys from some queries, causal */
 } sizes;
 
 static aril_tensor *normal(aril_shape shape, aril_dtype type)
@@ -493,7 +493,7 @@ static aril_tensor *by_group(aril_tensor *x, aril_tensor *weight, aril_tensor *b
     return aril_group_norm(x, weight, bias, 2, (aril_norm_opts){ 0 });
 }
 
-/* The kernel against the ops it is made of, which a recorded gradient is computed by. */
+/* The kernel against its decomposition into ops, which computes recorded gradients. */
 static void check_norm_gradient(norm_fn *norm, int64_t rows, int64_t channels, aril_dtype dtype)
 {
     ARIL_SCOPE;
