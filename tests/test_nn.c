@@ -1,5 +1,4 @@
-/* Modules: trees, names, running, sizes from the first input, hooks, changes of all that is
- * inside. */
+/* Modules: trees, names, forward, sizes from the first input, hooks, changes to a whole tree. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -112,7 +111,7 @@ TEST(sizes_come_from_the_first_input)
     CHECK(aril_ndim(y) == 2 && aril_size(y, 0) == 5 && aril_size(y, 1) == 3);
     aril_module_release(m);
 
-    m = small_net(); /* or by the first run itself */
+    m = small_net(); /* or by the first forward itself */
     y = aril_forward(m, randn(ARIL_SHAPE(5, 3, 8, 8)));
     CHECK(aril_size(y, 1) == 3 && aril_module_built(m));
     y = aril_forward(m, randn(ARIL_SHAPE(5, 2, 8, 8)));
@@ -138,7 +137,7 @@ TEST(errors_name_the_module)
     CHECK_INT(aril_tensor_status(aril_forward_n(m, ARIL_LIST(y, y))), ARIL_ERR_ARG);
     CHECK_MSG(strstr(aril_error(), "takes 1 input"), "%s", aril_error());
     aril_clear_error();
-    /* Work outside modules does not name them. */
+    /* Errors outside modules do not name them. */
     aril_matmul(randn(ARIL_SHAPE(2, 3)), randn(ARIL_SHAPE(2, 3)));
     CHECK_MSG(strncmp(aril_error(), "matmul", 6) == 0, "%s", aril_error());
     aril_clear_error();
@@ -258,7 +257,7 @@ TEST(hooks)
     CHECK_INT(grads, 1);
     CHECK(equal(aril_grad(w), aril_mul_scalar(g, 2)));
     aril_module_zero_grad(m);
-    /* A hook that went before the walk back is passed over, and so is one whose module went. */
+    /* A hook removed before backward is skipped, and so is one whose module was released. */
     aril_tensor *loss = aril_sum(aril_forward(m, x), ARIL_ALL);
     CHECK_INT(aril_module_unhook(linear, back), ARIL_OK);
     CHECK_INT(aril_backward(loss), ARIL_OK);
@@ -328,7 +327,7 @@ TEST(casts_keep_the_tensors)
     CHECK(aril_dtype_of(wide) == ARIL_F64);
     CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(wide, y)), ARIL_ALL)), 0, 1e-6);
     aril_module_zero_grad(m);
-    CHECK(aril_backward(stale) < 0); /* its weights are another dtype now */
+    CHECK(aril_backward(stale) < 0); /* its weights have another dtype now */
     aril_clear_error();
     CHECK_INT(aril_backward(aril_sum(wide, ARIL_ALL)), ARIL_OK);
     CHECK_INT(aril_module_cast(m, ARIL_F32), ARIL_OK);
@@ -340,7 +339,7 @@ TEST(casts_keep_the_tensors)
     aril_clear_error();
     aril_module_release(m);
 
-    m = aril_nn_linear(0, 2); /* what is made later follows */
+    m = aril_nn_linear(0, 2); /* parameters created later have the dtype, too */
     aril_module_cast(m, ARIL_F64);
     CHECK(aril_dtype_of(aril_forward(m, aril_cast(x, ARIL_F64))) == ARIL_F64);
     aril_module_release(m);
@@ -446,7 +445,7 @@ TEST(sequential_lets_go_of_values)
     aril_module_release(m);
 }
 
-/* Building, a step, a cast, a load: with each allocation failing in turn. */
+/* Build, step, cast, load, with each allocation failing in turn. */
 static double all_at_once(void)
 {
     ARIL_SCOPE;

@@ -1,5 +1,5 @@
-/* Modules inside modules: nesting is bounded, and every walk over a tree at the bound fits the
- * stack of an ordinary thread. */
+/* Modules inside modules: nesting is bounded, and every recursion over a tree of maximum depth fits
+ * the stack of an ordinary thread. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -9,7 +9,7 @@
 
 enum { TOO_DEEP = 8000, STACK = 8 << 20 };
 
-/* Runs a test's body in a thread with 8 MB of stack. */
+/* Runs a test's body in a thread with an 8 MB stack. */
 static void *call(void *body)
 {
     (*(void (**)(void))body)();
@@ -27,7 +27,7 @@ static void with_plain_stack(void (*body)(void))
     pthread_attr_destroy(&attr);
 }
 
-/* The outermost of `levels` modules around one another; NULL where one did not go in. */
+/* The outermost of `levels` nested modules; NULL when one could not be added. */
 static aril_module *wrapped(int levels)
 {
     aril_module *m = aril_nn_linear(2, 2);
@@ -35,7 +35,7 @@ static aril_module *wrapped(int levels)
     return m;
 }
 
-/* The same built from the outside: each level goes into the one before it. */
+/* The same built from the outside in. */
 static aril_module *filled(int levels, int *made)
 {
     aril_module *root = aril_nn_sequential(aril_nn_identity()), *at = root;
@@ -59,7 +59,7 @@ static void refuses(void)
     CHECK_MSG(made < TOO_DEEP, "8,000 levels went in");
     CHECK_MSG(strstr(aril_error(), "deep") != NULL, "%s", aril_error());
     aril_clear_error();
-    /* What is in a deep place already takes no tall tree, wherever it is put in. */
+    /* A module that is already deep rejects a tall subtree, wherever it is added. */
     aril_module *tall = wrapped(ARIL_MODULE_DEPTH - 1);
     CHECK(tall != NULL);
     CHECK(aril_module_add(m, "tall", aril_nn_sequential(tall)) == NULL);
@@ -110,7 +110,7 @@ static void walks(void)
     aril_tensorboard *tb = aril_tensorboard_new(temp_path("board"));
     CHECK_INT(aril_tensorboard_module(tb, m, ARIL_SHAPE(2)), ARIL_OK);
     aril_tensorboard_free(tb);
-    /* An error names the module however deep it is. */
+    /* An error names the module at any depth. */
     CHECK(aril_tensor_status(aril_forward(m, aril_ones(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu()))) <
           0);
     aril_clear_error();

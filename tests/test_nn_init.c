@@ -1,4 +1,4 @@
-/* First values: those of layers by themselves, and the initialisers. */
+/* Initialization: layer defaults, and the initializers. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -21,8 +21,8 @@ static moments moments_of(aril_tensor *t)
                       aril_item(aril_amax(x, ARIL_ALL)) };
 }
 
-/* n draws of a uniform distribution of half width `bound`: the mean within five of its
- * deviations. */
+/* Checks n draws of a uniform distribution of half width `bound`: the mean is within five standard
+ * errors. */
 static void check_uniform(const char *what, aril_tensor *t, double bound)
 {
     moments m = moments_of(t);
@@ -62,7 +62,7 @@ TEST(layers_begin_as_pytorchs)
         { aril_nn_conv2d(10, 40, 3), 90 },
         { aril_nn_conv3d(4, 40, 3), 108 },
         { aril_nn_conv2d_with(20, 40, 3, (aril_nn_conv_opts){ .groups = 4 }), 45 },
-        { aril_nn_conv_transpose2d(20, 30, 3), 270 }, /* PyTorch counts the second size */
+        { aril_nn_conv_transpose2d(20, 30, 3), 270 }, /* PyTorch's fan-in uses the second size */
         { aril_nn_bilinear(20, 10, 30), 20 },
     };
     for (size_t i = 0; i < sizeof fans / sizeof *fans; i++) {
@@ -103,7 +103,7 @@ TEST(the_seed_decides)
         aril_seed(i == 2 ? 8 : 7);
         aril_module *m = aril_nn_sequential(aril_nn_linear(3, 3), aril_nn_linear(3, 3));
         w[i] = aril_copy(aril_module_tensor(m, "1.weight"));
-        if (i == 0) { /* drawing again moves on, and the seed comes back */
+        if (i == 0) { /* drawing again advances, and reseeding repeats */
             aril_module_reset(m);
             CHECK(!aril_item_int(
                 aril_all(aril_eq(aril_module_tensor(m, "1.weight"), w[0]), ARIL_ALL)));
@@ -171,7 +171,7 @@ TEST(initialisers)
     aril_tensor *zeros = aril_sum(aril_cast(aril_eq_scalar(many, 0), ARIL_I64), ARIL_AXES(0));
     CHECK(aril_item_int(aril_all(aril_eq_scalar(zeros, 60), ARIL_ALL)));
 
-    /* A convolution of this weight is the identity. */
+    /* Convolution with this weight is the identity. */
     aril_tensor *w = aril_init_dirac(aril_empty(ARIL_SHAPE(4, 2, 3, 3), ARIL_F32, aril_cpu()), 2);
     aril_tensor *x = aril_randn(ARIL_SHAPE(1, 4, 5, 5), ARIL_F32, aril_cpu());
     aril_tensor *y = aril_conv2d(x, w, NULL, (aril_conv_opts){ .padding = { 1, 1 }, .groups = 2 });

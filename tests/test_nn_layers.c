@@ -1,4 +1,4 @@
-/* Layers and containers beyond their numbers: fused activations, custom classes, sizes, random
+/* Layers and containers beyond their values: fused activations, custom classes, sizes, random
  * layers. */
 #include "aril/aril.h"
 #include "core/tensor.h"
@@ -21,7 +21,7 @@ static bool equal(aril_tensor *a, aril_tensor *b)
            aril_item_int(aril_all(aril_eq(aril_detach(a), aril_detach(b)), ARIL_ALL)) == 1;
 }
 
-/* The distance in units of the larger one's size. */
+/* The largest difference relative to the largest element of b. */
 static double distance(aril_tensor *a, aril_tensor *b)
 {
     ARIL_SCOPE;
@@ -56,9 +56,9 @@ static void watch(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
     ++*(int *)ctx;
 }
 
-/* A hook between two layers keeps them apart: with and without it the results must be the same.
- * Piecewise linear activations are so to the last bit; sigmoid and tanh are computed by another
- * formula when fused, and may differ in the last places. */
+/* A hook between two layers prevents fusing them: results must be the same with and without it.
+ * Piecewise linear activations match bit for bit; sigmoid and tanh use another formula when fused,
+ * and may differ in the last digits. */
 TEST(fused_layers_equal_separate_ones)
 {
     static const struct {
@@ -99,7 +99,7 @@ TEST(fused_layers_equal_separate_ones)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* A class of two inputs and two results, with a parameter made at the first run. */
+/* A class with two inputs and two results, and a parameter created in the first forward. */
 typedef struct mix {
     bool destroyed;
     bool *told;
@@ -152,7 +152,7 @@ TEST(classes_of_several_inputs_and_results)
     CHECK(aril_forward_all(m, ARIL_LIST(a, b, a), 1, out) < 0);
     CHECK_MSG(strstr(aril_error(), "Mix: takes 2 inputs"), "%s", aril_error());
     aril_clear_error();
-    CHECK(aril_tensor_status(aril_forward(m, a)) < 0); /* in[1] is NULL, not what lies behind a */
+    CHECK(aril_tensor_status(aril_forward(m, a)) < 0); /* in[1] is NULL, not what follows a */
     CHECK_MSG(strstr(aril_error(), "Mix: add: "), "%s", aril_error());
     aril_clear_error();
     aril_module_release(m);
@@ -185,7 +185,7 @@ TEST(short_classes)
     aril_module_release(m);
     m = aril_module_new_n("Sum", 0, all_of_them);
     CHECK(equal(aril_forward_n(m, ARIL_LIST(x, x, x, x)), aril_mul_scalar(x, 4)));
-    CHECK(aril_forward(m, x) == x); /* what goes in may come out */
+    CHECK(aril_forward(m, x) == x); /* an input may be returned as the result */
     aril_module_release(m);
     CHECK(!aril_module_new("Missing", 0, NULL) && !aril_ok());
     aril_clear_error();
@@ -304,7 +304,7 @@ TEST(wrong_inputs_name_their_layer)
     CHECK_INT(aril_tensor_status(aril_forward(m, randn(ARIL_SHAPE(2, 3)))), ARIL_ERR_SHAPE);
     aril_clear_error();
     aril_module_release(m);
-    m = aril_nn_layer_norm(0); /* a size that cannot be had stays open */
+    m = aril_nn_layer_norm(0); /* a size that cannot be inferred stays open */
     CHECK_INT(aril_tensor_status(aril_forward(m, aril_scalar(1))), ARIL_ERR_SHAPE);
     CHECK(!aril_module_built(m));
     aril_clear_error();
@@ -312,7 +312,7 @@ TEST(wrong_inputs_name_their_layer)
     aril_module_release(m);
 }
 
-/* One network in evaluation, run by several threads at once. */
+/* One network in evaluation mode, run by several threads concurrently. */
 typedef struct job {
     aril_module *m;
     float x[4 * 12], y[4 * 3];

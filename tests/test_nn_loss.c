@@ -14,7 +14,7 @@ static aril_tensor *f32(int64_t n, int64_t c)
     return aril_randn(ARIL_SHAPE(n, c), ARIL_F32, CPU);
 }
 
-/* What the module of that name gives for inputs that it can take. */
+/* The result of the named module for inputs that it supports. */
 static aril_tensor *by_name(const char *name, aril_nn_loss_opts opts, aril_list in)
 {
     aril_module *m = aril_nn_loss_with(name, opts);

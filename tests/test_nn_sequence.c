@@ -1,4 +1,4 @@
-/* Recurrent networks, attention and transformers as modules: what golden values do not say. */
+/* Recurrent networks, attention and transformers as modules: what golden values do not cover. */
 #include "aril/aril.h"
 #include "support/compare.h"
 #include "support/test.h"
@@ -75,8 +75,7 @@ TEST(sizes_are_inferred)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* A module that was cast and put into evaluation mode before its sizes were known is so behind
- * it. */
+/* A module cast and put into evaluation mode before its sizes were known stays so afterwards. */
 TEST(late_parts_follow_their_module)
 {
     ARIL_SCOPE;
@@ -107,7 +106,7 @@ TEST(dropout_between_layers_is_for_training)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* One step of a cell after the other is the network. */
+/* Applying a cell step by step equals the network. */
 TEST(cells_are_steps_of_networks)
 {
     ARIL_SCOPE;
@@ -175,8 +174,8 @@ TEST(attention_starts_as_pytorchs)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* A query that sees no key has weights of 0, and the result is the bias alone; with weights and
- * without. */
+/* A query that sees no key has weights of 0, and the result is just the bias; with and without
+ * returning weights. */
 TEST(a_query_that_sees_nothing)
 {
     ARIL_SCOPE;
@@ -248,7 +247,7 @@ TEST(dropout_of_transformers)
 {
     ARIL_SCOPE;
     aril_seed(8);
-    aril_module *m = aril_nn_transformer_encoder_layer(8, 2); /* a tenth is dropped */
+    aril_module *m = aril_nn_transformer_encoder_layer(8, 2); /* default dropout 0.1 */
     aril_tensor *x = randn(ARIL_SHAPE(6, 2, 8)), *a = aril_forward(m, x);
     CHECK_MSG(test_difference(a, aril_forward(m, x), 0, 1e-6), "two runs in training are the same");
     aril_module_eval(m);
@@ -257,7 +256,7 @@ TEST(dropout_of_transformers)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* Places that are hidden from the others cannot change them. */
+/* Masked positions cannot affect the others. */
 TEST(a_causal_encoder_sees_no_later_place)
 {
     ARIL_SCOPE;
@@ -293,9 +292,10 @@ TEST(transformers_say_what_is_wrong)
     aril_module_release(m);
 }
 
-/* ---- nothing is lost ---- */
+/* ---- no leaks ---- */
 
-/* Each allocation of a first run fails in turn: an error, and no leak (the sanitizer looks). */
+/* Each allocation of a first forward fails in turn: an error, and no leak (the sanitizer
+ * checks). */
 TEST(out_of_memory)
 {
     for (int k = 0; k < 4; k++) {

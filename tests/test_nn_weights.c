@@ -1,4 +1,4 @@
-/* Weights in files: what is saved comes back, and a file that does not fit changes nothing. */
+/* Weights in files: saved weights are restored, and a file that does not fit changes nothing. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -48,7 +48,7 @@ TEST(what_is_saved_comes_back)
     ARIL_SCOPE;
     CHECK(begin());
     aril_module *a = net(), *b = net();
-    aril_forward(a, aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, aril_cpu())); /* statistics move */
+    aril_forward(a, aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, aril_cpu())); /* new statistics */
     CHECK(!same_state(a, b));
     CHECK_INT(aril_save(a, path), ARIL_OK);
     CHECK_INT(aril_load_weights(b, path, (aril_load_state_opts){ 0 }), ARIL_OK);
@@ -80,7 +80,7 @@ TEST(a_file_that_does_not_fit_changes_nothing)
     CHECK_INT(aril_save(moved, path), ARIL_OK);
     struct stat st;
     CHECK(stat(path, &st) == 0);
-    for (off_t size = 0; size < st.st_size; size += 1 + st.st_size / 37) { /* cut short */
+    for (off_t size = 0; size < st.st_size; size += 1 + st.st_size / 37) { /* truncated */
         CHECK_INT(aril_save(moved, path), ARIL_OK);
         CHECK(truncate(path, size) == 0);
         CHECK_MSG(aril_load_weights(b, path, (aril_load_state_opts){ 0 }) < 0, "%lld bytes",

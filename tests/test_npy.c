@@ -1,4 +1,4 @@
-/* NumPy's files. */
+/* NumPy files. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
@@ -36,7 +36,7 @@ TEST(npy_of_every_dtype_comes_back)
     CHECK_INT(temp_count(), 1);
 }
 
-/* A file of that header and those bytes. */
+/* A file with that header and those bytes. */
 static aril_tensor *decode(const char *header, const void *data, size_t size)
 {
     aril__bytes b = { 0 };

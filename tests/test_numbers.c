@@ -1,5 +1,5 @@
-/* Values and derivatives where formulas go wrong easily: at 0 and at infinity, in f16, and twice in
- * f64. What is expected is what PyTorch gives, or mathematics where that rounds. */
+/* Values and derivatives where formulas easily go wrong: at 0 and infinity, in f16, and second
+ * derivatives in f64. Expected values are PyTorch's, or exact ones where PyTorch rounds. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -41,7 +41,7 @@ static aril_tensor *derivative(aril_tensor *y, aril_tensor *x)
             CHECK_NEAR(at(got_, i_), want_[i_], 1e-6 * (1 + fabs(want_[i_]))); \
     } while (0)
 
-/* ---- twice, in f64 ---- */
+/* ---- second derivatives in f64 ---- */
 
 TEST(second_derivatives_with_numbers_are_exact)
 {
@@ -56,7 +56,7 @@ TEST(second_derivatives_with_numbers_are_exact)
     CHECK_NEAR(at(derivative(g, x), 0), -2 * v * b / pow(v * v + b * b, 2), 1e-15);
     g = derivative(aril_xlogy_scalar(x, c), x);
     CHECK_NEAR(at(g, 0), log(c), 1e-15);
-    g = derivative(aril_atan2_scalar(x, 3), x); /* integers are numbers too */
+    g = derivative(aril_atan2_scalar(x, 3), x); /* an integer scalar */
     CHECK_NEAR(at(derivative(g, x), 0), -2 * v * 3 / pow(v * v + 9, 2), 1e-15);
     CHECK(aril_ok());
 }
@@ -77,7 +77,7 @@ TEST(second_derivative_of_lp_pool_is_exact)
     CHECK(aril_ok());
 }
 
-/* A gradient op computes in the type of its gradient, and so do the ops it is made of. */
+/* A gradient op computes in the dtype of its gradient, and so do the ops it consists of. */
 TEST(second_derivatives_of_mixed_types_are_exact)
 {
     ARIL_SCOPE;
@@ -86,7 +86,7 @@ TEST(second_derivatives_of_mixed_types_are_exact)
     aril_tensor *g = derivative(aril_pow(a, b), b);
     CHECK_NEAR(at(g, 0), pow(v, 1.3) * log(v), 1e-15);
     CHECK_NEAR(at(derivative(g, b), 0), pow(v, 1.3) * log(v) * log(v), 1e-15);
-    aril_tensor *whole = of(ARIL_I8, 1, (double[]){ 100 }, false); /* 100 * 100 leaves i8 */
+    aril_tensor *whole = of(ARIL_I8, 1, (double[]){ 100 }, false); /* 100 * 100 overflows i8 */
     g = derivative(aril_atan2(whole, b), b);
     CHECK_NEAR(at(g, 0), -100 / (100.0 * 100 + 1.3 * 1.3), 1e-15);
     CHECK(aril_ok());
@@ -132,7 +132,7 @@ TEST(derivatives_of_xlogy_at_zero)
     CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(small), &db, (aril_grad_opts){ 0 }),
               ARIL_OK);
     CHECK_NEAR(aril_item(db) / 5e36, 1, 1e-5);
-    /* The derivative by what flows in: 0 where the gradient is, and not 0 * log(0). */
+    /* The derivative for the incoming gradient: 0 where the gradient is, and not 0 * log(0). */
     aril_tensor *up = OF(ARIL_F32, 1, 1, 1, 1), *g;
     aril_grad_opts opts = { .create_graph = true, .grad_outputs = ARIL_LIST(up) };
     CHECK_INT(aril_gradients_n(ARIL_LIST(aril_xlogy(a, b)), ARIL_LIST(a), &g, opts), ARIL_OK);
@@ -215,7 +215,7 @@ TEST(cosine_similarity_in_f16)
         g[wide][1] = derivative(y, b);
     }
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < N; i++) { /* half a unit in the last place, or the least f16 */
+        for (int i = 0; i < N; i++) { /* half an ulp, or the smallest f16 */
             double want = at(g[1][k], i);
             CHECK_NEAR(at(g[0][k], i), want, fabs(want) / 2000 + 6e-8);
         }
@@ -228,7 +228,7 @@ TEST(addmm_in_f16_rounds_once)
     aril_tensor *a = aril_full(ARIL_SHAPE(2, 64), 40, ARIL_F16, aril_cpu());
     aril_tensor *c = aril_full(ARIL_SHAPE(2, 2), 1, ARIL_F16, aril_cpu());
     aril_tensor *b = aril_transpose(a, 0, 1), *v = aril_select(a, 0, 0);
-    /* the product, 102400, is beyond f16 */
+    /* the product, 102400, overflows f16 */
     CHECK_ALL(aril_addmm(c, a, b, 2, 0.01), 1026, 1026, 1026, 1026);
     CHECK_INT(aril_dtype_of(aril_addmm(c, a, b, 2, 0.01)), ARIL_F16);
     CHECK_ALL(aril_addmv(aril_select(c, 0, 0), a, v, 0, 0.01), 1024, 1024);
@@ -271,7 +271,7 @@ TEST(einsum_of_integers)
     y = aril_einsum("ij,ij->i", ARIL_LIST(a, a));
     CHECK_INT(aril_dtype_of(y), ARIL_I32);
     CHECK_ALL(y, 5, 25);
-    y = aril_einsum("ij->j", ARIL_LIST(a)); /* a sum alone is one of aril_sum */
+    y = aril_einsum("ij->j", ARIL_LIST(a)); /* a sum alone is aril_sum */
     CHECK_INT(aril_dtype_of(y), ARIL_I64);
     CHECK_ALL(y, 4, 6);
 }

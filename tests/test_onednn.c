@@ -1,5 +1,5 @@
-/* Rows by oneDNN: what they take and what they decline, random calls against the reference, packed
- * weights, threads that share primitives, memory that runs out. */
+/* oneDNN rows: calls they accept and decline, random calls against the reference, packed weights,
+ * threads that share primitives, out of memory. */
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "core/derived.h"
@@ -62,7 +62,7 @@ static aril_tensor *shaped(aril_shape s, aril_dtype dtype)
     return of_shape(s.ndim, s.dim, dtype);
 }
 
-/* Applies the op, so that there are results of the right form. False with a test failure. */
+/* Applies the op, to get results of the right shape. False with a test failure. */
 static bool fill(call *c, const aril__op *op, int n_in, const void *attrs)
 {
     if (attrs) memcpy(c->attrs, attrs, op->attr_size);
@@ -82,7 +82,7 @@ static bool fill(call *c, const aril__op *op, int n_in, const void *attrs)
     return true;
 }
 
-/* The op's row by oneDNN for a dtype; NULL: none. */
+/* The op's oneDNN row for a dtype; NULL: none. */
 static const aril__row *row_of(const aril__op *op, aril_dtype type)
 {
     const aril__row *rows[16];
@@ -93,7 +93,7 @@ static const aril__row *row_of(const aril__op *op, aril_dtype type)
     return NULL;
 }
 
-/* Which forced row is the one by oneDNN: the number of rows before it that take the call. */
+/* The forced row index of the oneDNN row: the number of rows before it that accept the call. */
 static int place_of(const call *c, const aril__row *row)
 {
     const aril__row *rows[16];
@@ -108,12 +108,12 @@ static int place_of(const call *c, const aril__row *row)
     return place;
 }
 
-/* Why the row declines; NULL: it takes the call. */
+/* Why the row declines; NULL: it accepts the call. */
 static const char *why_not(const call *c, const aril__row *row)
 {
     aril__plan plan = { 0 };
     int forced = aril__force_row;
-    aril__force_row = 0; /* also what others do faster */
+    aril__force_row = 0; /* also accept calls that other rows run faster */
     const char *why = row->prepare(&c->run, &plan);
     aril__force_row = forced;
     if (!why && row->destroy) row->destroy(plan.prepared);
@@ -125,7 +125,7 @@ static double tolerance(aril_dtype t)
     return t == ARIL_BF16 ? 0.02 : t == ARIL_F16 ? 4e-3 : 3e-5;
 }
 
-/* The row against the reference; false when it declined. */
+/* Compares the row with the reference; false when it declined. */
 static bool agrees(call *c, const aril__row *row)
 {
     aril_tensor *got[ARIL__MAX_OUT], *want[ARIL__MAX_OUT];
@@ -162,7 +162,7 @@ static bool agrees(call *c, const aril__row *row)
     return true;
 }
 
-/* ---- what is declined, and why ---- */
+/* ---- declined calls, with the reason ---- */
 
 static void declines(call *c, const char *reason)
 {
@@ -267,7 +267,7 @@ TEST(pooling_is_taken)
     }
 }
 
-/* oneDNN passes over NaN, and knows nothing below the lowest number. */
+/* oneDNN skips NaN, and starts at the lowest finite number. */
 TEST(largest_of_odd_values)
 {
     for (int last = 0; last < 2; last++) {
@@ -328,13 +328,13 @@ TEST(norms_and_softmax_are_taken)
     }
 }
 
-/* Copies move bits, whatever they stand for. */
+/* Copies preserve all bits, whatever their meaning. */
 TEST(copies_keep_every_bit)
 {
     ARIL_SCOPE;
     static uint16_t bits[65536];
     for (int i = 0; i < 65536; i++) bits[i] = (uint16_t)i;
-    /* As f32 the same, two by two: [256,128]. */
+    /* As f32 the same in pairs: [256,128]. */
     aril_dtype types[2] = { ARIL_BF16, ARIL_F32 };
     for (int t = 0; t < 2; t++) {
         int64_t columns = t ? 128 : 256;
@@ -389,7 +389,7 @@ TEST(sequences_are_taken)
 
 /* ---- documentation ---- */
 
-/* docs/cpu.md lists every op with a row by oneDNN, and names none that has not. */
+/* docs/cpu.md lists exactly the ops that have a oneDNN row. */
 TEST(documentation_lists_the_rows)
 {
     char path[1024];
@@ -596,13 +596,13 @@ static bool (*const generators[])(call *c, aril_dtype d) = {
     random_batch_norm, random_resampling, random_copy,    random_sequence,
 };
 
-/* Recurrent layers apart, no row keeps a kernel that is no faster than plain loops. */
+/* Except for recurrent layers, no row uses a kernel that is no faster than plain loops. */
 static void refuse_reference(const char *name)
 {
     if (strstr(name, "ref")) test_fail(__FILE__, __LINE__, "a row made %s", name);
 }
 
-/* ARIL_TEST_SECONDS=60 goes on for that long. */
+/* ARIL_TEST_SECONDS=60 runs for that long. */
 TEST(random_calls_agree_with_the_reference)
 {
     const char *text = getenv("ARIL_TEST_SECONDS");
@@ -636,7 +636,7 @@ TEST(random_calls_agree_with_the_reference)
 
 /* ---- packed weights ---- */
 
-/* The place among forced rows of linear's row. */
+/* The index of linear's row among forced rows. */
 static int linear_place(aril_tensor *x, aril_tensor *w, aril_tensor *b)
 {
     struct linear_attrs a = { { 0 } };
@@ -673,7 +673,7 @@ static void packed_weights(aril_dtype d)
         CHECK(form);
         by_row(row, x, w, b);
         CHECK(atomic_load(&w->storage->derived) == form); /* packed once */
-        aril_mul_(w, aril_scalar(-2));                    /* and dropped when the weight changes */
+        aril_mul_(w, aril_scalar(-2));                    /* dropped when the weight changes */
         CHECK(atomic_load(&w->storage->derived) == NULL);
     }
     /* A weight that is being trained is not packed: it changes at each step. */
@@ -718,7 +718,7 @@ TEST(threads_share_primitives_and_packed_weights)
     int row = linear_place(x, w, NULL);
     CHECK(row >= 0);
     aril_tensor *want = by_row(row, x, w, NULL);
-    aril_mul_(w, aril_scalar(1)); /* to be packed anew, by all at once */
+    aril_mul_(w, aril_scalar(1)); /* to be packed again, by all threads concurrently */
     sharer s[N];
     pthread_t t[N];
     for (int i = 0; i < N; i++) s[i] = (sharer){ x, w, NULL, want, row, NULL };
@@ -729,8 +729,8 @@ TEST(threads_share_primitives_and_packed_weights)
 
 /* ---- memory ---- */
 
-/* Every allocation of the first call of a row may fail: it gives an error, or another row stands
- * in, and nothing is left behind. */
+/* Every allocation in the first call of a row may fail: it returns an error, or another row is the
+ * fallback, and nothing leaks. */
 static void runs_out(const call *c, const aril__row *row)
 {
     aril__force_row = 0;

@@ -1,5 +1,5 @@
-/* Convolutions by oneDNN: how they are cut among threads, that no piece gets a reference kernel, and
- * that the numbers are right however they are cut. */
+/* oneDNN convolutions: how they are cut among threads, that no piece gets a reference kernel, and
+ * that results are right however they are cut. */
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "ops/table/apply.h"
@@ -21,8 +21,8 @@
 /* ---- shapes ---- */
 
 typedef struct layer {
-    int64_t batch, c, k, size, kernel, stride, groups; /* c, k: of all groups */
-    int n;                                             /* spatial dimensions; 0: 2 */
+    int64_t batch, c, k, size, kernel, stride, groups; /* c, k: total over all groups */
+    int n;                                             /* spatial dimensions; 0: default 2 */
 } layer;
 
 static struct conv_attrs attrs_of(const layer *l)
@@ -97,7 +97,7 @@ static const aril__row *row_of(const aril__op *op)
     return NULL;
 }
 
-/* Prepares the row for a call; true when it takes it. No primitive may be a reference one. */
+/* Prepares the row for a call; true when it accepts. No primitive may be a reference kernel. */
 static bool prepares_fast(const layer *l, const aril__op *op, int n_in, aril_tensor **in,
                           aril_tensor *out, int threads)
 {
@@ -127,7 +127,7 @@ static bool prepares_fast(const layer *l, const aril__op *op, int n_in, aril_ten
     return !why;
 }
 
-/* How many of the four ops take the layer. */
+/* How many of the four ops accept the layer. */
 static int walk_layer(const layer *l, aril_dtype dtype)
 {
     ARIL_SCOPE;
@@ -181,7 +181,7 @@ TEST(no_piece_of_other_kinds_has_a_reference_kernel)
         for (int t = 0; t < 3 && !test_failed(); t++) walk_layer(&layers[i], types[t]);
 }
 
-/* ---- times ---- */
+/* ---- timing ---- */
 
 static double seconds(void)
 {
@@ -221,11 +221,11 @@ TEST(threads_do_not_slow_down)
     }
 }
 
-/* ---- numbers ---- */
+/* ---- values ---- */
 
 static const layer cut_layers[] = {
     { 1, 128, 160, 7, 3, 1, 1, 2 },  /* few rows, large weights */
-    { 1, 200, 328, 14, 1, 1, 1, 2 }, /* channels that are no multiple of a block */
+    { 1, 200, 328, 14, 1, 1, 1, 2 }, /* channels that are not a multiple of a block */
     { 1, 160, 192, 15, 3, 2, 1, 2 }, { 1, 192, 192, 7, 3, 1, 6, 2 }, /* groups */
     { 1, 32, 48, 33, 3, 1, 1, 2 },                                   /* rows */
     { 3, 96, 160, 9, 3, 1, 1, 2 },   { 16, 64, 96, 7, 3, 1, 1, 2 },
@@ -245,7 +245,7 @@ static aril_tensor *apply(const case_ *c)
     return aril_contiguous(aril__apply1(c->op, c->n_in, c->in, c->attrs));
 }
 
-/* The four ops on one layer, with a bias and an activation where they take one. */
+/* The four ops on one layer, with a bias and an activation where supported. */
 static int cases_of(const layer *l, struct conv_attrs a[2], struct conv_transpose_attrs *t,
                     case_ *to)
 {
@@ -266,7 +266,7 @@ static int cases_of(const layer *l, struct conv_attrs a[2], struct conv_transpos
     return 4;
 }
 
-/* With any number of threads, and again: the reference's numbers, and the same bits each time. */
+/* With any number of threads, repeatedly: the reference's values, and the same bits each time. */
 static void agrees(const case_ *c, const layer *l, bool any_threads)
 {
     ARIL_SCOPE;
@@ -350,7 +350,7 @@ static int64_t up(int64_t n, int64_t parts)
     return (n + parts - 1) / parts;
 }
 
-/* The share of the thread that has the most to do, against an equal share of all. */
+/* The load of the busiest thread relative to an equal share. */
 static double imbalance(const layer *l, const aril__conv_split *s, int64_t threads)
 {
     int64_t pieces = s->batch * s->rows * s->channels, blocks = up(l->k, ARIL__CONV_BLOCK);
@@ -360,7 +360,7 @@ static double imbalance(const layer *l, const aril__conv_split *s, int64_t threa
     return piece * (double)up(pieces, threads) * (double)threads;
 }
 
-/* ResNet-50's layers: each kind of them once. */
+/* ResNet-50's layers, each kind once. */
 static const layer resnet50[] = {
     { 1, 3, 64, 224, 7, 2, 1, 2 },     { 1, 64, 64, 56, 1, 1, 1, 2 },
     { 1, 64, 64, 56, 3, 1, 1, 2 },     { 1, 64, 256, 56, 1, 1, 1, 2 },
@@ -400,7 +400,7 @@ TEST(weights_are_cut_where_rows_are_few)
     CHECK_INT(s.channels, 1);
     s = best_split(&early, ARIL__CONV_Y, 1);
     CHECK_INT(s.batch * s.rows * s.channels, 1);
-    /* Gradients of large weights: each thread makes a part of them, instead of one for all to add. */
+    /* Gradients of large weights: each thread computes a part, instead of a partial sum of all. */
     layer batch = last;
     batch.batch = 16;
     s = best_split(&batch, ARIL__CONV_W, 16);

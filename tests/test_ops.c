@@ -1,6 +1,6 @@
-/* Every op of the table on every sample, in every dtype that it takes: kernels against each other
- * and against f64, layouts, unknown sizes, in-place forms, numbers of threads. ARIL_TEST_OP=name in
- * the environment runs a single op. */
+/* Every op of the table on every sample, in every dtype that it supports: kernels against each
+ * other and against f64, layouts, unknown sizes, in-place forms, numbers of threads. Set
+ * ARIL_TEST_OP=name in the environment to run a single op. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { ROWS = 3 }; /* the most kernel rows that take a call; beyond them the reference runs */
+enum { ROWS = 3 }; /* the maximum of kernel rows that accept a call; past them the reference runs */
 
 static struct {
     int samples, combinations, rows, layouts, symbolic, in_place, threads;
@@ -30,7 +30,7 @@ static void fail_at(int line, const test_sample *s, const char *what, aril_dtype
 
 /* ---- values, in each dtype, by each kernel ---- */
 
-/* A whole-number result as its dtype holds it. */
+/* Wraps an integer result to its dtype. */
 static void wrap(const aril__op *op, aril_tensor *const *got, aril_tensor **want)
 {
     for (int k = 0; k < op->n_out; k++)
@@ -38,8 +38,8 @@ static void wrap(const aril__op *op, aril_tensor *const *got, aril_tensor **want
             want[k] = aril_cast(want[k], aril_dtype_of(got[k]));
 }
 
-/* The dtype whose results say what those in `dtype` should be; `dtype` itself when there is none.
- * Random numbers in f64 come from other bits than those in f32. */
+/* The dtype whose results are the ground truth for `dtype`; `dtype` itself when there is none.
+ * Random numbers in f64 use other bits than those in f32. */
 static aril_dtype truth(const test_sample *s, aril_dtype dtype)
 {
     if (test_untyped(s)) return dtype;
@@ -166,11 +166,11 @@ static void check_layout(const test_sample *s, aril_tensor *const *in, aril_dtyp
         FAIL(s, "dense", dtype, test_op_error());
         return;
     }
-    for (int i = 0; i < s->n_in; i++) /* what the op writes to must not be changed for others */
+    for (int i = 0; i < s->n_in; i++) /* copy what the op writes to: other runs use it */
         if (writes_to(s->op, i) && other[i])
             other[i] = layout == EXPANDED ? aril_copy(dense[i]) : laid_out(dense[i], layout);
     aril_status status = aril__apply(s->op, s->n_in, other, s->attrs, got);
-    if (status < 0 && ARIL__IS_VIEW(s->op->out[0])) { /* not every layout can be viewed so */
+    if (status < 0 && ARIL__IS_VIEW(s->op->out[0])) { /* not every layout can be viewed like this */
         aril_clear_error();
         return;
     }
@@ -199,7 +199,7 @@ TEST(layouts_of_inputs)
     test_each_sample(check_layouts);
 }
 
-/* ---- unknown sizes: a tracer that keeps shapes alone ---- */
+/* ---- unknown sizes: a tracer that only tracks shapes ---- */
 
 static aril_status shapes_only(aril__tracer *self, const aril__call *c, aril_tensor *dest,
                                aril_tensor **out)
@@ -225,7 +225,7 @@ static aril_tensor *symbol(aril_dtype dtype, aril_shape shape)
     return aril__give(th, aril__symbolic_new(th, dtype, shape.ndim, shape.dim, NULL));
 }
 
-/* Symbols of the inputs' shapes with the batch size replaced. */
+/* Symbolic inputs with the batch size replaced. */
 static void symbols(const test_sample *s, aril_tensor *const *in, aril_tensor *const *larger,
                     int64_t batch, aril_tensor **sym)
 {
@@ -260,7 +260,7 @@ static void compare_unknown(const test_sample *s, int k, aril_tensor *small, ari
     }
 }
 
-/* The gradient rule given symbols: each gradient must have its input's shape. */
+/* The gradient rule on symbolic tensors: each gradient must have its input's shape. */
 static void check_symbolic_rule(const test_sample *s, aril_tensor **sym, aril_tensor **y)
 {
     aril_tensor *x[TEST_INPUTS] = { NULL }, *seen[ARIL__MAX_OUT] = { NULL },
@@ -354,7 +354,7 @@ static void check_in_place(const test_sample *s)
     if (test_run(s, in, out) < 0) return;
     count.in_place++;
     ARIL_NO_GRAD;
-    /* Into memory of its own, with gaps. */
+    /* Into a separate tensor with gaps. */
     test_copies(s, in, copy);
     aril_tensor *to = laid_out(aril_zeros_like(out[0]), STEPPED);
     aril_tensor *got = aril__apply_to(to, op, s->n_in, copy, s->attrs);

@@ -1,6 +1,6 @@
-/* Gradients of every op of the table on every sample: against finite differences, twice; in
- * narrower dtypes; and with all that the `saves` masks do not name taken away. ARIL_TEST_OP=name in
- * the environment runs a single op. */
+/* Gradients of every op of the table on every sample: against finite differences, first and second
+ * order; in narrower dtypes; and with everything removed that the `saves` masks do not name. Set
+ * ARIL_TEST_OP=name in the environment to run a single op. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "support/compare.h"
@@ -18,7 +18,7 @@ static struct {
 
 #define FAIL(s, what, why) test_fail(__FILE__, __LINE__, "%s: %s: %s", (s)->name, (what), (why))
 
-/* Inputs in f64 on which a gradient is to be checked. */
+/* Inputs in f64 for checking a gradient. */
 static bool inputs(const test_sample *s, aril_tensor **in)
 {
     aril_tensor *out[ARIL__MAX_OUT];
@@ -108,7 +108,7 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
     return a->dtype != b->dtype || !aril__same_dims(a->ndim, a->dim, b->ndim, b->dim);
 }
 
-/* The gradient of input i by the op's rule, given only what `mask` names. */
+/* The gradient of input i by the op's rule, given only the tensors that `mask` names. */
 static aril_tensor *by_rule(const test_sample *s, aril_tensor *const *x, aril_tensor *const *y,
                             aril_tensor *const *g, uint32_t mask, int i)
 {
@@ -166,7 +166,7 @@ static void check_masks(const test_sample *s)
             why = test_difference(got, want, 1e-12, 1e-12);
         if (why) FAIL(s, what, why);
         aril_clear_error();
-        /* A result of which no gradient came counts as zero. */
+        /* A result without an incoming gradient counts as zero. */
         for (int k = 0; k < s->op->n_out && s->op->n_out > 1; k++) {
             aril_tensor *one[ARIL__MAX_OUT] = { NULL }, *zero[ARIL__MAX_OUT] = { NULL };
             if (!g[k]) continue;

@@ -1,6 +1,6 @@
-/* Every op of the table given what it cannot take: NULL, poison, tensors of other shapes and
- * dtypes, indices out of range, no memory. Nothing crashes, nothing leaks, and messages name the
- * op. ARIL_TEST_OP=name in the environment runs a single op. */
+/* Every op of the table with invalid arguments: NULL, poison, tensors of other shapes and dtypes,
+ * indices out of range, no memory. Nothing crashes, nothing leaks, and messages name the op. Set
+ * ARIL_TEST_OP=name in the environment to run a single op. */
 #include "aril/aril.h"
 #include "core/source_location.h"
 #include "ops/table/apply.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Samples of each op in the longer tests. */
+/* Samples per op in the longer tests. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SAMPLES = 1 };
 #else
@@ -61,7 +61,7 @@ static void check_null(const test_sample *s)
         test_copies(s, in, copy);
         copy[i] = NULL;
         if (is_optional(s->op, i))
-            continue; /* whether it may be left out beside the others is for the op to say */
+            continue; /* the op decides whether it is optional given the others */
         count.nulls++;
         aril_status status = apply(s, copy, out);
         if (status != ARIL_ERR_ARG)
@@ -74,7 +74,7 @@ static void check_null(const test_sample *s)
 
 TEST(null_inputs)
 {
-    aril__location_off = true; /* in all that follows */
+    aril__location_off = true; /* from here on */
     test_each_sample(check_null);
 }
 
@@ -112,7 +112,7 @@ static aril_tensor *misfit(int kind, aril_tensor *was)
     aril_dtype dtype = aril_dtype_of(was);
     switch (kind) {
     case 0: /* no dimensions */ return aril_ones(ARIL_SHAPE(), dtype, aril_cpu());
-    case 1: /* as many as there can be */
+    case 1: /* the maximum number */
         return aril_ones(ARIL_SHAPE(1, 2, 1, 1, 2, 1, 1, 2), dtype, aril_cpu());
     case 2: /* one size larger */
         if (shape.ndim) shape.dim[shape.ndim - 1]++;
@@ -126,7 +126,7 @@ static aril_tensor *misfit(int kind, aril_tensor *was)
     case 5:
         if (shape.ndim) shape.dim[0] = 0;
         return aril_ones(shape, dtype, aril_cpu());
-    case 6: /* one dimension less, one more */
+    case 6: /* one dimension fewer, one more */
         if (shape.ndim) shape.ndim--;
         return aril_ones(shape, dtype, aril_cpu());
     case 7:
@@ -136,11 +136,11 @@ static aril_tensor *misfit(int kind, aril_tensor *was)
     case 9: return aril_cast(was, ARIL_BOOL);
     case 10: return aril_cast(was, ARIL_I8);
     case 11: return aril_cast(was, ARIL_BF16);
-    default: /* a dtype that does not compute */ return aril_cast(was, ARIL_F8E5M2);
+    default: /* a dtype without arithmetic */ return aril_cast(was, ARIL_F8E5M2);
     }
 }
 
-/* Ops that rules alone call, with shapes that have been checked by the op they belong to. */
+/* Ops that only gradient rules call, with shapes that their op has already checked. */
 static bool is_internal(const aril__op *op)
 {
     size_t n = strlen(op->name);
@@ -201,7 +201,7 @@ static void check_indices(const test_sample *s)
             bool said = status == ARIL_ERR_INDEX || status == ARIL_ERR_ARG ||
                         status == ARIL_ERR_SHAPE || status == ARIL_ERR_NUMBER ||
                         (status == ARIL_ERR_MEMORY && s->op->flags & DYNAMIC); /* bincount */
-            /* An op may pass over an index, such as the target to be ignored; it may not break. */
+            /* An op may skip an index, such as an ignored target; it may not crash. */
             if (status < 0 && !said) FAIL(s, "index %lld: %s", (long long)wrong[k], aril_error());
             aril_clear_error();
         }
@@ -213,9 +213,9 @@ TEST(indices_out_of_range)
     test_each_sample(check_indices);
 }
 
-/* ---- no memory ---- */
+/* ---- out of memory ---- */
 
-/* Forward and gradient once; false on an error. */
+/* Runs forward and gradient once; false on an error. */
 static bool forward_and_back(const test_sample *s, aril_tensor *const *in)
 {
     ARIL_SCOPE;

@@ -25,7 +25,7 @@ static double first(aril_tensor *t)
     return aril_item(aril_select(aril_reshape(aril_detach(t), ARIL_SHAPE(-1)), 0, 0));
 }
 
-/* A failed call: its code, and a part of the message. */
+/* A failed call: its code, and part of the message. */
 #define CHECK_FAILS(call, code, text)                                                       \
     do {                                                                                    \
         (void)(call);                                                                       \
@@ -236,7 +236,7 @@ TEST(clipping_as_an_option_is_the_same)
     CHECK_INT(aril_step(plain), ARIL_OK);
     CHECK_NEAR(first(p), first(q), 1e-6);
     CHECK_NEAR(first(p), 1 - 0.5 / sqrt(N), 1e-5);
-    give_grad(p, NAN); /* what is no number is not hidden */
+    give_grad(p, NAN); /* NaN is not hidden */
     CHECK_INT(aril_step(o), ARIL_OK);
     CHECK(isnan(first(p)));
     aril_optim_free(o);
@@ -259,7 +259,7 @@ TEST(gradients_accumulate)
         CHECK_INT(aril_has_grad(p), t < 3);
         CHECK_INT(aril_item_int(aril_optim_steps(o)), t == 3);
     }
-    CHECK_INT(aril_step(sum), ARIL_OK); /* walking back several times adds up */
+    CHECK_INT(aril_step(sum), ARIL_OK); /* several backward passes accumulate */
     CHECK_NEAR(first(q), 1 - 6, 1e-6);
     aril_optim_free(o);
     aril_optim_free(sum);
@@ -295,7 +295,7 @@ TEST(dtypes_can_be_mixed)
     }
 }
 
-/* Ten steps on parameters of odd sizes: all that comes out. */
+/* Ten steps on parameters of odd sizes: everything they produce. */
 enum { ODD = 70001 };
 static void odd_run(const char *name, float *to, bool by_op, bool turned)
 {
@@ -304,7 +304,7 @@ static void odd_run(const char *name, float *to, bool by_op, bool turned)
     aril_tensor *big = aril_randn(ARIL_SHAPE(ODD), ARIL_F32, aril_cpu());
     aril_tensor *small = aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu());
     aril_tensor *p[2] = { aril_parameter(big), NULL };
-    /* The same values, lying column by column. */
+    /* The same values, column-major. */
     p[1] = aril_parameter(turned ? aril_t(aril_contiguous(aril_t(small))) : aril_copy(small));
     aril_optim *o = aril_optim_new(name, &(aril_named){ 2, p, NULL },
                                    (aril_optim_opts){ .lr = 0.02, .clip_value = 0.8 });
@@ -442,7 +442,8 @@ TEST(closures_are_called_as_often_as_needed)
     CHECK_NEAR(first(p), 3, 1e-4);
     CHECK_FAILS(aril_step_closure(o, broken, NULL), ARIL_ERR_ARG, "NULL");
     aril_optim_free(o);
-    /* A rate far too small makes the line search long: it ends when max_eval is used up. */
+    /* A learning rate far too small makes the line search long: it ends when max_eval is used
+     * up. */
     for (int most = 1; most <= 4; most++) {
         o = aril_lbfgs(ARIL_TENSORS(p),
                        (aril_lbfgs_opts){

@@ -1,4 +1,4 @@
-/* Schedules: by name, counted in epochs and in batches, combined, wrong. Rates are compared with
+/* Schedules: by name, per epoch and per batch, combined, wrong. Learning rates are compared with
  * PyTorch's in golden_optim. */
 #include "aril/aril.h"
 #include "support/test.h"
@@ -93,12 +93,12 @@ TEST(epochs_and_batches_are_counted_apart)
         aril_set_grad(p, aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
         CHECK_INT(aril_step(o), ARIL_OK);
     }
-    CHECK_NEAR(lr(o), 0.6, 1e-12); /* half of the way up */
+    CHECK_NEAR(lr(o), 0.6, 1e-12); /* halfway up */
     CHECK_INT(aril_optim_epoch(o, NAN), ARIL_OK);
     CHECK_NEAR(lr(o), 0.3, 1e-12);
     CHECK_INT(aril_schedule_step(o), ARIL_OK); /* both */
     CHECK_NEAR(lr(o), 0.8 * 0.25, 1e-12);
-    CHECK_INT(aril_optim_set_lr(o, 2), ARIL_OK); /* goes on from another base */
+    CHECK_INT(aril_optim_set_lr(o, 2), ARIL_OK); /* continues from another base */
     CHECK_NEAR(lr(o), 1.6 * 0.25, 1e-12);
     aril_optim_free(o);
     aril_release(p);
@@ -129,7 +129,7 @@ TEST(a_plateau_drops_when_nothing_gets_better)
     aril_optim_epoch(o, 1);
     aril_optim_epoch(o, 0.5);
     for (int i = 0; i < 2; i++) aril_optim_epoch(o, 0.5);
-    aril_optim_epoch(o, NAN); /* no metric, no judgement */
+    aril_optim_epoch(o, NAN); /* a NaN metric is ignored */
     CHECK_NEAR(lr(o), 1, 0);
     aril_optim_epoch(o, 0.6);
     CHECK_NEAR(lr(o), 0.1, 1e-12);

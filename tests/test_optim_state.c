@@ -1,5 +1,4 @@
-/* The state of optimizers: saved in the middle of a run, loaded, wrong, and with memory running
- * out. */
+/* Optimizer state: saved mid-run, loaded, invalid, and when out of memory. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -114,7 +113,7 @@ static void copies_free(copies *c)
     c->list.n = 0;
 }
 
-/* Stops after AT steps, an odd number: with gradients that wait to be accumulated. */
+/* Stops after AT steps, an odd number: with accumulated gradients pending. */
 static void stop_and_resume(const char *name, float *want, float *got, copies *saved)
 {
     ARIL_SCOPE;
@@ -221,7 +220,7 @@ TEST(a_state_that_does_not_fit_changes_nothing)
     run_end(&r);
 }
 
-/* Floats that become counts, counts that become floats, rates: none of them may be out of range. */
+/* Counts, floats and learning rates in a state must not be out of range. */
 TEST(numbers_that_no_run_reaches_are_refused)
 {
     ARIL_SCOPE;
@@ -278,7 +277,7 @@ TEST(numbers_that_no_run_reaches_are_refused)
     aril_release(p);
 }
 
-/* Makes an optimizer, steps, saves and loads; whatever fails on the way is passed on. */
+/* Creates an optimizer, steps, saves and loads; propagates any failure. */
 static bool whole_life(const char *name, float *to)
 {
     ARIL_SCOPE;
@@ -330,7 +329,7 @@ TEST(memory_may_run_out_anywhere)
     }
 }
 
-/* A step that could not be made leaves everything as it was, and can be made again. */
+/* A failed step leaves everything unchanged, and can be repeated. */
 TEST(a_step_without_memory_can_be_repeated)
 {
     float want[SIZE], got[SIZE];

@@ -1,5 +1,5 @@
-/* Channels-last: what lies so stays so, through every op that can keep the order, forward and
- * backward, with the same values as in logical order. */
+/* Channels-last: tensors stay channels-last through every op that can preserve it, forward and
+ * backward, with the same values as contiguous ones. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -17,7 +17,7 @@ static double worst(aril_tensor *a, aril_tensor *b)
     return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL));
 }
 
-/* Not in logical order at the same time. */
+/* Channels-last and not also contiguous. */
 static bool is_last(aril_tensor *t)
 {
     return aril_is_channels_last(t) && !aril_is_contiguous(t);
@@ -144,7 +144,7 @@ static aril_tensor *bicubic(aril_tensor *x)
 static const struct {
     const char *name;
     aril_tensor *(*run)(aril_tensor *x);
-    bool flat; /* the result has no order to keep */
+    bool flat; /* the result has no memory format to preserve */
 } ops[] = {
     { "relu", relu, false },
     { "scalars", scaled, false },
@@ -175,8 +175,8 @@ static const struct {
     { "bicubic", bicubic, false },
 };
 
-/* Gradients of sums of views (a part of a cat, an expanded mean) are views; what they lead to is
- * looked at, not they themselves. */
+/* Gradients of sums of views (a part of a cat, an expanded mean) are views; the check is on what
+ * they lead to, not on them. */
 static void check_op(size_t k, int channels)
 {
     ARIL_SCOPE;
@@ -210,9 +210,9 @@ TEST(every_op_keeps_channels_last)
         for (size_t c = 0; c < sizeof channels / sizeof *channels; c++) check_op(k, channels[c]);
 }
 
-/* ---- samples side by side ---- */
+/* ---- samples-last ---- */
 
-/* The order in which convolutions of few channels leave whole batches. */
+/* The memory format in which convolutions with few channels leave full batches. */
 static aril_tensor *by_samples(aril_tensor *x)
 {
     return aril_permute(aril_contiguous(aril_permute(x, ARIL_AXES(2, 3, 1, 0))),
@@ -257,7 +257,7 @@ TEST(every_op_takes_samples_side_by_side)
             check_samples(k, sizes[c][0], sizes[c][1]);
 }
 
-/* Over all but channels, as the gradient of a bias. */
+/* Over all dimensions but channels, as in the gradient of a bias. */
 TEST(reductions_of_samples_side_by_side)
 {
     static aril_tensor *(*const reduce[])(aril_tensor *, aril_axes) = {
@@ -276,7 +276,7 @@ TEST(reductions_of_samples_side_by_side)
     }
 }
 
-/* A small net's layers hand it on, and its gradients come back so. */
+/* A small network's layers preserve it, and its gradients have it, too. */
 TEST(layers_of_few_channels_keep_samples_side_by_side)
 {
     ARIL_SCOPE;
@@ -284,7 +284,7 @@ TEST(layers_of_few_channels_keep_samples_side_by_side)
     aril_tensor *w2 = aril_parameter(normal(ARIL_SHAPE(12, 6, 3, 3), 2));
     aril_tensor *b = aril_parameter(normal(ARIL_SHAPE(6), 4));
     aril_tensor *x = normal(ARIL_SHAPE(32, 1, 12, 12), 3), *loss[2], *grad[2][3];
-    for (int i = 0; i < 2; i++) { /* all samples at once, and in batches that have no such rows */
+    for (int i = 0; i < 2; i++) { /* all samples in one batch, and in batches without such rows */
         loss[i] = aril_scalar(0);
         for (int64_t from = 0, n = i ? 8 : 32; from < 32; from += n) {
             aril_tensor *h = aril_conv2d(aril_narrow(x, 0, from, n), w1, b,
@@ -314,7 +314,7 @@ TEST(layers_of_few_channels_keep_samples_side_by_side)
 
 enum { MOST = 32 };
 
-/* Results, and gradients of leaves along the way, that are not channels-last. */
+/* Results, and gradients of intermediate leaves, that are not channels-last. */
 static int lost;
 static aril_tensor *kept[MOST];
 static int n_kept;
@@ -367,7 +367,7 @@ static void check_block(const char *name, aril_tensor *(*block)(aril_tensor *x))
     CHECK_INT(aril_backward(aril_sum(aril_square(y), ARIL_ALL)), ARIL_OK);
     CHECK_MSG(is_last(aril_grad(x)), "%s: the gradient of x has lost the order", name);
     for (int i = 0; i < n_kept;
-         i++) /* views of a cat's gradient have gaps, but channels lie together */
+         i++) /* views of a cat's gradient have gaps, but channels are contiguous */
         CHECK_MSG(aril_stride(aril_grad(kept[i]), 1) == 1, "%s: gradient %d has lost the order",
                   name, i);
     CHECK(aril_ok());
@@ -389,8 +389,8 @@ TEST(a_dense_block_keeps_it)
     check_block("dense", dense_block);
 }
 
-/* A gradient that comes from a reshape lies in logical order: it is turned once, where it meets
- * what lies channels-last. */
+/* The gradient of a reshape is contiguous: it is converted once, where it meets a channels-last
+ * tensor. */
 TEST(a_flat_end_does_not_spread)
 {
     ARIL_SCOPE;

@@ -1,5 +1,5 @@
-/* A device kind and kernels from a plug-in. Written in public functions alone, so that the same
- * program is linked once with libaril.a and once with libaril.so. */
+/* A device kind and kernels from a plugin. Uses only public functions, so that the same program is
+ * linked once with libaril.a and once with libaril.so. */
 #include <aril/aril.h>
 
 #include "support/test.h"
@@ -15,7 +15,7 @@ static const char *plugin_path(void)
     return path;
 }
 
-/* The device, once loaded; tests share the process. */
+/* The device, loaded once; tests share the process. */
 static aril_device mirror(void)
 {
     static bool loaded;
@@ -34,7 +34,7 @@ TEST(loads_and_names_its_device)
     CHECK_INT(aril_device_count(), 2);
 }
 
-/* Three steps of each optimizer, on parameters that lie there or on the CPU. */
+/* Three steps of each optimizer, on parameters on that device or on the CPU. */
 static void train_on(aril_device d, const char *name, float *to)
 {
     static const float v[4] = { 1, -2, 3, 0.5f };
@@ -97,9 +97,9 @@ TEST(computes_there)
     float v[6] = { -1, 2, -3, 4, -5, 6 };
     aril_tensor *x = aril_from(v, ARIL_SHAPE(2, 3), ARIL_F32, d);
     CHECK(aril_device_equal(aril_device_of(x), d));
-    aril_tensor *y = aril_relu(aril_add(x, x));                   /* two rows of the plug-in */
+    aril_tensor *y = aril_relu(aril_add(x, x));                   /* two of the plugin's rows */
     CHECK_NEAR(aril_item(aril_sum(y, ARIL_ALL)), 24, 0);          /* a third, with a workspace */
-    aril_tensor *t = aril_sum(aril_exp(aril_t(x)), ARIL_AXES(0)); /* no rows: the CPU helps out */
+    aril_tensor *t = aril_sum(aril_exp(aril_t(x)), ARIL_AXES(0)); /* falls back to the CPU */
     CHECK(aril_device_equal(aril_device_of(t), d));
     float got[2];
     CHECK_INT(aril_read(t, got), ARIL_OK);
@@ -166,7 +166,7 @@ TEST(refuses_what_is_no_plugin)
     CHECK_INT(aril_plugin_load("libm.so.6"), ARIL_ERR_PLUGIN);
     CHECK(strstr(aril_error(), "aril_plugin_open"));
     aril_clear_error();
-    CHECK_INT(aril_plugin_load(plugin_path()), ARIL_ERR_PLUGIN); /* its devices are there already */
+    CHECK_INT(aril_plugin_load(plugin_path()), ARIL_ERR_PLUGIN); /* devices exist already */
     aril_clear_error();
     CHECK_INT(aril_plugin_load(NULL), ARIL_ERR_ARG);
     aril_clear_error();
@@ -179,7 +179,7 @@ TEST(gradients_of_views_and_writes_stay_there)
     float v[4] = { 1, 2, 3, 4 }, g[4];
     aril_tensor *x = aril_parameter(aril_from(v, ARIL_SHAPE(4), ARIL_F32, mirror()));
     aril_tensor *h = aril_mul_scalar(x, 1);
-    aril_mul_scalar_(aril_slice(h, 0, 1, 3, 1), 5); /* zeros are needed in a shape alone */
+    aril_mul_scalar_(aril_slice(h, 0, 1, 3, 1), 5); /* zeros that are only needed as a shape */
     aril_backward(aril_sum(aril_mul(h, h), ARIL_ALL));
     CHECK(aril_ok());
     CHECK(aril_device_equal(aril_device_of(aril_grad(x)), mirror()));
@@ -208,14 +208,14 @@ TEST(parts_of_a_byte_are_moved_alone)
     CHECK(aril_ok());
 }
 
-/* One network run there, moved back, run here: the tensors stay the same objects. */
+/* Runs a network there, moves it back, runs it here: the tensors stay the same objects. */
 TEST(modules_move_there_and_back)
 {
     ARIL_SCOPE;
     aril_device d = mirror();
     aril_module *m = aril_nn_sequential(aril_nn_conv2d(1, 3, 3), aril_nn_batch_norm2d(3),
                                         aril_nn_relu(), aril_nn_flatten(), aril_nn_linear(12, 2));
-    aril_module *late = aril_nn_linear(0, 2); /* made where its first input is */
+    aril_module *late = aril_nn_linear(0, 2); /* created on the device of its first input */
     aril_tensor *x = aril_randn(ARIL_SHAPE(2, 1, 4, 4), ARIL_F32, aril_cpu());
     aril_tensor *w = aril_module_tensor(m, "0.weight"), *before = aril_copy(w);
     aril_module_eval(m);

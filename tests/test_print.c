@@ -1,4 +1,4 @@
-/* Printed tensors, against what PyTorch prints (tests/print/cases.py). */
+/* Printed tensors, compared with PyTorch's output (tests/print/cases.py). */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "ops/table/apply.h"

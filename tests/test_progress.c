@@ -1,4 +1,4 @@
-/* What is seen of a fit: in a terminal of any width, through a pipe, and nothing at all. */
+/* Progress output of a fit: in a terminal of any width, through a pipe, and silent. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -58,7 +58,7 @@ TEST(the_line_says_what_there_is)
     CHECK_STR(
         text,
         "Epoch 3/10  625 batches  6.7k img/s  took 3.0s  loss 0.0712  accuracy 0.9781  val 3");
-    /* what was done before a fit was resumed counts in the bar, not in the rate */
+    /* batches done before a fit was resumed count in the bar, but not in the speed */
     p = bar(false, false);
     p.skipped = 600;
     p.skipped_samples = 19200;
@@ -67,7 +67,7 @@ TEST(the_line_says_what_there_is)
     CHECK_MSG(strstr(text, " 800 img/s  eta 0:50") != NULL, "%s", text);
 }
 
-/* Columns of a text, -1 where it is no UTF-8; colours take none. */
+/* The width of a text in columns, -1 if it is not UTF-8; color codes have none. */
 static int columns(const char *text)
 {
     int n = 0;
@@ -163,7 +163,7 @@ TEST(no_value_is_lost_at_the_end_of_an_epoch)
                     "  val_loss 0.0533  val_accuracy 0.9832");
 }
 
-/* ---- a fit, seen from outside ---- */
+/* ---- a fit, observed from outside ---- */
 
 static aril_status wait_a_little(aril_fit *f, void *ctx)
 {
@@ -207,7 +207,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Containers and sandboxes may have none to give. */
+/* Containers and sandboxes may not provide terminals. */
 static bool has_terminals(void)
 {
     int ours, theirs;
@@ -219,8 +219,8 @@ static bool has_terminals(void)
 #define NEEDS_TERMINAL() \
     if (!has_terminals()) SKIP("no pseudo-terminal can be had: %s", strerror(errno))
 
-/* Runs a fit in a terminal of that width, and changes the width after each second read where
- * `narrow` is not 0. */
+/* Runs a fit in a terminal of that width; if `narrow` is not 0, changes the width after every
+ * second read. */
 static int in_terminal(int width, const char *locale, const char *kind, int verbose, int narrow)
 {
     struct winsize size = { .ws_row = 24, .ws_col = (unsigned short)width };
@@ -264,7 +264,7 @@ TEST(in_a_terminal_it_is_a_bar)
     /* at least once an epoch and not more than about ten times a second: a batch takes a
      * millisecond or more */
     CHECK_MSG(drawn > 6 && drawn < 450, "%d times", drawn);
-    /* no piece between two returns is wider than the terminal */
+    /* no text between two returns is wider than the terminal */
     for (char *c = out; *c != '\0';) {
         size_t n = strcspn(c, "\r\n");
         char end = c[n];
@@ -297,7 +297,7 @@ TEST(it_follows_the_width)
 {
     NEEDS_TERMINAL();
     CHECK_INT(in_terminal(110, "C.UTF-8", "xterm", 1, 42), 0);
-    CHECK(strstr(out, "\033[J") != NULL); /* lines that were broken are cleared */
+    CHECK(strstr(out, "\033[J") != NULL); /* wrapped lines are cleared */
     bool wide = false, slim = false;
     for (char *c = out; *c != '\0';) {
         size_t n = strcspn(c, "\r\n");
@@ -312,9 +312,9 @@ TEST(it_follows_the_width)
     CHECK(wide && slim);
 }
 
-/* ---- in this process: after those that fork, which take no threads along ---- */
+/* ---- in this process: after the tests that fork, as threads do not survive a fork ---- */
 
-/* What a file got. */
+/* The progress output in a file. */
 static const char *through_file(int verbose)
 {
     FILE *f = fopen(temp_path("out"), "w+");

@@ -77,13 +77,13 @@ TEST(malformed_messages_end)
         uint8_t at[12];
     } wrong[] = {
         { 1, { 0x08 } },             /* no value */
-        { 2, { 0x08, 0x80 } },       /* a number without an end */
+        { 2, { 0x08, 0x80 } },       /* an unterminated varint */
         { 2, { 0x12, 0x05 } },       /* longer than the message */
         { 1, { 0x00 } },             /* field 0 */
         { 3, { 0x0d, 0x00, 0x00 } }, /* half a float */
-        { 1, { 0x0f } },             /* no such kind */
-        { 1, { 0x0c } },             /* the end of a group that did not begin */
-        { 1, { 0x0b } },             /* a group without an end */
+        { 1, { 0x0f } },             /* an unknown wire type */
+        { 1, { 0x0c } },             /* end of a group that did not begin */
+        { 1, { 0x0b } },             /* an unterminated group */
         { 12, { 0x08, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1 } }, /* over 64 bits */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -106,7 +106,7 @@ TEST(any_bytes_end)
 {
     uint32_t state = 1;
     for (int round = 0; round < 20000; round++) {
-        uint8_t *bytes = malloc(32); /* of its own, so that reading past it is noticed */
+        uint8_t *bytes = malloc(32); /* a separate allocation, so that overruns are detected */
         CHECK(bytes);
         for (int i = 0; i < 32; i++) {
             state = state * 1664525 + 1013904223;

@@ -1,4 +1,4 @@
-/* Random tensors: the same numbers however they are made, and the right distributions. */
+/* Random tensors: the same numbers however they are created, and the right distributions. */
 #include "aril/aril.h"
 #include "core/rng.h"
 #include "core/tensor.h"
@@ -21,7 +21,7 @@ static double mean_of(aril_tensor *x)
     return aril_item(sum) / (double)aril_numel(x);
 }
 
-/* One of each kind, from the generator's present state. */
+/* One of each kind, from the generator's current state. */
 enum { KINDS = 9 };
 static aril_tensor *make(int kind, int64_t n)
 {
@@ -58,7 +58,7 @@ TEST(random_same_for_any_number_of_threads)
     CHECK(aril_ok());
 }
 
-/* Element i is the same whatever the size and shape of the tensor (randperm apart). */
+/* Element i is the same whatever the size and shape of the tensor (except in randperm). */
 TEST(random_element_depends_on_its_index_alone)
 {
     for (int kind = 0; kind < KINDS; kind++) {
@@ -130,7 +130,7 @@ TEST(random_each_call_advances_by_one)
     aril_normal(x, x);
     aril_uniform(x, x);
     CHECK_INT(aril_generator_state(g).calls, calls + 7);
-    /* Calls that fail draw nothing. */
+    /* Failed calls draw nothing. */
     aril_rand(ARIL_SHAPE(-1), ARIL_F32, aril_cpu());
     aril_randint(3, 3, ARIL_SHAPE(2), ARIL_I64, aril_cpu());
     aril_bernoulli_(x, 2);
@@ -231,13 +231,13 @@ TEST(random_permutations)
         free(seen);
         CHECK_INT(distinct, n);
     }
-    /* The order in which the generator's draws sort. */
+    /* The permutation that sorts the generator's draws. */
     aril_seed(21);
     const int64_t *order = aril_data(aril_randperm(3000, ARIL_I64, aril_cpu()));
     uint64_t draws[3000];
     aril__rng_u64((aril__rng_key){ 21, 0 }, 0, 3000, draws);
     for (int i = 1; i < 3000; i++) CHECK(draws[order[i - 1]] < draws[order[i]]);
-    /* All orders of three come up as often. */
+    /* All permutations of three are equally likely. */
     int count[27] = { 0 };
     for (int i = 0; i < 6000; i++) {
         ARIL_SCOPE;

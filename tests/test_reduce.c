@@ -19,7 +19,7 @@ static aril_tensor *normal(aril_shape shape, aril_dtype dtype)
     return aril_randn(shape, dtype, aril_cpu());
 }
 
-/* The error of a call that should fail, forgotten again. */
+/* Checks the error of a call that should fail, and clears it. */
 static bool fails(aril_tensor *y, aril_status code, const char *part)
 {
     bool ok =
@@ -142,7 +142,7 @@ TEST(same_bits_for_any_number_of_threads)
 TEST(long_reductions_agree_with_short_ones)
 {
     ARIL_SCOPE;
-    aril_tensor *x = normal(ARIL_SHAPE(200000), ARIL_F64); /* cut into parts */
+    aril_tensor *x = normal(ARIL_SHAPE(200000), ARIL_F64); /* split into parts */
     aril_tensor *parts = aril_reshape(x, ARIL_SHAPE(200, 1000));
     aril_tensor *where, *far;
     double most = aril_item(aril_amax(x, ARIL_ALL));
@@ -188,7 +188,7 @@ TEST(nan_is_passed_on)
     CHECK(aril_ok());
 }
 
-/* ---- nothing, and errors ---- */
+/* ---- empty tensors, and errors ---- */
 
 TEST(reductions_of_nothing)
 {
@@ -262,7 +262,7 @@ TEST(an_index_of_a_quantile_stays_in_range)
 
 /* ---- second derivatives where elements are 0 ---- */
 
-/* d2 prod / dx[i] dx[k] is the product of all others, for zeros too. */
+/* d2 prod / dx[i] dx[k] is the product of all others, even with zeros. */
 TEST(hessian_of_a_product_with_zeros)
 {
     static const double all[][4] = {
@@ -352,7 +352,7 @@ TEST(running_out_of_memory_leaves_nothing_behind)
     aril_release(x);
 }
 
-/* Few columns along a long axis are worked on in pieces; along the last axis, lines are. */
+/* Few columns along a long axis are processed in pieces, as lines are along the last axis. */
 TEST(softmax_of_few_long_columns)
 {
     static const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64, ARIL_BF16 };
@@ -362,10 +362,10 @@ TEST(softmax_of_few_long_columns)
             ARIL_SCOPE;
             aril_seed(7);
             aril_tensor *x = aril_randn(ARIL_SHAPE(2, 20011, inner), dtypes[d], aril_cpu());
-            /* One column of minus infinities but for one element, and one with a NaN. */
+            /* One column of minus infinity except for one element, and one with a NaN. */
             if (inner > 1) {
                 aril_fill_(aril_slice(aril_select(x, 2, 1), 1, 1, INT64_MAX, 1), -INFINITY);
-                if (dtypes[d] != ARIL_BF16) /* which a library may do its own way */
+                if (dtypes[d] != ARIL_BF16) /* a library may differ there */
                     aril_fill_(aril_slice(aril_select(x, 2, 2), 1, 9000, 9001, 1), NAN);
             }
             aril_tensor *turned = aril_contiguous(aril_transpose(x, 1, 2));

@@ -1,4 +1,4 @@
-/* Calls that look nearly right and must be refused, and sizes that no machine has. */
+/* Calls that look nearly right and must be rejected, and impossibly large sizes. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -10,7 +10,7 @@ static aril_tensor *ones(aril_shape shape)
     return aril_ones(shape, ARIL_F32, aril_cpu());
 }
 
-/* Poison with the code, and a message that names the function and has the word. */
+/* Poison with the code, and a message that contains the function name and the word. */
 static void refused(aril_tensor *t, aril_status code, const char *name, const char *word)
 {
     CHECK_INT(aril_tensor_status(t), code);
@@ -160,7 +160,7 @@ TEST(results_for_which_there_is_no_room)
     aril_clear_error();
 }
 
-/* Broadcasting would make a result of another shape than the state. */
+/* Broadcasting would give a result of another shape than the state. */
 TEST(states_of_another_batch)
 {
     ARIL_SCOPE;
@@ -182,7 +182,7 @@ TEST(states_of_another_batch)
     CHECK(aril_tensor_status(aril_lstm_cell(two, two, two, w4, w4, NULL, NULL, &c)) == ARIL_OK);
 }
 
-/* f16 is widened before it is multiplied, which must not make it fit f32. */
+/* f16 is widened before multiplying, which must not make it compatible with f32. */
 TEST(factors_of_two_dtypes)
 {
     ARIL_SCOPE;
@@ -209,7 +209,7 @@ TEST(an_axis_squeezed_twice)
     CHECK_INT(aril_ndim(aril_squeeze(x, ARIL_AXES(0, 1))), 1);
 }
 
-/* Weights [N] of losses [N,1] would make [N,N] of them. */
+/* Weights [N] of losses [N,1] would broadcast to [N,N]. */
 TEST(weights_that_would_multiply_losses)
 {
     ARIL_SCOPE;
