@@ -1,6 +1,6 @@
-/* Fits that end in the middle: killed at any moment, by a signal that is handled, by a full disk.
- * What is resumed ends with the bits of a fit that never stopped. Fits run in processes of their
- * own: this one never uses Aril before it has forked. */
+/* Interrupted fits: killed at any moment, by a handled signal, by a full disk. A resumed fit ends
+ * with the same bits as an uninterrupted one. Fits run in child processes: this one never uses Aril
+ * before it has forked. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -25,7 +25,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A path in the test's folder that stays as it is: temp_path has few buffers. */
+/* A persistent path in the test's folder: temp_path has only a few buffers. */
 static const char *place(const char *name)
 {
     static char path[4][512];
@@ -38,10 +38,10 @@ static const char *place(const char *name)
     return NULL;
 }
 
-/* What is asked of the process that fits. */
+/* Options of the process that fits. */
 typedef struct job {
     const char *dir;              /* NULL: no checkpoint */
-    const char *result;           /* gets weights and history when the fit is done */
+    const char *result;           /* receives weights and history when the fit is done */
     int64_t every;                /* batches between checkpoints; 0: epochs */
     bool on_signal, raise_signal; /* the signal comes in the middle of an epoch */
     int accumulate, workers;
@@ -60,8 +60,8 @@ static aril_status in_the_middle(aril_fit *fit, void *ctx)
     return ARIL_OK;
 }
 
-/* Dropout, shuffling, momentum, a schedule, metrics of every kind of state, callbacks with a
- * memory. 0: done, 10: a signal ended it, 20: it failed. */
+/* Dropout, shuffling, momentum, a schedule, metrics of every kind of state, stateful callbacks. 0:
+ * done, 10: ended by a signal, 20: failed. */
 static int fit(const job *j)
 {
     aril_seed(21);
@@ -97,7 +97,7 @@ static int fit(const job *j)
                             .on_signal = j->on_signal } });
     int code = h == NULL ? 20 : aril_history_signal(h) != 0 ? 10 : 0;
     if (h == NULL && !j->full_disk) aril_report(stderr);
-    if (code == 0) { /* weights, and the history in files beside each other */
+    if (code == 0) { /* weights, and the history in a file next to them */
         char csv[512];
         snprintf(csv, sizeof csv, "%s.csv", j->result);
         if (aril_history_csv(h, csv) != ARIL_OK ||
@@ -116,7 +116,7 @@ static pid_t begin(const job *j)
     return pid;
 }
 
-/* The exit status of a process, -signal where one ended it. */
+/* The exit status of a process, -signal if one ended it. */
 static int end(pid_t pid)
 {
     int status = 0;
@@ -125,7 +125,7 @@ static int end(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Has it ended? It still waits to be asked how. */
+/* Whether it has ended; its status can still be waited for. */
 static bool ended(pid_t pid)
 {
     siginfo_t about = { 0 };
@@ -148,7 +148,7 @@ static bool same_file(const char *a, const char *b)
     return same;
 }
 
-/* Weights and history of the two are the same. */
+/* Whether weights and history of both are the same. */
 static bool same_results(const char *a, const char *b)
 {
     char p[512], q[512];
@@ -164,18 +164,18 @@ static void remove_run(const char *dir)
     if (system(command) != 0) test_fail(__FILE__, __LINE__, "%s", command);
 }
 
-/* Kills at random moments of a run that takes about `seconds`. */
+/* Kills a run that takes about `seconds` at random moments. */
 static void kill_often(int times, job j, double seconds, const char *want, unsigned *seed)
 {
     int kills = 0, finished = 0;
-    bool fresh = true; /* this fit begins at the start */
+    bool fresh = true; /* this fit starts from scratch */
     while (kills < times || finished == 0) {
         pid_t pid = begin(&j);
         CHECK(pid > 0);
         double begun = now();
         double until = begun + (kills < times ? seconds * rand_r(seed) / RAND_MAX : 600);
         while (!ended(pid) && now() < until) usleep(200);
-        kill(pid, SIGKILL); /* nothing happens to one that has ended */
+        kill(pid, SIGKILL); /* no effect on one that has ended */
         int status = end(pid);
         if (status == -SIGKILL) {
             kills++;
@@ -185,10 +185,9 @@ static void kill_often(int times, job j, double seconds, const char *want, unsig
         CHECK_MSG(status == 0, "the fit ended with %d after %d kills", status, kills);
         CHECK_MSG(same_results(j.result, want), "other bits after %d kills", kills);
         finished++;
-        if (fresh)
-            seconds = now() - begun; /* how long one takes at present: kills come before that */
+        if (fresh) seconds = now() - begun; /* its current duration: kills come before that */
         fresh = true;
-        remove_run(j.dir); /* the next kills meet a fit from its start again */
+        remove_run(j.dir); /* the next kills hit a fit from scratch */
     }
     printf("      %d kills, %d fits finished with the same bits\n", kills, finished);
 }
@@ -203,7 +202,7 @@ TEST(killed_at_fifty_moments)
     double start = now();
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
     CHECK_INT(end(begin(&(job){ .result = place("got"), .dir = place("run"), .every = 2 })), 0);
-    CHECK(same_results(place("got"), want)); /* checkpoints themselves change nothing */
+    CHECK(same_results(place("got"), want)); /* checkpointing changes nothing */
     double seconds = now() - start;
     remove_run(place("run"));
     kill_often(40, (job){ .result = place("got"), .dir = place("run"), .every = 1 }, seconds, want,
@@ -236,8 +235,8 @@ static void own_handler(int sig)
     own_calls++;
 }
 
-/* In a process of its own: a signal saves and stops, the handler of the program is back, and the
- * next fit goes on. */
+/* In a child process: a signal saves and stops, the program's handler is restored, and the next fit
+ * continues. */
 static int signalled(const char *dir, const char *result)
 {
     signal(SIGTERM, own_handler);
@@ -259,7 +258,7 @@ TEST(a_signal_saves_and_stops)
     if (pid == 0) _exit(signalled(dir, got));
     CHECK_INT(end(pid), 0);
     CHECK(same_results(got, want));
-    /* not asked for: the signal ends the process */
+    /* not requested: the signal ends the process */
     CHECK_INT(end(begin(&(job){ .result = got, .raise_signal = true })), -SIGTERM);
 }
 
@@ -270,13 +269,13 @@ TEST(a_full_disk_ends_the_fit_and_not_the_checkpoint)
     CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1, .full_disk = true })), 20);
     CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1 })), 0);
     CHECK(same_results(got, want));
-    /* a run that is done is done: nothing is trained again, and the result is the same */
+    /* resuming a finished run trains nothing, and gives the same result */
     unlink(got);
     CHECK_INT(end(begin(&(job){ .result = got, .dir = dir })), 0);
     CHECK(same_results(got, want));
 }
 
-/* ---- in this process, last: a checkpoint of another fit is refused ---- */
+/* ---- in this process, last: a checkpoint of another fit is rejected ---- */
 
 static aril_history *fit_with(const char *metrics, int64_t batch, const char *dir)
 {
@@ -313,7 +312,7 @@ TEST(zz_checkpoints_of_other_fits_are_refused)
     CHECK(fit_with("mae", 5, dir) != NULL);
 }
 
-/* Writes the state anew with another tensor of that name, and digests that fit. */
+/* Rewrites the state with another tensor of that name, and matching digests. */
 static void change_state(const char *dir, const char *name, aril_tensor *to)
 {
     ARIL_SCOPE;
@@ -369,7 +368,7 @@ TEST(zz_numbers_that_no_fit_reaches_are_refused)
     aril_clear_error();
 }
 
-/* Parameters whose sizes only the first batch tells. */
+/* Parameters whose sizes come from the first batch. */
 static double fit_open(int epochs, const char *dir)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Philox and what is drawn from it: known answers, chunks, distributions. */
+/* Philox and its distributions: known answers, chunks, statistics. */
 #include "support/test.h"
 
 #include "core/rng.h"
@@ -29,7 +29,7 @@ TEST(philox_known_answers)
     }
 }
 
-/* The layout is a promise: other devices and saved states depend on it. */
+/* The layout must not change: other devices and saved states depend on it. */
 TEST(elements_have_their_block_and_word)
 {
     const aril__rng_key key = { 0x0123456789abcdefu, 0xfedcba9876543210u };
@@ -66,7 +66,7 @@ TEST(elements_have_their_block_and_word)
             F(key, at, at + step, pieces + at);                                            \
         }                                                                                  \
         CHECK(memcmp(whole, pieces, sizeof whole) == 0);                                   \
-        F(key, 17, 17, pieces); /* nothing asked, nothing written */                       \
+        F(key, 17, 17, pieces); /* an empty range writes nothing */                        \
         F(key, 5000, 4000, pieces);                                                        \
         CHECK(memcmp(whole, pieces, sizeof whole) == 0);                                   \
     } while (0)
@@ -119,11 +119,11 @@ static void check_moments(const double *x, double mean, double variance, double 
     CHECK_NEAR(v / variance, 1, 4 * sqrt((kurtosis - 1) / N));
     CHECK_NEAR(m3 / N / (v * sigma), 0, 4 * sqrt(15.0 / N));
     CHECK_NEAR(m4 / N / (v * v), kurtosis, 4 * sqrt(96.0 / N));
-    CHECK_NEAR(lag / m2, 0, 4 / sqrt(N)); /* neighbours are independent */
+    CHECK_NEAR(lag / m2, 0, 4 / sqrt(N)); /* adjacent values are independent */
 }
 
-/* Kolmogorov and Smirnov: sqrt(N) times the largest distance from the distribution stays below 1.95
- * in 999 of 1000 cases. The seeds are fixed, so the test does not waver. */
+/* Kolmogorov-Smirnov: sqrt(N) times the largest distance from the distribution stays below 1.95 in
+ * 999 of 1000 cases. The seeds are fixed, so the test is not flaky. */
 static void check_distribution(double *x, double (*cdf)(double))
 {
     qsort(x, N, sizeof *x, compare_doubles);
@@ -171,7 +171,7 @@ TEST(normals_are_normal)
     }
 }
 
-/* Against the C library: the sums in rng.h are the functions that they stand for. */
+/* Against the C library: the series in rng.h match the functions they approximate. */
 TEST(normals_follow_the_formula)
 {
     const double pi = 3.14159265358979323846;

@@ -1,4 +1,4 @@
-/* Recurrent networks: gradients worked out by hand, state carried round a loop, sequences against
+/* Recurrent networks: gradients worked out by hand, state carried through a loop, sequences against
  * cells. */
 #include "aril/aril.h"
 #include "core/cpu.h"
@@ -63,11 +63,12 @@ TEST(one_step_by_hand)
     aril_release(w_h);
 }
 
-/* relu(w x_t + u h) with w = 2, u = 3, x = 1, -1, 2 and h_0 = 1 goes
+/* relu(w x_t + u h) with w = 2, u = 3, x = 1, -1, 2 and h_0 = 1 gives
  *     h_1 = 2 + 3 = 5,  h_2 = -2 + 15 = 13,  h_3 = 4 + 39 = 43
  * Backward from d h_3 = 1: d h_2 = 3, d h_1 = 9, d h_0 = 27, so
- *     d w = 1 * 2 + 3 * -1 + 9 * 1 = 8,   d u = 1 * 13 + 3 * 5 + 9 * 1 = 37,   d b = 1 + 3 + 9 =
- * 13 */
+ *     d w = 1 * 2 + 3 * -1 + 9 * 1 = 8
+ *     d u = 1 * 13 + 3 * 5 + 9 * 1 = 37
+ *     d b = 1 + 3 + 9 = 13 */
 TEST(three_steps_by_hand)
 {
     ARIL_SCOPE;
@@ -107,7 +108,7 @@ static void loop(int steps, bool backward)
     }
     if (backward) aril_backward_with(h, NULL, (aril_grad_opts){ 0 });
     CHECK(!backward || (aril_has_grad(wh) && aril_item(aril_sum(aril_grad(wh), ARIL_ALL)) > 0));
-    /* All values settle at one number: v = tanh(1 + 0.4 v). */
+    /* All values converge to the fixed point v = tanh(1 + 0.4 v). */
     double v = aril_item(aril_select(aril_select(h, 0, 0), 0, 7));
     CHECK_NEAR(v, tanh(1 + 0.4 * v), 1e-5);
     aril_release(h);
@@ -194,7 +195,7 @@ TEST(dropout_between_layers)
     CHECK(worst(a, plain) > 0.01);
     opts.eval = true;
     CHECK(worst(aril_rnn(x, NULL, l, opts, NULL), plain) == 0);
-    /* One layer has no results between layers. */
+    /* One layer has no dropout between layers. */
     l.n = 4;
     opts = (aril_rnn_opts){ .dropout = 0.9 };
     CHECK(worst(aril_rnn(x, NULL, l, opts, NULL),
@@ -251,8 +252,8 @@ static aril_tensor *noise(aril_shape shape, aril_dtype type)
     return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, aril_cpu()), 0.4), type);
 }
 
-/* The results of a sequence op and of its gradient, by row `row`, as f64; how many. The reference
- * does not look at what was kept of the gates. */
+/* The results of a sequence op and of its gradient, by row `row`, as f64; returns how many. The
+ * reference ignores saved gates. */
 static int run_seq(int kind, const layout *l, aril_dtype type, int row, aril_tensor **out)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Scopes and guards: what lives how long, however a block is left. */
+/* Scopes and guards: lifetimes, however a block is left. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -50,7 +50,7 @@ TEST(a_scope_left_by_break_and_continue)
         {
             ARIL_SCOPE;
             number(2);
-            break; /* out of two scopes at once */
+            break; /* leaves two scopes */
         }
     }
     CHECK_INT(live(), before);
@@ -135,9 +135,9 @@ TEST(escape_leaves_alone_what_the_scope_does_not_own)
         aril_tensor *x = number(1), *kept = aril_keep(number(2));
         {
             ARIL_SCOPE;
-            CHECK(aril_escape(x) == x); /* of the scope around */
+            CHECK(aril_escape(x) == x); /* from the enclosing scope */
             CHECK(aril_escape(kept) == kept);
-            CHECK(aril_escape(aril_cast(x, ARIL_F64)) == x); /* an op that gave its input back */
+            CHECK(aril_escape(aril_cast(x, ARIL_F64)) == x); /* an op that returned its input */
         }
         CHECK_NEAR(aril_item(x) + aril_item(kept), 3, 0);
         aril_release(kept);
@@ -186,7 +186,7 @@ TEST(set_carries_state_round_a_loop)
     for (int i = 1; i <= 10; i++) {
         ARIL_SCOPE;
         aril_set(&state, state ? aril_add(state, number(i)) : number(i));
-        aril_set(&state, state); /* by itself */
+        aril_set(&state, state); /* to itself */
         CHECK_INT(live() > before, 1);
     }
     CHECK_NEAR(aril_item(state), 55, 0);
@@ -221,12 +221,12 @@ TEST(drop_ends_a_temporary_early)
     ARIL_SCOPE;
     aril_tensor *x = number(1), *z = number(2), *w = number(3);
     int64_t three = live();
-    aril_drop(x); /* the last takes its place */
+    aril_drop(x); /* the last entry moves into its slot */
     CHECK(live() < three);
     CHECK_NEAR(aril_item(z) + aril_item(w), 5, 0);
     {
         ARIL_SCOPE;
-        aril_drop(z); /* not of this scope: nothing happens */
+        aril_drop(z); /* not in this scope: a no-op */
         aril_drop(NULL);
     }
     CHECK_NEAR(aril_item(z), 2, 0);
@@ -284,7 +284,7 @@ TEST(guards_left_open_are_healed)
     aril_guard_end(&outer);
     CHECK(aril_grad_enabled());
     CHECK_INT(live(), before);
-    aril_guard_end(&outer); /* again: nothing is open */
+    aril_guard_end(&outer); /* again: a no-op */
 }
 
 static bool grad_after_return(int how)
@@ -295,7 +295,7 @@ static bool grad_after_return(int how)
     if (how == 1) return aril_grad_enabled();
     ARIL_INFERENCE;
     {
-        ARIL_ENABLE_GRAD; /* has no say inside inference */
+        ARIL_ENABLE_GRAD; /* no effect inside inference */
         return aril_grad_enabled();
     }
 }
@@ -356,7 +356,7 @@ TEST(a_graph_ends_with_its_scope)
         ARIL_SCOPE;
         aril_tensor *x = w;
         for (int k = 0; k < 50; k++) x = aril_tanh(aril_mul(x, w));
-        if (i == 3) break; /* no backward: the graph goes all the same */
+        if (i == 3) break; /* no backward: the graph is freed anyway */
         aril_backward(x);
         aril_zero_grad(w);
     }

@@ -1,9 +1,9 @@
-/* Functions of several results that fail: each result is a poisoned tensor of its own, so that one
+/* Functions with several results that fail: each result is a separate poisoned tensor, so that one
  * may be dropped while the others are kept. */
 #include "aril/aril.h"
 #include "support/test.h"
 
-/* Drops the first of n results, makes other tensors in its place, and looks at the others. */
+/* Drops the first of n results, creates other tensors in its place, and checks the others. */
 static void check_apart(const char *what, int n, aril_tensor **t)
 {
     for (int i = 0; i < n; i++) {

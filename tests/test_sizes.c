@@ -1,5 +1,5 @@
-/* Kernels at the sizes where they change their ways: around vectors, blocks, batches and what is
- * streamed past the cache; each axis, strided and narrow inputs; against plain loops in double. */
+/* Kernels at the sizes where they switch algorithms: around vectors, blocks, batches and
+ * non-temporal stores; each axis, strided and narrow inputs; against plain loops in double. */
 #include "aril/aril.h"
 #include "core/cpu.h"
 #include "core/tensor.h"
@@ -19,7 +19,7 @@ static aril_tensor *normal(aril_shape shape)
     return aril_randn(shape, ARIL_F32, aril_cpu());
 }
 
-/* All elements as doubles, in logical order; memory for the caller to free. */
+/* All elements as doubles, in logical order; the caller frees them. */
 static double *values(aril_tensor *t)
 {
     ARIL_SCOPE;
@@ -33,7 +33,7 @@ static bool near_by(double a, double b, double tolerance)
     return a == b || (a != a && b != b) || fabs(a - b) <= tolerance * (1 + fabs(b));
 }
 
-/* True when got[i] is near want[i] for all i; says where not. */
+/* True when got[i] is near want[i] for all i; reports the first difference. */
 static bool all_near(aril_tensor *got, const double *want, double tolerance, const char *what)
 {
     double *v = values(got);
@@ -48,7 +48,7 @@ static bool all_near(aril_tensor *got, const double *want, double tolerance, con
     return true;
 }
 
-/* Runs a check at each level of instructions that the machine has. */
+/* Runs a check with each instruction set that the machine has. */
 static void at_each_level(void (*check)(void))
 {
     int most = aril__cpu();
@@ -229,14 +229,14 @@ TEST(softmax_of_infinities)
     CHECK(isnan(aril_item(aril_amin(y, ARIL_ALL))));
 }
 
-/* ---- layer norm: rows enough for gradients in one pass ---- */
+/* ---- layer norm: enough rows for gradients in one pass ---- */
 
 TEST(layer_norm_of_any_length)
 {
     for (int i = 0; i < LENGTHS; i++) {
         ARIL_SCOPE;
         int64_t n = lengths[i], rows = 41;
-        if (n < 7) continue; /* the gradient of fewer is what is left of a cancellation */
+        if (n < 7) continue; /* the gradient of fewer is mostly cancellation error */
         aril_tensor *x = aril_add_scalar(normal(ARIL_SHAPE(rows, n)), 10);
         aril_tensor *w = normal(ARIL_SHAPE(n)), *b = normal(ARIL_SHAPE(n));
         aril_tensor *g = normal(ARIL_SHAPE(rows, n));
@@ -314,7 +314,7 @@ static void copies(void)
 TEST(permuted_copies)
 {
     at_each_level(copies);
-    permuted(ARIL_F32, ARIL_SHAPE(3, 1411, 1003)); /* streamed, with rows that are not aligned */
+    permuted(ARIL_F32, ARIL_SHAPE(3, 1411, 1003)); /* non-temporal stores, with unaligned rows */
     permuted(ARIL_F32, ARIL_SHAPE(4, 1024, 1032));
     CHECK(aril_ok());
 }
@@ -410,14 +410,14 @@ TEST(bits_do_not_depend_on_threads)
     aril_set_threads(before);
 }
 
-/* ---- scans, picking, places ---- */
+/* ---- scans, gather, scatter ---- */
 
 TEST(scans_of_any_length)
 {
     for (int i = 0; i < LENGTHS; i++) {
         ARIL_SCOPE;
         int64_t n = lengths[i];
-        for (int side = 1; side < 300; side += 148) { /* lines, and columns side by side */
+        for (int side = 1; side < 300; side += 148) { /* lines, and adjacent columns */
             aril_tensor *x = normal(ARIL_SHAPE(2, n, side)), *where;
             double *v = values(x), *w = malloc((size_t)(3 * x->numel) * sizeof *w);
             double *sum = w, *top = w + x->numel, *at = top + x->numel;
@@ -514,8 +514,7 @@ TEST(places_that_are_not_0)
     CHECK(aril_ok());
 }
 
-/* A result that is written past the caches, from inputs that begin and end within a line of
- * them. */
+/* A result written with non-temporal stores, from inputs that begin and end within a cache line. */
 TEST(large_results_of_formulas)
 {
     ARIL_SCOPE;

@@ -1,4 +1,4 @@
-/* Where an error came from: the line of this file, found through Aril's own frames. */
+/* The source location of an error: the line in this file, found through Aril's own frames. */
 #include "support/test.h"
 
 #include "aril/error.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call the compiler must not turn into a jump, which would leave no frame. */
+/* Prevents a tail call, which would leave no frame. */
 #define NO_TAIL_CALL() __asm__ volatile("")
 
 /* Named like a function of Aril, and so skipped. */
@@ -71,7 +71,7 @@ TEST(finds_the_innermost_line)
     char buf[64], want[64];
     int line = 0;
     user_function(buf, sizeof buf, &line);
-    if (!has_lines()) { /* then it is the function, unless symbols are gone too */
+    if (!has_lines()) { /* then it is the function, unless symbols are stripped too */
         CHECK_MSG(!*buf || strstr(buf, "user_function+0x") == buf, "%s", buf);
         return;
     }
@@ -180,7 +180,7 @@ static bool image_load(struct image *m)
     return good;
 }
 
-/* [first, first + size) of a section in the image; the whole image when it is not there. */
+/* [first, first + size) of a section in the image; the whole image when there is none. */
 static void section_of(const struct image *m, const char *name, size_t *first, size_t *size)
 {
     Elf64_Ehdr h;
@@ -223,7 +223,7 @@ TEST(damaged_files_do_no_harm)
         size_t at[8];
         uint8_t old[8];
         for (int i = 0; i < 8; i++) {
-            /* Headers are worth more hits than the rest: at the start, and after sections begin. */
+            /* Corrupts headers more often than the rest: at the start, and where sections begin. */
             size_t reach = round % 3 == 0 && size > 200 ? 200 : size;
             at[i] = first + random_below(&state, reach);
             old[i] = m.data[at[i]];
@@ -234,7 +234,7 @@ TEST(damaged_files_do_no_harm)
         CHECK(n < sizeof buf);
         CHECK_INT(buf[n], 0);
     }
-    for (int round = 0; round < 100; round++) { /* cut short: a copy, so that tools see overruns */
+    for (int round = 0; round < 100; round++) { /* truncated: a copy, so that tools see overruns */
         size_t size = round < 70 ? (size_t)round : random_below(&state, m.size);
         uint8_t *cut = malloc(size ? size : 1);
         CHECK(cut);

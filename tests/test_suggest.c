@@ -1,4 +1,4 @@
-/* Which word was meant. */
+/* Spelling suggestions. */
 #include "support/test.h"
 
 #include <aril/aril.h>

@@ -1,4 +1,4 @@
-/* The table of a module, its numbers, and what it leaves behind. */
+/* The summary table of a module, its numbers, and its side effects. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -111,7 +111,7 @@ TEST(frozen_parameters_and_buffers)
     SHOWS(text, " Total params: 56 (224 B)\n");
     SHOWS(text, " Trainable params: 26 (104 B)\n");
     SHOWS(text, " Non-trainable params: 30 (120 B)\n");
-    SHOWS(text, " Buffers: 13 (56 B)\n"); /* two of 6 in f32 and a number in i64 */
+    SHOWS(text, " Buffers: 13 (56 B)\n"); /* two of 6 in f32 and a counter in i64 */
     free(text);
     aril_module_release(m);
 }
@@ -125,7 +125,7 @@ TEST(shared_weights_count_once)
     SHOWS(text, "| first (Linear) | (None, 8)    |      72 |");
     SHOWS(text, "| again (Linear) | (None, 8)    |  shared |       |");
     SHOWS(text, " Total params: 72 (288 B)\n");
-    SHOWS(text, "| (Twice)        | (None, 8)    |         |     8 |"); /* the relu is its own */
+    SHOWS(text, "| (Twice)        | (None, 8)    |         |     8 |"); /* its own relu */
     SHOWS(text, " batch of 1: 264\n");                                  /* 2 * 2 * 64 + 8 */
     free(text);
     aril_module_release(m);
@@ -160,8 +160,8 @@ TEST(a_narrow_table)
     aril_module_release(m);
 }
 
-/* What is told of memory is near what a step takes; the workspace of kernels comes on top. Takes m
- * over. */
+/* The reported memory is close to what a step uses; kernel workspace comes on top. Takes ownership
+ * of m. */
 static void check_memory(aril_module *m, aril_shape one)
 {
     enum { BATCH = 32 };
@@ -207,7 +207,7 @@ TEST(memory_is_what_a_step_takes)
     check_memory(aril_nn_transformer_encoder(64, 4, 3, opts), ARIL_SHAPE(1, 32, 64));
 }
 
-/* Known numbers: LeNet-5's products, by hand. */
+/* Known numbers: LeNet-5's multiplications, by hand. */
 TEST(flops_by_hand)
 {
     ARIL_SCOPE;
@@ -282,7 +282,7 @@ TEST(errors)
     aril_module_release(m);
 }
 
-/* Each allocation fails in turn: an error, the module as it was, no hook left. */
+/* Each allocation fails in turn: an error, the module unchanged, no hook left. */
 TEST(out_of_memory)
 {
     aril_module *m = nested();

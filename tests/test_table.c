@@ -87,7 +87,7 @@ TEST(rows_are_consistent)
     }
 }
 
-/* Attributes are compared and hashed as bytes. */
+/* Attributes are compared and hashed as bytes, so they must have no padding. */
 TEST(attributes_have_no_gaps)
 {
     for (int i = 0; i < aril__n_ops; i++) {

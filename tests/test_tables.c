@@ -155,7 +155,7 @@ TEST(csv_targets_are_classes_or_numbers)
 {
     const char *const *names;
     aril_dataset *d = CSV("x,price\n1,250000\n2,310000\n3,199000\n", 0);
-    CHECK_STR(row(d, 1), "2 -> 310000 real"); /* prices are no classes, integers or not */
+    CHECK_STR(row(d, 1), "2 -> 310000 real"); /* prices are not classes, integers or not */
     aril_dataset_release(d);
     d = CSV("x,year\n1,0\n2,100\n", 0);
     CHECK_STR(row(d, 1), "2 -> 100 real");
@@ -173,7 +173,7 @@ TEST(csv_targets_are_classes_or_numbers)
     CHECK_STR(row(d, 0), "1 -> 1");
     CHECK_STR(row(d, 1), "2 -> 0");
     CHECK_INT(aril_dataset_classes(d, &names), 2);
-    CHECK_STR(names[0], "8001"); /* in the order of numbers, not of text */
+    CHECK_STR(names[0], "8001"); /* in numeric order, not alphabetical */
     aril_dataset_release(d);
 }
 
@@ -185,7 +185,7 @@ TEST(csv_columns_by_name)
     CHECK_STR(names[0], "b");
     CHECK_STR(names[1], "a");
     CHECK_STR(target, "price");
-    d = aril_dataset_take(d, 1); /* asked through what is made of it */
+    d = aril_dataset_take(d, 1); /* through a derived dataset */
     CHECK_INT(aril_dataset_columns(d, &names, NULL), 2);
     aril_dataset *other =
         CSV("a,z,b\n7,8,9\n", .columns = names, .n_columns = 2, .no_target = true);
@@ -248,10 +248,10 @@ TEST(classes_are_matched_by_name)
     aril_dataset_release(t);
     CHECK(!aril_dataset_open_with(temp_path("animals"), "other", like));
     CHECK_MSG(strstr(aril_error(), "cat"), "%s", aril_error());
-    CHECK(!strchr(aril_error(), 27)); /* messages are printed on terminals */
+    CHECK(!strchr(aril_error(), 27)); /* no escape codes: messages are printed on terminals */
     aril_clear_error();
 
-    /* Of a dataset that was opened by itself. */
+    /* For a dataset that was opened separately. */
     t = aril_dataset_match_classes(aril_dataset_open(temp_path("animals"), "test"), 3, names);
     CHECK_STR(row(t, 0), "5 -> 2");
     const char *const *now;
@@ -358,7 +358,7 @@ TEST(text_as_characters)
     aril_dataset *d =
         aril_dataset_text_from("h\xc3\xa9llo world", (aril_text_opts){ .length = 4, .step = 3 });
     CHECK_MSG(d, "%s", aril_error());
-    CHECK_INT(aril_dataset_size(d), 3); /* 11 characters: from 0, 3 and 6 */
+    CHECK_INT(aril_dataset_size(d), 3); /* 11 characters: starting at 0, 3 and 6 */
     const char *const *names;
     CHECK_INT(aril_dataset_classes(d, &names), 8);
     CHECK_STR(names[0], " ");
@@ -370,7 +370,7 @@ TEST(text_as_characters)
     CHECK_INT(aril_dataset_get(d, 2, &s), ARIL_OK);
     CHECK_STR(decoded(d, s.y), "orld");
     aril_tensor *code = aril_text_encode(d, "hello");
-    CHECK_INT(aril_tensor_status(code), ARIL_ERR_ARG); /* there is no plain e */
+    CHECK_INT(aril_tensor_status(code), ARIL_ERR_ARG); /* no e without accent */
     aril_clear_error();
     code = aril_text_encode(d, "hold");
     CHECK_STR(decoded(d, code), "hold");

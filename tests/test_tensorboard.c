@@ -245,7 +245,7 @@ TEST(checksums)
     CHECK(find_events(made, path, sizeof path));
     size_t n;
     unsigned char *data = read_all(path, &n);
-    /* A record of 24 bytes: its length's checksum is the same in every such file. */
+    /* A record of 24 bytes: the checksum of its length is the same in every such file. */
     static const unsigned char head[] = { 24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22 };
     CHECK_INT(n, 40);
     CHECK(memcmp(data, head, sizeof head) == 0);
@@ -284,14 +284,14 @@ TEST(mistakes)
     CHECK_INT(aril_tensorboard_embedding(tb, "x", three, (aril_tensorboard_embedding_opts){ 0 }),
               ARIL_ERR_SHAPE);
     aril_clear_error();
-    /* A module that is built, and a shape that is none. */
+    /* A module that is already built, and an invalid shape. */
     aril_module *built = aril_nn_linear(3, 2);
     for (int ndim = -1; ndim < 100; ndim += 100 - 1) {
         CHECK_INT(aril_tensorboard_module(tb, built, (aril_shape){ .ndim = ndim }), ARIL_ERR_SHAPE);
         aril_clear_error();
     }
     aril_module_release(built);
-    /* Not a number, none at all: a histogram of what is left. */
+    /* All NaN: an empty histogram. */
     aril_tensor *none = aril_full_like(three, NAN);
     CHECK_INT(aril_tensorboard_histogram(tb, "x", none, 1), ARIL_OK);
     aril_tensorboard_free(tb);

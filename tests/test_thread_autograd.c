@@ -1,4 +1,4 @@
-/* Graphs in several threads: each its own, and leaves that they share. */
+/* Graphs in several threads: separate ones, and leaves that they share. */
 #include <aril/aril.h>
 
 #include "core/tensor.h"
@@ -71,7 +71,7 @@ TEST(threads_share_a_leaf)
     aril_release(w);
 }
 
-/* ---- a graph made by one thread, walked and freed by another after it ended ---- */
+/* ---- a graph created by one thread, used for backward and freed by another after it ended ---- */
 
 static void *make_graph(void *w)
 {
@@ -121,7 +121,7 @@ TEST(poison_crosses_threads)
     aril_clear_error();
 }
 
-/* ---- one parameter, gradients asked for by all threads, and with a hook ---- */
+/* ---- one parameter, gradients computed by all threads, and with a hook ---- */
 
 static void *ask_gradients(void *w)
 {

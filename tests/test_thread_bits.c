@@ -9,7 +9,7 @@
 
 enum { MAX_BYTES = 1 << 22 };
 
-/* What one run leaves behind: results and gradients, one after the other. */
+/* The results of one run: outputs and gradients, concatenated. */
 typedef struct bits {
     size_t n;
     unsigned char at[MAX_BYTES];
@@ -63,7 +63,7 @@ static void network(bits *b)
     }
 }
 
-/* Products, sums and norms whose sizes are no multiples of any block. */
+/* Products, sums and norms whose sizes are not multiples of any block. */
 static void mixture(bits *b)
 {
     ARIL_SCOPE;

@@ -1,5 +1,5 @@
-/* The first run of a module makes the parameters whose sizes its input tells: once, whichever
- * thread comes first. */
+/* The first forward of a module creates the parameters whose sizes depend on its input: once,
+ * whichever thread comes first. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -33,7 +33,7 @@ static void *first_forward(void *arg)
     return NULL;
 }
 
-/* Eight threads meet an unbuilt module at once: all get the same numbers. */
+/* Eight threads run an unbuilt module concurrently: all get the same numbers. */
 static void meet(aril_module *net, aril_shape shape)
 {
     pthread_t threads[THREADS];
@@ -64,7 +64,7 @@ TEST(the_first_forward_by_eight_threads)
     }
 }
 
-/* A class of one's own, whose build runs a child that is not built either. */
+/* A custom class, whose build runs a child that is not built either. */
 static aril_status outer_build(aril_module *self, int n_in, aril_tensor *const *in)
 {
     (void)n_in;

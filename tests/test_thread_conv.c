@@ -1,5 +1,5 @@
-/* Threads that share a weight: its other form is made by one of them, or by several, and used by
- * all; results are those of one thread. */
+/* Threads that share a weight: one or several of them pack it, and all use the packed form; results
+ * equal those of one thread. */
 #include "support/test.h"
 
 #include "aril/aril.h"
@@ -36,7 +36,7 @@ static void *work(void *arg)
 TEST(threads_share_a_weight)
 {
     ARIL_SCOPE;
-    aril_set_deterministic(ARIL_ANY_THREADS); /* loops are cut alike, whoever has the workers */
+    aril_set_deterministic(ARIL_ANY_THREADS); /* cuts loops the same way, whoever has the workers */
     aril_seed(5);
     w = aril_randn(ARIL_SHAPE(32, 16, 3, 3), ARIL_F32, aril_cpu());
     for (int i = 0; i < SIZES; i++) {
@@ -44,7 +44,7 @@ TEST(threads_share_a_weight)
         want[i] = run(i);
     }
     for (int turn = 0; turn < 4; turn++) {
-        aril_mul_(w, aril_scalar(1)); /* a write that changes nothing: forms are made anew */
+        aril_mul_(w, aril_scalar(1)); /* an identity write: the weight is packed again */
         pthread_t thread[THREADS];
         int result[THREADS];
         for (int t = 0; t < THREADS; t++) {

@@ -1,5 +1,4 @@
-/* Derived forms of memory: found again, gone when the contents change, alive while they are
- * used. */
+/* Derived forms of memory: cached, invalidated when the contents change, alive while in use. */
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -15,7 +14,7 @@ static aril_tensor *weight(void)
     return aril_ones(ARIL_SHAPE(100), ARIL_F32, aril_cpu());
 }
 
-/* Keeps a form of `n` bytes 0x5a under the key. */
+/* Caches a form of `n` bytes 0x5a under the key. */
 static void keep(aril_tensor *t, int key, size_t n)
 {
     aril__derived *d = aril__derived_new(t->storage->device, n);
@@ -63,7 +62,7 @@ TEST(gone_after_a_write)
     float zero[100] = { 0 };
     CHECK_INT(aril_write(t, zero), ARIL_OK);
     CHECK(!has(t, 1));
-    /* Made of contents that have changed since. */
+    /* Derived from contents that have changed since. */
     int key = 3;
     unsigned before = aril__version(t);
     aril_mul_scalar_(t, 2);

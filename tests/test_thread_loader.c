@@ -1,4 +1,4 @@
-/* Loaders with threads: the same batches for any number of them, errors, early ends, forks. */
+/* Loaders with workers: the same batches for any number of them, errors, early ends, forks. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -35,7 +35,7 @@ static int threads_of(aril_loader *l, aril_batch *b)
         aril_clear_error();                                                          \
     } while (0)
 
-/* ---- a dataset that takes its time, differently for each sample ---- */
+/* ---- a dataset with a different delay for each sample ---- */
 
 struct slow {
     int64_t fails_at, unlike_at; /* -1: never */
@@ -63,7 +63,7 @@ static aril_status slow_get(aril_dataset *self, int64_t i, aril_sample *s)
     s->x = aril_add_scalar(aril_rand_from(s->random, ARIL_SHAPE(i == d->unlike_at ? 2 : ROW),
                                           ARIL_F32, aril_cpu()),
                            i);
-    /* The thread's own generator is the sample's too. */
+    /* The thread's default generator is the sample's too. */
     s->y = aril_rand(ARIL_SHAPE(), ARIL_F32, aril_cpu());
     return ARIL_OK;
 }
@@ -80,7 +80,7 @@ static aril_dataset *slow(int64_t fails_at, int64_t unlike_at)
     return d;
 }
 
-/* x, y and numbers of two epochs, one after the other. */
+/* x, y and indices of two epochs, concatenated. */
 static size_t two_epochs(aril_loader *l, float *out, size_t room)
 {
     size_t n = 0;
@@ -120,7 +120,7 @@ TEST(same_for_any_number_of_workers)
     CHECK(aril_ok());
 }
 
-/* Fills a image dataset and checks transforms, batch transforms and whole batches. */
+/* Fills an image dataset and checks transforms, batch transforms and whole batches. */
 TEST(same_images_for_any_number_of_workers)
 {
     ARIL_SCOPE;
@@ -187,11 +187,11 @@ TEST(errors_reach_the_caller)
         CHECK_INT(aril_error_code(), ARIL_ERR_SHAPE);
         CHECK(strstr(aril_error(), "Slow: sample 17 (third.jpg): matmul"));
         aril_clear_error();
-        CHECK(aril_loader_next(l, &b)); /* the batch behind it */
+        CHECK(aril_loader_next(l, &b)); /* the batch after it */
         CHECK_INT(b.index[0], 24);
         aril_loader_free(l);
 
-        /* Which sample is unlike the others does not depend on who came first. */
+        /* Which sample is reported as different does not depend on who came first. */
         l = aril_loader_new(slow(-1, 3), (aril_loader_opts){ .batch = 8, .workers = workers });
         CHECK(!aril_loader_next(l, &b));
         CHECK_ERROR(
@@ -227,7 +227,7 @@ TEST(an_early_end_leaves_no_thread)
 {
     aril_batch b;
     aril_loader *warm = aril_loader_new(slow(-1, -1), (aril_loader_opts){ .batch = 8 });
-    CHECK(aril_loader_next(warm, &b)); /* the threads of parallel loops have started */
+    CHECK(aril_loader_next(warm, &b)); /* starts the threads of parallel loops */
     aril_loader_free(warm);
     int before = threads();
     for (int stop = 0; stop < 6; stop++) {
@@ -252,7 +252,7 @@ TEST(prefetch_is_bounded)
     aril_batch b;
     CHECK(aril_loader_next(l, &b));
     for (int i = 0; i < 100; i++) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    CHECK_INT(atomic_load(&data->gets), 12); /* the one in use, and two ahead */
+    CHECK_INT(atomic_load(&data->gets), 12); /* the one in use, and two prefetched */
     aril_loader_free(l);
 }
 
@@ -307,7 +307,7 @@ TEST(streams_with_workers)
         CHECK_INT(two_epochs(l, workers ? got : want, ROOM), ROOM);
         CHECK(!atomic_load(&data->clash));
         if (workers) CHECK(!memcmp(want, got, sizeof want));
-        /* And from the middle. */
+        /* And starting in the middle. */
         CHECK_INT(aril_loader_seek(l, (aril_loader_position){ .seed = 3, .batch = 5 }), ARIL_OK);
         aril_batch b;
         CHECK(aril_loader_next(l, &b));
@@ -330,7 +330,7 @@ TEST(cache_with_workers)
     CHECK_INT(atomic_load(&data->gets), SAMPLES);
     aril_loader_free(l);
 
-    /* All threads ask for the same few samples at once. */
+    /* All threads request the same few samples concurrently. */
     d = slow(-1, -1);
     aril_dataset *cache = aril_dataset_cache(d, 0);
     l = aril_loader_new(aril_dataset_take(aril_dataset_keep(cache), 3),
@@ -370,7 +370,7 @@ TEST(a_forked_child_goes_on)
     CHECK(aril_loader_next(l, &b));
     CHECK_INT(b.index[0], 8);
     child = fork();
-    if (!child) { /* and one that only lets go of it */
+    if (!child) { /* and one that only frees it */
         aril_loader_free(l);
         _exit(0);
     }
@@ -378,14 +378,14 @@ TEST(a_forked_child_goes_on)
     CHECK_INT(status, 0);
     aril_loader_free(l);
 
-    /* At any moment: no child finds a lock that a thread of its parent held. */
+    /* At any moment: no child inherits a lock that a thread of its parent held. */
     for (int i = 0; i < 60; i++) {
         l = aril_loader_new(slow(-1, -1), (aril_loader_opts){ .batch = 4, .workers = 3 });
         CHECK(aril_loader_next(l, &b));
         nanosleep(&(struct timespec){ .tv_nsec = i * 17000 }, NULL);
         child = fork();
         if (!child) {
-            alarm(20); /* a child that waits for ever ends here */
+            alarm(20); /* a child that blocks ends here */
             bool good = aril_loader_next(l, &b) && b.index[0] == 4;
             aril_loader_free(l);
             _exit(good ? 0 : 1);

@@ -1,4 +1,4 @@
-/* The parallel loop: every chunk once, the same chunks for any number of threads, and no trouble
+/* The parallel loop: every chunk once, the same chunks for any number of threads, and no problems
  * with nesting, several callers or fork. */
 #include "support/test.h"
 
@@ -137,7 +137,7 @@ struct meeting {
     atomic_int present;
 };
 
-/* Waits, not for ever, until two chunks are being run at once. */
+/* Waits, with a timeout, until two chunks run concurrently. */
 static void meet(void *ctx, int64_t begin, int64_t end)
 {
     struct meeting *m = ctx;
@@ -257,7 +257,7 @@ TEST(a_forked_child_works_alone)
 {
     static struct sums want, got;
     aril_set_threads(3);
-    aril__parallel_for(N, GRAIN, add_range, &want); /* the workers exist now */
+    aril__parallel_for(N, GRAIN, add_range, &want); /* starts the workers */
     for (int round = 0; round < 5; round++) {
         pid_t child = fork();
         CHECK(child >= 0);
@@ -272,7 +272,7 @@ TEST(a_forked_child_works_alone)
         CHECK_INT(waitpid(child, &status, 0), child);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         memset(&got, 0, sizeof got);
-        aril__parallel_for(N, GRAIN, add_range, &got); /* and the parent goes on */
+        aril__parallel_for(N, GRAIN, add_range, &got); /* and the parent continues */
         CHECK(memcmp(&got, &want, sizeof got) == 0);
     }
     aril_set_threads(0);
@@ -301,7 +301,7 @@ TEST(idle_threads_sleep)
     aril_set_threads(4);
     aril__parallel_for(N, GRAIN, add_range, &sums);
     aril_set_threads(0);
-    usleep(200000); /* OpenMP's threads look for work a little longer than the pool's */
+    usleep(200000); /* OpenMP's threads spin a little longer than the pool's */
     struct timespec a, b;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     usleep(300000);

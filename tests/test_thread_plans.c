@@ -1,5 +1,5 @@
-/* The cache of chosen rows and their plans: asked once for each description, bounded, shared by
- * threads, and never taken away from a call that runs. */
+/* The cache of chosen rows and their plans: prepared once per description, bounded, shared by
+ * threads, and never freed while a call uses it. */
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rows for tril, which has none: one that declines, and one whose plan knows what it was made for.
- * The reference computes. */
+/* Rows for tril, which has none: one that declines, and one whose plan records what it was prepared
+ * for. The reference computes. */
 static atomic_int asked_first, prepared, destroyed, wrong;
 static _Thread_local int depth;
 
@@ -56,7 +56,7 @@ static aril_status run_planned(aril_run *r)
 {
     const plan_for *p = r->prepared;
     const aril_tensor *x = r->in[0];
-    if (depth > 0 && x->dim[0] > 1) { /* calls within the call, of other descriptions */
+    if (depth > 0 && x->dim[0] > 1) { /* nested calls, with other descriptions */
         ARIL_SCOPE;
         depth--;
         for (int k = 1; k < 4; k++) aril_tril(aril_slice(r->in[0], 0, 0, 1, 1), k * 1000 + depth);
@@ -111,7 +111,7 @@ TEST(rows_are_asked_once)
     CHECK(tril_is_right(5, 3, 1)); /* other sizes */
     CHECK_INT(atomic_load(&prepared), before + 3);
     ARIL_SCOPE;
-    for (int i = 0; i < 3; i++) /* all decline: that is remembered too */
+    for (int i = 0; i < 3; i++) /* all decline: that is cached too */
         CHECK(aril_tensor_status(
                   aril_tril(aril_ones(ARIL_SHAPE(2, 3, 5), ARIL_F32, aril_cpu()), 0)) == ARIL_OK);
     CHECK_INT(atomic_load(&asked_first), declined + 4);
@@ -145,7 +145,7 @@ TEST(the_cache_is_bounded)
     for (int64_t k = 0; k < 2 * s.most; k++) CHECK(tril_is_right(2, 2, k));
     s = aril__plans_stats();
     CHECK(s.kept <= s.most);
-    /* What is not in the table is gone, but for what this thread holds. */
+    /* Evicted plans are destroyed, except those that this thread holds. */
     CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= 2 * s.most);
     CHECK(atomic_load(&destroyed) > 0);
     CHECK_INT(atomic_load(&wrong), 0);
@@ -219,7 +219,7 @@ TEST(threads_share_plans)
     CHECK_INT(n, 4);
     CHECK_INT(atomic_load(&wrong), 0);
     aril__plan_stats s = aril__plans_stats();
-    /* The threads have ended and hold none. */
+    /* The threads have ended and hold no plans. */
     CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= s.kept + 512);
 }
 
@@ -228,14 +228,14 @@ TEST(new_rows_are_asked)
     start();
     CHECK(tril_is_right(8, 8, 0));
     int before = atomic_load(&prepared);
-    aril__plans_outdate(); /* as rows registered for another op do */
+    aril__plans_outdate(); /* as registering rows for another op does */
     CHECK(tril_is_right(8, 8, 0));
     CHECK_INT(atomic_load(&prepared), before + 1);
 }
 
 /* ---- the log ---- */
 
-/* What fn writes to stderr. */
+/* The output of fn on stderr. */
 static char *logged(void (*fn)(void))
 {
     char path[] = "/tmp/aril-log-XXXXXX";
@@ -261,7 +261,7 @@ static void two_calls(void)
     ARIL_SCOPE;
     aril_tensor *x = aril_borrow((float[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_F32, NULL, NULL);
     aril_tril(x, 77);
-    aril_tril(x, 77); /* the second finds the choice of the first */
+    aril_tril(x, 77); /* the second call uses the cached choice */
     aril_tril(aril_borrow((float[12]){ 0 }, ARIL_SHAPE(1, 3, 4), ARIL_F32, NULL, NULL), 77);
     aril_tril(aril_borrow((int64_t[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_I64, NULL, NULL), 77);
 }

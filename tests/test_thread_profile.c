@@ -40,7 +40,7 @@ static double sum_of_rows(void)
     return s;
 }
 
-/* A step of training, and something that is no op. */
+/* A training step, and something that is not an op. */
 static void step(void)
 {
     ARIL_SCOPE;
@@ -79,7 +79,7 @@ TEST(counts)
         aril_tensor *a = ones(20, 30), *b = ones(30, 10);
         for (int i = 0; i < 5; i++) aril_matmul(a, b);
         aril_exp(a);
-        aril_reshape(a, ARIL_SHAPE(600)); /* a view moves nothing */
+        aril_reshape(a, ARIL_SHAPE(600)); /* a view moves no data */
     }
     CHECK_INT(aril_profile_end(), ARIL_OK);
     const aril_profile_row *m = row("matmul", ""), *e = row("exp", ""), *v = row("reshape", "");
@@ -137,7 +137,7 @@ TEST(nothing_is_noted_when_it_is_off)
         ARIL_SCOPE;
         aril_exp(ones(2, 2));
     }
-    CHECK_INT(aril_profile_rows(NULL), 1); /* all the time was outside */
+    CHECK_INT(aril_profile_rows(NULL), 1); /* all the time was outside ops */
     CHECK_NEAR(sum_of_rows(), aril_profile_seconds(), 1e-9);
 }
 
@@ -181,7 +181,7 @@ TEST(the_table)
     CHECK(strncmp(text, "op ", 3) == 0 && strstr(text, "GFLOP/s") && strstr(text, "kernel"));
     const char *all = strstr(text, "\nall ");
     CHECK(all && strstr(all, " 100.0%") && strstr(all, "peak: "));
-    /* Columns stand under their headings. */
+    /* Columns are aligned with their headings. */
     const char *line = strchr(text, '\n') + 1;
     size_t column = (size_t)(strstr(text, "share") + 5 - text);
     for (; *line && strncmp(line, "peak:", 5) != 0; line = strchr(line, '\n') + 1)
@@ -191,7 +191,7 @@ TEST(the_table)
 
 /* ---- the trace ---- */
 
-/* A strict reader of JSON: moves behind one value, or returns NULL. */
+/* A strict JSON parser: returns the end of one value, or NULL. */
 static const char *json(const char *p);
 
 static const char *blank(const char *p)
@@ -274,7 +274,7 @@ TEST(the_trace_is_json)
     free(text);
 }
 
-/* An op of the walk lies within its node's bar, and that within the walk's. Inner bars are written
+/* An op in backward is inside its node's bar, and that inside backward's. Inner bars are written
  * first. */
 TEST(the_trace_is_nested)
 {

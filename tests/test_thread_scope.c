@@ -1,4 +1,4 @@
-/* Scopes, errors and modes are each thread's own; tensors cross between threads. */
+/* Scopes, errors and modes are per thread; tensors can cross between threads. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/test.h"
@@ -26,7 +26,7 @@ static void run_all(void *(*fn)(void *), void *args, size_t size)
     for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-/* ---- each thread its own scopes ---- */
+/* ---- per-thread scopes ---- */
 
 static aril_tensor *work(aril_tensor *x, int depth)
 {
@@ -48,7 +48,7 @@ static void *nested_scopes(void *arg)
         ARIL_SCOPE;
         EXPECT(aril_item(work(number(id), 6)) == id + 21);
         if (i % 7 == 3) continue;
-        aril_scope_begin(); /* left open: the scope around heals it */
+        aril_scope_begin(); /* left open: the enclosing scope closes it */
         number(1);
     }
     return NULL;
@@ -65,7 +65,7 @@ TEST(nested_scopes_in_eight_threads)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-/* What is made outside any scope ends with its thread. */
+/* Tensors created outside any scope end with their thread. */
 static void *without_scope(void *arg)
 {
     aril_tensor *x = number(*(int *)arg);
@@ -120,7 +120,7 @@ TEST(errors_and_modes_are_each_threads_own)
     CHECK(aril_ok());
 }
 
-/* ---- tensors that cross ---- */
+/* ---- tensors passed between threads ---- */
 
 typedef struct handed {
     aril_tensor *t;
@@ -150,7 +150,7 @@ TEST(a_tensor_is_freed_on_another_thread_after_its_own_ended)
     handed hands[THREADS];
     int64_t before = aril__live_blocks();
     int64_t bytes = aril_memory(aril_cpu()).live;
-    run_all(makes, hands, sizeof *hands); /* the makers have ended */
+    run_all(makes, hands, sizeof *hands); /* the creating threads have ended */
     CHECK(aril__live_blocks() > before);
     run_all(takes, hands, sizeof *hands);
     CHECK_INT(atomic_load(&wrong), 0);
@@ -166,7 +166,7 @@ TEST(a_tensor_is_freed_on_another_thread_after_its_own_ended)
     CHECK_INT(aril_memory(aril_cpu()).live, bytes);
 }
 
-/* A ring: each thread hands a tensor to the next one, again and again. */
+/* A ring: each thread repeatedly passes a tensor to the next one. */
 typedef struct slot {
     _Atomic(aril_tensor *) full;
     int id;
@@ -240,7 +240,7 @@ TEST(threads_share_a_tensor)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-/* Gradients of one leaf gathered by many threads. */
+/* Many threads accumulate gradients of one leaf. */
 static void *walks_back(void *arg)
 {
     aril_tensor *w = *(aril_tensor **)arg;
@@ -268,7 +268,7 @@ TEST(threads_add_to_the_gradient_of_one_leaf)
     aril_release(all[0]);
 }
 
-/* A graph built on one thread, walked back and freed on another. */
+/* A graph built on one thread, used for backward and freed on another. */
 static void *builds(void *arg)
 {
     aril_tensor **at = arg;

@@ -1,5 +1,5 @@
-/* One record of a training step, with the batch size unknown, plays at any batch size: forward,
- * backward and update come out as they do in eager mode. */
+/* One trace of a training step with unknown batch size replays at any batch size: forward, backward
+ * and update match eager mode. */
 #include <aril/aril.h>
 
 #include "support/recorder.h"
@@ -45,11 +45,11 @@ static aril_tensor *step(net *n, aril_tensor *x, aril_tensor *y)
     aril_tensor *h = aril_linear(x, n->w1, n->b1);
     h = aril_batch_norm(h, n->gamma, n->beta, n->mean, n->var, (aril_batch_norm_opts){ 0 });
     h = aril_relu(h);
-    /* the same mask at each step: its key stands in the record as a constant */
+    /* the same mask at each step: the trace holds its key as a constant */
     aril_generator *g = aril_generator_new(3);
     h = aril_dropout_from(g, h, 0.25, (aril_dropout_opts){ 0 });
     aril_generator_free(g);
-    /* a write through a view in the middle */
+    /* an intermediate write through a view */
     h = aril_mul_scalar(h, 1);
     aril_mul_scalar_(aril_slice(h, 1, 0, 2, 1), 0.5);
     aril_tensor *logits = aril_linear(h, n->w2, n->b2);
@@ -112,7 +112,7 @@ TEST(a_training_step_replays_at_another_batch_size)
     net_free(&traced);
 }
 
-/* ---- the same for a convolution net ---- */
+/* ---- the same for a convolutional network ---- */
 
 typedef struct convnet {
     aril_tensor *param[6]; /* conv, gamma, beta, second conv, linear weight, bias */

@@ -1,5 +1,5 @@
-/* Models: a fit gives the numbers of the loop by hand, weights count as their formulas say, and
- * callbacks, history and validation do what they promise. */
+/* Models: a fit gives the same numbers as a hand-written loop, sample and class weights follow
+ * their formulas, and callbacks, history and validation work as documented. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -12,7 +12,7 @@
 
 enum { N = 210, D = 5, C = 3 };
 
-/* Three clouds of points, and their classes. */
+/* Three clusters of points, and their classes. */
 static void clouds(aril_tensor **x, aril_tensor **y)
 {
     aril_generator *g = aril_generator_new(5);
@@ -50,7 +50,7 @@ static aril_model *small_model(const char *metrics)
     return m;
 }
 
-/* Are all parameters and buffers the same bits? */
+/* Whether all parameters and buffers have the same bits. */
 static bool same_weights(aril_module *a, aril_module *b)
 {
     const aril_named *p = aril_state(a), *q = aril_state(b);
@@ -94,8 +94,8 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK(same_weights(net, aril_model_module(m)));
 
-    /* and so does a fit on the loader, in one go or epoch by epoch, with validation and callbacks
-     * between */
+    /* and so does a fit on the loader, in one call or epoch by epoch, with validation and callbacks
+     * in between */
     aril_model *by_loader = small_model("accuracy");
     aril_loader_seek(batches, (aril_loader_position){ 9, 0, 0 });
     CHECK(aril_model_fit_loader(by_loader, batches,
@@ -170,7 +170,7 @@ TEST(it_learns_and_says_how_well)
     aril_history *h = aril_model_fit(m, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK_INT(aril_history_epochs(h), 12);
-    /* a table has no column */
+    /* a confusion table has no column */
     const char *const names[] = { "loss",         "accuracy", "top2", "val_loss",
                                   "val_accuracy", "val_top2", "lr" };
     CHECK_INT(aril_history_columns(h), 7);
@@ -180,8 +180,7 @@ TEST(it_learns_and_says_how_well)
               aril_history_at(h, "val_accuracy", -1));
 
     CHECK_NEAR(aril_model_value(m, "accuracy"), aril_history_at(h, "val_accuracy", -1), 0);
-    /* the values of the last validation are those of evaluating its samples, which are the last
-     * 42 */
+    /* the last validation equals evaluating its samples, which are the last 42 */
     aril_tensor *xv = aril_narrow(x, 0, 168, 42), *yv = aril_narrow(y, 0, 168, 42);
     double loss = aril_model_evaluate(m, xv, yv,
                                       (aril_eval_opts){ .verbose = ARIL_SILENT, .batch_size = 16 });
@@ -192,7 +191,7 @@ TEST(it_learns_and_says_how_well)
     aril_tensor *table = aril_metric_table(aril_model_metric(m, "confusion"));
     CHECK_NEAR(aril_item(aril_sum(table, ARIL_ALL)), 42, 0);
 
-    /* predictions are the module's in evaluation mode, in order */
+    /* predictions equal the module's in evaluation mode, in order */
     aril_tensor *p = aril_model_predict(m, xv, (aril_eval_opts){ .batch_size = 10 });
     aril_module_eval(aril_model_module(m));
     aril_tensor *direct = aril_forward(aril_model_module(m), xv);
@@ -287,7 +286,7 @@ TEST(weights_of_samples_and_classes)
                 *b = aril_parameters(aril_model_module(m))->at[0];
     CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)), 0, 1e-7);
 
-    /* weight 0 is the same as not being there */
+    /* weight 0 is the same as leaving a sample out */
     aril_module *net0 = aril_model_module(m);
     float keep[N];
     for (int i = 0; i < N; i++) keep[i] = i < 100;
@@ -298,7 +297,7 @@ TEST(weights_of_samples_and_classes)
                aril_item(aril_cross_entropy(aril_forward(plain, aril_narrow(x, 0, 0, 100)),
                                             aril_narrow(y, 0, 0, 100))),
                1e-6);
-    /* a batch in which nothing counts changes nothing */
+    /* a batch with all weights 0 changes nothing */
     aril_load_state(net0, aril_state(plain), (aril_load_state_opts){ 0 });
     CHECK_NEAR(aril_model_train_on_batch(m, x, y, aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())),
                0, 0);
@@ -335,7 +334,7 @@ TEST(classes_of_elements_are_weighted)
     aril_model_free(m);
 }
 
-/* ---- losses, optimizers, inputs of other kinds ---- */
+/* ---- other losses, optimizers and inputs ---- */
 
 static aril_tensor *squared(aril_tensor *output, aril_tensor *target, void *ctx)
 {
@@ -457,7 +456,7 @@ TEST(lbfgs_and_schedules)
     aril_model_free(m);
 }
 
-/* A module of two inputs, and one whose sizes the first batch tells. */
+/* A module with two inputs, and one whose sizes come from the first batch. */
 struct pair {
     aril_module *a, *b;
 };
@@ -593,7 +592,7 @@ TEST(callbacks_are_called_in_order)
     CHECK(aril_model_fit(m, x, y, opts) != NULL);
     CHECK_STR(said, "([...][...])!");
 
-    int64_t at = 4; /* in the middle of the second epoch: which is then closed */
+    int64_t at = 4; /* in the middle of the second epoch, which then ends */
     opts.callbacks = ARIL_CALLBACKS(aril_on_batch(stop_in_third, &at));
     opts.epochs = 5;
     aril_history *h = aril_model_fit(m, x, y, opts);
@@ -604,7 +603,7 @@ TEST(callbacks_are_called_in_order)
     CHECK(aril_model_fit(m, x, y, opts) == NULL);
     CHECK_INT(aril_error_code(), ARIL_ERR_STATE);
     CHECK_MSG(strstr(aril_error(), "on_epoch") != NULL, "%s", aril_error());
-    CHECK_STR(said, "([...!"); /* freed, but not told of an end */
+    CHECK_STR(said, "([...!"); /* freed, but its end callback is not called */
     aril_clear_error();
     aril_model_free(m);
 }
@@ -629,7 +628,7 @@ TEST(rates_by_a_function)
     aril_model_free(m);
 }
 
-/* A metric that falls for two epochs and then rises; epoch k is told by how often it was asked. */
+/* A metric that falls for two epochs and then rises; the number of calls gives the epoch. */
 static aril_tensor *valley(aril_tensor *output, aril_tensor *target, void *ctx)
 {
     (void)output;
@@ -666,7 +665,7 @@ TEST(early_stop_restores_the_best)
         const int epochs[] = { 4, 4, 5, 9 };
         CHECK_INT(aril_history_epochs(h), epochs[patience]);
         CHECK_INT(aril_history_best(h, "val_loss") >= 0, 1);
-        /* the model is that of the best epoch, which is also in the file */
+        /* the model is restored to the best epoch, which is also in the file */
         aril_module *best = small_net();
         aril_module_build(best, ARIL_SHAPE(D));
         aril_safetensors *f = aril_safetensors_open(temp_path("best.safetensors"));
@@ -699,8 +698,8 @@ TEST(early_stop_restores_the_best)
                          .validation = { x, y },
                          .callbacks = ARIL_CALLBACKS(aril_early_stop(
                              (aril_early_stop_opts){ .monitor = watch, .patience = 1 })) });
-    CHECK_INT(aril_history_epochs(h), 2); /* 5, 3: no better by more than 2.5 */
-    /* what is not measured cannot be watched */
+    CHECK_INT(aril_history_epochs(h), 2); /* 5, 3: not better by more than 2.5 */
+    /* a metric that is not computed cannot be monitored */
     CHECK(aril_model_fit(m, x, y,
                          (aril_fit_opts){ .verbose = ARIL_SILENT,
                                           .callbacks =
@@ -731,7 +730,7 @@ TEST(it_stops_at_what_is_no_number)
     aril_model_free(m);
 }
 
-/* Raises the learning rate beyond all measure before the third epoch. */
+/* Makes the learning rate huge before the third epoch. */
 static double rate_that_explodes(int epoch, double lr, void *ctx)
 {
     (void)ctx;
@@ -743,13 +742,14 @@ TEST(what_diverged_replaces_nothing_good)
     ARIL_SCOPE;
     aril_tensor *x, *y;
     clouds(&x, &y);
-    for (int64_t batch = 8; batch <= 1 << 20; batch <<= 17) { /* seen by a batch, by val_loss */
+    for (int64_t batch = 8; batch <= 1 << 20; batch <<= 17) { /* detected in a batch, in val_loss */
         aril_model *m = aril_model_new(small_net(), ARIL_SHAPE(D));
         aril_model_compile(m, (aril_model_opts){
                                   .loss = "cross_entropy",
                                   .metrics = "accuracy",
                                   .optimizer = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1e-9 }) });
-        aril_monitor accuracy = { .name = "val_accuracy", .smallest = true }; /* any is better */
+        aril_monitor accuracy = { .name = "val_accuracy", .smallest = true }; /* any value is
+                                                                               * better */
         aril_history *h = aril_model_fit(
             m, x, y,
             (aril_fit_opts){
@@ -785,7 +785,7 @@ static char *contents(const char *path)
     return text;
 }
 
-/* Is there a value of that tag in the folder's event file? */
+/* Whether the folder's event file has a value with that tag. */
 static bool logs_tag(const char *folder, const char *tag)
 {
     bool found = false;
@@ -877,7 +877,7 @@ TEST(checkpoints_by_the_clock)
     aril_model_free(m);
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 static void refused(aril_model *m, aril_model_opts opts, const char *words)
 {
@@ -891,7 +891,7 @@ static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_
 {
     opts.verbose = ARIL_SILENT;
     if (opts.callbacks.n == 0)
-        opts.callbacks = ARIL_CALLBACKS(aril_stop_on_nan()); /* freed nevertheless */
+        opts.callbacks = ARIL_CALLBACKS(aril_stop_on_nan()); /* still freed */
     CHECK(aril_model_fit(m, x, y, opts) == NULL);
     CHECK_MSG(strstr(aril_error(), words) != NULL, "'%s' does not say '%s'", aril_error(), words);
     aril_clear_error();

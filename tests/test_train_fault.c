@@ -1,5 +1,5 @@
-/* Memory that runs out in a fit: allocations are made to fail in turn. Nothing may crash or leak,
- * and the fit after it gives the numbers of an undisturbed one. */
+/* Out of memory in a fit: allocations fail in turn. Nothing may crash or leak, and the next fit
+ * gives the numbers of an undisturbed one. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "support/temp.h"
@@ -18,7 +18,7 @@ static aril_tensor *spread(aril_tensor *output, aril_tensor *target, void *ctx)
     return aril_std(output, ARIL_AXES(1), 1);
 }
 
-/* A model from its making to its end, with everything that a fit can have; NaN when it failed. */
+/* The whole life of a model, with everything that a fit supports; NaN when it failed. */
 static double story_of_one(const char *dir, bool resume)
 {
     ARIL_SCOPE;
@@ -59,7 +59,7 @@ static double story_of_one(const char *dir, bool resume)
     return value;
 }
 
-/* Two results of one input. */
+/* Two results from one input. */
 static void twice_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
                           aril_tensor **out)
 {
@@ -82,7 +82,7 @@ static aril_module *twice_new(void)
     return NULL;
 }
 
-/* The same for a model of two outputs. */
+/* The same for a model with two outputs. */
 static double story_of_outputs(const char *dir, bool resume)
 {
     ARIL_SCOPE;
@@ -121,8 +121,8 @@ static double story_of_outputs(const char *dir, bool resume)
     return value;
 }
 
-/* Makes allocation 1, 2, ... of a story fail; later ones in larger steps, unless
- * ARIL_TEST_EXHAUSTIVE is set. */
+/* Makes allocation 1, 2, ... of a story fail, with growing steps unless ARIL_TEST_EXHAUSTIVE is
+ * set. */
 static void fail_in_turn(double (*story)(const char *dir, bool resume), bool checkpoint,
                          bool resume)
 {

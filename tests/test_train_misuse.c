@@ -1,5 +1,5 @@
-/* Models that are used wrongly: callbacks that free, compile or evaluate the model they are called by, things given twice,
- * results that fit no sample. */
+/* Misused models: callbacks that free, compile or evaluate their own model, objects passed twice,
+ * results that match no sample. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -8,7 +8,7 @@
 
 enum { N = 60, D = 4, C = 3 };
 
-/* Points, and the coordinate that is largest in each. */
+/* Points, and the index of the largest coordinate of each. */
 static void points(aril_tensor **x, aril_tensor **y)
 {
     aril_generator *g = aril_generator_new(5);
@@ -138,7 +138,7 @@ TEST(what_is_given_twice_is_freed_once)
     aril_callback *cb = aril_stop_on_nan();
     fit_refused(m, x, y, (aril_fit_opts){ .callbacks = ARIL_CALLBACKS(cb, cb) },
                 "one and the same");
-    /* The optimizer that is there, with another loss. */
+    /* The current optimizer, with another loss. */
     aril_optim *opt = aril_model_optim(m);
     CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss = "multi_margin", .optimizer = opt }),
               ARIL_OK);
@@ -235,7 +235,7 @@ TEST(rooms_of_no_dtype_or_shape)
     CHECK(place == NULL);
 }
 
-/* ---- functions of the user's that fail without a word ---- */
+/* ---- user functions that fail without an error message ---- */
 
 static aril_tensor *gives_null(aril_tensor *output, aril_tensor *target, void *ctx)
 {
@@ -306,7 +306,7 @@ TEST(losses_and_metrics_that_give_nothing_are_told)
     aril_metric *metric = aril_metric_new("confusion", (aril_metric_opts){ 0 });
     CHECK(aril_metric_load_state(metric, &none) < 0);
     told("NULL");
-    /* A class far outside makes no table of that size. */
+    /* A class far out of range does not allocate a table of that size. */
     CHECK_INT(aril_metric_update(metric, aril_ones(ARIL_SHAPE(3, 3), ARIL_F32, aril_cpu()),
                                  aril_full(ARIL_SHAPE(3), 1e15, ARIL_I64, aril_cpu()), NULL),
               ARIL_ERR_INDEX);
@@ -438,7 +438,7 @@ TEST(a_callback_that_could_not_be_made_is_refused)
     aril_tensor *x, *y;
     points(&x, &y);
     aril_model *m = small_model(NULL);
-    /* First, in the middle and last: the others are freed all the same. */
+    /* First, in the middle and last: the others are freed anyway. */
     for (int at = 0; at < 3; at++) {
         aril_callback *c[3] = { aril_stop_on_nan(), aril_stop_on_nan(), aril_stop_on_nan() };
         aril_callback_free(c[at]);

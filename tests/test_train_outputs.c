@@ -1,5 +1,5 @@
-/* Models of several inputs and outputs: a fit gives the bits of the loop by hand, each output has
- * its loss, weight, metrics and targets, and mistakes are told. */
+/* Models with several inputs and outputs: a fit gives the bits of a hand-written loop, each output
+ * has its loss, weight, metrics and targets, and errors are reported. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -9,8 +9,8 @@
 
 enum { N = 90, D = 6, C = 3, BATCH = 16, EPOCHS = 3 };
 
-/* A trunk with two heads: scores of classes [N,C] and a value [N,1]; the third result is what the
- * trunk gave. */
+/* A trunk with two heads: class scores [N,C] and a value [N,1]; the third result is the trunk's
+ * output. */
 struct heads {
     aril_module *trunk, *side, *kind, *size;
 };
@@ -104,7 +104,7 @@ typedef struct sums {
     double loss, kind, size;
 } sums;
 
-/* One epoch as one writes it; adds up the losses of the samples. */
+/* One epoch of a hand-written loop; accumulates the losses of the samples. */
 static sums epoch_by_hand(aril_module *net, aril_optim *opt, aril_loader *l)
 {
     sums s = { 0 };
@@ -154,7 +154,7 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
         CHECK_NEAR(aril_history_at(h, "kind_loss", i), by_hand[i].kind, 0);
         CHECK_NEAR(aril_history_at(h, "size_loss", i), by_hand[i].size, 0);
     }
-    /* And one batch more, by both. */
+    /* And one more batch, with both. */
     aril_tensor *x = aril_narrow(d.x, 0, 0, 9), *kind = aril_narrow(d.kind, 0, 0, 9),
                 *size = aril_narrow(d.size, 0, 0, 9), *out[2];
     aril_seed(5);
@@ -173,7 +173,7 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
     aril_model_free(m);
 }
 
-/* ---- what is measured ---- */
+/* ---- metrics ---- */
 
 TEST(columns_values_and_results_of_all_outputs)
 {
@@ -262,7 +262,7 @@ TEST(losses_of_every_kind_names_of_their_own_and_no_loss)
     ARIL_SCOPE;
     data d = samples();
     aril_model *m = aril_model_new(heads_new(false), ARIL_SHAPE(D));
-    /* Without names; the second only measured; the third not compared at all. */
+    /* Without names; the second only has metrics; the third is not compared at all. */
     CHECK_MSG(aril_model_compile(
                   m,
                   (aril_model_opts){
@@ -283,7 +283,7 @@ TEST(losses_of_every_kind_names_of_their_own_and_no_loss)
     for (int i = 0; i < 2; i++)
         CHECK_NEAR(aril_history_at(h, "loss", i), aril_history_at(h, "out1_loss", i), 0);
     CHECK_NEAR(aril_history_at(h, "out2_loss", 1), aril_history_at(h, "out2_off", 1), 1e-5);
-    /* What has the weight 0 trains nothing. */
+    /* An output with weight 0 trains nothing. */
     aril_tensor *after = aril_module_tensor(aril_model_module(m), "size.weight");
     CHECK(memcmp(aril_data(before), aril_data(after), 12 * sizeof(float)) == 0);
     aril_model_free(m);
@@ -395,7 +395,7 @@ TEST(optimizers_that_look_several_times)
     aril_model_free(m);
 }
 
-/* A checkpoint keeps columns of any name. */
+/* A checkpoint stores columns of any name. */
 TEST(long_names_are_resumed)
 {
     ARIL_SCOPE;
@@ -451,7 +451,7 @@ TEST(a_summary_shows_all_outputs)
     aril_module_release(net);
 }
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 static void told(const char *words)
 {
@@ -512,7 +512,7 @@ TEST(outputs_that_cannot_be)
                                                           "near", absolute, NULL) } } } }) < 0);
     told("got NULL");
     aril_model_free(m);
-    /* A module that gives one result. */
+    /* A module with one result. */
     m = aril_model_new(aril_nn_linear(2, 2), ARIL_SHAPE(2));
     refused(m, (aril_model_opts){ .outputs = { mse, mse } }, "gives 1");
     aril_model_free(m);
@@ -573,7 +573,7 @@ TEST(targets_that_do_not_fit)
     CHECK(aril_model_predict_all(NULL, ARIL_LIST(d.x), 2, out, (aril_eval_opts){ 0 }) < 0);
     told("NULL");
     aril_model_free(m);
-    /* A module that says it has more results than it sets. */
+    /* A module that claims to have more results than it sets. */
     m = aril_model_new(aril_module_new("One", 0, two_results), ARIL_SHAPE(D));
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 2, out, (aril_eval_opts){ 0 }) < 0);
     told("no result number 2");

@@ -1,5 +1,5 @@
-/* Which way is better: early stop, the best epoch and plateaus follow what a metric says of
- * itself. */
+/* Whether smaller or larger is better: early stopping, the best epoch and plateaus follow the
+ * metric's own direction. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -10,13 +10,13 @@
 
 enum { N = 24, EPOCHS = 6 };
 
-/* Values that fall to the third epoch and rise after it, one for each evaluation. */
+/* Values that fall until the third epoch and then rise, one for each evaluation. */
 static aril_tensor *valley(aril_tensor *output, aril_tensor *target, void *ctx)
 {
     static const double value[] = { 5, 3, 1, 2, 4, 6 };
     int *calls = ctx;
     (void)target;
-    /* Each epoch asks twice: while training, and in validation. */
+    /* Each epoch evaluates twice: in training, and in validation. */
     double v = value[(*calls)++ / 2 % EPOCHS];
     return aril_full(ARIL_SHAPE(aril_size(output, 0)), v, ARIL_F32, aril_cpu());
 }
@@ -66,7 +66,7 @@ TEST(metrics_say_which_way_is_better)
                   { "r2", false },       { "mae", true },   { "mse", true },
                   { "rmse", true },      { "top5", false }, { "confusion", false } };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        /* Whatever they are called. */
+        /* Independent of the label. */
         aril_metric *m = aril_metric_new(known[i].name, (aril_metric_opts){ .label = "height" });
         CHECK_INT(aril_metric_smaller_is_better(m), known[i].smaller);
         aril_metric_free(m);
@@ -99,7 +99,8 @@ TEST(early_stop_and_the_best_epoch_follow_the_metric)
                                   aril_early_stop(
                                       (aril_early_stop_opts){ .monitor = watch, .patience = 1 })));
         CHECK_MSG(h != NULL, "%s", aril_error());
-        /* 5 3 1 2: downwards the fourth is the first that is no better, upwards the second. */
+        /* 5 3 1 2: if smaller is better, the fourth is the first without improvement, else the
+         * second. */
         CHECK_INT(aril_history_epochs(h), smaller ? 4 : 2);
         CHECK_INT(aril_history_best(h, "val_distance"), smaller ? 2 : 0);
         CHECK_INT(aril_history_best(h, "distance"), smaller ? 2 : 0);
@@ -114,7 +115,7 @@ TEST(early_stop_and_the_best_epoch_follow_the_metric)
     aril_clear_error();
 }
 
-/* The rate at the end, of a plateau that bears no epoch without an improvement. */
+/* The first epoch with a reduced learning rate, for a plateau schedule with patience 0. */
 static double last_rate(bool smaller, const char *monitor, aril_history **h)
 {
     int calls;
@@ -133,15 +134,15 @@ TEST(plateaus_watch_what_they_are_told)
 {
     ARIL_SCOPE;
     aril_history *h;
-    /* 5 3 1 2 4 6: downwards the fourth epoch is the first that is no better, upwards the second;
-     * the rate changes in the epoch after it. */
+    /* 5 3 1 2 4 6: if smaller is better, the fourth epoch is the first without improvement, else
+     * the second; the learning rate changes in the epoch after it. */
     CHECK_INT(last_rate(true, "val_distance", &h), 4);
     CHECK_INT(last_rate(false, "val_distance", &h), 2);
-    CHECK(isnan(last_rate(false, NULL, &h)) && aril_ok()); /* the loss falls all the time */
+    CHECK(isnan(last_rate(false, NULL, &h)) && aril_ok()); /* the loss always falls */
     CHECK(isnan(last_rate(false, "distanc", &h)) && h == NULL);
     CHECK_MSG(strstr(aril_error(), "did you mean distance") != NULL, "%s", aril_error());
     aril_clear_error();
-    /* One made for values that rise, and a loss. */
+    /* A schedule for rising values rejects a loss. */
     int calls;
     aril_schedule *s = aril_plateau_schedule((aril_schedule_opts){ .rising = true });
     aril_model *m = model_with(made("distance", false, &calls), s, NULL);
@@ -166,7 +167,7 @@ TEST(folders_of_saved_files_are_made)
     CHECK_INT(access(log, R_OK), 0);
     CHECK_INT(access(temp_path("each/3/last.safetensors"), R_OK), 0);
     CHECK_INT(access(temp_path("each/6/last.safetensors"), R_OK), 0);
-    /* A file in place of the folder is found before the first epoch. */
+    /* A file in place of the folder is detected before the first epoch. */
     char below[600];
     snprintf(below, sizeof below, "%s/best.safetensors", log);
     CHECK(!fit(m, ARIL_CALLBACKS(aril_save_best(below, (aril_monitor){ 0 }))));

@@ -1,4 +1,4 @@
-/* Transforms: their draws, their text, their errors; values are in tests/golden/transform.py. */
+/* Transforms: random draws, text form, errors; values are in tests/golden/transform.py. */
 #include "aril/aril.h"
 #include "data/transform.h"
 #include "support/test.h"
@@ -47,7 +47,7 @@ TEST(random_crops_reach_every_place)
     }
     for (int y = 0; y < 5; y++)
         for (int k = 0; k < 7; k++) CHECK_NEAR(seen[y][k], 2000 / 35.0, 35);
-    /* With pixels added on each side. */
+    /* With padding on each side. */
     bool zero = false, ninety = false;
     for (int i = 0; i < 300; i++) {
         ARIL_SCOPE;
@@ -100,7 +100,7 @@ TEST(resized_crops_keep_to_their_limits)
         most = fmax(most, part);
     }
     CHECK(least < 0.22 && most > 0.48);
-    /* A image that no shape fits gives its middle. */
+    /* An image that no aspect ratio fits gives its center. */
     aril_region r = { 0 };
     CHECK(one->kind->region(one, g, 1000, 2, &r));
     CHECK_INT(r.height, 2);
@@ -110,7 +110,7 @@ TEST(resized_crops_keep_to_their_limits)
     aril_generator_free(g);
 }
 
-/* A reader that decodes only what is wanted, at half the size where that is enough. */
+/* A reader that decodes only the requested region, at half the size when that is enough. */
 static aril_status part_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     (void)self, (void)i;
@@ -164,7 +164,7 @@ TEST(readers_of_parts_give_the_same)
 TEST(a_smaller_version_has_the_same_box)
 {
     ARIL_SCOPE;
-    /* A slope, which a image of half the size has too: pixel x is 2 x + 0.5 of the whole. */
+    /* A ramp, which an image of half the size has too: pixel x is 2 x + 0.5 of the original. */
     float whole[64], half[32];
     for (int i = 0; i < 64; i++) whole[i] = (float)i;
     for (int i = 0; i < 32; i++) half[i] = 2 * (float)i + 0.5f;
@@ -233,7 +233,7 @@ TEST(functions_and_lists)
         CHECK(!memcmp(aril_data(x), (const uint8_t[]){ 0, 1, 2, 3 }, 4));
         aril_transform_free(t);
         CHECK_INT(calls, 101);
-        /* A part that could not be made ends the list, and what was made goes. */
+        /* A part that failed ends the list, and the others are freed. */
         CHECK(!ARIL_TRANSFORMS(aril_transform_function(double_it, &calls, count_drop),
                                aril_transform_flip(2)));
         CHECK_ERROR("flip: p is 2; expected a number from 0 to 1");
@@ -264,7 +264,7 @@ TEST(text_and_back)
         aril_transform_free(t);
         aril_transform_free(u);
     }
-    /* By place and by name are the same, and so are the functions. */
+    /* Positional and named arguments are the same, and so are the functions. */
     aril_transform *t = aril_transform_parse("crop=28x20:4, rotate=10");
     aril_transform_text(t, buf, sizeof buf);
     CHECK_STR(buf, "crop=size=28x20:pad=4,rotate=degrees=10");
@@ -380,7 +380,7 @@ TEST(targets_and_mixes)
             CHECK(aril_loader_next(l, &b));
             CHECK_INT(aril_size(b.y, 1), CLASSES);
             const float *v = aril_data(b.x), *t = aril_data(b.y);
-            float keep = t[1 * CLASSES + 1]; /* of sample 1, whose neighbour is sample 0 */
+            float keep = t[1 * CLASSES + 1]; /* of sample 1, which is mixed with sample 0 */
             CHECK(keep >= 0 && keep <= 1);
             for (int i = 0; i < N; i++) {
                 int other = (i + N - 1) % N;
@@ -409,7 +409,7 @@ TEST(targets_and_mixes)
     CHECK(!aril_loader_next(l, &b));
     CHECK_ERROR("mixup: how many classes are there?");
     aril_loader_free(l);
-    /* The dataset's names of classes say how many there are. */
+    /* The dataset's class names determine their number. */
     CHECK_INT(aril_dataset_set_classes(d, 6, (const char *const[]){ "a", "b", "c", "d", "e", "f" }),
               ARIL_OK);
     l = aril_loader_new(aril_dataset_keep(d),

@@ -1,5 +1,5 @@
-/* Updates of parameters beyond what the golden values show: gathered gradients, wrong calls,
- * parameters in bf16, and that they lead somewhere. */
+/* Parameter updates beyond what the golden values show: accumulated gradients, wrong calls, bf16
+ * parameters, and convergence. */
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -95,7 +95,7 @@ TEST(low_precision_with_state_in_f32)
                                    aril_scalar(0.25), step, (aril_adam_update_opts){ 0 }),
                   ARIL_OK);
     CHECK_INT(aril_dtype_of(p), ARIL_BF16);
-    CHECK_NEAR(first(p), 0.25, 1e-2); /* each step goes by lr */
+    CHECK_NEAR(first(p), 0.25, 1e-2); /* each step moves by lr */
     CHECK_NEAR(first(m), 0.5 * (1 - 0.9 * 0.9 * 0.9), 1e-6);
     CHECK_NEAR(first(v), 0.25 * (1 - 0.999 * 0.999 * 0.999), 1e-7);
 }
@@ -105,7 +105,7 @@ TEST(versions_tell_of_the_update)
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(full(2, ARIL_F32)), *x = full(3, ARIL_F32);
     aril_set_requires_grad(x, true);
-    aril_tensor *y = aril_sum(aril_mul(w, x), ARIL_ALL); /* the gradient of x needs w as it is */
+    aril_tensor *y = aril_sum(aril_mul(w, x), ARIL_ALL); /* the gradient of x needs the current w */
     aril_list none = { 0 };
     CHECK_INT(aril_sgd_update(ARIL_LIST(w), ARIL_LIST(full(1, ARIL_F32)), none, aril_scalar(0.1),
                               NULL, (aril_sgd_update_opts){ 0 }),

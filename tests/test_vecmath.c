@@ -1,8 +1,8 @@
-/* The functions of ops/vector/vecmath.h as the elementwise kernels have them, at every level of the
- * machine, beside the C library in the next wider type: at most 2 units in the last place (ulp),
- * over all exponents, with denormals, infinities, NaN and zeros of both signs.
+/* The functions of ops/vector/vecmath.h as used by the elementwise kernels, for every instruction
+ * set of the machine, compared with the C library in the next wider type: at most 2 units in the
+ * last place (ulp), over all exponents, with denormals, infinities, NaN and zeros of both signs.
  *
- * Every 2039th float is tried; ARIL_TEST_EXHAUSTIVE=1 tries them all, which takes minutes. */
+ * Tests every 2039th float; ARIL_TEST_EXHAUSTIVE=1 tests them all, which takes minutes. */
 #include "support/test.h"
 
 #include "backend/cpu/elementwise/elementwise.h"
@@ -90,8 +90,8 @@ static float float_of(uint32_t u)
     return x;
 }
 
-/* The distance in units of the last place of a float near `want`; 0 for the same infinity, both
- * NaN, and zeros of the same sign. */
+/* The distance in ulps of a float near `want`; 0 for the same infinity, both NaN, and zeros of the
+ * same sign. */
 static double ulps(float got, double want)
 {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
@@ -127,7 +127,7 @@ static void check_unary(const unary *f, int level)
     double worst = 0;
     float where = 0;
     uint64_t step = stride(), at = 0;
-    /* Blocks of an odd length, so that every tail of a vector comes up. */
+    /* Blocks of an odd length, so that every vector tail length occurs. */
     while (at < UINT64_C(1) << 32) {
         int n = 0;
         for (; n < BLOCK - 3 && at < UINT64_C(1) << 32; n++, at += step)
@@ -191,7 +191,7 @@ static void check_special(const unary *f, int level)
 {
     float x[SPECIALS], y[SPECIALS];
     aril__ew_fn *kernel = aril__ew_kernel(f->op, ARIL__C_F32);
-    /* All at once, and each alone: the tail of a loop and its middle must agree. */
+    /* All together, and each alone: the tail of a loop and its body must agree. */
     for (int one = 0; one < 2; one++) {
         memcpy(x, specials, sizeof x);
         int bad = 0;
@@ -258,7 +258,7 @@ TEST(functions_of_two_numbers)
                 for (int i = 0; i < BLOCK; i++) {
                     uint64_t u = random_bits();
                     x[i] = float_of((uint32_t)u), y[i] = float_of((uint32_t)(u >> 32));
-                    if (r % 2) { /* numbers near 1, where results are neither 0 nor infinite */
+                    if (r % 2) { /* values near 1, where results are neither 0 nor infinite */
                         x[i] =
                             ldexpf(1 + (float)(u & 0xffffff) * 0x1p-24f, (int)(u >> 24 & 15) - 8);
                         y[i] = ldexpf((float)((int)(u >> 32 & 0xffffff) - 0x800000), -19);
@@ -273,7 +273,7 @@ TEST(functions_of_two_numbers)
     aril__cpu_set(top);
 }
 
-/* gelu is a product with a function: 2 ulp of the larger of it and 1 are what its formula gives. */
+/* gelu multiplies x by a function: its formula is accurate to 2 ulp of max(1, |x|). */
 TEST(gelu_in_absolute_terms)
 {
     static float x[BLOCK], y[BLOCK];
@@ -291,7 +291,7 @@ TEST(gelu_in_absolute_terms)
     aril__cpu_set(top);
 }
 
-/* ---- f64, beside long double ---- */
+/* ---- f64, compared with long double ---- */
 
 static long double ref_sigmoidl(long double x)
 {

@@ -1,4 +1,4 @@
-/* Views: what shares memory, what may be written to, gradients of writes, memory orders. */
+/* Views: memory sharing, writability, gradients of writes, memory formats. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "ops/shape/like.h"
@@ -101,7 +101,7 @@ TEST(views_count_their_parts)
     aril_clear_error();
 }
 
-/* ---- what may be written to ---- */
+/* ---- writable views ---- */
 
 TEST(views_that_overlap_are_not_written_to)
 {
@@ -122,7 +122,7 @@ TEST(views_that_overlap_are_not_written_to)
                             aril_t(aril_reshape(x, ARIL_SHAPE(2, 4))) };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         CHECK_INT(aril_tensor_status(aril_add_scalar_(good[i], 1)), ARIL_OK);
-    /* Strides 2 and 3 cross without meeting, at these sizes: 0 2 4 3 5 7. */
+    /* Strides 2 and 3 do not collide at these sizes: 0 2 4 3 5 7. */
     aril_tensor *w = counted(ARIL_SHAPE(8), ARIL_F32), odd = *w;
     odd.ndim = 2;
     odd.numel = 6;
@@ -179,7 +179,7 @@ TEST(views_written_to_have_second_gradients)
     }
 }
 
-/* Gradients that come back expanded or permuted, to a base that was written to through a shape. */
+/* Expanded or permuted gradients, for a base that was written to through a reshape. */
 TEST(views_written_to_take_gradients_of_any_order)
 {
     for (int kind = 0; kind < KINDS; kind++) {
@@ -193,7 +193,7 @@ TEST(views_written_to_take_gradients_of_any_order)
                              : order == 1 ? aril_sum(aril_sum(b, ARIL_AXES(1)), ARIL_ALL)
                                           : aril_sum(aril_square(aril_t(b)), ARIL_ALL);
             CHECK_INT(aril_gradients(y, ARIL_LIST(x), grad, (aril_grad_opts){ 0 }), ARIL_OK);
-            /* b is 2 or, where it was written to, 6. */
+            /* b is 2 or, where written to, 6. */
             double six = (double)aril_item_int(aril_sum(aril_eq_scalar(b, 6), ARIL_ALL));
             CHECK_INT(six, aril_numel(view_of(kind, b)));
             CHECK_NEAR(aril_item(aril_sum(grad[0], ARIL_ALL)),
@@ -209,7 +209,7 @@ TEST(views_made_before_a_write_follow_it)
     aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F64, aril_cpu()), *grad[1];
     aril_set_requires_grad(x, true);
     aril_tensor *b = aril_mul_scalar(x, 2), *w, *head = aril_narrow(b, 0, 0, 2);
-    w = aril_select(aril_unfold_view(b, 0, 2, 1), 0, 1); /* b[1:3], seen before the write */
+    w = aril_select(aril_unfold_view(b, 0, 2, 1), 0, 1); /* b[1:3], viewed before the write */
     aril_mul_scalar_(head, 5);
     CHECK_INT(aril_gradients(aril_sum(w, ARIL_ALL), ARIL_LIST(x), grad, (aril_grad_opts){ 0 }),
               ARIL_OK);
@@ -232,7 +232,7 @@ TEST(views_of_leaves_are_not_written_to)
     CHECK(aril_ok());
 }
 
-/* ---- channels last ---- */
+/* ---- channels-last ---- */
 
 TEST(channels_last_and_back)
 {
@@ -326,9 +326,9 @@ TEST(channels_last_has_a_gradient)
     CHECK(same(grad[0], aril_mul_scalar(aril_detach(x), 2)));
 }
 
-/* ---- no memory ---- */
+/* ---- out of memory ---- */
 
-/* Something of everything; every result may be poison. */
+/* A bit of everything; every result may be poison. */
 static void try_all(void)
 {
     ARIL_SCOPE;
@@ -359,7 +359,7 @@ static void try_all(void)
 
 TEST(views_survive_every_failed_allocation)
 {
-    try_all(); /* first uses: tables, caches */
+    try_all(); /* first use: fills tables and caches */
     CHECK_MSG(aril_ok(), "%s", aril_error());
     int64_t before = aril__live_blocks();
     int n = 1;

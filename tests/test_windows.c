@@ -1,5 +1,5 @@
-/* The numbers of windows: one number stands for all spatial dimensions, ARIL_ZERO for a 0 behind a
- * first number, in functions and in modules alike. */
+/* Window parameters: a single number applies to all spatial dimensions, ARIL_ZERO is a 0 after a
+ * first number, in functions and modules alike. */
 #include "aril/aril.h"
 #include "support/test.h"
 
@@ -9,7 +9,7 @@ static aril_tensor *cube(int spatial, int64_t size)
     return aril_ones(s, ARIL_F32, aril_cpu());
 }
 
-/* The spatial sizes of a result, which is dropped. */
+/* Checks the spatial sizes of a result, and drops it. */
 static void check_sizes(const char *what, aril_tensor *y, int spatial, const int64_t *want)
 {
     CHECK_MSG(aril_tensor_status(y) == ARIL_OK, "%s: %s", what, aril_error());
@@ -26,7 +26,7 @@ static void check_module(const char *what, aril_module *m, aril_tensor *x, int s
     aril_module_release(m);
 }
 
-/* Of 6 elements: windows of 3 with and without padding by 1. */
+/* For 6 elements: windows of 3 with and without padding 1. */
 enum { SIZE = 6, PADDED = 6, PLAIN = 4 };
 
 static const int64_t all_padded[3] = { PADDED, PADDED, PADDED };
@@ -50,7 +50,7 @@ TEST(padding_of_convolutions)
     CONV(1)
     CONV(2)
     CONV(3)
-    /* {0, 1} pads the second alone, and the end may differ on all or on some */
+    /* {0, 1} pads only the second, and the end may differ in all or some */
     check_sizes("second",
                 aril_conv2d(cube(2, SIZE), cube(2, 3), NULL,
                             (aril_conv_opts){ .padding = { 0, 1 } }),
@@ -124,7 +124,7 @@ TEST(padding_of_pools)
     CHECK(aril_ok());
 }
 
-/* With ceil_mode a window may hang over the end by less than a stride, the first one too. */
+/* With ceil_mode a window may extend past the end by less than a stride, even the first one. */
 TEST(the_only_window_may_hang_over_the_end)
 {
     ARIL_SCOPE;
@@ -179,7 +179,7 @@ TEST(padding_of_columns)
     CHECK(aril_ok());
 }
 
-/* A real 0 is refused where a window needs at least 1. */
+/* A literal 0 is rejected where a window needs at least 1. */
 TEST(zero_where_there_must_be_one)
 {
     ARIL_SCOPE;

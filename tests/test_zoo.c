@@ -1,4 +1,4 @@
-/* Networks of the zoo: sizes of the papers, shapes of results. */
+/* Networks of the zoo: sizes from the papers, shapes of results. */
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -36,8 +36,8 @@ TEST(lenet5)
     check("lenet5", ARIL_SHAPE(3, 32, 32), 100, 156 + 300 + 2416 + 48120 + 10164 + 8500);
 }
 
-/* C1 156, S2 12, C3 1516, S4 32, C5 48120, F6 10164 are the paper's; of C3 the weights that its
- * table leaves out are there as zeros (2416 numbers), and the last layer is a linear one. */
+/* C1 156, S2 12, C3 1516, S4 32, C5 48120, F6 10164 are the paper's; C3's weights that the paper's
+ * table omits are stored as zeros (2416 parameters), and the last layer is a linear one. */
 TEST(lenet5_as_published)
 {
     check("lenet5-1998", ARIL_SHAPE(1, 28, 28), 10, 156 + 12 + 2416 + 32 + 48120 + 10164 + 850);
