@@ -748,8 +748,7 @@ TEST(what_diverged_replaces_nothing_good)
                                   .loss = "cross_entropy",
                                   .metrics = "accuracy",
                                   .optimizer = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1e-9 }) });
-        aril_monitor accuracy = { .name = "val_accuracy", .smallest = true }; /* any value is
-                                                                               * better */
+        aril_monitor accuracy = { .name = "val_accuracy", .smallest = true }; /* any is better */
         aril_history *h = aril_model_fit(
             m, x, y,
             (aril_fit_opts){
