@@ -17,13 +17,13 @@ static aril_tensor *of(const float *data, aril_shape shape)
 }
 
 /* An exercise of the CS231n notes. The kernel [[0,-1,0],[1,1,1],[0,-1,0]] adds the middle row and
- * takes away the elements above and below its middle:
+ * subtracts the elements above and below its middle:
  *     rows 0-2, columns 0-2:  -2 + (2 + 2 + 1) - 2 =  1
  *     rows 0-2, columns 2-4:  -4 + (1 + 1 + 1) - 1 = -2
  *     rows 2-4, columns 0-2:  -2 + (4 + 1 + 1) - 1 =  3
  *     rows 2-4, columns 2-4:  -1 + (1 + 1 + 1) - 1 =  1
- * ReLU: [[1,0],[3,1]]; the largest is 3. Backwards from 1, the gradient reaches the third window
- * alone: the image gets the kernel there, and the kernel gets rows 2-4, columns 0-2. */
+ * ReLU: [[1,0],[3,1]]; the maximum is 3. Backward from 1, only the third window gets a gradient:
+ * there the image's gradient is the kernel, and the kernel's gradient is rows 2-4, columns 0-2. */
 TEST(cs231n_conv_relu_pool)
 {
     ARIL_SCOPE;

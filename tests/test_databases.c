@@ -117,7 +117,7 @@ TEST(lmdb_whose_nodes_or_values_overlap)
     CHECK(nodes >= 50);
     aril__bytes same = { 0 };
     aril__bytes_add(&same, b.at, b.n);
-    for (size_t i = 0; i < nodes; i++) /* the largest node, again and again */
+    for (size_t i = 0; i < nodes; i++) /* every entry is the largest node */
         memcpy(same.at + leaf + 16 + 2 * i, offsets + 2 * 33, 2);
     CHECK_INT(aril__file_replace(path, same.at, same.n), ARIL_OK);
     CHECK(!open_lmdb(path));

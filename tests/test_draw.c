@@ -167,7 +167,7 @@ TEST(sheets)
     free(text);
 }
 
-/* Every letter leaves ink, within its height. */
+/* Every letter is visible, and within its height. */
 TEST(letters)
 {
     char all[96];

@@ -89,7 +89,7 @@ static void run_read(run *r, float *to)
     aril_read(r->p[1], to + A);
 }
 
-/* Copies of named tensors, as a file would give them. */
+/* Copies of named tensors, as if read from a file. */
 typedef struct copies {
     aril_named list;
     aril_tensor *at[MOST];

@@ -77,7 +77,7 @@ TEST(random_element_depends_on_its_index_alone)
     aril_seed(11);
     aril_tensor *cube = aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu());
     CHECK(same(flat, cube));
-    aril_seed(11); /* in place, through a transposed view: logical order counts */
+    aril_seed(11); /* in-place, through a transposed view: logical order counts */
     aril_tensor *back = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu());
     aril_normal_(aril_t(back), 0, 1);
     CHECK(same(aril_reshape(flat, ARIL_SHAPE(6, 4)), aril_contiguous(aril_t(back))));

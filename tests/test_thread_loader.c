@@ -12,7 +12,7 @@
 
 enum { SAMPLES = 61, ROW = 6 };
 
-/* Threads of this process. */
+/* The number of threads of this process. */
 static int threads(void)
 {
     int n = 0;

@@ -39,7 +39,7 @@ static void net_free(net *n)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) aril_release(all[i]);
 }
 
-/* Forward, backward, update; the loss. */
+/* Forward, backward, update; returns the loss. */
 static aril_tensor *step(net *n, aril_tensor *x, aril_tensor *y)
 {
     aril_tensor *h = aril_linear(x, n->w1, n->b1);

@@ -98,7 +98,7 @@ static double ulps(float got, double want)
     float near = (float)want;
     if (got == near) return got == 0 && want == 0 && signbit(got) != signbit(near) ? INFINITY : 0;
     if (isinf(near) || isinf(got)) {
-        /* Next to the largest number, rounding decides between it and infinity. */
+        /* Next to the largest finite number, rounding decides between it and infinity. */
         return fabs(want) > 0x1.fffffcp127 &&
                        (fabsf(got) == INFINITY || fabsf(got) >= 0x1.fffffcp127f)
                    ? 1

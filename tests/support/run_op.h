@@ -18,7 +18,7 @@ bool test_refused(aril_status status);
 /* Copies of the inputs (NULL where absent), in the same memory format. */
 void test_copies(const test_sample *s, aril_tensor *const *in, aril_tensor **copy);
 
-/* The inputs, with those that take the dtype under test cast to `dtype`. */
+/* The inputs, with those that have the dtype under test cast to `dtype`. */
 void test_cast_inputs(const test_sample *s, aril_tensor *const *in, aril_dtype dtype,
                       aril_tensor **cast);
 

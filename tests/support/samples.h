@@ -1,5 +1,5 @@
-/* Inputs for every op of the table: from its samples (src/ops/table/sample.h), or, for elementwise ops,
- * from the domain that its row names. */
+/* Inputs for every op of the table: from its samples (src/ops/table/sample.h), or, for elementwise
+ * ops, from the domain named in its row. */
 #ifndef ARIL_TESTS_SUPPORT_SAMPLES_H
 #define ARIL_TESTS_SUPPORT_SAMPLES_H
 

@@ -146,7 +146,7 @@ aril_status aril__dnn_layer_norm_grad(aril__run *r)
     const float *s = aril__ptr(r->in[4]);
     for (int64_t i = 0; i < p->rows; i++) var[i] = 1 / (s[i] * s[i]);
     for (int64_t i = 0; i < p->n; i++)
-        ones[i] = 1; /* oneDNN also asks for a bias, and ignores it */
+        ones[i] = 1; /* oneDNN also requires a bias, and ignores it */
     weight = p->weight ? aril__dnn_floats(r->in[2], p->n, weight) : ones;
     int64_t part = 2 * lead * (int64_t)sizeof(float);
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]), aril__ptr(r->in[3]),

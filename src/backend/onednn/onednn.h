@@ -105,7 +105,7 @@ typedef struct aril__dnn_span {
     size_t from_at, to_at;
 } aril__dnn_span;
 
-/* One reorder of an order. */
+/* One reorder of an aril__dnn_order. */
 typedef struct aril__dnn_step {
     aril__dnn reorder;
     size_t from_at, to_at;

@@ -1,4 +1,4 @@
-/* The CPU's kernel rows by oneDNN. */
+/* The CPU's oneDNN kernel rows. */
 #ifndef ARIL_BACKEND_ONEDNN_ROWS_H
 #define ARIL_BACKEND_ONEDNN_ROWS_H
 

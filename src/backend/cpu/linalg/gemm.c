@@ -14,7 +14,7 @@
 enum {
     LEAST = 160 * 1024, /* multiplications that make a second thread worthwhile */
     LARGE = 16 << 20,   /* from here on, pieces are small enough to balance the load */
-    PER_THREAD = 4,     /* pieces of a large product */
+    PER_THREAD = 4,     /* pieces per thread of a large product */
     UNIT_M = 4,         /* tile sizes are multiples: full registers on any machine */
     UNIT_N = 32,
     UNIT_DOT = 4,
