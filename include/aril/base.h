@@ -1,4 +1,4 @@
-/* Basic types: what every other header of Aril builds on. */
+/* Basic types that all other headers of Aril use. */
 #ifndef ARIL_BASE_H
 #define ARIL_BASE_H
 
@@ -29,7 +29,7 @@
 /* The most dimensions a tensor can have. */
 #define ARIL_MAX_DIMS 8
 
-/* In options, where 0 stands for a default that is another number: a real 0. */
+/* In options where 0 selects a nonzero default: an actual 0. */
 #define ARIL_ZERO INT32_MIN
 
 ARIL_C_BEGIN
@@ -37,7 +37,8 @@ ARIL_C_BEGIN
 /* A strided, reference-counted array of numbers on one device. Opaque: use the functions. */
 typedef struct aril_tensor aril_tensor;
 
-/* Element types. The first thirteen compute; the rest can be made, copied, saved and cast. */
+/* Element types. Operations compute in the first thirteen; the rest can be created, copied, saved
+ * and cast. */
 typedef enum aril_dtype {
     ARIL_BOOL,
     ARIL_U8,
@@ -64,8 +65,8 @@ typedef enum aril_dtype {
     ARIL_U2,
 } aril_dtype;
 
-/* Where a tensor's memory lies: kind 0 is the CPU, others are given out as devices are
- * registered. */
+/* The device that holds a tensor's memory: kind 0 is the CPU, other kinds are assigned as devices
+ * are registered. */
 typedef struct aril_device {
     int16_t kind;
     int16_t index;
@@ -77,7 +78,7 @@ typedef struct aril_shape {
     int64_t dim[ARIL_MAX_DIMS];
 } aril_shape;
 
-/* The outcome of a call with an effect: 0, or a negative code (aril/error.h). */
+/* The status a function returns: 0 on success, or a negative error code (aril/error.h). */
 typedef int aril_status;
 
 /* The version of the library, such as "0.1.0". */

@@ -1,4 +1,4 @@
-/* Data: datasets, and loaders that make batches of them.
+/* Data: datasets, and loaders that turn them into batches.
  *
  *     aril_dataset *train = aril_dataset_images(x, y);    x: u8 [60000,28,28], y: i64 [60000]
  *     aril_loader_opts opts = { .batch = 64, .shuffle = true };
@@ -9,13 +9,13 @@
  *     }
  *     aril_loader_free(batches);
  *
- * A dataset is two functions, its size and how to get sample i; or one that gives the next sample
- * of a stream. The order of samples and all random changes to them are functions of (seed, epoch,
- * sample): the number of threads that load them changes nothing.
+ * A dataset is two functions, its size and how to get sample i; or one that returns the next sample
+ * of a stream. The order of samples and all random augmentation depend only on (seed, epoch,
+ * sample), not on the number of workers.
  *
- * Functions that make a dataset of another one take over the caller's reference, also when they
- * fail. NULL for a dataset is passed on as NULL, so that calls can be nested and the first error is
- * the one that is reported. */
+ * Functions that create a dataset from another one take ownership of the caller's reference, even
+ * on failure. Given NULL for a dataset they return NULL, so that calls can be nested and the first
+ * error is reported. */
 #ifndef ARIL_DATA_H
 #define ARIL_DATA_H
 
@@ -30,200 +30,199 @@ typedef struct aril_transform aril_transform; /* aril/transform.h */
 
 /* ---- samples ---- */
 
-/* How many tensors a sample can hold beside x, y and weight: further inputs, and further targets. */
+/* How many tensors a sample can hold besides x, y and weight: additional inputs and targets. */
 enum { ARIL_SAMPLE_EXTRA = 4, ARIL_SAMPLE_EXTRA_Y = 7 };
 
-/* A part of a image, in pixels of the whole image, and the size to which it is going to be
- * resized. */
+/* A region of an image, in pixels of the full image, and the size to which it will be resized. */
 typedef struct aril_region {
     int64_t x, y, width, height;
     int64_t to_width, to_height;
 } aril_region;
 
-/* What a reader made of a image when it decoded less than all of it: the image was made smaller
- * by scale_x and scale_y (1: not at all), then its pixels from (x, y) on were kept. All 0: the
- * whole image as it is. */
+/* What a reader decoded of an image when it decoded less than all of it: the image was downscaled
+ * by scale_x and scale_y (1: not at all), then cropped to start at (x, y). All 0: the full image,
+ * unchanged. */
 typedef struct aril_decoded {
-    double scale_x, scale_y; /* size of the smaller image / size of the whole, at most 1 */
+    double scale_x, scale_y; /* downscaled size / full size, at most 1 */
     int64_t x, y;
 } aril_decoded;
 
-/* One sample, without a batch dimension. `get` sets what it has; the rest is NULL. */
+/* One sample, without a batch dimension. `get` sets the fields it has; the rest stay NULL. */
 typedef struct aril_sample {
-    aril_tensor *x;      /* the input: a image is [C,H,W], u8 (0..255) or f32 (0..1) */
+    aril_tensor *x;      /* the input: an image is [C,H,W], u8 (0..255) or f32 (0..1) */
     aril_tensor *y;      /* the target: a class is a 0-d i64 */
-    aril_tensor *weight; /* of its loss: a 0-d f32 */
-    aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* further inputs of a model */
-    aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* targets of its further outputs */
+    aril_tensor *weight; /* sample weight in the loss: a 0-d f32 */
+    aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* additional inputs of a model */
+    aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* targets of its additional outputs */
     const char
         *name; /* for messages, such as "cats/17.jpg"; set first, so that an error can name it.
                             Lives as long as the dataset. NULL: "sample 17" */
 
-    /* Given to `get`: */
-    int64_t index;          /* the sample's number */
-    aril_generator *random; /* its own, seeded by (seed, epoch, sample) */
-    /* What the transforms will take of a image, for readers that can decode a part of it, or a
-     * smaller version: aril_sample_region. Readers that use it set `decoded`. */
+    /* Passed to `get`: */
+    int64_t index;          /* the sample's index */
+    aril_generator *random; /* the sample's own generator, seeded by (seed, epoch, sample) */
+    /* The part of an image that the transforms will use, for readers that can decode a region or a
+     * downscaled version: aril_sample_region. Readers that use it set `decoded`. */
     const aril_transform *wants;
     aril_region region;
     aril_decoded decoded;
 } aril_sample;
 
-/* For readers of images, once the whole image's size is known: true when the transforms will
- * take no more than *region of it, resized to region->to_width x to_height. A reader may then give
- * any part that contains the region, and a version of it that is made smaller as long as the region
- * stays at least as large as to_width x to_height; it says in s->decoded what it did. It may also
- * give the whole image. At most once a sample. */
+/* For image readers, once the full image's size is known: true when the transforms will use only
+ * *region of it, resized to region->to_width x to_height. A reader may then return any part that
+ * contains the region, downscaled as long as the region stays at least as large as to_width x
+ * to_height, and describe it in s->decoded. It may also return the full image. Call it at most once
+ * per sample. */
 ARIL_API bool aril_sample_region(aril_sample *s, int64_t width, int64_t height,
                                  aril_region *region);
 
-/* ---- datasets of your own ---- */
+/* ---- custom datasets ---- */
 
 typedef struct aril_batch aril_batch;
 
-/* What a kind of dataset does. It must outlive its datasets. `get`, `get_batch` and `finish` may be
- * called by several threads at once. */
+/* The functions of a class of datasets. It must outlive its datasets. `get`, `get_batch` and
+ * `finish` must be thread-safe. */
 typedef struct aril_dataset_class {
     const char *type; /* "Tensors": for messages */
-    size_t data_size; /* bytes of data of its own, zeros at the start: aril_dataset_data */
+    size_t data_size; /* bytes of instance data, zero-initialized: aril_dataset_data */
 
-    /* How many samples there are. NULL: a stream. */
+    /* The number of samples. NULL: a stream. */
     int64_t (*size)(aril_dataset *self);
-    /* Sets sample i, 0 <= i < size. It runs in a scope, which owns what it makes. */
+    /* Sets sample i, 0 <= i < size. It runs in a scope, which owns the tensors it creates. */
     aril_status (*get)(aril_dataset *self, int64_t i, aril_sample *s);
-    /* Optional: the n samples named by index[] as one batch, where that is faster. Tensors are made
-     * by aril_batch_buffer. Returns 1 when it declines: then `get` is called. */
+    /* Optional: the n samples in index[] as one batch, where that is faster. Allocates tensors with
+     * aril_batch_buffer. Returns 1 to decline: then `get` is called. */
     aril_status (*get_batch)(aril_dataset *self, int64_t n, const int64_t *index, aril_batch *b);
 
-    /* Of a stream: sets the next sample; returns 1, 0 at the end, or a negative status. Called by
-     * one thread at a time, in a scope. */
+    /* Streams: sets the next sample; returns 1, 0 at the end, or a negative status. Called by one
+     * thread at a time, in a scope. */
     int (*next)(aril_dataset *self, aril_sample *s);
-    /* Of a stream: begins again at its first sample, for an epoch. */
+    /* Streams: restarts at the first sample, for an epoch. */
     aril_status (*restart)(aril_dataset *self, uint64_t seed, int64_t epoch);
-    /* Optional, of a stream: the part of the work on a sample that threads may do at once. */
+    /* Optional, streams: the part of the work on a sample that threads may do in parallel. */
     aril_status (*finish)(aril_dataset *self, aril_sample *s);
 
-    /* Optional: before the memory goes. Sources (aril_dataset_set_source) go by themselves. */
+    /* Optional: called before the memory is freed. Sources (aril_dataset_set_source) are released
+     * automatically. */
     void (*destroy)(aril_dataset *self);
-    bool images; /* x is a image: loaders make f32 of 0..1 of one in u8 */
+    bool images; /* x is an image: loaders convert u8 to f32 in 0..1 */
 } aril_dataset_class;
 
-/* A dataset of a class. The caller owns it. NULL, with an error, when memory is out. */
+/* Creates a dataset of a class. The caller owns it. NULL, with an error, when memory runs out. */
 ARIL_API aril_dataset *aril_dataset_make(const aril_dataset_class *type);
 
-/* The same in short: two functions. */
+/* Short form: two functions instead of a class. */
 ARIL_API aril_dataset *aril_dataset_new(const char *type, size_t data_size,
                                         int64_t (*size)(aril_dataset *self),
                                         aril_status (*get)(aril_dataset *self, int64_t i,
                                                            aril_sample *s));
 
-/* Another owner of a dataset; and one owner less. NULL is allowed. */
+/* Takes another reference to a dataset; drops one. NULL is allowed. */
 ARIL_API aril_dataset *aril_dataset_keep(aril_dataset *d);
 ARIL_API void aril_dataset_release(aril_dataset *d);
 
-/* The dataset's own data, and the name of its class. */
+/* The dataset's instance data, and the name of its class. */
 ARIL_API void *aril_dataset_data(const aril_dataset *d);
 ARIL_API const char *aril_dataset_type(const aril_dataset *d);
 
-/* The dataset that d reads from: d takes over the reference. Class names, the image's shape and
- * whether x is a image are then those of the source, unless d has its own. */
+/* The dataset that d reads from: d takes ownership of the reference. d inherits class names, the
+ * image's shape and whether x is an image from the source, unless it has its own. */
 ARIL_API void aril_dataset_set_source(aril_dataset *d, aril_dataset *source);
 ARIL_API aril_dataset *aril_dataset_source(const aril_dataset *d);
 
 /* ---- using datasets ---- */
 
-/* How many samples; -1 of a stream or of NULL. */
+/* The number of samples; -1 for a stream or NULL. */
 ARIL_API int64_t aril_dataset_size(const aril_dataset *d);
 
-/* Sample i as it is, with the random numbers of seed 0, epoch 0. Tensors belong to the innermost
- * scope. */
+/* Sample i, with the random numbers of seed 0, epoch 0. Tensors belong to the innermost scope. */
 ARIL_API aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s);
 
-/* The names of the classes, valid as long as d; returns how many, 0 where there are none. */
+/* The class names, valid as long as d; returns how many, 0 if there are none. */
 ARIL_API int aril_dataset_classes(const aril_dataset *d, const char *const **names);
-/* Gives the dataset names of classes; they are copied. */
+/* Sets the class names of the dataset; they are copied. */
 ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names);
 
-/* The dataset, which is taken over, with its targets numbered by these names of classes: those of
- * the training set, for a test set that has other classes or has them in another order. A class of
- * d that is not among them is an error. Targets of a dataset without names are numbers already, and
- * stay as they are. */
+/* Renumbers the targets of a dataset, which is taken over, to match these class names: those of the
+ * training set, for a test set whose classes differ or have another order. A class of d that is not
+ * among them is an error. If a dataset has no class names, its targets stay unchanged. */
 ARIL_API aril_dataset *aril_dataset_match_classes(aril_dataset *d, int n, const char *const *names);
 
-/* Of a table (aril_dataset_csv): the names of the columns that x is made of, valid as long as d, and
- * of the target's column (NULL: there is none); columns without a name, or with one that another
- * has too, are called by their numbers, from 1. Returns how many; 0 of what is no table. names and target may be NULL. */
+/* Tables (aril_dataset_csv): the names of the columns in x, valid as long as d, and of the target
+ * column (NULL: there is none); columns without a unique name are named by their numbers, from 1.
+ * Returns the number of columns in x; 0 if d is not a table. names and target may be NULL. */
 ARIL_API int aril_dataset_columns(const aril_dataset *d, const char *const **names,
                                   const char **target);
 
-/* The shape of one sample's x: that of sample 0, or of the first of a stream, which begins again
- * for it. No dimensions, with an error, where that fails. */
+/* The shape of one sample's x: that of sample 0, or of the first sample of a stream, which is
+ * restarted. No dimensions, with an error, on failure. */
 ARIL_API aril_shape aril_dataset_shape(aril_dataset *d);
 
-/* True when x is a image: then batches are f32 of 0..1, whatever the samples are. */
+/* True when x is an image: then batches are f32 in 0..1, whatever the dtype of the samples. */
 ARIL_API bool aril_dataset_has_images(const aril_dataset *d);
-/* Says so, or not, of this dataset whatever its class says. */
+/* Overrides whether x is an image for this dataset. */
 ARIL_API void aril_dataset_set_images(aril_dataset *d, bool images);
 
-/* ---- datasets in the box ---- */
+/* ---- built-in datasets ---- */
 
-/* Sample i is row i of each tensor: x [N,...], y [N,...] or NULL. The tensors are kept, not
- * copied. */
+/* Sample i is row i of each tensor: x [N,...], y [N,...] or NULL. The dataset references the
+ * tensors without copying them. */
 ARIL_API aril_dataset *aril_dataset_tensors(aril_tensor *x, aril_tensor *y);
 /* Several: x, y, weight, extra ...; entries may be NULL. */
 ARIL_API aril_dataset *aril_dataset_tensors_n(aril_list tensors);
-/* For models of several inputs and outputs: x holds the inputs (x and extra of each sample), y the
- * targets (y and extra_y), of which entries may be NULL; weight [N] or NULL. */
+/* For models with several inputs and outputs: x holds the inputs (x and extra of each sample), y
+ * the targets (y and extra_y), whose entries may be NULL; weight [N] or NULL. */
 ARIL_API aril_dataset *aril_dataset_tensor_lists(aril_list x, aril_list y, aril_tensor *weight);
 
 /* The same for images, u8 or f32 [N,C,H,W] or [N,H,W] (one channel): samples are [C,H,W], batches
- * f32 of 0..1. */
+ * f32 in 0..1. */
 ARIL_API aril_dataset *aril_dataset_images(aril_tensor *x, aril_tensor *y);
 
-/* One dataset after the other. The parts are taken over. */
+/* Concatenates datasets. Takes ownership of the parts. */
 ARIL_API aril_dataset *aril_dataset_concat(int n, aril_dataset *const *parts);
 
-/* The samples named by index[0 .. n - 1] (copied), or those from `begin` to `end` - 1. */
+/* A subset: the samples in index[0 .. n - 1] (copied), or those from `begin` to `end` - 1. */
 ARIL_API aril_dataset *aril_dataset_subset(aril_dataset *d, int64_t n, const int64_t *index);
 ARIL_API aril_dataset *aril_dataset_range(aril_dataset *d, int64_t begin, int64_t end);
 
-/* Deals the samples out at random into n parts, each sample to one of them: part k has fraction[k]
- * of them. Fractions add up to at most 1. d is taken over; the caller owns the parts. */
+/* Splits the samples randomly into n disjoint parts: part k has fraction[k] of them. Fractions sum
+ * to at most 1. Takes ownership of d; the caller owns the parts. */
 ARIL_API aril_status aril_dataset_split(aril_dataset *d, int n, const double *fraction,
                                         uint64_t seed, aril_dataset **part);
 
-/* Changes samples by a function, called in a scope, by several threads at once. Random numbers come
- * from s->random. `drop(ctx)` is called when the dataset goes; NULL: nothing to do. */
+/* Applies a function to each sample; it is called in a scope and must be thread-safe. Random
+ * numbers come from s->random. `drop(ctx)` is called when the dataset is freed; NULL: nothing to
+ * do. */
 typedef aril_status aril_map_fn(aril_sample *s, void *ctx);
 ARIL_API aril_dataset *aril_dataset_map(aril_dataset *d, aril_map_fn *fn, void *ctx,
                                         void (*drop)(void *ctx));
 
-/* Keeps samples in memory when they have been got once, up to `limit` bytes of them (0: as many as
- * there are); the rest are got each time. Put it below random transforms: what lies below it is
- * drawn once. */
+/* Caches samples in memory after their first use, up to `limit` bytes (0: no limit); the rest are
+ * loaded each time. Put it before random transforms: those before the cache run only once. */
 ARIL_API aril_dataset *aril_dataset_cache(aril_dataset *d, int64_t limit);
-/* Bytes of samples it holds, and how many samples; 0 of other datasets. */
+/* Bytes and number of samples in the cache; 0 for other datasets. */
 ARIL_API int64_t aril_dataset_cached(const aril_dataset *d, int64_t *samples);
 
-/* Shuffles a stream through a buffer of n samples: each step gives a random one of them and takes
- * the next in its place. Or gives only its first n samples; of a dataset with a size too. */
+/* Shuffles a stream through a buffer of n samples: each step returns a random one of them and
+ * replaces it with the next. aril_dataset_take: only the first n samples, also of a dataset with a
+ * size. */
 ARIL_API aril_dataset *aril_dataset_shuffle(aril_dataset *d, int64_t n);
 ARIL_API aril_dataset *aril_dataset_take(aril_dataset *d, int64_t n);
 
-/* ---- samplers: which samples make an epoch, in what order ---- */
+/* ---- samplers: which samples an epoch has, and in what order ---- */
 
 typedef struct aril_sampler aril_sampler;
 
-/* Writes the order of an epoch over `size` samples to order[0 .. n - 1], n being what `count`
- * gave. */
+/* `fill` writes the order of an epoch over `size` samples to order[0 .. n - 1], where n is the
+ * result of `count`. */
 typedef struct aril_sampler_class {
     int64_t (*count)(void *ctx, int64_t size);
     aril_status (*fill)(void *ctx, int64_t size, uint64_t seed, int64_t epoch, int64_t n,
                         int64_t *order);
-    void (*drop)(void *ctx); /* optional: when the sampler goes */
+    void (*drop)(void *ctx); /* optional: called when the sampler is freed */
 } aril_sampler_class;
 
-/* A sampler of your own; the class is copied. Frees one that no loader has taken over. */
+/* Creates a custom sampler; the class is copied. Frees a sampler that no loader owns. */
 ARIL_API aril_sampler *aril_sampler_new(aril_sampler_class type, void *ctx);
 ARIL_API void aril_sampler_free(aril_sampler *s);
 
@@ -232,22 +231,21 @@ ARIL_API void aril_sampler_free(aril_sampler *s);
 ARIL_API aril_sampler *aril_sampler_sequential(void);
 ARIL_API aril_sampler *aril_sampler_random(void);
 ARIL_API aril_sampler *aril_sampler_replacing(int64_t n);
-/* n samples (0: as many as there are), each drawn with a probability in proportion to its weight,
- * one for each sample of the dataset (f32 or f64 [size]); with replacement, or each at most
- * once. */
+/* n samples (0: as many as there are), drawn with probability proportional to their weights, one
+ * for each sample of the dataset (f32 or f64 [size]); with or without replacement. */
 ARIL_API aril_sampler *aril_sampler_weighted(aril_tensor *weights, int64_t n, bool replacing);
-/* The samples named by index[] (copied), in that order or shuffled. */
+/* The samples in index[] (copied), in that order or shuffled. */
 ARIL_API aril_sampler *aril_sampler_subset(int64_t n, const int64_t *index, bool shuffle);
-/* Every world-th sample of another sampler (taken over), from `rank` on: the part of one of `world`
- * processes. All parts are equally long: the last samples are left out (drop), or the first ones
- * used again. */
+/* Every world-th sample of another sampler (taken over), starting at `rank`: the share of one of
+ * `world` processes. All shares have equal length: the last samples are dropped (drop), or the
+ * first ones repeated. */
 ARIL_API aril_sampler *aril_sampler_distributed(aril_sampler *inner, int rank, int world,
                                                 bool drop);
 
 /* ---- batches ---- */
 
-/* n samples. The tensors belong to the loader, which writes the next batches to the same memory
- * unless someone else holds it (aril_keep, a gradient): they are valid until the next
+/* n samples. The tensors belong to the loader, which reuses their memory for the next batches
+ * unless something else references it (aril_keep, autograd): they are valid until the next
  * aril_loader_next. */
 struct aril_batch {
     aril_tensor *x;                            /* [n,...] */
@@ -256,17 +254,18 @@ struct aril_batch {
     aril_tensor *extra[ARIL_SAMPLE_EXTRA];     /* [n,...] */
     aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* [n,...] */
     aril_tensor
-        *lengths; /* i64 [n]: of x along its first axis before padding; NULL unless padded */
+        *lengths; /* i64 [n]: length of x along its first axis before padding; NULL unless padded */
     int64_t n;
-    const int64_t *index; /* the samples' numbers */
+    const int64_t *index; /* the samples' indices */
 };
 
-/* Makes *place a dense tensor of that shape and dtype for a batch to be written to: the one that is
- * there if it fits and nobody else holds it. NULL, with an error, when memory is out. */
+/* Sets *place to a contiguous tensor of that shape and dtype to write a batch to: reuses the
+ * current one if it fits and nothing else references it. NULL, with an error, when memory runs
+ * out. */
 ARIL_API aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape shape);
 
-/* Makes a batch of n samples: sets its tensors, by aril_batch_buffer. In a scope, by several threads
- * at once. */
+/* Collates n samples into a batch: sets its tensors, allocated with aril_batch_buffer. Called in a
+ * scope; must be thread-safe. */
 typedef aril_status aril_collate_fn(int64_t n, const aril_sample *samples, aril_batch *b,
                                     void *ctx);
 
@@ -275,55 +274,54 @@ typedef aril_status aril_collate_fn(int64_t n, const aril_sample *samples, aril_
 typedef struct aril_loader aril_loader;
 
 typedef struct aril_loader_opts {
-    int64_t batch;  /* samples in a batch; 0: 1 */
-    bool shuffle;   /* a new random order each epoch; of a stream: use aril_dataset_shuffle */
-    bool drop_last; /* leave out a last batch of fewer samples */
-    int workers; /* threads that load batches ahead; 0: the calling thread, as they are asked for */
+    int64_t batch;  /* batch size; default 1 */
+    bool shuffle;   /* a new random order each epoch; for streams use aril_dataset_shuffle */
+    bool drop_last; /* drop the last batch if it is smaller */
+    int workers; /* worker threads that load batches ahead; 0: load in the calling thread */
     int prefetch; /* batches loaded ahead of the one in use; 0: 2, or more with many workers */
     uint64_t seed;
-    aril_sampler *sampler; /* the order, taken over; NULL: by `shuffle` */
-    bool raw;              /* images in u8 stay so in batches */
-    /* Samples of different sizes along their first axis: x, and y where it has one, are filled up
-     * to the longest with pad_x and pad_y, and batch.lengths says how long each x was. */
+    aril_sampler *sampler; /* taken over; NULL: chosen by `shuffle` */
+    bool raw;              /* u8 images stay u8 in batches */
+    /* For samples of different lengths along their first axis: pads x, and y where it has one, to
+     * the longest with pad_x and pad_y; batch.lengths holds the original length of each x. */
     bool pad;
     double pad_x, pad_y;
-    aril_collate_fn *collate; /* your own; NULL: stack */
+    aril_collate_fn *collate; /* custom collate function; NULL: stack */
     void *collate_ctx;
-    /* Changes batches as a whole, after stacking: mixup, cutmix ... (aril/transform.h; taken
-     * over). */
+    /* Transforms whole batches after stacking: mixup, cutmix ... (aril/transform.h; taken over). */
     aril_transform *batch_transform;
-    /* Batches in memory that a GPU copies from at full speed. Devices without such memory, the CPU
-     * among them, ignore it. */
+    /* Puts batches in pinned memory, from which a GPU copies at full speed. Ignored by devices
+     * without it, including the CPU. */
     bool pinned;
 } aril_loader_opts;
 
-/* A loader, which takes over the dataset and the options' sampler and transform, also on failure.
- * NULL, with an error, on failure. A loader belongs to one thread at a time. */
+/* Creates a loader, which takes ownership of the dataset and the options' sampler and transform,
+ * even on failure. NULL, with an error, on failure. Only one thread may use a loader at a time. */
 ARIL_API aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts);
 
-/* Stops and joins its threads, and lets go of the dataset and the batch. NULL is allowed. */
+/* Stops and joins its workers, and releases the dataset and the batch. NULL is allowed. */
 ARIL_API void aril_loader_free(aril_loader *l);
 
-/* The next batch; false at the end of an epoch, and the call after that begins the next one. Also
- * false when a sample could not be loaded, with an error that names it (aril_ok tells the two
- * apart); after aril_clear_error the next call goes on with the batch behind it. */
+/* The next batch; false at the end of an epoch, and the call after that starts the next epoch. Also
+ * false when a sample could not be loaded, with an error that names it (aril_ok distinguishes the
+ * two); after aril_clear_error the next call continues with the following batch. */
 ARIL_API bool aril_loader_next(aril_loader *l, aril_batch *b);
 
-/* Batches and samples in an epoch; -1 where a stream's end is not known. */
+/* Batches and samples in an epoch; -1 if a stream's length is unknown. */
 ARIL_API int64_t aril_loader_length(const aril_loader *l);
 ARIL_API int64_t aril_loader_samples(const aril_loader *l);
-/* The dataset it reads from, borrowed; and the samples of a full batch. */
+/* The dataset it reads from, borrowed; and the batch size. */
 ARIL_API aril_dataset *aril_loader_dataset(const aril_loader *l);
 ARIL_API int64_t aril_loader_batch_size(const aril_loader *l);
 
-/* Where a loader is: the batch that the next call will give. */
+/* The position of a loader: the batch that the next call will return. */
 typedef struct aril_loader_position {
     uint64_t seed;
     int64_t epoch, batch;
 } aril_loader_position;
 
-/* Going to a position gives the same batches from there on, bit for bit, as having come to it. A
- * position that does not exist is an error and changes nothing. */
+/* Gets and sets the position. After a seek the batches are bit-for-bit the same as when the loader
+ * first reached that position. An invalid position is an error and changes nothing. */
 ARIL_API aril_loader_position aril_loader_tell(const aril_loader *l);
 ARIL_API aril_status aril_loader_seek(aril_loader *l, aril_loader_position position);
 

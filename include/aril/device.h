@@ -9,11 +9,11 @@ ARIL_C_BEGIN
 /* The host's own processors. */
 ARIL_API aril_device aril_cpu(void);
 
-/* The index-th NVIDIA GPU. Using it where there is none is an error that says so. */
+/* The index-th NVIDIA GPU. Using it when there is none is an error. */
 ARIL_API aril_device aril_cuda(int index);
 
-/* A device by name: "cpu", "cuda:1", or a name that a plug-in gave. An unknown name is an error
- * and gives a device that no operation accepts. */
+/* A device by name: "cpu", "cuda:1", or a name that a plug-in registered. An unknown name is an
+ * error and returns a device that no operation accepts. */
 ARIL_API aril_device aril_device_named(const char *name);
 
 /* Writes "cpu" or "cuda:0" to `buf` and returns `buf`. */
@@ -22,17 +22,17 @@ ARIL_API const char *aril_device_name(aril_device device, char *buf, size_t size
 /* True when both are the same device. */
 ARIL_API bool aril_device_equal(aril_device a, aril_device b);
 
-/* True when the device is there and can be used. */
+/* True when the device exists and can be used. */
 ARIL_API bool aril_device_available(aril_device device);
 
-/* How many devices there are, and the i-th of them; the CPU is the first. */
+/* The number of devices, and the i-th one; the CPU is the first. */
 ARIL_API int aril_device_count(void);
 ARIL_API aril_device aril_device_at(int i);
 
-/* One line about a device, such as "cpu: 2 threads, 24 GB". */
+/* A one-line description of a device, such as "cpu: 2 threads, 24 GB". */
 ARIL_API const char *aril_device_describe(aril_device device, char *buf, size_t size);
 
-/* Waits until the device has done all it was asked; reports what went wrong there. */
+/* Waits until the device has finished all queued work; returns any error that occurred there. */
 ARIL_API aril_status aril_synchronize(aril_device device);
 
 ARIL_C_END

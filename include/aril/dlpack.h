@@ -1,4 +1,4 @@
-/* DLPack: the common form in which array libraries hand each other their memory, without a copy.
+/* DLPack: the common interface for sharing tensors between array libraries without a copy.
  *
  * The structs below have the layout of DLPack 1.x and the names of its own header; when
  * <dlpack/dlpack.h> is included before this header, its declarations are used instead. */
@@ -13,13 +13,13 @@ ARIL_C_BEGIN
 
 /* The version of the layout below. */
 struct DLPackVersion {
-    uint32_t major; /* another one means another layout */
+    uint32_t major; /* a different number means an incompatible layout */
     uint32_t minor;
 };
 
 /* Where the memory is. */
 struct DLDevice {
-    int32_t device_type; /* 1: CPU, 2: CUDA, 3: host memory that CUDA has pinned, ... */
+    int32_t device_type; /* 1: CPU, 2: CUDA, 3: pinned host memory (CUDA), ... */
     int32_t device_id;
 };
 
@@ -27,7 +27,7 @@ struct DLDevice {
 struct DLDataType {
     uint8_t code; /* 0: int, 1: unsigned, 2: float, 4: bfloat, 6: bool, 10..17: narrow floats */
     uint8_t bits;
-    uint16_t lanes; /* numbers to an element; 1 unless the type is a vector */
+    uint16_t lanes; /* vector lanes per element; 1 for scalar types */
 };
 
 /* A strided array. */
@@ -37,11 +37,11 @@ struct DLTensor {
     int32_t ndim;
     struct DLDataType dtype;
     int64_t *shape;
-    int64_t *strides;     /* in elements; NULL: dense in row-major order */
+    int64_t *strides;     /* in elements; NULL: contiguous in row-major order */
     uint64_t byte_offset; /* of the first element from `data` */
 };
 
-/* A tensor and how to give it back, as before version 1. */
+/* A tensor and its deleter, as before version 1. */
 struct DLManagedTensor {
     struct DLTensor dl_tensor;
     void *manager_ctx;
@@ -61,17 +61,17 @@ struct DLManagedTensorVersioned {
 #endif
 
 /* The memory of t, with its strides, for another library. It stays valid until the receiver calls
- * the deleter, which must happen once, on any thread; t itself may go before. `read_only` asks the
- * receiver not to write. Works for tensors in host memory that want no gradient (aril_detach
- * makes one of any). NULL on failure. */
+ * the deleter, exactly once, on any thread; t itself may be released earlier. `read_only` asks the
+ * receiver not to write. Works for tensors in host memory that do not require a gradient (see
+ * aril_detach). NULL on failure. */
 ARIL_API struct DLManagedTensorVersioned *aril_to_dlpack(aril_tensor *t, bool read_only);
 ARIL_API struct DLManagedTensor *aril_to_dlpack_unversioned(aril_tensor *t);
 
-/* A tensor over the memory of another library, which is taken over: its deleter is called once,
- * when the last tensor over that memory is gone, or at once on failure. Memory that is marked read
- * only is copied, since a tensor can be written to. Fails (poisoned) on devices other than the CPU,
- * on dtypes Aril does not have, on vectors (lanes), more than 8 dimensions, memory that is not
- * aligned to its elements and other major versions. */
+/* A tensor that shares the memory of another library. Takes ownership of m: its deleter is called
+ * once, when the last tensor that uses the memory is released, or immediately on failure. Read-only
+ * memory is copied, since tensors are writable. Fails (poisoned) for devices other than the CPU,
+ * unsupported dtypes, vector types (lanes), more than 8 dimensions, memory that is not aligned to
+ * its elements, and other major versions. */
 ARIL_API aril_tensor *aril_from_dlpack(struct DLManagedTensorVersioned *m);
 ARIL_API aril_tensor *aril_from_dlpack_unversioned(struct DLManagedTensor *m);
 

@@ -1,5 +1,5 @@
-/* Images of a training: curves, confusion matrices, sheets of images. A path that ends in .svg
- * gives a drawing, one in .png a image. Nothing but Aril is needed for either. */
+/* Plots of a training run: curves, confusion matrices, image grids. The extension of the path
+ * selects SVG (.svg) or PNG (.png). No other library is needed for either. */
 #ifndef ARIL_DRAW_H
 #define ARIL_DRAW_H
 
@@ -7,11 +7,10 @@
 
 ARIL_C_BEGIN
 
-/* A line of a chart: n values at x = 1, 2, ... (or at x[i]); those that are not finite leave a
- * gap. */
+/* A line of a chart: n values at x = 1, 2, ... (or at x[i]); non-finite values leave a gap. */
 typedef struct aril_series {
     const char *name;
-    const char *panel; /* lines of the same panel share axes; NULL: the name without "val_" */
+    const char *panel; /* lines in the same panel share axes; NULL: the name without "val_" */
     int n;
     const double *x; /* NULL: 1, 2, ... */
     const double *y;
@@ -23,24 +22,23 @@ typedef struct aril_draw_opts {
     double width, height; /* of a panel; 0: 460 and 300 */
 } aril_draw_opts;
 
-/* A chart of the series, a panel beside the other. */
+/* Draws the series as a chart, panels side by side. */
 ARIL_API aril_status aril_draw_curves(const char *path, const aril_series *series, int n,
                                       aril_draw_opts opts);
 
-/* counts [C,C]: how often a sample of class i (row) was taken for class j. names: C texts, or
- * NULL. */
+/* Draws a confusion matrix. counts [C,C]: how often a sample of class i (row) was predicted as
+ * class j. names: C class names, or NULL. */
 ARIL_API aril_status aril_draw_confusion(const char *path, aril_tensor *counts,
                                          const char *const *names, aril_draw_opts opts);
 
-/* One image of a sheet: what is written below it, and whether that is in the colour of a
- * mistake. */
+/* The caption below an image of a grid, and whether to show it in the error color. */
 typedef struct aril_caption {
     const char *text;
     bool wrong;
 } aril_caption;
 
-/* images [N,C,H,W] (u8, or floats from 0 to 1), `columns` a row (0: chosen), with captions or
- * without (NULL). */
+/* Draws a grid of images [N,C,H,W] (u8, or floats from 0 to 1) with `columns` images per row (0:
+ * automatic). captions may be NULL. */
 ARIL_API aril_status aril_draw_sheet(const char *path, aril_tensor *images,
                                      const aril_caption *captions, int columns,
                                      aril_draw_opts opts);

@@ -1,5 +1,5 @@
-/* Errors: a mistake never ends the process. It leaves a message and, where a tensor was asked for,
- * a poisoned tensor that every later operation passes on. */
+/* Errors: an error never terminates the process. It records a message, and functions that return a
+ * tensor return a poisoned one, which every later operation propagates. */
 #ifndef ARIL_ERROR_H
 #define ARIL_ERROR_H
 
@@ -7,7 +7,7 @@
 
 ARIL_C_BEGIN
 
-/* Every status code, once: E(name, value, text). */
+/* The list of status codes: E(name, value, text). */
 #define ARIL_STATUS_LIST(E)                                      \
     E(ERR_ARG, -1, "invalid argument")                           \
     E(ERR_SHAPE, -2, "shapes do not fit")                        \
@@ -32,11 +32,11 @@ enum {
 #undef ARIL_STATUS_ENUM
 };
 
-/* "ERR_SHAPE" and "shapes do not fit"; "?" for a number that is no code. */
+/* "ERR_SHAPE" and "shapes do not fit"; "?" for an unknown code. */
 ARIL_API const char *aril_status_name(aril_status s);
 ARIL_API const char *aril_status_text(aril_status s);
 
-/* True while this thread has met no error since it began or since aril_clear_error(). */
+/* True if this thread has had no error since it started or since aril_clear_error(). */
 ARIL_API bool aril_ok(void);
 
 /* The message of this thread's first error, "" when there is none. It stays valid until
@@ -46,13 +46,13 @@ ARIL_API const char *aril_error(void);
 /* The code of that error, ARIL_OK when there is none. */
 ARIL_API aril_status aril_error_code(void);
 
-/* Forgets this thread's error. Tensors poisoned by it stay poisoned. */
+/* Clears this thread's error. Tensors poisoned by it stay poisoned. */
 ARIL_API void aril_clear_error(void);
 
-/* Records an error of the program's own, in functions that Aril calls (a dataset's `get`, a
- * module's forward): a code and a message as printf writes it, of at most 1000 characters. Returns
- * `code`, for `return aril_fail(ARIL_ERR_IO, "%s is empty", path);`. A code that is not in the list
- * above becomes ARIL_ERR_ARG. */
+/* Records a custom error, in functions that Aril calls (a dataset's `get`, a module's forward): a
+ * code and a printf-style message of at most 1000 characters. Returns `code`, for `return
+ * aril_fail(ARIL_ERR_IO, "%s is empty", path);`. A code that is not in the list above becomes
+ * ARIL_ERR_ARG. */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
@@ -63,7 +63,8 @@ aril_fail(aril_status code, const char *format, ...);
  * nothing when there is none. */
 ARIL_API int aril_report(FILE *to);
 
-/* A function called at each new error, on the thread that made it; NULL takes it away. */
+/* Sets a function that is called for each new error, on the thread where it occurred; NULL removes
+ * it. */
 typedef void aril_error_handler(aril_status code, const char *message, void *ctx);
 ARIL_API void aril_set_error_handler(aril_error_handler *handler, void *ctx);
 
@@ -71,8 +72,8 @@ ARIL_API void aril_set_error_handler(aril_error_handler *handler, void *ctx);
 ARIL_API aril_status aril_tensor_status(const aril_tensor *t);
 ARIL_API const char *aril_tensor_error(const aril_tensor *t);
 
-/* The one of n words that `word` was probably meant to be, for messages ("did you mean ...?"); NULL
- * when none is like it. Entries may be NULL. */
+/* The closest match to `word` among n words, for messages ("did you mean ...?"); NULL when none is
+ * similar. Entries may be NULL. */
 ARIL_API const char *aril_nearest(const char *word, const char *const *words, int n);
 
 ARIL_C_END
