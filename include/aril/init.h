@@ -1,6 +1,6 @@
-/* First values of parameters. Each function fills t in place, unrecorded, from the thread's
- * generator (aril_seed), and returns t; on failure a poisoned tensor, and t is as it was. Layers
- * draw their first values themselves; these are for other choices:
+/* Parameter initialization. Each function fills t in place from the thread's generator (aril_seed),
+ * without recording gradients, and returns t; on failure it returns a poisoned tensor and leaves t
+ * unchanged. Layers apply their default initialization themselves; use these to choose another:
  *
  *     static void weights(aril_tensor *t, const char *name, void *ctx)
  *     {
@@ -16,56 +16,60 @@
 
 ARIL_C_BEGIN
 
-/* Uniform in [low, high); normal; normal, drawn again where it would lie outside [low, high]. */
+/* Uniform in [low, high); normal; truncated normal, redrawn while outside [low, high]. */
 ARIL_API aril_tensor *aril_init_uniform(aril_tensor *t, double low, double high);
 ARIL_API aril_tensor *aril_init_normal(aril_tensor *t, double mean, double std);
 ARIL_API aril_tensor *aril_init_truncated_normal(aril_tensor *t, double mean, double std,
                                                  double low, double high);
 
-/* A number everywhere; 1 on the diagonal of a matrix [n,m], else 0. */
+/* A constant; zeros; ones; the identity: 1 on the diagonal of a matrix [n,m], else 0. */
 ARIL_API aril_tensor *aril_init_constant(aril_tensor *t, double value);
 ARIL_API aril_tensor *aril_init_zeros(aril_tensor *t);
 ARIL_API aril_tensor *aril_init_ones(aril_tensor *t);
 ARIL_API aril_tensor *aril_init_eye(aril_tensor *t);
 
-/* The weight of a convolution [out,in,kernel...] that lets its inputs pass: 1 in the middle of
- * kernel (i,i) of each group, else 0. */
+/* Dirac: the weight of a convolution [out,in,kernel...] that preserves its input: 1 at the center
+ * of kernel (i,i) of each group, else 0. */
 ARIL_API aril_tensor *aril_init_dirac(aril_tensor *t, int64_t groups);
 
-/* How many inputs a result of the weight [out,in,kernel...] has, and how many results an input. */
+/* Fan-in and fan-out of the weight [out,in,kernel...]: the inputs per output, and the outputs per
+ * input. */
 ARIL_API aril_status aril_init_fans(const aril_tensor *t, int64_t *in, int64_t *out);
 
-/* What to multiply deviations by before a function of this name: "linear", "conv2d" ..., "sigmoid",
- * "tanh", "relu", "leaky_relu" (of slope a), "selu". NaN, with an error, for others. */
+/* The recommended gain for a nonlinearity, a factor of the standard deviation: "linear", "conv2d"
+ * ..., "sigmoid", "tanh", "relu", "leaky_relu" (with negative slope a), "selu". NaN, with an error,
+ * for others. */
 ARIL_API double aril_init_gain(const char *nonlinearity, double a);
 
-/* Xavier (Glorot): variance gain^2 * 2 / (inputs + outputs). A gain of 0 means 1. */
+/* Xavier (Glorot): variance gain^2 * 2 / (fan-in + fan-out). A gain of 0 means 1. */
 ARIL_API aril_tensor *aril_init_xavier_uniform(aril_tensor *t, double gain);
 ARIL_API aril_tensor *aril_init_xavier_normal(aril_tensor *t, double gain);
 
 typedef struct aril_kaiming_opts {
-    bool fan_out;             /* by the results of an input instead of the inputs of a result */
+    bool fan_out;             /* use fan-out instead of fan-in */
     const char *nonlinearity; /* NULL: "leaky_relu" */
-    double a;                 /* its slope; 0 is that of relu */
+    double a;                 /* its negative slope; 0 is that of relu */
 } aril_kaiming_opts;
 
-/* Kaiming (He): variance gain^2 / inputs. */
+/* Kaiming (He): variance gain^2 / fan-in. */
 ARIL_API aril_tensor *aril_init_kaiming_uniform(aril_tensor *t, aril_kaiming_opts opts);
 ARIL_API aril_tensor *aril_init_kaiming_normal(aril_tensor *t, aril_kaiming_opts opts);
 
-/* Rows (or columns, where there are fewer) of the matrix [dim 0, all others] orthogonal and of
- * length gain; 0 means 1. */
+/* Orthogonal: the rows (or columns, if there are fewer) of the matrix [dim 0, all others] are
+ * orthogonal with norm gain; 0 means 1. */
 ARIL_API aril_tensor *aril_init_orthogonal(aril_tensor *t, double gain);
 
-/* A matrix with this share of each column 0, the rest normal of that deviation. */
+/* Sparse: this fraction of each column of a matrix is 0, the rest is normal with that standard
+ * deviation. */
 ARIL_API aril_tensor *aril_init_sparse(aril_tensor *t, double sparsity, double std);
 
-/* What fn gives for each element, of which at[] are the indices. */
+/* Sets each element to the result of fn, whose at[] holds the element's indices. */
 typedef double aril_init_element(const int64_t *at, int ndim, void *ctx);
 ARIL_API aril_tensor *aril_init_from(aril_tensor *t, aril_init_element *fn, void *ctx);
 
-/* Calls fn for each parameter below m whose full name fits the pattern, in which * stands for any
- * letters and ? for one. How many there were; an error, which lists names, where none fits. */
+/* Calls fn for each parameter of m and its children whose full name matches the pattern, in which *
+ * matches any characters and ? one. Returns how many matched; if none does, an error that lists
+ * names. */
 typedef void aril_init_fn(aril_tensor *t, const char *name, void *ctx);
 ARIL_API int aril_module_init(aril_module *m, const char *pattern, aril_init_fn *fn, void *ctx);
 

@@ -1,9 +1,9 @@
 /* Losses and distances.
  *
  * Each has a short form with PyTorch's defaults, aril_mse_loss(x, y), and a full one with options,
- * aril_mse_loss_with(x, y, (aril_loss_opts){.reduction = ARIL_SUM}). A loss is first taken for each
- * element or sample, then reduced: to its mean by default ([]), to its sum ([]), or not at all. In
- * options 0 is the default; where a default is another number, ARIL_ZERO asks for a real 0. */
+ * aril_mse_loss_with(x, y, (aril_loss_opts){.reduction = ARIL_SUM}). A loss is first computed for
+ * each element or sample, then reduced: to its mean by default ([]), to its sum ([]), or not at
+ * all. In options 0 selects the default; where the default is nonzero, ARIL_ZERO is an actual 0. */
 #ifndef ARIL_LOSS_H
 #define ARIL_LOSS_H
 
@@ -11,12 +11,12 @@
 
 ARIL_C_BEGIN
 
-/* What becomes of many values. Losses take the first three. */
+/* How values are reduced. Losses accept the first three. */
 typedef enum aril_reduction {
     ARIL_MEAN,
     ARIL_SUM,
     ARIL_NONE,
-    ARIL_BATCHMEAN, /* kl_div: the sum divided by the first size */
+    ARIL_BATCHMEAN, /* kl_div: the sum divided by the batch size */
     ARIL_MAX        /* embedding_bag */
 } aril_reduction;
 
@@ -68,7 +68,7 @@ ARIL_API aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *ta
                                                  aril_poisson_nll_opts opts);
 
 /* Gaussian: (log(v) + (x - target)^2 / v) / 2 with v = max(var, eps); `full` adds log(2 * pi) / 2.
- * var has the shape of x, or a last size of 1, or lacks the last axis. */
+ * var has the shape of x, or a last dimension of size 1, or omits the last axis. */
 typedef struct aril_gaussian_nll_opts {
     aril_reduction reduction;
     bool full;
@@ -78,9 +78,9 @@ ARIL_API aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target
 ARIL_API aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target,
                                                   aril_tensor *var, aril_gaussian_nll_opts opts);
 
-/* ---- yes or no: target between 0 and 1, of x's shape ---- */
+/* ---- binary classification: target between 0 and 1, of x's shape ---- */
 
-/* -(target * log(x) + (1 - target) * log(1 - x)); logarithms stop at -100. x in 0..1. */
+/* -(target * log(x) + (1 - target) * log(1 - x)); logarithms are clamped at -100. x in 0..1. */
 ARIL_API aril_tensor *aril_bce_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_bce_loss_with(aril_tensor *x, aril_tensor *target, aril_loss_opts opts);
 
@@ -94,17 +94,17 @@ ARIL_API aril_tensor *aril_bce_with_logits(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_bce_with_logits_with(aril_tensor *x, aril_tensor *target,
                                                 aril_bce_with_logits_opts opts);
 
-/* ---- classes ---- */
+/* ---- classification ---- */
 
 typedef struct aril_nll_loss_opts {
     aril_reduction reduction;
     aril_tensor *weight;  /* NULL, or a factor for each class: [C] */
-    int64_t ignore_index; /* targets of this value do not count; 0: -100, ARIL_ZERO: 0 */
+    int64_t ignore_index; /* targets with this value are ignored; default -100, ARIL_ZERO: 0 */
 } aril_nll_loss_opts;
 
-/* -w[t] * x[t], t being the target: x [N,C] or [N,C,d...] or [C] of log-probabilities, target [N]
- * or [N,d...] or [] of class indices. The mean is weighted: it divides by the sum of w[t]. A target
- * outside 0..C-1 is ARIL_ERR_INDEX. */
+/* Negative log-likelihood -w[t] * x[t], where t is the target: x [N,C] or [N,C,d...] or [C] of
+ * log-probabilities, target [N] or [N,d...] or [] of class indices. The mean is weighted: it
+ * divides by the sum of w[t]. A target outside 0..C-1 is ARIL_ERR_INDEX. */
 ARIL_API aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_nll_loss_with(aril_tensor *x, aril_tensor *target,
                                          aril_nll_loss_opts opts);
@@ -113,18 +113,18 @@ typedef struct aril_cross_entropy_opts {
     aril_reduction reduction;
     aril_tensor *weight;
     int64_t ignore_index;
-    double label_smoothing; /* 0..1: this share of the target is spread evenly over all classes */
+    double label_smoothing; /* 0..1: the fraction of the target spread evenly over all classes */
 } aril_cross_entropy_opts;
 
-/* nll_loss of log_softmax(x), in one pass that keeps no table of probabilities. target: class
- * indices as above, or probabilities in floating point, of the shape of x; then the loss is
- * -sum over c of w[c] * target[c] * log_softmax(x)[c], and the mean is over samples. */
+/* nll_loss of log_softmax(x), fused so that no matrix of probabilities is stored. target: class
+ * indices as above, or class probabilities (float) with the shape of x; then the loss is -sum over
+ * c of w[c] * target[c] * log_softmax(x)[c], and the mean is over samples. */
 ARIL_API aril_tensor *aril_cross_entropy(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_cross_entropy_with(aril_tensor *x, aril_tensor *target,
                                               aril_cross_entropy_opts opts);
 
-/* target * (log(target) - x), x holding log-probabilities; with log_target the target does too.
- * ARIL_BATCHMEAN gives the divergence as it is defined. */
+/* target * (log(target) - x), where x holds log-probabilities; with log_target so does the target.
+ * ARIL_BATCHMEAN gives the mathematical KL divergence. */
 typedef struct aril_kl_div_opts {
     aril_reduction reduction;
     bool log_target;
@@ -149,8 +149,8 @@ ARIL_API aril_tensor *aril_multi_margin_loss(aril_tensor *x, aril_tensor *target
 ARIL_API aril_tensor *aril_multi_margin_loss_with(aril_tensor *x, aril_tensor *target,
                                                   aril_multi_margin_opts opts);
 
-/* Sum over targets t and classes c that are none of max(0, 1 - x[t] + x[c]) / C. x [N,C] or [C],
- * target of the same shape: class indices, the list of each sample ended by -1. */
+/* Sum of max(0, 1 - x[t] + x[c]) / C over targets t and classes c that are not targets. x [N,C] or
+ * [C], target of the same shape: class indices, terminated by -1 for each sample. */
 ARIL_API aril_tensor *aril_multilabel_margin_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_multilabel_margin_loss_with(aril_tensor *x, aril_tensor *target,
                                                        aril_loss_opts opts);
@@ -167,33 +167,34 @@ ARIL_API aril_tensor *aril_soft_margin_loss_with(aril_tensor *x, aril_tensor *ta
 
 typedef struct aril_margin_opts {
     aril_reduction reduction;
-    double margin; /* 0: as said at each loss */
+    double margin; /* 0: the default given at each loss */
 } aril_margin_opts;
 
-/* The binary SVM: max(0, margin - target * x), target 1 or -1; margin 1. */
+/* The binary SVM: max(0, margin - target * x), target 1 or -1; default margin 1. */
 ARIL_API aril_tensor *aril_hinge_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_hinge_loss_with(aril_tensor *x, aril_tensor *target,
                                            aril_margin_opts opts);
 
-/* x where target is 1, max(0, margin - x) where it is -1; margin 1. */
+/* x where target is 1, max(0, margin - x) where it is -1; default margin 1. */
 ARIL_API aril_tensor *aril_hinge_embedding_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_hinge_embedding_loss_with(aril_tensor *x, aril_tensor *target,
                                                      aril_margin_opts opts);
 
-/* max(0, -target * (a - b) + margin), target 1 or -1; margin 0. */
+/* max(0, -target * (a - b) + margin), target 1 or -1; default margin 0. */
 ARIL_API aril_tensor *aril_margin_ranking_loss(aril_tensor *a, aril_tensor *b, aril_tensor *target);
 ARIL_API aril_tensor *aril_margin_ranking_loss_with(aril_tensor *a, aril_tensor *b,
                                                     aril_tensor *target, aril_margin_opts opts);
 
-/* 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where it is -1; margin 0. a, b [N,D]
- * and target [N], or [D] and []. */
+/* 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where it is -1; default margin 0. a,
+ * b [N,D] and target [N], or [D] and []. */
 ARIL_API aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b,
                                                  aril_tensor *target);
 ARIL_API aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b,
                                                       aril_tensor *target, aril_margin_opts opts);
 
-/* max(0, d(anchor, positive) - d(anchor, negative) + margin), d being pairwise_distance. [N,D] or
- * [D] each. With swap, d(positive, negative) counts where it is the smaller of the two. */
+/* max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is pairwise_distance. [N,D]
+ * or [D] each. With swap, d(positive, negative) replaces d(anchor, negative) where it is
+ * smaller. */
 typedef struct aril_triplet_margin_opts {
     aril_reduction reduction;
     double margin; /* 0: 1 */
@@ -229,17 +230,17 @@ ARIL_API aril_tensor *aril_pairwise_distance_with(aril_tensor *a, aril_tensor *b
 
 /* ---- sequences ---- */
 
-/* Connectionist temporal classification: -log of the probability that the labels of a target come
- * out, in order, with repeats and blanks between them.
+/* Connectionist temporal classification: -log of the probability of all alignments that produce the
+ * target labels in order, with repeats and blanks between them.
  *     log_probs        [T,N,C], of log_softmax; or [T,C] for one sequence
  *     targets          [N,S], padded; or all of them one after the other: [sum of the lengths]
  *     input_lengths    [N], at most T       target_lengths  [N]    (integers; [] for one sequence)
- * The mean divides each loss by its target's length first. A target longer than its input can say
- * gives infinity. The gradient is that of the formula, and flows through log_softmax as usual; it
- * has no further derivative. */
+ * The mean first divides each loss by its target's length. A target too long for its input gives
+ * infinity. The gradient is with respect to log_probs, and flows through log_softmax as usual; it
+ * cannot be differentiated again. */
 typedef struct aril_ctc_opts {
     aril_reduction reduction;
-    int64_t blank;      /* the class that says nothing */
+    int64_t blank;      /* the index of the blank class */
     bool zero_infinity; /* infinite losses, and their gradients, become 0 */
 } aril_ctc_opts;
 ARIL_API aril_tensor *aril_ctc_loss(aril_tensor *log_probs, aril_tensor *targets,

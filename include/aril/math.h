@@ -1,9 +1,10 @@
 /* Elementwise mathematics.
  *
- * Inputs broadcast as in NumPy and promote as in PyTorch; integers given to a real function become
- * f32. Each result is new and belongs to the innermost scope. A name with a trailing _ changes its
- * first argument in place and returns it; `_scalar` takes a C number for the second tensor. All are
- * differentiable where the formula is, except comparisons, tests and bit operations. */
+ * Inputs broadcast as in NumPy and promote as in PyTorch; integer inputs to functions such as exp
+ * become f32. Each result is a new tensor that belongs to the innermost scope. A trailing _ means
+ * in-place: the function modifies its first argument and returns it; `_scalar` takes a C number as
+ * the second operand. All are differentiable where the formula is, except comparisons, tests and
+ * bit operations. */
 #ifndef ARIL_MATH_H
 #define ARIL_MATH_H
 
@@ -11,8 +12,8 @@
 
 ARIL_C_BEGIN
 
-/* A scalar that takes the dtype, and the device, of what it meets: i64 * aril_scalar(2) stays i64,
- * i64 * aril_scalar(0.5) is f32. [] */
+/* A scalar that adapts to the dtype and device of the other operand: i64 * aril_scalar(2) stays
+ * i64, i64 * aril_scalar(0.5) is f32. [] */
 ARIL_API aril_tensor *aril_scalar(aril_number value);
 
 /* ---- two operands, with broadcasting ---- */
@@ -76,7 +77,7 @@ ARIL_API aril_tensor *aril_shift_left(aril_tensor *a, aril_tensor *b);
 /* a / 2^b rounded down */
 ARIL_API aril_tensor *aril_shift_right(aril_tensor *a, aril_tensor *b);
 
-/* The same into `a`. */
+/* The same in place. */
 ARIL_API aril_tensor *aril_add_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_sub_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_mul_(aril_tensor *a, aril_tensor *b);
@@ -98,7 +99,7 @@ ARIL_API aril_tensor *aril_bitwise_xor_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_shift_left_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_shift_right_(aril_tensor *a, aril_tensor *b);
 
-/* The same with a number: a OP value. */
+/* The same with a C number: a OP value. */
 ARIL_API aril_tensor *aril_add_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_sub_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_mul_scalar(aril_tensor *a, aril_number value);
@@ -129,7 +130,7 @@ ARIL_API aril_tensor *aril_bitwise_xor_scalar(aril_tensor *a, aril_number value)
 ARIL_API aril_tensor *aril_shift_left_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_shift_right_scalar(aril_tensor *a, aril_number value);
 
-/* And with a number, into `a`. */
+/* The same with a C number, in place. */
 ARIL_API aril_tensor *aril_add_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_sub_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_mul_scalar_(aril_tensor *a, aril_number value);
@@ -161,13 +162,12 @@ ARIL_API aril_tensor *aril_rdiv_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_where(aril_tensor *cond, aril_tensor *a, aril_tensor *b);
 /* a + weight * (b - a) */
 ARIL_API aril_tensor *aril_lerp(aril_tensor *a, aril_tensor *b, aril_tensor *weight);
-/* a held between two numbers; at least a number; at most a number. NaN stays NaN, and a bound that
- * is NaN holds nothing; where the bounds cross it is the upper one. At a bound itself no gradient
- * flows. */
+/* a clamped to low..high; from below; from above. NaN stays NaN, and a NaN bound is ignored; if low
+ * > high the result is high. At a bound itself no gradient flows. */
 ARIL_API aril_tensor *aril_clamp(aril_tensor *a, aril_number low, aril_number high);
 ARIL_API aril_tensor *aril_clamp_min(aril_tensor *a, aril_number low);
 ARIL_API aril_tensor *aril_clamp_max(aril_tensor *a, aril_number high);
-/* a held between tensors that broadcast; NULL leaves a side open. At a bound itself half of the
+/* a clamped by tensors, with broadcasting; a NULL bound is ignored. At a bound itself half of the
  * gradient flows to a, half to the bound. */
 ARIL_API aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *high);
 /* a + value * b * c, and a + value * b / c. */
@@ -294,9 +294,9 @@ ARIL_API aril_tensor *aril_celu(aril_tensor *a, double alpha);
 /* log(1 + exp(beta * a)) / beta, and a itself where beta * a is above the threshold. PyTorch's
  * defaults are 1 and 20. */
 ARIL_API aril_tensor *aril_softplus(aril_tensor *a, double beta, double threshold);
-/* a held between low and high; no gradient flows outside. */
+/* a clamped to low..high; no gradient flows outside. */
 ARIL_API aril_tensor *aril_hardtanh(aril_tensor *a, double low, double high);
-/* a moved towards 0 by lambd; and a, but 0 within lambd of 0. */
+/* Shrinks a towards 0 by lambd; a, or 0 where |a| <= lambd. */
 ARIL_API aril_tensor *aril_softshrink(aril_tensor *a, double lambd);
 ARIL_API aril_tensor *aril_hardshrink(aril_tensor *a, double lambd);
 /* a where above the threshold, else value. */
@@ -305,10 +305,10 @@ ARIL_API aril_tensor *aril_threshold(aril_tensor *a, double threshold, double va
 ARIL_API aril_tensor *aril_nan_to_num(aril_tensor *a, double nan, double posinf, double neginf);
 /* a - tanh(a) */
 ARIL_API aril_tensor *aril_tanhshrink(aril_tensor *a);
-/* log(a / (1 - a)) with a first held between eps and 1 - eps. */
+/* log(a / (1 - a)) with a first clamped to eps..1 - eps. */
 ARIL_API aril_tensor *aril_logit_eps(aril_tensor *a, double eps);
 
-/* The same into `a`. */
+/* The same in place. */
 ARIL_API aril_tensor *aril_neg_(aril_tensor *a);
 ARIL_API aril_tensor *aril_abs_(aril_tensor *a);
 ARIL_API aril_tensor *aril_sign_(aril_tensor *a);
@@ -362,7 +362,7 @@ ARIL_API aril_tensor *aril_hardtanh_(aril_tensor *a, double low, double high);
 
 ARIL_C_END
 
-#ifndef __cplusplus /* C++ converts numbers by itself */
+#ifndef __cplusplus /* C++ converts numbers implicitly */
 #define aril_scalar(v)                 aril_scalar(ARIL_NUMBER(v))
 #define aril_clamp(a, low, high)       aril_clamp((a), ARIL_NUMBER(low), ARIL_NUMBER(high))
 #define aril_clamp_(a, low, high)      aril_clamp_((a), ARIL_NUMBER(low), ARIL_NUMBER(high))

@@ -1,4 +1,4 @@
-/* Memory: what a device holds, and tools to test a program's behaviour when it runs out. */
+/* Memory statistics of a device, and tools to test how a program handles running out of memory. */
 #ifndef ARIL_MEMORY_H
 #define ARIL_MEMORY_H
 
@@ -6,7 +6,7 @@
 
 ARIL_C_BEGIN
 
-/* Bytes of tensor data on one device. Data of up to 64 bytes lies in its tensor's own header and
+/* Bytes of tensor data on one device. Data of up to 64 bytes is stored inside the tensor object and
  * is not counted. */
 typedef struct aril_memory_stats {
     int64_t live;        /* in use now */
@@ -16,18 +16,18 @@ typedef struct aril_memory_stats {
     int64_t misses;      /* requests that the cache could not serve */
 } aril_memory_stats;
 
-/* The numbers of a device now; and starts its peak again from what is in use. */
+/* The current statistics of a device; resets its peak to the memory in use now. */
 ARIL_API aril_memory_stats aril_memory(aril_device device);
 ARIL_API void aril_memory_reset_peak(aril_device device);
 
-/* Gives the cached memory of `device` back to the system. */
+/* Returns the cached memory of `device` to the system. */
 ARIL_API void aril_memory_trim(aril_device device);
 
-/* Makes the n-th allocation from now fail, counting from 1 over all threads and kinds of memory;
- * 0 turns it off. For tests: the failed call reports ARIL_ERR_MEMORY, everything else goes on. */
+/* Makes the n-th allocation from now fail, counting from 1 over all threads and kinds of memory; 0
+ * turns it off. For tests: the failed call reports ARIL_ERR_MEMORY, everything else continues. */
 ARIL_API void aril_fail_allocation(int64_t n);
 
-/* True when the failure asked for by aril_fail_allocation has happened. */
+/* True when the failure requested by aril_fail_allocation has occurred. */
 ARIL_API bool aril_allocation_failed(void);
 
 ARIL_C_END
