@@ -1,5 +1,4 @@
-/* Tensors with names: the parameters of a module, the state of an optimizer, the contents of a
- * file. */
+/* Named tensors: the parameters of a module, the state of an optimizer, the contents of a file. */
 #ifndef ARIL_NAMED_H
 #define ARIL_NAMED_H
 
@@ -7,7 +6,7 @@
 
 ARIL_C_BEGIN
 
-/* n tensors, borrowed. name may be NULL: then they are called "0", "1", ... */
+/* n tensors, borrowed. name may be NULL: then the names are "0", "1", ... */
 typedef struct aril_named {
     int n;
     aril_tensor *const *at;
@@ -16,9 +15,9 @@ typedef struct aril_named {
 
 ARIL_C_END
 
-/* Tensors without names, such as ARIL_TENSORS(w1, w2), where a pointer to named ones is taken: for
- * optimizers of parameters that belong to no module. Lives to the end of the block it stands in, in
- * C++ to the end of the full expression. */
+/* Unnamed tensors as an aril_named pointer, such as ARIL_TENSORS(w1, w2): for optimizers of
+ * parameters that belong to no module. Lives until the end of the enclosing block, in C++ until the
+ * end of the full expression. */
 #ifdef __cplusplus
 template <int N> struct aril__named_of {
     aril_tensor *at[N];

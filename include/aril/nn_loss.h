@@ -13,13 +13,13 @@
 
 ARIL_C_BEGIN
 
-/* Options of all losses; as in aril/loss.h, 0 is the default of each. An option that a loss does
- * not know is an error. */
+/* Options of all losses; as in aril/loss.h, 0 selects the default. An option that a loss does not
+ * have is an error. */
 typedef struct aril_nn_loss_opts {
     aril_reduction reduction; /* all; ARIL_BATCHMEAN: kl_div */
-    /* cross_entropy, nll, multi_margin: of each class [C]; mse, l1, smooth_l1, huber, bce,
-     * bce_with_logits, multilabel_margin, multilabel_soft_margin, soft_margin: broadcast. A copy is
-     * a buffer of the module, as in PyTorch. */
+    /* cross_entropy, nll, multi_margin: per class [C]; mse, l1, smooth_l1, huber, bce,
+     * bce_with_logits, multilabel_margin, multilabel_soft_margin, soft_margin: broadcast. The
+     * module stores a copy as a buffer, as in PyTorch. */
     aril_tensor *weight;
     aril_tensor *pos_weight; /* bce_with_logits */
     int64_t ignore_index;    /* cross_entropy, nll; 0: -100, ARIL_ZERO: 0 */
@@ -39,7 +39,8 @@ typedef struct aril_nn_loss_opts {
     bool zero_infinity; /* ctc */
 } aril_nn_loss_opts;
 
-/* The loss of a name, "cross_entropy" or "cross_entropy_loss" or PyTorch's "CrossEntropyLoss":
+/* Creates a loss by name, such as "cross_entropy", "cross_entropy_loss" or PyTorch's
+ * "CrossEntropyLoss":
  *     of x, target        mse l1 smooth_l1 huber poisson_nll bce bce_with_logits nll cross_entropy
  *                         kl_div multi_margin (the multi-class SVM) multilabel_margin
  *                         multilabel_soft_margin soft_margin hinge (the binary SVM) hinge_embedding
@@ -47,12 +48,12 @@ typedef struct aril_nn_loss_opts {
  *     of a, b, target     margin_ranking cosine_embedding
  *     of three tensors    triplet_margin (anchor, positive, negative)
  *     of four             ctc (log_probs, targets, input_lengths, target_lengths)
- * "mae" is l1, "svm" multi_margin. NULL, with an error that names what was probably meant, where
- * there is no such loss. */
+ * "mae" is l1, "svm" multi_margin. NULL, with an error that suggests the closest name, if there is
+ * no such loss. */
 ARIL_API aril_module *aril_nn_loss(const char *name);
 ARIL_API aril_module *aril_nn_loss_with(const char *name, aril_nn_loss_opts opts);
 
-/* The names above, *n of them. */
+/* The names above; *n receives how many. */
 ARIL_API const char *const *aril_nn_loss_names(int *n);
 
 ARIL_C_END

@@ -1,4 +1,4 @@
-/* The op table: what every operation says of itself. */
+/* The op table: a description of every operation. */
 #ifndef ARIL_OPTABLE_H
 #define ARIL_OPTABLE_H
 
@@ -16,12 +16,12 @@ typedef struct aril_op_info {
     int max_inputs; /* -1: any number */
     int outputs;
     bool view;        /* the result shares memory with an input */
-    bool random;      /* takes a key from a generator */
-    bool backward;    /* a gradient of another op */
+    bool random;      /* draws from a generator */
+    bool backward;    /* computes a gradient of another op */
     const char *file; /* the source file that defines it, "src/ops/reduce/reduce.c" */
 } aril_op_info;
 
-/* How many ops there are, and the i-th of them. Names are valid while the process lives. */
+/* The number of ops, and the i-th one. Strings stay valid for the life of the process. */
 ARIL_API int aril_op_count(void);
 ARIL_API aril_op_info aril_op_at(int i);
 
