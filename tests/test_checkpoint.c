@@ -300,7 +300,7 @@ TEST(damage_is_found_and_changes_nothing)
         }
         /* foreign files: text, another safetensors file, the other of the two */
         spit(path[file], "\x89PNG\r\n not a checkpoint at all, but long enough", 48);
-        fails(&r, &like, dir, "a image", 0);
+        fails(&r, &like, dir, "an image", 0);
         size_t m;
         unsigned char *other = slurp(path[1 - file], &m);
         spit(path[file], other, m);

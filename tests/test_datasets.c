@@ -424,7 +424,7 @@ TEST(a_folder_of_images)
     aril_dataset_release(d);
 }
 
-TEST(a_image_that_is_broken_is_named)
+TEST(an_image_that_is_broken_is_named)
 {
     ARIL_SCOPE;
     CHECK(write_image("images/cats/a.png", 4, 6, 20));

@@ -381,6 +381,6 @@ TEST(fuzz_databases)
     for (int i = 1; i <= 3; i++) aril__proto_int(&p, (uint32_t)i, i);
     aril__proto_bytes(&p, 4, png_rgba, sizeof png_rgba);
     aril__proto_int(&p, 7, 1);
-    fuzz("Datum of a image", p.at, p.n, 10000, parse_datum);
+    fuzz("Datum of an image", p.at, p.n, 10000, parse_datum);
     aril__proto_free(&p);
 }

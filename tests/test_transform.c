@@ -58,7 +58,7 @@ TEST(random_crops_reach_every_place)
     }
     CHECK(ninety && !zero);
     CHECK(aril_tensor_status(apply("crop=9x9", x, g)) < 0);
-    CHECK_ERROR("a part of 9 x 9 of a image of 6 x 8");
+    CHECK_ERROR("a part of 9 x 9 of an image of 6 x 8");
     aril_generator_free(g);
 }
 
@@ -326,7 +326,7 @@ TEST(wrong_images)
     ARIL_SCOPE;
     aril_tensor *x = aril_zeros(ARIL_SHAPE(4, 4), ARIL_U8, aril_cpu());
     CHECK(aril_tensor_status(apply("flip=1", x, NULL)) < 0);
-    CHECK_ERROR("flip: expected a image, u8 or f32 [C,H,W], got u8 [4,4]");
+    CHECK_ERROR("flip: expected an image, u8 or f32 [C,H,W], got u8 [4,4]");
     x = aril_zeros(ARIL_SHAPE(2, 4, 4), ARIL_F32, aril_cpu());
     CHECK(aril_tensor_status(apply("normalise=1/2/3:1", x, NULL)) < 0);
     CHECK_ERROR("normalise: 3 numbers for mean, but 2 channels");

@@ -34,7 +34,7 @@ ARIL_API aril_status aril_tensorboard_scalar(aril_tensorboard *tb, const char *t
 ARIL_API aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag,
                                                 aril_tensor *values, int64_t step);
 
-/* A image [C,H,W] or [H,W], C 1, 3 or 4: u8, or floats that are held between 0 and 1. A batch
+/* An image [C,H,W] or [H,W], C 1, 3 or 4: u8, or floats that are held between 0 and 1. A batch
  * [N,C,H,W] becomes a sheet. */
 ARIL_API aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag,
                                             aril_tensor *image, int64_t step);
@@ -51,7 +51,7 @@ ARIL_API aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char 
 
 typedef struct aril_tensorboard_embedding_opts {
     const char *const *labels; /* NULL, or a text for each point */
-    aril_tensor *images;       /* NULL, or [N,C,H,W]: a image for each point */
+    aril_tensor *images;       /* NULL, or [N,C,H,W]: an image for each point */
 } aril_tensorboard_embedding_opts;
 
 /* Points [N,D] for the projector, in files beside the events. */

@@ -19,7 +19,7 @@
 
 ARIL_C_BEGIN
 
-/* How pixels between pixels are found. Making a image smaller averages over the pixels that fall
+/* How pixels between pixels are found. Making an image smaller averages over the pixels that fall
  * into one (as PIL does), unless no_antialias says otherwise. */
 typedef enum aril_filter {
     ARIL_FILTER_BILINEAR,
@@ -140,7 +140,7 @@ ARIL_API aril_dataset *aril_dataset_transform(aril_dataset *d, aril_transform *t
 ARIL_API aril_status aril_transform_sample(const aril_transform *t, aril_sample *s);
 ARIL_API aril_status aril_transform_batch(const aril_transform *t, aril_batch *b,
                                           aril_generator *g);
-/* The same for a image alone. Poison on failure. */
+/* The same for an image alone. Poison on failure. */
 ARIL_API aril_tensor *aril_transform_image(const aril_transform *t, aril_tensor *image,
                                            aril_generator *g);
 

@@ -514,7 +514,7 @@ static aril_status check_image(const aril__change *w)
     if (!x) return aril__fail(ARIL_ERR_ARG, "%s: the sample has no x", w->name);
     if (aril__check_value(w->name, x) < 0) return ARIL_ERR_ARG;
     if (x->ndim != 3 || (x->dtype != ARIL_U8 && x->dtype != ARIL_F32) || x->numel < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a image, u8 or f32 [C,H,W], got %s %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected an image, u8 or f32 [C,H,W], got %s %s",
                           w->name, aril__dtypes[x->dtype].name, aril__text(text, x));
     if (!x->storage->device->host_memory)
         return aril__fail(ARIL_ERR_DEVICE, "%s: the image is not in host memory", w->name);

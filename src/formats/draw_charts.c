@@ -351,7 +351,7 @@ static aril_status rgb_of(const char *what, aril_tensor *images, int64_t i, aril
             rgb[3 * k + c] = out->at[k * out->channels + (out->channels > 1 ? c : 0)];
     free(out->at);
     out->at = rgb;
-    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a image", what);
+    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an image", what);
 }
 
 aril_status aril_draw_sheet(const char *path, aril_tensor *images, const aril_caption *captions,

@@ -19,12 +19,12 @@ bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_
      * page. Beyond that, it must be usual for images. */
     const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, usual = 256;
     if (width == 0 || height == 0) {
-        aril__fail(ARIL_ERR_FORMAT, "%s: a image without pixels", name);
+        aril__fail(ARIL_ERR_FORMAT, "%s: an image without pixels", name);
         return false;
     }
     if (__builtin_mul_overflow(width, height, &bytes) ||
         __builtin_mul_overflow(bytes, pixel_bytes, &bytes) || bytes > limit) {
-        aril__fail(ARIL_ERR_FORMAT, "%s: a image of %llu x %llu pixels is too large to read", name,
+        aril__fail(ARIL_ERR_FORMAT, "%s: an image of %llu x %llu pixels is too large to read", name,
                    (unsigned long long)width, (unsigned long long)height);
         return false;
     }
@@ -93,7 +93,7 @@ aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__im
     } else {
         aril__fail(ARIL_ERR_FORMAT,
                    size ? "%s is neither a JPEG nor a PNG file"
-                        : "%s is an empty file, not a image",
+                        : "%s is an empty file, not an image",
                    want->name);
         return aril__poison();
     }

@@ -338,7 +338,7 @@ static aril_status write_guarded(struct writing *w, const aril__pixels *p, int q
         return aril__fail(ARIL_ERR_INTERNAL, "libjpeg: %s", w->failure.message);
     write_image(w, p, quality);
     if (!w->out->failed) return ARIL_OK;
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to write a image as JPEG");
+    return aril__fail(ARIL_ERR_MEMORY, "no memory to write an image as JPEG");
 }
 
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out)
@@ -351,7 +351,7 @@ aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *o
                           "65500 x 65500 pixels",
                           p->channels, (long long)p->width, (long long)p->height);
     struct writing *w = aril__calloc(sizeof *w);
-    if (!w) return aril__fail(ARIL_ERR_MEMORY, "no memory to write a image as JPEG");
+    if (!w) return aril__fail(ARIL_ERR_MEMORY, "no memory to write an image as JPEG");
     w->out = out;
     w->c.err = handle_errors(&w->failure);
     aril_status status = write_guarded(w, p, quality);
@@ -382,7 +382,7 @@ aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__ima
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out)
 {
     (void)out, (void)p, (void)quality;
-    return absent("a image was to be written as JPEG");
+    return absent("an image was to be written as JPEG");
 }
 
 #endif

@@ -106,7 +106,8 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
     if (width < 1 || height < 1 || width > LARGEST || height > LARGEST || channels < 1 ||
         channels > 4)
         return aril__fail(ARIL_ERR_ARG,
-                          "%s: a image of %" PRId64 " x %" PRId64 " pixels of %d channels cannot be"
+                          "%s: an image of %" PRId64 " x %" PRId64
+                          " pixels of %d channels cannot be"
                           " written as PNG",
                           what, width, height, channels);
     size_t row = (size_t)width * (size_t)channels, n = (row + 1) * (size_t)height;
@@ -138,7 +139,7 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
         chunk(out, "IEND", NULL, 0);
     }
     if (!lines || packed.failed || out->failed || !packed.n)
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a image", what);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an image", what);
     aril__bytes_free(&packed);
     free(lines);
     return s;

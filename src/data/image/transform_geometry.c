@@ -303,7 +303,7 @@ static aril_status crop_sample(const aril_transform *t, aril__change *w)
     int64_t h = w->s->x->dim[1], n = w->s->x->dim[2], pad = (int64_t)t->value[CROP_PAD].v[0];
     if (h + 2 * pad < height || n + 2 * pad < width)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "crop: a part of %lld x %lld of a image of %lld x %lld with %lld pixels "
+                          "crop: a part of %lld x %lld of an image of %lld x %lld with %lld pixels "
                           "on each side",
                           (long long)height, (long long)width, (long long)h, (long long)n,
                           (long long)pad);

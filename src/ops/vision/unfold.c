@@ -90,7 +90,7 @@ static aril_status check_columns(const aril__call *c, const aril_tensor *u, cons
         (u->dim[1] >= 0 && u->dim[1] % taps != 0)) {
         char text[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: columns %s do not fit a image of %s: %" PRId64
+                          "%s: columns %s do not fit an image of %s: %" PRId64
                           " positions, and channels in multiples of %" PRId64 ", are needed",
                           c->op->name, aril__text(text, u), aril__shape_text(to, 2, size),
                           positions, taps);
