@@ -145,9 +145,9 @@ ARIL_API aril_tensor *aril_jvp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tens
                                aril_tensor **value);
 
 typedef struct aril_gradcheck_opts {
-    int n_out;         /* results of fn; 0: 1 */
-    double eps;        /* step; 0: 1e-6 */
-    double atol, rtol; /* 0: 1e-5 and 1e-3 */
+    int n_out;         /* results of fn; default 1 */
+    double eps;        /* step; default 1e-6 */
+    double atol, rtol; /* default 1e-5 and 1e-3 */
     bool second;       /* check second derivatives too */
     bool keep_kinks;   /* compare even where left and right slopes differ */
 } aril_gradcheck_opts;

@@ -27,7 +27,7 @@ typedef struct aril_conv_opts {
     int64_t padding[3];     /* before and after */
     int64_t padding_end[3]; /* after, where it differs from before (ARIL_ZERO: none) */
     int64_t dilation[3];
-    int64_t groups; /* 0: 1 */
+    int64_t groups; /* default 1 */
     aril_padding mode;
     int64_t output_padding[3];  /* transposed convolution: extra elements at the end */
     aril_activation activation; /* fused into the result; 0: none */
@@ -187,12 +187,12 @@ ARIL_API aril_tensor *aril_grid_sample(aril_tensor *x, aril_tensor *grid, aril_g
 /* ---- across channels ---- */
 
 typedef struct aril_lrn_opts {
-    double alpha; /* 0: 1e-4 */
-    double beta;  /* 0: 0.75 */
-    double k;     /* 0: 1; ARIL_ZERO: none */
+    double alpha; /* default 1e-4 */
+    double beta;  /* default 0.75 */
+    double k;     /* default 1; ARIL_ZERO: none */
 } aril_lrn_opts;
 
-/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta. [N,C,...] */
+/* x / (k + alpha * mean of the squares of `size` adjacent channels)^beta. [N,C,...] */
 ARIL_API aril_tensor *aril_local_response_norm(aril_tensor *x, int64_t size, aril_lrn_opts opts);
 
 ARIL_C_END

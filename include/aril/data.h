@@ -56,7 +56,7 @@ typedef struct aril_sample {
     aril_tensor *extra_y[ARIL_SAMPLE_EXTRA_Y]; /* targets of its additional outputs */
     const char
         *name; /* for messages, such as "cats/17.jpg"; set first, so that an error can name it.
-                            Lives as long as the dataset. NULL: "sample 17" */
+                  Lives as long as the dataset. NULL: "sample 17" */
 
     /* Passed to `get`: */
     int64_t index;          /* the sample's index */
@@ -143,7 +143,7 @@ ARIL_API int aril_dataset_classes(const aril_dataset *d, const char *const **nam
 /* Sets the class names of the dataset; they are copied. */
 ARIL_API aril_status aril_dataset_set_classes(aril_dataset *d, int n, const char *const *names);
 
-/* Renumbers the targets of a dataset, which is taken over, to match these class names: those of the
+/* Takes ownership of a dataset and renumbers its targets to match these class names: those of the
  * training set, for a test set whose classes differ or have another order. A class of d that is not
  * among them is an error. If a dataset has no class names, its targets stay unchanged. */
 ARIL_API aril_dataset *aril_dataset_match_classes(aril_dataset *d, int n, const char *const *names);
@@ -236,8 +236,8 @@ ARIL_API aril_sampler *aril_sampler_replacing(int64_t n);
 ARIL_API aril_sampler *aril_sampler_weighted(aril_tensor *weights, int64_t n, bool replacing);
 /* The samples in index[] (copied), in that order or shuffled. */
 ARIL_API aril_sampler *aril_sampler_subset(int64_t n, const int64_t *index, bool shuffle);
-/* Every world-th sample of another sampler (taken over), starting at `rank`: the share of one of
- * `world` processes. All shares have equal length: the last samples are dropped (drop), or the
+/* Every world-th sample of another sampler (ownership taken), starting at `rank`: the share of one
+ * of `world` processes. All shares have equal length: the last samples are dropped (drop), or the
  * first ones repeated. */
 ARIL_API aril_sampler *aril_sampler_distributed(aril_sampler *inner, int rank, int world,
                                                 bool drop);
@@ -277,10 +277,10 @@ typedef struct aril_loader_opts {
     int64_t batch;  /* batch size; default 1 */
     bool shuffle;   /* a new random order each epoch; for streams use aril_dataset_shuffle */
     bool drop_last; /* drop the last batch if it is smaller */
-    int workers; /* worker threads that load batches ahead; 0: load in the calling thread */
-    int prefetch; /* batches loaded ahead of the one in use; 0: 2, or more with many workers */
+    int workers;    /* worker threads that load batches ahead; 0: load in the calling thread */
+    int prefetch; /* batches loaded ahead of the one in use; default 2, or more with many workers */
     uint64_t seed;
-    aril_sampler *sampler; /* taken over; NULL: chosen by `shuffle` */
+    aril_sampler *sampler; /* ownership taken; NULL: chosen by `shuffle` */
     bool raw;              /* u8 images stay u8 in batches */
     /* For samples of different lengths along their first axis: pads x, and y where it has one, to
      * the longest with pad_x and pad_y; batch.lengths holds the original length of each x. */
@@ -288,7 +288,8 @@ typedef struct aril_loader_opts {
     double pad_x, pad_y;
     aril_collate_fn *collate; /* custom collate function; NULL: stack */
     void *collate_ctx;
-    /* Transforms whole batches after stacking: mixup, cutmix ... (aril/transform.h; taken over). */
+    /* Transforms whole batches after stacking: mixup, cutmix ... (aril/transform.h; ownership
+     * taken). */
     aril_transform *batch_transform;
     /* Puts batches in pinned memory, from which a GPU copies at full speed. Ignored by devices
      * without it, including the CPU. */

@@ -66,7 +66,7 @@ ARIL_API aril_dataset *aril_dataset_open_with(const char *name, const char *spli
 /* ---- images ---- */
 
 typedef struct aril_folder_opts {
-    int channels;      /* 1 or 3; 0: 3 */
+    int channels;      /* 1 or 3; default 3 */
     bool follow_links; /* follow symbolic links, even out of the folder; each folder counts once per
                           class */
 } aril_folder_opts;

@@ -19,7 +19,7 @@ typedef struct aril_series {
 typedef struct aril_draw_opts {
     const char *title;    /* NULL: none */
     const char *x_name;   /* NULL: "epoch" */
-    double width, height; /* of a panel; 0: 460 and 300 */
+    double width, height; /* of a panel; default 460 and 300 */
 } aril_draw_opts;
 
 /* Draws the series as a chart, panels side by side. */

@@ -8,11 +8,9 @@
 ARIL_C_BEGIN
 
 typedef struct aril_embedding_bag_opts {
-    aril_reduction mode; /* ARIL_MEAN, ARIL_SUM or ARIL_MAX */
-    aril_tensor
-        *per_sample_weights; /* NULL, or a factor for each index, with the same shape; ARIL_SUM
-                                only */
-    int64_t padding_idx;     /* an index that is ignored; 0: none, ARIL_ZERO: 0, -1: the last */
+    aril_reduction mode;             /* ARIL_MEAN, ARIL_SUM or ARIL_MAX */
+    aril_tensor *per_sample_weights; /* NULL, or factors with the shape of index; ARIL_SUM only */
+    int64_t padding_idx;      /* an index that is ignored; 0: none, ARIL_ZERO: 0, -1: the last */
     bool include_last_offset; /* the last offset is the end of the last bag */
 } aril_embedding_bag_opts;
 

@@ -47,7 +47,7 @@ ARIL_API aril_status aril_history_draw(const aril_history *h, const char *path);
 typedef struct aril_plot_opts {
     const char *name; /* the column, drawn with its val_ counterpart; NULL: "loss" */
     int width;        /* columns; 0: the terminal's, or 72 */
-    int height;       /* lines of the curve; 0: 12 */
+    int height;       /* lines of the curve; default 12 */
     bool ascii;       /* ASCII characters only */
 } aril_plot_opts;
 ARIL_API aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts opts);

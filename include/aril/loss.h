@@ -39,7 +39,7 @@ ARIL_API aril_tensor *aril_l1_loss_with(aril_tensor *x, aril_tensor *target, ari
 typedef struct aril_smooth_l1_opts {
     aril_reduction reduction;
     aril_tensor *weight;
-    double beta; /* 0: 1; ARIL_ZERO: l1_loss */
+    double beta; /* default 1; ARIL_ZERO: l1_loss */
 } aril_smooth_l1_opts;
 ARIL_API aril_tensor *aril_smooth_l1_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target,
@@ -49,7 +49,7 @@ ARIL_API aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *targ
 typedef struct aril_huber_opts {
     aril_reduction reduction;
     aril_tensor *weight;
-    double delta; /* above 0; 0: 1 */
+    double delta; /* above 0; default 1 */
 } aril_huber_opts;
 ARIL_API aril_tensor *aril_huber_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target,
@@ -61,7 +61,7 @@ typedef struct aril_poisson_nll_opts {
     aril_reduction reduction;
     bool rate; /* x is the rate itself, not its logarithm */
     bool full;
-    double eps; /* 0: 1e-8 */
+    double eps; /* default 1e-8 */
 } aril_poisson_nll_opts;
 ARIL_API aril_tensor *aril_poisson_nll_loss(aril_tensor *x, aril_tensor *target);
 ARIL_API aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *target,
@@ -72,7 +72,7 @@ ARIL_API aril_tensor *aril_poisson_nll_loss_with(aril_tensor *x, aril_tensor *ta
 typedef struct aril_gaussian_nll_opts {
     aril_reduction reduction;
     bool full;
-    double eps; /* above 0; 0: 1e-6 */
+    double eps; /* above 0; default 1e-6 */
 } aril_gaussian_nll_opts;
 ARIL_API aril_tensor *aril_gaussian_nll_loss(aril_tensor *x, aril_tensor *target, aril_tensor *var);
 ARIL_API aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target,
@@ -137,7 +137,7 @@ ARIL_API aril_tensor *aril_kl_div_with(aril_tensor *x, aril_tensor *target, aril
 typedef struct aril_multi_margin_opts {
     aril_reduction reduction;
     aril_tensor *weight; /* NULL, or a factor w[t] for each sample by its class: [C] */
-    double margin;       /* 0: 1 */
+    double margin;       /* default 1 */
     int p;               /* 1 (also 0) or 2 */
     bool sum_classes;    /* do not divide by the number of classes */
 } aril_multi_margin_opts;
@@ -197,9 +197,9 @@ ARIL_API aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tenso
  * smaller. */
 typedef struct aril_triplet_margin_opts {
     aril_reduction reduction;
-    double margin; /* 0: 1 */
-    double p;      /* 0: 2 */
-    double eps;    /* 0: 1e-6 */
+    double margin; /* default 1 */
+    double p;      /* default 2 */
+    double eps;    /* default 1e-6 */
     bool swap;
 } aril_triplet_margin_opts;
 ARIL_API aril_tensor *aril_triplet_margin_loss(aril_tensor *anchor, aril_tensor *positive,
@@ -212,7 +212,7 @@ ARIL_API aril_tensor *aril_triplet_margin_loss_with(aril_tensor *anchor, aril_te
 
 /* sum(a * b) / (max(|a|, eps) * max(|b|, eps)) along an axis, with broadcasting. */
 typedef struct aril_cosine_opts {
-    double eps; /* 0: 1e-8 */
+    double eps; /* default 1e-8 */
 } aril_cosine_opts;
 ARIL_API aril_tensor *aril_cosine_similarity(aril_tensor *a, aril_tensor *b, int axis);
 ARIL_API aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axis,
@@ -220,8 +220,8 @@ ARIL_API aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b
 
 /* The p-norm of a - b + eps along the last axis: [N,D] -> [N]. */
 typedef struct aril_distance_opts {
-    double p;   /* 0: 2 */
-    double eps; /* 0: 1e-6 */
+    double p;   /* default 2 */
+    double eps; /* default 1e-6 */
     bool keepdim;
 } aril_distance_opts;
 ARIL_API aril_tensor *aril_pairwise_distance(aril_tensor *a, aril_tensor *b);

@@ -35,7 +35,7 @@ typedef struct aril_metric_opts {
     double threshold;  /* binary scores above it are positive; default 0.5; ARIL_ZERO: 0 (logits) */
     bool multilabel;   /* [N,C] holds C binary labels, not one of C classes */
     aril_metric_average average; /* precision, recall, f1 */
-    int64_t k;                   /* "topk"; 0: 5 */
+    int64_t k;                   /* "topk"; default 5 */
     /* Custom metrics: early stopping, the best epoch and plateau schedules look for the smallest
      * value. Metrics of aril_metric_new set it themselves. */
     bool smaller_is_better;
@@ -43,7 +43,7 @@ typedef struct aril_metric_opts {
 
 /* A metric by name:
  *     accuracy        the fraction of correct predictions; "acc" is the same
- *     top1 ... top99  the fraction of samples whose class is among the k highest scores; "topk" takes
+ *     top1 ... top99  the fraction of samples whose class is among the top k scores; "topk" takes
  *                     its k from .k
  *     precision       the fraction of predictions of a class that are correct
  *     recall          the fraction of samples of a class that are predicted as it

@@ -9,7 +9,7 @@
 
 ARIL_C_BEGIN
 
-/* ---- normalisation ---- */
+/* ---- normalization ---- */
 
 /* f16 and bf16 inputs are computed in f32, and may have f32 parameters and running statistics. */
 
@@ -17,7 +17,7 @@ typedef struct aril_batch_norm_opts {
     bool eval;             /* evaluation mode: normalize with the running statistics and do not
                               update them */
     double momentum;       /* weight of the new batch in the running statistics; default 0.1 */
-    double eps;            /* added to the variance; 0: 1e-5 */
+    double eps;            /* added to the variance; default 1e-5 */
     bool cumulative;       /* running statistics are cumulative means over all batches: needs
                               .batches */
     aril_tensor *batches;  /* [] i64, or NULL: the number of batches so far, incremented by each
@@ -44,7 +44,7 @@ ARIL_API aril_tensor *aril_batch_norm_(aril_tensor *x, aril_tensor *weight, aril
                                        aril_batch_norm_opts opts);
 
 typedef struct aril_norm_opts {
-    double eps; /* added to the variance; 0: 1e-5 (rms_norm: the dtype's epsilon) */
+    double eps; /* added to the variance; default 1e-5 (rms_norm: the dtype's epsilon) */
 } aril_norm_opts;
 
 /* Layer normalization: mean 0 and variance 1 over the last dimensions, whose sizes are `shape` (-1:
@@ -68,7 +68,7 @@ typedef struct aril_instance_norm_opts {
     bool eval;       /* evaluation mode: normalize with the running statistics and do not update
                         them */
     double momentum; /* weight of the new batch in the running statistics; default 0.1 */
-    double eps;      /* 0: 1e-5 */
+    double eps;      /* default 1e-5 */
 } aril_instance_norm_opts;
 
 /* Instance normalization: mean 0 and variance 1 for each channel of each sample. The other
@@ -119,7 +119,7 @@ typedef struct aril_attention_opts {
      * that are added to the scores. */
     aril_tensor *mask;
     bool causal;      /* query i attends to keys 0 .. i; cannot be combined with a mask */
-    double scale;     /* 0: 1 / sqrt(E) */
+    double scale;     /* default 1 / sqrt(E) */
     double dropout_p; /* dropout of the attention weights; 0: none */
     bool enable_gqa;  /* grouped-query attention: q has a multiple of the heads (axis -3) of k and
                          v */
@@ -162,7 +162,7 @@ ARIL_API aril_tensor *aril_gru_cell(aril_tensor *x, aril_tensor *h, aril_tensor 
                                     aril_tensor *w_hh, aril_tensor *b_ih, aril_tensor *b_hh);
 
 typedef struct aril_rnn_opts {
-    int layers;           /* 0: 1 */
+    int layers;           /* default 1 */
     bool bidirectional;   /* each layer runs in both directions, with their outputs concatenated */
     bool batch_first;     /* x and y are [N,T,...] */
     bool relu;            /* plain RNN: relu instead of tanh */

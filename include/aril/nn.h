@@ -42,10 +42,10 @@ ARIL_API aril_module *aril_nn_bilinear_with(int64_t in1, int64_t in2, int64_t ou
 /* Arrays have one entry for each spatial dimension, in order; a 0 after the first entry repeats the
  * first (ARIL_ZERO: an actual 0). */
 typedef struct aril_nn_conv_opts {
-    int64_t stride[3];          /* 0: 1 */
+    int64_t stride[3];          /* default 1 */
     int64_t padding[3];         /* before and after */
-    int64_t dilation[3];        /* 0: 1 */
-    int64_t groups;             /* 0: 1 */
+    int64_t dilation[3];        /* default 1 */
+    int64_t groups;             /* default 1 */
     aril_padding mode;          /* ARIL_SAME, ARIL_VALID: override `padding` */
     aril_pad_mode padding_mode; /* the padding values; 0: zeros */
     bool no_bias;
@@ -128,10 +128,10 @@ ARIL_API aril_module *aril_nn_global_max_pool(void);
 ARIL_API aril_module *aril_nn_unfold(int64_t kernel, aril_pool_opts opts);
 ARIL_API aril_module *aril_nn_fold(aril_shape size, int64_t kernel, aril_pool_opts opts);
 
-/* ---- normalisation ---- */
+/* ---- normalization ---- */
 
 typedef struct aril_nn_batch_norm_opts {
-    double eps;      /* 0: 1e-5 */
+    double eps;      /* default 1e-5 */
     double momentum; /* weight of the new batch in the running statistics; default 0.1 */
     bool cumulative; /* running statistics are cumulative means over all batches */
     bool no_affine;  /* without weight and bias */
@@ -150,8 +150,8 @@ ARIL_API aril_module *aril_nn_batch_norm2d_with(int64_t channels, aril_nn_batch_
 ARIL_API aril_module *aril_nn_batch_norm3d_with(int64_t channels, aril_nn_batch_norm_opts opts);
 
 typedef struct aril_nn_instance_norm_opts {
-    double eps;      /* 0: 1e-5 */
-    double momentum; /* 0: 0.1 */
+    double eps;      /* default 1e-5 */
+    double momentum; /* default 0.1 */
     bool affine;     /* with weight and bias [C] */
     bool no_bias;    /* affine: weight only */
     bool running;    /* keep running statistics, used in evaluation */
@@ -169,7 +169,7 @@ ARIL_API aril_module *aril_nn_instance_norm3d_with(int64_t channels,
                                                    aril_nn_instance_norm_opts opts);
 
 typedef struct aril_nn_norm_opts {
-    double eps;     /* 0: 1e-5 (RMSNorm: the dtype's epsilon) */
+    double eps;     /* default 1e-5 (RMSNorm: the dtype's epsilon) */
     bool no_affine; /* without weight and bias */
     bool no_bias;   /* weight only */
 } aril_nn_norm_opts;
@@ -256,9 +256,8 @@ ARIL_API aril_module *aril_nn_glu(int axis);
 /* ---- embeddings ---- */
 
 typedef struct aril_nn_embedding_opts {
-    int64_t
-        padding_idx; /* a row of zeros that gets no gradient; 0: none, ARIL_ZERO: row 0, -1: the
-                        last row */
+    int64_t padding_idx; /* a zero row without gradient; 0: none, ARIL_ZERO: row 0, -1: the last
+                            row */
 } aril_nn_embedding_opts;
 
 /* Embedding table lookup: indices of any shape [...] -> [...,size]. weight [rows,size]. */

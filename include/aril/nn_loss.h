@@ -22,7 +22,7 @@ typedef struct aril_nn_loss_opts {
      * module stores a copy as a buffer, as in PyTorch. */
     aril_tensor *weight;
     aril_tensor *pos_weight; /* bce_with_logits */
-    int64_t ignore_index;    /* cross_entropy, nll; 0: -100, ARIL_ZERO: 0 */
+    int64_t ignore_index;    /* cross_entropy, nll; default -100, ARIL_ZERO: 0 */
     double label_smoothing;  /* cross_entropy */
     /* multi_margin, hinge, hinge_embedding, margin_ranking, cosine_embedding, triplet_margin */
     double margin;

@@ -72,7 +72,7 @@ typedef struct aril_nn_attention_opts {
  *     inputs   queries [L,N,embed] or [L,embed], keys [S,N,kdim], values [S,N,vdim] (both default
  *              to the queries: self-attention, and values to the keys); a mask of keys [N,S] (or
  *              [S]); a mask of pairs [L,S], [N * heads, L, S] or (without N) [heads, L, S]
- *     results  [L,N,embed]; and where two results are asked for, the weights: [N,L,S], or
+ *     results  [L,N,embed]; and if two results are requested, the weights: [N,L,S], or
  *              [N,heads,L,S]
  * Masks are PyTorch's: bool, true where a key is NOT attended to, or floats that are added to the
  * scores. A query that attends to no key has weights of 0. Parameters: in_proj_weight [3 * embed,
@@ -86,7 +86,7 @@ ARIL_API aril_module *aril_nn_multihead_attention_with(int64_t embed, int heads,
 
 typedef struct aril_nn_transformer_opts {
     int64_t feedforward; /* hidden size of the feedforward network; default 2048 */
-    double dropout;      /* 0: 0.1, ARIL_ZERO: none */
+    double dropout;      /* default 0.1, ARIL_ZERO: none */
     double eps;          /* of the norms; default 1e-5 */
     bool gelu;           /* instead of relu */
     bool norm_first;     /* pre-norm: normalize before attention and feedforward, not after */

@@ -1,4 +1,4 @@
-/* How many threads Aril uses, and what the bits of results may depend on. */
+/* The number of threads Aril uses, and the determinism of results. */
 #ifndef ARIL_PARALLEL_H
 #define ARIL_PARALLEL_H
 
@@ -6,27 +6,27 @@
 
 ARIL_C_BEGIN
 
-/* Sets the number of threads for work that begins from now on, in every thread of the process;
- * 0 restores the default, which is the number of CPUs this process may run on. At start the number
- * is that of the environment variable ARIL_THREADS, if set. n < 0 or n > 1024 is an error
- * (ARIL_ERR_ARG) and changes nothing. */
+/* Sets the number of threads for operations that start from now on, in every thread of the process;
+ * 0 restores the default, the number of CPUs this process may run on. The environment variable
+ * ARIL_THREADS sets the initial number. n < 0 or n > 1024 is an error (ARIL_ERR_ARG) and changes
+ * nothing. */
 ARIL_API aril_status aril_set_threads(int n);
 
 /* The number of threads in use, at least 1. */
 ARIL_API int aril_threads(void);
 
-/* What does not change the bits of a result. Always: the same calls with the same seeds on the same
- * machine and number of threads give the same bits. */
+/* Determinism levels. At every level the same calls with the same seeds on the same machine with
+ * the same number of threads give bitwise identical results. */
 typedef enum aril_determinism {
-    ARIL_SAME_THREADS, /* for the same number of threads: work may be cut into one piece a thread */
-    ARIL_ANY_THREADS,  /* for any number: work is cut by its size alone */
+    ARIL_SAME_THREADS, /* identical for the same number of threads: work may be split by thread */
+    ARIL_ANY_THREADS,  /* identical for any number of threads: work is split by its size only */
 } aril_determinism;
 
-/* Sets what results may depend on, for work that begins from now on, in every thread of the
- * process. ARIL_ANY_THREADS makes some kernels slower (those that would have cut work into one
- * piece for each thread: convolutions, large products and their gradients). At start the level is
- * that of the environment variable ARIL_DETERMINISTIC (same_threads or any_threads), else
- * ARIL_SAME_THREADS. Another value is an error (ARIL_ERR_ARG) and changes nothing. */
+/* Sets the determinism level for operations that start from now on, in every thread of the process.
+ * ARIL_ANY_THREADS makes some kernels slower (those that would otherwise split work by thread:
+ * convolutions, large matrix products and their gradients). The initial level is that of the
+ * environment variable ARIL_DETERMINISTIC (same_threads or any_threads), default ARIL_SAME_THREADS.
+ * Any other value is an error (ARIL_ERR_ARG) and changes nothing. */
 ARIL_API aril_status aril_set_deterministic(aril_determinism level);
 
 /* The level in use. */

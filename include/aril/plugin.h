@@ -1,8 +1,9 @@
-/* Plug-ins: kinds of devices and kernels that are opened at run time.
+/* Plug-ins: devices and kernels that are loaded at run time.
  *
- * A plug-in is a shared object that exports one symbol, aril_plugin_open. It links nothing of
- * Aril: all that it calls is in the table it is given, so it works with libaril.so and with
- * programs that hold libaril.a. docs/plugins.md walks through examples/plugin/mirror.c. */
+ * A plug-in is a shared object that exports one symbol, aril_plugin_open. It does not link against
+ * Aril: everything it calls is in the host table it receives, so it works with libaril.so and with
+ * programs that link libaril.a statically. docs/plugins.md walks through
+ * examples/plugin/mirror.c. */
 #ifndef ARIL_PLUGIN_H
 #define ARIL_PLUGIN_H
 
@@ -10,39 +11,39 @@
 
 ARIL_C_BEGIN
 
-/* Counts changes of what stands below; a plug-in built for another number is refused. */
+/* The version of the interface below; a plug-in built for another version is rejected. */
 #define ARIL_PLUGIN_VERSION 2
 
-/* One run of an op's kernel. Opaque: the host table reads it. */
+/* One run of an op's kernel. Opaque: read it through the host table. */
 typedef struct aril__run aril_run;
 
-/* What a row's prepare decides for one set of shapes, orders and attributes. */
+/* What a row's prepare decides for one set of shapes, memory layouts and attributes. */
 typedef struct aril_plan {
-    void *prepared;   /* the row's own: algorithm, library object ... */
-    size_t workspace; /* bytes of device memory that the row wants at each run */
+    void *prepared;   /* the row's private data: algorithm, library object ... */
+    size_t workspace; /* bytes of device memory that the row needs at each run */
 } aril_plan;
 
-/* A kernel for one op. Rows are tried in the order in which they are listed, fastest first. */
+/* A kernel for one op. Rows are tried in list order, fastest first. */
 typedef struct aril_row {
     const char *op;     /* the op's name */
     const char *name;   /* the row's, for ARIL_LOG=dispatch */
     uint32_t dtypes;    /* bit t for each aril_dtype t that the row computes in */
-    bool strided;       /* takes any strides; otherwise it is given dense tensors */
-    bool channels_last; /* a result [N,C,spatial...] is best made channels-last, whatever the order
-                            of the input (ops that keep the order of channels alone) */
-    const char *layout; /* attributes as the row was built to read them ("stride I64 3; ..."), or
-                            NULL when it reads them by name */
-    /* NULL: the row takes everything. Else returns NULL to accept, or why it declines. What it
-     * makes is shared by threads and kept for later calls of the same description; it must not
-     * keep pointers to tensors. */
+    bool strided;       /* accepts any strides; otherwise it receives contiguous tensors */
+    bool channels_last; /* prefers a channels-last result [N,C,spatial...], whatever the layout of
+                           the input (only for ops that preserve the layout) */
+    const char *layout; /* the attribute layout that the row was built for ("stride I64 3; ..."), or
+                           NULL when it reads attributes by name */
+    /* NULL: the row accepts everything. Otherwise returns NULL to accept, or the reason for
+     * declining. The plan is shared by threads and cached for later calls with the same
+     * description; it must not hold pointers to tensors. */
     const char *(*prepare)(const aril_run *r, aril_plan *plan);
     aril_status (*run)(aril_run *r);
     void (*destroy)(void *prepared); /* optional */
 } aril_row;
 
-/* What a device can do. Every slot is required unless marked optional. */
+/* The functions of a device. All are required unless marked optional. */
 typedef struct aril_device_ops {
-    void *(*alloc)(void *self, size_t bytes); /* aligned to 64; NULL when memory is out */
+    void *(*alloc)(void *self, size_t bytes); /* aligned to 64 bytes; NULL when memory runs out */
     void (*free)(void *self, void *p, size_t bytes);
     aril_status (*from_host)(void *self, void *dst, const void *src, size_t bytes);
     aril_status (*to_host)(void *self, void *dst, const void *src, size_t bytes);
@@ -52,7 +53,8 @@ typedef struct aril_device_ops {
     void (*close)(void *self);                            /* optional */
 } aril_device_ops;
 
-/* What Aril offers to a plug-in. New entries are added at the end, and `size` tells how many. */
+/* The functions Aril provides to a plug-in. New entries are added at the end; `size` tells which
+ * exist. */
 typedef struct aril_host {
     uint32_t size, version;
     uint64_t layout_hash; /* over the attribute layouts of all ops */
@@ -63,8 +65,8 @@ typedef struct aril_host {
     /* Writes a line when ARIL_LOG names "plugin". */
     void (*log)(const char *fmt, ...);
 
-    /* A run: its tensors (NULL where an optional input is absent), its device, what prepare made,
-     * the workspace, and its attributes by name (NULL when there is none of that name). */
+    /* A run: its tensors (NULL if an optional input is missing), its device, the prepared data, the
+     * workspace, and its attributes by name (NULL if there is none of that name). */
     int (*n_in)(const aril_run *r);
     int (*n_out)(const aril_run *r);
     aril_tensor *(*in)(const aril_run *r, int i);
@@ -75,9 +77,9 @@ typedef struct aril_host {
     const void *(*attrs)(const aril_run *r);
     const int64_t *(*attr_i64)(const aril_run *r, const char *name);
     const double *(*attr_f64)(const aril_run *r, const char *name);
-    aril_dtype (*type)(const aril_run *r); /* what the op computes in */
+    aril_dtype (*type)(const aril_run *r); /* the dtype the op computes in */
 
-    /* Gives an output whose size is known after the run its memory. */
+    /* Allocates an output whose size is only known after the run. */
     aril_status (*alloc_out)(aril_run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);
 
     /* Tensors: the address of the first element, and the shape. */
@@ -89,10 +91,11 @@ typedef struct aril_host {
     int64_t (*numel)(const aril_tensor *t);
 } aril_host;
 
-/* What a plug-in fills in. Everything it points to must stay valid while the process lives. */
+/* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */
 typedef struct aril_plugin {
     uint32_t size, version; /* sizeof(aril_plugin), ARIL_PLUGIN_VERSION */
-    uint64_t layout_hash;   /* host->layout_hash it was built for; 0 where rows say it one by one */
+    uint64_t layout_hash;   /* the host->layout_hash it was built for; 0 if each row gives its own
+                               layout */
     const char *name;
     const char *kind; /* of its devices: "cuda" */
     bool host_memory; /* the host can read and write the devices' memory directly */
@@ -107,8 +110,8 @@ typedef struct aril_plugin {
 typedef aril_status aril_plugin_open_fn(const aril_host *host, aril_plugin *out);
 #define ARIL_PLUGIN_SYMBOL "aril_plugin_open"
 
-/* Opens a plug-in and registers its devices and rows. Fails with ARIL_ERR_PLUGIN and a reason, and
- * then nothing is registered. ARIL_PLUGINS=path:path opens some at the start. */
+/* Loads a plug-in and registers its devices and rows. On failure (ARIL_ERR_PLUGIN, with a reason)
+ * nothing is registered. ARIL_PLUGINS=path:path loads plug-ins at startup. */
 ARIL_API aril_status aril_plugin_load(const char *path);
 
 ARIL_C_END

@@ -1,5 +1,5 @@
-/* Reductions: over ARIL_AXES(...), over all axes (ARIL_ALL), or with the axes kept with size 1
- * (ARIL_KEEPDIM(...)). Results do not depend on the number of threads. */
+/* Reductions: over ARIL_AXES(...), over all axes (ARIL_ALL), or keeping the reduced axes with size
+ * 1 (ARIL_KEEPDIM(...)). Results do not depend on the number of threads. */
 #ifndef ARIL_REDUCE_H
 #define ARIL_REDUCE_H
 
@@ -9,84 +9,85 @@ ARIL_C_BEGIN
 
 /* ---- sums ---- */
 
-/* The sum; of integers and bools as i64. Of nothing: 0. */
+/* The sum; i64 for integers and bools. 0 for empty input. */
 ARIL_API aril_tensor *aril_sum(aril_tensor *x, aril_axes axes);
 
-/* sum(x) / n, of floating point. Of nothing: NaN. */
+/* The mean, sum(x) / n, of floats. NaN for empty input. */
 ARIL_API aril_tensor *aril_mean(aril_tensor *x, aril_axes axes);
 
-/* The product; of integers and bools as i64. Of nothing: 1. The gradient is right where elements
- * are 0, too. */
+/* The product; i64 for integers and bools. 1 for empty input. The gradient is correct even where
+ * elements are 0. */
 ARIL_API aril_tensor *aril_prod(aril_tensor *x, aril_axes axes);
 
-/* The sum, and the mean, of what is not NaN. */
+/* The sum, and the mean, ignoring NaN. */
 ARIL_API aril_tensor *aril_nansum(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_nanmean(aril_tensor *x, aril_axes axes);
 
-/* log(sum(exp(x))) without overflow, of floating point. Of nothing: -inf. */
+/* log(sum(exp(x))) without overflow, of floats. -inf for empty input. */
 ARIL_API aril_tensor *aril_logsumexp(aril_tensor *x, aril_axes axes);
 
-/* sum((x - mean(x))^2) / (n - correction), of floating point, and its square root; the usual
- * correction is 1. The gradient of a deviation of 0 is 0. aril_var_mean gives the mean too (NULL
- * where it is not wanted). */
+/* The variance, sum((x - mean(x))^2) / (n - correction), of floats, and the standard deviation, its
+ * square root; the usual correction is 1. The gradient of a standard deviation of 0 is 0.
+ * aril_var_mean also returns the mean (may be NULL). */
 ARIL_API aril_tensor *aril_var(aril_tensor *x, aril_axes axes, double correction);
 ARIL_API aril_tensor *aril_std(aril_tensor *x, aril_axes axes, double correction);
 ARIL_API aril_tensor *aril_var_mean(aril_tensor *x, aril_axes axes, double correction,
                                     aril_tensor **mean);
 
-/* sum(|x|^p)^(1/p), of floating point. Order 0 counts what is not 0; INFINITY and -INFINITY give
- * the largest and the smallest |x|. The gradient is 0 where it has none. */
+/* The p-norm, sum(|x|^p)^(1/p), of floats. p = 0 counts nonzero elements; INFINITY and -INFINITY
+ * give the largest and the smallest |x|. The gradient is 0 where it is undefined. */
 ARIL_API aril_tensor *aril_norm(aril_tensor *x, aril_axes axes, double p);
 
-/* ---- the largest and the smallest ---- */
+/* ---- maximum and minimum ---- */
 
-/* The largest, or smallest, over axes. NaN if an element is. Equal elements share the gradient. An
- * axis without elements is an error. */
+/* The maximum, or minimum, over axes. NaN if any element is NaN. Equal elements share the gradient.
+ * Empty input has no maximum: it is an error. */
 ARIL_API aril_tensor *aril_amax(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_amin(aril_tensor *x, aril_axes axes);
 
-/* The same along one axis, with the position of the first such element in *indices (i64; NULL
- * where it is not wanted), which takes the whole gradient. With ARIL_ALL: aril_amax, and the
- * position in the flattened tensor. */
+/* The same along one axis, with the index of the first such element in *indices (i64; may be NULL);
+ * that element gets the whole gradient. With ARIL_ALL: aril_amax, and the index in the flattened
+ * tensor. */
 ARIL_API aril_tensor *aril_max(aril_tensor *x, aril_axes axis, aril_tensor **indices);
 ARIL_API aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices);
 
-/* The position of the first largest, or smallest, element along one axis, or in the flattened
- * tensor (ARIL_ALL), as i64. The first NaN, if there is one. */
+/* The index of the first maximum, or minimum, along one axis, or in the flattened tensor
+ * (ARIL_ALL), as i64. If there is a NaN, the index of the first one. */
 ARIL_API aril_tensor *aril_argmax(aril_tensor *x, aril_axes axis);
 ARIL_API aril_tensor *aril_argmin(aril_tensor *x, aril_axes axis);
 
 /* ---- tests ---- */
 
-/* Whether any, or all, elements are not 0: bool (u8 of u8). Of nothing: false, and true. */
+/* Whether any, or all, elements are nonzero: bool (u8 for u8 input). For empty input: false, and
+ * true. */
 ARIL_API aril_tensor *aril_any(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_all(aril_tensor *x, aril_axes axes);
 
-/* How many elements are not 0, as i64. */
+/* The number of nonzero elements, as i64. */
 ARIL_API aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes);
 
 /* ---- along one axis, shape kept ---- */
 
-/* exp(x) / sum(exp(x)) along the axis, of floating point; its logarithm; softmax(-x). */
+/* Softmax, exp(x) / sum(exp(x)) along the axis, of floats; its logarithm; softmax(-x). */
 ARIL_API aril_tensor *aril_softmax(aril_tensor *x, int axis);
 ARIL_API aril_tensor *aril_log_softmax(aril_tensor *x, int axis);
 ARIL_API aril_tensor *aril_softmin(aril_tensor *x, int axis);
 
-/* ---- scans: result k of the axis comes from elements 0..k, shape kept ---- */
+/* ---- cumulative operations: result k depends on elements 0..k, shape kept ---- */
 
-/* Sums, and products; of integers and bools as i64. */
+/* Cumulative sums and products; i64 for integers and bools. */
 ARIL_API aril_tensor *aril_cumsum(aril_tensor *x, int axis);
 ARIL_API aril_tensor *aril_cumprod(aril_tensor *x, int axis);
 
-/* The largest, or smallest, so far, with the position of the last such element in *indices (i64;
- * NULL where it is not wanted). NaN stays from where it first stands. */
+/* Cumulative maximum, or minimum, with the index of the last such element in *indices (i64; may be
+ * NULL). NaN propagates from its first occurrence on. */
 ARIL_API aril_tensor *aril_cummax(aril_tensor *x, int axis, aril_tensor **indices);
 ARIL_API aril_tensor *aril_cummin(aril_tensor *x, int axis, aril_tensor **indices);
 
-/* log(cumsum(exp(x))) without overflow, of floating point. */
+/* log(cumsum(exp(x))) without overflow, of floats. */
 ARIL_API aril_tensor *aril_logcumsumexp(aril_tensor *x, int axis);
 
-/* Differences of neighbours along the axis, x[k + 1] - x[k], taken n times. */
+/* The n-th differences along the axis: x[k + 1] - x[k], applied n times. */
 ARIL_API aril_tensor *aril_diff(aril_tensor *x, int n, int axis);
 
 ARIL_C_END

@@ -1,4 +1,4 @@
-/* Schedules: the learning rate as a function of the epoch, or of the step.
+/* Learning rate schedules: the learning rate as a function of the epoch, or of the step.
  *
  *     aril_optim_schedule(opt, aril_cosine_schedule((aril_schedule_opts){ .total = 90 }));
  *     for (epoch ...) {
@@ -7,8 +7,9 @@
  *     }
  *
  * A schedule counts epochs; with `.per_batch` it counts calls of aril_step, which advance it. It
- * gives a rate for the count t = 0, 1, ... and a base, the optimizer's rate when the schedule was
- * attached. Several schedules can be attached: the rate of one is the base of the next. */
+ * computes a learning rate from the count t = 0, 1, ... and the base, the optimizer's learning rate
+ * when the schedule was attached. Several schedules can be attached: the rate of one is the base of
+ * the next. */
 #ifndef ARIL_SCHEDULE_H
 #define ARIL_SCHEDULE_H
 
@@ -18,57 +19,61 @@ ARIL_C_BEGIN
 
 typedef struct aril_schedule aril_schedule;
 
-/* A rate for count t; base: the rate it starts from. */
+/* Returns the learning rate for count t; base: the initial learning rate. */
 typedef double aril_schedule_fn(double base, int64_t t, void *ctx);
 
 /* How many drops a multistep schedule can have. */
 enum { ARIL_SCHEDULE_STEPS = 16 };
 
-/* 0 stands for the default, ARIL_ZERO for a real 0. */
+/* 0 selects the default, ARIL_ZERO is an actual 0. */
 typedef struct aril_schedule_opts {
     bool per_batch;                  /* t counts steps, not epochs */
     int64_t total;                   /* cosine, polynomial, one_cycle, linear, constant: length */
     int64_t every;                   /* step: epochs between drops */
-    int64_t at[ARIL_SCHEDULE_STEPS]; /* multistep: where the rate drops, ascending; 0 ends */
-    double gamma;  /* step, multistep 0.1, exponential, inverse, sigmoid: factor */
-    double power;  /* polynomial 1, inverse 0.75 */
-    double min_lr; /* cosine, warm_restarts, plateau: not below this */
-    double start;  /* linear, constant: factor at the start, 1/3 */
-    double end;    /* linear: factor at the end, 1 */
-    double growth; /* warm_restarts: each cycle is so many times the last one: 1 */
+    int64_t at[ARIL_SCHEDULE_STEPS]; /* multistep: milestones where the rate drops, ascending,
+                                        0-terminated */
+    double gamma;  /* step, multistep (default 0.1), exponential, inverse, sigmoid: factor */
+    double power;  /* polynomial (default 1), inverse (default 0.75) */
+    double min_lr; /* cosine, warm_restarts, plateau: lower bound */
+    double start;  /* linear, constant: initial factor; default 1/3 */
+    double end;    /* linear: final factor; default 1 */
+    double growth; /* warm_restarts: length of each cycle relative to the last; default 1 */
     /* one_cycle */
-    double max_lr;         /* 0: the optimizer's rate */
-    double warm_share;     /* share of the length that goes up: 0.3 */
-    double div, final_div; /* max_lr / div at the start: 25; that / final_div at the end: 1e4 */
-    bool straight;         /* straight lines, not cosines */
-    bool three_phases;     /* down to the start as fast as up, then to the end */
+    double max_lr;         /* 0: the optimizer's learning rate */
+    double warm_share;     /* fraction of the length spent increasing; default 0.3 */
+    double div, final_div; /* starts at max_lr / div (default 25), ends at that / final_div (default
+                              1e4) */
+    bool straight;         /* linear instead of cosine annealing */
+    bool three_phases;     /* decrease to the initial rate as fast as it rose, then to the final
+                              rate */
     /* plateau */
-    double factor;    /* of the rate: 0.1 */
-    int64_t patience; /* epochs without an improvement that are borne: 10 */
-    int64_t cooldown; /* epochs after a drop that do not count: 0 */
-    double threshold; /* the least improvement, relative: 1e-4 */
-    bool absolute;    /* ... or absolute */
+    double factor;    /* of the learning rate; default 0.1 */
+    int64_t patience; /* epochs without an improvement before a drop; default 10 */
+    int64_t cooldown; /* epochs to ignore after a drop; default 0 */
+    double threshold; /* minimum relative improvement; default 1e-4 */
+    bool absolute;    /* the threshold is absolute, not relative */
     bool rising;      /* larger metrics are better */
-    /* warm-up before the schedule itself: a straight line over so many counts from warm_start (1/3)
-     * times its first rate; the schedule begins where that ends. For schedules made by name. */
+    /* linear warm-up before the schedule, over so many counts, from warm_start (default 1/3) times
+     * the schedule's first rate; the schedule starts after it. For schedules created by name. */
     int64_t warmup;
     double warm_start;
 } aril_schedule_opts;
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 /* Each returns a schedule that belongs to the caller until it is attached, or NULL with an error. T
  * is opts.total. */
 
 /* base * gamma^floor(t / every) */
 ARIL_API aril_schedule *aril_step_schedule(aril_schedule_opts opts);
-/* base * gamma^(how many of `at` t has reached) */
+/* base * gamma^(number of entries of `at` that t has reached) */
 ARIL_API aril_schedule *aril_multistep_schedule(aril_schedule_opts opts);
 /* base * gamma^t */
 ARIL_API aril_schedule *aril_exponential_schedule(aril_schedule_opts opts);
 /* min_lr + (base - min_lr) * (1 + cos(pi * t / T)) / 2 */
 ARIL_API aril_schedule *aril_cosine_schedule(aril_schedule_opts opts);
-/* The same over and over: T counts first, then `growth` times as many each time. */
+/* Cosine with warm restarts: the first cycle has length T, each later one `growth` times the
+ * last. */
 ARIL_API aril_schedule *aril_warm_restarts_schedule(aril_schedule_opts opts);
 /* base * (start + (end - start) * t / T), then base * end: warm-up, with the defaults */
 ARIL_API aril_schedule *aril_linear_schedule(aril_schedule_opts opts);
@@ -76,46 +81,50 @@ ARIL_API aril_schedule *aril_linear_schedule(aril_schedule_opts opts);
 ARIL_API aril_schedule *aril_constant_schedule(aril_schedule_opts opts);
 /* base * (1 - t / T)^power, then 0 */
 ARIL_API aril_schedule *aril_polynomial_schedule(aril_schedule_opts opts);
-/* Up from max_lr / div to max_lr and down to nearly nothing. */
+/* The 1cycle policy: up from max_lr / div to max_lr, then down to nearly 0. */
 ARIL_API aril_schedule *aril_one_cycle_schedule(aril_schedule_opts opts);
-/* times `factor` when the metric given to aril_optim_epoch has not become better for more than
- * `patience` epochs */
+/* multiplies the rate by `factor` when the metric given to aril_optim_epoch has not improved for
+ * more than `patience` epochs */
 ARIL_API aril_schedule *aril_plateau_schedule(aril_schedule_opts opts);
 /* base * (1 + gamma * t)^-power (Caffe) */
 ARIL_API aril_schedule *aril_inverse_schedule(aril_schedule_opts opts);
-/* base / (1 + exp(-gamma * (t - every))) (Caffe); gamma is below 0 for a rate that falls */
+/* base / (1 + exp(-gamma * (t - every))) (Caffe); gamma is negative for a decreasing rate */
 ARIL_API aril_schedule *aril_sigmoid_schedule(aril_schedule_opts opts);
-/* What fn says. */
+/* The result of fn. */
 ARIL_API aril_schedule *aril_function_schedule(aril_schedule_fn *fn, void *ctx,
                                                aril_schedule_opts opts);
-/* All n at once, the rate of one being the base of the next. Takes them over, also on failure. */
+/* Chains n schedules: the rate of one is the base of the next. Takes ownership of them, even on
+ * failure. */
 ARIL_API aril_schedule *aril_chained_schedule(int n, aril_schedule *const *parts);
-/* One after the other: part i from count at[i - 1] on, where its own count is 0. Takes them
- * over. */
+/* Runs schedules in sequence: part i starts at count at[i - 1], where its own count is 0. Takes
+ * ownership of them. */
 ARIL_API aril_schedule *aril_sequential_schedule(int n, aril_schedule *const *parts,
                                                  const int64_t *at);
 
-/* One of the above by name: "step", "cosine", "one_cycle" ... (not functions and combinations). */
+/* Creates one of the above by name: "step", "cosine", "one_cycle" ... (except functions and
+ * combinations). */
 ARIL_API aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts);
-/* Those names, in alphabetical order, with NULL at the end. */
+/* Those names, in alphabetical order, NULL-terminated. */
 ARIL_API const char *const *aril_schedule_names(void);
 
-/* Frees a schedule that is attached to no optimizer. NULL is allowed. */
+/* Frees a schedule that is not attached to an optimizer. NULL is allowed. */
 ARIL_API void aril_schedule_free(aril_schedule *s);
 
-/* The rate for count t from a base; NaN for a plateau, which depends on metrics. For drawings. */
+/* The learning rate for count t from a base; NaN for a plateau, which depends on metrics. For
+ * plots. */
 ARIL_API double aril_schedule_at(const aril_schedule *s, double base, int64_t t);
 
 /* ---- using ---- */
 
-/* Attaches s, which opt takes over (also on failure), and sets the rate for count 0. */
+/* Attaches s, which opt takes ownership of (even on failure), and sets the learning rate for count
+ * 0. */
 ARIL_API aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s);
 
-/* The end of an epoch: schedules that count epochs go on by one. metric: what a plateau looks at;
- * NaN where there is none. */
+/* Ends an epoch: advances schedules that count epochs by one. metric: the value a plateau monitors;
+ * NaN if there is none. */
 ARIL_API aril_status aril_optim_epoch(aril_optim *opt, double metric);
 
-/* All schedules go on by one, whatever they count; for loops with a count of their own. */
+/* Advances all schedules by one, whatever they count; for loops that keep their own count. */
 ARIL_API aril_status aril_schedule_step(aril_optim *opt);
 
 ARIL_C_END

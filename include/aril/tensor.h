@@ -1,25 +1,25 @@
-/* Tensors: what one is made of, and the ways between tensors and plain memory. */
+/* Tensors: their properties, and conversion from and to plain memory. */
 #ifndef ARIL_TENSOR_H
 #define ARIL_TENSOR_H
 
 #include "aril/base.h"
 
-/* Axes to work along. No axes (ARIL_ALL) means all of them. Negative ones count from the end. */
+/* Axes of an operation. No axes (ARIL_ALL) means all of them. Negative axes count from the end. */
 typedef struct aril_axes {
     int n;
-    bool keepdim; /* the axes stay in the result, with size 1 */
+    bool keepdim; /* keep the reduced axes in the result, with size 1 */
     int axis[ARIL_MAX_DIMS];
 } aril_axes;
 
-/* Some tensors, borrowed. */
+/* A list of tensors, borrowed. */
 typedef struct aril_list {
     int n;
     aril_tensor *const *at;
 } aril_list;
 
-/* A C number on its way into an operation; it remembers whether it was whole. ARIL_NUMBER(x)
- * makes one of any arithmetic value, and of nothing else. Functions that take one have a macro of the same name, so
- * that aril_mul_scalar(x, 2) and aril_mul_scalar(x, 0.5) both work. */
+/* A C number as an argument of an operation; it records whether it is an integer or a float.
+ * ARIL_NUMBER(x) converts any arithmetic value, and nothing else. Functions that take one have a
+ * macro of the same name, so that aril_mul_scalar(x, 2) and aril_mul_scalar(x, 0.5) both work. */
 typedef struct aril_number {
     double f;
     int64_t i;
@@ -49,7 +49,7 @@ template <class... A> inline aril_axes aril__make_axes(bool keep, A... a)
     for (int i = 0; i < s.n && i < ARIL_MAX_DIMS; i++) s.axis[i] = all[i + 1];
     return s;
 }
-template <int N> struct aril__list_of { /* lives to the end of the full expression */
+template <int N> struct aril__list_of { /* lives until the end of the full expression */
     aril_tensor *at[N];
     operator aril_list() const
     {
@@ -137,62 +137,62 @@ static inline aril_number aril__same_number(aril_number n)
 
 ARIL_C_BEGIN
 
-/* ---- what a tensor is ---- */
+/* ---- properties ---- */
 
-/* Of a poisoned tensor these give f32, no dimensions, 1 element, the CPU. */
+/* For a poisoned tensor these return f32, no dimensions, 1 element, the CPU. */
 ARIL_API aril_dtype aril_dtype_of(const aril_tensor *t);
 ARIL_API int aril_ndim(const aril_tensor *t);
 ARIL_API aril_shape aril_shape_of(const aril_tensor *t);
-ARIL_API int64_t aril_numel(const aril_tensor *t); /* elements; -1 where a size is unknown */
+ARIL_API int64_t aril_numel(const aril_tensor *t); /* number of elements; -1 if a size is unknown */
 ARIL_API aril_device aril_device_of(const aril_tensor *t);
 
 /* The size of one axis (negative axes count from the end); -1 if unknown or no such axis. */
 ARIL_API int64_t aril_size(const aril_tensor *t, int axis);
-/* How many elements apart neighbours along the axis lie. */
+/* The stride of an axis, in elements. */
 ARIL_API int64_t aril_stride(const aril_tensor *t, int axis);
-/* True when the elements lie in logical (row-major) order without gaps. */
+/* True when the tensor is contiguous: in row-major order without gaps. */
 ARIL_API bool aril_is_contiguous(const aril_tensor *t);
-/* True when a tensor [N,C,spatial...] lies in the order N, spatial, C. */
+/* True when a tensor [N,C,spatial...] is channels-last: stored in the order N, spatial, C. */
 ARIL_API bool aril_is_channels_last(const aril_tensor *t);
 /* True when both are views of the same memory. */
 ARIL_API bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b);
 
-/* ---- from memory and back ---- */
+/* ---- from and to memory ---- */
 
-/* A copy of the elements at `data`, dense in logical order. [shape] */
+/* A tensor with a copy of the elements at `data`, contiguous in row-major order. [shape] */
 ARIL_API aril_tensor *aril_from(const void *data, aril_shape shape, aril_dtype dtype,
                                 aril_device device);
 
-/* A tensor over memory that stays yours: no copy is made, and writes go through. `deleter(data,
- * ctx)` is called when the last tensor over it is gone (NULL: nothing to do). On failure it is
- * called at once. CPU only. */
+/* A tensor that wraps the caller's memory without a copy; writes go to that memory. `deleter(data,
+ * ctx)` is called when the last tensor that uses the memory is released (NULL: nothing to do), or
+ * immediately on failure. CPU only. */
 ARIL_API aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
                                   void (*deleter)(void *data, void *ctx), void *ctx);
 
-/* The only element, as a double or an integer. A tensor of more than one element is an error, and
- * so is poison: both give NaN (or 0). */
+/* The value of a one-element tensor, as a double or an integer. More than one element is an error,
+ * and so is a poisoned tensor: both return NaN (or 0). */
 ARIL_API double aril_item(const aril_tensor *t);
 ARIL_API int64_t aril_item_int(const aril_tensor *t);
 
-/* Copies the elements in logical order to `buf` (aril_numel of them), or from it. */
+/* Copies the elements in row-major order to `buf` (aril_numel of them), or from it. */
 ARIL_API aril_status aril_read(const aril_tensor *t, void *buf);
 ARIL_API aril_status aril_write(aril_tensor *t, const void *buf);
 
-/* The elements in logical order, in host memory: the tensor's own memory where it lies so, else a
- * copy that belongs to the innermost scope. NULL on failure. Read only. */
+/* The elements in row-major order, in host memory: the tensor's own memory if it is contiguous
+ * there, else a copy that belongs to the innermost scope. NULL on failure. Read-only. */
 ARIL_API const void *aril_data(aril_tensor *t);
 
-/* The memory as it lies: the address of the first element, to be used with aril_stride. NULL on
- * failure or on a device whose memory the host cannot see. Writing through it is invisible to
- * autograd: use it on data, not on values that a gradient needs. Kernels keep no packed form of a
- * weight whose memory was handed out so, and pack it at each use. */
+/* The address of the first element of the tensor's memory, for use with aril_stride. NULL on
+ * failure or on a device whose memory the host cannot access. Autograd does not see writes through
+ * it: do not overwrite values that a gradient needs. Once this is called on a weight, kernels no
+ * longer cache a packed copy of it and repack it at each use. */
 ARIL_API void *aril_data_strided(aril_tensor *t);
 
-/* Prints like PyTorch: aligned, summarised when large, with dtype and device where they are not
- * the default. aril_print writes to stdout with a newline, aril_fprint without one. */
+/* Prints like PyTorch: aligned, summarized when large, with dtype and device unless they are the
+ * default. aril_print writes to stdout with a newline, aril_fprint without one. */
 ARIL_API void aril_print(aril_tensor *t);
 ARIL_API void aril_fprint(FILE *to, aril_tensor *t);
-/* The same into `buf`; returns the length that was needed, like snprintf. */
+/* The same into `buf`; returns the length needed, like snprintf. */
 ARIL_API size_t aril_format(char *buf, size_t size, aril_tensor *t);
 
 ARIL_C_END
