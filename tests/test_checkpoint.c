@@ -144,24 +144,6 @@ TEST(a_loop_by_hand_goes_on_bit_for_bit)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* The names in a folder, sorted, separated by spaces. */
-static const char *files_in(const char *dir)
-{
-    static char all[512];
-    struct dirent **e;
-    int n = scandir(dir, &e, NULL, alphasort);
-    all[0] = '\0';
-    for (int i = 0; i < n; i++) {
-        if (strcmp(e[i]->d_name, ".") != 0 && strcmp(e[i]->d_name, "..") != 0) {
-            strncat(all, e[i]->d_name, sizeof all - strlen(all) - 2);
-            strcat(all, " ");
-        }
-        free(e[i]);
-    }
-    if (n >= 0) free(e);
-    return all;
-}
-
 TEST(a_checkpoint_is_two_files)
 {
     ARIL_SCOPE;

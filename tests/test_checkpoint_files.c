@@ -14,24 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The names in a folder, sorted, separated by spaces. */
-static const char *files_in(const char *dir)
-{
-    static char all[1024];
-    struct dirent **e;
-    int n = scandir(dir, &e, NULL, alphasort);
-    all[0] = '\0';
-    for (int i = 0; i < n; i++) {
-        if (strcmp(e[i]->d_name, ".") != 0 && strcmp(e[i]->d_name, "..") != 0) {
-            strncat(all, e[i]->d_name, sizeof all - strlen(all) - 2);
-            strcat(all, " ");
-        }
-        free(e[i]);
-    }
-    if (n >= 0) free(e);
-    return all;
-}
-
 static const char *in(const char *dir, const char *name)
 {
     static char path[4][600];

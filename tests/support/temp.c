@@ -66,3 +66,20 @@ int temp_count(void)
     if (d) closedir(d);
     return n;
 }
+
+const char *files_in(const char *dir)
+{
+    static char all[1024];
+    struct dirent **e;
+    int n = scandir(dir, &e, NULL, alphasort);
+    all[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        if (strcmp(e[i]->d_name, ".") != 0 && strcmp(e[i]->d_name, "..") != 0) {
+            strncat(all, e[i]->d_name, sizeof all - strlen(all) - 2);
+            strcat(all, " ");
+        }
+        free(e[i]);
+    }
+    if (n >= 0) free(e);
+    return all;
+}

@@ -9,4 +9,7 @@ const char *temp_path(const char *name);
 /* The number of files in the folder. */
 int temp_count(void);
 
+/* The names in a folder, sorted, each followed by a space. Returns a static buffer. */
+const char *files_in(const char *dir);
+
 #endif
