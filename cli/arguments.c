@@ -49,11 +49,11 @@ static bool read_number(const command *c, const option *o, const char *text, cha
     char wants[96], *end = NULL;
     bool whole = o->kind == OPTION_WHOLE;
     double most = o->most > 0 ? o->most : HUGE_VAL;
-    const char *what = whole ? "whole number" : "number";
+    const char *what = whole ? "an integer" : "a number";
     if (o->most > 0)
-        snprintf(wants, sizeof wants, "a %s from %.10g to %.10g", what, o->least, o->most);
+        snprintf(wants, sizeof wants, "%s from %.10g to %.10g", what, o->least, o->most);
     else
-        snprintf(wants, sizeof wants, "a %s from %.10g up", what, o->least);
+        snprintf(wants, sizeof wants, "%s from %.10g up", what, o->least);
     errno = 0;
     if (whole) {
         intmax_t n = strtoimax(text, &end, 10);

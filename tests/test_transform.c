@@ -294,7 +294,7 @@ TEST(wrong_texts_say_what_is_wrong)
         { "flip,", "nothing between two commas" },
         { "crop", "crop: it needs a size (crop=...)" },
         { "crop=", "size is ''; expected a size such as 224 or 224x192" },
-        { "crop=0", "crop: size is 0; expected a whole number from 1" },
+        { "crop=0", "crop: size is 0; expected an integer from 1" },
         { "crop=2x3x4", "size is '2x3x4'" },
         { "crop=28:pod=4", "crop has no setting for 'pod=4'; it has size, pad, fill, reflect" },
         { "crop=28:pad=4:5", "'5' stands behind settings with names" },

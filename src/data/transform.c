@@ -40,8 +40,8 @@ static aril_status check_setting(const aril_transform *t, int k)
         bool whole = s->type == ARIL__SET_WHOLE || s->type == ARIL__SET_SIZE;
         if (!(v->v[i] >= s->low && v->v[i] <= s->high) || (whole && v->v[i] != floor(v->v[i])))
             return aril__fail(ARIL_ERR_ARG, "%s: %s is %g; expected %s from %g to %g",
-                              t->kind->name, s->name, v->v[i],
-                              whole ? "a whole number" : "a number", s->low, s->high);
+                              t->kind->name, s->name, v->v[i], whole ? "an integer" : "a number",
+                              s->low, s->high);
     }
     if (s->type == ARIL__SET_PAIR && (v->n != 2 || v->v[0] > v->v[1]))
         return aril__fail(ARIL_ERR_ARG,

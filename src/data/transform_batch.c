@@ -25,7 +25,7 @@ static aril_status one_hot_sample(const aril_transform *t, aril__change *w)
     aril_tensor *y = w->s->y;
     if (!y || aril__check_value("one_hot", y) < 0 || y->ndim != 0 ||
         !aril__is_int((aril_dtype)y->dtype))
-        return aril__fail(ARIL_ERR_SHAPE, "one_hot: expected a y that is one whole number");
+        return aril__fail(ARIL_ERR_SHAPE, "one_hot: expected a y that is one integer");
     aril__thread *th = aril__self();
     aril_tensor *out = aril__tensor_new(th, ARIL_F32, 1, dim, aril__cpu_device);
     if (!out) return ARIL_ERR_MEMORY;

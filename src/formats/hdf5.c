@@ -147,8 +147,8 @@ static aril_tensor *read_array(const char *path, uint64_t size, const char *name
 {
     aril_dtype dtype = ARIL_F32;
     if (!dtype_of(type, &dtype)) {
-        aril__fail(ARIL_ERR_UNSUPPORTED, "array %s of %s holds neither whole numbers nor floats",
-                   name, path);
+        aril__fail(ARIL_ERR_UNSUPPORTED, "array %s of %s holds neither integers nor floats", name,
+                   path);
         return aril__poison();
     }
     if (!is_inside(array)) {

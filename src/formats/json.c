@@ -202,7 +202,7 @@ bool aril__json_unsigned(aril__json *j, uint64_t *value)
     uint64_t v = 0;
     for (size_t i = begin; i < j->at; i++) {
         char c = j->text[i];
-        if (c < '0' || c > '9') return aril__json_wrong(j, "a whole number was expected");
+        if (c < '0' || c > '9') return aril__json_wrong(j, "an integer was expected");
         if (__builtin_mul_overflow(v, 10u, &v) ||
             __builtin_add_overflow(v, (uint64_t)(c - '0'), &v))
             return aril__json_wrong(j, "a number is too large");

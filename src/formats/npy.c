@@ -151,7 +151,7 @@ static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *b
             return ARIL_OK;
         }
     return aril__fail(ARIL_ERR_UNSUPPORTED,
-                      "%s: NumPy's dtype '%s' is none of Aril's; whole numbers, bool and floats of "
+                      "%s: NumPy's dtype '%s' is none of Aril's; integers, bool and floats of "
                       "16, 32 and 64 bits are",
                       h->name, h->descr);
 }

@@ -99,7 +99,7 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
         if (by > 0 && (double)x->dim[i] * by != (double)y->dim[i])
             return "a scale that is not the ratio of sizes";
         /* For other ratios Aril and oneDNN pick different nearest neighbors. */
-        if (!p->is_linear && y->dim[i] % x->dim[i]) return "not a whole number of copies";
+        if (!p->is_linear && y->dim[i] % x->dim[i]) return "not an integer number of copies";
     }
     return NULL;
 }

@@ -338,7 +338,7 @@ static const aril__sample randint_samples[] = {
     { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .whole = { 0, 1, 9 } } },
     SAMPLE_END
 };
-OP(randint, .doc = "whole numbers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
+OP(randint, .doc = "integers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
    .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1), .infer = random_any_infer,
    .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
 

@@ -233,7 +233,7 @@ static const aril__sample bincount_samples[] = {
     { .in = { "i1[0]" }, .attrs = &(const struct bincount_attrs){ { 3 } } },
     SAMPLE_END
 };
-OP(bincount, .doc = "how often each whole number occurs, or the sum of its weights", .min_in = 1,
+OP(bincount, .doc = "how often each integer occurs, or the sum of its weights", .min_in = 1,
    .max_in = 2, .n_out = 1, .flags = NONDIFF | DYNAMIC | STRIDED, .optional = IN(1),
    .index_in = IN(0), .types = DT_INT, .infer = bincount_infer, .ref = bincount_ref,
    .samples = bincount_samples, WITH_ATTRS(bincount));
