@@ -12,7 +12,7 @@
 ARIL_C_BEGIN
 
 /* The version of the interface below; a plug-in built for another version is rejected. */
-#define ARIL_PLUGIN_VERSION 2
+#define ARIL_PLUGIN_VERSION 3
 
 /* One run of an op's kernel. Opaque: read it through the host table. */
 typedef struct aril__run aril_run;
@@ -27,7 +27,9 @@ typedef struct aril_plan {
 typedef struct aril_row {
     const char *op;     /* the op's name */
     const char *name;   /* the row's, for ARIL_LOG=dispatch */
-    uint32_t dtypes;    /* bit t for each aril_dtype t that the row computes in */
+    uint32_t dtypes;    /* bit t for each aril_dtype t that the row accepts */
+    uint32_t native;    /* those it computes in; others are converted to f32, f64, i64 or u64 for
+                           it (0: all of dtypes) */
     bool strided;       /* accepts any strides; otherwise it receives contiguous tensors */
     bool channels_last; /* prefers a channels-last result [N,C,spatial...], whatever the layout of
                            the input (only for ops that preserve the layout) */

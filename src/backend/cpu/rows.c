@@ -6,8 +6,8 @@
 #include "backend/cpu/conv/conv_lanes_grad.h"
 #include "backend/cpu/elementwise/elementwise.h"
 #include "backend/cpu/linalg/gemm.h"
+#include "backend/cpu/norm/rows.h"
 #include "backend/cpu/sequence/rnn.h"
-#include "ops/norm/norm.h"
 #include "ops/shape/pad.h"
 #include "ops/table/rows.h"
 #include "ops/elementwise/ops.h"
@@ -81,21 +81,6 @@ static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, ar
                                             KERNEL(attention_grad, DT_FLOAT, NULL,
                                                    aril__cpu_attention_grad) };
 
-/* Normalization of channels-last tensors. */
-#define LAST(op_, run_)                   \
-    { .op = #op_,                         \
-      .name = "cpu_" #op_ "_last",        \
-      .dtypes = DT_FLOAT,                 \
-      .strided = true,                    \
-      .prepare = aril__norm_last_prepare, \
-      .run = (run_) },
-static const aril__row norm_rows[] = {
-    LAST(batch_norm, aril__batch_norm_last) LAST(batch_norm_grad, aril__batch_norm_last)
-        LAST(batch_norm_eval, aril__batch_norm_last)
-            LAST(local_response_norm, aril__local_response_norm_last)
-                LAST(local_response_norm_grad, aril__local_response_norm_last)
-};
-
 /* Padding of channels-last tensors. */
 #define PAD_LAST(op_, dtypes_)           \
     { .op = #op_,                        \
@@ -116,6 +101,20 @@ aril_status aril__cpu_start_ahead(void)
     return s == ARIL_OK ? aril__rows_register(ARIL__CPU, lanes_grad_rows, 1) : s;
 }
 
+/* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
+static const aril__row *const rooms[] = { aril__cpu_norm_rows };
+
+static aril_status register_rooms(void)
+{
+    aril_status s = ARIL_OK;
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms && s == ARIL_OK; i++) {
+        int n = 0;
+        while (rooms[i][n].op) n++;
+        s = aril__rows_register(ARIL__CPU, rooms[i], n);
+    }
+    return s;
+}
+
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
@@ -131,10 +130,8 @@ aril_status aril__cpu_start(void)
         s = aril__rows_register(ARIL__CPU, attention_rows,
                                 sizeof attention_rows / sizeof *attention_rows);
     if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, norm_rows, sizeof norm_rows / sizeof *norm_rows);
-    if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, pad_rows, sizeof pad_rows / sizeof *pad_rows);
-    return s;
+    return s == ARIL_OK ? register_rooms() : s;
 }
 
 void aril__cpu_end(void)

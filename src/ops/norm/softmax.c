@@ -1,117 +1,73 @@
 #include "ops/norm/softmax.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
-#include "ops/vector/stream.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
 #include "ops/norm/ops.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum {
-    BATCH = 4096, /* elements of short lines processed together, and block size of long ones */
-    LONE = 64,    /* shorter lines share one loop */
-    COLS = 512,   /* maximum columns per block */
-    SIDE = 8,     /* rows processed together if the axis is long */
-    TALL = 512,   /* an axis up to this length stays in the cache while its columns are processed */
-    CACHED = 64 * 1024, /* elements of a block of columns that should stay in the cache */
-    GRAIN = 16 * 1024,
-    NARROW = 64,   /* with fewer columns, several rows are processed at a time */
-    TOGETHER = 16, /* rows whose exponentials are summed in T */
-};
-
-typedef struct job {
-    const void *in[2];
-    void *out;
-    aril__load_fn *load;
-    aril__store_fn *store;
-    int64_t n, inner;
-    int64_t blocks, width; /* blocks of columns for each outer index */
-    bool is_log, is_grad, direct, stream;
-} job;
-
-/* Few columns along a long axis: rows are contiguous, and split among threads. */
-typedef struct narrow {
-    const job *j;
-    int pass;
-    int64_t at, size;           /* of all rows: the first element, and the number of elements */
-    int64_t width, per, chunks; /* columns of several rows; elements per chunk */
-    void *tops, *top, *by;      /* of chunks, of columns */
-    double *sums;
-} narrow;
-
-static int64_t narrow_size(const narrow *w, int64_t chunk)
-{
-    int64_t left = w->size - chunk * w->per;
-    return left < w->per ? left : w->per;
-}
-
-#define TEMPLATE "ops/norm/softmax.inc"
-#include "ops/vector/each_target.inc"
-
-/* Returns false when out of memory. */
-static bool run_narrow(const job *j, int64_t outer, bool wide)
-{
-    narrow w = { .j = j, .size = j->n * j->inner };
-    w.width = COLS / 2 / j->inner * j->inner;
-    w.per = (GRAIN / w.width + 1) * w.width;
-    w.chunks = aril__parallel_chunks(w.size, w.per);
-    size_t each = wide ? sizeof(double) : sizeof(float);
-    size_t parts = (size_t)(w.chunks * j->inner), columns = (size_t)w.width;
-    w.sums = aril__malloc(parts * sizeof(double) + (parts + 2 * columns) * each);
-    if (!w.sums) return false;
-    w.tops = w.sums + parts;
-    w.top = (char *)w.tops + parts * each;
-    w.by = (char *)w.top + columns * each;
-    for (int64_t o = 0; o < outer; o++, w.at += w.size)
-        for (w.pass = 0; w.pass < 3; w.pass++) {
-            aril__parallel_for(w.chunks, 1, ARIL__PICK(narrow_chunks, wide), &w);
-            if (w.pass < 2) ARIL__PICK(narrow_join, wide)(&w);
-        }
-    free(w.sums);
-    return true;
-}
-
-static aril_status run(aril__run *r, bool is_log, bool is_grad)
+/* Calls fn for each line along the axis: elements at, at + step, at + 2 step ... n of them. */
+static void each_line(aril__run *r, void (*fn)(aril__run *r, int64_t at, int64_t step, int64_t n))
 {
     const aril_tensor *x = r->in[0];
-    int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
-    if (x->numel == 0) return ARIL_OK;
-    bool wide = r->type == ARIL_F64;
-    aril__ctype via = wide ? ARIL__C_F64 : ARIL__C_F32;
-    job j = { .in = { aril__ptr(x), is_grad ? aril__ptr(r->in[1]) : NULL },
-              .out = aril__ptr(r->out[0]),
-              .load = aril__dtypes[r->type].load[via],
-              .store = aril__dtypes[r->type].store[via],
-              .n = x->ndim ? x->dim[axis] : 1,
-              .inner = x->ndim ? aril__count(x->ndim - axis - 1, x->dim + axis + 1) : 1,
-              .is_log = is_log,
-              .is_grad = is_grad,
-              .direct = r->type == ARIL_F32 || r->type == ARIL_F64 };
-    int64_t outer = x->numel / (j.n * j.inner);
-    j.stream = j.direct && j.n >= 256 && aril__dtype_bytes(r->type, x->numel) >= ARIL__STREAM;
-    if (j.inner == 1) {
-        aril__parallel_for(outer, GRAIN / j.n,
-                           is_grad ? ARIL__PICK(grad_lines, wide) : ARIL__PICK(lines, wide), &j);
-        return ARIL_OK;
+    int64_t axis = ((const struct softmax_attrs *)r->attrs)->axis[0];
+    int64_t n = x->ndim ? x->dim[axis] : 1;
+    int64_t step = x->ndim ? aril__count(x->ndim - (int)axis - 1, x->dim + axis + 1) : 1;
+    for (int64_t i = 0; i < x->numel; i++)
+        if (i / step % n == 0) fn(r, i, step, n);
+}
+
+/* x less its maximum, so that no exponential overflows, and the logarithm of the sum of all. */
+static double log_of_sum(const aril_tensor *x, int64_t at, int64_t step, int64_t n, double *top)
+{
+    double sum = 0;
+    *top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        double v = aril__get(x, at + i * step);
+        if (v > *top || isnan(v)) *top = v;
+        if (isnan(v)) break;
     }
-    if (!is_grad && j.inner < NARROW && j.n * j.inner >= GRAIN && run_narrow(&j, outer, wide))
-        return ARIL_OK;
-    int64_t most = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
-    most = most < COLS ? most : COLS;
-    j.blocks = aril__parallel_chunks(j.inner, most);
-    j.width = ((j.inner - 1) / j.blocks / 16 + 1) * 16;
-    j.blocks = aril__parallel_chunks(j.inner, j.width);
-    int64_t each = j.n * (j.inner < j.width ? j.inner : j.width);
-    aril__parallel_for(outer * j.blocks, GRAIN / each, ARIL__PICK(blocks, wide), &j);
-    return ARIL_OK;
+    for (int64_t i = 0; i < n; i++) sum += exp(aril__get(x, at + i * step) - *top);
+    return log(sum);
+}
+
+static void log_softmax_line(aril__run *r, int64_t at, int64_t step, int64_t n)
+{
+    double top, log_sum = log_of_sum(r->in[0], at, step, n, &top);
+    for (int64_t i = at; i < at + n * step; i += step)
+        aril__put(r->out[0], i, aril__get(r->in[0], i) - top - log_sum);
+}
+
+static void softmax_line(aril__run *r, int64_t at, int64_t step, int64_t n)
+{
+    double top, log_sum = log_of_sum(r->in[0], at, step, n, &top);
+    for (int64_t i = at; i < at + n * step; i += step)
+        aril__put(r->out[0], i, exp(aril__get(r->in[0], i) - top - log_sum));
+}
+
+/* y * (g - sum(g * y)) */
+static void softmax_grad_line(aril__run *r, int64_t at, int64_t step, int64_t n)
+{
+    const aril_tensor *g = r->in[0], *y = r->in[1];
+    double sum = 0;
+    for (int64_t i = at; i < at + n * step; i += step) sum += aril__get(g, i) * aril__get(y, i);
+    for (int64_t i = at; i < at + n * step; i += step)
+        aril__put(r->out[0], i, aril__get(y, i) * (aril__get(g, i) - sum));
+}
+
+/* g - exp(y) * sum(g) */
+static void log_softmax_grad_line(aril__run *r, int64_t at, int64_t step, int64_t n)
+{
+    const aril_tensor *g = r->in[0], *y = r->in[1];
+    double sum = 0;
+    for (int64_t i = at; i < at + n * step; i += step) sum += aril__get(g, i);
+    for (int64_t i = at; i < at + n * step; i += step)
+        aril__put(r->out[0], i, aril__get(g, i) - exp(aril__get(y, i)) * sum);
 }
 
 /* ---- ops ---- */
@@ -134,22 +90,26 @@ static aril_status softmax_infer(aril__call *c)
 
 static aril_status softmax_ref(aril__run *r)
 {
-    return run(r, false, false);
+    each_line(r, softmax_line);
+    return ARIL_OK;
 }
 
 static aril_status log_softmax_ref(aril__run *r)
 {
-    return run(r, true, false);
+    each_line(r, log_softmax_line);
+    return ARIL_OK;
 }
 
 static aril_status softmax_grad_ref(aril__run *r)
 {
-    return run(r, false, true);
+    each_line(r, softmax_grad_line);
+    return ARIL_OK;
 }
 
 static aril_status log_softmax_grad_ref(aril__run *r)
 {
-    return run(r, true, true);
+    each_line(r, log_softmax_grad_line);
+    return ARIL_OK;
 }
 
 VJP(softmax)
@@ -190,11 +150,13 @@ static const aril__sample softmax_samples[] = {
     SAMPLE_END
 };
 OP(softmax, .doc = "exp(x) / sum(exp(x)) along an axis", .onnx = "Softmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_ref,
-   .vjp = softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples, WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer,
+   .ref = softmax_ref, .vjp = softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples,
+   WITH_ATTRS(softmax));
 OP(log_softmax, .doc = "x - log(sum(exp(x))) along an axis", .onnx = "LogSoftmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_ref,
-   .vjp = log_softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples, WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer,
+   .ref = log_softmax_ref, .vjp = log_softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples,
+   WITH_ATTRS(softmax));
 
 static const aril__sample softmax_grad_samples[] = {
     { .in = { "[2,5]", "p[2,5]" },
@@ -205,10 +167,10 @@ static const aril__sample softmax_grad_samples[] = {
     SAMPLE_END
 };
 OP(softmax_grad, .doc = "gradient of softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_grad_ref,
+   .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_grad_ref,
    .decompose = softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 OP(log_softmax_grad, .doc = "gradient of log_softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_grad_ref,
+   .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_grad_ref,
    .decompose = log_softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 
 /* ---- public ---- */

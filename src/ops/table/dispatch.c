@@ -281,13 +281,21 @@ static aril_status run_decomposed(aril__run *r)
     return ARIL_OK;
 }
 
+/* Index inputs are converted for rows of any strides too. */
+static inline aril_status run_kernel(const aril__row *row, aril__run *r)
+{
+    uint32_t native = row->native ? row->native : row->dtypes;
+    if (row->strided && native >> r->type & 1 && !r->op->index_in) return row->run(r);
+    return run_adapted(r, row->run, native, row->strided);
+}
+
 static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
     size_t bytes = plan->workspace;
     r->prepared = plan->prepared;
     r->workspace = NULL;
     if (bytes && !(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    aril_status s = row->strided ? row->run(r) : run_adapted(r, row->run, row->dtypes, false);
+    aril_status s = run_kernel(row, r);
     if (bytes) aril__device_free(r->device, r->workspace, bytes);
     return s;
 }
@@ -363,7 +371,7 @@ aril_status aril__dispatch(aril__run *r)
     if (aril__likely(first && !first->prepare && aril__force_row < 0 &&
                      !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         r->prepared = r->workspace = NULL;
-        return first->strided ? first->run(r) : run_adapted(r, first->run, first->dtypes, false);
+        return run_kernel(first, r);
     }
     if (!rows->prepares && (aril__force_row < 0 || rows->n_all == rows->n))
         return dispatch_plainly(r, rows);
