@@ -2,7 +2,7 @@
 import re
 
 # Headers of functions of tensors.
-HEADERS = ("math", "reduce", "sort", "view", "index", "make", "linalg", "conv", "neural", "loss", "fft", "embedding")
+HEADERS = ("math", "reduce", "sort", "view", "index", "create", "linalg", "conv", "neural", "loss", "fft", "embedding")
 
 # Patterns of functions without a row.
 EXCLUDED = {
