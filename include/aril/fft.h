@@ -38,6 +38,36 @@ ARIL_API aril_tensor *aril_rfft(aril_tensor *x, aril_fft_opts opts);
  * [...,m,2] -> [...,n] */
 ARIL_API aril_tensor *aril_irfft(aril_tensor *x, aril_fft_opts opts);
 
+typedef struct aril_fftn_opts {
+    aril_axes axes;           /* of the complex or real tensor, not counting the pairs; none: all */
+    int64_t n[ARIL_MAX_DIMS]; /* the length along each of them, as in aril_fft_opts; 0: unchanged */
+    aril_fft_norm norm;
+} aril_fftn_opts;
+
+/* Transforms over several axes: complex, real to complex (only the last of the axes is halved) and
+ * complex to real, where the last length is that of the result. */
+ARIL_API aril_tensor *aril_fftn(aril_tensor *x, aril_fftn_opts opts);
+ARIL_API aril_tensor *aril_ifftn(aril_tensor *x, aril_fftn_opts opts);
+ARIL_API aril_tensor *aril_rfftn(aril_tensor *x, aril_fftn_opts opts);
+ARIL_API aril_tensor *aril_irfftn(aril_tensor *x, aril_fftn_opts opts);
+
+/* Over the last two axes: [...,h,w] -> [...,h,w/2+1,2], and back to an even width. */
+ARIL_API aril_tensor *aril_rfft2(aril_tensor *x, aril_fft_norm norm);
+ARIL_API aril_tensor *aril_irfft2(aril_tensor *x, aril_fft_norm norm);
+
+/* Moves frequency 0 to the middle of each axis, and back. The axes are those of x as it is: for a
+ * complex tensor name them, as the last dimension holds pairs; ARIL_ALL shifts every dimension. */
+ARIL_API aril_tensor *aril_fftshift(aril_tensor *x, aril_axes axes);
+ARIL_API aril_tensor *aril_ifftshift(aril_tensor *x, aril_axes axes);
+
+/* Windows of n samples, f32 on the CPU, for aril_stft. Periodic ones (the usual choice there)
+ * continue without a jump when repeated; symmetric ones end as they begin. */
+ARIL_API aril_tensor *aril_hann_window(int64_t n, bool symmetric);
+ARIL_API aril_tensor *aril_hamming_window(int64_t n, bool symmetric);
+ARIL_API aril_tensor *aril_blackman_window(int64_t n, bool symmetric);
+/* beta, at least 0 (PyTorch's default is 12): a larger one makes a narrower window. */
+ARIL_API aril_tensor *aril_kaiser_window(int64_t n, bool symmetric, double beta);
+
 /* The sample frequencies of a spectrum of n points with sample spacing d: for fft, [n]; for rfft,
  * [n/2+1]. f32 on the CPU. */
 ARIL_API aril_tensor *aril_fftfreq(int64_t n, double d);
