@@ -283,7 +283,13 @@ TEST(transformers_say_what_is_wrong)
     REFUSED(aril_nn_transformer_decoder_layer_with(6, 2,
                                                    (aril_nn_transformer_opts){ .dropout = 2 }),
             ARIL_ERR_ARG, "dropout 2, expected 0 to 1");
-    aril_module *m = aril_nn_transformer_decoder_layer(4, 2);
+    aril_nn_transformer_opts usual = { 0 };
+    REFUSED(aril_nn_transformer(0, 2, 1, 1, usual), ARIL_ERR_ARG, "0 values");
+    REFUSED(aril_nn_transformer(4, 2, 1, 0, usual), ARIL_ERR_ARG, "TransformerDecoder: 0 layers");
+    aril_module *m = aril_nn_transformer(4, 2, 1, 1, usual);
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the target, is missing");
+    aril_module_release(m);
+    m = aril_nn_transformer_decoder_layer(4, 2);
     FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the encoder's result");
     aril_module_release(m);
     m = aril_nn_transformer_encoder(0, 4, 1, (aril_nn_transformer_opts){ 0 });
@@ -298,15 +304,16 @@ TEST(transformers_say_what_is_wrong)
  * checks). */
 TEST(out_of_memory)
 {
-    for (int k = 0; k < 4; k++) {
+    aril_nn_transformer_opts small = { .feedforward = 4 };
+    for (int k = 0; k < 5; k++) {
         for (int64_t n = 1;; n++) {
             ARIL_SCOPE;
             aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 2, 4), ARIL_F32, CPU);
             aril_fail_allocation(n);
             aril_module *m = k == 0   ? aril_nn_lstm_with(0, 4, (aril_nn_rnn_opts){ .layers = 2 })
                              : k == 1 ? aril_nn_multihead_attention(0, 2)
-                             : k == 2 ? aril_nn_transformer_decoder(
-                                            0, 2, 1, (aril_nn_transformer_opts){ .feedforward = 4 })
+                             : k == 2 ? aril_nn_transformer_decoder(0, 2, 1, small)
+                             : k == 3 ? aril_nn_transformer(4, 2, 1, 1, small)
                                       : aril_nn_loss("mse");
             aril_tensor *y = m ? aril_forward_n(m, ARIL_LIST(x, k >= 2 ? x : NULL)) : NULL;
             aril_status s = y ? aril_tensor_status(y) : ARIL_ERR_MEMORY;

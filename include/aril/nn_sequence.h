@@ -120,6 +120,14 @@ ARIL_API aril_module *aril_nn_transformer_encoder(int64_t embed, int heads, int 
 ARIL_API aril_module *aril_nn_transformer_decoder(int64_t embed, int heads, int layers,
                                                   aril_nn_transformer_opts opts);
 
+/* The encoder-decoder network of "Attention Is All You Need", as torch.nn.Transformer: takes the
+ * source [S,N,embed] and the target [L,N,embed], then masks of pairs (source, target, target and
+ * source) and of keys (source, target, source as the decoder sees it); returns [L,N,embed]. With
+ * opts.causal, the decoder's self-attention is causal; both stacks end with a norm. Weights of two
+ * dimensions are initialized by Xavier's uniform rule. Children: encoder, decoder. */
+ARIL_API aril_module *aril_nn_transformer(int64_t embed, int heads, int encoder_layers,
+                                          int decoder_layers, aril_nn_transformer_opts opts);
+
 ARIL_C_END
 
 #endif

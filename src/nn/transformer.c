@@ -1,4 +1,5 @@
 /* Transformers: encoder and decoder layers, and stacks of them. */
+#include "aril/init.h"
 #include "aril/nn_sequence.h"
 #include "aril/ops.h"
 #include "core/error.h"
@@ -256,4 +257,76 @@ aril_module *aril_nn_transformer_decoder(int64_t embed, int heads, int layers,
                                          aril_nn_transformer_opts opts)
 {
     return stack_new(&decoder, &decoder_layer, embed, heads, layers, opts);
+}
+
+/* ---- encoder and decoder ---- */
+
+typedef struct pair {
+    aril_module *encoder, *decoder;
+} pair;
+
+/* inputs: source, target; masks of pairs: source, target, target and source; masks of keys: source,
+ * target, source in the decoder */
+enum { SOURCE, TARGET, S_PAIRS, T_PAIRS, CROSS_PAIRS, S_KEYS, T_KEYS, CROSS_KEYS, PAIR_INPUTS };
+
+static void run_pair(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                     aril_tensor **out)
+{
+    const pair *p = aril_module_data(self);
+    aril_tensor *x[PAIR_INPUTS] = { NULL };
+    (void)n_out;
+    memcpy(x, in, (size_t)n_in * sizeof *in);
+    if (!x[TARGET]) {
+        aril__fail(ARIL_ERR_ARG, "the second input, the target, is missing");
+        out[0] = aril__poison();
+        return;
+    }
+    aril_tensor *memory = aril_forward_n(p->encoder, ARIL_LIST(x[SOURCE], x[S_PAIRS], x[S_KEYS]));
+    if (aril__is_poison(memory)) {
+        out[0] = memory;
+        return;
+    }
+    out[0] = aril_forward_n(p->decoder, ARIL_LIST(x[TARGET], memory, x[T_PAIRS], x[CROSS_PAIRS],
+                                                  x[T_KEYS], x[CROSS_KEYS]));
+}
+
+static const aril__layer transformer = { .base = { .type = "Transformer",
+                                                   .size = sizeof(pair),
+                                                   .forward = run_pair,
+                                                   .inputs = PAIR_INPUTS } };
+
+static bool init_weights(aril_module *m)
+{
+    const aril_named *all = aril_parameters(m);
+    if (!all) return false;
+    bool good = true;
+    for (int i = 0; i < all->n && good; i++)
+        if (aril_ndim(all->at[i]) > 1)
+            good = aril_tensor_status(aril_init_xavier_uniform(all->at[i], 1)) == ARIL_OK;
+    return good;
+}
+
+aril_module *aril_nn_transformer(int64_t embed, int heads, int encoder_layers, int decoder_layers,
+                                 aril_nn_transformer_opts opts)
+{
+    if (embed < 1) {
+        aril__fail(ARIL_ERR_ARG, "Transformer: %lld values, expected at least 1", (long long)embed);
+        return NULL;
+    }
+    aril_module *m = aril__layer_make(&transformer);
+    pair *p = m ? aril_module_data(m) : NULL;
+    if (!m) return NULL;
+    opts.final_norm = true;
+    aril_nn_transformer_opts of_encoder = opts;
+    of_encoder.causal = false;
+    p->encoder =
+        aril_module_add(m, "encoder",
+                        aril_nn_transformer_encoder(embed, heads, encoder_layers, of_encoder));
+    if (p->encoder)
+        p->decoder =
+            aril_module_add(m, "decoder",
+                            aril_nn_transformer_decoder(embed, heads, decoder_layers, opts));
+    if (p->encoder && p->decoder && init_weights(m)) return m;
+    aril_module_release(m);
+    return NULL;
 }

@@ -231,3 +231,16 @@ for final, tail in ((False, ""), (True, "_norm")):
                 nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, **K), 2,
                                       norm=nn.LayerNorm(4) if final else None),
                 [randn(3, 2, 4), randn(5, 2, 4)], dtype=torch.float64)
+
+module_case("transformer/plain",
+            f"aril_nn_transformer(4, 2, 1, 1, (aril_nn_transformer_opts){{{OFF}}})", "x[0], x[1]",
+            nn.Transformer(4, 2, 1, 1, **K), [randn(5, 2, 4), randn(3, 2, 4)], dtype=torch.float64)
+module_case("transformer/masks",
+            f"aril_nn_transformer(4, 2, 1, 2, (aril_nn_transformer_opts){{{OFF}, .causal = true, .norm_first = true}})",
+            "x[0], x[1], x[2], NULL, x[3], x[4], NULL, x[4]",
+            nn.Transformer(4, 2, 1, 2, norm_first=True, **K),
+            [randn(5, 2, 4), randn(3, 2, 4), causal(5), randn(3, 5),
+             torch.tensor([[False] * 5, [False, False, True, False, True]])],
+            run=lambda m, x: m(x[0], x[1], src_mask=x[2], tgt_mask=causal(3), memory_mask=x[3],
+                               src_key_padding_mask=x[4], memory_key_padding_mask=x[4], tgt_is_causal=True),
+            grad=[0, 1], dtype=torch.float64)
