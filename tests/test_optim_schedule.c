@@ -25,15 +25,15 @@ TEST(names_are_known_and_near_ones_suggested)
     int n = 0;
     for (; names[n]; n++) {
         aril_schedule *s = aril_schedule_new(
-            names[n],
-            (aril_schedule_opts){ .total = 10, .every = 5, .gamma = 0.5, .at = { 3, 6 } });
+            names[n], (aril_schedule_opts){
+                          .total = 10, .every = 5, .gamma = 0.5, .at = { 3, 6 }, .max_lr = 1 });
         CHECK_MSG(s, "%s: %s", names[n], aril_error());
         CHECK(n == 0 || strcmp(names[n - 1], names[n]) < 0);
         double first = aril_schedule_at(s, 1, 0);
         CHECK(strcmp(names[n], "plateau") == 0 ? isnan(first) : first > 0 && first <= 1);
         aril_schedule_free(s);
     }
-    CHECK_INT(n, 12);
+    CHECK_INT(n, 13);
     aril_schedule_opts none = { 0 };
     CHECK_FAILS(aril_schedule_new("cosin", none), ARIL_ERR_ARG, "did you mean cosine?");
     CHECK_FAILS(aril_schedule_new("qqqqqqq", none), ARIL_ERR_ARG, "there are constant, cosine");
@@ -51,6 +51,9 @@ TEST(wrong_options_are_told)
     CHECK_FAILS(aril_exponential_schedule(none), ARIL_ERR_ARG, ".gamma");
     CHECK_FAILS(aril_warm_restarts_schedule((aril_schedule_opts){ .total = 5, .growth = 0.5 }),
                 ARIL_ERR_ARG, ".growth");
+    CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .up = 5 }), ARIL_ERR_ARG, ".max_lr");
+    CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .max_lr = 1, .down = -1 }), ARIL_ERR_ARG,
+                ".down");
     CHECK_FAILS(aril_one_cycle_schedule((aril_schedule_opts){ .total = 5, .warm_share = 2 }),
                 ARIL_ERR_ARG, ".warm_share");
     CHECK_FAILS(aril_plateau_schedule((aril_schedule_opts){ .factor = 1.5 }), ARIL_ERR_ARG,

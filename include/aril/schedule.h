@@ -32,20 +32,24 @@ typedef struct aril_schedule_opts {
     int64_t every;                   /* step: epochs between drops */
     int64_t at[ARIL_SCHEDULE_STEPS]; /* multistep: milestones where the rate drops, ascending,
                                         0-terminated */
-    double gamma;  /* step, multistep (default 0.1), exponential, inverse, sigmoid: factor */
+    double gamma;  /* step, multistep (default 0.1), exponential, inverse, sigmoid: factor;
+                      cyclic: the height at count t is multiplied by gamma^t (default 1) */
     double power;  /* polynomial (default 1), inverse (default 0.75) */
     double min_lr; /* cosine, warm_restarts, plateau: lower bound */
     double start;  /* linear, constant: initial factor; default 1/3 */
     double end;    /* linear: final factor; default 1 */
     double growth; /* warm_restarts: length of each cycle relative to the last; default 1 */
-    /* one_cycle */
-    double max_lr;         /* 0: the optimizer's learning rate */
+    /* one_cycle, cyclic */
+    double max_lr;         /* one_cycle: 0 is the optimizer's learning rate; cyclic: required */
     double warm_share;     /* fraction of the length spent increasing; default 0.3 */
     double div, final_div; /* starts at max_lr / div (default 25), ends at that / final_div (default
                               1e4) */
     bool straight;         /* linear instead of cosine annealing */
     bool three_phases;     /* decrease to the initial rate as fast as it rose, then to the final
                               rate */
+    /* cyclic */
+    int64_t up, down; /* counts that the rate rises (default 2000) and falls (default: as many) */
+    bool halving;     /* each cycle rises half as high as the one before */
     /* plateau */
     double factor;    /* of the learning rate; default 0.1 */
     int64_t patience; /* epochs without an improvement before a drop; default 10 */
@@ -83,6 +87,9 @@ ARIL_API aril_schedule *aril_constant_schedule(aril_schedule_opts opts);
 ARIL_API aril_schedule *aril_polynomial_schedule(aril_schedule_opts opts);
 /* The 1cycle policy: up from max_lr / div to max_lr, then down to nearly 0. */
 ARIL_API aril_schedule *aril_one_cycle_schedule(aril_schedule_opts opts);
+/* Up from the base to max_lr in a straight line over `up` counts, down again over `down`, and so on:
+ * PyTorch's CyclicLR. Usually with .per_batch. */
+ARIL_API aril_schedule *aril_cyclic_schedule(aril_schedule_opts opts);
 /* multiplies the rate by `factor` when the metric given to aril_optim_epoch has not improved for
  * more than `patience` epochs */
 ARIL_API aril_schedule *aril_plateau_schedule(aril_schedule_opts opts);

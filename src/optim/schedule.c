@@ -110,6 +110,16 @@ static double one_cycle_at(const aril_schedule *s, double base, int64_t t)
                        : cosine(phase->from_lr, phase->to_lr, share);
 }
 
+static double cyclic_at(const aril_schedule *s, double base, int64_t t)
+{
+    const aril_schedule_opts *o = &s->opts;
+    int64_t down = o->down ? o->down : o->up, cycle = t / (o->up + down), at = t % (o->up + down);
+    double height =
+        at <= o->up ? (double)at / (double)o->up : (double)(o->up + down - at) / (double)down;
+    if (o->halving) height *= pow(0.5, (double)cycle);
+    return base + (o->max_lr - base) * height * pow(o->gamma, (double)t);
+}
+
 /* Skips a drop that would hardly change the learning rate. */
 static double plateau_rate(const aril_schedule *s, double base)
 {
@@ -216,6 +226,21 @@ static aril_status needs_cycle(const aril_schedule_opts *o)
     return needs_total(o);
 }
 
+static aril_status needs_peaks(const aril_schedule_opts *o)
+{
+    enum { MOST = 1 << 30 };
+    if (!(o->max_lr > 0))
+        return aril__fail(ARIL_ERR_ARG,
+                          "schedule: .max_lr, the rate at the peaks, is above 0, got "
+                          "%g",
+                          o->max_lr);
+    if (o->up >= 1 && o->up <= MOST && o->down >= 0 && o->down <= MOST) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "schedule: .up and .down, the counts of each half, are from 1 to %d, got "
+                      "%lld and %lld",
+                      MOST, (long long)o->up, (long long)o->down);
+}
+
 static aril_status needs_factor(const aril_schedule_opts *o)
 {
     return o->factor >= 0 && o->factor < 1 && o->patience >= 0 && o->cooldown >= 0
@@ -232,6 +257,7 @@ static aril_status needs_factor(const aril_schedule_opts *o)
 static const schedule_kind kinds[] = {
     { "constant", constant_at, needs_total, { .total = 5, .start = 1.0 / 3 } },
     { "cosine", cosine_at, needs_total, { 0 } },
+    { "cyclic", cyclic_at, needs_peaks, { .gamma = 1, .up = 2000 } },
     { "exponential", exponential_at, needs_gamma, { 0 } },
     { "inverse", inverse_at, needs_gamma, { .power = 0.75 } },
     { "linear", linear_at, needs_total, { .total = 5, .start = 1.0 / 3, .end = 1 } },
@@ -250,11 +276,11 @@ static const schedule_kind sequential_kind = { "sequential", sequential_at, NULL
 
 const char *const *aril_schedule_names(void)
 {
-    static const char *const names[KINDS + 1] = { "constant",  "cosine",  "exponential",
-                                                  "inverse",   "linear",  "multistep",
-                                                  "one_cycle", "plateau", "polynomial",
-                                                  "sigmoid",   "step",    "warm_restarts",
-                                                  NULL };
+    static const char *const names[KINDS + 1] = { "constant",      "cosine",    "cyclic",
+                                                  "exponential",   "inverse",   "linear",
+                                                  "multistep",     "one_cycle", "plateau",
+                                                  "polynomial",    "sigmoid",   "step",
+                                                  "warm_restarts", NULL };
     return names;
 }
 
@@ -273,6 +299,7 @@ static aril_schedule_opts resolve(const aril_schedule_opts *o, const aril_schedu
     aril_schedule_opts to = *o;
     to.total = or_usual_int(o->total, usual->total);
     to.every = or_usual_int(o->every, usual->every);
+    to.up = or_usual_int(o->up, usual->up);
     to.gamma = or_usual(o->gamma, usual->gamma);
     to.power = or_usual(o->power, usual->power);
     to.min_lr = or_usual(o->min_lr, usual->min_lr);
@@ -372,6 +399,7 @@ MAKE(linear)
 MAKE(constant)
 MAKE(polynomial)
 MAKE(one_cycle)
+MAKE(cyclic)
 MAKE(plateau)
 MAKE(inverse)
 MAKE(sigmoid)

@@ -516,6 +516,12 @@ named("one_cycle_straight", "one_cycle",
                              final_div_factor=100, cycle_momentum=False))
 named("one_cycle_three", "one_cycle", ".total = 101, .three_phases = true",
       lambda o: S.OneCycleLR(o, 0.4, 101, three_phase=True, cycle_momentum=False))
+named("cyclic", "cyclic", ".max_lr = 1.5, .up = 7, .down = 4",
+      lambda o: S.CyclicLR(o, 0.4, 1.5, 7, 4, cycle_momentum=False))
+named("cyclic_halving", "cyclic", ".max_lr = 2, .up = 9, .halving = true",
+      lambda o: S.CyclicLR(o, 0.4, 2.0, 9, mode="triangular2", cycle_momentum=False))
+named("cyclic_falling", "cyclic", ".max_lr = 2, .up = 12, .gamma = 0.99",
+      lambda o: S.CyclicLR(o, 0.4, 2.0, 12, mode="exp_range", gamma=0.99, cycle_momentum=False))
 named("plateau", "plateau", ".patience = 5, .factor = 0.5, .cooldown = 2, .min_lr = 1e-3",
       lambda o: S.ReduceLROnPlateau(o, patience=5, factor=0.5, cooldown=2, min_lr=1e-3))
 named("plateau_default", "plateau", "0", lambda o: S.ReduceLROnPlateau(o))
