@@ -68,6 +68,8 @@ TEST(matrices_without_an_answer_are_named)
         failed_with(aril_inverse(aril_select(a, 0, 2)), ARIL_ERR_NUMBER, "the matrix is singular"));
     aril_tensor *nan = aril_full(ARIL_SHAPE(3, 3), NAN, ARIL_F64, aril_cpu());
     CHECK(failed_with(aril_svd(nan, NULL, NULL), ARIL_ERR_NUMBER, "not finite"));
+    CHECK(failed_with(aril_eig(nan, NULL), ARIL_ERR_NUMBER, "not finite"));
+    CHECK(isnan(aril_item(aril_sum(aril_matrix_exp(nan), ARIL_ALL))));
 }
 
 TEST(mistakes_are_explained)
@@ -86,6 +88,18 @@ TEST(mistakes_are_explained)
     CHECK(failed_with(aril_stft(s, 16, (aril_stft_opts){ 0 }), ARIL_ERR_SHAPE, "too short"));
     CHECK(failed_with(aril_stft(s, 2, (aril_stft_opts){ .hop = 1, .window = a }), ARIL_ERR_SHAPE,
                       "window [2]"));
+    CHECK(failed_with(aril_eig(a, NULL), ARIL_ERR_SHAPE, "square matrices, got [3,4]"));
+    CHECK(failed_with(aril_matrix_exp(a), ARIL_ERR_SHAPE, "square matrices, got [3,4]"));
+    CHECK(failed_with(aril_matrix_rank(s, (aril_rank_opts){ .atol = -1 }), ARIL_ERR_ARG, "atol"));
+    aril_fftn_opts twice = { .axes = ARIL_AXES(0, -2) }, short_of = { .n = { -3 } };
+    CHECK(failed_with(aril_rfftn(s, twice), ARIL_ERR_ARG, "axis 0 is named twice"));
+    CHECK(failed_with(aril_rfftn(s, short_of), ARIL_ERR_ARG, "a length of -3"));
+    CHECK(failed_with(aril_fftn(s, (aril_fftn_opts){ 0 }), ARIL_ERR_SHAPE, "complex numbers"));
+    CHECK(
+        failed_with(aril_rfft2(filled(ARIL_SHAPE(3), 1), ARIL_FFT_ORTHO), ARIL_ERR_INDEX, "axis"));
+    CHECK(failed_with(aril_fftshift(s, ARIL_AXES(2)), ARIL_ERR_INDEX, "fftshift"));
+    CHECK(failed_with(aril_hann_window(-1, false), ARIL_ERR_SHAPE, "hann_window"));
+    CHECK(failed_with(aril_kaiser_window(4, false, NAN), ARIL_ERR_ARG, "beta"));
     aril_tensor *w = aril_zeros(ARIL_SHAPE(4), ARIL_F64, aril_cpu());
     CHECK(
         failed_with(aril_istft(filled(ARIL_SHAPE(3, 5, 2), 1), 4, (aril_stft_opts){ .window = w }),
@@ -129,6 +143,8 @@ TEST(factors_give_the_matrix_back)
         aril_tensor *q = aril_qr(a, &r), *u = aril_svd(a, &s, &v);
         CHECK_NEAR(largest(aril_matmul(q, r), a), 0, 1e-12);
         CHECK_NEAR(largest(aril_matmul(aril_mul(u, aril_unsqueeze(s, -2)), v), a), 0, 1e-12);
+        aril_tensor *lower, *upper, *rows = aril_lu(a, &lower, &upper);
+        CHECK_NEAR(largest(aril_matmul(rows, aril_matmul(lower, upper)), a), 0, 1e-12);
         aril_tensor *p = aril_pinv(a, 0);
         CHECK_NEAR(largest(aril_matmul(a, aril_matmul(p, a)), a), 0, 1e-10);
         aril_tensor *square = aril_matmul(a, aril_transpose(a, 1, 2)); /* semidefinite, or nearly */
@@ -144,6 +160,40 @@ TEST(factors_give_the_matrix_back)
                    0, 1e-9);
         CHECK(aril_ok());
     }
+}
+
+/* A V = V diag(L), in complex numbers; 70 is larger than LAPACK's blocks. */
+TEST(eigenvectors_are_only_scaled)
+{
+    if (!lapack()) SKIP("no LAPACK");
+    for (int64_t n = 1; n <= 70; n += 23) {
+        ARIL_SCOPE;
+        aril_tensor *a = filled(ARIL_SHAPE(2, n, n), 3), *v, *e = aril_eig(a, &v);
+        aril_tensor *vr = aril_select(v, -1, 0), *vi = aril_select(v, -1, 1);
+        aril_tensor *er = aril_unsqueeze(aril_select(e, -1, 0), -2);
+        aril_tensor *ei = aril_unsqueeze(aril_select(e, -1, 1), -2);
+        aril_tensor *re = aril_sub(aril_mul(vr, er), aril_mul(vi, ei));
+        aril_tensor *im = aril_add(aril_mul(vr, ei), aril_mul(vi, er));
+        CHECK_NEAR(largest(aril_matmul(a, vr), re), 0, 1e-12);
+        CHECK_NEAR(largest(aril_matmul(a, vi), im), 0, 1e-12);
+        aril_tensor *length = aril_sum(aril_square(v), ARIL_AXES(1, 3));
+        CHECK_NEAR(largest(length, aril_ones_like(length)), 0, 1e-12);
+    }
+}
+
+/* exp(A) exp(-A) = I, and exp(A + I) = e exp(A), for matrices of very different norms in a batch. */
+TEST(exponentials_of_matrices)
+{
+    ARIL_SCOPE;
+    static const double norms[] = { 1e-9, 0.3, 1, 20 };
+    aril_tensor *sizes = aril_from(norms, ARIL_SHAPE(4, 1, 1), ARIL_F64, aril_cpu());
+    aril_tensor *a = aril_mul(filled(ARIL_SHAPE(4, 5, 5), 5), sizes);
+    aril_tensor *eye = aril_eye(5, 5, ARIL_F64, aril_cpu()), *y = aril_matrix_exp(a);
+    aril_tensor *one = aril_matmul(aril_slice(y, 0, 0, 3, 1),
+                                   aril_slice(aril_matrix_exp(aril_neg(a)), 0, 0, 3, 1));
+    CHECK_NEAR(largest(one, aril_expand(eye, aril_shape_of(one))), 0, 1e-12);
+    aril_tensor *more = aril_div(aril_matrix_exp(aril_add(a, eye)), y);
+    CHECK_NEAR(largest(more, aril_full_like(more, exp(1))), 0, 1e-8);
 }
 
 /* Every length up to 100 and some above, against the defining sum; and back. */

@@ -63,6 +63,9 @@ ARIL_API aril_tensor *aril_kron(aril_tensor *a, aril_tensor *b);
 /* The n-th matrix power; for negative n, of the inverse. [...,n,n] */
 ARIL_API aril_tensor *aril_matrix_power(aril_tensor *x, int64_t n);
 
+/* The exponential I + X + X^2 / 2! + ... [...,n,n] */
+ARIL_API aril_tensor *aril_matrix_exp(aril_tensor *x);
+
 /* The sum of the diagonal. [m,n] -> [] */
 ARIL_API aril_tensor *aril_trace(aril_tensor *x);
 
@@ -122,6 +125,29 @@ ARIL_API aril_tensor *aril_svdvals(aril_tensor *a);
 /* The eigenvalues, ascending, and in *vectors the eigenvectors as columns, of the symmetric part of
  * each matrix. [...,n,n] -> [...,n] and [...,n,n]. */
 ARIL_API aril_tensor *aril_eigh(aril_tensor *a, aril_tensor **vectors);
+
+/* The eigenvalues, in no particular order, and in *vectors the eigenvectors of length 1 as columns,
+ * of general matrices. They are complex: the last dimension, of size 2, holds real and imaginary
+ * parts (aril/fft.h). [...,n,n] -> [...,n,2] and [...,n,n,2]. A loss must not depend on the phase
+ * of the vectors: here the largest component of each is real and positive. */
+ARIL_API aril_tensor *aril_eig(aril_tensor *a, aril_tensor **vectors);
+ARIL_API aril_tensor *aril_eigvals(aril_tensor *a);
+
+/* LU factorization with pivoted rows A = P L U: returns the permutation matrix P, and in *l and *u
+ * the lower (with ones on its diagonal) and the upper triangular factor.
+ * [...,m,n] -> [...,m,m], [...,m,k] and [...,k,n], k = min(m, n). */
+ARIL_API aril_tensor *aril_lu(aril_tensor *a, aril_tensor **l, aril_tensor **u);
+
+typedef struct aril_rank_opts {
+    double atol;    /* absolute tolerance; default 0 */
+    double rtol;    /* relative to the largest singular value; default max(m, n) times the dtype's
+                       epsilon, or 0 if atol is given */
+    bool symmetric; /* the matrices are symmetric: faster, by eigenvalues */
+} aril_rank_opts;
+
+/* The rank: the number of singular values above max(atol, rtol * largest), as i64.
+ * [...,m,n] -> [...] */
+ARIL_API aril_tensor *aril_matrix_rank(aril_tensor *a, aril_rank_opts opts);
 
 ARIL_C_END
 

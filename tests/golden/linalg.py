@@ -325,3 +325,70 @@ for n in (-2, 0, 1, 3, 5):
     same(f"matrix_power/{'minus' if n < 0 else ''}{abs(n)}", f"aril_matrix_power(x[0], {n})",
          lambda x, n=n: L.matrix_power(x[0], n), near_eye(2, 3, 3), rtol=1e-9, grad=n != 0)
 same("trace", "aril_trace(x[0])", lambda x: x[0].trace(), randn(3, 4))
+
+# ---- LU, general eigenvalues, exponential, rank ----
+for name, shape in (("square", (4, 4)), ("tall", (5, 3)), ("wide", (2, 3, 5))):
+    case("lu/" + name, "aril_tensor *l, *u; y[0] = aril_lu(x[0], &l, &u); y[1] = l; y[2] = u;",
+         lambda x: tuple(L.lu(x[0])), [randn(*shape, dtype=f64)], rtol=1e-9)
+case("lu/singular", "aril_tensor *l, *u; y[0] = aril_lu(x[0], &l, &u); y[1] = l; y[2] = u;",
+     lambda x: tuple(L.lu(x[0])), [torch.zeros(2, 2)], grad=False)
+
+# the order of eigenvalues and the phase of eigenvectors are arbitrary: functions that depend on neither
+RE, IM = "aril_select(e, -1, 0)", "aril_select(e, -1, 1)"
+case("eig/powers", f"aril_tensor *e = aril_eigvals(x[0]), *r = {RE}, *i = {IM}; "
+     "y[0] = aril_sum(aril_square(aril_add(aril_square(r), aril_square(i))), ARIL_AXES(-1)); "
+     "y[1] = aril_sum(aril_mul(r, aril_square(i)), ARIL_AXES(-1));",
+     lambda x: ((L.eigvals(x[0]).abs() ** 4).sum(-1), (L.eigvals(x[0]).real * L.eigvals(x[0]).imag ** 2).sum(-1)),
+     [randn(2, 5, 5, dtype=f64)], rtol=1e-8)
+
+
+def eig_vectors(x):
+    e, v = L.eig(x[0])
+    return ((v.abs() ** 2) @ e.real.unsqueeze(-1),)
+
+
+case("eig/vectors", f"aril_tensor *v, *e = aril_eig(x[0], &v); "
+     "aril_tensor *size = aril_sum(aril_square(v), ARIL_AXES(-1)); "
+     f"y[0] = aril_matmul(size, aril_unsqueeze({RE}, -1));", eig_vectors, [randn(2, 4, 4, dtype=f64)], rtol=1e-7)
+
+for name, t in (("small", randn(3, 3, dtype=f64) * 0.01), ("batch", randn(2, 4, 4, dtype=f64)),
+                ("large", randn(3, 3, dtype=f64) * 8), ("f32", randn(2, 3, 3)), ("zero", torch.zeros(2, 2, dtype=f64))):
+    same("matrix_exp/" + name, "aril_matrix_exp(x[0])", lambda x: torch.matrix_exp(x[0]), t,
+         rtol=1e-4 if name == "f32" else 1e-9)
+RANKS = torch.stack([torch.outer(randn(4), randn(3)), randn(4, 3), torch.zeros(4, 3)])
+same("matrix_rank/default", "aril_matrix_rank(x[0], (aril_rank_opts){ 0 })", lambda x: L.matrix_rank(x[0]), RANKS,
+     grad=False)
+same("matrix_rank/tolerances", "aril_matrix_rank(x[0], (aril_rank_opts){ .atol = 0.5, .rtol = 0.3 })",
+     lambda x: L.matrix_rank(x[0], atol=0.5, rtol=0.3), RANKS, grad=False)
+same("matrix_rank/symmetric", "aril_matrix_rank(x[0], (aril_rank_opts){ .symmetric = true })",
+     lambda x: L.matrix_rank(x[0], hermitian=True), RANKS @ RANKS.mT, grad=False)
+
+# ---- Fourier transforms over several axes ----
+F_ = torch.fft
+NORMS = (("backward", "ARIL_FFT_BACKWARD"), ("ortho", "ARIL_FFT_ORTHO"), ("forward", "ARIL_FFT_FORWARD"))
+for word, c_norm in NORMS:
+    same("fftn/" + word, f"aril_fftn(x[0], (aril_fftn_opts){{ .norm = {c_norm} }})",
+         lambda x: R(F_.fftn(C(x[0]), norm=word)), randn(3, 4, 5, 2, dtype=f64))
+    same("ifftn/" + word, f"aril_ifftn(x[0], (aril_fftn_opts){{ .axes = ARIL_AXES(0, -1), .n = {{ 5, 3 }}, .norm = {c_norm} }})",
+         lambda x: R(F_.ifftn(C(x[0]), (5, 3), (0, -1), norm=word)), randn(3, 4, 5, 2, dtype=f64))
+    same("rfftn/" + word, f"aril_rfftn(x[0], (aril_fftn_opts){{ .axes = ARIL_AXES(2, 0), .norm = {c_norm} }})",
+         lambda x: R(F_.rfftn(x[0], dim=(2, 0), norm=word)), randn(3, 4, 5, dtype=f64))
+    same("irfftn/" + word, f"aril_irfftn(x[0], (aril_fftn_opts){{ .axes = ARIL_AXES(0, 1), .n = {{ 0, 5 }}, .norm = {c_norm} }})",
+         lambda x: F_.irfftn(C(x[0]), (3, 5), (0, 1), norm=word), randn(3, 4, 2, 2, dtype=f64))
+    same("rfft2/" + word, f"aril_rfft2(x[0], {c_norm})", lambda x: R(F_.rfft2(x[0], norm=word)), randn(2, 4, 5, dtype=f64))
+    same("irfft2/" + word, f"aril_irfft2(x[0], {c_norm})", lambda x: F_.irfft2(C(x[0]), norm=word),
+         randn(2, 4, 5, 2, dtype=f64))
+for name in ("fftshift", "ifftshift"):
+    fn = getattr(F_, name)
+    same(name + "/all", f"aril_{name}(x[0], ARIL_ALL)", lambda x: fn(x[0]), randn(4, 5))
+    same(name + "/one", f"aril_{name}(x[0], ARIL_AXES(-2))", lambda x: fn(x[0], dim=-2), randn(3, 5, 2))
+for name in ("hann", "hamming", "blackman"):
+    fn = getattr(torch, name + "_window")
+    for n in (0, 1, 2, 9, 16):
+        for symmetric in (False, True):
+            same(f"{name}_window/{n}{'_symmetric' if symmetric else ''}",
+                 f"aril_{name}_window({n}, {str(symmetric).lower()})", lambda x: fn(n, periodic=not symmetric),
+                 grad=False, atol=1e-6)
+for beta in (0.0, 5.0, 12.0, 60.0):
+    same(f"kaiser_window/{int(beta)}", f"aril_kaiser_window(17, false, {beta})",
+         lambda x: torch.kaiser_window(17, True, beta, dtype=f64).float(), grad=False, atol=1e-6)

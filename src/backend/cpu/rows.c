@@ -6,6 +6,7 @@
 #include "backend/cpu/conv/conv_lanes_grad.h"
 #include "backend/cpu/elementwise/elementwise.h"
 #include "backend/cpu/linalg/gemm.h"
+#include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/norm/rows.h"
 #include "backend/cpu/sequence/rnn.h"
 #include "ops/shape/pad.h"
@@ -33,7 +34,7 @@ static const aril__row elementwise_rows[] = {
     { .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_ },
 static const aril__row product_rows[] = {
     PRODUCT(matmul, true, cpu_product) PRODUCT(linear, true, cpu_product)
-        PRODUCT(outer_sum, false, cpu_product)
+        PRODUCT(outer_sum, false, cpu_product) PRODUCT(matrix_exp, true, cpu_matrix_exp)
 #if ARIL_HAVE_BLAS
             PRODUCT(matmul, true, cpu_product_blas) PRODUCT(linear, true, cpu_product_blas)
                 PRODUCT(outer_sum, false, cpu_product_blas)

@@ -20,6 +20,8 @@ typedef enum kind {
     SVD,
     EIGH,
     PINV,
+    LU,
+    EIG,
 } kind;
 
 #if ARIL_HAVE_LAPACK
@@ -100,7 +102,9 @@ static aril_status answer(const aril__run *r, const job *j, int64_t batch)
                                          [QR] = "has no factors",
                                          [SVD] = "is not finite, or its values do not converge",
                                          [EIGH] = "is not finite, or its values do not converge",
-                                         [PINV] = "is not finite, or its values do not converge" };
+                                         [PINV] = "is not finite, or its values do not converge",
+                                         [LU] = "has no factors",
+                                         [EIG] = "is not finite, or its values do not converge" };
     if (atomic_load(&j->no_memory))
         return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
     long long bad = atomic_load(&j->bad);
@@ -114,7 +118,14 @@ static aril_status answer(const aril__run *r, const job *j, int64_t batch)
 /* Dimensions per matrix of each result. */
 static int own_dims(kind k, int i)
 {
-    return k == DET || k == SLOGDET ? 0 : (k == SVD && i == 1) || (k == EIGH && i == 0) ? 1 : 2;
+    switch (k) {
+    case DET:
+    case SLOGDET: return 0;
+    case SVD: return i == 1 ? 1 : 2;
+    case EIGH: return i == 0 ? 1 : 2;
+    case EIG: return i == 0 ? 2 : 3; /* pairs of real and imaginary parts */
+    default: return 2;
+    }
 }
 
 static void read_attrs(const aril__run *r, job *j)
@@ -238,4 +249,14 @@ aril_status aril__lapack_eigh(aril__run *r)
 aril_status aril__lapack_pinv(aril__run *r)
 {
     return run(r, PINV);
+}
+
+aril_status aril__lapack_lu(aril__run *r)
+{
+    return run(r, LU);
+}
+
+aril_status aril__lapack_eig(aril__run *r)
+{
+    return run(r, EIG);
 }

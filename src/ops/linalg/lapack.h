@@ -16,6 +16,8 @@ aril_status aril__lapack_qr(aril__run *r);
 aril_status aril__lapack_svd(aril__run *r);
 aril_status aril__lapack_eigh(aril__run *r);
 aril_status aril__lapack_pinv(aril__run *r);
+aril_status aril__lapack_lu(aril__run *r);
+aril_status aril__lapack_eig(aril__run *r);
 
 #define CHOLESKY_ATTRS(A) A(cholesky, I64, 1, upper, 0, NULL)
 ATTRS(cholesky, CHOLESKY_ATTRS)

@@ -14,7 +14,7 @@ enum { TYPES = DT(ARIL_F32) | DT(ARIL_F64) };
 
 /* ---- shapes ---- */
 
-static aril_status check_matrix(const aril__call *c, int i, bool square)
+aril_status aril__matrix_check(const aril__call *c, int i, bool square)
 {
     const aril_tensor *t = c->in[i];
     char text[ARIL__SHAPE_TEXT];
@@ -28,26 +28,30 @@ static aril_status check_matrix(const aril__call *c, int i, bool square)
     return ARIL_OK;
 }
 
-/* Output i: the batch dimensions of input 0 and `own` more. */
-static void set_out(aril__call *c, int i, int own, int64_t m, int64_t n)
+void aril__matrix_out(aril__call *c, int i, int n, const int64_t *dim)
 {
     const aril_tensor *x = c->in[0];
     aril__meta *o = &c->out[i];
     o->dtype = (aril_dtype)x->dtype;
-    o->ndim = x->ndim - 2;
-    memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *x->dim);
-    if (own == 2) o->dim[o->ndim++] = m;
-    if (own >= 1) o->dim[o->ndim++] = n;
+    o->ndim = x->ndim - 2 + n;
+    memcpy(o->dim, x->dim, (size_t)(x->ndim - 2) * sizeof *x->dim);
+    for (int k = 0; k < n; k++) o->dim[x->ndim - 2 + k] = dim[k];
 }
 
-/* A known size of a square matrix, if there is one. */
-static int64_t side(const aril_tensor *x)
+/* Output i: the batch dimensions of input 0 and `own` more, of m and n. */
+static void set_out(aril__call *c, int i, int own, int64_t m, int64_t n)
+{
+    const int64_t dim[2] = { m, n };
+    aril__matrix_out(c, i, own, dim + 2 - own);
+}
+
+int64_t aril__matrix_side(const aril_tensor *x)
 {
     int64_t m = x->dim[x->ndim - 2], n = x->dim[x->ndim - 1];
     return m < 0 ? n : m;
 }
 
-static int64_t smaller(const aril_tensor *x)
+int64_t aril__matrix_smaller(const aril_tensor *x)
 {
     int64_t m = x->dim[x->ndim - 2], n = x->dim[x->ndim - 1];
     return m < 0 || n < 0 ? (m == 0 || n == 0 ? 0 : -1) : m < n ? m : n;
@@ -55,8 +59,8 @@ static int64_t smaller(const aril_tensor *x)
 
 static aril_status square_infer(aril__call *c)
 {
-    aril_status s = check_matrix(c, 0, true);
-    if (s == ARIL_OK) set_out(c, 0, 2, side(c->in[0]), side(c->in[0]));
+    aril_status s = aril__matrix_check(c, 0, true);
+    if (s == ARIL_OK) set_out(c, 0, 2, aril__matrix_side(c->in[0]), aril__matrix_side(c->in[0]));
     return s;
 }
 
@@ -91,6 +95,12 @@ static aril_tensor *half_sum_with_transpose(aril_tensor *x)
 static aril_tensor *plus(aril_tensor *a, aril_tensor *b)
 {
     return !a ? b : !b ? a : aril_add(a, b);
+}
+
+aril_tensor *aril__sizes_unknown(const aril__op *op)
+{
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a gradient needs matrices of known sizes", op->name);
+    return aril__poison();
 }
 
 aril_tensor *aril__eye_like(aril_tensor *x)
@@ -134,7 +144,7 @@ OP(inverse, .doc = "inverse of square matrices", .min_in = 1, .max_in = 1, .n_ou
 
 static aril_status det_infer(aril__call *c)
 {
-    aril_status s = check_matrix(c, 0, true);
+    aril_status s = aril__matrix_check(c, 0, true);
     for (int i = 0; s == ARIL_OK && i < c->op->n_out; i++) set_out(c, i, 0, 0, 0);
     return s;
 }
@@ -169,13 +179,13 @@ static aril_status solve_infer(aril__call *c)
     const aril_tensor *a = c->in[0], *b = c->in[1];
     aril__meta *o = &c->out[0];
     char ta[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
-    aril_status s = check_matrix(c, 0, true);
-    if (s == ARIL_OK) s = check_matrix(c, 1, false);
+    aril_status s = aril__matrix_check(c, 0, true);
+    if (s == ARIL_OK) s = aril__matrix_check(c, 1, false);
     if (s < 0) return s;
     if (a->dtype != b->dtype)
         return aril__fail(ARIL_ERR_DTYPE, "%s: %s and %s; cast one of them with aril_cast",
                           c->op->name, aril__dtypes[a->dtype].name, aril__dtypes[b->dtype].name);
-    int64_t n = side(a), rows = b->dim[b->ndim - 2];
+    int64_t n = aril__matrix_side(a), rows = b->dim[b->ndim - 2];
     o->ndim = a->ndim - 2;
     memcpy(o->dim, a->dim, (size_t)o->ndim * sizeof *o->dim);
     if ((n >= 0 && rows >= 0 && n != rows) ||
@@ -284,9 +294,9 @@ OP(cholesky, .doc = "L of A = L L' for positive definite A", .min_in = 1, .max_i
 static aril_status qr_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[0];
-    aril_status s = check_matrix(c, 0, false);
+    aril_status s = aril__matrix_check(c, 0, false);
     if (s < 0) return s;
-    int64_t k = smaller(x);
+    int64_t k = aril__matrix_smaller(x);
     set_out(c, 0, 2, x->dim[x->ndim - 2], k);
     set_out(c, 1, 2, k, x->dim[x->ndim - 1]);
     return ARIL_OK;
@@ -313,8 +323,7 @@ VJP(qr)
         return;
     }
     if (k < 0 || n < 0) {
-        aril__fail(ARIL_ERR_UNSUPPORTED, "qr: a gradient needs matrices of known sizes");
-        c->dx[0] = aril__poison();
+        c->dx[0] = aril__sizes_unknown(c->op);
         return;
     }
     /* A wide matrix [X Y] = Q [U V]: Y = Q V depends on X through Q. */
@@ -340,9 +349,9 @@ OP(qr, .doc = "Q of orthonormal columns and upper triangular R of A = Q R", .min
 static aril_status svd_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[0];
-    aril_status s = check_matrix(c, 0, false);
+    aril_status s = aril__matrix_check(c, 0, false);
     if (s < 0) return s;
-    int64_t k = smaller(x);
+    int64_t k = aril__matrix_smaller(x);
     set_out(c, 0, 2, x->dim[x->ndim - 2], k);
     set_out(c, 1, 1, 0, k);
     set_out(c, 2, 2, k, x->dim[x->ndim - 1]);
@@ -391,10 +400,10 @@ OP(svd, .doc = "U, S and V' of A = U diag(S) V', values from the largest", .min_
 
 static aril_status eigh_infer(aril__call *c)
 {
-    aril_status s = check_matrix(c, 0, true);
+    aril_status s = aril__matrix_check(c, 0, true);
     if (s < 0) return s;
-    set_out(c, 0, 1, 0, side(c->in[0]));
-    set_out(c, 1, 2, side(c->in[0]), side(c->in[0]));
+    set_out(c, 0, 1, 0, aril__matrix_side(c->in[0]));
+    set_out(c, 1, 2, aril__matrix_side(c->in[0]), aril__matrix_side(c->in[0]));
     return ARIL_OK;
 }
 
@@ -424,7 +433,7 @@ ATTR_LIST(pinv, PINV_ATTRS)
 static aril_status pinv_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[0];
-    aril_status s = check_matrix(c, 0, false);
+    aril_status s = aril__matrix_check(c, 0, false);
     if (s == ARIL_OK) set_out(c, 0, 2, x->dim[x->ndim - 1], x->dim[x->ndim - 2]);
     return s;
 }

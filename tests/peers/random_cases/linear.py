@@ -1,7 +1,7 @@
 """Linear algebra and Fourier transforms: aril/linalg.h and aril/fft.h."""
 import torch
 import torch.nn.functional as F
-from by_ctypes import B, I, I64, P, Out, api, axes, options, tensors
+from by_ctypes import B, F64, I, I64, P, AxesOf, Out, api, axes, options, tensors
 
 from .engine import ANY, FLOATS, INTS, WIDE_FLOATS, Call, row
 
@@ -9,6 +9,8 @@ T = torch
 LinearOptions = options("LinearOptions", (I, "activation"))
 TriangularOptions = options("TriangularOptions", (B, "upper transpose unitriangular right"))
 FftOptions = options("FftOptions", (I64, "n"), (I, "norm"))
+FftnOptions = options("FftnOptions", (AxesOf, "axes"), (I64 * 8, "n"), (I, "norm"))
+RankOptions = options("RankOptions", (F64, "atol rtol"), (B, "symmetric"))
 StftOptions = options("StftOptions", (I64, "hop win_length"), (P, "window"), (B, "no_center zero_pad normalized two_sided"), (I64, "length"))
 NUMBERS = FLOATS + INTS
 ACTIVATION = (lambda x: x, F.relu, F.relu6, lambda x: F.leaky_relu(x, 0.01), T.sigmoid, T.tanh)
@@ -170,6 +172,60 @@ def equations(d, name):
     return Call([a], ours, theirs, grad=apart, second=name in ("inverse", "cholesky", "qr", "det", "slogdet"), upper=upper)
 
 
+@row("lu", "eig", "eigvals", "matrix_rank", "matrix_exp")
+def factors(d, name):
+    d.special = False
+    lead = [d.random.randint(1, 3) for _ in range(d.pick(0, 0, 1, 2))]
+    n = d.random.randint(1, 6)
+    m = d.random.randint(1, 6) if name in ("lu", "matrix_rank") else n
+    a = d.tensor(WIDE_FLOATS, sizes=[*lead, m, n])
+    a.value, a.layout = a.value.nan_to_num(0, 1, -1).clamp(-3, 3), a.layout if a.layout[0] != "expanded" else ("contiguous",)
+    if name == "matrix_exp":
+        a.value = a.value.clamp(-1, 1)
+        return Call([a], api.matrix_exp, T.matrix_exp, second=False)
+    if d.wrong or a.value.dim() < 2:
+        return None
+    wide = a.value.double()
+    if name == "matrix_rank":
+        if d.chance(0.5):
+            a.value = a.value[..., :1] @ a.value[..., :1, :]
+        atol, rtol = d.pick((0, 0), (0.5, 0.25), (1.0, 0), (0, 0.1))
+        values = T.linalg.svdvals(a.value.double())
+        limit = T.clamp_min(values[..., :1] * (rtol or (0 if atol else max(m, n) * T.finfo(a.value.dtype).eps)), atol)
+        if ((values - limit).abs() <= 1e-3 * limit + 1e-7).any():
+            return None  # a value at the limit
+        return Call([a], lambda a: api.matrix_rank(a, RankOptions(atol=float(atol), rtol=float(rtol))),
+                    lambda a: T.linalg.matrix_rank(a, atol=atol or None, rtol=rtol or None), atol=atol, rtol=rtol)
+    if name == "lu":
+        if T.linalg.lu(wide)[2].diagonal(0, -2, -1).abs().min() < 0.02:  # the gradient divides by it
+            return None
+        def ours(a):
+            l, u = Out(), Out()
+            p = api.lu(a, l, u)
+            return p, l.tensor, u.tensor
+        return Call([a], ours, lambda a: tuple(T.linalg.lu(a)), second=False)
+    values, vectors = T.linalg.eig(wide)
+    gaps = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs() + 9 * T.eye(n)
+    if gaps.min() < 0.1 or T.linalg.cond(vectors).max() > 50:
+        return None
+    # neither the order of the values nor the phase of the vectors is defined: functions that depend on neither
+    def powers(re, im):
+        return api.sum(api.square(re), axes(-1)), api.sum(api.mul(re, api.square(im)), axes(-1))
+    def ours(a):
+        out = Out()
+        e = api.eig(a, out) if name == "eig" else api.eigvals(a)
+        re, im = api.select(e, -1, 0), api.select(e, -1, 1)
+        if name == "eigvals":
+            return powers(re, im)
+        return (api.matmul(api.sum(api.square(out.tensor), axes(-1)), api.unsqueeze(re, -1)),)
+    def theirs(a):
+        e, v = T.linalg.eig(a)
+        if name == "eigvals":
+            return e.real.square().sum(-1), (e.real * e.imag.square()).sum(-1)
+        return ((v.abs() ** 2) @ e.real.unsqueeze(-1),)
+    return Call([a], ours, theirs, second=False)
+
+
 # ---- Fourier transforms ---------------------------------------------------------------------------------------------
 
 NORMS = ("backward", "ortho", "forward")
@@ -210,6 +266,59 @@ def fail_shape():
 def frequencies(d, name):
     n, spacing = d.int(1, 40), d.float(1, 0.5, 2, 0.01)
     return Call([], lambda: api[name](n, spacing), lambda: getattr(T.fft, name)(n, spacing), n=n, d=spacing)
+
+
+@row("fftn", "ifftn", "rfftn", "irfftn", "rfft2", "irfft2")
+def fourier_axes(d, name):
+    d.special = False
+    real_in, real_out = name.startswith("rfft"), name.startswith("irfft")
+    sizes = [d.random.randint(1, 7) for _ in range(d.random.randint(2 if name.endswith("2") else 1, 4))]
+    if real_out:
+        sizes[-1] += 1  # the default length, 2(m-1), is at least 1 then
+    x = d.tensor(WIDE_FLOATS, sizes=sizes + ([] if real_in else [2]))
+    norm = d.random.randrange(3)
+    word, n = NORMS[norm], len(sizes)
+    to = (lambda x: x) if real_in else lambda x: complex_of(x.contiguous()) if x.dim() > 1 or x.shape == (2,) else fail_shape()
+    back = (lambda y: y) if real_out else pair_of
+    if name.endswith("2"):
+        return Call([x], lambda x: api[name](x, norm), lambda x: back(getattr(T.fft, name)(to(x), norm=word)), norm=word)
+    which = d.random.sample(range(n), d.random.randint(1, n))
+    which = [a - n if d.chance(0.3) else a for a in which]
+    given, cut = d.chance(0.7), d.chance(0.4)
+    if not given:
+        which = []
+    over = [a % n for a in which] or list(range(n))
+    lengths = [d.random.randint(1, 9) if cut else 0 for _ in over]
+    usual = [sizes[a] for a in over]
+    if real_out:
+        usual[-1] = 2 * (sizes[over[-1]] - 1)
+        if usual[-1] < 1 and not cut:
+            return None
+    theirs = [a or b for a, b in zip(lengths, usual)] if cut else None
+    options_ = FftnOptions(axes=axes(*which), n=tuple(lengths + [0] * (8 - len(lengths))), norm=norm)
+    if d.wrong:
+        return None
+    return Call([x], lambda x: api[name](x, options_), lambda x: back(getattr(T.fft, name)(to(x), theirs, over, norm=word)),
+                axes=which, n=lengths, norm=word)
+
+
+@row("fftshift", "ifftshift")
+def shifts(d, name):
+    x = d.tensor(ANY, sizes=[d.random.randint(1, 6) for _ in range(d.random.randint(1, 4))])
+    n = x.value.dim()
+    if n == 0:
+        return None  # NumPy and Aril give a copy, PyTorch an error
+    which = d.random.sample(range(n), d.random.randint(0, n))
+    return Call([x], lambda x: api[name](x, axes(*which)), lambda x: getattr(T.fft, name)(x, which or None), axes=which)
+
+
+@row("hann_window", "hamming_window", "blackman_window", "kaiser_window")
+def windows(d, name):
+    n, symmetric, beta = d.int(0, 40), d.chance(0.5), d.float(12, 0, 3, 40)
+    more = (beta,) if name == "kaiser_window" else ()
+    def theirs():
+        return getattr(T, name)(n, not symmetric, *more, dtype=T.float64).to(T.float32)
+    return Call([], lambda: api[name](n, symmetric, *more), theirs, n=n, symmetric=symmetric, beta=beta)
 
 
 @row("stft", "istft")
