@@ -14,7 +14,6 @@
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/vector/stream.h"
 #include "ops/vector/targets.h"
 #include "ops/vector/vecmath.h"
 #include "ops/loss/ops.h"

@@ -105,7 +105,7 @@ static aril_status begin(work *w, const aril__bn *j, int kind)
     size_t large = (size_t)(j->outer * j->channels * j->inner) * (row->bits / 8);
     w->staged = j->type == ARIL_F16 || j->type == ARIL_BF16;
     w->count = j->outer * j->inner;
-    w->streams = large >= ARIL__STREAM_FROM && j->out != j->x;
+    w->streams = large >= ARIL__STREAM_COPIES_FROM && j->out != j->x;
     w->direct = !w->staged && !w->streams && j->out != j->x;
     if (kind == BACKWARD) {
         w->by_y = j->y != NULL;

@@ -4,11 +4,11 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/vector/stream.h"
 #include "ops/vector/targets.h"
 #include "ops/shape/view.h"
 #include "ops/norm/ops.h"
@@ -74,8 +74,8 @@ static void run_backward(rows_job *j, bool wide)
 static void run_rows(rows_job *j, aril_dtype type)
 {
     bool wide = type == ARIL_F64;
-    j->stream =
-        j->inner * j->per_group >= 256 && aril__dtype_bytes(type, j->rows * j->n) >= ARIL__STREAM;
+    j->stream = j->inner * j->per_group >= 256 &&
+                aril__dtype_bytes(type, j->rows * j->n) >= ARIL__STREAM_STORES_FROM;
     if (j->g)
         run_backward(j, wide);
     else

@@ -6,7 +6,6 @@
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/table/sample.h"
-#include "ops/vector/stream.h"
 #include "ops/vector/targets.h"
 #include "ops/vector/vecmath.h"
 #include "ops/reduce/ops.h"

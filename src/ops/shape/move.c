@@ -1,7 +1,7 @@
 #include "ops/shape/move.h"
 
 #include "core/parallel.h"
-#include "ops/vector/stream.h"
+#include "core/stream.h"
 #include "ops/vector/targets.h"
 
 #include <string.h>
@@ -247,7 +247,7 @@ void aril__move(const aril__loops *nest, const char *from, char *to, int64_t siz
         memcpy(to, from, (size_t)size);
         return;
     }
-    j.stream = count * size >= ARIL__STREAM && nest->dim[last] * size >= ROW_STREAM &&
+    j.stream = count * size >= ARIL__STREAM_STORES_FROM && nest->dim[last] * size >= ROW_STREAM &&
                nest->stride[1][last] == 1 && ARIL__TARGETS && aril__cpu() >= ARIL__CPU_AVX2;
     int64_t grain = GRAIN / size;
     if (nest->stride[1][last] == 1 && nest->stride[0][last] != 1 && nest->stride[0][last] != 0 &&

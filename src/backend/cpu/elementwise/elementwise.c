@@ -347,7 +347,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
     aril__loops_merge(&j.nest, r->n_in);
     bool rows = choose_feeds(&j, native);
     j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
-               n * (int64_t)j.result_size >= ARIL__STREAM_FROM && is_cheap(r->op);
+               n * (int64_t)j.result_size >= ARIL__STREAM_COPIES_FROM && is_cheap(r->op);
     int64_t grain = n;
     if (n > LEAST) {
         int64_t pieces = aril__parallel_pieces(n, LEAST);
