@@ -63,7 +63,7 @@ void bench_run_step(bench_run *r);
  * the first elements of each. */
 void bench_run_print(bench_run *r, FILE *to);
 
-/* ---- measurements (measure.c, peak.c) ---- */
+/* ---- measurements (measure.c) ---- */
 
 double bench_now(void); /* seconds */
 
@@ -85,8 +85,5 @@ int64_t bench_faults(void);     /* page faults of this process so far */
 double bench_memory_now(void);  /* resident, MB */
 double bench_memory_peak(void); /* peak since bench_memory_reset, MB; 0: unknown */
 void bench_memory_reset(void);
-
-/* Peak of multiply-adds in registers on all threads: GFLOP/s in f32. */
-double bench_peak(int threads);
 
 #endif

@@ -1,28 +1,19 @@
 #include "commands.h"
 #include "parts.h"
+#include "run.h"
 
 #include <aril/datasets.h>
 #include <aril/draw.h>
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 typedef struct options {
     const char *split, *sheet, *export, *target, *skip;
     int64_t count;
     double seconds;
 } options;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- contents ---- */
 
@@ -103,8 +94,8 @@ static bool look(aril_dataset *d, double seconds, counts *c)
     aril_loader *l = aril_loader_new(aril_dataset_keep(d),
                                      (aril_loader_opts){ .batch = same_size ? 64 : 1,
                                                          .shuffle = aril_dataset_size(d) > 0 });
-    double end = now() + seconds;
-    for (aril_batch b; l && now() < end && aril_loader_next(l, &b);) {
+    double end = bench_now() + seconds;
+    for (aril_batch b; l && bench_now() < end && aril_loader_next(l, &b);) {
         ARIL_SCOPE;
         count_classes(c, b.y, b.n);
         count_numbers(c, b.y);
@@ -325,11 +316,7 @@ static void plain(char *text)
 static int export(aril_dataset *d, const options *o)
 {
     int64_t size = aril_dataset_size(d), n = size >= 0 && size < o->count ? size : o->count;
-    if (mkdir(o->export, 0777) != 0 && errno != EEXIST) {
-        fprintf(stderr, "aril data: the folder '%s' could not be made: %s\n", o->export,
-                strerror(errno));
-        return EXIT_FAILED;
-    }
+    if (aril_folder_create(o->export) != ARIL_OK) return report("data");
     for (int64_t i = 0; i < n && aril_ok(); i++) {
         ARIL_SCOPE;
         char path[4096], label[96] = "image";

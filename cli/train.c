@@ -3,7 +3,6 @@
 #include "parts.h"
 #include "results.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -373,24 +372,6 @@ static aril_optim *make_optimizer(const run_parts *r)
 
 /* ---- the run ---- */
 
-static bool make_folder(const char *path)
-{
-    char part[4096];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *p = part + 1;; p++) {
-        if (*p && *p != '/') continue;
-        char c = *p;
-        *p = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            fprintf(stderr, "aril train: the folder '%s' could not be made: %s\n", part,
-                    strerror(errno));
-            return false;
-        }
-        *p = c;
-        if (!c) return true;
-    }
-}
-
 /* Augmentation must produce images of the network's input size. */
 static bool fits(const run_parts *r, aril_dataset *augmented)
 {
@@ -606,7 +587,7 @@ static int train(run_parts *r, const char *name)
     free(r->m.data);
     r->m.data = strdup(o->data);
     if (o->device) aril_module_to(r->m.scaled, aril_device_named(o->device));
-    if (!aril_ok() || !make_loaders(r) || !compile(r) || !make_folder(o->out))
+    if (!aril_ok() || !make_loaders(r) || !compile(r) || aril_folder_create(o->out) != ARIL_OK)
         return report("train");
     if (!o->resume && !o->fresh && aril_checkpoint_exists(r->checkpoint)) {
         fprintf(stderr,

@@ -192,6 +192,25 @@ TEST(a_folder_that_may_not_be_written)
     CHECK(rmdir(folder) == 0);
 }
 
+TEST(folders_are_created_with_their_parents)
+{
+    char deep[512], file[600];
+    struct stat st;
+    snprintf(deep, sizeof deep, "%s", temp_path("run/of/today"));
+    CHECK_INT(aril_folder_create(deep), ARIL_OK);
+    CHECK(stat(deep, &st) == 0 && S_ISDIR(st.st_mode));
+    CHECK_INT(aril_folder_create(deep), ARIL_OK); /* it exists already */
+    snprintf(file, sizeof file, "%s/x", deep);
+    CHECK_INT(aril__file_replace(file, "1", 1), ARIL_OK);
+    CHECK_INT(aril_folder_create(file), ARIL_ERR_IO);
+    CHECK_MSG(strstr(aril_error(), "cannot be created: File exists"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_folder_create(NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_folder_create(""), ARIL_ERR_ARG);
+    aril_clear_error();
+}
+
 /* ---- JSON ---- */
 
 static bool good_json(const char *text)

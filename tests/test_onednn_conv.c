@@ -1,6 +1,7 @@
 /* oneDNN convolutions: how they are cut among threads, that no piece gets a reference kernel, and
  * that results are right however they are cut. */
 #include "aril/aril.h"
+#include "core/clock.h"
 #include "core/cpu.h"
 #include "ops/table/apply.h"
 #include "ops/vision/conv.h"
@@ -11,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #if ARIL_HAVE_ONEDNN
 
@@ -183,22 +183,15 @@ TEST(no_piece_of_other_kinds_has_a_reference_kernel)
 
 /* ---- timing ---- */
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double time_of(aril_tensor *x, aril_tensor *w, int threads)
 {
     double best = 1e9;
     aril_set_threads(threads);
     for (int i = 0; i < 6; i++) {
         ARIL_SCOPE;
-        double start = seconds();
+        double start = aril__seconds();
         aril_conv2d(x, w, NULL, (aril_conv_opts){ 0 });
-        double now = seconds() - start;
+        double now = aril__seconds() - start;
         if (now < best) best = now;
     }
     aril_set_threads(0);

@@ -2,6 +2,7 @@
  * with the same bits as an uninterrupted one. Fits run in child processes: this one never uses Aril
  * before it has forked. */
 #include "aril/aril.h"
+#include "core/clock.h"
 #include "support/temp.h"
 #include "support/test.h"
 #include "train/digest.h"
@@ -17,13 +18,6 @@
 #include <unistd.h>
 
 enum { N = 100, D = 6, C = 3, EPOCHS = 6, BATCH = 9 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A persistent path in the test's folder: temp_path has only a few buffers. */
 static const char *place(const char *name)
@@ -172,9 +166,9 @@ static void kill_often(int times, job j, double seconds, const char *want, unsig
     while (kills < times || finished == 0) {
         pid_t pid = begin(&j);
         CHECK(pid > 0);
-        double begun = now();
+        double begun = aril__seconds();
         double until = begun + (kills < times ? seconds * rand_r(seed) / RAND_MAX : 600);
-        while (!ended(pid) && now() < until) usleep(200);
+        while (!ended(pid) && aril__seconds() < until) usleep(200);
         kill(pid, SIGKILL); /* no effect on one that has ended */
         int status = end(pid);
         if (status == -SIGKILL) {
@@ -185,7 +179,8 @@ static void kill_often(int times, job j, double seconds, const char *want, unsig
         CHECK_MSG(status == 0, "the fit ended with %d after %d kills", status, kills);
         CHECK_MSG(same_results(j.result, want), "other bits after %d kills", kills);
         finished++;
-        if (fresh) seconds = now() - begun; /* its current duration: kills come before that */
+        if (fresh)
+            seconds = aril__seconds() - begun; /* its current duration: kills come before that */
         fresh = true;
         remove_run(j.dir); /* the next kills hit a fit from scratch */
     }
@@ -199,11 +194,11 @@ TEST(killed_at_fifty_moments)
     if (fixed != NULL) seed = (unsigned)strtoul(fixed, NULL, 10);
     printf("      ARIL_TEST_SEED=%u\n", seed);
     const char *want = place("want");
-    double start = now();
+    double start = aril__seconds();
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
     CHECK_INT(end(begin(&(job){ .result = place("got"), .dir = place("run"), .every = 2 })), 0);
     CHECK(same_results(place("got"), want)); /* checkpointing changes nothing */
-    double seconds = now() - start;
+    double seconds = aril__seconds() - start;
     remove_run(place("run"));
     kill_often(40, (job){ .result = place("got"), .dir = place("run"), .every = 1 }, seconds, want,
                &seed);
@@ -215,9 +210,9 @@ TEST(killed_with_gradients_that_wait_and_with_workers)
 {
     unsigned seed = 5;
     const char *want = place("want");
-    double start = now();
+    double start = aril__seconds();
     CHECK_INT(end(begin(&(job){ .result = want, .accumulate = 4 })), 0);
-    double seconds = now() - start;
+    double seconds = aril__seconds() - start;
     kill_often(8,
                (job){ .result = place("got"),
                       .dir = place("run"),

@@ -1,4 +1,5 @@
 /* The profiler: counts, times that add up, the table, and a trace that other programs can read. */
+#include "core/clock.h"
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -7,15 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static aril_tensor *ones(int64_t n, int64_t m)
 {
@@ -56,11 +49,11 @@ static void step(void)
 
 TEST(times_add_up)
 {
-    double start = now();
+    double start = aril__seconds();
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     step();
     CHECK_INT(aril_profile_end(), ARIL_OK);
-    double wall = now() - start, whole = aril_profile_seconds();
+    double wall = aril__seconds() - start, whole = aril_profile_seconds();
     CHECK(whole <= wall && whole >= 0.02);
     CHECK_NEAR(sum_of_rows(), whole, 1e-9);
     const aril_profile_row *rows;
@@ -341,4 +334,23 @@ TEST(profiles_begin_and_end_while_others_work)
         CHECK(sum_of_rows() > 0);
     }
     for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+}
+
+/* The peak follows the number of threads, and no product of matrices exceeds it. */
+TEST(the_peak_bounds_a_matrix_product)
+{
+    aril_set_threads(1);
+    double peak = aril_machine_peak(), best = 0;
+    CHECK(peak > 1e8);
+    CHECK(aril_machine_peak() == peak);
+    aril_tensor *a = ones(256, 256), *b = ones(256, 256);
+    for (int i = 0; i < 20; i++) {
+        ARIL_SCOPE;
+        double start = aril__seconds();
+        aril_matmul(a, b);
+        double rate = 2.0 * 256 * 256 * 256 / (aril__seconds() - start);
+        if (rate > best) best = rate;
+    }
+    aril_set_threads(0);
+    CHECK_MSG(best < 1.1 * peak, "%g FLOP/s of %g", best, peak);
 }

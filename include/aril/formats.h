@@ -11,6 +11,10 @@
 
 ARIL_C_BEGIN
 
+/* Creates a folder and its missing parents, for the files of a run. A folder that already exists is
+ * fine; anything else of that name is an error (ARIL_ERR_IO). */
+ARIL_API aril_status aril_folder_create(const char *path);
+
 /* ---- safetensors: weights as PyTorch and others read and write them ---- */
 
 /* Text metadata of a file: n unique keys and their values. Borrowed. */

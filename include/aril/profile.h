@@ -54,9 +54,13 @@ ARIL_API int aril_profile_rows(const aril_profile_row **rows);
 ARIL_API double aril_profile_seconds(void);
 
 /* Prints the table: calls, milliseconds, share of the total, microseconds per call, GB/s, GFLOP/s,
- * and GFLOP/s relative to the machine's f32 peak with the threads in use, which is measured (20 ms)
- * when first needed. */
+ * and GFLOP/s relative to aril_machine_peak. */
 ARIL_API aril_status aril_profile_print(FILE *to);
+
+/* The machine's peak with the current number of threads: f32 FLOP/s of fused multiply-adds on
+ * registers, which kernels can approach but not exceed. Measured on first use, in about 20 ms, and
+ * again when the number of threads has changed. */
+ARIL_API double aril_machine_peak(void);
 
 ARIL_C_END
 

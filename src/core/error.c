@@ -42,6 +42,12 @@ const char *aril_status_text(aril_status s)
     }
 }
 
+aril_status aril__latest_status(void)
+{
+    const aril__error *e = aril__self()->last_error;
+    return e ? e->code : ARIL_ERR_INTERNAL;
+}
+
 aril__error *aril__error_keep(aril__error *e)
 {
     if (e && atomic_load_explicit(&e->refs, memory_order_relaxed) > 0)

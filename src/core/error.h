@@ -26,6 +26,10 @@ aril__cold aril_status aril__fail(aril_status code, const char *fmt, ...)
 /* Makes `e` this thread's latest error, and its first if it has none (poison from elsewhere). */
 aril__cold void aril__adopt_error(aril__error *e);
 
+/* The code of this thread's latest error, for functions that return a status after one that
+ * returned NULL. */
+aril_status aril__latest_status(void);
+
 aril__error *aril__error_keep(aril__error *e);
 void aril__error_release(aril__error *e);
 

@@ -1,3 +1,4 @@
+#include "core/clock.h"
 #include "core/parallel.h"
 #include "core/error.h"
 
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef ARIL_OPENMP
@@ -251,13 +251,6 @@ static inline void relax(void)
 #endif
 }
 
-static int64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Sleeps while *word is `value`; may return early. */
 static void sleep_on(atomic_uint *word, unsigned value)
 {
@@ -278,7 +271,7 @@ static inline bool look_for(unsigned mask, unsigned value, bool equal)
             if (((s & mask) == value) == equal) return true;
             relax();
         }
-        int64_t now = nanoseconds();
+        int64_t now = aril__nanoseconds();
         if (!end) end = now + SPIN_NS;
         if (now >= end) return false;
     }

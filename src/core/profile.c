@@ -1,6 +1,7 @@
 #include "core/profile.h"
 
 #include "aril/memory.h"
+#include "core/clock.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -75,13 +76,6 @@ static struct {
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static _Thread_local track *mine;
-
-static int64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- tracks ---- */
 
@@ -205,7 +199,7 @@ aril__span aril__span_begin(const char *key, const char *label)
     s->bytes = s->flop = 0;
     s->noted = false;
     s->shapes[0] = 0;
-    s->begin = nanoseconds();
+    s->begin = aril__nanoseconds();
     if (!t->first) t->first = s->begin;
     aril__span span = { t->depth - 1, profile };
     pthread_mutex_unlock(&t->lock);
@@ -216,7 +210,7 @@ void aril__span_finish(aril__span span)
 {
     track *t = mine;
     if (!t) return;
-    int64_t now = nanoseconds();
+    int64_t now = aril__nanoseconds();
     pthread_mutex_lock(&t->lock);
     /* A profile may have ended or begun in the meantime. */
     if (t->profile == span.profile && t->depth == span.depth + 1 && aril__profiling()) {
@@ -450,7 +444,7 @@ aril_status aril_profile_begin(aril_profile_opts opts)
     atomic_store(&all.by_shape, opts.by_shape);
     atomic_store(&all.traces, trace != NULL);
     atomic_fetch_add(&all.profile, 1);
-    all.begin = nanoseconds();
+    all.begin = aril__nanoseconds();
     __atomic_fetch_or(&aril__log_mask, ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&all.lock);
     return ARIL_OK;
@@ -464,7 +458,7 @@ aril_status aril_profile_end(void)
         return aril__fail(ARIL_ERR_STATE, "profile_end: no profile has begun");
     }
     __atomic_fetch_and(&aril__log_mask, ~(unsigned)ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
-    all.end = nanoseconds();
+    all.end = aril__nanoseconds();
     all.on = false;
     /* Threads inside a span check the bit under this lock, and record nothing more. */
     for (track *t = all.tracks; t; t = t->next) pthread_mutex_lock(&t->lock);
@@ -510,7 +504,7 @@ aril_status aril_profile_print(FILE *to)
     double whole = aril_profile_seconds();
     if (!to) return aril__fail(ARIL_ERR_ARG, "profile_print: the file is NULL");
     if (!n) return aril__fail(ARIL_ERR_STATE, "profile_print: no profile has ended yet");
-    double peak = aril__machine_peak();
+    double peak = aril_machine_peak();
     for (int i = 0; i < n; i++)
         if ((int)strlen(rows[i].name) > name) name = (int)strlen(rows[i].name);
     fprintf(to, "%-*s %8s %11s %7s %11s %8s %9s %6s  %s\n", name, "op", "calls", "ms", "share",

@@ -37,8 +37,4 @@ void aril__span_note(const char *kernel, const char *shapes, double bytes, doubl
 void aril__profile_start(void);
 void aril__profile_shutdown(void);
 
-/* Peak f32 operations per second of this machine with the current number of threads; measured on
- * first use, in about 20 ms. */
-double aril__machine_peak(void);
-
 #endif

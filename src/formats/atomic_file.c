@@ -1,5 +1,6 @@
 #include "formats/atomic_file.h"
 
+#include "aril/formats.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/bytes.h"
@@ -245,7 +246,7 @@ aril_status aril__file_replace(const char *path, const void *data, size_t size)
     return aril__file_commit(f);
 }
 
-aril_status aril__make_folders(const char *what, const char *path)
+aril_status aril__folder_create(const char *what, const char *path)
 {
     char part[PATH_MAX];
     if (snprintf(part, sizeof part, "%s", path) >= PATH_MAX)
@@ -257,19 +258,27 @@ aril_status aril__make_folders(const char *what, const char *path)
         struct stat s;
         if (mkdir(part, 0777) != 0 &&
             (errno != EEXIST || stat(part, &s) != 0 || !S_ISDIR(s.st_mode)))
-            return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be made: %s", what, part,
+            return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be created: %s", what, part,
                               strerror(errno));
         if (end == '\0') return ARIL_OK;
         *c = end;
     }
 }
 
-aril_status aril__make_folders_of(const char *what, const char *file)
+aril_status aril_folder_create(const char *path)
+{
+    if (!path || !*path)
+        return aril__fail(ARIL_ERR_ARG, "folder_create: expected a path, got %s",
+                          path ? "\"\"" : "NULL");
+    return aril__folder_create("folder_create", path);
+}
+
+aril_status aril__folder_create_for(const char *what, const char *file)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(file, '/');
     if (slash == NULL || slash == file) return ARIL_OK;
     if (snprintf(folder, sizeof folder, "%.*s", (int)(slash - file), file) >= PATH_MAX)
         return aril__fail(ARIL_ERR_ARG, "%s: the path '%.80s...' is too long", what, file);
-    return aril__make_folders(what, folder);
+    return aril__folder_create(what, folder);
 }

@@ -34,10 +34,10 @@ aril_status aril__file_commit(aril__file *f);
 void aril__file_abandon(aril__file *f);
 
 /* Creates a folder and its parents if missing. `what` is a prefix for messages. */
-aril_status aril__make_folders(const char *what, const char *path);
+aril_status aril__folder_create(const char *what, const char *path);
 
 /* The same for the folder that will contain `file`. */
-aril_status aril__make_folders_of(const char *what, const char *file);
+aril_status aril__folder_create_for(const char *what, const char *file);
 
 /* Begin, write and commit in one call. */
 aril_status aril__file_replace(const char *path, const void *data, size_t size);

@@ -201,9 +201,3 @@ uint32_t aril__crc32(uint32_t crc, const void *data, size_t size)
     for (; size > 0; size--) c = c >> 8 ^ crc_table[0][(c ^ *p++) & 255];
     return ~c;
 }
-
-aril_status aril__latest_status(void)
-{
-    const aril__error *e = aril__self()->last_error;
-    return e ? e->code : ARIL_ERR_INTERNAL;
-}

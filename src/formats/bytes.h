@@ -96,8 +96,4 @@ int aril__utf8_length(const unsigned char *p, size_t n);
 /* The CRC-32 of zip, gzip and PNG; start with 0. */
 uint32_t aril__crc32(uint32_t crc, const void *data, size_t size);
 
-/* The code of this thread's latest error, for functions that return a status after one that
- * returned NULL. */
-aril_status aril__latest_status(void);
-
 #endif

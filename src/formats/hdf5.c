@@ -7,6 +7,7 @@
 #include "aril/formats.h"
 #include "aril/create.h"
 #include "aril/scope.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/tensor.h"

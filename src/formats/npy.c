@@ -10,6 +10,7 @@
 #include "aril/create.h"
 #include "aril/scope.h"
 #include "aril/view.h"
+#include "core/error.h"
 #include "core/tensor.h"
 #include "formats/array.h"
 #include "formats/atomic_file.h"

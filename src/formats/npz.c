@@ -3,6 +3,7 @@
 
 #include "aril/dtype.h"
 #include "aril/scope.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "formats/npy.h"

@@ -7,6 +7,7 @@
 #include "aril/device.h"
 #include "aril/dtype.h"
 #include "aril/create.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/shape.h"
 #include "core/tensor.h"

@@ -147,7 +147,7 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
         aril__fail(ARIL_ERR_ARG, "%s: a folder is missing", what);
         return NULL;
     }
-    if (aril__make_folders(what, folder) < 0) return NULL;
+    if (aril__folder_create(what, folder) < 0) return NULL;
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
     size_t room = strlen(folder) + sizeof host + 96;

@@ -10,11 +10,9 @@
 #include "formats/png_write.h"
 #include "formats/tensorboard.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { VALUE_IMAGE = 4 };
 
@@ -168,12 +166,11 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
     char folder[128], path[4352];
     file_name(tag, folder, sizeof folder);
     snprintf(path, sizeof path, "%s/%s", tb->folder, folder);
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' could not be made: %s", what, path,
-                          strerror(errno));
+    aril_status s = aril__folder_create(what, path);
+    if (s != ARIL_OK) return s;
     aril__bytes b = { 0 };
     points_text(&b, data, n, d);
-    aril_status s = save(tb, folder, "tensors.tsv", &b);
+    s = save(tb, folder, "tensors.tsv", &b);
     if (s == ARIL_OK && opts.labels) {
         labels_text(&b, opts.labels, n);
         s = save(tb, folder, "metadata.tsv", &b);

@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
-#include "formats/bytes.h"
 #include "train/model.h"
 #include "train/terminal.h"
 
@@ -30,7 +29,7 @@ static aril_status csv_failed(const csv *c)
 static aril_status csv_begin(aril_callback *cb, aril_fit *fit)
 {
     csv *c = cb->data;
-    aril_status status = aril__make_folders_of("csv_log", c->path);
+    aril_status status = aril__folder_create_for("csv_log", c->path);
     if (status == ARIL_OK) status = aril_history_csv(fit->history, c->path);
     if (status != ARIL_OK) return status;
     c->file = fopen(c->path, "ae");

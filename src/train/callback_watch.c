@@ -163,7 +163,7 @@ static aril_status save_weights(const saver *s, aril_fit *fit, int epoch)
 {
     char path[PATH_MAX];
     aril_status status = path_for(s, epoch, path);
-    if (status == ARIL_OK) status = aril__make_folders_of("saving weights", path);
+    if (status == ARIL_OK) status = aril__folder_create_for("saving weights", path);
     return status != ARIL_OK ? status : aril_save(fit->model->net, path);
 }
 
@@ -172,7 +172,7 @@ static aril_status saver_begin(aril_callback *cb, aril_fit *fit)
 {
     char path[PATH_MAX];
     aril_status status = path_for(cb->data, fit->epoch, path);
-    return status == ARIL_OK ? aril__make_folders_of("saving weights", path) : status;
+    return status == ARIL_OK ? aril__folder_create_for("saving weights", path) : status;
 }
 
 static aril_status best_begin(aril_callback *cb, aril_fit *fit)

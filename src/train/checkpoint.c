@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
-#include "formats/bytes.h"
 #include "train/digest.h"
 #include "train/owned.h"
 
@@ -242,7 +241,7 @@ aril_status aril__checkpoint_write(const char *dir, aril_module *model, aril_opt
     if (status == ARIL_OK && model == NULL)
         status = aril__fail(ARIL_ERR_ARG, "a checkpoint needs a model, got NULL");
     if (status == ARIL_OK) status = gather(state, model, opt, loader);
-    if (status == ARIL_OK) status = aril__make_folders("checkpoint", dir);
+    if (status == ARIL_OK) status = aril__folder_create("checkpoint", dir);
     if (status != ARIL_OK) return status;
     int locked = lock(dir, LOCK_EX);
     status = write_files(dir, model, opt, state, step);

@@ -3,7 +3,7 @@
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/scope.h"
-#include "formats/bytes.h"
+#include "core/error.h"
 
 #include <string.h>
 

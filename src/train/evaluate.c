@@ -2,10 +2,10 @@
 #include "aril/index.h"
 #include "aril/create.h"
 #include "aril/scope.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread.h"
-#include "formats/bytes.h"
 #include "train/model.h"
 #include "train/terminal.h"
 

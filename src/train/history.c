@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
-#include "formats/bytes.h"
 #include "train/metric.h"
 #include "train/terminal.h"
 

@@ -9,6 +9,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensor.h"
 #include "core/thread.h"
 
 #include <ctype.h>
@@ -348,23 +349,12 @@ static bool is_float(const aril_tensor *t)
     return d == ARIL_F32 || d == ARIL_F64 || d == ARIL_F16 || d == ARIL_BF16;
 }
 
-static const char *shape_text(const aril_tensor *t, char *buf, size_t size)
-{
-    aril_shape s = aril_shape_of(t);
-    int at = snprintf(buf, size, "[");
-    for (int i = 0; i < s.ndim; i++)
-        at +=
-            snprintf(buf + at, size - (size_t)at, "%s%lld", i > 0 ? "," : "", (long long)s.dim[i]);
-    snprintf(buf + at, size - (size_t)at, "]");
-    return buf;
-}
-
 aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor **target)
 {
-    char a[200], b[200];
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (aril_numel(*target) != aril_numel(output))
         return aril__fail(ARIL_ERR_SHAPE, "%s: targets %s do not fit predictions %s", who,
-                          shape_text(*target, a, sizeof a), shape_text(output, b, sizeof b));
+                          aril__text(a, *target), aril__text(b, output));
     *target = aril_reshape(*target, aril_shape_of(output));
     return aril_tensor_status(*target);
 }
@@ -381,7 +371,7 @@ static bool fits_without(aril_tensor *output, aril_tensor *target, int axis)
 aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *target,
                            aril_tensor **truth, int *axis)
 {
-    char a[200], b[200];
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     int n = aril_ndim(output), last = n - 1;
     if (!is_float(target)) {
         if (aril_ndim(target) == n && aril_size(target, 1) == 1) /* [N,1]: a column of indices */
@@ -395,7 +385,7 @@ aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *ta
                 ARIL_ERR_SHAPE,
                 "%s: class indices %s do not fit scores %s: they have the sizes of the "
                 "scores without the axis of classes",
-                who, shape_text(target, a, sizeof a), shape_text(output, b, sizeof b));
+                who, aril__text(a, target), aril__text(b, output));
         *truth = aril_cast(target, ARIL_I64);
         return aril_tensor_status(*truth);
     }
@@ -406,7 +396,7 @@ aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *ta
             ARIL_ERR_SHAPE,
             "%s: targets in floating point are a share for each class: expected %s, got "
             "%s. Class indices are integers",
-            who, shape_text(output, a, sizeof a), shape_text(target, b, sizeof b));
+            who, aril__text(a, output), aril__text(b, target));
     *axis = 1;
     *truth = aril_argmax(target, ARIL_AXES(1));
     return aril_tensor_status(*truth);
@@ -438,11 +428,11 @@ aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tenso
 {
     *spread = NULL;
     if (weight == NULL) return ARIL_OK;
-    char a[200];
+    char a[ARIL__SHAPE_TEXT];
     int64_t n = aril_size(like, 0);
     if (aril_numel(weight) != n)
         return aril__fail(ARIL_ERR_SHAPE, "%s: a batch of %lld samples has weights %s", who,
-                          (long long)n, shape_text(weight, a, sizeof a));
+                          (long long)n, aril__text(a, weight));
     aril_shape s = aril_shape_of(like), thin = s;
     for (int i = 1; i < s.ndim; i++) thin.dim[i] = 1;
     *spread = aril_expand(aril_reshape(aril_cast(weight, ARIL_F64), thin), s);

@@ -10,7 +10,6 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/bytes.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -8,7 +8,6 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/bytes.h"
 #include "nn/module.h"
 #include "train/model.h"
 

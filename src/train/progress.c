@@ -1,5 +1,6 @@
 #include "train/progress.h"
 
+#include "core/clock.h"
 #include "train/terminal.h"
 
 #include <math.h>

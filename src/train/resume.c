@@ -8,9 +8,9 @@
  *     fit/metric/I/...         state of metric I
  *     fit/callback/I.NAME/...  state of callback I
  *     fit/history...           the epochs so far */
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/bytes.h"
 #include "train/checkpoint.h"
 #include "train/model.h"
 #include "train/terminal.h"

@@ -5,7 +5,6 @@
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 bool aril__is_terminal(FILE *to)
@@ -45,13 +44,6 @@ bool aril__wants_colour(FILE *to)
 {
     const char *no = getenv("NO_COLOR");
     return (no == NULL || *no == '\0') && aril__is_terminal(to);
-}
-
-double aril__seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int aril__number_text(char *buf, size_t size, char form, int digits, double v)

@@ -16,9 +16,6 @@ bool aril__utf8_locale(void);
 /* True for a terminal, unless NO_COLOR is set. */
 bool aril__wants_colour(FILE *to);
 
-/* Seconds on a monotonic clock. */
-double aril__seconds(void);
-
 /* Formats a double as "%.*f" or "%.*g", with a decimal point regardless of the locale. */
 int aril__number_text(char *buf, size_t size, char form, int digits, double v);
 
