@@ -163,6 +163,34 @@ ARIL_API bool aril_dataset_has_images(const aril_dataset *d);
 /* Overrides whether x is an image for this dataset. */
 ARIL_API void aril_dataset_set_images(aril_dataset *d, bool images);
 
+/* ---- statistics ---- */
+
+typedef struct aril_stats_opts {
+    bool targets;    /* of the targets y instead of x */
+    bool overall;    /* one mean and std over all values instead of one for each channel */
+    int64_t samples; /* only so many samples, drawn at random; 0: all of them */
+    uint64_t seed;   /* of the draw */
+    int workers;     /* worker threads that load samples */
+} aril_stats_opts;
+
+/* The mean and standard deviation of each channel, for normalization: of each channel of images
+ * [C,H,W] (in 0..1, as batches have them), of each column of a table [C], of each number of a
+ * target. Sets *mean and *std to f64 [C]; std is 1 for a constant channel, so that dividing by it is
+ * safe.
+ *
+ *     aril_tensor *mean, *std;
+ *     aril_dataset_stats(train, (aril_stats_opts){ .samples = 4096 }, &mean, &std);
+ *     aril_transform *t = aril_transform_normalize(3, aril_data(mean), aril_data(std));
+ *
+ * ARIL_ERR_NUMBER, with the name of the column, when a value is NaN or infinite. */
+ARIL_API aril_status aril_dataset_stats(aril_dataset *d, aril_stats_opts opts, aril_tensor **mean,
+                                        aril_tensor **std);
+
+/* The number of outputs that a network for the dataset needs. Integer targets are classes: the
+ * number of class names, or the largest label + 1. Float targets are numbers (regression): how many
+ * each sample has. *regression (may be NULL) says which. -1, with an error, on failure. */
+ARIL_API int64_t aril_dataset_outputs(aril_dataset *d, bool *regression);
+
 /* ---- built-in datasets ---- */
 
 /* Sample i is row i of each tensor: x [N,...], y [N,...] or NULL. The dataset references the

@@ -48,6 +48,8 @@ typedef struct aril_open_opts {
     const char *skip;   /* tables: columns to leave out, separated by commas */
     bool no_target;     /* tables: there is no target; x consists of `columns` or of all columns */
     bool class_target;  /* targets are classes, even if they are numbers */
+    bool name_classes;  /* tables: where integer targets are taken as classes, their values become
+                           the class names, so that other tables are matched by them */
     bool real_target;   /* targets are f32 numbers (regression), even if all are integers */
     int n_columns;      /* tables: the columns of x, as in aril_csv_opts */
     const char *const *columns;
@@ -62,6 +64,34 @@ typedef struct aril_open_opts {
  *     aril_dataset *test = aril_dataset_open_with("images/flowers", "test", same); */
 ARIL_API aril_dataset *aril_dataset_open_with(const char *name, const char *split,
                                               aril_open_opts opts);
+
+/* ---- splits ---- */
+
+/* Whether the dataset has a split of that name. */
+ARIL_API bool aril_dataset_has_split(const char *name, const char *split);
+
+/* The datasets of a training. */
+typedef struct aril_splits {
+    aril_dataset *train;
+    aril_dataset *val;  /* evaluated after each epoch, to choose the best one */
+    aril_dataset *test; /* evaluated once, at the end; NULL: the dataset has no such split */
+    double held_out;    /* fraction of the training samples used as val; 0: val is a split of its
+                           own */
+    bool val_is_test;   /* val is the test split: results on it are optimistic */
+} aril_splits;
+
+typedef struct aril_splits_opts {
+    aril_open_opts open;
+    double validation_split; /* hold out this fraction of the training samples as val */
+    uint64_t seed;           /* for drawing them */
+} aril_splits_opts;
+
+/* Opens the splits of a dataset (a name or a path) for training, validation and testing, with the
+ * same classes and columns in all. train is the split of that name, or the whole dataset if it has
+ * none. val is the held-out fraction; without one, the split "val", otherwise "test", otherwise a
+ * tenth of the training samples. The caller releases them all. On failure nothing is opened. */
+ARIL_API aril_status aril_splits_open(const char *name, aril_splits_opts opts, aril_splits *s);
+ARIL_API void aril_splits_release(aril_splits *s);
 
 /* ---- images ---- */
 

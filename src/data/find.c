@@ -410,13 +410,28 @@ static aril_dataset *find(const char *name, const char *split, const aril_open_o
     return unknown(name);
 }
 
+/* Whether it is a table with unnamed integer targets. */
+static bool has_unnamed_classes(aril_dataset *d)
+{
+    ARIL_SCOPE;
+    const char *target = NULL;
+    aril_sample s;
+    return aril_dataset_columns(d, NULL, &target) > 0 && target && !aril_dataset_classes(d, NULL) &&
+           aril_dataset_get(d, 0, &s) == ARIL_OK && s.y && !aril_dtype_is_float(aril_dtype_of(s.y));
+}
+
 aril_dataset *aril_dataset_open_with(const char *name, const char *split, aril_open_opts opts)
 {
     if (!name || !*name) {
         aril__fail(ARIL_ERR_ARG, "aril_dataset_open: no name");
         return NULL;
     }
-    return as_asked(find(name, split && *split ? split : NULL, &opts), name, &opts);
+    if (split && !*split) split = NULL;
+    aril_dataset *d = as_asked(find(name, split, &opts), name, &opts);
+    if (!d || !opts.name_classes || !has_unnamed_classes(d)) return d;
+    aril_dataset_release(d);
+    opts.class_target = true;
+    return as_asked(find(name, split, &opts), name, &opts);
 }
 
 aril_dataset *aril_dataset_open(const char *name, const char *split)
