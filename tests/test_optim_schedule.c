@@ -25,8 +25,8 @@ TEST(names_are_known_and_near_ones_suggested)
     int n = 0;
     for (; names[n]; n++) {
         aril_schedule *s = aril_schedule_new(
-            names[n], (aril_schedule_opts){
-                          .total = 10, .every = 5, .gamma = 0.5, .at = { 3, 6 }, .max_lr = 1 });
+            names[n],
+            (aril_schedule_opts){ .total = 10, .every = 5, .gamma = 0.5, .at = { 3, 6 } });
         CHECK_MSG(s, "%s: %s", names[n], aril_error());
         CHECK(n == 0 || strcmp(names[n - 1], names[n]) < 0);
         double first = aril_schedule_at(s, 1, 0);
@@ -51,7 +51,8 @@ TEST(wrong_options_are_told)
     CHECK_FAILS(aril_exponential_schedule(none), ARIL_ERR_ARG, ".gamma");
     CHECK_FAILS(aril_warm_restarts_schedule((aril_schedule_opts){ .total = 5, .growth = 0.5 }),
                 ARIL_ERR_ARG, ".growth");
-    CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .up = 5 }), ARIL_ERR_ARG, ".max_lr");
+    CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .max_lr = -5 }), ARIL_ERR_ARG,
+                ".max_lr");
     CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .max_lr = 1, .down = -1 }), ARIL_ERR_ARG,
                 ".down");
     CHECK_FAILS(aril_one_cycle_schedule((aril_schedule_opts){ .total = 5, .warm_share = 2 }),
@@ -185,4 +186,68 @@ TEST(rates_are_numbers)
                 ".gamma");
     CHECK_FAILS(aril_polynomial_schedule((aril_schedule_opts){ .power = INFINITY }), ARIL_ERR_ARG,
                 ".power");
+}
+
+/* ---- over a whole training ---- */
+
+static double over(const char *name, int64_t epochs, int64_t steps, aril_schedule_opts opts,
+                   int64_t t)
+{
+    aril_schedule *s = aril_schedule_for_training(name, epochs, steps, opts);
+    double rate = s ? aril_schedule_at(s, 1, t) : (double)NAN;
+    aril_schedule_free(s);
+    return rate;
+}
+
+TEST(schedules_end_with_the_training)
+{
+    aril_schedule_opts none = { 0 };
+    /* Per step: 10 epochs of 20. */
+    CHECK_NEAR(over("cosine", 10, 20, none, 0), 1, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, none, 100), 0.5, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, none, 200), 0, 1e-12);
+    CHECK_NEAR(over("linear", 10, 20, none, 50), 0.75, 1e-12);
+    CHECK_NEAR(over("linear", 10, 20, none, 200), 0, 1e-12);
+    CHECK_NEAR(over("constant", 10, 20, none, 50), 1, 1e-12);
+    CHECK_NEAR(over("polynomial", 10, 20, none, 100), 0.5, 1e-12);
+    CHECK_NEAR(over("sigmoid", 10, 20, (aril_schedule_opts){ .gamma = -1 }, 100), 0.5, 1e-12);
+    CHECK(over("one_cycle", 10, 20, none, 60) > 0.99); /* the maximum, after 0.3 of it */
+    CHECK(over("one_cycle", 10, 20, none, 199) < 1e-4);
+    /* Per epoch. */
+    CHECK_NEAR(over("step", 9, 20, none, 2), 1, 1e-12);
+    CHECK_NEAR(over("step", 9, 20, none, 3), 0.1, 1e-12);
+    CHECK_NEAR(over("step", 9, 20, none, 8), 0.01, 1e-12);
+    CHECK_NEAR(over("multistep", 8, 20, none, 3), 1, 1e-12);
+    CHECK_NEAR(over("multistep", 8, 20, none, 4), 0.1, 1e-12);
+    CHECK_NEAR(over("multistep", 8, 20, none, 6), 0.01, 1e-12);
+    CHECK_NEAR(over("exponential", 8, 20, (aril_schedule_opts){ .gamma = 0.5 }, 2), 0.25, 1e-12);
+    CHECK(aril_ok());
+}
+
+TEST(lengths_over_a_training_are_in_epochs)
+{
+    /* The warm-up shares the steps: 2 of 10 epochs, then half of the cosine after 4 more. */
+    aril_schedule_opts warm = { .warmup = 2, .warm_start = 0.5 };
+    CHECK_NEAR(over("cosine", 10, 20, warm, 0), 0.5, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, warm, 20), 0.75, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, warm, 40), 1, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, warm, 120), 0.5, 1e-12);
+    CHECK_NEAR(over("cosine", 10, 20, warm, 200), 0, 1e-12);
+    /* What is given stays: a cosine over the first half. */
+    CHECK_NEAR(over("cosine", 10, 20, (aril_schedule_opts){ .total = 5 }, 50), 0.5, 1e-12);
+    CHECK_NEAR(over("step", 9, 20, (aril_schedule_opts){ .every = 6 }, 5), 1, 1e-12);
+    CHECK_NEAR(over("multistep", 9, 20, (aril_schedule_opts){ .at = { 2 } }, 8), 0.1, 1e-12);
+    aril_schedule_opts none = { 0 };
+    CHECK_FAILS(aril_schedule_for_training("cosine", 0, 20, none), ARIL_ERR_ARG, "0 epochs");
+    CHECK_FAILS(aril_schedule_for_training("cosine", 3, -1, none), ARIL_ERR_ARG, "-1 steps");
+    CHECK_FAILS(aril_schedule_for_training("cosin", 3, 1, none), ARIL_ERR_ARG, "did you mean");
+    /* Each name works over any training: short ones, too. */
+    for (const char *const *n = aril_schedule_names(); *n; n++)
+        for (int64_t epochs = 1; epochs < 5; epochs++) {
+            aril_schedule *s =
+                aril_schedule_for_training(*n, epochs, 1,
+                                           (aril_schedule_opts){ .gamma = 0.5, .warmup = 1 });
+            CHECK_MSG(s, "%s: %s", *n, aril_error());
+            aril_schedule_free(s);
+        }
 }

@@ -40,7 +40,8 @@ typedef struct aril_schedule_opts {
     double end;    /* linear: final factor; default 1 */
     double growth; /* warm_restarts: length of each cycle relative to the last; default 1 */
     /* one_cycle, cyclic */
-    double max_lr;         /* one_cycle: 0 is the optimizer's learning rate; cyclic: required */
+    double max_lr;         /* 0: for one_cycle the optimizer's learning rate, for cyclic four times
+                              that */
     double warm_share;     /* fraction of the length spent increasing; default 0.3 */
     double div, final_div; /* starts at max_lr / div (default 25), ends at that / final_div (default
                               1e4) */
@@ -111,6 +112,17 @@ ARIL_API aril_schedule *aril_sequential_schedule(int n, aril_schedule *const *pa
 /* Creates one of the above by name: "step", "cosine", "one_cycle" ... (except functions and
  * combinations). */
 ARIL_API aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts);
+/* The same for a whole training of `epochs` epochs with `steps` updates each: cosine, one_cycle and
+ * the like count steps and end with the training; step, multistep, exponential and plateau count
+ * epochs. Lengths in opts (total, every, at, warmup, up, down) are in epochs here, and those left 0 follow
+ * from the training: step drops at each third, multistep after a half and after three quarters,
+ * sigmoid is at its midpoint halfway, cyclic has four cycles, linear decreases to 0. A warm-up is part of the training.
+ *
+ *     int64_t steps = aril_loader_length(batches);
+ *     aril_schedule *s = aril_schedule_for_training("one_cycle", epochs, steps,
+ *                                                   (aril_schedule_opts){ .max_lr = 0.01 }); */
+ARIL_API aril_schedule *aril_schedule_for_training(const char *name, int64_t epochs, int64_t steps,
+                                                   aril_schedule_opts opts);
 /* Those names, in alphabetical order, NULL-terminated. */
 ARIL_API const char *const *aril_schedule_names(void);
 

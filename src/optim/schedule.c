@@ -14,6 +14,10 @@ typedef struct schedule_kind {
     double (*at)(const aril_schedule *s, double base, int64_t t);
     aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to check */
     aril_schedule_opts usual;
+    /* For aril_schedule_for_training: whether it counts epochs, not steps; and what fills in the
+     * options that follow from the training's length, in counts, where they are not set. */
+    bool per_epoch;
+    void (*horizon)(aril_schedule_opts *o, int64_t length);
 } schedule_kind;
 
 struct aril_schedule {
@@ -116,8 +120,9 @@ static double cyclic_at(const aril_schedule *s, double base, int64_t t)
     int64_t down = o->down ? o->down : o->up, cycle = t / (o->up + down), at = t % (o->up + down);
     double height =
         at <= o->up ? (double)at / (double)o->up : (double)(o->up + down - at) / (double)down;
+    double top = o->max_lr > 0 ? o->max_lr : 4 * base;
     if (o->halving) height *= pow(0.5, (double)cycle);
-    return base + (o->max_lr - base) * height * pow(o->gamma, (double)t);
+    return base + (top - base) * height * pow(o->gamma, (double)t);
 }
 
 /* Skips a drop that would hardly change the learning rate. */
@@ -229,9 +234,9 @@ static aril_status needs_cycle(const aril_schedule_opts *o)
 static aril_status needs_peaks(const aril_schedule_opts *o)
 {
     enum { MOST = 1 << 30 };
-    if (!(o->max_lr > 0))
+    if (o->max_lr < 0)
         return aril__fail(ARIL_ERR_ARG,
-                          "schedule: .max_lr, the rate at the peaks, is above 0, got "
+                          "schedule: .max_lr, the rate at the peaks, is not negative, got "
                           "%g",
                           o->max_lr);
     if (o->up >= 1 && o->up <= MOST && o->down >= 0 && o->down <= MOST) return ARIL_OK;
@@ -253,26 +258,106 @@ static aril_status needs_factor(const aril_schedule_opts *o)
 
 /* ---- kinds ---- */
 
+/* ---- over a whole training ---- */
+
+/* Three levels. */
+static void step_horizon(aril_schedule_opts *o, int64_t length)
+{
+    if (o->every == 0) o->every = (length + 2) / 3;
+}
+
+/* Drops after a half and after three quarters. */
+static void multistep_horizon(aril_schedule_opts *o, int64_t length)
+{
+    if (o->at[0] != 0) return;
+    o->at[0] = (length + 1) / 2;
+    if (length * 3 / 4 > o->at[0]) o->at[1] = length * 3 / 4;
+}
+
+/* Half of the learning rate in the middle. */
+static void sigmoid_horizon(aril_schedule_opts *o, int64_t length)
+{
+    if (o->every == 0) o->every = length / 2;
+}
+
+/* The optimizer's learning rate throughout: as a factor over the whole length it is not a
+ * warm-up. */
+static void constant_horizon(aril_schedule_opts *o, int64_t length)
+{
+    (void)length;
+    if (o->start == 0) o->start = 1;
+}
+
+/* Down to 0, for the same reason. */
+static void linear_horizon(aril_schedule_opts *o, int64_t length)
+{
+    (void)length;
+    if (o->start != 0 || o->end != 0) return;
+    o->start = 1;
+    o->end = ARIL_ZERO;
+}
+
+/* Four cycles. */
+static void cyclic_horizon(aril_schedule_opts *o, int64_t length)
+{
+    if (o->up == 0) o->up = (length + 7) / 8;
+}
+
 /* In alphabetical order. */
 static const schedule_kind kinds[] = {
-    { "constant", constant_at, needs_total, { .total = 5, .start = 1.0 / 3 } },
-    { "cosine", cosine_at, needs_total, { 0 } },
-    { "cyclic", cyclic_at, needs_peaks, { .gamma = 1, .up = 2000 } },
-    { "exponential", exponential_at, needs_gamma, { 0 } },
-    { "inverse", inverse_at, needs_gamma, { .power = 0.75 } },
-    { "linear", linear_at, needs_total, { .total = 5, .start = 1.0 / 3, .end = 1 } },
-    { "multistep", multistep_at, needs_at, { .gamma = 0.1 } },
-    { "one_cycle", one_cycle_at, needs_cycle, { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
-    { "plateau", plateau_at, needs_factor, { .factor = 0.1, .patience = 10, .threshold = 1e-4 } },
-    { "polynomial", polynomial_at, needs_total, { .total = 5, .power = 1 } },
-    { "sigmoid", sigmoid_at, needs_gamma, { 0 } },
-    { "step", step_at, needs_every, { .gamma = 0.1 } },
-    { "warm_restarts", warm_restarts_at, needs_restarts, { .growth = 1 } },
+    { .name = "constant",
+      .at = constant_at,
+      .check = needs_total,
+      .usual = { .total = 5, .start = 1.0 / 3 },
+      .horizon = constant_horizon },
+    { .name = "cosine", .at = cosine_at, .check = needs_total },
+    { .name = "cyclic",
+      .at = cyclic_at,
+      .check = needs_peaks,
+      .usual = { .gamma = 1, .up = 2000 },
+      .horizon = cyclic_horizon },
+    { .name = "exponential", .at = exponential_at, .check = needs_gamma, .per_epoch = true },
+    { .name = "inverse", .at = inverse_at, .check = needs_gamma, .usual = { .power = 0.75 } },
+    { .name = "linear",
+      .at = linear_at,
+      .check = needs_total,
+      .usual = { .total = 5, .start = 1.0 / 3, .end = 1 },
+      .horizon = linear_horizon },
+    { .name = "multistep",
+      .at = multistep_at,
+      .check = needs_at,
+      .usual = { .gamma = 0.1 },
+      .per_epoch = true,
+      .horizon = multistep_horizon },
+    { .name = "one_cycle",
+      .at = one_cycle_at,
+      .check = needs_cycle,
+      .usual = { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
+    { .name = "plateau",
+      .at = plateau_at,
+      .check = needs_factor,
+      .usual = { .factor = 0.1, .patience = 10, .threshold = 1e-4 },
+      .per_epoch = true },
+    { .name = "polynomial",
+      .at = polynomial_at,
+      .check = needs_total,
+      .usual = { .total = 5, .power = 1 } },
+    { .name = "sigmoid", .at = sigmoid_at, .check = needs_gamma, .horizon = sigmoid_horizon },
+    { .name = "step",
+      .at = step_at,
+      .check = needs_every,
+      .usual = { .gamma = 0.1 },
+      .per_epoch = true,
+      .horizon = step_horizon },
+    { .name = "warm_restarts",
+      .at = warm_restarts_at,
+      .check = needs_restarts,
+      .usual = { .growth = 1 } },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
-static const schedule_kind function_kind = { "function", function_at, NULL, { 0 } };
-static const schedule_kind chained_kind = { "chained", chained_at, NULL, { 0 } };
-static const schedule_kind sequential_kind = { "sequential", sequential_at, NULL, { 0 } };
+static const schedule_kind function_kind = { .name = "function", .at = function_at };
+static const schedule_kind chained_kind = { .name = "chained", .at = chained_at };
+static const schedule_kind sequential_kind = { .name = "sequential", .at = sequential_at };
 
 const char *const *aril_schedule_names(void)
 {
@@ -375,14 +460,44 @@ static aril_schedule *made(const schedule_kind *kind, aril_schedule_opts opts)
     return aril_sequential_schedule(2, parts, &at);
 }
 
-aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts)
+static const schedule_kind *find_kind(const char *name)
 {
     for (int i = 0; i < KINDS && name; i++)
-        if (strcmp(kinds[i].name, name) == 0) return made(&kinds[i], opts);
+        if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
     char near[512];
     aril__fail(ARIL_ERR_ARG, "there is no schedule '%s'%s", name ? name : "NULL",
                aril__nearest(name ? name : "", aril_schedule_names(), near, sizeof near));
     return NULL;
+}
+
+aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts)
+{
+    const schedule_kind *kind = find_kind(name);
+    return kind ? made(kind, opts) : NULL;
+}
+
+aril_schedule *aril_schedule_for_training(const char *name, int64_t epochs, int64_t steps,
+                                          aril_schedule_opts opts)
+{
+    const schedule_kind *kind = find_kind(name);
+    if (!kind) return NULL;
+    if (epochs < 1 || steps < 1 || epochs > INT64_MAX / steps) {
+        aril__fail(ARIL_ERR_ARG,
+                   "%s_schedule: a training of %lld epochs with %lld steps each; expected at least "
+                   "1 of both",
+                   name, (long long)epochs, (long long)steps);
+        return NULL;
+    }
+    int64_t count = kind->per_epoch ? 1 : steps, length = epochs * count;
+    int64_t *const lengths[] = { &opts.total, &opts.every, &opts.warmup, &opts.up, &opts.down };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        if (*lengths[i] > 0 && *lengths[i] <= INT64_MAX / count) *lengths[i] *= count;
+    opts.per_batch = !kind->per_epoch;
+    if (kind->horizon) kind->horizon(&opts, length);
+    /* The schedule starts after the warm-up and shares the steps with it. */
+    if (opts.total == 0)
+        opts.total = opts.per_batch && length > opts.warmup ? length - opts.warmup : length;
+    return made(kind, opts);
 }
 
 #define MAKE(name)                                                 \
