@@ -152,6 +152,85 @@ TEST(plateaus_watch_what_they_are_told)
     aril_model_free(m);
 }
 
+static aril_status count_saves(aril_fit *fit, void *ctx)
+{
+    (void)fit;
+    ++*(int *)ctx;
+    return ARIL_OK;
+}
+
+static double weight_of(aril_model *m)
+{
+    ARIL_SCOPE;
+    return aril_item(aril_sum(aril_parameters(aril_model_module(m))->at[0], ARIL_ALL));
+}
+
+/* From a file and from memory: at the end the model has the weights of the third epoch. */
+TEST(the_best_weights_are_restored)
+{
+    ARIL_SCOPE;
+    double weight[3];
+    char path[512];
+    snprintf(path, sizeof path, "%s", temp_path("kept-{epoch}.safetensors"));
+    for (int kind = 0; kind < 3; kind++) {
+        int calls, saves = 0;
+        aril_model *m = model_with(made("distance", true, &calls), NULL, NULL);
+        aril_best_epoch best = { .epoch = 7 };
+        aril_keep_best_opts keep = { .monitor = { .name = "val_distance" },
+                                     .path = kind == 1 ? path : NULL,
+                                     .save = count_saves,
+                                     .ctx = &saves,
+                                     .restore = kind < 2,
+                                     .best = &best };
+        CHECK_MSG(fit(m, ARIL_CALLBACKS(aril_keep_best(keep))), "%s", aril_error());
+        CHECK_INT(saves, 3); /* 5 3 1 */
+        CHECK_INT(best.epoch, 2);
+        CHECK_NEAR(best.value, 1, 0);
+        CHECK_STR(best.name, "val_distance");
+        weight[kind] = weight_of(m);
+        aril_model_free(m);
+    }
+    CHECK(weight[0] == weight[1] && weight[0] != weight[2]);
+    CHECK_INT(access(temp_path("kept-3.safetensors"), R_OK), 0);
+    CHECK(access(temp_path("kept-4.safetensors"), R_OK) != 0);
+}
+
+/* A loss that is NaN from the fourth epoch on. */
+static aril_tensor *breaks(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    int *calls = ctx;
+    aril_tensor *loss = aril_square(aril_sub(output, target));
+    return (*calls)++ / 2 < 3 ? loss : aril_mul_scalar(loss, NAN);
+}
+
+/* A network of NaN may still have a metric, and a good one. */
+static aril_tensor *rises(aril_tensor *output, aril_tensor *target, void *ctx)
+{
+    (void)target;
+    return aril_full(ARIL_SHAPE(aril_size(output, 0)), (double)++*(int *)ctx, ARIL_F32, aril_cpu());
+}
+
+TEST(an_epoch_with_a_nan_loss_is_never_the_best)
+{
+    ARIL_SCOPE;
+    int losses = 0, metrics = 0;
+    aril_model *m = aril_model_new(aril_nn_linear(2, 1), ARIL_SHAPE(2));
+    aril_metric *score = aril_metric_of("score", rises, &metrics);
+    CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss_fn = breaks,
+                                                       .loss_ctx = &losses,
+                                                       .own_metrics = { score },
+                                                       .optimizer = aril_sgd(
+                                                           NULL, (aril_sgd_opts){ .lr = 0.01 }) }),
+              ARIL_OK);
+    aril_best_epoch best;
+    CHECK_MSG(fit(m, ARIL_CALLBACKS(aril_keep_best((aril_keep_best_opts){
+                         .monitor = { .name = "val_score" }, .restore = true, .best = &best }))),
+              "%s", aril_error());
+    CHECK_INT(best.epoch, 2);
+    CHECK(isfinite(weight_of(m)));
+    aril_model_free(m);
+}
+
 TEST(folders_of_saved_files_are_made)
 {
     char best[512], last[512], log[512];

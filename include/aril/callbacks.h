@@ -53,6 +53,32 @@ ARIL_API aril_callback *aril_early_stop(aril_early_stop_opts opts);
 ARIL_API aril_callback *aril_save_best(const char *path, aril_monitor monitor);
 ARIL_API aril_callback *aril_save_last(const char *path, int every);
 
+/* The best epoch of a fit so far. */
+typedef struct aril_best_epoch {
+    int epoch;     /* from 0; -1: none yet */
+    double value;  /* of the monitored column; NaN: none yet */
+    char name[64]; /* of that column, such as "val_accuracy" */
+} aril_best_epoch;
+
+typedef struct aril_keep_best_opts {
+    aril_monitor monitor;
+    const char *path; /* save the weights there, as aril_save_best does; NULL: to no file */
+    /* Called after each epoch that is the best so far, to save more than the weights. */
+    aril_status (*save)(aril_fit *fit, void *ctx);
+    void *ctx;
+    bool restore; /* load the best weights at the end of the fit: from the file, or from memory */
+    aril_best_epoch *best; /* kept up to date, also when a fit is resumed; borrowed for the fit */
+} aril_keep_best_opts;
+
+/* Keeps the weights of the best epoch:
+ *
+ *     aril_best_epoch best;
+ *     aril_keep_best((aril_keep_best_opts){ .monitor = { .name = "val_accuracy" },
+ *                                           .restore = true, .best = &best })
+ *
+ * An epoch with a loss that is NaN or infinite is never the best one. */
+ARIL_API aril_callback *aril_keep_best(aril_keep_best_opts opts);
+
 /* Sets the learning rate of each epoch to a function of the epoch (from 0) and the current rate. */
 typedef double aril_lr_fn(int epoch, double lr, void *ctx);
 ARIL_API aril_callback *aril_lr_callback(aril_lr_fn *fn, void *ctx);

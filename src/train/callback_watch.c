@@ -57,7 +57,10 @@ static aril_status watch_look(aril_callback *cb, const watch *w, const aril_fit 
     double v = aril_fit_value(fit, name), best;
     *value = v;
     *better = false;
-    if (isnan(v) || fit->diverged) return ARIL_OK; /* not measured in this epoch, or NaN */
+    /* Not measured in this epoch, or diverged: NaN weights may still have an accuracy, that of the
+     * first class. */
+    if (isnan(v) || fit->diverged || !isfinite(aril_fit_value(fit, "loss"))) return ARIL_OK;
+    if (fit->validated && !isfinite(aril_fit_value(fit, "val_loss"))) return ARIL_OK;
     bool smaller = w->monitor.smallest || (!w->monitor.largest && aril__fit_falls(fit, name));
     bool first = !aril__states_reals(&cb->states, "best", 1, &best);
     double delta = fabs(w->monitor.min_delta);
@@ -103,7 +106,8 @@ static aril_status early_epoch(aril_callback *cb, aril_fit *fit)
     return status != ARIL_OK ? status : aril__states_set_ints(&cb->states, "waited", 2, waited);
 }
 
-static aril_status early_end(aril_callback *cb, aril_fit *fit)
+/* Loads the weights that aril__states_copy stored, if any. */
+static aril_status restore_weights(aril_callback *cb, aril_fit *fit)
 {
     aril__states best = { 0 };
     aril_status status = aril__states_part(&best, &cb->states, "weights/");
@@ -124,7 +128,7 @@ static const aril_callback_class early_class = {
     .size = sizeof(early),
     .begin = early_begin,
     .epoch_end = early_epoch,
-    .end = early_end,
+    .end = restore_weights,
     .destroy = early_destroy,
 };
 
@@ -143,8 +147,9 @@ aril_callback *aril_early_stop(aril_early_stop_opts opts)
 
 typedef struct saver {
     watch watch;
-    char *path;
-    int every; /* 0: only the best */
+    char *path;               /* NULL: not saved to a file */
+    int every;                /* 0: only the best */
+    aril_keep_best_opts best; /* for the best: whose path and monitor are those above */
 } saver;
 
 /* The path with "{epoch}" replaced by the epoch number. */
@@ -175,10 +180,39 @@ static aril_status saver_begin(aril_callback *cb, aril_fit *fit)
     return status == ARIL_OK ? aril__folder_create_for("saving weights", path) : status;
 }
 
+/* ---- the best weights ---- */
+
+static void report_best(aril_callback *cb, const aril_fit *fit)
+{
+    const saver *s = cb->data;
+    int64_t epoch = -1;
+    double value = (double)NAN;
+    if (s->best.best == NULL) return;
+    aril__states_ints(&cb->states, "epoch", 1, &epoch);
+    aril__states_reals(&cb->states, "best", 1, &value);
+    *s->best.best = (aril_best_epoch){ .epoch = (int)epoch, .value = value };
+    snprintf(s->best.best->name, sizeof s->best.best->name, "%s", watched_name(&s->watch, fit));
+}
+
 static aril_status best_begin(aril_callback *cb, aril_fit *fit)
 {
-    aril_status status = watch_check(&((saver *)cb->data)->watch, fit, "saving the best");
-    return status == ARIL_OK ? saver_begin(cb, fit) : status;
+    const saver *s = cb->data;
+    aril_status status = watch_check(&s->watch, fit, "keeping the best weights");
+    if (status != ARIL_OK) return status;
+    report_best(cb, fit);
+    return s->path != NULL ? saver_begin(cb, fit) : ARIL_OK;
+}
+
+static aril_status keep_weights(aril_callback *cb, aril_fit *fit)
+{
+    const saver *s = cb->data;
+    int64_t epoch = fit->epoch;
+    aril_status status = ARIL_OK;
+    if (s->path != NULL) status = save_weights(s, fit, fit->epoch);
+    if (status == ARIL_OK && s->best.save != NULL) status = s->best.save(fit, s->best.ctx);
+    if (status == ARIL_OK && s->best.restore && s->path == NULL)
+        status = aril__states_copy(&cb->states, "weights/", aril_state(fit->model->net));
+    return status == ARIL_OK ? aril__states_set_ints(&cb->states, "epoch", 1, &epoch) : status;
 }
 
 static aril_status best_epoch(aril_callback *cb, aril_fit *fit)
@@ -187,7 +221,22 @@ static aril_status best_epoch(aril_callback *cb, aril_fit *fit)
     bool better;
     double value;
     aril_status status = watch_look(cb, &s->watch, fit, &better, &value);
-    return status == ARIL_OK && better ? save_weights(s, fit, fit->epoch) : status;
+    if (status != ARIL_OK || !better) return status;
+    status = keep_weights(cb, fit);
+    if (status == ARIL_OK) report_best(cb, fit);
+    return status;
+}
+
+static aril_status best_end(aril_callback *cb, aril_fit *fit)
+{
+    const saver *s = cb->data;
+    int64_t epoch;
+    char path[PATH_MAX];
+    if (!s->best.restore || !aril__states_ints(&cb->states, "epoch", 1, &epoch)) return ARIL_OK;
+    if (s->path == NULL) return restore_weights(cb, fit);
+    aril_status status = path_for(s, (int)epoch, path);
+    return status == ARIL_OK ? aril_load_weights(fit->model->net, path, (aril_load_state_opts){ 0 })
+                             : status;
 }
 
 static aril_status last_epoch(aril_callback *cb, aril_fit *fit)
@@ -209,10 +258,11 @@ static void saver_destroy(aril_callback *cb)
 }
 
 static const aril_callback_class best_class = {
-    .name = "save_best",
+    .name = "keep_best",
     .size = sizeof(saver),
     .begin = best_begin,
     .epoch_end = best_epoch,
+    .end = best_end,
     .destroy = saver_destroy,
 };
 static const aril_callback_class last_class = {
@@ -227,28 +277,39 @@ static const aril_callback_class last_class = {
 static aril_callback *new_saver(const aril_callback_class *type, const char *path,
                                 aril_monitor monitor, int every)
 {
-    if (path == NULL) {
-        aril__fail(ARIL_ERR_ARG, "aril_%s takes a path, got NULL", type->name);
-        return NULL;
-    }
     aril_callback *cb = aril_callback_make(type);
     if (cb == NULL) return NULL;
     saver *s = cb->data;
     s->every = every;
-    s->path = aril__strdup(path);
-    if (s->path == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
-    if (s->path != NULL && watch_init(&s->watch, monitor)) return cb;
+    s->path = path != NULL ? aril__strdup(path) : NULL;
+    if (s->path == NULL && path != NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+    if ((s->path != NULL || path == NULL) && watch_init(&s->watch, monitor)) return cb;
     aril_callback_free(cb);
     return NULL;
 }
 
+aril_callback *aril_keep_best(aril_keep_best_opts opts)
+{
+    aril_callback *cb = new_saver(&best_class, opts.path, opts.monitor, 0);
+    if (cb != NULL) ((saver *)cb->data)->best = opts;
+    return cb;
+}
+
+static bool has_path(const char *who, const char *path)
+{
+    if (path == NULL) aril__fail(ARIL_ERR_ARG, "aril_%s takes a path, got NULL", who);
+    return path != NULL;
+}
+
 aril_callback *aril_save_best(const char *path, aril_monitor monitor)
 {
-    return new_saver(&best_class, path, monitor, 0);
+    if (!has_path("save_best", path)) return NULL;
+    return aril_keep_best((aril_keep_best_opts){ .path = path, .monitor = monitor });
 }
 
 aril_callback *aril_save_last(const char *path, int every)
 {
+    if (!has_path("save_last", path)) return NULL;
     return new_saver(&last_class, path, (aril_monitor){ 0 }, every > 1 ? every : 1);
 }
 
