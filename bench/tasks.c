@@ -146,7 +146,7 @@ static void *files_begin(void)
     if (!make_files(folder, sizeof folder)) return NULL;
     aril_transform *change =
         ARIL_TRANSFORMS(aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
-                        aril_transform_flip(0.5), aril_transform_normalise(3, mean, std));
+                        aril_transform_flip(0.5), aril_transform_normalize(3, mean, std));
     aril_dataset *d =
         aril_dataset_transform(aril_dataset_folder(folder, (aril_folder_opts){ 0 }), change);
     return aril_loader_new(d, (aril_loader_opts){ .batch = 32, .shuffle = true, .workers = 2 });

@@ -336,13 +336,9 @@ static int run(void *values, int n, char **argument)
 {
     (void)n;
     const options *o = values;
-    aril_open_opts opts = { .target = o->target, .skip = o->skip };
+    /* The same classes that aril train uses. */
+    aril_open_opts opts = { .target = o->target, .skip = o->skip, .name_classes = true };
     aril_dataset *d = aril_dataset_open_with(argument[0], o->split, opts);
-    if (d && parts_lack_names(d)) { /* the same classes that aril train uses */
-        aril_dataset_release(d);
-        opts.class_target = true;
-        d = aril_dataset_open_with(argument[0], o->split, opts);
-    }
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_images(d)) {

@@ -91,7 +91,7 @@ void model_close(model_file *m)
     *m = (model_file){ 0 };
 }
 
-bool model_make(const char *name, aril_shape input, int64_t classes, model_file *m)
+bool model_create(const char *name, aril_shape input, int64_t classes, model_file *m)
 {
     const aril_zoo_entry *e = aril_zoo_find(name);
     char text[128];
@@ -220,9 +220,9 @@ aril_status model_compile(const model_file *m, aril_model *model, const char *lo
     return aril_model_compile(model, opts);
 }
 
-aril_transform *model_normalise(const model_file *m)
+aril_transform *model_normalize(const model_file *m)
 {
-    return m->n_channels ? aril_transform_normalise(m->n_channels, m->mean, m->std) : NULL;
+    return m->n_channels ? aril_transform_normalize(m->n_channels, m->mean, m->std) : NULL;
 }
 
 /* ---- files ---- */
@@ -448,7 +448,7 @@ static bool read_file(aril_safetensors *f, model_file *m)
         return false;
     }
     if (data) m->data = strdup(data);
-    if (!fits_file(f, m, shape, atoll(classes)) || !model_make(name, shape, atoll(classes), m) ||
+    if (!fits_file(f, m, shape, atoll(classes)) || !model_create(name, shape, atoll(classes), m) ||
         !read_memory(f, m))
         return false;
     const aril_named *all = aril_safetensors_all(f);

@@ -37,7 +37,7 @@ bool model_open(const char *file, model_file *m);
 
 /* A network of the zoo, newly initialized. input.ndim 0 and classes 0: the defaults of the
  * network. */
-bool model_make(const char *name, aril_shape input, int64_t classes, model_file *m);
+bool model_create(const char *name, aril_shape input, int64_t classes, model_file *m);
 
 /* Whether it looks like a file or folder; whether it is a name in the zoo. */
 bool model_is_file(const char *file);
@@ -71,7 +71,7 @@ const char *model_metrics(const model_file *m, const char *metrics);
 
 /* The batch transform that normalizes inputs; NULL when there is nothing to do (or after an
  * error). */
-aril_transform *model_normalise(const model_file *m);
+aril_transform *model_normalize(const model_file *m);
 
 /* "1x28x28" */
 const char *shape_text(aril_shape shape, char *buf, size_t size);

@@ -24,9 +24,9 @@ static aril_tensor *read_image(const model_file *m, const char *path, bool inver
     }
     x = aril_div_scalar(aril_cast(x, ARIL_F32), 255);
     if (invert) x = aril_add_scalar(aril_neg(x), 1);
-    aril_transform *normalise = model_normalise(m);
-    if (normalise) x = aril_transform_image(normalise, x, NULL);
-    aril_transform_free(normalise);
+    aril_transform *normalize = model_normalize(m);
+    if (normalize) x = aril_transform_image(normalize, x, NULL);
+    aril_transform_free(normalize);
     return aril_unsqueeze(x, 0);
 }
 

@@ -10,102 +10,73 @@
 
 /* ---- the best weights ---- */
 
-typedef struct keeper {
-    model_file *m;
-    char path[4096];
-    double lr;
-    bool quiet;
-    best_epoch *best;
-} keeper;
-
-/* The monitored value: validation accuracy, else validation mean absolute error, else validation
- * loss; *more says whether larger is better. */
-static const char *watched(const char *const *names, bool *more)
+static aril_status save_best(aril_fit *fit, void *ctx)
 {
+    const best_model *b = ctx;
+    (void)fit;
+    return model_save(b->m, b->path);
+}
+
+/* The column that selects the best epoch. */
+static const char *monitored(const char *metrics)
+{
+    char names[512], *rest = NULL;
     const char *found = "val_loss";
-    *more = false;
-    for (; *names; names++) {
-        if (strcmp(*names, "val_accuracy") == 0) return *more = true, *names;
-        if (strcmp(*names, "val_mae") == 0) found = *names;
+    snprintf(names, sizeof names, "%s", metrics);
+    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) {
+        if (strcmp(name, "accuracy") == 0) return "val_accuracy";
+        if (strcmp(name, "mae") == 0) found = "val_mae";
     }
     return found;
 }
 
-static aril_status remember(aril_callback *cb, const char *name, double value)
+aril_callback *results_keep_best(best_model *b)
 {
-    return aril_callback_set(cb, name, aril_full(ARIL_SHAPE(), value, ARIL_F64, aril_cpu()));
+    aril_keep_best_opts opts = { .monitor = { .name = monitored(model_metrics(b->m, NULL)) },
+                                 .save = save_best,
+                                 .ctx = b,
+                                 .best = &b->best };
+    return aril_keep_best(opts);
 }
 
-static double remembered(aril_callback *cb, const char *name)
-{
-    aril_tensor *t = aril_callback_get(cb, name);
-    return t ? aril_item(t) : (double)NAN;
-}
+/* ---- the learning rate of a resumed training ---- */
 
-/* A resumed training keeps the checkpoint's learning rate, unless the user asks for another one
- * than it was started with. */
-static aril_status choose_rate(aril_callback *cb, aril_fit *fit)
+typedef struct chosen_lr {
+    double lr; /* NAN: none was asked for */
+    bool quiet;
+} chosen_lr;
+
+static aril_status choose_lr(aril_callback *cb, aril_fit *fit)
 {
-    const keeper *k = aril_callback_data(cb);
+    ARIL_SCOPE;
+    const chosen_lr *c = aril_callback_data(cb);
     aril_optim *opt = aril_model_optim(aril_fit_model(fit));
-    double had = remembered(cb, "lr"), rate = aril_item(aril_optim_lr(opt));
-    bool other = aril_fit_resumed(fit) && !isnan(k->lr) && !isnan(had) && k->lr != had;
+    aril_tensor *state = aril_callback_get(cb, "lr");
+    double had = state ? aril_item(state) : (double)NAN, lr = aril_item(aril_optim_lr(opt));
+    bool other = aril_fit_resumed(fit) && !isnan(c->lr) && !isnan(had) && c->lr != had;
     aril_status s = ARIL_OK;
-    if (other) s = aril_optim_set_lr(opt, k->lr);
-    if (aril_fit_resumed(fit) && !k->quiet && s == ARIL_OK) {
-        printf("resumed in epoch %d, learning rate %g: ", aril_fit_epoch(fit) + 1,
+    if (other) s = aril_optim_set_lr(opt, c->lr);
+    if (aril_fit_resumed(fit) && !c->quiet && s == ARIL_OK) {
+        printf("resumed in epoch %d with learning rate %g", aril_fit_epoch(fit) + 1,
                aril_item(aril_optim_lr(opt)));
         if (other)
-            printf("by --lr; the checkpoint had %g\n", rate);
+            printf(" (--lr; the checkpoint had %g)\n", lr);
         else
-            printf("the checkpoint's\n");
+            printf(" (of the checkpoint)\n");
         fflush(stdout);
     }
-    if (other || isnan(had)) s = remember(cb, "lr", other || !isnan(k->lr) ? k->lr : rate);
-    return s;
+    if (s != ARIL_OK || !(other || isnan(had))) return s;
+    double asked = other || !isnan(c->lr) ? c->lr : lr;
+    return aril_callback_set(cb, "lr", aril_full(ARIL_SHAPE(), asked, ARIL_F64, aril_cpu()));
 }
 
-static aril_status keep_begin(aril_callback *cb, aril_fit *fit)
+aril_callback *results_choose_lr(double lr, bool quiet)
 {
-    ARIL_SCOPE;
-    const keeper *k = aril_callback_data(cb);
-    bool more;
-    double epoch = remembered(cb, "epoch");
-    *k->best =
-        (best_epoch){ .epoch = isnan(epoch) ? -1 : (int)epoch, .value = remembered(cb, "best") };
-    snprintf(k->best->name, sizeof k->best->name, "%s", watched(aril_fit_names(fit), &more));
-    return choose_rate(cb, fit);
-}
-
-static aril_status keep_if_best(aril_callback *cb, aril_fit *fit)
-{
-    ARIL_SCOPE;
-    const keeper *k = aril_callback_data(cb);
-    bool more;
-    double value = aril_fit_value(fit, watched(aril_fit_names(fit), &more)), held = k->best->value;
-    /* NaN weights may still have an accuracy: that of the first class. */
-    bool good = isfinite(value) && isfinite(aril_fit_value(fit, "loss")) &&
-                isfinite(aril_fit_value(fit, "val_loss"));
-    if (!good || (!isnan(held) && !(more ? value > held : value < held))) return ARIL_OK;
-    aril_status s = model_save(k->m, k->path);
-    if (s == ARIL_OK) s = remember(cb, "best", value);
-    if (s == ARIL_OK) s = remember(cb, "epoch", aril_fit_epoch(fit));
-    k->best->epoch = aril_fit_epoch(fit);
-    k->best->value = value;
-    return s;
-}
-
-aril_callback *results_keep_best(model_file *m, const char *path, double lr, bool quiet,
-                                 best_epoch *best)
-{
-    static const aril_callback_class type = {
-        .name = "keep_best", .size = sizeof(keeper), .begin = keep_begin, .epoch_end = keep_if_best
-    };
+    static const aril_callback_class type = { .name = "choose_lr",
+                                              .size = sizeof(chosen_lr),
+                                              .begin = choose_lr };
     aril_callback *cb = aril_callback_make(&type);
-    if (!cb) return NULL;
-    keeper *k = aril_callback_data(cb);
-    *k = (keeper){ .m = m, .lr = lr, .quiet = quiet, .best = best };
-    snprintf(k->path, sizeof k->path, "%s", path);
+    if (cb) *(chosen_lr *)aril_callback_data(cb) = (chosen_lr){ .lr = lr, .quiet = quiet };
     return cb;
 }
 
@@ -183,8 +154,8 @@ static void draw_predictions(const model_file *m, aril_dataset *test, const char
         aril_caption caption[SHOWN] = { { 0 } };
         char text[SHOWN][96], is[256], says[256];
         aril_tensor *which, *shown = aril_copy(b.x), *labels = aril_copy(b.y);
-        aril_transform *normalise = model_normalise(m);
-        if (normalise) aril_transform_batch(normalise, &b, NULL);
+        aril_transform *normalize = model_normalize(m);
+        if (normalize) aril_transform_batch(normalize, &b, NULL);
         aril_tensor *x = aril_to(b.x, aril_device_of(aril_parameters(m->net)->at[0]));
         aril_tensor *best =
             aril_to(aril_max(aril_softmax(aril_forward(m->scaled, x), 1), ARIL_AXES(1), &which),
@@ -202,7 +173,7 @@ static void draw_predictions(const model_file *m, aril_dataset *test, const char
                 snprintf(text[i], sizeof text[i], "%.60s %.0f %%",
                          model_class(m, said[i], says, sizeof says), 100 * (double)share[i]);
         }
-        aril_transform_free(normalise);
+        aril_transform_free(normalize);
         if (aril_ok()) aril_draw_sheet(path, shown, caption, 8, (aril_draw_opts){ .title = title });
     }
     aril_loader_free(raw);
@@ -215,7 +186,7 @@ static void draw_confusion(const model_file *m, aril_dataset *test, const char *
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
     aril_loader *l =
         aril_loader_new(aril_dataset_keep(test),
-                        (aril_loader_opts){ .batch = 256, .batch_transform = model_normalise(m) });
+                        (aril_loader_opts){ .batch = 256, .batch_transform = model_normalize(m) });
     aril_model_compile(model, (aril_model_opts){ .loss = "cross_entropy", .metrics = "confusion" });
     aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = ARIL_SILENT });
     if (aril_ok())
@@ -268,7 +239,7 @@ static void tell_test(const model_file *m, aril_dataset *test)
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
     aril_loader *l =
         aril_loader_new(aril_dataset_keep(test),
-                        (aril_loader_opts){ .batch = 256, .batch_transform = model_normalise(m) });
+                        (aril_loader_opts){ .batch = 256, .batch_transform = model_normalize(m) });
     model_compile(m, model, NULL, NULL, (aril_model_opts){ 0 });
     double loss = aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = ARIL_SILENT });
     if (aril_ok()) {
@@ -286,20 +257,20 @@ static void tell_test(const model_file *m, aril_dataset *test)
     aril_model_free(model);
 }
 
-static void tell_best(const best_epoch *best, const measured_on *on)
+static void tell_best(const aril_best_epoch *best, const measured_on *on)
 {
     char text[512];
     long long n = aril_dataset_size(on->val);
     snprintf(text, sizeof text, "best: epoch %d,", best->epoch + 1);
     add_value(text, sizeof text, best->name + 4, best->value);
     size_t used = strlen(text);
-    if (on->by_test)
+    if (on->val_is_test)
         snprintf(text + used, sizeof text - used,
                  " on the test samples, by which it was chosen: new data may do worse "
                  "(--validation-split 0.1 chooses by training samples)");
     else
         snprintf(text + used, sizeof text - used, " on the %lld samples %s, by which it was chosen",
-                 n, on->kept > 0 ? "held out" : "of val");
+                 n, on->held_out > 0 ? "held out" : "of val");
     print_wrapped(stdout, text, 6);
 }
 
@@ -310,13 +281,13 @@ static void tell_file(const char *name, const char *what)
     print_wrapped(stdout, line, 22);
 }
 
-void results_tell(const model_file *m, const best_epoch *best, const measured_on *on,
+void results_tell(const model_file *m, const aril_best_epoch *best, const measured_on *on,
                   const char *folder, bool no_images)
 {
     char text[96];
     printf("\n");
     tell_best(best, on);
-    if (on->test && !on->by_test) tell_test(m, on->test);
+    if (on->test && !on->val_is_test) tell_test(m, on->test);
     printf("%s/\n", folder);
     snprintf(text, sizeof text, "the network of that epoch, %lld parameters",
              (long long)aril_parameter_count(m->net));

@@ -4,25 +4,28 @@
 
 #include "model_file.h"
 
-/* The best epoch so far: its index (from 0; -1: no good one), its value, the monitored metric. */
-typedef struct best_epoch {
-    int epoch;
-    double value;
-    char name[64];
-} best_epoch;
-
 /* The datasets that a training is evaluated on, as the report names them ("test samples"). */
 typedef struct measured_on {
     aril_dataset *val, *test; /* test NULL: there is none */
-    double kept;              /* fraction of the training samples used as val */
-    bool by_test;             /* val is the test split */
+    double held_out;          /* fraction of the training samples used as val */
+    bool val_is_test;
 } measured_on;
 
-/* Saves the model after each epoch that is the best so far; *best says which, also after resuming.
- * If `lr` is a number, it is the learning rate that the user asked for: a resumed training that had
- * another one continues with it; NAN: with its own. Prints which epoch is best unless `quiet`. */
-aril_callback *results_keep_best(model_file *m, const char *path, double lr, bool quiet,
-                                 best_epoch *best);
+/* The model of the best epoch, as a file; lives as long as the fit. */
+typedef struct best_model {
+    model_file *m;
+    char path[4096];
+    aril_best_epoch best;
+} best_model;
+
+/* Saves the model after each epoch that is the best so far: by validation accuracy, otherwise mean
+ * absolute error, otherwise loss. b->best says which epoch, also after resuming. */
+aril_callback *results_keep_best(best_model *b);
+
+/* The learning rate of a resumed training: the checkpoint's, unless the user asks for another one
+ * than it was started with. lr: the one that the user asked for; NAN: none. Prints which one it is
+ * unless `quiet`. */
+aril_callback *results_choose_lr(double lr, bool quiet);
 
 /* Logs the hyperparameters of the run for TensorBoard. */
 aril_callback *results_hparams(const char *folder, model_file *m, const char *optimizer, double lr,
@@ -38,7 +41,7 @@ void results_load_best(model_file *m, const char *folder);
 
 /* Prints which epoch was best, how it was selected, its results on a separate test set, and the
  * contents of the folder. */
-void results_tell(const model_file *m, const best_epoch *best, const measured_on *on,
+void results_tell(const model_file *m, const aril_best_epoch *best, const measured_on *on,
                   const char *folder, bool no_images);
 
 #endif

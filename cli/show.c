@@ -23,7 +23,8 @@ static int run(void *values, int n, char **argument)
         fprintf(stderr, "aril show: --input takes sizes such as 3x224x224, not '%s'\n", o->input);
         return EXIT_USAGE;
     }
-    if (by_name ? !model_make(argument[0], input, o->classes, &m) : !model_open(argument[0], &m)) {
+    if (by_name ? !model_create(argument[0], input, o->classes, &m)
+                : !model_open(argument[0], &m)) {
         model_close(&m);
         return report("show");
     }

@@ -99,7 +99,7 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     aril_loader *l =
         aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
                                                .workers = (int)o->workers,
-                                               .batch_transform = model_normalise(m) });
+                                               .batch_transform = model_normalize(m) });
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
     aril_metric *confusion =
         m->regression ? NULL : aril_metric_new("confusion", (aril_metric_opts){ 0 });

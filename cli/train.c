@@ -22,10 +22,10 @@ typedef struct options {
 typedef struct run_parts {
     const options *o;
     model_file m;
-    parts data;
+    aril_splits data;
     aril_loader *batches, *val_batches;
     aril_model *model;
-    best_epoch best;
+    best_model kept;
     int64_t height, width; /* from --size; 0: original image size */
     bool reading;          /* batches are being read: shape errors come from samples */
     char checkpoint[4096];
@@ -46,22 +46,24 @@ static aril_open_opts open_opts(const run_parts *r)
     return opts;
 }
 
-/* Whether the target of the first sample is a number. False after an error too. */
-static bool has_numbers(aril_dataset *d)
+/* Whether all class names are numbers: then the classes could be a regression's numbers. */
+static bool classes_are_numbers(int n, const char *const *names)
 {
-    ARIL_SCOPE;
-    aril_sample s;
-    if (aril_dataset_get(d, 0, &s) < 0) return false;
-    if (!s.y) aril_fail(ARIL_ERR_ARG, "the samples have no targets");
-    return aril_ok() && aril_dtype_is_float(aril_dtype_of(s.y));
+    for (int i = 0; i < n; i++) {
+        char *end;
+        strtod(names[i], &end);
+        if (end == names[i] || *end) return false;
+    }
+    return n > 0;
 }
 
 /* Prints what is learned from a table, and how to change it. */
-static void tell_task(const run_parts *r, aril_dataset *d, const char *target, bool numbers)
+static void print_task(const run_parts *r)
 {
-    const char *const *names;
+    const char *const *names, *target;
+    aril_dataset *d = r->data.train;
+    if (r->o->quiet || aril_dataset_columns(d, NULL, &target) == 0 || !target) return;
     int n = aril_dataset_classes(d, &names);
-    if (r->o->quiet) return;
     char line[512], name[256];
     size_t used = (size_t)snprintf(line, sizeof line, "target: column %s, ",
                                    printable(target, name, sizeof name));
@@ -70,30 +72,10 @@ static void tell_task(const run_parts *r, aril_dataset *d, const char *target, b
                  r->o->task ? "" : " (--task classification makes classes of its values)");
     else
         snprintf(line + used, sizeof line - used, "%d classes: classification%s", n,
-                 r->o->task || !numbers ? "" : " (--task regression takes them as numbers)");
+                 r->o->task || !classes_are_numbers(n, names)
+                     ? ""
+                     : " (--task regression takes them as numbers)");
     print_wrapped(stdout, line, 2);
-}
-
-/* Opens the training samples and determines the task: from the type of the targets unless given. */
-static aril_dataset *open_train(run_parts *r, const char *data, aril_open_opts *opts)
-{
-    const char *target;
-    aril_dataset *d = parts_train(data, *opts);
-    if (!d) return NULL;
-    r->m.regression = has_numbers(d);
-    bool table = aril_dataset_columns(d, NULL, &target) > 0 && target;
-    /* Numbers used as classes get names, so that other tables can be matched by them. */
-    if (aril_ok() && parts_lack_names(d)) {
-        aril_dataset_release(d);
-        opts->class_target = true;
-        d = parts_train(data, *opts);
-        if (!d) return NULL;
-        aril_dataset_columns(d, NULL, &target);
-    }
-    if (aril_ok() && table) tell_task(r, d, target, opts->class_target);
-    if (aril_ok()) return d;
-    aril_dataset_release(d);
-    return NULL;
 }
 
 static aril_dataset *sized_and_taken(aril_dataset *d, int64_t height, int64_t width,
@@ -108,12 +90,13 @@ static bool open_data(run_parts *r, const char *what)
 {
     const options *o = r->o;
     int64_t height = r->height, width = r->width;
-    parts *p = &r->data;
-    aril_open_opts opts = open_opts(r);
+    aril_splits *p = &r->data;
     r->m.seed = (uint64_t)o->seed;
-    aril_dataset *train = open_train(r, what, &opts);
-    if (!train || !parts_open(what, opts, o->validation_split, r->m.seed, train, p)) return false;
-    r->m.kept = p->kept;
+    aril_splits_opts opts = { .open = open_opts(r),
+                              .validation_split = o->validation_split,
+                              .seed = r->m.seed };
+    if (aril_splits_open(what, opts, p) != ARIL_OK) return false;
+    r->m.kept = p->held_out;
     int64_t rest = aril_dataset_size(p->train), tested = aril_dataset_size(p->val);
     if (rest == 0 || tested == 0) {
         aril_fail(ARIL_ERR_ARG,
@@ -135,76 +118,25 @@ static bool open_data(run_parts *r, const char *what)
     return p->train && p->val && (p->test || !test);
 }
 
-/* The number of classes, or of values per target. */
-static bool look_at_targets(run_parts *r, int64_t *results)
+/* The number of outputs: classes, or values per target; determines the task. */
+static bool read_targets(run_parts *r, int64_t *outputs)
 {
+    aril_dataset *train = r->data.train;
+    *outputs = aril_dataset_outputs(train, &r->m.regression);
+    if (*outputs < 0) return false;
+    print_task(r);
     ARIL_SCOPE;
     aril_sample s = { 0 };
-    aril_dataset *train = r->data.train;
     if (aril_dataset_get(train, 0, &s) < 0) return false;
     aril_dtype x = aril_dtype_of(s.x);
     if (!aril_dtype_is_float(x) && !aril_dataset_has_images(train))
-        aril_fail(ARIL_ERR_DTYPE, "the samples are %s, and the networks of the zoo take floats",
+        aril_fail(ARIL_ERR_DTYPE,
+                  "the samples are %s; the networks of the zoo expect float inputs or images",
                   aril_dtype_name(x));
-    if (!aril_ok()) return false;
-    *results = r->m.regression ? aril_numel(s.y) : aril_dataset_classes(train, NULL);
-    if (*results > 0) return true;
-    int64_t most = 0;
-    for (int64_t i = 0; i < aril_dataset_size(train); i++) {
-        ARIL_SCOPE;
-        if (aril_dataset_get(train, i, &s) < 0) return false;
-        int64_t label = aril_item_int(s.y);
-        if (label > most) most = label;
-    }
-    *results = most + 1;
-    return true;
+    return aril_ok();
 }
 
-/* ---- scales ---- */
-
-/* Sums of values and of their squares. */
-typedef struct sums {
-    int64_t n; /* number of values per row */
-    double count, *sum, *squares;
-} sums;
-
-/* Adds the rows of x [N,n]. */
-static void add_rows(sums *s, aril_tensor *x)
-{
-    ARIL_SCOPE;
-    aril_tensor *rows = aril_reshape(aril_cast(x, ARIL_F64), ARIL_SHAPE(-1, s->n));
-    const double *sum = aril_data(aril_sum(rows, ARIL_AXES(0)));
-    const double *squares = aril_data(aril_sum(aril_square(rows), ARIL_AXES(0)));
-    for (int64_t i = 0; sum && squares && i < s->n; i++) {
-        s->sum[i] += sum[i];
-        s->squares[i] += squares[i];
-    }
-    s->count += (double)aril_size(rows, 0);
-}
-
-/* Mean and standard deviation of value i; 0 and 1 if it is constant. */
-static void scale_of(const sums *s, int64_t i, double *mean, double *deviation)
-{
-    double m = s->sum[i] / s->count, variance = s->squares[i] / s->count - m * m;
-    bool good = isfinite(m) && isfinite(variance) && variance > 1e-12 * m * m;
-    *mean = good ? m : 0;
-    *deviation = good ? sqrt(variance) : 1;
-}
-
-/* NaN in the data makes the loss NaN immediately, which looks like too large a learning rate. */
-static bool sums_are_finite(const sums *s, const char *const *names, int n_names)
-{
-    for (int64_t i = 0; i < s->n; i++) {
-        if (isfinite(s->sum[i])) continue;
-        if (i < n_names && names[i])
-            aril_fail(ARIL_ERR_NUMBER, "column %s holds NaN or infinite values", names[i]);
-        else
-            aril_fail(ARIL_ERR_NUMBER, "value %lld of the samples is NaN or infinite in some",
-                      (long long)i + 1);
-        return false;
-    }
-    return true;
-}
+/* ---- normalization ---- */
 
 /* Losses on differences, which work with targets in any unit. */
 static bool takes_any_unit(const char *loss)
@@ -215,82 +147,70 @@ static bool takes_any_unit(const char *loss)
     return !loss;
 }
 
-/* Scales columns and numeric targets to mean 0 and standard deviation 1, so that values of any
+/* Mean and standard deviation of regression targets. */
+static bool measure_targets(run_parts *r)
+{
+    ARIL_SCOPE;
+    aril_tensor *mean, *std;
+    if (!r->m.regression) return true;
+    aril_stats_opts opts = { .targets = true, .overall = true };
+    if (aril_dataset_stats(r->data.train, opts, &mean, &std) != ARIL_OK) return false;
+    if (!takes_any_unit(r->o->loss)) return true;
+    r->m.target_scale[0] = aril_item(mean);
+    r->m.target_scale[1] = aril_item(std);
+    return aril_ok();
+}
+
+/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of any
  * magnitude, such as prices and areas, are learned equally well. */
 static bool measure_columns(run_parts *r)
 {
     enum { MOST_COLUMNS = 65536 };
+    ARIL_SCOPE;
     model_file *m = &r->m;
-    int64_t n = m->input.ndim == 1 && m->input.dim[0] <= MOST_COLUMNS ? m->input.dim[0] : 0;
-    if (n == 0 && !m->regression) return true;
-    double *room = calloc((size_t)(2 * n + 2), sizeof *room);
-    m->column_scale = n ? calloc((size_t)(2 * n), sizeof *m->column_scale) : NULL;
-    sums x = { .n = n, .sum = room, .squares = room ? room + n : NULL };
-    sums y = { .n = 1,
-               .sum = room ? room + 2 * n : NULL,
-               .squares = room ? room + 2 * n + 1 : NULL };
-    bool ok = room && (m->column_scale || n == 0);
-    aril_loader *l =
-        ok ? aril_loader_new(aril_dataset_keep(r->data.train), (aril_loader_opts){ .batch = 1024 })
-           : NULL;
-    for (aril_batch b; l && aril_loader_next(l, &b);) {
-        if (n) add_rows(&x, b.x);
-        if (m->regression) add_rows(&y, b.y);
-    }
-    aril_loader_free(l);
-    const char *const *names = NULL, *target = NULL;
-    int n_names = aril_dataset_columns(r->data.train, &names, &target);
-    ok = ok && sums_are_finite(&x, names, n_names) &&
-         (!m->regression || sums_are_finite(&y, &target, target ? 1 : 0));
-    for (int64_t i = 0; ok && i < n; i++)
-        scale_of(&x, i, &m->column_scale[i], &m->column_scale[n + i]);
-    if (ok && m->regression && takes_any_unit(r->o->loss))
-        scale_of(&y, 0, &m->target_scale[0], &m->target_scale[1]);
-    free(room);
-    return ok && aril_ok();
+    aril_tensor *mean, *std;
+    if (!measure_targets(r)) return false;
+    if (m->input.ndim != 1 || m->input.dim[0] > MOST_COLUMNS) return true;
+    size_t n = (size_t)m->input.dim[0];
+    if (aril_dataset_stats(r->data.train, (aril_stats_opts){ 0 }, &mean, &std) != ARIL_OK)
+        return false;
+    const double *from[2] = { aril_data(mean), aril_data(std) };
+    m->column_scale = calloc(2 * n, sizeof *m->column_scale);
+    if (!m->column_scale || !from[0] || !from[1]) return false;
+    memcpy(m->column_scale, from[0], n * sizeof **from);
+    memcpy(m->column_scale + n, from[1], n * sizeof **from);
+    return true;
 }
 
-/* Mean and standard deviation of each channel over a few thousand images. */
+/* Mean and standard deviation of each channel over a few thousand images, with four digits. */
 static bool measure_channels(run_parts *r)
 {
     enum { ENOUGH = 4096 };
+    ARIL_SCOPE;
     model_file *m = &r->m;
-    double sum[MOST_CHANNELS] = { 0 }, squares[MOST_CHANNELS] = { 0 }, n = 0;
-    int64_t seen = 0;
+    aril_tensor *mean, *std;
     if (!aril_dataset_has_images(r->data.train) || m->input.ndim != 3 ||
         m->input.dim[0] > MOST_CHANNELS)
         return true;
-    aril_loader *l = aril_loader_new(aril_dataset_keep(r->data.train),
-                                     (aril_loader_opts){ .batch = 128, .shuffle = true });
-    for (aril_batch b; l && seen < ENOUGH && aril_loader_next(l, &b); seen += b.n) {
-        ARIL_SCOPE;
-        aril_tensor *x = aril_cast(b.x, ARIL_F64);
-        for (int k = 0; k < (int)m->input.dim[0]; k++) {
-            aril_tensor *part = aril_select(x, 1, k);
-            sum[k] += aril_item(aril_sum(part, ARIL_ALL));
-            squares[k] += aril_item(aril_sum(aril_square(part), ARIL_ALL));
-        }
-        n += (double)aril_numel(x) / (double)m->input.dim[0];
-    }
-    aril_loader_free(l);
-    if (!aril_ok() || n == 0) return aril_ok();
+    if (aril_dataset_stats(r->data.train, (aril_stats_opts){ .samples = ENOUGH }, &mean, &std) !=
+        ARIL_OK)
+        return false;
     m->n_channels = (int)m->input.dim[0];
     for (int k = 0; k < m->n_channels; k++) {
-        double mean = sum[k] / n, variance = squares[k] / n - mean * mean;
-        m->mean[k] = round(mean * 1e4) / 1e4;
-        m->std[k] = fmax(1e-3, round(sqrt(fmax(0, variance)) * 1e4) / 1e4);
+        m->mean[k] = round(aril_item(aril_select(mean, 0, k)) * 1e4) / 1e4;
+        m->std[k] = fmax(1e-3, round(aril_item(aril_select(std, 0, k)) * 1e4) / 1e4);
     }
-    return true;
+    return aril_ok();
 }
 
 /* ---- the network ---- */
 
 /* Creates a network of the zoo, with the metadata of the dataset. */
-static bool make_network(run_parts *r, const char *name, aril_shape input, int64_t results)
+static bool create_network(run_parts *r, const char *name, aril_shape input, int64_t outputs)
 {
     const char *const *names, *target;
     aril_dataset *train = r->data.train;
-    if (!model_make(name, input, results, &r->m)) return false;
+    if (!model_create(name, input, outputs, &r->m)) return false;
     int n = r->m.regression ? 0 : aril_dataset_classes(train, &names);
     if (n > 0 && !model_set_classes(&r->m, n, names)) return false;
     n = aril_dataset_columns(train, &names, &target);
@@ -303,18 +223,20 @@ static bool make_network(run_parts *r, const char *name, aril_shape input, int64
 
 static bool open_network(run_parts *r, const char *name)
 {
-    int64_t results = 0;
-    if (!look_at_targets(r, &results)) return false;
+    int64_t outputs = 0;
+    if (!read_targets(r, &outputs)) return false;
     aril_shape input = aril_dataset_shape(r->data.train);
     char have[64], want[64];
     if (!aril_ok()) return false;
-    if (!model_is_file(name)) return make_network(r, name, input, results);
+    if (!model_is_file(name)) return create_network(r, name, input, outputs);
     shape_text(r->m.input, want, sizeof want);
     shape_text(input, have, sizeof have);
-    if (strcmp(have, want) != 0 || r->m.classes != results) {
-        const char *kind = r->m.regression ? "numbers" : "classes apart";
-        aril_fail(ARIL_ERR_SHAPE, "'%s' takes %s and tells %lld %s; the dataset has %s and %lld",
-                  name, want, (long long)r->m.classes, kind, have, (long long)results);
+    if (strcmp(have, want) != 0 || r->m.classes != outputs) {
+        aril_fail(ARIL_ERR_SHAPE,
+                  "'%s' expects samples of %s and has %lld %s; the dataset has samples of %s and "
+                  "%lld",
+                  name, want, (long long)r->m.classes, r->m.regression ? "outputs" : "classes",
+                  have, (long long)outputs);
         return false;
     }
     return true;
@@ -340,31 +262,17 @@ static aril_optim *optimizer_of(const options *o)
 /* The schedule over a whole training with that many updates per epoch. */
 static aril_schedule *schedule_of(const options *o, int64_t updates)
 {
-    const char *const name = o->schedule;
-    bool step = strcmp(name, "step") == 0, multistep = strcmp(name, "multistep") == 0;
-    bool by_epoch =
-        step || multistep || strcmp(name, "plateau") == 0 || strcmp(name, "exponential") == 0;
-    int64_t count = by_epoch ? 1 : updates, total = o->epochs * count;
-    aril_schedule_opts s = {
-        .per_batch = !by_epoch, .gamma = o->gamma, .total = total, .warmup = o->warm_up * count
-    };
-    if (step) s.every = (o->epochs + 2) / 3;
-    if (strcmp(name, "sigmoid") == 0) s.every = total / 2;
-    if (multistep) s.at[0] = (o->epochs + 1) / 2;
-    if (multistep && o->epochs * 3 / 4 > s.at[0]) s.at[1] = o->epochs * 3 / 4;
-    if (strcmp(name, "constant") == 0) s.start = 1;
-    if (strcmp(name, "linear") == 0) s.start = 1, s.end = ARIL_ZERO;
-    if (!by_epoch && s.total > s.warmup) s.total -= s.warmup;
-    return aril_schedule_new(name, s);
+    aril_schedule_opts opts = { .gamma = o->gamma, .warmup = o->warm_up };
+    return aril_schedule_for_training(o->schedule, o->epochs, updates, opts);
 }
 
-static aril_optim *make_optimizer(const run_parts *r)
+static aril_optim *create_optimizer(const run_parts *r)
 {
     const options *o = r->o;
     aril_optim *opt = optimizer_of(o);
     if (!opt || !o->schedule) return opt;
-    int64_t together = o->accumulate > 1 ? o->accumulate : 1;
-    int64_t updates = (aril_loader_length(r->batches) + together - 1) / together;
+    int64_t accumulate = o->accumulate > 1 ? o->accumulate : 1;
+    int64_t updates = (aril_loader_length(r->batches) + accumulate - 1) / accumulate;
     if (aril_optim_schedule(opt, schedule_of(o, updates)) == ARIL_OK) return opt;
     aril_optim_free(opt);
     return NULL;
@@ -387,7 +295,7 @@ static bool fits(const run_parts *r, aril_dataset *augmented)
     return false;
 }
 
-static bool make_loaders(run_parts *r)
+static bool create_loaders(run_parts *r)
 {
     const options *o = r->o;
     aril_transform *augment = o->augment ? aril_transform_parse(o->augment) : NULL, *batch = NULL;
@@ -401,10 +309,10 @@ static bool make_loaders(run_parts *r)
         aril_transform_free(batch);
         return false;
     }
-    aril_transform *normalise = model_normalise(&r->m);
-    aril_transform *both[2] = { normalise, batch };
-    aril_transform *change = normalise && batch ? aril_transform_list(2, both)
-                             : normalise        ? normalise
+    aril_transform *normalize = model_normalize(&r->m);
+    aril_transform *both[2] = { normalize, batch };
+    aril_transform *change = normalize && batch ? aril_transform_list(2, both)
+                             : normalize        ? normalize
                                                 : batch;
     r->batches = aril_loader_new(train, (aril_loader_opts){ .batch = o->batch,
                                                             .shuffle = true,
@@ -415,7 +323,7 @@ static bool make_loaders(run_parts *r)
         aril_loader_new(aril_dataset_keep(r->data.val),
                         (aril_loader_opts){ .batch = 256,
                                             .workers = (int)o->workers,
-                                            .batch_transform = model_normalise(&r->m) });
+                                            .batch_transform = model_normalize(&r->m) });
     return r->batches && r->val_batches;
 }
 
@@ -434,7 +342,7 @@ static bool remember_measures(run_parts *r)
 static bool compile(run_parts *r)
 {
     r->model = aril_model_new(aril_module_keep(r->m.scaled), r->m.input);
-    aril_model_opts opts = { .optimizer = make_optimizer(r) };
+    aril_model_opts opts = { .optimizer = create_optimizer(r) };
     if (opts.optimizer && r->model && remember_measures(r))
         return model_compile(&r->m, r->model, NULL, NULL, opts) == ARIL_OK;
     aril_optim_free(opts.optimizer);
@@ -448,8 +356,10 @@ static aril_history *fit(run_parts *r)
     char path[4096];
     int n = 0;
     callbacks.at[n++] = aril_stop_on_nan();
-    snprintf(path, sizeof path, "%s/model.safetensors", o->out);
-    callbacks.at[n++] = results_keep_best(&r->m, path, o->lr, o->quiet, &r->best);
+    r->kept.m = &r->m;
+    snprintf(r->kept.path, sizeof r->kept.path, "%s/model.safetensors", o->out);
+    callbacks.at[n++] = results_keep_best(&r->kept);
+    callbacks.at[n++] = results_choose_lr(o->lr, o->quiet);
     snprintf(path, sizeof path, "%s/history.csv", o->out);
     callbacks.at[n++] = aril_csv_log(path);
     if (o->log) {
@@ -482,7 +392,7 @@ static void end(run_parts *r)
     aril_model_free(r->model);
     aril_loader_free(r->batches);
     aril_loader_free(r->val_batches);
-    parts_close(&r->data);
+    aril_splits_release(&r->data);
     model_close(&r->m);
 }
 
@@ -506,12 +416,12 @@ static int report_with_advice(const run_parts *r)
 static void tell_start(run_parts *r)
 {
     const options *o = r->o;
-    const parts *p = &r->data;
+    const aril_splits *p = &r->data;
     char text[128], device[64];
     if (o->quiet) return;
     char line[1024], data[512], counts[128] = "";
     size_t n = 0;
-    if (!p->by_test)
+    if (!p->val_is_test)
         n = (size_t)snprintf(counts, sizeof counts, ", %lld to validate",
                              (long long)aril_dataset_size(p->val));
     if (p->test)
@@ -523,11 +433,11 @@ static void tell_start(run_parts *r)
              printable(o->data, data, sizeof data), (long long)aril_dataset_size(p->train), counts,
              device);
     print_wrapped(stdout, line, 2);
-    if (!p->test && p->kept > 0) {
+    if (!p->test && p->held_out > 0) {
         snprintf(line, sizeof line,
                  "%s has no part called test: %g %% of the samples are held out "
                  "(--validation-split)",
-                 data, 100 * p->kept);
+                 data, 100 * p->held_out);
         print_wrapped(stdout, line, 2);
     }
     if (!r->m.regression && r->m.classes > aril_dataset_size(p->train)) {
@@ -550,8 +460,9 @@ static int tell_diverged(const run_parts *r)
 {
     const options *o = r->o;
     fputs("aril train: the loss became NaN or infinite; ", stderr);
-    if (r->best.epoch >= 0)
-        fprintf(stderr, "%s/model.safetensors is that of epoch %d\n", o->out, r->best.epoch + 1);
+    if (r->kept.best.epoch >= 0)
+        fprintf(stderr, "%s/model.safetensors is that of epoch %d\n", o->out,
+                r->kept.best.epoch + 1);
     else
         fputs("there is no good model to keep\n", stderr);
     fputs("aril train: a smaller --lr or --clip 1 may help", stderr);
@@ -565,18 +476,18 @@ static int tell_diverged(const run_parts *r)
 static int finish(run_parts *r, aril_history *h)
 {
     const options *o = r->o;
-    const parts *p = &r->data;
+    const aril_splits *p = &r->data;
     bool diverged = aril_history_diverged(h);
-    if (r->best.epoch >= 0) {
-        measured_on on = { p->val, p->test, p->kept, p->by_test };
+    if (r->kept.best.epoch >= 0) {
+        measured_on on = { p->val, p->test, p->held_out, p->val_is_test };
         results_load_best(&r->m, o->out);
         if (!o->no_images && aril_ok())
             results_draw(&r->m, h, p->test ? p->test : p->val, o->out, o->data);
-        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->best, &on, o->out, o->no_images);
+        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->kept.best, &on, o->out, o->no_images);
     }
     if (!aril_ok()) return report("train");
     fflush(stdout);
-    return diverged || r->best.epoch < 0 ? tell_diverged(r) : EXIT_DONE;
+    return diverged || r->kept.best.epoch < 0 ? tell_diverged(r) : EXIT_DONE;
 }
 
 static int train(run_parts *r, const char *name)
@@ -587,7 +498,7 @@ static int train(run_parts *r, const char *name)
     free(r->m.data);
     r->m.data = strdup(o->data);
     if (o->device) aril_module_to(r->m.scaled, aril_device_named(o->device));
-    if (!aril_ok() || !make_loaders(r) || !compile(r) || aril_folder_create(o->out) != ARIL_OK)
+    if (!aril_ok() || !create_loaders(r) || !compile(r) || aril_folder_create(o->out) != ARIL_OK)
         return report("train");
     if (!o->resume && !o->fresh && aril_checkpoint_exists(r->checkpoint)) {
         fprintf(stderr,
@@ -678,7 +589,7 @@ static int run(void *values, int n, char **argument)
     (void)n;
     options *o = values;
     char out[4096], data[1024];
-    run_parts r = { .o = o, .best = { .epoch = -1 } };
+    run_parts r = { .o = o, .kept.best.epoch = -1 };
     if (!options_fit(o)) {
         report("train");
         return EXIT_USAGE;

@@ -129,8 +129,8 @@ TEST(same_images_for_any_number_of_workers)
     aril_tensor *x = aril_randint(0, 256, ARIL_SHAPE(N, 3, 16, 16), ARIL_U8, aril_cpu());
     aril_tensor *y = aril_randint(0, 5, ARIL_SHAPE(N), ARIL_I64, aril_cpu());
     const char *const texts[3] = { "crop=12:pad=2,flip,rotate=10,jitter=0.2:hue=0.1,cutout=4,erase",
-                                   "random_resized_crop=12,normalise=0.5:0.2",
-                                   "resize=12,normalise=0.5:0.2" };
+                                   "random_resized_crop=12,normalize=0.5:0.2",
+                                   "resize=12,normalize=0.5:0.2" };
     for (int k = 0; k < 3; k++)
         for (int workers = 0; workers <= 3; workers++) {
             aril_dataset *d =

@@ -248,7 +248,7 @@ TEST(text_and_back)
         "crop=size=28:pad=4,rotate=degrees=10",
         "jitter=brightness=0.5:hue=0.125",
         "random_resized_crop=size=224x192:scale=0.5/1:filter=bicubic:antialias=0",
-        "normalise=mean=0.5/0.25/0.125:std=0.5",
+        "normalize=mean=0.5/0.25/0.125:std=0.5",
         ""
     };
     char buf[256], again[256];
@@ -305,8 +305,8 @@ TEST(wrong_texts_say_what_is_wrong)
         { "resize=3:cubic", "filter is 'cubic'; expected bilinear, nearest or bicubic" },
         { "random_resized_crop=3:scale=1/0.5", "expected the smallest and the largest scale" },
         { "random_resized_crop=3:scale=0.5", "expected the smallest and the largest scale" },
-        { "normalise=0.5:0", "std is 0" },
-        { "normalise=1/2/3/4/5:1", "up to four numbers" },
+        { "normalize=0.5:0", "std is 0" },
+        { "normalize=1/2/3/4/5:1", "up to four numbers" },
         { "jitter=0.1:hue=0.7", "hue is 0.7; expected a number from 0 to 0.5" },
         { "to_float=1", "to_float has no setting for '1'; it has none" },
         { "rotate=10:bicubic", "rotate: the filter is bilinear or nearest" },
@@ -328,8 +328,8 @@ TEST(wrong_images)
     CHECK(aril_tensor_status(apply("flip=1", x, NULL)) < 0);
     CHECK_ERROR("flip: expected an image, u8 or f32 [C,H,W], got u8 [4,4]");
     x = aril_zeros(ARIL_SHAPE(2, 4, 4), ARIL_F32, aril_cpu());
-    CHECK(aril_tensor_status(apply("normalise=1/2/3:1", x, NULL)) < 0);
-    CHECK_ERROR("normalise: 3 numbers for mean, but 2 channels");
+    CHECK(aril_tensor_status(apply("normalize=1/2/3:1", x, NULL)) < 0);
+    CHECK_ERROR("normalize: 3 numbers for mean, but 2 channels");
     CHECK(aril_tensor_status(apply("grayscale", x, NULL)) < 0);
     CHECK_ERROR("grayscale: expected 1 or 3 channels, got 2");
     CHECK(aril_tensor_status(apply("mixup=1", x, NULL)) < 0);
@@ -340,13 +340,13 @@ TEST(wrong_images)
     CHECK_ERROR("cutmix changes whole batches: give it to the loader (.batch_transform)");
 }
 
-TEST(normalised_batches_have_the_bits_of_samples)
+TEST(normalized_batches_have_the_bits_of_samples)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_randint(0, 256, ARIL_SHAPE(9, 3, 5, 7), ARIL_U8, aril_cpu());
     aril_dataset *d =
         aril_dataset_transform(aril_dataset_images(x, NULL),
-                               aril_transform_parse("normalise=0.4/0.5/0.6:0.2/0.3/0.4"));
+                               aril_transform_parse("normalize=0.4/0.5/0.6:0.2/0.3/0.4"));
     aril_loader *l = aril_loader_new(aril_dataset_keep(d), (aril_loader_opts){ .batch = 9 });
     aril_batch b;
     CHECK(aril_loader_next(l, &b));
@@ -475,7 +475,7 @@ TEST(memory_runs_out)
             ARIL_SCOPE;
             aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 20, 20), ARIL_U8, aril_cpu());
             aril_transform *t = aril_transform_parse(
-                "random_resized_crop=8,flip=1,jitter=0.1,rotate=5,cutout=2,normalise=0.5:0.5");
+                "random_resized_crop=8,flip=1,jitter=0.1,rotate=5,cutout=2,normalize=0.5:0.5");
             if (t) aril_transform_image(t, x, NULL);
             aril_transform_free(t);
         }

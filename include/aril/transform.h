@@ -2,7 +2,7 @@
  *
  *     aril_transform *t = ARIL_TRANSFORMS(
  *         aril_transform_random_resized_crop(224, 224, (aril_crop_opts){ 0 }),
- *         aril_transform_flip(0.5), aril_transform_normalise(3, mean, std));
+ *         aril_transform_flip(0.5), aril_transform_normalize(3, mean, std));
  *     train = aril_dataset_transform(train, t);                     takes ownership of t
  *     test = aril_dataset_transform(test, aril_transform_parse("resize=256,center_crop=224"));
  *
@@ -81,7 +81,7 @@ ARIL_API aril_transform *aril_transform_grayscale(double p, int channels);
 ARIL_API aril_transform *aril_transform_to_float(void);
 /* Normalization: f32, (x - mean) / std for each of n channels; n = 1: the same for all. u8 is first
  * converted to 0..1. */
-ARIL_API aril_transform *aril_transform_normalise(int n, const double *mean, const double *std);
+ARIL_API aril_transform *aril_transform_normalize(int n, const double *mean, const double *std);
 
 /* ---- random erasing ---- */
 
@@ -116,7 +116,7 @@ ARIL_API aril_transform *aril_transform_function(aril_map_fn *fn, void *ctx,
  * transform that could not be created, is an error. ARIL_TRANSFORMS(a, b, c) */
 ARIL_API aril_transform *aril_transform_list(int n, aril_transform *const *list);
 
-/* A list from text, such as "flip,crop=28:pad=4,rotate=10,jitter=0.2,normalise=0.5:0.5": names with
+/* A list from text, such as "flip,crop=28:pad=4,rotate=10,jitter=0.2,normalize=0.5:0.5": names with
  * settings, by position or by name; '/' separates several numbers of one setting; sizes are 224 or
  * 224x192. aril_transform_help prints the names and their settings. Errors say what is wrong, and
  * where. */

@@ -149,7 +149,7 @@ static const aril__transform_kind *const kinds[] = {
     &aril__kind_resize,        &aril__kind_center_crop, &aril__kind_crop,
     &aril__kind_resized_crop,  &aril__kind_pad,         &aril__kind_flip,
     &aril__kind_flip_vertical, &aril__kind_rotate,      &aril__kind_jitter,
-    &aril__kind_grayscale,     &aril__kind_to_float,    &aril__kind_normalise,
+    &aril__kind_grayscale,     &aril__kind_to_float,    &aril__kind_normalize,
     &aril__kind_erase,         &aril__kind_cutout,      &aril__kind_one_hot,
     &aril__kind_mixup,         &aril__kind_cutmix,
 };

@@ -94,6 +94,6 @@ for what, (fn, factors) in ADJUST.items():
 case("grayscale/u8", parsed("grayscale"), lambda x: V.rgb_to_grayscale(x[0]), [image(3, 20, 23)])
 case("grayscale/three", parsed("grayscale=1:3"), lambda x: V.rgb_to_grayscale(x[0], 3), [image(3, 20, 23)])
 case("to_float", parsed("to_float"), lambda x: x[0] / 255, [torch.arange(256).to(torch.uint8).view(1, 16, 16)], rtol=0, atol=0)
-case("normalise/u8", parsed("normalise=0.485/0.456/0.406:0.229/0.224/0.225"),
+case("normalize/u8", parsed("normalize=0.485/0.456/0.406:0.229/0.224/0.225"),
      lambda x: V.normalize(x[0] / 255, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]), [image(3, 9, 13)])
-case("normalise/f32", parsed("normalise=0.5:0.25"), lambda x: V.normalize(x[0], [0.5], [0.25]), [unit(1, 9, 13)], grad=False)
+case("normalize/f32", parsed("normalize=0.5:0.25"), lambda x: V.normalize(x[0], [0.5], [0.25]), [unit(1, 9, 13)], grad=False)

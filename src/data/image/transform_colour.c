@@ -283,7 +283,7 @@ static aril_status check_channels(const aril_transform *t, int64_t channels)
 {
     for (int k = 0; k < 2; k++)
         if (t->value[k].n > 1 && t->value[k].n != channels)
-            return aril__fail(ARIL_ERR_SHAPE, "normalise: %d numbers for %s, but %lld channels",
+            return aril__fail(ARIL_ERR_SHAPE, "normalize: %d numbers for %s, but %lld channels",
                               t->value[k].n, t->kind->setting[k].name, (long long)channels);
     return ARIL_OK;
 }
@@ -297,7 +297,7 @@ static void factors(const aril_transform *t, int64_t channel, float *scale, floa
     *shift = (float)(-m / s);
 }
 
-static aril_status normalise_sample(const aril_transform *t, aril__change *w)
+static aril_status normalize_sample(const aril_transform *t, aril__change *w)
 {
     aril_status status = aril__image_dense(w);
     if (status >= 0) status = check_channels(t, w->s->x->dim[0]);
@@ -326,7 +326,7 @@ struct planes {
     int64_t channels, n;
 };
 
-static void normalise_planes(void *ctx, int64_t begin, int64_t end)
+static void normalize_planes(void *ctx, int64_t begin, int64_t end)
 {
     const struct planes *p = ctx;
     for (int64_t i = begin; i < end; i++) {
@@ -336,25 +336,25 @@ static void normalise_planes(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-static aril_status normalise_batch(const aril_transform *t, aril_batch *b, aril_generator *g)
+static aril_status normalize_batch(const aril_transform *t, aril_batch *b, aril_generator *g)
 {
     (void)g;
     char text[ARIL__SHAPE_TEXT];
     if (!b->x || b->x->dtype != ARIL_F32 || b->x->ndim != 4 || !aril__is_dense(b->x))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "normalise: expected a batch of images, f32 [N,C,H,W], "
+                          "normalize: expected a batch of images, f32 [N,C,H,W], "
                           "got %s",
                           b->x ? aril__text(text, b->x) : "none");
     aril_status status = check_channels(t, b->x->dim[1]);
     if (status < 0) return status;
     struct planes p = { t, aril__ptr(b->x), b->x->dim[1], b->x->dim[2] * b->x->dim[3] };
-    aril__parallel_for(b->n * p.channels, 65536 / (p.n + 1) + 1, normalise_planes, &p);
+    aril__parallel_for(b->n * p.channels, 65536 / (p.n + 1) + 1, normalize_planes, &p);
     aril__bump_version(b->x);
     return ARIL_OK;
 }
 
-const aril__transform_kind aril__kind_normalise = {
-    .name = "normalise",
+const aril__transform_kind aril__kind_normalize = {
+    .name = "normalize",
     .doc = "(x - mean) / std of each channel, in f32",
     .setting = { { .name = "mean",
                    .type = ARIL__SET_LIST,
@@ -366,18 +366,18 @@ const aril__transform_kind aril__kind_normalise = {
                    .required = true,
                    .low = 1e-6,
                    .high = 1e6 } },
-    .sample = normalise_sample,
-    .batch = normalise_batch,
+    .sample = normalize_sample,
+    .batch = normalize_batch,
 };
 
-aril_transform *aril_transform_normalise(int n, const double *mean, const double *std)
+aril_transform *aril_transform_normalize(int n, const double *mean, const double *std)
 {
     if (n < 1 || n > ARIL__SETTING_NUMBERS || !mean || !std) {
-        aril__fail(ARIL_ERR_ARG, "normalise: expected 1 to %d channels, got %d",
+        aril__fail(ARIL_ERR_ARG, "normalize: expected 1 to %d channels, got %d",
                    ARIL__SETTING_NUMBERS, n);
         return NULL;
     }
-    aril_transform *t = aril__transform_new(&aril__kind_normalise);
+    aril_transform *t = aril__transform_new(&aril__kind_normalize);
     if (!t) return NULL;
     t->value[0].n = t->value[1].n = n;
     memcpy(t->value[0].v, mean, (size_t)n * sizeof *mean);
