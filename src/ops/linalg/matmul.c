@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/flops.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
@@ -272,10 +273,17 @@ static const aril__sample matmul_samples[] = {
     { .in = { "[0,2,3]", "[0,3,2]" } },
     SAMPLE_END
 };
+/* x [...,n,k] or [k], w [k,m] or [m,k]: every element of the result is a sum over k. */
+static double product_flops(const aril__run *r)
+{
+    return 2 * aril__numel_of(r->out[0]) * aril__last_size(r->in[0]);
+}
+
 OP(matmul, .doc = "matrix product, over broadcast leading dimensions", .onnx = "MatMul",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .native = NATIVE,
    .infer = matmul_infer, .ref = product_ref, .vjp = matmul_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = matmul_samples);
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = product_flops,
+   .samples = matmul_samples);
 
 /* ---- outer_sum ---- */
 
@@ -310,9 +318,15 @@ static const aril__sample outer_sum_samples[] = { { .in = { "[3,4]", "[3,2]" },
                                                   { .in = { "[4]", "[3]" } },
                                                   { .in = { "[0,4]", "[0,3]" } },
                                                   SAMPLE_END };
+/* [...,n] and [...,m] to [n,m]: a sum over the leading indices. */
+static double outer_sum_flops(const aril__run *r)
+{
+    return 2 * aril__numel_of(r->in[0]) * aril__last_size(r->in[1]);
+}
+
 OP(outer_sum, .doc = "sum over all leading indices of the outer products of last dimensions",
    .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES, .native = NATIVE, .infer = outer_sum_infer,
-   .ref = product_ref, .vjp = outer_sum_vjp, .saves = { IN(1), IN(0) },
+   .ref = product_ref, .vjp = outer_sum_vjp, .saves = { IN(1), IN(0) }, .flops = outer_sum_flops,
    .samples = outer_sum_samples);
 
 /* ---- linear ---- */
@@ -375,8 +389,8 @@ static const aril__sample linear_samples[] = {
 OP(linear, .doc = "x times the transposed weight, plus bias, and an activation of it",
    .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2),
    .types = TYPES, .native = NATIVE, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
-   .saves = { IN(1), IN(0), LIKE(2) }, .samples = linear_samples, WITH_ATTRS(linear),
-   WITH_ACTIVATION(linear));
+   .saves = { IN(1), IN(0), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
+   WITH_ATTRS(linear), WITH_ACTIVATION(linear));
 
 /* ---- public ---- */
 

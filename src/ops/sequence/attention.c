@@ -5,6 +5,7 @@
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/flops.h"
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
@@ -218,10 +219,25 @@ static const aril__sample attention_grad_samples[] = {
       .attrs = &attention_scaled },
     SAMPLE_END
 };
+/* q [...,L,E], k [...,S,E], v [...,S,Ev]: q k^T and its product with v. */
+static double attention_flops(const aril__run *r)
+{
+    const aril_tensor *q = r->in[0], *k = r->in[1], *v = r->in[2];
+    double keys = k->ndim > 1 ? (double)k->dim[k->ndim - 2] : 1, e = aril__last_size(q);
+    return e > 0 ? 2 * aril__numel_of(q) / e * keys * (e + aril__last_size(v)) : 0;
+}
+
+/* Five matrix products instead of two. */
+static double attention_grad_flops(const aril__run *r)
+{
+    return 2.5 * attention_flops(r);
+}
+
 OP(attention_grad, .doc = "gradient of attention: of q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = attention_grad_infer, .ref = attention_grad_ref,
-   .decompose = attention_grad_decompose, .samples = attention_grad_samples, WITH_ATTRS(attention));
+   .decompose = attention_grad_decompose, .flops = attention_grad_flops,
+   .samples = attention_grad_samples, WITH_ATTRS(attention));
 
 /* ---- attention ---- */
 
@@ -322,8 +338,8 @@ OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logarithm of its su
    .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .optional = IN(MASK),
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = attention_infer,
    .ref = attention_ref, .vjp = attention_vjp,
-   .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .samples = attention_samples,
-   WITH_ATTRS(attention));
+   .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .flops = attention_flops,
+   .samples = attention_samples, WITH_ATTRS(attention));
 
 /* ---- public ---- */
 

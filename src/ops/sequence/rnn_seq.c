@@ -6,6 +6,7 @@
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/flops.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
 #include "ops/linalg/ops.h"
@@ -346,10 +347,24 @@ static const aril__sample rnn_seq_samples[] = {
     { .in = { "[2,0,2]", "[0,2]", "u[2,2]", "[2]", "-" }, .attrs = &onward },
     SAMPLE_END
 };
+/* The state is multiplied by W_hh at every step. */
+static double seq_flops(const aril__run *r)
+{
+    const aril_tensor *xw = r->in[RNN_XW], *w = r->in[RNN_W];
+    return xw->ndim == 3 ? 2 * (double)xw->dim[0] * (double)xw->dim[1] * aril__numel_of(w) : 0;
+}
+
+/* Twice that: the gradient of the state, and that of W_hh. */
+static double seq_grad_flops(const aril__run *r)
+{
+    const aril_tensor *y = r->in[GRAD_Y], *w = r->in[GRAD_W];
+    return y->ndim == 3 ? 4 * (double)y->dim[0] * (double)y->dim[1] * aril__numel_of(w) : 0;
+}
+
 OP(rnn_seq, .doc = "steps of a plain recurrent layer", .min_in = 5, .max_in = 5, .n_out = 2,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = rnn_seq_infer,
    .ref = rnn_seq_ref, .vjp = rnn_seq_vjp, .saves = { SAVES_RNN, SAVES_RNN, SAVES_RNN, SAVES_RNN },
-   .samples = rnn_seq_samples, FLOATS);
+   .flops = seq_flops, .samples = rnn_seq_samples, FLOATS);
 
 static const aril__sample lstm_seq_samples[] = {
     { .in = { "[3,2,8]", "[2,2]", "u[8,2]", "[8]", "-", "[2,2]" }, .attrs = &onward },
@@ -363,8 +378,8 @@ static const aril__sample lstm_seq_samples[] = {
 OP(lstm_seq, .doc = "steps of an LSTM layer", .min_in = 6, .max_in = 6, .n_out = 4,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = lstm_seq_infer,
    .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
-   .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .samples = lstm_seq_samples,
-   FLOATS);
+   .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .flops = seq_flops,
+   .samples = lstm_seq_samples, FLOATS);
 
 static const aril__sample gru_seq_samples[] = {
     { .in = { "[3,2,6]", "[2,2]", "u[6,2]", "[6]", "-" }, .attrs = &onward },
@@ -376,7 +391,7 @@ static const aril__sample gru_seq_samples[] = {
 OP(gru_seq, .doc = "steps of a GRU layer", .min_in = 5, .max_in = 5, .n_out = 3,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = gru_seq_infer,
    .ref = gru_seq_ref, .vjp = gru_seq_vjp, .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU },
-   .samples = gru_seq_samples, FLOATS);
+   .flops = seq_flops, .samples = gru_seq_samples, FLOATS);
 
 #define GRAD_OPTIONAL \
     (IN(GRAD_LEN) | IN(GRAD_GY) | IN(GRAD_GH) | IN(GRAD_B) | IN(GRAD_GC) | IN(GRAD_KEPT))
@@ -388,8 +403,8 @@ static const aril__sample rnn_seq_grad_samples[] = {
 };
 OP(rnn_seq_grad, .doc = "gradient of rnn_seq", .min_in = 6, .max_in = 6, .n_out = 4,
    .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
-   .ref = rnn_seq_grad_ref, .decompose = rnn_seq_grad_decompose, .samples = rnn_seq_grad_samples,
-   FLOATS);
+   .ref = rnn_seq_grad_ref, .decompose = rnn_seq_grad_decompose, .flops = seq_grad_flops,
+   .samples = rnn_seq_grad_samples, FLOATS);
 
 static const aril__sample lstm_seq_grad_samples[] = {
     { .in = { "u[3,2,2]", "[2,2]", "u[8,2]", "-", "[3,2,2]", "[2,2]", "[3,2,8]", "[8]", "-",
@@ -402,8 +417,8 @@ static const aril__sample lstm_seq_grad_samples[] = {
 };
 OP(lstm_seq_grad, .doc = "gradient of lstm_seq", .min_in = 11, .max_in = 11, .n_out = 5,
    .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
-   .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose, .samples = lstm_seq_grad_samples,
-   FLOATS);
+   .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose, .flops = seq_grad_flops,
+   .samples = lstm_seq_grad_samples, FLOATS);
 
 static const aril__sample gru_seq_grad_samples[] = {
     { .in = { "u[3,2,2]", "[2,2]", "u[6,2]", "-", "[3,2,2]", "[2,2]", "[3,2,6]", "[6]", "-" },
@@ -414,5 +429,5 @@ static const aril__sample gru_seq_grad_samples[] = {
 };
 OP(gru_seq_grad, .doc = "gradient of gru_seq", .min_in = 9, .max_in = 9, .n_out = 4,
    .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
-   .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose, .samples = gru_seq_grad_samples,
-   FLOATS);
+   .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose, .flops = seq_grad_flops,
+   .samples = gru_seq_grad_samples, FLOATS);

@@ -4,9 +4,25 @@
 
 #include "ops/table/op.h"
 
-/* Floating-point operations: 2 per multiply-add of products, else 1 per element of the larger side;
- * 0 if elements are only moved. */
+/* Floating-point operations, by the row's own rule or the general one: see `flops` in op.h. */
 double aril__flops(const aril__run *r);
+
+/* For the rules of rows: the elements of a tensor (0 if there is none), and its first and last
+ * size. */
+static inline double aril__numel_of(const aril_tensor *t)
+{
+    return t && t->numel > 0 ? (double)t->numel : 0;
+}
+
+static inline double aril__first_size(const aril_tensor *t)
+{
+    return t->ndim && t->dim[0] > 0 ? (double)t->dim[0] : 1;
+}
+
+static inline double aril__last_size(const aril_tensor *t)
+{
+    return t->ndim ? (double)t->dim[t->ndim - 1] : 1;
+}
 
 /* Bytes of its inputs and results, each tensor once; an expanded one counts its actual memory. */
 double aril__bytes_moved(const aril__run *r);

@@ -165,8 +165,11 @@ struct aril__op {
     void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
     uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
-    uint16_t activation;          /* 1 + offset of the aril_activation of out[0] in the attributes:
+    uint16_t activation; /* 1 + offset of the aril_activation of out[0] in the attributes:
                                      with one, gradients need OUT(0) besides what `saves` says */
+    /* Floating-point operations of a run, 2 per multiply-add. NULL: one per element of the larger
+     * side, none if elements are only moved (RAW) or are integers. */
+    double (*flops)(const aril__run *r);
     const aril__sample *samples;  /* ends with a sample without inputs or attributes */
     const aril__formula *formula; /* elementwise ops */
 };

@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/flops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
 #include "ops/reduce/ops.h"
@@ -378,12 +379,19 @@ static const aril__sample conv_samples[] = {
     { .in = { "[1,2,3,3]", "[4,2,2,2]" }, .attrs = ACTIVE(ARIL_TANH) },
     SAMPLE_END
 };
+/* w is [O,C/groups,...]: each element of the larger side is multiplied by w.numel / O of its
+ * elements. */
+static double conv_flops(const aril__run *r)
+{
+    return 2 * aril__numel_of(r->out[0]) * aril__numel_of(r->in[1]) / aril__first_size(r->in[1]);
+}
+
 OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bias and activation",
    .onnx = "Conv", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
    .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = conv_infer, .ref = conv_ref, .vjp = conv_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_samples, WITH_ATTRS(conv),
-   WITH_ACTIVATION(conv));
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = conv_flops, .samples = conv_samples,
+   WITH_ATTRS(conv), WITH_ACTIVATION(conv));
 
 static const aril__sample conv_dgrad_samples[] = {
     { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
@@ -401,11 +409,19 @@ static const aril__sample conv_dgrad_samples[] = {
       .flags = SAMPLE_NO_GRAD },
     SAMPLE_END
 };
+/* in: gradient of the result [N,O,...] and w [O,C/groups,...], or x [N,C,...] of a transposed
+ * convolution and w [C,O/groups,...]: the axis of channels comes first in w, so that each element
+ * of in[0] is multiplied by w.numel / w.dim[0] of its elements. */
+static double conv_dgrad_flops(const aril__run *r)
+{
+    return 2 * aril__numel_of(r->in[0]) * aril__numel_of(r->in[1]) / aril__first_size(r->in[1]);
+}
+
 OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer,
    .ref = conv_dgrad_ref, .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) },
-   .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+   .flops = conv_dgrad_flops, .samples = conv_dgrad_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },
@@ -426,11 +442,17 @@ static const aril__sample conv_wgrad_samples[] = {
       .flags = SAMPLE_NO_GRAD },
     SAMPLE_END
 };
+/* in: gradient of the result [N,O,...], x, like w; out: [O,...] */
+static double conv_wgrad_flops(const aril__run *r)
+{
+    return 2 * aril__numel_of(r->in[0]) * aril__numel_of(r->out[0]) / aril__first_size(r->out[0]);
+}
+
 OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED, .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_wgrad_infer, .ref = conv_wgrad_ref,
-   .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .samples = conv_wgrad_samples,
-   WITH_ATTRS(conv));
+   .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_wgrad_flops,
+   .samples = conv_wgrad_samples, WITH_ATTRS(conv));
 
 #define SPREAD_ATTRS(stride_, pad_, dilation_, groups_, more_, act_)        \
     (&(const struct conv_transpose_attrs){ .stride = NUMBERS stride_,       \
@@ -463,8 +485,8 @@ OP(conv_transpose, .doc = "transposed convolution over 1 to 3 spatial dimensions
    .onnx = "ConvTranspose", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
    .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = conv_transpose_infer, .ref = conv_dgrad_ref, .vjp = conv_transpose_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .samples = conv_transpose_samples,
-   WITH_ATTRS(conv_transpose), WITH_ACTIVATION(conv_transpose));
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
+   .samples = conv_transpose_samples, WITH_ATTRS(conv_transpose), WITH_ACTIVATION(conv_transpose));
 
 /* ---- public ---- */
 
