@@ -111,6 +111,42 @@ TEST(comparisons_and_choices)
     SAME(K(1) + (a < b ? c : y) * g - K(2));
 }
 
+TEST(what_an_op_costs_and_whether_it_fails_follows_from_its_functions)
+{
+    static const struct {
+        const char *op;
+        bool quick, fails;
+    } known[] = {
+        { "add", true, false },     { "div", true, false },       { "relu", true, false },
+        { "abs", true, false },     { "sqrt", true, false },      { "clamp", true, false },
+        { "maximum", true, false }, { "relu_grad", true, false }, { "exp", false, false },
+        { "tanh", false, false },   { "tanh_grad", true, false }, { "hypot", false, false },
+        { "pow", false, true },     { "floor_div", false, true }, { "remainder", false, true },
+        { "fmod", false, true },    { "sigmoid", false, false },  { "shift_left", false, false },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const aril__op *op = aril__op_find(known[i].op);
+        CHECK_MSG(op && op->formula, "no elementwise op %s", known[i].op);
+        CHECK_MSG(aril__formula_is_quick(op) == known[i].quick, "%s", known[i].op);
+        CHECK_MSG(aril__formula_may_fail(op) == known[i].fails, "%s", known[i].op);
+    }
+    /* An op fails midway exactly where its kernel reports an error. */
+    ARIL_SCOPE;
+    for (int i = 0; i < aril__n_ops; i++) {
+        const aril__op *op = aril__ops[i];
+        if (!op->formula || op->formula->is_grad || op->formula->arity != 2) continue;
+        aril_tensor *in[] = { aril_full(ARIL_SHAPE(2), 3, ARIL_I64, aril_cpu()), NULL };
+        bool failed = false;
+        for (int v = -1; v <= 0; v++) {
+            in[1] = aril_full(ARIL_SHAPE(2), v, ARIL_I64, aril_cpu());
+            aril_tensor *out = aril__apply1(op, 2, in, &(struct ew_attrs){ 0 });
+            failed |= aril_tensor_status(out) == ARIL_ERR_NUMBER;
+            aril_clear_error();
+        }
+        CHECK_MSG(aril__formula_may_fail(op) == failed, "%s", op->name);
+    }
+}
+
 TEST(blanks_do_not_matter)
 {
     CHECK_NEAR(value_of("a+b*c"), a + b * c, 1e-12);

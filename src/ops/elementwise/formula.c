@@ -235,6 +235,69 @@ aril_tensor *aril__program_eval(const aril__formula_code *p,
     return stack[0];
 }
 
+/* ---- the functions of formulas ---- */
+
+enum {
+    QUICK = 1, /* takes an instruction or two */
+    FAILS = 2, /* not defined for all integers: a divisor of 0, a negative power */
+};
+
+/* Every function that a formula calls, as k_NAME. */
+static const struct function {
+    const char *name;
+    unsigned facts;
+} functions[] = {
+    { "abs", QUICK },      { "acos", 0 },          { "acosh", 0 },       { "asin", 0 },
+    { "asinh", 0 },        { "atan", 0 },          { "atan2", 0 },       { "atanh", 0 },
+    { "ceil", QUICK },     { "cos", 0 },           { "cosh", 0 },        { "erf", 0 },
+    { "erfc", 0 },         { "exp", 0 },           { "exp2", 0 },        { "expm1", 0 },
+    { "floor", QUICK },    { "floor_div", FAILS }, { "fmod", FAILS },    { "hypot", 0 },
+    { "isfinite", QUICK }, { "isinf", QUICK },     { "isnan", QUICK },   { "log", 0 },
+    { "log10", 0 },        { "log1p", 0 },         { "log2", 0 },        { "logaddexp", 0 },
+    { "maximum", QUICK },  { "minimum", QUICK },   { "pow", FAILS },     { "remainder", FAILS },
+    { "round", QUICK },    { "shift_left", 0 },    { "shift_right", 0 }, { "sigmoid", 0 },
+    { "sign", QUICK },     { "sin", 0 },           { "sinh", 0 },        { "sqrt", QUICK },
+    { "square", QUICK },   { "tan", 0 },           { "tanh", 0 },        { "trunc", QUICK },
+};
+
+static uint8_t facts[ARIL__OP_COUNT];
+
+static const struct function *function_named(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strlen(functions[i].name) == n && memcmp(functions[i].name, name, n) == 0)
+            return &functions[i];
+    return NULL;
+}
+
+/* A formula is quick if all of its functions are, and fails if one of them does. */
+static aril_status look_up_functions(const aril__op *op)
+{
+    unsigned found = QUICK;
+    for (const char *at = op->formula->text; (at = strstr(at, "k_")) != NULL;) {
+        at += 2;
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        const struct function *f = function_named(at, n);
+        if (!f)
+            return aril__fail(ARIL_ERR_INTERNAL,
+                              "%s: formula.c does not list the function k_%.*s of its formula",
+                              op->name, (int)n, at);
+        found = (found & f->facts & QUICK) | ((found | f->facts) & FAILS);
+    }
+    facts[op->id] = (uint8_t)found;
+    return ARIL_OK;
+}
+
+bool aril__formula_is_quick(const aril__op *op)
+{
+    return facts[op->id] & QUICK;
+}
+
+bool aril__formula_may_fail(const aril__op *op)
+{
+    return facts[op->id] & FAILS;
+}
+
 /* ---- all derivatives ---- */
 
 static aril__derivative derivatives[ARIL__OP_COUNT][3];
@@ -273,11 +336,11 @@ aril_status aril__formulas_start(void)
 {
     for (int k = 0; k < aril__n_ops; k++) {
         const aril__op *op = aril__ops[k];
-        if (!op->formula || op->formula->is_grad) continue;
-        for (int i = 0; i < op->formula->arity; i++) {
-            aril_status s = parse_derivative(op, i);
-            if (s < 0) return s;
-        }
+        if (!op->formula) continue;
+        aril_status s = look_up_functions(op);
+        for (int i = 0; i < op->formula->arity && !op->formula->is_grad && s >= 0; i++)
+            s = parse_derivative(op, i);
+        if (s < 0) return s;
     }
     return ARIL_OK;
 }

@@ -69,9 +69,16 @@ typedef struct aril__derivative {
 
 const aril__derivative *aril__derivatives(const aril__op *op); /* array of `arity` */
 
-/* Parses all derivatives; an error means that elementwise.def is malformed. */
+/* Parses all derivatives and looks up all functions; an error means that elementwise.def is
+ * malformed. */
 aril_status aril__formulas_start(void);
 void aril__formulas_shutdown(void);
+
+/* What follows from the functions that an elementwise op's formula calls: whether it is
+ * memory-bound, since each of them takes an instruction or two; and whether it may fail midway when
+ * it computes in integers, with part of the result written. */
+bool aril__formula_is_quick(const aril__op *op);
+bool aril__formula_may_fail(const aril__op *op);
 
 /* Evaluates a parsed formula in public ops. */
 aril_tensor *aril__program_eval(const aril__formula_code *p,

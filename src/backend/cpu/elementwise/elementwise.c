@@ -5,7 +5,6 @@
 #include "core/stream.h"
 #include "ops/shape/copy.h"
 #include "ops/elementwise/formula.h"
-#include "ops/elementwise/ops.h"
 
 #include <string.h>
 
@@ -270,27 +269,8 @@ static aril_status run_aside(aril__run *r)
 /* True when the result overlaps an input and the kernel may fail halfway. */
 static bool may_spoil(const aril__run *r)
 {
-    int id = r->op->id;
-    return (id == ARIL__OP_floor_div || id == ARIL__OP_remainder || id == ARIL__OP_fmod ||
-            id == ARIL__OP_pow) &&
-           !aril__is_float(r->type) && r->out[0]->storage == r->in[0]->storage;
-}
-
-/* Whether a formula is memory-bound: it only calls functions of an instruction or two. */
-static bool is_cheap(const aril__op *op)
-{
-    static const char *const quick[] = { "abs",  "maximum", "minimum", "sign",     "square",
-                                         "sqrt", "isnan",   "isinf",   "isfinite", "floor",
-                                         "ceil", "trunc",   "round" };
-    for (const char *at = op->formula->text; (at = strstr(at, "k_")) != NULL;) {
-        at += 2;
-        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
-        bool found = false;
-        for (size_t i = 0; i < sizeof quick / sizeof *quick && !found; i++)
-            found = strlen(quick[i]) == n && memcmp(quick[i], at, n) == 0;
-        if (!found) return false;
-    }
-    return true;
+    return aril__formula_may_fail(r->op) && !aril__is_float(r->type) &&
+           r->out[0]->storage == r->in[0]->storage;
 }
 
 aril_status aril__cpu_elementwise(aril__run *r)
@@ -347,7 +327,8 @@ aril_status aril__cpu_elementwise(aril__run *r)
     aril__loops_merge(&j.nest, r->n_in);
     bool rows = choose_feeds(&j, native);
     j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
-               n * (int64_t)j.result_size >= ARIL__STREAM_COPIES_FROM && is_cheap(r->op);
+               n * (int64_t)j.result_size >= ARIL__STREAM_COPIES_FROM &&
+               aril__formula_is_quick(r->op);
     int64_t grain = n;
     if (n > LEAST) {
         int64_t pieces = aril__parallel_pieces(n, LEAST);
