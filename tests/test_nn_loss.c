@@ -138,6 +138,27 @@ TEST(names_are_known_in_several_forms)
     CHECK(aril_ok());
 }
 
+TEST(losses_say_what_their_scores_are)
+{
+    static const struct {
+        const char *name;
+        unsigned is;
+    } known[] = { { "mse", 0 },
+                  { "cross_entropy", ARIL__LOSS_CLASSES },
+                  { "nll", ARIL__LOSS_CLASSES },
+                  { "multi_margin", ARIL__LOSS_CLASSES },
+                  { "bce", ARIL__LOSS_LABELS },
+                  { "bce_with_logits", ARIL__LOSS_LABELS | ARIL__LOSS_LOGITS },
+                  { "multilabel_soft_margin", ARIL__LOSS_LABELS | ARIL__LOSS_LOGITS },
+                  { "multilabel_margin", 0 },
+                  { "soft_margin", ARIL__LOSS_LOGITS },
+                  { "hinge", ARIL__LOSS_LOGITS },
+                  { "hinge_embedding", ARIL__LOSS_LOGITS },
+                  { "kl_div", ARIL__LOSS_BATCHMEAN } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        CHECK_MSG(aril__loss_find(known[i].name)->is == known[i].is, "%s", known[i].name);
+}
+
 #define REFUSED(call, code, text)                                                     \
     do {                                                                              \
         CHECK((call) == NULL);                                                        \
@@ -221,7 +242,7 @@ TEST(one_value_for_each_sample)
     CHECK_INT(aril_ndim(each), 1);
     row = aril_cross_entropy(aril_select(x, 0, 1), aril_select(c, 0, 1));
     CHECK_NEAR(aril_item(aril_select(each, 0, 1)), aril_item(row), 1e-6);
-    CHECK(ce->classes && ce->inputs == 2 && !mse->classes);
+    CHECK(ce->is == ARIL__LOSS_CLASSES && ce->inputs == 2 && mse->is == 0);
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 

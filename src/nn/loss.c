@@ -159,47 +159,51 @@ RUN(ctc)
     return aril_ctc_loss_with(in[0], in[1], in[2], in[3], opts);
 }
 
-/* L(name, PyTorch's name, inputs, classes, options) */
-#define LOSSES(L)                                                                  \
-    L(mse, "MSELoss", 2, false, WEIGHT)                                            \
-    L(l1, "L1Loss", 2, false, WEIGHT)                                              \
-    L(smooth_l1, "SmoothL1Loss", 2, false, WEIGHT | BETA)                          \
-    L(huber, "HuberLoss", 2, false, WEIGHT | DELTA)                                \
-    L(poisson_nll, "PoissonNLLLoss", 2, false, RATE | FULL | EPS)                  \
-    L(gaussian_nll, "GaussianNLLLoss", 3, false, FULL | EPS)                       \
-    L(bce, "BCELoss", 2, false, WEIGHT)                                            \
-    L(bce_with_logits, "BCEWithLogitsLoss", 2, false, WEIGHT | POS_WEIGHT)         \
-    L(nll, "NLLLoss", 2, true, WEIGHT | IGNORE)                                    \
-    L(cross_entropy, "CrossEntropyLoss", 2, true, WEIGHT | IGNORE | SMOOTH)        \
-    L(kl_div, "KLDivLoss", 2, false, LOG_TARGET)                                   \
-    L(multi_margin, "MultiMarginLoss", 2, true, WEIGHT | MARGIN | P | SUM_CLASSES) \
-    L(multilabel_margin, "MultiLabelMarginLoss", 2, false, WEIGHT)                 \
-    L(multilabel_soft_margin, "MultiLabelSoftMarginLoss", 2, false, WEIGHT)        \
-    L(soft_margin, "SoftMarginLoss", 2, false, WEIGHT)                             \
-    L(hinge, "HingeLoss", 2, false, MARGIN)                                        \
-    L(hinge_embedding, "HingeEmbeddingLoss", 2, false, MARGIN)                     \
-    L(margin_ranking, "MarginRankingLoss", 3, false, MARGIN)                       \
-    L(cosine_embedding, "CosineEmbeddingLoss", 3, false, MARGIN)                   \
-    L(triplet_margin, "TripletMarginLoss", 3, false, MARGIN | P | EPS | SWAP)      \
-    L(ctc, "CTCLoss", 4, false, BLANK | ZERO_INF)
+enum {
+    CLASSES = ARIL__LOSS_CLASSES,
+    LOGITS = ARIL__LOSS_LOGITS,
+    LABELS = ARIL__LOSS_LABELS,
+    BATCHMEAN = ARIL__LOSS_BATCHMEAN,
+};
+
+/* L(name, another name, PyTorch's name, inputs, what it is, options) */
+#define LOSSES(L)                                                                            \
+    L(mse, NULL, "MSELoss", 2, 0, WEIGHT)                                                    \
+    L(l1, "mae", "L1Loss", 2, 0, WEIGHT)                                                     \
+    L(smooth_l1, NULL, "SmoothL1Loss", 2, 0, WEIGHT | BETA)                                  \
+    L(huber, NULL, "HuberLoss", 2, 0, WEIGHT | DELTA)                                        \
+    L(poisson_nll, NULL, "PoissonNLLLoss", 2, 0, RATE | FULL | EPS)                          \
+    L(gaussian_nll, NULL, "GaussianNLLLoss", 3, 0, FULL | EPS)                               \
+    L(bce, NULL, "BCELoss", 2, LABELS, WEIGHT)                                               \
+    L(bce_with_logits, NULL, "BCEWithLogitsLoss", 2, LABELS | LOGITS, WEIGHT | POS_WEIGHT)   \
+    L(nll, NULL, "NLLLoss", 2, CLASSES, WEIGHT | IGNORE)                                     \
+    L(cross_entropy, NULL, "CrossEntropyLoss", 2, CLASSES, WEIGHT | IGNORE | SMOOTH)         \
+    L(kl_div, NULL, "KLDivLoss", 2, BATCHMEAN, LOG_TARGET)                                   \
+    L(multi_margin, "svm", "MultiMarginLoss", 2, CLASSES, WEIGHT | MARGIN | P | SUM_CLASSES) \
+    L(multilabel_margin, NULL, "MultiLabelMarginLoss", 2, 0, WEIGHT)                         \
+    L(multilabel_soft_margin, NULL, "MultiLabelSoftMarginLoss", 2, LABELS | LOGITS, WEIGHT)  \
+    L(soft_margin, NULL, "SoftMarginLoss", 2, LOGITS, WEIGHT)                                \
+    L(hinge, NULL, "HingeLoss", 2, LOGITS, MARGIN)                                           \
+    L(hinge_embedding, NULL, "HingeEmbeddingLoss", 2, LOGITS, MARGIN)                        \
+    L(margin_ranking, NULL, "MarginRankingLoss", 3, 0, MARGIN)                               \
+    L(cosine_embedding, NULL, "CosineEmbeddingLoss", 3, 0, MARGIN)                           \
+    L(triplet_margin, NULL, "TripletMarginLoss", 3, 0, MARGIN | P | EPS | SWAP)              \
+    L(ctc, NULL, "CTCLoss", 4, 0, BLANK | ZERO_INF)
 
 static const aril__loss losses[] = {
-#define ROW(name, type, inputs, classes, takes) { #name, type, inputs, classes, takes, run_##name },
+#define ROW(name, also, type, inputs, is, takes) \
+    { #name, also, type, inputs, is, takes, run_##name },
     LOSSES(ROW)
 #undef ROW
 };
 
 static const char *const names[] = {
-#define NAME(name, type, inputs, classes, takes) #name,
+#define NAME(name, ...) #name,
     LOSSES(NAME)
 #undef NAME
 };
 
 enum { N_LOSSES = sizeof losses / sizeof *losses };
-
-static const struct {
-    const char *name, *loss;
-} others[] = { { "mae", "l1" }, { "svm", "multi_margin" } };
 
 /* ---- by name ---- */
 
@@ -207,6 +211,11 @@ const char *const *aril_nn_loss_names(int *n)
 {
     if (n) *n = N_LOSSES;
     return names;
+}
+
+static bool is_called(const aril__loss *loss, const char *name)
+{
+    return strcmp(name, loss->name) == 0 || (loss->also && strcmp(name, loss->also) == 0);
 }
 
 const aril__loss *aril__loss_find(const char *name)
@@ -220,11 +229,8 @@ const aril__loss *aril__loss_find(const char *name)
     if (length > 5 && length < sizeof stem && strcmp(name + length - 5, "_loss") == 0) length -= 5;
     snprintf(stem, sizeof stem, "%.*s", (int)(length < sizeof stem ? length : sizeof stem - 1),
              name);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(stem, others[i].name) == 0) snprintf(stem, sizeof stem, "%s", others[i].loss);
     for (int i = 0; i < N_LOSSES; i++)
-        if (strcmp(stem, losses[i].name) == 0 || strcmp(name, losses[i].type) == 0)
-            return &losses[i];
+        if (is_called(&losses[i], stem) || strcmp(name, losses[i].type) == 0) return &losses[i];
     const char *near = aril_nearest(stem, names, N_LOSSES);
     if (near) {
         aril__fail(ARIL_ERR_ARG, "no loss '%s'; did you mean %s?", name, near);
@@ -253,7 +259,7 @@ aril_status aril__loss_check(const aril__loss *loss, const aril_nn_loss_opts *o)
     for (int i = 0; i < (int)(sizeof option / sizeof *option); i++)
         if (given & ~loss->takes & 1u << i)
             return aril__fail(ARIL_ERR_ARG, "%s: no option '%s'", loss->name, option[i]);
-    bool batch = o->reduction == ARIL_BATCHMEAN && strcmp(loss->name, "kl_div") == 0;
+    bool batch = o->reduction == ARIL_BATCHMEAN && loss->is & BATCHMEAN;
     if (o->reduction != ARIL_MEAN && o->reduction != ARIL_SUM && o->reduction != ARIL_NONE &&
         !batch)
         return aril__fail(ARIL_ERR_ARG,
@@ -310,11 +316,11 @@ static void describe_loss(const aril_module *self, char *text, size_t size)
 }
 
 static const aril__layer layers[] = {
-#define LAYER(name, pytorch, n_in, classes, takes) \
-    { .base = { .type = pytorch,                   \
-                .size = sizeof(loss_data),         \
-                .forward = run_loss,               \
-                .describe = describe_loss,         \
+#define LAYER(name, also, pytorch, n_in, is, takes) \
+    { .base = { .type = pytorch,                    \
+                .size = sizeof(loss_data),          \
+                .forward = run_loss,                \
+                .describe = describe_loss,          \
                 .inputs = n_in } },
     LOSSES(LAYER)
 #undef LAYER

@@ -4,11 +4,20 @@
 
 #include "aril/nn_loss.h"
 
+/* What a loss says of itself. */
+enum {
+    ARIL__LOSS_CLASSES = 1,   /* the target holds class indices */
+    ARIL__LOSS_LOGITS = 2,    /* predictions are binary scores around 0, not probabilities */
+    ARIL__LOSS_LABELS = 4,    /* each score of [N,C] is a binary prediction of its own */
+    ARIL__LOSS_BATCHMEAN = 8, /* supports ARIL_BATCHMEAN */
+};
+
 typedef struct aril__loss {
     const char *name; /* "cross_entropy" */
+    const char *also; /* another name; NULL: none */
     const char *type; /* "CrossEntropyLoss" */
     int inputs;       /* number of inputs; 2: a prediction and its target */
-    bool classes;     /* the target holds class indices */
+    unsigned is;      /* mask of the above */
     unsigned takes;   /* mask of the options it supports */
     aril_tensor *(*run)(aril_tensor *const *in, const aril_nn_loss_opts *opts);
 } aril__loss;

@@ -135,25 +135,13 @@ static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
     return ARIL_OK;
 }
 
-static bool is_one_of(const char *name, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
-}
-
 /* What a loss implies for its scores: whether they are logits, and whether each is a binary
  * prediction. */
 static aril_metric_opts metric_opts(const aril__loss *loss)
 {
-    static const char *const logits[] = { "bce_with_logits", "soft_margin", "hinge",
-                                          "hinge_embedding", "multilabel_soft_margin" };
-    static const char *const labels[] = { "bce", "bce_with_logits", "multilabel_soft_margin" };
-    aril_metric_opts opts = { 0 };
-    if (loss == NULL) return opts;
-    if (is_one_of(loss->name, logits, sizeof logits / sizeof *logits)) opts.threshold = ARIL_ZERO;
-    opts.multilabel = is_one_of(loss->name, labels, sizeof labels / sizeof *labels);
-    return opts;
+    unsigned is = loss != NULL ? loss->is : 0;
+    return (aril_metric_opts){ .threshold = is & ARIL__LOSS_LOGITS ? ARIL_ZERO : 0,
+                               .multilabel = is & ARIL__LOSS_LABELS };
 }
 
 /* "accuracy, top5" */

@@ -209,7 +209,7 @@ static aril_tensor *shaped_as(const aril__output *o, aril_tensor *output, aril_t
 {
     aril_shape a = aril_shape_of(output), t = aril_shape_of(target);
     bool elements = o->loss != NULL
-                        ? !o->loss->classes
+                        ? !(o->loss->is & ARIL__LOSS_CLASSES)
                         : o->loss_module != NULL && aril_dtype_is_float(aril_dtype_of(target));
     if (!elements || a.ndim == t.ndim || aril_numel(output) != aril_numel(target)) return target;
     for (int i = 0; i < a.ndim && i < t.ndim; i++)
@@ -236,8 +236,8 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
         return l == NULL || aril_numel(l) == 1 ? l : aril_mean(l, ARIL_ALL);
     }
     /* For classes per element (pixels, words) the loss applies the weights, by the same formula. */
-    if (sample_weight == NULL && o->loss != NULL && o->loss->classes && aril_ndim(target) > 1 &&
-        !aril_dtype_is_float(aril_dtype_of(target)))
+    if (sample_weight == NULL && o->loss != NULL && o->loss->is & ARIL__LOSS_CLASSES &&
+        aril_ndim(target) > 1 && !aril_dtype_is_float(aril_dtype_of(target)))
         return o->loss->run((aril_tensor *[]){ output, target },
                             &(aril_nn_loss_opts){
                                 .weight = aril_to(class_weight, aril_device_of(output)) });
