@@ -83,6 +83,38 @@ TEST(box_drawing_follows_the_locale)
     aril_module_release(m);
 }
 
+static aril_tensor *itself(aril_module *self, aril_tensor *x)
+{
+    (void)self;
+    return x;
+}
+
+static void pass_on(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                    aril_tensor **out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = in[0];
+}
+
+/* What dropout creates in training counts, by what a class says and not by what it is called. */
+TEST(results_that_exist_only_in_training)
+{
+    ARIL_SCOPE;
+    static const aril_module_class noise = { .type = "Noise",
+                                             .forward = pass_on,
+                                             .only_in_training = true };
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(1, 8), ARIL_F32, aril_cpu());
+    aril_module *of[] = { aril_nn_dropout(0.5), aril_nn_alpha_dropout(0.5),
+                          aril_module_make(&noise), aril_module_new("NoDropout", 0, itself) };
+    static const double bytes[] = { 32, 32, 32, 0 };
+    for (int i = 0; i < 4; i++) {
+        aril_cost cost;
+        CHECK_INT(aril_module_cost(of[i], ARIL_LIST(x), &cost), ARIL_OK);
+        CHECK_NEAR(cost.activation_bytes, bytes[i], 0);
+        aril_module_release(of[i]);
+    }
+}
+
 TEST(nothing_is_changed)
 {
     ARIL_SCOPE;

@@ -52,6 +52,9 @@ typedef struct aril_module_class {
      * nothing. */
     void (*destroy)(aril_module *self);
     int inputs, outputs; /* the maximum number of inputs and outputs; default 1, -1: any number */
+    /* In evaluation its result is its input, as with dropout: summaries, which run in evaluation,
+     * add the memory that the result takes in training. */
+    bool only_in_training;
 } aril_module_class;
 
 /* Creates a module of a class. The caller owns it: call aril_module_release, or add it to a parent.

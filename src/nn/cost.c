@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- sets of addresses ---- */
 
@@ -136,7 +135,7 @@ static void after(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
     if (n_out < 1 || !out[0]) return;
     row->ran = true;
     row->out = aril_shape_of(out[0]);
-    if (strstr(aril_module_type(m), "Dropout") && aril__same_memory(in[0], out[0]))
+    if (m->type->only_in_training && aril__same_memory(in[0], out[0]))
         row->dropped += bytes_of(out[0]);
 }
 

@@ -34,16 +34,17 @@ static aril_module *make(const aril__layer *layer, dropout_fn *fn, double p)
     return m;
 }
 
-#define DROPOUT(name, shown)                          \
-    aril_module *aril_nn_##name(double p)             \
-    {                                                 \
-        static const aril__layer layer = {            \
-            .base = { .type = shown,                  \
-                      .size = sizeof(dropout),        \
-                      .forward = dropout_forward,     \
-                      .describe = dropout_describe }, \
-        };                                            \
-        return make(&layer, aril_##name, p);          \
+#define DROPOUT(name, shown)                        \
+    aril_module *aril_nn_##name(double p)           \
+    {                                               \
+        static const aril__layer layer = {          \
+            .base = { .type = shown,                \
+                      .size = sizeof(dropout),      \
+                      .forward = dropout_forward,   \
+                      .describe = dropout_describe, \
+                      .only_in_training = true },   \
+        };                                          \
+        return make(&layer, aril_##name, p);        \
     }
 
 DROPOUT(dropout, "Dropout")
