@@ -60,6 +60,14 @@ typedef struct command {
 extern const command command_train, command_test, command_predict, command_show, command_data,
     command_zoo, command_bench, command_devices, command_ops;
 
+/* Tables of names that options take: `aril help NAME` prints one. Ends with a NULL name. */
+typedef struct topic {
+    const char *name, *about;
+    void (*print)(FILE *to);
+} topic;
+
+extern const topic help_topics[];
+
 /* The names of datasets, NULL-terminated: for completion. */
 const char *const *dataset_names(void);
 

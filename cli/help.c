@@ -2,6 +2,8 @@
 #include "commands.h"
 
 #include <aril/base.h>
+#include <aril/metrics.h>
+#include <aril/transform.h>
 
 #include <limits.h>
 #include <stdlib.h>
@@ -17,6 +19,14 @@ int terminal_width(FILE *to)
         return size.ws_col;
     return 80;
 }
+
+/* ---- topics ---- */
+
+const topic help_topics[] = {
+    { "metrics", "what --metrics takes", aril_metric_help },
+    { "transforms", "what --augment takes", aril_transform_help },
+    { 0 },
+};
 
 /* ---- help ---- */
 
@@ -229,6 +239,12 @@ void help_man_of_all(const command *const *all, int n, FILE *to)
         man_text(to, all[i]->summary);
         fputs("\n", to);
     }
+    fputs(".SH TABLES\n", to);
+    for (const topic *t = help_topics; t->name; t++) {
+        fprintf(to, ".TP\n\\fBaril help %s\\fR\n", t->name);
+        man_text(to, t->about);
+        fputs("\n", to);
+    }
     fputs(".SH ENVIRONMENT\n", to);
     static const example variables[] = {
         { "ARIL_DATA", "folders of data sets, with : between them" },
@@ -286,6 +302,7 @@ void help_completion(const command *const *all, int n, FILE *to)
     }
     fputs("        help) words=\"", to);
     for (int i = 0; i < n; i++) fprintf(to, " %s", all[i]->name);
+    for (const topic *t = help_topics; t->name; t++) fprintf(to, " %s", t->name);
     fputs("\" ;;\n        esac\n    fi\n"
           "    while IFS= read -r line; do COMPREPLY+=(\"$line\"); done < <(compgen -W \"$words\" "
           "$files -- \"$word\")\n"

@@ -19,9 +19,10 @@ static void usage(FILE *to)
     fputs("usage: aril COMMAND [ARGUMENTS]\n\n", to);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\n  aril COMMAND --help   what a command takes\n"
-          "  aril --version        the version\n",
-          to);
+    fputs("\n  aril COMMAND --help   what a command takes\n", to);
+    for (const topic *t = help_topics; t->name; t++)
+        fprintf(to, "  aril help %-11s %s\n", t->name, t->about);
+    fputs("  aril --version        the version\n", to);
 }
 
 static const command *find(const char *name)
@@ -31,11 +32,24 @@ static const command *find(const char *name)
     return NULL;
 }
 
-static int unknown(const char *name)
+/* The topic with that name; NULL if there is none. */
+static const topic *find_topic(const char *name)
 {
-    const char *names[COMMANDS + 2] = { "--help", "--version" };
-    for (int i = 0; i < COMMANDS; i++) names[i + 2] = commands[i]->name;
-    const char *near = aril_nearest(name, names, COMMANDS + 2);
+    for (const topic *t = help_topics; t->name; t++)
+        if (strcmp(t->name, name) == 0) return t;
+    return NULL;
+}
+
+/* topics: help was asked for, so that those are names too. */
+static int unknown(const char *name, bool topics)
+{
+    enum { TOPICS = 8 };
+    const char *names[COMMANDS + 2 + TOPICS] = { "--help", "--version" };
+    int n = 2;
+    for (int i = 0; i < COMMANDS; i++) names[n++] = commands[i]->name;
+    for (const topic *t = help_topics; topics && t->name && n < COMMANDS + 2 + TOPICS; t++)
+        names[n++] = t->name;
+    const char *near = aril_nearest(name, names, n);
     fprintf(stderr, "aril: no %s '%s'", *name == '-' ? "option" : "command", name);
     if (near) fprintf(stderr, "; did you mean %s?", near);
     fputs("\n\n", stderr);
@@ -62,11 +76,16 @@ static int run(const command *c, int argc, char **argv)
     return status;
 }
 
-/* `aril help [COMMAND]`, and the pages that the build installs: --man [COMMAND], --completion. */
+/* `aril help [COMMAND or topic]`, and the pages that the build installs: --man [COMMAND], --completion. */
 static int help(const char *kind, const char *name)
 {
     const command *c = name ? find(name) : NULL;
-    if (name && !c) return unknown(name);
+    const topic *t = name && !c && strcmp(kind, "--man") != 0 ? find_topic(name) : NULL;
+    if (t) {
+        t->print(stdout);
+        return EXIT_DONE;
+    }
+    if (name && !c) return unknown(name, strcmp(kind, "help") == 0);
     if (strcmp(kind, "--completion") == 0)
         help_completion(commands, COMMANDS, stdout);
     else if (strcmp(kind, "--man") == 0)
@@ -90,7 +109,7 @@ static int main_of(int argc, char **argv)
         is(argv[1], "--completion", "-h"))
         return help(argv[1], argc > 2 ? argv[2] : NULL);
     const command *c = find(argv[1]);
-    if (!c) return unknown(argv[1]);
+    if (!c) return unknown(argv[1], false);
     for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++)
         if (is(argv[k], "--help", "-h")) return help("help", c->name);
     return run(c, argc - 1, argv + 1);

@@ -205,7 +205,8 @@ static const option table[] = {
       .kind = OPTION_TEXT,
       AT(metrics),
       .words = aril_metric_names,
-      .help = "what is measured, with commas between; as in the training unless given" },
+      .help = "what is measured, with commas between (aril help metrics lists them); as in the "
+              "training unless given" },
     { .name = "loss",
       .value = "NAME",
       .kind = OPTION_TEXT,

@@ -748,12 +748,15 @@ static const option table[] = {
       .kind = OPTION_TEXT,
       AT(metrics),
       .words = aril_metric_names,
-      .help = "what is measured, with commas between; default accuracy, or mae for numbers" },
+      .help = "what is measured, with commas between (aril help metrics lists them); default "
+              "accuracy, or mae for numbers" },
     { .name = "augment",
       .value = "CHANGES",
       .kind = OPTION_TEXT,
       AT(augment),
-      .help = "random changes to images, such as flip,crop=28:pad=2,rotate=10" },
+      .help =
+          "random changes to images, such as flip,crop=28:pad=2,rotate=10 (aril help transforms "
+          "lists them)" },
     { .name = "early-stop",
       .value = "N",
       .kind = OPTION_WHOLE,

@@ -4,6 +4,7 @@
 #include "aril/metrics.h"
 #include "golden/metrics.h"
 #include "support/test.h"
+#include "train/metric.h"
 
 #include <math.h>
 #include <string.h>
@@ -405,4 +406,72 @@ TEST(mistakes_are_told)
     aril_clear_error();
     aril_metric_free(m);
     aril_metric_free(NULL);
+}
+
+/* ---- the table ---- */
+
+TEST(every_row_is_complete)
+{
+    int n;
+    const aril__metric_row *row = aril__metric_rows(&n);
+    for (int i = 0; i < n; i++) {
+        const char *name = row[i].base.name;
+        CHECK_MSG(row[i].base.update != NULL && row[i].base.value != NULL, "%s", name);
+        CHECK_MSG(row[i].fits != 0, "%s does not say what it fits", name);
+        CHECK_MSG(row[i].doc != NULL && *row[i].doc != '\0' && strlen(row[i].doc) < 80 &&
+                      strchr(row[i].doc, '\n') == NULL,
+                  "%s: its line of documentation", name);
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(strcmp(row[k].base.name, name) != 0 &&
+                          (row[k].also == NULL || strcmp(row[k].also, name) != 0),
+                      "two metrics are called %s", name);
+    }
+}
+
+static bool is_listed(const char *name)
+{
+    for (const char *const *at = aril_metric_names(); *at != NULL; at++)
+        if (strcmp(*at, name) == 0) return true;
+    return false;
+}
+
+/* The names that a row gives: in the list, in the help, in the error, and as metrics. */
+TEST(every_row_is_found_by_its_names)
+{
+    char help[8192] = "";
+    FILE *f = fmemopen(help, sizeof help, "w");
+    aril_metric_help(f);
+    fclose(f);
+    CHECK(aril_metric_new("no such metric", (aril_metric_opts){ 0 }) == NULL);
+    char message[1024];
+    snprintf(message, sizeof message, "%s", aril_error());
+    aril_clear_error();
+    int n;
+    const aril__metric_row *row = aril__metric_rows(&n);
+    for (int i = 0; i < n; i++) {
+        const char *name = row[i].base.name, *label = name;
+        CHECK_MSG(is_listed(name), "%s is not listed", name);
+        CHECK_MSG(strstr(help, name) != NULL && strstr(help, row[i].doc) != NULL,
+                  "the help lacks %s", name);
+        CHECK_MSG(strstr(message, name) != NULL, "\"%s\" lacks %s", message, name);
+        aril_metric *m = aril_metric_new(name, (aril_metric_opts){ .label = "height" });
+        CHECK_MSG(m != NULL && m->row == &row[i], "%s finds another row", name);
+        CHECK_INT(aril_metric_smaller_is_better(m), row[i].base.smaller_is_better);
+        aril_metric_free(m);
+        m = row[i].also != NULL ? aril_metric_new(row[i].also, (aril_metric_opts){ 0 }) : NULL;
+        CHECK(row[i].also == NULL || (m != NULL && m->row == &row[i]));
+        if (m != NULL) CHECK_STR(aril_metric_label(m), label);
+        aril_metric_free(m);
+        char averaged[64];
+        snprintf(averaged, sizeof averaged, "%s_micro", name);
+        m = aril_metric_new(averaged, (aril_metric_opts){ 0 });
+        CHECK_INT(m != NULL, row[i].averages >> ARIL_AVERAGE_MICRO & 1);
+        CHECK_INT(is_listed(averaged), m != NULL);
+        aril_metric_free(m);
+        aril_clear_error();
+    }
+    CHECK(is_listed("top1") && is_listed("top5"));
+    aril_metric_help(NULL);
+    CHECK_INT(aril_error_code(), ARIL_ERR_ARG);
+    aril_clear_error();
 }

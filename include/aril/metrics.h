@@ -37,28 +37,22 @@ typedef struct aril_metric_opts {
     aril_metric_average average; /* precision, recall, f1 */
     int64_t k;                   /* "topk"; default 5 */
     /* Custom metrics: early stopping, the best epoch and plateau schedules look for the smallest
-     * value. Metrics of aril_metric_new set it themselves. */
+     * value, otherwise for the largest. Metrics of aril_metric_new know it themselves. */
     bool smaller_is_better;
 } aril_metric_opts;
 
-/* A metric by name:
- *     accuracy        the fraction of correct predictions; "acc" is the same
- *     top1 ... top99  the fraction of samples whose class is among the top k scores; "topk" takes
- *                     its k from .k
- *     precision       the fraction of predictions of a class that are correct
- *     recall          the fraction of samples of a class that are predicted as it
- *     f1              2 * precision * recall / (precision + recall)
- *     precision_macro, recall_micro, f1_weighted ...   the same with an average
- *     auc             the exact area under the ROC curve: stores every score. Two classes
- *     confusion       accuracy; aril_metric_table returns the confusion matrix. Models show
- *                     no column of it
- *     mae, mse, rmse  mean absolute error, mean squared error and its root
- *     r2              1 - squared error / variance of the targets
- * The caller frees it. NULL, with an error that lists the names, if there is no such metric. */
+/* A metric by name, such as "accuracy", "top5" (any k from 1 to 99; "topk" takes its k from .k),
+ * "f1_macro" (f1 with an average) or "mae": aril_metric_help prints all of them, the page on training
+ * shows them too. The caller frees it. NULL, with an error that lists the names, if there is no such
+ * metric. */
 ARIL_API aril_metric *aril_metric_new(const char *name, aril_metric_opts opts);
 
 /* The names that aril_metric_new accepts, NULL-terminated. */
 ARIL_API const char *const *aril_metric_names(void);
+
+/* Prints a line for each metric: its names; the predictions that it fits (classes, binary scores,
+ * several labels per sample, values); what it measures; whether smaller values are better. */
+ARIL_API void aril_metric_help(FILE *to);
 
 /* A custom metric, short form: fn returns a value for each sample, or one for the whole batch, and
  * the metric is their mean. It runs without gradients, in its own scope. */
@@ -97,8 +91,7 @@ ARIL_API void aril_metric_free(aril_metric *m);
 /* The metric's name in logs and in the history. */
 ARIL_API const char *aril_metric_label(const aril_metric *m);
 
-/* True when smaller values are better: if its class or its options say so, or, for a custom metric,
- * if the last word of its label is loss, error, mae, mse or rmse. */
+/* True when smaller values are better: if its class says so or, for a custom metric, its options. */
 ARIL_API bool aril_metric_smaller_is_better(const aril_metric *m);
 
 /* Adds a batch: predictions, targets, and NULL or a weight for each sample [N]. */

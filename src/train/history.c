@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
-#include "train/metric.h"
 #include "train/terminal.h"
 
 #include <math.h>
@@ -74,7 +73,7 @@ aril_status aril__history_add_column(aril_history *h, const char *name)
     for (int i = 0; i < h->rows; i++) column[i] = NAN;
     h->name[h->columns] = copy;
     h->name[h->columns + 1] = NULL;
-    h->smaller[h->columns] = aril__smaller_by_name(name);
+    h->smaller[h->columns] = false;
     h->value[h->columns++] = column;
     return ARIL_OK;
 }

@@ -21,7 +21,7 @@ void aril__history_free(aril_history *h);
 /* Adds a column, with NaN in existing rows; no-op for one that exists. */
 aril_status aril__history_add_column(aril_history *h, const char *name);
 
-/* Sets whether smaller values of a column are better; the default depends on its name. */
+/* Sets whether smaller values of a column are better; larger ones are by default. */
 void aril__history_direction(aril_history *h, const char *name, bool smaller);
 
 /* Adds a row of n named values; the rest is NaN. */

@@ -1,4 +1,4 @@
-/* Metrics: names, states, and code shared by their classes. */
+/* Metrics: the table with its names, states, and code shared by the rows. */
 #include "train/metric.h"
 
 #include "aril/index.h"
@@ -14,97 +14,200 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names ---- */
+/* ---- the table, and the names that it gives ---- */
 
-static const char *const names[] = { "accuracy",
-                                     "top1",
-                                     "top5",
-                                     "topk",
-                                     "precision",
-                                     "recall",
-                                     "f1",
-                                     "precision_macro",
-                                     "precision_micro",
-                                     "precision_weighted",
-                                     "recall_macro",
-                                     "recall_micro",
-                                     "recall_weighted",
-                                     "f1_macro",
-                                     "f1_micro",
-                                     "f1_weighted",
-                                     "auc",
-                                     "confusion",
-                                     "mae",
-                                     "mse",
-                                     "rmse",
-                                     "r2",
-                                     NULL };
+enum {
+    CLASSES = ARIL__METRIC_CLASSES,
+    BINARY = ARIL__METRIC_BINARY,
+    LABELS = ARIL__METRIC_LABELS,
+    VALUES = ARIL__METRIC_VALUES,
+};
+enum {
+    MACRO = 1 << ARIL_AVERAGE_MACRO,
+    MICRO = 1 << ARIL_AVERAGE_MICRO,
+    WEIGHTED = 1 << ARIL_AVERAGE_WEIGHTED,
+};
+
+static const aril__metric_row rows[] = {
+#define METRIC(metric, update_, value_, ...) \
+    { .base.name = #metric,                  \
+      .base.update = aril__metric_##update_, \
+      .base.value = aril__metric_##value_,   \
+      __VA_ARGS__ },
+#include "train/metrics.def"
+};
+
+static const char *const average_names[] = { [ARIL_AVERAGE_MACRO] = "macro",
+                                             [ARIL_AVERAGE_MICRO] = "micro",
+                                             [ARIL_AVERAGE_WEIGHTED] = "weighted" };
+
+enum {
+    ROWS = sizeof rows / sizeof *rows,
+    COUNTS = sizeof rows->counts / sizeof *rows->counts,
+    MOST_COUNT = 99, /* "top99" */
+    /* of one row: its own name, those with numbers, those with averages */
+    MOST_NAMES = ROWS * (1 + COUNTS + 3),
+    NAME_SIZE = 40,
+};
+
+const aril__metric_row *aril__metric_rows(int *n)
+{
+    *n = ROWS;
+    return rows;
+}
+
+/* Calls fn with every name of a row. plain: not one with an average. */
+static void each_name(const aril__metric_row *row,
+                      void (*fn)(void *ctx, const char *name, bool plain), void *ctx)
+{
+    char name[NAME_SIZE];
+    int stem = (int)strlen(row->base.name) - 1; /* the number replaces the last letter */
+    for (int i = 0; i < COUNTS && row->counts[i] > 0; i++) {
+        snprintf(name, sizeof name, "%.*s%d", stem, row->base.name, row->counts[i]);
+        fn(ctx, name, true);
+    }
+    fn(ctx, row->base.name, true);
+    for (int a = ARIL_AVERAGE_MACRO; a <= ARIL_AVERAGE_WEIGHTED; a++)
+        if (row->averages >> a & 1) {
+            snprintf(name, sizeof name, "%s_%s", row->base.name, average_names[a]);
+            fn(ctx, name, false);
+        }
+}
+
+static char name_text[MOST_NAMES][NAME_SIZE];
+static const char *names[MOST_NAMES + 1]; /* written once, by list_names */
+static int n_names;
+static char plain_names[512]; /* "accuracy, top1": without averages, for messages */
+
+static void add_name(void *ctx, const char *name, bool plain)
+{
+    (void)ctx;
+    names[n_names] = name_text[n_names];
+    snprintf(name_text[n_names++], NAME_SIZE, "%s", name);
+    size_t at = strlen(plain_names);
+    if (plain)
+        snprintf(plain_names + at, sizeof plain_names - at, "%s%s", at > 0 ? ", " : "", name);
+}
+
+static void list_names(void)
+{
+    for (int i = 0; i < ROWS; i++) each_name(&rows[i], add_name, NULL);
+}
 
 const char *const *aril_metric_names(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, list_names);
     return names;
 }
 
-static const aril_metric_class *const classes[] = {
-    &aril__metric_accuracy, &aril__metric_topk,      &aril__metric_precision, &aril__metric_recall,
-    &aril__metric_f1,       &aril__metric_confusion, &aril__metric_auc,       &aril__metric_mae,
-    &aril__metric_mse,      &aril__metric_rmse,      &aril__metric_r2,
-};
-
 static aril_status no_such_metric(const char *name)
 {
-    int n = (int)(sizeof names / sizeof *names) - 1;
-    const char *near = aril_nearest(name, names, n);
-    char list[256] = "";
-    for (int i = 0, at = 0; i < n; i++)
-        if (strchr(names[i], '_') == NULL)
-            at +=
-                snprintf(list + at, sizeof list - (size_t)at, "%s%s", at > 0 ? ", " : "", names[i]);
-    return near != NULL ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? There are %s",
-                                     name, near, list)
-                        : aril__fail(ARIL_ERR_ARG, "no metric '%s'; there are %s", name, list);
+    const char *const *all = aril_metric_names();
+    const char *near = aril_nearest(name, all, n_names);
+    return near != NULL
+               ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? There are %s", name,
+                            near, plain_names)
+               : aril__fail(ARIL_ERR_ARG, "no metric '%s'; there are %s", name, plain_names);
 }
 
-/* The class of a name such as "top5" or "precision_macro", and the options it contains. */
-static const aril_metric_class *class_of(const char *name, aril_metric_opts *opts)
+/* "top5" for the row of topk: sets *count. */
+static bool is_counted(const aril__metric_row *row, const char *name, int64_t *count)
 {
-    static const char *const averages[] = { "", "_macro", "_micro", "_weighted" };
-    if (strncmp(name, "top", 3) == 0 && isdigit((unsigned char)name[3]) && name[3] != '0') {
-        char *end;
-        long k = strtol(name + 3, &end, 10);
-        if (*end != '\0' || k > 99) return NULL;
-        opts->k = k;
-        return &aril__metric_topk;
-    }
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
-        size_t length = strlen(classes[i]->name);
-        if (strncmp(name, classes[i]->name, length) != 0) continue;
-        if (name[length] == '\0') return classes[i];
-        if (classes[i] != &aril__metric_precision && classes[i] != &aril__metric_recall &&
-            classes[i] != &aril__metric_f1)
-            continue;
-        for (int a = ARIL_AVERAGE_MACRO; a <= ARIL_AVERAGE_WEIGHTED; a++)
-            if (strcmp(name + length, averages[a]) == 0) {
-                opts->average = (aril_metric_average)a;
-                return classes[i];
-            }
+    size_t stem = strlen(row->base.name) - 1;
+    if (row->counts[0] == 0 || strncmp(name, row->base.name, stem) != 0) return false;
+    const char *digits = name + stem;
+    if (!isdigit((unsigned char)*digits) || *digits == '0') return false;
+    char *end;
+    long n = strtol(digits, &end, 10);
+    *count = n;
+    return *end == '\0' && n <= MOST_COUNT;
+}
+
+/* "f1_macro" for the row of f1: sets *average. */
+static bool is_averaged(const aril__metric_row *row, const char *name, aril_metric_average *average)
+{
+    size_t length = strlen(row->base.name);
+    if (strncmp(name, row->base.name, length) != 0 || name[length] != '_') return false;
+    for (int a = ARIL_AVERAGE_MACRO; a <= ARIL_AVERAGE_WEIGHTED; a++)
+        if (row->averages >> a & 1 && strcmp(name + length + 1, average_names[a]) == 0) {
+            *average = (aril_metric_average)a;
+            return true;
+        }
+    return false;
+}
+
+/* The row of a name, and the options that the name contains. */
+static const aril__metric_row *row_of(const char *name, aril_metric_opts *opts)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const aril__metric_row *row = &rows[i];
+        if (strcmp(name, row->base.name) == 0 ||
+            (row->also != NULL && strcmp(name, row->also) == 0) ||
+            is_averaged(row, name, &opts->average) || is_counted(row, name, &opts->k))
+            return row;
     }
     return NULL;
 }
 
 aril_metric *aril_metric_new(const char *name, aril_metric_opts opts)
 {
-    if (name != NULL && strcmp(name, "acc") == 0) name = "accuracy"; /* Keras accepts both */
-    const aril_metric_class *type = name != NULL ? class_of(name, &opts) : NULL;
-    if (type == NULL) {
+    const aril__metric_row *row = name != NULL ? row_of(name, &opts) : NULL;
+    if (row == NULL) {
         no_such_metric(name != NULL ? name : "(null)");
         return NULL;
     }
-    if (opts.label == NULL) opts.label = name;
-    return aril_metric_make(type, opts);
+    bool also = row->also != NULL && strcmp(name, row->also) == 0;
+    if (opts.label == NULL) opts.label = also ? row->base.name : name;
+    aril_metric *m = aril_metric_make(&row->base, opts);
+    if (m != NULL) m->row = row;
+    return m;
+}
+
+/* "precision[_macro|_micro|_weighted]", "top1 ... top99, topk", "accuracy, acc" */
+static void row_title(const aril__metric_row *row, char *text, size_t size)
+{
+    const char *name = row->base.name;
+    int stem = (int)strlen(name) - 1, at = 0;
+    if (row->counts[0] > 0)
+        at = snprintf(text, size, "%.*s1 ... %.*s%d, ", stem, name, stem, name, MOST_COUNT);
+    at += snprintf(text + at, size - (size_t)at, "%s", name);
+    if (row->also != NULL) at += snprintf(text + at, size - (size_t)at, ", %s", row->also);
+    const char *before = "[_";
+    for (int a = ARIL_AVERAGE_MACRO; a <= ARIL_AVERAGE_WEIGHTED; a++)
+        if (row->averages >> a & 1) {
+            at += snprintf(text + at, size - (size_t)at, "%s%s", before, average_names[a]);
+            before = "|_";
+        }
+    if (row->averages != 0) snprintf(text + at, size - (size_t)at, "]");
+}
+
+static void row_tasks(const aril__metric_row *row, char *text, size_t size)
+{
+    static const char *const tasks[] = { "classes", "binary", "labels", "values" };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks && at < size; i++)
+        if (row->fits >> i & 1)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "", tasks[i]);
+}
+
+void aril_metric_help(FILE *to)
+{
+    if (to == NULL) {
+        aril__fail(ARIL_ERR_ARG, "metric_help: the file is NULL");
+        return;
+    }
+    for (int i = 0; i < ROWS; i++) {
+        char title[96], tasks[64];
+        row_title(&rows[i], title, sizeof title);
+        row_tasks(&rows[i], tasks, sizeof tasks);
+        fprintf(to, "  %-36s %-24s %s%s\n", title, tasks, rows[i].doc,
+                rows[i].base.smaller_is_better ? "; smaller is better" : "");
+    }
 }
 
 aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts opts)
@@ -306,28 +409,10 @@ aril_tensor *aril_metric_table(aril_metric *m)
     return NULL;
 }
 
-bool aril__smaller_by_name(const char *name)
-{
-    static const char *const words[] = { "loss", "error", "mae", "mse", "rmse" };
-    const char *under = strrchr(name, '_'), *last = under != NULL ? under + 1 : name;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(last, words[i]) == 0) return true;
-    return false;
-}
-
-static bool is_in_the_box(const aril_metric_class *type)
-{
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (classes[i] == type) return true;
-    return false;
-}
-
 bool aril_metric_smaller_is_better(const aril_metric *m)
 {
     if (m == NULL) return false;
-    if (is_in_the_box(m->type)) return m->type->smaller_is_better;
-    return m->type->smaller_is_better || m->opts.smaller_is_better ||
-           aril__smaller_by_name(m->label);
+    return m->type->smaller_is_better || (m->row == NULL && m->opts.smaller_is_better);
 }
 
 /* ---- scores and targets ---- */

@@ -5,8 +5,29 @@
 #include "aril/metrics.h"
 #include "train/states.h"
 
+/* A metric with a name: a row of metrics.def, where the fields are explained. */
+typedef struct aril__metric_row {
+    aril_metric_class base;
+    const char *doc, *also;
+    unsigned fits;     /* mask of aril__metric_task */
+    unsigned averages; /* 1 << ARIL_AVERAGE_MACRO ... */
+    uint8_t counts[2];
+    bool no_column;
+} aril__metric_row;
+
+typedef enum aril__metric_task {
+    ARIL__METRIC_CLASSES = 1,
+    ARIL__METRIC_BINARY = 2,
+    ARIL__METRIC_LABELS = 4,
+    ARIL__METRIC_VALUES = 8,
+} aril__metric_task;
+
+/* The rows; *n: how many. */
+const aril__metric_row *aril__metric_rows(int *n);
+
 struct aril_metric {
     const aril_metric_class *type;
+    const aril__metric_row *row; /* NULL: a custom metric */
     aril_metric_opts opts;
     char *label;
     void *data;
@@ -53,11 +74,13 @@ double aril__metric_number(aril_metric *m, const char *name);
  * differs, since a loaded state may contain anything. */
 aril_tensor *aril__metric_state(aril_metric *m, const char *name, aril_shape shape);
 
-/* Whether the last word of a name implies that smaller values are better. */
-bool aril__smaller_by_name(const char *name);
+/* aril_metric_class.table of metrics whose state "table" is a confusion matrix. */
+aril_tensor *aril__metric_confusion_table(aril_metric *m);
 
-extern const aril_metric_class aril__metric_accuracy, aril__metric_topk, aril__metric_precision,
-    aril__metric_recall, aril__metric_f1, aril__metric_confusion, aril__metric_auc,
-    aril__metric_mae, aril__metric_mse, aril__metric_rmse, aril__metric_r2;
+#define METRIC(name, update, value, ...)                                                        \
+    aril_status aril__metric_##update(aril_metric *m, aril_tensor *output, aril_tensor *target, \
+                                      aril_tensor *weight);                                     \
+    double aril__metric_##value(aril_metric *m);
+#include "train/metrics.def"
 
 #endif

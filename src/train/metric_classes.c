@@ -35,13 +35,13 @@ static aril_status count_hits(aril_metric *m, aril_tensor *hit, aril_tensor *tru
     return status != ARIL_OK ? status : aril_metric_add(m, "seen", aril_cast(seen, ARIL_F64));
 }
 
-static double share_of_hits(aril_metric *m)
+double aril__metric_hits_value(aril_metric *m)
 {
     return aril__metric_number(m, "right") / aril__metric_number(m, "seen");
 }
 
-static aril_status accuracy_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                                   aril_tensor *weight)
+aril_status aril__metric_accuracy_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                         aril_tensor *weight)
 {
     aril__answers a;
     aril_status status = aril__answers_of(m, output, target, &a);
@@ -49,14 +49,8 @@ static aril_status accuracy_update(aril_metric *m, aril_tensor *output, aril_ten
     return count_hits(m, aril_eq(a.predicted, a.truth), a.truth, a.yes_no, weight);
 }
 
-const aril_metric_class aril__metric_accuracy = {
-    .name = "accuracy",
-    .update = accuracy_update,
-    .value = share_of_hits,
-};
-
-static aril_status topk_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                               aril_tensor *weight)
+aril_status aril__metric_topk_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                     aril_tensor *weight)
 {
     if (aril__scores_are_yes_no(m, output))
         return aril__fail(ARIL_ERR_SHAPE, "%s needs the scores of several classes", m->label);
@@ -72,18 +66,12 @@ static aril_status topk_update(aril_metric *m, aril_tensor *output, aril_tensor 
     return count_hits(m, hit, truth, false, weight);
 }
 
-const aril_metric_class aril__metric_topk = {
-    .name = "topk",
-    .update = topk_update,
-    .value = share_of_hits,
-};
-
 /* ---- confusion matrix ---- */
 
 /* Adds to "table" [C,C]. Two extra rows collect ignored targets (below 0; the first row) and
  * invalid ones (the last row), so that sizes do not depend on values. */
-static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                                aril_tensor *weight)
+aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                      aril_tensor *weight)
 {
     aril__answers a;
     aril_status status = aril__answers_of(m, output, target, &a);
@@ -109,7 +97,7 @@ static aril_status table_update(aril_metric *m, aril_tensor *output, aril_tensor
     return aril_metric_add(m, "table", aril_cast(table, ARIL_F64));
 }
 
-static aril_tensor *table_of(aril_metric *m)
+aril_tensor *aril__metric_confusion_table(aril_metric *m)
 {
     aril_tensor *table = aril_metric_get(m, "table");
     if (table != NULL) return aril_copy(table);
@@ -117,19 +105,12 @@ static aril_tensor *table_of(aril_metric *m)
     return NULL;
 }
 
-static double table_accuracy(aril_metric *m)
+double aril__metric_table_value(aril_metric *m)
 {
     aril_tensor *table = aril_metric_get(m, "table");
     return aril_item(aril_sum(aril_diagonal(table, 0, 0, 1), ARIL_ALL)) /
            aril_item(aril_sum(table, ARIL_ALL));
 }
-
-const aril_metric_class aril__metric_confusion = {
-    .name = "confusion",
-    .update = table_update,
-    .value = table_accuracy,
-    .table = table_of,
-};
 
 /* ---- precision, recall, f1 ---- */
 
@@ -158,12 +139,12 @@ static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tenso
     return ARIL_OK;
 }
 
-static aril_status scores_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                                 aril_tensor *weight)
+aril_status aril__metric_scores_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                       aril_tensor *weight)
 {
     bool labels = m->opts.multilabel && aril_ndim(output) > 1 && aril_size(output, 1) > 1;
     return labels ? labels_update(m, output, target, weight)
-                  : table_update(m, output, target, weight);
+                  : aril__metric_table_update(m, output, target, weight);
 }
 
 /* For each class: correct predictions, predictions, samples. */
@@ -256,36 +237,17 @@ static double averaged(aril_metric *m, score what)
     return value;
 }
 
-static double precision_value(aril_metric *m)
+double aril__metric_precision_value(aril_metric *m)
 {
     return averaged(m, PRECISION);
 }
 
-static double recall_value(aril_metric *m)
+double aril__metric_recall_value(aril_metric *m)
 {
     return averaged(m, RECALL);
 }
 
-static double f1_value(aril_metric *m)
+double aril__metric_f1_value(aril_metric *m)
 {
     return averaged(m, F1);
 }
-
-const aril_metric_class aril__metric_precision = {
-    .name = "precision",
-    .update = scores_update,
-    .value = precision_value,
-    .table = table_of,
-};
-const aril_metric_class aril__metric_recall = {
-    .name = "recall",
-    .update = scores_update,
-    .value = recall_value,
-    .table = table_of,
-};
-const aril_metric_class aril__metric_f1 = {
-    .name = "f1",
-    .update = scores_update,
-    .value = f1_value,
-    .table = table_of,
-};

@@ -28,14 +28,14 @@ static aril_status add_mean(aril_metric *m, aril_tensor *value, aril_tensor *wei
     return status != ARIL_OK ? status : aril_metric_add(m, "weight", count);
 }
 
-static double mean_value(aril_metric *m)
+double aril__metric_mean_value(aril_metric *m)
 {
     return aril__metric_number(m, "sum") / aril__metric_number(m, "weight");
 }
 
-static double root_mean_value(aril_metric *m)
+double aril__metric_root_mean_value(aril_metric *m)
 {
-    return sqrt(mean_value(m));
+    return sqrt(aril__metric_mean_value(m));
 }
 
 /* output - target in f64 and in the output's shape. */
@@ -48,45 +48,26 @@ static aril_status difference(aril_metric *m, aril_tensor *output, aril_tensor *
     return aril_tensor_status(*diff);
 }
 
-static aril_status absolute_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                                   aril_tensor *weight)
+aril_status aril__metric_absolute_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                         aril_tensor *weight)
 {
     aril_tensor *diff;
     aril_status status = difference(m, output, target, &diff);
     return status != ARIL_OK ? status : add_mean(m, aril_abs(diff), weight);
 }
 
-static aril_status square_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                                 aril_tensor *weight)
+aril_status aril__metric_square_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                       aril_tensor *weight)
 {
     aril_tensor *diff;
     aril_status status = difference(m, output, target, &diff);
     return status != ARIL_OK ? status : add_mean(m, aril_square(diff), weight);
 }
 
-const aril_metric_class aril__metric_mae = {
-    .name = "mae",
-    .update = absolute_update,
-    .value = mean_value,
-    .smaller_is_better = true,
-};
-const aril_metric_class aril__metric_mse = {
-    .name = "mse",
-    .update = square_update,
-    .value = mean_value,
-    .smaller_is_better = true,
-};
-const aril_metric_class aril__metric_rmse = {
-    .name = "rmse",
-    .update = square_update,
-    .value = root_mean_value,
-    .smaller_is_better = true,
-};
-
 /* ---- r2: computed for each column of [N,D], then averaged ---- */
 
-static aril_status r2_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                             aril_tensor *weight)
+aril_status aril__metric_r2_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                   aril_tensor *weight)
 {
     aril_tensor *diff, *spread;
     aril_status status = difference(m, output, target, &diff);
@@ -107,19 +88,13 @@ static aril_status r2_update(aril_metric *m, aril_tensor *output, aril_tensor *t
     return ARIL_OK;
 }
 
-static double r2_value(aril_metric *m)
+double aril__metric_r2_value(aril_metric *m)
 {
     aril_tensor *sum = aril_metric_get(m, "sum"), *n = aril_metric_get(m, "weight");
     aril_tensor *squares = aril_metric_get(m, "squares"), *errors = aril_metric_get(m, "errors");
     aril_tensor *spread = aril_sub(squares, aril_div(aril_square(sum), n)); /* of the targets */
     return aril_item(aril_mean(aril_rsub_scalar(aril_div(errors, spread), 1), ARIL_ALL));
 }
-
-const aril_metric_class aril__metric_r2 = {
-    .name = "r2",
-    .update = r2_update,
-    .value = r2_value,
-};
 
 /* ---- the area under the ROC curve ----
  *
@@ -143,8 +118,8 @@ static aril_status auc_scores(aril_metric *m, aril_tensor **kept)
                       m->label, (long long)seen);
 }
 
-static aril_status auc_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
-                              aril_tensor *weight)
+aril_status aril__metric_auc_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                                    aril_tensor *weight)
 {
     aril_tensor *score, *truth;
     aril_status status;
@@ -197,7 +172,7 @@ static int by_score(const void *a, const void *b)
 }
 
 /* The probability that a positive scores higher than a negative; ties count half. */
-static double auc_value(aril_metric *m)
+double aril__metric_auc_value(aril_metric *m)
 {
     aril_tensor *kept;
     int64_t n = auc_seen(m);
@@ -236,12 +211,6 @@ static double auc_value(aril_metric *m)
     return yes > 0 && no > 0 ? area / (yes * no) : NAN;
 }
 
-const aril_metric_class aril__metric_auc = {
-    .name = "auc",
-    .update = auc_update,
-    .value = auc_value,
-};
-
 /* ---- mean of a user-defined function ---- */
 
 typedef struct own {
@@ -276,7 +245,7 @@ static const aril_metric_class own_class = {
     .name = "own",
     .size = sizeof(own),
     .update = own_update,
-    .value = mean_value,
+    .value = aril__metric_mean_value,
 };
 
 aril_metric *aril_metric_of_with(const char *label, aril_metric_fn *fn, void *ctx,

@@ -127,7 +127,7 @@ static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
     m->metric = all;
     metric->output = k;
     int at = m->n_metrics++;
-    if (metric->type != &aril__metric_confusion) { /* before the confusion matrices */
+    if (metric->row == NULL || !metric->row->no_column) { /* before those without one */
         for (; at > m->n_shown; at--) m->metric[at] = m->metric[at - 1];
         m->n_shown++;
     }

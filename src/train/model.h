@@ -32,7 +32,7 @@ struct aril_model {
     bool compiled;
     bool built; /* this and the device: cached by aril__model_ready */
     aril_device device;
-    int n_metrics, n_shown; /* confusion matrices come last and have no column */
+    int n_metrics, n_shown; /* those without a column come last */
     aril_metric **metric;
     int n_columns; /* measured values: the loss, losses of named outputs, shown metrics */
     char **column;
