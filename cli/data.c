@@ -412,20 +412,19 @@ static const example examples[] = {
     { 0 },
 };
 
-const command command_data = { .name = "data",
-                               .summary = "shows what is in a dataset",
-                               .arguments = "DATASET",
-                               .about =
-                                   "DATASET is a name (mnist, fashion-mnist, cifar10, cifar100), "
-                                   "looked for in the folders of ARIL_DATA and of the "
-                                   "system, or a path: a folder of IDX or CIFAR files, of images "
-                                   "in class folders, a .csv, .npy, .npz, .txt or "
-                                   ".h5 file, an LMDB.",
-                               .options = table,
-                               .examples = examples,
-                               .size = sizeof(options),
-                               .defaults = &(const options){ .count = 40, .seconds = 5 },
-                               .least = 1,
-                               .most = 1,
-                               .words = dataset_names,
-                               .run = run };
+const command command_data = {
+    .name = "data",
+    .summary = "shows what is in a dataset",
+    .arguments = "DATASET",
+    .about = "DATASET is a name, looked for in the folders of ARIL_DATA and of the "
+             "system, or the path of a file or folder; `aril help datasets` "
+             "lists the names and kinds.",
+    .options = table,
+    .examples = examples,
+    .size = sizeof(options),
+    .defaults = &(const options){ .count = 40, .seconds = 5 },
+    .least = 1,
+    .most = 1,
+    .words = dataset_names,
+    .run = run
+};

@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <aril/base.h>
+#include <aril/datasets.h>
 #include <aril/metrics.h>
 #include <aril/transform.h>
 
@@ -23,6 +24,7 @@ int terminal_width(FILE *to)
 /* ---- topics ---- */
 
 const topic help_topics[] = {
+    { "datasets", "what --data takes", aril_dataset_help },
     { "metrics", "what --metrics takes", aril_metric_help },
     { "transforms", "what --augment takes", aril_transform_help },
     { 0 },

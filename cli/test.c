@@ -187,7 +187,8 @@ static const option table[] = {
       .kind = OPTION_DATA,
       AT(data),
       .words = dataset_names,
-      .help = "a name or a path (`aril data --help`); what the model was trained on unless given" },
+      .help = "a name or a path (aril help datasets lists them); what the model was trained on "
+              "unless given" },
     { .name = "split",
       .value = "NAME",
       .kind = OPTION_TEXT,

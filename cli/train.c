@@ -635,7 +635,8 @@ static const option table[] = {
       .kind = OPTION_DATA,
       AT(data),
       .words = dataset_names,
-      .help = "a name or a path (`aril data --help`); after each epoch its part called val is "
+      .help = "a name or a path (aril help datasets lists them); after each epoch its part called "
+              "val is "
               "measured, else the one called test, else a tenth of the samples" },
     { .name = "task",
       .value = "NAME",

@@ -1,5 +1,6 @@
 /* Datasets in files: by name, by path, and the errors when they are missing or malformed. */
 #include "aril/aril.h"
+#include "data/open.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "support/compare.h"
@@ -201,10 +202,78 @@ TEST(datasets_that_are_missing)
     CHECK_INT(aril__file_replace(temp_path("x.doc"), "x", 1), ARIL_OK);
     CHECK(refused(aril_dataset_open(temp_path("x.doc"), NULL), ARIL_ERR_UNSUPPORTED,
                   "ends in \".doc\""));
+}
+
+/* ---- the table ---- */
+
+static const char *help_text(void)
+{
+    static char text[16384];
+    FILE *f = fmemopen(text, sizeof text, "w");
+    aril_dataset_help(f);
+    fclose(f);
+    return text;
+}
+
+TEST(every_kind_is_complete)
+{
+    int n;
+    const aril__data_kind *kind = aril__data_kinds(&n);
+    CHECK_INT(aril__file_replace(temp_path("x.doc"), "x", 1), ARIL_OK);
+    CHECK(!aril_dataset_open(temp_path("x.doc"), NULL));
+    char message[512];
+    snprintf(message, sizeof message, "%s", aril_error());
+    aril_clear_error();
+    int any = 0;
+    for (int i = 0; i < n; i++) {
+        const aril__data_kind *k = &kind[i];
+        bool file = !k->holds && !k->any_folder;
+        any += k->any_folder;
+        CHECK_MSG(k->open && k->doc && *k->doc, "%s", k->name);
+        CHECK_MSG(strstr(help_text(), k->doc), "the help lacks %s", k->name);
+        CHECK_MSG(file ? k->ends[0] != NULL : k->shown != NULL, "%s is called nothing", k->name);
+        for (int e = 0; e < 3 && k->ends[e]; e++) {
+            if (!file) continue;
+            CHECK_MSG(strstr(message, k->ends[e]), "\"%s\" lacks %s", message, k->ends[e]);
+            CHECK_MSG(strstr(help_text(), k->ends[e]), "the help lacks %s", k->ends[e]);
+            /* A file of the kind reaches its reader, and a split that it cannot have does not. */
+            char name[64];
+            snprintf(name, sizeof name, "x%s", k->ends[e]);
+            CHECK_INT(aril__file_replace(temp_path(name), "x", 1), ARIL_OK);
+            aril_dataset *d = aril_dataset_open(temp_path(name), "other");
+            CHECK(!d && aril_error_code() != ARIL_ERR_UNSUPPORTED);
+            if (k->whole) CHECK_MSG(strstr(aril_error(), "no part \"other\""), "%s", aril_error());
+            aril_clear_error();
+        }
+    }
+    CHECK_INT(any, 1);
+}
+
+TEST(every_dataset_by_name_is_complete)
+{
+    int n;
+    const aril__known_dataset *known = aril__known_datasets(&n);
     const char *const *names;
-    int n = aril_dataset_names(&names);
-    CHECK_INT(n, 4);
-    CHECK_STR(names[1], "fashion-mnist");
+    CHECK_INT(aril_dataset_names(&names), n);
+    look_in("/no/such/place");
+    CHECK(!aril_dataset_open("zebra", "train"));
+    char message[512];
+    snprintf(message, sizeof message, "%s", aril_error());
+    aril_clear_error();
+    for (int i = 0; i < n; i++) {
+        const aril__known_dataset *d = &known[i];
+        CHECK_STR(names[i], d->name);
+        CHECK_MSG(strstr(message, d->name), "\"%s\" lacks %s", message, d->name);
+        CHECK_MSG(d->doc && d->files && d->folders[0], "%s", d->name);
+        CHECK_MSG(strstr(help_text(), d->doc) && strstr(help_text(), d->files) &&
+                      strstr(help_text(), d->folders[0]),
+                  "the help lacks %s", d->name);
+        for (int k = 0; k < d->n_classes; k++)
+            CHECK_MSG(d->classes[k] && *d->classes[k], "%s: class %d has no name", d->name, k);
+    }
+    aril_dataset_help(NULL);
+    CHECK_INT(aril_error_code(), ARIL_ERR_ARG);
+    aril_clear_error();
 }
 
 /* The real datasets, if present. */

@@ -332,6 +332,12 @@ TEST(csv_that_is_compressed)
     CHECK_MSG(d, "%s", aril_error());
     CHECK_STR(row(d, 1), "3 -> 4");
     aril_dataset_release(d);
+    CHECK(mkdir(temp_path("parts"), 0777) == 0); /* a split in a folder */
+    CHECK_INT(aril__file_replace(temp_path("parts/test.csv.gz"), packed, sizeof packed), ARIL_OK);
+    d = aril_dataset_open(temp_path("parts"), "test");
+    CHECK_MSG(d, "%s", aril_error());
+    CHECK_STR(row(d, 0), "1 -> 2");
+    aril_dataset_release(d);
 }
 
 TEST(csv_does_not_depend_on_the_locale)

@@ -29,16 +29,16 @@ ARIL_API aril_dataset *aril_cifar100(const char *split);
 /* The names that aril_dataset_open knows; returns how many. */
 ARIL_API int aril_dataset_names(const char *const **names);
 
-/* A dataset by its name ("mnist", "fashion-mnist", "cifar10", "cifar100", or the name of a folder
- * in one of the directories above) or by a path:
- *   - a folder of IDX files as MNIST's, or of CIFAR's binary files
- *   - a folder of images, one subfolder per class
- *   - .csv and .tsv (the last column is the target), .npz (x and y, or x_train, y_train, x_test,
- *     y_test), .npy, .txt (characters, in sequences of 64), .h5 (x and y, or data and label), a
- *     folder that is an LMDB of Caffe's
- *   - a folder that holds any of these under the name of the split: train/, test.csv ...
- * split is "train", "test", or another split of the dataset; NULL: the whole file or folder of
- * images, otherwise "train". */
+/* Prints what aril_dataset_open takes: the datasets that it knows by name with the files they
+ * consist of, and the kinds of files and folders with what they yield. */
+ARIL_API void aril_dataset_help(FILE *to);
+
+/* A dataset by its name ("mnist", or the name of a folder in one of the directories above) or by a
+ * path: a file of a known suffix, such as .csv or .npz; a folder of images, one subfolder per class;
+ * a folder of another kind, such as that of CIFAR's files; or a folder that holds any of these under
+ * the name of the split: train/, test.csv ... aril_dataset_help lists the names and kinds. split is
+ * "train", "test", or another split of the dataset; NULL: the whole file or folder of images,
+ * otherwise "train". */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
 /* How to read a dataset, so that its splits, or one opened later, are consistent. Names are

@@ -78,8 +78,9 @@ aril_dataset *aril_dataset_npz(const char *path, const char *x_name, const char 
     return d;
 }
 
-aril_dataset *aril__open_npz(const char *path, const char *split)
+aril_dataset *aril__open_npz(const char *path, const char *split, const aril_open_opts *opts)
 {
+    (void)opts;
     static const char *const xs[] = { "x", "X", "data", "images", "arr_0", NULL };
     static const char *const ys[] = { "y", "Y", "label", "labels", "target", "arr_1", NULL };
     ARIL_SCOPE;
@@ -101,11 +102,10 @@ aril_dataset *aril__open_npz(const char *path, const char *split)
     return d;
 }
 
-aril_dataset *aril__open_npy(const char *path, const char *split)
+aril_dataset *aril__open_npy(const char *path, const char *split, const aril_open_opts *opts)
 {
     ARIL_SCOPE;
-    if (split && strcmp(split, "train") != 0)
-        return aril__no_split(path, split, "no parts: all of it is \"train\"");
+    (void)split, (void)opts;
     return aril__dataset_of_arrays(path, aril_npy_read(path), NULL);
 }
 
@@ -137,9 +137,8 @@ aril_dataset *aril_dataset_hdf5(const char *path, const char *x_name, const char
                                    y_name ? aril_hdf5_read(path, y_name) : first_in_hdf5(path, ys));
 }
 
-aril_dataset *aril__open_hdf5(const char *path, const char *split)
+aril_dataset *aril__open_hdf5(const char *path, const char *split, const aril_open_opts *opts)
 {
-    if (split && strcmp(split, "train") != 0)
-        return aril__no_split(path, split, "no parts: all of it is \"train\"");
+    (void)split, (void)opts;
     return aril_dataset_hdf5(path, NULL, NULL);
 }

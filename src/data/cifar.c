@@ -5,12 +5,37 @@
 #include "aril/scope.h"
 #include "core/tensor.h"
 #include "data/files.h"
+#include "data/open.h"
 #include "formats/gzip.h"
 
 #include <limits.h>
 #include <string.h>
 
 enum { PIXELS = 3 * 32 * 32, MOST_CLASSES = 100 };
+
+const char *const aril__classes_cifar10[10] = {
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
+};
+
+const char *const aril__classes_cifar100[100] = {
+    "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
+    "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
+    "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
+    "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
+    "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
+    "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
+    "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn_mower",
+    "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple_tree",
+    "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak_tree",     "orange",
+    "orchid",      "otter",         "palm_tree", "pear",       "pickup_truck", "pine_tree",
+    "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
+    "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
+    "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
+    "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet_pepper",
+    "table",       "tank",          "telephone", "television", "tiger",        "tractor",
+    "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
+    "willow_tree", "wolf",          "woman",     "worm",
+};
 
 static bool present(const char *folder, const char *name)
 {
@@ -109,8 +134,9 @@ static aril_dataset *load(const char *folder, int files, const char *const *name
     return d;
 }
 
-aril_dataset *aril__cifar_folder(const char *folder, const char *split)
+aril_dataset *aril__open_cifar(const char *folder, const char *split, const aril_open_opts *opts)
 {
+    (void)opts;
     static const char *const batches[] = { "data_batch_1.bin", "data_batch_2.bin",
                                            "data_batch_3.bin", "data_batch_4.bin",
                                            "data_batch_5.bin" };

@@ -22,12 +22,6 @@ bool aril__is_file(const char *folder, const char *name);
 
 bool aril__is_image_name(const char *name);
 
-/* Does a folder hold MNIST's IDX files, or CIFAR's files? And opening them as datasets. */
-bool aril__holds_idx(const char *folder);
-bool aril__holds_cifar(const char *folder);
-aril_dataset *aril__idx_folder(const char *folder, const char *split);
-aril_dataset *aril__cifar_folder(const char *folder, const char *split);
-
 /* Raises an error for a split that the dataset does not have, and returns NULL. `has` lists the
  * splits it has. */
 aril_dataset *aril__no_split(const char *what, const char *split, const char *has);

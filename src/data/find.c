@@ -9,98 +9,141 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- known datasets ---- */
+/* ---- the table ---- */
 
-static const char *const digits[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
-static const char *const clothes[] = {
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"
-};
-static const char *const cifar10[] = { "airplane", "automobile", "bird",  "cat",  "deer",
-                                       "dog",      "frog",       "horse", "ship", "truck" };
-static const char *const cifar100[] = {
-    "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
-    "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
-    "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
-    "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
-    "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
-    "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
-    "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn_mower",
-    "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple_tree",
-    "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak_tree",     "orange",
-    "orchid",      "otter",         "palm_tree", "pear",       "pickup_truck", "pine_tree",
-    "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
-    "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
-    "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
-    "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet_pepper",
-    "table",       "tank",          "telephone", "television", "tiger",        "tractor",
-    "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
-    "willow_tree", "wolf",          "woman",     "worm",
+#define FILES(kind, ...) { .name = #kind, .open = aril__open_##kind, __VA_ARGS__ },
+#define FOLDER(kind, ...) \
+    { .name = #kind, .open = aril__open_##kind, .holds = aril__holds_##kind, __VA_ARGS__ },
+#define ANY_FOLDER(kind, ...) \
+    { .name = #kind, .open = aril__open_##kind, .any_folder = true, __VA_ARGS__ },
+#define DATASET(...)
+static const aril__data_kind kinds[] = {
+#include "data/datasets.def"
 };
 
-/* MNIST and its variants use the same file names: the folder's name tells them apart. */
-#define IDX_FILES                                                                            \
-    "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and " \
-    "t10k-labels-idx1-ubyte.gz"
-
-static const struct known {
-    const char *name;
-    const char *folder[4]; /* possible subfolders of a search folder */
-    aril_dataset *(*open)(const char *folder, const char *split);
-    bool (*holds)(const char *folder);
-    const char *package; /* Debian package; NULL: none */
-    const char *files;
-    int n_classes;
-    const char *const *classes;
-} known[] = {
-    { "mnist",
-      { "mnist", "MNIST/raw", "MNIST" },
-      aril__idx_folder,
-      aril__holds_idx,
-      NULL,
-      IDX_FILES,
-      10,
-      digits },
-    { "fashion-mnist",
-      { "fashion-mnist", "fashion_mnist", "FashionMNIST/raw", "FashionMNIST" },
-      aril__idx_folder,
-      aril__holds_idx,
-      "dataset-fashion-mnist",
-      IDX_FILES,
-      10,
-      clothes },
-    { "cifar10",
-      { "cifar10", "cifar-10-batches-bin", "cifar-10", "CIFAR10" },
-      aril__cifar_folder,
-      aril__holds_cifar,
-      NULL,
-      "data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version)",
-      10,
-      cifar10 },
-    { "cifar100",
-      { "cifar100", "cifar-100-binary", "cifar-100", "CIFAR100" },
-      aril__cifar_folder,
-      aril__holds_cifar,
-      NULL,
-      "train.bin and test.bin (the binary version)",
-      100,
-      cifar100 },
+#define FILES(...)
+#define FOLDER(...)
+#define ANY_FOLDER(...)
+#define DATASET(title, kind, n, names, ...) \
+    { .name = (title),                      \
+      .open = aril__open_##kind,            \
+      .holds = aril__holds_##kind,          \
+      .n_classes = (n),                     \
+      .classes = aril__classes_##names,     \
+      __VA_ARGS__ },
+static const aril__known_dataset known[] = {
+#include "data/datasets.def"
 };
-enum { KNOWN = sizeof known / sizeof *known };
+
+enum { KINDS = sizeof kinds / sizeof *kinds, KNOWN = sizeof known / sizeof *known };
+
+const aril__data_kind *aril__data_kinds(int *n)
+{
+    *n = KINDS;
+    return kinds;
+}
+
+const aril__known_dataset *aril__known_datasets(int *n)
+{
+    *n = KNOWN;
+    return known;
+}
 
 int aril_dataset_names(const char *const **names)
 {
-    static const char *const all[] = { "mnist", "fashion-mnist", "cifar10", "cifar100" };
-    _Static_assert(sizeof all / sizeof *all == KNOWN, "each is named");
+#define FILES(...)
+#define FOLDER(...)
+#define ANY_FOLDER(...)
+#define DATASET(title, ...) title,
+    static const char *const all[] = {
+#include "data/datasets.def"
+    };
     if (names) *names = all;
     return KNOWN;
 }
+
+/* ---- what it says ---- */
+
+/* Appends to a text of `size` bytes at *at; what does not fit is cut off. */
+static void __attribute__((format(printf, 4, 5)))
+append(char *text, size_t size, size_t *at, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = *at < size ? vsnprintf(text + *at, size - *at, fmt, ap) : 0;
+    va_end(ap);
+    if (n > 0) *at += (size_t)n;
+}
+
+/* ".csv, .tsv and .npz": the suffixes of files, or of tables alone. */
+static const char *suffixes(bool tables, char *text, size_t size)
+{
+    const char *end[3 * KINDS];
+    int n = 0;
+    for (int i = 0; i < KINDS; i++)
+        for (int k = 0; k < 3 && kinds[i].ends[k]; k++)
+            if (!kinds[i].holds && (kinds[i].table || !tables)) end[n++] = kinds[i].ends[k];
+    size_t at = 0;
+    for (int i = 0; i < n; i++)
+        append(text, size, &at, "%s%s", i == 0 ? "" : i + 1 < n || tables ? ", " : " and ", end[i]);
+    return text;
+}
+
+/* "mnist, MNIST/raw or MNIST" */
+static const char *folders_of(const aril__known_dataset *d, char *text, size_t size)
+{
+    size_t at = 0;
+    for (int i = 0; i < ARIL__DATA_FOLDERS && d->folders[i]; i++) {
+        bool last = i + 1 == ARIL__DATA_FOLDERS || !d->folders[i + 1];
+        append(text, size, &at, "%s%s", i == 0 ? "" : last ? " or " : ", ", d->folders[i]);
+    }
+    return text;
+}
+
+static const char *title_of(const aril__data_kind *k, char *text, size_t size)
+{
+    size_t at = 0;
+    if (k->shown) append(text, size, &at, "%s", k->shown);
+    for (int i = 0; !k->shown && i < 3 && k->ends[i]; i++)
+        append(text, size, &at, "%s%s", i ? ", " : "", k->ends[i]);
+    return text;
+}
+
+void aril_dataset_help(FILE *to)
+{
+    enum { WIDTH = 26 };
+    char text[256];
+    if (!to) {
+        aril__fail(ARIL_ERR_ARG, "dataset_help: the file is NULL");
+        return;
+    }
+    fputs("Datasets by name:\n", to);
+    for (int i = 0; i < KNOWN; i++) {
+        const aril__known_dataset *d = &known[i];
+        fprintf(to, "  %-*s %s, %d classes\n", WIDTH, d->name, d->doc, d->n_classes);
+        fprintf(to, "  %-*s in %s:\n", WIDTH, "", folders_of(d, text, sizeof text));
+        fprintf(to, "  %-*s %s\n", WIDTH, "", d->files);
+        if (d->package)
+            fprintf(to, "  %-*s on Debian: apt-get install %s\n", WIDTH, "", d->package);
+    }
+    fputs("\nFiles and folders by path:\n", to);
+    for (int i = 0; i < KINDS; i++) {
+        const aril__data_kind *k = &kinds[i];
+        fprintf(to, "  %-*s %s\n", WIDTH, title_of(k, text, sizeof text), k->doc);
+        if (k->with) fprintf(to, "  %-*s in C: %s\n", WIDTH, "", k->with);
+    }
+    fprintf(to, "  %-*s the one that the split names: train/, test.csv, mnist_train_lmdb ...\n",
+            WIDTH, "folder of splits");
+}
+
+/* ---- names ---- */
 
 /* Compares names ignoring case, '-' and '_'. */
 static bool same_name(const char *a, const char *b)
@@ -113,7 +156,7 @@ static bool same_name(const char *a, const char *b)
     }
 }
 
-static const struct known *known_name(const char *name)
+static const aril__known_dataset *known_name(const char *name)
 {
     for (int i = 0; i < KNOWN; i++)
         if (same_name(name, known[i].name)) return &known[i];
@@ -142,7 +185,7 @@ static bool each_place(bool (*fn)(const char *place, void *ctx), void *ctx)
 }
 
 struct search {
-    const struct known *k;
+    const aril__known_dataset *k;
     const char *name;
     char path[PATH_MAX];
 };
@@ -162,11 +205,11 @@ static const char *last_part(const char *path)
 static bool known_is_here(const char *place, void *ctx)
 {
     struct search *s = ctx;
-    for (int i = 0; i < 4 && s->k->folder[i]; i++)
-        if (join(s->path, place, s->k->folder[i]) && s->k->holds(s->path)) return true;
+    for (int i = 0; i < ARIL__DATA_FOLDERS && s->k->folders[i]; i++)
+        if (join(s->path, place, s->k->folders[i]) && s->k->holds(s->path)) return true;
     /* ARIL_DATA may be the dataset's own folder. */
-    for (int i = 0; i < 4 && s->k->folder[i]; i++)
-        if (same_name(last_part(place), last_part(s->k->folder[i])) && s->k->holds(place)) {
+    for (int i = 0; i < ARIL__DATA_FOLDERS && s->k->folders[i]; i++)
+        if (same_name(last_part(place), last_part(s->k->folders[i])) && s->k->holds(place)) {
             snprintf(s->path, sizeof s->path, "%s", place);
             return true;
         }
@@ -187,32 +230,38 @@ static const char *extension(const char *path)
     return dot ? dot : "";
 }
 
-/* File kinds, by suffix. */
-static const struct kind {
-    const char *end;
-    aril_dataset *(*open)(const char *path, const char *split);
-    aril_dataset *(*open_table)(const char *path, const char *split, const aril_open_opts *opts);
-} kinds[] = { ARIL__FILE_KINDS{ NULL, NULL, NULL } };
-
-/* "x.csv.gz" is a .csv too: the readers decompress. */
-static const struct kind *file_kind(const char *path)
+/* The kind of a file, or of a folder, by the end of its name, and in *length the length of the name
+ * without it. "x.csv.gz" is a .csv too: the readers decompress. */
+static const aril__data_kind *kind_by_end(const char *name, bool folder, size_t *length)
 {
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "%s", last_part(path));
-    char *dot = strrchr(name, '.');
-    if (dot && strcasecmp(dot, ".gz") == 0) *dot = 0;
-    for (const struct kind *k = kinds; k->end; k++)
-        if (strcasecmp(extension(name), k->end) == 0) return k;
+    size_t n = strlen(name);
+    if (!folder && n > 3 && strcasecmp(name + n - 3, ".gz") == 0) n -= 3;
+    for (int i = 0; i < KINDS; i++)
+        for (int k = 0; k < 3 && kinds[i].ends[k] && (kinds[i].holds != NULL) == folder; k++) {
+            size_t end = strlen(kinds[i].ends[k]);
+            if (n <= end || strncasecmp(name + n - end, kinds[i].ends[k], end) != 0) continue;
+            *length = n - end;
+            return &kinds[i];
+        }
     return NULL;
+}
+
+static aril_dataset *open_kind(const aril__data_kind *k, const char *path, const char *split,
+                               const aril_open_opts *o)
+{
+    if (k->whole && split && strcmp(split, "train") != 0)
+        return aril__no_split(path, split, "no parts: all of it is \"train\"");
+    return k->open(path, split, o);
 }
 
 static aril_dataset *open_file(const char *path, const char *split, const aril_open_opts *o)
 {
-    const struct kind *k = file_kind(path);
-    if (k) return k->open ? k->open(path, split) : k->open_table(path, split, o);
-    aril__fail(ARIL_ERR_UNSUPPORTED,
-               "%s: no dataset ends in \"%s\"; known are folders, " ARIL__FILE_KIND_NAMES, path,
-               extension(path));
+    size_t length;
+    const aril__data_kind *k = kind_by_end(last_part(path), false, &length);
+    if (k) return open_kind(k, path, split, o);
+    char text[256];
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no dataset ends in \"%s\"; known are folders, %s", path,
+               extension(path), suffixes(false, text, sizeof text));
     return NULL;
 }
 
@@ -234,11 +283,9 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
     for (int w = 0; w < words && !found; w++)
         for (int64_t i = 0; i < in.n && !found; i++) {
             const char *name = in.at[i];
-            size_t n = strlen(name), m = strlen(word[w]);
+            size_t end = strlen(name), m = strlen(word[w]);
             bool is_folder = aril__is_folder(folder, name);
-            size_t end = is_folder ? n : n - strlen(extension(name));
-            if (is_folder && n > 5 && strcmp(name + n - 5, "_lmdb") == 0) end = n - 5;
-            if (!is_folder && !file_kind(name)) continue;
+            if (!kind_by_end(name, is_folder, &end) && !is_folder) continue;
             bool whole = end == m && strncmp(name, word[w], m) == 0;
             bool last = end > m && (name[end - m - 1] == '_' || name[end - m - 1] == '-') &&
                         strncmp(name + end - m, word[w], m) == 0;
@@ -255,13 +302,8 @@ static aril_dataset *open_folder(const char *path, const char *split, const aril
                                  int depth)
 {
     char part[PATH_MAX];
-    if (aril__holds_idx(path)) return aril__idx_folder(path, split);
-    if (aril__holds_cifar(path)) return aril__cifar_folder(path, split);
-    if (aril__is_file(path, "data.mdb")) {
-        if (split && strcmp(split, "train") != 0)
-            return aril__no_split(path, split, "no parts: all of it is \"train\"");
-        return aril_dataset_lmdb(path);
-    }
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].holds && kinds[i].holds(path)) return open_kind(&kinds[i], path, split, o);
     bool has_train = split_in_folder(path, "train", part);
     if (split && split_in_folder(path, split, part)) return open_path(part, NULL, o, depth + 1);
     if (!split && has_train && split_in_folder(path, "train", part))
@@ -272,7 +314,9 @@ static aril_dataset *open_folder(const char *path, const char *split, const aril
                    split);
         return NULL;
     }
-    return aril_dataset_folder(path, (aril_folder_opts){ 0 });
+    const aril__data_kind *k = kinds;
+    while (!k->any_folder) k++;
+    return k->open(path, NULL, o);
 }
 
 static aril_dataset *open_path(const char *path, const char *split, const aril_open_opts *o,
@@ -286,16 +330,17 @@ static aril_dataset *open_path(const char *path, const char *split, const aril_o
     return S_ISDIR(st.st_mode) ? open_folder(path, split, o, depth) : open_file(path, split, o);
 }
 
-static aril_dataset *open_known(const struct known *k, const char *folder, const char *split)
+static aril_dataset *open_known(const aril__known_dataset *k, const char *folder, const char *split,
+                                const aril_open_opts *o)
 {
-    aril_dataset *d = k->open(folder, split);
+    aril_dataset *d = k->open(folder, split, o);
     const char *const *names;
     return d && aril_dataset_classes(d, &names) == 0
                ? aril__with_classes(d, k->n_classes, k->classes)
                : d;
 }
 
-static aril_dataset *missing(const struct known *k)
+static aril_dataset *missing(const aril__known_dataset *k)
 {
     const char *data = getenv("ARIL_DATA");
     char where[256];
@@ -322,11 +367,13 @@ static aril_dataset *unknown(const char *name)
         return NULL;
     }
     const char *near = aril_nearest(name, names, n);
-    aril__fail(ARIL_ERR_ARG,
-               near ? "no dataset '%s'; did you mean %s?"
-                    : "no dataset '%s'; known are mnist, fashion-mnist, cifar10, cifar100, and "
-                      "files and folders%.0s",
-               name, near ? near : "");
+    char all[256] = "";
+    size_t at = 0;
+    for (int i = 0; i < n; i++) append(all, sizeof all, &at, "%s, ", names[i]);
+    if (near)
+        aril__fail(ARIL_ERR_ARG, "no dataset '%s'; did you mean %s?", name, near);
+    else
+        aril__fail(ARIL_ERR_ARG, "no dataset '%s'; known are %sand files and folders", name, all);
     return NULL;
 }
 
@@ -379,8 +426,9 @@ static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open
 {
     if (!d || aril_dataset_columns(d, NULL, NULL)) return d;
     if (o->target || o->skip) {
-        aril__fail(ARIL_ERR_ARG, "%s is not a table (.csv, .tsv): it has no column \"%s\"", name,
-                   o->target ? o->target : o->skip);
+        char text[256];
+        aril__fail(ARIL_ERR_ARG, "%s is not a table (%s): it has no column \"%s\"", name,
+                   suffixes(true, text, sizeof text), o->target ? o->target : o->skip);
         aril_dataset_release(d);
         return NULL;
     }
@@ -400,9 +448,9 @@ static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open
 static aril_dataset *find(const char *name, const char *split, const aril_open_opts *o)
 {
     struct search s = { .k = known_name(name), .name = name };
-    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split);
+    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split, o);
     if (access(name, F_OK) == 0) {
-        if (s.k && s.k->holds(name)) return open_known(s.k, name, split);
+        if (s.k && s.k->holds(name)) return open_known(s.k, name, split, o);
         return open_path(name, split, o, 0);
     }
     if (s.k) return missing(s.k);
@@ -443,7 +491,7 @@ static aril_dataset *by_name(const char *name, const char *split)
 {
     struct search s = { .k = known_name(name), .name = name };
     if (!each_place(known_is_here, &s)) return missing(s.k);
-    return open_known(s.k, s.path, split && *split ? split : NULL);
+    return open_known(s.k, s.path, split && *split ? split : NULL, &(aril_open_opts){ 0 });
 }
 
 aril_dataset *aril_mnist(const char *split)

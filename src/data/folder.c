@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/files.h"
+#include "data/open.h"
 #include "data/image_sample.h"
 #include "formats/bytes.h"
 
@@ -279,4 +280,10 @@ aril_dataset *aril_dataset_image_files(int64_t n, const char *const *paths, aril
             return NULL;
         }
     return self;
+}
+
+aril_dataset *aril__open_images(const char *path, const char *split, const aril_open_opts *opts)
+{
+    (void)split, (void)opts;
+    return aril_dataset_folder(path, (aril_folder_opts){ 0 });
 }

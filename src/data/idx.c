@@ -6,9 +6,16 @@
 #include "core/error.h"
 #include "core/shape.h"
 #include "data/files.h"
+#include "data/open.h"
 
 #include <limits.h>
 #include <string.h>
+
+const char *const aril__classes_digits[10] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
+
+const char *const aril__classes_clothes[10] = { "T-shirt/top", "Trouser",   "Pullover", "Dress",
+                                                "Coat",        "Sandal",    "Shirt",    "Sneaker",
+                                                "Bag",         "Ankle boot" };
 
 /* Tries both naming schemes, compressed or not. */
 static bool find(const char *folder, const char *part, const char *what, int ndim,
@@ -32,8 +39,9 @@ bool aril__holds_idx(const char *folder)
     return find(folder, "train", "images", 3, path) || find(folder, "t10k", "images", 3, path);
 }
 
-aril_dataset *aril__idx_folder(const char *folder, const char *split)
+aril_dataset *aril__open_idx(const char *folder, const char *split, const aril_open_opts *opts)
 {
+    (void)opts;
     ARIL_SCOPE;
     const char *part = !split || strcmp(split, "train") == 0 ? "train"
                        : strcmp(split, "test") == 0          ? "t10k"

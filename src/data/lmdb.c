@@ -7,7 +7,9 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "data/datum.h"
+#include "data/files.h"
 #include "data/image_sample.h"
+#include "data/open.h"
 #include "formats/array.h"
 #include "formats/lmdb.h"
 #include "formats/proto.h"
@@ -130,4 +132,15 @@ aril_dataset *aril_dataset_lmdb(const char *path)
     else
         aril__lmdb_close(f);
     return self;
+}
+
+bool aril__holds_lmdb(const char *folder)
+{
+    return aril__is_file(folder, "data.mdb");
+}
+
+aril_dataset *aril__open_lmdb(const char *path, const char *split, const aril_open_opts *opts)
+{
+    (void)split, (void)opts;
+    return aril_dataset_lmdb(path);
 }
