@@ -283,8 +283,8 @@ static int elementwise_samples(const aril__op *op, test_sample *out)
         test_sample *t = &out[n];
         *t = (test_sample){ .op = op, .index = n, .n_in = f->arity };
         t->params = (struct ew_attrs){ { 0.7, 1.5, -0.4 } };
-        if (strstr(f->params, "min")) t->params.p[0] = -0.7;
-        if (strstr(f->params, "beta")) t->params.p[1] = 20;
+        if (f->params && strstr(f->params, "min")) t->params.p[0] = -0.7;
+        if (f->params && strstr(f->params, "beta")) t->params.p[1] = 20;
         if (k == 0) t->flags = SAMPLE_BATCH;
         for (int i = 0; i < f->arity; i++) {
             int own = i - f->is_grad;

@@ -182,15 +182,8 @@ static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
 
 void aril__ew_decompose(aril__call *c, aril_tensor **out)
 {
-    /* A gradient op directly follows its op in the table. */
-    const aril__op *own = c->op;
-    const aril__op *base = own;
-    int which = -1;
-    for (int id = own->id; id >= 0 && which < 0; id--) {
-        base = aril__ops[id];
-        for (int i = 0; base->formula && i < 3; i++)
-            if (base->formula->grad_op[i] == own) which = i;
-    }
+    const aril__op *base = c->op->formula->grad_of;
+    int which = c->op->formula->grad_input;
     int arity = base->formula->arity;
     aril_dtype type = computed_in(c->in[0]);
     aril_tensor *var[ARIL__VAR_COUNT] = { [ARIL__VAR_G] = in_type(c->in[0], type) };
@@ -209,47 +202,68 @@ void aril__ew_decompose(aril__call *c, aril_tensor **out)
 #define PARAM_ATTRS(A) A(ew, F64, 3, p, 0, NULL)
 ATTR_LIST(ew, PARAM_ATTRS)
 
-#define FORWARD(nm, rl, smp, onx, prm, txt, ar, flg, dc, ...)                   \
-    static const aril__formula nm##_formula = { .arity = ar,                    \
-                                                .rule = ARIL__EW_##rl,          \
-                                                .domain = ARIL__EW_##smp,       \
-                                                .params = prm,                  \
-                                                .text = txt,                    \
-                                                __VA_ARGS__ };                  \
-    OP(nm, .doc = dc, .onnx = onx, .min_in = ar, .max_in = ar, .n_out = 1,      \
-       .flags = FLAGS_EW | (flg), .infer = aril__ew_infer, .vjp = aril__ew_vjp, \
-       .formula = &nm##_formula, WITH_ATTRS(ew));
-#define BACKWARD(nm, own, rl, smp, prm, txt, ar)                                           \
-    static const aril__formula nm##_formula = { .arity = (ar) + 2,                         \
-                                                .rule = ARIL__EW_##rl == ARIL__EW_SEL      \
-                                                            ? ARIL__EW_NUM                 \
-                                                            : ARIL__EW_##rl,               \
-                                                .domain = ARIL__EW_##smp,                  \
-                                                .is_grad = true,                           \
-                                                .params = prm,                             \
-                                                .text = txt };                             \
-    OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1, \
-       .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                        \
+/* The parts of a row by name: TEXT_##part of VALUE(a + b) is TEXT_VALUE(a + b). */
+#define TEXT_VALUE(...)  #__VA_ARGS__
+#define TEXT_GRAD_A(...) #__VA_ARGS__
+#define TEXT_GRAD_B(...) #__VA_ARGS__
+#define TEXT_GRAD_C(...) #__VA_ARGS__
+#define RULE_RULE(rule)  ARIL__EW_##rule
+
+/* Facts, at most three: those that the formula keeps, and those that the op keeps. */
+#define FORMULA_SAMPLES(domain_) .domain = ARIL__EW_##domain_,
+#define FORMULA_PARAMS(names)    .params = names,
+#define FORMULA_ONNX(name)
+#define FORMULA_NONE()
+#define OP_SAMPLES(domain)
+#define OP_PARAMS(names)
+#define OP_ONNX(name_) .onnx = name_,
+#define OP_NONE()
+#define EACH_FACT(of, ...)           EACH_FACT_(of, __VA_ARGS__, NONE(), NONE(), NONE())
+#define EACH_FACT_(of, x, y, z, ...) of##x of##y of##z
+
+#define FORWARD(nm, doc_, rule_, text_, ar, flg, formula_facts, op_facts, ...)             \
+    static const aril__formula nm##_formula = {                                            \
+        .arity = ar, .rule = rule_, .text = text_, formula_facts __VA_ARGS__               \
+    };                                                                                     \
+    OP(nm, .doc = doc_, .min_in = ar, .max_in = ar, .n_out = 1, .flags = FLAGS_EW | (flg), \
+       .infer = aril__ew_infer, .vjp = aril__ew_vjp, .formula = &nm##_formula,             \
+       op_facts WITH_ATTRS(ew));
+#define BACKWARD(nm, own, i, rule_, text_, ar, formula_facts)                                     \
+    static const aril__formula nm##_formula = { .arity = (ar) + 2,                                \
+                                                .rule =                                           \
+                                                    rule_ == ARIL__EW_SEL ? ARIL__EW_NUM : rule_, \
+                                                .text = text_,                                    \
+                                                .is_grad = true,                                  \
+                                                .grad_of = &aril__op_##own,                       \
+                                                .grad_input = i,                                  \
+                                                formula_facts };                                  \
+    OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1,        \
+       .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                               \
        .decompose = aril__ew_decompose, .formula = &nm##_formula, WITH_ATTRS(ew));
 
-#define EW1(nm, rl, smp, onx, prm, f, da, dc)                     \
-    FORWARD(nm, rl, smp, onx, prm, #f, 1, 0, dc, .grad = { #da }, \
-            .grad_op = { &aril__op_##nm##_grad })                 \
-    BACKWARD(nm##_grad, nm, rl, smp, prm, #da, 1)
-#define EW1N(nm, rl, smp, onx, prm, f, dc) \
-    FORWARD(nm, rl, smp, onx, prm, #f, 1, NONDIFF, dc, .grad = { NULL })
-#define EW2N(nm, rl, smp, onx, prm, f, dc) \
-    FORWARD(nm, rl, smp, onx, prm, #f, 2, NONDIFF, dc, .grad = { NULL })
-#define EW2(nm, rl, smp, onx, prm, f, da, db, dc)                            \
-    FORWARD(nm, rl, smp, onx, prm, #f, 2, 0, dc, .grad = { #da, #db },       \
-            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b }) \
-    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 2)                          \
-    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 2)
-#define EW3(nm, rl, smp, onx, prm, f, da, db, dcc, dc)                       \
-    FORWARD(nm, rl, smp, onx, prm, #f, 3, 0, dc, .grad = { #da, #db, #dcc }, \
-            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,   \
-                         &aril__op_##nm##_grad_c })                          \
-    BACKWARD(nm##_grad_a, nm, rl, smp, prm, #da, 3)                          \
-    BACKWARD(nm##_grad_b, nm, rl, smp, prm, #db, 3)                          \
-    BACKWARD(nm##_grad_c, nm, rl, smp, prm, #dcc, 3)
+#define EW1(nm, doc, rule, value, da, ...)                                              \
+    FORWARD(nm, doc, RULE_##rule, TEXT_##value, 1, 0, EACH_FACT(FORMULA_, __VA_ARGS__), \
+            EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da },                         \
+            .grad_op = { &aril__op_##nm##_grad })                                       \
+    BACKWARD(nm##_grad, nm, 0, RULE_##rule, TEXT_##da, 1, EACH_FACT(FORMULA_, __VA_ARGS__))
+#define EW1N(nm, doc, rule, value, ...)                                                       \
+    FORWARD(nm, doc, RULE_##rule, TEXT_##value, 1, NONDIFF, EACH_FACT(FORMULA_, __VA_ARGS__), \
+            EACH_FACT(OP_, __VA_ARGS__), .grad = { NULL })
+#define EW2N(nm, doc, rule, value, ...)                                                       \
+    FORWARD(nm, doc, RULE_##rule, TEXT_##value, 2, NONDIFF, EACH_FACT(FORMULA_, __VA_ARGS__), \
+            EACH_FACT(OP_, __VA_ARGS__), .grad = { NULL })
+#define EW2(nm, doc, rule, value, da, db, ...)                                                \
+    FORWARD(nm, doc, RULE_##rule, TEXT_##value, 2, 0, EACH_FACT(FORMULA_, __VA_ARGS__),       \
+            EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da, TEXT_##db },                    \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b })                  \
+    BACKWARD(nm##_grad_a, nm, 0, RULE_##rule, TEXT_##da, 2, EACH_FACT(FORMULA_, __VA_ARGS__)) \
+    BACKWARD(nm##_grad_b, nm, 1, RULE_##rule, TEXT_##db, 2, EACH_FACT(FORMULA_, __VA_ARGS__))
+#define EW3(nm, doc, rule, value, da, db, dc, ...)                                            \
+    FORWARD(nm, doc, RULE_##rule, TEXT_##value, 3, 0, EACH_FACT(FORMULA_, __VA_ARGS__),       \
+            EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da, TEXT_##db, TEXT_##dc },         \
+            .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,                    \
+                         &aril__op_##nm##_grad_c })                                           \
+    BACKWARD(nm##_grad_a, nm, 0, RULE_##rule, TEXT_##da, 3, EACH_FACT(FORMULA_, __VA_ARGS__)) \
+    BACKWARD(nm##_grad_b, nm, 1, RULE_##rule, TEXT_##db, 3, EACH_FACT(FORMULA_, __VA_ARGS__)) \
+    BACKWARD(nm##_grad_c, nm, 2, RULE_##rule, TEXT_##dc, 3, EACH_FACT(FORMULA_, __VA_ARGS__))
 #include "ops/elementwise/elementwise.def"

@@ -41,10 +41,12 @@ struct aril__formula {
     uint8_t rule;
     uint8_t domain;
     bool is_grad;       /* inputs are g, then the op's own, then y */
-    const char *params; /* "alpha": names of p0, p1, p2 */
+    const char *params; /* "alpha": names of p0, p1, p2; NULL if there are none */
     const char *text;
     const char *grad[3]; /* derivatives; NULL in a gradient op */
     const aril__op *grad_op[3];
+    const aril__op *grad_of; /* of a gradient op: whose gradient it is, and of which input */
+    uint8_t grad_input;
 };
 
 /* Variables of a formula, in the order in which programs number them. */

@@ -68,17 +68,19 @@ aril_tensor *aril__scalar_f64(double v)
         return aril__op(&aril__op_##op, a, b, c);                          \
     }
 
+#define INTO_RULE(rule)   INTO_##rule
+#define PUBLIC_RULE(rule) PUBLIC_##rule
 #define INTO_CMP(x)
-#define INTO_INT(x)         x
-#define PUBLIC_CMP(x)       x
-#define PUBLIC_INTX(x)      /* written by hand */
-#define EW1(op, ...)        UNARY(op) UNARY_INTO(op)
-#define EW1N(op, rule, ...) PUBLIC_##rule(UNARY(op))
+#define INTO_INT(x)              x
+#define PUBLIC_CMP(x)            x
+#define PUBLIC_INTX(x)           /* written by hand */
+#define EW1(op, ...)             UNARY(op) UNARY_INTO(op)
+#define EW1N(op, doc, rule, ...) PUBLIC_##rule(UNARY(op))
 #define EW1P(op, ...)
 #define EW2(op, ...) BINARY(op) BINARY_INTO(op)
 #define EW2P(op, ...)
-#define EW2N(op, rule, ...) BINARY(op) INTO_##rule(BINARY_INTO(op))
-#define EW3(op, ...)        TERNARY(op)
+#define EW2N(op, doc, rule, ...) BINARY(op) INTO_##rule(BINARY_INTO(op))
+#define EW3(op, ...)             TERNARY(op)
 #define EW3P(op, ...)
 #include "ops/elementwise/elementwise.def"
 
