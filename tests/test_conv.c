@@ -5,7 +5,6 @@
 #include "ops/table/apply.h"
 #include "ops/vision/conv.h"
 #include "ops/table/rows.h"
-#include "ops/vision/ops.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -2,11 +2,13 @@
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
-#include "ops/elementwise/ops.h"
+#include "ops/elementwise/elementwise.h"
 #include "support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+extern const aril__op aril__op_add, aril__op_floor, aril__op_mul, aril__op_tanh;
 
 static const double a = 1.5, b = -0.75, c = 2.25, y = 0.5, g = 3;
 static const double p0 = 0.25, p1 = -4, p2 = 10;

@@ -6,7 +6,6 @@
 #include "ops/table/apply.h"
 #include "ops/sequence/attention.h"
 #include "ops/table/rows.h"
-#include "ops/sequence/ops.h"
 #include "support/test.h"
 
 #include <math.h>

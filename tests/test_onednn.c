@@ -13,11 +13,8 @@
 #include "ops/sequence/rnn_seq.h"
 #include "ops/table/rows.h"
 #include "ops/norm/softmax.h"
-#include "ops/linalg/ops.h"
-#include "ops/norm/ops.h"
-#include "ops/sequence/ops.h"
-#include "ops/shape/ops.h"
-#include "ops/vision/ops.h"
+#include "ops/shape/copy.h"
+#include "ops/vision/slide.h"
 #include "support/compare.h"
 #include "support/test.h"
 

@@ -6,7 +6,6 @@
 #include "ops/table/apply.h"
 #include "ops/vision/conv.h"
 #include "ops/table/rows.h"
-#include "ops/vision/ops.h"
 #include "support/compare.h"
 #include "support/test.h"
 

@@ -4,7 +4,7 @@
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
-#include "ops/shape/ops.h"
+#include "ops/shape/copy.h"
 #include "support/run_op.h"
 #include "support/test.h"
 

@@ -51,8 +51,8 @@ TEST(names_and_numbers_find_their_op)
 {
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];
-        if (aril__op_numbered(op->id) != op)
-            FAIL("%s: its number %d finds another op", op->name, op->id);
+        if (aril__op_numbered(aril__op_number(op)) != op)
+            FAIL("%s: its number %d finds another op", op->name, aril__op_number(op));
         if (aril__op_find(op->name) != op) FAIL("%s: two ops have that name", op->name);
         for (const char *p = op->name; *p; p++)
             if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '_')

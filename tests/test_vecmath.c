@@ -6,7 +6,7 @@
 #include "support/test.h"
 
 #include "backend/cpu/elementwise/elementwise.h"
-#include "ops/elementwise/ops.h"
+#include "ops/elementwise/numbers.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -34,9 +34,9 @@ typedef struct unary {
     int op;
     double (*ref)(double);
 } unary;
-#define UNARY(name)                  \
-    {                                \
-#name, ARIL__OP_##name, name \
+#define UNARY(name)                       \
+    {                                     \
+#name, ARIL__FORMULA_##name, name \
     }
 static const unary functions[] = {
     UNARY(exp),
@@ -64,9 +64,9 @@ static const unary functions[] = {
     UNARY(floor),
     UNARY(ceil),
     UNARY(trunc),
-    { "round", ARIL__OP_round, rint },
-    { "sigmoid", ARIL__OP_sigmoid, ref_sigmoid },
-    { "rsqrt", ARIL__OP_rsqrt, ref_rsqrt },
+    { "round", ARIL__FORMULA_round, rint },
+    { "sigmoid", ARIL__FORMULA_sigmoid, ref_sigmoid },
+    { "rsqrt", ARIL__FORMULA_rsqrt, ref_rsqrt },
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
@@ -76,10 +76,10 @@ typedef struct binary {
     double (*ref)(double, double);
 } binary;
 static const binary pairs[] = {
-    { "pow", ARIL__OP_pow, pow },
-    { "atan2", ARIL__OP_atan2, atan2 },
-    { "hypot", ARIL__OP_hypot, hypot },
-    { "fmod", ARIL__OP_fmod, fmod },
+    { "pow", ARIL__FORMULA_pow, pow },
+    { "atan2", ARIL__FORMULA_atan2, atan2 },
+    { "hypot", ARIL__FORMULA_hypot, hypot },
+    { "fmod", ARIL__FORMULA_fmod, fmod },
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
@@ -282,8 +282,8 @@ TEST(gelu_in_absolute_terms)
         aril__cpu_set(level);
         for (int r = 0; r < 64; r++) {
             for (int i = 0; i < BLOCK; i++) x[i] = (float)(r * BLOCK + i - 32 * BLOCK) * 0x1p-14f;
-            aril__ew_kernel(ARIL__OP_gelu, ARIL__C_F32)(BLOCK, y, (const void *[5]){ x }, no_params,
-                                                        &bad);
+            aril__ew_kernel(ARIL__FORMULA_gelu, ARIL__C_F32)(BLOCK, y, (const void *[5]){ x },
+                                                             no_params, &bad);
             for (int i = 0; i < BLOCK; i++)
                 CHECK_NEAR(y[i], ref_gelu((double)x[i]), 0x1p-22 * fmax(1, fabs((double)x[i])));
         }
@@ -303,11 +303,11 @@ static const struct {
     int op;
     long double (*ref)(long double);
 } doubles[] = {
-    { "exp", ARIL__OP_exp, expl },       { "expm1", ARIL__OP_expm1, expm1l },
-    { "log", ARIL__OP_log, logl },       { "log1p", ARIL__OP_log1p, log1pl },
-    { "tanh", ARIL__OP_tanh, tanhl },    { "sigmoid", ARIL__OP_sigmoid, ref_sigmoidl },
-    { "floor", ARIL__OP_floor, floorl }, { "ceil", ARIL__OP_ceil, ceill },
-    { "trunc", ARIL__OP_trunc, truncl }, { "round", ARIL__OP_round, rintl },
+    { "exp", ARIL__FORMULA_exp, expl },       { "expm1", ARIL__FORMULA_expm1, expm1l },
+    { "log", ARIL__FORMULA_log, logl },       { "log1p", ARIL__FORMULA_log1p, log1pl },
+    { "tanh", ARIL__FORMULA_tanh, tanhl },    { "sigmoid", ARIL__FORMULA_sigmoid, ref_sigmoidl },
+    { "floor", ARIL__FORMULA_floor, floorl }, { "ceil", ARIL__FORMULA_ceil, ceill },
+    { "trunc", ARIL__FORMULA_trunc, truncl }, { "round", ARIL__FORMULA_round, rintl },
 };
 enum { DOUBLES = sizeof doubles / sizeof *doubles };
 

@@ -320,7 +320,7 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
         wants = (bool *)(x + slots);
     }
     for (int i = 0; i < n->n_out; i++) y[i] = NULL;
-    for (int i = n->n_in; n->op->id == ARIL__OP_COUNT && i < n->n_in + ARIL_CTX_SAVED; i++)
+    for (int i = n->n_in; !n->op->number && i < n->n_in + ARIL_CTX_SAVED; i++)
         x[i] = NULL; /* only custom functions have values there */
     for (int i = 0; i < n->n_in; i++) {
         const aril__node *to = n->edge[i].node;

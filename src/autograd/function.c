@@ -3,7 +3,7 @@
 #include "autograd/backward.h"
 
 #include "aril/ops.h"
-#include "ops/shape/ops.h"
+#include "ops/shape/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static void call_vjp(aril__grad *g)
 }
 
 static const aril__op call_op = {
-    .name = "call", .id = ARIL__OP_COUNT, .attr_size = sizeof(struct call_attrs), .vjp = call_vjp
+    .name = "call", .attr_size = sizeof(struct call_attrs), .vjp = call_vjp
 };
 
 /* ---- forward ---- */
@@ -354,7 +354,6 @@ failed:
 }
 
 static const aril__op checkpoint_op = { .name = "checkpoint",
-                                        .id = ARIL__OP_COUNT,
                                         .attr_size = sizeof(struct checkpoint_attrs),
                                         .vjp = checkpoint_vjp };
 

@@ -6,7 +6,6 @@
 #include "core/source_location.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/view_write.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
 

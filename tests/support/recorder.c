@@ -1,7 +1,7 @@
 #include "support/recorder.h"
 
 #include "aril/ops.h"
-#include "ops/shape/ops.h"
+#include "ops/shape/view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,22 +11,10 @@
 #include "backend/cpu/sequence/rnn.h"
 #include "ops/shape/pad.h"
 #include "ops/table/rows.h"
-#include "ops/elementwise/ops.h"
 
 /* Elementwise ops all run on one engine. */
-#define ROW(op_)                 \
-    { .op = #op_,                \
-      .name = "cpu_elementwise", \
-      .dtypes = DT_COMPUTE,      \
-      .strided = true,           \
-      .run = aril__cpu_elementwise },
-static const aril__row elementwise_rows[] = {
-#define EW1(name, ...)  ROW(name) ROW(name##_grad)
-#define EW1N(name, ...) ROW(name)
-#define EW2(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b)
-#define EW2N(name, ...) ROW(name)
-#define EW3(name, ...)  ROW(name) ROW(name##_grad_a) ROW(name##_grad_b) ROW(name##_grad_c)
-#include "ops/elementwise/elementwise.def"
+static const aril__row elementwise_row = {
+    .name = "cpu_elementwise", .dtypes = DT_COMPUTE, .strided = true, .run = aril__cpu_elementwise
 };
 
 /* Matrix products, fastest first; outer_sum needs contiguous inputs. */
@@ -118,8 +106,7 @@ static aril_status register_rooms(void)
 
 aril_status aril__cpu_start(void)
 {
-    aril_status s = aril__rows_register(ARIL__CPU, elementwise_rows,
-                                        sizeof elementwise_rows / sizeof *elementwise_rows);
+    aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, product_rows,
                                 sizeof product_rows / sizeof *product_rows);

@@ -7,7 +7,6 @@
 #include "ops/elementwise/activation.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
-#include "ops/vision/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "backend/onednn/conv_cut.h"
 
 #include "ops/elementwise/activation.h"
-#include "ops/vision/ops.h"
+#include "ops/vision/conv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/linalg/matmul.h"
-#include "ops/linalg/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
 #include "ops/vision/pool.h"
-#include "ops/vision/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

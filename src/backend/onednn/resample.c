@@ -3,7 +3,7 @@
 #include "aril/conv.h"
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
-#include "ops/vision/ops.h"
+#include "ops/vision/slide.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
 #include "ops/sequence/rnn_seq.h"
-#include "ops/sequence/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

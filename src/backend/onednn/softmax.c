@@ -3,7 +3,6 @@
 #include "backend/onednn/cut.h"
 #include "core/parallel.h"
 #include "ops/norm/softmax.h"
-#include "ops/norm/ops.h"
 
 #include <stdlib.h>
 

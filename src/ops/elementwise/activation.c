@@ -4,9 +4,14 @@
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
 #include "ops/vector/targets.h"
-#include "ops/elementwise/ops.h"
+#include "ops/elementwise/elementwise.h"
 
 #include <inttypes.h>
+
+/* Rows of elementwise.def. */
+extern const aril__op aril__op_leaky_relu, aril__op_leaky_relu_grad, aril__op_relu, aril__op_relu6,
+    aril__op_relu6_grad, aril__op_relu_grad, aril__op_sigmoid, aril__op_sigmoid_grad, aril__op_tanh,
+    aril__op_tanh_grad;
 
 aril_status aril__activation_check(const char *op, int64_t act)
 {

@@ -2,8 +2,8 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
-#include "ops/elementwise/ops.h"
-#include "ops/shape/ops.h"
+#include "ops/elementwise/numbers.h"
+#include "ops/shape/like.h"
 
 #include <string.h>
 
@@ -222,14 +222,17 @@ ATTR_LIST(ew, PARAM_ATTRS)
 #define EACH_FACT_(of, x, y, z, ...) of##x of##y of##z
 
 #define FORWARD(nm, doc_, rule_, text_, ar, flg, formula_facts, op_facts, ...)             \
-    static const aril__formula nm##_formula = {                                            \
-        .arity = ar, .rule = rule_, .text = text_, formula_facts __VA_ARGS__               \
-    };                                                                                     \
+    static const aril__formula nm##_formula = { .number = ARIL__FORMULA_##nm,              \
+                                                .arity = ar,                               \
+                                                .rule = rule_,                             \
+                                                .text = text_,                             \
+                                                formula_facts __VA_ARGS__ };               \
     OP(nm, .doc = doc_, .min_in = ar, .max_in = ar, .n_out = 1, .flags = FLAGS_EW | (flg), \
        .infer = aril__ew_infer, .vjp = aril__ew_vjp, .formula = &nm##_formula,             \
        op_facts WITH_ATTRS(ew));
 #define BACKWARD(nm, own, i, rule_, text_, ar, formula_facts)                                     \
-    static const aril__formula nm##_formula = { .arity = (ar) + 2,                                \
+    static const aril__formula nm##_formula = { .number = ARIL__FORMULA_##nm,                     \
+                                                .arity = (ar) + 2,                                \
                                                 .rule =                                           \
                                                     rule_ == ARIL__EW_SEL ? ARIL__EW_NUM : rule_, \
                                                 .text = text_,                                    \
@@ -240,8 +243,10 @@ ATTR_LIST(ew, PARAM_ATTRS)
     OP(nm, .doc = "gradient of " #own, .min_in = (ar) + 2, .max_in = (ar) + 2, .n_out = 1,        \
        .flags = FLAGS_EW, .optional = ~1u, .infer = aril__ew_infer,                               \
        .decompose = aril__ew_decompose, .formula = &nm##_formula, WITH_ATTRS(ew));
+#define DECLARE(nm) extern const aril__op aril__op_##nm;
 
 #define EW1(nm, doc, rule, value, da, ...)                                              \
+    DECLARE(nm##_grad)                                                                  \
     FORWARD(nm, doc, RULE_##rule, TEXT_##value, 1, 0, EACH_FACT(FORMULA_, __VA_ARGS__), \
             EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da },                         \
             .grad_op = { &aril__op_##nm##_grad })                                       \
@@ -253,12 +258,17 @@ ATTR_LIST(ew, PARAM_ATTRS)
     FORWARD(nm, doc, RULE_##rule, TEXT_##value, 2, NONDIFF, EACH_FACT(FORMULA_, __VA_ARGS__), \
             EACH_FACT(OP_, __VA_ARGS__), .grad = { NULL })
 #define EW2(nm, doc, rule, value, da, db, ...)                                                \
+    DECLARE(nm##_grad_a)                                                                      \
+    DECLARE(nm##_grad_b)                                                                      \
     FORWARD(nm, doc, RULE_##rule, TEXT_##value, 2, 0, EACH_FACT(FORMULA_, __VA_ARGS__),       \
             EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da, TEXT_##db },                    \
             .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b })                  \
     BACKWARD(nm##_grad_a, nm, 0, RULE_##rule, TEXT_##da, 2, EACH_FACT(FORMULA_, __VA_ARGS__)) \
     BACKWARD(nm##_grad_b, nm, 1, RULE_##rule, TEXT_##db, 2, EACH_FACT(FORMULA_, __VA_ARGS__))
 #define EW3(nm, doc, rule, value, da, db, dc, ...)                                            \
+    DECLARE(nm##_grad_a)                                                                      \
+    DECLARE(nm##_grad_b)                                                                      \
+    DECLARE(nm##_grad_c)                                                                      \
     FORWARD(nm, doc, RULE_##rule, TEXT_##value, 3, 0, EACH_FACT(FORMULA_, __VA_ARGS__),       \
             EACH_FACT(OP_, __VA_ARGS__), .grad = { TEXT_##da, TEXT_##db, TEXT_##dc },         \
             .grad_op = { &aril__op_##nm##_grad_a, &aril__op_##nm##_grad_b,                    \

@@ -6,6 +6,10 @@
 #include "ops/elementwise/formula.h"
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_floor_div, aril__op_fmod, aril__op_pow, aril__op_remainder,
+    aril__op_where;
+
 /* Infers dtype and broadcast shape. */
 aril_status aril__ew_infer(aril__call *c);
 

@@ -3,7 +3,6 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/ops.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -300,17 +299,17 @@ bool aril__formula_may_fail(const aril__op *op)
 
 /* ---- all derivatives ---- */
 
-static aril__derivative derivatives[ARIL__OP_COUNT][3];
+static aril__derivative derivatives[ARIL__MAX_OPS][3];
 
 const aril__derivative *aril__derivatives(const aril__op *op)
 {
-    return derivatives[op->id];
+    return derivatives[aril__op_number(op)];
 }
 
 static aril_status parse_derivative(const aril__op *op, int i)
 {
     const char *text = op->formula->grad[i];
-    aril__derivative *d = &derivatives[op->id][i];
+    aril__derivative *d = &derivatives[aril__op_number(op)][i];
     if (!text || strcmp(text, "NOGRAD") == 0) return ARIL_OK;
     aril__formula_code *p = aril__program_parse(text);
     if (!p)
@@ -347,7 +346,7 @@ aril_status aril__formulas_start(void)
 
 void aril__formulas_shutdown(void)
 {
-    for (int k = 0; k < ARIL__OP_COUNT; k++)
+    for (int k = 0; k < ARIL__MAX_OPS; k++)
         for (int i = 0; i < 3; i++) aril__program_free(derivatives[k][i].program);
     memset(derivatives, 0, sizeof derivatives);
 }

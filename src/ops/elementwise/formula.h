@@ -37,6 +37,7 @@ struct ew_attrs {
 };
 
 struct aril__formula {
+    uint16_t number; /* ARIL__FORMULA_...: finds its kernels */
     uint8_t arity;
     uint8_t rule;
     uint8_t domain;

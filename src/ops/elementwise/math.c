@@ -4,7 +4,6 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/ops.h"
 
 #include <math.h>
 
@@ -31,6 +30,13 @@ aril_tensor *aril__scalar_f64(double v)
 }
 
 /* ---- from the rows ---- */
+
+#define EW1(op, ...)  extern const aril__op aril__op_##op;
+#define EW1N(op, ...) extern const aril__op aril__op_##op;
+#define EW2(op, ...)  extern const aril__op aril__op_##op;
+#define EW2N(op, ...) extern const aril__op aril__op_##op;
+#define EW3(op, ...)  extern const aril__op aril__op_##op;
+#include "ops/elementwise/elementwise.def"
 
 #define UNARY(op)                           \
     aril_tensor *aril_##op(aril_tensor *a)  \

@@ -8,7 +8,6 @@
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
-#include "ops/index/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -137,6 +136,10 @@ typedef struct bag_job {
 
 #define TEMPLATE "ops/index/embedding_bag.inc"
 #include "ops/table/each_real.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_embedding_bag, aril__op_embedding_bag_grad,
+    aril__op_embedding_bag_scale_grad;
 
 static aril_status find_bags(const aril__run *r, const aril_tensor *index,
                              const aril_tensor *offsets, bag_job *j)

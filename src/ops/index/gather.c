@@ -8,11 +8,13 @@
 #include "ops/shape/like.h"
 #include "ops/index/indexing.h"
 #include "ops/table/sample.h"
-#include "ops/index/ops.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_gather, aril__op_scatter, aril__op_scatter_add, aril__op_scatter_mul;
 
 enum { GRAIN = 16 * 1024, BLOCK = 2048 };
 

@@ -7,10 +7,12 @@
 #include "ops/index/indexing.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
-#include "ops/index/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_embedding, aril__op_embedding_grad;
 
 enum { MOST = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for each axis */
 

@@ -4,6 +4,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_index, aril__op_index_put, aril__op_index_put_add;
+
 /* Bit d: axis d of x has an index tensor; the index tensors come in axis order. */
 #define INDEX_ATTRS(A) A(index, I64, 1, mask, 0, NULL)
 ATTRS(index, INDEX_ATTRS)

@@ -9,11 +9,13 @@
 #include "ops/index/indexing.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
-#include "ops/elementwise/ops.h"
-#include "ops/index/ops.h"
+#include "ops/elementwise/elementwise.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_masked_scatter, aril__op_masked_scatter_grad;
 
 enum { BLOCK = 512, CHUNK = 64 * BLOCK, LONG_ROW = 32 };
 

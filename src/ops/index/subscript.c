@@ -4,7 +4,6 @@
 #include "ops/table/apply.h"
 #include "ops/index/indexing.h"
 #include "ops/index/index.h"
-#include "ops/index/ops.h"
 
 #include <string.h>
 

@@ -6,8 +6,7 @@
 #include "ops/table/apply.h"
 #include "ops/norm/norm.h"
 #include "ops/shape/view.h"
-#include "ops/linalg/ops.h"
-#include "ops/shape/ops.h"
+#include "ops/linalg/matmul.h"
 
 #include <stdlib.h>
 #include <string.h>

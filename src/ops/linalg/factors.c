@@ -2,7 +2,6 @@
 #include "aril/ops.h"
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
-#include "ops/linalg/ops.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 

@@ -6,7 +6,7 @@
 #include "ops/shape/like.h"
 #include "ops/linalg/linalg.h"
 #include "ops/table/sample.h"
-#include "ops/linalg/ops.h"
+#include "ops/linalg/matmul.h"
 
 #include <string.h>
 

@@ -4,6 +4,11 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_cholesky, aril__op_det, aril__op_eigh, aril__op_inverse,
+    aril__op_pinv, aril__op_qr, aril__op_slogdet, aril__op_solve, aril__op_svd,
+    aril__op_triangular_solve;
+
 /* Identity matrices in the shape of x [...,m,n]. */
 aril_tensor *aril__eye_like(aril_tensor *x);
 

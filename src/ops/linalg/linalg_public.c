@@ -4,8 +4,6 @@
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 #include "ops/shape/view.h"
-#include "ops/linalg/ops.h"
-#include "ops/shape/ops.h"
 
 /* Returns poison if x is NULL or poisoned; NULL: continue. */
 static aril_tensor *refuse(const char *what, aril_tensor *x)

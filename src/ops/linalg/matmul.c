@@ -11,8 +11,6 @@
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/linalg/ops.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
 

@@ -4,6 +4,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_linear, aril__op_matmul, aril__op_outer_sum;
+
 #define LINEAR_ATTRS(A) A(linear, I64, 1, activation, 0, NULL)
 ATTRS(linear, LINEAR_ATTRS)
 

@@ -6,7 +6,6 @@
 #include "ops/table/apply.h"
 #include "ops/loss/loss.h"
 #include "ops/table/sample.h"
-#include "ops/loss/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -99,6 +98,9 @@ static double log_sum(double a, double b, double c)
 
 #define TEMPLATE "ops/loss/ctc.inc"
 #include "ops/table/each_real.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_ctc_loss, aril__op_ctc_loss_grad;
 
 /* Checks lengths and labels; computes where each target starts. */
 static aril_status prepare(const aril__run *r, ctc_job *j, const aril_tensor *y)

@@ -7,9 +7,15 @@
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
 #include "ops/norm/norm.h"
-#include "ops/elementwise/ops.h"
 
 #include <string.h>
+
+/* Rows of elementwise.def. */
+extern const aril__op aril__op_bce_loss, aril__op_bce_with_logits, aril__op_bce_with_logits_pos,
+    aril__op_gaussian_nll_loss, aril__op_hinge_embedding_loss, aril__op_hinge_loss,
+    aril__op_huber_loss, aril__op_kl_div, aril__op_kl_div_log, aril__op_l1_loss,
+    aril__op_margin_ranking_loss, aril__op_mse_loss, aril__op_poisson_nll_loss,
+    aril__op_poisson_nll_rate, aril__op_smooth_l1_loss, aril__op_soft_margin_loss;
 
 /* ---- options ---- */
 

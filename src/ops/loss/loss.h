@@ -5,6 +5,9 @@
 #include "aril/loss.h"
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_nll_loss, aril__op_nll_loss_grad;
+
 /* nll_loss, cross_entropy and their gradients. `reduction` is an aril_reduction. */
 #define NLL_ATTRS(A)                          \
     A(nll, I64, 1, reduction, 0, "reduction") \

@@ -8,7 +8,6 @@
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
 #include "ops/table/sample.h"
-#include "ops/loss/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -112,6 +111,10 @@ typedef struct margin_job {
 
 #define TEMPLATE "ops/loss/loss_margin.inc"
 #include "ops/table/each_real.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_multi_margin_loss, aril__op_multi_margin_loss_grad,
+    aril__op_multilabel_margin_loss, aril__op_multilabel_margin_loss_grad;
 
 static aril_status check_targets(const aril__run *r, const aril_tensor *target, int64_t low,
                                  int64_t classes)

@@ -16,7 +16,6 @@
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
 #include "ops/vector/vecmath.h"
-#include "ops/loss/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -133,6 +132,9 @@ typedef struct nll_job {
 
 #define TEMPLATE "ops/loss/nll.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_cross_entropy, aril__op_cross_entropy_grad;
 
 static double weight_at(const aril__run *r, const void *w, int64_t c)
 {

@@ -10,9 +10,6 @@
 #include "ops/table/rows.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/norm/ops.h"
-#include "ops/reduce/ops.h"
-#include "ops/shape/ops.h"
 
 /* ---- shared by shape inference ---- */
 

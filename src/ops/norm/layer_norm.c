@@ -11,9 +11,6 @@
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
 #include "ops/shape/view.h"
-#include "ops/norm/ops.h"
-#include "ops/reduce/ops.h"
-#include "ops/shape/ops.h"
 
 #include <float.h>
 #include <math.h>
@@ -42,6 +39,9 @@ typedef struct rows_job {
 
 #define TEMPLATE "ops/norm/layer_norm.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_group_norm, aril__op_rms_norm;
 
 static int64_t grain_of(int64_t work, int64_t least)
 {

@@ -8,8 +8,6 @@
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
 #include "ops/vector/vecmath.h"
-#include "ops/norm/ops.h"
-#include "ops/vision/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,6 +82,9 @@ static lrn_block block_of(const lrn_job *j, int64_t i)
 #define v_pow_f64_avx512 pow
 #define TEMPLATE         "ops/norm/local_response_norm.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_local_response_norm;
 
 static aril_status run_job(aril__run *r, bool last)
 {

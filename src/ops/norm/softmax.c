@@ -4,7 +4,6 @@
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"
-#include "ops/norm/ops.h"
 
 #include <math.h>
 #include <string.h>

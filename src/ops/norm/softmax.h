@@ -4,6 +4,10 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_log_softmax, aril__op_log_softmax_grad, aril__op_softmax,
+    aril__op_softmax_grad;
+
 #define SOFTMAX_ATTRS(A) A(softmax, I64, 1, axis, 0, "axis")
 ATTRS(softmax, SOFTMAX_ATTRS)
 

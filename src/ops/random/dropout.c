@@ -7,7 +7,6 @@
 #include "ops/table/apply.h"
 #include "ops/random/random.h"
 #include "ops/table/sample.h"
-#include "ops/random/ops.h"
 
 #include <math.h>
 
@@ -31,6 +30,9 @@ static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
 
 #define TEMPLATE "ops/random/dropout.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_dropout;
 
 static aril_status dropout_infer(aril__call *c)
 {

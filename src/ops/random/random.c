@@ -4,7 +4,6 @@
 #include "core/parallel.h"
 #include "ops/shape/create.h"
 #include "ops/table/sample.h"
-#include "ops/random/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"
 #include "ops/reduce/sort.h"
-#include "ops/reduce/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

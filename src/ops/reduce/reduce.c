@@ -8,8 +8,6 @@
 #include "ops/reduce/scan.h"
 #include "ops/vector/targets.h"
 #include "ops/shape/view.h"
-#include "ops/reduce/ops.h"
-#include "ops/shape/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "ops/table/apply.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/reduce/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -301,6 +300,9 @@ static bool run_dense(const aril__run *r, int kind)
 #define NAME(x)   x##_u64
 #define IS_NAN(x) false
 #include "ops/reduce/scan.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_cumsum, aril__op_linear_scan;
 
 static const scanner *for_dtype(const aril__run *r, const scanner *f64, const scanner *i64,
                                 const scanner *u64)

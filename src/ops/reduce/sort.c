@@ -8,7 +8,6 @@
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/reduce/ops.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -8,7 +8,6 @@
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
 #include "ops/vector/vecmath.h"
-#include "ops/reduce/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
-#include "ops/sequence/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/sequence/rnn_seq.h"
-#include "ops/sequence/ops.h"
 
 #include <string.h>
 

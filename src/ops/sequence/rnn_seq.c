@@ -9,8 +9,7 @@
 #include "ops/table/flops.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
-#include "ops/linalg/ops.h"
-#include "ops/sequence/ops.h"
+#include "ops/linalg/matmul.h"
 
 #include <math.h>
 #include <string.h>

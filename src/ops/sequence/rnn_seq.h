@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+/* Ops that other files name. */
+extern const aril__op aril__op_gru_seq, aril__op_gru_seq_grad, aril__op_lstm_seq,
+    aril__op_lstm_seq_grad, aril__op_rnn_seq, aril__op_rnn_seq_grad;
+
 /* reverse: from the last step to the first. relu: for plain RNNs, instead of tanh. keep: the gates
  * of each step are a result too, for the gradient. */
 #define RNN_SEQ_ATTRS(A)                 \

@@ -4,7 +4,7 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
-#include "ops/linalg/ops.h"
+#include "ops/linalg/matmul.h"
 
 #include <stdlib.h>
 

@@ -9,10 +9,13 @@
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/shape/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_narrow_like, aril__op_place_like, aril__op_repeat,
+    aril__op_repeat_grad;
 
 /* ---- cat ---- */
 

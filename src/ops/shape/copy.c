@@ -7,7 +7,6 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/move.h"
 #include "ops/table/sample.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"
-#include "ops/shape/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,9 +4,11 @@
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_reshape_like;
 
 static aril_status shape_error(const aril__call *c, const char *what)
 {

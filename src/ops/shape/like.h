@@ -4,7 +4,9 @@
 #define ARIL_OPS_LIKE_H
 
 #include "ops/table/apply.h"
-#include "ops/shape/ops.h"
+
+/* Ops that other files name. */
+extern const aril__op aril__op_count_like, aril__op_expand_like, aril__op_sum_to_like;
 
 /* x with the shape of `like`, which has as many elements: a view, or a view of a copy if the
  * strides of x require it. */

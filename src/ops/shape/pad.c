@@ -7,10 +7,12 @@
 #include "ops/shape/copy.h"
 #include "ops/index/indexing.h"
 #include "ops/table/sample.h"
-#include "ops/shape/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_pad, aril__op_pad_grad;
 
 enum { GRAIN = 16 * 1024 };
 

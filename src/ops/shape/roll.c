@@ -4,9 +4,11 @@
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_roll;
 
 ATTR_LIST(roll, ROLL_ATTRS)
 

@@ -5,7 +5,6 @@
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
 

@@ -5,9 +5,11 @@
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view_write.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_permute;
 
 /* ---- permute ---- */
 

@@ -5,7 +5,7 @@
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/shape/ops.h"
+#include "ops/table/numbers.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ aril_status aril__view_write_extend(struct view_write_attrs *a, const aril__op *
                           "follow; write to a copy");
     memmove(a->path + words + 1, a->path, used * sizeof *end);
     memset(a->path, 0, (words + 1) * sizeof *end);
-    a->path[0] = view->id;
+    a->path[0] = aril__op_number(view);
     if (attrs) memcpy(a->path + 1, attrs, view->attr_size);
     a->n[0]++;
     return ARIL_OK;

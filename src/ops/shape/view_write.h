@@ -6,6 +6,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_view_write;
+
 /* The path from the base to the part: n views, starting at the base, each stored as the op number
  * and the words of its attributes. */
 #define VIEW_WRITE_ATTRS(A) A(view_write, I64, 1, n, 0, NULL) A(view_write, I64, 40, path, 0, NULL)

@@ -4,9 +4,11 @@
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
-#include "ops/shape/ops.h"
 
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_unfold_view, aril__op_unfold_view_grad;
 
 ATTR_LIST(unfold_view, UNFOLD_VIEW_ATTRS)
 

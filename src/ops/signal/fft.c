@@ -8,7 +8,6 @@
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
-#include "ops/signal/ops.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -72,6 +71,9 @@ static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
 
 #define TEMPLATE "ops/signal/fft_kernel.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_fft_c2r;
 
 /* ---- plans ---- */
 

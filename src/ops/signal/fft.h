@@ -4,6 +4,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_resize_axis;
+
 /* `inverse`: the sign of the exponent. `norm`: divides the result by 1 (0), by the square root of
  * the length (1) or by the length (2). `twice`: in transforms with a real side, entries that stand
  * for two conjugate entries of the full spectrum count twice. `n`: length of a real result; 0: that

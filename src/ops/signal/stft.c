@@ -10,8 +10,6 @@
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
-#include "ops/shape/ops.h"
-#include "ops/signal/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,6 +40,9 @@ static int64_t place(const frames_job *j, int64_t i)
 
 #define TEMPLATE "ops/signal/stft_kernel.inc"
 #include "ops/table/each_real.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_frames_like, aril__op_overlap_add;
 
 static frames_job job_of(const aril__run *r, const aril_tensor *frames, const aril_tensor *signal)
 {

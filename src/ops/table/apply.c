@@ -5,7 +5,7 @@
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/table/rows.h"
-#include "ops/shape/ops.h"
+#include "ops/shape/copy.h"
 
 #include <string.h>
 

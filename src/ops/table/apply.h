@@ -3,8 +3,6 @@
 #define ARIL_OPS_APPLY_H
 
 #include "ops/table/op.h"
-#include "ops/elementwise/ops.h"
-#include "ops/reduce/ops.h"
 
 /* Applies an op: infers shapes, runs (or passes the call to the tracer), records for autograd.
  * `out` gets n_out tensors owned by the innermost scope, poisoned on failure; never NULL. */

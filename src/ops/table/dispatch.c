@@ -4,7 +4,6 @@
 #include "ops/table/flops.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
-#include "ops/shape/ops.h"
 
 #include "aril/ops.h"
 #include "core/log.h"
@@ -16,13 +15,32 @@ _Thread_local int aril__force_row = -1;
 
 /* ---- the registry ---- */
 
-static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
 /* The dtypes for which a row produces channels-last results. */
-static uint32_t last_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+static uint32_t last_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
 
-static aril__samples_fn *samples_of[ARIL__MAX_KINDS][ARIL__OP_COUNT];
+static aril__samples_fn *samples_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
 
 /* `behind`: tried only by tests, after all others. */
+static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
+{
+    aril__row_list *l = &rows_of[kind][aril__op_number(op)];
+    if (l->n_all == l->cap) {
+        int cap = l->cap ? l->cap * 2 : 2;
+        const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
+        if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
+        l->at = grown;
+        l->cap = cap;
+    }
+    int at = behind ? l->n_all : l->n++;
+    memmove(l->at + at + 1, l->at + at, (size_t)(l->n_all++ - at) * sizeof *l->at);
+    l->at[at] = row;
+    if (behind) return ARIL_OK;
+    l->prepares |= row->prepare != NULL;
+    if (row->channels_last) last_of[kind][aril__op_number(op)] |= row->dtypes;
+    return ARIL_OK;
+}
+
 static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
     if (kind < 0 || kind >= ARIL__MAX_KINDS)
@@ -30,20 +48,18 @@ static aril_status register_rows(int kind, const aril__row *rows, int n, bool be
     for (int i = 0; i < n; i++) {
         const aril__op *op = aril__op_find(rows[i].op);
         if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
-        aril__row_list *l = &rows_of[kind][op->id];
-        if (l->n_all == l->cap) {
-            int cap = l->cap ? l->cap * 2 : 2;
-            const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
-            if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
-            l->at = grown;
-            l->cap = cap;
-        }
-        int at = behind ? l->n_all : l->n++;
-        memmove(l->at + at + 1, l->at + at, (size_t)(l->n_all++ - at) * sizeof *l->at);
-        l->at[at] = &rows[i];
-        if (behind) continue;
-        l->prepares |= rows[i].prepare != NULL;
-        if (rows[i].channels_last) last_of[kind][op->id] |= rows[i].dtypes;
+        aril_status s = add_row(kind, op, &rows[i], behind);
+        if (s < 0) return s;
+    }
+    aril__plans_outdate();
+    return ARIL_OK;
+}
+
+aril_status aril__rows_register_formulas(int kind, const aril__row *row)
+{
+    for (int k = 0; k < aril__n_ops; k++) {
+        aril_status s = aril__ops[k]->formula ? add_row(kind, aril__ops[k], row, false) : ARIL_OK;
+        if (s < 0) return s;
     }
     aril__plans_outdate();
     return ARIL_OK;
@@ -61,7 +77,7 @@ aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n)
 
 int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual)
 {
-    const aril__row_list *l = &rows_of[kind][op->id];
+    const aril__row_list *l = &rows_of[kind][aril__op_number(op)];
     for (int i = 0; i < n && i < l->n_all; i++) to[i] = l->at[i];
     if (usual) *usual = l->n;
     return l->n_all;
@@ -69,27 +85,27 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
 
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type)
 {
-    return last_of[d->id.kind][op->id] >> type & 1;
+    return last_of[d->id.kind][aril__op_number(op)] >> type & 1;
 }
 
 aril_status aril__rows_want_samples(int kind, const char *name, aril__samples_fn *fn)
 {
     const aril__op *op = aril__op_find(name);
     if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", name);
-    samples_of[kind][op->id] = fn;
+    samples_of[kind][aril__op_number(op)] = fn;
     return ARIL_OK;
 }
 
 bool aril__rows_make_samples(const aril__call *c)
 {
-    aril__samples_fn *fn = samples_of[c->device->id.kind][c->op->id];
+    aril__samples_fn *fn = samples_of[c->device->id.kind][aril__op_number(c->op)];
     return fn && fn(c);
 }
 
 void aril__rows_shutdown(void)
 {
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
-        for (int i = 0; i < ARIL__OP_COUNT; i++) free(rows_of[k][i].at);
+        for (int i = 0; i < ARIL__MAX_OPS; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
     memset(last_of, 0, sizeof last_of);
     memset(samples_of, 0, sizeof samples_of);
@@ -364,7 +380,7 @@ static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
 
 aril_status aril__dispatch(aril__run *r)
 {
-    const aril__row_list *rows = &rows_of[r->device->id.kind][r->op->id];
+    const aril__row_list *rows = &rows_of[r->device->id.kind][aril__op_number(r->op)];
     int i = 0;
     while (i < rows->n && !(rows->at[i]->dtypes >> r->type & 1)) i++;
     const aril__row *first = i < rows->n ? rows->at[i] : NULL;

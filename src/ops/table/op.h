@@ -6,13 +6,15 @@
 #define ARIL_OPS_OP_H
 
 #include "core/tensor.h"
-#include "ops/table/numbers.h"
 
 enum {
     ARIL__MAX_OUT = 8,
     ARIL__ANY = 255, /* any number of inputs */
     ARIL__SAVES = 4, /* inputs with their own `saves` mask; later ones use the last */
+    ARIL__MAX_OPS = 1024,
 };
+
+typedef struct aril__op aril__op;
 
 /* ---- attributes ---- */
 
@@ -147,7 +149,9 @@ struct aril__op {
     const char *doc;  /* one line */
     const char *file; /* the file that defines it */
     const char *onnx; /* the operator's name in ONNX, NULL if there is no direct equivalent */
-    uint16_t id;      /* the op's index in the table */
+    /* The op's position in the table: the table's, not the row's, so that a new op recompiles no
+     * other row. NULL: an op outside the table, which is never dispatched. */
+    const uint16_t *number;
     uint8_t min_in, max_in, n_out;
     uint8_t out[ARIL__MAX_OUT]; /* FRESH, VIEW(i) or WRITES(i) */
     uint16_t flags;
@@ -175,10 +179,11 @@ struct aril__op {
 };
 
 /* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must be listed in its room's
- * ops.def. */
-#define OP(op, ...)                                                     \
-    const aril__op aril__op_##op = {                                    \
-        .name = #op, .id = ARIL__OP_##op, .file = __FILE__, __VA_ARGS__ \
+ * ops.def. The header of its file declares it if other files name it, or rules ahead of it. */
+#define OP(op, ...)                                                              \
+    extern const uint16_t aril__number_##op;                                     \
+    const aril__op aril__op_##op = {                                             \
+        .name = #op, .number = &aril__number_##op, .file = __FILE__, __VA_ARGS__ \
     }
 
 /* Rule and row helpers: VJP(sum) { GRAD(0, ...); } and .vjp = sum_vjp. */
@@ -193,6 +198,12 @@ extern const aril__op *const aril__ops[];
 extern const int aril__n_ops;
 const aril__op *aril__op_find(const char *name);
 /* NULL if no op has that number. */
-const aril__op *aril__op_numbered(int id);
+const aril__op *aril__op_numbered(int number);
+
+/* The number of an op of the table. */
+static inline int aril__op_number(const aril__op *op)
+{
+    return *op->number;
+}
 
 #endif

@@ -47,7 +47,8 @@ static size_t describe(const aril__run *r, uint64_t *key)
     size_t n = 0, attrs = r->attrs ? r->op->attr_size / sizeof *key : 0;
     if (4 + attrs > KEY_WORDS) return 0;
     key[n++] = (uint64_t)(uintptr_t)r->device;
-    key[n++] = r->op->id | (uint64_t)r->type << 16 | (uint64_t)(uint32_t)aril__force_row << 32;
+    key[n++] = (uint64_t)aril__op_number(r->op) | (uint64_t)r->type << 16 |
+               (uint64_t)(uint32_t)aril__force_row << 32;
     key[n++] = atomic_load_explicit(&table.generation, memory_order_relaxed);
     key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1); /* how far work may be split */
     if (attrs) memcpy(key + n, r->attrs, attrs * sizeof *key);

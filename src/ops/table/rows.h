@@ -12,6 +12,9 @@ typedef aril_row aril__row;
 /* Appends rows to those of a device kind. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
+/* Appends one row, which names no op, to those of every elementwise op. It must stay in memory. */
+aril_status aril__rows_register_formulas(int kind, const aril__row *row);
+
 /* Adds rows behind the reference: alternative kernels that are not the fastest. They run only if a
  * row is forced, and are tested like the others. */
 aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);

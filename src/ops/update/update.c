@@ -5,7 +5,6 @@
 #include "core/profile.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
-#include "ops/update/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,8 +7,6 @@
 #include "ops/table/flops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/reduce/ops.h"
-#include "ops/vision/ops.h"
 
 #include <inttypes.h>
 #include <string.h>

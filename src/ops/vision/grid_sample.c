@@ -12,7 +12,6 @@
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/vector/targets.h"
-#include "ops/vision/ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -219,6 +218,10 @@ static int64_t least(int64_t a, int64_t b)
 
 #define TEMPLATE "ops/vision/grid_linear.inc"
 #include "ops/vector/each_target.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_grid_sample, aril__op_grid_sample_grad_grid,
+    aril__op_grid_sample_grad_x;
 
 static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
                     const aril_tensor *y)

@@ -3,10 +3,12 @@
 #include "ops/table/apply.h"
 #include "ops/vision/pool_run.h"
 #include "ops/table/sample.h"
-#include "ops/vision/ops.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_max_pool_grad, aril__op_max_pool_pick;
 
 ATTR_LIST(pool, POOL_ATTRS)
 

@@ -15,6 +15,11 @@
 
 #include "ops/vision/slide.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_adaptive_avg_pool, aril__op_adaptive_avg_pool_grad,
+    aril__op_adaptive_max_pool, aril__op_avg_pool, aril__op_avg_pool_grad, aril__op_max_pool,
+    aril__op_max_unpool;
+
 /* One number per spatial dimension; padding in pairs: before and after. `size` is the output size
  * of adaptive pooling (-1: the input size) and of max_unpool (0: derived from the other
  * attributes). */

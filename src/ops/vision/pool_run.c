@@ -5,7 +5,7 @@
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
 #include "ops/vector/targets.h"
-#include "ops/vision/ops.h"
+#include "ops/vision/pool.h"
 
 #include <inttypes.h>
 #include <math.h>

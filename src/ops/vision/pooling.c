@@ -3,7 +3,6 @@
 #include "ops/table/apply.h"
 #include "ops/norm/norm.h"
 #include "ops/vision/pool.h"
-#include "ops/vision/ops.h"
 
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 #include "ops/vision/slide.h"
-#include "ops/vision/ops.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/shape/view.h"
-#include "ops/shape/ops.h"
 
 #include <inttypes.h>
 

@@ -5,6 +5,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_interpolate, aril__op_interpolate_grad;
+
 /* A window along one dimension. */
 typedef struct aril__slide {
     int64_t kernel, stride, begin, end, dilation; /* begin, end: padding */

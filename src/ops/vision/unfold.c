@@ -10,7 +10,6 @@
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 #include "ops/vision/slide.h"
-#include "ops/vision/ops.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -148,6 +147,9 @@ static job describe(const aril__run *r, const aril_tensor *image, const aril_ten
 
 #define TEMPLATE "ops/vision/unfold.inc"
 #include "ops/table/each_real.inc"
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_unfold, aril__op_unfold_grad;
 
 static int64_t grain(int64_t work)
 {

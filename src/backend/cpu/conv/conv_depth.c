@@ -2,7 +2,7 @@
 #include "backend/cpu/conv/conv_depth.h"
 
 #include "core/parallel.h"
-#include "ops/vision/ops.h"
+#include "ops/vision/conv.h"
 
 #include <string.h>
 

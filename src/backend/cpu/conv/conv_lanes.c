@@ -6,7 +6,6 @@
 #include "ops/elementwise/activation.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
-#include "ops/vision/ops.h"
 
 enum {
     SAMPLES = 16,         /* divides the batch size: a vector of floats */

@@ -33,9 +33,9 @@ static const uint8_t ctype_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
                                                     [ARIL__C_I64] = ARIL_I64,
                                                     [ARIL__C_U64] = ARIL_U64 };
 
-aril__ew_fn *aril__ew_kernel(int op, aril__ctype type)
+aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type)
 {
-    return tables[aril__cpu()][type][op];
+    return tables[aril__cpu()][type][formula];
 }
 
 /* How the elements of an operand reach the kernel. */
@@ -279,7 +279,7 @@ aril_status aril__cpu_elementwise(aril__run *r)
     const double *params = r->attrs ? ((const struct ew_attrs *)r->attrs)->p : no_params;
     aril_tensor *out = r->out[0];
     aril__ctype ctype = aril__dtypes[r->type].ctype;
-    aril__ew_fn *fn = tables[aril__cpu()][ctype][r->op->id];
+    aril__ew_fn *fn = tables[aril__cpu()][ctype][r->op->formula->number];
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);

@@ -3,7 +3,6 @@
 #ifndef ARIL_CPU_ELEMENTWISE_H
 #define ARIL_CPU_ELEMENTWISE_H
 
-#include "ops/elementwise/ops.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/vector/targets.h"
 
@@ -14,24 +13,24 @@ enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
  * when a value is outside the op's domain. */
 typedef void aril__ew_fn(int64_t n, void *out, const void *const *in, const double *p, int *bad);
 
-/* Indexed by op; NULL where a type does not apply. */
-extern aril__ew_fn *const aril__ew_f32[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_f64[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_i64[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_u64[ARIL__END_elementwise];
+/* Indexed by the number of a formula; NULL where a type does not apply. */
+extern aril__ew_fn *const aril__ew_f32[];
+extern aril__ew_fn *const aril__ew_f64[];
+extern aril__ew_fn *const aril__ew_i64[];
+extern aril__ew_fn *const aril__ew_u64[];
 #if ARIL__TARGETS
-extern aril__ew_fn *const aril__ew_f32_avx2[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_f64_avx2[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_i64_avx2[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_u64_avx2[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_f32_avx512[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_f64_avx512[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_i64_avx512[ARIL__END_elementwise];
-extern aril__ew_fn *const aril__ew_u64_avx512[ARIL__END_elementwise];
+extern aril__ew_fn *const aril__ew_f32_avx2[];
+extern aril__ew_fn *const aril__ew_f64_avx2[];
+extern aril__ew_fn *const aril__ew_i64_avx2[];
+extern aril__ew_fn *const aril__ew_u64_avx2[];
+extern aril__ew_fn *const aril__ew_f32_avx512[];
+extern aril__ew_fn *const aril__ew_f64_avx512[];
+extern aril__ew_fn *const aril__ew_i64_avx512[];
+extern aril__ew_fn *const aril__ew_u64_avx512[];
 #endif
 
-/* The kernel of an op for this machine, or NULL. */
-aril__ew_fn *aril__ew_kernel(int op, aril__ctype type);
+/* The kernel of a formula (ARIL__FORMULA_...) for this machine, or NULL. */
+aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type);
 
 /* Runs an elementwise op on tensors with any strides and dtypes. */
 aril_status aril__cpu_elementwise(aril__run *r);

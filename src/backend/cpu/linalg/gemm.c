@@ -4,7 +4,6 @@
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/linalg/matmul.h"
-#include "ops/linalg/ops.h"
 
 #if ARIL_HAVE_BLAS
 #include <cblas.h>

@@ -8,7 +8,6 @@
 #include "core/parallel.h"
 #include "ops/sequence/rnn_seq.h"
 #include "ops/vector/vecmath.h"
-#include "ops/sequence/ops.h"
 
 #include <string.h>
 
