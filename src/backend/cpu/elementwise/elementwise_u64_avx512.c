@@ -1,9 +1,0 @@
-/* Elementwise formulas in uint64_t, for AVX-512. */
-#include "ops/vector/targets.h"
-
-#if ARIL__TARGETS
-#define TARGET   ARIL__AVX512
-#define NAME(op) op##_u64_avx512
-#define TABLE    aril__ew_u64_avx512
-#include "backend/cpu/elementwise/elementwise_u64.inc"
-#endif
