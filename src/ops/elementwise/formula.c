@@ -259,7 +259,7 @@ static const struct function {
     { "square", QUICK },   { "tan", 0 },           { "tanh", 0 },        { "trunc", QUICK },
 };
 
-static uint8_t facts[ARIL__OP_COUNT];
+static uint8_t facts[ARIL__MAX_OPS];
 
 static const struct function *function_named(const char *name, size_t n)
 {
@@ -283,18 +283,18 @@ static aril_status look_up_functions(const aril__op *op)
                               op->name, (int)n, at);
         found = (found & f->facts & QUICK) | ((found | f->facts) & FAILS);
     }
-    facts[op->id] = (uint8_t)found;
+    facts[aril__op_number(op)] = (uint8_t)found;
     return ARIL_OK;
 }
 
 bool aril__formula_is_quick(const aril__op *op)
 {
-    return facts[op->id] & QUICK;
+    return facts[aril__op_number(op)] & QUICK;
 }
 
 bool aril__formula_may_fail(const aril__op *op)
 {
-    return facts[op->id] & FAILS;
+    return facts[aril__op_number(op)] & FAILS;
 }
 
 /* ---- all derivatives ---- */
