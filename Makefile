@@ -52,6 +52,7 @@ bench: build    ## Aril beside PyTorch, Keras and onnxruntime, for BENCH_BUDGET 
 docs: build     ## write the generated pages of docs/, and the API reference into build/reference/
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
 	@scripts/tables $(BUILD)/bin/aril docs/*.md
+	@scripts/rooms write
 	@[ ! -e $(BUILD)/reference/html/index.html ] || echo "API reference: $(BUILD)/reference/html/index.html"
 
 exports: build  ## write the list of exported symbols, cmake/exports.txt
