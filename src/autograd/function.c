@@ -132,9 +132,9 @@ static void call_vjp(aril__grad *g)
         if (g->wants[i] && c.status < 0) g->dx[i] = aril__poison();
 }
 
-static const aril__op call_op = {
-    .name = "call", .attr_size = sizeof(struct call_attrs), .vjp = call_vjp
-};
+static const aril__op call_op = { .name = "call",
+                                  .attr_size = sizeof(struct call_attrs),
+                                  .vjp = call_vjp };
 
 /* ---- forward ---- */
 

@@ -109,7 +109,7 @@ aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *
 
 aril_tensor *aril__pass_on(aril_tensor *t)
 {
-    /* A tensor of its own: dropping the result must not end the argument, and the header of an ended
-     * tensor may soon be another's. */
+    /* A tensor of its own: dropping the result must not end the argument, and the header of an
+     * ended tensor may soon be another's. */
     return t->flags & ARIL__ENDED ? aril__poison() : aril__poison_like(t);
 }

@@ -147,7 +147,7 @@ aril__cold aril_tensor *aril__null_tensor(const char *op);
  * one). */
 aril__cold aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *t);
 
-/* What a function given the poison `t` returns: a poisoned tensor of its own with the same error. */
+/* What a function given the poison `t` returns: a new poisoned tensor with the same error. */
 aril__cold aril_tensor *aril__pass_on(aril_tensor *t);
 
 /* The error of tensors that have ended, without details; and the same with the function and the

@@ -24,8 +24,9 @@ typedef struct golden {
 
 static void run_case(const golden *c);
 
-/* Gives a module the tensors behind its `inputs` inputs as its state, so that gradients go to them: names are those
- * of PyTorch's state, in order, with commas between. Sizes that are not known come from x[0]. */
+/* Gives a module the tensors behind its `inputs` inputs as its state, so that gradients go to them:
+ * names are those of PyTorch's state, in order, with commas between. Sizes that are not known come
+ * from x[0]. */
 static __attribute__((unused)) aril_module *golden_state(aril_module *m, aril_tensor **x,
                                                          int inputs, const char *names)
 {

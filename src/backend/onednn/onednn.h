@@ -73,7 +73,8 @@ typedef struct aril__dnn {
  *
  *     dnnl_primitive_desc_t pd = NULL;
  *     dnnl_status_t s = aril__dnn_serially(dnnl_..._primitive_desc_create(&pd, ...));
- *     const char *why = aril__dnn_make(&p->forward, s, pd, 2, (int[]){ DNNL_ARG_SRC, DNNL_ARG_DST });
+ *     const int arg[] = { DNNL_ARG_SRC, DNNL_ARG_DST };
+ *     const char *why = aril__dnn_make(&p->forward, s, pd, 2, arg);
  */
 const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc_t pd, int n,
                            const int *arg);

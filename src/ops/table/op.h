@@ -30,7 +30,8 @@ typedef struct aril__attr {
 } aril__attr;
 
 /* Attributes are listed once, as A(op, type, count, name, default, ONNX name):
- *     #define CONV_ATTRS(A) A(conv, I64, 3, stride, 1, "strides") A(conv, I64, 1, groups, 1, "group")
+ *     #define CONV_ATTRS(A)                                                    \
+ *         A(conv, I64, 3, stride, 1, "strides") A(conv, I64, 1, groups, 1, "group")
  *     ATTRS(conv, CONV_ATTRS)          in a header: struct conv_attrs { int64_t stride[3]; ... }
  *     ATTR_LIST(conv, CONV_ATTRS)      in the .c file: their description
  *     OP(conv, ..., WITH_ATTRS(conv))  in the row

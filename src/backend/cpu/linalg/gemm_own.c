@@ -65,8 +65,10 @@ void aril__gemm_shutdown(void)
 /* Result tiles that fit into 32 vector registers, and into 16. */
 /* clang-format off */
 #define TILES_24(X)                                                                                \
-    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1)\
-    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2)\
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)                                \
+    X(9, 1) X(10, 1) X(11, 1) X(12, 1)                                                             \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2)                                \
+    X(9, 2) X(10, 2) X(11, 2) X(12, 2)                                                             \
     X(1, 3) X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3)                                \
     X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4)
 #define TILES_12(X)                                                                                \
