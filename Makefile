@@ -8,7 +8,7 @@ BENCH_BUDGET ?= 1800
 BENCH_JSON ?= $(BUILD)/bench.json
 CTEST       = ctest --output-on-failure -j$(TEST_JOBS)
 CONFIGURE   = cmake -S . -G Ninja
-C_FILES     = find src cli include tests bench examples -name '*.[ch]' -o -name '*.cpp'
+C_FILES     = tests/structure/layout --list
 
 .DEFAULT_GOAL := build
 .PHONY: help deps configured build tool test test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
