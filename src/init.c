@@ -7,7 +7,6 @@
 #include "core/thread.h"
 #include "nn/module.h"
 #include "ops/table/apply.h"
-#include "ops/signal/fft.h"
 #include "ops/elementwise/formula.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
@@ -39,7 +38,6 @@ void aril__library_end(void)
     aril__dnn_end();
     aril__rows_shutdown();
     aril__cpu_end();
-    aril__fft_shutdown();
 }
 
 const char *aril_version(void)

@@ -9,6 +9,8 @@
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/norm/rows.h"
 #include "backend/cpu/sequence/rnn.h"
+#include "backend/cpu/signal/fft.h"
+#include "backend/cpu/signal/rows.h"
 #include "ops/shape/pad.h"
 #include "ops/table/rows.h"
 
@@ -91,7 +93,7 @@ aril_status aril__cpu_start_ahead(void)
 }
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = { aril__cpu_norm_rows };
+static const aril__row *const rooms[] = { aril__cpu_norm_rows, aril__cpu_signal_rows };
 
 static aril_status register_rooms(void)
 {
@@ -125,4 +127,5 @@ aril_status aril__cpu_start(void)
 void aril__cpu_end(void)
 {
     aril__gemm_shutdown();
+    aril__cpu_fft_end();
 }

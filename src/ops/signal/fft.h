@@ -1,4 +1,4 @@
-/* Fourier transforms: attributes. */
+/* Fourier transforms and frames of signals: attributes. */
 #ifndef ARIL_OPS_FFT_H
 #define ARIL_OPS_FFT_H
 
@@ -31,7 +31,32 @@ ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
     A(frames, I64, 1, reflect, 0, NULL) A(frames, I64, 1, length, -1, NULL)
 ATTRS(frames, FRAMES_ATTRS)
 
-/* Frees the cached plans. */
-void aril__fft_shutdown(void);
+/* `count` frames of `size` elements, of a signal of `length`. */
+typedef struct aril__frames {
+    int64_t size, hop, pad, count, length;
+    bool reflect;
+} aril__frames;
+
+static inline aril__frames aril__frames_of(const struct frames_attrs *a, const aril_tensor *frames,
+                                           const aril_tensor *signal)
+{
+    return (aril__frames){ .size = a->size[0],
+                           .hop = a->hop[0],
+                           .pad = a->pad[0],
+                           .reflect = a->reflect[0],
+                           .count = frames->dim[frames->ndim - 2],
+                           .length = signal->dim[signal->ndim - 1] };
+}
+
+/* The position in the signal of element i of a frame; -1: outside. */
+static inline int64_t aril__frames_at(const aril__frames *f, int64_t frame, int64_t i)
+{
+    int64_t at = frame * f->hop - f->pad + i;
+    if (f->reflect) {
+        if (at < 0) at = -at;
+        if (at >= f->length) at = 2 * (f->length - 1) - at;
+    }
+    return at >= 0 && at < f->length ? at : -1;
+}
 
 #endif

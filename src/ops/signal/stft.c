@@ -4,8 +4,8 @@
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
@@ -17,44 +17,32 @@
 
 ATTR_LIST(frames, FRAMES_ATTRS)
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum { GRAIN = 16 * 1024 };
-
-typedef struct frames_job {
-    const void *in;
-    void *out;
-    int64_t size, hop, pad, count, length;
-    bool reflect;
-} frames_job;
-
-/* The signal position at position i of the padded signal; -1: none. */
-static int64_t place(const frames_job *j, int64_t i)
+static aril_status frames_ref(aril__run *r)
 {
-    if (j->reflect) {
-        if (i < 0) i = -i;
-        if (i >= j->length) i = 2 * (j->length - 1) - i;
+    aril__frames f = aril__frames_of(r->attrs, r->out[0], r->in[0]);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        int64_t frame = i / f.size, row = frame / f.count;
+        int64_t from = aril__frames_at(&f, frame % f.count, i % f.size);
+        aril__put(r->out[0], i, from < 0 ? 0 : aril__get(r->in[0], row * f.length + from));
     }
-    return i >= 0 && i < j->length ? i : -1;
+    return ARIL_OK;
 }
 
-#define TEMPLATE "ops/signal/stft_kernel.inc"
-#include "ops/table/each_real.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_frames_like, aril__op_overlap_add;
-
-static frames_job job_of(const aril__run *r, const aril_tensor *frames, const aril_tensor *signal)
+/* Each position of a signal is the sum of all elements of frames that lie there. */
+static aril_status overlap_add_ref(aril__run *r)
 {
-    const struct frames_attrs *a = r->attrs;
-    return (frames_job){ .in = aril__ptr(r->in[0]),
-                         .out = aril__ptr(r->out[0]),
-                         .size = a->size[0],
-                         .hop = a->hop[0],
-                         .pad = a->pad[0],
-                         .reflect = a->reflect[0],
-                         .count = frames->dim[frames->ndim - 2],
-                         .length = signal->dim[signal->ndim - 1] };
+    aril__frames f = aril__frames_of(r->attrs, r->in[0], r->out[0]);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        int64_t row = i / f.length, all = f.count * f.size;
+        double sum = 0;
+        for (int64_t k = 0; k < all; k++)
+            if (aril__frames_at(&f, k / f.size, k % f.size) == i % f.length)
+                sum += aril__get(r->in[0], row * all + k);
+        aril__put(r->out[0], i, sum);
+    }
+    return ARIL_OK;
 }
 
 /* ---- frames ---- */
@@ -84,15 +72,6 @@ static aril_status frames_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status frames_ref(aril__run *r)
-{
-    frames_job j = job_of(r, r->out[0], r->in[0]);
-    int64_t grain = j.size < GRAIN ? GRAIN / j.size : 1;
-    aril__parallel_for(r->out[0]->numel / j.size, grain, r->type == ARIL_F64 ? cut_f64 : cut_f32,
-                       &j);
-    return ARIL_OK;
-}
-
 VJP(frames)
 {
     struct frames_attrs a = *(const struct frames_attrs *)c->attrs;
@@ -111,9 +90,8 @@ static const aril__sample frames_samples[] = {
     SAMPLE_END
 };
 OP(frames, .doc = "overlapping pieces of the last axis", .min_in = 1, .max_in = 1, .n_out = 1,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = frames_infer,
-   .ref = frames_ref, .vjp = frames_vjp, .saves = { LIKE(0) }, .samples = frames_samples,
-   WITH_ATTRS(frames));
+   .flags = STRIDED, .types = DT_FLOAT, .infer = frames_infer, .ref = frames_ref, .vjp = frames_vjp,
+   .saves = { LIKE(0) }, .samples = frames_samples, WITH_ATTRS(frames));
 
 /* ---- overlap_add ---- */
 
@@ -141,15 +119,6 @@ static aril_status overlap_add_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status overlap_add_ref(aril__run *r)
-{
-    frames_job j = job_of(r, r->in[0], r->out[0]);
-    int64_t rows = aril__count(r->out[0]->ndim - 1, r->out[0]->dim), work = j.count * j.size;
-    aril__parallel_for(rows, work < GRAIN ? GRAIN / (work ? work : 1) : 1,
-                       r->type == ARIL_F64 ? add_f64 : add_f32, &j);
-    return ARIL_OK;
-}
-
 VJP(overlap_add)
 {
     /* Frames of a truncated result extend past its end: they are 0 there. */
@@ -167,8 +136,8 @@ static const aril__sample overlap_add_samples[] = {
     SAMPLE_END
 };
 OP(overlap_add, .doc = "pieces added up where they overlap", .min_in = 1, .max_in = 2, .n_out = 1,
-   .shape_only = IN(1), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = overlap_add_infer, .ref = overlap_add_ref, .vjp = overlap_add_vjp, .saves = { LIKE(0) },
+   .shape_only = IN(1), .flags = STRIDED, .types = DT_FLOAT, .infer = overlap_add_infer,
+   .ref = overlap_add_ref, .vjp = overlap_add_vjp, .saves = { LIKE(0) },
    .samples = overlap_add_samples, WITH_ATTRS(frames));
 
 /* ---- frames_like: as many frames as another tensor has ---- */
@@ -201,10 +170,9 @@ static const aril__sample frames_like_samples[] = {
     SAMPLE_END
 };
 OP(frames_like, .doc = "overlapping pieces of the last axis, as many as another tensor has",
-   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = frames_like_infer, .ref = frames_ref,
-   .vjp = frames_like_vjp, .saves = { LIKE(0) }, .samples = frames_like_samples,
-   WITH_ATTRS(frames));
+   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED, .types = DT_FLOAT,
+   .infer = frames_like_infer, .ref = frames_ref, .vjp = frames_like_vjp, .saves = { LIKE(0) },
+   .samples = frames_like_samples, WITH_ATTRS(frames));
 
 /* ---- public ---- */
 

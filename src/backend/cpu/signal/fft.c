@@ -1,0 +1,177 @@
+#include "backend/cpu/signal/fft.h"
+
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "ops/signal/fft.h"
+#include "ops/vector/targets.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LARGEST = 31, /* largest factor with its own pass */
+    LANES = 16,   /* transforms computed side by side */
+    SHORT = 4096, /* up to this length, so that they stay in cache */
+    GRAIN = 8 * 1024,
+};
+
+#define APART(n) ((n) + 48)
+
+typedef enum kind { C2C, R2C, C2R } kind;
+
+typedef struct fft_job {
+    kind kind;
+    const void *plan, *in;
+    void *out;
+    int64_t n;
+    int inverse, norm, twice;
+    atomic_int failed;
+} fft_job;
+
+/* Factors of n, fours first; -1 if one is larger than LARGEST. */
+static int factors_of(int64_t n, int *factor)
+{
+    int count = 0;
+    for (; n % 4 == 0; n /= 4) factor[count++] = 4;
+    for (int f = 2; f <= LARGEST; f++)
+        for (; n % f == 0; n /= f) factor[count++] = f;
+    return n == 1 ? count : -1;
+}
+
+/* exp(-2 pi i k / n), 0 <= k < n, from angles of at most an eighth of a turn. */
+static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
+{
+    int64_t eighth = 8 * k / n, rest = 8 * k - eighth * n; /* in units of 1 / (8 n) of a turn */
+    double unit = 2 * 3.14159265358979323846 / 8 / (double)n;
+    double near = eighth % 2 ? (double)(n - rest) : (double)rest;
+    double c = cos(near * unit), s = sin(near * unit), x, y;
+    switch (eighth) {
+    case 0: x = c, y = s; break;
+    case 1: x = s, y = c; break;
+    case 2: x = -s, y = c; break;
+    case 3: x = -c, y = s; break;
+    case 4: x = -c, y = -s; break;
+    case 5: x = -s, y = -c; break;
+    case 6: x = s, y = -c; break;
+    default: x = c, y = -s; break;
+    }
+    *re = x;
+    *im = -y;
+}
+
+#define TEMPLATE "backend/cpu/signal/fft.inc"
+#include "ops/vector/each_target.inc"
+
+/* ---- plans ---- */
+
+/* A cache of plans for recently used lengths. A plan in use is not evicted. */
+typedef struct kept_plan {
+    void *plan;
+    int64_t n;
+    bool wide;
+    int level, users;
+    unsigned long used; /* time of last use */
+} kept_plan;
+
+enum { KEPT = 16 };
+
+static struct {
+    pthread_mutex_t lock;
+    kept_plan at[KEPT];
+    unsigned long now;
+} plans = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void free_plan(kept_plan *p)
+{
+    ARIL__PICK(plan_free, p->wide)(p->plan); /* the same for every target */
+    *p = (kept_plan){ 0 };
+}
+
+/* Returns a plan and its cache slot, -1 if it is not cached. NULL when out of memory. */
+static void *take_plan(int64_t n, bool wide, int *place)
+{
+    int level = aril__cpu(), oldest = -1;
+    void *plan = NULL;
+    *place = -1;
+    pthread_mutex_lock(&plans.lock);
+    for (int i = 0; i < KEPT && !plan; i++) {
+        kept_plan *p = &plans.at[i];
+        if (p->plan && p->n == n && p->wide == wide && p->level == level) {
+            plan = p->plan;
+            *place = i;
+        } else if (!p->users && (oldest < 0 || p->used < plans.at[oldest].used)) {
+            oldest = i;
+        }
+    }
+    if (!plan && (plan = ARIL__PICK(plan_new, wide)(n)) && oldest >= 0) {
+        kept_plan *p = &plans.at[oldest];
+        if (p->plan) free_plan(p);
+        *p = (kept_plan){ .plan = plan, .n = n, .wide = wide, .level = level };
+        *place = oldest;
+    }
+    if (*place >= 0) {
+        plans.at[*place].users++;
+        plans.at[*place].used = ++plans.now;
+    }
+    pthread_mutex_unlock(&plans.lock);
+    return plan;
+}
+
+static void give_plan(void *plan, bool wide, int place)
+{
+    if (place < 0) {
+        ARIL__PICK(plan_free, wide)(plan);
+        return;
+    }
+    pthread_mutex_lock(&plans.lock);
+    plans.at[place].users--;
+    pthread_mutex_unlock(&plans.lock);
+}
+
+void aril__cpu_fft_end(void)
+{
+    for (int i = 0; i < KEPT; i++)
+        if (plans.at[i].plan) free_plan(&plans.at[i]);
+}
+
+static aril_status run(aril__run *r, kind which, int64_t n)
+{
+    const struct fft_attrs *a = r->attrs;
+    bool wide = r->type == ARIL_F64;
+    fft_job j = { .kind = which,
+                  .in = aril__ptr(r->in[0]),
+                  .out = aril__ptr(r->out[0]),
+                  .n = n,
+                  .inverse = (int)a->inverse[0],
+                  .norm = (int)a->norm[0],
+                  .twice = (int)a->twice[0] };
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    int64_t rows = which == C2R   ? r->out[0]->numel / n
+                   : which == R2C ? r->in[0]->numel / n
+                                  : r->in[0]->numel / (2 * n);
+    int64_t grain = n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
+    int place;
+    void *plan = take_plan(n, wide, &place);
+    j.plan = plan;
+    if (plan) aril__parallel_for(rows, grain, ARIL__PICK(rows, wide), &j);
+    bool failed = !plan || atomic_load(&j.failed);
+    if (plan) give_plan(plan, wide, place);
+    return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name) : ARIL_OK;
+}
+
+aril_status aril__cpu_fft_c2c(aril__run *r)
+{
+    return run(r, C2C, r->in[0]->dim[r->in[0]->ndim - 2]);
+}
+
+aril_status aril__cpu_fft_r2c(aril__run *r)
+{
+    return run(r, R2C, r->in[0]->dim[r->in[0]->ndim - 1]);
+}
+
+aril_status aril__cpu_fft_c2r(aril__run *r)
+{
+    return run(r, C2R, r->out[0]->dim[r->out[0]->ndim - 1]);
+}

@@ -1,0 +1,68 @@
+/* Fourier transforms and frames: kernels against the plain sums of the references, at lengths that
+ * reach every pass, and with as many rows as are transformed side by side, more and fewer. */
+#include "aril/aril.h"
+#include "ops/signal/fft.h"
+#include "ops/signal/ops.h"
+#include "support/run_op.h"
+#include "support/test.h"
+
+static const aril_dtype dtypes[] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16 };
+
+static void compare(const aril__op *op, aril_tensor *x, const void *attrs)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        aril_tensor *in[1] = { aril_cast(x, dtypes[i]) };
+        double tol = dtypes[i] == ARIL_F64 ? 1e-11 : test_tolerance(dtypes[i]);
+        char *why = test_reference_difference(op, 1, in, attrs, tol, false);
+        if (why)
+            test_fail(__FILE__, __LINE__, "%s of %lld rows of %lld in %s: %s", op->name,
+                      (long long)aril_size(x, 0), (long long)aril_size(x, 1),
+                      aril_dtype_name(dtypes[i]), why);
+    }
+}
+
+/* Factors 2 to 5, pairs of them, larger ones, and lengths without small factors. */
+static const int64_t lengths[] = { 1,  2,  3,  4,  5,  6,  8,  9,   12,  16,  25,  30,
+                                   31, 37, 49, 62, 64, 74, 80, 100, 127, 128, 155, 240 };
+
+TEST(transforms_match_their_sums)
+{
+    static const int64_t rows[] = { 1, 3, 16, 21 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+            ARIL_SCOPE;
+            int64_t n = lengths[i], half = n / 2 + 1;
+            struct fft_attrs a = {
+                { (int64_t)(i + k) % 2 }, { (int64_t)i % 3 }, { (int64_t)(k / 2) }, { n }
+            };
+            aril_tensor *x = aril_randn(ARIL_SHAPE(rows[k], n, 2), ARIL_F64, aril_cpu());
+            compare(&aril__op_fft_c2c, x, &a);
+            compare(&aril__op_fft_r2c, aril_select(x, 2, 0), &a);
+            compare(&aril__op_fft_c2r, aril_slice(x, 1, 0, half, 1), &a);
+        }
+}
+
+TEST(a_long_transform_matches_its_sum)
+{
+    ARIL_SCOPE;
+    struct fft_attrs a = { { 0 }, { 1 }, { 0 }, { 0 } };
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 4097, 2), ARIL_F64, aril_cpu());
+    aril_tensor *in[1] = { x };
+    char *why = test_reference_difference(&aril__op_fft_c2c, 1, in, &a, 1e-11, false);
+    if (why) test_fail(__FILE__, __LINE__, "fft_c2c of 4097: %s", why);
+}
+
+TEST(frames_match_their_reference)
+{
+    static const struct frames_attrs all[] = { { { 5 }, { 2 }, { 0 }, { 0 }, { 0 } },
+                                               { { 64 }, { 16 }, { 32 }, { 1 }, { 0 } },
+                                               { { 64 }, { 48 }, { 32 }, { 0 }, { 0 } },
+                                               { { 7 }, { 9 }, { 3 }, { 0 }, { 100 } } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_randn(ARIL_SHAPE(3, 200), ARIL_F64, aril_cpu());
+        aril_tensor *f = aril_randn(ARIL_SHAPE(3, 9, all[i].size[0]), ARIL_F64, aril_cpu());
+        compare(&aril__op_frames, x, &all[i]);
+        compare(&aril__op_overlap_add, f, &all[i]);
+    }
+}
