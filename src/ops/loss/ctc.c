@@ -2,8 +2,8 @@
 #include "aril/loss.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/loss/loss.h"
 #include "ops/table/sample.h"
 
@@ -73,47 +73,20 @@ static aril_status ctc_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-typedef struct ctc_job {
-    const void *x, *g;
-    const int64_t *target, *times, *length;
-    int64_t *start; /* where each sample's labels start */
-    void *out;
-    int64_t batch, classes, blank;
-    int64_t most_times, most_states;
-    double *scratch;
-    int64_t room; /* doubles of scratch memory per sample */
-    bool zero_infinity;
-} ctc_job;
-
-/* log(exp(a) + exp(b) + exp(c)) */
-static double log_sum(double a, double b, double c)
-{
-    double most = a > b ? a : b;
-    most = c > most ? c : most;
-    if (most == -INFINITY) return -INFINITY;
-    return most + log(exp(a - most) + exp(b - most) + exp(c - most));
-}
-
-#define TEMPLATE "ops/loss/ctc.inc"
-#include "ops/table/each_real.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_ctc_loss, aril__op_ctc_loss_grad;
-
-/* Checks lengths and labels; computes where each target starts. */
-static aril_status prepare(const aril__run *r, ctc_job *j, const aril_tensor *y)
+aril_status aril__ctc_starts(const aril__run *r, aril_tensor *const *in, int64_t *start)
 {
     const char *name = r->op->name;
+    const aril_tensor *x = in[0], *y = in[1];
     int64_t next = 0, width = y->ndim == 2 ? y->dim[1] : y->numel;
-    for (int64_t n = 0; n < j->batch; n++) {
-        int64_t times = j->times[n], length = j->length[n];
-        j->start[n] = y->ndim == 2 ? n * width : next;
-        if (times < 0 || times > j->most_times)
+    for (int64_t n = 0; n < x->dim[1]; n++) {
+        int64_t times = aril__get_i64(in[2], n), length = aril__get_i64(in[3], n);
+        start[n] = y->ndim == 2 ? n * width : next;
+        if (times < 0 || times > x->dim[0])
             return aril__fail(ARIL_ERR_INDEX,
                               "%s: input length %" PRId64 " is out of range for %" PRId64 " times",
-                              name, times, j->most_times);
+                              name, times, x->dim[0]);
         if (length < 0 || length > (y->ndim == 2 ? width : width - next))
             return aril__fail(ARIL_ERR_INDEX,
                               "%s: target length %" PRId64 " is out of range: %" PRId64
@@ -121,63 +94,127 @@ static aril_status prepare(const aril__run *r, ctc_job *j, const aril_tensor *y)
                               name, length, y->ndim == 2 ? width : width - next);
         next += length;
         for (int64_t i = 0; i < length; i++) {
-            int64_t label = j->target[j->start[n] + i];
-            if (label < 0 || label >= j->classes)
+            int64_t label = aril__get_i64(y, start[n] + i);
+            if (label < 0 || label >= x->dim[2])
                 return aril__fail(ARIL_ERR_INDEX,
                                   "%s: label %" PRId64 " is out of range for %" PRId64 " classes",
-                                  name, label, j->classes);
+                                  name, label, x->dim[2]);
         }
-        if (2 * length + 1 > j->most_states) j->most_states = 2 * length + 1;
     }
     return ARIL_OK;
 }
 
-static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *const *in)
+/* One sample. The states of a target of S labels are blank, l1, blank, l2, ... blank: 2S + 1 of
+ * them. */
+typedef struct sample {
+    const aril_tensor *x, *target;
+    int64_t n, start, times, states, blank;
+} sample;
+
+static int64_t label_of(const sample *a, int64_t s)
 {
-    const struct ctc_attrs *a = r->attrs;
-    ctc_job j = { .x = aril__ptr(in[0]),
-                  .g = g ? aril__ptr(g) : NULL,
-                  .target = aril__ptr(in[1]),
-                  .times = aril__ptr(in[2]),
-                  .length = aril__ptr(in[3]),
-                  .out = aril__ptr(r->out[0]),
-                  .batch = in[0]->dim[1],
-                  .classes = in[0]->dim[2],
-                  .blank = a->blank[0],
-                  .most_times = in[0]->dim[0],
-                  .most_states = 1,
-                  .zero_infinity = a->zero_infinity[0] };
-    j.start = aril__malloc((size_t)(j.batch + 1) * sizeof *j.start);
-    if (!j.start)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " samples", r->op->name,
-                          j.batch);
-    aril_status s = prepare(r, &j, in[1]);
-    if (s == ARIL_OK) {
-        j.room = j.most_states * (g ? j.most_times + 2 : 2);
-        j.scratch = aril__malloc((size_t)(j.batch * j.room + 1) * sizeof *j.scratch);
-        if (!j.scratch)
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " alignments", r->op->name,
-                           j.batch * j.room);
+    return s % 2 ? aril__get_i64(a->target, a->start + s / 2) : a->blank;
+}
+
+/* The log-probability of state s at time t. */
+static double emitted(const sample *a, int64_t t, int64_t s)
+{
+    return aril__get(a->x, (t * a->x->dim[1] + a->n) * a->x->dim[2] + label_of(a, s));
+}
+
+/* Whether state s may follow s - 2: different labels need no blank between them. */
+static bool may_skip(const sample *a, int64_t s)
+{
+    return s > 1 && s < a->states && s % 2 && label_of(a, s) != label_of(a, s - 2);
+}
+
+/* alpha[t][s]: over all alignments up to time t that end in state s. Returns the loss. */
+static double forward(const sample *a, double *alpha)
+{
+    if (a->times == 0) return a->states == 1 ? 0 : INFINITY;
+    for (int64_t t = 0; t < a->times; t++)
+        for (int64_t s = 0; s < a->states; s++) {
+            double *now = alpha + t * a->states, *last = now - a->states;
+            double sum = s < 2 ? 0 : -INFINITY;
+            if (t > 0)
+                sum = aril__ctc_log_sum(last[s], s > 0 ? last[s - 1] : -INFINITY,
+                                        may_skip(a, s) ? last[s - 2] : -INFINITY);
+            now[s] = sum + emitted(a, t, s);
+        }
+    const double *end = alpha + a->times * a->states; /* after the last blank or the last label */
+    return -aril__ctc_log_sum(end[-1], a->states > 1 ? end[-2] : -INFINITY, -INFINITY);
+}
+
+/* beta[t][s]: over all alignments after time t that begin in state s at time t. */
+static void backward(const sample *a, double *beta)
+{
+    for (int64_t t = a->times - 1; t >= 0; t--)
+        for (int64_t s = 0; s < a->states; s++) {
+            double *now = beta + t * a->states, *next = now + a->states;
+            now[s] = s >= a->states - 2 ? 0 : -INFINITY;
+            if (t == a->times - 1) continue;
+            double one = s + 1 < a->states ? next[s + 1] + emitted(a, t + 1, s + 1) : -INFINITY;
+            double two = may_skip(a, s + 2) ? next[s + 2] + emitted(a, t + 1, s + 2) : -INFINITY;
+            now[s] = aril__ctc_log_sum(next[s] + emitted(a, t + 1, s), one, two);
+        }
+}
+
+/* d loss / d x[t][c] = -sum over states s with label c of the fraction of alignments in s at time
+ * t. */
+static void gradient(const sample *a, double loss, double g, const double *alpha,
+                     const double *beta, aril_tensor *out)
+{
+    int64_t batch = a->x->dim[1], classes = a->x->dim[2];
+    for (int64_t t = 0; t < a->x->dim[0]; t++)
+        for (int64_t c = 0; c < classes; c++) {
+            double sum = 0;
+            for (int64_t s = 0; s < a->states && t < a->times; s++)
+                if (label_of(a, s) == c)
+                    sum += exp(alpha[t * a->states + s] + beta[t * a->states + s] + loss);
+            aril__put(out, (t * batch + a->n) * classes + c, -g * sum);
+        }
+}
+
+static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const *in)
+{
+    const struct ctc_attrs *at = r->attrs;
+    const aril_tensor *x = in[0];
+    int64_t batch = x->dim[1], room = x->dim[0] * (2 * in[1]->numel + 1); /* enough for all */
+    int64_t *start = aril__malloc((size_t)(batch + 1) * sizeof *start);
+    double *alpha = aril__malloc((size_t)(2 * room + 1) * sizeof *alpha), *beta = alpha + room;
+    aril_status s = start && alpha ? aril__ctc_starts(r, in, start)
+                                   : aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t n = 0; n < batch && s == ARIL_OK; n++) {
+        sample a = { .x = x,
+                     .target = in[1],
+                     .n = n,
+                     .start = start[n],
+                     .times = aril__get_i64(in[2], n),
+                     .states = 2 * aril__get_i64(in[3], n) + 1,
+                     .blank = at->blank[0] };
+        double loss = forward(&a, alpha);
+        bool nothing = at->zero_infinity[0] && isinf(loss);
+        if (!g) {
+            aril__put(r->out[0], n, nothing ? 0 : loss);
+            continue;
+        }
+        backward(&a, beta);
+        if (nothing) a.times = 0;
+        gradient(&a, loss, aril__get(g, n), alpha, beta, r->out[0]);
     }
-    bool f32 = r->type == ARIL_F32;
-    if (s == ARIL_OK)
-        aril__parallel_for(j.batch, 1,
-                           g ? (f32 ? ctc_gradients_f32 : ctc_gradients_f64)
-                             : (f32 ? ctc_losses_f32 : ctc_losses_f64),
-                           &j);
-    free(j.scratch);
-    free(j.start);
+    free(alpha);
+    free(start);
     return s;
 }
 
 static aril_status ctc_loss_ref(aril__run *r)
 {
-    return run_ctc(r, NULL, r->in);
+    return samples_ref(r, NULL, r->in);
 }
 
 static aril_status ctc_loss_grad_ref(aril__run *r)
 {
-    return run_ctc(r, r->in[0], r->in + 1);
+    return samples_ref(r, r->in[0], r->in + 1);
 }
 
 /* ---- op table rows ---- */
@@ -208,10 +245,9 @@ static const aril__sample ctc_loss_samples[] = {
     SAMPLE_END
 };
 OP(ctc_loss, .doc = "connectionist temporal classification loss of each sample", .min_in = 4,
-   .max_in = 4, .n_out = 1, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = ctc_infer, .ref = ctc_loss_ref,
-   .vjp = ctc_loss_vjp, .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples,
-   WITH_ATTRS(ctc));
+   .max_in = 4, .n_out = 1, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = ctc_infer, .ref = ctc_loss_ref, .vjp = ctc_loss_vjp,
+   .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples, WITH_ATTRS(ctc));
 
 static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]", "i4[2,3]",
                                                                 "i5[2]", "i2[2]" },
@@ -219,9 +255,9 @@ static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]"
                                                         .flags = SAMPLE_NO_GRAD },
                                                       SAMPLE_END };
 OP(ctc_loss_grad, .doc = "gradient of ctc_loss", .min_in = 5, .max_in = 5, .n_out = 1,
-   .index_in = IN(2) | IN(3) | IN(4), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = ctc_grad_infer, .ref = ctc_loss_grad_ref, .vjp = ctc_loss_grad_vjp,
-   .samples = ctc_loss_grad_samples, WITH_ATTRS(ctc));
+   .index_in = IN(2) | IN(3) | IN(4), .types = DT_FLOAT, .flags = STRIDED, .infer = ctc_grad_infer,
+   .ref = ctc_loss_grad_ref, .vjp = ctc_loss_grad_vjp, .samples = ctc_loss_grad_samples,
+   WITH_ATTRS(ctc));
 
 /* ---- public ---- */
 

@@ -8,6 +8,7 @@
 #include "ops/loss/loss.h"
 #include "ops/norm/norm.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Rows of elementwise.def. */
@@ -35,6 +36,13 @@ aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, aril_reducti
                    (int)reduction);
         return aril__poison();
     }
+}
+
+aril__cold aril_status aril__class_error(const char *op, int64_t y, int64_t classes)
+{
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: class %" PRId64 " is out of range for %" PRId64 " classes", op, y,
+                      classes);
 }
 
 static aril_tensor *refused(aril_status s)

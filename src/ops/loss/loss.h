@@ -1,12 +1,11 @@
-/* Losses over classes: attributes, for the backends. */
+/* Losses over classes: attributes and checks, for the backends. */
 #ifndef ARIL_OPS_LOSS_H
 #define ARIL_OPS_LOSS_H
 
 #include "aril/loss.h"
 #include "ops/table/op.h"
 
-/* Ops that other files name. */
-extern const aril__op aril__op_nll_loss, aril__op_nll_loss_grad;
+#include <math.h>
 
 /* nll_loss, cross_entropy and their gradients. `reduction` is an aril_reduction. */
 #define NLL_ATTRS(A)                          \
@@ -23,6 +22,26 @@ ATTRS(multi_margin, MULTI_MARGIN_ATTRS)
 /* ctc_loss and its gradient. */
 #define CTC_ATTRS(A) A(ctc, I64, 1, blank, 0, NULL) A(ctc, I64, 1, zero_infinity, 0, NULL)
 ATTRS(ctc, CTC_ATTRS)
+
+/* For kernels. The error for a class index out of range. */
+aril_status aril__class_error(const char *op, int64_t y, int64_t classes);
+
+/* Checks that all targets (contiguous i64) are within low .. classes - 1. */
+aril_status aril__check_classes(const aril__run *r, const aril_tensor *target, int64_t low,
+                                int64_t classes);
+
+/* Checks the lengths and labels of ctc_loss. in: log-probabilities, targets, input lengths, target
+ * lengths. start [N]: where the labels of each sample begin. */
+aril_status aril__ctc_starts(const aril__run *r, aril_tensor *const *in, int64_t *start);
+
+/* log(exp(a) + exp(b) + exp(c)) */
+static inline double aril__ctc_log_sum(double a, double b, double c)
+{
+    double most = a > b ? a : b;
+    most = c > most ? c : most;
+    if (most == -INFINITY) return -INFINITY;
+    return most + log(exp(a - most) + exp(b - most) + exp(c - most));
+}
 
 /* A number from an options struct: the default if it is 0, and 0 if it is ARIL_ZERO. */
 double aril__option(double value, double initial);

@@ -1,16 +1,13 @@
-/* Margin losses over classes: forward and backward each take one pass over a sample's scores. Both
- * ops output a loss per sample; the public functions reduce them. */
+/* Margin losses over classes. Both ops output a loss per sample; the public functions reduce
+ * them. */
 #include "aril/loss.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
 #include "ops/table/sample.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 ATTR_LIST(multi_margin, MULTI_MARGIN_ATTRS)
 
@@ -95,111 +92,112 @@ static aril_status multilabel_margin_grad_infer(aril__call *c)
     return s < 0 ? s : grad_shape(c, c->in[1]);
 }
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum { GRAIN = 16 * 1024 };
-
-typedef struct margin_job {
-    const void *x, *w, *g;
-    const int64_t *target;
-    void *out;
-    int64_t classes;
-    double margin, divisor;
-    int p;
-    bool *marks; /* multilabel: which classes are targets, per sample */
-} margin_job;
-
-#define TEMPLATE "ops/loss/loss_margin.inc"
-#include "ops/table/each_real.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_multi_margin_loss, aril__op_multi_margin_loss_grad,
-    aril__op_multilabel_margin_loss, aril__op_multilabel_margin_loss_grad;
-
-static aril_status check_targets(const aril__run *r, const aril_tensor *target, int64_t low,
-                                 int64_t classes)
+aril_status aril__check_classes(const aril__run *r, const aril_tensor *target, int64_t low,
+                                int64_t classes)
 {
     const int64_t *y = aril__ptr(target);
     for (int64_t i = 0; i < target->numel; i++)
-        if (y[i] < low || y[i] >= classes)
-            return aril__fail(ARIL_ERR_INDEX,
-                              "%s: class %" PRId64 " is out of range for %" PRId64 " classes",
-                              r->op->name, y[i], classes);
+        if (y[i] < low || y[i] >= classes) return aril__class_error(r->op->name, y[i], classes);
     return ARIL_OK;
 }
 
-static margin_job job_of(const aril__run *r, const aril_tensor *x, const aril_tensor *target)
-{
-    return (margin_job){ .x = aril__ptr(x),
-                         .target = aril__ptr(target),
-                         .out = aril__ptr(r->out[0]),
-                         .classes = x->dim[x->ndim - 1] };
-}
-
-static int64_t samples_of(const aril_tensor *x)
-{
-    return x->ndim == 2 ? x->dim[0] : 1;
-}
-
-static int64_t grain_of(const margin_job *j)
-{
-    int64_t grain = GRAIN / (j->classes > 0 ? j->classes : 1);
-    return grain > 1 ? grain : 1;
-}
-
-static aril_status run_multi_margin(aril__run *r, const aril_tensor *g, const aril_tensor *x,
-                                    const aril_tensor *target, const aril_tensor *w)
+/* The loss is the sum of max(0, z)^p, z = margin - x[y] + x[c], over all c except y. Without g the
+ * result is the loss of each sample, with g the gradient of each score. */
+static aril_status margins_ref(aril__run *r, const aril_tensor *g, const aril_tensor *x,
+                               const aril_tensor *target, const aril_tensor *weight)
 {
     const struct multi_margin_attrs *a = r->attrs;
-    margin_job j = job_of(r, x, target);
-    if (check_targets(r, target, 0, j.classes) < 0) return ARIL_ERR_INDEX;
-    j.w = w ? aril__ptr(w) : NULL;
-    j.g = g ? aril__ptr(g) : NULL;
-    j.p = (int)a->p[0];
-    j.margin = a->margin[0];
-    j.divisor = a->sum_classes[0] ? 1 : (double)j.classes;
-    bool f32 = r->type == ARIL_F32;
-    aril__parallel_for(samples_of(x), grain_of(&j),
-                       g ? (f32 ? multi_margin_grad_f32 : multi_margin_grad_f64)
-                         : (f32 ? multi_margin_f32 : multi_margin_f64),
-                       &j);
+    int64_t n = x->dim[x->ndim - 1];
+    if (aril__check_classes(r, target, 0, n) < 0) return ARIL_ERR_INDEX;
+    for (int64_t i = 0; i < target->numel; i++) {
+        int64_t y = aril__get_i64(target, i);
+        double k = (weight ? aril__get(weight, y) : 1) / (a->sum_classes[0] ? 1 : (double)n);
+        double loss = 0, sum = 0;
+        if (g) k *= aril__get(g, i);
+        for (int64_t c = 0; c < n; c++) {
+            double z = a->margin[0] - aril__get(x, i * n + y) + aril__get(x, i * n + c);
+            bool in = c != y && !(z <= 0); /* NaN propagates */
+            double slope = !in ? 0 : a->p[0] == 1 ? k : 2 * k * z;
+            if (in) loss += a->p[0] == 1 ? z : z * z;
+            if (g) aril__put(r->out[0], i * n + c, slope);
+            sum += slope;
+        }
+        if (g)
+            aril__put(r->out[0], i * n + y, -sum);
+        else
+            aril__put(r->out[0], i, k * loss);
+    }
     return ARIL_OK;
 }
 
 static aril_status multi_margin_ref(aril__run *r)
 {
-    return run_multi_margin(r, NULL, r->in[0], r->in[1], r->in[2]);
+    return margins_ref(r, NULL, r->in[0], r->in[1], r->in[2]);
 }
 
 static aril_status multi_margin_grad_ref(aril__run *r)
 {
-    return run_multi_margin(r, r->in[0], r->in[1], r->in[2], r->in[3]);
+    return margins_ref(r, r->in[0], r->in[1], r->in[2], r->in[3]);
 }
 
-static aril_status run_multilabel(aril__run *r, const aril_tensor *g, const aril_tensor *x,
-                                  const aril_tensor *target)
+/* Target i of a sample whose list starts at `first`; -1 from the end of the list on. */
+static int64_t listed(const aril_tensor *target, int64_t first, int64_t i)
 {
-    margin_job j = job_of(r, x, target);
-    if (check_targets(r, target, -1, j.classes) < 0) return ARIL_ERR_INDEX;
-    j.g = g ? aril__ptr(g) : NULL;
-    j.divisor = (double)j.classes;
-    j.marks = aril__malloc((size_t)x->numel * sizeof *j.marks + 1);
-    if (!j.marks)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for marks of classes", r->op->name);
-    aril__parallel_for(samples_of(x), grain_of(&j),
-                       r->type == ARIL_F32 ? multilabel_margin_f32 : multilabel_margin_f64, &j);
-    free(j.marks);
-    return ARIL_OK;
+    for (int64_t k = 0; k < i; k++)
+        if (aril__get_i64(target, first + k) < 0) return -1;
+    return aril__get_i64(target, first + i);
+}
+
+static bool is_listed(const aril_tensor *target, int64_t first, int64_t n, int64_t c)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (listed(target, first, i) == c) return true;
+    return false;
+}
+
+/* 1 - x[y] + x[c] of a sample whose scores start at `first`, for a target y and another class c; 0
+ * if that is negative or c is a target too. */
+static double pair(const aril_tensor *x, const aril_tensor *target, int64_t first, int64_t y,
+                   int64_t c)
+{
+    double z = 1 - aril__get(x, first + y) + aril__get(x, first + c);
+    return z <= 0 || is_listed(target, first, x->dim[x->ndim - 1], c) ? 0 : z;
 }
 
 static aril_status multilabel_margin_ref(aril__run *r)
 {
-    return run_multilabel(r, NULL, r->in[0], r->in[1]);
+    const aril_tensor *x = r->in[0], *target = r->in[1];
+    int64_t n = x->dim[x->ndim - 1];
+    if (aril__check_classes(r, target, -1, n) < 0) return ARIL_ERR_INDEX;
+    for (int64_t row = 0; row < r->out[0]->numel; row++) {
+        double loss = 0;
+        for (int64_t i = 0; i < n * n; i++) {
+            int64_t y = listed(target, row * n, i / n);
+            if (y >= 0) loss += pair(x, target, row * n, y, i % n);
+        }
+        aril__put(r->out[0], row, loss / (double)n);
+    }
+    return ARIL_OK;
 }
 
+/* Counts the pairs above 0 that a class is part of: as the target, downwards, or as the other. */
 static aril_status multilabel_margin_grad_ref(aril__run *r)
 {
-    return run_multilabel(r, r->in[0], r->in[1], r->in[2]);
+    const aril_tensor *g = r->in[0], *x = r->in[1], *target = r->in[2];
+    int64_t n = x->dim[x->ndim - 1];
+    if (aril__check_classes(r, target, -1, n) < 0) return ARIL_ERR_INDEX;
+    for (int64_t k = 0; k < x->numel; k++) {
+        int64_t first = k - k % n, own = k % n, count = 0;
+        for (int64_t i = 0; i < n * n; i++) {
+            int64_t y = listed(target, first, i / n), c = i % n;
+            if (y >= 0 && (y == own || c == own) && pair(x, target, first, y, c) != 0)
+                count += (c == own) - (y == own);
+        }
+        aril__put(r->out[0], k, aril__get(g, k / n) / (double)n * (double)count);
+    }
+    return ARIL_OK;
 }
 
 /* ---- multi_margin_loss ---- */
@@ -260,10 +258,9 @@ static const aril__sample multi_margin_samples[] = {
     SAMPLE_END
 };
 OP(multi_margin_loss, .doc = "multi-class hinge loss of each sample", .min_in = 3, .max_in = 3,
-   .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = multi_margin_infer, .ref = multi_margin_ref,
-   .vjp = multi_margin_loss_vjp, .saves = { IN(0) | IN(1) | IN(2) },
-   .samples = multi_margin_samples, WITH_ATTRS(multi_margin));
+   .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = multi_margin_infer, .ref = multi_margin_ref, .vjp = multi_margin_loss_vjp,
+   .saves = { IN(0) | IN(1) | IN(2) }, .samples = multi_margin_samples, WITH_ATTRS(multi_margin));
 
 static const aril__sample multi_margin_grad_samples[] = {
     { .in = { "[N]", "[N,4]", "i4[N]", "-" }, .attrs = &linear, .flags = SAMPLE_BATCH },
@@ -272,10 +269,10 @@ static const aril__sample multi_margin_grad_samples[] = {
     SAMPLE_END
 };
 OP(multi_margin_loss_grad, .doc = "gradient of multi_margin_loss", .min_in = 4, .max_in = 4,
-   .n_out = 1, .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = multi_margin_grad_infer,
-   .ref = multi_margin_grad_ref, .decompose = multi_margin_grad_decompose,
-   .samples = multi_margin_grad_samples, WITH_ATTRS(multi_margin));
+   .n_out = 1, .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = multi_margin_grad_infer, .ref = multi_margin_grad_ref,
+   .decompose = multi_margin_grad_decompose, .samples = multi_margin_grad_samples,
+   WITH_ATTRS(multi_margin));
 
 /* ---- multilabel_margin_loss ---- */
 
@@ -302,9 +299,9 @@ static const aril__sample multilabel_margin_samples[] = { { .in = { "[N,4]", "i2
                                                           SAMPLE_END };
 OP(multilabel_margin_loss,
    .doc = "hinge loss of each sample over pairs of target and other classes", .min_in = 2,
-   .max_in = 2, .n_out = 1, .index_in = IN(1), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = multilabel_margin_infer,
-   .ref = multilabel_margin_ref, .vjp = multilabel_margin_loss_vjp, .saves = { IN(0) | IN(1) },
+   .max_in = 2, .n_out = 1, .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = multilabel_margin_infer, .ref = multilabel_margin_ref,
+   .vjp = multilabel_margin_loss_vjp, .saves = { IN(0) | IN(1) },
    .samples = multilabel_margin_samples);
 
 static const aril__sample multilabel_margin_grad_samples[] = {
@@ -313,10 +310,10 @@ static const aril__sample multilabel_margin_grad_samples[] = {
     SAMPLE_END
 };
 OP(multilabel_margin_loss_grad, .doc = "gradient of multilabel_margin_loss", .min_in = 3,
-   .max_in = 3, .n_out = 1, .index_in = IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = multilabel_margin_grad_infer,
-   .ref = multilabel_margin_grad_ref, .vjp = multilabel_margin_loss_grad_vjp,
-   .saves = { LIKE(0) | IN(1) | IN(2), 0 }, .samples = multilabel_margin_grad_samples);
+   .max_in = 3, .n_out = 1, .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = multilabel_margin_grad_infer, .ref = multilabel_margin_grad_ref,
+   .vjp = multilabel_margin_loss_grad_vjp, .saves = { LIKE(0) | IN(1) | IN(2), 0 },
+   .samples = multilabel_margin_grad_samples);
 
 /* ---- public ---- */
 

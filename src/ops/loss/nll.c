@@ -1,5 +1,4 @@
-/* nll_loss and cross_entropy with class indices as targets: forward and backward each take one pass
- * over the scores.
+/* nll_loss and cross_entropy with class indices as targets.
  *
  * With e = label_smoothing, K classes, weights w and L = logsumexp(x) (0 in nll_loss):
  *     loss = (1 - e) * w[y] * (L - x[y]) + e / K * sum over c of w[c] * (L - x[c])
@@ -8,19 +7,15 @@
 #include "aril/loss.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
+#include "ops/loss/ops.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 ATTR_LIST(nll, NLL_ATTRS)
 
@@ -108,121 +103,127 @@ static aril_status cross_entropy_grad_infer(aril__call *c)
     return grad_infer(c, c->in[1], c->in[2], c->in[3]);
 }
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum {
-    GRAIN = 16 * 1024,
-    CLASSES = 1024, /* exponentials summed at a time */
-    COLS = 256,     /* adjacent rows processed together */
-};
-
-typedef struct nll_job {
-    const void *x, *w, *g;
-    const int64_t *target;
-    void *out;
-    int64_t classes, inner, ignore; /* x is [rows / inner, classes, inner] */
-    double smoothing;
+/* Rows of scores: class c of row i is element row_at(i) + c * inner of x. */
+typedef struct rows {
+    const aril_tensor *x, *target, *weight;
+    int64_t classes, inner, ignore;
     double divisor; /* of the mean; else 1 */
-    double weights; /* the sum of all class weights */
-    double *part;   /* sums of losses, one per chunk of rows */
-    int64_t grain;
-    bool softmax; /* x holds scores, not log-probabilities */
-    bool each;    /* no reduction */
-} nll_job;
+    bool each;      /* no reduction */
+} rows;
 
-#define TEMPLATE "ops/loss/nll.inc"
-#include "ops/vector/each_target.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_cross_entropy, aril__op_cross_entropy_grad;
-
-static double weight_at(const aril__run *r, const void *w, int64_t c)
+static int64_t row_at(const rows *w, int64_t i)
 {
-    return !w ? 1 : r->type == ARIL_F32 ? (double)((const float *)w)[c] : ((const double *)w)[c];
+    return i / w->inner * w->inner * w->classes + i % w->inner;
 }
 
-/* Fills the job from shapes, attributes and targets; validates every target. */
-static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_tensor *target,
-                           const aril_tensor *weight, nll_job *j)
+static double weight_of(const rows *w, int64_t c)
+{
+    return w->weight ? aril__get(w->weight, c) : 1;
+}
+
+/* Fails if a target is out of range. */
+static aril_status rows_of(const aril__run *r, const aril_tensor *x, const aril_tensor *target,
+                           const aril_tensor *weight, rows *w)
 {
     const struct nll_attrs *a = r->attrs;
-    j->classes = x->dim[x->ndim > 1];
-    j->inner = 1;
-    for (int d = 2; d < x->ndim; d++) j->inner *= x->dim[d];
-    j->target = aril__ptr(target);
-    j->w = weight ? aril__ptr(weight) : NULL;
-    j->out = aril__ptr(r->out[0]);
-    j->ignore = a->ignore_index[0];
-    j->smoothing = a->label_smoothing[0];
-    j->each = a->reduction[0] == ARIL_NONE;
-    int64_t per_row = j->classes > 0 ? j->classes : 1;
-    j->grain = GRAIN / per_row > 1 ? GRAIN / per_row : 1;
-    for (int64_t c = 0; c < j->classes; c++) j->weights += weight_at(r, j->w, c);
-    double divisor = 0;
+    int axis = x->ndim > 1;
+    *w = (rows){ .x = x,
+                 .target = target,
+                 .weight = weight,
+                 .classes = x->dim[axis],
+                 .inner = aril__count(x->ndim - axis - 1, x->dim + axis + 1),
+                 .ignore = a->ignore_index[0],
+                 .each = a->reduction[0] == ARIL_NONE };
     for (int64_t i = 0; i < target->numel; i++) {
-        int64_t y = j->target[i];
-        if (y == j->ignore) continue;
-        if (y < 0 || y >= j->classes)
-            return aril__fail(ARIL_ERR_INDEX,
-                              "%s: class %" PRId64 " is out of range for %" PRId64 " classes",
-                              r->op->name, y, j->classes);
-        divisor += weight_at(r, j->w, y);
+        int64_t y = aril__get_i64(target, i);
+        if (y == w->ignore) continue;
+        if (y < 0 || y >= w->classes) return aril__class_error(r->op->name, y, w->classes);
+        w->divisor += weight_of(w, y);
     }
-    j->divisor = a->reduction[0] == ARIL_MEAN ? divisor : 1;
+    if (a->reduction[0] != ARIL_MEAN) w->divisor = 1;
     return ARIL_OK;
 }
 
-static aril_status run_losses(aril__run *r, bool softmax)
+/* The logarithm of the sum of exponentials of row i. */
+static double log_sum_exp(const rows *w, int64_t i)
 {
-    nll_job j = { .x = aril__ptr(r->in[0]), .softmax = softmax };
-    int64_t rows = r->in[1]->numel;
-    if (prepare(r, r->in[0], r->in[1], r->in[2], &j) < 0) return ARIL_ERR_INDEX;
-    int64_t chunks = aril__parallel_chunks(rows, j.grain);
-    if (!j.each && !(j.part = aril__malloc((size_t)(chunks + 1) * sizeof *j.part)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " partial sums",
-                          r->op->name, chunks);
-    aril__parallel_for(rows, j.grain, ARIL__PICK(losses, r->type == ARIL_F64), &j);
-    if (j.each) return ARIL_OK;
-    double sum = 0;
-    for (int64_t i = 0; i < chunks; i++) sum += j.part[i];
-    free(j.part);
-    sum /= j.divisor; /* NaN if there is nothing to average */
-    if (r->type == ARIL_F32)
-        *(float *)j.out = (float)sum;
-    else
-        *(double *)j.out = sum;
+    double top = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < w->classes && !isnan(top); c++) {
+        double v = aril__get(w->x, row_at(w, i) + c * w->inner);
+        if (v > top || isnan(v)) top = v;
+    }
+    for (int64_t c = 0; c < w->classes; c++)
+        sum += exp(aril__get(w->x, row_at(w, i) + c * w->inner) - top);
+    return top + log(sum);
+}
+
+static aril_status losses_ref(aril__run *r, bool softmax)
+{
+    double e = ((const struct nll_attrs *)r->attrs)->label_smoothing[0], total = 0;
+    rows w;
+    if (rows_of(r, r->in[0], r->in[1], r->in[2], &w) < 0) return ARIL_ERR_INDEX;
+    for (int64_t i = 0; i < w.target->numel; i++) {
+        int64_t y = aril__get_i64(w.target, i), at = row_at(&w, i);
+        double loss = 0;
+        if (y != w.ignore) {
+            double lse = softmax ? log_sum_exp(&w, i) : 0;
+            loss = (1 - e) * weight_of(&w, y) * (lse - aril__get(w.x, at + y * w.inner));
+            for (int64_t c = 0; c < w.classes && e != 0; c++)
+                loss += e / (double)w.classes * weight_of(&w, c) *
+                        (lse - aril__get(w.x, at + c * w.inner));
+        }
+        if (w.each) aril__put(r->out[0], i, loss);
+        total += loss;
+    }
+    if (!w.each)
+        aril__put(r->out[0], 0, total / w.divisor); /* NaN if there is nothing to average */
     return ARIL_OK;
 }
 
-static aril_status run_gradients(aril__run *r, const aril_tensor *x, const aril_tensor *target,
+/* Each class gets minus its share of the loss; with softmax, also p of all shares. */
+static aril_status gradients_ref(aril__run *r, const aril_tensor *x, const aril_tensor *target,
                                  const aril_tensor *weight, bool softmax)
 {
-    nll_job j = { .x = softmax ? aril__ptr(x) : NULL,
-                  .g = aril__ptr(r->in[0]),
-                  .softmax = softmax };
-    if (prepare(r, x, target, weight, &j) < 0) return ARIL_ERR_INDEX;
-    aril__parallel_for(target->numel, j.grain, ARIL__PICK(gradients, r->type == ARIL_F64), &j);
+    double e = ((const struct nll_attrs *)r->attrs)->label_smoothing[0], all = 0;
+    rows w;
+    if (rows_of(r, x, target, weight, &w) < 0) return ARIL_ERR_INDEX;
+    for (int64_t c = 0; c < w.classes; c++) all += e / (double)w.classes * weight_of(&w, c);
+    for (int64_t i = 0; i < target->numel; i++) {
+        int64_t y = aril__get_i64(target, i), at = row_at(&w, i);
+        bool ignored = y == w.ignore;
+        double k = aril__get(r->in[0], w.each ? i : 0) / w.divisor;
+        double hit = ignored ? 0 : (1 - e) * weight_of(&w, y);
+        double lse = softmax && !ignored ? log_sum_exp(&w, i) : 0;
+        for (int64_t c = 0; c < w.classes; c++) {
+            double d = -k * (e / (double)w.classes * weight_of(&w, c) + (c == y ? hit : 0));
+            if (softmax && !ignored)
+                d += k * (hit + all) * exp(aril__get(x, at + c * w.inner) - lse);
+            aril__put(r->out[0], at + c * w.inner, ignored ? 0 : d);
+        }
+    }
     return ARIL_OK;
 }
 
 static aril_status nll_loss_ref(aril__run *r)
 {
-    return run_losses(r, false);
+    return losses_ref(r, false);
 }
 
 static aril_status cross_entropy_ref(aril__run *r)
 {
-    return run_losses(r, true);
+    return losses_ref(r, true);
 }
 
 static aril_status nll_loss_grad_ref(aril__run *r)
 {
-    return run_gradients(r, r->in[3], r->in[1], r->in[2], false);
+    return gradients_ref(r, r->in[3], r->in[1], r->in[2], false);
 }
 
 static aril_status cross_entropy_grad_ref(aril__run *r)
 {
-    return run_gradients(r, r->in[1], r->in[2], r->in[3], true);
+    return gradients_ref(r, r->in[1], r->in[2], r->in[3], true);
 }
 
 /* ---- nll_loss ---- */
@@ -277,9 +278,8 @@ static const aril__sample loss_samples[] = {
 
 OP(nll_loss, .doc = "negative log-likelihood of class indices", .onnx = "NegativeLogLikelihoodLoss",
    .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_infer, .ref = nll_loss_ref,
-   .vjp = nll_loss_vjp, .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples,
-   WITH_ATTRS(nll));
+   .flags = STRIDED, .infer = nll_infer, .ref = nll_loss_ref, .vjp = nll_loss_vjp,
+   .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples, WITH_ATTRS(nll));
 
 static const aril__sample nll_loss_grad_samples[] = {
     { .in = { "[]", "i3[N]", "-", "[N,3]" }, .attrs = &plain, .flags = SAMPLE_BATCH },
@@ -291,10 +291,9 @@ static const aril__sample nll_loss_grad_samples[] = {
     SAMPLE_END
 };
 OP(nll_loss_grad, .doc = "gradient of nll_loss", .min_in = 4, .max_in = 4, .n_out = 1,
-   .optional = IN(2), .index_in = IN(1), .shape_only = IN(3), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_grad_infer, .ref = nll_loss_grad_ref,
-   .vjp = nll_loss_grad_vjp, .saves = { IN(1) | IN(2) }, .samples = nll_loss_grad_samples,
-   WITH_ATTRS(nll));
+   .optional = IN(2), .index_in = IN(1), .shape_only = IN(3), .types = DT_FLOAT, .flags = STRIDED,
+   .infer = nll_grad_infer, .ref = nll_loss_grad_ref, .vjp = nll_loss_grad_vjp,
+   .saves = { IN(1) | IN(2) }, .samples = nll_loss_grad_samples, WITH_ATTRS(nll));
 
 /* ---- cross_entropy ---- */
 
@@ -319,7 +318,7 @@ static void cross_entropy_grad_decompose(aril__call *c, aril_tensor **out)
 
 OP(cross_entropy, .doc = "negative log-likelihood of class indices under softmax(x)",
    .onnx = "SoftmaxCrossEntropyLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
-   .index_in = IN(1), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = nll_infer,
+   .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer,
    .ref = cross_entropy_ref, .vjp = cross_entropy_vjp, .saves = { IN(0) | IN(1) | IN(2) },
    .samples = loss_samples, WITH_ATTRS(nll));
 
@@ -333,7 +332,7 @@ static const aril__sample cross_entropy_grad_samples[] = {
     SAMPLE_END
 };
 OP(cross_entropy_grad, .doc = "gradient of cross_entropy", .min_in = 4, .max_in = 4, .n_out = 1,
-   .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
    .infer = cross_entropy_grad_infer, .ref = cross_entropy_grad_ref,
    .decompose = cross_entropy_grad_decompose, .samples = cross_entropy_grad_samples,
    WITH_ATTRS(nll));
