@@ -2,6 +2,11 @@
 #include "aril/aril.h"
 #include "core/rng.h"
 #include "core/tensor.h"
+#include "ops/random/dropout.h"
+#include "ops/random/ops.h"
+#include "ops/random/random.h"
+#include "ops/shape/create.h"
+#include "support/run_op.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -320,4 +325,64 @@ TEST(random_wrong_calls)
     wrong(aril_bernoulli(NULL), ARIL_ERR_ARG, "NULL");
     wrong(aril_uniform_(aril_expand(x, ARIL_SHAPE(3, 2)), 0, 1), ARIL_ERR_STATE, "share memory");
     wrong(aril_randn(ARIL_SHAPE(2), ARIL_F8E5M2, cpu), ARIL_ERR_DTYPE, "f8e5m2");
+}
+
+/* ---- kernels and references ---- */
+
+static const int64_t counts[] = { 1, 255, 256, 257, 511, 512, 513, 1100 };
+static const aril_dtype computing[] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16, ARIL_I64,
+                                        ARIL_I8,  ARIL_U64, ARIL_U8,  ARIL_BOOL };
+
+static void compare_bits(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
+{
+    char *why = test_reference_difference(op, n_in, in, attrs, 0, true);
+    if (why) test_fail(__FILE__, __LINE__, "%s: %s", op->name, why);
+}
+
+TEST(numbers_have_the_bits_of_their_reference)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (size_t k = 0; k < sizeof computing / sizeof *computing; k++) {
+            ARIL_SCOPE;
+            aril_tensor *key = aril__rng_draw(NULL);
+            struct make_attrs a = { .ndim = { 1 },
+                                    .dim = { counts[i] },
+                                    .dtype = { computing[k] },
+                                    .value = { 0.25, 0.75 },
+                                    .whole = { 0, 1, 2 } };
+            compare_bits(&aril__op_randint, 1, &key, &a);
+            compare_bits(&aril__op_bernoulli_fill, 1, &key, &a);
+            if (!aril_dtype_is_float(computing[k])) continue;
+            for (int round = 0; round < 2; round++) {
+                compare_bits(&aril__op_rand, 1, &key, &a);
+                compare_bits(&aril__op_randn, 1, &key, &a);
+                a.value[0] = 0; /* the standard distributions */
+                a.value[1] = 1;
+            }
+            aril_tensor *p = aril_rand(ARIL_SHAPE(counts[i]), computing[k], aril_cpu());
+            compare_bits(&aril__op_bernoulli, 2, (aril_tensor *[]){ key, p }, NULL);
+        }
+}
+
+TEST(permutations_match_their_reference)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        ARIL_SCOPE;
+        aril_tensor *key = aril__rng_draw(NULL);
+        struct make_attrs a = { .ndim = { 1 }, .dim = { counts[i] }, .dtype = { ARIL_I64 } };
+        compare_bits(&aril__op_randperm, 1, &key, &a);
+    }
+}
+
+TEST(dropout_has_the_bits_of_its_reference)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int k = 0; k < 8; k++) {
+            ARIL_SCOPE;
+            struct dropout_attrs a = {
+                { 0.3 }, { k % 2 ? 2 : -1 }, { 1.3 }, { k < 4 ? 0 : 0.3 }, { k < 4 ? 0 : -1.7 }
+            };
+            aril_tensor *x = aril_randn(ARIL_SHAPE(3, counts[i], 5), computing[k / 2], aril_cpu());
+            compare_bits(&aril__op_dropout, 2, (aril_tensor *[]){ aril__rng_draw(NULL), x }, &a);
+        }
 }

@@ -3,36 +3,14 @@
 #include "ops/random/dropout.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/random/random.h"
 #include "ops/table/sample.h"
 
 #include <math.h>
 
-enum { GRAIN = 16 * 1024, STEP = 256 };
-
 ATTR_LIST(dropout, DROPOUT_ATTRS)
-
-typedef struct dropout_job {
-    const struct dropout_attrs *a;
-    aril__rng_key key;
-    const void *x;
-    void *y;
-    int64_t inner; /* elements that share one draw */
-} dropout_job;
-
-/* An element is kept if its draw, a multiple of 2^-24, is at least p. */
-static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
-{
-    aril__rng_uniform_f32(j->key, begin, begin + n, u);
-}
-
-#define TEMPLATE "ops/random/dropout.inc"
-#include "ops/vector/each_target.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_dropout;
 
 static aril_status dropout_infer(aril__call *c)
 {
@@ -54,18 +32,24 @@ static aril_status dropout_infer(aril__call *c)
     return ARIL_OK;
 }
 
+/* An element is kept if its draw, a multiple of 2^-24, is at least p. f16 and bf16 compute in f32. */
 static aril_status dropout_ref(aril__run *r)
 {
     const struct dropout_attrs *a = r->attrs;
     const aril_tensor *x = r->in[1];
-    dropout_job j = {
-        .a = a, .key = aril__rng_key_of(r), .x = aril__ptr(x), .y = aril__ptr(r->out[0]), .inner = 1
-    };
-    for (int d = x->ndim - 1; a->lead[0] >= 0 && d >= a->lead[0]; d--) j.inner *= x->dim[d];
-    if (x->numel == 0) return ARIL_OK;
-    int64_t grain = GRAIN / j.inner;
-    aril__parallel_for(x->numel / j.inner, grain > 1 ? grain : 1,
-                       ARIL__PICK(range, r->type == ARIL_F64), &j);
+    int64_t inner = 1; /* elements that share a draw */
+    for (int d = x->ndim - 1; a->lead[0] >= 0 && d >= a->lead[0]; d--) inner *= x->dim[d];
+    for (int64_t i = 0; i < x->numel; i++) {
+        double v = aril__get(x, i);
+        float u;
+        aril__rng_uniform_f32(aril__rng_key_of(r), i / inner, i / inner + 1, &u);
+        bool dropped = (double)u < a->p[0];
+        if (x->dtype == ARIL_F64)
+            v = dropped ? a->dropped[0] : v * a->scale[0] + a->kept[0];
+        else
+            v = dropped ? (float)a->dropped[0] : (float)v * (float)a->scale[0] + (float)a->kept[0];
+        aril__put(r->out[0], i, v);
+    }
     return ARIL_OK;
 }
 
@@ -91,9 +75,9 @@ static const aril__sample dropout_samples[] = {
     SAMPLE_END
 };
 OP(dropout, .doc = "elements or whole channels replaced at random", .onnx = "Dropout", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = RANDOM | KEEPS_ORDER, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = dropout_infer, .ref = dropout_ref, .vjp = dropout_vjp, .saves = { 0, IN(0) },
-   .samples = dropout_samples, WITH_ATTRS(dropout));
+   .max_in = 2, .n_out = 1, .flags = RANDOM | KEEPS_ORDER | STRIDED, .infer = dropout_infer,
+   .ref = dropout_ref, .vjp = dropout_vjp, .saves = { 0, IN(0) }, .samples = dropout_samples,
+   WITH_ATTRS(dropout));
 
 /* ---- public ---- */
 

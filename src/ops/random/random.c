@@ -1,12 +1,11 @@
 #include "ops/random/random.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/shape/create.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 aril_tensor *aril__rng_draw(aril_generator *g)
@@ -65,43 +64,9 @@ static aril_status random_any_infer(aril__call *c)
     return s;
 }
 
-/* ---- loops: blocks of numbers, stored in the result's dtype ---- */
+/* ---- references: one number at a time ---- */
 
-enum { BLOCK = 512, GRAIN = 16 * 1024 };
-
-typedef struct draw {
-    aril__rng_key key;
-    char *out;
-    int64_t offset;
-    uint8_t dtype;
-    double a, b;    /* low and high, mean and standard deviation, or a probability */
-    double largest; /* the largest value of the dtype below high */
-    int64_t low;
-    uint64_t range;
-    const void *p; /* probabilities, contiguous, f32 or f64 */
-} draw;
-
-static draw draw_of(const aril__run *r)
-{
-    const struct make_attrs *a = r->attrs;
-    draw d = { .key = aril__rng_key_of(r),
-               .out = aril__base(r->out[0]),
-               .offset = r->out[0]->offset,
-               .dtype = r->out[0]->dtype };
-    if (a) {
-        d.a = a->value[0];
-        d.b = a->value[1];
-    }
-    return d;
-}
-
-static void put(const draw *d, aril__ctype type, int64_t at, const void *block, int64_t m)
-{
-    aril__dtypes[d->dtype].store[type](d->out, d->offset + at, 1, block, m);
-}
-
-/* Rounding must not produce `high` itself. */
-static double largest_below(uint8_t dtype, double high)
+double aril__rng_largest_below(uint8_t dtype, double high)
 {
     if (dtype == ARIL_F64) return nextafter(high, -INFINITY);
     float f = (float)high;
@@ -117,185 +82,110 @@ static double largest_below(uint8_t dtype, double high)
     return v;
 }
 
-static void rand_range(void *ctx, int64_t begin, int64_t end)
-{
-    const draw *d = ctx;
-    double block[BLOCK];
-    float *f = (float *)(void *)block;
-    float low = (float)d->a, width = (float)(d->b - d->a), largest = (float)d->largest;
-    bool plain = d->a == 0 && d->b == 1;
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t m = end - at < BLOCK ? end - at : BLOCK;
-        if (d->dtype == ARIL_F64) {
-            aril__rng_uniform_f64(d->key, at, at + m, block);
-            for (int64_t i = 0; i < m && !plain; i++) {
-                double v = d->a + (d->b - d->a) * block[i];
-                block[i] = v > d->largest && d->b > d->a ? d->largest : v;
-            }
-            put(d, ARIL__C_F64, at, block, m);
-            continue;
-        }
-        aril__rng_uniform_f32(d->key, at, at + m, f);
-        for (int64_t i = 0; i < m && !plain; i++) f[i] = low + width * f[i];
-        for (int64_t i = 0; i < m && d->b > d->a; i++) f[i] = f[i] > largest ? largest : f[i];
-        put(d, ARIL__C_F32, at, f, m);
-    }
-}
-
 static aril_status rand_ref(aril__run *r)
 {
-    draw d = draw_of(r);
-    d.largest = largest_below(d.dtype, d.b);
-    aril__parallel_for(r->out[0]->numel, GRAIN, rand_range, &d);
-    return ARIL_OK;
-}
-
-static void randn_range(void *ctx, int64_t begin, int64_t end)
-{
-    const draw *d = ctx;
-    double block[BLOCK];
-    float *f = (float *)(void *)block;
-    float mean = (float)d->a, deviation = (float)d->b;
-    bool plain = d->a == 0 && d->b == 1;
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t m = end - at < BLOCK ? end - at : BLOCK;
-        if (d->dtype == ARIL_F64) {
-            aril__rng_normal_f64(d->key, at, at + m, block);
-            for (int64_t i = 0; i < m && !plain; i++) block[i] = d->a + d->b * block[i];
-            put(d, ARIL__C_F64, at, block, m);
-            continue;
+    const struct make_attrs *a = r->attrs;
+    double low = a->value[0], high = a->value[1];
+    double largest = aril__rng_largest_below(r->out[0]->dtype, high);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        double v;
+        if (r->out[0]->dtype == ARIL_F64) {
+            double u;
+            aril__rng_uniform_f64(aril__rng_key_of(r), i, i + 1, &u);
+            v = low + (high - low) * u;
+        } else {
+            float u;
+            aril__rng_uniform_f32(aril__rng_key_of(r), i, i + 1, &u);
+            v = (float)low + (float)(high - low) * u;
         }
-        aril__rng_normal_f32(d->key, at, at + m, f);
-        for (int64_t i = 0; i < m && !plain; i++) f[i] = mean + deviation * f[i];
-        put(d, ARIL__C_F32, at, f, m);
+        aril__put(r->out[0], i, v > largest && high > low ? largest : v);
     }
+    return ARIL_OK;
 }
 
 static aril_status randn_ref(aril__run *r)
 {
-    draw d = draw_of(r);
-    aril__parallel_for(r->out[0]->numel, GRAIN, randn_range, &d);
-    return ARIL_OK;
-}
-
-static void randint_range(void *ctx, int64_t begin, int64_t end)
-{
-    const draw *d = ctx;
-    int64_t block[BLOCK];
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t m = end - at < BLOCK ? end - at : BLOCK;
-        aril__rng_below(d->key, at, at + m, d->range, block);
-        for (int64_t i = 0; i < m; i++) block[i] = (int64_t)((uint64_t)block[i] + (uint64_t)d->low);
-        put(d, ARIL__C_I64, at, block, m);
+    const struct make_attrs *a = r->attrs;
+    double mean = a->value[0], deviation = a->value[1];
+    bool plain = mean == 0 && deviation == 1; /* -0 stays -0 */
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        double v;
+        if (r->out[0]->dtype == ARIL_F64) {
+            aril__rng_normal_f64(aril__rng_key_of(r), i, i + 1, &v);
+            if (!plain) v = mean + deviation * v;
+        } else {
+            float z;
+            aril__rng_normal_f32(aril__rng_key_of(r), i, i + 1, &z);
+            v = plain ? z : (float)mean + (float)deviation * z;
+        }
+        aril__put(r->out[0], i, v);
     }
+    return ARIL_OK;
 }
 
 static aril_status randint_ref(aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
-    draw d = draw_of(r);
-    d.low = a->whole[0];
-    d.range = (uint64_t)a->whole[2] - (uint64_t)a->whole[0];
-    aril__parallel_for(r->out[0]->numel, GRAIN, randint_range, &d);
+    const int64_t *range = ((const struct make_attrs *)r->attrs)->whole; /* low, step, high */
+    uint64_t low = (uint64_t)range[0], width = (uint64_t)range[2] - low;
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        int64_t v;
+        aril__rng_below(aril__rng_key_of(r), i, i + 1, width, &v);
+        aril__put_i64(r->out[0], i, (int64_t)((uint64_t)v + low));
+    }
     return ARIL_OK;
 }
 
-/* Sorts by 64-bit draw, ties by index: reproducible on any device. */
-typedef struct ticket {
-    uint64_t draw;
-    int64_t index;
-} ticket;
-
-static bool comes_after(ticket a, ticket b)
-{
-    return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
-}
-
-/* Bucket sort by the leading bits: draws are uniform, so buckets are small; then insertion sort. */
+/* The numbers in the order of their 64-bit draws, equal draws by number: the place of each is how
+ * many come before it. */
 static aril_status randperm_ref(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
-    draw d = draw_of(r);
-    int bits = 1;
-    while (bits < 20 && (int64_t)4 << bits < n) bits++;
-    size_t buckets = (size_t)1 << bits;
-    int64_t *place = aril__calloc((buckets + 1) * sizeof *place);
-    ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
-    if (!place || !t) {
-        free(place);
-        free(t);
-        return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
-    }
-    for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
-        for (int64_t at = 0; at < n; at += BLOCK) {
-            uint64_t block[BLOCK];
-            int64_t m = n - at < BLOCK ? n - at : BLOCK;
-            aril__rng_u64(d.key, at, at + m, block);
-            for (int64_t i = 0; i < m && round == 0; i++) place[(block[i] >> (64 - bits)) + 1]++;
-            for (int64_t i = 0; i < m && round == 1; i++)
-                t[place[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
+    for (int64_t i = 0; i < n; i++) {
+        int64_t before = 0;
+        uint64_t own, other;
+        aril__rng_u64(aril__rng_key_of(r), i, i + 1, &own);
+        for (int64_t k = 0; k < n; k++) {
+            aril__rng_u64(aril__rng_key_of(r), k, k + 1, &other);
+            before += other < own || (other == own && k < i);
         }
-        for (size_t k = 0; k < buckets && round == 0; k++) place[k + 1] += place[k];
+        aril__put_i64(r->out[0], before, i);
     }
-    for (int64_t i = 1; i < n; i++) {
-        ticket one = t[i];
-        int64_t k = i;
-        for (; k > 0 && comes_after(t[k - 1], one); k--) t[k] = t[k - 1];
-        t[k] = one;
-    }
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
-        put(&d, ARIL__C_I64, at, block, m);
-    }
-    free(place);
-    free(t);
     return ARIL_OK;
 }
 
-/* 1 where a uniform number is below p. */
-static void bernoulli_range(void *ctx, int64_t begin, int64_t end)
+/* 1 if uniform number i is below p. */
+static void put_bernoulli(aril__run *r, int64_t i, double p)
 {
-    const draw *d = ctx;
-    double block[BLOCK];
-    float *f = (float *)(void *)block;
-    bool wide = d->dtype == ARIL_F64;
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t m = end - at < BLOCK ? end - at : BLOCK;
-        if (wide)
-            aril__rng_uniform_f64(d->key, at, at + m, block);
-        else
-            aril__rng_uniform_f32(d->key, at, at + m, f);
-        for (int64_t i = 0; i < m; i++) {
-            double p = !d->p  ? d->a
-                       : wide ? ((const double *)d->p)[at + i]
-                              : (double)((const float *)d->p)[at + i];
-            if (wide)
-                block[i] = block[i] < p;
-            else
-                f[i] = (double)f[i] < p;
-        }
-        put(d, wide ? ARIL__C_F64 : ARIL__C_F32, at, block, m);
+    double u;
+    float f;
+    if (r->out[0]->dtype == ARIL_F64) {
+        aril__rng_uniform_f64(aril__rng_key_of(r), i, i + 1, &u);
+    } else {
+        aril__rng_uniform_f32(aril__rng_key_of(r), i, i + 1, &f);
+        u = f;
     }
+    aril__put(r->out[0], i, u < p);
 }
 
 static aril_status bernoulli_fill_ref(aril__run *r)
 {
-    draw d = draw_of(r);
-    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
+    double p = ((const struct make_attrs *)r->attrs)->value[0];
+    for (int64_t i = 0; i < r->out[0]->numel; i++) put_bernoulli(r, i, p);
     return ARIL_OK;
+}
+
+aril_status aril__probability_error(double p)
+{
+    return aril__fail(ARIL_ERR_ARG, "bernoulli: a probability of %g, not within 0..1", p);
 }
 
 static aril_status bernoulli_ref(aril__run *r)
 {
-    draw d = draw_of(r);
-    d.p = aril__ptr(r->in[1]);
     for (int64_t i = 0; i < r->in[1]->numel; i++) {
-        double p = d.dtype == ARIL_F64 ? ((const double *)d.p)[i] : (double)((const float *)d.p)[i];
-        if (!(p >= 0 && p <= 1))
-            return aril__fail(ARIL_ERR_ARG, "bernoulli: a probability of %g, not within 0..1", p);
+        double p = aril__get(r->in[1], i);
+        if (!(p >= 0 && p <= 1)) return aril__probability_error(p);
+        put_bernoulli(r, i, p);
     }
-    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
     return ARIL_OK;
 }
 
@@ -319,11 +209,13 @@ static const aril__sample rand_samples[] = {
     SAMPLE_END
 };
 OP(rand, .doc = "uniform numbers between two bounds", .onnx = "RandomUniform", .min_in = 1,
-   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
-   .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples, WITH_ATTRS(make));
+   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
+   .shape_only = IN(1), .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples,
+   WITH_ATTRS(make));
 OP(randn, .doc = "normal numbers of a mean and a deviation", .onnx = "RandomNormal", .min_in = 1,
-   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
-   .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(make));
+   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
+   .shape_only = IN(1), .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples,
+   WITH_ATTRS(make));
 
 static const aril__sample randint_samples[] = {
     { .in = { "key" },
@@ -338,8 +230,8 @@ static const aril__sample randint_samples[] = {
     SAMPLE_END
 };
 OP(randint, .doc = "integers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
-   .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1), .infer = random_any_infer,
-   .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
+   .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
+   .infer = random_any_infer, .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
 
 static const aril__sample randperm_samples[] = {
     { .in = { "key" },
@@ -349,7 +241,7 @@ static const aril__sample randperm_samples[] = {
     SAMPLE_END
 };
 OP(randperm, .doc = "the numbers 0..n-1 in a random order", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = NONDIFF | RANDOM, .infer = random_any_infer, .ref = randperm_ref,
+   .flags = NONDIFF | RANDOM | STRIDED, .infer = random_any_infer, .ref = randperm_ref,
    .samples = randperm_samples, WITH_ATTRS(make));
 
 static const aril__sample bernoulli_fill_samples[] = {
@@ -365,7 +257,7 @@ static const aril__sample bernoulli_fill_samples[] = {
     SAMPLE_END
 };
 OP(bernoulli_fill, .doc = "1 with a given probability, else 0", .min_in = 1, .max_in = 2,
-   .n_out = 1, .flags = NONDIFF | RANDOM, .optional = IN(1), .shape_only = IN(1),
+   .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
    .infer = random_any_infer, .ref = bernoulli_fill_ref, .samples = bernoulli_fill_samples,
    WITH_ATTRS(make));
 
@@ -374,9 +266,8 @@ static const aril__sample bernoulli_samples[] = { { .in = { "key", "p[3,4]" } },
                                                   { .in = { "key", "p[0,2]" } },
                                                   SAMPLE_END };
 OP(bernoulli, .doc = "1 with the probability that stands in p, else 0", .onnx = "Bernoulli",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = random_float_infer, .ref = bernoulli_ref,
-   .samples = bernoulli_samples);
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED,
+   .infer = random_float_infer, .ref = bernoulli_ref, .samples = bernoulli_samples);
 
 /* ---- public ---- */
 

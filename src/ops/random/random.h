@@ -12,6 +12,12 @@ static inline aril__rng_key aril__rng_key_of(const aril__run *r)
     return (aril__rng_key){ k[0], k[1] };
 }
 
+/* The largest value of a dtype below `high`, which rounding must not produce. */
+double aril__rng_largest_below(uint8_t dtype, double high);
+
+/* The error for a probability that is not one. */
+aril_status aril__probability_error(double p);
+
 /* In shape inference: checks that in[0] is a key, and gives the call its device. */
 aril_status aril__rng_check_key(aril__call *c);
 

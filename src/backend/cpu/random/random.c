@@ -1,0 +1,222 @@
+/* Random numbers in blocks, stored in the result's dtype. */
+#include "backend/cpu/random/random.h"
+
+#include "core/parallel.h"
+#include "ops/random/random.h"
+#include "ops/shape/create.h"
+
+#include <stdlib.h>
+
+enum { BLOCK = 512, GRAIN = 16 * 1024 };
+
+typedef struct draw {
+    aril__rng_key key;
+    char *out;
+    int64_t offset;
+    uint8_t dtype;
+    double a, b;    /* low and high, mean and standard deviation, or a probability */
+    double largest; /* the largest value of the dtype below high */
+    int64_t low;
+    uint64_t range;
+    const void *p; /* probabilities, contiguous, f32 or f64 */
+} draw;
+
+static draw draw_of(const aril__run *r)
+{
+    const struct make_attrs *a = r->attrs;
+    draw d = { .key = aril__rng_key_of(r),
+               .out = aril__base(r->out[0]),
+               .offset = r->out[0]->offset,
+               .dtype = r->out[0]->dtype };
+    if (a) {
+        d.a = a->value[0];
+        d.b = a->value[1];
+    }
+    return d;
+}
+
+static void put(const draw *d, aril__ctype type, int64_t at, const void *block, int64_t m)
+{
+    aril__dtypes[d->dtype].store[type](d->out, d->offset + at, 1, block, m);
+}
+
+static void rand_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    float low = (float)d->a, width = (float)(d->b - d->a), largest = (float)d->largest;
+    bool plain = d->a == 0 && d->b == 1;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (d->dtype == ARIL_F64) {
+            aril__rng_uniform_f64(d->key, at, at + m, block);
+            for (int64_t i = 0; i < m && !plain; i++) {
+                double v = d->a + (d->b - d->a) * block[i];
+                block[i] = v > d->largest && d->b > d->a ? d->largest : v;
+            }
+            put(d, ARIL__C_F64, at, block, m);
+            continue;
+        }
+        aril__rng_uniform_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m && !plain; i++) f[i] = low + width * f[i];
+        for (int64_t i = 0; i < m && d->b > d->a; i++) f[i] = f[i] > largest ? largest : f[i];
+        put(d, ARIL__C_F32, at, f, m);
+    }
+}
+
+aril_status aril__cpu_rand(aril__run *r)
+{
+    draw d = draw_of(r);
+    d.largest = aril__rng_largest_below(d.dtype, d.b);
+    aril__parallel_for(r->out[0]->numel, GRAIN, rand_range, &d);
+    return ARIL_OK;
+}
+
+static void randn_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    float mean = (float)d->a, deviation = (float)d->b;
+    bool plain = d->a == 0 && d->b == 1;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (d->dtype == ARIL_F64) {
+            aril__rng_normal_f64(d->key, at, at + m, block);
+            for (int64_t i = 0; i < m && !plain; i++) block[i] = d->a + d->b * block[i];
+            put(d, ARIL__C_F64, at, block, m);
+            continue;
+        }
+        aril__rng_normal_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m && !plain; i++) f[i] = mean + deviation * f[i];
+        put(d, ARIL__C_F32, at, f, m);
+    }
+}
+
+aril_status aril__cpu_randn(aril__run *r)
+{
+    draw d = draw_of(r);
+    aril__parallel_for(r->out[0]->numel, GRAIN, randn_range, &d);
+    return ARIL_OK;
+}
+
+static void randint_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    int64_t block[BLOCK];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        aril__rng_below(d->key, at, at + m, d->range, block);
+        for (int64_t i = 0; i < m; i++) block[i] = (int64_t)((uint64_t)block[i] + (uint64_t)d->low);
+        put(d, ARIL__C_I64, at, block, m);
+    }
+}
+
+aril_status aril__cpu_randint(aril__run *r)
+{
+    const struct make_attrs *a = r->attrs;
+    draw d = draw_of(r);
+    d.low = a->whole[0];
+    d.range = (uint64_t)a->whole[2] - (uint64_t)a->whole[0];
+    aril__parallel_for(r->out[0]->numel, GRAIN, randint_range, &d);
+    return ARIL_OK;
+}
+
+/* Sorts by 64-bit draw, ties by index: reproducible on any device. */
+typedef struct ticket {
+    uint64_t draw;
+    int64_t index;
+} ticket;
+
+static bool comes_after(ticket a, ticket b)
+{
+    return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
+}
+
+/* Bucket sort by the leading bits: draws are uniform, so buckets are small; then insertion sort. */
+aril_status aril__cpu_randperm(aril__run *r)
+{
+    int64_t n = r->out[0]->numel;
+    draw d = draw_of(r);
+    int bits = 1;
+    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    size_t buckets = (size_t)1 << bits;
+    int64_t *place = aril__calloc((buckets + 1) * sizeof *place);
+    ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
+    if (!place || !t) {
+        free(place);
+        free(t);
+        return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
+    }
+    for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
+        for (int64_t at = 0; at < n; at += BLOCK) {
+            uint64_t block[BLOCK];
+            int64_t m = n - at < BLOCK ? n - at : BLOCK;
+            aril__rng_u64(d.key, at, at + m, block);
+            for (int64_t i = 0; i < m && round == 0; i++) place[(block[i] >> (64 - bits)) + 1]++;
+            for (int64_t i = 0; i < m && round == 1; i++)
+                t[place[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
+        }
+        for (size_t k = 0; k < buckets && round == 0; k++) place[k + 1] += place[k];
+    }
+    for (int64_t i = 1; i < n; i++) {
+        ticket one = t[i];
+        int64_t k = i;
+        for (; k > 0 && comes_after(t[k - 1], one); k--) t[k] = t[k - 1];
+        t[k] = one;
+    }
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
+        for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
+        put(&d, ARIL__C_I64, at, block, m);
+    }
+    free(place);
+    free(t);
+    return ARIL_OK;
+}
+
+/* 1 where a uniform number is below p. */
+static void bernoulli_range(void *ctx, int64_t begin, int64_t end)
+{
+    const draw *d = ctx;
+    double block[BLOCK];
+    float *f = (float *)(void *)block;
+    bool wide = d->dtype == ARIL_F64;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        if (wide)
+            aril__rng_uniform_f64(d->key, at, at + m, block);
+        else
+            aril__rng_uniform_f32(d->key, at, at + m, f);
+        for (int64_t i = 0; i < m; i++) {
+            double p = !d->p  ? d->a
+                       : wide ? ((const double *)d->p)[at + i]
+                              : (double)((const float *)d->p)[at + i];
+            if (wide)
+                block[i] = block[i] < p;
+            else
+                f[i] = (double)f[i] < p;
+        }
+        put(d, wide ? ARIL__C_F64 : ARIL__C_F32, at, block, m);
+    }
+}
+
+aril_status aril__cpu_bernoulli_fill(aril__run *r)
+{
+    draw d = draw_of(r);
+    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_bernoulli(aril__run *r)
+{
+    draw d = draw_of(r);
+    d.p = aril__ptr(r->in[1]);
+    for (int64_t i = 0; i < r->in[1]->numel; i++) {
+        double p = d.dtype == ARIL_F64 ? ((const double *)d.p)[i] : (double)((const float *)d.p)[i];
+        if (!(p >= 0 && p <= 1)) return aril__probability_error(p);
+    }
+    aril__parallel_for(r->out[0]->numel, GRAIN, bernoulli_range, &d);
+    return ARIL_OK;
+}
