@@ -1,6 +1,5 @@
 #include "backend/cpu/rows.h"
 
-#include "backend/cpu/sequence/attention.h"
 #include "backend/cpu/conv/conv.h"
 #include "backend/cpu/conv/conv_lanes.h"
 #include "backend/cpu/conv/conv_lanes_grad.h"
@@ -9,7 +8,7 @@
 #include "backend/cpu/loss/rows.h"
 #include "backend/cpu/norm/rows.h"
 #include "backend/cpu/random/rows.h"
-#include "backend/cpu/sequence/rnn.h"
+#include "backend/cpu/sequence/rows.h"
 #include "backend/cpu/signal/fft.h"
 #include "backend/cpu/signal/rows.h"
 #include "ops/shape/pad.h"
@@ -59,20 +58,6 @@ static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
                                                .prepare = aril__cpu_conv_lanes_grad_prepare,
                                                .run = aril__cpu_conv_lanes_grad } };
 
-/* Recurrent sequences. */
-#define SEQ(op_)                                                                 \
-    { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
-        { .op = #op_ "_grad",                                                    \
-          .name = "cpu_rnn_grad",                                                \
-          .dtypes = DT_FLOAT,                                                    \
-          .prepare = aril__cpu_rnn_grad_prepare,                                 \
-          .run = aril__cpu_rnn_grad },
-static const aril__row rnn_rows[] = { SEQ(rnn_seq) SEQ(lstm_seq) SEQ(gru_seq) };
-
-static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, aril__cpu_attention),
-                                            KERNEL(attention_grad, DT_FLOAT, NULL,
-                                                   aril__cpu_attention_grad) };
-
 /* Padding of channels-last tensors. */
 #define PAD_LAST(op_, dtypes_)           \
     { .op = #op_,                        \
@@ -95,7 +80,8 @@ aril_status aril__cpu_start_ahead(void)
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
 static const aril__row *const rooms[] = { aril__cpu_loss_rows, aril__cpu_norm_rows,
-                                          aril__cpu_random_rows, aril__cpu_signal_rows };
+                                          aril__cpu_random_rows, aril__cpu_sequence_rows,
+                                          aril__cpu_signal_rows };
 
 static aril_status register_rooms(void)
 {
@@ -116,11 +102,6 @@ aril_status aril__cpu_start(void)
                                 sizeof product_rows / sizeof *product_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, rnn_rows, sizeof rnn_rows / sizeof *rnn_rows);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, attention_rows,
-                                sizeof attention_rows / sizeof *attention_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, pad_rows, sizeof pad_rows / sizeof *pad_rows);
     return s == ARIL_OK ? register_rooms() : s;

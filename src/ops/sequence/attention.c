@@ -1,15 +1,14 @@
-/* Scaled dot product attention. The full score matrix is never in memory: kernels go tile by tile
- * and keep the log-sum-exp of each query. */
+/* Scaled dot product attention. Its gradient starts from the log-sum-exp of each query, so that
+ * kernels never hold the full matrix of scores. */
 #include "ops/sequence/attention.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
-#include "ops/table/flops.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
+#include "ops/sequence/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,82 +28,143 @@ enum {
     GRAD_INPUTS = ATTENTION_INPUTS
 };
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum { QUERIES = 16, KEYS = 32, DEPTH = 64, GRAIN = 64 * 1024 };
+/* Sizes of q [...,L,E], k [...,S,E] and v [...,S,Ev]. */
+typedef struct sizes {
+    int64_t batch, l, s, e, ev;
+    double scale;
+} sizes;
 
-typedef struct attention_job {
-    aril__attention a;
-    int64_t query_tiles, key_tiles;
-} attention_job;
-
-#define TEMPLATE "ops/sequence/attention.inc"
-#include "ops/vector/each_target.inc"
-
-static void set_mask(aril__attention *j, const aril_tensor *mask)
+static sizes sizes_of(const aril__run *r)
 {
-    if (!mask) return;
-    if (mask->dtype == ARIL_BOOL)
-        j->allowed = aril__ptr(mask);
-    else
-        j->added = aril__ptr(mask);
-    int lead = j->batch_ndim + 2 - mask->ndim;
-    for (int d = 0; d < j->batch_ndim + 2; d++) {
-        int64_t step = d < lead || mask->dim[d - lead] == 1 ? 0 : mask->stride[d - lead];
-        *(d < j->batch_ndim    ? &j->mask_step[d]
-          : d == j->batch_ndim ? &j->mask_row
-                               : &j->mask_col) = step;
-    }
-}
-
-aril__attention aril__attention_of(const aril__run *r)
-{
-    const struct attention_attrs *a = r->attrs;
     const aril_tensor *q = r->in[Q], *k = r->in[K], *v = r->in[V];
+    double scale = ((const struct attention_attrs *)r->attrs)->scale[0];
     int n = q->ndim;
-    aril__attention j = { .batch = 1,
-                          .l = q->dim[n - 2],
-                          .s = k->dim[n - 2],
-                          .e = q->dim[n - 1],
-                          .ev = v->dim[n - 1],
-                          .causal = a->causal[0],
-                          .scale = a->scale[0],
-                          .q = aril__ptr(q),
-                          .k = aril__ptr(k),
-                          .v = aril__ptr(v),
-                          .batch_ndim = n - 2 };
-    for (int d = 0; d < n - 2; d++) {
-        j.batch_dim[d] = q->dim[d];
-        j.batch *= q->dim[d];
-    }
-    if (j.scale == 0) j.scale = j.e ? 1 / sqrt((double)j.e) : 1;
-    set_mask(&j, r->in[MASK]);
-    if (r->op == &aril__op_attention_grad) {
-        j.y = aril__ptr(r->in[Y]);
-        j.lse = aril__ptr(r->in[LSE]);
-        j.g = r->in[G] ? aril__ptr(r->in[G]) : NULL;
-        j.g_lse = r->in[G_LSE] ? aril__ptr(r->in[G_LSE]) : NULL;
-        for (int i = 0; i < 3; i++)
-            *(i == 0 ? &j.dq : i == 1 ? &j.dk : &j.dv) = aril__ptr(r->out[i]);
-    } else {
-        j.y = aril__ptr(r->out[0]);
-        j.lse = aril__ptr(r->out[1]);
-    }
-    return j;
+    int64_t e = q->dim[n - 1];
+    return (sizes){ .batch = aril__count(n - 2, q->dim),
+                    .l = q->dim[n - 2],
+                    .s = k->dim[n - 2],
+                    .e = e,
+                    .ev = v->dim[n - 1],
+                    .scale = scale != 0 ? scale
+                             : e        ? 1 / sqrt((double)e)
+                                        : 1 };
 }
 
-static attention_job job_of(const aril__run *r)
+/* Row i of a times row j of b, both of n elements. */
+static double dot(const aril_tensor *a, int64_t i, const aril_tensor *b, int64_t j, int64_t n)
 {
-    attention_job j = { .a = aril__attention_of(r) };
-    j.query_tiles = (j.a.l + QUERIES - 1) / QUERIES;
-    j.key_tiles = (j.a.s + KEYS - 1) / KEYS;
-    return j;
+    double sum = 0;
+    for (int64_t d = 0; d < n; d++) sum += aril__get(a, i * n + d) * aril__get(b, j * n + d);
+    return sum;
 }
 
-static void run_tiles(attention_job *j, int64_t tiles, int64_t work, aril__range_fn *fn)
+/* The element of the mask for element `at` of scores [...,L,S], to which it broadcasts. */
+static int64_t mask_at(const aril__run *r, const sizes *z, int64_t at)
 {
-    int64_t grain = GRAIN / (work > 0 ? work : 1);
-    aril__parallel_for(tiles, grain > 1 ? grain : 1, fn, j);
+    const aril_tensor *mask = r->in[MASK], *q = r->in[Q];
+    int64_t to = 0, step = 1;
+    for (int d = 1; d <= mask->ndim; d++) {
+        int64_t full = d == 1 ? z->s : q->dim[q->ndim - d], size = mask->dim[mask->ndim - d];
+        to += (size == 1 ? 0 : at % full) * step;
+        step *= size;
+        at /= full;
+    }
+    return to;
+}
+
+/* The score of query i and key j of batch b: minus infinity if the key is hidden. */
+static double score(const aril__run *r, const sizes *z, int64_t b, int64_t i, int64_t j)
+{
+    const aril_tensor *mask = r->in[MASK];
+    int64_t at = mask ? mask_at(r, z, (b * z->l + i) * z->s + j) : 0;
+    bool boolean = mask && mask->dtype == ARIL_BOOL;
+    if (((const struct attention_attrs *)r->attrs)->causal[0] && j > i) return -INFINITY;
+    if (boolean && aril__get(mask, at) == 0) return -INFINITY;
+    double v = z->scale * dot(r->in[Q], b * z->l + i, r->in[K], b * z->s + j, z->e);
+    return mask && !boolean ? v + aril__get(mask, at) : v;
+}
+
+static aril_status attention_ref(aril__run *r)
+{
+    sizes z = sizes_of(r);
+    double *p = aril__malloc((size_t)(z.s + 1) * sizeof *p);
+    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention: no memory");
+    for (int64_t row = 0; row < z.batch * z.l; row++) {
+        int64_t b = row / z.l;
+        double top = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < z.s; j++) {
+            p[j] = score(r, &z, b, row % z.l, j);
+            if (p[j] > top) top = p[j];
+        }
+        for (int64_t j = 0; j < z.s; j++) {
+            p[j] = exp(p[j] - (top == -INFINITY ? 0 : top));
+            sum += p[j];
+        }
+        for (int64_t d = 0; d < z.ev; d++) {
+            double y = 0;
+            for (int64_t j = 0; j < z.s; j++)
+                y += p[j] * aril__get(r->in[V], (b * z.s + j) * z.ev + d);
+            aril__put(r->out[0], row * z.ev + d, sum == 0 ? 0 : y / sum);
+        }
+        /* A query without visible keys gives 0; an infinite lse makes its weights 0 in backward
+         * too. */
+        aril__put(r->out[1], row, sum == 0 ? INFINITY : top + log(sum));
+    }
+    free(p);
+    return ARIL_OK;
+}
+
+/* The weights p of a batch and the gradients ds = p * (g v - (g y - g_lse)) of its products q k,
+ * both [L,S]. */
+static void weights_and_slopes(const aril__run *r, const sizes *z, int64_t b, double *p, double *ds)
+{
+    const aril_tensor *g = r->in[G], *g_lse = r->in[G_LSE];
+    for (int64_t i = 0; i < z->l; i++) {
+        int64_t row = b * z->l + i;
+        double delta = g ? dot(g, row, r->in[Y], row, z->ev) : 0;
+        if (g_lse) delta -= aril__get(g_lse, row);
+        for (int64_t j = 0; j < z->s; j++) {
+            double v = score(r, z, b, i, j),
+                   dp = g ? dot(g, row, r->in[V], b * z->s + j, z->ev) : 0;
+            double w = v == -INFINITY ? 0 : exp(v - aril__get(r->in[LSE], row));
+            p[i * z->s + j] = w;
+            ds[i * z->s + j] = w * (dp - delta) * z->scale;
+        }
+    }
+}
+
+/* Rows of `to` are sums of rows of x, both of n elements, with weights a: to[i] is the sum over j
+ * of a[i * a_row + j * a_col] x[j]. */
+static void weighted_sums(aril_tensor *to, int64_t first, int64_t rows, const double *a,
+                          int64_t a_row, int64_t a_col, const aril_tensor *x, int64_t from,
+                          int64_t count, int64_t n)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < n; d++) {
+            double sum = 0;
+            for (int64_t j = 0; j < count && x; j++)
+                sum += a[i * a_row + j * a_col] * aril__get(x, (from + j) * n + d);
+            aril__put(to, (first + i) * n + d, sum);
+        }
+}
+
+static aril_status attention_grad_ref(aril__run *r)
+{
+    sizes z = sizes_of(r);
+    int64_t l = z.l, s = z.s;
+    double *p = aril__malloc((size_t)(2 * l * s + 1) * sizeof *p);
+    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
+    double *ds = p + l * s;
+    for (int64_t b = 0; b < z.batch; b++) {
+        weights_and_slopes(r, &z, b, p, ds);
+        weighted_sums(r->out[0], b * l, l, ds, s, 1, r->in[K], b * s, s, z.e);
+        weighted_sums(r->out[1], b * s, s, ds, 1, s, r->in[Q], b * l, l, z.e);
+        weighted_sums(r->out[2], b * s, s, p, 1, s, r->in[G], b * l, l, z.ev);
+    }
+    free(p);
+    return ARIL_OK;
 }
 
 /* ---- decomposition into public ops ---- */
@@ -170,22 +230,6 @@ static aril_status attention_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status attention_grad_ref(aril__run *r)
-{
-    attention_job j = job_of(r);
-    const aril__attention *a = &j.a;
-    bool f64 = r->type == ARIL_F64;
-    j.a.delta = aril__malloc((size_t)(a->batch * a->l + 1) * (f64 ? 8 : 4));
-    if (!a->delta) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
-    run_tiles(&j, a->batch * a->l, a->ev, ARIL__PICK(deltas, f64));
-    run_tiles(&j, a->batch * j.query_tiles, a->s * (a->e + a->ev) * QUERIES,
-              ARIL__PICK(backward_queries, f64));
-    run_tiles(&j, a->batch * j.key_tiles, a->l * (a->e + a->ev) * KEYS,
-              ARIL__PICK(backward_keys, f64));
-    free(j.a.delta);
-    return ARIL_OK;
-}
-
 static void attention_grad_decompose(aril__call *c, aril_tensor **out)
 {
     ARIL_SCOPE;
@@ -234,9 +278,8 @@ static double attention_grad_flops(const aril__run *r)
 
 OP(attention_grad, .doc = "gradient of attention: of q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = attention_grad_infer, .ref = attention_grad_ref,
-   .decompose = attention_grad_decompose, .flops = attention_grad_flops,
-   .samples = attention_grad_samples, WITH_ATTRS(attention));
+   .flags = STRIDED, .infer = attention_grad_infer, .ref = attention_grad_ref,
+   .decompose = attention_grad_decompose, .samples = attention_grad_samples, WITH_ATTRS(attention));
 
 /* ---- attention ---- */
 
@@ -292,14 +335,6 @@ static aril_status attention_infer(aril__call *c)
     return s;
 }
 
-static aril_status attention_ref(aril__run *r)
-{
-    attention_job j = job_of(r);
-    run_tiles(&j, j.a.batch * j.query_tiles, j.a.s * (j.a.e + j.a.ev) * QUERIES,
-              ARIL__PICK(forward, r->type == ARIL_F64));
-    return ARIL_OK;
-}
-
 VJP(attention)
 {
     if (!c->g[0] && !c->g[1]) return;
@@ -335,9 +370,8 @@ static const aril__sample attention_samples[] = {
 };
 OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logarithm of its sums",
    .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .optional = IN(MASK),
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = attention_infer,
-   .ref = attention_ref, .vjp = attention_vjp,
-   .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .flops = attention_flops,
+   .types = DT_FLOAT, .flags = STRIDED, .infer = attention_infer, .ref = attention_ref,
+   .vjp = attention_vjp, .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL },
    .samples = attention_samples, WITH_ATTRS(attention));
 
 /* ---- public ---- */

@@ -25,31 +25,4 @@ enum {
     ATTENTION_INPUTS
 };
 
-/* What a kernel works on: contiguous q [batch,l,e], k [batch,s,e], v [batch,s,ev]. */
-typedef struct aril__attention {
-    int64_t batch, l, s, e, ev;
-    double scale;
-    bool causal;
-    const void *q, *k, *v, *g, *g_lse;
-    void *y, *lse, *delta, *dq, *dk, *dv;
-    const unsigned char *allowed; /* a boolean mask, or */
-    const void *added;            /* an additive mask; or neither */
-    int batch_ndim;
-    int64_t batch_dim[ARIL_MAX_DIMS], mask_step[ARIL_MAX_DIMS], mask_row, mask_col;
-} aril__attention;
-
-/* Fills the job from the inputs, including the gradient's; the caller sets the result pointers. */
-aril__attention aril__attention_of(const aril__run *r);
-
-/* The offset of the mask of batch b, in elements. */
-static inline int64_t aril__attention_mask_at(const aril__attention *j, int64_t b)
-{
-    int64_t at = 0;
-    for (int d = j->batch_ndim - 1; d >= 0; d--) {
-        at += b % j->batch_dim[d] * j->mask_step[d];
-        b /= j->batch_dim[d];
-    }
-    return at;
-}
-
 #endif

@@ -1,85 +1,18 @@
-/* Recurrent sequences. The input projections of all steps are computed beforehand; this runs the
- * steps. Backward only needs the results: it recomputes the gates with one product of all states
- * with W_hh. */
+/* Recurrent sequences. The input projections of all steps are computed beforehand; these ops run
+ * the steps. Backward only needs the results: kernels may keep the gates, or recompute them from the
+ * states. */
 #include "ops/sequence/rnn_seq.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/flops.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
 #include "ops/linalg/matmul.h"
 
-#include <math.h>
-#include <string.h>
-
 ATTR_LIST(rnn_seq, RNN_SEQ_ATTRS)
 
-enum { GRAIN = 8 * 1024 };
-
-/* ---- kernels ---- */
-
-typedef struct seq_step {
-    enum aril__rnn_kind kind;
-    bool relu;
-    int64_t t, h, gates;
-    const int64_t *len; /* NULL: all steps are valid */
-    const void *xw, *a; /* of this step */
-    void *y, *hs, *cs;
-    void *kept; /* NULL: do not keep the gates */
-} seq_step;
-
-typedef struct seq_back {
-    enum aril__rnn_kind kind;
-    bool relu, reverse;
-    int64_t steps, batch, h, gates, t;
-    const int64_t *len;
-    const void *y, *h0, *c0, *xw, *gy;
-    void *before, *a, *cells; /* states before each step, gates, cells */
-    void *dx, *dh, *dc;
-} seq_back;
-
-static bool is_active(const seq_step *s, int64_t n)
-{
-    return !s->len || s->t < s->len[n];
-}
-
-#define TEMPLATE "ops/sequence/rnn_seq.inc"
-#include "ops/table/each_real.inc"
-
-#define RUN(kernel, wide, rows, work, ctx) \
-    aril__parallel_for((rows), GRAIN / (work) + 1, (wide) ? kernel##_f64 : kernel##_f32, (ctx))
-
-static aril_status product(const aril__op *op, aril_tensor *out, aril_tensor *a, aril_tensor *b,
-                           aril_tensor *c)
-{
-    aril_tensor *in[3] = { a, b, c };
-    aril__run r = { .op = op,
-                    .n_in = op->max_in,
-                    .n_out = 1,
-                    .in = in,
-                    .out = &out,
-                    .type = (aril_dtype)a->dtype,
-                    .device = aril__cpu_device };
-    return aril__dispatch(&r);
-}
-
-/* Step t of a contiguous [T,N,K]. */
-static aril_tensor step_of(const aril_tensor *t, int64_t step)
-{
-    aril_tensor v = *t;
-    v.ndim = 2;
-    v.dim[0] = t->dim[1];
-    v.dim[1] = t->dim[2];
-    v.stride[0] = t->dim[2];
-    v.stride[1] = 1;
-    v.numel = v.dim[0] * v.dim[1];
-    v.offset = t->offset + step * v.numel;
-    return v;
-}
-
-static aril_status check_lengths(const aril__op *op, const aril_tensor *lengths, int64_t steps)
+aril_status aril__rnn_check_lengths(const aril__op *op, const aril_tensor *lengths, int64_t steps)
 {
     const int64_t *len = lengths ? aril__ptr(lengths) : NULL;
     for (int64_t n = 0; len && n < lengths->dim[0]; n++)
@@ -88,107 +21,6 @@ static aril_status check_lengths(const aril__op *op, const aril_tensor *lengths,
                               "%s: length %lld of sequence %lld is not from 1 to %lld", op->name,
                               (long long)len[n], (long long)n, (long long)steps);
     return ARIL_OK;
-}
-
-static aril_status forward(aril__run *r, enum aril__rnn_kind kind)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    const struct rnn_seq_attrs *at = r->attrs;
-    const aril_tensor *xw = r->in[RNN_XW];
-    int64_t steps = xw->dim[0], batch = xw->dim[1];
-    bool wide = r->type == ARIL_F64;
-    aril_status s = check_lengths(r->op, r->in[RNN_LEN], steps);
-    if (s < 0) return s;
-    aril__rnn_start(r->out[1], r->in[RNN_H0]);
-    if (kind == ARIL__LSTM) aril__rnn_start(r->out[2], r->in[RNN_C0]);
-    aril_tensor *a = aril_empty(ARIL_SHAPE(batch, xw->dim[2]), r->type, aril_cpu());
-    if (aril_tensor_status(a) < 0) return aril_tensor_status(a);
-    seq_step step = { .kind = kind,
-                      .relu = at->relu[0],
-                      .h = r->in[RNN_H0]->dim[1],
-                      .len = aril__ptr_or_null(r->in[RNN_LEN]),
-                      .a = aril__ptr(a),
-                      .hs = aril__ptr(r->out[1]),
-                      .cs = kind == ARIL__LSTM ? aril__ptr(r->out[2]) : NULL };
-    step.gates = step.h ? xw->dim[2] / step.h : 1;
-    void *kept = NULL;
-    int64_t kept_step = 0;
-    if (kind != ARIL__RNN && at->keep[0]) {
-        kept = aril__ptr(r->out[r->n_out - 1]);
-        kept_step = batch * step.h * (kind == ARIL__LSTM ? LSTM_KEPT : GRU_KEPT) * (wide ? 8 : 4);
-    }
-    for (int64_t k = 0; k < steps && s == ARIL_OK; k++) {
-        step.t = at->reverse[0] ? steps - 1 - k : k;
-        aril_tensor x = step_of(xw, step.t), y = step_of(r->out[0], step.t);
-        step.xw = aril__ptr(&x);
-        step.y = aril__ptr(&y);
-        if (kept) step.kept = (char *)kept + step.t * kept_step;
-        s = product(&aril__op_linear, a, r->out[1], r->in[RNN_W], r->in[RNN_B]);
-        if (s == ARIL_OK) RUN(forward_step, wide, batch, xw->dim[2] * 8 + 1, &step);
-    }
-    return s;
-}
-
-static aril_status backward(aril__run *r, enum aril__rnn_kind kind)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    const struct rnn_seq_attrs *at = r->attrs;
-    aril_tensor *y = r->in[GRAD_Y], *w = r->in[GRAD_W], *dx = r->out[0];
-    int64_t steps = y->dim[0], batch = y->dim[1], h = y->dim[2], wide_row = w->dim[0];
-    bool wide = r->type == ARIL_F64, lstm = kind == ARIL__LSTM;
-    aril_status s = check_lengths(r->op, r->in[GRAD_LEN], steps);
-    if (s < 0) return s;
-    aril_tensor *before = aril_empty(ARIL_SHAPE(steps, batch, h), r->type, aril_cpu());
-    aril_tensor *part = aril_empty(ARIL_SHAPE(batch, h), r->type, aril_cpu());
-    aril_tensor *a = NULL, *cells = NULL;
-    if (kind != ARIL__RNN) a = aril_empty(ARIL_SHAPE(steps, batch, wide_row), r->type, aril_cpu());
-    if (lstm) cells = aril_empty(ARIL_SHAPE(steps, batch, h), r->type, aril_cpu());
-    if ((s = aril_tensor_status(before)) < 0 || (s = aril_tensor_status(part)) < 0 ||
-        (a && (s = aril_tensor_status(a)) < 0) || (cells && (s = aril_tensor_status(cells)) < 0))
-        return s;
-    aril__rnn_start(r->out[1], r->in[GRAD_GH]);
-    if (lstm) aril__rnn_start(r->out[4], r->in[GRAD_GC]);
-    seq_back b = { .kind = kind,
-                   .relu = at->relu[0],
-                   .reverse = at->reverse[0],
-                   .steps = steps,
-                   .batch = batch,
-                   .h = h,
-                   .gates = h ? wide_row / h : 1,
-                   .len = aril__ptr_or_null(r->in[GRAD_LEN]),
-                   .y = aril__ptr(y),
-                   .h0 = aril__ptr(r->in[GRAD_H0]),
-                   .c0 = lstm ? aril__ptr(r->in[GRAD_C0]) : NULL,
-                   .xw = a ? aril__ptr(r->in[GRAD_XW]) : NULL,
-                   .gy = aril__ptr_or_null(r->in[GRAD_GY]),
-                   .before = aril__ptr(before),
-                   .a = aril__ptr_or_null(a),
-                   .cells = aril__ptr_or_null(cells),
-                   .dx = aril__ptr(dx),
-                   .dh = aril__ptr(r->out[1]),
-                   .dc = lstm ? aril__ptr(r->out[4]) : NULL };
-    RUN(states_before, wide, batch, steps * h + 1, &b);
-    if (a) {
-        s = product(&aril__op_linear, a, before, w, r->in[GRAD_B]);
-        if (s < 0) return s;
-        RUN(activate, wide, batch, steps * wide_row * 8 + 1, &b);
-    }
-    aril_tensor *back = kind == ARIL__GRU ? a : dx; /* the gradient of the product with W_hh */
-    for (int64_t k = 0; k < steps && s == ARIL_OK; k++) {
-        b.t = b.reverse ? k : steps - 1 - k;
-        RUN(backward_step, wide, batch, wide_row * 4 + 1, &b);
-        aril_tensor d = step_of(back, b.t);
-        s = product(&aril__op_matmul, part, &d, w, NULL);
-        if (s == ARIL_OK) (wide ? add_into_f64 : add_into_f32)(b.dh, aril__ptr(part), batch * h);
-    }
-    if (s == ARIL_OK) s = product(&aril__op_outer_sum, r->out[2], back, before, NULL);
-    if (s == ARIL_OK) {
-        aril_tensor *sum = aril_sum(back, ARIL_AXES(0, 1));
-        if ((s = aril_tensor_status(sum)) == ARIL_OK) aril__rnn_start(r->out[3], sum);
-    }
-    return s;
 }
 
 /* ---- shape inference ---- */
@@ -311,11 +143,11 @@ static void vjp(aril__grad *c, const aril__op *grad)
     }                                                                   \
     static aril_status name##_ref(aril__run *r)                         \
     {                                                                   \
-        return forward(r, kind);                                        \
+        return aril__rnn_ref(kind, r);                                  \
     }                                                                   \
     static aril_status name##_grad_ref(aril__run *r)                    \
     {                                                                   \
-        return backward(r, kind);                                       \
+        return aril__rnn_grad_ref(kind, r);                             \
     }                                                                   \
     static void name##_grad_decompose(aril__call *c, aril_tensor **out) \
     {                                                                   \
@@ -333,7 +165,7 @@ KIND(gru_seq, ARIL__GRU)
 #define SAVES_GATE (SAVES_RNN | IN(RNN_XW) | IN(RNN_B))
 #define SAVES_GRU  (SAVES_GATE | OUT(2))
 #define SAVES_LSTM (SAVES_GATE | IN(RNN_C0) | OUT(3))
-#define FLOATS     .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), WITH_ATTRS(rnn_seq)
+#define FLOATS     .flags = STRIDED, .types = DT_FLOAT, WITH_ATTRS(rnn_seq)
 
 static const struct rnn_seq_attrs onward = { { 0 }, { 0 }, { 0 } },
                                   backwards = { { 1 }, { 0 }, { 0 } },

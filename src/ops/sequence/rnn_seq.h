@@ -4,12 +4,6 @@
 
 #include "ops/table/op.h"
 
-#include <string.h>
-
-/* Ops that other files name. */
-extern const aril__op aril__op_gru_seq, aril__op_gru_seq_grad, aril__op_lstm_seq,
-    aril__op_lstm_seq_grad, aril__op_rnn_seq, aril__op_rnn_seq_grad;
-
 /* reverse: from the last step to the first. relu: for plain RNNs, instead of tanh. keep: the gates
  * of each step are a result too, for the gradient. */
 #define RNN_SEQ_ATTRS(A)                 \
@@ -46,15 +40,12 @@ enum {
     GRAD_INPUTS
 };
 
-/* Initializes a sequence's state: a copy of the given one (contiguous, same dtype), or zeros. */
-static inline void aril__rnn_start(aril_tensor *to, const aril_tensor *from)
-{
-    size_t bytes = aril__dtype_bytes((aril_dtype)to->dtype, to->numel);
-    if (from)
-        memcpy(aril__ptr(to), aril__ptr(from), bytes);
-    else
-        memset(aril__ptr(to), 0, bytes);
-}
+/* Fails unless all lengths (contiguous i64, or NULL) are from 1 to `steps`. */
+aril_status aril__rnn_check_lengths(const aril__op *op, const aril_tensor *lengths, int64_t steps);
+
+/* References. */
+aril_status aril__rnn_ref(enum aril__rnn_kind kind, aril__run *r);
+aril_status aril__rnn_grad_ref(enum aril__rnn_kind kind, aril__run *r);
 
 /* The gradients of sequences decomposed into public ops, for second derivatives. */
 void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tensor **out);

@@ -3,9 +3,9 @@
 #include "backend/cpu/sequence/attention.h"
 
 #include "backend/cpu/linalg/gemm.h"
-#include "backend/cpu/staged.h"
 #include "core/parallel.h"
 #include "ops/sequence/attention.h"
+#include "ops/sequence/ops.h"
 #include "ops/vector/vecmath.h"
 
 #include <math.h>
@@ -20,12 +20,88 @@ enum {
     MOST_SLOTS = 64,
 };
 
+/* What a kernel works on: contiguous q [batch,l,e], k [batch,s,e], v [batch,s,ev]. */
+typedef struct attention {
+    int64_t batch, l, s, e, ev;
+    double scale;
+    bool causal;
+    const void *q, *k, *v, *g, *g_lse;
+    void *y, *lse, *delta, *dq, *dk, *dv;
+    const unsigned char *allowed; /* a boolean mask, or */
+    const void *added;            /* an additive mask; or neither */
+    int batch_ndim;
+    int64_t batch_dim[ARIL_MAX_DIMS], mask_step[ARIL_MAX_DIMS], mask_row, mask_col;
+} attention;
+
+/* The offset of the mask of batch b, in elements. */
+static int64_t mask_at(const attention *j, int64_t b)
+{
+    int64_t at = 0;
+    for (int d = j->batch_ndim - 1; d >= 0; d--) {
+        at += b % j->batch_dim[d] * j->mask_step[d];
+        b /= j->batch_dim[d];
+    }
+    return at;
+}
+
 #define TEMPLATE "backend/cpu/sequence/attention.inc"
 #include "ops/vector/each_target.inc"
 
+static void set_mask(attention *j, const aril_tensor *mask)
+{
+    if (!mask) return;
+    if (mask->dtype == ARIL_BOOL)
+        j->allowed = aril__ptr(mask);
+    else
+        j->added = aril__ptr(mask);
+    int lead = j->batch_ndim + 2 - mask->ndim;
+    for (int d = 0; d < j->batch_ndim + 2; d++) {
+        int64_t step = d < lead || mask->dim[d - lead] == 1 ? 0 : mask->stride[d - lead];
+        *(d < j->batch_ndim    ? &j->mask_step[d]
+          : d == j->batch_ndim ? &j->mask_row
+                               : &j->mask_col) = step;
+    }
+}
+
+static attention attention_of(const aril__run *r)
+{
+    const struct attention_attrs *a = r->attrs;
+    const aril_tensor *q = r->in[ATTENTION_Q], *k = r->in[ATTENTION_K], *v = r->in[ATTENTION_V];
+    int n = q->ndim;
+    attention j = { .batch = 1,
+                    .l = q->dim[n - 2],
+                    .s = k->dim[n - 2],
+                    .e = q->dim[n - 1],
+                    .ev = v->dim[n - 1],
+                    .causal = a->causal[0],
+                    .scale = a->scale[0],
+                    .q = aril__ptr(q),
+                    .k = aril__ptr(k),
+                    .v = aril__ptr(v),
+                    .batch_ndim = n - 2 };
+    for (int d = 0; d < n - 2; d++) {
+        j.batch_dim[d] = q->dim[d];
+        j.batch *= q->dim[d];
+    }
+    if (j.scale == 0) j.scale = j.e ? 1 / sqrt((double)j.e) : 1;
+    set_mask(&j, r->in[ATTENTION_MASK]);
+    if (r->op == &aril__op_attention_grad) {
+        j.y = aril__ptr(r->in[ATTENTION_Y]);
+        j.lse = aril__ptr(r->in[ATTENTION_LSE]);
+        j.g = r->in[ATTENTION_G] ? aril__ptr(r->in[ATTENTION_G]) : NULL;
+        j.g_lse = r->in[ATTENTION_G_LSE] ? aril__ptr(r->in[ATTENTION_G_LSE]) : NULL;
+        for (int i = 0; i < 3; i++)
+            *(i == 0 ? &j.dq : i == 1 ? &j.dk : &j.dv) = aril__ptr(r->out[i]);
+    } else {
+        j.y = aril__ptr(r->out[0]);
+        j.lse = aril__ptr(r->out[1]);
+    }
+    return j;
+}
+
 /* There are as many scratch slots as threads; each thread takes a free one. */
 typedef struct attention_job {
-    aril__attention a;
+    attention a;
     bool wide;
     int64_t groups, rows; /* number of query groups, and queries per group */
     char *scratch;
@@ -86,10 +162,10 @@ static int64_t rounded(int64_t n)
     return (n + ARIL__GEMM_MOST_PANEL - 1) / ARIL__GEMM_MOST_PANEL * ARIL__GEMM_MOST_PANEL;
 }
 
-static aril_status run_forward(aril__run *r)
+aril_status aril__cpu_attention(aril__run *r)
 {
-    attention_job j = { .a = aril__attention_of(r), .wide = r->type == ARIL_F64 };
-    const aril__attention *a = &j.a;
+    attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
+    const attention *a = &j.a;
     if (a->batch == 0 || a->l == 0) return ARIL_OK;
     int64_t wanted = PER_THREAD * aril_threads(), most = (a->l + GROUP - 1) / GROUP;
     j.groups = (wanted + a->batch - 1) / a->batch;
@@ -100,21 +176,11 @@ static aril_status run_forward(aril__run *r)
                      forward_tasks);
 }
 
-static aril_status run_backward(aril__run *r)
+aril_status aril__cpu_attention_grad(aril__run *r)
 {
-    attention_job j = { .a = aril__attention_of(r), .wide = r->type == ARIL_F64 };
-    const aril__attention *a = &j.a;
+    attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
+    const attention *a = &j.a;
     if (a->batch == 0) return ARIL_OK;
     int64_t elements = 2 * QUERIES * KEYS + a->l + rounded(a->s) * (a->e + a->ev);
     return run_tasks(r, &j, a->batch, elements, backward_tasks);
-}
-
-aril_status aril__cpu_attention(aril__run *r)
-{
-    return aril__cpu_staged(r, run_forward);
-}
-
-aril_status aril__cpu_attention_grad(aril__run *r)
-{
-    return aril__cpu_staged(r, run_backward);
 }

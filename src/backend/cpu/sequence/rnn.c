@@ -4,7 +4,6 @@
 #include "backend/cpu/sequence/rnn.h"
 
 #include "backend/cpu/linalg/gemm.h"
-#include "backend/cpu/staged.h"
 #include "core/parallel.h"
 #include "ops/sequence/rnn_seq.h"
 #include "ops/vector/vecmath.h"
@@ -99,15 +98,14 @@ static int64_t rounded(int64_t n)
     return (n + ARIL__GEMM_MOST_PANEL - 1) / ARIL__GEMM_MOST_PANEL * ARIL__GEMM_MOST_PANEL;
 }
 
-static aril_status check_lengths(const aril__op *op, const aril_tensor *lengths, int64_t steps)
+/* Initializes a sequence's state: a copy of the given one (contiguous, same dtype), or zeros. */
+static void start_from(aril_tensor *to, const aril_tensor *from)
 {
-    const int64_t *len = lengths ? aril__ptr(lengths) : NULL;
-    for (int64_t n = 0; len && n < lengths->dim[0]; n++)
-        if (len[n] < 1 || len[n] > steps)
-            return aril__fail(ARIL_ERR_INDEX,
-                              "%s: length %lld of sequence %lld is not from 1 to %lld", op->name,
-                              (long long)len[n], (long long)n, (long long)steps);
-    return ARIL_OK;
+    size_t bytes = aril__dtype_bytes((aril_dtype)to->dtype, to->numel);
+    if (from)
+        memcpy(aril__ptr(to), aril__ptr(from), bytes);
+    else
+        memset(aril__ptr(to), 0, bytes);
 }
 
 static enum aril__rnn_kind kind_of(const aril__op *op)
@@ -119,13 +117,13 @@ static enum aril__rnn_kind kind_of(const aril__op *op)
 
 /* ---- forward ---- */
 
-static aril_status run_forward(aril__run *r)
+aril_status aril__cpu_rnn(aril__run *r)
 {
     const struct rnn_seq_attrs *at = r->attrs;
     const aril_tensor *xw = r->in[RNN_XW], *w = r->in[RNN_W];
     int64_t steps = xw->dim[0], batch = xw->dim[1], h = w->dim[1];
     int64_t size = r->type == ARIL_F64 ? 8 : 4;
-    aril_status s = check_lengths(r->op, r->in[RNN_LEN], steps);
+    aril_status s = aril__rnn_check_lengths(r->op, r->in[RNN_LEN], steps);
     if (s < 0 || batch == 0 || h == 0) return s;
     rnn_job j = { .kind = kind_of(r->op),
                   .relu = at->relu[0],
@@ -142,7 +140,7 @@ static aril_status run_forward(aril__run *r)
     j.keep = j.kind != ARIL__RNN && at->keep[0];
     j.piece = piece_of(r->type, batch, h, j.gates);
     if (j.kind == ARIL__LSTM) {
-        aril__rnn_start(r->out[2], r->in[RNN_C0]);
+        start_from(r->out[2], r->in[RNN_C0]);
         j.c = aril__ptr(r->out[2]);
     }
     int64_t state = batch * h, gates = j.keep ? 0 : state * j.slots;
@@ -210,7 +208,7 @@ static void weight_grad(const rnn_back *j, aril_dtype type, void *dw, char *firs
     aril__cpu_gemm(type, &g);
 }
 
-static aril_status run_backward(aril__run *r)
+aril_status aril__cpu_rnn_grad(aril__run *r)
 {
     const struct rnn_seq_attrs *at = r->attrs;
     aril_tensor *y = r->in[GRAD_Y], *w = r->in[GRAD_W];
@@ -218,13 +216,13 @@ static aril_status run_backward(aril__run *r)
     int64_t size = r->type == ARIL_F64 ? 8 : 4;
     enum aril__rnn_kind kind = kind_of(r->op);
     bool lstm = kind == ARIL__LSTM, gru = kind == ARIL__GRU;
-    aril_status s = check_lengths(r->op, r->in[GRAD_LEN], steps);
+    aril_status s = aril__rnn_check_lengths(r->op, r->in[GRAD_LEN], steps);
     if (s < 0) return s;
-    aril__rnn_start(r->out[1], r->in[GRAD_GH]);
-    aril__rnn_start(r->out[3], NULL);
-    if (lstm) aril__rnn_start(r->out[4], r->in[GRAD_GC]);
+    start_from(r->out[1], r->in[GRAD_GH]);
+    start_from(r->out[3], NULL);
+    if (lstm) start_from(r->out[4], r->in[GRAD_GC]);
     if (batch == 0 || h == 0) {
-        aril__rnn_start(r->out[2], NULL);
+        start_from(r->out[2], NULL);
         return s;
     }
     rnn_back j = { .kind = kind,
@@ -268,18 +266,6 @@ static aril_status run_backward(aril__run *r)
     weight_grad(&j, r->type, aril__ptr(r->out[2]), (char *)j.part + (row + back) * size);
     aril__device_free(r->device, memory, bytes);
     return ARIL_OK;
-}
-
-/* ---- rows ---- */
-
-aril_status aril__cpu_rnn(aril__run *r)
-{
-    return aril__cpu_staged(r, run_forward);
-}
-
-aril_status aril__cpu_rnn_grad(aril__run *r)
-{
-    return aril__cpu_staged(r, run_backward);
 }
 
 const char *aril__cpu_rnn_grad_prepare(const aril__run *r, aril_plan *plan)
