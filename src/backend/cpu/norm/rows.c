@@ -13,10 +13,10 @@
       .prepare = aril__norm_last_prepare, \
       .run = (run_) },
 const aril__row aril__cpu_norm_rows[] = {
-    KERNEL(softmax, DT_FLOAT, NULL, aril__cpu_softmax),
-    KERNEL(log_softmax, DT_FLOAT, NULL, aril__cpu_log_softmax),
-    KERNEL(softmax_grad, DT_FLOAT, NULL, aril__cpu_softmax_grad),
-    KERNEL(log_softmax_grad, DT_FLOAT, NULL, aril__cpu_log_softmax_grad),
+    KERNEL(softmax, DT_FLOAT, NULL, cpu_softmax),
+    KERNEL(log_softmax, DT_FLOAT, NULL, cpu_log_softmax),
+    KERNEL(softmax_grad, DT_FLOAT, NULL, cpu_softmax_grad),
+    KERNEL(log_softmax_grad, DT_FLOAT, NULL, cpu_log_softmax_grad),
 
     LAST(batch_norm, aril__batch_norm_last) LAST(batch_norm_grad, aril__batch_norm_last)
         LAST(batch_norm_eval, aril__batch_norm_last)
