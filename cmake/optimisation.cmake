@@ -8,7 +8,7 @@ set(vectorised_files core/dtype_convert.c core/rng.c)
 
 # A product may fuse its multiplications and additions: nothing else is compared with it bit by bit.
 set(fused_folders backend/cpu/linalg backend/cpu/conv)
-set(fused_files ops/norm/batch_norm_run.c)
+set(fused_files backend/cpu/norm/batch_norm.c)
 
 # gcc leaves some chains of additions without fused instructions, where it takes that for faster. Then the bits of
 # a product would depend on the tile that computes it.

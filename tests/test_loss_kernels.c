@@ -2,7 +2,6 @@
  * at a time, more and fewer, and with values that are not finite. */
 #include "aril/aril.h"
 #include "ops/loss/loss.h"
-#include "ops/loss/ops.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
 #include "support/run_op.h"

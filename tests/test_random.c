@@ -3,7 +3,6 @@
 #include "core/rng.h"
 #include "core/tensor.h"
 #include "ops/random/dropout.h"
-#include "ops/random/ops.h"
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
 #include "support/run_op.h"

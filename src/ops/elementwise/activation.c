@@ -47,6 +47,30 @@ aril_tensor *aril__activation_grad(aril_tensor *g, aril_tensor *y, int64_t act)
     }
 }
 
+double aril__activate(int64_t act, double x)
+{
+    switch (act) {
+    case ARIL_RELU: return x < 0 ? 0 : x;
+    case ARIL_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
+    case ARIL_LEAKY_RELU: return x > 0 ? x : x * ARIL__LEAKY_SLOPE;
+    case ARIL_SIGMOID: return 1 / (1 + exp(-x));
+    case ARIL_TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+double aril__activate_grad(int64_t act, double g, double y)
+{
+    switch (act) {
+    case ARIL_RELU: return y > 0 ? g : 0;
+    case ARIL_RELU6: return y > 0 && y < 6 ? g : 0;
+    case ARIL_LEAKY_RELU: return y > 0 ? g : g * ARIL__LEAKY_SLOPE;
+    case ARIL_SIGMOID: return g * y * (1 - y);
+    case ARIL_TANH: return g * (1 - y * y);
+    default: return g;
+    }
+}
+
 #define TEMPLATE "ops/elementwise/activation.inc"
 #include "ops/vector/each_target.inc"
 

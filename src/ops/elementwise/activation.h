@@ -21,6 +21,10 @@ aril_tensor *aril__activation(aril_tensor *x, int64_t act);
  * differentiated again. g itself for no activation. */
 aril_tensor *aril__activation_grad(aril_tensor *g, aril_tensor *y, int64_t act);
 
+/* For references: act(x), and the gradient of x from that of y = act(x). */
+double aril__activate(int64_t act, double x);
+double aril__activate_grad(int64_t act, double g, double y);
+
 /* For kernels: applies act to n contiguous elements in place, and converts gradients g of y =
  * act(x) into those of x in place. `type` is ARIL_F32 or ARIL_F64. Meant for runs that fit in a
  * cache. */

@@ -13,7 +13,6 @@
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/loss/ops.h"
 
 #include <math.h>
 

@@ -4,12 +4,12 @@
 #include "aril/ops.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
-#include "ops/norm/batch_norm_run.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
-#include "ops/table/rows.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
+
+#include <math.h>
 
 /* ---- shared by shape inference ---- */
 
@@ -43,27 +43,6 @@ aril_tensor *aril__norm_sum_channels(aril_tensor *x)
     return aril__op_with(&a, &aril__op_sum, x);
 }
 
-/* ---- kernels ---- */
-
-/* A tensor's memory as [outer, channels, inner]; `last` if it is channels-last. */
-static aril__bn job_of(const aril__run *r, bool last)
-{
-    const aril_tensor *x = r->in[0];
-    aril__bn j = { .device = r->device,
-                   .type = r->type,
-                   .outer = x->dim[0],
-                   .channels = x->dim[1],
-                   .inner = 1,
-                   .x = aril__ptr(x),
-                   .out = aril__ptr(r->out[0]) };
-    for (int d = 2; d < x->ndim; d++)
-        if (last)
-            j.outer *= x->dim[d];
-        else
-            j.inner *= x->dim[d];
-    return j;
-}
-
 /* A residual must have x's shape and dtype. */
 static aril_status check_like_x(const aril__call *c, int i, const char *name)
 {
@@ -80,6 +59,39 @@ static aril_status check_like_x(const aril__call *c, int i, const char *name)
         return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s as the input", c->op->name,
                           name, aril__dtypes[t->dtype].name, aril__dtypes[x->dtype].name);
     return ARIL_OK;
+}
+
+/* ---- references ---- */
+
+static int64_t each_channel(const aril_tensor *x)
+{
+    return x->dim[1] ? x->numel / x->dim[1] : 0;
+}
+
+/* The position in row-major order of the k-th element of channel c of x, [N,C,...]. */
+static int64_t in_channel(const aril_tensor *x, int64_t c, int64_t k)
+{
+    int64_t inner = aril__count(x->ndim - 2, x->dim + 2);
+    return (k / inner * x->dim[1] + c) * inner + k % inner;
+}
+
+/* y = act((x - mean) * invstd * weight + bias + residual) of channel c. in: x, weight?, bias? */
+static void normalize_channel(const aril__run *r, int64_t c, double mean, double invstd,
+                              const aril_tensor *residual, int64_t act)
+{
+    const aril_tensor *x = r->in[0];
+    double scale = invstd * aril__param_at(r->in[1], c, 1), shift = aril__param_at(r->in[2], c, 0);
+    for (int64_t k = 0; k < each_channel(x); k++) {
+        int64_t i = in_channel(x, c, k);
+        double y = (aril__get(x, i) - mean) * scale + shift + aril__param_at(residual, i, 0);
+        aril__put(r->out[0], i, aril__activate(act, y));
+    }
+}
+
+/* Moves a running value towards that of the batch. */
+static void update_running(aril_tensor *running, int64_t c, double momentum, double value)
+{
+    if (running) aril__put(running, c, (1 - momentum) * aril__get(running, c) + momentum * value);
 }
 
 /* ---- batch_norm_grad ---- */
@@ -110,26 +122,45 @@ static aril_status batch_norm_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status grad_run(aril__run *r, bool last)
+/* The gradient before the activation, whose derivative is computed from y, of element i. */
+static double grad_before(const aril__run *r, int64_t c, int64_t i)
 {
-    const struct batch_norm_grad_attrs *a = r->attrs;
-    aril__bn j = job_of(r, last);
-    j.act = a->activation[0];
-    j.g = aril__ptr(r->in[1]);
-    j.weight = r->in[2];
-    j.mean = r->in[3];
-    j.invstd = r->in[4];
-    j.y = j.act ? aril__ptr_or_null(r->in[5]) : NULL;
-    j.bias = r->in[6];
-    j.dweight = r->out[1];
-    j.dbias = r->out[2];
-    j.dresidual = a->residual[0] ? aril__ptr(r->out[3]) : NULL;
-    return aril__bn_backward(&j);
+    int64_t act = ((const struct batch_norm_grad_attrs *)r->attrs)->activation[0];
+    double g = aril__get(r->in[1], i);
+    if (!act || r->in[5]) return act ? aril__activate_grad(act, g, aril__get(r->in[5], i)) : g;
+    double xhat = (aril__get(r->in[0], i) - aril__get(r->in[3], c)) * aril__get(r->in[4], c);
+    double y = xhat * aril__param_at(r->in[2], c, 1) + aril__param_at(r->in[6], c, 0);
+    return aril__activate_grad(act, g, y);
 }
 
+/* With h = the gradient before the activation and xhat = (x - mean) * invstd:
+ *     dbias = sum h,  dweight = sum h * xhat,
+ *     dx = weight * invstd * (h - (dbias + xhat * dweight) / n) */
 static aril_status batch_norm_grad_ref(aril__run *r)
 {
-    return grad_run(r, false);
+    const struct batch_norm_grad_attrs *a = r->attrs;
+    const aril_tensor *x = r->in[0];
+    int64_t n = each_channel(x);
+    for (int64_t c = 0; c < x->dim[1]; c++) {
+        double mean = aril__get(r->in[3], c), invstd = aril__get(r->in[4], c);
+        double dweight = 0, dbias = 0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t i = in_channel(x, c, k);
+            double h = grad_before(r, c, i);
+            dweight += h * (aril__get(x, i) - mean) * invstd;
+            dbias += h;
+            if (a->residual[0]) aril__put(r->out[3], i, h);
+        }
+        for (int64_t k = 0; k < n; k++) {
+            int64_t i = in_channel(x, c, k);
+            double h = grad_before(r, c, i), xhat = (aril__get(x, i) - mean) * invstd;
+            double dx = invstd * (h - (dbias + xhat * dweight) / (double)n);
+            aril__put(r->out[0], i, aril__param_at(r->in[2], c, 1) * dx);
+        }
+        aril__put(r->out[1], c, dweight);
+        aril__put(r->out[2], c, dbias);
+    }
+    return ARIL_OK;
 }
 
 static void batch_norm_grad_decompose(aril__call *c, aril_tensor **out)
@@ -188,10 +219,10 @@ static const aril__sample batch_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(batch_norm_grad, .doc = "gradient of batch_norm: of x, weight, bias and the residual",
-   .min_in = 7, .max_in = 7, .n_out = 4, .flags = KEEPS_ORDER, .optional = IN(2) | IN(5) | IN(6),
-   .types = DT_FLOAT, .infer = batch_norm_grad_infer, .ref = batch_norm_grad_ref,
-   .decompose = batch_norm_grad_decompose, .samples = batch_norm_grad_samples,
-   WITH_ATTRS(batch_norm_grad));
+   .min_in = 7, .max_in = 7, .n_out = 4, .flags = STRIDED | KEEPS_ORDER,
+   .optional = IN(2) | IN(5) | IN(6), .types = DT_FLOAT, .infer = batch_norm_grad_infer,
+   .ref = batch_norm_grad_ref, .decompose = batch_norm_grad_decompose,
+   .samples = batch_norm_grad_samples, WITH_ATTRS(batch_norm_grad));
 
 /* ---- batch_norm ---- */
 
@@ -258,29 +289,32 @@ static aril_status batch_norm_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status forward_run(aril__run *r, bool last)
-{
-    const struct batch_norm_attrs *a = r->attrs;
-    aril__bn j = job_of(r, last);
-    j.act = a->activation[0];
-    j.eps = a->eps[0];
-    j.factor = a->momentum[0];
-    j.weight = r->in[1];
-    j.bias = r->in[2];
-    j.residual = aril__ptr_or_null(r->in[6]);
-    j.mean = r->out[1];
-    j.invstd = r->out[2];
-    j.running_mean = r->out[3];
-    j.running_var = r->out[4];
-    int64_t *batches = r->out[5] ? aril__ptr(r->out[5]) : NULL;
-    if (batches) ++*batches;
-    if (a->cumulative[0] && batches) j.factor = 1 / (double)*batches;
-    return aril__bn_forward(&j);
-}
-
+/* Running variances are unbiased. An empty batch leaves running values as they are. */
 static aril_status batch_norm_ref(aril__run *r)
 {
-    return forward_run(r, false);
+    const struct batch_norm_attrs *a = r->attrs;
+    const aril_tensor *x = r->in[0];
+    aril_tensor *batches = r->out[5];
+    int64_t n = each_channel(x);
+    double count = n ? (double)n : 1, momentum = a->momentum[0];
+    if (batches) aril__put_i64(batches, 0, aril__get_i64(batches, 0) + 1);
+    if (batches && a->cumulative[0]) momentum = 1 / (double)aril__get_i64(batches, 0);
+    for (int64_t c = 0; c < x->dim[1]; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t k = 0; k < n; k++) sum += aril__get(x, in_channel(x, c, k));
+        double mean = sum / count;
+        for (int64_t k = 0; k < n; k++) {
+            double d = aril__get(x, in_channel(x, c, k)) - mean;
+            squares += d * d;
+        }
+        double invstd = 1 / sqrt(squares / count + a->eps[0]);
+        normalize_channel(r, c, mean, invstd, r->in[6], a->activation[0]);
+        aril__put(r->out[1], c, mean);
+        aril__put(r->out[2], c, invstd);
+        if (n) update_running(r->out[3], c, momentum, mean);
+        if (n) update_running(r->out[4], c, momentum, squares / (count - 1));
+    }
+    return ARIL_OK;
 }
 
 /* The mean and 1 / sqrt(var + eps) are results too: second derivatives flow through them. */
@@ -367,7 +401,8 @@ OP(batch_norm,
    .doc = "batch normalisation by the batch's own statistics, which update running ones; and a sum "
           "and activation after it",
    .min_in = 7, .max_in = 7, .n_out = 6,
-   .out = { FRESH, FRESH, FRESH, WRITES(3), WRITES(4), WRITES(5) }, .flags = KEEPS_ORDER | INPLACE,
+   .out = { FRESH, FRESH, FRESH, WRITES(3), WRITES(4), WRITES(5) },
+   .flags = STRIDED | KEEPS_ORDER | INPLACE,
    .optional = IN(1) | IN(2) | IN(3) | IN(4) | IN(5) | IN(6), .types = DT_FLOAT,
    .infer = batch_norm_infer, .ref = batch_norm_ref, .vjp = batch_norm_vjp,
    .saves = { IN(0) | IN(1) | IN(2) | LIKE(6) | OUT(1) | OUT(2),
@@ -393,23 +428,14 @@ static aril_status batch_norm_eval_infer(aril__call *c)
     return s;
 }
 
-static aril_status eval_run(aril__run *r, bool last)
-{
-    const struct batch_norm_eval_attrs *a = r->attrs;
-    aril__bn j = job_of(r, last);
-    j.act = a->activation[0];
-    j.eps = a->eps[0];
-    j.weight = r->in[1];
-    j.bias = r->in[2];
-    j.mean = r->in[3];
-    j.invstd = r->in[4];
-    j.residual = aril__ptr_or_null(r->in[5]);
-    return aril__bn_eval(&j);
-}
-
 static aril_status batch_norm_eval_ref(aril__run *r)
 {
-    return eval_run(r, false);
+    const struct batch_norm_eval_attrs *a = r->attrs;
+    for (int64_t c = 0; c < r->in[0]->dim[1]; c++) {
+        double invstd = 1 / sqrt(aril__get(r->in[4], c) + a->eps[0]);
+        normalize_channel(r, c, aril__get(r->in[3], c), invstd, r->in[5], a->activation[0]);
+    }
+    return ARIL_OK;
 }
 
 VJP(batch_norm_eval)
@@ -468,69 +494,12 @@ static const aril__sample batch_norm_eval_samples[] = {
 OP(batch_norm_eval,
    .doc = "batch normalisation by given means and variances; and a sum and activation after it",
    .onnx = "BatchNormalization", .min_in = 6, .max_in = 6, .n_out = 1,
-   .flags = KEEPS_ORDER | INPLACE, .optional = IN(1) | IN(2) | IN(5), .types = DT_FLOAT,
+   .flags = STRIDED | KEEPS_ORDER | INPLACE, .optional = IN(1) | IN(2) | IN(5), .types = DT_FLOAT,
    .infer = batch_norm_eval_infer, .ref = batch_norm_eval_ref, .vjp = batch_norm_eval_vjp,
    .saves = { IN(1) | IN(4), IN(0) | LIKE(1) | IN(3) | IN(4), LIKE(2),
               IN(0) | IN(1) | IN(3) | IN(4) },
    .samples = batch_norm_eval_samples, WITH_ATTRS(batch_norm_eval),
    WITH_ACTIVATION(batch_norm_eval));
-
-/* ---- channels-last: the same, with all positions as rows ---- */
-
-static bool lies_last(const aril_tensor *t)
-{
-    int64_t step = 1;
-    for (int k = 0; k < t->ndim; k++) { /* innermost first: channels, positions, samples */
-        int d = k == 0 ? 1 : k == t->ndim - 1 ? 0 : t->ndim - k;
-        if (t->dim[d] != 1 && t->stride[d] != step) return false;
-        step *= t->dim[d];
-    }
-    return true;
-}
-
-const char *aril__norm_last_prepare(const aril__run *r, aril__plan *plan)
-{
-    (void)plan;
-    const aril_tensor *x = r->in[0];
-    if (x->ndim < 3 || aril__is_dense(x) || x->numel == 0) return "not channels-last";
-    for (int i = 0; i < r->n_in + r->n_out; i++) {
-        const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
-        if (!t) continue;
-        if (t->ndim != x->ndim ? !aril__is_dense(t) : !lies_last(t) && (i == 0 || i >= r->n_in))
-            return "not channels-last";
-        if (t->ndim == x->ndim && t->dtype != r->type) return "mixed element types";
-    }
-    return NULL;
-}
-
-aril_status aril__norm_last_run(aril__run *r, aril_status (*run)(aril__run *r, bool last))
-{
-    enum { MOST_IN = 8 };
-    aril_tensor *in[MOST_IN];
-    aril__run ordered = *r;
-    bool turned = false;
-    for (int i = 1; i < r->n_in && !turned; i++)
-        turned = r->in[i] && r->in[i]->ndim == r->in[0]->ndim && !lies_last(r->in[i]);
-    ARIL_SCOPE;
-    if (turned) {
-        ARIL_INFERENCE;
-        for (int i = 0; i < r->n_in; i++) {
-            in[i] = r->in[i];
-            if (in[i] && in[i]->ndim == r->in[0]->ndim && !lies_last(in[i]))
-                in[i] = aril_channels_last(in[i]);
-            if (in[i] && aril_tensor_status(in[i]) < 0) return aril_tensor_status(in[i]);
-        }
-        ordered.in = in;
-    }
-    return run(&ordered, true);
-}
-
-aril_status aril__batch_norm_last(aril__run *r)
-{
-    return aril__norm_last_run(r, r->op == &aril__op_batch_norm        ? forward_run
-                                  : r->op == &aril__op_batch_norm_eval ? eval_run
-                                                                       : grad_run);
-}
 
 /* ---- public ---- */
 

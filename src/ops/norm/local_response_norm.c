@@ -1,140 +1,74 @@
 /* Local response normalization: scales each element by the squares of adjacent channels. */
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"
 #include "ops/vision/pool.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum {
-    BLOCK = 4096, /* elements processed at a time, */
-    WIDE = 16384, /* and if channels-first, where each channel is a separate piece */
-    ROUND = 16,   /* elements of the longest vector */
-    LEAST = 4,    /* minimum blocks per thread */
-};
+/* The channels o of a window around channel c are from <= o - c <= to; the others of an element are
+ * `step` apart in row-major order. */
+typedef struct window {
+    int64_t c, from, to, step;
+} window;
 
-/* Memory as [outer, channels, inner]; channels-last, inner is 1. */
-typedef struct lrn_job {
-    int64_t outer, channels, inner;
-    int64_t size, before, after; /* the window, and how much of it may overlap the channels */
-    double alpha, beta, k;
-    aril_dtype type;
-    bool staged; /* f16 and bf16, computed in f32 */
-    bool last;
-    const void *x, *g; /* g NULL: forward */
-    void *y;
-    int64_t some;                               /* positions, or pixels, per block */
-    int64_t blocks, pieces;                     /* each piece has its own scratch memory */
-    int64_t pad_size, block_size, scratch_size; /* elements */
-    void *scratch;
-} lrn_job;
-
-typedef struct lrn_block {
-    int64_t at;                  /* the first element */
-    int64_t rows, row, row_step; /* in memory */
-    int64_t lines, length, step; /* in scratch memory */
-    int64_t room, pitch;         /* elements of a line without and with zero padding */
-} lrn_block;
-
-static int64_t rounded(int64_t n)
+/* Of element i of x, [N,C,...]. */
+static window window_at(const aril_tensor *x, int64_t i, int64_t before, int64_t after)
 {
-    return (n + ROUND - 1) / ROUND * ROUND;
+    window w = { .step = aril__count(x->ndim - 2, x->dim + 2) };
+    w.c = i / w.step % x->dim[1];
+    w.from = before < w.c ? -before : -w.c;
+    w.to = after < x->dim[1] - 1 - w.c ? after : x->dim[1] - 1 - w.c;
+    return w;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static void shape_block(const lrn_job *j, int64_t some, lrn_block *b)
-{
-    b->rows = j->last ? some : j->channels;
-    b->row = j->last ? j->channels : some;
-    b->row_step = j->last ? j->channels : j->inner;
-    b->lines = j->last ? some : 1;
-    b->step = j->last ? 1 : some;
-    b->length = j->channels * b->step;
-    b->room = rounded(b->length);
-    b->pitch = b->room + rounded((j->before + j->after) * b->step);
-}
-
-static lrn_block block_of(const lrn_job *j, int64_t i)
-{
-    int64_t along = j->last ? j->outer : j->inner, each = (along + j->some - 1) / j->some;
-    int64_t sample = i / each, from = i % each * j->some;
-    lrn_block b = { .at = j->last ? from * j->channels : sample * j->channels * j->inner + from };
-    shape_block(j, least(j->some, along - from), &b);
-    return b;
-}
-
-/* f64 has no vectorized pow. */
-#define v_pow_f64        pow
-#define v_pow_f64_avx2   pow
-#define v_pow_f64_avx512 pow
-#define TEMPLATE         "ops/norm/local_response_norm.inc"
-#include "ops/vector/each_target.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_local_response_norm;
-
-static aril_status run_job(aril__run *r, bool last)
+/* s = k + alpha * the mean square over the window of element i; size counts channels outside. */
+static double scale_at(const aril__run *r, int64_t i)
 {
     const struct local_response_norm_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[0];
-    lrn_job j = { .outer = x->dim[0],
-                  .channels = x->dim[1],
-                  .inner = 1,
-                  .size = a->size[0],
-                  .alpha = a->alpha[0],
-                  .beta = a->beta[0],
-                  .k = a->k[0],
-                  .type = r->type,
-                  .staged = r->type == ARIL_F16 || r->type == ARIL_BF16,
-                  .last = last,
-                  .x = aril__ptr(x),
-                  .g = r->n_in > 1 ? aril__ptr(r->in[1]) : NULL,
-                  .y = aril__ptr(r->out[0]) };
-    if (x->numel == 0) return ARIL_OK;
-    for (int d = 2; d < x->ndim; d++) *(last ? &j.outer : &j.inner) *= x->dim[d];
-    j.before = least(j.size / 2, j.channels - 1);
-    j.after = least((j.size - 1) / 2, j.channels - 1);
-    int64_t along = last ? j.outer : j.inner;
-    j.some = (last ? BLOCK : WIDE) / j.channels;
-    if (!last) j.some = rounded(j.some);
-    j.some = least(j.some > 1 ? j.some : last ? 1 : ROUND, along);
-    j.blocks = (last ? 1 : j.outer) * ((along + j.some - 1) / j.some);
-    j.pieces = aril__parallel_pieces(j.blocks, LEAST);
-    lrn_block b = { 0 };
-    shape_block(&j, j.some, &b);
-    j.pad_size = b.lines * b.pitch;
-    j.block_size = b.lines * b.room;
-    j.scratch_size = j.pad_size + 4 * j.block_size + rounded(b.row);
-    size_t each = r->type == ARIL_F64 ? sizeof(double) : sizeof(float);
-    size_t bytes = (size_t)(j.pieces * j.scratch_size) * each;
-    j.scratch = aril__device_alloc(r->device, bytes);
-    if (!j.scratch) return ARIL_ERR_MEMORY;
-    aril__parallel_for(j.pieces, 1, ARIL__PICK(pieces, r->type == ARIL_F64), &j);
-    aril__device_free(r->device, j.scratch, bytes);
+    int64_t size = a->size[0];
+    window w = window_at(r->in[0], i, size / 2, (size - 1) / 2);
+    double sum = 0;
+    for (int64_t o = w.from; o <= w.to; o++) {
+        double x = aril__get(r->in[0], i + o * w.step);
+        sum += x * x;
+    }
+    return a->k[0] + a->alpha[0] * sum / (double)size;
+}
+
+/* y = x / s^beta */
+static aril_status local_response_norm_ref(aril__run *r)
+{
+    double beta = ((const struct local_response_norm_attrs *)r->attrs)->beta[0];
+    for (int64_t i = 0; i < r->in[0]->numel; i++)
+        aril__put(r->out[0], i, aril__get(r->in[0], i) / pow(scale_at(r, i), beta));
     return ARIL_OK;
 }
 
-static aril_status local_response_norm_ref(aril__run *r)
+/* dx = g / s^beta - 2 alpha beta / size * x * the sum of g x / s^(beta + 1) over the elements whose
+ * window contains x */
+static aril_status local_response_norm_grad_ref(aril__run *r)
 {
-    return run_job(r, false);
-}
-
-aril_status aril__local_response_norm_last(aril__run *r)
-{
-    return aril__norm_last_run(r, run_job);
+    const struct local_response_norm_attrs *a = r->attrs;
+    const aril_tensor *x = r->in[0], *g = r->in[1];
+    int64_t size = a->size[0];
+    double beta = a->beta[0], factor = 2 * a->alpha[0] * beta / (double)size;
+    for (int64_t i = 0; i < x->numel; i++) {
+        window w = window_at(x, i, (size - 1) / 2, size / 2);
+        double sum = 0;
+        for (int64_t o = w.from; o <= w.to; o++) {
+            int64_t at = i + o * w.step;
+            sum += aril__get(g, at) * aril__get(x, at) / pow(scale_at(r, at), beta + 1);
+        }
+        double dx = aril__get(g, i) / pow(scale_at(r, i), beta) - factor * aril__get(x, i) * sum;
+        aril__put(r->out[0], i, dx);
+    }
+    return ARIL_OK;
 }
 
 /* ---- decomposition into other ops ---- */
@@ -234,8 +168,8 @@ static const aril__sample local_response_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(local_response_norm_grad, .doc = "gradient of local_response_norm, for x and what flows to it",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = KEEPS_ORDER, .types = DT_FLOAT,
-   .infer = local_response_norm_infer, .ref = local_response_norm_ref,
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_ORDER, .types = DT_FLOAT,
+   .infer = local_response_norm_infer, .ref = local_response_norm_grad_ref,
    .decompose = local_response_norm_grad_decompose, .samples = local_response_norm_grad_samples,
    WITH_ATTRS(local_response_norm));
 
@@ -258,8 +192,8 @@ static const aril__sample local_response_norm_samples[] = {
     SAMPLE_END
 };
 OP(local_response_norm, .doc = "x by a power of the mean of the squares of neighbouring channels",
-   .onnx = "LRN", .min_in = 1, .max_in = 1, .n_out = 1, .flags = KEEPS_ORDER, .types = DT_FLOAT,
-   .infer = local_response_norm_infer, .ref = local_response_norm_ref,
+   .onnx = "LRN", .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_ORDER,
+   .types = DT_FLOAT, .infer = local_response_norm_infer, .ref = local_response_norm_ref,
    .vjp = local_response_norm_vjp, .decompose = local_response_norm_decompose, .saves = { IN(0) },
    .samples = local_response_norm_samples, WITH_ATTRS(local_response_norm));
 

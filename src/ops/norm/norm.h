@@ -2,8 +2,8 @@
 #ifndef ARIL_OPS_NORM_H
 #define ARIL_OPS_NORM_H
 
+#include "ops/table/element.h"
 #include "ops/table/op.h"
-#include "ops/table/rows.h"
 
 /* Ops that other files name. */
 extern const aril__op aril__op_batch_norm, aril__op_batch_norm_eval, aril__op_batch_norm_grad,
@@ -63,6 +63,12 @@ static inline bool aril__size_fits(int64_t a, int64_t b)
     return a < 0 || b < 0 || a == b;
 }
 
+/* For references: element i of a parameter that may be absent. */
+static inline double aril__param_at(const aril_tensor *p, int64_t i, double absent)
+{
+    return p ? aril__get(p, i) : absent;
+}
+
 /* Checks an optional per-channel parameter: [size], of x's dtype, or f32 for f16 and bf16. `name`
  * is the parameter's name in the message. */
 aril_status aril__norm_param(const aril__call *c, int i, const char *name, int64_t size);
@@ -73,15 +79,6 @@ aril_tensor *aril__norm_channels(aril_tensor *v, int ndim);
 
 /* x summed over all axes except the channels: [C]. */
 aril_tensor *aril__norm_sum_channels(aril_tensor *x);
-
-/* Normalization of channels-last tensors without a copy: op table rows of the CPU. x is the first
- * input, and tensors with as many dimensions have its shape. Inputs of another memory order (such
- * as a gradient that came from a reshape) are converted to it; `run` is called with last = true. */
-const char *aril__norm_last_prepare(const aril__run *r, aril__plan *plan);
-aril_status aril__norm_last_run(aril__run *r, aril_status (*run)(aril__run *r, bool last));
-
-aril_status aril__batch_norm_last(aril__run *r);
-aril_status aril__local_response_norm_last(aril__run *r);
 
 /* An option whose value 0 means its default; ARIL_ZERO sets it to 0. */
 static inline double aril__or_default(double value, double initial)

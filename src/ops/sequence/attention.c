@@ -8,7 +8,6 @@
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
-#include "ops/sequence/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

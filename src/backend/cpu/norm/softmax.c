@@ -91,7 +91,8 @@ static aril_status run(aril__run *r, bool is_log, bool is_grad)
               .is_grad = is_grad,
               .direct = r->type == ARIL_F32 || r->type == ARIL_F64 };
     int64_t outer = x->numel / (j.n * j.inner);
-    j.stream = j.direct && j.n >= 256 && aril__dtype_bytes(r->type, x->numel) >= ARIL__STREAM_STORES_FROM;
+    j.stream =
+        j.direct && j.n >= 256 && aril__dtype_bytes(r->type, x->numel) >= ARIL__STREAM_STORES_FROM;
     if (j.inner == 1) {
         aril__parallel_for(outer, GRAIN / j.n,
                            is_grad ? ARIL__PICK(grad_lines, wide) : ARIL__PICK(lines, wide), &j);

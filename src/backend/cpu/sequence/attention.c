@@ -5,7 +5,6 @@
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
 #include "ops/sequence/attention.h"
-#include "ops/sequence/ops.h"
 #include "ops/vector/vecmath.h"
 
 #include <math.h>

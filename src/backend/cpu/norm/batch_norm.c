@@ -1,8 +1,10 @@
-#include "ops/norm/batch_norm_run.h"
+#include "backend/cpu/norm/batch_norm.h"
 
+#include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "ops/elementwise/activation.h"
+#include "ops/norm/norm.h"
 #include "ops/vector/targets.h"
 
 #include <math.h>
@@ -20,10 +22,31 @@ enum {
 enum { FORWARD, EVAL, BACKWARD };
 enum { STATS, APPLY, SUMS, BACK };
 
+/* One run. Large tensors share one dtype and are packed as [outer, channels, inner]; channels-last
+ * means inner = 1. Per-channel tensors are contiguous, of any dtype; NULL if absent. */
+typedef struct bn_job {
+    aril__device *device;
+    aril_dtype type; /* of the large tensors */
+    int64_t outer, channels, inner;
+    int64_t act;
+    double eps;
+    double factor;        /* weight of the batch statistics in the running values */
+    const void *x;        /* [outer, channels, inner] */
+    const void *residual; /* same layout, or NULL */
+    void *out;            /* y, or dx; y may be x */
+    const void *g;        /* backward: the gradient of y */
+    const void *y;        /* backward, with an activation: y, or NULL for relu: recomputed from x */
+    void *dresidual;      /* backward: the gradient before the activation, or NULL */
+    const aril_tensor *weight, *bias;
+    aril_tensor *mean;   /* forward: result; eval and backward: input */
+    aril_tensor *invstd; /* 1 / sqrt(var + eps), like the mean; eval: the variance */
+    aril_tensor *running_mean, *running_var, *dweight, *dbias;
+} bn_job;
+
 /* The working state of a run. Arrays of double have one value per channel; those of T one per
  * column of a row. */
 typedef struct work {
-    const aril__bn *j;
+    const bn_job *j;
     int kind, pass;
     bool wide, staged;
     bool direct;    /* compute results directly in the output */
@@ -51,7 +74,7 @@ typedef struct tile {
     int64_t at, rows, width, column;
 } tile;
 
-#define TEMPLATE "ops/norm/batch_norm_run.inc"
+#define TEMPLATE "backend/cpu/norm/batch_norm.inc"
 #include "ops/vector/each_target.inc"
 
 #define RUN(w, fn) ARIL__PICK(fn, (w)->wide)
@@ -81,7 +104,7 @@ static void write_channels(aril_tensor *t, const double *from, int64_t n)
 /* Splits rows of channels into units, by size alone. */
 static void cut_rows(work *w)
 {
-    const aril__bn *j = w->j;
+    const bn_job *j = w->j;
     int64_t total = j->outer * j->channels, some = 1;
     if (j->channels < NARROW && j->outer > 1) some = (NARROW + j->channels - 1) / j->channels;
     if (some > j->outer && j->outer > 0) some = j->outer;
@@ -97,7 +120,7 @@ static void cut_rows(work *w)
     w->part_size = 3 * w->width;
 }
 
-static aril_status begin(work *w, const aril__bn *j, int kind)
+static aril_status begin(work *w, const bn_job *j, int kind)
 {
     *w = (work){ .j = j, .kind = kind, .wide = j->type == ARIL_F64 };
     const aril__dtype_row *row = &aril__dtypes[j->type];
@@ -202,7 +225,7 @@ static int64_t channel_grain(const work *w)
 /* Updates the running values, which use the unbiased variance. */
 static void update_running(const work *w)
 {
-    const aril__bn *j = w->j;
+    const bn_job *j = w->j;
     double *to = w->sum, n = (double)w->count, k = j->factor;
     if (w->count && j->running_mean) {
         read_channels(j->running_mean, to, j->channels, 0);
@@ -217,7 +240,8 @@ static void update_running(const work *w)
     }
 }
 
-aril_status aril__bn_forward(const aril__bn *j)
+/* Normalizes with the statistics of x, which are results. */
+static aril_status bn_forward(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
@@ -242,7 +266,8 @@ aril_status aril__bn_forward(const aril__bn *j)
     return ARIL_OK;
 }
 
-aril_status aril__bn_eval(const aril__bn *j)
+/* Normalizes with given statistics. */
+static aril_status bn_eval(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
@@ -262,7 +287,8 @@ aril_status aril__bn_eval(const aril__bn *j)
     return ARIL_OK;
 }
 
-aril_status aril__bn_backward(const aril__bn *j)
+/* The gradient of bn_forward. */
+static aril_status bn_backward(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
@@ -284,4 +310,106 @@ aril_status aril__bn_backward(const aril__bn *j)
     write_channels(j->dbias, w.sum, j->channels);
     end(&w);
     return ARIL_OK;
+}
+
+/* ---- rows ---- */
+
+/* A tensor's memory as [outer, channels, inner]; `last` if it is channels-last. */
+static bn_job job_of(const aril__run *r, bool last)
+{
+    const aril_tensor *x = r->in[0];
+    bn_job j = { .device = r->device,
+                 .type = r->type,
+                 .outer = x->dim[0],
+                 .channels = x->dim[1],
+                 .inner = 1,
+                 .x = aril__ptr(x),
+                 .out = aril__ptr(r->out[0]) };
+    for (int d = 2; d < x->ndim; d++)
+        if (last)
+            j.outer *= x->dim[d];
+        else
+            j.inner *= x->dim[d];
+    return j;
+}
+
+static aril_status forward_run(aril__run *r, bool last)
+{
+    const struct batch_norm_attrs *a = r->attrs;
+    bn_job j = job_of(r, last);
+    j.act = a->activation[0];
+    j.eps = a->eps[0];
+    j.factor = a->momentum[0];
+    j.weight = r->in[1];
+    j.bias = r->in[2];
+    j.residual = aril__ptr_or_null(r->in[6]);
+    j.mean = r->out[1];
+    j.invstd = r->out[2];
+    j.running_mean = r->out[3];
+    j.running_var = r->out[4];
+    int64_t *batches = r->out[5] ? aril__ptr(r->out[5]) : NULL;
+    if (batches) ++*batches;
+    if (a->cumulative[0] && batches) j.factor = 1 / (double)*batches;
+    return bn_forward(&j);
+}
+
+static aril_status eval_run(aril__run *r, bool last)
+{
+    const struct batch_norm_eval_attrs *a = r->attrs;
+    bn_job j = job_of(r, last);
+    j.act = a->activation[0];
+    j.eps = a->eps[0];
+    j.weight = r->in[1];
+    j.bias = r->in[2];
+    j.mean = r->in[3];
+    j.invstd = r->in[4];
+    j.residual = aril__ptr_or_null(r->in[5]);
+    return bn_eval(&j);
+}
+
+static aril_status grad_run(aril__run *r, bool last)
+{
+    const struct batch_norm_grad_attrs *a = r->attrs;
+    bn_job j = job_of(r, last);
+    j.act = a->activation[0];
+    j.g = aril__ptr(r->in[1]);
+    j.weight = r->in[2];
+    j.mean = r->in[3];
+    j.invstd = r->in[4];
+    j.y = j.act ? aril__ptr_or_null(r->in[5]) : NULL;
+    j.bias = r->in[6];
+    j.dweight = r->out[1];
+    j.dbias = r->out[2];
+    j.dresidual = a->residual[0] ? aril__ptr(r->out[3]) : NULL;
+    return bn_backward(&j);
+}
+
+aril_status aril__cpu_batch_norm(aril__run *r)
+{
+    return forward_run(r, false);
+}
+
+aril_status aril__cpu_batch_norm_eval(aril__run *r)
+{
+    return eval_run(r, false);
+}
+
+aril_status aril__cpu_batch_norm_grad(aril__run *r)
+{
+    return grad_run(r, false);
+}
+
+aril_status aril__cpu_batch_norm_last(aril__run *r)
+{
+    return aril__cpu_norm_last(r, forward_run);
+}
+
+aril_status aril__cpu_batch_norm_eval_last(aril__run *r)
+{
+    return aril__cpu_norm_last(r, eval_run);
+}
+
+aril_status aril__cpu_batch_norm_grad_last(aril__run *r)
+{
+    return aril__cpu_norm_last(r, grad_run);
 }
