@@ -1,93 +1,110 @@
-/* Per-sample normalization: layer, RMS, group and instance norm. One set of kernels over rows
- * serves all of them. */
+/* Per-sample normalization: layer, RMS, group and instance norm. */
 #include "ops/norm/norm.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
-#include "core/stream.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
 #include "ops/shape/view.h"
 
-#include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* ---- kernels ---- */
+/* ---- references ---- */
 
-enum {
-    BLOCK = 64,
-    GRAIN = 32 * 1024,
-    ROWS = 16,  /* rows whose weight gradients are summed in T */
-    PARTS = 64, /* enough partial sums for the threads of a large machine */
-};
+/* Statistics are over rows of n elements, consecutive in row-major order; element i has the weight
+ * and bias i / inner % params. */
+typedef struct layout {
+    int64_t n, inner, params;
+} layout;
 
-typedef struct rows_job {
-    int64_t rows, n, groups, per_group, inner;
-    double eps;
-    const void *x, *g, *weight, *bias;
-    void *y, *mean, *invstd, *dweight, *dbias; /* mean NULL: RMS norm */
-    double *part;      /* [chunks of rows][part_size]: dweight, dbias, and both again in T */
-    int64_t part_size; /* in doubles */
-    int64_t grain;
-    bool stream; /* use streaming stores */
-} rows_job;
-
-#define TEMPLATE "ops/norm/layer_norm.inc"
-#include "ops/vector/each_target.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_group_norm, aril__op_rms_norm;
-
-static int64_t grain_of(int64_t work, int64_t least)
+static layout layout_of_axes(const aril_tensor *x, int64_t axes)
 {
-    int64_t grain = GRAIN / (work > 0 ? work : 1);
-    return grain > least ? grain : least;
+    int64_t n = aril__count((int)axes, x->dim + x->ndim - axes);
+    return (layout){ .n = n, .inner = 1, .params = n };
 }
 
-/* Accumulates the weight gradients while processing the rows, in one partial sum per chunk of rows.
- * Falls back to a second pass over the channels if there are few rows or memory is out. */
-static void run_backward(rows_job *j, bool wide)
+static layout layout_of_groups(const aril_tensor *x, const struct group_norm_attrs *a)
 {
-    int64_t channels = j->groups * j->per_group;
-    int64_t least = (j->rows - 1) / PARTS + 1, samples = j->rows / (j->groups ? j->groups : 1);
-    j->grain = grain_of(j->n, least);
-    if (j->groups > 1) j->grain = (j->grain + j->groups - 1) / j->groups * j->groups;
-    if (samples >= 8 && j->rows > 0 && j->grain * j->n < 4 * channels) j->grain = 4 * j->groups;
-    int64_t parts = aril__parallel_chunks(j->rows, j->grain);
-    j->part_size = (wide ? 4 : 3) * channels;
-    if (samples >= 8 && channels > 0)
-        j->part = aril__malloc((size_t)(parts * j->part_size) * sizeof *j->part);
-    aril__parallel_for(j->rows, j->grain, ARIL__PICK(backward_rows, wide), j);
-    if (j->part)
-        aril__parallel_for(channels, grain_of(parts * 2, BLOCK), ARIL__PICK(join_parts, wide), j);
-    else
-        aril__parallel_for(channels, grain_of(samples * j->inner, j->inner >= 16 ? 1 : BLOCK),
-                           ARIL__PICK(backward_channels, wide), j);
-    free(j->part);
+    int64_t inner = aril__count(x->ndim - 2, x->dim + 2), groups = aril__groups_of(a, x);
+    int64_t n = groups ? x->dim[1] / groups * inner : 0;
+    return (layout){ .n = n, .inner = inner, .params = x->dim[1] };
 }
 
-static void run_rows(rows_job *j, aril_dtype type)
+/* y = (x - mean) * invstd * weight + bias; without a mean in RMS norm, where it is NULL. */
+static void normalize(const aril_tensor *x, const aril_tensor *weight, const aril_tensor *bias,
+                      double eps, layout l, aril_tensor *y, aril_tensor *mean, aril_tensor *invstd)
 {
-    bool wide = type == ARIL_F64;
-    j->stream = j->inner * j->per_group >= 256 &&
-                aril__dtype_bytes(type, j->rows * j->n) >= ARIL__STREAM_STORES_FROM;
-    if (j->g)
-        run_backward(j, wide);
-    else
-        aril__parallel_for(j->rows, grain_of(j->n, 1), ARIL__PICK(forward_rows, wide), j);
+    double n = l.n ? (double)l.n : 1;
+    for (int64_t row = 0; row < invstd->numel; row++) {
+        int64_t begin = row * l.n, end = begin + l.n;
+        double sum = 0, squares = 0;
+        for (int64_t i = begin; i < end && mean; i++) sum += aril__get(x, i);
+        double m = sum / n;
+        for (int64_t i = begin; i < end; i++) {
+            double d = aril__get(x, i) - m;
+            squares += d * d;
+        }
+        double s = 1 / sqrt(squares / n + eps);
+        for (int64_t i = begin; i < end; i++) {
+            int64_t p = i / l.inner % l.params;
+            double xhat = (aril__get(x, i) - m) * s;
+            aril__put(y, i, xhat * aril__param_at(weight, p, 1) + aril__param_at(bias, p, 0));
+        }
+        if (mean) aril__put(mean, row, m);
+        aril__put(invstd, row, s);
+    }
 }
 
-/* Flattens the last `axes` dimensions to one row. */
-static void rows_of_axes(rows_job *j, const aril_tensor *x, int64_t axes)
+/* What the gradient is computed from; mean NULL: RMS norm. */
+typedef struct given {
+    const aril_tensor *g, *x, *weight, *mean, *invstd;
+    layout l;
+} given;
+
+static double xhat_at(const given *v, int64_t i)
 {
-    j->rows = j->n = j->groups = j->inner = 1;
-    for (int d = 0; d < x->ndim; d++) *(d < x->ndim - axes ? &j->rows : &j->n) *= x->dim[d];
-    j->per_group = j->n;
+    int64_t row = i / v->l.n;
+    double mean = v->mean ? aril__get(v->mean, row) : 0;
+    return (aril__get(v->x, i) - mean) * aril__get(v->invstd, row);
+}
+
+static double weighted_at(const given *v, int64_t i)
+{
+    return aril__get(v->g, i) * aril__param_at(v->weight, i / v->l.inner % v->l.params, 1);
+}
+
+/* With h = g * weight: dx = invstd * (h - mean(h) - xhat * mean(h * xhat)), without mean(h) in RMS
+ * norm. */
+static void normalize_grad(const given *v, aril_tensor *dx)
+{
+    double n = (double)v->l.n;
+    for (int64_t row = 0; row < v->invstd->numel; row++) {
+        int64_t begin = row * v->l.n, end = begin + v->l.n;
+        double sum = 0, dot = 0, s = aril__get(v->invstd, row);
+        for (int64_t i = begin; i < end; i++) {
+            if (v->mean) sum += weighted_at(v, i);
+            dot += weighted_at(v, i) * xhat_at(v, i);
+        }
+        for (int64_t i = begin; i < end; i++)
+            aril__put(dx, i, s * (weighted_at(v, i) - sum / n - xhat_at(v, i) * dot / n));
+    }
+}
+
+/* dweight = sum g * xhat and dbias = sum g, over all elements with that weight and bias. */
+static void param_grads(const given *v, aril_tensor *dweight, aril_tensor *dbias)
+{
+    layout l = v->l;
+    for (int64_t p = 0; p < l.params; p++) {
+        double dot = 0, sum = 0;
+        for (int64_t k = 0; k < v->x->numel / l.params; k++) {
+            int64_t i = (k / l.inner * l.params + p) * l.inner + k % l.inner;
+            dot += aril__get(v->g, i) * xhat_at(v, i);
+            sum += aril__get(v->g, i);
+        }
+        aril__put(dweight, p, dot);
+        if (dbias) aril__put(dbias, p, sum);
+    }
 }
 
 /* ---- shapes ---- */
@@ -188,16 +205,10 @@ static aril_status layer_norm_grad_infer(aril__call *c)
 
 static aril_status layer_norm_grad_ref(aril__run *r)
 {
-    rows_job j = { .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]),
-                   .dbias = aril__ptr(r->out[2]) };
-    rows_of_axes(&j, r->in[1], ((const struct layer_norm_attrs *)r->attrs)->axes[0]);
-    run_rows(&j, r->type);
+    int64_t axes = ((const struct layer_norm_attrs *)r->attrs)->axes[0];
+    given v = { r->in[0], r->in[1], r->in[2], r->in[3], r->in[4], layout_of_axes(r->in[1], axes) };
+    normalize_grad(&v, r->out[0]);
+    param_grads(&v, r->out[1], r->out[2]);
     return ARIL_OK;
 }
 
@@ -227,10 +238,10 @@ static const aril__sample layer_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(layer_norm_grad, .doc = "gradient of layer_norm: of x, weight and bias", .min_in = 5,
-   .max_in = 5, .n_out = 3, .optional = IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = layer_norm_grad_infer,
-   .ref = layer_norm_grad_ref, .decompose = layer_norm_grad_decompose,
-   .samples = layer_norm_grad_samples, WITH_ATTRS(layer_norm));
+   .max_in = 5, .n_out = 3, .flags = STRIDED, .optional = IN(2), .types = DT_FLOAT,
+   .infer = layer_norm_grad_infer, .ref = layer_norm_grad_ref,
+   .decompose = layer_norm_grad_decompose, .samples = layer_norm_grad_samples,
+   WITH_ATTRS(layer_norm));
 
 /* ---- layer_norm ---- */
 
@@ -251,15 +262,8 @@ static aril_status layer_norm_infer(aril__call *c)
 static aril_status layer_norm_ref(aril__run *r)
 {
     const struct layer_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = a->eps[0],
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .bias = aril__ptr_or_null(r->in[2]),
-                   .y = aril__ptr(r->out[0]),
-                   .mean = aril__ptr(r->out[1]),
-                   .invstd = aril__ptr(r->out[2]) };
-    rows_of_axes(&j, r->in[0], a->axes[0]);
-    run_rows(&j, r->type);
+    normalize(r->in[0], r->in[1], r->in[2], a->eps[0], layout_of_axes(r->in[0], a->axes[0]),
+              r->out[0], r->out[1], r->out[2]);
     return ARIL_OK;
 }
 
@@ -295,9 +299,8 @@ static const aril__sample layer_norm_samples[] = {
     SAMPLE_END
 };
 OP(layer_norm, .doc = "normalisation over the last dimensions", .onnx = "LayerNormalization",
-   .min_in = 3, .max_in = 3, .n_out = 3, .optional = IN(1) | IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = layer_norm_infer, .ref = layer_norm_ref,
-   .vjp = layer_norm_vjp,
+   .min_in = 3, .max_in = 3, .n_out = 3, .flags = STRIDED, .optional = IN(1) | IN(2),
+   .types = DT_FLOAT, .infer = layer_norm_infer, .ref = layer_norm_ref, .vjp = layer_norm_vjp,
    .saves = { IN(0) | IN(1) | OUT(1) | OUT(2), IN(0) | LIKE(1) | OUT(1) | OUT(2), LIKE(2) },
    .samples = layer_norm_samples, WITH_ATTRS(layer_norm));
 
@@ -319,14 +322,10 @@ static aril_status rms_norm_grad_infer(aril__call *c)
 
 static aril_status rms_norm_grad_ref(aril__run *r)
 {
-    rows_job j = { .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .invstd = aril__ptr(r->in[3]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]) };
-    rows_of_axes(&j, r->in[1], ((const struct rms_norm_attrs *)r->attrs)->axes[0]);
-    run_rows(&j, r->type);
+    int64_t axes = ((const struct rms_norm_attrs *)r->attrs)->axes[0];
+    given v = { r->in[0], r->in[1], r->in[2], NULL, r->in[3], layout_of_axes(r->in[1], axes) };
+    normalize_grad(&v, r->out[0]);
+    param_grads(&v, r->out[1], NULL);
     return ARIL_OK;
 }
 
@@ -352,9 +351,9 @@ static const aril__sample rms_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(rms_norm_grad, .doc = "gradient of rms_norm: of x and weight", .min_in = 4, .max_in = 4,
-   .n_out = 2, .optional = IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = rms_norm_grad_infer, .ref = rms_norm_grad_ref, .decompose = rms_norm_grad_decompose,
-   .samples = rms_norm_grad_samples, WITH_ATTRS(rms_norm));
+   .n_out = 2, .flags = STRIDED, .optional = IN(2), .types = DT_FLOAT, .infer = rms_norm_grad_infer,
+   .ref = rms_norm_grad_ref, .decompose = rms_norm_grad_decompose, .samples = rms_norm_grad_samples,
+   WITH_ATTRS(rms_norm));
 
 /* ---- rms_norm ---- */
 
@@ -372,15 +371,8 @@ static aril_status rms_norm_infer(aril__call *c)
 static aril_status rms_norm_ref(aril__run *r)
 {
     const struct rms_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = a->eps[0] >= 0        ? a->eps[0]
-                          : r->type == ARIL_F64 ? DBL_EPSILON
-                                                : (double)FLT_EPSILON,
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .y = aril__ptr(r->out[0]),
-                   .invstd = aril__ptr(r->out[1]) };
-    rows_of_axes(&j, r->in[0], a->axes[0]);
-    run_rows(&j, r->type);
+    normalize(r->in[0], r->in[1], NULL, aril__rms_norm_eps(a, r->type),
+              layout_of_axes(r->in[0], a->axes[0]), r->out[0], NULL, r->out[1]);
     return ARIL_OK;
 }
 
@@ -407,30 +399,14 @@ static const aril__sample rms_norm_samples[] = {
     SAMPLE_END
 };
 OP(rms_norm, .doc = "division by the root of the mean square over the last dimensions",
-   .onnx = "RMSNormalization", .min_in = 2, .max_in = 2, .n_out = 2, .optional = IN(1),
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = rms_norm_infer,
-   .ref = rms_norm_ref, .vjp = rms_norm_vjp,
-   .saves = { IN(0) | IN(1) | OUT(1), IN(0) | LIKE(1) | OUT(1) }, .samples = rms_norm_samples,
-   WITH_ATTRS(rms_norm));
+   .onnx = "RMSNormalization", .min_in = 2, .max_in = 2, .n_out = 2, .flags = STRIDED,
+   .optional = IN(1), .types = DT_FLOAT, .infer = rms_norm_infer, .ref = rms_norm_ref,
+   .vjp = rms_norm_vjp, .saves = { IN(0) | IN(1) | OUT(1), IN(0) | LIKE(1) | OUT(1) },
+   .samples = rms_norm_samples, WITH_ATTRS(rms_norm));
 
 /* ---- group_norm_grad ---- */
 
 ATTR_LIST(group_norm, GROUP_NORM_ATTRS)
-
-static int64_t groups_of(const struct group_norm_attrs *a, const aril_tensor *x)
-{
-    return a->groups[0] ? a->groups[0] : x->dim[1];
-}
-
-static void rows_of_groups(rows_job *j, const aril_tensor *x, const struct group_norm_attrs *a)
-{
-    j->groups = groups_of(a, x);
-    j->per_group = j->groups ? x->dim[1] / j->groups : 0;
-    j->rows = x->dim[0] * j->groups;
-    j->inner = 1;
-    for (int d = 2; d < x->ndim; d++) j->inner *= x->dim[d];
-    j->n = j->per_group * j->inner;
-}
 
 static void like_channels(aril__meta *o, const aril_tensor *x)
 {
@@ -453,16 +429,10 @@ static aril_status group_norm_grad_infer(aril__call *c)
 
 static aril_status group_norm_grad_ref(aril__run *r)
 {
-    rows_job j = { .x = aril__ptr(r->in[0]),
-                   .g = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]),
-                   .dbias = aril__ptr(r->out[2]) };
-    rows_of_groups(&j, r->in[0], r->attrs);
-    if (j.groups) run_rows(&j, r->type);
+    layout l = layout_of_groups(r->in[0], r->attrs);
+    given v = { r->in[1], r->in[0], r->in[2], r->in[3], r->in[4], l };
+    normalize_grad(&v, r->out[0]);
+    param_grads(&v, r->out[1], r->out[2]);
     return ARIL_OK;
 }
 
@@ -521,10 +491,10 @@ static const aril__sample group_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(group_norm_grad, .doc = "gradient of group_norm: of x, weight and bias", .min_in = 5,
-   .max_in = 5, .n_out = 3, .flags = KEEPS_ORDER, .optional = IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = group_norm_grad_infer,
-   .ref = group_norm_grad_ref, .decompose = group_norm_grad_decompose,
-   .samples = group_norm_grad_samples, WITH_ATTRS(group_norm));
+   .max_in = 5, .n_out = 3, .flags = STRIDED | KEEPS_ORDER, .optional = IN(2), .types = DT_FLOAT,
+   .infer = group_norm_grad_infer, .ref = group_norm_grad_ref,
+   .decompose = group_norm_grad_decompose, .samples = group_norm_grad_samples,
+   WITH_ATTRS(group_norm));
 
 /* ---- group_norm ---- */
 
@@ -549,7 +519,7 @@ static aril_status group_norm_infer(aril__call *c)
         c->out[i].dtype = aril__stat_dtype(x);
         c->out[i].ndim = 2;
         c->out[i].dim[0] = x->dim[0];
-        c->out[i].dim[1] = groups_of(a, x);
+        c->out[i].dim[1] = aril__groups_of(a, x);
     }
     return ARIL_OK;
 }
@@ -557,15 +527,8 @@ static aril_status group_norm_infer(aril__call *c)
 static aril_status group_norm_ref(aril__run *r)
 {
     const struct group_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = a->eps[0],
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .bias = aril__ptr_or_null(r->in[2]),
-                   .y = aril__ptr(r->out[0]),
-                   .mean = aril__ptr(r->out[1]),
-                   .invstd = aril__ptr(r->out[2]) };
-    rows_of_groups(&j, r->in[0], a);
-    if (j.groups) run_rows(&j, r->type);
+    normalize(r->in[0], r->in[1], r->in[2], a->eps[0], layout_of_groups(r->in[0], a), r->out[0],
+              r->out[1], r->out[2]);
     return ARIL_OK;
 }
 
@@ -608,8 +571,8 @@ static const aril__sample group_norm_samples[] = {
     SAMPLE_END
 };
 OP(group_norm, .doc = "normalisation over groups of channels of each sample",
-   .onnx = "GroupNormalization", .min_in = 3, .max_in = 3, .n_out = 3, .flags = KEEPS_ORDER,
-   .optional = IN(1) | IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .onnx = "GroupNormalization", .min_in = 3, .max_in = 3, .n_out = 3,
+   .flags = STRIDED | KEEPS_ORDER, .optional = IN(1) | IN(2), .types = DT_FLOAT,
    .infer = group_norm_infer, .ref = group_norm_ref, .vjp = group_norm_vjp,
    .saves = { IN(0) | IN(1) | OUT(1) | OUT(2), IN(0) | LIKE(1) | OUT(1) | OUT(2), LIKE(2) },
    .samples = group_norm_samples, WITH_ATTRS(group_norm));

@@ -5,9 +5,7 @@
 #include "ops/table/element.h"
 #include "ops/table/op.h"
 
-/* Ops that other files name. */
-extern const aril__op aril__op_batch_norm, aril__op_batch_norm_eval, aril__op_batch_norm_grad,
-    aril__op_layer_norm, aril__op_layer_norm_grad;
+#include <float.h>
 
 /* cumulative: the running values are averages over all batches so far, and momentum is unused.
  * activation: an aril_activation applied to the sum of the result and the residual. */
@@ -42,6 +40,16 @@ ATTRS(group_norm, GROUP_NORM_ATTRS)
 /* eps below 0: the machine epsilon of the type computed in. */
 #define RMS_NORM_ATTRS(A) A(rms_norm, I64, 1, axes, 1, NULL) A(rms_norm, F64, 1, eps, -1, "epsilon")
 ATTRS(rms_norm, RMS_NORM_ATTRS)
+
+static inline int64_t aril__groups_of(const struct group_norm_attrs *a, const aril_tensor *x)
+{
+    return a->groups[0] ? a->groups[0] : x->dim[1];
+}
+
+static inline double aril__rms_norm_eps(const struct rms_norm_attrs *a, aril_dtype type)
+{
+    return a->eps[0] >= 0 ? a->eps[0] : type == ARIL_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+}
 
 /* Over `size` adjacent channels. */
 #define LOCAL_RESPONSE_NORM_ATTRS(A)                     \
