@@ -1,16 +1,269 @@
 #include "ops/vision/pool.h"
 
 #include "ops/table/apply.h"
-#include "ops/vision/pool_run.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Named ahead of their rows. */
 extern const aril__op aril__op_max_pool_grad, aril__op_max_pool_pick;
 
 ATTR_LIST(pool, POOL_ATTRS)
+
+/* ---- windows ---- */
+
+aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in)
+{
+    aril__slide w = { .kernel = a->kernel[i],
+                      .stride = a->stride[i],
+                      .begin = a->pad[2 * i],
+                      .end = a->pad[2 * i + 1],
+                      .dilation = a->dilation[i],
+                      .ceil = a->ceil[0] };
+    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
+    return w;
+}
+
+bool aril__pool_is_adaptive(const aril__op *op)
+{
+    return op == &aril__op_adaptive_max_pool || op == &aril__op_adaptive_avg_pool ||
+           op == &aril__op_adaptive_avg_pool_grad;
+}
+
+aril__taps aril__pool_taps(const aril__slide *w, int64_t in, int64_t out, int64_t o)
+{
+    if (!w) {
+        int64_t first = o * in / out, n = ((o + 1) * in + out - 1) / out - first;
+        return (aril__taps){ first, n, 1, n };
+    }
+    int64_t start = o * w->stride - w->begin, d = w->dilation;
+    int64_t skipped = start < 0 ? (d - 1 - start) / d : 0;
+    int64_t reach =
+        in > start ? (in - start + d - 1) / d : 0; /* taps before the end of the input */
+    int64_t padded = (in + w->end - start + d - 1) / d;
+    aril__taps t = { .first = start + skipped * d, .step = d };
+    t.n = (reach < w->kernel ? reach : w->kernel) - skipped;
+    if (t.n < 0) t.n = 0;
+    t.counted = padded < w->kernel ? padded : w->kernel;
+    return t;
+}
+
+/* ---- references ---- */
+
+/* Of the windows over x that y has the results of: the one of element i of y. */
+typedef struct window {
+    int n; /* spatial dimensions */
+    const int64_t *in;
+    aril__taps along[3];
+} window;
+
+static window window_at(const aril__run *r, const aril_tensor *x, const aril_tensor *y, int64_t i)
+{
+    window w = { .n = x->ndim - 2, .in = x->dim + 2 };
+    for (int d = w.n - 1; d >= 0; d--) {
+        int64_t in = x->dim[2 + d], out = y->dim[2 + d];
+        aril__slide s = aril__pool_window(r->attrs, d, in);
+        w.along[d] = aril__pool_taps(aril__pool_is_adaptive(r->op) ? NULL : &s, in, out, i % out);
+        i /= out;
+    }
+    return w;
+}
+
+static int64_t elements_of(const window *w)
+{
+    int64_t n = 1;
+    for (int d = 0; d < w->n; d++) n *= w->along[d].n;
+    return n;
+}
+
+/* The index in its image of the k-th element of a window. */
+static int64_t element_of(const window *w, int64_t k)
+{
+    int64_t index = 0, size = 1;
+    for (int d = w->n - 1; d >= 0; d--) {
+        const aril__taps *t = &w->along[d];
+        index += (t->first + k % t->n * t->step) * size;
+        k /= t->n;
+        size *= w->in[d];
+    }
+    return index;
+}
+
+/* Whether a window contains the element of that index. */
+static bool contains(const window *w, int64_t index)
+{
+    bool all = true;
+    for (int d = w->n - 1; d >= 0; d--) {
+        int64_t from = index % w->in[d] - w->along[d].first, step = w->along[d].step;
+        all = all && from >= 0 && from % step == 0 && from / step < w->along[d].n;
+        index /= w->in[d];
+    }
+    return all;
+}
+
+/* What the sum over a window is divided by. */
+static int64_t divisor_of(const struct pool_attrs *a, const window *w)
+{
+    int64_t counted = 1;
+    for (int d = 0; d < w->n; d++) counted *= w->along[d].counted;
+    return a->divisor[0] ? a->divisor[0] : a->include_pad[0] ? counted : elements_of(w);
+}
+
+/* Elements of an image. */
+static int64_t area_of(const aril_tensor *x)
+{
+    return aril__count(x->ndim - 2, x->dim + 2);
+}
+
+static bool is_integer(const aril_tensor *x)
+{
+    return aril__is_int((aril_dtype)x->dtype);
+}
+
+/* Whether element i of x is larger than element k. NaN is larger than all numbers. */
+static bool is_larger(const aril_tensor *x, int64_t i, int64_t k)
+{
+    if (is_integer(x)) {
+        int64_t a = aril__get_i64(x, i), b = aril__get_i64(x, k);
+        return x->dtype == ARIL_U64 ? (uint64_t)a > (uint64_t)b : a > b;
+    }
+    double a = aril__get(x, i), b = aril__get(x, k);
+    return a > b || (isnan(a) && !isnan(b));
+}
+
+/* Copies element k of x to element i of y; k = -1: 0. */
+static void copy_element(aril_tensor *y, int64_t i, const aril_tensor *x, int64_t k)
+{
+    if (is_integer(x))
+        aril__put_i64(y, i, k < 0 ? 0 : aril__get_i64(x, k));
+    else
+        aril__put(y, i, k < 0 ? 0 : aril__get(x, k));
+}
+
+/* The first of the largest elements of each window, and its index; of an empty window, the lowest
+ * value and -1. */
+static aril_status max_pool_ref(aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    aril_tensor *y = r->out[0], *indices = r->out[1];
+    for (int64_t i = 0; i < y->numel; i++) {
+        int64_t image = i / area_of(y) * area_of(x), best = -1;
+        window w = window_at(r, x, y, i);
+        for (int64_t k = 0; k < elements_of(&w); k++) {
+            int64_t at = image + element_of(&w, k);
+            if (best < 0 || is_larger(x, at, best)) best = at;
+        }
+        aril__put_i64(indices, i, best < 0 ? -1 : best - image);
+        if (best >= 0)
+            copy_element(y, i, x, best);
+        else if (is_integer(y))
+            aril__put_i64(y, i, y->dtype == ARIL_U64 ? 0 : INT64_MIN);
+        else
+            aril__put(y, i, -INFINITY);
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_index(const aril__run *r, int64_t index, int64_t area, bool may_be_none)
+{
+    if ((index >= 0 && index < area) || (index == -1 && may_be_none)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,
+                      index, area);
+}
+
+/* y[i] = x[index i]; 0 for -1 */
+static aril_status max_pool_pick_ref(aril__run *r)
+{
+    const aril_tensor *x = r->in[0], *indices = r->in[1];
+    aril_tensor *y = r->out[0];
+    aril_status s = ARIL_OK;
+    for (int64_t i = 0; i < y->numel && s == ARIL_OK; i++) {
+        int64_t image = i / area_of(y) * area_of(x), index = aril__get_i64(indices, i);
+        s = check_index(r, index, area_of(x), true);
+        if (s == ARIL_OK) copy_element(y, i, x, index < 0 ? -1 : image + index);
+    }
+    return s;
+}
+
+/* x[k] = the sum of all y whose index is k */
+static aril_status max_pool_grad_ref(aril__run *r)
+{
+    const aril_tensor *y = r->in[0], *indices = r->in[1];
+    aril_tensor *x = r->out[0];
+    int64_t area = area_of(x), places = area_of(y);
+    for (int64_t i = 0; i < y->numel; i++)
+        if (check_index(r, aril__get_i64(indices, i), area, true) < 0) return ARIL_ERR_INDEX;
+    for (int64_t k = 0; k < x->numel; k++) {
+        int64_t first = k / area * places;
+        uint64_t whole = 0; /* integers wrap around */
+        double sum = 0;
+        for (int64_t i = first; i < first + places; i++) {
+            if (aril__get_i64(indices, i) != k % area) continue;
+            if (is_integer(y))
+                whole += (uint64_t)aril__get_i64(y, i);
+            else
+                sum += aril__get(y, i);
+        }
+        if (is_integer(y))
+            aril__put_i64(x, k, (int64_t)whole);
+        else
+            aril__put(x, k, sum);
+    }
+    return ARIL_OK;
+}
+
+/* y[k] = the last x whose index is k, or 0 */
+static aril_status max_unpool_ref(aril__run *r)
+{
+    const aril_tensor *x = r->in[0], *indices = r->in[1];
+    aril_tensor *y = r->out[0];
+    int64_t area = area_of(y), places = area_of(x);
+    for (int64_t k = 0; k < y->numel; k++) copy_element(y, k, x, -1);
+    for (int64_t i = 0; i < x->numel; i++) {
+        int64_t index = aril__get_i64(indices, i);
+        if (check_index(r, index, area, false) < 0) return ARIL_ERR_INDEX;
+        copy_element(y, i / places * area + index, x, i);
+    }
+    return ARIL_OK;
+}
+
+/* The mean of each window; 0 if it is empty. */
+static aril_status avg_pool_ref(aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    aril_tensor *y = r->out[0];
+    for (int64_t i = 0; i < y->numel; i++) {
+        int64_t image = i / area_of(y) * area_of(x);
+        window w = window_at(r, x, y, i);
+        int64_t divisor = divisor_of(r->attrs, &w);
+        double sum = 0;
+        for (int64_t k = 0; k < elements_of(&w); k++)
+            sum += aril__get(x, image + element_of(&w, k));
+        aril__put(y, i, divisor ? sum / (double)divisor : 0);
+    }
+    return ARIL_OK;
+}
+
+/* Each element gets its share of the gradient of all windows that contain it. */
+static aril_status avg_pool_grad_ref(aril__run *r)
+{
+    const aril_tensor *g = r->in[0];
+    aril_tensor *x = r->out[0];
+    int64_t area = area_of(x), places = area_of(g);
+    for (int64_t k = 0; k < x->numel; k++) {
+        double sum = 0;
+        for (int64_t i = k / area * places; i < (k / area + 1) * places; i++) {
+            window w = window_at(r, x, g, i);
+            if (contains(&w, k % area)) sum += aril__get(g, i) / (double)divisor_of(r->attrs, &w);
+        }
+        aril__put(x, k, sum);
+    }
+    return ARIL_OK;
+}
 
 /* ---- shapes ---- */
 
@@ -73,7 +326,7 @@ static aril_status pool_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[0];
     int64_t dim[ARIL_MAX_DIMS];
-    bool adaptive = c->op == &aril__op_adaptive_avg_pool || c->op == &aril__op_adaptive_max_pool;
+    bool adaptive = aril__pool_is_adaptive(c->op);
     aril_status s = pooled_shape(c, x, adaptive, dim);
     if (s < 0) return s;
     set_shape(c, 0, (aril_dtype)x->dtype, x->ndim, dim);
@@ -101,7 +354,7 @@ static aril_status avg_grad_infer(aril__call *c)
 {
     const aril_tensor *x = c->in[1];
     int64_t dim[ARIL_MAX_DIMS];
-    aril_status s = pooled_shape(c, x, c->op == &aril__op_adaptive_avg_pool_grad, dim);
+    aril_status s = pooled_shape(c, x, aril__pool_is_adaptive(c->op), dim);
     if (s < 0) return s;
     if (!fits(x->ndim, dim, c->in[0])) return misfit(c, x->ndim, dim, "a gradient", c->in[0]);
     set_shape(c, 0, (aril_dtype)c->in[0]->dtype, x->ndim, x->dim);
@@ -173,8 +426,6 @@ static aril_status max_unpool_infer(aril__call *c)
 
 /* ---- op table rows ---- */
 
-enum { NUMBERS = DT_FLOAT | DT(ARIL_I64) };
-
 #define POOL2                                                                     \
     &(const struct pool_attrs)                                                    \
     {                                                                             \
@@ -238,9 +489,8 @@ static const aril__sample max_pool_samples[] = {
 };
 OP(max_pool, .doc = "the largest element of each window, and where it stood", .onnx = "MaxPool",
    .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = pool_infer, .ref = aril__pool_max,
-   .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = max_pool_samples,
-   WITH_ATTRS(pool));
+   .types = DT_FLOAT | DT_INT, .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp,
+   .saves = { OUT(1) | LIKE(0) }, .samples = max_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_max_pool_samples[] = {
     { .in = { "d[2,2,4,6]" }, .attrs = TO_SIZE(2, 4, 0), .flags = SAMPLE_BATCH },
@@ -250,8 +500,8 @@ static const aril__sample adaptive_max_pool_samples[] = {
     SAMPLE_END
 };
 OP(adaptive_max_pool, .doc = "max pooling to a given number of results", .min_in = 1, .max_in = 1,
-   .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .native = NUMBERS,
-   .infer = pool_infer, .ref = aril__pool_max, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = pool_infer,
+   .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
    .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
 
 VJP(max_pool_grad)
@@ -269,9 +519,8 @@ static const aril__sample max_pool_grad_samples[] = {
 OP(max_pool_grad,
    .doc = "elements added up where their indices say, in the shape of another tensor", .min_in = 3,
    .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_pool_grad_infer,
-   .ref = aril__pool_scatter, .vjp = max_pool_grad_vjp, .saves = { IN(1) },
-   .samples = max_pool_grad_samples);
+   .types = DT_FLOAT | DT_INT, .infer = max_pool_grad_infer, .ref = max_pool_grad_ref,
+   .vjp = max_pool_grad_vjp, .saves = { IN(1) }, .samples = max_pool_grad_samples);
 
 VJP(max_pool_pick)
 {
@@ -284,8 +533,8 @@ static const aril__sample max_pool_pick_samples[] = { { .in = { "[2,2,4,5]", "i2
                                                       SAMPLE_END };
 OP(max_pool_pick, .doc = "the elements that the indices of max pooling name", .min_in = 2,
    .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
-   .native = NUMBERS, .infer = max_pool_pick_infer, .ref = aril__pool_pick,
-   .vjp = max_pool_pick_vjp, .saves = { IN(1) | LIKE(0) }, .samples = max_pool_pick_samples);
+   .infer = max_pool_pick_infer, .ref = max_pool_pick_ref, .vjp = max_pool_pick_vjp,
+   .saves = { IN(1) | LIKE(0) }, .samples = max_pool_pick_samples);
 
 VJP(avg_pool)
 {
@@ -314,8 +563,8 @@ static const aril__sample avg_pool_samples[] = {
 };
 OP(avg_pool, .doc = "the mean of each window", .onnx = "AveragePool", .min_in = 1, .max_in = 1,
    .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer,
-   .ref = aril__pool_average, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
-   .samples = avg_pool_samples, WITH_ATTRS(pool));
+   .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) }, .samples = avg_pool_samples,
+   WITH_ATTRS(pool));
 
 static const aril__sample avg_pool_grad_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,6]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
@@ -325,8 +574,8 @@ static const aril__sample avg_pool_grad_samples[] = {
 };
 OP(avg_pool_grad, .doc = "the gradient of avg_pool, in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = aril__pool_average_back,
-   .vjp = avg_pool_grad_vjp, .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
+   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
+   .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_samples[] = {
     { .in = { "[2,2,4,6]" }, .attrs = TO_SIZE(2, 4, 0), .flags = SAMPLE_BATCH },
@@ -337,7 +586,7 @@ static const aril__sample adaptive_avg_pool_samples[] = {
 };
 OP(adaptive_avg_pool, .doc = "average pooling to a given number of results", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
-   .infer = pool_infer, .ref = aril__pool_average, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
+   .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
    .samples = adaptive_avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_grad_samples[] = {
@@ -347,8 +596,8 @@ static const aril__sample adaptive_avg_pool_grad_samples[] = {
 };
 OP(adaptive_avg_pool_grad, .doc = "the gradient of adaptive_avg_pool, like the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = aril__pool_average_back,
-   .vjp = avg_pool_grad_vjp, .samples = adaptive_avg_pool_grad_samples, WITH_ATTRS(pool));
+   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
+   .samples = adaptive_avg_pool_grad_samples, WITH_ATTRS(pool));
 
 VJP(max_unpool)
 {
@@ -365,6 +614,5 @@ static const aril__sample max_unpool_samples[] = {
 };
 OP(max_unpool, .doc = "elements put back where max pooling found them", .onnx = "MaxUnpool",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .native = NUMBERS, .infer = max_unpool_infer,
-   .ref = aril__pool_scatter, .vjp = max_unpool_vjp, .saves = { IN(1) },
-   .samples = max_unpool_samples, WITH_ATTRS(pool));
+   .types = DT_FLOAT | DT_INT, .infer = max_unpool_infer, .ref = max_unpool_ref,
+   .vjp = max_unpool_vjp, .saves = { IN(1) }, .samples = max_unpool_samples, WITH_ATTRS(pool));

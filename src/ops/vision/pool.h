@@ -34,4 +34,18 @@ extern const aril__op aril__op_adaptive_avg_pool, aril__op_adaptive_avg_pool_gra
     A(pool, I64, 1, divisor, 0, NULL) A(pool, I64, 3, size, 0, NULL)
 ATTRS(pool, POOL_ATTRS)
 
+/* The window of spatial dimension i over `in` elements. */
+aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in);
+
+bool aril__pool_is_adaptive(const aril__op *op);
+
+/* The elements of one window along one dimension: first, first + step, ... */
+typedef struct aril__taps {
+    int64_t first, n, step;
+    int64_t counted; /* including those in the padding */
+} aril__taps;
+
+/* Of the o-th of `out` windows over `in` elements; w NULL: adaptive. */
+aril__taps aril__pool_taps(const aril__slide *w, int64_t in, int64_t out, int64_t o);
+
 #endif

@@ -1,4 +1,4 @@
-#include "ops/vision/pool_run.h"
+#include "backend/cpu/vision/pool.h"
 
 #include "aril/ops.h"
 #include "core/memory.h"
@@ -12,23 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in)
-{
-    aril__slide w = { .kernel = a->kernel[i],
-                      .stride = a->stride[i],
-                      .begin = a->pad[2 * i],
-                      .end = a->pad[2 * i + 1],
-                      .dilation = a->dilation[i],
-                      .ceil = a->ceil[0] };
-    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
-    return w;
-}
-
-/* The elements of one window along one dimension: first, first + step, ... */
-typedef struct taps {
-    int64_t first, n, step;
-    int64_t counted; /* including those in the padding */
-} taps;
+typedef aril__taps taps;
 
 /* The windows [begin, end) that may contain an element. */
 typedef struct cover {
@@ -131,7 +115,7 @@ typedef int64_t lane_index;
 #define IS_NAN(v)       ((v) != (v))
 #define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN beats all but NaN */
 #define FLOATING
-#define TEMPLATE "ops/vision/pool_run.inc"
+#define TEMPLATE "backend/cpu/vision/pool.inc"
 #include "ops/vector/each_target.inc"
 #undef LOWEST
 #undef IS_NAN
@@ -146,7 +130,7 @@ typedef int64_t lane_index;
 #define LOWEST          INT64_MIN
 #define IS_NAN(v)       0
 #define BETTER(v, best) ((v) > (best))
-#include "ops/vision/pool_run.inc"
+#include "backend/cpu/vision/pool.inc"
 #undef TARGET
 #undef T
 #undef NAME
@@ -173,23 +157,7 @@ static void spread(const aril_tensor *t, int64_t *dim, int64_t *stride)
 
 static taps taps_at(const pool *p, int i, int64_t o)
 {
-    int64_t in = p->x_dim[2 + i];
-    if (p->adaptive) {
-        int64_t out = p->y_dim[2 + i], first = o * in / out;
-        int64_t n = ((o + 1) * in + out - 1) / out - first;
-        return (taps){ first, n, 1, n };
-    }
-    const aril__slide *w = &p->window[i];
-    int64_t start = o * w->stride - w->begin, d = w->dilation;
-    int64_t skipped = start < 0 ? (d - 1 - start) / d : 0;
-    int64_t reach =
-        in > start ? (in - start + d - 1) / d : 0; /* taps before the end of the input */
-    int64_t padded = (in + w->end - start + d - 1) / d;
-    taps t = { .first = start + skipped * d, .step = d };
-    t.n = (reach < w->kernel ? reach : w->kernel) - skipped;
-    if (t.n < 0) t.n = 0;
-    t.counted = padded < w->kernel ? padded : w->kernel;
-    return t;
+    return aril__pool_taps(p->adaptive ? NULL : &p->window[i], p->x_dim[2 + i], p->y_dim[2 + i], o);
 }
 
 static void describe(pool *p, const aril__run *r, const aril_tensor *x, const aril_tensor *y,
@@ -274,12 +242,6 @@ static int64_t grain(int64_t work)
     return work >= GRAIN ? 1 : GRAIN / (work > 0 ? work : 1);
 }
 
-static bool is_adaptive(const aril__run *r)
-{
-    return r->op == &aril__op_adaptive_max_pool || r->op == &aril__op_adaptive_avg_pool ||
-           r->op == &aril__op_adaptive_avg_pool_grad;
-}
-
 /* ---- runs ---- */
 
 /* Lines of y: all channels of a row, or a row of one channel. */
@@ -294,37 +256,37 @@ static void run_lines(pool *p, aril__range_fn *fn, const int64_t *dim, int64_t t
     aril__parallel_for(lines, grain(work / 2), fn, p);
 }
 
-aril_status aril__pool_max(aril__run *r)
+aril_status aril__cpu_max_pool(aril__run *r)
 {
     pool p;
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], r->out[1]);
-    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
     p.by_place = p.by_channel && p.x_dim[0] == 1;
     if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.most_taps);
     free(p.tables);
     return s;
 }
 
-aril_status aril__pool_average(aril__run *r)
+aril_status aril__cpu_avg_pool(aril__run *r)
 {
     pool p;
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], NULL);
-    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
     if (s == ARIL_OK && r->out[0]->numel)
         run_lines(&p, ARIL__PICK(average_lines, p.type == ARIL_F64), p.y_dim, p.most_taps);
     free(p.tables);
     return s;
 }
 
-aril_status aril__pool_average_back(aril__run *r)
+aril_status aril__cpu_avg_pool_grad(aril__run *r)
 {
     pool p;
     aril__slide window[3];
     describe(&p, r, r->out[0], r->in[0], NULL);
     if (r->out[0]->numel == 0) return ARIL_OK;
-    aril_status s = make_tables(&p, r, window, is_adaptive(r));
+    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
     if (s == ARIL_OK && p.by_channel)
         run_lines(&p, ARIL__PICK(average_back_lines, p.type == ARIL_F64), p.x_dim, 2);
     else if (s == ARIL_OK)
@@ -356,7 +318,7 @@ static bool tiled(pool *p)
            p->x_dim[2] * p->x_dim[3] * p->x_dim[4] < INT32_MAX;
 }
 
-aril_status aril__pool_scatter(aril__run *r)
+aril_status aril__cpu_max_pool_grad(aril__run *r)
 {
     /* Samples that keep threads busy; channels per cache line; elements. */
     enum { FEW = 8, LINE = 16, CACHED = 256 * 1024 };
@@ -392,7 +354,7 @@ aril_status aril__pool_scatter(aril__run *r)
     return bad_index(r, &p);
 }
 
-aril_status aril__pool_pick(aril__run *r)
+aril_status aril__cpu_max_pool_pick(aril__run *r)
 {
     pool p;
     ARIL_SCOPE;

@@ -1,0 +1,15 @@
+/* Pooling. Tensors may have any strides; if channels or rows are contiguous, the loops over them are
+ * vectorized. */
+#ifndef ARIL_CPU_POOL_H
+#define ARIL_CPU_POOL_H
+
+#include "ops/table/op.h"
+
+/* Windows of both kinds, sliding and adaptive. */
+aril_status aril__cpu_max_pool(aril__run *r);      /* x -> y, indices */
+aril_status aril__cpu_max_pool_grad(aril__run *r); /* y, indices -> x: adds; max_unpool: writes */
+aril_status aril__cpu_max_pool_pick(aril__run *r); /* x, indices -> y */
+aril_status aril__cpu_avg_pool(aril__run *r);      /* x -> y */
+aril_status aril__cpu_avg_pool_grad(aril__run *r); /* y -> x */
+
+#endif

@@ -1,0 +1,30 @@
+/* Rows of this folder, fastest first for each op; the list ends with an empty row. */
+#include "backend/cpu/vision/rows.h"
+
+#include "backend/cpu/vision/pool.h"
+
+/* Of tensors of any strides. Integers are staged through i64, which cannot order u64. */
+#define MAX_POOL(op_, dtypes_, run_)                                                       \
+    {                                                                                      \
+        .op = #op_, .name = #run_, .dtypes = (dtypes_), .native = DT_FLOAT | DT(ARIL_I64), \
+        .strided = true, .run = aril__##run_                                               \
+    }
+#define STRIDES(op_, run_)                                                                  \
+    {                                                                                       \
+        .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = true, .run = aril__##run_ \
+    }
+
+const aril__row aril__cpu_vision_rows[] = {
+    MAX_POOL(max_pool, (DT_FLOAT | DT_INT) & ~DT(ARIL_U64), cpu_max_pool),
+    MAX_POOL(adaptive_max_pool, (DT_FLOAT | DT_INT) & ~DT(ARIL_U64), cpu_max_pool),
+    MAX_POOL(max_pool_grad, DT_FLOAT | DT_INT, cpu_max_pool_grad),
+    MAX_POOL(max_pool_pick, DT_FLOAT | DT_INT, cpu_max_pool_pick),
+    MAX_POOL(max_unpool, DT_FLOAT | DT_INT, cpu_max_pool_grad),
+
+    STRIDES(avg_pool, cpu_avg_pool),
+    STRIDES(avg_pool_grad, cpu_avg_pool_grad),
+    STRIDES(adaptive_avg_pool, cpu_avg_pool),
+    STRIDES(adaptive_avg_pool_grad, cpu_avg_pool_grad),
+
+    { 0 }
+};
