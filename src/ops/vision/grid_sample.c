@@ -6,21 +6,19 @@
  *
  * The gradient of the second is expressed by the first and the third; the third decomposes into
  * other ops, which are differentiable. */
+#include "ops/vision/grid_sample.h"
+
 #include "aril/ops.h"
-#include "core/parallel.h"
+#include "core/memory.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define GRID_SAMPLE_ATTRS(A)                           \
-    A(grid_sample, I64, 1, mode, 0, "mode")            \
-    A(grid_sample, I64, 1, padding, 0, "padding_mode") \
-    A(grid_sample, I64, 1, align_corners, 0, "align_corners")
-ATTRS(grid_sample, GRID_SAMPLE_ATTRS)
 ATTR_LIST(grid_sample, GRID_SAMPLE_ATTRS)
 
 /* ---- shapes ---- */
@@ -97,34 +95,20 @@ static aril_status grid_sample_grad_grid_infer(aril__call *c)
 
 /* ---- points ---- */
 
-/* What a sampling point reads: elements of a plane, their weights, and the weights' derivatives. */
-typedef struct point {
-    int n;
-    int64_t at[16];
-    double weight[16], dx[16], dy[16];
-} point;
-
-typedef struct job {
-    int64_t channels, h, w, places; /* places: sampling points per image */
-    int mode, padding;
-    bool align;
-    void *x, *y, *grid, *out;
-} job;
-
 /* Maps a coordinate from -1 .. 1 to a pixel position on one axis; also outputs the derivative. */
-static double unnormalize(const job *j, double v, int64_t n, double *slope)
+static double unnormalize(const aril__grid *grid, double v, int64_t n, double *slope)
 {
-    *slope = j->align ? (double)(n - 1) / 2 : (double)n / 2;
-    return j->align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+    *slope = grid->align ? (double)(n - 1) / 2 : (double)n / 2;
+    return grid->align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 }
 
 /* Maps p into the image according to the padding mode, and multiplies slope by the derivative. */
-static double confine(const job *j, double p, int64_t n, double *slope)
+static double confine(const aril__grid *grid, double p, int64_t n, double *slope)
 {
     double most = (double)(n - 1);
-    if (j->padding == ARIL_GRID_ZEROS) return p;
-    if (j->padding == ARIL_GRID_REFLECTION) {
-        double low = j->align ? 0 : -0.5, span = j->align ? most : (double)n;
+    if (grid->padding == ARIL_GRID_ZEROS) return p;
+    if (grid->padding == ARIL_GRID_REFLECTION) {
+        double low = grid->align ? 0 : -0.5, span = grid->align ? most : (double)n;
         if (span == 0) {
             *slope = 0;
             return 0;
@@ -139,10 +123,10 @@ static double confine(const job *j, double p, int64_t n, double *slope)
 }
 
 /* The index of element (floor(py), floor(px)), or -1 outside. */
-static int64_t element(const job *j, double py, double px)
+static int64_t element(const aril__grid *grid, double py, double px)
 {
-    bool inside = py >= 0 && px >= 0 && py <= (double)(j->h - 1) && px <= (double)(j->w - 1);
-    return inside ? (int64_t)py * j->w + (int64_t)px : -1;
+    bool inside = py >= 0 && px >= 0 && py <= (double)(grid->h - 1) && px <= (double)(grid->w - 1);
+    return inside ? (int64_t)py * grid->w + (int64_t)px : -1;
 }
 
 /* Weights of the four taps of a cubic at fraction t of a pixel, and their derivatives. */
@@ -157,18 +141,19 @@ static void cubic_weights(double t, double *w, double *d)
     }
 }
 
-static point point_of(const job *j, double gx, double gy)
+aril__grid_point aril__grid_look_up(const aril__grid *grid, double gx, double gy)
 {
-    point p = { .n = 0 };
-    double sx, sy, px = unnormalize(j, gx, j->w, &sx), py = unnormalize(j, gy, j->h, &sy);
+    aril__grid_point p = { .n = 0 };
+    double sx, sy, px = unnormalize(grid, gx, grid->w, &sx),
+                   py = unnormalize(grid, gy, grid->h, &sy);
     double wx[4] = { 1 }, wy[4] = { 1 }, dx[4] = { 0 }, dy[4] = { 0 };
-    int taps = j->mode == ARIL_GRID_BICUBIC ? 4 : j->mode == ARIL_GRID_NEAREST ? 1 : 2;
+    int taps = grid->mode == ARIL_GRID_BICUBIC ? 4 : grid->mode == ARIL_GRID_NEAREST ? 1 : 2;
     if (taps < 4) {
-        px = confine(j, px, j->w, &sx);
-        py = confine(j, py, j->h, &sy);
+        px = confine(grid, px, grid->w, &sx);
+        py = confine(grid, py, grid->h, &sy);
     }
     if (!isfinite(px) || !isfinite(py) || fabs(px) > 1e9 || fabs(py) > 1e9) {
-        if (taps < 4 || j->padding == ARIL_GRID_ZEROS) return p;
+        if (taps < 4 || grid->padding == ARIL_GRID_ZEROS) return p;
         px = isfinite(px) && fabs(px) <= 1e9 ? px : -100;
         py = isfinite(py) && fabs(py) <= 1e9 ? py : -100;
     }
@@ -190,10 +175,10 @@ static point point_of(const job *j, double gx, double gy)
         for (int a = 0; a < taps; a++) {
             double ex = x0 + a, ey = y0 + b, unused = 1;
             if (taps == 4) {
-                ex = nearbyint(confine(j, ex, j->w, &unused));
-                ey = nearbyint(confine(j, ey, j->h, &unused));
+                ex = nearbyint(confine(grid, ex, grid->w, &unused));
+                ey = nearbyint(confine(grid, ey, grid->h, &unused));
             }
-            p.at[p.n] = element(j, ey, ex);
+            p.at[p.n] = element(grid, ey, ex);
             p.weight[p.n] = wx[a] * wy[b];
             p.dx[p.n] = dx[a] * wy[b] * sx;
             p.dy[p.n] = wx[a] * dy[b] * sy;
@@ -203,96 +188,76 @@ static point point_of(const job *j, double gx, double gy)
     return p;
 }
 
-#define TEMPLATE "ops/vision/grid_sample.inc"
-#include "ops/table/each_real.inc"
+/* ---- references ---- */
 
-enum {
-    PLACES = 512, /* maximum points per block */
-    SOME = 4,     /* channels processed together */
-};
-
-static int64_t least(int64_t a, int64_t b)
+/* The i-th sampling point of the grid tensor [N,h,w,2]. */
+static aril__grid_point point_at(const aril__grid *how, const aril_tensor *grid, int64_t i)
 {
-    return a < b ? a : b;
+    return aril__grid_look_up(how, aril__get(grid, 2 * i), aril__get(grid, 2 * i + 1));
 }
 
-#define TEMPLATE "ops/vision/grid_linear.inc"
-#include "ops/vector/each_target.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_grid_sample, aril__op_grid_sample_grad_grid,
-    aril__op_grid_sample_grad_x;
-
-static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
-                    const aril_tensor *y)
+/* Element i of y, [N,C,h,w], is read at this point of the grid. */
+static int64_t place_of(const aril_tensor *y, int64_t i)
 {
-    const struct grid_sample_attrs *a = r->attrs;
-    return (job){ .channels = x->dim[1],
-                  .h = x->dim[2],
-                  .w = x->dim[3],
-                  .places = grid->dim[1] * grid->dim[2],
-                  .mode = (int)a->mode[0],
-                  .padding = (int)a->padding[0],
-                  .align = a->align_corners[0],
-                  .x = aril__ptr(x),
-                  .y = aril__ptr(y),
-                  .grid = aril__ptr(grid),
-                  .out = aril__ptr(r->out[0]) };
+    int64_t places = y->dim[2] * y->dim[3];
+    return i / (places * y->dim[1]) * places + i % places;
 }
 
-/* Bicubic sampling, and planes with more than INT32_MAX elements, use the general kernels. */
-static bool is_linear(const job *j)
-{
-    return j->mode != ARIL_GRID_BICUBIC && (double)j->h * (double)j->w + (double)j->w < INT32_MAX;
-}
-
-/* Sampling points per chunk: whole blocks, but enough chunks to keep threads busy. */
-static int64_t grain_of(int64_t places)
-{
-    enum { CHUNKS = 8, FEW = 64 };
-    int64_t grain = least(places / CHUNKS, PLACES);
-    return grain > FEW ? grain : FEW;
-}
-
+/* y = the weighted sum of the elements of x that its point reads */
 static aril_status grid_sample_ref(aril__run *r)
 {
-    job j = describe(r, r->in[0], r->in[1], r->out[0]);
-    bool wide = r->type == ARIL_F64;
-    int64_t n = r->in[1]->numel / 2;
-    if (r->out[0]->numel)
-        aril__parallel_for(n, grain_of(n),
-                           is_linear(&j) ? ARIL__PICK(linear_sample, wide)
-                           : wide        ? sample_f64
-                                         : sample_f32,
-                           &j);
+    const aril_tensor *x = r->in[0];
+    aril_tensor *y = r->out[0];
+    aril__grid how = aril__grid_of(r->attrs, x);
+    for (int64_t i = 0; i < y->numel; i++) {
+        aril__grid_point p = point_at(&how, r->in[1], place_of(y, i));
+        int64_t image = i / (y->dim[2] * y->dim[3]) * how.h * how.w;
+        double sum = 0;
+        for (int k = 0; k < p.n; k++) sum += p.weight[k] * aril__get(x, image + p.at[k]);
+        aril__put(y, i, sum);
+    }
     return ARIL_OK;
 }
 
+/* Each y gives its gradient, by weight, to the elements of x that it read. */
 static aril_status grid_sample_grad_x_ref(aril__run *r)
 {
-    job j = describe(r, r->out[0], r->in[1], r->in[0]);
-    bool wide = r->type == ARIL_F64;
-    int64_t planes = r->out[0]->dim[0] * j.channels;
-    if (r->out[0]->numel) /* points are computed again for each piece */
-        aril__parallel_for(planes, (planes - 1) / aril__parallel_pieces(planes, 1) + 1,
-                           is_linear(&j) ? ARIL__PICK(linear_give, wide)
-                           : wide        ? give_f64
-                                         : give_f32,
-                           &j);
+    const aril_tensor *g = r->in[0];
+    aril_tensor *x = r->out[0];
+    aril__grid how = aril__grid_of(r->attrs, x);
+    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
+    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t i = 0; i < g->numel; i++) {
+        aril__grid_point p = point_at(&how, r->in[1], place_of(g, i));
+        int64_t image = i / (g->dim[2] * g->dim[3]) * how.h * how.w;
+        for (int k = 0; k < p.n; k++) sums[image + p.at[k]] += p.weight[k] * aril__get(g, i);
+    }
+    for (int64_t i = 0; i < x->numel; i++) aril__put(x, i, sums[i]);
+    free(sums);
     return ARIL_OK;
 }
 
+/* The derivatives of all channels of y by the coordinates of their point. */
 static aril_status grid_sample_grad_grid_ref(aril__run *r)
 {
-    job j = describe(r, r->in[1], r->in[2], r->in[0]);
-    bool wide = r->type == ARIL_F64;
-    int64_t n = r->in[2]->numel / 2;
-    if (n)
-        aril__parallel_for(n, grain_of(n),
-                           is_linear(&j) ? ARIL__PICK(linear_steer, wide)
-                           : wide        ? steer_f64
-                                         : steer_f32,
-                           &j);
+    const aril_tensor *g = r->in[0], *x = r->in[1], *grid = r->in[2];
+    aril__grid how = aril__grid_of(r->attrs, x);
+    int64_t channels = x->dim[1], places = grid->dim[1] * grid->dim[2];
+    for (int64_t i = 0; i < grid->numel / 2; i++) {
+        aril__grid_point p = point_at(&how, grid, i);
+        double along_x = 0, along_y = 0;
+        for (int64_t c = 0; c < channels; c++) {
+            int64_t plane = i / places * channels + c;
+            double v = aril__get(g, plane * places + i % places);
+            for (int k = 0; k < p.n; k++) {
+                double at = aril__get(x, plane * how.h * how.w + p.at[k]);
+                along_x += v * p.dx[k] * at;
+                along_y += v * p.dy[k] * at;
+            }
+        }
+        aril__put(r->out[0], 2 * i, along_x);
+        aril__put(r->out[0], 2 * i + 1, along_y);
+    }
     return ARIL_OK;
 }
 
@@ -467,10 +432,9 @@ static const aril__sample grid_sample_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample, .doc = "images read at the places of a grid", .onnx = "GridSample", .min_in = 2,
-   .max_in = 2, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = grid_sample_infer, .ref = grid_sample_ref, .vjp = grid_sample_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | IN(1) }, .samples = grid_sample_samples,
-   WITH_ATTRS(grid_sample));
+   .max_in = 2, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = grid_sample_infer,
+   .ref = grid_sample_ref, .vjp = grid_sample_vjp, .saves = { IN(1) | LIKE(0), IN(0) | IN(1) },
+   .samples = grid_sample_samples, WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_x_samples[] = {
     { .in = { "[2,2,2,3]", "u[2,2,3,2]", "[2,2,4,3]" },
@@ -488,10 +452,10 @@ static const aril__sample grid_sample_grad_x_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the images, like the third input",
-   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = grid_sample_grad_x_infer,
-   .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp, .saves = { IN(1), IN(0) | IN(1) },
-   .samples = grid_sample_grad_x_samples, WITH_ATTRS(grid_sample));
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED, .types = DT_FLOAT,
+   .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp,
+   .saves = { IN(1), IN(0) | IN(1) }, .samples = grid_sample_grad_x_samples,
+   WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_grid_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,3]", "u[2,2,3,2]" },
@@ -512,7 +476,7 @@ static const aril__sample grid_sample_grad_grid_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample_grad_grid, .doc = "the gradient of grid_sample for the grid", .min_in = 3,
-   .max_in = 3, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .max_in = 3, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
    .infer = grid_sample_grad_grid_infer, .ref = grid_sample_grad_grid_ref,
    .decompose = grid_sample_grad_grid_decompose, .samples = grid_sample_grad_grid_samples,
    WITH_ATTRS(grid_sample));

@@ -1,10 +1,11 @@
-/* Interpolation over one to three spatial dimensions. Every mode is linear and separable: along a
- * dimension each output element is a weighted sum of a few input elements. interpolate and
- * interpolate_grad use the same weights and are each other's gradients. */
+/* Interpolation over one to three spatial dimensions. interpolate and interpolate_grad use the same
+ * weights and are each other's gradients. */
+#include "ops/vision/resample.h"
+
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 #include "ops/vision/slide.h"
 
@@ -13,14 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* size: of the result; 0: derived from `scale`. A nonzero `scale` also determines the sampling
- * positions. */
-#define INTERPOLATE_ATTRS(A)                          \
-    A(interpolate, I64, 1, mode, 0, "mode")           \
-    A(interpolate, I64, 1, align_corners, 0, NULL)    \
-    A(interpolate, I64, 1, antialias, 0, "antialias") \
-    A(interpolate, I64, 3, size, 0, NULL) A(interpolate, F64, 3, scale, 0, NULL)
-ATTRS(interpolate, INTERPOLATE_ATTRS)
 ATTR_LIST(interpolate, INTERPOLATE_ATTRS)
 
 /* ---- shapes ---- */
@@ -75,70 +68,6 @@ static aril_status interpolate_grad_infer(aril__call *c)
 
 /* ---- weights ---- */
 
-typedef struct tap {
-    int64_t at;    /* offset of the element along its dimension */
-    int64_t pixel; /* index of the element */
-    double weight;
-} tap;
-
-enum {
-    LANES = 512, /* channels processed at a time */
-    MIXED = 128, /* maximum pixels per output pixel if channels are contiguous */
-};
-
-typedef struct job {
-    int64_t x_dim[5], y_dim[5], x_stride[5], y_stride[5];
-    void *x, *y;
-    aril_dtype type;
-    bool staged;  /* f16 or bf16 */
-    int width[3]; /* taps per output element; unused ones have weight 0 */
-    tap *taps[3];
-    int32_t *places; /* the same for the last dimension: [taps, elements] */
-    double *weights;
-    int64_t block; /* channels per unit of work */
-    _Atomic bool out_of_memory;
-} job;
-
-/* The input pixels of one output pixel. */
-typedef struct mix {
-    int n;
-    int64_t at[MIXED];
-    double weight[MIXED];
-} mix;
-
-static const tap *taps_of(const job *j, int axis, int64_t o)
-{
-    return j->taps[axis] + o * j->width[axis];
-}
-
-/* The pixels of output position o: by offset, or by index. */
-static inline void mix_all(const job *j, const int64_t *o, mix *m, bool by_number)
-{
-    const tap *t0 = taps_of(j, 0, o[2]), *t1 = taps_of(j, 1, o[3]), *t2 = taps_of(j, 2, o[4]);
-    m->n = 0;
-    for (int a = 0; a < j->width[0]; a++)
-        for (int b = 0; b < j->width[1]; b++)
-            for (int e = 0; e < j->width[2]; e++) {
-                double weight = t0[a].weight * t1[b].weight * t2[e].weight;
-                if (weight == 0) continue;
-                m->weight[m->n] = weight;
-                m->at[m->n++] =
-                    by_number
-                        ? (t0[a].pixel * j->x_dim[3] + t1[b].pixel) * j->x_dim[4] + t2[e].pixel
-                        : t0[a].at + t1[b].at + t2[e].at;
-            }
-}
-
-static void mix_taps(const job *j, const int64_t *o, mix *m)
-{
-    mix_all(j, o, m, false);
-}
-
-static void mix_pixels(const job *j, const int64_t *o, mix *m)
-{
-    mix_all(j, o, m, true);
-}
-
 /* The Keys cubic kernel at distance t. */
 static double cubic(double t, double a)
 {
@@ -169,32 +98,32 @@ static int64_t clip(int64_t i, int64_t n)
 }
 
 static void plain_taps(const struct interpolate_attrs *a, double ratio, int64_t o, int64_t in,
-                       bool wide, tap *t)
+                       bool wide, aril__tap *t)
 {
     double place = a->align_corners[0] ? ratio * (double)o : ratio * ((double)o + 0.5) - 0.5;
     double near = ratio * ((double)o + (a->mode[0] == ARIL_NEAREST_EXACT ? 0.5 : 0));
     if (!wide)
         near = (double)((float)ratio * ((float)o + (a->mode[0] == ARIL_NEAREST_EXACT ? 0.5f : 0)));
     if (a->mode[0] == ARIL_NEAREST || a->mode[0] == ARIL_NEAREST_EXACT) {
-        t[0] = (tap){ .pixel = clip((int64_t)floor(near), in), .weight = 1 };
+        t[0] = (aril__tap){ .pixel = clip((int64_t)floor(near), in), .weight = 1 };
     } else if (a->mode[0] == ARIL_LINEAR) {
         if (place < 0) place = 0;
         int64_t first = clip((int64_t)place, in);
         double part = place - (double)first;
-        t[0] = (tap){ .pixel = first, .weight = 1 - part };
-        t[1] = (tap){ .pixel = clip(first + 1, in), .weight = part };
+        t[0] = (aril__tap){ .pixel = first, .weight = 1 - part };
+        t[1] = (aril__tap){ .pixel = clip(first + 1, in), .weight = part };
     } else {
         double first = floor(place), part = place - first;
         for (int k = 0; k < 4; k++)
-            t[k] = (tap){ .pixel = clip((int64_t)first + k - 1, in),
-                          .weight = cubic(part + 1 - k, -0.75) };
+            t[k] = (aril__tap){ .pixel = clip((int64_t)first + k - 1, in),
+                                .weight = cubic(part + 1 - k, -0.75) };
     }
 }
 
 /* Antialiasing: a kernel stretched to the spacing of the output elements, with weights normalized
  * to 1. */
 static void smooth_taps(const struct interpolate_attrs *a, double ratio, int64_t o, int64_t in,
-                        int width, tap *t)
+                        int width, aril__tap *t)
 {
     double half = a->mode[0] == ARIL_LINEAR ? 1 : 2, stretch = ratio >= 1 ? ratio : 1;
     double center = ratio * ((double)o + 0.5), support = half * stretch, sum = 0;
@@ -205,130 +134,120 @@ static void smooth_taps(const struct interpolate_attrs *a, double ratio, int64_t
         double d = ((double)(first + k) - center + 0.5) / stretch;
         bool used = first + k < end;
         double w = !used ? 0 : a->mode[0] == ARIL_LINEAR ? triangle(d) : cubic(d, -0.5);
-        t[k] = (tap){ .pixel = used ? first + k : 0, .weight = w };
+        t[k] = (aril__tap){ .pixel = used ? first + k : 0, .weight = w };
         sum += w;
     }
     for (int k = 0; k < width; k++) t[k].weight = sum != 0 ? t[k].weight / sum : 0;
 }
 
-static aril_status make_taps(const aril__run *r, job *j, int ndim)
+/* The weights along spatial dimension i, at place `at` of the table. */
+static aril_status taps_along(const aril__run *r, int i, int at, int64_t stride,
+                              aril__taps_table *t)
 {
     const struct interpolate_attrs *a = r->attrs;
-    int lead = 5 - ndim;
-    bool wide = r->type == ARIL_F64;
-    for (int i = 0; i < 3; i++) {
-        int64_t in = j->x_dim[2 + i], out = j->y_dim[2 + i];
-        bool there = i >= lead;
-        double ratio = there ? ratio_of(a, i - lead, in, out, wide) : 1;
-        bool smooth = there && a->antialias[0] && a->mode[0] >= ARIL_LINEAR;
-        j->width[i] = !there || a->mode[0] < ARIL_LINEAR ? 1 : a->mode[0] == ARIL_LINEAR ? 2 : 4;
-        if (smooth) j->width[i] = 2 * (int)ceil((ratio > 1 ? ratio : 1) * j->width[i] / 2) + 1;
-        j->taps[i] = aril__malloc((size_t)out * (size_t)j->width[i] * sizeof(tap));
-        if (!j->taps[i]) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
-        for (int64_t o = 0; o < out; o++) {
-            tap *t = j->taps[i] + o * j->width[i];
-            if (!there)
-                t[0] = (tap){ .weight = 1 };
-            else if (smooth)
-                smooth_taps(a, ratio, o, in, j->width[i], t);
-            else
-                plain_taps(a, ratio, o, in, wide, t);
-            for (int k = 0; k < j->width[i]; k++) t[k].at = t[k].pixel * j->x_stride[2 + i];
-        }
-    }
+    int64_t in = t->in[at], out = t->out[at];
+    bool wide = r->type == ARIL_F64, smooth = a->antialias[0] && a->mode[0] >= ARIL_LINEAR;
+    double ratio = ratio_of(a, i, in, out, wide);
+    int width = a->mode[0] < ARIL_LINEAR ? 1 : a->mode[0] == ARIL_LINEAR ? 2 : 4;
+    if (smooth) width = 2 * (int)ceil((ratio > 1 ? ratio : 1) * width / 2) + 1;
+    aril__tap *taps = aril__malloc((size_t)out * (size_t)width * sizeof *taps);
+    if (!taps) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t o = 0; o < out; o++)
+        if (smooth)
+            smooth_taps(a, ratio, o, in, width, taps + o * width);
+        else
+            plain_taps(a, ratio, o, in, wide, taps + o * width);
+    for (int64_t k = 0; k < out * width; k++) taps[k].at = taps[k].pixel * stride;
+    t->width[at] = width;
+    t->taps[at] = taps;
     return ARIL_OK;
 }
 
-/* The taps of the last dimension again, transposed to vectorize along it. */
-static aril_status make_places(const aril__run *r, job *j)
+aril_status aril__resample_taps(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                                aril__taps_table *t)
 {
-    int64_t n = j->y_dim[4] * j->width[2];
-    j->places = aril__malloc((size_t)n * sizeof *j->places);
-    j->weights = aril__malloc((size_t)n * sizeof *j->weights);
-    if (!j->places || !j->weights) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
-    for (int64_t o = 0; o < j->y_dim[4]; o++)
-        for (int e = 0; e < j->width[2]; e++) {
-            j->places[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
-            j->weights[e * j->y_dim[4] + o] = taps_of(j, 2, o)[e].weight;
-        }
-    return ARIL_OK;
-}
-
-/* ---- kernels ---- */
-
-#define TEMPLATE "ops/vision/resample.inc"
-#include "ops/vector/each_target.inc"
-
-static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
-{
-    int lead = 5 - t->ndim;
-    for (int i = 0; i < 5; i++) {
-        bool there = i < 2 || i >= 2 + lead;
-        int from = i < 2 ? i : i - lead;
-        dim[i] = there ? t->dim[from] : 1;
-        stride[i] = there ? t->stride[from] : 0;
+    static const aril__tap only = { .weight = 1 };
+    int n = x->ndim - 2;
+    aril_status s = ARIL_OK;
+    memset(t, 0, sizeof *t);
+    for (int at = 0; at < 3 && s == ARIL_OK; at++) {
+        int i = at - (3 - n); /* of the spatial dimensions of x */
+        t->in[at] = i < 0 ? 1 : x->dim[2 + i];
+        t->out[at] = i < 0 ? 1 : y->dim[2 + i];
+        t->width[at] = 1;
+        if (i >= 0)
+            s = taps_along(r, i, at, x->stride[2 + i], t);
+        else if ((t->taps[at] = aril__malloc(sizeof only)))
+            *t->taps[at] = only;
+        else
+            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
     }
-}
-
-static int64_t grain(int64_t work)
-{
-    enum { LEAST = 8 * 1024 };
-    return work > 0 && work < LEAST ? LEAST / work : 1;
-}
-
-static void run_job(job *j, bool back)
-{
-    enum { FEW = 8, LINE = 16 }; /* samples that keep threads busy; channels of a cache line */
-    bool wide = j->type == ARIL_F64;
-    int64_t channels = j->x_dim[1], planes = j->x_dim[0] * channels;
-    int64_t area = j->y_dim[2] * j->y_dim[3] * j->y_dim[4];
-    bool last = channels > 1 && j->x_stride[1] == 1 &&
-                (int64_t)j->width[0] * j->width[1] * j->width[2] <= MIXED;
-    if (last && back) {
-        j->block = j->x_dim[0] >= FEW ? channels : LINE;
-        int64_t blocks = (channels + j->block - 1) / j->block;
-        aril__parallel_for(j->x_dim[0] * blocks, grain(area * j->block),
-                           ARIL__PICK(give_last, wide), j);
-    } else if (last) {
-        aril__parallel_for(j->y_dim[0] * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4] * channels),
-                           ARIL__PICK(read_last, wide), j);
-    } else if (back) {
-        aril__parallel_for(planes, grain(area), ARIL__PICK(give_planes, wide), j);
-    } else {
-        aril__parallel_for(planes * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4]),
-                           ARIL__PICK(read_rows, wide), j);
-    }
-}
-
-static aril_status run(aril__run *r, const aril_tensor *x, const aril_tensor *y, bool back)
-{
-    job j = { .x = aril__ptr(x),
-              .y = aril__ptr(y),
-              .type = r->type,
-              .staged = r->type == ARIL_F16 || r->type == ARIL_BF16 };
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    put(x, j.x_dim, j.x_stride);
-    put(y, j.y_dim, j.y_stride);
-    if (j.x_dim[4] > INT32_MAX)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: rows of more than 2^31 elements", r->op->name);
-    aril_status s = make_taps(r, &j, x->ndim);
-    if (s == ARIL_OK) s = make_places(r, &j);
-    if (s == ARIL_OK) run_job(&j, back);
-    if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
-    for (int i = 0; i < 3; i++) free(j.taps[i]);
-    free(j.places);
-    free(j.weights);
     return s;
 }
 
-static aril_status interpolate_ref(aril__run *r)
+void aril__resample_free(aril__taps_table *t)
 {
-    return run(r, r->in[0], r->out[0], false);
+    for (int i = 0; i < 3; i++) free(t->taps[i]);
 }
 
+/* ---- references ---- */
+
+/* The k-th of the elements that element i of y is a weighted sum of: its weight, and its index among
+ * all of x. */
+static double weight_of(const aril__taps_table *t, int64_t i, int k, int64_t *index)
+{
+    double weight = 1;
+    int64_t size = 1;
+    *index = 0;
+    for (int d = 2; d >= 0; d--) {
+        const aril__tap *tap = &t->taps[d][i % t->out[d] * t->width[d] + k % t->width[d]];
+        weight *= tap->weight;
+        *index += tap->pixel * size;
+        size *= t->in[d];
+        i /= t->out[d];
+        k /= t->width[d];
+    }
+    *index += i * size; /* i is now the number of the image */
+    return weight;
+}
+
+/* y = the weighted sum of x */
+static aril_status interpolate_ref(aril__run *r)
+{
+    aril__taps_table t;
+    aril_status s = aril__resample_taps(r, r->in[0], r->out[0], &t);
+    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++) {
+        double sum = 0;
+        for (int k = 0; k < t.width[0] * t.width[1] * t.width[2]; k++) {
+            int64_t from;
+            double weight = weight_of(&t, i, k, &from);
+            if (weight != 0) sum += weight * aril__get(r->in[0], from);
+        }
+        aril__put(r->out[0], i, sum);
+    }
+    aril__resample_free(&t);
+    return s;
+}
+
+/* Each y gives its gradient, by weight, to the elements of x that it is the sum of. */
 static aril_status interpolate_grad_ref(aril__run *r)
 {
-    return run(r, r->out[0], r->in[0], true);
+    const aril_tensor *g = r->in[0];
+    aril_tensor *x = r->out[0];
+    aril__taps_table t;
+    aril_status s = aril__resample_taps(r, x, g, &t);
+    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
+    if (!sums) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t i = 0; i < g->numel && s == ARIL_OK; i++)
+        for (int k = 0; k < t.width[0] * t.width[1] * t.width[2]; k++) {
+            int64_t to;
+            double weight = weight_of(&t, i, k, &to);
+            if (weight != 0) sums[to] += weight * aril__get(g, i);
+        }
+    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++) aril__put(x, i, sums[i]);
+    free(sums);
+    aril__resample_free(&t);
+    return s;
 }
 
 /* ---- op table rows ---- */

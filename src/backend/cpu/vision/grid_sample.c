@@ -1,0 +1,100 @@
+#include "backend/cpu/vision/grid_sample.h"
+
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/vector/targets.h"
+#include "ops/vision/grid_sample.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct job {
+    aril__grid image;
+    int64_t channels, places; /* places: sampling points per image */
+    void *x, *y, *grid, *out;
+} job;
+
+#define TEMPLATE "backend/cpu/vision/grid_sample.inc"
+#include "ops/table/each_real.inc"
+
+enum {
+    PLACES = 512, /* maximum points per block */
+    SOME = 4,     /* channels processed together */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+#define TEMPLATE "backend/cpu/vision/grid_linear.inc"
+#include "ops/vector/each_target.inc"
+
+static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
+                    const aril_tensor *y)
+{
+    return (job){ .image = aril__grid_of(r->attrs, x),
+                  .channels = x->dim[1],
+                  .places = grid->dim[1] * grid->dim[2],
+                  .x = aril__ptr(x),
+                  .y = aril__ptr(y),
+                  .grid = aril__ptr(grid),
+                  .out = aril__ptr(r->out[0]) };
+}
+
+/* Bicubic sampling, and planes with more than INT32_MAX elements, use the general kernels. */
+static bool is_linear(const job *j)
+{
+    return j->image.mode != ARIL_GRID_BICUBIC &&
+           (double)j->image.h * (double)j->image.w + (double)j->image.w < INT32_MAX;
+}
+
+/* Sampling points per chunk: whole blocks, but enough chunks to keep threads busy. */
+static int64_t grain_of(int64_t places)
+{
+    enum { CHUNKS = 8, FEW = 64 };
+    int64_t grain = least(places / CHUNKS, PLACES);
+    return grain > FEW ? grain : FEW;
+}
+
+aril_status aril__cpu_grid_sample(aril__run *r)
+{
+    job j = describe(r, r->in[0], r->in[1], r->out[0]);
+    bool wide = r->type == ARIL_F64;
+    int64_t n = r->in[1]->numel / 2;
+    if (r->out[0]->numel)
+        aril__parallel_for(n, grain_of(n),
+                           is_linear(&j) ? ARIL__PICK(linear_sample, wide)
+                           : wide        ? sample_f64
+                                         : sample_f32,
+                           &j);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_grid_sample_grad_x(aril__run *r)
+{
+    job j = describe(r, r->out[0], r->in[1], r->in[0]);
+    bool wide = r->type == ARIL_F64;
+    int64_t planes = r->out[0]->dim[0] * j.channels;
+    if (r->out[0]->numel) /* points are computed again for each piece */
+        aril__parallel_for(planes, (planes - 1) / aril__parallel_pieces(planes, 1) + 1,
+                           is_linear(&j) ? ARIL__PICK(linear_give, wide)
+                           : wide        ? give_f64
+                                         : give_f32,
+                           &j);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_grid_sample_grad_grid(aril__run *r)
+{
+    job j = describe(r, r->in[1], r->in[2], r->in[0]);
+    bool wide = r->type == ARIL_F64;
+    int64_t n = r->in[2]->numel / 2;
+    if (n)
+        aril__parallel_for(n, grain_of(n),
+                           is_linear(&j) ? ARIL__PICK(linear_steer, wide)
+                           : wide        ? steer_f64
+                                         : steer_f32,
+                           &j);
+    return ARIL_OK;
+}
