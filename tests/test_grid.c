@@ -1,5 +1,8 @@
 /* Grid sampling, with images and grids of several blocks. */
 #include "aril/aril.h"
+#include "ops/vision/grid_sample.h"
+#include "ops/vision/ops.h"
+#include "support/agree.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -85,5 +88,19 @@ TEST(outside_nothing_is_read)
         aril_grid_opts how = { .mode = (aril_grid_mode)mode };
         aril_tensor *y = aril_grid_sample(x, grid, how);
         CHECK(same(y, aril_zeros_like(y)));
+    }
+}
+
+TEST(grid_sample_rows_agree_with_the_reference)
+{
+    for (int i = 0; i < 18; i++) {
+        ARIL_SCOPE;
+        struct grid_sample_attrs a = { { i % 3 }, { i / 3 % 3 }, { i / 9 } };
+        aril_tensor *x = uniform(ARIL_SHAPE(2, 7, 9, 11), 1);
+        aril_tensor *grid = uniform(ARIL_SHAPE(2, 25, 41, 2), 1.4);
+        aril_tensor *g = uniform(ARIL_SHAPE(2, 7, 25, 41), 1);
+        test_rows_agree(&aril__op_grid_sample, 2, (aril_tensor *[]){ x, grid }, &a);
+        test_rows_agree(&aril__op_grid_sample_grad_x, 3, (aril_tensor *[]){ g, grid, x }, &a);
+        test_rows_agree(&aril__op_grid_sample_grad_grid, 3, (aril_tensor *[]){ g, x, grid }, &a);
     }
 }

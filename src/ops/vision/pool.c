@@ -1,11 +1,13 @@
 #include "ops/vision/pool.h"
 
+#include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Named ahead of their rows. */
@@ -90,18 +92,6 @@ static int64_t element_of(const window *w, int64_t k)
         size *= w->in[d];
     }
     return index;
-}
-
-/* Whether a window contains the element of that index. */
-static bool contains(const window *w, int64_t index)
-{
-    bool all = true;
-    for (int d = w->n - 1; d >= 0; d--) {
-        int64_t from = index % w->in[d] - w->along[d].first, step = w->along[d].step;
-        all = all && from >= 0 && from % step == 0 && from / step < w->along[d].n;
-        index /= w->in[d];
-    }
-    return all;
 }
 
 /* What the sum over a window is divided by. */
@@ -248,20 +238,21 @@ static aril_status avg_pool_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* Each element gets its share of the gradient of all windows that contain it. */
+/* Each window gives an equal share of its gradient to the elements that it contains. */
 static aril_status avg_pool_grad_ref(aril__run *r)
 {
     const aril_tensor *g = r->in[0];
     aril_tensor *x = r->out[0];
-    int64_t area = area_of(x), places = area_of(g);
-    for (int64_t k = 0; k < x->numel; k++) {
-        double sum = 0;
-        for (int64_t i = k / area * places; i < (k / area + 1) * places; i++) {
-            window w = window_at(r, x, g, i);
-            if (contains(&w, k % area)) sum += aril__get(g, i) / (double)divisor_of(r->attrs, &w);
-        }
-        aril__put(x, k, sum);
+    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
+    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    for (int64_t i = 0; i < g->numel; i++) {
+        int64_t image = i / area_of(g) * area_of(x);
+        window w = window_at(r, x, g, i);
+        double share = aril__get(g, i) / (double)divisor_of(r->attrs, &w);
+        for (int64_t k = 0; k < elements_of(&w); k++) sums[image + element_of(&w, k)] += share;
     }
+    for (int64_t i = 0; i < x->numel; i++) aril__put(x, i, sums[i]);
+    free(sums);
     return ARIL_OK;
 }
 
