@@ -1,7 +1,6 @@
 /* Grid sampling, with images and grids of several blocks. */
 #include "aril/aril.h"
 #include "ops/vision/grid_sample.h"
-#include "ops/vision/ops.h"
 #include "support/agree.h"
 #include "support/test.h"
 

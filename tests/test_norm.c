@@ -1,7 +1,6 @@
 /* Normalization and softmax: kernels against references, with sizes around those of their blocks. */
 #include "aril/aril.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/ops.h"
 #include "ops/norm/softmax.h"
 #include "support/agree.h"
 #include "support/test.h"

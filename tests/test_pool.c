@@ -1,7 +1,6 @@
 /* Pooling and interpolation: kernels against references, with sizes around those of their blocks. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
-#include "ops/vision/ops.h"
 #include "ops/vision/pool.h"
 #include "ops/vision/resample.h"
 #include "support/agree.h"

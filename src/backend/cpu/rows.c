@@ -8,11 +8,8 @@
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/loss/rows.h"
 #include "backend/cpu/norm/rows.h"
-#include "backend/cpu/random/rows.h"
-#include "backend/cpu/sequence/rows.h"
-#include "backend/cpu/signal/fft.h"
-#include "backend/cpu/signal/rows.h"
-#include "backend/cpu/vision/rows.h"
+#include "backend/cpu/reduce/rows.h"
+#include "backend/cpu/sequence/rnn.h"
 #include "ops/shape/pad.h"
 #include "ops/table/rows.h"
 
@@ -81,9 +78,7 @@ aril_status aril__cpu_start_ahead(void)
 }
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = { aril__cpu_loss_rows,   aril__cpu_norm_rows,
-                                          aril__cpu_random_rows, aril__cpu_sequence_rows,
-                                          aril__cpu_signal_rows, aril__cpu_vision_rows };
+static const aril__row *const rooms[] = { aril__cpu_norm_rows, aril__cpu_reduce_rows };
 
 static aril_status register_rooms(void)
 {

@@ -2,8 +2,8 @@
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"
 #include "ops/reduce/sort.h"
@@ -11,8 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { BLOCK = 256, GRAIN = 1024 };
 
 typedef struct slices {
     const void *data; /* [n][width] */
@@ -190,40 +188,42 @@ static aril_status bincount_infer(aril__call *c)
     return ARIL_OK;
 }
 
+/* The number of bins: at least `minlength`, and enough for the largest integer. */
+static aril_status bins_of(const aril__run *r, int64_t *bins)
+{
+    *bins = ((const struct bincount_attrs *)r->attrs)->minlength[0];
+    for (int64_t i = 0; i < r->in[0]->numel; i++) {
+        int64_t at = aril__get_i64(r->in[0], i);
+        if (at < 0)
+            return aril__fail(ARIL_ERR_ARG, "bincount: needs integers not below 0, got %lld",
+                              (long long)at);
+        if (at >= INT64_MAX / 8)
+            return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld counts",
+                              (long long)at);
+        if (at >= *bins) *bins = at + 1;
+    }
+    return ARIL_OK;
+}
+
 static aril_status bincount_ref(aril__run *r)
 {
     const aril_tensor *x = r->in[0], *w = r->n_in > 1 ? r->in[1] : NULL;
-    const int64_t *at = aril__ptr(x);
-    int64_t n = ((const struct bincount_attrs *)r->attrs)->minlength[0];
-    for (int64_t i = 0; i < x->numel; i++) {
-        if (at[i] < 0)
-            return aril__fail(ARIL_ERR_ARG, "bincount: needs integers not below 0, got %lld",
-                              (long long)at[i]);
-        n = at[i] >= n ? at[i] + 1 : n;
-    }
-    aril_dtype dtype = !w ? ARIL_I64 : w->dtype == ARIL_F32 ? ARIL_F32 : ARIL_F64;
-    if (n > INT64_MAX / 8)
-        return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld counts", (long long)n);
-    aril_status s = aril__run_alloc(r, 0, dtype, 1, &n);
-    if (s < 0) return s;
-    if (!w) {
-        int64_t *count = aril__ptr(r->out[0]);
-        memset(count, 0, (size_t)n * sizeof *count);
-        for (int64_t i = 0; i < x->numel; i++) count[at[i]]++;
-        return ARIL_OK;
-    }
-    double *sum = aril__calloc((size_t)(n > 0 ? n : 1) * sizeof *sum);
-    if (!sum) return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld sums", (long long)n);
-    for (int64_t i = 0; i < x->numel; i += BLOCK) {
-        double weight[BLOCK];
-        int64_t m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
-        aril__dtypes[w->dtype].load[ARIL__C_F64](weight, aril__base(w),
-                                                 w->offset + i * w->stride[0], w->stride[0], m);
-        for (int64_t k = 0; k < m; k++) sum[at[i + k]] += weight[k];
-    }
-    aril__dtypes[dtype].store[ARIL__C_F64](aril__base(r->out[0]), r->out[0]->offset, 1, sum, n);
+    int64_t bins;
+    aril_status s = bins_of(r, &bins);
+    if (s == ARIL_OK)
+        s = aril__run_alloc(r, 0,
+                            !w                     ? ARIL_I64
+                            : w->dtype == ARIL_F32 ? ARIL_F32
+                                                   : ARIL_F64,
+                            1, &bins);
+    double *sum = s < 0 ? NULL : aril__calloc((size_t)(bins > 0 ? bins : 1) * sizeof *sum);
+    if (s == ARIL_OK && !sum)
+        s = aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld sums", (long long)bins);
+    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++)
+        sum[aril__get_i64(x, i)] += w ? aril__get(w, i) : 1;
+    for (int64_t k = 0; s == ARIL_OK && k < bins; k++) aril__put(r->out[0], k, sum[k]);
     free(sum);
-    return ARIL_OK;
+    return s;
 }
 
 static const aril__sample bincount_samples[] = {
@@ -254,48 +254,47 @@ static aril_status histc_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status histc_ref(aril__run *r)
+/* The range that is split into bins: that of the elements if none is given. */
+static aril_status range_of(const aril__run *r, double *low, double *high)
 {
     const struct histc_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[0]; /* contiguous */
-    aril__load_fn *load = aril__dtypes[x->dtype].load[ARIL__C_F64];
-    double low = a->range[0], high = a->range[1], v[BLOCK];
-    int64_t bins = a->bins[0], m;
-    if (low == high && x->numel > 0) {
-        low = INFINITY;
-        high = -INFINITY;
-        for (int64_t i = 0; i < x->numel; i += m) {
-            m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
-            load(v, aril__base(x), x->offset + i, 1, m);
-            for (int64_t k = 0; k < m; k++) {
-                low = v[k] < low || v[k] != v[k] ? v[k] : low;
-                high = v[k] > high || v[k] != v[k] ? v[k] : high;
-            }
+    const aril_tensor *x = r->in[0];
+    *low = a->range[0];
+    *high = a->range[1];
+    if (*low == *high && x->numel > 0) {
+        *low = INFINITY;
+        *high = -INFINITY;
+        for (int64_t i = 0; i < x->numel; i++) {
+            double v = aril__get(x, i);
+            if (v < *low || isnan(v)) *low = v;
+            if (v > *high || isnan(v)) *high = v;
         }
     }
-    if (low == high) {
-        low -= 1;
-        high += 1;
+    if (*low == *high) {
+        *low -= 1;
+        *high += 1;
     }
-    if (!isfinite(low) || !isfinite(high))
-        return aril__fail(ARIL_ERR_NUMBER,
-                          "histc: the range of the elements, %g..%g, is not finite", low, high);
-    double *count = aril__calloc((size_t)bins * sizeof *count);
-    if (!count)
-        return aril__fail(ARIL_ERR_MEMORY, "histc: no memory for %lld counts", (long long)bins);
-    for (int64_t i = 0; i < x->numel; i += m) {
-        m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
-        load(v, aril__base(x), x->offset + i, 1, m);
-        for (int64_t k = 0; k < m; k++) {
-            if (!(v[k] >= low && v[k] <= high)) continue;
-            int64_t bin = (int64_t)((v[k] - low) / (high - low) * (double)bins);
-            count[bin < bins ? bin : bins - 1]++;
-        }
+    if (isfinite(*low) && isfinite(*high)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_NUMBER, "histc: the range of the elements, %g..%g, is not finite",
+                      *low, *high);
+}
+
+static aril_status histc_ref(aril__run *r)
+{
+    int64_t bins = ((const struct histc_attrs *)r->attrs)->bins[0];
+    double low = 0, high = 0, *count = aril__calloc((size_t)bins * sizeof *count);
+    aril_status s =
+        count ? range_of(r, &low, &high)
+              : aril__fail(ARIL_ERR_MEMORY, "histc: no memory for %lld counts", (long long)bins);
+    for (int64_t i = 0; i < r->in[0]->numel && s == ARIL_OK; i++) {
+        double v = aril__get(r->in[0], i);
+        if (!(v >= low && v <= high)) continue;
+        int64_t bin = (int64_t)((v - low) / (high - low) * (double)bins);
+        count[bin < bins ? bin : bins - 1]++;
     }
-    aril_tensor *y = r->out[0];
-    aril__dtypes[y->dtype].store[ARIL__C_F64](aril__base(y), y->offset, 1, count, bins);
+    for (int64_t k = 0; k < bins && s == ARIL_OK; k++) aril__put(r->out[0], k, count[k]);
     free(count);
-    return ARIL_OK;
+    return s;
 }
 
 static const aril__sample histc_samples[] = {
@@ -337,48 +336,31 @@ static aril_status searchsorted_infer(aril__call *c)
     return ARIL_OK;
 }
 
-typedef struct search_job {
-    const char *line, *values;
-    int64_t n, m, offset; /* sizes of the last axes of both inputs */
-    aril__ctype type;
-    bool right, shared; /* shared: one sorted sequence for all values */
-    int64_t *out;
-} search_job;
-
-static void search_range(void *ctx, int64_t begin, int64_t end)
+/* Whether a value goes behind element `at` of the order; NaN goes behind everything. */
+static bool goes_behind(const aril_tensor *line, int64_t at, const aril_tensor *v, int64_t i,
+                        bool right)
 {
-    const search_job *j = ctx;
-    while (begin < end) {
-        int64_t row = j->shared ? 0 : begin / j->m;
-        int64_t stop = j->shared || (row + 1) * j->m > end ? end : (row + 1) * j->m;
-        const char *line = j->line + row * j->n * 8, *values = j->values + begin * 8;
-        (j->type == ARIL__C_F64 ? search_f64
-         : j->type == ARIL__C_U64
-             ? search_u64
-             : search_i64)(line, j->n, j->right, values, stop - begin, j->out + begin);
-        begin = stop;
-    }
+    if (isnan(aril__get(line, at)) || isnan(aril__get(v, i))) return true;
+    int order = aril__compare(line, at, v, i);
+    return right ? order <= 0 : order < 0;
 }
 
 static aril_status searchsorted_ref(aril__run *r)
 {
-    const aril_tensor *line = r->in[0], *v = r->in[1]; /* contiguous */
-    search_job j = { .n = line->dim[line->ndim - 1],
-                     .m = v->ndim ? v->dim[v->ndim - 1] : 1,
-                     .type = wide(line->dtype),
-                     .right = ((const struct search_attrs *)r->attrs)->right[0],
-                     .shared = line->ndim == 1,
-                     .out = aril__ptr(r->out[0]) };
-    if (v->numel == 0) return ARIL_OK;
-    char *a = aril__malloc((size_t)(line->numel + v->numel) * 8);
-    if (!a) return aril__fail(ARIL_ERR_MEMORY, "searchsorted: no memory for a copy of the values");
-    char *b = a + line->numel * 8;
-    aril__dtypes[line->dtype].load[j.type](a, aril__base(line), line->offset, 1, line->numel);
-    aril__dtypes[v->dtype].load[j.type](b, aril__base(v), v->offset, 1, v->numel);
-    j.line = a;
-    j.values = b;
-    aril__parallel_for(v->numel, GRAIN, search_range, &j);
-    free(a);
+    const aril_tensor *line = r->in[0], *v = r->in[1];
+    bool right = ((const struct search_attrs *)r->attrs)->right[0];
+    int64_t n = line->dim[line->ndim - 1], m = v->ndim ? v->dim[v->ndim - 1] : 1;
+    for (int64_t i = 0; i < v->numel; i++) {
+        int64_t first = line->ndim == 1 ? 0 : i / m * n, low = 0, high = n;
+        while (low < high) {
+            int64_t middle = low + (high - low) / 2;
+            if (goes_behind(line, first + middle, v, i, right))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        aril__put_i64(r->out[0], i, low);
+    }
     return ARIL_OK;
 }
 

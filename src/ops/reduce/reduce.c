@@ -2,11 +2,10 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
-#include "ops/reduce/reduce_loop.h"
 #include "ops/table/sample.h"
 #include "ops/reduce/scan.h"
-#include "ops/vector/targets.h"
 #include "ops/shape/view.h"
 
 #include <math.h>
@@ -54,101 +53,92 @@ aril_tensor *aril__unreduce(aril_tensor *g, const struct reduce_attrs *a)
     return aril__op_with(&at, &aril__op_unsqueeze, g);
 }
 
-/* ---- reducers ---- */
+/* ---- references ---- */
 
-static void any_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+int64_t aril__reduced_count(const aril_tensor *x, int64_t mask)
 {
-    (void)p, (void)plane;
-    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] != 0;
+    int64_t n = 1;
+    for (int d = 0; d < x->ndim; d++)
+        if (mask >> d & 1) n *= x->dim[d];
+    return n;
 }
 
-static void all_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+int64_t aril__reduced_at(const aril_tensor *x, int64_t mask, int64_t i, int64_t k)
 {
-    (void)plane;
-    for (int64_t i = 0; i < m; i++) ((int64_t *)state)[i] = ((int64_t *)state)[i] == p->count;
+    int64_t at = 0, step = 1;
+    for (int d = x->ndim - 1; d >= 0; d--) {
+        int64_t *rest = mask >> d & 1 ? &k : &i;
+        at += *rest % x->dim[d] * step;
+        step *= x->dim[d];
+        *rest /= x->dim[d];
+    }
+    return at;
 }
 
-static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
+static int64_t mask_of(const aril__run *r)
 {
-    (void)plane;
-    for (int64_t i = 0; i < m; i++) ((double *)state)[i] /= (double)p->count;
+    return ((const struct reduce_attrs *)r->attrs)->mask[0];
 }
 
-enum { STRETCH = 2048 }; /* elements searched for a position at a time */
+/* Sums of integers wrap around, as unsigned ones do. */
+static void sum_over(aril_tensor *y, const aril_tensor *x, int64_t mask)
+{
+    int64_t n = aril__reduced_count(x, mask);
+    bool real = aril__is_float((aril_dtype)x->dtype);
+    for (int64_t i = 0; i < y->numel; i++) {
+        double sum = 0;
+        uint64_t whole = 0;
+        for (int64_t k = 0; k < n && real; k++)
+            sum += aril__get(x, aril__reduced_at(x, mask, i, k));
+        for (int64_t k = 0; k < n && !real; k++)
+            whole += (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
+        if (real)
+            aril__put(y, i, sum);
+        else
+            aril__put_i64(y, i, (int64_t)whole);
+    }
+}
 
-/* STATE(x) names the functions of the state, NAME(x) those that accumulate elements. */
-#define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_)        \
-    static const aril__reducer NAME(name) = { .planes = n,                   \
-                                              .in = in_,                     \
-                                              .out = { r0, r1 },             \
-                                              .start = STATE(state##_start), \
-                                              .across = NAME(take##_across), \
-                                              .along = NAME(take##_along),   \
-                                              .merge = STATE(state##_merge), \
-                                              .finish = finish_,             \
-                                              .ordered = ordered_ }
-
-#define T         double
-#define LEAST     (-INFINITY)
-#define MOST      INFINITY
-#define NAME(x)   x##_real
-#define IS_NAN(x) ((x) != (x))
-#include "ops/reduce/reduce_states.inc"
-
-#define T         int64_t
-#define LEAST     INT64_MIN
-#define MOST      INT64_MAX
-#define NAME(x)   x##_i64
-#define IS_NAN(x) false
-#include "ops/reduce/reduce_states.inc"
-
-#define T         uint64_t
-#define LEAST     0
-#define MOST      UINT64_MAX
-#define NAME(x)   x##_u64
-#define IS_NAN(x) false
-#include "ops/reduce/reduce_states.inc"
-
-#define T       int64_t
-#define CT      ARIL__C_I64
-#define NAME(x) x##_i64
-#include "ops/reduce/reduce_whole.inc"
-
-#define T       uint64_t
-#define CT      ARIL__C_U64
-#define NAME(x) x##_u64
-#include "ops/reduce/reduce_whole.inc"
-
-#define TEMPLATE "ops/reduce/reduce_real.inc"
-#include "ops/vector/each_target.inc"
-
-/* The reducer `name` for x's dtype: double, float, or integer. */
-#define FOR_DTYPE(x, name)                                                              \
-    (aril__is_float((aril_dtype)(x)->dtype) ? ARIL__PICK(&name, (x)->dtype == ARIL_F64) \
-     : (x)->dtype == ARIL_U64               ? &name##_u64                               \
-                                            : &name##_i64)
-
-aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
+void aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in)
 {
     int lead = in->ndim - out->ndim;
-    unsigned mask = 0;
-    aril_tensor full = *out; /* with the leading axes, over the same memory */
-    full.ndim = in->ndim;
-    for (int d = 0; d < in->ndim; d++) {
-        full.dim[d] = d < lead ? 1 : out->dim[d - lead];
-        full.stride[d] = d < lead ? 0 : out->stride[d - lead];
-        if (full.dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
-    }
-    return aril__reduce_run(FOR_DTYPE(in, sum), (aril__reduce_params){ 0 }, in, mask, 1,
-                            (aril_tensor *[]){ &full });
+    int64_t mask = 0;
+    for (int d = 0; d < in->ndim; d++)
+        if (d < lead || out->dim[d - lead] != in->dim[d]) mask |= 1 << d;
+    sum_over(out, in, mask);
 }
 
-/* Runs a reducer on the call's first input. */
-static aril_status run(aril__run *r, double p, const aril__reducer *how)
+/* Whether element i of x beats element k as the largest or smallest; NaN beats all numbers. */
+static bool better(const aril_tensor *x, int64_t i, int64_t k, bool larger)
 {
-    const struct reduce_attrs *a = r->attrs;
-    return aril__reduce_run(how, (aril__reduce_params){ .p = p }, r->in[0], (unsigned)a->mask[0],
-                            r->n_out, r->out);
+    int order = aril__compare(x, i, x, k);
+    if (isnan(aril__get(x, i)) || isnan(aril__get(x, k))) return order > 0;
+    return larger ? order > 0 : order < 0;
+}
+
+/* The first of the largest or smallest elements: its value to `values`, its position among those of
+ * the output to `indices`; either may be NULL. */
+static void best_over(const aril__run *r, bool larger, aril_tensor *values, aril_tensor *indices)
+{
+    const aril_tensor *x = r->in[0];
+    int64_t mask = mask_of(r), n = aril__reduced_count(x, mask);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        int64_t best = 0;
+        for (int64_t k = 1; k < n; k++)
+            if (better(x, aril__reduced_at(x, mask, i, k), aril__reduced_at(x, mask, i, best),
+                       larger))
+                best = k;
+        if (values) aril__put_same(values, i, x, aril__reduced_at(x, mask, i, best));
+        if (indices) aril__put_i64(indices, i, best);
+    }
+}
+
+/* How many elements of output i are not 0. */
+static int64_t nonzeros_of(const aril_tensor *x, int64_t mask, int64_t i)
+{
+    int64_t n = aril__reduced_count(x, mask), count = 0;
+    for (int64_t k = 0; k < n; k++) count += aril__get(x, aril__reduced_at(x, mask, i, k)) != 0;
+    return count;
 }
 
 /* ---- sum, mean, prod ---- */
@@ -165,7 +155,8 @@ static aril_status sum_infer(aril__call *c)
 
 static aril_status sum_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], sum));
+    sum_over(r->out[0], r->in[0], mask_of(r));
+    return ARIL_OK;
 }
 
 VJP(sum)
@@ -198,7 +189,14 @@ aril_status aril__reduce_infer_float(aril__call *c)
 
 static aril_status mean_ref(aril__run *r)
 {
-    return run(r, 0, ARIL__PICK(&mean, r->in[0]->dtype == ARIL_F64));
+    const aril_tensor *x = r->in[0];
+    int64_t mask = mask_of(r), n = aril__reduced_count(x, mask);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; k++) sum += aril__get(x, aril__reduced_at(x, mask, i, k));
+        aril__put(r->out[0], i, sum / (double)n);
+    }
+    return ARIL_OK;
 }
 
 aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, double less)
@@ -234,7 +232,23 @@ OP(mean, .doc = "mean over axes", .onnx = "ReduceMean", .min_in = 1, .max_in = 1
 
 static aril_status prod_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], prod));
+    const aril_tensor *x = r->in[0];
+    aril_tensor *y = r->out[0];
+    int64_t mask = mask_of(r), n = aril__reduced_count(x, mask);
+    bool real = aril__is_float((aril_dtype)x->dtype);
+    for (int64_t i = 0; i < y->numel; i++) {
+        double product = 1;
+        uint64_t whole = 1;
+        for (int64_t k = 0; k < n && real; k++)
+            product *= aril__get(x, aril__reduced_at(x, mask, i, k));
+        for (int64_t k = 0; k < n && !real; k++)
+            whole *= (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
+        if (real)
+            aril__put(y, i, product);
+        else
+            aril__put_i64(y, i, (int64_t)whole);
+    }
+    return ARIL_OK;
 }
 
 /* g times the product of all other elements, without a division: x may contain zeros. */
@@ -286,12 +300,14 @@ static aril_status amax_infer(aril__call *c)
 
 static aril_status amax_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], largest));
+    best_over(r, true, r->out[0], NULL);
+    return ARIL_OK;
 }
 
 static aril_status amin_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], smallest));
+    best_over(r, false, r->out[0], NULL);
+    return ARIL_OK;
 }
 
 /* Equal elements share the gradient. */
@@ -340,12 +356,14 @@ static aril_status max_infer(aril__call *c)
 
 static aril_status max_ref(aril__run *r)
 {
-    return run(r, 1, FOR_DTYPE(r->in[0], with_index));
+    best_over(r, true, r->out[0], r->out[1]);
+    return ARIL_OK;
 }
 
 static aril_status min_ref(aril__run *r)
 {
-    return run(r, -1, FOR_DTYPE(r->in[0], with_index));
+    best_over(r, false, r->out[0], r->out[1]);
+    return ARIL_OK;
 }
 
 VJP(max)
@@ -383,12 +401,14 @@ static aril_status argmax_infer(aril__call *c)
 
 static aril_status argmax_ref(aril__run *r)
 {
-    return run(r, 1, FOR_DTYPE(r->in[0], index));
+    best_over(r, true, NULL, r->out[0]);
+    return ARIL_OK;
 }
 
 static aril_status argmin_ref(aril__run *r)
 {
-    return run(r, -1, FOR_DTYPE(r->in[0], index));
+    best_over(r, false, NULL, r->out[0]);
+    return ARIL_OK;
 }
 
 OP(argmax, .doc = "where the largest along an axis is", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
@@ -410,12 +430,17 @@ static aril_status any_infer(aril__call *c)
 
 static aril_status any_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], any));
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put_i64(r->out[0], i, nonzeros_of(r->in[0], mask_of(r), i) > 0);
+    return ARIL_OK;
 }
 
 static aril_status all_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], all));
+    int64_t n = aril__reduced_count(r->in[0], mask_of(r));
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put_i64(r->out[0], i, nonzeros_of(r->in[0], mask_of(r), i) == n);
+    return ARIL_OK;
 }
 
 static aril_status count_nonzero_infer(aril__call *c)
@@ -427,7 +452,9 @@ static aril_status count_nonzero_infer(aril__call *c)
 
 static aril_status count_nonzero_ref(aril__run *r)
 {
-    return run(r, 0, FOR_DTYPE(r->in[0], count));
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put_i64(r->out[0], i, nonzeros_of(r->in[0], mask_of(r), i));
+    return ARIL_OK;
 }
 
 static const aril__sample any_samples[] = {

@@ -1,4 +1,4 @@
-/* Reductions: axes as a mask, and the loops they share. */
+/* Reductions: axes as a mask, and what their references share. */
 #ifndef ARIL_OPS_REDUCE_H
 #define ARIL_OPS_REDUCE_H
 
@@ -34,7 +34,13 @@ aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, dou
  * selection. */
 aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like);
 
-/* out = the sum of `in` over all dimensions that have size 1 in out or are missing there. */
-aril_status aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in);
+/* For references: how many elements of x each output has, and the position in x, in row-major order,
+ * of the k-th element of output i. */
+int64_t aril__reduced_count(const aril_tensor *x, int64_t mask);
+int64_t aril__reduced_at(const aril_tensor *x, int64_t mask, int64_t i, int64_t k);
+
+/* out = the sum of `in` over all dimensions that have size 1 in out or are missing there: the
+ * reference of ops that undo a broadcast. */
+void aril__reduce_sum_to(aril_tensor *out, const aril_tensor *in);
 
 #endif

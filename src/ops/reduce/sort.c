@@ -2,256 +2,17 @@
 
 #include "aril/ops.h"
 #include "core/memory.h"
-#include "core/loops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lines ---- */
-
-enum {
-    RUN = 16,
-    GRAIN = 8 * 1024,
-    DIGITS = 1 << 11,
-    DIGIT_LEAST = 80,  /* minimum elements for radix sort */
-    PIECE = 64 * 1024, /* minimum elements of a long line per thread */
-};
-
-typedef enum kind { SORT, TOPK, KTH, MEDIAN, NUMBERS, MODE } kind; /* NUMBERS: nanmedian */
-
-typedef struct job job;
-struct job {
-    kind kind;
-    bool down, wide; /* wide: keys may need 64 bits */
-    int64_t n, k, out_n, pieces;
-    const aril_tensor *t[3]; /* x, values, indices */
-    int64_t stride[3], base[3];
-    aril__loops lines;
-    atomic_bool failed;
-};
-
-/* Fewer passes for long lines, fewer counters for short ones. */
-static int digit_bits(int64_t n)
-{
-    return n < 8192 ? 8 : 11;
-}
-
-/* A key of up to 32 bits above its position. */
-#define E           uint64_t
-#define KEY(e)      ((uint32_t)((e) >> 32))
-#define POSITION(e) ((uint32_t)(e))
-#define K           uint32_t
-#define BITS        32
-#define NAME(x)     x##_32
-#include "ops/reduce/sort.inc"
-
-typedef struct keyed {
-    uint64_t key;
-    int64_t at;
-} keyed;
-
-#define E           keyed
-#define KEY(e)      ((e).key)
-#define POSITION(e) ((e).at)
-#define K           uint64_t
-#define BITS        64
-#define NAME(x)     x##_64
-#include "ops/reduce/sort.inc"
-
-/* Keys order like values: NaN comes last, and -0 equals +0. */
-static uint32_t key_f32(float v)
-{
-    uint32_t u = aril__f32_bits(v + 0.0f), sign = (uint32_t) - (int32_t)(u >> 31);
-    return v != v ? UINT32_MAX : u ^ (sign | 0x80000000u);
-}
-
-static uint64_t key_f64(double v)
-{
-    uint64_t u, sign;
-    v += 0.0;
-    memcpy(&u, &v, sizeof u);
-    sign = (uint64_t) - (int64_t)(u >> 63);
-    return v != v ? UINT64_MAX : u ^ (sign | UINT64_C(1) << 63);
-}
-
-/* Keys of the values, which have ctype F32, or are integers relative to `least`. */
-static void keys_32(const job *j, bool real, const void *values, uint64_t least, uint32_t *keys)
-{
-    uint32_t turn = j->down ? UINT32_MAX : 0;
-    if (real)
-        for (int64_t i = 0; i < j->n; i++) keys[i] = key_f32(((const float *)values)[i]) ^ turn;
-    else
-        for (int64_t i = 0; i < j->n; i++)
-            keys[i] = (uint32_t)(((const uint64_t *)values)[i] - least) ^ turn;
-}
-
-/* The first k in sorted order, as elements at `p`: most keys are only compared with the last of
- * those found so far, a block at a time. */
-static void scan_first_k(const uint32_t *keys, uint64_t *p, int64_t n, int64_t k)
-{
-    enum { SIDE = 32 };
-    for (int64_t i = 0; i < k; i++) p[i] = (uint64_t)keys[i] << 32 | (uint64_t)i;
-    for (int64_t i = k / 2 - 1; i >= 0; i--) sink_32(p, k, i);
-    for (int64_t i = k; i < n; i += SIDE) {
-        int64_t stop = n - i < SIDE ? n : i + SIDE;
-        uint32_t last = (uint32_t)(p[0] >> 32), any = 0;
-        for (int64_t l = i; l < stop; l++) any |= keys[l] < last;
-        for (int64_t l = i; l < stop && any; l++) {
-            if (keys[l] >= (uint32_t)(p[0] >> 32)) continue;
-            p[0] = (uint64_t)keys[l] << 32 | (uint64_t)l;
-            sink_32(p, k, 0);
-        }
-    }
-    for (int64_t left = k - 1; left > 0; left--) {
-        uint64_t last = p[0];
-        p[0] = p[left];
-        p[left] = last;
-        sink_32(p, left, 0);
-    }
-}
-
-/* Integers that differ by less than 2^32 get 32-bit keys, relative to the smallest. */
-static bool fits_32(const job *j, const void *values, uint64_t *least)
-{
-    aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
-    uint64_t turn = type == ARIL__C_I64 ? UINT64_C(1) << 63 : 0, low = UINT64_MAX, high = 0;
-    const uint64_t *v = values;
-    for (int64_t i = 0; i < j->n; i++) {
-        uint64_t x = v[i] ^ turn;
-        low = x < low ? x : low;
-        high = x > high ? x : high;
-    }
-    *least = low ^ turn;
-    return high - low <= UINT32_MAX;
-}
-
-static void keys_64(const job *j, const void *values, keyed *p)
-{
-    aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
-    uint64_t turn = j->down ? UINT64_MAX : 0;
-    for (int64_t i = 0; i < j->n; i++) {
-        uint64_t v = type == ARIL__C_F64   ? key_f64(((const double *)values)[i])
-                     : type == ARIL__C_F32 ? key_f64((double)((const float *)values)[i])
-                                           : ((const uint64_t *)values)[i];
-        if (type == ARIL__C_I64) v ^= UINT64_C(1) << 63;
-        p[i] = (keyed){ v ^ turn, i };
-    }
-}
-
-/* Stores the resulting values, of the ctype of `values`, and their indices. */
-static void give(const job *j, const int64_t *offset, const int64_t *where, const void *values,
-                 void *sorted)
-{
-    const aril_tensor *x = j->t[0];
-    aril__ctype type = aril__dtypes[x->dtype].ctype;
-    if (type == ARIL__C_F32)
-        for (int64_t i = 0; i < j->out_n; i++)
-            ((float *)sorted)[i] = ((const float *)values)[where[i]];
-    else
-        for (int64_t i = 0; i < j->out_n; i++)
-            ((uint64_t *)sorted)[i] = ((const uint64_t *)values)[where[i]];
-    aril__dtypes[j->t[1]->dtype].store[type](aril__base(j->t[1]), offset[1], j->stride[1], sorted,
-                                             j->out_n);
-    aril__dtypes[ARIL_I64].store[ARIL__C_I64](aril__base(j->t[2]), offset[2], j->stride[2], where,
-                                              j->out_n);
-}
-
-static void line(const job *j, const int64_t *offset, char *scratch, void *room)
-{
-    int64_t n = j->n;
-    const aril_tensor *x = j->t[0];
-    aril__ctype type = aril__dtypes[x->dtype].ctype;
-    bool real = aril__is_float((aril_dtype)x->dtype);
-    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n, least = 0;
-    aril__dtypes[x->dtype].load[type](values, aril__base(x), offset[0], j->stride[0], n);
-    if (n > UINT32_MAX || type == ARIL__C_F64 || (!real && !fits_32(j, values, &least))) {
-        keyed *p = (keyed *)(void *)rest, *spare = p + n;
-        keys_64(j, values, p);
-        order_64(j, p, spare, real ? UINT64_MAX : 0, room, p);
-        for (int64_t i = 0; i < j->out_n; i++) ((int64_t *)(void *)spare)[i] = p[i].at;
-        give(j, offset, (int64_t *)(void *)spare, values, p);
-        return;
-    }
-    uint64_t *p = rest, *spare = p + n;
-    uint32_t *keys = (uint32_t *)(void *)spare;
-    keys_32(j, real, values, least, keys);
-    if (j->kind == TOPK && j->k < n / 8) {
-        scan_first_k(keys, p, n, j->k);
-    } else {
-        for (int64_t i = 0; i < n; i++) p[i] = (uint64_t)keys[i] << 32 | (uint64_t)i;
-        order_32(j, p, spare, real ? UINT32_MAX : 0, room, p);
-    }
-    for (int64_t i = 0; i < j->out_n; i++) spare[i] = (uint32_t)p[i];
-    give(j, offset, (int64_t *)(void *)spare, values, p);
-}
-
-static void lines_range(void *ctx, int64_t begin, int64_t end)
-{
-    job *j = ctx;
-    size_t each = j->wide ? 8 + 2 * sizeof(keyed) : 24; /* values, and keys twice */
-    size_t room = j->n < DIGIT_LEAST ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
-    char *scratch = aril__malloc(room + (size_t)j->n * each);
-    if (!scratch) {
-        atomic_store(&j->failed, true);
-        return;
-    }
-    aril__loops_at p;
-    aril__loops_seek(&j->lines, &p, begin, j->base);
-    for (; begin < end; begin++) {
-        line(j, p.offset, scratch + room, room ? scratch : NULL);
-        if (begin + 1 < end) aril__loops_move(&j->lines, &p, 1);
-    }
-    free(scratch);
-}
-
-static aril_status run(aril__run *r, kind what)
-{
-    const struct sort_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[0];
-    int axis = (int)a->axis[0];
-    job j = { .kind = what,
-              .down = a->down[0],
-              .n = x->ndim ? x->dim[axis] : 1,
-              .k = a->k[0],
-              .out_n = 1,
-              .t = { x, r->out[0], r->out[1] },
-              .lines = { .n = 3 } };
-    if (x->numel == 0 || r->out[0]->numel == 0) return ARIL_OK;
-    if (what == SORT)
-        j.out_n = j.n;
-    else if (what == TOPK)
-        j.out_n = j.k;
-    bool full = r->out[0]->ndim == x->ndim; /* the results keep the axis */
-    for (int k = 0; k < 3; k++) {
-        const aril_tensor *t = j.t[k];
-        j.base[k] = t->offset;
-        j.stride[k] = x->ndim && (k == 0 || full) ? t->stride[axis] : 1;
-    }
-    for (int d = 0; d < x->ndim; d++) {
-        if (d == axis) continue;
-        int at = j.lines.ndim++;
-        j.lines.dim[at] = x->dim[d];
-        for (int k = 0; k < 3; k++)
-            j.lines.stride[k][at] = j.t[k]->stride[k == 0 || full || d < axis ? d : d - 1];
-    }
-    aril__loops_merge(&j.lines, 0);
-    j.wide = aril__dtypes[x->dtype].bits > 32 || j.n > UINT32_MAX;
-    /* Threads share the lines or, if there is only one, each pass over it. */
-    j.pieces = x->numel == j.n ? aril__parallel_pieces(j.n, PIECE) : 1;
-    if (j.pieces > 64) j.pieces = 64;
-    aril__parallel_for(x->numel / j.n, GRAIN / j.n, lines_range, &j);
-    if (atomic_load(&j.failed))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to sort lines of %lld", r->op->name,
-                          (long long)j.n);
-    return ARIL_OK;
-}
+/* ---- references ---- */
 
 bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx, int64_t, int64_t),
                       const void *ctx)
@@ -274,6 +35,106 @@ bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx,
     if (from != order) memcpy(order, from, (size_t)n * sizeof *order);
     free(spare);
     return true;
+}
+
+/* One line along the axis. */
+typedef struct sorted_line {
+    const aril_tensor *x;
+    int64_t mask, number, n;
+    bool down;
+} sorted_line;
+
+/* The position in x of element k of the line. */
+static int64_t in_line(const sorted_line *l, int64_t k)
+{
+    return aril__reduced_at(l->x, l->mask, l->number, k);
+}
+
+/* NaN is larger than all numbers. */
+static bool comes_before(const void *ctx, int64_t a, int64_t b)
+{
+    const sorted_line *l = ctx;
+    int order = aril__compare(l->x, in_line(l, a), l->x, in_line(l, b));
+    return l->down ? order > 0 : order < 0;
+}
+
+static bool is_nan(const sorted_line *l, int64_t k)
+{
+    return isnan(aril__get(l->x, in_line(l, k)));
+}
+
+/* Sorts each line: `give` gets its positions in order, and stores the results. */
+static aril_status each_line(aril__run *r,
+                             void (*give)(aril__run *r, const sorted_line *l, const int64_t *order))
+{
+    const struct sort_attrs *a = r->attrs;
+    sorted_line l = { .x = r->in[0],
+                      .mask = r->in[0]->ndim ? 1 << a->axis[0] : 0,
+                      .down = a->down[0] };
+    l.n = aril__reduced_count(l.x, l.mask);
+    int64_t *order = aril__malloc((size_t)(l.n > 0 ? l.n : 1) * sizeof *order);
+    bool ok = order != NULL;
+    for (; ok && l.number * l.n < l.x->numel; l.number++)
+        if ((ok = aril__sort_order(order, l.n, comes_before, &l))) give(r, &l, order);
+    free(order);
+    return ok ? ARIL_OK
+              : aril__fail(ARIL_ERR_MEMORY, "%s: no memory to sort lines of %lld", r->op->name,
+                           (long long)l.n);
+}
+
+static void give_all(aril__run *r, const sorted_line *l, const int64_t *order)
+{
+    int64_t n = aril__reduced_count(r->out[0], l->mask); /* only the first k in topk */
+    for (int64_t k = 0; k < n; k++) {
+        int64_t to = aril__reduced_at(r->out[0], l->mask, l->number, k);
+        aril__put_same(r->out[0], to, l->x, in_line(l, order[k]));
+        aril__put_i64(r->out[1], to, order[k]);
+    }
+}
+
+static void give_one(aril__run *r, const sorted_line *l, int64_t k)
+{
+    aril__put_same(r->out[0], l->number, l->x, in_line(l, k));
+    aril__put_i64(r->out[1], l->number, k);
+}
+
+static void give_kth(aril__run *r, const sorted_line *l, const int64_t *order)
+{
+    give_one(r, l, order[((const struct sort_attrs *)r->attrs)->k[0]]);
+}
+
+/* How many elements are no NaN: those come first. */
+static int64_t numbers_in(const sorted_line *l)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < l->n; k++) n += !is_nan(l, k);
+    return n;
+}
+
+static void give_nanmedian(aril__run *r, const sorted_line *l, const int64_t *order)
+{
+    int64_t n = numbers_in(l);
+    give_one(r, l, order[n ? (n - 1) / 2 : 0]);
+}
+
+static void give_median(aril__run *r, const sorted_line *l, const int64_t *order)
+{
+    int64_t n = numbers_in(l);
+    give_one(r, l, order[n < l->n ? n : (n - 1) / 2]);
+}
+
+/* The last element of the longest run of equal ones, the first such run. NaN equals nothing. */
+static void give_mode(aril__run *r, const sorted_line *l, const int64_t *order)
+{
+    int64_t best = 0, most = 0, run = 0;
+    for (int64_t k = 0; k < l->n; k++) {
+        bool same = k > 0 && !is_nan(l, order[k]) && !comes_before(l, order[k - 1], order[k]);
+        run = same ? run + 1 : 1;
+        if (run <= most) continue;
+        most = run;
+        best = k;
+    }
+    give_one(r, l, order[best]);
 }
 
 /* ---- shape inference ---- */
@@ -337,32 +198,32 @@ static aril_status one_infer(aril__call *c)
 
 static aril_status sort_ref(aril__run *r)
 {
-    return run(r, SORT);
+    return each_line(r, give_all);
 }
 
 static aril_status topk_ref(aril__run *r)
 {
-    return run(r, TOPK);
+    return each_line(r, give_all);
 }
 
 static aril_status kthvalue_ref(aril__run *r)
 {
-    return run(r, KTH);
+    return each_line(r, give_kth);
 }
 
 static aril_status median_ref(aril__run *r)
 {
-    return run(r, MEDIAN);
+    return each_line(r, give_median);
 }
 
 static aril_status nanmedian_ref(aril__run *r)
 {
-    return run(r, NUMBERS);
+    return each_line(r, give_nanmedian);
 }
 
 static aril_status mode_ref(aril__run *r)
 {
-    return run(r, MODE);
+    return each_line(r, give_mode);
 }
 
 VJP(sort)

@@ -2,156 +2,38 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
-#include "ops/reduce/reduce_loop.h"
 #include "ops/table/sample.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
 
 #include <math.h>
 #include <string.h>
 
 ATTR_LIST(reduce, REDUCE_ATTRS)
 
-/* ==== states ==== */
-
-/* ---- logsumexp: the running maximum in plane 0, the sum of exp(x - maximum) in plane 1 ---- */
-
-static void lse_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
-                      int64_t at)
-{
-    (void)p, (void)at;
-    double *top = state, *sum = top + plane;
-    for (int64_t i = 0; i < m; i++) {
-        top[i] = -INFINITY;
-        sum[i] = 0;
-    }
-}
-
-/* Adds `s` times exp(v) to (top, sum). */
-static void lse_take(double *top, double *sum, double v, double s)
-{
-    if (v == -INFINITY || isnan(*top)) return;
-    if (v <= *top) {
-        *sum += v == *top ? s : s * exp(v - *top);
-    } else { /* a new maximum, or NaN */
-        *sum = (*sum == 0 ? 0 : *sum * exp(*top - v)) + s;
-        *top = v;
-    }
-}
-
-static void lse_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
-                      int64_t later_plane, int64_t m)
-{
-    (void)p;
-    double *top = state;
-    const double *x = later;
-    for (int64_t i = 0; i < m; i++) lse_take(&top[i], &top[plane + i], x[i], x[later_plane + i]);
-}
-
-static void lse_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
-{
-    (void)p;
-    double *top = state;
-    for (int64_t i = 0; i < m; i++) top[i] = isinf(top[i]) ? top[i] : top[i] + log(top[plane + i]);
-}
-
-/* ---- var, std, var_mean: count, mean and sum of squared differences in planes 0, 1, 2 ---- */
-
-static void var_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
-                      int64_t at)
-{
-    (void)p, (void)at;
-    for (int k = 0; k < 3; k++) memset((double *)state + k * plane, 0, (size_t)m * sizeof(double));
-}
-
-/* Merges a group of n elements with its own mean and sum of squares into the state. */
-static void var_join(double *s, int64_t plane, double n, double mean, double squares)
-{
-    double total = s[0] + n, d = mean - s[plane];
-    if (n == 0) return;
-    s[plane] += d * (n / total);
-    s[2 * plane] += squares + d * d * (s[0] * n / total);
-    s[0] = total;
-}
-
-static void var_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
-                      int64_t later_plane, int64_t m)
-{
-    (void)p;
-    const double *x = later;
-    for (int64_t i = 0; i < m; i++)
-        var_join((double *)state + i, plane, x[i], x[later_plane + i], x[2 * later_plane + i]);
-}
-
-static void var_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
-{
-    double *s = state, n = (double)p->count - p->p;
-    for (int64_t i = 0; i < m; i++) {
-        s[i] = s[2 * plane + i] / (n > 0 ? n : 0);
-        if (p->count == 0) s[plane + i] = NAN;
-    }
-}
-
-static void std_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
-{
-    double *s = state;
-    var_finish(p, state, plane, m);
-    for (int64_t i = 0; i < m; i++) s[i] = sqrt(s[i]);
-}
-
-/* ---- norm ---- */
-
-static void norm_start(const aril__reduce_params *p, void *state, int64_t plane, int64_t m,
-                       int64_t at)
-{
-    (void)plane, (void)at;
-    for (int64_t i = 0; i < m; i++) ((double *)state)[i] = p->p == -INFINITY ? INFINITY : 0;
-}
-
-static double norm_more(double p, double s, double x)
-{
-    if (p == INFINITY) return x > s || x != x ? x : s;
-    if (p == -INFINITY) return x < s || x != x ? x : s;
-    return s + x;
-}
-
-static void norm_merge(const aril__reduce_params *p, void *state, int64_t plane, const void *later,
-                       int64_t later_plane, int64_t m)
-{
-    (void)plane, (void)later_plane;
-    double *s = state;
-    for (int64_t i = 0; i < m; i++) s[i] = norm_more(p->p, s[i], ((const double *)later)[i]);
-}
-
-static void norm_finish(const aril__reduce_params *p, void *state, int64_t plane, int64_t m)
-{
-    (void)plane;
-    double *s = state;
-    if (p->p == 0 || p->p == 1 || isinf(p->p)) return;
-    for (int64_t i = 0; i < m; i++) s[i] = p->p == 2 ? sqrt(s[i]) : pow(s[i], 1 / p->p);
-}
-
-/* ==== accumulation of elements, by type and target ==== */
-
-enum {
-    STRETCH = 2048, /* elements that share one center, */
-    ROWS = 256,     /* and rows of them */
-    SIDE = 8,       /* rows whose exponentials share one maximum */
-};
-
-#define TEMPLATE "ops/reduce/stats_real.inc"
-#include "ops/vector/each_target.inc"
-#define WIDE(r) ((r)->in[0]->dtype == ARIL_F64)
-
 /* ==== logsumexp ==== */
+
+/* Relative to the largest element, so that no exponential overflows. */
+static double logsumexp_of(const aril_tensor *x, int64_t mask, int64_t i)
+{
+    int64_t n = aril__reduced_count(x, mask);
+    double top = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < n && !isnan(top); k++) {
+        double v = aril__get(x, aril__reduced_at(x, mask, i, k));
+        if (v > top || isnan(v)) top = v;
+    }
+    if (isinf(top) || isnan(top)) return top;
+    for (int64_t k = 0; k < n; k++) sum += exp(aril__get(x, aril__reduced_at(x, mask, i, k)) - top);
+    return top + log(sum);
+}
 
 static aril_status logsumexp_ref(aril__run *r)
 {
     const struct reduce_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&lse, WIDE(r)), (aril__reduce_params){ 0 }, r->in[0],
-                            (unsigned)a->mask[0], 1, r->out);
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put(r->out[0], i, logsumexp_of(r->in[0], a->mask[0], i));
+    return ARIL_OK;
 }
 
 /* g * exp(x - y); where y is -inf, so is all of x: use x - 0 instead of x - y. */
@@ -182,18 +64,38 @@ OP(logsumexp, .doc = "log(sum(exp(x))) over axes", .onnx = "ReduceLogSumExp", .m
 
 ATTR_LIST(stats, STATS_ATTRS)
 
+/* The sum of squared differences from the mean, over n less the correction. */
+static double variance_of(const aril_tensor *x, const struct stats_attrs *a, int64_t i,
+                          double *mean)
+{
+    int64_t mask = a->mask[0], n = aril__reduced_count(x, mask);
+    double sum = 0, squares = 0, left = (double)n - a->p[0];
+    for (int64_t k = 0; k < n; k++) sum += aril__get(x, aril__reduced_at(x, mask, i, k));
+    *mean = sum / (double)n;
+    for (int64_t k = 0; k < n; k++) {
+        double d = aril__get(x, aril__reduced_at(x, mask, i, k)) - *mean;
+        squares += d * d;
+    }
+    return squares / (left > 0 ? left : 0);
+}
+
 static aril_status var_ref(aril__run *r)
 {
-    const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&variance, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        double mean;
+        aril__put(r->out[0], i, variance_of(r->in[0], r->attrs, i, &mean));
+        if (r->n_out > 1) aril__put(r->out[1], i, mean);
+    }
+    return ARIL_OK;
 }
 
 static aril_status std_ref(aril__run *r)
 {
-    const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&deviation, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], 1, r->out);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        double mean;
+        aril__put(r->out[0], i, sqrt(variance_of(r->in[0], r->attrs, i, &mean)));
+    }
+    return ARIL_OK;
 }
 
 static struct reduce_attrs axes_of(const struct stats_attrs *a)
@@ -274,11 +176,27 @@ static aril_status norm_infer(aril__call *c)
     return aril__reduce_infer_float(c);
 }
 
+/* Orders 0, inf and -inf are the limits: the number of nonzeros, the largest, the smallest. */
+static double norm_of(const aril_tensor *x, int64_t mask, double p, int64_t i)
+{
+    int64_t n = aril__reduced_count(x, mask);
+    double s = p == -INFINITY ? INFINITY : 0;
+    for (int64_t k = 0; k < n; k++) {
+        double v = fabs(aril__get(x, aril__reduced_at(x, mask, i, k)));
+        if (isinf(p))
+            s = isnan(s) ? s : isnan(v) || (p > 0 ? v > s : v < s) ? v : s;
+        else
+            s += p == 0 ? v != 0 : pow(v, p);
+    }
+    return p == 0 || isinf(p) ? s : pow(s, 1 / p);
+}
+
 static aril_status norm_ref(aril__run *r)
 {
     const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&norm, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], 1, r->out);
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put(r->out[0], i, norm_of(r->in[0], a->mask[0], a->p[0], i));
+    return ARIL_OK;
 }
 
 /* sign(x) |x|^(p-1) y^(1-p) g, and 0 where x or y is 0. */

@@ -245,9 +245,8 @@ static aril_status repeat_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Contiguous t as [outer, times, n, inner], or with `each` as [outer, n, times, inner]. */
-static aril_tensor blocks(const aril_tensor *t, const struct repeat_attrs *a, int64_t n,
-                          int64_t times)
+aril_tensor aril__repeat_blocks(const aril_tensor *t, const struct repeat_attrs *a, int64_t n,
+                                int64_t times)
 {
     aril_tensor b = *t;
     int axis = (int)a->axis[0];
@@ -265,7 +264,8 @@ static aril_status repeat_ref(aril__run *r)
 {
     const struct repeat_attrs *a = r->attrs;
     int64_t n = r->in[0]->dim[a->axis[0]];
-    aril_tensor from = blocks(r->in[0], a, n, 1), to = blocks(r->out[0], a, n, a->times[0]);
+    aril_tensor from = aril__repeat_blocks(r->in[0], a, n, 1);
+    aril_tensor to = aril__repeat_blocks(r->out[0], a, n, a->times[0]);
     aril__copy_elements(&to, &from);
     return ARIL_OK;
 }
@@ -313,8 +313,10 @@ static aril_status repeat_grad_ref(aril__run *r)
 {
     const struct repeat_attrs *a = r->attrs;
     int64_t n = r->out[0]->dim[a->axis[0]];
-    aril_tensor from = blocks(r->in[0], a, n, a->times[0]), to = blocks(r->out[0], a, n, 1);
-    return aril__reduce_sum_to(&to, &from);
+    aril_tensor from = aril__repeat_blocks(r->in[0], a, n, a->times[0]);
+    aril_tensor to = aril__repeat_blocks(r->out[0], a, n, 1);
+    aril__reduce_sum_to(&to, &from);
+    return ARIL_OK;
 }
 
 VJP(repeat_grad)

@@ -20,4 +20,9 @@ ATTRS(narrow_like, NARROW_LIKE_ATTRS)
     A(repeat, I64, 1, times, 1, NULL) A(repeat, I64, 1, each, 0, NULL)
 ATTRS(repeat, REPEAT_ATTRS)
 
+/* A header over contiguous t as [outer, times, n, inner], or with `each` as [outer, n, times,
+ * inner], where the axis has n elements before it is repeated. */
+aril_tensor aril__repeat_blocks(const aril_tensor *t, const struct repeat_attrs *a, int64_t n,
+                                int64_t times);
+
 #endif

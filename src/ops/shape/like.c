@@ -102,7 +102,8 @@ static aril_status sum_to_like_infer(aril__call *c)
 
 static aril_status sum_to_like_ref(aril__run *r)
 {
-    return aril__reduce_sum_to(r->out[0], r->in[0]);
+    aril__reduce_sum_to(r->out[0], r->in[0]);
+    return ARIL_OK;
 }
 
 VJP(sum_to_like)

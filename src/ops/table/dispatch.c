@@ -297,11 +297,19 @@ static aril_status run_decomposed(aril__run *r)
     return ARIL_OK;
 }
 
+/* A result that replaces the first input, of an op that cannot do that; a row with a plan of its own
+ * handles it. */
+static inline bool is_overlaid(const aril__row *row, const aril__run *r)
+{
+    return !(r->op->flags & INPLACE) && r->n_in && r->out[0] == r->in[0] && !row->prepare;
+}
+
 /* Index inputs are converted for rows of any strides too. */
 static inline aril_status run_kernel(const aril__row *row, aril__run *r)
 {
     uint32_t native = row->native ? row->native : row->dtypes;
-    if (row->strided && native >> r->type & 1 && !r->op->index_in) return row->run(r);
+    if (row->strided && native >> r->type & 1 && !r->op->index_in && !is_overlaid(row, r))
+        return row->run(r);
     return run_adapted(r, row->run, native, row->strided);
 }
 

@@ -1,7 +1,7 @@
 /* The loop that all reductions share: rows of outputs, or runs of inputs, of any strides and dtype.
  * Work is split by size alone, so results do not depend on the number of threads. */
-#ifndef ARIL_OPS_REDUCE_LOOP_H
-#define ARIL_OPS_REDUCE_LOOP_H
+#ifndef ARIL_CPU_REDUCE_LOOP_H
+#define ARIL_CPU_REDUCE_LOOP_H
 
 #include "ops/table/op.h"
 

@@ -1,4 +1,4 @@
-#include "ops/reduce/reduce_loop.h"
+#include "backend/cpu/reduce/reduce_loop.h"
 
 #include "core/memory.h"
 #include "core/loops.h"

@@ -1,0 +1,12 @@
+/* Statistics over axes. */
+#ifndef ARIL_CPU_STATS_H
+#define ARIL_CPU_STATS_H
+
+#include "ops/table/op.h"
+
+aril_status aril__cpu_logsumexp(aril__run *r);
+aril_status aril__cpu_var(aril__run *r); /* also var_mean */
+aril_status aril__cpu_std(aril__run *r);
+aril_status aril__cpu_norm(aril__run *r);
+
+#endif

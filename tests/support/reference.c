@@ -1,0 +1,42 @@
+#include "support/reference.h"
+
+#include "ops/table/rows.h"
+#include "support/run_op.h"
+#include "support/test.h"
+
+enum { PAST_ALL_ROWS = 1000 };
+
+static const char *where(const char *what, aril_tensor *x, char *text, size_t size)
+{
+    aril_shape s = aril_shape_of(x);
+    int n = snprintf(text, size, "%s of %s", what, aril_dtype_name(aril_dtype_of(x)));
+    for (int d = 0; d < s.ndim && n < (int)size; d++)
+        n += snprintf(text + n, size - (size_t)n, "%s%lld", d ? "," : " [", (long long)s.dim[d]);
+    return text;
+}
+
+static void compare(const char *what, aril_tensor *got, aril_tensor *want, double tolerance)
+{
+    aril_status a = aril_tensor_status(got), b = aril_tensor_status(want);
+    aril_clear_error();
+    if (a != b) test_fail(__FILE__, __LINE__, "%s: status %d, the reference's %d", what, a, b);
+    if (a < 0 || b < 0) return;
+    bool real = aril_dtype_is_float(aril_dtype_of(got));
+    if (tolerance == 0) tolerance = test_tolerance(aril_dtype_of(got));
+    char *why = test_op_difference(&aril__op_copy, &got, &want, real ? tolerance : 0, !real);
+    if (why) test_fail(__FILE__, __LINE__, "%s: %s", what, why);
+}
+
+void test_against_reference(const char *what, test_results_fn *fn, aril_tensor *x, double tolerance)
+{
+    ARIL_SCOPE;
+    aril_tensor *got[TEST_RESULTS], *want[TEST_RESULTS];
+    char text[200];
+    int n = fn(x, got);
+    aril__force_row = PAST_ALL_ROWS;
+    int m = fn(x, want);
+    aril__force_row = -1;
+    where(what, x, text, sizeof text);
+    if (n != m) test_fail(__FILE__, __LINE__, "%s: %d results, the reference %d", text, n, m);
+    for (int i = 0; i < n && i < m; i++) compare(text, got[i], want[i], tolerance);
+}
