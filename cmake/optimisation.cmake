@@ -4,7 +4,7 @@
 # unrolled loops with a check at every step take too long to compile.
 set(vectorised_folders backend/cpu backend/onednn data/image ops/elementwise ops/shape ops/reduce ops/index ops/vision
     ops/norm ops/sequence ops/linalg ops/signal ops/loss ops/random ops/update)
-set(vectorised_files core/dtype_convert.c core/rng.c)
+set(vectorised_files core/dtype_convert.c core/move.c core/rng.c)
 
 # A product may fuse its multiplications and additions: nothing else is compared with it bit by bit.
 set(fused_folders backend/cpu/linalg backend/cpu/conv)

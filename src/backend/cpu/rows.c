@@ -10,7 +10,7 @@
 #include "backend/cpu/norm/rows.h"
 #include "backend/cpu/reduce/rows.h"
 #include "backend/cpu/sequence/rnn.h"
-#include "ops/shape/pad.h"
+#include "backend/cpu/shape/rows.h"
 #include "ops/table/rows.h"
 
 /* Elementwise ops all run on one engine. */
@@ -57,16 +57,19 @@ static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
                                                .prepare = aril__cpu_conv_lanes_grad_prepare,
                                                .run = aril__cpu_conv_lanes_grad } };
 
-/* Padding of channels-last tensors. */
-#define PAD_LAST(op_, dtypes_)           \
-    { .op = #op_,                        \
-      .name = "cpu_" #op_ "_last",       \
-      .dtypes = (dtypes_),               \
-      .strided = true,                   \
-      .prepare = aril__pad_last_prepare, \
-      .run = aril__pad_last },
-static const aril__row pad_rows[] = { PAD_LAST(pad, DT_COMPUTE)
-                                          PAD_LAST(pad_grad, DT(ARIL_F32) | DT(ARIL_F64)) };
+/* Recurrent sequences. */
+#define SEQ(op_)                                                                 \
+    { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
+        { .op = #op_ "_grad",                                                    \
+          .name = "cpu_rnn_grad",                                                \
+          .dtypes = DT_FLOAT,                                                    \
+          .prepare = aril__cpu_rnn_grad_prepare,                                 \
+          .run = aril__cpu_rnn_grad },
+static const aril__row rnn_rows[] = { SEQ(rnn_seq) SEQ(lstm_seq) SEQ(gru_seq) };
+
+static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, aril__cpu_attention),
+                                            KERNEL(attention_grad, DT_FLOAT, NULL,
+                                                   aril__cpu_attention_grad) };
 
 aril_status aril__cpu_start_ahead(void)
 {
@@ -78,7 +81,8 @@ aril_status aril__cpu_start_ahead(void)
 }
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = { aril__cpu_norm_rows, aril__cpu_reduce_rows };
+static const aril__row *const rooms[] = { aril__cpu_norm_rows, aril__cpu_reduce_rows,
+                                          aril__cpu_shape_rows };
 
 static aril_status register_rooms(void)
 {
@@ -100,7 +104,10 @@ aril_status aril__cpu_start(void)
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, pad_rows, sizeof pad_rows / sizeof *pad_rows);
+        s = aril__rows_register(ARIL__CPU, rnn_rows, sizeof rnn_rows / sizeof *rnn_rows);
+    if (s == ARIL_OK)
+        s = aril__rows_register(ARIL__CPU, attention_rows,
+                                sizeof attention_rows / sizeof *attention_rows);
     return s == ARIL_OK ? register_rooms() : s;
 }
 

@@ -2,15 +2,18 @@
 
 #include "aril/ops.h"
 #include "core/loops.h"
+#include "core/move.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/shape/move.h"
 #include "ops/table/sample.h"
 
 #include <string.h>
 
 /* ---- host memory ---- */
+
+/* Dispatch itself copies, to give kernels the layouts and dtypes that they need: so copying in host
+ * memory is a service of this room and of core/move.h, not a kernel row. */
 
 enum { BLOCK = 512, GRAIN = 32 * 1024 };
 

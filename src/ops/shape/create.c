@@ -1,8 +1,8 @@
 #include "ops/shape/create.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"
 
@@ -109,48 +109,32 @@ OP(full_like, .doc = "a number everywhere, in the shape of another tensor", .min
 
 /* ---- arange and linspace ---- */
 
-enum { BLOCK = 512, GRAIN = 32 * 1024 };
-
-typedef struct steps {
-    const struct make_attrs *attrs;
-    aril_tensor *out;
-    bool from_end; /* linspace: compute the second half backwards from the end */
-} steps;
-
-static void steps_range(void *ctx, int64_t begin, int64_t end)
+/* Integers exactly, modulo 2^64. `from_end` computes the second half backwards from the end, so that
+ * the last element is exact. */
+static void put_steps(aril__run *r, bool from_end)
 {
-    const steps *s = ctx;
-    const struct make_attrs *a = s->attrs;
-    const aril__dtype_row *row = &aril__dtypes[s->out->dtype];
-    double block[BLOCK];
-    int64_t *whole = (int64_t *)(void *)block, n = s->out->numel;
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t m = end - at < BLOCK ? end - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) {
-            if (a->whole[1])
-                whole[i] =
-                    (int64_t)((uint64_t)a->whole[0] + (uint64_t)(at + i) * (uint64_t)a->whole[2]);
-            else if (s->from_end && at + i >= n / 2 && n > 1)
-                block[i] = a->value[1] - a->value[2] * (double)(n - 1 - at - i);
-            else
-                block[i] = a->value[0] + a->value[2] * (double)(at + i);
-        }
-        row->store[a->whole[1] ? ARIL__C_I64 : ARIL__C_F64](aril__base(s->out), s->out->offset + at,
-                                                            1, block, m);
+    const struct make_attrs *a = r->attrs;
+    int64_t n = r->out[0]->numel;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t whole = (uint64_t)a->whole[0] + (uint64_t)i * (uint64_t)a->whole[2];
+        if (a->whole[1])
+            aril__put_i64(r->out[0], i, (int64_t)whole);
+        else if (from_end && i >= n / 2 && n > 1)
+            aril__put(r->out[0], i, a->value[1] - a->value[2] * (double)(n - 1 - i));
+        else
+            aril__put(r->out[0], i, a->value[0] + a->value[2] * (double)i);
     }
 }
 
 static aril_status arange_ref(aril__run *r)
 {
-    steps s = { .attrs = r->attrs, .out = r->out[0] };
-    aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
+    put_steps(r, false);
     return ARIL_OK;
 }
 
 static aril_status linspace_ref(aril__run *r)
 {
-    steps s = { .attrs = r->attrs, .out = r->out[0], .from_end = true };
-    aril__parallel_for(r->out[0]->numel, GRAIN, steps_range, &s);
+    put_steps(r, true);
     return ARIL_OK;
 }
 

@@ -1,6 +1,6 @@
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
@@ -21,52 +21,23 @@ static aril_status roll_infer(aril__call *c)
     return ARIL_OK;
 }
 
-typedef struct roll_job {
-    const char *in;
-    char *out;
-    size_t size;
-    int ndim;
-    int64_t dim[ARIL_MAX_DIMS], shift[ARIL_MAX_DIMS]; /* 0 <= shift < dim */
-} roll_job;
-
-static void roll_range(void *ctx, int64_t begin, int64_t end)
+/* Element i of the result comes from where the shifts put it. */
+static int64_t rolled_from(const aril_tensor *x, const struct roll_attrs *a, int64_t i)
 {
-    const roll_job *j = ctx;
-    int last = j->ndim - 1;
-    int64_t n = j->dim[last];
-    size_t row = (size_t)n * j->size, head = (size_t)j->shift[last] * j->size;
-    for (int64_t r = begin; r < end; r++) {
-        int64_t rest = r, from = 0, step = 1;
-        for (int d = last - 1; d >= 0; d--) {
-            int64_t i = rest % j->dim[d] - j->shift[d];
-            rest /= j->dim[d];
-            from += (i < 0 ? i + j->dim[d] : i) * step;
-            step *= j->dim[d];
-        }
-        const char *in = j->in + (size_t)from * row;
-        char *out = j->out + (size_t)r * row;
-        memcpy(out + head, in, row - head);
-        memcpy(out, in + (row - head), head);
+    int64_t at = 0, step = 1;
+    for (int d = x->ndim - 1; d >= 0; d--) {
+        int64_t n = x->dim[d], k = (i % n - a->shift[d] % n) % n;
+        at += (k < 0 ? k + n : k) * step;
+        step *= n;
+        i /= n;
     }
+    return at;
 }
 
 static aril_status roll_ref(aril__run *r)
 {
-    const struct roll_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[0];
-    roll_job j = { .in = aril__ptr(x),
-                   .out = aril__ptr(r->out[0]),
-                   .size = aril__dtype_bytes((aril_dtype)x->dtype, 1),
-                   .ndim = x->ndim ? x->ndim : 1,
-                   .dim = { 1 } };
-    if (x->numel == 0) return ARIL_OK;
-    for (int d = 0; d < x->ndim; d++) {
-        j.dim[d] = x->dim[d];
-        j.shift[d] = a->shift[d] % x->dim[d];
-        if (j.shift[d] < 0) j.shift[d] += x->dim[d];
-    }
-    int64_t n = j.dim[j.ndim - 1];
-    aril__parallel_for(x->numel / n, 16384 / n + 1, roll_range, &j);
+    for (int64_t i = 0; i < r->out[0]->numel; i++)
+        aril__put_same(r->out[0], i, r->in[0], rolled_from(r->in[0], r->attrs, i));
     return ARIL_OK;
 }
 
@@ -87,8 +58,8 @@ static const aril__sample roll_samples[] = {
     SAMPLE_END
 };
 OP(roll, .doc = "moved along axes, what leaves one end comes in at the other", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = RAW, .types = DT_COMPUTE, .infer = roll_infer, .ref = roll_ref,
-   .vjp = roll_vjp, .samples = roll_samples, WITH_ATTRS(roll));
+   .max_in = 1, .n_out = 1, .flags = STRIDED | RAW, .types = DT_COMPUTE, .infer = roll_infer,
+   .ref = roll_ref, .vjp = roll_vjp, .samples = roll_samples, WITH_ATTRS(roll));
 
 aril_tensor *aril_roll(aril_tensor *x, aril_shape shifts, aril_axes axes)
 {

@@ -2,8 +2,8 @@
 #include "ops/shape/create.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 
 #include <string.h>
@@ -25,61 +25,31 @@ static aril_status triangle_infer(aril__call *c)
     return ARIL_OK;
 }
 
-typedef struct triangle_job {
-    const char *in;
-    char *out;
-    size_t size;
-    int64_t rows, columns, diagonal;
-    bool upper;
-} triangle_job;
-
-static void triangle_range(void *ctx, int64_t begin, int64_t end)
-{
-    const triangle_job *j = ctx;
-    size_t row = (size_t)j->columns * j->size;
-    for (int64_t r = begin; r < end; r++) {
-        /* Columns before `cut` are on or below the diagonal (tril), or below it (triu). */
-        int64_t cut = r % j->rows + j->diagonal + !j->upper;
-        cut = cut < 0 ? 0 : cut > j->columns ? j->columns : cut;
-        size_t at = (size_t)cut * j->size;
-        const char *in = j->in + (size_t)r * row;
-        char *out = j->out + (size_t)r * row;
-        if (j->upper) {
-            memset(out, 0, at);
-            memmove(out + at, in + at, row - at);
-        } else {
-            memmove(out, in, at);
-            memset(out + at, 0, row - at);
-        }
-    }
-}
-
-static aril_status triangle(aril__run *r, bool upper)
+/* Keeps the elements of rows and columns on one side of the diagonal. */
+static void triangle(aril__run *r, bool upper)
 {
     const aril_tensor *x = r->in[0];
-    /* All diagonals beyond the matrix are equivalent. */
-    int64_t k = ((const struct triangle_attrs *)r->attrs)->diagonal[0];
+    int64_t diagonal = ((const struct triangle_attrs *)r->attrs)->diagonal[0];
     int64_t rows = x->dim[x->ndim - 2], columns = x->dim[x->ndim - 1];
-    k = k < -rows - 1 ? -rows - 1 : k > columns + 1 ? columns + 1 : k;
-    triangle_job j = { .in = aril__ptr(x),
-                       .out = aril__ptr(r->out[0]),
-                       .size = aril__dtype_bytes((aril_dtype)x->dtype, 1),
-                       .rows = rows,
-                       .columns = columns,
-                       .diagonal = k,
-                       .upper = upper };
-    if (x->numel) aril__parallel_for(x->numel / columns, 32768 / columns + 1, triangle_range, &j);
-    return ARIL_OK;
+    for (int64_t i = 0; i < x->numel; i++) {
+        int64_t right = i % columns - i / columns % rows; /* of the main diagonal */
+        if (upper ? right >= diagonal : right <= diagonal)
+            aril__put_same(r->out[0], i, x, i);
+        else
+            aril__put(r->out[0], i, 0);
+    }
 }
 
 static aril_status tril_ref(aril__run *r)
 {
-    return triangle(r, false);
+    triangle(r, false);
+    return ARIL_OK;
 }
 
 static aril_status triu_ref(aril__run *r)
 {
-    return triangle(r, true);
+    triangle(r, true);
+    return ARIL_OK;
 }
 
 VJP(triangle)
@@ -97,11 +67,13 @@ static const aril__sample triangle_samples[] = {
     SAMPLE_END
 };
 OP(tril, .doc = "the lower triangle of matrices, 0 above", .onnx = "Trilu", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = RAW | INPLACE, .types = DT_COMPUTE, .infer = triangle_infer,
-   .ref = tril_ref, .vjp = triangle_vjp, .samples = triangle_samples, WITH_ATTRS(triangle));
+   .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | INPLACE, .types = DT_COMPUTE,
+   .infer = triangle_infer, .ref = tril_ref, .vjp = triangle_vjp, .samples = triangle_samples,
+   WITH_ATTRS(triangle));
 OP(triu, .doc = "the upper triangle of matrices, 0 below", .onnx = "Trilu", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = RAW | INPLACE, .types = DT_COMPUTE, .infer = triangle_infer,
-   .ref = triu_ref, .vjp = triangle_vjp, .samples = triangle_samples, WITH_ATTRS(triangle));
+   .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | INPLACE, .types = DT_COMPUTE,
+   .infer = triangle_infer, .ref = triu_ref, .vjp = triangle_vjp, .samples = triangle_samples,
+   WITH_ATTRS(triangle));
 
 /* ---- eye ---- */
 

@@ -1,7 +1,7 @@
 /* Sliding windows along an axis, as a view, and its adjoint, the sum over windows. */
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
 
@@ -73,51 +73,27 @@ static aril_status unfold_view_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
-typedef struct fold_job {
-    const aril_tensor *g; /* [outer, windows, inner, size] */
-    aril_tensor *out;     /* [outer, n, inner] */
-    int64_t n, windows, inner, size, step;
-} fold_job;
-
-/* One (outer, position) at a time: the windows that contain the position are added in order. */
-static void fold_range(void *ctx, int64_t begin, int64_t end)
-{
-    enum { ROW = 256 };
-    const fold_job *j = ctx;
-    const aril__dtype_row *row = &aril__dtypes[j->g->dtype];
-    double sum[ROW], block[ROW];
-    for (int64_t p = begin; p < end; p++) {
-        int64_t outer = p / j->n, at = p % j->n;
-        int64_t last = at / j->step, first = at < j->size ? 0 : (at - j->size) / j->step + 1;
-        if (last > j->windows - 1) last = j->windows - 1;
-        for (int64_t i = 0; i < j->inner; i += ROW) {
-            int64_t m = j->inner - i < ROW ? j->inner - i : ROW;
-            memset(sum, 0, (size_t)m * sizeof *sum);
-            for (int64_t w = first; w <= last; w++) {
-                int64_t from = ((outer * j->windows + w) * j->inner + i) * j->size;
-                row->load[ARIL__C_F64](block, aril__base(j->g),
-                                       j->g->offset + from + at - w * j->step, j->size, m);
-                for (int64_t k = 0; k < m; k++) sum[k] += block[k];
-            }
-            row->store[ARIL__C_F64](aril__base(j->out), j->out->offset + p * j->inner + i, 1, sum,
-                                    m);
-        }
-    }
-}
-
+/* g [outer, windows, inner, size] -> [outer, n, inner]: each element is the sum over the windows that
+ * contain it. */
 static aril_status unfold_view_grad_ref(aril__run *r)
 {
     const struct unfold_view_attrs *a = r->attrs;
+    const aril_tensor *g = r->in[0];
     aril_tensor *out = r->out[0];
     int axis = (int)a->axis[0];
-    fold_job j = { .g = r->in[0],
-                   .out = out,
-                   .n = out->ndim ? out->dim[axis] : 1,
-                   .windows = out->ndim ? r->in[0]->dim[axis] : 1,
-                   .inner = out->ndim ? aril__count(out->ndim - axis - 1, out->dim + axis + 1) : 1,
-                   .size = a->size[0],
-                   .step = a->step[0] };
-    if (out->numel) aril__parallel_for(out->numel / j.inner, 8192 / j.inner + 1, fold_range, &j);
+    int64_t size = a->size[0], n = out->ndim ? out->dim[axis] : 1;
+    int64_t windows = out->ndim ? g->dim[axis] : 1;
+    int64_t inner = out->ndim ? aril__count(out->ndim - axis - 1, out->dim + axis + 1) : 1;
+    for (int64_t i = 0; i < out->numel; i++) {
+        int64_t outer = i / inner / n, position = i / inner % n;
+        double sum = 0;
+        for (int64_t w = 0; w < windows; w++) {
+            int64_t k = position - w * a->step[0]; /* within the window */
+            int64_t at = ((outer * windows + w) * inner + i % inner) * size + k;
+            if (k >= 0 && k < size) sum += aril__get(g, at);
+        }
+        aril__put(out, i, sum);
+    }
     return ARIL_OK;
 }
 
@@ -135,9 +111,9 @@ static const aril__sample unfold_view_grad_samples[] = {
     SAMPLE_END
 };
 OP(unfold_view_grad, .doc = "elements of windows added where they came from", .min_in = 2,
-   .max_in = 2, .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT, .infer = unfold_view_grad_infer,
-   .ref = unfold_view_grad_ref, .vjp = unfold_view_grad_vjp, .samples = unfold_view_grad_samples,
-   WITH_ATTRS(unfold_view));
+   .max_in = 2, .n_out = 1, .flags = STRIDED, .shape_only = IN(1), .types = DT_FLOAT,
+   .infer = unfold_view_grad_infer, .ref = unfold_view_grad_ref, .vjp = unfold_view_grad_vjp,
+   .samples = unfold_view_grad_samples, WITH_ATTRS(unfold_view));
 
 aril_tensor *aril_unfold_view(aril_tensor *x, int axis, int64_t size, int64_t step)
 {

@@ -1,8 +1,8 @@
-#include "ops/shape/move.h"
+#include "core/move.h"
 
+#include "core/cpu.h"
 #include "core/parallel.h"
 #include "core/stream.h"
-#include "ops/vector/targets.h"
 
 #include <string.h>
 

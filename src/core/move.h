@@ -1,7 +1,9 @@
 /* Moves elements unchanged between tensors of any strides: by rows, or by transposed tiles where
- * the contiguous dimension of one is strided in the other. */
-#ifndef ARIL_OPS_MOVE_H
-#define ARIL_OPS_MOVE_H
+ * the contiguous dimension of one is strided in the other.
+ *
+ * All layers copy between layouts, dispatch among them: so this is no kernel row of a backend. */
+#ifndef ARIL_CORE_MOVE_H
+#define ARIL_CORE_MOVE_H
 
 #include "core/loops.h"
 
