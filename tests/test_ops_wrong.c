@@ -4,6 +4,7 @@
 #include "aril/aril.h"
 #include "core/source_location.h"
 #include "ops/table/apply.h"
+#include "ops/table/rows.h"
 #include "support/run_op.h"
 #include "support/slopes.h"
 #include "support/test.h"
@@ -191,18 +192,22 @@ static void check_indices(const test_sample *s)
     for (int i = 0; i < s->n_in; i++) {
         if (s->word[i][0] != 'i' || aril_numel(in[i]) == 0) continue;
         static const int64_t wrong[] = { 1000000, -1000000, INT64_MAX, INT64_MIN };
-        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        enum { WRONG = sizeof wrong / sizeof *wrong, PAST_ALL_ROWS = 1000 };
+        for (int k = 0; k < (s->op->ref ? 2 : 1) * WRONG; k++) { /* kernels, then the reference */
             ARIL_SCOPE;
             test_working_on("an index out of range", s);
             test_copies(s, in, copy);
-            ((int64_t *)aril_data_strided(copy[i]))[aril_numel(copy[i]) - 1] = wrong[k];
+            ((int64_t *)aril_data_strided(copy[i]))[aril_numel(copy[i]) - 1] = wrong[k % WRONG];
             count.indices++;
+            aril__force_row = k < WRONG ? -1 : PAST_ALL_ROWS;
             aril_status status = apply(s, copy, out);
+            aril__force_row = -1;
             bool said = status == ARIL_ERR_INDEX || status == ARIL_ERR_ARG ||
                         status == ARIL_ERR_SHAPE || status == ARIL_ERR_NUMBER ||
                         (status == ARIL_ERR_MEMORY && s->op->flags & DYNAMIC); /* bincount */
             /* An op may skip an index, such as an ignored target; it may not crash. */
-            if (status < 0 && !said) FAIL(s, "index %lld: %s", (long long)wrong[k], aril_error());
+            if (status < 0 && !said)
+                FAIL(s, "index %lld: %s", (long long)wrong[k % WRONG], aril_error());
             aril_clear_error();
         }
     }

@@ -279,12 +279,12 @@ TEST(counting)
             if (i < 2) test_against_reference("histc", binned, x, 0);
             if (i < REALS && n > 8) {
                 test_against_reference("searchsorted", found, with_odd_ones(x), 0);
-                test_against_reference("histc", binned, with_odd_ones(x), 0);
+                test_both_refuse("histc", binned, with_odd_ones(x));
             }
         }
         aril_tensor *whole = aril_randint(0, 50, ARIL_SHAPE(n), ARIL_I32, aril_cpu());
         test_against_reference("bincount", counted, whole, 0);
-        test_against_reference("bincount", counted, aril_sub_scalar(whole, 10), 0);
+        test_both_refuse("bincount", counted, aril_sub_scalar(whole, 50));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/conv/conv_lanes.h"
 #include "backend/cpu/conv/conv_lanes_grad.h"
 #include "backend/cpu/elementwise/elementwise.h"
+#include "backend/cpu/index/rows.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/loss/rows.h"
@@ -81,8 +82,8 @@ aril_status aril__cpu_start_ahead(void)
 }
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = { aril__cpu_norm_rows, aril__cpu_reduce_rows,
-                                          aril__cpu_shape_rows };
+static const aril__row *const rooms[] = { aril__cpu_index_rows, aril__cpu_norm_rows,
+                                          aril__cpu_reduce_rows, aril__cpu_shape_rows };
 
 static aril_status register_rooms(void)
 {

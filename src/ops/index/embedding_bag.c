@@ -5,8 +5,9 @@
 
 #include "aril/embedding.h"
 #include "aril/ops.h"
-#include "core/parallel.h"
+#include "core/memory.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/sample.h"
 
 #include <inttypes.h>
@@ -120,118 +121,154 @@ static aril_status bag_argmax_infer(aril__call *c)
     return s;
 }
 
-/* ---- kernels ---- */
+/* ---- bags ---- */
 
-enum { BLOCK = 64, GRAIN = 16 * 1024 };
-
-typedef struct bag_job {
-    const void *weight, *scale, *g;
-    const int64_t *index;
-    int64_t *start; /* start of each bag, and the end of the last one */
-    double *count;  /* non-padding entries of each bag */
-    void *out, *present;
-    int64_t bags, rows, width, padding;
-    bool mean;
-} bag_job;
-
-#define TEMPLATE "ops/index/embedding_bag.inc"
-#include "ops/table/each_real.inc"
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_embedding_bag, aril__op_embedding_bag_grad,
-    aril__op_embedding_bag_scale_grad;
-
-static aril_status find_bags(const aril__run *r, const aril_tensor *index,
-                             const aril_tensor *offsets, bag_job *j)
+static aril_status check_bags(const aril__run *r, const aril_tensor *index, int64_t rows,
+                              const aril__bags *b)
 {
-    const struct bag_attrs *at = r->attrs;
-    const int64_t *offset = offsets ? aril__ptr(offsets) : NULL;
-    int64_t n = index->numel, given = offsets ? offsets->numel : 0;
-    for (int64_t b = 0; b <= j->bags; b++)
-        j->start[b] = !offsets ? b * index->dim[1] : b < given ? offset[b] : n;
-    if (offsets && given && offset[0] != 0)
-        return aril__fail(ARIL_ERR_INDEX, "%s: the first offset is %" PRId64 ", not 0", r->op->name,
-                          offset[0]);
-    for (int64_t b = 0; b < j->bags; b++) {
-        if (j->start[b + 1] < j->start[b] || j->start[b + 1] > n)
+    int64_t n = index->numel;
+    for (int64_t i = 0; i < b->n; i++)
+        if (b->start[i + 1] < b->start[i] || b->start[i + 1] > n)
             return aril__fail(ARIL_ERR_INDEX,
                               "%s: offset %" PRId64 " is out of range: after %" PRId64
                               ", with %" PRId64 " indices",
-                              r->op->name, j->start[b + 1], j->start[b], n);
-        j->count[b] = 0;
-        for (int64_t k = j->start[b]; k < j->start[b + 1]; k++)
-            j->count[b] += j->index[k] != at->padding[0];
-    }
+                              r->op->name, b->start[i + 1], b->start[i], n);
+    const int64_t *at = aril__ptr(index);
     for (int64_t k = 0; k < n; k++)
-        if (j->index[k] < 0 || j->index[k] >= j->rows)
+        if (at[k] < 0 || at[k] >= rows)
             return aril__fail(ARIL_ERR_INDEX,
                               "%s: index %" PRId64 " is out of range for %" PRId64 " rows",
-                              r->op->name, j->index[k], j->rows);
+                              r->op->name, at[k], rows);
     return ARIL_OK;
 }
 
-typedef enum bag_kernel { SUMS, SPREAD, DOTS, ARGMAX } bag_kernel;
-
-static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
-                           const aril_tensor *weight, const aril_tensor *index,
-                           const aril_tensor *offsets, const aril_tensor *scale)
+aril_status aril__bags_find(const aril__run *r, const aril_tensor *index,
+                            const aril_tensor *offsets, int64_t rows, aril__bags *b)
 {
-    static aril__range_fn *const kernel[][2] = { { bag_sums_f32, bag_sums_f64 },
-                                                 { bag_spread_f32, bag_spread_f64 },
-                                                 { bag_dots_f32, bag_dots_f64 },
-                                                 { bag_argmax_f32, bag_argmax_f64 } };
-    const struct bag_attrs *at = r->attrs;
-    bag_job j = { .weight = kind == SPREAD ? NULL : aril__ptr(weight),
-                  .scale = scale ? aril__ptr(scale) : NULL,
-                  .g = g ? aril__ptr(g) : NULL,
-                  .index = aril__ptr(index),
-                  .out = aril__ptr(r->out[0]),
-                  .present = kind == ARGMAX ? aril__ptr(r->out[1]) : NULL,
-                  .bags = offsets ? offsets->numel - at->last[0] : index->dim[0],
-                  .rows = weight->dim[0],
-                  .width = weight->dim[1],
-                  .padding = at->padding[0],
-                  .mean = at->mean[0] };
-    size_t bags = (size_t)j.bags;
-    j.start = aril__malloc((bags + 1) * sizeof *j.start);
-    j.count = aril__malloc((bags + 1) * sizeof *j.count);
-    aril_status s = j.start && j.count ? find_bags(r, index, offsets, &j)
-                                       : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %zu bags",
-                                                    r->op->name, bags);
-    if (s == ARIL_OK) {
-        if (kind == DOTS) /* entries outside every bag */
-            for (int64_t i = 0; i < index->numel; i++)
-                aril__dtypes[r->type].store[ARIL__C_F64](j.out, i, 1, &(double){ 0 }, 1);
-        /* Split by columns where bags write to the same rows, else by bags. */
-        int64_t n = kind == SPREAD ? j.width : j.bags;
-        int64_t each = kind == SPREAD ? index->numel + j.rows
-                                      : j.width * (index->numel / (j.bags ? j.bags : 1) + 1);
-        int64_t grain = GRAIN / (each > 0 ? each : 1);
-        aril__parallel_for(n, grain > 1 ? grain : 1, kernel[kind][r->type == ARIL_F64], &j);
+    const struct bag_attrs *a = r->attrs;
+    const int64_t *offset = offsets ? aril__ptr(offsets) : NULL, *at = aril__ptr(index);
+    int64_t given = offsets ? offsets->numel : 0;
+    b->n = offsets ? given - a->last[0] : index->dim[0];
+    b->start = aril__malloc((size_t)(b->n + 1) * sizeof *b->start);
+    b->count = aril__malloc((size_t)(b->n + 1) * sizeof *b->count);
+    if (!b->start || !b->count)
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " bags", r->op->name, b->n);
+    if (given && offset[0] != 0)
+        return aril__fail(ARIL_ERR_INDEX, "%s: the first offset is %" PRId64 ", not 0", r->op->name,
+                          offset[0]);
+    for (int64_t i = 0; i <= b->n; i++)
+        b->start[i] = !offsets ? i * index->dim[1] : i < given ? offset[i] : index->numel;
+    aril_status s = check_bags(r, index, rows, b);
+    for (int64_t i = 0; i < b->n && s == ARIL_OK; i++) {
+        b->count[i] = 0;
+        for (int64_t k = b->start[i]; k < b->start[i + 1]; k++)
+            b->count[i] += at[k] != a->padding[0];
     }
-    free(j.start);
-    free(j.count);
     return s;
+}
+
+void aril__bags_free(aril__bags *b)
+{
+    free(b->start);
+    free(b->count);
+}
+
+/* ---- references ---- */
+
+/* What an entry of a bag contributes to. */
+typedef struct entry {
+    int64_t bag, k, row; /* entry k of the indices is in this bag, and names this row */
+    double factor;       /* its weight, and 1 / count in a mean */
+} entry;
+
+typedef void entry_fn(aril__run *r, entry e);
+
+/* Calls fn for each entry that is not padding, in order. */
+static aril_status each_entry(aril__run *r, const aril_tensor *index, const aril_tensor *offsets,
+                              const aril_tensor *scale, int64_t rows, entry_fn *fn)
+{
+    const struct bag_attrs *a = r->attrs;
+    aril__bags bags;
+    aril_status s = aril__bags_find(r, index, offsets, rows, &bags);
+    for (int64_t b = 0; b < bags.n && s == ARIL_OK; b++)
+        for (int64_t k = bags.start[b]; k < bags.start[b + 1]; k++) {
+            entry e = { b, k, aril__get_i64(index, k), scale ? aril__get(scale, k) : 1 };
+            if (a->mean[0]) e.factor /= bags.count[b];
+            if (e.row != a->padding[0]) fn(r, e);
+        }
+    aril__bags_free(&bags);
+    return s;
+}
+
+static void clear(aril_tensor *t)
+{
+    for (int64_t i = 0; i < t->numel; i++) aril__put(t, i, 0);
+}
+
+/* y[bag] += factor * weight[row] */
+static void add_to_bag(aril__run *r, entry e)
+{
+    aril_tensor *y = r->out[0];
+    for (int64_t d = 0, n = y->dim[1]; d < n; d++)
+        aril__put(y, e.bag * n + d,
+                  aril__get(y, e.bag * n + d) + e.factor * aril__get(r->in[0], e.row * n + d));
 }
 
 static aril_status bag_ref(aril__run *r)
 {
-    return run_bag(r, SUMS, NULL, r->in[0], r->in[1], r->in[2], r->in[3]);
+    clear(r->out[0]);
+    return each_entry(r, r->in[1], r->in[2], r->in[3], r->in[0]->dim[0], add_to_bag);
+}
+
+/* dweight[row] += factor * g[bag] */
+static void add_to_row(aril__run *r, entry e)
+{
+    aril_tensor *dw = r->out[0];
+    for (int64_t d = 0, n = dw->dim[1]; d < n; d++)
+        aril__put(dw, e.row * n + d,
+                  aril__get(dw, e.row * n + d) + e.factor * aril__get(r->in[0], e.bag * n + d));
 }
 
 static aril_status bag_grad_ref(aril__run *r)
 {
-    return run_bag(r, SPREAD, r->in[0], r->in[4], r->in[1], r->in[2], r->in[3]);
+    clear(r->out[0]);
+    return each_entry(r, r->in[1], r->in[2], r->in[3], r->in[4]->dim[0], add_to_row);
+}
+
+/* dscale[k] = factor * (g[bag] . weight[row]) */
+static void put_dot(aril__run *r, entry e)
+{
+    const aril_tensor *g = r->in[0], *weight = r->in[1];
+    double sum = 0;
+    for (int64_t d = 0, n = weight->dim[1]; d < n; d++)
+        sum += aril__get(g, e.bag * n + d) * aril__get(weight, e.row * n + d);
+    aril__put(r->out[0], e.k, e.factor * sum);
 }
 
 static aril_status bag_scale_ref(aril__run *r)
 {
-    return run_bag(r, DOTS, r->in[0], r->in[1], r->in[2], r->in[3], NULL);
+    clear(r->out[0]); /* of padding, and of entries outside every bag */
+    return each_entry(r, r->in[2], r->in[3], NULL, r->in[1]->dim[0], put_dot);
+}
+
+/* The first of the largest rows, or the first NaN, in each column. */
+static void keep_largest(aril__run *r, entry e)
+{
+    aril_tensor *best = r->out[0], *present = r->out[1];
+    bool first = aril__get_i64(present, e.bag) == 0;
+    for (int64_t d = 0, n = best->dim[1]; d < n; d++) {
+        int64_t old = aril__get_i64(best, e.bag * n + d);
+        if (first || aril__compare(r->in[0], e.row * n + d, r->in[0], old * n + d) > 0)
+            aril__put_i64(best, e.bag * n + d, e.row);
+    }
+    aril__put_i64(present, e.bag, 1);
 }
 
 static aril_status bag_argmax_ref(aril__run *r)
 {
-    return run_bag(r, ARGMAX, NULL, r->in[0], r->in[1], r->in[2], NULL);
+    clear(r->out[0]);
+    clear(r->out[1]);
+    return each_entry(r, r->in[1], r->in[2], NULL, r->in[0]->dim[0], keep_largest);
 }
 
 /* ---- op table rows ---- */

@@ -2,13 +2,12 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
-#include "ops/shape/copy.h"
+#include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/index/indexing.h"
 #include "ops/norm/norm.h"
 #include "ops/table/sample.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Named ahead of their rows. */
@@ -32,17 +31,26 @@ static void picked_shape(aril__call *c, const aril__indexing *p)
     memcpy(o->dim, p->dim, (size_t)p->ndim * sizeof *o->dim);
 }
 
+/* Checks the index tensors against the axes of x that they index. */
+static aril_status check_picked(const aril__run *r, const aril_tensor *x, const aril__indexing *p,
+                                aril_tensor *const *index)
+{
+    aril_status s = ARIL_OK;
+    for (int axis = 0; axis < x->ndim && s == ARIL_OK; axis++)
+        if (p->mask >> axis & 1)
+            s = aril__check_indices(r->op->name, *index++, x->dim[axis], axis, true);
+    return s;
+}
+
 static aril_status read_picked(aril__run *r, int64_t mask)
 {
+    const aril_tensor *x = r->in[0];
     aril__indexing p;
-    int64_t *offsets;
-    aril_status s = aril__indexing_shape(r->op->name, r->in[0], mask, r->n_in - 1, r->in + 1, &p);
-    if (s == ARIL_OK)
-        s = aril__indexing_offsets(r->op->name, r->in[0], &p, r->n_in - 1, r->in + 1, &offsets);
-    if (s < 0) return s;
-    aril__indexing_read(r->out[0], r->in[0], &p, offsets);
-    free(offsets);
-    return ARIL_OK;
+    aril_status s = aril__indexing_shape(r->op->name, x, mask, r->n_in - 1, r->in + 1, &p);
+    if (s == ARIL_OK) s = check_picked(r, x, &p, r->in + 1);
+    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++)
+        aril__put_same(r->out[0], i, x, aril__indexed_at(x, &p, r->in + 1, i));
+    return s;
 }
 
 static aril_status index_infer(aril__call *c)
@@ -165,30 +173,30 @@ static aril_status index_put_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status write_picked(aril__run *r, bool add)
+static aril_status write_picked(aril__run *r, aril__combine how)
 {
     const struct index_attrs *a = r->attrs;
     aril_tensor *out = r->out[0];
+    const aril_tensor *value = r->in[1];
     aril__indexing p;
-    int64_t *offsets;
     aril_status s = aril__indexing_shape(r->op->name, out, a->mask[0], r->n_in - 2, r->in + 2, &p);
-    if (s == ARIL_OK)
-        s = aril__indexing_offsets(r->op->name, out, &p, r->n_in - 2, r->in + 2, &offsets);
+    if (s == ARIL_OK) s = check_picked(r, out, &p, r->in + 2);
     if (s < 0) return s;
-    if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
-    s = aril__indexing_write(out, r->in[1], &p, offsets, add);
-    free(offsets);
-    return s;
+    for (int64_t i = 0; i < out->numel && out != r->in[0]; i++) aril__put_same(out, i, r->in[0], i);
+    for (int64_t i = 0; i < aril__count(p.ndim, p.dim); i++)
+        aril__combine_at(how, out, aril__indexed_at(out, &p, r->in + 2, i), value,
+                         aril__broadcast_at(value, p.ndim, p.dim, i));
+    return ARIL_OK;
 }
 
 static aril_status index_put_ref(aril__run *r)
 {
-    return write_picked(r, false);
+    return write_picked(r, ARIL__SET);
 }
 
 static aril_status index_put_add_ref(aril__run *r)
 {
-    return write_picked(r, true);
+    return write_picked(r, ARIL__ADD);
 }
 
 /* The gradient of the values, which may have been broadcast. */
@@ -320,19 +328,16 @@ static aril_status embedding_grad_infer(aril__call *c)
 static aril_status embedding_grad_ref(aril__run *r)
 {
     int64_t padding = ((const struct embedding_attrs *)r->attrs)->padding[0];
-    aril_tensor *out = r->out[0];
-    aril__indexing p;
-    int64_t *offsets;
-    aril_status s = aril__indexing_shape("embedding_grad", out, 1, 1, r->in + 1, &p);
-    if (s == ARIL_OK) s = aril__check_indices("embedding_grad", r->in[1], out->dim[0], 0, false);
-    if (s == ARIL_OK) s = aril__indexing_offsets("embedding_grad", out, &p, 1, r->in + 1, &offsets);
-    if (s < 0) return s;
-    const int64_t *index = aril__ptr(r->in[1]);
-    for (int64_t i = 0; i < r->in[1]->numel && padding >= 0; i++)
-        if (index[i] == padding) offsets[i] = ARIL__FETCH_SKIP;
-    memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
-    s = aril__indexing_write(out, r->in[0], &p, offsets, true);
-    free(offsets);
+    const aril_tensor *g = r->in[0], *index = r->in[1];
+    aril_tensor *out = r->out[0]; /* [rows, size] */
+    int64_t size = out->dim[1];
+    aril_status s = aril__check_indices("embedding_grad", index, out->dim[0], 0, false);
+    for (int64_t i = 0; i < out->numel && s == ARIL_OK; i++) aril__put(out, i, 0);
+    for (int64_t i = 0; i < g->numel && s == ARIL_OK; i++) {
+        int64_t row = aril__get_i64(index, i / size);
+        if (padding < 0 || row != padding)
+            aril__combine_at(ARIL__ADD, out, row * size + i % size, g, i);
+    }
     return s;
 }
 
@@ -356,9 +361,10 @@ static const aril__sample embedding_grad_samples[] = {
     SAMPLE_END
 };
 OP(embedding_grad, .doc = "gradient of embedding: rows added by index", .min_in = 3, .max_in = 3,
-   .n_out = 1, .index_in = IN(1), .shape_only = IN(2), .types = DT_FLOAT, .native = NATIVE,
-   .infer = embedding_grad_infer, .ref = embedding_grad_ref, .vjp = embedding_grad_vjp,
-   .saves = { IN(1) }, .samples = embedding_grad_samples, WITH_ATTRS(embedding));
+   .n_out = 1, .flags = STRIDED, .index_in = IN(1), .shape_only = IN(2), .types = DT_FLOAT,
+   .native = NATIVE, .infer = embedding_grad_infer, .ref = embedding_grad_ref,
+   .vjp = embedding_grad_vjp, .saves = { IN(1) }, .samples = embedding_grad_samples,
+   WITH_ATTRS(embedding));
 
 /* ---- public ---- */
 

@@ -1,5 +1,6 @@
-/* Indexing by index tensors: shared by index, index_put, index_select, embedding, gather and
- * scatter. Indices are contiguous i64, and negative ones count from the end. */
+/* Indexing by index tensors: shapes, checks and single elements, shared by index, index_put,
+ * index_select, embedding, gather and scatter. Indices are contiguous i64, and negative ones count
+ * from the end. */
 #ifndef ARIL_OPS_INDEXING_H
 #define ARIL_OPS_INDEXING_H
 
@@ -20,32 +21,16 @@ typedef struct aril__indexing {
 aril_status aril__indexing_shape(const char *op, const aril_tensor *x, int64_t mask, int n,
                                  aril_tensor *const *index, aril__indexing *p);
 
-/* The offset from x's first element for each position of the index dimensions; the caller frees the
- * memory. Fails if an index is out of range. */
-aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
-                                   int n, aril_tensor *const *index, int64_t **offsets);
-#define ARIL__FETCH_SKIP INT64_MIN /* an offset that writes skip */
+/* The position in t, in row-major order, of element i of the shape that t is broadcast to. */
+int64_t aril__broadcast_at(const aril_tensor *t, int ndim, const int64_t *dim, int64_t i);
 
-/* out = x at the indices. */
-void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__indexing *p,
-                         const int64_t *offsets);
-
-/* Writes the elements of `value`, broadcast to the indexed shape, to x, or adds them to it (f32,
- * f64, i64 and u64), in the order of the indices. */
-aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
-                                 const int64_t *offsets, bool add);
+/* The position in x, in row-major order, of element i of the indexed shape. */
+int64_t aril__indexed_at(const aril_tensor *x, const aril__indexing *p, aril_tensor *const *index,
+                         int64_t i);
 
 /* Checks that all indices of a contiguous i64 tensor are in -size..size-1 (or 0..size-1). */
 aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_t size, int axis,
                                 bool negative);
-
-/* Checks that all indices are in -size..size-1. *wrap: the size if some are negative, else 0; for
- * aril__wrap and the runs below. */
-aril_status aril__check_and_wrap(const char *op, const aril_tensor *index, int64_t size, int axis,
-                                 int64_t *wrap);
-
-/* Whether any of n indices is outside [low, high). */
-bool aril__outside(const int64_t *at, int64_t n, int64_t low, int64_t high);
 
 /* Fails unless t has an integer dtype. */
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t);
@@ -61,41 +46,13 @@ static inline int64_t aril__wrap(int64_t i, int64_t size)
     return i + (size & i >> 63);
 }
 
-/* ---- runs of elements, by size or type ---- */
+/* ---- references ---- */
 
-/* Strides in elements; `along` is the stride of the indexed axis, of size `size` (0 if no index is
- * negative). */
-typedef struct aril__mover {
-    /* out[i] = x[i + index[i] * along] */
-    void (*gather)(void *out, int64_t so, const void *x, int64_t sx, int64_t along,
-                   const int64_t *index, int64_t si, int64_t size, int64_t n);
-    /* x[i + index[i] * along] = value[i] */
-    void (*scatter)(void *x, int64_t sx, int64_t along, const int64_t *index, int64_t si,
-                    int64_t size, const void *value, int64_t sv, int64_t n);
-    /* out[i] = x[i + offset[i]] */
-    void (*pick)(void *out, int64_t so, const void *x, int64_t sx, const int64_t *offset,
-                 int64_t sf, int64_t n);
-    /* out[i] = x[i] */
-    void (*copy)(void *out, int64_t so, const void *x, int64_t sx, int64_t n);
-    /* Packs the elements of x where the mask is true; returns their number. */
-    int64_t (*compress)(void *out, const void *x, int64_t sx, const uint8_t *mask, int64_t sm,
-                        int64_t n);
-    /* The reverse: unpacks x to where the mask is true. */
-    int64_t (*spread)(void *out, int64_t so, const void *x, const uint8_t *mask, int64_t sm,
-                      int64_t n);
-} aril__mover;
+typedef enum aril__combine { ARIL__ADD, ARIL__MUL, ARIL__MAX, ARIL__MIN, ARIL__SET } aril__combine;
 
-typedef enum aril__combine { ARIL__ADD, ARIL__MUL, ARIL__MAX, ARIL__MIN } aril__combine;
-
-typedef struct aril__combiner {
-    /* x[i + index[i] * along] = how(itself, value[i]) */
-    void (*scatter)(aril__combine how, void *x, int64_t sx, int64_t along, const int64_t *index,
-                    int64_t si, int64_t size, const void *value, int64_t sv, int64_t n);
-    /* x[i] += value[i] */
-    void (*add)(void *x, int64_t sx, const void *value, int64_t sv, int64_t n);
-} aril__combiner;
-
-const aril__mover *aril__mover_of(aril_dtype dtype);       /* by size: 1, 2, 4, 8 bytes */
-const aril__combiner *aril__combiner_of(aril_dtype dtype); /* f32, f64, i64, u64 */
+/* Element i of x = how(itself, element k of value), of the same dtype; NaN is the largest and the
+ * smallest. */
+void aril__combine_at(aril__combine how, aril_tensor *x, int64_t i, const aril_tensor *value,
+                      int64_t k);
 
 #endif

@@ -1,23 +1,14 @@
 #include "ops/index/masked.h"
 
 #include "aril/ops.h"
-#include "core/memory.h"
-#include "core/loops.h"
-#include "core/parallel.h"
 #include "ops/table/apply.h"
-#include "ops/shape/copy.h"
+#include "ops/table/element.h"
 #include "ops/index/indexing.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/elementwise/elementwise.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_masked_scatter, aril__op_masked_scatter_grad;
-
-enum { BLOCK = 512, CHUNK = 64 * BLOCK, LONG_ROW = 32 };
 
 /* ---- nonzero ---- */
 
@@ -31,105 +22,18 @@ static aril_status nonzero_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Loads elements from `at` on, up to a block and to `end`, as booleans. */
-static int64_t load_truth(const aril_tensor *t, int64_t at, int64_t end, uint8_t *truth)
-{
-    int64_t n = end - at < BLOCK ? end - at : BLOCK;
-    if (t->dtype == ARIL_BOOL || t->dtype == ARIL_U8) {
-        memcpy(truth, (const uint8_t *)aril__ptr(t) + at, (size_t)n);
-        return n;
-    }
-    if (t->dtype == ARIL_F32) {
-        const float *x = (const float *)aril__ptr(t) + at;
-        for (int64_t i = 0; i < n; i++) truth[i] = x[i] != 0;
-        return n;
-    }
-    double block[BLOCK];
-    aril__dtypes[t->dtype].load[ARIL__C_F64](block, aril__base(t), t->offset + at, 1, n);
-    for (int64_t i = 0; i < n; i++) truth[i] = block[i] != 0;
-    return n;
-}
-
-typedef struct nonzero_job {
-    const aril_tensor *x;
-    int64_t *count; /* per chunk; then the output position of its first element */
-    int64_t *out;   /* NULL: only count */
-} nonzero_job;
-
-/* Advances the index by `by` elements. */
-static inline void carry(const aril_tensor *x, int64_t *index, int64_t by)
-{
-    int d = x->ndim - 1;
-    index[d] += by;
-    for (; d > 0 && index[d] >= x->dim[d]; d--) {
-        index[d - 1] += index[d] / x->dim[d];
-        index[d] %= x->dim[d];
-    }
-}
-
-static void nonzero_range(void *ctx, int64_t begin, int64_t end)
-{
-    const nonzero_job *j = ctx;
-    const aril_tensor *x = j->x;
-    int64_t count = 0, *out = NULL, index[ARIL_MAX_DIMS] = { 0 }, last = x->ndim - 1;
-    uint8_t truth[BLOCK];
-    int32_t places[BLOCK + 1];
-    if (j->out) {
-        out = j->out + j->count[begin / CHUNK] * x->ndim;
-        for (int64_t d = last, at = begin; d >= 0; at /= x->dim[d--]) index[d] = at % x->dim[d];
-    }
-    for (int64_t at = begin, n; at < end; at += n) {
-        /* Stop at the end of long rows, so that only the column changes. */
-        int64_t stop = end;
-        bool row = out && x->dim[last] >= LONG_ROW;
-        if (row && x->dim[last] - index[last] < end - at) stop = at + x->dim[last] - index[last];
-        n = load_truth(x, at, stop, truth);
-        int64_t m = 0;
-        for (int64_t i = 0; i < n; i++) { /* without branching on the value */
-            places[m] = (int32_t)i;
-            m += truth[i] != 0;
-        }
-        count += m;
-        if (!out) continue;
-        if (row && last == 1) {
-            for (int64_t i = 0; i < m; i++, out += 2) {
-                out[0] = index[0];
-                out[1] = index[1] + places[i];
-            }
-            carry(x, index, n);
-            continue;
-        }
-        int64_t here = 0;
-        for (int64_t i = 0; i < m; i++) {
-            carry(x, index, places[i] - here);
-            here = places[i];
-            for (int64_t d = 0; d <= last; d++) *out++ = index[d];
-        }
-        carry(x, index, n - here);
-    }
-    if (!out) j->count[begin / CHUNK] = count;
-}
-
 static aril_status nonzero_ref(aril__run *r)
 {
     const aril_tensor *x = r->in[0];
-    int64_t chunks = aril__parallel_chunks(x->numel, CHUNK), total = 0;
-    int64_t *count = aril__malloc((size_t)(chunks + 1) * sizeof *count);
-    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: no memory to count");
-    nonzero_job j = { .x = x, .count = count };
-    aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
-    for (int64_t i = 0; i < chunks; i++) {
-        int64_t c = count[i];
-        count[i] = total;
-        total += c;
-    }
-    int64_t dim[2] = { total, x->ndim };
+    int64_t dim[2] = { 0, x->ndim }, at = 0;
+    for (int64_t i = 0; i < x->numel; i++) dim[0] += aril__get(x, i) != 0;
     aril_status s = aril__run_alloc(r, 0, ARIL_I64, 2, dim);
-    if (s == ARIL_OK && x->ndim > 0 && total > 0) {
-        j.out = aril__ptr(r->out[0]);
-        aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
+    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++) {
+        if (aril__get(x, i) == 0) continue;
+        for (int64_t d = x->ndim - 1, rest = i; d >= 0; rest /= x->dim[d--])
+            aril__put_i64(r->out[0], at * x->ndim + d, rest % x->dim[d]);
+        at++;
     }
-    free(count);
     return s;
 }
 
@@ -139,8 +43,8 @@ static const aril__sample nonzero_samples[] = { { .in = { "b[3,4]" } },
                                                 { .in = { "[0,3]" } },
                                                 SAMPLE_END };
 OP(nonzero, .doc = "where a tensor is not 0", .onnx = "NonZero", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = NONDIFF | DYNAMIC | RAW, .types = DT_COMPUTE, .infer = nonzero_infer,
-   .ref = nonzero_ref, .samples = nonzero_samples);
+   .n_out = 1, .flags = STRIDED | NONDIFF | DYNAMIC | RAW, .types = DT_COMPUTE,
+   .infer = nonzero_infer, .ref = nonzero_ref, .samples = nonzero_samples);
 
 /* ---- masked_select, masked_scatter ---- */
 
@@ -162,54 +66,17 @@ static aril_status check_mask(const aril__call *c)
                       c->op->name, aril__text(a, mask), aril__text(b, x));
 }
 
-/* Walks x and the mask in logical order. */
-typedef struct masked_walk {
-    aril__loops nest; /* 0: x, 1: mask */
-    aril__loops_at at;
-    int64_t sx, sm, bytes;
-    char *x;
-    const uint8_t *mask;
-    const aril__mover *mover;
-} masked_walk;
-
-static masked_walk walk_masked(const aril_tensor *x, const aril_tensor *mask)
+/* Whether the mask, broadcast to x, is true at element i of x. */
+static bool is_true(const aril_tensor *mask, const aril_tensor *x, int64_t i)
 {
-    masked_walk w = { .nest = aril__loops_of(x->ndim, x->dim),
-                      .bytes = aril__dtypes[x->dtype].bits / 8,
-                      .x = aril__base(x),
-                      .mask = (const uint8_t *)aril__base(mask),
-                      .mover = aril__mover_of((aril_dtype)x->dtype) };
-    aril__loops_add(&w.nest, x);
-    aril__loops_add(&w.nest, mask);
-    int last = x->ndim - 1;
-    w.sx = last < 0 ? 0 : w.nest.stride[0][last];
-    w.sm = last < 0 ? 0 : w.nest.stride[1][last];
-    if (x->numel) aril__loops_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
-    return w;
+    return aril__get_i64(mask, aril__broadcast_at(mask, x->ndim, x->dim, i)) != 0;
 }
 
 static int64_t count_true(const aril_tensor *x, const aril_tensor *mask)
 {
-    masked_walk w = walk_masked(x, mask);
     int64_t count = 0;
-    for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
-        const uint8_t *mask_at = w.mask + w.at.offset[1];
-        for (int64_t i = 0; i < m; i++) count += mask_at[i * w.sm] != 0;
-        aril__loops_move(&w.nest, &w.at, m);
-    }
+    for (int64_t i = 0; i < x->numel; i++) count += is_true(mask, x, i);
     return count;
-}
-
-static void compress_to(char *out, const aril_tensor *x, const aril_tensor *mask)
-{
-    masked_walk w = walk_masked(x, mask);
-    for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
-        out += w.bytes * w.mover->compress(out, w.x + w.at.offset[0] * w.bytes, w.sx,
-                                           w.mask + w.at.offset[1], w.sm, m);
-        aril__loops_move(&w.nest, &w.at, m);
-    }
 }
 
 static aril_status masked_select_infer(aril__call *c)
@@ -223,9 +90,11 @@ static aril_status masked_select_infer(aril__call *c)
 
 static aril_status masked_select_ref(aril__run *r)
 {
-    int64_t n = count_true(r->in[0], r->in[1]);
-    aril_status s = aril__run_alloc(r, 0, (aril_dtype)r->in[0]->dtype, 1, &n);
-    if (s == ARIL_OK && n) compress_to(aril__ptr(r->out[0]), r->in[0], r->in[1]);
+    const aril_tensor *x = r->in[0], *mask = r->in[1];
+    int64_t n = count_true(x, mask), to = 0;
+    aril_status s = aril__run_alloc(r, 0, (aril_dtype)x->dtype, 1, &n);
+    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++)
+        if (is_true(mask, x, i)) aril__put_same(r->out[0], to++, x, i);
     return s;
 }
 
@@ -268,25 +137,18 @@ static aril_status masked_scatter_infer(aril__call *c)
 
 static aril_status masked_scatter_ref(aril__run *r)
 {
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril_tensor *out = r->out[0], *src = aril_contiguous(r->in[2]);
-    int64_t need = count_true(out, r->in[1]);
-    if (aril__is_poison(src)) return aril_tensor_status(src);
+    aril_tensor *out = r->out[0];
+    const aril_tensor *mask = r->in[1], *src = r->in[2];
+    int64_t need = count_true(out, mask), from = 0;
     if (need > src->numel)
         return aril__fail(ARIL_ERR_SHAPE,
                           "masked_scatter: the mask has %lld places, src %lld elements",
                           (long long)need, (long long)src->numel);
-    if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
-    if (need == 0) return ARIL_OK;
-    masked_walk w = walk_masked(out, r->in[1]);
-    const char *from = aril__ptr(src);
-    for (int64_t done = 0, m; done < out->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
-        from += w.bytes * w.mover->spread(w.x + w.at.offset[0] * w.bytes, w.sx, from,
-                                          w.mask + w.at.offset[1], w.sm, m);
-        aril__loops_move(&w.nest, &w.at, m);
-    }
+    for (int64_t i = 0; i < out->numel; i++)
+        if (is_true(mask, out, i))
+            aril__put_same(out, i, src, from++);
+        else
+            aril__put_same(out, i, r->in[0], i);
     return ARIL_OK;
 }
 
@@ -320,14 +182,16 @@ static aril_status masked_scatter_grad_infer(aril__call *c)
 
 static aril_status masked_scatter_grad_ref(aril__run *r)
 {
+    const aril_tensor *g = r->in[0], *mask = r->in[1];
     aril_tensor *out = r->out[0];
-    int64_t n = count_true(r->in[0], r->in[1]);
+    int64_t n = count_true(g, mask), to = 0;
     if (n > out->numel)
         return aril__fail(ARIL_ERR_SHAPE,
                           "masked_scatter_grad: the mask has %lld places, src %lld elements",
                           (long long)n, (long long)out->numel);
-    memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
-    if (n) compress_to(aril__ptr(out), r->in[0], r->in[1]);
+    for (int64_t i = 0; i < out->numel; i++) aril__put(out, i, 0);
+    for (int64_t i = 0; i < g->numel; i++)
+        if (is_true(mask, g, i)) aril__put_same(out, to++, g, i);
     return ARIL_OK;
 }
 
@@ -340,8 +204,8 @@ static const aril__sample masked_scatter_grad_samples[] = { { .in = { "[3,4]", "
                                                             { .in = { "[3,4]", "b[4]", "[3,5]" } },
                                                             SAMPLE_END };
 OP(masked_scatter_grad, .doc = "gradient of masked_scatter: elements where a mask is true, then 0",
-   .min_in = 3, .max_in = 3, .n_out = 1, .flags = RAW, .shape_only = IN(2), .types = DT_WHOLE_BYTES,
-   .infer = masked_scatter_grad_infer, .ref = masked_scatter_grad_ref,
+   .min_in = 3, .max_in = 3, .n_out = 1, .flags = STRIDED | RAW, .shape_only = IN(2),
+   .types = DT_WHOLE_BYTES, .infer = masked_scatter_grad_infer, .ref = masked_scatter_grad_ref,
    .vjp = masked_scatter_grad_vjp, .saves = { LIKE(0) | IN(1) },
    .samples = masked_scatter_grad_samples);
 

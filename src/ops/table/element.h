@@ -21,8 +21,8 @@ static inline int64_t aril__element_at(const aril_tensor *t, int64_t i)
 static inline void aril__put_same(aril_tensor *to, int64_t i, const aril_tensor *from, int64_t j)
 {
     size_t bytes = aril__dtypes[to->dtype].bits / 8;
-    memcpy((char *)aril__base(to) + (size_t)aril__element_at(to, i) * bytes,
-           (const char *)aril__base(from) + (size_t)aril__element_at(from, j) * bytes, bytes);
+    memmove((char *)aril__base(to) + (size_t)aril__element_at(to, i) * bytes,
+            (const char *)aril__base(from) + (size_t)aril__element_at(from, j) * bytes, bytes);
 }
 
 /* Element i of a, of a float or integer dtype, against element j of b, of the same: negative, 0 or

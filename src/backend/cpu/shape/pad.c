@@ -1,9 +1,9 @@
 #include "backend/cpu/shape/pad.h"
 
 #include "aril/ops.h"
+#include "backend/cpu/index/indexing.h"
 #include "core/memory.h"
 #include "core/parallel.h"
-#include "ops/index/indexing.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/pad.h"
 
