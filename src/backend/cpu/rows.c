@@ -9,9 +9,13 @@
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/loss/rows.h"
 #include "backend/cpu/norm/rows.h"
+#include "backend/cpu/random/rows.h"
 #include "backend/cpu/reduce/rows.h"
-#include "backend/cpu/sequence/rnn.h"
+#include "backend/cpu/sequence/rows.h"
 #include "backend/cpu/shape/rows.h"
+#include "backend/cpu/signal/fft.h"
+#include "backend/cpu/signal/rows.h"
+#include "backend/cpu/vision/rows.h"
 #include "ops/table/rows.h"
 
 /* Elementwise ops all run on one engine. */
@@ -82,8 +86,11 @@ aril_status aril__cpu_start_ahead(void)
 }
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = { aril__cpu_index_rows, aril__cpu_norm_rows,
-                                          aril__cpu_reduce_rows, aril__cpu_shape_rows };
+static const aril__row *const rooms[] = {
+    aril__cpu_index_rows,  aril__cpu_loss_rows,   aril__cpu_norm_rows,
+    aril__cpu_random_rows, aril__cpu_reduce_rows, aril__cpu_shape_rows,
+    aril__cpu_signal_rows, aril__cpu_vision_rows, aril__cpu_sequence_rows,
+};
 
 static aril_status register_rooms(void)
 {

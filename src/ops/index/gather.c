@@ -455,3 +455,6 @@ aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor
     if (src->ndim) src = aril__expand_like(src, wide);
     return aril_escape(aril_scatter(x, wide, src, at));
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_gather, aril__op_scatter, aril__op_scatter_add, aril__op_scatter_mul;

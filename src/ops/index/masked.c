@@ -371,3 +371,6 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
     }
     return aril__op_with(&a, &aril__op_one_hot, index);
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_masked_scatter, aril__op_masked_scatter_grad;

@@ -293,3 +293,6 @@ aril_tensor *aril_ctc_loss(aril_tensor *x, aril_tensor *targets, aril_tensor *in
     return aril_ctc_loss_with(x, targets, input_lengths, target_lengths,
                               (aril_ctc_opts){ .reduction = ARIL_MEAN });
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_ctc_loss_grad;

@@ -50,4 +50,7 @@ double aril__option(double value, double initial);
  * through. */
 aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, aril_reduction reduction);
 
+/* Ops that other files name. */
+extern const aril__op aril__op_nll_loss, aril__op_nll_loss_grad;
+
 #endif

@@ -350,3 +350,6 @@ aril_tensor *aril_multilabel_margin_loss(aril_tensor *x, aril_tensor *target)
 {
     return aril_multilabel_margin_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_multi_margin_loss_grad, aril__op_multilabel_margin_loss_grad;

@@ -182,3 +182,6 @@ aril_tensor *aril_dropout3d(aril_tensor *x, double p, aril_dropout_opts opts)
 {
     return dropout_nd("dropout3d", 3, x, p, opts);
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_dropout;

@@ -360,3 +360,6 @@ aril_tensor *aril_diff(aril_tensor *x, int n, int axis)
     }
     return aril_escape(x);
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_cumsum, aril__op_linear_scan;

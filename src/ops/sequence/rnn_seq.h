@@ -50,4 +50,8 @@ aril_status aril__rnn_grad_ref(enum aril__rnn_kind kind, aril__run *r);
 /* The gradients of sequences decomposed into public ops, for second derivatives. */
 void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tensor **out);
 
+/* Ops that other files name. */
+extern const aril__op aril__op_gru_seq, aril__op_gru_seq_grad, aril__op_lstm_seq,
+    aril__op_lstm_seq_grad, aril__op_rnn_seq, aril__op_rnn_seq_grad;
+
 #endif

@@ -211,3 +211,6 @@ aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opts)
     }
     return aril__poison();
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_pad_grad;

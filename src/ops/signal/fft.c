@@ -399,3 +399,6 @@ aril_tensor *aril_rfftfreq(int64_t n, double d)
 {
     return frequencies("rfftfreq", n, d, true);
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_fft_c2r;

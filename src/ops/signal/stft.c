@@ -297,3 +297,6 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     }
     return aril_escape(y);
 }
+
+/* Named ahead of their rows. */
+extern const aril__op aril__op_frames_like, aril__op_overlap_add;
