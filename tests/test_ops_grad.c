@@ -21,7 +21,7 @@ static struct {
 /* Inputs in f64 for checking a gradient. */
 static bool inputs(const test_sample *s, aril_tensor **in)
 {
-    aril_tensor *out[ARIL__MAX_OUT];
+    aril_tensor *out[TEST_RESULTS];
     if (s->op->flags & NONDIFF || s->flags & SAMPLE_NO_GRAD || test_untyped(s)) return false;
     return test_sample_inputs(s, ARIL_F64, 0, in) && test_run(s, in, out) == ARIL_OK;
 }
@@ -67,7 +67,7 @@ static void check_narrow(const test_sample *s)
     if (!inputs(s, in) || s->op->flags & RANDOM) return;
     for (size_t k = 0; k < sizeof narrow / sizeof *narrow; k++) {
         ARIL_SCOPE;
-        aril_tensor *low[TEST_INPUTS], *out[ARIL__MAX_OUT];
+        aril_tensor *low[TEST_INPUTS], *out[TEST_RESULTS];
         test_working_on("a gradient in a narrow dtype", s);
         if (k > 0 && s->flags & SAMPLE_NO_LOW) break;
         test_cast_inputs(s, in, narrow[k], low);
@@ -112,7 +112,7 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
 static aril_tensor *by_rule(const test_sample *s, aril_tensor *const *x, aril_tensor *const *y,
                             aril_tensor *const *g, uint32_t mask, int i)
 {
-    aril_tensor *seen_x[TEST_INPUTS] = { NULL }, *seen_y[ARIL__MAX_OUT] = { NULL };
+    aril_tensor *seen_x[TEST_INPUTS] = { NULL }, *seen_y[TEST_RESULTS] = { NULL };
     aril_tensor *dx[TEST_INPUTS] = { NULL };
     bool wants[TEST_INPUTS] = { false };
     wants[i] = true;
@@ -137,7 +137,7 @@ static aril_tensor *by_rule(const test_sample *s, aril_tensor *const *x, aril_te
 
 static void check_masks(const test_sample *s)
 {
-    aril_tensor *in[TEST_INPUTS], *x[TEST_INPUTS], *y[ARIL__MAX_OUT], *g[ARIL__MAX_OUT] = { NULL };
+    aril_tensor *in[TEST_INPUTS], *x[TEST_INPUTS], *y[TEST_RESULTS], *g[TEST_RESULTS] = { NULL };
     if (!s->op->vjp || !inputs(s, in)) return;
     ARIL_NO_GRAD;
     test_copies(s, in, x);
@@ -168,7 +168,7 @@ static void check_masks(const test_sample *s)
         aril_clear_error();
         /* A result without an incoming gradient counts as zero. */
         for (int k = 0; k < s->op->n_out && s->op->n_out > 1; k++) {
-            aril_tensor *one[ARIL__MAX_OUT] = { NULL }, *zero[ARIL__MAX_OUT] = { NULL };
+            aril_tensor *one[TEST_RESULTS] = { NULL }, *zero[TEST_RESULTS] = { NULL };
             if (!g[k]) continue;
             for (int m = 0; m < s->op->n_out; m++)
                 zero[m] = g[m] ? m == k ? g[m] : aril_zeros_like(g[m]) : NULL;

@@ -31,7 +31,7 @@ static struct {
 
 static bool is_optional(const aril__op *op, int i)
 {
-    return op->optional >> (i < 31 ? i : 31) & 1;
+    return op->optional >> aril__role(op, i) & 1;
 }
 
 /* Applies the op to the inputs themselves; on failure all results must be poisoned. */
@@ -53,7 +53,7 @@ static aril_status apply(const test_sample *s, aril_tensor *const *in, aril_tens
 
 static void check_null(const test_sample *s)
 {
-    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[ARIL__MAX_OUT];
+    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     test_working_on("NULL", s);
     if (!test_best_inputs(s, in, &dtype)) return;
@@ -81,7 +81,7 @@ TEST(null_inputs)
 
 static void check_poison(const test_sample *s)
 {
-    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[ARIL__MAX_OUT];
+    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     test_working_on("poison", s);
     if (!test_best_inputs(s, in, &dtype)) return;
@@ -152,7 +152,7 @@ static bool is_internal(const aril__op *op)
 static void check_misfits(const test_sample *s)
 {
     enum { KINDS = 13 };
-    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[ARIL__MAX_OUT];
+    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     if (s->index >= SAMPLES || is_internal(s->op) || !test_best_inputs(s, in, &dtype)) return;
     for (int i = 0; i < s->n_in; i++) {
@@ -186,7 +186,7 @@ TEST(inputs_that_do_not_fit)
 
 static void check_indices(const test_sample *s)
 {
-    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[ARIL__MAX_OUT];
+    aril_tensor *in[TEST_INPUTS], *copy[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     if (!test_best_inputs(s, in, &dtype)) return;
     for (int i = 0; i < s->n_in; i++) {
@@ -224,7 +224,7 @@ TEST(indices_out_of_range)
 static bool forward_and_back(const test_sample *s, aril_tensor *const *in)
 {
     ARIL_SCOPE;
-    aril_tensor *grads[TEST_INPUTS], *out[ARIL__MAX_OUT];
+    aril_tensor *grads[TEST_INPUTS], *out[TEST_RESULTS];
     if (s->op->flags & NONDIFF || test_untyped(s)) return test_run(s, in, out) == ARIL_OK;
     return test_gradients(s, in, grads) == NULL;
 }

@@ -66,7 +66,13 @@ TEST(rows_are_consistent)
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];
         if (!op->infer) FAIL("%s: no shape rule", op->name);
-        if (op->n_out < 1 || op->n_out > ARIL__MAX_OUT) FAIL("%s: %d results", op->name, op->n_out);
+        if ((op->n_out < 1 && !op->writes) || op->n_out > ARIL__MAX_OUT)
+            FAIL("%s: %d results", op->name, op->n_out);
+        if (op->writes && !(op->flags & NONDIFF))
+            FAIL("%s: changes inputs in place, of which a gradient knows nothing", op->name);
+        if (op->each && (op->min_in != op->fixed + op->each || op->max_in != ARIL__ANY ||
+                         op->shape_only || op->index_in))
+            FAIL("%s: a list is of one item or more, of tensors with values", op->name);
         if (op->min_in > op->max_in)
             FAIL("%s: at least %d inputs, at most %d", op->name, op->min_in, op->max_in);
         bool view = ARIL__IS_VIEW(op->out[0]);

@@ -64,9 +64,10 @@ typedef struct aril_optim_opts {
 } aril_optim_opts;
 
 /* The same type under the name of each optimizer. */
-typedef aril_optim_opts aril_sgd_opts, aril_adam_opts, aril_adamw_opts, aril_adamax_opts,
-    aril_nadam_opts, aril_radam_opts, aril_adagrad_opts, aril_adadelta_opts, aril_rmsprop_opts,
-    aril_rprop_opts, aril_lbfgs_opts, aril_lars_opts, aril_lamb_opts, aril_lion_opts;
+typedef aril_optim_opts aril_sgd_opts, aril_adam_opts, aril_adamw_opts, aril_amsgrad_opts,
+    aril_adamax_opts, aril_nadam_opts, aril_radam_opts, aril_adagrad_opts, aril_adadelta_opts,
+    aril_rmsprop_opts, aril_rprop_opts, aril_lbfgs_opts, aril_lars_opts, aril_lamb_opts,
+    aril_lion_opts;
 
 /* ---- creating ---- */
 
@@ -82,6 +83,8 @@ ARIL_API aril_optim *aril_sgd(const aril_named *params, aril_sgd_opts opts);
 ARIL_API aril_optim *aril_adam(const aril_named *params, aril_adam_opts opts);
 /* The same, weight_decay 0.01, decoupled. */
 ARIL_API aril_optim *aril_adamw(const aril_named *params, aril_adamw_opts opts);
+/* aril_adam with the option amsgrad. */
+ARIL_API aril_optim *aril_amsgrad(const aril_named *params, aril_amsgrad_opts opts);
 /* lr 0.002, beta1 0.9, beta2 0.999, eps 1e-8.  u = max(beta2 * u, |g| + eps);
  * p -= lr / (1 - beta1^t) * m / u */
 ARIL_API aril_optim *aril_adamax(const aril_named *params, aril_adamax_opts opts);
@@ -115,7 +118,7 @@ ARIL_API aril_optim *aril_lamb(const aril_named *params, aril_lamb_opts opts);
  * m = beta2 * m + (1 - beta2) * g */
 ARIL_API aril_optim *aril_lion(const aril_named *params, aril_lion_opts opts);
 
-/* Creates one of the above by name: "sgd", "adam", ..., or "amsgrad" for adam with that option. */
+/* Creates one of the above by name: "sgd", "adam", ... */
 ARIL_API aril_optim *aril_optim_new(const char *name, const aril_named *params,
                                     aril_optim_opts opts);
 /* All names, in alphabetical order, NULL-terminated. */
@@ -123,6 +126,9 @@ ARIL_API const char *const *aril_optim_names(void);
 /* The options of the optimizer of that name, as in aril_optim_opts, NULL-terminated. NULL, with an
  * error, for an unknown name. */
 ARIL_API const char *const *aril_optim_option_names(const char *name);
+
+/* One line about the optimizer of that name. NULL, with an error, for an unknown name. */
+ARIL_API const char *aril_optim_doc(const char *name);
 
 /* Frees an optimizer and releases its references to the parameters, which keep their values. NULL
  * is allowed. */
@@ -149,6 +155,10 @@ ARIL_API aril_status aril_step(aril_optim *opt);
  * call to call. */
 typedef aril_tensor *aril_closure(void *ctx);
 ARIL_API aril_tensor *aril_step_closure(aril_optim *opt, aril_closure *fn, void *ctx);
+
+/* Whether the optimizer computes the loss several times in a step, so that it needs
+ * aril_step_closure instead of aril_step (lbfgs). */
+ARIL_API bool aril_optim_needs_closure(const aril_optim *opt);
 
 /* Clears the gradients of all parameters. */
 ARIL_API void aril_optim_zero_grad(aril_optim *opt);

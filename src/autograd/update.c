@@ -103,7 +103,7 @@ static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, ar
 aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers, aril_tensor *lr,
                             aril_tensor *step, aril_sgd_update_opts opts)
 {
-    struct update_attrs a = { .rule = { ARIL__RULE_SGD },
+    struct update_attrs a = { .rule = { ARIL__RULE_sgd },
                               .momentum = { opts.momentum },
                               .dampening = { opts.dampening },
                               .weight_decay = { opts.weight_decay },
@@ -132,7 +132,7 @@ aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, ari
                              aril_list largest, aril_tensor *lr, aril_tensor *step,
                              aril_adam_update_opts opts)
 {
-    struct update_attrs a = { .rule = { ARIL__RULE_ADAM },
+    struct update_attrs a = { .rule = { ARIL__RULE_adam },
                               .beta1 = { or_default(opts.beta1, 0.9) },
                               .beta2 = { or_default(opts.beta2, 0.999) },
                               .eps = { or_default(opts.eps, 1e-8) },

@@ -32,7 +32,7 @@ static aril_status start(aril_average *a, const aril_named *params)
     a->count = aril__number_new(0, ARIL_I64);
     a->weight = a->count ? aril__number_new(1, ARIL_F64) : NULL;
     if (!a->weight) return ARIL_ERR_MEMORY;
-    a->attrs.rule[0] = ARIL__RULE_AVERAGE;
+    a->attrs.rule[0] = ARIL__RULE_average;
     for (int i = 0; i < params->n; i++) {
         char number[16];
         aril_tensor *mean = aril_copy(aril_detach(params->at[i]));

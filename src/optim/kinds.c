@@ -7,154 +7,45 @@
 
 /* ---- options ---- */
 
-typedef enum option_type { NUMBER, WHOLE, FLAG } option_type;
+typedef enum option_type { NUMBER, COUNT, FLAG } option_type;
+typedef enum option_scope { GROUP, WHOLE } option_scope;
 
 typedef struct option {
     const char *name;
     option_type type;
+    option_scope scope;
     size_t offset;
-    bool whole; /* per optimizer, not per group */
+    double below; /* values are from 0 to below this; ANY: any value */
 } option;
 
-#define O(name, type)                                       \
-    {                                                       \
-#name, type, offsetof(aril_optim_opts, name), false \
-    }
-#define W(name, type)                                      \
-    {                                                      \
-#name, type, offsetof(aril_optim_opts, name), true \
-    }
-static const option options[] = {
-    O(lr, NUMBER),
-    O(weight_decay, NUMBER),
-    O(momentum, NUMBER),
-    O(dampening, NUMBER),
-    O(decay, NUMBER),
-    O(beta1, NUMBER),
-    O(beta2, NUMBER),
-    O(eps, NUMBER),
-    O(alpha, NUMBER),
-    O(momentum_decay, NUMBER),
-    O(initial, NUMBER),
-    O(eta_minus, NUMBER),
-    O(eta_plus, NUMBER),
-    O(step_min, NUMBER),
-    O(step_max, NUMBER),
-    O(trust, NUMBER),
-    O(nesterov, FLAG),
-    O(amsgrad, FLAG),
-    O(centered, FLAG),
-    O(decoupled, FLAG),
-    O(maximize, FLAG),
-    W(max_iter, WHOLE),
-    W(max_eval, WHOLE),
-    W(history, WHOLE),
-    W(tolerance_grad, NUMBER),
-    W(tolerance_change, NUMBER),
-    W(strong_wolfe, FLAG),
-    W(clip_norm, NUMBER),
-    W(clip_value, NUMBER),
-    W(accumulate, WHOLE),
-    W(loss_scale, NUMBER),
-    W(loss_scale_growth, WHOLE),
-    W(keep_grads, FLAG),
-};
-#undef O
-#undef W
+#define ANY (-1)
+#define OPTION(name, type, scope, below) \
+    { #name, type, scope, offsetof(aril_optim_opts, name), below },
+static const option options[] = { OPTIM_OPTIONS(OPTION, OPTION) };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* ---- kinds ---- */
+/* ---- kinds: the rows of ops/update/optimizers.def, in alphabetical order ---- */
 
-#define COMMON \
-    "clip_norm", "clip_value", "accumulate", "loss_scale", "loss_scale_growth", "keep_grads", NULL
-#define OPTIONS_OF(...)                                       \
-    (const char *const[])                                     \
-    {                                                         \
-        "lr", "weight_decay", __VA_ARGS__, "maximize", COMMON \
-    }
-
-/* In alphabetical order. */
+#define TEXT(i, name) #name,
+#define KIND_ROW(kind, rule_, doc_, facts_, options_, defaults_)           \
+    { .name = #kind,                                                       \
+      .doc = doc_,                                                         \
+      .rule = rule_,                                                       \
+      .facts = facts_,                                                     \
+      .options = (const char *const[]){ EACH(TEXT, PART(options_)) NULL }, \
+      .usual = PART(defaults_) },
 static const aril__optim_kind kinds[] = {
-    { "adadelta",
-      ARIL__RULE_ADADELTA,
-      OPTIONS_OF("alpha", "eps"),
-      { .lr = 1, .alpha = 0.9, .eps = 1e-6 } },
-    { "adagrad",
-      ARIL__RULE_ADAGRAD,
-      OPTIONS_OF("decay", "initial", "eps"),
-      { .lr = 0.01, .eps = 1e-10 } },
-    { "adam",
-      ARIL__RULE_ADAM,
-      OPTIONS_OF("beta1", "beta2", "eps", "amsgrad", "decoupled"),
-      { .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 } },
-    { "adamax",
-      ARIL__RULE_ADAMAX,
-      OPTIONS_OF("beta1", "beta2", "eps"),
-      { .lr = 0.002, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 } },
-    { "adamw",
-      ARIL__RULE_ADAM,
-      OPTIONS_OF("beta1", "beta2", "eps", "amsgrad"),
-      { .lr = 0.001,
-        .beta1 = 0.9,
-        .beta2 = 0.999,
-        .eps = 1e-8,
-        .weight_decay = 0.01,
-        .decoupled = true } },
-    { "amsgrad",
-      ARIL__RULE_ADAM,
-      OPTIONS_OF("beta1", "beta2", "eps", "decoupled"),
-      { .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .amsgrad = true } },
-    { "lamb",
-      ARIL__RULE_LAMB,
-      OPTIONS_OF("beta1", "beta2", "eps"),
-      { .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6 } },
-    { "lars",
-      ARIL__RULE_LARS,
-      OPTIONS_OF("momentum", "trust", "eps"),
-      { .lr = 0.1, .momentum = 0.9, .trust = 0.001 } },
-    { "lbfgs",
-      ARIL__NO_RULE,
-      (const char *const[]){ "lr", "max_iter", "max_eval", "history", "tolerance_grad",
-                             "tolerance_change", "strong_wolfe", NULL },
-      { .lr = 1,
-        .max_iter = 20,
-        .history = 100,
-        .tolerance_grad = 1e-7,
-        .tolerance_change = 1e-9 } },
-    { "lion",
-      ARIL__RULE_LION,
-      OPTIONS_OF("beta1", "beta2"),
-      { .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .decoupled = true } },
-    { "nadam",
-      ARIL__RULE_NADAM,
-      OPTIONS_OF("beta1", "beta2", "eps", "momentum_decay", "decoupled"),
-      { .lr = 0.002, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 4e-3 } },
-    { "radam",
-      ARIL__RULE_RADAM,
-      OPTIONS_OF("beta1", "beta2", "eps", "decoupled"),
-      { .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 } },
-    { "rmsprop",
-      ARIL__RULE_RMSPROP,
-      OPTIONS_OF("alpha", "eps", "momentum", "centered"),
-      { .lr = 0.01, .alpha = 0.99, .eps = 1e-8 } },
-    { "rprop",
-      ARIL__RULE_RPROP,
-      (const char *const[]){ "lr", "eta_minus", "eta_plus", "step_min", "step_max", "maximize",
-                             COMMON },
-      { .lr = 0.01, .eta_minus = 0.5, .eta_plus = 1.2, .step_min = 1e-6, .step_max = 50 } },
-    { "sgd",
-      ARIL__RULE_SGD,
-      OPTIONS_OF("momentum", "dampening", "decay", "nesterov"),
-      { .lr = 0.01 } },
+#include "ops/update/optimizers.def"
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 const char *const *aril_optim_names(void)
 {
-    static const char *const names[KINDS + 1] = { "adadelta", "adagrad", "adam",  "adamax",
-                                                  "adamw",    "amsgrad", "lamb",  "lars",
-                                                  "lbfgs",    "lion",    "nadam", "radam",
-                                                  "rmsprop",  "rprop",   "sgd",   NULL };
+    static const char *const names[KINDS + 1] = {
+#define KIND_ROW(name, ...) #name,
+#include "ops/update/optimizers.def"
+        NULL
+    };
     return names;
 }
 
@@ -172,6 +63,12 @@ const char *const *aril_optim_option_names(const char *name)
 {
     const aril__optim_kind *kind = aril__optim_kind_find(name);
     return kind ? kind->options : NULL;
+}
+
+const char *aril_optim_doc(const char *name)
+{
+    const aril__optim_kind *kind = aril__optim_kind_find(name);
+    return kind ? kind->doc : NULL;
 }
 
 /* ---- suggestions for misspelled names ---- */
@@ -200,87 +97,51 @@ static bool has(const aril__optim_kind *kind, const char *name)
     return false;
 }
 
-static bool is_set(const aril_optim_opts *o, const option *at)
+/* The value as a number. */
+static double value_of(const aril_optim_opts *o, const option *at)
 {
     const char *p = (const char *)o + at->offset;
     double number;
-    int whole;
+    int count;
     bool flag;
     switch (at->type) {
-    case NUMBER: memcpy(&number, p, sizeof number); return number != 0;
-    case WHOLE: memcpy(&whole, p, sizeof whole); return whole != 0;
+    case NUMBER: memcpy(&number, p, sizeof number); return number;
+    case COUNT: memcpy(&count, p, sizeof count); return count;
     default: memcpy(&flag, p, sizeof flag); return flag;
     }
 }
 
+static bool is_set(const aril_optim_opts *o, const option *at)
+{
+    return value_of(o, at) != 0;
+}
+
+/* Takes the given value, or else the default; ARIL_ZERO is 0. */
 static void fill(const option *at, const aril_optim_opts *given, const aril_optim_opts *usual,
                  aril_optim_opts *to)
 {
     static const size_t sizes[] = {
-        [NUMBER] = sizeof(double), [WHOLE] = sizeof(int), [FLAG] = sizeof(bool)
+        [NUMBER] = sizeof(double), [COUNT] = sizeof(int), [FLAG] = sizeof(bool)
     };
     const aril_optim_opts *from = is_set(given, at) ? given : usual;
-    memcpy((char *)to + at->offset, (const char *)from + at->offset, sizes[at->type]);
-}
-
-/* Replaces ARIL_ZERO by 0. */
-static void settle(const option *at, aril_optim_opts *to)
-{
     char *p = (char *)to + at->offset;
-    double number;
-    int whole;
-    if (at->type == NUMBER) {
-        memcpy(&number, p, sizeof number);
-        if (number == ARIL_ZERO) memset(p, 0, sizeof number);
-    } else if (at->type == WHOLE) {
-        memcpy(&whole, p, sizeof whole);
-        if (whole == ARIL_ZERO) memset(p, 0, sizeof whole);
-    }
+    memcpy(p, (const char *)from + at->offset, sizes[at->type]);
+    if (at->type != FLAG && value_of(to, at) == ARIL_ZERO) memset(p, 0, sizes[at->type]);
 }
 
-static aril_status check_number(const char *what, const char *name, double v, double low,
-                                double below)
+static aril_status check_range(const char *what, const option *at, double v)
 {
-    if (v >= low && v < below) return ARIL_OK;
-    if (isinf(below))
-        return aril__fail(ARIL_ERR_ARG, "%s: %s is at least %g, got %g", what, name, low, v);
-    return aril__fail(ARIL_ERR_ARG, "%s: %s is from %g to below %g, got %g", what, name, low, below,
-                      v);
+    if (at->below == ANY || (v >= 0 && v < at->below)) return ARIL_OK;
+    if (isinf(at->below))
+        return aril__fail(ARIL_ERR_ARG, "%s: %s is at least 0, got %g", what, at->name, v);
+    return aril__fail(ARIL_ERR_ARG, "%s: %s is from 0 to below %g, got %g", what, at->name,
+                      at->below, v);
 }
 
 static aril_status check(const char *what, const aril_optim_opts *o)
 {
-    const struct {
-        const char *name;
-        double value, below;
-    } numbers[] = {
-        { "lr", o->lr, INFINITY },
-        { "weight_decay", o->weight_decay, INFINITY },
-        { "momentum", o->momentum, INFINITY },
-        { "dampening", o->dampening, INFINITY },
-        { "decay", o->decay, INFINITY },
-        { "beta1", o->beta1, 1 },
-        { "beta2", o->beta2, 1 },
-        { "eps", o->eps, INFINITY },
-        { "alpha", o->alpha, 1 },
-        { "momentum_decay", o->momentum_decay, INFINITY },
-        { "initial", o->initial, INFINITY },
-        { "eta_minus", o->eta_minus, 1 },
-        { "step_min", o->step_min, INFINITY },
-        { "trust", o->trust, INFINITY },
-        { "clip_norm", o->clip_norm, INFINITY },
-        { "clip_value", o->clip_value, INFINITY },
-        { "accumulate", o->accumulate, INFINITY },
-        { "loss_scale", o->loss_scale, INFINITY },
-        { "loss_scale_growth", o->loss_scale_growth, INFINITY },
-        { "max_iter", o->max_iter, INFINITY },
-        { "max_eval", o->max_eval, INFINITY },
-        { "history", o->history, INFINITY },
-        { "tolerance_grad", o->tolerance_grad, INFINITY },
-        { "tolerance_change", o->tolerance_change, INFINITY },
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        aril_status s = check_number(what, numbers[i].name, numbers[i].value, 0, numbers[i].below);
+    for (int i = 0; i < OPTIONS; i++) {
+        aril_status s = check_range(what, &options[i], value_of(o, &options[i]));
         if (s < 0) return s;
     }
     if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
@@ -307,13 +168,21 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
             return aril__fail(ARIL_ERR_ARG, "%s has no option %s%s", kind->name, at->name,
                               aril__nearest("", kind->options, text, sizeof text));
         }
-        if (is_set(given, at) && group && at->whole)
+        if (is_set(given, at) && group && at->scope == WHOLE)
             return aril__fail(ARIL_ERR_ARG,
                               "%s: %s belongs to the optimizer, not to a group; give it where the "
                               "optimizer is made",
                               what, at->name);
         fill(at, given, usual, to);
-        settle(at, to);
     }
     return check(what, to);
+}
+
+void aril__optim_attrs(const aril__optim_kind *kind, const aril_optim_opts *o,
+                       struct update_attrs *a)
+{
+    *a = (struct update_attrs){ .rule = { kind->rule } };
+#define SET(name, type, scope, below) a->name[0] = o->name;
+    OPTIM_OPTIONS(SET, NOTHING)
+#undef SET
 }

@@ -8,30 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_attrs(aril__optim_group *g, const aril__optim_kind *kind)
-{
-    const aril_optim_opts *o = &g->opts;
-    g->attrs = (struct update_attrs){ .rule = { kind->rule },
-                                      .nesterov = { o->nesterov },
-                                      .decoupled = { o->decoupled },
-                                      .maximize = { o->maximize },
-                                      .clip_value = { o->clip_value },
-                                      .weight_decay = { o->weight_decay },
-                                      .momentum = { o->momentum },
-                                      .dampening = { o->dampening },
-                                      .decay = { o->decay },
-                                      .beta1 = { o->beta1 },
-                                      .beta2 = { o->beta2 },
-                                      .eps = { o->eps },
-                                      .alpha = { o->alpha },
-                                      .momentum_decay = { o->momentum_decay },
-                                      .eta_minus = { o->eta_minus },
-                                      .eta_plus = { o->eta_plus },
-                                      .step_min = { o->step_min },
-                                      .step_max = { o->step_max },
-                                      .trust = { o->trust } };
-}
-
 /* ---- groups ---- */
 
 static aril_status add_group(aril_optim *opt, const aril_optim_opts *o)
@@ -44,7 +20,7 @@ static aril_status add_group(aril_optim *opt, const aril_optim_opts *o)
     *g = (aril__optim_group){ .opts = *o, .base = o->lr };
     g->lr = aril__number_new(o->lr, ARIL_F64);
     if (!g->lr) return ARIL_ERR_MEMORY;
-    set_attrs(g, opt->kind);
+    aril__optim_attrs(opt->kind, &g->opts, &g->attrs);
     opt->n_groups++;
     return ARIL_OK;
 }
@@ -190,26 +166,13 @@ aril_optim *aril_optim_new(const char *name, const aril_named *params, aril_opti
     return opt;
 }
 
-#define MAKE(name)                                                             \
-    aril_optim *aril_##name(const aril_named *params, aril_##name##_opts opts) \
-    {                                                                          \
-        return aril_optim_new(#name, params, opts);                            \
+/* The function of each: aril_sgd and so on. */
+#define KIND_ROW(kind, ...)                                                 \
+    aril_optim *aril_##kind(const aril_named *params, aril_optim_opts opts) \
+    {                                                                       \
+        return aril_optim_new(#kind, params, opts);                         \
     }
-MAKE(sgd)
-MAKE(adam)
-MAKE(adamw)
-MAKE(adamax)
-MAKE(nadam)
-MAKE(radam)
-MAKE(adagrad)
-MAKE(adadelta)
-MAKE(rmsprop)
-MAKE(rprop)
-MAKE(lbfgs)
-MAKE(lars)
-MAKE(lamb)
-MAKE(lion)
-#undef MAKE
+#include "ops/update/optimizers.def"
 
 void aril_optim_free(aril_optim *opt)
 {
@@ -237,6 +200,11 @@ void aril_optim_free(aril_optim *opt)
 const char *aril_optim_name(const aril_optim *opt)
 {
     return opt ? opt->kind->name : "NULL";
+}
+
+bool aril_optim_needs_closure(const aril_optim *opt)
+{
+    return opt && opt->kind->facts & NEEDS_CLOSURE;
 }
 
 int aril_optim_groups(const aril_optim *opt)

@@ -8,11 +8,10 @@
 
 /* ---- kinds ---- */
 
-enum { ARIL__NO_RULE = -1 }; /* lbfgs: it updates all parameters together */
-
 typedef struct aril__optim_kind {
-    const char *name;
-    int rule;
+    const char *name, *doc;
+    int rule;                   /* or ARIL__NO_RULE */
+    unsigned facts;             /* NEEDS_CLOSURE */
     const char *const *options; /* names, NULL-terminated */
     aril_optim_opts usual;      /* defaults; other options default to 0 */
 } aril__optim_kind;
@@ -23,6 +22,10 @@ const aril__optim_kind *aril__optim_kind_find(const char *name);
 aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
                                 const aril_optim_opts *given, const aril_optim_opts *usual,
                                 bool group, aril_optim_opts *to);
+
+/* The attributes of the op `update` for these options. */
+void aril__optim_attrs(const aril__optim_kind *kind, const aril_optim_opts *o,
+                       struct update_attrs *a);
 
 /* The text "; did you mean NAME?" when one of the names is close, otherwise (and for "") the list
  * of names. */

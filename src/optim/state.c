@@ -206,7 +206,7 @@ static aril_status read_param(const aril_optim *opt, const aril_named *from, rea
                               row->slot[k]);
         if (!t) continue;
         r->known++;
-        s = copy_for(p, row->slot[k], t, row->single >> k & 1, false,
+        s = copy_for(p, row->slot[k], t, row->scalar >> k & 1, false,
                      &r->slots[i * ARIL__UPDATE_SLOTS + k]);
     }
     if (s < 0 || !r->pending[i + 1]) return s;

@@ -26,22 +26,7 @@ void aril__slots_drop(aril__optim_param *p)
 
 bool aril__slot_wanted(const aril_optim *opt, const aril__optim_param *p, int i)
 {
-    const aril__rule_row *row = &aril__rules[opt->kind->rule];
-    const aril_optim_opts *o = &opt->groups[p->group].opts;
-    if (!row->slot[i]) return false;
-    if (!(row->optional >> i & 1)) return true;
-    if (strcmp(row->slot[i], "largest") == 0) return o->amsgrad;
-    if (strcmp(row->slot[i], "m") == 0) return o->centered;
-    return o->momentum != 0;
-}
-
-/* The initial value of slot i. */
-static double first_value(const aril_optim *opt, const aril__optim_param *p, int i)
-{
-    const aril__optim_group *g = &opt->groups[p->group];
-    if (opt->kind->rule == ARIL__RULE_RPROP && i == 1) return *(double *)aril__ptr(g->lr);
-    if (opt->kind->rule == ARIL__RULE_ADAGRAD) return g->opts.initial;
-    return opt->kind->rule == ARIL__RULE_NADAM && i == 2;
+    return aril__rules[opt->kind->rule].wants(&opt->groups[p->group].attrs, i);
 }
 
 /* Moves and casts the state along with its parameter; half-precision parameters keep f32 state. */
@@ -60,15 +45,16 @@ static aril_status follow(aril__optim_param *p, int i, bool single)
 static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
 {
     const aril__rule_row *row = &aril__rules[opt->kind->rule];
+    const aril__optim_group *group = &opt->groups[p->group];
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
-        bool single = row->single >> i & 1;
+        bool single = row->scalar >> i & 1;
         if (p->slot[i]) {
             aril_status s = follow(p, i, single);
             if (s < 0) return s;
             continue;
         }
         if (!aril__slot_wanted(opt, p, i)) continue;
-        double value = first_value(opt, p, i);
+        double value = row->initial(&group->attrs, *(double *)aril__ptr(group->lr), i);
         aril_dtype dtype = single || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
         aril_shape shape = single ? ARIL_SHAPE() : aril_shape_of(p->p);
         aril_tensor *t = p->p->dtype == dtype && !single
@@ -298,9 +284,10 @@ static aril_status count(aril_optim *opt, aril_tensor *finite)
 aril_status aril_step(aril_optim *opt)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "step: the optimizer is NULL");
-    if (opt->lbfgs)
+    if (aril_optim_needs_closure(opt))
         return aril__fail(ARIL_ERR_STATE,
-                          "step: lbfgs computes the loss several times; use aril_step_closure");
+                          "step: %s computes the loss several times; use aril_step_closure",
+                          opt->kind->name);
     if (opt->pending + 1 < opt->opts.accumulate) {
         opt->pending++;
         return ARIL_OK;

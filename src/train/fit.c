@@ -63,7 +63,7 @@ static aril_tensor *closure(void *ctx)
 
 static aril_status update(step *s, bool now)
 {
-    if (strcmp(aril_optim_name(s->m->opt), "lbfgs") == 0) {
+    if (aril_optim_needs_closure(s->m->opt)) {
         aril_tensor *loss = aril_step_closure(s->m->opt, closure, s);
         aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
         if (s->r.loss == NULL) return status != ARIL_OK ? status : aril__latest_status();

@@ -12,6 +12,9 @@ const char *test_op_error(void);
 /* The same with a forced kernel row: see aril__force_row. */
 aril_status test_run_row(const test_sample *s, aril_tensor *const *in, int row, aril_tensor **out);
 
+/* Puts the inputs that the op changed in place, and a NULL, after its outputs. */
+void test_results(const test_sample *s, aril_tensor *const *in, aril_tensor **out);
+
 /* True when the status means that the op does not support such inputs, or not on this machine. */
 bool test_refused(aril_status status);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LEAVES = TEST_INPUTS + ARIL__MAX_OUT, ELEMENTS = 48, ELEMENTS_2 = 16 };
+enum { MOST_LEAVES = TEST_INPUTS + TEST_RESULTS, ELEMENTS = 48, ELEMENTS_2 = 16 };
 
 static char text[600];
 
@@ -59,7 +59,7 @@ static void take_inputs(const test_sample *s, aril_tensor *const *leaves, aril_t
 {
     ARIL_NO_GRAD;
     for (int i = 0; i < s->n_in; i++) {
-        bool written = false;
+        bool written = aril__changes(s->op, i);
         for (int k = 0; k < s->op->n_out; k++) written = written || s->op->out[k] == WRITES(i);
         x[i] = leaves[i] && written ? aril_copy(leaves[i]) : leaves[i];
     }
@@ -68,8 +68,8 @@ static void take_inputs(const test_sample *s, aril_tensor *const *leaves, aril_t
 char *test_gradients(const test_sample *s, aril_tensor *const *in, aril_tensor **grads)
 {
     aril_tensor *x[TEST_INPUTS], *leaf[TEST_INPUTS], *g[TEST_INPUTS];
-    aril_tensor *out[ARIL__MAX_OUT], *roots[ARIL__MAX_OUT], *w[ARIL__MAX_OUT];
-    int which[ARIL__MAX_OUT], of[TEST_INPUTS], n = 0;
+    aril_tensor *out[TEST_RESULTS], *roots[TEST_RESULTS], *w[TEST_RESULTS];
+    int which[TEST_RESULTS], of[TEST_INPUTS], n = 0;
     take_inputs(s, in, x);
     for (int i = 0; i < s->n_in; i++) {
         grads[i] = NULL;
@@ -112,8 +112,8 @@ static double dot(aril_tensor *a, aril_tensor *b)
 static double value(problem *p, aril_tensor **grads)
 {
     const test_sample *s = p->s;
-    aril_tensor *x[TEST_INPUTS], *out[ARIL__MAX_OUT], *roots[ARIL__MAX_OUT], *w[ARIL__MAX_OUT];
-    int which[ARIL__MAX_OUT];
+    aril_tensor *x[TEST_INPUTS], *out[TEST_RESULTS], *roots[TEST_RESULTS], *w[TEST_RESULTS];
+    int which[TEST_RESULTS];
     aril_tensor *const *weights = p->leaf + p->n_in;
     take_inputs(s, p->in, x);
     if (aril__apply(s->op, s->n_in, x, s->attrs, out) < 0) return NAN;
@@ -227,8 +227,8 @@ char *test_slope_difference(const test_sample *s, aril_tensor *const *in, bool s
     p.n_in = p.n_leaves;
     if (p.n_in == 0) return NULL;
     if (second) { /* the incoming gradient is a variable too */
-        aril_tensor *x[TEST_INPUTS], *out[ARIL__MAX_OUT], *roots[ARIL__MAX_OUT];
-        int which[ARIL__MAX_OUT];
+        aril_tensor *x[TEST_INPUTS], *out[TEST_RESULTS], *roots[TEST_RESULTS];
+        int which[TEST_RESULTS];
         take_inputs(s, p.in, x);
         if (aril__apply(s->op, s->n_in, x, s->attrs, out) < 0) goto failed;
         int n = differentiable(s, out, roots, which);

@@ -15,6 +15,7 @@
 #include "backend/cpu/shape/rows.h"
 #include "backend/cpu/signal/fft.h"
 #include "backend/cpu/signal/rows.h"
+#include "backend/cpu/update/update.h"
 #include "backend/cpu/vision/rows.h"
 #include "ops/table/rows.h"
 
@@ -62,19 +63,14 @@ static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
                                                .prepare = aril__cpu_conv_lanes_grad_prepare,
                                                .run = aril__cpu_conv_lanes_grad } };
 
-/* Recurrent sequences. */
-#define SEQ(op_)                                                                 \
-    { .op = #op_, .name = "cpu_rnn", .dtypes = DT_FLOAT, .run = aril__cpu_rnn }, \
-        { .op = #op_ "_grad",                                                    \
-          .name = "cpu_rnn_grad",                                                \
-          .dtypes = DT_FLOAT,                                                    \
-          .prepare = aril__cpu_rnn_grad_prepare,                                 \
-          .run = aril__cpu_rnn_grad },
-static const aril__row rnn_rows[] = { SEQ(rnn_seq) SEQ(lstm_seq) SEQ(gru_seq) };
-
-static const aril__row attention_rows[] = { KERNEL(attention, DT_FLOAT, NULL, aril__cpu_attention),
-                                            KERNEL(attention_grad, DT_FLOAT, NULL,
-                                                   aril__cpu_attention_grad) };
+/* Steps of optimizers. */
+#define UPDATE(op_)        \
+    { .op = #op_,          \
+      .name = "cpu_" #op_, \
+      .dtypes = DT_FLOAT,  \
+      .strided = true,     \
+      .run = aril__cpu_##op_ },
+static const aril__row update_rows[] = { UPDATE(update) UPDATE(update_norms) };
 
 aril_status aril__cpu_start_ahead(void)
 {
@@ -112,10 +108,7 @@ aril_status aril__cpu_start(void)
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, rnn_rows, sizeof rnn_rows / sizeof *rnn_rows);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, attention_rows,
-                                sizeof attention_rows / sizeof *attention_rows);
+        s = aril__rows_register(ARIL__CPU, update_rows, sizeof update_rows / sizeof *update_rows);
     return s == ARIL_OK ? register_rooms() : s;
 }
 

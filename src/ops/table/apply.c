@@ -7,6 +7,7 @@
 #include "ops/table/rows.h"
 #include "ops/shape/copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 aril__tape aril__tape_hook;
@@ -22,7 +23,7 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
                                         aril_tensor **out)
 {
     for (int i = 0; i < n_in; i++) {
-        if (!in[i] && !(op->optional >> (i < 31 ? i : 31) & 1)) {
+        if (!in[i] && !(op->optional >> aril__role(op, i) & 1)) {
             aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", op->name, i);
             break;
         }
@@ -43,8 +44,12 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
 
 static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_tensor **out)
 {
-    aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d%s", op->name, n_in, op->min_in,
-               op->max_in == op->min_in ? "" : " or more");
+    if (op->each && n_in >= op->min_in)
+        aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d and %d for each item", op->name, n_in,
+                   op->fixed, op->each);
+    else
+        aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d%s", op->name, n_in, op->min_in,
+                   op->max_in == op->min_in ? "" : " or more");
     return poison_all(op->n_out, out);
 }
 
@@ -54,9 +59,6 @@ enum { WRITE_INPUTS = 16 };
 /* Finds the one device of all inputs, and moves weak scalars there. */
 static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
 {
-    if (c->n_in > WRITE_INPUTS)
-        return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices; move them with aril_to",
-                          c->op->name);
     c->device = NULL;
     for (int i = 0; i < c->n_in; i++) {
         aril_tensor *t = c->in[i];
@@ -89,6 +91,14 @@ static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
            aril__same_dims(a->ndim, a->stride, b->ndim, b->stride);
 }
 
+static aril__cold aril_status shared_memory(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s_: elements of the tensor written to share memory (it was expanded, or "
+                      "shows overlapping windows); write to a copy",
+                      op->name);
+}
+
 static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
 {
     const aril__meta *o = &c->out[0];
@@ -102,11 +112,7 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
     if (narrows && !(c->op->flags & RAW))
         return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
-    if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest)))
-        return aril__fail(ARIL_ERR_STATE,
-                          "%s_: elements of the tensor written to share memory (it "
-                          "was expanded, or shows overlapping windows); write to a copy",
-                          c->op->name);
+    if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest))) return shared_memory(c->op);
     return ARIL_OK;
 }
 
@@ -245,12 +251,36 @@ bool aril__has_nan(aril_tensor *t)
     return aril_item_int(aril_any(aril_isnan(t), ARIL_ALL)) != 0;
 }
 
-static aril__cold aril_status check_anomaly(const aril__op *op, int n_out, aril_tensor **out)
+static aril__cold aril_status check_anomaly(const aril__call *c, aril_tensor **out)
 {
-    for (int i = 0; i < n_out; i++)
-        if (out[i] && aril__has_nan(out[i]))
-            return aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)", op->name);
-    return ARIL_OK;
+    bool found = false;
+    for (int i = 0; i < c->op->n_out; i++) found |= out[i] && aril__has_nan(out[i]);
+    for (int i = 0; i < c->n_in && c->op->writes; i++)
+        found |= c->in[i] && aril__changes(c->op, i) && aril__has_nan(c->in[i]);
+    return found ? aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)", c->op->name)
+                 : ARIL_OK;
+}
+
+/* ---- inputs changed in place ---- */
+
+/* May they be written to? */
+static aril_status check_changes(aril__thread *th, const aril__call *c)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
+        aril_tensor *t = c->in[i];
+        if (!t || !aril__changes(c->op, i)) continue;
+        s = aril__tape_hook.check_write(th, c->op, t);
+        if (s == ARIL_OK && t->storage && !aril__is_dense(t) && aril__overlaps(t))
+            s = shared_memory(c->op);
+    }
+    return s;
+}
+
+static void note_changes(const aril__call *c)
+{
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && aril__changes(c->op, i)) aril__bump_version(c->in[i]);
 }
 
 /* ---- tracing ---- */
@@ -273,6 +303,7 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
                           c->op->name);
     aril_status s = th->tracer->apply(th->tracer, c, dest, out);
     if (s == ARIL_OK && dest) aril__bump_version(dest);
+    if (s == ARIL_OK && c->op->writes) note_changes(c);
     return s;
 }
 
@@ -310,7 +341,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
                         .type = c->type,
                         .device = c->device };
         s = aril__dispatch(&r);
-        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(op, n_out, out);
+        if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(c, out);
     }
     if (aril__unlikely(s < 0)) {
         for (int i = 0; i < n_out; i++)
@@ -318,6 +349,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
         return s;
     }
     if (dest) aril__bump_version(dest);
+    if (aril__unlikely(op->writes)) note_changes(c);
     for (int i = 0; i < n_out; i++)
         if (ARIL__IS_WRITE(op->out[i]) && out[i]) aril__bump_version(out[i]);
     return ARIL_OK;
@@ -398,6 +430,27 @@ static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor
     return s;
 }
 
+static aril_status apply_now(const aril__op *op, int n_in, aril_tensor *const *in,
+                             const void *attrs, aril_tensor *dest, aril_tensor **out);
+
+/* A list whose scalars are on another device than its tensors. */
+static aril__cold aril_status apply_moved(aril__call *c, aril_tensor *dest, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_tensor **moved = NULL;
+    aril_status s;
+    if (!(op->flags & NONDIFF))
+        s = aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices; move them with aril_to",
+                       op->name);
+    else if (!(moved = aril__malloc((size_t)c->n_in * sizeof *moved)))
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", op->name);
+    else
+        s = mixed_devices(c, moved);
+    s = s < 0 ? poison_all(op->n_out, out) : apply_now(op, c->n_in, moved, c->attrs, dest, out);
+    free(moved);
+    return s;
+}
+
 static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n_in,
                                                        aril_tensor *const *in, const void *attrs,
                                                        aril_tensor *dest, aril_tensor **out)
@@ -413,12 +466,13 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     c.in = in;
     c.device = NULL;
     c.type = n_in && in[0] ? (aril_dtype)in[0]->dtype : ARIL_F32;
-    if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in)))
+    if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in) ||
+                       (op->each && (n_in - op->fixed) % op->each)))
         return count_error(op, n_in, out);
     for (int i = 0; i < n_in; i++) {
         const aril_tensor *t = in[i];
         if (aril__unlikely(!t)) {
-            if (!(op->optional >> (i < 31 ? i : 31) & 1)) return bad_input(op, n_in, in, out);
+            if (!(op->optional >> aril__role(op, i) & 1)) return bad_input(op, n_in, in, out);
             continue;
         }
         if (aril__unlikely(i < 31 && op->shape_only >> i & 1)) {
@@ -442,6 +496,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
 
     aril_tensor *moved[WRITE_INPUTS];
     if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
+        if (n_in > WRITE_INPUTS) return apply_moved(&c, dest, out);
         if (mixed_devices(&c, moved) < 0) return poison_all(op->n_out, out);
         c.in = moved;
     }
@@ -457,6 +512,8 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
         return poison_all(op->n_out, out);
     }
     if (aril__unlikely(op->infer(&c) < 0)) return poison_all(op->n_out, out);
+
+    if (aril__unlikely(op->writes) && check_changes(th, &c) < 0) return poison_all(op->n_out, out);
 
     bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
     if (aril__unlikely(wants && !op->vjp && op->decompose)) return run_decomposed(&c, dest, out);

@@ -29,7 +29,8 @@ bool aril__has_nan(aril_tensor *t);
 /* Records operations instead of running them. */
 struct aril__tracer {
     /* Called with shapes inferred. Fills `out` (new references, usually from
-     * aril__symbolic_new); for WRITES(i) outputs and for dest, `out` is the written tensor. */
+     * aril__symbolic_new); for WRITES(i) outputs and for dest, `out` is the written tensor. Inputs
+     * that the row's `writes` mask names are changed in place too, and have no output. */
     aril_status (*apply)(aril__tracer *self, const aril__call *c, aril_tensor *dest,
                          aril_tensor **out);
 };
@@ -40,6 +41,10 @@ aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, co
 
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);
+
+/* Copies a result that was computed in other memory, strides or dtype to where it belongs, on the
+ * same device. Needs no memory. */
+aril_status aril__copy_back(aril_tensor *to, aril_tensor *from);
 
 /* Allocates an output of a DYNAMIC op; called by its kernel. */
 aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);

@@ -135,6 +135,18 @@ static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
     return to;
 }
 
+aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
+{
+    aril__run copy = { .op = &aril__op_cast,
+                       .n_in = 1,
+                       .n_out = 1,
+                       .in = &from,
+                       .out = &to,
+                       .type = (aril_dtype)from->dtype,
+                       .device = to->storage->device };
+    return aril__op_cast.ref(&copy);
+}
+
 /* Runs `kernel` with inputs and outputs converted to what it supports: contiguous, of a native
  * dtype, indices as i64. Temporaries belong to a separate scope. */
 static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *), uint32_t native,
@@ -205,15 +217,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
         if (out[i] == r->out[i]) continue;
         if (r->out[i]) {
-            aril_tensor *to[1] = { out[i] };
-            aril__run copy = { .op = &aril__op_cast,
-                               .n_in = 1,
-                               .n_out = 1,
-                               .in = to,
-                               .out = &r->out[i],
-                               .type = (aril_dtype)out[i]->dtype,
-                               .device = r->device };
-            s = aril__op_cast.ref(&copy);
+            s = aril__copy_back(r->out[i], out[i]);
         } else { /* allocated by the kernel in the staged type; the caller gets a reference */
             aril_tensor *made = aril__give(th, out[i]);
             if (type != r->type && made->dtype == type) made = aril_cast(made, r->type);
@@ -221,6 +225,8 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
             r->out[i] = s == ARIL_OK ? aril__tensor_keep(made) : NULL;
         }
     }
+    for (int i = 0; i < r->n_in && s == ARIL_OK && op->writes; i++)
+        if (in[i] != r->in[i] && aril__changes(op, i)) s = aril__copy_back(r->in[i], in[i]);
     if (in != small) free(in);
     return s;
 }
@@ -233,31 +239,32 @@ static aril_status run_on_cpu(aril__run *r)
     aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
     enum { MOST = 64 };
     aril__thread *th = aril__self();
-    aril_tensor *in[MOST], *out[ARIL__MAX_OUT];
-    if (r->n_in > MOST)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too many inputs for the CPU to help out",
-                          r->op->name);
-    for (int i = 0; i < r->n_in; i++) {
+    aril_tensor *few[MOST], **in = few, *out[ARIL__MAX_OUT];
+    if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
         in[i] = r->in[i] && r->in[i]->storage ? aril_to(r->in[i], aril_cpu()) : r->in[i];
-        if (in[i] && aril_tensor_status(in[i]) < 0) return aril_tensor_status(in[i]);
+        if (in[i]) s = aril_tensor_status(in[i]);
     }
     for (int i = 0; i < r->n_out; i++) {
         out[i] = NULL;
-        if (!r->out[i]) continue;
+        if (!r->out[i] || s < 0) continue;
         if (ARIL__IS_WRITE(r->op->out[i]) || (i == 0 && r->n_in && r->out[0] == r->in[0]))
             out[i] = ARIL__IS_WRITE(r->op->out[i]) ? in[r->op->out[i] - 32] : in[0];
         else
             out[i] =
                 aril__give(th, aril__tensor_new(th, (aril_dtype)r->out[i]->dtype, r->out[i]->ndim,
                                                 r->out[i]->dim, aril__cpu_device));
-        if (aril_tensor_status(out[i]) < 0) return aril_tensor_status(out[i]);
+        s = aril_tensor_status(out[i]);
     }
+    bool ran = s == ARIL_OK;
     aril__run host = *r;
     host.in = in;
     host.out = out;
     host.device = aril__cpu_device;
-    aril_status s = aril__dispatch(&host);
-    for (int i = 0; i < r->n_out && s < 0; i++)
+    if (ran) s = aril__dispatch(&host);
+    for (int i = 0; i < r->n_out && s < 0 && ran; i++)
         if (!r->out[i] && out[i]) /* allocated before the kernel failed */
             aril__tensor_release(th, out[i]);
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
@@ -269,6 +276,9 @@ static aril_status run_on_cpu(aril__run *r)
             s = aril_tensor_status(r->out[i]);
         }
     }
+    for (int i = 0; i < r->n_in && s == ARIL_OK && r->op->writes; i++)
+        if (in[i] != r->in[i] && aril__changes(r->op, i)) s = aril__copy_across(r->in[i], in[i]);
+    if (in != few) free(in);
     return s;
 }
 
@@ -330,10 +340,15 @@ static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows
 {
     char text[640] = "", shape[ARIL__SHAPE_TEXT];
     size_t n = 0;
-    for (int i = 0; i < r->n_in && n < sizeof text / 2; i++) {
+    for (int i = 0; i < r->n_in; i++) {
         const aril_tensor *t = r->in[i];
-        int k = snprintf(text + n, sizeof text - n, " %s", t ? aril__text(shape, t) : "-");
+        bool full = n >= sizeof text / 2; /* a long list */
+        int k = snprintf(text + n, sizeof text - n, " %s",
+                         full ? "..."
+                         : t  ? aril__text(shape, t)
+                              : "-");
         n += k > 0 ? (size_t)k : 0;
+        if (full) break;
     }
     const char *before = "; declined: ";
     for (int i = 0; i < c->n_asked && n < sizeof text - 1; i++) {

@@ -156,6 +156,10 @@ struct aril__op {
     uint8_t min_in, max_in, n_out;
     uint8_t out[ARIL__MAX_OUT]; /* FRESH, VIEW(i) or WRITES(i) */
     uint16_t flags;
+    /* List ops: `fixed` inputs, then any number of items of `each` inputs. In the masks `optional`
+     * and `writes`, IN(fixed + k) is input k of every item. each = 0: not a list. */
+    uint8_t fixed, each;
+    uint32_t writes;     /* IN(i): changed in place, besides WRITES outputs; for NONDIFF ops */
     uint32_t optional;   /* IN(i): may be NULL */
     uint32_t shape_only; /* IN(i): only the shape is read */
     uint32_t index_in;   /* IN(i): indices; any integer dtype, kernels get contiguous i64 */
@@ -178,6 +182,25 @@ struct aril__op {
     const aril__sample *samples;  /* ends with a sample without inputs or attributes */
     const aril__formula *formula; /* elementwise ops */
 };
+
+/* The bit of input i in the masks of a row. */
+static inline int aril__role(const aril__op *op, int i)
+{
+    if (op->each && i >= op->fixed) i = op->fixed + (i - op->fixed) % op->each;
+    return i < 31 ? i : 31;
+}
+
+/* Whether the op changes input i in place. */
+static inline bool aril__changes(const aril__op *op, int i)
+{
+    return op->writes >> aril__role(op, i) & 1;
+}
+
+/* The number of items of a list op with that many inputs. */
+static inline int aril__items(const aril__op *op, int n_in)
+{
+    return (n_in - op->fixed) / op->each;
+}
 
 /* A row: OP(conv, .doc = "...", .min_in = 2, ...); its name must be listed in its room's
  * ops.def. The header of its file declares it if other files name it, or rules ahead of it. */

@@ -1,0 +1,273 @@
+/* Optimizer updates on the CPU: one parallel pass over all parameters of a list. */
+#include "backend/cpu/update/update.h"
+
+#include "aril/autograd.h"
+#include "aril/ops.h"
+#include "core/parallel.h"
+#include "ops/table/apply.h"
+#include "ops/update/update.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    GRAIN = 1 << 15, /* elements of a chunk */
+    PARTS = 128,     /* parameters of one pass */
+    BLOCK = 1024,    /* elements of f16 and bf16 that are converted at a time */
+    WAYS = 8,        /* sums side by side */
+};
+
+typedef struct part part;
+typedef void update_fn(const part *u, int64_t begin, int64_t end);
+/* Adds the squares of the parameter to ways[0 .. WAYS), of the direction to the WAYS after them. */
+typedef void norms_fn(const part *u, int64_t begin, int64_t end, double *ways);
+
+/* One parameter of a pass. */
+struct part {
+    void *p, *grad, *slot[ARIL__UPDATE_SLOTS];
+    unsigned present; /* 1 << i: slot i is there; without scalar slots */
+    unsigned staged;  /* 1 << i: input i of the item has another dtype than the kernels */
+    aril_tensor *const *item;
+    int64_t end; /* of this parameter, in the concatenation of all */
+    aril__update_constants k;
+};
+
+#define TEMPLATE "backend/cpu/update/update.inc"
+#include "ops/vector/each_target.inc"
+
+/* ---- one parameter ---- */
+
+/* The dtype in which kernels compute. */
+static aril_dtype computed(aril_dtype type)
+{
+    return type == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+}
+
+static void fill_part(const aril__run *r, int i, part *u)
+{
+    const struct update_attrs *a = r->attrs;
+    unsigned scalar = aril__rules[a->rule[0]].scalar;
+    u->item = r->in + r->op->fixed + i * ARIL__ITEM;
+    u->present = aril__update_present(u->item) & ~scalar;
+    u->p = aril__ptr(u->item[ARIL__ITEM_P]);
+    u->grad = aril__ptr(u->item[ARIL__ITEM_GRAD]);
+    u->staged = 0;
+    for (int k = 0; k < ARIL__ITEM; k++) {
+        int slot = k - ARIL__ITEM_SLOT;
+        if (slot >= 0) u->slot[slot] = aril__ptr_or_null(u->item[k]);
+        if (slot >= 0 && !(u->present >> slot & 1)) continue;
+        if (u->item[k]->dtype != computed(r->type)) u->staged |= 1u << k;
+    }
+}
+
+/* Calls fn for elements begin .. end, of which those in f16 and bf16 are converted to blocks of f32
+ * and back. */
+static void run_staged(const part *u, update_fn *update, norms_fn *norms, int64_t begin,
+                       int64_t end, double *ways)
+{
+    float block[ARIL__ITEM][BLOCK];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t n = end - at < BLOCK ? end - at : BLOCK;
+        part b = *u;
+        for (int k = 0; k < ARIL__ITEM; k++) {
+            const aril_tensor *t = u->item[k];
+            int slot = k - ARIL__ITEM_SLOT;
+            void **to = k == ARIL__ITEM_P ? &b.p : slot < 0 ? &b.grad : &b.slot[slot];
+            if (u->staged >> k & 1) {
+                aril__dtypes[t->dtype].load[ARIL__C_F32](block[k], aril__base(t), t->offset + at, 1,
+                                                         n);
+                *to = block[k];
+            } else if (slot < 0 || u->present >> slot & 1) {
+                *to = (float *)*to + at;
+            }
+        }
+        if (norms)
+            norms(&b, 0, n, ways);
+        else
+            update(&b, 0, n);
+        for (int k = 0; k < ARIL__ITEM; k++) {
+            const aril_tensor *t = u->item[k];
+            if (k == ARIL__ITEM_GRAD || !(u->staged >> k & 1)) continue;
+            aril__dtypes[t->dtype].store[ARIL__C_F32](aril__base(t), t->offset + at, 1, block[k],
+                                                      n);
+        }
+    }
+}
+
+/* ---- lists ---- */
+
+/* Whether element i of t in memory belongs to element i of p. */
+static bool lies_like(const aril_tensor *p, const aril_tensor *t)
+{
+    return aril__same_dims(p->ndim, p->stride, t->ndim, t->stride) ||
+           (aril__is_dense(p) && aril__is_dense(t));
+}
+
+/* Whether the kernels can run on the memory of this item. */
+static bool is_direct(const struct update_attrs *a, aril_tensor *const *item)
+{
+    const aril_tensor *p = item[ARIL__ITEM_P];
+    if (!aril__is_packed(p) || !lies_like(p, item[ARIL__ITEM_GRAD])) return false;
+    for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
+        const aril_tensor *t = item[ARIL__ITEM_SLOT + i];
+        if (t && !(aril__rules[a->rule[0]].scalar >> i & 1) && !lies_like(p, t)) return false;
+    }
+    return true;
+}
+
+/* Runs `kernel`, with contiguous copies in place of items whose tensors are stored differently. All
+ * memory is taken before anything is written; items that need no copy need none at all. */
+static aril_status run_direct(aril__run *r, aril_status (*kernel)(aril__run *r))
+{
+    int n = aril__items(r->op, r->n_in), fixed = r->op->fixed, direct = 0;
+    for (int i = 0; i < n; i++) direct += is_direct(r->attrs, r->in + fixed + i * ARIL__ITEM);
+    if (direct == n) return kernel(r);
+    aril_tensor **in = aril__malloc((size_t)r->n_in * sizeof *in);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
+        int item = (i - fixed) / ARIL__ITEM * ARIL__ITEM + fixed;
+        in[i] = r->in[i];
+        if (i < fixed || !in[i] || is_direct(r->attrs, r->in + item)) continue;
+        in[i] = aril_contiguous(in[i]);
+        s = aril_tensor_status(in[i]);
+    }
+    aril__run copied = *r;
+    copied.in = in;
+    if (s == ARIL_OK) s = kernel(&copied);
+    for (int i = 0; i < r->n_in && s == ARIL_OK; i++)
+        if (in[i] != r->in[i] && aril__changes(r->op, i)) s = aril__copy_back(r->in[i], in[i]);
+    free(in);
+    return s;
+}
+
+typedef struct pass {
+    update_fn *update;
+    int n;
+    part at[PARTS];
+} pass;
+
+/* Elements begin .. end of the concatenation of all parameters. */
+static void run_pass(void *ctx, int64_t begin, int64_t end)
+{
+    const pass *all = ctx;
+    int low = 0, high = all->n - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (all->at[middle].end > begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    for (int i = low; begin < end; i++) {
+        const part *u = &all->at[i];
+        int64_t first = i ? all->at[i - 1].end : 0, to = u->end < end ? u->end : end;
+        if (to <= begin) continue;
+        if (u->staged)
+            run_staged(u, all->update, NULL, begin - first, to - first, NULL);
+        else
+            all->update(u, begin - first, to - first);
+        begin = to;
+    }
+}
+
+/* Whether the constants of a parameter are those of the one before. */
+static bool shares_constants(const aril__rule_row *rule)
+{
+    return !(rule->facts & NORMS) && !rule->scalar;
+}
+
+static aril_status update_list(aril__run *r)
+{
+    const struct update_attrs *a = r->attrs;
+    bool wide = r->type == ARIL_F64, shared = shares_constants(&aril__rules[a->rule[0]]);
+    int n = aril__items(r->op, r->n_in);
+    pass all;
+    all.update = ARIL__PICK(rules, wide)[a->rule[0]];
+    for (int first = 0; first < n; first += PARTS) {
+        int64_t end = 0;
+        all.n = n - first < PARTS ? n - first : PARTS;
+        for (int i = 0; i < all.n; i++) {
+            part *u = &all.at[i];
+            fill_part(r, first + i, u);
+            if (i > 0 && shared) {
+                u->k = all.at[0].k;
+            } else {
+                aril__update_values v = aril__update_values_of(r, first + i);
+                aril__update_constants_of(a, &v, &u->k);
+            }
+            if (u->k.skip) return ARIL_OK; /* they have one factor */
+            u->end = end += u->item[ARIL__ITEM_P]->numel;
+        }
+        aril__parallel_for(end, GRAIN, run_pass, &all);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_update(aril__run *r)
+{
+    return run_direct(r, update_list);
+}
+
+/* ---- norms ---- */
+
+typedef struct norms_job {
+    part u;
+    norms_fn *fn;
+    double *sums; /* two per chunk */
+} norms_job;
+
+static void run_norms(void *ctx, int64_t begin, int64_t end)
+{
+    const norms_job *j = ctx;
+    double *sum = j->sums + 2 * (begin / GRAIN), ways[2 * WAYS] = { 0 };
+    if (j->u.staged)
+        run_staged(&j->u, NULL, j->fn, begin, end, ways);
+    else
+        j->fn(&j->u, begin, end, ways);
+    sum[0] = sum[1] = 0;
+    for (int w = 0; w < WAYS; w++) {
+        sum[0] += ways[w];
+        sum[1] += ways[WAYS + w];
+    }
+}
+
+static aril_status norms_list(aril__run *r)
+{
+    enum { FEW = 16 };
+    const struct update_attrs *a = r->attrs;
+    double few[2 * FEW];
+    norms_job j = { .fn = ARIL__PICK(norms, r->type == ARIL_F64)[a->rule[0]], .sums = few };
+    int n = aril__items(r->op, r->n_in);
+    int64_t most = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t numel = r->in[ARIL__NORMS_FIXED + i * ARIL__ITEM + ARIL__ITEM_P]->numel;
+        most = numel > most ? numel : most;
+    }
+    size_t chunks = (size_t)aril__parallel_chunks(most, GRAIN);
+    if (chunks > FEW && !(j.sums = aril__malloc(chunks * 2 * sizeof *j.sums)))
+        return aril__fail(ARIL_ERR_MEMORY, "update_norms: no memory");
+    for (int i = 0; i < n; i++) {
+        aril__update_values v = aril__update_values_of(r, i);
+        fill_part(r, i, &j.u);
+        aril__update_constants_of(a, &v, &j.u.k);
+        int64_t numel = j.u.k.skip ? 0 : j.u.item[ARIL__ITEM_P]->numel;
+        double of_p = 0, of_d = 0;
+        aril__parallel_for(numel, GRAIN, run_norms, &j);
+        for (int64_t c = 0; c < aril__parallel_chunks(numel, GRAIN); c++) {
+            of_p += j.sums[2 * c];
+            of_d += j.sums[2 * c + 1];
+        }
+        aril__update_put_norms(r, i, sqrt(of_p), sqrt(of_d));
+    }
+    if (j.sums != few) free(j.sums);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_update_norms(aril__run *r)
+{
+    return run_direct(r, norms_list);
+}
