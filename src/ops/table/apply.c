@@ -263,24 +263,33 @@ static aril__cold aril_status check_anomaly(const aril__call *c, aril_tensor **o
 
 /* ---- inputs changed in place ---- */
 
+/* The role of the input after one: see aril__role. */
+static inline int next_role(const aril__op *op, int role)
+{
+    if (role < 31) role++;
+    return op->each && role == op->fixed + op->each ? op->fixed : role;
+}
+
 /* May they be written to? */
 static aril_status check_changes(aril__thread *th, const aril__call *c)
 {
+    const aril__op *op = c->op;
     aril_status s = ARIL_OK;
-    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
+    for (int i = 0, role = 0; i < c->n_in && s == ARIL_OK; i++, role = next_role(op, role)) {
         aril_tensor *t = c->in[i];
-        if (!t || !aril__changes(c->op, i)) continue;
-        s = aril__tape_hook.check_write(th, c->op, t);
+        if (!t || !(op->writes >> role & 1)) continue;
+        if (!th->mode.no_grad) s = aril__tape_hook.check_write(th, op, t);
         if (s == ARIL_OK && t->storage && !aril__is_dense(t) && aril__overlaps(t))
-            s = shared_memory(c->op);
+            s = shared_memory(op);
     }
     return s;
 }
 
 static void note_changes(const aril__call *c)
 {
-    for (int i = 0; i < c->n_in; i++)
-        if (c->in[i] && aril__changes(c->op, i)) aril__bump_version(c->in[i]);
+    const aril__op *op = c->op;
+    for (int i = 0, role = 0; i < c->n_in; i++, role = next_role(op, role))
+        if (c->in[i] && op->writes >> role & 1) aril__bump_version(c->in[i]);
 }
 
 /* ---- tracing ---- */
@@ -466,9 +475,9 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     c.in = in;
     c.device = NULL;
     c.type = n_in && in[0] ? (aril_dtype)in[0]->dtype : ARIL_F32;
-    if (aril__unlikely(n_in < op->min_in || (op->max_in != ARIL__ANY && n_in > op->max_in) ||
-                       (op->each && (n_in - op->fixed) % op->each)))
-        return count_error(op, n_in, out);
+    bool many =
+        op->max_in == ARIL__ANY ? op->each && (n_in - op->fixed) % op->each : n_in > op->max_in;
+    if (aril__unlikely(n_in < op->min_in || many)) return count_error(op, n_in, out);
     for (int i = 0; i < n_in; i++) {
         const aril_tensor *t = in[i];
         if (aril__unlikely(!t)) {
