@@ -46,7 +46,7 @@ TEST(names_are_known_and_near_ones_suggested)
         CHECK(aril_optim_option_names(names[n]) != NULL);
         aril_optim_free(o);
     }
-    CHECK_INT(n, 15);
+    CHECK_INT(n, 17);
     aril_optim_opts none = { 0 };
     CHECK_FAILS(aril_optim_new("adm", NULL, none), ARIL_ERR_ARG, "did you mean adam?");
     CHECK_FAILS(aril_optim_new("zzzzzzzz", NULL, none), ARIL_ERR_ARG, "there are adadelta, ");
@@ -271,7 +271,8 @@ TEST(dtypes_can_be_mixed)
 {
     const char *const *names = aril_optim_names();
     for (int k = 0; names[k]; k++) {
-        if (strcmp(names[k], "lbfgs") == 0) continue;
+        if (strcmp(names[k], "lbfgs") == 0 || strcmp(names[k], "muon") == 0)
+            continue; /* no vectors */
         static const aril_dtype dtypes[4] = { ARIL_F32, ARIL_F64, ARIL_F16, ARIL_BF16 };
         aril_tensor *p[4];
         for (int i = 0; i < 4; i++) p[i] = param(1, dtypes[i]);
@@ -329,7 +330,8 @@ TEST(one_pass_gives_the_bits_of_many)
     const char *const *names = aril_optim_names();
     int threads = aril_threads();
     for (int k = 0; names[k]; k++) {
-        if (strcmp(names[k], "lbfgs") == 0) continue;
+        if (strcmp(names[k], "lbfgs") == 0 || strcmp(names[k], "muon") == 0)
+            continue; /* no vectors */
         odd_run(names[k], want, false, false);
         odd_run(names[k], got, true, false);
         CHECK_MSG(memcmp(want, got, sizeof got) == 0, "%s: op by op", names[k]);
@@ -532,4 +534,87 @@ TEST(the_loss_scale_never_sticks_at_0_or_infinity)
     aril_step(o);
     CHECK(aril_ok() && fabs(aril_item(aril_sum(w, ARIL_ALL)) - 2.5) < 1e-6);
     aril_optim_free(o);
+}
+
+/* ---- methods that are not element-wise ---- */
+
+TEST(muon_takes_matrices_only)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu()));
+    aril_tensor *b = aril_parameter(aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu()));
+    CHECK_FAILS(aril_muon(ARIL_TENSORS(w, b), (aril_muon_opts){ 0 }), ARIL_ERR_SHAPE,
+                "muon: parameter '1' has shape [4]; muon takes matrices");
+    aril_optim *o = aril_muon(ARIL_TENSORS(w), (aril_muon_opts){ .weight_decay = ARIL_ZERO });
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(b), (aril_optim_opts){ 0 }), ARIL_ERR_SHAPE,
+                "parameter '1' has shape [4]");
+    aril_tensor *before = aril_copy(aril_detach(w));
+    give_grad(w, 0.5); /* of rank 1: so is its orthogonal factor, of norm about 1 */
+    CHECK_INT(aril_step(o), ARIL_OK);
+    double moved = aril_item(aril_norm(aril_sub(aril_detach(w), before), ARIL_ALL, 2));
+    CHECK(moved > 0.0006 && moved < 0.0013);
+    aril_optim_free(o);
+    aril_release(w);
+    aril_release(b);
+}
+
+TEST(muon_in_every_dtype)
+{
+    static const aril_dtype dtypes[4] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16 };
+    for (int i = 0; i < 4; i++) {
+        ARIL_SCOPE;
+        aril_seed(3);
+        aril_tensor *w = aril_parameter(
+            aril_cast(aril_randn(ARIL_SHAPE(5, 3), ARIL_F64, aril_cpu()), dtypes[i]));
+        aril_optim *o = aril_muon(ARIL_TENSORS(w), (aril_muon_opts){ .lr = 0.1 });
+        double first_loss = 0, loss = 0;
+        for (int t = 0; t < 60; t++) {
+            ARIL_SCOPE;
+            aril_tensor *l = aril_sum(aril_square(w), ARIL_ALL);
+            loss = aril_item(l);
+            if (t == 0) first_loss = loss;
+            aril_backward(l);
+            CHECK_INT(aril_step(o), ARIL_OK);
+        }
+        CHECK_MSG(loss < 0.1 * first_loss, "%s: %g after %g", aril_dtype_name(dtypes[i]), loss,
+                  first_loss);
+        CHECK_INT(aril_dtype_of(aril_optim_state(o)->at[aril_optim_state(o)->n - 1]),
+                  i == 0 ? ARIL_F64 : ARIL_F32);
+        aril_optim_free(o);
+        aril_release(w);
+    }
+}
+
+TEST(adafactor_keeps_rows_and_columns)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_BF16, aril_cpu()));
+    aril_optim *o = aril_adafactor(ARIL_TENSORS(w), (aril_adafactor_opts){ 0 });
+    give_grad(w, 1);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    const aril_named *state = aril_optim_state(o);
+    int64_t numbers = 0;
+    for (int i = 0; i < state->n; i++)
+        if (strncmp(state->name[i], "0.", 2) == 0) numbers += aril_numel(state->at[i]);
+    CHECK_INT(numbers, 2 * 3 + 2 * 4);
+    CHECK_FAILS(aril_adafactor(NULL, (aril_adafactor_opts){ .clip_update = 0.5 }), ARIL_ERR_ARG,
+                "clip_update is at least 1, got 0.5");
+    aril_optim_free(o);
+    aril_release(w);
+}
+
+TEST(a_skipped_step_of_a_method_changes_nothing)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu()));
+    aril_optim *o = aril_adafactor(ARIL_TENSORS(w), (aril_adafactor_opts){ .loss_scale = 8 });
+    give_grad(w, INFINITY);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(w), 1, 0);
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 0);
+    give_grad(w, 8);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK(first(w) < 1);
+    aril_optim_free(o);
+    aril_release(w);
 }

@@ -54,7 +54,9 @@ static void run_start(run *r, const char *name)
     aril_seed(5);
     *r = (run){ .t = 0 };
     r->p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
-    r->p[1] = aril_parameter(aril_randn(ARIL_SHAPE(B), ARIL_F32, aril_cpu()));
+    bool matrices = strcmp(name, "muon") == 0;
+    aril_shape second = matrices ? ARIL_SHAPE(B, 1) : ARIL_SHAPE(B);
+    r->p[1] = aril_parameter(aril_randn(second, ARIL_F32, aril_cpu()));
     r->opt = aril_optim_new(name, params_of(r), options_of(name));
     aril_optim_schedule(r->opt, aril_cosine_schedule((aril_schedule_opts){
                                     .total = 30, .per_batch = true, .warmup = 3 }));

@@ -39,7 +39,7 @@ static void train_on(aril_device d, const char *name, float *to)
 {
     static const float v[4] = { 1, -2, 3, 0.5f };
     ARIL_SCOPE;
-    aril_tensor *p = aril_parameter(aril_from(v, ARIL_SHAPE(4), ARIL_F32, d));
+    aril_tensor *p = aril_parameter(aril_from(v, ARIL_SHAPE(2, 2), ARIL_F32, d));
     aril_optim *o = aril_optim_new(name, ARIL_TENSORS(p),
                                    (aril_optim_opts){ .lr = 0.1, .clip_norm = 2, .loss_scale = 4 });
     for (int t = 0; t < 3; t++) {

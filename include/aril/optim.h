@@ -24,17 +24,20 @@ typedef struct aril_optim aril_optim;
 /* Below, "lr 0.001" is a default. g is the gradient, p the parameter, t = 1, 2, ... the step. */
 typedef struct aril_optim_opts {
     double lr;           /* learning rate */
-    double weight_decay; /* adds weight_decay * p to g; adamw, lion, `decoupled`: p -= lr *
-                            weight_decay * p instead */
-    double momentum;     /* sgd, rmsprop, lars: momentum factor */
+    double weight_decay; /* adds weight_decay * p to g; adamw, lion, adafactor, muon, `decoupled`:
+                            p -= lr * weight_decay * p instead */
+    double momentum;     /* sgd, rmsprop, lars, muon: momentum factor */
     double dampening;    /* sgd: g enters the momentum with weight 1 - dampening */
     double decay;        /* sgd (Keras), adagrad: learning rate decay, lr / (1 + decay * (t - 1)) */
     double beta1;        /* adam and variants, lion: decay rate of the running mean of g */
     double beta2;        /* the same for the running mean of g^2 */
     double eps;          /* added to the denominator for numerical stability */
     double alpha;        /* rmsprop, adadelta: decay rate of the running mean of g^2 */
-    double momentum_decay;      /* nadam: how fast beta1 reaches its value */
-    double initial;             /* adagrad: initial value of the sum of g^2 */
+    double momentum_decay; /* nadam: how fast beta1 reaches its value */
+    double beta2_decay;    /* adafactor: g^2 enters its running mean with weight t^-beta2_decay */
+    double min_scale;      /* adafactor: steps are relative to the RMS of p, or to this if larger */
+    double clip_update;    /* adafactor: limit of the RMS of an update */
+    double initial;        /* adagrad: initial value of the sum of g^2 */
     double eta_minus, eta_plus; /* rprop: step factors after a sign change, and without one */
     double step_min, step_max;  /* rprop: limits of the step size */
     double trust;               /* lars: trust coefficient, a step relative to the norm of p */
@@ -43,6 +46,9 @@ typedef struct aril_optim_opts {
     bool centered;              /* rmsprop: normalize by the variance of g */
     bool decoupled;             /* adam, nadam, radam: decoupled weight decay, as in AdamW */
     bool maximize;              /* maximize the loss instead of minimizing it */
+    int ns_steps;               /* muon: Newton-Schulz iterations */
+    bool no_nesterov;           /* muon: momentum without Nesterov's look ahead */
+    bool match_rms;             /* muon: steps of the RMS of AdamW's, to share its learning rate */
 
     /* lbfgs */
     int max_iter, max_eval;                  /* limits of one step; default 20 and max_iter * 5 /
@@ -67,7 +73,7 @@ typedef struct aril_optim_opts {
 typedef aril_optim_opts aril_sgd_opts, aril_adam_opts, aril_adamw_opts, aril_amsgrad_opts,
     aril_adamax_opts, aril_nadam_opts, aril_radam_opts, aril_adagrad_opts, aril_adadelta_opts,
     aril_rmsprop_opts, aril_rprop_opts, aril_lbfgs_opts, aril_lars_opts, aril_lamb_opts,
-    aril_lion_opts;
+    aril_lion_opts, aril_adafactor_opts, aril_muon_opts;
 
 /* ---- creating ---- */
 
@@ -117,6 +123,18 @@ ARIL_API aril_optim *aril_lamb(const aril_named *params, aril_lamb_opts opts);
 /* lr 0.0001, beta1 0.9, beta2 0.99.  p -= lr * sign(beta1 * m + (1 - beta1) * g);
  * m = beta2 * m + (1 - beta2) * g */
 ARIL_API aril_optim *aril_lion(const aril_named *params, aril_lion_opts opts);
+/* lr 0.01, beta2_decay 0.8, min_scale 1e-3, clip_update 1, eps: the parameter's machine epsilon.
+ * Adafactor: v, the running mean of g^2 with weight t^-beta2_decay, is kept as its means over rows
+ * and columns for matrices, [...,n,1] and [...,1,m]; u = g / max(sqrt(v), eps);
+ * p -= min(lr, 1 / sqrt(t)) * max(min_scale, RMS(p)) * u / max(1, RMS(u) / clip_update). Weight
+ * decay is decoupled. */
+ARIL_API aril_optim *aril_adafactor(const aril_named *params, aril_adafactor_opts opts);
+/* lr 0.001, weight_decay 0.1 (decoupled), momentum 0.95, eps 1e-7, ns_steps 5. Muon: m is a running
+ * mean of g; its orthogonal factor, approximated by Newton-Schulz iterations in the dtype of the
+ * state, is the direction: p -= lr * sqrt(max(1, rows / columns)) * orthogonal(m), or with match_rms
+ * lr * 0.2 * sqrt(max(rows, columns)). For matrices only: give other parameters to another
+ * optimizer. */
+ARIL_API aril_optim *aril_muon(const aril_named *params, aril_muon_opts opts);
 
 /* Creates one of the above by name: "sgd", "adam", ... */
 ARIL_API aril_optim *aril_optim_new(const char *name, const aril_named *params,

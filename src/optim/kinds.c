@@ -27,10 +27,11 @@ enum { OPTIONS = sizeof options / sizeof *options };
 /* ---- kinds: the rows of ops/update/optimizers.def, in alphabetical order ---- */
 
 #define TEXT(i, name) #name,
-#define KIND_ROW(kind, rule_, doc_, facts_, options_, defaults_)           \
+#define KIND_ROW(kind, rule_, method_, doc_, facts_, options_, defaults_)  \
     { .name = #kind,                                                       \
       .doc = doc_,                                                         \
       .rule = rule_,                                                       \
+      .method = method_,                                                   \
       .facts = facts_,                                                     \
       .options = (const char *const[]){ EACH(TEXT, PART(options_)) NULL }, \
       .usual = PART(defaults_) },
@@ -150,6 +151,9 @@ static aril_status check(const char *what, const aril_optim_opts *o)
                           what, o->momentum, o->dampening);
     if (o->eta_plus != 0 && !(o->eta_plus > 1))
         return aril__fail(ARIL_ERR_ARG, "%s: eta_plus is above 1, got %g", what, o->eta_plus);
+    if (o->clip_update != 0 && !(o->clip_update >= 1))
+        return aril__fail(ARIL_ERR_ARG, "%s: clip_update is at least 1, got %g", what,
+                          o->clip_update);
     if (o->step_max < o->step_min)
         return aril__fail(ARIL_ERR_ARG, "%s: step_min %g is above step_max %g", what, o->step_min,
                           o->step_max);

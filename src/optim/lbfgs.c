@@ -447,3 +447,6 @@ aril_status aril__lbfgs_read(const aril_optim *opt, const aril_named *from, aril
         *to = b;
     return s;
 }
+
+/* Its state is that of all parameters together; it steps by a closure. */
+const aril__method aril__method_lbfgs = { .slot = { NULL } };

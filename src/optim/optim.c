@@ -76,6 +76,9 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
                       : aril__fail(ARIL_ERR_ARG, "%s: two parameters are called '%s'", what, name);
             break;
         }
+        const aril__method *method = opt->kind->method;
+        if (method && method->check) s = method->check(what, name, params->at[i]);
+        if (s < 0) break;
         aril__optim_param *p = &opt->params[opt->n_params];
         *p = (aril__optim_param){ .group = group, .name = aril__strdup(name) };
         if (!p->name) {
@@ -145,7 +148,7 @@ static aril_status start(aril_optim *opt, const aril_named *params, const aril_o
         (!(opt->scale = aril__number_new(opt->opts.loss_scale, ARIL_F32)) ||
          !(opt->good = aril__number_new(0, ARIL_I64))))
         return ARIL_ERR_MEMORY;
-    if (opt->kind->rule == ARIL__NO_RULE && !(opt->lbfgs = aril__lbfgs_new()))
+    if (opt->kind->facts & NEEDS_CLOSURE && !(opt->lbfgs = aril__lbfgs_new()))
         return ARIL_ERR_MEMORY;
     return params ? add_params(opt, what, params, 0) : ARIL_OK;
 }

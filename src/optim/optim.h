@@ -10,10 +10,11 @@
 
 typedef struct aril__optim_kind {
     const char *name, *doc;
-    int rule;                   /* or ARIL__NO_RULE */
-    unsigned facts;             /* NEEDS_CLOSURE */
-    const char *const *options; /* names, NULL-terminated */
-    aril_optim_opts usual;      /* defaults; other options default to 0 */
+    int rule;                          /* or ARIL__NO_RULE: */
+    const struct aril__method *method; /* how it steps */
+    unsigned facts;                    /* NEEDS_CLOSURE */
+    const char *const *options;        /* names, NULL-terminated */
+    aril_optim_opts usual;             /* defaults; other options default to 0 */
 } aril__optim_kind;
 
 const aril__optim_kind *aril__optim_kind_find(const char *name);
@@ -109,13 +110,45 @@ void aril__number_set(aril_tensor *t, double value);
 
 /* The gradient of a parameter as a step uses it; NULL when there is none. Borrowed. */
 aril_tensor *aril__grad_of(aril_tensor *p);
-/* Whether this optimizer uses slot i of p's rule. */
-bool aril__slot_wanted(const aril_optim *opt, const aril__optim_param *p, int i);
+
+/* A part of a parameter's state. */
+typedef struct aril__slot {
+    const char *name;
+    bool wanted; /* with the options of p's group */
+    bool scalar; /* one f64, whatever the parameter's dtype */
+    aril_shape shape;
+    double initial;
+} aril__slot;
+aril__slot aril__slot_of(const aril_optim *opt, const aril__optim_param *p, int i);
 /* Prepares the state of a parameter for its next step; creates it at the first. */
 aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p);
 void aril__slots_drop(aril__optim_param *p);
 /* Counts the step, drops gradients, advances schedules. */
 void aril__step_done(aril_optim *opt);
+
+/* ---- methods that are not element-wise ---- */
+
+/* The values of one step that are the same for all parameters of a group. */
+typedef struct aril__step_values {
+    double lr, factor; /* of the learning rate; of the gradient, its sign for `maximize` */
+    double t;          /* the number of the step for this parameter */
+} aril__step_values;
+
+typedef struct aril__method {
+    const char *slot[ARIL__UPDATE_SLOTS]; /* names of the state; NULL: no more */
+    /* The shape of slot i for a parameter of that shape; false: it has none. */
+    bool (*slot_shape)(aril_shape p, int i, aril_shape *shape);
+    /* Whether the parameter can be trained; optional. */
+    aril_status (*check)(const char *what, const char *name, const aril_tensor *p);
+    /* Updates one parameter and its slots: g is contiguous, of the state's dtype, scaled and
+     * clipped. NULL for methods that take a closure. */
+    aril_status (*step)(const aril_optim_opts *o, const aril__step_values *v, aril__optim_param *p,
+                        aril_tensor *g);
+} aril__method;
+extern const aril__method aril__method_lbfgs, aril__method_adafactor, aril__method_muon;
+
+/* Steps all parameters of `updates`, one by one. */
+aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *updates);
 
 /* ---- lbfgs ---- */
 

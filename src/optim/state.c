@@ -24,7 +24,7 @@ static aril_status add_param(aril_optim *opt, const aril__optim_param *p)
     for (int i = 0; i < ARIL__UPDATE_SLOTS && s == ARIL_OK; i++)
         if (p->slot[i])
             s = aril__names_add(&opt->state, p->slot[i], "%s.%s", p->name,
-                                aril__rules[opt->kind->rule].slot[i]);
+                                aril__slot_of(opt, p, i).name);
     if (s == ARIL_OK && opt->pending && aril_has_grad(p->p))
         s = aril__names_add(&opt->state, aril_grad(p->p), "%s.grad", p->name);
     return s;
@@ -169,24 +169,19 @@ static aril_status read_whole(const aril_optim *opt, const aril_named *from, rea
     return s;
 }
 
-/* A copy of `t` for parameter p; the caller owns it. */
-static aril_status copy_for(const aril__optim_param *p, const char *slot, aril_tensor *t,
-                            bool single, bool grad, aril_tensor **to)
+/* A copy of `t`, which must be `dtype` of that shape, for parameter p; the caller owns it. */
+static aril_status copy_for(const aril__optim_param *p, const char *name, aril_tensor *t,
+                            aril_dtype dtype, aril_shape shape, aril_tensor **to)
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     aril_status s = aril__check_value("optim_load_state", t);
     if (s < 0) return s;
-    const aril_tensor *like = p->p;
-    aril_dtype dtype = grad || like->dtype == ARIL_F64 ? (aril_dtype)like->dtype : ARIL_F32;
-    if (single) dtype = ARIL_F64;
-    bool fits = single ? t->ndim == 0 : aril__same_dims(t->ndim, t->dim, like->ndim, like->dim);
-    if (!fits || t->dtype != dtype)
+    if (!aril__same_dims(t->ndim, t->dim, shape.ndim, shape.dim) || t->dtype != dtype)
         return aril__fail(ARIL_ERR_FORMAT, "optim_load_state: '%s.%s' is %s %s, expected %s %s",
-                          p->name, slot, aril__dtypes[t->dtype].name, aril__text(a, t),
-                          aril__dtypes[dtype].name, single ? "[]" : aril__text(b, like));
-    aril_tensor *copy =
-        aril_zeros(single ? ARIL_SHAPE() : aril__shape(like), dtype, aril_device_of(like));
-    copy = aril_copy_(copy, aril_to(t, aril_device_of(like)));
+                          p->name, name, aril__dtypes[t->dtype].name, aril__text(a, t),
+                          aril__dtypes[dtype].name, aril__shape_text(b, shape.ndim, shape.dim));
+    aril_tensor *copy = aril_zeros(shape, dtype, aril_device_of(p->p));
+    copy = aril_copy_(copy, aril_to(t, aril_device_of(p->p)));
     s = aril_tensor_status(copy);
     if (s == ARIL_OK) *to = aril_keep(copy);
     return s;
@@ -196,24 +191,25 @@ static aril_status copy_for(const aril__optim_param *p, const char *slot, aril_t
 static aril_status read_param(const aril_optim *opt, const aril_named *from, reading *r, int i)
 {
     const aril__optim_param *p = &opt->params[i];
-    const aril__rule_row *row = opt->lbfgs ? NULL : &aril__rules[opt->kind->rule];
+    aril_dtype dtype = p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
     aril_status s = ARIL_OK;
-    for (int k = 0; row && k < ARIL__UPDATE_SLOTS && s == ARIL_OK; k++) {
-        if (!aril__slot_wanted(opt, p, k)) continue;
-        aril_tensor *t = aril__named_find(from, "%s.%s", p->name, row->slot[k]);
+    for (int k = 0; k < ARIL__UPDATE_SLOTS && s == ARIL_OK; k++) {
+        aril__slot slot = aril__slot_of(opt, p, k);
+        if (!slot.wanted) continue;
+        aril_tensor *t = aril__named_find(from, "%s.%s", p->name, slot.name);
         if (!t && r->step - r->missed[i] > 0)
             return aril__fail(ARIL_ERR_FORMAT, "optim_load_state: '%s.%s' is missing", p->name,
-                              row->slot[k]);
+                              slot.name);
         if (!t) continue;
         r->known++;
-        s = copy_for(p, row->slot[k], t, row->scalar >> k & 1, false,
+        s = copy_for(p, slot.name, t, slot.scalar ? ARIL_F64 : dtype, slot.shape,
                      &r->slots[i * ARIL__UPDATE_SLOTS + k]);
     }
     if (s < 0 || !r->pending[i + 1]) return s;
     aril_tensor *g = aril__named_find(from, "%s.grad", p->name);
     if (!g) return aril__fail(ARIL_ERR_FORMAT, "optim_load_state: '%s.grad' is missing", p->name);
     r->known++;
-    s = copy_for(p, "grad", g, false, true, &r->grads[i]);
+    s = copy_for(p, "grad", g, (aril_dtype)p->p->dtype, aril__shape(p->p), &r->grads[i]);
     return s;
 }
 

@@ -24,9 +24,23 @@ void aril__slots_drop(aril__optim_param *p)
     }
 }
 
-bool aril__slot_wanted(const aril_optim *opt, const aril__optim_param *p, int i)
+aril__slot aril__slot_of(const aril_optim *opt, const aril__optim_param *p, int i)
 {
-    return aril__rules[opt->kind->rule].wants(&opt->groups[p->group].attrs, i);
+    const aril__optim_group *group = &opt->groups[p->group];
+    const aril__method *method = opt->kind->method;
+    aril__slot s = { .shape = aril__shape(p->p) };
+    if (method) {
+        s.name = method->slot[i];
+        s.wanted = s.name && method->slot_shape(aril__shape(p->p), i, &s.shape);
+        return s;
+    }
+    const aril__rule_row *rule = &aril__rules[opt->kind->rule];
+    s.name = rule->slot[i];
+    s.wanted = rule->wants(&group->attrs, i);
+    s.scalar = rule->scalar >> i & 1;
+    s.initial = rule->initial(&group->attrs, *(double *)aril__ptr(group->lr), i);
+    if (s.scalar) s.shape = ARIL_SHAPE();
+    return s;
 }
 
 /* Moves and casts the state along with its parameter; half-precision parameters keep f32 state. */
@@ -44,23 +58,20 @@ static aril_status follow(aril__optim_param *p, int i, bool single)
 
 static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
 {
-    const aril__rule_row *row = &aril__rules[opt->kind->rule];
-    const aril__optim_group *group = &opt->groups[p->group];
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
-        bool single = row->scalar >> i & 1;
+        aril__slot slot = aril__slot_of(opt, p, i);
         if (p->slot[i]) {
-            aril_status s = follow(p, i, single);
+            aril_status s = follow(p, i, slot.scalar);
             if (s < 0) return s;
             continue;
         }
-        if (!aril__slot_wanted(opt, p, i)) continue;
-        double value = row->initial(&group->attrs, *(double *)aril__ptr(group->lr), i);
-        aril_dtype dtype = single || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
-        aril_shape shape = single ? ARIL_SHAPE() : aril_shape_of(p->p);
-        aril_tensor *t = p->p->dtype == dtype && !single
+        if (!slot.wanted) continue;
+        aril_dtype dtype = slot.scalar || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+        bool like = aril__same_dims(slot.shape.ndim, slot.shape.dim, p->p->ndim, p->p->dim);
+        aril_tensor *t = p->p->dtype == dtype && like && !slot.scalar
                              ? aril_zeros_like(p->p)
-                             : aril_zeros(shape, dtype, aril_device_of(p->p));
-        if (value != 0) t = aril_fill_(t, value);
+                             : aril_zeros(slot.shape, dtype, aril_device_of(p->p));
+        if (slot.initial != 0) t = aril_fill_(t, slot.initial);
         aril_status s = aril_tensor_status(t);
         if (s < 0) return s;
         p->slot[i] = aril_keep(t);
@@ -236,7 +247,8 @@ static int gather(aril_optim *opt)
             p->own.missed[0] = p->missed;
         }
         aril__update *u = &opt->updates[n];
-        *u = (aril__update){ .p = p->p,
+        *u = (aril__update){ .param = i,
+                             .p = p->p,
                              .grad = g,
                              .lr = group->lr,
                              .step = opt->step,
@@ -304,7 +316,8 @@ aril_status aril_step(aril_optim *opt)
     if (s == ARIL_OK) s = count(opt, finite);
     if (s < 0) return s;
     for (int i = 0; i < n && factor; i++) opt->updates[i].factor = factor;
-    s = aril__update_all(n, opt->updates, opt->updates + opt->n_params);
+    s = opt->kind->method ? aril__method_step_all(opt, n, opt->updates)
+                          : aril__update_all(n, opt->updates, opt->updates + opt->n_params);
     if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->scale, scale));
     if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->good, good));
     if (s == ARIL_OK) aril__step_done(opt);

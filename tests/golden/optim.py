@@ -125,9 +125,8 @@ static double by_square(double base, int64_t t, void *ctx)
 """)
 
 
-def inputs(dtype):
+def inputs(dtype, shapes=((3, 7), (5,))):
     """Parameters, and the gradients of all steps as small whole numbers."""
-    shapes = ((3, 7), (5,))
     return ([randn(*s).to(dtype) for s in shapes]
             + [randint(-60, 61, STEPS, *s).to(torch.int8) for s in shapes])
 
@@ -553,3 +552,55 @@ schedule("inverse_power",
 schedule("sigmoid",
          'aril_schedule_new("sigmoid", (aril_schedule_opts){ .gamma = -0.1, .every = 50 })',
          formula(lambda base, t: base / (1 + math.exp(0.1 * (t - 50)))))
+
+# ---- Adafactor and Muon ----
+
+
+def adafactor(name, c, **k):
+    def fn(x):
+        o = None
+        for t, params in each_step(x):
+            o = o or torch.optim.Adafactor(params, foreach=False, **k)
+            o.step()
+        slots = [o.state[params[0]]["row_var"], o.state[params[0]]["col_var"], o.state[params[1]]["variance"]]
+        return [t.detach() for t in params + slots]
+    for dtype, tail in ((torch.float32, ""), (torch.float64, "/f64")):
+        case(f"adafactor/{name}{tail}", f'run_one("adafactor", (aril_optim_opts){{ {c} }}, x, y);', fn,
+             inputs(dtype), grad=False)
+
+
+adafactor("default", "0")
+adafactor("options", ".lr = 0.3, .beta2_decay = 0.5, .eps = 0.01, .min_scale = 0.2, .clip_update = 1.5,"
+          " .weight_decay = 0.1", lr=0.3, beta2_decay=-0.5, eps=(0.01, 0.2), d=1.5, weight_decay=0.1)
+adafactor("maximize", ".lr = 0.05, .maximize = true", lr=0.05, maximize=True)
+
+
+class Muon(Published):
+    """Jordan: Muon (2024), as torch.optim.Muon, which rounds the iteration to bf16."""
+    def update(self, p, g, s, lr=1e-3, decay=0.1, momentum=0.95, nesterov=True, eps=1e-7, steps=5,
+               match_rms=False):
+        m = s["momentum"] = s.get("momentum", torch.zeros_like(p)).lerp(g, 1 - momentum)
+        x = g.lerp(m, momentum) if nesterov else m
+        tall = x.size(0) > x.size(1)
+        x = x.T if tall else x
+        x = x / x.norm().clamp(min=eps)
+        for _ in range(steps):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        x = x.T if tall else x
+        ratio = 0.2 * math.sqrt(max(p.shape)) if match_rms else math.sqrt(max(1, p.size(0) / p.size(1)))
+        p.mul_(1 - lr * decay).sub_(lr * ratio * x)
+
+
+def muon(name, c, make=Muon, slot="momentum", dtypes=((torch.float32, ""), (torch.float64, "/f64")), tolerance=None,
+         **k):
+    for dtype, tail in dtypes:
+        case(f"muon/{name}{tail}", f'run_one("muon", (aril_optim_opts){{ {c} }}, x, y);',
+             run(lambda p: make(p, **k), [slot]), inputs(dtype, ((3, 7), (6, 2))), grad=False, **(tolerance or {}))
+
+
+muon("default", "0")
+muon("options", ".lr = 0.02, .momentum = 0.8, .weight_decay = ARIL_ZERO, .no_nesterov = true, .ns_steps = 3,"
+     " .match_rms = true", lr=0.02, momentum=0.8, decay=0, nesterov=False, steps=3, match_rms=True)
+# PyTorch's own, up to its bf16: 100 steps of at most 0.001 * 1.7 in directions that are 2 % off.
+muon("torch", "0", torch.optim.Muon, "momentum_buffer", ((torch.float32, ""),), dict(rtol=0, atol=4e-3))

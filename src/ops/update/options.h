@@ -20,6 +20,12 @@
     RULE(eps, NUMBER, GROUP, INFINITY)                   \
     RULE(alpha, NUMBER, GROUP, 1)                        \
     RULE(momentum_decay, NUMBER, GROUP, INFINITY)        \
+    OTHER(beta2_decay, NUMBER, GROUP, INFINITY)          \
+    OTHER(min_scale, NUMBER, GROUP, INFINITY)            \
+    OTHER(clip_update, NUMBER, GROUP, INFINITY)          \
+    OTHER(ns_steps, COUNT, GROUP, 100)                   \
+    OTHER(no_nesterov, FLAG, GROUP, ANY)                 \
+    OTHER(match_rms, FLAG, GROUP, ANY)                   \
     RULE(initial, NUMBER, GROUP, INFINITY)               \
     RULE(eta_minus, NUMBER, GROUP, 1)                    \
     RULE(eta_plus, NUMBER, GROUP, ANY)                   \

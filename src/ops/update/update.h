@@ -42,6 +42,7 @@ typedef struct aril__update {
     aril_tensor *p, *grad, *lr, *step, *factor;
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
     const struct update_attrs *attrs;
+    int param; /* the caller's number of the parameter */
 } aril__update;
 
 /* Performs n updates: one call of the op for all parameters with the same options, dtype and
