@@ -10,9 +10,9 @@ double aril__flops(const aril__run *r)
 {
     if (r->op->flops) return r->op->flops(r);
     if (r->op->flags & RAW || !aril__is_float(r->type)) return 0;
-    double most = r->n_out ? numel(r->out[0]) : 0, list = 0;
+    double most = r->n_out ? aril__numel_of(r->out[0]) : 0, list = 0;
     for (int i = r->op->fixed; r->op->each && i < r->n_in; i += r->op->each)
-        list += numel(r->in[i]);
+        list += aril__numel_of(r->in[i]);
     if (r->op->each) return list;
     for (int i = 0; i < r->n_in; i++)
         if (r->in[i] && !(i < 31 && r->op->shape_only >> i & 1) && aril__numel_of(r->in[i]) > most)
