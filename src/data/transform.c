@@ -396,8 +396,7 @@ void aril__transform_set_classes(aril_transform *t, int64_t classes)
     for (int i = 0; i < count(t); i++) {
         aril_transform *one = (aril_transform *)(uintptr_t)at(t, i);
         for (int k = 0; k < ARIL__SETTINGS && one->kind->setting[k].name; k++)
-            if (!strcmp(one->kind->setting[k].name, "classes") && one->value[k].v[0] == 0 &&
-                classes)
+            if (one->kind->setting[k].class_count && one->value[k].v[0] == 0 && classes)
                 aril__set1(one, k, (double)classes);
     }
 }

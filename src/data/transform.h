@@ -23,6 +23,7 @@ typedef struct aril__setting {
     const char *name;
     aril__setting_type type;
     bool required;
+    bool class_count; /* 0: the dataset's number of classes */
     double low, high; /* each number must lie between them */
     double start[2];  /* default */
 } aril__setting;

@@ -220,7 +220,10 @@ const aril__transform_kind aril__kind_mixup = {
     .name = "mixup",
     .doc = "batches: each sample mixed with another",
     .setting = { ALPHA_SETTING(0.2),
-                 { .name = "classes", .type = ARIL__SET_WHOLE, .high = 1 << 30 } },
+                 { .name = "classes",
+                   .type = ARIL__SET_WHOLE,
+                   .class_count = true,
+                   .high = 1 << 30 } },
     .batch = mixup_batch,
 };
 
@@ -228,7 +231,10 @@ const aril__transform_kind aril__kind_cutmix = {
     .name = "cutmix",
     .doc = "batches: a part of each image from another",
     .setting = { ALPHA_SETTING(1),
-                 { .name = "classes", .type = ARIL__SET_WHOLE, .high = 1 << 30 } },
+                 { .name = "classes",
+                   .type = ARIL__SET_WHOLE,
+                   .class_count = true,
+                   .high = 1 << 30 } },
     .batch = cutmix_batch,
 };
 
