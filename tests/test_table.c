@@ -105,6 +105,17 @@ TEST(attributes_have_no_gaps)
     }
 }
 
+/* A row says that it is a gradient: lists of ops leave it out. */
+TEST(gradients_say_that_they_are)
+{
+    for (int i = 0; i < aril__n_ops; i++) {
+        const aril__op *op = aril__ops[i];
+        bool grad = op->flags & GRADIENT || (op->formula && op->formula->is_grad);
+        if (aril_op_at(i).backward != grad) FAIL("%s: the list of ops says otherwise", op->name);
+        if (strstr(op->name, "grad") && !grad) FAIL("%s: no flag GRADIENT", op->name);
+    }
+}
+
 TEST(onnx_names_look_like_names)
 {
     for (int i = 0; i < aril__n_ops; i++) {

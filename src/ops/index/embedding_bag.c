@@ -341,7 +341,7 @@ static const aril__sample bag_grad_samples[] = {
 OP(embedding_bag_grad, .doc = "gradient of embedding_bag: rows added by index", .min_in = 5,
    .max_in = 5, .n_out = 1, .optional = IN(2) | IN(3), .shape_only = IN(4),
    .index_in = IN(1) | IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = bag_grad_infer, .ref = bag_grad_ref, .vjp = embedding_bag_grad_vjp,
+   .flags = GRADIENT, .infer = bag_grad_infer, .ref = bag_grad_ref, .vjp = embedding_bag_grad_vjp,
    .saves = { IN(1) | IN(2) | IN(3), 0, 0, IN(0) | IN(1) | IN(2) }, .samples = bag_grad_samples,
    WITH_ATTRS(bag));
 
@@ -352,8 +352,8 @@ static const aril__sample bag_scale_samples[] = {
 };
 OP(embedding_bag_scale_grad, .doc = "gradient of embedding_bag for the weight of each entry",
    .min_in = 4, .max_in = 4, .n_out = 1, .optional = IN(3), .index_in = IN(2) | IN(3),
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = bag_scale_infer,
-   .ref = bag_scale_ref, .vjp = embedding_bag_scale_grad_vjp,
+   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT,
+   .infer = bag_scale_infer, .ref = bag_scale_ref, .vjp = embedding_bag_scale_grad_vjp,
    .saves = { IN(1) | IN(2) | IN(3), LIKE(1) | IN(0) | IN(2) | IN(3), 0, 0 },
    .samples = bag_scale_samples, WITH_ATTRS(bag));
 

@@ -361,8 +361,8 @@ static const aril__sample embedding_grad_samples[] = {
     SAMPLE_END
 };
 OP(embedding_grad, .doc = "gradient of embedding: rows added by index", .min_in = 3, .max_in = 3,
-   .n_out = 1, .flags = STRIDED, .index_in = IN(1), .shape_only = IN(2), .types = DT_FLOAT,
-   .native = NATIVE, .infer = embedding_grad_infer, .ref = embedding_grad_ref,
+   .n_out = 1, .flags = GRADIENT | STRIDED, .index_in = IN(1), .shape_only = IN(2),
+   .types = DT_FLOAT, .native = NATIVE, .infer = embedding_grad_infer, .ref = embedding_grad_ref,
    .vjp = embedding_grad_vjp, .saves = { IN(1) }, .samples = embedding_grad_samples,
    WITH_ATTRS(embedding));
 

@@ -204,7 +204,7 @@ static const aril__sample masked_scatter_grad_samples[] = { { .in = { "[3,4]", "
                                                             { .in = { "[3,4]", "b[4]", "[3,5]" } },
                                                             SAMPLE_END };
 OP(masked_scatter_grad, .doc = "gradient of masked_scatter: elements where a mask is true, then 0",
-   .min_in = 3, .max_in = 3, .n_out = 1, .flags = STRIDED | RAW, .shape_only = IN(2),
+   .min_in = 3, .max_in = 3, .n_out = 1, .flags = GRADIENT | STRIDED | RAW, .shape_only = IN(2),
    .types = DT_WHOLE_BYTES, .infer = masked_scatter_grad_infer, .ref = masked_scatter_grad_ref,
    .vjp = masked_scatter_grad_vjp, .saves = { LIKE(0) | IN(1) },
    .samples = masked_scatter_grad_samples);

@@ -256,9 +256,9 @@ static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]"
                                                         .flags = SAMPLE_NO_GRAD },
                                                       SAMPLE_END };
 OP(ctc_loss_grad, .doc = "gradient of ctc_loss", .min_in = 5, .max_in = 5, .n_out = 1,
-   .index_in = IN(2) | IN(3) | IN(4), .types = DT_FLOAT, .flags = STRIDED, .infer = ctc_grad_infer,
-   .ref = ctc_loss_grad_ref, .vjp = ctc_loss_grad_vjp, .samples = ctc_loss_grad_samples,
-   WITH_ATTRS(ctc));
+   .index_in = IN(2) | IN(3) | IN(4), .types = DT_FLOAT, .flags = GRADIENT | STRIDED,
+   .infer = ctc_grad_infer, .ref = ctc_loss_grad_ref, .vjp = ctc_loss_grad_vjp,
+   .samples = ctc_loss_grad_samples, WITH_ATTRS(ctc));
 
 /* ---- public ---- */
 

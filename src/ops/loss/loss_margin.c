@@ -269,7 +269,7 @@ static const aril__sample multi_margin_grad_samples[] = {
     SAMPLE_END
 };
 OP(multi_margin_loss_grad, .doc = "gradient of multi_margin_loss", .min_in = 4, .max_in = 4,
-   .n_out = 1, .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
+   .n_out = 1, .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = GRADIENT | STRIDED,
    .infer = multi_margin_grad_infer, .ref = multi_margin_grad_ref,
    .decompose = multi_margin_grad_decompose, .samples = multi_margin_grad_samples,
    WITH_ATTRS(multi_margin));
@@ -310,7 +310,7 @@ static const aril__sample multilabel_margin_grad_samples[] = {
     SAMPLE_END
 };
 OP(multilabel_margin_loss_grad, .doc = "gradient of multilabel_margin_loss", .min_in = 3,
-   .max_in = 3, .n_out = 1, .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
+   .max_in = 3, .n_out = 1, .index_in = IN(2), .types = DT_FLOAT, .flags = GRADIENT | STRIDED,
    .infer = multilabel_margin_grad_infer, .ref = multilabel_margin_grad_ref,
    .vjp = multilabel_margin_loss_grad_vjp, .saves = { LIKE(0) | IN(1) | IN(2), 0 },
    .samples = multilabel_margin_grad_samples);

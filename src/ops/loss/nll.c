@@ -290,9 +290,10 @@ static const aril__sample nll_loss_grad_samples[] = {
     SAMPLE_END
 };
 OP(nll_loss_grad, .doc = "gradient of nll_loss", .min_in = 4, .max_in = 4, .n_out = 1,
-   .optional = IN(2), .index_in = IN(1), .shape_only = IN(3), .types = DT_FLOAT, .flags = STRIDED,
-   .infer = nll_grad_infer, .ref = nll_loss_grad_ref, .vjp = nll_loss_grad_vjp,
-   .saves = { IN(1) | IN(2) }, .samples = nll_loss_grad_samples, WITH_ATTRS(nll));
+   .optional = IN(2), .index_in = IN(1), .shape_only = IN(3), .types = DT_FLOAT,
+   .flags = GRADIENT | STRIDED, .infer = nll_grad_infer, .ref = nll_loss_grad_ref,
+   .vjp = nll_loss_grad_vjp, .saves = { IN(1) | IN(2) }, .samples = nll_loss_grad_samples,
+   WITH_ATTRS(nll));
 
 /* ---- cross_entropy ---- */
 
@@ -331,7 +332,7 @@ static const aril__sample cross_entropy_grad_samples[] = {
     SAMPLE_END
 };
 OP(cross_entropy_grad, .doc = "gradient of cross_entropy", .min_in = 4, .max_in = 4, .n_out = 1,
-   .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = STRIDED,
+   .optional = IN(3), .index_in = IN(2), .types = DT_FLOAT, .flags = GRADIENT | STRIDED,
    .infer = cross_entropy_grad_infer, .ref = cross_entropy_grad_ref,
    .decompose = cross_entropy_grad_decompose, .samples = cross_entropy_grad_samples,
    WITH_ATTRS(nll));

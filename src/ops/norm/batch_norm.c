@@ -219,7 +219,7 @@ static const aril__sample batch_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(batch_norm_grad, .doc = "gradient of batch_norm: of x, weight, bias and the residual",
-   .min_in = 7, .max_in = 7, .n_out = 4, .flags = STRIDED | KEEPS_ORDER,
+   .min_in = 7, .max_in = 7, .n_out = 4, .flags = GRADIENT | STRIDED | KEEPS_ORDER,
    .optional = IN(2) | IN(5) | IN(6), .types = DT_FLOAT, .infer = batch_norm_grad_infer,
    .ref = batch_norm_grad_ref, .decompose = batch_norm_grad_decompose,
    .samples = batch_norm_grad_samples, WITH_ATTRS(batch_norm_grad));

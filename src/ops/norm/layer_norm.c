@@ -238,7 +238,7 @@ static const aril__sample layer_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(layer_norm_grad, .doc = "gradient of layer_norm: of x, weight and bias", .min_in = 5,
-   .max_in = 5, .n_out = 3, .flags = STRIDED, .optional = IN(2), .types = DT_FLOAT,
+   .max_in = 5, .n_out = 3, .flags = GRADIENT | STRIDED, .optional = IN(2), .types = DT_FLOAT,
    .infer = layer_norm_grad_infer, .ref = layer_norm_grad_ref,
    .decompose = layer_norm_grad_decompose, .samples = layer_norm_grad_samples,
    WITH_ATTRS(layer_norm));
@@ -351,9 +351,9 @@ static const aril__sample rms_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(rms_norm_grad, .doc = "gradient of rms_norm: of x and weight", .min_in = 4, .max_in = 4,
-   .n_out = 2, .flags = STRIDED, .optional = IN(2), .types = DT_FLOAT, .infer = rms_norm_grad_infer,
-   .ref = rms_norm_grad_ref, .decompose = rms_norm_grad_decompose, .samples = rms_norm_grad_samples,
-   WITH_ATTRS(rms_norm));
+   .n_out = 2, .flags = GRADIENT | STRIDED, .optional = IN(2), .types = DT_FLOAT,
+   .infer = rms_norm_grad_infer, .ref = rms_norm_grad_ref, .decompose = rms_norm_grad_decompose,
+   .samples = rms_norm_grad_samples, WITH_ATTRS(rms_norm));
 
 /* ---- rms_norm ---- */
 
@@ -491,8 +491,8 @@ static const aril__sample group_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(group_norm_grad, .doc = "gradient of group_norm: of x, weight and bias", .min_in = 5,
-   .max_in = 5, .n_out = 3, .flags = STRIDED | KEEPS_ORDER, .optional = IN(2), .types = DT_FLOAT,
-   .infer = group_norm_grad_infer, .ref = group_norm_grad_ref,
+   .max_in = 5, .n_out = 3, .flags = GRADIENT | STRIDED | KEEPS_ORDER, .optional = IN(2),
+   .types = DT_FLOAT, .infer = group_norm_grad_infer, .ref = group_norm_grad_ref,
    .decompose = group_norm_grad_decompose, .samples = group_norm_grad_samples,
    WITH_ATTRS(group_norm));
 

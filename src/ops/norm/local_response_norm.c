@@ -168,8 +168,8 @@ static const aril__sample local_response_norm_grad_samples[] = {
     SAMPLE_END
 };
 OP(local_response_norm_grad, .doc = "gradient of local_response_norm, for x and what flows to it",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_ORDER, .types = DT_FLOAT,
-   .infer = local_response_norm_infer, .ref = local_response_norm_grad_ref,
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = GRADIENT | STRIDED | KEEPS_ORDER,
+   .types = DT_FLOAT, .infer = local_response_norm_infer, .ref = local_response_norm_grad_ref,
    .decompose = local_response_norm_grad_decompose, .samples = local_response_norm_grad_samples,
    WITH_ATTRS(local_response_norm));
 

@@ -166,11 +166,12 @@ static const aril__sample softmax_grad_samples[] = {
     SAMPLE_END
 };
 OP(softmax_grad, .doc = "gradient of softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_grad_ref,
+   .flags = GRADIENT | STRIDED, .types = DT_FLOAT, .infer = softmax_infer, .ref = softmax_grad_ref,
    .decompose = softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 OP(log_softmax_grad, .doc = "gradient of log_softmax", .min_in = 2, .max_in = 2, .n_out = 1,
-   .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer, .ref = log_softmax_grad_ref,
-   .decompose = log_softmax_grad_decompose, .samples = softmax_grad_samples, WITH_ATTRS(softmax));
+   .flags = GRADIENT | STRIDED, .types = DT_FLOAT, .infer = softmax_infer,
+   .ref = log_softmax_grad_ref, .decompose = log_softmax_grad_decompose,
+   .samples = softmax_grad_samples, WITH_ATTRS(softmax));
 
 /* ---- public ---- */
 

@@ -277,7 +277,7 @@ static double attention_grad_flops(const aril__run *r)
 
 OP(attention_grad, .doc = "gradient of attention: of q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
-   .flags = STRIDED, .infer = attention_grad_infer, .ref = attention_grad_ref,
+   .flags = GRADIENT | STRIDED, .infer = attention_grad_infer, .ref = attention_grad_ref,
    .decompose = attention_grad_decompose, .samples = attention_grad_samples, WITH_ATTRS(attention));
 
 /* ---- attention ---- */

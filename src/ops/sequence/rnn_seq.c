@@ -233,7 +233,7 @@ static const aril__sample rnn_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(rnn_seq_grad, .doc = "gradient of rnn_seq", .min_in = 6, .max_in = 6, .n_out = 4,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
    .ref = rnn_seq_grad_ref, .decompose = rnn_seq_grad_decompose, .flops = seq_grad_flops,
    .samples = rnn_seq_grad_samples, FLOATS);
 
@@ -247,7 +247,7 @@ static const aril__sample lstm_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(lstm_seq_grad, .doc = "gradient of lstm_seq", .min_in = 11, .max_in = 11, .n_out = 5,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
    .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose, .flops = seq_grad_flops,
    .samples = lstm_seq_grad_samples, FLOATS);
 
@@ -259,6 +259,6 @@ static const aril__sample gru_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(gru_seq_grad, .doc = "gradient of gru_seq", .min_in = 9, .max_in = 9, .n_out = 4,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .infer = grad_infer,
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
    .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose, .flops = seq_grad_flops,
    .samples = gru_seq_grad_samples, FLOATS);

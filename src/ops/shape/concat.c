@@ -332,9 +332,9 @@ static const aril__sample repeat_grad_samples[] = {
     SAMPLE_END
 };
 OP(repeat_grad, .doc = "gradient of repeat: the sum over the repetitions", .min_in = 2, .max_in = 2,
-   .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT, .infer = repeat_grad_infer,
-   .ref = repeat_grad_ref, .vjp = repeat_grad_vjp, .samples = repeat_grad_samples,
-   WITH_ATTRS(repeat));
+   .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT, .flags = GRADIENT,
+   .infer = repeat_grad_infer, .ref = repeat_grad_ref, .vjp = repeat_grad_vjp,
+   .samples = repeat_grad_samples, WITH_ATTRS(repeat));
 
 /* ---- public ---- */
 

@@ -183,9 +183,9 @@ static const aril__sample pad_grad_samples[] = {
     SAMPLE_END
 };
 OP(pad_grad, .doc = "gradient of pad", .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
-   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = pad_grad_infer, .ref = pad_grad_ref, .vjp = pad_grad_vjp, .samples = pad_grad_samples,
-   WITH_ATTRS(pad));
+   .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = pad_grad_infer, .ref = pad_grad_ref,
+   .vjp = pad_grad_vjp, .samples = pad_grad_samples, WITH_ATTRS(pad));
 
 /* ---- public ---- */
 

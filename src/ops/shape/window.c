@@ -111,7 +111,7 @@ static const aril__sample unfold_view_grad_samples[] = {
     SAMPLE_END
 };
 OP(unfold_view_grad, .doc = "elements of windows added where they came from", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = STRIDED, .shape_only = IN(1), .types = DT_FLOAT,
+   .max_in = 2, .n_out = 1, .flags = GRADIENT | STRIDED, .shape_only = IN(1), .types = DT_FLOAT,
    .infer = unfold_view_grad_infer, .ref = unfold_view_grad_ref, .vjp = unfold_view_grad_vjp,
    .samples = unfold_view_grad_samples, WITH_ATTRS(unfold_view));
 

@@ -130,6 +130,7 @@ enum {
     ANYWHERE = 256,       /* the reference handles every device itself */
     KEEPS_CHANNELS = 512, /* results are channels-last, or samples-last, if in[0] or a shape-only
                              input is */
+    GRADIENT = 1024,      /* computes a gradient of another op */
 };
 
 /* Sets of dtypes, for kernel rows and `types`. */

@@ -3,8 +3,6 @@
 #include "ops/elementwise/formula.h"
 #include "ops/table/op.h"
 
-#include <string.h>
-
 int aril_op_count(void)
 {
     return aril__n_ops;
@@ -32,6 +30,6 @@ aril_op_info aril_op_at(int i)
                            .outputs = op->n_out,
                            .view = ARIL__IS_VIEW(op->out[0]),
                            .random = op->flags & RANDOM,
-                           .backward = (f && f->is_grad) || strstr(op->name, "_grad"),
+                           .backward = (f && f->is_grad) || op->flags & GRADIENT,
                            .file = op->file };
 }

@@ -416,10 +416,11 @@ static double conv_dgrad_flops(const aril__run *r)
 }
 
 OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",
-   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer,
-   .ref = conv_dgrad_ref, .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) },
-   .flops = conv_dgrad_flops, .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer, .ref = conv_dgrad_ref,
+   .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
+   .samples = conv_dgrad_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },
@@ -447,10 +448,10 @@ static double conv_wgrad_flops(const aril__run *r)
 }
 
 OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the third input",
-   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED, .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_wgrad_infer, .ref = conv_wgrad_ref,
-   .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_wgrad_flops,
-   .samples = conv_wgrad_samples, WITH_ATTRS(conv));
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | GRADIENT,
+   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_wgrad_infer,
+   .ref = conv_wgrad_ref, .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) },
+   .flops = conv_wgrad_flops, .samples = conv_wgrad_samples, WITH_ATTRS(conv));
 
 #define SPREAD_ATTRS(stride_, pad_, dilation_, groups_, more_, act_)        \
     (&(const struct conv_transpose_attrs){ .stride = NUMBERS stride_,       \

@@ -452,10 +452,10 @@ static const aril__sample grid_sample_grad_x_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the images, like the third input",
-   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED, .types = DT_FLOAT,
-   .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp,
-   .saves = { IN(1), IN(0) | IN(1) }, .samples = grid_sample_grad_x_samples,
-   WITH_ATTRS(grid_sample));
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED,
+   .types = DT_FLOAT, .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref,
+   .vjp = grid_sample_grad_x_vjp, .saves = { IN(1), IN(0) | IN(1) },
+   .samples = grid_sample_grad_x_samples, WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_grid_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,3]", "u[2,2,3,2]" },
@@ -476,7 +476,7 @@ static const aril__sample grid_sample_grad_grid_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample_grad_grid, .doc = "the gradient of grid_sample for the grid", .min_in = 3,
-   .max_in = 3, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
+   .max_in = 3, .n_out = 1, .flags = GRADIENT | STRIDED, .types = DT_FLOAT,
    .infer = grid_sample_grad_grid_infer, .ref = grid_sample_grad_grid_ref,
    .decompose = grid_sample_grad_grid_decompose, .samples = grid_sample_grad_grid_samples,
    WITH_ATTRS(grid_sample));

@@ -509,7 +509,7 @@ static const aril__sample max_pool_grad_samples[] = {
 };
 OP(max_pool_grad,
    .doc = "elements added up where their indices say, in the shape of another tensor", .min_in = 3,
-   .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
+   .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED | KEEPS_CHANNELS,
    .types = DT_FLOAT | DT_INT, .infer = max_pool_grad_infer, .ref = max_pool_grad_ref,
    .vjp = max_pool_grad_vjp, .saves = { IN(1) }, .samples = max_pool_grad_samples);
 
@@ -564,7 +564,7 @@ static const aril__sample avg_pool_grad_samples[] = {
     SAMPLE_END
 };
 OP(avg_pool_grad, .doc = "the gradient of avg_pool, in the shape of the second input", .min_in = 2,
-   .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
+   .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = GRADIENT | STRIDED | KEEPS_CHANNELS,
    .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
    .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
 
@@ -586,9 +586,10 @@ static const aril__sample adaptive_avg_pool_grad_samples[] = {
     SAMPLE_END
 };
 OP(adaptive_avg_pool_grad, .doc = "the gradient of adaptive_avg_pool, like the second input",
-   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
-   .samples = adaptive_avg_pool_grad_samples, WITH_ATTRS(pool));
+   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
+   .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = avg_grad_infer,
+   .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp, .samples = adaptive_avg_pool_grad_samples,
+   WITH_ATTRS(pool));
 
 VJP(max_unpool)
 {

@@ -301,9 +301,10 @@ static const aril__sample interpolate_grad_samples[] = {
     SAMPLE_END
 };
 OP(interpolate_grad, .doc = "the gradient of interpolate, in the shape of the second input",
-   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .infer = interpolate_grad_infer, .ref = interpolate_grad_ref,
-   .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples, WITH_ATTRS(interpolate));
+   .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
+   .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT, .infer = interpolate_grad_infer,
+   .ref = interpolate_grad_ref, .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples,
+   WITH_ATTRS(interpolate));
 
 /* ---- public ---- */
 

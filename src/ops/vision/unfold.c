@@ -224,8 +224,8 @@ static const aril__sample unfold_grad_samples[] = {
 };
 OP(unfold_grad, .doc = "columns added up in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT,
-   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = unfold_grad_infer, .ref = fold_ref,
-   .vjp = fold_vjp, .samples = unfold_grad_samples, WITH_ATTRS(unfold));
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT, .infer = unfold_grad_infer,
+   .ref = fold_ref, .vjp = fold_vjp, .samples = unfold_grad_samples, WITH_ATTRS(unfold));
 
 static const aril__sample fold_samples[] = {
     { .in = { "[2,18,9]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
