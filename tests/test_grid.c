@@ -2,6 +2,7 @@
 #include "aril/aril.h"
 #include "ops/vision/grid_sample.h"
 #include "support/agree.h"
+#include "support/ops.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
 #include "ops/loss/loss.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
+#include "support/ops.h"
 #include "support/run_op.h"
 #include "support/test.h"
 

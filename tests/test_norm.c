@@ -3,6 +3,7 @@
 #include "ops/norm/norm.h"
 #include "ops/norm/softmax.h"
 #include "support/agree.h"
+#include "support/ops.h"
 #include "support/test.h"
 
 static aril_tensor *normal(aril_shape shape)

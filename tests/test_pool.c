@@ -4,6 +4,7 @@
 #include "ops/vision/pool.h"
 #include "ops/vision/resample.h"
 #include "support/agree.h"
+#include "support/ops.h"
 #include "support/test.h"
 
 #include <string.h>

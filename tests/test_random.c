@@ -5,6 +5,7 @@
 #include "ops/random/dropout.h"
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
+#include "support/ops.h"
 #include "support/run_op.h"
 #include "support/test.h"
 

@@ -4,6 +4,7 @@
 #include "ops/shape/concat.h"
 #include "ops/shape/like.h"
 #include "ops/table/apply.h"
+#include "support/ops.h"
 #include "support/reference.h"
 #include "support/test.h"
 

@@ -4,6 +4,7 @@
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
+#include "support/ops.h"
 #include "support/reference.h"
 #include "support/test.h"
 

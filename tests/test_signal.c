@@ -2,6 +2,7 @@
  * reach every pass, and with as many rows as are transformed side by side, more and fewer. */
 #include "aril/aril.h"
 #include "ops/signal/fft.h"
+#include "support/ops.h"
 #include "support/run_op.h"
 #include "support/test.h"
 

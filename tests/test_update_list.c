@@ -5,6 +5,7 @@
 #include "ops/table/apply.h"
 #include "ops/update/update.h"
 #include "support/compare.h"
+#include "support/ops.h"
 #include "support/recorder.h"
 #include "support/test.h"
 

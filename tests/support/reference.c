@@ -1,6 +1,7 @@
 #include "support/reference.h"
 
 #include "ops/table/rows.h"
+#include "support/ops.h"
 #include "support/run_op.h"
 #include "support/test.h"
 
@@ -33,7 +34,7 @@ static void run_both(const char *what, test_results_fn *fn, aril_tensor *x, doub
                      bool refuses)
 {
     ARIL_SCOPE;
-    aril_tensor *got[TEST_RESULTS], *want[TEST_RESULTS];
+    aril_tensor *got[TEST_COMPARED], *want[TEST_COMPARED];
     char text[200];
     int n = fn(x, got), refused = 0;
     aril__force_row = PAST_ALL_ROWS;

@@ -4,9 +4,9 @@
 
 #include "aril/aril.h"
 
-enum { TEST_RESULTS = 3 };
+enum { TEST_COMPARED = 3 };
 
-/* What is compared: stores up to TEST_RESULTS results of x, and returns their number. */
+/* What is compared: stores up to TEST_COMPARED results of x, and returns their number. */
 typedef int test_results_fn(aril_tensor *x, aril_tensor **out);
 
 /* Calls fn twice, with the rows that are chosen by default and with references alone. Fails the test

@@ -13,6 +13,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_embedding_bag, aril__op_embedding_bag_grad,
+    aril__op_embedding_bag_scale_grad;
+
 ATTR_LIST(bag, BAG_ATTRS)
 
 /* ---- shapes ---- */
@@ -407,7 +411,3 @@ aril_tensor *aril_embedding_bag(aril_tensor *index, aril_tensor *weight, aril_te
         return aril_escape(best[0]);
     return aril_escape(aril_where(best[1], aril_gather(weight, best[0], 0), aril_scalar(0.0)));
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_embedding_bag, aril__op_embedding_bag_grad,
-    aril__op_embedding_bag_scale_grad;

@@ -10,6 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_gather, aril__op_scatter, aril__op_scatter_add, aril__op_scatter_mul;
+
 /* A 0-d tensor counts as having size 1. */
 static int64_t size_along(const aril_tensor *t, int axis)
 {
@@ -455,6 +458,3 @@ aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor
     if (src->ndim) src = aril__expand_like(src, wide);
     return aril_escape(aril_scatter(x, wide, src, at));
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_gather, aril__op_scatter, aril__op_scatter_add, aril__op_scatter_mul;

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_masked_scatter, aril__op_masked_scatter_grad;
+
 /* ---- nonzero ---- */
 
 static aril_status nonzero_infer(aril__call *c)
@@ -371,6 +374,3 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
     }
     return aril__op_with(&a, &aril__op_one_hot, index);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_masked_scatter, aril__op_masked_scatter_grad;

@@ -11,6 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_ctc_loss_grad;
+
 ATTR_LIST(ctc, CTC_ATTRS)
 
 /* ---- shapes ---- */
@@ -293,6 +296,3 @@ aril_tensor *aril_ctc_loss(aril_tensor *x, aril_tensor *targets, aril_tensor *in
     return aril_ctc_loss_with(x, targets, input_lengths, target_lengths,
                               (aril_ctc_opts){ .reduction = ARIL_MEAN });
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_ctc_loss_grad;

@@ -7,6 +7,9 @@
 
 #include <math.h>
 
+/* Ops that other files name. */
+extern const aril__op aril__op_nll_loss, aril__op_nll_loss_grad;
+
 /* nll_loss, cross_entropy and their gradients. `reduction` is an aril_reduction. */
 #define NLL_ATTRS(A)                          \
     A(nll, I64, 1, reduction, 0, "reduction") \
@@ -49,8 +52,5 @@ double aril__option(double value, double initial);
 /* Reduces per-element losses as the options ask: mean, sum, or none. NULL and poison pass
  * through. */
 aril_tensor *aril__reduce_loss(const char *what, aril_tensor *each, aril_reduction reduction);
-
-/* Ops that other files name. */
-extern const aril__op aril__op_nll_loss, aril__op_nll_loss_grad;
 
 #endif

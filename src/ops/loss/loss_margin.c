@@ -9,6 +9,9 @@
 #include "ops/loss/loss.h"
 #include "ops/table/sample.h"
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_multi_margin_loss_grad, aril__op_multilabel_margin_loss_grad;
+
 ATTR_LIST(multi_margin, MULTI_MARGIN_ATTRS)
 
 /* ---- shapes ---- */
@@ -350,6 +353,3 @@ aril_tensor *aril_multilabel_margin_loss(aril_tensor *x, aril_tensor *target)
 {
     return aril_multilabel_margin_loss_with(x, target, (aril_loss_opts){ .reduction = ARIL_MEAN });
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_multi_margin_loss_grad, aril__op_multilabel_margin_loss_grad;

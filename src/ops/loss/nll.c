@@ -16,6 +16,9 @@
 
 #include <math.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_cross_entropy_grad;
+
 ATTR_LIST(nll, NLL_ATTRS)
 
 /* ---- shapes ---- */
@@ -418,6 +421,3 @@ aril_tensor *aril_cross_entropy(aril_tensor *x, aril_tensor *target)
 {
     return aril_cross_entropy_with(x, target, (aril_cross_entropy_opts){ .reduction = ARIL_MEAN });
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_cross_entropy_grad;

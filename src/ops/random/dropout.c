@@ -10,6 +10,9 @@
 
 #include <math.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_dropout;
+
 ATTR_LIST(dropout, DROPOUT_ATTRS)
 
 static aril_status dropout_infer(aril__call *c)
@@ -182,6 +185,3 @@ aril_tensor *aril_dropout3d(aril_tensor *x, double p, aril_dropout_opts opts)
 {
     return dropout_nd("dropout3d", 3, x, p, opts);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_dropout;

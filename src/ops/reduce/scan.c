@@ -9,6 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_cumsum, aril__op_linear_scan;
+
 /* ---- references ---- */
 
 /* The lines of a scan: all elements of x that differ along the scanned axes alone. */
@@ -360,6 +363,3 @@ aril_tensor *aril_diff(aril_tensor *x, int n, int axis)
     }
     return aril_escape(x);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_cumsum, aril__op_linear_scan;

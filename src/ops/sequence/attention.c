@@ -4,6 +4,7 @@
 
 #include "aril/ops.h"
 #include "ops/table/apply.h"
+#include "ops/table/flops.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"
@@ -277,8 +278,9 @@ static double attention_grad_flops(const aril__run *r)
 
 OP(attention_grad, .doc = "gradient of attention: of q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
-   .flags = GRADIENT | STRIDED, .infer = attention_grad_infer, .ref = attention_grad_ref,
-   .decompose = attention_grad_decompose, .samples = attention_grad_samples, WITH_ATTRS(attention));
+   .flags = GRADIENT | STRIDED, .flops = attention_grad_flops, .infer = attention_grad_infer,
+   .ref = attention_grad_ref, .decompose = attention_grad_decompose,
+   .samples = attention_grad_samples, WITH_ATTRS(attention));
 
 /* ---- attention ---- */
 
@@ -369,9 +371,10 @@ static const aril__sample attention_samples[] = {
 };
 OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logarithm of its sums",
    .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .optional = IN(MASK),
-   .types = DT_FLOAT, .flags = STRIDED, .infer = attention_infer, .ref = attention_ref,
-   .vjp = attention_vjp, .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL },
-   .samples = attention_samples, WITH_ATTRS(attention));
+   .types = DT_FLOAT, .flags = STRIDED, .flops = attention_flops, .infer = attention_infer,
+   .ref = attention_ref, .vjp = attention_vjp,
+   .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .samples = attention_samples,
+   WITH_ATTRS(attention));
 
 /* ---- public ---- */
 

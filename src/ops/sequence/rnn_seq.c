@@ -165,7 +165,7 @@ KIND(gru_seq, ARIL__GRU)
 #define SAVES_GATE (SAVES_RNN | IN(RNN_XW) | IN(RNN_B))
 #define SAVES_GRU  (SAVES_GATE | OUT(2))
 #define SAVES_LSTM (SAVES_GATE | IN(RNN_C0) | OUT(3))
-#define FLOATS     .flags = STRIDED, .types = DT_FLOAT, WITH_ATTRS(rnn_seq)
+#define FLOATS     .types = DT_FLOAT, WITH_ATTRS(rnn_seq)
 
 static const struct rnn_seq_attrs onward = { { 0 }, { 0 }, { 0 } },
                                   backwards = { { 1 }, { 0 }, { 0 } },
@@ -193,9 +193,10 @@ static double seq_grad_flops(const aril__run *r)
 }
 
 OP(rnn_seq, .doc = "steps of a plain recurrent layer", .min_in = 5, .max_in = 5, .n_out = 2,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = rnn_seq_infer,
-   .ref = rnn_seq_ref, .vjp = rnn_seq_vjp, .saves = { SAVES_RNN, SAVES_RNN, SAVES_RNN, SAVES_RNN },
-   .flops = seq_flops, .samples = rnn_seq_samples, FLOATS);
+   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+   .infer = rnn_seq_infer, .ref = rnn_seq_ref, .vjp = rnn_seq_vjp,
+   .saves = { SAVES_RNN, SAVES_RNN, SAVES_RNN, SAVES_RNN }, .flops = seq_flops,
+   .samples = rnn_seq_samples, FLOATS);
 
 static const aril__sample lstm_seq_samples[] = {
     { .in = { "[3,2,8]", "[2,2]", "u[8,2]", "[8]", "-", "[2,2]" }, .attrs = &onward },
@@ -207,8 +208,8 @@ static const aril__sample lstm_seq_samples[] = {
     SAMPLE_END
 };
 OP(lstm_seq, .doc = "steps of an LSTM layer", .min_in = 6, .max_in = 6, .n_out = 4,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = lstm_seq_infer,
-   .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
+   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+   .infer = lstm_seq_infer, .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
    .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .flops = seq_flops,
    .samples = lstm_seq_samples, FLOATS);
 
@@ -220,9 +221,10 @@ static const aril__sample gru_seq_samples[] = {
     SAMPLE_END
 };
 OP(gru_seq, .doc = "steps of a GRU layer", .min_in = 5, .max_in = 5, .n_out = 3,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .infer = gru_seq_infer,
-   .ref = gru_seq_ref, .vjp = gru_seq_vjp, .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU },
-   .flops = seq_flops, .samples = gru_seq_samples, FLOATS);
+   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+   .infer = gru_seq_infer, .ref = gru_seq_ref, .vjp = gru_seq_vjp,
+   .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU }, .flops = seq_flops,
+   .samples = gru_seq_samples, FLOATS);
 
 #define GRAD_OPTIONAL \
     (IN(GRAD_LEN) | IN(GRAD_GY) | IN(GRAD_GH) | IN(GRAD_B) | IN(GRAD_GC) | IN(GRAD_KEPT))
@@ -233,9 +235,9 @@ static const aril__sample rnn_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(rnn_seq_grad, .doc = "gradient of rnn_seq", .min_in = 6, .max_in = 6, .n_out = 4,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
-   .ref = rnn_seq_grad_ref, .decompose = rnn_seq_grad_decompose, .flops = seq_grad_flops,
-   .samples = rnn_seq_grad_samples, FLOATS);
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT | STRIDED,
+   .infer = grad_infer, .ref = rnn_seq_grad_ref, .decompose = rnn_seq_grad_decompose,
+   .flops = seq_grad_flops, .samples = rnn_seq_grad_samples, FLOATS);
 
 static const aril__sample lstm_seq_grad_samples[] = {
     { .in = { "u[3,2,2]", "[2,2]", "u[8,2]", "-", "[3,2,2]", "[2,2]", "[3,2,8]", "[8]", "-",
@@ -247,9 +249,9 @@ static const aril__sample lstm_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(lstm_seq_grad, .doc = "gradient of lstm_seq", .min_in = 11, .max_in = 11, .n_out = 5,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
-   .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose, .flops = seq_grad_flops,
-   .samples = lstm_seq_grad_samples, FLOATS);
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT | STRIDED,
+   .infer = grad_infer, .ref = lstm_seq_grad_ref, .decompose = lstm_seq_grad_decompose,
+   .flops = seq_grad_flops, .samples = lstm_seq_grad_samples, FLOATS);
 
 static const aril__sample gru_seq_grad_samples[] = {
     { .in = { "u[3,2,2]", "[2,2]", "u[6,2]", "-", "[3,2,2]", "[2,2]", "[3,2,6]", "[6]", "-" },
@@ -259,6 +261,6 @@ static const aril__sample gru_seq_grad_samples[] = {
     SAMPLE_END
 };
 OP(gru_seq_grad, .doc = "gradient of gru_seq", .min_in = 9, .max_in = 9, .n_out = 4,
-   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT, .infer = grad_infer,
-   .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose, .flops = seq_grad_flops,
-   .samples = gru_seq_grad_samples, FLOATS);
+   .optional = GRAD_OPTIONAL, .index_in = IN(GRAD_LEN), .flags = GRADIENT | STRIDED,
+   .infer = grad_infer, .ref = gru_seq_grad_ref, .decompose = gru_seq_grad_decompose,
+   .flops = seq_grad_flops, .samples = gru_seq_grad_samples, FLOATS);

@@ -4,6 +4,10 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_gru_seq, aril__op_gru_seq_grad, aril__op_lstm_seq,
+    aril__op_lstm_seq_grad, aril__op_rnn_seq, aril__op_rnn_seq_grad;
+
 /* reverse: from the last step to the first. relu: for plain RNNs, instead of tanh. keep: the gates
  * of each step are a result too, for the gradient. */
 #define RNN_SEQ_ATTRS(A)                 \
@@ -49,9 +53,5 @@ aril_status aril__rnn_grad_ref(enum aril__rnn_kind kind, aril__run *r);
 
 /* The gradients of sequences decomposed into public ops, for second derivatives. */
 void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tensor **out);
-
-/* Ops that other files name. */
-extern const aril__op aril__op_gru_seq, aril__op_gru_seq_grad, aril__op_lstm_seq,
-    aril__op_lstm_seq_grad, aril__op_rnn_seq, aril__op_rnn_seq_grad;
 
 #endif

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_pad_grad;
+
 ATTR_LIST(pad, PAD_ATTRS)
 
 /* The padded size of an axis, checked. */
@@ -211,6 +214,3 @@ aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opts)
     }
     return aril__poison();
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_pad_grad;

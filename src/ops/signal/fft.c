@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_fft_c2r;
+
 ATTR_LIST(fft, FFT_ATTRS)
 
 /* ---- references ---- */
@@ -399,6 +402,3 @@ aril_tensor *aril_rfftfreq(int64_t n, double d)
 {
     return frequencies("rfftfreq", n, d, true);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_fft_c2r;

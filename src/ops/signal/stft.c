@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_frames_like, aril__op_overlap_add;
+
 ATTR_LIST(frames, FRAMES_ATTRS)
 
 /* ---- references ---- */
@@ -297,6 +300,3 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     }
     return aril_escape(y);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_frames_like, aril__op_overlap_add;

@@ -4,6 +4,9 @@
 
 #include "ops/update/rules.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_update;
+
 /* Inputs of the op `update`: lr, step?, factor?, norms?, then for each parameter p, grad, slots. It
  * writes to p and to the slots, and has no results. The parameters have one dtype.
  *

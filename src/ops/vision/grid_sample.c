@@ -19,6 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Named ahead of their rows. */
+extern const aril__op aril__op_grid_sample, aril__op_grid_sample_grad_grid,
+    aril__op_grid_sample_grad_x;
+
 ATTR_LIST(grid_sample, GRID_SAMPLE_ATTRS)
 
 /* ---- shapes ---- */
@@ -494,7 +498,3 @@ aril_tensor *aril_grid_sample(aril_tensor *x, aril_tensor *grid, aril_grid_opts 
     }
     return aril__op_with(&a, &aril__op_grid_sample, x, grid);
 }
-
-/* Named ahead of their rows. */
-extern const aril__op aril__op_grid_sample, aril__op_grid_sample_grad_grid,
-    aril__op_grid_sample_grad_x;
