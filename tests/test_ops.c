@@ -352,7 +352,9 @@ static void check_in_place(const test_sample *s)
     aril_tensor *in[TEST_INPUTS], *out[TEST_RESULTS], *copy[TEST_INPUTS];
     aril_dtype dtype;
     test_working_on("the in-place form", s);
-    if (!op->n_out || op->out[0] != FRESH || op->flags & DYNAMIC || !test_best_inputs(s, in, &dtype)) return;
+    if (!op->n_out || op->out[0] != FRESH || op->flags & DYNAMIC ||
+        !test_best_inputs(s, in, &dtype))
+        return;
     if (test_run(s, in, out) < 0) return;
     count.in_place++;
     ARIL_NO_GRAD;

@@ -9,22 +9,26 @@
     const double name = (double)a->name[0]; \
     (void)name;
 
-#define POINTER(i, slot)                        BY_KIND(POINTER, i, slot)
+#define POINTER(i, slot) BY_KIND(POINTER, i, slot)
 #define POINTER_SLOT(i, ...)
 #define POINTER_OPTIONAL(i, ...)
-#define POINTER_SCALAR(i, name, value)          double *name = v->slot[i];
+#define POINTER_SCALAR(i, name, value) double *name = v->slot[i];
 #define POINTER_NONE(i, ...)
 
-#define WANTS(i, slot)                          BY_KIND(WANTS, i, slot)
-#define WANTS_SLOT(i, name, value)              case i: return true;
-#define WANTS_OPTIONAL(i, name, value, option)  case i: return option != 0;
-#define WANTS_SCALAR(i, name, value)            case i: return true;
+#define WANTS(i, slot) BY_KIND(WANTS, i, slot)
+#define WANTS_SLOT(i, name, value)                                      \
+    case i: return true; #define WANTS_OPTIONAL(i, name, value, option) \
+    case i: return option != 0; #define WANTS_SCALAR(i, name, value)    \
+    case i:                                                             \
+        return true;
 #define WANTS_NONE(i, ...)
 
-#define INITIAL(i, slot)                         BY_KIND(INITIAL, i, slot)
-#define INITIAL_SLOT(i, name, value)             case i: return value;
-#define INITIAL_OPTIONAL(i, name, value, option) case i: return value;
-#define INITIAL_SCALAR(i, name, value)           case i: return value;
+#define INITIAL(i, slot) BY_KIND(INITIAL, i, slot)
+#define INITIAL_SLOT(i, name, value)                                       \
+    case i: return value; #define INITIAL_OPTIONAL(i, name, value, option) \
+    case i: return value; #define INITIAL_SCALAR(i, name, value)           \
+    case i:                                                                \
+        return value;
 #define INITIAL_NONE(i, ...)
 
 #define SET(i, constant) k->FIRST(constant) = SECOND(constant);
@@ -68,15 +72,15 @@
 #define k_sqrt sqrt
 #define k_abs  fabs
 
-#define CONSTANT(i, constant)                 \
+#define CONSTANT(i, constant)                     \
     const T FIRST(constant) = k->FIRST(constant); \
     (void)FIRST(constant);
 
-#define READ(i, slot)                        BY_KIND(READ, i, slot)
-#define READ_SLOT(i, name, value)            T name = s[i];
-#define READ_OPTIONAL(i, name, value, option)  \
-    const bool has_##name = present >> i & 1;  \
-    (void)has_##name;                          \
+#define READ(i, slot)             BY_KIND(READ, i, slot)
+#define READ_SLOT(i, name, value) T name = s[i];
+#define READ_OPTIONAL(i, name, value, option) \
+    const bool has_##name = present >> i & 1; \
+    (void)has_##name;                         \
     T name = s[i];
 #define READ_SCALAR(i, ...)
 #define READ_NONE(i, ...)
@@ -87,30 +91,30 @@
 #define WRITE_SCALAR(i, ...)
 #define WRITE_NONE(i, ...)
 
-#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                         \
-    static double rule##_update(const aril__update_constants *all, unsigned present, double x,   \
-                                double g, double *s)                                             \
-    {                                                                                            \
-        const struct update_##rule *k = &all->of.rule;                                           \
-        EACH(CONSTANT, PART(constants))                                                          \
-        EACH(READ, PART(slots))                                                                  \
-        (void)present, (void)g, (void)s;                                                              \
-        PART(formula)                                                                            \
-        EACH(WRITE, PART(slots))                                                                 \
-        return x;                                                                                \
-    }                                                                                            \
-                                                                                                 \
+#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                          \
+    static double rule##_update(const aril__update_constants *all, unsigned present, double x,    \
+                                double g, double *s)                                              \
+    {                                                                                             \
+        const struct update_##rule *k = &all->of.rule;                                            \
+        EACH(CONSTANT, PART(constants))                                                           \
+        EACH(READ, PART(slots))                                                                   \
+        (void)present, (void)g, (void)s;                                                          \
+        PART(formula)                                                                             \
+        EACH(WRITE, PART(slots))                                                                  \
+        return x;                                                                                 \
+    }                                                                                             \
+                                                                                                  \
     static double rule##_direction(const aril__update_constants *all, unsigned present, double x, \
-                                   double g, double *s)                                          \
-    {                                                                                            \
-        const struct update_##rule *k = &all->of.rule;                                           \
-        T d = 0;                                                                                 \
-        EACH(CONSTANT, PART(constants))                                                          \
-        EACH(READ, PART(slots))                                                                  \
-        (void)present, (void)x, (void)g, (void)s;                                                \
-        PART(direction)                                                                          \
-        EACH(WRITE, PART(slots))                                                                 \
-        return d;                                                                                \
+                                   double g, double *s)                                           \
+    {                                                                                             \
+        const struct update_##rule *k = &all->of.rule;                                            \
+        T d = 0;                                                                                  \
+        EACH(CONSTANT, PART(constants))                                                           \
+        EACH(READ, PART(slots))                                                                   \
+        (void)present, (void)x, (void)g, (void)s;                                                 \
+        PART(direction)                                                                           \
+        EACH(WRITE, PART(slots))                                                                  \
+        return d;                                                                                 \
     }
 #include "ops/update/optimizers.def"
 
@@ -122,16 +126,16 @@
 #define NAME_SCALAR(i, name, value)           #name,
 #define NAME_NONE(i, ...)                     NULL
 
-#define IS_OPTIONAL(i, slot)       BY_KIND(IS_OPTIONAL, i, slot)
+#define IS_OPTIONAL(i, slot) BY_KIND(IS_OPTIONAL, i, slot)
 #define IS_OPTIONAL_SLOT(i, ...)
 #define IS_OPTIONAL_OPTIONAL(i, ...) | 1u << i
 #define IS_OPTIONAL_SCALAR(i, ...)
 #define IS_OPTIONAL_NONE(i, ...)
 
-#define IS_SCALAR(i, slot)         BY_KIND(IS_SCALAR, i, slot)
+#define IS_SCALAR(i, slot) BY_KIND(IS_SCALAR, i, slot)
 #define IS_SCALAR_SLOT(i, ...)
 #define IS_SCALAR_OPTIONAL(i, ...)
-#define IS_SCALAR_SCALAR(i, ...)   | 1u << i
+#define IS_SCALAR_SCALAR(i, ...) | 1u << i
 #define IS_SCALAR_NONE(i, ...)
 
 const aril__rule_row aril__rules[ARIL__RULES] = {

@@ -38,7 +38,7 @@ struct update_attrs {
 /* What they are computed from. */
 typedef struct aril__update_values {
     double lr, t, factor;
-    double norm_p, norm_d;              /* of the parameter and of its direction; 0: none */
+    double norm_p, norm_d;            /* of the parameter and of its direction; 0: none */
     double *slot[ARIL__UPDATE_SLOTS]; /* scalar slots, which may be written */
 } aril__update_values;
 
