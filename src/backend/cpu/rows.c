@@ -6,7 +6,7 @@
 #include "backend/cpu/elementwise/elementwise.h"
 #include "backend/cpu/index/rows.h"
 #include "backend/cpu/linalg/gemm.h"
-#include "backend/cpu/linalg/matrix_exp.h"
+#include "backend/cpu/linalg/rows.h"
 #include "backend/cpu/loss/rows.h"
 #include "backend/cpu/norm/rows.h"
 #include "backend/cpu/random/rows.h"
@@ -22,18 +22,6 @@
 /* Elementwise ops all run on one engine. */
 static const aril__row elementwise_row = {
     .name = "cpu_elementwise", .dtypes = DT_COMPUTE, .strided = true, .run = aril__cpu_elementwise
-};
-
-/* Matrix products, fastest first; outer_sum needs contiguous inputs. */
-#define PRODUCT(op_, strided_, run_) \
-    { .op = #op_, .name = #run_, .dtypes = DT_FLOAT, .strided = (strided_), .run = aril__##run_ },
-static const aril__row product_rows[] = {
-    PRODUCT(matmul, true, cpu_product) PRODUCT(linear, true, cpu_product)
-        PRODUCT(outer_sum, false, cpu_product) PRODUCT(matrix_exp, true, cpu_matrix_exp)
-#if ARIL_HAVE_BLAS
-            PRODUCT(matmul, true, cpu_product_blas) PRODUCT(linear, true, cpu_product_blas)
-                PRODUCT(outer_sum, false, cpu_product_blas)
-#endif
 };
 
 #define CONV(op_, last_)        \
@@ -83,9 +71,9 @@ aril_status aril__cpu_start_ahead(void)
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
 static const aril__row *const rooms[] = {
-    aril__cpu_index_rows,  aril__cpu_loss_rows,   aril__cpu_norm_rows,
-    aril__cpu_random_rows, aril__cpu_reduce_rows, aril__cpu_shape_rows,
-    aril__cpu_signal_rows, aril__cpu_vision_rows, aril__cpu_sequence_rows,
+    aril__cpu_index_rows,  aril__cpu_linalg_rows,   aril__cpu_loss_rows,  aril__cpu_norm_rows,
+    aril__cpu_random_rows, aril__cpu_reduce_rows,   aril__cpu_shape_rows, aril__cpu_signal_rows,
+    aril__cpu_vision_rows, aril__cpu_sequence_rows,
 };
 
 static aril_status register_rooms(void)
@@ -102,9 +90,6 @@ static aril_status register_rooms(void)
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, product_rows,
-                                sizeof product_rows / sizeof *product_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     if (s == ARIL_OK)

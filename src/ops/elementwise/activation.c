@@ -3,7 +3,6 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
-#include "ops/vector/targets.h"
 #include "ops/elementwise/elementwise.h"
 
 #include <inttypes.h>
@@ -69,17 +68,4 @@ double aril__activate_grad(int64_t act, double g, double y)
     case ARIL_TANH: return g * (1 - y * y);
     default: return g;
     }
-}
-
-#define TEMPLATE "ops/elementwise/activation.inc"
-#include "ops/vector/each_target.inc"
-
-void aril__activation_run(aril_dtype type, int64_t act, int64_t n, void *y)
-{
-    ARIL__PICK(activate, type == ARIL_F64)(act, n, y);
-}
-
-void aril__activation_grad_run(aril_dtype type, int64_t act, int64_t n, void *g, const void *y)
-{
-    ARIL__PICK(activate_grad, type == ARIL_F64)(act, n, g, y);
 }

@@ -1,5 +1,5 @@
-/* Fused activations of other ops (aril/activation.h): their rules in public ops, and the functions
- * that kernels call. `act` is the aril_activation stored in an attribute. */
+/* Fused activations of other ops (aril/activation.h): their rules in public ops, and one number at
+ * a time for references. `act` is the aril_activation stored in an attribute. */
 #ifndef ARIL_OPS_ACTIVATION_H
 #define ARIL_OPS_ACTIVATION_H
 
@@ -24,18 +24,5 @@ aril_tensor *aril__activation_grad(aril_tensor *g, aril_tensor *y, int64_t act);
 /* For references: act(x), and the gradient of x from that of y = act(x). */
 double aril__activate(int64_t act, double x);
 double aril__activate_grad(int64_t act, double g, double y);
-
-/* For kernels: applies act to n contiguous elements in place, and converts gradients g of y =
- * act(x) into those of x in place. `type` is ARIL_F32 or ARIL_F64. Meant for runs that fit in a
- * cache. */
-void aril__activation_run(aril_dtype type, int64_t act, int64_t n, void *y);
-void aril__activation_grad_run(aril_dtype type, int64_t act, int64_t n, void *g, const void *y);
-
-/* Cheap activations, which kernels fuse into their own loops; for the others they call
- * aril__activation_run afterwards. */
-static inline bool aril__activation_is_cheap(int64_t act)
-{
-    return act <= ARIL_LEAKY_RELU;
-}
 
 #endif

@@ -3,11 +3,10 @@
 #include "ops/linalg/matmul.h"
 
 #include "aril/ops.h"
-#include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/flops.h"
-#include "ops/shape/copy.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"
@@ -119,64 +118,50 @@ aril__product aril__product_of(const aril__run *r)
 
 /* ---- the reference ---- */
 
-enum { BLOCK = 64, GRAIN = 64 * 1024 };
-
-typedef struct ref_job {
-    aril__product p;
-    bool add; /* accumulate into c */
-} ref_job;
-
-#define T       float
-#define ACC     double
-#define NAME(x) x##_f32
-#include "ops/linalg/matmul_ref.inc"
-#define T       double
-#define ACC     double
-#define NAME(x) x##_f64
-#include "ops/linalg/matmul_ref.inc"
-#define T       uint64_t
-#define ACC     uint64_t
-#define NAME(x) x##_u64
-#include "ops/linalg/matmul_ref.inc"
-
-static void activate_all(const aril__product *p, aril_dtype type, int64_t act)
+/* The element of t that lies `at` elements after its first one in memory. */
+static double number_at(const aril_tensor *t, int64_t at)
 {
-    int64_t size = type == ARIL_F32 ? 4 : 8;
-    for (int64_t row = 0; row < p->batch * p->m; row++) {
-        int64_t at[3];
-        aril__product_at(p, row / p->m, at);
-        for (int64_t j = 0; j < p->n; j++)
-            aril__activation_run(type, act, 1,
-                                 p->c + (at[2] + row % p->m * p->c_row + j * p->c_col) * size);
-    }
+    double v;
+    aril__dtypes[t->dtype].load[ARIL__C_F64](&v, aril__base(t), t->offset + at, 1, 1);
+    return v;
 }
 
+static uint64_t integer_at(const aril_tensor *t, int64_t at)
+{
+    int64_t v;
+    aril__dtypes[t->dtype].load[ARIL__C_I64](&v, aril__base(t), t->offset + at, 1, 1);
+    return (uint64_t)v;
+}
+
+/* Integers wrap around. */
 static aril_status product_ref(aril__run *r)
 {
-    ref_job j = { .p = aril__product_of(r) };
-    const aril__product *p = &j.p;
-    if (r->op == &aril__op_linear && r->n_in > 2 && r->in[2]) {
-        aril__copy_elements(r->out[0], r->in[2]);
-        j.add = true;
-    }
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    int64_t work = p->n * (p->k > 0 ? p->k : 1), grain = work < GRAIN ? GRAIN / work : 1;
-    aril__parallel_for(p->batch * p->m, grain,
-                       r->type == ARIL_F32   ? rows_f32
-                       : r->type == ARIL_F64 ? rows_f64
-                                             : rows_u64,
-                       &j);
-    if (r->op == &aril__op_linear && r->attrs) {
-        const struct linear_attrs *a = r->attrs;
-        if (a->activation[0]) activate_all(p, r->type, a->activation[0]);
+    const aril_tensor *a = r->in[0], *b = r->in[1];
+    const struct linear_attrs *at = r->op == &aril__op_linear ? r->attrs : NULL;
+    const aril_tensor *bias = r->op == &aril__op_linear && r->n_in > 2 ? r->in[2] : NULL;
+    aril__product p = aril__product_of(r);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
+        int64_t row = i / p.n, column = i % p.n, first[3];
+        aril__product_at(&p, row / p.m, first);
+        double sum = bias ? aril__get(bias, column) : 0;
+        uint64_t integers = bias ? (uint64_t)aril__get_i64(bias, column) : 0;
+        for (int64_t k = 0; k < p.k; k++) {
+            int64_t from = first[0] + row % p.m * p.a_row + k * p.a_col;
+            int64_t by = first[1] + k * p.b_row + column * p.b_col;
+            if (aril__is_float(r->type))
+                sum += number_at(a, from) * number_at(b, by);
+            else
+                integers += integer_at(a, from) * integer_at(b, by);
+        }
+        if (aril__is_float(r->type))
+            aril__put(r->out[0], i, at ? aril__activate(at->activation[0], sum) : sum);
+        else
+            aril__put_i64(r->out[0], i, (int64_t)integers);
     }
     return ARIL_OK;
 }
 
-enum {
-    NATIVE = DT(ARIL_F32) | DT(ARIL_F64) | DT(ARIL_I64) | DT(ARIL_U64),
-    TYPES = DT_FLOAT | DT_INT,
-};
+enum { TYPES = DT_FLOAT | DT_INT };
 
 /* ---- shapes ---- */
 
@@ -278,10 +263,9 @@ static double product_flops(const aril__run *r)
 }
 
 OP(matmul, .doc = "matrix product, over broadcast leading dimensions", .onnx = "MatMul",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .native = NATIVE,
-   .infer = matmul_infer, .ref = product_ref, .vjp = matmul_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = product_flops,
-   .samples = matmul_samples);
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .infer = matmul_infer,
+   .ref = product_ref, .vjp = matmul_vjp, .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) },
+   .flops = product_flops, .samples = matmul_samples);
 
 /* ---- outer_sum ---- */
 
@@ -323,7 +307,7 @@ static double outer_sum_flops(const aril__run *r)
 }
 
 OP(outer_sum, .doc = "sum over all leading indices of the outer products of last dimensions",
-   .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES, .native = NATIVE, .infer = outer_sum_infer,
+   .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES, .infer = outer_sum_infer,
    .ref = product_ref, .vjp = outer_sum_vjp, .saves = { IN(1), IN(0) }, .flops = outer_sum_flops,
    .samples = outer_sum_samples);
 
@@ -386,7 +370,7 @@ static const aril__sample linear_samples[] = {
 };
 OP(linear, .doc = "x times the transposed weight, plus bias, and an activation of it",
    .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2),
-   .types = TYPES, .native = NATIVE, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
+   .types = TYPES, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
    .saves = { IN(1), IN(0), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
    WITH_ATTRS(linear), WITH_ACTIVATION(linear));
 

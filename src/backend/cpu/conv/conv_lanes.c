@@ -3,7 +3,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
-#include "ops/elementwise/activation.h"
+#include "ops/vector/activation.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
 

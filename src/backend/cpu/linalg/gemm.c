@@ -1,8 +1,7 @@
 #include "backend/cpu/linalg/gemm.h"
 
-#include "backend/cpu/staged.h"
 #include "core/parallel.h"
-#include "ops/elementwise/activation.h"
+#include "ops/vector/activation.h"
 #include "ops/linalg/matmul.h"
 
 #if ARIL_HAVE_BLAS
@@ -287,7 +286,7 @@ void aril__cpu_gemm(aril_dtype type, const aril__gemm *g)
 
 /* ---- rows ---- */
 
-static aril_status run_native(aril__run *r, aril__gemm_fn *f32, aril__gemm_fn *f64, bool own)
+static aril_status run_floats(aril__run *r, aril__gemm_fn *f32, aril__gemm_fn *f64, bool own)
 {
     aril__product p = aril__product_of(r);
     finish f = { .type = r->type };
@@ -304,25 +303,15 @@ static aril_status run_native(aril__run *r, aril__gemm_fn *f32, aril__gemm_fn *f
     return ARIL_OK;
 }
 
-static aril_status run_own(aril__run *r)
-{
-    return run_native(r, aril__gemm_f32, aril__gemm_f64, true);
-}
-
 aril_status aril__cpu_product(aril__run *r)
 {
-    return aril__cpu_staged(r, run_own);
+    return run_floats(r, aril__gemm_f32, aril__gemm_f64, true);
 }
 
 #if ARIL_HAVE_BLAS
-static aril_status run_blas(aril__run *r)
-{
-    return run_native(r, blas_f32, blas_f64, false);
-}
-
 aril_status aril__cpu_product_blas(aril__run *r)
 {
     blas_on_one_thread();
-    return aril__cpu_staged(r, run_blas);
+    return run_floats(r, blas_f32, blas_f64, false);
 }
 #endif

@@ -3,7 +3,7 @@
 #include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "core/stream.h"
-#include "ops/elementwise/activation.h"
+#include "ops/vector/activation.h"
 #include "ops/norm/norm.h"
 #include "ops/vector/targets.h"
 

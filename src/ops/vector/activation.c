@@ -1,0 +1,18 @@
+#include "ops/vector/activation.h"
+
+#include "ops/vector/targets.h"
+
+#include <math.h>
+
+#define TEMPLATE "ops/vector/activation.inc"
+#include "ops/vector/each_target.inc"
+
+void aril__activation_run(aril_dtype type, int64_t act, int64_t n, void *y)
+{
+    ARIL__PICK(activate, type == ARIL_F64)(act, n, y);
+}
+
+void aril__activation_grad_run(aril_dtype type, int64_t act, int64_t n, void *g, const void *y)
+{
+    ARIL__PICK(activate_grad, type == ARIL_F64)(act, n, g, y);
+}
