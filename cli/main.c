@@ -76,7 +76,8 @@ static int run(const command *c, int argc, char **argv)
     return status;
 }
 
-/* `aril help [COMMAND or topic]`, and the pages that the build installs: --man [COMMAND], --completion. */
+/* `aril help [COMMAND or topic]`, and the pages that the build installs: --man [COMMAND],
+ * --completion. */
 static int help(const char *kind, const char *name)
 {
     const command *c = name ? find(name) : NULL;

@@ -161,8 +161,8 @@ static bool measure_targets(run_parts *r)
     return aril_ok();
 }
 
-/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of any
- * magnitude, such as prices and areas, are learned equally well. */
+/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of
+ * any magnitude, such as prices and areas, are learned equally well. */
 static bool measure_columns(run_parts *r)
 {
     enum { MOST_COLUMNS = 65536 };

@@ -1,5 +1,5 @@
-/* Kernels that index against their references, on sizes around their blocks and on sizes that several
- * threads share. */
+/* Kernels that index against their references, on sizes around their blocks and on sizes that
+ * several threads share. */
 #include "aril/aril.h"
 #include "support/reference.h"
 #include "support/test.h"

@@ -181,7 +181,8 @@ TEST(eigenvectors_are_only_scaled)
     }
 }
 
-/* exp(A) exp(-A) = I, and exp(A + I) = e exp(A), for matrices of very different norms in a batch. */
+/* exp(A) exp(-A) = I, and exp(A + I) = e exp(A), for matrices of very different norms in a batch.
+ */
 TEST(exponentials_of_matrices)
 {
     ARIL_SCOPE;

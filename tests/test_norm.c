@@ -1,4 +1,5 @@
-/* Normalization and softmax: kernels against references, with sizes around those of their blocks. */
+/* Normalization and softmax: kernels against references, with sizes around those of their blocks.
+ */
 #include "aril/aril.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/softmax.h"

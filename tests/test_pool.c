@@ -1,4 +1,5 @@
-/* Pooling and interpolation: kernels against references, with sizes around those of their blocks. */
+/* Pooling and interpolation: kernels against references, with sizes around those of their blocks.
+ */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/vision/pool.h"

@@ -175,8 +175,8 @@ typedef struct aril_stats_opts {
 
 /* The mean and standard deviation of each channel, for normalization: of each channel of images
  * [C,H,W] (in 0..1, as batches have them), of each column of a table [C], of each number of a
- * target. Sets *mean and *std to f64 [C]; std is 1 for a constant channel, so that dividing by it is
- * safe.
+ * target. Sets *mean and *std to f64 [C]; std is 1 for a constant channel, so that dividing by it
+ * is safe.
  *
  *     aril_tensor *mean, *std;
  *     aril_dataset_stats(train, (aril_stats_opts){ .samples = 4096 }, &mean, &std);

@@ -34,11 +34,11 @@ ARIL_API int aril_dataset_names(const char *const **names);
 ARIL_API void aril_dataset_help(FILE *to);
 
 /* A dataset by its name ("mnist", or the name of a folder in one of the directories above) or by a
- * path: a file of a known suffix, such as .csv or .npz; a folder of images, one subfolder per class;
- * a folder of another kind, such as that of CIFAR's files; or a folder that holds any of these under
- * the name of the split: train/, test.csv ... aril_dataset_help lists the names and kinds. split is
- * "train", "test", or another split of the dataset; NULL: the whole file or folder of images,
- * otherwise "train". */
+ * path: a file of a known suffix, such as .csv or .npz; a folder of images, one subfolder per
+ * class; a folder of another kind, such as that of CIFAR's files; or a folder that holds any of
+ * these under the name of the split: train/, test.csv ... aril_dataset_help lists the names and
+ * kinds. split is "train", "test", or another split of the dataset; NULL: the whole file or folder
+ * of images, otherwise "train". */
 ARIL_API aril_dataset *aril_dataset_open(const char *name, const char *split);
 
 /* How to read a dataset, so that its splits, or one opened later, are consistent. Names are

@@ -42,9 +42,9 @@ typedef struct aril_metric_opts {
 } aril_metric_opts;
 
 /* A metric by name, such as "accuracy", "top5" (any k from 1 to 99; "topk" takes its k from .k),
- * "f1_macro" (f1 with an average) or "mae": aril_metric_help prints all of them, the page on training
- * shows them too. The caller frees it. NULL, with an error that lists the names, if there is no such
- * metric. */
+ * "f1_macro" (f1 with an average) or "mae": aril_metric_help prints all of them, the page on
+ * training shows them too. The caller frees it. NULL, with an error that lists the names, if there
+ * is no such metric. */
 ARIL_API aril_metric *aril_metric_new(const char *name, aril_metric_opts opts);
 
 /* The names that aril_metric_new accepts, NULL-terminated. */
@@ -91,7 +91,8 @@ ARIL_API void aril_metric_free(aril_metric *m);
 /* The metric's name in logs and in the history. */
 ARIL_API const char *aril_metric_label(const aril_metric *m);
 
-/* True when smaller values are better: if its class says so or, for a custom metric, its options. */
+/* True when smaller values are better: if its class says so or, for a custom metric, its options.
+ */
 ARIL_API bool aril_metric_smaller_is_better(const aril_metric *m);
 
 /* Adds a batch: predictions, targets, and NULL or a weight for each sample [N]. */

@@ -131,9 +131,9 @@ ARIL_API aril_optim *aril_lion(const aril_named *params, aril_lion_opts opts);
 ARIL_API aril_optim *aril_adafactor(const aril_named *params, aril_adafactor_opts opts);
 /* lr 0.001, weight_decay 0.1 (decoupled), momentum 0.95, eps 1e-7, ns_steps 5. Muon: m is a running
  * mean of g; its orthogonal factor, approximated by Newton-Schulz iterations in the dtype of the
- * state, is the direction: p -= lr * sqrt(max(1, rows / columns)) * orthogonal(m), or with match_rms
- * lr * 0.2 * sqrt(max(rows, columns)). For matrices only: give other parameters to another
- * optimizer. */
+ * state, is the direction: p -= lr * sqrt(max(1, rows / columns)) * orthogonal(m), or with
+ * match_rms lr * 0.2 * sqrt(max(rows, columns)). For matrices only: give other parameters to
+ * another optimizer. */
 ARIL_API aril_optim *aril_muon(const aril_named *params, aril_muon_opts opts);
 
 /* Creates one of the above by name: "sgd", "adam", ... */

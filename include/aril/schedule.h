@@ -88,8 +88,8 @@ ARIL_API aril_schedule *aril_constant_schedule(aril_schedule_opts opts);
 ARIL_API aril_schedule *aril_polynomial_schedule(aril_schedule_opts opts);
 /* The 1cycle policy: up from max_lr / div to max_lr, then down to nearly 0. */
 ARIL_API aril_schedule *aril_one_cycle_schedule(aril_schedule_opts opts);
-/* Up from the base to max_lr in a straight line over `up` counts, down again over `down`, and so on:
- * PyTorch's CyclicLR. Usually with .per_batch. */
+/* Up from the base to max_lr in a straight line over `up` counts, down again over `down`, and so
+ * on: PyTorch's CyclicLR. Usually with .per_batch. */
 ARIL_API aril_schedule *aril_cyclic_schedule(aril_schedule_opts opts);
 /* multiplies the rate by `factor` when the metric given to aril_optim_epoch has not improved for
  * more than `patience` epochs */
@@ -114,9 +114,10 @@ ARIL_API aril_schedule *aril_sequential_schedule(int n, aril_schedule *const *pa
 ARIL_API aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts);
 /* The same for a whole training of `epochs` epochs with `steps` updates each: cosine, one_cycle and
  * the like count steps and end with the training; step, multistep, exponential and plateau count
- * epochs. Lengths in opts (total, every, at, warmup, up, down) are in epochs here, and those left 0 follow
- * from the training: step drops at each third, multistep after a half and after three quarters,
- * sigmoid is at its midpoint halfway, cyclic has four cycles, linear decreases to 0. A warm-up is part of the training.
+ * epochs. Lengths in opts (total, every, at, warmup, up, down) are in epochs here, and those left 0
+ * follow from the training: step drops at each third, multistep after a half and after three
+ * quarters, sigmoid is at its midpoint halfway, cyclic has four cycles, linear decreases to 0. A
+ * warm-up is part of the training.
  *
  *     int64_t steps = aril_loader_length(batches);
  *     aril_schedule *s = aril_schedule_for_training("one_cycle", epochs, steps,

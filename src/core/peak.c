@@ -1,5 +1,5 @@
-/* The machine's peak: multiply-adds on registers alone, with the widest vectors available. The build
- * lets the compiler contract multiplications and additions to FMAs in this file. */
+/* The machine's peak: multiply-adds on registers alone, with the widest vectors available. The
+ * build lets the compiler contract multiplications and additions to FMAs in this file. */
 #include "aril/profile.h"
 #include "core/clock.h"
 #include "core/cpu.h"

@@ -1,5 +1,5 @@
-/* Adafactor (Shazeer and Stern, 2018) as PyTorch has it: the running mean of g^2 of a matrix is kept
- * as its means over rows and over columns. */
+/* Adafactor (Shazeer and Stern, 2018) as PyTorch has it: the running mean of g^2 of a matrix is
+ * kept as its means over rows and over columns. */
 #include "optim/optim.h"
 
 #include "aril/autograd.h"

@@ -5,8 +5,8 @@
 #include "aril/ops.h"
 #include "ops/table/apply.h"
 
-/* The gradient in the state's dtype, scaled and clipped. Contiguous, so that sums have the same bits
- * in any memory format. */
+/* The gradient in the state's dtype, scaled and clipped. Contiguous, so that sums have the same
+ * bits in any memory format. */
 static aril_tensor *gradient(const aril_optim_opts *o, const aril__step_values *v,
                              const aril__update *u)
 {

@@ -9,9 +9,9 @@ enum { TEST_COMPARED = 3 };
 /* What is compared: stores up to TEST_COMPARED results of x, and returns their number. */
 typedef int test_results_fn(aril_tensor *x, aril_tensor **out);
 
-/* Calls fn twice, with the rows that are chosen by default and with references alone. Fails the test
- * unless both agree: within `tolerance` times the largest value (0: that of the results' dtypes),
- * integers exactly. */
+/* Calls fn twice, with the rows that are chosen by default and with references alone. Fails the
+ * test unless both agree: within `tolerance` times the largest value (0: that of the results'
+ * dtypes), integers exactly. */
 void test_against_reference(const char *what, test_results_fn *fn, aril_tensor *x,
                             double tolerance);
 

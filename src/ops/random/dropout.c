@@ -35,7 +35,8 @@ static aril_status dropout_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* An element is kept if its draw, a multiple of 2^-24, is at least p. f16 and bf16 compute in f32. */
+/* An element is kept if its draw, a multiple of 2^-24, is at least p. f16 and bf16 compute in f32.
+ */
 static aril_status dropout_ref(aril__run *r)
 {
     const struct dropout_attrs *a = r->attrs;

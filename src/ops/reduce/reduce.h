@@ -34,8 +34,8 @@ aril_tensor *aril__div_count(aril_tensor *g, aril_tensor *x, aril_tensor *y, dou
  * selection. */
 aril_tensor *aril__put_back(aril_tensor *g, int axis, aril_tensor *index, aril_tensor *like);
 
-/* For references: how many elements of x each output has, and the position in x, in row-major order,
- * of the k-th element of output i. */
+/* For references: how many elements of x each output has, and the position in x, in row-major
+ * order, of the k-th element of output i. */
 int64_t aril__reduced_count(const aril_tensor *x, int64_t mask);
 int64_t aril__reduced_at(const aril_tensor *x, int64_t mask, int64_t i, int64_t k);
 

@@ -1,6 +1,6 @@
 /* Recurrent sequences. The input projections of all steps are computed beforehand; these ops run
- * the steps. Backward only needs the results: kernels may keep the gates, or recompute them from the
- * states. */
+ * the steps. Backward only needs the results: kernels may keep the gates, or recompute them from
+ * the states. */
 #include "ops/sequence/rnn_seq.h"
 
 #include "aril/ops.h"

@@ -109,8 +109,8 @@ OP(full_like, .doc = "a number everywhere, in the shape of another tensor", .min
 
 /* ---- arange and linspace ---- */
 
-/* Integers exactly, modulo 2^64. `from_end` computes the second half backwards from the end, so that
- * the last element is exact. */
+/* Integers exactly, modulo 2^64. `from_end` computes the second half backwards from the end, so
+ * that the last element is exact. */
 static void put_steps(aril__run *r, bool from_end)
 {
     const struct make_attrs *a = r->attrs;

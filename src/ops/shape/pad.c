@@ -60,7 +60,8 @@ int64_t aril__pad_source(int64_t i, int64_t n, int64_t mode)
     return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-/* The element of x that is the source of element i of the padded tensor; -1 if it is the constant. */
+/* The element of x that is the source of element i of the padded tensor; -1 if it is the constant.
+ */
 static int64_t source(const aril_tensor *padded, const aril_tensor *x, const struct pad_attrs *a,
                       int64_t i)
 {

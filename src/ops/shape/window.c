@@ -73,8 +73,8 @@ static aril_status unfold_view_grad_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* g [outer, windows, inner, size] -> [outer, n, inner]: each element is the sum over the windows that
- * contain it. */
+/* g [outer, windows, inner, size] -> [outer, n, inner]: each element is the sum over the windows
+ * that contain it. */
 static aril_status unfold_view_grad_ref(aril__run *r)
 {
     const struct unfold_view_attrs *a = r->attrs;

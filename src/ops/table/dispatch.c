@@ -307,8 +307,8 @@ static aril_status run_decomposed(aril__run *r)
     return ARIL_OK;
 }
 
-/* A result that replaces the first input, of an op that cannot do that; a row with a plan of its own
- * handles it. */
+/* A result that replaces the first input, of an op that cannot do that; a row with a plan of its
+ * own handles it. */
 static inline bool is_overlaid(const aril__row *row, const aril__run *r)
 {
     return !(r->op->flags & INPLACE) && r->n_in && r->out[0] == r->in[0] && !row->prepare;

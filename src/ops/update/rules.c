@@ -9,27 +9,25 @@
     const double name = (double)a->name[0]; \
     (void)name;
 
-#define POINTER(i, slot) BY_KIND(POINTER, i, slot)
+/* clang-format off */
+#define POINTER(i, slot)                        BY_KIND(POINTER, i, slot)
 #define POINTER_SLOT(i, ...)
 #define POINTER_OPTIONAL(i, ...)
-#define POINTER_SCALAR(i, name, value) double *name = v->slot[i];
+#define POINTER_SCALAR(i, name, value)          double *name = v->slot[i];
 #define POINTER_NONE(i, ...)
 
-#define WANTS(i, slot) BY_KIND(WANTS, i, slot)
-#define WANTS_SLOT(i, name, value)                                      \
-    case i: return true; #define WANTS_OPTIONAL(i, name, value, option) \
-    case i: return option != 0; #define WANTS_SCALAR(i, name, value)    \
-    case i:                                                             \
-        return true;
+#define WANTS(i, slot)                          BY_KIND(WANTS, i, slot)
+#define WANTS_SLOT(i, name, value)              case i: return true;
+#define WANTS_OPTIONAL(i, name, value, option)  case i: return option != 0;
+#define WANTS_SCALAR(i, name, value)            case i: return true;
 #define WANTS_NONE(i, ...)
 
-#define INITIAL(i, slot) BY_KIND(INITIAL, i, slot)
-#define INITIAL_SLOT(i, name, value)                                       \
-    case i: return value; #define INITIAL_OPTIONAL(i, name, value, option) \
-    case i: return value; #define INITIAL_SCALAR(i, name, value)           \
-    case i:                                                                \
-        return value;
+#define INITIAL(i, slot)                         BY_KIND(INITIAL, i, slot)
+#define INITIAL_SLOT(i, name, value)             case i: return value;
+#define INITIAL_OPTIONAL(i, name, value, option) case i: return value;
+#define INITIAL_SCALAR(i, name, value)           case i: return value;
 #define INITIAL_NONE(i, ...)
+/* clang-format on */
 
 #define SET(i, constant) k->FIRST(constant) = SECOND(constant);
 

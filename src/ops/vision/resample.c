@@ -192,8 +192,8 @@ void aril__resample_free(aril__taps_table *t)
 
 /* ---- references ---- */
 
-/* The k-th of the elements that element i of y is a weighted sum of: its weight, and its index among
- * all of x. */
+/* The k-th of the elements that element i of y is a weighted sum of: its weight, and its index
+ * among all of x. */
 static double weight_of(const aril__taps_table *t, int64_t i, int k, int64_t *index)
 {
     double weight = 1;

@@ -1,5 +1,5 @@
-/* Per-sample normalization and its gradients: layer, RMS and group norm. One set of kernels over rows
- * serves all of them. */
+/* Per-sample normalization and its gradients: layer, RMS and group norm. One set of kernels over
+ * rows serves all of them. */
 #ifndef ARIL_CPU_LAYER_NORM_H
 #define ARIL_CPU_LAYER_NORM_H
 

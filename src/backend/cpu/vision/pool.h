@@ -1,5 +1,5 @@
-/* Pooling. Tensors may have any strides; if channels or rows are contiguous, the loops over them are
- * vectorized. */
+/* Pooling. Tensors may have any strides; if channels or rows are contiguous, the loops over them
+ * are vectorized. */
 #ifndef ARIL_CPU_POOL_H
 #define ARIL_CPU_POOL_H
 
