@@ -5,6 +5,7 @@
 #include <aril/aril.h>
 
 #include "core/parallel.h"
+#include "ops/shape/concat.h"
 #include "ops/table/plans.h"
 
 #include <pthread.h>
@@ -13,14 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rows for tril, which has none: one that declines, and one whose plan records what it was prepared
+/* Rows for repeat, which has none: one that declines, and one whose plan records what it was prepared
  * for. The reference computes. */
 static atomic_int asked_first, prepared, destroyed, wrong;
 static _Thread_local int depth;
 
 typedef struct plan_for {
     unsigned magic;
-    int64_t rows, columns, diagonal;
+    int64_t rows, columns, times;
 } plan_for;
 
 static const char *decline(const aril_run *r, aril_plan *plan)
@@ -31,12 +32,22 @@ static const char *decline(const aril_run *r, aril_plan *plan)
     return "never in the mood";
 }
 
+static int64_t times_of(const aril_run *r)
+{
+    return ((const struct repeat_attrs *)r->attrs)->times[0];
+}
+
+static aril_tensor *repeated(aril_tensor *x, int64_t more)
+{
+    return aril_repeat_interleave(x, 2 + more, 0); /* once is a copy, not a repetition */
+}
+
 static const char *make_plan(const aril_run *r, aril_plan *plan)
 {
     const aril_tensor *x = r->in[0];
     if (x->ndim == 3) return "three dimensions";
     plan_for *p = malloc(sizeof *p);
-    *p = (plan_for){ 0x600d, x->dim[0], x->dim[1], *(const int64_t *)r->attrs };
+    *p = (plan_for){ 0x600d, x->dim[0], x->dim[1], times_of(r) };
     plan->prepared = p;
     plan->workspace = 256;
     atomic_fetch_add(&prepared, 1);
@@ -59,22 +70,22 @@ static aril_status run_planned(aril_run *r)
     if (depth > 0 && x->dim[0] > 1) { /* nested calls, with other descriptions */
         ARIL_SCOPE;
         depth--;
-        for (int k = 1; k < 4; k++) aril_tril(aril_slice(r->in[0], 0, 0, 1, 1), k * 1000 + depth);
+        for (int k = 1; k < 4; k++) repeated(aril_slice(r->in[0], 0, 0, 1, 1), k * 1000 + depth);
         depth++;
     }
     if (p->magic != 0x600d || p->rows != x->dim[0] || p->columns != x->dim[1] ||
-        p->diagonal != *(const int64_t *)r->attrs || !r->workspace)
+        p->times != times_of(r) || !r->workspace)
         atomic_fetch_add(&wrong, 1);
     return r->op->ref(r);
 }
 
 static const aril_row rows[] = {
-    { .op = "tril",
+    { .op = "repeat",
       .name = "first",
       .dtypes = DT(ARIL_F32),
       .prepare = decline,
       .run = run_planned },
-    { .op = "tril",
+    { .op = "repeat",
       .name = "second",
       .dtypes = DT(ARIL_F32),
       .prepare = make_plan,
@@ -90,30 +101,27 @@ static void start(void)
     started = true;
 }
 
-static bool tril_is_right(int64_t n, int64_t m, int64_t diagonal)
+static bool is_right(int64_t n, int64_t m, int64_t more)
 {
     ARIL_SCOPE;
-    aril_tensor *t = aril_tril(aril_ones(ARIL_SHAPE(n, m), ARIL_F32, aril_cpu()), diagonal);
-    double want = 0;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < m; k++) want += k <= i + diagonal;
-    return aril_item(aril_sum(t, ARIL_ALL)) == want;
+    aril_tensor *t = repeated(aril_ones(ARIL_SHAPE(n, m), ARIL_F32, aril_cpu()), more);
+    return aril_item(aril_sum(t, ARIL_ALL)) == (double)(n * m * (2 + more));
 }
 
 TEST(rows_are_asked_once)
 {
     start();
     int before = atomic_load(&prepared), declined = atomic_load(&asked_first);
-    for (int i = 0; i < 10; i++) CHECK(tril_is_right(3, 5, 1));
+    for (int i = 0; i < 10; i++) CHECK(is_right(3, 5, 1));
     CHECK_INT(atomic_load(&prepared), before + 1);
     CHECK_INT(atomic_load(&asked_first), declined + 1);
-    CHECK(tril_is_right(3, 5, 2)); /* other attributes */
-    CHECK(tril_is_right(5, 3, 1)); /* other sizes */
+    CHECK(is_right(3, 5, 2)); /* other attributes */
+    CHECK(is_right(5, 3, 1)); /* other sizes */
     CHECK_INT(atomic_load(&prepared), before + 3);
     ARIL_SCOPE;
     for (int i = 0; i < 3; i++) /* all decline: that is cached too */
         CHECK(aril_tensor_status(
-                  aril_tril(aril_ones(ARIL_SHAPE(2, 3, 5), ARIL_F32, aril_cpu()), 0)) == ARIL_OK);
+                  repeated(aril_ones(ARIL_SHAPE(2, 3, 5), ARIL_F32, aril_cpu()), 0)) == ARIL_OK);
     CHECK_INT(atomic_load(&asked_first), declined + 4);
     CHECK_INT(atomic_load(&prepared), before + 3);
 }
@@ -122,17 +130,17 @@ TEST(the_number_of_threads_is_part_of_the_description)
 {
     start();
     aril_set_threads(2);
-    CHECK(tril_is_right(6, 6, 0));
+    CHECK(is_right(6, 6, 0));
     int before = atomic_load(&prepared);
     aril_set_threads(3);
-    CHECK(tril_is_right(6, 6, 0));
+    CHECK(is_right(6, 6, 0));
     CHECK_INT(atomic_load(&prepared), before + 1);
     aril_set_threads(2);
-    CHECK(tril_is_right(6, 6, 0));
+    CHECK(is_right(6, 6, 0));
     aril_set_deterministic(ARIL_ANY_THREADS);
-    CHECK(tril_is_right(6, 6, 0));
+    CHECK(is_right(6, 6, 0));
     aril_set_threads(3);
-    CHECK(tril_is_right(6, 6, 0));
+    CHECK(is_right(6, 6, 0));
     CHECK_INT(atomic_load(&prepared), before + 2);
     aril_set_deterministic(ARIL_SAME_THREADS);
     aril_set_threads(0);
@@ -142,7 +150,7 @@ TEST(the_cache_is_bounded)
 {
     start();
     aril__plan_stats s = aril__plans_stats();
-    for (int64_t k = 0; k < 2 * s.most; k++) CHECK(tril_is_right(2, 2, k));
+    for (int64_t k = 0; k < 2 * s.most; k++) CHECK(is_right(2, 2, k));
     s = aril__plans_stats();
     CHECK(s.kept <= s.most);
     /* Evicted plans are destroyed, except those that this thread holds. */
@@ -155,12 +163,12 @@ TEST(what_is_used_stays)
 {
     start();
     aril__plan_stats s = aril__plans_stats();
-    CHECK(tril_is_right(7, 7, 3));
+    CHECK(is_right(7, 7, 3));
     int before = 0;
     for (int64_t k = 0; k < 3 * s.most; k++) {
-        CHECK(tril_is_right(1, 1, 5000 + k));
+        CHECK(is_right(1, 1, 5000 + k));
         before = atomic_load(&prepared);
-        CHECK(tril_is_right(7, 7, 3));
+        CHECK(is_right(7, 7, 3));
         CHECK_INT(atomic_load(&prepared), before);
     }
 }
@@ -170,7 +178,7 @@ TEST(calls_within_calls)
     start();
     for (int64_t k = 0; k < 700; k++) {
         depth = 3;
-        CHECK(tril_is_right(4, 3, k));
+        CHECK(is_right(4, 3, k));
         depth = 0;
     }
     CHECK_INT(atomic_load(&wrong), 0);
@@ -183,11 +191,12 @@ TEST(a_failed_allocation_leaves_no_half_choice)
     aril_tensor *x = aril_ones(ARIL_SHAPE(9, 9), ARIL_F32, aril_cpu());
     for (int64_t n = 1; n < 50; n++) {
         aril_fail_allocation(n);
-        aril_tensor *t = aril_tril(x, 100 + n);
+        aril_tensor *t = repeated(x, 100 + n);
         bool failed = aril_allocation_failed();
         aril_fail_allocation(0);
         aril_clear_error();
-        if (aril_tensor_status(t) == ARIL_OK) CHECK_NEAR(aril_item(aril_sum(t, ARIL_ALL)), 81, 0);
+        if (aril_tensor_status(t) == ARIL_OK)
+            CHECK_NEAR(aril_item(aril_sum(t, ARIL_ALL)), (double)(81 * (102 + n)), 0);
         if (!failed) break;
     }
     CHECK_INT(atomic_load(&wrong), 0);
@@ -202,7 +211,7 @@ static void *use_plans(void *arg)
         seed = seed * 1664525u + 1013904223u;
         depth = i % 3 == 0 ? 2 : 0;
         int64_t k = seed >> 8;
-        if (!tril_is_right(1 + k % 3, 2, k % 1500)) atomic_fetch_add(&wrong, 1);
+        if (!is_right(1 + k % 3, 2, k % 1500)) atomic_fetch_add(&wrong, 1);
     }
     depth = 0;
     return NULL;
@@ -226,10 +235,10 @@ TEST(threads_share_plans)
 TEST(new_rows_are_asked)
 {
     start();
-    CHECK(tril_is_right(8, 8, 0));
+    CHECK(is_right(8, 8, 0));
     int before = atomic_load(&prepared);
     aril__plans_outdate(); /* as registering rows for another op does */
-    CHECK(tril_is_right(8, 8, 0));
+    CHECK(is_right(8, 8, 0));
     CHECK_INT(atomic_load(&prepared), before + 1);
 }
 
@@ -260,10 +269,10 @@ static void two_calls(void)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_borrow((float[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_F32, NULL, NULL);
-    aril_tril(x, 77);
-    aril_tril(x, 77); /* the second call uses the cached choice */
-    aril_tril(aril_borrow((float[12]){ 0 }, ARIL_SHAPE(1, 3, 4), ARIL_F32, NULL, NULL), 77);
-    aril_tril(aril_borrow((int64_t[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_I64, NULL, NULL), 77);
+    repeated(x, 77);
+    repeated(x, 77); /* the second call uses the cached choice */
+    repeated(aril_borrow((float[12]){ 0 }, ARIL_SHAPE(1, 3, 4), ARIL_F32, NULL, NULL), 77);
+    repeated(aril_borrow((int64_t[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_I64, NULL, NULL), 77);
 }
 
 TEST(the_log_says_which_row_ran_and_why_others_did_not)
@@ -272,12 +281,12 @@ TEST(the_log_says_which_row_ran_and_why_others_did_not)
     char *text = logged(two_calls);
     CHECK(text != NULL);
     const char *line =
-        "aril: dispatch: tril f32 [3,4]: second; declined: first (never in the mood)\n";
+        "aril: dispatch: repeat f32 [3,4]: second; declined: first (never in the mood)\n";
     CHECK(strncmp(text, line, strlen(line)) == 0);
     CHECK(strncmp(text + strlen(line), line, strlen(line)) == 0);
-    CHECK(strstr(text, "tril f32 [1,3,4]: the reference; declined: first (never in the mood), "
+    CHECK(strstr(text, "repeat f32 [1,3,4]: the reference; declined: first (never in the mood), "
                        "second (three dimensions)\n"));
-    CHECK(strstr(text, "tril i64 [3,4]: the reference; declined: first (element type), "
+    CHECK(strstr(text, "repeat i64 [3,4]: the reference; declined: first (element type), "
                        "second (element type)\n"));
     free(text);
 }
