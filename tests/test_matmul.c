@@ -4,7 +4,9 @@
 #include "aril/aril.h"
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "ops/linalg/matmul.h"
 #include "ops/table/rows.h"
+#include "support/run_op.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -396,4 +398,41 @@ TEST(dot_is_not_slower_than_sum_of_mul)
     aril_tensor *strided = aril_slice(filled(ARIL_SHAPE(2002), ARIL_F32, 3), 0, 0, ARIL_END, 2);
     want = aril_item(aril_sum(aril_mul(aril_cast(strided, ARIL_F64), b), ARIL_ALL));
     CHECK_NEAR(aril_item(aril_dot(strided, b)), want, 1e-3);
+}
+
+/* ---- integers ---- */
+
+/* Numbers of any size: products wrap around. */
+static aril_tensor *integers(aril_shape shape, aril_dtype dtype)
+{
+    return aril_cast(
+        aril_randint(-((int64_t)1 << 62), (int64_t)1 << 62, shape, ARIL_I64, aril_cpu()), dtype);
+}
+
+static void compare_integers(const char *name, int n_in, aril_tensor *const *in)
+{
+    static const struct linear_attrs plain = { { 0 } };
+    char *why = test_reference_difference(aril__op_find(name), n_in, in, &plain, 0, true);
+    if (why)
+        test_fail(__FILE__, __LINE__, "%s of %s: %s", name, aril_dtype_name(aril_dtype_of(in[0])),
+                  why);
+}
+
+TEST(integers_have_the_bits_of_their_reference)
+{
+    static const aril_dtype types[] = { ARIL_I64, ARIL_U64, ARIL_I32, ARIL_U8, ARIL_I8 };
+    static const int64_t widths[] = { 1, 63, 64, 65, 130 };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
+            ARIL_SCOPE;
+            int64_t n = widths[k];
+            aril_tensor *a = integers(ARIL_SHAPE(2, 5, n), types[i]);
+            aril_tensor *b = integers(ARIL_SHAPE(n, n + 1), types[i]);
+            aril_tensor *w = integers(ARIL_SHAPE(n + 1, n), types[i]);
+            aril_tensor *bias = integers(ARIL_SHAPE(n + 1), types[i]);
+            compare_integers("matmul", 2, (aril_tensor *[]){ a, b });
+            compare_integers("matmul", 2, (aril_tensor *[]){ a, aril_transpose(w, 0, 1) });
+            compare_integers("linear", 3, (aril_tensor *[]){ a, w, bias });
+            compare_integers("outer_sum", 2, (aril_tensor *[]){ a, aril_copy(a) });
+        }
 }
