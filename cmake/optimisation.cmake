@@ -7,8 +7,9 @@ set(vectorised_folders backend/cpu backend/onednn data/image ops/elementwise ops
 set(vectorised_files core/dtype_convert.c core/move.c core/rng.c)
 
 # A product may fuse its multiplications and additions: nothing else is compared with it bit by bit.
-set(fused_folders backend/cpu/linalg backend/cpu/conv)
-set(fused_files backend/cpu/norm/batch_norm.c)
+set(fused_folders backend/cpu/linalg)
+set(fused_files backend/cpu/norm/batch_norm.c backend/cpu/vision/conv.c backend/cpu/vision/conv_depth.c
+    backend/cpu/vision/conv_lanes.c backend/cpu/vision/conv_lanes_grad.c)
 
 # gcc leaves some chains of additions without fused instructions, where it takes that for faster. Then the bits of
 # a product would depend on the tile that computes it.

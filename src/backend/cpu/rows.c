@@ -1,8 +1,7 @@
 #include "backend/cpu/rows.h"
 
-#include "backend/cpu/conv/conv.h"
-#include "backend/cpu/conv/conv_lanes.h"
-#include "backend/cpu/conv/conv_lanes_grad.h"
+#include "backend/cpu/vision/conv_lanes.h"
+#include "backend/cpu/vision/conv_lanes_grad.h"
 #include "backend/cpu/elementwise/elementwise.h"
 #include "backend/cpu/index/rows.h"
 #include "backend/cpu/linalg/gemm.h"
@@ -24,16 +23,7 @@ static const aril__row elementwise_row = {
     .name = "cpu_elementwise", .dtypes = DT_COMPUTE, .strided = true, .run = aril__cpu_elementwise
 };
 
-#define CONV(op_, last_)        \
-    { .op = #op_,               \
-      .name = "cpu_conv",       \
-      .dtypes = DT_FLOAT,       \
-      .strided = true,          \
-      .channels_last = (last_), \
-      .run = aril__cpu_conv },
-static const aril__row conv_rows[] = { CONV(conv, true) CONV(conv_dgrad, true)
-                                           CONV(conv_wgrad, false) CONV(conv_transpose, true) };
-
+/* Convolutions of few channels, faster than a library's. */
 #define LANES(op_)                             \
     { .op = #op_,                              \
       .name = "cpu_conv_lanes",                \
@@ -90,8 +80,6 @@ static aril_status register_rooms(void)
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, conv_rows, sizeof conv_rows / sizeof *conv_rows);
     if (s == ARIL_OK)
         s = aril__rows_register(ARIL__CPU, update_rows, sizeof update_rows / sizeof *update_rows);
     return s == ARIL_OK ? register_rooms() : s;

@@ -1,7 +1,7 @@
-#include "backend/cpu/conv/conv.h"
+#include "backend/cpu/vision/conv.h"
 
 #include "aril/ops.h"
-#include "backend/cpu/conv/conv_depth.h"
+#include "backend/cpu/vision/conv_depth.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
 #include "ops/vector/activation.h"
@@ -113,14 +113,14 @@ static matrix columns(const job *j, void *col, int64_t np)
 #define T       float
 #define TYPE    ARIL_F32
 #define NAME(x) x##_f32
-#include "backend/cpu/conv/conv.inc"
+#include "backend/cpu/vision/conv.inc"
 #undef T
 #undef TYPE
 #undef NAME
 #define T       double
 #define TYPE    ARIL_F64
 #define NAME(x) x##_f64
-#include "backend/cpu/conv/conv.inc"
+#include "backend/cpu/vision/conv.inc"
 #undef T
 #undef TYPE
 #undef NAME

@@ -1,5 +1,5 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
-#include "backend/cpu/conv/conv_depth.h"
+#include "backend/cpu/vision/conv_depth.h"
 
 #include "core/parallel.h"
 #include "ops/vision/conv.h"
@@ -25,7 +25,7 @@ typedef struct job {
     void *partial; /* [slabs, taps, channels] */
 } job;
 
-#define TEMPLATE "backend/cpu/conv/conv_depth.inc"
+#define TEMPLATE "backend/cpu/vision/conv_depth.inc"
 #include "ops/vector/each_target.inc"
 
 /* Transposes the weights [channels, taps] into device memory, and makes the bias contiguous. */

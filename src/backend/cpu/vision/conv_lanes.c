@@ -1,5 +1,5 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
-#include "backend/cpu/conv/conv_lanes.h"
+#include "backend/cpu/vision/conv_lanes.h"
 
 #include "aril/ops.h"
 #include "core/parallel.h"
@@ -77,7 +77,7 @@ static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
     return 0;
 }
 
-#define TEMPLATE "backend/cpu/conv/conv_lanes.inc"
+#define TEMPLATE "backend/cpu/vision/conv_lanes.inc"
 #include "ops/vector/each_target.inc"
 
 /* Why these rows decline a convolution from `from` with weights w to sizes `to`. */

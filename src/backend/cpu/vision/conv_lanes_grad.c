@@ -1,8 +1,8 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
-#include "backend/cpu/conv/conv_lanes_grad.h"
+#include "backend/cpu/vision/conv_lanes_grad.h"
 
 #include "aril/ops.h"
-#include "backend/cpu/conv/conv_lanes.h"
+#include "backend/cpu/vision/conv_lanes.h"
 #include "core/parallel.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
@@ -36,7 +36,7 @@ typedef struct job {
     size_t partial_bytes; /* per piece */
 } job;
 
-#define TEMPLATE "backend/cpu/conv/conv_lanes_grad.inc"
+#define TEMPLATE "backend/cpu/vision/conv_lanes_grad.inc"
 #include "ops/vector/each_target.inc"
 
 static bool turns(const aril_tensor *t)

@@ -1,9 +1,16 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
 #include "backend/cpu/vision/rows.h"
 
+#include "backend/cpu/vision/conv.h"
 #include "backend/cpu/vision/grid_sample.h"
 #include "backend/cpu/vision/pool.h"
 #include "backend/cpu/vision/resample.h"
+
+#define CONV(op_, last_)                                                     \
+    {                                                                        \
+        .op = #op_, .name = "cpu_conv", .dtypes = DT_FLOAT, .strided = true, \
+        .channels_last = (last_), .run = aril__cpu_conv                      \
+    }
 
 /* Of tensors of any strides. Integers are staged through i64, which cannot order u64. */
 #define MAX_POOL(op_, dtypes_, run_)                                                       \
@@ -24,6 +31,11 @@
     }
 
 const aril__row aril__cpu_vision_rows[] = {
+    CONV(conv, true),
+    CONV(conv_dgrad, true),
+    CONV(conv_wgrad, false),
+    CONV(conv_transpose, true),
+
     MAX_POOL(max_pool, (DT_FLOAT | DT_INT) & ~DT(ARIL_U64), cpu_max_pool),
     MAX_POOL(adaptive_max_pool, (DT_FLOAT | DT_INT) & ~DT(ARIL_U64), cpu_max_pool),
     MAX_POOL(max_pool_grad, DT_FLOAT | DT_INT, cpu_max_pool_grad),
