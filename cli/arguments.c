@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 128 };
+enum { MAX_OPTIONS = 128 };
 
 static const option *find(const command *c, const char *name, size_t length)
 {
@@ -22,21 +22,21 @@ static const option *find(const command *c, const char *name, size_t length)
 
 static void unknown(const command *c, const char *name)
 {
-    const char *names[MOST_WORDS];
+    const char *names[MAX_OPTIONS];
     int n = 0;
-    for (const option *o = c->options; o && o->name && n < MOST_WORDS; o++)
+    for (const option *o = c->options; o && o->name && n < MAX_OPTIONS; o++)
         if (*o->name && !o->hidden) names[n++] = o->name;
     const char *near = aril_nearest(name, names, n);
     fprintf(stderr, "aril %s: no option '--%s'", c->name, name);
     if (near) fprintf(stderr, "; did you mean --%s?", near);
-    fprintf(stderr, "\naril %s --help shows them\n", c->name);
+    fprintf(stderr, "\nrun `aril %s --help` for the options\n", c->name);
 }
 
 static bool refuse(const command *c, const option *o, const char *text, const char *wants)
 {
-    fprintf(stderr, "aril %s: --%s takes %s", c->name, o->name, wants);
+    fprintf(stderr, "aril %s: --%s expects %s", c->name, o->name, wants);
     if (text) {
-        fputs(", not '", stderr);
+        fputs(", got '", stderr);
         print_text(stderr, text);
         fputs("'", stderr);
     }
@@ -44,51 +44,51 @@ static bool refuse(const command *c, const option *o, const char *text, const ch
     return false;
 }
 
-static bool read_number(const command *c, const option *o, const char *text, char *place)
+static bool read_number(const command *c, const option *o, const char *text, char *to)
 {
     char wants[96], *end = NULL;
-    bool whole = o->kind == OPTION_WHOLE;
-    double most = o->most > 0 ? o->most : HUGE_VAL;
-    const char *what = whole ? "an integer" : "a number";
-    if (o->most > 0)
-        snprintf(wants, sizeof wants, "%s from %.10g to %.10g", what, o->least, o->most);
+    bool integer = o->kind == OPTION_INTEGER;
+    double max = o->max > 0 ? o->max : HUGE_VAL;
+    const char *what = integer ? "an integer" : "a number";
+    if (o->max > 0)
+        snprintf(wants, sizeof wants, "%s from %.10g to %.10g", what, o->min, o->max);
     else
-        snprintf(wants, sizeof wants, "%s from %.10g up", what, o->least);
+        snprintf(wants, sizeof wants, "%s of at least %.10g", what, o->min);
     errno = 0;
-    if (whole) {
+    if (integer) {
         intmax_t n = strtoimax(text, &end, 10);
-        if (end == text || *end || errno || (double)n < o->least || (double)n > most)
+        if (end == text || *end || errno || (double)n < o->min || (double)n > max)
             return refuse(c, o, text, wants);
-        *(int64_t *)(void *)place = (int64_t)n;
+        *(int64_t *)(void *)to = (int64_t)n;
     } else {
         double x = strtod(text, &end);
-        if (end == text || *end || !isfinite(x) || x < o->least || x > most)
+        if (end == text || *end || !isfinite(x) || x < o->min || x > max)
             return refuse(c, o, text, wants);
-        *(double *)(void *)place = x;
+        *(double *)(void *)to = x;
     }
     return true;
 }
 
-static bool read_word(const command *c, const option *o, const char *text, char *place)
+static bool read_string(const command *c, const option *o, const char *text, char *to)
 {
-    if (o->only_words && o->words) {
-        const char *const *words = o->words();
+    if (o->only_choices && o->choices) {
+        const char *const *choices = o->choices();
         int n = 0;
         bool found = false;
-        for (; words[n]; n++) found |= strcmp(words[n], text) == 0;
+        for (; choices[n]; n++) found |= strcmp(choices[n], text) == 0;
         if (!found) {
-            const char *near = aril_nearest(text, words, n);
+            const char *near = aril_nearest(text, choices, n);
             fprintf(stderr, "aril %s: no %s '%s'", c->name, o->name, text);
             if (near)
                 fprintf(stderr, "; did you mean %s?", near);
             else
                 for (int i = 0; i < n; i++)
-                    fprintf(stderr, "%s%s", i ? ", " : "; there are ", words[i]);
+                    fprintf(stderr, "%s%s", i ? ", " : "; expected one of ", choices[i]);
             fputs("\n", stderr);
             return false;
         }
     }
-    *(const char **)(void *)place = text;
+    *(const char **)(void *)to = text;
     return true;
 }
 
@@ -103,21 +103,21 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
         unknown(c, word);
         return false;
     }
-    char *place = values + o->at;
+    char *to = values + o->at;
     if (o->kind == OPTION_FLAG) {
         if (equals) return refuse(c, o, equals + 1, "no value");
-        *(bool *)(void *)place = true;
+        *(bool *)(void *)to = true;
         return true;
     }
     const char *text = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
     if (!text || !*text)
         return refuse(c, o, NULL,
-                      o->kind == OPTION_FILE     ? "a file"
-                      : o->kind == OPTION_FOLDER ? "a folder"
-                      : o->kind == OPTION_DATA   ? "a dataset"
-                                                 : "a value");
-    return o->kind == OPTION_WHOLE || o->kind == OPTION_REAL ? read_number(c, o, text, place)
-                                                             : read_word(c, o, text, place);
+                      o->kind == OPTION_FILE      ? "a file"
+                      : o->kind == OPTION_FOLDER  ? "a folder"
+                      : o->kind == OPTION_DATASET ? "a dataset"
+                                                  : "a value");
+    return o->kind == OPTION_INTEGER || o->kind == OPTION_FLOAT ? read_number(c, o, text, to)
+                                                                : read_string(c, o, text, to);
 }
 
 bool arguments_read(const command *c, int argc, char **argv, void *values, int *n)
@@ -130,21 +130,22 @@ bool arguments_read(const command *c, int argc, char **argv, void *values, int *
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1] == '-') {
             if (!read_option(c, argc, argv, &i, values)) return false;
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1]) {
-            fprintf(stderr, "aril %s: no option '%s'; options begin with two dashes\n", c->name,
+            fprintf(stderr, "aril %s: no option '%s'; options start with two dashes\n", c->name,
                     argv[i]);
             return false;
         } else {
             argv[1 + (*n)++] = argv[i];
         }
     }
-    if (c->most >= 0 && *n > c->most) {
+    if (c->max >= 0 && *n > c->max) {
         fprintf(stderr, "aril %s: %s '%s'\n", c->name,
-                c->most ? "too many arguments, from" : "takes no argument", argv[1 + c->most]);
+                c->max ? "too many arguments, starting at" : "unexpected argument",
+                argv[1 + c->max]);
         return false;
     }
-    if (*n < c->least) {
-        fprintf(stderr, "aril %s: takes %s; aril %s --help tells more\n", c->name, c->arguments,
-                c->name);
+    if (*n < c->min) {
+        fprintf(stderr, "aril %s: expected %s; run `aril %s --help` for details\n", c->name,
+                c->arguments, c->name);
         return false;
     }
     return true;

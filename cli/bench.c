@@ -21,15 +21,15 @@ static char *read_file(const char *path)
 {
     FILE *f = fopen(path, "rb");
     char *text = NULL;
-    size_t n = 0, room = 0;
+    size_t n = 0, capacity = 0;
     while (f && !feof(f) && !ferror(f)) {
-        if (n + 1 >= room) {
-            room = room ? 2 * room : 1 << 16;
-            char *wider = realloc(text, room);
+        if (n + 1 >= capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            char *wider = realloc(text, capacity);
             if (!wider) break;
             text = wider;
         }
-        n += fread(text + n, 1, room - n - 1, f);
+        n += fread(text + n, 1, capacity - n - 1, f);
         text[n] = '\0';
     }
     if (f) fclose(f);
@@ -65,7 +65,7 @@ static bool all_found(const options *o, const bench_cases *cases)
         for (int k = 0; k < cases->n_cases && !found; k++)
             found = fnmatch(o->pattern[i], cases->at[k]->name, 0) == 0;
         if (!found) {
-            fprintf(stderr, "aril bench: no case '%s'; --list shows them\n", o->pattern[i]);
+            fprintf(stderr, "aril bench: no case matches '%s'; --list lists them\n", o->pattern[i]);
             return false;
         }
     }
@@ -207,7 +207,7 @@ static int run_all(const options *o, const bench_cases *cases)
     }
     if (json) fputs("]\n", json);
     if (json && fclose(json) != 0) {
-        fprintf(stderr, "aril bench: '%s' could not be written\n", o->json);
+        fprintf(stderr, "aril bench: cannot write '%s'\n", o->json);
         return EXIT_FAILED;
     }
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
@@ -323,51 +323,45 @@ static int run(void *values, int n, char **argument)
     return status;
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
-    { .name = "list", AT(list), .help = "names the cases and says what they are" },
-    { .name = "threads",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(threads),
-      .least = 1,
-      .help = "as many threads; all CPUs unless given" },
+    { .name = "list", OPTION_AT(list), .help = "list the cases" },
+    OPTION_THREADS,
     { .name = "seconds",
       .value = "S",
-      .kind = OPTION_REAL,
-      AT(seconds),
-      .help = "seconds that each case is measured after its warm-up; default 1" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(seconds),
+      .help = "measure each case for this many seconds after its warm-up" },
     { .name = "json",
       .value = "FILE",
       .kind = OPTION_FILE,
-      AT(json),
-      .help = "writes the figures there, too" },
-    { .name = "profile", AT(profile), .help = "shows where the time goes, by operation" },
-    { .name = "shapes", AT(shapes), .help = "the same for each shape" },
+      OPTION_AT(json),
+      .help = "write the results to this file, too" },
+    { .name = "profile", OPTION_AT(profile), .help = "profile each case: time by operation" },
+    { .name = "shapes", OPTION_AT(shapes), .help = "profile by operation and shape" },
     { .name = "cases",
       .value = "FILE",
       .kind = OPTION_FILE,
-      AT(cases),
-      .help = "another file of cases than the one built in (bench/cases)" },
+      OPTION_AT(cases),
+      .by_default = "bench/cases, which is built in",
+      .help = "read the cases from this file" },
     { .name = "check",
-      AT(check),
-      .help = "prints results and gradients instead, for comparison with peers" },
-    { .name = "serve", AT(serve), .help = "answers requests on stdin, for bench/compare" },
+      OPTION_AT(check),
+      .help = "print results and gradients instead, to compare them with other frameworks" },
+    { .name = "serve", OPTION_AT(serve), .help = "answer requests on stdin, for bench/compare" },
     { 0 },
 };
 
 const command command_bench = {
     .name = "bench",
-    .summary = "measures networks and operations",
+    .summary = "benchmark networks and operations",
     .arguments = "[CASE...]",
     .about =
-        "CASE may hold * and ?; without one all are run. For each: the median time of a step and "
-        "its quartiles, FLOP/s and their share of the machine's peak (or bytes read and written a "
-        "second), new pages a step, and the most memory in use beyond what was before.",
+        "CASE may contain the wildcards * and ?; by default all cases are run. Prints for each "
+        "the median time of a step and its quartiles, FLOP/s and their share of the machine's "
+        "peak (or the memory bandwidth), page faults per step, and peak memory.",
     .options = table,
     .size = sizeof(options),
     .defaults = &(const options){ .seconds = 1 },
-    .most = -1,
+    .max = -1,
     .run = run
 };

@@ -14,12 +14,12 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* Kinds of option values, which are stored as bool, int64_t, double or const char *. */
 typedef enum option_kind {
     OPTION_FLAG,
-    OPTION_WHOLE,
-    OPTION_REAL,
-    OPTION_TEXT,
+    OPTION_INTEGER,
+    OPTION_FLOAT,
+    OPTION_STRING,
     OPTION_FILE,
     OPTION_FOLDER,
-    OPTION_DATA, /* text: a dataset name or a path */
+    OPTION_DATASET, /* string: a dataset name or a path */
 } option_kind;
 
 typedef struct option {
@@ -28,14 +28,44 @@ typedef struct option {
     option_kind kind;
     size_t at;        /* offsetof its field in the command's values */
     const char *help; /* description; wrapped to the width */
-    double least;     /* numbers: the minimum */
-    double most;      /* and maximum; 0: the limit of its type. Required if stored in an int */
-    /* The words that the value may be or start with, NULL-terminated; NULL: anything. For
-     * completion and the help. */
-    const char *const *(*words)(void);
-    bool only_words; /* anything else is an error */
-    bool hidden;     /* omitted from the help */
+    /* The default as the help shows it, "(default the last one)"; NULL: the value in the command's
+     * defaults, if it is a number other than 0. */
+    const char *by_default;
+    double min; /* numbers: the minimum */
+    double max; /* and maximum; 0: the limit of its type. Required if stored in an int */
+    /* The values to choose from, NULL-terminated; NULL: anything. For completion and the help. */
+    const char *const *(*choices)(void);
+    bool only_choices; /* anything else is an error */
+    bool hidden;       /* omitted from the help */
 } option;
+
+/* Options that several commands have, in a struct called `options`. */
+#define OPTION_AT(field) .at = offsetof(options, field)
+#define OPTION_TARGET(text)                                                            \
+    {                                                                                  \
+        .name = "target", .value = "COLUMN", .kind = OPTION_STRING, OPTION_AT(target), \
+        .help = text                                                                   \
+    }
+#define OPTION_SKIP                                                                 \
+    {                                                                               \
+        .name = "skip", .value = "COLUMNS", .kind = OPTION_STRING, OPTION_AT(skip), \
+        .help = "tables: columns to ignore, such as id,name"                        \
+    }
+#define OPTION_SAMPLES                                                                         \
+    {                                                                                          \
+        .name = "samples", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(samples), .min = 1, \
+        .help = "use only the first N samples"                                                 \
+    }
+#define OPTION_WORKERS                                                                            \
+    {                                                                                             \
+        .name = "workers", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(workers), .max = 1024, \
+        .by_default = "0", .help = "worker threads that load samples"                             \
+    }
+#define OPTION_THREADS                                                                         \
+    {                                                                                          \
+        .name = "threads", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(threads), .min = 1, \
+        .by_default = "all CPUs", .help = "number of CPU threads"                              \
+    }
 
 typedef struct example {
     const char *line, *about;
@@ -50,9 +80,9 @@ typedef struct command {
     const example *examples;
     size_t size; /* bytes of its values, zeros unless `defaults` is set */
     const void *defaults;
-    int least, most; /* number of arguments; most 0: none, -1: unlimited */
-    /* Words that an argument may be, as for an option. */
-    const char *const *(*words)(void);
+    int min, max; /* number of arguments; max 0: none, -1: unlimited */
+    /* Values that an argument may have, as for an option. */
+    const char *const *(*choices)(void);
     /* values: parsed options; argument[n] in order. Returns the exit status. */
     int (*run)(void *values, int n, char **argument);
 } command;

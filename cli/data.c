@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "parts.h"
+#include "datasets.h"
 #include "run.h"
 
 #include <aril/datasets.h>
@@ -17,26 +17,26 @@ typedef struct options {
 
 /* ---- contents ---- */
 
-enum { MOST_CLASSES = 100000, SHOWN_CLASSES = 40 };
+enum { MAX_CLASSES = 100000, SHOWN_CLASSES = 40 };
 
-typedef struct counts {
+typedef struct summary {
     int64_t samples, classes;
     int64_t *of_class;
-    double sum[MOST_CHANNELS], squares[MOST_CHANNELS], elements;
+    double sum[MAX_CHANNELS], squares[MAX_CHANNELS], elements;
     int channels;
-    double least, most;
+    double min, max;
     bool differ;                /* samples have different shapes */
     aril_shape small, large;    /* minimum and maximum size along each axis */
     double targets, target_sum; /* numeric targets: count, sum */
-    double target_least, target_most;
-} counts;
+    double target_min, target_max;
+} summary;
 
-static void count_classes(counts *c, aril_tensor *y, int64_t n)
+static void count_classes(summary *c, aril_tensor *y, int64_t n)
 {
     if (!y || aril_ndim(y) != 1 || aril_dtype_is_float(aril_dtype_of(y))) return;
     const int64_t *label = aril_data(aril_cast(y, ARIL_I64));
     for (int64_t i = 0; label && i < n; i++) {
-        if (label[i] < 0 || label[i] >= MOST_CLASSES) continue;
+        if (label[i] < 0 || label[i] >= MAX_CLASSES) continue;
         if (label[i] >= c->classes) {
             int64_t *wider = realloc(c->of_class, ((size_t)label[i] + 1) * sizeof *wider);
             if (!wider) return;
@@ -47,19 +47,19 @@ static void count_classes(counts *c, aril_tensor *y, int64_t n)
     }
 }
 
-static void count_numbers(counts *c, aril_tensor *y)
+static void count_numbers(summary *c, aril_tensor *y)
 {
     if (!y || !aril_dtype_is_float(aril_dtype_of(y))) return;
     aril_tensor *d = aril_cast(y, ARIL_F64);
     double low = aril_item(aril_amin(d, ARIL_ALL)), high = aril_item(aril_amax(d, ARIL_ALL));
-    if (c->targets == 0 || low < c->target_least) c->target_least = low;
-    if (c->targets == 0 || high > c->target_most) c->target_most = high;
+    if (c->targets == 0 || low < c->target_min) c->target_min = low;
+    if (c->targets == 0 || high > c->target_max) c->target_max = high;
     c->targets += (double)aril_numel(d);
     c->target_sum += aril_item(aril_sum(d, ARIL_ALL));
 }
 
 /* x: [N,...] */
-static void count_sizes(counts *c, aril_tensor *x)
+static void count_sizes(summary *c, aril_tensor *x)
 {
     aril_shape s = aril_shape_of(x);
     if (c->samples == 0) c->small = c->large = s;
@@ -69,11 +69,11 @@ static void count_sizes(counts *c, aril_tensor *x)
     }
 }
 
-static void add_values(counts *c, aril_tensor *x, bool images)
+static void add_values(summary *c, aril_tensor *x, bool images)
 {
     if (!aril_dtype_is_float(aril_dtype_of(x))) return;
     aril_tensor *d = aril_cast(x, ARIL_F64);
-    c->channels = images && aril_size(x, 1) <= MOST_CHANNELS ? (int)aril_size(x, 1) : 1;
+    c->channels = images && aril_size(x, 1) <= MAX_CHANNELS ? (int)aril_size(x, 1) : 1;
     for (int k = 0; k < c->channels; k++) {
         aril_tensor *part = c->channels > 1 ? aril_select(d, 1, k) : d;
         c->sum[k] += aril_item(aril_sum(part, ARIL_ALL));
@@ -81,12 +81,12 @@ static void add_values(counts *c, aril_tensor *x, bool images)
         if (k == 0) c->elements += (double)aril_numel(part);
     }
     double low = aril_item(aril_amin(d, ARIL_ALL)), high = aril_item(aril_amax(d, ARIL_ALL));
-    if (c->samples == 0 || low < c->least) c->least = low;
-    if (c->samples == 0 || high > c->most) c->most = high;
+    if (c->samples == 0 || low < c->min) c->min = low;
+    if (c->samples == 0 || high > c->max) c->max = high;
 }
 
 /* Reads samples for at most `seconds`, one by one if they differ in size. */
-static bool look(aril_dataset *d, double seconds, counts *c)
+static bool read_samples(aril_dataset *d, double seconds, summary *c)
 {
     aril_shape shape = aril_dataset_shape(d);
     if (!aril_ok()) return false;
@@ -108,17 +108,17 @@ static bool look(aril_dataset *d, double seconds, counts *c)
 }
 
 /* The same; starts over one by one when sizes turn out to differ. */
-static bool look_again(aril_dataset *d, double seconds, counts *c)
+static bool summarize(aril_dataset *d, double seconds, summary *c)
 {
-    if (look(d, seconds, c)) return true;
+    if (read_samples(d, seconds, c)) return true;
     if (c->differ || aril_error_code() != ARIL_ERR_SHAPE) return false;
     aril_clear_error();
     free(c->of_class);
-    *c = (counts){ .differ = true };
-    return look(d, seconds, c);
+    *c = (summary){ .differ = true };
+    return read_samples(d, seconds, c);
 }
 
-static void print_classes(const counts *c, aril_dataset *d, int width)
+static void print_classes(const summary *c, aril_dataset *d, int width)
 {
     const char *const *names;
     int n_names = aril_dataset_classes(d, &names);
@@ -131,14 +131,14 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
                                  : snprintf(number, sizeof number, "%lld", (long long)i);
         if (length > widest) widest = length < 30 ? length : 30;
     }
-    int room = width - widest - 16;
-    if (room > 40) room = 40;
+    int longest_bar = width - widest - 16;
+    if (longest_bar > 40) longest_bar = 40;
     for (int64_t i = 0; i < c->classes && i < SHOWN_CLASSES; i++) {
         snprintf(number, sizeof number, "%lld", (long long)i);
         printf("  ");
         print_padded(i < n_names ? names[i] : number, widest);
         printf(" %8lld  ", (long long)c->of_class[i]);
-        int bar = (int)((double)room * (double)c->of_class[i] / (double)most + 0.5);
+        int bar = (int)((double)longest_bar * (double)c->of_class[i] / (double)most + 0.5);
         for (int k = 0; k < bar; k++) putchar('#');
         puts("");
     }
@@ -146,10 +146,10 @@ static void print_classes(const counts *c, aril_dataset *d, int width)
         printf("  ... and %lld more classes\n", (long long)(c->classes - SHOWN_CLASSES));
 }
 
-static void print_values(const counts *c)
+static void print_values(const summary *c)
 {
     if (c->elements == 0) return;
-    printf("  values   %.4g to %.4g\n", c->least, c->most);
+    printf("  values   %.4g to %.4g\n", c->min, c->max);
     for (int what = 0; what < 2; what++) {
         printf(what ? "  std     " : "  mean    ");
         for (int k = 0; k < c->channels; k++) {
@@ -183,7 +183,7 @@ static void print_columns(aril_dataset *d, int width)
 }
 
 /* "  target   price, 90000 to 700000, mean 398362" */
-static void print_target(aril_dataset *d, const counts *c)
+static void print_target(aril_dataset *d, const summary *c)
 {
     const char *target = NULL;
     aril_dataset_columns(d, NULL, &target);
@@ -191,32 +191,32 @@ static void print_target(aril_dataset *d, const counts *c)
     printf("  target   ");
     print_text(stdout, target ? target : "numbers");
     if (c->targets > 0)
-        printf(", %.6g to %.6g, mean %.6g", c->target_least, c->target_most,
+        printf(", %.6g to %.6g, mean %.6g", c->target_min, c->target_max,
                c->target_sum / c->targets);
     puts("");
 }
 
-static void print_shape(aril_dataset *d, const counts *c)
+static void print_shape(aril_dataset *d, const summary *c)
 {
     char text[128], large[128];
     bool images = aril_dataset_has_images(d);
     if (!c->differ || c->samples == 0) {
-        printf("  each     %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
-               images ? ", an image" : "");
+        printf("  shape    %s%s\n", shape_text(aril_dataset_shape(d), text, sizeof text),
+               images ? " (image)" : "");
         return;
     }
     aril_shape a = c->small, b = c->large; /* without the batch dimension */
     for (int i = 1; i < a.ndim; i++) a.dim[i - 1] = a.dim[i], b.dim[i - 1] = b.dim[i];
     a.ndim--, b.ndim--;
-    printf("  each     %s to %s%s\n", shape_text(a, text, sizeof text),
+    printf("  shape    %s to %s%s\n", shape_text(a, text, sizeof text),
            shape_text(b, large, sizeof large),
-           images ? ", an image; they differ in size" : "; they differ in size");
+           images ? " (images of different sizes)" : " (different sizes)");
 }
 
 static int describe(aril_dataset *d, const char *name, const options *o)
 {
-    counts c = { .differ = parts_differ(d) };
-    if (!aril_ok() || !look_again(d, o->seconds, &c)) {
+    summary c = { .differ = shapes_differ(d) };
+    if (!aril_ok() || !summarize(d, o->seconds, &c)) {
         free(c.of_class);
         return report("data");
     }
@@ -236,7 +236,7 @@ static int describe(aril_dataset *d, const char *name, const options *o)
     if (n_names || c.classes)
         printf("  classes  %lld\n", (long long)(n_names > c.classes ? n_names : c.classes));
     if (c.samples && c.samples < size)
-        printf("  (of %lld samples, chosen at random)\n", (long long)c.samples);
+        printf("  (statistics of %lld random samples)\n", (long long)c.samples);
     if (c.classes) {
         puts("");
         print_classes(&c, d, terminal_width(stdout));
@@ -304,7 +304,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
 }
 
 /* Makes a label usable in a file name. */
-static void plain(char *text)
+static void make_file_name(char *text)
 {
     for (; *text; text++) {
         bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
@@ -324,7 +324,7 @@ static int export(aril_dataset *d, const options *o)
         aril_sample s = { 0 };
         if (aril_dataset_get(d, which, &s) < 0) break;
         label_of(d, &s, label, sizeof label);
-        plain(label);
+        make_file_name(label);
         snprintf(path, sizeof path, "%s/%lld-%s.png", o->export, (long long)which, label);
         aril_image_write(path, s.x, (aril_image_write_opts){ 0 });
     }
@@ -342,7 +342,8 @@ static int run(void *values, int n, char **argument)
     if (!d) return report("data");
     int status = EXIT_DONE;
     if ((o->sheet || o->export) && !aril_dataset_has_images(d)) {
-        fprintf(stderr, "aril data: the samples of '%s' are not images\n", argument[0]);
+        fprintf(stderr, "aril data: --sheet and --export are for images; '%s' has none\n",
+                argument[0]);
         status = EXIT_FAILED;
     }
     if (status == EXIT_DONE && !o->sheet && !o->export) status = describe(d, argument[0], o);
@@ -362,69 +363,58 @@ const char *const *dataset_names(void)
     return names;
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
     { .name = "split",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(split),
-      .help = "train, test or another part that the dataset has" },
-    { .name = "target",
-      .value = "COLUMN",
-      .kind = OPTION_TEXT,
-      AT(target),
-      .help = "of a table: the column to learn, by name or number; default the last" },
-    { .name = "skip",
-      .value = "COLUMNS",
-      .kind = OPTION_TEXT,
-      AT(skip),
-      .help = "of a table: columns to leave out, such as id,name" },
+      .kind = OPTION_STRING,
+      OPTION_AT(split),
+      .help = "split to describe: train, test or another one of the dataset" },
+    OPTION_TARGET("tables: target column, by name or number (default the last one)"),
+    OPTION_SKIP,
     { .name = "sheet",
       .value = "FILE",
       .kind = OPTION_FILE,
-      AT(sheet),
-      .help = "draws some of the images with their classes, as .png or .svg" },
+      OPTION_AT(sheet),
+      .help = "draw a contact sheet of images with their classes to this .png or .svg file" },
     { .name = "export",
       .value = "DIR",
       .kind = OPTION_FOLDER,
-      AT(export),
-      .help = "writes some of the images as PNG files" },
+      OPTION_AT(export),
+      .help = "write images as PNG files to this folder" },
     { .name = "count",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(count),
-      .least = 1,
-      .most = 100000,
-      .help = "how many images that are; default 40" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(count),
+      .min = 1,
+      .max = 100000,
+      .help = "number of images for --sheet and --export" },
     { .name = "seconds",
       .value = "S",
-      .kind = OPTION_REAL,
-      AT(seconds),
-      .help = "seconds that samples are looked at; default 5" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(seconds),
+      .help = "read samples for at most this many seconds" },
     { 0 },
 };
 
 static const example examples[] = {
-    { "aril data fashion-mnist", "what is in Fashion-MNIST" },
-    { "aril data ~/flowers --sheet flowers.png",
-      "a sheet of images from a folder of class folders" },
+    { "aril data fashion-mnist", "samples, classes and statistics of Fashion-MNIST" },
+    { "aril data ~/flowers --sheet flowers.png", "a contact sheet of a folder of images" },
     { 0 },
 };
 
 const command command_data = {
     .name = "data",
-    .summary = "shows what is in a dataset",
+    .summary = "describe a dataset",
     .arguments = "DATASET",
-    .about = "DATASET is a name, looked for in the folders of ARIL_DATA and of the "
-             "system, or the path of a file or folder; `aril help datasets` "
-             "lists the names and kinds.",
+    .about = "DATASET is a name, which is searched for in the folders of ARIL_DATA and of the "
+             "system, or the path of a file or folder; `aril help datasets` lists the names and "
+             "formats.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
     .defaults = &(const options){ .count = 40, .seconds = 5 },
-    .least = 1,
-    .most = 1,
-    .words = dataset_names,
+    .min = 1,
+    .max = 1,
+    .choices = dataset_names,
     .run = run
 };

@@ -13,7 +13,7 @@ static int run(void *values, int n, char **argument)
 
 const command command_devices = {
     .name = "devices",
-    .summary = "lists the devices that tensors can live on",
-    .about = "Plug-ins named in ARIL_PLUGINS (paths with : between them) are opened first.",
+    .summary = "list the available devices",
+    .about = "Plug-ins listed in ARIL_PLUGINS (paths separated by colons) are loaded first.",
     .run = run
 };

@@ -7,6 +7,7 @@
 #include <aril/transform.h>
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -83,6 +84,36 @@ static int option_text(const option *o, char *buf, size_t size)
     return snprintf(buf, size, o->value ? "--%s %s" : "--%s", o->name, o->value);
 }
 
+/* "(default 5)": as the option says, or the number in the command's defaults; "" if neither. */
+static void default_text(const command *c, const option *o, char *buf, size_t size)
+{
+    double number = 0;
+    buf[0] = '\0';
+    if (o->by_default) {
+        snprintf(buf, size, " (default %s)", o->by_default);
+        return;
+    }
+    if (!c->defaults || (o->kind != OPTION_INTEGER && o->kind != OPTION_FLOAT)) return;
+    const char *at = (const char *)c->defaults + o->at;
+    if (o->kind == OPTION_INTEGER)
+        number = (double)*(const int64_t *)(const void *)at;
+    else
+        number = *(const double *)(const void *)at;
+    if (number != 0 && !isnan(number)) snprintf(buf, size, " (default %.10g)", number);
+}
+
+/* Description, default and choices of an option. */
+static const char *option_about(const command *c, const option *o, char *buf, size_t size)
+{
+    char otherwise[128];
+    default_text(c, o, otherwise, sizeof otherwise);
+    size_t n = (size_t)snprintf(buf, size, "%s%s", o->help, otherwise);
+    if (!o->only_choices || !o->choices) return buf;
+    for (const char *const *w = o->choices(), *const *first = w; *w && n < size; w++)
+        n += (size_t)snprintf(buf + n, size - n, "%s%s", w == first ? "; one of " : ", ", *w);
+    return buf;
+}
+
 static int widest_option(const command *c)
 {
     char text[128];
@@ -105,18 +136,10 @@ static void print_options(const command *c, FILE *to, int width)
             fprintf(to, "\n%s\n", o->help);
             continue;
         }
+        char about[2048];
         option_text(o, text, sizeof text);
         fprintf(to, "  %-*s", indent - 2, text);
-        wrap(to, o->help, indent, indent, width);
-        if (o->only_words && o->words) {
-            fprintf(to, "\n%*s", indent, "");
-            char list[1024] = "";
-            size_t used = 0;
-            for (const char *const *w = o->words(); *w && used + 1 < sizeof list; w++)
-                used +=
-                    (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", *w);
-            wrap(to, list, indent, indent, width);
-        }
+        wrap(to, option_about(c, o, about, sizeof about), indent, indent, width);
         fputc('\n', to);
     }
 }
@@ -131,7 +154,7 @@ static void usage_line(const command *c, FILE *to)
 void help_print(const command *c, FILE *to, int width)
 {
     if (width > 100) width = 100; /* longer lines are hard to read */
-    fprintf(to, "%s\n\nusage: ", c->summary);
+    fprintf(to, "aril %s: %s\n\nusage: ", c->name, c->summary);
     usage_line(c, to);
     fputs("\n\n", to);
     if (c->about) {
@@ -195,13 +218,9 @@ static void man_body(const command *c, FILE *to)
         fputs("\\fR", to);
         if (o->value) fprintf(to, " \\fI%s\\fR", o->value);
         fputs("\n", to);
-        man_text(to, o->help);
+        char about[2048];
+        man_text(to, option_about(c, o, about, sizeof about));
         fputs("\n", to);
-        if (!o->only_words || !o->words) continue;
-        for (const char *const *w = o->words(); *w; w++) {
-            man_text(to, *w);
-            fputs(w[1] ? ",\n" : "\n", to);
-        }
     }
 }
 
@@ -224,18 +243,17 @@ void help_man(const command *c, FILE *to)
         man_text(to, e->about);
         fputs("\n", to);
     }
-    fputs(".SH \"EXIT STATUS\"\n0 when all was done, 1 when something failed, 2 when the "
-          "arguments were wrong.\n.SH \"SEE ALSO\"\n.BR aril (1)\n",
+    fputs(".SH \"EXIT STATUS\"\n0 on success, 1 on failure, 2 if the "
+          "arguments are invalid.\n.SH \"SEE ALSO\"\n.BR aril (1)\n",
           to);
 }
 
 void help_man_of_all(const command *const *all, int n, FILE *to)
 {
     man_head(to, "aril");
-    fputs(
-        ".SH NAME\naril \\- trains, runs and measures neural networks\n.SH SYNOPSIS\naril COMMAND "
-        "[ARGUMENTS]\n.SH COMMANDS\n",
-        to);
+    fputs(".SH NAME\naril \\- train, evaluate and run neural networks\n.SH SYNOPSIS\naril COMMAND "
+          "[ARGUMENTS]\n.SH COMMANDS\n",
+          to);
     for (int i = 0; i < n; i++) {
         fprintf(to, ".TP\n.BR aril\\-%s (1)\n", all[i]->name);
         man_text(to, all[i]->summary);
@@ -249,24 +267,24 @@ void help_man_of_all(const command *const *all, int n, FILE *to)
     }
     fputs(".SH ENVIRONMENT\n", to);
     static const example variables[] = {
-        { "ARIL_DATA", "folders of data sets, with : between them" },
-        { "ARIL_THREADS", "as many threads compute; all CPUs unless set" },
-        { "ARIL_LOG", "what is logged, such as dispatch" },
-        { "ARIL_PLUGINS", "plug-ins that are opened at the start, paths with : between them" },
-        { "NO_COLOR", "when set, no colours are printed" },
+        { "ARIL_DATA", "folders with datasets, separated by colons" },
+        { "ARIL_THREADS", "number of threads that compute (default all CPUs)" },
+        { "ARIL_LOG", "what to log, such as dispatch" },
+        { "ARIL_PLUGINS", "plug-ins to load at the start: paths separated by colons" },
+        { "NO_COLOR", "if set, do not print colors" },
     };
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         fprintf(to, ".TP\n\\fB%s\\fR\n%s\n", variables[i].line, variables[i].about);
-    fputs(".SH \"EXIT STATUS\"\n0 when all was done, 1 when something failed, 2 when the "
-          "arguments were wrong.\n",
+    fputs(".SH \"EXIT STATUS\"\n0 on success, 1 on failure, 2 if the "
+          "arguments are invalid.\n",
           to);
 }
 
 /* ---- bash completion ---- */
 
-static void words_of(const char *const *(*words)(void), FILE *to)
+static void print_choices(const char *const *(*choices)(void), FILE *to)
 {
-    for (const char *const *w = words ? words() : NULL; w && *w; w++) fprintf(to, " %s", *w);
+    for (const char *const *w = choices ? choices() : NULL; w && *w; w++) fprintf(to, " %s", *w);
 }
 
 void help_completion(const command *const *all, int n, FILE *to)
@@ -290,16 +308,16 @@ void help_completion(const command *const *all, int n, FILE *to)
         for (const option *o = c->options; o && o->name; o++) {
             if (!*o->name || o->kind == OPTION_FLAG || o->hidden) continue;
             fprintf(to, "            --%s)", o->name);
-            if (o->kind == OPTION_FILE || o->kind == OPTION_DATA) fputs(" files=-f;", to);
+            if (o->kind == OPTION_FILE || o->kind == OPTION_DATASET) fputs(" files=-f;", to);
             if (o->kind == OPTION_FOLDER) fputs(" files=-d;", to);
             fputs(" words=\"", to);
-            words_of(o->words, to);
+            print_choices(o->choices, to);
             fputs("\" ;;\n", to);
         }
-        fprintf(to, "            *)%s words=\"--help", c->most ? " files=-f;" : "");
+        fprintf(to, "            *)%s words=\"--help", c->max ? " files=-f;" : "");
         for (const option *o = c->options; o && o->name; o++)
             if (*o->name && !o->hidden) fprintf(to, " --%s", o->name);
-        words_of(c->words, to);
+        print_choices(c->choices, to);
         fputs("\" ;;\n            esac ;;\n", to);
     }
     fputs("        help) words=\"", to);

@@ -19,10 +19,10 @@ static void usage(FILE *to)
     fputs("usage: aril COMMAND [ARGUMENTS]\n\n", to);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\n  aril COMMAND --help   what a command takes\n", to);
+    fputs("\n  aril COMMAND --help   options of a command\n", to);
     for (const topic *t = help_topics; t->name; t++)
         fprintf(to, "  aril help %-11s %s\n", t->name, t->about);
-    fputs("  aril --version        the version\n", to);
+    fputs("  aril --version        version of Aril\n", to);
 }
 
 static const command *find(const char *name)
@@ -139,6 +139,6 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and is reported, like a full disk */
     int status = main_of(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    fputs("aril: the output could not be written\n", stderr);
+    fputs("aril: cannot write to standard output\n", stderr);
     return EXIT_FAILED;
 }

@@ -101,7 +101,7 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
     if (!m->net && input.ndim && input.ndim < e->input.ndim) {
         aril_clear_error(); /* from a layer, less specific */
-        aril_fail(ARIL_ERR_SHAPE, "%s takes images, as CxHxW; a sample here is %s", name,
+        aril_fail(ARIL_ERR_SHAPE, "%s expects images of shape CxHxW; the samples here are %s", name,
                   shape_text(input, text, sizeof text));
     }
     m->name = strdup(name);
@@ -264,7 +264,7 @@ static bool read_scale(model_file *m, const char *text)
     m->column_scale = malloc((size_t)n * sizeof *m->column_scale);
     if (!m->column_scale) return false;
     if (numbers_read(text, n, m->column_scale) == n) return true;
-    aril_fail(ARIL_ERR_FORMAT, "'%s': expected %d numbers of the columns' scale", m->path, n);
+    aril_fail(ARIL_ERR_FORMAT, "'%s': aril.column_scale: expected %d numbers", m->path, n);
     return false;
 }
 
@@ -310,7 +310,7 @@ static char **split_names(const char *text, int64_t n)
 
 aril_status model_save(const model_file *m, const char *path)
 {
-    char input[128], mean[128], std[128], classes[32], kept[32], seed[32], target[64];
+    char input[128], mean[128], std[128], classes[32], held_out[32], seed[32], target[64];
     char *names = join_names(m->class_name, m->classes);
     char *columns = join_names(m->column, m->n_columns), *scale = scale_text(m);
     const aril_named *state = aril_state(m->net);
@@ -321,7 +321,7 @@ aril_status model_save(const model_file *m, const char *path)
         numbers_text(m->n_channels, m->mean, mean, sizeof mean);
         numbers_text(m->n_channels, m->std, std, sizeof std);
         numbers_text(2, m->target_scale, target, sizeof target);
-        snprintf(kept, sizeof kept, "%.17g", m->kept);
+        snprintf(held_out, sizeof held_out, "%.17g", m->held_out);
         snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
         const struct {
             const char *key, *value;
@@ -340,7 +340,7 @@ aril_status model_save(const model_file *m, const char *path)
                     { "aril.std", std },
                     { "aril.data", m->data },
                     { "aril.sized", m->sized ? "1" : "0" },
-                    { "aril.kept", kept },
+                    { "aril.held_out", held_out },
                     { "aril.seed", seed },
                     { "format", "pt" } };
         enum { N = sizeof all / sizeof *all };
@@ -356,7 +356,7 @@ aril_status model_save(const model_file *m, const char *path)
     return s;
 }
 
-static bool read_text(aril_safetensors *f, const char *key, char **to)
+static bool read_string(aril_safetensors *f, const char *key, char **to)
 {
     const char *text = aril_safetensors_get(f, key);
     *to = text && *text ? strdup(text) : NULL;
@@ -376,7 +376,7 @@ static bool read_names(aril_safetensors *f, const char *key, int64_t n, char ***
 }
 
 /* Reads the training metadata stored with the weights. */
-static bool read_memory(aril_safetensors *f, model_file *m)
+static bool read_metadata(aril_safetensors *f, model_file *m)
 {
     const char *task = aril_safetensors_get(f, "aril.task");
     m->regression = task && strcmp(task, "regression") == 0;
@@ -386,22 +386,22 @@ static bool read_memory(aril_safetensors *f, model_file *m)
     for (const char *c = columns; n_columns && *c; c++) n_columns += *c == '\n';
     if (!read_names(f, "aril.columns", n_columns, &m->column)) return false;
     m->n_columns = n_columns;
-    if (!read_text(f, "aril.loss", &m->loss) || !read_text(f, "aril.metrics", &m->metrics) ||
-        !read_text(f, "aril.target", &m->target) ||
+    if (!read_string(f, "aril.loss", &m->loss) || !read_string(f, "aril.metrics", &m->metrics) ||
+        !read_string(f, "aril.target", &m->target) ||
         !read_scale(m, aril_safetensors_get(f, "aril.column_scale")))
         return false;
     double target[2];
     if (numbers_read(aril_safetensors_get(f, "aril.target_scale"), 2, target) == 2 && target[1] > 0)
         memcpy(m->target_scale, target, sizeof target);
-    m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MOST_CHANNELS, m->mean);
-    if (numbers_read(aril_safetensors_get(f, "aril.std"), MOST_CHANNELS, m->std) != m->n_channels)
+    m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MAX_CHANNELS, m->mean);
+    if (numbers_read(aril_safetensors_get(f, "aril.std"), MAX_CHANNELS, m->std) != m->n_channels)
         m->n_channels = 0;
     const char *sized = aril_safetensors_get(f, "aril.sized");
-    const char *kept = aril_safetensors_get(f, "aril.kept");
+    const char *held_out = aril_safetensors_get(f, "aril.held_out");
     const char *seed = aril_safetensors_get(f, "aril.seed");
     m->sized = sized && strcmp(sized, "1") == 0 && m->input.ndim == 3;
-    m->kept = kept ? strtod(kept, NULL) : 0;
-    if (!(m->kept > 0 && m->kept < 1)) m->kept = 0;
+    m->held_out = held_out ? strtod(held_out, NULL) : 0;
+    if (!(m->held_out > 0 && m->held_out < 1)) m->held_out = 0;
     m->seed = seed ? strtoull(seed, NULL, 10) : 0;
     return true;
 }
@@ -425,10 +425,11 @@ static bool fits_file(const aril_safetensors *f, const model_file *m, aril_shape
     }
     for (int d = 0; d < input.ndim; d++) values *= (double)input.dim[d];
     if (has_rows && values <= VALUES_PER_WEIGHT * weights) return true;
-    aril_fail(ARIL_ERR_FORMAT,
-              "'%s' claims %lld classes of inputs %s, and holds %.0f weights, which are not those "
-              "of such a network",
-              m->path, (long long)classes, shape_text(input, text, sizeof text), weights);
+    aril_fail(
+        ARIL_ERR_FORMAT,
+        "'%s' claims %lld classes for inputs %s, but has %.0f weights, which do not match such a "
+        "network",
+        m->path, (long long)classes, shape_text(input, text, sizeof text), weights);
     return false;
 }
 
@@ -442,14 +443,14 @@ static bool read_file(aril_safetensors *f, model_file *m)
     aril_shape shape;
     if (!name || !input || !classes || !shape_read(input, &shape) || atoll(classes) < 1) {
         aril_fail(ARIL_ERR_FORMAT,
-                  "'%s' holds weights, but does not say of which network; a file that `aril train` "
-                  "has written does",
+                  "'%s' has weights, but no description of the network; expected a file written by "
+                  "`aril train`",
                   m->path);
         return false;
     }
     if (data) m->data = strdup(data);
     if (!fits_file(f, m, shape, atoll(classes)) || !model_create(name, shape, atoll(classes), m) ||
-        !read_memory(f, m))
+        !read_metadata(f, m))
         return false;
     const aril_named *all = aril_safetensors_all(f);
     return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK &&
@@ -462,17 +463,17 @@ bool model_open(const char *file, model_file *m)
     *m = (model_file){ 0 };
     if (model_is_name(file)) {
         aril_fail(ARIL_ERR_ARG,
-                  "%s is the name of a network without weights; `aril train %s --data D` trains it "
-                  "and writes a file",
+                  "%s is a network of the zoo, without weights; expected a file written by `aril "
+                  "train %s --data DATASET`",
                   file, file);
         return false;
     }
-    size_t room = strlen(file) + 32;
-    m->path = malloc(room);
+    size_t size = strlen(file) + 32;
+    m->path = malloc(size);
     if (!m->path) return false;
-    snprintf(m->path, room, "%s", file);
+    snprintf(m->path, size, "%s", file);
     if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
-        snprintf(m->path, room, "%s/model.safetensors", file);
+        snprintf(m->path, size, "%s/model.safetensors", file);
     if (stat(m->path, &st) != 0) {
         const char *near = aril_nearest(file, model_names(), aril_zoo_count());
         if (near)

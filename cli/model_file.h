@@ -7,7 +7,7 @@
 #include <aril/aril.h>
 #include <aril/datasets.h>
 
-enum { MOST_CHANNELS = 4 };
+enum { MAX_CHANNELS = 4 };
 
 typedef struct model_file {
     aril_module *net;
@@ -26,10 +26,10 @@ typedef struct model_file {
     double *column_scale;   /* mean and std of each 1-d input, 2 x input.dim[0]; NULL: unscaled */
     double target_scale[2]; /* mean and standard deviation of regression targets; 0, 0: unscaled */
     int n_channels;         /* normalized channels: 0, 1 or the input's */
-    double mean[MOST_CHANNELS], std[MOST_CHANNELS];
-    bool sized;    /* images are resized to the input size */
-    double kept;   /* fraction of the training samples held out; 0: none */
-    uint64_t seed; /* for drawing the held-out samples */
+    double mean[MAX_CHANNELS], std[MAX_CHANNELS];
+    bool sized;      /* images are resized to the input size */
+    double held_out; /* fraction of the training samples held out; 0: none */
+    uint64_t seed;   /* for drawing the held-out samples */
 } model_file;
 
 /* Opens a file, or a folder created by `aril train`, with its weights. False after an error. */

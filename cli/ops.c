@@ -183,15 +183,19 @@ static int run(void *values, int n, char **argument)
 }
 
 static const option table[] = {
-    { .name = "all", .at = offsetof(options, all), .help = "with the ops that compute gradients" },
-    { .name = "markdown", .at = offsetof(options, markdown), .help = "as the page docs/ops.md" },
+    { .name = "all",
+      .at = offsetof(options, all),
+      .help = "include the ops that compute gradients" },
+    { .name = "markdown",
+      .at = offsetof(options, markdown),
+      .help = "print a Markdown table, as in docs/ops.md" },
     { 0 },
 };
 
 const command command_ops = { .name = "ops",
-                              .summary = "lists the operations, or tells all about some",
+                              .summary = "list the operations, or describe some of them",
                               .arguments = "[NAME...]",
                               .options = table,
                               .size = sizeof(options),
-                              .most = -1,
+                              .max = -1,
                               .run = run };

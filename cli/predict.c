@@ -31,13 +31,13 @@ static aril_tensor *read_image(const model_file *m, const char *path, bool inver
 }
 
 /* The prediction for one sample: the most likely classes, or numbers. */
-typedef struct answer {
+typedef struct prediction {
     int64_t n;
     const int64_t *class; /* NULL: numbers */
     const float *value;   /* probabilities, or the predicted numbers */
-} answer;
+} prediction;
 
-static void print_json(const model_file *m, const char *path, int64_t row, const answer *a,
+static void print_json(const model_file *m, const char *path, int64_t row, const prediction *a,
                        bool first)
 {
     printf("%s\n  {\"file\": ", first ? "" : ",");
@@ -64,7 +64,7 @@ static void print_json(const model_file *m, const char *path, int64_t row, const
 }
 
 /* Prints the prediction of an image below its name; that of a row on one line. */
-static void print_answer(const model_file *m, int64_t row, const answer *a)
+static void print_prediction(const model_file *m, int64_t row, const prediction *a)
 {
     char name[256];
     if (row) printf("  %6lld  ", (long long)row);
@@ -87,12 +87,12 @@ static void print_answer(const model_file *m, int64_t row, const answer *a)
 }
 
 /* Prints the predictions for a batch [N,...]; rows count from `row`, 0: it is an image. */
-static bool tell(const model_file *m, const char *path, aril_tensor *x, int64_t row,
-                 const options *o, bool *first)
+static bool predict_batch(const model_file *m, const char *path, aril_tensor *x, int64_t row,
+                          const options *o, bool *first)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    answer a = { .n = m->regression ? m->classes : o->top < m->classes ? o->top : m->classes };
+    prediction a = { .n = m->regression ? m->classes : o->top < m->classes ? o->top : m->classes };
     aril_tensor *which = NULL, *y = aril_forward(m->scaled, x);
     if (!m->regression) {
         y = aril_topk(aril_softmax(y, -1), a.n, -1, (aril_topk_opts){ 0 }, &which);
@@ -104,7 +104,7 @@ static bool tell(const model_file *m, const char *path, aril_tensor *x, int64_t 
         if (o->json)
             print_json(m, path, row ? row + i : 0, &a, *first);
         else
-            print_answer(m, row ? row + i : 0, &a);
+            print_prediction(m, row ? row + i : 0, &a);
         *first = false;
         a.value += a.n;
         if (a.class) a.class += a.n;
@@ -125,7 +125,7 @@ static bool predict_image(const model_file *m, const char *path, const options *
     aril_tensor *x = read_image(m, path, o->invert); /* [1,C,H,W] */
     if (!aril_ok()) return false;
     print_path(path, o);
-    return tell(m, path, x, 0, o, first);
+    return predict_batch(m, path, x, 0, o, first);
 }
 
 /* Predicts the rows of a table: selects the columns used in training by name; ignores a target
@@ -138,7 +138,7 @@ static bool predict_rows(const model_file *m, const char *path, const options *o
     aril_dataset *d = aril_dataset_open_with(path, NULL, opts);
     aril_shape shape = d ? aril_dataset_shape(d) : (aril_shape){ 0 };
     if (aril_ok() && (shape.ndim != 1 || shape.dim[0] != m->input.dim[0]))
-        aril_fail(ARIL_ERR_SHAPE, "the network takes %lld columns, and %s has %lld",
+        aril_fail(ARIL_ERR_SHAPE, "the network expects %lld columns, but %s has %lld",
                   (long long)m->input.dim[0], path, (long long)shape.dim[0]);
     if (!aril_ok()) {
         aril_dataset_release(d);
@@ -148,7 +148,7 @@ static bool predict_rows(const model_file *m, const char *path, const options *o
     int64_t row = 1;
     print_path(path, o);
     for (aril_batch b; l && aril_ok() && aril_loader_next(l, &b); row += b.n)
-        tell(m, path, b.x, row, o, first);
+        predict_batch(m, path, b.x, row, o, first);
     aril_loader_free(l);
     return aril_ok();
 }
@@ -161,7 +161,7 @@ static int run(void *values, int n, char **argument)
     if (!model_open(argument[0], &m)) return report("predict");
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
-        fprintf(stderr, "aril predict: '%s' takes neither images nor rows of a table\n",
+        fprintf(stderr, "aril predict: expected a network for images or tables, got '%s'\n",
                 argument[0]);
         model_close(&m);
         return EXIT_FAILED;
@@ -178,51 +178,43 @@ static int run(void *values, int n, char **argument)
     return status;
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
     { .name = "top",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(top),
-      .least = 1,
-      .help = "how many classes are shown for each image or row; default 3" },
-    { .name = "json", AT(json), .help = "prints JSON" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(top),
+      .min = 1,
+      .help = "number of classes to print for each image or row" },
+    { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },
     { .name = "invert",
-      AT(invert),
-      .help = "turns dark to light: for images on white paper where the network knows them on "
-              "black" },
-    { .name = "threads",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(threads),
-      .least = 1,
-      .help = "as many threads; all CPUs unless given" },
+      OPTION_AT(invert),
+      .help = "invert the brightness, for dark on white images where the network was trained on "
+              "white on black" },
+    OPTION_THREADS,
     { 0 },
 };
 
 static const example examples[] = {
-    { "aril predict quickstart boot.png shirt.jpg", "the likeliest classes of two images" },
-    { "aril predict model.safetensors *.png --top 1 --json", "for other programs" },
+    { "aril predict quickstart boot.png shirt.jpg", "the most likely classes of two images" },
+    { "aril predict model.safetensors *.png --top 1 --json", "as JSON for other programs" },
     { "aril predict mlp-houses new.csv", "a price for each row of a table" },
     { 0 },
 };
 
-const command command_predict = { .name = "predict",
-                                  .summary = "tells what a network says of images or rows",
-                                  .arguments = "MODEL FILE...",
-                                  .about =
-                                      "MODEL is a file or folder that `aril train` has written. "
-                                      "Images (JPEG, PNG) of any size are brought to the "
-                                      "size and colours that it wants. A network that was trained "
-                                      "on a table takes tables: columns are found by their names, "
-                                      "and others are left out. A file that cannot be read "
-                                      "is reported, the others are done; the exit status is "
-                                      "then 1.",
-                                  .options = table,
-                                  .examples = examples,
-                                  .size = sizeof(options),
-                                  .defaults = &(const options){ .top = 3 },
-                                  .least = 2,
-                                  .most = -1,
-                                  .run = run };
+const command command_predict = {
+    .name = "predict",
+    .summary = "predict classes or values of images or table rows",
+    .arguments = "MODEL FILE...",
+    .about =
+        "MODEL is a file or folder written by `aril train`. Images (JPEG, PNG) are resized and "
+        "converted to the size and channels that the network expects. For a network trained on "
+        "a table, the files are tables: columns are matched by name, others are ignored. Files "
+        "that cannot be read are reported and skipped; the exit status is then 1.",
+    .options = table,
+    .examples = examples,
+    .size = sizeof(options),
+    .defaults = &(const options){ .top = 3 },
+    .min = 2,
+    .max = -1,
+    .run = run
+};

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The length of a message without " at FILE:LINE", a source location in this command. */
-static int without_place(const char *message)
+static int without_location(const char *message)
 {
     const char *at = NULL;
     for (const char *p = message; (p = strstr(p, " at ")) != NULL; p += 4) at = p;
@@ -33,7 +33,7 @@ int report(const char *name)
     char text[1200];
     const char *message = aril_error();
     if (!*message) return EXIT_FAILED;
-    snprintf(text, sizeof text, "%.*s", without_place(message), message);
+    snprintf(text, sizeof text, "%.*s", without_location(message), message);
     fprintf(stderr, "aril %s: ", name);
     print_text(stderr, text);
     fputs("\n", stderr);

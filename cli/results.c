@@ -234,7 +234,7 @@ static void add_value(char *text, size_t size, const char *name, double v)
 }
 
 /* Tests the best weights on samples that were not used to select them. */
-static void tell_test(const model_file *m, aril_dataset *test)
+static void print_test(const model_file *m, aril_dataset *test)
 {
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
     aril_loader *l =
@@ -257,7 +257,7 @@ static void tell_test(const model_file *m, aril_dataset *test)
     aril_model_free(model);
 }
 
-static void tell_best(const aril_best_epoch *best, const measured_on *on)
+static void print_best(const aril_best_epoch *best, const evaluated_on *on)
 {
     char text[512];
     long long n = aril_dataset_size(on->val);
@@ -266,36 +266,36 @@ static void tell_best(const aril_best_epoch *best, const measured_on *on)
     size_t used = strlen(text);
     if (on->val_is_test)
         snprintf(text + used, sizeof text - used,
-                 " on the test samples, by which it was chosen: new data may do worse "
-                 "(--validation-split 0.1 chooses by training samples)");
+                 " on the test split, which also selected it: expect less on new data "
+                 "(--validation-split 0.1 selects on training samples)");
     else
-        snprintf(text + used, sizeof text - used, " on the %lld samples %s, by which it was chosen",
-                 n, on->held_out > 0 ? "held out" : "of val");
+        snprintf(text + used, sizeof text - used, " on the %lld %s samples that selected it", n,
+                 on->held_out > 0 ? "held-out" : "validation");
     print_wrapped(stdout, text, 6);
 }
 
-static void tell_file(const char *name, const char *what)
+static void print_file(const char *name, const char *what)
 {
     char line[256];
     snprintf(line, sizeof line, "  %-18s  %s", name, what);
     print_wrapped(stdout, line, 22);
 }
 
-void results_tell(const model_file *m, const aril_best_epoch *best, const measured_on *on,
-                  const char *folder, bool no_images)
+void results_print(const model_file *m, const aril_best_epoch *best, const evaluated_on *on,
+                   const char *folder, bool no_images)
 {
     char text[96];
     printf("\n");
-    tell_best(best, on);
-    if (on->test && !on->val_is_test) tell_test(m, on->test);
+    print_best(best, on);
+    if (on->test && !on->val_is_test) print_test(m, on->test);
     printf("%s/\n", folder);
-    snprintf(text, sizeof text, "the network of that epoch, %lld parameters",
+    snprintf(text, sizeof text, "the model of that epoch, %lld parameters",
              (long long)aril_parameter_count(m->net));
-    tell_file("model.safetensors", text);
-    tell_file("history.csv", "figures of each epoch");
+    print_file("model.safetensors", text);
+    print_file("history.csv", "loss and metrics of each epoch");
     if (no_images) return;
-    tell_file("curves.svg, .png", "the same, drawn");
+    print_file("curves.svg, .png", "learning curves");
     if (m->regression) return;
-    if (m->classes <= 200) tell_file("confusion.png", "which classes are taken for which");
-    if (m->input.ndim == 3) tell_file("predictions.png", "what it says of the first test images");
+    if (m->classes <= 200) print_file("confusion.png", "confusion matrix");
+    if (m->input.ndim == 3) print_file("predictions.png", "predictions for the first test images");
 }

@@ -5,11 +5,11 @@
 #include "model_file.h"
 
 /* The datasets that a training is evaluated on, as the report names them ("test samples"). */
-typedef struct measured_on {
+typedef struct evaluated_on {
     aril_dataset *val, *test; /* test NULL: there is none */
     double held_out;          /* fraction of the training samples used as val */
     bool val_is_test;
-} measured_on;
+} evaluated_on;
 
 /* The model of the best epoch, as a file; lives as long as the fit. */
 typedef struct best_model {
@@ -41,7 +41,7 @@ void results_load_best(model_file *m, const char *folder);
 
 /* Prints which epoch was best, how it was selected, its results on a separate test set, and the
  * contents of the folder. */
-void results_tell(const model_file *m, const aril_best_epoch *best, const measured_on *on,
-                  const char *folder, bool no_images);
+void results_print(const model_file *m, const aril_best_epoch *best, const evaluated_on *on,
+                   const char *folder, bool no_images);
 
 #endif

@@ -16,11 +16,12 @@ static int run(void *values, int n, char **argument)
     aril_shape input = { 0 };
     char text[128];
     if (!by_name && (o->input || o->classes)) {
-        fputs("aril show: --input and --classes are for networks by name\n", stderr);
+        fputs("aril show: --input and --classes are only for networks of the zoo\n", stderr);
         return EXIT_USAGE;
     }
     if (o->input && !shape_read(o->input, &input)) {
-        fprintf(stderr, "aril show: --input takes sizes such as 3x224x224, not '%s'\n", o->input);
+        fprintf(stderr, "aril show: --input expects a shape such as 3x224x224, got '%s'\n",
+                o->input);
         return EXIT_USAGE;
     }
     if (by_name ? !model_create(argument[0], input, o->classes, &m)
@@ -45,49 +46,48 @@ static int run(void *values, int n, char **argument)
     return aril_ok() ? EXIT_DONE : report("show");
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
     { .name = "batch",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(batch),
-      .least = 1,
-      .help = "memory for a batch of so many samples; default 1" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(batch),
+      .min = 1,
+      .help = "batch size for the memory estimate" },
     { .name = "input",
-      .value = "SIZES",
-      .kind = OPTION_TEXT,
-      AT(input),
-      .help = "shape of one sample, such as 3x32x32, for a network by name" },
+      .value = "SHAPE",
+      .kind = OPTION_STRING,
+      OPTION_AT(input),
+      .by_default = "that of the network",
+      .help = "shape of one sample, such as 3x32x32; for networks of the zoo" },
     { .name = "classes",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(classes),
-      .least = 1,
-      .help = "results, for a network by name" },
-    { .name = "tree", AT(tree), .help = "the modules as PyTorch prints them, instead" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(classes),
+      .min = 1,
+      .by_default = "that of the network",
+      .help = "number of classes or outputs; for networks of the zoo" },
+    { .name = "tree", OPTION_AT(tree), .help = "print the module tree instead, as PyTorch does" },
     { 0 },
 };
 
 static const example examples[] = {
-    { "aril show lenet5", "the layers of LeNet-5, its parameters, FLOPs and memory" },
-    { "aril show convnet --input 3x32x32 --batch 64",
-      "the same of another network, for other images" },
+    { "aril show lenet5", "layers, parameters, FLOPs and memory of LeNet-5" },
+    { "aril show convnet --input 3x32x32 --batch 64", "for another input shape and batch size" },
     { 0 },
 };
 
 const command command_show = {
     .name = "show",
-    .summary = "shows the layers of a network",
+    .summary = "print the layers of a network",
     .arguments = "MODEL",
-    .about = "MODEL is a file or folder that `aril train` has written, or the name of a "
-             "network (`aril zoo` lists them).",
+    .about = "MODEL is a file or folder written by `aril train`, or the name of a network (`aril "
+             "zoo` lists them).",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
     .defaults = &(const options){ .batch = 1 },
-    .least = 1,
-    .most = 1,
-    .words = model_names,
+    .min = 1,
+    .max = 1,
+    .choices = model_names,
     .run = run
 };

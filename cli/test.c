@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "parts.h"
+#include "datasets.h"
 
 #include <aril/datasets.h>
 #include <aril/draw.h>
@@ -18,13 +18,13 @@ typedef struct options {
  * only the recall. */
 static void print_classes(const model_file *m, aril_tensor *table)
 {
-    enum { FIGURES = 40, NARROW = 55, NAME = 20 };
+    enum { METRICS = 40, NARROW = 55, NAME = 20 };
     ARIL_SCOPE;
     int64_t n = aril_size(table, 0);
     const double *count = aril_data(table);
-    int room = terminal_width(stdout);
-    bool narrow = room < NARROW;
-    int width = room - (narrow ? 22 : FIGURES), longest = NAME; /* fitted to the names */
+    int terminal = terminal_width(stdout);
+    bool narrow = terminal < NARROW;
+    int width = terminal - (narrow ? 22 : METRICS), longest = NAME; /* fitted to the names */
     if (!count) return;
     for (int64_t i = 0; i < n; i++) {
         char number[256];
@@ -63,7 +63,7 @@ static void print_json(aril_model *model, const char *metrics, double loss)
     puts("}");
 }
 
-static void print_figures(aril_model *model, const char *metrics, double loss)
+static void print_metrics(aril_model *model, const char *metrics, double loss)
 {
     char names[512], *rest = NULL;
     snprintf(names, sizeof names, "%s", metrics);
@@ -74,7 +74,7 @@ static void print_figures(aril_model *model, const char *metrics, double loss)
 }
 
 /* Checks that the samples suit the network. False after a message. */
-static bool fits(const model_file *m, aril_dataset *d)
+static bool check_samples(const model_file *m, aril_dataset *d)
 {
     ARIL_SCOPE;
     aril_sample first;
@@ -84,10 +84,9 @@ static bool fits(const model_file *m, aril_dataset *d)
     shape_text(aril_shape_of(first.x), have, sizeof have);
     shape_text(m->input, want, sizeof want);
     if (strcmp(have, want) != 0)
-        aril_fail(ARIL_ERR_SHAPE, "the network takes samples of %s, and these are %s", want, have);
+        aril_fail(ARIL_ERR_SHAPE, "the network expects samples of shape %s, got %s", want, have);
     if (aril_ok() && !m->regression && aril_dtype_is_float(aril_dtype_of(first.y)))
-        aril_fail(ARIL_ERR_DTYPE,
-                  "the network tells %lld classes apart, and the targets are numbers",
+        aril_fail(ARIL_ERR_DTYPE, "the network expects %lld classes as targets, got numbers",
                   (long long)m->classes);
     return aril_ok();
 }
@@ -107,7 +106,7 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
     double loss =
         aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = bar ? 0 : ARIL_SILENT });
     if (aril_ok() && o->json) print_json(model, metrics, loss);
-    if (aril_ok() && !o->json && !bar) print_figures(model, metrics, loss);
+    if (aril_ok() && !o->json && !bar) print_metrics(model, metrics, loss);
     if (aril_ok() && !m->regression) {
         ARIL_SCOPE;
         aril_tensor *table = aril_metric_table(aril_model_metric(model, "confusion"));
@@ -128,7 +127,7 @@ static int report_no_data(const model_file *m, const options *o)
     if (o->data != m->data) return status;
     fputs("aril test: the network was trained on '", stderr);
     print_text(stderr, m->data);
-    fputs("'; --data tells where that is now, or names another dataset\n", stderr);
+    fputs("'; set --data to its current path or to another dataset\n", stderr);
     return status;
 }
 
@@ -137,12 +136,12 @@ static int test(const model_file *m, const options *o)
     const char *what;
     aril_open_opts opts = model_open_opts(m);
     if (o->target) opts.target = o->target;
-    aril_dataset *d = parts_to_test(o->data, o->split, opts, m, &what);
+    aril_dataset *d = open_test_samples(o->data, o->split, opts, m, &what);
     if (!d) return report_no_data(m, o);
     if (m->sized && aril_dataset_has_images(d))
-        d = parts_sized(d, m->input.dim[1], m->input.dim[2]);
+        d = resize_images(d, m->input.dim[1], m->input.dim[2]);
     if (d && o->samples) d = aril_dataset_take(d, o->samples);
-    if (!d || !fits(m, d)) {
+    if (!d || !check_samples(m, d)) {
         aril_dataset_release(d);
         return report("test");
     }
@@ -170,102 +169,82 @@ static int run(void *values, int n, char **argument)
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
     if (!o->data)
-        fputs("aril test: --data says which dataset\n", stderr);
+        fputs("aril test: expected a dataset, such as --data fashion-mnist\n", stderr);
     else if (m.regression && o->confusion)
-        fputs("aril test: --confusion is for classes, and this network tells numbers\n", stderr);
+        fputs("aril test: --confusion is for classification; this network is a regression\n",
+              stderr);
     else
         status = test(&m, o);
     model_close(&m);
     return status;
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
     { .name = "data",
       .value = "DATASET",
-      .kind = OPTION_DATA,
-      AT(data),
-      .words = dataset_names,
-      .help = "a name or a path (aril help datasets lists them); what the model was trained on "
-              "unless given" },
+      .kind = OPTION_DATASET,
+      OPTION_AT(data),
+      .choices = dataset_names,
+      .by_default = "the one it was trained on",
+      .help = "name or path of the dataset (`aril help datasets` lists them)" },
     { .name = "split",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(split),
-      .help =
-          "test unless given; where there is none: the samples that the training held out, else "
-          "val, else all" },
-    { .name = "target",
-      .value = "COLUMN",
-      .kind = OPTION_TEXT,
-      AT(target),
-      .help = "of a table: the target's column, where it is not called as in the training" },
+      .kind = OPTION_STRING,
+      OPTION_AT(split),
+      .by_default =
+          "test, otherwise the samples held out in training, otherwise val, otherwise all",
+      .help = "split to evaluate" },
+    OPTION_TARGET("tables: target column, if its name differs from that in training"),
     { .name = "metrics",
       .value = "NAMES",
-      .kind = OPTION_TEXT,
-      AT(metrics),
-      .words = aril_metric_names,
-      .help = "what is measured, with commas between (aril help metrics lists them); as in the "
-              "training unless given" },
+      .kind = OPTION_STRING,
+      OPTION_AT(metrics),
+      .choices = aril_metric_names,
+      .by_default = "those of the training",
+      .help = "metrics, separated by commas (`aril help metrics` lists them)" },
     { .name = "loss",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(loss),
-      .help = "as in the training unless given" },
+      .kind = OPTION_STRING,
+      OPTION_AT(loss),
+      .by_default = "that of the training",
+      .help = "loss function" },
     { .name = "confusion",
       .value = "FILE",
       .kind = OPTION_FILE,
-      AT(confusion),
-      .help = "draws which classes are taken for which, as .png or .svg" },
+      OPTION_AT(confusion),
+      .help = "draw the confusion matrix to this .png or .svg file" },
     { .name = "batch",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(batch),
-      .least = 1,
-      .help = "samples at once; default 256" },
-    { .name = "samples",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(samples),
-      .least = 1,
-      .help = "the first N samples only" },
-    { .name = "workers",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(workers),
-      .most = 1024,
-      .help = "threads that load samples ahead; default 0" },
-    { .name = "threads",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(threads),
-      .least = 1,
-      .help = "as many threads; all CPUs unless given" },
-    { .name = "json", AT(json), .help = "prints the figures as JSON" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(batch),
+      .min = 1,
+      .help = "batch size" },
+    OPTION_SAMPLES,
+    OPTION_WORKERS,
+    OPTION_THREADS,
+    { .name = "json", OPTION_AT(json), .help = "print the results as JSON" },
     { 0 },
 };
 
 static const example examples[] = {
-    { "aril test quickstart", "on the test images of what it was trained on" },
+    { "aril test quickstart", "on the test split of the dataset it was trained on" },
     { "aril test model.safetensors --data ~/flowers --split test --metrics accuracy,top5,f1",
-      "on others, by other measures" },
+      "on another dataset, with other metrics" },
     { 0 },
 };
 
 const command command_test = {
     .name = "test",
-    .summary = "measures how good a trained network is",
+    .summary = "evaluate a trained network",
     .arguments = "MODEL",
-    .about = "MODEL is a file or folder that `aril train` has written. What the "
-             "training knew is used again: the dataset, its target, columns "
-             "and classes (matched by name), sizes, normalization, loss and "
-             "metrics.",
+    .about = "MODEL is a file or folder written by `aril train`. Dataset, target, columns, classes "
+             "(matched by name), image size, normalization, loss and metrics are those of the "
+             "training unless options say otherwise.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
     .defaults = &(const options){ .batch = 256 },
-    .least = 1,
-    .most = 1,
+    .min = 1,
+    .max = 1,
     .run = run
 };

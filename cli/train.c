@@ -1,6 +1,6 @@
 /* aril train: trains a network of the zoo, or one trained before, on a dataset. */
 #include "commands.h"
-#include "parts.h"
+#include "datasets.h"
 #include "results.h"
 
 #include <limits.h>
@@ -19,7 +19,7 @@ typedef struct options {
 } options;
 
 /* The parts of a run; freed by end(). */
-typedef struct run_parts {
+typedef struct training {
     const options *o;
     model_file m;
     aril_splits data;
@@ -29,12 +29,12 @@ typedef struct run_parts {
     int64_t height, width; /* from --size; 0: original image size */
     bool reading;          /* batches are being read: shape errors come from samples */
     char checkpoint[4096];
-} run_parts;
+} training;
 
 /* ---- data ---- */
 
 /* How to open the dataset, from the options or as in the network's training. */
-static aril_open_opts open_opts(const run_parts *r)
+static aril_open_opts open_opts(const training *r)
 {
     const options *o = r->o;
     aril_open_opts opts = model_open_opts(&r->m);
@@ -58,7 +58,7 @@ static bool classes_are_numbers(int n, const char *const *names)
 }
 
 /* Prints what is learned from a table, and how to change it. */
-static void print_task(const run_parts *r)
+static void print_task(const training *r)
 {
     const char *const *names, *target;
     aril_dataset *d = r->data.train;
@@ -68,25 +68,25 @@ static void print_task(const run_parts *r)
     size_t used = (size_t)snprintf(line, sizeof line, "target: column %s, ",
                                    printable(target, name, sizeof name));
     if (r->m.regression)
-        snprintf(line + used, sizeof line - used, "a number: regression%s",
-                 r->o->task ? "" : " (--task classification makes classes of its values)");
+        snprintf(line + used, sizeof line - used, "numbers: regression%s",
+                 r->o->task ? "" : " (for classification: --task classification)");
     else
         snprintf(line + used, sizeof line - used, "%d classes: classification%s", n,
                  r->o->task || !classes_are_numbers(n, names)
                      ? ""
-                     : " (--task regression takes them as numbers)");
+                     : " (for regression: --task regression)");
     print_wrapped(stdout, line, 2);
 }
 
-static aril_dataset *sized_and_taken(aril_dataset *d, int64_t height, int64_t width,
+static aril_dataset *resize_and_take(aril_dataset *d, int64_t height, int64_t width,
                                      int64_t samples)
 {
-    if (d && height) d = parts_sized(d, height, width);
+    if (d && height) d = resize_images(d, height, width);
     return d && samples ? aril_dataset_take(d, samples) : d;
 }
 
 /* Opens all splits, with images in the requested size or that of the network's training. */
-static bool open_data(run_parts *r, const char *what)
+static bool open_data(training *r, const char *what)
 {
     const options *o = r->o;
     int64_t height = r->height, width = r->width;
@@ -96,30 +96,31 @@ static bool open_data(run_parts *r, const char *what)
                               .validation_split = o->validation_split,
                               .seed = r->m.seed };
     if (aril_splits_open(what, opts, p) != ARIL_OK) return false;
-    r->m.kept = p->held_out;
+    r->m.held_out = p->held_out;
     int64_t rest = aril_dataset_size(p->train), tested = aril_dataset_size(p->val);
     if (rest == 0 || tested == 0) {
-        aril_fail(ARIL_ERR_ARG,
-                  "%lld samples to train on and %lld to test on are too few; --validation-split X "
-                  "keeps another share than a tenth for the tests",
-                  (long long)rest, (long long)tested);
+        aril_fail(
+            ARIL_ERR_ARG,
+            "expected at least one sample for training and one for validation, got %lld and %lld; "
+            "--validation-split X sets the fraction for validation",
+            (long long)rest, (long long)tested);
         return false;
     }
     if (!height && r->m.sized) height = r->m.input.dim[1], width = r->m.input.dim[2];
     if (height && !aril_dataset_has_images(p->train)) {
-        aril_fail(ARIL_ERR_ARG, "--size is for images, and %s has none", what);
+        aril_fail(ARIL_ERR_ARG, "--size is for images; %s has none", what);
         return false;
     }
     r->m.sized = height > 0;
     bool test = p->test != NULL;
-    p->train = sized_and_taken(p->train, height, width, o->samples);
-    p->val = sized_and_taken(p->val, height, width, o->samples);
-    if (test) p->test = sized_and_taken(p->test, height, width, o->samples);
+    p->train = resize_and_take(p->train, height, width, o->samples);
+    p->val = resize_and_take(p->val, height, width, o->samples);
+    if (test) p->test = resize_and_take(p->test, height, width, o->samples);
     return p->train && p->val && (p->test || !test);
 }
 
 /* The number of outputs: classes, or values per target; determines the task. */
-static bool read_targets(run_parts *r, int64_t *outputs)
+static bool read_targets(training *r, int64_t *outputs)
 {
     aril_dataset *train = r->data.train;
     *outputs = aril_dataset_outputs(train, &r->m.regression);
@@ -148,7 +149,7 @@ static bool takes_any_unit(const char *loss)
 }
 
 /* Mean and standard deviation of regression targets. */
-static bool measure_targets(run_parts *r)
+static bool measure_targets(training *r)
 {
     ARIL_SCOPE;
     aril_tensor *mean, *std;
@@ -161,16 +162,16 @@ static bool measure_targets(run_parts *r)
     return aril_ok();
 }
 
-/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of
- * any magnitude, such as prices and areas, are learned equally well. */
-static bool measure_columns(run_parts *r)
+/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of any
+ * magnitude, such as prices and areas, are learned equally well. */
+static bool measure_columns(training *r)
 {
-    enum { MOST_COLUMNS = 65536 };
+    enum { MAX_COLUMNS = 65536 };
     ARIL_SCOPE;
     model_file *m = &r->m;
     aril_tensor *mean, *std;
     if (!measure_targets(r)) return false;
-    if (m->input.ndim != 1 || m->input.dim[0] > MOST_COLUMNS) return true;
+    if (m->input.ndim != 1 || m->input.dim[0] > MAX_COLUMNS) return true;
     size_t n = (size_t)m->input.dim[0];
     if (aril_dataset_stats(r->data.train, (aril_stats_opts){ 0 }, &mean, &std) != ARIL_OK)
         return false;
@@ -183,14 +184,14 @@ static bool measure_columns(run_parts *r)
 }
 
 /* Mean and standard deviation of each channel over a few thousand images, with four digits. */
-static bool measure_channels(run_parts *r)
+static bool measure_channels(training *r)
 {
     enum { ENOUGH = 4096 };
     ARIL_SCOPE;
     model_file *m = &r->m;
     aril_tensor *mean, *std;
     if (!aril_dataset_has_images(r->data.train) || m->input.ndim != 3 ||
-        m->input.dim[0] > MOST_CHANNELS)
+        m->input.dim[0] > MAX_CHANNELS)
         return true;
     if (aril_dataset_stats(r->data.train, (aril_stats_opts){ .samples = ENOUGH }, &mean, &std) !=
         ARIL_OK)
@@ -206,7 +207,7 @@ static bool measure_channels(run_parts *r)
 /* ---- the network ---- */
 
 /* Creates a network of the zoo, with the metadata of the dataset. */
-static bool create_network(run_parts *r, const char *name, aril_shape input, int64_t outputs)
+static bool create_network(training *r, const char *name, aril_shape input, int64_t outputs)
 {
     const char *const *names, *target;
     aril_dataset *train = r->data.train;
@@ -221,7 +222,7 @@ static bool create_network(run_parts *r, const char *name, aril_shape input, int
     return model_scale(&r->m);
 }
 
-static bool open_network(run_parts *r, const char *name)
+static bool open_network(training *r, const char *name)
 {
     int64_t outputs = 0;
     if (!read_targets(r, &outputs)) return false;
@@ -266,7 +267,7 @@ static aril_schedule *schedule_of(const options *o, int64_t updates)
     return aril_schedule_for_training(o->schedule, o->epochs, updates, opts);
 }
 
-static aril_optim *create_optimizer(const run_parts *r)
+static aril_optim *create_optimizer(const training *r)
 {
     const options *o = r->o;
     aril_optim *opt = optimizer_of(o);
@@ -281,7 +282,7 @@ static aril_optim *create_optimizer(const run_parts *r)
 /* ---- the run ---- */
 
 /* Augmentation must produce images of the network's input size. */
-static bool fits(const run_parts *r, aril_dataset *augmented)
+static bool check_augmented_size(const training *r, aril_dataset *augmented)
 {
     char have[64], want[64];
     shape_text(aril_dataset_shape(augmented), have, sizeof have);
@@ -289,13 +290,13 @@ static bool fits(const run_parts *r, aril_dataset *augmented)
     if (!aril_ok()) return false;
     if (strcmp(have, want) == 0) return true;
     aril_fail(ARIL_ERR_SHAPE,
-              "--augment makes images of %s, and those to test on are %s: let it end in a size "
-              "that fits, or let --size set that of all",
+              "--augment produces images of shape %s, but validation images are %s; end it with a "
+              "resize or crop to that size, or set --size",
               have, want);
     return false;
 }
 
-static bool create_loaders(run_parts *r)
+static bool create_loaders(training *r)
 {
     const options *o = r->o;
     aril_transform *augment = o->augment ? aril_transform_parse(o->augment) : NULL, *batch = NULL;
@@ -304,7 +305,7 @@ static bool create_loaders(run_parts *r)
     aril_dataset *train = augment
                               ? aril_dataset_transform(aril_dataset_keep(r->data.train), augment)
                               : aril_dataset_keep(r->data.train);
-    if (!train || (augment && !fits(r, train))) {
+    if (!train || (augment && !check_augmented_size(r, train))) {
         aril_dataset_release(train);
         aril_transform_free(batch);
         return false;
@@ -327,7 +328,7 @@ static bool create_loaders(run_parts *r)
     return r->batches && r->val_batches;
 }
 
-static bool remember_measures(run_parts *r)
+static bool store_measures(training *r)
 {
     const options *o = r->o;
     char *loss = strdup(model_loss(&r->m, o->loss));
@@ -339,17 +340,17 @@ static bool remember_measures(run_parts *r)
     return loss && metrics;
 }
 
-static bool compile(run_parts *r)
+static bool compile(training *r)
 {
     r->model = aril_model_new(aril_module_keep(r->m.scaled), r->m.input);
     aril_model_opts opts = { .optimizer = create_optimizer(r) };
-    if (opts.optimizer && r->model && remember_measures(r))
+    if (opts.optimizer && r->model && store_measures(r))
         return model_compile(&r->m, r->model, NULL, NULL, opts) == ARIL_OK;
     aril_optim_free(opts.optimizer);
     return false;
 }
 
-static aril_history *fit(run_parts *r)
+static aril_history *fit(training *r)
 {
     const options *o = r->o;
     aril_callback_list callbacks = { 0 };
@@ -387,7 +388,7 @@ static aril_history *fit(run_parts *r)
                                                                   .on_signal = true } });
 }
 
-static void end(run_parts *r)
+static void training_free(training *r)
 {
     aril_model_free(r->model);
     aril_loader_free(r->batches);
@@ -397,23 +398,24 @@ static void end(run_parts *r)
 }
 
 /* report(), plus advice when images differ in size or a checkpoint does not match. */
-static int report_with_advice(const run_parts *r)
+static int report_with_advice(const training *r)
 {
     aril_status code = aril_error_code();
     int status = report("train");
     aril_dataset *train = r->data.train;
     if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_images(train) &&
-        (r->reading || parts_differ(train)))
-        fputs("aril train: the images differ in size; --size 64 makes them 64 x 64\n", stderr);
+        (r->reading || shapes_differ(train)))
+        fputs("aril train: the images differ in size; --size 64 resizes them to 64 x 64\n", stderr);
     else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
              aril_checkpoint_exists(r->checkpoint))
-        fprintf(stderr, "aril train: if '%s' is of another training: --fresh begins anew\n",
+        fprintf(stderr,
+                "aril train: if '%s' belongs to another training, start over with --fresh\n",
                 r->checkpoint);
     return status;
 }
 
 /* Prints what is trained, on which data. */
-static void tell_start(run_parts *r)
+static void print_start(training *r)
 {
     const options *o = r->o;
     const aril_splits *p = &r->data;
@@ -422,75 +424,77 @@ static void tell_start(run_parts *r)
     char line[1024], data[512], counts[128] = "";
     size_t n = 0;
     if (!p->val_is_test)
-        n = (size_t)snprintf(counts, sizeof counts, ", %lld to validate",
+        n = (size_t)snprintf(counts, sizeof counts, ", %lld for validation",
                              (long long)aril_dataset_size(p->val));
     if (p->test)
-        snprintf(counts + n, sizeof counts - n, ", %lld to test",
+        snprintf(counts + n, sizeof counts - n, ", %lld for testing",
                  (long long)aril_dataset_size(p->test));
     aril_device_name(aril_device_of(aril_parameters(r->m.net)->at[0]), device, sizeof device);
-    snprintf(line, sizeof line, "%s for %s, %lld parameters, on %s: %lld samples%s, %s", r->m.name,
-             shape_text(r->m.input, text, sizeof text), (long long)aril_parameter_count(r->m.net),
-             printable(o->data, data, sizeof data), (long long)aril_dataset_size(p->train), counts,
-             device);
+    snprintf(line, sizeof line, "%s for inputs %s, %lld parameters, on %s: %lld samples%s, on %s",
+             r->m.name, shape_text(r->m.input, text, sizeof text),
+             (long long)aril_parameter_count(r->m.net), printable(o->data, data, sizeof data),
+             (long long)aril_dataset_size(p->train), counts, device);
     print_wrapped(stdout, line, 2);
     if (!p->test && p->held_out > 0) {
         snprintf(line, sizeof line,
-                 "%s has no part called test: %g %% of the samples are held out "
+                 "%s has no test split: %g %% of the samples are held out for validation "
                  "(--validation-split)",
                  data, 100 * p->held_out);
         print_wrapped(stdout, line, 2);
     }
     if (!r->m.regression && r->m.classes > aril_dataset_size(p->train)) {
-        snprintf(line, sizeof line,
-                 "there are more classes, %lld, than samples; if the targets are numbers: --task "
-                 "regression",
-                 (long long)r->m.classes);
+        snprintf(
+            line, sizeof line,
+            "warning: there are more classes (%lld) than samples; if the targets are numbers, use "
+            "--task regression",
+            (long long)r->m.classes);
         print_wrapped(stdout, line, 2);
     }
     if (!r->m.regression && r->m.classes == 1)
-        print_wrapped(stdout,
-                      "there is only one class, so there is nothing to tell apart: a folder of "
-                      "images has a folder for each class",
-                      2);
+        print_wrapped(
+            stdout,
+            "warning: there is only one class; a folder of images needs a subfolder for each "
+            "class",
+            2);
     fflush(stdout);
 }
 
 /* Reports that the loss became NaN, and which weights remain. */
-static int tell_diverged(const run_parts *r)
+static int print_diverged(const training *r)
 {
     const options *o = r->o;
     fputs("aril train: the loss became NaN or infinite; ", stderr);
     if (r->kept.best.epoch >= 0)
-        fprintf(stderr, "%s/model.safetensors is that of epoch %d\n", o->out,
+        fprintf(stderr, "%s/model.safetensors has the weights of epoch %d\n", o->out,
                 r->kept.best.epoch + 1);
     else
-        fputs("there is no good model to keep\n", stderr);
+        fputs("no epoch had a finite loss, so no model was saved\n", stderr);
     fputs("aril train: a smaller --lr or --clip 1 may help", stderr);
     if (aril_checkpoint_exists(r->checkpoint))
-        fputs("; with --resume it goes on from the last good epoch", stderr);
+        fputs("; --resume continues from the last checkpoint", stderr);
     fputs("\n", stderr);
     return EXIT_FAILED;
 }
 
 /* After a fit: writes images and prints the results. */
-static int finish(run_parts *r, aril_history *h)
+static int finish(training *r, aril_history *h)
 {
     const options *o = r->o;
     const aril_splits *p = &r->data;
     bool diverged = aril_history_diverged(h);
     if (r->kept.best.epoch >= 0) {
-        measured_on on = { p->val, p->test, p->held_out, p->val_is_test };
+        evaluated_on on = { p->val, p->test, p->held_out, p->val_is_test };
         results_load_best(&r->m, o->out);
         if (!o->no_images && aril_ok())
             results_draw(&r->m, h, p->test ? p->test : p->val, o->out, o->data);
-        if (aril_ok() && !o->quiet) results_tell(&r->m, &r->kept.best, &on, o->out, o->no_images);
+        if (aril_ok() && !o->quiet) results_print(&r->m, &r->kept.best, &on, o->out, o->no_images);
     }
     if (!aril_ok()) return report("train");
     fflush(stdout);
-    return diverged || r->kept.best.epoch < 0 ? tell_diverged(r) : EXIT_DONE;
+    return diverged || r->kept.best.epoch < 0 ? print_diverged(r) : EXIT_DONE;
 }
 
-static int train(run_parts *r, const char *name)
+static int train(training *r, const char *name)
 {
     const options *o = r->o;
     if (model_is_file(name) && !model_open(name, &r->m)) return report("train");
@@ -502,27 +506,26 @@ static int train(run_parts *r, const char *name)
         return report("train");
     if (!o->resume && !o->fresh && aril_checkpoint_exists(r->checkpoint)) {
         fprintf(stderr,
-                "aril train: '%s' holds a checkpoint: --resume goes on with it, "
-                "--fresh begins anew\n",
+                "aril train: '%s' has a checkpoint: continue with --resume or start over with "
+                "--fresh\n",
                 r->checkpoint);
         return EXIT_FAILED;
     }
-    tell_start(r);
-    /* Each step changes the name of the weights file: the same name means that no step was made. */
+    print_start(r);
+    /* Each step changes the name of the weights file: the same name means that there was no step. */
     char before[4200] = "", after[4200] = "";
-    bool goes_on = o->resume && aril_checkpoint_exists(r->checkpoint) &&
+    bool resumes = o->resume && aril_checkpoint_exists(r->checkpoint) &&
                    aril_checkpoint_weights(r->checkpoint, before, sizeof before) == ARIL_OK;
     r->reading = true;
     aril_history *h = fit(r);
     if (!h) return report_with_advice(r);
-    if (goes_on && !o->quiet && !aril_history_diverged(h) &&
+    if (resumes && !o->quiet && !aril_history_diverged(h) &&
         aril_checkpoint_weights(r->checkpoint, after, sizeof after) == ARIL_OK &&
         strcmp(before, after) == 0)
-        printf("nothing was left to do after %d epochs; with more --epochs it goes on\n",
-               aril_history_epochs(h));
+        printf("all %d epochs are done; increase --epochs to continue\n", aril_history_epochs(h));
     if (aril_history_signal(h)) {
         char text[sizeof r->checkpoint + 64];
-        snprintf(text, sizeof text, "stopped; the same command with --resume goes on from %s",
+        snprintf(text, sizeof text, "stopped; continue from %s with the same command and --resume",
                  r->checkpoint);
         if (!o->quiet) fputc('\n', stdout);
         if (!o->quiet) print_wrapped(stdout, text, 2);
@@ -532,7 +535,7 @@ static int train(run_parts *r, const char *name)
 }
 
 /* "~/flowers/" -> "flowers", "iris.csv" -> "iris" */
-static void name_of_data(const char *data, char *to, size_t size)
+static void dataset_base_name(const char *data, char *to, size_t size)
 {
     size_t end = strlen(data);
     while (end > 0 && data[end - 1] == '/') end--;
@@ -546,24 +549,24 @@ static void name_of_data(const char *data, char *to, size_t size)
 }
 
 /* Checks the options that need no data. */
-static bool options_fit(const options *o)
+static bool check_options(const options *o)
 {
     const char *const optimizer = o->optimizer;
     bool sgd = strcmp(optimizer, "sgd") == 0;
-    bool moves = sgd || strcmp(optimizer, "rmsprop") == 0 || strcmp(optimizer, "lars") == 0;
+    bool has_momentum = sgd || strcmp(optimizer, "rmsprop") == 0 || strcmp(optimizer, "lars") == 0;
     if (!o->data)
-        aril_fail(ARIL_ERR_ARG, "--data says what to train on, such as --data fashion-mnist");
+        aril_fail(ARIL_ERR_ARG, "expected a dataset, such as --data fashion-mnist");
     else if (o->validation_split >= 1)
-        aril_fail(ARIL_ERR_ARG, "--validation-split takes a share below 1, not %g",
+        aril_fail(ARIL_ERR_ARG, "--validation-split expects a fraction below 1, got %g",
                   o->validation_split);
-    else if (!isnan(o->momentum) && !moves)
+    else if (!isnan(o->momentum) && !has_momentum)
         aril_fail(ARIL_ERR_ARG, "--momentum is for sgd, rmsprop and lars, not for %s", optimizer);
     else if (o->nesterov && !sgd)
         aril_fail(ARIL_ERR_ARG, "--nesterov is for sgd, not for %s", optimizer);
     else if (o->gamma == 0 && o->schedule &&
              (strcmp(o->schedule, "exponential") == 0 || strcmp(o->schedule, "inverse") == 0 ||
               strcmp(o->schedule, "sigmoid") == 0))
-        aril_fail(ARIL_ERR_ARG, "--schedule %s needs its factor, --gamma", o->schedule);
+        aril_fail(ARIL_ERR_ARG, "--schedule %s needs --gamma, its decay factor", o->schedule);
     if (!aril_ok()) return false;
     aril_optim_free(optimizer_of(o));
     if (o->schedule && aril_ok()) aril_schedule_free(schedule_of(o, 1000));
@@ -572,11 +575,11 @@ static bool options_fit(const options *o)
 }
 
 /* --size 64 or --size 48x64 */
-static bool read_size(run_parts *r, const char *text)
+static bool read_size(training *r, const char *text)
 {
     aril_shape size;
     if (!shape_read(text, &size) || size.ndim > 2) {
-        fprintf(stderr, "aril train: --size takes a size such as 64 or 48x64, not '%s'\n", text);
+        fprintf(stderr, "aril train: --size expects a size such as 64 or 48x64, got '%s'\n", text);
         return false;
     }
     r->height = size.dim[0];
@@ -589,14 +592,14 @@ static int run(void *values, int n, char **argument)
     (void)n;
     options *o = values;
     char out[4096], data[1024];
-    run_parts r = { .o = o, .kept.best.epoch = -1 };
-    if (!options_fit(o)) {
+    training r = { .o = o, .kept.best.epoch = -1 };
+    if (!check_options(o)) {
         report("train");
         return EXIT_USAGE;
     }
     if (o->size && !read_size(&r, o->size)) return EXIT_USAGE;
     if (!o->out) {
-        name_of_data(o->data, data, sizeof data);
+        dataset_base_name(o->data, data, sizeof data);
         snprintf(out, sizeof out, "%s-%s", model_is_name(argument[0]) ? argument[0] : "model",
                  data);
         o->out = out;
@@ -608,7 +611,7 @@ static int run(void *values, int n, char **argument)
     use_threads(o->threads);
     aril_seed((uint64_t)o->seed);
     int status = train(&r, argument[0]);
-    end(&r);
+    training_free(&r);
     return status;
 }
 
@@ -627,230 +630,212 @@ static const char *const *task_names(void)
     return names;
 }
 
-#define AT(field) .at = offsetof(options, field)
-
 static const option table[] = {
     { .name = "data",
       .value = "DATASET",
-      .kind = OPTION_DATA,
-      AT(data),
-      .words = dataset_names,
-      .help = "a name or a path (aril help datasets lists them); after each epoch its part called "
-              "val is "
-              "measured, else the one called test, else a tenth of the samples" },
+      .kind = OPTION_DATASET,
+      OPTION_AT(data),
+      .choices = dataset_names,
+      .help = "dataset, by name or path (`aril help datasets` lists them); each epoch is validated "
+              "on its val "
+              "split, otherwise on its test split, otherwise on a tenth of the training samples" },
     { .name = "task",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(task),
-      .words = task_names,
-      .only_words = true,
-      .help =
-          "told from the targets unless given: text and a few small integers are classes, other "
-          "numbers a regression:" },
-    { .name = "target",
-      .value = "COLUMN",
-      .kind = OPTION_TEXT,
-      AT(target),
-      .help = "of a table: the column to learn, by name or number; default the last" },
-    { .name = "skip",
-      .value = "COLUMNS",
-      .kind = OPTION_TEXT,
-      AT(skip),
-      .help = "of a table: columns to leave out, such as id,name" },
+      .kind = OPTION_STRING,
+      OPTION_AT(task),
+      .choices = task_names,
+      .only_choices = true,
+      .by_default = "depends on the targets: text and a few small integers are classes",
+      .help = "what to learn" },
+    OPTION_TARGET("tables: target column, by name or number (default the last one)"),
+    OPTION_SKIP,
     { .name = "epochs",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(epochs),
-      .most = INT_MAX,
-      .least = 1,
-      .help = "times through the data; default 5" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(epochs),
+      .min = 1,
+      .max = INT_MAX,
+      .help = "number of epochs" },
     { .name = "batch",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(batch),
-      .least = 1,
-      .help = "samples for one update; default 64" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(batch),
+      .min = 1,
+      .help = "batch size" },
     { .name = "out",
       .value = "DIR",
       .kind = OPTION_FOLDER,
-      AT(out),
-      .help = "where the results go: the model, its history, images, checkpoints; default "
-              "MODEL-DATASET" },
-
+      OPTION_AT(out),
+      .by_default = "MODEL-DATASET",
+      .help = "output folder for model, history, plots and checkpoints" },
     { .name = "size",
       .value = "SIZE",
-      .kind = OPTION_TEXT,
-      AT(size),
-      .help = "makes all images as large, such as 64 or 48x64" },
+      .kind = OPTION_STRING,
+      OPTION_AT(size),
+      .help = "resize all images to this size: 64 for 64 x 64, or height x width such as 48x64" },
 
-    { .name = "", .help = "How it learns:" },
+    { .name = "", .help = "Optimization:" },
     { .name = "optimizer",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(optimizer),
-      .words = aril_optim_names,
-      .only_words = true,
-      .help = "adam unless given:" },
+      .kind = OPTION_STRING,
+      OPTION_AT(optimizer),
+      .choices = aril_optim_names,
+      .only_choices = true,
+      .by_default = "adam",
+      .help = "optimizer" },
     { .name = "lr",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(lr),
-      .help = "learning rate; default: what is usual for the optimizer" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(lr),
+      .by_default = "depends on the optimizer",
+      .help = "learning rate" },
     { .name = "momentum",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(momentum),
-      .help = "of sgd, rmsprop and lars; default 0.9 for sgd" },
-    { .name = "nesterov", AT(nesterov), .help = "sgd looks ahead" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(momentum),
+      .by_default = "0.9 for sgd",
+      .help = "momentum of sgd, rmsprop and lars" },
+    { .name = "nesterov", OPTION_AT(nesterov), .help = "use Nesterov momentum (sgd)" },
     { .name = "weight-decay",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(weight_decay),
-      .help = "pull of the weights towards 0" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(weight_decay),
+      .by_default = "depends on the optimizer",
+      .help = "weight decay" },
     { .name = "clip",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(clip),
-      .help = "largest norm of all gradients together" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(clip),
+      .by_default = "no clipping",
+      .help = "clip gradients to this global norm" },
     { .name = "schedule",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(schedule),
-      .words = aril_schedule_names,
-      .only_words = true,
-      .help = "how the learning rate changes:" },
+      .kind = OPTION_STRING,
+      OPTION_AT(schedule),
+      .choices = aril_schedule_names,
+      .only_choices = true,
+      .help = "learning rate schedule over the whole training (default none)" },
     { .name = "warm-up",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(warm_up),
-      .most = INT_MAX,
-      .help = "epochs in which the rate rises before the schedule" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(warm_up),
+      .max = INT_MAX,
+      .by_default = "0",
+      .help = "epochs of linear learning rate warm-up before the schedule" },
     { .name = "gamma",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(gamma),
-      .least = -1,
-      .help = "factor of the schedules step, multistep, exponential, inverse and sigmoid" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(gamma),
+      .min = -1,
+      .by_default = "0.1 for step and multistep",
+      .help = "decay factor of the schedules step, multistep, exponential, inverse and sigmoid" },
     { .name = "accumulate",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(accumulate),
-      .most = INT_MAX,
-      .least = 1,
-      .help = "batches for one update; default 1" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(accumulate),
+      .min = 1,
+      .max = INT_MAX,
+      .by_default = "1",
+      .help = "gradient accumulation: batches per update" },
     { .name = "loss",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(loss),
-      .words = loss_names,
-      .help = "cross_entropy, or mse for numbers, unless given" },
+      .kind = OPTION_STRING,
+      OPTION_AT(loss),
+      .choices = loss_names,
+      .by_default = "cross_entropy, or mse for regression",
+      .help = "loss function" },
     { .name = "metrics",
       .value = "NAMES",
-      .kind = OPTION_TEXT,
-      AT(metrics),
-      .words = aril_metric_names,
-      .help = "what is measured, with commas between (aril help metrics lists them); default "
-              "accuracy, or mae for numbers" },
+      .kind = OPTION_STRING,
+      OPTION_AT(metrics),
+      .choices = aril_metric_names,
+      .by_default = "accuracy, or mae for regression",
+      .help = "metrics, separated by commas" },
     { .name = "augment",
-      .value = "CHANGES",
-      .kind = OPTION_TEXT,
-      AT(augment),
-      .help =
-          "random changes to images, such as flip,crop=28:pad=2,rotate=10 (aril help transforms "
-          "lists them)" },
+      .value = "TRANSFORMS",
+      .kind = OPTION_STRING,
+      OPTION_AT(augment),
+      .help = "data augmentation, such as flip,crop=28:pad=2,rotate=10" },
     { .name = "early-stop",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(early_stop),
-      .most = INT_MAX,
-      .least = 1,
-      .help = "ends when N epochs have brought nothing better" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(early_stop),
+      .min = 1,
+      .max = INT_MAX,
+      .help = "early stopping: stop after N epochs without improvement" },
     { .name = "seed",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(seed),
-      .help = "of weights, order and random changes; default 0" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(seed),
+      .by_default = "0",
+      .help = "random seed of initialization, shuffling and augmentation" },
 
-    { .name = "", .help = "Where and how fast:" },
+    { .name = "", .help = "Data loading and devices:" },
     { .name = "device",
       .value = "NAME",
-      .kind = OPTION_TEXT,
-      AT(device),
-      .help = "such as cuda:0; `aril devices` lists them" },
-    { .name = "threads",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(threads),
-      .least = 1,
-      .help = "all CPUs unless given" },
-    { .name = "workers",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(workers),
-      .most = 1024,
-      .help = "threads that load samples ahead; default 0" },
-    { .name = "samples",
-      .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(samples),
-      .least = 1,
-      .help = "the first N samples only, for a try" },
+      .kind = OPTION_STRING,
+      OPTION_AT(device),
+      .by_default = "cpu",
+      .help = "device to train on, such as cuda:0; `aril devices` lists them" },
+    OPTION_THREADS,
+    OPTION_WORKERS,
+    OPTION_SAMPLES,
     { .name = "validation-split",
       .value = "X",
-      .kind = OPTION_REAL,
-      AT(validation_split),
-      .help = "share of the training samples that is held out to choose the best epoch; a part "
-              "called test is then measured once, at the end" },
+      .kind = OPTION_FLOAT,
+      OPTION_AT(validation_split),
+      .help = "fraction of the training samples held out for validation; the test split, if any, "
+              "is then evaluated once, at the end" },
 
-    { .name = "", .help = "What is kept:" },
+    { .name = "", .help = "Logs and checkpoints:" },
     { .name = "log",
       .value = "DIR",
       .kind = OPTION_FOLDER,
-      AT(log),
-      .help = "logs for TensorBoard" },
+      OPTION_AT(log),
+      .help = "write TensorBoard logs to this folder" },
     { .name = "checkpoint",
       .value = "DIR",
       .kind = OPTION_FOLDER,
-      AT(checkpoint),
-      .help =
-          "where the state of the training is kept; default checkpoint in the folder of --out" },
+      OPTION_AT(checkpoint),
+      .by_default = "OUT/checkpoint",
+      .help = "folder for checkpoints" },
     { .name = "every",
       .value = "N",
-      .kind = OPTION_WHOLE,
-      AT(every),
-      .least = 1,
-      .help = "batches between checkpoints; default an epoch, or half a minute" },
+      .kind = OPTION_INTEGER,
+      OPTION_AT(every),
+      .min = 1,
+      .help = "also save a checkpoint every N batches, besides every epoch and every 30 seconds" },
     { .name = "resume",
-      AT(resume),
-      .help = "goes on from the checkpoint, if there is one, as if it had never stopped: with the "
-              "optimizer and the learning rate that it had, unless another --lr is given" },
-    { .name = "fresh", AT(fresh), .help = "begins anew where there is a checkpoint" },
+      OPTION_AT(resume),
+      .help = "resume from the checkpoint, if there is one, with its optimizer state and learning "
+              "rate; --lr changes the learning rate" },
+    { .name = "fresh", OPTION_AT(fresh), .help = "start over, even if there is a checkpoint" },
     { .name = "no-images",
-      AT(no_images),
-      .help = "draws no curves, confusion matrix and predictions" },
-    { .name = "quiet", AT(quiet), .help = "prints nothing but errors" },
+      OPTION_AT(no_images),
+      .help = "do not draw learning curves, confusion matrix and predictions" },
+    { .name = "quiet", OPTION_AT(quiet), .help = "print errors only" },
     { 0 },
 };
 
 static const example examples[] = {
     { "aril train lenet5 --data fashion-mnist",
-      "five epochs with Adam, into lenet5-fashion-mnist/" },
+      "five epochs with Adam; results go to lenet5-fashion-mnist/" },
     { "aril train convnet --data cifar10 --epochs 30 --schedule cosine --augment "
       "flip,crop=32:pad=4",
-      "a longer training, with images that are flipped and moved" },
-    { "aril train lenet5 --data fashion-mnist --resume", "goes on after Ctrl-C or a power cut" },
-    { "aril train mlp --data houses.csv --target price", "numbers from the columns of a table" },
+      "longer, with a cosine schedule and data augmentation" },
+    { "aril train lenet5 --data fashion-mnist --resume", "continue after Ctrl-C or a crash" },
+    { "aril train mlp --data houses.csv --target price", "regression on a table" },
     { 0 },
 };
 
 const command command_train = {
     .name = "train",
-    .summary = "trains a network",
+    .summary = "train a network",
     .arguments = "MODEL",
-    .about = "MODEL is the name of a network (`aril zoo` lists them), which gets fresh weights, or "
-             "a file or folder that "
-             "`aril train` has written, which goes on from there. Ctrl-C saves the state and ends; "
-             "--resume goes on from it.",
+    .about =
+        "MODEL is the name of a network (`aril zoo` lists them), which is trained from scratch, "
+        "or a file or folder written by `aril train`, to train it further. Ctrl-C saves a "
+        "checkpoint and stops; --resume continues from it.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
@@ -860,8 +845,8 @@ const command command_train = {
                                   .lr = NAN,
                                   .momentum = NAN,
                                   .weight_decay = NAN },
-    .least = 1,
-    .most = 1,
-    .words = model_names,
+    .min = 1,
+    .max = 1,
+    .choices = model_names,
     .run = run
 };

@@ -12,8 +12,10 @@ static int run(void *values, int n, char **argument)
     return EXIT_DONE;
 }
 
-const command command_zoo = { .name = "zoo",
-                              .summary = "lists the networks that can be trained by name",
-                              .about = "With each: the shape of the inputs that it was made for. "
-                                       "`aril show NAME` shows its layers.",
-                              .run = run };
+const command command_zoo = {
+    .name = "zoo",
+    .summary = "list the networks that can be trained by name",
+    .about = "Each line has the name, the default input shape and a description. `aril show NAME` "
+             "prints the layers.",
+    .run = run
+};

@@ -1,4 +1,4 @@
-#include "parts.h"
+#include "datasets.h"
 
 #include <aril/datasets.h>
 
@@ -18,29 +18,29 @@ static bool same_path(const char *a, const char *b)
 static aril_dataset *open_held_out(const char *data, aril_open_opts opts, const model_file *m)
 {
     aril_splits s;
-    aril_splits_opts held = { .open = opts, .validation_split = m->kept, .seed = m->seed };
+    aril_splits_opts held = { .open = opts, .validation_split = m->held_out, .seed = m->seed };
     if (aril_splits_open(data, held, &s) != ARIL_OK) return NULL;
     aril_dataset *d = aril_dataset_keep(s.val);
     aril_splits_release(&s);
     return d;
 }
 
-aril_dataset *parts_to_test(const char *data, const char *split, aril_open_opts opts,
-                            const model_file *m, const char **what)
+aril_dataset *open_test_samples(const char *data, const char *split, aril_open_opts opts,
+                                const model_file *m, const char **what)
 {
     *what = split;
     if (split) return aril_dataset_open_with(data, split, opts);
     *what = "test";
     if (aril_dataset_has_split(data, "test")) return aril_dataset_open_with(data, "test", opts);
     *what = "samples held out in training";
-    if (m->kept > 0 && m->data && same_path(m->data, data)) return open_held_out(data, opts, m);
+    if (m->held_out > 0 && m->data && same_path(m->data, data)) return open_held_out(data, opts, m);
     *what = "val";
     if (aril_dataset_has_split(data, "val")) return aril_dataset_open_with(data, "val", opts);
     *what = "all samples";
     return aril_dataset_open_with(data, NULL, opts);
 }
 
-aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width)
+aril_dataset *resize_images(aril_dataset *d, int64_t height, int64_t width)
 {
     aril_transform *resize = aril_transform_resize(height, width, (aril_resize_opts){ 0 });
     if (d && resize) return aril_dataset_transform(d, resize);
@@ -49,7 +49,7 @@ aril_dataset *parts_sized(aril_dataset *d, int64_t height, int64_t width)
     return NULL;
 }
 
-bool parts_differ(aril_dataset *d)
+bool shapes_differ(aril_dataset *d)
 {
     enum { LOOKED_AT = 32 };
     int64_t size = aril_dataset_size(d), n = size < LOOKED_AT ? size : LOOKED_AT;
