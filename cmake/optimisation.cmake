@@ -3,8 +3,8 @@
 # Folders of kernels are plain loops that pay when they are vectorised: -O3. Sanitized builds stay at -O1, where
 # unrolled loops with a check at every step take too long to compile.
 set(vectorised_folders backend/cpu backend/onednn data/image ops/elementwise ops/shape ops/reduce ops/index ops/vision
-    ops/norm ops/sequence ops/linalg ops/signal ops/loss ops/random ops/update ops/vector)
-set(vectorised_files core/dtype_convert.c core/move.c core/rng.c)
+    ops/norm ops/sequence ops/linalg ops/signal ops/loss ops/random ops/update)
+set(vectorised_files backend/activation.c core/dtype_convert.c core/move.c core/rng.c)
 
 # A product may fuse its multiplications and additions: nothing else is compared with it bit by bit.
 set(fused_folders backend/cpu/linalg)

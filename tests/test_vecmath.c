@@ -1,4 +1,4 @@
-/* The functions of ops/vector/vecmath.h as used by the elementwise kernels, for every instruction
+/* The functions of core/vector/vecmath.h as used by the elementwise kernels, for every instruction
  * set of the machine, compared with the C library in the next wider type: at most 2 units in the
  * last place (ulp), over all exponents, with denormals, infinities, NaN and zeros of both signs.
  *

@@ -1,6 +1,6 @@
 /* CPU features: detected once, and limited by ARIL_CPU.
  *
- * Kernels are compiled for each level (ops/vector/targets.h) and dispatched by level at each call.
+ * Kernels are compiled for each level (core/vector/targets.h) and dispatched by level at each call.
  * ARIL_CPU=baseline, avx2, avx512 or neon in the environment selects a level no higher than the
  * machine's; any other value gives one warning and has no effect. */
 #ifndef ARIL_CORE_CPU_H
@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Prefixes of functions compiled for a level (ops/vector/targets.h). */
+/* Prefixes of functions compiled for a level (core/vector/targets.h). */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define ARIL__TARGETS 1
 #define ARIL__AVX2    __attribute__((target("avx2,fma,f16c")))

@@ -2,7 +2,7 @@
 
 #include "backend/onednn/rows.h"
 #include "core/cpu.h"
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "data/image/pixels.h"
 
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #define TEMPLATE "data/image/pixels.inc"
 #include "data/targets.inc"

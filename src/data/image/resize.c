@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "data/transform.h"
 
 #include "data/image/pixels.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <string.h>

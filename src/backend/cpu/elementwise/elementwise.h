@@ -4,7 +4,7 @@
 #define ARIL_CPU_ELEMENTWISE_H
 
 #include "ops/elementwise/elementwise.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
 

@@ -1,5 +1,5 @@
 /* Elementwise formulas in double, for AVX-512. */
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #if ARIL__TARGETS
 #define TARGET   ARIL__AVX512

@@ -1,5 +1,5 @@
 /* Elementwise formulas in int64_t, for each target. */
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #define TARGET
 #define NAME(op) op##_i64

@@ -1,5 +1,5 @@
 /* Elementwise formulas in uint64_t, for each target. */
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #define TARGET
 #define NAME(op) op##_u64

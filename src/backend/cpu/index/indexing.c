@@ -3,7 +3,7 @@
 #include "core/loops.h"
 #include "core/memory.h"
 #include "core/parallel.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

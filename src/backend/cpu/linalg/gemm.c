@@ -1,7 +1,7 @@
 #include "backend/cpu/linalg/gemm.h"
 
 #include "core/parallel.h"
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 #include "ops/linalg/matmul.h"
 
 #if ARIL_HAVE_BLAS

@@ -3,8 +3,8 @@
 
 #include "core/parallel.h"
 #include "ops/loss/loss.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/targets.h"
+#include "core/vector/vecmath.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,7 +32,7 @@ typedef struct nll_job {
 } nll_job;
 
 #define TEMPLATE "backend/cpu/loss/nll.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static double weight_at(const aril__run *r, const void *w, int64_t c)
 {

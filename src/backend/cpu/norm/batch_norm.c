@@ -3,9 +3,9 @@
 #include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "core/stream.h"
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 #include "ops/norm/norm.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,7 +75,7 @@ typedef struct tile {
 } tile;
 
 #define TEMPLATE "backend/cpu/norm/batch_norm.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 #define RUN(w, fn) ARIL__PICK(fn, (w)->wide)
 

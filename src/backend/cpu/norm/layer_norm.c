@@ -3,7 +3,7 @@
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "ops/norm/norm.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ typedef struct rows_job {
 } rows_job;
 
 #define TEMPLATE "backend/cpu/norm/layer_norm.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static int64_t grain_of(int64_t work, int64_t least)
 {

@@ -3,8 +3,8 @@
 #include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "ops/norm/norm.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/targets.h"
+#include "core/vector/vecmath.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static lrn_block block_of(const lrn_job *j, int64_t i)
 #define v_pow_f64_avx2   pow
 #define v_pow_f64_avx512 pow
 #define TEMPLATE         "backend/cpu/norm/local_response_norm.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static aril_status run_job(aril__run *r, bool last)
 {

@@ -3,8 +3,8 @@
 #include "core/parallel.h"
 #include "ops/norm/softmax.h"
 #include "core/stream.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/targets.h"
+#include "core/vector/vecmath.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static int64_t narrow_size(const narrow *w, int64_t chunk)
 }
 
 #define TEMPLATE "backend/cpu/norm/softmax.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* Returns false when out of memory. */
 static bool run_narrow(const job *j, int64_t outer, bool wide)

@@ -2,7 +2,7 @@
 #include "core/parallel.h"
 #include "ops/random/dropout.h"
 #include "ops/random/random.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 
@@ -23,7 +23,7 @@ static void draw(const dropout_job *j, int64_t begin, int64_t n, float *u)
 }
 
 #define TEMPLATE "backend/cpu/random/dropout.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 aril_status aril__cpu_dropout(aril__run *r)
 {

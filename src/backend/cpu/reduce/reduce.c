@@ -3,7 +3,7 @@
 #include "backend/cpu/reduce/reduce_loop.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/concat.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,7 +74,7 @@ enum { STRETCH = 2048 }; /* elements searched for a position at a time */
 #include "backend/cpu/reduce/reduce_whole.inc"
 
 #define TEMPLATE "backend/cpu/reduce/reduce_real.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* The reducer `name` for x's dtype: double, float, or integer. */
 #define FOR_DTYPE(x, name)                                                              \

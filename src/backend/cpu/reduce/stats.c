@@ -3,8 +3,8 @@
 #include "backend/cpu/reduce/reduce_loop.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/stats.h"
-#include "ops/vector/targets.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/targets.h"
+#include "core/vector/vecmath.h"
 
 #include <math.h>
 #include <string.h>
@@ -137,7 +137,7 @@ enum {
 };
 
 #define TEMPLATE "backend/cpu/reduce/stats_real.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 #define WIDE(r) ((r)->in[0]->dtype == ARIL_F64)
 
 /* ==== the kernels ==== */

@@ -5,7 +5,7 @@
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
 #include "ops/sequence/attention.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/vecmath.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -44,7 +44,7 @@ static int64_t mask_at(const attention *j, int64_t b)
 }
 
 #define TEMPLATE "backend/cpu/sequence/attention.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static void set_mask(attention *j, const aril_tensor *mask)
 {

@@ -6,7 +6,7 @@
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
 #include "ops/sequence/rnn_seq.h"
-#include "ops/vector/vecmath.h"
+#include "core/vector/vecmath.h"
 
 #include <string.h>
 
@@ -36,7 +36,7 @@ typedef struct rnn_back {
 } rnn_back;
 
 #define TEMPLATE "backend/cpu/sequence/rnn.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static int64_t least(int64_t a, int64_t b)
 {

@@ -3,7 +3,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/signal/fft.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -62,7 +62,7 @@ static void root_of_unity(int64_t k, int64_t n, double *re, double *im)
 }
 
 #define TEMPLATE "backend/cpu/signal/fft.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* ---- plans ---- */
 

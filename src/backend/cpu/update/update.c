@@ -33,7 +33,7 @@ struct part {
 };
 
 #define TEMPLATE "backend/cpu/update/update.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* ---- one parameter ---- */
 

@@ -4,7 +4,7 @@
 #include "backend/cpu/vision/conv_depth.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
 

@@ -26,7 +26,7 @@ typedef struct job {
 } job;
 
 #define TEMPLATE "backend/cpu/vision/conv_depth.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* Transposes the weights [channels, taps] into device memory, and makes the bias contiguous. */
 #define TURN(T_)                                                                            \

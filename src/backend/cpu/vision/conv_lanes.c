@@ -3,7 +3,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
 
@@ -78,7 +78,7 @@ static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
 }
 
 #define TEMPLATE "backend/cpu/vision/conv_lanes.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 /* Why these rows decline a convolution from `from` with weights w to sizes `to`. */
 static const char *unsuited(const aril_tensor *from, const aril_tensor *w, int ndim,

@@ -37,7 +37,7 @@ typedef struct job {
 } job;
 
 #define TEMPLATE "backend/cpu/vision/conv_lanes_grad.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static bool turns(const aril_tensor *t)
 {

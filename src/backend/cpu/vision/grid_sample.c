@@ -2,7 +2,7 @@
 
 #include "aril/ops.h"
 #include "core/parallel.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 #include "ops/vision/grid_sample.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 #define TEMPLATE "backend/cpu/vision/grid_linear.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor *grid,
                     const aril_tensor *y)

@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 #include "ops/vision/pool.h"
 
 #include <inttypes.h>
@@ -116,7 +116,7 @@ typedef int64_t lane_index;
 #define BETTER(v, best) (~((v) <= (best)) & ((best) == (best))) /* NaN beats all but NaN */
 #define FLOATING
 #define TEMPLATE "backend/cpu/vision/pool.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 #undef LOWEST
 #undef IS_NAN
 #undef BETTER

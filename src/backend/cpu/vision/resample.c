@@ -83,7 +83,7 @@ static aril_status make_places(const aril__run *r, job *j)
 }
 
 #define TEMPLATE "backend/cpu/vision/resample.inc"
-#include "ops/vector/each_target.inc"
+#include "core/vector/each_target.inc"
 
 static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
 {

@@ -4,7 +4,7 @@
  * A template's functions start with TARGET and are named NAME(x). A file with
  *
  *     #define TEMPLATE "ops/norm/layer_norm.inc"
- *     #include "ops/vector/each_target.inc"
+ *     #include "core/vector/each_target.inc"
  *
  * instantiates it for float and double and each target, and calls ARIL__PICK(rows, wide)(...).
  * each_target.inc lists what the template can use besides T, NAME and M(fn). Helpers that must be
@@ -13,8 +13,8 @@
  *
  * Multiply-adds are fused only where a template writes FMA(a, b, c); without it all targets do the
  * same operations in the same order and give the same bits. */
-#ifndef ARIL_OPS_TARGETS_H
-#define ARIL_OPS_TARGETS_H
+#ifndef ARIL_CORE_TARGETS_H
+#define ARIL_CORE_TARGETS_H
 
 #include "core/cpu.h"
 

@@ -3,9 +3,9 @@
  * value, over the whole range, with NaN, infinities, zeros of either sign and denormals handled as
  * in the C library (tests/test_vecmath.c).
  *
- * In a template of ops/vector/each_target.inc, T being float or double:
+ * In a template of core/vector/each_target.inc, T being float or double:
  *
- *     #include "ops/vector/vecmath.h"                                        (before the template)
+ *     #include "core/vector/vecmath.h"                                        (before the template)
  *     for (int64_t i = 0; i < n; i++) y[i] = NAME(v_exp)(x[i]);       (in a TARGET function)
  *
  * and in any other function v_exp_f32(x), the baseline version. gcc vectorizes such a loop under
@@ -19,10 +19,10 @@
  *
  * v_sin, v_cos and v_tan are accurate up to ARIL__VM_FAR; larger arguments, which are rare, must go
  * to the C library: check a block of arguments first. */
-#ifndef ARIL_OPS_VECMATH_H
-#define ARIL_OPS_VECMATH_H
+#ifndef ARIL_CORE_VECMATH_H
+#define ARIL_CORE_VECMATH_H
 
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ static inline double vm_float64(uint64_t u)
 #else
 #define HAS_ROUND 0
 #endif
-#include "ops/vector/vecmath.inc"
+#include "core/vector/vecmath.inc"
 #undef FMA32
 #undef FMA64
 #undef HAS_ROUND
@@ -90,14 +90,14 @@ static inline double vm_float64(uint64_t u)
 #define VM_TARGET      ARIL__AVX2
 #define F32(x)         x##_f32_avx2
 #define F64(x)         x##_f64_avx2
-#include "ops/vector/vecmath.inc"
+#include "core/vector/vecmath.inc"
 #undef F32
 #undef F64
 #undef VM_TARGET
 #define VM_TARGET ARIL__AVX512
 #define F32(x)    x##_f32_avx512
 #define F64(x)    x##_f64_avx512
-#include "ops/vector/vecmath.inc"
+#include "core/vector/vecmath.inc"
 #undef F32
 #undef F64
 #undef VM_TARGET

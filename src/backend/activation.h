@@ -1,6 +1,6 @@
 /* Fused activations, for kernels: whole runs of elements at a time. */
-#ifndef ARIL_OPS_VECTOR_ACTIVATION_H
-#define ARIL_OPS_VECTOR_ACTIVATION_H
+#ifndef ARIL_BACKEND_ACTIVATION_H
+#define ARIL_BACKEND_ACTIVATION_H
 
 #include "ops/elementwise/activation.h"
 

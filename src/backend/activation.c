@@ -1,11 +1,11 @@
-#include "ops/vector/activation.h"
+#include "backend/activation.h"
 
-#include "ops/vector/targets.h"
+#include "core/vector/targets.h"
 
 #include <math.h>
 
-#define TEMPLATE "ops/vector/activation.inc"
-#include "ops/vector/each_target.inc"
+#define TEMPLATE "backend/activation.inc"
+#include "core/vector/each_target.inc"
 
 void aril__activation_run(aril_dtype type, int64_t act, int64_t n, void *y)
 {
