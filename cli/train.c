@@ -162,8 +162,8 @@ static bool measure_targets(training *r)
     return aril_ok();
 }
 
-/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of any
- * magnitude, such as prices and areas, are learned equally well. */
+/* Standardizes columns and numeric targets to mean 0 and standard deviation 1, so that values of
+ * any magnitude, such as prices and areas, are learned equally well. */
 static bool measure_columns(training *r)
 {
     enum { MAX_COLUMNS = 65536 };
@@ -512,7 +512,8 @@ static int train(training *r, const char *name)
         return EXIT_FAILED;
     }
     print_start(r);
-    /* Each step changes the name of the weights file: the same name means that there was no step. */
+    /* Each step changes the name of the weights file: the same name means that there was no step.
+     */
     char before[4200] = "", after[4200] = "";
     bool resumes = o->resume && aril_checkpoint_exists(r->checkpoint) &&
                    aril_checkpoint_weights(r->checkpoint, before, sizeof before) == ARIL_OK;

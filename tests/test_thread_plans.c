@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rows for repeat, which has none: one that declines, and one whose plan records what it was prepared
- * for. The reference computes. */
+/* Rows for repeat, which has none: one that declines, and one whose plan records what it was
+ * prepared for. The reference computes. */
 static atomic_int asked_first, prepared, destroyed, wrong;
 static _Thread_local int depth;
 
