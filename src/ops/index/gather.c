@@ -139,15 +139,15 @@ static aril_status scatter_infer(aril__call *c)
 /* The value with which a combination starts if the tensor itself does not take part. */
 static void put_identity(aril__combine how, aril_tensor *x, int64_t i)
 {
-    bool real = aril__is_float((aril_dtype)x->dtype), largest = x->dtype == ARIL_U64;
+    bool is_unsigned = x->dtype == ARIL_U64;
     if (how == ARIL__ADD || how == ARIL__MUL)
         aril__put(x, i, how == ARIL__MUL);
-    else if (real)
+    else if (aril__is_float((aril_dtype)x->dtype))
         aril__put(x, i, how == ARIL__MAX ? -INFINITY : INFINITY);
     else if (how == ARIL__MAX)
-        aril__put_i64(x, i, largest ? 0 : INT64_MIN);
+        aril__put_i64(x, i, is_unsigned ? 0 : INT64_MIN);
     else
-        aril__put_i64(x, i, largest ? -1 : INT64_MAX); /* -1: UINT64_MAX */
+        aril__put_i64(x, i, is_unsigned ? -1 : INT64_MAX); /* -1 wraps around to the largest */
 }
 
 static aril_status scatter_with(aril__run *r, aril__combine how)
