@@ -9,46 +9,47 @@
     const double name = (double)a->name[0]; \
     (void)name;
 
-/* clang-format off */
-#define POINTER(i, slot)                        BY_KIND(POINTER, i, slot)
+#define POINTER(i, slot) BY_KIND(POINTER, i, slot)
 #define POINTER_SLOT(i, ...)
 #define POINTER_OPTIONAL(i, ...)
-#define POINTER_SCALAR(i, name, value)          double *name = v->slot[i];
+#define POINTER_SCALAR(i, name, value) double *name = v->slot[i];
 #define POINTER_NONE(i, ...)
 
-#define WANTS(i, slot)                          BY_KIND(WANTS, i, slot)
-#define WANTS_SLOT(i, name, value)              case i: return true;
-#define WANTS_OPTIONAL(i, name, value, option)  case i: return option != 0;
-#define WANTS_SCALAR(i, name, value)            case i: return true;
+#define WANTS(i, slot) BY_KIND(WANTS, i, slot)
+#define WANTS_SLOT(i, name, value) \
+    if (number == (i)) return true;
+#define WANTS_OPTIONAL(i, name, value, option) \
+    if (number == (i)) return option != 0;
+#define WANTS_SCALAR(i, name, value) \
+    if (number == (i)) return true;
 #define WANTS_NONE(i, ...)
 
-#define INITIAL(i, slot)                         BY_KIND(INITIAL, i, slot)
-#define INITIAL_SLOT(i, name, value)             case i: return value;
-#define INITIAL_OPTIONAL(i, name, value, option) case i: return value;
-#define INITIAL_SCALAR(i, name, value)           case i: return value;
+#define INITIAL(i, slot) BY_KIND(INITIAL, i, slot)
+#define INITIAL_SLOT(i, name, value) \
+    if (number == (i)) return value;
+#define INITIAL_OPTIONAL(i, name, value, option) \
+    if (number == (i)) return value;
+#define INITIAL_SCALAR(i, name, value) \
+    if (number == (i)) return value;
 #define INITIAL_NONE(i, ...)
-/* clang-format on */
 
 #define SET(i, constant) k->FIRST(constant) = SECOND(constant);
 
 #define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                     \
-    static bool rule##_wants(const struct update_attrs *a, int i)                            \
+    static bool rule##_wants(const struct update_attrs *a, int number)                       \
     {                                                                                        \
         OPTIM_OPTIONS(DECLARE, NOTHING)                                                      \
-        switch (i) {                                                                         \
-            EACH(WANTS, PART(slots))                                                         \
-        default: return false;                                                               \
-        }                                                                                    \
+        (void)number;                                                                        \
+        EACH(WANTS, PART(slots))                                                             \
+        return false;                                                                        \
     }                                                                                        \
                                                                                              \
-    static double rule##_initial(const struct update_attrs *a, double lr, int i)             \
+    static double rule##_initial(const struct update_attrs *a, double lr, int number)        \
     {                                                                                        \
         OPTIM_OPTIONS(DECLARE, NOTHING)                                                      \
-        (void)lr;                                                                            \
-        switch (i) {                                                                         \
-            EACH(INITIAL, PART(slots))                                                       \
-        default: return 0;                                                                   \
-        }                                                                                    \
+        (void)lr, (void)number;                                                              \
+        EACH(INITIAL, PART(slots))                                                           \
+        return 0;                                                                            \
     }                                                                                        \
                                                                                              \
     static void rule##_constants(const struct update_attrs *a, const aril__update_values *v, \

@@ -353,14 +353,23 @@ OP(update_norms, .doc = "norms of parameters and of the directions they will be 
 
 /* ---- calls for many parameters ---- */
 
+static bool same_attrs(const struct update_attrs *a, const struct update_attrs *b)
+{
+    const char *p = (const char *)a, *q = (const char *)b; /* attributes have no gaps */
+    return a == b || memcmp(p, q, sizeof *a) == 0;
+}
+
+static const aril__device *device_of(const aril_tensor *t)
+{
+    return t->storage ? t->storage->device : NULL;
+}
+
 /* Whether two parameters can be in one list. */
 static bool same_list(const aril__update *a, const aril__update *b)
 {
-    return (a->attrs == b->attrs || memcmp(a->attrs, b->attrs, sizeof *a->attrs) == 0) &&
-           a->lr == b->lr && a->step == b->step && a->factor == b->factor &&
-           a->p->dtype == b->p->dtype &&
-           (a->p->storage ? a->p->storage->device : NULL) ==
-               (b->p->storage ? b->p->storage->device : NULL);
+    return a->lr == b->lr && a->step == b->step && a->factor == b->factor &&
+           a->p->dtype == b->p->dtype && device_of(a->p) == device_of(b->p) &&
+           same_attrs(a->attrs, b->attrs);
 }
 
 /* Calls the op for n items, which follow the room for its other inputs. */
