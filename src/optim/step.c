@@ -37,6 +37,7 @@ aril__slot aril__slot_of(const aril_optim *opt, const aril__optim_param *p, int 
     const aril__rule_row *rule = &aril__rules[opt->kind->rule];
     s.name = rule->slot[i];
     s.wanted = rule->wants(&group->attrs, i);
+    if (!s.wanted) return s;
     s.scalar = rule->scalar >> i & 1;
     s.initial = rule->initial(&group->attrs, *(double *)aril__ptr(group->lr), i);
     if (s.scalar) s.shape = ARIL_SHAPE();
@@ -58,13 +59,18 @@ static aril_status follow(aril__optim_param *p, int i, bool single)
 
 static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
 {
-    for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
-        aril__slot slot = aril__slot_of(opt, p, i);
-        if (p->slot[i]) {
-            aril_status s = follow(p, i, slot.scalar);
+    const char *const *names =
+        opt->kind->method ? opt->kind->method->slot : aril__rules[opt->kind->rule].slot;
+    unsigned scalar = opt->kind->method ? 0 : aril__rules[opt->kind->rule].scalar;
+    const aril__optim_group *group = &opt->groups[p->group];
+    for (int i = 0; i < ARIL__UPDATE_SLOTS && names[i]; i++) {
+        if (p->slot[i]) { /* the usual case: every step comes here */
+            aril_status s = follow(p, i, scalar >> i & 1);
             if (s < 0) return s;
             continue;
         }
+        if (!opt->kind->method && !aril__rules[opt->kind->rule].wants(&group->attrs, i)) continue;
+        aril__slot slot = aril__slot_of(opt, p, i);
         if (!slot.wanted) continue;
         aril_dtype dtype = slot.scalar || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
         bool like = aril__same_dims(slot.shape.ndim, slot.shape.dim, p->p->ndim, p->p->dim);
