@@ -184,7 +184,7 @@ TEST(a_state_that_is_no_checkpoints_is_not_written_over)
     CHECK(mkdir(dir, 0777) == 0);
     CHECK_INT(aril_save(m, in(dir, "state.safetensors")), ARIL_OK);
     CHECK_INT(save(dir, m, 1), ARIL_ERR_STATE);
-    CHECK_MSG(strstr(aril_error(), "not written over"), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "not overwritten"), "%s", aril_error());
     aril_clear_error();
     CHECK_STR(files_in(dir), "state.safetensors ");
     CHECK_INT(aril_load_weights(m, in(dir, "state.safetensors"), (aril_load_state_opts){ 0 }),

@@ -395,14 +395,14 @@ static aril_status save_named(const char *a, const char *b, aril_dtype dtype)
 TEST(safetensors_that_cannot_be_saved)
 {
     CHECK_INT(save_named("a", "a", ARIL_F32), ARIL_ERR_ARG);
-    CHECK(strstr(aril_error(), "two tensors are called a"));
+    CHECK(strstr(aril_error(), "two tensors are named a"));
     aril_clear_error();
     CHECK_INT(save_named("a", "__metadata__", ARIL_F32), ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(save_named("a", "\xff", ARIL_F32), ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(save_named("a", "b", ARIL_I4), ARIL_ERR_DTYPE);
-    CHECK(strstr(aril_error(), "safetensors has no i4"));
+    CHECK(strstr(aril_error(), "safetensors has no dtype i4"));
     aril_clear_error();
     CHECK_INT(aril_safetensors_save(NULL, ARIL_TENSORS(aril_scalar(1)), NULL), ARIL_ERR_ARG);
     aril_clear_error();
@@ -526,7 +526,7 @@ TEST(a_file_that_shrinks_while_it_is_open)
     CHECK(f);
     CHECK(truncate(path, 200) == 0);
     CHECK_INT(aril_tensor_status(aril_safetensors_tensor(f, 0)), ARIL_ERR_IO);
-    CHECK(strstr(aril_error(), "become shorter"));
+    CHECK(strstr(aril_error(), "was truncated"));
     aril_clear_error();
     CHECK(!aril_safetensors_all(f));
     aril_clear_error();

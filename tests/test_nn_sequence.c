@@ -139,14 +139,14 @@ TEST(networks_say_what_is_wrong)
     REFUSED(aril_nn_rnn_with(3, 4, (aril_nn_rnn_opts){ .dropout = 1.5 }), ARIL_ERR_ARG,
             "dropout 1.5, expected 0 to 1");
     REFUSED(aril_nn_lstm_with(3, 4, (aril_nn_rnn_opts){ .relu = true }), ARIL_ERR_ARG,
-            "relu is an option of RNN alone");
+            "relu is only for RNN");
     aril_module *m = aril_nn_lstm(3, 4);
     FAILS(aril_forward(m, randn(ARIL_SHAPE(5, 2, 7))), ARIL_ERR_SHAPE, "LSTM: ");
     FAILS(aril_forward(m, randn(ARIL_SHAPE(5))), ARIL_ERR_SHAPE, "[T,N,I] or [T,I]");
     aril_tensor *x = randn(ARIL_SHAPE(5, 2, 3));
     FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(2, 2, 4)))), ARIL_ERR_SHAPE,
           "expected 1 first states");
-    FAILS(aril_forward_n(m, ARIL_LIST(x, x, x, x, x)), ARIL_ERR_ARG, "4 inputs at most");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, x, x, x, x)), ARIL_ERR_ARG, "at most 4 inputs");
     aril_module_release(m);
 }
 
@@ -217,13 +217,13 @@ TEST(attention_says_what_is_wrong)
     aril_module *m = aril_nn_multihead_attention(6, 2);
     aril_tensor *x = randn(ARIL_SHAPE(4, 2, 6)), *k = randn(ARIL_SHAPE(5, 2, 6));
     FAILS(aril_forward(m, randn(ARIL_SHAPE(4, 2, 5))), ARIL_ERR_SHAPE, "expected queries [L,N,6]");
-    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(5, 3, 6)))), ARIL_ERR_SHAPE, "batches");
-    FAILS(aril_forward_n(m, ARIL_LIST(x, k, x)), ARIL_ERR_SHAPE, "not as many values");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(5, 3, 6)))), ARIL_ERR_SHAPE, "batch sizes");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, k, x)), ARIL_ERR_SHAPE, "differ in number");
     FAILS(aril_forward_n(m, ARIL_LIST(x, NULL, NULL, aril_ones(ARIL_SHAPE(4, 2), ARIL_BOOL, CPU))),
-          ARIL_ERR_SHAPE, "expected a mask of keys [N,4]");
+          ARIL_ERR_SHAPE, "expected a key mask [N,4]");
     FAILS(aril_forward_n(m, ARIL_LIST(x, NULL, NULL, NULL,
                                       aril_ones(ARIL_SHAPE(4, 5), ARIL_BOOL, CPU))),
-          ARIL_ERR_SHAPE, "expected a mask of pairs [4,4] or [4,4,4]");
+          ARIL_ERR_SHAPE, "expected an attention mask [4,4] or [4,4,4]");
     aril_module_release(m);
 }
 

@@ -31,7 +31,7 @@ TEST(npy_of_every_dtype_comes_back)
     }
     CHECK_INT(aril_npy_write(path, aril_zeros(ARIL_SHAPE(2), ARIL_BF16, aril_cpu())),
               ARIL_ERR_DTYPE);
-    CHECK(strstr(aril_error(), "NumPy has no bf16"));
+    CHECK(strstr(aril_error(), "NumPy has no dtype bf16"));
     aril_clear_error();
     CHECK_INT(temp_count(), 1);
 }

@@ -296,7 +296,7 @@ TEST(zz_checkpoints_of_other_fits_are_refused)
     const char *dir = place("run");
     CHECK(fit_with("mae", 5, dir) != NULL);
     CHECK(fit_with("mae, r2", 5, dir) == NULL);
-    CHECK_MSG(strstr(aril_error(), "measures loss, mae, lr; this one measures loss, mae, r2, lr") !=
+    CHECK_MSG(strstr(aril_error(), "has the metrics loss, mae, lr; this fit has loss, mae, r2, lr") !=
                   NULL,
               "%s", aril_error());
     aril_clear_error();
@@ -352,7 +352,7 @@ TEST(zz_numbers_that_no_fit_reaches_are_refused)
         CHECK(fit_with("mae", 5, dir) != NULL);
         change_state(dir, "fit/at", aril_from(at[i], ARIL_SHAPE(5), ARIL_I64, aril_cpu()));
         CHECK_MSG(fit_with("mae", 5, dir) == NULL, "place %d was taken", i);
-        CHECK_MSG(strstr(aril_error(), "where no fit can be"), "%s", aril_error());
+        CHECK_MSG(strstr(aril_error(), "not a valid position"), "%s", aril_error());
         aril_clear_error();
         unlink(temp_path("run/state.safetensors"));
     }

@@ -259,7 +259,7 @@ TEST(classes_are_matched_by_name)
     CHECK_STR(now[0], "airplane");
     aril_dataset_release(t);
     CHECK(!aril_dataset_match_classes(aril_dataset_open(temp_path("animals"), "other"), 3, names));
-    CHECK_MSG(strstr(aril_error(), "is none of the 3 classes known: airplane, frog, horse"), "%s",
+    CHECK_MSG(strstr(aril_error(), "is not one of the 3 known classes: airplane, frog, horse"), "%s",
               aril_error());
     aril_clear_error();
     CHECK(!aril_dataset_match_classes(NULL, 3, names));
@@ -300,7 +300,7 @@ TEST(csv_that_is_wrong)
         aril_clear_error();
     }
     CHECK(!CSV("a,b,c\n1,2,3\n", .skip = "a,b"));
-    CHECK_MSG(strstr(aril_error(), "none is left for the inputs"), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "none remains for the inputs"), "%s", aril_error());
     aril_clear_error();
     CHECK(!CSV("1,2\n", .target = "x"));
     CHECK(strstr(aril_error(), "it has no header"));
@@ -314,7 +314,7 @@ TEST(csv_that_is_wrong)
     aril_clear_error();
     const char *classes[] = { "a" };
     CHECK(!CSV("1,a\n3,b\n", .classes = classes, .n_classes = 1));
-    CHECK(strstr(aril_error(), "label \"b\" is none of the 1 classes"));
+    CHECK(strstr(aril_error(), "label \"b\" is not one of the 1 classes"));
     aril_clear_error();
 }
 
@@ -498,7 +498,7 @@ TEST(arrays_as_datasets)
     CHECK(strstr(aril_error(), "it has x_train, y_train, x_test, y_test"));
     aril_clear_error();
     CHECK(!aril_dataset_npz(path, "x_train", "y_test"));
-    CHECK(strstr(aril_error(), "do not belong together"));
+    CHECK(strstr(aril_error(), "do not match"));
     aril_clear_error();
     CHECK_INT(aril_npy_write(temp_path("d.npy"), at[2]), ARIL_OK);
     d = aril_dataset_open(temp_path("d.npy"), NULL);
@@ -526,6 +526,6 @@ TEST(files_named_by_their_part)
     CHECK_STR(row(d, 0), "5 6 -> 0");
     aril_dataset_release(d);
     CHECK(!aril_dataset_open(temp_path("set/test.csv"), "test"));
-    CHECK(strstr(aril_error(), "has no part \"test\""));
+    CHECK(strstr(aril_error(), "has no split \"test\""));
     aril_clear_error();
 }

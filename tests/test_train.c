@@ -903,18 +903,19 @@ TEST(mistakes_are_told)
     clouds(&x, &y);
     aril_model *m = aril_model_new(small_net(), ARIL_SHAPE(D));
     fit_refused(m, x, y, (aril_fit_opts){ 0 }, "aril_model_compile first");
-    refused(m, (aril_model_opts){ .optimizer = small_optim(NULL) }, "one loss");
+    refused(m, (aril_model_opts){ .optimizer = small_optim(NULL) }, "expected one of .loss");
     refused(m,
             (aril_model_opts){
                 .loss = "mse", .loss_module = aril_nn_loss("mse"), .optimizer = small_optim(NULL) },
             "several were");
     refused(m, (aril_model_opts){ .loss = "cross_entrpy", .optimizer = small_optim(NULL) },
             "cross_entropy");
-    refused(m, (aril_model_opts){ .loss = "triplet_margin" }, "takes 3 tensors");
+    refused(m, (aril_model_opts){ .loss = "triplet_margin" }, "expects 3 tensors");
     refused(m, (aril_model_opts){ .loss = "mse", .metrics = "accuracy, acuracy" },
             "did you mean accuracy");
     refused(m, (aril_model_opts){ .loss = "mse", .metrics = "accuracy,accuracy" }, "twice");
-    refused(m, (aril_model_opts){ .loss = "mse", .metrics = "accuracy,," }, "no list of metrics");
+    refused(m, (aril_model_opts){ .loss = "mse", .metrics = "accuracy,," },
+            "not a list of metrics");
     refused(m,
             (aril_model_opts){ .loss = "mse",
                                .schedule =
@@ -922,7 +923,7 @@ TEST(mistakes_are_told)
             "needs an optimizer");
     refused(m,
             (aril_model_opts){ .own_metrics = { aril_metric_new("mae", (aril_metric_opts){ 0 }) } },
-            "one loss");
+            "expected one of .loss");
     CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy" }), ARIL_OK);
     fit_refused(m, x, y, (aril_fit_opts){ 0 }, "without an optimizer");
     aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",

@@ -471,15 +471,15 @@ TEST(outputs_that_cannot_be)
     ARIL_SCOPE;
     aril_model *m = aril_model_new(heads_new(false), ARIL_SHAPE(D));
     aril_output_opts mse = { .loss = "mse" };
-    refused(m, (aril_model_opts){ .loss = "mse", .outputs = { mse } }, "none of its own");
-    refused(m, (aril_model_opts){ .metrics = "mae", .outputs = { mse } }, "none of its own");
-    refused(m, (aril_model_opts){ .outputs = { mse, mse, mse, mse } }, "gives 3");
+    refused(m, (aril_model_opts){ .loss = "mse", .outputs = { mse } }, "leave .loss and .metrics unset");
+    refused(m, (aril_model_opts){ .metrics = "mae", .outputs = { mse } }, "leave .loss and .metrics unset");
+    refused(m, (aril_model_opts){ .outputs = { mse, mse, mse, mse } }, "has 3");
     refused(m, (aril_model_opts){ .outputs = { { .name = "a" }, { .name = "b" } } },
             "none of the model's outputs has a loss");
     refused(m,
             (aril_model_opts){
                 .outputs = { { .name = "a", .loss = "mse" }, { .name = "a", .loss = "mse" } } },
-            "both called");
+            "both named");
     static const char *const bad[] = { "", "val_a", "val", "batch", "a b", "a,b" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(m, (aril_model_opts){ .outputs = { { .name = bad[i], .loss = "mse" } } },
@@ -498,14 +498,14 @@ TEST(outputs_that_cannot_be)
             (aril_model_opts){
                 .outputs = { { .loss = "mse",
                                .own_metrics = { aril_metric_of("loss", absolute, NULL) } } } },
-            "cannot be called 'out1_loss'");
+            "cannot be named 'out1_loss'");
     aril_module *same = aril_nn_loss("mse");
     refused(m, (aril_model_opts){ .outputs = { { .loss_module = same }, { .loss_module = same } } },
             "aril_module_keep");
     aril_metric *twice = aril_metric_of("near", absolute, NULL);
     refused(m,
             (aril_model_opts){ .outputs = { { .loss = "mse", .own_metrics = { twice, twice } } } },
-            "there twice");
+            "given twice");
     CHECK(aril_model_compile(NULL, (aril_model_opts){
                                        .outputs = { { .loss_module = aril_nn_loss("mse"),
                                                       .own_metrics = { aril_metric_of(
@@ -514,7 +514,7 @@ TEST(outputs_that_cannot_be)
     aril_model_free(m);
     /* A module with one result. */
     m = aril_model_new(aril_nn_linear(2, 2), ARIL_SHAPE(2));
-    refused(m, (aril_model_opts){ .outputs = { mse, mse } }, "gives 1");
+    refused(m, (aril_model_opts){ .outputs = { mse, mse } }, "has 1");
     aril_model_free(m);
 }
 
@@ -562,7 +562,7 @@ TEST(targets_that_do_not_fit)
     quiet.validation_n = (aril_samples_n){ ARIL_LIST(d.x), ARIL_LIST(d.kind, d.size) };
     quiet.validation = (aril_samples){ d.x, d.kind };
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), ARIL_LIST(d.kind, d.size), quiet) == NULL);
-    told("one is enough");
+    told("got both");
     aril_tensor *out[3];
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 0, out, (aril_eval_opts){ 0 }) < 0);
     told("expected 1 to");
@@ -576,7 +576,7 @@ TEST(targets_that_do_not_fit)
     /* A module that claims to have more results than it sets. */
     m = aril_model_new(aril_module_new("One", 0, two_results), ARIL_SHAPE(D));
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 2, out, (aril_eval_opts){ 0 }) < 0);
-    told("no result number 2");
+    told("no output 2");
     aril_model_free(m);
 }
 

@@ -58,7 +58,7 @@ TEST(random_crops_reach_every_place)
     }
     CHECK(ninety && !zero);
     CHECK(aril_tensor_status(apply("crop=9x9", x, g)) < 0);
-    CHECK_ERROR("a part of 9 x 9 of an image of 6 x 8");
+    CHECK_ERROR("cannot crop 9 x 9 from an image of 6 x 8");
     aril_generator_free(g);
 }
 
@@ -289,16 +289,16 @@ TEST(wrong_texts_say_what_is_wrong)
 {
     static const char *const wrong[][2] = {
         { "flop", "no transform 'flop'; did you mean flip?" },
-        { "swirl", "no transform 'swirl'; there are resize, center_crop" },
-        { "flip,,crop=3", "nothing between two commas" },
-        { "flip,", "nothing between two commas" },
-        { "crop", "crop: it needs a size (crop=...)" },
+        { "swirl", "no transform 'swirl'; known transforms: resize, center_crop" },
+        { "flip,,crop=3", "an empty transform between commas" },
+        { "flip,", "an empty transform between commas" },
+        { "crop", "crop: missing size (crop=...)" },
         { "crop=", "size is ''; expected a size such as 224 or 224x192" },
         { "crop=0", "crop: size is 0; expected an integer from 1" },
         { "crop=2x3x4", "size is '2x3x4'" },
-        { "crop=28:pod=4", "crop has no setting for 'pod=4'; it has size, pad, fill, reflect" },
-        { "crop=28:pad=4:5", "'5' stands behind settings with names" },
-        { "crop=1:2:3:0:5", "crop has no setting for '5'" },
+        { "crop=28:pod=4", "crop has no option 'pod=4'; it has size, pad, fill, reflect" },
+        { "crop=28:pad=4:5", "'5' follows named options" },
+        { "crop=1:2:3:0:5", "crop has no option '5'" },
         { "flip=1.5", "flip: p is 1.5; expected a number from 0 to 1" },
         { "flip=x", "p is 'x'; expected a number" },
         { "flip=nan", "flip: p is nan" },
@@ -308,7 +308,7 @@ TEST(wrong_texts_say_what_is_wrong)
         { "normalize=0.5:0", "std is 0" },
         { "normalize=1/2/3/4/5:1", "up to four numbers" },
         { "jitter=0.1:hue=0.7", "hue is 0.7; expected a number from 0 to 0.5" },
-        { "to_float=1", "to_float has no setting for '1'; it has none" },
+        { "to_float=1", "to_float has no option '1'; it has none" },
         { "rotate=10:bicubic", "rotate: the filter is bilinear or nearest" },
         { "grayscale=0.5", "grayscale: with 1 channel all images must be gray" },
         { "pad=1/2/3", "pad: expected one, two (x/y) or four" },
@@ -318,7 +318,7 @@ TEST(wrong_texts_say_what_is_wrong)
         CHECK_ERROR(wrong[i][1]);
     }
     CHECK(!aril_transform_parse(NULL));
-    CHECK_ERROR("NULL text");
+    CHECK_ERROR("text is NULL");
 }
 
 TEST(wrong_images)
@@ -337,7 +337,7 @@ TEST(wrong_images)
     aril_dataset *d =
         aril_dataset_images(aril_zeros(ARIL_SHAPE(3, 4, 4), ARIL_U8, aril_cpu()), NULL);
     CHECK(!aril_dataset_transform(d, aril_transform_parse("flip,cutmix")));
-    CHECK_ERROR("cutmix changes whole batches: give it to the loader (.batch_transform)");
+    CHECK_ERROR("cutmix transforms batches: pass it to the loader (.batch_transform)");
 }
 
 TEST(normalized_batches_have_the_bits_of_samples)
@@ -407,7 +407,7 @@ TEST(targets_and_mixes)
         (aril_loader_opts){ .batch = N, .batch_transform = aril_transform_mixup(1, 0) });
     aril_batch b;
     CHECK(!aril_loader_next(l, &b));
-    CHECK_ERROR("mixup: how many classes are there?");
+    CHECK_ERROR("mixup: the dataset does not define the number of classes");
     aril_loader_free(l);
     /* The dataset's class names determine their number. */
     CHECK_INT(aril_dataset_set_classes(d, 6, (const char *const[]){ "a", "b", "c", "d", "e", "f" }),

@@ -287,10 +287,10 @@ struct aril_batch {
     const int64_t *index; /* the samples' indices */
 };
 
-/* Sets *place to a contiguous tensor of that shape and dtype to write a batch to: reuses the
+/* Sets *slot to a contiguous tensor of that shape and dtype to write a batch to: reuses the
  * current one if it fits and nothing else references it. NULL, with an error, when memory runs
  * out. */
-ARIL_API aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape shape);
+ARIL_API aril_tensor *aril_batch_buffer(aril_tensor **slot, aril_dtype dtype, aril_shape shape);
 
 /* Collates n samples into a batch: sets its tensors, allocated with aril_batch_buffer. Called in a
  * scope; must be thread-safe. */

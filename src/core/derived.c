@@ -30,7 +30,7 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes)
 {
     aril__derived *d = aril__malloc(sizeof *d);
     if (!d) {
-        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a derived form");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a derived form");
         return NULL;
     }
     d->bytes = bytes;

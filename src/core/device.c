@@ -103,20 +103,20 @@ aril__device *aril__device_register(const char *kind_name, int index, const aril
 {
     int kind = kind_of(kind_name, true);
     if (kind < 0 || registry.n_devices == ARIL__MAX_DEVICES) {
-        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': no room for another device", kind_name, index);
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': too many devices", kind_name, index);
         return NULL;
     }
     for (int i = 0; i < registry.n_devices; i++) {
         aril_device id = registry.devices[i]->id;
         if (id.kind == kind && id.index == index) {
-            aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is registered already", kind_name, index);
+            aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is already registered", kind_name, index);
             return NULL;
         }
     }
     static aril__device cpu; /* always exists, so nobody has to check for it */
     aril__device *d = kind == ARIL__CPU && index == 0 ? &cpu : aril__calloc(sizeof *d);
     if (!d) {
-        aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': no memory", kind_name, index);
+        aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': out of memory", kind_name, index);
         return NULL;
     }
     d->id = (aril_device){ (int16_t)kind, (int16_t)index };
@@ -140,7 +140,7 @@ aril__device *aril__device_find(aril_device id)
         aril_device_name(registry.devices[i]->id, name, sizeof name);
         snprintf(there + n, sizeof there - n, "%s%s", i ? ", " : "", name);
     }
-    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' here (there is: %s)",
+    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' (available: %s)",
                aril_device_name(id, name, sizeof name), there);
     return NULL;
 }
@@ -256,10 +256,10 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
     }
 fail:
     if (d->ops.alloc == cpu_closed)
-        aril__fail(ARIL_ERR_MEMORY, "memory: none left to start the library with");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory starting the library");
     else
-        aril__fail(ARIL_ERR_MEMORY, "memory: no %zu bytes on %s (%lld in use)", bytes, d->kind_name,
-                   (long long)d->stats.live);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes,
+                   d->kind_name, (long long)d->stats.live);
     return NULL;
 }
 
@@ -354,7 +354,7 @@ aril_device aril_device_named(const char *name)
         int k = kind_of(kind, false);
         if (k >= 0) return (aril_device){ (int16_t)k, (int16_t)index };
     }
-    aril__fail(ARIL_ERR_DEVICE, "device: no kind of device is called '%s'", name ? name : "(null)");
+    aril__fail(ARIL_ERR_DEVICE, "device: no device kind '%s'", name ? name : "(null)");
     return (aril_device){ -1, -1 };
 }
 
@@ -388,7 +388,7 @@ aril_device aril_device_at(int i)
 {
     aril__self();
     if (i < 0 || i >= registry.n_devices) {
-        aril__fail(ARIL_ERR_INDEX, "device_at: %d is not below the count of %d", i,
+        aril__fail(ARIL_ERR_INDEX, "device_at: %d is out of range for %d devices", i,
                    registry.n_devices);
         return (aril_device){ -1, -1 };
     }

@@ -57,12 +57,13 @@ aril_dtype aril__promote(aril_dtype a, aril_dtype b)
 aril_dtype aril_promote_types(aril_dtype a, aril_dtype b)
 {
     if (!is_dtype(a) || !is_dtype(b)) {
-        aril__fail(ARIL_ERR_DTYPE, "promote_types: %d is no dtype", is_dtype(a) ? (int)b : (int)a);
+        aril__fail(ARIL_ERR_DTYPE, "promote_types: %d is not a dtype",
+                   is_dtype(a) ? (int)b : (int)a);
         return a;
     }
     if (a != b && !(aril__dtypes[a].computes && aril__dtypes[b].computes)) {
         aril__fail(ARIL_ERR_DTYPE,
-                   "promote_types: %s and %s do not promote, as %s only stores: cast it first",
+                   "promote_types: %s and %s do not promote: %s is storage-only, cast it first",
                    aril_dtype_name(a), aril_dtype_name(b),
                    aril_dtype_name(aril__dtypes[a].computes ? b : a));
         return a;
@@ -73,8 +74,8 @@ aril_dtype aril_promote_types(aril_dtype a, aril_dtype b)
 aril_status aril_dtype_from_name(const char *name, aril_dtype *out)
 {
     if (!name || !out)
-        return aril__fail(ARIL_ERR_ARG, "dtype_from_name: expected a name and a place for the "
-                                        "dtype, one of them is NULL");
+        return aril__fail(ARIL_ERR_ARG,
+                          "dtype_from_name: expected a name and a pointer for the dtype, got NULL");
     const char *bare = strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
     for (int t = 0; t < ARIL__DTYPE_COUNT; t++) {
         const aril__dtype_row *row = &aril__dtypes[t];
@@ -84,7 +85,7 @@ aril_status aril_dtype_from_name(const char *name, aril_dtype *out)
         }
     }
     return aril__fail(ARIL_ERR_DTYPE,
-                      "dtype_from_name: no dtype is named \"%.40s\": expected one "
-                      "such as f32, float32, i64, bool, bf16, f8e4m3fn",
+                      "dtype_from_name: no dtype \"%.40s\"; expected one such as f32, float32, "
+                      "i64, bool, bf16, f8e4m3fn",
                       name);
 }

@@ -85,7 +85,7 @@ static void make_printable(char *text)
 
 aril_status aril__fail(aril_status code, const char *fmt, ...)
 {
-    char text[MESSAGE_MAX], place[256];
+    char text[MESSAGE_MAX], location[256];
     size_t begin = 0;
     const aril__frame *frame = aril__self()->frame;
     if (frame && aril__hook.where) {
@@ -98,16 +98,16 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
     make_printable(text);
-    size_t placed = aril__location(place, sizeof place);
+    size_t located = aril__location(location, sizeof location);
 
-    size_t size = strlen(text) + (placed ? strlen(place) + 4 : 0) + 1;
+    size_t size = strlen(text) + (located ? strlen(location) + 4 : 0) + 1;
     aril__error *e = aril__malloc(sizeof *e + size);
     if (e) {
         atomic_init(&e->refs, 1);
         e->code = code;
         char *message = (char *)(e + 1);
         e->message = message;
-        snprintf(message, size, placed ? "%s at %s" : "%s", text, place);
+        snprintf(message, size, located ? "%s at %s" : "%s", text, location);
     } else {
         e = &out_of_memory;
     }

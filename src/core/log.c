@@ -53,15 +53,15 @@ void aril__log(unsigned what, const char *fmt, ...)
 
     char line[LINE_SIZE];
     int head = snprintf(line, sizeof line, "aril: %s: ", subject);
-    size_t room = sizeof line - (size_t)head;
+    size_t capacity = sizeof line - (size_t)head;
     va_list args;
     va_start(args, fmt);
-    int body = vsnprintf(line + head, room, fmt, args);
+    int body = vsnprintf(line + head, capacity, fmt, args);
     va_end(args);
     if (body < 0) body = 0;
 
     size_t length = (size_t)head + (size_t)body;
-    if ((size_t)body >= room) {
+    if ((size_t)body >= capacity) {
         length = sizeof line - 1;
         memcpy(line + length - 3, "...", 3);
     }

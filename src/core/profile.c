@@ -327,28 +327,28 @@ static aril_status make_rows(void)
 {
     int n = 1, filled = 0;
     unsigned profile = atomic_load(&all.profile);
-    int64_t whole = all.end - all.begin, in_spans = 0;
+    int64_t total = all.end - all.begin, in_spans = 0;
     for (track *t = all.tracks; t; t = t->next) n += t->profile == profile ? t->n_sums : 0;
     sum *sums = calloc((size_t)n, sizeof *sums);
     all.rows = calloc((size_t)n, sizeof *all.rows);
     if (!sums || !all.rows) {
         free(sums);
-        return aril__fail(ARIL_ERR_MEMORY, "profile: no memory for its table");
+        return aril__fail(ARIL_ERR_MEMORY, "profile: out of memory for its table");
     }
     for (track *t = all.tracks; t; t = t->next) {
         if (t->profile != profile) continue;
         if (t->n_sums) memcpy(sums + filled, t->sums, (size_t)t->n_sums * sizeof *sums);
         filled += t->n_sums;
         for (int i = 0; i < t->n_sums; i++) in_spans += t->sums[i].ns;
-        if (t->number != (int)all.owner) whole += t->last > t->first ? t->last - t->first : 0;
+        if (t->number != (int)all.owner) total += t->last > t->first ? t->last - t->first : 0;
     }
     filled = join_sums(sums, filled);
-    sums[filled++] = (sum){ .key = "(outside)", .shapes = "", .ns = whole - in_spans };
+    sums[filled++] = (sum){ .key = "(outside)", .shapes = "", .ns = total - in_spans };
     qsort(sums, (size_t)filled, sizeof *sums, sums_by_time);
     for (int i = 0; i < filled; i++) add_row(&sums[i]);
     free(sums);
     qsort(all.rows, (size_t)all.n_rows, sizeof *all.rows, by_time);
-    all.seconds = (double)whole * 1e-9;
+    all.seconds = (double)total * 1e-9;
     return ARIL_OK;
 }
 
@@ -426,13 +426,13 @@ aril_status aril_profile_begin(aril_profile_opts opts)
     char *trace = opts.trace ? strdup(opts.trace) : NULL;
     if (!t || (opts.trace && !trace)) {
         free(trace);
-        return aril__fail(ARIL_ERR_MEMORY, "profile: no memory");
+        return aril__fail(ARIL_ERR_MEMORY, "profile: out of memory");
     }
     pthread_mutex_lock(&all.lock);
     if (all.on) {
         pthread_mutex_unlock(&all.lock);
         free(trace);
-        return aril__fail(ARIL_ERR_STATE, "profile_begin: a profile has begun already");
+        return aril__fail(ARIL_ERR_STATE, "profile_begin: a profile is already running");
     }
     drop_rows();
     free(all.trace);
@@ -455,7 +455,7 @@ aril_status aril_profile_end(void)
     pthread_mutex_lock(&all.lock);
     if (!all.on) {
         pthread_mutex_unlock(&all.lock);
-        return aril__fail(ARIL_ERR_STATE, "profile_end: no profile has begun");
+        return aril__fail(ARIL_ERR_STATE, "profile_end: no profile is running");
     }
     __atomic_fetch_and(&aril__log_mask, ~(unsigned)ARIL__LOG_PROFILE, __ATOMIC_RELAXED);
     all.end = aril__nanoseconds();
@@ -501,9 +501,9 @@ aril_status aril_profile_print(FILE *to)
 {
     const aril_profile_row *rows;
     int n = aril_profile_rows(&rows), name = 9;
-    double whole = aril_profile_seconds();
+    double total = aril_profile_seconds();
     if (!to) return aril__fail(ARIL_ERR_ARG, "profile_print: the file is NULL");
-    if (!n) return aril__fail(ARIL_ERR_STATE, "profile_print: no profile has ended yet");
+    if (!n) return aril__fail(ARIL_ERR_STATE, "profile_print: no finished profile");
     double peak = aril_machine_peak();
     for (int i = 0; i < n; i++)
         if ((int)strlen(rows[i].name) > name) name = (int)strlen(rows[i].name);
@@ -519,7 +519,7 @@ aril_status aril_profile_print(FILE *to)
         if (r->kernels > 1) snprintf(more, sizeof more, " and %d more", r->kernels - 1);
         fprintf(to, "%-*s %8s %11.3f %6.1f%% %11s %8s %9s %6s%s%s%s%s%s\n", name, r->name,
                 figure(count, sizeof count, (double)r->calls, "%.0f"), r->seconds * 1e3,
-                whole > 0 ? r->seconds / whole * 100 : 0,
+                total > 0 ? r->seconds / total * 100 : 0,
                 figure(per, sizeof per, r->calls ? r->seconds / (double)r->calls * 1e6 : 0, "%.2f"),
                 figure(gb, sizeof gb, moved * 1e-9, "%.2f"),
                 figure(gf, sizeof gf, done * 1e-9, "%.2f"),

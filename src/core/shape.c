@@ -7,7 +7,7 @@
 aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
 {
     if (s.ndim < 0 || s.ndim > ARIL_MAX_DIMS)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: %d dimensions (0 to %d are possible)", what, s.ndim,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: got %d dimensions, expected 0 to %d", what, s.ndim,
                           ARIL_MAX_DIMS);
     char text[ARIL__SHAPE_TEXT];
     int64_t count = 1;
@@ -19,7 +19,7 @@ aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
                               aril__shape_text(text, s.ndim, s.dim));
         if (d > 0 && __builtin_mul_overflow(count, d, &count)) count = INT64_MAX;
         if (count > INT64_MAX / 16)
-            return aril__fail(ARIL_ERR_SHAPE, "%s: more elements than can be counted in %s", what,
+            return aril__fail(ARIL_ERR_SHAPE, "%s: too many elements in %s", what,
                               aril__shape_text(text, s.ndim, s.dim));
     }
     return ARIL_OK;

@@ -528,7 +528,7 @@ static size_t fit(int wanted, size_t size)
     return (size_t)wanted < size ? (size_t)wanted : size - 1;
 }
 
-static size_t write_line_place(const struct hit *hit, char *buf, size_t size)
+static size_t write_line_location(const struct hit *hit, char *buf, size_t size)
 {
     return fit(snprintf(buf, size, "%s:%llu", base_name(hit->file.name),
                         (unsigned long long)hit->line),
@@ -542,7 +542,7 @@ size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, cha
     if (size == 0) return 0;
     buf[0] = 0;
     if (!object_read(&o, elf, elf_size) || !line_at(&o, address, &hit)) return 0;
-    return write_line_place(&hit, buf, size);
+    return write_line_location(&hit, buf, size);
 }
 
 /* ---- The objects of this process ------------------------------------------------------------ */
@@ -713,7 +713,7 @@ static bool is_own_source(const struct hit *hit)
 
 /* ---- Walking the stack ---------------------------------------------------------------------- */
 
-static size_t write_module_place(const char *path, uint64_t offset, char *buf, size_t size)
+static size_t write_module_location(const char *path, uint64_t offset, char *buf, size_t size)
 {
     char program[PATH_MAX];
     if (strcmp(path, "/proc/self/exe") == 0) {
@@ -742,7 +742,8 @@ static bool is_own_code(const struct symbol *symbol, const struct hit *hit)
 
 /* The source location of one frame: returns its length, 0 to stop the search, -1 to go on to the
  * caller. */
-static int frame_place(const struct module *at, const struct module *here, char *buf, size_t size)
+static int frame_location(const struct module *at, const struct module *here, char *buf,
+                          size_t size)
 {
     uint64_t address = at->address - at->bias;
     const struct object *o = object_open(at->path);
@@ -760,13 +761,13 @@ static int frame_place(const struct module *at, const struct module *here, char 
         if (!own.known && !symbol_at(o, here->address - here->bias).name) return -1;
         if (is_own_code(&symbol, has_line ? &hit : NULL)) return -1;
     }
-    if (has_line) return (int)write_line_place(&hit, buf, size);
+    if (has_line) return (int)write_line_location(&hit, buf, size);
     if (symbol.name && strcmp(symbol.name, "_start") == 0) return 0; /* past main */
     if (symbol.name)
         return (int)fit(snprintf(buf, size, "%s+0x%llx", symbol.name,
                                  (unsigned long long)symbol.offset + 1),
                         size);
-    return (int)write_module_place(at->path, address + 1, buf, size);
+    return (int)write_module_location(at->path, address + 1, buf, size);
 }
 
 /* Reading debug information takes a millisecond or more, and the same call often fails again. */
@@ -785,7 +786,7 @@ static struct memo *memo_of(const struct module *at, uint64_t *path)
     return &memos[(at->address ^ at->address >> 11) % 1024];
 }
 
-static size_t find_place(void *const *frames, int n_frames, char *buf, size_t size)
+static size_t find_location(void *const *frames, int n_frames, char *buf, size_t size)
 {
     static struct module here, at; /* too large for a stack that may be small; guarded by `lock` */
     here = (struct module){ .address = (uintptr_t)&aril__location };
@@ -800,7 +801,7 @@ static size_t find_place(void *const *frames, int n_frames, char *buf, size_t si
         uint64_t path;
         struct memo *m = memo_of(&at, &path);
         bool known = m->address == at.address && m->bias == at.bias && m->path == path;
-        int n = known ? m->result : frame_place(&at, &here, buf, size);
+        int n = known ? m->result : frame_location(&at, &here, buf, size);
         if (known && n > 0) n = (int)fit(snprintf(buf, size, "%s", m->text), size);
         if (!known && n < (int)sizeof m->text && n < (int)size - 1) {
             *m = (struct memo){ at.address, at.bias, path, n, "" };
@@ -834,7 +835,7 @@ size_t aril__location(char *buf, size_t size)
         if (frames[i] == __builtin_return_address(0)) first = i;
     size_t length = 0;
     if (n_frames > 0 && lock_soon()) {
-        length = find_place(frames + first, n_frames - first, buf, size);
+        length = find_location(frames + first, n_frames - first, buf, size);
         pthread_mutex_unlock(&lock);
     }
     if (length == 0) buf[0] = 0;

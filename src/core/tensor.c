@@ -20,7 +20,7 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
 {
     aril__storage *s = aril__slab_alloc(&th->slab, sizeof *s);
     if (aril__unlikely(!s)) {
-        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a storage header");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a storage header");
         return NULL;
     }
     atomic_init(&s->refs, 1);
@@ -66,7 +66,7 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
 {
     aril_tensor *t = aril__new_header(th);
     if (aril__unlikely(!t)) {
-        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a tensor header");
         return NULL;
     }
     atomic_init(&t->refs, 1);
@@ -89,7 +89,7 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
                            step > INT64_MAX / 16)) {
             char text[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "memory: more elements than can be counted in %s",
+            aril__fail(ARIL_ERR_SHAPE, "memory: too many elements in %s",
                        aril__shape_text(text, ndim, dim));
             aril__end_header(th, t);
             return NULL;
@@ -238,8 +238,8 @@ aril_status aril__check_value(const char *what, const aril_tensor *t)
     if (aril__unlikely(!t)) return aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
     if (aril__unlikely(t->flags & ARIL__POISON)) return aril__refuse_poison(what, -1, t);
     if (aril__unlikely(!t->storage))
-        return aril__fail(ARIL_ERR_STATE,
-                          "%s: a symbolic tensor has no value before its graph runs", what);
+        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor has no value until its graph runs",
+                          what);
     return ARIL_OK;
 }
 
@@ -367,16 +367,16 @@ static aril__cold bool meets_twice(int n, const int64_t *dim, const int64_t *str
 {
     if (reach >= (int64_t)1 << 30) return true;
     unsigned char *seen = aril__calloc((size_t)reach / 8 + 1);
-    int64_t at[ARIL_MAX_DIMS] = { 0 }, place = 0;
+    int64_t at[ARIL_MAX_DIMS] = { 0 }, offset = 0;
     bool twice = !seen;
     while (!twice) {
-        twice = seen[place / 8] >> (place % 8) & 1;
-        seen[place / 8] |= (unsigned char)(1 << (place % 8));
+        twice = seen[offset / 8] >> (offset % 8) & 1;
+        seen[offset / 8] |= (unsigned char)(1 << (offset % 8));
         int d = 0;
         for (; d < n; d++) {
-            place += stride[d];
+            offset += stride[d];
             if (++at[d] < dim[d]) break;
-            place -= dim[d] * stride[d];
+            offset -= dim[d] * stride[d];
             at[d] = 0;
         }
         if (d == n) break;

@@ -100,12 +100,12 @@ static aril__cold void warn_of_root(void)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&warned)) return;
-    char place[256];
-    size_t placed = aril__location(place, sizeof place);
+    char location[256];
+    size_t located = aril__location(location, sizeof location);
     fprintf(stderr,
             "aril: warning: more than %d tensors lie outside any scope and live until their thread "
             "ends; write ARIL_SCOPE; at the top of the loop that makes them%s%s\n",
-            ROOT_LIMIT, placed ? " at " : "", place);
+            ROOT_LIMIT, located ? " at " : "", location);
 }
 
 bool aril__own_grow(aril__thread *th)
@@ -116,7 +116,7 @@ bool aril__own_grow(aril__thread *th)
     if (th->n_scopes == 0 && th->n_owned >= ROOT_LIMIT) warn_of_root();
     aril_tensor **grown = aril__realloc(th->owned, cap * sizeof *grown);
     if (!grown) {
-        aril__fail(ARIL_ERR_MEMORY, "scope: no memory for the list of %u tensors", cap);
+        aril__fail(ARIL_ERR_MEMORY, "scope: out of memory for the list of %u tensors", cap);
         return false;
     }
     th->owned = grown;
@@ -139,7 +139,7 @@ static aril_guard open_guard(bool is_scope)
         aril__guard *grown = aril__realloc(th->guards, cap * sizeof *grown);
         if (!grown) {
             /* The block still runs; its tensors belong to the enclosing scope. */
-            aril__fail(ARIL_ERR_MEMORY, "scope: no memory for a guard");
+            aril__fail(ARIL_ERR_MEMORY, "scope: out of memory for a guard");
             g.depth = UINT32_MAX;
             return g;
         }
@@ -275,14 +275,14 @@ void aril_release(aril_tensor *t)
         aril__tensor_release(th, t);
 }
 
-void aril_set(aril_tensor **place, aril_tensor *t)
+void aril_set(aril_tensor **handle, aril_tensor *t)
 {
-    if (!place) {
-        aril__fail(ARIL_ERR_ARG, "set: the place is NULL");
+    if (!handle) {
+        aril__fail(ARIL_ERR_ARG, "set: the pointer is NULL");
         return;
     }
-    aril_tensor *old = *place;
-    *place = aril_keep(t);
+    aril_tensor *old = *handle;
+    *handle = aril_keep(t);
     aril_release(old);
 }
 

@@ -22,8 +22,8 @@ aril_dataset *aril__dataset_of_arrays(const char *path, aril_tensor *x, aril_ten
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         aril_shape sx = aril_shape_of(x), sy = y ? aril_shape_of(y) : (aril_shape){ 0 };
         aril__fail(ARIL_ERR_FORMAT,
-                   "%s: x %s and y %s do not belong together: the first dimension of each counts "
-                   "the samples",
+                   "%s: x %s and y %s do not match: the first dimension of both must be the number "
+                   "of samples",
                    path, aril__shape_text(a, sx.ndim, sx.dim),
                    aril__shape_text(b, sy.ndim, sy.dim));
         return NULL;
@@ -96,8 +96,9 @@ aril_dataset *aril__open_npz(const char *path, const char *split, const aril_ope
     if (x)
         d = aril__dataset_of_arrays(path, x, y);
     else
-        aril__fail(ARIL_ERR_ARG, "%s has no arrays x_%s and y_%s%s; aril_dataset_npz takes others",
-                   path, part, part, strcmp(part, "train") == 0 ? ", nor x and y" : "");
+        aril__fail(ARIL_ERR_ARG,
+                   "%s has no arrays x_%s and y_%s%s; for other names use aril_dataset_npz", path,
+                   part, part, strcmp(part, "train") == 0 ? ", nor x and y" : "");
     aril_npz_close(f);
     return d;
 }
@@ -128,8 +129,7 @@ aril_dataset *aril_dataset_hdf5(const char *path, const char *x_name, const char
     if (!x) {
         if (aril__hdf5_opens(path))
             aril__fail(ARIL_ERR_ARG,
-                       "%s has neither an array x nor data; aril_dataset_hdf5 takes other names",
-                       path);
+                       "%s has no array x or data; for other names use aril_dataset_hdf5", path);
         return NULL;
     }
     if (aril_tensor_status(x) != ARIL_OK) return NULL;

@@ -88,7 +88,7 @@ static aril_status cache_get(aril_dataset *self, int64_t i, aril_sample *s)
     if (status < 0 || (c->limit && atomic_load(&c->bytes) >= c->limit)) return status;
 
     int64_t bytes;
-    aril__set_aside before = aril__errors_begin();
+    aril__saved_errors before = aril__errors_begin();
     e = entry_new(s, &bytes);
     aril__error_release(aril__errors_end(&before));
     if (!e) return status;
@@ -123,10 +123,11 @@ aril_dataset *aril_dataset_cache(aril_dataset *source, int64_t limit)
     if (!source) return NULL;
     aril_dataset *d = NULL;
     if (!source->type->get)
-        aril__fail(ARIL_ERR_ARG, "dataset_cache: %s is a stream, whose samples have no places",
+        aril__fail(ARIL_ERR_ARG, "dataset_cache: %s is a stream, whose samples have no indices",
                    source->type->type);
     else if (limit < 0)
-        aril__fail(ARIL_ERR_ARG, "dataset_cache: a limit of %lld bytes", (long long)limit);
+        aril__fail(ARIL_ERR_ARG, "dataset_cache: expected a limit of 0 or more bytes, got %lld",
+                   (long long)limit);
     else
         d = aril_dataset_make(&cache_class);
     struct cache *c = aril_dataset_data(d);

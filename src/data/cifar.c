@@ -64,8 +64,8 @@ static aril_status read_part(const char *folder, const char *name, size_t record
     if (status != ARIL_OK) return status;
     if (b->n % record == 0 && b->n > 0) return ARIL_OK;
     status = aril__fail(ARIL_ERR_FORMAT,
-                        "%s is no good file of CIFAR: its %zu bytes are no records of %zu", path,
-                        b->n, record);
+                        "%s is not a valid file of CIFAR: its %zu bytes are not a multiple of %zu",
+                        path, b->n, record);
     aril__bytes_free(b);
     return status;
 }
@@ -77,8 +77,9 @@ static aril_status split_records(const char *name, const aril__bytes *b, size_t 
     for (size_t at = 0; at < b->n; at += labels + PIXELS, x += PIXELS) {
         unsigned label = b->at[at + labels - 1];
         if (label >= (unsigned)classes)
-            return aril__fail(ARIL_ERR_FORMAT, "%s: a label of %u, of %d classes, at byte %zu",
-                              name, label, classes, at);
+            return aril__fail(ARIL_ERR_FORMAT,
+                              "%s: label %u is out of range for %d classes, at byte %zu", name,
+                              label, classes, at);
         *y++ = label;
         memcpy(x, b->at + at + labels, PIXELS);
     }
@@ -149,8 +150,7 @@ aril_dataset *aril__open_cifar(const char *folder, const char *split, const aril
     int n = training && !hundred ? 5 : 1;
     for (int i = 0; i < n; i++)
         if (!present(folder, names[i])) {
-            aril__fail(ARIL_ERR_IO, "%s lacks the file %s (or the same with .gz)", folder,
-                       names[i]);
+            aril__fail(ARIL_ERR_IO, "%s: missing file %s (or the same with .gz)", folder, names[i]);
             return NULL;
         }
     return load(folder, n, names, hundred);

@@ -20,12 +20,12 @@ static aril_status renumber(aril_dataset *self, aril_sample *s)
     if (!s->y) return ARIL_OK;
     if (aril_numel(s->y) != 1 || aril_dtype_is_float(aril_dtype_of(s->y)))
         return aril__fail(ARIL_ERR_ARG,
-                          "match_classes: expected a target that is one class, got %lld values of "
-                          "%s",
+                          "match_classes: expected one class as target, got %lld values of %s",
                           (long long)aril_numel(s->y), aril_dtype_name(aril_dtype_of(s->y)));
     int64_t label = aril_item_int(s->y);
     if (label < 0 || label >= d->n)
-        return aril__fail(ARIL_ERR_INDEX, "match_classes: the target is %lld, of %d classes",
+        return aril__fail(ARIL_ERR_INDEX,
+                          "match_classes: target %lld is out of range for %d classes",
                           (long long)label, d->n);
     label = d->number[label];
     s->y = aril_from(&label, ARIL_SHAPE(), ARIL_I64, aril_cpu());
@@ -88,7 +88,7 @@ static aril_status unknown_class(const char *name, int n, const char *const *nam
     for (int i = 0; i < n && used + 1 < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     if (used + 1 >= sizeof list) memcpy(list + sizeof list - 4, "...", 4);
-    return aril__fail(ARIL_ERR_ARG, "class '%s' is none of the %d classes known: %s", name, n,
+    return aril__fail(ARIL_ERR_ARG, "class '%s' is not one of the %d known classes: %s", name, n,
                       list);
 }
 

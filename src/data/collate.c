@@ -6,18 +6,18 @@
 
 #include <string.h>
 
-aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape shape)
+aril_tensor *aril_batch_buffer(aril_tensor **slot, aril_dtype dtype, aril_shape shape)
 {
-    if (!place) {
-        aril__fail(ARIL_ERR_ARG, "batch_room: the place is NULL");
+    if (!slot) {
+        aril__fail(ARIL_ERR_ARG, "batch_buffer: the pointer is NULL");
         return NULL;
     }
     if ((int)dtype < 0 || (int)dtype >= ARIL__DTYPE_COUNT) {
-        aril__fail(ARIL_ERR_DTYPE, "batch_room: there is no dtype number %d", (int)dtype);
+        aril__fail(ARIL_ERR_DTYPE, "batch_buffer: %d is not a dtype", (int)dtype);
         return NULL;
     }
     aril__thread *th = aril__self();
-    aril_tensor *t = *place;
+    aril_tensor *t = *slot;
     /* Reuse the tensor only if nobody else holds it or its storage. */
     if (t && t->storage && t->dtype == (uint8_t)dtype && t->ndim == shape.ndim && !t->node &&
         atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
@@ -27,11 +27,11 @@ aril_tensor *aril_batch_buffer(aril_tensor **place, aril_dtype dtype, aril_shape
         return t;
     }
     if (t) aril__tensor_release(th, t);
-    *place = NULL;
+    *slot = NULL;
     if (aril__check_shape("batch", shape, false) < 0) return NULL;
     t = aril__tensor_new(th, dtype, shape.ndim, shape.dim, aril__cpu_device);
     if (!t) return NULL;
-    *place = t;
+    *slot = t;
     return t;
 }
 
@@ -60,11 +60,10 @@ static aril_status check(const aril_tensor *t, int k)
         return ARIL_ERR_STATE;
     }
     if (t->ndim + 1 > ARIL_MAX_DIMS)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "%s has %d dimensions, and a batch of them would have more than %d",
+        return aril__fail(ARIL_ERR_SHAPE, "%s has %d dimensions; a batch would have more than %d",
                           aril__part_name(k), t->ndim, ARIL_MAX_DIMS);
     if (aril__dtypes[t->dtype].bits < 8)
-        return aril__fail(ARIL_ERR_DTYPE, "%s is %s: cast it to a type of whole bytes",
+        return aril__fail(ARIL_ERR_DTYPE, "%s is %s: cast it to a dtype of at least one byte",
                           aril__part_name(k), aril__dtypes[t->dtype].name);
     return ARIL_OK;
 }
@@ -76,11 +75,11 @@ aril_status aril__stack_begin(aril__stack *k, const aril_sample *s, int64_t n, b
     k->first = s->index;
     for (int i = 0; i < ARIL__PARTS; i++) {
         aril_tensor *t = *aril__sample_part((aril_sample *)(uintptr_t)s, i);
-        aril_tensor **place = aril__batch_part(b, i);
+        aril_tensor **slot = aril__batch_part(b, i);
         k->part[i].ndim = -1;
         if (!t) {
-            aril_release(*place);
-            *place = NULL;
+            aril_release(*slot);
+            *slot = NULL;
             continue;
         }
         aril_status status = check(t, i);
@@ -89,15 +88,15 @@ aril_status aril__stack_begin(aril__stack *k, const aril_sample *s, int64_t n, b
         aril_dtype dtype = unit ? ARIL_F32 : (aril_dtype)t->dtype;
         aril_shape shape = { .ndim = t->ndim + 1, .dim = { n } };
         memcpy(shape.dim + 1, t->dim, (size_t)t->ndim * sizeof *t->dim);
-        aril_tensor *room = aril_batch_buffer(place, dtype, shape);
-        if (!room) return ARIL_ERR_MEMORY;
+        aril_tensor *buffer = aril_batch_buffer(slot, dtype, shape);
+        if (!buffer) return ARIL_ERR_MEMORY;
         k->part[i].from = (aril_dtype)t->dtype;
         k->part[i].scale = unit;
         k->part[i].ndim = t->ndim;
         memcpy(k->part[i].dim, t->dim, sizeof k->part[i].dim);
         k->part[i].numel = t->numel;
         k->part[i].bytes = aril__dtype_bytes(dtype, t->numel);
-        k->part[i].rows = aril__ptr(room);
+        k->part[i].rows = aril__ptr(buffer);
     }
     return ARIL_OK;
 }
@@ -116,7 +115,7 @@ static aril__cold aril_status unlike(const aril__stack *k, int i, const aril_ten
                           aril__dtypes[k->part[i].from].name, (long long)k->first);
     return aril__fail(ARIL_ERR_SHAPE,
                       "%s is %s here and %s in sample %lld of the same batch: resize or crop them "
-                      "to one size, or let the loader fill them up (.pad)",
+                      "to one size, or pad them (.pad of the loader)",
                       aril__part_name(i), aril__text(here, t),
                       aril__shape_text(there, k->part[i].ndim, k->part[i].dim),
                       (long long)k->first);
@@ -159,7 +158,7 @@ static void fill(void *dst, aril_dtype dtype, int64_t n, double value)
 static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value, bool scale,
                             aril_batch *b)
 {
-    aril_tensor **place = aril__batch_part(b, i);
+    aril_tensor **slot = aril__batch_part(b, i);
     aril_tensor *like = *aril__sample_part((aril_sample *)(uintptr_t)&s[0], i);
     aril_status status = check(like, i);
     if (status < 0) return status;
@@ -172,7 +171,7 @@ static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value
             char one[ARIL__SHAPE_TEXT], other[ARIL__SHAPE_TEXT];
             return aril__fail(
                 ARIL_ERR_SHAPE,
-                "samples can be filled up along their first axis only, but %s is %s %s in sample "
+                "samples can be padded along their first axis only, but %s is %s %s in sample "
                 "%lld and %s %s in sample %lld",
                 aril__part_name(i), aril__dtypes[like->dtype].name, aril__text(one, like),
                 (long long)s[0].index, t ? aril__dtypes[t->dtype].name : "absent",
@@ -185,9 +184,9 @@ static aril_status pad_part(int64_t n, const aril_sample *s, int i, double value
     aril_shape shape = { .ndim = like->ndim + 1, .dim = { n, longest } };
     int64_t step = 1; /* elements per index of the first axis */
     for (int d = 1; d < like->ndim; d++) step *= shape.dim[d + 1] = like->dim[d];
-    aril_tensor *room = aril_batch_buffer(place, dtype, shape);
-    if (!room) return ARIL_ERR_MEMORY;
-    char *rows = aril__ptr(room);
+    aril_tensor *buffer = aril_batch_buffer(slot, dtype, shape);
+    if (!buffer) return ARIL_ERR_MEMORY;
+    char *rows = aril__ptr(buffer);
     size_t row_bytes = aril__dtype_bytes(dtype, longest * step);
     for (int64_t r = 0; r < n; r++) {
         aril_tensor *t = *aril__sample_part((aril_sample *)(uintptr_t)&s[r], i);
@@ -210,8 +209,7 @@ aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, do
                                bool scale, aril_batch *b)
 {
     if (!s[0].x || aril_ndim(s[0].x) < 1)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "a loader that fills samples up needs an x of at least one dimension");
+        return aril__fail(ARIL_ERR_SHAPE, "padding needs an x of at least one dimension");
     aril__stack rest;
     aril_sample others = s[0];
     bool pad_targets = s[0].y && s[0].y->ndim > 0;

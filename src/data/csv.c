@@ -32,7 +32,7 @@ struct table {
     char separator;
     int64_t line, row_line; /* line number after the row, and of its first line */
     struct field *field;    /* values of the current row */
-    int n, room;
+    int n, capacity;
     int columns, target; /* target: -1 if there is none */
     aril__texts head;    /* column names; empty without a header */
     aril__words names;   /* the distinct column names */
@@ -63,19 +63,19 @@ static aril_status wrong(const struct table *t, int column, const char *fmt, ...
 
 static aril_status no_memory(const struct table *t)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", t->path);
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", t->path);
 }
 
 /* ---- rows ---- */
 
 static aril_status add_field(struct table *t, struct field f)
 {
-    if (t->n == t->room) {
-        int room = t->room ? t->room * 2 : 32;
-        struct field *more = aril__realloc(t->field, (size_t)room * sizeof *more);
+    if (t->n == t->capacity) {
+        int capacity = t->capacity ? t->capacity * 2 : 32;
+        struct field *more = aril__realloc(t->field, (size_t)capacity * sizeof *more);
         if (!more) return no_memory(t);
         t->field = more;
-        t->room = room;
+        t->capacity = capacity;
     }
     t->field[t->n++] = f;
     return ARIL_OK;
@@ -236,9 +236,9 @@ static aril_status take_rest(struct table *t)
 static aril_status choose_columns(struct table *t)
 {
     const aril_csv_opts *o = &t->opts;
-    int room = t->columns > o->n_columns ? t->columns : o->n_columns;
+    int capacity = t->columns > o->n_columns ? t->columns : o->n_columns;
     aril_status status = ARIL_OK;
-    t->take = aril__malloc(((size_t)room + 1) * sizeof *t->take);
+    t->take = aril__malloc(((size_t)capacity + 1) * sizeof *t->take);
     if (!t->take) return no_memory(t);
     t->target = t->columns - 1;
     if (o->no_target)
@@ -250,7 +250,7 @@ static aril_status choose_columns(struct table *t)
     if (status == ARIL_OK) status = o->columns ? take_columns(t) : take_rest(t);
     bool chosen = o->skip || o->target || o->columns; /* without options, x may be empty */
     if (status != ARIL_OK || t->n_take > 0 || !chosen) return status;
-    return aril__fail(ARIL_ERR_FORMAT, "%s has %d columns, and none is left for the inputs%s",
+    return aril__fail(ARIL_ERR_FORMAT, "%s has %d columns, and none remains for the inputs%s",
                       t->path, t->columns, t->target >= 0 ? " beside the target" : "");
 }
 
@@ -399,7 +399,7 @@ static aril_status number_labels(struct table *t, int64_t *number)
         for (int k = 0; k < t->opts.n_classes; k++)
             if (strcmp(t->labels.text.at[i], t->opts.classes[k]) == 0) number[i] = k;
         if (number[i] < 0)
-            return aril__fail(ARIL_ERR_FORMAT, "%s: label \"%s\" is none of the %d classes",
+            return aril__fail(ARIL_ERR_FORMAT, "%s: label \"%s\" is not one of the %d classes",
                               t->path, t->labels.text.at[i], t->opts.n_classes);
     }
     return ARIL_OK;
@@ -507,7 +507,7 @@ aril_dataset *aril_dataset_csv(const char *path, aril_csv_opts opts)
         status = read_row(&t);
     }
     if (status == ARIL_OK && t.rows == 0)
-        status = aril__fail(ARIL_ERR_FORMAT, "%s has a header and no rows", path);
+        status = aril__fail(ARIL_ERR_FORMAT, "%s has a header but no rows", path);
     aril_dataset *d = status == ARIL_OK ? make(&t) : NULL;
     aril__bytes_free(&b);
     aril__bytes_free(&t.x);

@@ -263,21 +263,20 @@ void aril__sample_end(aril_sample *s, const aril_generator *before)
 
 aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
 {
-    if (!s) return aril__fail(ARIL_ERR_ARG, "dataset_get: NULL for the sample");
+    if (!s) return aril__fail(ARIL_ERR_ARG, "dataset_get: the sample is NULL");
     memset(s, 0, sizeof *s);
-    if (!d) return aril__fail(ARIL_ERR_ARG, "dataset_get: NULL dataset");
+    if (!d) return aril__fail(ARIL_ERR_ARG, "dataset_get: the dataset is NULL");
     if (!d->type->get)
-        return aril__fail(ARIL_ERR_ARG,
-                          "dataset_get: %s is a stream, whose samples come in order: use a loader",
+        return aril__fail(ARIL_ERR_ARG, "dataset_get: %s is a stream: read it with a loader",
                           d->type->type);
     int64_t n = aril_dataset_size(d);
     if (i < 0 || i >= n)
         return aril__fail(ARIL_ERR_INDEX,
-                          "dataset_get: sample %lld of a dataset of %lld (they count from 0)",
-                          (long long)i, (long long)n);
+                          "dataset_get: index %lld is out of range for %lld samples", (long long)i,
+                          (long long)n);
     aril_generator g;
     aril__sample_begin(s, &g, 0, 0, i, 0);
-    aril__set_aside before = aril__errors_begin();
+    aril__saved_errors before = aril__errors_begin();
     aril_status status = d->type->get(d, i, s);
     aril__error *e = aril__errors_end(&before);
     aril__sample_end(s, &g);
@@ -298,15 +297,15 @@ const char *aril__part_name(int k)
 
 /* ---- errors ---- */
 
-aril__set_aside aril__errors_begin(void)
+aril__saved_errors aril__errors_begin(void)
 {
     aril__thread *th = aril__self();
-    aril__set_aside before = { th->error, th->last_error };
+    aril__saved_errors before = { th->error, th->last_error };
     th->error = th->last_error = NULL;
     return before;
 }
 
-aril__error *aril__errors_end(aril__set_aside *before)
+aril__error *aril__errors_end(aril__saved_errors *before)
 {
     aril__thread *th = aril__self();
     aril__error *made = th->error; /* keep the first error: it is the cause */
@@ -322,11 +321,11 @@ aril_status aril__sample_failed(aril__error *e, aril_status status, const char *
     aril_status code = e ? e->code : status < 0 ? status : ARIL_ERR_INTERNAL;
     const char *why = e ? e->message : aril_status_text(code);
     /* Both messages end with the source location of the call; keep only one. */
-    char place[256];
-    size_t length = strlen(why), placed = aril__location(place, sizeof place);
-    if (placed && length > placed + 4 && !strcmp(why + length - placed, place) &&
-        !strncmp(why + length - placed - 4, " at ", 4))
-        length -= placed + 4;
+    char location[256];
+    size_t length = strlen(why), located = aril__location(location, sizeof location);
+    if (located && length > located + 4 && !strcmp(why + length - located, location) &&
+        !strncmp(why + length - located - 4, " at ", 4))
+        length -= located + 4;
     if (s->name)
         aril__fail(code, "%s: sample %lld (%s): %.*s", dataset, (long long)s->index, s->name,
                    (int)length, why);

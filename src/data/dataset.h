@@ -66,13 +66,13 @@ aril_status aril__stream_finish(aril_dataset *d, aril_sample *s);
 const char *aril__part_name(int k);
 
 /* The calling thread's error, saved while code runs that may raise another. */
-typedef struct aril__set_aside {
+typedef struct aril__saved_errors {
     aril__error *error, *last_error;
-} aril__set_aside;
+} aril__saved_errors;
 
-aril__set_aside aril__errors_begin(void);
+aril__saved_errors aril__errors_begin(void);
 /* Restores the saved errors; returns the error raised in between (to be released), or NULL. */
-aril__error *aril__errors_end(aril__set_aside *before);
+aril__error *aril__errors_end(aril__saved_errors *before);
 
 /* Sets this thread's error to `e`, with the sample's name added, and releases e. Returns its status
  * code. */

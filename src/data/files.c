@@ -12,17 +12,17 @@
 
 aril_status aril__texts_add(aril__texts *to, const char *name)
 {
-    if (to->n == to->room) {
-        int64_t room = to->room ? to->room * 2 : 16;
-        char **at = aril__realloc(to->at, (size_t)room * sizeof *at);
+    if (to->n == to->capacity) {
+        int64_t capacity = to->capacity ? to->capacity * 2 : 16;
+        char **at = aril__realloc(to->at, (size_t)capacity * sizeof *at);
         if (!at)
-            return aril__fail(ARIL_ERR_MEMORY, "no memory for a list of %lld names",
-                              (long long)room);
+            return aril__fail(ARIL_ERR_MEMORY, "out of memory for a list of %lld names",
+                              (long long)capacity);
         to->at = at;
-        to->room = room;
+        to->capacity = capacity;
     }
     char *copy = aril__strdup(name);
-    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "no memory for a name");
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a name");
     to->at[to->n++] = copy;
     return ARIL_OK;
 }
@@ -72,7 +72,7 @@ bool aril__is_file(const char *folder, const char *name)
 
 aril_dataset *aril__no_split(const char *what, const char *split, const char *has)
 {
-    aril__fail(ARIL_ERR_ARG, "%s has no part \"%s\"; it has %s", what, split, has);
+    aril__fail(ARIL_ERR_ARG, "%s has no split \"%s\"; it has %s", what, split, has);
     return NULL;
 }
 

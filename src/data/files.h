@@ -7,7 +7,7 @@
 /* A growable list of strings; initialize with { 0 }. */
 typedef struct aril__texts {
     char **at;
-    int64_t n, room;
+    int64_t n, capacity;
 } aril__texts;
 
 aril_status aril__texts_add(aril__texts *to, const char *name);

@@ -166,21 +166,21 @@ static const aril__known_dataset *known_name(const char *name)
 /* ---- search folders ---- */
 
 /* Calls fn for each search folder until it returns true. */
-static bool each_place(bool (*fn)(const char *place, void *ctx), void *ctx)
+static bool each_data_folder(bool (*fn)(const char *dir, void *ctx), void *ctx)
 {
-    char place[PATH_MAX];
+    char dir[PATH_MAX];
     for (const char *p = getenv("ARIL_DATA"); p && *p;) {
         size_t n = strcspn(p, ":");
-        if (n > 0 && n < sizeof place) {
-            memcpy(place, p, n);
-            place[n] = 0;
-            if (fn(place, ctx)) return true;
+        if (n > 0 && n < sizeof dir) {
+            memcpy(dir, p, n);
+            dir[n] = 0;
+            if (fn(dir, ctx)) return true;
         }
         p += n + (p[n] == ':');
     }
     const char *home = getenv("HOME");
-    int n = home ? snprintf(place, sizeof place, "%s/.local/share/datasets", home) : -1;
-    if (n > 0 && (size_t)n < sizeof place && fn(place, ctx)) return true;
+    int n = home ? snprintf(dir, sizeof dir, "%s/.local/share/datasets", home) : -1;
+    if (n > 0 && (size_t)n < sizeof dir && fn(dir, ctx)) return true;
     return fn("/usr/local/share/datasets", ctx) || fn("/usr/share/datasets", ctx);
 }
 
@@ -190,7 +190,7 @@ struct search {
     char path[PATH_MAX];
 };
 
-static bool join(char path[PATH_MAX], const char *folder, const char *name)
+static bool join_path(char path[PATH_MAX], const char *folder, const char *name)
 {
     int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     return n > 0 && n < PATH_MAX;
@@ -202,24 +202,24 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool known_is_here(const char *place, void *ctx)
+static bool known_is_in(const char *dir, void *ctx)
 {
     struct search *s = ctx;
     for (int i = 0; i < ARIL__DATA_FOLDERS && s->k->folders[i]; i++)
-        if (join(s->path, place, s->k->folders[i]) && s->k->holds(s->path)) return true;
+        if (join_path(s->path, dir, s->k->folders[i]) && s->k->holds(s->path)) return true;
     /* ARIL_DATA may be the dataset's own folder. */
     for (int i = 0; i < ARIL__DATA_FOLDERS && s->k->folders[i]; i++)
-        if (same_name(last_part(place), last_part(s->k->folders[i])) && s->k->holds(place)) {
-            snprintf(s->path, sizeof s->path, "%s", place);
+        if (same_name(last_part(dir), last_part(s->k->folders[i])) && s->k->holds(dir)) {
+            snprintf(s->path, sizeof s->path, "%s", dir);
             return true;
         }
     return false;
 }
 
-static bool name_is_here(const char *place, void *ctx)
+static bool name_is_in(const char *dir, void *ctx)
 {
     struct search *s = ctx;
-    return join(s->path, place, s->name) && access(s->path, F_OK) == 0;
+    return join_path(s->path, dir, s->name) && access(s->path, F_OK) == 0;
 }
 
 /* ---- opening files and folders ---- */
@@ -260,7 +260,7 @@ static aril_dataset *open_file(const char *path, const char *split, const aril_o
     const aril__data_kind *k = kind_by_end(last_part(path), false, &length);
     if (k) return open_kind(k, path, split, o);
     char text[256];
-    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no dataset ends in \"%s\"; known are folders, %s", path,
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: unknown file type \"%s\"; known are folders, %s", path,
                extension(path), suffixes(false, text, sizeof text));
     return NULL;
 }
@@ -289,7 +289,7 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
             bool whole = end == m && strncmp(name, word[w], m) == 0;
             bool last = end > m && (name[end - m - 1] == '_' || name[end - m - 1] == '-') &&
                         strncmp(name + end - m, word[w], m) == 0;
-            found = (whole || last) && join(path, folder, name);
+            found = (whole || last) && join_path(path, folder, name);
         }
     aril__texts_free(&in);
     return found;
@@ -310,7 +310,7 @@ static aril_dataset *open_folder(const char *path, const char *split, const aril
         return open_path(part, NULL, o, depth + 1);
     if (split && (has_train || strcmp(split, "train") != 0)) {
         aril__fail(ARIL_ERR_ARG,
-                   "%s has no part \"%s\": neither a folder nor a file of that name is in it", path,
+                   "%s has no split \"%s\": it contains no folder or file of that name", path,
                    split);
         return NULL;
     }
@@ -373,7 +373,7 @@ static aril_dataset *unknown(const char *name)
     if (near)
         aril__fail(ARIL_ERR_ARG, "no dataset '%s'; did you mean %s?", name, near);
     else
-        aril__fail(ARIL_ERR_ARG, "no dataset '%s'; known are %sand files and folders", name, all);
+        aril__fail(ARIL_ERR_ARG, "no dataset '%s'; expected %sor a file or folder", name, all);
     return NULL;
 }
 
@@ -413,10 +413,10 @@ static aril_dataset *as_numbers(aril_dataset *d, const char *name)
 {
     const char *class = class_without_number(d);
     if (!class) return aril_dataset_map(d, as_number, NULL, NULL);
-    aril__fail(ARIL_ERR_DTYPE,
-               "the targets of %s are classes (%s ...), not numbers: a regression needs a table or "
-               "an array of numbers",
-               name, class);
+    aril__fail(
+        ARIL_ERR_DTYPE,
+        "the targets of %s are classes (%s ...), not numbers; regression needs numeric targets",
+        name, class);
     aril_dataset_release(d);
     return NULL;
 }
@@ -435,7 +435,7 @@ static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open
     aril_dtype y = ARIL_F32;
     bool has = (o->real_target || o->class_target) && target_dtype(d, &y);
     if (o->class_target && has && aril_dtype_is_float(y)) {
-        aril__fail(ARIL_ERR_DTYPE, "the targets of %s are %s; classes are integers", name,
+        aril__fail(ARIL_ERR_DTYPE, "the targets of %s are %s; expected integers for classes", name,
                    aril_dtype_name(y));
         aril_dataset_release(d);
         return NULL;
@@ -448,13 +448,14 @@ static aril_dataset *as_asked(aril_dataset *d, const char *name, const aril_open
 static aril_dataset *find(const char *name, const char *split, const aril_open_opts *o)
 {
     struct search s = { .k = known_name(name), .name = name };
-    if (s.k && each_place(known_is_here, &s)) return open_known(s.k, s.path, split, o);
+    if (s.k && each_data_folder(known_is_in, &s)) return open_known(s.k, s.path, split, o);
     if (access(name, F_OK) == 0) {
         if (s.k && s.k->holds(name)) return open_known(s.k, name, split, o);
         return open_path(name, split, o, 0);
     }
     if (s.k) return missing(s.k);
-    if (!strchr(name, '/') && each_place(name_is_here, &s)) return open_path(s.path, split, o, 0);
+    if (!strchr(name, '/') && each_data_folder(name_is_in, &s))
+        return open_path(s.path, split, o, 0);
     return unknown(name);
 }
 
@@ -471,7 +472,7 @@ static bool has_unnamed_classes(aril_dataset *d)
 aril_dataset *aril_dataset_open_with(const char *name, const char *split, aril_open_opts opts)
 {
     if (!name || !*name) {
-        aril__fail(ARIL_ERR_ARG, "aril_dataset_open: no name");
+        aril__fail(ARIL_ERR_ARG, "aril_dataset_open: the name is empty");
         return NULL;
     }
     if (split && !*split) split = NULL;
@@ -490,7 +491,7 @@ aril_dataset *aril_dataset_open(const char *name, const char *split)
 static aril_dataset *by_name(const char *name, const char *split)
 {
     struct search s = { .k = known_name(name), .name = name };
-    if (!each_place(known_is_here, &s)) return missing(s.k);
+    if (!each_data_folder(known_is_in, &s)) return missing(s.k);
     return open_known(s.k, s.path, split && *split ? split : NULL, &(aril_open_opts){ 0 });
 }
 

@@ -72,7 +72,7 @@ static const aril_dataset_class folder_class = {
 static aril_dataset *make(aril_folder_opts opts)
 {
     if (opts.channels != 0 && opts.channels != 1 && opts.channels != 3) {
-        aril__fail(ARIL_ERR_ARG, "aril_dataset_folder: %d channels; 1 or 3 there can be",
+        aril__fail(ARIL_ERR_ARG, "aril_dataset_folder: expected 1 or 3 channels, got %d",
                    opts.channels);
         return NULL;
     }
@@ -102,7 +102,7 @@ struct walk {
         dev_t device;
         ino_t inode;
     } * seen; /* visited folders of this class; tracked only when following links */
-    int64_t n, room;
+    int64_t n, capacity;
 };
 
 static aril_status walk_begin(struct walk *w, const char *root, bool follow)
@@ -127,12 +127,12 @@ static aril_status visit(struct walk *w, const struct stat *st, bool *again)
     for (int64_t i = 0; i < w->n && !*again; i++)
         *again = w->seen[i].device == st->st_dev && w->seen[i].inode == st->st_ino;
     if (*again) return ARIL_OK;
-    if (w->n == w->room) {
-        int64_t room = w->room ? 2 * w->room : 16;
-        struct id *more = aril__realloc(w->seen, (size_t)room * sizeof *more);
-        if (!more) return aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", w->root);
+    if (w->n == w->capacity) {
+        int64_t capacity = w->capacity ? 2 * w->capacity : 16;
+        struct id *more = aril__realloc(w->seen, (size_t)capacity * sizeof *more);
+        if (!more) return aril__fail(ARIL_ERR_MEMORY, "out of memory reading folder %s", w->root);
         w->seen = more;
-        w->room = room;
+        w->capacity = capacity;
     }
     w->seen[w->n++] = (struct id){ st->st_dev, st->st_ino };
     return ARIL_OK;
@@ -155,8 +155,8 @@ static aril_status look(struct walk *w, const char *path, enum found *found)
                                                                        : NEITHER;
     if (link && is != NEITHER && !w->follow && !is_inside(w, real))
         return aril__fail(ARIL_ERR_IO,
-                          "%s is a link to %s, out of the folder %s; move it there, or give "
-                          "aril_dataset_folder .follow_links",
+                          "%s is a symbolic link to %s, outside the folder %s; move the target "
+                          "there, or set .follow_links of aril_dataset_folder",
                           path, real, w->root);
     if (link && is == FOLDER && !w->follow) return ARIL_OK; /* found at its real path */
     bool again = false;
@@ -210,13 +210,13 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
     struct folder *d = aril_dataset_data(self);
     aril__texts in = { 0 }, classes = { 0 };
     d->root = aril__strdup(path);
-    if (!d->root) return aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
+    if (!d->root) return aril__fail(ARIL_ERR_MEMORY, "out of memory reading folder %s", path);
     struct walk w;
     aril_status status = walk_begin(&w, path, follow);
     if (status == ARIL_OK) status = aril__list_folder(path, &in);
     int64_t *ends = aril__malloc(((size_t)in.n + 1) * sizeof *ends); /* end of each class */
     if (status == ARIL_OK && !ends)
-        status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading folder %s", path);
     for (int64_t i = 0; i < in.n && status == ARIL_OK; i++) {
         int64_t before = d->file.n;
         status = add_class(&w, in.at[i], &d->file);
@@ -236,17 +236,16 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
             status =
                 aril_dataset_set_classes(self, (int)classes.n, (const char *const *)classes.at);
         } else {
-            status = aril__fail(ARIL_ERR_MEMORY, "no memory to read folder %s", path);
+            status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading folder %s", path);
         }
     } else if (status == ARIL_OK) {
         status = add_images(&w, "", 0, &d->file);
     }
     if (status == ARIL_OK && d->file.n == 0)
-        status =
-            aril__fail(ARIL_ERR_IO,
-                       "%s holds no images: .jpg, .jpeg or .png files were expected, in one folder "
-                       "for each class",
-                       path);
+        status = aril__fail(
+            ARIL_ERR_IO,
+            "%s has no images: expected .jpg, .jpeg or .png files in a subfolder for each class",
+            path);
     free(ends);
     free(w.seen);
     aril__texts_free(&in);
@@ -257,7 +256,7 @@ static aril_status read_folder(aril_dataset *self, const char *path, bool follow
 aril_dataset *aril_dataset_folder(const char *path, aril_folder_opts opts)
 {
     if (!path || !*path) {
-        aril__fail(ARIL_ERR_ARG, "aril_dataset_folder: no path");
+        aril__fail(ARIL_ERR_ARG, "aril_dataset_folder: the path is NULL");
         return NULL;
     }
     aril_dataset *self = make(opts);

@@ -50,8 +50,8 @@ aril_dataset *aril__open_idx(const char *folder, const char *split, const aril_o
     char images[PATH_MAX], labels[PATH_MAX];
     bool found = find(folder, part, "images", 3, images);
     if (!found || !find(folder, part, "labels", 1, labels)) {
-        aril__fail(ARIL_ERR_IO, "%s lacks the file %s-%s-ubyte (or the same with .gz)", folder,
-                   part, found ? "labels-idx1" : "images-idx3");
+        aril__fail(ARIL_ERR_IO, "%s: missing file %s-%s-ubyte (or the same with .gz)", folder, part,
+                   found ? "labels-idx1" : "images-idx3");
         return NULL;
     }
     aril_tensor *x = aril_idx_read(images), *y = aril_idx_read(labels);
@@ -60,8 +60,7 @@ aril_dataset *aril__open_idx(const char *folder, const char *split, const aril_o
         aril_dtype_of(x) != ARIL_U8 || aril_dtype_is_float(aril_dtype_of(y))) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         aril_shape sx = aril_shape_of(x), sy = aril_shape_of(y);
-        aril__fail(ARIL_ERR_FORMAT,
-                   "%s: images %s of %s and labels %s of %s do not belong together", folder,
+        aril__fail(ARIL_ERR_FORMAT, "%s: images %s of %s and labels %s of %s do not match", folder,
                    aril__shape_text(a, sx.ndim, sx.dim), aril_dtype_name(aril_dtype_of(x)),
                    aril__shape_text(b, sy.ndim, sy.dim), aril_dtype_name(aril_dtype_of(y)));
         return NULL;

@@ -27,7 +27,7 @@ struct pairs {
 
 static aril_status malformed(const char *name, const char *what)
 {
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good Datum: %s", name, what);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid Datum: %s", name, what);
 }
 
 /* The floats of a Datum, packed or unpacked. [C,H,W] */

@@ -145,12 +145,12 @@ void aril__slot_load(aril_loader *l, aril__slot *s, int64_t begin, int64_t end,
         if (stop && atomic_load_explicit(stop, memory_order_relaxed)) return;
         ARIL_SCOPE;
         ARIL_NO_GRAD;
-        int64_t place = s->number * l->opts.batch + row, i = l->order[place];
+        int64_t position = s->number * l->opts.batch + row, i = l->order[position];
         aril_generator g;
         aril_sample sample;
         aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, i,
-                           aril__sampler_nth(l->sampler, place));
-        aril__set_aside before = aril__errors_begin();
+                           aril__sampler_nth(l->sampler, position));
+        aril__saved_errors before = aril__errors_begin();
         int status = d->type->get(d, i, &sample);
         aril__slot_finish_row(l, s, row, &sample, status, lock);
         aril__sample_end(&sample, &g);
@@ -159,11 +159,11 @@ void aril__slot_load(aril_loader *l, aril__slot *s, int64_t begin, int64_t end,
     }
 }
 
-bool aril__slot_whole(aril_loader *l, aril__slot *s, pthread_mutex_t *lock)
+bool aril__slot_load_batch(aril_loader *l, aril__slot *s, pthread_mutex_t *lock)
 {
-    if (!l->whole) return false;
+    if (!l->by_batch) return false;
     aril_dataset *d = l->dataset;
-    aril__set_aside before = aril__errors_begin();
+    aril__saved_errors before = aril__errors_begin();
     aril_status status = d->type->get_batch(d, s->n, s->batch.index, &s->batch);
     s->batch.n = s->n;
     s->batch.index = l->order + s->number * l->opts.batch;
@@ -181,7 +181,7 @@ static aril_status cut(aril__slot *s)
 {
     aril_batch *b = &s->batch;
     for (int k = 0; k < ARIL__PARTS; k++) {
-        aril_tensor **place = aril__batch_part(b, k), *full = *place, *part = NULL;
+        aril_tensor **slot = aril__batch_part(b, k), *full = *slot, *part = NULL;
         if (!full) continue;
         aril_shape shape = aril__shape(full);
         shape.dim[0] = s->n;
@@ -189,7 +189,7 @@ static aril_status cut(aril__slot *s)
         if (part->numel)
             memcpy(aril__ptr(part), aril__ptr(full),
                    aril__dtype_bytes((aril_dtype)part->dtype, part->numel));
-        *place = part;
+        *slot = part;
         aril_release(full);
     }
     return ARIL_OK;
@@ -202,15 +202,15 @@ static aril_status change_batch(aril_loader *l, aril__slot *s)
     return aril_transform_batch(l->opts.batch_transform, &s->batch, &g);
 }
 
-void aril__slot_end(aril_loader *l, aril__slot *s, bool whole, pthread_mutex_t *lock)
+void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t *lock)
 {
-    if (s->failed < 0 || !s->n || (whole && !l->opts.batch_transform)) return;
+    if (s->failed < 0 || !s->n || (loaded && !l->opts.batch_transform)) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril__set_aside before = aril__errors_begin();
+    aril__saved_errors before = aril__errors_begin();
     aril_status status = ARIL_OK;
     s->batch.n = s->n;
-    if (whole)
+    if (loaded)
         status = ARIL_OK;
     else if (l->opts.collate)
         status = l->opts.collate(s->n, s->sample, &s->batch, l->opts.collate_ctx);
@@ -240,7 +240,7 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
     aril_generator g;
     aril_sample sample;
     aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, l->stream_next, 0);
-    aril__set_aside before = aril__errors_begin();
+    aril__saved_errors before = aril__errors_begin();
     int status = l->dataset->type->next(l->dataset, &sample);
     bool taken = status != 0;
     if (taken) {
@@ -271,9 +271,9 @@ static aril__slot *load_now(aril_loader *l)
         s->n = row;
         aril__slot_end(l, s, false, NULL);
     } else {
-        bool whole = aril__slot_whole(l, s, NULL);
-        if (!whole) aril__slot_load(l, s, 0, s->n, NULL, NULL);
-        aril__slot_end(l, s, whole, NULL);
+        bool loaded = aril__slot_load_batch(l, s, NULL);
+        if (!loaded) aril__slot_load(l, s, 0, s->n, NULL, NULL);
+        aril__slot_end(l, s, loaded, NULL);
     }
     return s;
 }
@@ -320,7 +320,7 @@ static aril_status begin_epoch(aril_loader *l)
     if (status < 0)
         return aril__self()->last_error != before
                    ? status
-                   : aril__fail(status, "loader: %s could not begin epoch %lld: %s",
+                   : aril__fail(status, "loader: %s could not start epoch %lld: %s",
                                 l->stream ? aril_dataset_type(l->dataset) : "the sampler",
                                 (long long)l->at.epoch, aril_status_text(status));
     if (l->pool && (status = aril__worker_pool_go(l->pool, l->at.batch)) < 0) return status;
@@ -343,7 +343,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
     if (!l || !b) {
         /* If creating the loader failed, its error is already set. */
         if (l || aril_ok())
-            aril__fail(ARIL_ERR_ARG, "loader_next: NULL for the %s", l ? "batch" : "loader");
+            aril__fail(ARIL_ERR_ARG, "loader_next: the %s is NULL", l ? "batch" : "loader");
         return false;
     }
     memset(b, 0, sizeof *b);
@@ -398,13 +398,13 @@ static aril_status check(const aril_dataset *d, const aril_loader_opts *o)
                           "4096, got %lld, %d and %d",
                           (long long)o->batch, o->workers, o->prefetch);
     if (o->sampler && o->shuffle)
-        return aril__fail(ARIL_ERR_ARG, "loader: a sampler decides the order: leave .shuffle out");
-    if (o->pad && o->collate)
         return aril__fail(ARIL_ERR_ARG,
-                          "loader: .pad and a .collate of your own exclude each other");
+                          "loader: .shuffle has no effect with a .sampler: leave it unset");
+    if (o->pad && o->collate)
+        return aril__fail(ARIL_ERR_ARG, "loader: .pad cannot be combined with a custom .collate");
     if (!d->type->get && (o->sampler || o->shuffle))
         return aril__fail(ARIL_ERR_ARG,
-                          "loader: %s is a stream, whose order cannot be chosen: use "
+                          "loader: %s is a stream, which is read in order: use "
                           "aril_dataset_shuffle instead of .%s",
                           d->type->type, o->sampler ? "sampler" : "shuffle");
     return ARIL_OK;
@@ -431,8 +431,8 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
     l->at.seed = opts.seed;
     l->stream = !d->type->get;
     l->scale = aril_dataset_has_images(d) && !opts.raw;
-    l->whole = !l->stream && d->type->get_batch && !opts.pad && !opts.collate &&
-               (!opts.raw || !aril_dataset_has_images(d));
+    l->by_batch = !l->stream && d->type->get_batch && !opts.pad && !opts.collate &&
+                  (!opts.raw || !aril_dataset_has_images(d));
     l->n_slots = opts.workers ? opts.prefetch + 1 : 1;
     l->size = l->samples = aril_dataset_size(d);
     bool ok = true;
@@ -441,8 +441,8 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
             l->sampler = opts.shuffle ? aril_sampler_random() : aril_sampler_sequential();
         ok = l->sampler != NULL && l->size >= 0;
         if (l->size < 0)
-            aril__fail(ARIL_ERR_ARG, "loader: %s says that it has %lld samples", d->type->type,
-                       (long long)l->size);
+            aril__fail(ARIL_ERR_ARG, "loader: %s has an invalid size of %lld samples",
+                       d->type->type, (long long)l->size);
         if (ok) l->samples = aril__sampler_count(l->sampler, l->size);
         ok = ok && l->samples >= 0;
     }
@@ -497,11 +497,12 @@ aril_loader_position aril_loader_tell(const aril_loader *l)
 
 aril_status aril_loader_seek(aril_loader *l, aril_loader_position p)
 {
-    if (!l) return aril__fail(ARIL_ERR_ARG, "loader_seek: NULL loader");
+    if (!l) return aril__fail(ARIL_ERR_ARG, "loader_seek: the loader is NULL");
     if (p.epoch < 0 || p.batch < 0 || (l->length >= 0 && p.batch > l->length))
-        return aril__fail(ARIL_ERR_INDEX,
-                          "loader_seek: batch %lld of epoch %lld, but an epoch has %lld batches",
-                          (long long)p.batch, (long long)p.epoch, (long long)l->length);
+        return aril__fail(
+            ARIL_ERR_INDEX,
+            "loader_seek: batch %lld of epoch %lld is out of range: an epoch has %lld batches",
+            (long long)p.batch, (long long)p.epoch, (long long)l->length);
     if (l->pool && !aril__worker_pool_is_gone(l->pool)) aril__worker_pool_rest(l->pool);
     l->at = p;
     l->ordered = false;

@@ -36,7 +36,7 @@ struct aril_loader {
     aril_dataset *dataset;
     aril_sampler *sampler;
     aril_loader_opts opts;
-    bool stream, scale, whole; /* whole: try get_batch first */
+    bool stream, scale, by_batch; /* by_batch: try get_batch first */
     int64_t size, samples, length;
     aril_loader_position at; /* position of the next batch */
 
@@ -60,11 +60,11 @@ void aril__slot_load(aril_loader *l, aril__slot *s, int64_t begin, int64_t end,
 /* The same for one row of a stream, given the status of taking its sample. */
 void aril__slot_finish_row(aril_loader *l, aril__slot *s, int64_t row, aril_sample *sample,
                            int status, pthread_mutex_t *lock);
-/* Collates the rows, unless the dataset returned the whole batch, and applies the batch
+/* Collates the rows, unless the dataset returned the batch itself, and applies the batch
  * transform. */
-void aril__slot_end(aril_loader *l, aril__slot *s, bool whole, pthread_mutex_t *lock);
-/* Loads the whole batch at once if the dataset can. False: load row by row. */
-bool aril__slot_whole(aril_loader *l, aril__slot *s, pthread_mutex_t *lock);
+void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t *lock);
+/* Loads the batch in one call of get_batch if the dataset has it. False: load row by row. */
+bool aril__slot_load_batch(aril_loader *l, aril__slot *s, pthread_mutex_t *lock);
 
 aril__slot *aril__slots_new(const aril_loader *l, int n);
 void aril__slots_free(aril_loader *l, aril__slot *s, int n);

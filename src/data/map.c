@@ -69,7 +69,7 @@ aril_dataset *aril_dataset_map(aril_dataset *source, aril_map_fn *fn, void *ctx,
 {
     aril_dataset *d = NULL;
     if (source && !fn)
-        aril__fail(ARIL_ERR_ARG, "dataset_map: NULL function");
+        aril__fail(ARIL_ERR_ARG, "dataset_map: the function is NULL");
     else if (source)
         d = aril_dataset_make(source->type->get ? &map_class : &map_stream_class);
     if (!d) {

@@ -60,7 +60,7 @@ aril_dataset *aril_dataset_concat(int n, aril_dataset *const *parts)
         streams |= parts[k] && !parts[k]->type->get;
     }
     if (streams)
-        aril__fail(ARIL_ERR_ARG, "dataset_concat: streams cannot be put one after the other");
+        aril__fail(ARIL_ERR_ARG, "dataset_concat: streams cannot be concatenated");
     else if (n < 1 || !parts)
         aril__fail(ARIL_ERR_ARG, "dataset_concat: expected at least one dataset, got %d", n);
     else if (!absent)
@@ -109,14 +109,14 @@ static int64_t subset_size(aril_dataset *self)
     return d->n;
 }
 
-static int64_t place(const struct subset *d, int64_t i)
+static int64_t source_index(const struct subset *d, int64_t i)
 {
     return d->index ? d->index[i] : d->begin + i;
 }
 
 static aril_status subset_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
-    return self->source->type->get(self->source, place(aril_dataset_data(self), i), s);
+    return self->source->type->get(self->source, source_index(aril_dataset_data(self), i), s);
 }
 
 static aril_status subset_get_batch(aril_dataset *self, int64_t n, const int64_t *index,
@@ -128,11 +128,11 @@ static aril_status subset_get_batch(aril_dataset *self, int64_t n, const int64_t
         aril_dataset_has_images(self) != aril_dataset_has_images(self->source))
         return 1;
     int64_t few[SMALL];
-    int64_t *places = n <= SMALL ? few : aril__malloc((size_t)n * sizeof *places);
-    if (!places) return aril__fail(ARIL_ERR_MEMORY, "subset: out of memory");
-    for (int64_t i = 0; i < n; i++) places[i] = place(d, index[i]);
-    aril_status status = self->source->type->get_batch(self->source, n, places, b);
-    if (places != few) free(places);
+    int64_t *indices = n <= SMALL ? few : aril__malloc((size_t)n * sizeof *indices);
+    if (!indices) return aril__fail(ARIL_ERR_MEMORY, "subset: out of memory");
+    for (int64_t i = 0; i < n; i++) indices[i] = source_index(d, index[i]);
+    aril_status status = self->source->type->get_batch(self->source, n, indices, b);
+    if (indices != few) free(indices);
     return status;
 }
 
@@ -165,11 +165,11 @@ static aril_dataset *make_subset(aril_dataset *source, int64_t n, int64_t begin,
     return d;
 }
 
-static bool has_places(const char *what, const aril_dataset *d)
+static bool is_indexable(const char *what, const aril_dataset *d)
 {
     if (!d) return false;
     if (d->type->get) return true;
-    aril__fail(ARIL_ERR_ARG, "%s: %s is a stream, whose samples have no places", what,
+    aril__fail(ARIL_ERR_ARG, "%s: %s is a stream, whose samples have no indices", what,
                d->type->type);
     return false;
 }
@@ -177,18 +177,18 @@ static bool has_places(const char *what, const aril_dataset *d)
 aril_dataset *aril_dataset_subset(aril_dataset *d, int64_t n, const int64_t *index)
 {
     int64_t size = aril_dataset_size(d), *copy = NULL;
-    bool ok = has_places("dataset_subset", d);
+    bool ok = is_indexable("dataset_subset", d);
     if (ok && (n < 0 || (n > 0 && !index))) {
-        aril__fail(ARIL_ERR_ARG, "dataset_subset: expected n >= 0 numbers, got n = %lld%s",
+        aril__fail(ARIL_ERR_ARG, "dataset_subset: expected n >= 0 indices, got n = %lld%s",
                    (long long)n, index ? "" : " and NULL");
         ok = false;
     }
     for (int64_t i = 0; ok && i < n; i++)
         if (index[i] < 0 || index[i] >= size) {
-            aril__fail(ARIL_ERR_INDEX,
-                       "dataset_subset: number %lld of the list is %lld, but the dataset has %lld "
-                       "samples (they count from 0)",
-                       (long long)i, (long long)index[i], (long long)size);
+            aril__fail(
+                ARIL_ERR_INDEX,
+                "dataset_subset: entry %lld of the list is %lld, out of range for %lld samples",
+                (long long)i, (long long)index[i], (long long)size);
             ok = false;
         }
     if (ok && !(copy = aril__malloc((size_t)(n ? n : 1) * sizeof *copy))) {
@@ -208,12 +208,13 @@ aril_dataset *aril_dataset_subset(aril_dataset *d, int64_t n, const int64_t *ind
 aril_dataset *aril_dataset_range(aril_dataset *d, int64_t begin, int64_t end)
 {
     int64_t size = aril_dataset_size(d);
-    if (!has_places("dataset_range", d)) {
+    if (!is_indexable("dataset_range", d)) {
         aril_dataset_release(d);
         return NULL;
     }
     if (begin < 0 || end < begin || end > size) {
-        aril__fail(ARIL_ERR_INDEX, "dataset_range: samples %lld to %lld of a dataset of %lld",
+        aril__fail(ARIL_ERR_INDEX,
+                   "dataset_range: samples %lld to %lld are out of range for %lld samples",
                    (long long)begin, (long long)end, (long long)size);
         aril_dataset_release(d);
         return NULL;
@@ -230,7 +231,7 @@ aril_status aril_dataset_split(aril_dataset *d, int n, const double *fraction, u
     for (int k = 0; k < n && part; k++) part[k] = NULL;
     double sum = 0;
     for (int k = 0; k < n && fraction; k++) sum += fraction[k];
-    if (!has_places("dataset_split", d)) {
+    if (!is_indexable("dataset_split", d)) {
         status = ARIL_ERR_ARG;
     } else if (n < 1 || !fraction || !part) {
         status = aril__fail(ARIL_ERR_ARG, "dataset_split: expected at least one part, got %d", n);

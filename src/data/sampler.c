@@ -61,7 +61,8 @@ int64_t aril__sampler_count(const aril_sampler *s, int64_t size)
 {
     int64_t n = s->type.count(s->ctx, size);
     if (n < 0 || n > INT64_MAX / (int64_t)sizeof(int64_t))
-        return aril__fail(ARIL_ERR_ARG, "sampler: an epoch of %lld samples", (long long)n);
+        return aril__fail(ARIL_ERR_ARG, "sampler: expected an epoch of 0 or more samples, got %lld",
+                          (long long)n);
     return n;
 }
 
@@ -71,10 +72,9 @@ aril_status aril__sampler_fill(const aril_sampler *s, int64_t size, uint64_t see
     aril_status status = s->type.fill(s->ctx, size, seed, epoch, n, order);
     for (int64_t i = 0; i < n && status >= 0; i++)
         if (order[i] < 0 || order[i] >= size)
-            status = aril__fail(ARIL_ERR_INDEX,
-                                "sampler: it gave sample %lld, but the dataset has %lld (they "
-                                "count from 0)",
-                                (long long)order[i], (long long)size);
+            status =
+                aril__fail(ARIL_ERR_INDEX, "sampler: index %lld is out of range for %lld samples",
+                           (long long)order[i], (long long)size);
     return status;
 }
 
@@ -136,9 +136,10 @@ static int64_t drawn_count(void *ctx, int64_t size)
 {
     const struct drawn *d = ctx;
     if (d->weight && d->size != size)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "sampler_weighted: %lld weights for a dataset of %lld samples",
-                          (long long)d->size, (long long)size);
+        return aril__fail(
+            ARIL_ERR_SHAPE,
+            "sampler_weighted: got %lld weights for %lld samples; expected one for each",
+            (long long)d->size, (long long)size);
     return !size ? 0 : d->n ? d->n : size;
 }
 
@@ -151,7 +152,7 @@ static aril_status fill_replacing(void *ctx, int64_t size, uint64_t seed, int64_
 }
 
 /* The first index whose cumulative sum is above u. */
-static int64_t place_of(const double *sum, int64_t n, double u)
+static int64_t find_in_sums(const double *sum, int64_t n, double u)
 {
     int64_t low = 0, high = n - 1;
     while (low < high) {
@@ -174,7 +175,7 @@ static aril_status fill_weighted(void *ctx, int64_t size, uint64_t seed, int64_t
         int64_t end = n - at < BLOCK ? n : at + BLOCK;
         aril__rng_uniform_f64(key_of(seed, epoch), at, end, draw);
         for (int64_t i = at; i < end; i++) {
-            int64_t p = place_of(d->weight, size, draw[i - at] * total);
+            int64_t p = find_in_sums(d->weight, size, draw[i - at] * total);
             while (p > 0 && d->weight[p] == d->weight[p - 1]) p--; /* u rounded up to the total */
             order[i] = p;
         }
@@ -212,8 +213,8 @@ static aril_status fill_weighted_once(void *ctx, int64_t size, uint64_t seed, in
     aril_status status = ARIL_OK;
     if (possible < n)
         status = aril__fail(ARIL_ERR_ARG,
-                            "sampler_weighted: %lld different samples are asked for, but only "
-                            "%lld have a weight above 0",
+                            "sampler_weighted: cannot draw %lld different samples: only %lld have "
+                            "a positive weight",
                             (long long)n, (long long)possible);
     if (status >= 0) {
         qsort(a, (size_t)possible, sizeof *a, earlier);
@@ -243,7 +244,7 @@ static aril_sampler *make(struct drawn start, aril_status (*fill)(void *, int64_
 aril_sampler *aril_sampler_replacing(int64_t n)
 {
     if (n < 0) {
-        aril__fail(ARIL_ERR_ARG, "sampler_replacing: n is %lld", (long long)n);
+        aril__fail(ARIL_ERR_ARG, "sampler_replacing: expected n >= 0, got %lld", (long long)n);
         return NULL;
     }
     return make((struct drawn){ .n = n, .replacing = true }, fill_replacing);
@@ -312,7 +313,7 @@ static aril_status fill_subset(void *ctx, int64_t size, uint64_t seed, int64_t e
 aril_sampler *aril_sampler_subset(int64_t n, const int64_t *index, bool shuffle)
 {
     if (n < 0 || (n && !index)) {
-        aril__fail(ARIL_ERR_ARG, "sampler_subset: expected numbers, got n = %lld", (long long)n);
+        aril__fail(ARIL_ERR_ARG, "sampler_subset: expected indices, got n = %lld", (long long)n);
         return NULL;
     }
     int64_t *copy = aril__malloc((size_t)(n ? n : 1) * sizeof *copy);
@@ -356,11 +357,12 @@ static aril_status share_fill(void *ctx, int64_t size, uint64_t seed, int64_t ep
     const struct share *d = ctx;
     int64_t all = aril__sampler_count(d->inner, size);
     if (all < 0) return (aril_status)all;
-    int64_t *whole = aril__malloc((size_t)(all ? all : 1) * sizeof *whole);
-    if (!whole) return aril__fail(ARIL_ERR_MEMORY, "sampler_distributed: out of memory");
-    aril_status status = aril__sampler_fill(d->inner, size, seed, epoch, all, whole);
-    for (int64_t i = 0; i < n && status >= 0; i++) order[i] = whole[(d->rank + i * d->world) % all];
-    free(whole);
+    int64_t *inner_order = aril__malloc((size_t)(all ? all : 1) * sizeof *inner_order);
+    if (!inner_order) return aril__fail(ARIL_ERR_MEMORY, "sampler_distributed: out of memory");
+    aril_status status = aril__sampler_fill(d->inner, size, seed, epoch, all, inner_order);
+    for (int64_t i = 0; i < n && status >= 0; i++)
+        order[i] = inner_order[(d->rank + i * d->world) % all];
+    free(inner_order);
     return status;
 }
 

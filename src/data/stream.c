@@ -24,7 +24,7 @@ static aril_status source_finish(aril_dataset *self, aril_sample *s)
 /* ---- shuffle buffer ---- */
 
 struct shuffle {
-    int64_t room, n; /* capacity, and samples held */
+    int64_t capacity, n; /* n: samples in the buffer */
     aril_sample *sample;
     bool ended; /* the source is exhausted */
     aril__rng_key key;
@@ -71,7 +71,7 @@ static int take_in(aril_dataset *self, int64_t i, const aril_sample *like)
 static int shuffle_next(aril_dataset *self, aril_sample *s)
 {
     struct shuffle *d = aril_dataset_data(self);
-    while (!d->ended && d->n < d->room) {
+    while (!d->ended && d->n < d->capacity) {
         int status = take_in(self, d->n, s);
         if (status < 0) return status;
         if (status == 0)
@@ -115,16 +115,18 @@ aril_dataset *aril_dataset_shuffle(aril_dataset *source, int64_t n)
     aril_dataset *d = NULL;
     if (source->type->get)
         aril__fail(ARIL_ERR_ARG,
-                   "dataset_shuffle: %s is no stream: ask the loader for .shuffle, which needs no "
-                   "buffer",
+                   "dataset_shuffle: %s is not a stream; use .shuffle of the loader, which needs "
+                   "no buffer",
                    source->type->type);
     else if (n < 1 || n > INT64_MAX / (int64_t)sizeof(aril_sample))
-        aril__fail(ARIL_ERR_ARG, "dataset_shuffle: a buffer of %lld samples", (long long)n);
+        aril__fail(ARIL_ERR_ARG,
+                   "dataset_shuffle: expected a buffer of at least 1 sample, got %lld",
+                   (long long)n);
     else
         d = aril_dataset_make(&shuffle_class);
     struct shuffle *data = aril_dataset_data(d);
     if (data) {
-        data->room = n;
+        data->capacity = n;
         data->sample = aril__malloc((size_t)n * sizeof *data->sample);
         if (!data->sample) {
             aril__fail(ARIL_ERR_MEMORY, "dataset_shuffle: out of memory");
@@ -173,7 +175,8 @@ aril_dataset *aril_dataset_take(aril_dataset *source, int64_t n)
 {
     if (!source) return NULL;
     if (n < 0) {
-        aril__fail(ARIL_ERR_ARG, "dataset_take: %lld samples", (long long)n);
+        aril__fail(ARIL_ERR_ARG, "dataset_take: expected 0 or more samples, got %lld",
+                   (long long)n);
         aril_dataset_release(source);
         return NULL;
     }

@@ -111,9 +111,9 @@ static aril_status tensors_get_batch(aril_dataset *self, int64_t n, const int64_
         aril_shape shape = { .ndim = 1, .dim = { n } };
         if (k == 0 && d->one_channel) shape.dim[shape.ndim++] = 1;
         for (int a = 1; a < t->ndim; a++) shape.dim[shape.ndim++] = t->dim[a];
-        aril_tensor *room = aril_batch_buffer(aril__batch_part(b, k), dtype, shape);
-        if (!room) return ARIL_ERR_MEMORY;
-        g.to = aril__ptr(room);
+        aril_tensor *buffer = aril_batch_buffer(aril__batch_part(b, k), dtype, shape);
+        if (!buffer) return ARIL_ERR_MEMORY;
+        g.to = aril__ptr(buffer);
         int64_t grain = (int64_t)(262144 / (g.to_bytes + 1)) + 1;
         aril__parallel_for(n, grain, gather_rows, &g);
     }
@@ -160,7 +160,7 @@ static aril_dataset *make(const aril_dataset_class *type, const char *what, aril
         char text[ARIL__SHAPE_TEXT];
         if (t->ndim < 1 || t->dim[0] != tensors.at[0]->dim[0]) {
             aril__fail(ARIL_ERR_SHAPE,
-                       "%s: expected %s of one row for each sample (%lld, as x has), got %s", what,
+                       "%s: expected %s with one row for each sample (%lld, as x), got %s", what,
                        aril__part_name(k),
                        tensors.at[0]->ndim ? (long long)tensors.at[0]->dim[0] : 0,
                        aril__text(text, t));
@@ -194,8 +194,9 @@ aril_dataset *aril_dataset_tensors_n(aril_list tensors)
 static aril_status check_list(const char *name, aril_list l, int most)
 {
     if (l.n >= 0 && l.n <= most && (l.at || l.n == 0)) return ARIL_OK;
-    return aril__fail(ARIL_ERR_ARG, "dataset_tensor_lists: %s holds up to %d tensors, got %d%s",
-                      name, most, l.n, l.at ? "" : " and NULL for the list");
+    return aril__fail(ARIL_ERR_ARG,
+                      "dataset_tensor_lists: %s: expected at most %d tensors, got %d%s", name, most,
+                      l.n, l.at ? "" : " and NULL for the list");
 }
 
 aril_dataset *aril_dataset_tensor_lists(aril_list x, aril_list y, aril_tensor *weight)

@@ -87,7 +87,7 @@ static aril_status collect(void *ctx, const char *token, size_t n)
     }
     if (number < 0) return (aril_status)number;
     if (!aril__bytes_add(c->to, &number, sizeof number))
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for a text");
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for a text");
     return ARIL_OK;
 }
 
@@ -111,7 +111,7 @@ static aril_status settle(struct text *t, int64_t limit, aril__bytes *tokens)
     aril__words *v = &t->vocabulary;
     int64_t n = v->text.n, *number = aril__malloc(((size_t)n + 1) * sizeof *number);
     if (!number)
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for a vocabulary of %lld", (long long)n);
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for a vocabulary of %lld", (long long)n);
     aril_status status = aril__words_sort(v, t->words ? by_count : by_code, number);
     int64_t *token = (int64_t *)(void *)tokens->at;
     for (size_t i = 0; i < tokens->n / sizeof *token && status == ARIL_OK; i++) {
@@ -186,7 +186,7 @@ static const aril_dataset_class text_class = {
 static struct text *text_of(const char *what, const aril_dataset *d)
 {
     while (d && d->type != &text_class) d = d->source;
-    if (!d) aril__fail(ARIL_ERR_ARG, "%s: this dataset is no text", what);
+    if (!d) aril__fail(ARIL_ERR_ARG, "%s: expected a text dataset", what);
     return d ? aril_dataset_data(d) : NULL;
 }
 
@@ -215,7 +215,7 @@ static aril_status read_text(aril_dataset *self, const char *name, char *data, s
     if (status == ARIL_OK && (t->length < 1 || t->step < 1 || o.limit < 0))
         status = aril__fail(
             ARIL_ERR_ARG,
-            "aril_dataset_text: length, step and limit are positive, not %lld, %lld, %lld",
+            "aril_dataset_text: expected a positive length, step and limit, got %lld, %lld, %lld",
             (long long)t->length, (long long)t->step, (long long)o.limit);
     if (status == ARIL_OK && like)
         status = take_vocabulary(t, like);
@@ -269,7 +269,7 @@ aril_dataset *aril_dataset_text_from(const char *text, aril_text_opts opts)
 {
     aril__bytes b = { 0 };
     aril__bytes_add(&b, text, text ? strlen(text) : 0);
-    if (b.failed) aril__fail(ARIL_ERR_MEMORY, "no memory for a text");
+    if (b.failed) aril__fail(ARIL_ERR_MEMORY, "out of memory for a text");
     aril_dataset *d = b.failed ? NULL : make("the text", (char *)b.at, b.n, opts);
     aril__bytes_free(&b);
     return d;
@@ -281,7 +281,7 @@ aril_tensor *aril_text_encode(const aril_dataset *d, const char *text)
 {
     struct text *t = text_of("aril_text_encode", d);
     if (!t || !text) {
-        if (t) aril__fail(ARIL_ERR_ARG, "aril_text_encode: no text");
+        if (t) aril__fail(ARIL_ERR_ARG, "aril_text_encode: the text is NULL");
         return aril__poison();
     }
     aril__bytes copy = { 0 }, tokens = { 0 };
@@ -289,7 +289,7 @@ aril_tensor *aril_text_encode(const aril_dataset *d, const char *text)
     aril__bytes_add(&tokens, "", 0);
     struct collecting c = { t, &tokens, true };
     aril_status status = copy.failed || tokens.failed
-                             ? aril__fail(ARIL_ERR_MEMORY, "no memory for a text")
+                             ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text")
                              : each_token(t, (char *)copy.at, copy.n, collect, &c);
     aril_tensor *x = status == ARIL_OK
                          ? aril_from(tokens.at, ARIL_SHAPE((int64_t)(tokens.n / sizeof(int64_t))),

@@ -33,7 +33,7 @@ static aril_status check_setting(const aril_transform *t, int k)
     const aril__value *v = &t->value[k];
     if (!v->n) {
         if (!s->required) return ARIL_OK;
-        return aril__fail(ARIL_ERR_ARG, "%s: it needs a %s (%s=...)", t->kind->name, s->name,
+        return aril__fail(ARIL_ERR_ARG, "%s: missing %s (%s=...)", t->kind->name, s->name,
                           t->kind->name);
     }
     for (int i = 0; i < v->n; i++) {
@@ -100,9 +100,9 @@ aril_transform *aril_transform_list(int n, aril_transform *const *list)
     for (int i = 0; i < n && ok; i++) {
         ok = list[i] != NULL;
         if (!ok)
-            aril__fail(ARIL_ERR_ARG,
-                       "transform_list: transform %d is NULL: it could not be made, or is missing",
-                       i);
+            aril__fail(
+                ARIL_ERR_ARG,
+                "transform_list: transform %d is NULL: it could not be created, or is missing", i);
     }
     ok = ok && (all = aril__transform_new(NULL));
     for (int i = 0; i < n && list; i++) {
@@ -130,7 +130,7 @@ aril_transform *aril_transform_function(aril_map_fn *fn, void *ctx, void (*drop)
 {
     aril_transform *t = NULL;
     if (!fn)
-        aril__fail(ARIL_ERR_ARG, "transform_function: NULL function");
+        aril__fail(ARIL_ERR_ARG, "transform_function: the function is NULL");
     else
         t = aril__transform_new(&aril__kind_function);
     if (!t) {
@@ -172,8 +172,8 @@ static const aril__transform_kind *find_kind(const char *name, size_t n)
         aril__fail(ARIL_ERR_ARG, "transform_parse: no transform '%.*s'; did you mean %s?", (int)n,
                    name, near);
     else
-        aril__fail(ARIL_ERR_ARG, "transform_parse: no transform '%.*s'; there are %s", (int)n, name,
-                   all);
+        aril__fail(ARIL_ERR_ARG, "transform_parse: no transform '%.*s'; known transforms: %s",
+                   (int)n, name, all);
     return NULL;
 }
 
@@ -246,13 +246,12 @@ static aril_transform *parse_one(const char *text, size_t n)
             for (int i = 0; i < ARIL__SETTINGS && kind->setting[i].name; i++)
                 at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "",
                                        kind->setting[i].name);
-            aril__fail(ARIL_ERR_ARG, "transform_parse: %s has no setting for '%.*s'; it has %s",
+            aril__fail(ARIL_ERR_ARG, "transform_parse: %s has no option '%.*s'; it has %s",
                        kind->name, (int)(stop - p), p, all);
             ok = false;
         } else if (!is && named) {
             aril__fail(ARIL_ERR_ARG,
-                       "transform_parse: %s: '%.*s' stands behind settings with names: say which "
-                       "one it is",
+                       "transform_parse: %s: '%.*s' follows named options: name it, too",
                        kind->name, (int)(stop - p), p);
             ok = false;
         } else {
@@ -271,7 +270,7 @@ static aril_transform *parse_one(const char *text, size_t n)
 aril_transform *aril_transform_parse(const char *text)
 {
     if (!text) {
-        aril__fail(ARIL_ERR_ARG, "transform_parse: NULL text");
+        aril__fail(ARIL_ERR_ARG, "transform_parse: the text is NULL");
         return NULL;
     }
     aril_transform *all = aril__transform_new(NULL);
@@ -281,7 +280,8 @@ aril_transform *aril_transform_parse(const char *text)
         while (length > left && p[length - 1] == ' ') length--;
         aril_transform *one = NULL;
         if (length == left)
-            aril__fail(ARIL_ERR_ARG, "transform_parse: nothing between two commas in '%s'", text);
+            aril__fail(ARIL_ERR_ARG, "transform_parse: an empty transform between commas in '%s'",
+                       text);
         else
             one = parse_one(p + left, length - left);
         if (!one || !append(all, one)) {
@@ -319,8 +319,8 @@ static void __attribute__((format(printf, 2, 3))) add(struct text *t, const char
 {
     va_list ap;
     va_start(ap, fmt);
-    bool room = t->length < t->size;
-    int n = vsnprintf(room ? t->buf + t->length : NULL, room ? t->size - t->length : 0, fmt, ap);
+    bool fits = t->length < t->size;
+    int n = vsnprintf(fits ? t->buf + t->length : NULL, fits ? t->size - t->length : 0, fmt, ap);
     va_end(ap);
     if (n > 0) t->length += (size_t)n;
 }
@@ -378,8 +378,7 @@ aril_status aril__transform_check_samples(const char *what, const aril_transform
     for (int i = 0; i < count(t); i++)
         if (!at(t, i)->kind->sample)
             return aril__fail(ARIL_ERR_ARG,
-                              "%s: %s changes whole batches: give it to the loader "
-                              "(.batch_transform)",
+                              "%s: %s transforms batches: pass it to the loader (.batch_transform)",
                               what, at(t, i)->kind->name);
     return ARIL_OK;
 }
@@ -477,7 +476,7 @@ aril_status aril_transform_batch(const aril_transform *t, aril_batch *b, aril_ge
         const aril_transform *one = at(t, i);
         if (!one->kind->batch)
             return aril__fail(ARIL_ERR_ARG,
-                              "%s changes single samples, not batches: use aril_dataset_transform",
+                              "%s transforms samples, not batches: use aril_dataset_transform",
                               one->kind->name);
         aril_status status = one->kind->batch(one, b, g ? g : aril__default_generator());
         if (status < 0) return status;

@@ -10,8 +10,8 @@
 static aril_status put_class(const char *what, float *row, int64_t classes, int64_t i)
 {
     if (i < 0 || i >= classes)
-        return aril__fail(ARIL_ERR_INDEX, "%s: class %lld, but there are %lld (they count from 0)",
-                          what, (long long)i, (long long)classes);
+        return aril__fail(ARIL_ERR_INDEX, "%s: class %lld is out of range for %lld classes", what,
+                          (long long)i, (long long)classes);
     memset(row, 0, (size_t)classes * sizeof *row);
     row[i] = 1;
     return ARIL_OK;
@@ -25,7 +25,7 @@ static aril_status one_hot_sample(const aril_transform *t, aril__change *w)
     aril_tensor *y = w->s->y;
     if (!y || aril__check_value("one_hot", y) < 0 || y->ndim != 0 ||
         !aril__is_int((aril_dtype)y->dtype))
-        return aril__fail(ARIL_ERR_SHAPE, "one_hot: expected a y that is one integer");
+        return aril__fail(ARIL_ERR_SHAPE, "one_hot: expected y to be one integer");
     aril__thread *th = aril__self();
     aril_tensor *out = aril__tensor_new(th, ARIL_F32, 1, dim, aril__cpu_device);
     if (!out) return ARIL_ERR_MEMORY;
@@ -45,10 +45,10 @@ static aril_status batch_targets(const char *what, aril_batch *b, int64_t classe
         return aril__fail(ARIL_ERR_SHAPE, "%s: expected y as classes, i64 [%lld], got %s", what,
                           (long long)b->n, y ? aril__text(text, y) : "none");
     if (!classes)
-        return aril__fail(ARIL_ERR_ARG,
-                          "%s: how many classes are there? The dataset does not say: "
-                          "%s=...:classes=10",
-                          what, what);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "%s: the dataset does not define the number of classes; set it: %s=...:classes=10",
+            what, what);
     aril_tensor *hot = NULL;
     if (!aril_batch_buffer(&hot, ARIL_F32, ARIL_SHAPE(b->n, classes))) return ARIL_ERR_MEMORY;
     const int64_t *from = aril__ptr(y);
@@ -141,11 +141,8 @@ static aril_status check_batch(const char *what, const aril_batch *b, int ndim)
                           b->x ? aril__text(text, b->x) : "");
     for (int i = 0; i < ARIL_SAMPLE_EXTRA_Y; i++)
         if (b->extra_y[i])
-            return aril__fail(
-                ARIL_ERR_UNSUPPORTED,
-                "%s mixes x and y; samples have further targets, which it would leave "
-                "unmixed",
-                what);
+            return aril__fail(ARIL_ERR_UNSUPPORTED,
+                              "%s mixes x and y only, but the samples have further targets", what);
     return ARIL_OK;
 }
 

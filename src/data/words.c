@@ -64,11 +64,11 @@ static bool grow(aril__words *w)
 int64_t aril__words_add(aril__words *w, const char *word, size_t n)
 {
     if ((size_t)w->text.n + 1 > w->slots / 2 && !grow(w))
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for %lld words", (long long)w->text.n);
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for %lld words", (long long)w->text.n);
     size_t at = slot_of(w, word, n);
     if (!w->slot[at]) {
         char small[128], *copy = n < sizeof small ? small : aril__malloc(n + 1);
-        if (!copy) return aril__fail(ARIL_ERR_MEMORY, "no memory for a word of %zu bytes", n);
+        if (!copy) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a word of %zu bytes", n);
         memcpy(copy, word, n);
         copy[n] = 0;
         aril_status status = aril__texts_add(&w->text, copy);
@@ -102,12 +102,12 @@ aril_status aril__words_sort(aril__words *w,
     if (n == 0) return ARIL_OK;
     int64_t *sorted = aril__malloc(n * sizeof *sorted),
             *count = aril__malloc(w->slots / 2 * sizeof *count);
-    char **text = aril__malloc((size_t)w->text.room * sizeof *text);
+    char **text = aril__malloc((size_t)w->text.capacity * sizeof *text);
     if (!sorted || !count || !text) {
         free(sorted);
         free(count);
         free(text);
-        return aril__fail(ARIL_ERR_MEMORY, "no memory to sort %zu words", n);
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory sorting %zu words", n);
     }
     for (size_t i = 0; i < n; i++) sorted[i] = (int64_t)i;
     struct sorting s = { w, order };

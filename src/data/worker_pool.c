@@ -39,23 +39,23 @@ struct aril__worker_pool {
 
 /* Threads vanish in a forked child, so they must not hold Aril's locks at the fork: the fork waits
  * for rows in progress and blocks new ones. */
-static pthread_mutex_t crews_lock = PTHREAD_MUTEX_INITIALIZER;
-static aril__worker_pool *crews;
-static _Thread_local aril__worker_pool *my_crew; /* set in worker threads */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static aril__worker_pool *pools;
+static _Thread_local aril__worker_pool *my_pool; /* set in worker threads */
 
 /* Seconds that a fork waits for a worker, which may itself wait for another loader's rows. */
 enum { PATIENCE = 5 };
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&crews_lock);
-    for (aril__worker_pool *c = crews; c; c = c->next) {
+    pthread_mutex_lock(&pools_lock);
+    for (aril__worker_pool *c = pools; c; c = c->next) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += PATIENCE;
         pthread_mutex_lock(&c->lock);
         c->paused = true;
-        int mine = my_crew == c;
+        int mine = my_pool == c;
         while (c->active > mine && !pthread_cond_timedwait(&c->done, &c->lock, &until)) {
         }
     }
@@ -63,13 +63,13 @@ static void before_fork(void)
 
 static void after_fork(bool child)
 {
-    for (aril__worker_pool *c = crews; c; c = c->next) {
+    for (aril__worker_pool *c = pools; c; c = c->next) {
         c->paused = false;
         if (!child) pthread_cond_broadcast(&c->work);
         pthread_mutex_unlock(&c->lock);
     }
-    if (child) crews = NULL;
-    pthread_mutex_unlock(&crews_lock);
+    if (child) pools = NULL;
+    pthread_mutex_unlock(&pools_lock);
 }
 
 static void in_parent(void)
@@ -91,21 +91,21 @@ static void enlist(aril__worker_pool *c)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&crews_lock);
-    c->next = crews;
-    crews = c;
-    pthread_mutex_unlock(&crews_lock);
+    pthread_mutex_lock(&pools_lock);
+    c->next = pools;
+    pools = c;
+    pthread_mutex_unlock(&pools_lock);
 }
 
 static void strike_off(const aril__worker_pool *c)
 {
-    pthread_mutex_lock(&crews_lock);
-    for (aril__worker_pool **at = &crews; *at; at = &(*at)->next)
+    pthread_mutex_lock(&pools_lock);
+    for (aril__worker_pool **at = &pools; *at; at = &(*at)->next)
         if (*at == c) {
             *at = c->next;
             break;
         }
-    pthread_mutex_unlock(&crews_lock);
+    pthread_mutex_unlock(&pools_lock);
 }
 
 /* ---- work ---- */
@@ -127,7 +127,7 @@ static bool find_task(aril__worker_pool *c, struct task *t)
     c->open = true;
     int64_t rows = s->n / (4 * c->n);
     if (l->stream || rows < 1) rows = 1;
-    if (l->whole) rows = s->n;
+    if (l->by_batch) rows = s->n;
     t->slot = s;
     t->begin = s->handed;
     t->end = s->n - s->handed < rows ? s->n : s->handed + rows;
@@ -154,7 +154,7 @@ static void load_stream_row(aril__worker_pool *c, struct task *t)
         aril_generator g;
         aril_sample sample;
         aril__sample_begin(&sample, &g, l->at.seed, l->at.epoch, number, 0);
-        aril__set_aside before = aril__errors_begin();
+        aril__saved_errors before = aril__errors_begin();
         int status = l->dataset->type->next(l->dataset, &sample);
 
         pthread_mutex_lock(&c->lock);
@@ -187,7 +187,7 @@ static void *work(void *arg)
     aril__worker_pool *c = arg;
     aril_loader *l = c->loader;
     aril__thread_set_serial(true);
-    my_crew = c;
+    my_pool = c;
     pthread_mutex_lock(&c->lock);
     c->begun++;
     pthread_cond_broadcast(&c->done);
@@ -198,20 +198,20 @@ static void *work(void *arg)
             continue;
         }
         aril__slot *s = t.slot;
-        bool whole = false;
+        bool loaded = false;
         if (l->stream) {
             load_stream_row(c, &t);
         } else {
             pthread_mutex_unlock(&c->lock);
-            whole = aril__slot_whole(l, s, &c->lock);
-            if (!whole) aril__slot_load(l, s, t.begin, t.end, &c->lock, &c->halt);
+            loaded = aril__slot_load_batch(l, s, &c->lock);
+            if (!loaded) aril__slot_load(l, s, t.begin, t.end, &c->lock, &c->halt);
             pthread_mutex_lock(&c->lock);
         }
         s->done += t.end - t.begin;
         if (s->done == s->n && !s->closed && !atomic_load(&c->halt)) {
             s->closed = true;
             pthread_mutex_unlock(&c->lock);
-            aril__slot_end(l, s, whole, &c->lock);
+            aril__slot_end(l, s, loaded, &c->lock);
             pthread_mutex_lock(&c->lock);
             s->ready = true;
             pthread_cond_broadcast(&c->done);
@@ -259,7 +259,7 @@ static aril_status start(aril__worker_pool *c)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (c->n) return ARIL_OK;
     strike_off(c);
-    return aril__fail(ARIL_ERR_STATE, "loader: the system gives no thread for a worker");
+    return aril__fail(ARIL_ERR_STATE, "loader: cannot start a worker thread");
 }
 
 void aril__worker_pool_rest(aril__worker_pool *c)

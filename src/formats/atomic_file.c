@@ -100,12 +100,12 @@ another:
 aril__file *aril__file_begin(const char *path)
 {
     if (!path || !*path) {
-        aril__fail(ARIL_ERR_ARG, "no file name was given to write to");
+        aril__fail(ARIL_ERR_ARG, "expected a file name to write to");
         return NULL;
     }
     aril__file *f = aril__malloc(sizeof *f);
     if (!f) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
         return NULL;
     }
     *f = (aril__file){ .fd = -1 };
@@ -142,7 +142,7 @@ fail:
     aril__file_abandon(f);
     return NULL;
 memory:
-    aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+    aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
     aril__file_abandon(f);
     return NULL;
 }

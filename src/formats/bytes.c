@@ -23,14 +23,14 @@ unsigned char *aril__bytes_add(aril__bytes *b, const void *data, size_t size)
 {
     if (b->failed) return NULL;
     if (size > PTRDIFF_MAX - b->n - 1) goto fail;
-    if (b->n + size + 1 > b->room) {
-        size_t room = b->room < PTRDIFF_MAX / 2 ? b->room * 2 : b->room;
-        if (room < 64) room = 64;
-        if (room < b->n + size + 1) room = b->n + size + 1;
-        unsigned char *at = aril__realloc(b->at, room);
+    if (b->n + size + 1 > b->capacity) {
+        size_t capacity = b->capacity < PTRDIFF_MAX / 2 ? b->capacity * 2 : b->capacity;
+        if (capacity < 64) capacity = 64;
+        if (capacity < b->n + size + 1) capacity = b->n + size + 1;
+        unsigned char *at = aril__realloc(b->at, capacity);
         if (!at) goto fail;
         b->at = at;
-        b->room = room;
+        b->capacity = capacity;
     }
     unsigned char *begin = b->at + b->n;
     if (data && size) memcpy(begin, data, size);
@@ -123,7 +123,7 @@ bool aril__read_at(int fd, void *to, size_t size, uint64_t offset)
 
 aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_t *size)
 {
-    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: no file name was given", what);
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "%s: expected a file name", what);
     struct stat st = { 0 };
     *fd = aril__open_to_read(path, &st);
     if (*fd >= 0) {
@@ -131,7 +131,7 @@ aril_status aril__file_open(const char *what, const char *path, int *fd, uint64_
         return ARIL_OK;
     }
     if (errno == ESPIPE)
-        return aril__fail(ARIL_ERR_IO, "%s: %s is a %s; an ordinary file was expected", what, path,
+        return aril__fail(ARIL_ERR_IO, "%s: %s is a %s; expected a regular file", what, path,
                           S_ISFIFO(st.st_mode)                         ? "pipe"
                           : S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) ? "device"
                                                                        : "socket");
@@ -147,24 +147,23 @@ aril_status aril__read_file(const char *what, const char *path, uint64_t limit, 
     if (size > 0 && (limit == 0 || size <= limit) && aril__bytes_add(b, NULL, (size_t)size))
         b->n = 0; /* reserve the whole size at once */
     for (;;) {
-        size_t room = b->room > b->n + 1 ? b->room - b->n - 1 : 0;
+        size_t capacity = b->capacity > b->n + 1 ? b->capacity - b->n - 1 : 0;
         size_t had = b->n;
-        if (room == 0) room = 1 << 16;
-        unsigned char *to = aril__bytes_add(b, NULL, room);
+        if (capacity == 0) capacity = 1 << 16;
+        unsigned char *to = aril__bytes_add(b, NULL, capacity);
         if (!to) {
-            status = aril__fail(ARIL_ERR_MEMORY, "%s: no memory to read %s", what, path);
+            status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory reading %s", what, path);
             break;
         }
-        ssize_t n = read(fd, to, room);
+        ssize_t n = read(fd, to, capacity);
         b->n = had + (n > 0 ? (size_t)n : 0);
         b->at[b->n] = 0;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
             status = aril__fail(ARIL_ERR_IO, "%s: cannot read %s: %s", what, path, strerror(errno));
         else if (limit > 0 && b->n > limit)
-            status =
-                aril__fail(ARIL_ERR_FORMAT, "%s: %s is longer than %llu bytes, too long for one",
-                           what, path, (unsigned long long)limit);
+            status = aril__fail(ARIL_ERR_FORMAT, "%s: %s is longer than the limit of %llu bytes",
+                                what, path, (unsigned long long)limit);
         if (n <= 0 || status != ARIL_OK) break;
     }
     close(fd);

@@ -10,7 +10,7 @@
  * is NUL-terminated, so that text can be used directly. Free with aril__bytes_free. */
 typedef struct aril__bytes {
     unsigned char *at;
-    size_t n, room;
+    size_t n, capacity;
     bool failed;
 } aril__bytes;
 

@@ -12,7 +12,7 @@ aril__drawing *aril__drawing_new(double width, double height)
 {
     aril__drawing *d = aril__calloc(sizeof *d);
     if (!d) {
-        aril__fail(ARIL_ERR_MEMORY, "draw: no memory for a drawing");
+        aril__fail(ARIL_ERR_MEMORY, "draw: out of memory for a drawing");
         return NULL;
     }
     d->width = width;
@@ -35,12 +35,12 @@ void aril__drawing_free(aril__drawing *d)
 static aril__shape *add(aril__drawing *d, aril__shape_kind kind, uint32_t colour)
 {
     if (!d || d->failed) return NULL;
-    if (d->n == d->room) {
-        size_t room = d->room ? 2 * d->room : 64;
-        aril__shape *wider = aril__realloc(d->at, room * sizeof *wider);
+    if (d->n == d->capacity) {
+        size_t capacity = d->capacity ? 2 * d->capacity : 64;
+        aril__shape *wider = aril__realloc(d->at, capacity * sizeof *wider);
         if (!wider) return d->failed = true, NULL;
         d->at = wider;
-        d->room = room;
+        d->capacity = capacity;
     }
     d->at[d->n] = (aril__shape){ .kind = kind, .colour = colour };
     return &d->at[d->n++];
@@ -195,14 +195,14 @@ aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *p
 {
     if (!d) return aril_error_code();
     if (!path || !(ends_in(path, ".svg") || ends_in(path, ".png")))
-        return aril__fail(ARIL_ERR_ARG, "%s: '%s' ends neither in .svg nor in .png", what,
-                          path ? path : "");
+        return aril__fail(ARIL_ERR_ARG, "%s: expected a name that ends in .svg or .png, got '%s'",
+                          what, path ? path : "");
     if (!(d->width * scale <= MOST && d->height * scale <= MOST &&
           d->width * d->height * scale * scale <= MOST_PIXELS))
-        return aril__fail(ARIL_ERR_ARG,
-                          "%s: a drawing of %g x %g is too large; up to %d a side and %g pixels "
-                          "in all are drawn",
-                          what, d->width * scale, d->height * scale, MOST, (double)MOST_PIXELS);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "%s: a drawing of %g x %g is too large; the limits are %d per side and %g pixels", what,
+            d->width * scale, d->height * scale, MOST, (double)MOST_PIXELS);
     aril__bytes b = { 0 };
     aril_status s = ARIL_OK;
     if (!d->failed && ends_in(path, ".svg")) {
@@ -216,7 +216,8 @@ aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *p
             s = aril__png_encode(what, pixels, width, height, 3, 3 * width, &b);
         free(pixels);
     }
-    if (d->failed || b.failed) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a drawing", what);
+    if (d->failed || b.failed)
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a drawing", what);
     if (s == ARIL_OK) s = aril__file_replace(path, b.at, b.n);
     aril__bytes_free(&b);
     return s;

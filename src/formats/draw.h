@@ -51,7 +51,7 @@ typedef struct aril__shape {
 struct aril__drawing {
     double width, height;
     aril__shape *at;
-    size_t n, room;
+    size_t n, capacity;
     bool failed;
 };
 

@@ -20,14 +20,14 @@ enum { COLOURS = sizeof palette / sizeof *palette };
 enum { SCALE = 2 }; /* PNG pixels per unit */
 
 /* Truncates a text with "..." if it is wider than `width`. */
-static const char *fit(const char *text, double size, double width, char *buf, size_t room)
+static const char *fit(const char *text, double size, double width, char *buf, size_t capacity)
 {
-    snprintf(buf, room, "%s", text);
+    snprintf(buf, capacity, "%s", text);
     size_t n = strlen(buf);
     while (n > 1 && aril__text_width(buf, size) > width) {
         while (n > 1 && (buf[--n] & 0xc0) == 0x80) {
         }
-        snprintf(buf + n, room - n, "...");
+        snprintf(buf + n, capacity - n, "...");
     }
     return buf;
 }
@@ -93,9 +93,9 @@ static void set_ranges(axes *a, const aril_series *series, int n, int first)
     if (!(a->y0 <= a->y1)) a->y0 = 0, a->y1 = 1;
     if (a->x0 == a->x1) a->x0 -= 0.5, a->x1 += 0.5;
     if (a->y0 == a->y1) {
-        double room = a->y0 != 0 ? fabs(a->y0) * 0.1 : 1;
-        a->y0 -= room;
-        a->y1 += room;
+        double margin = a->y0 != 0 ? fabs(a->y0) * 0.1 : 1;
+        a->y0 -= margin;
+        a->y1 += margin;
     }
     a->step = round_step(a->y1 - a->y0, 5);
     a->y0 = floor(a->y0 / a->step + 1e-9) * a->step;
@@ -177,7 +177,7 @@ aril_status aril_draw_curves(const char *path, const aril_series *series, int n,
                              aril_draw_opts opts)
 {
     static const char what[] = "draw_curves";
-    if (n < 1 || !series) return aril__fail(ARIL_ERR_ARG, "%s: there are no series", what);
+    if (n < 1 || !series) return aril__fail(ARIL_ERR_ARG, "%s: expected at least one series", what);
     int panels = 0;
     for (int i = 0; i < n; i++) {
         if (!series[i].name || series[i].n < 0 || (series[i].n && !series[i].y))
@@ -204,7 +204,7 @@ aril_status aril_draw_curves(const char *path, const aril_series *series, int n,
         at++;
     }
     aril_status s = !d    ? aril_error_code()
-                    : !ok ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what)
+                    : !ok ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what)
                           : aril__drawing_save(d, what, path, SCALE);
     aril__drawing_free(d);
     return s;
@@ -305,10 +305,10 @@ aril_status aril_draw_confusion(const char *path, aril_tensor *counts, const cha
     ARIL_NO_GRAD;
     if (!counts || aril_ndim(counts) != 2 || aril_size(counts, 0) != aril_size(counts, 1) ||
         aril_size(counts, 0) < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the counts are [C,C], of C classes", what);
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected counts [C,C] of C classes", what);
     table t = { .n = aril_size(counts, 0), .names = names };
     t.count = aril__malloc((size_t)(t.n * t.n) * sizeof *t.count);
-    if (!t.count) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+    if (!t.count) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
     aril_status s = aril_read(aril_to(aril_cast(counts, ARIL_F64), aril_cpu()), t.count);
     if (s < 0) {
         free(t.count);
@@ -351,7 +351,7 @@ static aril_status rgb_of(const char *what, aril_tensor *images, int64_t i, aril
             rgb[3 * k + c] = out->at[k * out->channels + (out->channels > 1 ? c : 0)];
     free(out->at);
     out->at = rgb;
-    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an image", what);
+    return rgb ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for an image", what);
 }
 
 aril_status aril_draw_sheet(const char *path, aril_tensor *images, const aril_caption *captions,
@@ -361,7 +361,7 @@ aril_status aril_draw_sheet(const char *path, aril_tensor *images, const aril_ca
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     if (!images || aril_ndim(images) != 4 || aril_size(images, 0) < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the images are [N,C,H,W]", what);
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected images [N,C,H,W]", what);
     int64_t n = aril_size(images, 0), h = aril_size(images, 2), w = aril_size(images, 3);
     int64_t across = columns > 0 ? columns : (int64_t)ceil(sqrt((double)n * 1.5));
     if (across > n) across = n;

@@ -34,7 +34,7 @@ static void feed(z_stream *z, const unsigned char **data, size_t *size)
 
 static aril_status no_memory(const char *what, const char *name)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to unpack %s", what, name);
+    return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory unpacking %s", what, name);
 }
 
 static aril_status corrupt(const char *what, const char *name, const z_stream *z)
@@ -52,20 +52,20 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
     if (inflateInit2(&z, 15 + 16) != Z_OK) return no_memory(what, name);
     aril_status status = ARIL_OK;
     for (bool more = true; more && status == ARIL_OK;) {
-        size_t had = out->n, room = out->room > had + 1 ? out->room - had - 1 : 0;
-        if (room < 1 << 16) room = had - begin < 1 << 18 ? 1 << 18 : had - begin;
-        if (room > 1 << 30) room = 1 << 30;
-        if (limit > 0 && room > limit - (had - begin) + 1)
-            room = (size_t)(limit - (had - begin)) + 1; /* one more byte shows an overrun */
-        z.next_out = aril__bytes_add(out, NULL, room);
+        size_t had = out->n, space = out->capacity > had + 1 ? out->capacity - had - 1 : 0;
+        if (space < 1 << 16) space = had - begin < 1 << 18 ? 1 << 18 : had - begin;
+        if (space > 1 << 30) space = 1 << 30;
+        if (limit > 0 && space > limit - (had - begin) + 1)
+            space = (size_t)(limit - (had - begin)) + 1; /* one more byte shows an overrun */
+        z.next_out = aril__bytes_add(out, NULL, space);
         if (!z.next_out) {
             status = no_memory(what, name);
             break;
         }
-        z.avail_out = (uInt)room;
+        z.avail_out = (uInt)space;
         feed(&z, &in, &size);
         int rc = inflate(&z, Z_NO_FLUSH);
-        out->n = had + room - z.avail_out;
+        out->n = had + space - z.avail_out;
         out->at[out->n] = 0;
         if (rc == Z_STREAM_END) {
             more = z.avail_in > 0 || size > 0;
@@ -81,8 +81,8 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
         }
         if (limit > 0 && out->n - begin > limit)
             status = aril__fail(ARIL_ERR_FORMAT,
-                                "%s: %s unpacks to more than the %llu bytes that are expected of "
-                                "its size; if that is meant, unpack it first (gunzip)",
+                                "%s: %s unpacks to more than the %llu bytes expected for its size; "
+                                "if that is intended, unpack it first (gunzip)",
                                 what, name, (unsigned long long)limit);
     }
     inflateEnd(&z);

@@ -39,11 +39,11 @@ static struct {
     char wrong[256];
 } h5;
 
-/* Sets *place to the address of a symbol. */
-static void find(void *library, const char *name, void *place)
+/* Sets *to to the address of a symbol. */
+static void find(void *library, const char *name, void *to)
 {
     void *symbol = dlsym(library, name);
-    memcpy(place, &symbol, sizeof symbol);
+    memcpy(to, &symbol, sizeof symbol);
     if (!symbol) snprintf(h5.wrong, sizeof h5.wrong, "no %s", name);
 }
 
@@ -148,15 +148,15 @@ static aril_tensor *read_array(const char *path, uint64_t size, const char *name
 {
     aril_dtype dtype = ARIL_F32;
     if (!dtype_of(type, &dtype)) {
-        aril__fail(ARIL_ERR_UNSUPPORTED, "array %s of %s holds neither integers nor floats", name,
+        aril__fail(ARIL_ERR_UNSUPPORTED, "array %s of %s has neither integers nor floats", name,
                    path);
         return aril__poison();
     }
     if (!is_inside(array)) {
-        aril__fail(
-            ARIL_ERR_UNSUPPORTED,
-            "array %s of %s lies in other files, which are not followed; h5repack joins them", name,
-            path);
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "array %s of %s is stored in other files, which are not followed; merge them "
+                   "with h5repack",
+                   name, path);
         return aril__poison();
     }
     hsize_t dim[H5S_MAX_RANK];
@@ -192,7 +192,7 @@ static hid_t open_file(const char *path, uint64_t *size)
     if (aril__file_open("HDF5", path, &fd, size) != ARIL_OK) return H5I_INVALID_HID;
     close(fd);
     hid_t file = h5.H5Fopen_(path, READ_ONLY, H5P_DEFAULT);
-    if (file < 0) aril__fail(ARIL_ERR_FORMAT, "%s is no HDF5 file, or a broken one", path);
+    if (file < 0) aril__fail(ARIL_ERR_FORMAT, "%s is not a valid HDF5 file", path);
     return file;
 }
 
@@ -271,7 +271,7 @@ static aril_status write_array(hid_t file, const char *name, aril_tensor *t)
     ARIL_SCOPE;
     hid_t type = memory_type(aril_dtype_of(t));
     if (type < 0)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: HDF5 files hold no %s; cast it to f32", name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: HDF5 has no dtype %s; cast to f32", name,
                           aril_dtype_name(aril_dtype_of(t)));
     const void *data = aril_data(t);
     if (!data && aril_numel(t) > 0) return aril__latest_status();
@@ -290,8 +290,7 @@ static aril_status write_array(hid_t file, const char *name, aril_tensor *t)
     if (links >= 0) h5.H5Pclose_(links);
     return good ? ARIL_OK
                 : aril__fail(ARIL_ERR_ARG,
-                             "HDF5 takes no array called \"%s\" here: is the name used twice?",
-                             name);
+                             "HDF5 cannot create the array \"%s\": is the name used twice?", name);
 }
 
 static aril_status replace_by_image(const char *path, hid_t file)
@@ -301,7 +300,7 @@ static aril_status replace_by_image(const char *path, hid_t file)
     void *image = size > 0 ? aril__malloc((size_t)size) : NULL;
     aril_status status;
     if (!image || h5.H5Fget_file_image_(file, image, (size_t)size) != size)
-        status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
     else
         status = aril__file_replace(path, image, (size_t)size);
     free(image);
@@ -322,7 +321,7 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     hid_t access = h5.H5Pcreate_(*h5.H5P_CLS_FILE_ACCESS_ID_g_), file = H5I_INVALID_HID;
     if (access >= 0 && h5.H5Pset_fapl_core_(access, 1 << 16, 0) >= 0)
         file = h5.H5Fcreate_("aril", CREATE, H5P_DEFAULT, access); /* the name is never used */
-    if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", path);
+    if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
     for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
         char number[24];
         snprintf(number, sizeof number, "%d", i);

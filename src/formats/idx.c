@@ -31,12 +31,12 @@ static aril_tensor *parse(const char *path, const aril__bytes *b)
     if (b->n < 4 || b->at[0] || b->at[1] || idx_dtype(b->at[2], &dtype) != ARIL_OK || ndim == 0) {
         aril__fail(
             ARIL_ERR_FORMAT,
-            "%s is no IDX file: it does not begin with 0, 0, a type and a number of dimensions",
+            "%s is not an IDX file: it does not start with 0, 0, a type and a number of dimensions",
             path);
         return aril__poison();
     }
     if (ndim > ARIL_MAX_DIMS || b->n < head) {
-        aril__fail(ARIL_ERR_FORMAT, "%s is no good IDX file: %d dimensions in %zu bytes", path,
+        aril__fail(ARIL_ERR_FORMAT, "%s is not a valid IDX file: %d dimensions in %zu bytes", path,
                    ndim, b->n);
         return aril__poison();
     }
@@ -47,8 +47,9 @@ static aril_tensor *parse(const char *path, const aril__bytes *b)
     if (!fits || bytes != b->n - head) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_FORMAT,
-                   "%s is no good IDX file: %zu bytes of data, %s than its shape %s says", path,
-                   b->n - head, fits ? "more" : "fewer", aril__shape_text(text, ndim, shape.dim));
+                   "%s is not a valid IDX file: %zu bytes of data, %s than its shape %s needs",
+                   path, b->n - head, fits ? "more" : "fewer",
+                   aril__shape_text(text, ndim, shape.dim));
         return aril__poison();
     }
     aril_tensor *t = aril_empty(shape, dtype, aril_cpu());

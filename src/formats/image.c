@@ -81,10 +81,8 @@ aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__im
     want->decoded = (aril__decoded){ 0 };
     aril_tensor *x;
     if (want->opts.channels < 0 || want->opts.channels > 4) {
-        aril__fail(
-            ARIL_ERR_ARG,
-            "%s: %d channels were asked for; 1 to 4 there can be, or 0 for those of the file",
-            want->name, want->opts.channels);
+        aril__fail(ARIL_ERR_ARG, "%s: expected 1 to 4 channels, or 0 for those of the file, got %d",
+                   want->name, want->opts.channels);
         return aril__poison();
     } else if (aril__is_jpeg(data, size)) {
         x = aril__jpeg_decode(data, size, want);
@@ -109,7 +107,7 @@ static aril_tensor *planes(aril_tensor *x)
 aril_tensor *aril_image_decode(const void *data, size_t size, aril_image_opts opts)
 {
     if (!data) {
-        aril__fail(ARIL_ERR_ARG, "aril_image_decode: no data");
+        aril__fail(ARIL_ERR_ARG, "aril_image_decode: the data is NULL");
         return aril__poison();
     }
     ARIL_SCOPE;
@@ -132,15 +130,18 @@ aril_tensor *aril_image_read(const char *path, aril_image_opts opts)
 
 aril_status aril_image_write(const char *path, aril_tensor *image, aril_image_write_opts opts)
 {
-    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_image_write: no file name");
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_image_write: expected a file name");
     const char *dot = strrchr(path, '.');
     bool png = dot && strcasecmp(dot, ".png") == 0;
     bool jpeg = dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
     if (!png && !jpeg)
-        return aril__fail(ARIL_ERR_ARG,
-                          "aril_image_write: %s ends neither in .png nor in .jpg or .jpeg", path);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "aril_image_write: expected a name that ends in .png, .jpg or .jpeg, got %s", path);
     if (opts.quality < 0 || opts.quality > 100)
-        return aril__fail(ARIL_ERR_ARG, "aril_image_write: quality %d; it is 1 to 100, or 0 for 90",
+        return aril__fail(ARIL_ERR_ARG,
+                          "aril_image_write: expected a quality from 1 to 100, or 0 for the "
+                          "default of 90, got %d",
                           opts.quality);
     aril__pixels p;
     aril_status status = aril__pixels_of("aril_image_write", image, 0, &p);

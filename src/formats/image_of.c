@@ -20,15 +20,16 @@ static aril_tensor *as_batch(const char *what, aril_tensor *t)
     bool floating = aril_dtype_is_float(aril_dtype_of(t));
     if (ndim < 2 || ndim > 4 || (!floating && aril_dtype_of(t) != ARIL_U8)) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "%s: an image is [H,W], [C,H,W] or [N,C,H,W] of u8 or floats; this has %d"
-                   " dimensions of %s",
+                   "%s: expected an image [H,W], [C,H,W] or [N,C,H,W] of u8 or floats, got %d "
+                   "dimensions of %s",
                    what, ndim, aril_dtype_name(aril_dtype_of(t)));
         return NULL;
     }
     while (ndim < 4) t = aril_unsqueeze(t, 0), ndim++;
     int64_t channels = aril_size(t, 1);
     if ((channels != 1 && channels != 3 && channels != 4) || aril_numel(t) == 0) {
-        aril__fail(ARIL_ERR_SHAPE, "%s: an image has 1, 3 or 4 channels, and pixels", what);
+        aril__fail(ARIL_ERR_SHAPE,
+                   "%s: expected an image with 1, 3 or 4 channels and at least one pixel", what);
         return NULL;
     }
     if (floating) {
@@ -42,7 +43,7 @@ aril_status aril__pixels_of(const char *what, aril_tensor *t, int columns, aril_
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    if (!t) return aril__fail(ARIL_ERR_ARG, "%s: there is no image", what);
+    if (!t) return aril__fail(ARIL_ERR_ARG, "%s: the image is NULL", what);
     aril_tensor *batch = as_batch(what, t);
     const uint8_t *from = batch ? aril_data(batch) : NULL;
     if (!from) return aril_error_code();
@@ -56,7 +57,7 @@ aril_status aril__pixels_of(const char *what, aril_tensor *t, int columns, aril_
                            .channels = (int)c };
     size_t bytes = (size_t)(out->width * out->height * c);
     out->at = aril__malloc(bytes);
-    if (!out->at) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an image", what);
+    if (!out->at) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for an image", what);
     memset(out->at, 255, bytes);
     for (int64_t i = 0; i < n; i++) {
         int64_t x0 = i % across * (w + gap), y0 = i / across * (h + gap);

@@ -215,8 +215,8 @@ static void decode(struct jpeg_decompress_struct *c, const struct plan *plan, un
 #endif
     while (c->output_scanline < end) {
         JDIMENSION y = c->output_scanline;
-        JSAMPROW place = y >= first && direct ? to + (size_t)(y - first) * bytes : row[0];
-        jpeg_read_scanlines(c, &place, 1);
+        JSAMPROW line = y >= first && direct ? to + (size_t)(y - first) * bytes : row[0];
+        jpeg_read_scanlines(c, &line, 1);
         if (y < first || direct) continue;
         const unsigned char *in = row[0] + (size_t)before * (size_t)c->output_components;
         unsigned char *out = to + (size_t)(y - first) * bytes;
@@ -264,7 +264,7 @@ static bool read_guarded(struct reading *r, const unsigned char *data, size_t si
 {
     if (setjmp(r->failure.wrong) == 0) return read_image(r, data, size, want);
     aril__fail(r->failure.base.msg_code == JERR_OUT_OF_MEMORY ? ARIL_ERR_MEMORY : ARIL_ERR_FORMAT,
-               "%s is no good JPEG file: %s", want->name, r->failure.message);
+               "%s is not a valid JPEG file: %s", want->name, r->failure.message);
     return false;
 }
 
@@ -338,7 +338,7 @@ static aril_status write_guarded(struct writing *w, const aril__pixels *p, int q
         return aril__fail(ARIL_ERR_INTERNAL, "libjpeg: %s", w->failure.message);
     write_image(w, p, quality);
     if (!w->out->failed) return ARIL_OK;
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to write an image as JPEG");
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory writing an image as JPEG");
 }
 
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out)
@@ -346,12 +346,11 @@ aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *o
     if ((p->channels != 1 && p->channels != 3) || p->width < 1 || p->height < 1 ||
         p->width > 65500 || p->height > 65500)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "JPEG holds no image of %d channels, %lld x %lld; it has 1 or 3 "
-                          "channels, and at most "
-                          "65500 x 65500 pixels",
+                          "JPEG cannot store an image of %d channels, %lld x %lld; expected 1 or 3 "
+                          "channels and at most 65500 x 65500 pixels",
                           p->channels, (long long)p->width, (long long)p->height);
     struct writing *w = aril__calloc(sizeof *w);
-    if (!w) return aril__fail(ARIL_ERR_MEMORY, "no memory to write an image as JPEG");
+    if (!w) return aril__fail(ARIL_ERR_MEMORY, "out of memory writing an image as JPEG");
     w->out = out;
     w->c.err = handle_errors(&w->failure);
     aril_status status = write_guarded(w, p, quality);

@@ -132,7 +132,7 @@ static bool string(aril__json *j, aril__bytes *b)
             continue;
         }
         int length = text[j->at] < 0x20 ? 0 : aril__utf8_length(text + j->at, j->size - j->at);
-        if (length == 0) return aril__json_wrong(j, "a string is no UTF-8 text");
+        if (length == 0) return aril__json_wrong(j, "a string is not UTF-8 text");
         if (b) aril__bytes_add(b, text + j->at, (size_t)length);
         j->at += (size_t)length;
     }

@@ -57,25 +57,25 @@ struct aril__lmdb {
     uint64_t pages;   /* number of pages in the file */
     uint64_t seen;    /* pages visited: more than exist means a cycle */
     uint64_t spanned; /* pages used by overflow values: more than exist means an overlap */
-    int64_t n, room;
+    int64_t n, capacity;
     struct value *value;
     aril__bytes keys; /* NUL-terminated, one after the other */
 };
 
 static aril_status malformed(const aril__lmdb *f, const char *what)
 {
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good LMDB file: %s", f->source.name, what);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid LMDB file: %s", f->source.name, what);
 }
 
 static aril_status no_memory(const aril__lmdb *f)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", f->source.name);
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", f->source.name);
 }
 
 static aril_status read_page(aril__lmdb *f, uint64_t number, unsigned char *page)
 {
     if (number >= f->pages || f->seen++ > f->pages)
-        return malformed(f, "a page lies outside of it, or in a circle");
+        return malformed(f, "a page is outside the file, or pages form a cycle");
     return aril__source_read(&f->source, number * f->page_size, page, f->page_size);
 }
 
@@ -84,12 +84,12 @@ static aril_status add_value(aril__lmdb *f, const unsigned char *key, size_t key
 {
     if (at > f->source.size || size > f->source.size - at)
         return malformed(f, "a value is truncated");
-    if (f->n == f->room) {
-        int64_t room = f->room ? f->room * 2 : 256;
-        struct value *more = aril__realloc(f->value, (size_t)room * sizeof *more);
+    if (f->n == f->capacity) {
+        int64_t capacity = f->capacity ? f->capacity * 2 : 256;
+        struct value *more = aril__realloc(f->value, (size_t)capacity * sizeof *more);
         if (!more) return no_memory(f);
         f->value = more;
-        f->room = room;
+        f->capacity = capacity;
     }
     f->value[f->n++] = (struct value){ at, size, f->keys.n };
     aril__bytes_add(&f->keys, key, key_size);
@@ -118,12 +118,12 @@ static aril_status leaf_node(aril__lmdb *f, uint64_t page_number, const unsigned
     size_t key = aril__le16(node + 6), data = at + NODE_HEAD + key;
     if (flags & NOT_PLAIN)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "%s: it holds several databases, or several values for a key",
+                          "%s: it has several databases, or several values for a key",
                           f->source.name);
     uint64_t where = page_number * f->page_size + data;
     if (flags & BIG) {
         uint64_t number = aril__le64(page + data);
-        if (number >= f->pages) return malformed(f, "a page lies outside of it");
+        if (number >= f->pages) return malformed(f, "a page is outside the file");
         where = number * f->page_size + PAGE_HEAD;
         f->spanned += (PAGE_HEAD + size + f->page_size - 1) / f->page_size;
         if (f->spanned > f->pages) return malformed(f, "its values overlap");
@@ -151,7 +151,7 @@ static aril_status walk(aril__lmdb *f, uint64_t number, int depth)
         size_t at = aril__le16(page + PAGE_HEAD + 2 * i);
         uint64_t size = at + NODE_HEAD > f->page_size ? 0 : node_bytes(page + at, kind);
         if (at < lower || size == 0 || at + size > f->page_size) {
-            status = malformed(f, "a node lies outside of its page");
+            status = malformed(f, "a node is outside its page");
         } else if ((used += size) > f->page_size) {
             status = malformed(f, "its nodes overlap");
         } else if (kind == LEAF) {
@@ -181,8 +181,8 @@ static aril_status read_meta(aril__lmdb *f, uint64_t *root, uint64_t *entries)
         if (i > 0) break;
         if (!good[0]) return malformed(f, "it does not begin as one of a 64-bit machine");
         if (aril__le32(meta[0] + PAGE_HEAD + 4) != 1)
-            return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: version %u of LMDB's files is not known",
-                              f->source.name, aril__le32(meta[0] + PAGE_HEAD + 4));
+            return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: unknown LMDB version %u", f->source.name,
+                              aril__le32(meta[0] + PAGE_HEAD + 4));
         f->page_size = aril__le32(meta[0] + META_FREE);
         if (f->page_size < 512 || f->page_size > 65536 || f->page_size & (f->page_size - 1))
             return malformed(f, "its size of pages is none");
@@ -193,7 +193,7 @@ static aril_status read_meta(aril__lmdb *f, uint64_t *root, uint64_t *entries)
     f->pages = f->source.size / f->page_size;
     if (aril__le64(newer + META_LAST) >= f->pages) return malformed(f, "it is truncated");
     if (aril__le16(newer + META_MAIN + DB_FLAGS) != 0)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a database of another kind than key and value",
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: expected a database of keys and values",
                           f->source.name);
     *root = aril__le64(newer + META_MAIN + DB_ROOT);
     *entries = aril__le64(newer + META_MAIN + DB_ENTRIES);
@@ -204,7 +204,7 @@ aril__lmdb *aril__lmdb_open(aril__source source)
 {
     aril__lmdb *f = aril__calloc(sizeof *f);
     if (!f) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", source.name);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", source.name);
         aril__source_close(&source);
         return NULL;
     }
@@ -384,7 +384,7 @@ static aril_status write_pages(struct writing *w, int64_t n, const aril__lmdb_pa
     for (int64_t i = 0; i < n && !w->failed; i++) add_pair(w, &pair[i]);
     for (int depth = 0; depth < w->depth && !w->failed; depth++)
         *root = end_page(w, depth, depth + 1 == w->depth);
-    return w->failed ? aril__fail(ARIL_ERR_MEMORY, "no memory to write an LMDB file") : ARIL_OK;
+    return w->failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory writing an LMDB file") : ARIL_OK;
 }
 
 static void free_levels(struct writing *w)
@@ -401,10 +401,10 @@ aril_status aril__lmdb_write(const char *path, int64_t n, const aril__lmdb_pair 
             q ? memcmp(q->key, p->key, q->key_size < p->key_size ? q->key_size : p->key_size) : -1;
         if (order == 0 && q && q->key_size < p->key_size) order = -1;
         if (p->key_size < 1 || p->key_size > LONGEST_KEY || order >= 0 || p->value_size > INT32_MAX)
-            return aril__fail(
-                ARIL_ERR_ARG,
-                "%s: key %lld is not of 1 to 511 bytes, or not sorted, or its value is too large",
-                path, (long long)i);
+            return aril__fail(ARIL_ERR_ARG,
+                              "%s: key %lld does not have 1 to 511 bytes, is not sorted, or its "
+                              "value is too large",
+                              path, (long long)i);
     }
     unsigned char meta[2 * PAGE];
     uint64_t root = no_page;

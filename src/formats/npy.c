@@ -43,7 +43,7 @@ struct header {
 
 static aril_status malformed(const char *name, const char *what)
 {
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good .npy file: %s", name, what);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid .npy file: %s", name, what);
 }
 
 static char peek(struct header *h)
@@ -60,7 +60,7 @@ static bool take(struct header *h, char c)
 }
 
 /* Reads a quoted string, truncated to fit. */
-static bool quoted(struct header *h, char *to, size_t room)
+static bool quoted(struct header *h, char *to, size_t capacity)
 {
     char quote = peek(h);
     if (quote != '\'' && quote != '"') return false;
@@ -69,7 +69,7 @@ static bool quoted(struct header *h, char *to, size_t room)
     if (h->at == h->end) return false;
     size_t n = (size_t)(h->at - begin);
     h->at++;
-    if (n >= room) n = room - 1;
+    if (n >= capacity) n = capacity - 1;
     memcpy(to, begin, n);
     to[n] = 0;
     return true;
@@ -112,7 +112,7 @@ static aril_status read_header(struct header *h)
             return malformed(h->name, "its header is broken");
         if (strcmp(key, "descr") == 0) {
             if (peek(h) == '[')
-                return aril__fail(ARIL_ERR_UNSUPPORTED, "%s holds records, not numbers", h->name);
+                return aril__fail(ARIL_ERR_UNSUPPORTED, "%s has records, not numbers", h->name);
             if (!quoted(h, h->descr, sizeof h->descr))
                 return malformed(h->name, "its dtype is broken");
             seen[0] = true;
@@ -151,10 +151,10 @@ static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *b
             *dtype = types[i].dtype;
             return ARIL_OK;
         }
-    return aril__fail(ARIL_ERR_UNSUPPORTED,
-                      "%s: NumPy's dtype '%s' is none of Aril's; integers, bool and floats of "
-                      "16, 32 and 64 bits are",
-                      h->name, h->descr);
+    return aril__fail(
+        ARIL_ERR_UNSUPPORTED,
+        "%s: dtype '%s' is not supported; expected integers, bool, or floats of 16, 32 or 64 bits",
+        h->name, h->descr);
 }
 
 /* ---- reading ---- */
@@ -202,10 +202,11 @@ aril_tensor *aril__npy_decode(const char *name, const unsigned char *data, size_
     bool fits = aril__array_bytes(h.shape, aril_dtype_size(dtype), there, &bytes);
     if (!fits || bytes != there) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_FORMAT,
-                   "%s is no good .npy file: %llu bytes of data, %s than its shape %s of %s says",
-                   name, (unsigned long long)there, fits ? "more" : "fewer",
-                   aril__shape_text(text, h.shape.ndim, h.shape.dim), aril_dtype_name(dtype));
+        aril__fail(
+            ARIL_ERR_FORMAT,
+            "%s is not a valid .npy file: %llu bytes of data, %s than its shape %s of %s needs",
+            name, (unsigned long long)there, fits ? "more" : "fewer",
+            aril__shape_text(text, h.shape.ndim, h.shape.dim), aril_dtype_name(dtype));
         return aril_escape(aril__poison());
     }
     aril_tensor *t = elements(&h, dtype, big, data + at + length);
@@ -238,7 +239,7 @@ aril_status aril__npy_head(const char *name, const aril_tensor *t, aril__bytes *
         if (types[i].dtype == dtype) type = i;
     if (type < 0)
         return aril__fail(ARIL_ERR_DTYPE,
-                          "%s: NumPy has no %s; cast it to f32, or save it as safetensors", name,
+                          "%s: NumPy has no dtype %s; cast to f32, or save as safetensors", name,
                           aril_dtype_name(dtype));
     const uint16_t one = 1;
     unsigned char low;
@@ -257,14 +258,14 @@ aril_status aril__npy_head(const char *name, const aril_tensor *t, aril__bytes *
     aril__bytes_print(out, "), }");
     while ((out->n - begin + 1) % 64 && !out->failed) aril__bytes_add(out, " ", 1);
     aril__bytes_add(out, "\n", 1);
-    if (out->failed) return aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", name);
+    if (out->failed) return aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", name);
     aril__put_le16(out->at + begin + 8, (uint16_t)(out->n - begin - 10));
     return ARIL_OK;
 }
 
 aril_status aril_npy_write(const char *path, aril_tensor *t)
 {
-    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_npy_write: no file name");
+    if (!path || !*path) return aril__fail(ARIL_ERR_ARG, "aril_npy_write: expected a file name");
     ARIL_SCOPE;
     aril__bytes head = { 0 };
     aril_status status = aril__npy_head(path, t, &head);

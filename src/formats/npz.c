@@ -21,7 +21,7 @@ static aril_npz *open_source(aril_status status, aril__source source)
     if (status != ARIL_OK) return NULL;
     aril_npz *f = aril__calloc(sizeof *f);
     if (!f) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", source.name);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", source.name);
         aril__source_close(&source);
         return NULL;
     }
@@ -103,7 +103,7 @@ static aril_status add_array(aril__zip_writer *w, const char *name, aril_tensor 
     if (status == ARIL_OK && !data && aril_numel(t) > 0) status = aril__latest_status();
     aril__bytes_print(&file, "%s.npy", name);
     if (status == ARIL_OK && file.failed)
-        status = aril__fail(ARIL_ERR_MEMORY, "no memory to write %s", name);
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", name);
     if (status == ARIL_OK)
         status = aril__zip_add(w, (char *)file.at, head.at, head.n, data,
                                aril_dtype_size(aril_dtype_of(t)) * (size_t)aril_numel(t));
@@ -128,7 +128,7 @@ aril_status aril_npz_write(const char *path, const aril_named *tensors)
         const char *name = tensors->name ? tensors->name[i] : number;
         for (int k = 0; k < i && tensors->name; k++)
             if (strcmp(tensors->name[k], name) == 0)
-                status = aril__fail(ARIL_ERR_ARG, "%s: two arrays are called %s", path, name);
+                status = aril__fail(ARIL_ERR_ARG, "%s: two arrays are named %s", path, name);
         if (status == ARIL_OK) status = add_array(&w, name, tensors->at[i]);
     }
     if (status == ARIL_OK) status = aril__zip_finish(&w);

@@ -98,7 +98,7 @@ static bool read_image(struct reading *r, bool deep)
     if (aril_tensor_status(r->result) != ARIL_OK) return false;
     r->rows = aril__malloc(height * sizeof *r->rows);
     if (!r->rows) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", r->name);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", r->name);
         return false;
     }
     unsigned char *at = aril__ptr(r->result);
@@ -112,13 +112,13 @@ static bool read_image(struct reading *r, bool deep)
 static bool read_guarded(struct reading *r, bool deep)
 {
     if (setjmp(r->wrong) != 0) {
-        aril__fail(ARIL_ERR_FORMAT, "%s is no good PNG file: %s", r->name, r->message);
+        aril__fail(ARIL_ERR_FORMAT, "%s is not a valid PNG file: %s", r->name, r->message);
         return false;
     }
     r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_error, on_warning);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (r->info) return read_image(r, deep);
-    aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", r->name);
+    aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", r->name);
     return false;
 }
 

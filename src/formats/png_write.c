@@ -43,12 +43,12 @@ static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *above,
     for (size_t i = 0; i < n; i++) {
         int left = i >= pixel ? row[i - pixel] : 0, up = above ? above[i] : 0;
         int corner = above && i >= pixel ? above[i - pixel] : 0;
-        int foretold = filter == 0   ? 0
-                       : filter == 1 ? left
-                       : filter == 2 ? up
-                       : filter == 3 ? (left + up) / 2
-                                     : nearest_of(left, up, corner);
-        to[i] = (uint8_t)(row[i] - foretold);
+        int predicted = filter == 0   ? 0
+                        : filter == 1 ? left
+                        : filter == 2 ? up
+                        : filter == 3 ? (left + up) / 2
+                                      : nearest_of(left, up, corner);
+        to[i] = (uint8_t)(row[i] - predicted);
         size += to[i] < 128 ? to[i] : 256u - to[i];
     }
     return size;
@@ -139,7 +139,7 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
         chunk(out, "IEND", NULL, 0);
     }
     if (!lines || packed.failed || out->failed || !packed.n)
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an image", what);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for an image", what);
     aril__bytes_free(&packed);
     free(lines);
     return s;

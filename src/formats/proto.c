@@ -22,16 +22,16 @@ void aril__proto_clear(aril__proto *p)
 static uint8_t *grow(aril__proto *p, size_t n)
 {
     if (p->failed) return NULL;
-    if (n > p->room - p->n) {
-        size_t room = p->room ? p->room : 256;
-        while (room - p->n < n) {
-            if (room > SIZE_MAX / 2) return p->failed = true, NULL;
-            room *= 2;
+    if (n > p->capacity - p->n) {
+        size_t capacity = p->capacity ? p->capacity : 256;
+        while (capacity - p->n < n) {
+            if (capacity > SIZE_MAX / 2) return p->failed = true, NULL;
+            capacity *= 2;
         }
-        uint8_t *wider = aril__realloc(p->at, room);
+        uint8_t *wider = aril__realloc(p->at, capacity);
         if (!wider) return p->failed = true, NULL;
         p->at = wider;
-        p->room = room;
+        p->capacity = capacity;
     }
     p->n += n;
     return p->at + p->n - n;

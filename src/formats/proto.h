@@ -12,7 +12,7 @@
  * is written. */
 typedef struct aril__proto {
     uint8_t *at;
-    size_t n, room;
+    size_t n, capacity;
     bool failed;
 } aril__proto;
 

@@ -62,7 +62,7 @@ static size_t tensor_bytes(const aril_tensor *t)
     return aril__dtype_bytes(aril_dtype_of(t), aril_numel(t));
 }
 
-static bool place(int i, void *ctx)
+static bool assign_offset(int i, void *ctx)
 {
     struct save *s = ctx;
     s->begin[i] = s->end;
@@ -128,42 +128,41 @@ static aril_status check_tensors(const char *path, const aril_named *t)
     for (int i = 0; i < t->n; i++) {
         const char *name = name_of(t, i, number);
         if (!is_text(name))
-            return aril__fail(ARIL_ERR_ARG, "%s: the name of tensor %d is no UTF-8 text", path, i);
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of tensor %d is not UTF-8 text", path, i);
         if (strcmp(name, metadata_key) == 0)
-            return aril__fail(ARIL_ERR_ARG, "%s: no tensor may be called %s", path, name);
+            return aril__fail(ARIL_ERR_ARG, "%s: a tensor cannot be named %s", path, name);
         aril_status status = aril__check_value(name, t->at[i]);
         if (status != ARIL_OK) return status;
         aril_dtype dtype = aril_dtype_of(t->at[i]);
         if (!dtype_names[dtype])
             return aril__fail(ARIL_ERR_DTYPE,
-                              "%s: safetensors has no %s, the dtype of %s; cast it to i8 or u8",
+                              "%s: safetensors has no dtype %s, which %s has; cast it to i8 or u8",
                               path, aril_dtype_name(dtype), name);
         if (aril__dtypes[dtype].bits < 8 && aril_numel(t->at[i]) % 2)
             return aril__fail(ARIL_ERR_SHAPE,
-                              "%s: %s holds %lld elements of 4 bits, which fill no whole bytes",
-                              path, name, (long long)aril_numel(t->at[i]));
+                              "%s: %s has %lld elements of 4 bits; expected an even number", path,
+                              name, (long long)aril_numel(t->at[i]));
     }
     bool failed;
     const char *name = twice(t->n, t->name, &failed);
-    if (failed) return aril__fail(ARIL_ERR_MEMORY, "no memory to save %s", path);
-    if (name) return aril__fail(ARIL_ERR_ARG, "%s: two tensors are called %s", path, name);
+    if (failed) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);
+    if (name) return aril__fail(ARIL_ERR_ARG, "%s: two tensors are named %s", path, name);
     return ARIL_OK;
 }
 
 static aril_status check_metadata(const char *path, const aril_metadata *m)
 {
     if (m->n < 0 || (m->n > 0 && (!m->key || !m->value)))
-        return aril__fail(ARIL_ERR_ARG, "%s: metadata of %d pairs, and NULL for their %s", path,
-                          m->n, m->key ? "values" : "keys");
+        return aril__fail(ARIL_ERR_ARG, "%s: metadata of %d pairs has NULL for the %s", path, m->n,
+                          m->key ? "values" : "keys");
     for (int i = 0; i < m->n; i++)
         if (!is_text(m->key[i]) || !is_text(m->value[i]))
-            return aril__fail(ARIL_ERR_ARG, "%s: pair %d of the metadata is no UTF-8 text", path,
+            return aril__fail(ARIL_ERR_ARG, "%s: pair %d of the metadata is not UTF-8 text", path,
                               i);
     bool failed;
     const char *key = twice(m->n, m->key, &failed);
-    if (failed) return aril__fail(ARIL_ERR_MEMORY, "no memory to save %s", path);
-    if (key)
-        return aril__fail(ARIL_ERR_ARG, "%s: two pairs of the metadata are called %s", path, key);
+    if (failed) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);
+    if (key) return aril__fail(ARIL_ERR_ARG, "%s: two metadata keys are %s", path, key);
     return ARIL_OK;
 }
 
@@ -214,14 +213,14 @@ aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
     aril__bytes header = { 0 };
     s.begin = aril__malloc(((size_t)tensors->n + 1) * sizeof *s.begin);
     if (s.begin) {
-        each_in_file(tensors, place, &s);
+        each_in_file(tensors, assign_offset, &s);
         write_header(&header, &s, metadata);
     }
     if (!s.begin || header.failed) {
-        status = aril__fail(ARIL_ERR_MEMORY, "no memory to save %s", path);
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);
     } else if (header.n - 8 > LONGEST_HEADER) {
         status =
-            aril__fail(ARIL_ERR_ARG, "%s: names and metadata of %zu bytes; the format allows %d",
+            aril__fail(ARIL_ERR_ARG, "%s: names and metadata take %zu bytes; the format allows %d",
                        path, header.n - 8, LONGEST_HEADER);
     } else if (!(s.file = aril__file_begin(path))) {
         status = aril__latest_status();
@@ -251,7 +250,7 @@ struct entry {
 struct aril_safetensors {
     aril__source source;
     uint64_t data; /* offset of the data after the header */
-    int n, room, n_meta, meta_room;
+    int n, capacity, n_meta, meta_room;
     struct entry *entry;
     int *sorted; /* entries sorted by name */
     char **key, **value;
@@ -267,41 +266,42 @@ static aril_status malformed(const aril_safetensors *f, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good safetensors file: %s", f->source.name, text);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid safetensors file: %s", f->source.name,
+                      text);
 }
 
 static aril_status no_memory(const aril_safetensors *f)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", f->source.name);
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", f->source.name);
 }
 
 /* Grows an array of n elements for one more, if needed. */
-static bool grow(void *at, int n, int *room, size_t size)
+static bool grow(void *at, int n, int *capacity, size_t size)
 {
-    if (n < *room) return true;
-    int more = *room ? (*room > INT32_MAX / 2 ? INT32_MAX : *room * 2) : 16;
+    if (n < *capacity) return true;
+    int more = *capacity ? (*capacity > INT32_MAX / 2 ? INT32_MAX : *capacity * 2) : 16;
     if (n >= more) return false;
     void *p = aril__realloc(*(void **)at, (size_t)more * size);
     if (!p) return false;
     *(void **)at = p;
-    *room = more;
+    *capacity = more;
     return true;
 }
 
 static bool read_metadata(aril_safetensors *f, aril__json *j)
 {
-    int room = f->meta_room;
+    int capacity = f->meta_room;
     for (bool more = aril__json_enter(j, '{'); more; more = aril__json_more(j, '}')) {
         char *key = aril__json_key(j), *value = key ? aril__json_string(j) : NULL;
         int value_room = f->meta_room;
-        if (!value || !grow(&f->key, f->n_meta, &room, sizeof *f->key) ||
+        if (!value || !grow(&f->key, f->n_meta, &capacity, sizeof *f->key) ||
             !grow(&f->value, f->n_meta, &value_room, sizeof *f->value)) {
             if (value) j->memory = !aril__json_wrong(j, "memory is out");
             free(key);
             free(value);
             return false;
         }
-        f->meta_room = room;
+        f->meta_room = capacity;
         f->key[f->n_meta] = key;
         f->value[f->n_meta++] = value;
     }
@@ -381,15 +381,14 @@ static aril_status read_header(aril_safetensors *f, const char *text, size_t siz
             continue;
         }
         struct entry e = { .name = name };
-        if (!read_entry(&e, &j, other) || !grow(&f->entry, f->n, &f->room, sizeof *f->entry)) {
+        if (!read_entry(&e, &j, other) || !grow(&f->entry, f->n, &f->capacity, sizeof *f->entry)) {
             if (!j.wrong) j.memory = !aril__json_wrong(&j, "memory is out");
             free(name);
             break;
         }
         f->entry[f->n++] = e;
         if (*other)
-            return aril__fail(ARIL_ERR_UNSUPPORTED,
-                              "%s: tensor %s has the dtype %s, which Aril does not know",
+            return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: tensor %s has the unknown dtype %s",
                               f->source.name, name, other);
     }
     if (aril__json_end(&j)) return ARIL_OK;
@@ -403,7 +402,7 @@ static int by_name(const void *a, const void *b, void *ctx)
     return strcmp(f->entry[*(const int *)a].name, f->entry[*(const int *)b].name);
 }
 
-static int by_place(const void *a, const void *b, void *ctx)
+static int by_offset(const void *a, const void *b, void *ctx)
 {
     const aril_safetensors *f = ctx;
     const struct entry *x = &f->entry[*(const int *)a], *y = &f->entry[*(const int *)b];
@@ -413,7 +412,7 @@ static int by_place(const void *a, const void *b, void *ctx)
 
 /* Checks that each tensor has the size of its shape, and that together they fill `size` bytes
  * without gaps or overlaps. */
-static aril_status check_places(aril_safetensors *f, uint64_t size)
+static aril_status check_offsets(aril_safetensors *f, uint64_t size)
 {
     for (int i = 0; i < f->n; i++) {
         const struct entry *e = &f->entry[i];
@@ -431,7 +430,7 @@ static aril_status check_places(aril_safetensors *f, uint64_t size)
                              (unsigned long long)e->end);
     }
     for (int i = 0; i < f->n; i++) f->sorted[i] = i;
-    qsort_r(f->sorted, (size_t)f->n, sizeof *f->sorted, by_place, f);
+    qsort_r(f->sorted, (size_t)f->n, sizeof *f->sorted, by_offset, f);
     uint64_t at = 0;
     for (int i = 0; i < f->n; i++) {
         const struct entry *e = &f->entry[f->sorted[i]];
@@ -497,7 +496,7 @@ static aril_status read_all(aril_safetensors *f, const char *header, size_t leng
     f->sorted = aril__malloc(((size_t)f->n + 1) * sizeof *f->sorted);
     if (!f->sorted) return no_memory(f);
     f->data = 8 + length;
-    status = check_places(f, size - f->data);
+    status = check_offsets(f, size - f->data);
     return status == ARIL_OK ? check_names(f) : status;
 }
 
@@ -506,7 +505,7 @@ static aril_safetensors *open_source(aril_status status, aril__source source)
     if (status != ARIL_OK) return NULL;
     aril_safetensors *f = aril__calloc(sizeof *f);
     if (!f) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", source.name);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", source.name);
         aril__source_close(&source);
         return NULL;
     }

@@ -12,7 +12,7 @@
 static aril_status named(aril__source *s, const char *name)
 {
     s->name = aril__strdup(name);
-    return s->name ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", name);
+    return s->name ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", name);
 }
 
 aril_status aril__source_open(aril__source *s, const char *what, const char *path)
@@ -49,8 +49,8 @@ aril_status aril__source_read(const aril__source *s, uint64_t offset, void *to, 
 {
     if (offset > s->size || size > s->size - offset)
         return aril__fail(ARIL_ERR_FORMAT,
-                          "%s is truncated: bytes %llu to %llu were expected, and it has %llu",
-                          s->name, (unsigned long long)offset, (unsigned long long)(offset + size),
+                          "%s is truncated: expected bytes %llu to %llu, but it has %llu", s->name,
+                          (unsigned long long)offset, (unsigned long long)(offset + size),
                           (unsigned long long)s->size);
     if (s->fd < 0) {
         if (size) memcpy(to, s->memory + offset, size);
@@ -59,5 +59,5 @@ aril_status aril__source_read(const aril__source *s, uint64_t offset, void *to, 
     errno = 0;
     if (aril__read_at(s->fd, to, size, offset)) return ARIL_OK;
     return aril__fail(ARIL_ERR_IO, "cannot read %s: %s", s->name,
-                      errno ? strerror(errno) : "the file has become shorter");
+                      errno ? strerror(errno) : "the file was truncated");
 }

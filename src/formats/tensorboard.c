@@ -63,13 +63,12 @@ static double now(void)
 static aril_status io_error(aril_tensorboard *tb, const char *what)
 {
     tb->failed = true;
-    return aril__fail(ARIL_ERR_IO, "%s: '%s' could not be written: %s", what, tb->path,
-                      strerror(errno));
+    return aril__fail(ARIL_ERR_IO, "%s: cannot write '%s': %s", what, tb->path, strerror(errno));
 }
 
 static aril_status write_record(aril_tensorboard *tb, const char *what, const aril__proto *p)
 {
-    if (p->failed) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for an event", what);
+    if (p->failed) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for an event", what);
     uint8_t head[12], foot[4];
     little_endian(head, p->n, 8);
     little_endian(head + 8, checksum(head, 8), 4);
@@ -86,7 +85,7 @@ static aril_status write_record(aril_tensorboard *tb, const char *what, const ar
 aril_status aril__tb_event(aril_tensorboard *tb, const char *what, uint32_t field,
                            const aril__proto *content)
 {
-    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: there is no log", what);
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: the log is NULL", what);
     aril__proto_clear(&tb->event);
     aril__proto_double(&tb->event, EVENT_TIME, now());
     aril__proto_bytes(&tb->event, field, content->at, content->n);
@@ -97,8 +96,8 @@ aril_status aril__tb_event(aril_tensorboard *tb, const char *what, uint32_t fiel
 bool aril__tb_begin(aril_tensorboard *tb, const char *what, const char *tag, int64_t step,
                     aril__tb_value *v)
 {
-    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: there is no log", what), false;
-    if (!tag || !*tag) return aril__fail(ARIL_ERR_ARG, "%s: a tag is missing", what), false;
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: the log is NULL", what), false;
+    if (!tag || !*tag) return aril__fail(ARIL_ERR_ARG, "%s: expected a tag", what), false;
     aril__proto_clear(&tb->event);
     aril__proto_double(&tb->event, EVENT_TIME, now());
     aril__proto_int(&tb->event, EVENT_STEP, step);
@@ -144,24 +143,24 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
     static const char what[] = "tensorboard";
     static atomic_uint files; /* distinguishes logs of the same second and process */
     if (!folder || !*folder) {
-        aril__fail(ARIL_ERR_ARG, "%s: a folder is missing", what);
+        aril__fail(ARIL_ERR_ARG, "%s: expected a folder", what);
         return NULL;
     }
     if (aril__folder_create(what, folder) < 0) return NULL;
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
-    size_t room = strlen(folder) + sizeof host + 96;
+    size_t capacity = strlen(folder) + sizeof host + 96;
     aril_tensorboard *tb = aril__calloc(sizeof *tb);
     if (tb) tb->folder = aril__strdup(folder);
-    if (tb) tb->path = aril__malloc(room);
+    if (tb) tb->path = aril__malloc(capacity);
     if (!tb || !tb->folder || !tb->path) {
         if (tb) forget(tb);
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a log", what);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a log", what);
         return NULL;
     }
     double t = now();
-    snprintf(tb->path, room, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%u", folder, (int64_t)t,
-             host, (long)getpid(), atomic_fetch_add(&files, 1));
+    snprintf(tb->path, capacity, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%u", folder,
+             (int64_t)t, host, (long)getpid(), atomic_fetch_add(&files, 1));
     tb->file = fopen(tb->path, "wb");
     if (!tb->file) {
         io_error(tb, what);
@@ -182,7 +181,7 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
 
 aril_status aril_tensorboard_flush(aril_tensorboard *tb)
 {
-    if (!tb) return aril__fail(ARIL_ERR_ARG, "tensorboard: there is no log");
+    if (!tb) return aril__fail(ARIL_ERR_ARG, "tensorboard: the log is NULL");
     if (fflush(tb->file) != 0 || (fsync(fileno(tb->file)) != 0 && errno != EINVAL))
         return io_error(tb, "tensorboard");
     return ARIL_OK;
@@ -212,7 +211,7 @@ aril_status aril_tensorboard_text(aril_tensorboard *tb, const char *tag, const c
                                   int64_t step)
 {
     aril__tb_value v;
-    if (!text) return aril__fail(ARIL_ERR_ARG, "tensorboard_text: there is no text");
+    if (!text) return aril__fail(ARIL_ERR_ARG, "tensorboard_text: the text is NULL");
     if (!aril__tb_begin(tb, "tensorboard_text", tag, step, &v)) return aril_error_code();
     size_t tensor = aril__proto_begin(&tb->event, VALUE_TENSOR);
     aril__proto_int(&tb->event, TENSOR_DTYPE, DT_STRING);
@@ -237,13 +236,13 @@ static double *doubles_of(const char *what, aril_tensor *t, int64_t *n)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     if (!t) {
-        aril__fail(ARIL_ERR_ARG, "%s: there is no tensor", what);
+        aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
         return NULL;
     }
     aril_tensor *x = aril_to(aril_cast(t, ARIL_F64), aril_cpu());
     *n = aril_numel(x);
     double *all = aril__malloc((*n > 0 ? (size_t)*n : 1) * sizeof *all);
-    if (!all) aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " numbers", what, *n);
+    if (!all) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " numbers", what, *n);
     if (all && aril_read(x, all) < 0) {
         free(all);
         return NULL;
@@ -302,7 +301,7 @@ aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, ari
     static const char what[] = "tensorboard_pr_curve";
     int m = thresholds ? thresholds : PR_DEFAULT;
     if (m < 2 || m > PR_MOST)
-        return aril__fail(ARIL_ERR_ARG, "%s: %d thresholds; 2 to %d are possible", what, m,
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d thresholds, expected 2 to %d", what, m,
                           PR_MOST);
     int64_t n = 0, n_scores = 0;
     double *y = doubles_of(what, labels, &n), *p = doubles_of(what, scores, &n_scores);
@@ -311,14 +310,14 @@ aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, ari
     if (!y || !p)
         s = aril_error_code();
     else if (!table)
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its table", what);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for its table", what);
     else if (n != n_scores)
         s = aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " labels and %" PRId64 " scores", what, n,
                        n_scores);
     for (int64_t i = 0; s == ARIL_OK && i < n; i++)
         if (!(p[i] >= 0 && p[i] <= 1))
-            s = aril__fail(ARIL_ERR_NUMBER, "%s: score %" PRId64 " is %g; from 0 to 1 is expected",
-                           what, i, p[i]);
+            s = aril__fail(ARIL_ERR_NUMBER, "%s: score %" PRId64 " is %g; expected 0 to 1", what, i,
+                           p[i]);
     if (s == ARIL_OK) {
         /* Rows: true and false positives, true and false negatives, precision, recall. */
         float *tp = table, *fp = table + m, *tn = table + 2 * m, *fn = table + 3 * m;

@@ -87,7 +87,7 @@ static aril_status save(aril_tensorboard *tb, const char *folder, const char *na
     int length =
         snprintf(path, sizeof path, "%s/%s%s%s", tb->folder, folder, *folder ? "/" : "", name);
     if (b->failed)
-        s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: no memory for %s", name);
+        s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: out of memory for %s", name);
     else if (length >= (int)sizeof path)
         s = aril__fail(ARIL_ERR_ARG, "tensorboard_embedding: the path %s is too long", path);
     else
@@ -111,7 +111,7 @@ static aril_status note_embedding(aril_tensorboard *tb, const char *text)
     char **wider = aril__realloc(tb->embeddings, ((size_t)tb->n_embeddings + 1) * sizeof *wider);
     if (wider) tb->embeddings = wider;
     char *copy = wider ? aril__strdup(text) : NULL;
-    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: no memory");
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: out of memory");
     tb->embeddings[tb->n_embeddings++] = copy;
     return save_config(tb);
 }
@@ -150,14 +150,14 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     if (!tb || !tag || !*tag || !points)
-        return aril__fail(ARIL_ERR_ARG, "%s: a log, a tag and points are needed", what);
+        return aril__fail(ARIL_ERR_ARG, "%s: expected a log, a tag and points, got NULL", what);
     if (aril_tensor_status(points) == ARIL_OK && aril_ndim(points) != 2)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the points are [N,D], got %d dimensions", what,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected points [N,D], got %d dimensions", what,
                           aril_ndim(points));
     aril_tensor *x = aril_to(aril_cast(points, ARIL_F64), aril_cpu());
     int64_t n = aril_size(x, 0), d = aril_size(x, 1);
     if (aril_ndim(x) != 2 || n < 1 || d < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: points are [N,D], with at least one", what);
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected at least one point [N,D]", what);
     if (opts.images && (aril_ndim(opts.images) != 4 || aril_size(opts.images, 0) != n))
         return aril__fail(ARIL_ERR_SHAPE, "%s: %" PRId64 " points need as many images [N,C,H,W]",
                           what, n);
@@ -187,7 +187,7 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
                           folder, aril_size(opts.images, 3), aril_size(opts.images, 2));
     aril__bytes_print(&b, "}\n");
     if (s == ARIL_OK)
-        s = b.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what)
+        s = b.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what)
                      : note_embedding(tb, (const char *)b.at);
     aril__bytes_free(&b);
     return s;

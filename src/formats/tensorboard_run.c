@@ -137,7 +137,8 @@ static void put_node(aril__proto *p, const aril_tensorboard_node *node)
 aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_node *node, int n)
 {
     static const char what[] = "tensorboard_graph";
-    if (n < 0 || (n && !node)) return aril__fail(ARIL_ERR_ARG, "%s: there are no nodes", what);
+    if (n < 0 || (n && !node))
+        return aril__fail(ARIL_ERR_ARG, "%s: expected nodes, got NULL", what);
     for (int i = 0; i < n; i++) {
         if (!node[i].name || !*node[i].name || !node[i].op)
             return aril__fail(ARIL_ERR_ARG, "%s: node %d has no name or no op", what, i);

@@ -21,12 +21,12 @@ static const unsigned char member_mark[] = "PK\1\2", head_mark[] = "PK\3\4";
 
 static aril_status malformed(const aril__zip *z, const char *what)
 {
-    return aril__fail(ARIL_ERR_FORMAT, "%s is no good zip archive: %s", z->source.name, what);
+    return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid zip archive: %s", z->source.name, what);
 }
 
 static aril_status no_memory(const aril__zip *z)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory to read %s", z->source.name);
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", z->source.name);
 }
 
 /* Offset, size and number of entries of the central directory. */
@@ -167,7 +167,7 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
     if (m->method != 0 && m->method != 8)
         return aril__fail(
             ARIL_ERR_UNSUPPORTED,
-            "%s: member %s is packed by method %d; 0 (stored) and 8 (deflated) are read",
+            "%s: member %s has compression method %d; expected 0 (stored) or 8 (deflate)",
             z->source.name, m->name, m->method);
     uint64_t at = m->head + HEAD_SIZE + aril__le16(head + 26) + aril__le16(head + 28);
     if (at > z->source.size || m->packed > z->source.size - at)
@@ -186,8 +186,9 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
         free(packed);
     }
     if (status == ARIL_OK && aril__crc32(0, to, (size_t)m->size) != m->crc)
-        status = aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not fit",
-                            z->source.name, m->name);
+        status =
+            aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not match",
+                       z->source.name, m->name);
     return status;
 }
 
@@ -250,7 +251,7 @@ aril_status aril__zip_finish(aril__zip_writer *w)
 {
     if (w->list.failed) {
         aril__bytes_free(&w->list);
-        return aril__fail(ARIL_ERR_MEMORY, "no memory to write a zip archive");
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory writing a zip archive");
     }
     uint64_t at = aril__file_size(w->file), size = w->list.n, n = (uint64_t)w->n;
     aril__file_write(w->file, w->list.at, w->list.n);

@@ -114,7 +114,7 @@ static aril_module *partial_new(void)
 aril_module *aril__lenet5_1998(aril_shape input, int64_t classes)
 {
     if (input.ndim != 3 || input.dim[0] != 1) {
-        aril__fail(ARIL_ERR_SHAPE, "lenet5-1998 takes images of one channel, [1,H,W]");
+        aril__fail(ARIL_ERR_SHAPE, "lenet5-1998 expects images of one channel, [1,H,W]");
         return NULL;
     }
     int64_t frame = input.dim[1] < 32 ? 2 : 0;

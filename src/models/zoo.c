@@ -60,7 +60,8 @@ aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts)
     aril_shape input = opts.input.ndim ? opts.input : e->input;
     int64_t classes = opts.classes ? opts.classes : e->classes;
     if (classes < 1) {
-        aril__fail(ARIL_ERR_ARG, "%s: %lld classes", name, (long long)classes);
+        aril__fail(ARIL_ERR_ARG, "%s: expected at least 1 class, got %lld", name,
+                   (long long)classes);
         return NULL;
     }
     aril_module *m = e->make(input, classes);

@@ -270,7 +270,7 @@ static aril_tensor *glu(aril_tensor *x, int axis)
     if (at < 0) return aril__poison();
     if (x->ndim == 0 || x->dim[at] % 2) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "glu: axis %d of %s cannot be halved", axis,
+        aril__fail(ARIL_ERR_SHAPE, "glu: axis %d of %s has an odd size; expected an even one", axis,
                    aril__text(text, x));
         return aril__poison();
     }

@@ -95,16 +95,16 @@ typedef struct mask {
 
 static void mask_with(mask *m, aril_tensor *t)
 {
-    aril_tensor **place = aril_dtype_of(t) == ARIL_BOOL ? &m->hidden : &m->added;
-    if (!*place)
-        *place = t;
+    aril_tensor **into = aril_dtype_of(t) == ARIL_BOOL ? &m->hidden : &m->added;
+    if (!*into)
+        *into = t;
     else
-        *place = place == &m->hidden ? aril_logical_or(*place, t) : aril_add(*place, t);
+        *into = into == &m->hidden ? aril_logical_or(*into, t) : aril_add(*into, t);
 }
 
 /* Combines the masks for scores [N,H,L,S]; false after an error. */
-static bool join_masks(const attention *a, bool alone, int n_in, aril_tensor *const *in,
-                       const int64_t size[4], mask *m)
+static bool combine_masks(const attention *a, bool alone, int n_in, aril_tensor *const *in,
+                          const int64_t size[4], mask *m)
 {
     aril_tensor *keys = n_in > 3 ? in[3] : NULL, *pairs = n_in > 4 ? in[4] : NULL;
     int64_t n = size[0], h = size[1], l = size[2], s = size[3];
@@ -112,9 +112,7 @@ static bool join_masks(const attention *a, bool alone, int n_in, aril_tensor *co
     if (keys) {
         bool fits = alone ? aril_ndim(keys) == 1 : aril_ndim(keys) == 2 && aril_size(keys, 0) == n;
         if (!fits || aril_size(keys, -1) != s) {
-            aril__fail(ARIL_ERR_SHAPE,
-                       "expected a mask of keys [%s%lld], as many as there are "
-                       "keys, got %s",
+            aril__fail(ARIL_ERR_SHAPE, "expected a key mask [%s%lld], one for each key, got %s",
                        alone ? "" : "N,", (long long)s, aril__text(text, keys));
             return false;
         }
@@ -125,8 +123,7 @@ static bool join_masks(const attention *a, bool alone, int n_in, aril_tensor *co
         bool fits = aril_ndim(pairs) == 2 || (aril_ndim(pairs) == 3 && of == n * h);
         if (!fits || aril_size(pairs, -2) != l || aril_size(pairs, -1) != s) {
             aril__fail(ARIL_ERR_SHAPE,
-                       "expected a mask of pairs [%lld,%lld] or "
-                       "[%lld,%lld,%lld], got %s",
+                       "expected an attention mask [%lld,%lld] or [%lld,%lld,%lld], got %s",
                        (long long)l, (long long)s, (long long)(n * h), (long long)l, (long long)s,
                        aril__text(text, pairs));
             return false;
@@ -211,13 +208,13 @@ static bool check_inputs(const attention *a, aril_tensor *const *x)
     }
     int batch = a->opts.batch_first ? 0 : 1;
     if (aril_ndim(x[Q]) == 3 && (aril_size(x[Q], batch) != aril_size(x[K], batch))) {
-        aril__fail(ARIL_ERR_SHAPE, "batches of queries %s and of keys %s differ",
+        aril__fail(ARIL_ERR_SHAPE, "queries %s and keys %s have different batch sizes",
                    aril__text(text, x[Q]), aril__text(other, x[K]));
         return false;
     }
     for (int d = 0; d < aril_ndim(x[K]) - 1; d++) {
         if (aril_size(x[K], d) == aril_size(x[V], d)) continue;
-        aril__fail(ARIL_ERR_SHAPE, "not as many values %s as keys %s", aril__text(text, x[V]),
+        aril__fail(ARIL_ERR_SHAPE, "values %s and keys %s differ in number", aril__text(text, x[V]),
                    aril__text(other, x[K]));
         return false;
     }
@@ -248,7 +245,7 @@ static void run_attention(aril_module *self, int n_in, aril_tensor *const *in, i
     const int64_t size[4] = { aril_size(part[Q], 0), a->heads, aril_size(part[Q], 2),
                               aril_size(part[K], 2) };
     mask m = { NULL, NULL };
-    if (!join_masks(a, alone, n_in, in, size, &m)) {
+    if (!combine_masks(a, alone, n_in, in, size, &m)) {
         out[0] = aril__poison();
         return;
     }

@@ -73,7 +73,7 @@ static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int 
     (void)n_in;
     (void)in;
     aril__fail(ARIL_ERR_UNSUPPORTED,
-               "a %s does not run by itself: the module that contains it calls its children",
+               "a %s has no forward function: the module that contains it calls its children",
                self->type->type);
     if (n_out > 0) out[0] = aril__poison();
 }
@@ -138,7 +138,7 @@ ARIL__FORWARD(concat_forward)
     aril_tensor **part = n <= FEW ? few : aril__malloc((size_t)n * sizeof *part);
     if (!part || n == 0) {
         aril__fail(part ? ARIL_ERR_STATE : ARIL_ERR_MEMORY,
-                   part ? "there are no branches" : "no memory for %d branches", n);
+                   part ? "expected at least one branch" : "out of memory for %d branches", n);
         out[0] = aril__poison();
     } else {
         for (int i = 0; i < n; i++) part[i] = aril_forward(self->child[i].module, in[0]);
@@ -171,7 +171,7 @@ aril_module *aril_nn_concat_with(int axis, int n, aril_module *const *branches)
 ARIL__FORWARD(sum_forward)
 {
     if (self->n_children == 0) {
-        aril__fail(ARIL_ERR_STATE, "there are no branches");
+        aril__fail(ARIL_ERR_STATE, "expected at least one branch");
         out[0] = aril__poison();
         return;
     }

@@ -103,7 +103,7 @@ static void conv_describe(const aril_module *self, char *text, size_t size)
 static aril_status set_pads(conv *c, const char *type)
 {
     if (c->padding_mode == ARIL_PAD_CONSTANT || c->opts.mode == ARIL_VALID) return ARIL_OK;
-    if (c->transposed) return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: pads with zeros only", type);
+    if (c->transposed) return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: expected zero padding", type);
     c->pads.n = 2 * c->spatial;
     for (int i = 0; i < c->spatial; i++) {
         int last = 2 * (c->spatial - 1 - i); /* pads start at the last axis */

@@ -38,7 +38,7 @@ static bool has(const set *s, const void *p)
 
 static aril_status no_memory(void)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "summary: no memory");
+    return aril__fail(ARIL_ERR_MEMORY, "summary: out of memory");
 }
 
 /* Returns 1 when p is new to the set, 0 when it is not, a negative status after an error. */
@@ -233,7 +233,7 @@ aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
     if (!m)
         return aril_ok() ? aril__fail(ARIL_ERR_ARG, "summary: the module is NULL")
                          : aril_error_code();
-    if (in.n < 1 || !in.at) return aril__fail(ARIL_ERR_ARG, "summary: there is no input");
+    if (in.n < 1 || !in.at) return aril__fail(ARIL_ERR_ARG, "summary: the input is NULL");
     aril_status s = aril__check_value("summary", in.at[0]);
     if (s == ARIL_OK) s = aril_module_build_n(m, in);
     if (s < 0) return s;
@@ -276,7 +276,7 @@ void aril__costs_free(aril__costs *c)
 aril_status aril_module_cost(aril_module *m, aril_list in, aril_cost *cost)
 {
     aril__costs c;
-    if (!cost) return aril__fail(ARIL_ERR_ARG, "module_cost: there is no place for the result");
+    if (!cost) return aril__fail(ARIL_ERR_ARG, "module_cost: the result pointer is NULL");
     aril_status s = aril__costs_measure(m, in, &c);
     if (s == ARIL_OK) *cost = c.total;
     aril__costs_free(&c);

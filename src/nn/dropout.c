@@ -25,7 +25,7 @@ static void dropout_describe(const aril_module *self, char *text, size_t size)
 static aril_module *make(const aril__layer *layer, dropout_fn *fn, double p)
 {
     if (!(p >= 0 && p <= 1)) {
-        aril__fail(ARIL_ERR_ARG, "%s: the probability is %g, not between 0 and 1", layer->base.type,
+        aril__fail(ARIL_ERR_ARG, "%s: expected a probability from 0 to 1, got %g", layer->base.type,
                    p);
         return NULL;
     }

@@ -13,7 +13,7 @@ static aril_status check(const char *what, const aril_tensor *t, int least)
 {
     aril_status s = aril__check_value(what, t);
     if (s == ARIL_OK && t->ndim < least)
-        s = aril__fail(ARIL_ERR_SHAPE, "%s: %d dimensions or more are needed, the tensor has %d",
+        s = aril__fail(ARIL_ERR_SHAPE, "%s: expected a tensor of at least %d dimensions, got %d",
                        what, least, t->ndim);
     return s;
 }
@@ -22,7 +22,8 @@ static aril_status check(const char *what, const aril_tensor *t, int least)
 static aril_tensor *put(const char *what, aril_tensor *t, double *values)
 {
     if (!values) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %lld numbers", what, (long long)t->numel);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %lld numbers", what,
+                   (long long)t->numel);
         return aril__poison();
     }
     ARIL_SCOPE;
@@ -148,7 +149,7 @@ double aril_init_gain(const char *nonlinearity, double a)
     for (size_t i = 0; nonlinearity && i < sizeof known / sizeof *known; i++)
         if (strcmp(nonlinearity, known[i].name) == 0) return known[i].gain;
     aril__fail(ARIL_ERR_ARG,
-               "init_gain: no \"%s\"; there are linear, conv1d to conv3d, conv_transpose1d to "
+               "init_gain: no \"%s\"; expected linear, conv1d to conv3d, conv_transpose1d to "
                "conv_transpose3d, sigmoid, tanh, relu, leaky_relu, selu",
                nonlinearity ? nonlinearity : "NULL");
     return NAN;
@@ -273,8 +274,7 @@ aril_tensor *aril_init_eye(aril_tensor *t)
     const char *what = "init_eye";
     if (check(what, t, 0) < 0) return aril__poison();
     if (t->ndim != 2) {
-        aril__fail(ARIL_ERR_SHAPE, "%s: a matrix is needed, the tensor has %d dimensions", what,
-                   t->ndim);
+        aril__fail(ARIL_ERR_SHAPE, "%s: expected a matrix, got %d dimensions", what, t->ndim);
         return aril__poison();
     }
     double *v = numbers(t);
@@ -318,7 +318,7 @@ aril_tensor *aril_init_sparse(aril_tensor *t, double sparsity, double std)
     const char *what = "init_sparse";
     if (check(what, t, 0) < 0) return aril__poison();
     if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1)) {
-        aril__fail(ARIL_ERR_ARG, "%s: a matrix and a share between 0 and 1 are needed", what);
+        aril__fail(ARIL_ERR_ARG, "%s: expected a matrix and a fraction between 0 and 1", what);
         return aril__poison();
     }
     int64_t rows = t->dim[0], columns = t->dim[1], zeros = (int64_t)ceil(sparsity * (double)rows);
@@ -396,11 +396,12 @@ int aril_module_init(aril_module *m, const char *pattern, aril_init_fn *fn, void
     char names[400] = "";
     for (int i = 0; i < all->n; i++) {
         size_t at = strlen(names);
-        bool room = at + strlen(all->name[i]) + 8 < sizeof names;
+        bool fits = at + strlen(all->name[i]) + 8 < sizeof names;
         snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
-                 room ? all->name[i] : "...");
-        if (!room) break;
+                 fits ? all->name[i] : "...");
+        if (!fits) break;
     }
-    return aril__fail(ARIL_ERR_ARG, "module_init: no parameter fits \"%s\"; there are %s", pattern,
+    return aril__fail(ARIL_ERR_ARG,
+                      "module_init: no parameter matches \"%s\"; the parameters are %s", pattern,
                       *names ? names : "none");
 }

@@ -111,7 +111,7 @@ static aril_status bilinear_build(aril_module *self, int n_in, aril_tensor *cons
 {
     bilinear *b = aril_module_data(self);
     bilinear asked = *b;
-    if (n_in < 2 || !in[1]) return aril__fail(ARIL_ERR_ARG, "takes 2 inputs, 1 came");
+    if (n_in < 2 || !in[1]) return aril__fail(ARIL_ERR_ARG, "expected 2 inputs, got 1");
     aril_status s = b->in1 ? ARIL_OK : aril__input_size(in[0], -1, &b->in1);
     if (s == ARIL_OK && !b->in2) s = aril__input_size(in[1], -1, &b->in2);
     if (s == ARIL_OK) s = bilinear_parameters(self);
@@ -122,7 +122,7 @@ static aril_status bilinear_build(aril_module *self, int n_in, aril_tensor *cons
 ARIL__FORWARD(bilinear_forward)
 {
     if (n_in < 2 || !in[1]) {
-        aril__fail(ARIL_ERR_ARG, "takes 2 inputs, 1 came");
+        aril__fail(ARIL_ERR_ARG, "expected 2 inputs, got 1");
         out[0] = aril__poison();
         return;
     }

@@ -241,7 +241,7 @@ const aril__loss *aril__loss_find(const char *name)
         size_t at = strlen(all);
         snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
     }
-    aril__fail(ARIL_ERR_ARG, "no loss '%s'; there are %s", name, all);
+    aril__fail(ARIL_ERR_ARG, "no loss '%s'; known losses: %s", name, all);
     return NULL;
 }
 
@@ -263,10 +263,9 @@ aril_status aril__loss_check(const aril__loss *loss, const aril_nn_loss_opts *o)
     if (o->reduction != ARIL_MEAN && o->reduction != ARIL_SUM && o->reduction != ARIL_NONE &&
         !batch)
         return aril__fail(ARIL_ERR_ARG,
-                          "%s: reduction %d, expected ARIL_MEAN, ARIL_SUM or ARIL_NONE%s",
+                          "%s: got reduction %d, expected ARIL_MEAN, ARIL_SUM or ARIL_NONE%s",
                           loss->name, (int)o->reduction,
-                          o->reduction == ARIL_BATCHMEAN ? " (ARIL_BATCHMEAN is one of kl_div)"
-                                                         : "");
+                          o->reduction == ARIL_BATCHMEAN ? " (ARIL_BATCHMEAN is for kl_div)" : "");
     if (loss->takes & SUM_CLASSES && o->p != 0 && o->p != 1 && o->p != 2)
         return aril__fail(ARIL_ERR_ARG, "%s: p is %g, expected 1 or 2", loss->name, o->p);
     return ARIL_OK;
@@ -299,7 +298,7 @@ static void run_loss(aril_module *self, int n_in, aril_tensor *const *in, int n_
     bool all = n_in == d->loss->inputs;
     for (int i = 0; i < n_in; i++) all = all && in[i];
     if (!all) {
-        aril__fail(ARIL_ERR_ARG, "%s takes %d inputs, %d came", d->loss->name, d->loss->inputs,
+        aril__fail(ARIL_ERR_ARG, "%s expects %d inputs, got %d", d->loss->name, d->loss->inputs,
                    n_in);
         out[0] = aril__poison();
         return;

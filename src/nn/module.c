@@ -25,12 +25,12 @@ aril_module *aril_module_make(const aril_module_class *type)
 {
     aril__self();
     if (!type || !type->forward || !type->type) {
-        aril__fail(ARIL_ERR_ARG, "module_make: a class needs a type's name and a forward function");
+        aril__fail(ARIL_ERR_ARG, "module_make: a class needs a type name and a forward function");
         return NULL;
     }
     aril_module *m = aril__calloc(sizeof *m + type->size);
     if (!m) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a module", type->type);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a module", type->type);
         return NULL;
     }
     atomic_init(&m->refs, 1);
@@ -73,14 +73,14 @@ static void forward_several(aril_module *self, int n_in, aril_tensor *const *in,
 static aril_module *make_own(const char *type, aril_module_class class, bool complete)
 {
     if (!type || !complete) {
-        aril__fail(ARIL_ERR_ARG, "module_new: a type's name and a forward function are needed");
+        aril__fail(ARIL_ERR_ARG, "module_new: expected a type name and a forward function");
         return NULL;
     }
     class.type = type;
     aril_module *m = aril_module_make(&class);
     char *name = m ? aril__strdup(type) : NULL;
     if (!name) {
-        if (m) aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a module", type);
+        if (m) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a module", type);
         free(m);
         return NULL;
     }
@@ -163,7 +163,7 @@ static aril_status grow(const aril_module *m, void *array, int n, int *cap, size
     if (n < *cap) return ARIL_OK;
     int next = *cap ? *cap * 2 : 4;
     grown = aril__realloc(*at, (size_t)next * size);
-    if (!grown) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", m->type->type);
+    if (!grown) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", m->type->type);
     *at = grown;
     *cap = next;
     return ARIL_OK;
@@ -173,8 +173,7 @@ static aril_status check_name(const aril_module *m, const char *what, const char
 {
     if (!name || !*name || strchr(name, '.'))
         return aril__fail(ARIL_ERR_ARG,
-                          "%s: \"%s\" cannot name a %s; a name has at least one letter "
-                          "and no dot",
+                          "%s: \"%s\" cannot name a %s; a name must not be empty or contain a dot",
                           m->type->type, name ? name : "NULL", what);
     return ARIL_OK;
 }
@@ -218,8 +217,8 @@ static aril_status check_depth(const aril_module *m, const char *name, const ari
     int levels = m->depth + 1 + height(child);
     if (levels <= ARIL_MODULE_DEPTH) return ARIL_OK;
     return aril__fail(ARIL_ERR_ARG,
-                      "%s: \"%s\" would make a tree of modules %d levels deep, at most %d are "
-                      "allowed; put layers side by side in one Sequential or ModuleList",
+                      "%s: \"%s\" would create a module tree %d levels deep; at most %d are "
+                      "allowed: put layers into one Sequential or ModuleList",
                       m->type->type, name, levels, ARIL_MODULE_DEPTH);
 }
 
@@ -228,15 +227,15 @@ static aril_status add_child(aril_module *m, const char *name, aril_module *chil
     aril_status s = check_name(m, "child", name);
     if (s < 0) return s;
     if (find_child(m, name, strlen(name)) >= 0 || find_own(m, name) >= 0)
-        return aril__fail(ARIL_ERR_ARG, "%s: there is a \"%s\" already", m->type->type, name);
+        return aril__fail(ARIL_ERR_ARG, "%s: \"%s\" already exists", m->type->type, name);
     if (aril__contains(child, m))
-        return aril__fail(ARIL_ERR_ARG, "%s: \"%s\" contains the module it is put into",
+        return aril__fail(ARIL_ERR_ARG, "%s: \"%s\" contains the module it is added to",
                           m->type->type, name);
     if ((s = check_depth(m, name, child)) < 0) return s;
     s = grow(m, &m->child, m->n_children, &m->cap_children, sizeof *m->child);
     if (s < 0) return s;
     char *copy = aril__strdup(name);
-    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", m->type->type);
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", m->type->type);
     m->child[m->n_children++] = (aril__child){ copy, child };
     sink(child, m->depth + 1);
     return ARIL_OK;
@@ -262,7 +261,8 @@ static aril_status add_own(aril_module *m, const char *name, aril_tensor *t, int
     if (at < 0) {
         aril_status s = grow(m, &m->own, m->n_own, &m->cap_own, sizeof *m->own);
         char *copy = s == ARIL_OK ? aril__strdup(name) : NULL;
-        if (!copy) return s < 0 ? s : aril__fail(ARIL_ERR_MEMORY, "%s: no memory", m->type->type);
+        if (!copy)
+            return s < 0 ? s : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", m->type->type);
         at = m->n_own++;
         m->own[at] = (aril__own_tensor){ .name = copy };
     }
@@ -282,7 +282,7 @@ static aril_tensor *register_tensor(aril_module *m, const char *name, aril_tenso
     }
     if (check_name(m, what, name) < 0) return aril__poison();
     if (find_child(m, name, strlen(name)) >= 0) {
-        aril__fail(ARIL_ERR_ARG, "%s: there is a child \"%s\" already", m->type->type, name);
+        aril__fail(ARIL_ERR_ARG, "%s: the child \"%s\" already exists", m->type->type, name);
         return aril__poison();
     }
     aril_tensor *kept = NULL;
@@ -329,7 +329,7 @@ aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t)
     aril__own_tensor *own = m ? aril__find_own(m, name) : NULL;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (!own || !own->tensor)
-        return aril__fail(ARIL_ERR_ARG, "module_share: there is no tensor \"%s\" in %s",
+        return aril__fail(ARIL_ERR_ARG, "module_share: no tensor \"%s\" in %s",
                           name ? name : "NULL", aril_module_type(m));
     aril_status s = aril__check_value("module_share", t);
     if (s < 0) return s;
@@ -341,9 +341,8 @@ aril_status aril_module_share(aril_module *m, const char *name, aril_tensor *t)
                           aril_dtype_name(aril_dtype_of(own->tensor)),
                           aril_dtype_name(aril_dtype_of(t)));
     if (t->view || !aril_is_leaf(t))
-        return aril__fail(
-            ARIL_ERR_ARG,
-            "module_share: \"%s\" needs a tensor that is no view and was not computed", name);
+        return aril__fail(ARIL_ERR_ARG,
+                          "module_share: \"%s\" needs a leaf tensor that is not a view", name);
     aril_set(&own->tensor, t);
     return ARIL_OK;
 }
@@ -403,9 +402,8 @@ aril_status aril__input_size(const aril_tensor *x, int axis, int64_t *size)
     char text[ARIL__SHAPE_TEXT];
     if (at < 0 || at >= x->ndim || x->dim[at] < 1)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "the size of axis %d is to be taken from the first input, "
-                          "which is %s",
-                          axis, aril__text(text, x));
+                          "the size of axis %d is inferred from the first input, which is %s", axis,
+                          aril__text(text, x));
     *size = x->dim[at];
     return ARIL_OK;
 }
@@ -449,7 +447,7 @@ void aril__module_where(const aril__frame *frame, char *text, size_t size)
 
 static aril__cold aril_status no_result(aril_module *m, int n_out, aril_tensor **out)
 {
-    aril__fail(ARIL_ERR_STATE, "forward gave no result");
+    aril__fail(ARIL_ERR_STATE, "forward returned no result");
     out[0] = aril__poison();
     (void)m;
     (void)n_out;
@@ -512,7 +510,7 @@ static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const
 static aril__cold aril_status wrong_count(const aril_module *m, int n_in)
 {
     int takes = m->type->inputs ? m->type->inputs : 1;
-    return aril__fail(ARIL_ERR_ARG, "takes %d input%s at most, %d came", takes,
+    return aril__fail(ARIL_ERR_ARG, "expected at most %d input%s, got %d", takes,
                       takes == 1 ? "" : "s", n_in);
 }
 
@@ -614,7 +612,8 @@ aril_tensor *aril_forward_n(aril_module *m, aril_list in)
 aril_status aril_forward_all(aril_module *m, aril_list in, int n_out, aril_tensor **out)
 {
     int gives = m ? m->type->outputs ? m->type->outputs : 1 : -1;
-    if (n_out < 1 || !out) return aril__fail(ARIL_ERR_ARG, "forward_all: %d results", n_out);
+    if (n_out < 1 || !out)
+        return aril__fail(ARIL_ERR_ARG, "forward_all: expected at least 1 result, got %d", n_out);
     /* A class is never asked for more results than it declares. */
     int asked = gives > 0 && gives < n_out ? gives : n_out;
     for (int i = asked; i < n_out; i++) out[i] = NULL;
@@ -661,8 +660,8 @@ aril_status aril_module_build_n(aril_module *m, aril_list in)
     aril__building = before;
     if (s == ARIL_OK && !aril_module_built(m))
         s = aril__fail(ARIL_ERR_STATE,
-                       "module_build: %s has parts that a run does not reach, which wait for their "
-                       "sizes still",
+                       "module_build: %s has modules that the forward pass does not reach: their "
+                       "sizes are still unknown",
                        m->type->type);
     return s;
 }
@@ -672,7 +671,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
     if (!m) return aril__fail(ARIL_ERR_ARG, "module_build: the module is NULL");
     if (aril_module_built(m)) return ARIL_OK;
     if (x.ndim < 0 || x.ndim >= ARIL_MAX_DIMS)
-        return aril__fail(ARIL_ERR_SHAPE, "module_build: %d dimensions beside the batch", x.ndim);
+        return aril__fail(ARIL_ERR_SHAPE, "module_build: %d dimensions without the batch", x.ndim);
     aril_shape batch = { .ndim = x.ndim + 1, .dim = { 1 } };
     memcpy(batch.dim + 1, x.dim, (size_t)x.ndim * sizeof *x.dim);
     ARIL_SCOPE;

@@ -43,7 +43,7 @@ static aril_status convert(aril_tensor *t, const aril_device *device, aril_dtype
     return s;
 }
 
-static void note_place(aril_module *m, const aril_device *device, aril_dtype dtype)
+static void store_device(aril_module *m, const aril_device *device, aril_dtype dtype)
 {
     if (device) {
         m->device = *device;
@@ -51,7 +51,7 @@ static void note_place(aril_module *m, const aril_device *device, aril_dtype dty
     } else {
         m->dtype = dtype;
     }
-    for (int i = 0; i < m->n_children; i++) note_place(m->child[i].module, device, dtype);
+    for (int i = 0; i < m->n_children; i++) store_device(m->child[i].module, device, dtype);
 }
 
 /* Converts everything before it changes anything. */
@@ -61,7 +61,7 @@ static aril_status move(aril_module *m, const aril_device *device, aril_dtype dt
     aril_status s = aril__gather(m, ALL, &g);
     if (s < 0) return s;
     changed *to = g.n ? aril__calloc((size_t)g.n * sizeof *to) : NULL;
-    if (g.n && !to) s = aril__fail(ARIL_ERR_MEMORY, "module: no memory to move %d tensors", g.n);
+    if (g.n && !to) s = aril__fail(ARIL_ERR_MEMORY, "module: out of memory moving %d tensors", g.n);
     for (int i = 0; i < g.n && s == ARIL_OK; i++)
         if (changes(g.tensor[i], device, dtype)) s = convert(g.tensor[i], device, dtype, &to[i]);
     for (int i = 0; i < g.n && to; i++) {
@@ -72,7 +72,7 @@ static aril_status move(aril_module *m, const aril_device *device, aril_dtype dt
         aril_release(to[i].value);
         aril_release(to[i].grad);
     }
-    if (s == ARIL_OK) note_place(m, device, dtype);
+    if (s == ARIL_OK) store_device(m, device, dtype);
     free(to);
     aril__gathered_free(&g);
     return s;
@@ -91,7 +91,7 @@ aril_status aril_module_cast(aril_module *m, aril_dtype dtype)
     aril_status s = check_module("module_cast", m);
     if (s < 0) return s;
     if ((int)dtype < ARIL_F16 || dtype > ARIL_F64)
-        return aril__fail(ARIL_ERR_DTYPE, "module_cast: modules compute in f16, bf16, f32 or f64");
+        return aril__fail(ARIL_ERR_DTYPE, "module_cast: expected f16, bf16, f32 or f64");
     return move(m, NULL, dtype);
 }
 
@@ -181,7 +181,7 @@ static aril_status check_load(const char *name, const aril_tensor *to, const ari
     aril_status s = aril__check_value("load_state", from);
     if (s == ARIL_OK && !aril__same_dims(to->ndim, to->dim, from->ndim, from->dim))
         s = aril__fail(ARIL_ERR_SHAPE,
-                       "load_state: \"%s\" is %s in the module and %s in what is loaded", name,
+                       "load_state: \"%s\" is %s in the module, but %s in the loaded state", name,
                        aril__text(a, to), aril__text(b, from));
     return s;
 }
@@ -212,7 +212,7 @@ static aril_status pair_up(aril_module *m, const aril_named *from, bool partial,
     if (missing.n || unknown.n)
         return aril__fail(
             ARIL_ERR_ARG,
-            "load_state: %s%d missing%s%s%s; %d unknown%s%s%s; `partial` passes them over", "",
+            "load_state: %s%d missing%s%s%s; %d unknown%s%s%s; set .partial to ignore them", "",
             missing.n, missing.n ? " (" : "", missing.text, missing.n ? ")" : "", unknown.n,
             unknown.n ? " (" : "", unknown.text, unknown.n ? ")" : "");
     return ARIL_OK;
@@ -247,7 +247,7 @@ aril_status aril_load_state(aril_module *m, const aril_named *from, aril_load_st
     aril__gathered state;
     aril_status s = check_module("load_state", m);
     if (s == ARIL_OK && (!from || from->n < 0 || (from->n > 0 && !from->at)))
-        s = aril__fail(ARIL_ERR_ARG, "load_state: there is nothing to load from");
+        s = aril__fail(ARIL_ERR_ARG, "load_state: the state is NULL");
     if (s == ARIL_OK && !aril_state(m))
         s = aril__last_status(); /* sizes are unknown: the error says which */
     if (s == ARIL_OK) s = aril__gather(m, STATE, &state);
@@ -255,7 +255,7 @@ aril_status aril_load_state(aril_module *m, const aril_named *from, aril_load_st
     int n = 0, ready = 0;
     load *loads = aril__calloc(((size_t)from->n + 1) * sizeof *loads);
     s = loads ? pair_up(m, from, opts.partial, &state, loads, &n)
-              : aril__fail(ARIL_ERR_MEMORY, "load_state: no memory");
+              : aril__fail(ARIL_ERR_MEMORY, "load_state: out of memory");
     while (ready < n && s == ARIL_OK) s = prepare(&loads[ready++]);
     for (int i = 0; i < n && s == ARIL_OK; i++) s = write_value(&loads[i]);
     for (int i = 0; i < ready; i++) aril_release(loads[i].value);

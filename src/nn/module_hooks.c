@@ -18,7 +18,7 @@ static int add_hook(aril_module *m, aril__module_hook hook, bool complete)
     if (!m || !complete)
         return aril__fail(ARIL_ERR_ARG, "module_hook: the %s is NULL", m ? "function" : "module");
     aril__module_hook *h = aril__malloc(sizeof *h);
-    if (!h) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for a hook", m->type->type);
+    if (!h) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a hook", m->type->type);
     *h = hook;
     h->next = NULL;
     atomic_init(&h->refs, 1);
@@ -111,7 +111,7 @@ static aril_status wait_for_gradient(aril__module_hook *h, int out, aril_tensor 
         if (aril_tensor_status(y) < 0) return aril_tensor_status(y);
     }
     waiting *w = aril__malloc(sizeof *w);
-    if (!w) return aril__fail(ARIL_ERR_MEMORY, "hook: no memory");
+    if (!w) return aril__fail(ARIL_ERR_MEMORY, "hook: out of memory");
     *w = (waiting){ h, out };
     atomic_fetch_add_explicit(&h->refs, 1, memory_order_relaxed);
     int id = aril__hook_owned(y, call_backward, w, waiting_drop);
@@ -125,19 +125,19 @@ aril_status aril__run_hooked(aril_module *m, int n_in, aril_tensor *const *in, i
 {
     aril_tensor *few[FEW] = { NULL };
     aril_tensor **use = n_in <= FEW ? few : aril__malloc((size_t)n_in * sizeof *use);
-    if (!use) return aril__fail(ARIL_ERR_MEMORY, "no memory for %d inputs", n_in);
+    if (!use) return aril__fail(ARIL_ERR_MEMORY, "out of memory for %d inputs", n_in);
     memcpy(use, in, (size_t)n_in * sizeof *use);
     aril__module_hook *h;
     for (int last = 0; (h = next_hook(m, ARIL__HOOK_BEFORE, last)) != NULL;) {
         last = h->id;
         h->fn.before(m, n_in, use, h->ctx);
     }
-    aril_status s = use[0] ? ARIL_OK : aril__fail(ARIL_ERR_ARG, "a hook left no input");
+    aril_status s = use[0] ? ARIL_OK : aril__fail(ARIL_ERR_ARG, "a hook removed the input");
     if (s == ARIL_OK) s = aril__run_class(m, n_in, use, n_out, out);
     for (int last = 0; s == ARIL_OK && (h = next_hook(m, ARIL__HOOK_AFTER, last)) != NULL;) {
         last = h->id;
         h->fn.after(m, n_in, use, n_out, out, h->ctx);
-        if (n_out > 0 && !out[0]) s = aril__fail(ARIL_ERR_ARG, "a hook left no result");
+        if (n_out > 0 && !out[0]) s = aril__fail(ARIL_ERR_ARG, "a hook removed the result");
     }
     for (int last = 0; s == ARIL_OK && (h = next_hook(m, ARIL__HOOK_BACKWARD, last)) != NULL;) {
         last = h->id;

@@ -20,7 +20,7 @@ static bool path_push(path *p, const char *name)
         size_t cap = need * 2;
         char *grown = aril__realloc(p->text, cap);
         if (!grown) {
-            aril__fail(ARIL_ERR_MEMORY, "module: no memory for a name");
+            aril__fail(ARIL_ERR_MEMORY, "module: out of memory for a name");
             return false;
         }
         p->text = grown;
@@ -81,8 +81,8 @@ aril_tensor *aril_module_tensor(aril_module *m, const char *name)
 {
     aril__own_tensor *own = aril__find_own(m, name);
     if (own && own->tensor) return own->tensor;
-    aril__fail(ARIL_ERR_ARG, "module_tensor: there is no tensor \"%s\" in %s", name ? name : "NULL",
-               m ? m->type->type : "a module that is NULL");
+    aril__fail(ARIL_ERR_ARG, "module_tensor: no tensor \"%s\" in %s", name ? name : "NULL",
+               m ? m->type->type : "a NULL module");
     return NULL;
 }
 
@@ -90,8 +90,8 @@ aril_module *aril_module_at(aril_module *m, const char *name)
 {
     aril_module *found = m && name ? aril__find_module(m, name, strlen(name)) : NULL;
     if (!found)
-        aril__fail(ARIL_ERR_ARG, "module_at: there is no module \"%s\" in %s", name ? name : "NULL",
-                   m ? m->type->type : "a module that is NULL");
+        aril__fail(ARIL_ERR_ARG, "module_at: no module \"%s\" in %s", name ? name : "NULL",
+                   m ? m->type->type : "a NULL module");
     return found;
 }
 
@@ -103,7 +103,7 @@ int aril_module_children(const aril_module *m)
 aril_module *aril_module_child(const aril_module *m, int i)
 {
     if (m && i >= 0 && i < m->n_children) return m->child[i].module;
-    aril__fail(ARIL_ERR_INDEX, "module_child: %s has %d children, there is no number %d",
+    aril__fail(ARIL_ERR_INDEX, "module_child: %s has %d children, got index %d",
                aril_module_type(m), aril_module_children(m), i);
     return NULL;
 }
@@ -138,7 +138,7 @@ aril_status aril_module_visit(aril_module *m, aril_module_fn *fn, void *ctx)
 
 /* ---- lists ---- */
 
-static size_t place_of(const aril__gathered *g, const void *t)
+static size_t slot_of(const aril__gathered *g, const void *t)
 {
     size_t at = ((uintptr_t)t >> 6) * 0x9e3779b97f4a7c15u >> 20 & (g->cap_seen - 1);
     while (g->seen[at] && g->seen[at] != t) at = (at + 1) & (g->cap_seen - 1);
@@ -153,12 +153,12 @@ static aril_status grow_gathered(aril__gathered *g)
     char **name = tensor ? aril__realloc(g->name, (size_t)cap * sizeof *name) : NULL;
     if (name) g->name = name;
     void **seen = name ? aril__calloc((size_t)cap * 2 * sizeof *seen) : NULL;
-    if (!seen) return aril__fail(ARIL_ERR_MEMORY, "module: no memory for a list of tensors");
+    if (!seen) return aril__fail(ARIL_ERR_MEMORY, "module: out of memory for a list of tensors");
     free(g->seen);
     g->seen = seen;
     g->cap = cap;
     g->cap_seen = (size_t)cap * 2;
-    for (int i = 0; i < g->n; i++) seen[place_of(g, g->tensor[i])] = g->tensor[i];
+    for (int i = 0; i < g->n; i++) seen[slot_of(g, g->tensor[i])] = g->tensor[i];
     return ARIL_OK;
 }
 
@@ -171,12 +171,12 @@ static aril_status gather_own(const aril_module *m, unsigned kinds, int kind, pa
         if (!own->tensor || own->kind != kind || !(kinds >> kind & 1)) continue;
         aril_status s = g->n < g->cap ? ARIL_OK : grow_gathered(g);
         if (s < 0) return s;
-        size_t at = place_of(g, own->tensor);
+        size_t at = slot_of(g, own->tensor);
         if (g->seen[at]) continue;
         if (!path_push(p, own->name)) return ARIL_ERR_MEMORY;
         char *name = aril__strdup(p->text);
         path_pop(p, length);
-        if (!name) return aril__fail(ARIL_ERR_MEMORY, "module: no memory for a name");
+        if (!name) return aril__fail(ARIL_ERR_MEMORY, "module: out of memory for a name");
         g->seen[at] = own->tensor;
         g->tensor[g->n] = own->tensor;
         g->name[g->n++] = name;
@@ -250,13 +250,13 @@ static bool find_waiting(const aril_module *m, path *p, const aril_module **foun
 static aril_status check_built(const char *what, const aril_module *m)
 {
     path p = { 0 };
-    const aril_module *waits = NULL;
+    const aril_module *unbuilt = NULL;
     aril_status s = ARIL_OK;
-    if (find_waiting(m, &p, &waits))
+    if (find_waiting(m, &p, &unbuilt))
         s = aril__fail(ARIL_ERR_STATE,
-                       "%s: \"%s\" (%s) does not know its sizes before the first input; run "
+                       "%s: \"%s\" (%s) has sizes that are inferred from the first input; call "
                        "aril_module_build first",
-                       what, p.text ? p.text : "", waits->type->type);
+                       what, p.text ? p.text : "", unbuilt->type->type);
     free(p.text);
     return s;
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char *truth(bool b)
+static const char *bool_text(bool b)
 {
     return b ? "True" : "False";
 }
@@ -85,19 +85,19 @@ static void channels_describe(const aril_module *self, char *text, size_t size)
         aril__say(&t, "None");
     else
         aril__say(&t, "%g", c->momentum != 0 ? c->momentum : 0.1);
-    aril__say(&t, ", affine=%s, bias=%s, track_running_stats=%s", truth(c->affine), truth(c->bias),
-              truth(c->running));
+    aril__say(&t, ", affine=%s, bias=%s, track_running_stats=%s", bool_text(c->affine),
+              bool_text(c->bias), bool_text(c->running));
 }
 
 static aril__cold aril_tensor *wrong_rank(const aril_tensor *x, int low, int high)
 {
     char text[ARIL__SHAPE_TEXT];
     if (low == high)
-        aril__fail(ARIL_ERR_SHAPE, "the input has %d dimensions, %s; it must have %d", x->ndim,
+        aril__fail(ARIL_ERR_SHAPE, "the input has %d dimensions, %s; expected %d", x->ndim,
                    aril__text(text, x), low);
     else
-        aril__fail(ARIL_ERR_SHAPE, "the input has %d dimensions, %s; it must have %d or %d",
-                   x->ndim, aril__text(text, x), low, high);
+        aril__fail(ARIL_ERR_SHAPE, "the input has %d dimensions, %s; expected %d or %d", x->ndim,
+                   aril__text(text, x), low, high);
     return aril__poison();
 }
 
@@ -244,8 +244,8 @@ static void last_describe(const aril_module *self, char *text, size_t size)
         aril__say(&t, ", eps=%g", l->eps);
     else
         aril__say(&t, ", eps=%s", l->rms ? "None" : "1e-05");
-    aril__say(&t, ", elementwise_affine=%s", truth(l->affine));
-    if (!l->rms) aril__say(&t, ", bias=%s", truth(l->bias));
+    aril__say(&t, ", elementwise_affine=%s", bool_text(l->affine));
+    if (!l->rms) aril__say(&t, ", bias=%s", bool_text(l->bias));
 }
 
 static aril_module *make_last(const aril__layer *layer, last set)
@@ -256,7 +256,7 @@ static aril_module *make_last(const aril__layer *layer, last set)
         wrong = set.shape.dim[i] < 0;
     }
     if (wrong) {
-        aril__fail(ARIL_ERR_ARG, "%s: the sizes of 1 to %d last dimensions are needed",
+        aril__fail(ARIL_ERR_ARG, "%s: expected the sizes of the last 1 to %d dimensions",
                    layer->base.type, ARIL_MAX_DIMS);
         return NULL;
     }
@@ -302,7 +302,8 @@ static aril_status group_parameters(aril_module *self)
 {
     const group *g = aril_module_data(self);
     if (g->channels % g->groups)
-        return aril__fail(ARIL_ERR_ARG, "GroupNorm: %lld channels are no multiple of %lld groups",
+        return aril__fail(ARIL_ERR_ARG,
+                          "GroupNorm: %lld channels are not a multiple of %lld groups",
                           (long long)g->channels, (long long)g->groups);
     aril_shape shape = ARIL_SHAPE(g->channels);
     aril_status s = aril__add_optional(self, "weight", shape, !g->affine);
@@ -332,7 +333,8 @@ static void group_describe(const aril_module *self, char *text, size_t size)
 {
     const group *g = aril_module_data(self);
     snprintf(text, size, "%lld, %lld, eps=%g, affine=%s, bias=%s", (long long)g->groups,
-             (long long)g->channels, g->eps != 0 ? g->eps : 1e-5, truth(g->affine), truth(g->bias));
+             (long long)g->channels, g->eps != 0 ? g->eps : 1e-5, bool_text(g->affine),
+             bool_text(g->bias));
 }
 
 aril_module *aril_nn_group_norm(int64_t groups, int64_t count)
@@ -402,7 +404,8 @@ aril_module *aril_nn_local_response_norm_with(int64_t size, aril_lrn_opts opts)
                   .describe = response_describe },
     };
     if (size < 1) {
-        aril__fail(ARIL_ERR_ARG, "LocalResponseNorm: a size of %lld", (long long)size);
+        aril__fail(ARIL_ERR_ARG, "LocalResponseNorm: expected a positive size, got %lld",
+                   (long long)size);
         return NULL;
     }
     aril_module *m = aril__layer_make(&layer);

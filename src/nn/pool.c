@@ -73,7 +73,7 @@ static void say_size(aril__text_out *t, const char *before, int n, const int64_t
         aril__say_sizes(t, before, n, at);
 }
 
-static const char *truth(bool b)
+static const char *bool_text(bool b)
 {
     return b ? "True" : "False";
 }
@@ -86,7 +86,7 @@ static void max_describe(const aril_module *self, char *text, size_t size)
     say_size(&t, ", stride=", p->spatial, p->opts.stride);
     say_size(&t, ", padding=", p->spatial, p->opts.padding);
     say_size(&t, ", dilation=", p->spatial, p->opts.dilation);
-    aril__say(&t, ", ceil_mode=%s", truth(p->opts.ceil_mode));
+    aril__say(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
 }
 
 /* PyTorch prints the sizes of 1-d pooling as a tuple. */
@@ -108,7 +108,7 @@ static void lp_describe(const aril_module *self, char *text, size_t size)
     aril__say(&t, "norm_type=%g", p->p);
     say_size(&t, ", kernel_size=", p->spatial, p->opts.kernel);
     say_size(&t, ", stride=", p->spatial, p->opts.stride);
-    aril__say(&t, ", ceil_mode=%s", truth(p->opts.ceil_mode));
+    aril__say(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
 }
 
 static void unpool_describe(const aril_module *self, char *text, size_t size)
@@ -260,7 +260,7 @@ static aril_module *make_adaptive(const aril__layer *layer, int spatial, aril_sh
     bool wrong = size.ndim != spatial;
     for (int i = 0; i < spatial && !wrong; i++) wrong = size.dim[i] == 0 || size.dim[i] < -1;
     if (wrong) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d sizes of 1 or more are needed", layer->base.type, spatial);
+        aril__fail(ARIL_ERR_ARG, "%s: expected %d sizes of at least 1", layer->base.type, spatial);
         return NULL;
     }
     aril_module *m = aril__layer_make(layer);

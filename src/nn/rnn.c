@@ -161,7 +161,7 @@ static aril_module *network_new(kind which, int64_t in, int64_t hidden, aril_nn_
         return NULL;
     }
     if (opts.relu && which != RNN) {
-        aril__fail(ARIL_ERR_ARG, "%s: relu is an option of RNN alone", what);
+        aril__fail(ARIL_ERR_ARG, "%s: relu is only for RNN", what);
         return NULL;
     }
     aril_module *m = aril__layer_make(&networks[which]);
@@ -292,7 +292,7 @@ static aril_module *cell_new(kind which, int64_t in, int64_t hidden, aril_nn_cel
     const char *what = cells[which].base.type;
     if (check_sizes(what, in, hidden) < 0) return NULL;
     if (opts.relu && which != RNN) {
-        aril__fail(ARIL_ERR_ARG, "%s: relu is an option of RNNCell alone", what);
+        aril__fail(ARIL_ERR_ARG, "%s: relu is only for RNNCell", what);
         return NULL;
     }
     aril_module *m = aril__layer_make(&cells[which]);

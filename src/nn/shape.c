@@ -154,7 +154,7 @@ aril_module *aril_nn_upsample_with(aril_interpolate_opts opts)
                                                  .forward = upsample_forward,
                                                  .describe = upsample_describe } };
     if ((int)opts.mode < ARIL_NEAREST || opts.mode > ARIL_AREA) {
-        aril__fail(ARIL_ERR_ARG, "Upsample: there is no mode %d", (int)opts.mode);
+        aril__fail(ARIL_ERR_ARG, "Upsample: %d is not a mode", (int)opts.mode);
         return NULL;
     }
     aril_module *m = aril__layer_make(&layer);
@@ -216,7 +216,7 @@ static aril_module *make_pad(const aril__layer *layer, int spatial, aril_pads pa
                              aril_pad_opts opts, bool constant)
 {
     if (pads.n != 1 && pads.n != 2 * spatial) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d numbers; one for every side is needed, or one for all",
+        aril__fail(ARIL_ERR_ARG, "%s: got %d numbers, expected one for each side or one for all",
                    layer->base.type, pads.n);
         return NULL;
     }

@@ -167,12 +167,12 @@ static void draw_line(FILE *to, const int *width, const line *l, const char *sid
 {
     for (int k = 0; k < COLUMNS; k++) {
         const char *text = l->text[k];
-        int n = (int)strlen(text), room = width[k];
-        bool cut = n > room;
+        int n = (int)strlen(text), columns = width[k];
+        bool cut = n > columns;
         fprintf(to, "%s ", side);
-        if (k >= 2 && !cut) fprintf(to, "%*s", room - n, "");
-        fprintf(to, "%.*s%s", cut ? room - 1 : n, text, cut ? b->cut : "");
-        if (k < 2 && !cut) fprintf(to, "%*s", room - n, "");
+        if (k >= 2 && !cut) fprintf(to, "%*s", columns - n, "");
+        fprintf(to, "%.*s%s", cut ? columns - 1 : n, text, cut ? b->cut : "");
+        if (k < 2 && !cut) fprintf(to, "%*s", columns - n, "");
         fputs(" ", to);
     }
     fprintf(to, "%s\n", side);
@@ -248,7 +248,7 @@ static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)
     const box *b = !opts.ascii && is_utf8() ? &utf8_box : &ascii_box;
     int depth = opts.depth > 0 ? opts.depth : INT32_MAX, n = 1, width[COLUMNS];
     line *lines = aril__malloc(((size_t)c->n + 1) * sizeof *lines);
-    if (!lines) return aril__fail(ARIL_ERR_MEMORY, "summary: no memory");
+    if (!lines) return aril__fail(ARIL_ERR_MEMORY, "summary: out of memory");
     lines[0] = head;
     for (int i = 0; i < c->n; i++)
         if (is_shown(c, i, depth)) fill_line(c, i, depth, &lines[n++]);
@@ -261,7 +261,7 @@ static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)
     rule(to, width, b->foot, b->thin);
     draw_totals(&c->total, opts.batch > 0 ? opts.batch : 32, to);
     free(lines);
-    return ferror(to) ? aril__fail(ARIL_ERR_IO, "summary: could not be written") : ARIL_OK;
+    return ferror(to) ? aril__fail(ARIL_ERR_IO, "summary: cannot write") : ARIL_OK;
 }
 
 /* ---- public functions ---- */
@@ -287,7 +287,7 @@ aril_status aril_summary_with(aril_module *m, aril_shape x, FILE *to, aril_summa
         return aril_ok() ? aril__fail(ARIL_ERR_ARG, "summary: the module is NULL")
                          : aril_error_code();
     if (x.ndim < 0 || x.ndim >= ARIL_MAX_DIMS)
-        return aril__fail(ARIL_ERR_SHAPE, "summary: %d dimensions beside the batch", x.ndim);
+        return aril__fail(ARIL_ERR_SHAPE, "summary: %d dimensions without the batch", x.ndim);
     aril_shape one = { .ndim = x.ndim + 1, .dim = { 1 } };
     memcpy(one.dim + 1, x.dim, (size_t)x.ndim * sizeof *x.dim);
     ARIL_SCOPE;

@@ -65,7 +65,7 @@ static aril_status build_layer(aril_module *self, int n_in, aril_tensor *const *
     layer *l = aril_module_data(self);
     (void)n_in;
     if (self->n_children)
-        return aril__fail(ARIL_ERR_STATE, "an earlier run could not make all of its parts");
+        return aril__fail(ARIL_ERR_STATE, "an earlier run could not create all submodules");
     aril_status s = aril__input_size(in[0], -1, &l->embed);
     return s < 0 ? s : add_layer(self);
 }
@@ -111,7 +111,7 @@ static void run_layer(aril_module *self, int n_in, aril_tensor *const *in, int n
     (void)n_out;
     memcpy(all, in, (size_t)n_in * sizeof *in);
     if (l->decodes && !all[1]) {
-        aril__fail(ARIL_ERR_ARG, "the second input, the encoder's result, is not there");
+        aril__fail(ARIL_ERR_ARG, "the second input, the encoder's output, is missing");
         out[0] = aril__poison();
         return;
     }

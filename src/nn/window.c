@@ -10,7 +10,7 @@ aril_status aril__window(const char *type, const char *what, int spatial, const 
     for (int i = 0; i < spatial; i++) {
         to[i] = from[i] == ARIL_ZERO ? 0 : from[i] ? from[i] : i ? to[0] : unset;
         if (to[i] < least)
-            return aril__fail(ARIL_ERR_ARG, "%s: %s is %lld, and must be %lld at least", type, what,
+            return aril__fail(ARIL_ERR_ARG, "%s: %s is %lld, expected at least %lld", type, what,
                               (long long)to[i], (long long)least);
     }
     return ARIL_OK;

@@ -16,7 +16,7 @@ aril_callback *aril_callback_make(const aril_callback_class *type)
     if (cb == NULL || (type->size > 0 && data == NULL)) {
         free(cb);
         free(data);
-        aril__fail(ARIL_ERR_MEMORY, "no memory for the callback %s", type->name);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the callback %s", type->name);
         return NULL;
     }
     cb->type = type;

@@ -66,16 +66,16 @@ static const aril_callback_class csv_class = {
     .destroy = csv_destroy,
 };
 
-/* Stores a copy of the path in *place, or frees the callback. */
-static aril_callback *with_path(aril_callback *cb, char **place, const char *path)
+/* Stores a copy of the path in *to, or frees the callback. */
+static aril_callback *with_path(aril_callback *cb, char **to, const char *path)
 {
     if (cb == NULL) return NULL;
-    *place = path != NULL ? aril__strdup(path) : NULL;
-    if (*place != NULL) return cb;
+    *to = path != NULL ? aril__strdup(path) : NULL;
+    if (*to != NULL) return cb;
     if (path == NULL)
         aril__fail(ARIL_ERR_ARG, "aril_%s takes a path, got NULL", cb->type->name);
     else
-        aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a callback");
     aril_callback_free(cb);
     return NULL;
 }
@@ -131,7 +131,7 @@ static aril_status board_parameters(const board *b, aril_fit *fit, int64_t epoch
     aril_status status = params != NULL ? ARIL_OK : aril__latest_status();
     for (int i = 0; i < (params != NULL ? params->n : 0) && status == ARIL_OK; i++) {
         char *tag = aril__malloc(sizeof group + strlen(params->name[i]));
-        if (tag == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a name");
+        if (tag == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a name");
         strcat(strcpy(tag, group), params->name[i]);
         status = aril_tensorboard_histogram(b->train, tag, params->at[i], epoch);
         free(tag);

@@ -20,7 +20,7 @@ static bool watch_init(watch *w, aril_monitor monitor)
 {
     w->monitor = monitor;
     if (monitor.largest && monitor.smallest) {
-        aril__fail(ARIL_ERR_ARG, "a monitor says .largest and .smallest; one of them is right");
+        aril__fail(ARIL_ERR_ARG, "a monitor has both .largest and .smallest; set at most one");
         return false;
     }
     if (isnan(monitor.min_delta)) {
@@ -29,7 +29,7 @@ static bool watch_init(watch *w, aril_monitor monitor)
     }
     if (monitor.name == NULL) return true;
     w->name = aril__strdup(monitor.name);
-    if (w->name == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+    if (w->name == NULL) aril__fail(ARIL_ERR_MEMORY, "out of memory for a callback");
     return w->name != NULL;
 }
 
@@ -44,7 +44,7 @@ static aril_status watch_check(const watch *w, const aril_fit *fit, const char *
     for (int i = 0; i < fit->n_names; i++)
         if (strcmp(fit->name[i], name) == 0) return ARIL_OK;
     const char *near = aril_nearest(name, fit->name, fit->n_names);
-    return aril__fail(ARIL_ERR_ARG, "%s watches '%s', which this fit does not measure%s%s%s", who,
+    return aril__fail(ARIL_ERR_ARG, "%s monitors '%s', which this fit does not have%s%s%s", who,
                       name, near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                       near != NULL ? "?" : "");
 }
@@ -282,7 +282,8 @@ static aril_callback *new_saver(const aril_callback_class *type, const char *pat
     saver *s = cb->data;
     s->every = every;
     s->path = path != NULL ? aril__strdup(path) : NULL;
-    if (s->path == NULL && path != NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for a callback");
+    if (s->path == NULL && path != NULL)
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a callback");
     if ((s->path != NULL || path == NULL) && watch_init(&s->watch, monitor)) return cb;
     aril_callback_free(cb);
     return NULL;

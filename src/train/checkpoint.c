@@ -80,8 +80,8 @@ static aril_status read_present(const char *dir, struct present *now)
     aril_status status = ARIL_OK;
     if (!is_kind(kind))
         status = aril__fail(ARIL_ERR_STATE,
-                            "'%s/%s' is no checkpoint's, and is not written over: save into "
-                            "another folder, or move the file",
+                            "'%s/%s' does not belong to a checkpoint and is not overwritten; save "
+                            "to another folder, or move the file",
                             dir, state_name);
     if (name != NULL && aril__is_weights_name(name))
         snprintf(now->weights, sizeof now->weights, "%s", name);
@@ -152,11 +152,10 @@ static aril_status choose_name(const char *dir, const aril__owned *owned, const 
         snprintf(name, 64, "weights-%lld%s.safetensors", (long long)step, again);
         if (strcmp(name, present) != 0 && aril__owned_may_write(dir, owned, name)) return ARIL_OK;
     }
-    return aril__fail(
-        ARIL_ERR_IO,
-        "'%s' holds %d files called weights-%lld-*.safetensors already: expected room "
-        "for a checkpoint's; use another folder, or remove some",
-        dir, MOST, (long long)step);
+    return aril__fail(ARIL_ERR_IO,
+                      "'%s' already has %d files named weights-%lld-*.safetensors; use another "
+                      "folder, or remove some",
+                      dir, MOST, (long long)step);
 }
 
 static aril_status write_weights(const char *dir, const char *name, const aril_named *weights,
@@ -302,7 +301,7 @@ aril_status aril_checkpoint_weights(const char *dir, char *buf, size_t size)
 }
 
 /* All tensors of a file, if their digest matches. */
-static const aril_named *whole(aril_safetensors *f, const char *path, const char *digest)
+static const aril_named *read_verified(aril_safetensors *f, const char *path, const char *digest)
 {
     const aril_named *all = aril_safetensors_all(f);
     uint64_t is = 0;
@@ -310,7 +309,7 @@ static const aril_named *whole(aril_safetensors *f, const char *path, const char
     char *end;
     if (digest != NULL && is == strtoull(digest, &end, 16) && *end == '\0' && *digest != '\0')
         return all;
-    aril__fail(ARIL_ERR_FORMAT, "'%s' is damaged: its contents do not have the digest %s", path,
+    aril__fail(ARIL_ERR_FORMAT, "'%s' is damaged: its contents do not match the digest %s", path,
                digest != NULL ? digest : "(none)");
     return NULL;
 }
@@ -325,7 +324,7 @@ static aril_status read_files(const char *dir, aril__checkpoint *c)
     aril_status status =
         name == NULL ? aril__latest_status() : path_in(dir, state_name, state_path);
     if (status == ARIL_OK) {
-        state = whole(f, state_path, aril_safetensors_get(f, "state_xxh64"));
+        state = read_verified(f, state_path, aril_safetensors_get(f, "state_xxh64"));
         status = state == NULL ? aril__latest_status() : path_in(dir, name, path);
     }
     for (int i = 0; status == ARIL_OK && i < state->n; i++)
@@ -337,7 +336,7 @@ static aril_status read_files(const char *dir, aril__checkpoint *c)
         snprintf(c->optimizer, sizeof c->optimizer, "%s", opt != NULL ? opt : "");
         c->weights = aril_safetensors_open(path);
         if (c->weights == NULL ||
-            whole(c->weights, path, aril_safetensors_get(f, "weights_xxh64")) == NULL)
+            read_verified(c->weights, path, aril_safetensors_get(f, "weights_xxh64")) == NULL)
             status = aril__latest_status();
     }
     aril_safetensors_close(f);
@@ -387,12 +386,12 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
 {
     int64_t v[3];
     if (!aril__states_ints(&c->state, "rng", 2, v))
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "the checkpoint in '%s' holds no random number generator", dir);
+        return aril__fail(ARIL_ERR_FORMAT, "the checkpoint in '%s' has no random number generator",
+                          dir);
     if (loader != NULL && !aril__states_ints(&c->state, "loader", 3, v))
         return aril__fail(
             ARIL_ERR_STATE,
-            "the checkpoint in '%s' was saved without a loader: its place is not known", dir);
+            "the checkpoint in '%s' was saved without a loader: its position is unknown", dir);
     bool has = false;
     for (int i = 0; i < c->state.n && !has; i++)
         has = strncmp(c->state.name[i], "optimizer/", 10) == 0;
@@ -400,7 +399,8 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
         return aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' was saved without an optimizer",
                           dir);
     if (opt != NULL && c->optimizer[0] != '\0' && strcmp(c->optimizer, aril_optim_name(opt)) != 0)
-        return aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' is of %s, this optimizer is %s",
+        return aril__fail(ARIL_ERR_STATE,
+                          "the checkpoint in '%s' is for the optimizer %s; this optimizer is %s",
                           dir, c->optimizer, aril_optim_name(opt));
     const aril_named *params = aril_parameters(model);
     if (params == NULL) return aril__latest_status();
@@ -410,8 +410,8 @@ static aril_status check(const char *dir, const aril__checkpoint *c, aril_module
         aril_tensor *grad = aril__states_get(&c->state, name);
         if (grad != NULL && aril_numel(grad) != aril_numel(params->at[i]))
             return aril__fail(ARIL_ERR_SHAPE,
-                              "the checkpoint in '%s' has a gradient of another shape for %s", dir,
-                              params->name[i]);
+                              "the checkpoint in '%s' has a gradient of a different shape for %s",
+                              dir, params->name[i]);
     }
     return ARIL_OK;
 }
@@ -435,7 +435,7 @@ aril_status aril__checkpoint_apply(const char *dir, aril__checkpoint *c, aril_mo
                                    aril_optim *opt, aril_loader *loader)
 {
     if (model == NULL)
-        return aril__fail(ARIL_ERR_ARG, "a checkpoint is loaded into a model, got NULL");
+        return aril__fail(ARIL_ERR_ARG, "expected a model to load the checkpoint into, got NULL");
     aril_status status = check(dir, c, model, opt, loader);
     if (status != ARIL_OK) return status;
     /* Backups to roll back to when a later step fails. */
@@ -482,13 +482,13 @@ static aril_status check_extra(const char *dir, const aril__states *part, const 
         aril_shape a = from != NULL ? aril_shape_of(from) : (aril_shape){ 0 },
                    b = aril_shape_of(to);
         if (from == NULL)
-            return aril__fail(ARIL_ERR_FORMAT, "the checkpoint in '%s' holds no tensor '%s'", dir,
+            return aril__fail(ARIL_ERR_FORMAT, "the checkpoint in '%s' has no tensor '%s'", dir,
                               name);
         if (a.ndim != b.ndim || memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) != 0 ||
             aril_dtype_of(from) != aril_dtype_of(to))
             return aril__fail(ARIL_ERR_SHAPE,
-                              "the checkpoint in '%s' holds '%s' with another shape or dtype", dir,
-                              name);
+                              "the checkpoint in '%s' has '%s' with a different shape or dtype",
+                              dir, name);
     }
     return ARIL_OK;
 }

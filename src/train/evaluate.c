@@ -101,7 +101,7 @@ aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progre
     aril__model_reset(m);
     aril_status status = run(m, loader, &e, progress, fit);
     if (status != ARIL_OK) return status;
-    if (e.batches == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to evaluate");
+    if (e.batches == 0) return aril__fail(ARIL_ERR_ARG, "there are no batches to evaluate");
     if (fit == NULL) draw(m, progress, NULL, -1, e.batches, e.samples, true);
     return ARIL_OK;
 }
@@ -117,7 +117,7 @@ double aril_model_evaluate_loader(aril_model *m, aril_loader *loader, aril_eval_
     aril__progress p;
     aril__progress_start(&p, opts.output, opts.verbose, m->input.ndim == 3);
     aril__progress_begin(&p, "Evaluate", aril_loader_length(loader), 0, 0);
-    aril_status status = aril__model_set_aside(m);
+    aril_status status = aril__model_save_metrics(m);
     if (status == ARIL_OK) status = aril__model_measure(m, loader, &p, NULL);
     aril__progress_break(&p);
     return status == ARIL_OK ? aril__model_mean_loss(m) : NAN;
@@ -126,7 +126,7 @@ double aril_model_evaluate_loader(aril_model *m, aril_loader *loader, aril_eval_
 static aril_loader *in_order(aril_model *m, aril__samples s, const aril_eval_opts *opts)
 {
     if (s.x.n < 1 || s.x.at == NULL || s.x.at[0] == NULL) {
-        if (aril_ok()) aril__fail(ARIL_ERR_ARG, "samples are expected, got NULL");
+        if (aril_ok()) aril__fail(ARIL_ERR_ARG, "expected samples, got NULL");
         return NULL;
     }
     int64_t batch = opts->batch_size != 0 ? opts->batch_size : 256;
@@ -160,13 +160,14 @@ typedef struct pile {
 static aril_status put_on(pile *p, const aril_batch *b, aril_tensor *output)
 {
     if (aril_ndim(output) == 0 || aril_size(output, 0) != b->n)
-        return aril__fail(ARIL_ERR_SHAPE, "predict: a batch of %lld samples gave a result of %s",
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "predict: a batch of %lld samples returned a result with %s",
                           (long long)b->n,
                           aril_ndim(output) == 0 ? "no dimensions" : "another number of rows");
     if (p->n == p->cap) {
         int cap = p->cap > 0 ? 2 * p->cap : 64;
         aril_tensor **at = aril__realloc(p->at, (size_t)cap * sizeof *at);
-        if (at == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for predictions");
+        if (at == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for predictions");
         p->at = at;
         p->cap = cap;
     }
@@ -194,7 +195,7 @@ static aril_tensor *joined(const pile *p, int k)
     int n = p->n / p->n_out;
     aril_tensor **part = aril__malloc((size_t)n * sizeof *part);
     if (part == NULL) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory for predictions");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for predictions");
         return NULL;
     }
     for (int i = 0; i < n; i++) part[i] = p->at[i * p->n_out + k];
@@ -219,7 +220,7 @@ static aril_status run_predict(aril_model *m, aril_loader *loader, pile *all,
     }
     aril__progress_break(&p);
     if (status == ARIL_OK && all->n == 0)
-        status = aril__fail(ARIL_ERR_ARG, "there is not one batch to predict");
+        status = aril__fail(ARIL_ERR_ARG, "there are no batches to predict");
     return status;
 }
 
@@ -227,9 +228,7 @@ aril_status aril_model_predict_all_loader(aril_model *m, aril_loader *loader, in
                                           aril_tensor **out, aril_eval_opts opts)
 {
     if (n_out < 1 || n_out > ARIL_MODEL_OUTPUTS || out == NULL)
-        return aril__fail(ARIL_ERR_ARG,
-                          "predict: expected 1 to %d results and a place for them, "
-                          "got %d%s",
+        return aril__fail(ARIL_ERR_ARG, "predict: expected an array for 1 to %d results, got %d%s",
                           ARIL_MODEL_OUTPUTS, n_out, out == NULL ? " and NULL" : "");
     for (int k = 0; k < n_out; k++) out[k] = NULL;
     if (m == NULL || loader == NULL)

@@ -297,7 +297,7 @@ static aril_status close_epoch(aril_fit *f, double seconds)
     int first_val = m->n_columns;
     aril_status status = apply_rest(f);
     if (status != ARIL_OK) return status;
-    if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there is not one batch to train on");
+    if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there are no batches to train on");
     read_values(f, 0);
     f->value[f->n_names - 1] = aril_item(aril_optim_lr(m->opt));
     f->validated = validates_now(f);
@@ -361,17 +361,17 @@ static aril_status name_columns(aril_fit *f)
     f->name = aril__calloc((size_t)(n + 1) * sizeof *f->name);
     f->value = aril__calloc((size_t)n * sizeof *f->value);
     if (f->name == NULL || f->value == NULL)
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for a fit");
     int at = 0;
     for (int val = 0; val <= (f->val != NULL); val++)
         for (int i = 0; i < m->n_columns; i++) {
             char *name = aril__malloc(strlen(m->column[i]) + 5);
-            if (name == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
+            if (name == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a fit");
             sprintf(name, "%s%s", val ? "val_" : "", m->column[i]);
             f->name[at++] = name;
         }
     f->name[at] = aril__strdup("lr");
-    if (f->name[at++] == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a fit");
+    if (f->name[at++] == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a fit");
     f->n_names = n;
     for (int i = 0; i < n; i++) f->value[i] = NAN;
     aril_status status = ARIL_OK;
@@ -383,16 +383,16 @@ static aril_status name_columns(aril_fit *f)
 static aril_status check_callbacks(const aril_callback_list *l)
 {
     if (l->n < 0 || l->n > ARIL_MAX_CALLBACKS)
-        return aril__fail(ARIL_ERR_ARG, "fit: %d callbacks, from 0 to %d can be given", l->n,
+        return aril__fail(ARIL_ERR_ARG, "fit: got %d callbacks, expected 0 to %d", l->n,
                           ARIL_MAX_CALLBACKS);
     for (int i = 0; i < l->n; i++) {
         if (l->at[i] == NULL)
             return aril__fail(ARIL_ERR_ARG,
-                              "fit: callback %d is NULL: it could not be made, or is missing", i);
+                              "fit: callback %d is NULL: it could not be created, or is missing",
+                              i);
         for (int j = 0; j < i; j++)
             if (l->at[i] == l->at[j])
-                return aril__fail(ARIL_ERR_ARG, "fit: callbacks %d and %d are one and the same", j,
-                                  i);
+                return aril__fail(ARIL_ERR_ARG, "fit: callbacks %d and %d are the same", j, i);
     }
     return ARIL_OK;
 }
@@ -414,7 +414,7 @@ static aril_status set_directions(aril_fit *f)
     if (find_name(f, name) < 0) {
         const char *near = aril_nearest(name, f->name, f->n_names);
         return aril__fail(ARIL_ERR_ARG,
-                          "the schedule watches '%s', which this fit does not measure%s%s%s", name,
+                          "the schedule monitors '%s', which this fit does not have%s%s%s", name,
                           near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                           near != NULL ? "?" : "");
     }
@@ -424,33 +424,31 @@ static aril_status set_directions(aril_fit *f)
 static aril_status check_opts(const aril_model *m, const aril_fit_opts *o)
 {
     if (o->class_weight != NULL && m->output[0].name != NULL)
-        return aril__fail(
-            ARIL_ERR_ARG,
-            "fit: .class_weight is for models of one output; give a loss with weights "
-            "to an output as .loss_module (aril_nn_loss_with)");
-    if (o->validation_n.x.n != 0 && o->validation.x != NULL)
         return aril__fail(ARIL_ERR_ARG,
-                          "fit: .validation and .validation_n are given; one is enough");
+                          "fit: .class_weight is for models with one output; set .loss_module of "
+                          "an output to a weighted loss (aril_nn_loss_with)");
+    if (o->validation_n.x.n != 0 && o->validation.x != NULL)
+        return aril__fail(ARIL_ERR_ARG, "fit: expected .validation or .validation_n, got both");
     if (o->validation_n.x.n < 0 || o->validation_n.y.n < 0 ||
         (o->validation_n.x.n == 0 && o->validation_n.y.n > 0))
         return aril__fail(ARIL_ERR_ARG, "fit: .validation_n has %d inputs and %d targets",
                           o->validation_n.x.n, o->validation_n.y.n);
     if (o->epochs < 0 || o->initial_epoch < 0 || o->accumulate < 0 || o->batch_size < 0)
-        return aril__fail(ARIL_ERR_ARG, "fit: %s is below 0",
+        return aril__fail(ARIL_ERR_ARG, "fit: %s is negative",
                           o->epochs < 0          ? ".epochs"
                           : o->initial_epoch < 0 ? ".initial_epoch"
                           : o->accumulate < 0    ? ".accumulate"
                                                  : ".batch_size");
     if (o->class_weight != NULL && aril_ndim(o->class_weight) != 1)
-        return aril__fail(ARIL_ERR_SHAPE, "fit: .class_weight is [C], got %d dimensions",
+        return aril__fail(ARIL_ERR_SHAPE, "fit: expected .class_weight [C], got %d dimensions",
                           aril_ndim(o->class_weight));
     if (!(o->validation_split >= 0 && o->validation_split < 1))
-        return aril__fail(ARIL_ERR_ARG, "fit: .validation_split is a share from 0 to 1, got %g",
+        return aril__fail(ARIL_ERR_ARG, "fit: expected .validation_split from 0 to 1, got %g",
                           o->validation_split);
     if (o->validation.x == NULL && o->validation.y != NULL && o->validation_loader == NULL)
-        return aril__fail(ARIL_ERR_ARG, "fit: .validation has targets, and NULL for its samples");
+        return aril__fail(ARIL_ERR_ARG, "fit: .validation has targets but no samples");
     if (o->validation_every < 0)
-        return aril__fail(ARIL_ERR_ARG, "fit: .validation_every is below 0");
+        return aril__fail(ARIL_ERR_ARG, "fit: .validation_every is negative");
     if (check_callbacks(&o->callbacks) < 0) return ARIL_ERR_ARG;
     if (o->checkpoint.resume && o->checkpoint.dir == NULL)
         return aril__fail(ARIL_ERR_ARG, "fit: .checkpoint.resume needs .checkpoint.dir");
@@ -562,14 +560,14 @@ aril_history *aril_model_fit_loader(aril_model *m, aril_loader *loader, aril_fit
         return refuse(&opts);
     }
     if (opts.validation_loader == loader) {
-        aril__fail(ARIL_ERR_ARG, "fit: .validation_loader is the loader that is trained on; "
-                                 "validation needs one of its own");
+        aril__fail(ARIL_ERR_ARG,
+                   "fit: .validation_loader is also the training loader; expected a separate one");
         return refuse(&opts);
     }
     if (opts.validation_split > 0 || opts.sample_weight != NULL) {
         aril__fail(ARIL_ERR_ARG,
-                   "%s is for tensors; a loader's dataset can be split (aril_dataset_split), and "
-                   "its samples have weights",
+                   "%s is for tensors; for a loader, split its dataset (aril_dataset_split) or set "
+                   "the weights of its samples",
                    opts.validation_split > 0 ? ".validation_split" : ".sample_weight");
         return refuse(&opts);
     }
@@ -595,11 +593,12 @@ static aril_tensor *rows_of(aril_tensor *t, int64_t begin, int64_t end)
 }
 
 /* Rows [begin, end) of all tensors. */
-static aril__samples rows(aril__samples s, int64_t begin, int64_t end, part *room)
+static aril__samples rows(aril__samples s, int64_t begin, int64_t end, part *parts)
 {
-    for (int i = 0; i < s.x.n; i++) room->x[i] = rows_of(s.x.at[i], begin, end);
-    for (int i = 0; i < s.y.n; i++) room->y[i] = rows_of(s.y.at[i], begin, end);
-    return (aril__samples){ { s.x.n, room->x }, { s.y.n, room->y }, rows_of(s.weight, begin, end) };
+    for (int i = 0; i < s.x.n; i++) parts->x[i] = rows_of(s.x.at[i], begin, end);
+    for (int i = 0; i < s.y.n; i++) parts->y[i] = rows_of(s.y.at[i], begin, end);
+    return (
+        aril__samples){ { s.x.n, parts->x }, { s.y.n, parts->y }, rows_of(s.weight, begin, end) };
 }
 
 /* Checks that a fit supports these inputs [N,...] and targets. */
@@ -612,7 +611,7 @@ static bool check_samples(aril_list x, aril_list y)
     for (int i = 0; right && i < y.n; i++)
         right = y.at[i] == NULL ? y.n > 1 : aril_tensor_status(y.at[i]) == ARIL_OK;
     if (!right && aril_ok())
-        aril__fail(ARIL_ERR_ARG, "fit takes samples x [N,...] and targets y [N,...], got %s",
+        aril__fail(ARIL_ERR_ARG, "fit expects samples x [N,...] and targets y [N,...], got %s",
                    x.n < 1 || x.at == NULL || x.at[0] == NULL   ? "NULL for x"
                    : y.n < 1 || y.at == NULL || y.at[0] == NULL ? "NULL for y"
                    : x.n > 1 + ARIL_SAMPLE_EXTRA                ? "too many inputs"
@@ -627,7 +626,7 @@ aril_history *aril_model_fit_n(aril_model *m, aril_list x, aril_list y, aril_fit
         !check_samples(x, y))
         return refuse(&opts);
     ARIL_SCOPE;
-    part room[2];
+    part parts[2];
     aril__samples all = { x, y, opts.sample_weight }, train = all, held = held_out(&opts);
     int64_t n = aril_size(x.at[0], 0), batch = opts.batch_size > 0 ? opts.batch_size : 32;
     if (opts.validation_split > 0) {
@@ -636,12 +635,12 @@ aril_history *aril_model_fit_n(aril_model *m, aril_list x, aril_list y, aril_fit
             aril__fail(
                 ARIL_ERR_ARG,
                 cut <= 0 || cut >= n
-                    ? "fit: .validation_split leaves no sample on one side"
+                    ? "fit: .validation_split leaves no samples for training or for validation"
                     : "fit: .validation_split and a validation set are given; one is enough");
             return refuse(&opts);
         }
-        held = rows(all, cut, n, &room[0]);
-        train = rows(all, 0, cut, &room[1]);
+        held = rows(all, cut, n, &parts[0]);
+        train = rows(all, 0, cut, &parts[1]);
     }
     aril_loader *loader = aril__model_loader(m, train,
                                              (aril_loader_opts){ .batch = batch,

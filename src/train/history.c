@@ -16,7 +16,7 @@
 
 static aril_status no_memory(void)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory for the history of a fit");
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory for the history of a fit");
 }
 
 aril_history *aril__history_new(void)
@@ -148,7 +148,7 @@ bool aril_history_diverged(const aril_history *h)
 static int column_of(const aril_history *h, const char *name)
 {
     if (h == NULL || name == NULL) {
-        aril__fail(ARIL_ERR_ARG, "%s is expected, got NULL", h == NULL ? "a history" : "a name");
+        aril__fail(ARIL_ERR_ARG, "expected %s, got NULL", h == NULL ? "a history" : "a name");
         return -1;
     }
     int column = aril__history_find(h, name);
@@ -166,7 +166,7 @@ double aril_history_at(const aril_history *h, const char *name, int row)
     if (column < 0) return NAN;
     int at = row < 0 ? h->rows + row : row;
     if (at >= 0 && at < h->rows) return h->value[column][at];
-    aril__fail(ARIL_ERR_INDEX, "the history has %d rows, row %d is not there", h->rows, row);
+    aril__fail(ARIL_ERR_INDEX, "the history has %d rows, got row %d", h->rows, row);
     return NAN;
 }
 
@@ -200,7 +200,7 @@ static aril_status write_text(aril__file *f, const char *text)
 aril_status aril_history_csv(const aril_history *h, const char *path)
 {
     if (h == NULL || path == NULL)
-        return aril__fail(ARIL_ERR_ARG, "%s is expected, got NULL",
+        return aril__fail(ARIL_ERR_ARG, "expected %s, got NULL",
                           h == NULL ? "a history" : "a path");
     aril__file *f = aril__file_begin(path);
     if (f == NULL) return aril__latest_status();
@@ -236,7 +236,7 @@ static bool changes(const double *v, int n)
 aril_status aril_history_draw(const aril_history *h, const char *path)
 {
     if (h == NULL || path == NULL)
-        return aril__fail(ARIL_ERR_ARG, "%s is expected, got NULL",
+        return aril__fail(ARIL_ERR_ARG, "expected %s, got NULL",
                           h == NULL ? "a history" : "a path");
     if (h->rows == 0) return aril__fail(ARIL_ERR_STATE, "the history has no epoch to draw");
     aril_series *series = aril__calloc((size_t)(h->columns + 1) * sizeof *series);
@@ -281,7 +281,7 @@ aril_status aril__history_load(aril_history *h, const aril__states *from)
 {
     aril_tensor *epochs = aril__states_get(from, "history.epoch");
     if (epochs == NULL || aril_ndim(epochs) != 1 || aril_numel(epochs) > 1 << 24)
-        return aril__fail(ARIL_ERR_FORMAT, "the checkpoint holds no history");
+        return aril__fail(ARIL_ERR_FORMAT, "the checkpoint has no history");
     int rows = (int)aril_numel(epochs);
     int64_t *epoch = aril__malloc((size_t)(rows + 1) * sizeof *epoch);
     double *column = aril__malloc((size_t)(rows + 1) * sizeof *column);

@@ -97,7 +97,7 @@ static void paint(const grid *g, FILE *to, int row, bool colour)
 aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts opts)
 {
     if (h == NULL || to == NULL)
-        return aril__fail(ARIL_ERR_ARG, "%s is expected, got NULL",
+        return aril__fail(ARIL_ERR_ARG, "expected %s, got NULL",
                           h == NULL ? "a history" : "a file");
     const char *name = opts.name != NULL ? opts.name : "loss";
     int column = aril__history_find(h, name);
@@ -140,7 +140,7 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
     if (g.width < 8) g.width = 8;
     if (g.width > 4096) g.width = 4096;
     g.dot = aril__calloc((size_t)(g.width * g.across) * (size_t)(g.height * g.down));
-    if (g.dot == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a plot");
+    if (g.dot == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a plot");
     for (int c = 1; c >= 0; c--)
         if (curve[c] != NULL) trace(&g, curve[c], h->rows, low, high, c);
 
@@ -169,5 +169,5 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
         fprintf(to, colour ? "   \033[33m%s %s\033[0m" : "   %s %s", utf8 ? "╌╌" : "oo", val);
     fputs("   by epoch\n", to);
     free(g.dot);
-    return ferror(to) ? aril__fail(ARIL_ERR_IO, "the plot could not be written") : ARIL_OK;
+    return ferror(to) ? aril__fail(ARIL_ERR_IO, "cannot write the plot") : ARIL_OK;
 }

@@ -110,9 +110,9 @@ static aril_status no_such_metric(const char *name)
     const char *const *all = aril_metric_names();
     const char *near = aril_nearest(name, all, n_names);
     return near != NULL
-               ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? There are %s", name,
+               ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? Known metrics: %s", name,
                             near, plain_names)
-               : aril__fail(ARIL_ERR_ARG, "no metric '%s'; there are %s", name, plain_names);
+               : aril__fail(ARIL_ERR_ARG, "no metric '%s'; known metrics: %s", name, plain_names);
 }
 
 /* "top5" for the row of topk: sets *count. */
@@ -217,17 +217,17 @@ aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts op
         return NULL;
     }
     if (opts.k < 0) {
-        aril__fail(ARIL_ERR_ARG, "top-k takes a k above 0, got %lld", (long long)opts.k);
+        aril__fail(ARIL_ERR_ARG, "top-k expects a positive k, got %lld", (long long)opts.k);
         return NULL;
     }
     const char *label = opts.label != NULL   ? opts.label
                         : type->name != NULL ? type->name
                                              : "metric";
     if (*label == '\0' || strpbrk(label, ",\"\r\n") != NULL) {
-        aril__fail(ARIL_ERR_ARG,
-                   "\"%s\" cannot label a metric: a label names a column, and has no commas, "
-                   "quotes and line breaks",
-                   label);
+        aril__fail(
+            ARIL_ERR_ARG,
+            "\"%s\" cannot label a metric: a label must not contain commas, quotes or line breaks",
+            label);
         return NULL;
     }
     aril_metric *m = aril__calloc(sizeof *m);
@@ -241,7 +241,7 @@ aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts op
             free(m->data);
         }
         free(m);
-        aril__fail(ARIL_ERR_MEMORY, "no memory for the metric %s", label);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the metric %s", label);
         return NULL;
     }
     m->type = type;
@@ -273,7 +273,8 @@ const char *aril_metric_label(const aril_metric *m)
 aril_status aril__metric_prefix(aril_metric *m, const char *prefix)
 {
     char *label = aril__malloc(strlen(prefix) + strlen(m->label) + 2);
-    if (label == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for the metric %s", m->label);
+    if (label == NULL)
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for the metric %s", m->label);
     sprintf(label, "%s_%s", prefix, m->label);
     free(m->label);
     m->opts.label = m->label = label;
@@ -282,7 +283,7 @@ aril_status aril__metric_prefix(aril_metric *m, const char *prefix)
 
 static aril_status missing(void)
 {
-    return aril__fail(ARIL_ERR_ARG, "a metric is expected, got NULL");
+    return aril__fail(ARIL_ERR_ARG, "expected a metric, got NULL");
 }
 
 /* ---- states ---- */
@@ -321,7 +322,7 @@ aril_tensor *aril__metric_state(aril_metric *m, const char *name, aril_shape sha
     for (int i = 0; fits && i < shape.ndim; i++)
         fits = shape.dim[i] < 0 || shape.dim[i] == aril_size(t, i);
     if (fits) return t;
-    aril__fail(ARIL_ERR_FORMAT, "state '%s' of %s is none of this metric's", name, m->label);
+    aril__fail(ARIL_ERR_FORMAT, "'%s' is not a state of %s", name, m->label);
     return NULL;
 }
 
@@ -399,9 +400,9 @@ aril_tensor *aril_metric_table(aril_metric *m)
     if (m == NULL)
         missing();
     else if (m->type->table == NULL)
-        aril__fail(ARIL_ERR_UNSUPPORTED, "%s has no table; confusion has one", m->label);
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s has no table; use the metric confusion", m->label);
     else if (m->states.n == 0)
-        aril__fail(ARIL_ERR_STATE, "%s has seen no batch yet", m->label);
+        aril__fail(ARIL_ERR_STATE, "%s has not been updated yet", m->label);
     else {
         ARIL_NO_GRAD;
         return m->type->table(m);
@@ -438,7 +439,7 @@ aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor *
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (aril_numel(*target) != aril_numel(output))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: targets %s do not fit predictions %s", who,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: targets %s do not match predictions %s", who,
                           aril__text(a, *target), aril__text(b, output));
     *target = aril_reshape(*target, aril_shape_of(output));
     return aril_tensor_status(*target);
@@ -466,22 +467,20 @@ aril_status aril__truth_of(const char *who, aril_tensor *output, aril_tensor *ta
         else if (fits_without(output, target, last))
             *axis = last;
         else
-            return aril__fail(
-                ARIL_ERR_SHAPE,
-                "%s: class indices %s do not fit scores %s: they have the sizes of the "
-                "scores without the axis of classes",
-                who, aril__text(a, target), aril__text(b, output));
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: class indices %s do not match scores %s: expected the shape of "
+                              "the scores without the class axis",
+                              who, aril__text(a, target), aril__text(b, output));
         *truth = aril_cast(target, ARIL_I64);
         return aril_tensor_status(*truth);
     }
     bool same = aril_ndim(target) == n;
     for (int i = 0; same && i < n; i++) same = aril_size(target, i) == aril_size(output, i);
     if (!same)
-        return aril__fail(
-            ARIL_ERR_SHAPE,
-            "%s: targets in floating point are a share for each class: expected %s, got "
-            "%s. Class indices are integers",
-            who, aril__text(a, output), aril__text(b, target));
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: float targets are class probabilities: expected %s, got %s; for "
+                          "class indices use integers",
+                          who, aril__text(a, output), aril__text(b, target));
     *axis = 1;
     *truth = aril_argmax(target, ARIL_AXES(1));
     return aril_tensor_status(*truth);
@@ -516,7 +515,7 @@ aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tenso
     char a[ARIL__SHAPE_TEXT];
     int64_t n = aril_size(like, 0);
     if (aril_numel(weight) != n)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: a batch of %lld samples has weights %s", who,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected weights for %lld samples, got %s", who,
                           (long long)n, aril__text(a, weight));
     aril_shape s = aril_shape_of(like), thin = s;
     for (int i = 1; i < s.ndim; i++) thin.dim[i] = 1;

@@ -53,7 +53,7 @@ aril_status aril__metric_topk_update(aril_metric *m, aril_tensor *output, aril_t
                                      aril_tensor *weight)
 {
     if (aril__scores_are_yes_no(m, output))
-        return aril__fail(ARIL_ERR_SHAPE, "%s needs the scores of several classes", m->label);
+        return aril__fail(ARIL_ERR_SHAPE, "%s expects scores of several classes", m->label);
     aril_tensor *truth, *best = NULL;
     int axis;
     aril_status status = aril__truth_of(m->label, output, target, &truth, &axis);
@@ -79,7 +79,7 @@ aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_
     int64_t c = a.classes;
     aril_tensor *had = aril_metric_get(m, "table"), *spread;
     if (had != NULL && aril_size(had, 0) != c)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: a batch of %lld classes after batches of %lld",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: a batch has %lld classes, earlier ones had %lld",
                           m->label, (long long)c, (long long)aril_size(had, 0));
     status = aril__spread_weight(m->label, weight, a.predicted, &spread);
     if (status != ARIL_OK) return status;
@@ -90,7 +90,8 @@ aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_
                       spread != NULL ? aril_flatten(spread, 0, -1) : NULL, (c + 2) * c);
     if ((status = aril_tensor_status(counts)) != ARIL_OK) return status;
     if (aril_item(aril_sum(aril_narrow(counts, 0, (c + 1) * c, c), ARIL_ALL)) != 0)
-        return aril__fail(ARIL_ERR_INDEX, "%s: a target names class %lld; there are scores of %lld",
+        return aril__fail(ARIL_ERR_INDEX,
+                          "%s: target class %lld is out of range for scores of %lld classes",
                           m->label, (long long)aril_item_int(aril_amax(a.truth, ARIL_ALL)),
                           (long long)c);
     aril_tensor *table = aril_narrow(aril_reshape(counts, ARIL_SHAPE(c + 2, c)), 0, 1, c);
@@ -101,7 +102,7 @@ aril_tensor *aril__metric_confusion_table(aril_metric *m)
 {
     aril_tensor *table = aril_metric_get(m, "table");
     if (table != NULL) return aril_copy(table);
-    aril__fail(ARIL_ERR_UNSUPPORTED, "%s of several labels a sample has no table", m->label);
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s has no table in multi-label mode", m->label);
     return NULL;
 }
 
@@ -120,7 +121,7 @@ static aril_status labels_update(aril_metric *m, aril_tensor *output, aril_tenso
                                  aril_tensor *weight)
 {
     if (aril_ndim(output) != 2)
-        return aril__fail(ARIL_ERR_SHAPE, "%s of several labels takes [N,C], got %d dimensions",
+        return aril__fail(ARIL_ERR_SHAPE, "%s in multi-label mode expects [N,C], got %d dimensions",
                           m->label, aril_ndim(output));
     aril__answers a;
     aril_tensor *spread;
@@ -168,7 +169,8 @@ static bool read_counts(aril_metric *m, counts *c)
     *c = (counts){ .n = n, .labels = table == NULL };
     c->right = aril__calloc((size_t)(3 * c->n + 1) * sizeof(double));
     if (c->right == NULL) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory for the counts of %lld classes", (long long)c->n);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the counts of %lld classes",
+                   (long long)c->n);
         return false;
     }
     c->answers = c->right + c->n;

@@ -114,7 +114,7 @@ static aril_status auc_scores(aril_metric *m, aril_tensor **kept)
     *kept = aril__metric_state(m, "scores", ARIL_SHAPE(3, -1));
     if (*kept == NULL && aril_metric_get(m, "scores") != NULL) return ARIL_ERR_FORMAT;
     if (seen >= 0 && seen <= (*kept != NULL ? aril_size(*kept, 1) : 0)) return ARIL_OK;
-    return aril__fail(ARIL_ERR_FORMAT, "the state of %s has seen %lld scores and holds others",
+    return aril__fail(ARIL_ERR_FORMAT, "the state of %s is inconsistent: it counts %lld scores",
                       m->label, (long long)seen);
 }
 
@@ -132,8 +132,8 @@ aril_status aril__metric_auc_update(aril_metric *m, aril_tensor *output, aril_te
         status = aril__truth_of(m->label, output, target, &truth, &axis);
         if (status != ARIL_OK) return status;
         if (aril_size(output, axis) != 2)
-            return aril__fail(ARIL_ERR_SHAPE, "%s is of two classes, got scores of %lld", m->label,
-                              (long long)aril_size(output, axis));
+            return aril__fail(ARIL_ERR_SHAPE, "%s expects scores of two classes, got %lld",
+                              m->label, (long long)aril_size(output, axis));
         score = aril_sub(aril_select(output, axis, 1), aril_select(output, axis, 0));
     }
     aril_tensor *spread;
@@ -144,18 +144,18 @@ aril_status aril__metric_auc_update(aril_metric *m, aril_tensor *output, aril_te
     aril_tensor *kept;
     if ((status = auc_scores(m, &kept)) != ARIL_OK) return status;
     int64_t seen = auc_seen(m), n = aril_numel(score), all = seen + n;
-    int64_t room = kept != NULL ? aril_size(kept, 1) : 0;
-    if (all > room) {
-        room = all > 2 * room ? all + 1024 : 2 * room;
-        aril_tensor *larger = aril_zeros(ARIL_SHAPE(3, room), ARIL_F64, aril_device_of(score));
+    int64_t capacity = kept != NULL ? aril_size(kept, 1) : 0;
+    if (all > capacity) {
+        capacity = all > 2 * capacity ? all + 1024 : 2 * capacity;
+        aril_tensor *larger = aril_zeros(ARIL_SHAPE(3, capacity), ARIL_F64, aril_device_of(score));
         if (seen > 0) aril_copy_(aril_narrow(larger, 1, 0, seen), aril_narrow(kept, 1, 0, seen));
         if ((status = aril_metric_set(m, "scores", larger)) != ARIL_OK) return status;
         kept = larger;
     }
     aril_tensor *of[] = { score, truth, spread };
     for (int i = 0; i < 3; i++) {
-        aril_tensor *place = aril_narrow(aril_select(kept, 0, i), 0, seen, n);
-        status = aril_tensor_status(aril_copy_(place, aril_flatten(of[i], 0, -1)));
+        aril_tensor *slot = aril_narrow(aril_select(kept, 0, i), 0, seen, n);
+        status = aril_tensor_status(aril_copy_(slot, aril_flatten(of[i], 0, -1)));
         if (status != ARIL_OK) return status;
     }
     return aril__states_set_ints(&m->states, "seen", 1, &all);
@@ -177,18 +177,18 @@ double aril__metric_auc_value(aril_metric *m)
     aril_tensor *kept;
     int64_t n = auc_seen(m);
     if (auc_scores(m, &kept) != ARIL_OK || n == 0) return NAN;
-    int64_t room = aril_size(kept, 1);
+    int64_t capacity = aril_size(kept, 1);
     const double *v = aril_data(kept);
     ranked *r = aril__malloc((size_t)n * sizeof *r);
     if (v == NULL || r == NULL) {
-        if (r == NULL) aril__fail(ARIL_ERR_MEMORY, "no memory for %lld scores", (long long)n);
+        if (r == NULL) aril__fail(ARIL_ERR_MEMORY, "out of memory for %lld scores", (long long)n);
         free(r);
         return NAN;
     }
     int64_t used = 0;
     for (int64_t i = 0; i < n; i++) {
-        bool passed_over = v[room + i] < 0;
-        if (!passed_over) r[used++] = (ranked){ v[i], v[room + i], v[2 * room + i] };
+        bool ignored = v[capacity + i] < 0;
+        if (!ignored) r[used++] = (ranked){ v[i], v[capacity + i], v[2 * capacity + i] };
     }
     qsort(r, (size_t)used, sizeof *r, by_score);
     double yes = 0, no = 0, area = 0;
@@ -224,18 +224,17 @@ static aril_status own_update(aril_metric *m, aril_tensor *output, aril_tensor *
     const own *o = aril_metric_data(m);
     aril_tensor *value = o->fn(output, target, o->ctx);
     if (value == NULL)
-        return aril__fail(ARIL_ERR_ARG, "the function of the metric %s gave NULL", m->label);
+        return aril__fail(ARIL_ERR_ARG, "the function of the metric %s returned NULL", m->label);
     aril_status status = aril_tensor_status(value);
     if (status != ARIL_OK) return status;
     int64_t n = aril_size(output, 0);
     if (aril_ndim(value) > 0 && aril_size(value, 0) == n)
         return add_mean(m, aril_cast(value, ARIL_F64), weight);
     if (aril_numel(value) != 1)
-        return aril__fail(
-            ARIL_ERR_SHAPE,
-            "the function of the metric %s gave %lld values for %lld samples: expected "
-            "one value, or one for each sample",
-            m->label, (long long)aril_numel(value), (long long)n);
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "the function of the metric %s returned %lld values for %lld samples; "
+                          "expected one value, or one for each sample",
+                          m->label, (long long)aril_numel(value), (long long)n);
     aril_tensor *each =
         aril_expand(aril_reshape(aril_cast(value, ARIL_F64), ARIL_SHAPE(1)), ARIL_SHAPE(n));
     return add_mean(m, each, weight);
@@ -252,7 +251,7 @@ aril_metric *aril_metric_of_with(const char *label, aril_metric_fn *fn, void *ct
                                  aril_metric_opts opts)
 {
     if (fn == NULL || label == NULL) {
-        aril__fail(ARIL_ERR_ARG, "a metric of one's own needs a label and a function");
+        aril__fail(ARIL_ERR_ARG, "a custom metric needs a label and a function");
         return NULL;
     }
     opts.label = label;

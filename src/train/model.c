@@ -31,7 +31,7 @@ aril_model *aril_model_new(aril_module *net, aril_shape input)
     aril_model *m = aril__calloc(sizeof *m);
     if (m == NULL) {
         aril_module_release(net);
-        aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a model");
         return NULL;
     }
     m->net = net;
@@ -94,11 +94,10 @@ static aril_status check_label(const aril_model *m, const char *label)
     }
     if (taken)
         return aril__fail(ARIL_ERR_ARG,
-                          "a metric cannot be called '%s': the history has a column of that kind",
-                          label);
+                          "a metric cannot be named '%s': that is a column of the history", label);
     for (int i = 0; i < m->n_metrics; i++)
         if (strcmp(aril_metric_label(m->metric[i]), label) == 0)
-            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice", label);
+            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is given twice", label);
     return ARIL_OK;
 }
 
@@ -108,13 +107,13 @@ static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
     if (metric == NULL) return aril__latest_status();
     for (int i = 0; i < m->n_metrics; i++)
         if (m->metric[i] == metric) /* already owned by the model */
-            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is there twice",
+            return aril__fail(ARIL_ERR_ARG, "the metric '%s' is given twice",
                               aril_metric_label(metric));
     const char *prefix = m->output[k].name;
     aril_status status = prefix != NULL ? aril__metric_prefix(metric, prefix) : ARIL_OK;
     if (status == ARIL_OK && !aril__output_has_loss(&m->output[k]))
         status = aril__fail(ARIL_ERR_ARG,
-                            "output \"%s\" has no loss, and so no target for the metric '%s'",
+                            "output \"%s\" has no loss and therefore no target for the metric '%s'",
                             prefix, aril_metric_label(metric));
     if (status == ARIL_OK) status = check_label(m, aril_metric_label(metric));
     aril_metric **all = status == ARIL_OK
@@ -122,7 +121,8 @@ static aril_status add_metric(aril_model *m, int k, aril_metric *metric)
                             : NULL;
     if (all == NULL) {
         aril_metric_free(metric);
-        return status != ARIL_OK ? status : aril__fail(ARIL_ERR_MEMORY, "no memory for a metric");
+        return status != ARIL_OK ? status
+                                 : aril__fail(ARIL_ERR_MEMORY, "out of memory for a metric");
     }
     m->metric = all;
     metric->output = k;
@@ -154,8 +154,8 @@ static aril_status add_metrics(aril_model *m, int k, const char *list)
         while (end > start && isspace((unsigned char)end[-1])) end--;
         char name[64];
         if (end - start >= (ptrdiff_t)sizeof name || end == start)
-            return aril__fail(ARIL_ERR_ARG, "'%s' is no list of metrics such as \"accuracy, top5\"",
-                              list);
+            return aril__fail(ARIL_ERR_ARG,
+                              "'%s' is not a list of metrics, such as \"accuracy, top5\"", list);
         snprintf(name, sizeof name, "%.*s", (int)(end - start), start);
         aril_status status =
             add_metric(m, k, aril_metric_new(name, metric_opts(m->output[k].loss)));
@@ -216,7 +216,7 @@ static aril_status add_own(aril_model *m, const own_metrics *own, aril_status st
 static aril_status add_column(aril_model *m, const char *name, const char *end)
 {
     char *text = aril__malloc(strlen(name) + strlen(end) + 1);
-    if (text == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+    if (text == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a model");
     m->column[m->n_columns++] = strcat(strcpy(text, name), end);
     return ARIL_OK;
 }
@@ -224,7 +224,7 @@ static aril_status add_column(aril_model *m, const char *name, const char *end)
 static aril_status name_columns(aril_model *m)
 {
     m->column = aril__calloc((size_t)(1 + m->n_outputs + m->n_shown) * sizeof *m->column);
-    if (m->column == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+    if (m->column == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a model");
     aril_status status = add_column(m, "loss", "");
     for (int k = 0; k < m->n_outputs && status == ARIL_OK; k++)
         if (m->output[k].name != NULL && aril__output_has_loss(&m->output[k]))
@@ -238,7 +238,7 @@ static aril_status set_schedule(aril_model *m, const aril_model_opts *opts, aril
 {
     if (status == ARIL_OK && opts->schedule_monitor != NULL) {
         m->monitor = aril__strdup(opts->schedule_monitor);
-        if (m->monitor == NULL) status = aril__fail(ARIL_ERR_MEMORY, "no memory for a model");
+        if (m->monitor == NULL) status = aril__fail(ARIL_ERR_MEMORY, "out of memory for a model");
     }
     if (opts->schedule == NULL) return status;
     if (status == ARIL_OK && m->opt == NULL)
@@ -292,7 +292,7 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
 
 aril_status aril__need_compiled(const aril_model *m, bool optimizer)
 {
-    if (m == NULL) return aril__fail(ARIL_ERR_ARG, "a model is expected, got NULL");
+    if (m == NULL) return aril__fail(ARIL_ERR_ARG, "expected a model, got NULL");
     if (!m->compiled)
         return aril__fail(ARIL_ERR_STATE,
                           "the model has no loss yet: call aril_model_compile first");
@@ -324,7 +324,7 @@ static int inputs_of(const aril_model *m, const aril_batch *b, aril_tensor **in)
 
 static aril_status missing_result(const aril_model *m, int k, int n_out)
 {
-    return aril__fail(ARIL_ERR_ARG, "%s gave no result number %d; %d are asked for",
+    return aril__fail(ARIL_ERR_ARG, "%s returned no output %d; expected %d outputs",
                       aril_module_type(m->net), k + 1, n_out);
 }
 
@@ -332,7 +332,8 @@ aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, a
 {
     aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
     if (b->x == NULL)
-        return aril__fail(ARIL_ERR_ARG, "the batches have no samples: their dataset sets no x");
+        return aril__fail(ARIL_ERR_ARG,
+                          "the batches have no samples: their dataset does not set x");
     int n = inputs_of(m, b, in);
     aril_status status;
     if (n_out > 1)
@@ -365,12 +366,12 @@ void aril__model_reset(aril_model *m)
     for (int i = 0; i < m->n_metrics; i++) aril_metric_reset(m->metric[i]);
 }
 
-aril_status aril__model_set_aside(aril_model *m)
+aril_status aril__model_save_metrics(aril_model *m)
 {
     aril_fit *f = m->running;
     if (f == NULL || f->aside != NULL) return ARIL_OK;
     f->aside = aril__calloc((size_t)(1 + m->n_metrics) * sizeof *f->aside);
-    if (f->aside == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for an evaluation");
+    if (f->aside == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for an evaluation");
     aril__states_swap(&m->meter, &f->aside[0]);
     for (int i = 0; i < m->n_metrics; i++)
         aril__states_swap(&m->metric[i]->states, &f->aside[1 + i]);
@@ -407,7 +408,7 @@ static aril_status no_such_value(const aril_model *m, const char *name)
                        i < m->n_columns
                            ? m->column[i]
                            : aril_metric_label(m->metric[m->n_shown + i - m->n_columns]));
-    return aril__fail(ARIL_ERR_ARG, "the model measures no '%s'; it has %s", name, list);
+    return aril__fail(ARIL_ERR_ARG, "the model has no value '%s'; it has %s", name, list);
 }
 
 double aril_model_value(const aril_model *m, const char *name)

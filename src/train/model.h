@@ -76,7 +76,7 @@ aril_status aril__model_build(aril_model *m, const aril_batch *b);
 
 /* Saves the loss and metrics of a running fit's epoch before a nested evaluation, and restores
  * them. */
-aril_status aril__model_set_aside(aril_model *m);
+aril_status aril__model_save_metrics(aril_model *m);
 void aril__model_put_back(aril_model *m);
 
 /* Tensors to draw batches from: inputs, targets (entries may be NULL), and a weight or NULL. */

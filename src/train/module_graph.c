@@ -30,7 +30,7 @@ typedef struct view {
     aril_module *root;
     const aril_named *parameters;
     known *at; /* in the order of discovery */
-    int n, room;
+    int n, capacity;
     watched *modules;
     int n_modules, n_watched;
     const watched *running[64]; /* from the root down */
@@ -55,21 +55,21 @@ static bool taken(const view *v, const char *name)
 /* Records a node under a unique name. */
 static known *note(view *v, const aril__node *node, const char *scope, const char *op)
 {
-    size_t room = strlen(scope) + strlen(op) + 16;
-    char *name = aril__malloc(room);
-    if (v->n == v->room) {
-        int wider = v->room ? 2 * v->room : 64;
+    size_t capacity = strlen(scope) + strlen(op) + 16;
+    char *name = aril__malloc(capacity);
+    if (v->n == v->capacity) {
+        int wider = v->capacity ? 2 * v->capacity : 64;
         known *at = aril__realloc(v->at, (size_t)wider * sizeof *at);
-        if (at) v->at = at, v->room = wider;
+        if (at) v->at = at, v->capacity = wider;
     }
-    if (!name || v->n == v->room) {
+    if (!name || v->n == v->capacity) {
         free(name);
         v->failed = true;
         return NULL;
     }
-    snprintf(name, room, "%s%s%s", scope, *scope ? "/" : "", op);
+    snprintf(name, capacity, "%s%s%s", scope, *scope ? "/" : "", op);
     for (int i = 1; taken(v, name); i++)
-        snprintf(name, room, "%s%s%s_%d", scope, *scope ? "/" : "", op, i);
+        snprintf(name, capacity, "%s%s%s_%d", scope, *scope ? "/" : "", op, i);
     v->at[v->n] = (known){ .node = node, .name = name, .op = op };
     return &v->at[v->n++];
 }
@@ -96,7 +96,7 @@ static void note_leaf(view *v, const aril__node *node, const char *scope)
 static void claim(view *v, const aril__node *last, const char *scope)
 {
     const aril__node **stack = NULL;
-    size_t n = 0, room = 0;
+    size_t n = 0, capacity = 0;
     for (const aril__node *next = last; next && !v->failed;) {
         const aril__node *unknown = NULL;
         for (int i = 0; i < next->n_in && !unknown; i++)
@@ -104,15 +104,15 @@ static void claim(view *v, const aril__node *last, const char *scope)
         if (find(v, next)) {
             next = n ? stack[--n] : NULL;
         } else if (unknown) {
-            if (n == room) {
-                size_t wider = room ? 2 * room : 64;
+            if (n == capacity) {
+                size_t wider = capacity ? 2 * capacity : 64;
                 const aril__node **at = aril__realloc(stack, wider * sizeof *at);
                 if (!at) {
                     v->failed = true;
                     break;
                 }
                 stack = at;
-                room = wider;
+                capacity = wider;
             }
             stack[n++] = next;
             next = unknown;
@@ -204,7 +204,7 @@ static aril_status write_graph(aril_tensorboard *tb, const view *v, const char *
     aril_tensorboard_node *node = aril__calloc(((size_t)v->n + 1) * sizeof *node);
     const char **input = aril__calloc(((size_t)edges + 1) * sizeof *input);
     aril_status s = ARIL_OK;
-    if (!node || !input) s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_module: no memory");
+    if (!node || !input) s = aril__fail(ARIL_ERR_MEMORY, "tensorboard_module: out of memory");
     for (int i = 0, at = 0; s == ARIL_OK && i < v->n; i++) {
         const known *k = &v->at[i];
         node[i] = (aril_tensorboard_node){
@@ -231,7 +231,8 @@ aril_status aril_tensorboard_module(aril_tensorboard *tb, aril_module *m, aril_s
     static const char what[] = "tensorboard_module";
     ARIL_SCOPE;
     ARIL_ENABLE_GRAD;
-    if (!tb || !m) return aril__fail(ARIL_ERR_ARG, "%s: a log and a module are needed", what);
+    if (!tb || !m)
+        return aril__fail(ARIL_ERR_ARG, "%s: expected a log and a module, got NULL", what);
     if (x.ndim < 0 || x.ndim >= ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_SHAPE, "%s: expected an input of 0 to %d dimensions, got %d",
                           what, ARIL_MAX_DIMS - 1, x.ndim);
@@ -259,7 +260,7 @@ aril_status aril_tensorboard_module(aril_tensorboard *tb, aril_module *m, aril_s
     aril_tensor *out = v.failed ? NULL : aril_forward(m, in);
     if (training) aril_module_train(m);
     if (v.failed)
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the graph", what);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for the graph", what);
     else if (aril_tensor_status(out) < 0)
         s = aril_tensor_status(out);
     const known *last = s == ARIL_OK && out->node ? find(&v, out->node) : NULL;

@@ -33,8 +33,8 @@ static aril_status find_loss(aril__output *o, const char *name)
     if (o->loss == NULL) return aril__latest_status();
     if (o->loss->inputs == 2) return ARIL_OK;
     return aril__fail(ARIL_ERR_ARG,
-                      "the loss %s takes %d tensors; a model has an output and a target", name,
-                      o->loss->inputs);
+                      "the loss %s expects %d tensors; a model provides an output and a target",
+                      name, o->loss->inputs);
 }
 
 /* A model with a single unnamed output. */
@@ -49,7 +49,7 @@ static aril_status set_only(aril_model *m, const aril_model_opts *opts)
     int given = (opts->loss != NULL) + (opts->loss_module != NULL) + (opts->loss_fn != NULL);
     if (given != 1)
         return aril__fail(ARIL_ERR_ARG,
-                          "a model needs one loss: .loss, .loss_module or .loss_fn; %s given",
+                          "expected one of .loss, .loss_module and .loss_fn; %s given",
                           given == 0 ? "none was" : "several were");
     return find_loss(o, opts->loss);
 }
@@ -61,13 +61,13 @@ static aril_status check_name(const aril_model *m, int k)
     if (*name == '\0' || strpbrk(name, ", \t\n") != NULL || strncmp(name, "val_", 4) == 0 ||
         strcmp(name, "val") == 0 || strcmp(name, "batch") == 0)
         return aril__fail(ARIL_ERR_ARG,
-                          "\"%s\" cannot name an output: a name has no spaces and commas, is not "
-                          "\"batch\" and does not begin with \"val\"",
+                          "\"%s\" cannot name an output: a name must not contain spaces or commas, "
+                          "be \"batch\" or start with \"val\"",
                           name);
     for (int i = 0; i < k; i++)
         if (strcmp(m->output[i].name, name) == 0)
-            return aril__fail(ARIL_ERR_ARG, "outputs %d and %d are both called \"%s\"", i + 1,
-                              k + 1, name);
+            return aril__fail(ARIL_ERR_ARG, "outputs %d and %d are both named \"%s\"", i + 1, k + 1,
+                              name);
     return ARIL_OK;
 }
 
@@ -80,7 +80,7 @@ static aril_status set_one(aril_model *m, int k, const aril_output_opts *opts)
     o->loss_ctx = opts->loss_ctx;
     o->weight = opts->weight == 0 ? 1 : opts->weight == ARIL_ZERO ? 0 : opts->weight;
     o->name = aril__strdup(opts->name != NULL ? opts->name : number);
-    if (o->name == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory for an output");
+    if (o->name == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory for an output");
     aril_status status = check_name(m, k);
     if (status != ARIL_OK) return status;
     if (!isfinite(o->weight))
@@ -100,7 +100,7 @@ static aril_status check_count(const aril_model *m)
 {
     int gives = m->net->type->outputs != 0 ? m->net->type->outputs : 1, losses = 0;
     if (gives > 0 && m->n_outputs > gives)
-        return aril__fail(ARIL_ERR_ARG, "the model is compiled for %d outputs, and %s gives %d%s",
+        return aril__fail(ARIL_ERR_ARG, "the model is compiled for %d outputs, but %s has %d%s",
                           m->n_outputs, aril_module_type(m->net), gives,
                           gives == 1 ? " (aril_module_class.outputs)" : "");
     for (int k = 0; k < m->n_outputs; k++) losses += aril__output_has_loss(&m->output[k]);
@@ -121,8 +121,8 @@ aril_status aril__outputs_set(aril_model *m, const aril_model_opts *opts)
     for (size_t i = 0; i < sizeof opts->own_metrics / sizeof *opts->own_metrics; i++)
         own = own || opts->own_metrics[i] != NULL;
     if (own)
-        status = aril__fail(ARIL_ERR_ARG, "a model with .outputs has its losses and metrics there, "
-                                          "and none of its own");
+        status = aril__fail(ARIL_ERR_ARG, "with .outputs, losses and metrics belong to the "
+                                          "outputs: leave .loss and .metrics unset");
     /* Take ownership before anything can fail, of each module once. */
     aril_module_release(opts->loss_module);
     for (int k = 0; k < n; k++) {
@@ -131,8 +131,9 @@ aril_status aril__outputs_set(aril_model *m, const aril_model_opts *opts)
         for (int i = 0; i < k; i++)
             again = again || (loss != NULL && m->output[i].loss_module == loss);
         if (again && status == ARIL_OK)
-            status = aril__fail(ARIL_ERR_ARG, "two outputs have the same .loss_module: give the "
-                                              "second one aril_module_keep of it");
+            status = aril__fail(
+                ARIL_ERR_ARG,
+                "two outputs have the same .loss_module: use aril_module_keep for the second one");
         if (!again) m->output[k].loss_module = loss;
     }
     for (int k = 0; k < n && status == ARIL_OK; k++) status = set_one(m, k, &opts->outputs[k]);
@@ -160,7 +161,7 @@ static aril_tensor *call_loss(const aril__output *o, aril_tensor *output, aril_t
 {
     if (o->loss_fn == NULL) return aril_forward_n(o->loss_module, ARIL_LIST(output, target));
     aril_tensor *l = o->loss_fn(output, target, o->loss_ctx);
-    if (l == NULL) aril__fail(ARIL_ERR_ARG, "the function of the loss gave NULL");
+    if (l == NULL) aril__fail(ARIL_ERR_ARG, "the loss function returned NULL");
     return l;
 }
 
@@ -175,7 +176,7 @@ static aril_tensor *losses(const aril__output *o, aril_tensor *output, aril_tens
         (aril_ndim(l) == 0 || aril_size(l, 0) != n)) {
         aril__fail(
             ARIL_ERR_SHAPE,
-            "weights need a loss for each sample: the loss gave %lld values for %lld samples",
+            "weights need a loss for each sample; the loss returned %lld values for %lld samples",
             (long long)aril_numel(l), (long long)n);
         return NULL;
     }
@@ -196,7 +197,7 @@ static aril_tensor *weights_of_classes(aril_tensor *output, aril_tensor *target,
         return NULL;
     if (aril_ndim(truth) != 1) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "class weights are for one class a sample; targets have %d dimensions",
+                   "class weights need one class per sample; the targets have %d dimensions",
                    aril_ndim(truth));
         return NULL;
     }
@@ -229,7 +230,7 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
         if (o->loss != NULL) return o->loss->run(in, &(aril_nn_loss_opts){ 0 });
         aril_tensor *l = call_loss(o, output, target);
         if (l != NULL && aril_tensor_status(l) == ARIL_OK && aril_numel(l) == 0) {
-            aril__fail(ARIL_ERR_SHAPE, "the loss gave no value for a batch of %lld samples",
+            aril__fail(ARIL_ERR_SHAPE, "the loss returned no value for a batch of %lld samples",
                        (long long)aril_size(output, 0));
             return NULL;
         }
@@ -247,7 +248,7 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
         return NULL;
     if (sample_weight != NULL && aril_numel(sample_weight) != aril_size(output, 0)) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "weights are [N], one for each sample: got %lld for %lld samples",
+                   "expected weights [N], one for each sample; got %lld for %lld samples",
                    (long long)aril_numel(sample_weight), (long long)aril_size(output, 0));
         return NULL;
     }
@@ -268,11 +269,10 @@ static aril_tensor *loss_of(const aril__output *o, aril_tensor *output, aril_ten
 static aril_status no_target(const aril__output *o)
 {
     if (o->name == NULL)
-        return aril__fail(ARIL_ERR_ARG, "the batches have no targets: there is nothing to compare "
-                                        "predictions with");
+        return aril__fail(ARIL_ERR_ARG, "the batches have no targets to compare predictions with");
     return aril__fail(ARIL_ERR_ARG,
-                      "the batches have no targets for the output \"%s\": y and extra_y hold one "
-                      "for each output",
+                      "the batches have no targets for the output \"%s\": y and extra_y must have "
+                      "one for each output",
                       o->name);
 }
 

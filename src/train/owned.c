@@ -32,12 +32,12 @@ bool aril__is_weights_name(const char *name)
 
 aril_status aril__owned_add(aril__owned *list, const char *name, uint64_t digest)
 {
-    if (list->n == list->room) {
-        int room = list->room > 0 ? list->room * 2 : 4;
-        struct aril__owned_file *at = aril__realloc(list->at, (size_t)room * sizeof *at);
-        if (at == NULL) return aril__fail(ARIL_ERR_MEMORY, "no memory to save a checkpoint");
+    if (list->n == list->capacity) {
+        int capacity = list->capacity > 0 ? list->capacity * 2 : 4;
+        struct aril__owned_file *at = aril__realloc(list->at, (size_t)capacity * sizeof *at);
+        if (at == NULL) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving a checkpoint");
         list->at = at;
-        list->room = room;
+        list->capacity = capacity;
     }
     struct aril__owned_file *f = &list->at[list->n++];
     snprintf(f->name, sizeof f->name, "%s", name);
@@ -84,7 +84,7 @@ aril_status aril__owned_write(const char *dir, const aril__owned *list)
     for (int i = 0; i < list->n; i++)
         aril__bytes_print(&b, "%016llx %s\n", (unsigned long long)list->at[i].digest,
                           list->at[i].name);
-    aril_status status = b.failed ? aril__fail(ARIL_ERR_MEMORY, "no memory to save a checkpoint")
+    aril_status status = b.failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory saving a checkpoint")
                                   : aril__file_replace(path, b.at, b.n);
     aril__bytes_free(&b);
     return status;
@@ -94,9 +94,9 @@ aril_status aril__owned_write(const char *dir, const aril__owned *list)
 
 static bool has_digest(aril_safetensors *f, uint64_t digest)
 {
-    const char *told = aril_safetensors_get(f, ARIL__OWNED_DIGEST);
+    const char *stored = aril_safetensors_get(f, ARIL__OWNED_DIGEST);
     uint64_t is = 0;
-    if (told != NULL) return strtoull(told, NULL, 16) == digest;
+    if (stored != NULL) return strtoull(stored, NULL, 16) == digest;
     /* Earlier versions did not store the digest in the file. */
     const aril_named *all = aril_safetensors_all(f);
     return all != NULL && aril__digest_named(all, &is) == ARIL_OK && is == digest;

@@ -21,7 +21,7 @@ typedef struct aril__owned {
         char name[NAME_MAX + 1];
         uint64_t digest;
     } * at;
-    int n, room;
+    int n, capacity;
 } aril__owned;
 
 /* Whether it is the name of a checkpoint's weights file, weights-*.safetensors. */

@@ -31,7 +31,7 @@ static char *names_text(const aril_fit *f)
     for (int i = 0; i < f->n_names; i++) size += strlen(f->name[i]) + 2;
     char *text = aril__malloc(size);
     if (text == NULL) {
-        aril__fail(ARIL_ERR_MEMORY, "no memory for a checkpoint");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a checkpoint");
         return NULL;
     }
     size_t at = 0;
@@ -110,14 +110,14 @@ static aril_status fits(const aril_fit *f, const aril__states *state, int64_t at
     for (int i = 0; i < 4; i++)
         if (at[i] < 0 || (i == 0 && at[i] >= INT_MAX))
             return aril__fail(ARIL_ERR_FORMAT,
-                              "the checkpoint in '%s' stands at epoch %lld, batch %lld, step %lld, "
-                              "sample %lld, where no fit can be",
+                              "the checkpoint in '%s' is at epoch %lld, batch %lld, step %lld, "
+                              "sample %lld, which is not a valid position",
                               dir, (long long)at[0], (long long)at[1], (long long)at[2],
                               (long long)at[3]);
     loader_facts(f, now);
     if (memcmp(was, now, sizeof was) != 0)
         return aril__fail(ARIL_ERR_STATE,
-                          "the checkpoint in '%s' is of %lld samples in batches of %lld; this fit "
+                          "the checkpoint in '%s' has %lld samples in batches of %lld; this fit "
                           "has %lld in batches of %lld",
                           dir, (long long)was[1], (long long)was[2], (long long)now[1],
                           (long long)now[2]);
@@ -125,8 +125,7 @@ static aril_status fits(const aril_fit *f, const aril__states *state, int64_t at
     aril_status status = ARIL_OK;
     if (names == NULL || mine == NULL || strcmp(names, mine) != 0)
         status =
-            aril__fail(ARIL_ERR_STATE,
-                       "the checkpoint in '%s' is of a fit that measures %s; this one measures %s",
+            aril__fail(ARIL_ERR_STATE, "the checkpoint in '%s' has the metrics %s; this fit has %s",
                        dir, names != NULL ? names : "?", mine != NULL ? mine : "?");
     free(names);
     free(mine);
@@ -161,7 +160,7 @@ static aril_status parts_read(aril_fit *f, const aril__states *state, parts *p)
     if (p->metric == NULL || p->callback == NULL || p->history == NULL) {
         if (p->metric == NULL) p->n_metrics = 0;
         if (p->callback == NULL) p->n_callbacks = 0;
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for a checkpoint");
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for a checkpoint");
     }
     aril__states history = { 0 };
     aril_status status = aril__states_part(&history, state, "fit/");
@@ -190,7 +189,7 @@ static aril_status build(aril_fit *f)
     aril_loader_position start = aril_loader_tell(f->loader);
     aril_batch b;
     if (!aril_loader_next(f->loader, &b))
-        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "there is not one batch to train on")
+        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "there are no batches to train on")
                          : aril__latest_status();
     aril_status status = aril__model_build(f->model, &b);
     return status == ARIL_OK ? aril_loader_seek(f->loader, start) : status;

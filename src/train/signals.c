@@ -53,7 +53,7 @@ aril_status aril__signals_begin(void)
             ours[i] = 1;
             if (sigaction(watched[i], &mine, NULL) == 0) continue;
             ours[i] = 0;
-            status = aril__fail(ARIL_ERR_STATE, "no handler can be set for signal %d: %s",
+            status = aril__fail(ARIL_ERR_STATE, "cannot set a handler for signal %d: %s",
                                 watched[i], strerror(errno));
         }
         if (status != ARIL_OK) {

@@ -25,7 +25,7 @@ aril_tensor *aril__states_get(const aril__states *s, const char *name)
 
 static aril_status no_memory(void)
 {
-    return aril__fail(ARIL_ERR_MEMORY, "no memory for the state of a training run");
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory for the state of a training run");
 }
 
 static aril_status grow(aril__states *s)
@@ -75,8 +75,8 @@ aril_status aril__states_copy(aril__states *to, const char *prefix, const aril_n
 {
     if (from == NULL) return aril__latest_status();
     if (from->n < 0 || (from->n > 0 && from->at == NULL))
-        return aril__fail(ARIL_ERR_ARG, "a state is a list of %d tensors that is %s", from->n,
-                          from->at == NULL ? "NULL" : "there");
+        return aril__fail(ARIL_ERR_ARG, "expected a state of %d tensors, got a list that is %s",
+                          from->n, from->at == NULL ? "NULL" : "there");
     for (int i = 0; i < from->n; i++) {
         ARIL_SCOPE;
         ARIL_NO_GRAD;

@@ -54,10 +54,10 @@ static bool taps_new(struct taps *k, double begin, double length, int64_t low, i
     k->n = n;
     k->most = (int64_t)ceil(support) * 2 + 1;
     size_t weights = (size_t)n * (size_t)k->most;
-    char *room = aril__malloc((size_t)n * 2 * sizeof(int64_t) + weights * 4 +
-                              (size_t)k->most * sizeof(double));
-    if (!room) return false;
-    k->first = (int64_t *)(void *)room;
+    char *buffer = aril__malloc((size_t)n * 2 * sizeof(int64_t) + weights * 4 +
+                                (size_t)k->most * sizeof(double));
+    if (!buffer) return false;
+    k->first = (int64_t *)(void *)buffer;
     k->count = k->first + n;
     double *w = (double *)(void *)(k->count + n);
     k->real = (float *)(void *)(w + k->most);
@@ -213,13 +213,13 @@ aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t h
     size_t turned = (size_t)(j.columns * (together ? from->pixel : 1) + channels) * LANES * size;
     size_t narrow = (size_t)width * LANES * size;
     size_t between = (size_t)(j.rows * width * at_once) * size;
-    char *room = aril__malloc(turned + narrow + between + 128);
-    bool ok = room && taps_new(&j.x, box.x - (double)j.left, box.width, 0, j.columns, width, opts,
-                               !from->f32);
+    char *buffer = aril__malloc(turned + narrow + between + 128);
+    bool ok = buffer && taps_new(&j.x, box.x - (double)j.left, box.width, 0, j.columns, width, opts,
+                                 !from->f32);
     bool ok_y = ok && taps_new(&j.y, box.y - (double)j.top, box.height, 0, j.rows, height, opts,
                                !from->f32);
     if (ok_y) {
-        j.turned = room + (64 - (uintptr_t)room % 64);
+        j.turned = buffer + (64 - (uintptr_t)buffer % 64);
         j.narrow = j.turned + (turned + 63) / 64 * 64;
         j.between = j.narrow + narrow;
         for (int64_t c = 0; c < channels; c += at_once) {
@@ -229,6 +229,6 @@ aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t h
         free(j.y.first);
     }
     if (ok) free(j.x.first);
-    free(room);
+    free(buffer);
     return ok_y ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "resize: out of memory");
 }

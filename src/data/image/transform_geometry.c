@@ -303,8 +303,8 @@ static aril_status crop_sample(const aril_transform *t, aril__change *w)
     int64_t h = w->s->x->dim[1], n = w->s->x->dim[2], pad = (int64_t)t->value[CROP_PAD].v[0];
     if (h + 2 * pad < height || n + 2 * pad < width)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "crop: a part of %lld x %lld of an image of %lld x %lld with %lld pixels "
-                          "on each side",
+                          "crop: cannot crop %lld x %lld from an image of %lld x %lld with %lld "
+                          "pixels of padding",
                           (long long)height, (long long)width, (long long)h, (long long)n,
                           (long long)pad);
     int64_t y = aril__draw_below(w->g, h + 2 * pad - height + 1) - pad;
@@ -350,9 +350,9 @@ static aril_status pad_check(const aril_transform *t)
     bool whole = v->n != 3;
     for (int i = 0; i < v->n; i++) whole &= v->v[i] == floor(v->v[i]);
     return whole ? ARIL_OK
-                 : aril__fail(ARIL_ERR_ARG,
-                              "pad: expected one, two (x/y) or four (left/top/right/bottom) whole "
-                              "numbers of pixels");
+                 : aril__fail(
+                       ARIL_ERR_ARG,
+                       "pad: expected one, two (x/y) or four (left/top/right/bottom) integers");
 }
 
 const aril__transform_kind aril__kind_pad = {
