@@ -333,7 +333,7 @@ TEST(wrong_images)
     CHECK(aril_tensor_status(apply("grayscale", x, NULL)) < 0);
     CHECK_ERROR("grayscale: expected 1 or 3 channels, got 2");
     CHECK(aril_tensor_status(apply("mixup=1", x, NULL)) < 0);
-    CHECK_ERROR("mixup changes whole batches");
+    CHECK_ERROR("mixup transforms batches");
     aril_dataset *d =
         aril_dataset_images(aril_zeros(ARIL_SHAPE(3, 4, 4), ARIL_U8, aril_cpu()), NULL);
     CHECK(!aril_dataset_transform(d, aril_transform_parse("flip,cutmix")));

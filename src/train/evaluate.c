@@ -228,7 +228,8 @@ aril_status aril_model_predict_all_loader(aril_model *m, aril_loader *loader, in
                                           aril_tensor **out, aril_eval_opts opts)
 {
     if (n_out < 1 || n_out > ARIL_MODEL_OUTPUTS || out == NULL)
-        return aril__fail(ARIL_ERR_ARG, "predict: expected an array for 1 to %d results, got %d%s",
+        return aril__fail(ARIL_ERR_ARG,
+                          "predict: expected 1 to %d results and an array for them, got %d%s",
                           ARIL_MODEL_OUTPUTS, n_out, out == NULL ? " and NULL" : "");
     for (int k = 0; k < n_out; k++) out[k] = NULL;
     if (m == NULL || loader == NULL)
