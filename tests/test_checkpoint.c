@@ -424,8 +424,8 @@ TEST(a_checkpoint_of_another_optimizer_is_refused)
     aril_optim *adamw = aril_adamw(aril_parameters(m), (aril_adamw_opts){ .lr = 0.5 });
     CHECK_INT(aril_checkpoint_save(dir, m, adam, NULL), ARIL_OK);
     CHECK_INT(aril_checkpoint_load(dir, m, adamw, NULL), ARIL_ERR_STATE);
-    CHECK_MSG(strstr(aril_error(), "is for the optimizer adam; this optimizer is adamw") != NULL, "%s",
-              aril_error());
+    CHECK_MSG(strstr(aril_error(), "is for the optimizer adam; this optimizer is adamw") != NULL,
+              "%s", aril_error());
     aril_clear_error();
     CHECK(aril_item(aril_optim_lr(adamw)) == 0.5);
     CHECK_INT(aril_checkpoint_load(dir, m, adam, NULL), ARIL_OK);

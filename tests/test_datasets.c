@@ -172,8 +172,7 @@ TEST(mnist_by_name_and_by_path)
     char path[600];
     snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", temp_path("MNIST"));
     CHECK_INT(write_idx(path, 8, 1, (int[]){ 4 }, "\0\1\2\3", 4), ARIL_OK);
-    CHECK(refused(aril_dataset_open(temp_path("MNIST"), "train"), ARIL_ERR_FORMAT,
-                  "do not match"));
+    CHECK(refused(aril_dataset_open(temp_path("MNIST"), "train"), ARIL_ERR_FORMAT, "do not match"));
     CHECK(unlink(path) == 0);
     CHECK(refused(aril_dataset_open(temp_path("MNIST"), "train"), ARIL_ERR_IO,
                   "missing file train-labels-idx1"));
@@ -474,7 +473,8 @@ TEST(a_folder_of_images)
     CHECK(d);
     CHECK_INT(aril_dataset_size(d), 3);
     aril_dataset_release(d);
-    CHECK(refused(aril_dataset_open(temp_path("set"), "val"), ARIL_ERR_ARG, "has no split \"val\""));
+    CHECK(
+        refused(aril_dataset_open(temp_path("set"), "val"), ARIL_ERR_ARG, "has no split \"val\""));
     CHECK(refused(aril_dataset_open(temp_path("set/train"), "test"), ARIL_ERR_ARG,
                   "has no split \"test\""));
     CHECK(refused(aril_dataset_folder(temp_path("set/train/empty"), (aril_folder_opts){ 0 }),

@@ -217,7 +217,8 @@ TEST(attention_says_what_is_wrong)
     aril_module *m = aril_nn_multihead_attention(6, 2);
     aril_tensor *x = randn(ARIL_SHAPE(4, 2, 6)), *k = randn(ARIL_SHAPE(5, 2, 6));
     FAILS(aril_forward(m, randn(ARIL_SHAPE(4, 2, 5))), ARIL_ERR_SHAPE, "expected queries [L,N,6]");
-    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(5, 3, 6)))), ARIL_ERR_SHAPE, "batch sizes");
+    FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(5, 3, 6)))), ARIL_ERR_SHAPE,
+          "batch sizes");
     FAILS(aril_forward_n(m, ARIL_LIST(x, k, x)), ARIL_ERR_SHAPE, "differ in number");
     FAILS(aril_forward_n(m, ARIL_LIST(x, NULL, NULL, aril_ones(ARIL_SHAPE(4, 2), ARIL_BOOL, CPU))),
           ARIL_ERR_SHAPE, "expected a key mask [N,4]");
@@ -290,7 +291,7 @@ TEST(transformers_say_what_is_wrong)
     FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the target, is missing");
     aril_module_release(m);
     m = aril_nn_transformer_decoder_layer(4, 2);
-    FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the encoder's result");
+    FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the encoder's output");
     aril_module_release(m);
     m = aril_nn_transformer_encoder(0, 4, 1, (aril_nn_transformer_opts){ 0 });
     FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 6))), ARIL_ERR_ARG,

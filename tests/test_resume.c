@@ -296,8 +296,8 @@ TEST(zz_checkpoints_of_other_fits_are_refused)
     const char *dir = place("run");
     CHECK(fit_with("mae", 5, dir) != NULL);
     CHECK(fit_with("mae, r2", 5, dir) == NULL);
-    CHECK_MSG(strstr(aril_error(), "has the metrics loss, mae, lr; this fit has loss, mae, r2, lr") !=
-                  NULL,
+    CHECK_MSG(strstr(aril_error(),
+                     "has the metrics loss, mae, lr; this fit has loss, mae, r2, lr") != NULL,
               "%s", aril_error());
     aril_clear_error();
     CHECK(fit_with("mae", 4, dir) == NULL);

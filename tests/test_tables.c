@@ -259,8 +259,8 @@ TEST(classes_are_matched_by_name)
     CHECK_STR(now[0], "airplane");
     aril_dataset_release(t);
     CHECK(!aril_dataset_match_classes(aril_dataset_open(temp_path("animals"), "other"), 3, names));
-    CHECK_MSG(strstr(aril_error(), "is not one of the 3 known classes: airplane, frog, horse"), "%s",
-              aril_error());
+    CHECK_MSG(strstr(aril_error(), "is not one of the 3 known classes: airplane, frog, horse"),
+              "%s", aril_error());
     aril_clear_error();
     CHECK(!aril_dataset_match_classes(NULL, 3, names));
     CHECK(!aril_dataset_match_classes(aril_dataset_keep(d), 3, NULL));

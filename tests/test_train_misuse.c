@@ -136,8 +136,7 @@ TEST(what_is_given_twice_is_freed_once)
     points(&x, &y);
     aril_model *m = small_model("accuracy");
     aril_callback *cb = aril_stop_on_nan();
-    fit_refused(m, x, y, (aril_fit_opts){ .callbacks = ARIL_CALLBACKS(cb, cb) },
-                "are the same");
+    fit_refused(m, x, y, (aril_fit_opts){ .callbacks = ARIL_CALLBACKS(cb, cb) }, "are the same");
     /* The current optimizer, with another loss. */
     aril_optim *opt = aril_model_optim(m);
     CHECK_INT(aril_model_compile(m, (aril_model_opts){ .loss = "multi_margin", .optimizer = opt }),

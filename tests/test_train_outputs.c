@@ -471,8 +471,10 @@ TEST(outputs_that_cannot_be)
     ARIL_SCOPE;
     aril_model *m = aril_model_new(heads_new(false), ARIL_SHAPE(D));
     aril_output_opts mse = { .loss = "mse" };
-    refused(m, (aril_model_opts){ .loss = "mse", .outputs = { mse } }, "leave .loss and .metrics unset");
-    refused(m, (aril_model_opts){ .metrics = "mae", .outputs = { mse } }, "leave .loss and .metrics unset");
+    refused(m, (aril_model_opts){ .loss = "mse", .outputs = { mse } },
+            "leave .loss and .metrics unset");
+    refused(m, (aril_model_opts){ .metrics = "mae", .outputs = { mse } },
+            "leave .loss and .metrics unset");
     refused(m, (aril_model_opts){ .outputs = { mse, mse, mse, mse } }, "has 3");
     refused(m, (aril_model_opts){ .outputs = { { .name = "a" }, { .name = "b" } } },
             "none of the model's outputs has a loss");

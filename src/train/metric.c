@@ -110,8 +110,8 @@ static aril_status no_such_metric(const char *name)
     const char *const *all = aril_metric_names();
     const char *near = aril_nearest(name, all, n_names);
     return near != NULL
-               ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? Known metrics: %s", name,
-                            near, plain_names)
+               ? aril__fail(ARIL_ERR_ARG, "no metric '%s'; did you mean %s? Known metrics: %s",
+                            name, near, plain_names)
                : aril__fail(ARIL_ERR_ARG, "no metric '%s'; known metrics: %s", name, plain_names);
 }
 
