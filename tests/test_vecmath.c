@@ -7,6 +7,7 @@
 
 #include "backend/cpu/elementwise/elementwise.h"
 #include "ops/elementwise/numbers.h"
+#include "ops/elementwise/special.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -23,6 +24,15 @@ static double ref_sigmoid(double x)
 static double ref_rsqrt(double x)
 {
     return 1 / sqrt(x);
+}
+static double ref_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+static double ref_trigamma(double x)
+{
+    return x == -INFINITY ? NAN : aril__zeta(2, x);
 }
 static double ref_gelu(double x)
 {
@@ -61,6 +71,9 @@ static const unary functions[] = {
     UNARY(atanh),
     UNARY(erf),
     UNARY(erfc),
+    { "lgamma", ARIL__OP_lgamma, ref_lgamma },
+    { "digamma", ARIL__OP_digamma, aril__digamma },
+    { "trigamma", ARIL__OP_trigamma, ref_trigamma },
     UNARY(floor),
     UNARY(ceil),
     UNARY(trunc),

@@ -48,6 +48,14 @@ ARIL_API aril_tensor *aril_logaddexp(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_xlogy(aril_tensor *a, aril_tensor *b);
 /* a where positive, else b * a */
 ARIL_API aril_tensor *aril_prelu(aril_tensor *a, aril_tensor *b);
+/* the larger; the other where one is NaN */
+ARIL_API aril_tensor *aril_fmax(aril_tensor *a, aril_tensor *b);
+/* the smaller; the other where one is NaN */
+ARIL_API aril_tensor *aril_fmin(aril_tensor *a, aril_tensor *b);
+/* |a| with the sign of b */
+ARIL_API aril_tensor *aril_copysign(aril_tensor *a, aril_tensor *b);
+/* Hurwitz zeta function, the sum of (b + k)^-a over k = 0, 1, ...; no gradient flows to a */
+ARIL_API aril_tensor *aril_zeta(aril_tensor *a, aril_tensor *b);
 /* a == b */
 ARIL_API aril_tensor *aril_eq(aril_tensor *a, aril_tensor *b);
 /* a != b */
@@ -93,6 +101,10 @@ ARIL_API aril_tensor *aril_hypot_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_logaddexp_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_xlogy_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_prelu_(aril_tensor *a, aril_tensor *b);
+ARIL_API aril_tensor *aril_fmax_(aril_tensor *a, aril_tensor *b);
+ARIL_API aril_tensor *aril_fmin_(aril_tensor *a, aril_tensor *b);
+ARIL_API aril_tensor *aril_copysign_(aril_tensor *a, aril_tensor *b);
+ARIL_API aril_tensor *aril_zeta_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_bitwise_and_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_bitwise_or_(aril_tensor *a, aril_tensor *b);
 ARIL_API aril_tensor *aril_bitwise_xor_(aril_tensor *a, aril_tensor *b);
@@ -115,6 +127,10 @@ ARIL_API aril_tensor *aril_hypot_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_logaddexp_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_xlogy_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_prelu_scalar(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_fmax_scalar(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_fmin_scalar(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_copysign_scalar(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_zeta_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_eq_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_ne_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_lt_scalar(aril_tensor *a, aril_number value);
@@ -146,6 +162,10 @@ ARIL_API aril_tensor *aril_hypot_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_logaddexp_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_xlogy_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_prelu_scalar_(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_fmax_scalar_(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_fmin_scalar_(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_copysign_scalar_(aril_tensor *a, aril_number value);
+ARIL_API aril_tensor *aril_zeta_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_bitwise_and_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_bitwise_or_scalar_(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_bitwise_xor_scalar_(aril_tensor *a, aril_number value);
@@ -155,6 +175,22 @@ ARIL_API aril_tensor *aril_shift_right_scalar_(aril_tensor *a, aril_number value
 /* value - a and value / a. */
 ARIL_API aril_tensor *aril_rsub_scalar(aril_tensor *a, aril_number value);
 ARIL_API aril_tensor *aril_rdiv_scalar(aril_tensor *a, aril_number value);
+
+/* ---- equality within a tolerance ---- */
+
+typedef struct aril_close_opts {
+    double rtol;    /* relative to |b|; default 1e-5, 0 by ARIL_ZERO */
+    double atol;    /* absolute; default 1e-8, 0 by ARIL_ZERO */
+    bool equal_nan; /* NaN is close to NaN */
+} aril_close_opts;
+
+/* Whether a is close to b: |a - b| <= atol + rtol * |b|, or equal, as infinities may be. bool */
+ARIL_API aril_tensor *aril_isclose(aril_tensor *a, aril_tensor *b, aril_close_opts opts);
+/* True when all elements are close; a and b broadcast. False, with an error, on failure. */
+ARIL_API bool aril_allclose(aril_tensor *a, aril_tensor *b, aril_close_opts opts);
+/* True when a and b have the same shape and equal elements; NaN equals nothing. False, with an
+ * error, on failure. */
+ARIL_API bool aril_equal(aril_tensor *a, aril_tensor *b);
 
 /* ---- three operands ---- */
 
@@ -238,6 +274,15 @@ ARIL_API aril_tensor *aril_atanh(aril_tensor *a);
 ARIL_API aril_tensor *aril_erf(aril_tensor *a);
 /* 1 - erf(a) */
 ARIL_API aril_tensor *aril_erfc(aril_tensor *a);
+/* inverse of the error function: infinite at -1 and 1, NaN outside */
+ARIL_API aril_tensor *aril_erfinv(aril_tensor *a);
+/* logarithm of the absolute value of the gamma function */
+ARIL_API aril_tensor *aril_lgamma(aril_tensor *a);
+/* first and second derivative of lgamma */
+ARIL_API aril_tensor *aril_digamma(aril_tensor *a);
+ARIL_API aril_tensor *aril_trigamma(aril_tensor *a);
+/* n-th derivative of digamma, n >= 0 */
+ARIL_API aril_tensor *aril_polygamma(int n, aril_tensor *a);
 /* rounded down */
 ARIL_API aril_tensor *aril_floor(aril_tensor *a);
 /* rounded up */
@@ -280,6 +325,8 @@ ARIL_API aril_tensor *aril_isnan(aril_tensor *a);
 ARIL_API aril_tensor *aril_isinf(aril_tensor *a);
 /* is neither infinite nor NaN */
 ARIL_API aril_tensor *aril_isfinite(aril_tensor *a);
+/* the sign bit is set: negative, -0 or -NaN */
+ARIL_API aril_tensor *aril_signbit(aril_tensor *a);
 /* a is 0 */
 ARIL_API aril_tensor *aril_logical_not(aril_tensor *a);
 /* bits turned over; of bool: logical_not */
@@ -337,6 +384,10 @@ ARIL_API aril_tensor *aril_acosh_(aril_tensor *a);
 ARIL_API aril_tensor *aril_atanh_(aril_tensor *a);
 ARIL_API aril_tensor *aril_erf_(aril_tensor *a);
 ARIL_API aril_tensor *aril_erfc_(aril_tensor *a);
+ARIL_API aril_tensor *aril_erfinv_(aril_tensor *a);
+ARIL_API aril_tensor *aril_lgamma_(aril_tensor *a);
+ARIL_API aril_tensor *aril_digamma_(aril_tensor *a);
+ARIL_API aril_tensor *aril_trigamma_(aril_tensor *a);
 ARIL_API aril_tensor *aril_floor_(aril_tensor *a);
 ARIL_API aril_tensor *aril_ceil_(aril_tensor *a);
 ARIL_API aril_tensor *aril_round_(aril_tensor *a);
@@ -385,6 +436,10 @@ ARIL_C_END
 #define aril_logaddexp_scalar(a, v)    aril_logaddexp_scalar((a), ARIL_NUMBER(v))
 #define aril_xlogy_scalar(a, v)        aril_xlogy_scalar((a), ARIL_NUMBER(v))
 #define aril_prelu_scalar(a, v)        aril_prelu_scalar((a), ARIL_NUMBER(v))
+#define aril_fmax_scalar(a, v)         aril_fmax_scalar((a), ARIL_NUMBER(v))
+#define aril_fmin_scalar(a, v)         aril_fmin_scalar((a), ARIL_NUMBER(v))
+#define aril_copysign_scalar(a, v)     aril_copysign_scalar((a), ARIL_NUMBER(v))
+#define aril_zeta_scalar(a, v)         aril_zeta_scalar((a), ARIL_NUMBER(v))
 #define aril_eq_scalar(a, v)           aril_eq_scalar((a), ARIL_NUMBER(v))
 #define aril_ne_scalar(a, v)           aril_ne_scalar((a), ARIL_NUMBER(v))
 #define aril_lt_scalar(a, v)           aril_lt_scalar((a), ARIL_NUMBER(v))
@@ -414,6 +469,10 @@ ARIL_C_END
 #define aril_logaddexp_scalar_(a, v)   aril_logaddexp_scalar_((a), ARIL_NUMBER(v))
 #define aril_xlogy_scalar_(a, v)       aril_xlogy_scalar_((a), ARIL_NUMBER(v))
 #define aril_prelu_scalar_(a, v)       aril_prelu_scalar_((a), ARIL_NUMBER(v))
+#define aril_fmax_scalar_(a, v)        aril_fmax_scalar_((a), ARIL_NUMBER(v))
+#define aril_fmin_scalar_(a, v)        aril_fmin_scalar_((a), ARIL_NUMBER(v))
+#define aril_copysign_scalar_(a, v)    aril_copysign_scalar_((a), ARIL_NUMBER(v))
+#define aril_zeta_scalar_(a, v)        aril_zeta_scalar_((a), ARIL_NUMBER(v))
 #define aril_bitwise_and_scalar_(a, v) aril_bitwise_and_scalar_((a), ARIL_NUMBER(v))
 #define aril_bitwise_or_scalar_(a, v)  aril_bitwise_or_scalar_((a), ARIL_NUMBER(v))
 #define aril_bitwise_xor_scalar_(a, v) aril_bitwise_xor_scalar_((a), ARIL_NUMBER(v))

@@ -271,9 +271,9 @@ static const char *const shapes[][4] = {
 static int elementwise_samples(const aril__op *op, test_sample *out)
 {
     static const char prefix[] = {
-        [ARIL__EW_ANY] = 0,    [ARIL__EW_POS] = '+', [ARIL__EW_UNIT] = 'u',
-        [ARIL__EW_PROB] = 'p', [ARIL__EW_GE1] = '1', [ARIL__EW_NONZERO] = 'z',
-        [ARIL__EW_KINK] = 'k'
+        [ARIL__EW_ANY] = 0,    [ARIL__EW_POS] = '+',  [ARIL__EW_UNIT] = 'u',
+        [ARIL__EW_PROB] = 'p', [ARIL__EW_GE1] = '1',  [ARIL__EW_NONZERO] = 'z',
+        [ARIL__EW_KINK] = 'k', [ARIL__EW_ORDER] = '1'
     };
     const aril__formula *f = op->formula;
     if (strcmp(f->text, "NOGRAD") == 0) return 0;
@@ -292,8 +292,9 @@ static int elementwise_samples(const aril__op *op, test_sample *out)
             char kind = own < 0 ? 0 : own >= arity ? 'z' : prefix[f->domain];
             if (f->rule == ARIL__EW_SEL && own == 0) kind = 'b';
             if (strncmp(op->name, "where_grad", 10) == 0 && own == 0) kind = 'b';
-            snprintf(t->word[i], sizeof t->word[i], "%.1s%s", kind ? &kind : "",
-                     shapes[k][whole ? 3 : own]);
+            bool constant = f->domain == ARIL__EW_ORDER && own == 0;
+            snprintf(t->word[i], sizeof t->word[i], "%s%.1s%s", constant ? "!" : "",
+                     kind ? &kind : "", shapes[k][whole ? 3 : own]);
         }
         n++;
     }

@@ -26,7 +26,8 @@ typedef enum aril__ew_domain {
     ARIL__EW_PROB,    /* (0.1, 0.9) */
     ARIL__EW_GE1,     /* (1.1, 4) */
     ARIL__EW_NONZERO, /* away from 0, either sign */
-    ARIL__EW_KINK     /* away from 0 and from small integers */
+    ARIL__EW_KINK,    /* away from 0 and from small integers */
+    ARIL__EW_ORDER    /* (1.1, 4); the first input counts as a constant */
 } aril__ew_domain;
 
 enum { ARIL__EW_PARAMS = 3 };

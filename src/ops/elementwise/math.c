@@ -282,3 +282,16 @@ aril_tensor *aril_logit_eps(aril_tensor *a, double eps)
 {
     return aril_logit(aril_clamp(a, eps, 1 - eps));
 }
+
+aril_tensor *aril_polygamma(int n, aril_tensor *a)
+{
+    if (n < 0) {
+        aril__fail(ARIL_ERR_ARG, "polygamma: the order must not be negative, got %d", n);
+        return aril__poison();
+    }
+    if (n < 2) return n ? aril_trigamma(a) : aril_digamma(a);
+    ARIL_SCOPE;
+    double factor = tgamma(n + 1.0); /* (-1)^(n + 1) n! */
+    aril_tensor *sum = aril__op(&aril__op_zeta, aril_scalar(n + 1.0), a);
+    return aril_escape(aril_mul_scalar(sum, n % 2 ? factor : -factor));
+}
