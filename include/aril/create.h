@@ -28,6 +28,11 @@ ARIL_API aril_tensor *aril_arange(aril_number start, aril_number stop, aril_numb
 ARIL_API aril_tensor *aril_linspace(double start, double stop, int64_t steps, aril_dtype dtype,
                                     aril_device device);
 
+/* Powers of `base` with `steps` evenly spaced exponents from start to stop, both included.
+ * [steps] */
+ARIL_API aril_tensor *aril_logspace(double start, double stop, int64_t steps, double base,
+                                    aril_dtype dtype, aril_device device);
+
 /* 1 on the diagonal, else 0; columns -1: as many as rows. [rows, columns] */
 ARIL_API aril_tensor *aril_eye(int64_t rows, int64_t columns, aril_dtype dtype, aril_device device);
 
@@ -37,6 +42,19 @@ ARIL_API aril_tensor *aril_tril(aril_tensor *x, int64_t diagonal);
 ARIL_API aril_tensor *aril_triu(aril_tensor *x, int64_t diagonal);
 ARIL_API aril_tensor *aril_tril_(aril_tensor *x, int64_t diagonal);
 ARIL_API aril_tensor *aril_triu_(aril_tensor *x, int64_t diagonal);
+
+/* The indices of those triangles of a matrix [rows, columns], row by row: row numbers, then column
+ * numbers. [2, k] */
+ARIL_API aril_tensor *aril_tril_indices(int64_t rows, int64_t columns, int64_t diagonal,
+                                        aril_dtype dtype, aril_device device);
+ARIL_API aril_tensor *aril_triu_indices(int64_t rows, int64_t columns, int64_t diagonal,
+                                        aril_dtype dtype, aril_device device);
+
+/* A matrix with the elements of x [n] on its diagonal and 0 elsewhere, or the diagonal of x [n,m],
+ * a view. aril_diag_embed makes matrices of the last axis of x, which lie in axes axis0 and axis1
+ * of the result: [...,n] -> [...,n + |diagonal|,n + |diagonal|]. */
+ARIL_API aril_tensor *aril_diag(aril_tensor *x, int64_t diagonal);
+ARIL_API aril_tensor *aril_diag_embed(aril_tensor *x, int64_t diagonal, int axis0, int axis1);
 
 /* Fills x with a number; with 0. Returns x. */
 ARIL_API aril_tensor *aril_fill_(aril_tensor *x, aril_number value);
@@ -75,6 +93,13 @@ ARIL_API aril_tensor *aril_randperm_from(aril_generator *g, int64_t n, aril_dtyp
 ARIL_API aril_tensor *aril_bernoulli(aril_tensor *p);
 ARIL_API aril_tensor *aril_bernoulli_from(aril_generator *g, aril_tensor *p);
 ARIL_API aril_tensor *aril_bernoulli_like(aril_tensor *x, double p);
+
+/* n indices of each row of weights [k] or [rows,k] (floats >= 0, of any sum above 0), drawn with
+ * probabilities proportional to them: i64 [n] or [rows,n]. Without replacement no index occurs
+ * twice in a row, and at least n weights must be positive. */
+ARIL_API aril_tensor *aril_multinomial(aril_tensor *weights, int64_t n, bool replacement);
+ARIL_API aril_tensor *aril_multinomial_from(aril_generator *g, aril_tensor *weights, int64_t n,
+                                            bool replacement);
 
 /* mean + std * noise, and low + (high - low) * noise; the parameters broadcast and receive
  * gradients (aril_scalar(0) turns a number into a tensor). */

@@ -123,6 +123,24 @@ ARIL_API aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_te
 ARIL_API aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src,
                                       int axis);
 
+/* x with the slices of src written at the positions in `index`: y[index[i]] = src[i] for axis 0.
+ * The same dtype. */
+ARIL_API aril_tensor *aril_index_copy(aril_tensor *x, aril_tensor *index, aril_tensor *src,
+                                      int axis);
+ARIL_API aril_tensor *aril_index_copy_(aril_tensor *x, aril_tensor *index, aril_tensor *src,
+                                       int axis);
+
+/* x with one value, [] or a number, at the positions in `index` of the axis. Keeps the dtype of
+ * x. */
+ARIL_API aril_tensor *aril_index_fill(aril_tensor *x, aril_tensor *index, aril_tensor *value,
+                                      int axis);
+ARIL_API aril_tensor *aril_index_fill_(aril_tensor *x, aril_tensor *index, aril_tensor *value,
+                                       int axis);
+ARIL_API aril_tensor *aril_index_fill_scalar(aril_tensor *x, aril_tensor *index, aril_number value,
+                                             int axis);
+ARIL_API aril_tensor *aril_index_fill_scalar_(aril_tensor *x, aril_tensor *index, aril_number value,
+                                              int axis);
+
 /* y[i][j] = x[index[i][j]][j] for axis 0. index has as many dimensions as x, and no size larger
  * than x's except along the axis. Result: the shape of index. */
 ARIL_API aril_tensor *aril_gather(aril_tensor *x, aril_tensor *index, int axis);
@@ -213,6 +231,18 @@ ARIL_API aril_tensor *aril_tile(aril_tensor *x, aril_shape times);
 /* Repeats each element `times` times along the axis: 1, 2 -> 1, 1, 2, 2. */
 ARIL_API aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis);
 
+/* The same with a number of times for each position of the axis: times [n], integers >= 0, or [1].
+ * The size depends on the data. */
+ARIL_API aril_tensor *aril_repeat_interleave_by(aril_tensor *x, aril_tensor *times, int axis);
+
+/* Puts matrices, vectors as rows and numbers along the diagonal of one matrix; 0 elsewhere. Dtypes
+ * are promoted. */
+ARIL_API aril_tensor *aril_block_diag(aril_list tensors);
+
+/* All combinations of an element of each of n vectors [s0], [s1] ..., the last varying fastest:
+ * [s0 * s1 * ..., n], or a copy of the vector for n = 1. The same dtype. */
+ARIL_API aril_tensor *aril_cartesian_prod(aril_list tensors);
+
 /* Coordinate grids of n vectors [s0], [s1] ...: n tensors of shape [s0, s1, ...] in out; the i-th
  * varies along axis i. With `xy` the first two axes are swapped. The results are views. */
 ARIL_API aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out);
@@ -234,6 +264,10 @@ ARIL_API aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opt
 ARIL_C_END
 
 #ifndef __cplusplus
+#define aril_index_fill_scalar(x, index, v, axis) \
+    aril_index_fill_scalar((x), (index), ARIL_NUMBER(v), (axis))
+#define aril_index_fill_scalar_(x, index, v, axis) \
+    aril_index_fill_scalar_((x), (index), ARIL_NUMBER(v), (axis))
 #define aril_masked_fill_scalar(x, mask, v)  aril_masked_fill_scalar((x), (mask), ARIL_NUMBER(v))
 #define aril_masked_fill_scalar_(x, mask, v) aril_masked_fill_scalar_((x), (mask), ARIL_NUMBER(v))
 #endif

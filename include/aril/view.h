@@ -31,6 +31,10 @@ ARIL_API aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes);
  * becomes [1]. Copies if the axes are not contiguous in memory. */
 ARIL_API aril_tensor *aril_flatten(aril_tensor *x, int start, int end);
 
+/* Splits an axis into several of the given sizes, one of which may be -1: [2,12] with axis 1 and
+ * sizes 3, -1 gives [2,3,4]. */
+ARIL_API aril_tensor *aril_unflatten(aril_tensor *x, int axis, aril_shape sizes);
+
 /* A slice of an axis, as in Python: x[start:stop:step]. Negative positions count from the end;
  * ARIL_END as stop means "to the end" in the step's direction. */
 #define ARIL_END INT64_MAX
@@ -45,6 +49,10 @@ ARIL_API aril_tensor *aril_select(aril_tensor *x, int axis, int64_t index);
 
 /* Reverses the order of elements along the axes (ARIL_ALL: every one). A view. */
 ARIL_API aril_tensor *aril_flip(aril_tensor *x, aril_axes axes);
+
+/* Rotates by k times 90 degrees in the plane of two axes, from the first towards the second. A
+ * view. */
+ARIL_API aril_tensor *aril_rot90(aril_tensor *x, int k, int axis0, int axis1);
 
 /* The diagonal of two axes, which are removed, as a new last axis; offset 1 is the one above the
  * main diagonal, -1 the one below. */
@@ -84,6 +92,14 @@ ARIL_API aril_status aril_split_sizes(aril_tensor *x, const int64_t *sizes, int 
  * there may be fewer. Fills aril_chunk_count entries. */
 ARIL_API aril_status aril_chunk(aril_tensor *x, int64_t chunks, int axis, aril_tensor **out);
 ARIL_API int64_t aril_chunk_count(const aril_tensor *x, int64_t chunks, int axis);
+
+/* Splits an axis into exactly `parts` parts, the first of which are larger by 1 where the size is
+ * no multiple. Fills `parts` entries. */
+ARIL_API aril_status aril_tensor_split(aril_tensor *x, int64_t parts, int axis, aril_tensor **out);
+/* Splits an axis before each of n positions, as in Python: x[:at[0]], x[at[0]:at[1]], ... Fills
+ * n + 1 entries. */
+ARIL_API aril_status aril_tensor_split_at(aril_tensor *x, const int64_t *at, int n, int axis,
+                                          aril_tensor **out);
 
 /* Unbinds an axis into its slices, removing the axis. Fills aril_size(x, axis) entries. */
 ARIL_API aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out);

@@ -414,37 +414,94 @@ static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
     return fits;
 }
 
-static aril_tensor *index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis,
-                              bool in_place)
+/* Writes or adds (op) slices to the positions `index` of an axis of x. */
+static aril_tensor *put_slices(const char *what, const aril__op *op, aril_tensor *x,
+                               aril_tensor *index, aril_tensor *src, int axis, bool in_place)
 {
-    if (!x || !index || !src) return aril__null_tensor("index_add");
+    if (!x || !index || !src) return aril__null_tensor(what);
     aril_tensor *in[3] = { x, src, index };
     for (int i = 0; i < 3; i++)
         if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
-    int at = x->ndim ? aril__axis("index_add", axis, x->ndim) : -1;
-    if (x->ndim == 0)
-        aril__fail(ARIL_ERR_SHAPE, "index_add: a 0-d tensor has no axis to add along");
+    int at = x->ndim ? aril__axis(what, axis, x->ndim) : -1;
+    if (x->ndim == 0) aril__fail(ARIL_ERR_SHAPE, "%s: a 0-d tensor has no axis", what);
     if (at < 0) return aril__poison();
     if (!is_source(x, at, index, src)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE,
-                   "index_add: src %s does not fit %s with an index %s in the place of axis %d",
+                   "%s: src %s does not fit %s with an index %s in the place of axis %d", what,
                    aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
         return aril__poison();
     }
     struct index_attrs a = { { 1 << at } };
-    return in_place ? aril__apply_to(x, &aril__op_index_put_add, 3, in, &a)
-                    : aril__apply1(&aril__op_index_put_add, 3, in, &a);
+    return in_place ? aril__apply_to(x, op, 3, in, &a) : aril__apply1(op, 3, in, &a);
 }
 
 aril_tensor *aril_index_add(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
 {
-    return index_add(x, index, src, axis, false);
+    return put_slices("index_add", &aril__op_index_put_add, x, index, src, axis, false);
 }
 
 aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
 {
-    return index_add(x, index, src, axis, true);
+    return put_slices("index_add", &aril__op_index_put_add, x, index, src, axis, true);
+}
+
+aril_tensor *aril_index_copy(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return put_slices("index_copy", &aril__op_index_put, x, index, src, axis, false);
+}
+
+aril_tensor *aril_index_copy_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
+{
+    return put_slices("index_copy", &aril__op_index_put, x, index, src, axis, true);
+}
+
+/* True at the positions `index` of an axis of x; broadcasts to x. */
+static aril_tensor *mask_of(aril_tensor *x, aril_tensor *index, int axis)
+{
+    struct index_attrs first = { { 1 } };
+    aril_tensor *mask = aril_zeros(ARIL_SHAPE(x->dim[axis]), ARIL_BOOL, aril_device_of(x));
+    aril_tensor *in[3] = { mask, aril__number_like(mask, ARIL_NUMBER(1)), index };
+    mask = aril__apply_to(mask, &aril__op_index_put, 3, in, &first);
+    for (int d = axis + 1; d < x->ndim; d++) mask = aril_unsqueeze(mask, -1);
+    return mask;
+}
+
+/* By a mask: the value's gradient counts a position once, however often the index names it. */
+static aril_tensor *index_fill(aril_tensor *x, aril_tensor *index, aril_tensor *value, int axis,
+                               bool in_place)
+{
+    if (!x || !index || !value) return aril__null_tensor("index_fill");
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    int at = x->ndim ? aril__axis("index_fill", axis, x->ndim) : -1;
+    if (x->ndim == 0) aril__fail(ARIL_ERR_SHAPE, "index_fill: a 0-d tensor has no axis");
+    if (at < 0) return aril__poison();
+    ARIL_SCOPE;
+    aril_tensor *mask = mask_of(x, index, at);
+    return aril_escape(in_place ? aril_masked_fill_(x, mask, value)
+                                : aril_masked_fill(x, mask, value));
+}
+
+aril_tensor *aril_index_fill(aril_tensor *x, aril_tensor *index, aril_tensor *value, int axis)
+{
+    return index_fill(x, index, value, axis, false);
+}
+
+aril_tensor *aril_index_fill_(aril_tensor *x, aril_tensor *index, aril_tensor *value, int axis)
+{
+    return index_fill(x, index, value, axis, true);
+}
+
+aril_tensor *(aril_index_fill_scalar)(aril_tensor *x, aril_tensor *index, aril_number value,
+                                      int axis)
+{
+    return index_fill(x, index, aril_scalar(value), axis, false);
+}
+
+aril_tensor *(aril_index_fill_scalar_)(aril_tensor *x, aril_tensor *index, aril_number value,
+                                       int axis)
+{
+    return index_fill(x, index, aril_scalar(value), axis, true);
 }
 
 aril_tensor *aril_take(aril_tensor *x, aril_tensor *index)

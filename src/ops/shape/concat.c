@@ -431,6 +431,40 @@ aril_tensor *aril_vstack(aril_list tensors)
     return join_at_least("vstack", tensors, 2);
 }
 
+/* A matrix as it is; a vector as a row; a number as [1,1]. */
+static aril_tensor *as_matrix(aril_tensor *x)
+{
+    while (x->ndim < 2 && !aril__is_poison(x)) x = aril_unsqueeze(x, 0);
+    return x;
+}
+
+aril_tensor *aril_block_diag(aril_list tensors)
+{
+    aril_tensor *bad = refuse_list("block_diag", tensors), *few[FEW];
+    int64_t columns = 0, before = 0;
+    for (int i = 0; i < tensors.n && !bad; i++) {
+        if (tensors.at[i]->ndim > 2) {
+            aril__fail(ARIL_ERR_SHAPE, "block_diag: tensor %d has %d dimensions, at most 2", i,
+                       tensors.at[i]->ndim);
+            bad = aril__poison();
+        } else {
+            columns += tensors.at[i]->ndim ? tensors.at[i]->dim[tensors.at[i]->ndim - 1] : 1;
+        }
+    }
+    aril_tensor **in = bad ? NULL : room("block_diag", tensors.n, few);
+    if (!in) return bad ? bad : aril__poison();
+    ARIL_SCOPE;
+    for (int i = 0; i < tensors.n; i++) {
+        aril_tensor *block = as_matrix(tensors.at[i]);
+        int64_t own = aril_size(block, 1);
+        in[i] = aril_pad(block, ARIL_PADS(before, columns - before - own), (aril_pad_opts){ 0 });
+        before += own;
+    }
+    aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, 0);
+    if (in != few) free(in);
+    return aril_escape(out);
+}
+
 static aril_tensor *repeat(aril_tensor *x, int axis, int64_t times, bool each)
 {
     struct repeat_attrs a = { { axis }, { times }, { each } };
@@ -527,4 +561,22 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
         aril_escape(out[i]);
     }
     return bad ? aril_tensor_status(bad) : ARIL_OK;
+}
+
+aril_tensor *aril_cartesian_prod(aril_list tensors)
+{
+    aril_tensor *bad = refuse_list("cartesian_prod", tensors), *grid[ARIL_MAX_DIMS];
+    for (int i = 0; i < tensors.n && !bad; i++) {
+        if (tensors.at[i]->ndim == 1 && tensors.at[i]->dtype == tensors.at[0]->dtype) continue;
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "cartesian_prod: needs vectors of one dtype, got %s %s",
+                   aril__dtypes[tensors.at[i]->dtype].name, aril__text(text, tensors.at[i]));
+        bad = aril__poison();
+    }
+    if (bad) return bad;
+    if (tensors.n == 1) return aril_copy(tensors.at[0]);
+    ARIL_SCOPE;
+    if (aril_meshgrid(tensors, false, grid) < 0) return aril_escape(aril__poison());
+    for (int i = 0; i < tensors.n; i++) grid[i] = aril_reshape(grid[i], ARIL_SHAPE(-1));
+    return aril_escape(aril_stack((aril_list){ tensors.n, grid }, 1));
 }

@@ -309,3 +309,12 @@ aril_tensor *aril_linspace(double start, double stop, int64_t steps_, aril_dtype
     a.value[2] = steps_ > 1 ? (stop - start) / (double)(steps_ - 1) : 0;
     return aril__apply1(&aril__op_linspace, 0, NULL, &a);
 }
+
+aril_tensor *aril_logspace(double start, double stop, int64_t steps_, double base, aril_dtype dtype,
+                           aril_device device)
+{
+    ARIL_SCOPE;
+    aril_tensor *exponents = aril_linspace(start, stop, steps_, ARIL_F64, device);
+    aril_tensor *bases = aril_full(ARIL_SHAPE(1), base, ARIL_F64, device);
+    return aril_escape(aril_cast(aril_pow(bases, exponents), dtype));
+}

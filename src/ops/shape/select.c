@@ -311,6 +311,37 @@ aril_status aril_chunk(aril_tensor *x, int64_t chunks, int axis, aril_tensor **o
     return ARIL_OK;
 }
 
+aril_status aril_tensor_split(aril_tensor *x, int64_t n, int axis, aril_tensor **out)
+{
+    int at = known_axis("tensor_split", x, axis);
+    if (at < 0) return last_status();
+    if (n < 1 || !out)
+        return aril__fail(ARIL_ERR_ARG, "tensor_split: %lld parts, or no array", (long long)n);
+    int64_t size = x->dim[at] / n, larger = x->dim[at] % n;
+    for (int64_t i = 0, start = 0; i < n; i++) {
+        int64_t length = size + (i < larger);
+        out[i] = narrow("tensor_split", x, at, start, length);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
+        start += length;
+    }
+    return ARIL_OK;
+}
+
+aril_status aril_tensor_split_at(aril_tensor *x, const int64_t *positions, int n, int axis,
+                                 aril_tensor **out)
+{
+    int at = known_axis("tensor_split_at", x, axis);
+    if (at < 0) return last_status();
+    if (n < 0 || (n > 0 && !positions) || !out)
+        return aril__fail(ARIL_ERR_ARG, "tensor_split_at: %d positions, or no array", n);
+    for (int i = 0; i <= n; i++) {
+        int64_t start = i ? positions[i - 1] : 0, stop = i < n ? positions[i] : ARIL_END;
+        out[i] = aril_slice(x, at, start, stop, 1);
+        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
+    }
+    return ARIL_OK;
+}
+
 aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out)
 {
     int at = known_axis("unbind", x, axis);
