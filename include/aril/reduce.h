@@ -33,6 +33,9 @@ ARIL_API aril_tensor *aril_var(aril_tensor *x, aril_axes axes, double correction
 ARIL_API aril_tensor *aril_std(aril_tensor *x, aril_axes axes, double correction);
 ARIL_API aril_tensor *aril_var_mean(aril_tensor *x, aril_axes axes, double correction,
                                     aril_tensor **mean);
+/* The standard deviation, and in *mean (may be NULL) the mean. */
+ARIL_API aril_tensor *aril_std_mean(aril_tensor *x, aril_axes axes, double correction,
+                                    aril_tensor **mean);
 
 /* The p-norm, sum(|x|^p)^(1/p), of floats. p = 0 counts nonzero elements; INFINITY and -INFINITY
  * give the largest and the smallest |x|. The gradient is 0 where it is undefined. */
@@ -44,6 +47,8 @@ ARIL_API aril_tensor *aril_norm(aril_tensor *x, aril_axes axes, double p);
  * Empty input has no maximum: it is an error. */
 ARIL_API aril_tensor *aril_amax(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_amin(aril_tensor *x, aril_axes axes);
+/* Both: returns the minimum, and in *max (may be NULL) the maximum. */
+ARIL_API aril_tensor *aril_aminmax(aril_tensor *x, aril_axes axes, aril_tensor **max);
 
 /* The same along one axis, with the index of the first such element in *indices (i64; may be NULL);
  * that element gets the whole gradient. With ARIL_ALL: aril_amax, and the index in the flattened
@@ -72,6 +77,13 @@ ARIL_API aril_tensor *aril_count_nonzero(aril_tensor *x, aril_axes axes);
 ARIL_API aril_tensor *aril_softmax(aril_tensor *x, int axis);
 ARIL_API aril_tensor *aril_log_softmax(aril_tensor *x, int axis);
 ARIL_API aril_tensor *aril_softmin(aril_tensor *x, int axis);
+
+/* x divided by its p-norm over the axes, or by eps where that is larger, of floats. PyTorch's
+ * defaults are p = 2, axis 1 and eps = 1e-12. */
+ARIL_API aril_tensor *aril_normalize(aril_tensor *x, double p, aril_axes axes, double eps);
+
+/* The gated linear unit: the first half of the axis times the sigmoid of the second, of floats. */
+ARIL_API aril_tensor *aril_glu(aril_tensor *x, int axis);
 
 /* ---- cumulative operations: result k depends on elements 0..k, shape kept ---- */
 

@@ -51,6 +51,10 @@ typedef enum aril_quantile_mode {
 ARIL_API aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis,
                                     aril_quantile_mode how);
 
+/* The same ignoring NaN: NaN only where there is nothing else. */
+ARIL_API aril_tensor *aril_nanquantile(aril_tensor *x, aril_tensor *q, aril_axes axis,
+                                       aril_quantile_mode how);
+
 /* ---- over all elements ---- */
 
 /* The unique values of x, sorted [k]; k depends on the data. *inverse (the shape of x): the index
@@ -60,6 +64,16 @@ ARIL_API aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes ax
 ARIL_API aril_tensor *aril_unique(aril_tensor *x, aril_tensor **inverse, aril_tensor **counts);
 ARIL_API aril_tensor *aril_unique_axis(aril_tensor *x, int axis, aril_tensor **inverse,
                                        aril_tensor **counts);
+
+/* The same for runs of equal neighbors: keeps the first of each run, in the order of x. */
+ARIL_API aril_tensor *aril_unique_consecutive(aril_tensor *x, aril_tensor **inverse,
+                                              aril_tensor **counts);
+ARIL_API aril_tensor *aril_unique_consecutive_axis(aril_tensor *x, int axis, aril_tensor **inverse,
+                                                   aril_tensor **counts);
+
+/* Whether each element of x occurs among `values`, of any shape (with `invert`: does not): bool
+ * with the shape of x. NaN occurs nowhere. No gradient. */
+ARIL_API aril_tensor *aril_isin(aril_tensor *x, aril_tensor *values, bool invert);
 
 /* Counts how often each value 0, 1, ... up to the largest (or up to minlength - 1, if that is more)
  * occurs in x [n], nonnegative integers: i64. With weights [n], sums them instead: f32 for f32,

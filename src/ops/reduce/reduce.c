@@ -583,3 +583,9 @@ aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices)
 {
     return best(&aril__op_min, &aril__op_amin, &aril__op_argmin, x, axis, indices);
 }
+
+aril_tensor *aril_aminmax(aril_tensor *x, aril_axes axes, aril_tensor **max)
+{
+    if (max) *max = aril_amax(x, axes);
+    return aril_amin(x, axes);
+}

@@ -397,60 +397,89 @@ aril_tensor *aril_mode(aril_tensor *x, aril_axes axis, aril_tensor **indices)
 
 /* ---- quantile: interpolates between neighbors of the sorted axis ---- */
 
+/* The elements of rank [k], or [..., k, ...] where it differs between lines. */
 static aril_tensor *at_rank(aril_tensor *sorted, aril_tensor *rank, int axis)
 {
-    return aril_index_select(sorted, aril_cast(rank, ARIL_I64), axis);
+    aril_tensor *index = aril_cast(rank, ARIL_I64);
+    return rank->ndim > 1 ? aril_gather(sorted, index, axis)
+                          : aril_index_select(sorted, index, axis);
 }
 
-/* sorted [..., n, ...], q [k] -> [..., k, ...] */
-static aril_tensor *between(aril_tensor *sorted, aril_tensor *q, int axis, aril_quantile_mode how)
+/* [k] as [k, 1, ...], to go along an axis of x. */
+static aril_tensor *to_axis(aril_tensor *t, const aril_tensor *x, int axis)
+{
+    for (int d = axis + 1; d < x->ndim; d++) t = aril_unsqueeze(t, -1);
+    return t;
+}
+
+/* sorted [..., n, ...], rank [k] or [..., k, ...] -> [..., k, ...] */
+static aril_tensor *between(aril_tensor *sorted, aril_tensor *rank, int axis,
+                            aril_quantile_mode how)
+{
+    aril_tensor *low = aril_floor(rank), *high = aril_ceil(rank);
+    if (how == ARIL_QUANTILE_NEAREST) return at_rank(sorted, aril_round(rank), axis);
+    if (how == ARIL_QUANTILE_LOWER || how == ARIL_QUANTILE_HIGHER)
+        return at_rank(sorted, how == ARIL_QUANTILE_LOWER ? low : high, axis);
+    aril_tensor *w = how == ARIL_QUANTILE_MIDPOINT ? aril_full_like(low, 0.5) : aril_sub(rank, low);
+    if (rank->ndim == 1) w = to_axis(w, sorted, axis);
+    return aril_lerp(at_rank(sorted, low, axis), at_rank(sorted, high, axis), w);
+}
+
+/* sorted [..., n, ...], q [k] -> [..., k, ...]; NaN where a line holds one, which is its last. */
+static aril_tensor *quantile_of_all(aril_tensor *sorted, aril_tensor *q, int axis,
+                                    aril_quantile_mode how)
 {
     aril_tensor *first = aril_slice(sorted, axis, 0, 1, 1);
     aril_tensor *last = aril_slice(sorted, axis, -1, ARIL_END, 1);
     aril_tensor *n = aril__count_like(sorted, first);
-    aril_tensor *rank = aril_mul(q, aril_sub_scalar(n, 1)); /* [k] */
-    aril_tensor *low = aril_floor(rank), *high = aril_ceil(rank), *y;
-    if (how == ARIL_QUANTILE_NEAREST) {
-        y = at_rank(sorted, aril_round(rank), axis);
-    } else if (how == ARIL_QUANTILE_LOWER || how == ARIL_QUANTILE_HIGHER) {
-        y = at_rank(sorted, how == ARIL_QUANTILE_LOWER ? low : high, axis);
-    } else {
-        aril_tensor *w =
-            how == ARIL_QUANTILE_MIDPOINT ? aril_full_like(low, 0.5) : aril_sub(rank, low);
-        for (int d = axis + 1; d < sorted->ndim; d++) w = aril_unsqueeze(w, -1);
-        y = aril_lerp(at_rank(sorted, low, axis), at_rank(sorted, high, axis), w);
-    }
+    aril_tensor *y = between(sorted, aril_mul(q, aril_sub_scalar(n, 1)), axis, how);
     return aril_where(aril_isnan(last), aril_scalar(NAN), y);
 }
 
-aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_quantile_mode how)
+/* The same among the numbers of each line, which come before its NaNs. */
+static aril_tensor *quantile_of_numbers(aril_tensor *sorted, aril_tensor *q, int axis,
+                                        aril_quantile_mode how)
 {
-    struct reduce_attrs r;
-    if (!q) return aril__null_tensor("quantile");
-    if (aril__is_poison(q)) return aril__pass_on(q);
-    if (aril__reduce_attrs("quantile", x, axis, &r) < 0) return aril__poison();
-    if (aril__is_poison(x)) return aril__pass_on(x);
-    if (x->dtype != ARIL_F32 && x->dtype != ARIL_F64) {
-        aril__fail(ARIL_ERR_DTYPE, "quantile: needs f32 or f64, got %s",
-                   aril__dtypes[x->dtype].name);
-        return aril__poison();
-    }
+    aril_tensor *numbers = aril_logical_not(aril_isnan(sorted));
+    aril_tensor *n = aril_cast(aril_sum(numbers, ARIL_KEEPDIM(axis)), (aril_dtype)sorted->dtype);
+    aril_tensor *last = aril_clamp_min(aril_sub_scalar(n, 1), 0); /* [..., 1, ...] */
+    return between(sorted, aril_mul(to_axis(q, sorted, axis), last), axis, how);
+}
+
+static aril_status check_quantile(const char *what, aril_tensor *x, aril_tensor *q, aril_axes axis,
+                                  aril_quantile_mode how)
+{
+    if (x->dtype != ARIL_F32 && x->dtype != ARIL_F64)
+        return aril__fail(ARIL_ERR_DTYPE, "%s: needs f32 or f64, got %s", what,
+                          aril__dtypes[x->dtype].name);
     if (q->ndim > 1 || axis.n > 1 || x->numel == 0 || how > ARIL_QUANTILE_NEAREST) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_ARG,
-                   "quantile: takes one axis or ARIL_ALL (got %d) of a tensor that is "
-                   "not empty (got %s), and q of 0 or 1 dimensions (got %d)",
-                   axis.n, aril__text(text, x), q->ndim);
-        return aril__poison();
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: takes one axis or ARIL_ALL (got %d) of a tensor that is "
+                          "not empty (got %s), and q of 0 or 1 dimensions (got %d)",
+                          what, axis.n, aril__text(text, x), q->ndim);
     }
-    if (aril__check_range("quantile", "q", q, 0, 1) < 0) return aril__poison();
+    return aril__check_range(what, "q", q, 0, 1);
+}
+
+static aril_tensor *quantile(const char *what, aril_tensor *x, aril_tensor *q, aril_axes axis,
+                             aril_quantile_mode how, bool ignore_nan)
+{
+    struct reduce_attrs r;
+    if (!q) return aril__null_tensor(what);
+    if (aril__is_poison(q)) return aril__pass_on(q);
+    if (aril__reduce_attrs(what, x, axis, &r) < 0) return aril__poison();
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (check_quantile(what, x, q, axis, how) < 0) return aril__poison();
     ARIL_SCOPE;
     bool flat = axis.n == 0 || x->ndim == 0;
-    int at = flat ? 0 : aril__axis("quantile", axis.axis[0], x->ndim);
+    int at = flat ? 0 : aril__axis(what, axis.axis[0], x->ndim);
     aril_tensor *line = flat ? aril_reshape(x, ARIL_SHAPE(-1)) : x;
     aril_tensor *sorted = aril_sort(line, at, (aril_sort_opts){ 0 }, NULL);
     q = aril_cast(q, (aril_dtype)x->dtype);
-    aril_tensor *y = between(sorted, q->ndim ? q : aril_unsqueeze(q, 0), at, how);
+    aril_tensor *list = q->ndim ? q : aril_unsqueeze(q, 0);
+    aril_tensor *y = ignore_nan ? quantile_of_numbers(sorted, list, at, how)
+                                : quantile_of_all(sorted, list, at, how);
     /* Move the axis of q to the front; remove it if q is a scalar. */
     y = aril_movedim(y, ARIL_AXES(at), ARIL_AXES(0));
     if (axis.keepdim && flat)
@@ -458,4 +487,15 @@ aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_
     else if (axis.keepdim)
         y = aril_unsqueeze(y, at + 1);
     return aril_escape(q->ndim ? y : aril_select(y, 0, 0));
+}
+
+aril_tensor *aril_quantile(aril_tensor *x, aril_tensor *q, aril_axes axis, aril_quantile_mode how)
+{
+    return quantile("quantile", x, q, axis, how, false);
+}
+
+aril_tensor *aril_nanquantile(aril_tensor *x, aril_tensor *q, aril_axes axis,
+                              aril_quantile_mode how)
+{
+    return quantile("nanquantile", x, q, axis, how, true);
 }

@@ -60,7 +60,7 @@ OP(logsumexp, .doc = "log(sum(exp(x))) over axes", .onnx = "ReduceLogSumExp", .m
    .infer = aril__reduce_infer_float, .ref = logsumexp_ref, .vjp = logsumexp_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = logsumexp_samples, WITH_ATTRS(reduce));
 
-/* ==== var, std, var_mean ==== */
+/* ==== var, std, var_mean, std_mean ==== */
 
 ATTR_LIST(stats, STATS_ATTRS)
 
@@ -94,6 +94,7 @@ static aril_status std_ref(aril__run *r)
     for (int64_t i = 0; i < r->out[0]->numel; i++) {
         double mean;
         aril__put(r->out[0], i, sqrt(variance_of(r->in[0], r->attrs, i, &mean)));
+        if (r->n_out > 1) aril__put(r->out[1], i, mean);
     }
     return ARIL_OK;
 }
@@ -118,26 +119,38 @@ VJP(var)
 }
 
 /* The gradient is 0 where the standard deviation is 0. */
-VJP(std)
+static aril_tensor *std_gradient(aril__grad *c)
 {
-    if (!c->g[0]) return;
     aril_tensor *flat = aril_eq_scalar(c->y[0], 0);
     aril_tensor *y = aril_where(flat, aril_scalar(1), c->y[0]);
     aril_tensor *g = aril_div(c->g[0], aril_mul_scalar(y, 2));
     g = aril_where(flat, aril_scalar(0), g);
-    GRAD(0, var_gradient(g, c->x[0], c->attrs));
+    return var_gradient(g, c->x[0], c->attrs);
+}
+
+VJP(std)
+{
+    if (c->g[0]) GRAD(0, std_gradient(c));
+}
+
+/* dx plus the gradient of the mean, the second result. */
+static aril_tensor *add_mean_gradient(aril__grad *c, aril_tensor *dx)
+{
+    struct reduce_attrs own = axes_of(c->attrs);
+    if (!c->g[1]) return dx;
+    aril_tensor *g = aril__unreduce(aril__div_count(c->g[1], c->x[0], c->g[1], 0), &own);
+    return dx ? aril_add(dx, g) : aril__expand_like(g, c->x[0]);
 }
 
 VJP(var_mean)
 {
-    struct reduce_attrs own = axes_of(c->attrs);
-    aril_tensor *dx = NULL;
-    if (c->g[0]) dx = var_gradient(c->g[0], c->x[0], c->attrs);
-    if (c->g[1]) {
-        aril_tensor *g = aril__unreduce(aril__div_count(c->g[1], c->x[0], c->g[1], 0), &own);
-        dx = dx ? aril_add(dx, g) : aril__expand_like(g, c->x[0]);
-    }
-    GRAD(0, dx);
+    aril_tensor *dx = c->g[0] ? var_gradient(c->g[0], c->x[0], c->attrs) : NULL;
+    GRAD(0, add_mean_gradient(c, dx));
+}
+
+VJP(std_mean)
+{
+    GRAD(0, add_mean_gradient(c, c->g[0] ? std_gradient(c) : NULL));
 }
 
 static const aril__sample var_samples[] = {
@@ -158,6 +171,9 @@ OP(std, .doc = "standard deviation over axes", .min_in = 1, .max_in = 1, .n_out 
 OP(var_mean, .doc = "variance and mean over axes", .min_in = 1, .max_in = 1, .n_out = 2,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = var_ref,
    .vjp = var_mean_vjp, .saves = { IN(0) }, .samples = var_samples, WITH_ATTRS(stats));
+OP(std_mean, .doc = "standard deviation and mean over axes", .min_in = 1, .max_in = 1, .n_out = 2,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = aril__reduce_infer_float, .ref = std_ref,
+   .vjp = std_mean_vjp, .saves = { IN(0) | OUT(0) }, .samples = var_samples, WITH_ATTRS(stats));
 
 /* ==== norm ==== */
 
@@ -294,6 +310,14 @@ aril_tensor *aril_var_mean(aril_tensor *x, aril_axes axes, double correction, ar
 {
     aril_tensor *out[ARIL__MAX_OUT];
     with_number(&aril__op_var_mean, x, axes, correction, out);
+    if (mean) *mean = out[1];
+    return out[0];
+}
+
+aril_tensor *aril_std_mean(aril_tensor *x, aril_axes axes, double correction, aril_tensor **mean)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    with_number(&aril__op_std_mean, x, axes, correction, out);
     if (mean) *mean = out[1];
     return out[0];
 }

@@ -161,7 +161,7 @@ aril_status aril__cpu_std(aril__run *r)
 {
     const struct stats_attrs *a = r->attrs;
     return aril__reduce_run(ARIL__PICK(&deviation, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], 1, r->out);
+                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
 }
 
 aril_status aril__cpu_norm(aril__run *r)

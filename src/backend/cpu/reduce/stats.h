@@ -6,7 +6,7 @@
 
 aril_status aril__cpu_logsumexp(aril__run *r);
 aril_status aril__cpu_var(aril__run *r); /* also var_mean */
-aril_status aril__cpu_std(aril__run *r);
+aril_status aril__cpu_std(aril__run *r); /* also std_mean */
 aril_status aril__cpu_norm(aril__run *r);
 
 #endif
