@@ -112,6 +112,19 @@ ARIL_API aril_tensor *aril_feature_alpha_dropout(aril_tensor *x, double p, aril_
 ARIL_API aril_tensor *aril_feature_alpha_dropout_from(aril_generator *generator, aril_tensor *x,
                                                       double p, aril_dropout_opts opts);
 
+/* ---- Gumbel softmax ---- */
+
+typedef struct aril_gumbel_opts {
+    double tau; /* temperature: small values come close to one-hot; default 1 */
+    bool hard;  /* return one-hot samples, with the gradient of the soft ones */
+} aril_gumbel_opts;
+
+/* A differentiable sample of the categories along an axis, given their unnormalized
+ * log-probabilities: softmax((x + noise) / tau), with noise from a Gumbel distribution. */
+ARIL_API aril_tensor *aril_gumbel_softmax(aril_tensor *x, int axis, aril_gumbel_opts opts);
+ARIL_API aril_tensor *aril_gumbel_softmax_from(aril_generator *generator, aril_tensor *x, int axis,
+                                               aril_gumbel_opts opts);
+
 /* ---- attention ---- */
 
 typedef struct aril_attention_opts {
