@@ -69,6 +69,30 @@ ARIL_API aril_tensor *aril_matrix_exp(aril_tensor *x);
 /* The sum of the diagonal. [m,n] -> [] */
 ARIL_API aril_tensor *aril_trace(aril_tensor *x);
 
+/* The inner product: sums of products over the last axes, which have the same size: [...,K] x
+ * [---,K] -> [...,---]. A 0-d operand multiplies. */
+ARIL_API aril_tensor *aril_inner(aril_tensor *a, aril_tensor *b);
+
+/* The cross product of vectors of 3 elements along the axis; a and b broadcast. */
+ARIL_API aril_tensor *aril_cross(aril_tensor *a, aril_tensor *b, int axis);
+
+/* Distances between the rows of a [...,P,M] and those of b [...,R,M], of floats: the p-norm of each
+ * difference (p = 2: Euclidean; 0 counts differences; INFINITY: the largest), [...,P,R]. Leading
+ * dimensions broadcast. The gradient is 0 where it is undefined. */
+ARIL_API aril_tensor *aril_cdist(aril_tensor *a, aril_tensor *b, double p);
+
+typedef struct aril_cov_opts {
+    double correction; /* subtracted from the number of observations; default 1, 0 by ARIL_ZERO */
+    aril_tensor *fweights; /* [n] integers, or NULL: how often each observation occurs */
+    aril_tensor *aweights; /* [n], or NULL: the weight of each observation */
+} aril_cov_opts;
+
+/* The covariance matrix of the rows of x [variables, n], whose columns are observations:
+ * [variables, variables]. x [n] is one variable and gives []. Integers become f32. */
+ARIL_API aril_tensor *aril_cov(aril_tensor *x, aril_cov_opts opts);
+/* Pearson correlation coefficients of the rows of x: the same shape, held between -1 and 1. */
+ARIL_API aril_tensor *aril_corrcoef(aril_tensor *x);
+
 /* ---- linear systems and factorizations ----
  *
  * These need LAPACK (ARIL_ERR_UNSUPPORTED without it) and take f32 and f64. A singular matrix, or

@@ -2,7 +2,6 @@
 #include "aril/ops.h"
 #include "core/parallel.h"
 #include "ops/random/random.h"
-#include "ops/random/ops.h"
 #include "ops/shape/create.h"
 #include "ops/table/sample.h"
 

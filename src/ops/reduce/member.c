@@ -1,7 +1,6 @@
 /* Membership, and runs of equal neighbors. */
 #include "aril/ops.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/reduce/ops.h"
 
 /* ---- isin ---- */
 

@@ -1,6 +1,5 @@
 /* Diagonal matrices, and the indices of triangles. */
 #include "aril/ops.h"
-#include "ops/shape/ops.h"
 #include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
 

@@ -1,6 +1,7 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
 #include "backend/cpu/linalg/rows.h"
 
+#include "backend/cpu/linalg/cdist.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/linalg/product_int.h"
@@ -22,5 +23,7 @@ const aril__row aril__cpu_linalg_rows[] = {
 #endif
     PRODUCTS(DT_INT, DT(ARIL_I64) | DT(ARIL_U64), cpu_product_int),
     ROW(matrix_exp, DT_FLOAT, 0, true, cpu_matrix_exp),
+    KERNEL(cdist, DT(ARIL_F32) | DT(ARIL_F64), aril__cpu_cdist_prepare, cpu_cdist),
+    KERNEL(cdist_grad, DT(ARIL_F32) | DT(ARIL_F64), aril__cpu_cdist_grad_prepare, cpu_cdist_grad),
     { 0 }
 };

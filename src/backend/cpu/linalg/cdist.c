@@ -1,0 +1,129 @@
+#include "backend/cpu/linalg/cdist.h"
+
+#include "core/parallel.h"
+#include "ops/linalg/cdist.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEMPLATE "backend/cpu/linalg/cdist.inc"
+#include "core/vector/each_target.inc"
+
+enum {
+    WIDEST = 4 * 64,   /* bytes of a row of the largest tile */
+    GRAIN = 256 * 1024 /* differences of elements */
+};
+
+typedef struct job {
+    const char *a, *b, *g, *y;
+    char *out;
+    int64_t rows_a, rows_b, size;
+    size_t bytes; /* of an element */
+    int order;    /* 0: infinity */
+    atomic_bool no_memory;
+} job;
+
+/* Rows begin .. end - 1 of all matrices of a, in parts that belong to the same matrix. */
+typedef void part_fn(job *j, int64_t row, int64_t n, const char *b, void *room);
+
+static void by_matrix(job *j, int64_t begin, int64_t end, part_fn *part, void *room)
+{
+    while (begin < end) {
+        int64_t matrix = begin / j->rows_a, stop = (matrix + 1) * j->rows_a;
+        if (stop > end) stop = end;
+        part(j, begin, stop - begin, j->b + (size_t)(matrix * j->rows_b * j->size) * j->bytes,
+             room);
+        begin = stop;
+    }
+}
+
+static void distances_part(job *j, int64_t row, int64_t n, const char *b, void *room)
+{
+    ARIL__PICK(distances, j->bytes == 8)
+    (j->a + (size_t)(row * j->size) * j->bytes, n, b, j->rows_b, j->size, j->order, room,
+     j->out + (size_t)(row * j->rows_b) * j->bytes);
+}
+
+static void distances_range(void *ctx, int64_t begin, int64_t end)
+{
+    job *j = ctx;
+    void *room = aril__malloc((size_t)(j->size ? j->size : 1) * WIDEST);
+    if (room)
+        by_matrix(j, begin, end, distances_part, room);
+    else
+        atomic_store_explicit(&j->no_memory, true, memory_order_relaxed);
+    free(room);
+}
+
+static void gradients_part(job *j, int64_t row, int64_t n, const char *b, void *room)
+{
+    (void)room;
+    size_t pairs = (size_t)(row * j->rows_b) * j->bytes;
+    ARIL__PICK(gradients, j->bytes == 8)
+    (j->a + (size_t)(row * j->size) * j->bytes, n, b, j->rows_b, j->size, j->g + pairs,
+     j->y + pairs, j->out + (size_t)(row * j->size) * j->bytes);
+}
+
+static void gradients_range(void *ctx, int64_t begin, int64_t end)
+{
+    by_matrix(ctx, begin, end, gradients_part, NULL);
+}
+
+static double order_of(const aril__run *r)
+{
+    return ((const struct cdist_attrs *)r->attrs)->p[0];
+}
+
+static job job_of(const aril__run *r, const aril_tensor *a, const aril_tensor *b)
+{
+    return (job){ .a = aril__ptr(a),
+                  .b = aril__ptr(b),
+                  .out = aril__ptr(r->out[0]),
+                  .rows_a = a->dim[a->ndim - 2],
+                  .rows_b = b->dim[b->ndim - 2],
+                  .size = a->dim[a->ndim - 1],
+                  .bytes = aril__dtypes[a->dtype].bits / 8,
+                  .order = order_of(r) == INFINITY ? 0 : (int)order_of(r) };
+}
+
+/* At least 64 rows, for which a tile is transposed. */
+static int64_t rows_at_once(const job *j)
+{
+    return 64 + GRAIN / (j->rows_b * j->size + 1);
+}
+
+const char *aril__cpu_cdist_prepare(const aril__run *r, aril__plan *plan)
+{
+    (void)plan;
+    double p = order_of(r);
+    return p == 1 || p == 2 || p == INFINITY ? NULL : "norms of order 1, 2 and infinity only";
+}
+
+aril_status aril__cpu_cdist(aril__run *r)
+{
+    job j = job_of(r, r->in[0], r->in[1]);
+    int64_t n = j.rows_b ? r->out[0]->numel / j.rows_b : 0;
+    aril__parallel_for(n, rows_at_once(&j), distances_range, &j);
+    return atomic_load_explicit(&j.no_memory, memory_order_relaxed)
+               ? aril__fail(ARIL_ERR_MEMORY, "cdist: no memory for a tile of %lld columns",
+                            (long long)j.size)
+               : ARIL_OK;
+}
+
+const char *aril__cpu_cdist_grad_prepare(const aril__run *r, aril__plan *plan)
+{
+    (void)plan;
+    return order_of(r) == 2 ? NULL : "the Euclidean norm only";
+}
+
+aril_status aril__cpu_cdist_grad(aril__run *r)
+{
+    job j = job_of(r, r->in[1], r->in[2]);
+    j.g = aril__ptr(r->in[0]);
+    j.y = aril__ptr(r->in[3]);
+    int64_t n = j.size ? r->out[0]->numel / j.size : 0;
+    aril__parallel_for(n, rows_at_once(&j), gradients_range, &j);
+    return ARIL_OK;
+}

@@ -1,0 +1,130 @@
+/* Products of vectors, and statistics of their components. */
+#include "aril/ops.h"
+#include "ops/shape/like.h"
+#include "ops/table/op.h"
+
+static aril_tensor *refuse(const char *what, aril_tensor *a, aril_tensor *b)
+{
+    if (!a || !b) return aril__null_tensor(what);
+    if (aril__is_poison(a)) return aril__pass_on(a);
+    return aril__is_poison(b) ? aril__pass_on(b) : NULL;
+}
+
+/* ---- products ---- */
+
+aril_tensor *aril_inner(aril_tensor *a, aril_tensor *b)
+{
+    aril_tensor *bad = refuse("inner", a, b);
+    if (bad) return bad;
+    if (a->ndim == 0 || b->ndim == 0) return aril_mul(a, b);
+    int64_t m = aril_size(a, -1), n = aril_size(b, -1);
+    if (m >= 0 && n >= 0 && m != n) {
+        char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "inner: the last sizes of %s and %s differ", aril__text(p, a),
+                   aril__text(q, b));
+        return aril__poison();
+    }
+    return aril_tensordot(a, b, ARIL_AXES(-1), ARIL_AXES(-1));
+}
+
+/* Element i is a[i + 1] b[i + 2] - a[i + 2] b[i + 1], counted modulo 3. */
+aril_tensor *aril_cross(aril_tensor *a, aril_tensor *b, int axis)
+{
+    aril_tensor *bad = refuse("cross", a, b);
+    char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
+    if (bad) return bad;
+    int at = a->ndim && a->ndim == b->ndim ? aril__axis("cross", axis, a->ndim) : 0;
+    if (at < 0) return aril__poison();
+    if (!a->ndim || a->ndim != b->ndim || a->dim[at] != 3 || b->dim[at] != 3) {
+        aril__fail(ARIL_ERR_SHAPE,
+                   "cross: needs as many dimensions of both, and 3 elements along axis %d, got %s "
+                   "and %s",
+                   axis, aril__text(p, a), aril__text(q, b));
+        return aril__poison();
+    }
+    ARIL_SCOPE;
+    aril_axes along = ARIL_AXES(at);
+    aril_tensor *next_a = aril_roll(a, ARIL_SHAPE(-1), along);
+    aril_tensor *next_b = aril_roll(b, ARIL_SHAPE(-1), along);
+    aril_tensor *y = aril_sub(aril_mul(a, next_b), aril_mul(next_a, b));
+    return aril_escape(aril_roll(y, ARIL_SHAPE(-1), along));
+}
+
+/* ---- covariance ---- */
+
+static aril_status check_weights(const char *name, aril_tensor *w, int64_t n, bool whole)
+{
+    char text[ARIL__SHAPE_TEXT];
+    if (!w) return ARIL_OK;
+    if (aril__is_poison(w)) return aril__pass_on(w), aril_tensor_status(w);
+    if (w->ndim != 1 || !(w->dim[0] == n || w->dim[0] < 0 || n < 0))
+        return aril__fail(ARIL_ERR_SHAPE, "cov: needs %s for each of %lld observations, got %s",
+                          name, (long long)n, aril__text(text, w));
+    if (whole != aril__is_int((aril_dtype)w->dtype) ||
+        (!whole && !aril__is_float((aril_dtype)w->dtype)))
+        return aril__fail(ARIL_ERR_DTYPE, "cov: %s must be %s, got %s", name,
+                          whole ? "integers" : "floats", aril__dtypes[w->dtype].name);
+    return aril__check_range("cov", name, w, 0, (double)INT64_MAX);
+}
+
+/* The sum of weights, less the correction; not below 0. [] */
+static aril_tensor *degrees(aril_tensor *x, aril_tensor *w, aril_tensor *aweights,
+                            double correction)
+{
+    aril_tensor *n = w ? aril_sum(w, ARIL_ALL) : aril__count_like(x, aril_slice(x, 1, 0, 1, 1));
+    aril_tensor *less = aril_scalar(correction);
+    if (aweights)
+        less = aril_mul_scalar(aril_div(aril_sum(aril_mul(w, aweights), ARIL_ALL), n), correction);
+    return aril_clamp_min(aril_sub(n, less), 0);
+}
+
+/* x [variables, n], weights cast to its dtype. */
+static aril_tensor *covariance(aril_tensor *x, aril_tensor *fweights, aril_tensor *aweights,
+                               double correction)
+{
+    aril_tensor *w = fweights && aweights ? aril_mul(fweights, aweights)
+                     : fweights           ? fweights
+                                          : aweights;
+    aril_tensor *mean =
+        w ? aril_div(aril_sum(aril_mul(x, w), ARIL_KEEPDIM(1)), aril_sum(w, ARIL_ALL))
+          : aril_mean(x, ARIL_KEEPDIM(1));
+    aril_tensor *c = aril_sub(x, mean);
+    aril_tensor *product = aril_matmul(w ? aril_mul(c, w) : c, aril_t(c));
+    return aril_div(product, degrees(x, w, aweights, correction));
+}
+
+aril_tensor *aril_cov(aril_tensor *x, aril_cov_opts opts)
+{
+    if (!x) return aril__null_tensor("cov");
+    if (aril__is_poison(x)) return aril__pass_on(x);
+    if (x->ndim > 2 || x->dtype == ARIL_BOOL) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "cov: needs numbers [variables, n] or [n], got %s %s",
+                   aril__dtypes[x->dtype].name, aril__text(text, x));
+        return aril__poison();
+    }
+    int64_t n = x->ndim ? aril_size(x, -1) : 1;
+    if (check_weights("fweights", opts.fweights, n, true) < 0 ||
+        check_weights("aweights", opts.aweights, n, false) < 0)
+        return aril__poison();
+    ARIL_SCOPE;
+    aril_dtype type = aril__is_float((aril_dtype)x->dtype) ? (aril_dtype)x->dtype : ARIL_F32;
+    aril_tensor *rows = aril_cast(x, type);
+    while (rows->ndim < 2 && !aril__is_poison(rows)) rows = aril_unsqueeze(rows, 0);
+    double correction = opts.correction == ARIL_ZERO ? 0
+                        : opts.correction == 0       ? 1
+                                                     : opts.correction;
+    aril_tensor *y = covariance(rows, opts.fweights ? aril_cast(opts.fweights, type) : NULL,
+                                opts.aweights ? aril_cast(opts.aweights, type) : NULL, correction);
+    return aril_escape(aril_squeeze(y, ARIL_ALL));
+}
+
+aril_tensor *aril_corrcoef(aril_tensor *x)
+{
+    ARIL_SCOPE;
+    aril_tensor *c = aril_cov(x, (aril_cov_opts){ 0 });
+    if (c->ndim == 0) return aril_escape(aril_div(c, c));
+    aril_tensor *deviation = aril_sqrt(aril_diagonal(c, 0, 0, 1));
+    c = aril_div(aril_div(c, aril_unsqueeze(deviation, 1)), aril_unsqueeze(deviation, 0));
+    return aril_escape(aril_clamp(c, -1.0, 1.0));
+}
