@@ -1,9 +1,9 @@
 """Elementwise functions: aril/math.h, and the making and casting of aril/create.h."""
 import torch
 import torch.nn.functional as F
-from by_ctypes import CPU, END, api, axes, number, shape
+from by_ctypes import B, CPU, END, F64, P, ZERO, api, axes, declare, number, options, shape
 
-from .engine import ANY, DTYPES, FLOATS, INTS, WHOLE, Call, row
+from .engine import ANY, DTYPES, FLOATS, INTS, WHOLE, WIDE_FLOATS, Call, plain, row
 
 T = torch
 
@@ -15,9 +15,11 @@ REAL = {
     "log10": (T.log10, "positive"), "sin": T.sin, "cos": T.cos, "tan": T.tan, "asin": (T.asin, "inner"), "acos": (T.acos, "inner"),
     "atan": T.atan, "sinh": T.sinh, "cosh": T.cosh, "tanh": T.tanh, "asinh": T.asinh, "acosh": (T.acosh, "above1"),
     "atanh": (T.atanh, "inner"), "erf": T.erf, "erfc": T.erfc, "sigmoid": T.sigmoid, "logit": (T.logit, "unit"),
+    "erfinv": (T.erfinv, "inner"), "lgamma": (T.lgamma, "positive"), "digamma": (T.digamma, "positive"),
+    "trigamma": (lambda x: T.special.zeta(T.tensor(2, dtype=x.dtype), x), "positive"),  # PyTorch's polygamma(1, x) holds 9 digits
 }
 KEPT = {"neg": T.neg, "abs": T.abs, "sign": T.sign, "floor": T.floor, "ceil": T.ceil, "round": T.round, "trunc": T.trunc}
-TESTS = {"isnan": T.isnan, "isinf": T.isinf, "isfinite": T.isfinite, "logical_not": T.logical_not}
+TESTS = {"isnan": T.isnan, "isinf": T.isinf, "isfinite": T.isfinite, "logical_not": T.logical_not, "signbit": T.signbit}
 ACTIVATIONS = {
     "frac": T.frac, "logsigmoid": F.logsigmoid, "relu": F.relu, "relu6": F.relu6, "selu": F.selu, "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "mish": F.mish, "softsign": F.softsign,
@@ -31,7 +33,8 @@ def hardsigmoid(x):
 
 
 # Formulas that cancel: the last digits are those of larger numbers met on the way.
-CANCEL = ("gelu", "gelu_tanh", "tanhshrink", "hardsigmoid", "hardswish", "mish", "silu", "logit", "frac")
+CANCEL = ("gelu", "gelu_tanh", "tanhshrink", "hardsigmoid", "hardswish", "mish", "silu", "logit", "frac", "digamma",
+          "trigamma")
 
 
 def unary(names, dtypes, in_place=True):
@@ -41,7 +44,7 @@ def unary(names, dtypes, in_place=True):
         function, domain = function if isinstance(function, tuple) else (function, "any")
         x = d.tensor(FLOATS if inside else dtypes, domain="any" if d.chance(0.2) else domain)
         base = name.rstrip("_")
-        kinds = dict(exact=base not in CANCEL, zeros=names is REAL or names is KEPT, second=base != "selu" or not (x.value == 0).any())
+        kinds = dict(exact=base not in CANCEL, grad=base != "digamma", zeros=names is REAL or names is KEPT, second=base not in ("selu", "lgamma") or base == "selu" and not (x.value == 0).any())
         if inside:
             return Call([x], lambda x: api[name](api.copy(x)), lambda x: x.clone().copy_(function(x)), **kinds)
         return Call([x], lambda x: api[name](x), function, **kinds)
@@ -137,7 +140,7 @@ def binary(names, dtypes, domains=("any", "any"), in_place=True, second=True):
 
 def scalar_like(a, value, function):
     """What PyTorch takes for a number where it has no form with one."""
-    if function in (T.maximum, T.minimum, T.atan2, T.hypot, T.logaddexp, T.logical_and, T.logical_or, T.logical_xor):
+    if function in (T.maximum, T.minimum, T.fmax, T.fmin, T.atan2, T.hypot, T.logaddexp, T.logical_and, T.logical_or, T.logical_xor):
         return T.tensor(value, dtype=T.result_type(a, value))
     return value
 
@@ -153,6 +156,7 @@ def write(a, result):
 
 binary(ARITHMETIC, ANY)
 binary(DIVISION, ANY)
+binary({"fmax": T.fmax, "fmin": T.fmin, "copysign": T.copysign}, ANY)
 binary(REAL2, FLOATS, ("positive", "positive"))
 binary(COMPARE, ANY, in_place=False)
 binary(BITS, WHOLE)
@@ -179,6 +183,50 @@ def reversed_scalar(d, name):
     a, value = d.tensor(ANY), d.pick(1, 2, -3, 0.5, 0)
     theirs = (lambda a: T.rsub(a, value)) if name == "rsub_scalar" else lambda a: value / a
     return Call([a], lambda a: api[name](a, number(value)), theirs, exact=True, number=value)
+
+
+@row("polygamma")
+def polygamma(d, name):
+    x, n = d.tensor(FLOATS, domain=d.pick("positive", "positive", "any")), d.random.randint(-1 if d.wrong else 0, 4)
+    return Call([x], lambda x: api.polygamma(n, x), lambda x: REAL["trigamma"][0](x) if n == 1 else T.polygamma(n, x), grad=n > 0, n=n)
+
+
+@row("zeta", "zeta_", "zeta_scalar", "zeta_scalar_")
+def zeta(d, name):
+    """PyTorch has no gradient by the exponent, and Aril none that it would compare."""
+    s = d.tensor(FLOATS, domain="above1", grad=False)
+    copy = api.copy if name.endswith("_") else lambda t: t
+    if "scalar" in name:
+        value = d.float(1, 2.5, 0.25)
+        return Call([s], lambda s: api[name](copy(s), number(value)), lambda s: T.special.zeta(s, value), exact=True, number=value)
+    q = d.tensor(FLOATS, sizes=d.broadcast(s.value.shape), domain="positive", grad=s.value.dtype in WIDE_FLOATS)
+    inside = name.endswith("_")
+    return Call([s, q], lambda s, q: api[name](copy(s), q), lambda s, q: write(s, T.special.zeta(s, q)) if inside else T.special.zeta(s, q),
+                exact=True)
+
+
+CloseOptions = options("CloseOptions", (F64, "rtol atol"), (B, "equal_nan"))
+allclose, equal = declare("aril_allclose", B, P, P, CloseOptions), declare("aril_equal", B, P, P)
+
+
+@row("isclose", "allclose", "equal")
+def closeness(d, name):
+    a = d.tensor(ANY, grad=False)
+    b = d.tensor((a.value.dtype,), sizes=a.value.shape if name == "equal" or d.chance(0.5) else d.broadcast(a.value.shape), grad=False)
+    if b.value.shape == a.value.shape and d.chance(0.7):
+        b.value = a.value * (1 + d.pick(0, 1e-6, 1e-4)) if a.value.is_floating_point() else a.value.clone()
+        b.value, b.layout = b.value.to(a.value.dtype), ("contiguous",)
+    rtol, atol, same = d.pick(0, 1e-5, 1e-3), d.pick(0, 1e-8, 0.01), d.chance(0.3)
+    how = CloseOptions(rtol=rtol or ZERO, atol=atol or ZERO, equal_nan=same)
+    said = lambda yes: plain(T.tensor(bool(yes)))
+    ours, theirs = {
+        "isclose": (lambda a, b: api.isclose(a, b, how), lambda a, b: T.isclose(a, b, rtol, atol, same)),
+        "allclose": (lambda a, b: said(allclose(a.address, b.address, how)), lambda a, b: T.tensor(T.allclose(a, b, rtol, atol, same))),
+        "equal": (lambda a, b: said(equal(a.address, b.address)), lambda a, b: T.tensor(T.equal(a, b))),
+    }[name]
+    if a.value.dtype in (T.float16, T.bfloat16):
+        return None  # PyTorch in f64 has other neighbors
+    return Call([a, b], ours, theirs, rtol=rtol, atol=atol, equal_nan=same)
 
 
 # ---- Three operands -----------------------------------------------------------------------------------
@@ -273,6 +321,24 @@ def cast(d, name):
     if not to.is_floating_point and x.value.is_floating_point():  # what does not fit is undefined in C
         x.value = x.value.nan_to_num(0, 0, 0).clamp(0, 100)
     return Call([x], lambda x: api.cast(x, DTYPES.index(to)), lambda x: x.to(to), exact=True, to=to)
+
+
+@row("tril_indices", "triu_indices", "logspace", "diag", "diag_embed")
+def made_by_place(d, name):
+    rows_, columns, offset, dtype = d.random.randint(0, 9), d.random.randint(0, 9), d.random.randint(-10, 10), d.pick(T.int64, T.int32)
+    if name == "logspace":
+        start, stop, base = d.float(0, -1, 0.5), d.float(2, 1.5, -3), d.float(10, 2, 2.5)
+        dtype = d.pick(T.float32, T.float64, T.float16)
+        return Call([], lambda: api.logspace(start, stop, rows_, base, DTYPES.index(dtype), CPU),
+                    lambda: T.logspace(start, stop, rows_, base, dtype=dtype), start=start, stop=stop, steps=rows_, base=base)
+    if name.startswith("tri"):
+        return Call([], lambda: api[name](rows_, columns, offset, DTYPES.index(dtype), CPU),
+                    lambda: getattr(T, name)(rows_, columns, offset, dtype=dtype), rows=rows_, columns=columns, offset=offset)
+    x = d.tensor(ANY, ndim=(1, 2 if name == "diag" else 4))
+    if name == "diag":
+        return Call([x], lambda x: api.diag(x, offset), lambda x: T.diag(x, offset), exact=True, offset=offset)
+    a, b = d.axis(x.value.dim() + 1), d.axis(x.value.dim() + 1)
+    return Call([x], lambda x: api.diag_embed(x, offset, a, b), lambda x: T.diag_embed(x, offset, a, b), exact=True, offset=offset, a=a, b=b)
 
 
 @row("zeros", "ones", "full", "eye", "arange", "linspace")

@@ -7,7 +7,7 @@ HEADERS = ("math", "reduce", "sort", "view", "index", "create", "linalg", "conv"
 # Patterns of functions without a row.
 EXCLUDED = {
     r"rand.*|bernoulli.*|normal.*|uniform.*": "random numbers: other generators, other numbers",
-    r".*dropout.*": "random numbers",
+    r".*dropout.*|multinomial.*|gumbel_softmax.*": "random numbers",
     r"empty|empty_like": "memory that is not cleared",
 }
 
@@ -21,7 +21,10 @@ DIFFERENCES = (
     (r"take_along_axis", "value: refused", r"wrong call.*out of range", "PyTorch does not check a broadcast index"),
     (r"index.*", "value.*|accepted", r"int(32|64)\[\]", "an index tensor without dimensions counts as an index tensor, as in NumPy"),
     (r"r?fftfreq", "value: refused", r" (0|-\d+) points", "a spectrum has at least one point"),
-    (r"repeat_interleave|take_along_axis", "accepted", r"\[\] =", "a scalar has an axis 0 of size 1, as in other functions"),
+    (r"isin", "accepted", r"Unsupported input type encountered for isin\(\): Bool", "bools are numbers here"),
+    (r"cross|cdist", "accepted", r"expected scalar type", "dtypes are promoted"),
+    (r"index_fill.*", "accepted", r"Index has to be a vector/scalar", "an index of any shape"),
+    (r"repeat_interleave.*|take_along_axis", "accepted", r"\[\] =", "a scalar has an axis 0 of size 1, as in other functions"),
     (r"group_norm|instance_norm", "accepted", r"Expected more than 1 value per channel", "a group of one value is normalized to 0, as the formula says"),
     (r"instance_norm", "value: special values", r"\[0,", "an empty batch leaves the running values alone; in PyTorch they become NaN"),
     (r"adaptive_.*", "accepted", r"output_size must be greater|size = .*-1", "documented: -1 keeps a size"),
@@ -31,6 +34,7 @@ DIFFERENCES = (
     (r"instance_norm|batch_norm_?", "value: refused", r"expected one value for each",
      "PyTorch broadcasts a parameter without dimensions, and takes any where x is empty"),
     (r"hardswish_?", "value: special values", r"got -?0.0, PyTorch nan", "hardswish(-inf) is 0, its limit; PyTorch has -inf * 0"),
+    (r"zeta.*|polygamma|trigamma_?", "value: special values", r"got -?0.0, PyTorch nan", "the sum at infinity is 0, its limit"),
     (r"bincount", "value: dtype", r"\[0\]", "documented: weights decide the dtype, of nothing too"),
     (r"put_along_axis", "value: refused", r"does not broadcast", "documented: src is broadcast to index, not cut"),
     (r"index.*", "value: refused", r"\b0[],].*is out of range", "PyTorch does not look at indices where the result is empty"),

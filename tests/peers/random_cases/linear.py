@@ -1,7 +1,9 @@
 """Linear algebra and Fourier transforms: aril/linalg.h and aril/fft.h."""
+import math
+
 import torch
 import torch.nn.functional as F
-from by_ctypes import B, F64, I, I64, P, AxesOf, Out, api, axes, options, tensors
+from by_ctypes import B, F64, I, I64, P, ZERO, AxesOf, Out, api, axes, options, tensors
 
 from .engine import ANY, FLOATS, INTS, WIDE_FLOATS, Call, row
 
@@ -71,6 +73,50 @@ def einsum(d, name):
         t.value = t.value.to(operands[0].value.dtype) if operands else t.value
         operands.append(t)
     return Call(operands, lambda *t: api.einsum(text.encode(), tensors(t)), lambda *t: T.einsum(text, *t), text=text)
+
+
+CovOptions = options("CovOptions", (F64, "correction"), (P, "fweights aweights"))
+
+
+@row("inner", "cross", "cdist")
+def of_vectors(d, name):
+    k = d.size() if name != "cross" else 3
+    if name == "inner":
+        x, y = d.tensor(NUMBERS, sizes=[*d.shape((0, 2)), k] if d.chance(0.9) else []), d.tensor(NUMBERS, sizes=[*d.shape((0, 2)), k])
+        return Call([x, y], api.inner, T.inner)
+    if name == "cross":
+        sizes = d.shape((1, 4))
+        axis = d.axis(len(sizes))
+        if sizes and -len(sizes) <= axis < len(sizes):
+            sizes[axis] = 3
+        x, y = (d.tensor(NUMBERS, sizes=sizes if d.chance(0.7) else [s if s == 3 or d.chance(0.6) else 1 for s in sizes]) for _ in range(2))
+        return Call([x, y], lambda x, y: api.cross(x, y, axis), lambda x, y: T.linalg.cross(x, y, dim=axis), axis=axis)
+    p, lead = d.float(2, 2, 1, 3, 1.5, 0, math.inf), d.shape((0, 2), most=8)
+    x, y = d.tensor(WIDE_FLOATS, sizes=[*lead, d.size(), k]), d.tensor(WIDE_FLOATS, sizes=[*(lead if d.chance(0.7) else []), d.size(), k])
+    return Call([x, y], lambda x, y: api.cdist(x, y, p), lambda x, y: T.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist"),
+                second=False, p=p)
+
+
+@row("cov", "corrcoef")
+def covariance(d, name):
+    x = d.tensor(FLOATS if name == "corrcoef" else NUMBERS, ndim=(1, 2))
+    if name == "corrcoef":
+        return Call([x], api.corrcoef, lambda x: T.corrcoef(x * 1), second=False)
+    n, correction = x.value.shape[-1] if x.value.dim() else 1, d.random.randint(0, 2)
+    f = d.tensor((T.int64, T.int32), sizes=[n], domain=(0 if d.wrong else 1, 5), grad=False, free=True) if d.chance(0.4) else None
+    a = d.tensor((T.float64,) if x.value.dtype == T.float64 else (T.float32,), sizes=[n], domain="unit", free=True) if d.chance(0.4) else None
+    if a is not None:
+        a.value = a.value.nan_to_num(0.5, 1, 0).abs()
+    if a is not None and n < 2:
+        return None  # the divisor is 0, or what rounding left of it
+    inputs = [x] + [w for w in (f, a) if w is not None]
+    def ours(x, *w):
+        w = list(w)
+        return api.cov(x, CovOptions(correction=correction or ZERO, **({"fweights": w.pop(0)} if f else {}), **({"aweights": w.pop(0)} if a else {})))
+    def theirs(x, *w):
+        w = list(w)
+        return T.cov(x * 1, correction=correction, fweights=w.pop(0) if f else None, aweights=w.pop(0).to(x.dtype if x.is_floating_point() else T.float32) if a else None)
+    return Call(inputs, ours, theirs, second=False, grad=n > correction, correction=correction)
 
 
 @row("tensordot", "kron", "matrix_power", "trace")

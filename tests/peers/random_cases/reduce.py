@@ -51,21 +51,22 @@ def over_axes(d, name):
     return Call([x], lambda x: api[name](x, axes(*which, keepdim=kept and bool(which))), reference, infinite=name == "logsumexp", axes=which, keepdim=kept)
 
 
-@row("var", "std", "var_mean", "norm")
+@row("var", "std", "var_mean", "std_mean", "norm")
 def moments(d, name):
     x = d.tensor(FLOATS)
     which, kept, correction = d.axes(x), d.chance(0.3), d.float(0, 1, 1, 2)
     kept = kept and bool(which)
     order = d.float(2, 1, 3, 0.5, 0, math.inf, -math.inf)
     where = axes(*which, keepdim=kept)
-    def var_mean(x):
+    def with_mean(x):
         mean = Out()
-        return api.var_mean(x, where, correction, mean), mean.tensor
+        return api[name](x, where, correction, mean), mean.tensor
     count = math.prod(x.value.shape[a] for a in which) if which and not d.wrong else x.value.numel()
     ours, theirs = {
         "var": (lambda x: api.var(x, where, correction), lambda x: T.var(x, all_axes(x, which), correction=correction, keepdim=kept)),
         "std": (lambda x: api.std(x, where, correction), lambda x: T.std(x, all_axes(x, which), correction=correction, keepdim=kept)),
-        "var_mean": (var_mean, lambda x: T.var_mean(x, all_axes(x, which), correction=correction, keepdim=kept)),
+        "var_mean": (with_mean, lambda x: T.var_mean(x, all_axes(x, which), correction=correction, keepdim=kept)),
+        "std_mean": (with_mean, lambda x: T.std_mean(x, all_axes(x, which), correction=correction, keepdim=kept)),
         "norm": (lambda x: api.norm(x, where, order), lambda x: T.linalg.vector_norm(x, order, all_axes(x, which), kept)),
     }[name]
     return Call([x], ours, theirs, grad=name == "norm" or count > correction, axes=which, keepdim=kept, correction=correction, order=order)
@@ -153,7 +154,7 @@ def sorting(d, name):
     return Call([x], ours, theirs, grad=not ties, axis=axis, descending=down, k=k)
 
 
-@row("quantile")
+@row("quantile", "nanquantile")
 def quantile(d, name):
     x = d.tensor(WIDE_FLOATS)
     axis, whole, kept = d.axis(x), d.chance(0.3), d.chance(0.3)
@@ -164,9 +165,49 @@ def quantile(d, name):
     mode = d.random.randrange(5)
     words = ("linear", "lower", "higher", "midpoint", "nearest")
     which = axes() if whole else axes(axis, keepdim=kept)
-    return Call([x, q], lambda x, q: api.quantile(x, q, which, mode),
-                lambda x, q: T.quantile(x, q, None if whole else axis, kept and not whole, interpolation=words[mode]),
+    return Call([x, q], lambda x, q: api[name](x, q, which, mode),
+                lambda x, q: getattr(T, name)(x, q, None if whole else axis, kept and not whole, interpolation=words[mode]),
                 grad=x.value.numel() == x.value.unique().numel(), axis=axis, all=whole, keepdim=kept, mode=words[mode])
+
+
+@row("aminmax")
+def aminmax(d, name):
+    x = d.tensor(ANY)
+    axis, whole, kept = d.axis(x), d.chance(0.3), d.chance(0.3)
+    def ours(x):
+        most = Out()
+        return api.aminmax(x, axes() if whole else axes(axis, keepdim=kept), most), most.tensor
+    return Call([x], ours, lambda x: tuple(T.aminmax(x) if whole else T.aminmax(x, dim=axis, keepdim=kept)), axis=axis, all=whole, keepdim=kept)
+
+
+@row("normalize", "glu")
+def normalized(d, name):
+    x = d.tensor(FLOATS, ndim=(1, 4))
+    axis, p, eps = d.axis(x), d.float(2, 1, 3, math.inf), d.float(1e-12, 1e-3)
+    if name == "glu":
+        return Call([x], lambda x: api.glu(x, axis), lambda x: T.nn.functional.glu(x, axis), axis=axis)
+    eps = max(eps, 1e-6) if x.value.dtype == T.float16 else eps
+    return Call([x], lambda x: api.normalize(x, p, axes(axis), eps), lambda x: T.nn.functional.normalize(x, p, axis, eps),
+                axis=axis, p=p, eps=eps)
+
+
+@row("isin")
+def isin(d, name):
+    x = d.tensor(ANY, domain="small", grad=False)
+    values, invert = d.tensor(ANY, domain="small", grad=False, free=d.chance(0.1)), d.chance(0.3)
+    return Call([x, values], lambda x, v: api.isin(x, v, invert), lambda x, v: T.isin(x, v, invert=invert), invert=invert)
+
+
+@row("unique_consecutive", "unique_consecutive_axis")
+def runs(d, name):
+    x = d.tensor(ANY, domain="small", grad=False)
+    axis = d.axis(x)
+    def ours(x):
+        inverse, counts = Out(), Out()
+        y = api[name](x, *((axis,) if name.endswith("axis") else ()), inverse, counts)
+        return y, inverse.tensor, counts.tensor
+    return Call([x], ours, lambda x: T.unique_consecutive(x, return_inverse=True, return_counts=True,
+                                                          **({"dim": axis} if name.endswith("axis") else {})), axis=axis)
 
 
 @row("unique", "unique_axis")

@@ -185,6 +185,71 @@ def brackets(d, name):
                 accumulate=accumulate)
 
 
+@row("index_copy", "index_copy_", "index_fill", "index_fill_", "index_fill_scalar", "index_fill_scalar_")
+def written_along_axis(d, name):
+    x = d.tensor(ANY, ndim=(1, 4))
+    axis = d.axis(x)
+    n = length(x, axis)
+    index = d.tensor((T.int64, T.int32), sizes=[d.random.randint(0, n)], domain=(0, max(1, n)), grad=False, free=True)
+    if not d.wrong:  # which of several values stays is not said by PyTorch
+        index.value = T.randperm(n, generator=d.torch)[:index.value.numel()].to(index.value.dtype)
+        index.layout = ("contiguous",)
+    copy = api.copy if name.endswith("_") else lambda t: t
+    if "scalar" in name:
+        value = d.pick(0, 1, 2) if not x.value.is_floating_point() else d.pick(0, 1.5, -2)
+        value = bool(value) if x.value.dtype == T.bool else value
+        return Call([x, index], lambda x, i: api[name](copy(x), i, number(value), axis), lambda x, i: x.index_fill(axis, i.long(), value),
+                    exact=True, axis=axis, value=value)
+    sizes = list(x.value.shape)
+    if "fill" in name:
+        sizes = []
+    elif fits(x, axis):
+        sizes[axis] = index.value.numel()
+    src = d.tensor((x.value.dtype,), sizes=sizes)
+    theirs = T.Tensor.index_fill if "fill" in name else T.Tensor.index_copy
+    return Call([x, index, src], lambda x, i, s: api[name](copy(x), i, s, axis), lambda x, i, s: theirs(x, axis, i.long(), s), exact=True,
+                axis=axis)
+
+
+@row("unflatten", "rot90", "tensor_split", "tensor_split_at")
+def rearranged(d, name):
+    x = d.tensor(ANY, ndim=(1 if name[0] != "r" else 2, 4))
+    axis, other = d.axis(x), d.axis(x)
+    n = length(x, axis)
+    k = d.random.randint(-5, 5)
+    if name == "rot90":
+        return Call([x], lambda x: api.rot90(x, k, axis, other), lambda x: T.rot90(x, k, (axis, other)), exact=True, k=k, a=axis, b=other)
+    if name == "unflatten":
+        first = d.pick(*[i for i in range(1, n + 1) if n % i == 0] or [1])
+        sizes = d.spoil(d.pick([first, -1], [-1, first], [first, n // first], [1, n], [n]))
+        return Call([x], lambda x: api.unflatten(x, axis, shape(sizes)), lambda x: x.unflatten(axis, sizes), exact=True, axis=axis, sizes=sizes)
+    parts = d.random.randint(1, 5)
+    at = [d.random.randint(-n - 1, n + 1) for _ in range(d.random.randint(0, 3))]
+    count, more = (parts, (parts,)) if name == "tensor_split" else (len(at) + 1, ((I64 * max(1, len(at)))(*at), I(len(at))))
+    def ours(x):
+        out = Out(count)
+        status = api.status(name, x, *more, axis, out)
+        return [out[i] for i in range(count)] if status == 0 else out[0]
+    return Call([x], ours, lambda x: x.tensor_split(parts if name == "tensor_split" else at, axis), exact=True, axis=axis, parts=parts, at=at)
+
+
+@row("repeat_interleave_by", "block_diag", "cartesian_prod")
+def combined(d, name):
+    if name == "repeat_interleave_by":
+        x = d.tensor(ANY, ndim=(1, 4))
+        axis = d.axis(x)
+        times = d.tensor((T.int64, T.int32), sizes=d.pick([length(x, axis)], [1]), domain=(0, 4), grad=False, free=True)
+        if times.value.numel() and times.value.max() > 100:
+            return None
+        return Call([x, times], lambda x, t: api.repeat_interleave_by(x, t, axis), lambda x, t: T.repeat_interleave(x, t, axis), exact=True,
+                    axis=axis)
+    parts = [d.tensor(ANY, ndim=(0, 2) if name == "block_diag" else 1, free=d.chance(0.1)) for _ in range(d.random.randint(1, 4))]
+    if sum(p.value.numel() for p in parts) > 3000 or (name == "cartesian_prod" and math.prod(p.value.numel() for p in parts) > 1 << 18):
+        return None
+    theirs = {"block_diag": T.block_diag, "cartesian_prod": T.cartesian_prod}[name]
+    return Call(parts, lambda *t: api[name](tensors(t)), theirs, exact=True)
+
+
 @row("index_select", "index_add", "index_add_", "take")
 def along_axis(d, name):
     x = d.tensor(ANY, ndim=(1, 4))
