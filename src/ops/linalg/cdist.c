@@ -10,6 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Named ahead of its row. */
+extern const aril__op aril__op_cdist_grad;
+
 ATTR_LIST(cdist, CDIST_ATTRS)
 
 enum { GRAIN = 32 * 1024 }; /* differences of elements */

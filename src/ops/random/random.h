@@ -5,6 +5,9 @@
 
 #include "ops/table/apply.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_rand;
+
 /* The key in a run's first input (host memory). */
 static inline aril__rng_key aril__rng_key_of(const aril__run *r)
 {
