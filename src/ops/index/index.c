@@ -460,11 +460,12 @@ aril_tensor *aril_index_copy_(aril_tensor *x, aril_tensor *index, aril_tensor *s
 static aril_tensor *mask_of(aril_tensor *x, aril_tensor *index, int axis)
 {
     struct index_attrs first = { { 1 } };
-    aril_tensor *mask = aril_zeros(ARIL_SHAPE(x->dim[axis]), ARIL_BOOL, aril_device_of(x));
+    int64_t n = x->ndim ? x->dim[axis] : 1;
+    aril_tensor *mask = aril_zeros(ARIL_SHAPE(n), ARIL_BOOL, aril_device_of(x));
     aril_tensor *in[3] = { mask, aril__number_like(mask, ARIL_NUMBER(1)), index };
     mask = aril__apply_to(mask, &aril__op_index_put, 3, in, &first);
     for (int d = axis + 1; d < x->ndim; d++) mask = aril_unsqueeze(mask, -1);
-    return mask;
+    return x->ndim ? mask : aril_select(mask, 0, 0);
 }
 
 /* By a mask: the value's gradient counts a position once, however often the index names it. */
@@ -473,8 +474,7 @@ static aril_tensor *index_fill(aril_tensor *x, aril_tensor *index, aril_tensor *
 {
     if (!x || !index || !value) return aril__null_tensor("index_fill");
     if (aril__is_poison(x)) return aril__pass_on(x);
-    int at = x->ndim ? aril__axis("index_fill", axis, x->ndim) : -1;
-    if (x->ndim == 0) aril__fail(ARIL_ERR_SHAPE, "index_fill: a 0-d tensor has no axis");
+    int at = aril__axis("index_fill", axis, x->ndim);
     if (at < 0) return aril__poison();
     ARIL_SCOPE;
     aril_tensor *mask = mask_of(x, index, at);

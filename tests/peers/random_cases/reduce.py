@@ -188,7 +188,7 @@ def normalized(d, name):
         return Call([x], lambda x: api.glu(x, axis), lambda x: T.nn.functional.glu(x, axis), axis=axis)
     eps = max(eps, 1e-6) if x.value.dtype == T.float16 else eps
     return Call([x], lambda x: api.normalize(x, p, axes(axis), eps), lambda x: T.nn.functional.normalize(x, p, axis, eps),
-                axis=axis, p=p, eps=eps)
+                second=p != math.inf, axis=axis, p=p, eps=eps)
 
 
 @row("isin")
