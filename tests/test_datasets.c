@@ -241,7 +241,7 @@ TEST(every_kind_is_complete)
             CHECK_INT(aril__file_replace(temp_path(name), "x", 1), ARIL_OK);
             aril_dataset *d = aril_dataset_open(temp_path(name), "other");
             CHECK(!d && aril_error_code() != ARIL_ERR_UNSUPPORTED);
-            if (k->whole) CHECK_MSG(strstr(aril_error(), "no part \"other\""), "%s", aril_error());
+            if (k->whole) CHECK_MSG(strstr(aril_error(), "no split \"other\""), "%s", aril_error());
             aril_clear_error();
         }
     }

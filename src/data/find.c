@@ -250,7 +250,7 @@ static aril_dataset *open_kind(const aril__data_kind *k, const char *path, const
                                const aril_open_opts *o)
 {
     if (k->whole && split && strcmp(split, "train") != 0)
-        return aril__no_split(path, split, "no parts: all of it is \"train\"");
+        return aril__no_split(path, split, "only \"train\", which is all of it");
     return k->open(path, split, o);
 }
 

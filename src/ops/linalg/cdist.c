@@ -242,8 +242,9 @@ static const aril__sample cdist_grad_samples[] = {
     SAMPLE_END
 };
 OP(cdist_grad, .doc = "gradient of cdist by its first input", .min_in = 4, .max_in = 4, .n_out = 1,
-   .types = DT(ARIL_F32) | DT(ARIL_F64), .infer = cdist_grad_infer, .ref = cdist_grad_ref,
-   .decompose = cdist_grad_decompose, .samples = cdist_grad_samples, WITH_ATTRS(cdist));
+   .types = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT, .infer = cdist_grad_infer,
+   .ref = cdist_grad_ref, .decompose = cdist_grad_decompose, .samples = cdist_grad_samples,
+   WITH_ATTRS(cdist));
 
 /* ---- public ---- */
 
