@@ -2,7 +2,8 @@
  * flow into it have arrived. */
 #include "autograd/backward.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "core/log.h"
 #include "core/profile.h"
 #include "ops/elementwise/elementwise.h"

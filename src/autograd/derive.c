@@ -1,7 +1,9 @@
 /* Derivatives of functions: Jacobians, Hessians and their products. */
 #include "autograd/backward.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/view.h"
 
 /* A leaf with x's values, at which to differentiate the function. */
 static aril_tensor *leaf_at(const char *what, aril_tensor *x)

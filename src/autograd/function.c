@@ -2,7 +2,7 @@
  * table. */
 #include "autograd/backward.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/shape/copy.h"
 
 #include <stdlib.h>

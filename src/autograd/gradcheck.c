@@ -1,7 +1,9 @@
 /* Compares gradients with finite differences. */
 #include "autograd/backward.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Leaves, their gradients, hooks, and the public entry points of the backward pass. */
 #include "autograd/backward.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
 /* Recording: what apply does when an input requires a gradient. */
 #include "autograd/node.h"
 
-#include "aril/ops.h"
 #include "core/ended.h"
 #include "core/source_location.h"
 #include "ops/elementwise/elementwise.h"

@@ -2,7 +2,7 @@
 #include "aril/update.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/math.h"
 #include "ops/table/apply.h"
 #include "ops/update/update.h"
 

@@ -1,7 +1,8 @@
 /* Charts: curves, confusion matrices and image grids. */
 #include "aril/device.h"
 #include "aril/draw.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

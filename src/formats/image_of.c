@@ -2,7 +2,9 @@
 
 #include "aril/device.h"
 #include "aril/dtype.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

@@ -2,7 +2,7 @@
 #include "formats/tensorboard.h"
 
 #include "aril/device.h"
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

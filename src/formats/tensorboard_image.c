@@ -1,6 +1,8 @@
 /* Images and embeddings for TensorBoard. */
 #include "aril/device.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/view.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"

@@ -1,6 +1,8 @@
 /* LeNet-5 (LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition,
  * 1998). */
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "core/error.h"
 #include "models/models.h"
 

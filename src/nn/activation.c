@@ -1,7 +1,10 @@
 /* Activation layers: one definition per kind, one row per activation. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "nn/window.h"
 
 /* ---- elementwise, without options ---- */

@@ -1,7 +1,9 @@
 /* Containers: modules of modules. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/index.h"
+#include "aril/loss.h"
+#include "aril/math.h"
 
 #include <stdlib.h>
 

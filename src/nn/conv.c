@@ -1,7 +1,8 @@
 /* Convolutions in one to three dimensions, and transposed convolutions. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/index.h"
 #include "nn/window.h"
 
 #include <string.h>

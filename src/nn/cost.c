@@ -3,7 +3,6 @@
  * what a backward pass would keep in memory. */
 #include "nn/cost.h"
 
-#include "aril/ops.h"
 #include "autograd/node.h"
 #include "core/dtype.h"
 #include "core/memory.h"

@@ -1,7 +1,7 @@
 /* Dropout layers: one definition, one row per layer. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/neural.h"
 
 typedef aril_tensor *dropout_fn(aril_tensor *x, double p, aril_dropout_opts opts);
 

@@ -1,7 +1,11 @@
 /* Embedding tables. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/embedding.h"
+#include "aril/index.h"
+#include "aril/loss.h"
+#include "aril/view.h"
 #include "nn/window.h"
 
 typedef struct table {

@@ -2,7 +2,10 @@
 #include "nn/module.h"
 
 #include "aril/init.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/view.h"
 
 #include <math.h>
 #include <stdlib.h>

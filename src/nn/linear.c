@@ -1,7 +1,8 @@
 /* Linear layers. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
 
 typedef struct linear {
     int64_t in, out;

@@ -2,7 +2,9 @@
 #include "nn/loss.h"
 
 #include "aril/nn_loss.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/loss.h"
+#include "aril/reduce.h"
 #include "core/error.h"
 #include "core/tensor.h"
 #include "nn/module.h"

@@ -2,7 +2,7 @@
 #include "nn/module.h"
 
 #include "aril/dtype.h"
-#include "aril/ops.h"
+#include "aril/create.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Changes to a whole module tree: devices, dtypes, gradients, values. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 
 #include <stdlib.h>
 #include <string.h>

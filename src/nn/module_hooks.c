@@ -2,7 +2,7 @@
 #include "autograd/node.h"
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,10 @@
 /* Normalization layers. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/neural.h"
+#include "aril/view.h"
 #include "nn/window.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Pooling layers. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
 #include "nn/window.h"
 
 /* ---- windows of a given size ---- */

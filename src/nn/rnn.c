@@ -1,6 +1,7 @@
 /* Recurrent networks over sequences, and their single-step cells. */
 #include "aril/nn_sequence.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/neural.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "nn/module.h"

@@ -1,7 +1,9 @@
 /* Layers that change only the shape: reshaping, resampling, padding. */
 #include "nn/module.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/index.h"
+#include "aril/view.h"
 #include "nn/window.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The summary table of a module, in Keras's format. */
 #include "aril/summary.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensor.h"

@@ -1,7 +1,7 @@
 /* Transformers: encoder and decoder layers, and stacks of them. */
 #include "aril/init.h"
 #include "aril/nn_sequence.h"
-#include "aril/ops.h"
+#include "aril/math.h"
 #include "core/error.h"
 #include "nn/module.h"
 #include "nn/sequence.h"

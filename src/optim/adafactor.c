@@ -3,7 +3,9 @@
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 #include "aril/scope.h"
 
 #include <float.h>

@@ -7,7 +7,11 @@
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "core/memory.h"
 
 #include <math.h>

@@ -2,7 +2,8 @@
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "ops/table/apply.h"
 
 /* The gradient in the state's dtype, scaled and clipped. Contiguous, so that sums have the same

@@ -3,7 +3,11 @@
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "aril/scope.h"
 
 #include <math.h>

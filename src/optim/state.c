@@ -2,7 +2,7 @@
 #include "optim/optim.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/memory.h"
 
 #include <math.h>

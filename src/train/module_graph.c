@@ -1,7 +1,7 @@
 /* The graph of a module for TensorBoard: records one run as for gradients; hooks tell which module
  * created which node. */
 #include "aril/nn.h"
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "aril/tensorboard.h"
 #include "autograd/node.h"
 #include "core/error.h"

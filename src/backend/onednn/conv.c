@@ -1,6 +1,6 @@
 #include "backend/onednn/conv.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "backend/onednn/conv_cut.h"
 #include "core/cpu.h"
 #include "core/parallel.h"

@@ -1,6 +1,5 @@
 #include "ops/elementwise/activation.h"
 
-#include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
 #include "ops/elementwise/elementwise.h"

@@ -1,5 +1,7 @@
 /* Equality of tensors, exact and within a tolerance. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 #include "ops/elementwise/elementwise.h"
 
 static double or_default(double value, double otherwise)

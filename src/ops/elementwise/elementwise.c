@@ -1,6 +1,6 @@
 #include "ops/elementwise/elementwise.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/numbers.h"
 #include "ops/shape/like.h"

@@ -1,6 +1,6 @@
 #include "ops/elementwise/formula.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
 

@@ -4,7 +4,9 @@
 #include "ops/index/embedding_bag.h"
 
 #include "aril/embedding.h"
-#include "aril/ops.h"
+#include "aril/index.h"
+#include "aril/loss.h"
+#include "aril/math.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

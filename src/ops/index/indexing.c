@@ -1,6 +1,6 @@
 #include "ops/index/indexing.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/element.h"
 
 #include <inttypes.h>

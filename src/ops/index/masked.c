@@ -1,6 +1,10 @@
 #include "ops/index/masked.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/index/indexing.h"

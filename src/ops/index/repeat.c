@@ -1,5 +1,9 @@
 /* Repetition of elements by a tensor of counts. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/reduce.h"
+#include "aril/sort.h"
+#include "aril/view.h"
 #include "ops/table/op.h"
 
 static aril_status check_times(const aril_tensor *x, int at, const aril_tensor *times)

@@ -1,6 +1,9 @@
 /* x[...] as in NumPy: integers, slices and new axes create a view; index tensors and masks gather
  * from it. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/index/indexing.h"
 #include "ops/index/index.h"

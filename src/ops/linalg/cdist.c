@@ -1,6 +1,10 @@
 #include "ops/linalg/cdist.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "core/parallel.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/like.h"

@@ -1,7 +1,11 @@
 /* einsum: products and sums by axis labels. Composed of diagonals, sums, permutations and matrix
  * products, which provide the gradient. Operands are combined from left to right, two at a time; an
  * axis is summed over as soon as nothing later needs it. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/norm/norm.h"

@@ -1,5 +1,10 @@
 /* LU factorization, and eigenvalues of general matrices: complex numbers are pairs [...,2]. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 #include "ops/table/apply.h"

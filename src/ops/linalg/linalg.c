@@ -1,6 +1,10 @@
 /* Linear algebra ops computed by LAPACK, with their gradients. In the gradient rules X' is the
  * transpose. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/linalg/lapack.h"
 #include "ops/shape/like.h"

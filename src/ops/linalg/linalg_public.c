@@ -1,5 +1,9 @@
 /* Linear algebra: the public functions, and composite ones. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"

@@ -2,7 +2,10 @@
  * transposed weight and a bias) and outer_sum (which computes weight gradients). */
 #include "ops/linalg/matmul.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

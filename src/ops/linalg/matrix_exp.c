@@ -1,5 +1,8 @@
 /* The exponential of a matrix: scaling and squaring of a Taylor polynomial. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/linalg.h"
+#include "aril/view.h"
 #include "ops/linalg/linalg.h"
 #include "ops/linalg/matrix_exp.h"
 #include "ops/table/apply.h"

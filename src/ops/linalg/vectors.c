@@ -1,5 +1,9 @@
 /* Products of vectors, and statistics of their components. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/shape/like.h"
 #include "ops/table/op.h"
 

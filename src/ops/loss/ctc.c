@@ -1,7 +1,10 @@
 /* Connectionist temporal classification (Graves and others, 2006). */
 #include "aril/loss.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/loss/loss.h"

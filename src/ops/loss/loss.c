@@ -1,7 +1,10 @@
 /* Losses that consist of an elementwise formula (elementwise.def) and a reduction. */
 #include "aril/loss.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/like.h"

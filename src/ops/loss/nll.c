@@ -6,7 +6,9 @@
  * which is cheaper than saving it. */
 #include "aril/loss.h"
 
-#include "aril/ops.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"

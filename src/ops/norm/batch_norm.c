@@ -1,7 +1,9 @@
 /* Batch normalization: statistics of each channel over the batch and all positions. */
 #include "ops/norm/norm.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/neural.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"

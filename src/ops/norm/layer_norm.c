@@ -1,7 +1,11 @@
 /* Per-sample normalization: layer, RMS, group and instance norm. */
 #include "ops/norm/norm.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/neural.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"

@@ -1,5 +1,8 @@
 /* Local response normalization: scales each element by the squares of adjacent channels. */
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/norm/norm.h"

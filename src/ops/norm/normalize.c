@@ -1,5 +1,7 @@
 /* Division by a norm, and gates. */
-#include "aril/ops.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/op.h"
 
 aril_tensor *aril_normalize(aril_tensor *x, double p, aril_axes axes, double eps)

@@ -1,6 +1,7 @@
 #include "ops/norm/softmax.h"
 
-#include "aril/ops.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"

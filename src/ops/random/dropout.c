@@ -2,7 +2,7 @@
  * the gradient regenerates it and nothing is saved. */
 #include "ops/random/dropout.h"
 
-#include "aril/ops.h"
+#include "aril/neural.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/random/random.h"

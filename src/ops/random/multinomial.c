@@ -1,5 +1,9 @@
 /* Samples of categories: indices drawn by weight, and the Gumbel softmax. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/neural.h"
+#include "aril/reduce.h"
 #include "core/parallel.h"
 #include "ops/random/random.h"
 #include "ops/shape/create.h"

@@ -1,6 +1,7 @@
 #include "ops/random/random.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "ops/shape/create.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"

@@ -1,6 +1,6 @@
 #include "ops/reduce/counting.h"
 
-#include "aril/ops.h"
+#include "aril/sort.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

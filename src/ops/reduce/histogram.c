@@ -1,5 +1,10 @@
 /* Histograms: search for each element's bin, then count the bins. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/sort.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 
 static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weights)

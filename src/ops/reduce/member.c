@@ -1,5 +1,10 @@
 /* Membership, and runs of equal neighbors. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/sort.h"
+#include "aril/view.h"
 #include "ops/elementwise/elementwise.h"
 
 /* ---- isin ---- */

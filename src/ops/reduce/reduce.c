@@ -1,6 +1,10 @@
 #include "ops/reduce/reduce.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"

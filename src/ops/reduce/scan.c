@@ -1,6 +1,8 @@
 #include "ops/reduce/scan.h"
 
-#include "aril/ops.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/reduce/reduce.h"

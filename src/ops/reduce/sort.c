@@ -1,6 +1,11 @@
 #include "ops/reduce/sort.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/sort.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

@@ -1,6 +1,8 @@
 #include "ops/reduce/stats.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"

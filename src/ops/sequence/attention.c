@@ -2,7 +2,12 @@
  * kernels never hold the full matrix of scores. */
 #include "ops/sequence/attention.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/neural.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/flops.h"
 #include "ops/table/element.h"

@@ -1,5 +1,10 @@
 /* Recurrent layers: cells, and multi-layer, bidirectional networks over sequences. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/neural.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/sequence/rnn_seq.h"
 

@@ -3,7 +3,6 @@
  * the states. */
 #include "ops/sequence/rnn_seq.h"
 
-#include "aril/ops.h"
 #include "ops/table/apply.h"
 #include "ops/table/flops.h"
 #include "ops/norm/norm.h"

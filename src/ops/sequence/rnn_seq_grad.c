@@ -2,7 +2,12 @@
  * differentiated again. They mirror the kernels of rnn_seq.c, with the results y as given. */
 #include "ops/sequence/rnn_seq.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/linalg/matmul.h"
 

@@ -1,6 +1,9 @@
 #include "ops/shape/concat.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"

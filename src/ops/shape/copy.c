@@ -1,6 +1,6 @@
 #include "ops/shape/copy.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/loops.h"
 #include "core/move.h"
 #include "core/parallel.h"

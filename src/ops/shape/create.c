@@ -1,6 +1,7 @@
 #include "ops/shape/create.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/copy.h"

@@ -1,5 +1,6 @@
 /* Diagonal matrices, and the indices of triangles. */
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
 

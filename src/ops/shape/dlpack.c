@@ -1,6 +1,6 @@
 #include "aril/dlpack.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/tensor.h"
 
 #include <stdlib.h>

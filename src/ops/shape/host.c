@@ -1,5 +1,5 @@
 /* Copies between tensors and the program's own memory. */
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/create.h"

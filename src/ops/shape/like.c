@@ -1,6 +1,7 @@
 #include "ops/shape/like.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/reduce.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view.h"

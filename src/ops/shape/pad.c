@@ -1,6 +1,6 @@
 #include "ops/shape/pad.h"
 
-#include "aril/ops.h"
+#include "aril/index.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/index/indexing.h"

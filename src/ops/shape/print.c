@@ -1,6 +1,6 @@
 /* Tensors as text, in PyTorch's layout: numbers of one width, at most 80 columns, only the edges of
  * large tensors, and a suffix for non-default properties. */
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/tensor.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Views combined from others: split axes, rotations. */
-#include "aril/ops.h"
+#include "aril/view.h"
 #include "ops/shape/view.h"
 
 #include <string.h>

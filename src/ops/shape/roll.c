@@ -1,4 +1,4 @@
-#include "aril/ops.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"

@@ -1,7 +1,8 @@
 /* Views of part of a tensor. */
 #include "ops/shape/view.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 #include "ops/shape/view_write.h"

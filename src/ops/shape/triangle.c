@@ -1,7 +1,7 @@
 /* Triangles of matrices, and the identity matrix. */
 #include "ops/shape/create.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"

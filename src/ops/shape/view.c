@@ -1,6 +1,7 @@
 #include "ops/shape/view.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"

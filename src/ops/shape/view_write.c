@@ -1,6 +1,6 @@
 #include "ops/shape/view_write.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 #include "ops/shape/copy.h"
 #include "ops/table/sample.h"

@@ -1,5 +1,5 @@
 /* Sliding windows along an axis, as a view, and its adjoint, the sum over windows. */
-#include "aril/ops.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"

@@ -3,7 +3,8 @@
  * real. */
 #include "ops/signal/fft.h"
 
-#include "aril/ops.h"
+#include "aril/fft.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

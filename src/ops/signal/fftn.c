@@ -1,6 +1,7 @@
 /* Fourier transforms over several axes, one axis at a time, and shifts of their results. */
 #include "aril/fft.h"
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
 

@@ -2,7 +2,10 @@
  * other's gradients. */
 #include "ops/signal/fft.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/fft.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

@@ -1,6 +1,5 @@
 /* Window functions for short-time transforms. */
 #include "aril/fft.h"
-#include "aril/ops.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 

@@ -1,6 +1,8 @@
 #include "ops/table/apply.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
 #include "core/profile.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"

@@ -5,7 +5,7 @@
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/log.h"
 
 #include <stdlib.h>

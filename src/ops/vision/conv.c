@@ -1,6 +1,6 @@
 #include "ops/vision/conv.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"

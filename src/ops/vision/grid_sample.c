@@ -8,7 +8,12 @@
  * other ops, which are differentiable. */
 #include "ops/vision/grid_sample.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/reduce.h"
+#include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

@@ -1,5 +1,8 @@
 /* Image ops composed of other ops: channel rearrangements and sampling grids. */
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/math.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
 

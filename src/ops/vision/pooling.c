@@ -1,5 +1,7 @@
 /* Public pooling functions. */
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
+#include "aril/math.h"
 #include "ops/table/apply.h"
 #include "ops/norm/norm.h"
 #include "ops/vision/pool.h"

@@ -2,7 +2,8 @@
  * weights and are each other's gradients. */
 #include "ops/vision/resample.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
+#include "aril/create.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"

@@ -1,6 +1,6 @@
 #include "ops/vision/slide.h"
 
-#include "aril/ops.h"
+#include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/view.h"
 

@@ -5,7 +5,7 @@
  *     unfold_grad(g, x)  the reverse, in the shape of x
  *
  * unfold is the gradient of both of the others. */
-#include "aril/ops.h"
+#include "aril/conv.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"

@@ -1,7 +1,7 @@
 #include "backend/cpu/index/indexing.h"
 #include "backend/cpu/index/kernels.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/loops.h"
 #include "core/memory.h"
 #include "core/parallel.h"

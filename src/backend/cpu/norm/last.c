@@ -1,6 +1,6 @@
 #include "backend/cpu/norm/last.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "ops/table/apply.h"
 
 static bool lies_last(const aril_tensor *t)

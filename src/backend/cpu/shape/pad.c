@@ -1,6 +1,6 @@
 #include "backend/cpu/shape/pad.h"
 
-#include "aril/ops.h"
+#include "aril/index.h"
 #include "backend/cpu/index/indexing.h"
 #include "core/memory.h"
 #include "core/parallel.h"

@@ -2,7 +2,7 @@
 #include "backend/cpu/update/update.h"
 
 #include "aril/autograd.h"
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/update/update.h"

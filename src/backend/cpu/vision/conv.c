@@ -1,6 +1,6 @@
 #include "backend/cpu/vision/conv.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "backend/cpu/vision/conv_depth.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"

@@ -1,7 +1,8 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/vision/conv_lanes.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
+#include "aril/view.h"
 #include "core/parallel.h"
 #include "backend/activation.h"
 #include "ops/vision/conv.h"

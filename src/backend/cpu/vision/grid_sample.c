@@ -1,6 +1,6 @@
 #include "backend/cpu/vision/grid_sample.h"
 
-#include "aril/ops.h"
+#include "aril/conv.h"
 #include "core/parallel.h"
 #include "core/vector/targets.h"
 #include "ops/vision/grid_sample.h"

@@ -1,6 +1,6 @@
 #include "backend/cpu/vision/pool.h"
 
-#include "aril/ops.h"
+#include "aril/create.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
