@@ -83,7 +83,7 @@ static void my_relu_backward(aril_ctx *c)
     aril_ctx_grad_in(c, 0, aril_where(positive, aril_ctx_grad_out(c, 0), aril_scalar(0)));
 }
 
-TEST(a_function_of_your_own)
+TEST(custom_function)
 {
     ARIL_SCOPE;
     aril_function my_relu{};

@@ -20,7 +20,7 @@ static void check_values(aril_tensor *t, const float *want, int n)
     for (int i = 0; i < n; i++) CHECK_NEAR(got[i], want[i], 1e-5 * (1 + fabsf(want[i])));
 }
 
-TEST(leaf_gathers_gradients)
+TEST(leaf_accumulates_gradients)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(3, (float[]){ 1, 2, 3 }));
@@ -35,7 +35,7 @@ TEST(leaf_gathers_gradients)
     aril_release(x);
 }
 
-TEST(gradient_is_not_shared_with_what_the_program_sees)
+TEST(returned_gradient_is_not_aliased)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 }));
@@ -47,7 +47,7 @@ TEST(gradient_is_not_shared_with_what_the_program_sees)
     aril_release(x);
 }
 
-TEST(gradients_leave_leaves_alone)
+TEST(gradients_does_not_change_leaf_gradients)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 3, 4 })),
@@ -116,7 +116,7 @@ TEST(no_grad_and_inference)
     aril_release(x);
 }
 
-TEST(graph_is_freed_unless_kept)
+TEST(graph_is_freed_unless_retained)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })),
@@ -129,7 +129,7 @@ TEST(graph_is_freed_unless_kept)
     aril_release(x);
 }
 
-TEST(in_place_change_of_a_saved_value_is_noticed)
+TEST(overwritten_saved_value_is_an_error)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *y = aril_exp(x);
@@ -145,7 +145,7 @@ TEST(in_place_change_of_a_saved_value_is_noticed)
     aril_release(x);
 }
 
-TEST(in_place_needs_what_it_overwrites)
+TEST(in_place_op_saves_the_overwritten_value)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })),
@@ -161,7 +161,7 @@ TEST(in_place_needs_what_it_overwrites)
     aril_release(b);
 }
 
-TEST(leaves_are_not_changed_in_place)
+TEST(in_place_change_of_a_leaf_is_an_error)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 }));
@@ -291,7 +291,7 @@ static void call_pair(void *ctx, aril_tensor *const *in, aril_tensor **out)
     aril_call_n(&pair, (aril_list){ 2, in }, out);
 }
 
-TEST(own_functions)
+TEST(custom_functions)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(3, (float[]){ -1, 2, 3 }));
@@ -319,7 +319,7 @@ static void no_output(aril_ctx *c)
     (void)c;
 }
 
-TEST(own_functions_that_are_wrong)
+TEST(invalid_custom_functions)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(vec(3, (float[]){ -1, 2, 3 }));
@@ -387,7 +387,7 @@ static void relu_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
     out[0] = aril_relu(in[0]);
 }
 
-TEST(gradcheck_finds_mistakes_and_steps_over_kinks)
+TEST(gradcheck_finds_mistakes_and_avoids_kinks)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_cast(vec(3, (float[]){ 0.5f, 0, -1 }), ARIL_F64));
@@ -423,7 +423,7 @@ TEST(anomaly_mode_names_the_op)
 
 /* ---- size ---- */
 
-TEST(a_million_nodes)
+TEST(graph_of_a_million_nodes)
 {
     int64_t before = aril__live_blocks();
     {
@@ -448,7 +448,7 @@ TEST(a_million_nodes)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-TEST(evaluation_without_no_grad_frees_each_turn)
+TEST(evaluation_without_no_grad_frees_each_iteration)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu()));
@@ -502,7 +502,7 @@ static void drop_some(void *ctx, aril_tensor *const *in, aril_tensor **out)
     out[1] = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
 }
 
-TEST(checkpoint_drops_the_same_elements_again)
+TEST(checkpoint_repeats_the_dropout_mask)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_ones(ARIL_SHAPE(1000), ARIL_F32, aril_cpu())), *y[2];
@@ -519,7 +519,7 @@ TEST(checkpoint_drops_the_same_elements_again)
     aril_release(x);
 }
 
-TEST(gradients_of_many_results_and_of_one_input_named_twice)
+TEST(gradients_of_many_outputs_and_of_a_repeated_input)
 {
     ARIL_SCOPE;
     enum { MANY = 600 };
@@ -554,7 +554,7 @@ static aril_tensor *twice(aril_tensor *g, void *ctx)
     return aril_mul_scalar(g, 2);
 }
 
-TEST(a_hook_may_remove_itself)
+TEST(hook_may_remove_itself)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(vec(1, (float[]){ 2 }));
@@ -571,7 +571,7 @@ TEST(a_hook_may_remove_itself)
     aril_release(w);
 }
 
-TEST(a_graph_that_saved_what_was_overwritten_is_freed)
+TEST(graph_with_an_overwritten_saved_value_is_freed)
 {
     aril_tensor *w = aril_parameter(vec(1, (float[]){ 2 }));
     int64_t before = aril__live_blocks();
@@ -588,7 +588,7 @@ TEST(a_graph_that_saved_what_was_overwritten_is_freed)
     aril_release(w);
 }
 
-TEST(writes_that_a_gradient_cannot_follow_are_refused)
+TEST(writes_that_autograd_cannot_track_are_rejected)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(vec(2, (float[]){ 2, 3 })),
@@ -624,7 +624,7 @@ static void cube_times_weight(void *ctx, aril_tensor *const *in, aril_tensor **o
     out[0] = aril_mul(aril_mul(aril_square(in[0]), in[0]), weight);
 }
 
-TEST(checkpoint_reaches_parameters_of_its_own_when_the_walk_is_recorded)
+TEST(checkpoint_with_create_graph_reaches_captured_parameters)
 {
     ARIL_SCOPE;
     weight = aril_parameter(vec(1, (float[]){ 3 }));
@@ -647,7 +647,7 @@ static void sets_nothing(void *ctx, aril_tensor *const *in, aril_tensor **out)
     (void)ctx, (void)in, (void)out;
 }
 
-TEST(checkpoint_notices_a_missing_result)
+TEST(checkpoint_reports_a_missing_output)
 {
     ARIL_SCOPE;
     aril_tensor *x = vec(2, (float[]){ 1, 2 }), *y;
@@ -663,7 +663,7 @@ TEST(checkpoint_notices_a_missing_result)
     aril_release(w);
 }
 
-TEST(a_failed_division_leaves_its_destination)
+TEST(failed_division_leaves_its_destination_unchanged)
 {
     ARIL_SCOPE;
     int32_t a[3] = { 7, 8, 9 }, b[3] = { 2, 0, 3 }, got[3];
@@ -687,7 +687,7 @@ static aril_tensor *drop_root(aril_tensor *g, void *ctx)
     return g;
 }
 
-TEST(a_hook_may_drop_the_root)
+TEST(hook_may_drop_the_root)
 {
     int64_t before = aril__live_blocks();
     {
@@ -718,7 +718,7 @@ static aril_tensor *hold(aril_tensor *g, void *ctx)
     return NULL;
 }
 
-TEST(a_chain_of_elementwise_ops_needs_one_gradient)
+TEST(chain_of_elementwise_ops_allocates_one_gradient)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(1000), 0.5, ARIL_F32, aril_cpu()));
@@ -737,7 +737,7 @@ TEST(a_chain_of_elementwise_ops_needs_one_gradient)
     aril_release(x);
 }
 
-TEST(a_gradient_that_is_held_stays)
+TEST(kept_gradient_is_not_overwritten)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(1000), 0.5, ARIL_F32, aril_cpu()));
@@ -755,7 +755,7 @@ TEST(a_gradient_that_is_held_stays)
     aril_release(x);
 }
 
-TEST(one_gradient_for_two_uses)
+TEST(gradient_used_twice_is_not_modified_in_place)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(1000), 0.5, ARIL_F32, aril_cpu()));

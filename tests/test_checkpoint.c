@@ -109,7 +109,7 @@ TEST(several_processes_write_one_folder)
     aril_module_release(m);
 }
 
-TEST(a_loop_by_hand_goes_on_bit_for_bit)
+TEST(manual_loop_resumes_bitwise)
 {
     ARIL_SCOPE;
     for (int cut = 0; cut <= 20;
@@ -144,7 +144,7 @@ TEST(a_loop_by_hand_goes_on_bit_for_bit)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(a_checkpoint_is_two_files)
+TEST(checkpoint_consists_of_two_files)
 {
     ARIL_SCOPE;
     run r = start(8);
@@ -176,7 +176,7 @@ TEST(a_checkpoint_is_two_files)
     stop(&r);
 }
 
-TEST(tensors_of_ones_own_travel_with_it)
+TEST(extra_tensors_are_saved)
 {
     ARIL_SCOPE;
     run r = start(8);
@@ -242,7 +242,7 @@ static void fails(run *r, run *like, const char *dir, const char *what, size_t a
     CHECK_MSG(same(r, like), "%s at %zu changed the model", what, at);
 }
 
-TEST(damage_is_found_and_changes_nothing)
+TEST(corrupt_checkpoint_is_detected_and_changes_nothing)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -300,7 +300,7 @@ TEST(damage_is_found_and_changes_nothing)
     stop(&saved);
 }
 
-TEST(other_models_and_optimizers_are_refused)
+TEST(checkpoint_of_another_model_is_rejected)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -339,7 +339,7 @@ TEST(other_models_and_optimizers_are_refused)
 
 /* ---- a full disk: file size is limited ---- */
 
-TEST(a_full_disk_leaves_the_old_checkpoint)
+TEST(full_disk_keeps_the_old_checkpoint)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -381,7 +381,7 @@ TEST(a_full_disk_leaves_the_old_checkpoint)
 
 /* ---- between the two renames ---- */
 
-TEST(weights_without_their_state_are_no_checkpoint)
+TEST(weights_without_state_are_not_a_checkpoint)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -415,7 +415,7 @@ TEST(weights_without_their_state_are_no_checkpoint)
     stop(&got);
 }
 
-TEST(a_checkpoint_of_another_optimizer_is_refused)
+TEST(checkpoint_of_another_optimizer_is_rejected)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("adam");

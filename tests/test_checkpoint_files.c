@@ -51,7 +51,7 @@ static void loads(const char *dir, aril_module *m)
     CHECK_MSG(aril_checkpoint_load(dir, m, NULL, NULL) == ARIL_OK, "%s", aril_error());
 }
 
-TEST(files_of_the_user_stay)
+TEST(user_files_are_kept)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -77,7 +77,7 @@ TEST(files_of_the_user_stay)
     aril_module_release(m);
 }
 
-TEST(the_best_weights_of_a_fit_may_lie_in_its_folder)
+TEST(best_weights_may_be_saved_in_the_checkpoint_folder)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -102,7 +102,7 @@ TEST(the_best_weights_of_a_fit_may_lie_in_its_folder)
 }
 
 /* A state that a kill may leave: a list of weights that may or may not exist. */
-TEST(what_a_killed_save_left_is_removed_by_its_list)
+TEST(files_of_a_killed_save_are_removed)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run"), *aside = temp_path("aside");
@@ -135,7 +135,7 @@ TEST(what_a_killed_save_left_is_removed_by_its_list)
     aril_module_release(other);
 }
 
-TEST(saves_killed_anywhere_leave_nothing_behind)
+TEST(killed_saves_leave_no_files_behind)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -176,7 +176,7 @@ TEST(weights_of_an_earlier_version_are_loaded_and_removed)
     aril_module_release(m);
 }
 
-TEST(a_state_that_is_no_checkpoints_is_not_written_over)
+TEST(foreign_state_file_is_not_overwritten)
 {
     ARIL_SCOPE;
     const char *dir = temp_path("run");
@@ -196,7 +196,7 @@ TEST(a_state_that_is_no_checkpoints_is_not_written_over)
 }
 
 /* Names are not searched linearly: that would take minutes for a 20 MB file. */
-TEST(a_state_of_many_names_is_read_in_time)
+TEST(state_with_many_names_is_read_quickly)
 {
     ARIL_SCOPE;
     enum { MANY = 200000 };

@@ -63,7 +63,7 @@ static void refused(aril_tensor *t, aril_status code, const char *word, const ch
     CHECK(aril_ok());
 }
 
-TEST(wrong_calls)
+TEST(invalid_arguments_are_rejected)
 {
     ARIL_SCOPE;
     aril_device cpu = aril_cpu();
@@ -230,7 +230,7 @@ TEST(rows_agree_with_the_reference)
 }
 
 /* NaN and infinities before a fused activation. */
-TEST(activations_of_odd_values)
+TEST(activations_of_nan_and_infinity)
 {
     /* two channels, since oneDNN processes 16-bit values in pairs: it may multiply what follows the
      * last of an odd number by 0 */
@@ -272,7 +272,7 @@ static bool close_to(aril_tensor *a, aril_tensor *b, double most)
 
 /* A weight used for inference may be cached in another format. A write to it, through any view,
  * must be visible to the next call. */
-TEST(a_changed_weight_is_seen)
+TEST(changed_weight_is_repacked)
 {
     ARIL_SCOPE;
     static const int64_t x[4] = { 2, 32, 9, 9 }, w[4] = { 32, 32, 3, 3 };
@@ -298,7 +298,7 @@ TEST(a_changed_weight_is_seen)
 }
 
 /* Training packs a weight at each step and caches nothing. */
-TEST(training_keeps_no_second_weight)
+TEST(training_keeps_no_packed_weight)
 {
     ARIL_SCOPE;
     static const int64_t x[4] = { 1, 64, 6, 6 }, w[4] = { 64, 64, 3, 3 };
@@ -319,7 +319,7 @@ TEST(training_keeps_no_second_weight)
 
 /* Any image gives channels-last results and gradients; a weight's gradient has the weight's
  * format. */
-TEST(channels_last_stays)
+TEST(channels_last_is_kept)
 {
     ARIL_SCOPE;
     static const int64_t x[4] = { 2, 3, 6, 5 }, w[4] = { 4, 3, 3, 3 };
@@ -433,7 +433,7 @@ TEST(kernel_positions_in_padding_have_gradient_zero)
 }
 
 /* The same with rows split among threads: a piece may read only padding. */
-TEST(kernel_positions_in_the_padding_of_a_piece)
+TEST(kernel_positions_in_the_padding_of_one_partition)
 {
     const int threads = aril_threads();
     const line tall[2] = { { 15, 3, 4, 6, 6 }, { 40, 3, 1, 1, 1 } };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Prints the level, for the tests below. */
-TEST(say_level)
+TEST(print_level)
 {
     printf("level %s\n", aril__cpu_name(aril__cpu()));
 }
@@ -24,7 +24,7 @@ static void run_with(const char *value, char *text, size_t size)
     text[0] = 0;
     CHECK(n > 0);
     self[n] = 0;
-    snprintf(command, sizeof command, "ARIL_CPU='%s' %s '%s' say_level 2>&1", value,
+    snprintf(command, sizeof command, "ARIL_CPU='%s' %s '%s' print_level 2>&1", value,
              emulator ? emulator : "", self);
     FILE *f = popen(command, "r");
     CHECK(f);
@@ -33,7 +33,7 @@ static void run_with(const char *value, char *text, size_t size)
     CHECK_INT(pclose(f), 0);
 }
 
-TEST(levels_go_down_only)
+TEST(level_can_only_be_lowered)
 {
     int top = aril__cpu_set(ARIL__CPU_LEVELS);
     for (int level = 0; level < ARIL__CPU_LEVELS; level++) {
@@ -45,7 +45,7 @@ TEST(levels_go_down_only)
     aril__cpu_set(top);
 }
 
-TEST(the_variable_forces_a_level)
+TEST(environment_variable_sets_the_level)
 {
     int top = aril__cpu_set(ARIL__CPU_LEVELS);
     char text[4096], want[64];
@@ -57,7 +57,7 @@ TEST(the_variable_forces_a_level)
     }
 }
 
-TEST(an_unknown_level_is_ignored_with_a_warning)
+TEST(unknown_level_is_ignored_with_a_warning)
 {
     char text[4096], want[64];
     snprintf(want, sizeof want, "level %s\n", aril__cpu_name(aril__cpu_set(ARIL__CPU_LEVELS)));
@@ -66,7 +66,7 @@ TEST(an_unknown_level_is_ignored_with_a_warning)
     CHECK_MSG(strstr(text, want), "%s", text);
 }
 
-TEST(a_level_that_the_machine_lacks_is_ignored_with_a_warning)
+TEST(unsupported_level_is_ignored_with_a_warning)
 {
 #if defined(__x86_64__)
     int top = aril__cpu_set(ARIL__CPU_LEVELS);

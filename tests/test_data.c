@@ -88,7 +88,7 @@ TEST(drop_last_and_reuse)
     aril_loader_free(l);
 }
 
-TEST(images_become_unit_floats)
+TEST(images_are_scaled_to_floats)
 {
     ARIL_SCOPE;
     uint8_t bytes[256 * 4];
@@ -146,7 +146,7 @@ TEST(shuffle_depends_on_seed_and_epoch)
     aril_loader_free(l);
 }
 
-TEST(seek_goes_on_in_the_middle)
+TEST(seek_continues_in_the_middle)
 {
     ARIL_SCOPE;
     enum { N = 50 };
@@ -174,7 +174,7 @@ TEST(seek_goes_on_in_the_middle)
     aril_loader_free(other);
 }
 
-TEST(parts)
+TEST(subsets_and_concatenation)
 {
     ARIL_SCOPE;
     int64_t got[64];
@@ -292,7 +292,7 @@ TEST(two_functions_map_and_cache)
 }
 
 /* A sample that occurs twice in an epoch gets different random numbers each time. */
-TEST(draws_of_one_sample_differ)
+TEST(random_draws_of_one_sample_differ)
 {
     ARIL_SCOPE;
     int calls = 0;
@@ -615,7 +615,7 @@ TEST(classes_and_names)
 }
 
 /* Every allocation of creating and using a loader fails once: an error, no leak, no crash. */
-TEST(memory_runs_out)
+TEST(failed_allocations)
 {
     for (int64_t n = 1; n < 400; n++) {
         aril_fail_allocation(n);
@@ -663,7 +663,7 @@ static aril_status draws_nothing(void *ctx, int64_t size, uint64_t seed, int64_t
     return ARIL_OK;
 }
 
-TEST(sizes_below_0_are_told)
+TEST(negative_sizes_are_rejected)
 {
     ARIL_SCOPE;
     CHECK(aril_loader_new(aril_dataset_new("Odd", 0, below_none, no_sample),
@@ -678,7 +678,7 @@ TEST(sizes_below_0_are_told)
     CHECK_ERROR("NULL");
 }
 
-TEST(a_dataset_does_not_read_from_itself)
+TEST(recursive_dataset_is_rejected)
 {
     ARIL_SCOPE;
     aril_dataset *a = numbers(3), *b = numbers(4);

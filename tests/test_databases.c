@@ -47,7 +47,7 @@ static aril_status write_many(const char *path, int64_t n)
     return status;
 }
 
-TEST(lmdb_of_any_size_comes_back)
+TEST(lmdb_round_trip)
 {
     static const int64_t sizes[] = { 0, 1, 40, 500, 30000 };
     const char *path = temp_path("data.mdb");
@@ -76,7 +76,7 @@ TEST(lmdb_of_any_size_comes_back)
     aril_clear_error();
 }
 
-TEST(lmdb_that_is_malformed)
+TEST(malformed_lmdb)
 {
     const char *path = temp_path("data.mdb");
     CHECK_INT(write_many(path, 300), ARIL_OK);
@@ -102,7 +102,7 @@ TEST(lmdb_that_is_malformed)
 
 /* Every node of a page, or every large value, at the same offset: a few kilobytes would expand to
  * megabytes of keys, or gigabytes of values. */
-TEST(lmdb_whose_nodes_or_values_overlap)
+TEST(lmdb_with_overlapping_nodes_or_values)
 {
     const char *path = temp_path("data.mdb");
     CHECK_INT(write_many(path, 60), ARIL_OK); /* one leaf, and values of 7 and 57 on others */
@@ -212,7 +212,7 @@ TEST(caffe_datum)
     for (int i = 0; i < 3; i++) aril__proto_free(&p[i]);
 }
 
-TEST(a_datum_that_is_malformed)
+TEST(malformed_caffe_datum)
 {
     aril__proto p[4] = { 0 };
     put_datum(&p[0], 1, 0);
@@ -252,7 +252,7 @@ static bool without_hdf5(aril_status status)
     return said;
 }
 
-TEST(hdf5_of_every_dtype_comes_back)
+TEST(hdf5_round_trip_of_every_dtype)
 {
     ARIL_SCOPE;
     static const aril_dtype dtypes[] = { ARIL_U8,  ARIL_U16, ARIL_U32, ARIL_U64, ARIL_I8,

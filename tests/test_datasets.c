@@ -81,7 +81,7 @@ TEST(idx_of_every_type)
     CHECK(aril_ok());
 }
 
-TEST(idx_that_is_malformed)
+TEST(malformed_idx)
 {
     ARIL_SCOPE;
     static const struct {
@@ -178,7 +178,7 @@ TEST(mnist_by_name_and_by_path)
                   "missing file train-labels-idx1"));
 }
 
-TEST(datasets_that_are_missing)
+TEST(missing_datasets)
 {
     look_in("/no/such/place");
     CHECK(refused(aril_cifar100("train"), ARIL_ERR_IO, "Put train.bin and test.bin"));
@@ -293,7 +293,7 @@ static void check_digits(aril_dataset *d, int64_t size, int64_t first, const cha
     for (int i = 0; i < 10; i++) CHECK(count[i] > size / 150);
 }
 
-TEST(mnist_itself)
+TEST(real_mnist)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/mnist/t10k-images-idx3-ubyte.gz", test_data());
@@ -312,7 +312,7 @@ TEST(mnist_itself)
     aril_dataset_release(d);
 }
 
-TEST(fashion_mnist_itself)
+TEST(real_fashion_mnist)
 {
     if (absent("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"))
         SKIP("no dataset-fashion-mnist");
@@ -349,7 +349,7 @@ static aril_status write_cifar(const char *folder, const char *name, int records
     return status;
 }
 
-TEST(cifar_of_ten_and_a_hundred)
+TEST(cifar10_and_cifar100)
 {
     ARIL_SCOPE;
     char ten[512], hundred[512];
@@ -393,7 +393,7 @@ TEST(cifar_of_ten_and_a_hundred)
     CHECK(refused(aril_cifar10("val"), ARIL_ERR_ARG, "has no split \"val\""));
 }
 
-TEST(cifar_itself)
+TEST(real_cifar)
 {
     char command[1200];
     snprintf(command, sizeof command, "%s/cifar10/test_batch_first2000.bin.xz", test_data());
@@ -429,7 +429,7 @@ static bool write_image(const char *name, int64_t h, int64_t w, int value)
     return aril_image_write(temp_path(name), x, (aril_image_write_opts){ 0 }) == ARIL_OK;
 }
 
-TEST(a_folder_of_images)
+TEST(folder_of_images)
 {
     ARIL_SCOPE;
     CHECK(write_image("set/train/dogs/b.png", 4, 6, 20));
@@ -493,7 +493,7 @@ TEST(a_folder_of_images)
     aril_dataset_release(d);
 }
 
-TEST(an_image_that_is_broken_is_named)
+TEST(corrupt_image_is_named)
 {
     ARIL_SCOPE;
     CHECK(write_image("images/cats/a.png", 4, 6, 20));
@@ -557,7 +557,7 @@ static double largest_difference(const char *transform)
     return largest;
 }
 
-TEST(crops_of_a_jpeg_are_those_of_the_whole_image)
+TEST(jpeg_crops_equal_crops_of_the_full_image)
 {
     CHECK(mkdir(temp_path("jpeg"), 0777) == 0);
     for (int i = 0; i < 12; i++) {

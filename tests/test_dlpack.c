@@ -74,7 +74,7 @@ TEST(dlpack_strides)
     CHECK(aril_ok());
 }
 
-TEST(dlpack_keeps_the_memory)
+TEST(dlpack_keeps_memory_alive)
 {
     int64_t before = aril__live_blocks();
     struct DLManagedTensorVersioned *m;
@@ -117,7 +117,7 @@ static struct DLManagedTensorVersioned other(void)
     };
 }
 
-TEST(dlpack_ends_once)
+TEST(dlpack_deleter_is_called_once)
 {
     struct DLManagedTensorVersioned m = other();
     {
@@ -147,7 +147,7 @@ TEST(dlpack_ends_once)
     CHECK(aril_ok());
 }
 
-TEST(dlpack_copies_what_is_read_only)
+TEST(dlpack_copies_read_only_memory)
 {
     struct DLManagedTensorVersioned m = other();
     m.flags = 1;
@@ -183,7 +183,7 @@ static void refused(struct DLManagedTensorVersioned m, aril_status code, const c
     aril_clear_error();
 }
 
-TEST(dlpack_refuses_what_it_cannot_take)
+TEST(dlpack_rejects_unsupported_tensors)
 {
     struct DLManagedTensorVersioned m = other();
     m.dl_tensor.device.device_type = 2;

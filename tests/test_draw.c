@@ -82,7 +82,7 @@ TEST(curves)
     free(text);
 }
 
-TEST(gaps_and_single_values)
+TEST(curves_with_gaps_and_single_values)
 {
     const double y[] = { 1, NAN, 2, 3, INFINITY, 4 };
     const aril_series series = { .name = "x", .n = 6, .y = y };
@@ -100,7 +100,7 @@ TEST(gaps_and_single_values)
     free(take(in_folder("empty.svg")));
 }
 
-TEST(confusion)
+TEST(confusion_matrix)
 {
     ARIL_SCOPE;
     static const char *const names[] = {
@@ -141,7 +141,7 @@ TEST(confusion)
     free(take(path));
 }
 
-TEST(sheets)
+TEST(contact_sheets)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_linspace(0, 1, 28 * 28, ARIL_F32, aril_cpu());
@@ -168,7 +168,7 @@ TEST(sheets)
 }
 
 /* Every letter is visible, and within its height. */
-TEST(letters)
+TEST(text_rendering)
 {
     char all[96];
     for (int i = 0; i < 95; i++) all[i] = (char)(' ' + i);
@@ -201,7 +201,7 @@ TEST(letters)
                0);
 }
 
-TEST(mistakes)
+TEST(invalid_arguments_are_rejected)
 {
     ARIL_SCOPE;
     const double y[] = { 1, 2 };
@@ -223,7 +223,7 @@ TEST(mistakes)
     aril_clear_error();
 }
 
-TEST(sizes_that_no_memory_holds)
+TEST(sizes_that_exceed_memory)
 {
     const double y[] = { 1, 2 };
     const aril_series series = { .name = "x", .n = 2, .y = y };

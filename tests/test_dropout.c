@@ -22,7 +22,7 @@ static aril_tensor *ones(int64_t n)
     return aril_ones(ARIL_SHAPE(n), ARIL_F32, aril_cpu());
 }
 
-TEST(zeroes_as_many_as_asked_and_scales_the_rest)
+TEST(drops_a_fraction_p_and_scales_the_rest)
 {
     const double all[] = { 0.05, 0.25, 0.5, 0.9 };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -91,7 +91,7 @@ TEST(p_out_of_range_is_an_error)
     aril_clear_error();
 }
 
-TEST(in_evaluation_x_comes_back)
+TEST(evaluation_mode_returns_the_input)
 {
     ARIL_SCOPE;
     aril_tensor *x = ones(10);
@@ -101,7 +101,7 @@ TEST(in_evaluation_x_comes_back)
     CHECK_INT(aril_generator_state(aril_default_generator()).calls, before.calls);
 }
 
-TEST(a_seed_gives_the_same_mask_again)
+TEST(same_seed_gives_the_same_mask)
 {
     ARIL_SCOPE;
     aril_seed(7);
@@ -122,7 +122,7 @@ TEST(a_seed_gives_the_same_mask_again)
     aril_generator_free(g);
 }
 
-TEST(threads_and_memory_order_do_not_matter)
+TEST(mask_does_not_depend_on_threads_or_memory_format)
 {
     ARIL_SCOPE;
     int threads = aril_threads();
@@ -149,7 +149,7 @@ TEST(threads_and_memory_order_do_not_matter)
     CHECK(same(aril_eq_scalar(first, 0), aril_eq_scalar(y, 0)));
 }
 
-TEST(the_gradient_has_the_same_mask)
+TEST(gradient_uses_the_same_mask)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(ones(5000));
@@ -190,7 +190,7 @@ TEST(dropout_is_linear)
     CHECK(aril_ok());
 }
 
-TEST(second_gradients_flow)
+TEST(second_gradients)
 {
     ARIL_SCOPE;
     /* d/dx sum(dropout(x)^3) = 3 m^3 x^2, and its sum differentiated: 6 m^3 x, m = 0 or 2. */
@@ -205,7 +205,7 @@ TEST(second_gradients_flow)
     aril_release(x);
 }
 
-TEST(whole_channels_go)
+TEST(dropout2d_drops_whole_channels)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(64, 50, 3, 5), ARIL_F32, aril_cpu());

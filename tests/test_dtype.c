@@ -125,7 +125,7 @@ static const aril_dtype aril_promotes[3][9] = {
 
 /* clang-format on */
 
-TEST(promotion_is_pytorchs)
+TEST(promotion_matches_pytorch)
 {
     for (int a = 0; a < 13; a++) {
         for (int b = 0; b < 13; b++) {
@@ -156,7 +156,7 @@ TEST(storage_types_do_not_promote)
 
 /* ---- Names and sizes ---- */
 
-TEST(names_go_both_ways)
+TEST(names_round_trip)
 {
     for (int i = 0; i < ARIL__DTYPE_COUNT; i++) {
         char spelled[40];
@@ -210,7 +210,7 @@ TEST(sizes)
     CHECK_INT(aril__dtype_bytes(ARIL_I4, INT64_MAX), INT64_MAX / 2 + 1);
 }
 
-TEST(rows_are_whole)
+TEST(dtype_rows_are_complete)
 {
     for (int i = 0; i < ARIL__DTYPE_COUNT; i++) {
         const aril__dtype_row *row = &aril__dtypes[i];
@@ -388,7 +388,7 @@ static uint64_t hash_of_codes(aril_dtype t, bool with_nan)
     return h;
 }
 
-TEST(casts_from_f32_give_pytorchs_codes)
+TEST(casts_from_f32_match_pytorch)
 {
     CHECK(hash_of_codes(ARIL_F8E4M3FN, true) == UINT64_C(0x4995524819988aa5));
     CHECK(hash_of_codes(ARIL_F8E4M3FNUZ, true) == UINT64_C(0x98aad5dca31be7a5));
@@ -689,7 +689,7 @@ static void check_walk(aril_dtype t, int c, int64_t offset, int64_t stride, int6
               aril_dtype_name(t), c, (int)stride, (int)n);
 }
 
-TEST(every_walk_gives_the_same)
+TEST(every_conversion_path_agrees)
 {
     static const int64_t walks[][2] = { { 0, 1 }, { 3, 1 },   { 1, 2 },   { 2, 3 },
                                         { 7, 0 }, { 80, -1 }, { 151, -4 } };
@@ -701,7 +701,7 @@ TEST(every_walk_gives_the_same)
 }
 
 /* All f16 and many f32 in contiguous runs, which use F16C, against the portable code. */
-TEST(f16_runs_match_the_portable_code)
+TEST(vectorized_f16_matches_the_portable_code)
 {
     enum { RUN = 4096 };
     static float x[RUN];
@@ -720,7 +720,7 @@ TEST(f16_runs_match_the_portable_code)
     }
 }
 
-TEST(nothing_is_touched_when_there_is_nothing)
+TEST(empty_conversions_touch_no_memory)
 {
     for (int t = 0; t < ARIL__DTYPE_COUNT; t++) {
         for (int c = 0; c < ARIL__C_COUNT; c++) {
@@ -733,7 +733,7 @@ TEST(nothing_is_touched_when_there_is_nothing)
 }
 
 /* Every value of a small dtype, through its own compute type and back. */
-TEST(casting_to_itself_changes_nothing)
+TEST(cast_to_the_same_dtype_changes_nothing)
 {
     for (int t = 0; t < ARIL__DTYPE_COUNT; t++) {
         const aril__dtype_row *row = &aril__dtypes[t];

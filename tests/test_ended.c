@@ -35,7 +35,7 @@ static bool met(const char *words)
     return good;
 }
 
-TEST(an_op_on_an_ended_tensor_is_an_error)
+TEST(op_on_a_released_tensor_is_an_error)
 {
     number(0);
     NEEDS_MARKS;
@@ -53,7 +53,7 @@ TEST(an_op_on_an_ended_tensor_is_an_error)
     CHECK(aril_tensor_status(aril_cat(ARIL_LIST(y, x), 0)) == ARIL_ERR_STATE && met("used after"));
 }
 
-TEST(what_only_looks_at_an_ended_tensor_is_an_error_too)
+TEST(query_of_a_released_tensor_is_an_error)
 {
     number(0);
     NEEDS_MARKS;
@@ -76,7 +76,7 @@ TEST(what_only_looks_at_an_ended_tensor_is_an_error_too)
     CHECK(aril_tensor_status(y) == ARIL_ERR_STATE && strstr(aril_tensor_error(y), "used after"));
 }
 
-TEST(an_ended_tensor_cannot_be_kept)
+TEST(released_tensor_cannot_be_kept)
 {
     number(0);
     NEEDS_MARKS;
@@ -104,7 +104,7 @@ TEST(an_ended_tensor_cannot_be_kept)
     CHECK_INT(aril__live_blocks(), before + 1); /* the poison that escaped */
 }
 
-TEST(a_second_release_is_an_error)
+TEST(second_release_is_an_error)
 {
     number(0);
     NEEDS_MARKS;
@@ -126,7 +126,7 @@ TEST(a_second_release_is_an_error)
     }
 }
 
-TEST(a_scope_keeps_what_was_never_kept)
+TEST(release_of_a_scoped_tensor_is_an_error)
 {
     number(0);
     int64_t before = aril__live_blocks();
@@ -168,7 +168,7 @@ TEST(a_scope_adopts_what_was_kept_alone)
 }
 
 /* The mark must survive the creation of a few more tensors. */
-TEST(headers_are_not_used_again_at_once)
+TEST(headers_are_not_reused_immediately)
 {
     number(0);
     NEEDS_MARKS;
@@ -197,7 +197,7 @@ static int run_self(const char *environment, const char *test, char *text, size_
 
 TEST(child_uses_many_later)
 {
-    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by the_source_location_is_named");
+    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by debug_mode_reports_the_source_location");
     ARIL_SCOPE;
     aril_tensor *x = number(3), *y = forgotten_escape(x);
     for (int i = 0; i < 5000; i++) {
@@ -209,7 +209,7 @@ TEST(child_uses_many_later)
     aril_clear_error();
 }
 
-TEST(the_source_location_is_named)
+TEST(debug_mode_reports_the_source_location)
 {
     static char text[20000];
     if (getenv("ARIL_TEST_CHILD")) SKIP("has no forward function");
@@ -218,12 +218,12 @@ TEST(the_source_location_is_named)
     CHECK_MSG(strstr(text, "(it was made at "), "%s", text);
     CHECK_MSG(strstr(text, "test_ended.c:") || strstr(text, "forgotten_escape+"), "%s", text);
     CHECK(run_self("ARIL_DEBUG=scope", "--list", text, sizeof text) == 0);
-    CHECK(run_self("ARIL_DEBUG=scope", "a_scope_keeps_what_was_never_kept", text, sizeof text) ==
-          0);
+    CHECK(run_self("ARIL_DEBUG=scope", "release_of_a_scoped_tensor_is_an_error", text,
+                   sizeof text) == 0);
     CHECK_MSG(strstr(text, "ARIL_DEBUG: unknown 'scope'; known is scopes"), "%s", text);
 }
 
-TEST(all_of_this_with_ARIL_DEBUG)
+TEST(all_tests_with_ARIL_DEBUG)
 {
     static char text[20000];
     if (getenv("ARIL_TEST_CHILD")) SKIP("has no forward function");
@@ -238,25 +238,25 @@ static void make_in_root(int n)
 
 TEST(child_makes_10000)
 {
-    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by a_loop_without_a_scope_is_warned_of");
+    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by loop_without_a_scope_causes_a_warning");
     make_in_root(10000);
 }
 
 TEST(child_makes_10001)
 {
-    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by a_loop_without_a_scope_is_warned_of");
+    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by loop_without_a_scope_causes_a_warning");
     make_in_root(10001);
     make_in_root(30000);
 }
 
 TEST(child_makes_many_in_a_scope)
 {
-    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by a_loop_without_a_scope_is_warned_of");
+    if (!getenv("ARIL_TEST_CHILD")) SKIP("run by loop_without_a_scope_causes_a_warning");
     ARIL_SCOPE;
     make_in_root(30000);
 }
 
-TEST(a_loop_without_a_scope_is_warned_of)
+TEST(loop_without_a_scope_causes_a_warning)
 {
     static char text[20000];
     if (getenv("ARIL_TEST_CHILD")) SKIP("has no forward function");

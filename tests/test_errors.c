@@ -134,7 +134,7 @@ TEST(elementwise)
 
 /* ---- creation ---- */
 
-TEST(making)
+TEST(creation)
 {
     GIVEN;
     aril_device cpu = aril_cpu();
@@ -278,7 +278,7 @@ TEST(matrices)
 
 /* ---- indexing ---- */
 
-TEST(picking)
+TEST(indexing)
 {
     GIVEN;
     WRONG(ERR_INDEX, aril_index_select(f23, indices(2, 3), 1), "index_select", "3");
@@ -438,7 +438,7 @@ TEST(losses)
 
 /* ---- embedding bags, sorting, transforms, decompositions ---- */
 
-TEST(bags_order_transforms)
+TEST(embedding_bags_sorting_and_transforms)
 {
     GIVEN;
     aril_embedding_bag_opts sum = { .mode = ARIL_SUM }, odd = { .mode = ARIL_NONE };
@@ -610,7 +610,7 @@ TEST(small_functions)
 
 /* ---- poison ---- */
 
-TEST(poison_passes_through)
+TEST(poison_is_propagated)
 {
     GIVEN;
     aril_tensor *p = aril_add(f23, f45);
@@ -669,7 +669,7 @@ TEST(poison_passes_through)
     CHECK_INT(aril_tensor_status(p), ARIL_ERR_SHAPE); /* stays poisoned */
 }
 
-TEST(first_error_stays)
+TEST(first_error_is_kept)
 {
     GIVEN;
     CHECK(aril_ok() && !*aril_error());
@@ -716,7 +716,7 @@ static void hear(aril_status code, const char *message, void *ctx)
     snprintf(h->message, sizeof h->message, "%s", message);
 }
 
-TEST(handler_hears_every_new_error)
+TEST(handler_is_called_for_every_new_error)
 {
     GIVEN;
     heard h = { 0 };

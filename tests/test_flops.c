@@ -51,7 +51,7 @@ static const struct {
     { "lstm_seq_grad", 384 },   { "gru_seq", 144 },     { "gru_seq_grad", 288 },
 };
 
-TEST(products_have_a_rule_of_their_own)
+TEST(products_have_a_flop_rule)
 {
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         const aril__op *op = aril__op_find(products[i].op);

@@ -31,7 +31,7 @@ static char *contents(const char *path)
     return text;
 }
 
-TEST(a_file_is_replaced_at_once)
+TEST(files_are_replaced_atomically)
 {
     const char *path = temp_path("a");
     CHECK_INT(aril__file_replace(path, "old", 3), ARIL_OK);
@@ -55,7 +55,7 @@ TEST(a_file_is_replaced_at_once)
     CHECK_INT(temp_count(), 1);
 }
 
-TEST(a_file_keeps_its_mode_and_links_are_followed)
+TEST(replaced_file_keeps_its_mode_and_links_are_followed)
 {
     const char *path = temp_path("kept");
     char link[512];
@@ -72,7 +72,7 @@ TEST(a_file_keeps_its_mode_and_links_are_followed)
     CHECK_STR(contents(path), "2");
 }
 
-TEST(a_device_is_written_to_and_stays_one)
+TEST(device_files_are_written_in_place)
 {
     struct stat st;
     CHECK_INT(aril__file_replace("/dev/null", "1", 1), ARIL_OK);
@@ -83,7 +83,7 @@ TEST(a_device_is_written_to_and_stays_one)
     aril_clear_error();
 }
 
-TEST(two_writers_do_not_meet)
+TEST(concurrent_writers_do_not_conflict)
 {
     const char *path = temp_path("two");
     aril__file *f = aril__file_begin(path), *g = aril__file_begin(path);
@@ -97,7 +97,7 @@ TEST(two_writers_do_not_meet)
     CHECK_INT(temp_count(), 1);
 }
 
-TEST(what_a_killed_writer_left_is_taken_over)
+TEST(leftovers_of_a_killed_writer_are_reused)
 {
     const char *path = temp_path("killed");
     CHECK_INT(aril__file_replace(path, "old", 3), ARIL_OK);
@@ -150,7 +150,7 @@ static void save_much(const char *path)
                           NULL);
 }
 
-TEST(a_full_disk_leaves_the_old_file)
+TEST(full_disk_keeps_the_old_file)
 {
     const char *path = temp_path("full");
     CHECK_INT(aril__file_replace(path, "old", 3), ARIL_OK);
@@ -162,7 +162,7 @@ TEST(a_full_disk_leaves_the_old_file)
     CHECK_INT(temp_count(), 1);
 }
 
-TEST(places_that_cannot_be_written)
+TEST(unwritable_paths)
 {
     CHECK_INT(aril__file_replace("/no/such/folder/x", "1", 1), ARIL_ERR_IO);
     CHECK(strstr(aril_error(), "cannot write /no/such/folder/x: No such file or directory"));
@@ -176,7 +176,7 @@ TEST(places_that_cannot_be_written)
     aril_clear_error();
 }
 
-TEST(a_folder_that_may_not_be_written)
+TEST(read_only_folder)
 {
     bool root = geteuid() == 0; /* root ignores permissions */
     char folder[512], path[600];
@@ -192,7 +192,7 @@ TEST(a_folder_that_may_not_be_written)
     CHECK(rmdir(folder) == 0);
 }
 
-TEST(folders_are_created_with_their_parents)
+TEST(folders_are_created_with_parents)
 {
     char deep[512], file[600];
     struct stat st;
@@ -220,7 +220,7 @@ static bool good_json(const char *text)
     return aril__json_end(&j);
 }
 
-TEST(json_good_and_bad)
+TEST(valid_and_invalid_json)
 {
     static const char *const good[] = {
         "{}",
@@ -265,7 +265,7 @@ TEST(json_good_and_bad)
     CHECK(!good_json(deep));
 }
 
-TEST(json_strings_come_back)
+TEST(json_strings_round_trip)
 {
     static const char text[] = "a\"\\\n\t\x01/\xc3\xa9\xf0\x9f\x98\x80";
     aril__bytes b = { 0 };
@@ -288,7 +288,7 @@ TEST(json_strings_come_back)
 
 enum { DTYPES = ARIL_F4E2M1 + 1 };
 
-TEST(safetensors_of_every_dtype_come_back)
+TEST(safetensors_round_trip_of_every_dtype)
 {
     ARIL_SCOPE;
     aril_tensor *at[DTYPES + 3];
@@ -437,7 +437,7 @@ static aril_status open_text(const char *header, size_t data)
 #define W(shape, begin, end) \
     "\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]"
 
-TEST(safetensors_that_are_malformed)
+TEST(malformed_safetensors)
 {
     static const struct {
         const char *header;
@@ -484,7 +484,7 @@ TEST(safetensors_that_are_malformed)
     aril_clear_error();
 }
 
-TEST(files_that_are_no_safetensors)
+TEST(files_of_other_formats_are_rejected)
 {
     static const struct {
         const char *bytes;
@@ -515,7 +515,7 @@ TEST(files_that_are_no_safetensors)
     aril_clear_error();
 }
 
-TEST(a_file_that_shrinks_while_it_is_open)
+TEST(file_that_shrinks_while_open)
 {
     ARIL_SCOPE;
     const char *path = temp_path("shrinks");
@@ -533,7 +533,7 @@ TEST(a_file_that_shrinks_while_it_is_open)
     aril_safetensors_close(f);
 }
 
-TEST(safetensors_when_memory_is_out)
+TEST(safetensors_failed_allocations)
 {
     ARIL_SCOPE;
     const char *path = temp_path("memory");

@@ -149,7 +149,7 @@ TEST(what_an_op_costs_and_whether_it_fails_follows_from_its_functions)
     }
 }
 
-TEST(blanks_do_not_matter)
+TEST(whitespace_is_ignored)
 {
     CHECK_NEAR(value_of("a+b*c"), a + b * c, 1e-12);
     CHECK_NEAR(value_of("  a  +\tb *\n c  "), a + b * c, 1e-12);
@@ -157,7 +157,7 @@ TEST(blanks_do_not_matter)
     CHECK_NEAR(value_of("k_square( a )"), a * a, 1e-12);
 }
 
-TEST(malformed_text_is_refused)
+TEST(malformed_formulas_are_rejected)
 {
     static const char *const bad[] = {
         "",
@@ -236,7 +236,7 @@ TEST(malformed_text_is_refused)
     CHECK(aril__program_parse(deep) == NULL);
 }
 
-TEST(derivatives_know_what_they_read)
+TEST(derivatives_report_the_values_they_need)
 {
     aril_clear_error(); /* starts the library, which reads them */
     const aril__derivative *d = aril__derivatives(&aril__op_add);

@@ -17,7 +17,7 @@ static aril_tensor *doubles(int n, const double *at)
 }
 
 /* PyTorch's convention: the angle is undefined there, and no gradient flows. */
-TEST(no_gradient_flows_through_the_angle_of_the_origin)
+TEST(atan2_has_zero_gradient_at_the_origin)
 {
     ARIL_SCOPE;
     aril_tensor *a = doubles(3, (double[]){ 0, -0.0, 3 });
@@ -72,7 +72,7 @@ static aril_tensor *loss_of(aril_tensor *x)
 }
 
 /* The gradient of an empty input is empty for any incoming gradient, so its derivative is 0. */
-TEST(the_mean_of_nothing_has_a_second_derivative)
+TEST(empty_mean_has_a_second_derivative)
 {
     aril_tensor *(*const functions[])(aril_tensor *) = { mean_of, variance_of, loss_of };
     for (int i = 0; i < 3; i++) {
@@ -92,7 +92,7 @@ TEST(the_mean_of_nothing_has_a_second_derivative)
     }
 }
 
-TEST(local_response_norm_of_no_pixels_has_a_gradient)
+TEST(empty_local_response_norm_has_a_gradient)
 {
     ARIL_SCOPE;
     aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(2, 3, 0, 4), ARIL_F32, aril_cpu())), *g;
@@ -104,7 +104,7 @@ TEST(local_response_norm_of_no_pixels_has_a_gradient)
 }
 
 /* Scalar bounds block the gradient at a bound; with tensor bounds, element and bound share it. */
-TEST(the_gradient_at_a_bound)
+TEST(gradient_at_a_bound)
 {
     ARIL_SCOPE;
     aril_tensor *x = doubles(3, (double[]){ 0, 0.5, 1 }), *g;
@@ -121,7 +121,7 @@ TEST(the_gradient_at_a_bound)
     CHECK(d[0] == 0.5 && d[1] == 1 && d[2] == 0.5);
 }
 
-TEST(a_transposed_convolution_keeps_nan_through_its_activation)
+TEST(transposed_convolution_with_activation_propagates_nan)
 {
     aril_dtype types[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16 };
     for (int t = 0; t < 4; t++)
@@ -139,7 +139,7 @@ TEST(a_transposed_convolution_keeps_nan_through_its_activation)
 
 /* Elements before an infinity keep their share of the sums before it; the infinity takes the whole
  * gradient of the sums from it on, as in the limit. */
-TEST(the_gradient_of_logcumsumexp_at_infinity)
+TEST(gradient_of_logcumsumexp_at_infinity)
 {
     ARIL_SCOPE;
     aril_tensor *x = doubles(5, (double[]){ 1, 1, INFINITY, 2, -INFINITY }), *g, *second;

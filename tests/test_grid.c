@@ -63,7 +63,7 @@ static void gradients_fit(aril_grid_opts how)
     }
 }
 
-TEST(a_grid_of_many_places)
+TEST(large_grid)
 {
     ARIL_SCOPE;
     aril_seed(4);
@@ -78,7 +78,7 @@ TEST(a_grid_of_many_places)
 }
 
 /* Outside the image the result is 0, whatever the image holds; the same for a NaN position. */
-TEST(outside_nothing_is_read)
+TEST(no_reads_outside_the_image)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_full(ARIL_SHAPE(1, 5, 3, 3), INFINITY, ARIL_F32, aril_cpu());

@@ -62,7 +62,7 @@ static void make_socket(const char *path)
     close(fd);
 }
 
-TEST(readers_do_not_wait_for_what_is_no_file)
+TEST(readers_do_not_block_on_special_files)
 {
     const char *path[] = { temp_path("pipe"), temp_path("socket"), "/dev/zero", "/dev/tty",
                            temp_path("folder") };
@@ -83,7 +83,7 @@ TEST(readers_do_not_wait_for_what_is_no_file)
     alarm(0);
 }
 
-TEST(writers_do_not_wait_for_a_pipe_in_their_way)
+TEST(writers_do_not_block_on_pipes)
 {
     const char *path = temp_path("model");
     CHECK(mkfifo(temp_path(".model.new0"), 0666) == 0);
@@ -96,7 +96,7 @@ TEST(writers_do_not_wait_for_a_pipe_in_their_way)
 
 /* ---- HDF5 with external data files ---- */
 
-TEST(hdf5_follows_no_links_to_other_files)
+TEST(hdf5_external_links_are_not_followed)
 {
     ARIL_SCOPE;
     const char *path = temp_path("outside.h5"), *name = "x";
@@ -136,7 +136,7 @@ static void link_to(const char *to, const char *at)
     CHECK_MSG(symlink(to, temp_path(at)) == 0, "%s: %s", at, strerror(errno));
 }
 
-TEST(links_in_a_folder_of_images)
+TEST(symbolic_links_in_an_image_folder)
 {
     char set[512];
     snprintf(set, sizeof set, "%s", temp_path("set"));
@@ -223,7 +223,7 @@ static void pack_ones(aril__bytes *gz, size_t n)
     aril__bytes_add(gz, tail, sizeof tail);
 }
 
-TEST(gzip_unpacks_to_what_its_size_explains)
+TEST(gzip_expansion_is_limited)
 {
     ARIL_SCOPE;
     aril__bytes gz = { 0 };
@@ -298,7 +298,7 @@ static const char *decodes(const aril__bytes *b)
     return why;
 }
 
-TEST(images_are_as_large_as_their_files_explain)
+TEST(image_size_is_limited_by_file_size)
 {
     static const unsigned char junk[40000];
     aril__bytes png = { 0 };
@@ -340,7 +340,7 @@ static void pack_letters(aril__bytes *to, size_t n)
     aril__bytes_add(to, sum, 4);
 }
 
-TEST(texts_in_an_image_are_not_unpacked)
+TEST(png_text_is_not_decompressed)
 {
     aril__bytes text = { 0 }, png = { 0 };
     aril__bytes_add(&text, "Comment\0", 9);
@@ -360,7 +360,7 @@ TEST(texts_in_an_image_are_not_unpacked)
               after.ru_maxrss - before.ru_maxrss);
 }
 
-TEST(images_of_thousands_of_scans_are_refused)
+TEST(jpeg_with_thousands_of_scans_is_rejected)
 {
     /* Repeats the first scan of a progressive file, up to the next marker. */
     size_t begin = 0, end;

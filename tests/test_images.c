@@ -140,7 +140,7 @@ static aril_tensor *waves(int64_t c, int64_t h, int64_t w)
     return aril_cast(aril_add_scalar(aril_mul_scalar(wave, 120), 127), ARIL_U8);
 }
 
-TEST(png_comes_back)
+TEST(png_round_trip)
 {
     ARIL_SCOPE;
     static const int channels[] = { 1, 3, 4 };
@@ -167,7 +167,7 @@ static double mean_difference(aril_tensor *a, aril_tensor *b)
         aril_mean(aril_abs(aril_sub(aril_cast(a, ARIL_F32), aril_cast(b, ARIL_F32))), ARIL_ALL));
 }
 
-TEST(jpeg_comes_back_nearly)
+TEST(jpeg_round_trip_is_close)
 {
     ARIL_SCOPE;
     for (int c = 1; c <= 3; c += 2) {
@@ -220,7 +220,7 @@ static aril__bytes jpeg_of(aril_tensor *x)
     return b;
 }
 
-TEST(jpeg_orientation_is_followed)
+TEST(jpeg_orientation_is_applied)
 {
     ARIL_SCOPE;
     aril__bytes plain = jpeg_of(waves(3, 24, 40));
@@ -267,7 +267,7 @@ static bool give_region(void *ctx, int64_t width, int64_t height, aril__region *
     return true;
 }
 
-TEST(a_part_of_a_jpeg_is_that_part_of_the_whole)
+TEST(partial_jpeg_decode_equals_crop_of_the_full_image)
 {
     ARIL_SCOPE;
     aril__bytes b = jpeg_of(waves(3, 371, 503));
@@ -300,7 +300,7 @@ TEST(a_part_of_a_jpeg_is_that_part_of_the_whole)
     aril__bytes_free(&b);
 }
 
-TEST(a_jpeg_comes_out_small_enough_and_no_smaller)
+TEST(reduced_jpeg_respects_the_minimum_size)
 {
     ARIL_SCOPE;
     aril__bytes b = jpeg_of(waves(3, 371, 503));
@@ -341,7 +341,7 @@ static aril_status status_of(const unsigned char *data, size_t size)
     return aril_tensor_status(aril_image_decode(data, size, (aril_image_opts){ 0 }));
 }
 
-TEST(images_that_are_truncated_or_foreign)
+TEST(truncated_and_foreign_images)
 {
     aril_tensor *t = DECODE(png_rgba, 0);
     NEED(t);
@@ -385,7 +385,7 @@ TEST(images_that_claim_to_be_huge)
     aril_clear_error();
 }
 
-TEST(photographs_are_read)
+TEST(real_photographs)
 {
     ARIL_SCOPE;
     const char *data = getenv("ARIL_TEST_DATA");

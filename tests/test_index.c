@@ -39,7 +39,7 @@ static double at(aril_tensor *t, int64_t i)
     return aril_item(aril_select(aril_reshape(t, ARIL_SHAPE(-1)), 0, i));
 }
 
-TEST(where_index_dimensions_go)
+TEST(position_of_index_dimensions)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(2, 3, 4, 5));
@@ -124,7 +124,7 @@ TEST(masks)
     CHECK(aril_ok());
 }
 
-TEST(nothing_to_pick)
+TEST(empty_indices)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(3, 4)),
@@ -147,7 +147,7 @@ TEST(nothing_to_pick)
     CHECK(aril_ok());
 }
 
-TEST(writing_in_place_touches_nothing_else)
+TEST(index_put_changes_only_the_indexed_elements)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(4, 3)), *part = aril_slice(x, 0, 1, 3, 1);

@@ -176,7 +176,7 @@ static int bags(aril_tensor *x, aril_tensor **out)
     return 3;
 }
 
-TEST(bags_of_embeddings)
+TEST(embedding_bags)
 {
     static const int64_t widths[] = { 1, 63, 64, 65, 200 };
     for (int i = 0; i < REALS; i++)

@@ -47,7 +47,7 @@ static bool lapack(void)
     return there;
 }
 
-TEST(matrices_without_an_answer_are_named)
+TEST(singular_matrices_are_named)
 {
     ARIL_SCOPE;
     if (!lapack()) SKIP("no LAPACK");
@@ -72,7 +72,7 @@ TEST(matrices_without_an_answer_are_named)
     CHECK(isnan(aril_item(aril_sum(aril_matrix_exp(nan), ARIL_ALL))));
 }
 
-TEST(mistakes_are_explained)
+TEST(invalid_arguments_are_explained)
 {
     ARIL_SCOPE;
     aril_tensor *a = filled(ARIL_SHAPE(3, 4), 1), *s = filled(ARIL_SHAPE(3, 3), 2);
@@ -106,7 +106,7 @@ TEST(mistakes_are_explained)
                     ARIL_ERR_NUMBER, "add up to nothing"));
 }
 
-TEST(expressions_that_make_no_sense)
+TEST(invalid_einsum_expressions)
 {
     ARIL_SCOPE;
     aril_tensor *a = filled(ARIL_SHAPE(2, 3), 1), *b = filled(ARIL_SHAPE(3, 4), 2);
@@ -132,7 +132,7 @@ TEST(expressions_that_make_no_sense)
 }
 
 /* Larger than LAPACK's blocks, and a batch for several threads. */
-TEST(factors_give_the_matrix_back)
+TEST(factors_reproduce_the_matrix)
 {
     if (!lapack()) SKIP("no LAPACK");
     static const int64_t sizes[][2] = { { 1, 1 },   { 70, 70 }, { 90, 40 },
@@ -163,7 +163,7 @@ TEST(factors_give_the_matrix_back)
 }
 
 /* A V = V diag(L), in complex numbers; 70 is larger than LAPACK's blocks. */
-TEST(eigenvectors_are_only_scaled)
+TEST(eigenvectors_are_scaled_by_the_matrix)
 {
     if (!lapack()) SKIP("no LAPACK");
     for (int64_t n = 1; n <= 70; n += 23) {
@@ -278,7 +278,7 @@ static void with_unknown_batch(void)
 }
 
 /* Rows of a batch are transformed together; each must equal its own transform. */
-TEST(transforms_of_batches_are_those_of_rows)
+TEST(batched_transforms_equal_transforms_of_rows)
 {
     static const int64_t lengths[] = { 4, 10, 25, 60, 400, 1024 };
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -299,7 +299,7 @@ TEST(transforms_of_batches_are_those_of_rows)
     }
 }
 
-TEST(unknown_sizes_pass_through)
+TEST(unknown_sizes_are_propagated)
 {
     ARIL_SCOPE;
     aril__tracer tracer = { .apply = symbolic_apply };
@@ -340,7 +340,7 @@ static aril_status everything(void)
     return aril_gradients(sum, ARIL_LIST(a), g, (aril_grad_opts){ 0 });
 }
 
-TEST(memory_may_run_out_anywhere)
+TEST(every_allocation_fails_in_turn)
 {
     if (!lapack()) SKIP("no LAPACK");
     CHECK_INT(everything(), ARIL_OK);

@@ -111,7 +111,7 @@ TEST(second_gradients_of_composites)
 }
 
 /* The graph of a loss holds its inputs and nothing else of their size. */
-TEST(losses_keep_no_copies)
+TEST(losses_save_no_copies)
 {
     ARIL_SCOPE;
     enum { N = 64, C = 100 };

@@ -59,7 +59,7 @@ static void compare_classes(const char *what, aril_tensor *x, aril_tensor *y, ar
     }
 }
 
-TEST(classes_match_their_references)
+TEST(class_losses_match_their_references)
 {
     static const int64_t classes[] = { 1, 2, 17, 1023, 1024, 1025, 2100 };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
@@ -70,7 +70,7 @@ TEST(classes_match_their_references)
     }
 }
 
-TEST(images_match_their_references)
+TEST(image_losses_match_their_references)
 {
     static const int64_t sizes[] = { 2, 15, 255, 256, 257, 600 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -94,7 +94,7 @@ TEST(values_that_are_not_finite)
     }
 }
 
-TEST(margins_match_their_references)
+TEST(margin_losses_match_their_references)
 {
     static const struct multi_margin_attrs all[] = { { { 1 }, { 1 }, { 0 } },
                                                      { { 2 }, { 0.5 }, { 1 } } };
@@ -116,7 +116,7 @@ TEST(margins_match_their_references)
         }
 }
 
-TEST(alignments_match_their_references)
+TEST(ctc_loss_matches_its_reference)
 {
     for (int64_t i = 0; i < 4; i++) {
         ARIL_SCOPE;
@@ -133,7 +133,7 @@ TEST(alignments_match_their_references)
 }
 
 /* Kernel and reference both refuse what is out of range. */
-TEST(wrong_indices_are_refused)
+TEST(invalid_indices_are_rejected)
 {
     ARIL_SCOPE;
     static const struct nll_attrs plain = { { ARIL_MEAN }, { -100 }, { 0 } };

@@ -227,7 +227,7 @@ TEST(vectors)
 }
 
 /* The same bits on any number of threads, with each row. */
-TEST(threads_change_no_bit)
+TEST(results_do_not_depend_on_threads)
 {
     static const int64_t of[][3] = {
         { 700, 300, 200 }, { 64, 2000, 100 }, { 1, 3000, 700 }, { 3000, 1, 700 }
@@ -337,7 +337,7 @@ TEST(gradients_of_products)
     aril_release(b);
 }
 
-TEST(mistakes_are_explained)
+TEST(invalid_arguments_are_explained)
 {
     ARIL_SCOPE;
     aril_tensor *a = filled(ARIL_SHAPE(3, 4), ARIL_F32, 1),
@@ -418,7 +418,7 @@ static void compare_integers(const char *name, int n_in, aril_tensor *const *in)
                   why);
 }
 
-TEST(integers_have_the_bits_of_their_reference)
+TEST(integer_products_equal_the_reference)
 {
     static const aril_dtype types[] = { ARIL_I64, ARIL_U64, ARIL_I32, ARIL_U8, ARIL_I8 };
     static const int64_t widths[] = { 1, 63, 64, 65, 130 };

@@ -19,7 +19,7 @@ static aril_tensor *floats(int64_t n)
     return aril_zeros(ARIL_SHAPE(n), ARIL_F32, aril_cpu());
 }
 
-TEST(live_and_peak_follow_what_is_made)
+TEST(live_and_peak_bytes_are_tracked)
 {
     int64_t before = stats().live;
     aril_memory_reset_peak(aril_cpu());
@@ -43,7 +43,7 @@ TEST(live_and_peak_follow_what_is_made)
     CHECK_INT(stats().peak, before);
 }
 
-TEST(small_tensors_need_no_memory_of_their_own)
+TEST(small_tensors_are_stored_in_the_header)
 {
     aril_memory_stats before = stats();
     ARIL_SCOPE;
@@ -55,7 +55,7 @@ TEST(small_tensors_need_no_memory_of_their_own)
     CHECK_INT(stats().allocations, before.allocations + 1);
 }
 
-TEST(freed_memory_is_used_again)
+TEST(freed_memory_is_reused)
 {
     aril_memory_trim(aril_cpu());
     CHECK_INT(stats().cached, 0);
@@ -114,7 +114,7 @@ TEST(memory_is_aligned)
     }
 }
 
-TEST(sizes_that_no_memory_holds_are_errors)
+TEST(sizes_that_exceed_memory_are_errors)
 {
     int64_t blocks = 0;
     static const int64_t sizes[] = { INT64_MAX, INT64_MAX / 4, (int64_t)1 << 60, (int64_t)1 << 50 };
@@ -195,7 +195,7 @@ TEST(every_allocation_may_fail)
     aril_release(b);
 }
 
-TEST(a_failure_that_is_switched_off_does_not_come)
+TEST(disabled_failure_does_not_occur)
 {
     ARIL_SCOPE;
     aril_fail_allocation(1);
@@ -222,7 +222,7 @@ static void deleter(void *data, void *ctx)
     deleted_ctx = ctx;
 }
 
-TEST(borrowed_memory_is_given_back_once)
+TEST(borrowed_memory_is_deleted_once)
 {
     float data[40];
     int ctx = 0;
@@ -261,7 +261,7 @@ TEST(borrowed_memory_without_deleter)
     CHECK_INT(aril__live_blocks(), before);
 }
 
-TEST(borrowed_memory_is_given_back_when_it_cannot_be_taken)
+TEST(borrowed_memory_is_deleted_on_failure)
 {
     ARIL_SCOPE;
     float data[8] = { 0 };
@@ -284,7 +284,7 @@ TEST(borrowed_memory_is_given_back_when_it_cannot_be_taken)
     }
 }
 
-TEST(a_gradient_never_takes_borrowed_memory)
+TEST(gradient_never_reuses_borrowed_memory)
 {
     ARIL_SCOPE;
     double data[20];
@@ -301,7 +301,7 @@ TEST(a_gradient_never_takes_borrowed_memory)
     CHECK_NEAR(got[7], 2, 0);
 }
 
-TEST(stats_of_a_device_that_is_not_there)
+TEST(stats_of_a_missing_device)
 {
     aril_memory_stats s = aril_memory((aril_device){ .kind = 7, .index = 3 });
     CHECK_INT(s.live, 0);
@@ -386,7 +386,7 @@ static void train_once(aril_tensor *x, aril_tensor **w)
     }
 }
 
-TEST(steps_fault_no_pages)
+TEST(training_steps_cause_no_page_faults)
 {
     if (ARIL__PLAIN_BLOCKS) {
         test_skip("a sanitizer has an allocator of its own");

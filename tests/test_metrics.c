@@ -107,7 +107,7 @@ static void compare(const char *name, aril_metric_opts opts, aril_tensor *x, ari
     }
 }
 
-TEST(classes_agree_with_scikit_learn)
+TEST(class_metrics_agree_with_scikit_learn)
 {
     ARIL_SCOPE;
     make_data();
@@ -139,7 +139,7 @@ TEST(classes_agree_with_scikit_learn)
     }
 }
 
-TEST(targets_may_be_shares_of_classes_or_columns)
+TEST(targets_may_be_probabilities_or_columns)
 {
     ARIL_SCOPE;
     make_data();
@@ -158,7 +158,7 @@ TEST(targets_may_be_shares_of_classes_or_columns)
     compare("top3", (aril_metric_opts){ 0 }, aril_transpose(wide, 1, 2), pairs, NULL, GOLDEN_TOP3);
 }
 
-TEST(targets_below_0_are_passed_over)
+TEST(negative_targets_are_ignored)
 {
     ARIL_SCOPE;
     make_data();
@@ -182,7 +182,7 @@ TEST(accuracy_has_two_names)
     aril_metric_free(m);
 }
 
-TEST(the_table_counts_classes_and_answers)
+TEST(confusion_matrix_counts_targets_and_predictions)
 {
     ARIL_SCOPE;
     make_data();
@@ -198,7 +198,7 @@ TEST(the_table_counts_classes_and_answers)
     aril_metric_free(m);
 }
 
-TEST(yes_and_no_agree_with_scikit_learn)
+TEST(binary_metrics_agree_with_scikit_learn)
 {
     ARIL_SCOPE;
     make_data();
@@ -221,7 +221,7 @@ TEST(yes_and_no_agree_with_scikit_learn)
     compare("accuracy", (aril_metric_opts){ 0 }, share, y, NULL, GOLDEN_YES_ACCURACY);
 }
 
-TEST(labels_agree_with_scikit_learn)
+TEST(multilabel_metrics_agree_with_scikit_learn)
 {
     ARIL_SCOPE;
     make_data();
@@ -234,7 +234,7 @@ TEST(labels_agree_with_scikit_learn)
     compare("accuracy", labels, x, y, NULL, GOLDEN_LABELS_ACCURACY);
 }
 
-TEST(values_agree_with_scikit_learn)
+TEST(regression_metrics_agree_with_scikit_learn)
 {
     ARIL_SCOPE;
     make_data();
@@ -291,7 +291,7 @@ TEST(states_save_and_load)
 }
 
 /* A checkpoint's state may differ in size from the metric's. */
-TEST(states_of_another_form_are_refused)
+TEST(states_of_other_shapes_are_rejected)
 {
     ARIL_SCOPE;
     const int64_t seen[] = { 100000, -5, 7 };
@@ -342,7 +342,7 @@ static aril_tensor *off_by_one(aril_tensor *output, aril_tensor *target, void *c
     return *(int *)ctx ? aril_mean(aril_cast(near, ARIL_F32), ARIL_ALL) : near;
 }
 
-TEST(metrics_of_ones_own)
+TEST(custom_metrics)
 {
     ARIL_SCOPE;
     make_data();
@@ -363,7 +363,7 @@ TEST(metrics_of_ones_own)
     CHECK_NEAR(value[1], all, 1e-6);
 }
 
-TEST(mistakes_are_told)
+TEST(mistakes_are_reported)
 {
     ARIL_SCOPE;
     make_data();

@@ -46,7 +46,7 @@ static double worst(aril_tensor *a, aril_tensor *b)
 
 /* ---- errors ---- */
 
-TEST(mistakes_in_norms)
+TEST(invalid_norm_arguments)
 {
     ARIL_SCOPE;
     const aril_batch_norm_opts bn = { 0 };
@@ -89,7 +89,7 @@ TEST(mistakes_in_norms)
     aril_clear_error();
 }
 
-TEST(mistakes_in_attention)
+TEST(invalid_attention_arguments)
 {
     ARIL_SCOPE;
     aril_tensor *q = f32(ARIL_SHAPE(3, 4), 0), *k = f32(ARIL_SHAPE(5, 4), 0);
@@ -121,7 +121,7 @@ TEST(mistakes_in_attention)
 
 /* ---- numbers ---- */
 
-TEST(large_means_do_not_hurt)
+TEST(norms_are_accurate_with_large_means)
 {
     ARIL_SCOPE;
     /* f32 values that are exact in both types: 4096 plus eighths. */
@@ -151,7 +151,7 @@ static aril_tensor *one_of_each(int which, aril_tensor *const *p)
     }
 }
 
-TEST(threads_change_no_bit)
+TEST(results_do_not_depend_on_threads)
 {
     ARIL_SCOPE;
     int threads = aril_threads();
@@ -177,7 +177,7 @@ TEST(threads_change_no_bit)
     CHECK(aril_ok());
 }
 
-TEST(channels_last_stays_so)
+TEST(channels_last_is_kept)
 {
     ARIL_SCOPE;
     aril_tensor *lying = f32(ARIL_SHAPE(2, 5, 4, 6), 0); /* [N,H,W,C] */
@@ -211,7 +211,7 @@ TEST(channels_last_stays_so)
     aril_release(flat);
 }
 
-TEST(running_values_may_be_views)
+TEST(running_statistics_may_be_views)
 {
     ARIL_SCOPE;
     aril_tensor *x = f32(ARIL_SHAPE(4, 3), 0);
@@ -228,7 +228,7 @@ TEST(running_values_may_be_views)
 
 /* ---- memory ---- */
 
-TEST(attention_never_holds_all_scores)
+TEST(attention_never_stores_all_scores)
 {
     ARIL_SCOPE;
     enum { L = 1024, E = 8 };
@@ -247,7 +247,7 @@ TEST(attention_never_holds_all_scores)
     aril_release(v);
 }
 
-TEST(batch_norm_saves_its_input_and_two_numbers_a_channel)
+TEST(batch_norm_saves_its_input_and_two_values_per_channel)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(f32(ARIL_SHAPE(64, 16, 10, 10), 0));
@@ -454,7 +454,7 @@ TEST(out_of_memory_in_lstm)
     fail_everywhere(work_lstm);
 }
 
-TEST(a_nan_reaches_its_whole_line_of_a_softmax)
+TEST(softmax_propagates_nan)
 {
     ARIL_SCOPE;
     static const aril_dtype dtypes[] = { ARIL_F16, ARIL_BF16, ARIL_F32, ARIL_F64 };

@@ -47,7 +47,7 @@ static aril_module *small_net(void)
                               aril_nn_relu(), aril_nn_linear(0, 3));
 }
 
-TEST(a_module_of_ones_own)
+TEST(custom_module)
 {
     ARIL_SCOPE;
     aril_module *m = two_layer_new(6, 5, 4);
@@ -77,7 +77,7 @@ TEST(a_module_of_ones_own)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(nothing_is_left_of_a_module)
+TEST(freed_module_leaves_no_memory)
 {
     int64_t bytes = aril_memory(aril_cpu()).live, blocks = aril__live_blocks();
     aril_module *m = two_layer_new(50, 50, 50); /* outside any scope */
@@ -90,7 +90,7 @@ TEST(nothing_is_left_of_a_module)
     CHECK_INT(aril__live_blocks(), blocks);
 }
 
-TEST(sizes_come_from_the_first_input)
+TEST(sizes_are_inferred_from_the_first_input)
 {
     ARIL_SCOPE;
     aril_module *m = small_net();
@@ -163,7 +163,7 @@ TEST(errors_name_the_module)
     aril_module_release(m);
 }
 
-TEST(sequential_fuses_and_gives_the_same_bits)
+TEST(fused_sequential_is_bitwise_the_same)
 {
     ARIL_SCOPE;
     for (int kind = 0; kind < 2; kind++) {
@@ -379,7 +379,7 @@ TEST(loading_state)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(what_is_made_in_inference_can_be_trained)
+TEST(module_built_in_inference_mode_can_be_trained)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_sequential(aril_nn_linear(0, 4), aril_nn_batch_norm1d(0));
@@ -400,7 +400,7 @@ TEST(what_is_made_in_inference_can_be_trained)
     aril_module_release(m);
 }
 
-TEST(printed_as_pytorch_does)
+TEST(print_matches_pytorch)
 {
     aril_module *m = aril_nn_sequential(
         aril_nn_conv2d_with(3, 8, 3, (aril_nn_conv_opts){ .stride = { 2 }, .padding = { 1 } }),
@@ -426,7 +426,7 @@ TEST(printed_as_pytorch_does)
     aril_module_release(m);
 }
 
-TEST(sequential_lets_go_of_values)
+TEST(sequential_releases_intermediate_values)
 {
     aril_module *m = aril_nn_sequential();
     for (int i = 0; i < 20; i++) {
@@ -466,7 +466,7 @@ static double all_at_once(void)
     return result;
 }
 
-TEST(memory_that_runs_out)
+TEST(failed_allocations)
 {
     double want = all_at_once();
     want = all_at_once();
@@ -494,7 +494,7 @@ TEST(memory_that_runs_out)
     CHECK_MSG(failures > 100, "%d", failures);
 }
 
-TEST(lists_of_modules_that_are_none)
+TEST(invalid_module_lists)
 {
     CHECK(aril_nn_sequential_of(2, NULL) == NULL);
     CHECK(!aril_ok() && strstr(aril_error(), "2 modules") != NULL);
@@ -504,7 +504,7 @@ TEST(lists_of_modules_that_are_none)
     CHECK(isnan(aril_cost_training(NULL, 1)));
 }
 
-TEST(a_weight_is_not_shared_with_whole_numbers)
+TEST(weight_cannot_be_shared_with_an_integer_tensor)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_linear(2, 2);

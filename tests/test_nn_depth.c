@@ -67,7 +67,7 @@ static void refuses(void)
     aril_module_release(m);
 }
 
-TEST(nesting_has_a_bound)
+TEST(nesting_depth_is_limited)
 {
     with_plain_stack(refuses);
 }
@@ -117,7 +117,7 @@ static void walks(void)
     aril_module_release(m);
 }
 
-TEST(every_walk_goes_to_the_bottom)
+TEST(every_traversal_reaches_the_deepest_module)
 {
     with_plain_stack(walks);
 }

@@ -50,7 +50,7 @@ static bool all_are(aril_tensor *t, double value)
     return m.low == value && m.high == value;
 }
 
-TEST(layers_begin_as_pytorchs)
+TEST(initialization_matches_pytorch)
 {
     aril_seed(5);
     struct {
@@ -95,7 +95,7 @@ TEST(layers_begin_as_pytorchs)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(the_seed_decides)
+TEST(initialization_follows_the_seed)
 {
     ARIL_SCOPE;
     aril_tensor *w[3];
@@ -123,7 +123,7 @@ static double place(const int64_t *at, int ndim, void *ctx)
     return (double)(at[0] * 10 + at[1]) + *(double *)ctx * ndim;
 }
 
-TEST(initialisers)
+TEST(initializers)
 {
     ARIL_SCOPE;
     aril_seed(9);
@@ -214,7 +214,7 @@ TEST(parameters_by_pattern)
     aril_module_release(m);
 }
 
-TEST(initialisers_refuse_what_does_not_fit)
+TEST(initializers_reject_invalid_tensors)
 {
     ARIL_SCOPE;
     aril_tensor *row = aril_zeros(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
@@ -231,7 +231,7 @@ TEST(initialisers_refuse_what_does_not_fit)
     aril_clear_error();
 }
 
-TEST(memory_that_runs_out)
+TEST(failed_allocations)
 {
     ARIL_SCOPE;
     aril_tensor *t = aril_zeros(ARIL_SHAPE(6, 40), ARIL_F32, aril_cpu());

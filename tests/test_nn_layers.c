@@ -129,7 +129,7 @@ static void mix_destroy(aril_module *self)
     *m->told = true;
 }
 
-TEST(classes_of_several_inputs_and_results)
+TEST(classes_with_several_inputs_and_outputs)
 {
     static const aril_module_class type = { .type = "Mix",
                                             .size = sizeof(mix),
@@ -255,7 +255,7 @@ TEST(random_layers)
     aril_clear_error();
 }
 
-TEST(wrong_options_are_refused)
+TEST(invalid_options_are_rejected)
 {
     aril_module *bad[] = {
         aril_nn_conv2d(3, 4, 0),

@@ -29,7 +29,7 @@ static aril_tensor *by_name(const char *name, aril_nn_loss_opts opts, aril_list 
         if (why) test_fail(__FILE__, __LINE__, "%s: %s", #got, why); \
     } while (0)
 
-TEST(every_loss_is_its_function)
+TEST(loss_modules_equal_their_functions)
 {
     ARIL_SCOPE;
     aril_seed(1);
@@ -124,7 +124,7 @@ TEST(options_reach_the_functions)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(names_are_known_in_several_forms)
+TEST(names_have_aliases)
 {
     CHECK_STR(aril__loss_find("cross_entropy")->type, "CrossEntropyLoss");
     CHECK_STR(aril__loss_find("CrossEntropyLoss")->name, "cross_entropy");
@@ -167,7 +167,7 @@ TEST(losses_say_what_their_scores_are)
         aril_clear_error();                                                           \
     } while (0)
 
-TEST(what_is_meant_is_said)
+TEST(invalid_names_and_options_are_explained)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, CPU);
@@ -188,7 +188,7 @@ TEST(what_is_meant_is_said)
             "expected 1 or 2");
 }
 
-TEST(inputs_are_counted)
+TEST(number_of_inputs_is_checked)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_loss("mse");
@@ -203,7 +203,7 @@ TEST(inputs_are_counted)
     aril_module_release(m);
 }
 
-TEST(a_weight_is_a_buffer)
+TEST(weight_is_a_buffer)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_from((float[]){ 1, 2, 3 }, ARIL_SHAPE(3), ARIL_F32, CPU);

@@ -36,7 +36,7 @@ static aril_tensor *randn(aril_shape shape)
 
 /* ---- recurrent networks ---- */
 
-TEST(first_values_are_pytorchs)
+TEST(initialization_matches_pytorch)
 {
     ARIL_SCOPE;
     aril_seed(0);
@@ -76,7 +76,7 @@ TEST(sizes_are_inferred)
 }
 
 /* A module cast and put into evaluation mode before its sizes were known stays so afterwards. */
-TEST(late_parts_follow_their_module)
+TEST(lazy_parameters_follow_mode_and_dtype)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_transformer_encoder_layer(0, 2);
@@ -91,7 +91,7 @@ TEST(late_parts_follow_their_module)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(dropout_between_layers_is_for_training)
+TEST(dropout_between_layers_only_in_training)
 {
     ARIL_SCOPE;
     aril_seed(4);
@@ -107,7 +107,7 @@ TEST(dropout_between_layers_is_for_training)
 }
 
 /* Applying a cell step by step equals the network. */
-TEST(cells_are_steps_of_networks)
+TEST(cells_equal_steps_of_networks)
 {
     ARIL_SCOPE;
     aril_seed(5);
@@ -130,7 +130,7 @@ TEST(cells_are_steps_of_networks)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(networks_say_what_is_wrong)
+TEST(networks_report_invalid_inputs)
 {
     ARIL_SCOPE;
     REFUSED(aril_nn_lstm(3, 0), ARIL_ERR_ARG, "LSTM: 3 inputs and 0 values of state");
@@ -152,7 +152,7 @@ TEST(networks_say_what_is_wrong)
 
 /* ---- attention ---- */
 
-TEST(attention_starts_as_pytorchs)
+TEST(attention_initialization_matches_pytorch)
 {
     ARIL_SCOPE;
     aril_seed(6);
@@ -176,7 +176,7 @@ TEST(attention_starts_as_pytorchs)
 
 /* A query that sees no key has weights of 0, and the result is just the bias; with and without
  * returning weights. */
-TEST(a_query_that_sees_nothing)
+TEST(query_with_all_keys_masked)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_multihead_attention(4, 2);
@@ -192,7 +192,7 @@ TEST(a_query_that_sees_nothing)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(dropout_of_weights_is_for_training)
+TEST(attention_dropout_only_in_training)
 {
     ARIL_SCOPE;
     aril_seed(7);
@@ -209,7 +209,7 @@ TEST(dropout_of_weights_is_for_training)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(attention_says_what_is_wrong)
+TEST(attention_reports_invalid_inputs)
 {
     ARIL_SCOPE;
     REFUSED(aril_nn_multihead_attention(6, 4), ARIL_ERR_ARG, "4 heads do not divide 6 values");
@@ -230,7 +230,7 @@ TEST(attention_says_what_is_wrong)
 
 /* ---- transformers ---- */
 
-TEST(transformers_have_pytorchs_parts)
+TEST(transformers_have_pytorch_child_names)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_transformer_decoder_layer(8, 2);
@@ -244,7 +244,7 @@ TEST(transformers_have_pytorchs_parts)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(dropout_of_transformers)
+TEST(transformer_dropout)
 {
     ARIL_SCOPE;
     aril_seed(8);
@@ -258,7 +258,7 @@ TEST(dropout_of_transformers)
 }
 
 /* Masked positions cannot affect the others. */
-TEST(a_causal_encoder_sees_no_later_place)
+TEST(causal_encoder_ignores_later_positions)
 {
     ARIL_SCOPE;
     aril_nn_transformer_opts opts = { .causal = true, .batch_first = true, .feedforward = 16 };
@@ -274,7 +274,7 @@ TEST(a_causal_encoder_sees_no_later_place)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(transformers_say_what_is_wrong)
+TEST(transformers_report_invalid_inputs)
 {
     ARIL_SCOPE;
     REFUSED(aril_nn_transformer_encoder_layer(6, 4), ARIL_ERR_ARG,

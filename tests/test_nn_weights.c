@@ -43,7 +43,7 @@ static bool same_state(aril_module *a, aril_module *b)
     return same;
 }
 
-TEST(what_is_saved_comes_back)
+TEST(weights_round_trip)
 {
     ARIL_SCOPE;
     CHECK(begin());
@@ -61,7 +61,7 @@ TEST(what_is_saved_comes_back)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(a_file_that_does_not_fit_changes_nothing)
+TEST(mismatched_file_changes_nothing)
 {
     ARIL_SCOPE;
     CHECK(begin());
@@ -104,7 +104,7 @@ TEST(a_file_that_does_not_fit_changes_nothing)
     end();
 }
 
-TEST(memory_that_runs_out)
+TEST(failed_allocations)
 {
     ARIL_SCOPE;
     CHECK(begin());
@@ -130,7 +130,7 @@ TEST(memory_that_runs_out)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(names_that_are_missing)
+TEST(missing_names)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_linear(2, 2);

@@ -13,7 +13,7 @@
 static const aril_dtype dtypes[] = { ARIL_BOOL, ARIL_U8,  ARIL_U16, ARIL_U32, ARIL_U64, ARIL_I8,
                                      ARIL_I16,  ARIL_I32, ARIL_I64, ARIL_F16, ARIL_F32, ARIL_F64 };
 
-TEST(npy_of_every_dtype_comes_back)
+TEST(npy_round_trip_of_every_dtype)
 {
     ARIL_SCOPE;
     const char *path = temp_path("x.npy");
@@ -49,7 +49,7 @@ static aril_tensor *decode(const char *header, const void *data, size_t size)
     return t;
 }
 
-TEST(npy_of_either_order)
+TEST(npy_in_c_and_fortran_order)
 {
     ARIL_SCOPE;
     aril_tensor *t = decode("{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }",
@@ -64,7 +64,7 @@ TEST(npy_of_either_order)
     CHECK_INT(aril_item_int(aril_sum(aril_cast(t, ARIL_I64), ARIL_ALL)), 2);
 }
 
-TEST(npy_that_is_malformed)
+TEST(malformed_npy)
 {
     static const struct {
         const char *header;
@@ -113,7 +113,7 @@ TEST(npy_that_is_malformed)
     aril_clear_error();
 }
 
-TEST(npz_comes_back)
+TEST(npz_round_trip)
 {
     ARIL_SCOPE;
     aril_tensor *at[] = { aril_arange(0, 5, 1, ARIL_I64, aril_cpu()), aril_scalar(0.5),
@@ -154,7 +154,7 @@ static const unsigned char compressed[] = {
 #include "files/compressed.inc"
 };
 
-TEST(npz_that_is_compressed)
+TEST(compressed_npz)
 {
     ARIL_SCOPE;
     aril_npz *f = aril_npz_open_memory(compressed, sizeof compressed);
@@ -186,7 +186,7 @@ TEST(npz_that_is_compressed)
     CHECK_INT(bad, 20);
 }
 
-TEST(npz_that_is_none)
+TEST(files_that_are_not_npz)
 {
     static const char *const bad[] = { "", "PK", "PK\5\6..................",
                                        "PK\3\4 and so on, but there is no end of it" };
@@ -204,7 +204,7 @@ TEST(npz_that_is_none)
     aril_clear_error();
 }
 
-TEST(npz_when_memory_is_out)
+TEST(npz_failed_allocations)
 {
     ARIL_SCOPE;
     const char *path = temp_path("memory.npz");
@@ -228,7 +228,7 @@ TEST(npz_when_memory_is_out)
     }
 }
 
-TEST(a_device_is_no_file)
+TEST(device_files_are_rejected)
 {
     ARIL_SCOPE;
     CHECK(aril_tensor_status(aril_npy_read("/dev/zero")) == ARIL_ERR_IO);

@@ -43,7 +43,7 @@ static aril_tensor *derivative(aril_tensor *y, aril_tensor *x)
 
 /* ---- second derivatives in f64 ---- */
 
-TEST(second_derivatives_with_numbers_are_exact)
+TEST(second_derivatives_with_scalars_are_exact)
 {
     ARIL_SCOPE;
     const double v = 1.7, p = 2.3, b = 0.7, c = 0.3;
@@ -94,7 +94,7 @@ TEST(second_derivatives_of_mixed_types_are_exact)
 
 /* ---- branches that are not taken ---- */
 
-TEST(second_derivatives_far_from_the_kink_are_numbers)
+TEST(second_derivatives_far_from_the_kink_are_finite)
 {
     ARIL_SCOPE;
     aril_tensor *x = OF(ARIL_F32, 100, 2, 0, -1);
@@ -107,7 +107,7 @@ TEST(second_derivatives_far_from_the_kink_are_numbers)
     CHECK(aril_ok());
 }
 
-TEST(smooth_l1_without_a_parabola)
+TEST(smooth_l1_with_beta_zero)
 {
     ARIL_SCOPE;
     aril_tensor *x = OF(ARIL_F32, 1, 1, 2), *y = of(ARIL_F32, 3, (double[]){ 1, 2, 1 }, false);
@@ -151,7 +151,7 @@ TEST(derivatives_of_logaddexp_at_infinity)
     CHECK_ALL(derivative(aril_logaddexp(a, b), b), 0, 1, 1 - s);
 }
 
-TEST(logsumexp_keeps_nan)
+TEST(logsumexp_propagates_nan)
 {
     ARIL_SCOPE;
     enum { N = 3000 };
@@ -171,7 +171,7 @@ TEST(logsumexp_keeps_nan)
     CHECK_NEAR(aril_item(aril_logsumexp(OF(ARIL_F32, INFINITY, 1), ARIL_ALL)), INFINITY, 0);
 }
 
-TEST(clamps_pass_gradients_to_infinity)
+TEST(clamp_passes_gradients_at_infinity)
 {
     ARIL_SCOPE;
     aril_tensor *x = OF(ARIL_F32, INFINITY, -INFINITY, 1, 2, 0, NAN);
@@ -183,7 +183,7 @@ TEST(clamps_pass_gradients_to_infinity)
     CHECK_ALL(aril_clamp(x, 2.0, 1.0), 1, 1, 1, 1, 1, NAN);
 }
 
-TEST(bitwise_not_of_truth_values)
+TEST(bitwise_not_of_booleans)
 {
     ARIL_SCOPE;
     aril_tensor *y = aril_bitwise_not(of(ARIL_BOOL, 2, (double[]){ 1, 0 }, false));
@@ -287,7 +287,7 @@ TEST(topk_of_a_scalar)
     }
 }
 
-TEST(diagonals_out_of_reach_are_empty)
+TEST(diagonals_out_of_range_are_empty)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu());

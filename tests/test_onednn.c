@@ -176,7 +176,7 @@ static bool has_bf16(void)
     return aril__cpu() >= ARIL__CPU_AVX512;
 }
 
-TEST(products_are_taken)
+TEST(products_run_on_onednn)
 {
     aril_dtype types[2] = { ARIL_F32, ARIL_BF16 };
     for (int t = 0; t < 1 + has_bf16(); t++) {
@@ -207,7 +207,7 @@ TEST(products_are_taken)
 }
 
 /* NaN and infinities through the activations of a layer. */
-TEST(activations_of_odd_values)
+TEST(activations_of_nan_and_infinity)
 {
     static const float odd[8] = { NAN, INFINITY, -INFINITY, 7, -3, 0.5f, -0.5f, 0 };
     aril_dtype types[2] = { ARIL_F32, ARIL_BF16 };
@@ -231,7 +231,7 @@ static struct pool_attrs windows(int64_t kernel, int64_t stride, int64_t pad)
                                 .include_pad = { 1 } };
 }
 
-TEST(pooling_is_taken)
+TEST(pooling_runs_on_onednn)
 {
     for (int last = 0; last < 2; last++) {
         ARIL_SCOPE;
@@ -265,7 +265,7 @@ TEST(pooling_is_taken)
 }
 
 /* oneDNN skips NaN, and starts at the lowest finite number. */
-TEST(largest_of_odd_values)
+TEST(max_pool_of_nan_and_infinity)
 {
     for (int last = 0; last < 2; last++) {
         ARIL_SCOPE;
@@ -281,7 +281,7 @@ TEST(largest_of_odd_values)
     }
 }
 
-TEST(norms_and_softmax_are_taken)
+TEST(norms_and_softmax_run_on_onednn)
 {
     ARIL_SCOPE;
     struct softmax_attrs axis = { { 1 } };
@@ -368,7 +368,7 @@ TEST(copies_keep_every_bit)
     for (int i = 0; i < 65536; i++) CHECK_INT(got[i], (uint32_t)i << 16);
 }
 
-TEST(sequences_are_taken)
+TEST(sequences_run_on_onednn)
 {
     ARIL_SCOPE;
     struct rnn_seq_attrs a = { { 0 }, { 0 }, { 0 } };
@@ -757,7 +757,7 @@ static void runs_out(const call *c, const aril__row *row)
     CHECK_MSG(n > 2 && n < 500, "%s: %d allocations", row->name, n);
 }
 
-TEST(memory_may_run_out)
+TEST(failed_allocations)
 {
     aril_seed(2);
     state = 5;

@@ -148,7 +148,7 @@ static int walk_layer(const layer *l, aril_dtype dtype)
     return taken;
 }
 
-TEST(no_piece_has_a_reference_kernel)
+TEST(no_partition_uses_a_reference_kernel)
 {
     static const int64_t sizes[] = { 7, 13, 15, 27 }, channels[] = { 16, 64, 200 };
     int taken = 0, layers = 0;
@@ -165,7 +165,7 @@ TEST(no_piece_has_a_reference_kernel)
               layers * 16, made);
 }
 
-TEST(no_piece_of_other_kinds_has_a_reference_kernel)
+TEST(no_partition_of_other_convolutions_uses_a_reference_kernel)
 {
     static const layer layers[] = {
         { 1, 64, 64, 13, 3, 1, 4, 2 },     { 1, 256, 256, 7, 3, 1, 32, 2 },
@@ -198,7 +198,7 @@ static double time_of(aril_tensor *x, aril_tensor *w, int threads)
 }
 
 /* Reference loops take a thousand times as long; threads that wait for a core, a few times. */
-TEST(threads_do_not_slow_down)
+TEST(more_threads_are_not_slower)
 {
     static const layer layers[] = { { 1, 64, 256, 13, 1, 1, 1, 2 },
                                     { 1, 256, 64, 7, 1, 1, 1, 2 },
@@ -295,12 +295,12 @@ static void numbers(bool any_threads)
     aril_set_deterministic(ARIL_SAME_THREADS);
 }
 
-TEST(numbers_are_right_with_many_threads)
+TEST(results_are_correct_with_many_threads)
 {
     numbers(false);
 }
 
-TEST(bits_are_the_same_with_any_number_of_threads)
+TEST(results_do_not_depend_on_threads)
 {
     numbers(true);
 }
@@ -382,7 +382,7 @@ TEST(threads_get_equal_work)
             }
 }
 
-TEST(weights_are_cut_where_rows_are_few)
+TEST(weights_are_split_if_there_are_few_rows)
 {
     const layer last = { 1, 512, 512, 7, 3, 1, 1, 2 }, early = { 1, 64, 64, 56, 3, 1, 1, 2 };
     aril__conv_split s = best_split(&last, ARIL__CONV_Y, 16);

@@ -196,7 +196,7 @@ static void check_layouts(const test_sample *s)
     }
 }
 
-TEST(layouts_of_inputs)
+TEST(input_layouts)
 {
     test_each_sample(check_layouts);
 }
@@ -339,7 +339,7 @@ static void check_symbolic(const test_sample *s)
     aril_clear_error();
 }
 
-TEST(batch_size_unknown)
+TEST(unknown_batch_size)
 {
     test_each_sample(check_symbolic);
 }
@@ -414,7 +414,7 @@ static void check_threads(const test_sample *s)
     if (why) FAIL(s, "one and three threads", dtype, why);
 }
 
-TEST(same_bits_for_any_number_of_threads)
+TEST(results_do_not_depend_on_threads)
 {
     test_each_sample(check_threads);
 }

@@ -187,7 +187,7 @@ static void check_masks(const test_sample *s)
     }
 }
 
-TEST(rules_read_only_what_their_masks_name)
+TEST(gradient_rules_use_only_saved_values)
 {
     test_each_sample(check_masks);
 }

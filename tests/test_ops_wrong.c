@@ -177,7 +177,7 @@ static void check_misfits(const test_sample *s)
     }
 }
 
-TEST(inputs_that_do_not_fit)
+TEST(mismatched_inputs)
 {
     test_each_sample(check_misfits);
 }

@@ -34,7 +34,7 @@ static double first(aril_tensor *t)
         aril_clear_error();                                                                 \
     } while (0)
 
-TEST(names_are_known_and_near_ones_suggested)
+TEST(unknown_names_get_suggestions)
 {
     const char *const *names = aril_optim_names();
     int n = 0;
@@ -54,7 +54,7 @@ TEST(names_are_known_and_near_ones_suggested)
     CHECK_FAILS(aril_optim_option_names("sdg"), ARIL_ERR_ARG, "did you mean sgd?");
 }
 
-TEST(wrong_options_are_told)
+TEST(invalid_options_are_reported)
 {
     CHECK_FAILS(aril_adam(NULL, (aril_adam_opts){ .momentum = 0.9 }), ARIL_ERR_ARG,
                 "adam has no option momentum; there are lr, weight_decay, beta1");
@@ -71,7 +71,7 @@ TEST(wrong_options_are_told)
     CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .accumulate = -2 }), ARIL_ERR_ARG, "accumulate");
 }
 
-TEST(wrong_parameters_are_told)
+TEST(invalid_parameters_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
@@ -109,7 +109,7 @@ TEST(wrong_parameters_are_told)
     aril_release(q);
 }
 
-TEST(parameters_can_come_later)
+TEST(parameters_can_be_added_later)
 {
     aril_tensor *p = param(1, ARIL_F32);
     aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.5 });
@@ -154,7 +154,7 @@ TEST(groups_have_options_of_their_own)
     aril_release(r);
 }
 
-TEST(the_rate_is_a_tensor_that_may_be_written)
+TEST(learning_rate_is_a_writable_tensor)
 {
     ARIL_SCOPE;
     aril_tensor *p = param(1, ARIL_F64);
@@ -169,7 +169,7 @@ TEST(the_rate_is_a_tensor_that_may_be_written)
     aril_release(p);
 }
 
-TEST(a_parameter_without_gradient_waits_and_counts_its_own_steps)
+TEST(parameter_without_gradient_is_skipped_and_counts_its_own_steps)
 {
     aril_tensor *p = param(1, ARIL_F32), *late = param(1, ARIL_F32), *alone = param(1, ARIL_F32);
     aril_optim *o = aril_adam(ARIL_TENSORS(p, late), (aril_adam_opts){ .lr = 0.1 });
@@ -221,7 +221,7 @@ TEST(gradients_are_clipped_by_norm_and_by_value)
     aril_release(none);
 }
 
-TEST(clipping_as_an_option_is_the_same)
+TEST(clipping_options_equal_clipping_functions)
 {
     aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
     aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1, .clip_norm = 0.5 });
@@ -324,7 +324,7 @@ static void odd_run(const char *name, float *to, bool by_op, bool turned)
     aril_release(p[1]);
 }
 
-TEST(one_pass_gives_the_bits_of_many)
+TEST(fused_update_is_bitwise_the_same_as_separate_ones)
 {
     static float want[ODD + 15], got[ODD + 15];
     const char *const *names = aril_optim_names();
@@ -345,7 +345,7 @@ TEST(one_pass_gives_the_bits_of_many)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(the_scale_of_the_loss_follows_infinities)
+TEST(loss_scale_adapts_to_infinities)
 {
     ARIL_SCOPE;
     aril_tensor *p = param(1, ARIL_F32);
@@ -464,7 +464,7 @@ TEST(closures_are_called_as_often_as_needed)
 
 /* ---- averages ---- */
 
-TEST(averages_are_swapped_in_and_out)
+TEST(averaged_weights_are_swapped_in_and_out)
 {
     aril_tensor *p = param(2, ARIL_F32);
     aril_average *ema = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ .decay = 0.5 });
@@ -513,7 +513,7 @@ TEST(averages_are_swapped_in_and_out)
     aril_release(p);
 }
 
-TEST(the_loss_scale_never_sticks_at_0_or_infinity)
+TEST(loss_scale_never_sticks_at_0_or_infinity)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
@@ -538,7 +538,7 @@ TEST(the_loss_scale_never_sticks_at_0_or_infinity)
 
 /* ---- methods that are not element-wise ---- */
 
-TEST(muon_takes_matrices_only)
+TEST(muon_accepts_only_matrices)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu()));
@@ -603,7 +603,7 @@ TEST(adafactor_keeps_rows_and_columns)
     aril_release(w);
 }
 
-TEST(a_skipped_step_of_a_method_changes_nothing)
+TEST(skipped_step_changes_nothing)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu()));

@@ -19,7 +19,7 @@ static double lr(aril_optim *o)
     return aril_item(aril_optim_lr(o));
 }
 
-TEST(names_are_known_and_near_ones_suggested)
+TEST(unknown_names_get_suggestions)
 {
     const char *const *names = aril_schedule_names();
     int n = 0;
@@ -40,7 +40,7 @@ TEST(names_are_known_and_near_ones_suggested)
     CHECK_FAILS(aril_schedule_new(NULL, none), ARIL_ERR_ARG, "NULL");
 }
 
-TEST(wrong_options_are_told)
+TEST(invalid_options_are_reported)
 {
     aril_schedule_opts none = { 0 };
     CHECK_FAILS(aril_cosine_schedule(none), ARIL_ERR_ARG, ".total");
@@ -81,7 +81,7 @@ TEST(wrong_options_are_told)
     aril_optim_free(o);
 }
 
-TEST(epochs_and_batches_are_counted_apart)
+TEST(epochs_and_batches_are_counted_separately)
 {
     ARIL_SCOPE;
     aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
@@ -126,7 +126,7 @@ TEST(groups_follow_in_proportion)
     aril_release(q);
 }
 
-TEST(a_plateau_drops_when_nothing_gets_better)
+TEST(plateau_drops_when_the_metric_stops_improving)
 {
     aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1 });
     aril_optim_schedule(o, aril_plateau_schedule((aril_schedule_opts){ .patience = 2 }));
@@ -146,7 +146,7 @@ static double halves(double base, int64_t t, void *ctx)
     return base / (double)(1 << t);
 }
 
-TEST(a_function_of_your_own)
+TEST(custom_function)
 {
     int calls = 0;
     aril_optim *o = aril_sgd(NULL, (aril_sgd_opts){ .lr = 1 });
@@ -157,7 +157,7 @@ TEST(a_function_of_your_own)
     aril_optim_free(o);
 }
 
-TEST(a_schedule_has_one_owner)
+TEST(schedule_has_one_owner)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
@@ -178,7 +178,7 @@ TEST(a_schedule_has_one_owner)
     aril_optim_free(o);
 }
 
-TEST(rates_are_numbers)
+TEST(schedule_options_must_be_finite)
 {
     CHECK_FAILS(aril_cosine_schedule((aril_schedule_opts){ .total = 9, .min_lr = NAN }),
                 ARIL_ERR_ARG, ".min_lr is nan");

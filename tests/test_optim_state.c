@@ -148,7 +148,7 @@ static void stop_and_resume(const char *name, float *want, float *got, copies *s
     run_end(&part);
 }
 
-TEST(a_run_that_stopped_goes_on_with_the_same_bits)
+TEST(resumed_run_is_bitwise_the_same)
 {
     static copies saved;
     float want[SIZE], got[SIZE];
@@ -178,7 +178,7 @@ static const char *refused(run *r, const aril_named *from)
     return text;
 }
 
-TEST(a_state_that_does_not_fit_changes_nothing)
+TEST(mismatched_state_changes_nothing)
 {
     ARIL_SCOPE;
     static copies saved;
@@ -223,7 +223,7 @@ TEST(a_state_that_does_not_fit_changes_nothing)
 }
 
 /* Counts, floats and learning rates in a state must not be out of range. */
-TEST(numbers_that_no_run_reaches_are_refused)
+TEST(unreachable_values_are_rejected)
 {
     ARIL_SCOPE;
     static const double reals[] = { 1e300, -1, 0.5, 1e16 };
@@ -307,7 +307,7 @@ static bool whole_life(const char *name, float *to)
     return good;
 }
 
-TEST(memory_may_run_out_anywhere)
+TEST(every_allocation_fails_in_turn)
 {
     const char *const names[] = { "adam", "nadam", "lamb", "lbfgs", "rmsprop" };
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
@@ -332,7 +332,7 @@ TEST(memory_may_run_out_anywhere)
 }
 
 /* A failed step leaves everything unchanged, and can be repeated. */
-TEST(a_step_without_memory_can_be_repeated)
+TEST(step_that_ran_out_of_memory_can_be_repeated)
 {
     float want[SIZE], got[SIZE];
     run r;

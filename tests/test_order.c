@@ -249,7 +249,7 @@ static void check_samples(size_t k, int batch, int channels)
     aril_release(x[1]);
 }
 
-TEST(every_op_takes_samples_side_by_side)
+TEST(every_op_accepts_samples_last)
 {
     static const int sizes[][2] = { { 2, 4 }, { 16, 2 }, { 16, 6 }, { 32, 12 }, { 5, 20 } };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
@@ -258,7 +258,7 @@ TEST(every_op_takes_samples_side_by_side)
 }
 
 /* Over all dimensions but channels, as in the gradient of a bias. */
-TEST(reductions_of_samples_side_by_side)
+TEST(reductions_of_samples_last)
 {
     static aril_tensor *(*const reduce[])(aril_tensor *, aril_axes) = {
         aril_sum,  aril_mean, aril_prod, aril_nansum, aril_nanmean,      aril_logsumexp,
@@ -277,7 +277,7 @@ TEST(reductions_of_samples_side_by_side)
 }
 
 /* A small network's layers preserve it, and its gradients have it, too. */
-TEST(layers_of_few_channels_keep_samples_side_by_side)
+TEST(layers_with_few_channels_keep_samples_last)
 {
     ARIL_SCOPE;
     aril_tensor *w1 = aril_parameter(normal(ARIL_SHAPE(6, 1, 5, 5), 1));
@@ -374,24 +374,24 @@ static void check_block(const char *name, aril_tensor *(*block)(aril_tensor *x))
     aril_release(x);
 }
 
-TEST(a_residual_block_keeps_it)
+TEST(residual_block_keeps_channels_last)
 {
     check_block("residual", residual_block);
 }
 
-TEST(an_inception_block_keeps_it)
+TEST(inception_block_keeps_channels_last)
 {
     check_block("inception", inception_block);
 }
 
-TEST(a_dense_block_keeps_it)
+TEST(dense_block_keeps_channels_last)
 {
     check_block("dense", dense_block);
 }
 
 /* The gradient of a reshape is contiguous: it is converted once, where it meets a channels-last
  * tensor. */
-TEST(a_flat_end_does_not_spread)
+TEST(gradient_through_flatten_keeps_channels_last)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(aril_channels_last(normal(ARIL_SHAPE(2, 8, 6, 6), 1)));

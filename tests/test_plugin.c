@@ -52,7 +52,7 @@ static void train_on(aril_device d, const char *name, float *to)
     aril_release(p);
 }
 
-TEST(optimizers_work_there)
+TEST(optimizers_work_on_the_device)
 {
     const char *const *names = aril_optim_names();
     for (int i = 0; names[i]; i++) {
@@ -66,7 +66,7 @@ TEST(optimizers_work_there)
     }
 }
 
-TEST(the_state_of_optimizers_moves_along)
+TEST(optimizer_state_moves_with_parameters)
 {
     static const float v[2] = { 1, -2 };
     float here[2], there[2];
@@ -90,7 +90,7 @@ TEST(the_state_of_optimizers_moves_along)
     CHECK(here[0] < 0.6f);
 }
 
-TEST(computes_there)
+TEST(computes_on_the_device)
 {
     ARIL_SCOPE;
     aril_device d = mirror();
@@ -109,7 +109,7 @@ TEST(computes_there)
     CHECK(aril_ok());
 }
 
-TEST(differentiates_there)
+TEST(differentiates_on_the_device)
 {
     ARIL_SCOPE;
     float v[3] = { 1, -2, 3 };
@@ -130,7 +130,7 @@ TEST(differentiates_there)
     aril_release(w);
 }
 
-TEST(anomaly_mode_looks_there_too)
+TEST(anomaly_mode_works_on_the_device)
 {
     ARIL_SCOPE;
     float v[2] = { -1, 1 };
@@ -157,7 +157,7 @@ TEST(devices_do_not_mix)
     CHECK(aril_ok());
 }
 
-TEST(refuses_what_is_no_plugin)
+TEST(rejects_files_that_are_not_plugins)
 {
     mirror();
     CHECK_INT(aril_plugin_load("/nowhere/none.so"), ARIL_ERR_PLUGIN);
@@ -173,7 +173,7 @@ TEST(refuses_what_is_no_plugin)
     CHECK_INT(aril_device_count(), 2);
 }
 
-TEST(gradients_of_views_and_writes_stay_there)
+TEST(gradients_of_views_and_writes_stay_on_the_device)
 {
     ARIL_SCOPE;
     float v[4] = { 1, 2, 3, 4 }, g[4];
@@ -191,7 +191,7 @@ TEST(gradients_of_views_and_writes_stay_there)
     aril_release(x);
 }
 
-TEST(parts_of_a_byte_are_moved_alone)
+TEST(sub_byte_views_are_copied)
 {
     ARIL_SCOPE;
     float v[9] = { 1, 2, 3, 4, 5, 6, 7, 1, 2 }, got[9];
@@ -209,7 +209,7 @@ TEST(parts_of_a_byte_are_moved_alone)
 }
 
 /* Runs a network there, moves it back, runs it here: the tensors stay the same objects. */
-TEST(modules_move_there_and_back)
+TEST(modules_move_to_the_device_and_back)
 {
     ARIL_SCOPE;
     aril_device d = mirror();

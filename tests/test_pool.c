@@ -71,7 +71,7 @@ TEST(pool_rows_agree_with_the_reference)
     check_pools(ARIL_SHAPE(1, 33, 6, 7, 8), true, &to_size);
 }
 
-TEST(the_largest_of_u64)
+TEST(max_pool_of_u64)
 {
     ARIL_SCOPE;
     static const uint64_t values[4] = { 1, UINT64_MAX - 1, 7, UINT64_MAX };

@@ -48,7 +48,7 @@ TEST(print_like_pytorch)
     CHECK(aril_ok());
 }
 
-TEST(print_cuts_at_the_buffer)
+TEST(print_truncates_at_the_buffer)
 {
     ARIL_SCOPE;
     aril_tensor *t = aril_arange(0, 4, 1, ARIL_I64, aril_cpu());

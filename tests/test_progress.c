@@ -32,7 +32,7 @@ static aril__progress bar(bool utf8, bool colour)
                              .total = 1875 };
 }
 
-TEST(the_line_says_what_there_is)
+TEST(line_contains_all_fields)
 {
     char text[1024];
     aril__progress p = bar(true, false);
@@ -87,7 +87,7 @@ static int columns(const char *text)
     return n;
 }
 
-TEST(values_are_written_as_people_read_them)
+TEST(values_are_formatted_for_people)
 {
     static const struct {
         double v;
@@ -104,7 +104,7 @@ TEST(values_are_written_as_people_read_them)
     }
 }
 
-TEST(the_line_fits_every_width)
+TEST(line_fits_every_width)
 {
     char text[4096];
     for (int kind = 0; kind < 3; kind++)
@@ -129,7 +129,7 @@ TEST(the_line_fits_every_width)
                 }
 }
 
-TEST(no_value_is_lost_at_the_end_of_an_epoch)
+TEST(last_line_of_an_epoch_has_all_values)
 {
     char text[4096];
     for (int kind = 0; kind < 3; kind++)
@@ -253,7 +253,7 @@ static int in_terminal(int width, const char *locale, const char *kind, int verb
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(in_a_terminal_it_is_a_bar)
+TEST(terminal_shows_a_bar)
 {
     NEEDS_TERMINAL();
     CHECK_INT(in_terminal(120, "C.UTF-8", "xterm", 0, 0), 0);
@@ -277,7 +277,7 @@ TEST(in_a_terminal_it_is_a_bar)
     }
 }
 
-TEST(plain_letters_where_the_locale_has_no_more)
+TEST(ascii_bar_without_utf8_locale)
 {
     NEEDS_TERMINAL();
     CHECK_INT(in_terminal(100, "C", "xterm", 1, 0), 0);
@@ -293,7 +293,7 @@ TEST(plain_letters_where_the_locale_has_no_more)
     CHECK(strchr(out, '\033') == NULL && count(out, "\n") == 4);
 }
 
-TEST(it_follows_the_width)
+TEST(bar_follows_the_terminal_width)
 {
     NEEDS_TERMINAL();
     CHECK_INT(in_terminal(110, "C.UTF-8", "xterm", 1, 42), 0);
@@ -326,7 +326,7 @@ static const char *through_file(int verbose)
     return code == 0 ? out : "failed";
 }
 
-TEST(through_a_pipe_it_is_a_line_an_epoch)
+TEST(pipe_gets_one_line_per_epoch)
 {
     ARIL_SCOPE;
     for (int verbose = 0; verbose <= 2; verbose++) {

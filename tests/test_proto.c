@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TEST(bytes_are_as_the_format_says)
+TEST(encoded_bytes_match_the_format)
 {
     static const uint8_t want[] = { 0x08, 0x96, 0x01,                                 /* 1: 150 */
                                     0x12, 0x07, 't',  'e',  's',  't', 'i', 'n', 'g', /* 2: text */
@@ -24,7 +24,7 @@ TEST(bytes_are_as_the_format_says)
     aril__proto_free(&p);
 }
 
-TEST(what_was_written_is_read)
+TEST(messages_round_trip)
 {
     aril__proto p = { 0 };
     const float floats[] = { 1, -2, 0.5f };
@@ -58,7 +58,7 @@ TEST(what_was_written_is_read)
     aril__proto_free(&p);
 }
 
-TEST(a_number_alone_is_a_list_of_one)
+TEST(unpacked_number_is_a_list_of_one)
 {
     aril__proto p = { 0 };
     aril__proto_int(&p, 1, 42);
@@ -70,7 +70,7 @@ TEST(a_number_alone_is_a_list_of_one)
     aril__proto_free(&p);
 }
 
-TEST(malformed_messages_end)
+TEST(malformed_messages_are_rejected)
 {
     static const struct {
         size_t n;
@@ -94,7 +94,7 @@ TEST(malformed_messages_end)
     }
 }
 
-TEST(groups_are_passed_over)
+TEST(groups_are_skipped)
 {
     static const uint8_t text[] = { 0x0b, 0x08, 0x01, 0x13, 0x14, 0x0c, 0x10, 0x05 };
     aril__proto_in in = aril__proto_open(text, sizeof text);
@@ -102,7 +102,7 @@ TEST(groups_are_passed_over)
     CHECK(!aril__proto_next(&in) && !in.malformed);
 }
 
-TEST(any_bytes_end)
+TEST(random_bytes_terminate)
 {
     uint32_t state = 1;
     for (int round = 0; round < 20000; round++) {

@@ -44,7 +44,7 @@ static aril_tensor *make(int kind, int64_t n)
     }
 }
 
-TEST(random_same_for_any_number_of_threads)
+TEST(random_does_not_depend_on_threads)
 {
     int before = aril_threads();
     for (int kind = 0; kind < KINDS; kind++) {
@@ -64,7 +64,7 @@ TEST(random_same_for_any_number_of_threads)
 }
 
 /* Element i is the same whatever the size and shape of the tensor (except in randperm). */
-TEST(random_element_depends_on_its_index_alone)
+TEST(random_element_depends_only_on_its_index)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         ARIL_SCOPE;
@@ -88,7 +88,7 @@ TEST(random_element_depends_on_its_index_alone)
     CHECK(same(aril_reshape(flat, ARIL_SHAPE(6, 4)), aril_contiguous(aril_t(back))));
 }
 
-TEST(random_numbers_are_those_of_the_generator)
+TEST(random_matches_the_generator)
 {
     ARIL_SCOPE;
     aril_seed(123);
@@ -281,7 +281,7 @@ TEST(random_parameters_get_gradients)
     CHECK(aril_ok());
 }
 
-TEST(random_in_place_ends_a_gradient)
+TEST(random_in_place_clears_the_gradient)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu()), *grad[1];
@@ -301,7 +301,7 @@ static void wrong(aril_tensor *t, aril_status code, const char *part)
     aril_clear_error();
 }
 
-TEST(random_wrong_calls)
+TEST(random_invalid_calls)
 {
     ARIL_SCOPE;
     aril_device cpu = aril_cpu();
@@ -339,7 +339,7 @@ static void compare_bits(const aril__op *op, int n_in, aril_tensor *const *in, c
     if (why) test_fail(__FILE__, __LINE__, "%s: %s", op->name, why);
 }
 
-TEST(numbers_have_the_bits_of_their_reference)
+TEST(random_numbers_equal_their_reference)
 {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (size_t k = 0; k < sizeof computing / sizeof *computing; k++) {
@@ -364,7 +364,7 @@ TEST(numbers_have_the_bits_of_their_reference)
         }
 }
 
-TEST(permutations_match_their_reference)
+TEST(permutations_equal_their_reference)
 {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         ARIL_SCOPE;
@@ -374,7 +374,7 @@ TEST(permutations_match_their_reference)
     }
 }
 
-TEST(dropout_has_the_bits_of_its_reference)
+TEST(dropout_equals_its_reference)
 {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int k = 0; k < 8; k++) {

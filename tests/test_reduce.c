@@ -117,7 +117,7 @@ static aril_tensor *sorted0(aril_tensor *x)
     return aril_sort(x, 0, (aril_sort_opts){ 0 }, NULL);
 }
 
-TEST(same_bits_for_any_number_of_threads)
+TEST(results_do_not_depend_on_threads)
 {
     static maker *const all[] = { sum_all, sum_rows, sum_columns, var_all, lse_columns, norm3,
                                   argmax,  softmax0, softmax1,    cumsum0, cumsum1,     sorted0 };
@@ -164,7 +164,7 @@ TEST(long_reductions_agree_with_short_ones)
 
 /* ---- NaN ---- */
 
-TEST(nan_is_passed_on)
+TEST(nan_is_propagated)
 {
     ARIL_SCOPE;
     aril_tensor *x = VEC(1, NAN, 3, -INFINITY, NAN), *where;
@@ -190,7 +190,7 @@ TEST(nan_is_passed_on)
 
 /* ---- empty tensors, and errors ---- */
 
-TEST(reductions_of_nothing)
+TEST(reductions_of_empty_tensors)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, aril_cpu());
@@ -249,7 +249,7 @@ TEST(errors_say_what_is_wrong)
     aril_clear_error();
 }
 
-TEST(an_index_of_a_quantile_stays_in_range)
+TEST(quantile_index_stays_in_range)
 {
     ARIL_SCOPE;
     aril_tensor *x = normal(ARIL_SHAPE(1001), ARIL_F32);
@@ -329,7 +329,7 @@ static aril_tensor *search_of(aril_tensor *x)
     return aril_searchsorted(x, x, (aril_search_opts){ 0 });
 }
 
-TEST(running_out_of_memory_leaves_nothing_behind)
+TEST(failed_allocations_do_not_leak)
 {
     static maker *const all[] = { sum_all,   lse_columns, sorted0, unique_of,  histc_of,
                                   search_of, softmax0,    cumsum0, quantile_of };

@@ -19,7 +19,7 @@ static void refused(aril_tensor *t, aril_status code, const char *name, const ch
     aril_clear_error();
 }
 
-TEST(sizes_that_wrap)
+TEST(sizes_that_overflow)
 {
     ARIL_SCOPE;
     refused(aril_rfftfreq(INT64_MAX, 1), ARIL_ERR_SHAPE, "rfftfreq", "elements");
@@ -27,7 +27,7 @@ TEST(sizes_that_wrap)
     refused(aril_fftfreq(INT64_MAX, 1), ARIL_ERR_SHAPE, "fftfreq", "elements");
 }
 
-TEST(differences_of_any_order)
+TEST(diff_of_any_order)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_arange(0, 6, 1, ARIL_F32, aril_cpu());
@@ -75,7 +75,7 @@ TEST(probabilities_outside_0_to_1)
     CHECK(aril_ok());
 }
 
-TEST(running_statistics_of_another_size)
+TEST(running_statistics_of_wrong_size)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu());
@@ -96,7 +96,7 @@ TEST(running_statistics_of_another_size)
     CHECK(aril_ok());
 }
 
-TEST(diagonals_of_two_sizes_in_einsum)
+TEST(einsum_diagonals_of_different_sizes)
 {
     ARIL_SCOPE;
     refused(aril_einsum("ii", ARIL_LIST(ones(ARIL_SHAPE(3, 1)))), ARIL_ERR_SHAPE, "einsum",
@@ -108,7 +108,7 @@ TEST(diagonals_of_two_sizes_in_einsum)
     CHECK(aril_ok());
 }
 
-TEST(weights_and_indices_of_another_rank)
+TEST(weights_and_indices_of_wrong_rank)
 {
     ARIL_SCOPE;
     aril_tensor *zero = aril_zeros(ARIL_SHAPE(1), ARIL_I64, aril_cpu());
@@ -125,7 +125,7 @@ TEST(weights_and_indices_of_another_rank)
     CHECK(aril_tensor_status(aril_max_unpool2d(x, where, (aril_shape){ 0 }, two)) == ARIL_OK);
 }
 
-TEST(sources_of_another_length)
+TEST(sources_of_wrong_length)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
@@ -146,7 +146,7 @@ TEST(sources_of_another_length)
     CHECK(aril_ok());
 }
 
-TEST(results_for_which_there_is_no_room)
+TEST(null_output_pointers)
 {
     ARIL_SCOPE;
     CHECK_INT(aril_init_fans(ones(ARIL_SHAPE(2, 3)), NULL, NULL), ARIL_OK);
@@ -161,7 +161,7 @@ TEST(results_for_which_there_is_no_room)
 }
 
 /* Broadcasting would give a result of another shape than the state. */
-TEST(states_of_another_batch)
+TEST(states_of_wrong_batch_size)
 {
     ARIL_SCOPE;
     aril_tensor *one = ones(ARIL_SHAPE(1, 3)), *two = ones(ARIL_SHAPE(2, 3)), *c;
@@ -183,7 +183,7 @@ TEST(states_of_another_batch)
 }
 
 /* f16 is widened before multiplying, which must not make it compatible with f32. */
-TEST(factors_of_two_dtypes)
+TEST(factors_of_different_dtypes)
 {
     ARIL_SCOPE;
     aril_dtype low[] = { ARIL_F16, ARIL_BF16 };
@@ -200,7 +200,7 @@ TEST(factors_of_two_dtypes)
     }
 }
 
-TEST(an_axis_squeezed_twice)
+TEST(repeated_squeeze_axis)
 {
     ARIL_SCOPE;
     aril_tensor *x = ones(ARIL_SHAPE(3, 1));
@@ -210,7 +210,7 @@ TEST(an_axis_squeezed_twice)
 }
 
 /* Weights [N] of losses [N,1] would broadcast to [N,N]. */
-TEST(weights_that_would_multiply_losses)
+TEST(loss_weights_that_broadcast_the_loss)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_full(ARIL_SHAPE(4, 1), 0.5, ARIL_F32, aril_cpu());

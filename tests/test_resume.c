@@ -187,7 +187,7 @@ static void kill_often(int times, job j, double seconds, const char *want, unsig
     printf("      %d kills, %d fits finished with the same bits\n", kills, finished);
 }
 
-TEST(killed_at_fifty_moments)
+TEST(killed_at_fifty_random_moments)
 {
     unsigned seed = (unsigned)time(NULL);
     const char *fixed = getenv("ARIL_TEST_SEED");
@@ -206,7 +206,7 @@ TEST(killed_at_fifty_moments)
                &seed);
 }
 
-TEST(killed_with_gradients_that_wait_and_with_workers)
+TEST(killed_with_accumulated_gradients_and_workers)
 {
     unsigned seed = 5;
     const char *want = place("want");
@@ -244,7 +244,7 @@ static int signalled(const char *dir, const char *result)
     return own_calls == 1 ? 0 : 5;
 }
 
-TEST(a_signal_saves_and_stops)
+TEST(signal_saves_and_stops)
 {
     const char *want = place("want"), *got = place("got"), *dir = place("run");
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
@@ -257,7 +257,7 @@ TEST(a_signal_saves_and_stops)
     CHECK_INT(end(begin(&(job){ .result = got, .raise_signal = true })), -SIGTERM);
 }
 
-TEST(a_full_disk_ends_the_fit_and_not_the_checkpoint)
+TEST(full_disk_ends_the_fit_and_keeps_the_checkpoint)
 {
     const char *want = place("want"), *got = place("got"), *dir = place("run");
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
@@ -290,7 +290,7 @@ static aril_history *fit_with(const char *metrics, int64_t batch, const char *di
     return h;
 }
 
-TEST(zz_checkpoints_of_other_fits_are_refused)
+TEST(zz_checkpoints_of_other_fits_are_rejected)
 {
     ARIL_SCOPE;
     const char *dir = place("run");
@@ -338,7 +338,7 @@ static void change_state(const char *dir, const char *name, aril_tensor *to)
     CHECK_MSG(found, "there is no %s", name);
 }
 
-TEST(zz_numbers_that_no_fit_reaches_are_refused)
+TEST(zz_unreachable_values_are_rejected)
 {
     ARIL_SCOPE;
     static const int64_t far = INT64_C(1) << 32;
@@ -385,7 +385,7 @@ static double fit_open(int epochs, const char *dir)
     return loss;
 }
 
-TEST(zz_a_model_of_open_sizes_resumes)
+TEST(zz_model_with_lazy_sizes_resumes)
 {
     const char *dir = place("run");
     double want = fit_open(3, NULL);

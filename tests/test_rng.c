@@ -30,7 +30,7 @@ TEST(philox_known_answers)
 }
 
 /* The layout must not change: other devices and saved states depend on it. */
-TEST(elements_have_their_block_and_word)
+TEST(elements_map_to_block_and_word)
 {
     const aril__rng_key key = { 0x0123456789abcdefu, 0xfedcba9876543210u };
     const uint32_t k[2] = { 0x89abcdefu, 0x01234567u };
@@ -224,7 +224,7 @@ TEST(normals_keep_their_bits)
     CHECK(h64 == 0x1effea54d1a2ad15u);
 }
 
-TEST(normals_at_the_ends)
+TEST(normals_at_the_extremes)
 {
     const uint32_t ends[] = { 0,          1,          2,          0x1fffffff, 0x20000000,
                               0x3fffffff, 0x40000000, 0x60000000, 0x7fffffff, 0x80000000,
@@ -244,7 +244,7 @@ TEST(normals_at_the_ends)
         }
 }
 
-TEST(below_is_in_range_and_even)
+TEST(below_is_in_range_and_uniform)
 {
     static int64_t x[N];
     int count[10] = { 0 };
@@ -284,7 +284,7 @@ TEST(calls_and_seeds_differ)
         }
 }
 
-TEST(a_generator_counts_calls)
+TEST(generator_counts_calls)
 {
     aril_generator *g = aril_generator_new(42);
     CHECK(g);

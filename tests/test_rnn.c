@@ -116,7 +116,7 @@ static void loop(int steps, bool backward)
     aril_release(b);
 }
 
-TEST(state_round_a_loop_leaks_nothing)
+TEST(state_across_iterations_does_not_leak)
 {
     loop(20, true);
     int64_t before = aril__live_blocks();
@@ -141,7 +141,7 @@ static void fill(aril_tensor **w, int gates, int64_t i, int64_t h)
     }
 }
 
-TEST(a_sequence_is_its_cells)
+TEST(sequence_equals_its_cells)
 {
     enum { T = 5, N = 3, I = 4, H = 6 };
     ARIL_SCOPE;
@@ -203,7 +203,7 @@ TEST(dropout_between_layers)
     for (int k = 0; k < 8; k++) aril_release(w[k]);
 }
 
-TEST(mistakes_are_errors)
+TEST(invalid_arguments_are_errors)
 {
     ARIL_SCOPE;
     aril_tensor *w[4], *hn, *y;
@@ -344,7 +344,7 @@ TEST(rows_agree_with_the_reference)
 }
 
 /* No bit depends on the number of threads. */
-TEST(threads_change_no_bit)
+TEST(results_do_not_depend_on_threads)
 {
     layout l = { 4, 40, 130, true, true, true };
     for (int kind = 0; kind < 3; kind++) {

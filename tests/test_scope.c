@@ -16,7 +16,7 @@ static aril_tensor *number(double v)
     return aril_from(&v, ARIL_SHAPE(), ARIL_F64, aril_cpu());
 }
 
-TEST(what_a_scope_makes_ends_with_it)
+TEST(tensors_are_released_with_their_scope)
 {
     number(0); /* the library has started */
     int64_t before = live();
@@ -29,7 +29,7 @@ TEST(what_a_scope_makes_ends_with_it)
     CHECK_INT(live(), before);
 }
 
-TEST(a_scope_left_by_break_and_continue)
+TEST(scope_left_by_break_and_continue)
 {
     int64_t before = live();
     int turns = 0;
@@ -68,7 +68,7 @@ static double returned_from_inside(int depth)
     return -1;
 }
 
-TEST(a_scope_left_by_return)
+TEST(scope_left_by_return)
 {
     int64_t before = live();
     CHECK_NEAR(returned_from_inside(4), 4 + 3 + 2 + 1 + 5, 0);
@@ -86,7 +86,7 @@ again : {
     return round;
 }
 
-TEST(a_scope_left_by_goto)
+TEST(scope_left_by_goto)
 {
     int64_t before = live();
     CHECK_INT(left_by_goto(), 5);
@@ -100,7 +100,7 @@ static aril_tensor *escaping(aril_tensor *x)
     return aril_escape(z);
 }
 
-TEST(escape_moves_one_scope_out)
+TEST(escape_moves_to_the_enclosing_scope)
 {
     int64_t before = live();
     {
@@ -127,7 +127,7 @@ TEST(escape_moves_one_scope_out)
     CHECK_INT(live(), before);
 }
 
-TEST(escape_leaves_alone_what_the_scope_does_not_own)
+TEST(escape_ignores_tensors_of_other_scopes)
 {
     int64_t before = live();
     {
@@ -145,7 +145,7 @@ TEST(escape_leaves_alone_what_the_scope_does_not_own)
     CHECK_INT(live(), before);
 }
 
-TEST(many_escape_from_the_middle)
+TEST(many_tensors_escape)
 {
     enum { N = 1000 };
     int64_t before = live();
@@ -179,7 +179,7 @@ TEST(keep_outlives_scopes)
     CHECK_INT(live(), before);
 }
 
-TEST(set_carries_state_round_a_loop)
+TEST(set_carries_state_across_iterations)
 {
     int64_t before = live();
     aril_tensor *state = NULL;
@@ -215,7 +215,7 @@ TEST(adopt_gives_a_kept_reference_to_a_scope)
     CHECK_INT(live(), before);
 }
 
-TEST(drop_ends_a_temporary_early)
+TEST(drop_releases_a_temporary_early)
 {
     int64_t before = live();
     ARIL_SCOPE;
@@ -238,7 +238,7 @@ TEST(drop_ends_a_temporary_early)
     CHECK_INT(live(), before);
 }
 
-TEST(null_is_refused_and_nothing_else_happens)
+TEST(null_is_rejected_without_side_effects)
 {
     int64_t before = live();
     {
@@ -261,7 +261,7 @@ static void leaves_guards_open(void)
     number(7);
 }
 
-TEST(guards_left_open_are_healed)
+TEST(unclosed_guards_are_repaired)
 {
     int64_t before = live();
     CHECK(aril_grad_enabled());
@@ -300,7 +300,7 @@ static bool grad_after_return(int how)
     }
 }
 
-TEST(modes_end_with_their_block)
+TEST(modes_are_restored_at_the_end_of_the_block)
 {
     CHECK(!grad_after_return(0));
     CHECK(aril_grad_enabled());
@@ -343,7 +343,7 @@ TEST(deep_nesting)
     CHECK_INT(live(), before);
 }
 
-TEST(a_graph_ends_with_its_scope)
+TEST(graph_is_released_with_its_scope)
 {
     int64_t before = live();
     aril_tensor *w;
@@ -365,7 +365,7 @@ TEST(a_graph_ends_with_its_scope)
     CHECK_INT(live(), before);
 }
 
-TEST(views_keep_the_memory_that_they_show)
+TEST(views_keep_their_memory_alive)
 {
     int64_t before = live();
     aril_tensor *view;
@@ -380,7 +380,7 @@ TEST(views_keep_the_memory_that_they_show)
     CHECK(live() > before); /* the sum and its scalar */
 }
 
-TEST(nothing_kept_is_a_kept_error)
+TEST(set_and_keep_of_null_give_poison)
 {
     number(0);
     int64_t before = live();

@@ -31,7 +31,7 @@ static void check_apart(const char *what, int n, aril_tensor **t)
         if (test_failed()) return;                           \
     } while (0)
 
-TEST(argsort_of_a_bad_axis)
+TEST(argsort_of_an_invalid_axis)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
@@ -44,7 +44,7 @@ TEST(argsort_of_a_bad_axis)
     aril_clear_error();
 }
 
-TEST(orders_and_reductions)
+TEST(sorting_and_reductions)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
@@ -100,7 +100,7 @@ static void two_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
     out[0] = in[0];
 }
 
-TEST(lists_of_results)
+TEST(functions_that_return_lists)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *out[3];

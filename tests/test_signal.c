@@ -25,7 +25,7 @@ static void compare(const aril__op *op, aril_tensor *x, const void *attrs)
 static const int64_t lengths[] = { 1,  2,  3,  4,  5,  6,  8,  9,   12,  16,  25,  30,
                                    31, 37, 49, 62, 64, 74, 80, 100, 127, 128, 155, 240 };
 
-TEST(transforms_match_their_sums)
+TEST(transforms_match_the_definition)
 {
     static const int64_t rows[] = { 1, 3, 16, 21 };
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
@@ -42,7 +42,7 @@ TEST(transforms_match_their_sums)
         }
 }
 
-TEST(a_long_transform_matches_its_sum)
+TEST(long_transform_matches_the_definition)
 {
     ARIL_SCOPE;
     struct fft_attrs a = { { 0 }, { 1 }, { 0 }, { 0 } };

@@ -134,7 +134,7 @@ TEST(reductions_of_any_length)
     CHECK(aril_ok());
 }
 
-TEST(sums_that_leave_f32_on_the_way)
+TEST(sums_that_overflow_f32_temporarily)
 {
     ARIL_SCOPE;
     float v[640];
@@ -390,7 +390,7 @@ TEST(sorting_of_any_length)
 
 /* ---- the same bits for any number of threads ---- */
 
-TEST(bits_do_not_depend_on_threads)
+TEST(results_do_not_depend_on_threads)
 {
     ARIL_SCOPE;
     int before = aril_threads();
@@ -445,7 +445,7 @@ TEST(scans_of_any_length)
     CHECK(aril_ok());
 }
 
-TEST(rows_picked_and_added)
+TEST(index_select_and_index_add)
 {
     static const int widths[] = { 1, 2, 3, 4, 8, 16, 17, 100 };
     for (int i = 0; i < 8; i++) {
@@ -483,7 +483,7 @@ TEST(rows_picked_and_added)
     aril_clear_error();
 }
 
-TEST(places_that_are_not_0)
+TEST(nonzero_of_any_length)
 {
     static const int64_t shapes[][3] = {
         { 1, 1, 70000 }, { 1, 300, 301 }, { 50, 40, 3 }, { 3, 50, 400 }
@@ -515,7 +515,7 @@ TEST(places_that_are_not_0)
 }
 
 /* A result written with non-temporal stores, from inputs that begin and end within a cache line. */
-TEST(large_results_of_formulas)
+TEST(large_elementwise_results)
 {
     ARIL_SCOPE;
     const int64_t n = 7000003;

@@ -48,7 +48,7 @@ static bool has_lines(void)
         if (!has_lines()) SKIP("built without line information"); \
     } while (0)
 
-TEST(finds_the_line_behind_functions_of_aril)
+TEST(skips_frames_of_the_library)
 {
     NEED_LINES();
     char buf[64], want[64];
@@ -204,7 +204,7 @@ static uint32_t random_below(uint32_t *state, size_t n)
     return (uint32_t)(((uint64_t)*state * n) >> 32);
 }
 
-TEST(damaged_files_do_no_harm)
+TEST(corrupt_files_do_not_crash)
 {
     NEED_LINES();
     struct image m;

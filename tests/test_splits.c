@@ -80,7 +80,7 @@ TEST(statistics_are_accurate)
     aril_dataset_release(d);
 }
 
-TEST(statistics_name_the_column_that_is_not_finite)
+TEST(statistics_name_a_column_that_is_not_finite)
 {
     ARIL_SCOPE;
     aril_tensor *mean, *std;

@@ -6,7 +6,7 @@
 static const char *const words[] = { "mnist", "fashion-mnist", "cifar10", "cifar100", NULL };
 enum { WORDS = sizeof words / sizeof *words };
 
-TEST(slips_are_found)
+TEST(typos_are_found)
 {
     CHECK_STR(aril_nearest("fashon-mnist", words, WORDS), "fashion-mnist");
     CHECK_STR(aril_nearest("fashion_mnist", words, WORDS), "fashion-mnist");
@@ -15,13 +15,13 @@ TEST(slips_are_found)
     CHECK_STR(aril_nearest("fash", words, WORDS), "fashion-mnist");
 }
 
-TEST(the_nearest_of_several)
+TEST(closest_of_several_names)
 {
     CHECK_STR(aril_nearest("cifar00", words, WORDS), "cifar10");
     CHECK_STR(aril_nearest("cifar1000", words, WORDS), "cifar100");
 }
 
-TEST(other_words_are_not)
+TEST(unrelated_words_get_no_suggestion)
 {
     CHECK(aril_nearest("imagenet", words, WORDS) == NULL);
     CHECK(aril_nearest("", words, WORDS) == NULL);

@@ -41,7 +41,7 @@ static aril_module *nested(void)
     return aril_nn_sequential(block, aril_nn_linear(5, 2));
 }
 
-TEST(the_whole_table)
+TEST(complete_table)
 {
     aril_module *m = small_net();
     char *text = table(m, ARIL_SHAPE(1, 10, 10), (aril_summary_opts){ .ascii = true });
@@ -97,7 +97,7 @@ static void pass_on(aril_module *self, int n_in, aril_tensor *const *in, int n_o
 }
 
 /* What dropout creates in training counts, by what a class says and not by what it is called. */
-TEST(results_that_exist_only_in_training)
+TEST(outputs_that_exist_only_in_training)
 {
     ARIL_SCOPE;
     static const aril_module_class noise = { .type = "Noise",
@@ -115,7 +115,7 @@ TEST(results_that_exist_only_in_training)
     }
 }
 
-TEST(nothing_is_changed)
+TEST(module_is_not_changed)
 {
     ARIL_SCOPE;
     aril_module *m =
@@ -179,7 +179,7 @@ TEST(nested_modules_and_depth)
     aril_module_release(m);
 }
 
-TEST(a_narrow_table)
+TEST(narrow_table)
 {
     aril_module *m = aril_module_new("Wide", 0, twice);
     aril_module_add(m, "a_name_that_is_much_too_long_for_the_table", aril_nn_linear(8, 8));
@@ -225,7 +225,7 @@ static void check_memory(aril_module *m, aril_shape one)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(memory_is_what_a_step_takes)
+TEST(memory_matches_a_training_step)
 {
     aril_seed(0);
     check_memory(aril_nn_sequential(aril_nn_conv2d(0, 32, 3), aril_nn_relu(),
@@ -254,7 +254,7 @@ TEST(flops_by_hand)
     aril_module_release(m);
 }
 
-TEST(a_network_of_several_inputs)
+TEST(network_with_several_inputs)
 {
     ARIL_SCOPE;
     aril_module *m =

@@ -94,7 +94,7 @@ TEST(rows_are_consistent)
 }
 
 /* Attributes are compared and hashed as bytes, so they must have no padding. */
-TEST(attributes_have_no_gaps)
+TEST(attribute_structs_have_no_padding)
 {
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];
@@ -106,7 +106,7 @@ TEST(attributes_have_no_gaps)
 }
 
 /* A row says that it is a gradient: lists of ops leave it out. */
-TEST(gradients_say_that_they_are)
+TEST(gradient_ops_are_marked)
 {
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];

@@ -15,7 +15,7 @@
 
 /* ---- numbers ---- */
 
-TEST(numbers_are_those_of_strtod)
+TEST(numbers_match_strtod)
 {
     static const char *const good[] = {
         "0",
@@ -213,7 +213,7 @@ TEST(csv_columns_by_name)
     aril_clear_error();
 }
 
-TEST(csv_columns_of_one_name)
+TEST(csv_columns_with_the_same_name)
 {
     const char *const *names, *target;
     static const char text[] = "x,x,,x\n1,2,3,4.5\n";
@@ -268,7 +268,7 @@ TEST(classes_are_matched_by_name)
     aril_dataset_release(d);
 }
 
-TEST(csv_that_is_wrong)
+TEST(invalid_csv)
 {
     static const struct {
         const char *text, *says;
@@ -318,7 +318,7 @@ TEST(csv_that_is_wrong)
     aril_clear_error();
 }
 
-TEST(csv_that_is_compressed)
+TEST(compressed_csv)
 {
     static const unsigned char packed[] = { 31, 139, 8,   0,   0,  0,   0,  0,   2, 3,
                                             51, 212, 49,  226, 50, 214, 49, 225, 2, 0,
@@ -429,7 +429,7 @@ TEST(text_as_words)
     aril_dataset_release(d);
 }
 
-TEST(text_that_cannot_be)
+TEST(invalid_text)
 {
     ARIL_SCOPE;
     CHECK(!aril_dataset_text_from("abc", (aril_text_opts){ .length = 3 }));
@@ -513,7 +513,7 @@ TEST(arrays_as_datasets)
     aril_dataset_release(d);
 }
 
-TEST(files_named_by_their_part)
+TEST(files_named_by_split)
 {
     CHECK(mkdir(temp_path("set"), 0777) == 0);
     CHECK_INT(aril__file_replace(temp_path("set/iris_train.csv"), "1,2,0\n3,4,1\n", 12), ARIL_OK);

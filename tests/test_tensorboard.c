@@ -150,7 +150,7 @@ static void read_event(const unsigned char *at, size_t n, seen *s)
     CHECK(!event.malformed);
 }
 
-TEST(everything_is_in_the_file)
+TEST(file_contains_everything)
 {
     char made[] = "/tmp/aril_tb_XXXXXX", folder[4096], path[4096];
     const char *out = getenv("ARIL_TENSORBOARD_OUT");
@@ -253,7 +253,7 @@ TEST(checksums)
     remove_folder(made);
 }
 
-TEST(mistakes)
+TEST(invalid_arguments_are_rejected)
 {
     ARIL_SCOPE;
     char made[] = "/tmp/aril_tb_XXXXXX", path[4096];
@@ -299,7 +299,7 @@ TEST(mistakes)
     remove_folder(made);
 }
 
-TEST(a_full_disk_is_reported)
+TEST(full_disk_is_reported)
 {
     char made[] = "/tmp/aril_tb_XXXXXX";
     struct rlimit old, small;
@@ -321,7 +321,7 @@ TEST(a_full_disk_is_reported)
     remove_folder(made);
 }
 
-TEST(histograms_of_numbers_far_apart)
+TEST(histograms_of_wide_ranges)
 {
     char made[] = "/tmp/aril_tb_XXXXXX";
     CHECK(mkdtemp(made));

@@ -34,7 +34,7 @@ static void *train_alone(void *result)
     return NULL;
 }
 
-TEST(threads_train_by_themselves)
+TEST(threads_train_independently)
 {
     pthread_t thread[THREADS];
     double result[THREADS], alone;
@@ -81,7 +81,7 @@ static void *make_graph(void *w)
     return aril_keep(aril_sum(h, ARIL_ALL));
 }
 
-TEST(a_graph_outlives_its_thread)
+TEST(graph_outlives_its_thread)
 {
     int64_t before = aril__live_blocks();
     {
@@ -153,7 +153,7 @@ static void in_all_threads(void *(*fn)(void *), void *arg)
     }
 }
 
-TEST(threads_ask_for_gradients_of_one_leaf)
+TEST(threads_compute_gradients_of_one_leaf)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(100), ARIL_F32, aril_cpu()));

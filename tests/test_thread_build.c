@@ -53,7 +53,7 @@ static void meet(aril_module *net, aril_shape shape)
     aril_module_release(net);
 }
 
-TEST(the_first_forward_by_eight_threads)
+TEST(first_forward_by_eight_threads)
 {
     for (int round = 0; round < ROUNDS && !test_failed(); round++) {
         meet(aril_nn_sequential(aril_nn_linear(0, 16), aril_nn_relu(), aril_nn_batch_norm1d(0),
@@ -80,7 +80,7 @@ static void outer_forward(aril_module *self, int n_in, aril_tensor *const *in, i
     out[0] = aril_forward(aril_module_child(self, 0), in[0]);
 }
 
-TEST(a_build_that_builds_its_children_runs_once)
+TEST(recursive_build_runs_once)
 {
     static const aril_module_class outer = { .type = "Outer",
                                              .forward = outer_forward,

@@ -31,7 +31,7 @@ static bool has(aril_tensor *t, int key)
     return good;
 }
 
-TEST(kept_and_found)
+TEST(derived_value_is_cached)
 {
     ARIL_SCOPE;
     int64_t live = aril_memory(aril_cpu()).live;
@@ -49,7 +49,7 @@ TEST(kept_and_found)
     CHECK_INT(aril_memory(aril_cpu()).live, live);
 }
 
-TEST(gone_after_a_write)
+TEST(derived_value_is_dropped_after_a_write)
 {
     ARIL_SCOPE;
     aril_tensor *t = weight();
@@ -72,7 +72,7 @@ TEST(gone_after_a_write)
     CHECK(!has(t, 3));
 }
 
-TEST(alive_while_used)
+TEST(derived_value_lives_while_in_use)
 {
     ARIL_SCOPE;
     aril_tensor *t = weight();
@@ -85,7 +85,7 @@ TEST(alive_while_used)
     aril__derived_release(d);
 }
 
-TEST(only_so_many)
+TEST(cache_is_bounded)
 {
     ARIL_SCOPE;
     aril_tensor *t = weight();
@@ -96,7 +96,7 @@ TEST(only_so_many)
     CHECK(has(t, 3 * ARIL__DERIVED_MOST - 1));
 }
 
-TEST(not_of_memory_that_others_write)
+TEST(externally_writable_memory_is_not_cached)
 {
     ARIL_SCOPE;
     float data[100];
@@ -130,7 +130,7 @@ static void *use(void *arg)
     return NULL;
 }
 
-TEST(by_several_threads)
+TEST(several_threads)
 {
     ARIL_SCOPE;
     pthread_t thread[4];

@@ -99,7 +99,7 @@ static size_t two_epochs(aril_loader *l, float *out, size_t room)
     return n;
 }
 
-TEST(same_for_any_number_of_workers)
+TEST(batches_do_not_depend_on_workers)
 {
     enum { ROOM = 2 * SAMPLES * (ROW + 2) };
     static float want[ROOM], got[ROOM];
@@ -121,7 +121,7 @@ TEST(same_for_any_number_of_workers)
 }
 
 /* Fills an image dataset and checks transforms, batch transforms and whole batches. */
-TEST(same_images_for_any_number_of_workers)
+TEST(images_do_not_depend_on_workers)
 {
     ARIL_SCOPE;
     enum { N = 50, PIXELS = 3 * 12 * 12, ROOM = 2 * N * (PIXELS + 2) };
@@ -207,7 +207,7 @@ static aril_status refuse(aril_sample *s, void *ctx)
                          : ARIL_OK;
 }
 
-TEST(messages_of_the_programs_own)
+TEST(custom_error_messages)
 {
     static char what[] = "shelf";
     for (int workers = 0; workers <= 2; workers += 2) {
@@ -223,7 +223,7 @@ TEST(messages_of_the_programs_own)
     CHECK_ERROR("a code that is none");
 }
 
-TEST(an_early_end_leaves_no_thread)
+TEST(stopping_early_leaves_no_thread)
 {
     aril_batch b;
     aril_loader *warm = aril_loader_new(slow(-1, -1), (aril_loader_opts){ .batch = 8 });
@@ -347,7 +347,7 @@ TEST(cache_with_workers)
 
 /* ---- forks ---- */
 
-TEST(a_forked_child_goes_on)
+TEST(forked_child_continues)
 {
 #if defined(__SANITIZE_THREAD__)
     SKIP("ThreadSanitizer allows no new threads behind a fork");

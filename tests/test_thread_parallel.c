@@ -35,7 +35,7 @@ static void mark_range(void *ctx, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) atomic_fetch_add(&m->mark[i], 1);
 }
 
-TEST(each_chunk_once)
+TEST(each_chunk_runs_once)
 {
     static atomic_int mark[N];
     const int64_t sizes[] = { -1, 0, 1, 2, 63, 64, 65, 1000, N };
@@ -98,7 +98,7 @@ TEST(many_small_loops)
     aril_set_threads(0);
 }
 
-TEST(pieces_follow_the_threads_or_the_size)
+TEST(pieces_depend_on_threads_or_size)
 {
     CHECK_INT(aril_deterministic(), ARIL_SAME_THREADS);
     for (int t = 0; t < COUNTS; t++) {
@@ -148,7 +148,7 @@ static void meet(void *ctx, int64_t begin, int64_t end)
     for (int i = 0; i < 2000 && atomic_load(&m->present) < 2; i++) usleep(1000);
 }
 
-TEST(chunks_run_at_once)
+TEST(chunks_run_concurrently)
 {
     struct meeting m = { 0 };
     aril_set_threads(2);
@@ -253,7 +253,7 @@ TEST(several_callers)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-TEST(a_forked_child_works_alone)
+TEST(forked_child_runs_serially)
 {
     static struct sums want, got;
     aril_set_threads(3);
@@ -280,7 +280,7 @@ TEST(a_forked_child_works_alone)
 
 /* ---- The pool's life ------------------------------------------------------------------------- */
 
-TEST(shutdown_and_again)
+TEST(restart_after_shutdown)
 {
     static struct sums want, got;
     aril_set_threads(3);

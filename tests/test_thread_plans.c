@@ -108,7 +108,7 @@ static bool is_right(int64_t n, int64_t m, int64_t more)
     return aril_item(aril_sum(t, ARIL_ALL)) == (double)(n * m * (2 + more));
 }
 
-TEST(rows_are_asked_once)
+TEST(rows_are_prepared_once)
 {
     start();
     int before = atomic_load(&prepared), declined = atomic_load(&asked_first);
@@ -159,7 +159,7 @@ TEST(the_cache_is_bounded)
     CHECK_INT(atomic_load(&wrong), 0);
 }
 
-TEST(what_is_used_stays)
+TEST(recently_used_plans_are_kept)
 {
     start();
     aril__plan_stats s = aril__plans_stats();
@@ -173,7 +173,7 @@ TEST(what_is_used_stays)
     }
 }
 
-TEST(calls_within_calls)
+TEST(nested_calls)
 {
     start();
     for (int64_t k = 0; k < 700; k++) {
@@ -184,7 +184,7 @@ TEST(calls_within_calls)
     CHECK_INT(atomic_load(&wrong), 0);
 }
 
-TEST(a_failed_allocation_leaves_no_half_choice)
+TEST(failed_allocation_caches_nothing)
 {
     start();
     ARIL_SCOPE;
@@ -232,7 +232,7 @@ TEST(threads_share_plans)
     CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= s.kept + 512);
 }
 
-TEST(new_rows_are_asked)
+TEST(new_rows_are_tried)
 {
     start();
     CHECK(is_right(8, 8, 0));
@@ -275,7 +275,7 @@ static void two_calls(void)
     repeated(aril_borrow((int64_t[12]){ 0 }, ARIL_SHAPE(3, 4), ARIL_I64, NULL, NULL), 77);
 }
 
-TEST(the_log_says_which_row_ran_and_why_others_did_not)
+TEST(log_shows_the_row_and_why_others_declined)
 {
     start();
     char *text = logged(two_calls);

@@ -64,7 +64,7 @@ TEST(times_add_up)
     CHECK(row("(backward)", "") && row("(backward)", "")->calls > 0);
 }
 
-TEST(counts)
+TEST(calls_are_counted)
 {
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     {
@@ -122,7 +122,7 @@ TEST(convolutions_and_their_gradients_count_the_same)
     CHECK_NEAR(row("conv_wgrad", "")->flop, flop, 0);
 }
 
-TEST(nothing_is_noted_when_it_is_off)
+TEST(nothing_is_recorded_when_disabled)
 {
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     CHECK_INT(aril_profile_end(), ARIL_OK);
@@ -134,7 +134,7 @@ TEST(nothing_is_noted_when_it_is_off)
     CHECK_NEAR(sum_of_rows(), aril_profile_seconds(), 1e-9);
 }
 
-TEST(wrong_order)
+TEST(calls_in_wrong_order)
 {
     CHECK_INT(aril_profile_end(), ARIL_ERR_STATE);
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
@@ -148,7 +148,7 @@ TEST(wrong_order)
     aril_clear_error();
 }
 
-TEST(a_log_does_not_end_it)
+TEST(logging_does_not_disable_profiling)
 {
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     CHECK_INT(aril_set_log("plugin"), ARIL_OK);
@@ -161,7 +161,7 @@ TEST(a_log_does_not_end_it)
     CHECK(row("exp", "") != NULL);
 }
 
-TEST(the_table)
+TEST(table_output)
 {
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     step();
@@ -253,7 +253,7 @@ static char *traced(void)
     return text;
 }
 
-TEST(the_trace_is_json)
+TEST(trace_is_json)
 {
     char *text = traced();
     CHECK(text != NULL);
@@ -269,7 +269,7 @@ TEST(the_trace_is_json)
 
 /* An op in backward is inside its node's bar, and that inside backward's. Inner bars are written
  * first. */
-TEST(the_trace_is_nested)
+TEST(trace_is_nested)
 {
     char *text = traced();
     CHECK(text != NULL);
@@ -337,7 +337,7 @@ TEST(profiles_begin_and_end_while_others_work)
 }
 
 /* The peak follows the number of threads, and no product of matrices exceeds it. */
-TEST(the_peak_bounds_a_matrix_product)
+TEST(machine_peak_bounds_a_matrix_product)
 {
     aril_set_threads(1);
     double peak = aril_machine_peak(), best = 0;

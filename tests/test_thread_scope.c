@@ -74,7 +74,7 @@ static void *without_scope(void *arg)
     return NULL;
 }
 
-TEST(a_thread_without_scope_frees_all_at_its_end)
+TEST(thread_without_scope_frees_everything_at_exit)
 {
     int ids[THREADS];
     int64_t before = aril__live_blocks();
@@ -110,7 +110,7 @@ static void *own_error(void *arg)
     return NULL;
 }
 
-TEST(errors_and_modes_are_each_threads_own)
+TEST(errors_and_modes_are_thread_local)
 {
     int ids[THREADS];
     for (int i = 0; i < THREADS; i++) ids[i] = i;
@@ -145,7 +145,7 @@ static void *takes(void *arg)
     return NULL;
 }
 
-TEST(a_tensor_is_freed_on_another_thread_after_its_own_ended)
+TEST(tensor_is_freed_after_its_thread_ended)
 {
     handed hands[THREADS];
     int64_t before = aril__live_blocks();
@@ -190,7 +190,7 @@ static void *hands_on(void *arg)
     return NULL;
 }
 
-TEST(tensors_go_round_a_ring_of_threads)
+TEST(tensors_are_passed_around_a_ring_of_threads)
 {
     int64_t before = aril__live_blocks();
     {
@@ -279,7 +279,7 @@ static void *builds(void *arg)
     return NULL;
 }
 
-TEST(a_graph_outlives_the_thread_that_built_it)
+TEST(graph_outlives_the_thread_that_built_it)
 {
     int64_t before = aril__live_blocks();
     aril_tensor *pair[THREADS][2];

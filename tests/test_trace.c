@@ -72,7 +72,7 @@ static void check_same(aril_tensor *a, aril_tensor *b)
     CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)), 0, 1e-6);
 }
 
-TEST(a_training_step_replays_at_another_batch_size)
+TEST(training_step_replays_with_another_batch_size)
 {
     ARIL_SCOPE;
     net eager = net_new(), traced = net_new();
@@ -158,7 +158,7 @@ static aril_tensor *convnet_step(convnet *n, aril_tensor *x, aril_tensor *y)
     return loss;
 }
 
-TEST(a_convolution_net_replays_at_another_batch_size)
+TEST(convnet_replays_with_another_batch_size)
 {
     ARIL_SCOPE;
     convnet eager = convnet_new(), traced = convnet_new();

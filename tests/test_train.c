@@ -71,7 +71,7 @@ static const aril_fit_opts quiet = {
 
 /* ---- the loop ---- */
 
-TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
+TEST(fit_is_bitwise_the_same_as_a_manual_loop)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -123,7 +123,7 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(gradients_of_several_batches_make_one_update)
+TEST(gradient_accumulation)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -158,7 +158,7 @@ TEST(gradients_of_several_batches_make_one_update)
     aril_module_release(net);
 }
 
-TEST(it_learns_and_says_how_well)
+TEST(fit_learns_and_reports_metrics)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -203,7 +203,7 @@ TEST(it_learns_and_says_how_well)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-TEST(losses_are_the_mean_of_all_samples)
+TEST(loss_is_the_mean_over_all_samples)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -222,7 +222,7 @@ TEST(losses_are_the_mean_of_all_samples)
 
 /* ---- weights ---- */
 
-TEST(weights_of_samples_and_classes)
+TEST(sample_and_class_weights)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -309,7 +309,7 @@ TEST(weights_of_samples_and_classes)
     aril_module_release(net);
 }
 
-TEST(classes_of_elements_are_weighted)
+TEST(class_weights_of_elements)
 {
     ARIL_SCOPE;
     aril_seed(6);
@@ -342,7 +342,7 @@ static aril_tensor *squared(aril_tensor *output, aril_tensor *target, void *ctx)
     return aril_square(aril_sub(output, target));
 }
 
-TEST(losses_of_ones_own)
+TEST(custom_losses)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_randn(ARIL_SHAPE(40, 3), ARIL_F32, aril_cpu()),
@@ -398,7 +398,7 @@ static aril_tensor *sigmoid(aril_module *self, aril_tensor *x)
     return aril_sigmoid(x);
 }
 
-TEST(yes_and_no_by_logits_and_by_shares)
+TEST(binary_classification_by_logits_and_probabilities)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -467,7 +467,7 @@ static aril_tensor *pair_forward(aril_module *self, aril_list in)
     return aril_add(aril_forward(p->a, in.at[0]), aril_forward(p->b, in.at[1]));
 }
 
-TEST(several_inputs_whose_sizes_are_not_told)
+TEST(several_inputs_of_inferred_sizes)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -614,7 +614,7 @@ static double falling(int epoch, double lr, void *ctx)
     return epoch == 0 ? lr : lr / 10;
 }
 
-TEST(rates_by_a_function)
+TEST(learning_rate_by_a_function)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -639,7 +639,7 @@ static aril_tensor *valley(aril_tensor *output, aril_tensor *target, void *ctx)
                      aril_cpu()); /* training, then validation */
 }
 
-TEST(early_stop_restores_the_best)
+TEST(early_stop_restores_the_best_weights)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -710,7 +710,7 @@ TEST(early_stop_restores_the_best)
     aril_model_free(m);
 }
 
-TEST(it_stops_at_what_is_no_number)
+TEST(fit_stops_at_nan)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -737,7 +737,7 @@ static double rate_that_explodes(int epoch, double lr, void *ctx)
     return epoch < 2 ? lr : 1e30;
 }
 
-TEST(what_diverged_replaces_nothing_good)
+TEST(diverged_epoch_does_not_replace_saved_weights)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -803,7 +803,7 @@ static bool logs_tag(const char *folder, const char *tag)
     return found;
 }
 
-TEST(logs_and_images_of_the_history)
+TEST(history_as_logs_and_images)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -861,7 +861,7 @@ static aril_status is_kept(aril_fit *fit, void *ctx)
     return aril_fit_step(fit) == 1 || aril_checkpoint_exists(ctx) ? ARIL_OK : ARIL_ERR_STATE;
 }
 
-TEST(checkpoints_by_the_clock)
+TEST(checkpoints_by_time)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -896,7 +896,7 @@ static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_
     aril_clear_error();
 }
 
-TEST(mistakes_are_told)
+TEST(mistakes_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;

@@ -71,7 +71,7 @@ static aril_status evaluates(aril_fit *fit, void *ctx)
     return seen && other != before ? ARIL_OK : ARIL_ERR_STATE;
 }
 
-TEST(an_evaluation_in_a_callback_leaves_the_epoch_alone)
+TEST(evaluation_in_a_callback_does_not_affect_the_epoch)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -111,7 +111,7 @@ static aril_status compiles(aril_fit *fit, void *ctx)
                                                  .optimizer = small_optim() });
 }
 
-TEST(a_model_stays_whole_during_its_fit)
+TEST(model_cannot_be_changed_during_fit)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -129,7 +129,7 @@ TEST(a_model_stays_whole_during_its_fit)
     aril_model_free(m);
 }
 
-TEST(what_is_given_twice_is_freed_once)
+TEST(objects_given_twice_are_freed_once)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -151,7 +151,7 @@ TEST(what_is_given_twice_is_freed_once)
     aril_model_free(m);
 }
 
-TEST(predictions_are_one_for_each_sample)
+TEST(one_prediction_per_sample)
 {
     ARIL_SCOPE;
     aril_model *m = aril_model_new(aril_nn_linear(4, 2), ARIL_SHAPE(4));
@@ -162,7 +162,7 @@ TEST(predictions_are_one_for_each_sample)
     aril_model_free(m);
 }
 
-TEST(a_fit_that_validates_on_its_own_loader_is_refused)
+TEST(validating_on_the_training_loader_is_rejected)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -177,7 +177,7 @@ TEST(a_fit_that_validates_on_its_own_loader_is_refused)
     aril_model_free(m);
 }
 
-TEST(states_have_names)
+TEST(states_need_names)
 {
     ARIL_SCOPE;
     aril_tensor *one = aril_ones(ARIL_SHAPE(), ARIL_F32, aril_cpu());
@@ -218,7 +218,7 @@ TEST(states_have_names)
     aril_clear_error();
 }
 
-TEST(rooms_of_no_dtype_or_shape)
+TEST(buffers_of_invalid_dtype_or_shape)
 {
     aril_tensor *place = NULL;
     CHECK(aril_batch_buffer(&place, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
@@ -272,7 +272,7 @@ static void own_loss_refused(aril_loss_fn *fn, aril_tensor *weight, const char *
     aril_model_free(m);
 }
 
-TEST(losses_and_metrics_that_give_nothing_are_told)
+TEST(losses_and_metrics_that_return_null_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y, *ones = aril_ones(ARIL_SHAPE(N), ARIL_F32, aril_cpu());
@@ -363,7 +363,7 @@ static void loader_refused(aril_loader *l, const char *words)
     aril_model_free(m);
 }
 
-TEST(data_that_fails_without_a_word_is_told)
+TEST(datasets_that_fail_silently_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;
@@ -402,7 +402,7 @@ static aril_status build_fails(aril_module *self, int n_in, aril_tensor *const *
     return ARIL_ERR_IO;
 }
 
-TEST(modules_run_with_what_is_no_list)
+TEST(modules_called_with_invalid_lists)
 {
     ARIL_SCOPE;
     static const aril_module_class late = { .type = "Late",
@@ -431,7 +431,7 @@ TEST(modules_run_with_what_is_no_list)
     aril_module_release(m);
 }
 
-TEST(a_callback_that_could_not_be_made_is_refused)
+TEST(failed_callback_is_rejected)
 {
     ARIL_SCOPE;
     aril_tensor *x, *y;

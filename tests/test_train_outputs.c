@@ -125,7 +125,7 @@ static sums epoch_by_hand(aril_module *net, aril_optim *opt, aril_loader *l)
     return (sums){ s.loss / (double)n, s.kind / (double)n, s.size / (double)n };
 }
 
-TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
+TEST(fit_is_bitwise_the_same_as_a_manual_loop)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -175,7 +175,7 @@ TEST(a_fit_gives_the_bits_of_the_loop_by_hand)
 
 /* ---- metrics ---- */
 
-TEST(columns_values_and_results_of_all_outputs)
+TEST(columns_values_and_predictions_of_all_outputs)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -257,7 +257,7 @@ static aril_tensor *far_off(aril_tensor *output, aril_tensor *target, void *ctx)
     return aril_squeeze(absolute(output, target, ctx), ARIL_AXES(1));
 }
 
-TEST(losses_of_every_kind_names_of_their_own_and_no_loss)
+TEST(custom_losses_default_names_and_no_loss)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -289,7 +289,7 @@ TEST(losses_of_every_kind_names_of_their_own_and_no_loss)
     aril_model_free(m);
 }
 
-TEST(weights_of_samples_count_in_every_output)
+TEST(sample_weights_apply_to_every_output)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -347,7 +347,7 @@ static aril_status stop_at(aril_fit *fit, void *ctx)
     return aril_fit_step(fit) == *(int *)ctx ? ARIL_ERR_STATE : ARIL_OK;
 }
 
-TEST(a_fit_goes_on_from_the_middle_of_an_epoch)
+TEST(fit_resumes_in_the_middle_of_an_epoch)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -378,7 +378,7 @@ TEST(a_fit_goes_on_from_the_middle_of_an_epoch)
     aril_model_free(c);
 }
 
-TEST(optimizers_that_look_several_times)
+TEST(optimizers_with_closures)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -396,7 +396,7 @@ TEST(optimizers_that_look_several_times)
 }
 
 /* A checkpoint stores columns of any name. */
-TEST(long_names_are_resumed)
+TEST(long_names_can_be_resumed)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -466,7 +466,7 @@ static void refused(aril_model *m, aril_model_opts opts, const char *words)
     told(words);
 }
 
-TEST(outputs_that_cannot_be)
+TEST(invalid_outputs)
 {
     ARIL_SCOPE;
     aril_model *m = aril_model_new(heads_new(false), ARIL_SHAPE(D));
@@ -526,7 +526,7 @@ static aril_tensor *two_results(aril_module *self, aril_tensor *x)
     return x;
 }
 
-TEST(targets_that_do_not_fit)
+TEST(mismatched_targets)
 {
     ARIL_SCOPE;
     data d = samples();
@@ -582,7 +582,7 @@ TEST(targets_that_do_not_fit)
     aril_model_free(m);
 }
 
-TEST(mixtures_of_samples_leave_no_target_behind)
+TEST(mixup_rejects_further_targets)
 {
     ARIL_SCOPE;
     data d = samples();

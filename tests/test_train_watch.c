@@ -57,7 +57,7 @@ static aril_metric *made(const char *label, bool smaller, int *calls)
                                (aril_metric_opts){ .smaller_is_better = smaller });
 }
 
-TEST(metrics_say_which_way_is_better)
+TEST(metrics_declare_which_direction_is_better)
 {
     static const struct {
         const char *name;
@@ -130,7 +130,7 @@ static double last_rate(bool smaller, const char *monitor, aril_history **h)
     return lr;
 }
 
-TEST(plateaus_watch_what_they_are_told)
+TEST(plateau_monitors_the_given_column)
 {
     ARIL_SCOPE;
     aril_history *h;
@@ -166,7 +166,7 @@ static double weight_of(aril_model *m)
 }
 
 /* From a file and from memory: at the end the model has the weights of the third epoch. */
-TEST(the_best_weights_are_restored)
+TEST(best_weights_are_restored)
 {
     ARIL_SCOPE;
     double weight[3];
@@ -210,7 +210,7 @@ static aril_tensor *rises(aril_tensor *output, aril_tensor *target, void *ctx)
     return aril_full(ARIL_SHAPE(aril_size(output, 0)), (double)++*(int *)ctx, ARIL_F32, aril_cpu());
 }
 
-TEST(an_epoch_with_a_nan_loss_is_never_the_best)
+TEST(epoch_with_nan_loss_is_never_the_best)
 {
     ARIL_SCOPE;
     int losses = 0, metrics = 0;
@@ -231,7 +231,7 @@ TEST(an_epoch_with_a_nan_loss_is_never_the_best)
     aril_model_free(m);
 }
 
-TEST(folders_of_saved_files_are_made)
+TEST(missing_folders_are_created)
 {
     char best[512], last[512], log[512];
     snprintf(best, sizeof best, "%s", temp_path("run/weights-best.safetensors"));

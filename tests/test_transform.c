@@ -33,7 +33,7 @@ static aril_tensor *apply(const char *text, aril_tensor *x, aril_generator *g)
     return y;
 }
 
-TEST(random_crops_reach_every_place)
+TEST(random_crops_reach_every_position)
 {
     ARIL_SCOPE;
     aril_tensor *x = numbered(1, 6, 8);
@@ -79,7 +79,7 @@ TEST(flips_follow_their_probability)
     aril_generator_free(g);
 }
 
-TEST(resized_crops_keep_to_their_limits)
+TEST(resized_crops_respect_their_limits)
 {
     ARIL_SCOPE;
     aril_generator *g = aril_generator_new(3);
@@ -136,7 +136,7 @@ static int64_t ten(aril_dataset *self)
     return 10;
 }
 
-TEST(readers_of_parts_give_the_same)
+TEST(partial_readers_give_the_same_result)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_randint(0, 256, ARIL_SHAPE(3, 40, 50), ARIL_U8, aril_cpu());
@@ -161,7 +161,7 @@ TEST(readers_of_parts_give_the_same)
     }
 }
 
-TEST(a_smaller_version_has_the_same_box)
+TEST(reduced_image_has_the_same_crop_box)
 {
     ARIL_SCOPE;
     /* A ramp, which an image of half the size has too: pixel x is 2 x + 0.5 of the original. */
@@ -180,7 +180,7 @@ TEST(a_smaller_version_has_the_same_box)
     for (int i = 1; i < 11; i++) CHECK_NEAR(one[i], two[i], 1e-4);
 }
 
-TEST(jitter_erase_and_cutout_draw)
+TEST(jitter_erase_and_cutout_are_random)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_full(ARIL_SHAPE(3, 20, 20), 100, ARIL_U8, aril_cpu());
@@ -241,7 +241,7 @@ TEST(functions_and_lists)
     }
 }
 
-TEST(text_and_back)
+TEST(text_round_trip)
 {
     const char *const texts[] = {
         "flip=p=0.25",
@@ -285,7 +285,7 @@ TEST(text_and_back)
     aril_transform_free(b);
 }
 
-TEST(wrong_texts_say_what_is_wrong)
+TEST(invalid_text_is_explained)
 {
     static const char *const wrong[][2] = {
         { "flop", "no transform 'flop'; did you mean flip?" },
@@ -321,7 +321,7 @@ TEST(wrong_texts_say_what_is_wrong)
     CHECK_ERROR("text is NULL");
 }
 
-TEST(wrong_images)
+TEST(invalid_images)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_zeros(ARIL_SHAPE(4, 4), ARIL_U8, aril_cpu());
@@ -340,7 +340,7 @@ TEST(wrong_images)
     CHECK_ERROR("cutmix transforms batches: pass it to the loader (.batch_transform)");
 }
 
-TEST(normalized_batches_have_the_bits_of_samples)
+TEST(normalized_batches_equal_normalized_samples)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_randint(0, 256, ARIL_SHAPE(9, 3, 5, 7), ARIL_U8, aril_cpu());
@@ -467,7 +467,7 @@ TEST(help_names_every_transform)
     CHECK(strstr(text, "to_float "));
 }
 
-TEST(memory_runs_out)
+TEST(failed_allocations)
 {
     for (int64_t n = 1; n < 300; n++) {
         aril_fail_allocation(n);
@@ -487,7 +487,7 @@ TEST(memory_runs_out)
     CHECK_MSG(false, "the program never ran to its end");
 }
 
-TEST(a_transform_that_could_not_be_made_is_refused)
+TEST(failed_transform_is_rejected)
 {
     aril_transform *t = ARIL_TRANSFORMS(aril_transform_one_hot(3), NULL, aril_transform_one_hot(3));
     CHECK(t == NULL);

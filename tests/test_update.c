@@ -16,7 +16,7 @@ static double first(aril_tensor *t)
     return aril_item(aril_select(aril_flatten(t, 0, -1), 0, 0));
 }
 
-TEST(takes_the_gathered_gradients)
+TEST(uses_accumulated_gradients)
 {
     ARIL_SCOPE;
     aril_tensor *a = aril_parameter(full(1, ARIL_F32)), *b = aril_parameter(full(2, ARIL_F32));
@@ -38,7 +38,7 @@ TEST(takes_the_gathered_gradients)
     CHECK(aril_ok());
 }
 
-TEST(a_wrong_call_changes_nothing)
+TEST(invalid_call_changes_nothing)
 {
     ARIL_SCOPE;
     aril_tensor *p = full(1, ARIL_F32), *q = full(1, ARIL_F32), *g = full(1, ARIL_F32);
@@ -100,7 +100,7 @@ TEST(low_precision_with_state_in_f32)
     CHECK_NEAR(first(v), 0.25 * (1 - 0.999 * 0.999 * 0.999), 1e-7);
 }
 
-TEST(versions_tell_of_the_update)
+TEST(update_increments_versions)
 {
     ARIL_SCOPE;
     aril_tensor *w = aril_parameter(full(2, ARIL_F32)), *x = full(3, ARIL_F32);
@@ -115,7 +115,7 @@ TEST(versions_tell_of_the_update)
     aril_release(w);
 }
 
-TEST(they_find_the_minimum)
+TEST(updates_find_the_minimum)
 {
     for (int kind = 0; kind < 3; kind++) {
         ARIL_SCOPE;

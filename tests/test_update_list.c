@@ -138,7 +138,7 @@ static void one_step(net *n)
     CHECK_INT(aril_step(n->opt), ARIL_OK);
 }
 
-TEST(the_log_shows_one_call_for_all_parameters)
+TEST(log_shows_one_call_for_all_parameters)
 {
     ARIL_SCOPE;
     net n = net_new("adam");
@@ -157,7 +157,7 @@ TEST(the_log_shows_one_call_for_all_parameters)
     net_free(&n);
 }
 
-TEST(each_group_dtype_and_missed_count_has_its_call)
+TEST(each_group_dtype_and_step_count_has_its_own_call)
 {
     ARIL_SCOPE;
     net n = net_new("sgd");
@@ -179,7 +179,7 @@ TEST(each_group_dtype_and_missed_count_has_its_call)
     aril_release(late);
 }
 
-TEST(the_profiler_shows_one_call_with_its_kernel)
+TEST(profiler_shows_one_call_with_its_kernel)
 {
     ARIL_SCOPE;
     net n = net_new("adam");
@@ -201,7 +201,7 @@ TEST(the_profiler_shows_one_call_with_its_kernel)
     net_free(&n);
 }
 
-TEST(a_tracer_records_one_call_that_replays)
+TEST(tracer_records_one_call_that_replays)
 {
     const char *const names[] = { "sgd", "adam", "nadam", "lamb" };
     for (int k = 0; k < 4; k++) {
@@ -241,7 +241,7 @@ TEST(a_tracer_records_one_call_that_replays)
 
 /* ---- what it does ---- */
 
-TEST(a_long_list_is_the_same_as_many_calls)
+TEST(long_list_equals_many_calls)
 {
     static const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64, ARIL_BF16 };
     static list together, apart;
@@ -262,7 +262,7 @@ TEST(a_long_list_is_the_same_as_many_calls)
     CHECK(aril_ok());
 }
 
-TEST(tensors_stored_differently_give_the_same)
+TEST(tensors_of_different_layouts_give_the_same_result)
 {
     ARIL_SCOPE;
     list plain, mixed;
@@ -291,7 +291,7 @@ TEST(versions_of_everything_written_change)
         CHECK_INT(aril__version(item[k]) != before[k], k != ARIL__ITEM_GRAD);
 }
 
-TEST(what_may_not_be_written_is_refused)
+TEST(read_only_tensors_are_rejected)
 {
     ARIL_SCOPE;
     list l;
@@ -327,7 +327,7 @@ TEST(anomaly_mode_names_the_update)
 }
 
 /* No allocation means that nothing can fail between the first parameter and the last. */
-TEST(tensors_stored_alike_need_no_memory)
+TEST(tensors_of_the_same_layout_need_no_memory)
 {
     static const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64, ARIL_F16 };
     static list l;

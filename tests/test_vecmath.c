@@ -287,7 +287,7 @@ TEST(functions_of_two_numbers)
 }
 
 /* gelu multiplies x by a function: its formula is accurate to 2 ulp of max(1, |x|). */
-TEST(gelu_in_absolute_terms)
+TEST(absolute_error_of_gelu)
 {
     static float x[BLOCK], y[BLOCK];
     int top = aril__cpu_set(ARIL__CPU_LEVELS), bad = 0;

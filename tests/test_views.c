@@ -79,7 +79,7 @@ TEST(views_of_a_flipped_tensor)
     CHECK(aril_ok());
 }
 
-TEST(views_count_their_parts)
+TEST(split_and_chunk_counts)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(7, 0), ARIL_F32);
@@ -103,7 +103,7 @@ TEST(views_count_their_parts)
 
 /* ---- writable views ---- */
 
-TEST(views_that_overlap_are_not_written_to)
+TEST(writing_to_overlapping_views_is_an_error)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(8), ARIL_F32);
@@ -180,7 +180,7 @@ TEST(views_written_to_have_second_gradients)
 }
 
 /* Expanded or permuted gradients, for a base that was written to through a reshape. */
-TEST(views_written_to_take_gradients_of_any_order)
+TEST(views_written_to_have_gradients_of_any_order)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         for (int order = 0; order < 3; order++) {
@@ -218,7 +218,7 @@ TEST(views_made_before_a_write_follow_it)
     CHECK(aril_ok());
 }
 
-TEST(views_of_leaves_are_not_written_to)
+TEST(writing_to_views_of_leaves_is_an_error)
 {
     ARIL_SCOPE;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -294,7 +294,7 @@ TEST(channels_last_is_kept_by_elementwise_functions)
     CHECK(aril_ok());
 }
 
-TEST(channels_last_reduces_right)
+TEST(channels_last_reductions_are_correct)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(2, 3, 4, 5), ARIL_F64), *c = aril_channels_last(x);
@@ -387,7 +387,7 @@ static void wrong(aril_tensor *t, aril_status code, const char *part)
     aril_clear_error();
 }
 
-TEST(views_wrong_calls)
+TEST(views_invalid_calls)
 {
     ARIL_SCOPE;
     aril_device cpu = aril_cpu();
@@ -456,7 +456,7 @@ TEST(views_wrong_calls)
     aril_clear_error();
 }
 
-TEST(slices_take_steps_beyond_the_axis)
+TEST(slice_steps_may_exceed_the_axis)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(5), ARIL_F32);
@@ -466,7 +466,7 @@ TEST(slices_take_steps_beyond_the_axis)
     CHECK(aril_ok());
 }
 
-TEST(results_with_more_elements_than_can_be_counted_are_refused)
+TEST(results_with_too_many_elements_are_rejected)
 {
     ARIL_SCOPE;
     int64_t n = (int64_t)1 << 40;

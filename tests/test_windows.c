@@ -125,7 +125,7 @@ TEST(padding_of_pools)
 }
 
 /* With ceil_mode a window may extend past the end by less than a stride, even the first one. */
-TEST(the_only_window_may_hang_over_the_end)
+TEST(the_only_window_may_extend_beyond_the_end)
 {
     ARIL_SCOPE;
     const float at[4] = { 1, 2, 3, 6 };
@@ -157,7 +157,7 @@ TEST(padding_of_unpooling)
     CHECK(aril_ok());
 }
 
-TEST(padding_of_columns)
+TEST(padding_of_unfold_and_fold)
 {
     ARIL_SCOPE;
     aril_pool_opts one = { .kernel = { 3 }, .padding = { 1 } };
@@ -180,7 +180,7 @@ TEST(padding_of_columns)
 }
 
 /* A literal 0 is rejected where a window needs at least 1. */
-TEST(zero_where_there_must_be_one)
+TEST(zero_where_a_positive_value_is_required)
 {
     ARIL_SCOPE;
     const int64_t zero[2] = { 2, ARIL_ZERO };

@@ -58,7 +58,7 @@ TEST(plain_networks)
     check("convnet", ARIL_SHAPE(3, 32, 32), 10, 896 + 9248 + 18496 + 36928 + 1601 * 256 + 2570);
 }
 
-TEST(every_entry_can_be_made_as_it_is)
+TEST(every_entry_can_be_created_with_defaults)
 {
     for (int i = 0; i < aril_zoo_count(); i++) {
         aril_module *m = aril_zoo_make(aril_zoo_at(i)->name, (aril_zoo_opts){ 0 });
@@ -68,7 +68,7 @@ TEST(every_entry_can_be_made_as_it_is)
     CHECK(aril_zoo_at(-1) == NULL && aril_zoo_at(aril_zoo_count()) == NULL);
 }
 
-TEST(mistakes)
+TEST(invalid_arguments_are_rejected)
 {
     CHECK(aril_zoo_make("lenet", (aril_zoo_opts){ 0 }) == NULL);
     CHECK(strstr(aril_error(), "did you mean lenet5?"));

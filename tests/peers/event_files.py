@@ -16,7 +16,7 @@ except ImportError:
 
 program = os.path.join(os.environ["ARIL_BUILD_DIR"], "tests", "test_tensorboard")
 with tempfile.TemporaryDirectory() as folder:
-    subprocess.run([program, "everything_is_in_the_file"], check=True,
+    subprocess.run([program, "file_contains_everything"], check=True,
                    env=dict(os.environ, ARIL_TENSORBOARD_OUT=folder), stdout=subprocess.DEVNULL)
     run = os.path.join(folder, "runs", "one")
     log = event_accumulator.EventAccumulator(run, size_guidance={"tensors": 0, "histograms": 0, "images": 0})
