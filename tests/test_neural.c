@@ -59,13 +59,13 @@ TEST(invalid_norm_arguments)
     CHECK_FAILS(aril_batch_norm(x, wide, NULL, NULL, NULL, bn), ARIL_ERR_DTYPE, "weight is f64");
     CHECK_FAILS(aril_batch_norm(c3, NULL, NULL, NULL, NULL, bn), ARIL_ERR_SHAPE, "[N,C,...]");
     CHECK_FAILS(aril_batch_norm(f32(ARIL_SHAPE(1, 3), 0), NULL, NULL, NULL, NULL, bn),
-                ARIL_ERR_SHAPE, "one value a channel");
+                ARIL_ERR_SHAPE, "one value per channel");
     CHECK_FAILS(aril_batch_norm(NULL, NULL, NULL, NULL, NULL, bn), ARIL_ERR_ARG, "NULL");
     CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ .eval = true }),
                 ARIL_ERR_ARG, "NULL");
     CHECK_FAILS(aril_batch_norm(x, NULL, NULL, c3, NULL,
                                 (aril_batch_norm_opts){ .cumulative = true }),
-                ARIL_ERR_ARG, "number of batches");
+                ARIL_ERR_ARG, "num_batches");
     CHECK_FAILS(aril_batch_norm(x, NULL, NULL, NULL, NULL,
                                 (aril_batch_norm_opts){ .eps = ARIL_ZERO }),
                 ARIL_ERR_ARG, "eps must be above 0");
@@ -77,11 +77,11 @@ TEST(invalid_norm_arguments)
     CHECK_FAILS(aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(), no), ARIL_ERR_SHAPE, "layer_norm");
     CHECK_FAILS(aril_rms_norm(x, c3, ARIL_SHAPE(4), no), ARIL_ERR_SHAPE, "weight is [3]");
     CHECK_FAILS(aril_rms_norm(NULL, c3, ARIL_SHAPE(4), no), ARIL_ERR_ARG, "rms_norm");
-    CHECK_FAILS(aril_group_norm(x, NULL, NULL, 2, no), ARIL_ERR_SHAPE, "2 equal groups");
+    CHECK_FAILS(aril_group_norm(x, NULL, NULL, 2, no), ARIL_ERR_SHAPE, "into 2 groups");
     CHECK_FAILS(aril_group_norm(x, NULL, NULL, 0, no), ARIL_ERR_ARG, "0 groups");
     CHECK_FAILS(aril_instance_norm(f32(ARIL_SHAPE(2, 3, 1), 0), NULL, NULL, NULL, NULL,
                                    (aril_instance_norm_opts){ 0 }),
-                ARIL_ERR_SHAPE, "expected more");
+                ARIL_ERR_SHAPE, "expected more than one value");
     aril_tensor *bad = aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(5), no);
     CHECK_INT(aril_tensor_status(
                   aril_instance_norm(bad, NULL, NULL, NULL, NULL, (aril_instance_norm_opts){ 0 })),
@@ -114,7 +114,7 @@ TEST(invalid_attention_arguments)
                                                   f32(ARIL_SHAPE(2, 5, 4), 0),
                                                   f32(ARIL_SHAPE(2, 5, 4), 0),
                                                   (aril_attention_opts){ .enable_gqa = true }),
-                ARIL_ERR_SHAPE, "no multiple");
+                ARIL_ERR_SHAPE, "must be a multiple");
     CHECK_FAILS(aril_scaled_dot_product_attention(q, NULL, v, (aril_attention_opts){ 0 }),
                 ARIL_ERR_ARG, "NULL");
 }

@@ -134,9 +134,9 @@ TEST(sources_of_wrong_length)
     for (int i = 0; i < 3; i++) {
         aril_tensor *src = ones(ARIL_SHAPE(wrong[i][0], wrong[i][1]));
         refused(aril_index_add(x, index, src, 0), ARIL_ERR_SHAPE, "index_add",
-                "does not fit [3,2]");
+                "does not match [3,2]");
         refused(aril_index_add_(x, index, src, 0), ARIL_ERR_SHAPE, "index_add",
-                "does not fit [3,2]");
+                "does not match [3,2]");
     }
     refused(aril_index_add(x, index, ones(ARIL_SHAPE(2, 2)), 5), ARIL_ERR_INDEX, "index_add", "5");
     CHECK_NEAR(aril_item(aril_sum(aril_index_add(x, index, ones(ARIL_SHAPE(2, 2)), 0), ARIL_ALL)),
@@ -204,8 +204,8 @@ TEST(repeated_squeeze_axis)
 {
     ARIL_SCOPE;
     aril_tensor *x = ones(ARIL_SHAPE(3, 1));
-    refused(aril_squeeze(x, ARIL_AXES(1, -1)), ARIL_ERR_ARG, "squeeze", "named twice");
-    refused(aril_squeeze(x, ARIL_AXES(0, 0)), ARIL_ERR_ARG, "squeeze", "named twice");
+    refused(aril_squeeze(x, ARIL_AXES(1, -1)), ARIL_ERR_ARG, "squeeze", "appears twice");
+    refused(aril_squeeze(x, ARIL_AXES(0, 0)), ARIL_ERR_ARG, "squeeze", "appears twice");
     CHECK_INT(aril_ndim(aril_squeeze(x, ARIL_AXES(0, 1))), 1);
 }
 

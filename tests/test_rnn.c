@@ -217,7 +217,7 @@ TEST(invalid_arguments_are_errors)
                  &hn);
     CHECK_INT(aril_tensor_status(y), ARIL_ERR_INDEX);
     CHECK_INT(aril_tensor_status(hn), ARIL_ERR_INDEX);
-    CHECK(strstr(aril_error(), "length 4 of sequence 0 is not from 1 to 3") != NULL);
+    CHECK(strstr(aril_error(), "length 4 of sequence 0 is not between 1 and 3") != NULL);
     aril_clear_error();
     y = aril_rnn(x, NULL, l,
                  (aril_rnn_opts){ .lengths = aril_from(none, ARIL_SHAPE(2), ARIL_I64, aril_cpu()) },

@@ -286,7 +286,7 @@ TEST(log_shows_the_row_and_why_others_declined)
     CHECK(strncmp(text + strlen(line), line, strlen(line)) == 0);
     CHECK(strstr(text, "repeat f32 [1,3,4]: the reference; declined: first (never in the mood), "
                        "second (three dimensions)\n"));
-    CHECK(strstr(text, "repeat i64 [3,4]: the reference; declined: first (element type), "
-                       "second (element type)\n"));
+    CHECK(strstr(text, "repeat i64 [3,4]: the reference; declined: first (dtype), "
+                       "second (dtype)\n"));
     free(text);
 }

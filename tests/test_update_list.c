@@ -312,7 +312,7 @@ TEST(read_only_tensors_are_rejected)
     aril_tensor *out[ARIL__MAX_OUT];
     CHECK_FAILS(aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + ARIL__ITEM + 1, l.in, &adam,
                             out),
-                ARIL_ERR_ARG, "update: 10 inputs, takes 4 and 5 for each item");
+                ARIL_ERR_ARG, "update: got 10 inputs, expected 4 and 5 for each item");
 }
 
 TEST(anomaly_mode_names_the_update)
@@ -322,7 +322,7 @@ TEST(anomaly_mode_names_the_update)
     list_new(&l, 3, ARIL_F32);
     aril_fill_(l.in[ARIL__UPDATE_FIXED + 2 * ARIL__ITEM + ARIL__ITEM_GRAD], NAN);
     aril_set_anomaly(true);
-    CHECK_FAILS(list_apply(&l), ARIL_ERR_NUMBER, "update: made a NaN (anomaly mode)");
+    CHECK_FAILS(list_apply(&l), ARIL_ERR_NUMBER, "update: produced a NaN (anomaly mode)");
     aril_set_anomaly(false);
 }
 

@@ -89,7 +89,7 @@ static const char *take_order(const aril__run *r, batch_plan *p, const aril_tens
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
         if (!t || t->numel == 0 || t->ndim == 0) continue;
         bool image = t->ndim == x->ndim;
-        if (!lies(t, image && p->last)) return "tensors lie in different orders";
+        if (!lies(t, image && p->last)) return "tensors have different memory layouts";
         if (!image && t->dtype != ARIL_F32 && i >= r->n_in)
             return "running values that are not f32";
     }
@@ -99,7 +99,7 @@ static const char *take_order(const aril__run *r, batch_plan *p, const aril_tens
 static const char *fill_plan(const aril__run *r, batch_plan *p)
 {
     const aril_tensor *x = r->in[0];
-    if (x->numel == 0) return "nothing to be done";
+    if (x->numel == 0) return "an empty tensor";
     if (x->ndim > 5) return "more than 3 spatial dimensions";
     p->ndim = x->ndim;
     memcpy(p->dim, x->dim, sizeof p->dim);
@@ -128,7 +128,7 @@ static const char *fill_plan(const aril__run *r, batch_plan *p)
 
 const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
 {
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     batch_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->kind = r->op == &aril__op_batch_norm        ? TRAINING

@@ -59,9 +59,9 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     const aril_tensor *w = r->op == &aril__op_conv_wgrad ? r->out[0] : r->in[1];
     const aril_tensor *x = r->op == &aril__op_conv_wgrad ? r->in[1] : r->out[0];
     if (r->out[0]->numel == 0 || r->in[0]->numel == 0 || x->numel == 0 || w->numel == 0)
-        return "nothing to be done";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
-    if (aril__overlaps(w)) return "weights that share memory";
+        return "an empty tensor";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
+    if (aril__overlaps(w)) return "overlapping weights";
     aril__conv_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->op = r->op;

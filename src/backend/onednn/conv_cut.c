@@ -272,7 +272,7 @@ static const char *find_kinds(aril__conv_cut *c, const aril__conv_piece **sample
     for (int i = 0; i < c->n; i++) {
         int k = 0;
         while (k < c->n_kinds && !same_kind(sample[k], &c->at[i])) k++;
-        if (k == MOST_KINDS) return "too many kinds of pieces";
+        if (k == MOST_KINDS) return "too many different piece sizes";
         if (k == c->n_kinds) sample[c->n_kinds++] = &c->at[i];
         c->at[i].kind = k;
     }
@@ -405,7 +405,7 @@ static aril__conv_cut *cut_by(const aril__conv_plan *p, const aril__conv_job *j,
     *why = aril__dnn_text(dnnl_out_of_memory);
     aril__conv_cut *c = new_cut(split);
     if (!c) return NULL;
-    *why = place_pieces(p, j, split, c) ? make_kinds(p, c) : "nothing to be done for a part";
+    *why = place_pieces(p, j, split, c) ? make_kinds(p, c) : "an empty piece";
     if (!*why) *why = order_weights(p, c);
     if (!*why) {
         find_space(p, c);

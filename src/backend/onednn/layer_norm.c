@@ -76,9 +76,9 @@ static int64_t padded(int64_t n)
 static const char *slower(const norm_plan *p)
 {
     if (p->type != ARIL_F32) return NULL;
-    if (p->rows * p->n < FEW) return "Aril's own is faster for few elements";
-    if (p->rows * p->n >= MANY) return "Aril's own is faster where memory is the limit";
-    return p->n >= LONG ? "Aril's own is faster for long rows" : NULL;
+    if (p->rows * p->n < FEW) return "Aril's kernel is faster for few elements";
+    if (p->rows * p->n >= MANY) return "Aril's kernel is faster when memory-bound";
+    return p->n >= LONG ? "Aril's kernel is faster for long rows" : NULL;
 }
 
 const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
@@ -86,8 +86,8 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     const struct layer_norm_attrs *a = r->attrs;
     bool grad = r->op == &aril__op_layer_norm_grad;
     const aril_tensor *x = r->in[grad];
-    if (x->numel == 0) return "nothing to be done";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (x->numel == 0) return "an empty tensor";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     if (grad && (r->in[3]->dtype != ARIL_F32 || r->in[4]->dtype != ARIL_F32))
         return "statistics that are not f32";
     norm_plan *p = aril__calloc(sizeof *p);

@@ -41,9 +41,9 @@ const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan
 {
     const aril_tensor *x = r->in[0];
     const struct local_response_norm_attrs *a = r->attrs;
-    if (x->numel == 0) return "nothing to be done";
-    if (a->size[0] % 2 == 0) return "a window of an even size, which oneDNN has elsewhere";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (x->numel == 0) return "an empty tensor";
+    if (a->size[0] % 2 == 0) return "a window of even size, which oneDNN places differently";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     lrn_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     *p = (lrn_plan){ .type = r->type,
@@ -55,7 +55,7 @@ const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan
     const aril_tensor *y = r->out[0];
     const char *why = NULL;
     if (p->last ? !aril_is_channels_last(x) || !aril_is_channels_last(y) : !aril__is_dense(y))
-        why = "tensors lie in different orders";
+        why = "tensors have different memory layouts";
     int64_t pieces = aril__parallel_pieces(x->numel, LEAST);
     if (!why) why = aril__dnn_cut_make(&p->cut, p->samples, pieces, make_lrn, p);
     if (why) {

@@ -156,7 +156,7 @@ static packing *make_packing(const matmul_plan *p)
         int64_t n = p->axis == BY_COLUMNS ? k->cut.size[i] : p->p.n;
         dnnl_memory_desc_t from = matrix(p, 1, 0, p->p.k, n, p->p.b_row, p->p.b_col);
         why = from ? aril__dnn_make_reorder(&k->order[i], from, to) : "out of memory";
-        if (!why && dnnl_memory_desc_equal(from, to)) why = "it lies so already";
+        if (!why && dnnl_memory_desc_equal(from, to)) why = "already in this layout";
         if (from) dnnl_memory_desc_destroy(from);
         size_t bytes = (dnnl_memory_desc_get_size(to) + 63) / 64 * 64;
         if (bytes > k->part) k->part = bytes;
@@ -276,14 +276,14 @@ static bool lies_well(int64_t rows, int64_t cols, int64_t row, int64_t col)
 static const char *misfit(const aril__run *r, const matmul_plan *p)
 {
     const aril__product *g = &p->p;
-    if (r->out[0]->numel == 0 || g->k == 0) return "nothing to be done";
+    if (r->out[0]->numel == 0 || g->k == 0) return "an empty tensor";
     if (r->out[0] == r->in[0] || r->out[0] == r->in[1]) return "the result overwrites an input";
     if (!lies_well(g->m, g->k, g->a_row, g->a_col) || !lies_well(g->k, g->n, g->b_row, g->b_col))
-        return "neither rows nor columns of an operand follow on";
+        return "neither rows nor columns of an operand are contiguous";
     if ((g->c_col != 1 && g->n > 1) || (g->c_row < g->n && g->m > 1))
         return "the rows of the result have gaps";
     if (p->bias && r->in[2]->dim[0] > 1 && r->in[2]->stride[0] != 1) return "a bias with gaps";
-    if (p->inner_step[2] == 0 && p->inner > 1) return "a result that shares memory";
+    if (p->inner_step[2] == 0 && p->inner > 1) return "an overlapping result";
     return NULL;
 }
 
@@ -310,7 +310,7 @@ static const char *slower(const matmul_plan *p)
 
 const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
 {
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     matmul_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     bool linear = r->op == &aril__op_linear;

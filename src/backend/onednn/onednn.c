@@ -63,11 +63,11 @@ const char *aril__dnn_text(dnnl_status_t s)
     switch (s) {
     case dnnl_success: return "done";
     case dnnl_out_of_memory: return "out of memory";
-    case dnnl_invalid_arguments: return "oneDNN does not take these sizes";
-    case dnnl_unimplemented: return "oneDNN has no kernel for it on this CPU";
-    case dnnl_last_impl_reached: return "oneDNN has no other kernel for it";
-    case dnnl_runtime_error: return "oneDNN failed while it ran";
-    case dnnl_not_required: return "oneDNN was asked for what it does not have";
+    case dnnl_invalid_arguments: return "oneDNN does not support these sizes";
+    case dnnl_unimplemented: return "oneDNN has no kernel for this on this CPU";
+    case dnnl_last_impl_reached: return "oneDNN has no other kernel for this";
+    case dnnl_runtime_error: return "oneDNN failed at run time";
+    case dnnl_not_required: return "oneDNN does not implement this";
     default: return "oneDNN failed";
     }
 }
@@ -289,7 +289,7 @@ const char *aril__dnn_make(aril__dnn *d, dnnl_status_t made, dnnl_primitive_desc
     if (made == dnnl_success && strstr(kernel_name(pd), "ref")) {
         memset(d, 0, sizeof *d);
         dnnl_primitive_desc_destroy(pd);
-        return "oneDNN has plain loops alone for it";
+        return "oneDNN has only a reference kernel for this";
     }
     return aril__dnn_make_any(d, made, pd, n, arg);
 }

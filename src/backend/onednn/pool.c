@@ -108,10 +108,10 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
     p->begin[i] = w.begin;
     /* How far the last window reaches beyond the input, padding or not. */
     p->end[i] = (out - 1) * w.stride + w.kernel - in - w.begin;
-    if (p->end[i] > w.end && p->counts_pad) return "a window that hangs over the padding";
+    if (p->end[i] > w.end && p->counts_pad) return "a window that extends past the padding";
     if (p->end[i] < 0) p->end[i] = 0;
     if ((out - 1) * w.stride - w.begin >= in || w.begin >= w.kernel)
-        return "a window wholly in the padding";
+        return "a window entirely in the padding";
     return NULL;
 }
 
@@ -124,7 +124,7 @@ static const char *take_order(pool_plan *p, const aril_tensor *x, const aril_ten
 {
     if (lies(x, false) && lies(y, false)) return NULL;
     p->last = true;
-    return lies(x, true) && lies(y, true) ? NULL : "tensors lie in different orders";
+    return lies(x, true) && lies(y, true) ? NULL : "tensors have different memory layouts";
 }
 
 static const char *fill_plan(const aril__run *r, pool_plan *p)
@@ -134,16 +134,17 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
     bool adaptive =
         p->op == &aril__op_adaptive_avg_pool || p->op == &aril__op_adaptive_avg_pool_grad;
     const aril_tensor *x = grad ? r->out[0] : r->in[0], *y = grad ? r->in[0] : r->out[0];
-    if (x->numel == 0 || y->numel == 0) return "nothing to be done";
+    if (x->numel == 0 || y->numel == 0) return "an empty tensor";
     const char *why = take_order(p, x, y);
-    if (!why && is_max(p) && !lies(r->out[1], p->last)) why = "tensors lie in different orders";
+    if (!why && is_max(p) && !lies(r->out[1], p->last))
+        why = "tensors have different memory layouts";
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
         p->x_dim[i] = x->dim[i];
         p->y_dim[i] = y->dim[i];
     }
     p->counts_pad = !adaptive && !is_max(p) && a->include_pad[0];
-    if (!why && !adaptive && !is_max(p) && a->divisor[0]) why = "a divisor of its own";
+    if (!why && !adaptive && !is_max(p) && a->divisor[0]) why = "a custom divisor";
     for (int i = 0; i < x->ndim - 2 && !why; i++) why = take_window(p, i, a, adaptive);
     return why;
 }
@@ -152,16 +153,16 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
 static const char *slower(const pool_plan *p)
 {
     if (p->last && p->op == &aril__op_adaptive_avg_pool_grad)
-        return "Aril's own is faster channels-last";
+        return "Aril's kernel is faster channels-last";
     if (!is_max(p)) return NULL;
-    if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's own is faster for many channels";
-    return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's own is faster where memory is the limit"
+    if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's kernel is faster for many channels";
+    return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's kernel is faster when memory-bound"
                                                   : NULL;
 }
 
 const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
 {
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     pool_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->op = r->op;
@@ -254,7 +255,7 @@ static aril_status place_all(aril__run *r, const pool_plan *p)
     l.run = p->last ? p->y_dim[1] : p->y_dim[p->ndim - 1];
     l.step = p->last ? 0 : p->stride[n - 1];
     if (!(l.offset = aril__malloc((size_t)taps * sizeof *l.offset)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t t = 0; t < taps; t++) {
         int64_t rest = t, size = 1;
         l.offset[t] = 0;

@@ -9,7 +9,7 @@
 
 enum {
     LEAST = 32 * 1024, /* minimum elements per piece */
-    FEW = 16 * 1024,   /* below this many, Aril's own is faster */
+    FEW = 16 * 1024,   /* below this many, Aril's kernel is faster */
 };
 
 typedef struct reorder_plan {
@@ -43,13 +43,13 @@ void aril__dnn_reorder_destroy(void *prepared)
 
 static const char *misfit(const aril_tensor *x, const aril_tensor *y)
 {
-    if (y->numel == 0 || y->ndim == 0) return "nothing to be done";
+    if (y->numel == 0 || y->ndim == 0) return "an empty tensor";
     if (!aril__same_dims(x->ndim, x->dim, y->ndim, y->dim)) return "broadcasting";
-    if (aril__overlaps(x) || aril__overlaps(y)) return "elements that share memory";
+    if (aril__overlaps(x) || aril__overlaps(y)) return "overlapping elements";
     for (int i = 0; i < x->ndim; i++)
-        if (x->stride[i] < 0 || y->stride[i] < 0) return "steps back";
+        if (x->stride[i] < 0 || y->stride[i] < 0) return "negative strides";
     if (x->dtype != y->dtype && !(x->dtype == ARIL_BF16 && y->dtype == ARIL_F32))
-        return "oneDNN has not the type, or rounds denormal numbers to 0";
+        return "oneDNN does not support the dtype, or flushes denormals to 0";
     if (x->dtype == ARIL_BF16 && !aril__cpu_has(ARIL__CPU_BF16))
         return "oneDNN changes bits of bf16 on this CPU";
     if (x->dtype == y->dtype && aril__is_dense(x) && aril__is_dense(y)) return "a plain copy";
@@ -61,8 +61,8 @@ const char *aril__dnn_reorder_prepare(const aril__run *r, aril__plan *plan)
     const aril_tensor *x = r->in[0], *y = r->out[0];
     const char *why = misfit(x, y);
     if (why) return why;
-    if (x->numel < FEW && aril__force_row < 0) return "Aril's own is faster for few elements";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (x->numel < FEW && aril__force_row < 0) return "Aril's kernel is faster for few elements";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     reorder_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->ndim = x->ndim;

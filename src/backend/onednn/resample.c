@@ -81,15 +81,16 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
     const int64_t *mode = attr_of(r, "mode"), *align = attr_of(r, "align_corners");
     const int64_t *smooth = attr_of(r, "antialias");
     const double *scale = attr_of(r, "scale");
-    if (!mode || !align || !smooth || !scale) return "attributes that are not known";
-    if (x->numel == 0 || y->numel == 0) return "nothing to be done";
+    if (!mode || !align || !smooth || !scale) return "unknown attributes";
+    if (x->numel == 0 || y->numel == 0) return "an empty tensor";
     if (*mode != ARIL_NEAREST && *mode != ARIL_NEAREST_EXACT && *mode != ARIL_LINEAR)
-        return "neither nearest nor linear";
+        return "mode is neither nearest nor linear";
     p->is_linear = *mode == ARIL_LINEAR;
-    if (p->is_linear && *align) return "corners that are aligned";
+    if (p->is_linear && *align) return "align_corners";
     if (*smooth) return "antialiasing";
     p->last = !(lies(x, false) && lies(y, false));
-    if (p->last && !(lies(x, true) && lies(y, true))) return "tensors lie in different orders";
+    if (p->last && !(lies(x, true) && lies(y, true)))
+        return "tensors have different memory layouts";
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
         p->x_dim[i] = x->dim[i];
@@ -97,7 +98,7 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
         if (i < 2) continue;
         double by = scale[i - 2];
         if (by > 0 && (double)x->dim[i] * by != (double)y->dim[i])
-            return "a scale that is not the ratio of sizes";
+            return "a scale other than the ratio of the sizes";
         /* For other ratios Aril and oneDNN pick different nearest neighbors. */
         if (!p->is_linear && y->dim[i] % x->dim[i]) return "not an integer number of copies";
     }
@@ -107,13 +108,13 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
 /* When Aril's own kernels are faster. */
 static const char *slower(const resample_plan *p)
 {
-    if (!p->last) return "Aril's own is faster in logical order";
-    return p->is_grad && p->is_linear ? "Aril's own is faster for linear gradients" : NULL;
+    if (!p->last) return "Aril's kernel is faster in logical order";
+    return p->is_grad && p->is_linear ? "Aril's kernel is faster for linear gradients" : NULL;
 }
 
 const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
 {
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     resample_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->is_grad = r->op == &aril__op_interpolate_grad;

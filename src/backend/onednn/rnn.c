@@ -94,11 +94,11 @@ const char *aril__dnn_rnn_prepare(const aril__run *r, aril__plan *plan)
 {
     const struct rnn_seq_attrs *a = r->attrs;
     const aril_tensor *x = r->in[RNN_XW], *w = r->in[RNN_W];
-    if (x->numel == 0) return "nothing to be done";
+    if (x->numel == 0) return "an empty tensor";
     if (r->in[RNN_LEN]) return "sequences of different lengths";
-    if (a->relu[0]) return "relu: oneDNN makes 0 of NaN";
-    if (a->keep[0]) return "the gates of each step are wanted";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (a->relu[0]) return "relu: oneDNN turns NaN into 0";
+    if (a->keep[0]) return "the gates of each step are needed";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     rnn_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->kind = r->op == &aril__op_lstm_seq  ? ARIL__LSTM

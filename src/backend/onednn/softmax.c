@@ -56,8 +56,8 @@ const char *aril__dnn_softmax_prepare(const aril__run *r, aril__plan *plan)
 {
     const aril_tensor *x = r->in[0];
     int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
-    if (x->numel == 0 || x->ndim == 0) return "nothing to be done";
-    if (!aril__dnn_engine()) return "oneDNN did not start";
+    if (x->numel == 0 || x->ndim == 0) return "an empty tensor";
+    if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     softmax_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->n = x->dim[axis];

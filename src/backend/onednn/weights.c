@@ -108,7 +108,7 @@ static const char *make_spans(aril__dnn_order *o, int n, const aril__dnn_span *s
         aril__dnn_step *to = &o->step[o->n++];
         *to = (aril__dnn_step){ .from_at = span[i].from_at, .to_at = span[i].to_at };
         const char *why = aril__dnn_make_reorder(&to->reorder, span[i].from, span[i].to);
-        if (!why && to->reorder.scratch) why = "an order that takes working memory";
+        if (!why && to->reorder.scratch) why = "a layout that needs a workspace";
         if (why) {
             aril__dnn_order_destroy(o);
             return why;

@@ -14,7 +14,7 @@ extern const aril__op aril__op_leaky_relu, aril__op_leaky_relu_grad, aril__op_re
 aril_status aril__activation_check(const char *op, int64_t act)
 {
     if (act >= ARIL_NO_ACTIVATION && act <= ARIL_TANH) return ARIL_OK;
-    return aril__fail(ARIL_ERR_ARG, "%s: there is no activation %" PRId64, op, act);
+    return aril__fail(ARIL_ERR_ARG, "%s: unknown activation %" PRId64, op, act);
 }
 
 static const struct ew_attrs leaky = { { ARIL__LEAKY_SLOPE } };

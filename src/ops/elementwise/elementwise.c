@@ -43,18 +43,17 @@ static aril_status check_dtypes(aril__call *c, aril_dtype t)
     const aril__formula *f = c->op->formula;
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i] && !aril__dtypes[c->in[i]->dtype].computes)
-            return aril__fail(ARIL_ERR_DTYPE,
-                              "%s: %s holds data but does not compute; cast it first", c->op->name,
-                              aril__dtypes[c->in[i]->dtype].name);
+            return aril__fail(ARIL_ERR_DTYPE, "%s: %s is a storage-only dtype; cast it first",
+                              c->op->name, aril__dtypes[c->in[i]->dtype].name);
     if (needs_integers(f) && aril__is_float(t))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: needs integers%s, got %s", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: expected integers%s, got %s", c->op->name,
                           f->rule == ARIL__EW_INT ? " or bool" : "", aril__dtypes[t].name);
     if ((f->rule == ARIL__EW_NUMX || f->rule == ARIL__EW_INTX) && t == ARIL_BOOL)
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for bool; use the logical ops or cast",
                           c->op->name);
     if (f->rule == ARIL__EW_FLT && !aril__is_float(t))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: needs floating point, got %s", c->op->name,
-                          aril__dtypes[t].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: expected a floating-point dtype, got %s",
+                          c->op->name, aril__dtypes[t].name);
     return ARIL_OK;
 }
 

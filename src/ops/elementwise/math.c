@@ -203,7 +203,7 @@ aril_tensor *aril_clamp_tensor(aril_tensor *a, aril_tensor *low, aril_tensor *hi
     if (low && high) return aril__op(&aril__op_clamp, a, low, high);
     if (low || high)
         return aril__op(low ? &aril__op_clamp_min : &aril__op_clamp_max, a, low ? low : high);
-    aril__fail(ARIL_ERR_ARG, "clamp: neither a lower nor an upper bound");
+    aril__fail(ARIL_ERR_ARG, "clamp: expected a lower or an upper bound");
     return aril__poison();
 }
 

@@ -36,7 +36,7 @@ static aril_status check(const aril__call *c, const aril_tensor *weight, const a
     const char *name = c->op->name;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (weight->ndim != 2)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: a weight [rows,width] expected, got %s", name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a weight [rows,width], got %s", name,
                           aril__text(a, weight));
     if (!aril__is_int((aril_dtype)index->dtype) ||
         (offsets && !aril__is_int((aril_dtype)offsets->dtype)))
@@ -46,21 +46,21 @@ static aril_status check(const aril__call *c, const aril_tensor *weight, const a
                 .name);
     if (offsets ? index->ndim != 1 || offsets->ndim != 1 : index->ndim != 2)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: indices %s %s: [B,L] alone, or [n] with offsets [B] expected", name,
-                          aril__text(a, index), offsets ? aril__text(b, offsets) : "alone");
+                          "%s: got indices %s %s; expected [B,L] alone, or [n] with offsets [B]",
+                          name, aril__text(a, index), offsets ? aril__text(b, offsets) : "alone");
     if (scale && scale->dtype != c->in[0]->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: weights of %s for embeddings of %s", name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: weights are %s, but embeddings are %s", name,
                           aril__dtypes[scale->dtype].name, aril__dtypes[c->in[0]->dtype].name);
     bool fits = !scale || scale->ndim == index->ndim;
     for (int d = 0; scale && fits && d < index->ndim; d++)
         fits = may_be(scale->dim[d], index->dim[d]);
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: weights %s for indices %s", name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: weights %s do not match indices %s", name,
                           aril__text(b, scale), aril__text(a, index));
     *bags = offsets ? offsets->dim[0] : index->dim[0];
     if (offsets && *bags >= 0) *bags -= at->last[0];
     if (offsets && *bags < 0 && offsets->dim[0] >= 0)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: no offsets, and the last one is to end the last bag",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: include_last_offset needs at least one offset",
                           name);
     return ARIL_OK;
 }
@@ -70,7 +70,7 @@ static aril_status check_grad(const aril__call *c, const aril_tensor *weight, in
     const aril_tensor *g = c->in[0];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (g->ndim != 2 || !may_be(g->dim[0], bags) || !may_be(g->dim[1], weight->dim[1]))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s for a weight %s", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s does not match weight %s", c->op->name,
                           aril__text(a, g), aril__text(b, weight));
     return ARIL_OK;
 }
@@ -109,7 +109,7 @@ static aril_status bag_scale_infer(aril__call *c)
     aril_status s = check(c, c->in[1], c->in[2], c->in[3], NULL, &bags);
     if (s == ARIL_OK) s = check_grad(c, c->in[1], bags);
     if (s == ARIL_OK && c->in[0]->dtype != c->in[1]->dtype)
-        s = aril__fail(ARIL_ERR_DTYPE, "%s: gradient of %s for a weight of %s", c->op->name,
+        s = aril__fail(ARIL_ERR_DTYPE, "%s: the gradient is %s, but the weight is %s", c->op->name,
                        aril__dtypes[c->in[0]->dtype].name, aril__dtypes[c->in[1]->dtype].name);
     if (s == ARIL_OK) set_shape(c, 0, (aril_dtype)c->in[0]->dtype, c->in[2]->ndim, c->in[2]->dim);
     return s;
@@ -158,7 +158,8 @@ aril_status aril__bags_find(const aril__run *r, const aril_tensor *index,
     b->start = aril__malloc((size_t)(b->n + 1) * sizeof *b->start);
     b->count = aril__malloc((size_t)(b->n + 1) * sizeof *b->count);
     if (!b->start || !b->count)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " bags", r->op->name, b->n);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " bags", r->op->name,
+                          b->n);
     if (given && offset[0] != 0)
         return aril__fail(ARIL_ERR_INDEX, "%s: the first offset is %" PRId64 ", not 0", r->op->name,
                           offset[0]);
@@ -331,7 +332,7 @@ static const aril__sample bag_samples[] = {
     { .in = { "[5,3]", "i5[0]", "i1[2]", "-" }, .attrs = &sum },
     SAMPLE_END
 };
-OP(embedding_bag, .doc = "sums or means of rows of a weight picked by index", .min_in = 4,
+OP(embedding_bag, .doc = "sum or mean of the rows of a weight in each bag of indices", .min_in = 4,
    .max_in = 4, .n_out = 1, .optional = IN(2) | IN(3), .index_in = IN(1) | IN(2), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = bag_infer, .ref = bag_ref,
    .vjp = embedding_bag_vjp,
@@ -344,7 +345,7 @@ static const aril__sample bag_grad_samples[] = {
     { .in = { "[2,3]", "i5[6]", "i1[2]", "[6]", "[5,3]" }, .attrs = &sum },
     SAMPLE_END
 };
-OP(embedding_bag_grad, .doc = "gradient of embedding_bag: rows added by index", .min_in = 5,
+OP(embedding_bag_grad, .doc = "gradient of embedding_bag: sums of rows by index", .min_in = 5,
    .max_in = 5, .n_out = 1, .optional = IN(2) | IN(3), .shape_only = IN(4),
    .index_in = IN(1) | IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .flags = GRADIENT, .infer = bag_grad_infer, .ref = bag_grad_ref, .vjp = embedding_bag_grad_vjp,
@@ -356,10 +357,11 @@ static const aril__sample bag_scale_samples[] = {
     { .in = { "[2,3]", "[5,3]", "i5[6]", "i1[2]" }, .attrs = &mean },
     SAMPLE_END
 };
-OP(embedding_bag_scale_grad, .doc = "gradient of embedding_bag for the weight of each entry",
-   .min_in = 4, .max_in = 4, .n_out = 1, .optional = IN(3), .index_in = IN(2) | IN(3),
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT,
-   .infer = bag_scale_infer, .ref = bag_scale_ref, .vjp = embedding_bag_scale_grad_vjp,
+OP(embedding_bag_scale_grad,
+   .doc = "gradient of embedding_bag with respect to the weight of each entry", .min_in = 4,
+   .max_in = 4, .n_out = 1, .optional = IN(3), .index_in = IN(2) | IN(3), .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT, .infer = bag_scale_infer,
+   .ref = bag_scale_ref, .vjp = embedding_bag_scale_grad_vjp,
    .saves = { IN(1) | IN(2) | IN(3), LIKE(1) | IN(0) | IN(2) | IN(3), 0, 0 },
    .samples = bag_scale_samples, WITH_ATTRS(bag));
 
@@ -368,7 +370,7 @@ static const aril__sample bag_argmax_samples[] = {
     { .in = { "d[5,3]", "i5[6]", "i1[2]" }, .attrs = &mean },
     SAMPLE_END
 };
-OP(embedding_bag_argmax, .doc = "which row of a bag is the largest, in each column", .min_in = 3,
+OP(embedding_bag_argmax, .doc = "index of the largest row of a bag, for each column", .min_in = 3,
    .max_in = 3, .n_out = 2, .flags = NONDIFF, .optional = IN(2), .index_in = IN(1) | IN(2),
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = bag_argmax_infer,
    .ref = bag_argmax_ref, .samples = bag_argmax_samples, WITH_ATTRS(bag));
@@ -394,7 +396,7 @@ aril_tensor *aril_embedding_bag(aril_tensor *index, aril_tensor *weight, aril_te
             (int)o.mode)));
     if (o.per_sample_weights && o.mode != ARIL_SUM)
         return aril_escape(wrong(
-            aril__fail(ARIL_ERR_ARG, "embedding_bag: per_sample_weights go with ARIL_SUM alone")));
+            aril__fail(ARIL_ERR_ARG, "embedding_bag: per_sample_weights need mode ARIL_SUM")));
     if (o.include_last_offset && !offsets)
         return aril_escape(
             wrong(aril__fail(ARIL_ERR_ARG, "embedding_bag: include_last_offset needs offsets")));

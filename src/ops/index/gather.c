@@ -36,7 +36,7 @@ static aril_status check_shapes(const aril__call *c, int axis)
     }
     if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: an index of shape %s does not fit in %s beside axis %d",
+    return aril__fail(ARIL_ERR_SHAPE, "%s: index %s is larger than %s in an axis other than %d",
                       c->op->name, aril__text(a, index), aril__text(b, x), axis);
 }
 
@@ -106,10 +106,10 @@ static const aril__sample gather_samples[] = {
     { .in = { "[]", "i1[]" }, .attrs = &(const struct gather_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(gather, .doc = "elements picked along an axis, each by an index of its own",
-   .onnx = "GatherElements", .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | RAW,
-   .index_in = IN(1), .types = DT_WHOLE_BYTES, .infer = gather_infer, .ref = gather_ref,
-   .vjp = gather_vjp, .saves = { LIKE(0) | IN(1) }, .samples = gather_samples, WITH_ATTRS(gather));
+OP(gather, .doc = "elements along an axis, selected by an index tensor", .onnx = "GatherElements",
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | RAW, .index_in = IN(1),
+   .types = DT_WHOLE_BYTES, .infer = gather_infer, .ref = gather_ref, .vjp = gather_vjp,
+   .saves = { LIKE(0) | IN(1) }, .samples = gather_samples, WITH_ATTRS(gather));
 
 /* ---- scatter ---- */
 
@@ -123,14 +123,14 @@ static aril_status scatter_infer(aril__call *c)
     aril_status s = check_shapes(c, (int)a->axis[0]);
     if (s < 0) return s;
     if (src->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: src is %s, the tensor put to %s", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: src is %s, but the tensor is %s", c->op->name,
                           aril__dtypes[src->dtype].name, aril__dtypes[x->dtype].name);
     bool fits = src->ndim == 0 || src->ndim == index->ndim;
     for (int d = 0; d < src->ndim && fits; d++)
         fits = src->dim[d] == index->dim[d] || src->dim[d] < 0 || index->dim[d] < 0;
     if (!fits) {
         char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "%s: src has shape %s, the index %s", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: src has shape %s, but the index has %s", c->op->name,
                           aril__text(p, src), aril__text(q, index));
     }
     o->dtype = (aril_dtype)x->dtype;
@@ -291,7 +291,7 @@ static const aril__sample scatter_samples[] = {
     { .in = { "[]", "i1[]", "[]" }, .attrs = &(const struct scatter_attrs){ { 0 }, { 0 } } },
     SAMPLE_END
 };
-OP(scatter, .doc = "a tensor with elements put along an axis, each at an index of its own",
+OP(scatter, .doc = "writes elements along an axis at the positions in an index tensor",
    .onnx = "ScatterElements", .min_in = 3, .max_in = 3, .n_out = 1,
    .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .index_in = IN(1), .types = DT_WHOLE_BYTES,
    .infer = scatter_infer, .ref = scatter_ref, .vjp = scatter_vjp,
@@ -336,19 +336,19 @@ static const aril__sample extreme_samples[] = {
 #define SCATTER_ROW                                                                 \
     .min_in = 3, .max_in = 3, .n_out = 1, .flags = STRIDED | INPLACE | KEEPS_ORDER, \
     .index_in = IN(1), .types = DT_COMPUTE, .native = NATIVE, .infer = scatter_infer
-OP(scatter_add, .doc = "a tensor with elements added along an axis, each at an index of its own",
+OP(scatter_add, .doc = "adds elements along an axis at the positions in an index tensor",
    SCATTER_ROW, .ref = scatter_add_ref, .vjp = scatter_add_vjp,
    .saves = { IN(1), 0, IN(1) | LIKE(2) }, .samples = scatter_add_samples, WITH_ATTRS(scatter));
-OP(scatter_mul, .doc = "a tensor with elements multiplied in along an axis, by index", SCATTER_ROW,
-   .ref = scatter_mul_ref, .vjp = scatter_mul_vjp,
+OP(scatter_mul, .doc = "multiplies elements along an axis at the positions in an index tensor",
+   SCATTER_ROW, .ref = scatter_mul_ref, .vjp = scatter_mul_vjp,
    .saves = { IN(0) | IN(1) | IN(2), 0, IN(0) | IN(1) | IN(2) | OUT(0) },
    .samples = scatter_mul_samples, WITH_ATTRS(scatter));
-OP(scatter_max, .doc = "a tensor with the larger elements put along an axis, by index", SCATTER_ROW,
+OP(scatter_max, .doc = "maximum along an axis at the positions in an index tensor", SCATTER_ROW,
    .ref = scatter_max_ref, .vjp = extreme_vjp, .saves = { EXTREME_SAVES, 0, EXTREME_SAVES },
    .samples = extreme_samples, WITH_ATTRS(scatter));
-OP(scatter_min, .doc = "a tensor with the smaller elements put along an axis, by index",
-   SCATTER_ROW, .ref = scatter_min_ref, .vjp = extreme_vjp,
-   .saves = { EXTREME_SAVES, 0, EXTREME_SAVES }, .samples = extreme_samples, WITH_ATTRS(scatter));
+OP(scatter_min, .doc = "minimum along an axis at the positions in an index tensor", SCATTER_ROW,
+   .ref = scatter_min_ref, .vjp = extreme_vjp, .saves = { EXTREME_SAVES, 0, EXTREME_SAVES },
+   .samples = extreme_samples, WITH_ATTRS(scatter));
 
 /* ---- public ---- */
 

@@ -98,7 +98,7 @@ static const aril__sample index_samples[] = {
     { .in = { "[0,3]", "i3[2]" }, .attrs = &(const struct index_attrs){ { 2 } } },
     SAMPLE_END
 };
-OP(index, .doc = "elements picked by index tensors, broadcast together", .min_in = 1,
+OP(index, .doc = "elements selected by index tensors, which broadcast together", .min_in = 1,
    .max_in = MOST - 1, .n_out = 1, .flags = STRIDED | RAW, .index_in = INDICES(1),
    .types = DT_WHOLE_BYTES, .infer = index_infer, .ref = index_ref, .vjp = index_vjp,
    .saves = { LIKE(0) | SAVED_INDICES(1) }, .samples = index_samples, WITH_ATTRS(index));
@@ -138,7 +138,7 @@ static const aril__sample index_select_samples[] = {
     { .in = { "[4,3]", "i4[0]" }, .attrs = &(const struct index_select_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(index_select, .doc = "positions of one axis picked by an index tensor", .onnx = "Gather",
+OP(index_select, .doc = "entries of an axis selected by an index tensor", .onnx = "Gather",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | RAW, .index_in = IN(1),
    .types = DT_WHOLE_BYTES, .infer = index_select_infer, .ref = index_select_ref,
    .vjp = index_select_vjp, .saves = { LIKE(0) | IN(1) }, .samples = index_select_samples,
@@ -156,7 +156,7 @@ static aril_status index_put_infer(aril__call *c)
     aril_status s = aril__indexing_shape(op, x, a->mask[0], c->n_in - 2, c->in + 2, &p);
     if (s < 0) return s;
     if (value->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: the values are %s, the tensor put to %s", op,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the values are %s, but the tensor is %s", op,
                           aril__dtypes[value->dtype].name, aril__dtypes[x->dtype].name);
     int n = p.ndim;
     int64_t dim[ARIL_MAX_DIMS];
@@ -166,9 +166,8 @@ static aril_status index_put_infer(aril__call *c)
     if (!fits) {
         char v[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: values of shape %s do not broadcast to %s, the shape "
-                          "that is picked",
-                          op, aril__text(v, value), aril__shape_text(to, p.ndim, p.dim));
+                          "%s: values of shape %s do not broadcast to the indexed shape %s", op,
+                          aril__text(v, value), aril__shape_text(to, p.ndim, p.dim));
     }
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
@@ -241,11 +240,11 @@ static const aril__sample index_put_samples[] = {
     { .in = { "[4,3]", "[0,3]", "i4[0]" }, .attrs = &(const struct index_attrs){ { 1 } } },
     SAMPLE_END
 };
-OP(index_put, .doc = "a tensor with values put where index tensors point", .min_in = 2,
-   .max_in = MOST, .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER,
-   .index_in = INDICES(2), .types = DT_WHOLE_BYTES, .infer = index_put_infer, .ref = index_put_ref,
-   .vjp = index_put_vjp, .saves = { SAVED_INDICES(2), LIKE(1) | SAVED_INDICES(2) },
-   .samples = index_put_samples, WITH_ATTRS(index));
+OP(index_put, .doc = "writes values at the positions in index tensors", .min_in = 2, .max_in = MOST,
+   .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .index_in = INDICES(2),
+   .types = DT_WHOLE_BYTES, .infer = index_put_infer, .ref = index_put_ref, .vjp = index_put_vjp,
+   .saves = { SAVED_INDICES(2), LIKE(1) | SAVED_INDICES(2) }, .samples = index_put_samples,
+   WITH_ATTRS(index));
 
 static const aril__sample index_put_add_samples[] = {
     { .in = { "[4,3]", "[6,3]", "i4[6]" }, .attrs = &(const struct index_attrs){ { 1 } } },
@@ -258,7 +257,7 @@ static const aril__sample index_put_add_samples[] = {
     { .in = { "[4,3]", "[0,3]", "i4[0]" }, .attrs = &(const struct index_attrs){ { 1 } } },
     SAMPLE_END
 };
-OP(index_put_add, .doc = "a tensor with values added where index tensors point", .min_in = 2,
+OP(index_put_add, .doc = "adds values at the positions in index tensors", .min_in = 2,
    .max_in = MOST, .n_out = 1, .flags = STRIDED | INPLACE | KEEPS_ORDER, .index_in = INDICES(2),
    .types = DT_COMPUTE, .native = NATIVE, .infer = index_put_infer, .ref = index_put_add_ref,
    .vjp = index_put_add_vjp, .saves = { 0, LIKE(1) | SAVED_INDICES(2) },
@@ -302,7 +301,7 @@ static const aril__sample embedding_samples[] = {
       .flags = SAMPLE_NO_GRAD },
     SAMPLE_END
 };
-OP(embedding, .doc = "rows of a weight picked by index", .min_in = 2, .max_in = 2, .n_out = 1,
+OP(embedding, .doc = "rows of a weight selected by index", .min_in = 2, .max_in = 2, .n_out = 1,
    .flags = STRIDED | RAW, .index_in = IN(1), .types = DT_WHOLE_BYTES, .infer = embedding_infer,
    .ref = embedding_ref, .vjp = embedding_vjp, .saves = { LIKE(0) | IN(1) },
    .samples = embedding_samples, WITH_ATTRS(embedding));
@@ -319,7 +318,7 @@ static aril_status embedding_grad_infer(aril__call *c)
         fits = c->in[0]->dim[d] == p.dim[d] || c->in[0]->dim[d] < 0 || p.dim[d] < 0;
     if (!fits) {
         char g[ARIL__SHAPE_TEXT], want[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "embedding_grad: a gradient of shape %s, not %s",
+        return aril__fail(ARIL_ERR_SHAPE, "embedding_grad: the gradient has shape %s, expected %s",
                           aril__text(g, c->in[0]), aril__shape_text(want, p.ndim, p.dim));
     }
     o->dtype = (aril_dtype)c->in[0]->dtype;
@@ -363,7 +362,7 @@ static const aril__sample embedding_grad_samples[] = {
     { .in = { "[0,3]", "i5[0]", "[5,3]" }, .attrs = &(const struct embedding_attrs){ { -1 } } },
     SAMPLE_END
 };
-OP(embedding_grad, .doc = "gradient of embedding: rows added by index", .min_in = 3, .max_in = 3,
+OP(embedding_grad, .doc = "gradient of embedding: sums of rows by index", .min_in = 3, .max_in = 3,
    .n_out = 1, .flags = GRADIENT | STRIDED, .index_in = IN(1), .shape_only = IN(2),
    .types = DT_FLOAT, .native = NATIVE, .infer = embedding_grad_infer, .ref = embedding_grad_ref,
    .vjp = embedding_grad_vjp, .saves = { IN(1) }, .samples = embedding_grad_samples,
@@ -376,7 +375,7 @@ aril_tensor *aril_index_select(aril_tensor *x, aril_tensor *index, int axis)
     if (!x || !index) return aril__null_tensor("index_select");
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim == 0) {
-        aril__fail(ARIL_ERR_SHAPE, "index_select: a 0-d tensor has no axis to pick from");
+        aril__fail(ARIL_ERR_SHAPE, "index_select: a 0-d tensor has no axis to select from");
         return aril__poison();
     }
     int at = aril__axis("index_select", axis, x->ndim);
@@ -431,7 +430,7 @@ static aril_tensor *put_slices(const char *what, const aril__op *op, aril_tensor
     if (!is_source(x, at, index, src)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE,
-                   "%s: src %s does not fit %s with an index %s in the place of axis %d", what,
+                   "%s: src %s does not match %s with index %s along axis %d", what,
                    aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
         return aril__poison();
     }

@@ -26,7 +26,7 @@ aril_tensor *aril__settle(aril_tensor *value, const aril_tensor *x)
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t)
 {
     if (aril__is_int((aril_dtype)t->dtype) && t->dtype <= ARIL_F64) return ARIL_OK;
-    return aril__fail(ARIL_ERR_DTYPE, "%s: indices must be integers, not %s", op,
+    return aril__fail(ARIL_ERR_DTYPE, "%s: indices must be integers, got %s", op,
                       aril__dtypes[t->dtype].name);
 }
 

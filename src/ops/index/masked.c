@@ -49,7 +49,7 @@ static const aril__sample nonzero_samples[] = { { .in = { "b[3,4]" } },
                                                 { .in = { "[]" } },
                                                 { .in = { "[0,3]" } },
                                                 SAMPLE_END };
-OP(nonzero, .doc = "where a tensor is not 0", .onnx = "NonZero", .min_in = 1, .max_in = 1,
+OP(nonzero, .doc = "indices of the nonzero elements", .onnx = "NonZero", .min_in = 1, .max_in = 1,
    .n_out = 1, .flags = STRIDED | NONDIFF | DYNAMIC | RAW, .types = DT_COMPUTE,
    .infer = nonzero_infer, .ref = nonzero_ref, .samples = nonzero_samples);
 
@@ -60,7 +60,7 @@ static aril_status check_mask(const aril__call *c)
 {
     const aril_tensor *x = c->in[0], *mask = c->in[1];
     if (mask->dtype != ARIL_BOOL)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: the mask must be bool, not %s", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the mask must be bool, got %s", c->op->name,
                           aril__dtypes[mask->dtype].name);
     int n = x->ndim;
     int64_t dim[ARIL_MAX_DIMS];
@@ -69,8 +69,8 @@ static aril_status check_mask(const aril__call *c)
     for (int d = 0; d < n && fits; d++) fits = dim[d] == x->dim[d] || x->dim[d] < 0;
     if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: a mask of shape %s does not broadcast to %s",
-                      c->op->name, aril__text(a, mask), aril__text(b, x));
+    return aril__fail(ARIL_ERR_SHAPE, "%s: mask %s does not broadcast to %s", c->op->name,
+                      aril__text(a, mask), aril__text(b, x));
 }
 
 /* Whether the mask, broadcast to x, is true at element i of x. */
@@ -123,8 +123,8 @@ static const aril__sample masked_select_samples[] = {
     { .in = { "[2,3,2]", "b[3,1]" } }, { .in = { "[]", "b[]" } },
     { .in = { "[0,3]", "b[3]" } },     SAMPLE_END
 };
-OP(masked_select, .doc = "elements where a mask is true, in a row", .min_in = 2, .max_in = 2,
-   .n_out = 1, .flags = STRIDED | RAW | DYNAMIC, .types = DT_WHOLE_BYTES,
+OP(masked_select, .doc = "1-d tensor of the elements where a mask is true", .min_in = 2,
+   .max_in = 2, .n_out = 1, .flags = STRIDED | RAW | DYNAMIC, .types = DT_WHOLE_BYTES,
    .infer = masked_select_infer, .ref = masked_select_ref, .vjp = masked_select_vjp,
    .saves = { LIKE(0) | IN(1) }, .samples = masked_select_samples);
 
@@ -134,7 +134,7 @@ static aril_status masked_scatter_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     aril_status s = check_mask(c);
     if (s == ARIL_OK && src->dtype != x->dtype)
-        s = aril__fail(ARIL_ERR_DTYPE, "masked_scatter: src is %s, the tensor put to %s",
+        s = aril__fail(ARIL_ERR_DTYPE, "masked_scatter: src is %s, but the tensor is %s",
                        aril__dtypes[src->dtype].name, aril__dtypes[x->dtype].name);
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
@@ -149,7 +149,7 @@ static aril_status masked_scatter_ref(aril__run *r)
     int64_t need = count_true(out, mask), from = 0;
     if (need > src->numel)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "masked_scatter: the mask has %lld places, src %lld elements",
+                          "masked_scatter: the mask selects %lld elements, but src has only %lld",
                           (long long)need, (long long)src->numel);
     for (int64_t i = 0; i < out->numel; i++)
         if (is_true(mask, out, i))
@@ -171,7 +171,8 @@ static const aril__sample masked_scatter_samples[] = {
     { .in = { "[2,3]", "b[2,1]", "[2,3]" } }, { .in = { "[]", "b[]", "[1]" } },
     { .in = { "[0,3]", "b[3]", "[0]" } },     SAMPLE_END
 };
-OP(masked_scatter, .doc = "a tensor with elements of another put, in order, where a mask is true",
+OP(masked_scatter,
+   .doc = "replaces elements where a mask is true by those of another tensor, in order",
    .min_in = 3, .max_in = 3, .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER,
    .types = DT_WHOLE_BYTES, .infer = masked_scatter_infer, .ref = masked_scatter_ref,
    .vjp = masked_scatter_vjp, .saves = { IN(1), 0, IN(1) | LIKE(2) },
@@ -193,9 +194,10 @@ static aril_status masked_scatter_grad_ref(aril__run *r)
     aril_tensor *out = r->out[0];
     int64_t n = count_true(g, mask), to = 0;
     if (n > out->numel)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "masked_scatter_grad: the mask has %lld places, src %lld elements",
-                          (long long)n, (long long)out->numel);
+        return aril__fail(
+            ARIL_ERR_SHAPE,
+            "masked_scatter_grad: the mask selects %lld elements, but src has only %lld",
+            (long long)n, (long long)out->numel);
     for (int64_t i = 0; i < out->numel; i++) aril__put(out, i, 0);
     for (int64_t i = 0; i < g->numel; i++)
         if (is_true(mask, g, i)) aril__put_same(out, to++, g, i);
@@ -210,8 +212,8 @@ VJP(masked_scatter_grad)
 static const aril__sample masked_scatter_grad_samples[] = { { .in = { "[3,4]", "b[3,4]", "[12]" } },
                                                             { .in = { "[3,4]", "b[4]", "[3,5]" } },
                                                             SAMPLE_END };
-OP(masked_scatter_grad, .doc = "gradient of masked_scatter: elements where a mask is true, then 0",
-   .min_in = 3, .max_in = 3, .n_out = 1, .flags = GRADIENT | STRIDED | RAW, .shape_only = IN(2),
+OP(masked_scatter_grad, .doc = "gradient of masked_scatter with respect to the source", .min_in = 3,
+   .max_in = 3, .n_out = 1, .flags = GRADIENT | STRIDED | RAW, .shape_only = IN(2),
    .types = DT_WHOLE_BYTES, .infer = masked_scatter_grad_infer, .ref = masked_scatter_grad_ref,
    .vjp = masked_scatter_grad_vjp, .saves = { LIKE(0) | IN(1) },
    .samples = masked_scatter_grad_samples);
@@ -259,9 +261,10 @@ static const aril__sample one_hot_samples[] = {
     { .in = { "i4[0]" }, .attrs = &(const struct one_hot_attrs){ { 4 } } },
     SAMPLE_END
 };
-OP(one_hot, .doc = "1 at the index of each element, 0 elsewhere", .onnx = "OneHot", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = NONDIFF | RAW, .index_in = IN(0), .infer = one_hot_infer,
-   .ref = one_hot_ref, .samples = one_hot_samples, WITH_ATTRS(one_hot));
+OP(one_hot, .doc = "one-hot encoding: 1 at the index of each element, 0 elsewhere",
+   .onnx = "OneHot", .min_in = 1, .max_in = 1, .n_out = 1, .flags = NONDIFF | RAW,
+   .index_in = IN(0), .infer = one_hot_infer, .ref = one_hot_ref, .samples = one_hot_samples,
+   WITH_ATTRS(one_hot));
 
 /* ---- public ---- */
 
@@ -327,9 +330,10 @@ static aril_tensor *refuse_fill(aril_tensor *x, aril_tensor *mask, aril_tensor *
         if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     if (mask->dtype == ARIL_BOOL && value->ndim == 0) return NULL;
     if (value->ndim)
-        aril__fail(ARIL_ERR_SHAPE, "masked_fill: the value has %d dimensions, not 0", value->ndim);
+        aril__fail(ARIL_ERR_SHAPE, "masked_fill: the value must be a scalar, got %d dimensions",
+                   value->ndim);
     else
-        aril__fail(ARIL_ERR_DTYPE, "masked_fill: the mask must be bool, not %s",
+        aril__fail(ARIL_ERR_DTYPE, "masked_fill: the mask must be bool, got %s",
                    aril__dtypes[mask->dtype].name);
     return aril__poison();
 }
@@ -370,7 +374,8 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
         ARIL_SCOPE;
         ARIL_INFERENCE;
         if (index->numel == 0) {
-            aril__fail(ARIL_ERR_ARG, "one_hot: no elements to infer the number of classes from");
+            aril__fail(ARIL_ERR_ARG,
+                       "one_hot: cannot infer the number of classes from an empty tensor");
             return aril_escape(aril__poison());
         }
         a.classes[0] = aril_item_int(aril_amax(index, ARIL_ALL)) + 1;

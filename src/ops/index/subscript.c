@@ -38,7 +38,7 @@ static aril_status check_items(const char *op, const aril_tensor *x, aril_items 
     for (int k = 0; k < items.n; k++) {
         const aril_index_item *i = &items.at[k];
         if (i->kind < ARIL_ITEM_AT || i->kind > ARIL_ITEM_BY)
-            return aril__fail(ARIL_ERR_ARG, "%s: item %d is of no known kind", op, k);
+            return aril__fail(ARIL_ERR_ARG, "%s: item %d has an unknown kind", op, k);
         if (i->kind == ARIL_ITEM_BY && !i->by)
             return aril__fail(ARIL_ERR_ARG, "%s: the index tensor in item %d is NULL", op, k);
         if (i->kind == ARIL_ITEM_BY && i->by->flags & ARIL__POISON)
@@ -46,14 +46,15 @@ static aril_status check_items(const char *op, const aril_tensor *x, aril_items 
         if (i->kind == ARIL_ITEM_BY && !is_mask(i) && aril__check_index_dtype(op, i->by) < 0)
             return ARIL_ERR_DTYPE;
         if (i->kind == ARIL_ITEM_DOTS && dots++)
-            return aril__fail(ARIL_ERR_INDEX, "%s: only one ARIL_DOTS can be", op);
+            return aril__fail(ARIL_ERR_INDEX, "%s: ARIL_DOTS may appear only once", op);
         if (i->kind == ARIL_ITEM_RANGE && i->step == 0)
-            return aril__fail(ARIL_ERR_ARG, "%s: the step of item %d is 0", op, k);
+            return aril__fail(ARIL_ERR_ARG, "%s: the step of item %d must not be 0", op, k);
         *used += uses(i);
     }
     char text[ARIL__SHAPE_TEXT];
     if (*used > x->ndim)
-        return aril__fail(ARIL_ERR_INDEX, "%s: items for %d dimensions, the tensor %s has %d", op,
+        return aril__fail(ARIL_ERR_INDEX,
+                          "%s: too many items: they index %d dimensions, the tensor %s has %d", op,
                           *used, aril__text(text, x), x->ndim);
     return ARIL_OK;
 }
@@ -70,8 +71,8 @@ static aril_status add_mask(const char *op, subscript *s, int axis, aril_tensor 
         int64_t have = s->view->dim[axis + d], want = mask->dim[d];
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         if (have >= 0 && want >= 0 && have != want)
-            return aril__fail(ARIL_ERR_SHAPE, "%s: a mask of shape %s does not fit %s from axis %d",
-                              op, aril__text(a, mask), aril__text(b, s->view), axis);
+            return aril__fail(ARIL_ERR_SHAPE, "%s: mask %s does not match %s from axis %d", op,
+                              aril__text(a, mask), aril__text(b, s->view), axis);
     }
     aril_tensor *where = aril_nonzero(mask);
     for (int d = 0; d < mask->ndim; d++) {

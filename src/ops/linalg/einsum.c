@@ -89,7 +89,7 @@ static aril_status read_labels(const char *expression, const char **at, int dots
     *at = p;
     if (x->t && x->n != x->t->ndim) {
         char text[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "einsum: \"%s\" names %d axes of an operand %s",
+        return aril__fail(ARIL_ERR_SHAPE, "einsum: \"%s\" has %d labels for an operand of shape %s",
                           expression, letters, aril__text(text, x->t));
     }
     return ARIL_OK;
@@ -110,7 +110,7 @@ static aril_status read_all(const char *expression, aril_list operands, term *in
         }
         bool last = i == operands.n - 1;
         if (*p == ',' ? last : !last)
-            return aril__fail(ARIL_ERR_ARG, "einsum: \"%s\" with %d operands", expression,
+            return aril__fail(ARIL_ERR_ARG, "einsum: \"%s\" does not match %d operands", expression,
                               operands.n);
         if (*p == ',') p++;
     }
@@ -133,7 +133,7 @@ static aril_status read_all(const char *expression, aril_list operands, term *in
     set have = 0;
     for (int k = 0; k < out->n; k++) {
         if (!seen[out->label[k]])
-            return aril__fail(ARIL_ERR_ARG, "einsum: no operand of \"%s\" has the axis '%c'",
+            return aril__fail(ARIL_ERR_ARG, "einsum: no operand of \"%s\" has the label '%c'",
                               expression, letter(out->label[k]));
         if (have & one(out->label[k]))
             return aril__fail(ARIL_ERR_ARG, "einsum: the result of \"%s\" has '%c' twice",
@@ -156,8 +156,8 @@ static aril_status check_sizes(const char *expression, const term *in, int n)
                 *s = d;
             else if (d != 1)
                 return aril__fail(ARIL_ERR_SHAPE,
-                                  "einsum: in \"%s\" the axis '%c' is %lld and %lld", expression,
-                                  letter(in[i].label[k]), (long long)*s, (long long)d);
+                                  "einsum: in \"%s\" the sizes of '%c' differ: %lld and %lld",
+                                  expression, letter(in[i].label[k]), (long long)*s, (long long)d);
         }
     return ARIL_OK;
 }
@@ -178,11 +178,10 @@ static aril_status take_diagonals(const char *expression, term *x)
             if (x->label[i] != x->label[k]) continue;
             int label = x->label[i];
             if (!aril__size_fits(x->t->dim[i], x->t->dim[k]))
-                return aril__fail(ARIL_ERR_SHAPE,
-                                  "einsum: in \"%s\" one operand has '%c' twice, as %lld and %lld; "
-                                  "a diagonal needs one size",
-                                  expression, letter(label), (long long)x->t->dim[i],
-                                  (long long)x->t->dim[k]);
+                return aril__fail(
+                    ARIL_ERR_SHAPE,
+                    "einsum: in \"%s\" an operand repeats '%c' with different sizes: %lld and %lld",
+                    expression, letter(label), (long long)x->t->dim[i], (long long)x->t->dim[k]);
             x->t = aril_diagonal(x->t, 0, i, k);
             drop_axis(x, k);
             drop_axis(x, i);
@@ -387,7 +386,7 @@ aril_tensor *aril_einsum(const char *expression, aril_list operands)
     }
     term *in = aril__malloc((size_t)operands.n * sizeof *in);
     if (!in) {
-        aril__fail(ARIL_ERR_MEMORY, "einsum: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "einsum: out of memory");
         return aril__poison();
     }
     ARIL_SCOPE;

@@ -101,7 +101,7 @@ static const aril__sample lu_samples[] = { { .in = { "s[3,3]" } },
                                            { .in = { "[3,0]" }, .flags = SAMPLE_NO_GRAD },
                                            { .in = { "[0,2]" }, .flags = SAMPLE_NO_GRAD },
                                            SAMPLE_END };
-OP(lu, .doc = "P, L and U of A = P L U, rows pivoted", .min_in = 1, .max_in = 1, .n_out = 3,
+OP(lu, .doc = "LU decomposition with row pivoting: A = P L U", .min_in = 1, .max_in = 1, .n_out = 3,
    .types = TYPES, .infer = lu_infer, .ref = aril__lapack_lu, .vjp = lu_vjp,
    .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = lu_samples);
 
@@ -161,8 +161,7 @@ static aril_status eig_infer(aril__call *c)
     if (s < 0) return s;
     if (c->in[0]->ndim + 1 > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "eig: the vectors, pairs of numbers, would have %d "
-                          "dimensions, more than %d",
+                          "eig: the eigenvectors would have %d dimensions, more than %d",
                           c->in[0]->ndim + 1, ARIL_MAX_DIMS);
     int64_t n = aril__matrix_side(c->in[0]);
     aril__matrix_out(c, 0, 2, (int64_t[]){ n, 2 });
@@ -218,7 +217,7 @@ static const aril__sample eig_samples[] = { { .in = { "s[3,3]" } },
                                               .flags = SAMPLE_NO_GRAD | SAMPLE_NO_LOW },
                                             { .in = { "[0,0]" }, .flags = SAMPLE_NO_GRAD },
                                             SAMPLE_END };
-OP(eig, .doc = "complex eigenvalues and eigenvectors of square matrices, as pairs [...,2]",
+OP(eig, .doc = "complex eigenvalues and eigenvectors of square matrices, in pairs [...,2]",
    .min_in = 1, .max_in = 1, .n_out = 2, .types = TYPES, .infer = eig_infer,
    .ref = aril__lapack_eig, .vjp = eig_vjp, .saves = { OUT(0) | OUT(1) }, .samples = eig_samples);
 
@@ -243,7 +242,8 @@ aril_tensor *aril_matrix_rank(aril_tensor *a, aril_rank_opts opts)
     if (!a) return aril__null_tensor("matrix_rank");
     if (aril__is_poison(a)) return aril__pass_on(a);
     if (!(opts.atol >= 0) || !(opts.rtol >= 0 || opts.rtol == ARIL_ZERO)) {
-        aril__fail(ARIL_ERR_ARG, "matrix_rank: tolerances are at least 0, got atol %g and rtol %g",
+        aril__fail(ARIL_ERR_ARG,
+                   "matrix_rank: tolerances must not be negative, got atol %g and rtol %g",
                    opts.atol, opts.rtol);
         return aril__poison();
     }

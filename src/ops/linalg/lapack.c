@@ -95,18 +95,20 @@ static void run_some(void *ctx, int64_t begin, int64_t end)
 
 static aril_status answer(const aril__run *r, const job *j, int64_t batch)
 {
-    static const char *const wrong[] = { [INVERSE] = "is singular",
-                                         [SOLVE] = "is singular",
-                                         [TRIANGULAR_SOLVE] = "is singular",
-                                         [CHOLESKY] = "is not positive definite",
-                                         [QR] = "has no factors",
-                                         [SVD] = "is not finite, or its values do not converge",
-                                         [EIGH] = "is not finite, or its values do not converge",
-                                         [PINV] = "is not finite, or its values do not converge",
-                                         [LU] = "has no factors",
-                                         [EIG] = "is not finite, or its values do not converge" };
+    static const char *const wrong[] = {
+        [INVERSE] = "is singular",
+        [SOLVE] = "is singular",
+        [TRIANGULAR_SOLVE] = "is singular",
+        [CHOLESKY] = "is not positive definite",
+        [QR] = "has no factorization",
+        [SVD] = "is not finite, or the algorithm did not converge",
+        [EIGH] = "is not finite, or the algorithm did not converge",
+        [PINV] = "is not finite, or the algorithm did not converge",
+        [LU] = "has no factorization",
+        [EIG] = "is not finite, or the algorithm did not converge"
+    };
     if (atomic_load(&j->no_memory))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     long long bad = atomic_load(&j->bad);
     if (bad == LLONG_MAX) return ARIL_OK;
     if (batch == 1)

@@ -103,7 +103,7 @@ static aril_tensor *plus(aril_tensor *a, aril_tensor *b)
 
 aril_tensor *aril__sizes_unknown(const aril__op *op)
 {
-    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a gradient needs matrices of known sizes", op->name);
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: the gradient needs matrices of known sizes", op->name);
     return aril__poison();
 }
 
@@ -172,9 +172,9 @@ VJP(slogdet) /* dA = g inverse(A)'; the sign is constant */
     if (c->g[1]) GRAD(0, aril_mul(column(column(c->g[1])), tr(aril_inverse(c->x[0]))));
 }
 
-OP(slogdet, .doc = "sign and logarithm of the size of the determinant", .min_in = 1, .max_in = 1,
-   .n_out = 2, .types = TYPES, .infer = det_infer, .ref = aril__lapack_slogdet, .vjp = slogdet_vjp,
-   .saves = { IN(0) }, .samples = det_samples);
+OP(slogdet, .doc = "sign and log of the absolute value of the determinant", .min_in = 1,
+   .max_in = 1, .n_out = 2, .types = TYPES, .infer = det_infer, .ref = aril__lapack_slogdet,
+   .vjp = slogdet_vjp, .saves = { IN(0) }, .samples = det_samples);
 
 /* ---- solve ---- */
 
@@ -187,14 +187,15 @@ static aril_status solve_infer(aril__call *c)
     if (s == ARIL_OK) s = aril__matrix_check(c, 1, false);
     if (s < 0) return s;
     if (a->dtype != b->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s and %s; cast one of them with aril_cast",
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "%s: dtypes %s and %s differ; cast one of them with aril_cast",
                           c->op->name, aril__dtypes[a->dtype].name, aril__dtypes[b->dtype].name);
     int64_t n = aril__matrix_side(a), rows = b->dim[b->ndim - 2];
     o->ndim = a->ndim - 2;
     memcpy(o->dim, a->dim, (size_t)o->ndim * sizeof *o->dim);
     if ((n >= 0 && rows >= 0 && n != rows) ||
         !aril__broadcast(&o->ndim, o->dim, b->ndim - 2, b->dim))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the sizes of %s and %s do not fit", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: shapes %s and %s do not match", c->op->name,
                           aril__text(ta, a), aril__text(tb, b));
     o->dtype = (aril_dtype)a->dtype;
     o->dim[o->ndim++] = rows < 0 ? n : rows;
@@ -215,7 +216,7 @@ static const aril__sample solve_samples[] = {
     { .in = { "s[3,3]", "[2,3,1]" } }, { .in = { "s[2,2,2]", "[2,3]" } },
     { .in = { "s[2,2]", "[2,0]" } },   SAMPLE_END
 };
-OP(solve, .doc = "X of A X = B", .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES,
+OP(solve, .doc = "solves A X = B for X", .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES,
    .infer = solve_infer, .ref = aril__lapack_solve, .vjp = solve_vjp,
    .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) }, .samples = solve_samples);
 
@@ -258,8 +259,8 @@ static const aril__sample triangular_solve_samples[] = {
     { .in = { "u[3,3]", "[3,2]" }, .attrs = TRI_SAMPLE({ 0 }, { 0 }, { 1 }) },
     SAMPLE_END
 };
-OP(triangular_solve, .doc = "X of A X = B for triangular A", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = TYPES, .infer = solve_infer, .ref = aril__lapack_triangular_solve,
+OP(triangular_solve, .doc = "solves A X = B for X, with triangular A", .min_in = 2, .max_in = 2,
+   .n_out = 1, .types = TYPES, .infer = solve_infer, .ref = aril__lapack_triangular_solve,
    .vjp = triangular_solve_vjp, .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) },
    .samples = triangular_solve_samples, WITH_ATTRS(triangular_solve));
 
@@ -289,9 +290,9 @@ static const aril__sample cholesky_samples[] = {
     { .in = { "[0,0]" }, .attrs = &(const struct cholesky_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(cholesky, .doc = "L of A = L L' for positive definite A", .min_in = 1, .max_in = 1, .n_out = 1,
-   .types = TYPES, .infer = square_infer, .ref = aril__lapack_cholesky, .vjp = cholesky_vjp,
-   .saves = { OUT(0) }, .samples = cholesky_samples, WITH_ATTRS(cholesky));
+OP(cholesky, .doc = "Cholesky factor L of positive definite A = L L'", .min_in = 1, .max_in = 1,
+   .n_out = 1, .types = TYPES, .infer = square_infer, .ref = aril__lapack_cholesky,
+   .vjp = cholesky_vjp, .saves = { OUT(0) }, .samples = cholesky_samples, WITH_ATTRS(cholesky));
 
 /* ---- qr ---- */
 
@@ -344,7 +345,7 @@ static const aril__sample qr_samples[] = {
     { .in = { "s[2,3,3]" }, .flags = SAMPLE_BATCH }, { .in = { "[2,4]" } },
     { .in = { "[0,2]" }, .flags = SAMPLE_NO_GRAD },  SAMPLE_END
 };
-OP(qr, .doc = "Q of orthonormal columns and upper triangular R of A = Q R", .min_in = 1,
+OP(qr, .doc = "QR decomposition A = Q R: orthonormal columns, upper triangular R", .min_in = 1,
    .max_in = 1, .n_out = 2, .types = TYPES, .infer = qr_infer, .ref = aril__lapack_qr,
    .vjp = qr_vjp, .saves = { OUT(0) | OUT(1) }, .samples = qr_samples);
 
@@ -396,9 +397,9 @@ static const aril__sample svd_samples[] = { { .in = { "s[3,3]" } },
                                             { .in = { "[2,4]" } },
                                             { .in = { "s[2,3,3]" }, .flags = SAMPLE_BATCH },
                                             SAMPLE_END };
-OP(svd, .doc = "U, S and V' of A = U diag(S) V', values from the largest", .min_in = 1, .max_in = 1,
-   .n_out = 3, .types = TYPES, .infer = svd_infer, .ref = aril__lapack_svd, .vjp = svd_vjp,
-   .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = svd_samples);
+OP(svd, .doc = "singular value decomposition A = U diag(S) V', S in descending order", .min_in = 1,
+   .max_in = 1, .n_out = 3, .types = TYPES, .infer = svd_infer, .ref = aril__lapack_svd,
+   .vjp = svd_vjp, .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = svd_samples);
 
 /* ---- eigh ---- */
 
@@ -426,9 +427,10 @@ static const aril__sample eigh_samples[] = { { .in = { "s[3,3]" } },
                                              { .in = { "[1,1]" } },
                                              { .in = { "[0,0]" }, .flags = SAMPLE_NO_GRAD },
                                              SAMPLE_END };
-OP(eigh, .doc = "eigenvalues, ascending, and eigenvectors of symmetric matrices", .min_in = 1,
-   .max_in = 1, .n_out = 2, .types = TYPES, .infer = eigh_infer, .ref = aril__lapack_eigh,
-   .vjp = eigh_vjp, .saves = { OUT(0) | OUT(1) }, .samples = eigh_samples);
+OP(eigh, .doc = "eigenvalues, in ascending order, and eigenvectors of symmetric matrices",
+   .min_in = 1, .max_in = 1, .n_out = 2, .types = TYPES, .infer = eigh_infer,
+   .ref = aril__lapack_eigh, .vjp = eigh_vjp, .saves = { OUT(0) | OUT(1) },
+   .samples = eigh_samples);
 
 /* ---- pinv ---- */
 
@@ -459,6 +461,6 @@ static const aril__sample pinv_samples[] = {
     { .in = { "[2,4]" }, .attrs = &(const struct pinv_attrs){ { -1 } } },
     SAMPLE_END
 };
-OP(pinv, .doc = "pseudo-inverse", .min_in = 1, .max_in = 1, .n_out = 1, .types = TYPES,
-   .infer = pinv_infer, .ref = aril__lapack_pinv, .vjp = pinv_vjp, .saves = { IN(0) | OUT(0) },
-   .samples = pinv_samples, WITH_ATTRS(pinv));
+OP(pinv, .doc = "pseudo-inverse (Moore-Penrose)", .min_in = 1, .max_in = 1, .n_out = 1,
+   .types = TYPES, .infer = pinv_infer, .ref = aril__lapack_pinv, .vjp = pinv_vjp,
+   .saves = { IN(0) | OUT(0) }, .samples = pinv_samples, WITH_ATTRS(pinv));

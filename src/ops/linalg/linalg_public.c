@@ -166,7 +166,7 @@ aril_tensor *aril_matrix_power(aril_tensor *x, int64_t n)
     if (x->ndim < 2 || x->dim[x->ndim - 2] != x->dim[x->ndim - 1])
         return fail_shape("matrix_power", "square matrices", x);
     if (n == INT64_MIN) {
-        aril__fail(ARIL_ERR_ARG, "matrix_power: a power of %lld", (long long)n);
+        aril__fail(ARIL_ERR_ARG, "matrix_power: unsupported power %lld", (long long)n);
         return aril__poison();
     }
     ARIL_SCOPE;
@@ -184,7 +184,7 @@ aril_tensor *aril_tensordot(aril_tensor *a, aril_tensor *b, aril_axes a_axes, ar
     aril_tensor *bad = refuse_two("tensordot", a, b);
     if (bad) return bad;
     if (a_axes.n != b_axes.n) {
-        aril__fail(ARIL_ERR_ARG, "tensordot: %d axes against %d", a_axes.n, b_axes.n);
+        aril__fail(ARIL_ERR_ARG, "tensordot: got %d axes of a and %d of b", a_axes.n, b_axes.n);
         return aril__poison();
     }
     char text[64], *t = text, name[2][ARIL_MAX_DIMS] = { { 0 } };
@@ -193,7 +193,7 @@ aril_tensor *aril_tensordot(aril_tensor *a, aril_tensor *b, aril_axes a_axes, ar
         int q = p < 0 ? -1 : aril__axis("tensordot", b_axes.axis[i], b->ndim);
         if (q < 0) return aril__poison();
         if (a->ndim == 0 || b->ndim == 0 || name[0][p] || name[1][q]) {
-            aril__fail(ARIL_ERR_ARG, "tensordot: an axis is named twice");
+            aril__fail(ARIL_ERR_ARG, "tensordot: an axis appears twice");
             return aril__poison();
         }
         name[0][p] = name[1][q] = (char)('a' + i);

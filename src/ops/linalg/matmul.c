@@ -171,7 +171,8 @@ enum { TYPES = DT_FLOAT | DT_INT };
 static aril_status same_dtype(const aril__call *c, int i)
 {
     if (c->in[i]->dtype == c->in[0]->dtype) return ARIL_OK;
-    return aril__fail(ARIL_ERR_DTYPE, "%s: %s x %s; cast one of them with aril_cast", c->op->name,
+    return aril__fail(ARIL_ERR_DTYPE,
+                      "%s: dtypes %s and %s differ; cast one of them with aril_cast", c->op->name,
                       aril__dtypes[c->in[0]->dtype].name, aril__dtypes[c->in[i]->dtype].name);
 }
 
@@ -196,8 +197,8 @@ static aril_status matmul_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     char ta[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
     if (a->ndim < 2 || b->ndim < 2)
-        return aril__fail(ARIL_ERR_SHAPE, "matmul: needs matrices, got %s x %s", aril__text(ta, a),
-                          aril__text(tb, b));
+        return aril__fail(ARIL_ERR_SHAPE, "matmul: expected matrices, got %s x %s",
+                          aril__text(ta, a), aril__text(tb, b));
     int64_t ka = a->dim[a->ndim - 1], kb = b->dim[b->ndim - 2];
     if (differ(ka, kb)) return inner_error(c->op->name, c->in[0], c->in[1], ka, kb);
     o->ndim = a->ndim - 2;
@@ -265,8 +266,8 @@ static double product_flops(const aril__run *r)
     return 2 * aril__numel_of(r->out[0]) * aril__last_size(r->in[0]);
 }
 
-OP(matmul, .doc = "matrix product, over broadcast leading dimensions", .onnx = "MatMul",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .infer = matmul_infer,
+OP(matmul, .doc = "matrix product; leading dimensions broadcast", .onnx = "MatMul", .min_in = 2,
+   .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .infer = matmul_infer,
    .ref = product_ref, .vjp = matmul_vjp, .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) },
    .flops = product_flops, .samples = matmul_samples);
 
@@ -309,7 +310,7 @@ static double outer_sum_flops(const aril__run *r)
     return 2 * aril__numel_of(r->in[0]) * aril__last_size(r->in[1]);
 }
 
-OP(outer_sum, .doc = "sum over all leading indices of the outer products of last dimensions",
+OP(outer_sum, .doc = "sum of the outer products of the last dimensions over all leading dimensions",
    .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES, .infer = outer_sum_infer,
    .ref = product_ref, .vjp = outer_sum_vjp, .saves = { IN(1), IN(0) }, .flops = outer_sum_flops,
    .samples = outer_sum_samples);
@@ -323,15 +324,16 @@ static aril_status linear_infer(aril__call *c)
     char tx[ARIL__SHAPE_TEXT], tw[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
     if (x->ndim < 1 || w->ndim != 2)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "linear: needs an input [...,in] and a weight [out,in], got %s and %s",
+                          "linear: expected an input [...,in] and a weight [out,in], got %s and %s",
                           aril__text(tx, x), aril__text(tw, w));
     if (differ(x->dim[x->ndim - 1], w->dim[1]))
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "linear: the input %s ends in %lld, the weight %s takes %lld",
-                          aril__text(tx, x), (long long)x->dim[x->ndim - 1], aril__text(tw, w),
-                          (long long)w->dim[1]);
+        return aril__fail(
+            ARIL_ERR_SHAPE,
+            "linear: the last size of the input %s is %lld, but the weight %s expects %lld",
+            aril__text(tx, x), (long long)x->dim[x->ndim - 1], aril__text(tw, w),
+            (long long)w->dim[1]);
     if (b && (b->ndim != 1 || differ(b->dim[0], w->dim[0])))
-        return aril__fail(ARIL_ERR_SHAPE, "linear: the weight %s needs a bias [%lld], got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "linear: the weight %s expects a bias [%lld], got %s",
                           aril__text(tw, w), (long long)w->dim[0], aril__text(tb, b));
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
@@ -340,7 +342,7 @@ static aril_status linear_infer(aril__call *c)
     int64_t act = ((const struct linear_attrs *)c->attrs)->activation[0];
     aril_status s = aril__activation_check("linear", act);
     if (s == ARIL_OK && act && !aril__is_float(o->dtype))
-        s = aril__fail(ARIL_ERR_DTYPE, "linear: an activation of %s; it takes floats",
+        s = aril__fail(ARIL_ERR_DTYPE, "linear: activations need a floating-point dtype, got %s",
                        aril__dtypes[o->dtype].name);
     if (s == ARIL_OK) s = same_dtype(c, 1);
     return s == ARIL_OK && b ? same_dtype(c, 2) : s;
@@ -371,7 +373,7 @@ static const aril__sample linear_samples[] = {
     { .in = { "[2,3,4]", "[1,4]", "[1]" }, .attrs = &linear_tanh },
     SAMPLE_END
 };
-OP(linear, .doc = "x times the transposed weight, plus bias, and an activation of it",
+OP(linear, .doc = "x times the transposed weight, plus bias, with an optional activation",
    .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2),
    .types = TYPES, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
    .saves = { IN(1), IN(0), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
@@ -486,7 +488,7 @@ static aril_tensor *factor(aril_tensor *t)
 static bool dtypes_differ(const char *what, const aril_tensor *a, const aril_tensor *b)
 {
     if (!a || !b || ((a->flags | b->flags) & ARIL__POISON) || a->dtype == b->dtype) return false;
-    aril__fail(ARIL_ERR_DTYPE, "%s: %s x %s; cast one of them with aril_cast", what,
+    aril__fail(ARIL_ERR_DTYPE, "%s: dtypes %s and %s differ; cast one of them with aril_cast", what,
                aril__dtypes[a->dtype].name, aril__dtypes[b->dtype].name);
     return true;
 }
@@ -500,8 +502,8 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
         return aril__pass_on(aril__is_poison(c) ? c : product);
     aril_dtype type = (aril_dtype)c->dtype;
     if (type != a->dtype) {
-        aril__fail(ARIL_ERR_DTYPE, "%s: a sum in %s with a product in %s", what,
-                   aril__dtypes[type].name, aril__dtypes[a->dtype].name);
+        aril__fail(ARIL_ERR_DTYPE, "%s: the dtypes of the summand, %s, and the product, %s, differ",
+                   what, aril__dtypes[type].name, aril__dtypes[a->dtype].name);
         return aril__poison();
     }
     c = factor(c);
@@ -511,8 +513,8 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
     if (c->ndim > n || !aril__broadcast(&n, dim, c->ndim, c->dim) ||
         (product->numel >= 0 && !aril__same_dims(n, dim, n, product->dim))) {
         char tc[ARIL__SHAPE_TEXT], tp[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "%s: %s does not broadcast to the product's %s", what,
-                   aril__text(tc, c), aril__text(tp, product));
+        aril__fail(ARIL_ERR_SHAPE, "%s: %s does not broadcast to the shape of the product, %s",
+                   what, aril__text(tc, c), aril__text(tp, product));
         return aril__poison();
     }
     bool whole = !aril__is_float((aril_dtype)c->dtype);

@@ -95,7 +95,7 @@ aril_status aril__matrix_exp(aril__run *r, aril__multiply_fn *multiply)
     if (x->numel == 0) return ARIL_OK;
     int64_t n = x->dim[x->ndim - 1], all = n * n;
     double *scratch = aril__malloc((size_t)(6 * all) * sizeof *scratch);
-    if (!scratch) return aril__fail(ARIL_ERR_MEMORY, "matrix_exp: no memory");
+    if (!scratch) return aril__fail(ARIL_ERR_MEMORY, "matrix_exp: out of memory");
     double *const power[4] = { scratch, scratch + all, scratch + 2 * all, scratch + 3 * all };
     double *y = scratch + 4 * all, *next = scratch + 5 * all;
     for (int64_t at = 0; at < x->numel; at += all) {
@@ -146,7 +146,7 @@ static const aril__sample matrix_exp_samples[] = { { .in = { "[3,3]" } },
                                                    { .in = { "[1,1]" } },
                                                    { .in = { "[0,0]" } },
                                                    SAMPLE_END };
-OP(matrix_exp, .doc = "exponential of square matrices", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(matrix_exp, .doc = "matrix exponential of square matrices", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_FLOAT, .infer = matrix_exp_infer, .ref = matrix_exp_ref,
    .vjp = matrix_exp_vjp, .saves = { IN(0) }, .samples = matrix_exp_samples);
 

@@ -33,19 +33,21 @@ static aril_status check(const aril__call *c, aril_tensor *const *in)
     const aril_tensor *x = in[0], *y = in[1];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (x->ndim != 3)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: log-probabilities [T,N,C] or [T,C] expected, got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected log-probabilities [T,N,C] or [T,C], got %s",
                           name, aril__text(a, x));
     for (int i = 1; i < 4; i++)
         if (!aril__is_int((aril_dtype)in[i]->dtype))
             return aril__fail(ARIL_ERR_DTYPE, "%s: %s must be integers, got %s", name,
                               i == 1 ? "targets" : "lengths", aril__dtypes[in[i]->dtype].name);
     if (y->ndim != 1 && (y->ndim != 2 || !may_be(y->dim[0], x->dim[1])))
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: targets %s for log-probabilities %s: [N,S], or all in one row", name,
-                          aril__text(b, y), aril__text(a, x));
+        return aril__fail(
+            ARIL_ERR_SHAPE,
+            "%s: targets %s do not match log-probabilities %s: expected [N,S], or all concatenated",
+            name, aril__text(b, y), aril__text(a, x));
     for (int i = 2; i < 4; i++)
         if (in[i]->ndim != 1 || !may_be(in[i]->dim[0], x->dim[1]))
-            return aril__fail(ARIL_ERR_SHAPE, "%s: %s lengths %s for log-probabilities %s: [N]",
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: %s lengths %s do not match log-probabilities %s: expected [N]",
                               name, i == 2 ? "input" : "target", aril__text(b, in[i]),
                               aril__text(a, x));
     const struct ctc_attrs *at = c->attrs;
@@ -71,8 +73,8 @@ static aril_status ctc_grad_infer(aril__call *c)
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (check(c, c->in + 1) < 0) return ARIL_ERR_SHAPE;
     if (g->ndim != 1 || !may_be(g->dim[0], x->dim[1]) || g->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s for log-probabilities %s", c->op->name,
-                          aril__text(a, g), aril__text(b, x));
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s does not match log-probabilities %s",
+                          c->op->name, aril__text(a, g), aril__text(b, x));
     c->out[0].dtype = (aril_dtype)x->dtype;
     c->out[0].ndim = 3;
     for (int d = 0; d < 3; d++) c->out[0].dim[d] = x->dim[d];
@@ -96,7 +98,7 @@ aril_status aril__ctc_starts(const aril__run *r, aril_tensor *const *in, int64_t
         if (length < 0 || length > (y->ndim == 2 ? width : width - next))
             return aril__fail(ARIL_ERR_INDEX,
                               "%s: target length %" PRId64 " is out of range: %" PRId64
-                              " labels are there",
+                              " labels available",
                               name, length, y->ndim == 2 ? width : width - next);
         next += length;
         for (int64_t i = 0; i < length; i++) {
@@ -189,7 +191,7 @@ static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const 
     int64_t *start = aril__malloc((size_t)(batch + 1) * sizeof *start);
     double *alpha = aril__malloc((size_t)(2 * room + 1) * sizeof *alpha);
     aril_status s = start && alpha ? aril__ctc_starts(r, in, start)
-                                   : aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+                                   : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t n = 0; n < batch && s == ARIL_OK; n++) {
         sample a = { .x = x,
                      .target = in[1],
@@ -251,7 +253,7 @@ static const aril__sample ctc_loss_samples[] = {
       .flags = SAMPLE_NO_SECOND },
     SAMPLE_END
 };
-OP(ctc_loss, .doc = "connectionist temporal classification loss of each sample", .min_in = 4,
+OP(ctc_loss, .doc = "connectionist temporal classification (CTC) loss of each sample", .min_in = 4,
    .max_in = 4, .n_out = 1, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT, .flags = STRIDED,
    .infer = ctc_infer, .ref = ctc_loss_ref, .vjp = ctc_loss_vjp,
    .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples, WITH_ATTRS(ctc));

@@ -145,7 +145,8 @@ aril_tensor *aril_smooth_l1_loss_with(aril_tensor *x, aril_tensor *target, aril_
 {
     double beta = aril__option(o.beta, 1);
     if (!(beta >= 0))
-        return refused(aril__fail(ARIL_ERR_ARG, "smooth_l1_loss: beta %g is negative", beta));
+        return refused(
+            aril__fail(ARIL_ERR_ARG, "smooth_l1_loss: beta must not be negative, got %g", beta));
     /* Without the quadratic part there is no 1 / beta, not even in the branch not taken. */
     const aril__op *op = beta > 0 ? &aril__op_smooth_l1_loss : &aril__op_l1_loss;
     return loss_of(op, x, target, NULL, beta, o.weight, o.reduction);
@@ -160,7 +161,8 @@ aril_tensor *aril_huber_loss_with(aril_tensor *x, aril_tensor *target, aril_hube
 {
     double delta = aril__option(o.delta, 1);
     if (!(delta > 0))
-        return refused(aril__fail(ARIL_ERR_ARG, "huber_loss: delta %g is not above 0", delta));
+        return refused(
+            aril__fail(ARIL_ERR_ARG, "huber_loss: delta must be above 0, got %g", delta));
     return loss_of(&aril__op_huber_loss, x, target, NULL, delta, o.weight, o.reduction);
 }
 
@@ -200,8 +202,8 @@ aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, ar
     ARIL_SCOPE;
     double eps = aril__option(o.eps, 1e-6);
     if (!(eps > 0))
-        return aril_escape(
-            refused(aril__fail(ARIL_ERR_ARG, "gaussian_nll_loss: eps %g is not above 0", eps)));
+        return aril_escape(refused(
+            aril__fail(ARIL_ERR_ARG, "gaussian_nll_loss: eps must be above 0, got %g", eps)));
     if (usable(x) && usable(var) && var->ndim == x->ndim - 1) var = aril_unsqueeze(var, -1);
     if (!var) return aril_escape(aril__null_tensor("gaussian_nll_loss"));
     if (usable(x) && usable(var)) {
@@ -211,11 +213,11 @@ aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, ar
             fits = var->dim[d] == x->dim[d] || var->dim[d] < 0 || x->dim[d] < 0 ||
                    (d == x->ndim - 1 && var->dim[d] == 1);
         if (!fits)
-            return aril_escape(refused(aril__fail(
-                ARIL_ERR_SHAPE,
-                "gaussian_nll_loss: input %s and variance %s: the variance has the input's shape, "
-                "a last size of 1, or no last axis",
-                aril__text(a, x), aril__text(b, var))));
+            return aril_escape(refused(
+                aril__fail(ARIL_ERR_SHAPE,
+                           "gaussian_nll_loss: input %s and variance %s do not match: the variance "
+                           "has the input's shape, a last size of 1, or no last axis",
+                           aril__text(a, x), aril__text(b, var))));
     }
     aril_tensor *each = loss_of(&aril__op_gaussian_nll_loss, x, target, var, eps, NULL, ARIL_NONE);
     if (o.full) each = aril_add_scalar(each, 0.9189385332046727); /* log(2 * pi) / 2 */
@@ -299,7 +301,7 @@ aril_tensor *aril_multilabel_soft_margin_loss_with(aril_tensor *x, aril_tensor *
     if (same_shape(name, x, target) < 0) return aril_escape(aril__poison());
     if (usable(x) && x->ndim < 1)
         return aril_escape(
-            refused(aril__fail(ARIL_ERR_SHAPE, "%s: scores [N,C] or [C] expected, got []", name)));
+            refused(aril__fail(ARIL_ERR_SHAPE, "%s: expected scores [N,C] or [C], got []", name)));
     aril_tensor *each = loss_of(&aril__op_bce_with_logits, x, target, NULL, 0, NULL, ARIL_NONE);
     each = aril_mean(weighted(name, each, o.weight), ARIL_AXES(-1));
     return aril_escape(aril__reduce_loss(name, each, o.reduction));
@@ -357,8 +359,8 @@ aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, ari
         char s[3][ARIL__SHAPE_TEXT];
         if (a->ndim != b->ndim || a->ndim != target->ndim + 1 || a->ndim > 2)
             return aril_escape(refused(aril__fail(ARIL_ERR_SHAPE,
-                                                  "%s: inputs %s and %s, target %s: [N,D], [N,D] "
-                                                  "and [N], or [D], [D] and [] expected",
+                                                  "%s: got inputs %s and %s, target %s; expected "
+                                                  "[N,D], [N,D] and [N], or [D], [D] and []",
                                                   name, aril__text(s[0], a), aril__text(s[1], b),
                                                   aril__text(s[2], target))));
     }
@@ -451,15 +453,16 @@ aril_tensor *aril_triplet_margin_loss_with(aril_tensor *anchor, aril_tensor *pos
     aril_distance_opts d = { .p = o.p, .eps = o.eps };
     double margin = aril__option(o.margin, 1);
     if (!(margin > 0))
-        return aril_escape(refused(
-            aril__fail(ARIL_ERR_ARG, "triplet_margin_loss: margin %g is not above 0", margin)));
+        return aril_escape(refused(aril__fail(
+            ARIL_ERR_ARG, "triplet_margin_loss: margin must be above 0, got %g", margin)));
     if (usable(anchor) && usable(positive) && usable(negative) &&
         (anchor->ndim != positive->ndim || anchor->ndim != negative->ndim)) {
         char s[3][ARIL__SHAPE_TEXT];
-        return aril_escape(refused(aril__fail(
-            ARIL_ERR_SHAPE,
-            "triplet_margin_loss: anchor %s, positive %s and negative %s differ in dimensions",
-            aril__text(s[0], anchor), aril__text(s[1], positive), aril__text(s[2], negative))));
+        return aril_escape(refused(aril__fail(ARIL_ERR_SHAPE,
+                                              "triplet_margin_loss: anchor %s, positive %s and "
+                                              "negative %s must have the same number of dimensions",
+                                              aril__text(s[0], anchor), aril__text(s[1], positive),
+                                              aril__text(s[2], negative))));
     }
     aril_tensor *near = aril_pairwise_distance_with(anchor, positive, d);
     aril_tensor *far = aril_pairwise_distance_with(anchor, negative, d);

@@ -37,14 +37,14 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
     bool fits = (x->ndim == 1 || x->ndim == 2) && target->ndim == x->ndim - !lists;
     for (int d = 0; fits && d < target->ndim; d++) fits = may_be(target->dim[d], x->dim[d]);
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: scores %s and target %s: [N,C] and %s expected",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: got scores %s and target %s, expected [N,C] and %s",
                           name, aril__text(a, x), aril__text(b, target), lists ? "[N,C]" : "[N]");
     if (weight && (weight->ndim != 1 || !may_be(weight->dim[0], x->dim[x->ndim - 1])))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: weight %s for scores %s: one number a class expected", name,
-                          aril__text(b, weight), aril__text(a, x));
+                          "%s: weight %s does not match scores %s: expected one value per class",
+                          name, aril__text(b, weight), aril__text(a, x));
     if (weight && weight->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: scores of %s and weights of %s", name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: scores are %s, but weights are %s", name,
                           aril__dtypes[x->dtype].name, aril__dtypes[weight->dtype].name);
     return ARIL_OK;
 }
@@ -62,11 +62,11 @@ static aril_status grad_shape(aril__call *c, const aril_tensor *x)
     const aril_tensor *g = c->in[0];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (g->ndim != x->ndim - 1 || (g->ndim == 1 && !may_be(g->dim[0], x->dim[0])))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s for scores %s", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s does not match scores %s", c->op->name,
                           aril__text(a, g), aril__text(b, x));
     if (g->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: gradient of %s for scores of %s", c->op->name,
-                          aril__dtypes[g->dtype].name, aril__dtypes[x->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the gradient is %s, but the scores are %s",
+                          c->op->name, aril__dtypes[g->dtype].name, aril__dtypes[x->dtype].name);
     c->out[0].dtype = (aril_dtype)x->dtype;
     c->out[0].ndim = x->ndim;
     for (int d = 0; d < x->ndim; d++) c->out[0].dim[d] = x->dim[d];
@@ -219,8 +219,7 @@ static aril_tensor *four(const aril__op *op, const void *attrs, aril_tensor *x0,
 /* The class weights are constants, as in PyTorch. */
 static aril_tensor *no_weight_gradient(void)
 {
-    aril__fail(ARIL_ERR_GRAD,
-               "multi_margin_loss: there is no gradient for the class weights; detach them");
+    aril__fail(ARIL_ERR_GRAD, "multi_margin_loss: class weights have no gradient; detach them");
     return aril__poison();
 }
 
@@ -304,9 +303,8 @@ static const aril__sample multilabel_margin_samples[] = { { .in = { "[N,4]", "i2
                                                           { .in = { "[5]", "i3[5]" } },
                                                           { .in = { "[0,3]", "i3[0,3]" } },
                                                           SAMPLE_END };
-OP(multilabel_margin_loss,
-   .doc = "hinge loss of each sample over pairs of target and other classes", .min_in = 2,
-   .max_in = 2, .n_out = 1, .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
+OP(multilabel_margin_loss, .doc = "multi-label hinge loss of each sample", .min_in = 2, .max_in = 2,
+   .n_out = 1, .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
    .infer = multilabel_margin_infer, .ref = multilabel_margin_ref,
    .vjp = multilabel_margin_loss_vjp, .saves = { IN(0) | IN(1) },
    .samples = multilabel_margin_samples);
@@ -332,7 +330,7 @@ aril_tensor *aril_multi_margin_loss_with(aril_tensor *x, aril_tensor *target,
                                     .margin = { aril__option(o.margin, 1) },
                                     .sum_classes = { o.sum_classes } };
     if (a.p[0] != 1 && a.p[0] != 2) {
-        aril__fail(ARIL_ERR_ARG, "multi_margin_loss: p is %d; it can be 1 or 2", o.p);
+        aril__fail(ARIL_ERR_ARG, "multi_margin_loss: p must be 1 or 2, got %d", o.p);
         return aril_escape(aril__poison());
     }
     aril_tensor *each = aril__op_with(&a, &aril__op_multi_margin_loss, x, target, o.weight);

@@ -37,8 +37,8 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     const char *name = c->op->name;
     if (x->ndim < 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: scores of shape [N,C,...] or [C] expected, got %s",
-                          name, aril__text(a, x));
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected scores [N,C,...] or [C], got %s", name,
+                          aril__text(a, x));
     if (!aril__is_int((aril_dtype)target->dtype))
         return aril__fail(ARIL_ERR_DTYPE, "%s: class indices must be integers, got %s", name,
                           aril__dtypes[target->dtype].name);
@@ -47,16 +47,16 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
         fits = may_be(target->dim[d], x->dim[d ? d + 1 : 0]);
     if (!fits)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: scores %s and target %s do not fit: the target has the shape of the "
-                          "scores without their class axis",
+                          "%s: scores %s and target %s do not match: the target has the shape of "
+                          "the scores without the class axis",
                           name, aril__text(a, x), aril__text(b, target));
     int64_t classes = x->dim[x->ndim > 1];
     if (weight && (weight->ndim != 1 || !may_be(weight->dim[0], classes)))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: weight %s for scores %s: one number a class expected", name,
-                          aril__text(b, weight), aril__text(a, x));
+                          "%s: weight %s does not match scores %s: expected one value per class",
+                          name, aril__text(b, weight), aril__text(a, x));
     if (weight && weight->dtype != c->in[0]->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: scores of %s and weights of %s", name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: scores are %s, but weights are %s", name,
                           aril__dtypes[c->in[0]->dtype].name, aril__dtypes[weight->dtype].name);
     return ARIL_OK;
 }
@@ -85,7 +85,7 @@ static aril_status grad_infer(aril__call *c, const aril_tensor *x, const aril_te
     for (int d = 0; fits && d < g->ndim; d++) fits = may_be(g->dim[d], target->dim[d]);
     char s[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s for a target %s", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s does not match target %s", c->op->name,
                           aril__text(s, g), aril__text(b, target));
     aril__meta *o = &c->out[0];
     o->dtype = (aril_dtype)g->dtype;
@@ -102,8 +102,9 @@ static aril_status nll_grad_infer(aril__call *c)
 static aril_status cross_entropy_grad_infer(aril__call *c)
 {
     if (c->in[0]->dtype != c->in[1]->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: gradient of %s for scores of %s", c->op->name,
-                          aril__dtypes[c->in[0]->dtype].name, aril__dtypes[c->in[1]->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: the gradient is %s, but the scores are %s",
+                          c->op->name, aril__dtypes[c->in[0]->dtype].name,
+                          aril__dtypes[c->in[1]->dtype].name);
     return grad_infer(c, c->in[1], c->in[2], c->in[3]);
 }
 
@@ -235,7 +236,7 @@ static aril_status cross_entropy_grad_ref(aril__run *r)
 /* The class weights are constants, as in PyTorch. */
 static aril_tensor *no_weight_gradient(const char *what)
 {
-    aril__fail(ARIL_ERR_GRAD, "%s: there is no gradient for the class weights; detach them", what);
+    aril__fail(ARIL_ERR_GRAD, "%s: class weights have no gradient; detach them", what);
     return aril__poison();
 }
 
@@ -280,10 +281,11 @@ static const aril__sample loss_samples[] = {
     SAMPLE_END
 };
 
-OP(nll_loss, .doc = "negative log-likelihood of class indices", .onnx = "NegativeLogLikelihoodLoss",
-   .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT,
-   .flags = STRIDED, .infer = nll_infer, .ref = nll_loss_ref, .vjp = nll_loss_vjp,
-   .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples, WITH_ATTRS(nll));
+OP(nll_loss, .doc = "negative log-likelihood loss for class indices",
+   .onnx = "NegativeLogLikelihoodLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer, .ref = nll_loss_ref,
+   .vjp = nll_loss_vjp, .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples,
+   WITH_ATTRS(nll));
 
 static const aril__sample nll_loss_grad_samples[] = {
     { .in = { "[]", "i3[N]", "-", "[N,3]" }, .attrs = &plain, .flags = SAMPLE_BATCH },
@@ -321,7 +323,7 @@ static void cross_entropy_grad_decompose(aril__call *c, aril_tensor **out)
     out[0] = aril_escape(aril_sub(d, share));
 }
 
-OP(cross_entropy, .doc = "negative log-likelihood of class indices under softmax(x)",
+OP(cross_entropy, .doc = "cross-entropy of logits and class indices",
    .onnx = "SoftmaxCrossEntropyLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
    .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer,
    .ref = cross_entropy_ref, .vjp = cross_entropy_vjp, .saves = { IN(0) | IN(1) | IN(2) },
@@ -351,7 +353,7 @@ static aril_status class_attrs(const char *what, aril_reduction reduction, int64
         return aril__fail(ARIL_ERR_ARG, "%s: reduction %d is not ARIL_MEAN, ARIL_SUM or ARIL_NONE",
                           what, (int)reduction);
     if (!(smoothing >= 0 && smoothing <= 1))
-        return aril__fail(ARIL_ERR_ARG, "%s: label_smoothing %g is not between 0 and 1", what,
+        return aril__fail(ARIL_ERR_ARG, "%s: label_smoothing must be from 0 to 1, got %g", what,
                           smoothing);
     a->reduction[0] = reduction;
     a->ignore_index[0] = ignore_index == 0 ? -100 : ignore_index == ARIL_ZERO ? 0 : ignore_index;
@@ -383,7 +385,7 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
     if (!fits)
         return aril__fail(ARIL_ERR_SHAPE,
                           "cross_entropy: scores %s and class probabilities %s differ in shape "
-                          "(class indices are integers)",
+                          "(class indices must be integers)",
                           aril__text(a, x), aril__text(b, target)),
                aril_escape(aril__poison());
     if (o.ignore_index)
@@ -395,7 +397,8 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
     if (w && !aril__is_poison(w)) {
         if (w->ndim != 1 || !may_be(w->dim[0], x->dim[axis]))
             return aril__fail(ARIL_ERR_SHAPE,
-                              "cross_entropy: weight %s for scores %s: one number a class expected",
+                              "cross_entropy: weight %s does not match scores %s: expected one "
+                              "value per class",
                               aril__text(b, w), aril__text(a, x)),
                    aril_escape(aril__poison());
         for (int d = axis + 1; d < x->ndim; d++) w = aril_unsqueeze(w, -1);

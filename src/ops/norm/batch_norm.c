@@ -27,7 +27,7 @@ aril_status aril__norm_param(const aril__call *c, int i, const char *name, int64
                           c->op->name, name, aril__text(text, p), (long long)size,
                           aril__text(of, x));
     if (p->dtype != x->dtype && p->dtype != aril__stat_dtype(x))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s as the input", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s like the input", c->op->name,
                           name, aril__dtypes[p->dtype].name, aril__dtypes[x->dtype].name);
     return ARIL_OK;
 }
@@ -54,11 +54,11 @@ static aril_status check_like_x(const aril__call *c, int i, const char *name)
     for (int d = 0; d < x->ndim && fits; d++) fits = aril__size_fits(t->dim[d], x->dim[d]);
     if (!fits) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "%s: %s of shape %s with an input of shape %s",
-                          c->op->name, name, aril__text(a, t), aril__text(b, x));
+        return aril__fail(ARIL_ERR_SHAPE, "%s: %s has shape %s, but the input has %s", c->op->name,
+                          name, aril__text(a, t), aril__text(b, x));
     }
     if (t->dtype != x->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s as the input", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s like the input", c->op->name,
                           name, aril__dtypes[t->dtype].name, aril__dtypes[x->dtype].name);
     return ARIL_OK;
 }
@@ -112,7 +112,7 @@ static aril_status batch_norm_grad_infer(aril__call *c)
     if (s == ARIL_OK) s = aril__activation_check(c->op->name, a->activation[0]);
     if (s < 0) return s;
     if (a->activation[0] > ARIL_RELU && !c->in[5])
-        return aril__fail(ARIL_ERR_ARG, "%s: this activation's derivative needs the result",
+        return aril__fail(ARIL_ERR_ARG, "%s: the derivative of this activation needs the output",
                           c->op->name);
     for (int i = 0; i < 4; i++) {
         bool large = i == 0 || (i == 3 && a->residual[0]);
@@ -220,7 +220,7 @@ static const aril__sample batch_norm_grad_samples[] = {
     { .in = { "[0,3,2]", "[0,3,2]", "+[3]", "[3]", "+[3]", "-", "-" }, .attrs = GRAD_OF(0, 0) },
     SAMPLE_END
 };
-OP(batch_norm_grad, .doc = "gradient of batch_norm: of x, weight, bias and the residual",
+OP(batch_norm_grad, .doc = "gradient of batch_norm with respect to x, weight, bias and residual",
    .min_in = 7, .max_in = 7, .n_out = 4, .flags = GRADIENT | STRIDED | KEEPS_ORDER,
    .optional = IN(2) | IN(5) | IN(6), .types = DT_FLOAT, .infer = batch_norm_grad_infer,
    .ref = batch_norm_grad_ref, .decompose = batch_norm_grad_decompose,
@@ -263,19 +263,16 @@ static aril_status batch_norm_infer(aril__call *c)
     if (x->numel > 0 && x->numel == x->dim[1]) {
         char text[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "batch_norm: %s has one value a channel; training needs "
-                          "more",
+                          "batch_norm: training needs more than one value per channel, got %s",
                           aril__text(text, x));
     }
     if (!(a->eps[0] > 0))
-        return aril__fail(ARIL_ERR_ARG, "batch_norm: eps must be above 0 in training, is %g",
+        return aril__fail(ARIL_ERR_ARG, "batch_norm: eps must be above 0 in training, got %g",
                           a->eps[0]);
     if (batches && (batches->dtype != ARIL_I64 || batches->ndim))
-        return aril__fail(ARIL_ERR_ARG, "batch_norm: the number of batches must be an i64 scalar");
+        return aril__fail(ARIL_ERR_ARG, "batch_norm: num_batches must be an i64 scalar");
     if (a->cumulative[0] && !batches && (c->in[3] || c->in[4]))
-        return aril__fail(ARIL_ERR_ARG,
-                          "batch_norm: cumulative averages need the number of batches "
-                          "so far");
+        return aril__fail(ARIL_ERR_ARG, "batch_norm: cumulative averages need num_batches");
     like_input(c);
     for (int i = 1; i < 3; i++) {
         c->out[i].dtype = aril__stat_dtype(x);
@@ -399,9 +396,7 @@ static const aril__sample batch_norm_samples[] = {
     { .in = { "[0,2,3]", "+[2]", "[2]", "-", "-", "-", "-" }, .attrs = USUAL(0) },
     SAMPLE_END
 };
-OP(batch_norm,
-   .doc = "batch normalisation by the batch's own statistics, which update running ones; and a sum "
-          "and activation after it",
+OP(batch_norm, .doc = "batch normalization in training, with an optional residual and activation",
    .min_in = 7, .max_in = 7, .n_out = 6,
    .out = { FRESH, FRESH, FRESH, WRITES(3), WRITES(4), WRITES(5) },
    .flags = STRIDED | KEEPS_ORDER | INPLACE,
@@ -494,7 +489,7 @@ static const aril__sample batch_norm_eval_samples[] = {
     SAMPLE_END
 };
 OP(batch_norm_eval,
-   .doc = "batch normalisation by given means and variances; and a sum and activation after it",
+   .doc = "batch normalization with given statistics, optional residual and activation",
    .onnx = "BatchNormalization", .min_in = 6, .max_in = 6, .n_out = 1,
    .flags = STRIDED | KEEPS_ORDER | INPLACE, .optional = IN(1) | IN(2) | IN(5), .types = DT_FLOAT,
    .infer = batch_norm_eval_infer, .ref = batch_norm_eval_ref, .vjp = batch_norm_eval_vjp,

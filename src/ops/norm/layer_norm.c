@@ -139,7 +139,7 @@ static aril_status check_axes(const aril__call *c, const aril_tensor *x, int64_t
 {
     char text[ARIL__SHAPE_TEXT];
     if (axes < 1 || axes > x->ndim)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: %s has not %lld dimensions to normalise over",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: %s does not have %lld dimensions to normalize over",
                           c->op->name, aril__text(text, x), (long long)axes);
     return ARIL_OK;
 }
@@ -156,7 +156,7 @@ static aril_status check_param(const aril__call *c, int i, const char *name, int
         return aril__fail(ARIL_ERR_SHAPE, "%s: %s is %s, expected the last %lld sizes of %s",
                           c->op->name, name, aril__text(a, p), (long long)axes, aril__text(b, x));
     if (p->dtype != x->dtype && p->dtype != aril__stat_dtype(x))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s as the input", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s like the input", c->op->name,
                           name, aril__dtypes[p->dtype].name, aril__dtypes[x->dtype].name);
     return ARIL_OK;
 }
@@ -241,7 +241,7 @@ static const aril__sample layer_norm_grad_samples[] = {
     { .in = { "[0,4]", "[0,4]", "+[4]", "[0,1]", "+[0,1]" }, .attrs = &layer_norm_usual },
     SAMPLE_END
 };
-OP(layer_norm_grad, .doc = "gradient of layer_norm: of x, weight and bias", .min_in = 5,
+OP(layer_norm_grad, .doc = "gradient of layer_norm with respect to x, weight and bias", .min_in = 5,
    .max_in = 5, .n_out = 3, .flags = GRADIENT | STRIDED, .optional = IN(2), .types = DT_FLOAT,
    .infer = layer_norm_grad_infer, .ref = layer_norm_grad_ref,
    .decompose = layer_norm_grad_decompose, .samples = layer_norm_grad_samples,
@@ -302,7 +302,7 @@ static const aril__sample layer_norm_samples[] = {
     { .in = { "[0,3]", "+[3]", "[3]" }, .attrs = &layer_norm_usual },
     SAMPLE_END
 };
-OP(layer_norm, .doc = "normalisation over the last dimensions", .onnx = "LayerNormalization",
+OP(layer_norm, .doc = "layer normalization over the last dimensions", .onnx = "LayerNormalization",
    .min_in = 3, .max_in = 3, .n_out = 3, .flags = STRIDED, .optional = IN(1) | IN(2),
    .types = DT_FLOAT, .infer = layer_norm_infer, .ref = layer_norm_ref, .vjp = layer_norm_vjp,
    .saves = { IN(0) | IN(1) | OUT(1) | OUT(2), IN(0) | LIKE(1) | OUT(1) | OUT(2), LIKE(2) },
@@ -354,8 +354,8 @@ static const aril__sample rms_norm_grad_samples[] = {
       .attrs = &(const struct rms_norm_attrs){ { 2 }, { -1 } } },
     SAMPLE_END
 };
-OP(rms_norm_grad, .doc = "gradient of rms_norm: of x and weight", .min_in = 4, .max_in = 4,
-   .n_out = 2, .flags = GRADIENT | STRIDED, .optional = IN(2), .types = DT_FLOAT,
+OP(rms_norm_grad, .doc = "gradient of rms_norm with respect to x and weight", .min_in = 4,
+   .max_in = 4, .n_out = 2, .flags = GRADIENT | STRIDED, .optional = IN(2), .types = DT_FLOAT,
    .infer = rms_norm_grad_infer, .ref = rms_norm_grad_ref, .decompose = rms_norm_grad_decompose,
    .samples = rms_norm_grad_samples, WITH_ATTRS(rms_norm));
 
@@ -402,7 +402,7 @@ static const aril__sample rms_norm_samples[] = {
     { .in = { "[0,3]", "+[3]" }, .attrs = &rms_norm_usual },
     SAMPLE_END
 };
-OP(rms_norm, .doc = "division by the root of the mean square over the last dimensions",
+OP(rms_norm, .doc = "division by the root mean square over the last dimensions",
    .onnx = "RMSNormalization", .min_in = 2, .max_in = 2, .n_out = 2, .flags = STRIDED,
    .optional = IN(1), .types = DT_FLOAT, .infer = rms_norm_infer, .ref = rms_norm_ref,
    .vjp = rms_norm_vjp, .saves = { IN(0) | IN(1) | OUT(1), IN(0) | LIKE(1) | OUT(1) },
@@ -445,8 +445,8 @@ static aril_tensor *spread(aril_tensor *t, aril_tensor *x, const struct group_no
 {
     if (a->groups[0]) {
         if (x->dim[1] < 0) {
-            aril__fail(ARIL_ERR_UNSUPPORTED, "group_norm: the number of channels must be known for "
-                                             "second gradients");
+            aril__fail(ARIL_ERR_UNSUPPORTED,
+                       "group_norm: the number of channels must be known for second derivatives");
             return aril__poison();
         }
         int64_t each = x->dim[1] / a->groups[0];
@@ -494,7 +494,7 @@ static const aril__sample group_norm_grad_samples[] = {
     { .in = { "[2,3,2,2]", "[2,3,2,2]", "-", "[2,3]", "+[2,3]" }, .attrs = &group_norm_each },
     SAMPLE_END
 };
-OP(group_norm_grad, .doc = "gradient of group_norm: of x, weight and bias", .min_in = 5,
+OP(group_norm_grad, .doc = "gradient of group_norm with respect to x, weight and bias", .min_in = 5,
    .max_in = 5, .n_out = 3, .flags = GRADIENT | STRIDED | KEEPS_ORDER, .optional = IN(2),
    .types = DT_FLOAT, .infer = group_norm_grad_infer, .ref = group_norm_grad_ref,
    .decompose = group_norm_grad_decompose, .samples = group_norm_grad_samples,
@@ -513,8 +513,7 @@ static aril_status group_norm_infer(aril__call *c)
                           aril__text(text, x));
     if (a->groups[0] < 0 || (a->groups[0] && x->dim[1] >= 0 && x->dim[1] % a->groups[0]))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "group_norm: the channels of %s do not fall into %lld equal "
-                          "groups",
+                          "group_norm: the channels of %s cannot be divided into %lld groups",
                           aril__text(text, x), (long long)a->groups[0]);
     aril_status s = aril__norm_param(c, 1, "weight", x->dim[1]);
     if (s < 0 || (s = aril__norm_param(c, 2, "bias", x->dim[1])) < 0) return s;
@@ -574,7 +573,7 @@ static const aril__sample group_norm_samples[] = {
     { .in = { "[0,4,2]", "+[4]", "-" }, .attrs = &group_norm_two },
     SAMPLE_END
 };
-OP(group_norm, .doc = "normalisation over groups of channels of each sample",
+OP(group_norm, .doc = "group normalization: over groups of channels of each sample",
    .onnx = "GroupNormalization", .min_in = 3, .max_in = 3, .n_out = 3,
    .flags = STRIDED | KEEPS_ORDER, .optional = IN(1) | IN(2), .types = DT_FLOAT,
    .infer = group_norm_infer, .ref = group_norm_ref, .vjp = group_norm_vjp,
@@ -620,7 +619,8 @@ aril_tensor *aril_group_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *b
                              aril_norm_opts opts)
 {
     if (groups <= 0) {
-        aril__fail(ARIL_ERR_ARG, "group_norm: %lld groups", (long long)groups);
+        aril__fail(ARIL_ERR_ARG, "group_norm: the number of groups must be at least 1, got %lld",
+                   (long long)groups);
         return aril__poison();
     }
     struct group_norm_attrs a = { { groups }, { aril__or_default(opts.eps, 1e-5) } };
@@ -661,8 +661,7 @@ aril_tensor *aril_instance_norm(aril_tensor *x, aril_tensor *weight, aril_tensor
     if (positions == 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE,
-                   "instance_norm: %s has one value for each channel of a sample; "
-                   "expected more",
+                   "instance_norm: expected more than one value per channel and sample, got %s",
                    aril__text(text, x));
         return aril__poison();
     }

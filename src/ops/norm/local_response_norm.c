@@ -147,7 +147,7 @@ static aril_status local_response_norm_infer(aril__call *c)
     bool fits = !g || (g->ndim == x->ndim && g->dtype == x->dtype);
     for (int d = 0; g && d < x->ndim && fits; d++) fits = aril__size_fits(g->dim[d], x->dim[d]);
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient %s for an input %s", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: gradient %s does not match input %s", c->op->name,
                           aril__text(text, g), aril__text(other, x));
     c->out[0].dtype = (aril_dtype)x->dtype;
     c->out[0].ndim = x->ndim;
@@ -170,7 +170,7 @@ static const aril__sample local_response_norm_grad_samples[] = {
     { .in = { "[0,3,2]", "[0,3,2]" }, .attrs = LRN(3, 0.5, 0.75, 1) },
     SAMPLE_END
 };
-OP(local_response_norm_grad, .doc = "gradient of local_response_norm, for x and what flows to it",
+OP(local_response_norm_grad, .doc = "gradient of local_response_norm with respect to x",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = GRADIENT | STRIDED | KEEPS_ORDER,
    .types = DT_FLOAT, .infer = local_response_norm_infer, .ref = local_response_norm_grad_ref,
    .decompose = local_response_norm_grad_decompose, .samples = local_response_norm_grad_samples,
@@ -194,7 +194,7 @@ static const aril__sample local_response_norm_samples[] = {
     { .in = { "[2,3,2,0,2]" }, .attrs = LRN(2, 0.5, 0.75, 1) },
     SAMPLE_END
 };
-OP(local_response_norm, .doc = "x by a power of the mean of the squares of neighbouring channels",
+OP(local_response_norm, .doc = "local response normalization over neighboring channels",
    .onnx = "LRN", .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_ORDER,
    .types = DT_FLOAT, .infer = local_response_norm_infer, .ref = local_response_norm_ref,
    .vjp = local_response_norm_vjp, .decompose = local_response_norm_decompose, .saves = { IN(0) },

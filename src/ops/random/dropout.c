@@ -26,7 +26,7 @@ static aril_status dropout_infer(aril__call *c)
                           aril__dtypes[x->dtype].name);
     if (a->lead[0] > x->ndim) {
         char text[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "dropout: %s has no channels at axis %lld",
+        return aril__fail(ARIL_ERR_SHAPE, "dropout: %s has no channel axis %lld",
                           aril__text(text, x), (long long)a->lead[0] - 1);
     }
     c->type = c->out[0].dtype = (aril_dtype)x->dtype;
@@ -78,10 +78,10 @@ static const aril__sample dropout_samples[] = {
       .attrs = &(const struct dropout_attrs){ { 0.5 }, { 1 }, { 2 }, { 0 }, { 0 } } },
     SAMPLE_END
 };
-OP(dropout, .doc = "elements or whole channels replaced at random", .onnx = "Dropout", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = RANDOM | KEEPS_ORDER | STRIDED, .infer = dropout_infer,
-   .ref = dropout_ref, .vjp = dropout_vjp, .saves = { 0, IN(0) }, .samples = dropout_samples,
-   WITH_ATTRS(dropout));
+OP(dropout, .doc = "replaces random elements or whole channels, usually by 0, and scales the rest",
+   .onnx = "Dropout", .min_in = 2, .max_in = 2, .n_out = 1, .flags = RANDOM | KEEPS_ORDER | STRIDED,
+   .infer = dropout_infer, .ref = dropout_ref, .vjp = dropout_vjp, .saves = { 0, IN(0) },
+   .samples = dropout_samples, WITH_ATTRS(dropout));
 
 /* ---- public ---- */
 
@@ -91,7 +91,7 @@ static aril_tensor *dropout(const char *what, aril_generator *generator, aril_te
     if (!x) return aril__null_tensor(what);
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (!(p >= 0 && p <= 1)) {
-        aril__fail(ARIL_ERR_ARG, "%s: p must be from 0 to 1, is %g", what, p);
+        aril__fail(ARIL_ERR_ARG, "%s: p must be from 0 to 1, got %g", what, p);
         return aril__poison();
     }
     if (lead >= 0 && x->ndim < 2) {

@@ -51,8 +51,8 @@ static aril_status random_float_infer(aril__call *c)
 {
     aril_status s = random_infer(c);
     if (s == ARIL_OK && !(DT_FLOAT >> c->type & 1))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: needs a floating point dtype, got %s", c->op->name,
-                          aril__dtypes[c->type].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: expected a floating-point dtype, got %s",
+                          c->op->name, aril__dtypes[c->type].name);
     return s;
 }
 
@@ -177,7 +177,7 @@ static aril_status bernoulli_fill_ref(aril__run *r)
 
 aril_status aril__probability_error(double p)
 {
-    return aril__fail(ARIL_ERR_ARG, "bernoulli: a probability of %g, not within 0..1", p);
+    return aril__fail(ARIL_ERR_ARG, "bernoulli: the probability must be from 0 to 1, got %g", p);
 }
 
 static aril_status bernoulli_ref(aril__run *r)
@@ -209,14 +209,14 @@ static const aril__sample rand_samples[] = {
     { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .value = { 0, 1 } } },
     SAMPLE_END
 };
-OP(rand, .doc = "uniform numbers between two bounds", .onnx = "RandomUniform", .min_in = 1,
+OP(rand, .doc = "uniform random values between two bounds", .onnx = "RandomUniform", .min_in = 1,
    .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
    .shape_only = IN(1), .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples,
    WITH_ATTRS(make));
-OP(randn, .doc = "normal numbers of a mean and a deviation", .onnx = "RandomNormal", .min_in = 1,
-   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
-   .shape_only = IN(1), .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples,
-   WITH_ATTRS(make));
+OP(randn, .doc = "normally distributed random values with a mean and standard deviation",
+   .onnx = "RandomNormal", .min_in = 1, .max_in = 2, .n_out = 1,
+   .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
+   .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(make));
 
 static const aril__sample randint_samples[] = {
     { .in = { "key" },
@@ -230,7 +230,7 @@ static const aril__sample randint_samples[] = {
     { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .whole = { 0, 1, 9 } } },
     SAMPLE_END
 };
-OP(randint, .doc = "integers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
+OP(randint, .doc = "random integers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
    .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
    .infer = random_any_infer, .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
 
@@ -241,7 +241,7 @@ static const aril__sample randperm_samples[] = {
       .attrs = &(const struct make_attrs){ .ndim = { 1 }, .dim = { 0 }, .dtype = { ARIL_I64 } } },
     SAMPLE_END
 };
-OP(randperm, .doc = "the numbers 0..n-1 in a random order", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(randperm, .doc = "random permutation of 0..n-1", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = NONDIFF | RANDOM | STRIDED, .infer = random_any_infer, .ref = randperm_ref,
    .samples = randperm_samples, WITH_ATTRS(make));
 
@@ -266,7 +266,7 @@ static const aril__sample bernoulli_samples[] = { { .in = { "key", "p[3,4]" } },
                                                   { .in = { "key", "p[]" } },
                                                   { .in = { "key", "p[0,2]" } },
                                                   SAMPLE_END };
-OP(bernoulli, .doc = "1 with the probability that stands in p, else 0", .onnx = "Bernoulli",
+OP(bernoulli, .doc = "1 with the probability in each element of p, else 0", .onnx = "Bernoulli",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED,
    .infer = random_float_infer, .ref = bernoulli_ref, .samples = bernoulli_samples);
 
@@ -353,12 +353,12 @@ aril_tensor *aril_randint_from(aril_generator *g, int64_t low, int64_t high, ari
     struct make_attrs a;
     if (aril__make_attrs("randint", shape, dtype, device, &a) < 0) return aril__poison();
     if (high <= low || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 63) {
-        aril__fail(ARIL_ERR_ARG, "randint: no numbers from %lld to %lld - 1", (long long)low,
-                   (long long)high);
+        aril__fail(ARIL_ERR_ARG, "randint: the range from %lld to %lld - 1 is empty",
+                   (long long)low, (long long)high);
         return aril__poison();
     }
     if (!holds(dtype, low, high)) {
-        aril__fail(ARIL_ERR_ARG, "randint: %s does not hold all numbers from %lld to %lld - 1",
+        aril__fail(ARIL_ERR_ARG, "randint: %s cannot represent all integers from %lld to %lld - 1",
                    aril__dtypes[dtype].name, (long long)low, (long long)high);
         return aril__poison();
     }
@@ -388,7 +388,7 @@ aril_tensor *aril_randperm(int64_t n, aril_dtype dtype, aril_device device)
 static bool is_probability(const char *what, double p)
 {
     if (p >= 0 && p <= 1) return true;
-    aril__fail(ARIL_ERR_ARG, "%s: a probability of %g, not within 0..1", what, p);
+    aril__fail(ARIL_ERR_ARG, "%s: the probability must be from 0 to 1, got %g", what, p);
     return false;
 }
 
@@ -419,7 +419,7 @@ aril_tensor *aril_bernoulli_(aril_tensor *x, double p)
 static aril_tensor *uniform_into(aril_generator *g, aril_tensor *x, double low, double high)
 {
     if (!(low <= high) || isinf(low) || isinf(high)) {
-        aril__fail(ARIL_ERR_ARG, "uniform_: no numbers from %g to %g", low, high);
+        aril__fail(ARIL_ERR_ARG, "uniform_: invalid range from %g to %g", low, high);
         return aril__poison();
     }
     return draw_into(&aril__op_rand, g, x, (double[2]){ low, high });
@@ -438,7 +438,7 @@ aril_tensor *aril_uniform_from_(aril_generator *g, aril_tensor *x, double low, d
 aril_tensor *aril_normal_from_(aril_generator *g, aril_tensor *x, double mean, double std)
 {
     if (!(std >= 0)) {
-        aril__fail(ARIL_ERR_ARG, "normal_: a standard deviation of %g", std);
+        aril__fail(ARIL_ERR_ARG, "normal_: invalid standard deviation %g", std);
         return aril__poison();
     }
     return draw_into(&aril__op_randn, g, x, (double[2]){ mean, std });

@@ -113,7 +113,7 @@ static aril_status unique_ref(aril__run *r)
         free(data);
         free(order);
         free(group);
-        return aril__fail(ARIL_ERR_MEMORY, "unique: no memory to sort %lld elements",
+        return aril__fail(ARIL_ERR_MEMORY, "unique: out of memory to sort %lld elements",
                           (long long)s.n);
     }
     int64_t groups = 0; /* group[i]: the group of the i-th element in sorted order */
@@ -163,10 +163,9 @@ static const aril__sample unique_samples[] = {
     { .in = { "[0]" }, .attrs = &(const struct unique_attrs){ { -1 } } },
     SAMPLE_END
 };
-OP(unique, .doc = "the different values in order, where each element is found, how often each",
-   .onnx = "Unique", .min_in = 1, .max_in = 1, .n_out = 3, .flags = NONDIFF | DYNAMIC | STRIDED,
-   .types = DT_COMPUTE, .infer = unique_infer, .ref = unique_ref, .samples = unique_samples,
-   WITH_ATTRS(unique));
+OP(unique, .doc = "sorted unique elements, with inverse indices and counts", .onnx = "Unique",
+   .min_in = 1, .max_in = 1, .n_out = 3, .flags = NONDIFF | DYNAMIC | STRIDED, .types = DT_COMPUTE,
+   .infer = unique_infer, .ref = unique_ref, .samples = unique_samples, WITH_ATTRS(unique));
 
 /* ---- bincount ---- */
 
@@ -177,11 +176,11 @@ static aril_status bincount_infer(aril__call *c)
     const aril_tensor *x = c->in[0], *w = c->n_in > 1 ? c->in[1] : NULL;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (x->ndim != 1)
-        return aril__fail(ARIL_ERR_SHAPE, "bincount: needs one dimension, got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "bincount: expected one dimension, got %s",
                           aril__text(a, x));
     if (w && (w->ndim != 1 || (w->dim[0] != x->dim[0] && w->dim[0] >= 0 && x->dim[0] >= 0)))
-        return aril__fail(ARIL_ERR_SHAPE, "bincount: weights %s for elements %s", aril__text(a, w),
-                          aril__text(b, x));
+        return aril__fail(ARIL_ERR_SHAPE, "bincount: weights %s do not match elements %s",
+                          aril__text(a, w), aril__text(b, x));
     c->out[0].dtype = !w ? ARIL_I64 : w->dtype == ARIL_F32 ? ARIL_F32 : ARIL_F64;
     c->out[0].ndim = 1;
     c->out[0].dim[0] = -1;
@@ -195,10 +194,10 @@ static aril_status bins_of(const aril__run *r, int64_t *bins)
     for (int64_t i = 0; i < r->in[0]->numel; i++) {
         int64_t at = aril__get_i64(r->in[0], i);
         if (at < 0)
-            return aril__fail(ARIL_ERR_ARG, "bincount: needs integers not below 0, got %lld",
+            return aril__fail(ARIL_ERR_ARG, "bincount: expected non-negative integers, got %lld",
                               (long long)at);
         if (at >= INT64_MAX / 8)
-            return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld counts",
+            return aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld counts",
                               (long long)at);
         if (at >= *bins) *bins = at + 1;
     }
@@ -218,7 +217,7 @@ static aril_status bincount_ref(aril__run *r)
                             1, &bins);
     double *sum = s < 0 ? NULL : aril__calloc((size_t)(bins > 0 ? bins : 1) * sizeof *sum);
     if (s == ARIL_OK && !sum)
-        s = aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld sums", (long long)bins);
+        s = aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld sums", (long long)bins);
     for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++)
         sum[aril__get_i64(x, i)] += w ? aril__get(w, i) : 1;
     for (int64_t k = 0; s == ARIL_OK && k < bins; k++) aril__put(r->out[0], k, sum[k]);
@@ -232,8 +231,8 @@ static const aril__sample bincount_samples[] = {
     { .in = { "i1[0]" }, .attrs = &(const struct bincount_attrs){ { 3 } } },
     SAMPLE_END
 };
-OP(bincount, .doc = "how often each integer occurs, or the sum of its weights", .min_in = 1,
-   .max_in = 2, .n_out = 1, .flags = NONDIFF | DYNAMIC | STRIDED, .optional = IN(1),
+OP(bincount, .doc = "number of occurrences of each integer, or the sum of their weights",
+   .min_in = 1, .max_in = 2, .n_out = 1, .flags = NONDIFF | DYNAMIC | STRIDED, .optional = IN(1),
    .index_in = IN(0), .types = DT_INT, .infer = bincount_infer, .ref = bincount_ref,
    .samples = bincount_samples, WITH_ATTRS(bincount));
 
@@ -245,9 +244,11 @@ static aril_status histc_infer(aril__call *c)
 {
     const struct histc_attrs *a = c->attrs;
     if (a->bins[0] <= 0)
-        return aril__fail(ARIL_ERR_ARG, "histc: %lld bins; takes 1 or more", (long long)a->bins[0]);
+        return aril__fail(ARIL_ERR_ARG, "histc: the number of bins must be at least 1, got %lld",
+                          (long long)a->bins[0]);
     if (!(a->range[0] <= a->range[1]) || !isfinite(a->range[1] - a->range[0]))
-        return aril__fail(ARIL_ERR_ARG, "histc: %g..%g is no range", a->range[0], a->range[1]);
+        return aril__fail(ARIL_ERR_ARG, "histc: invalid range from %g to %g", a->range[0],
+                          a->range[1]);
     c->out[0].dtype = (aril_dtype)c->in[0]->dtype;
     c->out[0].ndim = 1;
     c->out[0].dim[0] = a->bins[0];
@@ -283,9 +284,9 @@ static aril_status histc_ref(aril__run *r)
 {
     int64_t bins = ((const struct histc_attrs *)r->attrs)->bins[0];
     double low = 0, high = 0, *count = aril__calloc((size_t)bins * sizeof *count);
-    aril_status s =
-        count ? range_of(r, &low, &high)
-              : aril__fail(ARIL_ERR_MEMORY, "histc: no memory for %lld counts", (long long)bins);
+    aril_status s = count ? range_of(r, &low, &high)
+                          : aril__fail(ARIL_ERR_MEMORY, "histc: out of memory for %lld counts",
+                                       (long long)bins);
     for (int64_t i = 0; i < r->in[0]->numel && s == ARIL_OK; i++) {
         double v = aril__get(r->in[0], i);
         if (!(v >= low && v <= high)) continue;
@@ -307,9 +308,9 @@ static const aril__sample histc_samples[] = {
     { .in = { "[0]" }, .attrs = &(const struct histc_attrs){ { 3 }, { 0, 0 } } },
     SAMPLE_END
 };
-OP(histc, .doc = "how many elements fall into each of equal parts of a range", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = NONDIFF, .types = DT_FLOAT, .infer = histc_infer,
-   .ref = histc_ref, .samples = histc_samples, WITH_ATTRS(histc));
+OP(histc, .doc = "histogram with bins of equal width", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = NONDIFF, .types = DT_FLOAT, .infer = histc_infer, .ref = histc_ref,
+   .samples = histc_samples, WITH_ATTRS(histc));
 
 /* ---- searchsorted ---- */
 
@@ -324,11 +325,12 @@ static aril_status searchsorted_infer(aril__call *c)
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (!fits)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "searchsorted: the order %s has neither one dimension "
-                          "nor the leading ones of the values %s",
+                          "searchsorted: the sorted sequence %s must have one dimension, or the "
+                          "leading dimensions of the values %s",
                           aril__text(a, line), aril__text(b, v));
     if (line->dtype != v->dtype && !(v->flags & ARIL__WEAK))
-        return aril__fail(ARIL_ERR_DTYPE, "searchsorted: the order is %s, the values %s",
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "searchsorted: the sorted sequence is %s, but the values are %s",
                           aril__dtypes[line->dtype].name, aril__dtypes[v->dtype].name);
     c->out[0].dtype = ARIL_I64;
     c->out[0].ndim = v->ndim;
@@ -371,9 +373,9 @@ static const aril__sample searchsorted_samples[] = {
     { .in = { "[0]", "[2]" }, .attrs = &(const struct search_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(searchsorted, .doc = "where values would go in an order", .min_in = 2, .max_in = 2, .n_out = 1,
-   .flags = NONDIFF, .types = DT_COMPUTE, .infer = searchsorted_infer, .ref = searchsorted_ref,
-   .samples = searchsorted_samples, WITH_ATTRS(search));
+OP(searchsorted, .doc = "insertion indices that keep a sequence sorted", .min_in = 2, .max_in = 2,
+   .n_out = 1, .flags = NONDIFF, .types = DT_COMPUTE, .infer = searchsorted_infer,
+   .ref = searchsorted_ref, .samples = searchsorted_samples, WITH_ATTRS(search));
 
 /* ---- public ---- */
 
@@ -416,7 +418,8 @@ aril_tensor *aril_bincount(aril_tensor *x, aril_tensor *weights, int64_t minleng
 {
     struct bincount_attrs a = { { minlength } };
     if (minlength < 0) {
-        aril__fail(ARIL_ERR_ARG, "bincount: minlength is %lld", (long long)minlength);
+        aril__fail(ARIL_ERR_ARG, "bincount: minlength must not be negative, got %lld",
+                   (long long)minlength);
         return aril__poison();
     }
     return aril__op_with(&a, &aril__op_bincount, x, weights);
@@ -439,7 +442,7 @@ aril_tensor *aril_bucketize(aril_tensor *x, aril_tensor *boundaries, aril_search
     struct search_attrs a = { { opts.right } };
     if (boundaries && !aril__is_poison(boundaries) && boundaries->ndim != 1) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "bucketize: boundaries need one dimension, got %s",
+        aril__fail(ARIL_ERR_SHAPE, "bucketize: expected boundaries with one dimension, got %s",
                    aril__text(text, boundaries));
         return aril__poison();
     }

@@ -17,17 +17,18 @@ static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weight
         if (all[i] && all[i]->flags & ARIL__POISON)
             return aril__refuse_poison("histogram", i, all[i]);
         if (all[i] && all[i]->dtype != x->dtype)
-            return aril__fail(ARIL_ERR_DTYPE, "histogram: %s and %s", aril__dtypes[x->dtype].name,
-                              aril__dtypes[all[i]->dtype].name);
+            return aril__fail(ARIL_ERR_DTYPE, "histogram: dtypes %s and %s differ",
+                              aril__dtypes[x->dtype].name, aril__dtypes[all[i]->dtype].name);
     }
     if (!aril__is_float((aril_dtype)x->dtype))
-        return aril__fail(ARIL_ERR_DTYPE, "histogram: needs floating point, got %s",
+        return aril__fail(ARIL_ERR_DTYPE, "histogram: expected a floating-point dtype, got %s",
                           aril__dtypes[x->dtype].name);
     if (edges->ndim != 1 || (edges->dim[0] >= 0 && edges->dim[0] < 2))
-        return aril__fail(ARIL_ERR_SHAPE, "histogram: edges %s; at least 2 in one dimension",
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "histogram: expected at least 2 edges in one dimension, got %s",
                           aril__text(a, edges));
     if (weights && !aril__same_dims(weights->ndim, weights->dim, x->ndim, x->dim))
-        return aril__fail(ARIL_ERR_SHAPE, "histogram: weights %s for values %s",
+        return aril__fail(ARIL_ERR_SHAPE, "histogram: weights %s do not match values %s",
                           aril__text(a, weights), aril__text(b, x));
     return ARIL_OK;
 }
@@ -66,7 +67,8 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
     } else if (aril__is_poison(x)) {
         borders = aril__poison_like(x);
     } else if (bins < 1 || bins == INT64_MAX || !(low <= high) || low < -1e300 || high > 1e300) {
-        aril__fail(ARIL_ERR_ARG, "histogram: %lld bins from %g to %g", (long long)bins, low, high);
+        aril__fail(ARIL_ERR_ARG, "histogram: invalid bins or range: %lld bins from %g to %g",
+                   (long long)bins, low, high);
         borders = aril__poison();
     } else if (low == high && x->numel > 0) {
         ARIL_SCOPE;

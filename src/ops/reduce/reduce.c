@@ -31,7 +31,7 @@ aril_status aril__reduce_attrs(const char *what, const aril_tensor *x, aril_axes
         int a = aril__axis(what, axes.axis[i], x->ndim);
         if (a < 0) return ARIL_ERR_INDEX;
         if (out->mask[0] >> a & 1)
-            return aril__fail(ARIL_ERR_ARG, "%s: axis %d is named twice", what, axes.axis[i]);
+            return aril__fail(ARIL_ERR_ARG, "%s: axis %d appears twice", what, axes.axis[i]);
         if (x->ndim) out->mask[0] |= 1 << a;
     }
     return ARIL_OK;
@@ -185,8 +185,9 @@ OP(sum, .doc = "sum over axes", .onnx = "ReduceSum", .min_in = 1, .max_in = 1, .
 aril_status aril__reduce_infer_float(aril__call *c)
 {
     if (!aril__is_float((aril_dtype)c->in[0]->dtype))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: needs floating point, got %s; cast it first",
-                          c->op->name, aril__dtypes[c->in[0]->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "%s: expected a floating-point dtype, got %s; cast it first", c->op->name,
+                          aril__dtypes[c->in[0]->dtype].name);
     for (int i = 0; i < c->op->n_out; i++) aril__reduce_shape(c, i);
     return ARIL_OK;
 }
@@ -289,8 +290,7 @@ static aril_status not_empty(aril__call *c)
     for (int d = 0; d < x->ndim; d++) {
         char text[ARIL__SHAPE_TEXT];
         if (a->mask[0] >> d & 1 && x->dim[d] == 0)
-            return aril__fail(ARIL_ERR_SHAPE,
-                              "%s: axis %d of %s has no elements, and nothing has no %s",
+            return aril__fail(ARIL_ERR_SHAPE, "%s: axis %d of %s is empty; an empty axis has no %s",
                               c->op->name, d, aril__text(text, x), c->op->name);
     }
     return ARIL_OK;
@@ -336,10 +336,10 @@ static const aril__sample amax_samples[] = {
     { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
     SAMPLE_END
 };
-OP(amax, .doc = "largest over axes", .onnx = "ReduceMax", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(amax, .doc = "maximum over axes", .onnx = "ReduceMax", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amax_ref, .vjp = amax_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
-OP(amin, .doc = "smallest over axes", .onnx = "ReduceMin", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(amin, .doc = "minimum over axes", .onnx = "ReduceMin", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = amax_infer, .ref = amin_ref, .vjp = amax_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = amax_samples, WITH_ATTRS(reduce));
 
@@ -387,10 +387,10 @@ static const aril__sample max_samples[] = {
     { .in = { "d[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 2 } } },
     SAMPLE_END
 };
-OP(max, .doc = "largest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+OP(max, .doc = "maximum along an axis, and its index", .min_in = 1, .max_in = 1, .n_out = 2,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = max_ref, .vjp = max_vjp,
    .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
-OP(min, .doc = "smallest along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
+OP(min, .doc = "minimum along an axis, and its index", .min_in = 1, .max_in = 1, .n_out = 2,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = max_infer, .ref = min_ref, .vjp = max_vjp,
    .saves = { LIKE(0) | OUT(1) }, .samples = max_samples, WITH_ATTRS(reduce));
 
@@ -415,10 +415,10 @@ static aril_status argmin_ref(aril__run *r)
     return ARIL_OK;
 }
 
-OP(argmax, .doc = "where the largest along an axis is", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
+OP(argmax, .doc = "index of the maximum along an axis", .onnx = "ArgMax", .min_in = 1, .max_in = 1,
    .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
    .ref = argmax_ref, .samples = max_samples, WITH_ATTRS(reduce));
-OP(argmin, .doc = "where the smallest along an axis is", .onnx = "ArgMin", .min_in = 1, .max_in = 1,
+OP(argmin, .doc = "index of the minimum along an axis", .onnx = "ArgMin", .min_in = 1, .max_in = 1,
    .n_out = 1, .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = argmax_infer,
    .ref = argmin_ref, .samples = max_samples, WITH_ATTRS(reduce));
 
@@ -470,13 +470,13 @@ static const aril__sample any_samples[] = {
     { .in = { "b[0,3]" }, .attrs = &(const struct reduce_attrs){ .mask = { 1 } } },
     SAMPLE_END
 };
-OP(any, .doc = "whether an element is not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(any, .doc = "whether any element is nonzero", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = any_ref,
    .samples = any_samples, WITH_ATTRS(reduce));
-OP(all, .doc = "whether no element is 0", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(all, .doc = "whether all elements are nonzero", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = any_infer, .ref = all_ref,
    .samples = any_samples, WITH_ATTRS(reduce));
-OP(count_nonzero, .doc = "how many elements are not 0", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(count_nonzero, .doc = "number of nonzero elements", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED | NONDIFF, .types = DT_COMPUTE, .infer = count_nonzero_infer,
    .ref = count_nonzero_ref, .samples = any_samples, WITH_ATTRS(reduce));
 
@@ -535,8 +535,9 @@ static aril_tensor *position(const aril__op *op, aril_tensor *x, aril_axes axes)
     struct reduce_attrs a;
     if (aril__reduce_attrs(op->name, x, axes, &a) < 0) return aril__poison();
     if (axes.n > 1) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL for the flattened tensor",
-                   op->name, axes.n);
+        aril__fail(ARIL_ERR_ARG,
+                   "%s: got %d axes, expected one, or ARIL_ALL for the flattened tensor", op->name,
+                   axes.n);
         return aril__poison();
     }
     if (axes.n == 1 || x->ndim <= 1 || aril__is_poison(x)) return aril__op_with(&a, op, x);
@@ -563,8 +564,9 @@ static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril_
     struct reduce_attrs a;
     aril_tensor *out[ARIL__MAX_OUT];
     if (axes.n > 1) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL; use aril_%s for several",
-                   op->name, axes.n, of_all->name);
+        aril__fail(ARIL_ERR_ARG,
+                   "%s: got %d axes, expected one or ARIL_ALL; use aril_%s for several", op->name,
+                   axes.n, of_all->name);
         aril__poison_all(2, out);
     } else if (axes.n == 0) {
         out[0] = aril__reduce(of_all, x, axes);

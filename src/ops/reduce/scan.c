@@ -96,7 +96,8 @@ static aril_status linear_scan_infer(aril__call *c)
         fits = a->dim[d] == b->dim[d] || a->dim[d] < 0 || b->dim[d] < 0;
     if (!fits) {
         char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "linear_scan: factors %s and terms %s must be alike",
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "linear_scan: factors %s and terms %s must have the same shape",
                           aril__text(x, a), aril__text(y, b));
     }
     return same_infer(c);
@@ -145,10 +146,10 @@ static const aril__sample linear_scan_samples[] = {
     { .in = { "[0,3]", "[0,3]" }, .attrs = &(const struct scan_attrs){ .mask = { 2 } } },
     SAMPLE_END
 };
-OP(linear_scan, .doc = "z with z[k+1] = b[k] + a[k] * z[k] along axes", .min_in = 2, .max_in = 2,
-   .n_out = 1, .flags = STRIDED, .optional = IN(1), .types = DT_FLOAT, .infer = linear_scan_infer,
-   .ref = linear_scan_ref, .vjp = linear_scan_vjp, .saves = { IN(0) | OUT(0), IN(0) },
-   .samples = linear_scan_samples, WITH_ATTRS(scan));
+OP(linear_scan, .doc = "linear recurrence z[k+1] = b[k] + a[k] * z[k] along axes", .min_in = 2,
+   .max_in = 2, .n_out = 1, .flags = STRIDED, .optional = IN(1), .types = DT_FLOAT,
+   .infer = linear_scan_infer, .ref = linear_scan_ref, .vjp = linear_scan_vjp,
+   .saves = { IN(0) | OUT(0), IN(0) }, .samples = linear_scan_samples, WITH_ATTRS(scan));
 
 aril_tensor *aril__prod_before(aril_tensor *x, int64_t mask, bool reverse)
 {
@@ -206,11 +207,11 @@ static const aril__sample scan_samples[] = {
     { .in = { "[0,3]" }, .attrs = &(const struct scan_attrs){ .mask = { 1 } } },
     SAMPLE_END
 };
-OP(cumsum, .doc = "sums of all elements so far along an axis", .onnx = "CumSum", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer,
-   .ref = cumsum_ref, .vjp = cumsum_vjp, .samples = scan_samples, WITH_ATTRS(scan));
-OP(cumprod, .doc = "products of all elements so far along an axis", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer, .ref = cumprod_ref,
+OP(cumsum, .doc = "cumulative sum along an axis", .onnx = "CumSum", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer, .ref = cumsum_ref,
+   .vjp = cumsum_vjp, .samples = scan_samples, WITH_ATTRS(scan));
+OP(cumprod, .doc = "cumulative product along an axis", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer, .ref = cumprod_ref,
    .vjp = cumprod_vjp, .saves = { IN(0) }, .samples = scan_samples, WITH_ATTRS(scan));
 
 /* ---- cummax, cummin ---- */
@@ -252,11 +253,11 @@ static const aril__sample cummax_samples[] = {
     { .in = { "d[0,3]" }, .attrs = &(const struct scan_attrs){ .mask = { 1 } } },
     SAMPLE_END
 };
-OP(cummax, .doc = "largest so far along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = cummax_infer, .ref = cummax_ref,
+OP(cummax, .doc = "cumulative maximum along an axis, and its index", .min_in = 1, .max_in = 1,
+   .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = cummax_infer, .ref = cummax_ref,
    .vjp = cummax_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = cummax_samples, WITH_ATTRS(scan));
-OP(cummin, .doc = "smallest so far along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = cummax_infer, .ref = cummin_ref,
+OP(cummin, .doc = "cumulative minimum along an axis, and its index", .min_in = 1, .max_in = 1,
+   .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = cummax_infer, .ref = cummin_ref,
    .vjp = cummax_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = cummax_samples, WITH_ATTRS(scan));
 
 /* ---- logcumsumexp ---- */
@@ -295,9 +296,10 @@ VJP(logcumsumexp)
     GRAD(0, aril_mul(aril_exp(d), aril_add(g, v)));
 }
 
-OP(logcumsumexp, .doc = "log of the sums of exp(x) so far along an axis", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = same_infer, .ref = logcumsumexp_ref,
-   .vjp = logcumsumexp_vjp, .saves = { IN(0) | OUT(0) }, .samples = scan_samples, WITH_ATTRS(scan));
+OP(logcumsumexp, .doc = "log of the cumulative sum of exp(x) along an axis", .min_in = 1,
+   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = same_infer,
+   .ref = logcumsumexp_ref, .vjp = logcumsumexp_vjp, .saves = { IN(0) | OUT(0) },
+   .samples = scan_samples, WITH_ATTRS(scan));
 
 /* ---- public ---- */
 
@@ -348,8 +350,8 @@ aril_tensor *aril_diff(aril_tensor *x, int n, int axis)
     if (!x) return aril__null_tensor("diff");
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (n < 0 || x->ndim == 0) {
-        aril__fail(ARIL_ERR_ARG, "diff: order %d of %d dimensions; takes 0 or more of at least 1",
-                   n, x->ndim);
+        aril__fail(ARIL_ERR_ARG,
+                   "diff: expected order >= 0 and at least 1 dimension, got %d and %d", n, x->ndim);
         return aril__poison();
     }
     axis = aril__axis("diff", axis, x->ndim);

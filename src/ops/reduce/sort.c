@@ -83,7 +83,7 @@ static aril_status each_line(aril__run *r,
         if ((ok = aril__sort_order(order, l.n, comes_before, &l))) give(r, &l, order);
     free(order);
     return ok ? ARIL_OK
-              : aril__fail(ARIL_ERR_MEMORY, "%s: no memory to sort lines of %lld", r->op->name,
+              : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory to sort rows of %lld", r->op->name,
                            (long long)l.n);
 }
 
@@ -186,7 +186,7 @@ static aril_status one_infer(aril__call *c)
     int ndim = 0;
     char text[ARIL__SHAPE_TEXT];
     if (n == 0)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: axis %d of %s has no elements", c->op->name,
+        return aril__fail(ARIL_ERR_SHAPE, "%s: axis %d of %s is empty", c->op->name,
                           (int)a->axis[0], aril__text(text, x));
     if (a->k[0] < 0 || (n > 0 && a->k[0] >= n))
         return aril__fail(ARIL_ERR_ARG, "%s: k is %lld, but axis %d of %s has %lld elements",
@@ -258,7 +258,7 @@ static const aril__sample sort_samples[] = {
     { .in = { "d[0,3]" }, .attrs = &(const struct sort_attrs){ .axis = { 0 } } },
     SAMPLE_END
 };
-OP(sort, .doc = "in order along an axis, and from where", .min_in = 1, .max_in = 1, .n_out = 2,
+OP(sort, .doc = "sorts along an axis; values and indices", .min_in = 1, .max_in = 1, .n_out = 2,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = sort_infer, .ref = sort_ref, .vjp = sort_vjp,
    .saves = { OUT(1) | LIKE(0) }, .samples = sort_samples, WITH_ATTRS(sort));
 
@@ -273,10 +273,10 @@ static const aril__sample topk_samples[] = {
     { .in = { "d[3]" }, .attrs = &(const struct sort_attrs){ .axis = { 0 }, .k = { 0 } } },
     SAMPLE_END
 };
-OP(topk, .doc = "the k largest or smallest along an axis, and where", .onnx = "TopK", .min_in = 1,
-   .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = topk_infer,
-   .ref = topk_ref, .vjp = sort_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = topk_samples,
-   WITH_ATTRS(sort));
+OP(topk, .doc = "the k largest or smallest elements along an axis; values and indices",
+   .onnx = "TopK", .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE,
+   .infer = topk_infer, .ref = topk_ref, .vjp = sort_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = topk_samples, WITH_ATTRS(sort));
 
 static const aril__sample one_samples[] = {
     { .in = { "d[2,5]" },
@@ -296,17 +296,18 @@ static const aril__sample kthvalue_samples[] = {
     { .in = { "d[]" }, .attrs = &(const struct sort_attrs){ .axis = { 0 } } },
     SAMPLE_END
 };
-OP(kthvalue, .doc = "the k-th smallest along an axis, and where", .min_in = 1, .max_in = 1,
+OP(kthvalue, .doc = "k-th smallest element along an axis, and its index", .min_in = 1, .max_in = 1,
    .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer, .ref = kthvalue_ref,
    .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = kthvalue_samples, WITH_ATTRS(sort));
-OP(median, .doc = "the lower median along an axis, and where", .min_in = 1, .max_in = 1, .n_out = 2,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer, .ref = median_ref, .vjp = one_vjp,
-   .saves = { OUT(1) | LIKE(0) }, .samples = one_samples, WITH_ATTRS(sort));
-OP(nanmedian, .doc = "the lower median of what is not NaN along an axis, and where", .min_in = 1,
+OP(median, .doc = "median along an axis (the lower of two), and its index", .min_in = 1,
    .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer,
+   .ref = median_ref, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples,
+   WITH_ATTRS(sort));
+OP(nanmedian, .doc = "median along an axis, ignoring NaN (the lower of two), and its index",
+   .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer,
    .ref = nanmedian_ref, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples,
    WITH_ATTRS(sort));
-OP(mode, .doc = "the most frequent value along an axis, and where", .min_in = 1, .max_in = 1,
+OP(mode, .doc = "most frequent value along an axis, and its index", .min_in = 1, .max_in = 1,
    .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer, .ref = mode_ref,
    .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples, WITH_ATTRS(sort));
 
@@ -360,8 +361,9 @@ static aril_tensor *one_of(const aril__op *op, aril_tensor *x, aril_axes axes, i
         y = aril__poison();
         where = aril__poison();
     } else if (axes.n > 1) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d axes; takes one, or ARIL_ALL for the flattened tensor",
-                   op->name, axes.n);
+        aril__fail(ARIL_ERR_ARG,
+                   "%s: got %d axes, expected one, or ARIL_ALL for the flattened tensor", op->name,
+                   axes.n);
         y = aril__poison();
         where = aril__poison();
     } else if (axes.n == 1 || x->ndim == 0) {

@@ -187,8 +187,7 @@ static aril_status norm_infer(aril__call *c)
         char text[ARIL__SHAPE_TEXT];
         if (a->mask[0] >> d & 1 && x->dim[d] == 0)
             return aril__fail(ARIL_ERR_SHAPE,
-                              "norm: axis %d of %s has no elements, and nothing has no norm of "
-                              "order %g",
+                              "norm: axis %d of %s is empty; an empty axis has no norm of order %g",
                               d, aril__text(text, x), a->p[0]);
     }
     return aril__reduce_infer_float(c);
@@ -271,7 +270,7 @@ static const aril__sample norm_samples[] = {
     { .in = { "[0,3]" }, .attrs = &(const struct stats_attrs){ .mask = { 1 }, .p = { 2 } } },
     SAMPLE_END
 };
-OP(norm, .doc = "(sum of |x|^p) to the power 1/p over axes", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(norm, .doc = "p-norm over axes: (sum of |x|^p)^(1/p)", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_COMPUTE, .infer = norm_infer, .ref = norm_ref, .vjp = norm_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = norm_samples, WITH_ATTRS(stats));
 

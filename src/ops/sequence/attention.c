@@ -95,7 +95,7 @@ static aril_status attention_ref(aril__run *r)
 {
     sizes z = sizes_of(r);
     double *p = aril__malloc((size_t)(z.s + 1) * sizeof *p);
-    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention: no memory");
+    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention: out of memory");
     for (int64_t row = 0; row < z.batch * z.l; row++) {
         int64_t b = row / z.l;
         double top = -INFINITY, sum = 0;
@@ -160,7 +160,7 @@ static aril_status attention_grad_ref(aril__run *r)
     sizes z = sizes_of(r);
     int64_t l = z.l, s = z.s;
     double *p = aril__malloc((size_t)(2 * l * s + 1) * sizeof *p);
-    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: no memory");
+    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: out of memory");
     double *ds = p + l * s;
     for (int64_t b = 0; b < z.batch; b++) {
         weights_and_slopes(r, &z, b, p, ds);
@@ -231,7 +231,7 @@ static aril_status attention_grad_infer(aril__call *c)
         memcpy(c->out[i].dim, t->dim, (size_t)t->ndim * sizeof *t->dim);
     }
     if (!c->in[G] && !c->in[G_LSE])
-        return aril__fail(ARIL_ERR_ARG, "attention_grad: no gradient to start from");
+        return aril__fail(ARIL_ERR_ARG, "attention_grad: neither output has a gradient");
     return ARIL_OK;
 }
 
@@ -281,7 +281,7 @@ static double attention_grad_flops(const aril__run *r)
     return 2.5 * attention_flops(r);
 }
 
-OP(attention_grad, .doc = "gradient of attention: of q, k and v", .min_in = GRAD_INPUTS,
+OP(attention_grad, .doc = "gradient of attention with respect to q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
    .flags = GRADIENT | STRIDED, .flops = attention_grad_flops, .infer = attention_grad_infer,
    .ref = attention_grad_ref, .decompose = attention_grad_decompose,
@@ -302,10 +302,10 @@ static aril_status check_mask(const aril__call *c)
     for (int d = 0; fits && d < mask->ndim; d++)
         fits = mask->dim[d] == 1 || aril__size_fits(mask->dim[d], full[n - mask->ndim + d]);
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "attention: a mask %s does not broadcast to %s",
+        return aril__fail(ARIL_ERR_SHAPE, "attention: mask %s does not broadcast to %s",
                           aril__text(a, mask), aril__shape_text(b, n, full));
     if (mask->dtype != ARIL_BOOL && mask->dtype != q->dtype && mask->dtype != aril__stat_dtype(q))
-        return aril__fail(ARIL_ERR_DTYPE, "attention: a mask of type %s, expected bool or %s",
+        return aril__fail(ARIL_ERR_DTYPE, "attention: the mask has dtype %s, expected bool or %s",
                           aril__dtypes[mask->dtype].name, aril__dtypes[q->dtype].name);
     return ARIL_OK;
 }
@@ -327,7 +327,8 @@ static aril_status attention_infer(aril__call *c)
                           "got %s, %s and %s",
                           aril__text(a, q), aril__text(b, k), aril__text(d, v));
     if (k->dtype != q->dtype || v->dtype != q->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "attention: queries of %s, keys of %s, values of %s",
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "attention: q, k and v must have the same dtype, got %s, %s and %s",
                           aril__dtypes[q->dtype].name, aril__dtypes[k->dtype].name,
                           aril__dtypes[v->dtype].name);
     aril_status s = check_mask(c);
@@ -374,7 +375,7 @@ static const aril__sample attention_samples[] = {
     { .in = { "[0,3,2]", "[0,4,2]", "[0,4,2]", "-" }, .attrs = &attention_plain },
     SAMPLE_END
 };
-OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logarithm of its sums",
+OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logsumexp of each row",
    .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .optional = IN(MASK),
    .types = DT_FLOAT, .flags = STRIDED, .flops = attention_flops, .infer = attention_infer,
    .ref = attention_ref, .vjp = attention_vjp,
@@ -422,7 +423,8 @@ static aril_tensor *repeat_heads(aril_tensor *t, const aril_tensor *q)
     int64_t have = n < 3 ? 0 : t->dim[n - 3], want = q->ndim < 3 ? 0 : q->dim[q->ndim - 3];
     if (have <= 0 || want <= 0 || want % have || n == ARIL_MAX_DIMS) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "scaled_dot_product_attention: the heads of q %s are no multiple of those of %s",
+                   "scaled_dot_product_attention: the number of heads of q %s must be a multiple "
+                   "of that of %s",
                    aril__text(a, q), aril__text(b, t));
         return aril__poison();
     }
@@ -443,13 +445,13 @@ aril_tensor *aril_scaled_dot_product_attention(aril_tensor *q, aril_tensor *k, a
     }
     if (mask && aril__is_poison(mask)) return aril__pass_on(mask);
     if (mask && opts.causal) {
-        aril__fail(ARIL_ERR_ARG, "scaled_dot_product_attention: a mask and .causal; make the mask "
-                                 "causal instead");
+        aril__fail(ARIL_ERR_ARG, "scaled_dot_product_attention: .mask and .causal exclude each "
+                                 "other; make the mask causal");
         return aril__poison();
     }
     if (!(opts.dropout_p >= 0 && opts.dropout_p <= 1)) {
         aril__fail(ARIL_ERR_ARG,
-                   "scaled_dot_product_attention: dropout_p must be from 0 to 1, is %g",
+                   "scaled_dot_product_attention: dropout_p must be from 0 to 1, got %g",
                    opts.dropout_p);
         return aril__poison();
     }

@@ -59,8 +59,8 @@ static aril_tensor *check_cells(const char *what, aril_tensor *c, const aril_ten
     for (int i = 0; i < h->ndim && same; i++)
         same = c->dim[i] == h->dim[i] || c->dim[i] < 0 || h->dim[i] < 0;
     if (same) return NULL;
-    aril__fail(ARIL_ERR_SHAPE, "%s: cells %s and state %s must have the same shape", what,
-               aril__text(a, c), aril__text(b, h));
+    aril__fail(ARIL_ERR_SHAPE, "%s: cell state %s and hidden state %s must have the same shape",
+               what, aril__text(a, c), aril__text(b, h));
     return aril__poison();
 }
 
@@ -137,23 +137,22 @@ static aril_tensor *check_network(network *n, aril_tensor *x, aril_tensor *h0, a
     n->directions = n->opts.bidirectional ? 2 : 1;
     int want = PER_LAYER * n->layers * n->directions;
     if (n->layers < 1 || n->layers > MOST_LAYERS) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d layers", n->what, n->layers);
+        aril__fail(ARIL_ERR_ARG, "%s: unsupported number of layers %d", n->what, n->layers);
     } else if (n->weights.n != want) {
-        aril__fail(ARIL_ERR_ARG,
-                   "%s: %d weights, expected w_ih, w_hh, b_ih, b_hh of %d layers in %d "
-                   "directions: %d",
-                   n->what, n->weights.n, n->layers, n->directions, want);
+        aril__fail(
+            ARIL_ERR_ARG,
+            "%s: got %d weights, expected w_ih, w_hh, b_ih, b_hh of %d layers in %d directions: %d",
+            n->what, n->weights.n, n->layers, n->directions, want);
     } else if (x->ndim != 2 && x->ndim != 3) {
         aril__fail(ARIL_ERR_SHAPE, "%s: expected an input [T,N,I] or [T,I], got %s", n->what,
                    aril__text(text, x));
     } else if ((h0 && h0->ndim != x->ndim) || (c0 && c0->ndim != x->ndim)) {
-        aril__fail(ARIL_ERR_SHAPE, "%s: expected first states of %d dimensions, got %s", n->what,
+        aril__fail(ARIL_ERR_SHAPE, "%s: expected initial states of %d dimensions, got %s", n->what,
                    x->ndim, aril__text(text, h0 && h0->ndim != x->ndim ? h0 : c0));
     } else if ((h0 && h0->dim[0] >= 0 && h0->dim[0] != n->layers * n->directions) ||
                (c0 && c0->dim[0] >= 0 && c0->dim[0] != n->layers * n->directions)) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "%s: expected %d first states, one for each layer and direction, "
-                   "got %s",
+                   "%s: expected %d initial states, one for each layer and direction, got %s",
                    n->what, n->layers * n->directions, aril__text(text, h0 ? h0 : c0));
     } else {
         for (int i = 0; i < want; i++)

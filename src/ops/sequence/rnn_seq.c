@@ -17,8 +17,8 @@ aril_status aril__rnn_check_lengths(const aril__op *op, const aril_tensor *lengt
     for (int64_t n = 0; len && n < lengths->dim[0]; n++)
         if (len[n] < 1 || len[n] > steps)
             return aril__fail(ARIL_ERR_INDEX,
-                              "%s: length %lld of sequence %lld is not from 1 to %lld", op->name,
-                              (long long)len[n], (long long)n, (long long)steps);
+                              "%s: length %lld of sequence %lld is not between 1 and %lld",
+                              op->name, (long long)len[n], (long long)n, (long long)steps);
     return ARIL_OK;
 }
 
@@ -37,7 +37,7 @@ static aril_status check_input(const aril__call *c, int i, const char *name, int
         return aril__fail(ARIL_ERR_SHAPE, "%s: %s is %s, expected %s", c->op->name, name,
                           aril__text(a, t), aril__shape_text(b, ndim, want));
     if (t->dtype != c->in[0]->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s as the input", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE, "%s: %s is %s, expected %s like the input", c->op->name,
                           name, aril__dtypes[t->dtype].name, aril__dtypes[c->in[0]->dtype].name);
     return ARIL_OK;
 }
@@ -65,13 +65,14 @@ static aril_status infer(aril__call *c, enum aril__rnn_kind kind)
         return aril__fail(ARIL_ERR_SHAPE, "%s: the weight is %s, expected [%lldH,H]", c->op->name,
                           aril__text(text, w), (long long)gates);
     if (!aril__size_fits(xw->dim[2], w->dim[0]))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: inputs of %lld gates, the weight has %lld",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: the input has %lld gate values, the weight %lld",
                           c->op->name, (long long)xw->dim[2], (long long)w->dim[0]);
     int64_t batch = xw->dim[1], h = w->dim[1];
-    aril_status s = check_input(c, RNN_H0, "the first state", 2, batch, h);
+    aril_status s = check_input(c, RNN_H0, "the initial state", 2, batch, h);
     if (s < 0 || (s = check_input(c, RNN_W, "the weight", 2, w->dim[0], h)) < 0 ||
         (s = check_input(c, RNN_B, "the bias", 1, w->dim[0], 0)) < 0 ||
-        (kind == ARIL__LSTM && (s = check_input(c, RNN_C0, "the first cell", 2, batch, h)) < 0))
+        (kind == ARIL__LSTM &&
+         (s = check_input(c, RNN_C0, "the initial cell state", 2, batch, h)) < 0))
         return s;
     if (len && (len->ndim != 1 || !aril__size_fits(len->dim[0], batch)))
         return aril__fail(ARIL_ERR_SHAPE,
@@ -191,8 +192,8 @@ static double seq_grad_flops(const aril__run *r)
     return y->ndim == 3 ? 4 * (double)y->dim[0] * (double)y->dim[1] * aril__numel_of(w) : 0;
 }
 
-OP(rnn_seq, .doc = "steps of a plain recurrent layer", .min_in = 5, .max_in = 5, .n_out = 2,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+OP(rnn_seq, .doc = "recurrent layer (Elman RNN) over a sequence", .min_in = 5, .max_in = 5,
+   .n_out = 2, .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
    .infer = rnn_seq_infer, .ref = rnn_seq_ref, .vjp = rnn_seq_vjp,
    .saves = { SAVES_RNN, SAVES_RNN, SAVES_RNN, SAVES_RNN }, .flops = seq_flops,
    .samples = rnn_seq_samples, FLOATS);
@@ -206,7 +207,7 @@ static const aril__sample lstm_seq_samples[] = {
       .flags = SAMPLE_FIRST },
     SAMPLE_END
 };
-OP(lstm_seq, .doc = "steps of an LSTM layer", .min_in = 6, .max_in = 6, .n_out = 4,
+OP(lstm_seq, .doc = "LSTM layer over a sequence", .min_in = 6, .max_in = 6, .n_out = 4,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
    .infer = lstm_seq_infer, .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
    .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .flops = seq_flops,
@@ -219,7 +220,7 @@ static const aril__sample gru_seq_samples[] = {
     { .in = { "[3,2,6]", "[2,2]", "u[6,2]", "[6]", "-" }, .attrs = &keep, .flags = SAMPLE_FIRST },
     SAMPLE_END
 };
-OP(gru_seq, .doc = "steps of a GRU layer", .min_in = 5, .max_in = 5, .n_out = 3,
+OP(gru_seq, .doc = "GRU layer over a sequence", .min_in = 5, .max_in = 5, .n_out = 3,
    .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
    .infer = gru_seq_infer, .ref = gru_seq_ref, .vjp = gru_seq_vjp,
    .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU }, .flops = seq_flops,

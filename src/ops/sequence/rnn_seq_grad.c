@@ -157,10 +157,10 @@ void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tens
     int n_out = c->op->n_out;
     aril_tensor **all = NULL;
     if (s.n < 0 || s.h < 0)
-        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: second gradients need a known number of steps",
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: second derivatives need a known number of steps",
                    c->op->name);
     else if (!(all = aril__malloc((size_t)(6 * s.n + 1) * sizeof *all)))
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory", c->op->name);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", c->op->name);
     if (!all) {
         aril__poison_all(n_out, out);
         return;

@@ -144,7 +144,7 @@ aril_status aril__rnn_ref(enum aril__rnn_kind kind, aril__run *r)
     aril_status status = aril__rnn_check_lengths(r->op, lengths, s.steps);
     if (status < 0) return status;
     if (!set_up(&s, r->in[RNN_W], r->in[RNN_B], r->in[RNN_H0]))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (s.n = 0; s.n < s.batch; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         read_state(&s, r->in[RNN_H0], s.state);
@@ -166,7 +166,7 @@ typedef struct gradients {
     double *cells; /* before each step: [T,H] */
 } gradients;
 
-/* The state before step t: the result of the step before it, or the first state. */
+/* The state before step t: the result of the step before it, or the initial state. */
 static void state_before(const sequence *s, const aril__run *r, int64_t t)
 {
     bool reverse = s->at->reverse[0], first = t == (reverse ? s->length - 1 : 0);
@@ -296,7 +296,7 @@ aril_status aril__rnn_grad_ref(enum aril__rnn_kind kind, aril__run *r)
     if (status < 0) return status;
     if (!set_up(&s, w, kind == ARIL__RNN ? NULL : r->in[GRAD_B], r->in[GRAD_H0]) ||
         !set_up_gradients(&d, h, row, s.steps))
-        status = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+        status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (s.n = 0; s.n < s.batch && status == ARIL_OK; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         sequence_back(&s, r, &d);

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Named ahead of their rows. */
-extern const aril__op aril__op_narrow_like, aril__op_place_like, aril__op_repeat,
+extern const aril__op aril__op_narrow_like, aril__op_pad_like, aril__op_repeat,
     aril__op_repeat_grad;
 
 /* ---- cat ---- */
@@ -33,7 +33,8 @@ static aril_status cat_infer(aril__call *c)
     o->ndim = first->ndim;
     memcpy(o->dim, first->dim, (size_t)o->ndim * sizeof *o->dim);
     if (axis >= o->ndim)
-        return aril__fail(ARIL_ERR_SHAPE, "cat: tensors without dimensions; use aril_stack");
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "cat: 0-d tensors cannot be concatenated; use aril_stack");
     for (int i = 1; i < c->n_in; i++) {
         const aril_tensor *t = c->in[i];
         bool fits = t->ndim == o->ndim;
@@ -44,12 +45,13 @@ static aril_status cat_infer(aril__call *c)
         }
         if (!fits) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-            return aril__fail(ARIL_ERR_SHAPE, "cat: %s and %s (tensor %d) differ beside axis %d",
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "cat: shapes %s and %s (tensor %d) differ in an axis other than %d",
                               aril__text(a, first), aril__text(b, t), i, axis);
         }
         if (t->dtype != first->dtype)
-            return aril__fail(ARIL_ERR_DTYPE, "cat: %s and %s", aril__dtypes[first->dtype].name,
-                              aril__dtypes[t->dtype].name);
+            return aril__fail(ARIL_ERR_DTYPE, "cat: dtypes %s and %s differ; cast with aril_cast",
+                              aril__dtypes[first->dtype].name, aril__dtypes[t->dtype].name);
         bool known = o->dim[axis] >= 0 && t->dim[axis] >= 0;
         if (!known)
             o->dim[axis] = -1;
@@ -103,10 +105,10 @@ static const aril__sample cat_samples[] = {
       .attrs = &(const struct cat_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(cat, .doc = "tensors one after the other along an axis", .onnx = "Concat", .min_in = 1,
-   .max_in = ARIL__ANY, .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS, .infer = cat_infer,
-   .ref = cat_ref, .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL },
-   .samples = cat_samples, WITH_ATTRS(cat));
+OP(cat, .doc = "concatenation along an axis", .onnx = "Concat", .min_in = 1, .max_in = ARIL__ANY,
+   .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS, .infer = cat_infer, .ref = cat_ref,
+   .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL }, .samples = cat_samples,
+   WITH_ATTRS(cat));
 
 /* ---- narrow_like: the part of an axis with the size of another tensor: a view ---- */
 
@@ -124,8 +126,8 @@ static aril_status narrow_like_infer(aril__call *c)
     int64_t n = c->in[1]->dim[axis], size = x->dim[axis];
     if (size >= 0 && n > size) {
         char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "narrow_like: %s has no part as large as %s",
-                          aril__text(p, x), aril__text(q, c->in[1]));
+        return aril__fail(ARIL_ERR_SHAPE, "narrow_like: %s is smaller than %s", aril__text(p, x),
+                          aril__text(q, c->in[1]));
     }
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
@@ -139,17 +141,17 @@ static aril_status narrow_like_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_tensor *place_like(aril_tensor *x, aril_tensor *like, int64_t axis, int part)
+static aril_tensor *pad_like(aril_tensor *x, aril_tensor *like, int64_t axis, int part)
 {
     struct narrow_like_attrs a = { { axis }, { part } };
-    return aril__op_with(&a, &aril__op_place_like, x, like);
+    return aril__op_with(&a, &aril__op_pad_like, x, like);
 }
 
 VJP(narrow_like)
 {
     const struct narrow_like_attrs *a = c->attrs;
     int part = a->part[0] == ARIL__FIRST ? ARIL__FIRST : ARIL__LAST;
-    if (c->g[0]) GRAD(0, place_like(c->g[0], c->x[0], a->axis[0], part));
+    if (c->g[0]) GRAD(0, pad_like(c->g[0], c->x[0], a->axis[0], part));
 }
 
 static const aril__sample narrow_like_samples[] = {
@@ -163,14 +165,14 @@ static const aril__sample narrow_like_samples[] = {
       .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
     SAMPLE_END
 };
-OP(narrow_like, .doc = "part of an axis as large as another tensor is along it", .min_in = 2,
+OP(narrow_like, .doc = "part of an axis, as long as that axis of another tensor", .min_in = 2,
    .max_in = 2, .n_out = 1, .out = { VIEW(0) }, .shape_only = IN(1), .infer = narrow_like_infer,
    .vjp = narrow_like_vjp, .saves = { LIKE(0) }, .samples = narrow_like_samples,
    WITH_ATTRS(narrow_like));
 
-/* ---- place_like: the inverse ---- */
+/* ---- pad_like: the inverse ---- */
 
-static aril_status place_like_infer(aril__call *c)
+static aril_status pad_like_infer(aril__call *c)
 {
     int axis = (int)((const struct narrow_like_attrs *)c->attrs)->axis[0];
     const aril_tensor *x = c->in[0], *like = c->in[1];
@@ -181,7 +183,7 @@ static aril_status place_like_infer(aril__call *c)
                (d == axis && x->dim[d] < like->dim[d]);
     if (!fits) {
         char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "place_like: %s is no part of %s along axis %d",
+        return aril__fail(ARIL_ERR_SHAPE, "pad_like: %s cannot be padded to %s along axis %d",
                           aril__text(p, x), aril__text(q, like), axis);
     }
     o->dtype = (aril_dtype)x->dtype;
@@ -190,7 +192,7 @@ static aril_status place_like_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status place_like_ref(aril__run *r)
+static aril_status pad_like_ref(aril__run *r)
 {
     const struct narrow_like_attrs *a = r->attrs;
     int axis = (int)a->axis[0];
@@ -205,13 +207,13 @@ static aril_status place_like_ref(aril__run *r)
     return ARIL_OK;
 }
 
-VJP(place_like)
+VJP(pad_like)
 {
     const struct narrow_like_attrs *a = c->attrs;
     if (c->g[0]) GRAD(0, narrow_like(c->g[0], c->x[0], a->axis[0], (int)a->part[0]));
 }
 
-static const aril__sample place_like_samples[] = {
+static const aril__sample pad_like_samples[] = {
     { .in = { "[2,3]", "[5,3]" },
       .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
     { .in = { "[2,3]", "[2,5]" },
@@ -220,10 +222,10 @@ static const aril__sample place_like_samples[] = {
       .attrs = &(const struct narrow_like_attrs){ { 0 }, { ARIL__FIRST } } },
     SAMPLE_END
 };
-OP(place_like, .doc = "zeros in the shape of another tensor, with x at one end of an axis",
+OP(pad_like, .doc = "pads one end of an axis with zeros, to the shape of another tensor",
    .min_in = 2, .max_in = 2, .n_out = 1, .flags = RAW, .shape_only = IN(1), .types = DT_WHOLE_BYTES,
-   .infer = place_like_infer, .ref = place_like_ref, .vjp = place_like_vjp, .saves = { LIKE(0) },
-   .samples = place_like_samples, WITH_ATTRS(narrow_like));
+   .infer = pad_like_infer, .ref = pad_like_ref, .vjp = pad_like_vjp, .saves = { LIKE(0) },
+   .samples = pad_like_samples, WITH_ATTRS(narrow_like));
 
 /* ---- repeat ---- */
 
@@ -242,7 +244,7 @@ static aril_status repeat_infer(aril__call *c)
     o->ndim = x->ndim;
     memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
     if (o->dim[axis] > 0 && a->times[0] > INT64_MAX / o->dim[axis])
-        return aril__fail(ARIL_ERR_SHAPE, "repeat: %lld times %lld elements are too many",
+        return aril__fail(ARIL_ERR_SHAPE, "repeat: %lld times %lld elements is too large",
                           (long long)a->times[0], (long long)o->dim[axis]);
     if (o->dim[axis] >= 0) o->dim[axis] *= a->times[0];
     return ARIL_OK;
@@ -288,7 +290,7 @@ static const aril__sample repeat_samples[] = {
     { .in = { "[0,3]" }, .attrs = &(const struct repeat_attrs){ { 0 }, { 2 }, { 1 } } },
     SAMPLE_END
 };
-OP(repeat, .doc = "blocks, or each element, of an axis repeated", .min_in = 1, .max_in = 1,
+OP(repeat, .doc = "repeats an axis as a block, or each of its elements", .min_in = 1, .max_in = 1,
    .n_out = 1, .flags = RAW, .infer = repeat_infer, .ref = repeat_ref, .vjp = repeat_vjp,
    .saves = { LIKE(0) }, .samples = repeat_samples, WITH_ATTRS(repeat));
 
@@ -362,7 +364,7 @@ static aril_tensor **room(const char *what, int n, aril_tensor **few)
 {
     if (n <= FEW) return few;
     aril_tensor **p = aril__malloc((size_t)n * sizeof(aril_tensor *));
-    if (!p) aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %d tensors", what, n);
+    if (!p) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %d tensors", what, n);
     return p;
 }
 
@@ -392,7 +394,7 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
         if (t->numel >= 0 && first->numel >= 0 &&
             !aril__same_dims(t->ndim, t->dim, first->ndim, first->dim)) {
             char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "stack: tensors of shapes %s and %s (tensor %d)",
+            aril__fail(ARIL_ERR_SHAPE, "stack: shapes %s and %s (tensor %d) differ",
                        aril__text(p, first), aril__text(q, t), i);
             return aril__poison();
         }
@@ -494,7 +496,7 @@ static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape time
 aril_tensor *aril_repeat(aril_tensor *x, aril_shape times)
 {
     if (x && !aril__is_poison(x) && times.ndim < x->ndim) {
-        aril__fail(ARIL_ERR_SHAPE, "repeat: %d numbers for %d dimensions; see aril_tile",
+        aril__fail(ARIL_ERR_SHAPE, "repeat: got %d counts for %d dimensions; aril_tile takes fewer",
                    times.ndim, x->ndim);
         return aril__poison();
     }
@@ -512,7 +514,9 @@ aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis)
     if (aril__is_poison(x)) return aril__pass_on(x);
     int at = aril__axis("repeat_interleave", axis, x->ndim);
     if (at >= 0 && times < 0)
-        aril__fail(ARIL_ERR_ARG, "repeat_interleave: %lld times", (long long)times);
+        aril__fail(ARIL_ERR_ARG,
+                   "repeat_interleave: the number of repeats must not be negative, got %lld",
+                   (long long)times);
     if (at < 0 || times < 0) return aril__poison();
     if (x->ndim == 0) x = aril_unsqueeze(x, 0);
     return times == 1 ? aril_copy(x) : repeat(x, at, times, true);
@@ -531,7 +535,8 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
     aril_tensor *bad = refuse_list("meshgrid", tensors), *line[ARIL_MAX_DIMS];
     int n = tensors.n;
     if (!bad && n > ARIL_MAX_DIMS) {
-        aril__fail(ARIL_ERR_SHAPE, "meshgrid: %d tensors, at most %d", n, ARIL_MAX_DIMS);
+        aril__fail(ARIL_ERR_SHAPE, "meshgrid: got %d tensors, expected at most %d", n,
+                   ARIL_MAX_DIMS);
         bad = aril__poison();
     }
     aril_shape to = { .ndim = n };
@@ -543,8 +548,8 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
         aril_tensor *t = tensors.at[i];
         if (t->ndim > 1) {
             char text[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "meshgrid: tensor %d has shape %s, not one dimension", i,
-                       aril__text(text, t));
+            aril__fail(ARIL_ERR_SHAPE, "meshgrid: tensor %d has shape %s, expected one dimension",
+                       i, aril__text(text, t));
             bad = aril__poison();
             break;
         }

@@ -176,7 +176,7 @@ VJP(copy)
 static const aril__sample copy_samples[] = {
     { .in = { "[2,3]" } }, { .in = { "[]" } }, { .in = { "[0,2]" } }, SAMPLE_END
 };
-OP(copy, .doc = "a copy in memory of its own", .onnx = "Identity", .min_in = 1, .max_in = 2,
+OP(copy, .doc = "a copy with its own memory", .onnx = "Identity", .min_in = 1, .max_in = 2,
    .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW, .optional = IN(1), .shape_only = IN(1),
    .infer = copy_infer, .ref = copy_ref, .vjp = copy_vjp, .saves = { LIKE(0) },
    .samples = copy_samples);
@@ -187,7 +187,7 @@ static aril_status cast_infer(aril__call *c)
 {
     const struct cast_attrs *a = c->attrs;
     if (a->dtype[0] < 0 || a->dtype[0] >= ARIL__DTYPE_COUNT)
-        return aril__fail(ARIL_ERR_DTYPE, "cast: there is no dtype %lld", (long long)a->dtype[0]);
+        return aril__fail(ARIL_ERR_DTYPE, "cast: unknown dtype %lld", (long long)a->dtype[0]);
     same_infer(c);
     c->out[0].dtype = (aril_dtype)a->dtype[0];
     return ARIL_OK;
@@ -201,9 +201,9 @@ VJP(cast)
 static const aril__sample cast_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct cast_attrs){ .dtype = { ARIL_F64 } } }, SAMPLE_END
 };
-OP(cast, .doc = "the same values in another dtype", .onnx = "Cast", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW, .infer = cast_infer, .ref = copy_ref,
-   .vjp = cast_vjp, .saves = { LIKE(0) }, .samples = cast_samples, WITH_ATTRS(cast));
+OP(cast, .doc = "converts to another dtype", .onnx = "Cast", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | KEEPS_ORDER | RAW, .infer = cast_infer, .ref = copy_ref, .vjp = cast_vjp,
+   .saves = { LIKE(0) }, .samples = cast_samples, WITH_ATTRS(cast));
 
 ATTR_LIST(to_device, TO_DEVICE_ATTRS)
 
@@ -275,7 +275,7 @@ aril_tensor *aril_channels_last(aril_tensor *x)
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim < 3) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "channels_last: needs [N,C,spatial...], got %s",
+        aril__fail(ARIL_ERR_SHAPE, "channels_last: expected [N,C,spatial...], got %s",
                    aril__text(text, x));
         return aril__poison();
     }

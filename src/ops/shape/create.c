@@ -17,7 +17,7 @@ aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtyp
 {
     memset(out, 0, sizeof *out);
     if ((int)dtype < 0 || (int)dtype >= ARIL__DTYPE_COUNT)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: there is no dtype %d", what, (int)dtype);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: unknown dtype %d", what, (int)dtype);
     aril_status s = aril__check_shape(what, shape, false);
     if (s < 0) return s;
     out->ndim[0] = shape.ndim;
@@ -71,7 +71,7 @@ static const aril__sample full_samples[] = {
               .ndim = { 1 }, .dim = { 3 }, .dtype = { ARIL_I32 }, .whole = { 7, 1 } } },
     SAMPLE_END
 };
-OP(full, .doc = "a number everywhere", .onnx = "ConstantOfShape", .n_out = 1,
+OP(full, .doc = "a tensor filled with a value", .onnx = "ConstantOfShape", .n_out = 1,
    .flags = STRIDED | NONDIFF | RAW, .infer = aril__make_infer, .ref = full_ref,
    .samples = full_samples, WITH_ATTRS(make));
 
@@ -103,7 +103,7 @@ static const aril__sample full_like_samples[] = {
     { .in = { "[2]" }, .attrs = &(const struct full_like_attrs){ { ARIL_I64 }, { 3 }, { 3, 1 } } },
     SAMPLE_END
 };
-OP(full_like, .doc = "a number everywhere, in the shape of another tensor", .min_in = 1,
+OP(full_like, .doc = "a tensor filled with a value, in the shape of another tensor", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | NONDIFF | RAW | KEEPS_ORDER, .shape_only = IN(0),
    .infer = full_like_infer, .ref = full_like_ref, .samples = full_like_samples,
    WITH_ATTRS(full_like));
@@ -159,8 +159,9 @@ static const aril__sample arange_samples[] = {
           const struct make_attrs){ .ndim = { 1 }, .dtype = { ARIL_F32 }, .value = { 0, 0, 1 } } },
     SAMPLE_END
 };
-OP(arange, .doc = "numbers from start by step", .onnx = "Range", .n_out = 1, .flags = NONDIFF | RAW,
-   .infer = steps_infer, .ref = arange_ref, .samples = arange_samples, WITH_ATTRS(make));
+OP(arange, .doc = "values from start, step apart", .onnx = "Range", .n_out = 1,
+   .flags = NONDIFF | RAW, .infer = steps_infer, .ref = arange_ref, .samples = arange_samples,
+   WITH_ATTRS(make));
 
 static const aril__sample linspace_samples[] = {
     { .attrs =
@@ -171,7 +172,7 @@ static const aril__sample linspace_samples[] = {
               .ndim = { 1 }, .dim = { 1 }, .dtype = { ARIL_F64 }, .value = { 3, 4, 0 } } },
     SAMPLE_END
 };
-OP(linspace, .doc = "numbers at equal distances, both ends included", .n_out = 1,
+OP(linspace, .doc = "evenly spaced values from start to end, both included", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = steps_infer, .ref = linspace_ref, .samples = linspace_samples,
    WITH_ATTRS(make));
 
@@ -276,13 +277,13 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
     struct make_attrs a;
     bool whole = !start.is_float && !stop.is_float && !step.is_float;
     if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
-        aril__fail(ARIL_ERR_ARG, "arange: a step of %g does not lead from %g to %g", step.f,
-                   start.f, stop.f);
+        aril__fail(ARIL_ERR_ARG, "arange: step %g does not lead from %g to %g", step.f, start.f,
+                   stop.f);
         return aril__poison();
     }
     int64_t n = count_steps(start, stop, step, whole);
     if (n < 0) {
-        aril__fail(ARIL_ERR_ARG, "arange: cannot count from %g to %g by %g", start.f, stop.f,
+        aril__fail(ARIL_ERR_ARG, "arange: too many elements from %g to %g by %g", start.f, stop.f,
                    step.f);
         return aril__poison();
     }

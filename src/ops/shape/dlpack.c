@@ -56,23 +56,25 @@ static loan *lend(aril_tensor *t)
 {
     if (aril__check_value("to_dlpack", t) < 0) return NULL;
     if (t->node) {
-        aril__fail(ARIL_ERR_GRAD, "to_dlpack: the tensor wants a gradient, and writes by others "
-                                  "would go unseen; use aril_detach");
+        aril__fail(ARIL_ERR_GRAD, "to_dlpack: the tensor requires a gradient, and writes by others "
+                                  "would not be recorded; use aril_detach");
         return NULL;
     }
     if (t->storage->device->id.kind != ARIL__CPU) {
         char name[48];
-        aril__fail(ARIL_ERR_DEVICE, "to_dlpack: memory on %s; move it with aril_to",
+        aril__fail(ARIL_ERR_DEVICE,
+                   "to_dlpack: the tensor is on %s, expected cpu; move it with aril_to",
                    aril_device_name(t->storage->device->id, name, sizeof name));
         return NULL;
     }
     unsigned bits = aril__dtypes[t->dtype].bits;
     if (bits < 8 && t->offset % (8 / bits) != 0) {
-        aril__fail(ARIL_ERR_ARG, "to_dlpack: the first element begins within a byte; use a copy");
+        aril__fail(ARIL_ERR_ARG,
+                   "to_dlpack: the first element does not start at a byte; use a copy");
         return NULL;
     }
     loan *l = aril__calloc(sizeof *l);
-    if (!l) aril__fail(ARIL_ERR_MEMORY, "to_dlpack: no memory");
+    if (!l) aril__fail(ARIL_ERR_MEMORY, "to_dlpack: out of memory");
     return l;
 }
 
@@ -141,18 +143,18 @@ static aril_status examine(const struct DLTensor *d, int *dtype, aril_shape *sha
 {
     if (d->device.device_type != CPU && d->device.device_type != CUDA_HOST)
         return aril__fail(ARIL_ERR_DEVICE,
-                          "from_dlpack: memory of device type %d; only the CPU's can be taken",
+                          "from_dlpack: device type %d is not supported, only CPU memory is",
                           (int)d->device.device_type);
     if (d->dtype.lanes != 1)
-        return aril__fail(ARIL_ERR_DTYPE, "from_dlpack: vectors of %d numbers are not supported",
+        return aril__fail(ARIL_ERR_DTYPE, "from_dlpack: elements with %d lanes are not supported",
                           d->dtype.lanes);
     *dtype = dtype_of(d->dtype);
     if (*dtype < 0)
-        return aril__fail(ARIL_ERR_DTYPE, "from_dlpack: no dtype of code %d and %d bits",
+        return aril__fail(ARIL_ERR_DTYPE, "from_dlpack: no dtype for type code %d with %d bits",
                           d->dtype.code, d->dtype.bits);
     if (d->ndim < 0 || d->ndim > ARIL_MAX_DIMS || (d->ndim > 0 && !d->shape))
-        return aril__fail(ARIL_ERR_SHAPE, "from_dlpack: %d dimensions; at most %d", (int)d->ndim,
-                          ARIL_MAX_DIMS);
+        return aril__fail(ARIL_ERR_SHAPE, "from_dlpack: got %d dimensions, expected at most %d",
+                          (int)d->ndim, ARIL_MAX_DIMS);
     shape->ndim = d->ndim;
     for (int i = 0; i < d->ndim; i++) shape->dim[i] = d->shape[i];
     aril_status s = aril__check_shape("from_dlpack", *shape, false);
@@ -197,10 +199,12 @@ aril_tensor *aril_from_dlpack(struct DLManagedTensorVersioned *m)
     }
     if (m->version.major != MAJOR || m->flags & PADDED) {
         if (m->version.major != MAJOR)
-            aril__fail(ARIL_ERR_UNSUPPORTED, "from_dlpack: version %u of DLPack, not %d",
+            aril__fail(ARIL_ERR_UNSUPPORTED,
+                       "from_dlpack: DLPack version %u is not supported, expected %d",
                        (unsigned)m->version.major, MAJOR);
         else
-            aril__fail(ARIL_ERR_UNSUPPORTED, "from_dlpack: sub-byte elements padded to bytes");
+            aril__fail(ARIL_ERR_UNSUPPORTED,
+                       "from_dlpack: sub-byte elements padded to bytes are not supported");
         give_back_versioned(NULL, m);
         return aril__poison();
     }

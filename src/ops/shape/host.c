@@ -45,7 +45,7 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     aril__storage *s = NULL;
     if (aril__make_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0) goto fail;
     if (!aril__cpu_device->host_memory) {
-        aril__fail(ARIL_ERR_MEMORY, "borrow: there was no memory to start the library with");
+        aril__fail(ARIL_ERR_MEMORY, "borrow: out of memory while the library started");
         goto fail;
     }
     if (!data && aril__count(shape.ndim, shape.dim) != 0) {
@@ -55,7 +55,7 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
     t = aril__tensor_header(th, dtype, shape.ndim, shape.dim);
     s = t ? aril__slab_alloc(&th->slab, sizeof *s) : NULL;
     if (!s || !aril__own_reserve(th, 1)) {
-        if (t && !s) aril__fail(ARIL_ERR_MEMORY, "borrow: no memory for a storage header");
+        if (t && !s) aril__fail(ARIL_ERR_MEMORY, "borrow: out of memory for a storage header");
         goto fail;
     }
     memset(s, 0, sizeof *s);
@@ -80,7 +80,7 @@ static bool one_element(const aril_tensor *t, aril__ctype ctype, void *value)
     if (aril__check_value("item", t) < 0) return false;
     if (t->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "item: needs a tensor of one element, got %s",
+        aril__fail(ARIL_ERR_SHAPE, "item: expected a tensor with one element, got %s",
                    aril__text(text, t));
         return false;
     }
@@ -149,7 +149,8 @@ void *aril_data_strided(aril_tensor *t)
     if (aril__check_value("data_strided", t) < 0) return NULL;
     if (!t->storage->device->host_memory) {
         char name[48];
-        aril__fail(ARIL_ERR_DEVICE, "data_strided: the host cannot see memory on %s; use aril_read",
+        aril__fail(ARIL_ERR_DEVICE,
+                   "data_strided: the host cannot access memory on %s; use aril_read",
                    aril_device_name(t->storage->device->id, name, sizeof name));
         return NULL;
     }

@@ -32,11 +32,11 @@ static aril_status reshape_like_infer(aril__call *c)
 {
     int64_t have = c->in[0]->numel, want = c->in[1]->numel;
     if (have >= 0 && want >= 0 && have != want)
-        return shape_error(c, "has not as many elements as");
+        return shape_error(c, "does not have as many elements as");
     shape_of_second(c);
     c->out[0].offset = c->in[0]->offset;
     if (c->in[0]->storage && !aril__view_strides(c->in[0], &c->out[0]))
-        return shape_error(c, "cannot be seen, without moving elements, as");
+        return shape_error(c, "cannot be viewed, without a copy, as");
     return ARIL_OK;
 }
 
@@ -56,9 +56,9 @@ VJP(reshape_like)
 }
 
 static const aril__sample reshape_like_samples[] = { { .in = { "[2,6]", "[3,4]" } }, SAMPLE_END };
-OP(reshape_like, .doc = "x in the shape of another tensor", .min_in = 2, .max_in = 2, .n_out = 1,
-   .out = { VIEW(0) }, .shape_only = IN(1), .infer = reshape_like_infer, .vjp = reshape_like_vjp,
-   .saves = { LIKE(0) }, .samples = reshape_like_samples);
+OP(reshape_like, .doc = "x reshaped to the shape of another tensor", .min_in = 2, .max_in = 2,
+   .n_out = 1, .out = { VIEW(0) }, .shape_only = IN(1), .infer = reshape_like_infer,
+   .vjp = reshape_like_vjp, .saves = { LIKE(0) }, .samples = reshape_like_samples);
 
 /* ---- expand_like: a view ---- */
 
@@ -143,9 +143,10 @@ static aril_status count_like_ref(aril__run *r)
 }
 
 static const aril__sample count_like_samples[] = { { .in = { "[2,3,4]", "[2,1,1]" } }, SAMPLE_END };
-OP(count_like, .doc = "how many elements of x fall to each of another tensor", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = STRIDED | NONDIFF | RAW, .shape_only = IN(0) | IN(1),
-   .infer = count_like_infer, .ref = count_like_ref, .samples = count_like_samples);
+OP(count_like, .doc = "number of elements of x that are summed into each element of another tensor",
+   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | NONDIFF | RAW,
+   .shape_only = IN(0) | IN(1), .infer = count_like_infer, .ref = count_like_ref,
+   .samples = count_like_samples);
 
 /* ---- values ---- */
 
@@ -162,6 +163,6 @@ aril_status aril__check_range(const char *what, const char *name, aril_tensor *t
     if (s < 0) return s;
     double least = aril_item(smallest), most = aril_item(largest);
     if (least >= low && most <= high) return ARIL_OK;
-    return aril__fail(ARIL_ERR_NUMBER, "%s: %s must be from %g to %g, and has %g", what, name, low,
+    return aril__fail(ARIL_ERR_NUMBER, "%s: %s must be from %g to %g, got %g", what, name, low,
                       high, least >= low ? most : least);
 }

@@ -27,15 +27,15 @@ static aril_status padded_size(const aril__call *c, const aril_tensor *x, int d,
     else if (n < 0)
         return ARIL_OK;
     else if (*out < 0)
-        why = "more is cropped than there is";
+        why = "more elements are cropped than the axis has";
     else if (a->mode[0] == ARIL_PAD_REFLECT && (before >= n || after >= n))
-        why = "reflection needs less padding than there are elements";
+        why = "reflection padding must be smaller than the axis";
     else if (a->mode[0] == ARIL_PAD_CIRCULAR && (before > n || after > n))
-        why = "going round needs no more padding than there are elements";
+        why = "circular padding must not be larger than the axis";
     else if (a->mode[0] == ARIL_PAD_REPLICATE && n == 0)
-        why = "there is nothing to replicate";
+        why = "an empty axis cannot be replicated";
     if (!why) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "%s: %lld before and %lld after axis %d of %s: %s",
+    return aril__fail(ARIL_ERR_SHAPE, "%s: padding of %lld before and %lld after axis %d of %s: %s",
                       c->op->name, (long long)before, (long long)after, d, aril__text(text, x),
                       why);
 }
@@ -121,7 +121,7 @@ static const aril__sample pad_samples[] = {
     { .in = { "[]" }, .attrs = &(const struct pad_attrs){ .before = { 0 } } },
     SAMPLE_END
 };
-OP(pad, .doc = "more elements around a tensor: a constant, its reflection, its edge, its other end",
+OP(pad, .doc = "pads with a constant, or by reflection, replication or wrapping around",
    .onnx = "Pad", .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS,
    .types = DT_WHOLE_BYTES, .infer = pad_infer, .ref = pad_ref, .vjp = pad_vjp,
    .saves = { LIKE(0) }, .samples = pad_samples, WITH_ATTRS(pad));
@@ -199,14 +199,15 @@ aril_tensor *aril_pad(aril_tensor *x, aril_pads pads, aril_pad_opts opts)
     if (aril__is_poison(x)) return aril__pass_on(x);
     struct pad_attrs a = { .mode = { opts.mode }, .value = { opts.value } };
     if (opts.mode < ARIL_PAD_CONSTANT || opts.mode > ARIL_PAD_CIRCULAR)
-        aril__fail(ARIL_ERR_ARG, "pad: there is no mode %d", (int)opts.mode);
+        aril__fail(ARIL_ERR_ARG, "pad: unknown mode %d", (int)opts.mode);
     else if (pads.n < 0 || pads.n % 2 || pads.n > 2 * x->ndim)
-        aril__fail(ARIL_ERR_ARG, "pad: %d numbers for %d dimensions; two for each of the last ones",
+        aril__fail(ARIL_ERR_ARG,
+                   "pad: got %d values for %d dimensions, expected two for each of the last ones",
                    pads.n, x->ndim);
     else {
         for (int k = 0; k < pads.n; k++) {
             if (pads.at[k] < -(INT64_C(1) << 48) || pads.at[k] > INT64_C(1) << 48) {
-                aril__fail(ARIL_ERR_ARG, "pad: by %lld", (long long)pads.at[k]);
+                aril__fail(ARIL_ERR_ARG, "pad: %lld is too large", (long long)pads.at[k]);
                 return aril__poison();
             }
             (k % 2 ? a.after : a.before)[x->ndim - 1 - k / 2] = pads.at[k];

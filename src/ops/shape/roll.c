@@ -57,9 +57,9 @@ static const aril__sample roll_samples[] = {
     { .in = { "[0,3]" }, .attrs = &(const struct roll_attrs){ { 1, 1 } } },
     SAMPLE_END
 };
-OP(roll, .doc = "moved along axes, what leaves one end comes in at the other", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED | RAW, .types = DT_COMPUTE, .infer = roll_infer,
-   .ref = roll_ref, .vjp = roll_vjp, .samples = roll_samples, WITH_ATTRS(roll));
+OP(roll, .doc = "shifts elements along axes, wrapping around", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | RAW, .types = DT_COMPUTE, .infer = roll_infer, .ref = roll_ref,
+   .vjp = roll_vjp, .samples = roll_samples, WITH_ATTRS(roll));
 
 aril_tensor *aril_roll(aril_tensor *x, aril_shape shifts, aril_axes axes)
 {
@@ -73,7 +73,7 @@ aril_tensor *aril_roll(aril_tensor *x, aril_shape shifts, aril_axes axes)
         return aril_escape(aril__reshape_like(aril__op_with(&a, &aril__op_roll, flat), x));
     }
     if (axes.n != shifts.ndim || axes.n < 0 || axes.n > ARIL_MAX_DIMS) {
-        aril__fail(ARIL_ERR_ARG, "roll: %d shifts for %d axes", shifts.ndim, axes.n);
+        aril__fail(ARIL_ERR_ARG, "roll: got %d shifts for %d axes", shifts.ndim, axes.n);
         return aril__poison();
     }
     for (int i = 0; i < axes.n; i++) {

@@ -56,7 +56,7 @@ static const aril__sample select_samples[] = {
     { .in = { "[0,2]" }, .attrs = &(const struct select_attrs){ { 1 }, { 1 } } },
     SAMPLE_END
 };
-OP(select, .doc = "one place of an axis, which goes away", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(select, .doc = "one index of an axis; the axis is removed", .min_in = 1, .max_in = 1, .n_out = 1,
    .out = { VIEW(0) }, .infer = select_infer, .vjp = select_vjp, .saves = { LIKE(0) },
    .samples = select_samples, WITH_ATTRS(select));
 
@@ -135,13 +135,13 @@ aril_tensor *aril_diagonal(aril_tensor *x, int64_t offset, int axis0, int axis1)
     aril_tensor *bad = aril__refuse("diagonal", x);
     if (bad) return bad;
     if (x->ndim < 2) {
-        aril__fail(ARIL_ERR_SHAPE, "diagonal: needs 2 dimensions or more, got %d", x->ndim);
+        aril__fail(ARIL_ERR_SHAPE, "diagonal: expected at least 2 dimensions, got %d", x->ndim);
         return aril__poison();
     }
     int p = aril__axis("diagonal", axis0, x->ndim), q = aril__axis("diagonal", axis1, x->ndim);
     if (p < 0 || q < 0) return aril__poison();
     if (p == q) {
-        aril__fail(ARIL_ERR_ARG, "diagonal: axis %d is named twice", axis0);
+        aril__fail(ARIL_ERR_ARG, "diagonal: axis %d appears twice", axis0);
         return aril__poison();
     }
     struct diagonal_attrs a = { { offset }, { p, q } };
@@ -155,7 +155,7 @@ static aril_tensor *narrow(const char *what, aril_tensor *x, int at, int64_t sta
     if (length < 0 || (n >= 0 && (from < 0 || from > n || length > n - from))) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_INDEX,
-                   "%s: %lld places from %lld on are out of range for axis %d of %s", what,
+                   "%s: length %lld from start %lld is out of range for axis %d of %s", what,
                    (long long)length, (long long)start, at, aril__text(text, x));
         return aril__poison();
     }
@@ -176,14 +176,14 @@ aril_tensor *aril_flip(aril_tensor *x, aril_axes axes)
     unsigned seen = 0;
     if (bad) return bad;
     if (axes.n < 0 || axes.n > ARIL_MAX_DIMS) {
-        aril__fail(ARIL_ERR_ARG, "flip: %d axes", axes.n);
+        aril__fail(ARIL_ERR_ARG, "flip: invalid number of axes %d", axes.n);
         return aril__poison();
     }
     for (int i = 0; i < axes.n; i++) {
         int d = aril__axis("flip", axes.axis[i], x->ndim);
         if (d < 0) return aril__poison();
         if (seen >> d & 1) {
-            aril__fail(ARIL_ERR_ARG, "flip: axis %d is named twice", axes.axis[i]);
+            aril__fail(ARIL_ERR_ARG, "flip: axis %d appears twice", axes.axis[i]);
             return aril__poison();
         }
         seen |= 1u << d;
@@ -244,7 +244,7 @@ int64_t aril_split_count(const aril_tensor *x, int64_t size, int axis)
     int at = known_axis("split", x, axis);
     if (at < 0) return -1;
     if (size < 0 || (size == 0 && x->dim[at] != 0)) {
-        aril__fail(ARIL_ERR_ARG, "split: parts of size %lld", (long long)size);
+        aril__fail(ARIL_ERR_ARG, "split: invalid part size %lld", (long long)size);
         return -1;
     }
     return parts(x->dim[at], size);
@@ -253,7 +253,7 @@ int64_t aril_split_count(const aril_tensor *x, int64_t size, int axis)
 aril_status aril_split(aril_tensor *x, int64_t size, int axis, aril_tensor **out)
 {
     if (aril_split_count(x, size, axis) < 0) return last_status();
-    if (!out) return aril__fail(ARIL_ERR_ARG, "split: there is no array to fill");
+    if (!out) return aril__fail(ARIL_ERR_ARG, "split: the output array is NULL");
     return split("split", x, size, aril__axis("split", axis, x->ndim), out);
 }
 
@@ -263,7 +263,8 @@ aril_status aril_split_sizes(aril_tensor *x, const int64_t *sizes, int n, int ax
     int at = known_axis("split_sizes", x, axis);
     if (at < 0) return last_status();
     if (n < 0 || (n > 0 && (!sizes || !out)))
-        return aril__fail(ARIL_ERR_ARG, "split_sizes: %d sizes, or no array", n);
+        return aril__fail(ARIL_ERR_ARG,
+                          "split_sizes: %d sizes, or the sizes or output array is NULL", n);
     int64_t sum = 0, start = 0;
     for (int i = 0; i < n; i++) {
         if (sizes[i] < 0 || sizes[i] > x->dim[at] - sum) {
@@ -290,7 +291,8 @@ int64_t aril_chunk_count(const aril_tensor *x, int64_t chunks, int axis)
     int at = known_axis("chunk", x, axis);
     if (at < 0) return -1;
     if (chunks < 1) {
-        aril__fail(ARIL_ERR_ARG, "chunk: %lld parts", (long long)chunks);
+        aril__fail(ARIL_ERR_ARG, "chunk: the number of chunks must be at least 1, got %lld",
+                   (long long)chunks);
         return -1;
     }
     /* An empty axis gives the requested number of empty parts, as in PyTorch. */
@@ -302,7 +304,7 @@ aril_status aril_chunk(aril_tensor *x, int64_t chunks, int axis, aril_tensor **o
 {
     int64_t count = aril_chunk_count(x, chunks, axis);
     if (count < 0) return last_status();
-    if (!out) return aril__fail(ARIL_ERR_ARG, "chunk: there is no array to fill");
+    if (!out) return aril__fail(ARIL_ERR_ARG, "chunk: the output array is NULL");
     int at = aril__axis("chunk", axis, x->ndim);
     if (x->dim[at] > 0) return split("chunk", x, parts(x->dim[at], chunks), at, out);
     for (int64_t i = 0; i < count; i++) {
@@ -347,8 +349,7 @@ aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out)
 {
     int at = known_axis("unbind", x, axis);
     if (at < 0) return last_status();
-    if (!out && x->dim[at] > 0)
-        return aril__fail(ARIL_ERR_ARG, "unbind: there is no array to fill");
+    if (!out && x->dim[at] > 0) return aril__fail(ARIL_ERR_ARG, "unbind: the output array is NULL");
     for (int64_t i = 0; i < x->dim[at]; i++) {
         out[i] = aril_select(x, at, i);
         if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);

@@ -16,7 +16,7 @@ static aril_status triangle_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     if (x->ndim < 2) {
         char text[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "%s: needs a matrix or a batch of them, got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a matrix or a batch of matrices, got %s",
                           c->op->name, aril__text(text, x));
     }
     o->dtype = (aril_dtype)x->dtype;
@@ -66,11 +66,11 @@ static const aril__sample triangle_samples[] = {
     { .in = { "[2,0,3]" }, .attrs = &(const struct triangle_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(tril, .doc = "the lower triangle of matrices, 0 above", .onnx = "Trilu", .min_in = 1,
+OP(tril, .doc = "lower triangle of matrices; other elements are 0", .onnx = "Trilu", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | INPLACE, .types = DT_COMPUTE,
    .infer = triangle_infer, .ref = tril_ref, .vjp = triangle_vjp, .samples = triangle_samples,
    WITH_ATTRS(triangle));
-OP(triu, .doc = "the upper triangle of matrices, 0 below", .onnx = "Trilu", .min_in = 1,
+OP(triu, .doc = "upper triangle of matrices; other elements are 0", .onnx = "Trilu", .min_in = 1,
    .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | INPLACE, .types = DT_COMPUTE,
    .infer = triangle_infer, .ref = triu_ref, .vjp = triangle_vjp, .samples = triangle_samples,
    WITH_ATTRS(triangle));
@@ -106,7 +106,7 @@ static const aril__sample eye_samples[] = {
           &(const struct make_attrs){ .ndim = { 2 }, .dim = { 2, 0 }, .dtype = { ARIL_I64 } } },
     SAMPLE_END
 };
-OP(eye, .doc = "1 on the diagonal of a matrix, else 0", .onnx = "EyeLike", .n_out = 1,
+OP(eye, .doc = "identity matrix: 1 on the diagonal, 0 elsewhere", .onnx = "EyeLike", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = eye_infer, .ref = eye_ref, .samples = eye_samples,
    WITH_ATTRS(make));
 

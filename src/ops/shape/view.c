@@ -48,7 +48,7 @@ static const aril__sample permute_samples[] = {
     { .in = { "[]" }, .attrs = &(const struct permute_attrs){ { 0 } } },
     SAMPLE_END
 };
-OP(permute, .doc = "axes in another order", .onnx = "Transpose", .min_in = 1, .max_in = 1,
+OP(permute, .doc = "axes in a given order", .onnx = "Transpose", .min_in = 1, .max_in = 1,
    .n_out = 1, .out = { VIEW(0) }, .infer = permute_infer, .vjp = permute_vjp,
    .samples = permute_samples, WITH_ATTRS(permute));
 
@@ -79,7 +79,7 @@ static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs
         return ARIL_OK;
     }
     if (open < 0 && known == x->numel) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "reshape: %s does not hold as many elements as %s",
+    return aril__fail(ARIL_ERR_SHAPE, "reshape: %s does not have as many elements as %s",
                       aril__text(from, x), aril__shape_text(to, n, a->dim));
 }
 
@@ -125,7 +125,7 @@ static aril_status reshape_infer(aril__call *c)
     if (c->in[0]->storage && !aril__view_strides(c->in[0], o)) {
         char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "view: %s cannot be seen as %s without moving elements; use aril_reshape",
+                          "view: %s cannot be viewed as %s without a copy; use aril_reshape",
                           aril__text(from, c->in[0]), aril__shape_text(to, o->ndim, o->dim));
     }
     return ARIL_OK;
@@ -145,9 +145,9 @@ static const aril__sample reshape_samples[] = {
     { .in = { "[0,3]" }, .attrs = &(const struct reshape_attrs){ { 2 }, { 3, 0 } } },
     SAMPLE_END
 };
-OP(reshape, .doc = "another shape of as many elements", .onnx = "Reshape", .min_in = 1, .max_in = 1,
-   .n_out = 1, .out = { VIEW(0) }, .infer = reshape_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
-   .samples = reshape_samples, WITH_ATTRS(reshape));
+OP(reshape, .doc = "the same elements in another shape", .onnx = "Reshape", .min_in = 1,
+   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = reshape_infer, .vjp = reshape_vjp,
+   .saves = { LIKE(0) }, .samples = reshape_samples, WITH_ATTRS(reshape));
 
 /* ---- slice ---- */
 
@@ -202,9 +202,9 @@ static const aril__sample slice_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct slice_attrs){ { 1 }, { 3 }, { 3 }, { 1 } } },
     SAMPLE_END
 };
-OP(slice, .doc = "part of an axis: from start to stop by step", .onnx = "Slice", .min_in = 1,
-   .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp,
-   .saves = { LIKE(0) }, .samples = slice_samples, WITH_ATTRS(slice));
+OP(slice, .doc = "part of an axis: start:stop:step", .onnx = "Slice", .min_in = 1, .max_in = 1,
+   .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp, .saves = { LIKE(0) },
+   .samples = slice_samples, WITH_ATTRS(slice));
 
 /* ---- expand ---- */
 
@@ -254,7 +254,7 @@ static const aril__sample expand_samples[] = {
       .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(expand, .doc = "repeated along axes of size 1 without copying", .onnx = "Expand", .min_in = 1,
+OP(expand, .doc = "broadcasts axes of size 1, without copying", .onnx = "Expand", .min_in = 1,
    .max_in = 1, .n_out = 1, .out = { VIEW(0) }, .infer = expand_infer, .vjp = expand_vjp,
    .saves = { LIKE(0) }, .samples = expand_samples, WITH_ATTRS(expand));
 
@@ -316,7 +316,7 @@ static const aril__sample unsqueeze_samples[] = {
     { .in = { "[]" }, .attrs = &(const struct unsqueeze_attrs){ { 3 } } },
     SAMPLE_END
 };
-OP(unsqueeze, .doc = "new axes of size 1", .onnx = "Unsqueeze", .min_in = 1, .max_in = 1,
+OP(unsqueeze, .doc = "inserts axes of size 1", .onnx = "Unsqueeze", .min_in = 1, .max_in = 1,
    .n_out = 1, .out = { VIEW(0) }, .infer = unsqueeze_infer, .vjp = unsqueeze_vjp,
    .samples = unsqueeze_samples, WITH_ATTRS(unsqueeze));
 
@@ -327,7 +327,7 @@ static const aril__sample squeeze_samples[] = {
     { .in = { "[1]" }, .attrs = &(const struct unsqueeze_attrs){ { 1 } } },
     SAMPLE_END
 };
-OP(squeeze, .doc = "without axes of size 1", .onnx = "Squeeze", .min_in = 1, .max_in = 1,
+OP(squeeze, .doc = "removes axes of size 1", .onnx = "Squeeze", .min_in = 1, .max_in = 1,
    .n_out = 1, .out = { VIEW(0) }, .infer = squeeze_infer, .vjp = squeeze_vjp,
    .samples = squeeze_samples, WITH_ATTRS(unsqueeze));
 
@@ -342,7 +342,8 @@ static aril_status flatten_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     int start = (int)a->start[0], end = (int)a->end[0], last = x->ndim ? x->ndim - 1 : 0;
     if (start < 0 || start > end || end > last)
-        return aril__fail(ARIL_ERR_INDEX, "flatten: axes %d to %d of %d dimensions", start, end,
+        return aril__fail(ARIL_ERR_INDEX,
+                          "flatten: axes %d to %d are out of range for %d dimensions", start, end,
                           x->ndim);
     o->dtype = (aril_dtype)x->dtype;
     o->offset = x->offset;
@@ -352,8 +353,8 @@ static aril_status flatten_infer(aril__call *c)
     for (int d = end + 1; d < x->ndim; d++) o->dim[o->ndim++] = x->dim[d];
     if (x->storage && !aril__view_strides(x, o)) {
         char text[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s do not follow on in memory",
-                          start, end, aril__text(text, x));
+        return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s are not contiguous", start,
+                          end, aril__text(text, x));
     }
     return ARIL_OK;
 }
@@ -367,7 +368,7 @@ static const aril__sample flatten_samples[] = {
     { .in = { "[2,0,3]" }, .attrs = &(const struct flatten_attrs){ { 0 }, { 2 } } },
     SAMPLE_END
 };
-OP(flatten, .doc = "neighbouring axes as one", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(flatten, .doc = "merges adjacent axes into one", .min_in = 1, .max_in = 1, .n_out = 1,
    .out = { VIEW(0) }, .infer = flatten_infer, .vjp = reshape_vjp, .saves = { LIKE(0) },
    .samples = flatten_samples, WITH_ATTRS(flatten));
 
@@ -386,14 +387,14 @@ aril_tensor *aril_permute(aril_tensor *x, aril_axes axes)
     unsigned seen = 0;
     if (bad) return bad;
     if (axes.n != x->ndim) {
-        aril__fail(ARIL_ERR_SHAPE, "permute: %d axes for %d dimensions", axes.n, x->ndim);
+        aril__fail(ARIL_ERR_SHAPE, "permute: got %d axes for %d dimensions", axes.n, x->ndim);
         return aril__poison();
     }
     for (int i = 0; i < axes.n; i++) {
         int d = aril__axis("permute", axes.axis[i], x->ndim);
         if (d < 0) return aril__poison();
         if (seen >> d & 1) {
-            aril__fail(ARIL_ERR_ARG, "permute: axis %d is named twice", axes.axis[i]);
+            aril__fail(ARIL_ERR_ARG, "permute: axis %d appears twice", axes.axis[i]);
             return aril__poison();
         }
         seen |= 1u << d;
@@ -472,7 +473,7 @@ aril_tensor *aril_slice(aril_tensor *x, int axis, int64_t start, int64_t stop, i
     int at = aril__axis("slice", axis, x->ndim);
     if (at < 0) return aril__poison();
     if (step == 0) {
-        aril__fail(ARIL_ERR_ARG, "slice: the step is 0");
+        aril__fail(ARIL_ERR_ARG, "slice: the step must not be 0");
         return aril__poison();
     }
     if (step < 0 && stop == ARIL_END) stop = INT64_MIN;
@@ -501,14 +502,14 @@ aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
     struct unsqueeze_attrs a = { { 0 } };
     unsigned seen = 0;
     if (axes.n < 0 || axes.n > ARIL_MAX_DIMS) {
-        aril__fail(ARIL_ERR_ARG, "squeeze: %d axes", axes.n);
+        aril__fail(ARIL_ERR_ARG, "squeeze: invalid number of axes %d", axes.n);
         return aril__poison();
     }
     for (int i = 0; i < axes.n; i++) {
         int d = aril__axis("squeeze", axes.axis[i], x->ndim);
         if (d < 0) return aril__poison();
         if (seen >> d & 1) {
-            aril__fail(ARIL_ERR_ARG, "squeeze: axis %d is named twice", axes.axis[i]);
+            aril__fail(ARIL_ERR_ARG, "squeeze: axis %d appears twice", axes.axis[i]);
             return aril__poison();
         }
         seen |= 1u << d;
@@ -553,7 +554,7 @@ aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
     aril_tensor *bad = aril__refuse("movedim", x);
     if (bad) return bad;
     if (from.n != to.n) {
-        aril__fail(ARIL_ERR_ARG, "movedim: %d axes to move to %d places", from.n, to.n);
+        aril__fail(ARIL_ERR_ARG, "movedim: got %d source axes and %d destinations", from.n, to.n);
         return aril__poison();
     }
     int source[ARIL_MAX_DIMS], moved[ARIL_MAX_DIMS] = { 0 };
@@ -563,7 +564,7 @@ aril_tensor *aril_movedim(aril_tensor *x, aril_axes from, aril_axes to)
         int d = aril__axis("movedim", to.axis[i], x->ndim);
         if (s < 0 || d < 0) return aril__poison();
         if (moved[s] || source[d] >= 0) {
-            aril__fail(ARIL_ERR_ARG, "movedim: an axis is named twice");
+            aril__fail(ARIL_ERR_ARG, "movedim: an axis appears twice");
             return aril__poison();
         }
         moved[s] = 1;

@@ -31,8 +31,8 @@ aril_status aril__view_write_extend(struct view_write_attrs *a, const aril__op *
     size_t words = view->attr_size / sizeof *end, used = (size_t)(end - a->path);
     if (used + words + 1 > sizeof a->path / sizeof *end || (a->n[0] && view->min_in > 1))
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "a write through more views of overlapping elements than a gradient can "
-                          "follow; write to a copy");
+                          "a write through too many views of overlapping elements cannot be "
+                          "differentiated; write to a copy");
     memmove(a->path + words + 1, a->path, used * sizeof *end);
     memset(a->path, 0, (words + 1) * sizeof *end);
     a->path[0] = aril__op_number(view);
@@ -125,7 +125,7 @@ static const aril__sample view_write_samples[] = {
               { 2 }, { ARIL__OP_unfold_view, 0, 3, 1, ARIL__OP_select, 0, 1 } } },
     SAMPLE_END
 };
-OP(view_write, .doc = "a tensor with the part that a view shows replaced", .min_in = 2, .max_in = 2,
+OP(view_write, .doc = "a tensor with the elements of a view replaced", .min_in = 2, .max_in = 2,
    .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .infer = view_write_infer,
    .ref = view_write_ref, .vjp = view_write_vjp, .saves = { LIKE(1), LIKE(1) },
    .samples = view_write_samples, WITH_ATTRS(view_write));

@@ -21,7 +21,8 @@ static aril_status unfold_view_infer(aril__call *c)
     int64_t n = x->ndim ? x->dim[axis] : 1, step = x->ndim ? x->stride[axis] : 1;
     if (n >= 0 && a->size[0] > n) {
         char text[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "unfold_view: windows of %lld along axis %d of %s",
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "unfold_view: a window of %lld is larger than axis %d of %s",
                           (long long)a->size[0], axis, aril__text(text, x));
     }
     o->dtype = (aril_dtype)x->dtype;
@@ -110,7 +111,7 @@ static const aril__sample unfold_view_grad_samples[] = {
       .attrs = &(const struct unfold_view_attrs){ { 1 }, { 2 }, { 3 } } },
     SAMPLE_END
 };
-OP(unfold_view_grad, .doc = "elements of windows added where they came from", .min_in = 2,
+OP(unfold_view_grad, .doc = "gradient of unfold_view: adds up overlapping windows", .min_in = 2,
    .max_in = 2, .n_out = 1, .flags = GRADIENT | STRIDED, .shape_only = IN(1), .types = DT_FLOAT,
    .infer = unfold_view_grad_infer, .ref = unfold_view_grad_ref, .vjp = unfold_view_grad_vjp,
    .samples = unfold_view_grad_samples, WITH_ATTRS(unfold_view));
@@ -122,8 +123,10 @@ aril_tensor *aril_unfold_view(aril_tensor *x, int axis, int64_t size, int64_t st
     int at = aril__axis("unfold_view", axis, x->ndim);
     if (at < 0) return aril__poison();
     if (size < 0 || step < 1) {
-        aril__fail(ARIL_ERR_ARG, "unfold_view: windows of size %lld by steps of %lld",
-                   (long long)size, (long long)step);
+        aril__fail(
+            ARIL_ERR_ARG,
+            "unfold_view: the size must not be negative and the step at least 1, got %lld and %lld",
+            (long long)size, (long long)step);
         return aril__poison();
     }
     struct unfold_view_attrs a = { { at }, { size }, { step } };

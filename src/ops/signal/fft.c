@@ -62,7 +62,7 @@ static aril_status check_complex(const aril__call *c)
     const aril_tensor *x = c->in[0];
     char text[ARIL__SHAPE_TEXT];
     if (x->ndim < 2 || (x->dim[x->ndim - 1] != 2 && x->dim[x->ndim - 1] >= 0))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: needs complex numbers [...,n,2], got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected complex numbers [...,n,2], got %s",
                           c->op->name, aril__text(text, x));
     return ARIL_OK;
 }
@@ -70,7 +70,7 @@ static aril_status check_complex(const aril__call *c)
 static aril_status no_points(const aril__call *c)
 {
     char text[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: no points to transform in %s", c->op->name,
+    return aril__fail(ARIL_ERR_SHAPE, "%s: cannot transform an empty axis, got %s", c->op->name,
                       aril__text(text, c->in[0]));
 }
 
@@ -119,9 +119,10 @@ static const aril__sample fft_c2c_samples[] = {
     { .in = { "[0,4,2]" }, .attrs = &(const struct fft_attrs){ { 0 }, { 0 }, { 0 }, { 0 } } },
     SAMPLE_END
 };
-OP(fft_c2c, .doc = "Fourier transform of complex numbers [...,n,2]", .onnx = "DFT", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = fft_c2c_infer,
-   .ref = fft_c2c_ref, .vjp = fft_c2c_vjp, .samples = fft_c2c_samples, WITH_ATTRS(fft));
+OP(fft_c2c, .doc = "discrete Fourier transform of complex input [...,n,2]", .onnx = "DFT",
+   .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
+   .infer = fft_c2c_infer, .ref = fft_c2c_ref, .vjp = fft_c2c_vjp, .samples = fft_c2c_samples,
+   WITH_ATTRS(fft));
 
 /* ---- real to half spectrum ---- */
 
@@ -164,7 +165,8 @@ static const aril__sample fft_r2c_samples[] = {
     { .in = { "[1]" }, .attrs = &(const struct fft_attrs){ { 0 }, { 0 }, { 0 }, { 0 } } },
     SAMPLE_END
 };
-OP(fft_r2c, .doc = "Fourier transform of real numbers [...,n] to half a spectrum [...,n/2+1,2]",
+OP(fft_r2c,
+   .doc = "discrete Fourier transform of real input [...,n] to a half spectrum [...,n/2+1,2]",
    .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
    .infer = fft_r2c_infer, .ref = fft_r2c_ref, .vjp = fft_r2c_vjp, .saves = { LIKE(0) },
    .samples = fft_r2c_samples, WITH_ATTRS(fft));
@@ -186,8 +188,9 @@ static aril_status fft_c2r_infer(aril__call *c)
     if (n == 0 || have == 0) return no_points(c);
     char text[ARIL__SHAPE_TEXT];
     if (n > 0 && have >= 0 && have != n / 2 + 1)
-        return aril__fail(ARIL_ERR_SHAPE, "fft_c2r: %lld points come from %lld numbers, not %s",
-                          (long long)n, (long long)(n / 2 + 1), aril__text(text, x));
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "fft_c2r: a length of %lld needs %lld frequencies, got %s", (long long)n,
+                          (long long)(n / 2 + 1), aril__text(text, x));
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim - 1;
     memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *x->dim);
@@ -218,7 +221,8 @@ static const aril__sample fft_c2r_samples[] = {
     { .in = { "[3,2]" }, .attrs = &(const struct fft_attrs){ { 1 }, { 0 }, { 1 }, { 0 } } },
     SAMPLE_END
 };
-OP(fft_c2r, .doc = "Fourier transform of half a spectrum [...,n/2+1,2] to real numbers [...,n]",
+OP(fft_c2r,
+   .doc = "discrete Fourier transform of a half spectrum [...,n/2+1,2] to real output [...,n]",
    .min_in = 1, .max_in = 2, .n_out = 1, .optional = IN(1), .shape_only = IN(1), .types = DT_FLOAT,
    .flags = STRIDED, .infer = fft_c2r_infer, .ref = fft_c2r_ref, .vjp = fft_c2r_vjp,
    .samples = fft_c2r_samples, WITH_ATTRS(fft));
@@ -234,7 +238,8 @@ static aril_status resize_axis_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     int back = (int)a->axis[0];
     if (back < 1 || back > x->ndim || (like && back > like->ndim))
-        return aril__fail(ARIL_ERR_SHAPE, "resize_axis: no axis %d from the end", back);
+        return aril__fail(ARIL_ERR_SHAPE, "resize_axis: axis %d from the end is out of range",
+                          back);
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
     memcpy(o->dim, x->dim, (size_t)x->ndim * sizeof *x->dim);
@@ -272,8 +277,8 @@ static const aril__sample resize_axis_samples[] = {
     { .in = { "[2,3]", "[4]" }, .attrs = &(const struct resize_axis_attrs){ { 1 }, { -1 } } },
     SAMPLE_END
 };
-OP(resize_axis, .doc = "an axis cut, or lengthened by zeros", .min_in = 1, .max_in = 2, .n_out = 1,
-   .flags = RAW, .shape_only = IN(1), .types = DT_COMPUTE, .infer = resize_axis_infer,
+OP(resize_axis, .doc = "truncates an axis or pads it with zeros", .min_in = 1, .max_in = 2,
+   .n_out = 1, .flags = RAW, .shape_only = IN(1), .types = DT_COMPUTE, .infer = resize_axis_infer,
    .ref = resize_axis_ref, .vjp = resize_axis_vjp, .saves = { LIKE(0) },
    .samples = resize_axis_samples, WITH_ATTRS(resize_axis));
 
@@ -300,9 +305,11 @@ static int norm_for(aril_fft_norm norm, bool inverse)
 
 static aril_status check_opts(const char *what, aril_fft_opts o)
 {
-    if (o.n < 0) return aril__fail(ARIL_ERR_ARG, "%s: a length of %lld", what, (long long)o.n);
+    if (o.n < 0)
+        return aril__fail(ARIL_ERR_ARG, "%s: the length must not be negative, got %lld", what,
+                          (long long)o.n);
     if ((int)o.norm < 0 || (int)o.norm > ARIL_FFT_FORWARD)
-        return aril__fail(ARIL_ERR_ARG, "%s: there is no norm %d", what, (int)o.norm);
+        return aril__fail(ARIL_ERR_ARG, "%s: unknown norm %d", what, (int)o.norm);
     return ARIL_OK;
 }
 
@@ -332,7 +339,7 @@ static aril_tensor *complex_fft2(const char *what, aril_tensor *x, aril_fft_norm
     if (bad) return bad;
     if (x->ndim < 3) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "%s: needs complex numbers [...,h,w,2], got %s", what,
+        aril__fail(ARIL_ERR_SHAPE, "%s: expected complex numbers [...,h,w,2], got %s", what,
                    aril__text(text, x));
         return aril__poison();
     }
@@ -377,14 +384,15 @@ aril_tensor *aril_irfft(aril_tensor *x, aril_fft_opts opts)
 static aril_tensor *frequencies(const char *what, int64_t n, double d, bool half)
 {
     if (n < 1 || d == 0) {
-        aril__fail(ARIL_ERR_ARG, "%s: %lld points %g apart", what, (long long)n, d);
+        aril__fail(ARIL_ERR_ARG, "%s: n must be at least 1 and the spacing not 0, got %lld and %g",
+                   what, (long long)n, d);
         return aril__poison();
     }
     int64_t count = half ? n / 2 + 1 : n;
     if (aril__check_shape(what, ARIL_SHAPE(count), false) < 0) return aril__poison();
     float *f = aril__malloc((size_t)count * sizeof *f);
     if (!f) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
         return aril__poison();
     }
     for (int64_t k = 0; k < count; k++)

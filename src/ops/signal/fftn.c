@@ -15,7 +15,7 @@ typedef struct plan {
 static aril_status plan_axes(const char *what, const aril_fftn_opts *o, int ndim, plan *p)
 {
     if ((int)o->norm < 0 || (int)o->norm > ARIL_FFT_FORWARD)
-        return aril__fail(ARIL_ERR_ARG, "%s: there is no norm %d", what, (int)o->norm);
+        return aril__fail(ARIL_ERR_ARG, "%s: unknown norm %d", what, (int)o->norm);
     if (ndim < 1) return aril__fail(ARIL_ERR_SHAPE, "%s: needs at least one axis", what);
     if (o->axes.n < 0 || o->axes.n > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_ARG, "%s: %d axes, expected up to %d", what, o->axes.n,
@@ -27,9 +27,10 @@ static aril_status plan_axes(const char *what, const aril_fftn_opts *o, int ndim
         p->length[i] = o->n[i];
         if (p->axis[i] < 0) return ARIL_ERR_INDEX;
         if (seen >> p->axis[i] & 1)
-            return aril__fail(ARIL_ERR_ARG, "%s: axis %d is named twice", what, p->axis[i]);
+            return aril__fail(ARIL_ERR_ARG, "%s: axis %d appears twice", what, p->axis[i]);
         if (p->length[i] < 0)
-            return aril__fail(ARIL_ERR_ARG, "%s: a length of %lld", what, (long long)p->length[i]);
+            return aril__fail(ARIL_ERR_ARG, "%s: the length must not be negative, got %lld", what,
+                              (long long)p->length[i]);
         seen |= 1u << p->axis[i];
     }
     return ARIL_OK;
@@ -40,7 +41,7 @@ static aril_status check_pairs(const char *what, const aril_tensor *x)
     char text[ARIL__SHAPE_TEXT];
     int64_t last = x->ndim ? x->dim[x->ndim - 1] : 0;
     if (x->ndim >= 2 && (last == 2 || last < 0)) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "%s: needs complex numbers [...,n,2], got %s", what,
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected complex numbers [...,n,2], got %s", what,
                       aril__text(text, x));
 }
 

@@ -62,13 +62,15 @@ static aril_status frames_infer(aril__call *c)
         return aril__fail(ARIL_ERR_SHAPE, "frames: needs 1 to %d dimensions, got %d",
                           ARIL_MAX_DIMS - 1, x->ndim);
     if (a->size[0] < 1 || a->hop[0] < 1 || a->pad[0] < 0)
-        return aril__fail(ARIL_ERR_ARG, "frames: size %lld, hop %lld, padding %lld",
+        return aril__fail(ARIL_ERR_ARG,
+                          "frames: size and hop must be at least 1 and padding at least 0, got "
+                          "%lld, %lld and %lld",
                           (long long)a->size[0], (long long)a->hop[0], (long long)a->pad[0]);
     int64_t n = x->dim[x->ndim - 1], padded = n + 2 * a->pad[0];
     if (n >= 0 && (padded < a->size[0] || (a->reflect[0] && a->pad[0] >= n)))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "frames: a signal of %lld is too short for frames of %lld and a padding "
-                          "of %lld",
+                          "frames: a signal of length %lld is too short for frames of length %lld "
+                          "and padding %lld",
                           (long long)n, (long long)a->size[0], (long long)a->pad[0]);
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim + 1;
@@ -95,7 +97,7 @@ static const aril__sample frames_samples[] = {
       .attrs = &(const struct frames_attrs){ { 4 }, { 1 }, { 2 }, { 0 }, { -1 } } },
     SAMPLE_END
 };
-OP(frames, .doc = "overlapping pieces of the last axis", .min_in = 1, .max_in = 1, .n_out = 1,
+OP(frames, .doc = "overlapping frames of the last axis", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_FLOAT, .infer = frames_infer, .ref = frames_ref, .vjp = frames_vjp,
    .saves = { LIKE(0) }, .samples = frames_samples, WITH_ATTRS(frames));
 
@@ -121,7 +123,8 @@ static aril_status overlap_add_infer(aril__call *c)
     else
         o->dim[o->ndim - 1] = count < 0 ? -1 : (count - 1) * a->hop[0] + a->size[0] - 2 * a->pad[0];
     if (count == 0 || (o->dim[o->ndim - 1] < 0 && count > 0 && !like))
-        return aril__fail(ARIL_ERR_SHAPE, "overlap_add: %s leaves no signal", aril__text(text, x));
+        return aril__fail(ARIL_ERR_SHAPE, "overlap_add: frames %s give an empty signal",
+                          aril__text(text, x));
     return ARIL_OK;
 }
 
@@ -141,8 +144,8 @@ static const aril__sample overlap_add_samples[] = {
       .attrs = &(const struct frames_attrs){ { 4 }, { 2 }, { 2 }, { 0 }, { 3 } } },
     SAMPLE_END
 };
-OP(overlap_add, .doc = "pieces added up where they overlap", .min_in = 1, .max_in = 2, .n_out = 1,
-   .shape_only = IN(1), .flags = STRIDED, .types = DT_FLOAT, .infer = overlap_add_infer,
+OP(overlap_add, .doc = "sum of overlapping frames: the inverse of frames", .min_in = 1, .max_in = 2,
+   .n_out = 1, .shape_only = IN(1), .flags = STRIDED, .types = DT_FLOAT, .infer = overlap_add_infer,
    .ref = overlap_add_ref, .vjp = overlap_add_vjp, .saves = { LIKE(0) },
    .samples = overlap_add_samples, WITH_ATTRS(frames));
 
@@ -175,7 +178,7 @@ static const aril__sample frames_like_samples[] = {
       .attrs = &(const struct frames_attrs){ { 4 }, { 2 }, { 2 }, { 0 }, { -1 } } },
     SAMPLE_END
 };
-OP(frames_like, .doc = "overlapping pieces of the last axis, as many as another tensor has",
+OP(frames_like, .doc = "overlapping frames of the last axis, as many as another tensor has",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = STRIDED, .types = DT_FLOAT,
    .infer = frames_like_infer, .ref = frames_ref, .vjp = frames_like_vjp, .saves = { LIKE(0) },
    .samples = frames_like_samples, WITH_ATTRS(frames));
@@ -199,8 +202,10 @@ static aril_status make_plan(const char *what, const aril_tensor *x, int64_t n_f
                  .window = o.window,
                  .norm = o.normalized ? ARIL_FFT_ORTHO : ARIL_FFT_BACKWARD };
     if (n_fft < 1 || p->hop < 1 || win < 1 || win > n_fft || o.length < 0)
-        return aril__fail(ARIL_ERR_ARG, "%s: n_fft %lld, hop %lld, win_length %lld", what,
-                          (long long)n_fft, (long long)p->hop, (long long)win);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "%s: n_fft %lld and hop %lld must be at least 1, win_length %lld from 1 to n_fft", what,
+            (long long)n_fft, (long long)p->hop, (long long)win);
     if (!o.window && win < n_fft)
         p->window = aril_ones(ARIL_SHAPE(win), (aril_dtype)x->dtype, aril_device_of(x));
     if (!p->window) return ARIL_OK;
@@ -251,12 +256,12 @@ static aril_status check_envelope(aril_tensor *t)
     if (!t->storage) return ARIL_OK;
     ARIL_NO_GRAD;
     double *v = aril__malloc((size_t)(t->numel ? t->numel : 1) * sizeof *v);
-    if (!v) return aril__fail(ARIL_ERR_MEMORY, "istft: no memory");
+    if (!v) return aril__fail(ARIL_ERR_MEMORY, "istft: out of memory");
     aril_status s = aril_read(aril_cast(aril_to(t, aril_cpu()), ARIL_F64), v);
     for (int64_t i = 0; i < t->numel && s == ARIL_OK; i++)
         if (!(v[i] > 1e-11))
             s = aril__fail(ARIL_ERR_NUMBER,
-                           "istft: the windows add up to nothing at %lld; choose a smaller hop or "
+                           "istft: the windows sum to zero at sample %lld; choose a smaller hop or "
                            "another window",
                            (long long)i);
     free(v);

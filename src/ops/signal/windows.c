@@ -61,7 +61,7 @@ static aril_tensor *window(const char *what, int64_t n, bool symmetric, window_f
     if (aril__check_shape(what, ARIL_SHAPE(n), false) < 0) return aril__poison();
     float *w = aril__malloc((size_t)(n ? n : 1) * sizeof *w);
     if (!w) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %lld samples", what, (long long)n);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %lld samples", what, (long long)n);
         return aril__poison();
     }
     double steps = (double)(symmetric ? n - 1 : n);
@@ -89,7 +89,7 @@ aril_tensor *aril_blackman_window(int64_t n, bool symmetric)
 aril_tensor *aril_kaiser_window(int64_t n, bool symmetric, double beta)
 {
     if (!(beta >= 0 && isfinite(beta))) {
-        aril__fail(ARIL_ERR_ARG, "kaiser_window: beta is at least 0, got %g", beta);
+        aril__fail(ARIL_ERR_ARG, "kaiser_window: beta must be at least 0, got %g", beta);
         return aril__poison();
     }
     return window("kaiser_window", n, symmetric, kaiser, beta);

@@ -35,8 +35,7 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
         }
         if (in[i] && in[i]->flags & ARIL__SHAPE_ONLY && !(op->shape_only >> i & 1)) {
             aril__fail(ARIL_ERR_INTERNAL,
-                       "%s: input %d has no value (its gradient's 'saves' names "
-                       "only its shape)",
+                       "%s: input %d has no value ('saves' of its op lists only its shape)",
                        op->name, i);
             break;
         }
@@ -47,10 +46,10 @@ static aril__cold aril_status bad_input(const aril__op *op, int n_in, aril_tenso
 static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_tensor **out)
 {
     if (op->each && n_in >= op->min_in)
-        aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d and %d for each item", op->name, n_in,
-                   op->fixed, op->each);
+        aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d and %d for each item", op->name,
+                   n_in, op->fixed, op->each);
     else
-        aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d%s", op->name, n_in, op->min_in,
+        aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d%s", op->name, n_in, op->min_in,
                    op->max_in == op->min_in ? "" : " or more");
     return poison_all(op->n_out, out);
 }
@@ -69,9 +68,11 @@ static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
             c->device = t->storage->device;
         } else {
             char a[48], b[48];
-            return aril__fail(ARIL_ERR_DEVICE, "%s: inputs on %s and on %s; move them with aril_to",
-                              c->op->name, aril_device_name(c->device->id, a, sizeof a),
-                              aril_device_name(t->storage->device->id, b, sizeof b));
+            return aril__fail(
+                ARIL_ERR_DEVICE,
+                "%s: inputs are on different devices, %s and %s; move them with aril_to",
+                c->op->name, aril_device_name(c->device->id, a, sizeof a),
+                aril_device_name(t->storage->device->id, b, sizeof b));
         }
     }
     if (!c->device) c->device = aril__cpu_device;
@@ -96,8 +97,8 @@ static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
 static aril__cold aril_status shared_memory(const aril__op *op)
 {
     return aril__fail(ARIL_ERR_STATE,
-                      "%s_: elements of the tensor written to share memory (it was expanded, or "
-                      "shows overlapping windows); write to a copy",
+                      "%s_: elements of the destination share memory (it was expanded, or is a "
+                      "view of overlapping windows); write to a copy",
                       op->name);
 }
 
@@ -106,13 +107,14 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
     const aril__meta *o = &c->out[0];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (!aril__same_dims(o->ndim, o->dim, dest->ndim, dest->dim))
-        return aril__fail(ARIL_ERR_SHAPE, "%s_: the result has shape %s, the tensor written to %s",
-                          c->op->name, aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s_: the result has shape %s, but the destination has %s", c->op->name,
+                          aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
     aril_dtype to = (aril_dtype)dest->dtype;
     bool narrows = (aril__is_float(o->dtype) && !aril__is_float(to)) ||
                    (o->dtype != ARIL_BOOL && to == ARIL_BOOL);
     if (narrows && !(c->op->flags & RAW))
-        return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of type %s cannot be written to %s",
+        return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of dtype %s cannot be stored in %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
     if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest))) return shared_memory(c->op);
     return ARIL_OK;
@@ -259,7 +261,7 @@ static aril__cold aril_status check_anomaly(const aril__call *c, aril_tensor **o
     for (int i = 0; i < c->op->n_out; i++) found |= out[i] && aril__has_nan(out[i]);
     for (int i = 0; i < c->n_in && c->op->writes; i++)
         found |= c->in[i] && aril__changes(c->op, i) && aril__has_nan(c->in[i]);
-    return found ? aril__fail(ARIL_ERR_NUMBER, "%s: made a NaN (anomaly mode)", c->op->name)
+    return found ? aril__fail(ARIL_ERR_NUMBER, "%s: produced a NaN (anomaly mode)", c->op->name)
                  : ARIL_OK;
 }
 
@@ -396,14 +398,13 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
     aril_status s = check_dest(c, dest);
     if (s == ARIL_OK) s = aril__tape_hook.check_write(th, c->op, dest);
     if (s == ARIL_OK && wants && dest->flags & (ARIL__INFERENCE | ARIL__LOOSE_VIEW))
-        s = aril__fail(
-            ARIL_ERR_GRAD,
-            dest->flags & ARIL__INFERENCE
-                ? "%s_: a tensor made in inference mode cannot take part in a gradient; "
-                  "write to a copy"
-                : "%s_: a view made without gradients does not tell its base of this write; "
-                  "make the view outside ARIL_NO_GRAD, or write to a copy",
-            c->op->name);
+        s = aril__fail(ARIL_ERR_GRAD,
+                       dest->flags & ARIL__INFERENCE
+                           ? "%s_: a tensor created in inference mode cannot be modified while "
+                             "gradients are recorded; write to a copy"
+                           : "%s_: a write to a view created under ARIL_NO_GRAD cannot be "
+                             "differentiated; create the view outside it, or write to a copy",
+                       c->op->name);
     if (s == ARIL_OK && c->n_in > WRITE_INPUTS)
         s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s_: more than %d inputs", c->op->name, WRITE_INPUTS);
     if (s < 0) return s;
@@ -451,10 +452,10 @@ static aril__cold aril_status apply_moved(aril__call *c, aril_tensor *dest, aril
     aril_tensor **moved = NULL;
     aril_status s;
     if (!(op->flags & NONDIFF))
-        s = aril__fail(ARIL_ERR_DEVICE, "%s: inputs on several devices; move them with aril_to",
-                       op->name);
+        s = aril__fail(ARIL_ERR_DEVICE,
+                       "%s: inputs are on different devices; move them with aril_to", op->name);
     else if (!(moved = aril__malloc((size_t)c->n_in * sizeof *moved)))
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", op->name);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", op->name);
     else
         s = mixed_devices(c, moved);
     s = s < 0 ? poison_all(op->n_out, out) : apply_now(op, c->n_in, moved, c->attrs, dest, out);

@@ -28,7 +28,7 @@ static aril_status add_row(int kind, const aril__op *op, const aril__row *row, b
     if (l->n_all == l->cap) {
         int cap = l->cap ? l->cap * 2 : 2;
         const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
-        if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: no memory");
+        if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: out of memory");
         l->at = grown;
         l->cap = cap;
     }
@@ -44,10 +44,10 @@ static aril_status add_row(int kind, const aril__op *op, const aril__row *row, b
 static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
     if (kind < 0 || kind >= ARIL__MAX_KINDS)
-        return aril__fail(ARIL_ERR_DEVICE, "rows: no device kind %d", kind);
+        return aril__fail(ARIL_ERR_DEVICE, "rows: unknown device kind %d", kind);
     for (int i = 0; i < n; i++) {
         const aril__op *op = aril__op_find(rows[i].op);
-        if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", rows[i].op);
+        if (!op) return aril__fail(ARIL_ERR_ARG, "rows: unknown op '%s'", rows[i].op);
         aril_status s = add_row(kind, op, &rows[i], behind);
         if (s < 0) return s;
     }
@@ -91,7 +91,7 @@ bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype 
 aril_status aril__rows_want_samples(int kind, const char *name, aril__samples_fn *fn)
 {
     const aril__op *op = aril__op_find(name);
-    if (!op) return aril__fail(ARIL_ERR_ARG, "rows: there is no op '%s'", name);
+    if (!op) return aril__fail(ARIL_ERR_ARG, "rows: unknown op '%s'", name);
     samples_of[kind][aril__op_number(op)] = fn;
     return ARIL_OK;
 }
@@ -175,7 +175,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
     aril__thread *th = aril__self();
     aril_tensor *small[MOST], **in = small, *out[ARIL__MAX_OUT];
     if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", op->name);
     aril_status s = ARIL_OK;
     bool ran = false;
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
@@ -241,7 +241,7 @@ static aril_status run_on_cpu(aril__run *r)
     aril__thread *th = aril__self();
     aril_tensor *few[MOST], **in = few, *out[ARIL__MAX_OUT];
     if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril_status s = ARIL_OK;
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
         in[i] = r->in[i] && r->in[i]->storage ? aril_to(r->in[i], aril_cpu()) : r->in[i];
@@ -370,8 +370,8 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
     if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         const char *runs = c->row          ? c->row->name
                            : !elsewhere    ? "the reference"
-                           : op->decompose ? "made of other ops"
-                                           : "the CPU helps out";
+                           : op->decompose ? "decomposed"
+                                           : "falls back to the CPU";
         if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, rows, c, runs);
         if (aril__log_on(ARIL__LOG_PROFILE))
             aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
@@ -394,7 +394,7 @@ static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
     int left = aril__force_row;
     for (int i = 0; i < rows->n && i < MOST && !c.row; i++) {
         bool takes = rows->at[i]->dtypes >> r->type & 1;
-        declined[i] = takes ? NULL : "element type";
+        declined[i] = takes ? NULL : "dtype";
         c.n_asked = i + 1;
         if (takes && left-- <= 0) c.row = rows->at[i];
     }
@@ -417,7 +417,8 @@ aril_status aril__dispatch(aril__run *r)
     aril__thread *th = aril__self();
     aril__taken taken = aril__choice_take(th, r, rows);
     if (aril__unlikely(!taken.choice))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to choose a kernel", r->op->name);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while choosing a kernel",
+                          r->op->name);
     aril_status s = run_choice(r, rows, taken.choice);
     aril__choice_give_back(th, taken);
     return s;

@@ -11,7 +11,7 @@ int aril_op_count(void)
 aril_op_info aril_op_at(int i)
 {
     if (i < 0 || i >= aril__n_ops) {
-        aril__fail(ARIL_ERR_INDEX, "op_at: %d is not below the count of %d", i, aril__n_ops);
+        aril__fail(ARIL_ERR_INDEX, "op_at: index %d is out of range for %d ops", i, aril__n_ops);
         return (aril_op_info){ .name = "" };
     }
     const aril__op *op = aril__ops[i];

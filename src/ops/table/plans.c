@@ -106,7 +106,7 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
     int left = aril__force_row, n = left < 0 ? rows->n : rows->n_all;
     for (int i = 0; i < n && !c->row; i++) {
         const aril__row *row = rows->at[i];
-        const char *why = row->dtypes >> r->type & 1 ? NULL : "element type";
+        const char *why = row->dtypes >> r->type & 1 ? NULL : "dtype";
         aril__plan plan = { 0 };
         if (!why && row->prepare) why = row->prepare(r, &plan);
         c->n_asked = i + 1;

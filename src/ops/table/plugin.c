@@ -167,18 +167,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static aril_status check(const char *path, const aril_plugin *p)
 {
     if (p->version != ARIL_PLUGIN_VERSION || p->size != sizeof *p)
-        return aril__fail(ARIL_ERR_PLUGIN,
-                          "plug-in %s: built for interface %u (size %u), this is %d "
-                          "(size %zu)",
-                          path, p->version, p->size, ARIL_PLUGIN_VERSION, sizeof *p);
+        return aril__fail(
+            ARIL_ERR_PLUGIN,
+            "plug-in %s: built for interface version %u (size %u), expected %d (size %zu)", path,
+            p->version, p->size, ARIL_PLUGIN_VERSION, sizeof *p);
     if (p->layout_hash && p->layout_hash != host.layout_hash)
         return aril__fail(ARIL_ERR_PLUGIN,
-                          "plug-in %s: built for other attributes of the ops; build "
-                          "it again with this version",
+                          "plug-in %s: built for other op attributes; rebuild it with this version",
                           path);
     if (!p->name || !p->kind || p->n_devices < 0 || p->n_rows < 0 ||
         (p->n_devices && (!p->device_ops || !p->devices)) || (p->n_rows && !p->rows))
-        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: its description is incomplete", path);
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: required fields of aril_plugin are missing",
+                          path);
     for (int i = 0; i < p->n_devices && i < 1; i++)
         if (!p->device_ops->alloc || !p->device_ops->free || !p->device_ops->from_host ||
             !p->device_ops->to_host || !p->device_ops->copy)
@@ -191,12 +191,12 @@ static aril_status check(const char *path, const aril_plugin *p)
         if (!op || !row->run || !row->name)
             return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: row %d is for '%s', %s", path, i,
                               row->op ? row->op : "(null)",
-                              op ? "and has no name or no run" : "which is no op");
+                              op ? "but has no name or no run function" : "which is not an op");
         if (row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
-            return aril__fail(ARIL_ERR_PLUGIN,
-                              "plug-in %s: its row for %s reads attributes '%s', "
-                              "here they are '%s'",
-                              path, row->op, row->layout, text);
+            return aril__fail(
+                ARIL_ERR_PLUGIN,
+                "plug-in %s: its row for %s expects attributes '%s', but they are '%s'", path,
+                row->op, row->layout, text);
     }
     return ARIL_OK;
 }
@@ -230,7 +230,7 @@ aril_status aril_plugin_load(const char *path)
     host.layout_hash = aril__layout_hash();
     host.aril_version = aril_version();
     if (n_opened == MOST)
-        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %d are open already", path, MOST);
+        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path, MOST);
     if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
     if (s == ARIL_OK) {
@@ -241,7 +241,7 @@ aril_status aril_plugin_load(const char *path)
                            ARIL_PLUGIN_SYMBOL);
     }
     if (s == ARIL_OK && open(&host, &p) < 0)
-        s = aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: could not start", path)
+        s = aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_plugin_open failed", path)
                       : ARIL_ERR_PLUGIN;
     if (s == ARIL_OK) s = check(path, &p);
     if (s < 0 && handle) dlclose(handle);

@@ -31,12 +31,12 @@ static aril_status check_like(const aril__call *c, int number, const aril_tensor
     for (int d = 0; d < t->ndim && same; d++)
         same = t->dim[d] == p->dim[d] || t->dim[d] < 0 || p->dim[d] < 0;
     if (!same)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: parameter %d has shape %s, its %s %s", c->op->name,
-                          number, aril__text(a, p), what, aril__text(b, t));
+        return aril__fail(ARIL_ERR_SHAPE, "%s: parameter %d has shape %s, but its %s has %s",
+                          c->op->name, number, aril__text(a, p), what, aril__text(b, t));
     bool low = p->dtype == ARIL_F16 || p->dtype == ARIL_BF16;
     if (t->dtype != p->dtype && !(low && t->dtype == ARIL_F32))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s, its %s %s", c->op->name, number,
-                          aril__dtypes[p->dtype].name, what, aril__dtypes[t->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s, but its %s is %s", c->op->name,
+                          number, aril__dtypes[p->dtype].name, what, aril__dtypes[t->dtype].name);
     return ARIL_OK;
 }
 
@@ -44,8 +44,8 @@ static aril_status check_number(const aril__call *c, int i, const char *what)
 {
     char text[ARIL__SHAPE_TEXT];
     if (c->in[i] && c->in[i]->numel != 1 && c->in[i]->numel >= 0)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: %s is one number, got shape %s", c->op->name, what,
-                          aril__text(text, c->in[i]));
+        return aril__fail(ARIL_ERR_SHAPE, "%s: %s must be a scalar, got shape %s", c->op->name,
+                          what, aril__text(text, c->in[i]));
     return ARIL_OK;
 }
 
@@ -60,7 +60,8 @@ static aril_status check_slot(const aril__call *c, const aril__rule_row *rule, i
                           t ? "has no" : "needs", i);
     if (!(rule->scalar >> i & 1)) return check_like(c, number, item[ARIL__ITEM_P], t, name);
     if (t->dtype != ARIL_F64 || t->numel != 1)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: %s of %s is one f64", c->op->name, name, rule->name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: %s of %s must be an f64 scalar", c->op->name, name,
+                          rule->name);
     return ARIL_OK;
 }
 
@@ -73,8 +74,7 @@ static aril_status check_item(const aril__call *c, const aril__rule_row *rule, i
                           aril__dtypes[p->dtype].name);
     if (p->dtype != c->type)
         return aril__fail(ARIL_ERR_DTYPE,
-                          "%s: parameter 0 is %s, parameter %d %s; a list has one "
-                          "dtype",
+                          "%s: parameter 0 is %s, parameter %d is %s; all must have the same dtype",
                           c->op->name, aril__dtypes[c->type].name, number,
                           aril__dtypes[p->dtype].name);
     aril_status s = check_like(c, number, p, item[ARIL__ITEM_GRAD], "gradient");
@@ -88,10 +88,11 @@ static aril_status check_items(aril__call *c)
 {
     attributes *a = c->attrs;
     if (a->rule[0] < 0 || a->rule[0] >= ARIL__RULES)
-        return aril__fail(ARIL_ERR_ARG, "%s: there is no rule %lld", c->op->name,
+        return aril__fail(ARIL_ERR_ARG, "%s: unknown update rule %lld", c->op->name,
                           (long long)a->rule[0]);
     if (!(a->beta1[0] >= 0 && a->beta1[0] < 1 && a->beta2[0] >= 0 && a->beta2[0] < 1))
-        return aril__fail(ARIL_ERR_ARG, "%s: beta1 and beta2 are from 0 to below 1, got %g and %g",
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: beta1 and beta2 must be at least 0 and below 1, got %g and %g",
                           c->op->name, a->beta1[0], a->beta2[0]);
     aril_tensor *const *item = c->in + c->op->fixed;
     int n = aril__items(c->op, c->n_in);
@@ -119,7 +120,7 @@ static aril_status update_infer(aril__call *c)
                   norms->dim[1] != 2)) {
         char text[ARIL__SHAPE_TEXT];
         return aril__fail(norms->dtype == ARIL_F64 ? ARIL_ERR_SHAPE : ARIL_ERR_DTYPE,
-                          "update: norms are f64 [%d,2], got %s %s", n,
+                          "update: norms must be f64 [%d,2], got %s %s", n,
                           aril__dtypes[norms->dtype].name, aril__text(text, norms));
     }
     return ARIL_OK;
@@ -325,7 +326,7 @@ static const aril__sample update_samples[] = {
 #define UPDATE_SLOT(i) IN(ARIL__UPDATE_FIXED + ARIL__ITEM_SLOT + (i))
 #define NORMS_SLOT(i)  IN(ARIL__NORMS_FIXED + ARIL__ITEM_SLOT + (i))
 
-OP(update, .doc = "a step of an optimizer on a list of parameters, in place",
+OP(update, .doc = "one optimizer step on a list of parameters, in place",
    .min_in = ARIL__UPDATE_FIXED + ARIL__ITEM, .max_in = ARIL__ANY, .fixed = ARIL__UPDATE_FIXED,
    .each = ARIL__ITEM, .flags = NONDIFF | STRIDED,
    .optional = IN(ARIL__UPDATE_STEP) | IN(ARIL__UPDATE_FACTOR) | IN(ARIL__UPDATE_NORMS) |
@@ -343,7 +344,7 @@ static const aril__sample update_norms_samples[] = {
           R(lamb, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }, .weight_decay = { 0.1 }) },
     SAMPLE_END
 };
-OP(update_norms, .doc = "norms of parameters and of the directions they will be updated in",
+OP(update_norms, .doc = "norms of parameters and of their update directions",
    .min_in = ARIL__NORMS_FIXED + ARIL__ITEM, .max_in = ARIL__ANY, .n_out = 1,
    .fixed = ARIL__NORMS_FIXED, .each = ARIL__ITEM, .flags = NONDIFF | STRIDED,
    .optional = IN(ARIL__NORMS_STEP) | IN(ARIL__NORMS_FACTOR) | NORMS_SLOT(0) | NORMS_SLOT(1) |

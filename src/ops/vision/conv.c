@@ -47,9 +47,11 @@ static aril_status check_common(const aril__call *c, const aril_tensor *x, const
 {
     const char *op = c->op->name;
     if (x->ndim < 3 || x->ndim > 5 || w->ndim != x->ndim)
-        return shapes_error(op, "needs [N,C,spatial...] and as many dimensions of weights", x, w);
+        return shapes_error(op, "expected [N,C,spatial...] and weights with as many dimensions", x,
+                            w);
     if (x->dtype != w->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: input of type %s, weights of type %s", op,
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "%s: input and weights must have the same dtype, got %s and %s", op,
                           aril__dtypes[x->dtype].name, aril__dtypes[w->dtype].name);
     for (int i = 0; i < x->ndim - 2; i++) {
         if (stride[i] < 1 || dilation[i] < 1)
@@ -77,7 +79,8 @@ static aril_status check_bias(const aril__call *c, int64_t channels)
         return aril__fail(ARIL_ERR_SHAPE, "%s: a bias of shape [%" PRId64 "] is needed, got %s",
                           c->op->name, channels, aril__text(text, b));
     if (b->dtype != c->in[0]->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: input of type %s, bias of type %s", c->op->name,
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "%s: input and bias must have the same dtype, got %s and %s", c->op->name,
                           aril__dtypes[c->in[0]->dtype].name, aril__dtypes[b->dtype].name);
     return ARIL_OK;
 }
@@ -119,7 +122,7 @@ static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril
     for (int i = 0; i < g->ndim && fits; i++) fits = !differ(g->dim[i], dim[i]);
     if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient of shape %s is needed, got %s", c->op->name,
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected a gradient of shape %s, got %s", c->op->name,
                       aril__shape_text(a, x->ndim, dim), aril__text(b, g));
 }
 
@@ -162,7 +165,9 @@ static aril_status conv_transpose_infer(aril__call *c)
     aril_status s = check_common(c, x, w, a->stride, a->dilation, a->groups[0]);
     if (s < 0) return s;
     if (differ(x->dim[1], w->dim[0]))
-        return shapes_error(c->op->name, "the input's channels are the weights' first size", x, w);
+        return shapes_error(c->op->name,
+                            "the number of input channels must be the first size of the weights", x,
+                            w);
     int64_t dim[ARIL_MAX_DIMS] = { x->dim[0], w->dim[1] < 0 ? -1 : w->dim[1] * a->groups[0] };
     for (int i = 0; i < x->ndim - 2; i++) {
         int64_t in = x->dim[2 + i], kernel = w->dim[2 + i], more = a->output_padding[i];
@@ -176,7 +181,7 @@ static aril_status conv_transpose_infer(aril__call *c)
         dim[2 + i] = (in - 1) * a->stride[i] - a->pad[2 * i] - a->pad[2 * i + 1] +
                      (kernel - 1) * a->dilation[i] + 1 + more;
         if (in < 1 || dim[2 + i] < 1)
-            return shapes_error(c->op->name, "the result would have no elements", x, w);
+            return shapes_error(c->op->name, "the output would be empty", x, w);
     }
     s = check_bias(c, dim[1]);
     if (s == ARIL_OK) s = aril__activation_check("conv_transpose", a->activation[0]);
@@ -415,7 +420,7 @@ static double conv_dgrad_flops(const aril__run *r)
     return 2 * aril__numel_of(r->in[0]) * aril__numel_of(r->in[1]) / aril__first_size(r->in[1]);
 }
 
-OP(conv_dgrad, .doc = "the gradient of conv for its input, in the shape of the third input",
+OP(conv_dgrad, .doc = "gradient of conv with respect to its input, in the shape of the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2),
    .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer, .ref = conv_dgrad_ref,
@@ -447,7 +452,8 @@ static double conv_wgrad_flops(const aril__run *r)
     return 2 * aril__numel_of(r->in[0]) * aril__numel_of(r->out[0]) / aril__first_size(r->out[0]);
 }
 
-OP(conv_wgrad, .doc = "the gradient of conv for its weights, in the shape of the third input",
+OP(conv_wgrad,
+   .doc = "gradient of conv with respect to its weight, in the shape of the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | GRADIENT,
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_wgrad_infer,
    .ref = conv_wgrad_ref, .vjp = conv_wgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) },
@@ -537,8 +543,7 @@ static aril_tensor *conv_transpose_nd(const char *what, int n, aril_tensor *x, a
         aril__slide_extra(what, "output_padding", n, opts->output_padding, a.output_padding) < 0)
         return aril__poison();
     if (opts->mode == ARIL_SAME || opts->mode == ARIL_SAME_LOWER) {
-        aril__fail(ARIL_ERR_ARG, "%s: give the padding as numbers; 'same' is for convolutions",
-                   what);
+        aril__fail(ARIL_ERR_ARG, "%s: 'same' padding is only for convolutions; give numbers", what);
         return aril__poison();
     }
     if (opts->mode == ARIL_VALID) memset(a.pad, 0, sizeof a.pad);

@@ -39,12 +39,12 @@ static aril_status check(const aril__call *c, const aril_tensor *x, const aril_t
                 (x->dim[0] < 0 || grid->dim[0] < 0 || x->dim[0] == grid->dim[0]);
     if (!fits || x->dim[2] == 0 || x->dim[3] == 0)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: needs images [N,C,H,W] and a grid [N,h,w,2], got "
-                          "%s and %s",
+                          "%s: expected images [N,C,H,W] and a grid [N,h,w,2], got %s and %s",
                           c->op->name, aril__text(a, x), aril__text(b, grid));
     if (x->dtype != grid->dtype)
-        return aril__fail(ARIL_ERR_DTYPE, "%s: images of type %s, a grid of type %s", c->op->name,
-                          aril__dtypes[x->dtype].name, aril__dtypes[grid->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE,
+                          "%s: images and grid must have the same dtype, got %s and %s",
+                          c->op->name, aril__dtypes[x->dtype].name, aril__dtypes[grid->dtype].name);
     return ARIL_OK;
 }
 
@@ -67,7 +67,7 @@ static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril
     for (int i = 0; i < 4 && fits; i++) fits = g->dim[i] < 0 || dim[i] < 0 || g->dim[i] == dim[i];
     if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient of shape %s is needed, got %s", c->op->name,
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected a gradient of shape %s, got %s", c->op->name,
                       aril__shape_text(a, 4, dim), aril__text(b, g));
 }
 
@@ -235,7 +235,7 @@ static aril_status grid_sample_grad_x_ref(aril__run *r)
     aril_tensor *x = r->out[0];
     aril__grid how = aril__grid_of(r->attrs, x);
     double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t i = 0; i < g->numel; i++) {
         aril__grid_point p = point_at(&how, r->in[1], place_of(g, i));
         int64_t image = i / (g->dim[2] * g->dim[3]) * how.h * how.w;
@@ -440,7 +440,7 @@ static const aril__sample grid_sample_samples[] = {
     { .in = { "[0,2,4,3]", "u[0,2,3,2]" }, .attrs = HOW(ARIL_GRID_BILINEAR, ARIL_GRID_ZEROS, 0) },
     SAMPLE_END
 };
-OP(grid_sample, .doc = "images read at the places of a grid", .onnx = "GridSample", .min_in = 2,
+OP(grid_sample, .doc = "samples images at the points of a grid", .onnx = "GridSample", .min_in = 2,
    .max_in = 2, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = grid_sample_infer,
    .ref = grid_sample_ref, .vjp = grid_sample_vjp, .saves = { IN(1) | LIKE(0), IN(0) | IN(1) },
    .samples = grid_sample_samples, WITH_ATTRS(grid_sample));
@@ -460,11 +460,12 @@ static const aril__sample grid_sample_grad_x_samples[] = {
       .flags = SAMPLE_NO_LOW },
     SAMPLE_END
 };
-OP(grid_sample_grad_x, .doc = "the gradient of grid_sample for the images, like the third input",
-   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED,
-   .types = DT_FLOAT, .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref,
-   .vjp = grid_sample_grad_x_vjp, .saves = { IN(1), IN(0) | IN(1) },
-   .samples = grid_sample_grad_x_samples, WITH_ATTRS(grid_sample));
+OP(grid_sample_grad_x,
+   .doc = "gradient of grid_sample for the images, in the shape of the third input", .min_in = 3,
+   .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED, .types = DT_FLOAT,
+   .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp,
+   .saves = { IN(1), IN(0) | IN(1) }, .samples = grid_sample_grad_x_samples,
+   WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_grid_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,3]", "u[2,2,3,2]" },
@@ -484,7 +485,7 @@ static const aril__sample grid_sample_grad_grid_samples[] = {
       .flags = SAMPLE_NO_LOW },
     SAMPLE_END
 };
-OP(grid_sample_grad_grid, .doc = "the gradient of grid_sample for the grid", .min_in = 3,
+OP(grid_sample_grad_grid, .doc = "gradient of grid_sample with respect to the grid", .min_in = 3,
    .max_in = 3, .n_out = 1, .flags = GRADIENT | STRIDED, .types = DT_FLOAT,
    .infer = grid_sample_grad_grid_infer, .ref = grid_sample_grad_grid_ref,
    .decompose = grid_sample_grad_grid_decompose, .samples = grid_sample_grad_grid_samples,
@@ -497,7 +498,7 @@ aril_tensor *aril_grid_sample(aril_tensor *x, aril_tensor *grid, aril_grid_opts 
     struct grid_sample_attrs a = { { opts.mode }, { opts.padding }, { opts.align_corners } };
     if ((int)opts.mode < 0 || opts.mode > ARIL_GRID_BICUBIC || (int)opts.padding < 0 ||
         opts.padding > ARIL_GRID_REFLECTION) {
-        aril__fail(ARIL_ERR_ARG, "grid_sample: there is no mode %d or padding %d", (int)opts.mode,
+        aril__fail(ARIL_ERR_ARG, "grid_sample: unknown mode %d or padding mode %d", (int)opts.mode,
                    (int)opts.padding);
         return aril__poison();
     }

@@ -24,8 +24,8 @@ static aril_tensor *refuse(const char *what, aril_tensor *x, int least)
     if (!x) return aril__null_tensor(what);
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim >= least && x->ndim <= ARIL_MAX_DIMS - 2) return NULL;
-    aril__fail(ARIL_ERR_SHAPE, "%s: needs at least %d dimensions and at most %d, got %s", what,
-               least, ARIL_MAX_DIMS - 2, aril__text(text, x));
+    aril__fail(ARIL_ERR_SHAPE, "%s: expected %d to %d dimensions, got %s", what, least,
+               ARIL_MAX_DIMS - 2, aril__text(text, x));
     return aril__poison();
 }
 
@@ -117,8 +117,8 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
         (size.dim[0] >= 0 && theta->dim[0] >= 0 && theta->dim[0] != size.dim[0]) ||
         !aril__is_float((aril_dtype)theta->dtype)) {
         aril__fail(ARIL_ERR_SHAPE,
-                   "affine_grid: needs floating point matrices [N,2,3] for a size "
-                   "[N,C,H,W], or [N,3,4] for [N,C,D,H,W], got %s and %s",
+                   "affine_grid: expected floating-point matrices [N,2,3] for a size [N,C,H,W], or "
+                   "[N,3,4] for [N,C,D,H,W], got %s and %s",
                    aril__text(text, theta), aril__shape_text(sizes, size.ndim, size.dim));
         return aril__poison();
     }

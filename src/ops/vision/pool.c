@@ -244,7 +244,7 @@ static aril_status avg_pool_grad_ref(aril__run *r)
     const aril_tensor *g = r->in[0];
     aril_tensor *x = r->out[0];
     double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t i = 0; i < g->numel; i++) {
         int64_t image = i / area_of(g) * area_of(x);
         window w = window_at(r, x, g, i);
@@ -262,7 +262,7 @@ static aril_status check_rank(const aril__call *c, const aril_tensor *x)
 {
     char text[ARIL__SHAPE_TEXT];
     if (x->ndim >= 3 && x->ndim <= 5) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] and 1 to 3 spatial sizes, got %s",
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected [N,C] and 1 to 3 spatial dimensions, got %s",
                       c->op->name, aril__text(text, x));
 }
 
@@ -280,8 +280,8 @@ static aril_status pooled_shape(const aril__call *c, const aril_tensor *x, bool 
         int64_t in = x->dim[2 + i];
         if (adaptive) {
             if (in == 0)
-                return aril__fail(ARIL_ERR_SHAPE, "%s: no elements to pool in %s", c->op->name,
-                                  aril__text(text, x));
+                return aril__fail(ARIL_ERR_SHAPE, "%s: cannot pool over an empty axis of %s",
+                                  c->op->name, aril__text(text, x));
             dim[2 + i] = a->size[i] < 0 ? in : a->size[i];
             continue;
         }
@@ -336,7 +336,7 @@ static aril_status misfit(const aril__call *c, int n, const int64_t *want, const
                           const aril_tensor *got)
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: %s of shape %s needed, got %s", c->op->name, what,
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected %s of shape %s, got %s", c->op->name, what,
                       aril__shape_text(a, n, want), aril__text(b, got));
 }
 
@@ -356,8 +356,8 @@ static aril_status check_indices(const aril__call *c, const aril_tensor *like,
                                  const aril_tensor *indices)
 {
     if (!aril__is_int((aril_dtype)indices->dtype))
-        return aril__fail(ARIL_ERR_DTYPE, "%s: indices of type %s; integers are needed",
-                          c->op->name, aril__dtypes[indices->dtype].name);
+        return aril__fail(ARIL_ERR_DTYPE, "%s: indices must be integers, got %s", c->op->name,
+                          aril__dtypes[indices->dtype].name);
     if (!fits(like->ndim, like->dim, indices))
         return misfit(c, like->ndim, like->dim, "indices", indices);
     return ARIL_OK;
@@ -407,7 +407,7 @@ static aril_status max_unpool_infer(aril__call *c)
                      : (in - 1) * a->stride[i] - a->pad[2 * i] - a->pad[2 * i + 1] + a->kernel[i];
         if (dim[2 + i] < 1 && in >= 0) {
             char text[ARIL__SHAPE_TEXT];
-            return aril__fail(ARIL_ERR_SHAPE, "max_unpool: nothing would be left of %s",
+            return aril__fail(ARIL_ERR_SHAPE, "max_unpool: the output for %s would be empty",
                               aril__text(text, x));
         }
     }
@@ -478,10 +478,10 @@ static const aril__sample max_pool_samples[] = {
     { .in = { "d[0,2,4,4]" }, .attrs = POOL2 },
     SAMPLE_END
 };
-OP(max_pool, .doc = "the largest element of each window, and where it stood", .onnx = "MaxPool",
-   .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp,
-   .saves = { OUT(1) | LIKE(0) }, .samples = max_pool_samples, WITH_ATTRS(pool));
+OP(max_pool, .doc = "max pooling, and the indices of the maxima", .onnx = "MaxPool", .min_in = 1,
+   .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
+   .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = max_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_max_pool_samples[] = {
     { .in = { "d[2,2,4,6]" }, .attrs = TO_SIZE(2, 4, 0), .flags = SAMPLE_BATCH },
@@ -490,10 +490,10 @@ static const aril__sample adaptive_max_pool_samples[] = {
     { .in = { "d[1,2,3,4,2]" }, .attrs = TO_SIZE(1, 1, 1), .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(adaptive_max_pool, .doc = "max pooling to a given number of results", .min_in = 1, .max_in = 1,
-   .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = pool_infer,
-   .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
-   .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
+OP(adaptive_max_pool, .doc = "max pooling to a given output size, and the indices of the maxima",
+   .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT | DT_INT, .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp,
+   .saves = { OUT(1) | LIKE(0) }, .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
 
 VJP(max_pool_grad)
 {
@@ -507,11 +507,11 @@ static const aril__sample max_pool_grad_samples[] = {
     { .in = { "[0,2,3]", "i5[0,2,3]", "[0,2,5]" } },
     SAMPLE_END
 };
-OP(max_pool_grad,
-   .doc = "elements added up where their indices say, in the shape of another tensor", .min_in = 3,
-   .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .infer = max_pool_grad_infer, .ref = max_pool_grad_ref,
-   .vjp = max_pool_grad_vjp, .saves = { IN(1) }, .samples = max_pool_grad_samples);
+OP(max_pool_grad, .doc = "gradient of max pooling: sums by index, in the shape of the third input",
+   .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2),
+   .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
+   .infer = max_pool_grad_infer, .ref = max_pool_grad_ref, .vjp = max_pool_grad_vjp,
+   .saves = { IN(1) }, .samples = max_pool_grad_samples);
 
 VJP(max_pool_pick)
 {
@@ -522,8 +522,8 @@ static const aril__sample max_pool_pick_samples[] = { { .in = { "[2,2,4,5]", "i2
                                                         .flags = SAMPLE_BATCH },
                                                       { .in = { "[1,2,5]", "i5[1,2,3]" } },
                                                       SAMPLE_END };
-OP(max_pool_pick, .doc = "the elements that the indices of max pooling name", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
+OP(max_pool_pick, .doc = "elements at the indices from max pooling", .min_in = 2, .max_in = 2,
+   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
    .infer = max_pool_pick_infer, .ref = max_pool_pick_ref, .vjp = max_pool_pick_vjp,
    .saves = { IN(1) | LIKE(0) }, .samples = max_pool_pick_samples);
 
@@ -552,10 +552,9 @@ static const aril__sample avg_pool_samples[] = {
     { .in = { "[0,2,4,4]" }, .attrs = POOL2 },
     SAMPLE_END
 };
-OP(avg_pool, .doc = "the mean of each window", .onnx = "AveragePool", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer,
-   .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) }, .samples = avg_pool_samples,
-   WITH_ATTRS(pool));
+OP(avg_pool, .doc = "average pooling", .onnx = "AveragePool", .min_in = 1, .max_in = 1, .n_out = 1,
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer, .ref = avg_pool_ref,
+   .vjp = avg_pool_vjp, .saves = { LIKE(0) }, .samples = avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample avg_pool_grad_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,6]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
@@ -563,7 +562,7 @@ static const aril__sample avg_pool_grad_samples[] = {
     { .in = { "[1,2,3,3]", "[1,2,4,5]" }, .attrs = DIVIDED },
     SAMPLE_END
 };
-OP(avg_pool_grad, .doc = "the gradient of avg_pool, in the shape of the second input", .min_in = 2,
+OP(avg_pool_grad, .doc = "gradient of avg_pool, in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = GRADIENT | STRIDED | KEEPS_CHANNELS,
    .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
    .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
@@ -575,9 +574,9 @@ static const aril__sample adaptive_avg_pool_samples[] = {
     { .in = { "[1,2,3,4,2]" }, .attrs = TO_SIZE(1, 1, 1), .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(adaptive_avg_pool, .doc = "average pooling to a given number of results", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
-   .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
+OP(adaptive_avg_pool, .doc = "average pooling to a given output size", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer,
+   .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
    .samples = adaptive_avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_grad_samples[] = {
@@ -585,7 +584,7 @@ static const aril__sample adaptive_avg_pool_grad_samples[] = {
     { .in = { "[1,2,3]", "[1,2,7]" }, .attrs = TO_SIZE(3, 0, 0) },
     SAMPLE_END
 };
-OP(adaptive_avg_pool_grad, .doc = "the gradient of adaptive_avg_pool, like the second input",
+OP(adaptive_avg_pool_grad, .doc = "gradient of adaptive_avg_pool, in the shape of the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
    .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = avg_grad_infer,
    .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp, .samples = adaptive_avg_pool_grad_samples,
@@ -604,7 +603,7 @@ static const aril__sample max_unpool_samples[] = {
     { .in = { "[1,2,1,1,1]", "i8[1,2,1,1,1]" }, .attrs = POOL2 },
     SAMPLE_END
 };
-OP(max_unpool, .doc = "elements put back where max pooling found them", .onnx = "MaxUnpool",
-   .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS,
+OP(max_unpool, .doc = "inverse of max pooling: elements at their indices, 0 elsewhere",
+   .onnx = "MaxUnpool", .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS,
    .types = DT_FLOAT | DT_INT, .infer = max_unpool_infer, .ref = max_unpool_ref,
    .vjp = max_unpool_vjp, .saves = { IN(1) }, .samples = max_unpool_samples, WITH_ATTRS(pool));

@@ -82,7 +82,7 @@ static aril_tensor *lp_pool_nd(const char *what, int n, aril_tensor *x, double p
     struct pool_attrs a;
     if (attrs_of(what, n, o, &a) < 0) return aril__poison();
     if (!(p > 0)) {
-        aril__fail(ARIL_ERR_ARG, "%s: the power %g must be above 0", what, p);
+        aril__fail(ARIL_ERR_ARG, "%s: the power must be above 0, got %g", what, p);
         return aril__poison();
     }
     if (!x) return aril__null_tensor(what);
@@ -105,7 +105,7 @@ static aril_status size_of(const char *what, int n, aril_shape size, struct pool
     aril_status s = aril__check_shape(what, size, true);
     if (s < 0) return s;
     if (size.ndim != n)
-        return aril__fail(ARIL_ERR_ARG, "%s: %d sizes given, %d needed", what, size.ndim, n);
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d sizes, expected %d", what, size.ndim, n);
     memcpy(a->size, size.dim, (size_t)n * sizeof *size.dim);
     return ARIL_OK;
 }

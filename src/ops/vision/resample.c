@@ -24,8 +24,9 @@ static aril_status result_shape(const aril__call *c, const aril_tensor *x, int64
     const struct interpolate_attrs *a = c->attrs;
     char text[ARIL__SHAPE_TEXT];
     if (x->ndim < 3 || x->ndim > 5)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] and 1 to 3 spatial sizes, got %s",
-                          c->op->name, aril__text(text, x));
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: expected [N,C] and 1 to 3 spatial dimensions, got %s", c->op->name,
+                          aril__text(text, x));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1];
     for (int i = 0; i < x->ndim - 2; i++) {
@@ -34,7 +35,7 @@ static aril_status result_shape(const aril__call *c, const aril_tensor *x, int64
                      : in < 0       ? -1
                                     : (int64_t)floor((double)in * a->scale[i]);
         if (in == 0 || (in > 0 && dim[2 + i] < 1))
-            return aril__fail(ARIL_ERR_SHAPE, "%s: nothing to make of %s", c->op->name,
+            return aril__fail(ARIL_ERR_SHAPE, "%s: the output for %s would be empty", c->op->name,
                               aril__text(text, x));
     }
     return ARIL_OK;
@@ -58,7 +59,7 @@ static aril_status interpolate_grad_infer(aril__call *c)
         fits = dim[i] < 0 || g->dim[i] < 0 || dim[i] == g->dim[i];
     if (!fits) {
         char want[ARIL__SHAPE_TEXT], got[ARIL__SHAPE_TEXT];
-        return aril__fail(ARIL_ERR_SHAPE, "%s: a gradient of shape %s is needed, got %s",
+        return aril__fail(ARIL_ERR_SHAPE, "%s: expected a gradient of shape %s, got %s",
                           c->op->name, aril__shape_text(want, x->ndim, dim), aril__text(got, g));
     }
     c->out[0].dtype = (aril_dtype)g->dtype;
@@ -152,7 +153,7 @@ static aril_status taps_along(const aril__run *r, int i, int at, int64_t stride,
     int width = a->mode[0] < ARIL_LINEAR ? 1 : a->mode[0] == ARIL_LINEAR ? 2 : 4;
     if (smooth) width = 2 * (int)ceil((ratio > 1 ? ratio : 1) * width / 2) + 1;
     aril__tap *taps = aril__malloc((size_t)out * (size_t)width * sizeof *taps);
-    if (!taps) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!taps) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t o = 0; o < out; o++)
         if (smooth)
             smooth_taps(a, ratio, o, in, width, taps + o * width);
@@ -181,7 +182,7 @@ aril_status aril__resample_taps(const aril__run *r, const aril_tensor *x, const 
         else if ((t->taps[at] = aril__malloc(sizeof only)))
             *t->taps[at] = only;
         else
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     }
     return s;
 }
@@ -238,7 +239,7 @@ static aril_status interpolate_grad_ref(aril__run *r)
     aril__taps_table t;
     aril_status s = aril__resample_taps(r, x, g, &t);
     double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!sums) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t i = 0; i < g->numel && s == ARIL_OK; i++)
         for (int k = 0; k < t.width[0] * t.width[1] * t.width[2]; k++) {
             int64_t to;
@@ -283,7 +284,7 @@ static const aril__sample interpolate_samples[] = {
     { .in = { "[0,2,3]" }, .attrs = KIND(ARIL_LINEAR, 1, 0, { 5 }, { 0 }) },
     SAMPLE_END
 };
-OP(interpolate, .doc = "another size: nearest neighbours, linear or cubic", .onnx = "Resize",
+OP(interpolate, .doc = "resizes by nearest, linear or cubic interpolation", .onnx = "Resize",
    .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
    .infer = interpolate_infer, .ref = interpolate_ref, .vjp = interpolate_vjp, .saves = { LIKE(0) },
    .samples = interpolate_samples, WITH_ATTRS(interpolate));
@@ -301,7 +302,7 @@ static const aril__sample interpolate_grad_samples[] = {
     { .in = { "[1,2,6,3]", "[1,2,4,4]" }, .attrs = KIND(ARIL_CUBIC, 0, 0, { 6, 3 }, { 0 }) },
     SAMPLE_END
 };
-OP(interpolate_grad, .doc = "the gradient of interpolate, in the shape of the second input",
+OP(interpolate_grad, .doc = "gradient of interpolate, in the shape of the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
    .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT, .infer = interpolate_grad_infer,
    .ref = interpolate_grad_ref, .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples,
@@ -317,7 +318,8 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
     int n = x->ndim - 2;
     struct interpolate_attrs a = { .mode = { opts.mode } };
     if (n < 1 || n > 3) {
-        aril__fail(ARIL_ERR_SHAPE, "interpolate: needs [N,C] and 1 to 3 spatial sizes, got %s",
+        aril__fail(ARIL_ERR_SHAPE,
+                   "interpolate: expected [N,C] and 1 to 3 spatial dimensions, got %s",
                    aril__text(text, x));
         return aril__poison();
     }
@@ -325,8 +327,8 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
         (opts.align_corners && opts.mode != ARIL_LINEAR && opts.mode != ARIL_CUBIC) ||
         (opts.antialias &&
          (opts.align_corners || opts.mode < ARIL_LINEAR || opts.mode == ARIL_AREA))) {
-        aril__fail(ARIL_ERR_ARG, "interpolate: align_corners is for linear and cubic, and not with "
-                                 "antialias, which is for them too");
+        aril__fail(ARIL_ERR_ARG, "interpolate: align_corners and antialias need linear or cubic "
+                                 "mode, and exclude each other");
         return aril__poison();
     }
     /* Kernels vectorize along channels or along positions. */
@@ -338,10 +340,10 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
         a.size[i] = opts.size[i];
         a.scale[i] = opts.size[i] ? 0 : scale;
         if (opts.size[i] < 0 || (!opts.size[i] && !(scale > 0 && scale < 1e6))) {
-            aril__fail(ARIL_ERR_ARG,
-                       "interpolate: a size or a scale above 0 is needed for each of "
-                       "the spatial dimensions of %s",
-                       aril__text(text, x));
+            aril__fail(
+                ARIL_ERR_ARG,
+                "interpolate: expected a size or a scale above 0 for each spatial dimension of %s",
+                aril__text(text, x));
             return aril__poison();
         }
     }
@@ -350,7 +352,8 @@ aril_tensor *aril_interpolate(aril_tensor *x, aril_interpolate_opts opts)
     for (int i = 0; i < n; i++) {
         size.dim[i] = a.size[i];
         if (!a.size[i] && x->dim[2 + i] < 0) {
-            aril__fail(ARIL_ERR_SHAPE, "interpolate: area by a scale needs known sizes, got %s",
+            aril__fail(ARIL_ERR_SHAPE,
+                       "interpolate: area mode with a scale needs known sizes, got %s",
                        aril__text(text, x));
             return aril__poison();
         }

@@ -59,8 +59,8 @@ aril_tensor *aril__slide_batched(const char *what, aril_tensor *x, int n, bool *
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (x->ndim == n + 2) return x;
     if (x->ndim != n + 1) {
-        aril__fail(ARIL_ERR_SHAPE, "%s: needs [N,C] or [C] and %d spatial sizes, got %s", what, n,
-                   aril__text(text, x));
+        aril__fail(ARIL_ERR_SHAPE, "%s: expected [N,C] or [C] and %d spatial dimensions, got %s",
+                   what, n, aril__text(text, x));
         return NULL;
     }
     *single = true;

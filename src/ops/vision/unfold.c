@@ -89,8 +89,8 @@ static aril_status check_columns(const aril__call *c, const aril_tensor *u, cons
         (u->dim[1] >= 0 && u->dim[1] % taps != 0)) {
         char text[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: columns %s do not fit an image of %s: %" PRId64
-                          " positions, and channels in multiples of %" PRId64 ", are needed",
+                          "%s: columns %s do not match an image of %s: expected %" PRId64
+                          " positions, and channels in multiples of %" PRId64,
                           c->op->name, aril__text(text, u), aril__shape_text(to, 2, size),
                           positions, taps);
     }
@@ -207,8 +207,8 @@ static const aril__sample unfold_samples[] = {
     { .in = { "[0,2,4,5]" }, .attrs = PADDED },
     SAMPLE_END
 };
-OP(unfold, .doc = "the windows of an image as columns", .min_in = 1, .max_in = 1, .n_out = 1,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = unfold_infer,
+OP(unfold, .doc = "sliding windows of an image as columns (im2col)", .min_in = 1, .max_in = 1,
+   .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = unfold_infer,
    .ref = unfold_ref, .vjp = unfold_vjp, .saves = { LIKE(0) }, .samples = unfold_samples,
    WITH_ATTRS(unfold));
 
@@ -222,7 +222,7 @@ static const aril__sample unfold_grad_samples[] = {
     { .in = { "[1,8,12]", "[1,2,4,5]" }, .attrs = PADDED, .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(unfold_grad, .doc = "columns added up in the shape of the second input", .min_in = 2,
+OP(unfold_grad, .doc = "gradient of unfold, in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT, .infer = unfold_grad_infer,
    .ref = fold_ref, .vjp = fold_vjp, .samples = unfold_grad_samples, WITH_ATTRS(unfold));
@@ -232,8 +232,8 @@ static const aril__sample fold_samples[] = {
     { .in = { "[1,8,12]" }, .attrs = PADDED, .flags = SAMPLE_BATCH },
     SAMPLE_END
 };
-OP(fold, .doc = "columns added up to an image of a given size", .onnx = "Col2Im", .min_in = 1,
-   .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+OP(fold, .doc = "sum of columns into an image of a given size (col2im)", .onnx = "Col2Im",
+   .min_in = 1, .max_in = 1, .n_out = 1, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = fold_infer, .ref = fold_ref, .vjp = fold_vjp, .samples = fold_samples,
    WITH_ATTRS(unfold));
 
@@ -274,7 +274,7 @@ aril_tensor *aril_fold(aril_tensor *columns, aril_shape size, aril_pool_opts opt
     if (attrs_of("fold", &opts, &a) < 0 || aril__check_shape("fold", size, false) < 0)
         return aril__poison();
     if (size.ndim != 2) {
-        aril__fail(ARIL_ERR_ARG, "fold: height and width are needed, %d sizes given", size.ndim);
+        aril__fail(ARIL_ERR_ARG, "fold: expected height and width, got %d sizes", size.ndim);
         return aril__poison();
     }
     a.size[0] = size.dim[0];

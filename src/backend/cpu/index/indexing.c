@@ -161,7 +161,7 @@ aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const a
     int64_t count = aril__count(p->nb, p->dim + p->at);
     int64_t *out = aril__calloc((size_t)(count > 0 ? count : 1) * sizeof *out);
     if (!out)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " offsets", op, count);
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " offsets", op, count);
     for (int k = 0, axis = 0; k < n; k++, axis++) {
         while (!(p->mask >> axis & 1)) axis++;
         int64_t size = x->dim[axis], stride = x->stride[axis], at = 0;
@@ -430,7 +430,7 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
         int64_t start = 0;
         aril__loops_at at;
         if (!(from = aril__malloc((size_t)j.n * sizeof *from)))
-            return aril__fail(ARIL_ERR_MEMORY, "index: no memory for %" PRId64 " offsets", j.n);
+            return aril__fail(ARIL_ERR_MEMORY, "index: out of memory for %" PRId64 " offsets", j.n);
         aril__loops_seek(&picked, &at, 0, &start);
         for (int64_t b = 0; b < j.n; b++, aril__loops_move(&picked, &at, 1)) from[b] = at.offset[0];
         j.from = from;

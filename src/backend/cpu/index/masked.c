@@ -99,7 +99,7 @@ aril_status aril__cpu_nonzero(aril__run *r)
     const aril_tensor *x = r->in[0];
     int64_t chunks = aril__parallel_chunks(x->numel, CHUNK), total = 0;
     int64_t *count = aril__malloc((size_t)(chunks + 1) * sizeof *count);
-    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: no memory to count");
+    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: out of memory");
     nonzero_job j = { .x = x, .count = count };
     aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
     for (int64_t i = 0; i < chunks; i++) {
@@ -186,7 +186,7 @@ aril_status aril__cpu_masked_scatter(aril__run *r)
     if (aril__is_poison(src)) return aril_tensor_status(src);
     if (need > src->numel)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "masked_scatter: the mask has %lld places, src %lld elements",
+                          "masked_scatter: the mask selects %lld elements, but src has only %lld",
                           (long long)need, (long long)src->numel);
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
     if (need == 0) return ARIL_OK;
@@ -206,9 +206,10 @@ aril_status aril__cpu_masked_scatter_grad(aril__run *r)
     aril_tensor *out = r->out[0];
     int64_t n = count_true(r->in[0], r->in[1]);
     if (n > out->numel)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "masked_scatter_grad: the mask has %lld places, src %lld elements",
-                          (long long)n, (long long)out->numel);
+        return aril__fail(
+            ARIL_ERR_SHAPE,
+            "masked_scatter_grad: the mask selects %lld elements, but src has only %lld",
+            (long long)n, (long long)out->numel);
     memset(aril__ptr(out), 0, aril__dtype_bytes((aril_dtype)out->dtype, out->numel));
     if (n) compress_to(aril__ptr(out), r->in[0], r->in[1]);
     return ARIL_OK;

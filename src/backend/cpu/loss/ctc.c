@@ -39,7 +39,7 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
                   .zero_infinity = a->zero_infinity[0] };
     j.start = aril__malloc((size_t)(j.batch + 1) * sizeof *j.start);
     if (!j.start)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " samples", r->op->name,
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " samples", r->op->name,
                           j.batch);
     aril_status s = aril__ctc_starts(r, in, j.start);
     if (s == ARIL_OK) {
@@ -48,8 +48,8 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
         j.room = j.most_states * (g ? j.most_times + 2 : 2);
         j.scratch = aril__malloc((size_t)(j.batch * j.room + 1) * sizeof *j.scratch);
         if (!j.scratch)
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " alignments", r->op->name,
-                           j.batch * j.room);
+            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " alignments",
+                           r->op->name, j.batch * j.room);
     }
     bool f32 = r->type == ARIL_F32;
     if (s == ARIL_OK)

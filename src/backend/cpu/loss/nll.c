@@ -74,7 +74,7 @@ static aril_status run_losses(aril__run *r, bool softmax)
     if (prepare(r, r->in[0], r->in[1], r->in[2], &j) < 0) return ARIL_ERR_INDEX;
     int64_t chunks = aril__parallel_chunks(rows, j.grain);
     if (!j.each && !(j.part = aril__malloc((size_t)(chunks + 1) * sizeof *j.part)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for %" PRId64 " partial sums",
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " partial sums",
                           r->op->name, chunks);
     aril__parallel_for(rows, j.grain, ARIL__PICK(losses, r->type == ARIL_F64), &j);
     if (j.each) return ARIL_OK;

@@ -24,7 +24,7 @@ const char *aril__cpu_norm_last_prepare(const aril__run *r, aril__plan *plan)
         if (!t) continue;
         if (t->ndim != x->ndim ? !aril__is_dense(t) : !lies_last(t) && (i == 0 || i >= r->n_in))
             return "not channels-last";
-        if (t->ndim == x->ndim && t->dtype != r->type) return "mixed element types";
+        if (t->ndim == x->ndim && t->dtype != r->type) return "mixed dtypes";
     }
     return NULL;
 }

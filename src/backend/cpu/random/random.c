@@ -147,7 +147,7 @@ aril_status aril__cpu_randperm(aril__run *r)
     if (!place || !t) {
         free(place);
         free(t);
-        return aril__fail(ARIL_ERR_MEMORY, "randperm: no memory for %lld draws", (long long)n);
+        return aril__fail(ARIL_ERR_MEMORY, "randperm: out of memory for %lld draws", (long long)n);
     }
     for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
         for (int64_t at = 0; at < n; at += BLOCK) {

@@ -20,13 +20,13 @@ aril_status aril__cpu_bincount(aril__run *r)
     int64_t n = ((const struct bincount_attrs *)r->attrs)->minlength[0];
     for (int64_t i = 0; i < x->numel; i++) {
         if (at[i] < 0)
-            return aril__fail(ARIL_ERR_ARG, "bincount: needs integers not below 0, got %lld",
+            return aril__fail(ARIL_ERR_ARG, "bincount: expected non-negative integers, got %lld",
                               (long long)at[i]);
         n = at[i] >= n ? at[i] + 1 : n;
     }
     aril_dtype dtype = !w ? ARIL_I64 : w->dtype == ARIL_F32 ? ARIL_F32 : ARIL_F64;
     if (n > INT64_MAX / 8)
-        return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld counts", (long long)n);
+        return aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld counts", (long long)n);
     aril_status s = aril__run_alloc(r, 0, dtype, 1, &n);
     if (s < 0) return s;
     if (!w) {
@@ -36,7 +36,8 @@ aril_status aril__cpu_bincount(aril__run *r)
         return ARIL_OK;
     }
     double *sum = aril__calloc((size_t)(n > 0 ? n : 1) * sizeof *sum);
-    if (!sum) return aril__fail(ARIL_ERR_MEMORY, "bincount: no memory for %lld sums", (long long)n);
+    if (!sum)
+        return aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld sums", (long long)n);
     for (int64_t i = 0; i < x->numel; i += BLOCK) {
         double weight[BLOCK];
         int64_t m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
@@ -79,7 +80,7 @@ aril_status aril__cpu_histc(aril__run *r)
                           "histc: the range of the elements, %g..%g, is not finite", low, high);
     double *count = aril__calloc((size_t)bins * sizeof *count);
     if (!count)
-        return aril__fail(ARIL_ERR_MEMORY, "histc: no memory for %lld counts", (long long)bins);
+        return aril__fail(ARIL_ERR_MEMORY, "histc: out of memory for %lld counts", (long long)bins);
     for (int64_t i = 0; i < x->numel; i += m) {
         m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
         load(v, aril__base(x), x->offset + i, 1, m);
@@ -150,7 +151,8 @@ aril_status aril__cpu_searchsorted(aril__run *r)
                      .out = aril__ptr(r->out[0]) };
     if (v->numel == 0) return ARIL_OK;
     char *a = aril__malloc((size_t)(line->numel + v->numel) * 8);
-    if (!a) return aril__fail(ARIL_ERR_MEMORY, "searchsorted: no memory for a copy of the values");
+    if (!a)
+        return aril__fail(ARIL_ERR_MEMORY, "searchsorted: out of memory for a copy of the values");
     char *b = a + line->numel * 8;
     aril__dtypes[line->dtype].load[j.type](a, aril__base(line), line->offset, 1, line->numel);
     aril__dtypes[v->dtype].load[j.type](b, aril__base(v), v->offset, 1, v->numel);

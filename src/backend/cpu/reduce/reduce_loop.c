@@ -347,7 +347,7 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
     j.parts = aril__parallel_chunks(count, j.part);
     j.partial = aril__malloc((size_t)(j.parts * j.outputs) * (size_t)how->planes * sizeof(word));
     if (!j.partial)
-        return aril__fail(ARIL_ERR_MEMORY, "no memory for %lld partial results",
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory for %lld partial results",
                           (long long)(j.parts * j.outputs));
     aril__parallel_for(j.parts * units, each / j.parts < grain ? grain * j.parts / each : 1,
                        part_range, &j);

@@ -243,7 +243,7 @@ static aril_status run(aril__run *r, kind what)
     if (j.pieces > 64) j.pieces = 64;
     aril__parallel_for(x->numel / j.n, GRAIN / j.n, lines_range, &j);
     if (atomic_load(&j.failed))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: no memory to sort lines of %lld", r->op->name,
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory to sort rows of %lld", r->op->name,
                           (long long)j.n);
     return ARIL_OK;
 }

@@ -272,5 +272,5 @@ const char *aril__cpu_rnn_grad_prepare(const aril__run *r, aril_plan *plan)
 {
     (void)plan;
     if (r->op == &aril__op_rnn_seq_grad || r->in[GRAD_KEPT]) return NULL;
-    return "the gates were not kept";
+    return "the gates were not saved";
 }

@@ -51,7 +51,8 @@ static aril_status make_map(pad_map *m, const struct pad_attrs *a)
     for (int d = 0; d < m->ndim; d++) total += m->padded->dim[d];
     int64_t *at = aril__malloc((size_t)(total ? total : 1) * sizeof *at);
     if (!at)
-        return aril__fail(ARIL_ERR_MEMORY, "pad: no memory for %lld positions", (long long)total);
+        return aril__fail(ARIL_ERR_MEMORY, "pad: out of memory for %lld positions",
+                          (long long)total);
     m->from[0] = at;
     m->rows = m->batch = 1;
     bool padded = false;

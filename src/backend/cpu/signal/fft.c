@@ -158,7 +158,7 @@ static aril_status run(aril__run *r, kind which, int64_t n)
     if (plan) aril__parallel_for(rows, grain, ARIL__PICK(rows, wide), &j);
     bool failed = !plan || atomic_load(&j.failed);
     if (plan) give_plan(plan, wide, place);
-    return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name) : ARIL_OK;
+    return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name) : ARIL_OK;
 }
 
 aril_status aril__cpu_fft_c2c(aril__run *r)

@@ -123,7 +123,7 @@ static aril_status run_direct(aril__run *r, aril_status (*kernel)(aril__run *r))
     for (int i = 0; i < n; i++) direct += is_direct(r->attrs, r->in + fixed + i * ARIL__ITEM);
     if (direct == n) return kernel(r);
     aril_tensor **in = aril__malloc((size_t)r->n_in * sizeof *in);
-    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
@@ -249,7 +249,7 @@ static aril_status norms_list(aril__run *r)
     }
     size_t chunks = (size_t)aril__parallel_chunks(most, GRAIN);
     if (chunks > FEW && !(j.sums = aril__malloc(chunks * 2 * sizeof *j.sums)))
-        return aril__fail(ARIL_ERR_MEMORY, "update_norms: no memory");
+        return aril__fail(ARIL_ERR_MEMORY, "update_norms: out of memory");
     for (int i = 0; i < n; i++) {
         aril__update_values v = aril__update_values_of(r, i);
         fill_part(r, i, &j.u);

@@ -229,7 +229,7 @@ static aril_status run_ready(aril__run *r, bool last)
                            &j);
     }
     if (d->activation && !j.failed) activate(r);
-    return j.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: no memory for columns", r->op->name)
+    return j.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for columns", r->op->name)
                     : ARIL_OK;
 }
 

@@ -86,12 +86,12 @@ static const char *unsuited(const aril_tensor *from, const aril_tensor *w, int n
                             const int64_t *to)
 {
     int64_t taps = aril__count(ndim - 2, w->dim + 2);
-    if (aril__count(ndim, to) <= 0 || from->numel <= 0) return "nothing to be done";
-    if (to[0] % SAMPLES != 0) return "the batch is no multiple of 16";
+    if (aril__count(ndim, to) <= 0 || from->numel <= 0) return "an empty tensor";
+    if (to[0] % SAMPLES != 0) return "the batch size is not a multiple of 16";
     if (to[1] > (aril__is_samples_last(from) ? MOST_CHANNELS : FEW_CHANNELS))
         return "many channels";
     if (taps > MOST_TAPS) return "a large kernel";
-    return taps == 1 ? "a kernel of one position" : NULL;
+    return taps == 1 ? "a kernel of size 1" : NULL;
 }
 
 static int64_t groups_of(const aril__op *op, const void *attrs)

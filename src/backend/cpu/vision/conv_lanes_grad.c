@@ -49,12 +49,12 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
 {
     (void)plan;
     const aril_tensor *g = r->in[0], *x = r->in[1], *w = r->out[0];
-    if (w->numel <= 0 || g->numel <= 0 || x->numel <= 0) return "nothing to be done";
+    if (w->numel <= 0 || g->numel <= 0 || x->numel <= 0) return "an empty tensor";
     if (((const struct conv_attrs *)r->attrs)->groups[0] != 1) return "groups";
-    if (x->dim[0] % SAMPLES != 0) return "the batch is no multiple of 16";
+    if (x->dim[0] % SAMPLES != 0) return "the batch size is not a multiple of 16";
     if (!turns(g) || !turns(x)) return "many channels";
     if (w->numel > MOST_SUMS) return "a large weight";
-    return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of one position" : NULL;
+    return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of size 1" : NULL;
 }
 
 /* Zeroes everything outside [from, to) in an image of `size`, with `bytes` per position. */

@@ -205,7 +205,7 @@ static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window,
     p->include_pad = a->include_pad[0];
     p->divisor = a->divisor[0];
     char *at = p->tables = aril__malloc(bytes + 1);
-    if (!at) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!at) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     p->most_taps = 1;
     for (int i = 0; i < 3; i++) {
         int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i], most = 0;
@@ -230,7 +230,7 @@ static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window,
 
 static aril_status bad_index(const aril__run *r, const pool *p)
 {
-    if (p->out_of_memory) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (p->out_of_memory) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     if (p->bad == INT64_MIN) return ARIL_OK;
     return aril__fail(ARIL_ERR_INDEX,
                       "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,

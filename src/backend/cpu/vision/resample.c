@@ -73,7 +73,8 @@ static aril_status make_places(const aril__run *r, job *j)
     int64_t n = j->y_dim[4] * j->width[2];
     j->places = aril__malloc((size_t)n * sizeof *j->places);
     j->weights = aril__malloc((size_t)n * sizeof *j->weights);
-    if (!j->places || !j->weights) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (!j->places || !j->weights)
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t o = 0; o < j->y_dim[4]; o++)
         for (int e = 0; e < j->width[2]; e++) {
             j->places[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
@@ -145,7 +146,7 @@ static aril_status run(aril__run *r, const aril_tensor *x, const aril_tensor *y,
     }
     if (s == ARIL_OK) s = make_places(r, &j);
     if (s == ARIL_OK) run_job(&j, back);
-    if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", r->op->name);
+    if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril__resample_free(&t);
     free(j.places);
     free(j.weights);
