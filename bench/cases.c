@@ -79,7 +79,7 @@ static void *one_more(reader *r, int n, int most, size_t size)
 {
     void *p = n < most ? calloc(1, size) : NULL;
     if (!p && n < most) fail(r, "out of memory");
-    if (!p) fail(r, "more than %d of a kind", most);
+    if (!p) fail(r, "more than %d entries", most);
     return p;
 }
 
@@ -90,10 +90,10 @@ static bool is(const words *w, int i, const char *text)
 
 static bool number(reader *r, const words *w, int i, double *to)
 {
-    if (i >= w->n) return fail(r, "a number is missing after '%s'", w->at[w->n - 1]);
+    if (i >= w->n) return fail(r, "expected a number after '%s'", w->at[w->n - 1]);
     char *end;
     *to = strtod(w->at[i], &end);
-    if (*end || !(*to > -1e15 && *to < 1e15)) return fail(r, "'%s' is no number", w->at[i]);
+    if (*end || !(*to > -1e15 && *to < 1e15)) return fail(r, "'%s' is not a number", w->at[i]);
     return true;
 }
 
@@ -103,20 +103,20 @@ static bool whole(reader *r, const words *w, int i, int64_t least, int64_t *to)
     if (!number(r, w, i, &v)) return false;
     *to = (int64_t)v;
     if ((double)*to != v || *to < least)
-        return fail(r, "'%s' is no whole number from %lld up", w->at[i], (long long)least);
+        return fail(r, "'%s' is not an integer of at least %lld", w->at[i], (long long)least);
     return true;
 }
 
 static bool set_name(reader *r, char *to, const words *w, int i)
 {
-    if (i >= w->n) return fail(r, "a name is missing after '%s'", w->at[w->n - 1]);
+    if (i >= w->n) return fail(r, "expected a name after '%s'", w->at[w->n - 1]);
     snprintf(to, BENCH_NAME, "%s", w->at[i]);
     return true;
 }
 
 static bool no_more(reader *r, const words *w, int n)
 {
-    return w->n <= n || fail(r, "what is '%s' after '%s'?", w->at[n], w->at[n - 1]);
+    return w->n <= n || fail(r, "unexpected '%s' after '%s'", w->at[n], w->at[n - 1]);
 }
 
 /* ---- nets ---- */
@@ -129,8 +129,8 @@ static bool use_block(reader *r, bench_net *net, const words *w, int before, int
     int which = 0;
     for (int i = 0; i < before && !b; i++)
         if (is(w, 1, r->cases->block[i]->name)) b = r->cases->block[which = i];
-    if (!b) return fail(r, "no block '%s' stands above", w->n > 1 ? w->at[1] : "");
-    if (depth == MAX_DEPTH) return fail(r, "blocks are nested too deep");
+    if (!b) return fail(r, "unknown block '%s': define it first", w->n > 1 ? w->at[1] : "");
+    if (depth == MAX_DEPTH) return fail(r, "blocks are nested too deeply");
     int given = w->n - 2;
     int64_t times = 1;
     if (given >= 2 && is(w, w->n - 2, "times")) {
@@ -138,7 +138,7 @@ static bool use_block(reader *r, bench_net *net, const words *w, int before, int
         given -= 2;
     }
     if (given != b->parameters.n)
-        return fail(r, "block '%s' takes %d numbers, not %d", b->name, b->parameters.n, given);
+        return fail(r, "block '%s' expects %d numbers, got %d", b->name, b->parameters.n, given);
     for (int64_t k = 0; k < times; k++) {
         for (int i = 0; i < b->n; i++) {
             words line = b->line[i];
@@ -161,7 +161,7 @@ static bool add_layer(reader *r, bench_net *net, const words *w, int before, int
     const struct form *f = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms && !f; i++)
         if (is(w, 0, forms[i].name)) f = &forms[i];
-    if (!f) return fail(r, "no layer '%s'", w->at[0]);
+    if (!f) return fail(r, "unknown layer '%s'", w->at[0]);
 
     bench_layer l = { .type = f->type };
     int i = 1;
@@ -179,7 +179,7 @@ static bool add_layer(reader *r, bench_net *net, const words *w, int before, int
         } else if (f->bias && is(w, i, "nobias")) {
             l.nobias = true;
         } else {
-            return fail(r, "what is '%s' after '%s'?", w->at[i], w->at[i - 1]);
+            return fail(r, "unexpected '%s' after '%s'", w->at[i], w->at[i - 1]);
         }
     }
     bench_layer *wider = realloc(net->layer, sizeof *wider * (size_t)(net->n + 1));
@@ -196,10 +196,10 @@ static bool check_nesting(reader *r, const bench_net *net)
     for (int i = 0; i < net->n; i++) {
         bench_layer_type t = net->layer[i].type;
         if (t == BENCH_RESIDUAL) {
-            if (depth == MAX_DEPTH) return fail(r, "net '%s' is nested too deep", net->name);
+            if (depth == MAX_DEPTH) return fail(r, "net '%s' is nested too deeply", net->name);
             shortcuts[++depth] = 0;
         } else if (t == BENCH_SHORTCUT && (depth == 0 || ++shortcuts[depth] > 1)) {
-            return fail(r, "net '%s' has a shortcut out of place", net->name);
+            return fail(r, "net '%s' has a shortcut outside a residual", net->name);
         } else if (t == BENCH_END && depth-- == 0) {
             return fail(r, "net '%s' has an end without a residual", net->name);
         }
@@ -221,7 +221,7 @@ static bench_slot *add_slot(reader *r, bench_case *c, const words *w, int i, ben
     char name[BENCH_NAME];
     if (!set_name(r, name, w, i)) return NULL;
     if (find_slot(c, name) >= 0) {
-        fail(r, "'%s' stands for two things", name);
+        fail(r, "'%s' is defined twice", name);
         return NULL;
     }
     if (c->n_slots == BENCH_SLOTS) {
@@ -251,30 +251,30 @@ static bool add_call(reader *r, bench_case *c, const words *w)
 {
     bench_call *call = &c->call[c->n_calls];
     int i = 3, inputs = 1, numbers = 0;
-    if (w->n < 4) return fail(r, "what is '%s' to be?", w->at[0]);
+    if (w->n < 4) return fail(r, "unexpected '%s'", w->at[0]);
     if (is(w, 2, "net")) {
         call->op = BENCH_OP_net;
         for (int k = 0; k < r->cases->n_nets; k++)
             if (is(w, 3, r->cases->net[k]->name)) call->net = r->cases->net[k];
-        if (!call->net) return fail(r, "no net '%s' stands above", w->at[3]);
+        if (!call->net) return fail(r, "unknown net '%s': define it first", w->at[3]);
         i = 4;
     } else {
         int op = 0;
         while (op < N_OPS && !is(w, 2, op_forms[op].name)) op++;
-        if (op == N_OPS) return fail(r, "no operation '%s'", w->at[2]);
+        if (op == N_OPS) return fail(r, "unknown operation '%s'", w->at[2]);
         call->op = (bench_op)op;
         inputs = op_forms[op].inputs;
         numbers = op_forms[op].numbers;
     }
     for (; call->n_in < inputs; i++) {
-        if (i >= w->n) return fail(r, "'%s' takes %d tensors", w->at[2], inputs);
+        if (i >= w->n) return fail(r, "'%s' expects %d tensors", w->at[2], inputs);
         int slot = find_slot(c, w->at[i]);
-        if (slot < 0) return fail(r, "no tensor '%s' stands above", w->at[i]);
+        if (slot < 0) return fail(r, "unknown tensor '%s': define it first", w->at[i]);
         call->in[call->n_in++] = slot;
     }
     for (; i < w->n && call->n_numbers < numbers; i++)
         if (!number(r, w, i, &call->number[call->n_numbers++])) return false;
-    if (call->op == BENCH_OP_cat && call->n_numbers == 0) return fail(r, "cat takes an axis");
+    if (call->op == BENCH_OP_cat && call->n_numbers == 0) return fail(r, "cat needs an axis");
     if (!no_more(r, w, i) || !add_slot(r, c, w, 0, BENCH_RESULT)) return false;
     call->out = c->n_slots - 1;
     c->n_calls++;
@@ -284,7 +284,7 @@ static bool add_call(reader *r, bench_case *c, const words *w)
 static bool read_dtype(reader *r, const words *w, aril_dtype *to)
 {
     *to = is(w, 1, "bf16") ? ARIL_BF16 : ARIL_F32;
-    if (!is(w, 1, "bf16") && !is(w, 1, "f32")) return fail(r, "dtype is f32 or bf16");
+    if (!is(w, 1, "bf16") && !is(w, 1, "f32")) return fail(r, "dtype must be f32 or bf16");
     return no_more(r, w, 2);
 }
 
@@ -294,14 +294,14 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
     if (is(w, 1, "=")) return add_call(r, c, w);
     if (is(w, 0, "about")) {
         if ((size_t)snprintf(c->about, sizeof c->about, "%s", rest) >= sizeof c->about)
-            return fail(r, "a text of at most %zu letters", sizeof c->about - 1);
+            return fail(r, "expected a text of at most %zu characters", sizeof c->about - 1);
         return true;
     }
     if (is(w, 0, "input")) return add_tensor(r, c, w, BENCH_INPUT);
     if (is(w, 0, "param")) return add_tensor(r, c, w, BENCH_PARAM);
     if (is(w, 0, "labels")) return add_tensor(r, c, w, BENCH_LABELS);
     if (is(w, 0, "task")) {
-        if (w->n < 2) return fail(r, "task takes a name");
+        if (w->n < 2) return fail(r, "task needs a name");
         return set_name(r, c->task, w, 1) && no_more(r, w, 2);
     }
     if (is(w, 0, "dtype")) return read_dtype(r, w, &c->dtype);
@@ -318,10 +318,10 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
     }
     if (is(w, 0, "backward")) {
         c->backward = w->n > 1 ? find_slot(c, w->at[1]) : -1;
-        if (c->backward < 0) return fail(r, "backward takes the name of a result");
+        if (c->backward < 0) return fail(r, "backward needs the name of a result");
         return no_more(r, w, 2);
     }
-    return fail(r, "no line '%s' in a case", w->at[0]);
+    return fail(r, "unknown line '%s' in a case", w->at[0]);
 }
 
 /* Finds the last use of each result, after which it is dropped. */
@@ -354,13 +354,13 @@ static bool finish(reader *r)
     if (c) {
         if (c->n_calls == 0 && !c->task[0]) return fail(r, "case '%s' does nothing", c->name);
         if (c->task[0] && (c->n_calls || c->n_slots))
-            return fail(r, "case '%s': a task stands alone", c->name);
+            return fail(r, "case '%s': a task cannot be combined with other lines", c->name);
         if (c->sgd != 0 && c->backward < 0)
             return fail(r, "case '%s': sgd without backward", c->name);
         if (c->infer && c->backward >= 0)
-            return fail(r, "case '%s': backward in inference", c->name);
+            return fail(r, "case '%s': backward in inference mode", c->name);
         if (c->modules && !plain_layers(c))
-            return fail(r, "case '%s': modules are of plain layers", c->name);
+            return fail(r, "case '%s': modules support plain layers only", c->name);
         find_dead(c);
     }
     r->block = NULL;
@@ -391,7 +391,8 @@ static bool begin(reader *r, const words *w)
     bench_cases *c = r->cases;
     if (!finish(r)) return false;
     if (w->n < 2) return fail(r, "'%s' has no name", w->at[0]);
-    if (taken(c, w->at[1], w->at[0])) return fail(r, "%s '%s' stands twice", w->at[0], w->at[1]);
+    if (taken(c, w->at[1], w->at[0]))
+        return fail(r, "%s '%s' is defined twice", w->at[0], w->at[1]);
     if (is(w, 0, "block")) {
         if (!(r->block = one_more(r, c->n_blocks, BENCH_NETS, sizeof *r->block))) return false;
         c->block[c->n_blocks++] = r->block;
@@ -404,7 +405,8 @@ static bool begin(reader *r, const words *w)
         c->net[c->n_nets++] = r->net;
         return set_name(r, r->net->name, w, 1) && no_more(r, w, 2);
     }
-    if (!is(w, 0, "case")) return fail(r, "a line at the margin starts with block, net or case");
+    if (!is(w, 0, "case"))
+        return fail(r, "a line that is not indented must start with block, net or case");
     if (!(r->at = one_more(r, c->n_cases, BENCH_CASES, sizeof *r->at))) return false;
     c->at[c->n_cases++] = r->at;
     r->at->dtype = ARIL_F32;
@@ -431,7 +433,7 @@ static bool split(reader *r, const char *from, const char *end, words *w)
         while (from < end && *from != ' ' && *from != '\t') from++;
         if (from == start) break;
         if (from - start >= BENCH_NAME)
-            return fail(r, "a word is longer than %d letters", BENCH_NAME - 1);
+            return fail(r, "a word is longer than %d characters", BENCH_NAME - 1);
         if (w->n == MAX_WORDS) {
             if (is(w, 0, "about")) return true; /* the description may have any number of words */
             return fail(r, "more than %d words", MAX_WORDS);
@@ -452,7 +454,7 @@ static bool read_line(reader *r, const char *from, const char *end)
     if (*from != ' ' && *from != '\t') return begin(r, &w);
     if (r->block) return add_to_block(r, r->block, &w);
     if (r->net) return add_layer(r, r->net, &w, r->cases->n_blocks, 0);
-    if (!r->at) return fail(r, "an indented line belongs to nothing");
+    if (!r->at) return fail(r, "an indented line must follow block, net or case");
     char rest[256] = "";
     const char *second = from + strspn(from, " \t");
     second += strcspn(second, " \t");

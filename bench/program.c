@@ -141,7 +141,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
         (bench_run){ .at = c, .maker = { .dtype = c->dtype, .infer = c->infer, .still = compare } };
     if (c->task[0]) {
         r->task = bench_task_find(c->task);
-        if (!r->task) fprintf(stderr, "aril bench: no task '%s'\n", c->task);
+        if (!r->task) fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
         r->state = r->task ? r->task->begin() : NULL;
         return r->state && aril_ok();
     }

@@ -110,7 +110,7 @@ static void train(aril_module *model, const text *t, int steps)
         if (step % every) continue;
         timespec_get(&t1, TIME_UTC);
         double took = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
-        printf("step %4d/%d  loss %.3f  %.0f letters/s\n", step, steps, sum / every,
+        printf("step %4d/%d  loss %.3f  %.0f characters/s\n", step, steps, sum / every,
                (double)step * BATCH * LENGTH / took);
         fflush(stdout);
         sum = 0;
@@ -159,21 +159,21 @@ int main(int argc, char **argv)
     if (argc > 1) snprintf(path, sizeof path, "%s", argv[1]);
     text t = { 0 };
     if (!text_read(path, &t)) {
-        printf("%sno text of %d letters or more in %s; char_rnn FILE reads any text file\n",
+        printf("%sexpected a text of at least %d characters in %s; char_rnn FILE reads any text "
+               "file\n",
                quick ? "SKIP: " : "", LENGTH + 2, path);
         aril_release(t.letters);
         return quick ? 77 : 1;
     }
     int steps = argc > 2 ? atoi(argv[2]) : quick ? 20 : 1000;
-    printf("%s: %lld letters, %lld different ones\n\n", path, (long long)t.n,
-           (long long)t.alphabet);
+    printf("%s: %lld characters, %lld distinct\n\n", path, (long long)t.n, (long long)t.alphabet);
     aril_seed(0);
     aril_module *model = char_rnn_new(t.alphabet);
     aril_summary_with(model, ARIL_SHAPE(LENGTH), stdout,
                       (aril_summary_opts){ .dtype = ARIL_I64, .batch = BATCH });
     putchar('\n');
     train(model, &t, steps);
-    printf("\nWhat it writes:\n\n");
+    printf("\nGenerated text:\n\n");
     write_on(model, &t, "ROMEO:", quick ? 100 : 600, 0.8);
     aril_module_release(model);
     aril_release(t.letters);

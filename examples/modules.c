@@ -53,7 +53,7 @@ int main(void)
     }
     /* Resume from the middle: model, optimizer, loader position and random number generator. */
     if (aril_checkpoint_load("modules_run", model, opt, batches) == ARIL_OK)
-        printf("back at epoch %lld\n", (long long)aril_loader_tell(batches).epoch);
+        printf("restored epoch %lld\n", (long long)aril_loader_tell(batches).epoch);
     aril_save(model, "modules_run/two_layer.safetensors"); /* PyTorch reads it too */
     aril_loader_free(batches);
     aril_optim_free(opt);

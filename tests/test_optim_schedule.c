@@ -166,7 +166,7 @@ TEST(schedule_has_one_owner)
     aril_schedule *s = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });
     CHECK_INT(aril_optim_schedule(o, s), ARIL_OK);
     CHECK_INT(aril_optim_schedule(o, s), ARIL_ERR_ARG);
-    CHECK(strstr(aril_error(), "in use already"));
+    CHECK(strstr(aril_error(), "already in use"));
     aril_clear_error();
     aril_schedule *fresh = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });
     CHECK_FAILS(aril_chained_schedule(2, (aril_schedule *[]){ fresh, s }), ARIL_ERR_ARG, "in use");

@@ -301,7 +301,7 @@ TEST(read_only_tensors_are_rejected)
     CHECK_FAILS(list_apply(&l), ARIL_ERR_STATE, "update_: elements of the tensor written to share");
     *p = aril_detach(was);
     aril_set_requires_grad(*p, true);
-    CHECK_FAILS(list_apply(&l), ARIL_ERR_GRAD, "update_: a leaf that wants a gradient");
+    CHECK_FAILS(list_apply(&l), ARIL_ERR_GRAD, "update_: a leaf that requires a gradient");
     ARIL_NO_GRAD;
     CHECK_INT(list_apply(&l), ARIL_OK);
     *p = aril_cast(was, ARIL_F64);

@@ -158,13 +158,14 @@ static aril_status enqueue(walk *w, aril__node *n)
     unsigned owner = atomic_exchange_explicit(&n->busy, w->id, memory_order_acquire);
     if (owner) {
         atomic_store_explicit(&n->busy, owner, memory_order_release);
-        return aril__fail(ARIL_ERR_STATE,
-                          "backward: another thread is walking the same graph (at %s)",
-                          n->op->name);
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "backward: another thread is running backward through the same graph (at %s)",
+            n->op->name);
     }
     if (!heap_push(w, n)) {
         atomic_store_explicit(&n->busy, 0, memory_order_release);
-        return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
+        return aril__fail(ARIL_ERR_MEMORY, "backward: out of memory for the queue");
     }
     n->flags |= ARIL__NODE_QUEUED;
     aril__node_keep(n); /* until it is visited: a hook may drop the other references */
@@ -182,7 +183,7 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
         struct pending *grown = aril__realloc(w->pending, (size_t)cap * sizeof *grown);
         if (!grown) {
             aril__tensor_release(w->th, g);
-            return aril__fail(ARIL_ERR_MEMORY, "backward: no memory for the queue");
+            return aril__fail(ARIL_ERR_MEMORY, "backward: out of memory for the queue");
         }
         w->pending = grown;
         w->cap_pending = cap;
@@ -232,7 +233,7 @@ static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor *
         if (!changed || changed == *g) continue;
         if (aril_tensor_status(changed) < 0) return aril_tensor_status(changed);
         if (!aril__same_dims(changed->ndim, changed->dim, (*g)->ndim, (*g)->dim))
-            return aril__fail(ARIL_ERR_SHAPE, "hook: the new gradient has another shape");
+            return aril__fail(ARIL_ERR_SHAPE, "hook: the new gradient has a different shape");
         aril__tensor_keep(changed);
         aril__tensor_release(w->th, *g);
         *g = changed;
@@ -270,8 +271,8 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
             if (now != s->version) {
                 char text[ARIL__SHAPE_TEXT];
                 return aril__fail(ARIL_ERR_GRAD,
-                                  "backward: %s %d of %s, %s %s, was changed in place after it was "
-                                  "saved (version %u, now %u); change a copy instead",
+                                  "backward: %s %d of %s, %s %s, was modified in place after it "
+                                  "was saved (version %u, now %u); modify a copy instead",
                                   s->kind == ARIL__SAVED_IN ? "input" : "result", s->index,
                                   n->op->name, aril__dtypes[t->dtype].name, aril__text(text, t),
                                   s->version, now);
@@ -300,7 +301,8 @@ static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
                               "backward: the gradient of input %d of %s (called at "
                               "%s) is NaN (anomaly mode)",
                               i, n->op->name,
-                              n->extra && n->extra->place ? n->extra->place : "an unknown place");
+                              n->extra && n->extra->place ? n->extra->place
+                                                          : "an unknown location");
     return ARIL_OK;
 }
 
@@ -317,7 +319,8 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     if (n->n_in > FEW) {
         size_t slots = (size_t)n->n_in + ARIL_CTX_SAVED;
         x = aril__calloc(slots * sizeof *x + n->n_in * sizeof *wants);
-        if (!x) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
+        if (!x)
+            return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for its gradient", n->op->name);
         wants = (bool *)(x + slots);
     }
     for (int i = 0; i < n->n_out; i++) y[i] = NULL;
@@ -387,7 +390,7 @@ static aril_status visit(walk *w, aril__node *n)
                        "set retain_graph in that one",
                        n->op->name);
     if (s == ARIL_OK && n->n_in > FEW && !(dx = aril__calloc(n->n_in * sizeof *dx)))
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory for its gradient", n->op->name);
+        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for its gradient", n->op->name);
     if (s == ARIL_OK) {
         if (aril__unlikely(aril__log_on(ARIL__LOG_AUTOGRAD)))
             aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
@@ -452,7 +455,8 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
         }
         if (!all) break;
     }
-    if (!all) return aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
+    if (!all)
+        return aril__fail(ARIL_ERR_MEMORY, "gradients: out of memory while traversing the graph");
     for (int i = 0; i < w->n_targets; i++)
         if (w->target[i].node && !(w->target[i].node->flags & ARIL__NODE_LEAF) &&
             w->target[i].node->mark == w->id)
@@ -463,7 +467,7 @@ static aril_status mark_needed(walk *w, int n_roots, aril_tensor *const *roots)
     aril_status s = ARIL_OK;
     for (int i = 0; i < count && s == ARIL_OK; i++)
         if (!heap_push(w, all[i]))
-            s = aril__fail(ARIL_ERR_MEMORY, "gradients: no memory to walk the graph");
+            s = aril__fail(ARIL_ERR_MEMORY, "gradients: out of memory while traversing the graph");
     for (int i = count; i-- > 0 && s == ARIL_OK;) all[i] = heap_pop(w);
     w->n = 0;
     for (int i = 0; i < count && s == ARIL_OK; i++)

@@ -77,7 +77,7 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
     if (aril__is_poison(y)) return aril_escape(aril__pass_on(y));
     if (y->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "hessian: the function gives %s, not one number",
+        aril__fail(ARIL_ERR_SHAPE, "hessian: expected a function that returns a scalar, got %s",
                    aril__text(text, y));
         return aril_escape(aril__poison());
     }

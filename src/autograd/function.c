@@ -29,7 +29,8 @@ struct call_attrs {
 
 static aril__cold aril_tensor *misuse(aril_ctx *c, const char *what, int i, int n)
 {
-    c->status = aril__fail(ARIL_ERR_ARG, "%s: %s %d, there are %d", c->f->name, what, i, n);
+    c->status =
+        aril__fail(ARIL_ERR_ARG, "%s: %s %d is out of range, there are %d", c->f->name, what, i, n);
     return aril__poison();
 }
 
@@ -42,7 +43,9 @@ static aril__cold aril_tensor *no_context(const char *what)
 aril_tensor *aril_ctx_in(aril_ctx *c, int i)
 {
     if (!c) return no_context("ctx_in");
-    if (c->grad) return misuse(c, "inputs are not kept for backward: save", i, c->n_in);
+    if (c->grad)
+        return misuse(c, "inputs are not kept for backward, call aril_ctx_save in forward: input",
+                      i, c->n_in);
     return i < 0 || i >= c->n_in ? misuse(c, "input", i, c->n_in) : c->in[i];
 }
 
@@ -70,7 +73,7 @@ aril_tensor *aril_ctx_saved(aril_ctx *c, int slot)
 {
     if (!c) return no_context("ctx_saved");
     if (slot < 0 || slot >= ARIL_CTX_SAVED || !c->saved[slot])
-        return misuse(c, "nothing was saved in slot", slot, ARIL_CTX_SAVED);
+        return misuse(c, "nothing was saved in this slot: slot", slot, ARIL_CTX_SAVED);
     return c->saved[slot];
 }
 
@@ -98,10 +101,10 @@ void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g)
     const aril_tensor *like = c->grad->x[ARIL_CTX_SAVED + i];
     if (!aril__is_poison(g) && !aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-        c->status = aril__fail(ARIL_ERR_SHAPE,
-                               "%s: the gradient of input %d has shape %s, the "
-                               "input %s",
-                               c->f->name, i, aril__text(a, g), aril__text(b, like));
+        c->status =
+            aril__fail(ARIL_ERR_SHAPE,
+                       "%s: the gradient of input %d has shape %s, but the input has shape %s",
+                       c->f->name, i, aril__text(a, g), aril__text(b, like));
         return;
     }
     c->grad->dx[i] = aril_cast(g, (aril_dtype)like->dtype);
@@ -230,16 +233,15 @@ static aril_status own_header(aril_ctx *c, int k)
 aril_status aril_call_n(const aril_function *f, aril_list inputs, aril_tensor **out)
 {
     aril__thread *th = aril__self();
-    if (!out) return aril__fail(ARIL_ERR_ARG, "call: the place for the results is NULL");
+    if (!out) return aril__fail(ARIL_ERR_ARG, "call: the array for the results is NULL");
     if (!f || !f->forward || f->outputs < 1 || f->outputs > ARIL__MAX_OUT)
         return poison_all(aril__fail(ARIL_ERR_ARG,
-                                     "call: a function needs forward and 1 to %d "
-                                     "results",
+                                     "call: expected a function with forward and 1 to %d results",
                                      ARIL__MAX_OUT),
                           1, out);
     const char *name = f->name ? f->name : "call";
     if (inputs.n != f->inputs)
-        return poison_all(aril__fail(ARIL_ERR_ARG, "%s: %d inputs, takes %d", name, inputs.n,
+        return poison_all(aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", name, inputs.n,
                                      f->inputs),
                           f->outputs, out);
     aril_status s = check_inputs(name, inputs.n, inputs.at);
@@ -360,13 +362,13 @@ static const aril__op checkpoint_op = { .name = "checkpoint",
 aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out, aril_tensor **out)
 {
     aril__thread *th = aril__self();
-    if (!out) return aril__fail(ARIL_ERR_ARG, "checkpoint: the place for the results is NULL");
+    if (!out) return aril__fail(ARIL_ERR_ARG, "checkpoint: the array for the results is NULL");
     if (!fn || n_out < 1 || n_out > ARIL__MAX_OUT || inputs.n < 0 || inputs.n > ARIL_CTX_SAVED)
-        return poison_all(aril__fail(ARIL_ERR_ARG,
-                                     "checkpoint: needs a function, 1 to %d results "
-                                     "and at most %d inputs",
-                                     ARIL__MAX_OUT, ARIL_CTX_SAVED),
-                          n_out > 0 && n_out <= ARIL__MAX_OUT ? n_out : 1, out);
+        return poison_all(
+            aril__fail(ARIL_ERR_ARG,
+                       "checkpoint: expected a function, 1 to %d results and at most %d inputs",
+                       ARIL__MAX_OUT, ARIL_CTX_SAVED),
+            n_out > 0 && n_out <= ARIL__MAX_OUT ? n_out : 1, out);
     aril_status s = check_inputs("checkpoint", inputs.n, inputs.at);
     if (s < 0) return poison_all(s, n_out, out);
     if (th->mode.no_grad || !any_wants(inputs.n, inputs.at)) {
@@ -374,7 +376,8 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
         fn(ctx, inputs.at, out);
         for (int k = 0; k < n_out && s == ARIL_OK; k++)
             s = out[k] ? aril_tensor_status(out[k])
-                       : aril__fail(ARIL_ERR_STATE, "checkpoint: result %d was not set", k);
+                       : aril__fail(ARIL_ERR_STATE,
+                                    "checkpoint: the function did not set result %d", k);
         return s < 0 ? poison_all(s, n_out, out) : ARIL_OK;
     }
     struct checkpoint_attrs a = { fn, ctx, inputs.n, n_out, th->generator };
@@ -388,7 +391,8 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
         fn(ctx, inputs.at, c.out);
     }
     for (int k = 0; k < n_out && s == ARIL_OK; k++)
-        s = !c.out[k] ? aril__fail(ARIL_ERR_STATE, "checkpoint: result %d was not set", k)
+        s = !c.out[k]
+                ? aril__fail(ARIL_ERR_STATE, "checkpoint: the function did not set result %d", k)
             : aril_tensor_status(c.out[k]) < 0 ? aril_tensor_status(c.out[k])
                                                : own_header(&c, k);
     aril__node *n =

@@ -49,7 +49,7 @@ static aril_tensor *total(const check *c, aril_tensor *const *in)
         sum = sum ? aril_add(sum, part) : part;
     }
     if (sum) return sum;
-    aril__fail(ARIL_ERR_GRAD, "gradcheck: no result is floating point");
+    aril__fail(ARIL_ERR_GRAD, "gradcheck: none of the results is floating point");
     return aril__poison();
 }
 
@@ -135,7 +135,7 @@ static aril_status check_once(const check *c, const char *what)
 {
     ARIL_SCOPE;
     aril_tensor **wanted = aril__calloc((size_t)c->n_in * 2 * sizeof *wanted);
-    if (!wanted) return aril__fail(ARIL_ERR_MEMORY, "gradcheck: no memory");
+    if (!wanted) return aril__fail(ARIL_ERR_MEMORY, "gradcheck: out of memory");
     aril_tensor **grads = wanted + c->n_in;
     aril_status s = ARIL_OK;
     int n = 0;
@@ -170,7 +170,8 @@ aril_status aril_gradcheck(aril_fn *fn, void *ctx, aril_list inputs, aril_gradch
                 .rtol = opts.rtol > 0 ? opts.rtol : 1e-3,
                 .keep_kinks = opts.keep_kinks };
     if (!fn || inputs.n < 1 || c.n_out < 1 || c.n_out > ARIL__MAX_OUT)
-        return aril__fail(ARIL_ERR_ARG, "gradcheck: needs a function, inputs and 1 to %d results",
+        return aril__fail(ARIL_ERR_ARG,
+                          "gradcheck: expected a function, inputs and 1 to %d results",
                           ARIL__MAX_OUT);
     int wants = 0;
     for (int i = 0; i < inputs.n; i++) {
@@ -181,13 +182,15 @@ aril_status aril_gradcheck(aril_fn *fn, void *ctx, aril_list inputs, aril_gradch
         wants++;
         if (x->dtype != ARIL_F64 || !aril__is_dense(x) || !x->storage->device->host_memory)
             return aril__fail(ARIL_ERR_DTYPE,
-                              "gradcheck: input %d must be dense f64 in host memory", i);
+                              "gradcheck: input %d must be contiguous f64 in host memory", i);
     }
-    if (!wants) return aril__fail(ARIL_ERR_GRAD, "gradcheck: no input wants a gradient");
+    if (!wants)
+        return aril__fail(ARIL_ERR_GRAD, "gradcheck: none of the inputs requires a gradient");
     aril_status s = check_once(&c, "gradient");
     if (s < 0 || !opts.second) return s;
     if (wants > ARIL__MAX_OUT)
-        return aril__fail(ARIL_ERR_ARG, "gradcheck: second derivatives of at most %d inputs",
+        return aril__fail(ARIL_ERR_ARG,
+                          "gradcheck: second derivatives are checked for at most %d inputs",
                           ARIL__MAX_OUT);
     check second = c;
     second.fn = gradient_fn;

@@ -35,10 +35,9 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
     aril_status s = look("set_requires_grad", t);
     if (s < 0) return s;
     if (t->node && !is_leaf_node(t->node))
-        return wants
-                   ? ARIL_OK
-                   : aril__fail(ARIL_ERR_GRAD, "set_requires_grad: only a leaf can stop wanting a "
-                                               "gradient; use aril_detach");
+        return wants ? ARIL_OK
+                     : aril__fail(ARIL_ERR_GRAD, "set_requires_grad: requires_grad can be turned "
+                                                 "off for leaf tensors only; use aril_detach");
     if (wants == (t->node != NULL)) return ARIL_OK;
     aril__thread *th = aril__self();
     if (!wants) {
@@ -46,13 +45,14 @@ aril_status aril_set_requires_grad(aril_tensor *t, bool wants)
         return ARIL_OK;
     }
     if (!aril__is_float((aril_dtype)t->dtype) || !aril__dtypes[t->dtype].computes)
-        return aril__fail(ARIL_ERR_DTYPE,
-                          "set_requires_grad: %s has no gradient, only f16 to f64 "
-                          "have",
-                          aril__dtypes[t->dtype].name);
+        return aril__fail(
+            ARIL_ERR_DTYPE,
+            "set_requires_grad: %s tensors cannot require a gradient, only floating point ones can",
+            aril__dtypes[t->dtype].name);
     if (t->flags & ARIL__INFERENCE)
-        return aril__fail(ARIL_ERR_STATE, "set_requires_grad: the tensor was made in inference "
-                                          "mode; copy it first");
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "set_requires_grad: the tensor was created in inference mode; copy it first");
     aril__node *leaf = aril__leaf_new(th);
     if (!leaf) return ARIL_ERR_MEMORY;
     aril__bind(th, t, leaf, 0);
@@ -94,10 +94,11 @@ aril_tensor *aril_grad(const aril_tensor *t)
     if (g && *g) return aril__give(th, aril__tensor_keep(*g));
     if (!t) return aril__null_tensor("grad");
     if (aril__is_poison(t)) return aril__pass_on((aril_tensor *)(uintptr_t)t);
-    aril__fail(ARIL_ERR_GRAD, !t->node ? "grad: the tensor does not want a gradient"
-                              : !g     ? "grad: no gradient is kept for a tensor that is no leaf; "
-                                         "call aril_retain_grad before backward"
-                                       : "grad: there is none yet; call aril_backward first");
+    aril__fail(ARIL_ERR_GRAD,
+               !t->node ? "grad: the tensor does not require a gradient"
+               : !g     ? "grad: the gradient of a tensor that is not a leaf is not kept; call "
+                          "aril_retain_grad before backward"
+                        : "grad: the tensor has no gradient yet; call aril_backward first");
     return aril__poison();
 }
 
@@ -106,12 +107,15 @@ aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
     aril_status s = look("set_grad", t);
     if (s < 0) return s;
     aril_tensor **at = gathered(t);
-    if (!at) return aril__fail(ARIL_ERR_GRAD, "set_grad: the tensor keeps no gradient");
+    if (!at)
+        return aril__fail(ARIL_ERR_GRAD, "set_grad: the tensor does not keep a gradient; call "
+                                         "aril_set_requires_grad or aril_retain_grad first");
     if (g) {
         if (aril__is_poison(g)) return aril_tensor_status(g);
         if (!aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-            return aril__fail(ARIL_ERR_SHAPE, "set_grad: the gradient is %s %s, the tensor %s %s",
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "set_grad: the gradient is %s %s, but the tensor is %s %s",
                               aril__dtypes[g->dtype].name, aril__text(a, g),
                               aril__dtypes[t->dtype].name, aril__text(b, t));
         }
@@ -132,7 +136,7 @@ aril_status aril_retain_grad(aril_tensor *t)
     aril_status s = look("retain_grad", t);
     if (s < 0) return s;
     if (!t->node)
-        return aril__fail(ARIL_ERR_GRAD, "retain_grad: the tensor does not want a gradient");
+        return aril__fail(ARIL_ERR_GRAD, "retain_grad: the tensor does not require a gradient");
     if (is_leaf_node(t->node)) return ARIL_OK;
     aril__node_extra *e = aril__node_extra_of(t->node);
     if (!e) return ARIL_ERR_MEMORY;
@@ -161,10 +165,10 @@ static int add_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(
     if (s < 0) return s;
     if (!fn || !t->node)
         return aril__fail(fn ? ARIL_ERR_GRAD : ARIL_ERR_ARG, "hook: %s",
-                          fn ? "the tensor does not want a gradient" : "the function is NULL");
+                          fn ? "the tensor does not require a gradient" : "the function is NULL");
     aril__node_extra *e = aril__node_extra_of(t->node);
     aril__hook_entry *h = e ? aril__malloc(sizeof *h) : NULL;
-    if (!h) return aril__fail(ARIL_ERR_MEMORY, "hook: no memory");
+    if (!h) return aril__fail(ARIL_ERR_MEMORY, "hook: out of memory");
     *h = (aril__hook_entry){
         .out = t->node_out, .id = atomic_fetch_add(&ids, 1) + 1, .fn = fn, .ctx = ctx, .drop = drop
     };
@@ -217,22 +221,23 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (s < 0) return s;
     if (!t->node)
-        return aril__fail(ARIL_ERR_GRAD,
-                          "%s: the result, %s %s, was not computed from anything that "
-                          "wants a gradient",
-                          what, aril__dtypes[t->dtype].name, aril__text(a, t));
+        return aril__fail(
+            ARIL_ERR_GRAD,
+            "%s: the result, %s %s, was not computed from any tensor that requires a gradient",
+            what, aril__dtypes[t->dtype].name, aril__text(a, t));
     if (!grad) {
         if (scalar && t->numel != 1 && t->numel >= 0)
             return aril__fail(ARIL_ERR_SHAPE,
-                              "%s: the result has shape %s; only one element can be "
-                              "walked back from without a gradient to start from",
+                              "%s: the result has shape %s; backward starts without a gradient "
+                              "from a scalar only, pass the gradient of the result",
                               what, aril__text(a, t));
         *start = aril_ones_like(t);
         return aril_tensor_status(*start);
     }
     if (grad->flags & ARIL__POISON) return aril__refuse_poison(what, 1, grad);
     if (!aril__same_dims(grad->ndim, grad->dim, t->ndim, t->dim))
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the gradient has shape %s, the result %s", what,
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: the gradient has shape %s, but the result has shape %s", what,
                           aril__text(a, grad), aril__text(b, t));
     *start = aril_cast(grad, (aril_dtype)t->dtype);
     return aril_tensor_status(*start);
@@ -267,16 +272,20 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
 {
     aril__thread *th = aril__self();
     if (outputs.n < 1 || inputs.n < 1 || !outputs.at || !inputs.at || !grads)
-        return aril__fail(ARIL_ERR_ARG, "gradients: %d results and %d inputs", outputs.n, inputs.n);
+        return aril__fail(ARIL_ERR_ARG,
+                          "gradients: expected results, inputs and an array for the gradients, got "
+                          "%d results and %d inputs",
+                          outputs.n, inputs.n);
     if (opts.grad_outputs.n && opts.grad_outputs.n != outputs.n)
-        return aril__fail(ARIL_ERR_ARG, "gradients: %d gradients for %d results",
+        return aril__fail(ARIL_ERR_ARG, "gradients: got %d gradients for %d results",
                           opts.grad_outputs.n, outputs.n);
     size_t n = (size_t)inputs.n, m = (size_t)outputs.n;
     aril__target *target = aril__calloc(n * sizeof *target);
     aril_tensor **captured = aril__calloc(n * sizeof *captured);
     aril_tensor **start = aril__calloc(m * sizeof *start);
-    aril_status s =
-        target && captured && start ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "gradients: no memory");
+    aril_status s = target && captured && start
+                        ? ARIL_OK
+                        : aril__fail(ARIL_ERR_MEMORY, "gradients: out of memory");
     {
         ARIL_SCOPE;
         for (size_t i = 0; i < m && s == ARIL_OK; i++)
@@ -285,7 +294,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         for (size_t i = 0; i < n && s == ARIL_OK; i++) {
             s = look("gradients", inputs.at[i]);
             if (s == ARIL_OK && !inputs.at[i]->node && !opts.allow_unused)
-                s = aril__fail(ARIL_ERR_GRAD, "gradients: input %zu does not want a gradient", i);
+                s = aril__fail(ARIL_ERR_GRAD, "gradients: input %zu does not require a gradient",
+                               i);
             if (s == ARIL_OK && inputs.at[i]->node)
                 target[i] = (aril__target){ inputs.at[i]->node, inputs.at[i]->node_out };
         }

@@ -17,7 +17,7 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
     size_t units = (size + ARIL__SLAB_STEP - 1) / ARIL__SLAB_STEP;
     char *block = units > UINT16_MAX ? NULL : aril__slab_alloc(&th->slab, units * ARIL__SLAB_STEP);
     if (aril__unlikely(!block)) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: no memory to record it for its gradient",
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while recording it for backward",
                    op ? op->name : "leaf");
         return NULL;
     }
@@ -52,7 +52,7 @@ aril__node *aril__leaf_new(aril__thread *th)
 aril__node_extra *aril__node_extra_of(aril__node *n)
 {
     if (!n->extra && !(n->extra = aril__calloc(sizeof *n->extra)))
-        aril__fail(ARIL_ERR_MEMORY, "autograd: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "autograd: out of memory");
     return n->extra;
 }
 

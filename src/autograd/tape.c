@@ -31,7 +31,7 @@ static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
 {
     aril_tensor *a = aril__new_header(th);
     if (aril__unlikely(!a)) {
-        aril__fail(ARIL_ERR_MEMORY, "memory: none left for a tensor header");
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a tensor header");
         return NULL;
     }
     atomic_init(&a->refs, 1);
@@ -181,7 +181,7 @@ static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tens
 {
     size_t size = attrs ? op->attr_size : 0;
     aril__view *v = aril__slab_alloc(&th->slab, sizeof *v + op->attr_size);
-    if (!v) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory for the view", op->name);
+    if (!v) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for the view", op->name);
     *v = (aril__view){ .parent = aril__tensor_keep(in), .op = op, .seen = aril__version(in) };
     v->attrs = size ? memcpy(v + 1, attrs, size) : NULL;
     out->view = v;
@@ -224,11 +224,10 @@ static aril_status check_write(aril__thread *th, const aril__op *op, aril_tensor
     bool through_view = false;
     for (const aril_tensor *t = dest; t; t = t->view ? t->view->parent : NULL) {
         if (t->node && t->node->flags & ARIL__NODE_LEAF)
-            return aril__fail(
-                ARIL_ERR_GRAD,
-                "%s_: %s leaf that wants a gradient cannot be changed in place; do it "
-                "within ARIL_NO_GRAD",
-                op->name, through_view ? "a view of a" : "a");
+            return aril__fail(ARIL_ERR_GRAD,
+                              "%s_: %s leaf that requires a gradient cannot be modified in place; "
+                              "use ARIL_NO_GRAD",
+                              op->name, through_view ? "a view of a" : "a");
         through_view = true;
     }
     return ARIL_OK;

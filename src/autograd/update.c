@@ -13,7 +13,7 @@ static aril_status check_list(const char *what, const char *name, aril_list para
 {
     if (list.n == 0 && optional) return ARIL_OK;
     if (list.n != params.n || (list.n && !list.at))
-        return aril__fail(ARIL_ERR_ARG, "%s: %d parameters and %d %s", what, params.n, list.n,
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d parameters, but %d %s", what, params.n, list.n,
                           name);
     for (int i = 0; i < list.n; i++) {
         aril_status s = aril__check_value(what, list.at[i]);
@@ -28,15 +28,16 @@ static aril_status check_like(const char *what, const char *name, aril_list para
     for (int i = 0; i < list.n; i++) {
         const aril_tensor *p = params.at[i], *t = list.at[i];
         if (!aril__same_dims(p->ndim, p->dim, t->ndim, t->dim))
-            return aril__fail(ARIL_ERR_SHAPE, "%s: parameter %d has shape %s, its %s %s", what, i,
-                              aril__text(a, p), name, aril__text(b, t));
+            return aril__fail(ARIL_ERR_SHAPE, "%s: parameter %d has shape %s, but its %s %s", what,
+                              i, aril__text(a, p), name, aril__text(b, t));
         bool low = p->dtype == ARIL_F16 || p->dtype == ARIL_BF16;
         if (t->dtype != p->dtype && !(low && t->dtype == ARIL_F32))
-            return aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s, its %s %s", what, i,
+            return aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s, but its %s is %s", what, i,
                               aril__dtypes[p->dtype].name, name, aril__dtypes[t->dtype].name);
         if (t->storage->device != p->storage->device)
-            return aril__fail(ARIL_ERR_DEVICE, "%s: parameter %d and its %s are on two devices",
-                              what, i, name);
+            return aril__fail(ARIL_ERR_DEVICE,
+                              "%s: parameter %d and its %s are on different devices", what, i,
+                              name);
     }
     return ARIL_OK;
 }
@@ -53,16 +54,17 @@ static aril_status check(const char *what, aril_list params, int n, const part *
 {
     aril_status s = aril__check_value(what, lr);
     if (s == ARIL_OK && lr->numel != 1)
-        s = aril__fail(ARIL_ERR_SHAPE, "%s: the learning rate is one number", what);
+        s = aril__fail(ARIL_ERR_SHAPE, "%s: the learning rate must be a scalar", what);
     if (s == ARIL_OK && (needs_step || step)) {
         s = aril__check_value(what, step);
         if (s == ARIL_OK && (step->dtype != ARIL_I64 || step->numel != 1))
-            s = aril__fail(ARIL_ERR_ARG, "%s: the step is one i64", what);
+            s = aril__fail(ARIL_ERR_ARG, "%s: the step must be an i64 scalar", what);
     }
     if (s == ARIL_OK) s = check_list(what, "parameter", params, params, false);
     for (int i = 0; i < params.n && s == ARIL_OK; i++)
         if (!(DT_FLOAT >> params.at[i]->dtype & 1))
-            s = aril__fail(ARIL_ERR_DTYPE, "%s: parameter %d is %s", what, i,
+            s = aril__fail(ARIL_ERR_DTYPE,
+                           "%s: parameter %d is %s, expected a floating point dtype", what, i,
                            aril__dtypes[params.at[i]->dtype].name);
     for (int k = 0; k < n && s == ARIL_OK; k++) {
         s = check_list(what, parts[k].name, params, parts[k].list, parts[k].optional);
@@ -84,7 +86,7 @@ static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, ar
 {
     aril__update *u =
         aril__malloc((size_t)params.n * sizeof *u + aril__update_buffer(params.n) + 1);
-    if (!u) return aril__fail(ARIL_ERR_MEMORY, "update: no memory");
+    if (!u) return aril__fail(ARIL_ERR_MEMORY, "update: out of memory");
     aril_status s = step ? aril_tensor_status(aril_add_scalar_(step, 1)) : ARIL_OK;
     int n = 0;
     for (int i = 0; i < params.n; i++) {
@@ -115,7 +117,7 @@ aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers
     aril_status s = check("sgd_update", params, 2, parts, lr, step, opts.dampening != 0);
     if (s == ARIL_OK && opts.nesterov && (opts.momentum == 0 || opts.dampening != 0))
         s = aril__fail(ARIL_ERR_ARG,
-                       "sgd_update: nesterov needs momentum, and no dampening (%g, %g)",
+                       "sgd_update: nesterov needs momentum above 0 and dampening 0, got %g and %g",
                        opts.momentum, opts.dampening);
     if (s < 0) return s;
     aril_list slots[ARIL__UPDATE_SLOTS] = { { 0 } };
@@ -148,7 +150,7 @@ aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, ari
     aril_status s = check("adam_update", params, 4, parts, lr, step, true);
     if (s == ARIL_OK && !(a.beta1[0] >= 0 && a.beta1[0] < 1 && a.beta2[0] >= 0 && a.beta2[0] < 1))
         s = aril__fail(ARIL_ERR_ARG,
-                       "adam_update: beta1 and beta2 are from 0 to below 1, got %g and %g",
+                       "adam_update: beta1 and beta2 must be at least 0 and below 1, got %g and %g",
                        a.beta1[0], a.beta2[0]);
     if (s < 0) return s;
     return update(params, grads, lr, step, (aril_list[]){ m, v, largest }, &a);

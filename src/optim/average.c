@@ -28,7 +28,7 @@ static aril_status start(aril_average *a, const aril_named *params)
     a->name = aril__calloc(n * sizeof *a->name);
     a->updates = aril__calloc(n * sizeof *a->updates + aril__update_buffer(params->n));
     if (!a->params || !a->means || !a->name || !a->updates)
-        return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+        return aril__fail(ARIL_ERR_MEMORY, "average: out of memory");
     a->count = aril__number_new(0, ARIL_I64);
     a->weight = a->count ? aril__number_new(1, ARIL_F64) : NULL;
     if (!a->weight) return ARIL_ERR_MEMORY;
@@ -42,7 +42,7 @@ static aril_status start(aril_average *a, const aril_named *params)
         a->params[i] = aril_keep(params->at[i]);
         a->means[i] = aril_keep(mean);
         a->name[i] = aril__strdup(aril__param_name(params, i, number, sizeof number));
-        if (!a->name[i]) return aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+        if (!a->name[i]) return aril__fail(ARIL_ERR_MEMORY, "average: out of memory");
     }
     return ARIL_OK;
 }
@@ -54,9 +54,10 @@ aril_average *aril_average_new(const aril_named *params, aril_average_opts opts)
         if (!params)
             aril__fail(ARIL_ERR_ARG, "average: the parameters are NULL");
         else if (opts.equal && opts.decay != 0)
-            aril__fail(ARIL_ERR_ARG, "average: either .decay or .equal");
+            aril__fail(ARIL_ERR_ARG, "average: set either .decay or .equal, not both");
         else
-            aril__fail(ARIL_ERR_ARG, "average: .decay is from 0 to below 1, got %g", decay);
+            aril__fail(ARIL_ERR_ARG, "average: .decay must be at least 0 and below 1, got %g",
+                       decay);
         return NULL;
     }
     if (aril__params_check("average", params) < 0) return NULL;
@@ -64,7 +65,7 @@ aril_average *aril_average_new(const aril_named *params, aril_average_opts opts)
     ARIL_NO_GRAD;
     aril_average *a = aril__calloc(sizeof *a);
     if (!a) {
-        aril__fail(ARIL_ERR_MEMORY, "average: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "average: out of memory");
         return NULL;
     }
     a->opts = opts;

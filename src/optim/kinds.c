@@ -55,7 +55,7 @@ const aril__optim_kind *aril__optim_kind_find(const char *name)
     for (int i = 0; i < KINDS && name; i++)
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
     char near[512];
-    aril__fail(ARIL_ERR_ARG, "there is no optimizer '%s'%s", name ? name : "NULL",
+    aril__fail(ARIL_ERR_ARG, "unknown optimizer '%s'%s", name ? name : "NULL",
                aril__nearest(name ? name : "", aril_optim_names(), near, sizeof near));
     return NULL;
 }
@@ -83,7 +83,7 @@ const char *aril__nearest(const char *name, const char *const *names, char *text
         snprintf(text, size, "; did you mean %s?", near);
         return text;
     }
-    size_t n = (size_t)snprintf(text, size, "; there are");
+    size_t n = (size_t)snprintf(text, size, "; available:");
     for (int i = 0; names[i] && n < size; i++)
         n += (size_t)snprintf(text + n, size - n, "%s %s", i ? "," : "", names[i]);
     return text;
@@ -134,9 +134,9 @@ static aril_status check_range(const char *what, const option *at, double v)
 {
     if (at->below == ANY || (v >= 0 && v < at->below)) return ARIL_OK;
     if (isinf(at->below))
-        return aril__fail(ARIL_ERR_ARG, "%s: %s is at least 0, got %g", what, at->name, v);
-    return aril__fail(ARIL_ERR_ARG, "%s: %s is from 0 to below %g, got %g", what, at->name,
-                      at->below, v);
+        return aril__fail(ARIL_ERR_ARG, "%s: %s must be at least 0, got %g", what, at->name, v);
+    return aril__fail(ARIL_ERR_ARG, "%s: %s must be at least 0 and below %g, got %g", what,
+                      at->name, at->below, v);
 }
 
 static aril_status check(const char *what, const aril_optim_opts *o)
@@ -147,12 +147,12 @@ static aril_status check(const char *what, const aril_optim_opts *o)
     }
     if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
         return aril__fail(ARIL_ERR_ARG,
-                          "%s: nesterov needs momentum, and no dampening (they are %g and %g)",
+                          "%s: nesterov needs momentum above 0 and dampening 0, got %g and %g",
                           what, o->momentum, o->dampening);
     if (o->eta_plus != 0 && !(o->eta_plus > 1))
-        return aril__fail(ARIL_ERR_ARG, "%s: eta_plus is above 1, got %g", what, o->eta_plus);
+        return aril__fail(ARIL_ERR_ARG, "%s: eta_plus must be above 1, got %g", what, o->eta_plus);
     if (o->clip_update != 0 && !(o->clip_update >= 1))
-        return aril__fail(ARIL_ERR_ARG, "%s: clip_update is at least 1, got %g", what,
+        return aril__fail(ARIL_ERR_ARG, "%s: clip_update must be at least 1, got %g", what,
                           o->clip_update);
     if (o->step_max < o->step_min)
         return aril__fail(ARIL_ERR_ARG, "%s: step_min %g is above step_max %g", what, o->step_min,
@@ -174,8 +174,8 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
         }
         if (is_set(given, at) && group && at->scope == WHOLE)
             return aril__fail(ARIL_ERR_ARG,
-                              "%s: %s belongs to the optimizer, not to a group; give it where the "
-                              "optimizer is made",
+                              "%s: %s is an option of the optimizer, not of a group; set it when "
+                              "creating the optimizer",
                               what, at->name);
         fill(at, given, usual, to);
     }

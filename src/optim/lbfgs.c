@@ -36,7 +36,7 @@ aril__lbfgs *aril__lbfgs_new(void)
 {
     aril__lbfgs *b = aril__calloc(sizeof *b);
     if (!b)
-        aril__fail(ARIL_ERR_MEMORY, "lbfgs: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "lbfgs: out of memory");
     else
         b->scale = 1;
     return b;
@@ -251,7 +251,7 @@ static aril_status remember(aril__lbfgs *b, aril_tensor *grad, int most)
     if (!(ys > 1e-10)) return aril_ok() ? ARIL_OK : aril_tensor_status(s);
     if (b->n >= most && b->n > 0) drop_pair(b, 0);
     pair *grown = aril__realloc(b->pairs, (size_t)(b->n + 1) * sizeof *grown);
-    if (!grown) return aril__fail(ARIL_ERR_MEMORY, "lbfgs: no memory");
+    if (!grown) return aril__fail(ARIL_ERR_MEMORY, "lbfgs: out of memory");
     b->pairs = grown;
     b->scale = ys / dot(y, y);
     if (most > 0) b->pairs[b->n++] = (pair){ aril_keep(y), aril_keep(s), 1 / ys };
@@ -262,7 +262,7 @@ static aril_status find_direction(aril__lbfgs *b, aril_tensor *grad)
 {
     ARIL_SCOPE;
     double *share = aril__malloc((size_t)(b->n + 1) * sizeof *share);
-    if (!share) return aril__fail(ARIL_ERR_MEMORY, "lbfgs: no memory");
+    if (!share) return aril__fail(ARIL_ERR_MEMORY, "lbfgs: out of memory");
     aril_tensor *r = aril_neg(grad);
     for (int i = b->n - 1; i >= 0; i--) {
         share[i] = dot(b->pairs[i].s, r) * b->pairs[i].rho;
@@ -327,9 +327,9 @@ static aril_status iterate(problem *q, point *at, bool last, bool *more)
 aril_tensor *aril__lbfgs_step(aril_optim *opt, aril_closure *fn, void *ctx)
 {
     if (opt->n_params == 0) {
-        aril__fail(ARIL_ERR_STATE,
-                   "step_closure: this lbfgs has no parameters; give them to it with "
-                   "aril_optim_set_parameters");
+        aril__fail(
+            ARIL_ERR_STATE,
+            "step_closure: this lbfgs has no parameters; add them with aril_optim_set_parameters");
         return aril__poison();
     }
     if (opt->opts.max_eval == 0) opt->opts.max_eval = opt->opts.max_iter * 5 / 4;
@@ -410,9 +410,10 @@ static aril_status read_into(const aril_optim *opt, const aril_named *from, aril
     if (s == ARIL_OK) s = aril__check_count("optim_load_state", "optim.lbfgs", numbers[3]);
     if (s < 0) return s;
     if (numbers[3] > opt->opts.history)
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "optim_load_state: %g remembered pairs, this lbfgs has room for %d",
-                          numbers[3], opt->opts.history);
+        return aril__fail(
+            ARIL_ERR_FORMAT,
+            "optim_load_state: the state has a history of %g pairs, this lbfgs holds at most %d",
+            numbers[3], opt->opts.history);
     int n = (int)numbers[3];
     b->iterations = (int64_t)numbers[0];
     b->scale = numbers[1];
@@ -424,7 +425,7 @@ static aril_status read_into(const aril_optim *opt, const aril_named *from, aril
         if (s == ARIL_OK) s = read_vector(opt, from, "optim.lbfgs.grad", &b->grad);
     }
     if (s == ARIL_OK && !(b->pairs = aril__calloc((size_t)(n + 1) * sizeof *b->pairs)))
-        s = aril__fail(ARIL_ERR_MEMORY, "optim_load_state: no memory");
+        s = aril__fail(ARIL_ERR_MEMORY, "optim_load_state: out of memory");
     for (int i = 0; i < n && s == ARIL_OK; i++) {
         char y[48], change[48], rho[48];
         snprintf(y, sizeof y, "optim.lbfgs.y.%d", i);

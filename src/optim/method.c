@@ -20,7 +20,7 @@ static aril_tensor *gradient(const aril_optim_opts *o, const aril__step_values *
 aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *updates)
 {
     if (aril__self()->tracer)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "step: %s reads values, and cannot be traced",
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "step: %s reads tensor values and cannot be traced",
                           opt->kind->name);
     aril_status s = ARIL_OK;
     for (int i = 0; i < n && s == ARIL_OK; i++) {

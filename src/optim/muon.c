@@ -23,8 +23,8 @@ static aril_status check(const char *what, const char *name, const aril_tensor *
     char text[ARIL__SHAPE_TEXT];
     return p->ndim == 2 ? ARIL_OK
                         : aril__fail(ARIL_ERR_SHAPE,
-                                     "%s: parameter '%s' has shape %s; muon takes matrices, give "
-                                     "other parameters to another optimizer",
+                                     "%s: parameter '%s' has shape %s; muon expects matrices, use "
+                                     "another optimizer for other parameters",
                                      what, name, aril__text(text, p));
 }
 

@@ -23,12 +23,12 @@ aril_status aril__names_add(aril__names *l, aril_tensor *t, const char *format, 
         aril_tensor **at = aril__realloc(l->at, (size_t)cap * sizeof *at);
         if (at) l->at = at;
         char **name = at ? aril__realloc(l->name, (size_t)cap * sizeof *name) : NULL;
-        if (!name) return aril__fail(ARIL_ERR_MEMORY, "names: no memory");
+        if (!name) return aril__fail(ARIL_ERR_MEMORY, "names: out of memory");
         l->name = name;
         l->cap = cap;
     }
     l->name[l->n] = aril__strdup(text);
-    if (!l->name[l->n]) return aril__fail(ARIL_ERR_MEMORY, "names: no memory");
+    if (!l->name[l->n]) return aril__fail(ARIL_ERR_MEMORY, "names: out of memory");
     l->at[l->n++] = aril_keep(t);
     return ARIL_OK;
 }
@@ -111,16 +111,19 @@ aril_status aril__params_check(const char *what, const aril_named *params)
 {
     char name[16];
     if (params->n < 0 || (params->n > 0 && !params->at))
-        return aril__fail(ARIL_ERR_ARG, "%s: a list of %d parameters", what, params->n);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "%s: invalid list of %d parameters: the length is negative or the list NULL", what,
+            params->n);
     for (int i = 0; i < params->n; i++) {
         aril_tensor *p = params->at[i];
         aril_status s = aril__check_value(what, p);
         if (s < 0) return s;
         if (!(DT_FLOAT >> p->dtype & 1))
-            return aril__fail(ARIL_ERR_DTYPE,
-                              "%s: parameter '%s' is %s; only f16, bf16, f32 and f64 are trained",
-                              what, aril__param_name(params, i, name, sizeof name),
-                              aril__dtypes[p->dtype].name);
+            return aril__fail(
+                ARIL_ERR_DTYPE,
+                "%s: parameter '%s' is %s; only f16, bf16, f32 and f64 can be trained", what,
+                aril__param_name(params, i, name, sizeof name), aril__dtypes[p->dtype].name);
     }
     return ARIL_OK;
 }

@@ -14,7 +14,7 @@ static aril_status add_group(aril_optim *opt, const aril_optim_opts *o)
 {
     size_t bytes = (size_t)(opt->n_groups + 1) * sizeof *opt->groups;
     aril__optim_group *groups = aril__realloc(opt->groups, bytes);
-    if (!groups) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", opt->kind->name);
+    if (!groups) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", opt->kind->name);
     opt->groups = groups;
     aril__optim_group *g = &groups[opt->n_groups];
     *g = (aril__optim_group){ .opts = *o, .base = o->lr };
@@ -61,7 +61,7 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
               : NULL;
     if (updates) opt->updates = updates;
     aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;
-    if (!grads) return aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+    if (!grads) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
     opt->grads = grads;
     for (int i = 0; i < params->n && s == ARIL_OK; i++) {
         char number[16];
@@ -71,9 +71,10 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
             name = number;
         }
         if (has_param(opt, params->at[i], name, &taken)) {
-            s = taken ? aril__fail(ARIL_ERR_ARG, "%s: parameter '%s' is there already, as '%s'",
-                                   what, name, taken)
-                      : aril__fail(ARIL_ERR_ARG, "%s: two parameters are called '%s'", what, name);
+            s = taken
+                    ? aril__fail(ARIL_ERR_ARG, "%s: parameter '%s' was already added as '%s'", what,
+                                 name, taken)
+                    : aril__fail(ARIL_ERR_ARG, "%s: two parameters have the name '%s'", what, name);
             break;
         }
         const aril__method *method = opt->kind->method;
@@ -82,7 +83,7 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
         aril__optim_param *p = &opt->params[opt->n_params];
         *p = (aril__optim_param){ .group = group, .name = aril__strdup(name) };
         if (!p->name) {
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: no memory", what);
+            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
             break;
         }
         p->p = aril_keep(params->at[i]);
@@ -101,11 +102,10 @@ aril_status aril_optim_set_parameters(aril_optim *opt, const aril_named *params)
         return aril__fail(ARIL_ERR_ARG, "optim_set_parameters: the %s NULL",
                           opt ? "parameters are" : "optimizer is");
     if (opt->n_params > 0)
-        return aril__fail(
-            ARIL_ERR_STATE,
-            "optim_set_parameters: this %s has %d parameters already; add others with "
-            "aril_optim_add_group, or make a new one",
-            opt->kind->name, opt->n_params);
+        return aril__fail(ARIL_ERR_STATE,
+                          "optim_set_parameters: this %s already has %d parameters; add more with "
+                          "aril_optim_add_group, or create a new optimizer",
+                          opt->kind->name, opt->n_params);
     return add_params(opt, "optim_set_parameters", params, 0);
 }
 
@@ -115,7 +115,8 @@ int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_o
         return aril__fail(ARIL_ERR_ARG, "optim_add_group: the %s NULL",
                           opt ? "parameters are" : "optimizer is");
     if (opt->lbfgs)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "optim_add_group: lbfgs has one group only");
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "optim_add_group: lbfgs supports a single group only");
     aril_optim_opts full;
     aril_status s =
         aril__optim_resolve(opt->kind, "optim_add_group", &opts, &opt->opts, true, &full);
@@ -158,7 +159,7 @@ aril_optim *aril_optim_new(const char *name, const aril_named *params, aril_opti
     const aril__optim_kind *kind = aril__optim_kind_find(name);
     aril_optim *opt = kind ? aril__calloc(sizeof *opt) : NULL;
     if (!opt) {
-        if (kind) aril__fail(ARIL_ERR_MEMORY, "%s: no memory", name);
+        if (kind) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", name);
         return NULL;
     }
     opt->kind = kind;
@@ -228,7 +229,8 @@ aril_tensor *aril_optim_group_lr(aril_optim *opt, int group)
     if (!opt)
         aril__fail(ARIL_ERR_ARG, "optim_lr: the optimizer is NULL");
     else
-        aril__fail(ARIL_ERR_INDEX, "optim_group_lr: group %d of %d", group, opt->n_groups);
+        aril__fail(ARIL_ERR_INDEX, "optim_group_lr: group %d is out of range, there are %d", group,
+                   opt->n_groups);
     return aril__poison();
 }
 
@@ -241,7 +243,8 @@ aril_status aril_optim_set_lr(aril_optim *opt, double lr)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_set_lr: the optimizer is NULL");
     if (!(lr >= 0 && lr <= 1e300))
-        return aril__fail(ARIL_ERR_ARG, "optim_set_lr: a rate is at least 0, got %g", lr);
+        return aril__fail(ARIL_ERR_ARG,
+                          "optim_set_lr: the learning rate must be at least 0, got %g", lr);
     double first = opt->groups[0].base;
     for (int i = 0; i < opt->n_groups; i++) {
         aril__optim_group *g = &opt->groups[i];

@@ -181,43 +181,43 @@ static double sequential_at(const aril_schedule *s, double base, int64_t t)
 
 static aril_status needs_total(const aril_schedule_opts *o)
 {
-    return o->total >= 1
-               ? ARIL_OK
-               : aril__fail(ARIL_ERR_ARG, "schedule: .total, the length, is at least 1, got %lld",
-                            (long long)o->total);
+    return o->total >= 1 ? ARIL_OK
+                         : aril__fail(ARIL_ERR_ARG,
+                                      "schedule: .total, the length, must be at least 1, got %lld",
+                                      (long long)o->total);
 }
 
 static aril_status needs_every(const aril_schedule_opts *o)
 {
-    return o->every >= 1 ? ARIL_OK
-                         : aril__fail(ARIL_ERR_ARG,
-                                      "schedule: .every, epochs between drops, is at least 1, got "
-                                      "%lld",
-                                      (long long)o->every);
+    return o->every >= 1
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG,
+                            "schedule: .every, epochs between drops, must be at least 1, got %lld",
+                            (long long)o->every);
 }
 
 static aril_status needs_at(const aril_schedule_opts *o)
 {
     for (int i = 0; i + 1 < ARIL_SCHEDULE_STEPS && o->at[i] > 0; i++)
         if (o->at[i + 1] != 0 && o->at[i + 1] < o->at[i])
-            return aril__fail(ARIL_ERR_ARG, "schedule: .at ascends, got %lld before %lld",
+            return aril__fail(ARIL_ERR_ARG, "schedule: .at must ascend, got %lld before %lld",
                               (long long)o->at[i], (long long)o->at[i + 1]);
     return o->at[0] > 0 ? ARIL_OK
-                        : aril__fail(ARIL_ERR_ARG, "schedule: .at says where the rate drops, each "
-                                                   "at least 1");
+                        : aril__fail(ARIL_ERR_ARG, "schedule: .at, the epochs where the learning "
+                                                   "rate drops, must be given, each at least 1");
 }
 
 static aril_status needs_gamma(const aril_schedule_opts *o)
 {
     return o->gamma != 0
                ? ARIL_OK
-               : aril__fail(ARIL_ERR_ARG, "schedule: .gamma, the factor, has to be given");
+               : aril__fail(ARIL_ERR_ARG, "schedule: .gamma, the decay factor, must be set");
 }
 
 static aril_status needs_restarts(const aril_schedule_opts *o)
 {
     if (o->growth < 1)
-        return aril__fail(ARIL_ERR_ARG, "schedule: .growth is at least 1, got %g", o->growth);
+        return aril__fail(ARIL_ERR_ARG, "schedule: .growth must be at least 1, got %g", o->growth);
     return needs_total(o);
 }
 
@@ -225,8 +225,8 @@ static aril_status needs_cycle(const aril_schedule_opts *o)
 {
     if (!(o->warm_share > 0 && o->warm_share < 1) || !(o->div > 0) || !(o->final_div > 0))
         return aril__fail(ARIL_ERR_ARG,
-                          "schedule: .warm_share is between 0 and 1, .div and .final_div above 0, "
-                          "got %g, %g, %g",
+                          "schedule: .warm_share must be between 0 and 1, .div and .final_div "
+                          "above 0, got %g, %g, %g",
                           o->warm_share, o->div, o->final_div);
     return needs_total(o);
 }
@@ -235,15 +235,15 @@ static aril_status needs_peaks(const aril_schedule_opts *o)
 {
     enum { MOST = 1 << 30 };
     if (o->max_lr < 0)
-        return aril__fail(ARIL_ERR_ARG,
-                          "schedule: .max_lr, the rate at the peaks, is not negative, got "
-                          "%g",
-                          o->max_lr);
+        return aril__fail(
+            ARIL_ERR_ARG,
+            "schedule: .max_lr, the learning rate at the peaks, must be at least 0, got %g",
+            o->max_lr);
     if (o->up >= 1 && o->up <= MOST && o->down >= 0 && o->down <= MOST) return ARIL_OK;
-    return aril__fail(ARIL_ERR_ARG,
-                      "schedule: .up and .down, the counts of each half, are from 1 to %d, got "
-                      "%lld and %lld",
-                      MOST, (long long)o->up, (long long)o->down);
+    return aril__fail(
+        ARIL_ERR_ARG,
+        "schedule: .up and .down, the steps of each half, must be from 1 to %d, got %lld and %lld",
+        MOST, (long long)o->up, (long long)o->down);
 }
 
 static aril_status needs_factor(const aril_schedule_opts *o)
@@ -251,8 +251,8 @@ static aril_status needs_factor(const aril_schedule_opts *o)
     return o->factor >= 0 && o->factor < 1 && o->patience >= 0 && o->cooldown >= 0
                ? ARIL_OK
                : aril__fail(ARIL_ERR_ARG,
-                            "schedule: .factor is from 0 to below 1, .patience and .cooldown at "
-                            "least 0, got %g, %lld, %lld",
+                            "schedule: .factor must be at least 0 and below 1, .patience and "
+                            ".cooldown at least 0, got %g, %lld, %lld",
                             o->factor, (long long)o->patience, (long long)o->cooldown);
 }
 
@@ -405,7 +405,7 @@ static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedul
 {
     aril_schedule *s = aril__calloc(sizeof *s);
     if (!s) {
-        aril__fail(ARIL_ERR_MEMORY, "schedule: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "schedule: out of memory");
         return NULL;
     }
     s->kind = kind;
@@ -438,8 +438,8 @@ static aril_status all_numbers(const aril_schedule_opts *o)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!isfinite(all[i].value))
-            return aril__fail(ARIL_ERR_ARG, "schedule: .%s is %g, expected a number", all[i].name,
-                              all[i].value);
+            return aril__fail(ARIL_ERR_ARG, "schedule: .%s is %g, expected a finite number",
+                              all[i].name, all[i].value);
     return ARIL_OK;
 }
 
@@ -465,7 +465,7 @@ static const schedule_kind *find_kind(const char *name)
     for (int i = 0; i < KINDS && name; i++)
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
     char near[512];
-    aril__fail(ARIL_ERR_ARG, "there is no schedule '%s'%s", name ? name : "NULL",
+    aril__fail(ARIL_ERR_ARG, "unknown schedule '%s'%s", name ? name : "NULL",
                aril__nearest(name ? name : "", aril_schedule_names(), near, sizeof near));
     return NULL;
 }
@@ -483,8 +483,7 @@ aril_schedule *aril_schedule_for_training(const char *name, int64_t epochs, int6
     if (!kind) return NULL;
     if (epochs < 1 || steps < 1 || epochs > INT64_MAX / steps) {
         aril__fail(ARIL_ERR_ARG,
-                   "%s_schedule: a training of %lld epochs with %lld steps each; expected at least "
-                   "1 of both",
+                   "%s_schedule: got %lld epochs of %lld steps each; expected at least 1 of both",
                    name, (long long)epochs, (long long)steps);
         return NULL;
     }
@@ -552,23 +551,25 @@ static aril_schedule *combine(const schedule_kind *kind, int n, aril_schedule *c
         }
         for (int j = 0; j <= i && whole; j++) {
             if (!parts[i]->owned && (j == i || parts[j] != parts[i])) continue;
-            aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is in use already; make another one",
+            aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is already in use; create another one",
                        kind->name, i);
             whole = false;
         }
         if (whole && i && at && at[i - 1] <= (i > 1 ? at[i - 2] : 0)) {
-            aril__fail(ARIL_ERR_ARG, "%s_schedule: counts ascend from above 0", kind->name);
+            aril__fail(ARIL_ERR_ARG, "%s_schedule: counts must be positive and ascending",
+                       kind->name);
             whole = false;
         }
     }
-    if (n < 1 || !parts) aril__fail(ARIL_ERR_ARG, "%s_schedule: %d parts", kind->name, n);
+    if (n < 1 || !parts)
+        aril__fail(ARIL_ERR_ARG, "%s_schedule: expected at least one part, got %d", kind->name, n);
     if (whole) s = schedule_new(kind, &(aril_schedule_opts){ .per_batch = batches });
     size_t count = (size_t)n;
     if (s) {
         s->parts = aril__calloc(count * sizeof *s->parts);
         s->from = aril__calloc(count * sizeof *s->from);
         if (!s->parts || !s->from) {
-            aril__fail(ARIL_ERR_MEMORY, "%s_schedule: no memory", kind->name);
+            aril__fail(ARIL_ERR_MEMORY, "%s_schedule: out of memory", kind->name);
             aril_schedule_free(s);
             s = NULL;
         }
@@ -698,8 +699,8 @@ static aril_status watch(aril_schedule *s, const char *name, bool rising)
     if (status != ARIL_OK || s->kind->at != plateau_at) return status;
     if (s->opts.rising && !rising)
         return aril__fail(ARIL_ERR_ARG,
-                          "a plateau says .rising and watches %s, of which smaller values are "
-                          "better; name what it watches in .schedule_monitor",
+                          "the plateau schedule has .rising set, but monitors %s, where smaller is "
+                          "better; set .schedule_monitor to the metric to monitor",
                           name);
     s->rising = rising;
     if (isinf(s->best)) s->best = rising ? -INFINITY : INFINITY;
@@ -718,13 +719,13 @@ aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
 {
     aril_schedule **grown = NULL;
     if (s && s->owned)
-        return aril__fail(ARIL_ERR_ARG, "optim_schedule: the schedule is in use already; make "
-                                        "another one");
+        return aril__fail(ARIL_ERR_ARG,
+                          "optim_schedule: the schedule is already in use; create another one");
     if (opt && s)
         grown = aril__realloc(opt->schedules, (size_t)(opt->n_schedules + 1) * sizeof *grown);
     if (!grown) {
         aril_schedule_free(s);
-        return opt && s ? aril__fail(ARIL_ERR_MEMORY, "optim_schedule: no memory")
+        return opt && s ? aril__fail(ARIL_ERR_MEMORY, "optim_schedule: out of memory")
                         : aril__fail(ARIL_ERR_ARG, "optim_schedule: the %s is NULL",
                                      opt ? "schedule" : "optimizer");
     }
@@ -776,8 +777,8 @@ aril_status aril__schedule_check(const aril_schedule *s, const char *name, const
     for (int i = 0; i < ARIL__SCHEDULE_NUMBERS - 1 && status == ARIL_OK; i++)
         status = aril__check_count("optim_load_state", name, numbers[i]);
     if (status == ARIL_OK && isnan(numbers[ARIL__SCHEDULE_NUMBERS - 1]))
-        status = aril__fail(ARIL_ERR_FORMAT,
-                            "optim_load_state: the best value in '%s' is no number", name);
+        status =
+            aril__fail(ARIL_ERR_FORMAT, "optim_load_state: the best value in '%s' is NaN", name);
     numbers += ARIL__SCHEDULE_NUMBERS;
     for (int i = 0; i < s->n_parts && status == ARIL_OK; i++) {
         status = aril__schedule_check(s->parts[i], name, numbers);

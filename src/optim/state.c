@@ -39,7 +39,7 @@ static aril_status add_whole(aril_optim *opt)
     double *numbers = aril__malloc(most * sizeof *numbers);
     int64_t *counts = aril__malloc(most * sizeof *counts);
     aril_status s =
-        numbers && counts ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "optim_state: no memory");
+        numbers && counts ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "optim_state: out of memory");
     if (s == ARIL_OK) s = aril__names_add(to, opt->step, "optim.step");
     for (int i = 0; i < opt->n_groups && s == ARIL_OK; i++) {
         s = i ? aril__names_add(to, opt->groups[i].lr, "optim.lr.%d", i)
@@ -257,13 +257,13 @@ static aril_status read_all(const aril_optim *opt, const aril_named *from, readi
     r->slots = aril__calloc(n * ARIL__UPDATE_SLOTS * sizeof *r->slots);
     r->grads = aril__calloc(n * sizeof *r->grads);
     if (!r->numbers || !r->missed || !r->pending || !r->slots || !r->grads)
-        return aril__fail(ARIL_ERR_MEMORY, "optim_load_state: no memory");
+        return aril__fail(ARIL_ERR_MEMORY, "optim_load_state: out of memory");
     aril_status s = read_whole(opt, from, r);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) s = read_param(opt, from, r, i);
     if (s == ARIL_OK && opt->lbfgs) s = aril__lbfgs_read(opt, from, &r->lbfgs, &r->known);
     if (s == ARIL_OK && r->known != from->n)
         s = aril__fail(ARIL_ERR_FORMAT,
-                       "optim_load_state: %d of %d tensors are not known to this %s; was the state "
+                       "optim_load_state: %d of %d tensors are unknown to this %s; was the state "
                        "saved by another optimizer, or with other groups or schedules?",
                        from->n - r->known, from->n, opt->kind->name);
     return s;

@@ -107,7 +107,7 @@ static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
     aril_tensor *few[32], **norms = few;
     if (n == 0) return aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu());
     if (n > 32 && !(norms = aril__malloc((size_t)n * sizeof *norms))) {
-        aril__fail(ARIL_ERR_MEMORY, "clip_grad_norm: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "clip_grad_norm: out of memory");
         return aril__poison();
     }
     aril_dtype dtype = ARIL_F32;
@@ -140,8 +140,9 @@ aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, doub
         if (!params)
             aril__fail(ARIL_ERR_ARG, "clip_grad_norm: the parameters are NULL");
         else if (!(max_norm >= 0) || !(p >= 0))
-            aril__fail(ARIL_ERR_ARG, "clip_grad_norm: max_norm and p are at least 0, got %g and %g",
-                       max_norm, p);
+            aril__fail(ARIL_ERR_ARG,
+                       "clip_grad_norm: max_norm and p must be at least 0, got %g and %g", max_norm,
+                       p);
         return aril__poison();
     }
     aril_guard scope = aril_scope_begin();
@@ -149,7 +150,7 @@ aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, doub
     aril_tensor **grads = aril__malloc((size_t)(params->n + 1) * sizeof *grads), *norm;
     int n = 0;
     if (!grads) {
-        aril__fail(ARIL_ERR_MEMORY, "clip_grad_norm: no memory");
+        aril__fail(ARIL_ERR_MEMORY, "clip_grad_norm: out of memory");
         norm = aril__poison();
     } else {
         for (int i = 0; i < params->n; i++)
@@ -172,7 +173,7 @@ aril_status aril_clip_grad_value(const aril_named *params, double most)
 {
     if (!params || !(most >= 0))
         return aril__fail(ARIL_ERR_ARG, "clip_grad_value: %s",
-                          params ? "the limit is at least 0" : "the parameters are NULL");
+                          params ? "the limit must be at least 0" : "the parameters are NULL");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_status s = aril__params_check("clip_grad_value", params);
@@ -271,10 +272,10 @@ static int gather(aril_optim *opt)
 static aril_status no_gradient(const aril_optim *opt)
 {
     if (opt->n_params == 0)
-        return aril__fail(ARIL_ERR_STATE,
-                          "step: this %s has no parameters; give them to it with "
-                          "aril_optim_set_parameters",
-                          opt->kind->name);
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "step: this %s has no parameters; add them with aril_optim_set_parameters",
+            opt->kind->name);
     return aril__fail(ARIL_ERR_GRAD,
                       "step: none of the %d parameters has a gradient; call aril_backward first",
                       opt->n_params);
@@ -306,9 +307,10 @@ aril_status aril_step(aril_optim *opt)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "step: the optimizer is NULL");
     if (aril_optim_needs_closure(opt))
-        return aril__fail(ARIL_ERR_STATE,
-                          "step: %s computes the loss several times; use aril_step_closure",
-                          opt->kind->name);
+        return aril__fail(
+            ARIL_ERR_STATE,
+            "step: %s evaluates the loss several times per step; use aril_step_closure",
+            opt->kind->name);
     if (opt->pending + 1 < opt->opts.accumulate) {
         opt->pending++;
         return ARIL_OK;
