@@ -190,11 +190,11 @@ TEST(dlpack_rejects_unsupported_tensors)
     refused(m, ARIL_ERR_DEVICE, "device type 2");
     m = other();
     m.dl_tensor.dtype.lanes = 4;
-    refused(m, ARIL_ERR_DTYPE, "vectors of 4");
+    refused(m, ARIL_ERR_DTYPE, "elements with 4 lanes");
     m = other();
     m.dl_tensor.dtype.code = 5; /* complex */
     m.dl_tensor.dtype.bits = 64;
-    refused(m, ARIL_ERR_DTYPE, "code 5 and 64 bits");
+    refused(m, ARIL_ERR_DTYPE, "code 5 with 64 bits");
     m = other();
     m.dl_tensor.ndim = 9;
     refused(m, ARIL_ERR_SHAPE, "9 dimensions");

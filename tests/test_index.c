@@ -292,7 +292,7 @@ TEST(errors)
     CHECK(fails(aril_masked_select(x, f), ARIL_ERR_SHAPE, "masked_select", "[2]"));
     CHECK(fails(aril_masked_select(f, f), ARIL_ERR_DTYPE, "masked_select", "f32"));
     CHECK(fails(aril_masked_scatter(f, BOOLS(true, true), counted(ARIL_SHAPE(1))), ARIL_ERR_SHAPE,
-                "masked_scatter", "2 places"));
+                "masked_scatter", "selects 2 elements"));
     CHECK(fails(aril_masked_fill(f, f, f), ARIL_ERR_SHAPE, "masked_fill", "dimensions"));
     CHECK(fails(aril_cat(ARIL_LIST(x, f), 0), ARIL_ERR_SHAPE, "cat", "[3,4] and [2]"));
     CHECK(fails(aril_cat((aril_list){ 0 }, 0), ARIL_ERR_ARG, "cat", "no tensors"));

@@ -93,7 +93,8 @@ TEST(invalid_arguments_are_explained)
     CHECK(failed_with(aril_matrix_rank(s, (aril_rank_opts){ .atol = -1 }), ARIL_ERR_ARG, "atol"));
     aril_fftn_opts twice = { .axes = ARIL_AXES(0, -2) }, short_of = { .n = { -3 } };
     CHECK(failed_with(aril_rfftn(s, twice), ARIL_ERR_ARG, "axis 0 appears twice"));
-    CHECK(failed_with(aril_rfftn(s, short_of), ARIL_ERR_ARG, "a length of -3"));
+    CHECK(
+        failed_with(aril_rfftn(s, short_of), ARIL_ERR_ARG, "length must not be negative, got -3"));
     CHECK(failed_with(aril_fftn(s, (aril_fftn_opts){ 0 }), ARIL_ERR_SHAPE, "complex numbers"));
     CHECK(
         failed_with(aril_rfft2(filled(ARIL_SHAPE(3), 1), ARIL_FFT_ORTHO), ARIL_ERR_INDEX, "axis"));
@@ -115,13 +116,20 @@ TEST(invalid_einsum_expressions)
         aril_status code;
         const char *text;
     } bad[] = {
-        { "ij,jk->im", ARIL_ERR_ARG, "'m'" },         { "ij,jk->ii", ARIL_ERR_ARG, "twice" },
-        { "ij,jk,kl->il", ARIL_ERR_ARG, "operands" }, { "ij->ij", ARIL_ERR_ARG, "operands" },
-        { "ij,j1->i", ARIL_ERR_ARG, "'1'" },          { "ij,jk-ik", ARIL_ERR_ARG, "'-'" },
-        { "ij,jk->ik->", ARIL_ERR_ARG, "'-'" },       { "i,jk->k", ARIL_ERR_SHAPE, "names 1 axes" },
-        { "ijk,jk->k", ARIL_ERR_SHAPE, "names 3" },   { "ij,ik->jk", ARIL_ERR_SHAPE, "2 and 3" },
-        { "i..j,jk->k", ARIL_ERR_ARG, "'.'" },        { "......,jk->k", ARIL_ERR_ARG, "'.'" },
-        { "ii,jk->k", ARIL_ERR_SHAPE, "2 and 3" },    { "", ARIL_ERR_SHAPE, "names 0" },
+        { "ij,jk->im", ARIL_ERR_ARG, "'m'" },
+        { "ij,jk->ii", ARIL_ERR_ARG, "twice" },
+        { "ij,jk,kl->il", ARIL_ERR_ARG, "operands" },
+        { "ij->ij", ARIL_ERR_ARG, "operands" },
+        { "ij,j1->i", ARIL_ERR_ARG, "'1'" },
+        { "ij,jk-ik", ARIL_ERR_ARG, "'-'" },
+        { "ij,jk->ik->", ARIL_ERR_ARG, "'-'" },
+        { "i,jk->k", ARIL_ERR_SHAPE, "has 1 labels" },
+        { "ijk,jk->k", ARIL_ERR_SHAPE, "has 3 labels" },
+        { "ij,ik->jk", ARIL_ERR_SHAPE, "2 and 3" },
+        { "i..j,jk->k", ARIL_ERR_ARG, "'.'" },
+        { "......,jk->k", ARIL_ERR_ARG, "'.'" },
+        { "ii,jk->k", ARIL_ERR_SHAPE, "2 and 3" },
+        { "", ARIL_ERR_SHAPE, "has 0 labels" },
         { "ij,jk->i k,", ARIL_ERR_ARG, "','" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

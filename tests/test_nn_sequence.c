@@ -145,7 +145,7 @@ TEST(networks_report_invalid_inputs)
     FAILS(aril_forward(m, randn(ARIL_SHAPE(5))), ARIL_ERR_SHAPE, "[T,N,I] or [T,I]");
     aril_tensor *x = randn(ARIL_SHAPE(5, 2, 3));
     FAILS(aril_forward_n(m, ARIL_LIST(x, randn(ARIL_SHAPE(2, 2, 4)))), ARIL_ERR_SHAPE,
-          "expected 1 first states");
+          "expected 1 initial states");
     FAILS(aril_forward_n(m, ARIL_LIST(x, x, x, x, x)), ARIL_ERR_ARG, "at most 4 inputs");
     aril_module_release(m);
 }

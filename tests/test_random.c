@@ -306,19 +306,20 @@ TEST(random_invalid_calls)
     ARIL_SCOPE;
     aril_device cpu = aril_cpu();
     aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, cpu);
-    wrong(aril_rand(ARIL_SHAPE(2), ARIL_I64, cpu), ARIL_ERR_DTYPE, "rand: needs a floating point");
+    wrong(aril_rand(ARIL_SHAPE(2), ARIL_I64, cpu), ARIL_ERR_DTYPE,
+          "rand: expected a floating-point dtype");
     wrong(aril_randn(ARIL_SHAPE(2, -3), ARIL_F32, cpu), ARIL_ERR_SHAPE, "randn");
     wrong(aril_randint(5, 5, ARIL_SHAPE(2), ARIL_I64, cpu), ARIL_ERR_ARG, "randint: the range");
-    wrong(aril_randint(0, 300, ARIL_SHAPE(2), ARIL_U8, cpu), ARIL_ERR_ARG, "u8 does not hold");
-    wrong(aril_randint(-1, 3, ARIL_SHAPE(2), ARIL_U64, cpu), ARIL_ERR_ARG, "u64 does not hold");
+    wrong(aril_randint(0, 300, ARIL_SHAPE(2), ARIL_U8, cpu), ARIL_ERR_ARG, "u8 cannot represent");
+    wrong(aril_randint(-1, 3, ARIL_SHAPE(2), ARIL_U64, cpu), ARIL_ERR_ARG, "u64 cannot represent");
     wrong(aril_randint(INT64_MIN, INT64_MAX, ARIL_SHAPE(2), ARIL_I64, cpu), ARIL_ERR_ARG,
           "randint: the range");
     wrong(aril_randperm(-1, ARIL_I64, cpu), ARIL_ERR_SHAPE, "randperm");
-    wrong(aril_bernoulli(aril_mul_scalar(x, 1.5)), ARIL_ERR_ARG, "probability of 1.5");
+    wrong(aril_bernoulli(aril_mul_scalar(x, 1.5)), ARIL_ERR_ARG, "from 0 to 1, got 1.5");
     wrong(aril_bernoulli(aril_cast(x, ARIL_I64)), ARIL_ERR_DTYPE, "bernoulli");
-    wrong(aril_bernoulli_(x, -0.1), ARIL_ERR_ARG, "probability of -0.1");
+    wrong(aril_bernoulli_(x, -0.1), ARIL_ERR_ARG, "from 0 to 1, got -0.1");
     wrong(aril_uniform_(x, 2, 1), ARIL_ERR_ARG, "uniform_: invalid range from 2 to 1");
-    wrong(aril_normal_(x, 0, -1), ARIL_ERR_ARG, "deviation of -1");
+    wrong(aril_normal_(x, 0, -1), ARIL_ERR_ARG, "invalid standard deviation -1");
     wrong(aril_uniform_(aril_cast(x, ARIL_I32), 0, 1), ARIL_ERR_DTYPE, "floating-point");
     wrong(aril_normal_(NULL, 0, 1), ARIL_ERR_ARG, "NULL");
     wrong(aril_rand_like(NULL), ARIL_ERR_ARG, "NULL");

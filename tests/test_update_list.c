@@ -298,7 +298,7 @@ TEST(read_only_tensors_are_rejected)
     list_new(&l, 2, ARIL_F32);
     aril_tensor **p = &l.in[ARIL__UPDATE_FIXED + ARIL__ITEM], *was = *p;
     *p = aril_expand(aril_ones(ARIL_SHAPE(1), ARIL_F32, aril_cpu()), ARIL_SHAPE(4));
-    CHECK_FAILS(list_apply(&l), ARIL_ERR_STATE, "update_: elements of the tensor written to share");
+    CHECK_FAILS(list_apply(&l), ARIL_ERR_STATE, "update_: elements of the destination share");
     *p = aril_detach(was);
     aril_set_requires_grad(*p, true);
     CHECK_FAILS(list_apply(&l), ARIL_ERR_GRAD, "update_: a leaf that requires a gradient");
