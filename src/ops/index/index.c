@@ -429,8 +429,7 @@ static aril_tensor *put_slices(const char *what, const aril__op *op, aril_tensor
     if (at < 0) return aril__poison();
     if (!is_source(x, at, index, src)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE,
-                   "%s: src %s does not match %s with index %s along axis %d", what,
+        aril__fail(ARIL_ERR_SHAPE, "%s: src %s does not match %s with index %s along axis %d", what,
                    aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
         return aril__poison();
     }

@@ -77,8 +77,7 @@ static aril_status run_multilabel(aril__run *r, const aril_tensor *g, const aril
     j.g = g ? aril__ptr(g) : NULL;
     j.divisor = (double)j.classes;
     j.marks = aril__malloc((size_t)x->numel * sizeof *j.marks + 1);
-    if (!j.marks)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    if (!j.marks) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril__parallel_for(samples_of(x), grain_of(&j),
                        r->type == ARIL_F32 ? multilabel_margin_f32 : multilabel_margin_f64, &j);
     free(j.marks);
