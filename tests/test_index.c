@@ -302,7 +302,8 @@ TEST(errors)
     CHECK(fails(aril_repeat(x, ARIL_SHAPE(2)), ARIL_ERR_SHAPE, "repeat", "2 dimensions"));
     CHECK(fails(aril_repeat(x, ARIL_SHAPE(2, -1)), ARIL_ERR_SHAPE, "repeat", "-1"));
     CHECK(fails(aril_repeat_interleave(x, -1, 0), ARIL_ERR_ARG, "repeat_interleave", "-1"));
-    CHECK(fails(aril_pad(x, ARIL_PADS(1), (aril_pad_opts){ 0 }), ARIL_ERR_ARG, "pad", "1 numbers"));
+    CHECK(fails(aril_pad(x, ARIL_PADS(1), (aril_pad_opts){ 0 }), ARIL_ERR_ARG, "pad",
+                "got 1 values"));
     CHECK(fails(aril_pad(x, ARIL_PADS(4, 0), (aril_pad_opts){ .mode = ARIL_PAD_REFLECT }),
                 ARIL_ERR_SHAPE, "pad", "[3,4]"));
     CHECK(fails(aril_pad(x, ARIL_PADS(-3, -3), (aril_pad_opts){ 0 }), ARIL_ERR_SHAPE, "pad",

@@ -98,7 +98,7 @@ TEST(invalid_attention_arguments)
     CHECK_FAILS(aril_scaled_dot_product_attention(q, v, k, (aril_attention_opts){ 0 }),
                 ARIL_ERR_SHAPE, "got [3,4], [5,2] and [5,4]");
     CHECK_FAILS(aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ .mask = mask }),
-                ARIL_ERR_SHAPE, "a mask [3,4] does not broadcast to [3,5]");
+                ARIL_ERR_SHAPE, "mask [3,4] does not broadcast to [3,5]");
     CHECK_FAILS(aril_scaled_dot_product_attention(
                     q, k, v, (aril_attention_opts){ .mask = mask, .causal = true }),
                 ARIL_ERR_ARG, "causal");

@@ -192,8 +192,8 @@ TEST(factors_of_different_dtypes)
         aril_tensor *h = aril_ones(ARIL_SHAPE(2, 2), low[i], aril_cpu()),
                     *f = ones(ARIL_SHAPE(2, 2));
         aril_tensor *v = aril_select(f, 0, 0);
-        refused(aril_addmm(h, h, f, 1, 1), ARIL_ERR_DTYPE, "addmm", "x f32; cast");
-        refused(aril_addmm(f, f, h, 1, 1), ARIL_ERR_DTYPE, "addmm", "f32 x ");
+        refused(aril_addmm(h, h, f, 1, 1), ARIL_ERR_DTYPE, "addmm", "and f32 differ; cast");
+        refused(aril_addmm(f, f, h, 1, 1), ARIL_ERR_DTYPE, "addmm", "dtypes f32 and ");
         refused(aril_addmv(aril_select(h, 0, 0), h, v, 1, 1), ARIL_ERR_DTYPE, "addmv", "cast");
         aril_tensor *b = aril_unsqueeze(h, 0);
         refused(aril_baddbmm(b, b, aril_unsqueeze(f, 0), 1, 1), ARIL_ERR_DTYPE, "baddbmm", "cast");

@@ -305,7 +305,7 @@ TEST(read_only_tensors_are_rejected)
     ARIL_NO_GRAD;
     CHECK_INT(list_apply(&l), ARIL_OK);
     *p = aril_cast(was, ARIL_F64);
-    CHECK_FAILS(list_apply(&l), ARIL_ERR_DTYPE, "parameter 0 is f32, parameter 1 f64");
+    CHECK_FAILS(list_apply(&l), ARIL_ERR_DTYPE, "parameter 0 is f32, parameter 1 is f64");
     *p = was;
     l.in[ARIL__UPDATE_FIXED + ARIL__ITEM + ARIL__ITEM_SLOT] = NULL;
     CHECK_FAILS(list_apply(&l), ARIL_ERR_ARG, "update: adam needs state 0");
