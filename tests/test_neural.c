@@ -106,7 +106,7 @@ TEST(invalid_attention_arguments)
                 ARIL_ERR_ARG, "dropout_p");
     CHECK_FAILS(aril_scaled_dot_product_attention(q, k, aril_cast(v, ARIL_F64),
                                                   (aril_attention_opts){ 0 }),
-                ARIL_ERR_DTYPE, "values of f64");
+                ARIL_ERR_DTYPE, "got f32, f32 and f64");
     CHECK_FAILS(aril_scaled_dot_product_attention(
                     q, k, v,
                     (aril_attention_opts){ .mask = aril_cast(f32(ARIL_SHAPE(3, 5), 0), ARIL_I64) }),
