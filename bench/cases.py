@@ -95,27 +95,27 @@ class Reader:
 
     def number(self, words, i):
         if i >= len(words):
-            self.fail(f"a number is missing after '{words[-1]}'")
+            self.fail(f"expected a number after '{words[-1]}'")
         try:
             return float(words[i])
         except ValueError:
-            self.fail(f"'{words[i]}' is no number")
+            self.fail(f"'{words[i]}' is not a number")
 
     def whole(self, words, i, least):
         value = self.number(words, i)
         if value != int(value) or value < least:
-            self.fail(f"'{words[i]}' is no whole number from {least} up")
+            self.fail(f"'{words[i]}' is not an integer of at least {least}")
         return int(value)
 
     def no_more(self, words, n):
         if len(words) > n:
-            self.fail(f"what is '{words[n]}' after '{words[n - 1]}'?")
+            self.fail(f"unexpected '{words[n]}' after '{words[n - 1]}'")
 
     # ---- nets
 
     def use(self, net, words, above):
         if len(words) < 2 or words[1] not in above:
-            self.fail(f"no block '{words[1] if len(words) > 1 else ''}' stands above")
+            self.fail(f"unknown block '{words[1] if len(words) > 1 else ''}': define it first")
         parameters, lines, above = self.blocks[words[1]]
         times = 1
         if len(words) >= 4 and words[-2] == "times":
@@ -123,7 +123,7 @@ class Reader:
             words = words[:-2]
         given = words[2:]
         if len(given) != len(parameters):
-            self.fail(f"block '{words[1]}' takes {len(parameters)} numbers, not {len(given)}")
+            self.fail(f"block '{words[1]}' expects {len(parameters)} numbers, got {len(given)}")
         value = dict(zip(parameters, given))
         for _ in range(times):
             for line in lines:
@@ -133,7 +133,7 @@ class Reader:
         if words[0] == "use":
             return self.use(net, words, above)
         if words[0] not in LAYERS:
-            self.fail(f"no layer '{words[0]}'")
+            self.fail(f"unknown layer '{words[0]}'")
         count, window, bias = LAYERS[words[0]]
         read = self.number if words[0] == "dropout" else lambda w, k: self.whole(w, k, 1)
         layer = Layer(words[0], [read(words, k + 1) for k in range(count)])
@@ -148,7 +148,7 @@ class Reader:
             elif bias and words[i] == "nobias":
                 layer.bias = False
             else:
-                self.fail(f"what is '{words[i]}' after '{words[i - 1]}'?")
+                self.fail(f"unexpected '{words[i]}' after '{words[i - 1]}'")
             i += 1
         net.append(layer)
 
@@ -159,7 +159,7 @@ class Reader:
                 shortcuts.append(0)
             elif layer.kind == "shortcut":
                 if not shortcuts or shortcuts[-1]:
-                    self.fail(f"net '{name}' has a shortcut out of place")
+                    self.fail(f"net '{name}' has a shortcut outside a residual")
                 shortcuts[-1] = 1
             elif layer.kind == "end":
                 if not shortcuts:
@@ -176,7 +176,7 @@ class Reader:
         if len(words) <= first:
             self.fail(f"'{words[1] if len(words) > 1 else role}' has no sizes")
         if words[1] in case.names():
-            self.fail(f"'{words[1]}' stands for two things")
+            self.fail(f"'{words[1]}' is defined twice")
         classes = self.whole(words, 2, 1) if role == "labels" else 0
         shape = [self.whole(words, i, 1) for i in range(first, len(words))]
         case.tensors.append(Tensor(words[1], role, shape, classes))
@@ -184,27 +184,27 @@ class Reader:
     def call(self, words):
         case, net, i = self.case, None, 3
         if len(words) < 4:
-            self.fail(f"what is '{words[0]}' to be?")
+            self.fail(f"unexpected '{words[0]}'")
         if words[2] == "net":
             if words[3] not in self.nets:
-                self.fail(f"no net '{words[3]}' stands above")
+                self.fail(f"unknown net '{words[3]}': define it first")
             net, i, count, most = words[3], 4, 1, 0
         elif words[2] in OPS:
             count, most = OPS[words[2]]
         else:
-            self.fail(f"no operation '{words[2]}'")
+            self.fail(f"unknown operation '{words[2]}'")
         inputs = words[i : i + count]
         if len(inputs) < count:
-            self.fail(f"'{words[2]}' takes {count} tensors")
+            self.fail(f"'{words[2]}' expects {count} tensors")
         for name in inputs:
             if name not in case.names():
-                self.fail(f"no tensor '{name}' stands above")
+                self.fail(f"unknown tensor '{name}': define it first")
         numbers = [self.number(words, k) for k in range(i + count, min(len(words), i + count + most))]
         if words[2] == "cat" and not numbers:
-            self.fail("cat takes an axis")
+            self.fail("cat needs an axis")
         self.no_more(words, i + count + len(numbers))
         if words[0] in case.names():
-            self.fail(f"'{words[0]}' stands for two things")
+            self.fail(f"'{words[0]}' is defined twice")
         case.calls.append(Call(words[0], words[2], inputs, numbers, net))
 
     def case_line(self, words, text):
@@ -226,19 +226,19 @@ class Reader:
             self.no_more(words, 2)
         elif words[0] == "task":
             if len(words) < 2:
-                self.fail("task takes a name")
+                self.fail("task needs a name")
             self.no_more(words, 2)
             case.task = words[1]
         elif words[0] == "dtype":
             if words[1:] not in (["f32"], ["bf16"]):
-                self.fail("dtype is f32 or bf16")
+                self.fail("dtype must be f32 or bf16")
             case.dtype = words[1]
         elif words[0] == "backward":
             if len(words) != 2 or words[1] not in case.names():
-                self.fail("backward takes the name of a result")
+                self.fail("backward needs the name of a result")
             case.backward = words[1]
         else:
-            self.fail(f"no line '{words[0]}' in a case")
+            self.fail(f"unknown line '{words[0]}' in a case")
 
     def finish(self):
         case = self.case
@@ -248,14 +248,14 @@ class Reader:
             if not case.calls and not case.task:
                 self.fail(f"case '{case.name}' does nothing")
             if case.task and (case.calls or case.tensors):
-                self.fail(f"case '{case.name}': a task stands alone")
+                self.fail(f"case '{case.name}': a task cannot be combined with other lines")
             if case.sgd and not case.backward:
                 self.fail(f"case '{case.name}': sgd without backward")
             if case.infer and case.backward:
-                self.fail(f"case '{case.name}': backward in inference")
+                self.fail(f"case '{case.name}': backward in inference mode")
             if case.modules and any(layer.kind in ("rnn", "lstm", "residual", "shortcut", "end")
                                     for call in case.nets for layer in self.nets[call.net]):
-                self.fail(f"case '{case.name}': modules are of plain layers")
+                self.fail(f"case '{case.name}': modules support plain layers only")
             for result in [c.out for c in case.calls]:
                 users = [c for c in case.calls if result in c.inputs]
                 if users and result != case.backward:
@@ -266,12 +266,12 @@ class Reader:
         self.finish()
         kinds = {"block": self.blocks, "net": self.nets, "case": self.cases}
         if words[0] not in kinds:
-            self.fail("a line at the margin starts with block, net or case")
+            self.fail("a line that is not indented must start with block, net or case")
         if len(words) < 2:
             self.fail(f"'{words[0]}' has no name")
         name = words[1]
         if name in kinds[words[0]]:
-            self.fail(f"{words[0]} '{name}' stands twice")
+            self.fail(f"{words[0]} '{name}' is defined twice")
         if words[0] == "block":
             self.blocks[name] = (words[2:], [], set(self.blocks))
             self.block = name
@@ -300,7 +300,7 @@ class Reader:
                 elif self.case:
                     self.case_line(words, text)
                 else:
-                    self.fail("an indented line belongs to nothing")
+                    self.fail("an indented line must follow block, net or case")
         self.finish()
         return self
 

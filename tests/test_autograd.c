@@ -135,7 +135,7 @@ TEST(overwritten_saved_value_is_an_error)
     aril_tensor *x = aril_parameter(vec(2, (float[]){ 1, 2 })), *y = aril_exp(x);
     aril_mul_scalar_(y, 2); /* exp saved its result */
     CHECK_INT(aril_backward(aril_sum(y, ARIL_ALL)), ARIL_ERR_GRAD);
-    CHECK(strstr(aril_error(), "exp") && strstr(aril_error(), "changed in place"));
+    CHECK(strstr(aril_error(), "exp") && strstr(aril_error(), "modified in place"));
     aril_clear_error();
     /* through a detached alias, and through the base of a view */
     aril_tensor *z = aril_exp(x);

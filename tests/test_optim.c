@@ -49,7 +49,7 @@ TEST(unknown_names_get_suggestions)
     CHECK_INT(n, 17);
     aril_optim_opts none = { 0 };
     CHECK_FAILS(aril_optim_new("adm", NULL, none), ARIL_ERR_ARG, "did you mean adam?");
-    CHECK_FAILS(aril_optim_new("zzzzzzzz", NULL, none), ARIL_ERR_ARG, "there are adadelta, ");
+    CHECK_FAILS(aril_optim_new("zzzzzzzz", NULL, none), ARIL_ERR_ARG, "available: adadelta, ");
     CHECK_FAILS(aril_optim_new(NULL, NULL, none), ARIL_ERR_ARG, "unknown optimizer 'NULL'");
     CHECK_FAILS(aril_optim_option_names("sdg"), ARIL_ERR_ARG, "did you mean sgd?");
 }
@@ -58,12 +58,13 @@ TEST(invalid_options_are_reported)
 {
     CHECK_FAILS(aril_adam(NULL, (aril_adam_opts){ .momentum = 0.9 }), ARIL_ERR_ARG,
                 "adam has no option momentum; available: lr, weight_decay, beta1");
-    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = -1 }), ARIL_ERR_ARG, "lr is at least 0");
-    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = NAN }), ARIL_ERR_ARG, "lr is at least 0");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = -1 }), ARIL_ERR_ARG, "lr must be at least 0");
+    CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .lr = NAN }), ARIL_ERR_ARG,
+                "lr must be at least 0");
     CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .nesterov = true }), ARIL_ERR_ARG,
                 "nesterov needs momentum");
     CHECK_FAILS(aril_adam(NULL, (aril_adam_opts){ .beta1 = 1 }), ARIL_ERR_ARG,
-                "beta1 is from 0 to below 1, got 1");
+                "beta1 must be at least 0 and below 1, got 1");
     CHECK_FAILS(aril_rprop(NULL, (aril_rprop_opts){ .eta_plus = 0.9 }), ARIL_ERR_ARG, "eta_plus");
     CHECK_FAILS(aril_rprop(NULL, (aril_rprop_opts){ .step_min = 100 }), ARIL_ERR_ARG, "step_max");
     CHECK_FAILS(aril_lbfgs(NULL, (aril_lbfgs_opts){ .clip_norm = 1 }), ARIL_ERR_ARG,
@@ -93,17 +94,19 @@ TEST(invalid_parameters_are_reported)
     CHECK_FAILS(aril_step(o), ARIL_ERR_GRAD, "none of the 1 parameters has a gradient");
     CHECK_FAILS(aril_step(NULL), ARIL_ERR_ARG, "NULL");
     CHECK_FAILS(aril_step_closure(o, NULL, NULL), ARIL_ERR_ARG, "NULL");
-    CHECK_FAILS(aril_optim_group_lr(o, 1), ARIL_ERR_INDEX, "group 1 of 1");
+    CHECK_FAILS(aril_optim_group_lr(o, 1), ARIL_ERR_INDEX, "group 1 is out of range, there are 1");
     CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(q), (aril_sgd_opts){ .clip_norm = 1 }),
-                ARIL_ERR_ARG, "belongs to the optimizer");
-    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(p), opts), ARIL_ERR_ARG, "there already");
+                ARIL_ERR_ARG, "clip_norm is an option of the optimizer, not of a group;");
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(p), opts), ARIL_ERR_ARG,
+                "parameter '1' was already added as '0'");
     CHECK_INT(aril_optim_groups(o), 1);
     aril_optim_free(o);
     aril_optim_free(NULL);
 
     o = aril_lbfgs(ARIL_TENSORS(p), (aril_lbfgs_opts){ 0 });
     CHECK_FAILS(aril_step(o), ARIL_ERR_STATE, "aril_step_closure");
-    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(q), opts), ARIL_ERR_UNSUPPORTED, "one group");
+    CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(q), opts), ARIL_ERR_UNSUPPORTED,
+                "lbfgs supports a single group only");
     aril_optim_free(o);
     aril_release(p);
     aril_release(q);

@@ -36,7 +36,7 @@ TEST(unknown_names_get_suggestions)
     CHECK_INT(n, 13);
     aril_schedule_opts none = { 0 };
     CHECK_FAILS(aril_schedule_new("cosin", none), ARIL_ERR_ARG, "did you mean cosine?");
-    CHECK_FAILS(aril_schedule_new("qqqqqqq", none), ARIL_ERR_ARG, "there are constant, cosine");
+    CHECK_FAILS(aril_schedule_new("qqqqqqq", none), ARIL_ERR_ARG, "available: constant, cosine");
     CHECK_FAILS(aril_schedule_new(NULL, none), ARIL_ERR_ARG, "NULL");
 }
 
@@ -47,7 +47,7 @@ TEST(invalid_options_are_reported)
     CHECK_FAILS(aril_step_schedule(none), ARIL_ERR_ARG, ".every");
     CHECK_FAILS(aril_multistep_schedule(none), ARIL_ERR_ARG, ".at");
     CHECK_FAILS(aril_multistep_schedule((aril_schedule_opts){ .at = { 5, 3 } }), ARIL_ERR_ARG,
-                "ascends");
+                "must ascend");
     CHECK_FAILS(aril_exponential_schedule(none), ARIL_ERR_ARG, ".gamma");
     CHECK_FAILS(aril_warm_restarts_schedule((aril_schedule_opts){ .total = 5, .growth = 0.5 }),
                 ARIL_ERR_ARG, ".growth");
@@ -60,7 +60,7 @@ TEST(invalid_options_are_reported)
     CHECK_FAILS(aril_plateau_schedule((aril_schedule_opts){ .factor = 1.5 }), ARIL_ERR_ARG,
                 ".factor");
     CHECK_FAILS(aril_function_schedule(NULL, NULL, none), ARIL_ERR_ARG, "NULL");
-    CHECK_FAILS(aril_chained_schedule(0, NULL), ARIL_ERR_ARG, "0 parts");
+    CHECK_FAILS(aril_chained_schedule(0, NULL), ARIL_ERR_ARG, "expected at least one part, got 0");
     aril_schedule_opts five = { .total = 5 }, batches = { .total = 5, .per_batch = true };
     aril_schedule *mixed[] = { aril_linear_schedule(five), aril_linear_schedule(batches) };
     CHECK_FAILS(aril_chained_schedule(2, mixed), ARIL_ERR_ARG, "some parts count batches");
