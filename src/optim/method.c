@@ -17,7 +17,7 @@ static aril_tensor *gradient(const aril_optim_opts *o, const aril__step_values *
     return o->clip_value > 0 ? aril_clamp(g, -o->clip_value, o->clip_value) : g;
 }
 
-aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *updates)
+aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
 {
     if (aril__self()->tracer)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "step: %s reads tensor values and cannot be traced",
@@ -25,7 +25,8 @@ aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *up
     aril_status s = ARIL_OK;
     for (int i = 0; i < n && s == ARIL_OK; i++) {
         ARIL_SCOPE;
-        const aril__update *u = &updates[i];
+        aril__update *u = &updates[i];
+        if (u->done) continue;
         aril__optim_param *p = &opt->params[u->param];
         const aril_optim_opts *o = &opt->groups[p->group].opts;
         aril__step_values v = { .lr = aril_item(u->lr),
@@ -34,6 +35,8 @@ aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *up
         if (v.factor < 0) return ARIL_OK; /* a gradient overflowed */
         if (o->maximize) v.factor = -v.factor;
         s = opt->kind->method->step(o, &v, p, gradient(o, &v, u));
+        u->done = s == ARIL_OK;
     }
+    for (int i = 0; i < n && s == ARIL_OK; i++) updates[i].done = false;
     return s;
 }

@@ -46,6 +46,7 @@ typedef struct aril__optim_param {
     char *name;
     int group;
     int64_t missed;          /* steps without a gradient: the parameter counts its own steps */
+    bool ahead;              /* updated by a step that then failed: its repetition skips it */
     struct update_attrs own; /* the group's, plus `missed` */
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
 } aril__optim_param;
@@ -148,7 +149,7 @@ typedef struct aril__method {
 extern const aril__method aril__method_lbfgs, aril__method_adafactor, aril__method_muon;
 
 /* Steps all parameters of `updates`, one by one. */
-aril_status aril__method_step_all(aril_optim *opt, int n, const aril__update *updates);
+aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates);
 
 /* ---- lbfgs ---- */
 

@@ -233,6 +233,7 @@ static void commit(aril_optim *opt, reading *r)
     for (int i = 0; i < opt->n_params; i++) {
         aril__optim_param *p = &opt->params[i];
         p->missed = r->missed[i];
+        p->ahead = false;
         aril__slots_drop(p);
         memcpy(p->slot, r->slots + (size_t)i * ARIL__UPDATE_SLOTS, sizeof p->slot);
         memset(r->slots + (size_t)i * ARIL__UPDATE_SLOTS, 0, sizeof p->slot);

@@ -258,6 +258,7 @@ static int gather(aril_optim *opt)
         }
         aril__update *u = &opt->updates[n];
         *u = (aril__update){ .param = i,
+                             .done = p->ahead,
                              .p = p->p,
                              .grad = g,
                              .lr = group->lr,
@@ -294,6 +295,7 @@ void aril__step_done(aril_optim *opt)
     if (opt->n_schedules) aril__schedules_advance(opt, true, false, NAN);
 }
 
+/* Updates read the number of the step, so it is counted before them. */
 static aril_status count(aril_optim *opt, aril_tensor *finite)
 {
     if (finite) return aril_tensor_status(aril_add_(opt->step, aril_cast(finite, ARIL_I64)));
@@ -301,6 +303,15 @@ static aril_status count(aril_optim *opt, aril_tensor *finite)
     ++*(int64_t *)aril__ptr(opt->step);
     aril__bump_version(opt->step);
     return ARIL_OK;
+}
+
+/* Takes the count back after a failure, so that the step can be repeated. A recorded step has not
+ * counted yet. */
+static void uncount(aril_optim *opt, int64_t before)
+{
+    if (aril__self()->tracer) return;
+    *(int64_t *)aril__ptr(opt->step) = before;
+    aril__bump_version(opt->step);
 }
 
 aril_status aril_step(aril_optim *opt)
@@ -324,14 +335,19 @@ aril_status aril_step(aril_optim *opt)
     aril_status s = find_factor(opt, n, &factor, &finite);
     if (s == ARIL_OK && finite && opt->opts.loss_scale_growth > 0)
         s = next_scale(opt, finite, &scale, &good);
+    int64_t before = *(int64_t *)aril__ptr(opt->step);
     if (s == ARIL_OK) s = count(opt, finite);
     if (s < 0) return s;
     for (int i = 0; i < n && factor; i++) opt->updates[i].factor = factor;
     s = opt->kind->method ? aril__method_step_all(opt, n, opt->updates)
                           : aril__update_all(n, opt->updates, opt->updates + opt->n_params);
+    for (int i = 0; i < n; i++) opt->params[opt->updates[i].param].ahead = opt->updates[i].done;
     if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->scale, scale));
     if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->good, good));
-    if (s == ARIL_OK) aril__step_done(opt);
+    if (s == ARIL_OK)
+        aril__step_done(opt);
+    else
+        uncount(opt, before);
     return s;
 }
 

@@ -400,23 +400,26 @@ size_t aril__update_buffer(int n)
     return inputs * sizeof(aril_tensor *) + (size_t)n * sizeof(bool);
 }
 
-aril_status aril__update_all(int n, const aril__update *u, void *buffer)
+aril_status aril__update_all(int n, aril__update *u, void *buffer)
 {
     aril_tensor **in = buffer;
-    bool *done = (bool *)(in + ARIL__UPDATE_FIXED + n * ARIL__ITEM);
-    memset(done, 0, (size_t)n * sizeof *done);
+    bool *taken = (bool *)(in + ARIL__UPDATE_FIXED + n * ARIL__ITEM);
+    for (int i = 0; i < n; i++) taken[i] = u[i].done;
     for (int first = 0; first < n; first++) {
         int items = 0;
-        for (int i = first; i < n && !done[first]; i++) {
-            if (i > first && (done[i] || !same_list(&u[first], &u[i]))) continue;
+        if (taken[first]) continue;
+        for (int i = first; i < n; i++) {
+            if (taken[i] || !same_list(&u[first], &u[i])) continue;
             aril_tensor **item = in + ARIL__UPDATE_FIXED + items++ * ARIL__ITEM;
             item[ARIL__ITEM_P] = u[i].p;
             item[ARIL__ITEM_GRAD] = u[i].grad;
             memcpy(item + ARIL__ITEM_SLOT, u[i].slot, sizeof u[i].slot);
-            if (i > first) done[i] = true;
+            taken[i] = true;
         }
-        aril_status s = items ? update_list(&u[first], items, in) : ARIL_OK;
+        aril_status s = update_list(&u[first], items, in);
         if (s < 0) return s;
+        for (int i = first; i < n; i++) u[i].done |= same_list(&u[first], &u[i]);
     }
+    for (int i = 0; i < n; i++) u[i].done = false;
     return ARIL_OK;
 }

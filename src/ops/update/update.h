@@ -46,6 +46,7 @@ typedef struct aril__update {
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
     const struct update_attrs *attrs;
     int param; /* the caller's number of the parameter */
+    bool done; /* made by a call that then failed: the next one skips it */
 } aril__update;
 
 /* Performs n updates: one call of the op for all parameters with the same options, dtype and
@@ -53,6 +54,6 @@ typedef struct aril__update {
  * call; with it, and kernels that need no memory (the CPU's, on tensors stored alike), no update
  * fails once another was made. */
 size_t aril__update_buffer(int n);
-aril_status aril__update_all(int n, const aril__update *u, void *buffer);
+aril_status aril__update_all(int n, aril__update *u, void *buffer);
 
 #endif
