@@ -99,6 +99,7 @@ TEST(invalid_parameters_are_reported)
                 ARIL_ERR_ARG, "clip_norm is an option of the optimizer, not of a group;");
     CHECK_FAILS(aril_optim_add_group(o, ARIL_TENSORS(p), opts), ARIL_ERR_ARG,
                 "parameter '1' was already added as '0'");
+    CHECK_INT(aril_optim_parameters(o)->n, 1); /* as before */
     CHECK_INT(aril_optim_groups(o), 1);
     aril_optim_free(o);
     aril_optim_free(NULL);

@@ -33,13 +33,17 @@ aril_status aril__names_add(aril__names *l, aril_tensor *t, const char *format, 
     return ARIL_OK;
 }
 
+void aril__names_cut(aril__names *l, int n)
+{
+    while (l->n > n) {
+        aril_release(l->at[--l->n]);
+        free(l->name[l->n]);
+    }
+}
+
 void aril__names_clear(aril__names *l)
 {
-    for (int i = 0; i < l->n; i++) {
-        aril_release(l->at[i]);
-        free(l->name[i]);
-    }
-    l->n = 0;
+    aril__names_cut(l, 0);
 }
 
 void aril__names_free(aril__names *l)

@@ -89,10 +89,12 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
         p->p = aril_keep(params->at[i]);
         opt->n_params++;
     }
-    aril__names_clear(&opt->listed);
-    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
+    for (int i = before; i < opt->n_params && s == ARIL_OK; i++)
         s = aril__names_add(&opt->listed, opt->params[i].p, "%s", opt->params[i].name);
-    if (s < 0) drop_params(opt, before);
+    if (s < 0) {
+        drop_params(opt, before);
+        aril__names_cut(&opt->listed, before);
+    }
     return s;
 }
 

@@ -62,6 +62,8 @@ typedef struct aril__names {
 /* Adds t, holding a reference, under a printf-formatted name. */
 aril_status aril__names_add(aril__names *l, aril_tensor *t, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Drops all but the first n. */
+void aril__names_cut(aril__names *l, int n);
 void aril__names_clear(aril__names *l);
 void aril__names_free(aril__names *l);
 const aril_named *aril__names_list(aril__names *l);
