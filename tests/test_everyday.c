@@ -214,3 +214,10 @@ TEST(gates_and_unit_vectors)
     CHECK(refused(aril_glu(INTS(1, 2), 0), "floating point"));
     CHECK(refused(aril_normalize(NULL, 2, ARIL_AXES(0), 1e-12), "NULL"));
 }
+
+TEST(too_many_axes_are_refused)
+{
+    ARIL_SCOPE;
+    CHECK(refused(aril_fftshift(VEC(1), (aril_axes){ .n = 100 }), "takes up to 8 axes, got 100"));
+    CHECK(refused(aril_ifftshift(VEC(1), (aril_axes){ .n = -1 }), "takes up to 8 axes, got -1"));
+}

@@ -132,6 +132,10 @@ static aril_tensor *shifted(const char *what, aril_tensor *x, aril_axes axes, bo
         axes.n = x->ndim;
         for (int d = 0; d < x->ndim; d++) axes.axis[d] = d;
     }
+    if (axes.n < 0 || axes.n > ARIL_MAX_DIMS) {
+        aril__fail(ARIL_ERR_ARG, "%s: takes up to %d axes, got %d", what, ARIL_MAX_DIMS, axes.n);
+        return aril__poison();
+    }
     aril_shape by = { .ndim = axes.n };
     for (int i = 0; i < axes.n; i++) {
         int axis = aril__axis(what, axes.axis[i], x->ndim);
