@@ -185,6 +185,9 @@ TEST(products_and_distances_of_vectors)
     CHECK(HOLDS(aril_cdist(a, b, 2), 5, 0));
     CHECK(HOLDS(aril_cdist(a, b, 1), 7, 0) && HOLDS(aril_cdist(a, b, INFINITY), 4, 0));
     CHECK(HOLDS(aril_cdist(a, b, 0), 2, 0));
+    aril_tensor *odd = aril_reshape(VEC(NAN, 0), ARIL_SHAPE(1, 2));
+    const double powers[] = { 0, 1, 2, 3, INFINITY };
+    for (int i = 0; i < 5; i++) CHECK(isnan(aril_item(aril_cdist(a, odd, powers[i]))));
     CHECK_INT(aril_ndim(aril_cdist(aril_expand(a, ARIL_SHAPE(3, 1, 2)), b, 2)), 3);
     CHECK(refused(aril_cdist(a, b, -1), "negative"));
     CHECK(refused(aril_cdist(a, numbers(2, 3), 2), "same size"));

@@ -92,6 +92,12 @@ static double difference(const rows *m, int64_t i, int64_t j, int64_t k)
     return m->wide ? d : (double)(float)d; /* as exact as the distances it is compared with */
 }
 
+/* What a difference adds to the number of differences: NaN stays NaN, as for other p. */
+static double count(double d)
+{
+    return d != d ? d : d != 0;
+}
+
 static double distance(const rows *m, int64_t i, int64_t j)
 {
     double sum = 0, p = m->p;
@@ -100,7 +106,7 @@ static double distance(const rows *m, int64_t i, int64_t j)
         if (p == INFINITY)
             sum = d > sum || d != d ? d : sum;
         else
-            sum += p == 2 ? d * d : p == 1 ? d : p == 0 ? d != 0 : pow(d, p);
+            sum += p == 2 ? d * d : p == 1 ? d : p == 0 ? count(d) : pow(d, p);
     }
     if (p == 2) return sqrt(sum);
     return p == 0 || p == 1 || p == INFINITY ? sum : pow(sum, 1 / p);
