@@ -135,6 +135,8 @@ def other_products(d, name):
         x = d.tensor(WIDE_FLOATS, sizes=[*[d.random.randint(1, 3) for _ in range(d.pick(0, 1))], n, n])
         x.value, x.layout = well_conditioned(x.value), ("contiguous",)
         return Call([x], lambda x: api.matrix_power(x, k), lambda x: T.linalg.matrix_power(x, k), power=k)
+    if x.value.dim() == 0:
+        return None  # nothing to sum over
     count = d.random.randint(0 if d.chance(0.2) else 1, x.value.dim())
     a = d.random.sample(range(x.value.dim()), count)
     others = [d.random.randint(1, 4) for _ in range(d.random.randint(0, 2))]

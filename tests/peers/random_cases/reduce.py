@@ -187,8 +187,9 @@ def normalized(d, name):
     if name == "glu":
         return Call([x], lambda x: api.glu(x, axis), lambda x: T.nn.functional.glu(x, axis), axis=axis)
     eps = max(eps, 1e-6) if x.value.dtype == T.float16 else eps
+    slope = 0 <= axis + x.value.dim() < 2 * x.value.dim() and x.value.shape[axis] > 1  # of a sign: what rounding leaves of 0
     return Call([x], lambda x: api.normalize(x, p, axes(axis), eps), lambda x: T.nn.functional.normalize(x, p, axis, eps),
-                second=p != math.inf, axis=axis, p=p, eps=eps)
+                grad=slope, second=p != math.inf, axis=axis, p=p, eps=eps)
 
 
 @row("isin")
