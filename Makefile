@@ -55,7 +55,7 @@ docs: build     ## write the generated pages of docs/, and the API reference int
 	@scripts/rooms write
 	@[ ! -e $(BUILD)/reference/html/index.html ] || echo "API reference: $(BUILD)/reference/html/index.html"
 
-exports: build  ## write the list of exported symbols, cmake/exports.txt
+exports: tool   ## write the list of exported symbols, cmake/exports.txt
 	@tests/structure/exports --list $(BUILD)/lib/libaril.so > $(BUILD)/exports.txt && mv $(BUILD)/exports.txt cmake/exports.txt
 
 format:         ## lay out the sources with clang-format
