@@ -300,13 +300,18 @@ void aril_transform_help(FILE *to)
         aril__fail(ARIL_ERR_ARG, "transform_help: the file is NULL");
         return;
     }
+    enum { COLUMN = 42 };
     for (int i = 0; i < KINDS; i++) {
         char line[160];
         size_t at = (size_t)snprintf(line, sizeof line, "%s", kinds[i]->name);
         for (int k = 0; k < ARIL__SETTINGS && kinds[i]->setting[k].name; k++)
             at += (size_t)snprintf(line + at, sizeof line - at, "%c%s", k ? ':' : '=',
                                    kinds[i]->setting[k].name);
-        fprintf(to, "  %-62s %s\n", line, kinds[i]->doc);
+        if (at > COLUMN) {
+            fprintf(to, "  %s\n", line);
+            line[0] = '\0';
+        }
+        fprintf(to, "  %-*s %s\n", COLUMN, line, kinds[i]->doc);
     }
 }
 

@@ -72,7 +72,7 @@ static aril_status one_hot_batch(const aril_transform *t, aril_batch *b, aril_ge
 
 const aril__transform_kind aril__kind_one_hot = {
     .name = "one_hot",
-    .doc = "y becomes a row with a 1 at its class",
+    .doc = "one-hot targets",
     .setting = { { .name = "classes",
                    .type = ARIL__SET_WHOLE,
                    .required = true,

@@ -165,7 +165,7 @@ static aril_status jitter_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_jitter = {
     .name = "jitter",
-    .doc = "colours changed by up to so much",
+    .doc = "random changes of the colors, by up to so much",
     .setting = { { .name = "brightness", .type = ARIL__SET_NUMBER, .high = 100 },
                  { .name = "contrast", .type = ARIL__SET_NUMBER, .high = 100 },
                  { .name = "saturation", .type = ARIL__SET_NUMBER, .high = 100 },
@@ -228,7 +228,7 @@ static aril_status grayscale_check(const aril_transform *t)
 
 const aril__transform_kind aril__kind_grayscale = {
     .name = "grayscale",
-    .doc = "gray",
+    .doc = "to gray, with probability p",
     .setting = { { .name = "p", .type = ARIL__SET_NUMBER, .high = 1, .start = { 1 } },
                  { .name = "channels",
                    .type = ARIL__SET_WHOLE,
@@ -270,7 +270,7 @@ static aril_status to_float_batch(const aril_transform *t, aril_batch *b, aril_g
 }
 
 const aril__transform_kind aril__kind_to_float = { .name = "to_float",
-                                                   .doc = "u8 to f32 of 0..1",
+                                                   .doc = "u8 to f32 in 0..1",
                                                    .sample = to_float_sample,
                                                    .batch = to_float_batch };
 
@@ -433,7 +433,7 @@ static aril_status erase_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_erase = {
     .name = "erase",
-    .doc = "a random rectangle gets one value",
+    .doc = "fill a random rectangle with one value",
     .setting = { { .name = "p", .type = ARIL__SET_NUMBER, .high = 1, .start = { 0.5 } },
                  { .name = "scale",
                    .type = ARIL__SET_PAIR,
@@ -474,7 +474,7 @@ static aril_status cutout_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_cutout = {
     .name = "cutout",
-    .doc = "squares of zeros",
+    .doc = "set random squares to 0",
     .setting = { { .name = "size",
                    .type = ARIL__SET_SIZE,
                    .required = true,

@@ -114,7 +114,7 @@ static aril_status resize_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_resize = {
     .name = "resize",
-    .doc = "to a size, or the shorter side to one",
+    .doc = "resize to a size, or the shorter side to one number",
     .setting = { SIZE_SETTING, FILTER_SETTING, ANTIALIAS_SETTING },
     .sample = resize_sample,
     .region = resize_whole,
@@ -172,7 +172,7 @@ static aril_status resized_crop_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_resized_crop = {
     .name = "random_resized_crop",
-    .doc = "a random part of random shape, resized",
+    .doc = "random crop of random size and shape, resized",
     .setting = { SIZE_SETTING,
                  { .name = "scale",
                    .type = ARIL__SET_PAIR,
@@ -280,7 +280,7 @@ static aril_status center_crop_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_center_crop = {
     .name = "center_crop",
-    .doc = "the middle",
+    .doc = "crop the center",
     .setting = { SIZE_SETTING },
     .sample = center_crop_sample,
 };
@@ -314,7 +314,7 @@ static aril_status crop_sample(const aril_transform *t, aril__change *w)
 
 const aril__transform_kind aril__kind_crop = {
     .name = "crop",
-    .doc = "a random part, of the image with pixels added",
+    .doc = "random crop, after padding",
     .setting = { SIZE_SETTING,
                  { .name = "pad", .type = ARIL__SET_WHOLE, .high = 1 << 16 },
                  FILL_SETTING,
@@ -357,7 +357,7 @@ static aril_status pad_check(const aril_transform *t)
 
 const aril__transform_kind aril__kind_pad = {
     .name = "pad",
-    .doc = "pixels added on each side",
+    .doc = "pad with so many pixels on each side",
     .setting = { { .name = "pixels", .type = ARIL__SET_LIST, .required = true, .high = 1 << 16 },
                  FILL_SETTING },
     .sample = pad_sample,
@@ -414,11 +414,11 @@ static aril_status flip_vertical_sample(const aril_transform *t, aril__change *w
 }
 
 const aril__transform_kind aril__kind_flip = { .name = "flip",
-                                               .doc = "left and right change places",
+                                               .doc = "random horizontal flip",
                                                .setting = { P_SETTING(0.5) },
                                                .sample = flip_sample };
 const aril__transform_kind aril__kind_flip_vertical = { .name = "flip_vertical",
-                                                        .doc = "top and bottom change places",
+                                                        .doc = "random vertical flip",
                                                         .setting = { P_SETTING(0.5) },
                                                         .sample = flip_vertical_sample };
 
@@ -488,7 +488,7 @@ static aril_status rotate_check(const aril_transform *t)
 
 const aril__transform_kind aril__kind_rotate = {
     .name = "rotate",
-    .doc = "turned by up to so many degrees",
+    .doc = "random rotation by up to so many degrees",
     .setting = { { .name = "degrees", .type = ARIL__SET_NUMBER, .required = true, .high = 360 },
                  FILTER_SETTING,
                  FILL_SETTING },
