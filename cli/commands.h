@@ -98,6 +98,9 @@ typedef struct topic {
 
 extern const topic help_topics[];
 
+/* Prints a topic's table, with the descriptions word-wrapped on a terminal. */
+void print_topic(FILE *to, const topic *t);
+
 /* The names of datasets, NULL-terminated: for completion. */
 const char *const *dataset_names(void);
 

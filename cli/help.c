@@ -66,7 +66,7 @@ static void wrap(FILE *to, const char *text, int column, int indent, int width)
 void print_wrapped(FILE *to, const char *text, int indent)
 {
     int width = isatty(fileno(to)) ? terminal_width(to) : INT_MAX, column = 0;
-    if (indent > width / 2) indent = 2;
+    if (width - indent < 24) indent = 6;
     while (*text) {
         int gap = (int)strspn(text, " "), length = (int)strcspn(text + gap, " ");
         if (column > indent && length > width - column - gap)
@@ -77,6 +77,31 @@ void print_wrapped(FILE *to, const char *text, int indent)
         text += gap + length;
     }
     fputc('\n', to);
+}
+
+/* The column where the last part of a table's row starts, behind two or more spaces. */
+static int last_column(const char *line)
+{
+    int column = 0;
+    for (const char *gap = line; (gap = strstr(gap, "  ")); gap += strspn(gap, " "))
+        column = (int)(gap - line) + (int)strspn(gap, " ");
+    return column;
+}
+
+void print_topic(FILE *to, const topic *t)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *lines = isatty(fileno(to)) ? open_memstream(&text, &size) : NULL;
+    t->print(lines ? lines : to);
+    if (!lines) return;
+    fclose(lines);
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            print_wrapped(to, line, last_column(line));
+        else if (rest)
+            fputc('\n', to);
+    free(text);
 }
 
 static int option_text(const option *o, char *buf, size_t size)

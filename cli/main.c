@@ -83,7 +83,7 @@ static int help(const char *kind, const char *name)
     const command *c = name ? find(name) : NULL;
     const topic *t = name && !c && strcmp(kind, "--man") != 0 ? find_topic(name) : NULL;
     if (t) {
-        t->print(stdout);
+        print_topic(stdout, t);
         return EXIT_DONE;
     }
     if (name && !c) return unknown(name, strcmp(kind, "help") == 0);
