@@ -174,7 +174,7 @@ TEST(invalid_names_and_options_are_explained)
     REFUSED(aril_nn_loss("cross_entorpy"), ARIL_ERR_ARG, "did you mean cross_entropy?");
     REFUSED(aril_nn_loss("multi_margn_loss"), ARIL_ERR_ARG, "did you mean multi_margin?");
     REFUSED(aril_nn_loss("zzz"), ARIL_ERR_ARG, "known losses: mse, l1,");
-    REFUSED(aril_nn_loss(""), ARIL_ERR_ARG, "no loss ''");
+    REFUSED(aril_nn_loss(""), ARIL_ERR_ARG, "unknown loss ''");
     REFUSED(aril_nn_loss(NULL), ARIL_ERR_ARG, "NULL");
     REFUSED(aril_nn_loss_with("mse", (aril_nn_loss_opts){ .margin = 1 }), ARIL_ERR_ARG,
             "mse: no option 'margin'");

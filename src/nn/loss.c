@@ -235,7 +235,7 @@ const aril__loss *aril__loss_find(const char *name)
         if (is_called(&losses[i], stem) || strcmp(name, losses[i].type) == 0) return &losses[i];
     const char *near = aril_nearest(stem, names, N_LOSSES);
     if (near) {
-        aril__fail(ARIL_ERR_ARG, "no loss '%s'; did you mean %s?", name, near);
+        aril__fail(ARIL_ERR_ARG, "unknown loss '%s'; did you mean %s?", name, near);
         return NULL;
     }
     char all[512] = "";
@@ -243,7 +243,7 @@ const aril__loss *aril__loss_find(const char *name)
         size_t at = strlen(all);
         snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
     }
-    aril__fail(ARIL_ERR_ARG, "no loss '%s'; known losses: %s", name, all);
+    aril__fail(ARIL_ERR_ARG, "unknown loss '%s'; known losses: %s", name, all);
     return NULL;
 }
 
