@@ -487,7 +487,7 @@ TEST(invalid_outputs)
         refused(m, (aril_model_opts){ .outputs = { { .name = bad[i], .loss = "mse" } } },
                 "cannot name an output");
     refused(m, (aril_model_opts){ .outputs = { { .loss = "mse", .weight = NAN } } }, "weight");
-    refused(m, (aril_model_opts){ .outputs = { { .loss = "no_such" } } }, "no loss");
+    refused(m, (aril_model_opts){ .outputs = { { .loss = "no_such" } } }, "unknown loss");
     refused(m,
             (aril_model_opts){
                 .outputs = { { .loss = "mse", .loss_module = aril_nn_loss("mse") } } },

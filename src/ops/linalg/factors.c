@@ -143,14 +143,14 @@ static complex_tensor c_adjoint(complex_tensor a)
     return (complex_tensor){ tr(a.re), aril_neg(tr(a.im)) };
 }
 
-/* The real part of inverse(A) B, by the real system [[re -im] [im re]]. */
-static aril_tensor *c_solve_real_part(complex_tensor a, complex_tensor b)
+/* The real part of inverse(A) B, of A [n,n], by the real system [[re -im] [im re]]. */
+static aril_tensor *c_solve_real_part(complex_tensor a, complex_tensor b, int64_t n)
 {
     aril_tensor *upper = aril_cat(ARIL_LIST(a.re, aril_neg(a.im)), -1);
     aril_tensor *lower = aril_cat(ARIL_LIST(a.im, a.re), -1);
     aril_tensor *x =
         aril_solve(aril_cat(ARIL_LIST(upper, lower), -2), aril_cat(ARIL_LIST(b.re, b.im), -2));
-    return rows(x, 0, a.re->dim[a.re->ndim - 2]);
+    return rows(x, 0, n);
 }
 
 /* ---- eig ---- */
@@ -192,7 +192,8 @@ VJP(eig) /* dA = the real part of inverse(V)' (diag(gL) + inner) V' */
 {
     aril_tensor *gl = c->g[0], *gv = c->g[1];
     if (!c->wants[0] || (!gl && !gv)) return;
-    if (c->y[0]->dim[c->y[0]->ndim - 2] < 0) {
+    int64_t n = c->y[0]->dim[c->y[0]->ndim - 2];
+    if (n < 0) {
         c->dx[0] = aril__sizes_unknown(c->op);
         return;
     }
@@ -207,7 +208,7 @@ VJP(eig) /* dA = the real part of inverse(V)' (diag(gL) + inner) V' */
                : (complex_tensor){ re, im };
     }
     complex_tensor vh = c_adjoint(v);
-    c->dx[0] = c_solve_real_part(vh, c_matmul(x, vh));
+    c->dx[0] = c_solve_real_part(vh, c_matmul(x, vh), n);
 }
 
 static const aril__sample eig_samples[] = { { .in = { "s[3,3]" } },
