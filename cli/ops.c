@@ -14,6 +14,14 @@ static void family_of(const aril_op_info *op, char *buf, size_t size)
     if (dot) *dot = '\0';
 }
 
+/* The folder of src/ops that it stands in, "reduce". */
+static void folder_of(const aril_op_info *op, char *buf, size_t size)
+{
+    const char *end = strrchr(op->file, '/'), *start = end;
+    while (start && start > op->file && start[-1] != '/') start--;
+    snprintf(buf, size, "%.*s", start ? (int)(end - start) : 0, start ? start : "");
+}
+
 static void inputs_of(const aril_op_info *op, char *buf, size_t size)
 {
     if (op->max_inputs < 0)
@@ -98,7 +106,7 @@ static void print_cell(const char *text)
 
 static int print_markdown(void)
 {
-    char last[64] = "", family[64];
+    char last[64] = "", last_folder[64] = "", family[64], folder[64];
     int public_ops = 0;
     for (int i = 0; i < aril_op_count(); i++) public_ops += !aril_op_at(i).backward;
     printf(
@@ -114,8 +122,11 @@ static int print_markdown(void)
         aril_op_info op = aril_op_at(i);
         if (op.backward) continue;
         family_of(&op, family, sizeof family);
+        folder_of(&op, folder, sizeof folder);
+        if (strcmp(folder, last_folder) != 0) printf("\n## %s\n", folder);
+        snprintf(last_folder, sizeof last_folder, "%s", folder);
         if (strcmp(family, last) != 0) {
-            printf("\n## %s\n\n| op | what it gives | C | header | gradient | ONNX |\n"
+            printf("\n### %s\n\n| op | what it gives | C | header | gradient | ONNX |\n"
                    "|---|---|---|---|---|---|\n",
                    family);
             snprintf(last, sizeof last, "%s", family);
