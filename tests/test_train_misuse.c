@@ -147,7 +147,8 @@ TEST(objects_given_twice_are_freed_once)
     refused(m, (aril_model_opts){ .loss = "cross_entropy", .own_metrics = { mine, mine } },
             "given twice");
     mine = aril_metric_new("accuracy", (aril_metric_opts){ 0 });
-    refused(m, (aril_model_opts){ .loss = "no_loss", .own_metrics = { mine, mine } }, "unknown loss");
+    refused(m, (aril_model_opts){ .loss = "no_loss", .own_metrics = { mine, mine } },
+            "unknown loss");
     aril_model_free(m);
 }
 
