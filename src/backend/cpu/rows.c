@@ -14,7 +14,7 @@
 #include "backend/cpu/shape/rows.h"
 #include "backend/cpu/signal/fft.h"
 #include "backend/cpu/signal/rows.h"
-#include "backend/cpu/update/update.h"
+#include "backend/cpu/update/rows.h"
 #include "backend/cpu/vision/rows.h"
 #include "ops/table/rows.h"
 
@@ -41,15 +41,6 @@ static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
                                                .prepare = aril__cpu_conv_lanes_grad_prepare,
                                                .run = aril__cpu_conv_lanes_grad } };
 
-/* Steps of optimizers. */
-#define UPDATE(op_)        \
-    { .op = #op_,          \
-      .name = "cpu_" #op_, \
-      .dtypes = DT_FLOAT,  \
-      .strided = true,     \
-      .run = aril__cpu_##op_ },
-static const aril__row update_rows[] = { UPDATE(update) UPDATE(update_norms) };
-
 aril_status aril__cpu_start_ahead(void)
 {
     int n = sizeof lanes_rows / sizeof *lanes_rows;
@@ -61,9 +52,9 @@ aril_status aril__cpu_start_ahead(void)
 
 /* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
 static const aril__row *const rooms[] = {
-    aril__cpu_index_rows,  aril__cpu_linalg_rows,   aril__cpu_loss_rows,  aril__cpu_norm_rows,
-    aril__cpu_random_rows, aril__cpu_reduce_rows,   aril__cpu_shape_rows, aril__cpu_signal_rows,
-    aril__cpu_vision_rows, aril__cpu_sequence_rows,
+    aril__cpu_index_rows,  aril__cpu_linalg_rows, aril__cpu_loss_rows,     aril__cpu_norm_rows,
+    aril__cpu_random_rows, aril__cpu_reduce_rows, aril__cpu_sequence_rows, aril__cpu_shape_rows,
+    aril__cpu_signal_rows, aril__cpu_update_rows, aril__cpu_vision_rows,
 };
 
 static aril_status register_rooms(void)
@@ -80,8 +71,6 @@ static aril_status register_rooms(void)
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
-    if (s == ARIL_OK)
-        s = aril__rows_register(ARIL__CPU, update_rows, sizeof update_rows / sizeof *update_rows);
     return s == ARIL_OK ? register_rooms() : s;
 }
 
