@@ -152,9 +152,8 @@ static double size_of(aril_tensor *t)
 static void rows_agree(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
                        const void *plain, double tol)
 {
-    enum { REFERENCE = 1000 };
     ARIL_SCOPE;
-    aril__force_row = REFERENCE;
+    aril__force_row = ARIL__FORCE_REFERENCE;
     aril_tensor *want = aril__apply1(op, n_in, in, attrs);
     CHECK_MSG(aril_ok(), "%s", aril_error());
     int64_t n = aril_numel(want);
@@ -246,7 +245,7 @@ TEST(activations_of_nan_and_infinity)
                 .stride = { 1, 1 }, .dilation = { 1, 1 }, .groups = { 1 }, .activation = { act }
             };
             in[1] = aril_abs(in[1]);
-            aril__force_row = 1000;
+            aril__force_row = ARIL__FORCE_REFERENCE;
             aril_tensor *want = aril_contiguous(aril__apply1(&aril__op_conv, 2, in, &a));
             for (aril__force_row = 0; aril__force_row < 3; aril__force_row++) {
                 aril_tensor *got = aril_contiguous(aril__apply1(&aril__op_conv, 2, in, &a));

@@ -132,7 +132,7 @@ static bool agrees(call *c, const aril__row *row)
     int place = place_of(c, row);
     aril__force_row = place;
     aril_status s = aril__apply(c->run.op, c->run.n_in, c->in, c->run.attrs, got);
-    aril__force_row = 1000;
+    aril__force_row = ARIL__FORCE_REFERENCE;
     if (s == ARIL_OK) s = aril__apply(c->run.op, c->run.n_in, c->in, c->run.attrs, want);
     aril__force_row = -1;
     if (s < 0) {

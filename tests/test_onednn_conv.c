@@ -262,7 +262,7 @@ static int cases_of(const layer *l, struct conv_attrs a[2], struct conv_transpos
 static void agrees(const case_ *c, const layer *l, bool any_threads)
 {
     ARIL_SCOPE;
-    aril__force_row = 1000;
+    aril__force_row = ARIL__FORCE_REFERENCE;
     aril_tensor *want = apply(c), *first = NULL;
     aril__force_row = -1;
     double size = aril_item(aril_amax(aril_abs(want), ARIL_ALL));

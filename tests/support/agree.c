@@ -22,14 +22,14 @@ static aril_status run_row(const aril__op *op, int n_in, aril_tensor *const *in,
 static void agree_in(aril_dtype dtype, const aril__op *op, int n_in, aril_tensor *const *given,
                      const void *attrs)
 {
-    enum { REFERENCE = 1000 };
     ARIL_SCOPE;
     aril_tensor *in[AGREE_INPUTS], *want[ARIL__MAX_OUT], *got[ARIL__MAX_OUT];
     for (int i = 0; i < n_in; i++)
         in[i] = given[i] && aril_dtype_is_float(aril_dtype_of(given[i]))
                     ? aril_cast(given[i], dtype)
                     : given[i];
-    CHECK_MSG(run_row(op, n_in, in, attrs, REFERENCE, want) == ARIL_OK, "%s", aril_error());
+    CHECK_MSG(run_row(op, n_in, in, attrs, ARIL__FORCE_REFERENCE, want) == ARIL_OK, "%s",
+              aril_error());
     int rows = aril__rows_of(ARIL__CPU, op, 0, NULL, NULL), top = aril__cpu_set(ARIL__CPU_LEVELS);
     CHECK_MSG(rows > 0, "%s has no rows", op->name);
     for (int level = 0; level <= top; level++)

@@ -5,8 +5,6 @@
 #include "support/run_op.h"
 #include "support/test.h"
 
-enum { PAST_ALL_ROWS = 1000 };
-
 static const char *where(const char *what, aril_tensor *x, char *text, size_t size)
 {
     aril_shape s = aril_shape_of(x);
@@ -37,7 +35,7 @@ static void run_both(const char *what, test_results_fn *fn, aril_tensor *x, doub
     aril_tensor *got[TEST_COMPARED], *want[TEST_COMPARED];
     char text[200];
     int n = fn(x, got), refused = 0;
-    aril__force_row = PAST_ALL_ROWS;
+    aril__force_row = ARIL__FORCE_REFERENCE;
     int m = fn(x, want);
     aril__force_row = -1;
     where(what, x, text, sizeof text);

@@ -33,6 +33,7 @@ bool aril__rows_make_samples(const aril__call *c);
 
 /* For tests: forces the k-th row of the op that accepts the call; the reference if there are not so
  * many. -1: the default choice. */
+enum { ARIL__FORCE_REFERENCE = 1000 }; /* more rows than any op has */
 extern _Thread_local int aril__force_row;
 
 /* An op's attributes as text, "stride I64 3; pad I64 6; ", and a hash over those of all ops. */
