@@ -36,7 +36,7 @@ target_include_directories(aril_test_support PUBLIC include src tests)
 target_compile_definitions(aril_test_support PUBLIC ${ARIL_PRIVATE_DEFINITIONS})
 
 foreach(language ${test_languages})
-    file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.${language})
+    file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.${language})
     foreach(source ${test_sources})
         get_filename_component(name ${source} NAME_WE)
         add_executable(${name} ${source})
@@ -57,7 +57,7 @@ endforeach()
 # The plug-in test again with libaril.so: a plug-in works with both.
 
 if(TARGET test_plugin)
-    add_executable(test_plugin_shared ${PROJECT_SOURCE_DIR}/tests/test_plugin.c
+    add_executable(test_plugin_shared ${PROJECT_SOURCE_DIR}/tests/backend/test_plugin.c
         ${PROJECT_SOURCE_DIR}/tests/support/test.c)
     set_target_properties(test_plugin_shared PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes metrics.h: what scikit-learn says of the scores and targets that tests/test_metrics.c makes the same way.
+"""Writes metrics.h: what scikit-learn says of the scores and targets that tests/train/test_metrics.c makes the same way.
 
     python3 tests/golden/metrics.py > tests/golden/metrics.h
 """

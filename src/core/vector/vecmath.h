@@ -1,7 +1,7 @@
 /* Mathematical functions for kernels: inline and branch-free, so that loops that call them
  * vectorize at the width of their target. At most 2 units in the last place (ulp) from the exact
  * value, over the whole range, with NaN, infinities, zeros of either sign and denormals handled as
- * in the C library (tests/test_vecmath.c).
+ * in the C library (tests/ops/elementwise/test_vecmath.c).
  *
  * In a template of core/vector/each_target.inc, T being float or double:
  *

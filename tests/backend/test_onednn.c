@@ -390,7 +390,7 @@ TEST(sequences_run_on_onednn)
 TEST(documentation_lists_the_rows)
 {
     char path[1024];
-    const char *here = strstr(__FILE__, "tests/test_onednn.c");
+    const char *here = strstr(__FILE__, "tests/backend/test_onednn.c");
     CHECK(here && sizeof path > strlen(__FILE__));
     int lead = (int)(here - __FILE__);
     snprintf(path, sizeof path, "%.*sdocs/cpu.md", lead, __FILE__);
