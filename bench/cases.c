@@ -75,11 +75,11 @@ __attribute__((format(printf, 2, 3))) static bool fail(reader *r, const char *fo
 }
 
 /* Allocates one more zeroed element; `n` exist already. */
-static void *one_more(reader *r, int n, int most, size_t size)
+static void *one_more(reader *r, int n, int max, size_t size)
 {
-    void *p = n < most ? calloc(1, size) : NULL;
-    if (!p && n < most) fail(r, "out of memory");
-    if (!p) fail(r, "more than %d entries", most);
+    void *p = n < max ? calloc(1, size) : NULL;
+    if (!p && n < max) fail(r, "out of memory");
+    if (!p) fail(r, "more than %d entries", max);
     return p;
 }
 
@@ -97,13 +97,13 @@ static bool number(reader *r, const words *w, int i, double *to)
     return true;
 }
 
-static bool whole(reader *r, const words *w, int i, int64_t least, int64_t *to)
+static bool integer(reader *r, const words *w, int i, int64_t min, int64_t *to)
 {
     double v = 0;
     if (!number(r, w, i, &v)) return false;
     *to = (int64_t)v;
-    if ((double)*to != v || *to < least)
-        return fail(r, "'%s' is not an integer of at least %lld", w->at[i], (long long)least);
+    if ((double)*to != v || *to < min)
+        return fail(r, "'%s' is not an integer of at least %lld", w->at[i], (long long)min);
     return true;
 }
 
@@ -134,7 +134,7 @@ static bool use_block(reader *r, bench_net *net, const words *w, int before, int
     int given = w->n - 2;
     int64_t times = 1;
     if (given >= 2 && is(w, w->n - 2, "times")) {
-        if (!whole(r, w, w->n - 1, 1, &times)) return false;
+        if (!integer(r, w, w->n - 1, 1, &times)) return false;
         given -= 2;
     }
     if (given != b->parameters.n)
@@ -167,15 +167,16 @@ static bool add_layer(reader *r, bench_net *net, const words *w, int before, int
     int i = 1;
     for (; i <= f->numbers; i++) {
         int64_t n;
-        if (f->type == BENCH_DROPOUT ? !number(r, w, i, &l.number[i - 1]) : !whole(r, w, i, 1, &n))
+        if (f->type == BENCH_DROPOUT ? !number(r, w, i, &l.number[i - 1])
+                                     : !integer(r, w, i, 1, &n))
             return false;
         if (f->type != BENCH_DROPOUT) l.number[i - 1] = (double)n;
     }
     for (; i < w->n; i++) {
         if (f->window && is(w, i, "stride")) {
-            if (!whole(r, w, ++i, 1, &l.stride)) return false;
+            if (!integer(r, w, ++i, 1, &l.stride)) return false;
         } else if (f->window && is(w, i, "pad")) {
-            if (!whole(r, w, ++i, 0, &l.pad)) return false;
+            if (!integer(r, w, ++i, 0, &l.pad)) return false;
         } else if (f->bias && is(w, i, "nobias")) {
             l.nobias = true;
         } else {
@@ -238,11 +239,11 @@ static bool add_tensor(reader *r, bench_case *c, const words *w, bench_role role
 {
     bench_slot *s = add_slot(r, c, w, 1, role);
     int first = role == BENCH_LABELS ? 3 : 2;
-    if (!s || (role == BENCH_LABELS && !whole(r, w, 2, 1, &s->classes))) return false;
+    if (!s || (role == BENCH_LABELS && !integer(r, w, 2, 1, &s->classes))) return false;
     if (w->n <= first) return fail(r, "'%s' has no sizes", s->name);
     if (w->n - first > ARIL_MAX_DIMS) return fail(r, "'%s' has too many sizes", s->name);
     for (int i = first; i < w->n; i++)
-        if (!whole(r, w, i, 1, &s->shape.dim[s->shape.ndim++])) return false;
+        if (!integer(r, w, i, 1, &s->shape.dim[s->shape.ndim++])) return false;
     return true;
 }
 
@@ -308,7 +309,7 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
     if (is(w, 0, "want")) return number(r, w, 1, &c->want) && no_more(r, w, 2);
     if (is(w, 0, "sgd")) return number(r, w, 1, &c->sgd) && no_more(r, w, 2);
     if (is(w, 0, "priority")) {
-        if (!whole(r, w, 1, 1, &n)) return false;
+        if (!integer(r, w, 1, 1, &n)) return false;
         c->priority = (int)n;
         return no_more(r, w, 2);
     }

@@ -44,16 +44,16 @@ int bench_warm_up(bench_run *r)
     return together;
 }
 
-void bench_measure(bench_run *r, int together, double seconds, int least, bench_samples *s)
+void bench_measure(bench_run *r, int together, double seconds, int min, bench_samples *s)
 {
     double end = bench_now() + seconds;
-    for (int n = 0; (n < least || bench_now() < end) && aril_ok(); n++) {
-        if (s->n == s->room) {
-            int room = s->room ? 2 * s->room : 64;
-            double *wider = realloc(s->ms, sizeof *wider * (size_t)room);
+    for (int n = 0; (n < min || bench_now() < end) && aril_ok(); n++) {
+        if (s->n == s->capacity) {
+            int capacity = s->capacity ? 2 * s->capacity : 64;
+            double *wider = realloc(s->ms, sizeof *wider * (size_t)capacity);
             if (!wider) return;
             s->ms = wider;
-            s->room = room;
+            s->capacity = capacity;
         }
         s->ms[s->n++] = time_steps(r, together) / together * 1e3;
     }
@@ -69,9 +69,9 @@ double bench_quantile(bench_samples *s, double q)
 {
     if (s->n == 0) return 0;
     qsort(s->ms, (size_t)s->n, sizeof *s->ms, by_value);
-    double place = q * (s->n - 1);
-    int low = (int)place, high = low + 1 < s->n ? low + 1 : low;
-    return s->ms[low] + (place - low) * (s->ms[high] - s->ms[low]);
+    double position = q * (s->n - 1);
+    int low = (int)position, high = low + 1 < s->n ? low + 1 : low;
+    return s->ms[low] + (position - low) * (s->ms[high] - s->ms[low]);
 }
 
 int64_t bench_faults(void)

@@ -68,7 +68,7 @@ void bench_run_print(bench_run *r, FILE *to);
 double bench_now(void); /* seconds */
 
 typedef struct bench_samples {
-    int n, room;
+    int n, capacity;
     double *ms; /* milliseconds per step */
 } bench_samples;
 
@@ -76,7 +76,7 @@ typedef struct bench_samples {
 int bench_warm_up(bench_run *r);
 
 /* Runs steps for `seconds`, and at least `least` samples. */
-void bench_measure(bench_run *r, int together, double seconds, int least, bench_samples *s);
+void bench_measure(bench_run *r, int together, double seconds, int min, bench_samples *s);
 
 /* A quantile of the samples; sorts them. */
 double bench_quantile(bench_samples *s, double q);

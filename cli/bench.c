@@ -106,11 +106,11 @@ static void unload(session *s)
     *s = (session){ 0 };
 }
 
-static void measure(session *s, double seconds, int least, bench_samples *samples, double *faults)
+static void measure(session *s, double seconds, int min, bench_samples *samples, double *faults)
 {
     int64_t before = bench_faults();
     int had = samples->n;
-    bench_measure(&s->run, s->together, seconds, least, samples);
+    bench_measure(&s->run, s->together, seconds, min, samples);
     int steps = (samples->n - had) * s->together;
     *faults = steps ? (double)(bench_faults() - before) / steps : 0;
 }

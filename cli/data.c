@@ -122,11 +122,11 @@ static void print_classes(const summary *c, aril_dataset *d, int width)
 {
     const char *const *names;
     int n_names = aril_dataset_classes(d, &names);
-    int64_t most = 1;
+    int64_t limit = 1;
     int widest = 5;
     char number[32];
     for (int64_t i = 0; i < c->classes; i++) {
-        if (c->of_class[i] > most) most = c->of_class[i];
+        if (c->of_class[i] > limit) limit = c->of_class[i];
         int length = i < n_names ? printed_width(names[i])
                                  : snprintf(number, sizeof number, "%lld", (long long)i);
         if (length > widest) widest = length < 30 ? length : 30;
@@ -138,7 +138,7 @@ static void print_classes(const summary *c, aril_dataset *d, int width)
         printf("  ");
         print_padded(i < n_names ? names[i] : number, widest);
         printf(" %8lld  ", (long long)c->of_class[i]);
-        int bar = (int)((double)longest_bar * (double)c->of_class[i] / (double)most + 0.5);
+        int bar = (int)((double)longest_bar * (double)c->of_class[i] / (double)limit + 0.5);
         for (int k = 0; k < bar; k++) putchar('#');
         puts("");
     }

@@ -235,10 +235,10 @@ static void numbers_text(int n, const double *x, char *buf, size_t size)
         used += (size_t)snprintf(buf + used, size - used, "%s%.9g", i ? "," : "", x[i]);
 }
 
-static int numbers_read(const char *text, int most, double *x)
+static int numbers_read(const char *text, int max, double *x)
 {
     int n = 0;
-    while (text && *text && n < most) {
+    while (text && *text && n < max) {
         char *end;
         x[n] = strtod(text, &end);
         if (end == text) return 0;

@@ -41,17 +41,17 @@ static const prototype *function_named(const char *name)
 
 /* The functions of an op, at most `most`: aril_NAME and its variants, otherwise those that run
  * it. */
-static int functions_of(const aril_op_info *op, const prototype **out, int most)
+static int functions_of(const aril_op_info *op, const prototype **out, int limit)
 {
     static const char *const forms[] = { "", "_", "_with", "_scalar", "_scalar_" };
     int n = 0;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms && n < most; i++) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && n < limit; i++) {
         char name[128];
         snprintf(name, sizeof name, "aril_%s%s", op->name, forms[i]);
         if ((out[n] = function_named(name))) n++;
     }
     if (n > 0) return n;
-    for (const op_function *f = op_functions; f->op && n < most; f++)
+    for (const op_function *f = op_functions; f->op && n < limit; f++)
         if (strcmp(f->op, op->name) == 0 && (out[n] = function_named(f->function))) n++;
     return n;
 }
@@ -146,9 +146,9 @@ static int print_markdown(void)
 
 static const char *nearest(const char *name)
 {
-    enum { MOST = 1024 };
-    const char *names[MOST];
-    int n = aril_op_count() < MOST ? aril_op_count() : MOST;
+    enum { MAX_OPS = 1024 };
+    const char *names[MAX_OPS];
+    int n = aril_op_count() < MAX_OPS ? aril_op_count() : MAX_OPS;
     for (int i = 0; i < n; i++) names[i] = aril_op_at(i).name;
     return aril_nearest(name, names, n);
 }

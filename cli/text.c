@@ -7,7 +7,7 @@
 /* The length of the UTF-8 character at p, and its code point; 0: invalid. */
 static int character(const unsigned char *p, unsigned *code)
 {
-    static const unsigned least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const unsigned min[] = { 0, 0, 0x80, 0x800, 0x10000 };
     int n = *p < 0x80 ? 1 : *p >= 0xF0 && *p < 0xF8 ? 4 : *p >= 0xE0 ? 3 : *p >= 0xC0 ? 2 : 0;
     if (n == 0 || *p >= 0xF8) return 0;
     *code = n == 1 ? *p : *p & (0xFFU >> (n + 1));
@@ -16,7 +16,7 @@ static int character(const unsigned char *p, unsigned *code)
         *code = *code << 6 | (p[i] & 0x3F);
     }
     bool surrogate = *code >= 0xD800 && *code < 0xE000;
-    return *code < least[n] || *code > 0x10FFFF || surrogate ? 0 : n;
+    return *code < min[n] || *code > 0x10FFFF || surrogate ? 0 : n;
 }
 
 /* Control characters, and those that change the text direction. */

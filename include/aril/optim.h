@@ -215,7 +215,7 @@ ARIL_API aril_status aril_optim_load_state(aril_optim *opt, const aril_named *fr
  * are skipped. */
 ARIL_API aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, double p);
 /* Clamps every element of the gradients to -most .. most, in place. */
-ARIL_API aril_status aril_clip_grad_value(const aril_named *params, double most);
+ARIL_API aril_status aril_clip_grad_value(const aril_named *params, double max);
 
 /* Loss scaling: the loss times the optimizer's scale, for backward when gradients would underflow
  * (f16). aril_step divides the gradients by it; if a gradient is infinite or NaN it skips the step

@@ -59,7 +59,7 @@ ARIL_API void aril_release(aril_tensor *t);
 
 /* Replaces the kept tensor *place with `t`: keeps `t`, then releases the old value (NULL is
  * allowed). For state carried across loop iterations. */
-ARIL_API void aril_set(aril_tensor **place, aril_tensor *t);
+ARIL_API void aril_set(aril_tensor **to, aril_tensor *t);
 
 /* Transfers a kept reference to the innermost scope of this thread, for example to pass tensors
  * between threads. Returns `t`. An error if there is no kept reference: only its scope owns it. */

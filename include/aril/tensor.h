@@ -82,7 +82,7 @@ static inline aril_axes aril__make_axes(bool keepdim, int n, const int *axis)
     for (int i = 0; i < n && i < ARIL_MAX_DIMS; i++) a.axis[i] = axis[i];
     return a;
 }
-static inline aril_number aril__whole(int64_t i)
+static inline aril_number aril__integer(int64_t i)
 {
     aril_number n = { .f = (double)i, .i = i };
     return n;
@@ -110,23 +110,23 @@ static inline aril_number aril__real(double f)
                   (aril_tensor *[]){ __VA_ARGS__ } })
 /* A number of any arithmetic type. Every type is listed: a pointer, such as a tensor where a number
  * belongs, does not compile. */
-#define ARIL_NUMBER(x)                         \
-    _Generic((x), _Bool                        \
-             : aril__whole, char               \
-             : aril__whole, signed char        \
-             : aril__whole, unsigned char      \
-             : aril__whole, short              \
-             : aril__whole, unsigned short     \
-             : aril__whole, int                \
-             : aril__whole, unsigned int       \
-             : aril__whole, long               \
-             : aril__whole, unsigned long      \
-             : aril__whole, long long          \
-             : aril__whole, unsigned long long \
-             : aril__whole, float              \
-             : aril__real, double              \
-             : aril__real, long double         \
-             : aril__real, aril_number         \
+#define ARIL_NUMBER(x)                           \
+    _Generic((x), _Bool                          \
+             : aril__integer, char               \
+             : aril__integer, signed char        \
+             : aril__integer, unsigned char      \
+             : aril__integer, short              \
+             : aril__integer, unsigned short     \
+             : aril__integer, int                \
+             : aril__integer, unsigned int       \
+             : aril__integer, long               \
+             : aril__integer, unsigned long      \
+             : aril__integer, long long          \
+             : aril__integer, unsigned long long \
+             : aril__integer, float              \
+             : aril__real, double                \
+             : aril__real, long double           \
+             : aril__real, aril_number           \
              : aril__same_number)(x)
 static inline aril_number aril__same_number(aril_number n)
 {

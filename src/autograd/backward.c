@@ -301,8 +301,8 @@ static aril_status check_gradients(const aril__node *n, aril_tensor *const *dx)
                               "backward: the gradient of input %d of %s (called at "
                               "%s) is NaN (anomaly mode)",
                               i, n->op->name,
-                              n->extra && n->extra->place ? n->extra->place
-                                                          : "an unknown location");
+                              n->extra && n->extra->location ? n->extra->location
+                                                             : "an unknown location");
     return ARIL_OK;
 }
 

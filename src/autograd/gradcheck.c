@@ -53,29 +53,29 @@ static aril_tensor *total(const check *c, aril_tensor *const *in)
     return aril__poison();
 }
 
-static double value_at(const check *c, double *place, double x)
+static double value_at(const check *c, double *slot, double x)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    double saved = *place;
-    *place = x;
+    double saved = *slot;
+    *slot = x;
     double v = aril_item(total(c, c->in));
-    *place = saved;
+    *slot = saved;
     return v;
 }
 
 /* One element: 0 if the slope agrees with g (or there is a kink), else the error. */
-static double compare(const check *c, double *place, double g, double middle, double *slope)
+static double compare(const check *c, double *slot, double g, double middle, double *slope)
 {
-    double x = *place, h = c->eps * fmax(1, fabs(x));
-    double high = value_at(c, place, x + h), low = value_at(c, place, x - h);
+    double x = *slot, h = c->eps * fmax(1, fabs(x));
+    double high = value_at(c, slot, x + h), low = value_at(c, slot, x - h);
     *slope = (high - low) / (2 * h);
-    double off = fabs(*slope - g), room = c->atol + c->rtol * fmax(fabs(*slope), fabs(g));
-    if (off <= room) return 0;
+    double off = fabs(*slope - g), tolerance = c->atol + c->rtol * fmax(fabs(*slope), fabs(g));
+    if (off <= tolerance) return 0;
     /* Left and right slopes differ where there is a kink; either is correct then. */
     double right = (high - middle) / h, left = (middle - low) / h;
-    if (!c->keep_kinks && fabs(right - left) > fmax(100 * h, room)) return 0;
-    return isfinite(off) ? off / room : INFINITY;
+    if (!c->keep_kinks && fabs(right - left) > fmax(100 * h, tolerance)) return 0;
+    return isfinite(off) ? off / tolerance : INFINITY;
 }
 
 static aril_status compare_all(const check *c, aril_tensor *const *grads, const char *what)

@@ -78,7 +78,7 @@ static void free_extra(aril__thread *th, aril__node_extra *e)
     }
     for (int i = 0; i < ARIL__MAX_OUT; i++)
         if (e->retained[i]) aril__tensor_release(th, e->retained[i]);
-    free(e->place);
+    free(e->location);
     free(e);
 }
 

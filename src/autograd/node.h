@@ -40,7 +40,7 @@ typedef struct aril__node_extra {
     aril__hook_entry *hooks;
     uint32_t retained_mask;               /* outputs with retain_grad */
     aril_tensor *retained[ARIL__MAX_OUT]; /* those gradients */
-    char *place;                          /* source location of the op's call, in anomaly mode */
+    char *location;                       /* source location of the op's call, in anomaly mode */
     void (*drop)(void *attrs);            /* releases what the attributes refer to */
 } aril__node_extra;
 

@@ -101,12 +101,12 @@ static int save_all(aril__thread *th, aril__node *n, uint32_t mask, int n_in,
     return count;
 }
 
-static aril_status remember_place(aril__node *n)
+static aril_status remember_location(aril__node *n)
 {
-    char place[256];
+    char location[256];
     aril__node_extra *e = aril__node_extra_of(n);
     if (!e) return ARIL_ERR_MEMORY;
-    if (aril__location(place, sizeof place)) e->place = aril__strdup(place);
+    if (aril__location(location, sizeof location)) e->location = aril__strdup(location);
     return ARIL_OK;
 }
 
@@ -160,7 +160,7 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
         th->sequence = n->sequence = sequence + 1;
         if (attrs && n->attrs) memcpy(n->attrs, attrs, op->attr_size);
         if ((n_saved && save_all(th, n, mask, n_in, in, n_out, out) < 0) ||
-            (aril__unlikely(th->mode.anomaly) && remember_place(n) < 0)) {
+            (aril__unlikely(th->mode.anomaly) && remember_location(n) < 0)) {
             aril__node_release(th, n);
             return ARIL_ERR_MEMORY;
         }

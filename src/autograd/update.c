@@ -125,9 +125,9 @@ aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers
     return update(params, grads, lr, step, slots, &a);
 }
 
-static double or_default(double given, double usual)
+static double or_default(double given, double defaults)
 {
-    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+    return given == 0 ? defaults : given == ARIL_ZERO ? 0 : given;
 }
 
 aril_status aril_adam_update(aril_list params, aril_list grads, aril_list m, aril_list v,

@@ -253,9 +253,9 @@ aril__arena *aril__arena_new(void)
 {
     long memory = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     if (page <= 0 || page > ARIL__ARENA_PAGE) return NULL;
-    size_t most = (size_t)(memory > 0 ? memory : 1 << 18) * (size_t)page / ARIL__ARENA_PAGE * 2;
+    size_t max = (size_t)(memory > 0 ? memory : 1 << 18) * (size_t)page / ARIL__ARENA_PAGE * 2;
     /* All or nothing: a system that refuses the range (strict overcommit) counts addresses too. */
-    aril__arena *a = is_scarce(most * ARIL__ARENA_PAGE) ? NULL : make(most / 512 * 512);
+    aril__arena *a = is_scarce(max * ARIL__ARENA_PAGE) ? NULL : make(max / 512 * 512);
     if (!a) return NULL;
     uintptr_t huge = ((uintptr_t)a->base + SMALL_PAGES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     size_t before = huge - (uintptr_t)a->base;

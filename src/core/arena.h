@@ -13,7 +13,7 @@
 
 enum {
     ARIL__ARENA_PAGE = 4096,
-    ARIL__ARENA_LEAST = 64 * 1024, /* smaller blocks are not worth it */
+    ARIL__ARENA_MIN = 64 * 1024, /* smaller blocks are not worth it */
 };
 
 typedef struct aril__arena aril__arena;

@@ -54,7 +54,7 @@ static aril__derived *take_out(aril__storage *s, bool all, unsigned version, con
     for (aril__derived *d = atomic_load(&s->derived); d; d = next) {
         next = d->next;
         bool same = key && d->key_size == key_size && memcmp(d->key, key, key_size) == 0;
-        if (all || d->version != version || same || (key && ++n >= ARIL__DERIVED_MOST)) {
+        if (all || d->version != version || same || (key && ++n >= ARIL__DERIVED_MAX)) {
             d->next = out;
             out = d;
         } else {

@@ -20,7 +20,7 @@
 
 enum {
     ARIL__DERIVED_KEY = 256, /* maximum bytes of a key */
-    ARIL__DERIVED_MOST = 8,  /* maximum forms per storage; the oldest is evicted */
+    ARIL__DERIVED_MAX = 8,   /* maximum forms per storage; the oldest is evicted */
 };
 
 struct aril__derived {

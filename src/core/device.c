@@ -243,7 +243,7 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
     pthread_mutex_lock(&d->lock);
     int64_t misses = d->stats.misses;
     d->stats.allocations++;
-    if (d->arena && bytes >= ARIL__ARENA_LEAST) p = alloc_in_arena(d, bytes, &size);
+    if (d->arena && bytes >= ARIL__ARENA_MIN) p = alloc_in_arena(d, bytes, &size);
     if (!p) p = alloc_by_size(d, bytes, &size);
     if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
     if (d->stats.misses != misses) trim_to_peak(d);

@@ -234,24 +234,24 @@ static void take(job *j, int d, int k)
     }
 }
 
-void aril__move(const aril__loops *nest, const char *from, char *to, int64_t size)
+void aril__move(const aril__loops *loops, const char *from, char *to, int64_t size)
 {
-    job j = { .outer = *nest, .from = from, .to = to, .size = size };
-    int last = nest->ndim - 1, turned = -1;
+    job j = { .outer = *loops, .from = from, .to = to, .size = size };
+    int last = loops->ndim - 1, turned = -1;
     int64_t count = 1;
     for (int d = 0; d <= last; d++) {
-        count *= nest->dim[d];
-        if (d < last && nest->stride[0][d] == 1 && nest->dim[d] >= NARROW) turned = d;
+        count *= loops->dim[d];
+        if (d < last && loops->stride[0][d] == 1 && loops->dim[d] >= NARROW) turned = d;
     }
     if (last < 0) {
         memcpy(to, from, (size_t)size);
         return;
     }
-    j.stream = count * size >= ARIL__STREAM_STORES_FROM && nest->dim[last] * size >= ROW_STREAM &&
-               nest->stride[1][last] == 1 && ARIL__TARGETS && aril__cpu() >= ARIL__CPU_AVX2;
+    j.stream = count * size >= ARIL__STREAM_STORES_FROM && loops->dim[last] * size >= ROW_STREAM &&
+               loops->stride[1][last] == 1 && ARIL__TARGETS && aril__cpu() >= ARIL__CPU_AVX2;
     int64_t grain = GRAIN / size;
-    if (nest->stride[1][last] == 1 && nest->stride[0][last] != 1 && nest->stride[0][last] != 0 &&
-        nest->dim[last] >= NARROW && turned >= 0) {
+    if (loops->stride[1][last] == 1 && loops->stride[0][last] != 1 && loops->stride[0][last] != 0 &&
+        loops->dim[last] >= NARROW && turned >= 0) {
         take(&j, last, 1);
         take(&j, turned, 0);
         for (int k = 0; k < 2; k++) j.tiles[k] = aril__parallel_chunks(j.n[k], TILE);

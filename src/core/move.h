@@ -10,6 +10,6 @@
 /* Moves elements of 1, 2, 4 or 8 bytes. Operand 0 of the loops is the source, whose first element
  * is at `from`; operand 1, by which the loops were merged, is the destination, at `to`. They must
  * not overlap, unless each element is read from where it is written. */
-void aril__move(const aril__loops *nest, const char *from, char *to, int64_t size);
+void aril__move(const aril__loops *loops, const char *from, char *to, int64_t size);
 
 #endif

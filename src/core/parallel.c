@@ -123,15 +123,15 @@ aril_determinism aril_deterministic(void)
     return (aril_determinism)atomic_load_explicit(&determinism, memory_order_relaxed);
 }
 
-int64_t aril__parallel_pieces(int64_t units, int64_t least)
+int64_t aril__parallel_pieces(int64_t units, int64_t min)
 {
     /* Enough pieces for the cores of most machines, few enough to keep partial results cheap. */
     enum { BY_SIZE = 16 };
-    if (least < 1) least = 1;
-    int64_t most = units / least, pieces = BY_SIZE;
+    if (min < 1) min = 1;
+    int64_t max = units / min, pieces = BY_SIZE;
     if (aril_deterministic() == ARIL_SAME_THREADS)
         pieces = aril__parallel_is_serial() ? 1 : aril_threads();
-    if (pieces > most) pieces = most;
+    if (pieces > max) pieces = max;
     return pieces < 1 ? 1 : pieces;
 }
 

@@ -35,7 +35,7 @@ void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
  * result is the number of threads that a loop started here would use, so that results that depend
  * on the split are the same for the same number of threads; under ARIL_ANY_THREADS it depends on
  * the size alone. Piece k of n is [units * k / n, units * (k + 1) / n). */
-int64_t aril__parallel_pieces(int64_t units, int64_t least);
+int64_t aril__parallel_pieces(int64_t units, int64_t min);
 
 /* Marks the calling thread: its parallel loops run serially (true), or normally again (false). */
 void aril__thread_set_serial(bool serial);

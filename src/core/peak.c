@@ -60,8 +60,8 @@ double aril_machine_peak(void)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int measured; /* number of threads it was measured with */
     static double peak;
-    enum { MOST = 1024 };
-    static double rate[MOST];
+    enum { MAX_THREADS = 1024 };
+    static double rate[MAX_THREADS];
     pthread_mutex_lock(&lock);
     int threads = aril_threads();
     if (measured != threads) {

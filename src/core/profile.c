@@ -16,9 +16,9 @@
 #include <time.h>
 
 enum {
-    DEEP = 64,            /* maximum nesting of spans; deeper ones count towards their parent */
-    TEXT = 160,           /* bytes of text for shapes */
-    MOST_EVENTS = 1 << 21 /* per thread in a trace */
+    DEEP = 64,           /* maximum nesting of spans; deeper ones count towards their parent */
+    TEXT = 160,          /* bytes of text for shapes */
+    MAX_EVENTS = 1 << 21 /* per thread in a trace */
 };
 
 /* Totals of one kernel under one key (and shapes). */
@@ -150,7 +150,7 @@ static int64_t live_bytes(void)
 
 static void add_event(track *t, const open_span *s, int64_t ns)
 {
-    if (t->n_events == MOST_EVENTS) {
+    if (t->n_events == MAX_EVENTS) {
         t->lost++;
         return;
     }

@@ -691,14 +691,14 @@ static void own_find(const struct object *o, uintptr_t bias)
 
 static bool is_own_path(const struct source *file)
 {
-    static const char *const floors[] = {
+    static const char *const layers[] = {
         "core/",  "ops/",  "backend/", "autograd/", "graph/", "codegen/", "formats/", "nn/",
         "optim/", "data/", "models/",  "train/",    "serve/", "dist/",    "aot/",     "init.c",
     };
     char path[NAME_SIZE];
     if (!source_path(file, path, sizeof path) || !starts_with(path, own.root)) return false;
-    for (size_t i = 0; i < sizeof floors / sizeof floors[0]; i++)
-        if (starts_with(path + strlen(own.root), floors[i])) return true;
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        if (starts_with(path + strlen(own.root), layers[i])) return true;
     return false;
 }
 

@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { PIXELS = 3 * 32 * 32, MOST_CLASSES = 100 };
+enum { PIXELS = 3 * 32 * 32, MAX_CLASSES = 100 };
 
 const char *const aril__classes_cifar10[10] = {
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
@@ -91,7 +91,7 @@ static void name_classes(aril_dataset *d, const char *folder, const char *file, 
 {
     char path[PATH_MAX];
     aril__bytes b = { 0 };
-    const char *name[MOST_CLASSES];
+    const char *name[MAX_CLASSES];
     int found = 0;
     if (!aril__is_file(folder, file)) return;
     snprintf(path, sizeof path, "%s/%s", folder, file);

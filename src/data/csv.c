@@ -148,12 +148,12 @@ static char guess_separator(const struct table *t)
     static const char candidates[] = ",;\t|";
     size_t ends = strcspn(t->at, "\n");
     char best = ',';
-    size_t most = 0;
+    size_t max = 0;
     for (const char *c = candidates; *c; c++) {
         size_t n = 0;
         for (size_t i = 0; i < ends; i++) n += t->at[i] == *c;
-        if (n > most) {
-            most = n;
+        if (n > max) {
+            max = n;
             best = *c;
         }
     }
@@ -424,13 +424,13 @@ static bool look_like_classes(const double *value, int64_t n)
 static aril_tensor *targets(struct table *t)
 {
     const double *value = (const double *)(const void *)t->y.at;
-    bool whole = !t->text_target && !t->opts.real_target && look_like_classes(value, t->rows);
-    aril_dtype dtype = t->text_target || whole ? ARIL_I64 : ARIL_F32;
+    bool integral = !t->text_target && !t->opts.real_target && look_like_classes(value, t->rows);
+    aril_dtype dtype = t->text_target || integral ? ARIL_I64 : ARIL_F32;
     aril_tensor *y = aril_empty(ARIL_SHAPE(t->rows), dtype, aril_cpu());
     if (aril_tensor_status(y) != ARIL_OK) return y;
     if (!t->text_target) {
         for (int64_t i = 0; i < t->rows; i++) {
-            if (whole)
+            if (integral)
                 ((int64_t *)aril__ptr(y))[i] = (int64_t)value[i];
             else
                 ((float *)aril__ptr(y))[i] = (float)value[i];

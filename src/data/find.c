@@ -249,7 +249,7 @@ static const aril__data_kind *kind_by_end(const char *name, bool folder, size_t 
 static aril_dataset *open_kind(const aril__data_kind *k, const char *path, const char *split,
                                const aril_open_opts *o)
 {
-    if (k->whole && split && strcmp(split, "train") != 0)
+    if (k->unsplit && split && strcmp(split, "train") != 0)
         return aril__no_split(path, split, "only \"train\", which is all of it");
     return k->open(path, split, o);
 }
@@ -286,10 +286,10 @@ static bool split_in_folder(const char *folder, const char *split, char path[PAT
             size_t end = strlen(name), m = strlen(word[w]);
             bool is_folder = aril__is_folder(folder, name);
             if (!kind_by_end(name, is_folder, &end) && !is_folder) continue;
-            bool whole = end == m && strncmp(name, word[w], m) == 0;
+            bool complete = end == m && strncmp(name, word[w], m) == 0;
             bool last = end > m && (name[end - m - 1] == '_' || name[end - m - 1] == '-') &&
                         strncmp(name + end - m, word[w], m) == 0;
-            found = (whole || last) && join_path(path, folder, name);
+            found = (complete || last) && join_path(path, folder, name);
         }
     aril__texts_free(&in);
     return found;

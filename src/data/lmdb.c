@@ -35,14 +35,14 @@ static aril_status read_floats(const char *name, const unsigned char *data, size
                                aril_tensor *x)
 {
     float *to = aril__ptr(x), v;
-    int64_t n = 0, most = aril_numel(x);
+    int64_t n = 0, max = aril_numel(x);
     aril__proto_in in = aril__proto_open(data, size);
     while (aril__proto_next(&in)) {
         if (in.field != FLOAT_DATA) continue;
         for (const uint8_t *from = NULL; aril__proto_each_float(&in, &from, &v); n++)
-            if (n < most) to[n] = v;
+            if (n < max) to[n] = v;
     }
-    return n == most ? ARIL_OK : malformed(name, "its numbers do not fill its shape");
+    return n == max ? ARIL_OK : malformed(name, "its numbers do not fill its shape");
 }
 
 aril_status aril__datum_decode(const char *name, const unsigned char *data, size_t size,

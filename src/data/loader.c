@@ -300,12 +300,12 @@ static aril_status order_epoch(aril_loader *l)
         }
         if (status > 0) status = ARIL_OK;
     } else {
-        if (l->samples > l->order_room) {
+        if (l->samples > l->order_capacity) {
             free(l->order);
-            l->order_room = 0;
+            l->order_capacity = 0;
             l->order = aril__malloc((size_t)l->samples * sizeof *l->order);
             if (!l->order) return aril__fail(ARIL_ERR_MEMORY, "loader: out of memory");
-            l->order_room = l->samples;
+            l->order_capacity = l->samples;
         }
         status =
             aril__sampler_fill(l->sampler, l->size, l->at.seed, l->at.epoch, l->samples, l->order);

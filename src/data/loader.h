@@ -42,7 +42,7 @@ struct aril_loader {
 
     bool ordered; /* `order` or the stream is set up for at.seed and at.epoch */
     int64_t *order;
-    int64_t order_room;
+    int64_t order_capacity;
     int64_t stream_next; /* index of the stream's next sample */
     bool stream_ended;
 

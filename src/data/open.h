@@ -15,7 +15,7 @@ typedef struct aril__data_kind {
     bool any_folder;
     const char *doc, *shown, *with;
     const char *ends[3];
-    bool whole, table;
+    bool unsplit, table;
 } aril__data_kind;
 
 enum { ARIL__DATA_FOLDERS = 4 };

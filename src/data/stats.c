@@ -156,7 +156,7 @@ aril_status aril_dataset_stats(aril_dataset *d, aril_stats_opts opts, aril_tenso
 /* The largest label of all samples + 1. */
 static int64_t count_labels(aril_dataset *d)
 {
-    int64_t most = -1;
+    int64_t max = -1;
     for (int64_t i = 0; i < aril_dataset_size(d); i++) {
         ARIL_SCOPE;
         aril_sample s = { 0 };
@@ -169,9 +169,9 @@ static int64_t count_labels(aril_dataset *d)
                        i, label);
             return -1;
         }
-        if (label > most) most = label;
+        if (label > max) max = label;
     }
-    return most + 1;
+    return max + 1;
 }
 
 int64_t aril_dataset_outputs(aril_dataset *d, bool *regression)

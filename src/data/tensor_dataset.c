@@ -191,11 +191,11 @@ aril_dataset *aril_dataset_tensors_n(aril_list tensors)
 }
 
 /* Checks the entries of a list of at most `most`; an empty list may be NULL. */
-static aril_status check_list(const char *name, aril_list l, int most)
+static aril_status check_list(const char *name, aril_list l, int max)
 {
-    if (l.n >= 0 && l.n <= most && (l.at || l.n == 0)) return ARIL_OK;
+    if (l.n >= 0 && l.n <= max && (l.at || l.n == 0)) return ARIL_OK;
     return aril__fail(ARIL_ERR_ARG,
-                      "dataset_tensor_lists: %s: expected at most %d tensors, got %d%s", name, most,
+                      "dataset_tensor_lists: %s: expected at most %d tensors, got %d%s", name, max,
                       l.n, l.at ? "" : " and NULL for the list");
 }
 

@@ -37,10 +37,10 @@ static aril_status check_setting(const aril_transform *t, int k)
                           t->kind->name);
     }
     for (int i = 0; i < v->n; i++) {
-        bool whole = s->type == ARIL__SET_WHOLE || s->type == ARIL__SET_SIZE;
-        if (!(v->v[i] >= s->low && v->v[i] <= s->high) || (whole && v->v[i] != floor(v->v[i])))
+        bool integral = s->type == ARIL__SET_INTEGER || s->type == ARIL__SET_SIZE;
+        if (!(v->v[i] >= s->low && v->v[i] <= s->high) || (integral && v->v[i] != floor(v->v[i])))
             return aril__fail(ARIL_ERR_ARG, "%s: %s is %g; expected %s from %g to %g",
-                              t->kind->name, s->name, v->v[i], whole ? "an integer" : "a number",
+                              t->kind->name, s->name, v->v[i], integral ? "an integer" : "a number",
                               s->low, s->high);
     }
     if (s->type == ARIL__SET_PAIR && (v->n != 2 || v->v[0] > v->v[1]))
@@ -189,16 +189,16 @@ static aril_status parse_value(const aril__transform_kind *kind, const aril__set
                 return ARIL_OK;
             }
     char part[64], mark = s->type == ARIL__SET_SIZE ? 'x' : '/';
-    int most = s->type == ARIL__SET_LIST                                ? ARIL__SETTING_NUMBERS
-               : s->type == ARIL__SET_SIZE || s->type == ARIL__SET_PAIR ? 2
-                                                                        : 1;
+    int max = s->type == ARIL__SET_LIST                                ? ARIL__SETTING_NUMBERS
+              : s->type == ARIL__SET_SIZE || s->type == ARIL__SET_PAIR ? 2
+                                                                       : 1;
     aril__value v = { .n = 0 };
     const char *end = text + n;
     bool good = n > 0 && s->type != ARIL__SET_FILTER;
     while (good) {
         const char *stop = memchr(text, mark, (size_t)(end - text));
         size_t length = (size_t)((stop ? stop : end) - text);
-        good = length > 0 && length < sizeof part && v.n < most;
+        good = length > 0 && length < sizeof part && v.n < max;
         if (!good) break;
         memcpy(part, text, length);
         part[length] = 0;
@@ -226,13 +226,13 @@ static aril_transform *parse_one(const char *text, size_t n)
     const char *end = text + n, *equals = memchr(text, '=', n);
     const aril__transform_kind *kind = find_kind(text, equals ? (size_t)(equals - text) : n);
     aril_transform *t = kind ? aril__transform_new(kind) : NULL;
-    int place = 0;
+    int position = 0;
     bool named = false, ok = t != NULL;
     for (const char *p = equals ? equals + 1 : end; ok && equals && p <= end;) {
         const char *stop = memchr(p, ':', (size_t)(end - p));
         if (!stop) stop = end;
         const char *is = memchr(p, '=', (size_t)(stop - p));
-        int k = is ? 0 : place++;
+        int k = is ? 0 : position++;
         if (is) {
             size_t length = (size_t)(is - p);
             while (k < ARIL__SETTINGS && kind->setting[k].name &&

@@ -12,11 +12,11 @@ enum { ARIL__SETTINGS = 6, ARIL__SETTING_NUMBERS = 4 };
 
 typedef enum aril__setting_type {
     ARIL__SET_NUMBER,
-    ARIL__SET_WHOLE,  /* an integer */
-    ARIL__SET_SIZE,   /* 224 or 224x192: height, width */
-    ARIL__SET_LIST,   /* 0.5/0.5/0.5: up to four */
-    ARIL__SET_PAIR,   /* 0.08/1: two, the first not larger */
-    ARIL__SET_FILTER, /* bilinear, nearest, bicubic */
+    ARIL__SET_INTEGER, /* an integer */
+    ARIL__SET_SIZE,    /* 224 or 224x192: height, width */
+    ARIL__SET_LIST,    /* 0.5/0.5/0.5: up to four */
+    ARIL__SET_PAIR,    /* 0.08/1: two, the first not larger */
+    ARIL__SET_FILTER,  /* bilinear, nearest, bicubic */
 } aril__setting_type;
 
 typedef struct aril__setting {

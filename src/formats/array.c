@@ -16,7 +16,7 @@ void aril__to_host_order(void *data, size_t size, int64_t n, bool big)
         }
 }
 
-bool aril__array_bytes(aril_shape shape, size_t size, uint64_t most, uint64_t *bytes)
+bool aril__array_bytes(aril_shape shape, size_t size, uint64_t max, uint64_t *bytes)
 {
     uint64_t n = size;
     bool empty = false;
@@ -24,5 +24,5 @@ bool aril__array_bytes(aril_shape shape, size_t size, uint64_t most, uint64_t *b
     for (int i = 0; i < shape.ndim && !empty; i++)
         if (shape.dim[i] < 0 || __builtin_mul_overflow(n, (uint64_t)shape.dim[i], &n)) return false;
     *bytes = empty ? 0 : n;
-    return *bytes <= most;
+    return *bytes <= max;
 }

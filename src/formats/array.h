@@ -9,6 +9,6 @@
 void aril__to_host_order(void *data, size_t size, int64_t n, bool big);
 
 /* Computes the bytes of an array of that shape and element size; false if more than `most`. */
-bool aril__array_bytes(aril_shape shape, size_t size, uint64_t most, uint64_t *bytes);
+bool aril__array_bytes(aril_shape shape, size_t size, uint64_t max, uint64_t *bytes);
 
 #endif

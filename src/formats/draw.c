@@ -32,7 +32,7 @@ void aril__drawing_free(aril__drawing *d)
 }
 
 /* Adds a zero-initialized shape; NULL when out of memory. */
-static aril__shape *add(aril__drawing *d, aril__shape_kind kind, uint32_t colour)
+static aril__shape *add(aril__drawing *d, aril__shape_kind kind, uint32_t color)
 {
     if (!d || d->failed) return NULL;
     if (d->n == d->capacity) {
@@ -42,13 +42,13 @@ static aril__shape *add(aril__drawing *d, aril__shape_kind kind, uint32_t colour
         d->at = wider;
         d->capacity = capacity;
     }
-    d->at[d->n] = (aril__shape){ .kind = kind, .colour = colour };
+    d->at[d->n] = (aril__shape){ .kind = kind, .color = color };
     return &d->at[d->n++];
 }
 
-void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t colour)
+void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t color)
 {
-    aril__shape *s = add(d, ARIL__RECT, colour);
+    aril__shape *s = add(d, ARIL__RECT, color);
     if (!s) return;
     s->x = x;
     s->y = y;
@@ -56,9 +56,9 @@ void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, u
     s->h = h;
 }
 
-void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t colour)
+void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t color)
 {
-    aril__shape *s = n > 0 ? add(d, ARIL__LINE, colour) : NULL;
+    aril__shape *s = n > 0 ? add(d, ARIL__LINE, color) : NULL;
     if (!s) return;
     s->w = width;
     s->xy = aril__malloc(2 * (size_t)n * sizeof *xy);
@@ -70,10 +70,10 @@ void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, ui
     s->n = n;
 }
 
-void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t colour,
+void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t color,
                      const char *text)
 {
-    aril__shape *s = add(d, ARIL__TEXT, colour);
+    aril__shape *s = add(d, ARIL__TEXT, color);
     if (!s) return;
     s->x = x;
     s->y = y;
@@ -135,12 +135,12 @@ static void svg_shape(aril__bytes *b, const aril__shape *s)
         aril__bytes_print(b,
                           "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\""
                           " fill=\"#%06x\"/>\n",
-                          s->x, s->y, s->w, s->h, s->colour);
+                          s->x, s->y, s->w, s->h, s->color);
         break;
     case ARIL__LINE:
         aril__bytes_print(
-            b, "<polyline fill=\"none\" stroke=\"#%06x\" stroke-width=\"%.3g\" points=\"",
-            s->colour, s->w);
+            b, "<polyline fill=\"none\" stroke=\"#%06x\" stroke-width=\"%.3g\" points=\"", s->color,
+            s->w);
         for (int i = 0; i < s->n; i++)
             aril__bytes_print(b, "%s%.6g,%.6g", i ? " " : "", s->xy[2 * i], s->xy[2 * i + 1]);
         aril__bytes_print(b, "\"/>\n");
@@ -149,7 +149,7 @@ static void svg_shape(aril__bytes *b, const aril__shape *s)
         aril__bytes_print(b,
                           "<text x=\"%.6g\" y=\"%.6g\" font-size=\"%.3g\" fill=\"#%06x\""
                           " text-anchor=\"%s\">",
-                          s->x, s->y, s->h, s->colour, anchors[s->n + 1]);
+                          s->x, s->y, s->h, s->color, anchors[s->n + 1]);
         xml(b, s->text);
         aril__bytes_print(b, "</text>\n");
         break;
@@ -189,7 +189,7 @@ static bool ends_in(const char *path, const char *suffix)
 }
 
 /* Limits beyond what viewers show, and far below overflow. */
-enum { MOST = 100000, MOST_PIXELS = 1 << 28 };
+enum { MAX_SIDE = 100000, MAX_PIXELS = 1 << 28 };
 
 aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *path, double scale)
 {
@@ -197,12 +197,12 @@ aril_status aril__drawing_save(aril__drawing *d, const char *what, const char *p
     if (!path || !(ends_in(path, ".svg") || ends_in(path, ".png")))
         return aril__fail(ARIL_ERR_ARG, "%s: expected a name that ends in .svg or .png, got '%s'",
                           what, path ? path : "");
-    if (!(d->width * scale <= MOST && d->height * scale <= MOST &&
-          d->width * d->height * scale * scale <= MOST_PIXELS))
+    if (!(d->width * scale <= MAX_SIDE && d->height * scale <= MAX_SIDE &&
+          d->width * d->height * scale * scale <= MAX_PIXELS))
         return aril__fail(
             ARIL_ERR_ARG,
             "%s: a drawing of %g x %g is too large; the limits are %d per side and %g pixels", what,
-            d->width * scale, d->height * scale, MOST, (double)MOST_PIXELS);
+            d->width * scale, d->height * scale, MAX_SIDE, (double)MAX_PIXELS);
     aril__bytes b = { 0 };
     aril_status s = ARIL_OK;
     if (!d->failed && ends_in(path, ".svg")) {

@@ -12,11 +12,11 @@ aril__drawing *aril__drawing_new(double width, double height);
 void aril__drawing_free(aril__drawing *d);
 
 /* All accept a NULL drawing; a failure to add a shape is remembered and reported on save. */
-void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t colour);
+void aril__draw_rect(aril__drawing *d, double x, double y, double w, double h, uint32_t color);
 /* A polyline through n points (x, y, x, y ...). */
-void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t colour);
+void aril__draw_line(aril__drawing *d, int n, const double *xy, double width, uint32_t color);
 /* align -1: the text starts at x, 0: centered, 1: ends at x. y is its baseline. */
-void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t colour,
+void aril__draw_text(aril__drawing *d, double x, double y, double size, int align, uint32_t color,
                      const char *text);
 /* An image [ph,pw,3], which is copied; each pixel becomes a square. */
 void aril__draw_pixels(aril__drawing *d, double x, double y, double w, double h,
@@ -39,7 +39,7 @@ typedef enum aril__shape_kind {
 
 typedef struct aril__shape {
     aril__shape_kind kind;
-    uint32_t colour;
+    uint32_t color;
     double x, y, w, h; /* of a line: w is its width; of a text: h is its size */
     int n;             /* number of points, or the text's alignment */
     double *xy;

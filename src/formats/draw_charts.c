@@ -61,12 +61,12 @@ static double series_x(const aril_series *s, int i)
     return s->x ? s->x[i] : i + 1;
 }
 
-static double place_x(const axes *a, double x)
+static double to_x(const axes *a, double x)
 {
     return a->left + (x - a->x0) / (a->x1 - a->x0) * a->width;
 }
 
-static double place_y(const axes *a, double y)
+static double to_y(const axes *a, double y)
 {
     return a->top + a->height - (y - a->y0) / (a->y1 - a->y0) * a->height;
 }
@@ -108,7 +108,7 @@ static void draw_grid(aril__drawing *d, const axes *a)
     char text[32];
     double step = a->step;
     for (int i = 0; a->y0 + i * step <= a->y1 + step * 1e-6; i++) {
-        double v = a->y0 + i * step, y = place_y(a, v);
+        double v = a->y0 + i * step, y = to_y(a, v);
         if (fabs(v) < step * 1e-6) v = 0;
         aril__draw_rect(d, a->left, y - 0.5, a->width, 1, GRID);
         snprintf(text, sizeof text, "%.6g", v);
@@ -118,24 +118,24 @@ static void draw_grid(aril__drawing *d, const axes *a)
     if (wide < 1 && a->x0 == floor(a->x0) && a->x1 == floor(a->x1)) wide = 1; /* whole epochs */
     for (double v = ceil(a->x0 / wide - 1e-9) * wide; v <= a->x1 + wide * 1e-6; v += wide) {
         snprintf(text, sizeof text, "%.6g", fabs(v) < wide * 1e-6 ? 0 : v);
-        aril__draw_text(d, place_x(a, v), a->top + a->height + 17, 11, 0, FAINT, text);
-        aril__draw_rect(d, place_x(a, v) - 0.5, a->top + a->height, 1, 4, FAINT);
+        aril__draw_text(d, to_x(a, v), a->top + a->height + 17, 11, 0, FAINT, text);
+        aril__draw_rect(d, to_x(a, v) - 0.5, a->top + a->height, 1, 4, FAINT);
     }
     aril__draw_rect(d, a->left, a->top + a->height - 0.5, a->width, 1, FAINT);
 }
 
 /* One line per run of finite values; an isolated value is a dot. */
-static bool draw_series(aril__drawing *d, const axes *a, const aril_series *s, uint32_t colour)
+static bool draw_series(aril__drawing *d, const axes *a, const aril_series *s, uint32_t color)
 {
     double *xy = aril__malloc(2 * (size_t)(s->n + 1) * sizeof *xy);
     int m = 0;
     if (!xy) return false;
     for (int i = 0; i <= s->n; i++) {
         if (i < s->n && isfinite(s->y[i])) {
-            xy[2 * m] = place_x(a, series_x(s, i));
-            xy[2 * m++ + 1] = place_y(a, s->y[i]);
+            xy[2 * m] = to_x(a, series_x(s, i));
+            xy[2 * m++ + 1] = to_y(a, s->y[i]);
         } else if (m) {
-            aril__draw_line(d, m, xy, m == 1 ? 5 : 2, colour);
+            aril__draw_line(d, m, xy, m == 1 ? 5 : 2, color);
             m = 0;
         }
     }
@@ -151,11 +151,11 @@ static bool draw_panel(aril__drawing *d, const aril_series *series, int n, int f
     set_ranges(&a, series, n, first);
     draw_grid(d, &a);
     double x = a.left;
-    int colour = 0;
+    int color = 0;
     for (int k = first; k < n; k++) {
         const aril_series *s = &series[k];
         if (!same_panel(&series[first], s)) continue;
-        uint32_t c = palette[colour++ % COLOURS];
+        uint32_t c = palette[color++ % COLOURS];
         if (!draw_series(d, &a, s, c)) return false;
         int last = s->n - 1;
         while (last >= 0 && !isfinite(s->y[last])) last--;
@@ -218,10 +218,10 @@ static uint32_t shade(double share)
 {
     static const int light[] = { 0xf7, 0xfa, 0xfc }, dark[] = { 0x1e, 0x40, 0xaf };
     double t = sqrt(fmin(1, fmax(0, share))); /* sqrt makes small shares visible */
-    uint32_t colour = 0;
+    uint32_t color = 0;
     for (int k = 0; k < 3; k++)
-        colour = colour << 8 | (uint32_t)lround(light[k] + t * (dark[k] - light[k]));
-    return colour;
+        color = color << 8 | (uint32_t)lround(light[k] + t * (dark[k] - light[k]));
+    return color;
 }
 
 enum { NUMBER = 24 }; /* buffer size for a class number */
@@ -277,11 +277,11 @@ static const char *column_name(const table *t, int64_t i, char *buf, size_t size
  * columns, which are narrower, have none. */
 static void draw_names(aril__drawing *d, const table *t, double side)
 {
-    enum { LEAST = 6 }; /* smaller text cannot be read */
+    enum { MIN_SIZE = 6 }; /* smaller text cannot be read */
     double size = fmin(11, t->cell * 0.9);
     bool columns = t->n <= 40;
     char text[64];
-    if (size < LEAST) return;
+    if (size < MIN_SIZE) return;
     aril__draw_text(d, t->left + side + 8, t->top - 8, 11, -1, FAINT, "recall");
     for (int64_t i = 0; i < t->n; i++) {
         double middle = (double)i * t->cell + t->cell / 2, all = 0;

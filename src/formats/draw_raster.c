@@ -113,7 +113,7 @@ static const char unknown[] = "0a0j5j5a0a", sharp_s[] = "~0j0c1a3a4c3e2e ~2e4f5h
 /* Base letters of U+00C0 to U+00FF, without accents. */
 static const char plain[] = "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYPsaaaaaaaceeeeiiiidnooooo/ouuuuypy";
 
-enum { FOOT = 9, SPACE = 3, GAP = 3, STEPS = 6, MOST_POINTS = 32 };
+enum { FOOT = 9, SPACE = 3, GAP = 3, STEPS = 6, MAX_POINTS = 32 };
 
 /* The strokes of the character at *p; advances *p. */
 static const char *letter(const char **p)
@@ -156,11 +156,11 @@ typedef struct canvas {
     float *cover; /* coverage of the current shape */
 } canvas;
 
-static void blend(canvas *c, int64_t x, int64_t y, uint32_t colour, float share)
+static void blend(canvas *c, int64_t x, int64_t y, uint32_t color, float share)
 {
     uint8_t *p = c->rgb + 3 * (y * c->w + x);
     for (int k = 0; k < 3; k++) {
-        float to = (float)(colour >> (16 - 8 * k) & 255);
+        float to = (float)(color >> (16 - 8 * k) & 255);
         p[k] = (uint8_t)((float)p[k] + (to - (float)p[k]) * share + 0.5f);
     }
 }
@@ -182,12 +182,12 @@ static float overlap(double a0, double a1, double b0, double b1)
     return (float)fmax(0, fmin(a1, b1) - fmax(a0, b0));
 }
 
-static void fill_rect(canvas *c, double x, double y, double w, double h, uint32_t colour)
+static void fill_rect(canvas *c, double x, double y, double w, double h, uint32_t color)
 {
     box b = clip(c, x, y, x + w, y + h);
     for (int64_t j = b.y0; j < b.y1; j++)
         for (int64_t i = b.x0; i < b.x1; i++)
-            blend(c, i, j, colour,
+            blend(c, i, j, color,
                   overlap((double)i, (double)i + 1, x, x + w) *
                       overlap((double)j, (double)j + 1, y, y + h));
 }
@@ -212,17 +212,17 @@ static void cover_segment(canvas *c, const double *a, const double *b, double wi
 }
 
 /* Blends the covered pixels of a box with the colour, and clears their coverage. */
-static void paint(canvas *c, box b, uint32_t colour)
+static void paint(canvas *c, box b, uint32_t color)
 {
     for (int64_t j = b.y0; j < b.y1; j++)
         for (int64_t i = b.x0; i < b.x1; i++) {
             float *at = &c->cover[j * c->w + i];
-            if (*at > 0) blend(c, i, j, colour, *at);
+            if (*at > 0) blend(c, i, j, color, *at);
             *at = 0;
         }
 }
 
-static void stroke(canvas *c, int n, const double *xy, double scale, double width, uint32_t colour)
+static void stroke(canvas *c, int n, const double *xy, double scale, double width, uint32_t color)
 {
     double x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
     double a[2] = { xy[0] * scale, xy[1] * scale };
@@ -233,7 +233,7 @@ static void stroke(canvas *c, int n, const double *xy, double scale, double widt
         x0 = fmin(x0, b[0]), x1 = fmax(x1, b[0]), y0 = fmin(y0, b[1]), y1 = fmax(y1, b[1]);
     }
     double r = width * scale / 2 + 2;
-    paint(c, clip(c, x0 - r, y0 - r, x1 + r, y1 + r), colour);
+    paint(c, clip(c, x0 - r, y0 - r, x1 + r, y1 + r), color);
 }
 
 /* A point on the Catmull-Rom spline through p, at t between point i and the next. */
@@ -247,11 +247,11 @@ static void curve_at(const double *p, int n, int i, double t, double *to)
 }
 
 static void draw_stroke(canvas *c, int n, const double *p, bool curved, double scale, double width,
-                        uint32_t colour)
+                        uint32_t color)
 {
-    double smooth[2 * MOST_POINTS * STEPS];
+    double smooth[2 * MAX_POINTS * STEPS];
     if (!curved || n < 3) {
-        stroke(c, n, p, scale, width, colour);
+        stroke(c, n, p, scale, width, color);
         return;
     }
     int m = 0;
@@ -259,22 +259,22 @@ static void draw_stroke(canvas *c, int n, const double *p, bool curved, double s
         for (int k = 0; k < STEPS; k++) curve_at(p, n, i, (double)k / STEPS, smooth + 2 * m++);
     smooth[2 * m] = p[2 * (n - 1)];
     smooth[2 * m + 1] = p[2 * (n - 1) + 1];
-    stroke(c, m + 1, smooth, scale, width, colour);
+    stroke(c, m + 1, smooth, scale, width, color);
 }
 
 static void draw_letter(canvas *c, const char *s, double x, double y, double unit, double scale,
-                        double width, uint32_t colour)
+                        double width, uint32_t color)
 {
     while (*s) {
-        double p[2 * MOST_POINTS];
+        double p[2 * MAX_POINTS];
         int n = 0;
         bool curved = *s == '~';
         for (s += curved; *s && *s != ' '; s += 2) {
-            if (n == MOST_POINTS) continue;
+            if (n == MAX_POINTS) continue;
             p[2 * n] = x + (s[0] - '0') * unit;
             p[2 * n++ + 1] = y + (s[1] - 'a' - FOOT) * unit;
         }
-        if (n) draw_stroke(c, n, p, curved, scale, width, colour);
+        if (n) draw_stroke(c, n, p, curved, scale, width, color);
         s += *s == ' ';
     }
 }
@@ -285,7 +285,7 @@ static void draw_text(canvas *c, const aril__shape *s, double scale)
     if (s->n >= 0) x -= aril__text_width(s->text, s->h) * (s->n ? 1 : 0.5);
     for (const char *p = s->text; *p;) {
         const char *strokes = letter(&p);
-        draw_letter(c, strokes, x, s->y, unit, scale, s->h * 0.085, s->colour);
+        draw_letter(c, strokes, x, s->y, unit, scale, s->h * 0.085, s->color);
         x += (letter_width(strokes) + GAP) * unit;
     }
 }
@@ -320,9 +320,9 @@ uint8_t *aril__drawing_raster(const aril__drawing *d, double scale, int64_t *wid
     for (size_t i = 0; i < d->n; i++) {
         const aril__shape *s = &d->at[i];
         if (s->kind == ARIL__RECT)
-            fill_rect(&c, s->x * scale, s->y * scale, s->w * scale, s->h * scale, s->colour);
+            fill_rect(&c, s->x * scale, s->y * scale, s->w * scale, s->h * scale, s->color);
         else if (s->kind == ARIL__LINE)
-            stroke(&c, s->n, s->xy, scale, s->w, s->colour);
+            stroke(&c, s->n, s->xy, scale, s->w, s->color);
         else if (s->kind == ARIL__TEXT)
             draw_text(&c, s, scale);
         else

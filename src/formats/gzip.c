@@ -111,9 +111,9 @@ aril_status aril__inflate(const char *what, const char *name, const void *data, 
         rc = inflate(&z, Z_NO_FLUSH);
         if (z.next_out == &past + 1) break;
     }
-    bool whole =
+    bool complete =
         rc == Z_STREAM_END && left == 0 && (z.next_out == out + want || z.next_out == &past);
-    aril_status status = whole               ? ARIL_OK
+    aril_status status = complete            ? ARIL_OK
                          : rc == Z_MEM_ERROR ? no_memory(what, name)
                                              : corrupt(what, name, &z);
     inflateEnd(&z);

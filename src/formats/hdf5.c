@@ -108,8 +108,8 @@ static hid_t memory_type(aril_dtype dtype)
 /* The dtype that an array is read as: its own, or f32 for narrower floats. */
 static bool dtype_of(hid_t type, aril_dtype *dtype)
 {
-    static const aril_dtype whole[2][4] = { { ARIL_U8, ARIL_U16, ARIL_U32, ARIL_U64 },
-                                            { ARIL_I8, ARIL_I16, ARIL_I32, ARIL_I64 } };
+    static const aril_dtype integers[2][4] = { { ARIL_U8, ARIL_U16, ARIL_U32, ARIL_U64 },
+                                               { ARIL_I8, ARIL_I16, ARIL_I32, ARIL_I64 } };
     size_t size = h5.H5Tget_size_(type);
     switch (h5.H5Tget_class_(type)) {
     case H5T_FLOAT: *dtype = size <= 4 ? ARIL_F32 : ARIL_F64; return size >= 1 && size <= 8;
@@ -119,7 +119,7 @@ static bool dtype_of(hid_t type, aril_dtype *dtype)
         if (h5.H5Tget_class_(type) == H5T_ENUM) is_signed = false;
         int k = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
         if (k < 0) return false;
-        *dtype = whole[is_signed][k];
+        *dtype = integers[is_signed][k];
         return h5.H5Tget_class_(type) == H5T_INTEGER || size == 1;
     }
     default: return false;

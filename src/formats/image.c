@@ -14,10 +14,10 @@
 bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_t pixel_bytes,
                       uint64_t file, uint64_t ratio)
 {
-    uint64_t bytes, most;
+    uint64_t bytes, max;
     /* Up to `free` bytes, any compression ratio that the format allows is accepted, as for a white
      * page. Beyond that, it must be usual for images. */
-    const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, usual = 256;
+    const uint64_t limit = UINT64_C(1) << 32, free = 1 << 26, typical = 256;
     if (width == 0 || height == 0) {
         aril__fail(ARIL_ERR_FORMAT, "%s: an image without pixels", name);
         return false;
@@ -28,8 +28,8 @@ bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_
                    (unsigned long long)width, (unsigned long long)height);
         return false;
     }
-    if (bytes > free && ratio > usual) ratio = usual;
-    if (__builtin_mul_overflow(file, ratio, &most) || bytes <= most) return true;
+    if (bytes > free && ratio > typical) ratio = typical;
+    if (__builtin_mul_overflow(file, ratio, &max) || bytes <= max) return true;
     aril__fail(ARIL_ERR_FORMAT,
                "%s: a file of %llu bytes is too small for the %llu x %llu pixels that it claims",
                name, (unsigned long long)file, (unsigned long long)width,
@@ -44,13 +44,13 @@ bool aril__image_fits(const char *name, uint64_t width, uint64_t height, uint64_
 #define CHANNELS(T, NAME, OPAQUE)                                                                 \
     static void NAME(const T *in, int c, T *out, int want, int64_t n)                             \
     {                                                                                             \
-        bool colour = c >= 3, alpha = c == 2 || c == 4;                                           \
+        bool color = c >= 3, alpha = c == 2 || c == 4;                                            \
         for (int64_t i = 0; i < n; i++, in += c, out += want) {                                   \
             if (want >= 3)                                                                        \
-                for (int k = 0; k < 3; k++) out[k] = in[colour ? k : 0];                          \
+                for (int k = 0; k < 3; k++) out[k] = in[color ? k : 0];                           \
             else                                                                                  \
                 out[0] =                                                                          \
-                    !colour                                                                       \
+                    !color                                                                        \
                         ? in[0]                                                                   \
                         : (T)((in[0] * 19595u + in[1] * 38470u + in[2] * 7471u + 0x8000u) >> 16); \
             if (want == 2 || want == 4) out[want - 1] = alpha ? in[c - 1] : (T)OPAQUE;            \

@@ -48,10 +48,10 @@ static void on_message(j_common_ptr c, int level)
  * file could hold thousands. Encoders write about ten. */
 static void count_scans(j_common_ptr c)
 {
-    enum { MOST_SCANS = 100 };
-    if (((j_decompress_ptr)c)->input_scan_number <= MOST_SCANS) return;
+    enum { MAX_SCANS = 100 };
+    if (((j_decompress_ptr)c)->input_scan_number <= MAX_SCANS) return;
     struct failure *f = (struct failure *)c->err;
-    snprintf(f->message, sizeof f->message, "it has more than %d scans", MOST_SCANS);
+    snprintf(f->message, sizeof f->message, "it has more than %d scans", MAX_SCANS);
     longjmp(f->wrong, 1);
 }
 
@@ -118,10 +118,10 @@ struct plan {
 };
 
 /* The largest of 1, 2, 4, 8 that divides `have` with at least `least` left. */
-static int divisor(int64_t have, int64_t least)
+static int divisor(int64_t have, int64_t min)
 {
     int by = 1;
-    while (by < 8 && least > 0 && have / (by * 2) >= least) by *= 2;
+    while (by < 8 && min > 0 && have / (by * 2) >= min) by *= 2;
     return by;
 }
 

@@ -101,7 +101,7 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
                              int channels, int64_t stride, aril__bytes *out)
 {
     static const unsigned char signature[] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
-    static const unsigned char colour_type[] = { 0, 0, 4, 2, 6 };
+    static const unsigned char color_type[] = { 0, 0, 4, 2, 6 };
     enum { LARGEST = 1 << 24 };
     if (width < 1 || height < 1 || width > LARGEST || height > LARGEST || channels < 1 ||
         channels > 4)
@@ -119,11 +119,11 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
         for (int64_t y = 0; y < height; y++) {
             const uint8_t *from = pixels + y * stride, *above = y ? from - stride : NULL;
             uint8_t *to = lines + (size_t)y * (row + 1);
-            uint64_t least = UINT64_MAX;
+            uint64_t min = UINT64_MAX;
             for (int f = 0; f < FILTERS; f++) {
                 uint64_t size = filter_row(f, from, above, row, (size_t)channels, trial);
-                if (size >= least) continue;
-                least = size;
+                if (size >= min) continue;
+                min = size;
                 to[0] = (uint8_t)f;
                 memcpy(to + 1, trial, row);
             }
@@ -132,7 +132,7 @@ aril_status aril__png_encode(const char *what, const uint8_t *pixels, int64_t wi
         aril__put_be32(head, (uint32_t)width);
         aril__put_be32(head + 4, (uint32_t)height);
         head[8] = 8;
-        head[9] = colour_type[channels];
+        head[9] = color_type[channels];
         aril__bytes_add(out, signature, sizeof signature);
         chunk(out, "IHDR", head, sizeof head);
         if (deflate_all(lines, n, &packed)) chunk(out, "IDAT", packed.at, packed.n);

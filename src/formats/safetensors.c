@@ -250,7 +250,7 @@ struct entry {
 struct aril_safetensors {
     aril__source source;
     uint64_t data; /* offset of the data after the header */
-    int n, capacity, n_meta, meta_room;
+    int n, capacity, n_meta, meta_capacity;
     struct entry *entry;
     int *sorted; /* entries sorted by name */
     char **key, **value;
@@ -290,18 +290,18 @@ static bool grow(void *at, int n, int *capacity, size_t size)
 
 static bool read_metadata(aril_safetensors *f, aril__json *j)
 {
-    int capacity = f->meta_room;
+    int capacity = f->meta_capacity;
     for (bool more = aril__json_enter(j, '{'); more; more = aril__json_more(j, '}')) {
         char *key = aril__json_key(j), *value = key ? aril__json_string(j) : NULL;
-        int value_room = f->meta_room;
+        int value_capacity = f->meta_capacity;
         if (!value || !grow(&f->key, f->n_meta, &capacity, sizeof *f->key) ||
-            !grow(&f->value, f->n_meta, &value_room, sizeof *f->value)) {
+            !grow(&f->value, f->n_meta, &value_capacity, sizeof *f->value)) {
             if (value) j->memory = !aril__json_wrong(j, "memory is out");
             free(key);
             free(value);
             return false;
         }
-        f->meta_room = capacity;
+        f->meta_capacity = capacity;
         f->key[f->n_meta] = key;
         f->value[f->n_meta++] = value;
     }
@@ -341,9 +341,9 @@ static bool read_entry(struct entry *e, aril__json *j, char other[24])
             continue;
         }
         uint64_t number[ARIL_MAX_DIMS];
-        int n = 0, most = which == 1 ? ARIL_MAX_DIMS : 2;
+        int n = 0, max = which == 1 ? ARIL_MAX_DIMS : 2;
         for (bool next = aril__json_enter(j, '['); next; next = aril__json_more(j, ']')) {
-            if (n == most)
+            if (n == max)
                 return aril__json_wrong(j, which == 1 ? "a tensor of more than 8 dimensions"
                                                       : "data_offsets are two numbers");
             if (!aril__json_unsigned(j, &number[n++])) return false;

@@ -257,25 +257,25 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
     int64_t n = 0, kept = 0;
     double *x = doubles_of(what, values, &n);
     if (!x) return aril_error_code();
-    double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
+    double sum = 0, squares = 0, min = INFINITY, max = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i])) continue;
         x[kept++] = x[i];
         sum += x[i];
         squares += x[i] * x[i];
-        least = fmin(least, x[i]);
-        most = fmax(most, x[i]);
+        min = fmin(min, x[i]);
+        max = fmax(max, x[i]);
     }
-    if (!kept) least = most = 0;
+    if (!kept) min = max = 0;
     double limit[BUCKETS], count[BUCKETS] = { 0 };
-    int buckets = most > least ? BUCKETS : 1;
+    int buckets = max > min ? BUCKETS : 1;
     /* Halve the values if the range would overflow. */
-    double unit = isfinite(most - least) ? 1 : 0.5;
-    double width = (most * unit - least * unit) / buckets;
-    for (int b = 0; b < buckets; b++) limit[b] = (least * unit + width * (b + 1)) / unit;
-    limit[buckets - 1] = most > least ? most : least + 1e-12 + fabs(least) * 1e-12;
+    double unit = isfinite(max - min) ? 1 : 0.5;
+    double width = (max * unit - min * unit) / buckets;
+    for (int b = 0; b < buckets; b++) limit[b] = (min * unit + width * (b + 1)) / unit;
+    limit[buckets - 1] = max > min ? max : min + 1e-12 + fabs(min) * 1e-12;
     for (int64_t i = 0; i < kept; i++) {
-        int b = width > 0 ? (int)((x[i] * unit - least * unit) / width) : 0;
+        int b = width > 0 ? (int)((x[i] * unit - min * unit) / width) : 0;
         count[b < buckets ? b : buckets - 1]++;
     }
     free(x);
@@ -283,7 +283,7 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
     if (!aril__tb_begin(tb, what, tag, step, &v)) return aril_error_code();
     aril__proto *p = &tb->event;
     size_t histogram = aril__proto_begin(p, VALUE_HISTOGRAM);
-    const double numbers[] = { least, most, (double)kept, sum, squares };
+    const double numbers[] = { min, max, (double)kept, sum, squares };
     for (uint32_t i = 0; i < 5; i++) aril__proto_double(p, i + 1, numbers[i]);
     aril__proto_doubles(p, 6, limit, (size_t)buckets);
     aril__proto_doubles(p, 7, count, (size_t)buckets);
@@ -293,16 +293,15 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
 
 /* ---- precision and recall ---- */
 
-enum { PR_DEFAULT = 127, PR_MOST = 10000 };
+enum { PR_DEFAULT = 127, PR_MAX = 10000 };
 
 aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, aril_tensor *labels,
                                       aril_tensor *scores, int thresholds, int64_t step)
 {
     static const char what[] = "tensorboard_pr_curve";
     int m = thresholds ? thresholds : PR_DEFAULT;
-    if (m < 2 || m > PR_MOST)
-        return aril__fail(ARIL_ERR_ARG, "%s: got %d thresholds, expected 2 to %d", what, m,
-                          PR_MOST);
+    if (m < 2 || m > PR_MAX)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d thresholds, expected 2 to %d", what, m, PR_MAX);
     int64_t n = 0, n_scores = 0;
     double *y = doubles_of(what, labels, &n), *p = doubles_of(what, scores, &n_scores);
     float *table = aril__calloc(6 * (size_t)m * sizeof *table);

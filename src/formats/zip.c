@@ -98,8 +98,8 @@ static aril_status read_list(aril__zip *z, const struct list *list, const unsign
             return malformed(z, "its list of members is broken");
         const unsigned char *p = b + at;
         size_t name = aril__le16(p + 28), extra = aril__le16(p + 30), comment = aril__le16(p + 32);
-        size_t whole = MEMBER_SIZE + name + extra + comment;
-        if (whole > list->size - at) return malformed(z, "its list of members is broken");
+        size_t entry = MEMBER_SIZE + name + extra + comment;
+        if (entry > list->size - at) return malformed(z, "its list of members is broken");
         aril__zip_member *m = &z->member[z->n];
         *m = (aril__zip_member){ .method = aril__le16(p + 10),
                                  .crc = aril__le32(p + 16),
@@ -121,7 +121,7 @@ static aril_status read_list(aril__zip *z, const struct list *list, const unsign
         if (m->packed > z->source.size || m->size / 1032 > m->packed ||
             (m->method == 0 && m->size != m->packed))
             return malformed(z, "a member is larger than the archive can hold");
-        at += whole;
+        at += entry;
     }
     return ARIL_OK;
 }

@@ -84,20 +84,20 @@ static void conv_describe(const aril_module *self, char *text, size_t size)
     const conv *c = aril_module_data(self);
     aril__text_out t = { text, size };
     int n = c->spatial;
-    aril__say(&t, "%lld, %lld, kernel_size=", (long long)c->in, (long long)c->out);
-    aril__say_sizes(&t, "", n, c->kernel);
-    aril__say_sizes(&t, ", stride=", n, c->opts.stride);
+    aril__text_append(&t, "%lld, %lld, kernel_size=", (long long)c->in, (long long)c->out);
+    aril__text_append_sizes(&t, "", n, c->kernel);
+    aril__text_append_sizes(&t, ", stride=", n, c->opts.stride);
     if (c->mode != ARIL_NUMBERS)
-        aril__say(&t, ", padding=%s", c->mode == ARIL_VALID ? "valid" : "same");
+        aril__text_append(&t, ", padding=%s", c->mode == ARIL_VALID ? "valid" : "same");
     else if (c->padding[0] || c->padding[1] || c->padding[2])
-        aril__say_sizes(&t, ", padding=", n, c->padding);
+        aril__text_append_sizes(&t, ", padding=", n, c->padding);
     if (!aril__all_are(n, c->opts.dilation, 1))
-        aril__say_sizes(&t, ", dilation=", n, c->opts.dilation);
+        aril__text_append_sizes(&t, ", dilation=", n, c->opts.dilation);
     if (!aril__all_are(n, c->opts.output_padding, 0))
-        aril__say_sizes(&t, ", output_padding=", n, c->opts.output_padding);
-    if (c->opts.groups != 1) aril__say(&t, ", groups=%lld", (long long)c->opts.groups);
-    if (c->no_bias) aril__say(&t, ", bias=False");
-    if (c->padding_mode) aril__say(&t, ", padding_mode=%s", modes[c->padding_mode]);
+        aril__text_append_sizes(&t, ", output_padding=", n, c->opts.output_padding);
+    if (c->opts.groups != 1) aril__text_append(&t, ", groups=%lld", (long long)c->opts.groups);
+    if (c->no_bias) aril__text_append(&t, ", bias=False");
+    if (c->padding_mode) aril__text_append(&t, ", padding_mode=%s", modes[c->padding_mode]);
 }
 
 /* Padding other than zeros is applied before the convolution. */

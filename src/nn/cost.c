@@ -200,10 +200,10 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
         if (fresh) total->input_bytes += bytes_of(in.at[i]);
     }
     /* A user-defined class may skip parts whose results are not requested: request them all. */
-    enum { MOST = 16 };
-    aril_tensor *out[MOST];
+    enum { MAX_OUT = 16 };
+    aril_tensor *out[MAX_OUT];
     int n_out = !m->layer && m->type->outputs > 1 ? m->type->outputs : 1;
-    if (n_out > MOST) n_out = MOST;
+    if (n_out > MAX_OUT) n_out = MAX_OUT;
     aril__meter *before = aril__meter_set(&w->meter);
     aril_status s = aril_forward_all(m, in, n_out, out);
     aril__meter_set(before);
@@ -236,12 +236,12 @@ aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
     aril_status s = aril__check_value("summary", in.at[0]);
     if (s == ARIL_OK) s = aril_module_build_n(m, in);
     if (s < 0) return s;
-    size_t most = (size_t)rows_below(m);
+    size_t max = (size_t)rows_below(m);
     watch w = { .meter = { note }, .costs = c };
     c->batch = aril_ndim(in.at[0]) ? aril_size(in.at[0], 0) : 1;
-    c->row = aril__malloc(most * sizeof *c->row);
-    w.training = aril__malloc(most * sizeof *w.training);
-    w.hook = aril__calloc(most * sizeof *w.hook);
+    c->row = aril__malloc(max * sizeof *c->row);
+    w.training = aril__malloc(max * sizeof *w.training);
+    w.hook = aril__calloc(max * sizeof *w.hook);
     s = c->row && w.training && w.hook ? gather(&w, m, aril_module_type(m), 0) : no_memory();
     int watched = 0;
     for (; watched < c->n && s == ARIL_OK; watched++) {

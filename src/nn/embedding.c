@@ -59,8 +59,8 @@ static void embedding_describe(const aril_module *self, char *text, size_t size)
 {
     const table *t = aril_module_data(self);
     aril__text_out o = { text, size };
-    aril__say(&o, "%lld, %lld", (long long)t->rows, (long long)t->size);
-    if (t->padding) aril__say(&o, ", padding_idx=%lld", (long long)padding_row(t));
+    aril__text_append(&o, "%lld, %lld", (long long)t->rows, (long long)t->size);
+    if (t->padding) aril__text_append(&o, ", padding_idx=%lld", (long long)padding_row(t));
 }
 
 aril_module *aril_nn_embedding(int64_t rows, int64_t size)
@@ -96,11 +96,11 @@ static void bag_describe(const aril_module *self, char *text, size_t size)
 {
     const table *t = aril_module_data(self);
     aril__text_out o = { text, size };
-    aril__say(&o, "%lld, %lld, mode='%s'", (long long)t->rows, (long long)t->size,
-              t->mode == ARIL_SUM   ? "sum"
-              : t->mode == ARIL_MAX ? "max"
-                                    : "mean");
-    if (t->padding) aril__say(&o, ", padding_idx=%lld", (long long)padding_row(t));
+    aril__text_append(&o, "%lld, %lld, mode='%s'", (long long)t->rows, (long long)t->size,
+                      t->mode == ARIL_SUM   ? "sum"
+                      : t->mode == ARIL_MAX ? "max"
+                                            : "mean");
+    if (t->padding) aril__text_append(&o, ", padding_idx=%lld", (long long)padding_row(t));
 }
 
 aril_module *aril_nn_embedding_bag(int64_t rows, int64_t size)

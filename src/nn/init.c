@@ -12,12 +12,12 @@
 #include <string.h>
 
 /* Checks a tensor to be filled, which needs at least `least` dimensions. */
-static aril_status check(const char *what, const aril_tensor *t, int least)
+static aril_status check(const char *what, const aril_tensor *t, int min)
 {
     aril_status s = aril__check_value(what, t);
-    if (s == ARIL_OK && t->ndim < least)
+    if (s == ARIL_OK && t->ndim < min)
         s = aril__fail(ARIL_ERR_SHAPE, "%s: expected a tensor of at least %d dimensions, got %d",
-                       what, least, t->ndim);
+                       what, min, t->ndim);
     return s;
 }
 

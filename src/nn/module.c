@@ -195,12 +195,12 @@ static int find_own(const aril_module *m, const char *name)
 /* Number of module levels below m. */
 static int height(const aril_module *m)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < m->n_children; i++) {
         int below = 1 + height(m->child[i].module);
-        if (below > most) most = below;
+        if (below > max) max = below;
     }
-    return most;
+    return max;
 }
 
 /* Records that m is at least `depth` levels deep, and its descendants deeper. */
@@ -651,12 +651,12 @@ aril_status aril_module_build_n(aril_module *m, aril_list in)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     /* Request all results: a forward function may skip parts whose results are not requested. */
-    enum { MOST = 16 };
-    aril_tensor *out[MOST];
+    enum { MAX_OUT = 16 };
+    aril_tensor *out[MAX_OUT];
     int n_out = m->type->outputs > 1 ? m->type->outputs : 1;
     bool before = aril__building;
     aril__building = true;
-    aril_status s = aril_forward_all(m, in, n_out < MOST ? n_out : MOST, out);
+    aril_status s = aril_forward_all(m, in, n_out < MAX_OUT ? n_out : MAX_OUT, out);
     aril__building = before;
     if (s == ARIL_OK && !aril_module_built(m))
         s = aril__fail(ARIL_ERR_STATE,

@@ -83,13 +83,14 @@ static void channels_describe(const aril_module *self, char *text, size_t size)
 {
     const channels *c = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say(&t, "%lld, eps=%g, momentum=", (long long)c->channels, c->eps != 0 ? c->eps : 1e-5);
+    aril__text_append(&t, "%lld, eps=%g, momentum=", (long long)c->channels,
+                      c->eps != 0 ? c->eps : 1e-5);
     if (c->cumulative)
-        aril__say(&t, "None");
+        aril__text_append(&t, "None");
     else
-        aril__say(&t, "%g", c->momentum != 0 ? c->momentum : 0.1);
-    aril__say(&t, ", affine=%s, bias=%s, track_running_stats=%s", bool_text(c->affine),
-              bool_text(c->bias), bool_text(c->running));
+        aril__text_append(&t, "%g", c->momentum != 0 ? c->momentum : 0.1);
+    aril__text_append(&t, ", affine=%s, bias=%s, track_running_stats=%s", bool_text(c->affine),
+                      bool_text(c->bias), bool_text(c->running));
 }
 
 static aril__cold aril_tensor *wrong_rank(const aril_tensor *x, int low, int high)
@@ -107,8 +108,8 @@ static aril__cold aril_tensor *wrong_rank(const aril_tensor *x, int low, int hig
 static aril_tensor *batch_norm_fused(aril_module *self, aril_tensor *x, aril_activation activation)
 {
     const channels *c = aril_module_data(self);
-    int most = c->spatial + 2, least = c->spatial == 1 ? 2 : most;
-    if (x->ndim < least || x->ndim > most) return wrong_rank(x, least, most);
+    int max = c->spatial + 2, min = c->spatial == 1 ? 2 : max;
+    if (x->ndim < min || x->ndim > max) return wrong_rank(x, min, max);
     bool training = aril__is_training(self) || !c->running;
     return aril_batch_norm(x, aril__own_at(self, WEIGHT), aril__own_at(self, BIAS),
                            aril__own_at(self, MEAN), aril__own_at(self, VAR),
@@ -128,13 +129,13 @@ ARIL__FORWARD(batch_norm_forward)
 ARIL__FORWARD(instance_norm_forward)
 {
     const channels *c = aril_module_data(self);
-    int most = c->spatial + 2;
+    int max = c->spatial + 2;
     aril_tensor *x = in[0];
-    if (x->ndim < most - 1 || x->ndim > most) {
-        out[0] = wrong_rank(x, most - 1, most);
+    if (x->ndim < max - 1 || x->ndim > max) {
+        out[0] = wrong_rank(x, max - 1, max);
         return;
     }
-    bool training = aril__is_training(self) || !c->running, single = x->ndim < most;
+    bool training = aril__is_training(self) || !c->running, single = x->ndim < max;
     if (single) x = aril_unsqueeze(x, 0);
     x = aril_instance_norm(x, aril__own_at(self, WEIGHT), aril__own_at(self, BIAS),
                            aril__own_at(self, MEAN), aril__own_at(self, VAR),
@@ -242,13 +243,13 @@ static void last_describe(const aril_module *self, char *text, size_t size)
 {
     const last *l = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say_sizes(&t, "", l->shape.ndim, l->shape.dim);
+    aril__text_append_sizes(&t, "", l->shape.ndim, l->shape.dim);
     if (l->eps != 0)
-        aril__say(&t, ", eps=%g", l->eps);
+        aril__text_append(&t, ", eps=%g", l->eps);
     else
-        aril__say(&t, ", eps=%s", l->rms ? "None" : "1e-05");
-    aril__say(&t, ", elementwise_affine=%s", bool_text(l->affine));
-    if (!l->rms) aril__say(&t, ", bias=%s", bool_text(l->bias));
+        aril__text_append(&t, ", eps=%s", l->rms ? "None" : "1e-05");
+    aril__text_append(&t, ", elementwise_affine=%s", bool_text(l->affine));
+    if (!l->rms) aril__text_append(&t, ", bias=%s", bool_text(l->bias));
 }
 
 static aril_module *make_last(const aril__layer *layer, last set)

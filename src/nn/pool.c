@@ -65,12 +65,12 @@ ARIL__FORWARD(fold_forward)
 }
 
 /* A single number when all are equal, otherwise "(2, 3)". */
-static void say_size(aril__text_out *t, const char *before, int n, const int64_t *at)
+static void append_size(aril__text_out *t, const char *before, int n, const int64_t *at)
 {
     if (aril__all_are(n, at, at[0]))
-        aril__say(t, "%s%lld", before, (long long)at[0]);
+        aril__text_append(t, "%s%lld", before, (long long)at[0]);
     else
-        aril__say_sizes(t, before, n, at);
+        aril__text_append_sizes(t, before, n, at);
 }
 
 static const char *bool_text(bool b)
@@ -82,11 +82,11 @@ static void max_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
     aril__text_out t = { text, size };
-    say_size(&t, "kernel_size=", p->spatial, p->opts.kernel);
-    say_size(&t, ", stride=", p->spatial, p->opts.stride);
-    say_size(&t, ", padding=", p->spatial, p->opts.padding);
-    say_size(&t, ", dilation=", p->spatial, p->opts.dilation);
-    aril__say(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
+    append_size(&t, "kernel_size=", p->spatial, p->opts.kernel);
+    append_size(&t, ", stride=", p->spatial, p->opts.stride);
+    append_size(&t, ", padding=", p->spatial, p->opts.padding);
+    append_size(&t, ", dilation=", p->spatial, p->opts.dilation);
+    aril__text_append(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
 }
 
 /* PyTorch prints the sizes of 1-d pooling as a tuple. */
@@ -94,7 +94,7 @@ static void avg_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
     void (*say)(aril__text_out *, const char *, int, const int64_t *) =
-        p->spatial == 1 ? aril__say_sizes : say_size;
+        p->spatial == 1 ? aril__text_append_sizes : append_size;
     aril__text_out t = { text, size };
     say(&t, "kernel_size=", p->spatial, p->opts.kernel);
     say(&t, ", stride=", p->spatial, p->opts.stride);
@@ -105,30 +105,30 @@ static void lp_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say(&t, "norm_type=%g", p->p);
-    say_size(&t, ", kernel_size=", p->spatial, p->opts.kernel);
-    say_size(&t, ", stride=", p->spatial, p->opts.stride);
-    aril__say(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
+    aril__text_append(&t, "norm_type=%g", p->p);
+    append_size(&t, ", kernel_size=", p->spatial, p->opts.kernel);
+    append_size(&t, ", stride=", p->spatial, p->opts.stride);
+    aril__text_append(&t, ", ceil_mode=%s", bool_text(p->opts.ceil_mode));
 }
 
 static void unpool_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say_sizes(&t, "kernel_size=", p->spatial, p->opts.kernel);
-    aril__say_sizes(&t, ", stride=", p->spatial, p->opts.stride);
-    aril__say_sizes(&t, ", padding=", p->spatial, p->opts.padding);
+    aril__text_append_sizes(&t, "kernel_size=", p->spatial, p->opts.kernel);
+    aril__text_append_sizes(&t, ", stride=", p->spatial, p->opts.stride);
+    aril__text_append_sizes(&t, ", padding=", p->spatial, p->opts.padding);
 }
 
 static void fold_describe(const aril_module *self, char *text, size_t size)
 {
     const pool *p = aril_module_data(self);
     aril__text_out t = { text, size };
-    if (p->size.ndim) say_size(&t, "output_size=", p->size.ndim, p->size.dim);
-    say_size(&t, p->size.ndim ? ", kernel_size=" : "kernel_size=", 2, p->opts.kernel);
-    say_size(&t, ", dilation=", 2, p->opts.dilation);
-    say_size(&t, ", padding=", 2, p->opts.padding);
-    say_size(&t, ", stride=", 2, p->opts.stride);
+    if (p->size.ndim) append_size(&t, "output_size=", p->size.ndim, p->size.dim);
+    append_size(&t, p->size.ndim ? ", kernel_size=" : "kernel_size=", 2, p->opts.kernel);
+    append_size(&t, ", dilation=", 2, p->opts.dilation);
+    append_size(&t, ", padding=", 2, p->opts.padding);
+    append_size(&t, ", stride=", 2, p->opts.stride);
 }
 
 /* Creates a module with resolved sizes; a stride of 0 means the kernel size, or 1 for unfold and
@@ -252,7 +252,7 @@ static void adaptive_describe(const aril_module *self, char *text, size_t size)
 {
     const adaptive *a = aril_module_data(self);
     aril__text_out t = { text, size };
-    say_size(&t, "output_size=", a->size.ndim, a->size.dim);
+    append_size(&t, "output_size=", a->size.ndim, a->size.dim);
 }
 
 static aril_module *make_adaptive(const aril__layer *layer, int spatial, aril_shape size)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PER_LAYER = 4, MOST_LAYERS = 64 };
+enum { PER_LAYER = 4, MAX_LAYERS = 64 };
 
 typedef enum kind { RNN, LSTM, GRU } kind;
 
@@ -93,7 +93,7 @@ static void run_network(aril_module *self, int n_in, aril_tensor *const *in, int
                         aril_tensor **out)
 {
     const network *n = aril_module_data(self);
-    aril_tensor *w[2 * PER_LAYER * MOST_LAYERS], *states[2] = { NULL, NULL };
+    aril_tensor *w[2 * PER_LAYER * MAX_LAYERS], *states[2] = { NULL, NULL };
     int lengths = n->kind == LSTM ? 3 : 2;
     for (int i = 0; i < self->n_own; i++) w[i] = aril__own_at(self, i);
     aril_rnn_opts opts = { .layers = n->opts.layers,
@@ -153,8 +153,8 @@ static aril_module *network_new(kind which, int64_t in, int64_t hidden, aril_nn_
     const char *what = networks[which].base.type;
     if (check_sizes(what, in, hidden) < 0) return NULL;
     if (opts.layers == 0) opts.layers = 1;
-    if (opts.layers < 1 || opts.layers > MOST_LAYERS) {
-        aril__fail(ARIL_ERR_ARG, "%s: %d layers, expected 1 to %d", what, opts.layers, MOST_LAYERS);
+    if (opts.layers < 1 || opts.layers > MAX_LAYERS) {
+        aril__fail(ARIL_ERR_ARG, "%s: %d layers, expected 1 to %d", what, opts.layers, MAX_LAYERS);
         return NULL;
     }
     if (!(opts.dropout >= 0 && opts.dropout <= 1)) {

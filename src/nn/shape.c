@@ -76,8 +76,8 @@ static void unflatten_describe(const aril_module *self, char *text, size_t size)
 {
     const sizes *u = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say(&t, "dim=%d", u->axis);
-    aril__say_sizes(&t, ", unflattened_size=", u->shape.ndim, u->shape.dim);
+    aril__text_append(&t, "dim=%d", u->axis);
+    aril__text_append_sizes(&t, ", unflattened_size=", u->shape.ndim, u->shape.dim);
 }
 
 static aril_module *make_sizes(const aril__layer *layer, int axis, aril_shape shape)
@@ -112,7 +112,7 @@ static void reshape_describe(const aril_module *self, char *text, size_t size)
 {
     const sizes *r = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say_sizes(&t, "", r->shape.ndim, r->shape.dim);
+    aril__text_append_sizes(&t, "", r->shape.ndim, r->shape.dim);
 }
 
 aril_module *aril_nn_reshape(aril_shape shape)
@@ -138,10 +138,10 @@ static void upsample_describe(const aril_module *self, char *text, size_t size)
     const aril_interpolate_opts *o = aril_module_data(self);
     aril__text_out t = { text, size };
     if (o->scale[0] != 0)
-        aril__say(&t, "scale_factor=%.12g", o->scale[0]);
+        aril__text_append(&t, "scale_factor=%.12g", o->scale[0]);
     else
-        aril__say_sizes(&t, "size=", o->size[2] ? 3 : o->size[1] ? 2 : 1, o->size);
-    aril__say(&t, ", mode='%s'", modes[o->mode]);
+        aril__text_append_sizes(&t, "size=", o->size[2] ? 3 : o->size[1] ? 2 : 1, o->size);
+    aril__text_append(&t, ", mode='%s'", modes[o->mode]);
 }
 
 aril_module *aril_nn_upsample(double scale)
@@ -210,8 +210,8 @@ static void pad_describe(const aril_module *self, char *text, size_t size)
 {
     const pad *p = aril_module_data(self);
     aril__text_out t = { text, size };
-    aril__say_sizes(&t, p->constant ? "padding=" : "", p->pads.n, p->pads.at);
-    if (p->constant) aril__say(&t, ", value=%.12g", p->opts.value);
+    aril__text_append_sizes(&t, p->constant ? "padding=" : "", p->pads.n, p->pads.at);
+    if (p->constant) aril__text_append(&t, ", value=%.12g", p->opts.value);
 }
 
 static aril_module *make_pad(const aril__layer *layer, int spatial, aril_pads pads,

@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS = 4, TEXT = 192, LEAST_NAME = 16, PLAIN_WIDTH = 100 };
+enum { COLUMNS = 4, TEXT = 192, MIN_NAME = 16, PLAIN_WIDTH = 100 };
 
 typedef struct line {
     char text[COLUMNS][TEXT];
@@ -179,7 +179,7 @@ static void draw_line(FILE *to, const int *width, const line *l, const char *sid
 }
 
 /* Fits the columns to the texts, within `most` as far as long names and shapes can be truncated. */
-static void fit(int *width, const line *lines, int n, int most)
+static void fit(int *width, const line *lines, int n, int max)
 {
     int all = 3 * COLUMNS + 1;
     for (int k = 0; k < COLUMNS; k++) {
@@ -190,8 +190,8 @@ static void fit(int *width, const line *lines, int n, int most)
         }
         all += width[k];
     }
-    for (int k = 0; k < 2 && all > most; k++) {
-        int less = all - most, spare = width[k] - LEAST_NAME;
+    for (int k = 0; k < 2 && all > max; k++) {
+        int less = all - max, spare = width[k] - MIN_NAME;
         if (spare < 0) spare = 0;
         if (less > spare) less = spare;
         width[k] -= less;

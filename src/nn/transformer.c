@@ -225,10 +225,10 @@ static const aril__layer decoder = { .base = { .type = "TransformerDecoder",
 static aril_module *stack_new(const aril__layer *class, const aril__layer *each, int64_t embed,
                               int heads, int layers, aril_nn_transformer_opts opts)
 {
-    enum { MOST_LAYERS = 10000 };
-    if (layers < 1 || layers > MOST_LAYERS) {
+    enum { MAX_LAYERS = 10000 };
+    if (layers < 1 || layers > MAX_LAYERS) {
         aril__fail(ARIL_ERR_ARG, "%s: %d layers, expected 1 to %d", class->base.type, layers,
-                   MOST_LAYERS);
+                   MAX_LAYERS);
         return NULL;
     }
     aril_module *m = aril__layer_make(class);

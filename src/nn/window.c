@@ -5,13 +5,13 @@
 #include <stdarg.h>
 
 aril_status aril__window(const char *type, const char *what, int spatial, const int64_t *from,
-                         int64_t unset, int64_t least, int64_t *to)
+                         int64_t unset, int64_t min, int64_t *to)
 {
     for (int i = 0; i < spatial; i++) {
         to[i] = from[i] == ARIL_ZERO ? 0 : from[i] ? from[i] : i ? to[0] : unset;
-        if (to[i] < least)
+        if (to[i] < min)
             return aril__fail(ARIL_ERR_ARG, "%s: %s is %lld, expected at least %lld", type, what,
-                              (long long)to[i], (long long)least);
+                              (long long)to[i], (long long)min);
     }
     return ARIL_OK;
 }
@@ -36,7 +36,7 @@ bool aril__all_are(int n, const int64_t *at, int64_t value)
     return true;
 }
 
-void aril__say(aril__text_out *t, const char *format, ...)
+void aril__text_append(aril__text_out *t, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -47,9 +47,9 @@ void aril__say(aril__text_out *t, const char *format, ...)
     t->left -= used;
 }
 
-void aril__say_sizes(aril__text_out *t, const char *before, int n, const int64_t *at)
+void aril__text_append_sizes(aril__text_out *t, const char *before, int n, const int64_t *at)
 {
-    aril__say(t, "%s(", before);
-    for (int i = 0; i < n; i++) aril__say(t, i ? ", %lld" : "%lld", (long long)at[i]);
-    aril__say(t, n == 1 ? ",)" : ")");
+    aril__text_append(t, "%s(", before);
+    for (int i = 0; i < n; i++) aril__text_append(t, i ? ", %lld" : "%lld", (long long)at[i]);
+    aril__text_append(t, n == 1 ? ",)" : ")");
 }

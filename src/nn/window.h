@@ -7,7 +7,7 @@
 /* Resolves sizes: a 0 after the first repeats the first, a first 0 means `unset`, ARIL_ZERO means
  * 0. An error when a size is below `least`. */
 aril_status aril__window(const char *type, const char *what, int spatial, const int64_t *from,
-                         int64_t unset, int64_t least, int64_t *to);
+                         int64_t unset, int64_t min, int64_t *to);
 /* The sizes of a kernel: `kernel` in each dimension, or `sizes` when it is 0. */
 aril_status aril__window_kernel(const char *type, int spatial, int64_t kernel, const int64_t *sizes,
                                 int64_t *to);
@@ -22,8 +22,9 @@ typedef struct aril__text_out {
     char *at;
     size_t left;
 } aril__text_out;
-void aril__say(aril__text_out *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void aril__text_append(aril__text_out *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* "(3, 3)", or "(3,)" for one size. */
-void aril__say_sizes(aril__text_out *t, const char *before, int n, const int64_t *at);
+void aril__text_append_sizes(aril__text_out *t, const char *before, int n, const int64_t *at);
 
 #endif

@@ -34,7 +34,7 @@ enum { OPTIONS = sizeof options / sizeof *options };
       .method = method_,                                                   \
       .facts = facts_,                                                     \
       .options = (const char *const[]){ EACH(TEXT, PART(options_)) NULL }, \
-      .usual = PART(defaults_) },
+      .defaults = PART(defaults_) },
 static const aril__optim_kind kinds[] = {
 #include "ops/update/optimizers.def"
 };
@@ -118,13 +118,13 @@ static bool is_set(const aril_optim_opts *o, const option *at)
 }
 
 /* Takes the given value, or else the default; ARIL_ZERO is 0. */
-static void fill(const option *at, const aril_optim_opts *given, const aril_optim_opts *usual,
+static void fill(const option *at, const aril_optim_opts *given, const aril_optim_opts *defaults,
                  aril_optim_opts *to)
 {
     static const size_t sizes[] = {
         [NUMBER] = sizeof(double), [COUNT] = sizeof(int), [FLAG] = sizeof(bool)
     };
-    const aril_optim_opts *from = is_set(given, at) ? given : usual;
+    const aril_optim_opts *from = is_set(given, at) ? given : defaults;
     char *p = (char *)to + at->offset;
     memcpy(p, (const char *)from + at->offset, sizes[at->type]);
     if (at->type != FLAG && value_of(to, at) == ARIL_ZERO) memset(p, 0, sizes[at->type]);
@@ -161,10 +161,10 @@ static aril_status check(const char *what, const aril_optim_opts *o)
 }
 
 aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
-                                const aril_optim_opts *given, const aril_optim_opts *usual,
+                                const aril_optim_opts *given, const aril_optim_opts *defaults,
                                 bool group, aril_optim_opts *to)
 {
-    *to = *usual;
+    *to = *defaults;
     for (int i = 0; i < OPTIONS; i++) {
         const option *at = &options[i];
         if (is_set(given, at) && !has(kind, at->name)) {
@@ -177,7 +177,7 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
                               "%s: %s is an option of the optimizer, not of a group; set it when "
                               "creating the optimizer",
                               what, at->name);
-        fill(at, given, usual, to);
+        fill(at, given, defaults, to);
     }
     return check(what, to);
 }

@@ -178,7 +178,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
                                double t, double tolerance, point *found)
 {
     const double enough = 1e-4, flatter = 0.9;
-    const int most_tries = q->opt->opts.max_eval - q->calls;
+    const int max_tries = q->opt->opts.max_eval - q->calls;
     double reach = largest(d);
     point before = *start, now = { .t = t }, end[2];
     bool done = false, stuck = false;
@@ -187,7 +187,7 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
     /* Extend the step until two points bracket a good one. */
     for (;; tries++) {
         if (s < 0) return s;
-        if (tries >= most_tries) {
+        if (tries >= max_tries) {
             end[0] = *start;
             end[1] = now;
             break;
@@ -208,12 +208,12 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
     }
     /* Shrink the bracket. */
     int low = end[0].f <= end[1].f ? 0 : 1;
-    while (!done && tries < most_tries && fabs(end[1].t - end[0].t) * reach >= tolerance) {
-        double least = fmin(end[0].t, end[1].t), most = fmax(end[0].t, end[1].t);
-        double edge = 0.1 * (most - least), next = cubic(&end[0], &end[1], least, most);
-        if (fmin(most - next, next - least) < edge) { /* too close to an end, for the second time */
-            if (stuck || next >= most || next <= least) {
-                next = fabs(next - most) < fabs(next - least) ? most - edge : least + edge;
+    while (!done && tries < max_tries && fabs(end[1].t - end[0].t) * reach >= tolerance) {
+        double min = fmin(end[0].t, end[1].t), max = fmax(end[0].t, end[1].t);
+        double edge = 0.1 * (max - min), next = cubic(&end[0], &end[1], min, max);
+        if (fmin(max - next, next - min) < edge) { /* too close to an end, for the second time */
+            if (stuck || next >= max || next <= min) {
+                next = fabs(next - max) < fabs(next - min) ? max - edge : min + edge;
                 stuck = false;
             } else {
                 stuck = true;
@@ -243,18 +243,18 @@ static aril_status line_search(problem *q, aril_tensor *x, aril_tensor *d, const
 /* ---- directions ---- */
 
 /* Stores the pair of the last step, if the loss curved upwards along it. */
-static aril_status remember(aril__lbfgs *b, aril_tensor *grad, int most)
+static aril_status remember(aril__lbfgs *b, aril_tensor *grad, int max)
 {
     ARIL_SCOPE;
     aril_tensor *y = aril_sub(grad, b->grad), *s = aril_mul_scalar(b->d, b->t);
     double ys = dot(y, s);
     if (!(ys > 1e-10)) return aril_ok() ? ARIL_OK : aril_tensor_status(s);
-    if (b->n >= most && b->n > 0) drop_pair(b, 0);
+    if (b->n >= max && b->n > 0) drop_pair(b, 0);
     pair *grown = aril__realloc(b->pairs, (size_t)(b->n + 1) * sizeof *grown);
     if (!grown) return aril__fail(ARIL_ERR_MEMORY, "lbfgs: out of memory");
     b->pairs = grown;
     b->scale = ys / dot(y, y);
-    if (most > 0) b->pairs[b->n++] = (pair){ aril_keep(y), aril_keep(s), 1 / ys };
+    if (max > 0) b->pairs[b->n++] = (pair){ aril_keep(y), aril_keep(s), 1 / ys };
     return aril_tensor_status(y);
 }
 

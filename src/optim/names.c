@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NAME = 512 };
+enum { MAX_NAME = 512 };
 
 aril_status aril__names_add(aril__names *l, aril_tensor *t, const char *format, ...)
 {
-    char text[MOST_NAME];
+    char text[MAX_NAME];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -68,7 +68,7 @@ const char *aril__param_name(const aril_named *params, int i, char *text, size_t
 
 aril_tensor *aril__named_find(const aril_named *from, const char *format, ...)
 {
-    char text[MOST_NAME], number[16];
+    char text[MAX_NAME], number[16];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -95,8 +95,8 @@ aril_status aril__named_numbers(const char *what, const aril_named *from, const 
 
 aril_status aril__check_count(const char *what, const char *name, double value)
 {
-    const double most = 0x1p53;
-    return value >= 0 && value <= most && value == floor(value)
+    const double max = 0x1p53;
+    return value >= 0 && value <= max && value == floor(value)
                ? ARIL_OK
                : aril__fail(ARIL_ERR_FORMAT, "%s: '%s' holds %g, expected a count", what, name,
                             value);

@@ -138,9 +138,9 @@ int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_o
 static aril_status start(aril_optim *opt, const aril_named *params, const aril_optim_opts *opts)
 {
     const char *what = opt->kind->name;
-    aril_optim_opts usual = opt->kind->usual;
-    usual.loss_scale_growth = 2000;
-    aril_status s = aril__optim_resolve(opt->kind, what, opts, &usual, false, &opt->opts);
+    aril_optim_opts defaults = opt->kind->defaults;
+    defaults.loss_scale_growth = 2000;
+    aril_status s = aril__optim_resolve(opt->kind, what, opts, &defaults, false, &opt->opts);
     if (s == ARIL_OK) s = add_group(opt, &opt->opts);
     if (s < 0) return s;
     if (!(opt->step = aril__number_new(0, ARIL_I64))) return ARIL_ERR_MEMORY;

@@ -14,14 +14,14 @@ typedef struct aril__optim_kind {
     const struct aril__method *method; /* how it steps */
     unsigned facts;                    /* NEEDS_CLOSURE */
     const char *const *options;        /* names, NULL-terminated */
-    aril_optim_opts usual;             /* defaults; other options default to 0 */
+    aril_optim_opts defaults;          /* defaults; other options default to 0 */
 } aril__optim_kind;
 
 const aril__optim_kind *aril__optim_kind_find(const char *name);
 
 /* Fills in unset options from `usual`; an error when one is invalid. `what` names the call. */
 aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
-                                const aril_optim_opts *given, const aril_optim_opts *usual,
+                                const aril_optim_opts *given, const aril_optim_opts *defaults,
                                 bool group, aril_optim_opts *to);
 
 /* The attributes of the op `update` for these options. */

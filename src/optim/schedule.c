@@ -13,7 +13,7 @@ typedef struct schedule_kind {
     const char *name;
     double (*at)(const aril_schedule *s, double base, int64_t t);
     aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to check */
-    aril_schedule_opts usual;
+    aril_schedule_opts defaults;
     /* For aril_schedule_for_training: whether it counts epochs, not steps; and what fills in the
      * options that follow from the training's length, in counts, where they are not set. */
     bool per_epoch;
@@ -128,10 +128,10 @@ static double cyclic_at(const aril_schedule *s, double base, int64_t t)
 /* Skips a drop that would hardly change the learning rate. */
 static double plateau_rate(const aril_schedule *s, double base)
 {
-    const double least = 1e-8;
+    const double min = 1e-8;
     for (int64_t i = 0; i < s->drops; i++) {
         double next = fmax(base * s->opts.factor, s->opts.min_lr);
-        if (base - next <= least) break;
+        if (base - next <= min) break;
         base = next;
     }
     return base;
@@ -233,17 +233,17 @@ static aril_status needs_cycle(const aril_schedule_opts *o)
 
 static aril_status needs_peaks(const aril_schedule_opts *o)
 {
-    enum { MOST = 1 << 30 };
+    enum { MAX_STEPS = 1 << 30 };
     if (o->max_lr < 0)
         return aril__fail(
             ARIL_ERR_ARG,
             "schedule: .max_lr, the learning rate at the peaks, must be at least 0, got %g",
             o->max_lr);
-    if (o->up >= 1 && o->up <= MOST && o->down >= 0 && o->down <= MOST) return ARIL_OK;
+    if (o->up >= 1 && o->up <= MAX_STEPS && o->down >= 0 && o->down <= MAX_STEPS) return ARIL_OK;
     return aril__fail(
         ARIL_ERR_ARG,
         "schedule: .up and .down, the steps of each half, must be from 1 to %d, got %lld and %lld",
-        MOST, (long long)o->up, (long long)o->down);
+        MAX_STEPS, (long long)o->up, (long long)o->down);
 }
 
 static aril_status needs_factor(const aril_schedule_opts *o)
@@ -308,51 +308,51 @@ static const schedule_kind kinds[] = {
     { .name = "constant",
       .at = constant_at,
       .check = needs_total,
-      .usual = { .total = 5, .start = 1.0 / 3 },
+      .defaults = { .total = 5, .start = 1.0 / 3 },
       .horizon = constant_horizon },
     { .name = "cosine", .at = cosine_at, .check = needs_total },
     { .name = "cyclic",
       .at = cyclic_at,
       .check = needs_peaks,
-      .usual = { .gamma = 1, .up = 2000 },
+      .defaults = { .gamma = 1, .up = 2000 },
       .horizon = cyclic_horizon },
     { .name = "exponential", .at = exponential_at, .check = needs_gamma, .per_epoch = true },
-    { .name = "inverse", .at = inverse_at, .check = needs_gamma, .usual = { .power = 0.75 } },
+    { .name = "inverse", .at = inverse_at, .check = needs_gamma, .defaults = { .power = 0.75 } },
     { .name = "linear",
       .at = linear_at,
       .check = needs_total,
-      .usual = { .total = 5, .start = 1.0 / 3, .end = 1 },
+      .defaults = { .total = 5, .start = 1.0 / 3, .end = 1 },
       .horizon = linear_horizon },
     { .name = "multistep",
       .at = multistep_at,
       .check = needs_at,
-      .usual = { .gamma = 0.1 },
+      .defaults = { .gamma = 0.1 },
       .per_epoch = true,
       .horizon = multistep_horizon },
     { .name = "one_cycle",
       .at = one_cycle_at,
       .check = needs_cycle,
-      .usual = { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
+      .defaults = { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
     { .name = "plateau",
       .at = plateau_at,
       .check = needs_factor,
-      .usual = { .factor = 0.1, .patience = 10, .threshold = 1e-4 },
+      .defaults = { .factor = 0.1, .patience = 10, .threshold = 1e-4 },
       .per_epoch = true },
     { .name = "polynomial",
       .at = polynomial_at,
       .check = needs_total,
-      .usual = { .total = 5, .power = 1 } },
+      .defaults = { .total = 5, .power = 1 } },
     { .name = "sigmoid", .at = sigmoid_at, .check = needs_gamma, .horizon = sigmoid_horizon },
     { .name = "step",
       .at = step_at,
       .check = needs_every,
-      .usual = { .gamma = 0.1 },
+      .defaults = { .gamma = 0.1 },
       .per_epoch = true,
       .horizon = step_horizon },
     { .name = "warm_restarts",
       .at = warm_restarts_at,
       .check = needs_restarts,
-      .usual = { .growth = 1 } },
+      .defaults = { .growth = 1 } },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static const schedule_kind function_kind = { .name = "function", .at = function_at };
@@ -369,35 +369,35 @@ const char *const *aril_schedule_names(void)
     return names;
 }
 
-static double or_usual(double given, double usual)
+static double or_default(double given, double defaults)
 {
-    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+    return given == 0 ? defaults : given == ARIL_ZERO ? 0 : given;
 }
 
-static int64_t or_usual_int(int64_t given, int64_t usual)
+static int64_t or_default_int(int64_t given, int64_t defaults)
 {
-    return given == 0 ? usual : given == ARIL_ZERO ? 0 : given;
+    return given == 0 ? defaults : given == ARIL_ZERO ? 0 : given;
 }
 
-static aril_schedule_opts resolve(const aril_schedule_opts *o, const aril_schedule_opts *usual)
+static aril_schedule_opts resolve(const aril_schedule_opts *o, const aril_schedule_opts *defaults)
 {
     aril_schedule_opts to = *o;
-    to.total = or_usual_int(o->total, usual->total);
-    to.every = or_usual_int(o->every, usual->every);
-    to.up = or_usual_int(o->up, usual->up);
-    to.gamma = or_usual(o->gamma, usual->gamma);
-    to.power = or_usual(o->power, usual->power);
-    to.min_lr = or_usual(o->min_lr, usual->min_lr);
-    to.start = or_usual(o->start, usual->start);
-    to.end = or_usual(o->end, usual->end);
-    to.growth = or_usual(o->growth, usual->growth);
-    to.warm_share = or_usual(o->warm_share, usual->warm_share);
-    to.div = or_usual(o->div, usual->div);
-    to.final_div = or_usual(o->final_div, usual->final_div);
-    to.factor = or_usual(o->factor, usual->factor);
-    to.patience = or_usual_int(o->patience, usual->patience);
-    to.threshold = or_usual(o->threshold, usual->threshold);
-    to.warm_start = or_usual(o->warm_start, 1.0 / 3);
+    to.total = or_default_int(o->total, defaults->total);
+    to.every = or_default_int(o->every, defaults->every);
+    to.up = or_default_int(o->up, defaults->up);
+    to.gamma = or_default(o->gamma, defaults->gamma);
+    to.power = or_default(o->power, defaults->power);
+    to.min_lr = or_default(o->min_lr, defaults->min_lr);
+    to.start = or_default(o->start, defaults->start);
+    to.end = or_default(o->end, defaults->end);
+    to.growth = or_default(o->growth, defaults->growth);
+    to.warm_share = or_default(o->warm_share, defaults->warm_share);
+    to.div = or_default(o->div, defaults->div);
+    to.final_div = or_default(o->final_div, defaults->final_div);
+    to.factor = or_default(o->factor, defaults->factor);
+    to.patience = or_default_int(o->patience, defaults->patience);
+    to.threshold = or_default(o->threshold, defaults->threshold);
+    to.warm_start = or_default(o->warm_start, 1.0 / 3);
     return to;
 }
 
@@ -409,7 +409,7 @@ static aril_schedule *schedule_new(const schedule_kind *kind, const aril_schedul
         return NULL;
     }
     s->kind = kind;
-    s->opts = resolve(o, &kind->usual);
+    s->opts = resolve(o, &kind->defaults);
     s->rising = s->opts.rising;
     s->best = s->rising ? -INFINITY : INFINITY;
     return s;
@@ -445,7 +445,7 @@ static aril_status all_numbers(const aril_schedule_opts *o)
 
 static aril_schedule *made(const schedule_kind *kind, aril_schedule_opts opts)
 {
-    aril_schedule_opts o = resolve(&opts, &kind->usual);
+    aril_schedule_opts o = resolve(&opts, &kind->defaults);
     if (all_numbers(&o) < 0) return NULL;
     if (kind->check && kind->check(&o) < 0) return NULL;
     if (o.warmup <= 0) return schedule_new(kind, &opts);
@@ -537,33 +537,33 @@ static aril_schedule *combine(const schedule_kind *kind, int n, aril_schedule *c
                               const int64_t *at)
 {
     aril_schedule *s = NULL;
-    bool whole = n > 0 && parts, batches = whole && parts[0] && parts[0]->opts.per_batch;
+    bool valid = n > 0 && parts, batches = valid && parts[0] && parts[0]->opts.per_batch;
     for (int i = 0; i < n && parts; i++) {
         if (!parts[i]) {
-            if (whole) aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is NULL", kind->name, i);
-            whole = false;
-        } else if (whole && parts[i]->opts.per_batch != batches) {
+            if (valid) aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is NULL", kind->name, i);
+            valid = false;
+        } else if (valid && parts[i]->opts.per_batch != batches) {
             aril__fail(ARIL_ERR_ARG,
                        "%s_schedule: some parts count batches, others epochs; attach them to the "
                        "optimizer one by one",
                        kind->name);
-            whole = false;
+            valid = false;
         }
-        for (int j = 0; j <= i && whole; j++) {
+        for (int j = 0; j <= i && valid; j++) {
             if (!parts[i]->owned && (j == i || parts[j] != parts[i])) continue;
             aril__fail(ARIL_ERR_ARG, "%s_schedule: part %d is already in use; create another one",
                        kind->name, i);
-            whole = false;
+            valid = false;
         }
-        if (whole && i && at && at[i - 1] <= (i > 1 ? at[i - 2] : 0)) {
+        if (valid && i && at && at[i - 1] <= (i > 1 ? at[i - 2] : 0)) {
             aril__fail(ARIL_ERR_ARG, "%s_schedule: counts must be positive and ascending",
                        kind->name);
-            whole = false;
+            valid = false;
         }
     }
     if (n < 1 || !parts)
         aril__fail(ARIL_ERR_ARG, "%s_schedule: expected at least one part, got %d", kind->name, n);
-    if (whole) s = schedule_new(kind, &(aril_schedule_opts){ .per_batch = batches });
+    if (valid) s = schedule_new(kind, &(aril_schedule_opts){ .per_batch = batches });
     size_t count = (size_t)n;
     if (s) {
         s->parts = aril__calloc(count * sizeof *s->parts);

@@ -30,14 +30,14 @@ static aril_status add_param(aril_optim *opt, const aril__optim_param *p)
     return s;
 }
 
-static aril_status add_whole(aril_optim *opt)
+static aril_status add_integer(aril_optim *opt)
 {
     aril__names *to = &opt->state;
-    size_t most = (size_t)(opt->n_params + opt->n_groups + 1);
+    size_t max = (size_t)(opt->n_params + opt->n_groups + 1);
     for (int i = 0; i < opt->n_schedules; i++)
-        most += (size_t)aril__schedule_count(opt->schedules[i]);
-    double *numbers = aril__malloc(most * sizeof *numbers);
-    int64_t *counts = aril__malloc(most * sizeof *counts);
+        max += (size_t)aril__schedule_count(opt->schedules[i]);
+    double *numbers = aril__malloc(max * sizeof *numbers);
+    int64_t *counts = aril__malloc(max * sizeof *counts);
     aril_status s =
         numbers && counts ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "optim_state: out of memory");
     if (s == ARIL_OK) s = aril__names_add(to, opt->step, "optim.step");
@@ -75,7 +75,7 @@ const aril_named *aril_optim_state(aril_optim *opt)
     }
     ARIL_SCOPE;
     aril__names_clear(&opt->state);
-    aril_status s = add_whole(opt);
+    aril_status s = add_integer(opt);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) s = add_param(opt, &opt->params[i]);
     if (s == ARIL_OK && opt->lbfgs) s = aril__lbfgs_state(opt->lbfgs, &opt->state);
     for (int i = 0; i < opt->state.n && s == ARIL_OK; i++) s = aril_tensor_status(opt->state.at[i]);
@@ -142,7 +142,7 @@ static aril_status read_rates(reading *r, const aril_named *from, const char *na
     return s;
 }
 
-static aril_status read_whole(const aril_optim *opt, const aril_named *from, reading *r)
+static aril_status read_integer(const aril_optim *opt, const aril_named *from, reading *r)
 {
     aril_status s = read_counts(r, from, "optim.step", 1, &r->step);
     char name[48] = "optim.lr";
@@ -259,7 +259,7 @@ static aril_status read_all(const aril_optim *opt, const aril_named *from, readi
     r->grads = aril__calloc(n * sizeof *r->grads);
     if (!r->numbers || !r->missed || !r->pending || !r->slots || !r->grads)
         return aril__fail(ARIL_ERR_MEMORY, "optim_load_state: out of memory");
-    aril_status s = read_whole(opt, from, r);
+    aril_status s = read_integer(opt, from, r);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) s = read_param(opt, from, r, i);
     if (s == ARIL_OK && opt->lbfgs) s = aril__lbfgs_read(opt, from, &r->lbfgs, &r->known);
     if (s == ARIL_OK && r->known != from->n)

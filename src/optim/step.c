@@ -128,9 +128,9 @@ static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
 }
 
 /* The factor that scales gradients so that their norm is at most `most`. */
-static aril_tensor *clip_factor(aril_tensor *norm, double most)
+static aril_tensor *clip_factor(aril_tensor *norm, double max)
 {
-    return aril_clamp_max(aril_rdiv_scalar(aril_add_scalar(norm, 1e-6), most), 1);
+    return aril_clamp_max(aril_rdiv_scalar(aril_add_scalar(norm, 1e-6), max), 1);
 }
 
 aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, double p)
@@ -169,9 +169,9 @@ aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, doub
     return norm;
 }
 
-aril_status aril_clip_grad_value(const aril_named *params, double most)
+aril_status aril_clip_grad_value(const aril_named *params, double max)
 {
-    if (!params || !(most >= 0))
+    if (!params || !(max >= 0))
         return aril__fail(ARIL_ERR_ARG, "clip_grad_value: %s",
                           params ? "the limit must be at least 0" : "the parameters are NULL");
     ARIL_SCOPE;
@@ -179,7 +179,7 @@ aril_status aril_clip_grad_value(const aril_named *params, double most)
     aril_status s = aril__params_check("clip_grad_value", params);
     for (int i = 0; i < params->n && s == ARIL_OK; i++)
         if (aril_has_grad(params->at[i]))
-            s = aril_tensor_status(aril_clamp_(aril_grad(params->at[i]), -most, most));
+            s = aril_tensor_status(aril_clamp_(aril_grad(params->at[i]), -max, max));
     return s;
 }
 

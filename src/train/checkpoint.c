@@ -144,8 +144,8 @@ static void unlock(int fd)
 static aril_status choose_name(const char *dir, const aril__owned *owned, const char *present,
                                int64_t step, char name[64])
 {
-    enum { MOST = 1000 };
-    for (int i = 0; i < MOST; i++) {
+    enum { MAX_TRIES = 1000 };
+    for (int i = 0; i < MAX_TRIES; i++) {
         char again[24] = "";
         if (i == 1) snprintf(again, sizeof again, "-again");
         if (i > 1) snprintf(again, sizeof again, "-again-%d", i);
@@ -155,7 +155,7 @@ static aril_status choose_name(const char *dir, const aril__owned *owned, const 
     return aril__fail(ARIL_ERR_IO,
                       "'%s' already has %d files named weights-%lld-*.safetensors; use another "
                       "folder, or remove some",
-                      dir, MOST, (long long)step);
+                      dir, MAX_TRIES, (long long)step);
 }
 
 static aril_status write_weights(const char *dir, const char *name, const aril_named *weights,

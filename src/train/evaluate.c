@@ -35,11 +35,11 @@ static void draw(aril_model *m, aril__progress *p, aril_fit *fit, int64_t batch,
         aril__progress_draw(p, &at);
         return;
     }
-    enum { MOST = 32 };
-    const char *name[MOST];
-    double value[MOST];
+    enum { MAX_COLUMNS = 32 };
+    const char *name[MAX_COLUMNS];
+    double value[MAX_COLUMNS];
     int n = 0;
-    for (; values && n < m->n_columns && n < MOST; n++) {
+    for (; values && n < m->n_columns && n < MAX_COLUMNS; n++) {
         name[n] = m->column[n];
         value[n] = aril__model_column(m, n);
     }

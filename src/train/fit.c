@@ -76,10 +76,10 @@ static aril_status update(step *s, bool now)
 
 /* Stores the entries of a list in *first and others[]. */
 static aril_status spread(const char *what, aril_list from, aril_tensor **first,
-                          aril_tensor **others, int most)
+                          aril_tensor **others, int max)
 {
-    if (from.n < 1 || from.n > 1 + most || from.at == NULL || from.at[0] == NULL)
-        return aril__fail(ARIL_ERR_ARG, "expected 1 to %d %s, got %d%s", 1 + most, what, from.n,
+    if (from.n < 1 || from.n > 1 + max || from.at == NULL || from.at[0] == NULL)
+        return aril__fail(ARIL_ERR_ARG, "expected 1 to %d %s, got %d%s", 1 + max, what, from.n,
                           from.n > 0 ? ", the first of them NULL" : "");
     *first = from.at[0];
     for (int i = 1; i < from.n; i++) others[i - 1] = from.at[i];

@@ -80,14 +80,14 @@ static int glyph(const grid *g, int column, int row, char *text)
     return curves;
 }
 
-static void paint(const grid *g, FILE *to, int row, bool colour)
+static void paint(const grid *g, FILE *to, int row, bool color)
 {
     int last = g->width;
     char text[8];
     while (last > 0 && glyph(g, last - 1, row, text) == 0) last--;
     for (int i = 0; i < last; i++) {
         int curves = glyph(g, i, row, text);
-        if (colour && curves != 0)
+        if (color && curves != 0)
             fprintf(to, "\033[%dm%s\033[0m", curves == 1 ? 36 : curves == 2 ? 33 : 37, text);
         else
             fputs(text, to);
@@ -121,7 +121,7 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
         high = fmin(high + pad, DBL_MAX);
     }
 
-    bool utf8 = !opts.ascii && aril__utf8_locale(), colour = aril__wants_colour(to);
+    bool utf8 = !opts.ascii && aril__utf8_locale(), color = aril__wants_color(to);
     int width = opts.width > 0 ? opts.width : aril__terminal_width(to);
     if (width <= 0) width = 72;
     if (opts.width <= 0 && width > 100) width = 100;
@@ -151,7 +151,7 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
                                                 : "";
         const char *edge = utf8 ? (*label != '\0' ? "┤" : "│") : (*label != '\0' ? "+" : "|");
         fprintf(to, "%*s %s", labels, label, edge);
-        paint(&g, to, row, colour);
+        paint(&g, to, row, color);
         fputc('\n', to);
     }
     fprintf(to, "%*s %s", labels, "", utf8 ? "└" : "+");
@@ -161,12 +161,12 @@ aril_status aril_history_plot(const aril_history *h, FILE *to, aril_plot_opts op
     snprintf(last, sizeof last, "%d", h->epoch[h->rows - 1] + 1);
     fprintf(to, "\n%*s  %s%*s\n", labels, "", first, g.width - (int)strlen(first),
             h->rows > 1 ? last : "");
-    if (colour)
+    if (color)
         fprintf(to, "%*s  \033[36m%s %s\033[0m", labels, "", utf8 ? "━━" : "**", name);
     else
         fprintf(to, "%*s  %s %s", labels, "", utf8 ? "━━" : "**", name);
     if (curve[1] != NULL)
-        fprintf(to, colour ? "   \033[33m%s %s\033[0m" : "   %s %s", utf8 ? "╌╌" : "oo", val);
+        fprintf(to, color ? "   \033[33m%s %s\033[0m" : "   %s %s", utf8 ? "╌╌" : "oo", val);
     fputs("   by epoch\n", to);
     free(g.dot);
     return ferror(to) ? aril__fail(ARIL_ERR_IO, "cannot write the plot") : ARIL_OK;

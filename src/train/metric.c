@@ -48,9 +48,9 @@ static const char *const average_names[] = { [ARIL_AVERAGE_MACRO] = "macro",
 enum {
     ROWS = sizeof rows / sizeof *rows,
     COUNTS = sizeof rows->counts / sizeof *rows->counts,
-    MOST_COUNT = 99, /* "top99" */
+    MAX_COUNT = 99, /* "top99" */
     /* of one row: its own name, those with numbers, those with averages */
-    MOST_NAMES = ROWS * (1 + COUNTS + 3),
+    MAX_NAMES = ROWS * (1 + COUNTS + 3),
     NAME_SIZE = 40,
 };
 
@@ -78,8 +78,8 @@ static void each_name(const aril__metric_row *row,
         }
 }
 
-static char name_text[MOST_NAMES][NAME_SIZE];
-static const char *names[MOST_NAMES + 1]; /* written once, by list_names */
+static char name_text[MAX_NAMES][NAME_SIZE];
+static const char *names[MAX_NAMES + 1]; /* written once, by list_names */
 static int n_names;
 static char plain_names[512]; /* "accuracy, top1": without averages, for messages */
 
@@ -125,7 +125,7 @@ static bool is_counted(const aril__metric_row *row, const char *name, int64_t *c
     char *end;
     long n = strtol(digits, &end, 10);
     *count = n;
-    return *end == '\0' && n <= MOST_COUNT;
+    return *end == '\0' && n <= MAX_COUNT;
 }
 
 /* "f1_macro" for the row of f1: sets *average. */
@@ -174,7 +174,7 @@ static void row_title(const aril__metric_row *row, char *text, size_t size)
     const char *name = row->base.name;
     int stem = (int)strlen(name) - 1, at = 0;
     if (row->counts[0] > 0)
-        at = snprintf(text, size, "%.*s1 ... %.*s%d, ", stem, name, stem, name, MOST_COUNT);
+        at = snprintf(text, size, "%.*s1 ... %.*s%d, ", stem, name, stem, name, MAX_COUNT);
     at += snprintf(text + at, size - (size_t)at, "%s", name);
     if (row->also != NULL) at += snprintf(text + at, size - (size_t)at, ", %s", row->also);
     const char *before = "[_";

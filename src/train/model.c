@@ -175,11 +175,11 @@ static aril_status give_parameters(aril_model *m)
 }
 
 /* Metrics passed as objects, with the outputs they belong to. */
-enum { OWN_MOST = 8 + 4 * ARIL_MODEL_OUTPUTS };
+enum { OWN_MAX = 8 + 4 * ARIL_MODEL_OUTPUTS };
 typedef struct own_metrics {
     int n;
-    aril_metric *at[OWN_MOST];
-    int output[OWN_MOST];
+    aril_metric *at[OWN_MAX];
+    int output[OWN_MAX];
 } own_metrics;
 
 static void gather_own(const aril_model_opts *opts, own_metrics *own)

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { BAR_MOST = 30, BAR_LEAST = 10, ITEMS_MOST = 64 };
+enum { BAR_MAX = 30, BAR_MIN = 10, ITEMS_MAX = 64 };
 
 /* ---- pieces of the line ---- */
 
@@ -22,15 +22,15 @@ static void put(line *l, const char *text)
 {
     for (const char *c = text; *c != '\0';) {
         size_t n = 1;
-        bool colour = *c == '\033';
-        if (colour)
+        bool color = *c == '\033';
+        if (color)
             n = strcspn(c, "m") + 1;
         else
             while (((unsigned char)c[n] & 0xc0) == 0x80) n++;
         if (l->used + n >= l->size) return;
         memcpy(l->buf + l->used, c, n);
         l->used += n;
-        l->columns += !colour;
+        l->columns += !color;
         c += n;
     }
 }
@@ -96,11 +96,11 @@ static void bar(const aril__progress *p, line *l, int width, double share)
         return;
     }
     int full = (int)(share * width);
-    if (p->colour) put(l, full == width ? "\033[32m" : "\033[36m");
+    if (p->color) put(l, full == width ? "\033[32m" : "\033[36m");
     for (int i = 0; i < full; i++) put(l, "━");
-    if (p->colour) put(l, "\033[0m\033[2m");
+    if (p->color) put(l, "\033[0m\033[2m");
     for (int i = full; i < width; i++) put(l, "─");
-    if (p->colour) put(l, "\033[0m");
+    if (p->color) put(l, "\033[0m");
 }
 
 /* ---- layout of the line ---- */
@@ -114,7 +114,7 @@ typedef struct layout {
 typedef struct pieces {
     char count[64], rate[64], time[48];
     int n;
-    char item[ITEMS_MOST][80];
+    char item[ITEMS_MAX][80];
 } pieces;
 
 static int width_of(const aril__progress *p, const pieces *t, const layout *how)
@@ -133,7 +133,7 @@ static int width_of(const aril__progress *p, const pieces *t, const layout *how)
  * metrics (while an epoch runs; at its end they matter most), the rate, the bar, the rest. */
 static layout choose(const aril__progress *p, const pieces *t, bool finished, int width)
 {
-    layout how = { .bar = p->total > 0 && p->mode == ARIL__PROGRESS_BAR ? BAR_MOST : 0,
+    layout how = { .bar = p->total > 0 && p->mode == ARIL__PROGRESS_BAR ? BAR_MAX : 0,
                    .count = true,
                    .rate = t->rate[0] != '\0',
                    .time = t->time[0] != '\0',
@@ -143,7 +143,7 @@ static layout choose(const aril__progress *p, const pieces *t, bool finished, in
     int over = width_of(p, t, &how) - width;
     if (over <= 0) return how;
     if (how.bar > 0) {
-        how.bar = how.bar - over > BAR_LEAST ? how.bar - over : BAR_LEAST;
+        how.bar = how.bar - over > BAR_MIN ? how.bar - over : BAR_MIN;
         if (width_of(p, t, &how) <= width) return how;
     }
     while (how.items > dear) {
@@ -171,7 +171,7 @@ static layout choose(const aril__progress *p, const pieces *t, bool finished, in
 
 widen: /* give the space of dropped pieces to the bar */
     over = width - width_of(p, t, &how);
-    if (how.bar > 0) how.bar = how.bar + over < BAR_MOST ? how.bar + over : BAR_MOST;
+    if (how.bar > 0) how.bar = how.bar + over < BAR_MAX ? how.bar + over : BAR_MAX;
     return how;
 }
 
@@ -215,11 +215,11 @@ static void make_pieces(const aril__progress *p, const aril__progress_at *at, do
         time_text(text, sizeof text, seconds * (double)(p->total - at->batch) / (double)batches);
         snprintf(t->time, sizeof t->time, "eta %s", text);
     }
-    for (int i = 0; i < at->n && t->n < ITEMS_MOST; i++) {
+    for (int i = 0; i < at->n && t->n < ITEMS_MAX; i++) {
         aril__value_text(text, sizeof text, at->value[i]);
         snprintf(t->item[t->n++], sizeof t->item[0], "%.40s %s", at->name[i], text);
     }
-    if (at->note != NULL && t->n < ITEMS_MOST)
+    if (at->note != NULL && t->n < ITEMS_MAX)
         snprintf(t->item[t->n++], sizeof t->item[0], "%.60s", at->note);
 }
 
@@ -238,9 +238,9 @@ static bool put_line(const aril__progress *p, const pieces *t, double share, boo
     if (how.time) putf(l, "  %s", t->time);
     for (int i = 0; i < how.items; i++) putf(l, "  %s", t->item[i]);
     if (how.items < t->n) put(l, p->utf8 ? " …" : " ...");
-    bool whole = how.items == t->n && (width <= 0 || l->columns <= width);
+    bool complete = how.items == t->n && (width <= 0 || l->columns <= width);
     if (width > 0 && l->columns > width) cut(l, width);
-    return whole;
+    return complete;
 }
 
 static double share_of(const aril__progress *p, const aril__progress_at *at)
@@ -312,7 +312,7 @@ void aril__progress_start(aril__progress *p, FILE *to, int verbose, bool images)
     bool terminal = aril__is_terminal(p->to);
     p->mode = terminal && verbose < 2 ? ARIL__PROGRESS_BAR : ARIL__PROGRESS_LINES;
     p->utf8 = aril__utf8_locale();
-    p->colour = p->mode == ARIL__PROGRESS_BAR && aril__wants_colour(p->to);
+    p->color = p->mode == ARIL__PROGRESS_BAR && aril__wants_color(p->to);
 }
 
 void aril__progress_begin(aril__progress *p, const char *title, int64_t total, int64_t batch,

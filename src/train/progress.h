@@ -14,7 +14,7 @@ typedef enum aril__progress_mode {
 typedef struct aril__progress {
     FILE *to;
     aril__progress_mode mode;
-    bool utf8, colour;
+    bool utf8, color;
     char title[48];   /* "Epoch 3/10" */
     const char *unit; /* "img/s" */
     int64_t total;    /* batches; -1: unknown */

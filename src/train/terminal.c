@@ -40,7 +40,7 @@ bool aril__utf8_locale(void)
     return false;
 }
 
-bool aril__wants_colour(FILE *to)
+bool aril__wants_color(FILE *to)
 {
     const char *no = getenv("NO_COLOR");
     return (no == NULL || *no == '\0') && aril__is_terminal(to);

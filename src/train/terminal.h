@@ -14,7 +14,7 @@ int aril__terminal_width(FILE *to);
 bool aril__utf8_locale(void);
 
 /* True for a terminal, unless NO_COLOR is set. */
-bool aril__wants_colour(FILE *to);
+bool aril__wants_color(FILE *to);
 
 /* Formats a double as "%.*f" or "%.*g", with a decimal point regardless of the locale. */
 int aril__number_text(char *buf, size_t size, char form, int digits, double v);

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARAMS = 5, MOST = 4 * 8 * 32, BATCH = 4, CLASSES = 3 };
+enum { PARAMS = 5, MAX_NUMEL = 4 * 8 * 32, BATCH = 4, CLASSES = 3 };
 
 /* A small network's parameters: convolution, two linear layers. */
 typedef struct net {
     aril_tensor *param[PARAMS];
-    float initial[PARAMS][MOST];
+    float initial[PARAMS][MAX_NUMEL];
     aril_tensor *x, *y, *seen; /* data, classes, and a buffer that is written through a view */
 } net;
 
@@ -81,7 +81,7 @@ static double net_step(net *m)
 
 typedef struct outcome {
     double loss;
-    float param[PARAMS][MOST];
+    float param[PARAMS][MAX_NUMEL];
     float seen[2 * CLASSES];
 } outcome;
 

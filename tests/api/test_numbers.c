@@ -86,8 +86,8 @@ TEST(second_derivatives_of_mixed_types_are_exact)
     aril_tensor *g = derivative(aril_pow(a, b), b);
     CHECK_NEAR(at(g, 0), pow(v, 1.3) * log(v), 1e-15);
     CHECK_NEAR(at(derivative(g, b), 0), pow(v, 1.3) * log(v) * log(v), 1e-15);
-    aril_tensor *whole = of(ARIL_I8, 1, (double[]){ 100 }, false); /* 100 * 100 overflows i8 */
-    g = derivative(aril_atan2(whole, b), b);
+    aril_tensor *integer = of(ARIL_I8, 1, (double[]){ 100 }, false); /* 100 * 100 overflows i8 */
+    g = derivative(aril_atan2(integer, b), b);
     CHECK_NEAR(at(g, 0), -100 / (100.0 * 100 + 1.3 * 1.3), 1e-15);
     CHECK(aril_ok());
 }

@@ -91,18 +91,18 @@ static const aril__row *row_of(const aril__op *op, aril_dtype type)
 }
 
 /* The forced row index of the oneDNN row: the number of rows before it that accept the call. */
-static int place_of(const call *c, const aril__row *row)
+static int position_of(const call *c, const aril__row *row)
 {
     const aril__row *rows[16];
-    int n = aril__rows_of(ARIL__CPU, c->run.op, 16, rows, NULL), place = 0;
+    int n = aril__rows_of(ARIL__CPU, c->run.op, 16, rows, NULL), position = 0;
     for (int i = 0; i < n && rows[i] != row; i++) {
         aril__plan plan = { 0 };
         if (!(rows[i]->dtypes >> c->run.type & 1)) continue;
         if (rows[i]->prepare && rows[i]->prepare(&c->run, &plan)) continue;
         if (rows[i]->destroy && plan.prepared) rows[i]->destroy(plan.prepared);
-        place++;
+        position++;
     }
-    return place;
+    return position;
 }
 
 /* Why the row declines; NULL: it accepts the call. */
@@ -129,8 +129,8 @@ static bool agrees(call *c, const aril__row *row)
     const char *why = why_not(c, row);
     if (why) return false;
     aril__force_row = 0;
-    int place = place_of(c, row);
-    aril__force_row = place;
+    int position = position_of(c, row);
+    aril__force_row = position;
     aril_status s = aril__apply(c->run.op, c->run.n_in, c->in, c->run.attrs, got);
     aril__force_row = ARIL__FORCE_REFERENCE;
     if (s == ARIL_OK) s = aril__apply(c->run.op, c->run.n_in, c->in, c->run.attrs, want);
@@ -343,8 +343,8 @@ TEST(copies_keep_every_bit)
         CHECK(row);
         if (why_not(&c, row)) continue;
         aril__force_row = 0;
-        int place = place_of(&c, row);
-        aril__force_row = place;
+        int position = position_of(&c, row);
+        aril__force_row = position;
         aril_copy_(c.in[1], c.in[0]);
         aril__force_row = -1;
         const uint16_t *got = aril__ptr(c.in[1]);
@@ -360,8 +360,8 @@ TEST(copies_keep_every_bit)
     const aril__row *row = row_of(&aril__op_cast, ARIL_BF16);
     CHECK(row && !why_not(&c, row));
     aril__force_row = 0;
-    int place = place_of(&c, row);
-    aril__force_row = place;
+    int position = position_of(&c, row);
+    aril__force_row = position;
     aril_tensor *wide = aril_cast(c.in[0], ARIL_F32);
     aril__force_row = -1;
     const uint32_t *got = aril__ptr(wide);
@@ -634,7 +634,7 @@ TEST(random_calls_agree_with_the_reference)
 /* ---- packed weights ---- */
 
 /* The index of linear's row among forced rows. */
-static int linear_place(aril_tensor *x, aril_tensor *w, aril_tensor *b)
+static int linear_index(aril_tensor *x, aril_tensor *w, aril_tensor *b)
 {
     struct linear_attrs a = { { 0 } };
     call c = { .in = { x, w, b } };
@@ -642,9 +642,9 @@ static int linear_place(aril_tensor *x, aril_tensor *w, aril_tensor *b)
     const aril__row *row = row_of(&aril__op_linear, (aril_dtype)x->dtype);
     if (!row || why_not(&c, row)) return -1;
     aril__force_row = 0;
-    int place = place_of(&c, row);
+    int position = position_of(&c, row);
     aril__force_row = -1;
-    return place;
+    return position;
 }
 
 static aril_tensor *by_row(int row, aril_tensor *x, aril_tensor *w, aril_tensor *b)
@@ -660,7 +660,7 @@ static void packed_weights(aril_dtype d)
     ARIL_SCOPE;
     aril_tensor *x = shaped(ARIL_SHAPE(24, 96), d), *w = shaped(ARIL_SHAPE(80, 96), d);
     aril_tensor *b = shaped(ARIL_SHAPE(80), d);
-    int row = linear_place(x, w, b);
+    int row = linear_index(x, w, b);
     CHECK(row >= 0);
     for (int k = 0; k < 3; k++) {
         aril_tensor *y = by_row(row, x, w, b), *want = by_row(1000, x, w, b);
@@ -712,7 +712,7 @@ TEST(threads_share_primitives_and_packed_weights)
     enum { N = 4 };
     aril_tensor *x = shaped(ARIL_SHAPE(48, 64), ARIL_F32),
                 *w = shaped(ARIL_SHAPE(64, 64), ARIL_F32);
-    int row = linear_place(x, w, NULL);
+    int row = linear_index(x, w, NULL);
     CHECK(row >= 0);
     aril_tensor *want = by_row(row, x, w, NULL);
     aril_mul_(w, aril_scalar(1)); /* to be packed again, by all threads concurrently */
@@ -731,10 +731,10 @@ TEST(threads_share_primitives_and_packed_weights)
 static void runs_out(const call *c, const aril__row *row)
 {
     aril__force_row = 0;
-    int place = place_of(c, row);
+    int position = position_of(c, row);
     aril__force_row = -1;
     aril_tensor *want[ARIL__MAX_OUT], *got[ARIL__MAX_OUT];
-    aril__force_row = place;
+    aril__force_row = position;
     CHECK_INT(aril__apply(c->run.op, c->run.n_in, c->in, c->run.attrs, want), 0);
     int n = 1;
     for (; n < 500; n++) {

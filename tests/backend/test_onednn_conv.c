@@ -223,7 +223,7 @@ static const layer cut_layers[] = {
     { 3, 96, 160, 9, 3, 1, 1, 2 },   { 16, 64, 96, 7, 3, 1, 1, 2 },
     { 1, 128, 256, 96, 3, 1, 1, 1 }, { 2, 48, 64, 6, 3, 1, 1, 3 },
 };
-enum { LAYERS = sizeof cut_layers / sizeof *cut_layers, MOST_THREADS = 16 };
+enum { LAYERS = sizeof cut_layers / sizeof *cut_layers, MAX_THREADS = 16 };
 
 typedef struct case_ {
     const aril__op *op;
@@ -266,7 +266,7 @@ static void agrees(const case_ *c, const layer *l, bool any_threads)
     aril_tensor *want = apply(c), *first = NULL;
     aril__force_row = -1;
     double size = aril_item(aril_amax(aril_abs(want), ARIL_ALL));
-    for (int threads = 1; threads <= MOST_THREADS && !test_failed(); threads++) {
+    for (int threads = 1; threads <= MAX_THREADS && !test_failed(); threads++) {
         aril_set_threads(threads);
         aril_tensor *got = apply(c);
         char *bad = test_difference(got, want, 0, 1e-5 * size);
@@ -376,9 +376,9 @@ TEST(threads_get_equal_work)
                 layer l = resnet50[i];
                 l.batch = batch;
                 aril__conv_split s = best_split(&l, ARIL__CONV_Y, threads);
-                double most = imbalance(&l, &s, threads);
-                CHECK_MSG(most < 1.15, "%d x %d x %d parts for %d threads: %.2f of a share: %s",
-                          (int)s.batch, (int)s.rows, (int)s.channels, threads, most, text_of(&l));
+                double max = imbalance(&l, &s, threads);
+                CHECK_MSG(max < 1.15, "%d x %d x %d parts for %d threads: %.2f of a share: %s",
+                          (int)s.batch, (int)s.rows, (int)s.channels, threads, max, text_of(&l));
             }
 }
 

@@ -58,17 +58,17 @@ TEST(elements_map_to_block_and_word)
 /* Draws 0 .. n in pieces of odd sizes and compares with one draw; F is a filler, T its type. */
 #define CHECK_CHUNKS(F, T)                                                                 \
     do {                                                                                   \
-        static T whole[5000], pieces[5000];                                                \
+        static T full[5000], pieces[5000];                                                 \
         const aril__rng_key key = { 7, 3 };                                                \
-        F(key, 0, 5000, whole);                                                            \
+        F(key, 0, 5000, full);                                                             \
         for (int64_t at = 0, step = 1; at < 5000; at += step, step = step * 5 % 313 + 1) { \
             if (step > 5000 - at) step = 5000 - at;                                        \
             F(key, at, at + step, pieces + at);                                            \
         }                                                                                  \
-        CHECK(memcmp(whole, pieces, sizeof whole) == 0);                                   \
+        CHECK(memcmp(full, pieces, sizeof full) == 0);                                     \
         F(key, 17, 17, pieces); /* an empty range writes nothing */                        \
         F(key, 5000, 4000, pieces);                                                        \
-        CHECK(memcmp(whole, pieces, sizeof whole) == 0);                                   \
+        CHECK(memcmp(full, pieces, sizeof full) == 0);                                     \
     } while (0)
 
 static void below_1000(aril__rng_key key, int64_t begin, int64_t end, int64_t *out)

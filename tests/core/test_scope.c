@@ -328,18 +328,18 @@ TEST(modes_are_restored_at_the_end_of_the_block)
     CHECK(aril_requires_grad(aril_square(x)));
 }
 
-static void nest(int depth)
+static void loops(int depth)
 {
     ARIL_SCOPE;
     aril_tensor *x = number(depth);
-    if (depth) nest(depth - 1);
+    if (depth) loops(depth - 1);
     CHECK_NEAR(aril_item(x), depth, 0);
 }
 
 TEST(deep_nesting)
 {
     int64_t before = live();
-    nest(5000);
+    loops(5000);
     CHECK_INT(live(), before);
 }
 

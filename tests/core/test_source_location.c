@@ -122,7 +122,7 @@ TEST(keeps_errno_and_survives_shutdown)
     CHECK_STR(b, a);
 }
 
-static void *place_thread(void *arg)
+static void *locate_thread(void *arg)
 {
     char want[64], buf[64];
     int line = 0;
@@ -138,7 +138,7 @@ TEST(several_threads)
 {
     pthread_t thread[4];
     int n = 0, wrong = 0;
-    while (n < 4 && pthread_create(&thread[n], NULL, place_thread, &thread) == 0) n++;
+    while (n < 4 && pthread_create(&thread[n], NULL, locate_thread, &thread) == 0) n++;
     for (int i = 0; i < n; i++) {
         void *result;
         pthread_join(thread[i], &result);

@@ -89,11 +89,11 @@ TEST(cache_is_bounded)
 {
     ARIL_SCOPE;
     aril_tensor *t = weight();
-    for (int k = 0; k < 3 * ARIL__DERIVED_MOST; k++) keep(t, k, 100);
+    for (int k = 0; k < 3 * ARIL__DERIVED_MAX; k++) keep(t, k, 100);
     int n = 0;
-    for (int k = 0; k < 3 * ARIL__DERIVED_MOST; k++) n += has(t, k);
-    CHECK_INT(n, ARIL__DERIVED_MOST);
-    CHECK(has(t, 3 * ARIL__DERIVED_MOST - 1));
+    for (int k = 0; k < 3 * ARIL__DERIVED_MAX; k++) n += has(t, k);
+    CHECK_INT(n, ARIL__DERIVED_MAX);
+    CHECK(has(t, 3 * ARIL__DERIVED_MAX - 1));
 }
 
 TEST(externally_writable_memory_is_not_cached)

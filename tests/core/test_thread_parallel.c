@@ -161,20 +161,20 @@ TEST(chunks_run_concurrently)
 
 /* ---- Nesting and serial threads -------------------------------------------------------------- */
 
-struct nest {
+struct loops {
     atomic_int strangers, inner;
 };
 
 struct inner {
-    struct nest *nest;
+    struct loops *loops;
     pthread_t caller;
 };
 
 static void inner_range(void *ctx, int64_t begin, int64_t end)
 {
     struct inner *in = ctx;
-    if (!pthread_equal(in->caller, pthread_self())) atomic_fetch_add(&in->nest->strangers, 1);
-    atomic_fetch_add(&in->nest->inner, (int)(end - begin));
+    if (!pthread_equal(in->caller, pthread_self())) atomic_fetch_add(&in->loops->strangers, 1);
+    atomic_fetch_add(&in->loops->inner, (int)(end - begin));
 }
 
 static void outer_range(void *ctx, int64_t begin, int64_t end)
@@ -185,12 +185,12 @@ static void outer_range(void *ctx, int64_t begin, int64_t end)
 
 TEST(nested_loops_are_serial)
 {
-    struct nest nest = { 0 };
+    struct loops loops = { 0 };
     aril_set_threads(4);
-    aril__parallel_for(50, 1, outer_range, &nest);
+    aril__parallel_for(50, 1, outer_range, &loops);
     aril_set_threads(0);
-    CHECK_INT(nest.strangers, 0);
-    CHECK_INT(nest.inner, 5000);
+    CHECK_INT(loops.strangers, 0);
+    CHECK_INT(loops.inner, 5000);
 }
 
 static void *serial_thread(void *arg)
@@ -198,22 +198,22 @@ static void *serial_thread(void *arg)
     aril__thread_set_serial(true);
     struct inner in = { arg, pthread_self() };
     aril__parallel_for(1000, 1, inner_range, &in);
-    if (!aril__parallel_is_serial()) atomic_fetch_add(&in.nest->strangers, 1);
+    if (!aril__parallel_is_serial()) atomic_fetch_add(&in.loops->strangers, 1);
     aril__thread_set_serial(false);
-    if (aril__parallel_is_serial()) atomic_fetch_add(&in.nest->strangers, 1);
+    if (aril__parallel_is_serial()) atomic_fetch_add(&in.loops->strangers, 1);
     return NULL;
 }
 
 TEST(marked_threads_are_serial)
 {
-    struct nest nest = { 0 };
+    struct loops loops = { 0 };
     pthread_t thread;
     aril_set_threads(4);
-    CHECK_INT(pthread_create(&thread, NULL, serial_thread, &nest), 0);
+    CHECK_INT(pthread_create(&thread, NULL, serial_thread, &loops), 0);
     pthread_join(thread, NULL);
     aril_set_threads(0);
-    CHECK_INT(nest.strangers, 0);
-    CHECK_INT(nest.inner, 1000);
+    CHECK_INT(loops.strangers, 0);
+    CHECK_INT(loops.inner, 1000);
 }
 
 /* ---- Several callers ------------------------------------------------------------------------- */

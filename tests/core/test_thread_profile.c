@@ -53,9 +53,9 @@ TEST(times_add_up)
     CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
     step();
     CHECK_INT(aril_profile_end(), ARIL_OK);
-    double wall = aril__seconds() - start, whole = aril_profile_seconds();
-    CHECK(whole <= wall && whole >= 0.02);
-    CHECK_NEAR(sum_of_rows(), whole, 1e-9);
+    double wall = aril__seconds() - start, full = aril_profile_seconds();
+    CHECK(full <= wall && full >= 0.02);
+    CHECK_NEAR(sum_of_rows(), full, 1e-9);
     const aril_profile_row *rows;
     int n = aril_profile_rows(&rows);
     for (int i = 0; i < n; i++) CHECK(rows[i].seconds >= 0);

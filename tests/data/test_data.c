@@ -19,13 +19,13 @@ static aril_dataset *numbers(int64_t n)
 }
 
 /* All y of an epoch, in order. */
-static int64_t epoch_of(aril_loader *l, int64_t *out, int64_t room)
+static int64_t epoch_of(aril_loader *l, int64_t *out, int64_t capacity)
 {
     int64_t n = 0;
     for (aril_batch b; aril_loader_next(l, &b);) {
         ARIL_SCOPE;
         const int64_t *y = aril_data(b.y);
-        for (int64_t i = 0; i < b.n && n < room; i++) out[n++] = y[i];
+        for (int64_t i = 0; i < b.n && n < capacity; i++) out[n++] = y[i];
     }
     return n;
 }

@@ -81,14 +81,14 @@ static aril_dataset *slow(int64_t fails_at, int64_t unlike_at)
 }
 
 /* x, y and indices of two epochs, concatenated. */
-static size_t two_epochs(aril_loader *l, float *out, size_t room)
+static size_t two_epochs(aril_loader *l, float *out, size_t capacity)
 {
     size_t n = 0;
     for (int e = 0; e < 2; e++)
         for (aril_batch b; aril_loader_next(l, &b);) {
             ARIL_SCOPE;
             size_t row = (size_t)(aril_numel(b.x) / b.n);
-            for (int64_t i = 0; i < b.n && n + row + 2 <= room; i++) {
+            for (int64_t i = 0; i < b.n && n + row + 2 <= capacity; i++) {
                 memcpy(out + n, (const float *)aril_data(b.x) + (size_t)i * row, row * sizeof *out);
                 n += row;
                 out[n++] =

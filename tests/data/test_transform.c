@@ -86,7 +86,7 @@ TEST(resized_crops_respect_their_limits)
     aril_transform *t = aril_transform_parse("random_resized_crop=7x9:scale=0.2/0.5:ratio=0.5/2");
     CHECK(t);
     const aril_transform *one = t->list[0];
-    double least = 1, most = 0;
+    double min = 1, max = 0;
     for (int i = 0; i < 3000; i++) {
         aril_region r = { 0 };
         CHECK(one->kind->region(one, g, 100, 60, &r));
@@ -96,10 +96,10 @@ TEST(resized_crops_respect_their_limits)
         CHECK(r.x >= 0 && r.y >= 0 && r.x + r.width <= 100 && r.y + r.height <= 60);
         CHECK_INT(r.to_height, 7);
         CHECK_INT(r.to_width, 9);
-        least = fmin(least, part);
-        most = fmax(most, part);
+        min = fmin(min, part);
+        max = fmax(max, part);
     }
-    CHECK(least < 0.22 && most > 0.48);
+    CHECK(min < 0.22 && max > 0.48);
     /* An image that no aspect ratio fits gives its center. */
     aril_region r = { 0 };
     CHECK(one->kind->region(one, g, 1000, 2, &r));
@@ -115,15 +115,15 @@ static aril_status part_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     (void)self, (void)i;
     aril_region r;
-    aril_tensor *whole = aril_dataset_data(self) ? *(aril_tensor **)aril_dataset_data(self) : NULL;
-    s->x = whole;
-    if (!aril_sample_region(s, aril_size(whole, 2), aril_size(whole, 1), &r)) return ARIL_OK;
-    s->x = aril_narrow(aril_narrow(whole, 2, r.x, r.width), 1, r.y, r.height);
+    aril_tensor *full = aril_dataset_data(self) ? *(aril_tensor **)aril_dataset_data(self) : NULL;
+    s->x = full;
+    if (!aril_sample_region(s, aril_size(full, 2), aril_size(full, 1), &r)) return ARIL_OK;
+    s->x = aril_narrow(aril_narrow(full, 2, r.x, r.width), 1, r.y, r.height);
     s->decoded = (aril_decoded){ .scale_x = 1, .scale_y = 1, .x = r.x, .y = r.y };
     return ARIL_OK;
 }
 
-static aril_status whole_get(aril_dataset *self, int64_t i, aril_sample *s)
+static aril_status full_get(aril_dataset *self, int64_t i, aril_sample *s)
 {
     (void)i;
     s->x = *(aril_tensor **)aril_dataset_data(self);
@@ -143,7 +143,7 @@ TEST(partial_readers_give_the_same_result)
     for (int k = 0; k < 2; k++) {
         aril_dataset *d[2];
         for (int i = 0; i < 2; i++) {
-            d[i] = aril_dataset_new("Reader", sizeof x, ten, i ? part_get : whole_get);
+            d[i] = aril_dataset_new("Reader", sizeof x, ten, i ? part_get : full_get);
             *(aril_tensor **)aril_dataset_data(d[i]) = x;
             d[i] = aril_dataset_transform(
                 d[i], aril_transform_parse(k ? "resize=20,flip" : "random_resized_crop=16,flip"));
@@ -165,11 +165,11 @@ TEST(reduced_image_has_the_same_crop_box)
 {
     ARIL_SCOPE;
     /* A ramp, which an image of half the size has too: pixel x is 2 x + 0.5 of the original. */
-    float whole[64], half[32];
-    for (int i = 0; i < 64; i++) whole[i] = (float)i;
+    float full[64], half[32];
+    for (int i = 0; i < 64; i++) full[i] = (float)i;
     for (int i = 0; i < 32; i++) half[i] = 2 * (float)i + 0.5f;
     aril_region r = { .x = 8, .width = 48, .height = 1, .to_width = 12, .to_height = 1 };
-    aril__pixels_view a = { whole, true, 1, 1, 64, 64, 64, 1 },
+    aril__pixels_view a = { full, true, 1, 1, 64, 64, 64, 1 },
                       b = { half + 3, true, 1, 1, 29, 29, 29, 1 };
     float one[12], two[12];
     CHECK_INT(aril__resize(&a, (aril__box){ 8, 0, 48, 1 }, 1, 12, (aril_resize_opts){ 0 }, one),
@@ -185,12 +185,12 @@ TEST(jitter_erase_and_cutout_are_random)
     ARIL_SCOPE;
     aril_tensor *x = aril_full(ARIL_SHAPE(3, 20, 20), 100, ARIL_U8, aril_cpu());
     aril_generator *g = aril_generator_new(4);
-    int least = 255, most = 0, erased = 0;
+    int min = 255, max = 0, erased = 0;
     for (int i = 0; i < 500; i++) {
         ARIL_SCOPE;
         const uint8_t *p = aril_data(apply("jitter=0.5:contrast=0:saturation=0", x, g));
-        if (p[0] < least) least = p[0];
-        if (p[0] > most) most = p[0];
+        if (p[0] < min) min = p[0];
+        if (p[0] > max) max = p[0];
         const uint8_t *q = aril_data(apply("erase=0.5:value=7", x, g));
         int holes = 0;
         for (int k = 0; k < 400; k++) holes += q[k] == 7;
@@ -201,7 +201,7 @@ TEST(jitter_erase_and_cutout_are_random)
         for (int k = 0; k < 400; k++) holes += c[k] == 0;
         CHECK(holes >= 9 && holes <= 36);
     }
-    CHECK(least >= 50 && least < 55 && most <= 150 && most > 145);
+    CHECK(min >= 50 && min < 55 && max <= 150 && max > 145);
     CHECK_NEAR(erased, 250, 60);
     CHECK_INT(((const uint8_t *)aril_data(x))[0], 100);
     aril_generator_free(g);

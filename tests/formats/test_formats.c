@@ -125,8 +125,8 @@ static int when_full(void (*fn)(const char *path), const char *path)
     pid_t child = fork();
     if (child == 0) {
         signal(SIGXFSZ, SIG_IGN);
-        struct rlimit most = { 4096, 4096 };
-        if (setrlimit(RLIMIT_FSIZE, &most) != 0) _exit(9);
+        struct rlimit max = { 4096, 4096 };
+        if (setrlimit(RLIMIT_FSIZE, &max) != 0) _exit(9);
         fn(path);
         _exit(aril_error_code() == ARIL_ERR_IO && strstr(aril_error(), "is as it was") ? 0 : 1);
     }

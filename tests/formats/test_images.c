@@ -32,9 +32,9 @@ static aril_tensor *decode(const unsigned char *data, size_t size, aril_image_op
 enum { W = 13, H = 9 };
 
 /* Channel k of the pixel (x, y) in the PNG files of tests/files/make.py. */
-static int value(int x, int y, int k, int most)
+static int value(int x, int y, int k, int max)
 {
-    return (x * 7 + y * 5 + k * 3) * 1009 % (most + 1);
+    return (x * 7 + y * 5 + k * 3) * 1009 % (max + 1);
 }
 
 static int64_t at(aril_tensor *t, int64_t c, int64_t y, int64_t x)
@@ -44,7 +44,7 @@ static int64_t at(aril_tensor *t, int64_t c, int64_t y, int64_t x)
 }
 
 /* Compares an image of those files with its formula, for `channels` channels. */
-static void check_values(aril_tensor *t, int channels, int most, double factor)
+static void check_values(aril_tensor *t, int channels, int max, double factor)
 {
     CHECK_INT(aril_size(t, 0), channels);
     CHECK_INT(aril_size(t, 1), H);
@@ -52,7 +52,7 @@ static void check_values(aril_tensor *t, int channels, int most, double factor)
     for (int c = 0; c < channels; c++)
         for (int y = 0; y < H; y++)
             for (int x = 0; x < W; x++)
-                CHECK_INT(at(t, c, y, x), (int64_t)floor(value(x, y, c, most) * factor + 0.5));
+                CHECK_INT(at(t, c, y, x), (int64_t)floor(value(x, y, c, max) * factor + 0.5));
 }
 
 TEST(png_of_every_kind)
@@ -273,8 +273,8 @@ TEST(partial_jpeg_decode_equals_crop_of_the_full_image)
     aril__bytes b = jpeg_of(waves(3, 371, 503));
     if (b.n == 0) SKIP("built without libjpeg");
     aril__image_want all = { .name = "test" };
-    aril_tensor *whole = aril__image_decode(b.at, b.n, &all);
-    CHECK_INT(aril_tensor_status(whole), ARIL_OK);
+    aril_tensor *full = aril__image_decode(b.at, b.n, &all);
+    CHECK_INT(aril_tensor_status(full), ARIL_OK);
     static const aril__region regions[] = {
         { 0, 0, 503, 371, 503, 371 },  { 100, 80, 200, 150, 200, 150 },
         { 0, 0, 50, 50, 224, 224 },    { 450, 300, 53, 71, 224, 224 },
@@ -293,7 +293,7 @@ TEST(partial_jpeg_decode_equals_crop_of_the_full_image)
         CHECK_NEAR(d.scale_y, 1, 0);
         int64_t h = aril_size(part, 0), w = aril_size(part, 1);
         CHECK(d.x <= r.x && d.y <= r.y && d.x + w >= r.x + r.width && d.y + h >= r.y + r.height);
-        aril_tensor *same = aril_narrow(aril_narrow(whole, 0, d.y, h), 1, d.x, w);
+        aril_tensor *same = aril_narrow(aril_narrow(full, 0, d.y, h), 1, d.x, w);
         char *differs = test_difference_in_bits(part, aril_contiguous(same));
         CHECK_MSG(!differs, "region %zu: %s", i, differs);
     }
@@ -305,7 +305,7 @@ TEST(reduced_jpeg_respects_the_minimum_size)
     ARIL_SCOPE;
     aril__bytes b = jpeg_of(waves(3, 371, 503));
     if (b.n == 0) SKIP("built without libjpeg");
-    aril_tensor *whole = decode(b.at, b.n, (aril_image_opts){ 0 });
+    aril_tensor *full = decode(b.at, b.n, (aril_image_opts){ 0 });
     static const int64_t asked[][4] = {
         /* min width and height, expected width and height */
         { 0, 0, 503, 371 },   { 252, 100, 503, 371 }, { 251, 100, 252, 186 }, { 100, 0, 126, 93 },
@@ -319,7 +319,7 @@ TEST(reduced_jpeg_respects_the_minimum_size)
         CHECK_INT(aril_size(small, 1), asked[i][3]);
         if (aril_size(small, 1) == 186) {
             aril_tensor *mean =
-                aril_avg_pool2d(aril_cast(whole, ARIL_F32), (aril_pool_opts){ .kernel = { 2, 2 } });
+                aril_avg_pool2d(aril_cast(full, ARIL_F32), (aril_pool_opts){ .kernel = { 2, 2 } });
             aril_tensor *inner = aril_narrow(aril_narrow(small, 1, 0, 185), 2, 0, 251);
             CHECK(mean_difference(inner, mean) < 3);
         }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64, HAS_GRAD = 1, ABSENT = 255 };
+enum { MAX_TENSORS = 64, HAS_GRAD = 1, ABSENT = 255 };
 
 typedef struct golden {
     const char *name;
@@ -154,8 +154,9 @@ static aril_tensor *weights(aril_tensor *y, int k)
 
 static void check_grads(const golden *c, aril_tensor **x, aril_tensor **y, const unsigned char **p)
 {
-    aril_tensor *roots[MOST], *ws[MOST], *leaves[MOST], *want[MOST], *got[MOST];
-    int which[MOST], n = 0, n_roots = 0;
+    aril_tensor *roots[MAX_TENSORS], *ws[MAX_TENSORS], *leaves[MAX_TENSORS], *want[MAX_TENSORS],
+        *got[MAX_TENSORS];
+    int which[MAX_TENSORS], n = 0, n_roots = 0;
     for (int k = 0; k < c->n_out; k++) {
         if (!aril_requires_grad(y[k])) continue;
         roots[n_roots] = y[k];
@@ -192,7 +193,7 @@ static void run_case(const golden *c)
     CHECK_MSG(load(), "%s cannot be read", GOLDEN_BIN);
     const unsigned char *end = NULL, *p = find(c->name, &end);
     CHECK_MSG(p, "%s is not in the .bin file: run the Python script again", c->name);
-    aril_tensor *x[MOST] = { NULL }, *y[MOST] = { NULL }, *want[MOST];
+    aril_tensor *x[MAX_TENSORS] = { NULL }, *y[MAX_TENSORS] = { NULL }, *want[MAX_TENSORS];
     for (int i = 0; i < c->n_in; i++) x[i] = next(&p);
     for (int k = 0; k < c->n_out; k++) want[k] = next(&p);
     const unsigned char *grads = p;

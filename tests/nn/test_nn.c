@@ -508,8 +508,8 @@ TEST(weight_cannot_be_shared_with_an_integer_tensor)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_linear(2, 2);
-    aril_tensor *whole = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
-    CHECK_INT(aril_module_share(m, "bias", whole), ARIL_ERR_DTYPE);
+    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    CHECK_INT(aril_module_share(m, "bias", integer), ARIL_ERR_DTYPE);
     CHECK(strstr(aril_error(), "f32") != NULL && strstr(aril_error(), "i64") != NULL);
     aril_clear_error();
     aril_module_release(m);

@@ -118,7 +118,7 @@ TEST(initialization_follows_the_seed)
     CHECK(!aril_item_int(aril_all(aril_eq(w[0], w[2]), ARIL_ALL)));
 }
 
-static double place(const int64_t *at, int ndim, void *ctx)
+static double position(const int64_t *at, int ndim, void *ctx)
 {
     return (double)(at[0] * 10 + at[1]) + *(double *)ctx * ndim;
 }
@@ -160,7 +160,7 @@ TEST(initializers)
     }
     aril_tensor *square = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu());
     double shift = 0.25;
-    aril_init_from(square, place, &shift);
+    aril_init_from(square, position, &shift);
     CHECK_NEAR(aril_item(aril_select(aril_select(square, 0, 3), 0, 5)), 35.5, 0);
     aril_init_eye(square);
     CHECK_NEAR(aril_item(aril_sum(square, ARIL_ALL)), 4, 0);

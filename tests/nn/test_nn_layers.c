@@ -30,12 +30,12 @@ static double distance(aril_tensor *a, aril_tensor *b)
     return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)) / (size + 1e-30);
 }
 
-enum { MOST = 8 };
+enum { MAX_LEAVES = 8 };
 
 /* The result and the gradients of input and parameters for sum(y^2). */
 static int run(aril_module *m, aril_tensor *x, aril_tensor **got)
 {
-    aril_tensor *in = aril_parameter(aril_copy(x)), *leaf[MOST] = { in };
+    aril_tensor *in = aril_parameter(aril_copy(x)), *leaf[MAX_LEAVES] = { in };
     const aril_named *p = aril_parameters(m);
     for (int i = 0; i < p->n; i++) leaf[i + 1] = p->at[i];
     got[0] = aril_forward(m, in);
@@ -83,7 +83,7 @@ TEST(fused_layers_equal_separate_ones)
                                                : ARIL_SHAPE(4, 3, 9, 11));
             x = aril_mul_scalar(x, 4);
             aril_module *m = aril_nn_sequential(layer, act[a].make());
-            aril_tensor *fused[MOST + 2], *apart[MOST + 2];
+            aril_tensor *fused[MAX_LEAVES + 2], *apart[MAX_LEAVES + 2];
             int calls = 0, n = run(m, x, fused);
             CHECK(aril_module_hook_after(layer, watch, &calls) > 0);
             run(m, x, apart);
@@ -102,7 +102,7 @@ TEST(fused_layers_equal_separate_ones)
 /* A class with two inputs and two results, and a parameter created in the first forward. */
 typedef struct mix {
     bool destroyed;
-    bool *told;
+    bool *freed;
 } mix;
 
 static aril_status mix_build(aril_module *self, int n_in, aril_tensor *const *in)
@@ -126,7 +126,7 @@ static void mix_forward(aril_module *self, int n_in, aril_tensor *const *in, int
 static void mix_destroy(aril_module *self)
 {
     mix *m = aril_module_data(self);
-    *m->told = true;
+    *m->freed = true;
 }
 
 TEST(classes_with_several_inputs_and_outputs)
@@ -141,7 +141,7 @@ TEST(classes_with_several_inputs_and_outputs)
     ARIL_SCOPE;
     bool gone = false;
     aril_module *m = aril_module_make(&type);
-    ((mix *)aril_module_data(m))->told = &gone;
+    ((mix *)aril_module_data(m))->freed = &gone;
     aril_tensor *a = randn(ARIL_SHAPE(2, 3)), *b = randn(ARIL_SHAPE(2, 3)), *out[3];
     CHECK(!aril_module_built(m));
     CHECK_INT(aril_forward_all(m, ARIL_LIST(a, b), 3, out), ARIL_OK);

@@ -45,8 +45,8 @@ TEST(initialization_matches_pytorch)
     CHECK_INT(p->n, 8);
     CHECK_INT(aril_parameter_count(m), 4 * 25 * (10 + 25 + 2) + 4 * 25 * (25 + 25 + 2));
     for (int i = 0; i < p->n; i++) {
-        double most = aril_item(aril_amax(aril_abs(p->at[i]), ARIL_ALL));
-        CHECK_MSG(most <= 0.2 && most > 0.19, "%s: %g", p->name[i], most);
+        double max = aril_item(aril_amax(aril_abs(p->at[i]), ARIL_ALL));
+        CHECK_MSG(max <= 0.2 && max > 0.19, "%s: %g", p->name[i], max);
     }
     CHECK_NEAR(aril_item(aril_std(p->at[1], ARIL_ALL, 1)), 0.2 / sqrt(3), 0.005);
     aril_tensor *before = aril_copy(p->at[0]);
@@ -160,14 +160,14 @@ TEST(attention_initialization_matches_pytorch)
     double bound = sqrt(6.0 / (4 * 32));
     for (int pass = 0; pass < 2; pass++) {
         aril_tensor *w = aril_module_tensor(m, "in_proj_weight");
-        double most = aril_item(aril_amax(aril_abs(w), ARIL_ALL));
-        CHECK(most <= bound && most > 0.98 * bound);
+        double max = aril_item(aril_amax(aril_abs(w), ARIL_ALL));
+        CHECK(max <= bound && max > 0.98 * bound);
         CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_module_tensor(m, "in_proj_bias")), ARIL_ALL)),
                    0, 0);
         CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_module_tensor(m, "out_proj.bias")), ARIL_ALL)),
                    0, 0);
-        most = aril_item(aril_amax(aril_abs(aril_module_tensor(m, "out_proj.weight")), ARIL_ALL));
-        CHECK(most <= 1 / sqrt(32) && most > 0.9 / sqrt(32));
+        max = aril_item(aril_amax(aril_abs(aril_module_tensor(m, "out_proj.weight")), ARIL_ALL));
+        CHECK(max <= 1 / sqrt(32) && max > 0.9 / sqrt(32));
         aril_module_reset(m);
     }
     aril_module_release(m);
@@ -284,10 +284,11 @@ TEST(transformers_report_invalid_inputs)
     REFUSED(aril_nn_transformer_decoder_layer_with(6, 2,
                                                    (aril_nn_transformer_opts){ .dropout = 2 }),
             ARIL_ERR_ARG, "dropout 2, expected 0 to 1");
-    aril_nn_transformer_opts usual = { 0 };
-    REFUSED(aril_nn_transformer(0, 2, 1, 1, usual), ARIL_ERR_ARG, "0 values");
-    REFUSED(aril_nn_transformer(4, 2, 1, 0, usual), ARIL_ERR_ARG, "TransformerDecoder: 0 layers");
-    aril_module *m = aril_nn_transformer(4, 2, 1, 1, usual);
+    aril_nn_transformer_opts defaults = { 0 };
+    REFUSED(aril_nn_transformer(0, 2, 1, 1, defaults), ARIL_ERR_ARG, "0 values");
+    REFUSED(aril_nn_transformer(4, 2, 1, 0, defaults), ARIL_ERR_ARG,
+            "TransformerDecoder: 0 layers");
+    aril_module *m = aril_nn_transformer(4, 2, 1, 1, defaults);
     FAILS(aril_forward(m, randn(ARIL_SHAPE(3, 2, 4))), ARIL_ERR_ARG, "the target, is missing");
     aril_module_release(m);
     m = aril_nn_transformer_decoder_layer(4, 2);

@@ -76,9 +76,9 @@ TEST(invalid_parameters_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
-    aril_tensor *whole = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
     aril_sgd_opts opts = { 0 };
-    CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, whole), opts), ARIL_ERR_DTYPE, "parameter '1' is i64");
+    CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, integer), opts), ARIL_ERR_DTYPE, "parameter '1' is i64");
     CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, NULL), opts), ARIL_ERR_ARG, "NULL");
     CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, q, p), opts), ARIL_ERR_ARG,
                 "parameter '2' was already added as '0'");
@@ -450,14 +450,14 @@ TEST(closures_are_called_as_often_as_needed)
     aril_optim_free(o);
     /* A learning rate far too small makes the line search long: it ends when max_eval is used
      * up. */
-    for (int most = 1; most <= 4; most++) {
+    for (int max = 1; max <= 4; max++) {
         o = aril_lbfgs(ARIL_TENSORS(p),
                        (aril_lbfgs_opts){
-                           .strong_wolfe = true, .lr = 1e-4, .max_iter = 1, .max_eval = most });
+                           .strong_wolfe = true, .lr = 1e-4, .max_iter = 1, .max_eval = max });
         aril_fill_(aril_detach(p), 0);
         calls = 0;
         aril_step_closure(o, bowl, p);
-        CHECK_INT(calls, most + 1);
+        CHECK_INT(calls, max + 1);
         aril_optim_free(o);
     }
     o = aril_lbfgs(NULL, (aril_lbfgs_opts){ 0 });

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { A = 12, B = 5, SIZE = A + B, STEPS = 14, AT = 7, MOST = 512 };
+enum { A = 12, B = 5, SIZE = A + B, STEPS = 14, AT = 7, MAX_TENSORS = 512 };
 
 /* A run: two parameters, the second of which has no gradient at first. */
 typedef struct run {
@@ -94,15 +94,15 @@ static void run_read(run *r, float *to)
 /* Copies of named tensors, as if read from a file. */
 typedef struct copies {
     aril_named list;
-    aril_tensor *at[MOST];
-    char text[MOST][64];
-    const char *name[MOST];
+    aril_tensor *at[MAX_TENSORS];
+    char text[MAX_TENSORS][64];
+    const char *name[MAX_TENSORS];
 } copies;
 
 static void copy_state(const aril_named *from, copies *to)
 {
     to->list = (aril_named){ from->n, to->at, to->name };
-    for (int i = 0; i < from->n && i < MOST; i++) {
+    for (int i = 0; i < from->n && i < MAX_TENSORS; i++) {
         snprintf(to->text[i], sizeof to->text[i], "%s", from->name[i]);
         to->name[i] = to->text[i];
         to->at[i] = aril_keep(aril_copy(from->at[i]));
@@ -119,12 +119,12 @@ static void copies_free(copies *c)
 static void stop_and_resume(const char *name, float *want, float *got, copies *saved)
 {
     ARIL_SCOPE;
-    run whole, part;
-    run_start(&whole, name);
-    for (int t = 0; t < STEPS; t++) CHECK_MSG(run_step(&whole) == ARIL_OK, "%s", aril_error());
-    run_read(&whole, want);
-    double lr = aril_item(aril_optim_lr(whole.opt));
-    run_end(&whole);
+    run full, part;
+    run_start(&full, name);
+    for (int t = 0; t < STEPS; t++) CHECK_MSG(run_step(&full) == ARIL_OK, "%s", aril_error());
+    run_read(&full, want);
+    double lr = aril_item(aril_optim_lr(full.opt));
+    run_end(&full);
 
     float middle[SIZE];
     run_start(&part, name);
@@ -132,7 +132,7 @@ static void stop_and_resume(const char *name, float *want, float *got, copies *s
     run_read(&part, middle);
     const aril_named *state = aril_optim_state(part.opt);
     CHECK_MSG(state, "%s: %s", name, aril_error());
-    CHECK(state->n < MOST);
+    CHECK(state->n < MAX_TENSORS);
     copy_state(state, saved);
     run_end(&part);
 
@@ -280,7 +280,7 @@ TEST(unreachable_values_are_rejected)
 }
 
 /* Creates an optimizer, steps, saves and loads; propagates any failure. */
-static bool whole_life(const char *name, float *to)
+static bool full_run(const char *name, float *to)
 {
     ARIL_SCOPE;
     run r = { .t = 3 };
@@ -312,12 +312,12 @@ TEST(every_allocation_fails_in_turn)
     const char *const names[] = { "adam", "nadam", "lamb", "lbfgs", "rmsprop" };
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         float want[SIZE], got[SIZE];
-        CHECK_MSG(whole_life(names[k], want) && whole_life(names[k], want), "%s", aril_error());
+        CHECK_MSG(full_run(names[k], want) && full_run(names[k], want), "%s", aril_error());
         int failures = 0;
         for (int64_t n = 1;; n++, failures++) {
             int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
             aril_fail_allocation(n);
-            bool good = whole_life(names[k], got), failed = aril_allocation_failed();
+            bool good = full_run(names[k], got), failed = aril_allocation_failed();
             aril_fail_allocation(0);
             CHECK_MSG(good || !aril_ok(), "%s, allocation %lld: no error", names[k], (long long)n);
             if (good) CHECK_MSG(memcmp(got, want, sizeof got) == 0, "%s: other bits", names[k]);
@@ -333,7 +333,7 @@ TEST(every_allocation_fails_in_turn)
 
 /* A failed step can be repeated: then every parameter was updated once. At least so many
  * allocations make it fail. */
-static void check_repeated(const char *name, int least)
+static void check_repeated(const char *name, int min)
 {
     float want[SIZE], got[SIZE];
     int failures = 0;
@@ -363,7 +363,7 @@ static void check_repeated(const char *name, int least)
         run_end(&r);
         if (!failed) break;
     }
-    CHECK(failures >= least);
+    CHECK(failures >= min);
 }
 
 TEST(a_step_without_memory_can_be_repeated)

@@ -40,7 +40,7 @@ static bool usable(aril_tensor *got, aril_tensor *want)
 }
 
 /* The index of element i as text, "[1,2]". */
-static const char *place(const aril_tensor *t, int64_t i)
+static const char *index_text(const aril_tensor *t, int64_t i)
 {
     static char at[ARIL__SHAPE_TEXT];
     aril_shape s = aril_shape_of(t);
@@ -64,7 +64,7 @@ char *test_difference_in_value(aril_tensor *got, aril_tensor *want, double rtol,
         for (int64_t i = 0; i < n; i++) {
             if (a[i] == b[i]) continue;
             snprintf(text, sizeof text, "element %s is %" PRId64 ", expected %" PRId64,
-                     place(want, i), a[i], b[i]);
+                     index_text(want, i), a[i], b[i]);
             return text;
         }
         return NULL;
@@ -83,7 +83,7 @@ char *test_difference_in_value(aril_tensor *got, aril_tensor *want, double rtol,
     snprintf(text, sizeof text,
              "element %s is %.9g, expected %.9g (relative tolerance %g, absolute %g; %" PRId64
              " of %" PRId64 " differ)",
-             place(want, first), a[first], b[first], rtol, atol, wrong, n);
+             index_text(want, first), a[first], b[first], rtol, atol, wrong, n);
     return text;
 }
 
@@ -102,7 +102,7 @@ char *test_difference_in_bits(aril_tensor *got, aril_tensor *want)
     const char *a = aril_data(got), *b = aril_data(want);
     for (int64_t i = 0; i < aril_numel(want); i++) {
         if (memcmp(a + (size_t)i * size, b + (size_t)i * size, size) == 0) continue;
-        snprintf(text, sizeof text, "element %s differs in its bits", place(want, i));
+        snprintf(text, sizeof text, "element %s differs in its bits", index_text(want, i));
         return text;
     }
     return NULL;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 100000 };
+enum { MAX_VALUES = 100000 };
 
 /* An operand: a recorded value, or an existing real tensor (state, constants). */
 typedef struct operand {

@@ -102,10 +102,10 @@ static double largest(aril_tensor *t)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     const double *v = aril_data(aril_cast(t, ARIL_F64));
-    double most = 1;
+    double max = 1;
     for (int64_t i = 0; v && i < aril_numel(t); i++)
-        if (isfinite(v[i]) && fabs(v[i]) > most) most = fabs(v[i]);
-    return most;
+        if (isfinite(v[i]) && fabs(v[i]) > max) max = fabs(v[i]);
+    return max;
 }
 
 char *test_op_difference(const aril__op *op, aril_tensor *const *got, aril_tensor *const *want,

@@ -136,7 +136,7 @@ static double real_value(char kind, uint64_t *state)
     }
 }
 
-static double whole_value(char kind, uint64_t *state, bool is_signed)
+static double integer_value(char kind, uint64_t *state, bool is_signed)
 {
     double u = test_random(state);
     switch (kind) {
@@ -211,7 +211,7 @@ bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, a
                 v[k] = w.kind == 'i'   ? floor(test_random(&state) * (double)w.bound)
                        : w.kind == 'b' ? floor(test_random(&state) * 2)
                        : real          ? real_value(w.kind, &state)
-                                       : whole_value(w.kind, &state, is_signed_type(dtype));
+                                       : integer_value(w.kind, &state, is_signed_type(dtype));
         }
         in[i] = aril_cast(aril_from(v, w.shape, ARIL_F64, aril_cpu()), to);
         free(v);
@@ -288,13 +288,13 @@ static int elementwise_samples(const aril__op *op, test_sample *out)
         if (k == 0) t->flags = SAMPLE_BATCH;
         for (int i = 0; i < f->arity; i++) {
             int own = i - f->is_grad;
-            bool whole = own < 0 || own >= arity; /* g or y */
+            bool full = own < 0 || own >= arity; /* g or y */
             char kind = own < 0 ? 0 : own >= arity ? 'z' : prefix[f->domain];
             if (f->rule == ARIL__EW_SEL && own == 0) kind = 'b';
             if (strncmp(op->name, "where_grad", 10) == 0 && own == 0) kind = 'b';
             bool constant = f->domain == ARIL__EW_ORDER && own == 0;
             snprintf(t->word[i], sizeof t->word[i], "%s%.1s%s", constant ? "!" : "",
-                     kind ? &kind : "", shapes[k][whole ? 3 : own]);
+                     kind ? &kind : "", shapes[k][full ? 3 : own]);
         }
         n++;
     }

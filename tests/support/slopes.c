@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LEAVES = TEST_INPUTS + TEST_RESULTS, ELEMENTS = 48, ELEMENTS_2 = 16 };
+enum { MAX_LEAVES = TEST_INPUTS + TEST_RESULTS, ELEMENTS = 48, ELEMENTS_2 = 16 };
 
 static char text[600];
 
@@ -18,8 +18,8 @@ typedef struct problem {
     const test_sample *s;
     bool second;
     int n_leaves, n_in;
-    int input_of[MOST_LEAVES]; /* the input, or result, of each leaf */
-    aril_tensor *leaf[MOST_LEAVES];
+    int input_of[MAX_LEAVES]; /* the input, or result, of each leaf */
+    aril_tensor *leaf[MAX_LEAVES];
     aril_tensor *in[TEST_INPUTS];
 } problem;
 
@@ -177,7 +177,7 @@ static char *compare_leaf(problem *p, int k, aril_tensor *grad, double base, tes
 {
     double *at = aril_data_strided(p->leaf[k]); /* f64, contiguous */
     const double *got = aril_data(grad);
-    int64_t n = aril_numel(p->leaf[k]), most = p->second ? ELEMENTS_2 : ELEMENTS;
+    int64_t n = aril_numel(p->leaf[k]), max = p->second ? ELEMENTS_2 : ELEMENTS;
     uint64_t seed = 5;
     double tol = p->s->tol > 0 ? p->s->tol : p->second ? 1e-5 : 1e-6;
     if (!aril__same_dims(grad->ndim, grad->dim, p->leaf[k]->ndim, p->leaf[k]->dim) ||
@@ -186,8 +186,8 @@ static char *compare_leaf(problem *p, int k, aril_tensor *grad, double base, tes
                  k < p->n_in ? "input" : "weight", p->input_of[k]);
         return text;
     }
-    for (int64_t j = 0; j < n && j < most; j++) {
-        int64_t i = n <= most ? j : (int64_t)(test_random(&seed) * (double)n);
+    for (int64_t j = 0; j < n && j < max; j++) {
+        int64_t i = n <= max ? j : (int64_t)(test_random(&seed) * (double)n);
         double left, right;
         if (!slopes(p, &at[i], base, &left, &right)) {
             snprintf(text, sizeof text, "not finite beside element %" PRId64 " of input %d: %s", i,
@@ -239,7 +239,7 @@ char *test_slope_difference(const test_sample *s, aril_tensor *const *in, bool s
             p.leaf[p.n_leaves++] = w;
         }
     }
-    aril_tensor *grads[MOST_LEAVES];
+    aril_tensor *grads[MAX_LEAVES];
     double base = value(&p, grads);
     if (isnan(base) && !aril_ok()) goto failed;
     if (isnan(base)) {

@@ -115,8 +115,8 @@ TEST(manual_loop_resumes_bitwise)
     for (int cut = 0; cut <= 20;
          cut += 3) { /* even and odd: with accumulated gradients, and at ends of epochs */
         int done = 0;
-        run whole = start(8);
-        train(&whole, 20, &done);
+        run full = start(8);
+        train(&full, 20, &done);
         aril_rng_state end = aril_generator_state(aril_default_generator());
 
         run first = start(8);
@@ -135,10 +135,10 @@ TEST(manual_loop_resumes_bitwise)
                   "%s", aril_error());
         done = cut;
         train(&second, 20 - cut, &done);
-        CHECK_MSG(same(&whole, &second), "after %d batches", cut);
+        CHECK_MSG(same(&full, &second), "after %d batches", cut);
         aril_rng_state now = aril_generator_state(aril_default_generator());
         CHECK(now.seed == end.seed && now.calls == end.calls);
-        stop(&whole);
+        stop(&full);
         stop(&second);
     }
     CHECK_MSG(aril_ok(), "%s", aril_error());
@@ -215,7 +215,7 @@ TEST(extra_tensors_are_saved)
 /* ---- damage ---- */
 
 /* The contents of a file; the caller frees them. */
-static unsigned char *slurp(const char *path, size_t *n)
+static unsigned char *read_file(const char *path, size_t *n)
 {
     FILE *f = fopen(path, "rb");
     unsigned char *data = malloc(1 << 20);
@@ -224,7 +224,7 @@ static unsigned char *slurp(const char *path, size_t *n)
     return data;
 }
 
-static void spit(const char *path, const void *data, size_t n)
+static void write_file(const char *path, const void *data, size_t n)
 {
     FILE *f = fopen(path, "wb");
     if (f == NULL) return;
@@ -255,15 +255,15 @@ TEST(corrupt_checkpoint_is_detected_and_changes_nothing)
     snprintf(path[1], sizeof path[1], "%s/state.safetensors", dir);
     for (int file = 0; file < 2 && !test_failed(); file++) {
         size_t n;
-        unsigned char *data = slurp(path[file], &n);
+        unsigned char *data = read_file(path[file], &n);
         CHECK(n > 200);
         for (size_t at = 0; at < n && !test_failed(); at += 1 + at / 40) { /* truncated */
-            spit(path[file], data, at);
+            write_file(path[file], data, at);
             fails(&r, &like, dir, "a cut", at);
         }
         for (size_t at = 0; at < n && !test_failed(); at += n > 4000 ? 13 : 5) { /* bit flip */
             data[at] ^= (unsigned char)(1 << at % 8);
-            spit(path[file], data, n);
+            write_file(path[file], data, n);
             data[at] ^= (unsigned char)(1 << at % 8);
             /* padding spaces of the header, and the case of letters in names of unused metadata,
              * may differ */
@@ -281,16 +281,16 @@ TEST(corrupt_checkpoint_is_detected_and_changes_nothing)
             }
         }
         /* foreign files: text, another safetensors file, the other of the two */
-        spit(path[file], "\x89PNG\r\n not a checkpoint at all, but long enough", 48);
+        write_file(path[file], "\x89PNG\r\n not a checkpoint at all, but long enough", 48);
         fails(&r, &like, dir, "an image", 0);
         size_t m;
-        unsigned char *other = slurp(path[1 - file], &m);
-        spit(path[file], other, m);
+        unsigned char *other = read_file(path[1 - file], &m);
+        write_file(path[file], other, m);
         fails(&r, &like, dir, "the wrong file", 0);
         free(other);
         unlink(path[file]);
         fails(&r, &like, dir, "a missing file", 0);
-        spit(path[file], data, n);
+        write_file(path[file], data, n);
         free(data);
     }
     CHECK_INT(aril_checkpoint_load(dir, r.net, r.opt, r.batches), ARIL_OK);
@@ -327,7 +327,7 @@ TEST(checkpoint_of_another_model_is_rejected)
     aril_clear_error();
     CHECK(aril_checkpoint_save(dir, NULL, NULL, NULL) < 0);
     aril_clear_error();
-    spit(temp_path("file"), "x", 1);
+    write_file(temp_path("file"), "x", 1);
     CHECK_INT(aril_checkpoint_save(temp_path("file"), r.net, NULL, NULL), ARIL_ERR_IO);
     aril_clear_error();
     stop(&r);
@@ -357,14 +357,14 @@ TEST(full_disk_keeps_the_old_checkpoint)
     stat(path, &s);
     /* no room at all; room for half of the weights; for the weights but not for the state, which is
      * larger */
-    const rlim_t room[] = { 0, (rlim_t)s.st_size / 2, (rlim_t)s.st_size + 64 };
+    const rlim_t limits[] = { 0, (rlim_t)s.st_size / 2, (rlim_t)s.st_size + 64 };
     for (int i = 0; i < 3; i++) {
         few = was;
-        few.rlim_cur = room[i];
+        few.rlim_cur = limits[i];
         setrlimit(RLIMIT_FSIZE, &few);
         aril_status status = aril_checkpoint_save(dir, now.net, now.opt, now.batches);
         setrlimit(RLIMIT_FSIZE, &was);
-        CHECK_MSG(status == ARIL_ERR_IO, "room %d: status %d", (int)room[i], status);
+        CHECK_MSG(status == ARIL_ERR_IO, "room %d: status %d", (int)limits[i], status);
         aril_clear_error();
         CHECK_STR(files_in(dir), "state.safetensors weights-1.safetensors ");
         CHECK_INT(aril_checkpoint_load(dir, got.net, got.opt, got.batches), ARIL_OK);
@@ -397,14 +397,14 @@ TEST(weights_without_state_are_not_a_checkpoint)
               ARIL_OK);
     aril_checkpoint_weights(aside, path, sizeof path);
     size_t n;
-    unsigned char *data = slurp(path, &n);
+    unsigned char *data = read_file(path, &n);
     snprintf(path, sizeof path, "%s/weights-2.safetensors", dir);
-    spit(path, data, n);
+    write_file(path, data, n);
     CHECK_INT(aril_checkpoint_load(dir, got.net, got.opt, got.batches), ARIL_OK);
     CHECK(same(&got, &a));
     /* weights of another run under the name in the state are detected */
     snprintf(path, sizeof path, "%s/weights-1.safetensors", dir);
-    spit(path, data, n);
+    write_file(path, data, n);
     free(data);
     CHECK_INT(aril_checkpoint_load(dir, got.net, got.opt, got.batches), ARIL_ERR_FORMAT);
     CHECK_MSG(strstr(aril_error(), "digest") != NULL, "%s", aril_error());

@@ -21,12 +21,12 @@ static const char *const names[] = {
 };
 static const double values[] = { 0.0712, 0.9781, 0.0533, 0.9832, 123.456, 1e-7 };
 
-static aril__progress bar(bool utf8, bool colour)
+static aril__progress bar(bool utf8, bool color)
 {
     return (aril__progress){ .to = stdout,
                              .mode = ARIL__PROGRESS_BAR,
                              .utf8 = utf8,
-                             .colour = colour,
+                             .color = color,
                              .title = "Epoch 3/10",
                              .unit = "img/s",
                              .total = 1875 };

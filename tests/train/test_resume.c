@@ -20,7 +20,7 @@
 enum { N = 100, D = 6, C = 3, EPOCHS = 6, BATCH = 9 };
 
 /* A persistent path in the test's folder: temp_path has only a few buffers. */
-static const char *place(const char *name)
+static const char *path_of(const char *name)
 {
     static char path[4][512];
     static const char *const known[] = { "want", "got", "run", "aside" };
@@ -193,29 +193,29 @@ TEST(killed_at_fifty_random_moments)
     const char *fixed = getenv("ARIL_TEST_SEED");
     if (fixed != NULL) seed = (unsigned)strtoul(fixed, NULL, 10);
     printf("      ARIL_TEST_SEED=%u\n", seed);
-    const char *want = place("want");
+    const char *want = path_of("want");
     double start = aril__seconds();
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
-    CHECK_INT(end(begin(&(job){ .result = place("got"), .dir = place("run"), .every = 2 })), 0);
-    CHECK(same_results(place("got"), want)); /* checkpointing changes nothing */
+    CHECK_INT(end(begin(&(job){ .result = path_of("got"), .dir = path_of("run"), .every = 2 })), 0);
+    CHECK(same_results(path_of("got"), want)); /* checkpointing changes nothing */
     double seconds = aril__seconds() - start;
-    remove_run(place("run"));
-    kill_often(40, (job){ .result = place("got"), .dir = place("run"), .every = 1 }, seconds, want,
-               &seed);
-    kill_often(10, (job){ .result = place("got"), .dir = place("run"), .every = 0 }, seconds, want,
-               &seed);
+    remove_run(path_of("run"));
+    kill_often(40, (job){ .result = path_of("got"), .dir = path_of("run"), .every = 1 }, seconds,
+               want, &seed);
+    kill_often(10, (job){ .result = path_of("got"), .dir = path_of("run"), .every = 0 }, seconds,
+               want, &seed);
 }
 
 TEST(killed_with_accumulated_gradients_and_workers)
 {
     unsigned seed = 5;
-    const char *want = place("want");
+    const char *want = path_of("want");
     double start = aril__seconds();
     CHECK_INT(end(begin(&(job){ .result = want, .accumulate = 4 })), 0);
     double seconds = aril__seconds() - start;
     kill_often(8,
-               (job){ .result = place("got"),
-                      .dir = place("run"),
+               (job){ .result = path_of("got"),
+                      .dir = path_of("run"),
                       .every = 3,
                       .accumulate = 4,
                       .workers = 2 },
@@ -246,7 +246,7 @@ static int signalled(const char *dir, const char *result)
 
 TEST(signal_saves_and_stops)
 {
-    const char *want = place("want"), *got = place("got"), *dir = place("run");
+    const char *want = path_of("want"), *got = path_of("got"), *dir = path_of("run");
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
     fflush(stdout);
     pid_t pid = fork();
@@ -259,7 +259,7 @@ TEST(signal_saves_and_stops)
 
 TEST(full_disk_ends_the_fit_and_keeps_the_checkpoint)
 {
-    const char *want = place("want"), *got = place("got"), *dir = place("run");
+    const char *want = path_of("want"), *got = path_of("got"), *dir = path_of("run");
     CHECK_INT(end(begin(&(job){ .result = want })), 0);
     CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1, .full_disk = true })), 20);
     CHECK_INT(end(begin(&(job){ .result = got, .dir = dir, .every = 1 })), 0);
@@ -290,10 +290,10 @@ static aril_history *fit_with(const char *metrics, int64_t batch, const char *di
     return h;
 }
 
-TEST(zz_checkpoints_of_other_fits_are_rejected)
+TEST(checkpoints_of_other_fits_are_rejected)
 {
     ARIL_SCOPE;
-    const char *dir = place("run");
+    const char *dir = path_of("run");
     CHECK(fit_with("mae", 5, dir) != NULL);
     CHECK(fit_with("mae, r2", 5, dir) == NULL);
     CHECK_MSG(strstr(aril_error(),
@@ -338,7 +338,7 @@ static void change_state(const char *dir, const char *name, aril_tensor *to)
     CHECK_MSG(found, "there is no %s", name);
 }
 
-TEST(zz_unreachable_values_are_rejected)
+TEST(unreachable_values_are_rejected)
 {
     ARIL_SCOPE;
     static const int64_t far = INT64_C(1) << 32;
@@ -347,7 +347,7 @@ TEST(zz_unreachable_values_are_rejected)
                               { 0, -1, 0, 0, 0 },
                               { 0, 0, -1, 0, 0 },
                               { 0, 0, 0, INT64_MIN, 0 } };
-    const char *dir = place("run");
+    const char *dir = path_of("run");
     for (int i = 0; i < 5; i++) {
         CHECK(fit_with("mae", 5, dir) != NULL);
         change_state(dir, "fit/at", aril_from(at[i], ARIL_SHAPE(5), ARIL_I64, aril_cpu()));
@@ -385,9 +385,9 @@ static double fit_open(int epochs, const char *dir)
     return loss;
 }
 
-TEST(zz_model_with_lazy_sizes_resumes)
+TEST(model_with_lazy_sizes_resumes)
 {
-    const char *dir = place("run");
+    const char *dir = path_of("run");
     double want = fit_open(3, NULL);
     CHECK(fit_open(1, dir) > 0 && aril_ok());
     double got = fit_open(3, dir);

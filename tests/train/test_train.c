@@ -518,18 +518,18 @@ static aril_status say(const char *what)
     strncat(said, what, sizeof said - strlen(said) - 1);
     return ARIL_OK;
 }
-static aril_status say_begin(aril_callback *cb, aril_fit *fit)
+static aril_status log_begin(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     (void)fit;
     return say("(");
 }
-static aril_status say_epoch_begin(aril_callback *cb, aril_fit *fit)
+static aril_status log_epoch_begin(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     return say(isnan(aril_fit_value(fit, "loss")) ? "[" : "?");
 }
-static aril_status say_batch(aril_callback *cb, aril_fit *fit)
+static aril_status log_batch(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     bool known = isfinite(aril_fit_value(fit, "loss")) &&
@@ -537,29 +537,29 @@ static aril_status say_batch(aril_callback *cb, aril_fit *fit)
                  isnan(aril_fit_value(fit, "val_loss")) && aril_fit_value(fit, "lr") == 0.5;
     return say(known && aril_fit_batches(fit) == 3 ? "." : "?");
 }
-static aril_status say_epoch_end(aril_callback *cb, aril_fit *fit)
+static aril_status log_epoch_end(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     return say(isfinite(aril_fit_value(fit, "val_loss")) && aril_fit_batch(fit) == 3 ? "]" : "?");
 }
-static aril_status say_end(aril_callback *cb, aril_fit *fit)
+static aril_status log_end(aril_callback *cb, aril_fit *fit)
 {
     (void)cb;
     (void)fit;
     return say(")");
 }
-static void say_destroy(aril_callback *cb)
+static void log_destroy(aril_callback *cb)
 {
     (void)cb;
     say("!");
 }
 static const aril_callback_class sayer = { .name = "sayer",
-                                           .begin = say_begin,
-                                           .epoch_begin = say_epoch_begin,
-                                           .batch_end = say_batch,
-                                           .epoch_end = say_epoch_end,
-                                           .end = say_end,
-                                           .destroy = say_destroy };
+                                           .begin = log_begin,
+                                           .epoch_begin = log_epoch_begin,
+                                           .batch_end = log_batch,
+                                           .epoch_end = log_epoch_end,
+                                           .end = log_end,
+                                           .destroy = log_destroy };
 
 static aril_status stop_in_third(aril_fit *fit, void *ctx)
 {

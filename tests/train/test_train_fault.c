@@ -126,14 +126,14 @@ static double story_of_outputs(const char *dir, bool resume)
 static void fail_in_turn(double (*story)(const char *dir, bool resume), bool checkpoint,
                          bool resume)
 {
-    char place[512];
-    snprintf(place, sizeof place, "%s", temp_path("run"));
-    const char *dir = checkpoint ? place : NULL;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", temp_path("run"));
+    const char *dir = checkpoint ? folder : NULL;
     if (resume) CHECK(isfinite(story(dir, false)));
     double want = story(dir, resume);
     want = story(dir, resume); /* caches are warm now */
     CHECK_MSG(aril_ok() && isfinite(want), "%s", aril_error());
-    int failures = 0, told = 0;
+    int failures = 0, reported = 0;
     bool every = getenv("ARIL_TEST_EXHAUSTIVE") != NULL;
     for (int64_t n = 1; n < 1000000; n += every ? 1 : 1 + n / 50, failures++) {
         int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
@@ -143,7 +143,7 @@ static void fail_in_turn(double (*story)(const char *dir, bool resume), bool che
         aril_fail_allocation(0);
         if (!failed) break;
         if (!aril_ok())
-            told++;
+            reported++;
         else
             CHECK_MSG(got == want, "allocation %lld failed without a word", (long long)n);
         aril_clear_error();
@@ -155,8 +155,8 @@ static void fail_in_turn(double (*story)(const char *dir, bool resume), bool che
         CHECK_MSG(aril_ok(), "after allocation %lld: %s", (long long)n, aril_error());
         CHECK_MSG(got == want, "other numbers after allocation %lld", (long long)n);
     }
-    printf("      %d allocations, %d of them reported\n", failures, told);
-    CHECK(failures > 80 && told > failures / 2);
+    printf("      %d allocations, %d of them reported\n", failures, reported);
+    CHECK(failures > 80 && reported > failures / 2);
 }
 
 TEST(allocations_of_a_fit_fail_in_turn)

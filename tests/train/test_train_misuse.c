@@ -34,7 +34,7 @@ static aril_model *small_model(const char *metrics)
     return m;
 }
 
-static void told(const char *words)
+static void expect_message(const char *words)
 {
     CHECK_MSG(!aril_ok() && strstr(aril_error(), words) != NULL, "'%s' does not say '%s'",
               aril_ok() ? "" : aril_error(), words);
@@ -44,7 +44,7 @@ static void told(const char *words)
 static void refused(aril_model *m, aril_model_opts opts, const char *words)
 {
     CHECK(aril_model_compile(m, opts) < 0);
-    told(words);
+    expect_message(words);
 }
 
 static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_opts opts,
@@ -52,7 +52,7 @@ static void fit_refused(aril_model *m, aril_tensor *x, aril_tensor *y, aril_fit_
 {
     opts.verbose = ARIL_SILENT;
     CHECK(aril_model_fit(m, x, y, opts) == NULL);
-    told(words);
+    expect_message(words);
 }
 
 typedef struct meddling {
@@ -185,35 +185,35 @@ TEST(states_need_names)
     aril_metric *m = aril_metric_new("accuracy", (aril_metric_opts){ 0 });
     CHECK_INT(aril_metric_add(m, "n", one), ARIL_OK);
     CHECK_INT(aril_metric_add(m, NULL, one), ARIL_ERR_ARG);
-    told("name");
+    expect_message("name");
     CHECK_INT(aril_metric_set(m, NULL, one), ARIL_ERR_ARG);
-    told("name");
+    expect_message("name");
     CHECK_INT(aril_metric_add(m, NULL, NULL), ARIL_ERR_ARG);
-    told("NULL");
+    expect_message("NULL");
     CHECK(aril_metric_get(m, NULL) == NULL);
     const char *none = NULL;
     const aril_named nameless = { 1, &one, &none };
     CHECK_INT(aril_metric_load_state(m, &nameless), ARIL_ERR_ARG);
-    told("has no name");
+    expect_message("has no name");
     CHECK_INT(aril_metric_load_state(m, NULL), ARIL_ERR_ARG);
-    told("NULL");
+    expect_message("NULL");
     CHECK(aril_metric_get(m, "n") != NULL);
     CHECK_INT(aril_npz_write(temp_path("nameless.npz"), &nameless), ARIL_ERR_ARG);
-    told("has no name");
+    expect_message("has no name");
     aril_module *net = aril_nn_linear(1, 1);
     const aril_checkpoint_opts with = { .extra = &nameless },
                                by_number = { .extra = &(aril_named){ 1, &one, NULL } };
     CHECK_INT(aril_checkpoint_save_with(temp_path("named"), net, NULL, NULL, with), ARIL_ERR_ARG);
-    told("has no name");
+    expect_message("has no name");
     CHECK_INT(aril_checkpoint_save_with(temp_path("named"), net, NULL, NULL, by_number), ARIL_OK);
     CHECK_INT(aril_checkpoint_load_with(temp_path("named"), net, NULL, NULL, with), ARIL_ERR_ARG);
-    told("has no name");
+    expect_message("has no name");
     aril_module_release(net);
     aril_metric_free(m);
     aril_callback *cb = aril_stop_on_nan();
     CHECK_INT(aril_callback_set(cb, "n", one), ARIL_OK);
     CHECK_INT(aril_callback_set(cb, NULL, one), ARIL_ERR_ARG);
-    told("name");
+    expect_message("name");
     CHECK(aril_callback_get(cb, NULL) == NULL);
     aril_callback_free(cb);
     aril_clear_error();
@@ -221,18 +221,18 @@ TEST(states_need_names)
 
 TEST(buffers_of_invalid_dtype_or_shape)
 {
-    aril_tensor *place = NULL;
-    CHECK(aril_batch_buffer(&place, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
-    told("dtype");
-    CHECK(aril_batch_buffer(&place, (aril_dtype)1000, ARIL_SHAPE(2)) == NULL);
-    told("dtype");
-    CHECK(aril_batch_buffer(&place, ARIL_F32, (aril_shape){ .ndim = -1 }) == NULL);
+    aril_tensor *buffer = NULL;
+    CHECK(aril_batch_buffer(&buffer, (aril_dtype)-1, ARIL_SHAPE(2)) == NULL);
+    expect_message("dtype");
+    CHECK(aril_batch_buffer(&buffer, (aril_dtype)1000, ARIL_SHAPE(2)) == NULL);
+    expect_message("dtype");
+    CHECK(aril_batch_buffer(&buffer, ARIL_F32, (aril_shape){ .ndim = -1 }) == NULL);
     aril_clear_error();
-    CHECK(aril_batch_buffer(&place, ARIL_F32, (aril_shape){ .ndim = 100 }) == NULL);
+    CHECK(aril_batch_buffer(&buffer, ARIL_F32, (aril_shape){ .ndim = 100 }) == NULL);
     aril_clear_error();
-    CHECK(aril_batch_buffer(&place, ARIL_F32, ARIL_SHAPE(-3)) == NULL);
+    CHECK(aril_batch_buffer(&buffer, ARIL_F32, ARIL_SHAPE(-3)) == NULL);
     aril_clear_error();
-    CHECK(place == NULL);
+    CHECK(buffer == NULL);
 }
 
 /* ---- user functions that fail without an error message ---- */
@@ -300,17 +300,17 @@ TEST(losses_and_metrics_that_return_null_are_reported)
     static const char *const labels[] = { "", "a,b", "a\nb", "\"a\"" };
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
         CHECK(aril_metric_of(labels[i], gives_null, NULL) == NULL);
-        told("cannot label a metric");
+        expect_message("cannot label a metric");
     }
     aril_named none = { 4, NULL, NULL };
     aril_metric *metric = aril_metric_new("confusion", (aril_metric_opts){ 0 });
     CHECK(aril_metric_load_state(metric, &none) < 0);
-    told("NULL");
+    expect_message("NULL");
     /* A class far out of range does not allocate a table of that size. */
     CHECK_INT(aril_metric_update(metric, aril_ones(ARIL_SHAPE(3, 3), ARIL_F32, aril_cpu()),
                                  aril_full(ARIL_SHAPE(3), 1e15, ARIL_I64, aril_cpu()), NULL),
               ARIL_ERR_INDEX);
-    told("class 1000000000000000 is out of range");
+    expect_message("class 1000000000000000 is out of range");
     aril_metric_free(metric);
 }
 
@@ -359,7 +359,7 @@ static void loader_refused(aril_loader *l, const char *words)
     CHECK(l != NULL &&
           aril_model_fit_loader(m, l, (aril_fit_opts){ .epochs = 2, .verbose = ARIL_SILENT }) ==
               NULL);
-    told(words);
+    expect_message(words);
     aril_loader_free(l);
     aril_model_free(m);
 }
@@ -385,9 +385,9 @@ TEST(datasets_that_fail_silently_are_reported)
                    "the sampler could not start epoch 0");
     aril_batch b;
     CHECK(!aril_loader_next(NULL, &b));
-    told("the loader is NULL");
+    expect_message("the loader is NULL");
     aril_transform_help(NULL);
-    told("NULL");
+    expect_message("NULL");
 }
 
 static void any_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
@@ -412,23 +412,23 @@ TEST(modules_called_with_invalid_lists)
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *out[2];
     aril_module *m = aril_module_make(&late);
     CHECK(aril_tensor_status(aril_forward(m, x)) == ARIL_ERR_IO);
-    told("build failed");
+    expect_message("build failed");
     aril_module_release(m);
     m = aril_nn_linear(3, 2);
     aril_list none = { 3, NULL };
     CHECK(aril_tensor_status(aril_forward_n(m, none)) < 0);
-    told("NULL");
+    expect_message("NULL");
     CHECK(aril_forward_all(m, none, 2, out) < 0);
-    told("NULL");
+    expect_message("NULL");
     CHECK(aril_summary_n(m, none, stdout, (aril_summary_opts){ 0 }) < 0);
-    told("the input is NULL");
+    expect_message("the input is NULL");
     CHECK(aril_module_cost(m, ARIL_LIST(x), NULL) < 0);
-    told("pointer is NULL");
+    expect_message("pointer is NULL");
     aril_named nothing = { 3, NULL, NULL };
     CHECK(aril_load_state(m, &nothing, (aril_load_state_opts){ .partial = true }) < 0);
-    told("the state is NULL");
+    expect_message("the state is NULL");
     CHECK(aril_nn_transformer_encoder(4, 2, INT32_MAX, (aril_nn_transformer_opts){ 0 }) == NULL);
-    told("expected 1 to 10000");
+    expect_message("expected 1 to 10000");
     aril_module_release(m);
 }
 

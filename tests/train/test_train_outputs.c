@@ -356,7 +356,7 @@ TEST(fit_resumes_in_the_middle_of_an_epoch)
     aril_fit_opts opts = { .batch_size = BATCH, .epochs = EPOCHS, .verbose = ARIL_SILENT };
     aril_list x = ARIL_LIST(d.x, d.side), y = ARIL_LIST(d.kind, d.size);
     aril_seed(8);
-    aril_history *whole = aril_model_fit_n(a, x, y, opts);
+    aril_history *full = aril_model_fit_n(a, x, y, opts);
     int at = 9; /* in the second epoch of six batches */
     opts.checkpoint = (aril_fit_checkpoint){ .dir = temp_path("run"), .every_batches = 4 };
     opts.callbacks = ARIL_CALLBACKS(aril_on_batch(stop_at, &at));
@@ -369,10 +369,10 @@ TEST(fit_resumes_in_the_middle_of_an_epoch)
     aril_history *h = aril_model_fit_n(c, x, y, opts);
     CHECK_MSG(h != NULL, "%s", aril_error());
     CHECK(same_weights(aril_model_module(a), aril_model_module(c)));
-    for (int i = 0; i < aril_history_columns(whole); i++)
+    for (int i = 0; i < aril_history_columns(full); i++)
         for (int row = 0; row < EPOCHS; row++)
-            CHECK_NEAR(aril_history_at(h, aril_history_name(whole, i), row),
-                       aril_history_at(whole, aril_history_name(whole, i), row), 0);
+            CHECK_NEAR(aril_history_at(h, aril_history_name(full, i), row),
+                       aril_history_at(full, aril_history_name(full, i), row), 0);
     aril_model_free(a);
     aril_model_free(b);
     aril_model_free(c);
@@ -453,7 +453,7 @@ TEST(a_summary_shows_all_outputs)
 
 /* ---- errors ---- */
 
-static void told(const char *words)
+static void expect_message(const char *words)
 {
     CHECK_MSG(!aril_ok() && strstr(aril_error(), words) != NULL, "'%s' does not say '%s'",
               aril_ok() ? "" : aril_error(), words);
@@ -463,7 +463,7 @@ static void told(const char *words)
 static void refused(aril_model *m, aril_model_opts opts, const char *words)
 {
     CHECK(aril_model_compile(m, opts) < 0);
-    told(words);
+    expect_message(words);
 }
 
 TEST(invalid_outputs)
@@ -512,7 +512,7 @@ TEST(invalid_outputs)
                                        .outputs = { { .loss_module = aril_nn_loss("mse"),
                                                       .own_metrics = { aril_metric_of(
                                                           "near", absolute, NULL) } } } }) < 0);
-    told("got NULL");
+    expect_message("got NULL");
     aril_model_free(m);
     /* A module with one result. */
     m = aril_model_new(aril_nn_linear(2, 2), ARIL_SHAPE(2));
@@ -534,51 +534,51 @@ TEST(mismatched_targets)
     CHECK(m != NULL);
     aril_fit_opts quiet = { .verbose = ARIL_SILENT };
     CHECK(aril_model_fit(m, d.x, d.kind, quiet) == NULL);
-    told("no targets for the output \"size\"");
+    expect_message("no targets for the output \"size\"");
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), ARIL_LIST(NULL, d.size), quiet) == NULL);
-    told("no targets for the output \"kind\"");
+    expect_message("no targets for the output \"kind\"");
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), (aril_list){ 0 }, quiet) == NULL);
-    told("NULL for y");
+    expect_message("NULL for y");
     CHECK(aril_model_fit_n(m, (aril_list){ -1, NULL }, ARIL_LIST(d.kind, d.size), quiet) == NULL);
-    told("NULL for x");
+    expect_message("NULL for x");
     CHECK(aril_model_fit_n(m, (aril_list){ 99, &d.x }, ARIL_LIST(d.kind, d.size), quiet) == NULL);
-    told("too many inputs");
+    expect_message("too many inputs");
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), (aril_list){ 99, &d.kind }, quiet) == NULL);
-    told("too many targets");
+    expect_message("too many targets");
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), ARIL_LIST(d.kind, aril_narrow(d.size, 0, 0, 5)),
                            quiet) == NULL);
-    told("extra_y[0]");
+    expect_message("extra_y[0]");
     CHECK(isnan(aril_model_train_on_batch(m, d.x, d.kind, NULL)));
-    told("no targets for the output \"size\"");
+    expect_message("no targets for the output \"size\"");
     CHECK(isnan(aril_model_train_on_batch_n(m, (aril_list){ 0 }, ARIL_LIST(d.kind), NULL)));
-    told("inputs");
+    expect_message("inputs");
     CHECK(isnan(aril_model_train_on_batch_n(m, ARIL_LIST(d.x), (aril_list){ -2, NULL }, NULL)));
-    told("targets");
+    expect_message("targets");
     CHECK(isnan(aril_model_evaluate_n(m, ARIL_LIST(d.x), (aril_list){ 0 },
                                       (aril_eval_opts){ .verbose = ARIL_SILENT })));
-    told("no targets");
+    expect_message("no targets");
     quiet.class_weight = aril_ones(ARIL_SHAPE(C), ARIL_F32, aril_cpu());
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), ARIL_LIST(d.kind, d.size), quiet) == NULL);
-    told(".class_weight");
+    expect_message(".class_weight");
     quiet.class_weight = NULL;
     quiet.validation_n = (aril_samples_n){ ARIL_LIST(d.x), ARIL_LIST(d.kind, d.size) };
     quiet.validation = (aril_samples){ d.x, d.kind };
     CHECK(aril_model_fit_n(m, ARIL_LIST(d.x), ARIL_LIST(d.kind, d.size), quiet) == NULL);
-    told("got both");
+    expect_message("got both");
     aril_tensor *out[3];
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 0, out, (aril_eval_opts){ 0 }) < 0);
-    told("expected 1 to");
+    expect_message("expected 1 to");
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 2, NULL, (aril_eval_opts){ 0 }) < 0);
-    told("expected 1 to");
+    expect_message("expected 1 to");
     CHECK(aril_model_predict_all(m, (aril_list){ 0 }, 2, out, (aril_eval_opts){ 0 }) < 0);
-    told("NULL");
+    expect_message("NULL");
     CHECK(aril_model_predict_all(NULL, ARIL_LIST(d.x), 2, out, (aril_eval_opts){ 0 }) < 0);
-    told("NULL");
+    expect_message("NULL");
     aril_model_free(m);
     /* A module that claims to have more results than it sets. */
     m = aril_model_new(aril_module_new("One", 0, two_results), ARIL_SHAPE(D));
     CHECK(aril_model_predict_all(m, ARIL_LIST(d.x), 2, out, (aril_eval_opts){ 0 }) < 0);
-    told("no output 2");
+    expect_message("no output 2");
     aril_model_free(m);
 }
 
@@ -592,6 +592,6 @@ TEST(mixup_rejects_further_targets)
     CHECK_MSG(l != NULL, "%s", aril_error());
     aril_batch b;
     CHECK(!aril_loader_next(l, &b));
-    told("further targets");
+    expect_message("further targets");
     aril_loader_free(l);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
+enum { MIN_PIECE = 8 * 1024 }; /* minimum elements per piece */
 
 enum kind { TRAINING, EVAL, BACKWARD };
 
@@ -76,7 +76,7 @@ void aril__dnn_batch_norm_destroy(void *prepared)
     free(p);
 }
 
-static bool lies(const aril_tensor *t, bool last)
+static bool has_layout(const aril_tensor *t, bool last)
 {
     return last ? aril_is_channels_last(t) : aril__is_dense(t);
 }
@@ -89,7 +89,7 @@ static const char *take_order(const aril__run *r, batch_plan *p, const aril_tens
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
         if (!t || t->numel == 0 || t->ndim == 0) continue;
         bool image = t->ndim == x->ndim;
-        if (!lies(t, image && p->last)) return "tensors have different memory layouts";
+        if (!has_layout(t, image && p->last)) return "tensors have different memory layouts";
         if (!image && t->dtype != ARIL_F32 && i >= r->n_in)
             return "running values that are not f32";
     }
@@ -137,10 +137,10 @@ const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
     p->type = r->type;
     const char *why = fill_plan(r, p);
     if (!why) /* statistics cover the whole batch, so they rule out cutting it */
-        why =
-            aril__dnn_cut_make(&p->cut, p->dim[0],
-                               p->kind == EVAL ? aril__parallel_pieces(r->in[0]->numel, LEAST) : 1,
-                               make_norm, p);
+        why = aril__dnn_cut_make(&p->cut, p->dim[0],
+                                 p->kind == EVAL ? aril__parallel_pieces(r->in[0]->numel, MIN_PIECE)
+                                                 : 1,
+                                 make_norm, p);
     if (why) {
         free(p);
         return why;

@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    LEAST_WORK = 1 << 18, /* minimum multiplications per piece */
-    AT_ONCE = 16 << 20,   /* bytes of scratch memory for all pieces together */
+    MIN_WORK = 1 << 18, /* minimum multiplications per piece */
+    AT_ONCE = 16 << 20, /* bytes of scratch memory for all pieces together */
 };
 
 static bool is_data(const aril__conv_plan *p)
@@ -24,11 +24,8 @@ static bool is_data(const aril__conv_plan *p)
 /* The cut for the current number of threads, cached or new. */
 static aril__conv_cut *cut_for(aril__conv_plan *p, const char **why)
 {
-    double most = aril__conv_work(&p->d) / LEAST_WORK;
-    int64_t wanted = aril__parallel_pieces(most < 1         ? 1
-                                           : most > 1 << 20 ? 1 << 20
-                                                            : (int64_t)most,
-                                           1);
+    double max = aril__conv_work(&p->d) / MIN_WORK;
+    int64_t wanted = aril__parallel_pieces(max < 1 ? 1 : max > 1 << 20 ? 1 << 20 : (int64_t)max, 1);
     pthread_mutex_lock(&p->lock);
     aril__conv_cut *c = p->cuts;
     while (c && c->wanted != wanted) c = c->next;

@@ -7,16 +7,16 @@
 #include <string.h>
 
 enum {
-    MOST_KINDS = 64, /* different piece sizes in one cut */
-    TRIES = 6,       /* splits tried before falling back to a single piece */
+    MAX_KINDS = 64, /* different piece sizes in one cut */
+    TRIES = 6,      /* splits tried before falling back to a single piece */
 };
 
-static int64_t at_least(int64_t a, int64_t b)
+static int64_t max_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-static int64_t at_most(int64_t a, int64_t b)
+static int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -35,26 +35,26 @@ static bool span_of(const aril__conv_plan *p, int64_t from, int64_t to, aril__co
         s->in = d->in[i];
         s->out = d->out[i];
         s->begin = d->begin[i];
-        s->end = at_least(0, (s->out - 1) * step + reach - s->in - s->begin);
+        s->end = max_of(0, (s->out - 1) * step + reach - s->in - s->begin);
     } else if (to_x) { /* x: the windows that read it */
         int64_t first = from + d->begin[i] - reach + 1;
         first = first > 0 ? (first + step - 1) / step : 0;
-        first = at_most(first, (from + d->begin[i]) / step);
+        first = min_of(first, (from + d->begin[i]) / step);
         s->in0 = from;
         s->in = to - from;
         s->out0 = first;
-        s->out = at_most(d->out[i], (to - 1 + d->begin[i]) / step + 1) - first;
+        s->out = min_of(d->out[i], (to - 1 + d->begin[i]) / step + 1) - first;
         s->begin = from + d->begin[i] - first * step;
-        s->end = at_least(0, (s->out - 1) * step + reach - s->in - s->begin);
+        s->end = max_of(0, (s->out - 1) * step + reach - s->in - s->begin);
     } else { /* y: the input its windows cover */
         int64_t first = from * step - d->begin[i];
         int64_t last = (to - 1) * step - d->begin[i] + reach;
-        s->in0 = at_least(first, 0);
-        s->in = at_most(last, d->in[i]) - s->in0;
+        s->in0 = max_of(first, 0);
+        s->in = min_of(last, d->in[i]) - s->in0;
         s->out0 = from;
         s->out = to - from;
-        s->begin = at_least(0, -first);
-        s->end = at_least(0, last - d->in[i]);
+        s->begin = max_of(0, -first);
+        s->end = max_of(0, last - d->in[i]);
     }
     return s->in > 0 && s->out > 0;
 }
@@ -114,7 +114,7 @@ static const char *make_primitive(const aril__conv_plan *p, const aril__conv_pie
         x[2 + i] = d->in[j];
         y[2 + i] = d->out[j];
         begin[i] = d->begin[j];
-        end[i] = at_least(0, (d->out[j] - 1) * d->stride[j] + reach - d->in[j] - d->begin[j]);
+        end[i] = max_of(0, (d->out[j] - 1) * d->stride[j] + reach - d->in[j] - d->begin[j]);
     }
     dnnl_dim_t *k = kernel;
     int k_dims = n + 3;
@@ -272,7 +272,7 @@ static const char *find_kinds(aril__conv_cut *c, const aril__conv_piece **sample
     for (int i = 0; i < c->n; i++) {
         int k = 0;
         while (k < c->n_kinds && !same_kind(sample[k], &c->at[i])) k++;
-        if (k == MOST_KINDS) return "too many different piece sizes";
+        if (k == MAX_KINDS) return "too many different piece sizes";
         if (k == c->n_kinds) sample[c->n_kinds++] = &c->at[i];
         c->at[i].kind = k;
     }
@@ -299,7 +299,7 @@ static const char *make_alike(const aril__conv_plan *p, aril__conv_cut *c,
  * gives all of them a fast kernel. */
 static const char *make_kinds(const aril__conv_plan *p, aril__conv_cut *c)
 {
-    const aril__conv_piece *sample[MOST_KINDS];
+    const aril__conv_piece *sample[MAX_KINDS];
     const char *why = find_kinds(c, sample);
     for (int k = 0; k < c->n_kinds && !why; k++) {
         if (c->kind[k].primitive) continue;
@@ -331,7 +331,7 @@ static aril__conv_cut *new_cut(const aril__conv_split *s)
     c->n = (int)n;
     c->n_parts = (int)s->channels;
     c->n_partials = (int)(s->batch * s->rows);
-    c->kind = aril__calloc((size_t)at_most(n, MOST_KINDS) * sizeof *c->kind);
+    c->kind = aril__calloc((size_t)min_of(n, MAX_KINDS) * sizeof *c->kind);
     c->part_at = aril__calloc((size_t)s->channels * sizeof *c->part_at);
     if (c->kind && c->part_at) return c;
     aril__conv_cut_free(c);

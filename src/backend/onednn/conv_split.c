@@ -12,9 +12,9 @@
 #define NEAR   32768.0 /* elements that fit in the per-core cache */
 
 /* Partial weight gradients take at most 128 MB in total. */
-#define MOST_PARTIALS 33554432.0
+#define MAX_PARTIALS 33554432.0
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -71,7 +71,7 @@ void aril__conv_channels(const aril__conv_job *j, int64_t i, int64_t n, int64_t 
                          int64_t *end)
 {
     *begin = blocks(j) * i / n * block(j);
-    *end = least(channels(j), blocks(j) * (i + 1) / n * block(j));
+    *end = min(channels(j), blocks(j) * (i + 1) / n * block(j));
 }
 
 /* The fraction of the input's rows that a piece of `rows` rows reads. */
@@ -92,7 +92,7 @@ static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
     bool grouped = d->groups > 1, cut = s->channels > 1;
     int64_t pieces = s->batch * s->rows * s->channels, rows = part(aril__conv_rows(j), s->rows);
     double samples = (double)part(d->batch, s->batch);
-    double width = (double)least(channels(j), part(blocks(j), s->channels) * block(j));
+    double width = (double)min(channels(j), part(blocks(j), s->channels) * block(j));
     double some = width / (double)channels(j), groups = grouped ? some : 1;
     double of_rows = (double)rows / (double)aril__conv_rows(j);
     double work = aril__conv_work(d) / (double)d->batch * samples * of_rows * some;
@@ -118,7 +118,7 @@ static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
 
 typedef struct found {
     aril__conv_split *to;
-    int n, most;
+    int n, max;
 } found;
 
 /* Keeps the list sorted by cost; the last slot is reserved for the uncut split. */
@@ -127,13 +127,13 @@ static void offer(found *f, const aril__conv_job *j, int64_t batch, int64_t rows
     aril__conv_split s = { batch, rows, channels_, 0 };
     double partials = (double)(batch * rows);
     if (j->role == ARIL__CONV_W && partials > 2 &&
-        partials * aril__conv_weights(j->d) > MOST_PARTIALS)
+        partials * aril__conv_weights(j->d) > MAX_PARTIALS)
         return;
     s.cost = cost_of(j, &s);
     int at = f->n;
     while (at > 0 && f->to[at - 1].cost > s.cost) at--;
-    if (at == f->most) return;
-    if (f->n < f->most) f->n++;
+    if (at == f->max) return;
+    if (f->n < f->max) f->n++;
     memmove(f->to + at + 1, f->to + at, (size_t)(f->n - 1 - at) * sizeof *f->to);
     f->to[at] = s;
 }
@@ -141,25 +141,25 @@ static void offer(found *f, const aril__conv_job *j, int64_t batch, int64_t rows
 /* Offers splits that keep every thread busy where possible, with few pieces. */
 static void offer_channels(found *f, const aril__conv_job *j, int64_t batch, int64_t rows)
 {
-    int64_t most = least(blocks(j), j->threads);
-    for (int64_t n = 1; n <= most; n++) {
+    int64_t max = min(blocks(j), j->threads);
+    for (int64_t n = 1; n <= max; n++) {
         int64_t pieces = batch * rows * n;
         if (n > 1 && pieces > j->threads && (batch < j->d->batch || pieces > 4 * j->threads)) break;
         if (pieces > 1) offer(f, j, batch, rows, n);
     }
 }
 
-int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int most)
+int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int max)
 {
-    found f = { to, 0, most - 1 };
-    int64_t samples = j->d->batch, rows = least(aril__conv_rows(j), j->threads);
-    for (int64_t n = 1; n <= least(samples, j->threads); n++) offer_channels(&f, j, n, 1);
+    found f = { to, 0, max - 1 };
+    int64_t samples = j->d->batch, rows = min(aril__conv_rows(j), j->threads);
+    for (int64_t n = 1; n <= min(samples, j->threads); n++) offer_channels(&f, j, n, 1);
     if (samples > j->threads) offer_channels(&f, j, samples, 1);
     for (int64_t n = 2; n <= rows && samples * n <= 4 * j->threads; n++)
         offer_channels(&f, j, samples, n);
-    aril__conv_split whole = { 1, 1, 1, 0 };
-    whole.cost = cost_of(j, &whole);
-    while (f.n > 0 && f.to[f.n - 1].cost > whole.cost) f.n--; /* cutting does not pay */
-    to[f.n] = whole;
+    aril__conv_split uncut = { 1, 1, 1, 0 };
+    uncut.cost = cost_of(j, &uncut);
+    while (f.n > 0 && f.to[f.n - 1].cost > uncut.cost) f.n--; /* cutting does not pay */
+    to[f.n] = uncut;
     return f.n + 1;
 }

@@ -31,7 +31,7 @@ typedef struct aril__conv_split {
 
 /* Fills `to` with at most `most` splits, cheapest first, and returns how many. The uncut split is
  * always the last. */
-int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int most);
+int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int max);
 
 /* Number of rows of the result. */
 int64_t aril__conv_rows(const aril__conv_job *j);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 enum {
-    LEAST = 8 * 1024,         /* minimum elements per piece */
-    LEAST_SUMMED = 32 * 1024, /* ... when each piece has its own sums */
-    MOST_SUMMED = 16,
+    MIN_PIECE = 8 * 1024,   /* minimum elements per piece */
+    MIN_SUMMED = 32 * 1024, /* ... when each piece has its own sums */
+    MAX_SUMMED = 16,
     FEW = 8 * 1024, /* f32: Aril's own kernel is faster below this many elements, */
     MANY = 8 << 20, /* again from this many on, */
     LONG = 8 * 1024 /* and for rows at least this long */
@@ -101,8 +101,8 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     p->eps = grad ? 0 : (float)a->eps[0]; /* the gradient's variance already includes it */
     const char *why = aril__force_row < 0 ? slower(p) : NULL;
     /* Parameter sums depend on the cut, so the cut must not depend on the number of threads. */
-    int64_t pieces = grad ? x->numel / LEAST_SUMMED : aril__parallel_pieces(x->numel, LEAST);
-    if (grad) pieces = pieces < 1 ? 1 : pieces > MOST_SUMMED ? MOST_SUMMED : pieces;
+    int64_t pieces = grad ? x->numel / MIN_SUMMED : aril__parallel_pieces(x->numel, MIN_PIECE);
+    if (grad) pieces = pieces < 1 ? 1 : pieces > MAX_SUMMED ? MAX_SUMMED : pieces;
     if (!why) why = aril__dnn_cut_make(&p->cut, p->rows, pieces, make_layer_norm, p);
     if (why) {
         free(p);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
+enum { MIN_PIECE = 8 * 1024 }; /* minimum elements per piece */
 
 typedef struct lrn_plan {
     aril_dtype type;
@@ -56,7 +56,7 @@ const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan
     const char *why = NULL;
     if (p->last ? !aril_is_channels_last(x) || !aril_is_channels_last(y) : !aril__is_dense(y))
         why = "tensors have different memory layouts";
-    int64_t pieces = aril__parallel_pieces(x->numel, LEAST);
+    int64_t pieces = aril__parallel_pieces(x->numel, MIN_PIECE);
     if (!why) why = aril__dnn_cut_make(&p->cut, p->samples, pieces, make_lrn, p);
     if (why) {
         free(p);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_WORK = 1 << 18 }; /* minimum multiplications per piece */
+enum { MIN_WORK = 1 << 18 }; /* minimum multiplications per piece */
 
 enum axis { BY_BATCH, BY_ROWS, BY_COLUMNS };
 
@@ -267,7 +267,7 @@ static void take_inner(matmul_plan *p)
 }
 
 /* Rows or columns must be contiguous, and must not overlap. */
-static bool lies_well(int64_t rows, int64_t cols, int64_t row, int64_t col)
+static bool is_row_or_column_major(int64_t rows, int64_t cols, int64_t row, int64_t col)
 {
     return ((col == 1 || cols == 1) && (row >= cols || rows == 1)) ||
            ((row == 1 || rows == 1) && (col >= rows || cols == 1));
@@ -278,7 +278,8 @@ static const char *misfit(const aril__run *r, const matmul_plan *p)
     const aril__product *g = &p->p;
     if (r->out[0]->numel == 0 || g->k == 0) return "an empty tensor";
     if (r->out[0] == r->in[0] || r->out[0] == r->in[1]) return "the result overwrites an input";
-    if (!lies_well(g->m, g->k, g->a_row, g->a_col) || !lies_well(g->k, g->n, g->b_row, g->b_col))
+    if (!is_row_or_column_major(g->m, g->k, g->a_row, g->a_col) ||
+        !is_row_or_column_major(g->k, g->n, g->b_row, g->b_col))
         return "neither rows nor columns of an operand are contiguous";
     if ((g->c_col != 1 && g->n > 1) || (g->c_row < g->n && g->m > 1))
         return "the rows of the result have gaps";
@@ -291,7 +292,7 @@ static void choose_axis(matmul_plan *p)
 {
     const aril__product *g = &p->p;
     double work = (double)g->m * (double)g->n * (double)g->k * (double)p->inner;
-    double total = work * (double)p->outer / LEAST_WORK;
+    double total = work * (double)p->outer / MIN_WORK;
     int64_t wanted = aril__parallel_pieces(total < 1         ? 1
                                            : total > 1 << 20 ? 1 << 20
                                                              : (int64_t)total,

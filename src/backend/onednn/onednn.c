@@ -201,9 +201,9 @@ void aril__dnn_activate(dnnl_data_type_t type, int64_t act, int64_t n, void *y)
     }
     /* Positive f16 and bf16 values sort like their bits; 0x40c0 and 0x4600 are 6. */
     uint16_t *v = y, inf = type == dnnl_bf16 ? 0x7f80 : 0x7c00;
-    uint16_t most = act == ARIL_RELU ? inf : type == dnnl_bf16 ? 0x40c0 : 0x4600;
+    uint16_t max = act == ARIL_RELU ? inf : type == dnnl_bf16 ? 0x40c0 : 0x4600;
     for (int64_t i = 0; i < n; i++) {
-        uint16_t size = v[i] & 0x7fff, clipped = size > most ? most : size;
+        uint16_t size = v[i] & 0x7fff, clipped = size > max ? max : size;
         v[i] = size > inf ? v[i] : v[i] & 0x8000 ? 0 : clipped;
     }
 }
@@ -309,17 +309,17 @@ const char *aril__dnn_make_reorder(aril__dnn *d, const_dnnl_memory_desc_t from,
 
 /* The slot where the calling thread looks first: a slot per thread holds handles that no other
  * thread has touched. */
-static unsigned own_place(void)
+static unsigned thread_slot(void)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned place; /* starts at 1 */
-    if (!place) place = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
-    return place;
+    static _Thread_local unsigned slot; /* starts at 1 */
+    if (!slot) slot = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
+    return slot;
 }
 
 static set *take_set(aril__dnn *d)
 {
-    unsigned first = own_place();
+    unsigned first = thread_slot();
     for (unsigned i = 0; i < ARIL__DNN_SETS; i++) {
         _Atomic(set *) *at = &d->set[(first + i) % ARIL__DNN_SETS];
         if (!atomic_load_explicit(at, memory_order_relaxed)) continue;
@@ -331,7 +331,7 @@ static set *take_set(aril__dnn *d)
 
 static void keep_set(aril__dnn *d, set *s)
 {
-    unsigned first = own_place();
+    unsigned first = thread_slot();
     for (unsigned i = 0; i < ARIL__DNN_SETS; i++) {
         set *none = NULL;
         if (atomic_compare_exchange_strong_explicit(&d->set[(first + i) % ARIL__DNN_SETS], &none, s,

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 enum {
-    LEAST = 8 * 1024, /* minimum elements per piece */
-    CHANNELS = 16,    /* contiguous channels from which Aril's own max_pool vectorizes well */
-    MANY = 16 << 20,  /* elements from which max_pool should read each only once */
+    MIN_PIECE = 8 * 1024, /* minimum elements per piece */
+    CHANNELS = 16,        /* contiguous channels from which Aril's own max_pool vectorizes well */
+    MANY = 16 << 20,      /* elements from which max_pool should read each only once */
 };
 
 /* x is the larger side, y the pooled one. Arrays of three are for spatial dimensions. */
@@ -115,16 +115,17 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
     return NULL;
 }
 
-static bool lies(const aril_tensor *t, bool last)
+static bool has_layout(const aril_tensor *t, bool last)
 {
     return last ? aril_is_channels_last(t) : aril__is_dense(t);
 }
 
 static const char *take_order(pool_plan *p, const aril_tensor *x, const aril_tensor *y)
 {
-    if (lies(x, false) && lies(y, false)) return NULL;
+    if (has_layout(x, false) && has_layout(y, false)) return NULL;
     p->last = true;
-    return lies(x, true) && lies(y, true) ? NULL : "tensors have different memory layouts";
+    return has_layout(x, true) && has_layout(y, true) ? NULL
+                                                      : "tensors have different memory layouts";
 }
 
 static const char *fill_plan(const aril__run *r, pool_plan *p)
@@ -136,7 +137,7 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
     const aril_tensor *x = grad ? r->out[0] : r->in[0], *y = grad ? r->in[0] : r->out[0];
     if (x->numel == 0 || y->numel == 0) return "an empty tensor";
     const char *why = take_order(p, x, y);
-    if (!why && is_max(p) && !lies(r->out[1], p->last))
+    if (!why && is_max(p) && !has_layout(r->out[1], p->last))
         why = "tensors have different memory layouts";
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
@@ -171,7 +172,7 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
     if (!why && aril__force_row < 0) why = slower(p);
     if (!why) {
         int64_t numel = aril__count(p->ndim, p->x_dim);
-        why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(numel, LEAST),
+        why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(numel, MIN_PIECE),
                                  make_pool, p);
     }
     if (why) {
@@ -223,7 +224,7 @@ typedef struct placing {
     int64_t *offset; /* of each tap from the first element of its window */
 } placing;
 
-static void place(void *ctx, int64_t begin, int64_t end)
+static void scatter(void *ctx, int64_t begin, int64_t end)
 {
     const placing *l = ctx;
     const pool_plan *p = l->p;
@@ -262,8 +263,8 @@ static aril_status place_all(aril__run *r, const pool_plan *p)
         for (int i = n - 1; i >= 0; rest /= p->kernel[i], size *= p->x_dim[2 + i], i--)
             l.offset[t] += rest % p->kernel[i] * size;
     }
-    int64_t grain = LEAST / l.run;
-    aril__parallel_for(r->out[1]->numel / l.run, grain > 1 ? grain : 1, place, &l);
+    int64_t grain = MIN_PIECE / l.run;
+    aril__parallel_for(r->out[1]->numel / l.run, grain > 1 ? grain : 1, scatter, &l);
     free(l.offset);
     return ARIL_OK;
 }
@@ -276,7 +277,7 @@ aril_status aril__dnn_pool(aril__run *r)
     int64_t y_each = aril__count(p->ndim - 1, p->y_dim + 1);
     if (is_max(p)) {
         scan s = { .x = aril__ptr(x), .type = p->type };
-        aril__parallel_for(x->numel, LEAST, look, &s);
+        aril__parallel_for(x->numel, MIN_PIECE, look, &s);
         if (atomic_load(&s.odd)) return aril__dnn_leave_it(r);
     }
     aril__dnn_args args = { .data = { aril__ptr(x), aril__ptr(y), r->workspace },

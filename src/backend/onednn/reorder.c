@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    LEAST = 32 * 1024, /* minimum elements per piece */
-    FEW = 16 * 1024,   /* below this many, Aril's kernel is faster */
+    MIN_PIECE = 32 * 1024, /* minimum elements per piece */
+    FEW = 16 * 1024,       /* below this many, Aril's kernel is faster */
 };
 
 typedef struct reorder_plan {
@@ -73,7 +73,7 @@ const char *aril__dnn_reorder_prepare(const aril__run *r, aril__plan *plan)
         p->from_stride[i] = x->stride[i] > 0 ? x->stride[i] : 1;
         p->to_stride[i] = y->stride[i] > 0 ? y->stride[i] : 1;
     }
-    int64_t pieces = aril__parallel_pieces(x->numel, LEAST);
+    int64_t pieces = aril__parallel_pieces(x->numel, MIN_PIECE);
     while (p->axis < p->ndim - 1 && p->dim[p->axis] < pieces) p->axis++;
     if (p->dim[p->axis] < pieces) p->axis = 0;
     why = aril__dnn_cut_make(&p->cut, p->dim[p->axis], pieces, make_reorder, p);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 8 * 1024 }; /* minimum elements per piece */
+enum { MIN_PIECE = 8 * 1024 }; /* minimum elements per piece */
 
 /* x is the input, y the result. */
 typedef struct resample_plan {
@@ -61,7 +61,7 @@ void aril__dnn_resample_destroy(void *prepared)
     free(p);
 }
 
-static bool lies(const aril_tensor *t, bool last)
+static bool has_layout(const aril_tensor *t, bool last)
 {
     return last ? aril_is_channels_last(t) : aril__is_dense(t);
 }
@@ -88,8 +88,8 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
     p->is_linear = *mode == ARIL_LINEAR;
     if (p->is_linear && *align) return "align_corners";
     if (*smooth) return "antialiasing";
-    p->last = !(lies(x, false) && lies(y, false));
-    if (p->last && !(lies(x, true) && lies(y, true)))
+    p->last = !(has_layout(x, false) && has_layout(y, false));
+    if (p->last && !(has_layout(x, true) && has_layout(y, true)))
         return "tensors have different memory layouts";
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
@@ -123,7 +123,7 @@ const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
     if (!why && aril__force_row < 0) why = slower(p);
     if (!why) {
         int64_t work = aril__count(p->ndim, p->x_dim) + aril__count(p->ndim, p->y_dim);
-        why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(work, LEAST),
+        why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(work, MIN_PIECE),
                                  make_resampling, p);
     }
     if (why)

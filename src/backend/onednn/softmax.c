@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { LEAST = 4 * 1024 }; /* minimum elements per piece */
+enum { MIN_PIECE = 4 * 1024 }; /* minimum elements per piece */
 
 /* Tensors are viewed as [outer, n, inner]. */
 typedef struct softmax_plan {
@@ -66,7 +66,7 @@ const char *aril__dnn_softmax_prepare(const aril__run *r, aril__plan *plan)
     p->is_log = r->op == &aril__op_log_softmax || r->op == &aril__op_log_softmax_grad;
     p->is_grad = r->op == &aril__op_softmax_grad || r->op == &aril__op_log_softmax_grad;
     p->type = r->type;
-    int64_t pieces = aril__parallel_pieces(x->numel, LEAST);
+    int64_t pieces = aril__parallel_pieces(x->numel, MIN_PIECE);
     const char *why = aril__dnn_cut_make(&p->cut, p->outer, pieces, make_softmax, p);
     if (why)
         free(p);

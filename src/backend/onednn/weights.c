@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PART = 1 << 15 }; /* minimum elements per part */
+enum { MIN_PART = 1 << 15 }; /* minimum elements per part */
 
 static void put(aril__dnn_order *o, const void *p, size_t n)
 {
@@ -48,13 +48,13 @@ static const char *make_part(aril__dnn *d, const_dnnl_memory_desc_t from,
                              const_dnnl_memory_desc_t to, int axis, int64_t begin, int64_t end)
 {
     int n = 0;
-    const dnnl_dims_t *whole;
+    const dnnl_dims_t *dims;
     dnnl_memory_desc_t a = NULL, b = NULL;
     dnnl_status_t s = dnnl_memory_desc_query(from, dnnl_query_ndims_s32, &n);
-    if (s == dnnl_success) s = dnnl_memory_desc_query(from, dnnl_query_dims, &whole);
+    if (s == dnnl_success) s = dnnl_memory_desc_query(from, dnnl_query_dims, &dims);
     if (s != dnnl_success) return aril__dnn_text(s);
     dnnl_dims_t dim, at = { 0 };
-    memcpy(dim, *whole, (size_t)n * sizeof *dim);
+    memcpy(dim, *dims, (size_t)n * sizeof *dim);
     at[axis] = begin;
     dim[axis] = end - begin;
     s = dnnl_memory_desc_create_submemory(&a, from, dim, at);
@@ -65,7 +65,7 @@ static const char *make_part(aril__dnn *d, const_dnnl_memory_desc_t from,
     return why;
 }
 
-static bool has_room(aril__dnn_order *o, int n)
+static bool reserve(aril__dnn_order *o, int n)
 {
     o->step = aril__calloc((size_t)n * sizeof *o->step);
     return o->step != NULL;
@@ -84,10 +84,10 @@ static bool make_parts(aril__dnn_order *o, const aril__dnn_span *s)
     for (int i = 0; i < n; i++) size *= (*dim)[i];
     for (int i = 1; i < n && i < 3; i++)
         if ((*dim)[i] > (*dim)[axis]) axis = i;
-    int64_t steps = ((*dim)[axis] + STEP - 1) / STEP, parts = size / LEAST_PART;
+    int64_t steps = ((*dim)[axis] + STEP - 1) / STEP, parts = size / MIN_PART;
     if (parts > steps) parts = steps;
     if (parts > ARIL__DNN_PARTS) parts = ARIL__DNN_PARTS;
-    if (parts < 2 || !has_room(o, (int)parts)) return false;
+    if (parts < 2 || !reserve(o, (int)parts)) return false;
     for (int64_t i = 0; i < parts; i++) {
         int64_t begin = steps * i / parts * STEP, end = steps * (i + 1) / parts * STEP;
         if (end > (*dim)[axis]) end = (*dim)[axis];
@@ -103,7 +103,7 @@ static bool make_parts(aril__dnn_order *o, const aril__dnn_span *s)
 
 static const char *make_spans(aril__dnn_order *o, int n, const aril__dnn_span *span)
 {
-    if (!has_room(o, n)) return aril__dnn_text(dnnl_out_of_memory);
+    if (!reserve(o, n)) return aril__dnn_text(dnnl_out_of_memory);
     for (int i = 0; i < n; i++) {
         aril__dnn_step *to = &o->step[o->n++];
         *to = (aril__dnn_step){ .from_at = span[i].from_at, .to_at = span[i].to_at };
@@ -120,15 +120,15 @@ static const char *make_spans(aril__dnn_order *o, int n, const aril__dnn_span *s
 /* Adds the first source format and each distinct destination format to the key. */
 static void put_key(aril__dnn_order *o, int n, const aril__dnn_span *span)
 {
-    bool told = put_desc(o, span[0].from);
-    for (int i = 0; i < n && told; i++) {
+    bool ok = put_desc(o, span[0].from);
+    for (int i = 0; i < n && ok; i++) {
         int k = 0;
         while (k < i && !dnnl_memory_desc_equal(span[k].to, span[i].to)) k++;
-        if (k == i) told = put_desc(o, span[i].to);
+        if (k == i) ok = put_desc(o, span[i].to);
     }
     int32_t parts = n;
     put(o, &parts, sizeof parts);
-    if (!told || o->key_size + sizeof(int64_t) > sizeof o->key)
+    if (!ok || o->key_size + sizeof(int64_t) > sizeof o->key)
         o->key_size = 0; /* no key: not cached */
 }
 

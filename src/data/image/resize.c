@@ -16,8 +16,8 @@ enum { BITS = 22, LANES = 16 };
 
 /* The input pixels and weights of each output along one axis. */
 struct taps {
-    int64_t n, most; /* outputs; maximum pixels per output */
-    int64_t *first;  /* first pixel of each output */
+    int64_t n, max; /* outputs; maximum pixels per output */
+    int64_t *first; /* first pixel of each output */
     int64_t *count;
     float *real;    /* weights, `most` per output: f32 ... */
     int32_t *fixed; /* ... or fixed-point */
@@ -52,15 +52,15 @@ static bool taps_new(struct taps *k, double begin, double length, int64_t low, i
     double scale = length / (double)n, wide = scale < 1 || opts.no_antialias ? 1 : scale;
     double support = (opts.filter == ARIL_FILTER_BICUBIC ? 2 : 1) * wide;
     k->n = n;
-    k->most = (int64_t)ceil(support) * 2 + 1;
-    size_t weights = (size_t)n * (size_t)k->most;
+    k->max = (int64_t)ceil(support) * 2 + 1;
+    size_t weights = (size_t)n * (size_t)k->max;
     char *buffer = aril__malloc((size_t)n * 2 * sizeof(int64_t) + weights * 4 +
-                                (size_t)k->most * sizeof(double));
+                                (size_t)k->max * sizeof(double));
     if (!buffer) return false;
     k->first = (int64_t *)(void *)buffer;
     k->count = k->first + n;
     double *w = (double *)(void *)(k->count + n);
-    k->real = (float *)(void *)(w + k->most);
+    k->real = (float *)(void *)(w + k->max);
     k->fixed = (int32_t *)(void *)k->real;
     for (int64_t i = 0; i < n; i++) {
         double centre = begin + ((double)i + 0.5) * scale, sum = 0;
@@ -88,9 +88,9 @@ static bool taps_new(struct taps *k, double begin, double length, int64_t low, i
         for (int64_t j = 0; j < end - first; j++) {
             double v = sum != 0 ? w[j] / sum : w[j];
             if (fixed)
-                k->fixed[i * k->most + j] = (int32_t)(v * (1 << BITS) + (v < 0 ? -0.5 : 0.5));
+                k->fixed[i * k->max + j] = (int32_t)(v * (1 << BITS) + (v < 0 ? -0.5 : 0.5));
             else
-                k->real[i * k->most + j] = (float)v;
+                k->real[i * k->max + j] = (float)v;
         }
     }
     return true;
@@ -185,9 +185,9 @@ static void along_y(const struct job *j, int64_t channels, char *to)
         for (int64_t y = 0; y < j->y.n; y++, to += (size_t)width * size) {
             const char *from = j->between + (size_t)((c * j->rows + j->y.first[y]) * width) * size;
             if (j->from->f32) PICK(along_y_f32)
-            ((const float *)(const void *)from, j->y.real + y * j->y.most, j->y.count[y], width,
+            ((const float *)(const void *)from, j->y.real + y * j->y.max, j->y.count[y], width,
              (float *)(void *)to);
-            else PICK(along_y_u8)((const uint8_t *)from, j->y.fixed + y * j->y.most, j->y.count[y],
+            else PICK(along_y_u8)((const uint8_t *)from, j->y.fixed + y * j->y.max, j->y.count[y],
                                   width, (uint8_t *)to);
         }
 }

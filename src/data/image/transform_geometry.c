@@ -15,9 +15,9 @@
     {                                                                           \
         .name = "filter", .type = ARIL__SET_FILTER, .high = ARIL_FILTER_BICUBIC \
     }
-#define ANTIALIAS_SETTING                                                       \
-    {                                                                           \
-        .name = "antialias", .type = ARIL__SET_WHOLE, .high = 1, .start = { 1 } \
+#define ANTIALIAS_SETTING                                                         \
+    {                                                                             \
+        .name = "antialias", .type = ARIL__SET_INTEGER, .high = 1, .start = { 1 } \
     }
 #define FILL_SETTING                                                       \
     {                                                                      \
@@ -88,8 +88,8 @@ static aril_status take_region(const aril_transform *t, aril__change *w, int fil
 
 enum { RESIZE_FILTER = 1, RESIZE_ANTIALIAS = 2 };
 
-static bool resize_whole(const aril_transform *t, aril_generator *g, int64_t width, int64_t height,
-                         aril_region *r)
+static bool resize_full(const aril_transform *t, aril_generator *g, int64_t width, int64_t height,
+                        aril_region *r)
 {
     (void)g;
     *r = (aril_region){ .width = width, .height = height };
@@ -117,7 +117,7 @@ const aril__transform_kind aril__kind_resize = {
     .doc = "resize to a size, or the shorter side to one number",
     .setting = { SIZE_SETTING, FILTER_SETTING, ANTIALIAS_SETTING },
     .sample = resize_sample,
-    .region = resize_whole,
+    .region = resize_full,
 };
 
 aril_transform *aril_transform_resize(int64_t height, int64_t width, aril_resize_opts opts)
@@ -316,9 +316,9 @@ const aril__transform_kind aril__kind_crop = {
     .name = "crop",
     .doc = "random crop, after padding",
     .setting = { SIZE_SETTING,
-                 { .name = "pad", .type = ARIL__SET_WHOLE, .high = 1 << 16 },
+                 { .name = "pad", .type = ARIL__SET_INTEGER, .high = 1 << 16 },
                  FILL_SETTING,
-                 { .name = "reflect", .type = ARIL__SET_WHOLE, .high = 1 } },
+                 { .name = "reflect", .type = ARIL__SET_INTEGER, .high = 1 } },
     .sample = crop_sample,
 };
 
@@ -347,12 +347,12 @@ static aril_status pad_sample(const aril_transform *t, aril__change *w)
 static aril_status pad_check(const aril_transform *t)
 {
     const aril__value *v = &t->value[0];
-    bool whole = v->n != 3;
-    for (int i = 0; i < v->n; i++) whole &= v->v[i] == floor(v->v[i]);
-    return whole ? ARIL_OK
-                 : aril__fail(
-                       ARIL_ERR_ARG,
-                       "pad: expected one, two (x/y) or four (left/top/right/bottom) integers");
+    bool integral = v->n != 3;
+    for (int i = 0; i < v->n; i++) integral &= v->v[i] == floor(v->v[i]);
+    return integral ? ARIL_OK
+                    : aril__fail(
+                          ARIL_ERR_ARG,
+                          "pad: expected one, two (x/y) or four (left/top/right/bottom) integers");
 }
 
 const aril__transform_kind aril__kind_pad = {
@@ -471,7 +471,7 @@ static aril_status rotate_sample(const aril_transform *t, aril__change *w)
 {
     aril_status status = aril__image_dense(w);
     if (status < 0) return status;
-    double most = t->value[0].v[0], degrees = aril__draw_between(w->g, -most, most);
+    double max = t->value[0].v[0], degrees = aril__draw_between(w->g, -max, max);
     aril_tensor *x = aril__rotate(w->s->x, degrees, (aril_filter)t->value[ROTATE_FILTER].v[0],
                                   t->value[ROTATE_FILL].v[0]);
     if (aril__is_poison(x)) return ARIL_ERR_MEMORY;

@@ -42,9 +42,9 @@ aril_tensor *aril_isclose(aril_tensor *a, aril_tensor *b, aril_close_opts opts)
         close = aril_logical_or(close, aril_logical_and(aril_isnan(a), aril_isnan(b)));
     if (rtol > 0 || atol > 0) {
         /* Tolerances are no integers. */
-        bool whole = !aril__is_float(aril__result_type(2, (aril_tensor *[]){ a, b }));
-        aril_tensor *x = whole ? aril_cast(a, ARIL_F32) : a;
-        aril_tensor *y = whole ? aril_cast(b, ARIL_F32) : b;
+        bool integral = !aril__is_float(aril__result_type(2, (aril_tensor *[]){ a, b }));
+        aril_tensor *x = integral ? aril_cast(a, ARIL_F32) : a;
+        aril_tensor *y = integral ? aril_cast(b, ARIL_F32) : b;
         close = aril_logical_or(close, within(x, y, rtol, atol));
     }
     return aril_escape(close);

@@ -57,7 +57,7 @@ static aril_status gather_infer(aril__call *c)
 }
 
 /* The position in x, in row-major order, that element i of the index points to. */
-static int64_t place_of(const aril_tensor *x, const aril_tensor *index, int axis, int64_t i)
+static int64_t position_of(const aril_tensor *x, const aril_tensor *index, int axis, int64_t i)
 {
     int64_t to = aril__wrap(aril__get_i64(index, i), size_along(x, axis)), at = 0, step = 1;
     if (x->ndim == 0 || index->ndim == 0) return to;
@@ -75,7 +75,7 @@ static aril_status gather_ref(aril__run *r)
     const aril_tensor *x = r->in[0], *index = r->in[1];
     aril_status s = aril__check_indices("gather", index, size_along(x, axis), axis, true);
     for (int64_t i = 0; i < index->numel && s == ARIL_OK; i++)
-        aril__put_same(r->out[0], i, x, place_of(x, index, axis, i));
+        aril__put_same(r->out[0], i, x, position_of(x, index, axis, i));
     return s;
 }
 
@@ -163,9 +163,9 @@ static aril_status scatter_with(aril__run *r, aril__combine how)
     if (s < 0) return s;
     for (int64_t i = 0; i < out->numel && out != r->in[0]; i++) aril__put_same(out, i, r->in[0], i);
     for (int64_t i = 0; i < index->numel && a->alone[0]; i++)
-        put_identity(how, out, place_of(out, index, axis, i));
+        put_identity(how, out, position_of(out, index, axis, i));
     for (int64_t i = 0; i < index->numel; i++)
-        aril__combine_at(how, out, place_of(out, index, axis, i), src, src->ndim ? i : 0);
+        aril__combine_at(how, out, position_of(out, index, axis, i), src, src->ndim ? i : 0);
     return ARIL_OK;
 }
 

@@ -16,9 +16,9 @@
 /* Named ahead of their rows. */
 extern const aril__op aril__op_embedding, aril__op_embedding_grad;
 
-enum { MOST = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for each axis */
+enum { MAX_IN = ARIL_MAX_DIMS + 2 }; /* inputs: x, a value, an index tensor for each axis */
 
-#define INDICES(from)       (((1u << (MOST + 1)) - 1) & ~((1u << (from)) - 1))
+#define INDICES(from)       (((1u << (MAX_IN + 1)) - 1) & ~((1u << (from)) - 1))
 #define SAVED_INDICES(from) (0xffu & ~((1u << (from)) - 1)) /* bit 7 stands for all later inputs */
 #define NATIVE              (DT(ARIL_F32) | DT(ARIL_F64) | DT(ARIL_I64) | DT(ARIL_U64))
 
@@ -75,7 +75,7 @@ static aril_tensor *put_add_to_zeros(aril_tensor *like, aril_tensor *g, int64_t 
                                      aril_tensor *const *index)
 {
     struct index_attrs a = { { mask } };
-    aril_tensor *zeros = aril_zeros_like(like), *in[MOST] = { zeros, g };
+    aril_tensor *zeros = aril_zeros_like(like), *in[MAX_IN] = { zeros, g };
     memcpy(in + 2, index, (size_t)n * sizeof *in);
     return aril__apply_to(zeros, &aril__op_index_put_add, n + 2, in, &a);
 }
@@ -99,7 +99,7 @@ static const aril__sample index_samples[] = {
     SAMPLE_END
 };
 OP(index, .doc = "elements selected by index tensors, which broadcast together", .min_in = 1,
-   .max_in = MOST - 1, .n_out = 1, .flags = STRIDED | RAW, .index_in = INDICES(1),
+   .max_in = MAX_IN - 1, .n_out = 1, .flags = STRIDED | RAW, .index_in = INDICES(1),
    .types = DT_WHOLE_BYTES, .infer = index_infer, .ref = index_ref, .vjp = index_vjp,
    .saves = { LIKE(0) | SAVED_INDICES(1) }, .samples = index_samples, WITH_ATTRS(index));
 
@@ -204,7 +204,7 @@ static aril_status index_put_add_ref(aril__run *r)
 /* The gradient of the values, which may have been broadcast. */
 static aril_tensor *picked_to_like(aril__grad *c)
 {
-    aril_tensor *in[MOST] = { c->g[0] };
+    aril_tensor *in[MAX_IN] = { c->g[0] };
     memcpy(in + 1, c->x + 2, (size_t)(c->n_in - 2) * sizeof *in);
     return aril__sum_to_like(aril__apply1(&aril__op_index, c->n_in - 1, in, c->attrs), c->x[1]);
 }
@@ -213,7 +213,7 @@ VJP(index_put)
 {
     if (!c->g[0]) return;
     if (c->wants[0]) {
-        aril_tensor *in[MOST] = { c->g[0], aril__number_like(c->g[0], ARIL_NUMBER(0)) };
+        aril_tensor *in[MAX_IN] = { c->g[0], aril__number_like(c->g[0], ARIL_NUMBER(0)) };
         memcpy(in + 2, c->x + 2, (size_t)(c->n_in - 2) * sizeof *in);
         c->dx[0] = aril__apply1(&aril__op_index_put, c->n_in, in, c->attrs);
     }
@@ -240,11 +240,11 @@ static const aril__sample index_put_samples[] = {
     { .in = { "[4,3]", "[0,3]", "i4[0]" }, .attrs = &(const struct index_attrs){ { 1 } } },
     SAMPLE_END
 };
-OP(index_put, .doc = "writes values at the positions in index tensors", .min_in = 2, .max_in = MOST,
-   .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .index_in = INDICES(2),
-   .types = DT_WHOLE_BYTES, .infer = index_put_infer, .ref = index_put_ref, .vjp = index_put_vjp,
-   .saves = { SAVED_INDICES(2), LIKE(1) | SAVED_INDICES(2) }, .samples = index_put_samples,
-   WITH_ATTRS(index));
+OP(index_put, .doc = "writes values at the positions in index tensors", .min_in = 2,
+   .max_in = MAX_IN, .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER,
+   .index_in = INDICES(2), .types = DT_WHOLE_BYTES, .infer = index_put_infer, .ref = index_put_ref,
+   .vjp = index_put_vjp, .saves = { SAVED_INDICES(2), LIKE(1) | SAVED_INDICES(2) },
+   .samples = index_put_samples, WITH_ATTRS(index));
 
 static const aril__sample index_put_add_samples[] = {
     { .in = { "[4,3]", "[6,3]", "i4[6]" }, .attrs = &(const struct index_attrs){ { 1 } } },
@@ -258,7 +258,7 @@ static const aril__sample index_put_add_samples[] = {
     SAMPLE_END
 };
 OP(index_put_add, .doc = "adds values at the positions in index tensors", .min_in = 2,
-   .max_in = MOST, .n_out = 1, .flags = STRIDED | INPLACE | KEEPS_ORDER, .index_in = INDICES(2),
+   .max_in = MAX_IN, .n_out = 1, .flags = STRIDED | INPLACE | KEEPS_ORDER, .index_in = INDICES(2),
    .types = DT_COMPUTE, .native = NATIVE, .infer = index_put_infer, .ref = index_put_add_ref,
    .vjp = index_put_add_vjp, .saves = { 0, LIKE(1) | SAVED_INDICES(2) },
    .samples = index_put_add_samples, WITH_ATTRS(index));

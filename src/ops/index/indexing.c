@@ -103,12 +103,12 @@ int64_t aril__indexed_at(const aril_tensor *x, const aril__indexing *p, aril_ten
                          int64_t i)
 {
     const int64_t *picked = p->dim + p->at; /* the index dimensions */
-    int64_t place[ARIL_MAX_DIMS], at = 0, b = 0;
+    int64_t position[ARIL_MAX_DIMS], at = 0, b = 0;
     for (int d = p->ndim - 1; d >= 0; d--) {
-        place[d] = i % p->dim[d];
+        position[d] = i % p->dim[d];
         i /= p->dim[d];
     }
-    for (int d = 0; d < p->nb; d++) b = b * picked[d] + place[p->at + d];
+    for (int d = 0; d < p->nb; d++) b = b * picked[d] + position[p->at + d];
     for (int axis = 0, kept = 0; axis < x->ndim; axis++) {
         at *= x->dim[axis];
         if (p->mask >> axis & 1) {
@@ -116,7 +116,7 @@ int64_t aril__indexed_at(const aril_tensor *x, const aril__indexing *p, aril_ten
             at += aril__wrap(aril__get_i64(*index++, k), x->dim[axis]);
         } else {
             if (kept == p->at) kept += p->nb;
-            at += place[kept++];
+            at += position[kept++];
         }
     }
     return at;

@@ -28,9 +28,9 @@ static aril_tensor *source_positions(aril_tensor *times, int64_t n, aril_device 
 {
     times = aril_expand(aril_reshape(aril_cast(times, ARIL_I64), ARIL_SHAPE(-1)), ARIL_SHAPE(n));
     if (n == 0) return aril_zeros(ARIL_SHAPE(0), ARIL_I64, device);
-    int64_t least = aril_item_int(aril_amin(times, ARIL_ALL));
-    if (least < 0) {
-        aril__fail(ARIL_ERR_ARG, "repeat_interleave_by: %lld times", (long long)least);
+    int64_t min = aril_item_int(aril_amin(times, ARIL_ALL));
+    if (min < 0) {
+        aril__fail(ARIL_ERR_ARG, "repeat_interleave_by: %lld times", (long long)min);
         return aril__poison();
     }
     aril_tensor *ends = aril_cumsum(times, 0);

@@ -156,15 +156,15 @@ static aril_tensor *index_put(aril_tensor *x, aril_items items, aril_tensor *val
     subscript s;
     aril_tensor *to = x;
     if (resolve("index_put", to, items, &s) < 0) return aril_escape(aril__poison());
-    bool whole = s.view == x && s.n > 0;
-    if (!in_place && !whole) { /* write through a view of a copy */
+    bool full = s.view == x && s.n > 0;
+    if (!in_place && !full) { /* write through a view of a copy */
         to = aril_copy(x);
         if (aril_tensor_status(to) < 0 || resolve("index_put", to, items, &s) < 0)
             return aril_escape(aril__poison());
     }
-    aril_tensor *written = put(&s, value, accumulate, in_place || !whole);
+    aril_tensor *written = put(&s, value, accumulate, in_place || !full);
     if (aril__is_poison(written)) return aril_escape(aril__pass_on(written));
-    return aril_escape(in_place || !whole ? to : written);
+    return aril_escape(in_place || !full ? to : written);
 }
 
 aril_tensor *aril_index_put(aril_tensor *x, aril_items items, aril_tensor *value, bool accumulate)

@@ -517,9 +517,9 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
                    what, aril__text(tc, c), aril__text(tp, product));
         return aril__poison();
     }
-    bool whole = !aril__is_float((aril_dtype)c->dtype);
-    aril_number na = whole ? aril__whole((int64_t)alpha) : aril__real(alpha);
-    aril_number nb = whole ? aril__whole((int64_t)beta) : aril__real(beta);
+    bool integral = !aril__is_float((aril_dtype)c->dtype);
+    aril_number na = integral ? aril__integer((int64_t)alpha) : aril__real(alpha);
+    aril_number nb = integral ? aril__integer((int64_t)beta) : aril__real(beta);
     if (alpha != 1) product = aril_mul_scalar(product, na);
     if (beta != 0) product = aril_add(beta == 1 ? c : aril_mul_scalar(c, nb), product);
     return aril_cast(product, type);

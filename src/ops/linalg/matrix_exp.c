@@ -36,13 +36,13 @@ static double coefficient(int k)
 /* The largest sum of a column's absolute values; NaN if there is one. */
 static double norm_of(int64_t n, const double *x)
 {
-    double most = 0;
+    double max = 0;
     for (int64_t c = 0; c < n; c++) {
         double sum = 0;
         for (int64_t i = 0; i < n; i++) sum += fabs(x[i * n + c]);
-        if (!(sum <= most)) most = sum;
+        if (!(sum <= max)) max = sum;
     }
-    return most;
+    return max;
 }
 
 /* How many times halving brings the norm down to 1. */

@@ -56,7 +56,7 @@ aril_tensor *aril_cross(aril_tensor *a, aril_tensor *b, int axis)
 
 /* ---- covariance ---- */
 
-static aril_status check_weights(const char *name, aril_tensor *w, int64_t n, bool whole)
+static aril_status check_weights(const char *name, aril_tensor *w, int64_t n, bool integral)
 {
     char text[ARIL__SHAPE_TEXT];
     if (!w) return ARIL_OK;
@@ -64,10 +64,10 @@ static aril_status check_weights(const char *name, aril_tensor *w, int64_t n, bo
     if (w->ndim != 1 || !(w->dim[0] == n || w->dim[0] < 0 || n < 0))
         return aril__fail(ARIL_ERR_SHAPE, "cov: needs %s for each of %lld observations, got %s",
                           name, (long long)n, aril__text(text, w));
-    if (whole != aril__is_int((aril_dtype)w->dtype) ||
-        (!whole && !aril__is_float((aril_dtype)w->dtype)))
+    if (integral != aril__is_int((aril_dtype)w->dtype) ||
+        (!integral && !aril__is_float((aril_dtype)w->dtype)))
         return aril__fail(ARIL_ERR_DTYPE, "cov: %s must be %s, got %s", name,
-                          whole ? "integers" : "floats", aril__dtypes[w->dtype].name);
+                          integral ? "integers" : "floats", aril__dtypes[w->dtype].name);
     return aril__check_range("cov", name, w, 0, (double)INT64_MAX);
 }
 

@@ -187,9 +187,9 @@ static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const 
 {
     const struct ctc_attrs *at = r->attrs;
     const aril_tensor *x = in[0];
-    int64_t batch = x->dim[1], room = x->dim[0] * (2 * in[1]->numel + 1); /* enough for all */
+    int64_t batch = x->dim[1], size = x->dim[0] * (2 * in[1]->numel + 1); /* enough for all */
     int64_t *start = aril__malloc((size_t)(batch + 1) * sizeof *start);
-    double *alpha = aril__malloc((size_t)(2 * room + 1) * sizeof *alpha);
+    double *alpha = aril__malloc((size_t)(2 * size + 1) * sizeof *alpha);
     aril_status s = start && alpha ? aril__ctc_starts(r, in, start)
                                    : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t n = 0; n < batch && s == ARIL_OK; n++) {
@@ -206,7 +206,7 @@ static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const 
             aril__put(r->out[0], n, nothing ? 0 : loss);
             continue;
         }
-        double *beta = alpha + room;
+        double *beta = alpha + size;
         backward(&a, beta);
         if (nothing) a.times = 0;
         gradient(&a, loss, aril__get(g, n), alpha, beta, r->out[0]);

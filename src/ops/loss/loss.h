@@ -40,10 +40,10 @@ aril_status aril__ctc_starts(const aril__run *r, aril_tensor *const *in, int64_t
 /* log(exp(a) + exp(b) + exp(c)) */
 static inline double aril__ctc_log_sum(double a, double b, double c)
 {
-    double most = a > b ? a : b;
-    most = c > most ? c : most;
-    if (most == -INFINITY) return -INFINITY;
-    return most + log(exp(a - most) + exp(b - most) + exp(c - most));
+    double max = a > b ? a : b;
+    max = c > max ? c : max;
+    if (max == -INFINITY) return -INFINITY;
+    return max + log(exp(a - max) + exp(b - max) + exp(c - max));
 }
 
 /* A number from an options struct: the default if it is 0, and 0 if it is ARIL_ZERO. */

@@ -231,14 +231,14 @@ static void layer_norm_grad_decompose(aril__call *c, aril_tensor **out)
     out[2] = sum_lead(g, axes);
 }
 
-static const struct layer_norm_attrs layer_norm_usual = { { 1 }, { 1e-5 } };
+static const struct layer_norm_attrs layer_norm_default = { { 1 }, { 1e-5 } };
 static const struct layer_norm_attrs layer_norm_two = { { 2 }, { 1e-5 } };
 static const aril__sample layer_norm_grad_samples[] = {
     { .in = { "[2,3,4]", "[2,3,4]", "+[4]", "[2,3,1]", "+[2,3,1]" },
-      .attrs = &layer_norm_usual,
+      .attrs = &layer_norm_default,
       .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4]", "[2,3,4]", "-", "[2,1,1]", "+[2,1,1]" }, .attrs = &layer_norm_two },
-    { .in = { "[0,4]", "[0,4]", "+[4]", "[0,1]", "+[0,1]" }, .attrs = &layer_norm_usual },
+    { .in = { "[0,4]", "[0,4]", "+[4]", "[0,1]", "+[0,1]" }, .attrs = &layer_norm_default },
     SAMPLE_END
 };
 OP(layer_norm_grad, .doc = "gradient of layer_norm with respect to x, weight and bias", .min_in = 5,
@@ -294,12 +294,12 @@ VJP(layer_norm)
 }
 
 static const aril__sample layer_norm_samples[] = {
-    { .in = { "[4,5]", "+[5]", "[5]" }, .attrs = &layer_norm_usual, .flags = SAMPLE_BATCH },
+    { .in = { "[4,5]", "+[5]", "[5]" }, .attrs = &layer_norm_default, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4]", "-", "-" }, .attrs = &layer_norm_two },
     { .in = { "[2,3,4]", "+[3,4]", "-" },
       .attrs = &(const struct layer_norm_attrs){ { 2 }, { 0.1 } } },
     { .in = { "[3,4]", "-", "[3,4]" }, .attrs = &layer_norm_two },
-    { .in = { "[0,3]", "+[3]", "[3]" }, .attrs = &layer_norm_usual },
+    { .in = { "[0,3]", "+[3]", "[3]" }, .attrs = &layer_norm_default },
     SAMPLE_END
 };
 OP(layer_norm, .doc = "layer normalization over the last dimensions", .onnx = "LayerNormalization",
@@ -345,10 +345,10 @@ static void rms_norm_grad_decompose(aril__call *c, aril_tensor **out)
     out[1] = sum_lead(aril_mul(g, xhat), axes);
 }
 
-static const struct rms_norm_attrs rms_norm_usual = { { 1 }, { -1 } };
+static const struct rms_norm_attrs rms_norm_default = { { 1 }, { -1 } };
 static const aril__sample rms_norm_grad_samples[] = {
     { .in = { "[2,3,4]", "[2,3,4]", "+[4]", "+[2,3,1]" },
-      .attrs = &rms_norm_usual,
+      .attrs = &rms_norm_default,
       .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4]", "[2,3,4]", "-", "+[2,1,1]" },
       .attrs = &(const struct rms_norm_attrs){ { 2 }, { -1 } } },
@@ -397,9 +397,9 @@ VJP(rms_norm)
 }
 
 static const aril__sample rms_norm_samples[] = {
-    { .in = { "[4,5]", "+[5]" }, .attrs = &rms_norm_usual, .flags = SAMPLE_BATCH },
+    { .in = { "[4,5]", "+[5]" }, .attrs = &rms_norm_default, .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4]", "-" }, .attrs = &(const struct rms_norm_attrs){ { 2 }, { 0.1 } } },
-    { .in = { "[0,3]", "+[3]" }, .attrs = &rms_norm_usual },
+    { .in = { "[0,3]", "+[3]" }, .attrs = &rms_norm_default },
     SAMPLE_END
 };
 OP(rms_norm, .doc = "division by the root mean square over the last dimensions",

@@ -142,7 +142,7 @@ static int draw_distinct(const job *j, int64_t row, candidate *heap, double *uni
     return FINE;
 }
 
-static int draw_row(const job *j, int64_t row, candidate *room, double *uniform)
+static int draw_row(const job *j, int64_t row, candidate *buffer, double *uniform)
 {
     double total = 0;
     for (int64_t i = 0; i < j->k; i++) {
@@ -151,20 +151,20 @@ static int draw_row(const job *j, int64_t row, candidate *room, double *uniform)
         total += w;
     }
     if (!(total < INFINITY)) return BAD_WEIGHT;
-    return j->replacement ? draw_again(j, row, room, uniform)
-                          : draw_distinct(j, row, room, uniform);
+    return j->replacement ? draw_again(j, row, buffer, uniform)
+                          : draw_distinct(j, row, buffer, uniform);
 }
 
 static void draw_rows(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
-    candidate *room = aril__malloc((size_t)j->k * sizeof *room);
+    candidate *buffer = aril__malloc((size_t)j->k * sizeof *buffer);
     double *uniform = aril__malloc((size_t)(j->replacement ? j->n : j->k) * sizeof *uniform);
-    int wrong = room && uniform ? FINE : NO_MEMORY;
+    int wrong = buffer && uniform ? FINE : NO_MEMORY;
     for (int64_t row = begin; row < end && wrong == FINE; row++)
-        wrong = draw_row(j, row, room, uniform);
+        wrong = draw_row(j, row, buffer, uniform);
     if (wrong) atomic_store_explicit(&j->wrong, wrong, memory_order_relaxed);
-    free(room);
+    free(buffer);
     free(uniform);
 }
 
@@ -232,7 +232,7 @@ static aril_tensor *gumbel_like(aril_generator *g, aril_tensor *x)
 {
     ARIL_NO_GRAD;
     aril_tensor *like = x->dtype == ARIL_F64 ? x : aril_cast(x, ARIL_F32);
-    struct make_attrs unit = { .value = { 0, 1 } };
+    struct create_attrs unit = { .value = { 0, 1 } };
     aril_tensor *u = aril__op_with(&unit, &aril__op_rand, aril__rng_draw(g), like);
     aril_tensor *time = aril_neg(aril_log(aril_clamp_min(u, 0x1p-64)));
     return aril_cast(aril_neg(aril_log(time)), (aril_dtype)x->dtype);

@@ -39,7 +39,7 @@ static aril_status random_infer(aril__call *c)
     aril_status s = aril__rng_check_key(c);
     const aril_tensor *like = c->n_in > 1 ? c->in[1] : NULL;
     aril__meta *o = &c->out[0];
-    if (s < 0 || !like) return s < 0 ? s : aril__make_infer(c);
+    if (s < 0 || !like) return s < 0 ? s : aril__create_infer(c);
     o->dtype = c->type = (aril_dtype)like->dtype;
     o->ndim = like->ndim;
     memcpy(o->dim, like->dim, (size_t)o->ndim * sizeof *o->dim);
@@ -85,7 +85,7 @@ double aril__rng_largest_below(uint8_t dtype, double high)
 
 static aril_status rand_ref(aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
+    const struct create_attrs *a = r->attrs;
     double low = a->value[0], high = a->value[1];
     double largest = aril__rng_largest_below(r->out[0]->dtype, high);
     for (int64_t i = 0; i < r->out[0]->numel; i++) {
@@ -106,7 +106,7 @@ static aril_status rand_ref(aril__run *r)
 
 static aril_status randn_ref(aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
+    const struct create_attrs *a = r->attrs;
     double mean = a->value[0], deviation = a->value[1];
     bool plain = mean == 0 && deviation == 1; /* -0 stays -0 */
     for (int64_t i = 0; i < r->out[0]->numel; i++) {
@@ -126,7 +126,7 @@ static aril_status randn_ref(aril__run *r)
 
 static aril_status randint_ref(aril__run *r)
 {
-    const int64_t *range = ((const struct make_attrs *)r->attrs)->whole; /* low, step, high */
+    const int64_t *range = ((const struct create_attrs *)r->attrs)->integer; /* low, step, high */
     uint64_t low = (uint64_t)range[0], width = (uint64_t)range[2] - low;
     for (int64_t i = 0; i < r->out[0]->numel; i++) {
         int64_t v;
@@ -170,7 +170,7 @@ static void put_bernoulli(aril__run *r, int64_t i, double p)
 
 static aril_status bernoulli_fill_ref(aril__run *r)
 {
-    double p = ((const struct make_attrs *)r->attrs)->value[0];
+    double p = ((const struct create_attrs *)r->attrs)->value[0];
     for (int64_t i = 0; i < r->out[0]->numel; i++) put_bernoulli(r, i, p);
     return ARIL_OK;
 }
@@ -192,75 +192,75 @@ static aril_status bernoulli_ref(aril__run *r)
 
 /* ---- ops ---- */
 
-ATTR_LIST(make, MAKE_ATTRS)
+ATTR_LIST(create, CREATE_ATTRS)
 
 static const aril__sample rand_samples[] = {
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_F32 }, .value = { -1, 2 } } },
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){ .ndim = { 0 }, .dtype = { ARIL_F64 }, .value = { 0, 1 } } },
+          &(const struct create_attrs){ .ndim = { 0 }, .dtype = { ARIL_F64 }, .value = { 0, 1 } } },
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 2 }, .dim = { 0, 3 }, .dtype = { ARIL_BF16 }, .value = { 0, 1 } } },
-    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .value = { 0, 1 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct create_attrs){ .value = { 0, 1 } } },
     SAMPLE_END
 };
 OP(rand, .doc = "uniform random values between two bounds", .onnx = "RandomUniform", .min_in = 1,
    .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
    .shape_only = IN(1), .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples,
-   WITH_ATTRS(make));
+   WITH_ATTRS(create));
 OP(randn, .doc = "normally distributed random values with a mean and standard deviation",
    .onnx = "RandomNormal", .min_in = 1, .max_in = 2, .n_out = 1,
    .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
-   .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(make));
+   .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(create));
 
 static const aril__sample randint_samples[] = {
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
-              .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_I64 }, .whole = { -3, 1, 7 } } },
+          &(const struct create_attrs){
+              .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_I64 }, .integer = { -3, 1, 7 } } },
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
-              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_F32 }, .whole = { 0, 1, 2 } } },
-    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .whole = { 0, 1, 9 } } },
+          &(const struct create_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_F32 }, .integer = { 0, 1, 2 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct create_attrs){ .integer = { 0, 1, 9 } } },
     SAMPLE_END
 };
 OP(randint, .doc = "random integers from low to high - 1", .min_in = 1, .max_in = 2, .n_out = 1,
    .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
-   .infer = random_any_infer, .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(make));
+   .infer = random_any_infer, .ref = randint_ref, .samples = randint_samples, WITH_ATTRS(create));
 
 static const aril__sample randperm_samples[] = {
     { .in = { "key" },
-      .attrs = &(const struct make_attrs){ .ndim = { 1 }, .dim = { 9 }, .dtype = { ARIL_I64 } } },
+      .attrs = &(const struct create_attrs){ .ndim = { 1 }, .dim = { 9 }, .dtype = { ARIL_I64 } } },
     { .in = { "key" },
-      .attrs = &(const struct make_attrs){ .ndim = { 1 }, .dim = { 0 }, .dtype = { ARIL_I64 } } },
+      .attrs = &(const struct create_attrs){ .ndim = { 1 }, .dim = { 0 }, .dtype = { ARIL_I64 } } },
     SAMPLE_END
 };
 OP(randperm, .doc = "random permutation of 0..n-1", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = NONDIFF | RANDOM | STRIDED, .infer = random_any_infer, .ref = randperm_ref,
-   .samples = randperm_samples, WITH_ATTRS(make));
+   .samples = randperm_samples, WITH_ATTRS(create));
 
 static const aril__sample bernoulli_fill_samples[] = {
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 2 }, .dim = { 4, 5 }, .dtype = { ARIL_F32 }, .value = { 0.3 } } },
     { .in = { "key" },
       .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_BOOL }, .value = { 0.5 } } },
-    { .in = { "key", "[2,3]" }, .attrs = &(const struct make_attrs){ .value = { 0.5 } } },
+    { .in = { "key", "[2,3]" }, .attrs = &(const struct create_attrs){ .value = { 0.5 } } },
     SAMPLE_END
 };
 OP(bernoulli_fill, .doc = "1 with a given probability, else 0", .min_in = 1, .max_in = 2,
    .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
    .infer = random_any_infer, .ref = bernoulli_fill_ref, .samples = bernoulli_fill_samples,
-   WITH_ATTRS(make));
+   WITH_ATTRS(create));
 
 static const aril__sample bernoulli_samples[] = { { .in = { "key", "p[3,4]" } },
                                                   { .in = { "key", "p[]" } },
@@ -276,8 +276,8 @@ OP(bernoulli, .doc = "1 with the probability in each element of p, else 0", .onn
 static aril_tensor *draw_new(const aril__op *op, aril_generator *g, aril_shape shape,
                              const double value[2], aril_dtype dtype, aril_device device)
 {
-    struct make_attrs a;
-    if (aril__make_attrs(op->name, shape, dtype, device, &a) < 0) return aril__poison();
+    struct create_attrs a;
+    if (aril__create_attrs(op->name, shape, dtype, device, &a) < 0) return aril__poison();
     a.value[0] = value[0];
     a.value[1] = value[1];
     return aril__op_with(&a, op, aril__rng_draw(g));
@@ -288,7 +288,7 @@ static aril_tensor *draw_like(const aril__op *op, aril_generator *g, aril_tensor
 {
     if (!x) return aril__null_tensor(op->name);
     if (aril__is_poison(x)) return aril__pass_on(x);
-    struct make_attrs a = { .value = { value[0], value[1] } };
+    struct create_attrs a = { .value = { value[0], value[1] } };
     return aril__op_with(&a, op, aril__rng_draw(g), x);
 }
 
@@ -297,7 +297,7 @@ static aril_tensor *draw_into(const aril__op *op, aril_generator *g, aril_tensor
 {
     if (!x) return aril__null_tensor(op->name);
     if (aril__is_poison(x)) return aril__pass_on(x);
-    struct make_attrs a = { .value = { value[0], value[1] } };
+    struct create_attrs a = { .value = { value[0], value[1] } };
     return aril__apply_to(x, op, 2, (aril_tensor *[]){ aril__rng_draw(g), x }, &a);
 }
 
@@ -350,8 +350,8 @@ static bool holds(aril_dtype t, int64_t low, int64_t high)
 aril_tensor *aril_randint_from(aril_generator *g, int64_t low, int64_t high, aril_shape shape,
                                aril_dtype dtype, aril_device device)
 {
-    struct make_attrs a;
-    if (aril__make_attrs("randint", shape, dtype, device, &a) < 0) return aril__poison();
+    struct create_attrs a;
+    if (aril__create_attrs("randint", shape, dtype, device, &a) < 0) return aril__poison();
     if (high <= low || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 63) {
         aril__fail(ARIL_ERR_ARG, "randint: the range from %lld to %lld - 1 is empty",
                    (long long)low, (long long)high);
@@ -362,9 +362,9 @@ aril_tensor *aril_randint_from(aril_generator *g, int64_t low, int64_t high, ari
                    aril__dtypes[dtype].name, (long long)low, (long long)high);
         return aril__poison();
     }
-    a.whole[0] = low;
-    a.whole[1] = 1;
-    a.whole[2] = high;
+    a.integer[0] = low;
+    a.integer[1] = 1;
+    a.integer[2] = high;
     return aril__op_with(&a, &aril__op_randint, aril__rng_draw(g));
 }
 

@@ -91,15 +91,15 @@ static void sum_over(aril_tensor *y, const aril_tensor *x, int64_t mask)
     bool real = aril__is_float((aril_dtype)x->dtype);
     for (int64_t i = 0; i < y->numel; i++) {
         double sum = 0;
-        uint64_t whole = 0;
+        uint64_t integer = 0;
         for (int64_t k = 0; k < n && real; k++)
             sum += aril__get(x, aril__reduced_at(x, mask, i, k));
         for (int64_t k = 0; k < n && !real; k++)
-            whole += (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
+            integer += (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
         if (real)
             aril__put(y, i, sum);
         else
-            aril__put_i64(y, i, (int64_t)whole);
+            aril__put_i64(y, i, (int64_t)integer);
     }
 }
 
@@ -243,15 +243,15 @@ static aril_status prod_ref(aril__run *r)
     bool real = aril__is_float((aril_dtype)x->dtype);
     for (int64_t i = 0; i < y->numel; i++) {
         double product = 1;
-        uint64_t whole = 1;
+        uint64_t integer = 1;
         for (int64_t k = 0; k < n && real; k++)
             product *= aril__get(x, aril__reduced_at(x, mask, i, k));
         for (int64_t k = 0; k < n && !real; k++)
-            whole *= (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
+            integer *= (uint64_t)aril__get_i64(x, aril__reduced_at(x, mask, i, k));
         if (real)
             aril__put(y, i, product);
         else
-            aril__put_i64(y, i, (int64_t)whole);
+            aril__put_i64(y, i, (int64_t)integer);
     }
     return ARIL_OK;
 }

@@ -43,7 +43,7 @@ static void accumulate(aril__run *r, bool product)
     bool real = aril__is_float((aril_dtype)x->dtype);
     for (int64_t line = 0; line < line_count(r); line++) {
         double so_far = product;
-        uint64_t whole = product;
+        uint64_t integer = product;
         for (int64_t k = 0; k < line_length(r); k++) {
             int64_t at = in_line(r, line, k);
             if (real) {
@@ -52,8 +52,8 @@ static void accumulate(aril__run *r, bool product)
                 aril__put(r->out[0], at, so_far);
             } else {
                 uint64_t v = (uint64_t)aril__get_i64(x, at);
-                whole = product ? whole * v : whole + v;
-                aril__put_i64(r->out[0], at, (int64_t)whole);
+                integer = product ? integer * v : integer + v;
+                aril__put_i64(r->out[0], at, (int64_t)integer);
             }
         }
     }

@@ -131,12 +131,12 @@ static void give_median(aril__run *r, const sorted_line *l, const int64_t *order
 /* The last element of the longest run of equal ones, the first such run. NaN equals nothing. */
 static void give_mode(aril__run *r, const sorted_line *l, const int64_t *order)
 {
-    int64_t best = 0, most = 0, run = 0;
+    int64_t best = 0, max = 0, run = 0;
     for (int64_t k = 0; k < l->n; k++) {
         bool same = k > 0 && !is_nan(l, order[k]) && !comes_before(l, order[k - 1], order[k]);
         run = same ? run + 1 : 1;
-        if (run <= most) continue;
-        most = run;
+        if (run <= max) continue;
+        max = run;
         best = k;
     }
     give_one(r, l, order[best]);

@@ -116,7 +116,7 @@ aril_tensor *aril_gru_cell(aril_tensor *x, aril_tensor *h, aril_tensor *w_ih, ar
 
 /* ---- networks ---- */
 
-enum { PER_LAYER = 4, MOST_LAYERS = 64 };
+enum { PER_LAYER = 4, MAX_LAYERS = 64 };
 
 typedef struct network {
     const char *what;
@@ -136,7 +136,7 @@ static aril_tensor *check_network(network *n, aril_tensor *x, aril_tensor *h0, a
     n->layers = n->opts.layers ? n->opts.layers : 1;
     n->directions = n->opts.bidirectional ? 2 : 1;
     int want = PER_LAYER * n->layers * n->directions;
-    if (n->layers < 1 || n->layers > MOST_LAYERS) {
+    if (n->layers < 1 || n->layers > MAX_LAYERS) {
         aril__fail(ARIL_ERR_ARG, "%s: unsupported number of layers %d", n->what, n->layers);
     } else if (n->weights.n != want) {
         aril__fail(
@@ -217,7 +217,7 @@ static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, ari
     } else if (n->opts.batch_first) {
         x = aril_transpose(x, 0, 1);
     }
-    aril_tensor *h[2 * MOST_LAYERS], *c[2 * MOST_LAYERS];
+    aril_tensor *h[2 * MAX_LAYERS], *c[2 * MAX_LAYERS];
     for (int layer = 0; layer < n->layers; layer++) {
         aril_tensor *y[2];
         for (int d = 0; d < n->directions; d++) {

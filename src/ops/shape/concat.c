@@ -360,7 +360,7 @@ static aril_tensor *refuse_list(const char *what, aril_list l)
 enum { FEW = 16 };
 
 /* Room for n tensors: `few`, or allocated memory that the caller frees. */
-static aril_tensor **room(const char *what, int n, aril_tensor **few)
+static aril_tensor **list_of(const char *what, int n, aril_tensor **few)
 {
     if (n <= FEW) return few;
     aril_tensor **p = aril__malloc((size_t)n * sizeof(aril_tensor *));
@@ -373,7 +373,7 @@ aril_tensor *aril_cat(aril_list tensors, int axis)
     aril_tensor *bad = refuse_list("cat", tensors), *few[FEW];
     if (bad) return bad;
     int at = aril__axis("cat", axis, tensors.at[0]->ndim);
-    aril_tensor **in = at < 0 ? NULL : room("cat", tensors.n, few);
+    aril_tensor **in = at < 0 ? NULL : list_of("cat", tensors.n, few);
     if (!in) return aril__poison();
     ARIL_SCOPE;
     aril_dtype type = aril__result_type(tensors.n, tensors.at);
@@ -400,7 +400,7 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
         }
     }
     int at = aril__axis("stack", axis, first->ndim + 1);
-    aril_tensor **in = at < 0 ? NULL : room("stack", tensors.n, few);
+    aril_tensor **in = at < 0 ? NULL : list_of("stack", tensors.n, few);
     if (!in) return aril__poison();
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) in[i] = aril_unsqueeze(tensors.at[i], at);
@@ -413,7 +413,7 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
 static aril_tensor *join_at_least(const char *what, aril_list tensors, int n)
 {
     aril_tensor *bad = refuse_list(what, tensors), *few[FEW];
-    aril_tensor **in = bad ? NULL : room(what, tensors.n, few);
+    aril_tensor **in = bad ? NULL : list_of(what, tensors.n, few);
     if (!in) return bad ? bad : aril__poison();
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) {
@@ -456,7 +456,7 @@ aril_tensor *aril_block_diag(aril_list tensors)
             columns += tensors.at[i]->ndim ? tensors.at[i]->dim[tensors.at[i]->ndim - 1] : 1;
         }
     }
-    aril_tensor **in = bad ? NULL : room("block_diag", tensors.n, few);
+    aril_tensor **in = bad ? NULL : list_of("block_diag", tensors.n, few);
     if (!in) return bad ? bad : aril__poison();
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) {

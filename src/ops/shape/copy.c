@@ -18,7 +18,7 @@
 enum { BLOCK = 512, GRAIN = 32 * 1024 };
 
 typedef struct copy_job {
-    aril__loops nest; /* operand 0: source, 1: destination */
+    aril__loops loops; /* operand 0: source, 1: destination */
     char *base[2];
     int64_t offset[2];
     uint8_t dtype[2];
@@ -26,9 +26,9 @@ typedef struct copy_job {
 
 static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
 {
-    int last = j->nest.ndim - 1;
-    int64_t sf = last < 0 ? 1 : j->nest.stride[0][last],
-            st = last < 0 ? 1 : j->nest.stride[1][last];
+    int last = j->loops.ndim - 1;
+    int64_t sf = last < 0 ? 1 : j->loops.stride[0][last],
+            st = last < 0 ? 1 : j->loops.stride[1][last];
     uint64_t block[BLOCK];
     aril__ctype via = aril__dtypes[j->dtype[0]].ctype;
     for (int64_t at = 0; at < m; at += BLOCK) {
@@ -42,13 +42,13 @@ static void copy_range(void *ctx, int64_t begin, int64_t end)
 {
     const copy_job *j = ctx;
     aril__loops_at p;
-    aril__loops_seek(&j->nest, &p, begin, j->offset);
+    aril__loops_seek(&j->loops, &p, begin, j->offset);
     while (begin < end) {
-        int64_t m = aril__loops_run(&j->nest, &p);
+        int64_t m = aril__loops_run(&j->loops, &p);
         if (m > end - begin) m = end - begin;
         copy_run(j, p.offset[0], p.offset[1], m);
         begin += m;
-        aril__loops_move(&j->nest, &p, m);
+        aril__loops_move(&j->loops, &p, m);
     }
 }
 
@@ -61,17 +61,17 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
                aril__dtype_bytes((aril_dtype)dst->dtype, dst->numel));
         return;
     }
-    copy_job j = { .nest = aril__loops_of(dst->ndim, dst->dim),
+    copy_job j = { .loops = aril__loops_of(dst->ndim, dst->dim),
                    .base = { aril__base(src), aril__base(dst) },
                    .offset = { src->offset, dst->offset },
                    .dtype = { src->dtype, dst->dtype } };
     bool bits = aril__dtypes[dst->dtype].bits < 8 || aril__dtypes[src->dtype].bits < 8;
-    aril__loops_add(&j.nest, src);
-    aril__loops_add(&j.nest, dst);
-    aril__loops_merge(&j.nest, 1);
+    aril__loops_add(&j.loops, src);
+    aril__loops_add(&j.loops, dst);
+    aril__loops_merge(&j.loops, 1);
     if (src->dtype == dst->dtype && !bits) {
         int64_t size = aril__dtypes[src->dtype].bits / 8;
-        aril__move(&j.nest, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);
+        aril__move(&j.loops, j.base[0] + src->offset * size, j.base[1] + dst->offset * size, size);
         return;
     }
     /* Sub-byte elements share bytes: a single thread writes them. */

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-ATTR_LIST(make, MAKE_ATTRS)
+ATTR_LIST(create, CREATE_ATTRS)
 
-aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtype,
-                             aril_device device, struct make_attrs *out)
+aril_status aril__create_attrs(const char *what, aril_shape shape, aril_dtype dtype,
+                               aril_device device, struct create_attrs *out)
 {
     memset(out, 0, sizeof *out);
     if ((int)dtype < 0 || (int)dtype >= ARIL__DTYPE_COUNT)
@@ -28,9 +28,9 @@ aril_status aril__make_attrs(const char *what, aril_shape shape, aril_dtype dtyp
     return ARIL_OK;
 }
 
-aril_status aril__make_infer(aril__call *c)
+aril_status aril__create_infer(aril__call *c)
 {
-    const struct make_attrs *a = c->attrs;
+    const struct create_attrs *a = c->attrs;
     aril__meta *o = &c->out[0];
     c->device = aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
     if (!c->device) return ARIL_ERR_DEVICE;
@@ -42,38 +42,38 @@ aril_status aril__make_infer(aril__call *c)
 
 /* ---- full ---- */
 
-static void fill(aril_tensor *out, double real, int64_t whole, bool is_whole)
+static void fill(aril_tensor *out, double real, int64_t integer, bool is_integer)
 {
     if (out->numel == 1) {
-        aril__ctype c = is_whole ? ARIL__C_I64 : ARIL__C_F64;
+        aril__ctype c = is_integer ? ARIL__C_I64 : ARIL__C_F64;
         aril__dtypes[out->dtype].store[c](aril__base(out), out->offset, 1,
-                                          is_whole ? (void *)&whole : (void *)&real, 1);
+                                          is_integer ? (void *)&integer : (void *)&real, 1);
         return;
     }
-    aril__storage s = { .data = is_whole ? (void *)&whole : (void *)&real, .bytes = 8 };
-    aril_tensor one = { .dtype = is_whole ? ARIL_I64 : ARIL_F64, .numel = 1, .storage = &s };
+    aril__storage s = { .data = is_integer ? (void *)&integer : (void *)&real, .bytes = 8 };
+    aril_tensor one = { .dtype = is_integer ? ARIL_I64 : ARIL_F64, .numel = 1, .storage = &s };
     aril__copy_elements(out, &one);
 }
 
 static aril_status full_ref(aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
-    fill(r->out[0], a->value[0], a->whole[0], a->whole[1]);
+    const struct create_attrs *a = r->attrs;
+    fill(r->out[0], a->value[0], a->integer[0], a->integer[1]);
     return ARIL_OK;
 }
 
 static const aril__sample full_samples[] = {
     { .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 2 }, .dim = { 2, 3 }, .dtype = { ARIL_F32 }, .value = { 1.5 } } },
     { .attrs =
-          &(const struct make_attrs){
-              .ndim = { 1 }, .dim = { 3 }, .dtype = { ARIL_I32 }, .whole = { 7, 1 } } },
+          &(const struct create_attrs){
+              .ndim = { 1 }, .dim = { 3 }, .dtype = { ARIL_I32 }, .integer = { 7, 1 } } },
     SAMPLE_END
 };
 OP(full, .doc = "a tensor filled with a value", .onnx = "ConstantOfShape", .n_out = 1,
-   .flags = STRIDED | NONDIFF | RAW, .infer = aril__make_infer, .ref = full_ref,
-   .samples = full_samples, WITH_ATTRS(make));
+   .flags = STRIDED | NONDIFF | RAW, .infer = aril__create_infer, .ref = full_ref,
+   .samples = full_samples, WITH_ATTRS(create));
 
 ATTR_LIST(full_like, FULL_LIKE_ATTRS)
 
@@ -92,7 +92,7 @@ static aril_status full_like_infer(aril__call *c)
 static aril_status full_like_ref(aril__run *r)
 {
     const struct full_like_attrs *a = r->attrs;
-    fill(r->out[0], a->value[0], a->whole[0], a->whole[1]);
+    fill(r->out[0], a->value[0], a->integer[0], a->integer[1]);
     return ARIL_OK;
 }
 
@@ -114,12 +114,12 @@ OP(full_like, .doc = "a tensor filled with a value, in the shape of another tens
  * that the last element is exact. */
 static void put_steps(aril__run *r, bool from_end)
 {
-    const struct make_attrs *a = r->attrs;
+    const struct create_attrs *a = r->attrs;
     int64_t n = r->out[0]->numel;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t whole = (uint64_t)a->whole[0] + (uint64_t)i * (uint64_t)a->whole[2];
-        if (a->whole[1])
-            aril__put_i64(r->out[0], i, (int64_t)whole);
+        uint64_t integer = (uint64_t)a->integer[0] + (uint64_t)i * (uint64_t)a->integer[2];
+        if (a->integer[1])
+            aril__put_i64(r->out[0], i, (int64_t)integer);
         else if (from_end && i >= n / 2 && n > 1)
             aril__put(r->out[0], i, a->value[1] - a->value[2] * (double)(n - 1 - i));
         else
@@ -141,7 +141,7 @@ static aril_status linspace_ref(aril__run *r)
 
 static aril_status steps_infer(aril__call *c)
 {
-    aril_status s = aril__make_infer(c);
+    aril_status s = aril__create_infer(c);
     if (s == ARIL_OK && !aril__dtypes[c->type].computes)
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", c->op->name,
                           aril__dtypes[c->type].name);
@@ -150,39 +150,40 @@ static aril_status steps_infer(aril__call *c)
 
 static const aril__sample arange_samples[] = {
     { .attrs =
-          &(const struct make_attrs){
-              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_I64 }, .whole = { -2, 1, 3 } } },
+          &(const struct create_attrs){
+              .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_I64 }, .integer = { -2, 1, 3 } } },
     { .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 1 }, .dim = { 4 }, .dtype = { ARIL_F32 }, .value = { 0.5, 0, -0.25 } } },
-    { .attrs = &(
-          const struct make_attrs){ .ndim = { 1 }, .dtype = { ARIL_F32 }, .value = { 0, 0, 1 } } },
+    { .attrs = &(const struct create_attrs){ .ndim = { 1 },
+                                             .dtype = { ARIL_F32 },
+                                             .value = { 0, 0, 1 } } },
     SAMPLE_END
 };
 OP(arange, .doc = "values from start, step apart", .onnx = "Range", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = steps_infer, .ref = arange_ref, .samples = arange_samples,
-   WITH_ATTRS(make));
+   WITH_ATTRS(create));
 
 static const aril__sample linspace_samples[] = {
     { .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 1 }, .dim = { 5 }, .dtype = { ARIL_F32 }, .value = { -1, 1, 0.5 } } },
     { .attrs =
-          &(const struct make_attrs){
+          &(const struct create_attrs){
               .ndim = { 1 }, .dim = { 1 }, .dtype = { ARIL_F64 }, .value = { 3, 4, 0 } } },
     SAMPLE_END
 };
 OP(linspace, .doc = "evenly spaced values from start to end, both included", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = steps_infer, .ref = linspace_ref, .samples = linspace_samples,
-   WITH_ATTRS(make));
+   WITH_ATTRS(create));
 
 /* ---- public ---- */
 
 aril_tensor *aril_empty(aril_shape shape, aril_dtype dtype, aril_device device)
 {
     aril__thread *th = aril__self();
-    struct make_attrs a;
-    if (aril__make_attrs("empty", shape, dtype, device, &a) < 0) return aril__poison();
+    struct create_attrs a;
+    if (aril__create_attrs("empty", shape, dtype, device, &a) < 0) return aril__poison();
     aril__device *d = aril__device_find(device);
     return d ? aril__give(th, aril__tensor_new(th, dtype, shape.ndim, shape.dim, d))
              : aril__poison();
@@ -191,11 +192,11 @@ aril_tensor *aril_empty(aril_shape shape, aril_dtype dtype, aril_device device)
 static aril_tensor *full(const char *what, aril_shape shape, aril_number v, aril_dtype dtype,
                          aril_device device)
 {
-    struct make_attrs a;
-    if (aril__make_attrs(what, shape, dtype, device, &a) < 0) return aril__poison();
+    struct create_attrs a;
+    if (aril__create_attrs(what, shape, dtype, device, &a) < 0) return aril__poison();
     a.value[0] = v.f;
-    a.whole[0] = v.i;
-    a.whole[1] = !v.is_float;
+    a.integer[0] = v.i;
+    a.integer[1] = !v.is_float;
     return aril__apply1(&aril__op_full, 0, NULL, &a);
 }
 
@@ -257,9 +258,9 @@ aril_tensor *aril_zero_(aril_tensor *x)
 }
 
 /* The number of elements from start to stop; -1 if it is too large or NaN. */
-static int64_t count_steps(aril_number start, aril_number stop, aril_number step, bool whole)
+static int64_t count_steps(aril_number start, aril_number stop, aril_number step, bool integer)
 {
-    if (whole) {
+    if (integer) {
         uint64_t span = step.i > 0 ? (uint64_t)stop.i - (uint64_t)start.i
                                    : (uint64_t)start.i - (uint64_t)stop.i;
         uint64_t by = step.i > 0 ? (uint64_t)step.i : 0 - (uint64_t)step.i;
@@ -274,27 +275,28 @@ static int64_t count_steps(aril_number start, aril_number stop, aril_number step
 aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step, aril_dtype dtype,
                            aril_device device)
 {
-    struct make_attrs a;
-    bool whole = !start.is_float && !stop.is_float && !step.is_float;
+    struct create_attrs a;
+    bool integer = !start.is_float && !stop.is_float && !step.is_float;
     if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
         aril__fail(ARIL_ERR_ARG, "arange: step %g does not lead from %g to %g", step.f, start.f,
                    stop.f);
         return aril__poison();
     }
-    int64_t n = count_steps(start, stop, step, whole);
+    int64_t n = count_steps(start, stop, step, integer);
     if (n < 0) {
         aril__fail(ARIL_ERR_ARG, "arange: too many elements from %g to %g by %g", start.f, stop.f,
                    step.f);
         return aril__poison();
     }
-    if (aril__make_attrs("arange", (aril_shape){ .ndim = 1, .dim = { n } }, dtype, device, &a) < 0)
+    if (aril__create_attrs("arange", (aril_shape){ .ndim = 1, .dim = { n } }, dtype, device, &a) <
+        0)
         return aril__poison();
     a.value[0] = start.f;
     a.value[2] = step.f;
-    if (whole) {
-        a.whole[0] = start.i;
-        a.whole[1] = 1;
-        a.whole[2] = step.i;
+    if (integer) {
+        a.integer[0] = start.i;
+        a.integer[1] = 1;
+        a.integer[2] = step.i;
     }
     return aril__apply1(&aril__op_arange, 0, NULL, &a);
 }
@@ -302,9 +304,9 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
 aril_tensor *aril_linspace(double start, double stop, int64_t steps_, aril_dtype dtype,
                            aril_device device)
 {
-    struct make_attrs a;
-    if (aril__make_attrs("linspace", (aril_shape){ .ndim = 1, .dim = { steps_ } }, dtype, device,
-                         &a) < 0)
+    struct create_attrs a;
+    if (aril__create_attrs("linspace", (aril_shape){ .ndim = 1, .dim = { steps_ } }, dtype, device,
+                           &a) < 0)
         return aril__poison();
     a.value[0] = start;
     a.value[1] = stop;

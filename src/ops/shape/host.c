@@ -40,10 +40,10 @@ aril_tensor *aril_borrow(void *data, aril_shape shape, aril_dtype dtype,
                          void (*deleter)(void *data, void *ctx), void *ctx)
 {
     aril__thread *th = aril__self();
-    struct make_attrs a;
+    struct create_attrs a;
     aril_tensor *t = NULL;
     aril__storage *s = NULL;
-    if (aril__make_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0) goto fail;
+    if (aril__create_attrs("borrow", shape, dtype, aril_cpu(), &a) < 0) goto fail;
     if (!aril__cpu_device->host_memory) {
         aril__fail(ARIL_ERR_MEMORY, "borrow: out of memory while the library started");
         goto fail;

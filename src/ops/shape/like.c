@@ -161,8 +161,8 @@ aril_status aril__check_range(const char *what, const char *name, aril_tensor *t
     aril_status s = aril_tensor_status(smallest);
     if (s == ARIL_OK) s = aril_tensor_status(largest);
     if (s < 0) return s;
-    double least = aril_item(smallest), most = aril_item(largest);
-    if (least >= low && most <= high) return ARIL_OK;
+    double min = aril_item(smallest), max = aril_item(largest);
+    if (min >= low && max <= high) return ARIL_OK;
     return aril__fail(ARIL_ERR_NUMBER, "%s: %s must be from %g to %g, got %g", what, name, low,
-                      high, least >= low ? most : least);
+                      high, min >= low ? max : min);
 }

@@ -42,7 +42,7 @@ static void spaces(sink *s, int n)
 enum { NUMBER = 64 }; /* bytes of text per number: below 1e8, or in scientific notation */
 
 typedef struct style {
-    bool real, whole, scientific;
+    bool real, integral, scientific;
     int width;
 } style;
 
@@ -64,7 +64,7 @@ static int real_text(char text[NUMBER], const style *y, double v)
     if (isnan(v)) return snprintf(text, NUMBER, "nan");
     if (isinf(v)) return snprintf(text, NUMBER, v < 0 ? "-inf" : "inf");
     int n = y->scientific ? snprintf(text, NUMBER, "%.*e", PRECISION, v)
-            : y->whole    ? snprintf(text, NUMBER, "%.0f.", v)
+            : y->integral ? snprintf(text, NUMBER, "%.0f.", v)
                           : snprintf(text, NUMBER, "%.*f", PRECISION, v);
     for (int i = 0; i < n; i++) /* some locales use another decimal point */
         if (!strchr("0123456789+-e", text[i])) text[i] = '.';
@@ -90,7 +90,7 @@ static int number_text(char text[NUMBER], const style *y, const aril_tensor *t, 
 typedef struct survey {
     style y;
     bool measuring; /* the second pass: widths, once the format is decided */
-    double least, most;
+    double min, max;
     bool any;
 } survey;
 
@@ -101,10 +101,10 @@ static void look_at(survey *s, const aril_tensor *t, int64_t offset)
         double v = load_real(t, offset), size = fabs(v);
         if (!isfinite(v) || v == 0) return; /* not measured: padded to the width of the others */
         if (!s->measuring) {
-            s->least = s->any && s->least < size ? s->least : size;
-            s->most = s->any && s->most > size ? s->most : size;
+            s->min = s->any && s->min < size ? s->min : size;
+            s->max = s->any && s->max > size ? s->max : size;
             s->any = true;
-            s->y.whole = s->y.whole && v == ceil(v);
+            s->y.integral = s->y.integral && v == ceil(v);
             return;
         }
     }
@@ -132,10 +132,10 @@ static void walk(survey *s, const aril_tensor *t, int d, int64_t offset, bool su
 
 static style style_of(const aril_tensor *t, bool summarised)
 {
-    survey s = { .y = { .real = is_real(t), .whole = true, .width = 1 } };
+    survey s = { .y = { .real = is_real(t), .integral = true, .width = 1 } };
     if (s.y.real) {
         walk(&s, t, 0, t->offset, summarised);
-        s.y.scientific = s.any && (s.most / s.least > 1000.0 || s.most > 1.0e8 || s.least < 1.0e-4);
+        s.y.scientific = s.any && (s.max / s.min > 1000.0 || s.max > 1.0e8 || s.min < 1.0e-4);
     }
     s.measuring = true;
     walk(&s, t, 0, t->offset, summarised);
@@ -258,9 +258,9 @@ static void show(sink *s, aril_tensor *t)
                aril_device_name(t->storage->device->id, name, sizeof name));
     }
     if (unknown || (empty && t->ndim != 1)) size_suffix(s, indent, t);
-    bool usual = t->dtype == ARIL_F32 ||
-                 (!empty && !unknown && (t->dtype == ARIL_I64 || t->dtype == ARIL_BOOL));
-    if (!usual) suffix(s, indent, "dtype=%s", aril__dtypes[t->dtype].name);
+    bool is_default = t->dtype == ARIL_F32 ||
+                      (!empty && !unknown && (t->dtype == ARIL_I64 || t->dtype == ARIL_BOOL));
+    if (!is_default) suffix(s, indent, "dtype=%s", aril__dtypes[t->dtype].name);
     if (t->node) {
         const char *name = aril__hook.node_name ? aril__hook.node_name(t->node) : NULL;
         if (name)

@@ -77,11 +77,11 @@ OP(triu, .doc = "upper triangle of matrices; other elements are 0", .onnx = "Tri
 
 /* ---- eye ---- */
 
-ATTR_LIST(make, MAKE_ATTRS)
+ATTR_LIST(create, CREATE_ATTRS)
 
 static aril_status eye_infer(aril__call *c)
 {
-    aril_status s = aril__make_infer(c);
+    aril_status s = aril__create_infer(c);
     if (s == ARIL_OK && !aril__dtypes[c->type].computes)
         return aril__fail(ARIL_ERR_DTYPE, "eye: not defined for %s", aril__dtypes[c->type].name);
     return s;
@@ -101,22 +101,22 @@ static aril_status eye_ref(aril__run *r)
 
 static const aril__sample eye_samples[] = {
     { .attrs =
-          &(const struct make_attrs){ .ndim = { 2 }, .dim = { 3, 4 }, .dtype = { ARIL_F32 } } },
+          &(const struct create_attrs){ .ndim = { 2 }, .dim = { 3, 4 }, .dtype = { ARIL_F32 } } },
     { .attrs =
-          &(const struct make_attrs){ .ndim = { 2 }, .dim = { 2, 0 }, .dtype = { ARIL_I64 } } },
+          &(const struct create_attrs){ .ndim = { 2 }, .dim = { 2, 0 }, .dtype = { ARIL_I64 } } },
     SAMPLE_END
 };
 OP(eye, .doc = "identity matrix: 1 on the diagonal, 0 elsewhere", .onnx = "EyeLike", .n_out = 1,
    .flags = NONDIFF | RAW, .infer = eye_infer, .ref = eye_ref, .samples = eye_samples,
-   WITH_ATTRS(make));
+   WITH_ATTRS(create));
 
 /* ---- public ---- */
 
 aril_tensor *aril_eye(int64_t rows, int64_t columns, aril_dtype dtype, aril_device device)
 {
-    struct make_attrs a;
+    struct create_attrs a;
     aril_shape shape = { .ndim = 2, .dim = { rows, columns == -1 ? rows : columns } };
-    if (aril__make_attrs("eye", shape, dtype, device, &a) < 0) return aril__poison();
+    if (aril__create_attrs("eye", shape, dtype, device, &a) < 0) return aril__poison();
     return aril__apply1(&aril__op_eye, 0, NULL, &a);
 }
 

@@ -166,8 +166,8 @@ static aril_status slice_infer(aril__call *c)
     memcpy(o->stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
     o->offset = x->offset;
     if (n < 0) { /* unknown size: a full slice keeps it, the size of a part is unknown too */
-        bool whole = step == 1 && start == 0 && stop == INT64_MAX;
-        o->dim[axis] = whole ? n : -1;
+        bool full = step == 1 && start == 0 && stop == INT64_MAX;
+        o->dim[axis] = full ? n : -1;
         return ARIL_OK;
     }
     /* Python's rules: negative positions count from the end, then all are clamped. */

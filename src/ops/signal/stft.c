@@ -303,8 +303,8 @@ aril_tensor *aril_istft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
         return aril_escape(aril__poison());
     aril_tensor *y = aril_div(sum, weight);
     if (length != opts.length) {
-        struct resize_axis_attrs whole = { { 1 }, { opts.length } };
-        y = aril__op_with(&whole, &aril__op_resize_axis, y);
+        struct resize_axis_attrs full = { { 1 }, { opts.length } };
+        y = aril__op_with(&full, &aril__op_resize_axis, y);
     }
     return aril_escape(y);
 }

@@ -75,11 +75,11 @@ aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n)
     return register_rows(kind, rows, n, true);
 }
 
-int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual)
+int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *n_default)
 {
     const aril__row_list *l = &rows_of[kind][aril__op_number(op)];
     for (int i = 0; i < n && i < l->n_all; i++) to[i] = l->at[i];
-    if (usual) *usual = l->n;
+    if (n_default) *n_default = l->n;
     return l->n_all;
 }
 
@@ -152,7 +152,7 @@ aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
 static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *), uint32_t native,
                                bool strided)
 {
-    enum { MOST = 64 };
+    enum { FEW = 64 };
     const aril__op *op = r->op;
     aril_dtype type = op->flags & RAW ? r->type : staged_dtype(native, r->type);
     bool ready = type == r->type;
@@ -167,14 +167,14 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
             !r->out[i] || ((strided || aril__is_dense(r->out[i])) &&
                            (i > 0 || op->flags & INPLACE || r->n_in == 0 || r->out[0] != r->in[0]));
     if (aril__likely(ready)) return kernel(r);
-    if (r->n_in > MOST && type == r->type && strided) return kernel(r);
+    if (r->n_in > FEW && type == r->type && strided) return kernel(r);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
     aril__thread *th = aril__self();
-    aril_tensor *small[MOST], **in = small, *out[ARIL__MAX_OUT];
-    if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
+    aril_tensor *small[FEW], **in = small, *out[ARIL__MAX_OUT];
+    if (r->n_in > FEW && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", op->name);
     aril_status s = ARIL_OK;
     bool ran = false;
@@ -237,10 +237,10 @@ static aril_status run_on_cpu(aril__run *r)
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
-    enum { MOST = 64 };
+    enum { FEW = 64 };
     aril__thread *th = aril__self();
-    aril_tensor *few[MOST], **in = few, *out[ARIL__MAX_OUT];
-    if (r->n_in > MOST && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
+    aril_tensor *few[FEW], **in = few, *out[ARIL__MAX_OUT];
+    if (r->n_in > FEW && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril_status s = ARIL_OK;
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
@@ -388,11 +388,11 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
 /* If all rows depend only on the dtype, no plan is needed. */
 static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
 {
-    enum { MOST = 16 };
-    const char *declined[MOST];
+    enum { FEW = 16 };
+    const char *declined[FEW];
     aril__choice c = { .declined = declined };
     int left = aril__force_row;
-    for (int i = 0; i < rows->n && i < MOST && !c.row; i++) {
+    for (int i = 0; i < rows->n && i < FEW && !c.row; i++) {
         bool takes = rows->at[i]->dtypes >> r->type & 1;
         declined[i] = takes ? NULL : "dtype";
         c.n_asked = i + 1;

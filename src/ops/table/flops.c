@@ -10,23 +10,23 @@ double aril__flops(const aril__run *r)
 {
     if (r->op->flops) return r->op->flops(r);
     if (r->op->flags & RAW || !aril__is_float(r->type)) return 0;
-    double most = r->n_out ? aril__numel_of(r->out[0]) : 0, list = 0;
+    double max = r->n_out ? aril__numel_of(r->out[0]) : 0, list = 0;
     for (int i = r->op->fixed; r->op->each && i < r->n_in; i += r->op->each)
         list += aril__numel_of(r->in[i]);
     if (r->op->each) return list;
     for (int i = 0; i < r->n_in; i++)
-        if (r->in[i] && !(i < 31 && r->op->shape_only >> i & 1) && aril__numel_of(r->in[i]) > most)
-            most = aril__numel_of(r->in[i]);
-    return r->n_in ? most : 0;
+        if (r->in[i] && !(i < 31 && r->op->shape_only >> i & 1) && aril__numel_of(r->in[i]) > max)
+            max = aril__numel_of(r->in[i]);
+    return r->n_in ? max : 0;
 }
 
 static double bytes_of(const aril_tensor *t)
 {
     if (!t || t->numel <= 0) return 0;
-    int64_t places = 1;
+    int64_t elements = 1;
     for (int d = 0; d < t->ndim; d++)
-        if (t->stride[d] != 0) places *= t->dim[d];
-    return (double)aril__dtype_bytes((aril_dtype)t->dtype, places);
+        if (t->stride[d] != 0) elements *= t->dim[d];
+    return (double)aril__dtype_bytes((aril_dtype)t->dtype, elements);
 }
 
 double aril__bytes_moved(const aril__run *r)

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    KEY_WORDS = 512, /* longer descriptions are not cached */
-    SLOTS = 512,     /* choices that a thread finds without a lock */
-    MOST = 1024,     /* choices in the table of all threads */
+    KEY_WORDS = 512,    /* longer descriptions are not cached */
+    SLOTS = 512,        /* choices that a thread finds without a lock */
+    MAX_CHOICES = 1024, /* choices in the table of all threads */
     BUCKETS = 1024,
 };
 
@@ -32,7 +32,7 @@ struct aril__thread_plans {
 static struct {
     pthread_mutex_t lock; /* guards all but `generation` */
     entry *bucket[BUCKETS];
-    entry *all[MOST];
+    entry *all[MAX_CHOICES];
     int n, hand; /* hand: position of the CLOCK eviction */
     int64_t made;
     atomic_uint generation;
@@ -154,12 +154,12 @@ static void unlink_entry(entry *e)
 
 /* Evicts an entry of the full table that was not used since the hand last passed; returns its
  * index. The caller releases the entry in *dropped without the lock. */
-static int make_room(entry **dropped)
+static int evict(entry **dropped)
 {
     for (;;) {
         int at = table.hand;
         entry *e = table.all[at];
-        table.hand = (at + 1) % MOST;
+        table.hand = (at + 1) % MAX_CHOICES;
         if (atomic_exchange_explicit(&e->used, false, memory_order_relaxed)) continue;
         unlink_entry(e);
         *dropped = e;
@@ -169,7 +169,7 @@ static int make_room(entry **dropped)
 
 static void insert(entry *e, entry **dropped)
 {
-    int at = table.n < MOST ? table.n++ : make_room(dropped);
+    int at = table.n < MAX_CHOICES ? table.n++ : evict(dropped);
     table.all[at] = e;
     e->next = table.bucket[e->hash % BUCKETS];
     table.bucket[e->hash % BUCKETS] = e;
@@ -284,7 +284,7 @@ void aril__plans_shutdown(void)
 aril__plan_stats aril__plans_stats(void)
 {
     pthread_mutex_lock(&table.lock);
-    aril__plan_stats s = { .kept = table.n, .most = MOST, .made = table.made };
+    aril__plan_stats s = { .kept = table.n, .max = MAX_CHOICES, .made = table.made };
     pthread_mutex_unlock(&table.lock);
     return s;
 }

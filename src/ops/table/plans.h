@@ -41,7 +41,7 @@ void aril__plans_thread_end(aril__thread *th);
 
 /* For tests: choices in the table, its capacity, and the number created so far. */
 typedef struct aril__plan_stats {
-    int64_t kept, most, made;
+    int64_t kept, max, made;
 } aril__plan_stats;
 aril__plan_stats aril__plans_stats(void);
 

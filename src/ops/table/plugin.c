@@ -159,8 +159,9 @@ static aril_host host = { .size = sizeof host,
 
 /* ---- loading ---- */
 
-enum { MOST = 16 };
-static void *opened[MOST]; /* never closed: tensors may stay on a plug-in's device until exit */
+enum { MAX_PLUGINS = 16 };
+static void
+    *opened[MAX_PLUGINS]; /* never closed: tensors may stay on a plug-in's device until exit */
 static int n_opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -229,8 +230,9 @@ aril_status aril_plugin_load(const char *path)
     aril_plugin p = { 0 };
     host.layout_hash = aril__layout_hash();
     host.aril_version = aril_version();
-    if (n_opened == MOST)
-        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path, MOST);
+    if (n_opened == MAX_PLUGINS)
+        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path,
+                       MAX_PLUGINS);
     if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
     if (s == ARIL_OK) {

@@ -21,7 +21,7 @@ aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
 
 /* The rows of an op in the order in which they are tried, those behind the reference last: returns
  * their number and writes the first `n` to `to`. *usual: how many precede the reference. */
-int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *usual);
+int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *n_default);
 
 /* Whether a row of the device produces channels-last results for the op. */
 bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);

@@ -160,13 +160,13 @@ void aril__update_constants_of(const struct update_attrs *a, const aril__update_
     const aril__rule_row *rule = &aril__rules[a->rule[0]];
     *k = (aril__update_constants){ .skip = v->factor < 0,
                                    .factor = a->maximize[0] ? -v->factor : v->factor,
-                                   .most = a->clip_value[0] > 0 ? a->clip_value[0] : INFINITY,
+                                   .max = a->clip_value[0] > 0 ? a->clip_value[0] : INFINITY,
                                    .shrink = 1 };
     if (k->skip) return;
     if (a->decoupled[0])
         k->shrink = 1 - v->lr * a->weight_decay[0];
     else if (!(rule->facts & OWN_DECAY))
         k->decay = a->weight_decay[0];
-    k->plain = k->factor == 1 && isinf(k->most) && k->decay == 0 && k->shrink == 1;
+    k->plain = k->factor == 1 && isinf(k->max) && k->decay == 0 && k->shrink == 1;
     rule->constants(a, v, k);
 }

@@ -56,7 +56,7 @@ typedef struct aril__update_constants {
     bool skip;     /* a gradient overflowed: no update */
     bool plain;    /* factor, most, decay and shrink have no effect */
     double factor; /* multiplies the gradient, */
-    double most;   /* whose elements are then limited to this, */
+    double max;    /* whose elements are then limited to this, */
     double decay;  /* and to which this multiple of the parameter is added */
     double shrink; /* multiplies the parameter before the step */
     union {

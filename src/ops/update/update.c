@@ -157,14 +157,14 @@ unsigned aril__update_present(aril_tensor *const *item)
 aril__update_values aril__update_values_of(const aril__run *r, int i)
 {
     attributes *a = r->attrs;
-    bool whole = r->op == &aril__op_update; /* else only the norms */
+    bool is_update = r->op == &aril__op_update; /* else only the norms */
     aril_tensor *const *item = r->in + r->op->fixed + i * ARIL__ITEM;
-    const aril_tensor *norms = whole ? r->in[ARIL__UPDATE_NORMS] : NULL;
-    const aril_tensor *step = r->in[whole ? ARIL__UPDATE_STEP : ARIL__NORMS_STEP];
+    const aril_tensor *norms = is_update ? r->in[ARIL__UPDATE_NORMS] : NULL;
+    const aril_tensor *step = r->in[is_update ? ARIL__UPDATE_STEP : ARIL__NORMS_STEP];
     aril__update_values v = {
-        .lr = whole ? number_or(r->in[ARIL__UPDATE_LR], 0) : 0,
+        .lr = is_update ? number_or(r->in[ARIL__UPDATE_LR], 0) : 0,
         .t = step ? number_or(step, 0) - (double)a->missed[0] : 2,
-        .factor = number_or(r->in[whole ? ARIL__UPDATE_FACTOR : ARIL__NORMS_FACTOR], 1),
+        .factor = number_or(r->in[is_update ? ARIL__UPDATE_FACTOR : ARIL__NORMS_FACTOR], 1),
     };
     if (norms) {
         int64_t at = norms->offset + i * norms->stride[0];
@@ -189,7 +189,7 @@ void aril__update_put_norms(aril__run *r, int i, double of_p, double of_d)
 /* ---- references: one element at a time, in double ---- */
 
 /* Where element i, in logical order, is stored. */
-static int64_t place(const aril_tensor *t, int64_t i)
+static int64_t offset_of(const aril_tensor *t, int64_t i)
 {
     int64_t at = t->offset;
     for (int d = t->ndim - 1; d >= 0; d--) {
@@ -202,13 +202,13 @@ static int64_t place(const aril_tensor *t, int64_t i)
 static double get(const aril_tensor *t, int64_t i)
 {
     double v;
-    aril__dtypes[t->dtype].load[ARIL__C_F64](&v, aril__base(t), place(t, i), 1, 1);
+    aril__dtypes[t->dtype].load[ARIL__C_F64](&v, aril__base(t), offset_of(t, i), 1, 1);
     return v;
 }
 
 static void put(aril_tensor *t, int64_t i, double v)
 {
-    aril__dtypes[t->dtype].store[ARIL__C_F64](aril__base(t), place(t, i), 1, &v, 1);
+    aril__dtypes[t->dtype].store[ARIL__C_F64](aril__base(t), offset_of(t, i), 1, &v, 1);
 }
 
 /* Calls the rule's formula, or its direction, for element e of an item. Returns the result; *x: the
@@ -220,7 +220,7 @@ static double element(const aril__run *r, const aril__update_constants *k, aril_
     double s[ARIL__UPDATE_SLOTS] = { 0 }, g = get(item[ARIL__ITEM_GRAD], e) * k->factor;
     unsigned present = aril__update_present(item) & ~rule->scalar;
     *x = get(item[ARIL__ITEM_P], e);
-    g = g > k->most ? k->most : g < -k->most ? -k->most : g;
+    g = g > k->max ? k->max : g < -k->max ? -k->max : g;
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++)
         if (present >> i & 1) s[i] = get(item[ARIL__ITEM_SLOT + i], e);
     double result = direction ? rule->direction(k, present, *x, g, s)

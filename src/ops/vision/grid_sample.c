@@ -114,10 +114,10 @@ static double unnormalize(const aril__grid *grid, double v, int64_t n, double *s
 /* Maps p into the image according to the padding mode, and multiplies slope by the derivative. */
 static double confine(const aril__grid *grid, double p, int64_t n, double *slope)
 {
-    double most = (double)(n - 1);
+    double max = (double)(n - 1);
     if (grid->padding == ARIL_GRID_ZEROS) return p;
     if (grid->padding == ARIL_GRID_REFLECTION) {
-        double low = grid->align ? 0 : -0.5, span = grid->align ? most : (double)n;
+        double low = grid->align ? 0 : -0.5, span = grid->align ? max : (double)n;
         if (span == 0) {
             *slope = 0;
             return 0;
@@ -127,8 +127,8 @@ static double confine(const aril__grid *grid, double p, int64_t n, double *slope
         *slope *= (p < low ? -1 : 1) * (even ? 1 : -1);
         p = (even ? extra : span - extra) + low;
     }
-    if (!(p > 0 && p < most)) *slope = 0;
-    return p > 0 ? p < most ? p : most : 0;
+    if (!(p > 0 && p < max)) *slope = 0;
+    return p > 0 ? p < max ? p : max : 0;
 }
 
 /* The index of element (floor(py), floor(px)), or -1 outside. */
@@ -206,10 +206,10 @@ static aril__grid_point point_at(const aril__grid *how, const aril_tensor *grid,
 }
 
 /* Element i of y, [N,C,h,w], is read at this point of the grid. */
-static int64_t place_of(const aril_tensor *y, int64_t i)
+static int64_t position_of(const aril_tensor *y, int64_t i)
 {
-    int64_t places = y->dim[2] * y->dim[3];
-    return i / (places * y->dim[1]) * places + i % places;
+    int64_t points = y->dim[2] * y->dim[3];
+    return i / (points * y->dim[1]) * points + i % points;
 }
 
 /* y = the weighted sum of the elements of x that its point reads */
@@ -219,7 +219,7 @@ static aril_status grid_sample_ref(aril__run *r)
     aril_tensor *y = r->out[0];
     aril__grid how = aril__grid_of(r->attrs, x);
     for (int64_t i = 0; i < y->numel; i++) {
-        aril__grid_point p = point_at(&how, r->in[1], place_of(y, i));
+        aril__grid_point p = point_at(&how, r->in[1], position_of(y, i));
         int64_t image = i / (y->dim[2] * y->dim[3]) * how.h * how.w;
         double sum = 0;
         for (int k = 0; k < p.n; k++) sum += p.weight[k] * aril__get(x, image + p.at[k]);
@@ -237,7 +237,7 @@ static aril_status grid_sample_grad_x_ref(aril__run *r)
     double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
     if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t i = 0; i < g->numel; i++) {
-        aril__grid_point p = point_at(&how, r->in[1], place_of(g, i));
+        aril__grid_point p = point_at(&how, r->in[1], position_of(g, i));
         int64_t image = i / (g->dim[2] * g->dim[3]) * how.h * how.w;
         for (int k = 0; k < p.n; k++) sums[image + p.at[k]] += p.weight[k] * aril__get(g, i);
     }
@@ -251,13 +251,13 @@ static aril_status grid_sample_grad_grid_ref(aril__run *r)
 {
     const aril_tensor *g = r->in[0], *x = r->in[1], *grid = r->in[2];
     aril__grid how = aril__grid_of(r->attrs, x);
-    int64_t channels = x->dim[1], places = grid->dim[1] * grid->dim[2];
+    int64_t channels = x->dim[1], points = grid->dim[1] * grid->dim[2];
     for (int64_t i = 0; i < grid->numel / 2; i++) {
         aril__grid_point p = point_at(&how, grid, i);
         double along_x = 0, along_y = 0;
         for (int64_t c = 0; c < channels; c++) {
-            int64_t plane = i / places * channels + c;
-            double v = aril__get(g, plane * places + i % places);
+            int64_t plane = i / points * channels + c;
+            double v = aril__get(g, plane * points + i % points);
             for (int k = 0; k < p.n; k++) {
                 double at = aril__get(x, plane * how.h * how.w + p.at[k]);
                 along_x += v * p.dx[k] * at;
@@ -275,7 +275,7 @@ static aril_status grid_sample_grad_grid_ref(aril__run *r)
 /* One axis: the pixel below each sampling point, and the weights of the taps from there. All of
  * shape [N, places]. */
 typedef struct axis {
-    aril_tensor *size, *most, *first, *slope; /* size and most: scalars */
+    aril_tensor *size, *max, *first, *slope; /* size and most: scalars */
     aril_tensor *w[4], *d[4];
 } axis;
 
@@ -286,7 +286,7 @@ static aril_tensor *either(aril_tensor *truth, double yes, double no, aril_tenso
 
 static aril_tensor *within(aril_tensor *p, const axis *a)
 {
-    return aril_minimum(aril_maximum(p, aril_zeros_like(p)), a->most);
+    return aril_minimum(aril_maximum(p, aril_zeros_like(p)), a->max);
 }
 
 static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_tensor *p)
@@ -294,7 +294,7 @@ static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_t
     if (at->padding[0] == ARIL_GRID_ZEROS) return p;
     if (at->padding[0] == ARIL_GRID_REFLECTION) {
         double low = at->align_corners[0] ? 0 : -0.5;
-        aril_tensor *span = at->align_corners[0] ? a->most : a->size;
+        aril_tensor *span = at->align_corners[0] ? a->max : a->size;
         span = aril_where(aril_eq_scalar(span, 0), aril_ones_like(span), span);
         aril_tensor *apart = aril_sub_scalar(p, low), *from = aril_abs(apart);
         aril_tensor *flips = aril_floor(aril_div(from, span));
@@ -304,7 +304,7 @@ static aril_tensor *confined(const struct grid_sample_attrs *at, axis *a, aril_t
                                                either(even, 1, -1, p)));
         p = aril_add_scalar(aril_where(even, extra, aril_sub(span, extra)), low);
     }
-    aril_tensor *inside = aril_logical_and(aril_gt_scalar(p, 0), aril_lt(p, a->most));
+    aril_tensor *inside = aril_logical_and(aril_gt_scalar(p, 0), aril_lt(p, a->max));
     a->slope = aril_mul(a->slope, either(inside, 1, 0, p));
     return within(p, a);
 }
@@ -314,10 +314,10 @@ static axis axis_of(const struct grid_sample_attrs *at, aril_tensor *x, aril_ten
 {
     axis a = { .size = aril__count_like(x, aril_slice(x, k, 0, 1, 1)) };
     bool align = at->align_corners[0];
-    a.most = aril_sub_scalar(a.size, 1);
-    aril_tensor *p = aril_mul(aril_add_scalar(g, 1), align ? a.most : a.size);
+    a.max = aril_sub_scalar(a.size, 1);
+    aril_tensor *p = aril_mul(aril_add_scalar(g, 1), align ? a.max : a.size);
     p = aril_mul_scalar(align ? p : aril_sub_scalar(p, 1), 0.5);
-    a.slope = aril_mul_scalar(aril__expand_like(align ? a.most : a.size, p), 0.5);
+    a.slope = aril_mul_scalar(aril__expand_like(align ? a.max : a.size, p), 0.5);
     if (at->mode[0] != ARIL_GRID_BICUBIC) p = confined(at, &a, p);
     a.first = aril_floor(p);
     aril_tensor *t = aril_sub(p, a.first);
@@ -350,7 +350,7 @@ static aril_tensor *pixel(const struct grid_sample_attrs *at, axis a, int i, ari
 {
     aril_tensor *p = aril_add_scalar(a.first, i);
     if (at->mode[0] == ARIL_GRID_BICUBIC) p = aril_round(confined(at, &a, p));
-    *inside = either(aril_logical_and(aril_ge_scalar(p, 0), aril_le(p, a.most)), 1, 0, p);
+    *inside = either(aril_logical_and(aril_ge_scalar(p, 0), aril_le(p, a.max)), 1, 0, p);
     return aril_cast(within(p, &a), ARIL_I64);
 }
 

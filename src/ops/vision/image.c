@@ -18,13 +18,13 @@ static aril_shape leading(const aril_tensor *x, int keep)
     return s;
 }
 
-static aril_tensor *refuse(const char *what, aril_tensor *x, int least)
+static aril_tensor *refuse(const char *what, aril_tensor *x, int min)
 {
     char text[ARIL__SHAPE_TEXT];
     if (!x) return aril__null_tensor(what);
     if (aril__is_poison(x)) return aril__pass_on(x);
-    if (x->ndim >= least && x->ndim <= ARIL_MAX_DIMS - 2) return NULL;
-    aril__fail(ARIL_ERR_SHAPE, "%s: expected %d to %d dimensions, got %s", what, least,
+    if (x->ndim >= min && x->ndim <= ARIL_MAX_DIMS - 2) return NULL;
+    aril__fail(ARIL_ERR_SHAPE, "%s: expected %d to %d dimensions, got %s", what, min,
                ARIL_MAX_DIMS - 2, aril__text(text, x));
     return aril__poison();
 }
@@ -99,7 +99,7 @@ aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups)
 }
 
 /* n coordinates from -1 to 1: corners if `align`, else the centers of n pixels. [n] */
-static aril_tensor *places(int64_t n, bool align, aril_dtype dtype, aril_device device)
+static aril_tensor *positions(int64_t n, bool align, aril_dtype dtype, aril_device device)
 {
     double edge = align ? n > 1 ? 1 : 0 : 1 - 1 / (double)n;
     return aril_linspace(-edge, edge, n, dtype, device);
@@ -134,8 +134,8 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
             int axis = n - 1 - k; /* theta's first column belongs to the width */
             aril_shape along = { .ndim = n + 1 };
             for (int i = 0; i <= n; i++) along.dim[i] = i == axis ? size.dim[2 + axis] : 1;
-            aril_tensor *p = places(size.dim[2 + axis], align_corners, (aril_dtype)theta->dtype,
-                                    aril_device_of(theta));
+            aril_tensor *p = positions(size.dim[2 + axis], align_corners, (aril_dtype)theta->dtype,
+                                       aril_device_of(theta));
             column = aril_mul(column, aril_reshape(p, along));
         }
         grid = grid ? aril_add(grid, column) : column;

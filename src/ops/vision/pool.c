@@ -184,22 +184,22 @@ static aril_status max_pool_grad_ref(aril__run *r)
 {
     const aril_tensor *y = r->in[0], *indices = r->in[1];
     aril_tensor *x = r->out[0];
-    int64_t area = area_of(x), places = area_of(y);
+    int64_t area = area_of(x), positions = area_of(y);
     for (int64_t i = 0; i < y->numel; i++)
         if (check_index(r, aril__get_i64(indices, i), area, true) < 0) return ARIL_ERR_INDEX;
     for (int64_t k = 0; k < x->numel; k++) {
-        int64_t first = k / area * places;
-        uint64_t whole = 0; /* integers wrap around */
+        int64_t first = k / area * positions;
+        uint64_t integer = 0; /* integers wrap around */
         double sum = 0;
-        for (int64_t i = first; i < first + places; i++) {
+        for (int64_t i = first; i < first + positions; i++) {
             if (aril__get_i64(indices, i) != k % area) continue;
             if (is_integer(y))
-                whole += (uint64_t)aril__get_i64(y, i);
+                integer += (uint64_t)aril__get_i64(y, i);
             else
                 sum += aril__get(y, i);
         }
         if (is_integer(y))
-            aril__put_i64(x, k, (int64_t)whole);
+            aril__put_i64(x, k, (int64_t)integer);
         else
             aril__put(x, k, sum);
     }
@@ -211,12 +211,12 @@ static aril_status max_unpool_ref(aril__run *r)
 {
     const aril_tensor *x = r->in[0], *indices = r->in[1];
     aril_tensor *y = r->out[0];
-    int64_t area = area_of(y), places = area_of(x);
+    int64_t area = area_of(y), positions = area_of(x);
     for (int64_t k = 0; k < y->numel; k++) copy_element(y, k, x, -1);
     for (int64_t i = 0; i < x->numel; i++) {
         int64_t index = aril__get_i64(indices, i);
         if (check_index(r, index, area, false) < 0) return ARIL_ERR_INDEX;
-        copy_element(y, i / places * area + index, x, i);
+        copy_element(y, i / positions * area + index, x, i);
     }
     return ARIL_OK;
 }

@@ -159,14 +159,14 @@ static aril_tensor *max_unpool_nd(const char *what, int n, aril_tensor *x, aril_
         if (size_of(what, n, size, &sizes) < 0) return aril__poison();
         memcpy(a.size, sizes.size, sizeof a.size);
     }
-    aril_tensor *values = x, *places = indices;
+    aril_tensor *values = x, *positions = indices;
     x = aril__slide_batched(what, x, n, &single);
     indices = aril__slide_batched(what, indices, n, &single_index);
     if (!x || !indices) return aril__poison();
     if (single != single_index && !((x->flags | indices->flags) & ARIL__POISON)) {
         char t[ARIL__SHAPE_TEXT], u[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "%s: values %s and indices %s must have the same shape", what,
-                   aril__text(t, values), aril__text(u, places));
+                   aril__text(t, values), aril__text(u, positions));
         return aril__poison();
     }
     return aril__slide_unbatched(aril__op_with(&a, &aril__op_max_unpool, x, indices), single);

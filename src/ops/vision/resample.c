@@ -102,20 +102,20 @@ static int64_t clip(int64_t i, int64_t n)
 static void plain_taps(const struct interpolate_attrs *a, double ratio, int64_t o, int64_t in,
                        bool wide, aril__tap *t)
 {
-    double place = a->align_corners[0] ? ratio * (double)o : ratio * ((double)o + 0.5) - 0.5;
+    double position = a->align_corners[0] ? ratio * (double)o : ratio * ((double)o + 0.5) - 0.5;
     double near = ratio * ((double)o + (a->mode[0] == ARIL_NEAREST_EXACT ? 0.5 : 0));
     if (!wide)
         near = (double)((float)ratio * ((float)o + (a->mode[0] == ARIL_NEAREST_EXACT ? 0.5f : 0)));
     if (a->mode[0] == ARIL_NEAREST || a->mode[0] == ARIL_NEAREST_EXACT) {
         t[0] = (aril__tap){ .pixel = clip((int64_t)floor(near), in), .weight = 1 };
     } else if (a->mode[0] == ARIL_LINEAR) {
-        if (place < 0) place = 0;
-        int64_t first = clip((int64_t)place, in);
-        double part = place - (double)first;
+        if (position < 0) position = 0;
+        int64_t first = clip((int64_t)position, in);
+        double part = position - (double)first;
         t[0] = (aril__tap){ .pixel = first, .weight = 1 - part };
         t[1] = (aril__tap){ .pixel = clip(first + 1, in), .weight = part };
     } else {
-        double first = floor(place), part = place - first;
+        double first = floor(position), part = position - first;
         for (int k = 0; k < 4; k++)
             t[k] = (aril__tap){ .pixel = clip((int64_t)first + k - 1, in),
                                 .weight = cubic(part + 1 - k, -0.75) };

@@ -23,10 +23,10 @@ static inline int64_t aril__slide_span(const aril__slide *w)
 /* The number of windows on n elements; 0 or less if not even one fits, -1 if n is unknown. */
 static inline int64_t aril__slide_count(const aril__slide *w, int64_t n)
 {
-    int64_t room = n + w->begin + w->end - aril__slide_span(w) + (w->ceil ? w->stride - 1 : 0);
+    int64_t span = n + w->begin + w->end - aril__slide_span(w) + (w->ceil ? w->stride - 1 : 0);
     if (n < 0) return -1;
-    if (room < 0) return 0;
-    int64_t count = room / w->stride + 1;
+    if (span < 0) return 0;
+    int64_t count = span / w->stride + 1;
     if (w->ceil && (count - 1) * w->stride >= n + w->begin) count--;
     return count;
 }

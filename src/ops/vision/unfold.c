@@ -153,8 +153,8 @@ extern const aril__op aril__op_unfold, aril__op_unfold_grad;
 
 static int64_t grain(int64_t work)
 {
-    enum { LEAST = 16 * 1024 };
-    return work > 0 && work < LEAST ? LEAST / work : 1;
+    enum { MIN_CHUNK = 16 * 1024 };
+    return work > 0 && work < MIN_CHUNK ? MIN_CHUNK / work : 1;
 }
 
 static aril_status unfold_ref(aril__run *r)

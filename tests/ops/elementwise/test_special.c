@@ -168,22 +168,22 @@ TEST(signs)
 TEST(close_within_a_tolerance)
 {
     ARIL_SCOPE;
-    aril_close_opts usual = { 0 }, exactly = { .rtol = ARIL_ZERO, .atol = ARIL_ZERO };
-    CHECK(aril_allclose(number(1), number(1 + 9e-6), usual));
-    CHECK(!aril_allclose(number(1), number(1 + 2e-5), usual));
+    aril_close_opts defaults = { 0 }, exactly = { .rtol = ARIL_ZERO, .atol = ARIL_ZERO };
+    CHECK(aril_allclose(number(1), number(1 + 9e-6), defaults));
+    CHECK(!aril_allclose(number(1), number(1 + 2e-5), defaults));
     CHECK(!aril_allclose(number(1), number(1 + 1e-9), exactly));
-    CHECK(aril_allclose(number(INFINITY), number(INFINITY), usual));
-    CHECK(!aril_allclose(number(1), number(INFINITY), usual));
-    CHECK(!aril_allclose(number(NAN), number(NAN), usual));
+    CHECK(aril_allclose(number(INFINITY), number(INFINITY), defaults));
+    CHECK(!aril_allclose(number(1), number(INFINITY), defaults));
+    CHECK(!aril_allclose(number(NAN), number(NAN), defaults));
     CHECK(aril_allclose(number(NAN), number(NAN), (aril_close_opts){ .equal_nan = true }));
     aril_tensor *big = aril_full(ARIL_SHAPE(3), 100000, ARIL_I64, aril_cpu());
-    CHECK(aril_allclose(big, aril_add_scalar(big, 1), usual));
+    CHECK(aril_allclose(big, aril_add_scalar(big, 1), defaults));
     CHECK(!aril_allclose(big, aril_add_scalar(big, 1), exactly));
     CHECK(aril_ok());
     aril_tensor *bad = aril_isclose(number(1), number(1), (aril_close_opts){ .rtol = -1 });
     CHECK(aril_tensor_status(bad) == ARIL_ERR_ARG);
     aril_clear_error();
-    CHECK(!aril_allclose(number(1), NULL, usual) && !aril_ok());
+    CHECK(!aril_allclose(number(1), NULL, defaults) && !aril_ok());
     aril_clear_error();
 }
 

@@ -306,9 +306,9 @@ TEST(linear_with_an_activation)
                 aril_backward(aril_sum(aril_square(z), ARIL_ALL));
                 for (int j = 0; j < 3; j++) {
                     aril_tensor *e = aril_sub(aril_grad(a[j]), aril_grad(b[j]));
-                    aril_tensor *most = aril_amax(aril_abs(aril_grad(b[j])), ARIL_ALL);
+                    aril_tensor *max = aril_amax(aril_abs(aril_grad(b[j])), ARIL_ALL);
                     CHECK(aril_item(aril_amax(aril_abs(e), ARIL_ALL)) <=
-                          1e-10 * (1 + aril_item(most)));
+                          1e-10 * (1 + aril_item(max)));
                     aril_release(a[j]);
                     aril_release(b[j]);
                 }
@@ -352,8 +352,8 @@ TEST(invalid_arguments_are_explained)
     CHECK_INT(aril_tensor_status(aril_linear_with(
                   a, a, NULL, (aril_linear_opts){ .activation = (aril_activation)77 })),
               ARIL_ERR_ARG);
-    aril_tensor *whole = aril_cast(a, ARIL_I32);
-    CHECK_INT(aril_tensor_status(aril_linear_with(whole, whole, NULL,
+    aril_tensor *integer = aril_cast(a, ARIL_I32);
+    CHECK_INT(aril_tensor_status(aril_linear_with(integer, integer, NULL,
                                                   (aril_linear_opts){ .activation = ARIL_RELU })),
               ARIL_ERR_DTYPE);
     aril_clear_error();

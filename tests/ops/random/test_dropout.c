@@ -80,8 +80,8 @@ TEST(p_out_of_range_is_an_error)
         aril_clear_error();
     }
     ARIL_SCOPE;
-    aril_tensor *whole = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
-    CHECK_INT(aril_tensor_status(aril_dropout(whole, 0.5, (aril_dropout_opts){ 0 })),
+    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
+    CHECK_INT(aril_tensor_status(aril_dropout(integer, 0.5, (aril_dropout_opts){ 0 })),
               ARIL_ERR_DTYPE);
     CHECK_INT(aril_tensor_status(aril_dropout2d(ones(3), 0.5, (aril_dropout_opts){ 0 })),
               ARIL_ERR_SHAPE);

@@ -346,11 +346,11 @@ TEST(random_numbers_equal_their_reference)
         for (size_t k = 0; k < sizeof computing / sizeof *computing; k++) {
             ARIL_SCOPE;
             aril_tensor *key = aril__rng_draw(NULL);
-            struct make_attrs a = { .ndim = { 1 },
-                                    .dim = { counts[i] },
-                                    .dtype = { computing[k] },
-                                    .value = { 0.25, 0.75 },
-                                    .whole = { 0, 1, 2 } };
+            struct create_attrs a = { .ndim = { 1 },
+                                      .dim = { counts[i] },
+                                      .dtype = { computing[k] },
+                                      .value = { 0.25, 0.75 },
+                                      .integer = { 0, 1, 2 } };
             compare_bits(&aril__op_randint, 1, &key, &a);
             compare_bits(&aril__op_bernoulli_fill, 1, &key, &a);
             if (!aril_dtype_is_float(computing[k])) continue;
@@ -370,7 +370,7 @@ TEST(permutations_equal_their_reference)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         ARIL_SCOPE;
         aril_tensor *key = aril__rng_draw(NULL);
-        struct make_attrs a = { .ndim = { 1 }, .dim = { counts[i] }, .dtype = { ARIL_I64 } };
+        struct create_attrs a = { .ndim = { 1 }, .dim = { counts[i] }, .dtype = { ARIL_I64 } };
         compare_bits(&aril__op_randperm, 1, &key, &a);
     }
 }

@@ -145,10 +145,10 @@ TEST(long_reductions_agree_with_short_ones)
     aril_tensor *x = normal(ARIL_SHAPE(200000), ARIL_F64); /* split into parts */
     aril_tensor *parts = aril_reshape(x, ARIL_SHAPE(200, 1000));
     aril_tensor *where, *far;
-    double most = aril_item(aril_amax(x, ARIL_ALL));
-    CHECK(aril_item(aril_amax(aril_amax(parts, ARIL_AXES(0)), ARIL_ALL)) == most);
-    CHECK(aril_item(aril_max(x, ARIL_AXES(0), &where)) == most);
-    CHECK(aril_item(aril_select(x, 0, aril_item_int(where))) == most);
+    double max = aril_item(aril_amax(x, ARIL_ALL));
+    CHECK(aril_item(aril_amax(aril_amax(parts, ARIL_AXES(0)), ARIL_ALL)) == max);
+    CHECK(aril_item(aril_max(x, ARIL_AXES(0), &where)) == max);
+    CHECK(aril_item(aril_select(x, 0, aril_item_int(where))) == max);
     CHECK(aril_item_int(aril_argmax(parts, ARIL_ALL)) == aril_item_int(where));
     CHECK_NEAR(aril_item(aril_sum(aril_sum(parts, ARIL_AXES(0)), ARIL_ALL)),
                aril_item(aril_sum(x, ARIL_ALL)), 1e-9);
@@ -215,10 +215,10 @@ TEST(errors_say_what_is_wrong)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *where;
-    aril_tensor *whole = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
-    CHECK(fails(aril_mean(whole, ARIL_ALL), ARIL_ERR_DTYPE,
+    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
+    CHECK(fails(aril_mean(integer, ARIL_ALL), ARIL_ERR_DTYPE,
                 "mean: expected a floating-point dtype, got i64"));
-    CHECK(fails(aril_softmax(whole, 0), ARIL_ERR_DTYPE, "softmax: not defined for i64"));
+    CHECK(fails(aril_softmax(integer, 0), ARIL_ERR_DTYPE, "softmax: not defined for i64"));
     CHECK(fails(aril_sum(x, ARIL_AXES(2)), ARIL_ERR_INDEX, "sum"));
     CHECK(fails(aril_sum(x, ARIL_AXES(1, -1)), ARIL_ERR_ARG, "appears twice"));
     CHECK(fails(aril_max(x, ARIL_AXES(0, 1), &where), ARIL_ERR_ARG, "use aril_amax"));
@@ -229,11 +229,11 @@ TEST(errors_say_what_is_wrong)
     CHECK(fails(aril_topk(x, 4, 1, (aril_topk_opts){ 0 }, &where), ARIL_ERR_ARG, "k is 4"));
     CHECK(fails(aril_kthvalue(x, 0, ARIL_AXES(1), NULL), ARIL_ERR_ARG, "k is 0"));
     CHECK(fails(aril_bincount(VEC(1), NULL, 0), ARIL_ERR_DTYPE, "bincount"));
-    CHECK(fails(aril_bincount(aril_neg(whole), NULL, 0), ARIL_ERR_ARG,
+    CHECK(fails(aril_bincount(aril_neg(integer), NULL, 0), ARIL_ERR_ARG,
                 "non-negative integers, got -1"));
     CHECK(fails(aril_quantile(x, aril_scalar(1.5), ARIL_ALL, ARIL_QUANTILE_LINEAR), ARIL_ERR_NUMBER,
                 "from 0 to 1"));
-    CHECK(fails(aril_searchsorted(whole, x, (aril_search_opts){ 0 }), ARIL_ERR_DTYPE,
+    CHECK(fails(aril_searchsorted(integer, x, (aril_search_opts){ 0 }), ARIL_ERR_DTYPE,
                 "the sorted sequence is i64, but the values are f32"));
     CHECK(fails(aril_histc(x, 0, 0, 1), ARIL_ERR_ARG, "number of bins must be at least 1, got 0"));
     CHECK(fails(aril_sum(NULL, ARIL_ALL), ARIL_ERR_ARG, "sum"));
@@ -255,8 +255,8 @@ TEST(quantile_index_stays_in_range)
 {
     ARIL_SCOPE;
     aril_tensor *x = normal(ARIL_SHAPE(1001), ARIL_F32);
-    double most = aril_item(aril_amax(x, ARIL_ALL));
-    CHECK(aril_item(aril_quantile(x, aril_scalar(1), ARIL_ALL, ARIL_QUANTILE_LINEAR)) == most);
+    double max = aril_item(aril_amax(x, ARIL_ALL));
+    CHECK(aril_item(aril_quantile(x, aril_scalar(1), ARIL_ALL, ARIL_QUANTILE_LINEAR)) == max);
     aril_tensor *middle = aril_quantile(x, aril_scalar(0.5), ARIL_ALL, ARIL_QUANTILE_LINEAR);
     CHECK(aril_item(middle) == aril_item(aril_median(x, ARIL_ALL, NULL)));
     CHECK(aril_ok());

@@ -19,9 +19,9 @@ static aril_tensor *values(aril_shape shape, aril_dtype dtype)
 {
     aril_tensor *x = aril_randn(shape, ARIL_F32, aril_cpu());
     if (aril_dtype_is_float(dtype)) return aril_cast(aril_round(aril_mul_scalar(x, 50)), dtype);
-    aril_tensor *whole = aril_randint(dtype == ARIL_U8 || dtype == ARIL_BOOL ? 0 : -40, 40, shape,
-                                      ARIL_I64, aril_cpu());
-    return aril_cast(whole, dtype);
+    aril_tensor *integer = aril_randint(dtype == ARIL_U8 || dtype == ARIL_BOOL ? 0 : -40, 40, shape,
+                                        ARIL_I64, aril_cpu());
+    return aril_cast(integer, dtype);
 }
 
 /* The same with NaN and infinities in the second half. */
@@ -283,9 +283,9 @@ TEST(counting)
                 test_both_refuse("histc", binned, with_odd_ones(x));
             }
         }
-        aril_tensor *whole = aril_randint(0, 50, ARIL_SHAPE(n), ARIL_I32, aril_cpu());
-        test_against_reference("bincount", counted, whole, 0);
-        test_both_refuse("bincount", counted, aril_sub_scalar(whole, 50));
+        aril_tensor *integer = aril_randint(0, 50, ARIL_SHAPE(n), ARIL_I32, aril_cpu());
+        test_against_reference("bincount", counted, integer, 0);
+        test_both_refuse("bincount", counted, aril_sub_scalar(integer, 50));
     }
 }
 

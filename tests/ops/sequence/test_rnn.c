@@ -27,9 +27,9 @@ static bool near_all(aril_tensor *t, const double *want, double tolerance)
 static double worst(aril_tensor *a, aril_tensor *b)
 {
     const double *d = aril_data(aril_cast(aril_abs(aril_sub(a, b)), ARIL_F64));
-    double most = d ? 0 : INFINITY;
-    for (int64_t i = 0; d && i < aril_numel(a); i++) most = d[i] > most ? d[i] : most;
-    return most;
+    double max = d ? 0 : INFINITY;
+    for (int64_t i = 0; d && i < aril_numel(a); i++) max = d[i] > max ? d[i] : max;
+    return max;
 }
 
 /* With x = [1 2], h = [0 1], W_x = [1 0; 0 -1; 2 -1] and W_h = [1 0; 3 2; 1 0]:
@@ -244,7 +244,7 @@ typedef struct layout {
     bool reverse, ended, bias; /* ended: sequences of different lengths */
 } layout;
 
-enum { MOST_OUT = 9 };
+enum { MAX_OUT = 9 };
 
 static aril_tensor *noise(aril_shape shape, aril_dtype type)
 {
@@ -325,17 +325,17 @@ TEST(rows_agree_with_the_reference)
         for (int i = 0; i < LAYOUTS; i++)
             for (int k = 0; k < 3; k++) {
                 ARIL_SCOPE;
-                aril_tensor *got[MOST_OUT], *want[MOST_OUT];
+                aril_tensor *got[MAX_OUT], *want[MAX_OUT];
                 int n = run_seq(kind, &layouts[i], types[k].type, 1, want);
                 for (int level = 0; level <= top; level++) {
                     aril__cpu_set(level);
                     run_seq(kind, &layouts[i], types[k].type, 0, got);
                     for (int j = 0; j < n; j++) {
-                        double most = aril_item(aril_amax(aril_abs(want[j]), ARIL_ALL));
+                        double max = aril_item(aril_amax(aril_abs(want[j]), ARIL_ALL));
                         double e = worst(got[j], want[j]);
-                        CHECK_MSG(e <= types[k].tolerance * (1 + most),
+                        CHECK_MSG(e <= types[k].tolerance * (1 + max),
                                   "level %d, kind %d, layout %d, type %d, result %d: %g of %g",
-                                  level, kind, i, k, j, e, most);
+                                  level, kind, i, k, j, e, max);
                     }
                 }
             }
@@ -349,7 +349,7 @@ TEST(results_do_not_depend_on_threads)
     layout l = { 4, 40, 130, true, true, true };
     for (int kind = 0; kind < 3; kind++) {
         ARIL_SCOPE;
-        aril_tensor *one[MOST_OUT], *three[MOST_OUT];
+        aril_tensor *one[MAX_OUT], *three[MAX_OUT];
         aril_set_threads(1);
         int n = run_seq(kind, &l, ARIL_F32, 0, one);
         aril_set_threads(3);

@@ -78,13 +78,13 @@ static void check_narrow(const test_sample *s)
         if (!why) why = test_gradients(s, wide, want);
         for (int i = 0; i < s->n_in && !why; i++) {
             if (!got[i] || !want[i]) continue;
-            double tol = 2 * test_tolerance(narrow[k]), most = 1;
+            double tol = 2 * test_tolerance(narrow[k]), max = 1;
             const double *v = aril_data(want[i]);
-            for (int64_t j = 0; v && j < aril_numel(want[i]); j++) most = fmax(most, fabs(v[j]));
+            for (int64_t j = 0; v && j < aril_numel(want[i]); j++) max = fmax(max, fabs(v[j]));
             if (aril_dtype_of(got[i]) != aril_dtype_of(low[i]))
                 why = "the gradient has another dtype than its input";
             else
-                why = test_difference_in_value(got[i], want[i], tol, tol * most);
+                why = test_difference_in_value(got[i], want[i], tol, tol * max);
         }
         if (why) FAIL(s, aril_dtype_name(narrow[k]), why);
         aril_clear_error();

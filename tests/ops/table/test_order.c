@@ -219,7 +219,7 @@ static aril_tensor *by_samples(aril_tensor *x)
                         ARIL_AXES(3, 2, 0, 1));
 }
 
-static bool lies_by_samples(aril_tensor *t)
+static bool is_samples_last(aril_tensor *t)
 {
     return aril_stride(t, 0) == 1 && aril_is_contiguous(aril_permute(t, ARIL_AXES(2, 3, 1, 0)));
 }
@@ -234,7 +234,7 @@ static void check_samples(size_t k, int batch, int channels)
     for (int i = 0; i < 2; i++) {
         x[i] = aril_parameter(normal(ARIL_SHAPE(batch, channels, 8, 6), 4));
         aril_tensor *from = i ? x[i] : by_samples(x[i]);
-        CHECK(i || lies_by_samples(from));
+        CHECK(i || is_samples_last(from));
         y[i] = ops[k].run(aril_tanh(from));
         aril_tensor *loss = aril_sum(aril_mul(aril_square(y[i]), y[i]), ARIL_ALL);
         CHECK_MSG(aril_gradients(loss, ARIL_LIST(x[i]), &g[i], OPTS(aril_grad_opts, 0)) == ARIL_OK,
@@ -289,11 +289,11 @@ TEST(layers_with_few_channels_keep_samples_last)
         for (int64_t from = 0, n = i ? 8 : 32; from < 32; from += n) {
             aril_tensor *h = aril_conv2d(aril_narrow(x, 0, from, n), w1, b,
                                          OPTS(aril_conv_opts, .activation = ARIL_RELU));
-            CHECK(lies_by_samples(h) == (n == 32));
+            CHECK(is_samples_last(h) == (n == 32));
             h = aril_max_pool2d(h, OPTS(aril_pool_opts, .kernel = { 2 }), NULL);
-            CHECK(lies_by_samples(h) == (n == 32));
+            CHECK(is_samples_last(h) == (n == 32));
             h = aril_conv2d(h, w2, NULL, OPTS(aril_conv_opts, .padding = { 1, 1 }));
-            CHECK(lies_by_samples(h) == (n == 32));
+            CHECK(is_samples_last(h) == (n == 32));
             loss[i] = aril_add(loss[i], aril_sum(aril_square(aril_flatten(h, 1, -1)), ARIL_ALL));
         }
         CHECK_INT(aril_gradients(loss[i], ARIL_LIST(w1, w2, b), grad[i], OPTS(aril_grad_opts, 0)),
@@ -312,18 +312,18 @@ TEST(layers_with_few_channels_keep_samples_last)
 
 /* ---- blocks of networks ---- */
 
-enum { MOST = 32 };
+enum { MAX_KEPT = 32 };
 
 /* Results, and gradients of intermediate leaves, that are not channels-last. */
 static int lost;
-static aril_tensor *kept[MOST];
+static aril_tensor *kept[MAX_KEPT];
 static int n_kept;
 
 static aril_tensor *see(aril_tensor *t)
 {
     lost += !is_last(t);
     aril_retain_grad(t);
-    if (n_kept < MOST) kept[n_kept++] = t;
+    if (n_kept < MAX_KEPT) kept[n_kept++] = t;
     return t;
 }
 

@@ -51,12 +51,12 @@ static bool all_near(aril_tensor *got, const double *want, double tolerance, con
 /* Runs a check with each instruction set that the machine has. */
 static void at_each_level(void (*check)(void))
 {
-    int most = aril__cpu();
-    for (int level = 0; level <= most; level++) {
+    int max = aril__cpu();
+    for (int level = 0; level <= max; level++) {
         aril__cpu_set(level);
         check();
     }
-    aril__cpu_set(most);
+    aril__cpu_set(max);
 }
 
 /* ---- reductions of [a, n, b] over the middle ---- */
@@ -423,16 +423,16 @@ TEST(scans_of_any_length)
             double *sum = w, *top = w + x->numel, *at = top + x->numel;
             for (int64_t c = 0; c < 2 * side; c++) {
                 int64_t e = c / side * n * side + c % side;
-                double s = 0, best = -INFINITY, place = 0;
+                double s = 0, best = -INFINITY, position = 0;
                 for (int64_t k = 0; k < n; k++, e += side) {
                     s += v[e];
                     if (v[e] >= best) {
                         best = v[e];
-                        place = (double)k;
+                        position = (double)k;
                     }
                     sum[e] = s;
                     top[e] = best;
-                    at[e] = place;
+                    at[e] = position;
                 }
             }
             all_near(aril_cumsum(x, 1), sum, 1e-6, "cumsum");
@@ -501,9 +501,9 @@ TEST(nonzero_of_any_length)
             for (int64_t e = 0; e < x->numel; e++) {
                 if (v[e] == 0) continue;
                 double *q = p + k * x->ndim;
-                double place = flat ? q[0] * (double)n[2] + q[1]
-                                    : (q[0] * (double)n[1] + q[1]) * (double)n[2] + q[2];
-                same &= k < at->dim[0] && place == (double)e && s[k] == v[e];
+                double position = flat ? q[0] * (double)n[2] + q[1]
+                                       : (q[0] * (double)n[1] + q[1]) * (double)n[2] + q[2];
+                same &= k < at->dim[0] && position == (double)e && s[k] == v[e];
                 k++;
             }
             CHECK(same);

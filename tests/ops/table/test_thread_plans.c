@@ -150,11 +150,11 @@ TEST(the_cache_is_bounded)
 {
     start();
     aril__plan_stats s = aril__plans_stats();
-    for (int64_t k = 0; k < 2 * s.most; k++) CHECK(is_right(2, 2, k));
+    for (int64_t k = 0; k < 2 * s.max; k++) CHECK(is_right(2, 2, k));
     s = aril__plans_stats();
-    CHECK(s.kept <= s.most);
+    CHECK(s.kept <= s.max);
     /* Evicted plans are destroyed, except those that this thread holds. */
-    CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= 2 * s.most);
+    CHECK(atomic_load(&prepared) - atomic_load(&destroyed) <= 2 * s.max);
     CHECK(atomic_load(&destroyed) > 0);
     CHECK_INT(atomic_load(&wrong), 0);
 }
@@ -165,7 +165,7 @@ TEST(recently_used_plans_are_kept)
     aril__plan_stats s = aril__plans_stats();
     CHECK(is_right(7, 7, 3));
     int before = 0;
-    for (int64_t k = 0; k < 3 * s.most; k++) {
+    for (int64_t k = 0; k < 3 * s.max; k++) {
         CHECK(is_right(1, 1, 5000 + k));
         before = atomic_load(&prepared);
         CHECK(is_right(7, 7, 3));

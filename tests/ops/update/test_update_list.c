@@ -22,12 +22,12 @@
         aril_clear_error();                                                                 \
     } while (0)
 
-enum { MOST = 200 };
+enum { MAX_PARAMS = 200 };
 
 /* n parameters of 3, 4, 5 ... elements with gradients and Adam's two slots, as inputs of the op. */
 typedef struct list {
     int n;
-    aril_tensor *in[ARIL__UPDATE_FIXED + MOST * ARIL__ITEM];
+    aril_tensor *in[ARIL__UPDATE_FIXED + MAX_PARAMS * ARIL__ITEM];
 } list;
 
 static const struct update_attrs adam = {
@@ -247,10 +247,10 @@ TEST(long_list_equals_many_calls)
     static list together, apart;
     for (int d = 0; d < 3; d++) {
         ARIL_SCOPE;
-        list_new(&together, MOST, dtypes[d]);
-        list_new(&apart, MOST, dtypes[d]);
+        list_new(&together, MAX_PARAMS, dtypes[d]);
+        list_new(&apart, MAX_PARAMS, dtypes[d]);
         CHECK_INT(list_apply(&together), ARIL_OK);
-        for (int i = 0; i < MOST; i++) {
+        for (int i = 0; i < MAX_PARAMS; i++) {
             list one = { .n = 1 };
             memcpy(one.in, apart.in, ARIL__UPDATE_FIXED * sizeof *one.in);
             memcpy(one.in + ARIL__UPDATE_FIXED, apart.in + ARIL__UPDATE_FIXED + i * ARIL__ITEM,
@@ -333,7 +333,7 @@ TEST(tensors_of_the_same_layout_need_no_memory)
     static list l;
     for (int d = 0; d < 3; d++) {
         ARIL_SCOPE;
-        list_new(&l, MOST, dtypes[d]);
+        list_new(&l, MAX_PARAMS, dtypes[d]);
         aril_fail_allocation(1);
         aril_status s = list_apply(&l);
         bool failed = aril_allocation_failed();

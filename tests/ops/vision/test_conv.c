@@ -142,9 +142,9 @@ static aril_tensor *some(int ndim, const int64_t *dim, bool last, aril_dtype dty
 static double size_of(aril_tensor *t)
 {
     const double *v = aril_data(aril_cast(t, ARIL_F64));
-    double most = 1;
-    for (int64_t i = 0; i < aril_numel(t); i++) most = fabs(v[i]) > most ? fabs(v[i]) : most;
-    return most;
+    double max = 1;
+    for (int64_t i = 0; i < aril_numel(t); i++) max = fabs(v[i]) > max ? fabs(v[i]) : max;
+    return max;
 }
 
 /* The results of all rows, the reference last, agree within `tol` of their magnitude before the
@@ -264,9 +264,9 @@ TEST(activations_of_nan_and_infinity)
 
 /* ---- reordered weights ---- */
 
-static bool close_to(aril_tensor *a, aril_tensor *b, double most)
+static bool close_to(aril_tensor *a, aril_tensor *b, double max)
 {
-    return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)) <= most;
+    return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL)) <= max;
 }
 
 /* A weight used for inference may be cached in another format. A write to it, through any view,

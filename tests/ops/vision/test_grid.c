@@ -24,7 +24,7 @@ static double dot(aril_tensor *a, aril_tensor *b)
 }
 
 /* A result depends neither on adjacent positions nor on other channels. */
-static void places_stand_alone(aril_dtype dtype, aril_grid_opts how)
+static void points_are_independent(aril_dtype dtype, aril_grid_opts how)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_cast(uniform(ARIL_SHAPE(2, 7, 9, 11), 1), dtype);
@@ -71,8 +71,8 @@ TEST(large_grid)
         for (int padding = 0; padding < 3; padding++)
             for (int align = 0; align < 2; align++) {
                 aril_grid_opts how = { (aril_grid_mode)mode, (aril_grid_padding)padding, align };
-                places_stand_alone(ARIL_F32, how);
-                places_stand_alone(ARIL_F64, how);
+                points_are_independent(ARIL_F32, how);
+                points_are_independent(ARIL_F64, how);
                 gradients_fit(how);
             }
 }

@@ -9,11 +9,11 @@
 #include <string.h>
 
 enum {
-    OPERANDS = 6,      /* up to five inputs, and the result */
-    BLOCK = 512,       /* elements staged at a time: four operands of 8 bytes fit L1 */
-    SPAN = 16384,      /* elements per kernel call: data read twice is still in L2 */
-    LEAST = 12288,     /* elements below which a second thread does not pay */
-    MOST = 256 * 1024, /* maximum elements per chunk, so that threads stay balanced */
+    OPERANDS = 6,           /* up to five inputs, and the result */
+    BLOCK = 512,            /* elements staged at a time: four operands of 8 bytes fit L1 */
+    SPAN = 16384,           /* elements per kernel call: data read twice is still in L2 */
+    MIN_CHUNK = 12288,      /* elements below which a second thread does not pay */
+    MAX_CHUNK = 256 * 1024, /* maximum elements per chunk, so that threads stay balanced */
 };
 
 #define TABLES(level)                                                             \
@@ -62,7 +62,7 @@ typedef struct job {
     size_t size; /* of the ctype */
     const double *params;
     int n_in;
-    aril__loops nest;
+    aril__loops loops;
     int64_t inner;        /* elements of the innermost dimension */
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
     uint8_t result_dtype; /* the type that the kernel writes */
@@ -89,9 +89,9 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
             row->store[ctype](o->base, o->offset + at, 1, block, m);
         return;
     }
-    aril__loops one = { .ndim = j->nest.ndim, .n = 1 };
-    memcpy(one.dim, j->nest.dim, sizeof one.dim);
-    memcpy(one.stride[0], j->nest.stride[k], sizeof one.stride[0]);
+    aril__loops one = { .ndim = j->loops.ndim, .n = 1 };
+    memcpy(one.dim, j->loops.dim, sizeof one.dim);
+    memcpy(one.stride[0], j->loops.stride[k], sizeof one.stride[0]);
     aril__loops_at p;
     aril__loops_seek(&one, &p, at, &o->offset);
     for (int64_t done = 0; done < m;) {
@@ -158,10 +158,10 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
         } else if (j->result_dtype == ARIL_BOOL) {
             /* A boolean result that is converted to another type or written with strides. */
             uint8_t truth[BLOCK];
-            int64_t whole[BLOCK];
+            int64_t integers[BLOCK];
             j->fn(m, truth, in, j->params, &bad);
-            for (int64_t k = 0; k < m; k++) whole[k] = truth[k];
-            stage(j, j->n_in, at, m, whole, false, ARIL__C_I64, sizeof *whole);
+            for (int64_t k = 0; k < m; k++) integers[k] = truth[k];
+            stage(j, j->n_in, at, m, integers, false, ARIL__C_I64, sizeof *integers);
         } else {
             j->fn(m, b.of[j->n_in], in, j->params, &bad);
             stage(j, j->n_in, at, m, b.of[j->n_in], false, j->ctype, j->size);
@@ -180,18 +180,18 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
     const void *in[OPERANDS] = { 0 };
     int64_t base[ARIL__NEST_OPERANDS], filled[OPERANDS];
     int bad = 0;
-    int64_t most = SPAN;
+    int64_t max = SPAN;
     for (int i = 0; i <= j->n_in; i++) {
         base[i] = j->op[i].offset;
         filled[i] = -1;
-        if (j->op[i].feed != ABSENT && j->op[i].step == 0) most = BLOCK;
+        if (j->op[i].feed != ABSENT && j->op[i].step == 0) max = BLOCK;
     }
     aril__loops_at p;
-    aril__loops_seek(&j->nest, &p, begin, base);
+    aril__loops_seek(&j->loops, &p, begin, base);
     while (begin < end) {
-        int64_t m = aril__loops_run(&j->nest, &p);
+        int64_t m = aril__loops_run(&j->loops, &p);
         if (m > end - begin) m = end - begin;
-        if (m > most) m = most;
+        if (m > max) m = max;
         for (int i = 0; i < j->n_in; i++) {
             const operand *o = &j->op[i];
             if (o->feed == ABSENT) continue;
@@ -208,7 +208,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
         j->fn(m, j->op[j->n_in].base + (size_t)p.offset[j->n_in] * j->result_size, in, j->params,
               &bad);
         begin += m;
-        aril__loops_move(&j->nest, &p, m);
+        aril__loops_move(&j->loops, &p, m);
     }
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
 }
@@ -216,17 +216,17 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
 /* Chooses how each operand is fed; true when running row by row is better. */
 static bool choose_feeds(job *j, uint8_t native)
 {
-    int last = j->nest.ndim - 1;
-    j->inner = last >= 0 ? j->nest.dim[last] : 1;
+    int last = j->loops.ndim - 1;
+    j->inner = last >= 0 ? j->loops.dim[last] : 1;
     bool rows = j->inner >= 64, simple = true;
     for (int i = 0; i <= j->n_in; i++) {
         operand *o = &j->op[i];
         if (o->feed == ABSENT) continue;
         bool same = o->dtype == (i == j->n_in ? j->result_dtype : native);
-        o->step = last >= 0 ? j->nest.stride[i][last] : 0;
+        o->step = last >= 0 ? j->loops.stride[i][last] : 0;
         bool outer = false; /* varies along an outer dimension */
-        for (int d = 0; d < last; d++) outer = outer || j->nest.stride[i][d] != 0;
-        if (aril__loops_linear(&j->nest, i))
+        for (int d = 0; d < last; d++) outer = outer || j->loops.stride[i][d] != 0;
+        if (aril__loops_linear(&j->loops, i))
             o->feed = same ? DIRECT : LINEAR;
         else if (i < j->n_in && !outer && o->step == 0)
             o->feed = CONSTANT;
@@ -311,30 +311,30 @@ aril_status aril__cpu_elementwise(aril__run *r)
               .size = aril__dtype_bytes((aril_dtype)native, 1),
               .params = params,
               .n_in = r->n_in,
-              .nest = aril__loops_of(out->ndim, out->dim),
+              .loops = aril__loops_of(out->ndim, out->dim),
               .result_dtype = result,
               .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
     bool over_input = false;
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
-        aril__loops_add(&j.nest, t);
+        aril__loops_add(&j.loops, t);
         if (!t) continue;
         j.op[i] = (operand){
             .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
         };
         over_input = over_input || (i < r->n_in && t->storage == out->storage);
     }
-    aril__loops_merge(&j.nest, r->n_in);
+    aril__loops_merge(&j.loops, r->n_in);
     bool rows = choose_feeds(&j, native);
     j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
                n * (int64_t)j.result_size >= ARIL__STREAM_COPIES_FROM &&
                aril__formula_is_quick(r->op);
     int64_t grain = n;
-    if (n > LEAST) {
-        int64_t pieces = aril__parallel_pieces(n, LEAST);
+    if (n > MIN_CHUNK) {
+        int64_t pieces = aril__parallel_pieces(n, MIN_CHUNK);
         if (pieces > 1) pieces *= 2;
         grain = ((n + pieces - 1) / pieces + 255) & ~(int64_t)255;
-        if (grain > MOST) grain = MOST;
+        if (grain > MAX_CHUNK) grain = MAX_CHUNK;
     }
     aril__parallel_for(n, grain, rows ? run_rows : run_range, &j);
     return report(r, atomic_load(&j.bad));

@@ -26,7 +26,7 @@ static int64_t stride_along(const aril_tensor *t, int axis)
 /* ---- gather ---- */
 
 typedef struct gather_job {
-    aril__loops nest; /* 0: out, 1: index, 2: x */
+    aril__loops loops; /* 0: out, 1: index, 2: x */
     int64_t base[3], along, size, bytes;
     const aril__mover *mover;
     char *out, *x;
@@ -38,7 +38,7 @@ typedef struct gather_job {
 static void gather_range(void *ctx, int64_t begin, int64_t end)
 {
     gather_job *j = ctx;
-    const aril__loops *n = &j->nest;
+    const aril__loops *n = &j->loops;
     aril__loops_at p;
     int64_t step[3] = { 0, 0, 0 };
     for (int k = 0; k < 3 && n->ndim; k++) step[k] = n->stride[k][n->ndim - 1];
@@ -67,7 +67,7 @@ aril_status aril__cpu_gather(aril__run *r)
     aril_tensor *out = r->out[0];
     int axis = (int)a->axis[0];
     if (out->numel == 0) return ARIL_OK;
-    gather_job j = { .nest = aril__loops_of(index->ndim, index->dim),
+    gather_job j = { .loops = aril__loops_of(index->ndim, index->dim),
                      .base = { out->offset, 0, x->offset },
                      .along = stride_along(x, axis),
                      .size = size_along(x, axis),
@@ -76,13 +76,13 @@ aril_status aril__cpu_gather(aril__run *r)
                      .out = aril__base(out),
                      .x = aril__base(x),
                      .index = aril__ptr(index) };
-    aril__loops_add(&j.nest, out);
-    aril__loops_add(&j.nest, index);
-    j.nest.n = 3;
-    for (int d = 0; d < index->ndim; d++) j.nest.stride[2][d] = d == axis ? 0 : stride_along(x, d);
-    aril__loops_merge(&j.nest, 0);
-    int last = j.nest.ndim - 1;
-    j.checked = last < 0 || j.nest.stride[1][last] != 1;
+    aril__loops_add(&j.loops, out);
+    aril__loops_add(&j.loops, index);
+    j.loops.n = 3;
+    for (int d = 0; d < index->ndim; d++) j.loops.stride[2][d] = d == axis ? 0 : stride_along(x, d);
+    aril__loops_merge(&j.loops, 0);
+    int last = j.loops.ndim - 1;
+    j.checked = last < 0 || j.loops.stride[1][last] != 1;
     aril_status s = ARIL_OK;
     if (j.checked) s = aril__cpu_check_indices(r->op->name, index, j.size, axis, true);
     if (s < 0) return s;
@@ -196,7 +196,7 @@ static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, ar
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
     if (combiner && a->alone[0]) { /* start from the identity element */
         static const double reals[] = { 0, 1, -INFINITY, INFINITY };
-        static const int64_t wholes[] = { 0, 1, INT64_MIN, INT64_MAX };
+        static const int64_t integers[] = { 0, 1, INT64_MIN, INT64_MAX };
         static const uint64_t unsigneds[] = { 0, 1, 0, UINT64_MAX };
         uint64_t bits;
         if (aril__is_float((aril_dtype)out->dtype))
@@ -204,7 +204,7 @@ static aril_status scatter_with(aril__run *r, const aril__combiner *combiner, ar
         else if (out->dtype == ARIL_U64)
             bits = unsigneds[how];
         else
-            memcpy(&bits, &wholes[how], sizeof bits);
+            memcpy(&bits, &integers[how], sizeof bits);
         aril__storage one = { .data = &bits, .bytes = 8 };
         aril_tensor neutral = { .dtype = out->dtype, .numel = 1, .storage = &one };
         scatter_to(out, index, &neutral, axis, wrap, NULL, how);

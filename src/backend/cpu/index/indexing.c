@@ -176,12 +176,12 @@ aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const a
             aril__parallel_for(count, GRAIN, offset_range, &o);
             continue;
         }
-        aril__loops nest = aril__loops_of(p->nb, p->dim + p->at);
-        aril__loops_at place;
-        aril__loops_add(&nest, index[k]);
-        aril__loops_seek(&nest, &place, 0, &at);
-        for (; at < count; at++, aril__loops_move(&nest, &place, 1))
-            out[at] += aril__wrap(v[place.offset[0]], size) * stride;
+        aril__loops loops = aril__loops_of(p->nb, p->dim + p->at);
+        aril__loops_at position;
+        aril__loops_add(&loops, index[k]);
+        aril__loops_seek(&loops, &position, 0, &at);
+        for (; at < count; at++, aril__loops_move(&loops, &position, 1))
+            out[at] += aril__wrap(v[position.offset[0]], size) * stride;
     }
     *offsets = out;
     return ARIL_OK;
@@ -190,7 +190,7 @@ aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const a
 /* ---- reading ---- */
 
 typedef struct read_job {
-    aril__loops nest; /* 0: out, 1: x, 2: offsets */
+    aril__loops loops; /* 0: out, 1: x, 2: offsets */
     int64_t base[3];
     const aril__mover *mover;
     char *out, *x;
@@ -206,7 +206,7 @@ typedef struct read_job {
 static void read_rows(void *ctx, int64_t begin, int64_t end)
 {
     const read_job *j = ctx;
-    aril__loops n = j->nest; /* without the row itself */
+    aril__loops n = j->loops; /* without the row itself */
     int64_t bytes = n.dim[--n.ndim] * j->bytes, sf = n.stride[2][n.ndim - 1];
     int64_t row = n.stride[0][n.ndim - 1] * j->bytes;
     aril__loops_at p;
@@ -233,7 +233,7 @@ static void read_rows(void *ctx, int64_t begin, int64_t end)
 static void read_range(void *ctx, int64_t begin, int64_t end)
 {
     const read_job *j = ctx;
-    const aril__loops *n = &j->nest;
+    const aril__loops *n = &j->loops;
     aril__loops_at p;
     int last = n->ndim - 1;
     int64_t step[3] = { 0, 0, 0 };
@@ -269,22 +269,22 @@ void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__ind
                          const int64_t *offsets)
 {
     if (out->numel == 0) return;
-    read_job j = { .nest = aril__loops_of(p->ndim, p->dim),
+    read_job j = { .loops = aril__loops_of(p->ndim, p->dim),
                    .base = { out->offset, x->offset, 0 },
                    .mover = aril__mover_of((aril_dtype)x->dtype),
                    .out = aril__base(out),
                    .x = aril__base(x),
                    .offsets = offsets,
                    .bytes = aril__dtypes[x->dtype].bits / 8 };
-    aril__loops_add(&j.nest, out);
-    kept_strides(x, p, j.nest.stride[1]);
-    aril__dense_strides(p->nb, p->dim + p->at, j.nest.stride[2] + p->at);
-    j.nest.n = 3;
-    aril__loops_merge(&j.nest, 0);
-    int last = j.nest.ndim - 1;
-    if (last > 0 && j.nest.stride[0][last] == 1 && j.nest.stride[1][last] == 1 &&
-        j.nest.stride[2][last] == 0 && j.nest.stride[1][last - 1] == 0) {
-        int64_t run = j.nest.dim[last];
+    aril__loops_add(&j.loops, out);
+    kept_strides(x, p, j.loops.stride[1]);
+    aril__dense_strides(p->nb, p->dim + p->at, j.loops.stride[2] + p->at);
+    j.loops.n = 3;
+    aril__loops_merge(&j.loops, 0);
+    int last = j.loops.ndim - 1;
+    if (last > 0 && j.loops.stride[0][last] == 1 && j.loops.stride[1][last] == 1 &&
+        j.loops.stride[2][last] == 0 && j.loops.stride[1][last - 1] == 0) {
+        int64_t run = j.loops.dim[last];
         aril__parallel_for(out->numel / run, GRAIN / run, read_rows, &j);
         return;
     }
@@ -321,13 +321,13 @@ static void write_run(const write_job *j, const int64_t *at, int64_t sx, int64_t
 /* Prefetches the start of a row; the hardware prefetcher takes over from there. */
 static inline void ask_for(const char *row, int64_t bytes)
 {
-    enum { MOST = 1024, CACHE_LINE = 64 };
-    for (int64_t i = 0; i < bytes && i < MOST; i += CACHE_LINE) __builtin_prefetch(row + i);
+    enum { MAX_BYTES = 1024, CACHE_LINE = 64 };
+    for (int64_t i = 0; i < bytes && i < MAX_BYTES; i += CACHE_LINE) __builtin_prefetch(row + i);
 }
 
 /* Units are ranges of x, split among threads: each applies the indices that fall in its own range,
  * in order. Rows are prefetched one index ahead because they are scattered in memory. */
-static void write_places(void *ctx, int64_t begin, int64_t end)
+static void write_positions(void *ctx, int64_t begin, int64_t end)
 {
     const write_job *j = ctx;
     int64_t m = j->kept.dim[0], sv = j->kept.stride[1][0], bytes = m * j->bytes;
@@ -446,7 +446,7 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
             j.high = offsets[b] >= j.high ? offsets[b] + 1 : j.high;
         }
         j.pieces = aril__parallel_pieces(lines * j.n, GRAIN);
-        if (j.high > j.low) aril__parallel_for(j.pieces, 1, write_places, &j);
+        if (j.high > j.low) aril__parallel_for(j.pieces, 1, write_positions, &j);
         free(from);
         return ARIL_OK;
     }

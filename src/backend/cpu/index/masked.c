@@ -57,7 +57,7 @@ static void nonzero_range(void *ctx, int64_t begin, int64_t end)
     const aril_tensor *x = j->x;
     int64_t count = 0, *out = NULL, index[ARIL_MAX_DIMS] = { 0 }, last = x->ndim - 1;
     uint8_t truth[BLOCK];
-    int32_t places[BLOCK + 1];
+    int32_t positions[BLOCK + 1];
     if (j->out) {
         out = j->out + j->count[begin / CHUNK] * x->ndim;
         for (int64_t d = last, at = begin; d >= 0; at /= x->dim[d--]) index[d] = at % x->dim[d];
@@ -70,7 +70,7 @@ static void nonzero_range(void *ctx, int64_t begin, int64_t end)
         n = load_truth(x, at, stop, truth);
         int64_t m = 0;
         for (int64_t i = 0; i < n; i++) { /* without branching on the value */
-            places[m] = (int32_t)i;
+            positions[m] = (int32_t)i;
             m += truth[i] != 0;
         }
         count += m;
@@ -78,15 +78,15 @@ static void nonzero_range(void *ctx, int64_t begin, int64_t end)
         if (row && last == 1) {
             for (int64_t i = 0; i < m; i++, out += 2) {
                 out[0] = index[0];
-                out[1] = index[1] + places[i];
+                out[1] = index[1] + positions[i];
             }
             carry(x, index, n);
             continue;
         }
         int64_t here = 0;
         for (int64_t i = 0; i < m; i++) {
-            carry(x, index, places[i] - here);
-            here = places[i];
+            carry(x, index, positions[i] - here);
+            here = positions[i];
             for (int64_t d = 0; d <= last; d++) *out++ = index[d];
         }
         carry(x, index, n - here);
@@ -121,7 +121,7 @@ aril_status aril__cpu_nonzero(aril__run *r)
 
 /* Walks x and the mask in logical order. */
 typedef struct masked_walk {
-    aril__loops nest; /* 0: x, 1: mask */
+    aril__loops loops; /* 0: x, 1: mask */
     aril__loops_at at;
     int64_t sx, sm, bytes;
     char *x;
@@ -131,17 +131,17 @@ typedef struct masked_walk {
 
 static masked_walk walk_masked(const aril_tensor *x, const aril_tensor *mask)
 {
-    masked_walk w = { .nest = aril__loops_of(x->ndim, x->dim),
+    masked_walk w = { .loops = aril__loops_of(x->ndim, x->dim),
                       .bytes = aril__dtypes[x->dtype].bits / 8,
                       .x = aril__base(x),
                       .mask = (const uint8_t *)aril__base(mask),
                       .mover = aril__mover_of((aril_dtype)x->dtype) };
-    aril__loops_add(&w.nest, x);
-    aril__loops_add(&w.nest, mask);
+    aril__loops_add(&w.loops, x);
+    aril__loops_add(&w.loops, mask);
     int last = x->ndim - 1;
-    w.sx = last < 0 ? 0 : w.nest.stride[0][last];
-    w.sm = last < 0 ? 0 : w.nest.stride[1][last];
-    if (x->numel) aril__loops_seek(&w.nest, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
+    w.sx = last < 0 ? 0 : w.loops.stride[0][last];
+    w.sm = last < 0 ? 0 : w.loops.stride[1][last];
+    if (x->numel) aril__loops_seek(&w.loops, &w.at, 0, (int64_t[]){ x->offset, mask->offset });
     return w;
 }
 
@@ -150,10 +150,10 @@ static int64_t count_true(const aril_tensor *x, const aril_tensor *mask)
     masked_walk w = walk_masked(x, mask);
     int64_t count = 0;
     for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.loops, &w.at);
         const uint8_t *mask_at = w.mask + w.at.offset[1];
         for (int64_t i = 0; i < m; i++) count += mask_at[i * w.sm] != 0;
-        aril__loops_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.loops, &w.at, m);
     }
     return count;
 }
@@ -162,10 +162,10 @@ static void compress_to(char *out, const aril_tensor *x, const aril_tensor *mask
 {
     masked_walk w = walk_masked(x, mask);
     for (int64_t done = 0, m; done < x->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.loops, &w.at);
         out += w.bytes * w.mover->compress(out, w.x + w.at.offset[0] * w.bytes, w.sx,
                                            w.mask + w.at.offset[1], w.sm, m);
-        aril__loops_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.loops, &w.at, m);
     }
 }
 
@@ -193,10 +193,10 @@ aril_status aril__cpu_masked_scatter(aril__run *r)
     masked_walk w = walk_masked(out, r->in[1]);
     const char *from = aril__ptr(src);
     for (int64_t done = 0, m; done < out->numel; done += m) {
-        m = aril__loops_run(&w.nest, &w.at);
+        m = aril__loops_run(&w.loops, &w.at);
         from += w.bytes * w.mover->spread(w.x + w.at.offset[0] * w.bytes, w.sx, from,
                                           w.mask + w.at.offset[1], w.sm, m);
-        aril__loops_move(&w.nest, &w.at, m);
+        aril__loops_move(&w.loops, &w.at, m);
     }
     return ARIL_OK;
 }

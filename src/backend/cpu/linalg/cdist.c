@@ -26,40 +26,40 @@ typedef struct job {
 } job;
 
 /* Rows begin .. end - 1 of all matrices of a, in parts that belong to the same matrix. */
-typedef void part_fn(job *j, int64_t row, int64_t n, const char *b, void *room);
+typedef void part_fn(job *j, int64_t row, int64_t n, const char *b, void *buffer);
 
-static void by_matrix(job *j, int64_t begin, int64_t end, part_fn *part, void *room)
+static void by_matrix(job *j, int64_t begin, int64_t end, part_fn *part, void *buffer)
 {
     while (begin < end) {
         int64_t matrix = begin / j->rows_a, stop = (matrix + 1) * j->rows_a;
         if (stop > end) stop = end;
         part(j, begin, stop - begin, j->b + (size_t)(matrix * j->rows_b * j->size) * j->bytes,
-             room);
+             buffer);
         begin = stop;
     }
 }
 
-static void distances_part(job *j, int64_t row, int64_t n, const char *b, void *room)
+static void distances_part(job *j, int64_t row, int64_t n, const char *b, void *buffer)
 {
     ARIL__PICK(distances, j->bytes == 8)
-    (j->a + (size_t)(row * j->size) * j->bytes, n, b, j->rows_b, j->size, j->order, room,
+    (j->a + (size_t)(row * j->size) * j->bytes, n, b, j->rows_b, j->size, j->order, buffer,
      j->out + (size_t)(row * j->rows_b) * j->bytes);
 }
 
 static void distances_range(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
-    void *room = aril__malloc((size_t)(j->size ? j->size : 1) * WIDEST);
-    if (room)
-        by_matrix(j, begin, end, distances_part, room);
+    void *buffer = aril__malloc((size_t)(j->size ? j->size : 1) * WIDEST);
+    if (buffer)
+        by_matrix(j, begin, end, distances_part, buffer);
     else
         atomic_store_explicit(&j->no_memory, true, memory_order_relaxed);
-    free(room);
+    free(buffer);
 }
 
-static void gradients_part(job *j, int64_t row, int64_t n, const char *b, void *room)
+static void gradients_part(job *j, int64_t row, int64_t n, const char *b, void *buffer)
 {
-    (void)room;
+    (void)buffer;
     size_t pairs = (size_t)(row * j->rows_b) * j->bytes;
     ARIL__PICK(gradients, j->bytes == 8)
     (j->a + (size_t)(row * j->size) * j->bytes, n, b, j->rows_b, j->size, j->g + pairs,

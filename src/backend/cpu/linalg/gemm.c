@@ -10,10 +10,10 @@
 #endif
 
 enum {
-    LEAST = 160 * 1024, /* multiplications that make a second thread worthwhile */
-    LARGE = 16 << 20,   /* from here on, pieces are small enough to balance the load */
-    PER_THREAD = 4,     /* pieces per thread of a large product */
-    UNIT_M = 4,         /* tile sizes are multiples: full registers on any machine */
+    MIN_WORK = 160 * 1024, /* multiplications that make a second thread worthwhile */
+    LARGE = 16 << 20,      /* from here on, pieces are small enough to balance the load */
+    PER_THREAD = 4,        /* pieces per thread of a large product */
+    UNIT_M = 4,            /* tile sizes are multiples: full registers on any machine */
     UNIT_N = 32,
     UNIT_DOT = 4,
 };
@@ -122,14 +122,14 @@ typedef struct finish {
 
 typedef struct tiles {
     const aril__product *p;
-    aril__gemm whole; /* for the first batch index */
+    aril__gemm full; /* for the first batch index */
     aril__gemm_fn *fn;
     const finish *finish;
     int64_t size;               /* bytes per element */
     int64_t tm, tn, rows, cols; /* tile sizes, and number of tiles */
 } tiles;
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -149,7 +149,7 @@ static int64_t piece_size(int64_t n, int64_t pieces, int64_t unit)
  * as possible. One thread computes a tile over all of k: the cut changes no bit of the result. */
 static void choose_tiles(tiles *t, int64_t threads, int64_t wanted)
 {
-    const aril__gemm *g = &t->whole;
+    const aril__gemm *g = &t->full;
     bool dots = g->path == ARIL__GEMM_DOTS;
     int64_t unit_m = dots ? UNIT_DOT : UNIT_M, unit_n = dots ? UNIT_DOT : UNIT_N, best = INT64_MAX;
     int64_t read = dots ? 0 : g->path == ARIL__GEMM_DIRECT ? 1 : 4; /* per element read or packed */
@@ -205,10 +205,10 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) {
         int64_t at[3], row = i % per / t->cols * t->tm, col = i % per % t->cols * t->tn;
         aril__product_at(t->p, i / per, at);
-        aril__gemm g = t->whole;
+        aril__gemm g = t->full;
         bool turned = g.turned;
-        g.m = least(t->tm, g.m - row);
-        g.n = least(t->tn, g.n - col);
+        g.m = min(t->tm, g.m - row);
+        g.n = min(t->tn, g.n - col);
         g.a = (const char *)g.a + (at[turned] + row * g.a_row) * size;
         g.b = (const char *)g.b + (at[!turned] + col * g.b_col) * size;
         g.c = (char *)g.c + (at[2] + row * g.c_row + col * g.c_col) * size;
@@ -222,20 +222,20 @@ static void run_product(const aril__product *p, aril__gemm_fn *fn, bool own, boo
 {
     if (p->batch == 0 || p->m == 0 || p->n == 0) return;
     tiles t = { .p = p,
-                .whole = { .m = p->m,
-                           .n = p->n,
-                           .k = p->k,
-                           .a = p->a,
-                           .b = p->b,
-                           .c = p->c,
-                           .a_row = p->a_row,
-                           .a_col = p->a_col,
-                           .b_row = p->b_row,
-                           .b_col = p->b_col,
-                           .c_row = p->c_row,
-                           .c_col = p->c_col,
-                           .path = ARIL__GEMM_PACKED,
-                           .add = add },
+                .full = { .m = p->m,
+                          .n = p->n,
+                          .k = p->k,
+                          .a = p->a,
+                          .b = p->b,
+                          .c = p->c,
+                          .a_row = p->a_row,
+                          .a_col = p->a_col,
+                          .b_row = p->b_row,
+                          .b_col = p->b_col,
+                          .c_row = p->c_row,
+                          .c_col = p->c_col,
+                          .path = ARIL__GEMM_PACKED,
+                          .add = add },
                 .fn = fn,
                 .finish = f->bias || f->activation ? f : NULL,
                 .size = f->type == ARIL_F32 ? 4 : 8,
@@ -243,21 +243,21 @@ static void run_product(const aril__product *p, aril__gemm_fn *fn, bool own, boo
                 .tn = p->n,
                 .rows = 1,
                 .cols = 1 };
-    if (own) aril__gemm_choose(&t.whole, (size_t)t.size);
-    t.tm = t.whole.m;
-    t.tn = t.whole.n;
+    if (own) aril__gemm_choose(&t.full, (size_t)t.size);
+    t.tm = t.full.m;
+    t.tn = t.full.n;
     double work = (double)p->m * (double)p->n * (double)(p->k > 0 ? p->k : 1);
     double total = work * (double)p->batch;
-    int64_t threads = total < 2 * LEAST || aril__parallel_is_serial() ? 1 : aril_threads();
+    int64_t threads = total < 2 * MIN_WORK || aril__parallel_is_serial() ? 1 : aril_threads();
     int64_t wanted = total >= LARGE ? PER_THREAD * threads : threads,
-            most = (int64_t)(total / LEAST);
-    if (wanted > most) wanted = most > 1 ? most : 1;
+            max = (int64_t)(total / MIN_WORK);
+    if (wanted > max) wanted = max > 1 ? max : 1;
     if (own && threads == 1) {
         run_tiles(&t, 0, p->batch);
         return;
     }
     if (!own) { /* a library's bits may depend on the cut, so that must not depend on threads */
-        threads = total < 2 * LEAST ? 1 : PER_THREAD;
+        threads = total < 2 * MIN_WORK ? 1 : PER_THREAD;
         wanted = total >= LARGE ? PER_THREAD * PER_THREAD : threads;
     }
     if (p->batch < wanted) choose_tiles(&t, threads, pieces_of(wanted, p->batch));

@@ -46,7 +46,7 @@ void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_r
  * columns, k * panel elements each, one after another (the last is zero-padded); then c = a b or c
  * += a b with contiguous rows of a and c, for n columns starting at any panel. On the calling
  * thread. */
-enum { ARIL__GEMM_MOST_PANEL = 32 };
+enum { ARIL__GEMM_MAX_PANEL = 32 };
 int64_t aril__gemm_panel(aril_dtype type);
 void aril__gemm_pack(aril_dtype type, int64_t k, int64_t n, const void *b, int64_t b_row,
                      int64_t b_col, void *to);

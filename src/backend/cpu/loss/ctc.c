@@ -13,9 +13,9 @@ typedef struct ctc_job {
     int64_t *start; /* where each sample's labels start */
     void *out;
     int64_t batch, classes, blank;
-    int64_t most_times, most_states;
+    int64_t max_times, max_states;
     double *scratch;
-    int64_t room; /* doubles of scratch memory per sample */
+    int64_t scratch_size; /* doubles of scratch memory per sample */
     bool zero_infinity;
 } ctc_job;
 
@@ -34,8 +34,8 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
                   .batch = in[0]->dim[1],
                   .classes = in[0]->dim[2],
                   .blank = a->blank[0],
-                  .most_times = in[0]->dim[0],
-                  .most_states = 1,
+                  .max_times = in[0]->dim[0],
+                  .max_states = 1,
                   .zero_infinity = a->zero_infinity[0] };
     j.start = aril__malloc((size_t)(j.batch + 1) * sizeof *j.start);
     if (!j.start)
@@ -44,12 +44,12 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
     aril_status s = aril__ctc_starts(r, in, j.start);
     if (s == ARIL_OK) {
         for (int64_t n = 0; n < j.batch; n++)
-            if (2 * j.length[n] + 1 > j.most_states) j.most_states = 2 * j.length[n] + 1;
-        j.room = j.most_states * (g ? j.most_times + 2 : 2);
-        j.scratch = aril__malloc((size_t)(j.batch * j.room + 1) * sizeof *j.scratch);
+            if (2 * j.length[n] + 1 > j.max_states) j.max_states = 2 * j.length[n] + 1;
+        j.scratch_size = j.max_states * (g ? j.max_times + 2 : 2);
+        j.scratch = aril__malloc((size_t)(j.batch * j.scratch_size + 1) * sizeof *j.scratch);
         if (!j.scratch)
             s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " alignments",
-                           r->op->name, j.batch * j.room);
+                           r->op->name, j.batch * j.scratch_size);
     }
     bool f32 = r->type == ARIL_F32;
     if (s == ARIL_OK)

@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    TILE = 2048,       /* elements processed at a time */
-    WIDE = 512,        /* maximum columns per unit of work */
-    NARROW = 64,       /* rows with fewer columns are processed several at a time */
-    LEAST = 16 * 1024, /* minimum elements per unit, if there are that many */
-    MOST = 512 * 1024, /* and maximum: its sums are not in double */
+    TILE = 2048,           /* elements processed at a time */
+    WIDE = 512,            /* maximum columns per unit of work */
+    NARROW = 64,           /* rows with fewer columns are processed several at a time */
+    MIN_UNIT = 16 * 1024,  /* minimum elements per unit, if there are that many */
+    MAX_UNIT = 512 * 1024, /* and maximum: its sums are not in double */
     UNITS = 64,
 };
 
@@ -113,7 +113,7 @@ static void cut_rows(work *w)
     w->rest = total % w->width;
     w->blocks = (w->width + WIDE - 1) / WIDE;
     int64_t size = total / UNITS, columns = w->width < WIDE ? w->width : WIDE;
-    size = size < LEAST ? LEAST : size > MOST ? MOST : size;
+    size = size < MIN_UNIT ? MIN_UNIT : size > MAX_UNIT ? MAX_UNIT : size;
     w->per = (size / columns + 3) / 4 * 4;
     w->chunks = (w->rows + w->per - 1) / w->per;
     w->units = w->chunks * w->blocks;
@@ -219,7 +219,7 @@ static void repeat(const work *w, int n)
 
 static int64_t channel_grain(const work *w)
 {
-    return w->count >= LEAST ? 1 : LEAST / (w->count > 0 ? w->count : 1);
+    return w->count >= MIN_UNIT ? 1 : MIN_UNIT / (w->count > 0 ? w->count : 1);
 }
 
 /* Updates the running values, which use the unbiased variance. */
@@ -277,7 +277,7 @@ static aril_status bn_eval(const bn_job *j)
     if (j->inner != 1) {
         w.units = j->outer * j->channels;
         w.backwards = true;
-        aril__parallel_for(w.units, j->inner >= LEAST ? 1 : LEAST / (j->inner + 1) + 1,
+        aril__parallel_for(w.units, j->inner >= MIN_UNIT ? 1 : MIN_UNIT / (j->inner + 1) + 1,
                            RUN(&w, runs_range), &w);
     } else {
         repeat(&w, 3);

@@ -30,10 +30,10 @@ typedef struct rows_job {
 #define TEMPLATE "backend/cpu/norm/layer_norm.inc"
 #include "core/vector/each_target.inc"
 
-static int64_t grain_of(int64_t work, int64_t least)
+static int64_t grain_of(int64_t work, int64_t min)
 {
     int64_t grain = GRAIN / (work > 0 ? work : 1);
-    return grain > least ? grain : least;
+    return grain > min ? grain : min;
 }
 
 /* Accumulates the weight gradients while processing the rows, in one partial sum per chunk of rows.
@@ -41,8 +41,8 @@ static int64_t grain_of(int64_t work, int64_t least)
 static void run_backward(rows_job *j, bool wide)
 {
     int64_t channels = j->groups * j->per_group;
-    int64_t least = (j->rows - 1) / PARTS + 1, samples = j->rows / (j->groups ? j->groups : 1);
-    j->grain = grain_of(j->n, least);
+    int64_t min = (j->rows - 1) / PARTS + 1, samples = j->rows / (j->groups ? j->groups : 1);
+    j->grain = grain_of(j->n, min);
     if (j->groups > 1) j->grain = (j->grain + j->groups - 1) / j->groups * j->groups;
     if (samples >= 8 && j->rows > 0 && j->grain * j->n < 4 * channels) j->grain = 4 * j->groups;
     int64_t parts = aril__parallel_chunks(j->rows, j->grain);

@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-    BLOCK = 4096, /* elements processed at a time, */
-    WIDE = 16384, /* and if channels-first, where each channel is a separate piece */
-    ROUND = 16,   /* elements of the longest vector */
-    LEAST = 4,    /* minimum blocks per thread */
+    BLOCK = 4096,   /* elements processed at a time, */
+    WIDE = 16384,   /* and if channels-first, where each channel is a separate piece */
+    ROUND = 16,     /* elements of the longest vector */
+    MIN_BLOCKS = 4, /* minimum blocks per thread */
 };
 
 /* Memory as [outer, channels, inner]; channels-last, inner is 1. */
@@ -36,7 +36,7 @@ typedef struct lrn_block {
     int64_t at;                  /* the first element */
     int64_t rows, row, row_step; /* in memory */
     int64_t lines, length, step; /* in scratch memory */
-    int64_t room, pitch;         /* elements of a line without and with zero padding */
+    int64_t width, pitch;        /* elements of a line without and with zero padding */
 } lrn_block;
 
 static int64_t rounded(int64_t n)
@@ -44,7 +44,7 @@ static int64_t rounded(int64_t n)
     return (n + ROUND - 1) / ROUND * ROUND;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -57,8 +57,8 @@ static void shape_block(const lrn_job *j, int64_t some, lrn_block *b)
     b->lines = j->last ? some : 1;
     b->step = j->last ? 1 : some;
     b->length = j->channels * b->step;
-    b->room = rounded(b->length);
-    b->pitch = b->room + rounded((j->before + j->after) * b->step);
+    b->width = rounded(b->length);
+    b->pitch = b->width + rounded((j->before + j->after) * b->step);
 }
 
 static lrn_block block_of(const lrn_job *j, int64_t i)
@@ -66,7 +66,7 @@ static lrn_block block_of(const lrn_job *j, int64_t i)
     int64_t along = j->last ? j->outer : j->inner, each = (along + j->some - 1) / j->some;
     int64_t sample = i / each, from = i % each * j->some;
     lrn_block b = { .at = j->last ? from * j->channels : sample * j->channels * j->inner + from };
-    shape_block(j, least(j->some, along - from), &b);
+    shape_block(j, min(j->some, along - from), &b);
     return b;
 }
 
@@ -96,18 +96,18 @@ static aril_status run_job(aril__run *r, bool last)
                   .y = aril__ptr(r->out[0]) };
     if (x->numel == 0) return ARIL_OK;
     for (int d = 2; d < x->ndim; d++) *(last ? &j.outer : &j.inner) *= x->dim[d];
-    j.before = least(j.size / 2, j.channels - 1);
-    j.after = least((j.size - 1) / 2, j.channels - 1);
+    j.before = min(j.size / 2, j.channels - 1);
+    j.after = min((j.size - 1) / 2, j.channels - 1);
     int64_t along = last ? j.outer : j.inner;
     j.some = (last ? BLOCK : WIDE) / j.channels;
     if (!last) j.some = rounded(j.some);
-    j.some = least(j.some > 1 ? j.some : last ? 1 : ROUND, along);
+    j.some = min(j.some > 1 ? j.some : last ? 1 : ROUND, along);
     j.blocks = (last ? 1 : j.outer) * ((along + j.some - 1) / j.some);
-    j.pieces = aril__parallel_pieces(j.blocks, LEAST);
+    j.pieces = aril__parallel_pieces(j.blocks, MIN_BLOCKS);
     lrn_block b = { 0 };
     shape_block(&j, j.some, &b);
     j.pad_size = b.lines * b.pitch;
-    j.block_size = b.lines * b.room;
+    j.block_size = b.lines * b.width;
     j.scratch_size = j.pad_size + 4 * j.block_size + rounded(b.row);
     size_t each = r->type == ARIL_F64 ? sizeof(double) : sizeof(float);
     size_t bytes = (size_t)(j.pieces * j.scratch_size) * each;

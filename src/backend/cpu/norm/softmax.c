@@ -100,9 +100,9 @@ static aril_status run(aril__run *r, bool is_log, bool is_grad)
     }
     if (!is_grad && j.inner < NARROW && j.n * j.inner >= GRAIN && run_narrow(&j, outer, wide))
         return ARIL_OK;
-    int64_t most = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
-    most = most < COLS ? most : COLS;
-    j.blocks = aril__parallel_chunks(j.inner, most);
+    int64_t max = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
+    max = max < COLS ? max : COLS;
+    j.blocks = aril__parallel_chunks(j.inner, max);
     j.width = ((j.inner - 1) / j.blocks / 16 + 1) * 16;
     j.blocks = aril__parallel_chunks(j.inner, j.width);
     int64_t each = j.n * (j.inner < j.width ? j.inner : j.width);

@@ -23,7 +23,7 @@ typedef struct draw {
 
 static draw draw_of(const aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
+    const struct create_attrs *a = r->attrs;
     draw d = { .key = aril__rng_key_of(r),
                .out = aril__base(r->out[0]),
                .offset = r->out[0]->offset,
@@ -115,10 +115,10 @@ static void randint_range(void *ctx, int64_t begin, int64_t end)
 
 aril_status aril__cpu_randint(aril__run *r)
 {
-    const struct make_attrs *a = r->attrs;
+    const struct create_attrs *a = r->attrs;
     draw d = draw_of(r);
-    d.low = a->whole[0];
-    d.range = (uint64_t)a->whole[2] - (uint64_t)a->whole[0];
+    d.low = a->integer[0];
+    d.range = (uint64_t)a->integer[2] - (uint64_t)a->integer[0];
     aril__parallel_for(r->out[0]->numel, GRAIN, randint_range, &d);
     return ARIL_OK;
 }
@@ -142,10 +142,10 @@ aril_status aril__cpu_randperm(aril__run *r)
     int bits = 1;
     while (bits < 20 && (int64_t)4 << bits < n) bits++;
     size_t buckets = (size_t)1 << bits;
-    int64_t *place = aril__calloc((buckets + 1) * sizeof *place);
+    int64_t *start = aril__calloc((buckets + 1) * sizeof *start);
     ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
-    if (!place || !t) {
-        free(place);
+    if (!start || !t) {
+        free(start);
         free(t);
         return aril__fail(ARIL_ERR_MEMORY, "randperm: out of memory for %lld draws", (long long)n);
     }
@@ -154,11 +154,11 @@ aril_status aril__cpu_randperm(aril__run *r)
             uint64_t block[BLOCK];
             int64_t m = n - at < BLOCK ? n - at : BLOCK;
             aril__rng_u64(d.key, at, at + m, block);
-            for (int64_t i = 0; i < m && round == 0; i++) place[(block[i] >> (64 - bits)) + 1]++;
+            for (int64_t i = 0; i < m && round == 0; i++) start[(block[i] >> (64 - bits)) + 1]++;
             for (int64_t i = 0; i < m && round == 1; i++)
-                t[place[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
+                t[start[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
         }
-        for (size_t k = 0; k < buckets && round == 0; k++) place[k + 1] += place[k];
+        for (size_t k = 0; k < buckets && round == 0; k++) start[k + 1] += start[k];
     }
     for (int64_t i = 1; i < n; i++) {
         ticket one = t[i];
@@ -171,7 +171,7 @@ aril_status aril__cpu_randperm(aril__run *r)
         for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
         put(&d, ARIL__C_I64, at, block, m);
     }
-    free(place);
+    free(start);
     free(t);
     return ARIL_OK;
 }

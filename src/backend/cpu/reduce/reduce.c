@@ -43,22 +43,22 @@ enum { STRETCH = 2048 }; /* elements searched for a position at a time */
                                               .ordered = ordered_ }
 
 #define T         double
-#define LEAST     (-INFINITY)
-#define MOST      INFINITY
+#define LOWEST    (-INFINITY)
+#define HIGHEST   INFINITY
 #define NAME(x)   x##_real
 #define IS_NAN(x) ((x) != (x))
 #include "backend/cpu/reduce/reduce_states.inc"
 
 #define T         int64_t
-#define LEAST     INT64_MIN
-#define MOST      INT64_MAX
+#define LOWEST    INT64_MIN
+#define HIGHEST   INT64_MAX
 #define NAME(x)   x##_i64
 #define IS_NAN(x) false
 #include "backend/cpu/reduce/reduce_states.inc"
 
 #define T         uint64_t
-#define LEAST     0
-#define MOST      UINT64_MAX
+#define LOWEST    0
+#define HIGHEST   UINT64_MAX
 #define NAME(x)   x##_u64
 #define IS_NAN(x) false
 #include "backend/cpu/reduce/reduce_states.inc"

@@ -13,7 +13,7 @@ enum {
     GRAIN = 64 * 1024, /* minimum additions per thread */
     UNITS = 32,        /* enough units of work for the threads of a large machine */
     FOLD = 64,         /* shorter rows are processed several at a time ... */
-    VECTOR_MOST = 16,  /* ... as are rows that are not a multiple of a vector */
+    VECTOR_MAX = 16,   /* ... as are rows that are not a multiple of a vector */
     STAGED = 2048,     /* elements converted at a time */
     EVEN = 4,          /* round the blocks of a row up to a multiple of this, to balance threads */
 };
@@ -51,7 +51,7 @@ static const void *at(const job *j, int64_t offset)
 static int64_t folded(int64_t m)
 {
     int64_t fold = 1;
-    while (m * fold % VECTOR_MOST && fold < VECTOR_MOST) fold *= 2;
+    while (m * fold % VECTOR_MAX && fold < VECTOR_MAX) fold *= 2;
     while (m * fold < FOLD) fold *= 2;
     return m * fold <= ROW ? fold : 1;
 }
@@ -111,7 +111,7 @@ static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, w
     const aril__reducer *how = j->how;
     if (n->ndim != 2 || !j->size || how->ordered || n->stride[0][1] != 1) return false;
     int64_t w = n->dim[1], rows = (to - from) / w;
-    if (w < VECTOR_MOST || w > ROW || from % w || to % w || rows < 8) return false;
+    if (w < VECTOR_MAX || w > ROW || from % w || to % w || rows < 8) return false;
     word wide[PLANES * ROW];
     how->start(&j->params, wide, w, w, from);
     how->across(&j->params, wide, w, at(j, offset + from / w * n->stride[0][0]), n->stride[0][0],
@@ -204,7 +204,7 @@ static void block_of(const job *j, int64_t b, int64_t *first, int64_t *last)
     *last = start + (in + j->width < j->run ? in + j->width : j->run);
 }
 
-static void whole_range(void *ctx, int64_t begin, int64_t end)
+static void full_range(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
     word s[PLANES * ROW];
@@ -326,8 +326,8 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
         j.width = ((j.run - 1) / j.blocks / FOLD + 1) * FOLD;
         j.blocks = aril__parallel_chunks(j.run, j.width);
     } else { /* blocks of whole runs, or of any number of lines */
-        int64_t one = j.rows ? j.run : 1, most = ROW / one, fits = grain / (one * count);
-        j.width = one * (fits < 1 ? 1 : fits < most ? fits : most);
+        int64_t one = j.rows ? j.run : 1, max = ROW / one, fits = grain / (one * count);
+        j.width = one * (fits < 1 ? 1 : fits < max ? fits : max);
         j.run = j.outputs;
         j.blocks = aril__parallel_chunks(j.run, j.width);
     }
@@ -337,7 +337,7 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
         int64_t some = each < grain ? grain / each : 1;
         int64_t pieces = aril__parallel_pieces(units, each < grain / 4 ? grain / 4 / each : 1);
         int64_t even = (units - 1) / pieces + 1;
-        aril__parallel_for(units, units < UNITS && even < some ? even : some, whole_range, &j);
+        aril__parallel_for(units, units < UNITS && even < some ? even : some, full_range, &j);
         return ARIL_OK;
     }
     j.parts = aril__parallel_chunks(each, grain);

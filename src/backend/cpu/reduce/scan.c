@@ -132,7 +132,7 @@ static void scan_range(void *ctx, int64_t begin, int64_t end)
         }
         return;
     }
-    int64_t most = j->cols == 1 ? ROW : LEN;
+    int64_t max = j->cols == 1 ? ROW : LEN;
     word tile[4][ROW];
     aril__loops_at p, q;
     aril__loops_seek(&j->kept, &p, begin, j->base);
@@ -144,7 +144,7 @@ static void scan_range(void *ctx, int64_t begin, int64_t end)
         aril__loops_seek(&j->scanned, &q, 0, (int64_t[4]){ 0 });
         for (int64_t at = 0; at < j->length;) {
             int64_t n = aril__loops_run(&j->scanned, &q);
-            n = n < most ? n : most;
+            n = n < max ? n : max;
             for (int k = 0; k < j->n_in; k++) load_tile(j, k, &p, &q, m, n, tile[k]);
             for (int64_t c = 0; c < m; c++)
                 j->how->line(j, state[c], tile[0] + c * LEN, tile[1] + c * LEN, tile[2] + c * LEN,
@@ -197,8 +197,8 @@ static aril_status run(aril__run *r, const scanner *how, bool larger)
     if (kept >= 0 && last >= 0 && j.kept.dim[kept] >= 4 &&
         llabs(j.kept.stride[0][kept]) < llabs(j.scanned.stride[0][last]))
         j.cols = COLS;
-    int64_t grain = GRAIN / j.length, least = j.cols > 1 && how->across ? 4 * COLS : COLS;
-    aril__parallel_for(x->numel / j.length, grain > least ? grain : least, scan_range, &j);
+    int64_t grain = GRAIN / j.length, min = j.cols > 1 && how->across ? 4 * COLS : COLS;
+    aril__parallel_for(x->numel / j.length, grain > min ? grain : min, scan_range, &j);
     return ARIL_OK;
 }
 
@@ -259,11 +259,11 @@ static bool run_dense(const aril__run *r, int kind)
                     .x = aril__ptr(x),
                     .y = aril__ptr(r->out[0]),
                     .where = r->n_out > 1 ? aril__ptr(r->out[1]) : NULL };
-    int64_t lines = x->numel / j.length, least = GRAIN / j.length;
+    int64_t lines = x->numel / j.length, min = GRAIN / j.length;
     if (kind == SUM && lines < LINES) return false; /* split long sums in four instead */
     bool across = j.inner > 1;
-    if (least < (across ? COLS : 1)) least = across ? COLS : 1;
-    int64_t grain = (lines - 1) / aril__parallel_pieces(lines, least) + 1;
+    if (min < (across ? COLS : 1)) min = across ? COLS : 1;
+    int64_t grain = (lines - 1) / aril__parallel_pieces(lines, min) + 1;
     aril__parallel_for(lines, grain,
                        (f32   ? scans_dense_f32
                         : f64 ? scans_dense_f64
@@ -276,24 +276,24 @@ static bool run_dense(const aril__run *r, int kind)
 
 #define T         double
 #define CT        ARIL__C_F64
-#define LEAST     (-INFINITY)
-#define MOST      INFINITY
+#define LOWEST    (-INFINITY)
+#define HIGHEST   INFINITY
 #define NAME(x)   x##_f64
 #define IS_NAN(x) ((x) != (x))
 #include "backend/cpu/reduce/scan.inc"
 
 #define T         int64_t
 #define CT        ARIL__C_I64
-#define LEAST     INT64_MIN
-#define MOST      INT64_MAX
+#define LOWEST    INT64_MIN
+#define HIGHEST   INT64_MAX
 #define NAME(x)   x##_i64
 #define IS_NAN(x) false
 #include "backend/cpu/reduce/scan.inc"
 
 #define T         uint64_t
 #define CT        ARIL__C_U64
-#define LEAST     0
-#define MOST      UINT64_MAX
+#define LOWEST    0
+#define HIGHEST   UINT64_MAX
 #define NAME(x)   x##_u64
 #define IS_NAN(x) false
 #include "backend/cpu/reduce/scan.inc"

@@ -15,7 +15,7 @@ enum {
     RUN = 16,
     GRAIN = 8 * 1024,
     DIGITS = 1 << 11,
-    DIGIT_LEAST = 80,  /* minimum elements for radix sort */
+    DIGIT_MIN = 80,    /* minimum elements for radix sort */
     PIECE = 64 * 1024, /* minimum elements of a long line per thread */
 };
 
@@ -77,14 +77,14 @@ static uint64_t key_f64(double v)
 }
 
 /* Keys of the values, which have ctype F32, or are integers relative to `least`. */
-static void keys_32(const job *j, bool real, const void *values, uint64_t least, uint32_t *keys)
+static void keys_32(const job *j, bool real, const void *values, uint64_t min, uint32_t *keys)
 {
     uint32_t turn = j->down ? UINT32_MAX : 0;
     if (real)
         for (int64_t i = 0; i < j->n; i++) keys[i] = key_f32(((const float *)values)[i]) ^ turn;
     else
         for (int64_t i = 0; i < j->n; i++)
-            keys[i] = (uint32_t)(((const uint64_t *)values)[i] - least) ^ turn;
+            keys[i] = (uint32_t)(((const uint64_t *)values)[i] - min) ^ turn;
 }
 
 /* The first k in sorted order, as elements at `p`: most keys are only compared with the last of
@@ -113,7 +113,7 @@ static void scan_first_k(const uint32_t *keys, uint64_t *p, int64_t n, int64_t k
 }
 
 /* Integers that differ by less than 2^32 get 32-bit keys, relative to the smallest. */
-static bool fits_32(const job *j, const void *values, uint64_t *least)
+static bool fits_32(const job *j, const void *values, uint64_t *min)
 {
     aril__ctype type = aril__dtypes[j->t[0]->dtype].ctype;
     uint64_t turn = type == ARIL__C_I64 ? UINT64_C(1) << 63 : 0, low = UINT64_MAX, high = 0;
@@ -123,7 +123,7 @@ static bool fits_32(const job *j, const void *values, uint64_t *least)
         low = x < low ? x : low;
         high = x > high ? x : high;
     }
-    *least = low ^ turn;
+    *min = low ^ turn;
     return high - low <= UINT32_MAX;
 }
 
@@ -158,30 +158,30 @@ static void give(const job *j, const int64_t *offset, const int64_t *where, cons
                                               j->out_n);
 }
 
-static void line(const job *j, const int64_t *offset, char *scratch, void *room)
+static void line(const job *j, const int64_t *offset, char *scratch, void *buffer)
 {
     int64_t n = j->n;
     const aril_tensor *x = j->t[0];
     aril__ctype type = aril__dtypes[x->dtype].ctype;
     bool real = aril__is_float((aril_dtype)x->dtype);
-    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n, least = 0;
+    uint64_t *values = (uint64_t *)(void *)scratch, *rest = values + n, min = 0;
     aril__dtypes[x->dtype].load[type](values, aril__base(x), offset[0], j->stride[0], n);
-    if (n > UINT32_MAX || type == ARIL__C_F64 || (!real && !fits_32(j, values, &least))) {
+    if (n > UINT32_MAX || type == ARIL__C_F64 || (!real && !fits_32(j, values, &min))) {
         keyed *p = (keyed *)(void *)rest, *spare = p + n;
         keys_64(j, values, p);
-        order_64(j, p, spare, real ? UINT64_MAX : 0, room, p);
+        order_64(j, p, spare, real ? UINT64_MAX : 0, buffer, p);
         for (int64_t i = 0; i < j->out_n; i++) ((int64_t *)(void *)spare)[i] = p[i].at;
         give(j, offset, (int64_t *)(void *)spare, values, p);
         return;
     }
     uint64_t *p = rest, *spare = p + n;
     uint32_t *keys = (uint32_t *)(void *)spare;
-    keys_32(j, real, values, least, keys);
+    keys_32(j, real, values, min, keys);
     if (j->kind == TOPK && j->k < n / 8) {
         scan_first_k(keys, p, n, j->k);
     } else {
         for (int64_t i = 0; i < n; i++) p[i] = (uint64_t)keys[i] << 32 | (uint64_t)i;
-        order_32(j, p, spare, real ? UINT32_MAX : 0, room, p);
+        order_32(j, p, spare, real ? UINT32_MAX : 0, buffer, p);
     }
     for (int64_t i = 0; i < j->out_n; i++) spare[i] = (uint32_t)p[i];
     give(j, offset, (int64_t *)(void *)spare, values, p);
@@ -191,8 +191,8 @@ static void lines_range(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
     size_t each = j->wide ? 8 + 2 * sizeof(keyed) : 24; /* values, and keys twice */
-    size_t room = j->n < DIGIT_LEAST ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
-    char *scratch = aril__malloc(room + (size_t)j->n * each);
+    size_t buffer = j->n < DIGIT_MIN ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
+    char *scratch = aril__malloc(buffer + (size_t)j->n * each);
     if (!scratch) {
         atomic_store(&j->failed, true);
         return;
@@ -200,7 +200,7 @@ static void lines_range(void *ctx, int64_t begin, int64_t end)
     aril__loops_at p;
     aril__loops_seek(&j->lines, &p, begin, j->base);
     for (; begin < end; begin++) {
-        line(j, p.offset, scratch + room, room ? scratch : NULL);
+        line(j, p.offset, scratch + buffer, buffer ? scratch : NULL);
         if (begin + 1 < end) aril__loops_move(&j->lines, &p, 1);
     }
     free(scratch);

@@ -16,7 +16,7 @@ enum {
     KEYS = 256,
     GROUP = 192, /* queries that make packing the keys worthwhile */
     PER_THREAD = 4,
-    MOST_SLOTS = 64,
+    MAX_SLOTS = 64,
 };
 
 /* What a kernel works on: contiguous q [batch,l,e], k [batch,s,e], v [batch,s,ev]. */
@@ -106,7 +106,7 @@ typedef struct attention_job {
     char *scratch;
     size_t bytes; /* per slot */
     int slots;
-    atomic_bool used[MOST_SLOTS];
+    atomic_bool used[MAX_SLOTS];
 } attention_job;
 
 static int take_slot(attention_job *j)
@@ -142,10 +142,10 @@ static aril_status run_tasks(aril__run *r, attention_job *j, int64_t tasks, int6
                              aril__range_fn *fn)
 {
     int64_t threads = aril__parallel_is_serial() ? 1 : aril_threads();
-    int64_t grain = (tasks + MOST_SLOTS * PER_THREAD - 1) / (MOST_SLOTS * PER_THREAD);
-    if (threads > MOST_SLOTS) { /* as many chunks of tasks as slots */
-        threads = MOST_SLOTS;
-        grain = (tasks + MOST_SLOTS - 1) / MOST_SLOTS;
+    int64_t grain = (tasks + MAX_SLOTS * PER_THREAD - 1) / (MAX_SLOTS * PER_THREAD);
+    if (threads > MAX_SLOTS) { /* as many chunks of tasks as slots */
+        threads = MAX_SLOTS;
+        grain = (tasks + MAX_SLOTS - 1) / MAX_SLOTS;
     }
     j->slots = (int)(threads < tasks ? threads : tasks);
     j->bytes = ((size_t)elements * (j->wide ? 8 : 4) + 63) & ~(size_t)63;
@@ -158,7 +158,7 @@ static aril_status run_tasks(aril__run *r, attention_job *j, int64_t tasks, int6
 
 static int64_t rounded(int64_t n)
 {
-    return (n + ARIL__GEMM_MOST_PANEL - 1) / ARIL__GEMM_MOST_PANEL * ARIL__GEMM_MOST_PANEL;
+    return (n + ARIL__GEMM_MAX_PANEL - 1) / ARIL__GEMM_MAX_PANEL * ARIL__GEMM_MAX_PANEL;
 }
 
 aril_status aril__cpu_attention(aril__run *r)
@@ -166,9 +166,9 @@ aril_status aril__cpu_attention(aril__run *r)
     attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
     const attention *a = &j.a;
     if (a->batch == 0 || a->l == 0) return ARIL_OK;
-    int64_t wanted = PER_THREAD * aril_threads(), most = (a->l + GROUP - 1) / GROUP;
+    int64_t wanted = PER_THREAD * aril_threads(), max = (a->l + GROUP - 1) / GROUP;
     j.groups = (wanted + a->batch - 1) / a->batch;
-    if (j.groups > most) j.groups = most;
+    if (j.groups > max) j.groups = max;
     j.rows = ((a->l + j.groups - 1) / j.groups + QUERIES - 1) / QUERIES * QUERIES;
     j.groups = (a->l + j.rows - 1) / j.rows;
     return run_tasks(r, &j, a->batch * j.groups, QUERIES * KEYS + rounded(a->s) * a->e,

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { LEAST = 128 * 1024 }; /* multiplications per step that make a second thread worthwhile */
+enum { MIN_WORK = 128 * 1024 }; /* multiplications per step that make a second thread worthwhile */
 
 /* ---- kernels ---- */
 
@@ -38,7 +38,7 @@ typedef struct rnn_back {
 #define TEMPLATE "backend/cpu/sequence/rnn.inc"
 #include "core/vector/each_target.inc"
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -47,21 +47,22 @@ static void forward_pieces(void *ctx, int64_t begin, int64_t end)
 {
     const rnn_job *j = ctx;
     for (int64_t i = begin; i < end; i++)
-        ARIL__PICK(forward, j->wide)(j, i * j->piece, least(j->h, (i + 1) * j->piece));
+        ARIL__PICK(forward, j->wide)(j, i * j->piece, min(j->h, (i + 1) * j->piece));
 }
 
 static void backward_pieces(void *ctx, int64_t begin, int64_t end)
 {
     const rnn_back *j = ctx;
     for (int64_t i = begin; i < end; i++)
-        ARIL__PICK(backward, j->wide)(j, i * j->piece, least(j->h, (i + 1) * j->piece));
+        ARIL__PICK(backward, j->wide)(j, i * j->piece, min(j->h, (i + 1) * j->piece));
 }
 
 /* Columns per thread, in whole panels. No bit of a result depends on it. */
 static int64_t piece_of(aril_dtype type, int64_t batch, int64_t h, int64_t gates)
 {
     int64_t panel = aril__gemm_panel(type), threads = 1;
-    if (batch * h * gates * h >= 2 * LEAST && !aril__parallel_is_serial()) threads = aril_threads();
+    if (batch * h * gates * h >= 2 * MIN_WORK && !aril__parallel_is_serial())
+        threads = aril_threads();
     int64_t panels = (h + panel - 1) / panel;
     return (panels + threads - 1) / threads * panel;
 }
@@ -79,7 +80,7 @@ static void pack_pieces(void *ctx, int64_t begin, int64_t end)
     int64_t size = p->type == ARIL_F32 ? 4 : 8;
     for (int64_t i = begin; i < end; i++) {
         int64_t matrix = i / p->count, j = i % p->count * p->panel;
-        aril__gemm_pack(p->type, p->k, least(p->panel, p->n - j),
+        aril__gemm_pack(p->type, p->k, min(p->panel, p->n - j),
                         p->b + (matrix * p->b_next + j * p->b_col) * size, p->b_row, p->b_col,
                         p->to + (matrix * p->to_next + j * p->k) * size);
     }
@@ -90,12 +91,12 @@ static void pack(pack_job *p, int64_t matrices)
     p->panel = aril__gemm_panel(p->type);
     p->count = (p->n + p->panel - 1) / p->panel;
     int64_t work = p->k * p->panel;
-    aril__parallel_for(matrices * p->count, 1 + LEAST / (work + 1), pack_pieces, p);
+    aril__parallel_for(matrices * p->count, 1 + MIN_WORK / (work + 1), pack_pieces, p);
 }
 
 static int64_t rounded(int64_t n)
 {
-    return (n + ARIL__GEMM_MOST_PANEL - 1) / ARIL__GEMM_MOST_PANEL * ARIL__GEMM_MOST_PANEL;
+    return (n + ARIL__GEMM_MAX_PANEL - 1) / ARIL__GEMM_MAX_PANEL * ARIL__GEMM_MAX_PANEL;
 }
 
 /* Initializes a sequence's state: a copy of the given one (contiguous, same dtype), or zeros. */

@@ -159,7 +159,7 @@ aril_status aril__cpu_pad_grad(aril__run *r)
 
 /* ---- channels-last: the same, with the axes in memory order ---- */
 
-static bool lies_last(const aril_tensor *t)
+static bool is_channels_last(const aril_tensor *t)
 {
     return !aril__is_dense(t) && aril_is_channels_last(t);
 }
@@ -167,7 +167,7 @@ static bool lies_last(const aril_tensor *t)
 const char *aril__cpu_pad_last_prepare(const aril__run *r, aril__plan *plan)
 {
     (void)plan;
-    bool last = lies_last(r->in[0]) && lies_last(r->out[0]);
+    bool last = is_channels_last(r->in[0]) && is_channels_last(r->out[0]);
     return last && r->in[0]->numel && r->out[0]->numel ? NULL : "not channels-last";
 }
 
@@ -177,7 +177,7 @@ static int lying_axis(int k, int ndim)
     return k == 0 ? 0 : k == ndim - 1 ? 1 : k + 1;
 }
 
-static aril_tensor as_it_lies(const aril_tensor *t)
+static aril_tensor in_memory_order(const aril_tensor *t)
 {
     aril_tensor to = *t;
     for (int k = 0; k < t->ndim; k++) {
@@ -196,7 +196,7 @@ static aril_status run_lying(aril__run *r, aril_status (*pad)(aril__run *r))
         moved.before[k] = a->before[lying_axis(k, n)];
         moved.after[k] = a->after[lying_axis(k, n)];
     }
-    aril_tensor in = as_it_lies(r->in[0]), out = as_it_lies(r->out[0]);
+    aril_tensor in = in_memory_order(r->in[0]), out = in_memory_order(r->out[0]);
     aril__run lying = *r;
     lying.attrs = &moved;
     lying.in = (aril_tensor *[]){ &in, NULL };

@@ -90,17 +90,17 @@ static void free_plan(kept_plan *p)
 }
 
 /* Returns a plan and its cache slot, -1 if it is not cached. NULL when out of memory. */
-static void *take_plan(int64_t n, bool wide, int *place)
+static void *take_plan(int64_t n, bool wide, int *slot)
 {
     int level = aril__cpu(), oldest = -1;
     void *plan = NULL;
-    *place = -1;
+    *slot = -1;
     pthread_mutex_lock(&plans.lock);
     for (int i = 0; i < KEPT && !plan; i++) {
         kept_plan *p = &plans.at[i];
         if (p->plan && p->n == n && p->wide == wide && p->level == level) {
             plan = p->plan;
-            *place = i;
+            *slot = i;
         } else if (!p->users && (oldest < 0 || p->used < plans.at[oldest].used)) {
             oldest = i;
         }
@@ -109,24 +109,24 @@ static void *take_plan(int64_t n, bool wide, int *place)
         kept_plan *p = &plans.at[oldest];
         if (p->plan) free_plan(p);
         *p = (kept_plan){ .plan = plan, .n = n, .wide = wide, .level = level };
-        *place = oldest;
+        *slot = oldest;
     }
-    if (*place >= 0) {
-        plans.at[*place].users++;
-        plans.at[*place].used = ++plans.now;
+    if (*slot >= 0) {
+        plans.at[*slot].users++;
+        plans.at[*slot].used = ++plans.now;
     }
     pthread_mutex_unlock(&plans.lock);
     return plan;
 }
 
-static void give_plan(void *plan, bool wide, int place)
+static void give_plan(void *plan, bool wide, int slot)
 {
-    if (place < 0) {
+    if (slot < 0) {
         ARIL__PICK(plan_free, wide)(plan);
         return;
     }
     pthread_mutex_lock(&plans.lock);
-    plans.at[place].users--;
+    plans.at[slot].users--;
     pthread_mutex_unlock(&plans.lock);
 }
 
@@ -152,12 +152,12 @@ static aril_status run(aril__run *r, kind which, int64_t n)
                    : which == R2C ? r->in[0]->numel / n
                                   : r->in[0]->numel / (2 * n);
     int64_t grain = n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
-    int place;
-    void *plan = take_plan(n, wide, &place);
+    int slot;
+    void *plan = take_plan(n, wide, &slot);
     j.plan = plan;
     if (plan) aril__parallel_for(rows, grain, ARIL__PICK(rows, wide), &j);
     bool failed = !plan || atomic_load(&j.failed);
-    if (plan) give_plan(plan, wide, place);
+    if (plan) give_plan(plan, wide, slot);
     return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name) : ARIL_OK;
 }
 

@@ -97,7 +97,7 @@ static void run_staged(const part *u, update_fn *update, norms_fn *norms, int64_
 /* ---- lists ---- */
 
 /* Whether element i of t in memory belongs to element i of p. */
-static bool lies_like(const aril_tensor *p, const aril_tensor *t)
+static bool same_layout(const aril_tensor *p, const aril_tensor *t)
 {
     return aril__same_dims(p->ndim, p->stride, t->ndim, t->stride) ||
            (aril__is_dense(p) && aril__is_dense(t));
@@ -107,10 +107,10 @@ static bool lies_like(const aril_tensor *p, const aril_tensor *t)
 static bool is_direct(const struct update_attrs *a, aril_tensor *const *item)
 {
     const aril_tensor *p = item[ARIL__ITEM_P];
-    if (!aril__is_packed(p) || !lies_like(p, item[ARIL__ITEM_GRAD])) return false;
+    if (!aril__is_packed(p) || !same_layout(p, item[ARIL__ITEM_GRAD])) return false;
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++) {
         const aril_tensor *t = item[ARIL__ITEM_SLOT + i];
-        if (t && !(aril__rules[a->rule[0]].scalar >> i & 1) && !lies_like(p, t)) return false;
+        if (t && !(aril__rules[a->rule[0]].scalar >> i & 1) && !same_layout(p, t)) return false;
     }
     return true;
 }
@@ -242,12 +242,12 @@ static aril_status norms_list(aril__run *r)
     double few[2 * FEW];
     norms_job j = { .fn = ARIL__PICK(norms, r->type == ARIL_F64)[a->rule[0]], .sums = few };
     int n = aril__items(r->op, r->n_in);
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < n; i++) {
         int64_t numel = r->in[ARIL__NORMS_FIXED + i * ARIL__ITEM + ARIL__ITEM_P]->numel;
-        most = numel > most ? numel : most;
+        max = numel > max ? numel : max;
     }
-    size_t chunks = (size_t)aril__parallel_chunks(most, GRAIN);
+    size_t chunks = (size_t)aril__parallel_chunks(max, GRAIN);
     if (chunks > FEW && !(j.sums = aril__malloc(chunks * 2 * sizeof *j.sums)))
         return aril__fail(ARIL_ERR_MEMORY, "update_norms: out of memory");
     for (int i = 0; i < n; i++) {

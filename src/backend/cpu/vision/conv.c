@@ -13,7 +13,7 @@
 /* Work is cut by size alone, so results do not depend on the number of threads. */
 enum {
     COLUMNS = 128 * 1024, /* column elements gathered at a time */
-    LEAST_BLOCK = 48,     /* positions */
+    MIN_BLOCK = 48,       /* positions */
     UNITS = 32,           /* target number of pieces of a large job */
     UNIT_WORK = 1 << 15,  /* multiplications per piece, at least: smaller pieces run together */
 };
@@ -51,7 +51,7 @@ static void product(aril_dtype type, int64_t m, int64_t n, int64_t k, matrix a, 
     aril__cpu_gemm(type, &g);
 }
 
-static void place_of(const aril__conv *d, int64_t p, int64_t *o)
+static void position_of(const aril__conv *d, int64_t p, int64_t *o)
 {
     o[2] = p % d->out[2];
     o[1] = p / d->out[2] % d->out[1];
@@ -138,10 +138,10 @@ static int64_t grain_of(int64_t work)
 /* Chooses as many positions as fit into COLUMNS, but few enough to leave work for all units. */
 static void choose_blocks(job *j, int64_t width, int64_t others)
 {
-    int64_t most = COLUMNS / (width > 0 ? width : 1);
+    int64_t max = COLUMNS / (width > 0 ? width : 1);
     int64_t even = pieces(j->area * others, UNITS);
-    j->block = most < LEAST_BLOCK ? LEAST_BLOCK : most;
-    if (even < j->block) j->block = even < LEAST_BLOCK ? LEAST_BLOCK : even;
+    j->block = max < MIN_BLOCK ? MIN_BLOCK : max;
+    if (even < j->block) j->block = even < MIN_BLOCK ? MIN_BLOCK : even;
     if (j->block > j->area) j->block = j->area;
     j->blocks = pieces(j->area, j->block);
     j->block = pieces(j->area, j->blocks);
@@ -152,7 +152,7 @@ static void choose_channels(job *j, int64_t others)
 {
     int64_t wanted = pieces(UNITS, others > 0 ? others : 1);
     j->cb = pieces(j->d.c, wanted < j->d.c ? wanted : j->d.c);
-    if (j->cb * j->taps < LEAST_BLOCK) j->cb = pieces(LEAST_BLOCK, j->taps);
+    if (j->cb * j->taps < MIN_BLOCK) j->cb = pieces(MIN_BLOCK, j->taps);
     if (j->cb > j->d.c) j->cb = j->d.c;
     j->c_blocks = pieces(j->d.c, j->cb);
 }

@@ -11,8 +11,8 @@
 enum {
     SAMPLES = 16,         /* divides the batch size: a vector of floats */
     FEW_CHANNELS = 8,     /* of an image that has to be transposed first */
-    MOST_CHANNELS = 16,   /* of the result, when the source is already samples-last */
-    MOST_TAPS = 128,      /* of the kernel */
+    MAX_CHANNELS = 16,    /* of the result, when the source is already samples-last */
+    MAX_TAPS = 128,       /* of the kernel */
     CHUNK_WORK = 1 << 18, /* multiplications per chunk of the loop */
 };
 
@@ -38,8 +38,8 @@ typedef struct strip {
  * same ones, shifted. */
 typedef struct strips {
     int n;
-    int64_t row, place, lo, hi; /* that position, and the taps of a row that it reads */
-    strip at[MOST_TAPS];
+    int64_t row, position, lo, hi; /* that position, and the taps of a row that it reads */
+    strip at[MAX_TAPS];
 } strips;
 
 /* Lists in s the strips of position p2 of a row, or reuses those of an earlier position: returns
@@ -53,7 +53,7 @@ static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
     int64_t lo = first < 0 ? -first : 0;
     int64_t hi = first + kernel[2] > other[2] ? other[2] - first : kernel[2];
     if (j->joined && s->row == row && s->lo == lo && s->hi == hi)
-        return (p2 - s->place) * (j->data ? 1 : d->stride[2]) * step;
+        return (p2 - s->position) * (j->data ? 1 : d->stride[2]) * step;
     int64_t rows = (j->data ? d->in : d->out)[1], p1 = row % rows, p0 = row / rows;
     int n = 0;
     strip *to = s->at;
@@ -72,7 +72,7 @@ static int64_t list_strips(const job *j, int64_t row, int64_t p2, strips *s)
     }
     s->n = n;
     s->row = row;
-    s->place = p2;
+    s->position = p2;
     s->lo = lo;
     s->hi = hi;
     return 0;
@@ -88,9 +88,8 @@ static const char *unsuited(const aril_tensor *from, const aril_tensor *w, int n
     int64_t taps = aril__count(ndim - 2, w->dim + 2);
     if (aril__count(ndim, to) <= 0 || from->numel <= 0) return "an empty tensor";
     if (to[0] % SAMPLES != 0) return "the batch size is not a multiple of 16";
-    if (to[1] > (aril__is_samples_last(from) ? MOST_CHANNELS : FEW_CHANNELS))
-        return "many channels";
-    if (taps > MOST_TAPS) return "a large kernel";
+    if (to[1] > (aril__is_samples_last(from) ? MAX_CHANNELS : FEW_CHANNELS)) return "many channels";
+    if (taps > MAX_TAPS) return "a large kernel";
     return taps == 1 ? "a kernel of size 1" : NULL;
 }
 

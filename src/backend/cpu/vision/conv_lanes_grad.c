@@ -13,9 +13,9 @@
 enum {
     SAMPLES = 16,         /* divides the batch size: a vector of floats */
     FEW_CHANNELS = 8,     /* of an image that has to be transposed first */
-    MOST_SUMS = 4096,     /* maximum weight elements: each is summed in a vector */
+    MAX_SUMS = 4096,      /* maximum weight elements: each is summed in a vector */
     PIECE_WORK = 1 << 20, /* multiplications that make a partial result worthwhile */
-    MOST_VECTOR = 64,     /* bytes */
+    MAX_VECTOR = 64,      /* bytes */
 };
 
 typedef struct job {
@@ -53,7 +53,7 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
     if (((const struct conv_attrs *)r->attrs)->groups[0] != 1) return "groups";
     if (x->dim[0] % SAMPLES != 0) return "the batch size is not a multiple of 16";
     if (!turns(g) || !turns(x)) return "many channels";
-    if (w->numel > MOST_SUMS) return "a large weight";
+    if (w->numel > MAX_SUMS) return "a large weight";
     return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of size 1" : NULL;
 }
 
@@ -79,13 +79,13 @@ static aril_tensor *padded(const aril__run *r, const aril__conv *d, int64_t *siz
 {
     aril_tensor *x = r->in[1];
     int spatial = x->ndim - 2;
-    bool whole = true;
+    bool full = true;
     int64_t dim[ARIL_MAX_DIMS];
     for (int i = 0; i < 3; i++) {
         size[i] = (d->out[i] - 1) * d->stride[i] + (d->kernel[i] - 1) * d->dilation[i] + 1;
-        whole = whole && d->begin[i] == 0 && size[i] <= d->in[i];
+        full = full && d->begin[i] == 0 && size[i] <= d->in[i];
     }
-    if (whole) {
+    if (full) {
         memcpy(size, d->in, sizeof d->in);
         return aril_contiguous(aril_permute(x, aril__cpu_lanes_axes(x->ndim, false)));
     }
@@ -134,7 +134,7 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     memcpy(j.out, d->out, sizeof j.out);
     int64_t rows = d->out[0] * d->out[1], work = d->out[2] * d->batch * j.k * j.pairs;
     j.pieces = aril__parallel_pieces(rows, PIECE_WORK / work + 1);
-    j.piece = (size_t)(j.k * j.pairs) * MOST_VECTOR;
+    j.piece = (size_t)(j.k * j.pairs) * MAX_VECTOR;
     int64_t twice = 2 * j.pairs;
     aril_tensor *pair = aril__give(th, aril__tensor_new(th, ARIL_I64, 1, &twice, r->device));
     j.part = aril__dtype_bytes(r->type, d->out[2] * j.k * j.batch);
@@ -147,9 +147,9 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     if (s == ARIL_OK) s = aril_tensor_status(sums);
     if (s < 0) return s;
 
-    int64_t x_place = j.c * j.batch, y_place = j.k * j.batch;
-    int64_t across[3] = { size[1] * size[2] * x_place, size[2] * x_place, x_place };
-    int64_t down[3] = { d->out[1] * d->out[2] * y_place, d->out[2] * y_place, y_place };
+    int64_t x_position = j.c * j.batch, y_position = j.k * j.batch;
+    int64_t across[3] = { size[1] * size[2] * x_position, size[2] * x_position, x_position };
+    int64_t down[3] = { d->out[1] * d->out[2] * y_position, d->out[2] * y_position, y_position };
     for (int i = 0; i < 3; i++) {
         j.x_step[i] = across[i] * d->stride[i];
         j.y_step[i] = down[i];

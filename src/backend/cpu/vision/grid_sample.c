@@ -10,7 +10,7 @@
 
 typedef struct job {
     aril__grid image;
-    int64_t channels, places; /* places: sampling points per image */
+    int64_t channels, points; /* places: sampling points per image */
     void *x, *y, *grid, *out;
 } job;
 
@@ -22,7 +22,7 @@ enum {
     SOME = 4,     /* channels processed together */
 };
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -35,7 +35,7 @@ static job describe(const aril__run *r, const aril_tensor *x, const aril_tensor 
 {
     return (job){ .image = aril__grid_of(r->attrs, x),
                   .channels = x->dim[1],
-                  .places = grid->dim[1] * grid->dim[2],
+                  .points = grid->dim[1] * grid->dim[2],
                   .x = aril__ptr(x),
                   .y = aril__ptr(y),
                   .grid = aril__ptr(grid),
@@ -50,10 +50,10 @@ static bool is_linear(const job *j)
 }
 
 /* Sampling points per chunk: whole blocks, but enough chunks to keep threads busy. */
-static int64_t grain_of(int64_t places)
+static int64_t grain_of(int64_t points)
 {
     enum { CHUNKS = 8, FEW = 64 };
-    int64_t grain = least(places / CHUNKS, PLACES);
+    int64_t grain = min(points / CHUNKS, PLACES);
     return grain > FEW ? grain : FEW;
 }
 

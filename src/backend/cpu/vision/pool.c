@@ -27,14 +27,14 @@ typedef struct pool {
     aril_dtype type;
     bool staged; /* f16 or bf16: computed in f32 */
     bool adaptive, include_pad;
-    bool assign;     /* scatter: the last write wins */
-    bool even;       /* spatial element i of x is at i * x_stride[4] */
-    bool by_channel; /* lanes are channels, else positions of a row of y */
-    bool by_place;   /* lines are single positions: there are few, with many channels */
+    bool assign;      /* scatter: the last write wins */
+    bool even;        /* spatial element i of x is at i * x_stride[4] */
+    bool by_channel;  /* lanes are channels, else positions of a row of y */
+    bool by_position; /* lines are single positions: there are few, with many channels */
     int64_t divisor;
-    int64_t most_taps; /* maximum per window */
-    taps *at[3];       /* per element of y */
-    cover *over[3];    /* per element of x */
+    int64_t max_taps; /* maximum per window */
+    taps *at[3];      /* per element of y */
+    cover *over[3];   /* per element of x */
     void *tables;
     const aril__slide *window;
     void *x, *y;
@@ -50,7 +50,7 @@ enum {
     LANES = 512,  /* results processed at a time */
     LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
-    VECTOR_MOST = 16, /* elements of the longest vector */
+    VECTOR_MAX = 16, /* elements of the longest vector */
 };
 
 static int64_t divisor_of(const pool *p, const taps *a, const taps *b, const taps *c)
@@ -206,9 +206,9 @@ static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window,
     p->divisor = a->divisor[0];
     char *at = p->tables = aril__malloc(bytes + 1);
     if (!at) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
-    p->most_taps = 1;
+    p->max_taps = 1;
     for (int i = 0; i < 3; i++) {
-        int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i], most = 0;
+        int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i], max = 0;
         p->at[i] = (taps *)(void *)at;
         at += (size_t)out * sizeof(taps);
         p->over[i] = (cover *)(void *)at;
@@ -216,14 +216,14 @@ static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window,
         for (int64_t k = 0; k < in; k++) p->over[i][k] = (cover){ out, 0 };
         for (int64_t o = 0; o < out; o++) {
             taps t = p->at[i][o] = taps_at(p, i, o);
-            most = t.n > most ? t.n : most;
+            max = t.n > max ? t.n : max;
             for (int64_t k = 0; k < t.n; k++) {
                 cover *c = &p->over[i][t.first + k * t.step];
                 if (o < c->begin) c->begin = o;
                 if (o + 1 > c->end) c->end = o + 1;
             }
         }
-        p->most_taps *= most;
+        p->max_taps *= max;
     }
     return ARIL_OK;
 }
@@ -249,7 +249,7 @@ static void run_lines(pool *p, aril__range_fn *fn, const int64_t *dim, int64_t t
 {
     int64_t lines = dim[0] * dim[2] * dim[3] * (p->by_channel ? 1 : dim[1]);
     int64_t work = dim[4] * (p->by_channel ? dim[1] : 1) * (taps_each > 0 ? taps_each : 1);
-    if (p->by_place) {
+    if (p->by_position) {
         lines *= dim[4];
         work /= dim[4];
     }
@@ -262,8 +262,8 @@ aril_status aril__cpu_max_pool(aril__run *r)
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], r->out[1]);
     aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
-    p.by_place = p.by_channel && p.x_dim[0] == 1;
-    if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.most_taps);
+    p.by_position = p.by_channel && p.x_dim[0] == 1;
+    if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.max_taps);
     free(p.tables);
     return s;
 }
@@ -275,7 +275,7 @@ aril_status aril__cpu_avg_pool(aril__run *r)
     describe(&p, r, r->in[0], r->out[0], NULL);
     aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
     if (s == ARIL_OK && r->out[0]->numel)
-        run_lines(&p, ARIL__PICK(average_lines, p.type == ARIL_F64), p.y_dim, p.most_taps);
+        run_lines(&p, ARIL__PICK(average_lines, p.type == ARIL_F64), p.y_dim, p.max_taps);
     free(p.tables);
     return s;
 }
@@ -297,7 +297,7 @@ aril_status aril__cpu_avg_pool_grad(aril__run *r)
 }
 
 /* Indices as i64, in their own memory order: those of max pooling keep the order of its input. */
-static aril_tensor *whole(aril_tensor *index)
+static aril_tensor *as_i64(aril_tensor *index)
 {
     return index->dtype == ARIL_I64 ? index : aril_cast(index, ARIL_I64);
 }
@@ -314,7 +314,7 @@ static bool tiled(pool *p)
         all *= p->size[i] = in / out;
     }
     return all <= LISTED && !p->assign && !p->staged && p->by_channel && p->y_stride[1] == 1 &&
-           p->index_stride[1] == 1 && p->x_dim[1] >= VECTOR_MOST &&
+           p->index_stride[1] == 1 && p->x_dim[1] >= VECTOR_MAX &&
            p->x_dim[2] * p->x_dim[3] * p->x_dim[4] < INT32_MAX;
 }
 
@@ -325,7 +325,7 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
     pool p;
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril_tensor *index = whole(r->in[1]);
+    aril_tensor *index = as_i64(r->in[1]);
     if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
     aril_tensor *from = r->in[0];
     if (aril__is_samples_last(r->out[0]) && !aril__is_samples_last(from)) {
@@ -340,10 +340,10 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
     if (r->out[0]->numel == 0) return ARIL_OK;
     int64_t area = p.x_dim[2] * p.x_dim[3] * p.x_dim[4], channels = p.x_dim[1];
     if (tiled(&p)) {
-        p.by_place = p.x_dim[0] == 1;
+        p.by_position = p.x_dim[0] == 1;
         run_lines(&p, RUN(&p, window_lines), p.y_dim, p.size[0] * p.size[1] * p.size[2]);
         if (!p.apart) return ARIL_OK;
-        p.by_place = false;
+        p.by_position = false;
     }
     /* Enough units for all threads; f16 and bf16 need extra sums, which should fit in the cache. */
     p.block = !p.by_channel ? 1 : channels;
@@ -359,7 +359,7 @@ aril_status aril__cpu_max_pool_pick(aril__run *r)
     pool p;
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    aril_tensor *index = whole(r->in[1]);
+    aril_tensor *index = as_i64(r->in[1]);
     if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
     describe(&p, r, r->in[0], r->out[0], index);
     if (r->out[0]->numel == 0) return ARIL_OK;

@@ -21,7 +21,7 @@ typedef struct job {
     bool staged;  /* f16 or bf16 */
     int width[3]; /* taps per output element */
     const tap *taps[3];
-    int32_t *places; /* the same for the last dimension: [taps, elements] */
+    int32_t *positions; /* the same for the last dimension: [taps, elements] */
     double *weights;
     int64_t block; /* channels per unit of work */
     _Atomic bool out_of_memory;
@@ -68,16 +68,16 @@ static void mix_pixels(const job *j, const int64_t *o, mix *m)
 }
 
 /* The taps of the last dimension again, transposed to vectorize along it. */
-static aril_status make_places(const aril__run *r, job *j)
+static aril_status make_positions(const aril__run *r, job *j)
 {
     int64_t n = j->y_dim[4] * j->width[2];
-    j->places = aril__malloc((size_t)n * sizeof *j->places);
+    j->positions = aril__malloc((size_t)n * sizeof *j->positions);
     j->weights = aril__malloc((size_t)n * sizeof *j->weights);
-    if (!j->places || !j->weights)
+    if (!j->positions || !j->weights)
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t o = 0; o < j->y_dim[4]; o++)
         for (int e = 0; e < j->width[2]; e++) {
-            j->places[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
+            j->positions[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
             j->weights[e * j->y_dim[4] + o] = taps_of(j, 2, o)[e].weight;
         }
     return ARIL_OK;
@@ -99,8 +99,8 @@ static void put(const aril_tensor *t, int64_t *dim, int64_t *stride)
 
 static int64_t grain(int64_t work)
 {
-    enum { LEAST = 8 * 1024 };
-    return work > 0 && work < LEAST ? LEAST / work : 1;
+    enum { MIN_CHUNK = 8 * 1024 };
+    return work > 0 && work < MIN_CHUNK ? MIN_CHUNK / work : 1;
 }
 
 static void run_job(job *j, bool back)
@@ -144,11 +144,11 @@ static aril_status run(aril__run *r, const aril_tensor *x, const aril_tensor *y,
         j.width[i] = t.width[i];
         j.taps[i] = t.taps[i];
     }
-    if (s == ARIL_OK) s = make_places(r, &j);
+    if (s == ARIL_OK) s = make_positions(r, &j);
     if (s == ARIL_OK) run_job(&j, back);
     if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril__resample_free(&t);
-    free(j.places);
+    free(j.positions);
     free(j.weights);
     return s;
 }

@@ -11,15 +11,15 @@
 
 static const float RED = 0.2989f, GREEN = 0.587f, BLUE = 0.114f;
 
-static inline float clamp(float v, float most)
+static inline float clamp(float v, float max)
 {
-    return v < 0 ? 0 : v > most ? most : v;
+    return v < 0 ? 0 : v > max ? max : v;
 }
 
 /* f v + (1 - f) other, clamped; u8 truncates the fraction. */
-static inline float blend(float v, float f, float rest, float other, float most)
+static inline float blend(float v, float f, float rest, float other, float max)
 {
-    return clamp(f * v + rest * other, most);
+    return clamp(f * v + rest * other, max);
 }
 
 static void blend_all(aril_tensor *x, double factor, float other)
@@ -52,18 +52,18 @@ static inline uint8_t gray_u8(const uint8_t *p, int64_t n, int64_t i)
 void aril__adjust_contrast(aril_tensor *x, double factor)
 {
     int64_t n = x->dim[1] * x->dim[2];
-    bool colour = x->dim[0] == 3;
+    bool color = x->dim[0] == 3;
     double sum = 0;
     if (x->dtype == ARIL_F32) {
         const float *p = aril__ptr(x);
-        if (!colour) n = x->numel;
-        for (int64_t i = 0; i < n; i++) sum += colour ? gray_f32(p, n, i) : p[i];
+        if (!color) n = x->numel;
+        for (int64_t i = 0; i < n; i++) sum += color ? gray_f32(p, n, i) : p[i];
     } else {
         const uint8_t *p = aril__ptr(x);
-        if (!colour) n = x->numel;
-        int64_t whole = 0;
-        for (int64_t i = 0; i < n; i++) whole += colour ? gray_u8(p, n, i) : p[i];
-        sum = (double)whole;
+        if (!color) n = x->numel;
+        int64_t total = 0;
+        for (int64_t i = 0; i < n; i++) total += color ? gray_u8(p, n, i) : p[i];
+        sum = (double)total;
     }
     blend_all(x, factor, (float)(sum / (double)n));
 }
@@ -93,24 +93,24 @@ void aril__adjust_saturation(aril_tensor *x, double factor)
 static void turn_hue(float *rgb, float turn)
 {
     float r = rgb[0], g = rgb[1], b = rgb[2];
-    float most = fmaxf(fmaxf(r, g), b), least = fminf(fminf(r, g), b);
-    float range = most - least, s = range / (most == least ? 1 : most);
-    float by = most == least ? 1 : range;
-    float rc = (most - r) / by, gc = (most - g) / by, bc = (most - b) / by;
-    float h = most == r ? bc - gc : most == g ? 2 + rc - bc : 4 + gc - rc;
+    float max = fmaxf(fmaxf(r, g), b), min = fminf(fminf(r, g), b);
+    float range = max - min, s = range / (max == min ? 1 : max);
+    float by = max == min ? 1 : range;
+    float rc = (max - r) / by, gc = (max - g) / by, bc = (max - b) / by;
+    float h = max == r ? bc - gc : max == g ? 2 + rc - bc : 4 + gc - rc;
     h = fmodf(h / 6 + 1, 1);
     h += turn;
     h -= floorf(h);
     float sector = floorf(h * 6), f = h * 6 - sector;
-    float p = clamp(most * (1 - s), 1), q = clamp(most * (1 - s * f), 1);
-    float t = clamp(most * (1 - s * (1 - f)), 1);
+    float p = clamp(max * (1 - s), 1), q = clamp(max * (1 - s * f), 1);
+    float t = clamp(max * (1 - s * (1 - f)), 1);
     switch (sector >= 0 && sector <= 6 ? (int)sector % 6 : 5) { /* sector may be NaN */
-    case 0: rgb[0] = most, rgb[1] = t, rgb[2] = p; break;
-    case 1: rgb[0] = q, rgb[1] = most, rgb[2] = p; break;
-    case 2: rgb[0] = p, rgb[1] = most, rgb[2] = t; break;
-    case 3: rgb[0] = p, rgb[1] = q, rgb[2] = most; break;
-    case 4: rgb[0] = t, rgb[1] = p, rgb[2] = most; break;
-    default: rgb[0] = most, rgb[1] = p, rgb[2] = q; break;
+    case 0: rgb[0] = max, rgb[1] = t, rgb[2] = p; break;
+    case 1: rgb[0] = q, rgb[1] = max, rgb[2] = p; break;
+    case 2: rgb[0] = p, rgb[1] = max, rgb[2] = t; break;
+    case 3: rgb[0] = p, rgb[1] = q, rgb[2] = max; break;
+    case 4: rgb[0] = t, rgb[1] = p, rgb[2] = max; break;
+    default: rgb[0] = max, rgb[1] = p, rgb[2] = q; break;
     }
 }
 
@@ -231,7 +231,7 @@ const aril__transform_kind aril__kind_grayscale = {
     .doc = "to gray, with probability p",
     .setting = { { .name = "p", .type = ARIL__SET_NUMBER, .high = 1, .start = { 1 } },
                  { .name = "channels",
-                   .type = ARIL__SET_WHOLE,
+                   .type = ARIL__SET_INTEGER,
                    .low = 1,
                    .high = 3,
                    .start = { 1 } } },
@@ -481,7 +481,7 @@ const aril__transform_kind aril__kind_cutout = {
                    .low = 1,
                    .high = 1 << 16 },
                  { .name = "holes",
-                   .type = ARIL__SET_WHOLE,
+                   .type = ARIL__SET_INTEGER,
                    .low = 1,
                    .high = 1000,
                    .start = { 1 } } },
