@@ -39,6 +39,9 @@ typedef struct aril_row {
      * declining. The plan is shared by threads and cached for later calls with the same
      * description; it must not hold pointers to tensors. */
     const char *(*prepare)(const aril_run *r, aril_plan *plan);
+    /* Bytes of device memory that a run needs, if they depend on sizes alone; a row with `prepare`
+     * answers in its plan. NULL: none. A kernel allocates nothing itself. */
+    size_t (*workspace)(const aril_run *r);
     aril_status (*run)(aril_run *r);
     void (*destroy)(void *prepared); /* optional */
 } aril_row;

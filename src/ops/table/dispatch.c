@@ -147,14 +147,33 @@ aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
     return aril__op_cast.ref(&copy);
 }
 
-/* Runs `kernel` with inputs and outputs converted to what it supports: contiguous, of a native
- * dtype, indices as i64. Temporaries belong to a separate scope. */
-static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *), uint32_t native,
-                               bool strided)
+/* A kernel, and what it needs. */
+typedef struct kernel {
+    aril_status (*run)(aril__run *);
+    size_t (*workspace)(const aril__run *); /* NULL: r->workspace is set, or not needed */
+    uint32_t native;
+    bool strided;
+} kernel;
+
+/* Runs a kernel whose operands are ready. */
+static inline aril_status launch(const kernel *k, aril__run *r)
 {
+    size_t bytes = k->workspace ? k->workspace(r) : 0;
+    if (aril__likely(!bytes)) return k->run(r);
+    if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
+    aril_status s = k->run(r);
+    aril__device_free(r->device, r->workspace, bytes);
+    return s;
+}
+
+/* Runs a kernel with inputs and outputs converted to what it supports: contiguous, of a native
+ * dtype, indices as i64. Temporaries belong to a separate scope. */
+static aril_status run_adapted(aril__run *r, const kernel *k)
+{
+    bool strided = k->strided;
     enum { FEW = 64 };
     const aril__op *op = r->op;
-    aril_dtype type = op->flags & RAW ? r->type : staged_dtype(native, r->type);
+    aril_dtype type = op->flags & RAW ? r->type : staged_dtype(k->native, r->type);
     bool ready = type == r->type;
     for (int i = 0; i < r->n_in && ready; i++) {
         aril_tensor *t = r->in[i];
@@ -166,8 +185,8 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
         ready =
             !r->out[i] || ((strided || aril__is_dense(r->out[i])) &&
                            (i > 0 || op->flags & INPLACE || r->n_in == 0 || r->out[0] != r->in[0]));
-    if (aril__likely(ready)) return kernel(r);
-    if (r->n_in > FEW && type == r->type && strided) return kernel(r);
+    if (aril__likely(ready)) return launch(k, r);
+    if (r->n_in > FEW && type == r->type && strided) return launch(k, r);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
@@ -208,7 +227,7 @@ static aril_status run_adapted(aril__run *r, aril_status (*kernel)(aril__run *),
         staged.in = in;
         staged.out = out;
         staged.type = type;
-        s = kernel(&staged);
+        s = launch(k, &staged);
         ran = true;
     }
     for (int i = 0; i < r->n_out && s < 0 && ran; i++)
@@ -318,9 +337,10 @@ static inline bool is_overlaid(const aril__row *row, const aril__run *r)
 static inline aril_status run_kernel(const aril__row *row, aril__run *r)
 {
     uint32_t native = row->native ? row->native : row->dtypes;
+    kernel k = { row->run, row->prepare ? NULL : row->workspace, native, row->strided };
     if (row->strided && native >> r->type & 1 && !r->op->index_in && !is_overlaid(row, r))
-        return row->run(r);
-    return run_adapted(r, row->run, native, row->strided);
+        return launch(&k, r);
+    return run_adapted(r, &k);
 }
 
 static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
@@ -382,7 +402,7 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);
-    return run_adapted(r, op->ref, op->native, op->flags & STRIDED);
+    return run_adapted(r, &(kernel){ op->ref, op->workspace, op->native, op->flags & STRIDED });
 }
 
 /* If all rows depend only on the dtype, no plan is needed. */

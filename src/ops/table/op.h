@@ -86,7 +86,7 @@ typedef struct aril__run {
     aril_dtype type;
     aril__device *device;
     void *prepared;  /* created by the row's prepare */
-    void *workspace; /* as many bytes as prepare requested */
+    void *workspace; /* as many bytes as the row asked for */
 } aril__run;
 
 /* What a gradient rule gets. */
@@ -172,7 +172,9 @@ struct aril__op {
 
     aril_status (*infer)(aril__call *c); /* shape and dtype of each output */
     aril_status (*ref)(aril__run *r);    /* the reference kernel, on the CPU; NULL for views */
-    void (*vjp)(aril__grad *c);          /* the gradient, in public ops */
+    size_t (*workspace)(
+        const aril__run *r);    /* bytes of memory that the reference needs; NULL: none */
+    void (*vjp)(aril__grad *c); /* the gradient, in public ops */
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
     uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */
     uint16_t activation; /* 1 + offset of the aril_activation of out[0] in the attributes:
