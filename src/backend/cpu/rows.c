@@ -1,22 +1,11 @@
 #include "backend/cpu/rows.h"
 
+#include "backend/cpu/elementwise/elementwise.h"
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/linalg/gemm.h"
+#include "backend/cpu/signal/fft.h"
 #include "backend/cpu/vision/conv_lanes.h"
 #include "backend/cpu/vision/conv_lanes_grad.h"
-#include "backend/cpu/elementwise/elementwise.h"
-#include "backend/cpu/index/rows.h"
-#include "backend/cpu/linalg/gemm.h"
-#include "backend/cpu/linalg/rows.h"
-#include "backend/cpu/loss/rows.h"
-#include "backend/cpu/norm/rows.h"
-#include "backend/cpu/random/rows.h"
-#include "backend/cpu/reduce/rows.h"
-#include "backend/cpu/sequence/rows.h"
-#include "backend/cpu/shape/rows.h"
-#include "backend/cpu/signal/fft.h"
-#include "backend/cpu/signal/rows.h"
-#include "backend/cpu/update/rows.h"
-#include "backend/cpu/vision/rows.h"
-#include "ops/table/rows.h"
 
 /* Elementwise ops all run on one engine. */
 static const aril__row elementwise_row = {
@@ -24,22 +13,23 @@ static const aril__row elementwise_row = {
 };
 
 /* Convolutions of few channels, faster than a library's. */
-#define LANES(op_)                             \
-    { .op = #op_,                              \
-      .name = "cpu_conv_lanes",                \
-      .dtypes = DT(ARIL_F32) | DT(ARIL_F64),   \
-      .strided = true,                         \
-      .channels_last = true,                   \
-      .prepare = aril__cpu_conv_lanes_prepare, \
-      .run = aril__cpu_conv_lanes },
-static const aril__row lanes_rows[] = { LANES(conv) LANES(conv_dgrad) LANES(conv_transpose) };
+static const aril__row lanes_rows[] = {
+    KERNEL(conv, cpu_conv_lanes, .dtypes = F32_F64, .strided = true, .channels_last = true,
+           .prepare = aril__cpu_conv_lanes_prepare),
+    KERNEL(conv_dgrad, cpu_conv_lanes, .dtypes = F32_F64, .strided = true, .channels_last = true,
+           .prepare = aril__cpu_conv_lanes_prepare),
+    KERNEL(conv_transpose, cpu_conv_lanes, .dtypes = F32_F64, .strided = true,
+           .channels_last = true, .prepare = aril__cpu_conv_lanes_prepare),
+};
 
-static const aril__row lanes_grad_rows[] = { { .op = "conv_wgrad",
-                                               .name = "cpu_conv_lanes",
-                                               .dtypes = DT(ARIL_F32) | DT(ARIL_F64),
-                                               .strided = true,
-                                               .prepare = aril__cpu_conv_lanes_grad_prepare,
-                                               .run = aril__cpu_conv_lanes_grad } };
+static const aril__row lanes_grad_rows[] = {
+    { .op = "conv_wgrad",
+      .name = "cpu_conv_lanes",
+      .dtypes = F32_F64,
+      .strided = true,
+      .prepare = aril__cpu_conv_lanes_grad_prepare,
+      .run = aril__cpu_conv_lanes_grad },
+};
 
 aril_status aril__cpu_start_ahead(void)
 {
@@ -50,20 +40,20 @@ aril_status aril__cpu_start_ahead(void)
     return s == ARIL_OK ? aril__rows_register(ARIL__CPU, lanes_grad_rows, 1) : s;
 }
 
-/* Rooms that list their rows themselves, in rows.c of the folder of the same name. */
-static const aril__row *const rooms[] = {
+/* The lists of the folders: rows.c of each. */
+static const aril__row *const lists[] = {
     aril__cpu_index_rows,  aril__cpu_linalg_rows, aril__cpu_loss_rows,     aril__cpu_norm_rows,
     aril__cpu_random_rows, aril__cpu_reduce_rows, aril__cpu_sequence_rows, aril__cpu_shape_rows,
     aril__cpu_signal_rows, aril__cpu_update_rows, aril__cpu_vision_rows,
 };
 
-static aril_status register_rooms(void)
+static aril_status register_lists(void)
 {
     aril_status s = ARIL_OK;
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms && s == ARIL_OK; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && s == ARIL_OK; i++) {
         int n = 0;
-        while (rooms[i][n].op) n++;
-        s = aril__rows_register(ARIL__CPU, rooms[i], n);
+        while (lists[i][n].op) n++;
+        s = aril__rows_register(ARIL__CPU, lists[i], n);
     }
     return s;
 }
@@ -71,7 +61,7 @@ static aril_status register_rooms(void)
 aril_status aril__cpu_start(void)
 {
     aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
-    return s == ARIL_OK ? register_rooms() : s;
+    return s == ARIL_OK ? register_lists() : s;
 }
 
 void aril__cpu_end(void)

@@ -46,10 +46,4 @@ void aril__plugins_start(void);
 void aril__rows_shutdown(void);
 void aril__plans_shutdown(void);
 
-/* KERNEL(softmax, DT_FLOAT, NULL, cpu_softmax) runs aril__cpu_softmax; logs call it cpu_softmax. */
-#define KERNEL(op_, dtypes_, prepare_, run_)                                                       \
-    {                                                                                              \
-        .op = #op_, .name = #run_, .dtypes = (dtypes_), .prepare = (prepare_), .run = aril__##run_ \
-    }
-
 #endif

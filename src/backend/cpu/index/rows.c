@@ -1,46 +1,37 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/index/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/index/kernels.h"
 #include "ops/index/indexing.h"
 
-#define NATIVE (DT(ARIL_F32) | DT(ARIL_F64) | DT(ARIL_I64) | DT(ARIL_U64))
-
-/* Rows that move elements of any dtype, and rows that compute. */
-#define MOVES(op_, dtypes_, strided_)                                                \
-    {                                                                                \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = (dtypes_), .strided = (strided_), \
-        .run = aril__cpu_##op_                                                       \
-    }
-#define COMPUTES(op_, dtypes_, native_, strided_)                                  \
-    {                                                                              \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = (dtypes_), .native = (native_), \
-        .strided = (strided_), .run = aril__cpu_##op_                              \
-    }
+/* What rows that compute do so in; rows that only move elements have no .native. */
+#define NATIVE (F32_F64 | DT(ARIL_I64) | DT(ARIL_U64))
 
 const aril__row aril__cpu_index_rows[] = {
-    MOVES(gather, DT_WHOLE_BYTES, true),
-    MOVES(scatter, DT_WHOLE_BYTES, true),
-    COMPUTES(scatter_add, DT_COMPUTE, NATIVE, true),
-    COMPUTES(scatter_mul, DT_COMPUTE, NATIVE, true),
-    COMPUTES(scatter_max, DT_COMPUTE, NATIVE, true),
-    COMPUTES(scatter_min, DT_COMPUTE, NATIVE, true),
+    KERNEL(gather, cpu_gather, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(scatter, cpu_scatter, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(scatter_add, cpu_scatter_add, .dtypes = DT_COMPUTE, .native = NATIVE, .strided = true),
+    KERNEL(scatter_mul, cpu_scatter_mul, .dtypes = DT_COMPUTE, .native = NATIVE, .strided = true),
+    KERNEL(scatter_max, cpu_scatter_max, .dtypes = DT_COMPUTE, .native = NATIVE, .strided = true),
+    KERNEL(scatter_min, cpu_scatter_min, .dtypes = DT_COMPUTE, .native = NATIVE, .strided = true),
 
-    MOVES(index, DT_WHOLE_BYTES, true),
-    MOVES(index_select, DT_WHOLE_BYTES, true),
-    MOVES(index_put, DT_WHOLE_BYTES, true),
-    COMPUTES(index_put_add, DT_COMPUTE, NATIVE, true),
-    MOVES(embedding, DT_WHOLE_BYTES, true),
-    COMPUTES(embedding_grad, DT_FLOAT, NATIVE, false),
+    KERNEL(index, cpu_index, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(index_select, cpu_index_select, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(index_put, cpu_index_put, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(index_put_add, cpu_index_put_add, .dtypes = DT_COMPUTE, .native = NATIVE,
+           .strided = true),
+    KERNEL(embedding, cpu_embedding, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(embedding_grad, cpu_embedding_grad, .dtypes = DT_FLOAT, .native = NATIVE),
 
-    MOVES(nonzero, DT_COMPUTE, false),
-    MOVES(masked_select, DT_WHOLE_BYTES, true),
-    MOVES(masked_scatter, DT_WHOLE_BYTES, true),
-    MOVES(masked_scatter_grad, DT_WHOLE_BYTES, false),
+    KERNEL(nonzero, cpu_nonzero, .dtypes = DT_COMPUTE),
+    KERNEL(masked_select, cpu_masked_select, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(masked_scatter, cpu_masked_scatter, .dtypes = DT_WHOLE_BYTES, .strided = true),
+    KERNEL(masked_scatter_grad, cpu_masked_scatter_grad, .dtypes = DT_WHOLE_BYTES),
 
-    COMPUTES(embedding_bag, DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), false),
-    COMPUTES(embedding_bag_grad, DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), false),
-    COMPUTES(embedding_bag_scale_grad, DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), false),
-    COMPUTES(embedding_bag_argmax, DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), false),
-    { 0 }
+    KERNEL(embedding_bag, cpu_embedding_bag, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(embedding_bag_grad, cpu_embedding_bag_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(embedding_bag_scale_grad, cpu_embedding_bag_scale_grad, .dtypes = DT_FLOAT,
+           .native = F32_F64),
+    KERNEL(embedding_bag_argmax, cpu_embedding_bag_argmax, .dtypes = DT_FLOAT, .native = F32_F64),
+    { 0 },
 };

@@ -1,29 +1,28 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/linalg/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/linalg/cdist.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/linalg/product_int.h"
 
-#define ROW(op_, dtypes_, native_, strided_, run_)                           \
-    {                                                                        \
-        .op = #op_, .name = #run_, .dtypes = (dtypes_), .native = (native_), \
-        .strided = (strided_), .run = aril__##run_                           \
-    }
-/* outer_sum needs contiguous inputs. */
-#define PRODUCTS(dtypes_, native_, run_)                                                  \
-    ROW(matmul, dtypes_, native_, true, run_), ROW(linear, dtypes_, native_, true, run_), \
-        ROW(outer_sum, dtypes_, native_, false, run_)
-
+/* outer_sum needs contiguous inputs: its rows are not .strided. */
 const aril__row aril__cpu_linalg_rows[] = {
-    PRODUCTS(DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), cpu_product),
+    KERNEL(matmul, cpu_product, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true),
+    KERNEL(linear, cpu_product, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true),
+    KERNEL(outer_sum, cpu_product, .dtypes = DT_FLOAT, .native = F32_F64),
 #if ARIL_HAVE_BLAS
-    PRODUCTS(DT_FLOAT, DT(ARIL_F32) | DT(ARIL_F64), cpu_product_blas),
+    KERNEL(matmul, cpu_product_blas, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true),
+    KERNEL(linear, cpu_product_blas, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true),
+    KERNEL(outer_sum, cpu_product_blas, .dtypes = DT_FLOAT, .native = F32_F64),
 #endif
-    PRODUCTS(DT_INT, DT(ARIL_I64) | DT(ARIL_U64), cpu_product_int),
-    ROW(matrix_exp, DT_FLOAT, 0, true, cpu_matrix_exp),
-    KERNEL(cdist, DT(ARIL_F32) | DT(ARIL_F64), aril__cpu_cdist_prepare, cpu_cdist),
-    KERNEL(cdist_grad, DT(ARIL_F32) | DT(ARIL_F64), aril__cpu_cdist_grad_prepare, cpu_cdist_grad),
-    { 0 }
+    KERNEL(matmul, cpu_product_int, .dtypes = DT_INT, .native = DT(ARIL_I64) | DT(ARIL_U64),
+           .strided = true),
+    KERNEL(linear, cpu_product_int, .dtypes = DT_INT, .native = DT(ARIL_I64) | DT(ARIL_U64),
+           .strided = true),
+    KERNEL(outer_sum, cpu_product_int, .dtypes = DT_INT, .native = DT(ARIL_I64) | DT(ARIL_U64)),
+    KERNEL(matrix_exp, cpu_matrix_exp, .dtypes = DT_FLOAT, .strided = true),
+    KERNEL(cdist, cpu_cdist, .dtypes = F32_F64, .prepare = aril__cpu_cdist_prepare),
+    KERNEL(cdist_grad, cpu_cdist_grad, .dtypes = F32_F64, .prepare = aril__cpu_cdist_grad_prepare),
+    { 0 },
 };

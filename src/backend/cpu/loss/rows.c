@@ -1,23 +1,23 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/loss/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/loss/ctc.h"
 #include "backend/cpu/loss/margin.h"
 #include "backend/cpu/loss/nll.h"
 
-#define LOSS(op_)                                                     \
-    {                                                                 \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = DT_FLOAT,          \
-        .native = DT(ARIL_F32) | DT(ARIL_F64), .run = aril__cpu_##op_ \
-    }
-const aril__row aril__cpu_loss_rows[] = { LOSS(nll_loss),
-                                          LOSS(nll_loss_grad),
-                                          LOSS(cross_entropy),
-                                          LOSS(cross_entropy_grad),
-                                          LOSS(ctc_loss),
-                                          LOSS(ctc_loss_grad),
-                                          LOSS(multi_margin_loss),
-                                          LOSS(multi_margin_loss_grad),
-                                          LOSS(multilabel_margin_loss),
-                                          LOSS(multilabel_margin_loss_grad),
-                                          { 0 } };
+const aril__row aril__cpu_loss_rows[] = {
+    KERNEL(nll_loss, cpu_nll_loss, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(nll_loss_grad, cpu_nll_loss_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(cross_entropy, cpu_cross_entropy, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(cross_entropy_grad, cpu_cross_entropy_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(ctc_loss, cpu_ctc_loss, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(ctc_loss_grad, cpu_ctc_loss_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(multi_margin_loss, cpu_multi_margin_loss, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(multi_margin_loss_grad, cpu_multi_margin_loss_grad, .dtypes = DT_FLOAT,
+           .native = F32_F64),
+    KERNEL(multilabel_margin_loss, cpu_multilabel_margin_loss, .dtypes = DT_FLOAT,
+           .native = F32_F64),
+    KERNEL(multilabel_margin_loss_grad, cpu_multilabel_margin_loss_grad, .dtypes = DT_FLOAT,
+           .native = F32_F64),
+    { 0 },
+};

@@ -1,5 +1,5 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/reduce/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/reduce/counting.h"
 #include "backend/cpu/reduce/reduce.h"
@@ -7,51 +7,53 @@
 #include "backend/cpu/reduce/sort.h"
 #include "backend/cpu/reduce/stats.h"
 
-/* STRIDED rows take any strides, DENSE ones contiguous tensors. */
-#define ROW(op_, dtypes_, strided_, run_)                                                          \
-    {                                                                                              \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = (dtypes_), .strided = (strided_), .run = (run_) \
-    }
-#define STRIDED_ROW(op_, dtypes_) ROW(op_, dtypes_, true, aril__cpu_##op_)
-#define DENSE_ROW(op_, dtypes_)   ROW(op_, dtypes_, false, aril__cpu_##op_)
+const aril__row aril__cpu_reduce_rows[] = {
+    KERNEL(sum, cpu_sum, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(mean, cpu_mean, .dtypes = DT_FLOAT, .strided = true),
+    KERNEL(prod, cpu_prod, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(amax, cpu_amax, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(amin, cpu_amin, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(max, cpu_max, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(min, cpu_min, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(argmax, cpu_argmax, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(argmin, cpu_argmin, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(any, cpu_any, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(all, cpu_all, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(count_nonzero, cpu_count_nonzero, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(sum_to_like, cpu_sum_to_like, .dtypes = DT_ALL, .strided = true),
+    KERNEL(repeat_grad, cpu_repeat_grad, .dtypes = DT_FLOAT),
 
-const aril__row aril__cpu_reduce_rows[] = { STRIDED_ROW(sum, DT_COMPUTE),
-                                            STRIDED_ROW(mean, DT_FLOAT),
-                                            STRIDED_ROW(prod, DT_COMPUTE),
-                                            STRIDED_ROW(amax, DT_COMPUTE),
-                                            STRIDED_ROW(amin, DT_COMPUTE),
-                                            STRIDED_ROW(max, DT_COMPUTE),
-                                            STRIDED_ROW(min, DT_COMPUTE),
-                                            STRIDED_ROW(argmax, DT_COMPUTE),
-                                            STRIDED_ROW(argmin, DT_COMPUTE),
-                                            STRIDED_ROW(any, DT_COMPUTE),
-                                            STRIDED_ROW(all, DT_COMPUTE),
-                                            STRIDED_ROW(count_nonzero, DT_COMPUTE),
-                                            STRIDED_ROW(sum_to_like, DT_ALL),
-                                            DENSE_ROW(repeat_grad, DT_FLOAT),
+    KERNEL(logsumexp, cpu_logsumexp, .dtypes = DT_FLOAT, .strided = true),
+    KERNEL(var, cpu_var, .dtypes = DT_FLOAT, .strided = true),
+    KERNEL(std, cpu_std, .dtypes = DT_FLOAT, .strided = true),
+    { .op = "var_mean",
+      .name = "cpu_var_mean",
+      .dtypes = DT_FLOAT,
+      .strided = true,
+      .run = aril__cpu_var },
+    { .op = "std_mean",
+      .name = "cpu_std_mean",
+      .dtypes = DT_FLOAT,
+      .strided = true,
+      .run = aril__cpu_std },
+    KERNEL(norm, cpu_norm, .dtypes = DT_FLOAT, .strided = true),
 
-                                            STRIDED_ROW(logsumexp, DT_FLOAT),
-                                            STRIDED_ROW(var, DT_FLOAT),
-                                            STRIDED_ROW(std, DT_FLOAT),
-                                            ROW(var_mean, DT_FLOAT, true, aril__cpu_var),
-                                            ROW(std_mean, DT_FLOAT, true, aril__cpu_std),
-                                            STRIDED_ROW(norm, DT_FLOAT),
+    KERNEL(linear_scan, cpu_linear_scan, .dtypes = DT_FLOAT, .strided = true),
+    KERNEL(cumsum, cpu_cumsum, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(cumprod, cpu_cumprod, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(cummax, cpu_cummax, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(cummin, cpu_cummin, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(logcumsumexp, cpu_logcumsumexp, .dtypes = DT_FLOAT, .strided = true),
 
-                                            STRIDED_ROW(linear_scan, DT_FLOAT),
-                                            STRIDED_ROW(cumsum, DT_COMPUTE),
-                                            STRIDED_ROW(cumprod, DT_COMPUTE),
-                                            STRIDED_ROW(cummax, DT_COMPUTE),
-                                            STRIDED_ROW(cummin, DT_COMPUTE),
-                                            STRIDED_ROW(logcumsumexp, DT_FLOAT),
+    KERNEL(sort, cpu_sort, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(topk, cpu_topk, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(kthvalue, cpu_kthvalue, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(median, cpu_median, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(nanmedian, cpu_nanmedian, .dtypes = DT_COMPUTE, .strided = true),
+    KERNEL(mode, cpu_mode, .dtypes = DT_COMPUTE, .strided = true),
 
-                                            STRIDED_ROW(sort, DT_COMPUTE),
-                                            STRIDED_ROW(topk, DT_COMPUTE),
-                                            STRIDED_ROW(kthvalue, DT_COMPUTE),
-                                            STRIDED_ROW(median, DT_COMPUTE),
-                                            STRIDED_ROW(nanmedian, DT_COMPUTE),
-                                            STRIDED_ROW(mode, DT_COMPUTE),
-
-                                            STRIDED_ROW(bincount, DT_INT),
-                                            DENSE_ROW(histc, DT_FLOAT),
-                                            DENSE_ROW(searchsorted, DT_COMPUTE),
-                                            { 0 } };
+    KERNEL(bincount, cpu_bincount, .dtypes = DT_INT, .strided = true),
+    KERNEL(histc, cpu_histc, .dtypes = DT_FLOAT),
+    KERNEL(searchsorted, cpu_searchsorted, .dtypes = DT_COMPUTE),
+    { 0 },
+};

@@ -1,22 +1,20 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/sequence/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/sequence/attention.h"
 #include "backend/cpu/sequence/rnn.h"
 
-#define SEQUENCE(op_, name_, prepare_)                                                         \
-    {                                                                                          \
-        .op = #op_, .name = #name_, .dtypes = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), \
-        .prepare = (prepare_), .run = aril__##name_                                            \
-    }
 const aril__row aril__cpu_sequence_rows[] = {
-    SEQUENCE(attention, cpu_attention, NULL),
-    SEQUENCE(attention_grad, cpu_attention_grad, NULL),
-    SEQUENCE(rnn_seq, cpu_rnn, NULL),
-    SEQUENCE(lstm_seq, cpu_rnn, NULL),
-    SEQUENCE(gru_seq, cpu_rnn, NULL),
-    SEQUENCE(rnn_seq_grad, cpu_rnn_grad, aril__cpu_rnn_grad_prepare),
-    SEQUENCE(lstm_seq_grad, cpu_rnn_grad, aril__cpu_rnn_grad_prepare),
-    SEQUENCE(gru_seq_grad, cpu_rnn_grad, aril__cpu_rnn_grad_prepare),
-    { 0 }
+    KERNEL(attention, cpu_attention, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(attention_grad, cpu_attention_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(rnn_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(lstm_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(gru_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(rnn_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
+           .prepare = aril__cpu_rnn_grad_prepare),
+    KERNEL(lstm_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
+           .prepare = aril__cpu_rnn_grad_prepare),
+    KERNEL(gru_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
+           .prepare = aril__cpu_rnn_grad_prepare),
+    { 0 },
 };

@@ -1,34 +1,24 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/shape/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/shape/pad.h"
 #include "backend/cpu/shape/shape.h"
 #include "ops/index/indexing.h"
 
-/* Padding of channels-last tensors. */
-#define PAD_LAST(op_, dtypes_)                                                         \
-    {                                                                                  \
-        .op = #op_, .name = "cpu_" #op_ "_last", .dtypes = (dtypes_), .strided = true, \
-        .prepare = aril__cpu_pad_last_prepare, .run = aril__cpu_##op_##_last           \
-    }
-#define ROW(op_, dtypes_)                                                            \
-    {                                                                                \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = (dtypes_), .run = aril__cpu_##op_ \
-    }
+/* Kernels named _last are for channels-last tensors. */
+const aril__row aril__cpu_shape_rows[] = {
+    KERNEL(pad, cpu_pad_last, .dtypes = DT_COMPUTE, .strided = true,
+           .prepare = aril__cpu_pad_last_prepare),
+    KERNEL(pad_grad, cpu_pad_grad_last, .dtypes = F32_F64, .strided = true,
+           .prepare = aril__cpu_pad_last_prepare),
+    KERNEL(pad, cpu_pad, .dtypes = DT_WHOLE_BYTES),
+    KERNEL(pad_grad, cpu_pad_grad, .dtypes = DT_FLOAT, .native = F32_F64),
 
-const aril__row aril__cpu_shape_rows[] = { PAD_LAST(pad, DT_COMPUTE),
-                                           PAD_LAST(pad_grad, DT(ARIL_F32) | DT(ARIL_F64)),
-                                           ROW(pad, DT_WHOLE_BYTES),
-                                           { .op = "pad_grad",
-                                             .name = "cpu_pad_grad",
-                                             .dtypes = DT_FLOAT,
-                                             .native = DT(ARIL_F32) | DT(ARIL_F64),
-                                             .run = aril__cpu_pad_grad },
-
-                                           ROW(roll, DT_COMPUTE),
-                                           ROW(tril, DT_COMPUTE),
-                                           ROW(triu, DT_COMPUTE),
-                                           ROW(unfold_view_grad, DT_FLOAT),
-                                           ROW(arange, DT_COMPUTE),
-                                           ROW(linspace, DT_COMPUTE),
-                                           { 0 } };
+    KERNEL(roll, cpu_roll, .dtypes = DT_COMPUTE),
+    KERNEL(tril, cpu_tril, .dtypes = DT_COMPUTE),
+    KERNEL(triu, cpu_triu, .dtypes = DT_COMPUTE),
+    KERNEL(unfold_view_grad, cpu_unfold_view_grad, .dtypes = DT_FLOAT),
+    KERNEL(arange, cpu_arange, .dtypes = DT_COMPUTE),
+    KERNEL(linspace, cpu_linspace, .dtypes = DT_COMPUTE),
+    { 0 },
+};

@@ -1,18 +1,19 @@
 /* Rows of this folder, fastest first for each op; the list ends with an empty row. */
-#include "backend/cpu/signal/rows.h"
+#include "backend/cpu/kernel.h"
 
 #include "backend/cpu/signal/fft.h"
 #include "backend/cpu/signal/frames.h"
 
-#define SIGNAL(op_, run_)                                              \
-    {                                                                  \
-        .op = #op_, .name = "cpu_" #op_, .dtypes = DT_FLOAT,           \
-        .native = DT(ARIL_F32) | DT(ARIL_F64), .run = aril__cpu_##run_ \
-    }
-const aril__row aril__cpu_signal_rows[] = { SIGNAL(fft_c2c, fft_c2c),
-                                            SIGNAL(fft_r2c, fft_r2c),
-                                            SIGNAL(fft_c2r, fft_c2r),
-                                            SIGNAL(frames, frames),
-                                            SIGNAL(frames_like, frames),
-                                            SIGNAL(overlap_add, overlap_add),
-                                            { 0 } };
+const aril__row aril__cpu_signal_rows[] = {
+    KERNEL(fft_c2c, cpu_fft_c2c, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(fft_r2c, cpu_fft_r2c, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(fft_c2r, cpu_fft_c2r, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(frames, cpu_frames, .dtypes = DT_FLOAT, .native = F32_F64),
+    { .op = "frames_like",
+      .name = "cpu_frames_like",
+      .dtypes = DT_FLOAT,
+      .native = F32_F64,
+      .run = aril__cpu_frames },
+    KERNEL(overlap_add, cpu_overlap_add, .dtypes = DT_FLOAT, .native = F32_F64),
+    { 0 },
+};

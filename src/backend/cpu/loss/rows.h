@@ -1,8 +1,0 @@
-#ifndef ARIL_CPU_LOSS_ROWS_H
-#define ARIL_CPU_LOSS_ROWS_H
-
-#include "ops/table/rows.h"
-
-extern const aril__row aril__cpu_loss_rows[];
-
-#endif

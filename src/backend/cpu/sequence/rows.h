@@ -1,8 +1,0 @@
-#ifndef ARIL_CPU_SEQUENCE_ROWS_H
-#define ARIL_CPU_SEQUENCE_ROWS_H
-
-#include "ops/table/rows.h"
-
-extern const aril__row aril__cpu_sequence_rows[];
-
-#endif
