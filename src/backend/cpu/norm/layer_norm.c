@@ -89,88 +89,81 @@ static void rows_of_groups(rows_job *j, const aril_tensor *x, const struct group
 
 /* ---- rows ---- */
 
-aril_status aril__cpu_layer_norm(aril__run *r)
+/* Inputs x, weight, bias; outputs y, mean, invstd. RMS norm has neither bias nor mean: it is not
+ * centered. */
+static rows_job forward_of(const aril__run *r, bool centered, double eps)
 {
-    const struct layer_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = a->eps[0],
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .bias = aril__ptr_or_null(r->in[2]),
-                   .y = aril__ptr(r->out[0]),
-                   .mean = aril__ptr(r->out[1]),
-                   .invstd = aril__ptr(r->out[2]) };
-    rows_of_axes(&j, r->in[0], a->axes[0]);
+    return (rows_job){ .eps = eps,
+                       .x = aril__ptr(r->in[0]),
+                       .weight = aril__ptr_or_null(r->in[1]),
+                       .bias = centered ? aril__ptr_or_null(r->in[2]) : NULL,
+                       .y = aril__ptr(r->out[0]),
+                       .mean = centered ? aril__ptr(r->out[1]) : NULL,
+                       .invstd = aril__ptr(r->out[centered ? 2 : 1]) };
+}
+
+/* Inputs g and x, in the op's order, then weight, mean, invstd; outputs dx, dweight, dbias. */
+static rows_job backward_of(const aril__run *r, bool centered, const aril_tensor *g,
+                            const aril_tensor *x)
+{
+    return (rows_job){ .g = aril__ptr(g),
+                       .x = aril__ptr(x),
+                       .weight = aril__ptr_or_null(r->in[2]),
+                       .mean = centered ? aril__ptr(r->in[3]) : NULL,
+                       .invstd = aril__ptr(r->in[centered ? 4 : 3]),
+                       .y = aril__ptr(r->out[0]),
+                       .dweight = aril__ptr(r->out[1]),
+                       .dbias = centered ? aril__ptr(r->out[2]) : NULL };
+}
+
+/* Each row is the last `axes` dimensions of x. */
+static aril_status run_axes(const aril__run *r, rows_job j, const aril_tensor *x, int64_t axes)
+{
+    rows_of_axes(&j, x, axes);
     run_rows(&j, r->type);
     return ARIL_OK;
 }
 
+/* Each row is a group of channels of a sample. */
+static aril_status run_groups(const aril__run *r, rows_job j)
+{
+    rows_of_groups(&j, r->in[0], r->attrs);
+    if (j.groups) run_rows(&j, r->type);
+    return ARIL_OK;
+}
+
+aril_status aril__cpu_layer_norm(aril__run *r)
+{
+    const struct layer_norm_attrs *a = r->attrs;
+    return run_axes(r, forward_of(r, true, a->eps[0]), r->in[0], a->axes[0]);
+}
+
 aril_status aril__cpu_layer_norm_grad(aril__run *r)
 {
-    rows_job j = { .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]),
-                   .dbias = aril__ptr(r->out[2]) };
-    rows_of_axes(&j, r->in[1], ((const struct layer_norm_attrs *)r->attrs)->axes[0]);
-    run_rows(&j, r->type);
-    return ARIL_OK;
+    const struct layer_norm_attrs *a = r->attrs;
+    return run_axes(r, backward_of(r, true, r->in[0], r->in[1]), r->in[1], a->axes[0]);
 }
 
 aril_status aril__cpu_rms_norm(aril__run *r)
 {
     const struct rms_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = aril__rms_norm_eps(a, r->type),
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .y = aril__ptr(r->out[0]),
-                   .invstd = aril__ptr(r->out[1]) };
-    rows_of_axes(&j, r->in[0], a->axes[0]);
-    run_rows(&j, r->type);
-    return ARIL_OK;
+    double eps = aril__rms_norm_eps(a, r->type);
+    return run_axes(r, forward_of(r, false, eps), r->in[0], a->axes[0]);
 }
 
 aril_status aril__cpu_rms_norm_grad(aril__run *r)
 {
-    rows_job j = { .g = aril__ptr(r->in[0]),
-                   .x = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .invstd = aril__ptr(r->in[3]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]) };
-    rows_of_axes(&j, r->in[1], ((const struct rms_norm_attrs *)r->attrs)->axes[0]);
-    run_rows(&j, r->type);
-    return ARIL_OK;
+    const struct rms_norm_attrs *a = r->attrs;
+    return run_axes(r, backward_of(r, false, r->in[0], r->in[1]), r->in[1], a->axes[0]);
 }
 
 aril_status aril__cpu_group_norm(aril__run *r)
 {
     const struct group_norm_attrs *a = r->attrs;
-    rows_job j = { .eps = a->eps[0],
-                   .x = aril__ptr(r->in[0]),
-                   .weight = aril__ptr_or_null(r->in[1]),
-                   .bias = aril__ptr_or_null(r->in[2]),
-                   .y = aril__ptr(r->out[0]),
-                   .mean = aril__ptr(r->out[1]),
-                   .invstd = aril__ptr(r->out[2]) };
-    rows_of_groups(&j, r->in[0], a);
-    if (j.groups) run_rows(&j, r->type);
-    return ARIL_OK;
+    return run_groups(r, forward_of(r, true, a->eps[0]));
 }
 
 aril_status aril__cpu_group_norm_grad(aril__run *r)
 {
-    rows_job j = { .x = aril__ptr(r->in[0]),
-                   .g = aril__ptr(r->in[1]),
-                   .weight = aril__ptr_or_null(r->in[2]),
-                   .mean = aril__ptr(r->in[3]),
-                   .invstd = aril__ptr(r->in[4]),
-                   .y = aril__ptr(r->out[0]),
-                   .dweight = aril__ptr(r->out[1]),
-                   .dbias = aril__ptr(r->out[2]) };
-    rows_of_groups(&j, r->in[0], r->attrs);
-    if (j.groups) run_rows(&j, r->type);
-    return ARIL_OK;
+    return run_groups(r, backward_of(r, true, r->in[1], r->in[0]));
 }
