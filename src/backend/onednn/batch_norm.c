@@ -76,11 +76,6 @@ void aril__dnn_batch_norm_destroy(void *prepared)
     free(p);
 }
 
-static bool has_layout(const aril_tensor *t, bool last)
-{
-    return last ? aril_is_channels_last(t) : aril__is_dense(t);
-}
-
 /* Images share one memory format; parameters are contiguous f32. */
 static const char *take_order(const aril__run *r, batch_plan *p, const aril_tensor *x)
 {
@@ -89,7 +84,8 @@ static const char *take_order(const aril__run *r, batch_plan *p, const aril_tens
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
         if (!t || t->numel == 0 || t->ndim == 0) continue;
         bool image = t->ndim == x->ndim;
-        if (!has_layout(t, image && p->last)) return "tensors have different memory layouts";
+        if (!aril__dnn_has_format(t, image && p->last))
+            return "tensors have different memory layouts";
         if (!image && t->dtype != ARIL_F32 && i >= r->n_in)
             return "running values that are not f32";
     }

@@ -95,13 +95,7 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
         p->kernel[i] = p->stride[i] = in / out;
         return NULL;
     }
-    aril__slide w = { .kernel = a->kernel[i],
-                      .stride = a->stride[i],
-                      .begin = a->pad[2 * i],
-                      .end = a->pad[2 * i + 1],
-                      .dilation = a->dilation[i],
-                      .ceil = a->ceil[0] };
-    if (a->same[0]) aril__slide_same(&w, in, a->same[0]);
+    aril__slide w = aril__pool_window(a, i, in);
     if (w.dilation != 1) return "dilation";
     p->kernel[i] = w.kernel;
     p->stride[i] = w.stride;
@@ -115,29 +109,15 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
     return NULL;
 }
 
-static bool has_layout(const aril_tensor *t, bool last)
-{
-    return last ? aril_is_channels_last(t) : aril__is_dense(t);
-}
-
-static const char *take_order(pool_plan *p, const aril_tensor *x, const aril_tensor *y)
-{
-    if (has_layout(x, false) && has_layout(y, false)) return NULL;
-    p->last = true;
-    return has_layout(x, true) && has_layout(y, true) ? NULL
-                                                      : "tensors have different memory layouts";
-}
-
 static const char *fill_plan(const aril__run *r, pool_plan *p)
 {
     const struct pool_attrs *a = r->attrs;
     bool grad = is_grad(p);
-    bool adaptive =
-        p->op == &aril__op_adaptive_avg_pool || p->op == &aril__op_adaptive_avg_pool_grad;
+    bool adaptive = aril__pool_is_adaptive(p->op);
     const aril_tensor *x = grad ? r->out[0] : r->in[0], *y = grad ? r->in[0] : r->out[0];
     if (x->numel == 0 || y->numel == 0) return "an empty tensor";
-    const char *why = take_order(p, x, y);
-    if (!why && is_max(p) && !has_layout(r->out[1], p->last))
+    const char *why = aril__dnn_common_format(x, y, &p->last);
+    if (!why && is_max(p) && !aril__dnn_has_format(r->out[1], p->last))
         why = "tensors have different memory layouts";
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {

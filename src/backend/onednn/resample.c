@@ -61,11 +61,6 @@ void aril__dnn_resample_destroy(void *prepared)
     free(p);
 }
 
-static bool has_layout(const aril_tensor *t, bool last)
-{
-    return last ? aril_is_channels_last(t) : aril__is_dense(t);
-}
-
 static const void *attr_of(const aril__run *r, const char *name)
 {
     for (int i = 0; i < r->op->n_attrs; i++)
@@ -88,9 +83,8 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
     p->is_linear = *mode == ARIL_LINEAR;
     if (p->is_linear && *align) return "align_corners";
     if (*smooth) return "antialiasing";
-    p->last = !(has_layout(x, false) && has_layout(y, false));
-    if (p->last && !(has_layout(x, true) && has_layout(y, true)))
-        return "tensors have different memory layouts";
+    const char *why = aril__dnn_common_format(x, y, &p->last);
+    if (why) return why;
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
         p->x_dim[i] = x->dim[i];
