@@ -202,6 +202,12 @@ static inline bool aril__is_dense(const aril_tensor *t)
 /* True when the elements fill their span of memory without gaps, in any order of dimensions. */
 bool aril__is_packed(const aril_tensor *t);
 
+/* Channels-last and not also contiguous: [N,C,1,1] and [N,1,H,W] can be both. */
+static inline bool aril__is_only_channels_last(const aril_tensor *t)
+{
+    return !aril__is_dense(t) && aril_is_channels_last(t);
+}
+
 /* True when [N,C,spatial...] is stored in the order spatial, C, N, with at least two samples: the
  * memory format of convolutions that vectorize over samples. */
 bool aril__is_samples_last(const aril_tensor *t);

@@ -153,12 +153,6 @@ static aril_status save_overwritten(const aril__call *c, aril_tensor *const *in,
     return ARIL_OK;
 }
 
-/* Channels-last and not also contiguous. */
-static bool is_channels_last(const aril_tensor *t)
-{
-    return !aril__is_dense(t) && aril_is_channels_last(t);
-}
-
 /* Samples-last and neither contiguous nor channels-last. */
 static bool is_samples_last(const aril_tensor *t)
 {
@@ -192,7 +186,7 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         for (int k = 0; k < c->n_in && !last && !samples; k++) {
             /* A gradient has the memory format of its tensor, which is a shape-only input. */
             if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
-            last = c->in[k]->ndim == o->ndim && is_channels_last(c->in[k]);
+            last = c->in[k]->ndim == o->ndim && aril__is_only_channels_last(c->in[k]);
             samples = c->in[k]->ndim == o->ndim && is_samples_last(c->in[k]);
         }
         if (samples) {

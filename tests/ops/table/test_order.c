@@ -1,6 +1,7 @@
 /* Channels-last: tensors stay channels-last through every op that can preserve it, forward and
  * backward, with the same values as contiguous ones. */
 #include "aril/aril.h"
+#include "core/tensor.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -15,12 +16,6 @@ static aril_tensor *normal(aril_shape shape, uint64_t seed)
 static double worst(aril_tensor *a, aril_tensor *b)
 {
     return aril_item(aril_amax(aril_abs(aril_sub(a, b)), ARIL_ALL));
-}
-
-/* Channels-last and not also contiguous. */
-static bool is_last(aril_tensor *t)
-{
-    return aril_is_channels_last(t) && !aril_is_contiguous(t);
 }
 
 /* ---- one op at a time ---- */
@@ -197,8 +192,8 @@ static void check_op(size_t k, int channels)
               worst(y[0], y[1]));
     CHECK_MSG(worst(g[0], g[1]) < 1e-4 * scale, "%s of %d channels: gradients by %g", ops[k].name,
               channels, worst(g[0], g[1]));
-    CHECK_MSG(ops[k].flat || is_last(y[0]), "%s loses the order", ops[k].name);
-    CHECK_MSG(is_last(g[0]), "the gradient of %s loses the order", ops[k].name);
+    CHECK_MSG(ops[k].flat || aril__is_only_channels_last(y[0]), "%s loses the order", ops[k].name);
+    CHECK_MSG(aril__is_only_channels_last(g[0]), "the gradient of %s loses the order", ops[k].name);
     aril_release(x[0]);
     aril_release(x[1]);
 }
@@ -321,7 +316,7 @@ static int n_kept;
 
 static aril_tensor *see(aril_tensor *t)
 {
-    lost += !is_last(t);
+    lost += !aril__is_only_channels_last(t);
     aril_retain_grad(t);
     if (n_kept < MAX_KEPT) kept[n_kept++] = t;
     return t;
@@ -365,7 +360,8 @@ static void check_block(const char *name, aril_tensor *(*block)(aril_tensor *x))
     aril_tensor *y = aril_global_avg_pool(aril_dropout(block(x), 0.5, OPTS(aril_dropout_opts, 0)));
     CHECK_MSG(lost == 0, "%s: %d results have lost the order", name, lost);
     CHECK_INT(aril_backward(aril_sum(aril_square(y), ARIL_ALL)), ARIL_OK);
-    CHECK_MSG(is_last(aril_grad(x)), "%s: the gradient of x has lost the order", name);
+    CHECK_MSG(aril__is_only_channels_last(aril_grad(x)), "%s: the gradient of x has lost the order",
+              name);
     for (int i = 0; i < n_kept;
          i++) /* views of a cat's gradient have gaps, but channels are contiguous */
         CHECK_MSG(aril_stride(aril_grad(kept[i]), 1) == 1, "%s: gradient %d has lost the order",
@@ -397,6 +393,6 @@ TEST(gradient_through_flatten_keeps_channels_last)
     aril_tensor *x = aril_parameter(aril_channels_last(normal(ARIL_SHAPE(2, 8, 6, 6), 1)));
     aril_tensor *y = aril_flatten(aril_adaptive_avg_pool2d(aril_relu(x), ARIL_SHAPE(3, 3)), 1, -1);
     CHECK_INT(aril_backward(aril_sum(aril_square(y), ARIL_ALL)), ARIL_OK);
-    CHECK(is_last(aril_grad(x)));
+    CHECK(aril__is_only_channels_last(aril_grad(x)));
     aril_release(x);
 }

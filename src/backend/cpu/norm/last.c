@@ -3,17 +3,6 @@
 #include "aril/create.h"
 #include "ops/table/apply.h"
 
-static bool is_channels_last(const aril_tensor *t)
-{
-    int64_t step = 1;
-    for (int k = 0; k < t->ndim; k++) { /* innermost first: channels, positions, samples */
-        int d = k == 0 ? 1 : k == t->ndim - 1 ? 0 : t->ndim - k;
-        if (t->dim[d] != 1 && t->stride[d] != step) return false;
-        step *= t->dim[d];
-    }
-    return true;
-}
-
 const char *aril__cpu_norm_last_prepare(const aril__run *r, aril__plan *plan)
 {
     (void)plan;
@@ -23,7 +12,7 @@ const char *aril__cpu_norm_last_prepare(const aril__run *r, aril__plan *plan)
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
         if (!t) continue;
         if (t->ndim != x->ndim ? !aril__is_dense(t)
-                               : !is_channels_last(t) && (i == 0 || i >= r->n_in))
+                               : !aril_is_channels_last(t) && (i == 0 || i >= r->n_in))
             return "not channels-last";
         if (t->ndim == x->ndim && t->dtype != r->type) return "mixed dtypes";
     }
@@ -37,13 +26,13 @@ aril_status aril__cpu_norm_last(aril__run *r, aril_status (*run)(aril__run *r, b
     aril__run ordered = *r;
     bool turned = false;
     for (int i = 1; i < r->n_in && !turned; i++)
-        turned = r->in[i] && r->in[i]->ndim == r->in[0]->ndim && !is_channels_last(r->in[i]);
+        turned = r->in[i] && r->in[i]->ndim == r->in[0]->ndim && !aril_is_channels_last(r->in[i]);
     ARIL_SCOPE;
     if (turned) {
         ARIL_INFERENCE;
         for (int i = 0; i < r->n_in; i++) {
             in[i] = r->in[i];
-            if (in[i] && in[i]->ndim == r->in[0]->ndim && !is_channels_last(in[i]))
+            if (in[i] && in[i]->ndim == r->in[0]->ndim && !aril_is_channels_last(in[i]))
                 in[i] = aril_channels_last(in[i]);
             if (in[i] && aril_tensor_status(in[i]) < 0) return aril_tensor_status(in[i]);
         }

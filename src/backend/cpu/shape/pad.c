@@ -159,15 +159,10 @@ aril_status aril__cpu_pad_grad(aril__run *r)
 
 /* ---- channels-last: the same, with the axes in memory order ---- */
 
-static bool is_channels_last(const aril_tensor *t)
-{
-    return !aril__is_dense(t) && aril_is_channels_last(t);
-}
-
 const char *aril__cpu_pad_last_prepare(const aril__run *r, aril__plan *plan)
 {
     (void)plan;
-    bool last = is_channels_last(r->in[0]) && is_channels_last(r->out[0]);
+    bool last = aril__is_only_channels_last(r->in[0]) && aril__is_only_channels_last(r->out[0]);
     return last && r->in[0]->numel && r->out[0]->numel ? NULL : "not channels-last";
 }
 
