@@ -71,6 +71,12 @@ static inline int64_t aril__loops_run(const aril__loops *n, const aril__loops_at
     return n->ndim ? n->dim[n->ndim - 1] - p->index[n->ndim - 1] : 1;
 }
 
+/* The stride of operand k in the innermost run; 0 without dimensions. */
+static inline int64_t aril__loops_step(const aril__loops *n, int k)
+{
+    return n->ndim ? n->stride[k][n->ndim - 1] : 0;
+}
+
 /* Advances by m elements of the innermost run, m at most aril__loops_run. */
 static inline void aril__loops_move(const aril__loops *n, aril__loops_at *p, int64_t m)
 {

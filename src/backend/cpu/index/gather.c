@@ -40,8 +40,7 @@ static void gather_range(void *ctx, int64_t begin, int64_t end)
     gather_job *j = ctx;
     const aril__loops *n = &j->loops;
     aril__loops_at p;
-    int64_t step[3] = { 0, 0, 0 };
-    for (int k = 0; k < 3 && n->ndim; k++) step[k] = n->stride[k][n->ndim - 1];
+    int64_t step[3] = { aril__loops_step(n, 0), aril__loops_step(n, 1), aril__loops_step(n, 2) };
     aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
         int64_t m = aril__loops_run(n, &p);
@@ -124,8 +123,7 @@ static void scatter_range(void *ctx, int64_t begin, int64_t end)
     const scatter_job *j = ctx;
     const aril__loops *n = &j->lines;
     aril__loops_at p;
-    int64_t step[3] = { 0, 0, 0 };
-    for (int k = 0; k < 3 && n->ndim; k++) step[k] = n->stride[k][n->ndim - 1];
+    int64_t step[3] = { aril__loops_step(n, 0), aril__loops_step(n, 1), aril__loops_step(n, 2) };
     aril__loops_seek(n, &p, begin, j->base);
     while (begin < end) {
         int64_t m = aril__loops_run(n, &p);
@@ -177,7 +175,7 @@ static void scatter_to(aril_tensor *out, const aril_tensor *index, const aril_te
     }
     aril__loops_merge(&j.lines, 0);
     /* Adjacent lines share cache lines. */
-    bool beside = j.lines.ndim && j.lines.stride[0][j.lines.ndim - 1] == 1;
+    bool beside = aril__loops_step(&j.lines, 0) == 1;
     int64_t few = beside ? 16 : 1, worth = GRAIN / 2 / j.n;
     if (worth < few) worth = few;
     int64_t grain = (lines - 1) / aril__parallel_pieces(lines, worth) + 1;

@@ -80,7 +80,7 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
                         int64_t to, word *s, int64_t plane)
 {
     const aril__loops *n = &j->reduced;
-    int64_t pitch = n->ndim ? n->stride[0][n->ndim - 1] : 0;
+    int64_t pitch = aril__loops_step(n, 0);
     aril__loops_at p;
     aril__loops_seek(n, &p, from, &offset);
     while (from < to) {
@@ -125,7 +125,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
                        int64_t to, word *s, int64_t plane)
 {
     const aril__loops *n = &j->reduced;
-    int64_t next = n->ndim ? n->stride[0][n->ndim - 1] : 0;
+    int64_t next = aril__loops_step(n, 0);
     if (n->ndim <= 1 && j->size && (next == 1 || to - from == 1)) {
         j->how->along(&j->params, s, plane, at(j, offset + from * next), step, to - from, m, from);
         return;
@@ -160,7 +160,7 @@ static void take(const job *j, int64_t begin, int64_t end, int64_t from, int64_t
     j->how->start(&j->params, s, plane, end - begin, from);
     if (from >= to) return;
     aril__loops_seek(n, &p, begin, j->base);
-    int64_t step = n->ndim ? n->stride[0][n->ndim - 1] : 0;
+    int64_t step = aril__loops_step(n, 0);
     while (begin < end) {
         int64_t m = aril__loops_run(n, &p);
         m = m < end - begin ? m : end - begin;

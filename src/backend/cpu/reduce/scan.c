@@ -62,7 +62,7 @@ static void load_tile(const job *j, int k, const aril__loops_at *p, const aril__
         return;
     }
     aril__load_fn *load = aril__dtypes[t->dtype].load[j->how->type];
-    int64_t step = scanned->ndim ? scanned->stride[k][scanned->ndim - 1] : 0;
+    int64_t step = aril__loops_step(scanned, k);
     int64_t offset = p->offset[k] + q->offset[k];
     if (j->cols == 1) {
         load(tile, aril__base(t), offset, step, n);
