@@ -42,47 +42,46 @@ static int64_t times(int64_t a, int64_t b)
     return a < 0 ? -1 : a * b;
 }
 
+/* Splits the last three axes of x into five, permutes those, and merges them to three again. */
+static aril_tensor *rearrange(aril_tensor *x, const int64_t split[5], const int order[5],
+                              const int64_t merged[3])
+{
+    ARIL_SCOPE;
+    int n = x->ndim - 3;
+    aril_shape apart = leading(x, n), done = leading(x, n);
+    memcpy(apart.dim + n, split, 5 * sizeof *split);
+    memcpy(done.dim + n, merged, 3 * sizeof *merged);
+    apart.ndim += 5;
+    done.ndim += 3;
+    aril_axes axes = { .n = n + 5 };
+    for (int i = 0; i < n + 5; i++) axes.axis[i] = i < n ? i : n + order[i - n];
+    return aril_escape(aril_reshape(aril_permute(aril_reshape(x, apart), axes), done));
+}
+
 aril_tensor *aril_pixel_shuffle(aril_tensor *x, int64_t factor)
 {
     aril_tensor *bad = refuse("pixel_shuffle", x, 3);
     if (bad) return bad;
-    int n = x->ndim - 3;
-    int64_t r = factor, c = x->dim[n], h = x->dim[n + 1], w = x->dim[n + 2];
+    const int64_t *dim = x->dim + x->ndim - 3;
+    int64_t r = factor, c = dim[0], h = dim[1], w = dim[2];
     if (r < 1 || r > INT16_MAX || c < 0 || c % (r * r))
         return divide_error("pixel_shuffle", "the channels", r * r, x);
-    ARIL_SCOPE;
-    aril_shape apart = leading(x, n), done = leading(x, n);
-    int64_t split[5] = { c / (r * r), r, r, h, w },
-            joined[3] = { c / (r * r), times(h, r), times(w, r) };
-    memcpy(apart.dim + n, split, sizeof split);
-    memcpy(done.dim + n, joined, sizeof joined);
-    apart.ndim += 5;
-    done.ndim += 3;
-    aril_axes order = { .n = n + 5 };
-    static const int moved[5] = { 0, 3, 1, 4, 2 }; /* C, H, r, W, r */
-    for (int i = 0; i < n + 5; i++) order.axis[i] = i < n ? i : n + moved[i - n];
-    return aril_escape(aril_reshape(aril_permute(aril_reshape(x, apart), order), done));
+    int64_t split[5] = { c / (r * r), r, r, h, w };
+    int64_t merged[3] = { c / (r * r), times(h, r), times(w, r) };
+    return rearrange(x, split, (int[]){ 0, 3, 1, 4, 2 }, merged); /* C, H, r, W, r */
 }
 
 aril_tensor *aril_pixel_unshuffle(aril_tensor *x, int64_t factor)
 {
     aril_tensor *bad = refuse("pixel_unshuffle", x, 3);
     if (bad) return bad;
-    int n = x->ndim - 3;
-    int64_t r = factor, c = x->dim[n], h = x->dim[n + 1], w = x->dim[n + 2];
+    const int64_t *dim = x->dim + x->ndim - 3;
+    int64_t r = factor, c = dim[0], h = dim[1], w = dim[2];
     if (r < 1 || r > INT16_MAX || h < 0 || w < 0 || h % r || w % r)
         return divide_error("pixel_unshuffle", "height and width", r, x);
-    ARIL_SCOPE;
-    aril_shape apart = leading(x, n), done = leading(x, n);
-    int64_t split[5] = { c, h / r, r, w / r, r }, joined[3] = { times(c, r * r), h / r, w / r };
-    memcpy(apart.dim + n, split, sizeof split);
-    memcpy(done.dim + n, joined, sizeof joined);
-    apart.ndim += 5;
-    done.ndim += 3;
-    aril_axes order = { .n = n + 5 };
-    static const int moved[5] = { 0, 2, 4, 1, 3 }; /* C, r, r, H, W */
-    for (int i = 0; i < n + 5; i++) order.axis[i] = i < n ? i : n + moved[i - n];
-    return aril_escape(aril_reshape(aril_permute(aril_reshape(x, apart), order), done));
+    int64_t split[5] = { c, h / r, r, w / r, r };
+    int64_t merged[3] = { times(c, r * r), h / r, w / r };
+    return rearrange(x, split, (int[]){ 0, 2, 4, 1, 3 }, merged); /* C, r, r, H, W */
 }
 
 aril_tensor *aril_channel_shuffle(aril_tensor *x, int64_t groups)

@@ -10,7 +10,7 @@
 
 typedef struct job {
     aril__grid image;
-    int64_t channels, points; /* places: sampling points per image */
+    int64_t channels, points; /* points: those of the grid of one image */
     void *x, *y, *grid, *out;
 } job;
 
@@ -18,7 +18,7 @@ typedef struct job {
 #include "ops/table/each_real.inc"
 
 enum {
-    PLACES = 512, /* maximum points per block */
+    POINTS = 512, /* maximum points per block */
     SOME = 4,     /* channels processed together */
 };
 
@@ -53,21 +53,20 @@ static bool is_linear(const job *j)
 static int64_t grain_of(int64_t points)
 {
     enum { CHUNKS = 8, FEW = 64 };
-    int64_t grain = min(points / CHUNKS, PLACES);
+    int64_t grain = min(points / CHUNKS, POINTS);
     return grain > FEW ? grain : FEW;
 }
+
+/* The kernel of the job: the vectorized one where it applies. */
+#define KERNEL_OF(name, j, wide) \
+    (is_linear(j) ? ARIL__PICK(linear_##name, wide) : (wide) ? name##_f64 : name##_f32)
 
 aril_status aril__cpu_grid_sample(aril__run *r)
 {
     job j = describe(r, r->in[0], r->in[1], r->out[0]);
     bool wide = r->type == ARIL_F64;
     int64_t n = r->in[1]->numel / 2;
-    if (r->out[0]->numel)
-        aril__parallel_for(n, grain_of(n),
-                           is_linear(&j) ? ARIL__PICK(linear_sample, wide)
-                           : wide        ? sample_f64
-                                         : sample_f32,
-                           &j);
+    if (r->out[0]->numel) aril__parallel_for(n, grain_of(n), KERNEL_OF(sample, &j, wide), &j);
     return ARIL_OK;
 }
 
@@ -78,10 +77,7 @@ aril_status aril__cpu_grid_sample_grad_x(aril__run *r)
     int64_t planes = r->out[0]->dim[0] * j.channels;
     if (r->out[0]->numel) /* points are computed again for each piece */
         aril__parallel_for(planes, (planes - 1) / aril__parallel_pieces(planes, 1) + 1,
-                           is_linear(&j) ? ARIL__PICK(linear_give, wide)
-                           : wide        ? give_f64
-                                         : give_f32,
-                           &j);
+                           KERNEL_OF(give, &j, wide), &j);
     return ARIL_OK;
 }
 
@@ -90,11 +86,6 @@ aril_status aril__cpu_grid_sample_grad_grid(aril__run *r)
     job j = describe(r, r->in[1], r->in[2], r->in[0]);
     bool wide = r->type == ARIL_F64;
     int64_t n = r->in[2]->numel / 2;
-    if (n)
-        aril__parallel_for(n, grain_of(n),
-                           is_linear(&j) ? ARIL__PICK(linear_steer, wide)
-                           : wide        ? steer_f64
-                                         : steer_f32,
-                           &j);
+    if (n) aril__parallel_for(n, grain_of(n), KERNEL_OF(steer, &j, wide), &j);
     return ARIL_OK;
 }
