@@ -2,6 +2,7 @@
 
 #include "aril/aril.h"
 #include "core/cpu.h"
+#include "core/shape.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
 #include "support/run_op.h"
@@ -19,15 +20,14 @@ static aril_status run_row(const aril__op *op, int n_in, aril_tensor *const *in,
     return s;
 }
 
-static void agree_in(aril_dtype dtype, const aril__op *op, int n_in, aril_tensor *const *given,
-                     const void *attrs)
+/* tolerance 0: the same bits. */
+static void compare_rows(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs,
+                         double tolerance)
 {
-    ARIL_SCOPE;
-    aril_tensor *in[AGREE_INPUTS], *want[ARIL__MAX_OUT], *got[ARIL__MAX_OUT];
-    for (int i = 0; i < n_in; i++)
-        in[i] = given[i] && aril_dtype_is_float(aril_dtype_of(given[i]))
-                    ? aril_cast(given[i], dtype)
-                    : given[i];
+    char text[ARIL__SHAPE_TEXT];
+    aril_shape shape = aril_shape_of(in[0]);
+    aril__shape_text(text, shape.ndim, shape.dim);
+    aril_tensor *want[ARIL__MAX_OUT], *got[ARIL__MAX_OUT];
     CHECK_MSG(run_row(op, n_in, in, attrs, ARIL__FORCE_REFERENCE, want) == ARIL_OK, "%s",
               aril_error());
     int rows = aril__rows_of(ARIL__CPU, op, 0, NULL, NULL), top = aril__cpu_set(ARIL__CPU_LEVELS);
@@ -38,9 +38,9 @@ static void agree_in(aril_dtype dtype, const aril__op *op, int n_in, aril_tensor
             aril_status s = run_row(op, n_in, in, attrs, row, got);
             aril__cpu_set(top);
             char *why = s < 0 ? (char *)aril_error()
-                              : test_op_difference(op, got, want, test_tolerance(dtype), false);
-            CHECK_MSG(!why, "%s in %s, row %d, %s: %s", op->name, aril_dtype_name(dtype), row,
-                      aril__cpu_name(level), why);
+                              : test_op_difference(op, got, want, tolerance, tolerance == 0);
+            CHECK_MSG(!why, "%s of %s %s, row %d, %s: %s", op->name,
+                      aril_dtype_name(aril_dtype_of(in[0])), text, row, aril__cpu_name(level), why);
         }
 }
 
@@ -48,6 +48,20 @@ void test_rows_agree(const aril__op *op, int n_in, aril_tensor *const *in, const
 {
     static const aril_dtype dtypes[] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16 };
     ARIL_NO_GRAD;
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        agree_in(dtypes[i], op, n_in, in, attrs);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        ARIL_SCOPE;
+        aril_tensor *cast[AGREE_INPUTS];
+        for (int k = 0; k < n_in; k++)
+            cast[k] = in[k] && aril_dtype_is_float(aril_dtype_of(in[k]))
+                          ? aril_cast(in[k], dtypes[i])
+                          : in[k];
+        compare_rows(op, n_in, cast, attrs, test_tolerance(dtypes[i]));
+    }
+}
+
+void test_rows_equal(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
+{
+    ARIL_NO_GRAD;
+    ARIL_SCOPE;
+    compare_rows(op, n_in, in, attrs, 0);
 }

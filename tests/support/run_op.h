@@ -36,11 +36,6 @@ bool test_untyped(const test_sample *s);
 char *test_op_difference(const aril__op *op, aril_tensor *const *got, aril_tensor *const *want,
                          double tol, bool bits);
 
-/* Runs an op by its default kernel and by its reference. Returns NULL when both fail with the same
- * status, or when their results agree as in test_op_difference. */
-char *test_reference_difference(const aril__op *op, int n_in, aril_tensor *const *in,
-                                const void *attrs, double tol, bool bits);
-
 /* The relative error allowed for results computed in a dtype. */
 double test_tolerance(aril_dtype dtype);
 

@@ -4,31 +4,11 @@
 #include "ops/loss/loss.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
+#include "support/agree.h"
 #include "support/ops.h"
-#include "support/run_op.h"
 #include "support/test.h"
 
 #include <math.h>
-
-static const aril_dtype dtypes[] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16 };
-
-/* Compares in each dtype; inputs that are integers keep theirs. */
-static void compare(const char *what, const aril__op *op, int n_in, aril_tensor *const *in,
-                    const void *attrs)
-{
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        aril_tensor *cast[6];
-        for (int k = 0; k < n_in; k++)
-            cast[k] = in[k] && aril_dtype_is_float(aril_dtype_of(in[k]))
-                          ? aril_cast(in[k], dtypes[i])
-                          : in[k];
-        double tol = dtypes[i] == ARIL_F64 ? 1e-11 : test_tolerance(dtypes[i]);
-        char *why = test_reference_difference(op, n_in, cast, attrs, tol, false);
-        if (why)
-            test_fail(__FILE__, __LINE__, "%s, %s in %s: %s", op->name, what,
-                      aril_dtype_name(dtypes[i]), why);
-    }
-}
 
 static aril_tensor *normal(aril_shape shape)
 {
@@ -41,7 +21,7 @@ static aril_tensor *labels(int64_t classes, aril_shape shape)
 }
 
 /* All four ops on scores x [N,C,d] (d 0: [N,C]). */
-static void compare_classes(const char *what, aril_tensor *x, aril_tensor *y, aril_tensor *weight)
+static void compare_classes(aril_tensor *x, aril_tensor *y, aril_tensor *weight)
 {
     static const struct nll_attrs all[] = {
         { { ARIL_MEAN }, { -100 }, { 0 } },
@@ -52,10 +32,10 @@ static void compare_classes(const char *what, aril_tensor *x, aril_tensor *y, ar
         const struct nll_attrs *a = &all[i];
         aril_tensor *g = a->reduction[0] == ARIL_NONE ? normal(aril_shape_of(y)) : aril_scalar(0.7);
         g = aril_cast(g, ARIL_F64);
-        compare(what, &aril__op_nll_loss, 3, (aril_tensor *[]){ x, y, weight }, a);
-        compare(what, &aril__op_cross_entropy, 3, (aril_tensor *[]){ x, y, weight }, a);
-        compare(what, &aril__op_nll_loss_grad, 4, (aril_tensor *[]){ g, y, weight, x }, a);
-        compare(what, &aril__op_cross_entropy_grad, 4, (aril_tensor *[]){ g, x, y, weight }, a);
+        test_rows_agree(&aril__op_nll_loss, 3, (aril_tensor *[]){ x, y, weight }, a);
+        test_rows_agree(&aril__op_cross_entropy, 3, (aril_tensor *[]){ x, y, weight }, a);
+        test_rows_agree(&aril__op_nll_loss_grad, 4, (aril_tensor *[]){ g, y, weight, x }, a);
+        test_rows_agree(&aril__op_cross_entropy_grad, 4, (aril_tensor *[]){ g, x, y, weight }, a);
     }
 }
 
@@ -66,7 +46,7 @@ TEST(class_losses_match_their_references)
         ARIL_SCOPE;
         int64_t n = classes[i];
         aril_tensor *w = i % 2 ? aril_rand(ARIL_SHAPE(n), ARIL_F64, aril_cpu()) : NULL;
-        compare_classes("rows", normal(ARIL_SHAPE(19, n)), labels(n, ARIL_SHAPE(19)), w);
+        compare_classes(normal(ARIL_SHAPE(19, n)), labels(n, ARIL_SHAPE(19)), w);
     }
 }
 
@@ -77,7 +57,7 @@ TEST(image_losses_match_their_references)
         ARIL_SCOPE;
         int64_t n = sizes[i];
         aril_tensor *w = i % 2 ? aril_rand(ARIL_SHAPE(7), ARIL_F64, aril_cpu()) : NULL;
-        compare_classes("images", normal(ARIL_SHAPE(3, 7, n)), labels(7, ARIL_SHAPE(3, n)), w);
+        compare_classes(normal(ARIL_SHAPE(3, 7, n)), labels(7, ARIL_SHAPE(3, n)), w);
     }
 }
 
@@ -89,8 +69,8 @@ TEST(values_that_are_not_finite)
         aril_tensor *x = normal(ARIL_SHAPE(4, 5)), *y = labels(5, ARIL_SHAPE(4));
         aril_fill_(aril_slice(aril_select(x, 0, 1), 0, 2, 3, 1), odd[i]);
         aril_fill_(aril_select(x, 0, 2), odd[i]); /* all scores of a row */
-        compare_classes("an odd value", x, y, NULL);
-        compare_classes("an odd value", aril_unsqueeze(x, 2), aril_unsqueeze(y, 1), NULL);
+        compare_classes(x, y, NULL);
+        compare_classes(aril_unsqueeze(x, 2), aril_unsqueeze(y, 1), NULL);
     }
 }
 
@@ -105,14 +85,13 @@ TEST(margin_losses_match_their_references)
             aril_tensor *w = i ? aril_rand(ARIL_SHAPE(n), ARIL_F64, aril_cpu()) : NULL;
             aril_tensor *y = labels(n, ARIL_SHAPE(6));
             aril_tensor *lists = aril_sub_scalar(labels(n + 1, ARIL_SHAPE(6, n)), 1);
-            compare("scores", &aril__op_multi_margin_loss, 3, (aril_tensor *[]){ x, y, w },
-                    &all[i]);
-            compare("scores", &aril__op_multi_margin_loss_grad, 4, (aril_tensor *[]){ g, x, y, w },
-                    &all[i]);
-            compare("lists", &aril__op_multilabel_margin_loss, 2, (aril_tensor *[]){ x, lists },
-                    NULL);
-            compare("lists", &aril__op_multilabel_margin_loss_grad, 3,
-                    (aril_tensor *[]){ g, x, lists }, NULL);
+            test_rows_agree(&aril__op_multi_margin_loss, 3, (aril_tensor *[]){ x, y, w }, &all[i]);
+            test_rows_agree(&aril__op_multi_margin_loss_grad, 4, (aril_tensor *[]){ g, x, y, w },
+                            &all[i]);
+            test_rows_agree(&aril__op_multilabel_margin_loss, 2, (aril_tensor *[]){ x, lists },
+                            NULL);
+            test_rows_agree(&aril__op_multilabel_margin_loss_grad, 3,
+                            (aril_tensor *[]){ g, x, lists }, NULL);
         }
 }
 
@@ -127,8 +106,8 @@ TEST(ctc_loss_matches_its_reference)
         int64_t times[5] = { 30, 7, 13, 0, 25 }, lengths[5] = { 12, 7, 1, i % 2, 8 };
         aril_tensor *t = aril_from(times, ARIL_SHAPE(5), ARIL_I64, aril_cpu());
         aril_tensor *n = aril_from(lengths, ARIL_SHAPE(5), ARIL_I64, aril_cpu());
-        compare("alignments", &aril__op_ctc_loss, 4, (aril_tensor *[]){ x, y, t, n }, &a);
-        compare("alignments", &aril__op_ctc_loss_grad, 5, (aril_tensor *[]){ g, x, y, t, n }, &a);
+        test_rows_agree(&aril__op_ctc_loss, 4, (aril_tensor *[]){ x, y, t, n }, &a);
+        test_rows_agree(&aril__op_ctc_loss_grad, 5, (aril_tensor *[]){ g, x, y, t, n }, &a);
     }
 }
 

@@ -5,8 +5,8 @@
 #include "ops/random/dropout.h"
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
+#include "support/agree.h"
 #include "support/ops.h"
-#include "support/run_op.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -334,12 +334,6 @@ static const int64_t counts[] = { 1, 255, 256, 257, 511, 512, 513, 1100 };
 static const aril_dtype computing[] = { ARIL_F64, ARIL_F32, ARIL_F16, ARIL_BF16, ARIL_I64,
                                         ARIL_I8,  ARIL_U64, ARIL_U8,  ARIL_BOOL };
 
-static void compare_bits(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
-{
-    char *why = test_reference_difference(op, n_in, in, attrs, 0, true);
-    if (why) test_fail(__FILE__, __LINE__, "%s: %s", op->name, why);
-}
-
 TEST(random_numbers_equal_their_reference)
 {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -351,17 +345,17 @@ TEST(random_numbers_equal_their_reference)
                                       .dtype = { computing[k] },
                                       .value = { 0.25, 0.75 },
                                       .integer = { 0, 1, 2 } };
-            compare_bits(&aril__op_randint, 1, &key, &a);
-            compare_bits(&aril__op_bernoulli_fill, 1, &key, &a);
+            test_rows_equal(&aril__op_randint, 1, &key, &a);
+            test_rows_equal(&aril__op_bernoulli_fill, 1, &key, &a);
             if (!aril_dtype_is_float(computing[k])) continue;
             for (int round = 0; round < 2; round++) {
-                compare_bits(&aril__op_rand, 1, &key, &a);
-                compare_bits(&aril__op_randn, 1, &key, &a);
+                test_rows_equal(&aril__op_rand, 1, &key, &a);
+                test_rows_equal(&aril__op_randn, 1, &key, &a);
                 a.value[0] = 0; /* the standard distributions */
                 a.value[1] = 1;
             }
             aril_tensor *p = aril_rand(ARIL_SHAPE(counts[i]), computing[k], aril_cpu());
-            compare_bits(&aril__op_bernoulli, 2, (aril_tensor *[]){ key, p }, NULL);
+            test_rows_equal(&aril__op_bernoulli, 2, (aril_tensor *[]){ key, p }, NULL);
         }
 }
 
@@ -371,7 +365,7 @@ TEST(permutations_equal_their_reference)
         ARIL_SCOPE;
         aril_tensor *key = aril__rng_draw(NULL);
         struct create_attrs a = { .ndim = { 1 }, .dim = { counts[i] }, .dtype = { ARIL_I64 } };
-        compare_bits(&aril__op_randperm, 1, &key, &a);
+        test_rows_equal(&aril__op_randperm, 1, &key, &a);
     }
 }
 
@@ -384,6 +378,6 @@ TEST(dropout_equals_its_reference)
                 { 0.3 }, { k % 2 ? 2 : -1 }, { 1.3 }, { k < 4 ? 0 : 0.3 }, { k < 4 ? 0 : -1.7 }
             };
             aril_tensor *x = aril_randn(ARIL_SHAPE(3, counts[i], 5), computing[k / 2], aril_cpu());
-            compare_bits(&aril__op_dropout, 2, (aril_tensor *[]){ aril__rng_draw(NULL), x }, &a);
+            test_rows_equal(&aril__op_dropout, 2, (aril_tensor *[]){ aril__rng_draw(NULL), x }, &a);
         }
 }
