@@ -17,10 +17,30 @@ ARIL_C_BEGIN
 /* One run of an op's kernel. Opaque: read it through the host table. */
 typedef struct aril__run aril_run;
 
-/* What a row's prepare decides for one set of shapes, memory layouts and attributes. */
+/* The memory order of an operand. */
+typedef enum aril_order {
+    ARIL_ORDER_ANY, /* as it is; a row that is not `strided` gets it contiguous */
+    ARIL_ORDER_CONTIGUOUS,
+    ARIL_ORDER_CHANNELS_LAST, /* [N,C,spatial...] stored as N, spatial, C */
+    ARIL_ORDER_SAMPLES_LAST   /* the same stored as spatial, C, N */
+} aril_order;
+
+/* What a row asks of an input, and in which form it gives an output. */
+typedef struct aril_operand {
+    uint8_t dtype; /* 1 + aril_dtype; 0: as it is, or staged as `native` says */
+    uint8_t order; /* aril_order */
+} aril_operand;
+
+enum { ARIL_PLAN_INPUTS = 16, ARIL_PLAN_OUTPUTS = 8 };
+
+/* What a row's prepare decides for one set of shapes, memory orders and attributes. Aril allocates
+ * new results in the orders given here, converts inputs (and results that are already in memory)
+ * that differ, and allocates the workspace: run sees only what it asked for. */
 typedef struct aril_plan {
     void *prepared;   /* the row's private data: algorithm, library object ... */
     size_t workspace; /* bytes of device memory that the row needs at each run */
+    uint32_t overlay; /* bit i: result 0 may be in the memory of input i */
+    aril_operand in[ARIL_PLAN_INPUTS], out[ARIL_PLAN_OUTPUTS];
 } aril_plan;
 
 /* A kernel for one op. Rows are tried in list order, fastest first. */
@@ -31,8 +51,6 @@ typedef struct aril_row {
     uint32_t native;    /* those it computes in; others are converted to f32, f64, i64 or u64 for
                            it (0: all of dtypes) */
     bool strided;       /* accepts any strides; otherwise it receives contiguous tensors */
-    bool channels_last; /* prefers a channels-last result [N,C,spatial...], whatever the layout of
-                           the input (only for ops that preserve the layout) */
     const char *layout; /* the attribute layout that the row was built for ("stride I64 3; ..."), or
                            NULL when it reads attributes by name */
     /* NULL: the row accepts everything. Otherwise returns NULL to accept, or the reason for

@@ -183,10 +183,10 @@ static inline void *aril__ptr(const aril_tensor *t)
     return aril__base(t) + aril__dtype_bytes((aril_dtype)t->dtype, t->offset);
 }
 
-/* The same, or NULL if `t` is NULL. */
+/* The same, or NULL if `t` is NULL or has no memory. */
 static inline void *aril__ptr_or_null(const aril_tensor *t)
 {
-    return t ? aril__ptr(t) : NULL;
+    return t && t->storage ? aril__ptr(t) : NULL;
 }
 
 static inline bool aril__is_dense(const aril_tensor *t)

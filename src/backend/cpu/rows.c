@@ -14,12 +14,12 @@ static const aril__row elementwise_row = {
 
 /* Convolutions of few channels, faster than a library's. */
 static const aril__row lanes_rows[] = {
-    KERNEL(conv, cpu_conv_lanes, .dtypes = F32_F64, .strided = true, .channels_last = true,
+    KERNEL(conv, cpu_conv_lanes, .dtypes = F32_F64, .strided = true,
            .prepare = aril__cpu_conv_lanes_prepare),
-    KERNEL(conv_dgrad, cpu_conv_lanes, .dtypes = F32_F64, .strided = true, .channels_last = true,
+    KERNEL(conv_dgrad, cpu_conv_lanes, .dtypes = F32_F64, .strided = true,
            .prepare = aril__cpu_conv_lanes_prepare),
     KERNEL(conv_transpose, cpu_conv_lanes, .dtypes = F32_F64, .strided = true,
-           .channels_last = true, .prepare = aril__cpu_conv_lanes_prepare),
+           .prepare = aril__cpu_conv_lanes_prepare),
 };
 
 static const aril__row lanes_grad_rows[] = {
@@ -35,8 +35,6 @@ aril_status aril__cpu_start_ahead(void)
 {
     int n = sizeof lanes_rows / sizeof *lanes_rows;
     aril_status s = aril__rows_register(ARIL__CPU, lanes_rows, n);
-    for (int i = 0; i < n && s == ARIL_OK; i++)
-        s = aril__rows_want_samples(ARIL__CPU, lanes_rows[i].op, aril__cpu_conv_lanes_order);
     return s == ARIL_OK ? aril__rows_register(ARIL__CPU, lanes_grad_rows, 1) : s;
 }
 

@@ -1,12 +1,10 @@
 #include "backend/onednn/conv.h"
 
-#include "aril/create.h"
 #include "backend/onednn/conv_cut.h"
 #include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/vision/conv.h"
-#include "ops/shape/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,11 +86,18 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     if (!why && cut_for(p, &why)) why = NULL; /* discard the reasons why other cuts failed */
     p->d.x = p->d.w = p->d.y = NULL;
     p->d.bias = NULL;
-    if (why)
+    if (why) {
         aril__dnn_conv_destroy(p);
+        return why;
+    }
+    plan->prepared = p;
+    plan->in[0].order = ARIL_ORDER_CHANNELS_LAST;
+    if (p->role == ARIL__CONV_W)
+        plan->in[1].order = ARIL_ORDER_CHANNELS_LAST;
     else
-        plan->prepared = p;
-    return why;
+        plan->out[0].order = ARIL_ORDER_CHANNELS_LAST;
+    if (p->bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
+    return NULL;
 }
 
 /* ---- running ---- */
@@ -240,7 +245,6 @@ static image image_of(const aril__conv_plan *p, const aril_tensor *t, int64_t ch
     return m;
 }
 
-/* With channels-last images and a contiguous bias. */
 static aril_status run_ready(aril__run *r, aril__conv_cut *c, aril_tensor *x, aril_tensor *y,
                              aril_tensor *w, aril_tensor *b)
 {
@@ -265,43 +269,11 @@ static aril_status run_ready(aril__run *r, aril__conv_cut *c, aril_tensor *x, ar
 aril_status aril__dnn_conv(aril__run *r)
 {
     aril__conv_plan *p = r->prepared;
-    bool weights = r->op == &aril__op_conv_wgrad;
     const char *why = NULL;
     aril__conv_cut *c = cut_for(p, &why);
     if (!c) return aril__fail(ARIL_ERR_MEMORY, "%s: %s", r->op->name, why);
-    aril_tensor *x = weights ? r->in[1] : r->in[0], *y = weights ? r->in[0] : r->out[0];
-    aril_tensor *w = weights ? r->out[0] : r->in[1], *b = p->bias ? r->in[2] : NULL;
-    bool to_last = !weights && (!aril_is_channels_last(y) || y == r->in[0] || y == r->in[1]);
-    if (aril_is_channels_last(x) && (!weights || aril_is_channels_last(y)) && !to_last &&
-        (!b || aril__is_dense(b)) && w != r->in[0])
-        return is_data(p) ? run_ready(r, c, y, x, w, b) : run_ready(r, c, x, y, w, b);
-
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    aril_tensor *from_x = aril_channels_last(x), *to = y;
-    if (weights) {
-        to = aril_channels_last(y);
-    } else if (to_last) {
-        to = aril__give(th, aril__tensor_new(th, (aril_dtype)y->dtype, y->ndim, y->dim, r->device));
-        if (aril_tensor_status(to) == ARIL_OK)
-            aril__channels_last_strides(to->ndim, to->dim, to->stride);
-    }
-    if (b) b = aril_contiguous(b);
-    aril_tensor *result = w;
-    if (weights && (w == r->in[0] || w == r->in[1])) {
-        result =
-            aril__give(th, aril__tensor_new(th, (aril_dtype)w->dtype, w->ndim, w->dim, r->device));
-        if (aril_tensor_status(result) == ARIL_OK)
-            memcpy(result->stride, w->stride, sizeof result->stride);
-    }
-    aril_status s = aril_tensor_status(from_x);
-    if (s == ARIL_OK) s = aril_tensor_status(to);
-    if (s == ARIL_OK && b) s = aril_tensor_status(b);
-    if (s == ARIL_OK) s = aril_tensor_status(result);
-    if (s == ARIL_OK)
-        s = is_data(p) ? run_ready(r, c, to, from_x, w, b) : run_ready(r, c, from_x, to, result, b);
-    if (s == ARIL_OK && !weights && to != y) aril__copy_elements(y, to);
-    if (s == ARIL_OK && weights && result != w) aril__copy_elements(w, result);
-    return s;
+    aril_tensor *b = p->bias ? r->in[2] : NULL;
+    if (p->role == ARIL__CONV_W) return run_ready(r, c, r->in[1], r->in[0], r->out[0], b);
+    return is_data(p) ? run_ready(r, c, r->out[0], r->in[0], r->in[1], b)
+                      : run_ready(r, c, r->in[0], r->out[0], r->in[1], b);
 }

@@ -14,11 +14,11 @@
 #define LOW (DT(ARIL_BF16) | DT(ARIL_F16))
 #define ALL (F32 | LOW)
 
-#define CONV(op_, last_)                                                                    \
-    {                                                                                       \
-        .op = #op_, .name = "onednn_" #op_, .dtypes = ALL, .strided = true,                 \
-        .channels_last = (last_), .prepare = aril__dnn_conv_prepare, .run = aril__dnn_conv, \
-        .destroy = aril__dnn_conv_destroy                                                   \
+#define CONV(op_)                                                           \
+    {                                                                       \
+        .op = #op_, .name = "onednn_" #op_, .dtypes = ALL, .strided = true, \
+        .prepare = aril__dnn_conv_prepare, .run = aril__dnn_conv,           \
+        .destroy = aril__dnn_conv_destroy                                   \
     }
 
 /* strided_: the row handles strides itself; else it gets contiguous tensors. by_: the file. */
@@ -31,10 +31,10 @@
 
 /* Faster than Aril's own, except for calls that they decline. */
 static const aril__row ahead[] = {
-    CONV(conv, true),
-    CONV(conv_dgrad, true),
-    CONV(conv_wgrad, false),
-    CONV(conv_transpose, true),
+    CONV(conv),
+    CONV(conv_dgrad),
+    CONV(conv_wgrad),
+    CONV(conv_transpose),
     ROW(matmul, LOW, true, matmul, matmul),
     ROW(linear, LOW, true, matmul, matmul),
     ROW(outer_sum, LOW, false, matmul, matmul),

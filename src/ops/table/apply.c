@@ -174,28 +174,27 @@ static bool is_part_of_last(const aril_tensor *t)
     return true;
 }
 
-static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
+/* The order of a result, unless the row that runs gives another: that of inputs, by the op's
+ * flags. */
+static void default_order(const aril__call *c, const aril__meta *o, aril_tensor *t)
 {
-    const aril__meta *o = &c->out[i];
-    aril_tensor *t = aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
-    if (aril__unlikely(!t) || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || o->ndim < 2)
-        return t;
     if (c->op->flags & KEEPS_CHANNELS) {
-        bool samples = o->ndim > 2 && aril__rows_make_samples(c);
-        bool last = o->ndim > 2 && !samples && aril__rows_make_last(c->device, c->op, c->type);
-        for (int k = 0; k < c->n_in && !last && !samples; k++) {
+        for (int k = 0; k < c->n_in; k++) {
+            const aril_tensor *like = c->in[k];
             /* A gradient has the memory format of its tensor, which is a shape-only input. */
             if (k > 0 && !(k < 31 && c->op->shape_only >> k & 1)) continue;
-            last = c->in[k]->ndim == o->ndim && aril__is_only_channels_last(c->in[k]);
-            samples = c->in[k]->ndim == o->ndim && is_samples_last(c->in[k]);
+            if (!like || like->ndim != o->ndim) continue;
+            if (aril__is_only_channels_last(like)) {
+                aril__channels_last_strides(o->ndim, o->dim, t->stride);
+                t->flags |= ARIL__CHANNELS_LAST;
+                return;
+            }
+            if (is_samples_last(like)) {
+                aril__samples_last_strides(o->ndim, o->dim, t->stride);
+                return;
+            }
         }
-        if (samples) {
-            aril__samples_last_strides(o->ndim, o->dim, t->stride);
-        } else if (last) {
-            aril__channels_last_strides(o->ndim, o->dim, t->stride);
-            t->flags |= ARIL__CHANNELS_LAST;
-        }
-        return t;
+        return;
     }
     bool dense = false; /* an input of the same shape is contiguous; channels-last wins over it */
     bool part = false;  /* one is a slice of a channels-last tensor */
@@ -214,12 +213,23 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i)
         if (dense && !aril_is_channels_last(like)) continue;
         aril__strides_like(like, o->ndim, o->dim, t->stride);
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
-        return t;
+        return;
     }
     if (part && !dense) {
         aril__channels_last_strides(o->ndim, o->dim, t->stride);
         t->flags |= ARIL__CHANNELS_LAST;
     }
+}
+
+/* `late`: without memory, which dispatch allocates when a row has given the order. */
+static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i, bool late)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t = aril__unlikely(late)
+                         ? aril__tensor_header(th, o->dtype, o->ndim, o->dim)
+                         : aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
+    if (aril__likely(t) && c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS) && o->ndim >= 2)
+        default_order(c, o, t);
     return t;
 }
 
@@ -322,6 +332,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
     const aril__op *op = c->op;
     aril_status s = ARIL_OK;
     int n_out = op->n_out;
+    bool late = !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op);
     for (int i = 0; i < n_out; i++) {
         int kind = op->out[i];
         out[i] = NULL;
@@ -335,7 +346,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
         else if (op->flags & DYNAMIC)
             continue; /* the kernel allocates it once the size is known */
         else
-            out[i] = new_output(th, c, i);
+            out[i] = new_output(th, c, i, late);
         if (!out[i] && !ARIL__IS_WRITE(kind)) s = ARIL_ERR_MEMORY;
     }
     if (s == ARIL_OK && !ARIL__IS_VIEW(op->out[0])) {
@@ -345,6 +356,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
                         .n_out = n_out,
                         .in = c->in,
                         .out = out,
+                        .late = late,
                         .type = c->type,
                         .device = c->device };
         s = aril__dispatch(&r);

@@ -42,10 +42,6 @@ aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, co
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);
 
-/* Copies a result that was computed in other memory, strides or dtype to where it belongs, on the
- * same device. Needs no memory. */
-aril_status aril__copy_back(aril_tensor *to, aril_tensor *from);
-
 /* Allocates an output of a DYNAMIC op; called by its kernel. */
 aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);
 

@@ -4,6 +4,7 @@
 #include "ops/table/flops.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
+#include "ops/table/stage.h"
 
 #include "aril/create.h"
 #include "core/log.h"
@@ -16,10 +17,6 @@ _Thread_local int aril__force_row = -1;
 /* ---- the registry ---- */
 
 static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
-/* The dtypes for which a row produces channels-last results. */
-static uint32_t last_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
-
-static aril__samples_fn *samples_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
 
 /* `behind`: tried only by tests, after all others. */
 static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
@@ -37,7 +34,6 @@ static aril_status add_row(int kind, const aril__op *op, const aril__row *row, b
     l->at[at] = row;
     if (behind) return ARIL_OK;
     l->prepares |= row->prepare != NULL;
-    if (row->channels_last) last_of[kind][aril__op_number(op)] |= row->dtypes;
     return ARIL_OK;
 }
 
@@ -83,23 +79,9 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
     return l->n_all;
 }
 
-bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type)
+bool aril__rows_prepare(const aril__device *d, const aril__op *op)
 {
-    return last_of[d->id.kind][aril__op_number(op)] >> type & 1;
-}
-
-aril_status aril__rows_want_samples(int kind, const char *name, aril__samples_fn *fn)
-{
-    const aril__op *op = aril__op_find(name);
-    if (!op) return aril__fail(ARIL_ERR_ARG, "rows: unknown op '%s'", name);
-    samples_of[kind][aril__op_number(op)] = fn;
-    return ARIL_OK;
-}
-
-bool aril__rows_make_samples(const aril__call *c)
-{
-    aril__samples_fn *fn = samples_of[c->device->id.kind][aril__op_number(c->op)];
-    return fn && fn(c);
+    return rows_of[d->id.kind][aril__op_number(op)].prepares;
 }
 
 void aril__rows_shutdown(void)
@@ -107,8 +89,6 @@ void aril__rows_shutdown(void)
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
         for (int i = 0; i < ARIL__MAX_OPS; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
-    memset(last_of, 0, sizeof last_of);
-    memset(samples_of, 0, sizeof samples_of);
 }
 
 /* ---- running ---- */
@@ -119,135 +99,6 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
     if (r->out[i]) aril__tensor_release(th, r->out[i]);
     r->out[i] = aril__tensor_new(th, dtype, ndim, dim, r->device);
     return r->out[i] ? ARIL_OK : ARIL_ERR_MEMORY;
-}
-
-/* The dtype through which `t` is staged if a kernel does not support it. */
-static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
-{
-    static const aril_dtype of[] = { [ARIL__C_F32] = ARIL_F32,
-                                     [ARIL__C_F64] = ARIL_F64,
-                                     [ARIL__C_I64] = ARIL_I64,
-                                     [ARIL__C_U64] = ARIL_U64 };
-    if (!native || native >> t & 1) return t;
-    aril_dtype to = of[aril__dtypes[t].ctype];
-    if (!(native >> to & 1) && to == ARIL_U64) to = ARIL_I64;
-    if (!(native >> to & 1) && to == ARIL_I64) to = ARIL_F64;
-    return to;
-}
-
-aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
-{
-    aril__run copy = { .op = &aril__op_cast,
-                       .n_in = 1,
-                       .n_out = 1,
-                       .in = &from,
-                       .out = &to,
-                       .type = (aril_dtype)from->dtype,
-                       .device = to->storage->device };
-    return aril__op_cast.ref(&copy);
-}
-
-/* A kernel, and what it needs. */
-typedef struct kernel {
-    aril_status (*run)(aril__run *);
-    size_t (*workspace)(const aril__run *); /* NULL: r->workspace is set, or not needed */
-    uint32_t native;
-    bool strided;
-} kernel;
-
-/* Runs a kernel whose operands are ready. */
-static inline aril_status launch(const kernel *k, aril__run *r)
-{
-    size_t bytes = k->workspace ? k->workspace(r) : 0;
-    if (aril__likely(!bytes)) return k->run(r);
-    if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    aril_status s = k->run(r);
-    aril__device_free(r->device, r->workspace, bytes);
-    return s;
-}
-
-/* Runs a kernel with inputs and outputs converted to what it supports: contiguous, of a native
- * dtype, indices as i64. Temporaries belong to a separate scope. */
-static aril_status run_adapted(aril__run *r, const kernel *k)
-{
-    bool strided = k->strided;
-    enum { FEW = 64 };
-    const aril__op *op = r->op;
-    aril_dtype type = op->flags & RAW ? r->type : staged_dtype(k->native, r->type);
-    bool ready = type == r->type;
-    for (int i = 0; i < r->n_in && ready; i++) {
-        aril_tensor *t = r->in[i];
-        if (!t || (i < 31 && op->shape_only >> i & 1)) continue;
-        ready = (strided || aril__is_dense(t)) &&
-                !(i < 31 && op->index_in >> i & 1 && (t->dtype != ARIL_I64 || !aril__is_dense(t)));
-    }
-    for (int i = 0; i < r->n_out && ready; i++)
-        ready =
-            !r->out[i] || ((strided || aril__is_dense(r->out[i])) &&
-                           (i > 0 || op->flags & INPLACE || r->n_in == 0 || r->out[0] != r->in[0]));
-    if (aril__likely(ready)) return launch(k, r);
-    if (r->n_in > FEW && type == r->type && strided) return launch(k, r);
-
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
-    aril__thread *th = aril__self();
-    aril_tensor *small[FEW], **in = small, *out[ARIL__MAX_OUT];
-    if (r->n_in > FEW && !(in = aril__malloc((size_t)r->n_in * sizeof *in)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", op->name);
-    aril_status s = ARIL_OK;
-    bool ran = false;
-    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
-        aril_tensor *t = in[i] = r->in[i];
-        if (!t || (i < 31 && op->shape_only >> i & 1)) continue;
-        if (i < 31 && op->index_in >> i & 1)
-            in[i] = t->dtype == ARIL_I64 ? t : aril_cast(t, ARIL_I64);
-        else if (type != r->type && t->dtype == r->type)
-            in[i] = aril_cast(t, type);
-        if (!strided || (i < 31 && op->index_in >> i & 1)) in[i] = aril_contiguous(in[i]);
-        s = aril_tensor_status(in[i]);
-    }
-    for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
-        aril_tensor *t = out[i] = r->out[i];
-        if (!t) continue;
-        aril_dtype want = type != r->type && t->dtype == r->type ? type : (aril_dtype)t->dtype;
-        bool overlaid = i == 0 && !(op->flags & INPLACE) && r->n_in && t == r->in[0];
-        if (want == t->dtype && (strided || aril__is_dense(t)) && !overlaid) continue;
-        if (ARIL__IS_WRITE(op->out[i]) ||
-            (i == 0 && op->flags & INPLACE && r->n_in && t == r->in[0])) {
-            out[i] = ARIL__IS_WRITE(op->out[i]) ? in[op->out[i] - 32] : in[0]; /* staged state */
-            if (out[i] == t) continue;
-        } else {
-            out[i] = aril__give(th, aril__tensor_new(th, want, t->ndim, t->dim, r->device));
-        }
-        s = aril_tensor_status(out[i]);
-    }
-    if (s == ARIL_OK) {
-        aril__run staged = *r;
-        staged.in = in;
-        staged.out = out;
-        staged.type = type;
-        s = launch(k, &staged);
-        ran = true;
-    }
-    for (int i = 0; i < r->n_out && s < 0 && ran; i++)
-        if (!r->out[i] && out[i]) /* allocated before the kernel failed */
-            aril__tensor_release(th, out[i]);
-    for (int i = 0; i < r->n_out && s == ARIL_OK; i++) {
-        if (out[i] == r->out[i]) continue;
-        if (r->out[i]) {
-            s = aril__copy_back(r->out[i], out[i]);
-        } else { /* allocated by the kernel in the staged type; the caller gets a reference */
-            aril_tensor *made = aril__give(th, out[i]);
-            if (type != r->type && made->dtype == type) made = aril_cast(made, r->type);
-            s = aril_tensor_status(made);
-            r->out[i] = s == ARIL_OK ? aril__tensor_keep(made) : NULL;
-        }
-    }
-    for (int i = 0; i < r->n_in && s == ARIL_OK && op->writes; i++)
-        if (in[i] != r->in[i] && aril__changes(op, i)) s = aril__copy_back(r->in[i], in[i]);
-    if (in != small) free(in);
-    return s;
 }
 
 /* A device without a kernel for the op falls back to the CPU's. */
@@ -326,32 +177,18 @@ static aril_status run_decomposed(aril__run *r)
     return ARIL_OK;
 }
 
-/* A result that replaces the first input, of an op that cannot do that; a row with a plan of its
- * own handles it. */
-static inline bool is_overlaid(const aril__row *row, const aril__run *r)
-{
-    return !(r->op->flags & INPLACE) && r->n_in && r->out[0] == r->in[0] && !row->prepare;
-}
-
-/* Index inputs are converted for rows of any strides too. */
-static inline aril_status run_kernel(const aril__row *row, aril__run *r)
+/* A row of any strides that gets what it takes needs no staging. */
+static inline aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
     uint32_t native = row->native ? row->native : row->dtypes;
-    kernel k = { row->run, row->prepare ? NULL : row->workspace, native, row->strided };
-    if (row->strided && native >> r->type & 1 && !r->op->index_in && !is_overlaid(row, r))
-        return launch(&k, r);
-    return run_adapted(r, &k);
-}
-
-static aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
-{
-    size_t bytes = plan->workspace;
-    r->prepared = plan->prepared;
+    aril__kernel k = { row->run, row->workspace, plan, native, row->strided };
+    r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
-    if (bytes && !(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    aril_status s = run_kernel(row, r);
-    if (bytes) aril__device_free(r->device, r->workspace, bytes);
-    return s;
+    bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->out[0] == r->in[0];
+    if (row->strided && native >> r->type & 1 && !plan && !row->workspace && !r->late &&
+        !r->op->index_in && !overlaid)
+        return row->run(r);
+    return aril__run_staged(&k, r);
 }
 
 /* Logs one line per call: what runs, on which shapes, and why faster rows declined. */
@@ -397,12 +234,16 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
             aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
         if (aril__log_on(ARIL__LOG_METER) && (c->row || !elsewhere)) aril__meter_note(r);
     }
-    if (c->row) return run_row(c->row, r, &c->plan);
-    if (elsewhere) return op->decompose ? run_decomposed(r) : run_on_cpu(r);
+    if (c->row) return run_row(c->row, r, c->row->prepare ? &c->plan : NULL);
+    if (elsewhere) {
+        aril_status s = aril__run_allocate(r);
+        return s < 0 ? s : op->decompose ? run_decomposed(r) : run_on_cpu(r);
+    }
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);
-    return run_adapted(r, &(kernel){ op->ref, op->workspace, op->native, op->flags & STRIDED });
+    return aril__run_staged(
+        &(aril__kernel){ op->ref, op->workspace, NULL, op->native, op->flags & STRIDED }, r);
 }
 
 /* If all rows depend only on the dtype, no plan is needed. */
@@ -429,8 +270,7 @@ aril_status aril__dispatch(aril__run *r)
     const aril__row *first = i < rows->n ? rows->at[i] : NULL;
     if (aril__likely(first && !first->prepare && aril__force_row < 0 &&
                      !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
-        r->prepared = r->workspace = NULL;
-        return run_kernel(first, r);
+        return run_row(first, r, NULL);
     }
     if (!rows->prepares && (aril__force_row < 0 || rows->n_all == rows->n))
         return dispatch_plainly(r, rows);

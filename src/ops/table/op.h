@@ -83,6 +83,7 @@ typedef struct aril__run {
     int n_in, n_out;
     aril_tensor *const *in;
     aril_tensor **out; /* NULL if the size is only known after the run: see aril__run_alloc */
+    bool late;         /* results are headers without memory: the chosen row gives their order */
     aril_dtype type;
     aril__device *device;
     void *prepared;  /* created by the row's prepare */

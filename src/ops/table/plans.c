@@ -61,7 +61,9 @@ static size_t describe(const aril__run *r, uint64_t *key)
             continue;
         }
         bool written = i >= r->n_in && r->n_in && t == r->in[0];
-        key[n++] = t->ndim | (uint64_t)t->dtype << 8 | (uint64_t)written << 16;
+        bool placed = i >= r->n_in && t->storage; /* its order is not the row's to give */
+        key[n++] =
+            t->ndim | (uint64_t)t->dtype << 8 | (uint64_t)written << 16 | (uint64_t)placed << 17;
         for (int d = 0; d < t->ndim; d++) key[n++] = (uint64_t)t->dim[d];
         for (int d = 0; d < t->ndim; d++) key[n++] = (uint64_t)t->stride[d];
     }

@@ -20,16 +20,11 @@ aril_status aril__rows_register_formulas(int kind, const aril__row *row);
 aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
 
 /* The rows of an op in the order in which they are tried, those behind the reference last: returns
- * their number and writes the first `n` to `to`. *usual: how many precede the reference. */
+ * their number and writes the first `n` to `to`. *n_default: how many precede the reference. */
 int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *n_default);
 
-/* Whether a row of the device produces channels-last results for the op. */
-bool aril__rows_make_last(const aril__device *d, const aril__op *op, aril_dtype type);
-
-/* Whether a row that accepts this call produces its result in the order spatial, C, N. */
-typedef bool aril__samples_fn(const aril__call *c);
-aril_status aril__rows_want_samples(int kind, const char *op, aril__samples_fn *fn);
-bool aril__rows_make_samples(const aril__call *c);
+/* Whether rows of the device have plans for the op, which may give its results an order. */
+bool aril__rows_prepare(const aril__device *d, const aril__op *op);
 
 /* For tests: forces the k-th row of the op that accepts the call; the reference if there are not so
  * many. -1: the default choice. */

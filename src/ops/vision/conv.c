@@ -254,10 +254,10 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
         d->begin[i] = v.begin;
         d->dilation[i] = v.dilation;
     }
-    d->x = aril__ptr(x);
-    d->w = aril__ptr(w);
-    d->y = aril__ptr(y);
-    d->bias = b ? aril__ptr(b) : NULL;
+    d->x = aril__ptr_or_null(x); /* a result may have no memory yet */
+    d->w = aril__ptr_or_null(w);
+    d->y = aril__ptr_or_null(y);
+    d->bias = aril__ptr_or_null(b);
     d->bias_stride = b ? b->stride[0] : 0;
 }
 

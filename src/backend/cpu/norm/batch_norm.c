@@ -1,6 +1,5 @@
 #include "backend/cpu/norm/batch_norm.h"
 
-#include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "backend/activation.h"
@@ -401,15 +400,15 @@ aril_status aril__cpu_batch_norm_grad(aril__run *r)
 
 aril_status aril__cpu_batch_norm_last(aril__run *r)
 {
-    return aril__cpu_norm_last(r, forward_run);
+    return forward_run(r, true);
 }
 
 aril_status aril__cpu_batch_norm_eval_last(aril__run *r)
 {
-    return aril__cpu_norm_last(r, eval_run);
+    return eval_run(r, true);
 }
 
 aril_status aril__cpu_batch_norm_grad_last(aril__run *r)
 {
-    return aril__cpu_norm_last(r, grad_run);
+    return grad_run(r, true);
 }

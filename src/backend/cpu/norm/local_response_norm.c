@@ -1,6 +1,5 @@
 #include "backend/cpu/norm/local_response_norm.h"
 
-#include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "ops/norm/norm.h"
 #include "core/vector/targets.h"
@@ -125,5 +124,5 @@ aril_status aril__cpu_local_response_norm(aril__run *r)
 
 aril_status aril__cpu_local_response_norm_last(aril__run *r)
 {
-    return aril__cpu_norm_last(r, run_job);
+    return run_job(r, true);
 }

@@ -5,6 +5,7 @@
 #include "aril/create.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
+#include "ops/table/stage.h"
 #include "ops/update/update.h"
 
 #include <math.h>

@@ -1,12 +1,10 @@
 #include "backend/cpu/vision/conv.h"
 
-#include "aril/create.h"
 #include "backend/cpu/vision/conv_depth.h"
 #include "backend/cpu/linalg/gemm.h"
 #include "core/parallel.h"
 #include "backend/activation.h"
 #include "ops/vision/conv.h"
-#include "ops/shape/copy.h"
 
 #include <string.h>
 
@@ -242,50 +240,46 @@ static aril_status run_depth(aril__run *r)
     return ARIL_OK;
 }
 
-aril_status aril__cpu_conv(aril__run *r)
+/* The images of a convolution, its weight, and what kind it is. */
+typedef struct operands {
+    const aril_tensor *from, *to, *w; /* from, to: images */
+    bool weights;                     /* both images are inputs */
+    bool depth;                       /* one channel of x per group */
+    bool planes;                      /* and several of y */
+} operands;
+
+static operands operands_of(const aril__run *r)
 {
-    bool weights = r->op == &aril__op_conv_wgrad, real = r->type == ARIL_F32 || r->type == ARIL_F64;
-    bool like = weights || r->op == &aril__op_conv_dgrad; /* in[2] is a shape */
-    aril_tensor *x = weights ? r->in[1] : r->out[0], *y = r->in[0];
-    aril_tensor *w = weights ? r->out[0] : r->in[1];
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    bool empty = x->numel == 0 || y->numel == 0 || w->numel == 0;
-    bool dense = aril__is_dense(x) && aril__is_dense(y) && aril__is_dense(w);
-    bool last = !dense && aril_is_channels_last(x) && aril_is_channels_last(y) && aril__is_dense(w);
-    if (empty && real && r->out[0] != r->in[0]) return r->op->ref(r);
+    operands o = { .from = r->in[0], .weights = r->op == &aril__op_conv_wgrad };
+    o.to = o.weights ? r->in[1] : r->out[0];
+    o.w = o.weights ? r->out[0] : r->in[1];
     int64_t groups = r->op == &aril__op_conv_transpose
                          ? ((const struct conv_transpose_attrs *)r->attrs)->groups[0]
                          : ((const struct conv_attrs *)r->attrs)->groups[0];
-    bool depth = groups > 1 && w->dim[1] == 1;  /* one channel of x per group */
-    bool planes = depth && w->dim[0] != groups; /* and several of y */
-    if (planes) last = false;
-    bool overlaid = r->out[0] == r->in[0] || r->out[0] == r->in[1];
-    if (real && (dense || last) && !overlaid)
-        return depth && last ? run_depth(r) : run_ready(r, last);
+    o.depth = groups > 1 && o.w->dim[1] == 1;
+    o.planes = o.depth && o.w->dim[0] != groups;
+    return o;
+}
 
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    aril_dtype type = r->type == ARIL_F64 ? ARIL_F64 : ARIL_F32;
-    aril_tensor *in[3] = { NULL, NULL, NULL }, *to = r->out[0];
-    aril_tensor *out = aril__give(th, aril__tensor_new(th, type, to->ndim, to->dim, r->device));
-    aril_status s = aril_tensor_status(out);
-    if (s == ARIL_OK && !weights && !planes)
-        aril__channels_last_strides(out->ndim, out->dim, out->stride);
-    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
-        in[i] = r->in[i];
-        if (!in[i] || (i == 2 && like)) continue;
-        in[i] = aril_cast(in[i], type);
-        bool image = !planes && (i == 0 || (i == 1 && weights));
-        in[i] = image ? aril_channels_last(in[i]) : aril_contiguous(in[i]);
-        s = aril_tensor_status(in[i]);
-    }
-    if (s < 0) return s;
-    aril__run staged = *r;
-    staged.in = in;
-    staged.out = &out;
-    staged.type = type;
-    s = aril__cpu_conv(&staged);
-    if (s == ARIL_OK) aril__copy_elements(to, out);
-    return s;
+/* Images are channels-last, unless all operands that are already in memory are contiguous or
+ * channels are processed plane by plane. */
+const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan)
+{
+    operands o = operands_of(r);
+    bool dense = o.to->storage && aril__is_dense(o.from) && aril__is_dense(o.to);
+    aril_operand image = { .order = dense || o.planes ? ARIL_ORDER_CONTIGUOUS
+                                                      : ARIL_ORDER_CHANNELS_LAST };
+    plan->in[0] = image;
+    plan->in[1].order = plan->in[2].order = plan->out[0].order = ARIL_ORDER_CONTIGUOUS;
+    *(o.weights ? &plan->in[1] : &plan->out[0]) = image;
+    return NULL;
+}
+
+aril_status aril__cpu_conv(aril__run *r)
+{
+    operands o = operands_of(r);
+    if (r->out[0]->numel == 0) return ARIL_OK;
+    if (o.from->numel == 0 || o.to->numel == 0 || o.w->numel == 0) return r->op->ref(r);
+    bool last = !(aril__is_dense(o.from) && aril__is_dense(o.to));
+    return o.depth && last ? run_depth(r) : run_ready(r, last);
 }

@@ -2,9 +2,10 @@
 #ifndef ARIL_CPU_CONV_H
 #define ARIL_CPU_CONV_H
 
-#include "ops/table/op.h"
+#include "ops/table/rows.h"
 
-/* conv, conv_dgrad, conv_wgrad and conv_transpose, contiguous or channels-last. */
+/* The row of conv, conv_dgrad, conv_wgrad and conv_transpose. */
+const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan);
 aril_status aril__cpu_conv(aril__run *r);
 
 #endif

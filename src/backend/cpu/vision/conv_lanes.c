@@ -1,12 +1,9 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/vision/conv_lanes.h"
 
-#include "aril/create.h"
-#include "aril/view.h"
 #include "core/parallel.h"
 #include "backend/activation.h"
 #include "ops/vision/conv.h"
-#include "ops/shape/copy.h"
 
 enum {
     SAMPLES = 16,         /* divides the batch size: a vector of floats */
@@ -99,33 +96,16 @@ static int64_t groups_of(const aril__op *op, const void *attrs)
                                           : ((const struct conv_attrs *)attrs)->groups[0];
 }
 
-bool aril__cpu_conv_lanes_order(const aril__call *c)
-{
-    return (c->type == ARIL_F32 || c->type == ARIL_F64) && groups_of(c->op, c->attrs) == 1 &&
-           !unsuited(c->in[0], c->in[1], c->out[0].ndim, c->out[0].dim);
-}
-
 const char *aril__cpu_conv_lanes_prepare(const aril__run *r, aril__plan *plan)
 {
-    (void)plan;
     if (groups_of(r->op, r->attrs) != 1) return "groups";
-    return unsuited(r->in[0], r->in[1], r->out[0]->ndim, r->out[0]->dim);
+    plan->in[0].order = plan->out[0].order = ARIL_ORDER_SAMPLES_LAST;
+    const aril_tensor *w = r->in[1], *y = r->out[0];
+    plan->workspace = aril__dtype_bytes(r->type, w->numel + y->dim[1]); /* see pack */
+    return unsuited(r->in[0], w, r->out[0]->ndim, r->out[0]->dim);
 }
 
-/* Channels and samples last: [spatial..., C, N]. */
-aril_axes aril__cpu_lanes_axes(int ndim, bool back)
-{
-    aril_axes a = { .n = ndim };
-    for (int i = 0; i < ndim; i++) {
-        int from = i < ndim - 2 ? i + 2 : ndim - 1 - i;
-        if (back)
-            a.axis[from] = i;
-        else
-            a.axis[i] = from;
-    }
-    return a;
-}
-
+/* Weights as [taps, from_c, to_c], then the bias. */
 static void pack(const job *j, int64_t taps, void *space)
 {
     const aril__conv *d = &j->d;
@@ -156,42 +136,22 @@ static void pack(const job *j, int64_t taps, void *space)
 
 aril_status aril__cpu_conv_lanes(aril__run *r)
 {
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    th->mode.anomaly = false; /* the result is checked once, at the end of the op */
-    job j = { .data = r->op != &aril__op_conv, .type = r->type };
+    job j = { .data = r->op != &aril__op_conv,
+              .type = r->type,
+              .source = aril__ptr(r->in[0]),
+              .result = aril__ptr(r->out[0]),
+              .w = r->workspace };
     aril__conv_describe(r, &j.d);
     const aril__conv *d = &j.d;
     j.joined = d->dilation[2] == 1 && (!j.data || d->stride[2] == 1);
     j.from_c = j.data ? d->k : d->c;
     j.to_c = j.data ? d->c : d->k;
-    int ndim = r->out[0]->ndim;
-    aril_tensor *out = r->out[0], *result = out;
-    aril_tensor *source =
-        aril_contiguous(aril_permute(r->in[0], aril__cpu_lanes_axes(ndim, false)));
-    if (!aril__is_samples_last(out) || aril_shares_memory(out, r->in[0]) ||
-        aril_shares_memory(out, r->in[1])) {
-        result = aril__give(th, aril__tensor_new(th, r->type, ndim, out->dim, r->device));
-        if (aril_tensor_status(result) == ARIL_OK)
-            aril__samples_last_strides(ndim, out->dim, result->stride);
-    }
-    int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2], n = (taps * j.from_c + 1) * j.to_c;
-    aril_tensor *w = aril__give(th, aril__tensor_new(th, r->type, 1, &n, r->device));
-    aril_status s = aril_tensor_status(source);
-    if (s == ARIL_OK) s = aril_tensor_status(w);
-    if (s == ARIL_OK) s = aril_tensor_status(result);
-    if (s < 0) return s;
-
-    j.source = aril__ptr(source);
-    j.result = aril__ptr(result);
-    j.w = aril__ptr(w);
-    pack(&j, taps, aril__ptr(w));
-    j.bias = (char *)aril__ptr(w) + aril__dtype_bytes(r->type, n - j.to_c);
+    int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    pack(&j, taps, r->workspace);
+    j.bias = (char *)r->workspace + aril__dtype_bytes(r->type, taps * j.from_c * j.to_c);
     const int64_t *size = j.data ? d->in : d->out;
     int64_t work = taps * j.from_c * j.to_c * d->batch;
     aril__parallel_for(size[0] * size[1] * size[2], work < CHUNK_WORK ? CHUNK_WORK / work : 1,
                        ARIL__PICK(conv_lanes, r->type == ARIL_F64), &j);
-    if (result != out) aril__copy_elements(out, result);
     return ARIL_OK;
 }

@@ -1,9 +1,6 @@
 /* Compiled with fused multiply-add: see CMakeLists.txt. */
 #include "backend/cpu/vision/conv_lanes_grad.h"
 
-#include "aril/create.h"
-#include "aril/view.h"
-#include "backend/cpu/vision/conv_lanes.h"
 #include "core/parallel.h"
 #include "ops/vision/conv.h"
 #include "ops/shape/copy.h"
@@ -45,16 +42,68 @@ static bool turns(const aril_tensor *t)
     return t->dim[1] <= FEW_CHANNELS || aril__is_samples_last(t);
 }
 
+/* The sizes of the part of x that kernels read; false when x has to be padded for that. */
+static bool sizes_read(const aril__conv *d, int64_t *size)
+{
+    bool full = true;
+    for (int i = 0; i < 3; i++) {
+        size[i] = (d->out[i] - 1) * d->stride[i] + (d->kernel[i] - 1) * d->dilation[i] + 1;
+        full = full && d->begin[i] == 0 && size[i] <= d->in[i];
+    }
+    if (full) memcpy(size, d->in, sizeof d->in);
+    return full;
+}
+
+/* How the sums are cut, and the layout of the workspace. */
+typedef struct layout {
+    bool full;       /* x is read where it is; else padded into the workspace */
+    int64_t size[3]; /* of x, padded */
+    size_t x, pairs, sums, parts, partial, end; /* offsets */
+} layout;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + MAX_VECTOR - 1) / MAX_VECTOR * MAX_VECTOR;
+}
+
+static layout layout_of(const aril__run *r, const aril__conv *d, job *j)
+{
+    layout l = { 0 };
+    l.full = sizes_read(d, l.size);
+    int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    int64_t rows = d->out[0] * d->out[1], work = d->out[2] * d->batch * d->k * taps * d->c;
+    j->pairs = taps * d->c;
+    j->pieces = aril__parallel_pieces(rows, PIECE_WORK / work + 1);
+    j->piece = (size_t)(d->k * j->pairs) * MAX_VECTOR;
+    j->part = aril__dtype_bytes(r->type, d->out[2] * d->k * d->batch);
+    j->partial_bytes = aril__dtype_bytes(r->type, d->k * j->pairs);
+    size_t pieces = (size_t)j->pieces;
+    int64_t padded = l.full ? 0 : l.size[0] * l.size[1] * l.size[2] * d->c * d->batch;
+    l.pairs = aligned(aril__dtype_bytes(r->type, padded));
+    l.sums = l.pairs + aligned((size_t)(2 * j->pairs) * sizeof *j->pair);
+    l.parts = l.sums + pieces * j->piece;
+    l.partial = l.parts + pieces * j->part;
+    l.end = l.partial + pieces * j->partial_bytes;
+    return l;
+}
+
 const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *plan)
 {
-    (void)plan;
     const aril_tensor *g = r->in[0], *x = r->in[1], *w = r->out[0];
     if (w->numel <= 0 || g->numel <= 0 || x->numel <= 0) return "an empty tensor";
     if (((const struct conv_attrs *)r->attrs)->groups[0] != 1) return "groups";
     if (x->dim[0] % SAMPLES != 0) return "the batch size is not a multiple of 16";
     if (!turns(g) || !turns(x)) return "many channels";
     if (w->numel > MAX_SUMS) return "a large weight";
-    return aril__count(w->ndim - 2, w->dim + 2) == 1 ? "a kernel of size 1" : NULL;
+    if (aril__count(w->ndim - 2, w->dim + 2) == 1) return "a kernel of size 1";
+    job j;
+    aril__conv d;
+    aril__conv_describe(r, &d);
+    layout l = layout_of(r, &d, &j);
+    plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
+    if (l.full) plan->in[1].order = ARIL_ORDER_SAMPLES_LAST;
+    plan->workspace = l.end;
+    return NULL;
 }
 
 /* Zeroes everything outside [from, to) in an image of `size`, with `bytes` per position. */
@@ -73,79 +122,52 @@ static void zero_edges(char *all, const int64_t *size, const int64_t *from, cons
     }
 }
 
-/* The part of x that kernels read, samples-last and padded with zeros. `size` receives its
- * sizes. */
-static aril_tensor *padded(const aril__run *r, const aril__conv *d, int64_t *size)
+/* Part of an image, in the axes of its tensor. */
+static void narrow(aril_tensor *t, int axis, int64_t from, int64_t n)
 {
-    aril_tensor *x = r->in[1];
-    int spatial = x->ndim - 2;
-    bool full = true;
-    int64_t dim[ARIL_MAX_DIMS];
-    for (int i = 0; i < 3; i++) {
-        size[i] = (d->out[i] - 1) * d->stride[i] + (d->kernel[i] - 1) * d->dilation[i] + 1;
-        full = full && d->begin[i] == 0 && size[i] <= d->in[i];
-    }
-    if (full) {
-        memcpy(size, d->in, sizeof d->in);
-        return aril_contiguous(aril_permute(x, aril__cpu_lanes_axes(x->ndim, false)));
-    }
-    for (int i = 0; i < spatial; i++) dim[i] = size[3 - spatial + i];
-    dim[spatial] = d->c;
-    dim[spatial + 1] = d->batch;
-    aril__thread *th = aril__self();
-    aril_tensor *all = aril__give(th, aril__tensor_new(th, r->type, x->ndim, dim, r->device));
-    if (aril_tensor_status(all) < 0) return all;
-    aril_tensor *to = aril_permute(all, aril__cpu_lanes_axes(x->ndim, true));
+    t->offset += from * t->stride[axis];
+    t->numel = t->dim[axis] ? t->numel / t->dim[axis] * n : 0;
+    t->dim[axis] = n;
+}
+
+/* Copies the part of x that kernels read to `space`, samples-last and padded with zeros. */
+static void pad(const aril__run *r, const aril__conv *d, const int64_t *size, void *space)
+{
+    aril_tensor x = *r->in[1], to = x;
+    aril__storage memory = { .device = r->device, .data = space };
+    int lead = 3 - (x.ndim - 2);
+    to.storage = &memory;
+    to.offset = 0;
+    for (int i = lead; i < 3; i++) to.dim[2 + i - lead] = size[i];
+    to.numel = aril__count(to.ndim, to.dim);
+    aril__samples_last_strides(to.ndim, to.dim, to.stride);
     int64_t from[3], end[3];
-    bool empty = false;
     for (int i = 0; i < 3; i++) {
         int64_t begin = d->begin[i], skipped = begin < 0 ? -begin : 0, n = d->in[i] - skipped;
         from[i] = begin < 0 ? 0 : begin < size[i] ? begin : size[i];
         if (n > size[i] - from[i]) n = size[i] - from[i];
         if (n < 0) n = 0;
         end[i] = from[i] + n;
-        empty = empty || n == 0;
-        if (i < 3 - spatial || empty) continue;
-        to = aril_narrow(to, 2 + i - (3 - spatial), from[i], n);
-        x = aril_narrow(x, 2 + i - (3 - spatial), skipped, n);
+        if (i < lead) continue;
+        narrow(&to, 2 + i - lead, from[i], n);
+        narrow(&x, 2 + i - lead, n ? skipped : 0, n);
     }
-    if (aril_tensor_status(to) < 0) return to;
-    if (aril_tensor_status(x) < 0) return x;
-    zero_edges(aril__ptr(all), size, from, end, aril__dtype_bytes(r->type, d->c * d->batch));
-    if (!empty) aril__copy_elements(to, x);
-    return all;
+    zero_edges(space, size, from, end, aril__dtype_bytes(r->type, d->c * d->batch));
+    if (to.numel) aril__copy_elements(&to, &x);
 }
 
 aril_status aril__cpu_conv_lanes_grad(aril__run *r)
 {
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__thread *th = aril__self();
-    th->mode.anomaly = false; /* the result is checked once, at the end of the op */
     aril__conv sizes;
     aril__conv_describe(r, &sizes);
     const aril__conv *d = &sizes;
     job j = { .batch = d->batch, .c = d->c, .k = d->k, .w = d->w, .w_stride = d->w_stride[0] };
-    int64_t size[3], taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
-    aril_tensor *x = padded(r, d, size);
-    aril_tensor *y =
-        aril_contiguous(aril_permute(r->in[0], aril__cpu_lanes_axes(r->in[0]->ndim, false)));
-    j.pairs = taps * j.c;
+    layout l = layout_of(r, d, &j);
+    const int64_t *size = l.size;
+    int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    char *space = r->workspace;
     memcpy(j.out, d->out, sizeof j.out);
-    int64_t rows = d->out[0] * d->out[1], work = d->out[2] * d->batch * j.k * j.pairs;
-    j.pieces = aril__parallel_pieces(rows, PIECE_WORK / work + 1);
-    j.piece = (size_t)(j.k * j.pairs) * MAX_VECTOR;
-    int64_t twice = 2 * j.pairs;
-    aril_tensor *pair = aril__give(th, aril__tensor_new(th, ARIL_I64, 1, &twice, r->device));
-    j.part = aril__dtype_bytes(r->type, d->out[2] * j.k * j.batch);
-    j.partial_bytes = aril__dtype_bytes(r->type, j.k * j.pairs);
-    int64_t bytes = j.pieces * (int64_t)(j.piece + j.part + j.partial_bytes);
-    aril_tensor *sums = aril__give(th, aril__tensor_new(th, ARIL_U8, 1, &bytes, r->device));
-    aril_status s = aril_tensor_status(x);
-    if (s == ARIL_OK) s = aril_tensor_status(y);
-    if (s == ARIL_OK) s = aril_tensor_status(pair);
-    if (s == ARIL_OK) s = aril_tensor_status(sums);
-    if (s < 0) return s;
+    if (!l.full) pad(r, d, size, space + l.x);
 
     int64_t x_position = j.c * j.batch, y_position = j.k * j.batch;
     int64_t across[3] = { size[1] * size[2] * x_position, size[2] * x_position, x_position };
@@ -154,7 +176,7 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
         j.x_step[i] = across[i] * d->stride[i];
         j.y_step[i] = down[i];
     }
-    j.pair = aril__ptr(pair);
+    j.pair = (int64_t *)(void *)(space + l.pairs);
     j.w_at = j.pair + j.pairs;
     for (int64_t q = 0; q < taps; q++) {
         int64_t q2 = q % d->kernel[2], q1 = q / d->kernel[2] % d->kernel[1],
@@ -167,11 +189,11 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
             j.w_at[q * j.c + c] = w_at + c * d->w_stride[1];
         }
     }
-    j.x = aril__ptr(x);
-    j.y = aril__ptr(y);
-    j.sums = aril__ptr(sums);
-    j.parts = j.sums + (size_t)j.pieces * j.piece;
-    j.partial = j.parts + (size_t)j.pieces * j.part;
+    j.x = l.full ? aril__ptr(r->in[1]) : space + l.x;
+    j.y = aril__ptr(r->in[0]);
+    j.sums = space + l.sums;
+    j.parts = space + l.parts;
+    j.partial = space + l.partial;
     aril__parallel_for(j.pieces, 1, ARIL__PICK(pieces, r->type == ARIL_F64), &j);
     ARIL__PICK(finish, r->type == ARIL_F64)(&j);
     return ARIL_OK;

@@ -297,9 +297,12 @@ aril_status aril__cpu_avg_pool_grad(aril__run *r)
 }
 
 /* Indices as i64, in their own memory order: those of max pooling keep the order of its input. */
-static aril_tensor *as_i64(aril_tensor *index)
+const char *aril__cpu_pool_index_prepare(const aril__run *r, aril__plan *plan)
 {
-    return index->dtype == ARIL_I64 ? index : aril_cast(index, ARIL_I64);
+    plan->in[1].dtype = 1 + ARIL_I64;
+    if (aril__is_samples_last(r->out[0]))
+        plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
+    return NULL;
 }
 
 /* Whether non-overlapping windows, as many as y has elements, tile x. This is the common case, and
@@ -323,19 +326,7 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
     /* Samples that keep threads busy; channels per cache line; elements. */
     enum { FEW = 8, LINE = 16, CACHED = 256 * 1024 };
     pool p;
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril_tensor *index = as_i64(r->in[1]);
-    if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
-    aril_tensor *from = r->in[0];
-    if (aril__is_samples_last(r->out[0]) && !aril__is_samples_last(from)) {
-        aril__thread *th = aril__self();
-        from = aril__give(th, aril__tensor_new(th, r->type, from->ndim, from->dim, r->device));
-        if (aril_tensor_status(from) < 0) return aril_tensor_status(from);
-        aril__samples_last_strides(from->ndim, from->dim, from->stride);
-        aril__copy_elements(from, r->in[0]);
-    }
-    describe(&p, r, r->out[0], from, index);
+    describe(&p, r, r->out[0], r->in[0], r->in[1]);
     p.assign = r->op == &aril__op_max_unpool;
     if (r->out[0]->numel == 0) return ARIL_OK;
     int64_t area = p.x_dim[2] * p.x_dim[3] * p.x_dim[4], channels = p.x_dim[1];
@@ -357,11 +348,7 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
 aril_status aril__cpu_max_pool_pick(aril__run *r)
 {
     pool p;
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril_tensor *index = as_i64(r->in[1]);
-    if (aril_tensor_status(index) < 0) return aril_tensor_status(index);
-    describe(&p, r, r->in[0], r->out[0], index);
+    describe(&p, r, r->in[0], r->out[0], r->in[1]);
     if (r->out[0]->numel == 0) return ARIL_OK;
     run_lines(&p, RUN(&p, pick_lines), p.y_dim, 2);
     return bad_index(r, &p);

@@ -3,7 +3,7 @@
 #ifndef ARIL_CPU_POOL_H
 #define ARIL_CPU_POOL_H
 
-#include "ops/table/op.h"
+#include "ops/table/rows.h"
 
 /* Windows of both kinds, sliding and adaptive. */
 aril_status aril__cpu_max_pool(aril__run *r);      /* x -> y, indices */
@@ -11,5 +11,8 @@ aril_status aril__cpu_max_pool_grad(aril__run *r); /* y, indices -> x: adds; max
 aril_status aril__cpu_max_pool_pick(aril__run *r); /* x, indices -> y */
 aril_status aril__cpu_avg_pool(aril__run *r);      /* x -> y */
 aril_status aril__cpu_avg_pool_grad(aril__run *r); /* y -> x */
+
+/* The plan of rows that read indices. */
+const char *aril__cpu_pool_index_prepare(const aril__run *r, aril__plan *plan);
 
 #endif

@@ -7,10 +7,14 @@
 #include "backend/cpu/vision/resample.h"
 
 const aril__row aril__cpu_vision_rows[] = {
-    KERNEL(conv, cpu_conv, .dtypes = DT_FLOAT, .strided = true, .channels_last = true),
-    KERNEL(conv_dgrad, cpu_conv, .dtypes = DT_FLOAT, .strided = true, .channels_last = true),
-    KERNEL(conv_wgrad, cpu_conv, .dtypes = DT_FLOAT, .strided = true),
-    KERNEL(conv_transpose, cpu_conv, .dtypes = DT_FLOAT, .strided = true, .channels_last = true),
+    KERNEL(conv, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
+           .prepare = aril__cpu_conv_prepare),
+    KERNEL(conv_dgrad, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
+           .prepare = aril__cpu_conv_prepare),
+    KERNEL(conv_wgrad, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
+           .prepare = aril__cpu_conv_prepare),
+    KERNEL(conv_transpose, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
+           .prepare = aril__cpu_conv_prepare),
 
     /* Integers are staged through i64, which cannot order u64. */
     KERNEL(max_pool, cpu_max_pool, .dtypes = (DT_FLOAT | DT_INT) & ~DT(ARIL_U64),
@@ -18,11 +22,14 @@ const aril__row aril__cpu_vision_rows[] = {
     KERNEL(adaptive_max_pool, cpu_max_pool, .dtypes = (DT_FLOAT | DT_INT) & ~DT(ARIL_U64),
            .native = DT_FLOAT | DT(ARIL_I64), .strided = true),
     KERNEL(max_pool_grad, cpu_max_pool_grad, .dtypes = DT_FLOAT | DT_INT,
-           .native = DT_FLOAT | DT(ARIL_I64), .strided = true),
+           .native = DT_FLOAT | DT(ARIL_I64), .strided = true,
+           .prepare = aril__cpu_pool_index_prepare),
     KERNEL(max_pool_pick, cpu_max_pool_pick, .dtypes = DT_FLOAT | DT_INT,
-           .native = DT_FLOAT | DT(ARIL_I64), .strided = true),
+           .native = DT_FLOAT | DT(ARIL_I64), .strided = true,
+           .prepare = aril__cpu_pool_index_prepare),
     KERNEL(max_unpool, cpu_max_pool_grad, .dtypes = DT_FLOAT | DT_INT,
-           .native = DT_FLOAT | DT(ARIL_I64), .strided = true),
+           .native = DT_FLOAT | DT(ARIL_I64), .strided = true,
+           .prepare = aril__cpu_pool_index_prepare),
 
     KERNEL(avg_pool, cpu_avg_pool, .dtypes = DT_FLOAT, .strided = true),
     KERNEL(avg_pool_grad, cpu_avg_pool_grad, .dtypes = DT_FLOAT, .strided = true),
