@@ -35,14 +35,44 @@ static void drop_params(aril_optim *opt, int to)
     }
 }
 
-static bool has_param(const aril_optim *opt, const aril_tensor *p, const char *name,
-                      const char **taken)
+/* Makes room for n parameters. */
+static aril_status reserve(aril_optim *opt, const char *what, size_t n)
 {
-    for (int i = 0; i < opt->n_params; i++) {
-        if (opt->params[i].p == p) return *taken = opt->params[i].name, true;
-        if (strcmp(opt->params[i].name, name) == 0) return *taken = NULL, true;
-    }
-    return false;
+    aril__optim_param *params = aril__realloc(opt->params, (n + 1) * sizeof *params);
+    if (params) opt->params = params;
+    size_t bytes = (n + 1) * sizeof *opt->updates + aril__update_buffer((int)n);
+    aril__update *updates = params ? aril__realloc(opt->updates, bytes) : NULL;
+    if (updates) opt->updates = updates;
+    aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;
+    if (grads) opt->grads = grads;
+    if (grads && aril__lookup_reserve(opt, n)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
+}
+
+static aril_status check_new(const aril_optim *opt, const char *what, const aril_tensor *p,
+                             const char *name)
+{
+    int same = aril__lookup_tensor(opt, p);
+    if (same >= 0)
+        return aril__fail(ARIL_ERR_ARG, "%s: parameter '%s' was already added as '%s'", what, name,
+                          opt->params[same].name);
+    if (aril__lookup_name(opt, name) >= 0)
+        return aril__fail(ARIL_ERR_ARG, "%s: two parameters have the name '%s'", what, name);
+    const aril__method *method = opt->kind->method;
+    return method && method->check ? method->check(what, name, p) : ARIL_OK;
+}
+
+static aril_status add_param(aril_optim *opt, const char *what, aril_tensor *t, const char *name,
+                             int group)
+{
+    aril_status s = check_new(opt, what, t, name);
+    if (s < 0) return s;
+    aril__optim_param *p = &opt->params[opt->n_params];
+    *p = (aril__optim_param){ .group = group, .name = aril__strdup(name) };
+    if (!p->name) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
+    p->p = aril_keep(t);
+    aril__lookup_add(opt, opt->n_params++);
+    return aril__names_add(&opt->listed, t, "%s", name);
 }
 
 /* Appends the parameters of a group, all or nothing. The numbering of unnamed tensors continues
@@ -52,48 +82,21 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
 {
     aril_status s = aril__params_check(what, params);
     int before = opt->n_params;
+    if (s == ARIL_OK) s = reserve(opt, what, (size_t)(before + params->n));
     if (s < 0) return s;
-    size_t n = (size_t)(before + params->n);
-    aril__optim_param *grown = aril__realloc(opt->params, (n + 1) * sizeof *grown);
-    if (grown) opt->params = grown;
-    aril__update *updates =
-        grown ? aril__realloc(opt->updates, (n + 1) * sizeof *updates + aril__update_buffer((int)n))
-              : NULL;
-    if (updates) opt->updates = updates;
-    aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;
-    if (!grads) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
-    opt->grads = grads;
     for (int i = 0; i < params->n && s == ARIL_OK; i++) {
         char number[16];
-        const char *name = params->name ? params->name[i] : NULL, *taken;
+        const char *name = params->name ? params->name[i] : NULL;
         if (!name) {
             snprintf(number, sizeof number, "%d", before + i);
             name = number;
         }
-        if (has_param(opt, params->at[i], name, &taken)) {
-            s = taken
-                    ? aril__fail(ARIL_ERR_ARG, "%s: parameter '%s' was already added as '%s'", what,
-                                 name, taken)
-                    : aril__fail(ARIL_ERR_ARG, "%s: two parameters have the name '%s'", what, name);
-            break;
-        }
-        const aril__method *method = opt->kind->method;
-        if (method && method->check) s = method->check(what, name, params->at[i]);
-        if (s < 0) break;
-        aril__optim_param *p = &opt->params[opt->n_params];
-        *p = (aril__optim_param){ .group = group, .name = aril__strdup(name) };
-        if (!p->name) {
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
-            break;
-        }
-        p->p = aril_keep(params->at[i]);
-        opt->n_params++;
+        s = add_param(opt, what, params->at[i], name, group);
     }
-    for (int i = before; i < opt->n_params && s == ARIL_OK; i++)
-        s = aril__names_add(&opt->listed, opt->params[i].p, "%s", opt->params[i].name);
     if (s < 0) {
         drop_params(opt, before);
         aril__names_cut(&opt->listed, before);
+        aril__lookup_reset(opt);
     }
     return s;
 }
@@ -194,6 +197,7 @@ void aril_optim_free(aril_optim *opt)
     aril_release(opt->scale);
     aril_release(opt->good);
     free(opt->schedules);
+    free(opt->lookup.slot);
     free(opt->groups);
     free(opt->params);
     free(opt->updates);

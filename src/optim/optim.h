@@ -81,6 +81,12 @@ aril_status aril__named_counts(const char *what, const aril_named *from, const c
 /* Checks that a value of the tensor with that name is a valid count. */
 aril_status aril__check_count(const char *what, const char *name, double value);
 
+/* Hash table of the parameters by tensor and by name. */
+typedef struct aril__param_lookup {
+    int *slot;
+    size_t slots; /* a power of two */
+} aril__param_lookup;
+
 typedef struct aril__lbfgs aril__lbfgs;
 
 struct aril_optim {
@@ -90,6 +96,7 @@ struct aril_optim {
     int n_groups;
     aril__optim_param *params;
     int n_params;
+    aril__param_lookup lookup;
     aril__names listed, state;
     aril__update *updates; /* buffer for one step, followed by that of aril__update_all */
     aril_tensor **grads;
@@ -102,6 +109,16 @@ struct aril_optim {
     int n_schedules;
     aril__lbfgs *lbfgs;
 };
+
+/* Makes room in the lookup for n parameters; false when out of memory. */
+bool aril__lookup_reserve(aril_optim *opt, size_t n);
+/* Adds parameter i, for which there is room. */
+void aril__lookup_add(aril_optim *opt, int i);
+/* Enters the parameters anew after some were dropped. */
+void aril__lookup_reset(aril_optim *opt);
+/* The index of the parameter, or -1. After aril__lookup_reserve. */
+int aril__lookup_tensor(const aril_optim *opt, const aril_tensor *p);
+int aril__lookup_name(const aril_optim *opt, const char *name);
 
 /* The name of parameter i in messages and state. */
 const char *aril__param_name(const aril_named *params, int i, char *text, size_t size);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { N = 6 };
@@ -111,6 +112,47 @@ TEST(invalid_parameters_are_reported)
     aril_optim_free(o);
     aril_release(p);
     aril_release(q);
+}
+
+/* Many small parameters, as in large ensembles. With a comparison of every pair this would take
+ * minutes. */
+TEST(a_hundred_thousand_parameters)
+{
+    enum { HALF = 50000, ALL = 2 * HALF };
+    aril_tensor **p = calloc(ALL + 1, sizeof *p);
+    char(*text)[16] = calloc(ALL + 1, sizeof *text);
+    const char **names = calloc(ALL + 1, sizeof *names);
+    if (!p || !text || !names) abort();
+    ARIL_SCOPE;
+    for (int i = 0; i < ALL; i++) {
+        p[i] = param(1, ARIL_F32);
+        snprintf(text[i], sizeof text[i], "p%d", i);
+        names[i] = text[i];
+    }
+    aril_named first = { HALF, p, names }, rest = { HALF, p + HALF, names + HALF };
+    aril_optim *o = aril_sgd(&first, (aril_sgd_opts){ 0 });
+    CHECK_INT(aril_optim_add_group(o, &rest, (aril_sgd_opts){ 0 }), 1);
+    CHECK_INT(aril_optim_parameters(o)->n, ALL);
+    CHECK(aril_optim_parameters(o)->at[ALL - 1] == p[ALL - 1]);
+
+    /* A group that fails at its end leaves nothing behind, and later ones still find all. */
+    aril_tensor *more[] = { param(1, ARIL_F32), p[HALF - 1] };
+    const char *more_names[] = { "new", "p0" };
+    aril_sgd_opts opts = { 0 };
+    aril_named same = { 2, more, more_names };
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(aril_optim_add_group(o, &same, opts), ARIL_ERR_ARG,
+                    "parameter 'p0' was already added as 'p49999'");
+    more[1] = param(1, ARIL_F32);
+    CHECK_FAILS(aril_optim_add_group(o, &same, opts), ARIL_ERR_ARG,
+                "two parameters have the name 'p0'");
+    same.n = 1;
+    CHECK_INT(aril_optim_add_group(o, &same, opts), 2);
+    CHECK_INT(aril_optim_parameters(o)->n, ALL + 1);
+    aril_optim_free(o);
+    free(p);
+    free(text);
+    free(names);
 }
 
 TEST(parameters_can_be_added_later)
