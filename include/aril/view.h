@@ -75,8 +75,8 @@ ARIL_API aril_tensor *aril_broadcast_to(aril_tensor *x, aril_shape shape);
  *
  * These fill the caller's array, which must have room for the number of tensors that the matching
  * _count function returns (-1 if x or the arguments are invalid). Each entry belongs to the
- * innermost scope like any other result. On failure nothing is written and the status is
- * negative. */
+ * innermost scope like any other result. After invalid arguments nothing is written, and when
+ * memory runs out all entries are poisoned; the status is negative. */
 
 /* Splits an axis into parts of `size`; the last may be smaller. Fills ceil(n / size) entries, at
  * least 1. */

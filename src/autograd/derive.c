@@ -91,23 +91,26 @@ aril_tensor *aril_hessian(aril_fn *fn, void *ctx, aril_tensor *x)
     return aril_escape(rows("hessian", g, leaf));
 }
 
-static void give_value(aril_tensor *y, aril_tensor **value)
+/* Hands the derivative, and the value if it is wanted, to the caller's scope. */
+static aril_tensor *hand_out(aril_tensor *derivative, aril_tensor *y, aril_tensor **value)
 {
-    if (value)
-        *value = aril_escape(y->flags & ARIL__POISON ? aril__poison_like(y) : aril_detach(y));
+    aril_tensor *out[2] = { derivative, NULL };
+    if (value) out[1] = y->flags & ARIL__POISON ? aril__poison_like(y) : aril_detach(y);
+    aril__fail_together(2, out);
+    if (value) *value = aril_escape(out[1]);
+    return aril_escape(out[0]);
 }
 
 aril_tensor *aril_vjp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, aril_tensor **value)
 {
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("vjp", x), *y = call("vjp", fn, ctx, leaf), *g;
-    give_value(y, value);
     if (aril__is_poison(y) || !v)
-        return aril_escape(v ? aril__pass_on(y) : aril__null_tensor("vjp"));
-    if (!y->node) return aril_escape(aril_zeros_like(x));
+        return hand_out(v ? aril__pass_on(y) : aril__null_tensor("vjp"), y, value);
+    if (!y->node) return hand_out(aril_zeros_like(x), y, value);
     aril_grad_opts opts = { .allow_unused = true, .grad_outputs = ARIL_LIST(v) };
     aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts);
-    return aril_escape(g);
+    return hand_out(g, y, value);
 }
 
 /* J v is the derivative of u -> u J with respect to u, in the direction v. */
@@ -115,18 +118,17 @@ aril_tensor *aril_jvp(aril_fn *fn, void *ctx, aril_tensor *x, aril_tensor *v, ar
 {
     ARIL_SCOPE;
     aril_tensor *leaf = leaf_at("jvp", x), *y = call("jvp", fn, ctx, leaf), *g, *jv;
-    give_value(y, value);
     if (aril__is_poison(y) || !v)
-        return aril_escape(v ? aril__pass_on(y) : aril__null_tensor("jvp"));
-    if (!y->node) return aril_escape(aril_zeros_like(y));
+        return hand_out(v ? aril__pass_on(y) : aril__null_tensor("jvp"), y, value);
+    if (!y->node) return hand_out(aril_zeros_like(y), y, value);
     aril_tensor *u = aril_zeros_like(y);
     aril_set_requires_grad(u, true);
     aril_grad_opts opts = { .create_graph = true,
                             .allow_unused = true,
                             .grad_outputs = ARIL_LIST(u) };
-    if (aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts) < 0) return aril_escape(g);
-    if (!g->node) return aril_escape(aril_zeros_like(y));
+    if (aril_gradients_n(ARIL_LIST(y), ARIL_LIST(leaf), &g, opts) < 0) return hand_out(g, y, value);
+    if (!g->node) return hand_out(aril_zeros_like(y), y, value);
     opts = (aril_grad_opts){ .allow_unused = true, .grad_outputs = ARIL_LIST(v) };
     aril_gradients_n(ARIL_LIST(g), ARIL_LIST(u), &jv, opts);
-    return aril_escape(jv);
+    return hand_out(jv, y, value);
 }

@@ -221,6 +221,15 @@ void aril__poison_all(int n, aril_tensor **out)
     for (int i = 0; i < n; i++) out[i] = aril__poison();
 }
 
+void aril__fail_together(int64_t n, aril_tensor **out)
+{
+    const aril_tensor *bad = NULL;
+    for (int64_t i = 0; i < n && !bad; i++)
+        if (out[i] && out[i]->flags & ARIL__POISON) bad = out[i];
+    for (int64_t i = 0; i < n && bad; i++)
+        if (out[i] && !(out[i]->flags & ARIL__POISON)) out[i] = aril__poison_like(bad);
+}
+
 aril_tensor *aril__poison_like(const aril_tensor *bad)
 {
     aril__adopt_error(bad->u.error);

@@ -136,6 +136,10 @@ aril__cold aril_tensor *aril__poison(void);
 /* The same for n results. Each gets a tensor of its own, so that dropping one leaves the others. */
 aril__cold void aril__poison_all(int n, aril_tensor **out);
 
+/* A function that computes its n results by several ops fails as a whole: when one result is
+ * poison, all become poison with its error. Results that were not requested are NULL. */
+void aril__fail_together(int64_t n, aril_tensor **out);
+
 /* A new poisoned tensor with the error of another, which becomes the thread's latest. */
 aril__cold aril_tensor *aril__poison_like(const aril_tensor *bad);
 

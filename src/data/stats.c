@@ -9,6 +9,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensor.h"
 #include "data/dataset.h"
 
 #include <inttypes.h>
@@ -96,10 +97,12 @@ static aril_status moments_store(const moments *m, aril_tensor **mean, aril_tens
         double v = sqrt(m->squares[i] / m->count);
         deviation[i] = v > 1e-12 * fabs(m->mean[i]) ? v : 1;
     }
-    *mean = aril_from(m->mean, ARIL_SHAPE(m->n), ARIL_F64, aril_cpu());
-    *std = aril_from(deviation, ARIL_SHAPE(m->n), ARIL_F64, aril_cpu());
-    aril_status status = aril_tensor_status(*mean);
-    return status == ARIL_OK ? aril_tensor_status(*std) : status;
+    aril_tensor *both[2] = { aril_from(m->mean, ARIL_SHAPE(m->n), ARIL_F64, aril_cpu()),
+                             aril_from(deviation, ARIL_SHAPE(m->n), ARIL_F64, aril_cpu()) };
+    aril__fail_together(2, both);
+    *mean = both[0];
+    *std = both[1];
+    return aril_tensor_status(both[0]);
 }
 
 static aril_status read_moments(aril_dataset *d, const aril_stats_opts *opts, moments *m)

@@ -569,6 +569,17 @@ static aril__cold aril_status no_module(int n_out, aril_tensor **out)
     return poison_results(n_out, out, ARIL_ERR_ARG);
 }
 
+/* A module fails as a whole: the results that it did not set become poison like the others. */
+static void fail_together(int n_out, aril_tensor **out)
+{
+    const aril_tensor *bad = NULL;
+    for (int i = 0; i < n_out && !bad; i++)
+        if (out[i] && out[i]->flags & ARIL__POISON) bad = out[i];
+    for (int i = 0; i < n_out && bad; i++)
+        if (!out[i]) out[i] = aril__poison_like(bad);
+    aril__fail_together(n_out, out);
+}
+
 static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                                   aril_tensor **out)
 {
@@ -587,6 +598,7 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
     if (aril__likely(s == ARIL_OK)) {
         s = aril__likely(!m->hooks) ? aril__run_class(m, n_in, in, n_out, out)
                                     : aril__run_hooked(m, n_in, in, n_out, out);
+        if (n_out > 1) fail_together(n_out, out);
         for (int i = 0; i < n_out; i++)
             if (out[i]) aril_escape(out[i]);
     }

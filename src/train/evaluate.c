@@ -244,6 +244,7 @@ aril_status aril_model_predict_all_loader(aril_model *m, aril_loader *loader, in
         out[k] = joined(&all, k);
         status = out[k] != NULL ? aril_tensor_status(out[k]) : aril__latest_status();
     }
+    for (int k = 0; k < n_out && status < 0; k++) out[k] = NULL; /* all or nothing */
     for (int i = 0; i < all.n; i++) aril_release(all.at[i]);
     free(all.at);
     return status;

@@ -117,3 +117,113 @@ TEST(functions_that_return_lists)
     check_apart("forward_all", 2, out);
     aril_module_release(m);
 }
+
+/* ---- out of memory ---- */
+
+enum { MAX_RESULTS = 3 };
+
+/* Calls fn with each of its allocations failing in turn: all results must be poisoned, or none. */
+static void check_starved(const char *what, int n, void (*fn)(aril_tensor **out))
+{
+    int failures = 0;
+    {
+        ARIL_SCOPE;
+        aril_tensor *out[MAX_RESULTS] = { NULL };
+        fn(out); /* fills caches */
+        for (int i = 0; i < n; i++)
+            CHECK_MSG(aril_tensor_status(out[i]) == ARIL_OK, "%s: %s", what, aril_error());
+    }
+    for (int64_t at = 1; !test_failed(); at++) {
+        ARIL_SCOPE;
+        aril_tensor *out[MAX_RESULTS] = { NULL };
+        aril_fail_allocation(at);
+        fn(out);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        if (!failed) break;
+        failures++;
+        int bad = 0;
+        for (int i = 0; i < n; i++) bad += !out[i] || aril_tensor_status(out[i]) < 0;
+        CHECK_MSG(bad == 0 || bad == n, "%s: allocation %lld fails, %d of %d results are poisoned",
+                  what, (long long)at, bad, n);
+        aril_clear_error();
+    }
+    CHECK_MSG(failures > 0 || test_failed(), "%s: nothing failed", what);
+}
+
+/* A function of x [2,3,4] and the other tensors below that sets out[0] ... out[n - 1]. */
+#define STARVED(CALLS)                                                                           \
+    CALLS(2, aminmax, aril_aminmax(x, ARIL_AXES(0), &out[1]))                                    \
+    CALLS(2, max_of_all, aril_max(x, ARIL_ALL, &out[1]))                                         \
+    CALLS(2, max, aril_max(x, ARIL_AXES(1), &out[1]))                                            \
+    CALLS(2, median, aril_median(x, (aril_axes){ .keepdim = true }, &out[1]))                    \
+    CALLS(2, std_mean, aril_std_mean(x, ARIL_AXES(1), 1, &out[1]))                               \
+    CALLS(2, cummax, aril_cummax(x, 1, &out[1]))                                                 \
+    CALLS(2, sort, aril_sort(x, 1, (aril_sort_opts){ 0 }, &out[1]))                              \
+    CALLS(3, unique, aril_unique(x, &out[1], &out[2]))                                           \
+    CALLS(3, runs, aril_unique_consecutive(x, &out[1], &out[2]))                                 \
+    CALLS(3, runs_axis, aril_unique_consecutive_axis(x, 1, &out[1], &out[2]))                    \
+    CALLS(2, histogram, aril_histogram_bins(x, 4, 0, 1, (aril_histogram_opts){ 0 }, &out[1]))    \
+    CALLS(2, pool, aril_max_pool2d(x, (aril_pool_opts){ .kernel = { 2 } }, &out[1]))             \
+    CALLS(2, adaptive, aril_adaptive_max_pool2d(x, ARIL_SHAPE(1, 1), &out[1]))                   \
+    CALLS(2, lstm_cell, aril_lstm_cell(h, h, h, w, w, NULL, NULL, &out[1]))                      \
+    CALLS(2, gru, aril_gru(h, NULL, ARIL_LIST(w3, w3, NULL, NULL), rnn, &out[1]))                \
+    CALLS(3, lstm, aril_lstm(h, NULL, NULL, ARIL_LIST(w, w, NULL, NULL), rnn, &out[1], &out[2])) \
+    CALLS(2, vjp, aril_vjp(square, NULL, h, h, &out[1]))                                         \
+    CALLS(2, jvp, aril_jvp(square, NULL, h, h, &out[1]))                                         \
+    CALLS(2, meshgrid, list(aril_meshgrid(ARIL_LIST(v, v), false, out), out))                    \
+    CALLS(3, nonzero, list(aril_nonzero_list(x, out), out))                                      \
+    CALLS(3, split, list(aril_split(x, 1, 1, out), out))                                         \
+    CALLS(2, split_sizes, list(aril_split_sizes(x, sizes, 2, 2, out), out))                      \
+    CALLS(2, chunk, list(aril_chunk(x, 2, 2, out), out))                                         \
+    CALLS(3, tensor_split, list(aril_tensor_split(x, 3, 2, out), out))                           \
+    CALLS(3, split_at, list(aril_tensor_split_at(x, sizes, 2, 2, out), out))                     \
+    CALLS(3, unbind, list(aril_unbind(x, 1, out), out))                                          \
+    CALLS(2, forward_all, list(aril_forward_all(attend, ARIL_LIST(h), 2, out), out))
+
+static aril_tensor *x, *h, *v, *w, *w3;
+static aril_module *attend;
+static const int64_t sizes[] = { 1, 3 };
+static const aril_rnn_opts rnn;
+
+static void square(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul(in[0], in[0]);
+}
+
+/* For functions that fill a list and return a status; NULL if the two disagree. */
+static aril_tensor *list(aril_status s, aril_tensor **out)
+{
+    return (s < 0) == (aril_tensor_status(out[0]) < 0) ? out[0] : NULL;
+}
+
+#define DEFINE(n, name, call)                     \
+    static void starved_##name(aril_tensor **out) \
+    {                                             \
+        out[0] = call;                            \
+    }
+STARVED(DEFINE)
+
+static aril_tensor *filled(aril_shape shape)
+{
+    return aril_keep(aril_rand(shape, ARIL_F32, aril_cpu()));
+}
+
+TEST(several_results_when_memory_runs_out)
+{
+    {
+        ARIL_SCOPE;
+        x = filled(ARIL_SHAPE(2, 3, 4));
+        h = filled(ARIL_SHAPE(4, 4));
+        v = filled(ARIL_SHAPE(5));
+        w = filled(ARIL_SHAPE(16, 4));
+        w3 = filled(ARIL_SHAPE(12, 4));
+        attend = aril_nn_multihead_attention(4, 2);
+    }
+#define CHECK_IT(n, name, call) check_starved(#name, n, starved_##name);
+    STARVED(CHECK_IT)
+    aril_module_release(attend);
+    aril_tensor *const all[] = { x, h, v, w, w3 };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) aril_release(all[i]);
+}

@@ -277,11 +277,11 @@ aril_status aril_nonzero_list(aril_tensor *x, aril_tensor **out)
 {
     aril_tensor *where = aril_nonzero(x);
     aril_status s = aril_tensor_status(where);
-    for (int d = 0; x && d < x->ndim && out; d++) {
+    if (!x || !out) return s;
+    for (int d = 0; d < x->ndim; d++)
         out[d] = s < 0 ? aril__poison_like(where) : aril_select(where, 1, d);
-        if (s == ARIL_OK) s = aril_tensor_status(out[d]);
-    }
-    return s;
+    aril__fail_together(x->ndim, out);
+    return x->ndim > 0 ? aril_tensor_status(out[0]) : s;
 }
 
 /* Broadcasts x and the mask to one shape. */

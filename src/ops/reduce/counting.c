@@ -401,7 +401,7 @@ aril_tensor *aril_unique_axis(aril_tensor *x, int axis, aril_tensor **inverse, a
     if (!x) {
         bad = aril__null_tensor("unique_axis");
     } else if (aril__is_poison(x)) {
-        bad = x;
+        bad = aril__pass_on(x);
     } else if (x->ndim == 0) {
         aril__fail(ARIL_ERR_SHAPE, "unique_axis: a 0-d tensor has no axis");
         bad = aril__poison();

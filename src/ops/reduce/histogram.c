@@ -88,6 +88,10 @@ aril_tensor *aril_histogram_bins(aril_tensor *x, int64_t bins, double low, doubl
         }
         borders = aril_linspace(low, high, bins + 1, (aril_dtype)x->dtype, aril_device_of(x));
     }
-    if (edges) *edges = borders;
-    return aril__is_poison(borders) ? aril__poison_like(borders) : aril_histogram(x, borders, opts);
+    aril_tensor *out[2] = { aril__is_poison(borders) ? aril__poison_like(borders)
+                                                     : aril_histogram(x, borders, opts),
+                            borders };
+    aril__fail_together(2, out);
+    if (edges) *edges = out[1];
+    return out[0];
 }

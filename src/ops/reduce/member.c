@@ -64,9 +64,11 @@ static aril_tensor *refuse_runs(aril_tensor *bad, aril_tensor **inverse, aril_te
 static aril_tensor *hand_out(aril_tensor *y, aril_tensor *numbers, aril_tensor *lengths,
                              aril_tensor **inverse, aril_tensor **counts)
 {
-    if (inverse) *inverse = aril_escape(numbers);
-    if (counts) *counts = aril_escape(lengths);
-    return aril_escape(y);
+    aril_tensor *out[3] = { y, numbers, lengths };
+    aril__fail_together(3, out);
+    if (inverse) *inverse = aril_escape(out[1]);
+    if (counts) *counts = aril_escape(out[2]);
+    return aril_escape(out[0]);
 }
 
 aril_tensor *aril_unique_consecutive(aril_tensor *x, aril_tensor **inverse, aril_tensor **counts)

@@ -570,7 +570,8 @@ static aril_tensor *best(const aril__op *op, const aril__op *of_all, const aril_
         aril__poison_all(2, out);
     } else if (axes.n == 0) {
         out[0] = aril__reduce(of_all, x, axes);
-        if (indices) out[1] = position(where, x, axes);
+        out[1] = indices ? position(where, x, axes) : NULL;
+        aril__fail_together(2, out);
     } else if (aril__reduce_attrs(op->name, x, axes, &a) < 0) {
         aril__poison_all(2, out);
     } else {
@@ -592,6 +593,8 @@ aril_tensor *aril_min(aril_tensor *x, aril_axes axis, aril_tensor **indices)
 
 aril_tensor *aril_aminmax(aril_tensor *x, aril_axes axes, aril_tensor **max)
 {
-    if (max) *max = aril_amax(x, axes);
-    return aril_amin(x, axes);
+    aril_tensor *out[2] = { aril_amin(x, axes), max ? aril_amax(x, axes) : NULL };
+    aril__fail_together(2, out);
+    if (max) *max = out[1];
+    return out[0];
 }

@@ -356,30 +356,29 @@ static aril_tensor *one_of(const aril__op *op, aril_tensor *x, aril_axes axes, i
                            aril_tensor **indices)
 {
     struct reduce_attrs r; /* checks the axes */
-    aril_tensor *where = NULL, *y;
+    aril_tensor *out[2];
     if (aril__reduce_attrs(op->name, x, axes, &r) < 0) {
-        y = aril__poison();
-        where = aril__poison();
+        aril__poison_all(2, out);
     } else if (axes.n > 1) {
         aril__fail(ARIL_ERR_ARG,
                    "%s: got %d axes, expected one, or ARIL_ALL for the flattened tensor", op->name,
                    axes.n);
-        y = aril__poison();
-        where = aril__poison();
+        aril__poison_all(2, out);
     } else if (axes.n == 1 || x->ndim == 0) {
         struct sort_attrs a = { .k = { k }, .keep = { axes.keepdim && x->ndim } };
-        y = along(op, x, axes.n ? axes.axis[0] : 0, a, &where);
+        out[0] = along(op, x, axes.n ? axes.axis[0] : 0, a, &out[1]);
     } else {
-        y = along(op, aril_reshape(x, ARIL_SHAPE(-1)), 0, (struct sort_attrs){ .k = { k } },
-                  &where);
+        out[0] = along(op, aril_reshape(x, ARIL_SHAPE(-1)), 0, (struct sort_attrs){ .k = { k } },
+                       &out[1]);
         struct reduce_attrs ones = { { r.mask[0] }, { 0 } };
         if (axes.keepdim) {
-            y = aril__unreduce(y, &ones);
-            where = aril__unreduce(where, &ones);
+            out[0] = aril__unreduce(out[0], &ones);
+            out[1] = aril__unreduce(out[1], &ones);
+            aril__fail_together(2, out);
         }
     }
-    if (indices) *indices = where;
-    return y;
+    if (indices) *indices = out[1];
+    return out[0];
 }
 
 aril_tensor *aril_kthvalue(aril_tensor *x, int64_t k, aril_axes axis, aril_tensor **indices)

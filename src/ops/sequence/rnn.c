@@ -96,8 +96,10 @@ aril_tensor *aril_lstm_cell(aril_tensor *x, aril_tensor *h, aril_tensor *c, aril
     aril_tensor *in = aril_sigmoid(gate(a, n, 0)), *forget = aril_sigmoid(gate(a, n, 1));
     aril_tensor *g = aril_tanh(gate(a, n, 2)), *out = aril_sigmoid(gate(a, n, 3));
     aril_tensor *next = aril_add(aril_mul(forget, c), aril_mul(in, g));
-    if (c_next) *c_next = aril_escape(next);
-    return aril_escape(aril_mul(out, aril_tanh(next)));
+    aril_tensor *both[2] = { aril_mul(out, aril_tanh(next)), next };
+    aril__fail_together(2, both);
+    if (c_next) *c_next = aril_escape(both[1]);
+    return aril_escape(both[0]);
 }
 
 aril_tensor *aril_gru_cell(aril_tensor *x, aril_tensor *h, aril_tensor *w_ih, aril_tensor *w_hh,
@@ -229,17 +231,15 @@ static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, ari
             x = aril_dropout(x, n->opts.dropout, (aril_dropout_opts){ .eval = n->opts.eval });
     }
     int states = n->layers * n->directions;
-    if (hn) {
-        *hn = aril_stack((aril_list){ states, h }, 0);
-        *hn = aril_escape(alone ? aril_select(*hn, 1, 0) : *hn);
-    }
-    if (cn) {
-        *cn = aril_stack((aril_list){ states, c }, 0);
-        *cn = aril_escape(alone ? aril_select(*cn, 1, 0) : *cn);
-    }
-    return aril_escape(alone                 ? aril_select(x, 1, 0)
-                       : n->opts.batch_first ? aril_transpose(x, 0, 1)
-                                             : x);
+    aril_tensor *out[3] = { x, hn ? aril_stack((aril_list){ states, h }, 0) : NULL,
+                            cn ? aril_stack((aril_list){ states, c }, 0) : NULL };
+    for (int i = 0; i < 3 && alone; i++)
+        if (out[i]) out[i] = aril_select(out[i], 1, 0);
+    if (!alone && n->opts.batch_first) out[0] = aril_transpose(x, 0, 1);
+    aril__fail_together(3, out);
+    if (hn) *hn = aril_escape(out[1]);
+    if (cn) *cn = aril_escape(out[2]);
+    return aril_escape(out[0]);
 }
 
 aril_tensor *aril_rnn(aril_tensor *x, aril_tensor *h0, aril_list weights, aril_rnn_opts opts,

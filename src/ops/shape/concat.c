@@ -561,14 +561,14 @@ aril_status aril_meshgrid(aril_list tensors, bool xy, aril_tensor **out)
         line[i] = t;
     }
     aril_tensor *like = bad || known ? NULL : common_shape(n, line);
-    for (int i = 0; i < n && out; i++) {
+    if (!out || n < 1) return bad ? aril_tensor_status(bad) : ARIL_OK;
+    for (int i = 0; i < n; i++)
         out[i] = bad     ? aril__poison_like(bad)
                  : known ? aril_expand(line[i], to)
                          : aril__expand_like(line[i], like);
-        if (aril__is_poison(out[i])) bad = out[i];
-        aril_escape(out[i]);
-    }
-    return bad ? aril_tensor_status(bad) : ARIL_OK;
+    aril__fail_together(n, out);
+    for (int i = 0; i < n; i++) aril_escape(out[i]);
+    return aril_tensor_status(out[0]);
 }
 
 aril_tensor *aril_cartesian_prod(aril_list tensors)

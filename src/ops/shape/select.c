@@ -228,15 +228,21 @@ static int64_t parts(int64_t n, int64_t size)
     return n == 0 ? 1 : (n - 1) / size + 1;
 }
 
+/* The status of views that were all created, or that are all poison now. */
+static aril_status all_created(int64_t n, aril_tensor **out)
+{
+    aril__fail_together(n, out);
+    return n > 0 ? aril_tensor_status(out[0]) : ARIL_OK;
+}
+
 static aril_status split(const char *what, aril_tensor *x, int64_t size, int at, aril_tensor **out)
 {
     int64_t n = x->dim[at], count = parts(n, size);
     for (int64_t i = 0; i < count; i++) {
         int64_t left = n - i * size;
         out[i] = narrow(what, x, at, i * size, left < size ? left : size);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
     }
-    return ARIL_OK;
+    return all_created(count, out);
 }
 
 int64_t aril_split_count(const aril_tensor *x, int64_t size, int axis)
@@ -280,10 +286,9 @@ aril_status aril_split_sizes(aril_tensor *x, const int64_t *sizes, int n, int ax
     }
     for (int i = 0; i < n; i++) {
         out[i] = narrow("split_sizes", x, at, start, sizes[i]);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
         start += sizes[i];
     }
-    return ARIL_OK;
+    return all_created(n, out);
 }
 
 int64_t aril_chunk_count(const aril_tensor *x, int64_t chunks, int axis)
@@ -307,11 +312,8 @@ aril_status aril_chunk(aril_tensor *x, int64_t chunks, int axis, aril_tensor **o
     if (!out) return aril__fail(ARIL_ERR_ARG, "chunk: the output array is NULL");
     int at = aril__axis("chunk", axis, x->ndim);
     if (x->dim[at] > 0) return split("chunk", x, parts(x->dim[at], chunks), at, out);
-    for (int64_t i = 0; i < count; i++) {
-        out[i] = narrow("chunk", x, at, 0, 0);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
-    }
-    return ARIL_OK;
+    for (int64_t i = 0; i < count; i++) out[i] = narrow("chunk", x, at, 0, 0);
+    return all_created(count, out);
 }
 
 aril_status aril_tensor_split(aril_tensor *x, int64_t n, int axis, aril_tensor **out)
@@ -324,10 +326,9 @@ aril_status aril_tensor_split(aril_tensor *x, int64_t n, int axis, aril_tensor *
     for (int64_t i = 0, start = 0; i < n; i++) {
         int64_t length = size + (i < larger);
         out[i] = narrow("tensor_split", x, at, start, length);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
         start += length;
     }
-    return ARIL_OK;
+    return all_created(n, out);
 }
 
 aril_status aril_tensor_split_at(aril_tensor *x, const int64_t *positions, int n, int axis,
@@ -340,9 +341,8 @@ aril_status aril_tensor_split_at(aril_tensor *x, const int64_t *positions, int n
     for (int i = 0; i <= n; i++) {
         int64_t start = i ? positions[i - 1] : 0, stop = i < n ? positions[i] : ARIL_END;
         out[i] = aril_slice(x, at, start, stop, 1);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
     }
-    return ARIL_OK;
+    return all_created(n + 1, out);
 }
 
 aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out)
@@ -350,9 +350,6 @@ aril_status aril_unbind(aril_tensor *x, int axis, aril_tensor **out)
     int at = known_axis("unbind", x, axis);
     if (at < 0) return last_status();
     if (!out && x->dim[at] > 0) return aril__fail(ARIL_ERR_ARG, "unbind: the output array is NULL");
-    for (int64_t i = 0; i < x->dim[at]; i++) {
-        out[i] = aril_select(x, at, i);
-        if (aril__is_poison(out[i])) return aril_tensor_status(out[i]);
-    }
-    return ARIL_OK;
+    for (int64_t i = 0; i < x->dim[at]; i++) out[i] = aril_select(x, at, i);
+    return all_created(x->dim[at], out);
 }

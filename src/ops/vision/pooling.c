@@ -46,8 +46,11 @@ static aril_tensor *max_nd(const char *what, int n, aril_tensor *x, const aril__
         aril__apply(op, 1, &x, a, out);
     else
         aril__poison_all(2, out);
-    if (indices) *indices = aril__slide_unbatched(out[1], single);
-    return aril__slide_unbatched(out[0], single);
+    out[0] = aril__slide_unbatched(out[0], single);
+    out[1] = indices ? aril__slide_unbatched(out[1], single) : NULL;
+    aril__fail_together(2, out);
+    if (indices) *indices = out[1];
+    return out[0];
 }
 
 static aril_tensor *max_pool_nd(const char *what, int n, aril_tensor *x, const aril_pool_opts *o,
