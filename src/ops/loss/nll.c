@@ -403,11 +403,16 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                    aril_escape(aril__poison());
         for (int d = axis + 1; d < x->ndim; d++) w = aril_unsqueeze(w, -1);
     }
-    if (w) lp = aril_mul(lp, w);
-    aril_tensor *loss = aril_neg(aril_sum(aril_mul(lp, target), ARIL_AXES(axis))); /* [N,d...] */
-    if (o.label_smoothing != 0)
-        loss = aril_sub(aril_mul_scalar(loss, 1 - o.label_smoothing),
-                        aril_mul_scalar(aril_mean(lp, ARIL_AXES(axis)), o.label_smoothing));
+    if (o.label_smoothing != 0) {
+        aril_tensor *classes = aril__count_like(x, aril_slice(x, axis, 0, 1, 1));
+        target = aril_add(aril_mul_scalar(target, 1 - o.label_smoothing),
+                          aril_div(aril_scalar(o.label_smoothing), classes));
+    }
+    /* Probabilities first: in f16 a large weight times lp may overflow where the product of all
+     * three does not. */
+    aril_tensor *terms = aril_mul(lp, target);
+    if (w) terms = aril_mul(terms, w);
+    aril_tensor *loss = aril_neg(aril_sum(terms, ARIL_AXES(axis))); /* [N,d...] */
     return aril_escape(aril__reduce_loss("cross_entropy", loss, o.reduction));
 }
 

@@ -3,6 +3,8 @@
 #include "aril/aril.h"
 #include "support/test.h"
 
+#include <math.h>
+
 static aril_tensor *classes(int64_t n, int64_t c)
 {
     int64_t y[16];
@@ -80,6 +82,26 @@ static void penalties(void *ctx, aril_tensor *const *in, aril_tensor **out)
     (void)ctx;
     out[0] = aril_add(aril_l1_penalty(ARIL_LIST(in[0], in[1]), 0.3),
                       aril_l2_penalty(ARIL_LIST(in[0], in[1]), 0.7));
+}
+
+/* The weight times the logarithm overflows in f16, times the probability it does not. */
+TEST(soft_cross_entropy_with_large_weights_in_f16)
+{
+    ARIL_SCOPE;
+    const float scores[] = { 4, 0, 1 }, shares[] = { 1, 0.0625f, 0 }, weights[] = { 1, -60000, 1 };
+    aril_tensor *x = aril_from(scores, ARIL_SHAPE(1, 3), ARIL_F32, aril_cpu());
+    aril_tensor *t = aril_from(shares, ARIL_SHAPE(1, 3), ARIL_F32, aril_cpu());
+    aril_tensor *w = aril_from(weights, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    const double smoothing[] = { 0, 0.1 };
+    for (int i = 0; i < 2; i++) {
+        aril_cross_entropy_opts opts = { .weight = w, .label_smoothing = smoothing[i] };
+        double want = aril_item(aril_cross_entropy_with(x, t, opts));
+        opts.weight = aril_cast(w, ARIL_F16);
+        double got = aril_item(
+            aril_cross_entropy_with(aril_cast(x, ARIL_F16), aril_cast(t, ARIL_F16), opts));
+        CHECK(want < -10000);
+        CHECK_NEAR(got, want, 0.002 * fabs(want));
+    }
 }
 
 TEST(second_gradients_of_composites)
