@@ -20,6 +20,10 @@ typedef struct aril_memory_stats {
 ARIL_API aril_memory_stats aril_memory(aril_device device);
 ARIL_API void aril_memory_reset_peak(aril_device device);
 
+/* Limits the tensor data on a device to `bytes`; 0 removes the limit. An allocation that would
+ * exceed it fails with ARIL_ERR_MEMORY. */
+ARIL_API aril_status aril_memory_set_limit(aril_device device, int64_t bytes);
+
 /* Returns the cached memory of `device` to the system. */
 ARIL_API void aril_memory_trim(aril_device device);
 

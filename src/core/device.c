@@ -235,14 +235,25 @@ static void *alloc_by_size(aril__device *d, size_t bytes, size_t *size)
     return p;
 }
 
+/* Whether bytes more would exceed the limit; called with the lock held. */
+static bool exceeds_limit(const aril__device *d, size_t bytes)
+{
+    return d->limit > 0 && d->stats.live + (int64_t)bytes > d->limit;
+}
+
 void *aril__device_alloc(aril__device *d, size_t bytes)
 {
     size_t size;
     void *p = NULL;
+    bool refused = false;
     if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47)) goto fail;
     pthread_mutex_lock(&d->lock);
     int64_t misses = d->stats.misses;
     d->stats.allocations++;
+    if (aril__unlikely(refused = exceeds_limit(d, bytes))) {
+        pthread_mutex_unlock(&d->lock);
+        goto fail;
+    }
     if (d->arena && bytes >= ARIL__ARENA_MIN) p = alloc_in_arena(d, bytes, &size);
     if (!p) p = alloc_by_size(d, bytes, &size);
     if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
@@ -257,6 +268,10 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
 fail:
     if (d->ops.alloc == cpu_closed)
         aril__fail(ARIL_ERR_MEMORY, "out of memory starting the library");
+    else if (refused)
+        aril__fail(ARIL_ERR_MEMORY,
+                   "out of memory: %zu bytes on %s, with %lld in use, exceed the limit of %lld",
+                   bytes, d->kind_name, (long long)d->stats.live, (long long)d->limit);
     else
         aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes,
                    d->kind_name, (long long)d->stats.live);
@@ -310,6 +325,20 @@ void aril_memory_reset_peak(aril_device device)
     pthread_mutex_lock(&d->lock);
     d->stats.peak = d->stats.live;
     pthread_mutex_unlock(&d->lock);
+}
+
+aril_status aril_memory_set_limit(aril_device device, int64_t bytes)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d) return aril__self()->last_error->code;
+    if (bytes < 0)
+        return aril__fail(ARIL_ERR_ARG, "memory_set_limit: got %lld bytes, expected 0 or more",
+                          (long long)bytes);
+    pthread_mutex_lock(&d->lock);
+    d->limit = bytes;
+    pthread_mutex_unlock(&d->lock);
+    return ARIL_OK;
 }
 
 void aril_memory_trim(aril_device device)

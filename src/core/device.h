@@ -32,6 +32,7 @@ struct aril__device {
     struct aril__arena *arena; /* for large blocks; NULL: they are cached by size too */
     struct aril__cached_block *bins[ARIL__BINS];
     aril_memory_stats stats;
+    int64_t limit; /* of stats.live; 0: none */
 };
 
 extern aril__device *aril__cpu_device;

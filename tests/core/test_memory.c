@@ -311,6 +311,26 @@ TEST(stats_of_a_missing_device)
     aril_clear_error();
 }
 
+TEST(limit_on_the_memory_of_a_device)
+{
+    ARIL_SCOPE;
+    enum { N = 1 << 20 };
+    CHECK_INT(aril_memory_set_limit(aril_cpu(), stats().live + 6 * N), ARIL_OK);
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu());
+    CHECK(aril_ok());
+    CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())) == ARIL_ERR_MEMORY);
+    CHECK_MSG(strstr(aril_error(), "exceed the limit"), "%s", aril_error());
+    aril_clear_error();
+    aril_drop(x);
+    CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())) == ARIL_OK);
+    CHECK_INT(aril_memory_set_limit(aril_cpu(), 0), ARIL_OK);
+    CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(8 * N), ARIL_F32, aril_cpu())) == ARIL_OK);
+    CHECK_INT(aril_memory_set_limit(aril_cpu(), -1), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK(aril_memory_set_limit((aril_device){ .kind = 7, .index = 3 }, 1) < 0);
+    aril_clear_error();
+}
+
 /* ---- large blocks ---- */
 
 enum { HELD = 40 };
