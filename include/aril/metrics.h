@@ -95,6 +95,14 @@ ARIL_API const char *aril_metric_label(const aril_metric *m);
  */
 ARIL_API bool aril_metric_smaller_is_better(const aril_metric *m);
 
+/* True when the metric fits predictions of classes, or of values: a custom metric fits both. */
+ARIL_API bool aril_metric_fits_classes(const aril_metric *m);
+ARIL_API bool aril_metric_fits_values(const aril_metric *m);
+
+/* True for metrics that are the usual measure of their task (accuracy, mae): training tools keep
+ * the epoch where such a metric is best, otherwise the one with the smallest loss. */
+ARIL_API bool aril_metric_selects_best(const aril_metric *m);
+
 /* Adds a batch: predictions, targets, and NULL or a weight for each sample [N]. */
 ARIL_API aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                         aril_tensor *weight);

@@ -56,6 +56,15 @@ ARIL_API aril_module *aril_nn_loss_with(const char *name, aril_nn_loss_opts opts
 /* The names above; *n receives how many. */
 ARIL_API const char *const *aril_nn_loss_names(int *n);
 
+/* True for losses whose targets are class indices (cross_entropy, nll, multi_margin). False, with
+ * an error, if there is no such loss. */
+ARIL_API bool aril_nn_loss_is_of_classes(const char *name);
+
+/* True for losses of the difference between prediction and target (mse, l1, smooth_l1, huber):
+ * targets may have any unit, and both may be scaled to standard deviation 1. False, with an error,
+ * if there is no such loss. */
+ARIL_API bool aril_nn_loss_is_difference(const char *name);
+
 ARIL_C_END
 
 #endif

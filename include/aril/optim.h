@@ -144,6 +144,8 @@ ARIL_API const char *const *aril_optim_names(void);
 /* The options of the optimizer of that name, as in aril_optim_opts, NULL-terminated. NULL, with an
  * error, for an unknown name. */
 ARIL_API const char *const *aril_optim_option_names(const char *name);
+/* The defaults of those options. All 0, with an error, for an unknown name. */
+ARIL_API aril_optim_opts aril_optim_defaults(const char *name);
 
 /* One line about the optimizer of that name. NULL, with an error, for an unknown name. */
 ARIL_API const char *aril_optim_doc(const char *name);

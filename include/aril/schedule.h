@@ -126,6 +126,12 @@ ARIL_API aril_schedule *aril_schedule_for_training(const char *name, int64_t epo
                                                    aril_schedule_opts opts);
 /* Those names, in alphabetical order, NULL-terminated. */
 ARIL_API const char *const *aril_schedule_names(void);
+/* The options that the schedule of that name has, as in aril_schedule_opts, besides .per_batch and
+ * the warm-up; NULL-terminated. NULL, with an error, for an unknown name. */
+ARIL_API const char *const *aril_schedule_option_names(const char *name);
+/* True if the schedule of that name needs .gamma, which has no default for it. False, with an
+ * error, for an unknown name. */
+ARIL_API bool aril_schedule_needs_gamma(const char *name);
 
 /* Frees a schedule that is not attached to an optimizer. NULL is allowed. */
 ARIL_API void aril_schedule_free(aril_schedule *s);

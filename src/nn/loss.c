@@ -166,14 +166,15 @@ enum {
     LOGITS = ARIL__LOSS_LOGITS,
     LABELS = ARIL__LOSS_LABELS,
     BATCHMEAN = ARIL__LOSS_BATCHMEAN,
+    DIFFERENCE = ARIL__LOSS_DIFFERENCE,
 };
 
 /* L(name, another name, PyTorch's name, inputs, what it is, options) */
 #define LOSSES(L)                                                                            \
-    L(mse, NULL, "MSELoss", 2, 0, WEIGHT)                                                    \
-    L(l1, "mae", "L1Loss", 2, 0, WEIGHT)                                                     \
-    L(smooth_l1, NULL, "SmoothL1Loss", 2, 0, WEIGHT | BETA)                                  \
-    L(huber, NULL, "HuberLoss", 2, 0, WEIGHT | DELTA)                                        \
+    L(mse, NULL, "MSELoss", 2, DIFFERENCE, WEIGHT)                                           \
+    L(l1, "mae", "L1Loss", 2, DIFFERENCE, WEIGHT)                                            \
+    L(smooth_l1, NULL, "SmoothL1Loss", 2, DIFFERENCE, WEIGHT | BETA)                         \
+    L(huber, NULL, "HuberLoss", 2, DIFFERENCE, WEIGHT | DELTA)                               \
     L(poisson_nll, NULL, "PoissonNLLLoss", 2, 0, RATE | FULL | EPS)                          \
     L(gaussian_nll, NULL, "GaussianNLLLoss", 3, 0, FULL | EPS)                               \
     L(bce, NULL, "BCELoss", 2, LABELS, WEIGHT)                                               \
@@ -245,6 +246,18 @@ const aril__loss *aril__loss_find(const char *name)
     }
     aril__fail(ARIL_ERR_ARG, "unknown loss '%s'; known losses: %s", name, all);
     return NULL;
+}
+
+bool aril_nn_loss_is_of_classes(const char *name)
+{
+    const aril__loss *loss = aril__loss_find(name);
+    return loss && loss->is & ARIL__LOSS_CLASSES;
+}
+
+bool aril_nn_loss_is_difference(const char *name)
+{
+    const aril__loss *loss = aril__loss_find(name);
+    return loss && loss->is & ARIL__LOSS_DIFFERENCE;
 }
 
 aril_status aril__loss_check(const aril__loss *loss, const aril_nn_loss_opts *o)

@@ -10,6 +10,8 @@ enum {
     ARIL__LOSS_LOGITS = 2,    /* predictions are binary scores around 0, not probabilities */
     ARIL__LOSS_LABELS = 4,    /* each score of [N,C] is a binary prediction of its own */
     ARIL__LOSS_BATCHMEAN = 8, /* supports ARIL_BATCHMEAN */
+    /* depends on the difference between prediction and target: aril_nn_loss_is_difference */
+    ARIL__LOSS_DIFFERENCE = 16,
 };
 
 typedef struct aril__loss {

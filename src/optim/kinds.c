@@ -60,10 +60,30 @@ const aril__optim_kind *aril__optim_kind_find(const char *name)
     return NULL;
 }
 
+static bool has(const aril__optim_kind *kind, const char *name)
+{
+    for (int i = 0; kind->options[i]; i++)
+        if (strcmp(kind->options[i], name) == 0) return true;
+    return false;
+}
+
+aril_optim_opts aril__optim_kind_defaults(const aril__optim_kind *kind)
+{
+    aril_optim_opts defaults = kind->defaults;
+    if (has(kind, "loss_scale_growth")) defaults.loss_scale_growth = 2000;
+    return defaults;
+}
+
 const char *const *aril_optim_option_names(const char *name)
 {
     const aril__optim_kind *kind = aril__optim_kind_find(name);
     return kind ? kind->options : NULL;
+}
+
+aril_optim_opts aril_optim_defaults(const char *name)
+{
+    const aril__optim_kind *kind = aril__optim_kind_find(name);
+    return kind ? aril__optim_kind_defaults(kind) : (aril_optim_opts){ 0 };
 }
 
 const char *aril_optim_doc(const char *name)
@@ -90,13 +110,6 @@ const char *aril__nearest(const char *name, const char *const *names, char *text
 }
 
 /* ---- values ---- */
-
-static bool has(const aril__optim_kind *kind, const char *name)
-{
-    for (int i = 0; kind->options[i]; i++)
-        if (strcmp(kind->options[i], name) == 0) return true;
-    return false;
-}
 
 /* The value as a number. */
 static double value_of(const aril_optim_opts *o, const option *at)

@@ -141,8 +141,7 @@ int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_o
 static aril_status start(aril_optim *opt, const aril_named *params, const aril_optim_opts *opts)
 {
     const char *what = opt->kind->name;
-    aril_optim_opts defaults = opt->kind->defaults;
-    defaults.loss_scale_growth = 2000;
+    aril_optim_opts defaults = aril__optim_kind_defaults(opt->kind);
     aril_status s = aril__optim_resolve(opt->kind, what, opts, &defaults, false, &opt->opts);
     if (s == ARIL_OK) s = add_group(opt, &opt->opts);
     if (s < 0) return s;

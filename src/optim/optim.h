@@ -18,6 +18,7 @@ typedef struct aril__optim_kind {
 } aril__optim_kind;
 
 const aril__optim_kind *aril__optim_kind_find(const char *name);
+aril_optim_opts aril__optim_kind_defaults(const aril__optim_kind *kind);
 
 /* Fills in unset options from `usual`; an error when one is invalid. `what` names the call. */
 aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,

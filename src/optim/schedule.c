@@ -14,6 +14,8 @@ typedef struct schedule_kind {
     double (*at)(const aril_schedule *s, double base, int64_t t);
     aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to check */
     aril_schedule_opts defaults;
+    const char *const *options; /* names, NULL-terminated */
+    bool needs_gamma;           /* .gamma has no default */
     /* For aril_schedule_for_training: whether it counts epochs, not steps; and what fills in the
      * options that follow from the training's length, in counts, where they are not set. */
     bool per_epoch;
@@ -207,13 +209,6 @@ static aril_status needs_at(const aril_schedule_opts *o)
                                                    "rate drops, must be given, each at least 1");
 }
 
-static aril_status needs_gamma(const aril_schedule_opts *o)
-{
-    return o->gamma != 0
-               ? ARIL_OK
-               : aril__fail(ARIL_ERR_ARG, "schedule: .gamma, the decay factor, must be set");
-}
-
 static aril_status needs_restarts(const aril_schedule_opts *o)
 {
     if (o->growth < 1)
@@ -303,53 +298,81 @@ static void cyclic_horizon(aril_schedule_opts *o, int64_t length)
     if (o->up == 0) o->up = (length + 7) / 8;
 }
 
+#define OPTIONS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
 /* In alphabetical order. */
 static const schedule_kind kinds[] = {
     { .name = "constant",
+      .options = OPTIONS("total", "start"),
       .at = constant_at,
       .check = needs_total,
       .defaults = { .total = 5, .start = 1.0 / 3 },
       .horizon = constant_horizon },
-    { .name = "cosine", .at = cosine_at, .check = needs_total },
+    { .name = "cosine",
+      .options = OPTIONS("total", "min_lr"),
+      .at = cosine_at,
+      .check = needs_total },
     { .name = "cyclic",
+      .options = OPTIONS("max_lr", "up", "down", "halving", "gamma"),
       .at = cyclic_at,
       .check = needs_peaks,
       .defaults = { .gamma = 1, .up = 2000 },
       .horizon = cyclic_horizon },
-    { .name = "exponential", .at = exponential_at, .check = needs_gamma, .per_epoch = true },
-    { .name = "inverse", .at = inverse_at, .check = needs_gamma, .defaults = { .power = 0.75 } },
+    { .name = "exponential",
+      .options = OPTIONS("gamma"),
+      .at = exponential_at,
+      .needs_gamma = true,
+      .per_epoch = true },
+    { .name = "inverse",
+      .options = OPTIONS("gamma", "power"),
+      .at = inverse_at,
+      .needs_gamma = true,
+      .defaults = { .power = 0.75 } },
     { .name = "linear",
+      .options = OPTIONS("total", "start", "end"),
       .at = linear_at,
       .check = needs_total,
       .defaults = { .total = 5, .start = 1.0 / 3, .end = 1 },
       .horizon = linear_horizon },
     { .name = "multistep",
+      .options = OPTIONS("at", "gamma"),
       .at = multistep_at,
       .check = needs_at,
       .defaults = { .gamma = 0.1 },
       .per_epoch = true,
       .horizon = multistep_horizon },
     { .name = "one_cycle",
+      .options =
+          OPTIONS("total", "max_lr", "warm_share", "div", "final_div", "straight", "three_phases"),
       .at = one_cycle_at,
       .check = needs_cycle,
       .defaults = { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
     { .name = "plateau",
+      .options =
+          OPTIONS("factor", "patience", "cooldown", "threshold", "absolute", "rising", "min_lr"),
       .at = plateau_at,
       .check = needs_factor,
       .defaults = { .factor = 0.1, .patience = 10, .threshold = 1e-4 },
       .per_epoch = true },
     { .name = "polynomial",
+      .options = OPTIONS("total", "power"),
       .at = polynomial_at,
       .check = needs_total,
       .defaults = { .total = 5, .power = 1 } },
-    { .name = "sigmoid", .at = sigmoid_at, .check = needs_gamma, .horizon = sigmoid_horizon },
+    { .name = "sigmoid",
+      .options = OPTIONS("gamma", "every"),
+      .at = sigmoid_at,
+      .needs_gamma = true,
+      .horizon = sigmoid_horizon },
     { .name = "step",
+      .options = OPTIONS("every", "gamma"),
       .at = step_at,
       .check = needs_every,
       .defaults = { .gamma = 0.1 },
       .per_epoch = true,
       .horizon = step_horizon },
     { .name = "warm_restarts",
+      .options = OPTIONS("total", "min_lr", "growth"),
       .at = warm_restarts_at,
       .check = needs_restarts,
       .defaults = { .growth = 1 } },
@@ -447,6 +470,10 @@ static aril_schedule *made(const schedule_kind *kind, aril_schedule_opts opts)
 {
     aril_schedule_opts o = resolve(&opts, &kind->defaults);
     if (all_numbers(&o) < 0) return NULL;
+    if (kind->needs_gamma && o.gamma == 0) {
+        aril__fail(ARIL_ERR_ARG, "schedule: .gamma, the decay factor, must be set");
+        return NULL;
+    }
     if (kind->check && kind->check(&o) < 0) return NULL;
     if (o.warmup <= 0) return schedule_new(kind, &opts);
     aril_schedule *parts[2];
@@ -468,6 +495,18 @@ static const schedule_kind *find_kind(const char *name)
     aril__fail(ARIL_ERR_ARG, "unknown schedule '%s'%s", name ? name : "NULL",
                aril__nearest(name ? name : "", aril_schedule_names(), near, sizeof near));
     return NULL;
+}
+
+const char *const *aril_schedule_option_names(const char *name)
+{
+    const schedule_kind *kind = find_kind(name);
+    return kind ? kind->options : NULL;
+}
+
+bool aril_schedule_needs_gamma(const char *name)
+{
+    const schedule_kind *kind = find_kind(name);
+    return kind && kind->needs_gamma;
 }
 
 aril_schedule *aril_schedule_new(const char *name, aril_schedule_opts opts)

@@ -416,6 +416,21 @@ bool aril_metric_smaller_is_better(const aril_metric *m)
     return m->type->smaller_is_better || (m->row == NULL && m->opts.smaller_is_better);
 }
 
+bool aril_metric_fits_classes(const aril_metric *m)
+{
+    return m != NULL && (m->row == NULL || m->row->fits & (CLASSES | BINARY | LABELS));
+}
+
+bool aril_metric_fits_values(const aril_metric *m)
+{
+    return m != NULL && (m->row == NULL || m->row->fits & VALUES);
+}
+
+bool aril_metric_selects_best(const aril_metric *m)
+{
+    return m != NULL && m->row != NULL && m->row->selects_best;
+}
+
 /* ---- scores and targets ---- */
 
 double aril__metric_threshold(const aril_metric *m)

@@ -13,6 +13,7 @@ typedef struct aril__metric_row {
     unsigned averages; /* 1 << ARIL_AVERAGE_MACRO ... */
     uint8_t counts[2];
     bool no_column;
+    bool selects_best; /* aril_metric_selects_best */
 } aril__metric_row;
 
 typedef enum aril__metric_task {

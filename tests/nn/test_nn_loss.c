@@ -143,7 +143,7 @@ TEST(losses_say_what_their_scores_are)
     static const struct {
         const char *name;
         unsigned is;
-    } known[] = { { "mse", 0 },
+    } known[] = { { "mse", ARIL__LOSS_DIFFERENCE },
                   { "cross_entropy", ARIL__LOSS_CLASSES },
                   { "nll", ARIL__LOSS_CLASSES },
                   { "multi_margin", ARIL__LOSS_CLASSES },
@@ -166,6 +166,35 @@ TEST(losses_say_what_their_scores_are)
         CHECK_MSG(strstr(aril_error(), (text)), "%s: no '%s'", aril_error(), (text)); \
         aril_clear_error();                                                           \
     } while (0)
+
+/* Adding the same number to prediction and target changes no loss of their difference. */
+TEST(losses_say_whether_they_are_of_differences)
+{
+    ARIL_SCOPE;
+    int n, differences = 0;
+    const char *const *names = aril_nn_loss_names(&n);
+    aril_tensor *x = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, aril_cpu());
+    aril_tensor *y = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, aril_cpu());
+    aril_tensor *x1 = aril_add_scalar(x, 1), *y1 = aril_add_scalar(y, 1);
+    for (int i = 0; i < n; i++) {
+        bool is = aril_nn_loss_is_difference(names[i]);
+        CHECK(!(is && aril_nn_loss_is_of_classes(names[i])));
+        differences += is;
+        if (!is) continue;
+        aril_module *m = aril_nn_loss(names[i]);
+        double loss = aril_item(aril_forward_n(m, ARIL_LIST(x, y)));
+        CHECK_NEAR(aril_item(aril_forward_n(m, ARIL_LIST(x1, y1))), loss, 1e-12);
+        aril_module_release(m);
+    }
+    CHECK_INT(differences, 4);
+    CHECK(aril_nn_loss_is_difference("mae") && aril_nn_loss_is_difference("MSELoss"));
+    CHECK(aril_nn_loss_is_of_classes("svm") && !aril_nn_loss_is_of_classes("bce"));
+    CHECK(aril_ok());
+    CHECK(!aril_nn_loss_is_difference("mes") && aril_error_code() == ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK(!aril_nn_loss_is_of_classes(NULL) && aril_error_code() == ARIL_ERR_ARG);
+    aril_clear_error();
+}
 
 TEST(invalid_names_and_options_are_explained)
 {
@@ -242,7 +271,7 @@ TEST(one_value_for_each_sample)
     CHECK_INT(aril_ndim(each), 1);
     row = aril_cross_entropy(aril_select(x, 0, 1), aril_select(c, 0, 1));
     CHECK_NEAR(aril_item(aril_select(each, 0, 1)), aril_item(row), 1e-6);
-    CHECK(ce->is == ARIL__LOSS_CLASSES && ce->inputs == 2 && mse->is == 0);
+    CHECK(ce->is == ARIL__LOSS_CLASSES && ce->inputs == 2 && mse->is == ARIL__LOSS_DIFFERENCE);
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 

@@ -73,6 +73,22 @@ TEST(invalid_options_are_reported)
     CHECK_FAILS(aril_sgd(NULL, (aril_sgd_opts){ .accumulate = -2 }), ARIL_ERR_ARG, "accumulate");
 }
 
+TEST(defaults_are_known_before_creation)
+{
+    for (const char *const *name = aril_optim_names(); *name; name++) {
+        aril_optim *o = aril_optim_new(*name, NULL, (aril_optim_opts){ 0 });
+        CHECK_NEAR(aril_item(aril_optim_lr(o)), aril_optim_defaults(*name).lr, 0);
+        aril_optim_free(o);
+    }
+    CHECK_NEAR(aril_optim_defaults("muon").momentum, 0.95, 0);
+    CHECK_NEAR(aril_optim_defaults("sgd").momentum, 0, 0);
+    CHECK_INT(aril_optim_defaults("sgd").loss_scale_growth, 2000);
+    CHECK(aril_ok());
+    CHECK_NEAR(aril_optim_defaults("sdg").lr, 0, 0);
+    CHECK_INT(aril_error_code(), ARIL_ERR_ARG);
+    aril_clear_error();
+}
+
 TEST(invalid_parameters_are_reported)
 {
     ARIL_SCOPE;

@@ -251,3 +251,38 @@ TEST(lengths_over_a_training_are_in_epochs)
             aril_schedule_free(s);
         }
 }
+
+/* Whether gamma changes the learning rate at some count. */
+static bool depends_on_gamma(const char *name)
+{
+    aril_schedule *s[2];
+    bool differs = false;
+    for (int i = 0; i < 2; i++)
+        s[i] = aril_schedule_for_training(name, 10, 10,
+                                          (aril_schedule_opts){ .gamma = i ? 0.25 : 0.5 });
+    for (int64_t t = 0; t < 100; t++)
+        differs |= fabs(aril_schedule_at(s[0], 1, t) - aril_schedule_at(s[1], 1, t)) > 1e-9;
+    aril_schedule_free(s[0]);
+    aril_schedule_free(s[1]);
+    return differs;
+}
+
+TEST(schedules_name_their_options)
+{
+    int needing = 0;
+    for (const char *const *name = aril_schedule_names(); *name; name++) {
+        const char *const *options = aril_schedule_option_names(*name);
+        bool has = false;
+        for (; *options; options++) has |= strcmp(*options, "gamma") == 0;
+        CHECK_MSG(has == depends_on_gamma(*name), "%s: gamma", *name);
+        aril_schedule *s = aril_schedule_for_training(*name, 10, 10, (aril_schedule_opts){ 0 });
+        CHECK_MSG((s == NULL) == aril_schedule_needs_gamma(*name), "%s: %s", *name, aril_error());
+        needing += s == NULL;
+        aril_schedule_free(s);
+        aril_clear_error();
+    }
+    CHECK_INT(needing, 3);
+    CHECK_FAILS(aril_schedule_option_names("cosin"), ARIL_ERR_ARG, "did you mean cosine?");
+    CHECK(!aril_schedule_needs_gamma("cosin") && !aril_ok());
+    aril_clear_error();
+}

@@ -436,6 +436,27 @@ static bool is_listed(const char *name)
 }
 
 /* The names that a row gives: in the list, in the help, in the error, and as metrics. */
+TEST(metrics_say_what_they_fit)
+{
+    static const struct {
+        const char *name;
+        bool classes, values, selects;
+    } of[] = { { "acc", true, false, true },  { "top5", true, false, false },
+               { "auc", true, false, false }, { "f1_macro", true, false, false },
+               { "mae", false, true, true },  { "rmse", false, true, false },
+               { "r2", false, true, false } };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        aril_metric *m = aril_metric_new(of[i].name, (aril_metric_opts){ 0 });
+        CHECK_MSG(aril_metric_fits_classes(m) == of[i].classes &&
+                      aril_metric_fits_values(m) == of[i].values &&
+                      aril_metric_selects_best(m) == of[i].selects,
+                  "%s", of[i].name);
+        aril_metric_free(m);
+    }
+    CHECK(!aril_metric_fits_classes(NULL) && !aril_metric_fits_values(NULL) &&
+          !aril_metric_selects_best(NULL));
+}
+
 TEST(every_row_is_found_by_its_names)
 {
     char help[8192] = "";
