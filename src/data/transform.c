@@ -169,11 +169,9 @@ static const aril__transform_kind *find_kind(const char *name, size_t n)
     for (int i = 0; i < KINDS; i++)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", kinds[i]->name);
     if (near)
-        aril__fail(ARIL_ERR_ARG, "transform_parse: no transform '%.*s'; did you mean %s?", (int)n,
-                   name, near);
+        aril__fail(ARIL_ERR_ARG, "no transform '%.*s'; did you mean %s?", (int)n, name, near);
     else
-        aril__fail(ARIL_ERR_ARG, "transform_parse: no transform '%.*s'; known transforms: %s",
-                   (int)n, name, all);
+        aril__fail(ARIL_ERR_ARG, "no transform '%.*s'; known transforms: %s", (int)n, name, all);
     return NULL;
 }
 
@@ -209,8 +207,8 @@ static aril_status parse_value(const aril__transform_kind *kind, const aril__set
         text = stop + 1;
     }
     if (!good)
-        return aril__fail(ARIL_ERR_ARG, "transform_parse: %s: %s is '%.*s'; expected %s",
-                          kind->name, s->name, (int)n, end - n,
+        return aril__fail(ARIL_ERR_ARG, "%s: %s is '%.*s'; expected %s", kind->name, s->name,
+                          (int)n, end - n,
                           s->type == ARIL__SET_FILTER ? "bilinear, nearest or bicubic"
                           : s->type == ARIL__SET_SIZE ? "a size such as 224 or 224x192"
                           : s->type == ARIL__SET_PAIR ? "two numbers such as 0.5/1"
@@ -246,13 +244,12 @@ static aril_transform *parse_one(const char *text, size_t n)
             for (int i = 0; i < ARIL__SETTINGS && kind->setting[i].name; i++)
                 at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "",
                                        kind->setting[i].name);
-            aril__fail(ARIL_ERR_ARG, "transform_parse: %s has no option '%.*s'; it has %s",
-                       kind->name, (int)(stop - p), p, all);
+            aril__fail(ARIL_ERR_ARG, "%s has no option '%.*s'; it has %s", kind->name,
+                       (int)((is ? is : stop) - p), p, all);
             ok = false;
         } else if (!is && named) {
-            aril__fail(ARIL_ERR_ARG,
-                       "transform_parse: %s: '%.*s' follows named options: name it, too",
-                       kind->name, (int)(stop - p), p);
+            aril__fail(ARIL_ERR_ARG, "%s: '%.*s' follows named options: name it, too", kind->name,
+                       (int)(stop - p), p);
             ok = false;
         } else {
             const char *value = is ? is + 1 : p;
@@ -280,8 +277,7 @@ aril_transform *aril_transform_parse(const char *text)
         while (length > left && p[length - 1] == ' ') length--;
         aril_transform *one = NULL;
         if (length == left)
-            aril__fail(ARIL_ERR_ARG, "transform_parse: an empty transform between commas in '%s'",
-                       text);
+            aril__fail(ARIL_ERR_ARG, "an empty transform between commas in '%s'", text);
         else
             one = parse_one(p + left, length - left);
         if (!one || !append(all, one)) {

@@ -296,7 +296,7 @@ TEST(invalid_text_is_explained)
         { "crop=", "size is ''; expected a size such as 224 or 224x192" },
         { "crop=0", "crop: size is 0; expected an integer from 1" },
         { "crop=2x3x4", "size is '2x3x4'" },
-        { "crop=28:pod=4", "crop has no option 'pod=4'; it has size, pad, fill, reflect" },
+        { "crop=28:pod=4", "crop has no option 'pod'; it has size, pad, fill, reflect" },
         { "crop=28:pad=4:5", "'5' follows named options" },
         { "crop=1:2:3:0:5", "crop has no option '5'" },
         { "flip=1.5", "flip: p is 1.5; expected a number from 0 to 1" },
