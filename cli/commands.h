@@ -3,6 +3,8 @@
 #ifndef ARIL_CLI_COMMANDS_H
 #define ARIL_CLI_COMMANDS_H
 
+#include <aril/metrics.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -119,6 +121,13 @@ void help_completion(const command *const *all, int n, FILE *to);
  * after an error. */
 bool measures_known(const char *loss, const char *metrics);
 
+/* The next metric of a list such as "accuracy, top5", which the caller frees; advances *list past
+ * it. NULL at the end of the list, or after an error. */
+aril_metric *next_metric(const char **list);
+
+/* Puts `what`, the option that caused this thread's error, before its message; returns false. */
+bool blame(const char *what);
+
 /* Prints this thread's error, if any, and clears it; returns EXIT_FAILED. */
 int report(const char *name);
 
@@ -130,6 +139,9 @@ void print_text(FILE *to, const char *text);
 int printed_width(const char *text);
 void print_padded(const char *text, int width);
 void print_json_text(const char *text);
+
+/* Whether a text is valid UTF-8. */
+bool is_utf8(const char *text);
 
 /* Applies --threads; 0: not set. */
 void use_threads(int64_t n);

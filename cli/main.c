@@ -50,7 +50,11 @@ static int unknown(const char *name, bool topics)
     for (const topic *t = help_topics; topics && t->name && n < COMMANDS + 2 + TOPICS; t++)
         names[n++] = t->name;
     const char *near = aril_nearest(name, names, n);
-    fprintf(stderr, "aril: no %s '%s'", *name == '-' ? "option" : "command", name);
+    fprintf(stderr, "aril: no %s '%s'",
+            *name == '-' ? "option"
+            : topics     ? "command or topic"
+                         : "command",
+            name);
     if (near) fprintf(stderr, "; did you mean %s?", near);
     fputs("\n\n", stderr);
     usage(stderr);

@@ -99,7 +99,8 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
     m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
-    if (!m->net && input.ndim && input.ndim < e->input.ndim) {
+    bool flat = input.ndim && input.ndim < e->input.ndim;
+    if (!m->net && flat && aril_error_code() != ARIL_ERR_MEMORY) {
         aril_clear_error(); /* from a layer, less specific */
         aril_fail(ARIL_ERR_SHAPE, "%s expects images of shape CxHxW; the samples here are %s", name,
                   shape_text(input, text, sizeof text));
@@ -109,14 +110,30 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     return m->net && m->name && m->data;
 }
 
+/* Model files hold UTF-8 text only. */
+static bool check_utf8(const char *what, int n, const char *const *names)
+{
+    char text[256];
+    for (int i = 0; i < n; i++) {
+        if (is_utf8(names[i])) continue;
+        aril_fail(ARIL_ERR_ARG, "the %s '%s' is not UTF-8 text; rename it, or convert the file",
+                  what, printable(names[i], text, sizeof text));
+        return false;
+    }
+    return true;
+}
+
 bool model_set_classes(model_file *m, int n, const char *const *names)
 {
+    if (!check_utf8("class name", n, names)) return false;
     m->class_name = copy_names(n, names);
     return m->class_name != NULL;
 }
 
 bool model_set_columns(model_file *m, int n, const char *const *names, const char *target)
 {
+    if (!check_utf8("column name", n, names) || (target && !check_utf8("column name", 1, &target)))
+        return false;
     m->column = copy_names(n, names);
     m->n_columns = m->column ? n : 0;
     m->target = target ? strdup(target) : NULL;
@@ -206,6 +223,26 @@ const char *model_loss(const model_file *m, const char *loss)
 const char *model_metrics(const model_file *m, const char *metrics)
 {
     return metrics ? metrics : m->metrics ? m->metrics : m->regression ? "mae" : "accuracy";
+}
+
+bool model_check_measures(const model_file *m, const char *loss, const char *metrics)
+{
+    const char *have = m->regression ? "numbers" : "classes";
+    const char *other = m->regression ? "classes" : "numbers";
+    loss = model_loss(m, loss);
+    metrics = model_metrics(m, metrics);
+    if (m->regression ? aril_nn_loss_is_of_classes(loss) : aril_nn_loss_is_difference(loss))
+        aril_fail(
+            ARIL_ERR_ARG,
+            "the loss %s is for targets that are %s, but here they are %s; set another --loss",
+            loss, other, have);
+    for (aril_metric *k; aril_ok() && (k = next_metric(&metrics)); aril_metric_free(k))
+        if (!(m->regression ? aril_metric_fits_values(k) : aril_metric_fits_classes(k)))
+            aril_fail(ARIL_ERR_ARG,
+                      "the metric %s is for targets that are %s, but here they are %s; set other "
+                      "--metrics",
+                      aril_metric_label(k), other, have);
+    return aril_ok();
 }
 
 aril_status model_compile(const model_file *m, aril_model *model, const char *loss,
@@ -406,25 +443,46 @@ static bool read_metadata(aril_safetensors *f, model_file *m)
     return true;
 }
 
-/* The network is created before its weights are read: reject a file that describes one too large
- * for its own tensors. Each class has a row of weights, and in every network of the zoo the weights
- * grow with the input. */
-static bool fits_file(const aril_safetensors *f, const model_file *m, aril_shape input,
-                      int64_t classes)
+static double count_weights(const aril_safetensors *f)
 {
-    enum { VALUES_PER_WEIGHT = 4 }; /* many channels, few weights each */
-    double weights = 0, values = 1;
-    bool has_rows = false;
-    char text[128];
+    double weights = 0;
     for (int i = 0; i < aril_safetensors_count(f); i++) {
         aril_shape s = aril_safetensors_shape(f, i);
         double n = 1;
         for (int d = 0; d < s.ndim; d++) n *= (double)s.dim[d];
         weights += n;
-        has_rows |= s.ndim > 0 && s.dim[0] == classes && n > 0;
     }
-    for (int d = 0; d < input.ndim; d++) values *= (double)input.dim[d];
-    if (has_rows && values <= VALUES_PER_WEIGHT * weights) return true;
+    return weights;
+}
+
+/* Each class has a row of weights. */
+static bool has_rows(const aril_safetensors *f, int64_t classes)
+{
+    for (int i = 0; i < aril_safetensors_count(f); i++) {
+        aril_shape s = aril_safetensors_shape(f, i);
+        if (s.ndim > 0 && s.dim[0] == classes) return true;
+    }
+    return false;
+}
+
+/* The network is created before its weights are read: a file that describes a network too large
+ * for its own tensors is rejected before that takes memory. */
+static bool create_for_file(const aril_safetensors *f, const char *name, aril_shape input,
+                            int64_t classes, model_file *m)
+{
+    /* Bytes to create a network and run it once, for each weight, and for a small one. */
+    const double each = 32, base = 64 << 20;
+    double weights = count_weights(f), bytes = each * weights + base;
+    char text[128];
+    bool ok = has_rows(f, classes);
+    if (ok) {
+        if (bytes < 0x1p62)
+            aril_memory_set_limit(aril_cpu(), aril_memory(aril_cpu()).live + (int64_t)bytes);
+        ok = model_create(name, input, classes, m);
+        aril_memory_set_limit(aril_cpu(), 0);
+        if (ok || aril_error_code() != ARIL_ERR_MEMORY) return ok;
+        aril_clear_error();
+    }
     aril_fail(
         ARIL_ERR_FORMAT,
         "'%s' claims %lld classes for inputs %s, but has %.0f weights, which do not match such a "
@@ -449,9 +507,7 @@ static bool read_file(aril_safetensors *f, model_file *m)
         return false;
     }
     if (data) m->data = strdup(data);
-    if (!fits_file(f, m, shape, atoll(classes)) || !model_create(name, shape, atoll(classes), m) ||
-        !read_metadata(f, m))
-        return false;
+    if (!create_for_file(f, name, shape, atoll(classes), m) || !read_metadata(f, m)) return false;
     const aril_named *all = aril_safetensors_all(f);
     return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK &&
            model_scale(m);

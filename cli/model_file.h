@@ -67,6 +67,8 @@ bool model_scale(model_file *m);
 aril_status model_compile(const model_file *m, aril_model *model, const char *loss,
                           const char *metrics, aril_model_opts opts);
 const char *model_loss(const model_file *m, const char *loss);
+/* Whether the loss and the metrics suit the targets, classes or numbers. False after an error. */
+bool model_check_measures(const model_file *m, const char *loss, const char *metrics);
 const char *model_metrics(const model_file *m, const char *metrics);
 
 /* The batch transform that normalizes inputs; NULL when there is nothing to do (or after an

@@ -183,8 +183,10 @@ static int run(void *values, int n, char **argument)
         if (found < 0) {
             const char *near = nearest(argument[k]);
             fprintf(stderr, "aril ops: no op '%s'", argument[k]);
-            if (near) fprintf(stderr, "; did you mean %s?", near);
-            fputs("\n", stderr);
+            if (near)
+                fprintf(stderr, "; did you mean %s?\n", near);
+            else
+                fputs("; `aril ops` lists them\n", stderr);
             return EXIT_USAGE;
         }
         aril_op_info op = aril_op_at(found);

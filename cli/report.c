@@ -17,15 +17,34 @@ static int without_location(const char *message)
     return (int)(at - message);
 }
 
+aril_metric *next_metric(const char **list)
+{
+    char name[128];
+    *list += strspn(*list, ", ");
+    size_t n = strcspn(*list, ", ");
+    if (n == 0) return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)n, *list);
+    *list += n;
+    return aril_metric_new(name, (aril_metric_opts){ 0 });
+}
+
 bool measures_known(const char *loss, const char *metrics)
 {
-    char names[512], *rest = NULL;
-    snprintf(names, sizeof names, "%s", metrics ? metrics : "");
     if (loss) aril_module_release(aril_nn_loss(loss));
-    for (char *name = strtok_r(names, ", ", &rest); name && aril_ok();
-         name = strtok_r(NULL, ", ", &rest))
-        aril_metric_free(aril_metric_new(name, (aril_metric_opts){ 0 }));
-    return aril_ok();
+    if (!aril_ok()) return blame("--loss");
+    for (aril_metric *m; metrics && (m = next_metric(&metrics));) aril_metric_free(m);
+    return aril_ok() || blame("--metrics");
+}
+
+bool blame(const char *what)
+{
+    char text[1200];
+    aril_status code = aril_error_code();
+    const char *message = aril_error();
+    snprintf(text, sizeof text, "%.*s", without_location(message), message);
+    aril_clear_error();
+    aril_fail(code, "%s: %s", what, text);
+    return false;
 }
 
 int report(const char *name)

@@ -18,24 +18,23 @@ static aril_status save_best(aril_fit *fit, void *ctx)
 }
 
 /* The column that selects the best epoch. */
-static const char *monitored(const char *metrics)
+static void monitored(const char *metrics, char *column, size_t size)
 {
-    char names[512], *rest = NULL;
-    const char *found = "val_loss";
-    snprintf(names, sizeof names, "%s", metrics);
-    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) {
-        if (strcmp(name, "accuracy") == 0) return "val_accuracy";
-        if (strcmp(name, "mae") == 0) found = "val_mae";
+    bool found = false;
+    snprintf(column, size, "val_loss");
+    for (aril_metric *m; !found && (m = next_metric(&metrics)); aril_metric_free(m)) {
+        found = aril_metric_selects_best(m);
+        if (found) snprintf(column, size, "val_%s", aril_metric_label(m));
     }
-    return found;
 }
 
 aril_callback *results_keep_best(best_model *b)
 {
-    aril_keep_best_opts opts = { .monitor = { .name = monitored(model_metrics(b->m, NULL)) },
-                                 .save = save_best,
-                                 .ctx = b,
-                                 .best = &b->best };
+    char column[128];
+    monitored(model_metrics(b->m, NULL), column, sizeof column);
+    aril_keep_best_opts opts = {
+        .monitor = { .name = column }, .save = save_best, .ctx = b, .best = &b->best
+    };
     return aril_keep_best(opts);
 }
 
@@ -99,8 +98,16 @@ static aril_status log_begin(aril_callback *cb, aril_fit *fit)
                                     { .name = "optimizer", .text = l->optimizer },
                                     { .name = "lr", .number = l->lr },
                                     { .name = "batch", .number = l->batch } };
-    static const char *const metrics[] = { "loss", "accuracy" };
-    aril_status s = aril_tensorboard_hparams(l->tb, hparams, 4, metrics, l->m->regression ? 1 : 2);
+    enum { MAX_METRICS = 16 };
+    const char *names[1 + MAX_METRICS] = { "loss" }, *list = model_metrics(l->m, NULL);
+    aril_metric *metric[MAX_METRICS];
+    int n = 0;
+    while (n < MAX_METRICS && (metric[n] = next_metric(&list))) {
+        names[n + 1] = aril_metric_label(metric[n]);
+        n++;
+    }
+    aril_status s = aril_tensorboard_hparams(l->tb, hparams, 4, names, 1 + n);
+    while (n > 0) aril_metric_free(metric[--n]);
     if (s == ARIL_OK) s = aril_tensorboard_text(l->tb, "data", l->m->data, 0);
     return s;
 }
@@ -243,11 +250,13 @@ static void print_test(const model_file *m, aril_dataset *test)
     model_compile(m, model, NULL, NULL, (aril_model_opts){ 0 });
     double loss = aril_model_evaluate_loader(model, l, (aril_eval_opts){ .verbose = ARIL_SILENT });
     if (aril_ok()) {
-        char names[512], text[1024] = "test:", *rest = NULL;
-        snprintf(names, sizeof names, "%s", model_metrics(m, NULL));
+        char text[1024] = "test:";
+        const char *list = model_metrics(m, NULL);
         add_value(text, sizeof text, "loss", loss);
-        for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
+        for (aril_metric *k; (k = next_metric(&list)); aril_metric_free(k)) {
+            const char *name = aril_metric_label(k);
             add_value(text, sizeof text, name, aril_model_value(model, name));
+        }
         size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, " on the %lld test samples",
                  (long long)aril_dataset_size(test));

@@ -55,21 +55,18 @@ static void print_classes(const model_file *m, aril_tensor *table)
 
 static void print_json(aril_model *model, const char *metrics, double loss)
 {
-    char names[512], *rest = NULL;
-    snprintf(names, sizeof names, "%s", metrics);
     printf("{\"loss\": %.9g", loss);
-    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
-        printf(", \"%s\": %.9g", name, aril_model_value(model, name));
+    for (aril_metric *m; (m = next_metric(&metrics)); aril_metric_free(m))
+        printf(", \"%s\": %.9g", aril_metric_label(m),
+               aril_model_value(model, aril_metric_label(m)));
     puts("}");
 }
 
 static void print_metrics(aril_model *model, const char *metrics, double loss)
 {
-    char names[512], *rest = NULL;
-    snprintf(names, sizeof names, "%s", metrics);
     printf("loss %.4f", loss);
-    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
-        printf("  %s %.4f", name, aril_model_value(model, name));
+    for (aril_metric *m; (m = next_metric(&metrics)); aril_metric_free(m))
+        printf("  %s %.4f", aril_metric_label(m), aril_model_value(model, aril_metric_label(m)));
     puts("");
 }
 
@@ -168,7 +165,9 @@ static int run(void *values, int n, char **argument)
     if (!model_open(argument[0], &m)) return report("test");
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
-    if (!o->data)
+    if (!model_check_measures(&m, o->loss, o->metrics))
+        report("test");
+    else if (!o->data)
         fputs("aril test: expected a dataset, such as --data fashion-mnist\n", stderr);
     else if (m.regression && o->confusion)
         fputs("aril test: --confusion is for classification; this network is a regression\n",

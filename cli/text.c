@@ -19,6 +19,14 @@ static int character(const unsigned char *p, unsigned *code)
     return *code < min[n] || *code > 0x10FFFF || surrogate ? 0 : n;
 }
 
+bool is_utf8(const char *text)
+{
+    unsigned code;
+    for (int n; *text; text += n)
+        if ((n = character((const unsigned char *)text, &code)) == 0) return false;
+    return true;
+}
+
 /* Control characters, and those that change the text direction. */
 static bool is_control(unsigned code)
 {

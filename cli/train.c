@@ -126,6 +126,7 @@ static bool read_targets(training *r, int64_t *outputs)
     *outputs = aril_dataset_outputs(train, &r->m.regression);
     if (*outputs < 0) return false;
     print_task(r);
+    if (!model_check_measures(&r->m, r->o->loss, r->o->metrics)) return false;
     ARIL_SCOPE;
     aril_sample s = { 0 };
     if (aril_dataset_get(train, 0, &s) < 0) return false;
@@ -139,15 +140,6 @@ static bool read_targets(training *r, int64_t *outputs)
 
 /* ---- normalization ---- */
 
-/* Losses on differences, which work with targets in any unit. */
-static bool takes_any_unit(const char *loss)
-{
-    static const char *const names[] = { "mse", "l1", "mae", "huber", "smooth_l1" };
-    for (size_t i = 0; loss && i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], loss) == 0) return true;
-    return !loss;
-}
-
 /* Mean and standard deviation of regression targets. */
 static bool measure_targets(training *r)
 {
@@ -156,7 +148,7 @@ static bool measure_targets(training *r)
     if (!r->m.regression) return true;
     aril_stats_opts opts = { .targets = true, .overall = true };
     if (aril_dataset_stats(r->data.train, opts, &mean, &std) != ARIL_OK) return false;
-    if (!takes_any_unit(r->o->loss)) return true;
+    if (!aril_nn_loss_is_difference(model_loss(&r->m, r->o->loss))) return true;
     r->m.target_scale[0] = aril_item(mean);
     r->m.target_scale[1] = aril_item(std);
     return aril_ok();
@@ -249,6 +241,26 @@ static double given(double value)
     return isnan(value) ? 0 : value == 0 ? ARIL_ZERO : value;
 }
 
+static bool has_option(const char *const *names, const char *name)
+{
+    while (names && *names && strcmp(*names, name) != 0) names++;
+    return names && *names;
+}
+
+/* Reports a flag that the optimizer or schedule `chosen` does not have as an option, and those that
+ * do. Returns false. */
+static bool not_an_option(const char *flag, const char *field, const char *chosen,
+                          const char *const *all,
+                          const char *const *(*options_of)(const char *name))
+{
+    char names[512] = "";
+    for (size_t n = 0; *all && n < sizeof names; all++)
+        if (has_option(options_of(*all), field))
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", *all);
+    aril_fail(ARIL_ERR_ARG, "%s is for %s, not for %s", flag, names, chosen);
+    return false;
+}
+
 static aril_optim *optimizer_of(const options *o)
 {
     aril_optim_opts opts = { .lr = given(o->lr),
@@ -256,7 +268,10 @@ static aril_optim *optimizer_of(const options *o)
                              .weight_decay = given(o->weight_decay),
                              .nesterov = o->nesterov,
                              .clip_norm = o->clip };
-    if (isnan(o->momentum) && strcmp(o->optimizer, "sgd") == 0) opts.momentum = 0.9;
+    /* Gradient descent has no momentum by default; with it, the same epochs go further. */
+    if (isnan(o->momentum) && has_option(aril_optim_option_names(o->optimizer), "nesterov") &&
+        aril_optim_defaults(o->optimizer).momentum == 0)
+        opts.momentum = 0.9;
     return aril_optim_new(o->optimizer, NULL, opts);
 }
 
@@ -549,30 +564,77 @@ static void dataset_base_name(const char *data, char *to, size_t size)
     if (!*to || strspn(to, ".") == strlen(to)) snprintf(to, size, "data");
 }
 
-/* Checks the options that need no data. */
-static bool check_options(const options *o)
+static bool check_optimizer(const options *o)
 {
-    const char *const optimizer = o->optimizer;
-    bool sgd = strcmp(optimizer, "sgd") == 0;
-    bool has_momentum = sgd || strcmp(optimizer, "rmsprop") == 0 || strcmp(optimizer, "lars") == 0;
+    const char *const *names = aril_optim_names(), *const *has =
+                                                       aril_optim_option_names(o->optimizer);
+    if (!isnan(o->momentum) && !has_option(has, "momentum"))
+        return not_an_option("--momentum", "momentum", o->optimizer, names,
+                             aril_optim_option_names);
+    if (o->nesterov && !has_option(has, "nesterov"))
+        return not_an_option("--nesterov", "nesterov", o->optimizer, names,
+                             aril_optim_option_names);
+    aril_optim_free(optimizer_of(o));
+    return aril_ok();
+}
+
+static bool check_schedule(const options *o)
+{
+    if (!o->schedule) {
+        const char *flag = o->gamma != 0 ? "--gamma" : o->warm_up > 0 ? "--warm-up" : NULL;
+        if (flag) aril_fail(ARIL_ERR_ARG, "%s needs a --schedule, such as step", flag);
+        return !flag;
+    }
+    if (o->gamma == 0 && aril_schedule_needs_gamma(o->schedule)) {
+        aril_fail(ARIL_ERR_ARG, "--schedule %s needs --gamma, its decay factor", o->schedule);
+        return false;
+    }
+    if (o->gamma != 0 && !has_option(aril_schedule_option_names(o->schedule), "gamma"))
+        return not_an_option("--gamma", "gamma", o->schedule, aril_schedule_names(),
+                             aril_schedule_option_names);
+    aril_schedule_free(schedule_of(o, 1000));
+    return aril_ok() || blame("--schedule");
+}
+
+/* Reports an output folder that is a file. */
+static bool check_folder(const char *flag, const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) != 0 || S_ISDIR(st.st_mode)) return true;
+    aril_fail(ARIL_ERR_IO, "%s expects a folder, but '%s' is a file", flag, path);
+    return false;
+}
+
+static bool check_device(const char *name)
+{
+    if (!name) return true;
+    aril_device_named(name);
+    if (aril_ok()) return true;
+    aril_clear_error();
+    aril_fail(ARIL_ERR_ARG, "--device: no device '%s'; `aril devices` lists them", name);
+    return false;
+}
+
+/* Checks the options that need no data. */
+static bool check_options(const options *o, const char *model)
+{
+    if (!model_is_file(model) && !aril_zoo_find(model)) return false;
     if (!o->data)
         aril_fail(ARIL_ERR_ARG, "expected a dataset, such as --data fashion-mnist");
+    else if (!is_utf8(o->data))
+        aril_fail(ARIL_ERR_ARG, "--data: the path is not UTF-8 text; rename it");
+    else if (o->resume && o->fresh)
+        aril_fail(ARIL_ERR_ARG, "--resume continues a training and --fresh starts over; set one");
     else if (o->validation_split >= 1)
         aril_fail(ARIL_ERR_ARG, "--validation-split expects a fraction below 1, got %g",
                   o->validation_split);
-    else if (!isnan(o->momentum) && !has_momentum)
-        aril_fail(ARIL_ERR_ARG, "--momentum is for sgd, rmsprop and lars, not for %s", optimizer);
-    else if (o->nesterov && !sgd)
-        aril_fail(ARIL_ERR_ARG, "--nesterov is for sgd, not for %s", optimizer);
-    else if (o->gamma == 0 && o->schedule &&
-             (strcmp(o->schedule, "exponential") == 0 || strcmp(o->schedule, "inverse") == 0 ||
-              strcmp(o->schedule, "sigmoid") == 0))
-        aril_fail(ARIL_ERR_ARG, "--schedule %s needs --gamma, its decay factor", o->schedule);
-    if (!aril_ok()) return false;
-    aril_optim_free(optimizer_of(o));
-    if (o->schedule && aril_ok()) aril_schedule_free(schedule_of(o, 1000));
-    if (o->augment && aril_ok()) aril_transform_free(aril_transform_parse(o->augment));
-    return aril_ok() && measures_known(o->loss, o->metrics);
+    if (!aril_ok() || !check_optimizer(o) || !check_schedule(o) || !check_device(o->device) ||
+        !check_folder("--out", o->out) || !check_folder("--log", o->log) ||
+        !check_folder("--checkpoint", o->checkpoint))
+        return false;
+    if (o->augment) aril_transform_free(aril_transform_parse(o->augment));
+    if (!aril_ok()) return blame("--augment");
+    return measures_known(o->loss, o->metrics);
 }
 
 /* --size 64 or --size 48x64 */
@@ -594,7 +656,7 @@ static int run(void *values, int n, char **argument)
     options *o = values;
     char out[4096], data[1024];
     training r = { .o = o, .kept.best.epoch = -1 };
-    if (!check_options(o)) {
+    if (!check_options(o, argument[0])) {
         report("train");
         return EXIT_USAGE;
     }
@@ -695,7 +757,7 @@ static const option table[] = {
       .kind = OPTION_FLOAT,
       OPTION_AT(momentum),
       .by_default = "0.9 for sgd",
-      .help = "momentum of sgd, rmsprop and lars" },
+      .help = "momentum, for optimizers with this option" },
     { .name = "nesterov", OPTION_AT(nesterov), .help = "use Nesterov momentum (sgd)" },
     { .name = "weight-decay",
       .value = "X",
