@@ -19,7 +19,8 @@ typedef struct best_model {
 } best_model;
 
 /* Saves the model after each epoch that is the best so far: by the validation value of the first
- * metric that selects (accuracy, mae), otherwise by the loss. b->best says which epoch, also after resuming. */
+ * metric that selects (accuracy, mae), otherwise by the loss. b->best says which epoch, also after
+ * resuming. */
 aril_callback *results_keep_best(best_model *b);
 
 /* The learning rate of a resumed training: the checkpoint's, unless the user asks for another one
