@@ -112,9 +112,9 @@ aril__product aril__product_of(const aril__run *r)
     aril__product p = r->op == &aril__op_matmul   ? matmul_product(a, b, c)
                       : r->op == &aril__op_linear ? linear_product(a, b, c)
                                                   : outer_sum_product(a, c);
-    p.a = aril__ptr(a);
-    p.b = aril__ptr(b);
-    p.c = aril__ptr(c);
+    p.a = aril__ptr_or_null(a);
+    p.b = aril__ptr_or_null(b);
+    p.c = aril__ptr_or_null(c);
     merge_batch(&p);
     return p;
 }

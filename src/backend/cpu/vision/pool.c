@@ -300,8 +300,7 @@ aril_status aril__cpu_avg_pool_grad(aril__run *r)
 const char *aril__cpu_pool_index_prepare(const aril__run *r, aril__plan *plan)
 {
     plan->in[1].dtype = 1 + ARIL_I64;
-    if (aril__is_samples_last(r->out[0]))
-        plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
+    if (aril__is_samples_last(r->out[0])) plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
     return NULL;
 }
 
