@@ -78,6 +78,7 @@ static void print_one(const aril_op_info *op)
            op->outputs, op->view ? ", a view" : "", op->gradient);
     print_functions(op);
     if (op->formula) printf("  formula   %s\n", op->formula);
+    if (op->autocast) printf("  autocast  %s\n", op->autocast);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
     const char *file = op->file;
     while (strncmp(file, "../", 3) == 0) file += 3; /* relative to the build folder */

@@ -2,6 +2,7 @@
 #ifndef ARIL_H
 #define ARIL_H
 
+#include "aril/autocast.h"
 #include "aril/autograd.h"
 #include "aril/base.h"
 #include "aril/callbacks.h"

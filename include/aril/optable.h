@@ -11,6 +11,8 @@ typedef struct aril_op_info {
     const char *doc;      /* one line */
     const char *onnx;     /* ONNX operator, or NULL */
     const char *formula;  /* of an elementwise op, or NULL */
+    const char *autocast; /* what its inputs are cast to in a region: "low" (the region's dtype),
+                             "f32", "widest", "by call" (depends on rank or options), or NULL */
     const char *gradient; /* "formula", "rule", "decomposed" or "none" */
     int min_inputs;
     int max_inputs; /* -1: any number */

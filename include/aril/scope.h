@@ -30,9 +30,10 @@ ARIL_API void aril_guard_end(aril_guard *g);
 
 #define ARIL__JOIN2(a, b) a##b
 #define ARIL__JOIN(a, b)  ARIL__JOIN2(a, b)
-#define ARIL__GUARD(begin)                                                              \
+#define ARIL__GUARD_OF(call)                                                            \
     __attribute__((cleanup(aril_guard_end), unused)) aril_guard ARIL__JOIN(aril_guard_, \
-                                                                           __COUNTER__) = begin()
+                                                                           __COUNTER__) = call
+#define ARIL__GUARD(begin) ARIL__GUARD_OF(begin())
 
 /* Tensors created from here to the closing brace are released there, however the block exits. */
 #define ARIL_SCOPE       ARIL__GUARD(aril_scope_begin)

@@ -514,6 +514,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
     const walk *outer = current;
     current = &w;
     w.th->mode.no_grad = !w.create;
+    w.th->mode.autocast = 0; /* gradients have the dtypes of the forward pass */
     aril_status s = w.prune ? mark_needed(&w, n_roots, roots) : ARIL_OK;
     for (int i = 0; i < n_roots && s == ARIL_OK; i++)
         if (roots[i]->node)

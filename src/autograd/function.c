@@ -283,6 +283,7 @@ struct checkpoint_attrs {
     void *ctx;
     int n_in, n_out;
     aril_generator generator; /* its state before forward, to reproduce dropout masks */
+    uint16_t autocast;        /* of the forward pass */
 };
 
 static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, aril_tensor **out)
@@ -291,7 +292,9 @@ static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, 
     aril_generator now = th->generator;
     th->generator = a->generator;
     {
-        ARIL_ENABLE_GRAD;
+        ARIL_ENABLE_GRAD; /* restores the mode */
+        th->mode.autocast = a->autocast;
+        th->mode.region |= a->autocast != 0;
         a->fn(a->ctx, in, out);
     }
     th->generator = now;
@@ -380,7 +383,7 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
                                     "checkpoint: the function did not set result %d", k);
         return s < 0 ? poison_all(s, n_out, out) : ARIL_OK;
     }
-    struct checkpoint_attrs a = { fn, ctx, inputs.n, n_out, th->generator };
+    struct checkpoint_attrs a = { fn, ctx, inputs.n, n_out, th->generator, th->mode.autocast };
     aril_ctx c = { .f = &(aril_function){ .name = "checkpoint" },
                    .n_in = inputs.n,
                    .n_out = n_out,

@@ -1,6 +1,9 @@
 #include "core/thread.h"
 
+#include "aril/autocast.h"
+#include "aril/dtype.h"
 #include "aril/memory.h"
+#include "core/casts.h"
 #include "core/cpu.h"
 #include "core/device.h"
 #include "core/ended.h"
@@ -166,6 +169,7 @@ static void close_guards(aril__thread *th, uint32_t depth)
             th->n_scopes--;
         } else {
             th->mode = g.mode;
+            if (aril__unlikely(th->casts != NULL) && !th->mode.region) aril__casts_drop(th);
         }
         th->n_guards--;
     }
@@ -204,6 +208,68 @@ aril_guard aril_inference_begin(void)
     aril_guard g = open_guard(false);
     if (g.depth != UINT32_MAX) aril__tls.mode.no_grad = aril__tls.mode.inference = true;
     return g;
+}
+
+/* ---- autocast ---- */
+
+enum { ALL_KINDS = -1 };
+
+_Static_assert(ARIL__MAX_KINDS *ARIL__CAST_BITS <= 16, "every kind has bits in aril__mode");
+
+/* The bits for a dtype, or -1 with an error. */
+static int cast_bits(aril_dtype dtype)
+{
+    switch (dtype) {
+    case ARIL_BF16: return ARIL__CAST_BF16;
+    case ARIL_F16: return ARIL__CAST_F16;
+    case ARIL_F32: return ARIL__CAST_OFF;
+    default: {
+        const char *name = aril_dtype_name(dtype);
+        aril__fail(ARIL_ERR_DTYPE,
+                   "autocast: cannot cast to %s; expected bf16 or f16, or f32 to disable it", name);
+        return -1;
+    }
+    }
+}
+
+static aril_guard autocast_begin(int kind, aril_dtype dtype)
+{
+    aril_guard g = open_guard(false);
+    int bits = cast_bits(dtype);
+    aril__mode *mode = &aril__tls.mode;
+    if (g.depth == UINT32_MAX || bits < 0) return g;
+    mode->region = true;
+    for (int k = 0; k < ARIL__MAX_KINDS; k++) {
+        if (kind != ALL_KINDS && kind != k) continue;
+        int at = k * ARIL__CAST_BITS;
+        unsigned others = mode->autocast & ~(3u << at);
+        mode->autocast = (uint16_t)(others | (unsigned)bits << at);
+    }
+    return g;
+}
+
+aril_guard aril_autocast_begin(aril_dtype dtype)
+{
+    return autocast_begin(ALL_KINDS, dtype);
+}
+
+aril_guard aril_autocast_on_begin(aril_device device, aril_dtype dtype)
+{
+    if (device.kind >= 0 && device.kind < ARIL__MAX_KINDS)
+        return autocast_begin(device.kind, dtype);
+    aril__fail(ARIL_ERR_DEVICE, "autocast: the device is not valid");
+    return open_guard(false);
+}
+
+aril_guard aril_no_autocast_begin(void)
+{
+    return autocast_begin(ALL_KINDS, ARIL_F32);
+}
+
+aril_dtype aril_autocast_dtype(aril_device device)
+{
+    if (device.kind < 0 || device.kind >= ARIL__MAX_KINDS) return ARIL_F32;
+    return aril__autocast_dtype(&aril__self()->mode, device.kind);
 }
 
 bool aril_grad_enabled(void)

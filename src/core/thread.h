@@ -14,7 +14,13 @@ typedef struct aril__mode {
     bool no_grad;   /* operations are not recorded for autograd */
     bool inference; /* views are not tracked either: results can never join a graph */
     bool anomaly;   /* every result is checked for NaN */
+    bool region;    /* inside an autocast region, even where it is disabled */
+    /* The dtype that autocast casts to, ARIL__CAST_BITS for each kind of device; 0: off. */
+    uint16_t autocast;
 } aril__mode;
+
+/* Values of a kind's bits in `autocast`. */
+enum { ARIL__CAST_BITS = 2, ARIL__CAST_OFF = 0, ARIL__CAST_BF16 = 1, ARIL__CAST_F16 = 2 };
 
 typedef struct aril__guard {
     uint32_t scope_base; /* index of the enclosing scope's first tensor */
@@ -53,6 +59,7 @@ typedef struct aril__thread {
     struct aril__view *dead_views;
     bool in_release;
     aril__thread_plans *plans; /* recently chosen kernels: ops/table/plans.c */
+    struct aril__casts *casts; /* cast weights of the open autocast region: casts.h */
     aril__slab_cache slab;
 } aril__thread;
 
@@ -79,6 +86,16 @@ static inline bool aril__own_reserve(aril__thread *th, uint32_t n)
 
 /* Hands a reference to the innermost scope; room must have been reserved. */
 void aril__own(aril__thread *th, aril_tensor *t);
+
+/* The dtype that autocast casts to on a kind of device; ARIL_F32: off. */
+static inline aril_dtype aril__autocast_dtype(const aril__mode *mode, int kind)
+{
+    switch (mode->autocast >> kind * ARIL__CAST_BITS & 3) {
+    case ARIL__CAST_BF16: return ARIL_BF16;
+    case ARIL__CAST_F16: return ARIL_F16;
+    default: return ARIL_F32;
+    }
+}
 
 extern bool aril__anomaly_default; /* ARIL_ANOMALY=1 */
 

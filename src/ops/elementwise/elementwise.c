@@ -212,10 +212,12 @@ ATTR_LIST(ew, PARAM_ATTRS)
 #define FORMULA_SAMPLES(domain_) .domain = ARIL__EW_##domain_,
 #define FORMULA_PARAMS(names)    .params = names,
 #define FORMULA_ONNX(name)
+#define FORMULA_CAST(class_)
 #define FORMULA_NONE()
 #define OP_SAMPLES(domain)
 #define OP_PARAMS(names)
-#define OP_ONNX(name_) .onnx = name_,
+#define OP_ONNX(name_)  .onnx = name_,
+#define OP_CAST(class_) .cast = CAST_##class_,
 #define OP_NONE()
 #define EACH_FACT(of, ...)           EACH_FACT_(of, __VA_ARGS__, NONE(), NONE(), NONE())
 #define EACH_FACT_(of, x, y, z, ...) of##x of##y of##z

@@ -5,6 +5,7 @@
 #include "aril/math.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/index/indexing.h"
@@ -449,7 +450,9 @@ aril_tensor *aril_index_add_(aril_tensor *x, aril_tensor *index, aril_tensor *sr
 
 aril_tensor *aril_index_copy(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)
 {
-    return put_slices("index_copy", &aril__op_index_put, x, index, src, axis, false);
+    ARIL_SCOPE;
+    AUTOCAST_AS(CAST_WIDEST, &x, &src);
+    return aril_escape(put_slices("index_copy", &aril__op_index_put, x, index, src, axis, false));
 }
 
 aril_tensor *aril_index_copy_(aril_tensor *x, aril_tensor *index, aril_tensor *src, int axis)

@@ -9,6 +9,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/like.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/sample.h"
 
 #include <math.h>
@@ -162,9 +163,9 @@ static const aril__sample cdist_samples[] = {
     SAMPLE_END
 };
 OP(cdist, .doc = "distances between the rows of two matrices", .min_in = 2, .max_in = 2, .n_out = 1,
-   .types = DT(ARIL_F32) | DT(ARIL_F64), .infer = cdist_infer, .ref = cdist_ref, .vjp = cdist_vjp,
-   .saves = { IN(0) | IN(1) | OUT(0), IN(0) | IN(1) | OUT(0) }, .samples = cdist_samples,
-   WITH_ATTRS(cdist));
+   .cast = CAST_F32, .types = DT(ARIL_F32) | DT(ARIL_F64), .infer = cdist_infer, .ref = cdist_ref,
+   .vjp = cdist_vjp, .saves = { IN(0) | IN(1) | OUT(0), IN(0) | IN(1) | OUT(0) },
+   .samples = cdist_samples, WITH_ATTRS(cdist));
 
 /* ---- cdist_grad: g [...,P,R], a, b, the distances -> the gradient of a ---- */
 
@@ -289,6 +290,7 @@ aril_tensor *aril_cdist(aril_tensor *a, aril_tensor *b, double p)
         return aril__poison();
     }
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &a, &b);
     aril_dtype type = aril__result_type(2, (aril_tensor *[]){ a, b });
     /* f16 and bf16 in f32: the gradient compares differences with distances. */
     aril_dtype by = type == ARIL_F16 || type == ARIL_BF16 ? ARIL_F32 : type;

@@ -141,8 +141,8 @@ static const aril__sample inverse_samples[] = { { .in = { "s[3,3]" } },
                                                 { .in = { "[0,0]" } },
                                                 SAMPLE_END };
 OP(inverse, .doc = "inverse of square matrices", .min_in = 1, .max_in = 1, .n_out = 1,
-   .types = TYPES, .infer = square_infer, .ref = aril__lapack_inverse, .vjp = inverse_vjp,
-   .saves = { OUT(0) }, .samples = inverse_samples);
+   .cast = CAST_F32, .types = TYPES, .infer = square_infer, .ref = aril__lapack_inverse,
+   .vjp = inverse_vjp, .saves = { OUT(0) }, .samples = inverse_samples);
 
 /* ---- det and slogdet ---- */
 
@@ -164,8 +164,8 @@ static const aril__sample det_samples[] = { { .in = { "s[3,3]" } },
                                             { .in = { "[1,1]" } },
                                             SAMPLE_END };
 OP(det, .doc = "determinant of square matrices", .onnx = "Det", .min_in = 1, .max_in = 1,
-   .n_out = 1, .types = TYPES, .infer = det_infer, .ref = aril__lapack_det, .vjp = det_vjp,
-   .saves = { IN(0) | OUT(0) }, .samples = det_samples);
+   .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = det_infer, .ref = aril__lapack_det,
+   .vjp = det_vjp, .saves = { IN(0) | OUT(0) }, .samples = det_samples);
 
 VJP(slogdet) /* dA = g inverse(A)'; the sign is constant */
 {
@@ -173,8 +173,8 @@ VJP(slogdet) /* dA = g inverse(A)'; the sign is constant */
 }
 
 OP(slogdet, .doc = "sign and log of the absolute value of the determinant", .min_in = 1,
-   .max_in = 1, .n_out = 2, .types = TYPES, .infer = det_infer, .ref = aril__lapack_slogdet,
-   .vjp = slogdet_vjp, .saves = { IN(0) }, .samples = det_samples);
+   .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = det_infer,
+   .ref = aril__lapack_slogdet, .vjp = slogdet_vjp, .saves = { IN(0) }, .samples = det_samples);
 
 /* ---- solve ---- */
 
@@ -216,8 +216,8 @@ static const aril__sample solve_samples[] = {
     { .in = { "s[3,3]", "[2,3,1]" } }, { .in = { "s[2,2,2]", "[2,3]" } },
     { .in = { "s[2,2]", "[2,0]" } },   SAMPLE_END
 };
-OP(solve, .doc = "solves A X = B for X", .min_in = 2, .max_in = 2, .n_out = 1, .types = TYPES,
-   .infer = solve_infer, .ref = aril__lapack_solve, .vjp = solve_vjp,
+OP(solve, .doc = "solves A X = B for X", .min_in = 2, .max_in = 2, .n_out = 1, .cast = CAST_F32,
+   .types = TYPES, .infer = solve_infer, .ref = aril__lapack_solve, .vjp = solve_vjp,
    .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) }, .samples = solve_samples);
 
 /* ---- triangular_solve ---- */
@@ -260,9 +260,10 @@ static const aril__sample triangular_solve_samples[] = {
     SAMPLE_END
 };
 OP(triangular_solve, .doc = "solves A X = B for X, with triangular A", .min_in = 2, .max_in = 2,
-   .n_out = 1, .types = TYPES, .infer = solve_infer, .ref = aril__lapack_triangular_solve,
-   .vjp = triangular_solve_vjp, .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) },
-   .samples = triangular_solve_samples, WITH_ATTRS(triangular_solve));
+   .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = solve_infer,
+   .ref = aril__lapack_triangular_solve, .vjp = triangular_solve_vjp,
+   .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) }, .samples = triangular_solve_samples,
+   WITH_ATTRS(triangular_solve));
 
 /* ---- cholesky ---- */
 
@@ -291,8 +292,9 @@ static const aril__sample cholesky_samples[] = {
     SAMPLE_END
 };
 OP(cholesky, .doc = "Cholesky factor L of positive definite A = L L'", .min_in = 1, .max_in = 1,
-   .n_out = 1, .types = TYPES, .infer = square_infer, .ref = aril__lapack_cholesky,
-   .vjp = cholesky_vjp, .saves = { OUT(0) }, .samples = cholesky_samples, WITH_ATTRS(cholesky));
+   .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = square_infer,
+   .ref = aril__lapack_cholesky, .vjp = cholesky_vjp, .saves = { OUT(0) },
+   .samples = cholesky_samples, WITH_ATTRS(cholesky));
 
 /* ---- qr ---- */
 
@@ -346,8 +348,8 @@ static const aril__sample qr_samples[] = {
     { .in = { "[0,2]" }, .flags = SAMPLE_NO_GRAD },  SAMPLE_END
 };
 OP(qr, .doc = "QR decomposition A = Q R: orthonormal columns, upper triangular R", .min_in = 1,
-   .max_in = 1, .n_out = 2, .types = TYPES, .infer = qr_infer, .ref = aril__lapack_qr,
-   .vjp = qr_vjp, .saves = { OUT(0) | OUT(1) }, .samples = qr_samples);
+   .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = qr_infer,
+   .ref = aril__lapack_qr, .vjp = qr_vjp, .saves = { OUT(0) | OUT(1) }, .samples = qr_samples);
 
 /* ---- svd ---- */
 
@@ -398,8 +400,9 @@ static const aril__sample svd_samples[] = { { .in = { "s[3,3]" } },
                                             { .in = { "s[2,3,3]" }, .flags = SAMPLE_BATCH },
                                             SAMPLE_END };
 OP(svd, .doc = "singular value decomposition A = U diag(S) V', S in descending order", .min_in = 1,
-   .max_in = 1, .n_out = 3, .types = TYPES, .infer = svd_infer, .ref = aril__lapack_svd,
-   .vjp = svd_vjp, .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = svd_samples);
+   .max_in = 1, .n_out = 3, .cast = CAST_F32, .types = TYPES, .infer = svd_infer,
+   .ref = aril__lapack_svd, .vjp = svd_vjp, .saves = { OUT(0) | OUT(1) | OUT(2) },
+   .samples = svd_samples);
 
 /* ---- eigh ---- */
 
@@ -428,7 +431,7 @@ static const aril__sample eigh_samples[] = { { .in = { "s[3,3]" } },
                                              { .in = { "[0,0]" }, .flags = SAMPLE_NO_GRAD },
                                              SAMPLE_END };
 OP(eigh, .doc = "eigenvalues, in ascending order, and eigenvectors of symmetric matrices",
-   .min_in = 1, .max_in = 1, .n_out = 2, .types = TYPES, .infer = eigh_infer,
+   .min_in = 1, .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = eigh_infer,
    .ref = aril__lapack_eigh, .vjp = eigh_vjp, .saves = { OUT(0) | OUT(1) },
    .samples = eigh_samples);
 
@@ -462,5 +465,5 @@ static const aril__sample pinv_samples[] = {
     SAMPLE_END
 };
 OP(pinv, .doc = "pseudo-inverse (Moore-Penrose)", .min_in = 1, .max_in = 1, .n_out = 1,
-   .types = TYPES, .infer = pinv_infer, .ref = aril__lapack_pinv, .vjp = pinv_vjp,
+   .cast = CAST_F32, .types = TYPES, .infer = pinv_infer, .ref = aril__lapack_pinv, .vjp = pinv_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = pinv_samples, WITH_ATTRS(pinv));

@@ -5,6 +5,7 @@
 #include "aril/reduce.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 #include "ops/shape/view.h"
@@ -136,6 +137,7 @@ aril_tensor *aril_lstsq(aril_tensor *a, aril_tensor *b)
     if (bad) return bad;
     if (a->ndim < 2 || b->ndim < 2) return fail_shape("lstsq", "matrices", a->ndim < 2 ? a : b);
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &a, &b);
     int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1];
     bool wide = m >= 0 && n >= 0 && m < n;
     aril_tensor *r, *q = aril_qr(wide ? aril_transpose(a, -2, -1) : a, &r);
@@ -156,6 +158,7 @@ aril_tensor *aril_trace(aril_tensor *x)
     if (bad) return bad;
     if (x->ndim != 2) return fail_shape("trace", "a matrix", x);
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &x);
     return aril_escape(aril_sum(aril_diagonal(x, 0, 0, 1), ARIL_AXES(0)));
 }
 

@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/element.h"
 #include "ops/table/flops.h"
 #include "ops/shape/like.h"
@@ -267,9 +268,10 @@ static double product_flops(const aril__run *r)
 }
 
 OP(matmul, .doc = "matrix product; leading dimensions broadcast", .onnx = "MatMul", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = STRIDED, .types = TYPES, .infer = matmul_infer,
-   .ref = product_ref, .vjp = matmul_vjp, .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) },
-   .flops = product_flops, .samples = matmul_samples);
+   .max_in = 2, .n_out = 1, .cast = CAST_LOW, .flags = STRIDED, .types = TYPES,
+   .infer = matmul_infer, .ref = product_ref, .vjp = matmul_vjp,
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = product_flops,
+   .samples = matmul_samples);
 
 /* ---- outer_sum ---- */
 
@@ -374,8 +376,8 @@ static const aril__sample linear_samples[] = {
     SAMPLE_END
 };
 OP(linear, .doc = "x times the transposed weight, plus bias, with an optional activation",
-   .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .flags = STRIDED, .optional = IN(2),
-   .types = TYPES, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
+   .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .cast = CAST_LOW, .flags = STRIDED,
+   .optional = IN(2), .types = TYPES, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
    .saves = { IN(1), IN(0), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
    WITH_ATTRS(linear), WITH_ACTIVATION(linear));
 
@@ -434,11 +436,13 @@ static aril_tensor *exact(const char *what, aril_tensor *a, int a_ndim, aril_ten
 
 aril_tensor *aril_dot(aril_tensor *a, aril_tensor *b)
 {
+    AUTOCAST_AS(CAST_NONE, &a, &b); /* as in PyTorch: not among the products that are cast */
     return exact("dot", a, 1, b, 1);
 }
 
 aril_tensor *aril_mv(aril_tensor *a, aril_tensor *x)
 {
+    AUTOCAST_AS(CAST_NONE, &a, &x);
     return exact("mv", a, 2, x, 1);
 }
 
@@ -527,15 +531,17 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
 
 aril_tensor *aril_addmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
-    if (dtypes_differ("addmm", a, b)) return aril__poison();
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_LOW, &c, &a, &b);
+    if (dtypes_differ("addmm", a, b)) return aril_escape(aril__poison());
     return aril_escape(scaled_sum("addmm", c, a, aril_mm(factor(a), factor(b)), beta, alpha));
 }
 
 aril_tensor *aril_baddbmm(aril_tensor *c, aril_tensor *a, aril_tensor *b, double beta, double alpha)
 {
-    if (dtypes_differ("baddbmm", a, b)) return aril__poison();
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_LOW, &c, &a, &b);
+    if (dtypes_differ("baddbmm", a, b)) return aril_escape(aril__poison());
     return aril_escape(scaled_sum("baddbmm", c, a, aril_bmm(factor(a), factor(b)), beta, alpha));
 }
 
@@ -543,6 +549,7 @@ aril_tensor *aril_addmv(aril_tensor *c, aril_tensor *a, aril_tensor *x, double b
 {
     if (dtypes_differ("addmv", a, x)) return aril__poison();
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_NONE, &c, &a, &x);
     return aril_escape(scaled_sum("addmv", c, a, aril_mv(factor(a), factor(x)), beta, alpha));
 }
 

@@ -254,8 +254,8 @@ static const aril__sample ctc_loss_samples[] = {
     SAMPLE_END
 };
 OP(ctc_loss, .doc = "connectionist temporal classification (CTC) loss of each sample", .min_in = 4,
-   .max_in = 4, .n_out = 1, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT, .flags = STRIDED,
-   .infer = ctc_infer, .ref = ctc_loss_ref, .vjp = ctc_loss_vjp,
+   .max_in = 4, .n_out = 1, .cast = CAST_F32, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT,
+   .flags = STRIDED, .infer = ctc_infer, .ref = ctc_loss_ref, .vjp = ctc_loss_vjp,
    .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples, WITH_ATTRS(ctc));
 
 static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]", "i4[2,3]",

@@ -6,6 +6,7 @@
 #include "aril/reduce.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
@@ -353,6 +354,7 @@ aril_tensor *aril_cosine_embedding_loss_with(aril_tensor *a, aril_tensor *b, ari
                                              aril_margin_opts o)
 {
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &a, &b, &target);
     const char *name = "cosine_embedding_loss";
     if (!a || !b || !target) return aril_escape(aril__null_tensor(name));
     if (usable(a) && usable(b) && usable(target)) {
@@ -450,6 +452,7 @@ aril_tensor *aril_triplet_margin_loss_with(aril_tensor *anchor, aril_tensor *pos
                                            aril_tensor *negative, aril_triplet_margin_opts o)
 {
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &anchor, &positive, &negative);
     aril_distance_opts d = { .p = o.p, .eps = o.eps };
     double margin = aril__option(o.margin, 1);
     if (!(margin > 0))

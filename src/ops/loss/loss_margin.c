@@ -264,9 +264,10 @@ static const aril__sample multi_margin_samples[] = {
     SAMPLE_END
 };
 OP(multi_margin_loss, .doc = "multi-class hinge loss of each sample", .min_in = 3, .max_in = 3,
-   .n_out = 1, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
-   .infer = multi_margin_infer, .ref = multi_margin_ref, .vjp = multi_margin_loss_vjp,
-   .saves = { IN(0) | IN(1) | IN(2) }, .samples = multi_margin_samples, WITH_ATTRS(multi_margin));
+   .n_out = 1, .cast = CAST_F32, .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT,
+   .flags = STRIDED, .infer = multi_margin_infer, .ref = multi_margin_ref,
+   .vjp = multi_margin_loss_vjp, .saves = { IN(0) | IN(1) | IN(2) },
+   .samples = multi_margin_samples, WITH_ATTRS(multi_margin));
 
 static const aril__sample multi_margin_grad_samples[] = {
     { .in = { "[N]", "[N,4]", "i4[N]", "-" }, .attrs = &linear, .flags = SAMPLE_BATCH },
@@ -304,7 +305,7 @@ static const aril__sample multilabel_margin_samples[] = { { .in = { "[N,4]", "i2
                                                           { .in = { "[0,3]", "i3[0,3]" } },
                                                           SAMPLE_END };
 OP(multilabel_margin_loss, .doc = "multi-label hinge loss of each sample", .min_in = 2, .max_in = 2,
-   .n_out = 1, .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
+   .n_out = 1, .cast = CAST_F32, .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED,
    .infer = multilabel_margin_infer, .ref = multilabel_margin_ref,
    .vjp = multilabel_margin_loss_vjp, .saves = { IN(0) | IN(1) },
    .samples = multilabel_margin_samples);

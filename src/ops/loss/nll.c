@@ -10,6 +10,7 @@
 #include "aril/reduce.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/loss/loss.h"
@@ -282,10 +283,10 @@ static const aril__sample loss_samples[] = {
 };
 
 OP(nll_loss, .doc = "negative log-likelihood loss for class indices",
-   .onnx = "NegativeLogLikelihoodLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
-   .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer, .ref = nll_loss_ref,
-   .vjp = nll_loss_vjp, .saves = { LIKE(0) | IN(1) | IN(2) }, .samples = loss_samples,
-   WITH_ATTRS(nll));
+   .onnx = "NegativeLogLikelihoodLoss", .min_in = 3, .max_in = 3, .n_out = 1, .cast = CAST_F32,
+   .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer,
+   .ref = nll_loss_ref, .vjp = nll_loss_vjp, .saves = { LIKE(0) | IN(1) | IN(2) },
+   .samples = loss_samples, WITH_ATTRS(nll));
 
 static const aril__sample nll_loss_grad_samples[] = {
     { .in = { "[]", "i3[N]", "-", "[N,3]" }, .attrs = &plain, .flags = SAMPLE_BATCH },
@@ -324,8 +325,8 @@ static void cross_entropy_grad_decompose(aril__call *c, aril_tensor **out)
 }
 
 OP(cross_entropy, .doc = "cross-entropy of logits and class indices",
-   .onnx = "SoftmaxCrossEntropyLoss", .min_in = 3, .max_in = 3, .n_out = 1, .optional = IN(2),
-   .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer,
+   .onnx = "SoftmaxCrossEntropyLoss", .min_in = 3, .max_in = 3, .n_out = 1, .cast = CAST_F32,
+   .optional = IN(2), .index_in = IN(1), .types = DT_FLOAT, .flags = STRIDED, .infer = nll_infer,
    .ref = cross_entropy_ref, .vjp = cross_entropy_vjp, .saves = { IN(0) | IN(1) | IN(2) },
    .samples = loss_samples, WITH_ATTRS(nll));
 
@@ -378,6 +379,7 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                                        aril_cross_entropy_opts o)
 {
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &x, &target, &o.weight);
     int axis = x->ndim > 1;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     bool fits = x->ndim >= 1 && target->ndim == x->ndim;

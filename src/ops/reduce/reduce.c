@@ -277,8 +277,8 @@ static const aril__sample prod_samples[] = {
     SAMPLE_END
 };
 OP(prod, .doc = "product over axes", .onnx = "ReduceProd", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = prod_ref, .vjp = prod_vjp,
-   .saves = { IN(0) }, .samples = prod_samples, WITH_ATTRS(reduce));
+   .cast = CAST_F32, .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = prod_ref,
+   .vjp = prod_vjp, .saves = { IN(0) }, .samples = prod_samples, WITH_ATTRS(reduce));
 
 /* ---- amax, amin ---- */
 

@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/reduce/reduce.h"
@@ -476,8 +477,9 @@ static aril_tensor *quantile(const char *what, aril_tensor *x, aril_tensor *q, a
     if (aril__is_poison(q)) return aril__pass_on(q);
     if (aril__reduce_attrs(what, x, axis, &r) < 0) return aril__poison();
     if (aril__is_poison(x)) return aril__pass_on(x);
-    if (check_quantile(what, x, q, axis, how) < 0) return aril__poison();
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &x, &q);
+    if (check_quantile(what, x, q, axis, how) < 0) return aril_escape(aril__poison());
     bool flat = axis.n == 0 || x->ndim == 0;
     int at = flat ? 0 : aril__axis(what, axis.axis[0], x->ndim);
     aril_tensor *line = flat ? aril_reshape(x, ARIL_SHAPE(-1)) : x;

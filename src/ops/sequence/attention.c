@@ -9,6 +9,7 @@
 #include "aril/reduce.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/flops.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
@@ -376,9 +377,9 @@ static const aril__sample attention_samples[] = {
     SAMPLE_END
 };
 OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logsumexp of each row",
-   .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .optional = IN(MASK),
-   .types = DT_FLOAT, .flags = STRIDED, .flops = attention_flops, .infer = attention_infer,
-   .ref = attention_ref, .vjp = attention_vjp,
+   .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .cast = CAST_LOW,
+   .optional = IN(MASK), .types = DT_FLOAT, .flags = STRIDED, .flops = attention_flops,
+   .infer = attention_infer, .ref = attention_ref, .vjp = attention_vjp,
    .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .samples = attention_samples,
    WITH_ATTRS(attention));
 
@@ -389,6 +390,7 @@ static aril_tensor *by_scores(aril_tensor *q, aril_tensor *k, aril_tensor *v, ar
                               const struct attention_attrs *a, double dropout)
 {
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_LOW, &q, &k, &v, &mask);
     aril_dtype type = (aril_dtype)q->dtype;
     if (aril__is_float(type) && k->dtype == type && v->dtype == type) {
         /* Round once, and keep scores from overflowing f16. */

@@ -193,8 +193,8 @@ static double seq_grad_flops(const aril__run *r)
 }
 
 OP(rnn_seq, .doc = "recurrent layer (Elman RNN) over a sequence", .min_in = 5, .max_in = 5,
-   .n_out = 2, .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
-   .infer = rnn_seq_infer, .ref = rnn_seq_ref, .vjp = rnn_seq_vjp,
+   .n_out = 2, .cast = CAST_LOW, .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN),
+   .flags = STRIDED, .infer = rnn_seq_infer, .ref = rnn_seq_ref, .vjp = rnn_seq_vjp,
    .saves = { SAVES_RNN, SAVES_RNN, SAVES_RNN, SAVES_RNN }, .flops = seq_flops,
    .samples = rnn_seq_samples, FLOATS);
 
@@ -208,7 +208,7 @@ static const aril__sample lstm_seq_samples[] = {
     SAMPLE_END
 };
 OP(lstm_seq, .doc = "LSTM layer over a sequence", .min_in = 6, .max_in = 6, .n_out = 4,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+   .cast = CAST_LOW, .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
    .infer = lstm_seq_infer, .ref = lstm_seq_ref, .vjp = lstm_seq_vjp,
    .saves = { SAVES_LSTM, SAVES_LSTM, SAVES_LSTM, SAVES_LSTM }, .flops = seq_flops,
    .samples = lstm_seq_samples, FLOATS);
@@ -221,7 +221,7 @@ static const aril__sample gru_seq_samples[] = {
     SAMPLE_END
 };
 OP(gru_seq, .doc = "GRU layer over a sequence", .min_in = 5, .max_in = 5, .n_out = 3,
-   .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
+   .cast = CAST_LOW, .optional = IN(RNN_B) | IN(RNN_LEN), .index_in = IN(RNN_LEN), .flags = STRIDED,
    .infer = gru_seq_infer, .ref = gru_seq_ref, .vjp = gru_seq_vjp,
    .saves = { SAVES_GRU, SAVES_GRU, SAVES_GRU, SAVES_GRU }, .flops = seq_flops,
    .samples = gru_seq_samples, FLOATS);

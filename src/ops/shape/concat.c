@@ -106,9 +106,9 @@ static const aril__sample cat_samples[] = {
     SAMPLE_END
 };
 OP(cat, .doc = "concatenation along an axis", .onnx = "Concat", .min_in = 1, .max_in = ARIL__ANY,
-   .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS, .infer = cat_infer, .ref = cat_ref,
-   .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL }, .samples = cat_samples,
-   WITH_ATTRS(cat));
+   .n_out = 1, .cast = CAST_WIDEST, .flags = STRIDED | RAW | KEEPS_CHANNELS, .infer = cat_infer,
+   .ref = cat_ref, .vjp = cat_vjp, .saves = { LIKE_ALL, LIKE_ALL, LIKE_ALL, LIKE_ALL },
+   .samples = cat_samples, WITH_ATTRS(cat));
 
 /* ---- narrow_like: the part of an axis with the size of another tensor: a view ---- */
 

@@ -97,6 +97,17 @@ VJP(pad)
     if (c->g[0]) GRAD(0, aril__op_with(c->attrs, &aril__op_pad_grad, c->g[0], c->x[0]));
 }
 
+/* As in PyTorch: f32 in autocast regions for reflection and replication along few axes. */
+static unsigned pad_cast(const aril__call *c)
+{
+    const struct pad_attrs *a = c->attrs;
+    int axes = 0;
+    for (int d = 0; d < c->in[0]->ndim; d++) axes += a->before[d] || a->after[d];
+    bool f32 = (a->mode[0] == ARIL_PAD_REFLECT && axes <= 2) ||
+               (a->mode[0] == ARIL_PAD_REPLICATE && axes <= 3);
+    return f32 ? CAST_F32 : CAST_NONE;
+}
+
 static const aril__sample pad_samples[] = {
     { .in = { "[2,3]" },
       .attrs =
@@ -122,9 +133,9 @@ static const aril__sample pad_samples[] = {
     SAMPLE_END
 };
 OP(pad, .doc = "pads with a constant, or by reflection, replication or wrapping around",
-   .onnx = "Pad", .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | RAW | KEEPS_CHANNELS,
-   .types = DT_WHOLE_BYTES, .infer = pad_infer, .ref = pad_ref, .vjp = pad_vjp,
-   .saves = { LIKE(0) }, .samples = pad_samples, WITH_ATTRS(pad));
+   .onnx = "Pad", .min_in = 1, .max_in = 1, .n_out = 1, .cast = CAST_BY_CALL, .cast_of = pad_cast,
+   .flags = STRIDED | RAW | KEEPS_CHANNELS, .types = DT_WHOLE_BYTES, .infer = pad_infer,
+   .ref = pad_ref, .vjp = pad_vjp, .saves = { LIKE(0) }, .samples = pad_samples, WITH_ATTRS(pad));
 
 /* ---- pad_grad ---- */
 

@@ -120,7 +120,7 @@ static const aril__sample fft_c2c_samples[] = {
     SAMPLE_END
 };
 OP(fft_c2c, .doc = "discrete Fourier transform of complex input [...,n,2]", .onnx = "DFT",
-   .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
+   .min_in = 1, .max_in = 1, .n_out = 1, .cast = CAST_F32, .flags = STRIDED, .types = DT_FLOAT,
    .infer = fft_c2c_infer, .ref = fft_c2c_ref, .vjp = fft_c2c_vjp, .samples = fft_c2c_samples,
    WITH_ATTRS(fft));
 
@@ -167,7 +167,7 @@ static const aril__sample fft_r2c_samples[] = {
 };
 OP(fft_r2c,
    .doc = "discrete Fourier transform of real input [...,n] to a half spectrum [...,n/2+1,2]",
-   .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT,
+   .min_in = 1, .max_in = 1, .n_out = 1, .cast = CAST_F32, .flags = STRIDED, .types = DT_FLOAT,
    .infer = fft_r2c_infer, .ref = fft_r2c_ref, .vjp = fft_r2c_vjp, .saves = { LIKE(0) },
    .samples = fft_r2c_samples, WITH_ATTRS(fft));
 
@@ -223,9 +223,9 @@ static const aril__sample fft_c2r_samples[] = {
 };
 OP(fft_c2r,
    .doc = "discrete Fourier transform of a half spectrum [...,n/2+1,2] to real output [...,n]",
-   .min_in = 1, .max_in = 2, .n_out = 1, .optional = IN(1), .shape_only = IN(1), .types = DT_FLOAT,
-   .flags = STRIDED, .infer = fft_c2r_infer, .ref = fft_c2r_ref, .vjp = fft_c2r_vjp,
-   .samples = fft_c2r_samples, WITH_ATTRS(fft));
+   .min_in = 1, .max_in = 2, .n_out = 1, .cast = CAST_F32, .optional = IN(1), .shape_only = IN(1),
+   .types = DT_FLOAT, .flags = STRIDED, .infer = fft_c2r_infer, .ref = fft_c2r_ref,
+   .vjp = fft_c2r_vjp, .samples = fft_c2r_samples, WITH_ATTRS(fft));
 
 /* ---- resize_axis ---- */
 

@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
+#include "ops/table/autocast.h"
 #include "ops/table/element.h"
 #include "ops/shape/like.h"
 #include "ops/table/sample.h"
@@ -235,6 +236,7 @@ aril_tensor *aril_stft(aril_tensor *x, int64_t n_fft, aril_stft_opts opts)
     aril_tensor *bad = refuse("stft", x);
     if (bad) return bad;
     ARIL_SCOPE;
+    AUTOCAST_AS(CAST_F32, &x, &opts.window);
     plan p;
     if (make_plan("stft", x, n_fft, opts, &p) < 0) return aril_escape(aril__poison());
     struct frames_attrs a = { { p.n }, { p.hop }, { p.pad }, { p.pad && !opts.zero_pad }, { -1 } };

@@ -6,6 +6,7 @@
 #include "core/profile.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/table/autocast.h"
 #include "ops/table/rows.h"
 #include "ops/shape/copy.h"
 
@@ -469,6 +470,17 @@ static aril__cold aril_status apply_moved(aril__call *c, aril_tensor *dest, aril
     return s;
 }
 
+/* An op with a class of its own in an autocast region. */
+static aril__cold aril_status apply_cast(aril__thread *th, const aril__call *c, aril_tensor **out)
+{
+    aril__cast_call k;
+    aril_status s = aril__cast_begin(th, c, &k);
+    s = s < 0 ? poison_all(c->op->n_out, out)
+              : apply_now(c->op, c->n_in, k.in, c->attrs, NULL, out);
+    aril__cast_end(th, c, &k);
+    return s;
+}
+
 static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n_in,
                                                        aril_tensor *const *in, const void *attrs,
                                                        aril_tensor *dest, aril_tensor **out)
@@ -511,6 +523,8 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
     if (aril__unlikely(!c.device)) c.device = like;
+    if (aril__unlikely(th->mode.autocast) && !dest && aril__cast_applies(th, &c))
+        return apply_cast(th, &c, out);
 
     aril_tensor *moved[WRITE_INPUTS];
     if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {

@@ -144,6 +144,15 @@ enum {
 #define DT_COMPUTE (DT_FLOAT | DT_INT | DT_BOOL)
 #define DT_ALL     ((1u << (ARIL_U2 + 1)) - 1)
 
+/* What autocast does to the floating-point inputs of an op (ops/table/autocast.h). */
+enum {
+    CAST_NONE,    /* nothing: the op runs in the dtype of its inputs */
+    CAST_LOW,     /* casts them to the dtype of the region */
+    CAST_F32,     /* casts them to f32 */
+    CAST_WIDEST,  /* casts them to the widest dtype among them */
+    CAST_BY_CALL, /* depends on the rank or an attribute: `cast_of` says */
+};
+
 typedef struct aril__sample aril__sample;   /* ops/table/sample.h: inputs for the tests */
 typedef struct aril__formula aril__formula; /* ops/elementwise/formula.h */
 
@@ -161,6 +170,7 @@ struct aril__op {
     /* List ops: `fixed` inputs, then any number of items of `each` inputs. In the masks `optional`
      * and `writes`, IN(fixed + k) is input k of every item. each = 0: not a list. */
     uint8_t fixed, each;
+    uint8_t cast;        /* autocast: CAST_LOW etc. */
     uint32_t writes;     /* IN(i): changed in place, besides WRITES outputs; for NONDIFF ops */
     uint32_t optional;   /* IN(i): may be NULL */
     uint32_t shape_only; /* IN(i): only the shape is read */
@@ -171,8 +181,9 @@ struct aril__op {
     const aril__attr *attrs;
     uint16_t n_attrs, attr_size;
 
-    aril_status (*infer)(aril__call *c); /* shape and dtype of each output */
-    aril_status (*ref)(aril__run *r);    /* the reference kernel, on the CPU; NULL for views */
+    aril_status (*infer)(aril__call *c);      /* shape and dtype of each output */
+    unsigned (*cast_of)(const aril__call *c); /* for CAST_BY_CALL: the class of this call */
+    aril_status (*ref)(aril__run *r);         /* the reference kernel, on the CPU; NULL for views */
     size_t (*workspace)(
         const aril__run *r);    /* bytes of memory that the reference needs; NULL: none */
     void (*vjp)(aril__grad *c); /* the gradient, in public ops */

@@ -8,6 +8,10 @@ int aril_op_count(void)
     return aril__n_ops;
 }
 
+static const char *const cast_names[] = {
+    [CAST_LOW] = "low", [CAST_F32] = "f32", [CAST_WIDEST] = "widest", [CAST_BY_CALL] = "by call"
+};
+
 aril_op_info aril_op_at(int i)
 {
     if (i < 0 || i >= aril__n_ops) {
@@ -20,6 +24,7 @@ aril_op_info aril_op_at(int i)
                            .doc = op->doc,
                            .onnx = op->onnx,
                            .formula = f ? f->text : NULL,
+                           .autocast = cast_names[op->cast],
                            .gradient = op->flags & NONDIFF ? "none"
                                        : f && !f->is_grad  ? "formula"
                                        : op->vjp           ? "rule"

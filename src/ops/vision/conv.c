@@ -390,7 +390,7 @@ static double conv_flops(const aril__run *r)
 }
 
 OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bias and activation",
-   .onnx = "Conv", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
+   .onnx = "Conv", .min_in = 2, .max_in = 3, .n_out = 1, .cast = CAST_LOW, .optional = IN(2),
    .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
    .infer = conv_infer, .ref = conv_ref, .vjp = conv_vjp,
    .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = conv_flops, .samples = conv_samples,
@@ -487,11 +487,12 @@ static const aril__sample conv_transpose_samples[] = {
     SAMPLE_END
 };
 OP(conv_transpose, .doc = "transposed convolution over 1 to 3 spatial dimensions",
-   .onnx = "ConvTranspose", .min_in = 2, .max_in = 3, .n_out = 1, .optional = IN(2),
-   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .infer = conv_transpose_infer, .ref = conv_dgrad_ref, .vjp = conv_transpose_vjp,
-   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
-   .samples = conv_transpose_samples, WITH_ATTRS(conv_transpose), WITH_ACTIVATION(conv_transpose));
+   .onnx = "ConvTranspose", .min_in = 2, .max_in = 3, .n_out = 1, .cast = CAST_LOW,
+   .optional = IN(2), .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_transpose_infer, .ref = conv_dgrad_ref,
+   .vjp = conv_transpose_vjp, .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) },
+   .flops = conv_dgrad_flops, .samples = conv_transpose_samples, WITH_ATTRS(conv_transpose),
+   WITH_ACTIVATION(conv_transpose));
 
 /* ---- public ---- */
 

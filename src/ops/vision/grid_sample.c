@@ -441,9 +441,10 @@ static const aril__sample grid_sample_samples[] = {
     SAMPLE_END
 };
 OP(grid_sample, .doc = "samples images at the points of a grid", .onnx = "GridSample", .min_in = 2,
-   .max_in = 2, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = grid_sample_infer,
-   .ref = grid_sample_ref, .vjp = grid_sample_vjp, .saves = { IN(1) | LIKE(0), IN(0) | IN(1) },
-   .samples = grid_sample_samples, WITH_ATTRS(grid_sample));
+   .max_in = 2, .n_out = 1, .cast = CAST_F32, .flags = STRIDED, .types = DT_FLOAT,
+   .infer = grid_sample_infer, .ref = grid_sample_ref, .vjp = grid_sample_vjp,
+   .saves = { IN(1) | LIKE(0), IN(0) | IN(1) }, .samples = grid_sample_samples,
+   WITH_ATTRS(grid_sample));
 
 static const aril__sample grid_sample_grad_x_samples[] = {
     { .in = { "[2,2,2,3]", "u[2,2,3,2]", "[2,2,4,3]" },

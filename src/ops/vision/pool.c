@@ -468,6 +468,12 @@ VJP(max_pool)
     if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_grad, c->g[0], c->y[1], c->x[0]));
 }
 
+/* PyTorch pools volumes in f32 in autocast regions. */
+static unsigned pool_cast(const aril__call *c)
+{
+    return c->in[0]->ndim == 5 ? CAST_F32 : CAST_NONE;
+}
+
 static const aril__sample max_pool_samples[] = {
     { .in = { "d[2,2,4,6]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
     { .in = { "d[2,2,5,6]" }, .attrs = OVERLAP, .flags = SAMPLE_BATCH },
@@ -479,8 +485,9 @@ static const aril__sample max_pool_samples[] = {
     SAMPLE_END
 };
 OP(max_pool, .doc = "max pooling, and the indices of the maxima", .onnx = "MaxPool", .min_in = 1,
-   .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
-   .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .max_in = 1, .n_out = 2, .cast = CAST_BY_CALL, .cast_of = pool_cast,
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = pool_infer,
+   .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
    .samples = max_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_max_pool_samples[] = {
@@ -491,9 +498,10 @@ static const aril__sample adaptive_max_pool_samples[] = {
     SAMPLE_END
 };
 OP(adaptive_max_pool, .doc = "max pooling to a given output size, and the indices of the maxima",
-   .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .infer = pool_infer, .ref = max_pool_ref, .vjp = max_pool_vjp,
-   .saves = { OUT(1) | LIKE(0) }, .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
+   .min_in = 1, .max_in = 1, .n_out = 2, .cast = CAST_BY_CALL, .cast_of = pool_cast,
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = pool_infer,
+   .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
 
 VJP(max_pool_grad)
 {
@@ -553,8 +561,9 @@ static const aril__sample avg_pool_samples[] = {
     SAMPLE_END
 };
 OP(avg_pool, .doc = "average pooling", .onnx = "AveragePool", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer, .ref = avg_pool_ref,
-   .vjp = avg_pool_vjp, .saves = { LIKE(0) }, .samples = avg_pool_samples, WITH_ATTRS(pool));
+   .cast = CAST_BY_CALL, .cast_of = pool_cast, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
+   .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
+   .samples = avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample avg_pool_grad_samples[] = {
     { .in = { "[2,2,2,3]", "[2,2,4,6]" }, .attrs = POOL2, .flags = SAMPLE_BATCH },
@@ -575,9 +584,9 @@ static const aril__sample adaptive_avg_pool_samples[] = {
     SAMPLE_END
 };
 OP(adaptive_avg_pool, .doc = "average pooling to a given output size", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = pool_infer,
-   .ref = avg_pool_ref, .vjp = avg_pool_vjp, .saves = { LIKE(0) },
-   .samples = adaptive_avg_pool_samples, WITH_ATTRS(pool));
+   .n_out = 1, .cast = CAST_BY_CALL, .cast_of = pool_cast, .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT, .infer = pool_infer, .ref = avg_pool_ref, .vjp = avg_pool_vjp,
+   .saves = { LIKE(0) }, .samples = adaptive_avg_pool_samples, WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_grad_samples[] = {
     { .in = { "[2,2,2,4]", "[2,2,4,6]" }, .attrs = TO_SIZE(2, 4, 0), .flags = SAMPLE_BATCH },
@@ -604,6 +613,7 @@ static const aril__sample max_unpool_samples[] = {
     SAMPLE_END
 };
 OP(max_unpool, .doc = "inverse of max pooling: elements at their indices, 0 elsewhere",
-   .onnx = "MaxUnpool", .min_in = 2, .max_in = 2, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT | DT_INT, .infer = max_unpool_infer, .ref = max_unpool_ref,
-   .vjp = max_unpool_vjp, .saves = { IN(1) }, .samples = max_unpool_samples, WITH_ATTRS(pool));
+   .onnx = "MaxUnpool", .min_in = 2, .max_in = 2, .n_out = 1, .cast = CAST_F32,
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = max_unpool_infer,
+   .ref = max_unpool_ref, .vjp = max_unpool_vjp, .saves = { IN(1) }, .samples = max_unpool_samples,
+   WITH_ATTRS(pool));
