@@ -12,7 +12,7 @@
 
 typedef struct options {
     const char *data, *task, *target, *skip, *optimizer, *schedule, *augment, *loss, *metrics,
-        *device, *log, *checkpoint, *out, *size;
+        *device, *autocast, *log, *checkpoint, *out, *size;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_images;
@@ -355,10 +355,15 @@ static bool store_measures(training *r)
     return loss && metrics;
 }
 
+static aril_dtype autocast_of(const options *o)
+{
+    return !o->autocast ? 0 : strcmp(o->autocast, "f16") == 0 ? ARIL_F16 : ARIL_BF16;
+}
+
 static bool compile(training *r)
 {
     r->model = aril_model_new(aril_module_keep(r->m.scaled), r->m.input);
-    aril_model_opts opts = { .optimizer = create_optimizer(r) };
+    aril_model_opts opts = { .optimizer = create_optimizer(r), .autocast = autocast_of(r->o) };
     if (opts.optimizer && r->model && store_measures(r))
         return model_compile(&r->m, r->model, NULL, NULL, opts) == ARIL_OK;
     aril_optim_free(opts.optimizer);
@@ -687,6 +692,12 @@ static const char *const *loss_names(void)
     return names;
 }
 
+static const char *const *autocast_names(void)
+{
+    static const char *const names[] = { "bf16", "f16", NULL };
+    return names;
+}
+
 static const char *const *task_names(void)
 {
     static const char *const names[] = { "classification", "regression", NULL };
@@ -840,6 +851,14 @@ static const option table[] = {
       OPTION_AT(device),
       .by_default = "cpu",
       .help = "device to train on, such as cuda:0; `aril devices` lists them" },
+    { .name = "autocast",
+      .value = "DTYPE",
+      .kind = OPTION_STRING,
+      OPTION_AT(autocast),
+      .choices = autocast_names,
+      .only_choices = true,
+      .help = "mixed precision: compute products and convolutions in this dtype; weights and loss "
+              "stay f32" },
     OPTION_THREADS,
     OPTION_WORKERS,
     OPTION_SAMPLES,

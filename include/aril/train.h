@@ -77,6 +77,9 @@ typedef struct aril_model_opts {
     const char *schedule_monitor;
     aril_optim *optimizer; /* ownership taken; if created with NULL, it gets the model's
                               parameters */
+    /* ARIL_BF16 or ARIL_F16: the module runs under ARIL_AUTOCAST in fit, evaluate and predict; its
+     * outputs become f32, so that loss and metrics are computed in f32. Default: off. */
+    aril_dtype autocast;
     /* Instead of a loss and metrics, for a module with several outputs: entry k is for output k,
      * and the loss is the sum of weight * loss over them. */
     aril_output_opts outputs[ARIL_MODEL_OUTPUTS];

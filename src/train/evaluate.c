@@ -1,4 +1,5 @@
 /* Loops without updates: evaluate and predict. */
+#include "aril/autocast.h"
 #include "aril/index.h"
 #include "aril/create.h"
 #include "aril/scope.h"
@@ -78,6 +79,8 @@ static aril_status run(aril_model *m, aril_loader *loader, epoch *e, aril__progr
     aril_status status = ARIL_OK;
     const aril__error *before = aril__self()->last_error;
     int64_t total = aril_loader_length(loader);
+    /* A region around the loop that changes nothing else: weights are cast once, not per batch. */
+    ARIL_AUTOCAST_ON(m->device, aril_autocast_dtype(m->device));
     for (aril_batch b; status == ARIL_OK && aril_loader_next(loader, &b);) {
         ARIL_SCOPE;
         ARIL_INFERENCE;

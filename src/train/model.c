@@ -1,6 +1,7 @@
 /* Models: creation, compilation, and the processing of one batch. */
 #include "train/model.h"
 
+#include "aril/autocast.h"
 #include "aril/dtype.h"
 #include "aril/index.h"
 #include "aril/create.h"
@@ -55,6 +56,7 @@ static void decompile(aril_model *m)
     m->monitor = NULL;
     m->opt = NULL;
     m->compiled = false;
+    m->autocast = 0;
 }
 
 void aril_model_free(aril_model *m)
@@ -262,6 +264,16 @@ static void refuse(const aril_model *m, const aril_model_opts *opts, const own_m
     aril_schedule_free(opts->schedule);
 }
 
+static aril_status set_autocast(aril_model *m, aril_dtype dtype)
+{
+    bool known = dtype == 0 || dtype == ARIL_BF16 || dtype == ARIL_F16 || dtype == ARIL_F32;
+    m->autocast = dtype;
+    if (known) return ARIL_OK;
+    return aril__fail(ARIL_ERR_DTYPE,
+                      "compile: autocast is to ARIL_BF16 or ARIL_F16, or 0 for none, got %s",
+                      aril_dtype_name(dtype));
+}
+
 aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
 {
     own_metrics own;
@@ -277,7 +289,8 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
     if (m->opt == opts.optimizer) m->opt = NULL;
     decompile(m);
     m->opt = opts.optimizer;
-    aril_status status = aril__outputs_set(m, &opts);
+    aril_status status = set_autocast(m, opts.autocast);
+    if (status == ARIL_OK) status = aril__outputs_set(m, &opts);
     if (status == ARIL_OK) status = add_metrics(m, 0, opts.metrics);
     for (int k = 0; k < m->n_outputs && status == ARIL_OK; k++)
         status = add_metrics(m, k, opts.outputs[k].metrics);
@@ -328,6 +341,28 @@ static aril_status missing_result(const aril_model *m, int k, int n_out)
                       aril_module_type(m->net), k + 1, n_out);
 }
 
+static aril_status run_net(aril_model *m, int n, aril_tensor **in, int n_out, aril__results *r)
+{
+    if (n_out > 1) return aril_forward_all(m->net, (aril_list){ n, in }, n_out, r->output);
+    r->output[0] =
+        n == 1 ? aril_forward(m->net, in[0]) : aril_forward_n(m->net, (aril_list){ n, in });
+    return aril_tensor_status(r->output[0]);
+}
+
+/* The same under autocast, with f32 outputs: losses and metrics have no fewer digits than usual. */
+static aril_status run_net_cast(aril_model *m, int n, aril_tensor **in, int n_out, aril__results *r)
+{
+    ARIL_AUTOCAST_ON(m->device, m->autocast);
+    aril_status status = run_net(m, n, in, n_out, r);
+    for (int k = 0; k < n_out && status == ARIL_OK; k++) {
+        aril_tensor *y = r->output[k];
+        if (y == NULL || (aril_dtype_of(y) != ARIL_BF16 && aril_dtype_of(y) != ARIL_F16)) continue;
+        r->output[k] = aril_cast(y, ARIL_F32);
+        status = aril_tensor_status(r->output[k]);
+    }
+    return status;
+}
+
 aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, aril__results *r)
 {
     aril_tensor *in[1 + ARIL_SAMPLE_EXTRA];
@@ -335,14 +370,8 @@ aril_status aril__model_forward(aril_model *m, const aril_batch *b, int n_out, a
         return aril__fail(ARIL_ERR_ARG,
                           "the batches have no samples: their dataset does not set x");
     int n = inputs_of(m, b, in);
-    aril_status status;
-    if (n_out > 1)
-        status = aril_forward_all(m->net, (aril_list){ n, in }, n_out, r->output);
-    else {
-        r->output[0] =
-            n == 1 ? aril_forward(m->net, in[0]) : aril_forward_n(m->net, (aril_list){ n, in });
-        status = aril_tensor_status(r->output[0]);
-    }
+    aril_status status =
+        m->autocast ? run_net_cast(m, n, in, n_out, r) : run_net(m, n, in, n_out, r);
     if (status != ARIL_OK) return status;
     for (int k = 0; k < n_out; k++)
         if (r->output[k] == NULL) return missing_result(m, k, n_out);
