@@ -40,6 +40,8 @@ typedef struct aril_plan {
     void *prepared;   /* the row's private data: algorithm, library object ... */
     size_t workspace; /* bytes of device memory that the row needs at each run */
     uint32_t overlay; /* bit i: result 0 may be in the memory of input i */
+    size_t reserve;   /* bytes of the op's reserve, if it has one: what this row keeps for the
+                         gradient, in a format of its own */
     aril_operand in[ARIL_PLAN_INPUTS], out[ARIL_PLAN_OUTPUTS];
 } aril_plan;
 
@@ -53,6 +55,10 @@ typedef struct aril_row {
     bool strided;       /* accepts any strides; otherwise it receives contiguous tensors */
     const char *layout; /* the attribute layout that the row was built for ("stride I64 3; ..."), or
                            NULL when it reads attributes by name */
+    /* Ops with a reserve: the name of the format of the one that this row writes, or, in a row of
+     * the gradient, of the only one that it accepts: "cudnn". Each format has one name. NULL: the
+     * row writes none, or does not read it. */
+    const char *reserve;
     /* NULL: the row accepts everything. Otherwise returns NULL to accept, or the reason for
      * declining. The plan is shared by threads and cached for later calls with the same
      * description; it must not hold pointers to tensors. */

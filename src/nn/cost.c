@@ -146,6 +146,8 @@ static void note(aril__meter *meter, const aril__run *r)
     for (; frame && at < 0; frame = frame->up) at = row_of(w->costs, frame->what);
     w->costs->row[at < 0 ? 0 : at].flop += aril__flops(r);
     double bytes = bytes_of(r->n_out ? r->out[0] : NULL) + bytes_of(r->n_in ? r->in[0] : NULL);
+    int reserve = r->op->reserve_out - 1; /* its gradient works on about as many values */
+    if (reserve >= 0) bytes += bytes_of(r->out[reserve]);
     if (bytes > w->working) w->working = bytes;
 }
 

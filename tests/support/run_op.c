@@ -113,6 +113,7 @@ char *test_op_difference(const aril__op *op, aril_tensor *const *got, aril_tenso
 {
     static char text[600];
     for (int k = 0; k < op->n_out || (op->writes && got[k]); k++) {
+        if (k + 1 == op->reserve_out) continue; /* each row's own */
         char *why = bits ? test_difference_in_bits(got[k], want[k])
                          : test_difference_in_value(got[k], want[k], tol, tol * largest(want[k]));
         if (!why) continue;

@@ -344,8 +344,8 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
             out[i] = new_view(th, c, i, c->in[kind - 1]);
         else if (ARIL__IS_WRITE(kind))
             out[i] = c->in[kind - 32] ? aril__tensor_keep(c->in[kind - 32]) : NULL;
-        else if (op->flags & DYNAMIC)
-            continue; /* the kernel allocates it once the size is known */
+        else if (op->flags & DYNAMIC || i + 1 == op->reserve_out)
+            continue; /* allocated once the size, or the row, is known */
         else
             out[i] = new_output(th, c, i, late);
         if (!out[i] && !ARIL__IS_WRITE(kind)) s = ARIL_ERR_MEMORY;

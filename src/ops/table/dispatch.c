@@ -18,10 +18,58 @@ _Thread_local int aril__force_row = -1;
 
 static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
 
+/* ---- reserves ---- */
+
+/* The names of formats by number, which other threads may read while one is added. */
+enum { FORMATS = 64 }; /* number 0 is none */
+static _Atomic(const char *) formats[FORMATS];
+
+/* 0: unknown. */
+static int format_number(const char *name)
+{
+    for (int i = 1; i < FORMATS; i++) {
+        const char *known = atomic_load_explicit(&formats[i], memory_order_acquire);
+        if (!known) return 0;
+        if (known == name || strcmp(known, name) == 0) return i;
+    }
+    return 0;
+}
+
+static aril_status add_format(const aril__op *op, const aril__row *row)
+{
+    if ((op->reserve_out || op->reserve_in) && !row->prepare)
+        return aril__fail(ARIL_ERR_ARG, "rows: %s: rows of %s, which has a reserve, need `prepare`",
+                          row->name, op->name);
+    if (!row->reserve || format_number(row->reserve)) return ARIL_OK;
+    for (int i = 1; i < FORMATS; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&formats[i], &none, row->reserve) ||
+            strcmp(none, row->reserve) == 0)
+            return ARIL_OK;
+    }
+    return aril__fail(ARIL_ERR_UNSUPPORTED, "rows: more than %d formats of reserves", FORMATS - 1);
+}
+
+int64_t aril__reserve_size(const char *format, size_t bytes)
+{
+    if (!format || !bytes) return 0;
+    return (int64_t)((bytes + FORMATS - 1) / FORMATS * FORMATS) + format_number(format);
+}
+
+bool aril__reserve_is(const aril_tensor *t, const char *format)
+{
+    int number = format_number(format);
+    return t && number > 0 && t->numel % FORMATS == number;
+}
+
+/* ---- rows ---- */
+
 /* `behind`: tried only by tests, after all others. */
 static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
 {
     aril__row_list *l = &rows_of[kind][aril__op_number(op)];
+    aril_status s = add_format(op, row);
+    if (s < 0) return s;
     if (l->n_all == l->cap) {
         int cap = l->cap ? l->cap * 2 : 2;
         const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
@@ -89,6 +137,7 @@ void aril__rows_shutdown(void)
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
         for (int i = 0; i < ARIL__MAX_OPS; i++) free(rows_of[k][i].at);
     memset(rows_of, 0, sizeof rows_of);
+    for (int i = 0; i < FORMATS; i++) atomic_store(&formats[i], NULL);
 }
 
 /* ---- running ---- */
@@ -224,6 +273,11 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
 {
     const aril__op *op = r->op;
     bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
+    if (op->reserve_out && (c->row || !elsewhere)) {
+        aril_status s = aril__run_alloc(r, op->reserve_out - 1, ARIL_U8, 1,
+                                        (int64_t[]){ c->row ? (int64_t)c->plan.reserve : 0 });
+        if (s < 0) return s;
+    }
     if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         const char *runs = c->row          ? c->row->name
                            : !elsewhere    ? "the reference"

@@ -102,6 +102,15 @@ static void release(entry *e)
     free(e);
 }
 
+/* A row of a gradient reads only reserves of its own format. */
+static const char *other_reserve(const aril__run *r, const aril__row *row)
+{
+    int i = r->op->reserve_in - 1;
+    return i < 0 || !row->reserve || aril__reserve_is(r->in[i], row->reserve)
+               ? NULL
+               : "the reserve has another format, or is missing";
+}
+
 /* Tries the rows in order. */
 static void choose(aril__choice *c, const aril__run *r, const aril__row_list *rows)
 {
@@ -110,7 +119,9 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
         const aril__row *row = rows->at[i];
         const char *why = row->dtypes >> r->type & 1 ? NULL : "dtype";
         aril__plan plan = { 0 };
+        if (!why) why = other_reserve(r, row);
         if (!why && row->prepare) why = row->prepare(r, &plan);
+        if (!why && plan.reserve && !row->reserve) why = "its reserve has no format";
         c->n_asked = i + 1;
         c->declined[i] = why;
         if (why) continue;
@@ -120,6 +131,7 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
         }
         c->row = row;
         c->plan = plan;
+        c->plan.reserve = (size_t)aril__reserve_size(row->reserve, plan.reserve);
     }
 }
 

@@ -26,6 +26,13 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
 /* Whether rows of the device have plans for the op, which may give its results an order. */
 bool aril__rows_prepare(const aril__device *d, const aril__op *op);
 
+/* The size of a reserve: `bytes`, rounded up, plus the number of its format. So the shape of a
+ * reserve says what it holds: no value has to be read from a device to find out, and copies keep
+ * it. 0 without a format. */
+int64_t aril__reserve_size(const char *format, size_t bytes);
+/* Whether the reserve `t`, or NULL, has that format. */
+bool aril__reserve_is(const aril_tensor *t, const char *format);
+
 /* For tests: forces the k-th row of the op that accepts the call; the reference if there are not so
  * many. -1: the default choice. */
 enum { ARIL__FORCE_REFERENCE = 1000 }; /* more rows than any op has */
