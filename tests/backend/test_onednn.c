@@ -371,17 +371,19 @@ TEST(copies_keep_every_bit)
 TEST(sequences_run_on_onednn)
 {
     ARIL_SCOPE;
-    struct rnn_seq_attrs a = { { 0 }, { 0 }, { 0 } };
-    call c = { .in = { shaped(ARIL_SHAPE(5, 3, 64), ARIL_F32), shaped(ARIL_SHAPE(3, 16), ARIL_F32),
-                       shaped(ARIL_SHAPE(64, 16), ARIL_F32), shaped(ARIL_SHAPE(64), ARIL_F32), NULL,
-                       shaped(ARIL_SHAPE(3, 16), ARIL_F32) } };
-    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, NULL);
+    struct rnn_seq_attrs a = { .keep = { 0 } };
+    call c = { .in = { [RNN_X] = shaped(ARIL_SHAPE(5, 3, 7), ARIL_F32),
+                       [RNN_H0] = shaped(ARIL_SHAPE(1, 3, 16), ARIL_F32),
+                       [RNN_W_IH] = shaped(ARIL_SHAPE(64, 7), ARIL_F32),
+                       [RNN_W_HH] = shaped(ARIL_SHAPE(64, 16), ARIL_F32),
+                       [RNN_B_HH] = shaped(ARIL_SHAPE(64), ARIL_F32) } };
+    if (fill(&c, &aril__op_lstm_seq, RNN_INPUTS, &a)) declines(&c, NULL);
     a.keep[0] = 1;
-    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, "gates");
+    if (fill(&c, &aril__op_lstm_seq, RNN_INPUTS, &a)) declines(&c, "gates");
     a.keep[0] = 0;
     int64_t lengths[3] = { 5, 3, 1 };
     c.in[RNN_LEN] = aril_from(lengths, ARIL_SHAPE(3), ARIL_I64, aril_cpu());
-    if (fill(&c, &aril__op_lstm_seq, 6, &a)) declines(&c, "different lengths");
+    if (fill(&c, &aril__op_lstm_seq, RNN_INPUTS, &a)) declines(&c, "different lengths");
 }
 
 /* ---- documentation ---- */
@@ -578,14 +580,18 @@ static bool random_sequence(call *c, aril_dtype d)
     const aril__op *op[3] = { &aril__op_rnn_seq, &aril__op_lstm_seq, &aril__op_gru_seq };
     static const int64_t gates[3] = { 1, 4, 3 };
     int64_t k = any(3), t = 1 + any(6), n = 1 + any(9), h = 1 + any(40), g = gates[k];
+    int64_t inputs = 1 + any(30);
     struct rnn_seq_attrs a = { .reverse = { any(2) } };
-    call s = { .in = { shaped(ARIL_SHAPE(t, n, g * h), d), shaped(ARIL_SHAPE(n, h), d),
-                       aril_mul_scalar(shaped(ARIL_SHAPE(g * h, h), d), 0.2),
-                       any(2) ? shaped(ARIL_SHAPE(g * h), d) : NULL } };
-    if (k == 1) s.in[RNN_C0] = shaped(ARIL_SHAPE(n, h), d);
+    call s = { .in = { [RNN_X] = shaped(ARIL_SHAPE(t, n, inputs), d),
+                       [RNN_H0] = any(2) ? shaped(ARIL_SHAPE(1, n, h), d) : NULL,
+                       [RNN_W_IH] = aril_mul_scalar(shaped(ARIL_SHAPE(g * h, inputs), d), 0.2),
+                       [RNN_W_HH] = aril_mul_scalar(shaped(ARIL_SHAPE(g * h, h), d), 0.2),
+                       [RNN_B_IH] = any(2) ? shaped(ARIL_SHAPE(g * h), d) : NULL,
+                       [RNN_B_HH] = any(2) ? shaped(ARIL_SHAPE(g * h), d) : NULL } };
+    if (k == 1 && any(2)) s.in[RNN_C0] = shaped(ARIL_SHAPE(1, n, h), d);
     if (any(8) == 0) s.in[0] = aril_div(s.in[0], aril_zeros_like(s.in[0])); /* infinities */
     *c = s;
-    return fill(c, op[k], op[k]->max_in, &a);
+    return fill(c, op[k], RNN_INPUTS, &a);
 }
 
 static bool (*const generators[])(call *c, aril_dtype d) = {

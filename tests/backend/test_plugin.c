@@ -130,6 +130,42 @@ TEST(differentiates_on_the_device)
     aril_release(w);
 }
 
+/* The gradients of an LSTM's weights, computed on a device. */
+static void lstm_on(aril_device d, float *to)
+{
+    enum { T = 3, N = 2, I = 4, H = 3 };
+    static const int64_t count[5] = { T * N * I, 4 * H * I, 4 * H * H, 4 * H, 4 * H };
+    ARIL_SCOPE;
+    float v[T * N * I + 4 * H * (I + H)];
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) v[i] = (float)(i * 7 % 11) / 8 - 0.6f;
+    aril_tensor *x = aril_from(v, ARIL_SHAPE(T, N, I), ARIL_F32, d);
+    aril_tensor *w[4] = { aril_parameter(aril_from(v + 3, ARIL_SHAPE(4 * H, I), ARIL_F32, d)),
+                          aril_parameter(aril_from(v + 5, ARIL_SHAPE(4 * H, H), ARIL_F32, d)),
+                          aril_parameter(aril_from(v + 7, ARIL_SHAPE(4 * H), ARIL_F32, d)),
+                          aril_parameter(aril_from(v + 9, ARIL_SHAPE(4 * H), ARIL_F32, d)) };
+    aril_tensor *y =
+        aril_lstm(x, NULL, NULL, (aril_list){ 4, w }, (aril_rnn_opts){ 0 }, NULL, NULL);
+    aril_backward(aril_sum(aril_square(y), ARIL_ALL));
+    for (int i = 0; i < 4; i++) {
+        CHECK(aril_device_equal(aril_device_of(aril_grad(w[i])), d));
+        CHECK_INT(aril_read(aril_grad(w[i]), to), ARIL_OK);
+        to += count[i + 1];
+        aril_release(w[i]);
+    }
+}
+
+/* The device has no row for them: what the CPU's row keeps for the gradient is moved along, and
+ * nothing on the device reads it. */
+TEST(recurrent_layers_differentiate_on_the_device)
+{
+    enum { GRADS = 12 * (4 + 3 + 2) };
+    float here[GRADS], there[GRADS];
+    lstm_on(aril_cpu(), here);
+    lstm_on(mirror(), there);
+    for (int i = 0; i < GRADS; i++) CHECK_NEAR(there[i], here[i], 1e-5);
+    CHECK(aril_ok());
+}
+
 TEST(anomaly_mode_works_on_the_device)
 {
     ARIL_SCOPE;

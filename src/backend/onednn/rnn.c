@@ -1,24 +1,23 @@
-/* Aril's sequence ops get the inputs of all steps already multiplied by W_ih. oneDNN multiplies its
- * input by a weight itself: here that weight is a permutation to oneDNN's gate order.
+/* Recurrent sequences in inference. oneDNN wants weights transposed, its own order of gates, and one
+ * bias for both products:
  *
  *     Aril, as PyTorch    LSTM: i, f, g, o     GRU: r, z, n
  *     oneDNN              LSTM: i, f, c, o     GRU: z, r, n, with a fourth bias: that of n's state
  */
 #include "backend/onednn/rnn.h"
 
-#include "backend/onednn/cut.h"
-#include "core/parallel.h"
+#include "backend/onednn/onednn.h"
 #include "ops/sequence/rnn_seq.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct rnn_plan {
     enum aril__rnn_kind kind;
     bool reverse;
-    int64_t steps, batch, h, gates;
+    int64_t steps, batch, inputs, h, gates;
     aril__dnn forward;
+    aril__dnn gate_ih, gate_hh; /* one gate of a weight, transposed into oneDNN's */
 } rnn_plan;
 
 static int64_t biases(const rnn_plan *p)
@@ -32,14 +31,31 @@ static int64_t gate_of(const rnn_plan *p, int64_t g)
     return p->kind == ARIL__GRU && g < 2 ? 1 - g : g;
 }
 
+/* A weight [G*H,columns] in oneDNN's order: [1,1,columns,G,H]. */
+static dnnl_memory_desc_t weight(const rnn_plan *p, int64_t columns)
+{
+    return aril__dnn_dense(dnnl_f32, 5, (int64_t[]){ 1, 1, columns, p->gates, p->h });
+}
+
+/* Copies [H,columns] to a gate of it. */
+static const char *make_gate(const rnn_plan *p, int64_t columns, aril__dnn *to)
+{
+    int64_t dim[] = { columns, p->h }, gh = p->gates * p->h;
+    dnnl_memory_desc_t from = aril__dnn_strided(dnnl_f32, 2, dim, (int64_t[]){ 1, columns });
+    dnnl_memory_desc_t into = aril__dnn_strided(dnnl_f32, 2, dim, (int64_t[]){ gh, 1 });
+    const char *why = from && into ? aril__dnn_make_reorder(to, from, into) : "out of memory";
+    if (into) dnnl_memory_desc_destroy(into);
+    if (from) dnnl_memory_desc_destroy(from);
+    return why;
+}
+
 static const char *make_forward(rnn_plan *p)
 {
-    int64_t t = p->steps, n = p->batch, h = p->h, g = p->gates;
-    dnnl_memory_desc_t x = aril__dnn_dense(dnnl_f32, 3, (int64_t[]){ t, n, g * h });
+    int64_t t = p->steps, n = p->batch, h = p->h;
+    dnnl_memory_desc_t x = aril__dnn_dense(dnnl_f32, 3, (int64_t[]){ t, n, p->inputs });
     dnnl_memory_desc_t y = aril__dnn_dense(dnnl_f32, 3, (int64_t[]){ t, n, h });
     dnnl_memory_desc_t state = aril__dnn_dense(dnnl_f32, 4, (int64_t[]){ 1, 1, n, h });
-    dnnl_memory_desc_t wl = aril__dnn_dense(dnnl_f32, 5, (int64_t[]){ 1, 1, g * h, g, h });
-    dnnl_memory_desc_t wi = aril__dnn_dense(dnnl_f32, 5, (int64_t[]){ 1, 1, h, g, h });
+    dnnl_memory_desc_t wl = weight(p, p->inputs), wi = weight(p, h);
     dnnl_memory_desc_t b = aril__dnn_dense(dnnl_f32, 4, (int64_t[]){ 1, 1, biases(p), h });
     dnnl_primitive_attr_t attr = aril__dnn_attr(0);
     dnnl_primitive_desc_t pd = NULL;
@@ -81,8 +97,16 @@ void aril__dnn_rnn_destroy(void *prepared)
 {
     rnn_plan *p = prepared;
     aril__dnn_destroy(&p->forward);
+    aril__dnn_destroy(&p->gate_ih);
+    aril__dnn_destroy(&p->gate_hh);
     free(p);
 }
+
+/* Positions in the workspace, in floats: the state that is absent, the biases, the weights; the
+ * scratchpad follows. */
+typedef struct space {
+    size_t zeros, bias, w_ih, w_hh, total;
+} space;
 
 /* Rounds a number of floats up to whole cache lines. */
 static size_t part(int64_t n)
@@ -90,79 +114,95 @@ static size_t part(int64_t n)
     return (size_t)((n + 15) / 16 * 16);
 }
 
+static space space_of(const rnn_plan *p)
+{
+    space s = { .zeros = 0 };
+    s.bias = s.zeros + part(p->batch * p->h);
+    s.w_ih = s.bias + part(biases(p) * p->h);
+    s.w_hh = s.w_ih + part(p->gates * p->h * p->inputs);
+    s.total = s.w_hh + part(p->gates * p->h * p->h);
+    return s;
+}
+
 const char *aril__dnn_rnn_prepare(const aril__run *r, aril__plan *plan)
 {
     const struct rnn_seq_attrs *a = r->attrs;
-    const aril_tensor *x = r->in[RNN_XW], *w = r->in[RNN_W];
-    if (x->numel == 0) return "an empty tensor";
+    const aril_tensor *x = r->in[RNN_X], *w = r->in[RNN_W_HH];
+    if (x->numel == 0 || w->numel == 0) return "an empty tensor";
     if (r->in[RNN_LEN]) return "sequences of different lengths";
     if (a->relu[0]) return "relu: oneDNN turns NaN into 0";
-    if (a->keep[0]) return "the gates of each step are needed";
+    if (a->keep[0]) return "the gradient needs the gates of each step";
     if (!aril__dnn_engine()) return "oneDNN failed to initialize";
     rnn_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
-    p->kind = r->op == &aril__op_lstm_seq  ? ARIL__LSTM
-              : r->op == &aril__op_gru_seq ? ARIL__GRU
-                                           : ARIL__RNN;
+    p->kind = aril__rnn_kind_of(r->op);
     p->reverse = a->reverse[0];
     p->steps = x->dim[0];
     p->batch = x->dim[1];
+    p->inputs = x->dim[2];
     p->h = w->dim[1];
-    p->gates = w->dim[0] / p->h;
+    p->gates = aril__rnn_gates(p->kind);
     const char *why = make_forward(p);
+    if (!why) why = make_gate(p, p->inputs, &p->gate_ih);
+    if (!why) why = make_gate(p, p->h, &p->gate_hh);
     if (why) {
         aril__dnn_rnn_destroy(p);
         return why;
     }
-    int64_t gh = p->gates * p->h;
     plan->prepared = p;
-    plan->workspace = sizeof(float) * (part(gh * gh) + part(p->h * gh) + part(biases(p) * p->h)) +
-                      (p->forward.scratch + 63) / 64 * 64;
+    plan->workspace = sizeof(float) * space_of(p).total + (p->forward.scratch + 63) / 64 * 64;
     return NULL;
 }
 
-/* Looks for infinities: the permutation would multiply them by 0 and spread NaN to all gates. */
-typedef struct scan {
-    const float *x;
-    atomic_bool odd;
-} scan;
-
-static void look(void *ctx, int64_t begin, int64_t end)
+static void sum_biases(const rnn_plan *p, const aril_tensor *b_ih, const aril_tensor *b_hh,
+                       float *to)
 {
-    scan *s = ctx;
-    bool odd = false;
-    for (int64_t i = begin; i < end; i++) odd |= !isfinite(s->x[i]);
-    if (odd) atomic_store_explicit(&s->odd, true, memory_order_relaxed);
+    const float *in = aril__ptr_or_null(b_ih), *hidden = aril__ptr_or_null(b_hh);
+    for (int64_t g = 0; g < p->gates; g++)
+        for (int64_t o = 0; o < p->h; o++) {
+            int64_t from = gate_of(p, g) * p->h + o, at = g * p->h + o;
+            float a = in ? in[from] : 0, b = hidden ? hidden[from] : 0;
+            bool apart = p->kind == ARIL__GRU && g == 2;
+            to[at] = apart ? a : a + b;
+            if (apart) to[at + p->h] = b;
+        }
+}
+
+/* A weight of `columns` columns in oneDNN's order. */
+static dnnl_status_t reorder(const rnn_plan *p, aril__dnn *gate, const aril_tensor *w,
+                             int64_t columns, float *to)
+{
+    float *from = aril__ptr(w);
+    dnnl_status_t st = dnnl_success;
+    for (int64_t g = 0; g < p->gates && st == dnnl_success; g++) {
+        void *data[] = { from + gate_of(p, g) * p->h * columns, to + g * p->h };
+        st = aril__dnn_run(gate, data, NULL);
+    }
+    return st;
 }
 
 aril_status aril__dnn_rnn(aril__run *r)
 {
     rnn_plan *p = r->prepared;
-    const aril_tensor *x = r->in[RNN_XW];
-    int64_t h = p->h, gh = p->gates * h;
-    scan s = { .x = aril__ptr(x) };
-    aril__parallel_for(x->numel, 32 * 1024, look, &s);
-    if (atomic_load(&s.odd)) return aril__dnn_leave_it(r);
-
-    float *wl = r->workspace, *wi = wl + part(gh * gh), *b = wi + part(h * gh);
-    float *scratch = b + part(biases(p) * h);
-    const float *w = aril__ptr(r->in[RNN_W]);
-    const float *given = r->in[RNN_B] ? aril__ptr(r->in[RNN_B]) : NULL;
-    memset(wl, 0, (size_t)(gh * gh) * sizeof *wl);
-    memset(b, 0, (size_t)(biases(p) * h) * sizeof *b);
-    for (int64_t g = 0; g < p->gates; g++)
-        for (int64_t o = 0; o < h; o++) {
-            int64_t from = gate_of(p, g) * h + o;
-            wl[from * gh + g * h + o] = 1;
-            for (int64_t i = 0; i < h; i++) wi[i * gh + g * h + o] = w[from * h + i];
-            int64_t to = p->kind == ARIL__GRU && g == 2 ? 3 : g;
-            if (given) b[to * h + o] = given[from];
-        }
-    void *data[9] = { aril__ptr(x),         aril__ptr(r->in[RNN_H0]), wl, wi, b,
-                      aril__ptr(r->out[0]), aril__ptr(r->out[1]) };
+    float *memory = r->workspace;
+    space at = space_of(p);
+    float *zeros = memory + at.zeros, *bias = memory + at.bias;
+    float *w_ih = memory + at.w_ih, *w_hh = memory + at.w_hh;
+    void *data[9] = { aril__ptr(r->in[RNN_X]),
+                      r->in[RNN_H0] ? aril__ptr(r->in[RNN_H0]) : zeros,
+                      w_ih,
+                      w_hh,
+                      bias,
+                      aril__ptr(r->out[RNN_Y]),
+                      aril__ptr(r->out[RNN_HN]) };
     if (p->kind == ARIL__LSTM) {
-        data[7] = aril__ptr(r->in[RNN_C0]);
-        data[8] = aril__ptr(r->out[2]);
+        data[7] = r->in[RNN_C0] ? aril__ptr(r->in[RNN_C0]) : zeros;
+        data[8] = aril__ptr(r->out[RNN_CN]);
     }
-    return aril__dnn_status(r->op->name, aril__dnn_run(&p->forward, data, scratch));
+    memset(zeros, 0, (size_t)(p->batch * p->h) * sizeof *zeros);
+    sum_biases(p, r->in[RNN_B_IH], r->in[RNN_B_HH], bias);
+    dnnl_status_t st = reorder(p, &p->gate_ih, r->in[RNN_W_IH], p->inputs, w_ih);
+    if (st == dnnl_success) st = reorder(p, &p->gate_hh, r->in[RNN_W_HH], p->h, w_hh);
+    if (st == dnnl_success) st = aril__dnn_run(&p->forward, data, memory + at.total);
+    return aril__dnn_status(r->op->name, st);
 }

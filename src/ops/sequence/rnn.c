@@ -174,31 +174,44 @@ static bool is_recorded(int n, aril_tensor *const *in)
     return false;
 }
 
+/* State `index` of all layers and directions, [1,N,H]; NULL if none are given. */
+static aril_tensor *state_of(const network *n, aril_tensor *states, int index)
+{
+    if (!states || n->layers * n->directions == 1) return states;
+    return aril_slice(states, 0, index, index + 1, 1);
+}
+
 /* One layer in one direction over x [T,N,I]: y, and the last states. */
 static aril_tensor *run_layer(const network *n, aril_tensor *x, int index, aril_tensor *h0,
                               aril_tensor *c0, aril_tensor **hn, aril_tensor **cn)
 {
+    static const aril__op *const ops[] = { [ARIL__RNN] = &aril__op_rnn_seq,
+                                           [ARIL__LSTM] = &aril__op_lstm_seq,
+                                           [ARIL__GRU] = &aril__op_gru_seq };
     aril_tensor *const *w = n->weights.at + PER_LAYER * index;
-    struct rnn_seq_attrs a = { { n->directions == 2 && index % 2 }, { n->opts.relu }, { 0 } };
-    aril_tensor *xw = aril_linear(x, w[0], w[2]), *zeros = NULL, *out[4];
-    if (!h0 || (n->kind == ARIL__LSTM && !c0)) {
-        if (aril__is_poison(xw)) return *hn = *cn = xw;
-        zeros = aril_zeros_like(aril_slice(aril_select(xw, 0, 0), 1, 0, w[1]->dim[1], 1));
-    }
-    aril_tensor *in[RNN_INPUTS] = { [RNN_XW] = xw,
-                                    [RNN_H0] = h0 ? aril_select(h0, 0, index) : zeros,
-                                    [RNN_W] = w[1],
-                                    [RNN_B] = w[3],
-                                    [RNN_LEN] = n->opts.lengths };
-    if (n->kind == ARIL__LSTM) in[RNN_C0] = c0 ? aril_select(c0, 0, index) : zeros;
-    const aril__op *op = n->kind == ARIL__LSTM  ? &aril__op_lstm_seq
-                         : n->kind == ARIL__GRU ? &aril__op_gru_seq
-                                                : &aril__op_rnn_seq;
-    a.keep[0] = is_recorded(op->max_in, in);
-    aril__apply(op, op->max_in, in, &a, out);
-    *hn = out[1];
-    *cn = n->kind == ARIL__LSTM ? out[2] : out[1];
-    return out[0];
+    aril_tensor *out[RNN_RESULTS], *in[RNN_INPUTS] = { [RNN_X] = x,
+                                                       [RNN_H0] = state_of(n, h0, index),
+                                                       [RNN_C0] = state_of(n, c0, index),
+                                                       [RNN_LEN] = n->opts.lengths,
+                                                       [RNN_W_IH] = w[0],
+                                                       [RNN_W_HH] = w[1],
+                                                       [RNN_B_IH] = w[2],
+                                                       [RNN_B_HH] = w[3] };
+    struct rnn_seq_attrs a = { .reverse = { n->directions == 2 && index % 2 },
+                               .relu = { n->opts.relu },
+                               .keep = { is_recorded(RNN_INPUTS, in) } };
+    aril__apply(ops[n->kind], RNN_INPUTS, in, &a, out);
+    *hn = out[RNN_HN];
+    *cn = n->kind == ARIL__LSTM ? out[RNN_CN] : out[RNN_HN];
+    return out[RNN_Y];
+}
+
+/* The states of all layers and directions as one tensor, [S,N,H], or [S,H] for an unbatched
+ * sequence. */
+static aril_tensor *all_states(int n, aril_tensor **states, bool alone)
+{
+    aril_tensor *t = n == 1 ? states[0] : aril_cat((aril_list){ n, states }, 0);
+    return alone ? aril_select(t, 1, 0) : t;
 }
 
 static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, aril_tensor *c0,
@@ -231,11 +244,11 @@ static aril_tensor *run_network(network *n, aril_tensor *x, aril_tensor *h0, ari
             x = aril_dropout(x, n->opts.dropout, (aril_dropout_opts){ .eval = n->opts.eval });
     }
     int states = n->layers * n->directions;
-    aril_tensor *out[3] = { x, hn ? aril_stack((aril_list){ states, h }, 0) : NULL,
-                            cn ? aril_stack((aril_list){ states, c }, 0) : NULL };
-    for (int i = 0; i < 3 && alone; i++)
-        if (out[i]) out[i] = aril_select(out[i], 1, 0);
-    if (!alone && n->opts.batch_first) out[0] = aril_transpose(x, 0, 1);
+    aril_tensor *out[3] = { alone                 ? aril_select(x, 1, 0)
+                            : n->opts.batch_first ? aril_transpose(x, 0, 1)
+                                                  : x,
+                            hn ? all_states(states, h, alone) : NULL,
+                            cn ? all_states(states, c, alone) : NULL };
     aril__fail_together(3, out);
     if (hn) *hn = aril_escape(out[1]);
     if (cn) *cn = aril_escape(out[2]);

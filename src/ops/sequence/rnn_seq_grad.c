@@ -1,5 +1,5 @@
 /* The gradients of recurrent sequences, step by step in public ops, so that they can be
- * differentiated again. They mirror the kernels of rnn_seq.c, with the results y as given. */
+ * differentiated again. They mirror the references, with the results y as given. */
 #include "ops/sequence/rnn_seq.h"
 
 #include "aril/create.h"
@@ -19,6 +19,7 @@ typedef struct steps {
     bool reverse, relu;
     int64_t n, h;
     aril_tensor *y, *w, *lengths;
+    aril_tensor *xw, *h0, *c0; /* x W_ih^T + b_ih, and the initial states [N,H] */
     aril_tensor **before, **a, **cell, **dx, **back; /* per step */
 } steps;
 
@@ -55,23 +56,28 @@ static aril_tensor *while_active(const steps *s, int64_t t, aril_tensor *then,
 
 static aril_tensor *state_before(const steps *s, int64_t t)
 {
-    aril_tensor *h0 = s->c->in[GRAD_H0];
-    if (!s->reverse) return t == 0 ? h0 : aril_select(s->y, 0, t - 1);
-    if (t == s->n - 1) return h0;
-    return while_active(s, t + 1, aril_select(s->y, 0, t + 1), h0);
+    if (!s->reverse) return t == 0 ? s->h0 : aril_select(s->y, 0, t - 1);
+    if (t == s->n - 1) return s->h0;
+    return while_active(s, t + 1, aril_select(s->y, 0, t + 1), s->h0);
+}
+
+/* A state [1,N,H] as [N,H]; zeros if it is absent. */
+static aril_tensor *state_or_zeros(const steps *s, aril_tensor *state)
+{
+    return state ? aril_select(state, 0, 0) : aril_zeros_like(aril_select(s->y, 0, 0));
 }
 
 /* Gates of all steps in a[], cells in cell[]. */
 static void forward(steps *s)
 {
-    aril_tensor *c = s->kind == ARIL__LSTM ? s->c->in[GRAD_C0] : NULL;
+    aril_tensor *c = s->c0;
     for (int64_t k = 0; k < s->n; k++) {
         int64_t t = s->reverse ? s->n - 1 - k : k;
         s->before[t] = state_before(s, t);
         if (s->kind == ARIL__RNN) continue;
-        s->a[t] = aril_linear(s->before[t], s->w, s->c->in[GRAD_B]);
+        s->a[t] = aril_linear(s->before[t], s->w, s->c->in[GRAD_B_HH]);
         if (!c) continue;
-        s->a[t] = aril_add(s->a[t], aril_select(s->c->in[GRAD_XW], 0, t));
+        s->a[t] = aril_add(s->a[t], aril_select(s->xw, 0, t));
         aril_tensor *in = aril_sigmoid(gate(s, s->a[t], 0));
         aril_tensor *forget = aril_sigmoid(gate(s, s->a[t], 1));
         aril_tensor *g = aril_tanh(gate(s, s->a[t], 2));
@@ -98,7 +104,7 @@ static void backward_lstm(steps *s, int64_t t, aril_tensor *d, aril_tensor **dc)
 /* Returns the direct gradient of the previous state, without the part through W_hh. */
 static aril_tensor *backward_gru(steps *s, int64_t t, aril_tensor *d)
 {
-    aril_tensor *x = aril_select(s->c->in[GRAD_XW], 0, t), *p = gate(s, s->a[t], 2);
+    aril_tensor *x = aril_select(s->xw, 0, t), *p = gate(s, s->a[t], 2);
     aril_tensor *r = aril_sigmoid(aril_add(gate(s, x, 0), gate(s, s->a[t], 0)));
     aril_tensor *z = aril_sigmoid(aril_add(gate(s, x, 1), gate(s, s->a[t], 1)));
     aril_tensor *m = aril_tanh(aril_add(gate(s, x, 2), aril_mul(r, p)));
@@ -111,12 +117,17 @@ static aril_tensor *backward_gru(steps *s, int64_t t, aril_tensor *d)
     return aril_mul(d, z);
 }
 
+static aril_tensor *none(const steps *s)
+{
+    return aril_zeros(ARIL_SHAPE(0), aril_dtype_of(s->y), aril_device_of(s->y));
+}
+
 static void backward(steps *s, aril_tensor **out)
 {
     aril__call *c = s->c;
-    aril_tensor *dh = c->in[GRAD_GH] ? c->in[GRAD_GH] : aril_zeros_like(c->in[GRAD_H0]), *dc = NULL;
-    if (s->kind == ARIL__LSTM)
-        dc = c->in[GRAD_GC] ? c->in[GRAD_GC] : aril_zeros_like(c->in[GRAD_C0]);
+    const struct rnn_grad_attrs *at = c->attrs;
+    aril_tensor *dh = state_or_zeros(s, c->in[GRAD_GH]);
+    aril_tensor *dc = s->c0 ? state_or_zeros(s, c->in[GRAD_GC]) : NULL;
     for (int64_t k = 0; k < s->n; k++) {
         int64_t t = s->reverse ? k : s->n - 1 - k;
         aril_tensor *d = c->in[GRAD_GY] ? aril_add(dh, aril_select(c->in[GRAD_GY], 0, t)) : dh;
@@ -135,24 +146,30 @@ static void backward(steps *s, aril_tensor **out)
     }
     aril_tensor *back = aril_stack((aril_list){ (int)s->n, s->back }, 0);
     aril_tensor *before = aril_stack((aril_list){ (int)s->n, s->before }, 0);
-    out[0] = s->kind == ARIL__GRU ? aril_stack((aril_list){ (int)s->n, s->dx }, 0) : back;
-    out[1] = dh;
-    out[2] = aril__op(&aril__op_outer_sum, back, before);
-    out[3] = aril_sum(back, ARIL_AXES(0, 1));
-    if (dc) out[4] = dc;
+    aril_tensor *gates =
+        s->kind == ARIL__GRU ? aril_stack((aril_list){ (int)s->n, s->dx }, 0) : back;
+    out[GRAD_DX] = at->no_dx[0] ? none(s) : aril_matmul(gates, c->in[GRAD_W_IH]);
+    out[GRAD_DH0] = aril_unsqueeze(dh, 0);
+    if (dc) out[GRAD_DC0] = aril_unsqueeze(dc, 0);
+    for (int i = GRAD_DW_IH; i <= GRAD_DB_HH && at->no_dw[0]; i++) out[i] = none(s);
+    if (at->no_dw[0]) return;
+    out[GRAD_DW_IH] = aril__op(&aril__op_outer_sum, gates, c->in[GRAD_X]);
+    out[GRAD_DW_HH] = aril__op(&aril__op_outer_sum, back, before);
+    out[GRAD_DB_IH] = aril_sum(gates, ARIL_AXES(0, 1));
+    out[GRAD_DB_HH] = aril_sum(back, ARIL_AXES(0, 1));
 }
 
-void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tensor **out)
+void aril__rnn_grad_decompose(aril__call *c, aril_tensor **out)
 {
-    const struct rnn_seq_attrs *at = c->attrs;
-    steps s = { .kind = kind,
+    const struct rnn_grad_attrs *at = c->attrs;
+    steps s = { .kind = aril__rnn_kind_of(c->op),
                 .c = c,
                 .reverse = at->reverse[0],
                 .relu = at->relu[0],
                 .n = c->in[GRAD_Y]->dim[0],
-                .h = c->in[GRAD_W]->dim[1],
+                .h = c->in[GRAD_W_HH]->dim[1],
                 .y = c->in[GRAD_Y],
-                .w = c->in[GRAD_W],
+                .w = c->in[GRAD_W_HH],
                 .lengths = c->in[GRAD_LEN] };
     int n_out = c->op->n_out;
     aril_tensor **all = NULL;
@@ -172,6 +189,10 @@ void aril__rnn_grad_decompose(enum aril__rnn_kind kind, aril__call *c, aril_tens
     s.cell = all + 4 * s.n;
     {
         ARIL_SCOPE;
+        s.h0 = state_or_zeros(&s, c->in[GRAD_H0]);
+        if (s.kind == ARIL__LSTM) s.c0 = state_or_zeros(&s, c->in[GRAD_C0]);
+        if (s.kind != ARIL__RNN)
+            s.xw = aril_linear(c->in[GRAD_X], c->in[GRAD_W_IH], c->in[GRAD_B_IH]);
         forward(&s);
         backward(&s, out);
         for (int i = 0; i < n_out; i++) aril_escape(out[i]);

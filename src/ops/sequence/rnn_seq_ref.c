@@ -2,6 +2,7 @@
  * papers, in double. rnn_seq_grad.c has the same backward pass in public ops. */
 #include "ops/sequence/rnn_seq.h"
 
+#include "ops/norm/norm.h"
 #include "ops/table/element.h"
 
 #include <math.h>
@@ -11,11 +12,12 @@
 /* One sequence: its state, and values of one step. */
 typedef struct sequence {
     enum aril__rnn_kind kind;
-    const struct rnn_seq_attrs *at;
-    const aril_tensor *w, *b;
-    int64_t n, batch, h, gates, steps, length;
+    bool relu, reverse;
+    const aril_tensor *x, *w_ih, *w_hh, *b_ih, *b_hh;
+    int64_t n, batch, h, inputs, gates, steps, length;
     double *state, *cell; /* [H] */
     double *a;            /* state times W_hh, plus bias: [G*H] */
+    double *xw;           /* input times W_ih, plus bias: [G*H] */
 } sequence;
 
 static double sigmoid(double x)
@@ -45,26 +47,43 @@ static void write_state(const sequence *s, const double *from, aril_tensor *to)
     for (int64_t i = 0; i < s->h; i++) aril__put(to, s->n * s->h + i, from[i]);
 }
 
-static void project(const sequence *s, const double *state)
+/* Element k of the input of step t. */
+static double input_at(const sequence *s, int64_t t, int64_t k)
+{
+    return aril__get(s->x, (t * s->batch + s->n) * s->inputs + k);
+}
+
+/* What the input of step t and the given state contribute to the gates. */
+static void project(const sequence *s, int64_t t, const double *state)
 {
     for (int64_t j = 0; j < s->gates * s->h; j++) {
-        s->a[j] = s->b ? aril__get(s->b, j) : 0;
-        for (int64_t k = 0; k < s->h; k++) s->a[j] += aril__get(s->w, j * s->h + k) * state[k];
+        s->a[j] = aril__param_at(s->b_hh, j, 0);
+        s->xw[j] = aril__param_at(s->b_ih, j, 0);
+        for (int64_t k = 0; k < s->h; k++) s->a[j] += aril__get(s->w_hh, j * s->h + k) * state[k];
+        for (int64_t k = 0; k < s->inputs; k++)
+            s->xw[j] += aril__get(s->w_ih, j * s->inputs + k) * input_at(s, t, k);
     }
 }
 
-static bool set_up(sequence *s, const aril_tensor *w, const aril_tensor *b,
-                   const aril_tensor *states)
+/* w: the first of the four inputs that are weights. */
+static bool set_up(sequence *s, const aril__run *r, int w)
 {
-    s->w = w;
-    s->b = b;
-    s->batch = states->dim[0];
-    s->h = w->dim[1];
-    s->gates = s->kind == ARIL__LSTM ? 4 : s->kind == ARIL__GRU ? 3 : 1;
-    s->state = aril__malloc((size_t)((2 + s->gates) * s->h + 1) * sizeof *s->state);
+    s->kind = aril__rnn_kind_of(r->op);
+    s->x = r->in[RNN_X];
+    s->w_ih = r->in[w];
+    s->w_hh = r->in[w + 1];
+    s->b_ih = r->in[w + 2];
+    s->b_hh = r->in[w + 3];
+    s->steps = s->x->dim[0];
+    s->batch = s->x->dim[1];
+    s->inputs = s->x->dim[2];
+    s->h = s->w_hh->dim[1];
+    s->gates = aril__rnn_gates(s->kind);
+    s->state = aril__malloc((size_t)((2 + 2 * s->gates) * s->h + 1) * sizeof *s->state);
     if (!s->state) return false;
     s->cell = s->state + s->h;
     s->a = s->cell + s->h;
+    s->xw = s->a + s->gates * s->h;
     return true;
 }
 
@@ -95,64 +114,62 @@ static unit gru_unit(const double *a, const double *x)
     return u;
 }
 
-/* What the state and the input contribute to the gates of element i at step t. */
-static void contributions(const sequence *s, const aril_tensor *xw, int64_t t, int64_t i, double *a,
-                          double *x)
+/* The same for element i of the state alone, by gate. */
+static void contributions(const sequence *s, int64_t i, double *a, double *x)
 {
     for (int64_t q = 0; q < s->gates; q++) {
         a[q] = s->a[q * s->h + i];
-        x[q] = aril__get(xw, at_gate(s, s->gates, t, q, i));
+        x[q] = s->xw[q * s->h + i];
     }
 }
 
 /* ---- forward ---- */
 
-/* kept: NULL, or values for the gradient: the gates, then the cell or the state's part of n. */
-static void step(const sequence *s, aril__run *r, int64_t t, aril_tensor *kept)
+/* The next state, element i; updates the cell. */
+static double next_state(const sequence *s, int64_t i)
 {
-    int64_t slots = s->kind == ARIL__LSTM ? LSTM_KEPT : GRU_KEPT;
+    double a[4], x[4];
+    contributions(s, i, a, x);
+    if (s->kind == ARIL__LSTM) {
+        unit u = lstm_unit(a, x, s->cell[i]);
+        s->cell[i] = u.cell;
+        return u.gate[3] * tanh(u.cell);
+    }
+    if (s->kind == ARIL__GRU) {
+        unit u = gru_unit(a, x);
+        return (1 - u.gate[1]) * u.gate[2] + u.gate[1] * s->state[i];
+    }
+    double v = x[0] + a[0];
+    return s->relu ? (v < 0 ? 0 : v) : tanh(v);
+}
+
+static void step(const sequence *s, aril__run *r, int64_t t)
+{
     bool active = t < s->length;
-    if (active) project(s, s->state);
+    if (active) project(s, t, s->state);
     for (int64_t i = 0; i < s->h; i++) {
-        double a[4] = { 0 }, x[4], h = s->state[i];
-        unit u = { .cell = 0 };
-        contributions(s, r->in[RNN_XW], t, i, a, x);
-        if (active && s->kind == ARIL__LSTM) {
-            u = lstm_unit(a, x, s->cell[i]);
-            s->cell[i] = u.cell;
-            h = u.gate[3] * tanh(u.cell);
-        } else if (active && s->kind == ARIL__GRU) {
-            u = gru_unit(a, x);
-            h = (1 - u.gate[1]) * u.gate[2] + u.gate[1] * h;
-        } else if (active) {
-            double v = x[0] + a[0];
-            h = s->at->relu[0] ? (v < 0 ? 0 : v) : tanh(v);
-        }
-        s->state[i] = h;
-        aril__put(r->out[0], at_state(s, t, i), active ? h : 0);
-        double last = !active ? 0 : s->kind == ARIL__LSTM ? u.cell : a[2];
-        for (int64_t q = 0; q < slots && kept; q++)
-            aril__put(kept, at_gate(s, slots, t, q, i), q == slots - 1 ? last : u.gate[q]);
+        if (active) s->state[i] = next_state(s, i);
+        aril__put(r->out[RNN_Y], at_state(s, t, i), active ? s->state[i] : 0);
     }
 }
 
-aril_status aril__rnn_ref(enum aril__rnn_kind kind, aril__run *r)
+/* Keeps nothing for the gradient. */
+aril_status aril__rnn_ref(aril__run *r)
 {
+    const struct rnn_seq_attrs *at = r->attrs;
     const aril_tensor *lengths = r->in[RNN_LEN];
-    sequence s = { .kind = kind, .at = r->attrs, .steps = r->in[RNN_XW]->dim[0] };
-    aril_tensor *kept = kind != ARIL__RNN && s.at->keep[0] ? r->out[r->n_out - 1] : NULL;
-    aril_status status = aril__rnn_check_lengths(r->op, lengths, s.steps);
+    sequence s = { .relu = at->relu[0], .reverse = at->reverse[0] };
+    aril_status status = aril__rnn_check_lengths(r->op, lengths, r->in[RNN_X]->dim[0]);
     if (status < 0) return status;
-    if (!set_up(&s, r->in[RNN_W], r->in[RNN_B], r->in[RNN_H0]))
+    if (!set_up(&s, r, RNN_W_IH))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (s.n = 0; s.n < s.batch; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         read_state(&s, r->in[RNN_H0], s.state);
-        if (kind == ARIL__LSTM) read_state(&s, r->in[RNN_C0], s.cell);
-        for (int64_t k = 0; k < s.steps; k++)
-            step(&s, r, s.at->reverse[0] ? s.steps - 1 - k : k, kept);
-        write_state(&s, s.state, r->out[1]);
-        if (kind == ARIL__LSTM) write_state(&s, s.cell, r->out[2]);
+        if (s.kind == ARIL__LSTM) read_state(&s, r->in[RNN_C0], s.cell);
+        for (int64_t k = 0; k < s.steps; k++) step(&s, r, s.reverse ? s.steps - 1 - k : k);
+        write_state(&s, s.state, r->out[RNN_HN]);
+        if (s.kind == ARIL__LSTM) write_state(&s, s.cell, r->out[RNN_CN]);
     }
     free(s.state);
     return ARIL_OK;
@@ -160,19 +177,22 @@ aril_status aril__rnn_ref(enum aril__rnn_kind kind, aril__run *r)
 
 /* ---- backward ---- */
 
-/* Gradients: of the state and the cell [H], at the product with W_hh [G*H], of W_hh and b_hh. */
+/* Gradients of the state and the cell [H], of the gates at the product with W_ih and at that with
+ * W_hh [G*H] (which differ in a GRU's n), and of weights and biases. */
 typedef struct gradients {
-    double *dh, *dc, *back, *dw, *db;
+    double *dh, *dc, *gate, *back, *dw_ih, *dw_hh, *db_ih, *db_hh;
     double *cells; /* before each step: [T,H] */
 } gradients;
 
 /* The state before step t: the result of the step before it, or the initial state. */
 static void state_before(const sequence *s, const aril__run *r, int64_t t)
 {
-    bool reverse = s->at->reverse[0], first = t == (reverse ? s->length - 1 : 0);
+    if (t == (s->reverse ? s->length - 1 : 0)) {
+        read_state(s, r->in[GRAD_H0], s->state);
+        return;
+    }
     for (int64_t i = 0; i < s->h; i++)
-        s->state[i] = first ? aril__get(r->in[GRAD_H0], s->n * s->h + i)
-                            : aril__get(r->in[GRAD_Y], at_state(s, reverse ? t + 1 : t - 1, i));
+        s->state[i] = aril__get(r->in[GRAD_Y], at_state(s, s->reverse ? t + 1 : t - 1, i));
 }
 
 /* The cells before each step of the sequence. */
@@ -180,25 +200,24 @@ static void run_cells(const sequence *s, const aril__run *r, double *cells)
 {
     read_state(s, r->in[GRAD_C0], s->cell);
     for (int64_t k = 0; k < s->length; k++) {
-        int64_t t = s->at->reverse[0] ? s->length - 1 - k : k;
+        int64_t t = s->reverse ? s->length - 1 - k : k;
         memcpy(cells + t * s->h, s->cell, (size_t)s->h * sizeof *cells);
         state_before(s, r, t);
-        project(s, s->state);
+        project(s, t, s->state);
         for (int64_t i = 0; i < s->h; i++) {
             double a[4], x[4];
-            contributions(s, r->in[GRAD_XW], t, i, a, x);
+            contributions(s, i, a, x);
             s->cell[i] = lstm_unit(a, x, s->cell[i]).cell;
         }
     }
 }
 
-/* d: the gradient of the state after the step; writes those of the gates, dx and back (which differ
- * in a GRU's n), and what reaches the state before the step without W_hh. */
-static void lstm_back(const sequence *s, const aril__run *r, gradients *d, int64_t t, int64_t i,
-                      double dx[4])
+/* d->dh: the gradient of the state after the step, replaced by what reaches the state before it
+ * without W_hh. dx: the gradients of element i's gates at the product with W_ih. */
+static void lstm_back(const sequence *s, gradients *d, int64_t t, int64_t i, double dx[4])
 {
     double a[4], x[4], before = d->cells[t * s->h + i];
-    contributions(s, r->in[GRAD_XW], t, i, a, x);
+    contributions(s, i, a, x);
     unit u = lstm_unit(a, x, before);
     double in = u.gate[0], forget = u.gate[1], g = u.gate[2], out = u.gate[3], tc = tanh(u.cell);
     double dc = d->dc[i] + d->dh[i] * out * (1 - tc * tc);
@@ -210,11 +229,10 @@ static void lstm_back(const sequence *s, const aril__run *r, gradients *d, int64
     d->dh[i] = 0;
 }
 
-static void gru_back(const sequence *s, const aril__run *r, gradients *d, int64_t t, int64_t i,
-                     double dx[4])
+static void gru_back(const sequence *s, gradients *d, int64_t i, double dx[4])
 {
     double a[4], x[4];
-    contributions(s, r->in[GRAD_XW], t, i, a, x);
+    contributions(s, i, a, x);
     unit u = gru_unit(a, x);
     double reset = u.gate[0], z = u.gate[1], n = u.gate[2], dn = d->dh[i] * (1 - z) * (1 - n * n);
     dx[0] = dn * a[2] * reset * (1 - reset);
@@ -228,81 +246,113 @@ static void rnn_back(const sequence *s, const aril__run *r, gradients *d, int64_
                      double dx[4])
 {
     double y = aril__get(r->in[GRAD_Y], at_state(s, t, i));
-    dx[0] = s->at->relu[0] ? (y > 0 ? d->dh[i] : 0) : d->dh[i] * (1 - y * y);
+    dx[0] = s->relu ? (y > 0 ? d->dh[i] : 0) : d->dh[i] * (1 - y * y);
     d->dh[i] = 0;
 }
 
-/* One step back: gradients of the gates, then through W_hh to the state before. */
+/* The gradients of x at step t, of weights and biases, and through W_hh of the state before. */
+static void products_back(const sequence *s, aril__run *r, gradients *d, int64_t t)
+{
+    const struct rnn_grad_attrs *at = r->attrs;
+    for (int64_t j = 0; j < s->gates * s->h; j++) {
+        d->db_ih[j] += d->gate[j];
+        d->db_hh[j] += d->back[j];
+        for (int64_t k = 0; k < s->h; k++) {
+            d->dh[k] += d->back[j] * aril__get(s->w_hh, j * s->h + k);
+            d->dw_hh[j * s->h + k] += d->back[j] * s->state[k];
+        }
+        for (int64_t k = 0; k < s->inputs; k++)
+            d->dw_ih[j * s->inputs + k] += d->gate[j] * input_at(s, t, k);
+    }
+    for (int64_t k = 0; k < s->inputs && !at->no_dx[0]; k++) {
+        double sum = 0;
+        for (int64_t j = 0; j < s->gates * s->h; j++)
+            sum += d->gate[j] * aril__get(s->w_ih, j * s->inputs + k);
+        aril__put(r->out[GRAD_DX], (t * s->batch + s->n) * s->inputs + k, sum);
+    }
+}
+
+/* One step back: gradients of the gates, then through the products. */
 static void step_back(const sequence *s, aril__run *r, gradients *d, int64_t t)
 {
     const aril_tensor *gy = r->in[GRAD_GY];
     state_before(s, r, t);
-    if (s->kind != ARIL__RNN) project(s, s->state);
+    if (s->kind != ARIL__RNN) project(s, t, s->state);
     for (int64_t i = 0; i < s->h; i++) {
         double dx[4];
         if (gy) d->dh[i] += aril__get(gy, at_state(s, t, i));
-        (s->kind == ARIL__LSTM  ? lstm_back
-         : s->kind == ARIL__GRU ? gru_back
-                                : rnn_back)(s, r, d, t, i, dx);
+        if (s->kind == ARIL__LSTM)
+            lstm_back(s, d, t, i, dx);
+        else if (s->kind == ARIL__GRU)
+            gru_back(s, d, i, dx);
+        else
+            rnn_back(s, r, d, t, i, dx);
         for (int64_t q = 0; q < s->gates; q++) {
-            aril__put(r->out[0], at_gate(s, s->gates, t, q, i), dx[q]);
+            d->gate[q * s->h + i] = dx[q];
             if (s->kind != ARIL__GRU || q < 2) d->back[q * s->h + i] = dx[q];
         }
     }
-    for (int64_t j = 0; j < s->gates * s->h; j++) {
-        d->db[j] += d->back[j];
-        for (int64_t k = 0; k < s->h; k++) {
-            d->dh[k] += d->back[j] * aril__get(s->w, j * s->h + k);
-            d->dw[j * s->h + k] += d->back[j] * s->state[k];
-        }
-    }
+    products_back(s, r, d, t);
 }
 
 static void sequence_back(const sequence *s, aril__run *r, gradients *d)
 {
+    const struct rnn_grad_attrs *at = r->attrs;
     read_state(s, r->in[GRAD_GH], d->dh);
     if (s->kind == ARIL__LSTM) {
         read_state(s, r->in[GRAD_GC], d->dc);
         run_cells(s, r, d->cells);
     }
-    for (int64_t t = s->length; t < s->steps; t++) /* after its end */
-        for (int64_t i = 0; i < s->gates * s->h; i++)
-            aril__put(r->out[0], at_gate(s, s->gates, t, 0, i), 0);
-    for (int64_t k = 0; k < s->length; k++)
-        step_back(s, r, d, s->at->reverse[0] ? k : s->length - 1 - k);
-    write_state(s, d->dh, r->out[1]);
-    if (s->kind == ARIL__LSTM) write_state(s, d->dc, r->out[4]);
+    for (int64_t t = s->length; t < s->steps && !at->no_dx[0]; t++) /* after its end */
+        for (int64_t k = 0; k < s->inputs; k++)
+            aril__put(r->out[GRAD_DX], (t * s->batch + s->n) * s->inputs + k, 0);
+    for (int64_t k = 0; k < s->length; k++) step_back(s, r, d, s->reverse ? k : s->length - 1 - k);
+    write_state(s, d->dh, r->out[GRAD_DH0]);
+    if (s->kind == ARIL__LSTM) write_state(s, d->dc, r->out[GRAD_DC0]);
 }
 
-static bool set_up_gradients(gradients *d, int64_t h, int64_t row, int64_t steps)
+static bool set_up_gradients(gradients *d, const sequence *s)
 {
-    d->dh = aril__calloc((size_t)((2 + steps) * h + 2 * row + row * h + 1) * sizeof *d->dh);
+    int64_t h = s->h, row = s->gates * h;
+    int64_t values = (2 + s->steps) * h + row * (4 + s->inputs + h);
+    d->dh = aril__calloc((size_t)(values + 1) * sizeof *d->dh);
     if (!d->dh) return false;
     d->dc = d->dh + h;
     d->cells = d->dc + h;
-    d->back = d->cells + steps * h;
-    d->db = d->back + row;
-    d->dw = d->db + row;
+    d->gate = d->cells + s->steps * h;
+    d->back = d->gate + row;
+    d->db_ih = d->back + row;
+    d->db_hh = d->db_ih + row;
+    d->dw_ih = d->db_hh + row;
+    d->dw_hh = d->dw_ih + row * s->inputs;
     return true;
 }
 
-aril_status aril__rnn_grad_ref(enum aril__rnn_kind kind, aril__run *r)
+static void put_all(aril_tensor *to, const double *from)
 {
-    const aril_tensor *lengths = r->in[GRAD_LEN], *w = r->in[GRAD_W];
-    sequence s = { .kind = kind, .at = r->attrs, .steps = r->in[GRAD_Y]->dim[0] };
+    for (int64_t i = 0; i < to->numel; i++) aril__put(to, i, from[i]);
+}
+
+aril_status aril__rnn_grad_ref(aril__run *r)
+{
+    const struct rnn_grad_attrs *at = r->attrs;
+    const aril_tensor *lengths = r->in[GRAD_LEN];
+    sequence s = { .relu = at->relu[0], .reverse = at->reverse[0] };
     gradients d = { .dh = NULL };
-    int64_t h = w->dim[1], row = w->dim[0];
-    aril_status status = aril__rnn_check_lengths(r->op, lengths, s.steps);
+    aril_status status = aril__rnn_check_lengths(r->op, lengths, r->in[GRAD_X]->dim[0]);
     if (status < 0) return status;
-    if (!set_up(&s, w, kind == ARIL__RNN ? NULL : r->in[GRAD_B], r->in[GRAD_H0]) ||
-        !set_up_gradients(&d, h, row, s.steps))
+    if (!set_up(&s, r, GRAD_W_IH) || !set_up_gradients(&d, &s))
         status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (s.n = 0; s.n < s.batch && status == ARIL_OK; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         sequence_back(&s, r, &d);
     }
-    for (int64_t i = 0; i < row * h && status == ARIL_OK; i++) aril__put(r->out[2], i, d.dw[i]);
-    for (int64_t i = 0; i < row && status == ARIL_OK; i++) aril__put(r->out[3], i, d.db[i]);
+    if (status == ARIL_OK) { /* empty results if they are not needed */
+        put_all(r->out[GRAD_DW_IH], d.dw_ih);
+        put_all(r->out[GRAD_DW_HH], d.dw_hh);
+        put_all(r->out[GRAD_DB_IH], d.db_ih);
+        put_all(r->out[GRAD_DB_HH], d.db_hh);
+    }
     free(s.state);
     free(d.dh);
     return status;

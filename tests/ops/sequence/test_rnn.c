@@ -240,80 +240,109 @@ TEST(invalid_arguments_are_errors)
 /* ---- rows against the reference ---- */
 
 typedef struct layout {
-    int64_t steps, batch, h;
-    bool reverse, ended, bias; /* ended: sequences of different lengths */
+    int64_t steps, batch, inputs, h;
+    bool reverse, ended, bias, states; /* ended: sequences of different lengths */
 } layout;
 
-enum { MAX_OUT = 9 };
+enum { MAX_OUT = RNN_RESULTS + GRAD_RESULTS };
+
+/* What the gradient gets as a reserve. */
+typedef enum reserve { KEPT, ABSENT, OTHER_FORMAT, OTHER_SIZE } reserve;
+
+static const aril__op *const ops[] = { &aril__op_rnn_seq, &aril__op_lstm_seq, &aril__op_gru_seq };
+static const aril__op *const grads[] = { &aril__op_rnn_seq_grad, &aril__op_lstm_seq_grad,
+                                         &aril__op_gru_seq_grad };
 
 static aril_tensor *noise(aril_shape shape, aril_dtype type)
 {
     return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, aril_cpu()), 0.4), type);
 }
 
-/* The results of a sequence op and of its gradient, by row `row`, as f64; returns how many. The
- * reference ignores saved gates. */
-static int run_seq(int kind, const layout *l, aril_dtype type, int row, aril_tensor **out)
+static aril_tensor *noise_if(bool present, aril_shape shape, aril_dtype type)
+{
+    aril_tensor *t = noise(shape, type); /* the later ones get the same numbers either way */
+    return present ? t : NULL;
+}
+
+/* A reserve full of NaNs that no row may read. */
+static aril_tensor *foreign(aril_tensor *kept, reserve how)
+{
+    int64_t size = aril_numel(kept) + (how == OTHER_FORMAT ? 1 : 64);
+    return how == ABSENT ? NULL : aril_full(ARIL_SHAPE(size), 255, ARIL_U8, aril_cpu());
+}
+
+static void seq_inputs(int kind, const layout *l, aril_dtype type, aril_tensor **in)
+{
+    int64_t rows = l->h * (kind == 0 ? 1 : kind == 1 ? 4 : 3), n = l->batch, len[64];
+    for (int64_t i = 0; i < n; i++) len[i] = 1 + (i * 7 + 3) % l->steps;
+    in[RNN_X] = noise(ARIL_SHAPE(l->steps, n, l->inputs), type);
+    in[RNN_H0] = noise_if(l->states, ARIL_SHAPE(1, n, l->h), type);
+    in[RNN_C0] = noise_if(l->states && kind == 1, ARIL_SHAPE(1, n, l->h), type);
+    in[RNN_LEN] = l->ended ? aril_from(len, ARIL_SHAPE(n), ARIL_I64, aril_cpu()) : NULL;
+    in[RNN_W_IH] = noise(ARIL_SHAPE(rows, l->inputs), type);
+    in[RNN_W_HH] = aril_mul_scalar(noise(ARIL_SHAPE(rows, l->h), type), 1 / sqrt((double)l->h));
+    in[RNN_B_IH] = noise_if(l->bias, ARIL_SHAPE(rows), type);
+    in[RNN_B_HH] = noise_if(l->bias || kind == 2, ARIL_SHAPE(rows), type);
+}
+
+/* The results of a sequence op and of its gradient, by row `row`, as f64; returns how many. */
+static int run_seq(int kind, const layout *l, aril_dtype type, int row, reserve how,
+                   aril_tensor **out)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_seed(5);
-    static const aril__op *const ops[] = { &aril__op_rnn_seq, &aril__op_lstm_seq,
-                                           &aril__op_gru_seq };
-    static const aril__op *const grads[] = { &aril__op_rnn_seq_grad, &aril__op_lstm_seq_grad,
-                                             &aril__op_gru_seq_grad };
-    int64_t gates = kind == 0 ? 1 : kind == 1 ? 4 : 3, t = l->steps, n = l->batch, h = l->h;
     struct rnn_seq_attrs at = { { l->reverse }, { kind == 0 && l->bias }, { 1 } };
-    aril_tensor *lengths = NULL;
-    if (l->ended) {
-        int64_t len[64];
-        for (int64_t i = 0; i < n; i++) len[i] = 1 + (i * 7 + 3) % t;
-        lengths = aril_from(len, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
-    }
-    aril_tensor *in[RNN_INPUTS] = { [RNN_XW] = noise(ARIL_SHAPE(t, n, gates * h), type),
-                                    [RNN_H0] = noise(ARIL_SHAPE(n, h), type),
-                                    [RNN_W] = aril_mul_scalar(noise(ARIL_SHAPE(gates * h, h), type),
-                                                              1 / sqrt((double)h)),
-                                    [RNN_B] = l->bias ? noise(ARIL_SHAPE(gates * h), type) : NULL,
-                                    [RNN_LEN] = lengths,
-                                    [RNN_C0] = noise(ARIL_SHAPE(n, h), type) };
-    aril_tensor *y[4], *dx[5];
+    struct rnn_grad_attrs back = { .reverse = { l->reverse }, .relu = { kind == 0 && l->bias } };
+    aril_tensor *in[RNN_INPUTS], *y[RNN_RESULTS], *dx[GRAD_RESULTS];
+    seq_inputs(kind, l, type, in);
     aril__force_row = row;
-    aril__apply(ops[kind], ops[kind]->max_in, in, &at, y);
+    aril__apply(ops[kind], RNN_INPUTS, in, &at, y);
     aril__force_row = -1;
-    aril_tensor *from[GRAD_INPUTS] = { [GRAD_Y] = y[0],
-                                       [GRAD_H0] = in[RNN_H0],
-                                       [GRAD_W] = in[RNN_W],
-                                       [GRAD_LEN] = lengths,
-                                       [GRAD_GY] = noise(ARIL_SHAPE(t, n, h), type),
-                                       [GRAD_GH] = noise(ARIL_SHAPE(n, h), type) };
-    if (kind > 0) {
-        from[GRAD_XW] = in[RNN_XW];
-        from[GRAD_B] = in[RNN_B];
-        from[GRAD_KEPT] = y[ops[kind]->n_out - 1];
-    }
-    if (kind == 1) {
-        from[GRAD_C0] = in[RNN_C0];
-        from[GRAD_GC] = noise(ARIL_SHAPE(n, h), type);
-    }
+    aril_shape states = ARIL_SHAPE(1, l->batch, l->h);
+    aril_tensor *from[GRAD_INPUTS] = {
+        [GRAD_Y] = y[RNN_Y],
+        [GRAD_RESERVE] = how == KEPT ? y[RNN_RESERVE] : foreign(y[RNN_RESERVE], how),
+        [GRAD_GY] = noise(ARIL_SHAPE(l->steps, l->batch, l->h), type),
+        [GRAD_GH] = noise(states, type),
+        [GRAD_GC] = noise_if(kind == 1, states, type)
+    };
+    memcpy(from + GRAD_X, in + RNN_X, 4 * sizeof *in);       /* x, states, lengths */
+    memcpy(from + GRAD_W_IH, in + RNN_W_IH, 4 * sizeof *in); /* weights and biases */
     aril__force_row = row;
-    aril__apply(grads[kind], grads[kind]->max_in, from, &at, dx);
+    aril__apply(grads[kind], GRAD_INPUTS, from, &back, dx);
     aril__force_row = -1;
     int count = 0;
-    for (int i = 0; i < ops[kind]->n_out; i++) out[count++] = y[i];
+    for (int i = 0; i < ops[kind]->n_out; i++)
+        if (i != RNN_RESERVE) out[count++] = y[i];
     for (int i = 0; i < grads[kind]->n_out; i++) out[count++] = dx[i];
     for (int i = 0; i < count; i++) out[i] = aril_escape(aril_cast(out[i], ARIL_F64));
     return count;
 }
 
 static const layout layouts[] = {
-    { 5, 3, 7, false, false, true },   { 4, 1, 20, false, false, true },
-    { 6, 5, 33, true, true, true },    { 3, 17, 64, true, false, false },
-    { 4, 40, 100, false, true, true }, { 1, 2, 4, false, false, false },
-    { 7, 30, 130, true, true, false },
+    { 5, 3, 4, 7, false, false, true, true },     { 4, 1, 9, 20, false, false, true, false },
+    { 6, 5, 40, 33, true, true, true, true },     { 3, 17, 16, 64, true, false, false, true },
+    { 4, 40, 100, 100, false, true, true, true }, { 1, 2, 3, 4, false, false, false, false },
+    { 7, 30, 1, 130, true, true, false, false },
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
+static void compare(int kind, int i, aril_dtype type, double tolerance, reserve how,
+                    aril_tensor *const *want)
+{
+    ARIL_SCOPE;
+    aril_tensor *got[MAX_OUT];
+    int n = run_seq(kind, &layouts[i], type, 0, how, got);
+    for (int j = 0; j < n; j++) {
+        double max = aril_item(aril_amax(aril_abs(want[j]), ARIL_ALL)), e = worst(got[j], want[j]);
+        CHECK_MSG(e <= tolerance * (1 + max),
+                  "kind %d, layout %d, type %d, reserve %d, result %d: %g of %g", kind, i,
+                  (int)type, (int)how, j, e, max);
+    }
+}
+
+/* ... with their own reserve, and with none or one that they cannot read. */
 TEST(rows_agree_with_the_reference)
 {
     static const struct {
@@ -325,19 +354,14 @@ TEST(rows_agree_with_the_reference)
         for (int i = 0; i < LAYOUTS; i++)
             for (int k = 0; k < 3; k++) {
                 ARIL_SCOPE;
-                aril_tensor *got[MAX_OUT], *want[MAX_OUT];
-                int n = run_seq(kind, &layouts[i], types[k].type, 1, want);
+                aril_tensor *want[MAX_OUT];
+                run_seq(kind, &layouts[i], types[k].type, ARIL__FORCE_REFERENCE, KEPT, want);
                 for (int level = 0; level <= top; level++) {
                     aril__cpu_set(level);
-                    run_seq(kind, &layouts[i], types[k].type, 0, got);
-                    for (int j = 0; j < n; j++) {
-                        double max = aril_item(aril_amax(aril_abs(want[j]), ARIL_ALL));
-                        double e = worst(got[j], want[j]);
-                        CHECK_MSG(e <= types[k].tolerance * (1 + max),
-                                  "level %d, kind %d, layout %d, type %d, result %d: %g of %g",
-                                  level, kind, i, k, j, e, max);
-                    }
+                    compare(kind, i, types[k].type, types[k].tolerance, KEPT, want);
                 }
+                for (reserve how = ABSENT; how <= OTHER_SIZE; how++)
+                    compare(kind, i, types[k].type, types[k].tolerance, how, want);
             }
     aril__cpu_set(top);
     CHECK(aril_ok());
@@ -346,16 +370,174 @@ TEST(rows_agree_with_the_reference)
 /* No bit depends on the number of threads. */
 TEST(results_do_not_depend_on_threads)
 {
-    layout l = { 4, 40, 130, true, true, true };
+    layout l = { 4, 40, 60, 130, true, true, true, true };
+    for (int kind = 0; kind < 3; kind++)
+        for (reserve how = KEPT; how <= ABSENT; how++) {
+            ARIL_SCOPE;
+            aril_tensor *one[MAX_OUT], *three[MAX_OUT];
+            aril_set_threads(1);
+            int n = run_seq(kind, &l, ARIL_F32, 0, how, one);
+            aril_set_threads(3);
+            run_seq(kind, &l, ARIL_F32, 0, how, three);
+            aril_set_threads(0);
+            for (int j = 0; j < n; j++) CHECK_NEAR(worst(one[j], three[j]), 0, 0);
+        }
+    CHECK(aril_ok());
+}
+
+/* ---- reserves ---- */
+
+TEST(a_row_gives_the_size_of_its_reserve)
+{
+    ARIL_SCOPE;
+    const layout *l = &layouts[0];
     for (int kind = 0; kind < 3; kind++) {
-        ARIL_SCOPE;
-        aril_tensor *one[MAX_OUT], *three[MAX_OUT];
-        aril_set_threads(1);
-        int n = run_seq(kind, &l, ARIL_F32, 0, one);
-        aril_set_threads(3);
-        run_seq(kind, &l, ARIL_F32, 0, three);
-        aril_set_threads(0);
-        for (int j = 0; j < n; j++) CHECK_NEAR(worst(one[j], three[j]), 0, 0);
+        aril_tensor *in[RNN_INPUTS], *y[RNN_RESULTS];
+        int64_t values = l->steps * l->batch * l->h * (kind == 1 ? 5 : 4);
+        seq_inputs(kind, l, ARIL_F32, in);
+        aril__apply(ops[kind], RNN_INPUTS, in, &(struct rnn_seq_attrs){ .keep = { 1 } }, y);
+        CHECK_INT(aril_dtype_of(y[RNN_RESERVE]), ARIL_U8);
+        CHECK_INT(aril_numel(y[RNN_RESERVE]),
+                  kind == 0 ? 0 : aril__reserve_size("cpu_rnn", (size_t)values * sizeof(float)));
+        CHECK(aril__reserve_is(y[RNN_RESERVE], "cpu_rnn") == (kind > 0));
+        CHECK(!aril__reserve_is(y[RNN_RESERVE], "no such format"));
+        aril__apply(ops[kind], RNN_INPUTS, in, &(struct rnn_seq_attrs){ .keep = { 0 } }, y);
+        CHECK_INT(aril_numel(y[RNN_RESERVE]), 0);
     }
+    CHECK(aril_ok());
+}
+
+static aril_status nothing(aril_run *r)
+{
+    (void)r;
+    return ARIL_OK;
+}
+
+/* Without prepare, dispatch could neither allocate a reserve nor tell whose it is. */
+TEST(rows_of_ops_with_a_reserve_need_prepare)
+{
+    static const aril__row rows[] = {
+        { .op = "lstm_seq", .name = "hasty", .dtypes = DT(ARIL_F32), .run = nothing },
+        { .op = "lstm_seq_grad", .name = "hasty", .dtypes = DT(ARIL_F32), .run = nothing },
+    };
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(aril__rows_register(aril_cpu().kind, &rows[i], 1), ARIL_ERR_ARG);
+        CHECK(strstr(aril_error(), "need `prepare`") != NULL);
+        aril_clear_error();
+    }
+}
+
+/* Rows that keep 100 bytes for a gradient that checks them, and one whose reserve is nameless. */
+enum { SPIED = 100 };
+static int spied;
+
+static const char *spy_prepare(const aril_run *r, aril_plan *plan)
+{
+    plan->reserve = r->op == &aril__op_gru_seq ? SPIED : 0;
+    return NULL;
+}
+
+static aril_status spy(aril_run *r)
+{
+    for (int i = 0; i < r->n_out; i++)
+        memset(aril__ptr(r->out[i]), i == RNN_RESERVE ? 7 : 0,
+               aril__dtype_bytes((aril_dtype)r->out[i]->dtype, r->out[i]->numel));
+    return ARIL_OK;
+}
+
+static aril_status spy_grad(aril_run *r)
+{
+    const unsigned char *kept = aril__ptr(r->in[GRAD_RESERVE]);
+    for (int i = 0; i < SPIED; i++) spied += kept[i] == 7;
+    for (int i = 0; i < r->n_out; i++)
+        memset(aril__ptr(r->out[i]), 0,
+               aril__dtype_bytes((aril_dtype)r->out[i]->dtype, r->out[i]->numel));
+    return ARIL_OK;
+}
+
+static const aril__row spies[] = {
+    { .op = "gru_seq",
+      .name = "nameless",
+      .dtypes = DT(ARIL_F32),
+      .prepare = spy_prepare,
+      .run = spy },
+    { .op = "gru_seq",
+      .name = "spy",
+      .dtypes = DT(ARIL_F32),
+      .reserve = "spy",
+      .prepare = spy_prepare,
+      .run = spy },
+    { .op = "gru_seq_grad",
+      .name = "spy_grad",
+      .dtypes = DT(ARIL_F32),
+      .reserve = "spy",
+      .prepare = spy_prepare,
+      .run = spy_grad },
+};
+
+/* The second row that accepts a call is a spy's, if one does: the first are Aril's own, and the
+ * nameless one is never asked to run. */
+TEST(a_reserve_reaches_only_rows_of_its_format)
+{
+    ARIL_SCOPE;
+    aril_tensor *in[RNN_INPUTS], *y[2][RNN_RESULTS], *dx[GRAD_RESULTS];
+    struct rnn_seq_attrs keep = { .keep = { 1 } };
+    struct rnn_grad_attrs back = { .no_dx = { 0 } };
+    CHECK_INT(aril__rows_register_behind(aril_cpu().kind, spies, 3), ARIL_OK);
+    seq_inputs(2, &layouts[0], ARIL_F32, in);
+    for (int row = 0; row < 2; row++) {
+        aril__force_row = row;
+        aril__apply(ops[2], RNN_INPUTS, in, &keep, y[row]);
+    }
+    CHECK(aril__reserve_is(y[0][RNN_RESERVE], "cpu_rnn"));
+    CHECK(aril__reserve_is(y[1][RNN_RESERVE], "spy"));
+    CHECK_INT(aril_numel(y[1][RNN_RESERVE]), aril__reserve_size("spy", SPIED));
+    for (int of = 0; of < 2; of++) {
+        aril_tensor *from[GRAD_INPUTS] = {
+            [GRAD_Y] = y[of][RNN_Y], [GRAD_RESERVE] = y[of][RNN_RESERVE], [GRAD_GY] = y[of][RNN_Y]
+        };
+        memcpy(from + GRAD_X, in + RNN_X, 4 * sizeof *in);
+        memcpy(from + GRAD_W_IH, in + RNN_W_IH, 4 * sizeof *in);
+        for (int row = 0; row < 4; row++) {
+            aril__force_row = row;
+            aril__apply(grads[2], GRAD_INPUTS, from, &back, dx);
+            CHECK_INT(spied, of == 1 && row >= 1 ? SPIED : 0);
+        }
+    }
+    aril__force_row = -1;
+    CHECK(aril_ok());
+}
+
+/* A trace does not know the size of a reserve; the gradient takes it as it is. */
+static aril_status shapes_only(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                               aril_tensor **out)
+{
+    (void)self;
+    (void)dest;
+    for (int i = 0; i < c->op->n_out; i++)
+        out[i] =
+            aril__symbolic_new(aril__self(), c->out[i].dtype, c->out[i].ndim, c->out[i].dim, NULL);
+    return ARIL_OK;
+}
+
+TEST(a_reserve_has_an_unknown_size_in_a_trace)
+{
+    ARIL_SCOPE;
+    aril__tracer tracer = { shapes_only };
+    aril_tensor *in[RNN_INPUTS], *y[RNN_RESULTS], *dx[GRAD_RESULTS];
+    seq_inputs(1, &layouts[0], ARIL_F32, in);
+    aril__self()->tracer = &tracer;
+    aril__apply(ops[1], RNN_INPUTS, in, &(struct rnn_seq_attrs){ .keep = { 1 } }, y);
+    CHECK_INT(aril_ndim(y[RNN_RESERVE]), 1);
+    CHECK_INT(aril_size(y[RNN_RESERVE], 0), -1);
+    aril_tensor *from[GRAD_INPUTS] = {
+        [GRAD_Y] = y[RNN_Y], [GRAD_RESERVE] = y[RNN_RESERVE], [GRAD_GY] = y[RNN_Y]
+    };
+    memcpy(from + GRAD_X, in + RNN_X, 4 * sizeof *in);
+    memcpy(from + GRAD_W_IH, in + RNN_W_IH, 4 * sizeof *in);
+    aril__apply(grads[1], GRAD_INPUTS, from, &(struct rnn_grad_attrs){ .no_dx = { 1 } }, dx);
+    aril__self()->tracer = NULL;
+    CHECK_INT(aril_size(dx[GRAD_DX], 0), 0); /* not needed */
+    CHECK_INT(aril_size(dx[GRAD_DW_IH], 1), layouts[0].inputs);
     CHECK(aril_ok());
 }

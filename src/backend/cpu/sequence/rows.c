@@ -4,17 +4,21 @@
 #include "backend/cpu/sequence/attention.h"
 #include "backend/cpu/sequence/rnn.h"
 
+/* .reserve: the format that the row writes or reads. */
+#define RECURRENT(op_, run_, ...)                                                               \
+    KERNEL(op_, run_, .dtypes = DT_FLOAT, .native = F32_F64, .prepare = aril__##run_##_prepare, \
+           __VA_ARGS__)
+
 const aril__row aril__cpu_sequence_rows[] = {
     KERNEL(attention, cpu_attention, .dtypes = DT_FLOAT, .native = F32_F64),
     KERNEL(attention_grad, cpu_attention_grad, .dtypes = DT_FLOAT, .native = F32_F64),
-    KERNEL(rnn_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
-    KERNEL(lstm_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
-    KERNEL(gru_seq, cpu_rnn, .dtypes = DT_FLOAT, .native = F32_F64),
-    KERNEL(rnn_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
-           .prepare = aril__cpu_rnn_grad_prepare),
-    KERNEL(lstm_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
-           .prepare = aril__cpu_rnn_grad_prepare),
-    KERNEL(gru_seq_grad, cpu_rnn_grad, .dtypes = DT_FLOAT, .native = F32_F64,
-           .prepare = aril__cpu_rnn_grad_prepare),
+    RECURRENT(rnn_seq, cpu_rnn, .reserve = NULL),
+    RECURRENT(lstm_seq, cpu_rnn, .reserve = ARIL__CPU_RNN),
+    RECURRENT(gru_seq, cpu_rnn, .reserve = ARIL__CPU_RNN),
+    RECURRENT(rnn_seq_grad, cpu_rnn_grad, .reserve = NULL),
+    RECURRENT(lstm_seq_grad, cpu_rnn_grad, .reserve = ARIL__CPU_RNN),
+    RECURRENT(lstm_seq_grad, cpu_rnn_grad_anew, .reserve = NULL),
+    RECURRENT(gru_seq_grad, cpu_rnn_grad, .reserve = ARIL__CPU_RNN),
+    RECURRENT(gru_seq_grad, cpu_rnn_grad_anew, .reserve = NULL),
     { 0 },
 };
