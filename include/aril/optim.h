@@ -49,6 +49,8 @@ typedef struct aril_optim_opts {
     int ns_steps;               /* muon: Newton-Schulz iterations */
     bool no_nesterov;           /* muon: momentum without Nesterov's look ahead */
     bool match_rms;             /* muon: steps of the RMS of AdamW's, to share its learning rate */
+    bool master_weights; /* all but lbfgs: parameters in f16 and bf16 have a copy in f32, which is
+                            updated and then rounded into the parameter; default off */
 
     /* lbfgs */
     int max_iter, max_eval;                  /* limits of one step; default 20 and max_iter * 5 /

@@ -93,7 +93,7 @@ static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, ar
         aril_tensor *g = grad_of(params, grads, i);
         if (!g) continue;
         u[n] = (aril__update){ .p = params.at[i], .grad = g, .lr = lr, .step = step, .attrs = a };
-        for (int k = 0; k < ARIL__UPDATE_SLOTS; k++)
+        for (int k = 0; k < ARIL__RULE_SLOTS; k++)
             u[n].slot[k] = slots[k].n ? slots[k].at[i] : NULL;
         n++;
     }
@@ -120,7 +120,7 @@ aril_status aril_sgd_update(aril_list params, aril_list grads, aril_list buffers
                        "sgd_update: nesterov needs momentum above 0 and dampening 0, got %g and %g",
                        opts.momentum, opts.dampening);
     if (s < 0) return s;
-    aril_list slots[ARIL__UPDATE_SLOTS] = { { 0 } };
+    aril_list slots[ARIL__RULE_SLOTS] = { { 0 } };
     if (opts.momentum != 0) slots[0] = buffers;
     return update(params, grads, lr, step, slots, &a);
 }

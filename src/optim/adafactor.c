@@ -38,14 +38,28 @@ static aril_tensor *rms(aril_tensor *x)
     return aril_mul_scalar(aril_norm(x, ARIL_ALL, 2), 1 / sqrt((double)aril_numel(x)));
 }
 
+/* What depends on the number of the step: the learning rate relative to the parameter, and the
+ * weight of the new g^2 in their mean. */
+static void by_count(const aril_optim_opts *o, const aril__step_values *v, aril_dtype dtype,
+                     aril_tensor **rate, aril_tensor **weight)
+{
+    if (!v->t_there) {
+        *weight = aril_scalar(pow(v->t, -o->beta2_decay));
+        *rate = aril_scalar(fmin(v->lr, 1 / sqrt(v->t)));
+        return;
+    }
+    *weight = aril_cast(aril_pow_scalar(v->t_there, -o->beta2_decay), dtype);
+    *rate = aril_cast(aril_clamp_max(aril_rsqrt(v->t_there), v->lr), dtype);
+}
+
 static aril_status step(const aril_optim_opts *o, const aril__step_values *v, aril__optim_param *p,
                         aril_tensor *g)
 {
     double eps = o->eps != 0 ? o->eps : epsilon((aril_dtype)p->p->dtype);
-    double rate = fmin(v->lr, 1 / sqrt(v->t)); /* relative to the parameter */
-    aril_tensor *weight = aril_scalar(pow(v->t, -o->beta2_decay));
-    aril_tensor *x = aril_contiguous(aril_cast(aril_detach(p->p), aril_dtype_of(g)));
-    aril_tensor *now[ARIL__UPDATE_SLOTS] = { NULL }, *mean; /* of g^2 */
+    aril_tensor *x = aril_contiguous(aril__method_value(p, aril_dtype_of(g)));
+    aril_tensor *now[ARIL__RULE_SLOTS] = { NULL }, *mean; /* of g^2 */
+    aril_tensor *rate, *weight;
+    by_count(o, v, aril_dtype_of(g), &rate, &weight);
     if (aril_numel(g) == 0) return aril_tensor_status(g);
     aril_tensor *square = aril_square(g), *scale = aril_clamp_min(rms(x), o->min_scale);
     if (p->slot[WHOLE]) {
@@ -58,13 +72,13 @@ static aril_status step(const aril_optim_opts *o, const aril__step_values *v, ar
     }
     aril_tensor *u = aril_mul(g, aril_rsqrt(aril_clamp_min(mean, eps * eps)));
     aril_tensor *limit = aril_clamp_min(aril_mul_scalar(rms(u), 1 / o->clip_update), 1);
-    aril_tensor *by = aril_mul_scalar(aril_div(scale, limit), rate);
+    aril_tensor *by = aril_mul(aril_div(scale, limit), rate);
     if (o->weight_decay != 0) x = aril_mul_scalar(x, 1 - v->lr * o->weight_decay);
     x = aril_sub(x, aril_mul(u, by));
     aril_status s = aril_tensor_status(x);
-    for (int i = 0; i < ARIL__UPDATE_SLOTS && s == ARIL_OK; i++)
-        if (now[i]) s = aril_tensor_status(aril_copy_(p->slot[i], now[i]));
-    return s == ARIL_OK ? aril_tensor_status(aril_copy_(p->p, x)) : s;
+    for (int i = 0; i < ARIL__RULE_SLOTS && s == ARIL_OK; i++)
+        if (now[i]) s = aril__method_store(v, p->slot[i], now[i]);
+    return s == ARIL_OK ? aril__method_store_value(v, p, x) : s;
 }
 
 const aril__method aril__method_adafactor = { .slot = { "row_var", "col_var", "variance" },

@@ -6,15 +6,61 @@
 #include "aril/math.h"
 #include "ops/table/apply.h"
 
+aril_tensor *aril__method_value(const aril__optim_param *p, aril_dtype dtype)
+{
+    aril_tensor *x = aril_cast(aril_detach(p->p), dtype), *master = p->slot[ARIL__MASTER_SLOT];
+    if (!master) return x;
+    aril_tensor *rounded = aril_cast(aril_cast(master, (aril_dtype)p->p->dtype), dtype);
+    return aril_where(aril_eq(rounded, x), master, x); /* as the op `update` does */
+}
+
+aril_status aril__method_store(const aril__step_values *v, aril_tensor *to, aril_tensor *value)
+{
+    if (v->skip) value = aril_where(v->skip, to, value);
+    return aril_tensor_status(aril_copy_(to, value));
+}
+
+aril_status aril__method_store_value(const aril__step_values *v, aril__optim_param *p,
+                                     aril_tensor *value)
+{
+    aril_tensor *master = p->slot[ARIL__MASTER_SLOT];
+    aril_status s = master ? aril__method_store(v, master, value) : ARIL_OK;
+    if (s == ARIL_OK && v->skip) value = aril_where(v->skip, aril_detach(p->p), value);
+    return s == ARIL_OK ? aril_tensor_status(aril_copy_(p->p, value)) : s;
+}
+
+/* Whether the host can read the value without waiting for a device. */
+static bool is_here(const aril_tensor *t)
+{
+    return t->storage->device == aril__cpu_device;
+}
+
 /* The gradient in the state's dtype, scaled and clipped. Contiguous, so that sums have the same
  * bits in any memory format. */
-static aril_tensor *gradient(const aril_optim_opts *o, const aril__step_values *v,
-                             const aril__update *u)
+static aril_tensor *gradient(const aril_optim_opts *o, const aril__update *u)
 {
-    aril_tensor *g =
-        aril_contiguous(aril_cast(u->grad, u->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32));
-    if (v->factor != 1) g = aril_mul_scalar(g, v->factor);
+    aril_dtype dtype = u->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+    aril_tensor *g = aril_contiguous(aril_cast(u->grad, dtype));
+    double sign = o->maximize ? -1 : 1, factor = sign;
+    if (u->factor && is_here(u->factor))
+        factor *= aril_item(u->factor);
+    else if (u->factor)
+        g = aril_mul(g, aril_cast(u->factor, dtype));
+    if (factor != 1) g = aril_mul_scalar(g, factor);
     return o->clip_value > 0 ? aril_clamp(g, -o->clip_value, o->clip_value) : g;
+}
+
+static aril__step_values values_of(const aril__optim_group *group, const aril__optim_param *p,
+                                   const aril__update *u)
+{
+    aril__step_values v = { .lr = *(double *)aril__ptr(u->lr), .momentum = group->opts.momentum };
+    if (u->momentum) v.momentum = *(double *)aril__ptr(u->momentum);
+    if (is_here(u->step))
+        v.t = aril_item(u->step) - (double)p->missed;
+    else
+        v.t_there = aril_add_scalar(aril_cast(u->step, ARIL_F64), -(double)p->missed);
+    if (u->factor && !is_here(u->factor)) v.skip = aril_lt_scalar(u->factor, 0);
+    return v;
 }
 
 aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
@@ -27,14 +73,12 @@ aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
         ARIL_SCOPE;
         aril__update *u = &updates[i];
         if (u->done) continue;
+        if (u->factor && is_here(u->factor) && aril_item(u->factor) < 0)
+            return ARIL_OK; /* a gradient overflowed */
         aril__optim_param *p = &opt->params[u->param];
-        const aril_optim_opts *o = &opt->groups[p->group].opts;
-        aril__step_values v = { .lr = aril_item(u->lr),
-                                .factor = u->factor ? aril_item(u->factor) : 1,
-                                .t = aril_item(u->step) - (double)p->missed };
-        if (v.factor < 0) return ARIL_OK; /* a gradient overflowed */
-        if (o->maximize) v.factor = -v.factor;
-        s = opt->kind->method->step(o, &v, p, gradient(o, &v, u));
+        const aril__optim_group *group = &opt->groups[p->group];
+        aril__step_values v = values_of(group, p, u);
+        s = opt->kind->method->step(&group->opts, &v, p, gradient(&group->opts, u));
         u->done = s == ARIL_OK;
     }
     for (int i = 0; i < n && s == ARIL_OK; i++) updates[i].done = false;

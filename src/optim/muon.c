@@ -50,15 +50,15 @@ static aril_status step(const aril_optim_opts *o, const aril__step_values *v, ar
     double rows = (double)p->p->dim[0], columns = (double)p->p->dim[1];
     if (aril_numel(g) == 0) return aril_tensor_status(g);
     double ratio = o->match_rms ? 0.2 * sqrt(fmax(rows, columns)) : sqrt(fmax(1, rows / columns));
-    aril_tensor *m = aril_lerp(p->slot[0], g, aril_scalar(1 - o->momentum));
-    aril_tensor *ahead = o->no_nesterov ? m : aril_lerp(g, m, aril_scalar(o->momentum));
+    aril_tensor *m = aril_lerp(p->slot[0], g, aril_scalar(1 - v->momentum));
+    aril_tensor *ahead = o->no_nesterov ? m : aril_lerp(g, m, aril_scalar(v->momentum));
     aril_tensor *u = orthogonal(aril_contiguous(ahead), o->ns_steps, o->eps);
-    aril_tensor *x = aril_cast(aril_detach(p->p), aril_dtype_of(g));
+    aril_tensor *x = aril__method_value(p, aril_dtype_of(g));
     x = aril_mul_scalar(x, 1 - v->lr * o->weight_decay);
     x = aril_sub(x, aril_mul_scalar(u, v->lr * ratio));
     aril_status s = aril_tensor_status(x);
-    if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(p->slot[0], m));
-    return s == ARIL_OK ? aril_tensor_status(aril_copy_(p->p, x)) : s;
+    if (s == ARIL_OK) s = aril__method_store(v, p->slot[0], m);
+    return s == ARIL_OK ? aril__method_store_value(v, p, x) : s;
 }
 
 const aril__method aril__method_muon = {

@@ -1,6 +1,7 @@
 /* Lists of named tensors: building and lookup. */
 #include "optim/optim.h"
 
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/thread.h"
 
@@ -132,14 +133,30 @@ aril_status aril__params_check(const char *what, const aril_named *params)
     return ARIL_OK;
 }
 
+/* Marks a number of the host: it combines with tensors on any device. */
+enum { HOST_NUMBER = ARIL__WEAK };
+
 aril_tensor *aril__number_new(double value, aril_dtype dtype)
 {
     aril__thread *th = aril__self();
     aril_tensor *t = aril__tensor_new(th, dtype, 0, NULL, aril__cpu_device);
     if (!t) return NULL;
-    t->flags |= ARIL__WEAK;
+    t->flags |= HOST_NUMBER;
     aril__number_set(t, value);
     return t;
+}
+
+aril_status aril__number_to(aril_tensor *t, aril__device *device)
+{
+    if (t->storage->device == device) return ARIL_OK;
+    ARIL_SCOPE;
+    aril_tensor *moved = aril_to(t, device->id);
+    aril_status s = aril_tensor_status(moved);
+    if (s < 0) return s;
+    aril__tensor_exchange(t, moved);
+    t->flags &= (uint16_t)~HOST_NUMBER;
+    if (device == aril__cpu_device) t->flags |= HOST_NUMBER;
+    return ARIL_OK;
 }
 
 void aril__number_set(aril_tensor *t, double value)

@@ -19,10 +19,23 @@ static aril_status add_group(aril_optim *opt, const aril_optim_opts *o)
     aril__optim_group *g = &groups[opt->n_groups];
     *g = (aril__optim_group){ .opts = *o, .base = o->lr };
     g->lr = aril__number_new(o->lr, ARIL_F64);
-    if (!g->lr) return ARIL_ERR_MEMORY;
+    g->momentum = g->lr ? aril__number_new(0, ARIL_F64) : NULL;
+    if (!g->momentum) {
+        aril_release(g->lr);
+        return ARIL_ERR_MEMORY;
+    }
     aril__optim_attrs(opt->kind, &g->opts, &g->attrs);
     opt->n_groups++;
     return ARIL_OK;
+}
+
+static void drop_groups(aril_optim *opt, int to)
+{
+    while (opt->n_groups > to) {
+        aril__optim_group *g = &opt->groups[--opt->n_groups];
+        aril_release(g->lr);
+        aril_release(g->momentum);
+    }
 }
 
 static void drop_params(aril_optim *opt, int to)
@@ -45,7 +58,9 @@ static aril_status reserve(aril_optim *opt, const char *what, size_t n)
     if (updates) opt->updates = updates;
     aril_tensor **grads = updates ? aril__realloc(opt->grads, (n + 1) * sizeof *grads) : NULL;
     if (grads) opt->grads = grads;
-    if (grads && aril__lookup_reserve(opt, n)) return ARIL_OK;
+    bool *took = grads ? aril__realloc(opt->took, (n + 1) * sizeof *took) : NULL;
+    if (took) opt->took = took;
+    if (took && aril__lookup_reserve(opt, n)) return ARIL_OK;
     return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
 }
 
@@ -129,7 +144,7 @@ int aril_optim_add_group(aril_optim *opt, const aril_named *params, aril_optim_o
     if (s < 0) return s;
     s = add_params(opt, "optim_add_group", params, opt->n_groups - 1);
     if (s < 0) {
-        aril_release(opt->groups[--opt->n_groups].lr);
+        drop_groups(opt, opt->n_groups - 1);
         return s;
     }
     aril__schedules_apply(opt);
@@ -186,7 +201,7 @@ void aril_optim_free(aril_optim *opt)
 {
     if (!opt) return;
     drop_params(opt, 0);
-    for (int i = 0; i < opt->n_groups; i++) aril_release(opt->groups[i].lr);
+    drop_groups(opt, 0);
     for (int i = 0; i < opt->n_schedules; i++) aril_schedule_free(opt->schedules[i]);
     aril__names_free(&opt->listed);
     aril__names_free(&opt->state);
@@ -201,6 +216,7 @@ void aril_optim_free(aril_optim *opt)
     free(opt->params);
     free(opt->updates);
     free(opt->grads);
+    free(opt->took);
     free(opt);
 }
 

@@ -38,8 +38,10 @@ const char *aril__nearest(const char *name, const char *const *names, char *text
 typedef struct aril__optim_group {
     aril_optim_opts opts;
     struct update_attrs attrs;
-    aril_tensor *lr; /* [] f64 */
-    double base;     /* initial lr of schedules */
+    aril_tensor *lr;       /* [] f64, on the host */
+    double base;           /* initial lr of schedules */
+    aril_tensor *momentum; /* [] f64, on the host: in place of the option momentum or beta1, */
+    bool moves_momentum;   /* when a schedule moves it */
 } aril__optim_group;
 
 typedef struct aril__optim_param {
@@ -101,8 +103,11 @@ struct aril_optim {
     aril__names listed, state;
     aril__update *updates; /* buffer for one step, followed by that of aril__update_all */
     aril_tensor **grads;
-    aril_tensor *step;  /* [] i64 */
+    bool *took;         /* for each parameter: whether the latest step updated it */
     aril_tensor *share; /* [] f64, 1 / accumulate; NULL: none */
+    /* Numbers of the host. With a loss scale a step computes them, so that from the first one on
+     * they are on the device of the parameters. */
+    aril_tensor *step;  /* [] i64 */
     aril_tensor *scale; /* [] f32, loss scale; NULL: none */
     aril_tensor *good;  /* [] i64, steps since the scale changed */
     int64_t pending;    /* calls of aril_step that only accumulated */
@@ -125,9 +130,14 @@ int aril__lookup_name(const aril_optim *opt, const char *name);
 const char *aril__param_name(const aril_named *params, int i, char *text, size_t size);
 /* Checks a list of parameters. */
 aril_status aril__params_check(const char *what, const aril_named *params);
-/* A scalar that combines with tensors on any device. The caller releases it. NULL with an error. */
+/* A scalar in host memory that combines with tensors on any device: ops get it by value. The caller
+ * releases it. NULL with an error. */
 aril_tensor *aril__number_new(double value, aril_dtype dtype);
+/* Sets a number of the host. */
 void aril__number_set(aril_tensor *t, double value);
+/* Moves its value: to a device, where ops read it, or back to the host. The tensor stays the same
+ * for those who hold it. */
+aril_status aril__number_to(aril_tensor *t, aril__device *device);
 
 /* The gradient of a parameter as a step uses it; NULL when there is none. Borrowed. */
 aril_tensor *aril__grad_of(aril_tensor *p);
@@ -144,19 +154,38 @@ aril__slot aril__slot_of(const aril_optim *opt, const aril__optim_param *p, int 
 /* Prepares the state of a parameter for its next step; creates it at the first. */
 aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p);
 void aril__slots_drop(aril__optim_param *p);
-/* Counts the step, drops gradients, advances schedules. */
+
+/* Everything that one call of aril_step does on the host, besides applying ops: counts the calls
+ * that only accumulate; in a call that updates, counts the steps that parameters without a gradient
+ * missed (took[i]: parameter i had one) and advances the schedules that count steps, which set the
+ * learning rates and momenta of the next step.
+ *
+ * aril_step calls it after its ops. Recording a step (aril__tracer) runs no ops and does none of
+ * this, except that calls that accumulate are counted, so that a recording holds the same calls as
+ * a program that runs. Replaying it applies the ops, which read the learning rate, the momentum and
+ * the step count anew; after that the player calls this function once for each call of aril_step in
+ * the recording, with opt->took as the recording left it. Then k replays leave the same bits as k
+ * rounds of eager steps. A recording is valid for the parameters that had a gradient when it was
+ * made; when others have one, or one of them missed a step since, record anew. */
+void aril__step_host(aril_optim *opt, const bool *took);
+/* Ends a step whose ops were applied or recorded: sets opt->took, drops gradients, and does the
+ * host's part unless the step is being recorded. */
 void aril__step_done(aril_optim *opt);
 
 /* ---- methods that are not element-wise ---- */
 
-/* The values of one step that are the same for all parameters of a group. */
+/* The values of one step for one parameter. With a loss scale, the number of the step and whether
+ * it is skipped are only known on the parameter's device: then they are tensors there, and neither
+ * is read by the host. */
 typedef struct aril__step_values {
-    double lr, factor; /* of the learning rate; of the gradient, its sign for `maximize` */
-    double t;          /* the number of the step for this parameter */
+    double lr, momentum;
+    double t;             /* the number of the step for this parameter; unless */
+    aril_tensor *t_there; /* [] f64, on the device; NULL: t is known */
+    aril_tensor *skip;    /* [] bool, on the device: whether nothing changes; NULL: it does */
 } aril__step_values;
 
 typedef struct aril__method {
-    const char *slot[ARIL__UPDATE_SLOTS]; /* names of the state; NULL: no more */
+    const char *slot[ARIL__RULE_SLOTS]; /* names of the state; NULL: no more */
     /* The shape of slot i for a parameter of that shape; false: it has none. */
     bool (*slot_shape)(aril_shape p, int i, aril_shape *shape);
     /* Whether the parameter can be trained; optional. */
@@ -167,6 +196,13 @@ typedef struct aril__method {
                         aril_tensor *g);
 } aril__method;
 extern const aril__method aril__method_lbfgs, aril__method_adafactor, aril__method_muon;
+
+/* The value of a parameter for a method, of that dtype: of its master where it has one. */
+aril_tensor *aril__method_value(const aril__optim_param *p, aril_dtype dtype);
+/* Stores the new value of a slot, or of a parameter and its master, unless the step is skipped. */
+aril_status aril__method_store(const aril__step_values *v, aril_tensor *to, aril_tensor *value);
+aril_status aril__method_store_value(const aril__step_values *v, aril__optim_param *p,
+                                     aril_tensor *value);
 
 /* Steps all parameters of `updates`, one by one. */
 aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates);
@@ -191,7 +227,7 @@ void aril__schedule_get(const aril_schedule *s, double *numbers);
 aril_status aril__schedule_check(const aril_schedule *s, const char *name, const double *numbers);
 void aril__schedule_put(aril_schedule *s, const double *numbers);
 /* Advances the schedules that count batches (otherwise those that count epochs), and sets all
- * learning rates. */
+ * learning rates and momenta. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);
 void aril__schedules_apply(aril_optim *opt);
 /* Sets the name of the metric passed to aril_optim_epoch, and whether larger values are better;

@@ -270,6 +270,16 @@ static aril_status read_all(const aril_optim *opt, const aril_named *from, readi
     return s;
 }
 
+/* Moves numbers that are on a device to the host, where setting them cannot fail; the next step
+ * moves them back. */
+static aril_status numbers_home(aril_optim *opt)
+{
+    aril_status s = aril__number_to(opt->step, aril__cpu_device);
+    if (s == ARIL_OK && opt->scale) s = aril__number_to(opt->scale, aril__cpu_device);
+    if (s == ARIL_OK && opt->scale) s = aril__number_to(opt->good, aril__cpu_device);
+    return s;
+}
+
 aril_status aril_optim_load_state(aril_optim *opt, const aril_named *from)
 {
     if (!opt || !from || from->n < 0 || (from->n && !from->at))
@@ -278,7 +288,8 @@ aril_status aril_optim_load_state(aril_optim *opt, const aril_named *from)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     reading r = { 0 };
-    aril_status s = read_all(opt, from, &r);
+    aril_status s = numbers_home(opt);
+    if (s == ARIL_OK) s = read_all(opt, from, &r);
     if (s == ARIL_OK) commit(opt, &r);
     reading_free(&r, opt->n_params);
     return s;

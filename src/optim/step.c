@@ -27,11 +27,27 @@ void aril__slots_drop(aril__optim_param *p)
     }
 }
 
+/* Whether a parameter of that dtype keeps its state, and its master, in f32. */
+static bool is_low(const aril_tensor *p)
+{
+    return p->dtype == ARIL_F16 || p->dtype == ARIL_BF16;
+}
+
+static bool wants_master(const aril_optim *opt, const aril__optim_param *p)
+{
+    return opt->groups[p->group].opts.master_weights && is_low(p->p);
+}
+
 aril__slot aril__slot_of(const aril_optim *opt, const aril__optim_param *p, int i)
 {
     const aril__optim_group *group = &opt->groups[p->group];
     const aril__method *method = opt->kind->method;
     aril__slot s = { .shape = aril__shape(p->p) };
+    if (i == ARIL__MASTER_SLOT) {
+        s.name = "master";
+        s.wanted = wants_master(opt, p);
+        return s;
+    }
     if (method) {
         s.name = method->slot[i];
         s.wanted = s.name && method->slot_shape(aril__shape(p->p), i, &s.shape);
@@ -60,13 +76,23 @@ static aril_status follow(aril__optim_param *p, int i, bool single)
     return s;
 }
 
+/* Of the memory format of the parameter, where it has its shape. */
+static aril_tensor *new_slot(const aril__optim_param *p, const aril__slot *slot)
+{
+    aril_dtype dtype = slot->scalar || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+    bool like = aril__same_dims(slot->shape.ndim, slot->shape.dim, p->p->ndim, p->p->dim);
+    aril_tensor *t = like && !slot->scalar ? aril_cast(aril_zeros_like(p->p), dtype)
+                                           : aril_zeros(slot->shape, dtype, aril_device_of(p->p));
+    return slot->initial != 0 ? aril_fill_(t, slot->initial) : t;
+}
+
 static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
 {
     const char *const *names =
         opt->kind->method ? opt->kind->method->slot : aril__rules[opt->kind->rule].slot;
     unsigned scalar = opt->kind->method ? 0 : aril__rules[opt->kind->rule].scalar;
     const aril__optim_group *group = &opt->groups[p->group];
-    for (int i = 0; i < ARIL__UPDATE_SLOTS && names[i]; i++) {
+    for (int i = 0; i < ARIL__RULE_SLOTS && names[i]; i++) {
         if (p->slot[i]) { /* the usual case: every step comes here */
             aril_status s = follow(p, i, scalar >> i & 1);
             if (s < 0) return s;
@@ -75,17 +101,28 @@ static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
         if (!opt->kind->method && !aril__rules[opt->kind->rule].wants(&group->attrs, i)) continue;
         aril__slot slot = aril__slot_of(opt, p, i);
         if (!slot.wanted) continue;
-        aril_dtype dtype = slot.scalar || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
-        bool like = aril__same_dims(slot.shape.ndim, slot.shape.dim, p->p->ndim, p->p->dim);
-        aril_tensor *t = p->p->dtype == dtype && like && !slot.scalar
-                             ? aril_zeros_like(p->p)
-                             : aril_zeros(slot.shape, dtype, aril_device_of(p->p));
-        if (slot.initial != 0) t = aril_fill_(t, slot.initial);
+        aril_tensor *t = new_slot(p, &slot);
         aril_status s = aril_tensor_status(t);
         if (s < 0) return s;
         p->slot[i] = aril_keep(t);
     }
     return ARIL_OK;
+}
+
+/* A parameter that is no longer in half precision needs no master. */
+static aril_status make_master(aril_optim *opt, aril__optim_param *p)
+{
+    if (p->slot[ARIL__MASTER_SLOT] && wants_master(opt, p))
+        return follow(p, ARIL__MASTER_SLOT, false);
+    if (p->slot[ARIL__MASTER_SLOT]) {
+        aril_release(p->slot[ARIL__MASTER_SLOT]);
+        p->slot[ARIL__MASTER_SLOT] = NULL;
+    }
+    if (!wants_master(opt, p)) return ARIL_OK;
+    aril_tensor *t = aril_cast(aril_detach(p->p), ARIL_F32);
+    aril_status s = aril_tensor_status(t);
+    if (s == ARIL_OK) p->slot[ARIL__MASTER_SLOT] = aril_keep(t);
+    return s;
 }
 
 /* Suspends tracing: the state has real values even while the step is only being recorded. */
@@ -95,13 +132,21 @@ aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
     aril__tracer *tracer = th->tracer;
     th->tracer = NULL;
     aril_status s = make_slots(opt, p);
+    if (s == ARIL_OK) s = make_master(opt, p);
     th->tracer = tracer;
     return s;
 }
 
 /* ---- gradient norm and clipping ---- */
 
-/* The norm of all gradients, in f64 if one of them is f64; poison on failure. */
+/* `value` on the device of t; the same tensor if it is there already. */
+static aril_tensor *on_device_of(const aril_tensor *t, aril_tensor *value)
+{
+    return aril_to(value, t->storage->device->id);
+}
+
+/* The norm of all gradients, in f64 if one of them is f64, on the device of the first; poison on
+ * failure. */
 static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
 {
     aril_tensor *few[32], **norms = few;
@@ -117,9 +162,7 @@ static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
         aril_tensor *g = grads[i];
         if (g->dtype != ARIL_F64 && g->dtype != ARIL_F32) g = aril_cast(g, ARIL_F32);
         norms[i] = aril_cast(aril_norm(g, ARIL_ALL, p), dtype);
-        if (g->storage && g->storage->device != aril__cpu_device && grads[0]->storage &&
-            grads[0]->storage->device != g->storage->device)
-            norms[i] = aril_to(norms[i], aril_device_of(grads[0]));
+        if (g->storage && grads[0]->storage) norms[i] = on_device_of(grads[0], norms[i]);
     }
     aril_tensor *total =
         n == 1 ? norms[0] : aril_norm(aril_stack((aril_list){ n, norms }, 0), ARIL_ALL, p);
@@ -158,7 +201,7 @@ aril_tensor *aril_clip_grad_norm(const aril_named *params, double max_norm, doub
         norm = total_norm(n, grads, p == 0 ? 2 : p);
         aril_tensor *factor = clip_factor(norm, max_norm);
         for (int i = 0; i < n && aril_tensor_status(factor) == ARIL_OK; i++) {
-            aril_tensor *f = aril_cast(factor, aril_dtype_of(grads[i]));
+            aril_tensor *f = aril_cast(on_device_of(grads[i], factor), aril_dtype_of(grads[i]));
             if (aril_tensor_status(aril_mul_(grads[i], f)) < 0) norm = aril__poison();
         }
     }
@@ -191,13 +234,24 @@ aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
         aril__fail(ARIL_ERR_ARG, "scale_loss: the optimizer is NULL");
         return aril__poison();
     }
-    return opt->scale ? aril_mul(loss, opt->scale) : loss;
+    if (!opt->scale) return loss;
+    if (!loss || !loss->storage || opt->scale->storage->device == aril__cpu_device)
+        return aril_mul(loss, opt->scale);
+    /* Not a weak scalar: the product keeps the dtype of the loss by a cast. */
+    aril_tensor *scaled = aril_mul(aril_cast(loss, loss->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32),
+                                   on_device_of(loss, opt->scale));
+    return aril_cast(scaled, (aril_dtype)loss->dtype);
 }
 
+/* The number of steps, the loss scale and the steps since it changed after this step; NULL: as they
+ * are. Copied at the end, so that a failed step changes none of them. */
+typedef struct next_numbers {
+    aril_tensor *step, *scale, *good;
+} next_numbers;
+
 /* The scale after a step: halved when the step is skipped, doubled after many good ones. Computed
- * by ops, so that a traced program of the step updates it too. */
-static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor **scale,
-                              aril_tensor **good)
+ * by ops, so that a device need not be waited for, and a traced program of the step updates it. */
+static void next_scale(aril_optim *opt, aril_tensor *finite, next_numbers *next)
 {
     double growth = opt->opts.loss_scale_growth;
     aril_tensor *zero = aril_scalar(0), *one = aril_scalar(1);
@@ -206,38 +260,69 @@ static aril_status next_scale(aril_optim *opt, aril_tensor *finite, aril_tensor 
     aril_tensor *up = aril_where(grows, aril_scalar(2), one);
     aril_tensor *change = aril_where(finite, up, aril_scalar(0.5));
     /* At 0 or infinity it would stay there forever. */
-    aril_tensor *next = aril_clamp(aril_mul(opt->scale, change), 0x1p-126, 0x1p126);
-    *scale = aril_cast(next, ARIL_F32);
-    *good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
-    aril_status s = aril_tensor_status(*scale);
-    return s < 0 ? s : aril_tensor_status(*good);
+    next->scale = aril_cast(aril_clamp(aril_mul(opt->scale, change), 0x1p-126, 0x1p126), ARIL_F32);
+    next->good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
+}
+
+static aril_status next_status(const next_numbers *n)
+{
+    aril_status s = n->step ? aril_tensor_status(n->step) : ARIL_OK;
+    if (s == ARIL_OK && n->scale) s = aril_tensor_status(n->scale);
+    return s == ARIL_OK && n->good ? aril_tensor_status(n->good) : s;
+}
+
+static aril_status store_numbers(aril_optim *opt, const next_numbers *n)
+{
+    aril_status s = ARIL_OK;
+    if (n->step) s = aril_tensor_status(aril_copy_(opt->step, n->step));
+    if (s == ARIL_OK && n->scale) s = aril_tensor_status(aril_copy_(opt->scale, n->scale));
+    if (s == ARIL_OK && n->good) s = aril_tensor_status(aril_copy_(opt->good, n->good));
+    return s;
 }
 
 /* ---- step ---- */
 
-/* The factor for all gradients, [] f64; NULL: none. Negative: skip the step. With a loss scale,
- * *finite is a boolean: whether the step is taken. */
+/* Moves the numbers that the step will compute to the device on which it does; not traced, like
+ * other state. */
+static aril_status numbers_ready(aril_optim *opt)
+{
+    const aril_tensor *first = opt->updates[0].p;
+    if (!opt->scale || !first->storage || opt->scale->storage->device == first->storage->device)
+        return ARIL_OK;
+    aril__thread *th = aril__self();
+    aril__tracer *tracer = th->tracer;
+    th->tracer = NULL;
+    aril_status s = aril__number_to(opt->step, first->storage->device);
+    if (s == ARIL_OK) s = aril__number_to(opt->good, first->storage->device);
+    if (s == ARIL_OK) s = aril__number_to(opt->scale, first->storage->device);
+    th->tracer = tracer;
+    return s;
+}
+
+/* The factor for all gradients, [] f64, on the device of the first; NULL: none. Negative: skip the
+ * step. With a loss scale, *finite is a boolean: whether the step is taken. */
 static aril_status find_factor(aril_optim *opt, int n, aril_tensor **factor, aril_tensor **finite)
 {
     const aril_optim_opts *o = &opt->opts;
-    *factor = *finite = NULL;
-    if (!opt->scale && o->clip_norm == 0) {
-        *factor = opt->share;
-        return ARIL_OK;
+    *factor = opt->share;
+    *finite = NULL;
+    if (!opt->scale && o->clip_norm == 0) return ARIL_OK;
+    double share = opt->share ? *(double *)aril__ptr(opt->share) : 1;
+    aril_tensor *norm =
+        aril_cast(total_norm(n, opt->grads, o->clip_norm > 0 ? 2 : INFINITY), ARIL_F64);
+    aril_tensor *f = NULL; /* `share` */
+    if (opt->scale) f = aril_rdiv_scalar(aril_cast(opt->scale, ARIL_F64), share);
+    if (o->clip_norm > 0) {
+        aril_tensor *scaled = f ? aril_mul(norm, f) : aril_mul_scalar(norm, share);
+        aril_tensor *clip = clip_factor(scaled, o->clip_norm);
+        f = f ? aril_mul(f, clip) : aril_mul_scalar(clip, share);
     }
-    aril_tensor *norm = total_norm(n, opt->grads, o->clip_norm > 0 ? 2 : INFINITY);
-    norm = aril_cast(aril_to(norm, aril_cpu()), ARIL_F64);
-    aril_tensor *f = opt->share ? opt->share : aril_ones(ARIL_SHAPE(), ARIL_F64, aril_cpu());
-    if (opt->scale) f = aril_div(f, aril_cast(opt->scale, ARIL_F64));
-    if (o->clip_norm > 0) f = aril_mul(f, clip_factor(aril_mul(norm, f), o->clip_norm));
     if (opt->scale) {
         *finite = aril_isfinite(norm);
         f = aril_where(*finite, f, aril_scalar(-1));
     }
-    aril_status s = aril_tensor_status(f);
-    if (s == ARIL_OK && f != opt->share) f->flags |= ARIL__WEAK;
     *factor = f;
-    return s;
+    return aril_tensor_status(f);
 }
 
 /* Fills opt->updates and opt->grads with the parameters that have a gradient; returns their number,
@@ -263,6 +348,7 @@ static int gather(aril_optim *opt)
                              .grad = g,
                              .lr = group->lr,
                              .step = opt->step,
+                             .momentum = group->moves_momentum ? group->momentum : NULL,
                              .attrs = p->missed ? &p->own : &group->attrs };
         memcpy(u->slot, p->slot, sizeof u->slot);
         opt->grads[n++] = g;
@@ -282,36 +368,113 @@ static aril_status no_gradient(const aril_optim *opt)
                       opt->n_params);
 }
 
-void aril__step_done(aril_optim *opt)
+static const aril__device *device_of(const aril_tensor *t)
 {
-    for (int i = 0; i < opt->n_params; i++) {
-        aril__optim_param *p = &opt->params[i];
-        if (!aril_has_grad(p->p))
-            p->missed++;
-        else if (!opt->opts.keep_grads)
-            aril_zero_grad(p->p);
-    }
-    opt->pending = 0;
-    if (opt->n_schedules) aril__schedules_advance(opt, true, false, NAN);
+    return t->storage ? t->storage->device : NULL;
 }
 
-/* Updates read the number of the step, so it is counted before them. */
-static aril_status count(aril_optim *opt, aril_tensor *finite)
+/* An earlier update on the device of update i; NULL: it is the first there. */
+static const aril__update *neighbour(const aril_optim *opt, int i)
 {
-    if (finite) return aril_tensor_status(aril_add_(opt->step, aril_cast(finite, ARIL_I64)));
+    for (int k = 0; k < i; k++)
+        if (device_of(opt->updates[k].p) == device_of(opt->updates[i].p)) return &opt->updates[k];
+    return NULL;
+}
+
+/* Gives each update the factor and the step: numbers of the host as they are, values of the first
+ * parameter's device as one copy for each other device. */
+static aril_status spread(aril_optim *opt, int n, aril_tensor *factor, aril_tensor *step)
+{
+    const aril__device *home = device_of(opt->updates[0].p);
+    for (int i = 0; i < n; i++) {
+        aril__update *u = &opt->updates[i];
+        u->factor = factor;
+        u->step = step;
+        if (!u->p->storage || device_of(u->p) == home) continue;
+        const aril__update *like = neighbour(opt, i);
+        if (factor && factor != opt->share)
+            u->factor = like ? like->factor : on_device_of(u->p, factor);
+        if (opt->scale) u->step = like ? like->step : on_device_of(u->p, step);
+        aril_status s = u->factor ? aril_tensor_status(u->factor) : ARIL_OK;
+        if (s == ARIL_OK) s = aril_tensor_status(u->step);
+        if (s < 0) return s;
+    }
+    return ARIL_OK;
+}
+
+/* Updates read the number of the step, so a number of the host is counted before them. A recorded
+ * step counts when it is replayed. */
+static aril_status count(aril_optim *opt)
+{
     if (aril__self()->tracer) return aril_tensor_status(aril_add_scalar_(opt->step, 1));
     ++*(int64_t *)aril__ptr(opt->step);
     aril__bump_version(opt->step);
     return ARIL_OK;
 }
 
-/* Takes the count back after a failure, so that the step can be repeated. A recorded step has not
- * counted yet. */
-static void uncount(aril_optim *opt, int64_t before)
+/* Takes the count back after a failure, so that the step can be repeated. */
+static void uncount(aril_optim *opt)
 {
     if (aril__self()->tracer) return;
-    *(int64_t *)aril__ptr(opt->step) = before;
+    --*(int64_t *)aril__ptr(opt->step);
     aril__bump_version(opt->step);
+}
+
+static aril_status update_all(aril_optim *opt, int n)
+{
+    aril_status s = opt->kind->method
+                        ? aril__method_step_all(opt, n, opt->updates)
+                        : aril__update_all(n, opt->updates, opt->updates + opt->n_params);
+    for (int i = 0; i < n; i++) opt->params[opt->updates[i].param].ahead = opt->updates[i].done;
+    return s;
+}
+
+/* The ops of a step. None of them waits for a device. */
+static aril_status apply_step(aril_optim *opt)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *factor = NULL, *finite = NULL;
+    next_numbers next = { 0 };
+    int n = gather(opt);
+    if (n < 0) return n;
+    if (n == 0) return no_gradient(opt);
+    aril_status s = numbers_ready(opt);
+    if (s == ARIL_OK) s = find_factor(opt, n, &factor, &finite);
+    if (s < 0) return s;
+    if (finite) next.step = aril_add(opt->step, aril_cast(finite, ARIL_I64));
+    if (finite && opt->opts.loss_scale_growth > 0) next_scale(opt, finite, &next);
+    s = next_status(&next);
+    if (s == ARIL_OK) s = spread(opt, n, factor, finite ? next.step : opt->step);
+    if (s == ARIL_OK && !finite) s = count(opt);
+    if (s < 0) return s;
+    s = update_all(opt, n);
+    if (s < 0 && !finite) uncount(opt);
+    return s == ARIL_OK ? store_numbers(opt, &next) : s;
+}
+
+void aril__step_host(aril_optim *opt, const bool *took)
+{
+    if (opt->pending + 1 < opt->opts.accumulate) {
+        opt->pending++;
+        return;
+    }
+    opt->pending = 0;
+    for (int i = 0; i < opt->n_params; i++) opt->params[i].missed += !took[i];
+    if (opt->n_schedules) aril__schedules_advance(opt, true, false, NAN);
+}
+
+void aril__step_done(aril_optim *opt)
+{
+    for (int i = 0; i < opt->n_params; i++) {
+        aril_tensor *p = opt->params[i].p;
+        opt->took[i] = aril_has_grad(p);
+        if (opt->took[i] && !opt->opts.keep_grads) aril_zero_grad(p);
+    }
+    if (aril__self()->tracer)
+        opt->pending = 0;
+    else
+        aril__step_host(opt, opt->took);
 }
 
 aril_status aril_step(aril_optim *opt)
@@ -323,31 +486,11 @@ aril_status aril_step(aril_optim *opt)
             "step: %s evaluates the loss several times per step; use aril_step_closure",
             opt->kind->name);
     if (opt->pending + 1 < opt->opts.accumulate) {
-        opt->pending++;
+        aril__step_host(opt, NULL);
         return ARIL_OK;
     }
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_tensor *factor, *finite, *scale = NULL, *good = NULL;
-    int n = gather(opt);
-    if (n < 0) return n;
-    if (n == 0) return no_gradient(opt);
-    aril_status s = find_factor(opt, n, &factor, &finite);
-    if (s == ARIL_OK && finite && opt->opts.loss_scale_growth > 0)
-        s = next_scale(opt, finite, &scale, &good);
-    int64_t before = *(int64_t *)aril__ptr(opt->step);
-    if (s == ARIL_OK) s = count(opt, finite);
-    if (s < 0) return s;
-    for (int i = 0; i < n && factor; i++) opt->updates[i].factor = factor;
-    s = opt->kind->method ? aril__method_step_all(opt, n, opt->updates)
-                          : aril__update_all(n, opt->updates, opt->updates + opt->n_params);
-    for (int i = 0; i < n; i++) opt->params[opt->updates[i].param].ahead = opt->updates[i].done;
-    if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->scale, scale));
-    if (s == ARIL_OK && scale) s = aril_tensor_status(aril_copy_(opt->good, good));
-    if (s == ARIL_OK)
-        aril__step_done(opt);
-    else
-        uncount(opt, before);
+    aril_status s = apply_step(opt);
+    if (s == ARIL_OK) aril__step_done(opt);
     return s;
 }
 

@@ -7,7 +7,7 @@
 #include "ops/table/sample.h"
 
 /* The results of an op: its outputs, then the inputs of a list that it changed, then NULL. */
-enum { TEST_INPUTS = 16, TEST_SAMPLES = 64, TEST_RESULTS = ARIL__MAX_OUT + TEST_INPUTS + 1 };
+enum { TEST_INPUTS = 20, TEST_SAMPLES = 64, TEST_RESULTS = ARIL__MAX_OUT + TEST_INPUTS + 1 };
 
 typedef struct test_sample {
     const aril__op *op;

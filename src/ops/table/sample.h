@@ -32,7 +32,7 @@ enum {
     }
 
 struct aril__sample {
-    const char *in[16]; /* NULL ends */
+    const char *in[20]; /* NULL ends */
     const void *attrs;  /* NULL: none */
     unsigned flags;
     double tol; /* relative tolerance of gradient checks; 0: the test driver's default */

@@ -48,6 +48,7 @@
     OTHER(accumulate, COUNT, WHOLE, INFINITY)            \
     OTHER(loss_scale, NUMBER, WHOLE, INFINITY)           \
     OTHER(loss_scale_growth, COUNT, WHOLE, INFINITY)     \
+    OTHER(master_weights, FLAG, GROUP, ANY)              \
     OTHER(keep_grads, FLAG, WHOLE, ANY)
 /* clang-format on */
 

@@ -168,5 +168,11 @@ void aril__update_constants_of(const struct update_attrs *a, const aril__update_
     else if (!(rule->facts & OWN_DECAY))
         k->decay = a->weight_decay[0];
     k->plain = k->factor == 1 && isinf(k->max) && k->decay == 0 && k->shrink == 1;
-    rule->constants(a, v, k);
+    if (isnan(v->momentum)) {
+        rule->constants(a, v, k);
+        return;
+    }
+    struct update_attrs with = *a; /* no rule reads both */
+    with.momentum[0] = with.beta1[0] = v->momentum;
+    rule->constants(&with, v, k);
 }

@@ -6,7 +6,12 @@
 #include "ops/update/each.h"
 #include "ops/update/options.h"
 
-enum { ARIL__UPDATE_SLOTS = 3 }; /* of one rule, at most */
+/* The state of a parameter: the slots of its rule, and for every rule the master weights. */
+enum {
+    ARIL__RULE_SLOTS = 3, /* of one rule, at most */
+    ARIL__MASTER_SLOT = ARIL__RULE_SLOTS,
+    ARIL__UPDATE_SLOTS
+};
 
 typedef enum aril__rule {
 #define RULE_ROW(name, ...) ARIL__RULE_##name,
@@ -38,8 +43,9 @@ struct update_attrs {
 /* What they are computed from. */
 typedef struct aril__update_values {
     double lr, t, factor;
-    double norm_p, norm_d;            /* of the parameter and of its direction; 0: none */
-    double *slot[ARIL__UPDATE_SLOTS]; /* scalar slots, which may be written */
+    double momentum;                /* in place of the option momentum or beta1; NaN: none */
+    double norm_p, norm_d;          /* of the parameter and of its direction; 0: none */
+    double *slot[ARIL__RULE_SLOTS]; /* scalar slots, which may be written */
 } aril__update_values;
 
 /* Those of each rule: struct update_adam { double rate, ...; }. */
@@ -74,9 +80,9 @@ void aril__update_constants_of(const struct update_attrs *a, const aril__update_
 typedef struct aril__rule_row {
     const char *name;
     unsigned facts;
-    const char *slot[ARIL__UPDATE_SLOTS]; /* names of the state; NULL: no more */
-    unsigned optional;                    /* 1 << i: slot i may be absent */
-    unsigned scalar;                      /* 1 << i: slot i is one f64 for any parameter dtype */
+    const char *slot[ARIL__RULE_SLOTS]; /* names of the state; NULL: no more */
+    unsigned optional;                  /* 1 << i: slot i may be absent */
+    unsigned scalar;                    /* 1 << i: slot i is one f64 for any parameter dtype */
     /* Whether slot i is needed with these options, and its initial value. */
     bool (*wants)(const struct update_attrs *a, int i);
     double (*initial)(const struct update_attrs *a, double lr, int i);

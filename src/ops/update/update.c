@@ -53,6 +53,8 @@ static aril_status check_slot(const aril__call *c, const aril__rule_row *rule, i
                               aril_tensor *const *item, int i)
 {
     const aril_tensor *t = item[ARIL__ITEM_SLOT + i];
+    if (i == ARIL__MASTER_SLOT)
+        return t ? check_like(c, number, item[ARIL__ITEM_P], t, "master") : ARIL_OK;
     const char *name = rule->slot[i];
     if (!t && (!name || rule->optional >> i & 1)) return ARIL_OK;
     if (!t || !name)
@@ -109,6 +111,7 @@ static aril_status update_infer(aril__call *c)
     if (s == ARIL_OK) s = check_number(c, ARIL__UPDATE_LR, "the learning rate");
     if (s == ARIL_OK) s = check_number(c, ARIL__UPDATE_STEP, "the step");
     if (s == ARIL_OK) s = check_number(c, ARIL__UPDATE_FACTOR, "the factor");
+    if (s == ARIL_OK) s = check_number(c, ARIL__UPDATE_MOMENTUM, "the momentum");
     if (s < 0) return s;
     const aril__rule_row *rule = &aril__rules[((attributes *)c->attrs)->rule[0]];
     const aril_tensor *norms = c->in[ARIL__UPDATE_NORMS];
@@ -131,6 +134,7 @@ static aril_status update_norms_infer(aril__call *c)
     aril_status s = check_items(c);
     if (s == ARIL_OK) s = check_number(c, ARIL__NORMS_STEP, "the step");
     if (s == ARIL_OK) s = check_number(c, ARIL__NORMS_FACTOR, "the factor");
+    if (s == ARIL_OK) s = check_number(c, ARIL__NORMS_MOMENTUM, "the momentum");
     c->out[0].dtype = ARIL_F64;
     c->out[0].ndim = 2;
     c->out[0].dim[0] = aril__items(c->op, c->n_in);
@@ -149,7 +153,7 @@ static double number_or(const aril_tensor *t, double otherwise)
 unsigned aril__update_present(aril_tensor *const *item)
 {
     unsigned present = 0;
-    for (int i = 0; i < ARIL__UPDATE_SLOTS; i++)
+    for (int i = 0; i < ARIL__RULE_SLOTS; i++)
         if (item[ARIL__ITEM_SLOT + i]) present |= 1u << i;
     return present;
 }
@@ -165,6 +169,7 @@ aril__update_values aril__update_values_of(const aril__run *r, int i)
         .lr = is_update ? number_or(r->in[ARIL__UPDATE_LR], 0) : 0,
         .t = step ? number_or(step, 0) - (double)a->missed[0] : 2,
         .factor = number_or(r->in[is_update ? ARIL__UPDATE_FACTOR : ARIL__NORMS_FACTOR], 1),
+        .momentum = number_or(r->in[is_update ? ARIL__UPDATE_MOMENTUM : ARIL__NORMS_MOMENTUM], NAN),
     };
     if (norms) {
         int64_t at = norms->offset + i * norms->stride[0];
@@ -172,7 +177,7 @@ aril__update_values aril__update_values_of(const aril__run *r, int i)
         aril__dtypes[ARIL_F64].load[ARIL__C_F64](&v.norm_d, aril__base(norms),
                                                  at + norms->stride[1], 1, 1);
     }
-    for (int k = 0; k < ARIL__UPDATE_SLOTS; k++)
+    for (int k = 0; k < ARIL__RULE_SLOTS; k++)
         if (aril__rules[a->rule[0]].scalar >> k & 1)
             v.slot[k] = aril__ptr(item[ARIL__ITEM_SLOT + k]);
     return v;
@@ -211,15 +216,37 @@ static void put(aril_tensor *t, int64_t i, double v)
     aril__dtypes[t->dtype].store[ARIL__C_F64](aril__base(t), offset_of(t, i), 1, &v, 1);
 }
 
+/* The parameter: the master's value where p is its rounding. */
+static double value_of(aril_tensor *const *item, int64_t e)
+{
+    const aril_tensor *p = item[ARIL__ITEM_P], *master = item[ARIL__ITEM_MASTER];
+    double x = get(p, e), wide, rounded;
+    if (!master) return x;
+    _Alignas(8) unsigned char narrow[8];
+    wide = get(master, e);
+    aril__dtypes[p->dtype].store[ARIL__C_F64](narrow, 0, 1, &wide, 1);
+    aril__dtypes[p->dtype].load[ARIL__C_F64](&rounded, narrow, 0, 1, 1);
+    return rounded == x ? wide : x;
+}
+
+static void set_value(aril_tensor *const *item, int64_t e, double x)
+{
+    if (item[ARIL__ITEM_MASTER]) {
+        put(item[ARIL__ITEM_MASTER], e, x);
+        x = get(item[ARIL__ITEM_MASTER], e); /* p is the rounding of what was stored */
+    }
+    put(item[ARIL__ITEM_P], e, x);
+}
+
 /* Calls the rule's formula, or its direction, for element e of an item. Returns the result; *x: the
  * parameter before. */
 static double element(const aril__run *r, const aril__update_constants *k, aril_tensor *const *item,
                       int64_t e, bool direction, double *x)
 {
     const aril__rule_row *rule = &aril__rules[((attributes *)r->attrs)->rule[0]];
-    double s[ARIL__UPDATE_SLOTS] = { 0 }, g = get(item[ARIL__ITEM_GRAD], e) * k->factor;
+    double s[ARIL__RULE_SLOTS] = { 0 }, g = get(item[ARIL__ITEM_GRAD], e) * k->factor;
     unsigned present = aril__update_present(item) & ~rule->scalar;
-    *x = get(item[ARIL__ITEM_P], e);
+    *x = value_of(item, e);
     g = g > k->max ? k->max : g < -k->max ? -k->max : g;
     for (int i = 0; i < ARIL__UPDATE_SLOTS; i++)
         if (present >> i & 1) s[i] = get(item[ARIL__ITEM_SLOT + i], e);
@@ -241,7 +268,7 @@ static aril_status update_ref(aril__run *r)
         if (k.skip) return ARIL_OK;
         double x;
         for (int64_t e = 0; e < item[ARIL__ITEM_P]->numel; e++)
-            put(item[ARIL__ITEM_P], e, element(r, &k, item, e, false, &x));
+            set_value(item, e, element(r, &k, item, e, false, &x));
     }
     return ARIL_OK;
 }
@@ -273,52 +300,58 @@ static aril_status update_norms_ref(aril__run *r)
     {                                              \
         .rule = { ARIL__RULE_##name }, __VA_ARGS__ \
     }
-/* One parameter of a sample: its own shape or values, those of the gradient, the slots. */
-#define I(p, grad, a, b, c) p, grad, a, b, c
+/* One parameter of a sample: its own shape or values, those of the gradient, the slots; WITH: and
+ * the master. */
+#define I(p, grad, a, b, c)            p, grad, a, b, c, "-"
+#define WITH(p, grad, a, b, c, master) p, grad, a, b, c, master
 
 static const aril__sample update_samples[] = {
-    { .in = { "p[]", "-", "-", "-", I("[3,5]", "[3,5]", "-", "-", "-") },
+    { .in = { "p[]", "-", "-", "-", "-", I("[3,5]", "[3,5]", "-", "-", "-") },
       .attrs = R(sgd, .weight_decay = { 0.1 }) },
-    { .in = { "p[]", "-", "-", "-", I("[70]", "[70]", "[70]", "-", "-"),
+    { .in = { "p[]", "-", "-", "-", "-", I("[70]", "[70]", "[70]", "-", "-"),
               I("[2,3]", "[2,3]", "[2,3]", "-", "-") },
       .attrs = R(sgd, .momentum = { 0.9 }) },
-    { .in = { "p[]", "1[]", "p[]", "-", I("[2,40]", "[2,40]", "[2,40]", "-", "-") },
+    { .in = { "p[]", "1[]", "p[]", "-", "-", I("[2,40]", "[2,40]", "[2,40]", "-", "-") },
       .attrs = R(sgd, .momentum = { 0.9 }, .dampening = { 0.3 }, .maximize = { 1 }) },
-    { .in = { "p[1]", "1[]", "-", "-", I("[4]", "[4]", "[4]", "-", "-") },
+    { .in = { "p[1]", "1[]", "-", "-", "-", I("[4]", "[4]", "[4]", "-", "-") },
       .attrs = R(sgd, .momentum = { 0.5 }, .nesterov = { 1 }, .decay = { 0.2 }) },
-    { .in = { "p[]", "-", "-", "-", I("[0,2]", "[0,2]", "-", "-", "-"),
+    { .in = { "p[]", "-", "-", "-", "-", I("[0,2]", "[0,2]", "-", "-", "-"),
               I("[]", "[]", "-", "-", "-") },
       .attrs = R(sgd, .clip_value = { 0.5 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[3,5]", "[3,5]", "[3,5]", "+[3,5]", "-"),
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[3,5]", "[3,5]", "[3,5]", "+[3,5]", "-"),
               I("[9]", "[9]", "[9]", "+[9]", "-") },
       .attrs = R(adam, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }) },
-    { .in = { "p[]", "1[]", "p[]", "-", I("[80]", "[80]", "[80]", "+[80]", "+[80]") },
+    { .in = { "p[]", "1[]", "p[]", "-", "-", I("[80]", "[80]", "[80]", "+[80]", "+[80]") },
       .attrs = R(adam, .beta1 = { 0.8 }, .beta2 = { 0.9 }, .eps = { 1e-3 }, .weight_decay = { 0.1 },
                  .decoupled = { 1 }, .clip_value = { 0.5 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[2,17]", "[2,17]", "[2,17]", "+[2,17]", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[2,17]", "[2,17]", "[2,17]", "+[2,17]", "-") },
       .attrs = R(adamax, .beta1 = { 0.9 }, .beta2 = { 0.95 }, .eps = { 1e-2 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "p[]") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "p[]") },
       .attrs = R(nadam, .beta1 = { 0.9 }, .beta2 = { 0.95 }, .eps = { 1e-2 },
                  .momentum_decay = { 4e-3 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "-") },
       .attrs = R(radam, .beta1 = { 0.9 }, .beta2 = { 0.95 }, .eps = { 1e-2 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "+[9]", "-", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "+[9]", "-", "-") },
       .attrs = R(adagrad, .decay = { 0.1 }, .eps = { 1e-2 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "+[9]", "+[9]", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "+[9]", "+[9]", "-") },
       .attrs = R(adadelta, .alpha = { 0.9 }, .eps = { 1e-2 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[33]", "[33]", "+[33]", "-", "[33]") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[33]", "[33]", "+[33]", "-", "[33]") },
       .attrs = R(rmsprop, .alpha = { 0.9 }, .eps = { 1e-2 }, .momentum = { 0.9 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "[9]", "+[9]", "-") },
       .attrs = R(rprop, .eta_minus = { 0.5 }, .eta_plus = { 1.2 }, .step_min = { 1e-6 },
                  .step_max = { 50 }) },
-    { .in = { "p[]", "1[]", "-", "p[2,2]", I("[9]", "[9]", "[9]", "+[9]", "-"),
+    { .in = { "p[]", "1[]", "-", "-", "p[2,2]", I("[9]", "[9]", "[9]", "+[9]", "-"),
               I("[2,3]", "[2,3]", "[2,3]", "+[2,3]", "-") },
       .attrs =
           R(lamb, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }, .weight_decay = { 0.1 }) },
-    { .in = { "p[]", "1[]", "-", "-", I("[9]", "[9]", "[9]", "-", "-") },
+    { .in = { "p[]", "1[]", "-", "-", "-", I("[9]", "[9]", "[9]", "-", "-") },
       .attrs = R(lion, .beta1 = { 0.9 }, .beta2 = { 0.99 }) },
-    { .in = { "p[]", "-", "-", "-", I("[9]", "[9]", "-", "-", "-") },
+    { .in = { "p[]", "-", "-", "-", "-", I("[9]", "[9]", "-", "-", "-") },
       .attrs = R(average, .decay = { 0 }) },
+    { .in = { "p[]", "1[]", "p[]", "p[]", "-", WITH("[70]", "[70]", "[70]", "+[70]", "-", "[70]") },
+      .attrs = R(adam, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }) },
+    { .in = { "p[]", "1[]", "-", "p[]", "-", WITH("[9]", "[9]", "[9]", "-", "-", "[9]") },
+      .attrs = R(sgd, .momentum = { 0.9 }, .weight_decay = { 0.1 }) },
     SAMPLE_END
 };
 
@@ -329,26 +362,29 @@ static const aril__sample update_samples[] = {
 OP(update, .doc = "one optimizer step on a list of parameters, in place",
    .min_in = ARIL__UPDATE_FIXED + ARIL__ITEM, .max_in = ARIL__ANY, .fixed = ARIL__UPDATE_FIXED,
    .each = ARIL__ITEM, .flags = NONDIFF | STRIDED,
-   .optional = IN(ARIL__UPDATE_STEP) | IN(ARIL__UPDATE_FACTOR) | IN(ARIL__UPDATE_NORMS) |
-               UPDATE_SLOT(0) | UPDATE_SLOT(1) | UPDATE_SLOT(2),
+   .optional = IN(ARIL__UPDATE_STEP) | IN(ARIL__UPDATE_FACTOR) | IN(ARIL__UPDATE_MOMENTUM) |
+               IN(ARIL__UPDATE_NORMS) | UPDATE_SLOT(0) | UPDATE_SLOT(1) | UPDATE_SLOT(2) |
+               UPDATE_SLOT(ARIL__MASTER_SLOT),
    .writes = IN(ARIL__UPDATE_FIXED + ARIL__ITEM_P) | UPDATE_SLOT(0) | UPDATE_SLOT(1) |
-             UPDATE_SLOT(2),
+             UPDATE_SLOT(2) | UPDATE_SLOT(ARIL__MASTER_SLOT),
    .infer = update_infer, .ref = update_ref, .samples = update_samples, WITH_ATTRS(update));
 
 static const aril__sample update_norms_samples[] = {
-    { .in = { "-", "-", I("[3,5]", "[3,5]", "[3,5]", "-", "-"),
+    { .in = { "-", "-", "-", I("[3,5]", "[3,5]", "[3,5]", "-", "-"),
               I("[70]", "[70]", "[70]", "-", "-") },
       .attrs = R(lars, .weight_decay = { 0.1 }) },
-    { .in = { "1[]", "p[]", I("[70]", "[70]", "[70]", "+[70]", "-") },
+    { .in = { "1[]", "p[]", "-", I("[70]", "[70]", "[70]", "+[70]", "-") },
       .attrs =
           R(lamb, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }, .weight_decay = { 0.1 }) },
+    { .in = { "1[]", "-", "p[]", WITH("[9]", "[9]", "[9]", "+[9]", "-", "[9]") },
+      .attrs = R(lamb, .beta1 = { 0.9 }, .beta2 = { 0.99 }, .eps = { 1e-3 }) },
     SAMPLE_END
 };
 OP(update_norms, .doc = "norms of parameters and of their update directions",
    .min_in = ARIL__NORMS_FIXED + ARIL__ITEM, .max_in = ARIL__ANY, .n_out = 1,
    .fixed = ARIL__NORMS_FIXED, .each = ARIL__ITEM, .flags = NONDIFF | STRIDED,
-   .optional = IN(ARIL__NORMS_STEP) | IN(ARIL__NORMS_FACTOR) | NORMS_SLOT(0) | NORMS_SLOT(1) |
-               NORMS_SLOT(2),
+   .optional = IN(ARIL__NORMS_STEP) | IN(ARIL__NORMS_FACTOR) | IN(ARIL__NORMS_MOMENTUM) |
+               NORMS_SLOT(0) | NORMS_SLOT(1) | NORMS_SLOT(2) | NORMS_SLOT(ARIL__MASTER_SLOT),
    .writes = NORMS_SLOT(0) | NORMS_SLOT(1) | NORMS_SLOT(2), .infer = update_norms_infer,
    .ref = update_norms_ref, .samples = update_norms_samples, WITH_ATTRS(update));
 
@@ -369,8 +405,8 @@ static const aril__device *device_of(const aril_tensor *t)
 static bool same_list(const aril__update *a, const aril__update *b)
 {
     return a->lr == b->lr && a->step == b->step && a->factor == b->factor &&
-           a->p->dtype == b->p->dtype && device_of(a->p) == device_of(b->p) &&
-           same_attrs(a->attrs, b->attrs);
+           a->momentum == b->momentum && a->p->dtype == b->p->dtype &&
+           device_of(a->p) == device_of(b->p) && same_attrs(a->attrs, b->attrs);
 }
 
 /* Calls the op for n items, which follow the room for its other inputs. */
@@ -382,6 +418,7 @@ static aril_status update_list(const aril__update *first, int n, aril_tensor **i
         aril_tensor **from = in + ARIL__UPDATE_FIXED - ARIL__NORMS_FIXED;
         from[ARIL__NORMS_STEP] = first->step;
         from[ARIL__NORMS_FACTOR] = first->factor;
+        from[ARIL__NORMS_MOMENTUM] = first->momentum;
         aril_status s =
             aril__apply(&aril__op_update_norms, ARIL__NORMS_FIXED + items, from, first->attrs, out);
         if (s < 0) return s;
@@ -390,6 +427,7 @@ static aril_status update_list(const aril__update *first, int n, aril_tensor **i
     in[ARIL__UPDATE_LR] = first->lr;
     in[ARIL__UPDATE_STEP] = first->step;
     in[ARIL__UPDATE_FACTOR] = first->factor;
+    in[ARIL__UPDATE_MOMENTUM] = first->momentum;
     in[ARIL__UPDATE_NORMS] = norms;
     return aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + items, in, first->attrs, out);
 }

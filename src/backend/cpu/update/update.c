@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     GRAIN = 1 << 15, /* elements of a chunk */
@@ -25,8 +26,8 @@ typedef void norms_fn(const part *u, int64_t begin, int64_t end, double *ways);
 
 /* One parameter of a pass. */
 struct part {
-    void *p, *grad, *slot[ARIL__UPDATE_SLOTS];
-    unsigned present; /* 1 << i: slot i is there; without scalar slots */
+    void *p, *grad, *slot[ARIL__UPDATE_SLOTS]; /* the last: the master */
+    unsigned present; /* 1 << i: slot i of the rule is there; without scalar slots */
     unsigned staged;  /* 1 << i: input i of the item has another dtype than the kernels */
     aril_tensor *const *item;
     int64_t end; /* of this parameter, in the concatenation of all */
@@ -56,9 +57,28 @@ static void fill_part(const aril__run *r, int i, part *u)
     for (int k = 0; k < ARIL__ITEM; k++) {
         int slot = k - ARIL__ITEM_SLOT;
         if (slot >= 0) u->slot[slot] = aril__ptr_or_null(u->item[k]);
-        if (slot >= 0 && !(u->present >> slot & 1)) continue;
+        if (slot >= 0 && !(u->present >> slot & 1)) continue; /* the master, too */
         if (u->item[k]->dtype != computed(r->type)) u->staged |= 1u << k;
     }
+}
+
+/* Replaces x, n elements of the parameter from `at` on, by the master's where x is its rounding. */
+static void take_master(const part *u, int64_t at, int64_t n, float *x)
+{
+    const aril_tensor *p = u->item[ARIL__ITEM_P], *master = u->item[ARIL__ITEM_MASTER];
+    const aril__dtype_row *type = &aril__dtypes[p->dtype];
+    float wide[BLOCK], rounded[BLOCK];
+    uint16_t narrow[BLOCK];
+    aril__dtypes[master->dtype].load[ARIL__C_F32](wide, aril__base(master), master->offset + at, 1,
+                                                  n);
+    type->store[ARIL__C_F32](narrow, 0, 1, wide, n);
+    type->load[ARIL__C_F32](rounded, narrow, 0, 1, n);
+    for (int64_t i = 0; i < n; i++) x[i] = rounded[i] == x[i] ? wide[i] : x[i];
+}
+
+static void put_block(const aril_tensor *t, int64_t at, int64_t n, const float *from)
+{
+    aril__dtypes[t->dtype].store[ARIL__C_F32](aril__base(t), t->offset + at, 1, from, n);
 }
 
 /* Calls fn for elements begin .. end, of which those in f16 and bf16 are converted to blocks of f32
@@ -66,11 +86,12 @@ static void fill_part(const aril__run *r, int i, part *u)
 static void run_staged(const part *u, update_fn *update, norms_fn *norms, int64_t begin,
                        int64_t end, double *ways)
 {
-    float block[ARIL__ITEM][BLOCK];
+    float block[ARIL__ITEM_MASTER][BLOCK];
+    const aril_tensor *master = u->item[ARIL__ITEM_MASTER];
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t n = end - at < BLOCK ? end - at : BLOCK;
         part b = *u;
-        for (int k = 0; k < ARIL__ITEM; k++) {
+        for (int k = 0; k < ARIL__ITEM_MASTER; k++) {
             const aril_tensor *t = u->item[k];
             int slot = k - ARIL__ITEM_SLOT;
             void **to = k == ARIL__ITEM_P ? &b.p : slot < 0 ? &b.grad : &b.slot[slot];
@@ -82,17 +103,25 @@ static void run_staged(const part *u, update_fn *update, norms_fn *norms, int64_
                 *to = (float *)*to + at;
             }
         }
+        if (master) take_master(u, at, n, b.p);
         if (norms)
             norms(&b, 0, n, ways);
         else
             update(&b, 0, n);
-        for (int k = 0; k < ARIL__ITEM; k++) {
-            const aril_tensor *t = u->item[k];
-            if (k == ARIL__ITEM_GRAD || !(u->staged >> k & 1)) continue;
-            aril__dtypes[t->dtype].store[ARIL__C_F32](aril__base(t), t->offset + at, 1, block[k],
-                                                      n);
-        }
+        for (int k = norms ? ARIL__ITEM_SLOT : 0; k < ARIL__ITEM_MASTER; k++)
+            if (k != ARIL__ITEM_GRAD && u->staged >> k & 1) put_block(u->item[k], at, n, block[k]);
+        if (master && !norms) put_block(master, at, n, b.p);
     }
+}
+
+/* The same for f32 and f64, of which a master is a copy. */
+static void run_plain(const part *u, update_fn *update, int64_t begin, int64_t end)
+{
+    update(u, begin, end);
+    if (!u->item[ARIL__ITEM_MASTER]) return;
+    aril_dtype type = (aril_dtype)u->item[ARIL__ITEM_P]->dtype;
+    size_t from = aril__dtype_bytes(type, begin), to = aril__dtype_bytes(type, end);
+    memcpy((char *)u->slot[ARIL__MASTER_SLOT] + from, (char *)u->p + from, to - from);
 }
 
 /* ---- lists ---- */
@@ -170,7 +199,7 @@ static void run_pass(void *ctx, int64_t begin, int64_t end)
         if (u->staged)
             run_staged(u, all->update, NULL, begin - first, to - first, NULL);
         else
-            all->update(u, begin - first, to - first);
+            run_plain(u, all->update, begin - first, to - first);
         begin = to;
     }
 }
