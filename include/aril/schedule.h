@@ -48,6 +48,12 @@ typedef struct aril_schedule_opts {
     bool straight;         /* linear instead of cosine annealing */
     bool three_phases;     /* decrease to the initial rate as fast as it rose, then to the final
                               rate */
+    /* The momentum goes the other way, from max_momentum to base_momentum where the learning rate
+     * is highest and back: the option beta1 of optimizers that have one, otherwise momentum, even
+     * if that is 0. Optimizers without either have nothing to move. */
+    double base_momentum; /* default 0.85 for one_cycle, 0.8 for cyclic */
+    double max_momentum;  /* default 0.95 for one_cycle, 0.9 for cyclic */
+    bool fixed_momentum;  /* the momentum stays as it is: PyTorch's cycle_momentum=False */
     /* cyclic */
     int64_t up, down; /* counts that the rate rises (default 2000) and falls (default: as many) */
     bool halving;     /* each cycle rises half as high as the one before */
@@ -86,10 +92,11 @@ ARIL_API aril_schedule *aril_linear_schedule(aril_schedule_opts opts);
 ARIL_API aril_schedule *aril_constant_schedule(aril_schedule_opts opts);
 /* base * (1 - t / T)^power, then 0 */
 ARIL_API aril_schedule *aril_polynomial_schedule(aril_schedule_opts opts);
-/* The 1cycle policy: up from max_lr / div to max_lr, then down to nearly 0. */
+/* The 1cycle policy: up from max_lr / div to max_lr, then down to nearly 0; the momentum goes the
+ * other way. */
 ARIL_API aril_schedule *aril_one_cycle_schedule(aril_schedule_opts opts);
 /* Up from the base to max_lr in a straight line over `up` counts, down again over `down`, and so
- * on: PyTorch's CyclicLR. Usually with .per_batch. */
+ * on, and the momentum the other way: PyTorch's CyclicLR. Usually with .per_batch. */
 ARIL_API aril_schedule *aril_cyclic_schedule(aril_schedule_opts opts);
 /* multiplies the rate by `factor` when the metric given to aril_optim_epoch has not improved for
  * more than `patience` epochs */
@@ -139,6 +146,8 @@ ARIL_API void aril_schedule_free(aril_schedule *s);
 /* The learning rate for count t from a base; NaN for a plateau, which depends on metrics. For
  * plots. */
 ARIL_API double aril_schedule_at(const aril_schedule *s, double base, int64_t t);
+/* The momentum for count t: base, the optimizer's own, unless the schedule moves it. */
+ARIL_API double aril_schedule_momentum_at(const aril_schedule *s, double base, int64_t t);
 
 /* ---- using ---- */
 

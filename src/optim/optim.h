@@ -230,6 +230,8 @@ void aril__schedule_put(aril_schedule *s, const double *numbers);
  * learning rates and momenta. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);
 void aril__schedules_apply(aril_optim *opt);
+/* Sets the momenta alone. */
+void aril__schedules_apply_momentum(aril_optim *opt);
 /* Sets the name of the metric passed to aril_optim_epoch, and whether larger values are better;
  * plateaus follow it. An error when one was created for the other direction. */
 aril_status aril__schedules_watch(aril_optim *opt, const char *name, bool rising);

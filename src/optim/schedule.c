@@ -12,6 +12,8 @@ static const double pi = 3.14159265358979323846;
 typedef struct schedule_kind {
     const char *name;
     double (*at)(const aril_schedule *s, double base, int64_t t);
+    /* The momentum; NULL: it does not move. */
+    double (*momentum)(const aril_schedule *s, int64_t t);
     aril_status (*check)(const aril_schedule_opts *o); /* NULL: nothing to check */
     aril_schedule_opts defaults;
     const char *const *options; /* names, NULL-terminated */
@@ -98,33 +100,59 @@ static double polynomial_at(const aril_schedule *s, double base, int64_t t)
     return t < s->opts.total ? base * pow(1 - (double)t / (double)s->opts.total, s->opts.power) : 0;
 }
 
-static double one_cycle_at(const aril_schedule *s, double base, int64_t t)
+/* A value that goes from `low` to `top` in the first phase of the cycle and back: in two phases to
+ * `end`, in three to `low` first. */
+static double over_cycle(const aril_schedule_opts *o, double low, double top, double end, int64_t t)
 {
-    const aril_schedule_opts *o = &s->opts;
-    double top = o->max_lr > 0 ? o->max_lr : base, low = top / o->div, end = low / o->final_div;
     double total = (double)o->total, up = o->warm_share * total - 1, at = (double)t;
     if (at > total - 1) at = total - 1;
     const struct {
-        double to, from_lr, to_lr;
+        double to, first, last;
     } two[] = { { up, low, top }, { total - 1, top, end } },
       three[] = { { up, low, top }, { 2 * up, top, low }, { total - 1, low, end } },
       *phase = o->three_phases ? three : two;
     double begin = 0;
     while (at > phase->to && phase->to < total - 1) begin = phase++->to;
     double share = phase->to > begin ? (at - begin) / (phase->to - begin) : 1;
-    return o->straight ? phase->from_lr + (phase->to_lr - phase->from_lr) * share
-                       : cosine(phase->from_lr, phase->to_lr, share);
+    return o->straight ? phase->first + (phase->last - phase->first) * share
+                       : cosine(phase->first, phase->last, share);
+}
+
+static double one_cycle_at(const aril_schedule *s, double base, int64_t t)
+{
+    const aril_schedule_opts *o = &s->opts;
+    double top = o->max_lr > 0 ? o->max_lr : base, low = top / o->div;
+    return over_cycle(o, low, top, low / o->final_div, t);
+}
+
+/* Low where the learning rate is high. */
+static double one_cycle_momentum(const aril_schedule *s, int64_t t)
+{
+    double high = s->opts.max_momentum;
+    return over_cycle(&s->opts, high, s->opts.base_momentum, high, t);
+}
+
+/* How far up the cycle count t is: 0 at its ends, 1 at the first peak. */
+static double height_at(const aril_schedule_opts *o, int64_t t)
+{
+    int64_t down = o->down ? o->down : o->up, cycle = t / (o->up + down), at = t % (o->up + down);
+    double height =
+        at <= o->up ? (double)at / (double)o->up : (double)(o->up + down - at) / (double)down;
+    return o->halving ? height * pow(0.5, (double)cycle) : height;
 }
 
 static double cyclic_at(const aril_schedule *s, double base, int64_t t)
 {
     const aril_schedule_opts *o = &s->opts;
-    int64_t down = o->down ? o->down : o->up, cycle = t / (o->up + down), at = t % (o->up + down);
-    double height =
-        at <= o->up ? (double)at / (double)o->up : (double)(o->up + down - at) / (double)down;
     double top = o->max_lr > 0 ? o->max_lr : 4 * base;
-    if (o->halving) height *= pow(0.5, (double)cycle);
-    return base + (top - base) * height * pow(o->gamma, (double)t);
+    return base + (top - base) * height_at(o, t) * pow(o->gamma, (double)t);
+}
+
+static double cyclic_momentum(const aril_schedule *s, int64_t t)
+{
+    const aril_schedule_opts *o = &s->opts;
+    double by = (o->max_momentum - o->base_momentum) * height_at(o, t);
+    return o->max_momentum - by * pow(o->gamma, (double)t);
 }
 
 /* Skips a drop that would hardly change the learning rate. */
@@ -216,6 +244,16 @@ static aril_status needs_restarts(const aril_schedule_opts *o)
     return needs_total(o);
 }
 
+static aril_status needs_momenta(const aril_schedule_opts *o)
+{
+    return o->base_momentum >= 0 && o->base_momentum <= o->max_momentum && o->max_momentum < 1
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG,
+                            "schedule: .base_momentum must be at least 0 and at most "
+                            ".max_momentum, which must be below 1, got %g and %g",
+                            o->base_momentum, o->max_momentum);
+}
+
 static aril_status needs_cycle(const aril_schedule_opts *o)
 {
     if (!(o->warm_share > 0 && o->warm_share < 1) || !(o->div > 0) || !(o->final_div > 0))
@@ -223,7 +261,8 @@ static aril_status needs_cycle(const aril_schedule_opts *o)
                           "schedule: .warm_share must be between 0 and 1, .div and .final_div "
                           "above 0, got %g, %g, %g",
                           o->warm_share, o->div, o->final_div);
-    return needs_total(o);
+    aril_status s = needs_momenta(o);
+    return s < 0 ? s : needs_total(o);
 }
 
 static aril_status needs_peaks(const aril_schedule_opts *o)
@@ -234,7 +273,8 @@ static aril_status needs_peaks(const aril_schedule_opts *o)
             ARIL_ERR_ARG,
             "schedule: .max_lr, the learning rate at the peaks, must be at least 0, got %g",
             o->max_lr);
-    if (o->up >= 1 && o->up <= MAX_STEPS && o->down >= 0 && o->down <= MAX_STEPS) return ARIL_OK;
+    if (o->up >= 1 && o->up <= MAX_STEPS && o->down >= 0 && o->down <= MAX_STEPS)
+        return needs_momenta(o);
     return aril__fail(
         ARIL_ERR_ARG,
         "schedule: .up and .down, the steps of each half, must be from 1 to %d, got %lld and %lld",
@@ -315,8 +355,9 @@ static const schedule_kind kinds[] = {
     { .name = "cyclic",
       .options = OPTIONS("max_lr", "up", "down", "halving", "gamma"),
       .at = cyclic_at,
+      .momentum = cyclic_momentum,
       .check = needs_peaks,
-      .defaults = { .gamma = 1, .up = 2000 },
+      .defaults = { .gamma = 1, .up = 2000, .base_momentum = 0.8, .max_momentum = 0.9 },
       .horizon = cyclic_horizon },
     { .name = "exponential",
       .options = OPTIONS("gamma"),
@@ -345,8 +386,13 @@ static const schedule_kind kinds[] = {
       .options =
           OPTIONS("total", "max_lr", "warm_share", "div", "final_div", "straight", "three_phases"),
       .at = one_cycle_at,
+      .momentum = one_cycle_momentum,
       .check = needs_cycle,
-      .defaults = { .warm_share = 0.3, .div = 25, .final_div = 1e4 } },
+      .defaults = { .warm_share = 0.3,
+                    .div = 25,
+                    .final_div = 1e4,
+                    .base_momentum = 0.85,
+                    .max_momentum = 0.95 } },
     { .name = "plateau",
       .options =
           OPTIONS("factor", "patience", "cooldown", "threshold", "absolute", "rising", "min_lr"),
@@ -417,6 +463,8 @@ static aril_schedule_opts resolve(const aril_schedule_opts *o, const aril_schedu
     to.warm_share = or_default(o->warm_share, defaults->warm_share);
     to.div = or_default(o->div, defaults->div);
     to.final_div = or_default(o->final_div, defaults->final_div);
+    to.base_momentum = or_default(o->base_momentum, defaults->base_momentum);
+    to.max_momentum = or_default(o->max_momentum, defaults->max_momentum);
     to.factor = or_default(o->factor, defaults->factor);
     to.patience = or_default_int(o->patience, defaults->patience);
     to.threshold = or_default(o->threshold, defaults->threshold);
@@ -455,6 +503,8 @@ static aril_status all_numbers(const aril_schedule_opts *o)
         { "warm_share", o->warm_share },
         { "div", o->div },
         { "final_div", o->final_div },
+        { "base_momentum", o->base_momentum },
+        { "max_momentum", o->max_momentum },
         { "factor", o->factor },
         { "threshold", o->threshold },
         { "warm_start", o->warm_start },
@@ -648,9 +698,27 @@ void aril_schedule_free(aril_schedule *s)
     free(s);
 }
 
+/* Whether it moves the momentum itself: not one of its parts. */
+static bool moves_momentum(const aril_schedule *s)
+{
+    return s->kind->momentum && !s->opts.fixed_momentum;
+}
+
 double aril_schedule_at(const aril_schedule *s, double base, int64_t t)
 {
     return s ? s->kind->at(s, base, t) : NAN;
+}
+
+double aril_schedule_momentum_at(const aril_schedule *s, double base, int64_t t)
+{
+    if (!s) return NAN;
+    if (s->kind == &chained_kind)
+        for (int i = 0; i < s->n_parts; i++) base = aril_schedule_momentum_at(s->parts[i], base, t);
+    if (s->kind == &sequential_kind) {
+        int i = part_at(s, t);
+        return aril_schedule_momentum_at(s->parts[i], base, t - s->from[i]);
+    }
+    return moves_momentum(s) ? s->kind->momentum(s, t) : base;
 }
 
 /* ---- use by an optimizer ---- */
@@ -706,9 +774,47 @@ static void show(aril_schedule *s, int64_t t, double metric)
     }
 }
 
+/* Whether it, or one of its parts, moves the momentum. */
+static bool has_momentum(const aril_schedule *s)
+{
+    bool any = moves_momentum(s);
+    for (int i = 0; i < s->n_parts; i++) any |= has_momentum(s->parts[i]);
+    return any;
+}
+
+/* The option of an optimizer that a schedule of the momentum moves; NULL: it has none. */
+static double *momentum_option(const aril__optim_kind *kind, aril_optim_opts *o)
+{
+    double *found = NULL;
+    for (int i = 0; kind->options[i]; i++) {
+        if (strcmp(kind->options[i], "beta1") == 0) return &o->beta1;
+        if (strcmp(kind->options[i], "momentum") == 0) found = &o->momentum;
+    }
+    return found;
+}
+
+void aril__schedules_apply_momentum(aril_optim *opt)
+{
+    bool moves = false;
+    for (int k = 0; k < opt->n_schedules; k++) moves |= has_momentum(opt->schedules[k]);
+    for (int i = 0; i < opt->n_groups && moves; i++) {
+        aril__optim_group *g = &opt->groups[i];
+        const double *option = momentum_option(opt->kind, &g->opts);
+        if (!option) return;
+        double momentum = *option;
+        for (int k = 0; k < opt->n_schedules; k++)
+            momentum = aril_schedule_momentum_at(opt->schedules[k], momentum, opt->schedules[k]->t);
+        aril__number_set(g->momentum, momentum);
+        g->moves_momentum = true;
+        if (option == &g->opts.momentum && *option == 0)
+            g->attrs.momentum[0] = 1; /* so that it has a slot */
+    }
+}
+
 void aril__schedules_apply(aril_optim *opt)
 {
     if (opt->n_schedules == 0) return;
+    aril__schedules_apply_momentum(opt);
     for (int i = 0; i < opt->n_groups; i++) {
         double lr = opt->groups[i].base;
         for (int k = 0; k < opt->n_schedules; k++)

@@ -230,6 +230,7 @@ static void commit(aril_optim *opt, reading *r)
         aril__schedule_put(opt->schedules[i], at);
         at += aril__schedule_count(opt->schedules[i]);
     }
+    aril__schedules_apply_momentum(opt);
     for (int i = 0; i < opt->n_params; i++) {
         aril__optim_param *p = &opt->params[i];
         p->missed = r->missed[i];
