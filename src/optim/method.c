@@ -74,7 +74,7 @@ aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
         aril__update *u = &updates[i];
         if (u->done) continue;
         if (u->factor && is_here(u->factor) && aril_item(u->factor) < 0)
-            return ARIL_OK; /* a gradient overflowed */
+            continue; /* a gradient overflowed */
         aril__optim_param *p = &opt->params[u->param];
         const aril__optim_group *group = &opt->groups[p->group];
         aril__step_values v = values_of(group, p, u);

@@ -81,9 +81,10 @@ static aril_tensor *new_slot(const aril__optim_param *p, const aril__slot *slot)
 {
     aril_dtype dtype = slot->scalar || p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
     bool like = aril__same_dims(slot->shape.ndim, slot->shape.dim, p->p->ndim, p->p->dim);
-    aril_tensor *t = like && !slot->scalar ? aril_cast(aril_zeros_like(p->p), dtype)
-                                           : aril_zeros(slot->shape, dtype, aril_device_of(p->p));
-    return slot->initial != 0 ? aril_fill_(t, slot->initial) : t;
+    if (!like || slot->scalar)
+        return aril_full(slot->shape, slot->initial, dtype, aril_device_of(p->p));
+    aril_tensor *zeros = aril_cast(aril_zeros_like(p->p), dtype);
+    return slot->initial != 0 ? aril_add_scalar(zeros, slot->initial) : zeros;
 }
 
 static aril_status make_slots(aril_optim *opt, aril__optim_param *p)
