@@ -4,6 +4,7 @@
 
 #include "ops/table/apply.h"
 #include "ops/update/update.h"
+#include "optim/optim.h"
 #include "support/compare.h"
 #include "support/ops.h"
 #include "support/recorder.h"
@@ -73,7 +74,7 @@ typedef struct net {
     aril_optim *opt;
 } net;
 
-static net net_new(const char *name)
+static net net_with(const char *name, aril_optim_opts opts)
 {
     net n;
     aril_seed(9);
@@ -81,9 +82,13 @@ static net net_new(const char *name)
     n.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
     n.p[2] = aril_parameter(aril_randn(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()));
     n.p[3] = aril_parameter(aril_randn(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
-    n.opt = aril_optim_new(name, ARIL_TENSORS(n.p[0], n.p[1], n.p[2], n.p[3]),
-                           (aril_optim_opts){ .lr = 0.01 });
+    n.opt = aril_optim_new(name, ARIL_TENSORS(n.p[0], n.p[1], n.p[2], n.p[3]), opts);
     return n;
+}
+
+static net net_new(const char *name)
+{
+    return net_with(name, (aril_optim_opts){ .lr = 0.01 });
 }
 
 static void net_free(net *n)
@@ -145,7 +150,8 @@ TEST(log_shows_one_call_for_all_parameters)
     aril_backward(net_loss(&n, batch()));
     char *text = logged(one_step, &n);
     CHECK_INT(lines_with(text, "dispatch: update "), 1);
-    CHECK_MSG(strstr(text, "dispatch: update f32 [] [] - - - [3,4] [3,4] [3,4] [3,4] - - [3] [3]") &&
+    CHECK_MSG(strstr(text,
+                     "dispatch: update f32 [] [] - - - [3,4] [3,4] [3,4] [3,4] - - [3] [3]") &&
                   strstr(text, ": cpu_update\n"),
               "the log says: %s", text);
     net_free(&n);
@@ -236,6 +242,93 @@ TEST(tracer_records_one_call_that_replays)
         recorder_free(r);
         net_free(&eager);
         net_free(&traced);
+    }
+}
+
+/* What a program does in a round of accumulation: `calls` batches, each followed by aril_step. */
+static aril_tensor *round_of(net *n, aril_tensor *x, int calls)
+{
+    aril_tensor *loss = NULL;
+    for (int i = 0; i < calls; i++) {
+        loss = net_loss(n, aril_mul_scalar(x, 1 + i));
+        aril_backward(aril_scale_loss(n->opt, loss));
+        aril_step(n->opt);
+    }
+    return loss;
+}
+
+static void add_schedules(aril_optim *o)
+{
+    aril_optim_schedule(o, aril_one_cycle_schedule((aril_schedule_opts){
+                               .total = 6, .per_batch = true, .max_lr = 0.1 }));
+    aril_optim_schedule(o, aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 }));
+}
+
+/* Everything that later steps of `eager` depend on, in bits: step count, learning rates, counters of
+ * missed and pending steps, schedules, loss scale, slots. */
+static void check_same_state(const char *name, net *a, net *eager)
+{
+    const aril_named *x = aril_optim_state(a->opt), *y = aril_optim_state(eager->opt);
+    for (int i = 0; i < y->n; i++) {
+        aril_tensor *t = aril__named_find(x, "%s", y->name[i]);
+        CHECK_MSG(t, "%s: no %s", name, y->name[i]);
+        char *why = test_difference_in_bits(t, y->at[i]);
+        CHECK_MSG(!why, "%s: %s: %s", name, y->name[i], why);
+    }
+    for (int i = 0; i < 4; i++) {
+        char *why = test_difference_in_bits(aril_detach(a->p[i]), aril_detach(eager->p[i]));
+        CHECK_MSG(!why, "%s, parameter %d: %s", name, i, why);
+    }
+}
+
+TEST(replayed_steps_have_the_bits_of_eager_ones)
+{
+    static const struct {
+        const char *name;
+        aril_optim_opts opts;
+    } cases[] = { { "sgd", { .lr = 0.02 } },
+                  { "adam", { .lr = 0.01, .accumulate = 3 } },
+                  { "adam", { .lr = 0.01, .clip_norm = 0.1, .loss_scale = 4, .accumulate = 2 } },
+                  { "nadam", { .lr = 0.01, .loss_scale = 4, .loss_scale_growth = 2 } },
+                  { "lamb", { .lr = 0.01, .clip_norm = 0.1 } } };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        ARIL_SCOPE;
+        net eager = net_with(cases[k].name, cases[k].opts);
+        net played = net_with(cases[k].name, cases[k].opts);
+        int calls = cases[k].opts.accumulate ? cases[k].opts.accumulate : 1;
+        add_schedules(eager.opt);
+        add_schedules(played.opt);
+        for (int i = 0; i < 2; i++) { /* parameter 3 starts late, parameter 1 is never used */
+            aril_set_requires_grad(eager.p[1], false);
+            aril_set_requires_grad(played.p[1], false);
+            aril_set_requires_grad(eager.p[3], i > 0);
+            aril_set_requires_grad(played.p[3], i > 0);
+            if (i == 0) round_of(&eager, batch(), calls);
+            if (i == 0) round_of(&played, batch(), calls);
+        }
+        recorder *r = recorder_new();
+        aril_tensor *loss;
+        {
+            ARIL_SCOPE;
+            aril_tensor *x = recorder_input(r, ARIL_SHAPE(5, 4), ARIL_F32);
+            recorder_begin(r);
+            loss = aril_escape(round_of(&played, x, calls));
+            recorder_end(r);
+        }
+        check_same_state(cases[k].name, &played, &eager); /* recording has run nothing */
+        for (int t = 0; t < 4; t++) {
+            ARIL_SCOPE;
+            recorder_play(r, ARIL_LIST(batch()), loss);
+            for (int i = 0; i < calls; i++) aril__step_host(played.opt, played.opt->took);
+            round_of(&eager, batch(), calls);
+            if (t == 1) aril_optim_epoch(eager.opt, NAN);
+            if (t == 1) aril_optim_epoch(played.opt, NAN);
+            check_same_state(cases[k].name, &played, &eager);
+        }
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        recorder_free(r);
+        net_free(&eager);
+        net_free(&played);
     }
 }
 
