@@ -67,6 +67,26 @@ static void rates(aril_schedule *s, aril_tensor **x, aril_tensor **y)
     aril_optim_free(o);
 }
 
+/* The momenta of a schedule. */
+static void momenta(aril_schedule *s, aril_tensor **x, aril_tensor **y)
+{
+    (void)x;
+    double m[STEPS + 1];
+    for (int t = 0; t <= STEPS; t++) m[t] = aril_schedule_momentum_at(s, 0.9, t);
+    y[0] = aril_from(m, ARIL_SHAPE(STEPS + 1), ARIL_F64, aril_cpu());
+    aril_schedule_free(s);
+}
+
+/* The steps of an optimizer with a schedule. */
+static void run_with(const char *name, aril_optim_opts opts, aril_schedule *s, aril_tensor **x,
+                     aril_tensor **y)
+{
+    aril_tensor *p[2] = { aril_parameter(aril_copy(x[0])), aril_parameter(aril_copy(x[1])) };
+    aril_optim *o = aril_optim_new(name, ARIL_TENSORS(p[0], p[1]), opts);
+    aril_optim_schedule(o, s);
+    run(o, p, x, y);
+}
+
 /* A function with curved valleys. */
 static aril_tensor *valley(void *ctx)
 {
@@ -521,6 +541,70 @@ named("cyclic_halving", "cyclic", ".max_lr = 2, .up = 9, .halving = true",
       lambda o: S.CyclicLR(o, 0.4, 2.0, 9, mode="triangular2", cycle_momentum=False))
 named("cyclic_falling", "cyclic", ".max_lr = 2, .up = 12, .gamma = 0.99",
       lambda o: S.CyclicLR(o, 0.4, 2.0, 12, mode="exp_range", gamma=0.99, cycle_momentum=False))
+
+
+# ---- schedules of the momentum ----
+
+
+def moments(name, kind, c, make):
+    """The momenta that go with the rates."""
+    def fn(x):
+        o = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.4, momentum=0.9)
+        s, y = make(o), []
+        for t in range(STEPS + 1):
+            y.append(o.param_groups[0]["momentum"])
+            o.step()
+            if t < STEPS:
+                s.step()
+        return torch.tensor(y, dtype=torch.float64)
+    case(f"momentum/{name}", f'momenta(aril_schedule_new("{kind}", (aril_schedule_opts){{ {c} }}), x, y);', fn,
+         [torch.zeros(1)], grad=False)
+
+
+moments("one_cycle", "one_cycle", ".total = 101", lambda o: S.OneCycleLR(o, 0.4, 101))
+moments("one_cycle_straight", "one_cycle", ".total = 101, .straight = true, .base_momentum = 0.5, .max_momentum = 0.9",
+        lambda o: S.OneCycleLR(o, 0.4, 101, anneal_strategy="linear", base_momentum=0.5, max_momentum=0.9))
+moments("one_cycle_three", "one_cycle", ".total = 101, .three_phases = true",
+        lambda o: S.OneCycleLR(o, 0.4, 101, three_phase=True))
+moments("one_cycle_fixed", "one_cycle", ".total = 101, .fixed_momentum = true",
+        lambda o: S.OneCycleLR(o, 0.4, 101, cycle_momentum=False))
+moments("cyclic", "cyclic", ".max_lr = 1.5, .up = 7, .down = 4", lambda o: S.CyclicLR(o, 0.4, 1.5, 7, 4))
+moments("cyclic_halving", "cyclic", ".max_lr = 2, .up = 9, .halving = true, .base_momentum = 0.1",
+        lambda o: S.CyclicLR(o, 0.4, 2.0, 9, mode="triangular2", base_momentum=0.1))
+moments("cyclic_falling", "cyclic", ".max_lr = 2, .up = 12, .gamma = 0.99",
+        lambda o: S.CyclicLR(o, 0.4, 2.0, 12, mode="exp_range", gamma=0.99))
+
+
+def scheduled(kind, name, c, make, schedule_c, make_schedule, slots):
+    """The parameters and state of an optimizer whose learning rate and momentum move at every step."""
+    def fn(x):
+        o = None
+        for t, params in each_step(x):
+            if o is None:
+                o = make(params)
+                s = make_schedule(o)
+            o.step()
+            if t < STEPS - 1:
+                s.step()
+        return [p.detach() for p in params] + [o.state[p][n].detach() for p in params for n in slots]
+    for dtype, tail in ((torch.float32, ""), (torch.float64, "/f64")):
+        case(f"scheduled/{name}{tail}", f'run_with("{kind}", (aril_optim_opts){{ {c} }}, '
+             f'aril_schedule_new({schedule_c}), x, y);', fn, inputs(dtype), grad=False)
+
+
+ONE = '"one_cycle", (aril_schedule_opts){ .total = 100, .per_batch = true, .max_lr = 0.1 }'
+UP_AND_DOWN = '"cyclic", (aril_schedule_opts){ .up = 13, .per_batch = true, .max_lr = 0.05 }'
+one = lambda o: S.OneCycleLR(o, 0.1, 100)
+up_and_down = lambda o: S.CyclicLR(o, 0.02, 0.05, 13)
+scheduled("sgd", "sgd", ".lr = 0.02, .momentum = 0.9", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9), ONE, one, M)
+scheduled("sgd", "sgd_without", ".lr = 0.02", lambda p: torch.optim.SGD(p, lr=0.02), ONE, one, M)
+scheduled("rmsprop", "rmsprop", ".lr = 0.02, .momentum = 0.5",
+          lambda p: torch.optim.RMSprop(p, lr=0.02, momentum=0.5), UP_AND_DOWN, up_and_down,
+          ["square_avg", "momentum_buffer"])
+scheduled("adamw", "adamw", ".lr = 0.02", lambda p: torch.optim.AdamW(p, lr=0.02), ONE, one, MV)
+scheduled("nadam", "nadam", ".lr = 0.02", lambda p: NAdam(p, lr=0.02), UP_AND_DOWN, up_and_down, N)
+scheduled("radam", "radam", ".lr = 0.02", lambda p: torch.optim.RAdam(p, lr=0.02), ONE, one, MV)
+
 named("plateau", "plateau", ".patience = 5, .factor = 0.5, .cooldown = 2, .min_lr = 1e-3",
       lambda o: S.ReduceLROnPlateau(o, patience=5, factor=0.5, cooldown=2, min_lr=1e-3))
 named("plateau_default", "plateau", "0", lambda o: S.ReduceLROnPlateau(o))

@@ -57,6 +57,10 @@ TEST(invalid_options_are_reported)
                 ".down");
     CHECK_FAILS(aril_one_cycle_schedule((aril_schedule_opts){ .total = 5, .warm_share = 2 }),
                 ARIL_ERR_ARG, ".warm_share");
+    CHECK_FAILS(aril_one_cycle_schedule((aril_schedule_opts){ .total = 5, .base_momentum = 0.99 }),
+                ARIL_ERR_ARG, ".base_momentum must be at least 0 and at most .max_momentum");
+    CHECK_FAILS(aril_cyclic_schedule((aril_schedule_opts){ .max_momentum = 1 }), ARIL_ERR_ARG,
+                ".max_momentum");
     CHECK_FAILS(aril_plateau_schedule((aril_schedule_opts){ .factor = 1.5 }), ARIL_ERR_ARG,
                 ".factor");
     CHECK_FAILS(aril_function_schedule(NULL, NULL, none), ARIL_ERR_ARG, "NULL");
@@ -285,4 +289,80 @@ TEST(schedules_name_their_options)
     CHECK_FAILS(aril_schedule_option_names("cosin"), ARIL_ERR_ARG, "did you mean cosine?");
     CHECK(!aril_schedule_needs_gamma("cosin") && !aril_ok());
     aril_clear_error();
+}
+
+/* ---- momentum ---- */
+
+static aril_optim *cycling(const char *name, aril_tensor *p, aril_optim_opts opts)
+{
+    aril_optim *o = aril_optim_new(name, ARIL_TENSORS(p), opts);
+    aril_optim_schedule(o, aril_one_cycle_schedule((aril_schedule_opts){
+                               .total = 12, .per_batch = true, .warmup = 3 }));
+    return o;
+}
+
+static void steps(aril_optim *o, aril_tensor *p, int from, int to)
+{
+    for (int t = from; t < to; t++) {
+        ARIL_SCOPE;
+        aril_set_grad(p, aril_full(ARIL_SHAPE(3), 1 + t % 4, ARIL_F32, aril_cpu()));
+        aril_step(o);
+    }
+}
+
+TEST(momentum_continues_from_a_saved_state)
+{
+    static const char *const names[] = { "sgd", "adam", "rmsprop", "lion" };
+    for (int k = 0; k < 4; k++)
+        for (int at = 0; at < 12; at += 5) {
+            ARIL_SCOPE;
+            aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+            aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+            aril_optim *a = cycling(names[k], p, (aril_optim_opts){ .lr = 0.1 });
+            aril_optim *b = cycling(names[k], q, (aril_optim_opts){ .lr = 0.1 });
+            steps(a, p, 0, at);
+            steps(b, q, 0, 2);
+            aril_copy_(aril_detach(q), aril_detach(p));
+            CHECK_MSG(aril_optim_load_state(b, aril_optim_state(a)) == ARIL_OK, "%s: %s", names[k],
+                      aril_error());
+            steps(a, p, at, 12);
+            steps(b, q, at, 12);
+            float x[3], y[3];
+            aril_read(p, x);
+            aril_read(q, y);
+            CHECK_MSG(memcmp(x, y, sizeof x) == 0, "%s from step %d: %.9g and %.9g", names[k], at,
+                      (double)x[0], (double)y[0]);
+            aril_optim_free(a);
+            aril_optim_free(b);
+            aril_release(p);
+            aril_release(q);
+        }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(momentum_of_combined_schedules)
+{
+    aril_schedule *s = aril_one_cycle_schedule(
+        (aril_schedule_opts){ .total = 10, .warmup = 5, .max_momentum = 0.97 });
+    CHECK_NEAR(aril_schedule_momentum_at(s, 0.6, 4), 0.6, 0); /* the optimizer's own */
+    CHECK_NEAR(aril_schedule_momentum_at(s, 0.6, 5), 0.97, 1e-15);
+    CHECK_NEAR(aril_schedule_momentum_at(s, 0.6, 5 + 2), 0.85, 1e-15);
+    aril_schedule *both = aril_chained_schedule(
+        2, (aril_schedule *[]){ s, aril_cosine_schedule((aril_schedule_opts){ .total = 10 }) });
+    CHECK_NEAR(aril_schedule_momentum_at(both, 0.6, 5), 0.97, 1e-15);
+    aril_schedule_free(both);
+    CHECK(isnan(aril_schedule_momentum_at(NULL, 0.6, 1)));
+}
+
+/* As before the schedule moved the momentum. */
+TEST(optimizers_without_momentum_follow_the_rate_alone)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+    aril_optim *o = cycling("adagrad", p, (aril_optim_opts){ .lr = 0.1 });
+    steps(o, p, 0, 12);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 12);
+    aril_optim_free(o);
+    aril_release(p);
 }
