@@ -11,7 +11,9 @@
  * All options are in one struct, where 0 selects the default and ARIL_ZERO is an actual 0; an
  * option that an optimizer does not have is an error that lists the ones it has. The learning rate,
  * the step count and the loss scale are one-element tensors: a schedule (aril/schedule.h) writes to
- * them, and nothing has to be rebuilt. */
+ * them, and nothing has to be rebuilt. They are in host memory; with a loss scale, the step count
+ * and the scale are on the device of the parameters after the first step, so that no step waits for
+ * the device. */
 #ifndef ARIL_OPTIM_H
 #define ARIL_OPTIM_H
 
@@ -199,7 +201,7 @@ ARIL_API aril_tensor *aril_optim_group_lr(aril_optim *opt, int group);
 /* Sets the learning rate of the first group and scales those of the others in proportion; a
  * schedule continues from there. */
 ARIL_API aril_status aril_optim_set_lr(aril_optim *opt, double lr);
-/* Steps so far, [] i64; borrowed. */
+/* Steps so far, [] i64; borrowed. Skipped steps do not count. */
 ARIL_API aril_tensor *aril_optim_steps(aril_optim *opt);
 
 /* ---- state ---- */

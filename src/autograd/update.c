@@ -80,6 +80,17 @@ static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
     return aril_has_grad(params.at[i]) ? aril_grad(params.at[i]) : NULL;
 }
 
+/* A number of the host, for parameters on a device: the same memory as a scalar that combines with
+ * tensors on any device. */
+static aril_tensor *by_value(aril_tensor *t)
+{
+    aril__thread *th = aril__self();
+    if (!t || t->flags & ARIL__WEAK || t->storage->device != aril__cpu_device) return t;
+    aril_tensor *number = aril__give(th, aril__tensor_detached(th, t));
+    if (!aril__is_poison(number)) number->flags |= ARIL__WEAK;
+    return number;
+}
+
 /* Updates each parameter that has a gradient: slots[k] holds state k of all parameters. */
 static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, aril_tensor *step,
                           const aril_list *slots, const struct update_attrs *a)
@@ -89,6 +100,8 @@ static aril_status update(aril_list params, aril_list grads, aril_tensor *lr, ar
     if (!u) return aril__fail(ARIL_ERR_MEMORY, "update: out of memory");
     aril_status s = step ? aril_tensor_status(aril_add_scalar_(step, 1)) : ARIL_OK;
     int n = 0;
+    lr = by_value(lr);
+    step = by_value(step);
     for (int i = 0; i < params.n; i++) {
         aril_tensor *g = grad_of(params, grads, i);
         if (!g) continue;

@@ -288,6 +288,33 @@ TEST(scaled_loss_keeps_its_dtype_on_the_device)
     aril_release(p);
 }
 
+/* The learning rate and the step count by value, and as values on the device. */
+TEST(updates_by_hand_take_numbers_of_the_host_or_the_device)
+{
+    float want[N], got[N];
+    for (int k = 0; k < 3; k++) { /* all on the host, all on the device, the numbers on the host */
+        ARIL_SCOPE;
+        aril_device on = k ? device() : aril_cpu(), numbers = k == 1 ? device() : aril_cpu();
+        aril_tensor *p = param_of(&(setup){ .dtype = ARIL_F32 }, 0, on);
+        aril_tensor *g = aril_full(ARIL_SHAPE(2, 3), 0.5, ARIL_F32, on);
+        aril_tensor *m = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, on);
+        aril_tensor *v = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, on);
+        aril_tensor *lr = aril_full(ARIL_SHAPE(), 0.1, ARIL_F64, numbers);
+        aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, numbers);
+        int before = counted.waits;
+        for (int t = 0; t < 3; t++)
+            CHECK_MSG(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(m), ARIL_LIST(v),
+                                       (aril_list){ 0 }, lr, step,
+                                       (aril_adam_update_opts){ 0 }) == ARIL_OK,
+                      "%s", aril_error());
+        CHECK_INT(counted.waits, before);
+        CHECK_INT(aril_item_int(step), 3);
+        read_f32(p, k ? got : want);
+        for (int i = 0; i < N && k; i++) CHECK_NEAR(got[i], want[i], 1e-6);
+        aril_release(p);
+    }
+}
+
 /* ---- state ---- */
 
 TEST(state_on_the_device_is_saved_and_loaded)
