@@ -8,8 +8,9 @@
 ARIL_C_BEGIN
 
 /* The functions behind the macros below, for compilers without the cleanup attribute. End each with
- * aril_guard_end. `dtype` is ARIL_BF16 or ARIL_F16, or ARIL_F32 to disable autocast; any other is an
- * error, and changes nothing. aril_autocast_on_begin leaves other kinds of devices as they are. */
+ * aril_guard_end. `dtype` is ARIL_BF16 or ARIL_F16, or ARIL_F32 to disable autocast; any other is
+ * an error, and changes nothing. aril_autocast_on_begin leaves other kinds of devices as they
+ * are. */
 ARIL_API aril_guard aril_autocast_begin(aril_dtype dtype);
 ARIL_API aril_guard aril_autocast_on_begin(aril_device device, aril_dtype dtype);
 ARIL_API aril_guard aril_no_autocast_begin(void);
