@@ -106,7 +106,8 @@ static aril_device device(void)
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];
         const aril__row *row = plain_row(op);
-        if ((!op->ref && !row) || op->flags & ANYWHERE) continue;
+        bool reserve = op->reserve_out || op->reserve_in; /* needs a plan */
+        if ((!op->ref && !row) || op->flags & ANYWHERE || reserve) continue;
         rows[n] = row ? *row
                       : (aril__row){ .dtypes = DT_ALL,
                                      .native = op->native,

@@ -233,7 +233,7 @@ static inline aril_status run_row(const aril__row *row, aril__run *r, const aril
     aril__kernel k = { row->run, row->workspace, plan, native, row->strided };
     r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
-    bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->out[0] == r->in[0];
+    bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->n_out && r->out[0] == r->in[0];
     if (row->strided && native >> r->type & 1 && !plan && !row->workspace && !r->late &&
         !r->op->index_in && !overlaid)
         return row->run(r);

@@ -178,8 +178,8 @@ struct aril__op {
     /* 1 + the output, or the input of the gradient, that is a reserve: bytes which the row that ran
      * the op keeps for its gradient, of a size and format that only this row knows. 0: none. */
     uint8_t reserve_out, reserve_in;
-    uint32_t types;      /* supported dtypes: checked against in[0] (0: the rule checks) */
-    uint32_t native;     /* dtypes that the reference computes in; others are staged through
+    uint32_t types;  /* supported dtypes: checked against in[0] (0: the rule checks) */
+    uint32_t native; /* dtypes that the reference computes in; others are staged through
                             f32, f64, i64 or u64 (0: all) */
     const aril__attr *attrs;
     uint16_t n_attrs, attr_size;
