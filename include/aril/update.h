@@ -2,8 +2,8 @@
  * for loops that keep the state themselves.
  *
  * The learning rate and step count are one-element tensors, on the host or on the device of the
- * parameters: a schedule writes to them, and nothing has to be rebuilt. Updates are not recorded for
- * gradients.
+ * parameters: a schedule writes to them, and nothing has to be rebuilt. Updates are not recorded
+ * for gradients.
  *
  * Lists have one tensor for each parameter, of its shape and dtype; the state of parameters in f16
  * or bf16 may be in f32. An empty list of grads means the gradients that aril_backward accumulated:

@@ -7,8 +7,8 @@
 /* Ops that other files name. */
 extern const aril__op aril__op_update;
 
-/* Inputs of the op `update`: lr, step?, factor?, momentum?, norms?, then for each parameter p, grad,
- * the slots of its rule, master?. It writes to p, to the slots and to the master, and has no
+/* Inputs of the op `update`: lr, step?, factor?, momentum?, norms?, then for each parameter p,
+ * grad, the slots of its rule, master?. It writes to p, to the slots and to the master, and has no
  * results. The parameters have one dtype and one device.
  *
  * lr, step (i64, incremented before the update), factor and momentum are scalars: numbers of the

@@ -264,8 +264,8 @@ static void add_schedules(aril_optim *o)
     aril_optim_schedule(o, aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 }));
 }
 
-/* Everything that later steps of `eager` depend on, in bits: step count, learning rates, counters of
- * missed and pending steps, schedules, loss scale, slots. */
+/* Everything that later steps of `eager` depend on, in bits: step count, learning rates, counters
+ * of missed and pending steps, schedules, loss scale, slots. */
 static void check_same_state(const char *name, net *a, net *eager)
 {
     const aril_named *x = aril_optim_state(a->opt), *y = aril_optim_state(eager->opt);
