@@ -18,9 +18,9 @@ ARIL_API aril_guard aril_no_autocast_begin(void);
 /* From here to the closing brace, operations on this thread cast their floating-point inputs as
  * `aril ops NAME` says: to `dtype` (products, convolutions, attention, recurrent layers),
  * to f32 (losses, decompositions, Fourier transforms), or to the widest dtype among them (cat); all
- * others run in the dtype of their inputs. f64 inputs are never cast, nor are the inputs of in-place
- * operations. The backward pass runs in the dtypes of the forward pass, so call aril_backward after
- * the block. Regions nest. */
+ * others run in the dtype of their inputs. f64 inputs are never cast, nor are the inputs of
+ * in-place operations. The backward pass runs in the dtypes of the forward pass, so call
+ * aril_backward after the block. Regions nest. */
 #define ARIL_AUTOCAST(dtype)            ARIL__GUARD_OF(aril_autocast_begin(dtype))
 /* The same on devices of one kind only, such as aril_cpu(). */
 #define ARIL_AUTOCAST_ON(device, dtype) ARIL__GUARD_OF(aril_autocast_on_begin(device, dtype))

@@ -31,8 +31,8 @@ bool test_best_inputs(const test_sample *s, aril_tensor **in, aril_dtype *dtype)
 /* True when no input has the dtype under test: testing one dtype is enough. */
 bool test_untyped(const test_sample *s);
 
-/* NULL when results, other than a reserve, are within tol * max(1, largest value) of those expected, else the
- * difference. */
+/* NULL when results, other than a reserve, are within tol * max(1, largest value) of those
+ * expected, else the difference. */
 char *test_op_difference(const aril__op *op, aril_tensor *const *got, aril_tensor *const *want,
                          double tol, bool bits);
 

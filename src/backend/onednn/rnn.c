@@ -1,5 +1,5 @@
-/* Recurrent sequences in inference. oneDNN wants weights transposed, its own order of gates, and one
- * bias for both products:
+/* Recurrent sequences in inference. oneDNN wants weights transposed, its own order of gates, and
+ * one bias for both products:
  *
  *     Aril, as PyTorch    LSTM: i, f, g, o     GRU: r, z, n
  *     oneDNN              LSTM: i, f, c, o     GRU: z, r, n, with a fourth bias: that of n's state
