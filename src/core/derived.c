@@ -26,7 +26,7 @@ void aril__derived_release(aril__derived *d)
     free(d);
 }
 
-aril__derived *aril__derived_new(aril__device *device, size_t bytes)
+static aril__derived *derived_new(aril__device *device, size_t bytes)
 {
     aril__derived *d = aril__malloc(sizeof *d);
     if (!d) {
@@ -41,6 +41,14 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes)
     if (d->data) return d;
     free(d);
     return NULL;
+}
+
+aril__derived *aril__derived_new(aril__device *device, size_t bytes)
+{
+    aril__allocations_allow(); /* a cache: made once, by the first run */
+    aril__derived *d = derived_new(device, bytes);
+    aril__allocations_allow_end();
+    return d;
 }
 
 /* Removes forms from the list: all of them, or those of another version and, if a key is given,

@@ -101,7 +101,9 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     size_t located = aril__location(location, sizeof location);
 
     size_t size = strlen(text) + (located ? strlen(location) + 4 : 0) + 1;
+    aril__allocations_allow(); /* a kernel may fail */
     aril__error *e = aril__malloc(sizeof *e + size);
+    aril__allocations_allow_end();
     if (e) {
         atomic_init(&e->refs, 1);
         e->code = code;

@@ -19,6 +19,16 @@ bool aril__fault_armed;
 static atomic_llong fault_countdown;
 static atomic_bool fault_happened;
 
+/* The allocator while a test watches it: see aril__allocations_watch_start. */
+static struct {
+    bool on;
+    atomic_bool closed;
+    atomic_llong count;
+    _Atomic(const char *) op, by; /* of the kernel that runs */
+    const char *first_op, *first_by;
+} watch;
+static _Thread_local int allowed;
+
 static struct {
     pthread_mutex_t lock;
     aril__slab_block *free[LISTS];
@@ -34,7 +44,7 @@ void aril_fail_allocation(int64_t n)
 {
     atomic_store(&fault_countdown, n);
     atomic_store(&fault_happened, false);
-    aril__fault_armed = n > 0;
+    aril__fault_armed = n > 0 || watch.on;
 }
 
 bool aril_allocation_failed(void)
@@ -42,9 +52,54 @@ bool aril_allocation_failed(void)
     return atomic_load(&fault_happened);
 }
 
+void aril__allocations_watch_start(void)
+{
+    atomic_store(&watch.count, 0);
+    watch.first_op = watch.first_by = NULL;
+    watch.on = aril__fault_armed = true;
+}
+
+aril__allocation_watch aril__allocations_watch_end(void)
+{
+    watch.on = aril__fault_armed = false;
+    return (aril__allocation_watch){ atomic_load(&watch.count), watch.first_op, watch.first_by };
+}
+
+bool aril__allocations_close(const char *op, const char *by)
+{
+    atomic_store(&watch.op, op);
+    atomic_store(&watch.by, by);
+    return atomic_exchange(&watch.closed, true);
+}
+
+void aril__allocations_reopen(bool before)
+{
+    atomic_store(&watch.closed, before);
+}
+
+void aril__allocations_allow(void)
+{
+    allowed++;
+}
+
+void aril__allocations_allow_end(void)
+{
+    allowed--;
+}
+
+static aril__cold void watch_allocation(void)
+{
+    if (!watch.on || allowed || !atomic_load(&watch.closed)) return;
+    if (atomic_fetch_add(&watch.count, 1) != 0) return;
+    watch.first_op = atomic_load(&watch.op);
+    watch.first_by = atomic_load(&watch.by);
+}
+
 bool aril__fault_now(void)
 {
-    if (!aril__fault_armed || atomic_fetch_sub(&fault_countdown, 1) != 1) return false;
+    if (!aril__fault_armed) return false;
+    watch_allocation();
+    if (atomic_fetch_sub(&fault_countdown, 1) != 1) return false;
     atomic_store(&fault_happened, true);
     return true;
 }

@@ -68,4 +68,25 @@ char *aril__strdup(const char *text);
 extern bool aril__fault_armed;
 bool aril__fault_now(void); /* true when this allocation is the one to fail */
 
+/* Kernels get their scratch memory from dispatch and allocate none while they run. A test checks
+ * that by the following functions, which cost nothing otherwise: while allocations are watched,
+ * aril__fault_armed is set, and dispatch closes the allocator around every kernel. Allocations in
+ * between are counted, whichever thread makes them. */
+typedef struct aril__allocation_watch {
+    int64_t count;       /* allocations while closed */
+    const char *op, *by; /* who closed the allocator before the first: an op and its kernel */
+} aril__allocation_watch;
+
+void aril__allocations_watch_start(void);
+aril__allocation_watch aril__allocations_watch_end(void);
+
+/* Returns what aril__allocations_reopen needs: calls may be nested. */
+bool aril__allocations_close(const char *op, const char *by);
+void aril__allocations_reopen(bool before);
+
+/* Around an allocation of the calling thread that a kernel may make: a result whose size is known
+ * only after the run, an error, or what is cached for later runs. */
+void aril__allocations_allow(void);
+void aril__allocations_allow_end(void);
+
 #endif

@@ -28,6 +28,7 @@ static atomic_bool fork_watched;   /* the atfork handler is installed */
 static atomic_bool forked;         /* in a child whose parent has, or had, workers */
 static _Thread_local bool serial;  /* set by aril__thread_set_serial */
 static _Thread_local bool in_loop; /* this thread runs chunks of a parallel loop */
+static _Thread_local int own_slot; /* a worker's number, 0 in other threads */
 
 /* Set while a thread has the workers. Never waited for: a thread that finds it set runs
  * serially. */
@@ -182,8 +183,10 @@ static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, ar
 #pragma omp parallel num_threads(threads)
     {
         in_loop = true; /* omp_in_parallel() is false in a region with one thread */
+        own_slot = omp_get_thread_num();
 #pragma omp for schedule(static)
         for (int64_t k = 0; k < chunks; k++) run_chunks(k, k + 1, n, grain, fn, ctx);
+        own_slot = 0;
         in_loop = false;
     }
 }
@@ -298,7 +301,8 @@ static void *worker_main(void *arg)
 {
     unsigned self = (unsigned)(uintptr_t)arg; /* 1 .. */
     in_loop = true;                           /* whatever runs here is inside a parallel loop */
-    unsigned seen = 0;                        /* the last job this thread has seen */
+    own_slot = (int)self;
+    unsigned seen = 0; /* the last job this thread has seen */
     while (!atomic_load(&pool.stop)) {
         if (!look_for(EPOCH_MASK, seen, false)) {
             atomic_fetch_add(&pool.sleepers, 1);
@@ -398,6 +402,18 @@ void aril__parallel_sync_library(void)
 
 #endif
 
+/* Runs several chunks on at most that many threads; false if they have to be run serially. */
+static bool run_parallel(int64_t chunks, int threads, int64_t n, int64_t grain, aril__range_fn *fn,
+                         void *ctx)
+{
+    if (aril__parallel_is_serial() || threads == 1 || chunks == 1 || !take_turn()) return false;
+    watch_forks();
+    if (threads > chunks) threads = (int)chunks;
+    run_shared(chunks, threads, n, grain, fn, ctx);
+    end_turn();
+    return true;
+}
+
 void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
 {
     if (n <= 0) return;
@@ -406,15 +422,39 @@ void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
         return;
     }
     if (grain < 1) grain = 1;
-
     int64_t chunks = aril__parallel_chunks(n, grain);
-    if (aril__parallel_is_serial() || chunks == 1 || !take_turn()) {
+    if (!run_parallel(chunks, aril_threads(), n, grain, fn, ctx))
         run_chunks(0, chunks, n, grain, fn, ctx);
-        return;
-    }
-    watch_forks();
+}
+
+int aril__parallel_slots(int64_t n, int64_t grain)
+{
+    int64_t chunks = aril__parallel_chunks(n, grain);
+    int threads = aril__parallel_is_serial() ? 1 : aril_threads();
+    return chunks < threads ? (int)(chunks > 1 ? chunks : 1) : threads;
+}
+
+typedef struct slot_job {
+    aril__slot_fn *fn;
+    void *ctx;
+} slot_job;
+
+static void run_in_slot(void *ctx, int64_t begin, int64_t end)
+{
+    const slot_job *j = ctx;
+    j->fn(j->ctx, begin, end, own_slot);
+}
+
+void aril__parallel_for_slots(int64_t n, int64_t grain, int slots, aril__slot_fn *fn, void *ctx)
+{
+    if (n <= 0) return;
+    if (grain < 1) grain = 1;
+    int64_t chunks = aril__parallel_chunks(n, grain);
     int threads = aril_threads();
-    if (threads > chunks) threads = (int)chunks;
-    run_shared(chunks, threads, n, grain, fn, ctx);
-    end_turn();
+    if (threads > slots) threads = slots;
+    if (run_parallel(chunks, threads, n, grain, run_in_slot, &(slot_job){ fn, ctx })) return;
+    for (int64_t k = 0; k < chunks; k++) { /* a worker runs its own loops in slot 0 */
+        int64_t begin = k * grain;
+        fn(ctx, begin, n - begin < grain ? n : begin + grain, 0);
+    }
 }

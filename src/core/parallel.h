@@ -37,6 +37,15 @@ void aril__parallel_for(int64_t n, int64_t grain, aril__range_fn *fn, void *ctx)
  * the size alone. Piece k of n is [units * k / n, units * (k + 1) / n). */
 int64_t aril__parallel_pieces(int64_t units, int64_t min);
 
+/* Scratch memory of a loop, for chunks that run concurrently: one slot for each thread that takes
+ * part. A kernel asks for aril__parallel_slots(...) times the bytes of a slot before it runs, and
+ * passes to the loop as many slots as it got, so that a change of the number of threads in between
+ * does no harm. `slot`, in 0 .. slots - 1, is the thread's own while fn runs; results must not
+ * depend on it. Otherwise like aril__parallel_for. */
+typedef void aril__slot_fn(void *ctx, int64_t begin, int64_t end, int slot);
+int aril__parallel_slots(int64_t n, int64_t grain);
+void aril__parallel_for_slots(int64_t n, int64_t grain, int slots, aril__slot_fn *fn, void *ctx);
+
 /* Marks the calling thread: its parallel loops run serially (true), or normally again (false). */
 void aril__thread_set_serial(bool serial);
 

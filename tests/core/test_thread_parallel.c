@@ -56,6 +56,60 @@ TEST(each_chunk_runs_once)
     aril_set_threads(0);
 }
 
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+enum { SLOTS = 3 };
+
+struct slots {
+    struct marks marks;
+    int n; /* slots */
+    atomic_bool used[SLOTS];
+    bool nested;
+};
+
+static void mark_in_slot(void *ctx, int64_t begin, int64_t end, int slot)
+{
+    struct slots *s = ctx;
+    if (slot < 0 || slot >= s->n) { /* no other thread has the slot now */
+        atomic_fetch_add(&s->marks.bad, 1);
+        return;
+    }
+    if (atomic_exchange(&s->used[slot], true)) atomic_fetch_add(&s->marks.bad, 1);
+    if (s->nested) { /* a loop with slots of its own */
+        struct slots inner = { .n = aril__parallel_slots(8, 1) };
+        if (inner.n > SLOTS) inner.n = SLOTS;
+        static atomic_int mark[SLOTS][8];
+        inner.marks = (struct marks){ .n = 8, .grain = 1, .mark = mark[slot] };
+        aril__parallel_for_slots(8, 1, inner.n, mark_in_slot, &inner);
+        if (inner.marks.bad || inner.marks.calls != 8) atomic_fetch_add(&s->marks.bad, 1);
+    }
+    mark_range(&s->marks, begin, end);
+    atomic_store(&s->used[slot], false);
+}
+
+/* A loop uses no more slots than it was given, whatever the number of threads is now. */
+TEST(each_thread_has_its_own_slot)
+{
+    static atomic_int mark[N];
+    const int64_t sizes[] = { 0, 1, 2, 63, 1000, N }, grains[] = { 0, 1, 7, 1000, INT64_MAX };
+    for (int t = 0; t < COUNTS; t++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (size_t g = 0; g < sizeof grains / sizeof grains[0]; g++) {
+                struct slots all = { .nested = g == 2 };
+                aril_set_threads(SLOTS);
+                all.n = aril__parallel_slots(sizes[s], grains[g]);
+                CHECK(all.n >= 1 && all.n <= SLOTS);
+                aril_set_threads(thread_counts[t]);
+                for (int i = 0; i < N; i++) atomic_store(&mark[i], 0);
+                all.marks = (struct marks){ .n = sizes[s], .grain = grains[g], .mark = mark };
+                aril__parallel_for_slots(sizes[s], grains[g], all.n, mark_in_slot, &all);
+                CHECK_INT(all.marks.bad, 0);
+                CHECK_INT(all.marks.calls, aril__parallel_chunks(sizes[s], grains[g]));
+                for (int i = 0; i < N; i++) CHECK_INT(mark[i], i < sizes[s]);
+            }
+    aril_set_threads(0);
+}
+
 /* ---- The same partial results ---------------------------------------------------------------- */
 
 enum { GRAIN = 77, CHUNKS = (N + GRAIN - 1) / GRAIN };

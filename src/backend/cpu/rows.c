@@ -11,6 +11,12 @@
 static const aril__row elementwise_row = {
     .name = "cpu_elementwise", .dtypes = DT_COMPUTE, .strided = true, .run = aril__cpu_elementwise
 };
+/* Those that may fail: they must not leave a result half written. */
+static const aril__row careful_row = { .name = "cpu_elementwise",
+                                       .dtypes = DT_COMPUTE,
+                                       .strided = true,
+                                       .workspace = aril__cpu_elementwise_scratch,
+                                       .run = aril__cpu_elementwise };
 
 /* Convolutions of few channels, faster than a library's. */
 static const aril__row lanes_rows[] = {
@@ -58,7 +64,7 @@ static aril_status register_lists(void)
 
 aril_status aril__cpu_start(void)
 {
-    aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row);
+    aril_status s = aril__rows_register_formulas(ARIL__CPU, &elementwise_row, &careful_row);
     return s == ARIL_OK ? register_lists() : s;
 }
 

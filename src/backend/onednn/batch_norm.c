@@ -144,6 +144,7 @@ const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
     if (p->kind == BACKWARD || p->type != ARIL_F32) /* parameters as f32; variances and ones */
         plan->workspace = 4 * sizeof(float) * (size_t)p->dim[1];
     plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }
 
@@ -186,7 +187,7 @@ aril_status aril__dnn_batch_norm(aril__run *r)
                             .step = { sample, sample } };
     for (int i = 0, n = 2; i < 4; i++)
         if (given[i]) args.data[n++] = aril__dnn_floats(given[i], c, space ? space + i * c : NULL);
-    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
+    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r, &args);
     if (st == dnnl_success && !eval) update(r, p);
     return aril__dnn_status(r->op->name, st);
 }
@@ -206,5 +207,5 @@ aril_status aril__dnn_batch_norm_grad(aril__run *r)
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]),
                                       aril__ptr(r->out[0]), aril__ptr(r->in[3]), var, weight,
                                       aril__ptr(r->out[1]), aril__ptr(r->out[2]) } };
-    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
+    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }

@@ -19,20 +19,12 @@ static bool is_data(const aril__conv_plan *p)
     return p->role == ARIL__CONV_X;
 }
 
-/* The cut for the current number of threads, cached or new. */
-static aril__conv_cut *cut_for(aril__conv_plan *p, const char **why)
+/* The cut for the current number of threads. */
+static aril__conv_cut *new_cut(const aril__conv_plan *p, const char **why)
 {
     double max = aril__conv_work(&p->d) / MIN_WORK;
     int64_t wanted = aril__parallel_pieces(max < 1 ? 1 : max > 1 << 20 ? 1 << 20 : (int64_t)max, 1);
-    pthread_mutex_lock(&p->lock);
-    aril__conv_cut *c = p->cuts;
-    while (c && c->wanted != wanted) c = c->next;
-    if (!c && (c = aril__conv_cut_new(p, wanted, why))) {
-        c->next = p->cuts;
-        p->cuts = c;
-    }
-    pthread_mutex_unlock(&p->lock);
-    return c;
+    return aril__conv_cut_new(p, wanted, why);
 }
 
 /* ---- the plan ---- */
@@ -40,13 +32,28 @@ static aril__conv_cut *cut_for(aril__conv_plan *p, const char **why)
 void aril__dnn_conv_destroy(void *prepared)
 {
     aril__conv_plan *p = prepared;
-    while (p->cuts) {
-        aril__conv_cut *c = p->cuts;
-        p->cuts = c->next;
-        aril__conv_cut_free(c);
-    }
-    pthread_mutex_destroy(&p->lock);
+    if (p->cut) aril__conv_cut_free(p->cut);
     free(p);
+}
+
+/* A single piece writes the gradient of the weight in its own format. */
+static bool writes_weight(const aril__conv_cut *c)
+{
+    return c->order.as_is && c->n == 1;
+}
+
+/* The workspace: partial results or weights in the primitives' format, then the scratch memory of
+ * the pieces, or of the threads if that is much less. Returns its size. */
+static size_t lay_out(aril__conv_plan *p)
+{
+    const aril__conv_cut *c = p->cut;
+    size_t weights = c->order.as_is ? 0 : aril__conv_lines(c->order.bytes);
+    if (p->role == ARIL__CONV_W)
+        weights = writes_weight(c) ? 0 : aril__conv_lines(c->w_bytes) * (size_t)c->n_partials;
+    p->pieces_at = weights;
+    p->slots = c->n;
+    if (c->space * (size_t)c->n > AT_ONCE) p->slots = aril__parallel_slots(c->n, 1);
+    return weights + c->space * (size_t)p->slots;
 }
 
 const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
@@ -77,13 +84,12 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6 ||
                  (d->activation == ARIL_SIGMOID && p->op == &aril__op_conv_transpose);
     if (clips) p->after = d->activation;
-    pthread_mutex_init(&p->lock, NULL);
     const char *why = NULL;
     if (d->activation && !clips && aril__cpu() == ARIL__CPU_BASELINE)
         why = "oneDNN's activations lose NaN without AVX2";
     for (int i = 0; i < 3; i++)
         if (d->begin[i] < 0) why = "negative padding";
-    if (!why && cut_for(p, &why)) why = NULL; /* discard the reasons why other cuts failed */
+    if (!why && (p->cut = new_cut(p, &why))) why = NULL; /* discard why other cuts failed */
     p->d.x = p->d.w = p->d.y = NULL;
     p->d.bias = NULL;
     if (why) {
@@ -91,6 +97,7 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
         return why;
     }
     plan->prepared = p;
+    plan->workspace = lay_out(p);
     plan->in[0].order = ARIL_ORDER_CHANNELS_LAST;
     if (p->role == ARIL__CONV_W)
         plan->in[1].order = ARIL_ORDER_CHANNELS_LAST;
@@ -111,11 +118,10 @@ typedef struct image {
 typedef struct job {
     const aril__conv_plan *p;
     aril__conv_cut *c;
-    aril__device *device;
     image x, y;
     char *w, *bias;
     size_t partial; /* bytes between partial results; 0: there is only one */
-    char *space;    /* for all pieces; NULL: each allocates its own */
+    char *space;    /* for all pieces or threads */
     atomic_int status;
 } job;
 
@@ -165,28 +171,19 @@ static dnnl_status_t run_in(const job *j, int64_t i, char *space)
     return st;
 }
 
-static void run_pieces(void *ctx, int64_t begin, int64_t end)
+static void run_pieces(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
-    size_t bytes = j->c->space;
     for (int64_t i = begin; i < end; i++) {
-        char *space = j->space ? j->space + (size_t)i * bytes : NULL, *own = NULL;
-        dnnl_status_t st = dnnl_out_of_memory;
-        if (bytes && !space) space = own = aril__device_alloc(j->device, bytes);
-        if (!bytes || space) st = run_in(j, i, space);
-        if (own) aril__device_free(j->device, own, bytes);
+        int64_t at = j->p->slots == j->c->n ? i : slot;
+        dnnl_status_t st = run_in(j, i, j->space ? j->space + (size_t)at * j->c->space : NULL);
         if (st != dnnl_success) atomic_store(&j->status, (int)st);
     }
 }
 
-/* Runs all pieces. When they need little scratch memory it is allocated up front: the allocator has
- * one lock, and many threads would contend for it. */
 static dnnl_status_t run_all(job *j)
 {
-    size_t bytes = j->c->space * (size_t)j->c->n;
-    if (bytes && bytes <= AT_ONCE) j->space = aril__device_alloc(j->device, bytes);
-    aril__parallel_for(j->c->n, 1, run_pieces, j);
-    if (j->space) aril__device_free(j->device, j->space, bytes);
+    aril__parallel_for_slots(j->c->n, 1, j->p->slots, run_pieces, j);
     return (dnnl_status_t)atomic_load(&j->status);
 }
 
@@ -210,13 +207,12 @@ static void add_partials(void *ctx, int64_t begin, int64_t end)
 static aril_status run_weights(aril__run *r, job *j, aril_tensor *w)
 {
     aril__conv_cut *c = j->c;
-    size_t step = aril__conv_lines(c->w_bytes), bytes = step * (size_t)c->n_partials;
-    if (c->order.as_is && c->n == 1) {
+    size_t step = aril__conv_lines(c->w_bytes);
+    if (writes_weight(c)) {
         j->w = aril__ptr(w);
         return aril__dnn_status(r->op->name, run_all(j));
     }
-    char *space = aril__device_alloc(r->device, bytes);
-    if (!space) return ARIL_ERR_MEMORY;
+    char *space = r->workspace;
     j->w = space;
     j->partial = step;
     dnnl_status_t st = run_all(j);
@@ -229,7 +225,6 @@ static aril_status run_weights(aril__run *r, job *j, aril_tensor *w)
         else
             st = aril__dnn_order_run(&c->order, space, aril__ptr(w));
     }
-    aril__device_free(r->device, space, bytes);
     return aril__dnn_status(r->op->name, st);
 }
 
@@ -245,35 +240,33 @@ static image image_of(const aril__conv_plan *p, const aril_tensor *t, int64_t ch
     return m;
 }
 
-static aril_status run_ready(aril__run *r, aril__conv_cut *c, aril_tensor *x, aril_tensor *y,
-                             aril_tensor *w, aril_tensor *b)
+static aril_status run_ready(aril__run *r, aril_tensor *x, aril_tensor *y, aril_tensor *w,
+                             aril_tensor *b)
 {
     const aril__conv_plan *p = r->prepared;
     const aril__conv *d = &p->d;
+    aril__conv_cut *c = p->cut;
     job j = { .p = p,
               .c = c,
-              .device = r->device,
+              .space = r->workspace ? (char *)r->workspace + p->pieces_at : NULL,
               .x = image_of(p, x, d->c * d->groups, d->in),
               .y = image_of(p, y, d->k * d->groups, d->out),
               .bias = b ? aril__ptr(b) : NULL };
     if (p->role == ARIL__CONV_W) return run_weights(r, &j, w);
     bool keep = r->op != &aril__op_conv_dgrad && aril__dnn_keeps(w);
-    aril__dnn_packed packed = aril__dnn_pack(&c->order, r->op->name, w, keep);
+    aril__dnn_packed packed = aril__dnn_pack(&c->order, r->op->name, w, keep, r->workspace);
     if (!packed.data) return ARIL_ERR_MEMORY;
     j.w = packed.data;
     dnnl_status_t st = run_all(&j);
-    aril__dnn_unpack(&c->order, w, &packed);
+    aril__dnn_unpack(&packed);
     return aril__dnn_status(r->op->name, st);
 }
 
 aril_status aril__dnn_conv(aril__run *r)
 {
     aril__conv_plan *p = r->prepared;
-    const char *why = NULL;
-    aril__conv_cut *c = cut_for(p, &why);
-    if (!c) return aril__fail(ARIL_ERR_MEMORY, "%s: %s", r->op->name, why);
     aril_tensor *b = p->bias ? r->in[2] : NULL;
-    if (p->role == ARIL__CONV_W) return run_ready(r, c, r->in[1], r->in[0], r->out[0], b);
-    return is_data(p) ? run_ready(r, c, r->out[0], r->in[0], r->in[1], b)
-                      : run_ready(r, c, r->in[0], r->out[0], r->in[1], b);
+    if (p->role == ARIL__CONV_W) return run_ready(r, r->in[1], r->in[0], r->out[0], b);
+    return is_data(p) ? run_ready(r, r->out[0], r->in[0], r->in[1], b)
+                      : run_ready(r, r->in[0], r->out[0], r->in[1], b);
 }

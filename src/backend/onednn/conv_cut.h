@@ -19,7 +19,6 @@ typedef struct aril__conv_piece {
 
 /* One way to cut the work; depends on the number of threads. */
 typedef struct aril__conv_cut {
-    struct aril__conv_cut *next;
     int64_t wanted;
     int n, n_kinds, n_parts, n_partials;
     aril__dnn *kind;       /* [n_kinds] */
@@ -30,7 +29,6 @@ typedef struct aril__conv_cut {
     aril__conv_piece at[];
 } aril__conv_cut;
 
-/* Everything that does not depend on the number of threads. */
 typedef struct aril__conv_plan {
     const aril__op *op;
     enum aril__conv_role role;
@@ -41,8 +39,9 @@ typedef struct aril__conv_plan {
     bool bias;
     int64_t
         after; /* the activation when oneDNN's turns NaN into 0: Aril applies it to each piece */
-    pthread_mutex_t lock; /* guards the list of cuts */
-    aril__conv_cut *cuts;
+    aril__conv_cut *cut;
+    size_t pieces_at; /* where the scratch memory of the pieces begins in the workspace */
+    int slots;        /* parts of it, of cut->space bytes: one for each piece or thread */
 } aril__conv_plan;
 
 /* The cut into about `wanted` pieces: the cheapest for which every piece has a fast oneDNN kernel.

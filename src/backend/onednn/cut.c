@@ -36,24 +36,33 @@ const char *aril__dnn_cut_make(aril__dnn_cut *c, int64_t units, int64_t pieces,
     return why && equal > 1 ? cut_into(c, units, 1, make, ctx) : why;
 }
 
-dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, aril__device *device,
+size_t aril__dnn_cut_scratch(const aril__dnn_cut *c)
+{
+    size_t a = c->kind[0].scratch, b = c->kind[1].scratch;
+    return ((a > b ? a : b) + 63) / 64 * 64;
+}
+
+void aril__dnn_cut_ask(const aril__dnn_cut *c, aril__plan *plan)
+{
+    size_t all = (size_t)c->pieces * aril__dnn_cut_scratch(c);
+    if (all) plan->workspace = (plan->workspace + 63) / 64 * 64 + all;
+}
+
+dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, void *scratch,
                                   const aril__dnn_args *args)
 {
     aril__dnn *d = aril__dnn_cut_kind(c, k);
     int64_t at = aril__dnn_cut_begin(c, k);
-    void *data[ARIL__DNN_ARGS], *scratch = NULL;
+    void *data[ARIL__DNN_ARGS];
     for (int i = 0; i < d->n; i++)
         data[i] = (char *)args->data[i] + at * args->step[i] + k * args->part[i];
-    if (d->scratch && !(scratch = aril__device_alloc(device, d->scratch)))
-        return dnnl_out_of_memory;
-    dnnl_status_t st = aril__dnn_run(d, data, scratch);
-    if (scratch) aril__device_free(device, scratch, d->scratch);
-    return st;
+    return aril__dnn_run(d, data, scratch);
 }
 
 typedef struct job {
     aril__dnn_cut *c;
-    aril__device *device;
+    char *scratch;
+    size_t each; /* bytes of scratch memory */
     const aril__dnn_args *args;
     atomic_int status;
 } job;
@@ -62,14 +71,17 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
     for (; begin < end; begin++) {
-        dnnl_status_t st = aril__dnn_cut_piece(j->c, begin, j->device, j->args);
+        dnnl_status_t st =
+            aril__dnn_cut_piece(j->c, begin, j->each ? j->scratch + (size_t)begin * j->each : NULL,
+                                j->args);
         if (st != dnnl_success) atomic_store(&j->status, (int)st);
     }
 }
 
-dnnl_status_t aril__dnn_cut_run(aril__dnn_cut *c, aril__device *device, const aril__dnn_args *args)
+dnnl_status_t aril__dnn_cut_run(aril__dnn_cut *c, const aril__run *r, const aril__dnn_args *args)
 {
-    job j = { .c = c, .device = device, .args = args };
+    job j = { .c = c, .scratch = r->workspace, .each = aril__dnn_cut_scratch(c), .args = args };
+    if (j.each) j.scratch += r->workspace_bytes - (size_t)c->pieces * j.each;
     aril__parallel_for(c->pieces, 1, run_pieces, &j);
     return (dnnl_status_t)atomic_load(&j.status);
 }
@@ -80,7 +92,9 @@ aril_status aril__dnn_leave_it(const aril__run *r)
     aril__run again = *r;
     int forced = aril__force_row;
     aril__force_row = PAST_ALL_ROWS;
+    aril__allocations_allow(); /* another kernel runs, with memory of its own */
     aril_status s = aril__dispatch(&again);
+    aril__allocations_allow_end();
     aril__force_row = forced;
     return s;
 }

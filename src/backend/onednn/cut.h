@@ -28,11 +28,16 @@ typedef struct aril__dnn_args {
     int64_t part[ARIL__DNN_ARGS];
 } aril__dnn_args;
 
-dnnl_status_t aril__dnn_cut_run(aril__dnn_cut *c, aril__device *device, const aril__dnn_args *args);
+/* Adds to a plan the scratch memory of all pieces, after what it asks for already. */
+void aril__dnn_cut_ask(const aril__dnn_cut *c, aril__plan *plan);
 
-/* Runs one piece on the calling thread. */
-dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, aril__device *device,
+/* Runs all pieces; their scratch memory is the end of r->workspace. */
+dnnl_status_t aril__dnn_cut_run(aril__dnn_cut *c, const aril__run *r, const aril__dnn_args *args);
+
+/* Runs one piece on the calling thread, with aril__dnn_cut_scratch bytes of memory. */
+dnnl_status_t aril__dnn_cut_piece(aril__dnn_cut *c, int64_t k, void *scratch,
                                   const aril__dnn_args *args);
+size_t aril__dnn_cut_scratch(const aril__dnn_cut *c); /* a multiple of 64 */
 
 /* The first unit of piece k, and its primitive. */
 static inline int64_t aril__dnn_cut_begin(const aril__dnn_cut *c, int64_t k)

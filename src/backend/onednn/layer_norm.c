@@ -114,6 +114,7 @@ const char *aril__dnn_layer_norm_prepare(const aril__run *r, aril__plan *plan)
     else if (r->type != ARIL_F32) /* a weight and a bias */
         plan->workspace = (size_t)(2 * padded(p->n)) * sizeof(float);
     plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }
 
@@ -130,7 +131,7 @@ aril_status aril__dnn_layer_norm(aril__run *r)
     if (p->weight) args.data[n++] = aril__dnn_floats(r->in[1], p->n, space);
     if (p->bias)
         args.data[n++] = aril__dnn_floats(r->in[2], p->n, space ? space + padded(p->n) : NULL);
-    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
+    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r, &args);
     for (int64_t i = 0; i < p->rows && st == dnnl_success; i++) var[i] = 1 / sqrtf(var[i] + p->eps);
     return aril__dnn_status(r->op->name, st);
 }
@@ -152,7 +153,7 @@ aril_status aril__dnn_layer_norm_grad(aril__run *r)
                                       var, aril__ptr(r->out[0]), weight, sums, sums + lead, ones },
                             .step = { row, row, sizeof(float), sizeof(float), row },
                             .part = { [6] = part, [7] = part } };
-    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
+    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r, &args);
     for (int k = 0; k < 2; k++) {
         float *to = aril__ptr(r->out[1 + k]);
         const float *from = sums + k * lead;

@@ -63,6 +63,7 @@ const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan
         return why;
     }
     plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }
 
@@ -72,7 +73,7 @@ aril_status aril__dnn_local_response_norm(aril__run *r)
     int64_t sample = p->channels * p->inner * (int64_t)aril__dtype_bytes(p->type, 1);
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->out[0]) },
                             .step = { sample, sample } };
-    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
+    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }
 
 void aril__dnn_local_response_norm_destroy(void *prepared)

@@ -33,6 +33,8 @@ typedef struct matmul_plan {
     bool bias;
     int64_t activation; /* applied by oneDNN, */
     int64_t after;      /* or by Aril, when oneDNN's turns NaN into 0 */
+    size_t scratch;     /* bytes for each thread */
+    int slots;
     enum axis axis;
     aril__dnn_cut cut;
     packing *packed; /* linear: NULL when packing does not help */
@@ -173,11 +175,12 @@ typedef struct pack_job {
     const matmul_plan *p;
     packing *k;
     char *from, *to;
-    aril__device *device;
+    char *scratch; /* `each` bytes for each slot */
+    size_t each;
     atomic_int status;
 } pack_job;
 
-static void pack_parts(void *ctx, int64_t begin, int64_t end)
+static void pack_parts(void *ctx, int64_t begin, int64_t end, int slot)
 {
     pack_job *j = ctx;
     packing *k = j->k;
@@ -187,11 +190,8 @@ static void pack_parts(void *ctx, int64_t begin, int64_t end)
         aril__dnn *d = &k->order[columns && aril__dnn_cut_kind(&k->cut, begin) == &k->cut.kind[1]];
         void *data[2] = { j->from + at * j->p->p.b_col * j->p->size,
                           j->to + (size_t)begin * k->part };
-        void *scratch = NULL;
-        dnnl_status_t st = dnnl_out_of_memory;
-        if (!d->scratch || (scratch = aril__device_alloc(j->device, d->scratch)))
-            st = aril__dnn_run(d, data, scratch);
-        if (scratch) aril__device_free(j->device, scratch, d->scratch);
+        dnnl_status_t st =
+            aril__dnn_run(d, data, j->each ? j->scratch + (size_t)slot * j->each : NULL);
         if (st != dnnl_success) atomic_store(&j->status, (int)st);
     }
 }
@@ -208,8 +208,13 @@ static aril_status packed_form(const aril__run *r, packing *k, aril__derived **f
     aril__derived *d = *form = aril__derived_get(w->storage, key, k->key_size, version);
     if (d) return ARIL_OK;
     if (!(d = aril__derived_new(r->device, (size_t)k->parts * k->part))) return ARIL_ERR_MEMORY;
-    pack_job j = { .p = p, .k = k, .from = aril__ptr(w), .to = d->data, .device = r->device };
-    aril__parallel_for(k->parts, 1, pack_parts, &j);
+    pack_job j = { .p = p,
+                   .k = k,
+                   .from = aril__ptr(w),
+                   .to = d->data,
+                   .scratch = r->workspace,
+                   .each = p->scratch };
+    aril__parallel_for_slots(k->parts, 1, p->slots, pack_parts, &j);
     aril_status s = aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
     if (s < 0) {
         aril__derived_release(d);
@@ -309,6 +314,19 @@ static const char *slower(const matmul_plan *p)
     return p->p.m == 1 && p->p.n == 1 ? "a product of two vectors" : NULL;
 }
 
+/* A slot for each thread, large enough for every primitive. */
+static void ask_for_scratch(matmul_plan *p, aril__plan *plan)
+{
+    const packing *k = p->packed;
+    p->scratch = aril__dnn_cut_scratch(&p->cut);
+    if (k && aril__dnn_cut_scratch(&k->cut) > p->scratch)
+        p->scratch = aril__dnn_cut_scratch(&k->cut);
+    for (int i = 0; i < 2 && k; i++)
+        if (k->order[i].scratch > p->scratch) p->scratch = (k->order[i].scratch + 63) / 64 * 64;
+    p->slots = aril__parallel_slots(INT64_MAX, 1);
+    plan->workspace = (size_t)p->slots * p->scratch;
+}
+
 const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
 {
     if (!aril__dnn_engine()) return "oneDNN failed to initialize";
@@ -338,6 +356,7 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
         return why;
     }
     if (linear && p->inner == 1) p->packed = make_packing(p);
+    ask_for_scratch(p, plan);
     plan->prepared = p;
     return NULL;
 }
@@ -361,12 +380,17 @@ static void clip_piece(const matmul_plan *p, const aril__dnn_cut *cut, int64_t k
 typedef struct job {
     const matmul_plan *p;
     aril__dnn_cut *cut;
-    aril__device *device;
+    char *scratch;
     const aril__dnn_args *args;
     atomic_int status;
 } job;
 
-static void run_tasks(void *ctx, int64_t begin, int64_t end)
+static void *slot_of(const job *j, int slot)
+{
+    return j->scratch ? j->scratch + (size_t)slot * j->p->scratch : NULL;
+}
+
+static void run_tasks(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
     for (; begin < end; begin++) {
@@ -374,7 +398,8 @@ static void run_tasks(void *ctx, int64_t begin, int64_t end)
         aril__dnn_args args = *j->args;
         aril__product_at(&j->p->p, begin / j->cut->pieces, at);
         for (int i = 0; i < 3; i++) args.data[i] = (char *)args.data[i] + at[i] * j->p->size;
-        dnnl_status_t st = aril__dnn_cut_piece(j->cut, begin % j->cut->pieces, j->device, &args);
+        dnnl_status_t st =
+            aril__dnn_cut_piece(j->cut, begin % j->cut->pieces, slot_of(j, slot), &args);
         if (st != dnnl_success)
             atomic_store(&j->status, (int)st);
         else if (j->p->after)
@@ -406,8 +431,8 @@ aril_status aril__dnn_matmul(aril__run *r)
         args.step[1] = 0;
         args.part[1] = p->axis == BY_COLUMNS ? (int64_t)p->packed->part : 0;
     }
-    job j = { .p = p, .cut = cut, .device = r->device, .args = &args };
-    aril__parallel_for(p->outer * cut->pieces, 1, run_tasks, &j);
+    job j = { .p = p, .cut = cut, .scratch = r->workspace, .args = &args };
+    aril__parallel_for_slots(p->outer * cut->pieces, 1, p->slots, run_tasks, &j);
     aril__derived_release(form);
     return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
 }

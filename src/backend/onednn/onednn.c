@@ -234,7 +234,9 @@ static void free_set(set *s)
 
 static set *new_set(const aril__dnn *d)
 {
+    aril__allocations_allow(); /* cached with the primitive */
     set *s = aril__calloc(sizeof *s);
+    aril__allocations_allow_end();
     if (!s) return NULL;
     bool ok = dnnl_stream_create(&s->stream, engine, dnnl_stream_default_flags) == dnnl_success;
     for (int i = 0; ok && i < d->n + (d->scratch > 0); i++) {

@@ -140,17 +140,16 @@ void aril__dnn_order_destroy(aril__dnn_order *o);
 
 /* A weight in a primitive's format. */
 typedef struct aril__dnn_packed {
-    void *data; /* NULL after an error */
-    aril__derived *form;
-    void *space; /* temporary memory of this call */
+    void *data;          /* NULL after an error */
+    aril__derived *form; /* NULL: not cached */
 } aril__dnn_packed;
 
 /* The weight `w` reordered by `o`: cached, created and cached with w, or, when `keep` is false,
- * created for this call. Cached forms cost memory and are valid until w changes: pass
+ * created in `space`, of o->bytes. Cached forms cost memory and are valid until w changes: pass
  * aril__dnn_keeps(w) in ops that inference runs, false in gradients. */
-aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_tensor *w,
-                                bool keep);
-void aril__dnn_unpack(aril__dnn_order *o, const aril_tensor *w, aril__dnn_packed *p);
+aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_tensor *w, bool keep,
+                                void *space);
+void aril__dnn_unpack(aril__dnn_packed *p);
 
 /* False while a gradient of w is recorded, since w will then change at each step. */
 bool aril__dnn_keeps(const aril_tensor *w);

@@ -23,6 +23,7 @@ typedef struct pool_plan {
     bool last;                                        /* channels-last */
     bool counts_pad;
     int64_t tap_bytes; /* of max_pool's index of the largest tap in a window: 1 or 4 */
+    size_t taps_at;    /* where these begin in the workspace, after the offset of each tap */
     aril__dnn_cut cut;
 } pool_plan;
 
@@ -162,9 +163,12 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
     if (is_max(p)) {
         p->tap_bytes = (int64_t)(aril__dnn_bytes(&p->cut.kind[0], DNNL_ARG_WORKSPACE) /
                                  (size_t)(p->cut.size[0] * aril__count(p->ndim - 1, p->y_dim + 1)));
-        plan->workspace = (size_t)(p->tap_bytes * aril__count(p->ndim, p->y_dim));
+        p->taps_at = (size_t)(aril__count(p->ndim - 2, p->kernel)) * sizeof(int64_t);
+        p->taps_at = (p->taps_at + 63) / 64 * 64;
+        plan->workspace = p->taps_at + (size_t)(p->tap_bytes * aril__count(p->ndim, p->y_dim));
     }
     plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }
 
@@ -232,11 +236,12 @@ static aril_status place_all(aril__run *r, const pool_plan *p)
 {
     int n = p->ndim - 2;
     int64_t taps = aril__count(n, p->kernel);
-    placing l = { .p = p, .taps = r->workspace, .index = aril__ptr(r->out[1]) };
+    placing l = { .p = p,
+                  .taps = (const char *)r->workspace + p->taps_at,
+                  .index = aril__ptr(r->out[1]),
+                  .offset = r->workspace };
     l.run = p->last ? p->y_dim[1] : p->y_dim[p->ndim - 1];
     l.step = p->last ? 0 : p->stride[n - 1];
-    if (!(l.offset = aril__malloc((size_t)taps * sizeof *l.offset)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t t = 0; t < taps; t++) {
         int64_t rest = t, size = 1;
         l.offset[t] = 0;
@@ -245,7 +250,6 @@ static aril_status place_all(aril__run *r, const pool_plan *p)
     }
     int64_t grain = MIN_PIECE / l.run;
     aril__parallel_for(r->out[1]->numel / l.run, grain > 1 ? grain : 1, scatter, &l);
-    free(l.offset);
     return ARIL_OK;
 }
 
@@ -260,10 +264,11 @@ aril_status aril__dnn_pool(aril__run *r)
         aril__parallel_for(x->numel, MIN_PIECE, look, &s);
         if (atomic_load(&s.odd)) return aril__dnn_leave_it(r);
     }
-    aril__dnn_args args = { .data = { aril__ptr(x), aril__ptr(y), r->workspace },
+    aril__dnn_args args = { .data = { aril__ptr(x), aril__ptr(y),
+                                      is_max(p) ? (char *)r->workspace + p->taps_at : NULL },
                             .step = { aril__count(p->ndim - 1, p->x_dim + 1) * size, y_each * size,
                                       y_each * p->tap_bytes } };
-    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r->device, &args);
+    dnnl_status_t st = aril__dnn_cut_run(&p->cut, r, &args);
     if (st == dnnl_success && is_max(p)) return place_all(r, p);
     return aril__dnn_status(r->op->name, st);
 }

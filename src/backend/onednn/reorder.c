@@ -77,11 +77,13 @@ const char *aril__dnn_reorder_prepare(const aril__run *r, aril__plan *plan)
     while (p->axis < p->ndim - 1 && p->dim[p->axis] < pieces) p->axis++;
     if (p->dim[p->axis] < pieces) p->axis = 0;
     why = aril__dnn_cut_make(&p->cut, p->dim[p->axis], pieces, make_reorder, p);
-    if (why)
+    if (why) {
         free(p);
-    else
-        plan->prepared = p;
-    return why;
+        return why;
+    }
+    plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
+    return NULL;
 }
 
 aril_status aril__dnn_reorder(aril__run *r)
@@ -91,5 +93,5 @@ aril_status aril__dnn_reorder(aril__run *r)
                             .step = {
                                 p->from_stride[p->axis] * (int64_t)aril__dtype_bytes(p->from, 1),
                                 p->to_stride[p->axis] * (int64_t)aril__dtype_bytes(p->to, 1) } };
-    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
+    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }

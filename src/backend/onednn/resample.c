@@ -120,11 +120,13 @@ const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
         why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(work, MIN_PIECE),
                                  make_resampling, p);
     }
-    if (why)
+    if (why) {
         free(p);
-    else
-        plan->prepared = p;
-    return why;
+        return why;
+    }
+    plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
+    return NULL;
 }
 
 aril_status aril__dnn_resample(aril__run *r)
@@ -136,5 +138,5 @@ aril_status aril__dnn_resample(aril__run *r)
     aril__dnn_args args = { .data = { aril__ptr(x), aril__ptr(y) },
                             .step = { aril__count(p->ndim - 1, p->x_dim + 1) * size,
                                       aril__count(p->ndim - 1, p->y_dim + 1) * size } };
-    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
+    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }

@@ -68,11 +68,13 @@ const char *aril__dnn_softmax_prepare(const aril__run *r, aril__plan *plan)
     p->type = r->type;
     int64_t pieces = aril__parallel_pieces(x->numel, MIN_PIECE);
     const char *why = aril__dnn_cut_make(&p->cut, p->outer, pieces, make_softmax, p);
-    if (why)
+    if (why) {
         free(p);
-    else
-        plan->prepared = p;
-    return why;
+        return why;
+    }
+    plan->prepared = p;
+    aril__dnn_cut_ask(&p->cut, plan);
+    return NULL;
 }
 
 aril_status aril__dnn_softmax(aril__run *r)
@@ -83,5 +85,5 @@ aril_status aril__dnn_softmax(aril__run *r)
     args.data[0] = aril__ptr(r->in[0]);
     args.data[1] = aril__ptr(p->is_grad ? r->in[1] : r->out[0]);
     args.data[2] = aril__ptr(r->out[0]);
-    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r->device, &args));
+    return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }

@@ -181,7 +181,8 @@ bool aril__dnn_keeps(const aril_tensor *w)
     return !w->node || aril__self()->mode.no_grad;
 }
 
-aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_tensor *w, bool keep)
+aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_tensor *w, bool keep,
+                                void *space)
 {
     aril__dnn_packed p = { 0 };
     if (o->as_is) {
@@ -200,17 +201,14 @@ aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_t
         p.data = p.form->data;
         return p;
     }
-    aril__device *device = w->storage->device;
-    void *to;
+    void *to = space;
     if (n && keep) {
-        if (!(p.form = aril__derived_new(device, o->bytes))) return p;
+        if (!(p.form = aril__derived_new(w->storage->device, o->bytes))) return p;
         to = p.form->data;
-    } else if (!(to = p.space = aril__device_alloc(device, o->bytes))) {
-        return p;
     }
     dnnl_status_t s = aril__dnn_order_run(o, aril__ptr(w), to);
     if (aril__dnn_status(op, s) < 0) {
-        aril__dnn_unpack(o, w, &p);
+        aril__dnn_unpack(&p);
         return p;
     }
     if (p.form) aril__derived_put(w->storage, key, n, version, p.form);
@@ -218,9 +216,8 @@ aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_t
     return p;
 }
 
-void aril__dnn_unpack(aril__dnn_order *o, const aril_tensor *w, aril__dnn_packed *p)
+void aril__dnn_unpack(aril__dnn_packed *p)
 {
     aril__derived_release(p->form);
-    if (p->space) aril__device_free(w->storage->device, p->space, o->bytes);
     *p = (aril__dnn_packed){ 0 };
 }

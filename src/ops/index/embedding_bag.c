@@ -148,18 +148,29 @@ static aril_status check_bags(const aril__run *r, const aril_tensor *index, int6
     return ARIL_OK;
 }
 
+static int64_t number_of_bags(const struct bag_attrs *a, const aril_tensor *index,
+                              const aril_tensor *offsets)
+{
+    return offsets ? offsets->numel - a->last[0] : index->dim[0];
+}
+
+/* In all four ops the offsets follow the indices, which come third in embedding_bag_scale_grad. */
+size_t aril__bags_scratch(const aril__run *r)
+{
+    int at = r->op == &aril__op_embedding_bag_scale_grad ? 2 : 1;
+    int64_t n = number_of_bags(r->attrs, r->in[at], r->in[at + 1]);
+    return (size_t)(n + 1) * (sizeof(int64_t) + sizeof(double));
+}
+
 aril_status aril__bags_find(const aril__run *r, const aril_tensor *index,
                             const aril_tensor *offsets, int64_t rows, aril__bags *b)
 {
     const struct bag_attrs *a = r->attrs;
     const int64_t *offset = offsets ? aril__ptr(offsets) : NULL, *at = aril__ptr(index);
     int64_t given = offsets ? offsets->numel : 0;
-    b->n = offsets ? given - a->last[0] : index->dim[0];
-    b->start = aril__malloc((size_t)(b->n + 1) * sizeof *b->start);
-    b->count = aril__malloc((size_t)(b->n + 1) * sizeof *b->count);
-    if (!b->start || !b->count)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " bags", r->op->name,
-                          b->n);
+    b->n = number_of_bags(a, index, offsets);
+    b->start = r->workspace;
+    b->count = (double *)(void *)(b->start + b->n + 1);
     if (given && offset[0] != 0)
         return aril__fail(ARIL_ERR_INDEX, "%s: the first offset is %" PRId64 ", not 0", r->op->name,
                           offset[0]);
@@ -172,12 +183,6 @@ aril_status aril__bags_find(const aril__run *r, const aril_tensor *index,
             b->count[i] += at[k] != a->padding[0];
     }
     return s;
-}
-
-void aril__bags_free(aril__bags *b)
-{
-    free(b->start);
-    free(b->count);
 }
 
 /* ---- references ---- */
@@ -203,7 +208,6 @@ static aril_status each_entry(aril__run *r, const aril_tensor *index, const aril
             if (a->mean[0]) e.factor /= bags.count[b];
             if (e.row != a->padding[0]) fn(r, e);
         }
-    aril__bags_free(&bags);
     return s;
 }
 
@@ -335,7 +339,7 @@ static const aril__sample bag_samples[] = {
 OP(embedding_bag, .doc = "sum or mean of the rows of a weight in each bag of indices", .min_in = 4,
    .max_in = 4, .n_out = 1, .optional = IN(2) | IN(3), .index_in = IN(1) | IN(2), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = bag_infer, .ref = bag_ref,
-   .vjp = embedding_bag_vjp,
+   .workspace = aril__bags_scratch, .vjp = embedding_bag_vjp,
    .saves = { LIKE(0) | IN(1) | IN(2) | IN(3), 0, 0, IN(0) | IN(1) | IN(2) },
    .samples = bag_samples, WITH_ATTRS(bag));
 
@@ -348,9 +352,9 @@ static const aril__sample bag_grad_samples[] = {
 OP(embedding_bag_grad, .doc = "gradient of embedding_bag: sums of rows by index", .min_in = 5,
    .max_in = 5, .n_out = 1, .optional = IN(2) | IN(3), .shape_only = IN(4),
    .index_in = IN(1) | IN(2), .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
-   .flags = GRADIENT, .infer = bag_grad_infer, .ref = bag_grad_ref, .vjp = embedding_bag_grad_vjp,
-   .saves = { IN(1) | IN(2) | IN(3), 0, 0, IN(0) | IN(1) | IN(2) }, .samples = bag_grad_samples,
-   WITH_ATTRS(bag));
+   .flags = GRADIENT, .infer = bag_grad_infer, .ref = bag_grad_ref, .workspace = aril__bags_scratch,
+   .vjp = embedding_bag_grad_vjp, .saves = { IN(1) | IN(2) | IN(3), 0, 0, IN(0) | IN(1) | IN(2) },
+   .samples = bag_grad_samples, WITH_ATTRS(bag));
 
 static const aril__sample bag_scale_samples[] = {
     { .in = { "[N,3]", "[5,3]", "i5[N,4]", "-" }, .attrs = &sum, .flags = SAMPLE_BATCH },
@@ -361,7 +365,7 @@ OP(embedding_bag_scale_grad,
    .doc = "gradient of embedding_bag with respect to the weight of each entry", .min_in = 4,
    .max_in = 4, .n_out = 1, .optional = IN(3), .index_in = IN(2) | IN(3), .types = DT_FLOAT,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .flags = GRADIENT, .infer = bag_scale_infer,
-   .ref = bag_scale_ref, .vjp = embedding_bag_scale_grad_vjp,
+   .ref = bag_scale_ref, .workspace = aril__bags_scratch, .vjp = embedding_bag_scale_grad_vjp,
    .saves = { IN(1) | IN(2) | IN(3), LIKE(1) | IN(0) | IN(2) | IN(3), 0, 0 },
    .samples = bag_scale_samples, WITH_ATTRS(bag));
 
@@ -373,7 +377,8 @@ static const aril__sample bag_argmax_samples[] = {
 OP(embedding_bag_argmax, .doc = "index of the largest row of a bag, for each column", .min_in = 3,
    .max_in = 3, .n_out = 2, .flags = NONDIFF, .optional = IN(2), .index_in = IN(1) | IN(2),
    .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = bag_argmax_infer,
-   .ref = bag_argmax_ref, .samples = bag_argmax_samples, WITH_ATTRS(bag));
+   .ref = bag_argmax_ref, .workspace = aril__bags_scratch, .samples = bag_argmax_samples,
+   WITH_ATTRS(bag));
 
 /* ---- public ---- */
 

@@ -18,9 +18,10 @@ typedef struct aril__bags {
 } aril__bags;
 
 /* Finds them from contiguous i64 indices, with offsets or without; fails if an offset is out of
- * range, or an index for a weight of so many rows. The caller frees them, also after a failure. */
+ * range, or an index for a weight of so many rows. They lie in r->workspace, of as many bytes as
+ * aril__bags_scratch says. */
 aril_status aril__bags_find(const aril__run *r, const aril_tensor *index,
                             const aril_tensor *offsets, int64_t rows, aril__bags *b);
-void aril__bags_free(aril__bags *b);
+size_t aril__bags_scratch(const aril__run *r);
 
 #endif

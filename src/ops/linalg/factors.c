@@ -102,8 +102,9 @@ static const aril__sample lu_samples[] = { { .in = { "s[3,3]" } },
                                            { .in = { "[0,2]" }, .flags = SAMPLE_NO_GRAD },
                                            SAMPLE_END };
 OP(lu, .doc = "LU decomposition with row pivoting: A = P L U", .min_in = 1, .max_in = 1, .n_out = 3,
-   .cast = CAST_F32, .types = TYPES, .infer = lu_infer, .ref = aril__lapack_lu, .vjp = lu_vjp,
-   .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = lu_samples);
+   .cast = CAST_F32, .types = TYPES, .infer = lu_infer, .ref = aril__lapack_lu,
+   .workspace = aril__lapack_lu_scratch, .vjp = lu_vjp, .saves = { OUT(0) | OUT(1) | OUT(2) },
+   .samples = lu_samples);
 
 aril_tensor *aril_lu(aril_tensor *a, aril_tensor **l, aril_tensor **u)
 {
@@ -220,7 +221,8 @@ static const aril__sample eig_samples[] = { { .in = { "s[3,3]" } },
                                             SAMPLE_END };
 OP(eig, .doc = "complex eigenvalues and eigenvectors of square matrices, in pairs [...,2]",
    .min_in = 1, .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = eig_infer,
-   .ref = aril__lapack_eig, .vjp = eig_vjp, .saves = { OUT(0) | OUT(1) }, .samples = eig_samples);
+   .ref = aril__lapack_eig, .workspace = aril__lapack_eig_scratch, .vjp = eig_vjp,
+   .saves = { OUT(0) | OUT(1) }, .samples = eig_samples);
 
 aril_tensor *aril_eig(aril_tensor *a, aril_tensor **vectors)
 {

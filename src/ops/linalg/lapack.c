@@ -43,6 +43,8 @@ struct job {
     bool upper, transpose, unit;
     double rcond;
     size_t work, scratch; /* LAPACK workspace in elements; all scratch in bytes */
+    int64_t grain;
+    bool empty; /* all results are */
     int n_in, n_out;
     /* For each input and output: the first matrix, bytes per matrix, and batch strides. */
     char *in[2], *out[3];
@@ -50,7 +52,7 @@ struct job {
     int64_t dim[ARIL_MAX_DIMS], in_step[2][ARIL_MAX_DIMS];
     size_t out_bytes[3];
     atomic_llong bad; /* the first matrix that failed; LLONG_MAX: none */
-    atomic_int no_memory;
+    char *memory;     /* a slot of `scratch` bytes for each thread */
 };
 
 #define T       float
@@ -64,14 +66,10 @@ struct job {
 #define F(x)    d##x##_
 #include "ops/linalg/lapack.inc"
 
-static void run_some(void *ctx, int64_t begin, int64_t end)
+static void run_some(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
-    void *scratch = aril__malloc(j->scratch);
-    if (!scratch) {
-        atomic_store(&j->no_memory, 1);
-        return;
-    }
+    void *scratch = j->memory + (size_t)slot * j->scratch;
     for (int64_t b = begin; b < end; b++) {
         const void *in[2] = { NULL, NULL };
         void *out[3] = { NULL, NULL, NULL };
@@ -90,7 +88,6 @@ static void run_some(void *ctx, int64_t begin, int64_t end)
                 ;
         }
     }
-    free(scratch);
 }
 
 static aril_status answer(const aril__run *r, const job *j, int64_t batch)
@@ -107,8 +104,6 @@ static aril_status answer(const aril__run *r, const job *j, int64_t batch)
         [LU] = "has no factorization",
         [EIG] = "is not finite, or the algorithm did not converge"
     };
-    if (atomic_load(&j->no_memory))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     long long bad = atomic_load(&j->bad);
     if (bad == LLONG_MAX) return ARIL_OK;
     if (batch == 1)
@@ -144,32 +139,59 @@ static void read_attrs(const aril__run *r, job *j)
     }
 }
 
-static aril_status run(aril__run *r, kind which)
+/* The sizes of the matrices and of the memory that one needs; false if they are too large for
+ * LAPACK. */
+static bool size_job(const aril__run *r, job *j)
 {
-    job work_on = { .kind = which }, *j = &work_on;
-    const aril_tensor *a = r->in[0], *last = r->in[r->n_in - 1], *y = r->out[0];
-    bool wide = r->type == ARIL_F64;
+    const aril_tensor *a = r->in[0], *last = r->in[r->n_in - 1];
     if (a->dim[a->ndim - 2] > INT_MAX / BLOCK || a->dim[a->ndim - 1] > INT_MAX / BLOCK ||
         last->dim[last->ndim - 1] > INT_MAX / BLOCK)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
-    read_attrs(r, j);
+        return false;
     j->m = (int)a->dim[a->ndim - 2];
     j->n = (int)last->dim[last->ndim - 1];
+    for (int i = 0; i < r->n_out; i++) j->empty = (i == 0 || j->empty) && !r->out[i]->numel;
+    if (j->empty) return true;
+    j->scratch = (r->type == ARIL_F64 ? scratch_of_f64(j) : scratch_of_f32(j)) + 64;
+    j->scratch = (j->scratch + 63) / 64 * 64;
+    int64_t work = (int64_t)j->m * j->m * (j->n > j->m ? j->n : j->m) + 1;
+    j->grain = work < GRAIN ? GRAIN / work : 1;
+    return j->work <= INT_MAX;
+}
+
+static int64_t batch_of(const aril__run *r, kind which)
+{
+    const aril_tensor *y = r->out[0];
+    return aril__count(y->ndim - own_dims(which, 0), y->dim);
+}
+
+static size_t scratch_for(const aril__run *r, kind which)
+{
+    job j = { .kind = which };
+    if (!size_job(r, &j) || j.empty) return 0;
+    return (size_t)aril__parallel_slots(batch_of(r, which), j.grain) * j.scratch;
+}
+
+static aril_status run(aril__run *r, kind which)
+{
+    job work_on = { .kind = which, .memory = r->workspace }, *j = &work_on;
+    const aril_tensor *y = r->out[0];
+    bool wide = r->type == ARIL_F64;
+    if (!size_job(r, j))
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
+    if (j->empty) return ARIL_OK;
+    read_attrs(r, j);
     j->one = wide ? one_f64[which] : one_f32[which];
     j->n_in = r->n_in;
     j->n_out = r->n_out;
     j->ndim = y->ndim - own_dims(which, 0);
     memcpy(j->dim, y->dim, sizeof j->dim);
-    int64_t batch = aril__count(j->ndim, j->dim);
-    bool empty = true;
+    int64_t batch = batch_of(r, which);
     for (int i = 0; i < r->n_out; i++) {
         const aril_tensor *t = r->out[i];
         int own = own_dims(which, i);
         j->out[i] = aril__ptr(t);
         j->out_bytes[i] = aril__dtype_bytes(r->type, aril__count(own, t->dim + t->ndim - own));
-        empty = empty && t->numel == 0;
     }
-    if (empty) return ARIL_OK;
     for (int i = 0; i < r->n_in; i++) {
         const aril_tensor *t = r->in[i];
         int lead = j->ndim - (t->ndim - 2);
@@ -181,12 +203,8 @@ static aril_status run(aril__run *r, kind which)
     }
     /* Each of Aril's threads processes a matrix; OpenBLAS's own threads would oversubscribe. */
     if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
-    j->scratch = (wide ? scratch_of_f64(j) : scratch_of_f32(j)) + 64;
-    if (j->work > INT_MAX)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: too large for LAPACK", r->op->name);
     atomic_init(&j->bad, LLONG_MAX);
-    int64_t work = (int64_t)j->m * j->m * (j->n > j->m ? j->n : j->m) + 1;
-    aril__parallel_for(batch, work < GRAIN ? GRAIN / work : 1, run_some, j);
+    aril__parallel_for_slots(batch, j->grain, (int)(r->workspace_bytes / j->scratch), run_some, j);
     return answer(r, j, batch);
 }
 
@@ -201,64 +219,32 @@ static aril_status run(aril__run *r, kind which)
         r->op->name);
 }
 
+static size_t scratch_for(const aril__run *r, kind which)
+{
+    (void)r, (void)which;
+    return 0;
+}
+
 #endif
 
-aril_status aril__lapack_inverse(aril__run *r)
-{
-    return run(r, INVERSE);
-}
-
-aril_status aril__lapack_det(aril__run *r)
-{
-    return run(r, DET);
-}
-
-aril_status aril__lapack_slogdet(aril__run *r)
-{
-    return run(r, SLOGDET);
-}
-
-aril_status aril__lapack_solve(aril__run *r)
-{
-    return run(r, SOLVE);
-}
-
-aril_status aril__lapack_triangular_solve(aril__run *r)
-{
-    return run(r, TRIANGULAR_SOLVE);
-}
-
-aril_status aril__lapack_cholesky(aril__run *r)
-{
-    return run(r, CHOLESKY);
-}
-
-aril_status aril__lapack_qr(aril__run *r)
-{
-    return run(r, QR);
-}
-
-aril_status aril__lapack_svd(aril__run *r)
-{
-    return run(r, SVD);
-}
-
-aril_status aril__lapack_eigh(aril__run *r)
-{
-    return run(r, EIGH);
-}
-
-aril_status aril__lapack_pinv(aril__run *r)
-{
-    return run(r, PINV);
-}
-
-aril_status aril__lapack_lu(aril__run *r)
-{
-    return run(r, LU);
-}
-
-aril_status aril__lapack_eig(aril__run *r)
-{
-    return run(r, EIG);
-}
+#define REFERENCE_OF(op_, kind_)                            \
+    aril_status aril__lapack_##op_(aril__run *r)            \
+    {                                                       \
+        return run(r, kind_);                               \
+    }                                                       \
+    size_t aril__lapack_##op_##_scratch(const aril__run *r) \
+    {                                                       \
+        return scratch_for(r, kind_);                       \
+    }
+REFERENCE_OF(inverse, INVERSE)
+REFERENCE_OF(det, DET)
+REFERENCE_OF(slogdet, SLOGDET)
+REFERENCE_OF(solve, SOLVE)
+REFERENCE_OF(triangular_solve, TRIANGULAR_SOLVE)
+REFERENCE_OF(cholesky, CHOLESKY)
+REFERENCE_OF(qr, QR)
+REFERENCE_OF(svd, SVD)
+REFERENCE_OF(eigh, EIGH)
+REFERENCE_OF(pinv, PINV)
+REFERENCE_OF(lu, LU)
+REFERENCE_OF(eig, EIG)

@@ -33,4 +33,18 @@ ATTRS(triangular_solve, TRIANGULAR_SOLVE_ATTRS)
 #define PINV_ATTRS(A) A(pinv, F64, 1, rcond, -1, NULL)
 ATTRS(pinv, PINV_ATTRS)
 
+/* Bytes of memory that they need. */
+size_t aril__lapack_inverse_scratch(const aril__run *r);
+size_t aril__lapack_det_scratch(const aril__run *r);
+size_t aril__lapack_slogdet_scratch(const aril__run *r);
+size_t aril__lapack_solve_scratch(const aril__run *r);
+size_t aril__lapack_triangular_solve_scratch(const aril__run *r);
+size_t aril__lapack_cholesky_scratch(const aril__run *r);
+size_t aril__lapack_qr_scratch(const aril__run *r);
+size_t aril__lapack_svd_scratch(const aril__run *r);
+size_t aril__lapack_eigh_scratch(const aril__run *r);
+size_t aril__lapack_pinv_scratch(const aril__run *r);
+size_t aril__lapack_lu_scratch(const aril__run *r);
+size_t aril__lapack_eig_scratch(const aril__run *r);
+
 #endif

@@ -142,7 +142,8 @@ static const aril__sample inverse_samples[] = { { .in = { "s[3,3]" } },
                                                 SAMPLE_END };
 OP(inverse, .doc = "inverse of square matrices", .min_in = 1, .max_in = 1, .n_out = 1,
    .cast = CAST_F32, .types = TYPES, .infer = square_infer, .ref = aril__lapack_inverse,
-   .vjp = inverse_vjp, .saves = { OUT(0) }, .samples = inverse_samples);
+   .workspace = aril__lapack_inverse_scratch, .vjp = inverse_vjp, .saves = { OUT(0) },
+   .samples = inverse_samples);
 
 /* ---- det and slogdet ---- */
 
@@ -165,7 +166,8 @@ static const aril__sample det_samples[] = { { .in = { "s[3,3]" } },
                                             SAMPLE_END };
 OP(det, .doc = "determinant of square matrices", .onnx = "Det", .min_in = 1, .max_in = 1,
    .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = det_infer, .ref = aril__lapack_det,
-   .vjp = det_vjp, .saves = { IN(0) | OUT(0) }, .samples = det_samples);
+   .workspace = aril__lapack_det_scratch, .vjp = det_vjp, .saves = { IN(0) | OUT(0) },
+   .samples = det_samples);
 
 VJP(slogdet) /* dA = g inverse(A)'; the sign is constant */
 {
@@ -174,7 +176,8 @@ VJP(slogdet) /* dA = g inverse(A)'; the sign is constant */
 
 OP(slogdet, .doc = "sign and log of the absolute value of the determinant", .min_in = 1,
    .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = det_infer,
-   .ref = aril__lapack_slogdet, .vjp = slogdet_vjp, .saves = { IN(0) }, .samples = det_samples);
+   .ref = aril__lapack_slogdet, .workspace = aril__lapack_slogdet_scratch, .vjp = slogdet_vjp,
+   .saves = { IN(0) }, .samples = det_samples);
 
 /* ---- solve ---- */
 
@@ -217,7 +220,8 @@ static const aril__sample solve_samples[] = {
     { .in = { "s[2,2]", "[2,0]" } },   SAMPLE_END
 };
 OP(solve, .doc = "solves A X = B for X", .min_in = 2, .max_in = 2, .n_out = 1, .cast = CAST_F32,
-   .types = TYPES, .infer = solve_infer, .ref = aril__lapack_solve, .vjp = solve_vjp,
+   .types = TYPES, .infer = solve_infer, .ref = aril__lapack_solve,
+   .workspace = aril__lapack_solve_scratch, .vjp = solve_vjp,
    .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) }, .samples = solve_samples);
 
 /* ---- triangular_solve ---- */
@@ -261,9 +265,9 @@ static const aril__sample triangular_solve_samples[] = {
 };
 OP(triangular_solve, .doc = "solves A X = B for X, with triangular A", .min_in = 2, .max_in = 2,
    .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = solve_infer,
-   .ref = aril__lapack_triangular_solve, .vjp = triangular_solve_vjp,
-   .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) }, .samples = triangular_solve_samples,
-   WITH_ATTRS(triangular_solve));
+   .ref = aril__lapack_triangular_solve, .workspace = aril__lapack_triangular_solve_scratch,
+   .vjp = triangular_solve_vjp, .saves = { IN(0) | OUT(0), IN(0) | LIKE(1) },
+   .samples = triangular_solve_samples, WITH_ATTRS(triangular_solve));
 
 /* ---- cholesky ---- */
 
@@ -293,8 +297,8 @@ static const aril__sample cholesky_samples[] = {
 };
 OP(cholesky, .doc = "Cholesky factor L of positive definite A = L L'", .min_in = 1, .max_in = 1,
    .n_out = 1, .cast = CAST_F32, .types = TYPES, .infer = square_infer,
-   .ref = aril__lapack_cholesky, .vjp = cholesky_vjp, .saves = { OUT(0) },
-   .samples = cholesky_samples, WITH_ATTRS(cholesky));
+   .ref = aril__lapack_cholesky, .workspace = aril__lapack_cholesky_scratch, .vjp = cholesky_vjp,
+   .saves = { OUT(0) }, .samples = cholesky_samples, WITH_ATTRS(cholesky));
 
 /* ---- qr ---- */
 
@@ -349,7 +353,8 @@ static const aril__sample qr_samples[] = {
 };
 OP(qr, .doc = "QR decomposition A = Q R: orthonormal columns, upper triangular R", .min_in = 1,
    .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = qr_infer,
-   .ref = aril__lapack_qr, .vjp = qr_vjp, .saves = { OUT(0) | OUT(1) }, .samples = qr_samples);
+   .ref = aril__lapack_qr, .workspace = aril__lapack_qr_scratch, .vjp = qr_vjp,
+   .saves = { OUT(0) | OUT(1) }, .samples = qr_samples);
 
 /* ---- svd ---- */
 
@@ -401,8 +406,8 @@ static const aril__sample svd_samples[] = { { .in = { "s[3,3]" } },
                                             SAMPLE_END };
 OP(svd, .doc = "singular value decomposition A = U diag(S) V', S in descending order", .min_in = 1,
    .max_in = 1, .n_out = 3, .cast = CAST_F32, .types = TYPES, .infer = svd_infer,
-   .ref = aril__lapack_svd, .vjp = svd_vjp, .saves = { OUT(0) | OUT(1) | OUT(2) },
-   .samples = svd_samples);
+   .ref = aril__lapack_svd, .workspace = aril__lapack_svd_scratch, .vjp = svd_vjp,
+   .saves = { OUT(0) | OUT(1) | OUT(2) }, .samples = svd_samples);
 
 /* ---- eigh ---- */
 
@@ -432,8 +437,8 @@ static const aril__sample eigh_samples[] = { { .in = { "s[3,3]" } },
                                              SAMPLE_END };
 OP(eigh, .doc = "eigenvalues, in ascending order, and eigenvectors of symmetric matrices",
    .min_in = 1, .max_in = 1, .n_out = 2, .cast = CAST_F32, .types = TYPES, .infer = eigh_infer,
-   .ref = aril__lapack_eigh, .vjp = eigh_vjp, .saves = { OUT(0) | OUT(1) },
-   .samples = eigh_samples);
+   .ref = aril__lapack_eigh, .workspace = aril__lapack_eigh_scratch, .vjp = eigh_vjp,
+   .saves = { OUT(0) | OUT(1) }, .samples = eigh_samples);
 
 /* ---- pinv ---- */
 
@@ -465,5 +470,6 @@ static const aril__sample pinv_samples[] = {
     SAMPLE_END
 };
 OP(pinv, .doc = "pseudo-inverse (Moore-Penrose)", .min_in = 1, .max_in = 1, .n_out = 1,
-   .cast = CAST_F32, .types = TYPES, .infer = pinv_infer, .ref = aril__lapack_pinv, .vjp = pinv_vjp,
-   .saves = { IN(0) | OUT(0) }, .samples = pinv_samples, WITH_ATTRS(pinv));
+   .cast = CAST_F32, .types = TYPES, .infer = pinv_infer, .ref = aril__lapack_pinv,
+   .workspace = aril__lapack_pinv_scratch, .vjp = pinv_vjp, .saves = { IN(0) | OUT(0) },
+   .samples = pinv_samples, WITH_ATTRS(pinv));

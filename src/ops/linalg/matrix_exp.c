@@ -94,8 +94,7 @@ aril_status aril__matrix_exp(aril__run *r, aril__multiply_fn *multiply)
     const aril_tensor *x = r->in[0];
     if (x->numel == 0) return ARIL_OK;
     int64_t n = x->dim[x->ndim - 1], all = n * n;
-    double *scratch = aril__malloc((size_t)(6 * all) * sizeof *scratch);
-    if (!scratch) return aril__fail(ARIL_ERR_MEMORY, "matrix_exp: out of memory");
+    double *scratch = r->workspace;
     double *const power[4] = { scratch, scratch + all, scratch + 2 * all, scratch + 3 * all };
     double *y = scratch + 4 * all, *next = scratch + 5 * all;
     for (int64_t at = 0; at < x->numel; at += all) {
@@ -103,8 +102,13 @@ aril_status aril__matrix_exp(aril__run *r, aril__multiply_fn *multiply)
         exponential(n, power, &y, &next, multiply);
         for (int64_t k = 0; k < all; k++) aril__put(r->out[0], at + k, y[k]);
     }
-    free(scratch);
     return ARIL_OK;
+}
+
+size_t aril__matrix_exp_scratch(const aril__run *r)
+{
+    int64_t n = r->in[0]->dim[r->in[0]->ndim - 1];
+    return 6 * (size_t)(n * n) * sizeof(double);
 }
 
 static void multiply_plainly(int64_t n, const double *a, const double *b, double *c)
@@ -148,7 +152,8 @@ static const aril__sample matrix_exp_samples[] = { { .in = { "[3,3]" } },
                                                    SAMPLE_END };
 OP(matrix_exp, .doc = "matrix exponential of square matrices", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = STRIDED, .types = DT_FLOAT, .infer = matrix_exp_infer, .ref = matrix_exp_ref,
-   .vjp = matrix_exp_vjp, .saves = { IN(0) }, .samples = matrix_exp_samples);
+   .workspace = aril__matrix_exp_scratch, .vjp = matrix_exp_vjp, .saves = { IN(0) },
+   .samples = matrix_exp_samples);
 
 aril_tensor *aril_matrix_exp(aril_tensor *a)
 {

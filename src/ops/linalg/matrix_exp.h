@@ -8,5 +8,6 @@
 typedef void aril__multiply_fn(int64_t n, const double *a, const double *b, double *c);
 
 aril_status aril__matrix_exp(aril__run *r, aril__multiply_fn *multiply);
+size_t aril__matrix_exp_scratch(const aril__run *r); /* bytes of memory that it needs */
 
 #endif

@@ -183,15 +183,35 @@ static void gradient(const sample *a, double loss, double g, const double *alpha
         }
 }
 
+/* Enough for the states of any sample at all times. */
+static int64_t states_size(aril_tensor *const *in)
+{
+    return in[0]->dim[0] * (2 * in[1]->numel + 1);
+}
+
+/* The start of each target, alpha and beta. */
+static size_t states_scratch(aril_tensor *const *in)
+{
+    return (size_t)in[0]->dim[1] * sizeof(int64_t) + 2 * (size_t)states_size(in) * sizeof(double);
+}
+
+static size_t ctc_loss_scratch(const aril__run *r)
+{
+    return states_scratch(r->in);
+}
+
+static size_t ctc_loss_grad_scratch(const aril__run *r)
+{
+    return states_scratch(r->in + 1);
+}
+
 static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const *in)
 {
     const struct ctc_attrs *at = r->attrs;
     const aril_tensor *x = in[0];
-    int64_t batch = x->dim[1], size = x->dim[0] * (2 * in[1]->numel + 1); /* enough for all */
-    int64_t *start = aril__malloc((size_t)(batch + 1) * sizeof *start);
-    double *alpha = aril__malloc((size_t)(2 * size + 1) * sizeof *alpha);
-    aril_status s = start && alpha ? aril__ctc_starts(r, in, start)
-                                   : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    int64_t batch = x->dim[1], size = states_size(in), *start = r->workspace;
+    double *alpha = (double *)(void *)(start + batch);
+    aril_status s = aril__ctc_starts(r, in, start);
     for (int64_t n = 0; n < batch && s == ARIL_OK; n++) {
         sample a = { .x = x,
                      .target = in[1],
@@ -211,8 +231,6 @@ static aril_status samples_ref(aril__run *r, aril_tensor *g, aril_tensor *const 
         if (nothing) a.times = 0;
         gradient(&a, loss, aril__get(g, n), alpha, beta, r->out[0]);
     }
-    free(alpha);
-    free(start);
     return s;
 }
 
@@ -255,8 +273,9 @@ static const aril__sample ctc_loss_samples[] = {
 };
 OP(ctc_loss, .doc = "connectionist temporal classification (CTC) loss of each sample", .min_in = 4,
    .max_in = 4, .n_out = 1, .cast = CAST_F32, .index_in = IN(1) | IN(2) | IN(3), .types = DT_FLOAT,
-   .flags = STRIDED, .infer = ctc_infer, .ref = ctc_loss_ref, .vjp = ctc_loss_vjp,
-   .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples, WITH_ATTRS(ctc));
+   .flags = STRIDED, .infer = ctc_infer, .ref = ctc_loss_ref, .workspace = ctc_loss_scratch,
+   .vjp = ctc_loss_vjp, .saves = { IN(0) | IN(1) | IN(2) | IN(3) }, .samples = ctc_loss_samples,
+   WITH_ATTRS(ctc));
 
 static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]", "i4[2,3]",
                                                                 "i5[2]", "i2[2]" },
@@ -265,8 +284,8 @@ static const aril__sample ctc_loss_grad_samples[] = { { .in = { "[2]", "[4,2,4]"
                                                       SAMPLE_END };
 OP(ctc_loss_grad, .doc = "gradient of ctc_loss", .min_in = 5, .max_in = 5, .n_out = 1,
    .index_in = IN(2) | IN(3) | IN(4), .types = DT_FLOAT, .flags = GRADIENT | STRIDED,
-   .infer = ctc_grad_infer, .ref = ctc_loss_grad_ref, .vjp = ctc_loss_grad_vjp,
-   .samples = ctc_loss_grad_samples, WITH_ATTRS(ctc));
+   .infer = ctc_grad_infer, .ref = ctc_loss_grad_ref, .workspace = ctc_loss_grad_scratch,
+   .vjp = ctc_loss_grad_vjp, .samples = ctc_loss_grad_samples, WITH_ATTRS(ctc));
 
 /* ---- public ---- */
 

@@ -50,13 +50,14 @@ static aril_status multinomial_infer(aril__call *c)
     return ARIL_OK;
 }
 
-enum { FINE, NO_MEMORY, BAD_WEIGHT, NO_WEIGHT, TOO_FEW };
+enum { FINE, BAD_WEIGHT, NO_WEIGHT, TOO_FEW };
 
 typedef struct job {
     aril__rng_key key;
     const void *weights;
     bool wide, replacement;
-    int64_t k, n, *out;
+    int64_t k, n, grain, *out;
+    char *scratch; /* row_bytes for each slot */
     atomic_int wrong;
 } job;
 
@@ -155,36 +156,54 @@ static int draw_row(const job *j, int64_t row, candidate *buffer, double *unifor
                           : draw_distinct(j, row, buffer, uniform);
 }
 
-static void draw_rows(void *ctx, int64_t begin, int64_t end)
+/* Candidates and uniform numbers. */
+static size_t row_bytes(const job *j)
+{
+    return (size_t)j->k * sizeof(candidate) +
+           (size_t)(j->replacement ? j->n : j->k) * sizeof(double);
+}
+
+static void draw_rows(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
-    candidate *buffer = aril__malloc((size_t)j->k * sizeof *buffer);
-    double *uniform = aril__malloc((size_t)(j->replacement ? j->n : j->k) * sizeof *uniform);
-    int wrong = buffer && uniform ? FINE : NO_MEMORY;
+    candidate *buffer = (candidate *)(void *)(j->scratch + (size_t)slot * row_bytes(j));
+    double *uniform = (double *)(void *)(buffer + j->k);
+    int wrong = FINE;
     for (int64_t row = begin; row < end && wrong == FINE; row++)
         wrong = draw_row(j, row, buffer, uniform);
     if (wrong) atomic_store_explicit(&j->wrong, wrong, memory_order_relaxed);
-    free(buffer);
-    free(uniform);
+}
+
+static int64_t size_rows(const aril__run *r, job *j)
+{
+    const struct multinomial_attrs *a = r->attrs;
+    const aril_tensor *w = r->in[1];
+    j->replacement = a->replacement[0] != 0;
+    j->k = w->dim[w->ndim - 1];
+    j->n = a->n[0];
+    j->grain = 1 + 4096 / (j->k + j->n);
+    return w->ndim == 2 ? w->dim[0] : 1;
+}
+
+static size_t multinomial_scratch(const aril__run *r)
+{
+    job j = { 0 };
+    int64_t rows = size_rows(r, &j);
+    return (size_t)aril__parallel_slots(rows, j.grain) * row_bytes(&j);
 }
 
 static aril_status multinomial_ref(aril__run *r)
 {
-    const struct multinomial_attrs *a = r->attrs;
     const aril_tensor *w = r->in[1];
     job j = { .key = aril__rng_key_of(r),
               .weights = aril__ptr(w),
               .wide = w->dtype == ARIL_F64,
-              .replacement = a->replacement[0] != 0,
-              .k = w->dim[w->ndim - 1],
-              .n = a->n[0],
-              .out = aril__ptr(r->out[0]) };
-    int64_t rows = w->ndim == 2 ? w->dim[0] : 1;
-    aril__parallel_for(rows, 1 + 4096 / (j.k + j.n), draw_rows, &j);
+              .out = aril__ptr(r->out[0]),
+              .scratch = r->workspace };
+    int64_t rows = size_rows(r, &j);
+    int slots = (int)(r->workspace_bytes / row_bytes(&j));
+    aril__parallel_for_slots(rows, j.grain, slots, draw_rows, &j);
     switch (atomic_load_explicit(&j.wrong, memory_order_relaxed)) {
-    case NO_MEMORY:
-        return aril__fail(ARIL_ERR_MEMORY, "multinomial: no memory for %lld weights",
-                          (long long)j.k);
     case BAD_WEIGHT:
         return aril__fail(ARIL_ERR_ARG, "multinomial: weights must be finite and not negative");
     case NO_WEIGHT:
@@ -209,7 +228,7 @@ static const aril__sample multinomial_samples[] = {
 OP(multinomial, .doc = "indices drawn with probabilities proportional to weights",
    .onnx = "Multinomial", .min_in = 2, .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM,
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = multinomial_infer, .ref = multinomial_ref,
-   .samples = multinomial_samples, WITH_ATTRS(multinomial));
+   .workspace = multinomial_scratch, .samples = multinomial_samples, WITH_ATTRS(multinomial));
 
 aril_tensor *aril_multinomial_from(aril_generator *g, aril_tensor *weights, int64_t n,
                                    bool replacement)

@@ -67,13 +67,11 @@ static aril_status unique_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Copies x to new memory as consecutive slices along the axis, converted to a wide type. */
-static void *gather_slices(const aril_tensor *x, int axis, slices *s)
+/* Copies x to `data` as consecutive slices along the axis, converted to a wide type. */
+static void gather_slices(const aril_tensor *x, int axis, slices *s, void *data)
 {
     s->n = axis < 0 ? x->numel : x->dim[axis];
     s->width = axis < 0 ? 1 : s->n ? x->numel / s->n : 0;
-    void *data = aril__malloc((size_t)(x->numel > 0 ? x->numel : 1) * 8);
-    if (!data) return NULL;
     static const aril_dtype of[] = {
         [ARIL__C_F64] = ARIL_F64, [ARIL__C_I64] = ARIL_I64, [ARIL__C_U64] = ARIL_U64
     };
@@ -91,7 +89,14 @@ static void *gather_slices(const aril_tensor *x, int axis, slices *s)
     if (axis >= 0) to.stride[axis] = s->width;
     if (x->numel > 0) aril__copy_elements(&to, x);
     s->data = data;
-    return data;
+}
+
+/* The slices, their order and groups, and as much to sort by. */
+static size_t unique_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    int axis = (int)((const struct unique_attrs *)r->attrs)->axis[0];
+    return (size_t)(x->numel + 3 * (axis < 0 ? x->numel : x->dim[axis])) * 8;
 }
 
 static aril_status unique_ref(aril__run *r)
@@ -100,22 +105,14 @@ static aril_status unique_ref(aril__run *r)
     int axis = (int)((const struct unique_attrs *)r->attrs)->axis[0];
     aril__ctype type = wide(x->dtype);
     slices s;
-    void *data = gather_slices(x, axis, &s);
-    int64_t *order = aril__malloc((size_t)(s.n > 0 ? s.n : 1) * sizeof *order);
-    int64_t *group = aril__malloc((size_t)(s.n > 0 ? s.n : 1) * sizeof *group);
-    bool ok = data && order && group &&
-              aril__sort_order(order, s.n,
-                               type == ARIL__C_F64   ? slice_before_f64
-                               : type == ARIL__C_U64 ? slice_before_u64
-                                                     : slice_before_i64,
-                               &s);
-    if (!ok) {
-        free(data);
-        free(order);
-        free(group);
-        return aril__fail(ARIL_ERR_MEMORY, "unique: out of memory to sort %lld elements",
-                          (long long)s.n);
-    }
+    void *data = r->workspace;
+    gather_slices(x, axis, &s, data);
+    int64_t *order = (int64_t *)data + x->numel, *group = order + s.n;
+    aril__sort_order(order, s.n,
+                     type == ARIL__C_F64   ? slice_before_f64
+                     : type == ARIL__C_U64 ? slice_before_u64
+                                           : slice_before_i64,
+                     &s, group + s.n);
     int64_t groups = 0; /* group[i]: the group of the i-th element in sorted order */
     for (int64_t i = 0; i < s.n; i++) {
         bool same = i > 0 && (type == ARIL__C_F64   ? slice_same_f64
@@ -148,9 +145,6 @@ static aril_status unique_ref(aril__run *r)
                     (const char *)data + (order[i] * s.width + k) * 8, inner);
         }
     }
-    free(data);
-    free(order);
-    free(group);
     return st;
 }
 
@@ -165,7 +159,8 @@ static const aril__sample unique_samples[] = {
 };
 OP(unique, .doc = "sorted unique elements, with inverse indices and counts", .onnx = "Unique",
    .min_in = 1, .max_in = 1, .n_out = 3, .flags = NONDIFF | DYNAMIC | STRIDED, .types = DT_COMPUTE,
-   .infer = unique_infer, .ref = unique_ref, .samples = unique_samples, WITH_ATTRS(unique));
+   .infer = unique_infer, .ref = unique_ref, .workspace = unique_scratch, .samples = unique_samples,
+   WITH_ATTRS(unique));
 
 /* ---- bincount ---- */
 
@@ -204,25 +199,36 @@ static aril_status bins_of(const aril__run *r, int64_t *bins)
     return ARIL_OK;
 }
 
+void aril__bincount_narrow(aril_tensor *sums)
+{
+    char *at = aril__ptr(sums);
+    for (int64_t i = 0; i < sums->numel; i++) {
+        double sum;
+        memcpy(&sum, at + (size_t)i * sizeof sum, sizeof sum);
+        memcpy(at + (size_t)i * sizeof(float), &(float){ (float)sum }, sizeof(float));
+    }
+    sums->dtype = ARIL_F32;
+}
+
 static aril_status bincount_ref(aril__run *r)
 {
     const aril_tensor *x = r->in[0], *w = r->n_in > 1 ? r->in[1] : NULL;
     int64_t bins;
     aril_status s = bins_of(r, &bins);
-    if (s == ARIL_OK)
-        s = aril__run_alloc(r, 0,
-                            !w                     ? ARIL_I64
-                            : w->dtype == ARIL_F32 ? ARIL_F32
-                                                   : ARIL_F64,
-                            1, &bins);
-    double *sum = s < 0 ? NULL : aril__calloc((size_t)(bins > 0 ? bins : 1) * sizeof *sum);
-    if (s == ARIL_OK && !sum)
-        s = aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld sums", (long long)bins);
-    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++)
-        sum[aril__get_i64(x, i)] += w ? aril__get(w, i) : 1;
-    for (int64_t k = 0; s == ARIL_OK && k < bins; k++) aril__put(r->out[0], k, sum[k]);
-    free(sum);
-    return s;
+    if (s == ARIL_OK) s = aril__run_alloc(r, 0, w ? ARIL_F64 : ARIL_I64, 1, &bins);
+    if (s < 0) return s;
+    double *sum = aril__ptr(r->out[0]);
+    int64_t *count = aril__ptr(r->out[0]);
+    memset(sum, 0, (size_t)bins * sizeof *sum);
+    for (int64_t i = 0; i < x->numel; i++) {
+        int64_t at = aril__get_i64(x, i);
+        if (w)
+            sum[at] += aril__get(w, i);
+        else
+            count[at]++;
+    }
+    if (w && w->dtype == ARIL_F32) aril__bincount_narrow(r->out[0]);
+    return ARIL_OK;
 }
 
 static const aril__sample bincount_samples[] = {
@@ -283,10 +289,9 @@ static aril_status range_of(const aril__run *r, double *low, double *high)
 static aril_status histc_ref(aril__run *r)
 {
     int64_t bins = ((const struct histc_attrs *)r->attrs)->bins[0];
-    double low = 0, high = 0, *count = aril__calloc((size_t)bins * sizeof *count);
-    aril_status s = count ? range_of(r, &low, &high)
-                          : aril__fail(ARIL_ERR_MEMORY, "histc: out of memory for %lld counts",
-                                       (long long)bins);
+    double low = 0, high = 0, *count = r->workspace;
+    aril_status s = range_of(r, &low, &high);
+    memset(count, 0, (size_t)bins * sizeof *count);
     for (int64_t i = 0; i < r->in[0]->numel && s == ARIL_OK; i++) {
         double v = aril__get(r->in[0], i);
         if (!(v >= low && v <= high)) continue;
@@ -294,8 +299,12 @@ static aril_status histc_ref(aril__run *r)
         count[bin < bins ? bin : bins - 1]++;
     }
     for (int64_t k = 0; k < bins && s == ARIL_OK; k++) aril__put(r->out[0], k, count[k]);
-    free(count);
     return s;
+}
+
+static size_t histc_scratch(const aril__run *r)
+{
+    return (size_t)((const struct histc_attrs *)r->attrs)->bins[0] * sizeof(double);
 }
 
 static const aril__sample histc_samples[] = {
@@ -310,7 +319,7 @@ static const aril__sample histc_samples[] = {
 };
 OP(histc, .doc = "histogram with bins of equal width", .min_in = 1, .max_in = 1, .n_out = 1,
    .flags = NONDIFF, .types = DT_FLOAT, .infer = histc_infer, .ref = histc_ref,
-   .samples = histc_samples, WITH_ATTRS(histc));
+   .workspace = histc_scratch, .samples = histc_samples, WITH_ATTRS(histc));
 
 /* ---- searchsorted ---- */
 

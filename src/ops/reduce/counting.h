@@ -10,6 +10,8 @@ ATTRS(unique, UNIQUE_ATTRS)
 
 #define BINCOUNT_ATTRS(A) A(bincount, I64, 1, minlength, 0, NULL)
 ATTRS(bincount, BINCOUNT_ATTRS)
+/* Turns bincount's sums, accumulated in a result allocated as f64, into the f32 that it returns. */
+void aril__bincount_narrow(aril_tensor *sums);
 
 #define HISTC_ATTRS(A) A(histc, I64, 1, bins, 100, NULL) A(histc, F64, 2, range, 0, NULL)
 ATTRS(histc, HISTC_ATTRS)

@@ -6,7 +6,6 @@
 #include "aril/reduce.h"
 #include "aril/sort.h"
 #include "aril/view.h"
-#include "core/memory.h"
 #include "ops/table/apply.h"
 #include "ops/table/autocast.h"
 #include "ops/table/element.h"
@@ -15,16 +14,14 @@
 #include "ops/table/sample.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- references ---- */
 
-bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx, int64_t, int64_t),
-                      const void *ctx)
+void aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx, int64_t, int64_t),
+                      const void *ctx, int64_t *spare)
 {
-    int64_t *from = order, *to = aril__malloc((size_t)(n > 0 ? n : 1) * sizeof *to), *spare = to;
-    if (!to) return false;
+    int64_t *from = order, *to = spare;
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t left = 0; left < n; left += 2 * width) {
@@ -39,8 +36,6 @@ bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx,
         to = t;
     }
     if (from != order) memcpy(order, from, (size_t)n * sizeof *order);
-    free(spare);
-    return true;
 }
 
 /* One line along the axis. */
@@ -78,14 +73,20 @@ static aril_status each_line(aril__run *r,
                       .mask = r->in[0]->ndim ? 1 << a->axis[0] : 0,
                       .down = a->down[0] };
     l.n = aril__reduced_count(l.x, l.mask);
-    int64_t *order = aril__malloc((size_t)(l.n > 0 ? l.n : 1) * sizeof *order);
-    bool ok = order != NULL;
-    for (; ok && l.number * l.n < l.x->numel; l.number++)
-        if ((ok = aril__sort_order(order, l.n, comes_before, &l))) give(r, &l, order);
-    free(order);
-    return ok ? ARIL_OK
-              : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory to sort rows of %lld", r->op->name,
-                           (long long)l.n);
+    int64_t *order = r->workspace;
+    for (; l.number * l.n < l.x->numel; l.number++) {
+        aril__sort_order(order, l.n, comes_before, &l, order + l.n);
+        give(r, &l, order);
+    }
+    return ARIL_OK;
+}
+
+/* The order of a line, and as much to sort by. */
+static size_t line_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    int64_t n = x->ndim ? x->dim[((const struct sort_attrs *)r->attrs)->axis[0]] : 1;
+    return 2 * (size_t)n * sizeof(int64_t);
 }
 
 static void give_all(aril__run *r, const sorted_line *l, const int64_t *order)
@@ -260,8 +261,9 @@ static const aril__sample sort_samples[] = {
     SAMPLE_END
 };
 OP(sort, .doc = "sorts along an axis; values and indices", .min_in = 1, .max_in = 1, .n_out = 2,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = sort_infer, .ref = sort_ref, .vjp = sort_vjp,
-   .saves = { OUT(1) | LIKE(0) }, .samples = sort_samples, WITH_ATTRS(sort));
+   .flags = STRIDED, .types = DT_COMPUTE, .infer = sort_infer, .ref = sort_ref,
+   .workspace = line_scratch, .vjp = sort_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = sort_samples, WITH_ATTRS(sort));
 
 static const aril__sample topk_samples[] = {
     { .in = { "d[2,5]" },
@@ -276,8 +278,8 @@ static const aril__sample topk_samples[] = {
 };
 OP(topk, .doc = "the k largest or smallest elements along an axis; values and indices",
    .onnx = "TopK", .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE,
-   .infer = topk_infer, .ref = topk_ref, .vjp = sort_vjp, .saves = { OUT(1) | LIKE(0) },
-   .samples = topk_samples, WITH_ATTRS(sort));
+   .infer = topk_infer, .ref = topk_ref, .workspace = line_scratch, .vjp = sort_vjp,
+   .saves = { OUT(1) | LIKE(0) }, .samples = topk_samples, WITH_ATTRS(sort));
 
 static const aril__sample one_samples[] = {
     { .in = { "d[2,5]" },
@@ -299,18 +301,20 @@ static const aril__sample kthvalue_samples[] = {
 };
 OP(kthvalue, .doc = "k-th smallest element along an axis, and its index", .min_in = 1, .max_in = 1,
    .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer, .ref = kthvalue_ref,
-   .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = kthvalue_samples, WITH_ATTRS(sort));
+   .workspace = line_scratch, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = kthvalue_samples, WITH_ATTRS(sort));
 OP(median, .doc = "median along an axis (the lower of two), and its index", .min_in = 1,
    .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer,
-   .ref = median_ref, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples,
-   WITH_ATTRS(sort));
+   .ref = median_ref, .workspace = line_scratch, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = one_samples, WITH_ATTRS(sort));
 OP(nanmedian, .doc = "median along an axis, ignoring NaN (the lower of two), and its index",
    .min_in = 1, .max_in = 1, .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer,
-   .ref = nanmedian_ref, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples,
-   WITH_ATTRS(sort));
+   .ref = nanmedian_ref, .workspace = line_scratch, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) },
+   .samples = one_samples, WITH_ATTRS(sort));
 OP(mode, .doc = "most frequent value along an axis, and its index", .min_in = 1, .max_in = 1,
    .n_out = 2, .flags = STRIDED, .types = DT_COMPUTE, .infer = one_infer, .ref = mode_ref,
-   .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples, WITH_ATTRS(sort));
+   .workspace = line_scratch, .vjp = one_vjp, .saves = { OUT(1) | LIKE(0) }, .samples = one_samples,
+   WITH_ATTRS(sort));
 
 /* ---- public ---- */
 

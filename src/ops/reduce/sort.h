@@ -13,8 +13,8 @@
 ATTRS(sort, SORT_ATTRS)
 
 /* Fills order[0..n) with a stable sort of 0..n-1: before(ctx, order[i], order[i - 1]) never holds.
- * Returns false when out of memory. */
-bool aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx, int64_t, int64_t),
-                      const void *ctx);
+ * `spare`: memory for n more. */
+void aril__sort_order(int64_t *order, int64_t n, bool (*before)(const void *ctx, int64_t, int64_t),
+                      const void *ctx, int64_t *spare);
 
 #endif

@@ -95,8 +95,7 @@ static double score(const aril__run *r, const sizes *z, int64_t b, int64_t i, in
 static aril_status attention_ref(aril__run *r)
 {
     sizes z = sizes_of(r);
-    double *p = aril__malloc((size_t)(z.s + 1) * sizeof *p);
-    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention: out of memory");
+    double *p = r->workspace;
     for (int64_t row = 0; row < z.batch * z.l; row++) {
         int64_t b = row / z.l;
         double top = -INFINITY, sum = 0;
@@ -118,8 +117,13 @@ static aril_status attention_ref(aril__run *r)
          * too. */
         aril__put(r->out[1], row, sum == 0 ? INFINITY : top + log(sum));
     }
-    free(p);
     return ARIL_OK;
+}
+
+/* The weights of a query. */
+static size_t attention_scratch(const aril__run *r)
+{
+    return (size_t)sizes_of(r).s * sizeof(double);
 }
 
 /* The weights p of a batch and the gradients ds = p * (g v - (g y - g_lse)) of its products q k,
@@ -160,17 +164,21 @@ static aril_status attention_grad_ref(aril__run *r)
 {
     sizes z = sizes_of(r);
     int64_t l = z.l, s = z.s;
-    double *p = aril__malloc((size_t)(2 * l * s + 1) * sizeof *p);
-    if (!p) return aril__fail(ARIL_ERR_MEMORY, "attention_grad: out of memory");
-    double *ds = p + l * s;
+    double *p = r->workspace, *ds = p + l * s;
     for (int64_t b = 0; b < z.batch; b++) {
         weights_and_slopes(r, &z, b, p, ds);
         weighted_sums(r->out[0], b * l, l, ds, s, 1, r->in[K], b * s, s, z.e);
         weighted_sums(r->out[1], b * s, s, ds, 1, s, r->in[Q], b * l, l, z.e);
         weighted_sums(r->out[2], b * s, s, p, 1, s, r->in[G], b * l, l, z.ev);
     }
-    free(p);
     return ARIL_OK;
+}
+
+/* The weights of a batch, and their gradients. */
+static size_t attention_grad_scratch(const aril__run *r)
+{
+    sizes z = sizes_of(r);
+    return 2 * (size_t)(z.l * z.s) * sizeof(double);
 }
 
 /* ---- decomposition into public ops ---- */
@@ -285,8 +293,8 @@ static double attention_grad_flops(const aril__run *r)
 OP(attention_grad, .doc = "gradient of attention with respect to q, k and v", .min_in = GRAD_INPUTS,
    .max_in = GRAD_INPUTS, .n_out = 3, .optional = IN(MASK) | IN(G) | IN(G_LSE), .types = DT_FLOAT,
    .flags = GRADIENT | STRIDED, .flops = attention_grad_flops, .infer = attention_grad_infer,
-   .ref = attention_grad_ref, .decompose = attention_grad_decompose,
-   .samples = attention_grad_samples, WITH_ATTRS(attention));
+   .ref = attention_grad_ref, .workspace = attention_grad_scratch,
+   .decompose = attention_grad_decompose, .samples = attention_grad_samples, WITH_ATTRS(attention));
 
 /* ---- attention ---- */
 
@@ -379,9 +387,9 @@ static const aril__sample attention_samples[] = {
 OP(attention, .doc = "softmax(q k^T scale + mask) v, and the logsumexp of each row",
    .onnx = "Attention", .min_in = 4, .max_in = 4, .n_out = 2, .cast = CAST_LOW,
    .optional = IN(MASK), .types = DT_FLOAT, .flags = STRIDED, .flops = attention_flops,
-   .infer = attention_infer, .ref = attention_ref, .vjp = attention_vjp,
-   .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL }, .samples = attention_samples,
-   WITH_ATTRS(attention));
+   .infer = attention_infer, .ref = attention_ref, .workspace = attention_scratch,
+   .vjp = attention_vjp, .saves = { SAVES_ALL, SAVES_ALL, SAVES_ALL, SAVES_ALL },
+   .samples = attention_samples, WITH_ATTRS(attention));
 
 /* ---- public ---- */
 

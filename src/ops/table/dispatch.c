@@ -1,5 +1,6 @@
 /* From an op to a kernel: rows of the device, the decomposition, the reference on the CPU. */
 #include "ops/table/apply.h"
+#include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/flops.h"
 #include "ops/table/plans.h"
@@ -99,10 +100,12 @@ static aril_status register_rows(int kind, const aril__row *rows, int n, bool be
     return ARIL_OK;
 }
 
-aril_status aril__rows_register_formulas(int kind, const aril__row *row)
+aril_status aril__rows_register_formulas(int kind, const aril__row *row, const aril__row *careful)
 {
     for (int k = 0; k < aril__n_ops; k++) {
-        aril_status s = aril__ops[k]->formula ? add_row(kind, aril__ops[k], row, false) : ARIL_OK;
+        const aril__op *op = aril__ops[k];
+        if (!op->formula) continue;
+        aril_status s = add_row(kind, op, aril__formula_may_fail(op) ? careful : row, false);
         if (s < 0) return s;
     }
     aril__plans_outdate();
@@ -146,7 +149,9 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
 {
     aril__thread *th = aril__self();
     if (r->out[i]) aril__tensor_release(th, r->out[i]);
+    aril__allocations_allow();
     r->out[i] = aril__tensor_new(th, dtype, ndim, dim, r->device);
+    aril__allocations_allow_end();
     return r->out[i] ? ARIL_OK : ARIL_ERR_MEMORY;
 }
 
@@ -230,12 +235,12 @@ static aril_status run_decomposed(aril__run *r)
 static inline aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
     uint32_t native = row->native ? row->native : row->dtypes;
-    aril__kernel k = { row->run, row->workspace, plan, native, row->strided };
+    aril__kernel k = { row->name, row->run, row->workspace, plan, native, row->strided };
     r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
     bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->n_out && r->out[0] == r->in[0];
-    if (row->strided && native >> r->type & 1 && !plan && !row->workspace && !r->late &&
-        !r->op->index_in && !overlaid)
+    if (row->strided && native >> r->type & 1 && !plan && !r->late && !r->op->index_in &&
+        !overlaid && !aril__fault_armed && (!row->workspace || !row->workspace(r)))
         return row->run(r);
     return aril__run_staged(&k, r);
 }
@@ -296,8 +301,9 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);
-    return aril__run_staged(
-        &(aril__kernel){ op->ref, op->workspace, NULL, op->native, op->flags & STRIDED }, r);
+    return aril__run_staged(&(aril__kernel){ "the reference", op->ref, op->workspace, NULL,
+                                             op->native, op->flags & STRIDED },
+                            r);
 }
 
 /* If all rows depend only on the dtype, no plan is needed. */

@@ -87,7 +87,8 @@ typedef struct aril__run {
     aril_dtype type;
     aril__device *device;
     void *prepared;  /* created by the row's prepare */
-    void *workspace; /* as many bytes as the row asked for */
+    void *workspace; /* as many bytes as the row asked for: scratch memory, not cleared */
+    size_t workspace_bytes;
 } aril__run;
 
 /* What a gradient rule gets. */

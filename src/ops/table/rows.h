@@ -12,8 +12,9 @@ typedef aril_row aril__row;
 /* Appends rows to those of a device kind. Rows must stay in memory. */
 aril_status aril__rows_register(int kind, const aril__row *rows, int n);
 
-/* Appends one row, which names no op, to those of every elementwise op. It must stay in memory. */
-aril_status aril__rows_register_formulas(int kind, const aril__row *row);
+/* Appends one row, which names no op, to those of every elementwise op: `careful` if the op may
+ * fail (integer division by zero), else `row`. They must stay in memory. */
+aril_status aril__rows_register_formulas(int kind, const aril__row *row, const aril__row *careful);
 
 /* Adds rows behind the reference: alternative kernels that are not the fastest. They run only if a
  * row is forced, and are tested like the others. */

@@ -237,13 +237,27 @@ static aril_status return_results(const staging *g)
     return s;
 }
 
+static aril__cold aril_status run_closed(const aril__kernel *k, aril__run *r)
+{
+    bool before = aril__allocations_close(r->op->name, k->name);
+    aril_status s = k->run(r);
+    aril__allocations_reopen(before);
+    return s;
+}
+
+static inline aril_status run_now(const aril__kernel *k, aril__run *r)
+{
+    return aril__unlikely(aril__fault_armed) ? run_closed(k, r) : k->run(r);
+}
+
 /* Runs a kernel whose operands are ready. */
 static inline aril_status launch(const aril__kernel *k, aril__run *r)
 {
     size_t bytes = k->plan ? k->plan->workspace : k->workspace ? k->workspace(r) : 0;
-    if (aril__likely(!bytes)) return k->run(r);
+    if (aril__likely(!bytes)) return run_now(k, r);
     if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    aril_status s = k->run(r);
+    r->workspace_bytes = bytes;
+    aril_status s = run_now(k, r);
     aril__device_free(r->device, r->workspace, bytes);
     return s;
 }

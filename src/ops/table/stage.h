@@ -7,6 +7,7 @@
 
 /* A kernel, and what it asks for. */
 typedef struct aril__kernel {
+    const char *name;
     aril_status (*run)(aril__run *);
     size_t (*workspace)(const aril__run *); /* NULL: none, or the plan's */
     const aril__plan *plan;                 /* NULL: the row has none */

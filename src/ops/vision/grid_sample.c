@@ -234,16 +234,21 @@ static aril_status grid_sample_grad_x_ref(aril__run *r)
     const aril_tensor *g = r->in[0];
     aril_tensor *x = r->out[0];
     aril__grid how = aril__grid_of(r->attrs, x);
-    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    double *sums = r->workspace;
+    for (int64_t i = 0; i < x->numel; i++) sums[i] = 0;
     for (int64_t i = 0; i < g->numel; i++) {
         aril__grid_point p = point_at(&how, r->in[1], position_of(g, i));
         int64_t image = i / (g->dim[2] * g->dim[3]) * how.h * how.w;
         for (int k = 0; k < p.n; k++) sums[image + p.at[k]] += p.weight[k] * aril__get(g, i);
     }
     for (int64_t i = 0; i < x->numel; i++) aril__put(x, i, sums[i]);
-    free(sums);
     return ARIL_OK;
+}
+
+/* A sum for each element of x. */
+static size_t grid_sample_grad_x_scratch(const aril__run *r)
+{
+    return (size_t)r->out[0]->numel * sizeof(double);
 }
 
 /* The derivatives of all channels of y by the coordinates of their point. */
@@ -464,7 +469,8 @@ static const aril__sample grid_sample_grad_x_samples[] = {
 OP(grid_sample_grad_x,
    .doc = "gradient of grid_sample for the images, in the shape of the third input", .min_in = 3,
    .max_in = 3, .n_out = 1, .shape_only = IN(2), .flags = GRADIENT | STRIDED, .types = DT_FLOAT,
-   .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref, .vjp = grid_sample_grad_x_vjp,
+   .infer = grid_sample_grad_x_infer, .ref = grid_sample_grad_x_ref,
+   .workspace = grid_sample_grad_x_scratch, .vjp = grid_sample_grad_x_vjp,
    .saves = { IN(1), IN(0) | IN(1) }, .samples = grid_sample_grad_x_samples,
    WITH_ATTRS(grid_sample));
 

@@ -243,8 +243,8 @@ static aril_status avg_pool_grad_ref(aril__run *r)
 {
     const aril_tensor *g = r->in[0];
     aril_tensor *x = r->out[0];
-    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    double *sums = r->workspace;
+    for (int64_t i = 0; i < x->numel; i++) sums[i] = 0;
     for (int64_t i = 0; i < g->numel; i++) {
         int64_t image = i / area_of(g) * area_of(x);
         window w = window_at(r, x, g, i);
@@ -252,8 +252,13 @@ static aril_status avg_pool_grad_ref(aril__run *r)
         for (int64_t k = 0; k < elements_of(&w); k++) sums[image + element_of(&w, k)] += share;
     }
     for (int64_t i = 0; i < x->numel; i++) aril__put(x, i, sums[i]);
-    free(sums);
     return ARIL_OK;
+}
+
+/* A sum for each element of x. */
+static size_t avg_pool_grad_scratch(const aril__run *r)
+{
+    return (size_t)r->out[0]->numel * sizeof(double);
 }
 
 /* ---- shapes ---- */
@@ -573,8 +578,9 @@ static const aril__sample avg_pool_grad_samples[] = {
 };
 OP(avg_pool_grad, .doc = "gradient of avg_pool, in the shape of the second input", .min_in = 2,
    .max_in = 2, .n_out = 1, .shape_only = IN(1), .flags = GRADIENT | STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp,
-   .samples = avg_pool_grad_samples, WITH_ATTRS(pool));
+   .types = DT_FLOAT, .infer = avg_grad_infer, .ref = avg_pool_grad_ref,
+   .workspace = avg_pool_grad_scratch, .vjp = avg_pool_grad_vjp, .samples = avg_pool_grad_samples,
+   WITH_ATTRS(pool));
 
 static const aril__sample adaptive_avg_pool_samples[] = {
     { .in = { "[2,2,4,6]" }, .attrs = TO_SIZE(2, 4, 0), .flags = SAMPLE_BATCH },
@@ -596,8 +602,8 @@ static const aril__sample adaptive_avg_pool_grad_samples[] = {
 OP(adaptive_avg_pool_grad, .doc = "gradient of adaptive_avg_pool, in the shape of the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
    .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .infer = avg_grad_infer,
-   .ref = avg_pool_grad_ref, .vjp = avg_pool_grad_vjp, .samples = adaptive_avg_pool_grad_samples,
-   WITH_ATTRS(pool));
+   .ref = avg_pool_grad_ref, .workspace = avg_pool_grad_scratch, .vjp = avg_pool_grad_vjp,
+   .samples = adaptive_avg_pool_grad_samples, WITH_ATTRS(pool));
 
 VJP(max_unpool)
 {

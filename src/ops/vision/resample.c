@@ -142,54 +142,72 @@ static void smooth_taps(const struct interpolate_attrs *a, double ratio, int64_t
     for (int k = 0; k < width; k++) t[k].weight = sum != 0 ? t[k].weight / sum : 0;
 }
 
-/* The weights along spatial dimension i, at place `at` of the table. */
-static aril_status taps_along(const aril__run *r, int i, int at, int64_t stride,
-                              aril__taps_table *t)
+/* Spatial dimension i of x, at place `at` of the table: sizes, and the number of taps. */
+static double size_along(const aril__run *r, const aril_tensor *x, const aril_tensor *y, int i,
+                         int at, aril__taps_table *t)
 {
     const struct interpolate_attrs *a = r->attrs;
-    int64_t in = t->in[at], out = t->out[at];
-    bool wide = r->type == ARIL_F64, smooth = a->antialias[0] && a->mode[0] >= ARIL_LINEAR;
-    double ratio = ratio_of(a, i, in, out, wide);
+    t->in[at] = t->out[at] = t->width[at] = 1;
+    if (i < 0) return 1;
+    t->in[at] = x->dim[2 + i];
+    t->out[at] = y->dim[2 + i];
+    double ratio = ratio_of(a, i, t->in[at], t->out[at], r->type == ARIL_F64);
     int width = a->mode[0] < ARIL_LINEAR ? 1 : a->mode[0] == ARIL_LINEAR ? 2 : 4;
+    bool smooth = a->antialias[0] && a->mode[0] >= ARIL_LINEAR;
     if (smooth) width = 2 * (int)ceil((ratio > 1 ? ratio : 1) * width / 2) + 1;
-    aril__tap *taps = aril__malloc((size_t)out * (size_t)width * sizeof *taps);
-    if (!taps) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    t->width[at] = width;
+    return ratio;
+}
+
+/* The weights along that dimension. */
+static void taps_along(const aril__run *r, double ratio, int at, int64_t stride,
+                       aril__taps_table *t)
+{
+    const struct interpolate_attrs *a = r->attrs;
+    int64_t in = t->in[at], out = t->out[at], width = t->width[at];
+    bool smooth = a->antialias[0] && a->mode[0] >= ARIL_LINEAR;
+    aril__tap *taps = t->taps[at];
     for (int64_t o = 0; o < out; o++)
         if (smooth)
-            smooth_taps(a, ratio, o, in, width, taps + o * width);
+            smooth_taps(a, ratio, o, in, (int)width, taps + o * width);
         else
-            plain_taps(a, ratio, o, in, wide, taps + o * width);
+            plain_taps(a, ratio, o, in, r->type == ARIL_F64, taps + o * width);
     for (int64_t k = 0; k < out * width; k++) taps[k].at = taps[k].pixel * stride;
-    t->width[at] = width;
-    t->taps[at] = taps;
-    return ARIL_OK;
 }
 
-aril_status aril__resample_taps(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
-                                aril__taps_table *t)
+void aril__resample_taps(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                         aril__taps_table *t, void *memory)
 {
-    static const aril__tap only = { .weight = 1 };
-    int n = x->ndim - 2;
-    aril_status s = ARIL_OK;
-    memset(t, 0, sizeof *t);
-    for (int at = 0; at < 3 && s == ARIL_OK; at++) {
-        int i = at - (3 - n); /* of the spatial dimensions of x */
-        t->in[at] = i < 0 ? 1 : x->dim[2 + i];
-        t->out[at] = i < 0 ? 1 : y->dim[2 + i];
-        t->width[at] = 1;
+    aril__tap *next = memory;
+    for (int at = 0; at < 3; at++) {
+        int i = at - (5 - x->ndim); /* of the spatial dimensions of x */
+        double ratio = size_along(r, x, y, i, at, t);
+        t->taps[at] = next;
+        next += t->out[at] * t->width[at];
         if (i >= 0)
-            s = taps_along(r, i, at, x->stride[2 + i], t);
-        else if ((t->taps[at] = aril__malloc(sizeof only)))
-            *t->taps[at] = only;
+            taps_along(r, ratio, at, x->stride[2 + i], t);
         else
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+            *t->taps[at] = (aril__tap){ .weight = 1 };
     }
-    return s;
 }
 
-void aril__resample_free(aril__taps_table *t)
+void aril__resample_widths(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                           int width[3])
 {
-    for (int i = 0; i < 3; i++) free(t->taps[i]);
+    aril__taps_table t;
+    for (int at = 0; at < 3; at++) size_along(r, x, y, at - (5 - x->ndim), at, &t);
+    memcpy(width, t.width, sizeof t.width);
+}
+
+size_t aril__resample_scratch(const aril__run *r, const aril_tensor *x, const aril_tensor *y)
+{
+    aril__taps_table t;
+    size_t n = 0;
+    for (int at = 0; at < 3; at++) {
+        size_along(r, x, y, at - (5 - x->ndim), at, &t);
+        n += (size_t)(t.out[at] * t.width[at]);
+    }
+    return n * sizeof(aril__tap);
 }
 
 /* ---- references ---- */
@@ -217,8 +235,8 @@ static double weight_of(const aril__taps_table *t, int64_t i, int k, int64_t *in
 static aril_status interpolate_ref(aril__run *r)
 {
     aril__taps_table t;
-    aril_status s = aril__resample_taps(r, r->in[0], r->out[0], &t);
-    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++) {
+    aril__resample_taps(r, r->in[0], r->out[0], &t, r->workspace);
+    for (int64_t i = 0; i < r->out[0]->numel; i++) {
         double sum = 0;
         for (int k = 0; k < t.width[0] * t.width[1] * t.width[2]; k++) {
             int64_t from;
@@ -227,8 +245,12 @@ static aril_status interpolate_ref(aril__run *r)
         }
         aril__put(r->out[0], i, sum);
     }
-    aril__resample_free(&t);
-    return s;
+    return ARIL_OK;
+}
+
+static size_t interpolate_scratch(const aril__run *r)
+{
+    return aril__resample_scratch(r, r->in[0], r->out[0]);
 }
 
 /* Each y gives its gradient, by weight, to the elements of x that it is the sum of. */
@@ -237,19 +259,24 @@ static aril_status interpolate_grad_ref(aril__run *r)
     const aril_tensor *g = r->in[0];
     aril_tensor *x = r->out[0];
     aril__taps_table t;
-    aril_status s = aril__resample_taps(r, x, g, &t);
-    double *sums = aril__calloc((size_t)x->numel * sizeof *sums + 1);
-    if (!sums) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
-    for (int64_t i = 0; i < g->numel && s == ARIL_OK; i++)
+    double *sums = r->workspace;
+    aril__resample_taps(r, x, g, &t, sums + x->numel);
+    for (int64_t i = 0; i < x->numel; i++) sums[i] = 0;
+    for (int64_t i = 0; i < g->numel; i++)
         for (int k = 0; k < t.width[0] * t.width[1] * t.width[2]; k++) {
             int64_t to;
             double weight = weight_of(&t, i, k, &to);
             if (weight != 0) sums[to] += weight * aril__get(g, i);
         }
-    for (int64_t i = 0; i < x->numel && s == ARIL_OK; i++) aril__put(x, i, sums[i]);
-    free(sums);
-    aril__resample_free(&t);
-    return s;
+    for (int64_t i = 0; i < x->numel; i++) aril__put(x, i, sums[i]);
+    return ARIL_OK;
+}
+
+/* A sum for each element of x, and the taps. */
+static size_t interpolate_grad_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->out[0];
+    return (size_t)x->numel * sizeof(double) + aril__resample_scratch(r, x, r->in[0]);
 }
 
 /* ---- op table rows ---- */
@@ -286,8 +313,9 @@ static const aril__sample interpolate_samples[] = {
 };
 OP(interpolate, .doc = "resizes by nearest, linear or cubic interpolation", .onnx = "Resize",
    .min_in = 1, .max_in = 1, .n_out = 1, .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT,
-   .infer = interpolate_infer, .ref = interpolate_ref, .vjp = interpolate_vjp, .saves = { LIKE(0) },
-   .samples = interpolate_samples, WITH_ATTRS(interpolate));
+   .infer = interpolate_infer, .ref = interpolate_ref, .workspace = interpolate_scratch,
+   .vjp = interpolate_vjp, .saves = { LIKE(0) }, .samples = interpolate_samples,
+   WITH_ATTRS(interpolate));
 
 VJP(interpolate_grad)
 {
@@ -305,8 +333,8 @@ static const aril__sample interpolate_grad_samples[] = {
 OP(interpolate_grad, .doc = "gradient of interpolate, in the shape of the second input",
    .min_in = 2, .max_in = 2, .n_out = 1, .shape_only = IN(1),
    .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT, .infer = interpolate_grad_infer,
-   .ref = interpolate_grad_ref, .vjp = interpolate_grad_vjp, .samples = interpolate_grad_samples,
-   WITH_ATTRS(interpolate));
+   .ref = interpolate_grad_ref, .workspace = interpolate_grad_scratch, .vjp = interpolate_grad_vjp,
+   .samples = interpolate_grad_samples, WITH_ATTRS(interpolate));
 
 /* ---- public ---- */
 

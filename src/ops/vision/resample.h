@@ -28,9 +28,12 @@ typedef struct aril__taps_table {
     aril__tap *taps[3]; /* [out][width] */
 } aril__taps_table;
 
-/* For a run that resizes x to y, or the gradient of that. Free it also after a failure. */
-aril_status aril__resample_taps(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
-                                aril__taps_table *t);
-void aril__resample_free(aril__taps_table *t);
+/* For a run that resizes x to y, or the gradient of that. `memory` holds the taps: as many bytes as
+ * aril__resample_scratch says. */
+void aril__resample_taps(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                         aril__taps_table *t, void *memory);
+void aril__resample_widths(const aril__run *r, const aril_tensor *x, const aril_tensor *y,
+                           int width[3]); /* only the number of taps */
+size_t aril__resample_scratch(const aril__run *r, const aril_tensor *x, const aril_tensor *y);
 
 #endif

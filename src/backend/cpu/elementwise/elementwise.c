@@ -248,29 +248,33 @@ static aril_status report(const aril__run *r, int bad)
                       r->op->name);
 }
 
-/* An integer division or power that fails must leave its destination unchanged: compute into
- * temporary memory first. */
-static aril_status run_aside(aril__run *r)
-{
-    ARIL_SCOPE;
-    aril__thread *th = aril__self();
-    aril_tensor *out = r->out[0];
-    aril_tensor *aside = aril__give(th, aril__tensor_new(th, (aril_dtype)out->dtype, out->ndim,
-                                                         out->dim, r->device));
-    aril_status s = aril_tensor_status(aside);
-    if (s < 0) return s;
-    aril__run first = *r;
-    first.out = &aside;
-    s = aril__cpu_elementwise(&first);
-    if (s == ARIL_OK) aril__copy_elements(out, aside);
-    return s;
-}
-
 /* True when the result overlaps an input and the kernel may fail halfway. */
 static bool may_spoil(const aril__run *r)
 {
     return aril__formula_may_fail(r->op) && !aril__is_float(r->type) &&
            r->out[0]->storage == r->in[0]->storage;
+}
+
+size_t aril__cpu_elementwise_scratch(const aril__run *r)
+{
+    const aril_tensor *out = r->out[0];
+    return may_spoil(r) ? aril__dtype_bytes((aril_dtype)out->dtype, out->numel) : 0;
+}
+
+/* An integer division or power that fails must leave its destination unchanged: compute into
+ * scratch memory first. */
+static aril_status run_aside(aril__run *r)
+{
+    aril__storage memory = { .data = r->workspace, .bytes = r->workspace_bytes };
+    aril_tensor aside = *r->out[0];
+    aside.storage = &memory;
+    aside.offset = 0;
+    aril__dense_strides(aside.ndim, aside.dim, aside.stride);
+    aril__run first = *r;
+    first.out = (aril_tensor *[]){ &aside };
+    aril_status s = aril__cpu_elementwise(&first);
+    if (s == ARIL_OK) aril__copy_elements(r->out[0], &aside);
+    return s;
 }
 
 aril_status aril__cpu_elementwise(aril__run *r)

@@ -34,5 +34,7 @@ aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type);
 
 /* Runs an elementwise op on tensors with any strides and dtypes. */
 aril_status aril__cpu_elementwise(aril__run *r);
+/* Bytes of memory that it needs, for ops that may fail: see aril__formula_may_fail. */
+size_t aril__cpu_elementwise_scratch(const aril__run *r);
 
 #endif

@@ -55,7 +55,6 @@ static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
         int64_t grain = GRAIN / (each > 0 ? each : 1);
         aril__parallel_for(n, grain > 1 ? grain : 1, kernel[kind][r->type == ARIL_F64], &j);
     }
-    aril__bags_free(&bags);
     return s;
 }
 

@@ -1,13 +1,10 @@
 #include "backend/cpu/index/indexing.h"
 
 #include "core/loops.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "core/vector/targets.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { GRAIN = 32 * 1024, NARROW = 64 };
@@ -156,20 +153,15 @@ static void offset_range(void *ctx, int64_t begin, int64_t end)
 }
 
 aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
-                                   int n, aril_tensor *const *index, int64_t **offsets)
+                                   int n, aril_tensor *const *index, int64_t *offsets)
 {
-    int64_t count = aril__count(p->nb, p->dim + p->at);
-    int64_t *out = aril__calloc((size_t)(count > 0 ? count : 1) * sizeof *out);
-    if (!out)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " offsets", op, count);
+    int64_t count = aril__count(p->nb, p->dim + p->at), *out = offsets;
+    if (count > 0) memset(out, 0, (size_t)count * sizeof *out);
     for (int k = 0, axis = 0; k < n; k++, axis++) {
         while (!(p->mask >> axis & 1)) axis++;
         int64_t size = x->dim[axis], stride = x->stride[axis], at = 0;
         aril_status s = aril__cpu_check_indices(op, index[k], size, axis, true);
-        if (s < 0) {
-            free(out);
-            return s;
-        }
+        if (s < 0) return s;
         const int64_t *v = aril__ptr(index[k]);
         if (index[k]->numel == count || count == 0) { /* not broadcast, except over sizes of 1 */
             offset_job o = { out, v, size, stride };
@@ -183,7 +175,6 @@ aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const a
         for (; at < count; at++, aril__loops_move(&loops, &position, 1))
             out[at] += aril__wrap(v[position.offset[0]], size) * stride;
     }
-    *offsets = out;
     return ARIL_OK;
 }
 
@@ -396,8 +387,8 @@ static bool even_steps(const aril__loops *n, int64_t *step)
     return true;
 }
 
-aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
-                                 const int64_t *offsets, bool add)
+void aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
+                          const int64_t *offsets, bool add, int64_t *spare)
 {
     write_job j = { .base = { x->offset, value->offset },
                     .n = aril__count(p->nb, p->dim + p->at),
@@ -407,7 +398,7 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
                     .x = aril__base(x),
                     .value = aril__base(value),
                     .offsets = offsets };
-    if (aril__count(p->ndim, p->dim) == 0) return ARIL_OK;
+    if (aril__count(p->ndim, p->dim) == 0) return;
     aril__loops full = aril__loops_of(p->ndim, p->dim), picked = { .n = 1 };
     int64_t stride[ARIL_MAX_DIMS], lines = 1;
     aril__loops_add(&full, value);
@@ -425,15 +416,13 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
         j.kept.stride[1][j.kept.ndim++] = full.stride[0][d];
     }
     aril__loops_merge(&j.kept, 0);
-    int64_t *from = NULL;
     if (!even_steps(&picked, &j.step)) {
         int64_t start = 0;
         aril__loops_at at;
-        if (!(from = aril__malloc((size_t)j.n * sizeof *from)))
-            return aril__fail(ARIL_ERR_MEMORY, "index: out of memory for %" PRId64 " offsets", j.n);
         aril__loops_seek(&picked, &at, 0, &start);
-        for (int64_t b = 0; b < j.n; b++, aril__loops_move(&picked, &at, 1)) from[b] = at.offset[0];
-        j.from = from;
+        for (int64_t b = 0; b < j.n; b++, aril__loops_move(&picked, &at, 1))
+            spare[b] = at.offset[0];
+        j.from = spare;
     }
     /* Threads split the lines or the destinations, never the writes to one destination: each
      * element sees its values in order. */
@@ -447,11 +436,8 @@ aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const
         }
         j.pieces = aril__parallel_pieces(lines * j.n, GRAIN);
         if (j.high > j.low) aril__parallel_for(j.pieces, 1, write_positions, &j);
-        free(from);
-        return ARIL_OK;
+        return;
     }
     int64_t grain = GRAIN / j.n;
     aril__parallel_for(lines, grain > NARROW ? grain : NARROW, write_range, &j);
-    free(from);
-    return ARIL_OK;
 }

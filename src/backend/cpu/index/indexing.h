@@ -4,10 +4,10 @@
 
 #include "ops/index/indexing.h"
 
-/* The offset from x's first element for each position of the index dimensions; the caller frees the
- * memory. Fails if an index is out of range. */
+/* Writes the offset from x's first element for each position of the index dimensions. Fails if an
+ * index is out of range. */
 aril_status aril__indexing_offsets(const char *op, const aril_tensor *x, const aril__indexing *p,
-                                   int n, aril_tensor *const *index, int64_t **offsets);
+                                   int n, aril_tensor *const *index, int64_t *offsets);
 #define ARIL__FETCH_SKIP INT64_MIN /* an offset that writes skip */
 
 /* out = x at the indices. */
@@ -15,9 +15,10 @@ void aril__indexing_read(aril_tensor *out, const aril_tensor *x, const aril__ind
                          const int64_t *offsets);
 
 /* Writes the elements of `value`, broadcast to the indexed shape, to x, or adds them to it (f32,
- * f64, i64 and u64), in the order of the indices. */
-aril_status aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
-                                 const int64_t *offsets, bool add);
+ * f64, i64 and u64), in the order of the indices. `spare`: memory for as many numbers as there are
+ * offsets; not needed for a contiguous value of the indexed shape. */
+void aril__indexing_write(aril_tensor *x, const aril_tensor *value, const aril__indexing *p,
+                          const int64_t *offsets, bool add, int64_t *spare);
 
 /* As aril__check_indices. */
 aril_status aril__cpu_check_indices(const char *op, const aril_tensor *index, int64_t size,

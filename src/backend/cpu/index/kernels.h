@@ -25,4 +25,11 @@ aril_status aril__cpu_embedding_bag_grad(aril__run *r);
 aril_status aril__cpu_embedding_bag_scale_grad(aril__run *r);
 aril_status aril__cpu_embedding_bag_argmax(aril__run *r);
 
+/* Bytes of memory that they need. */
+size_t aril__cpu_index_scratch(const aril__run *r);
+size_t aril__cpu_index_select_scratch(const aril__run *r); /* also embedding and its gradient */
+size_t aril__cpu_index_put_scratch(const aril__run *r);    /* also index_put_add */
+size_t aril__cpu_nonzero_scratch(const aril__run *r);
+size_t aril__cpu_masked_scatter_scratch(const aril__run *r);
+
 #endif

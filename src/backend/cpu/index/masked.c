@@ -1,14 +1,11 @@
 #include "backend/cpu/index/indexing.h"
 #include "backend/cpu/index/kernels.h"
 
-#include "aril/create.h"
 #include "core/loops.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 512, CHUNK = 64 * BLOCK, LONG_ROW = 32 };
@@ -98,8 +95,7 @@ aril_status aril__cpu_nonzero(aril__run *r)
 {
     const aril_tensor *x = r->in[0];
     int64_t chunks = aril__parallel_chunks(x->numel, CHUNK), total = 0;
-    int64_t *count = aril__malloc((size_t)(chunks + 1) * sizeof *count);
-    if (!count) return aril__fail(ARIL_ERR_MEMORY, "nonzero: out of memory");
+    int64_t *count = r->workspace;
     nonzero_job j = { .x = x, .count = count };
     aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
     for (int64_t i = 0; i < chunks; i++) {
@@ -113,8 +109,13 @@ aril_status aril__cpu_nonzero(aril__run *r)
         j.out = aril__ptr(r->out[0]);
         aril__parallel_for(x->numel, CHUNK, nonzero_range, &j);
     }
-    free(count);
     return s;
+}
+
+/* A count for each chunk. */
+size_t aril__cpu_nonzero_scratch(const aril__run *r)
+{
+    return (size_t)aril__parallel_chunks(r->in[0]->numel, CHUNK) * sizeof(int64_t);
 }
 
 /* ---- masked_select, masked_scatter ---- */
@@ -177,13 +178,30 @@ aril_status aril__cpu_masked_select(aril__run *r)
     return s;
 }
 
+/* A contiguous copy of src, unless it is contiguous. */
+size_t aril__cpu_masked_scatter_scratch(const aril__run *r)
+{
+    const aril_tensor *src = r->in[2];
+    return aril__is_dense(src) ? 0 : aril__dtype_bytes((aril_dtype)src->dtype, src->numel);
+}
+
+static const char *contiguous_src(const aril__run *r)
+{
+    const aril_tensor *src = r->in[2];
+    if (aril__is_dense(src)) return aril__ptr(src);
+    aril__storage memory = { .data = r->workspace, .bytes = r->workspace_bytes };
+    aril_tensor to = *src;
+    to.storage = &memory;
+    to.offset = 0;
+    aril__dense_strides(to.ndim, to.dim, to.stride);
+    aril__copy_elements(&to, src);
+    return r->workspace;
+}
+
 aril_status aril__cpu_masked_scatter(aril__run *r)
 {
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril_tensor *out = r->out[0], *src = aril_contiguous(r->in[2]);
+    aril_tensor *out = r->out[0], *src = r->in[2];
     int64_t need = count_true(out, r->in[1]);
-    if (aril__is_poison(src)) return aril_tensor_status(src);
     if (need > src->numel)
         return aril__fail(ARIL_ERR_SHAPE,
                           "masked_scatter: the mask selects %lld elements, but src has only %lld",
@@ -191,7 +209,7 @@ aril_status aril__cpu_masked_scatter(aril__run *r)
     if (out != r->in[0]) aril__copy_elements(out, r->in[0]);
     if (need == 0) return ARIL_OK;
     masked_walk w = walk_masked(out, r->in[1]);
-    const char *from = aril__ptr(src);
+    const char *from = contiguous_src(r);
     for (int64_t done = 0, m; done < out->numel; done += m) {
         m = aril__loops_run(&w.loops, &w.at);
         from += w.bytes * w.mover->spread(w.x + w.at.offset[0] * w.bytes, w.sx, from,

@@ -4,8 +4,6 @@
 #include "ops/linalg/cdist.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TEMPLATE "backend/cpu/linalg/cdist.inc"
@@ -20,9 +18,9 @@ typedef struct job {
     const char *a, *b, *g, *y;
     char *out;
     int64_t rows_a, rows_b, size;
-    size_t bytes; /* of an element */
-    int order;    /* 0: infinity */
-    atomic_bool no_memory;
+    size_t bytes;  /* of an element */
+    int order;     /* 0: infinity */
+    char *scratch; /* tile_bytes for each slot */
 } job;
 
 /* Rows begin .. end - 1 of all matrices of a, in parts that belong to the same matrix. */
@@ -46,15 +44,16 @@ static void distances_part(job *j, int64_t row, int64_t n, const char *b, void *
      j->out + (size_t)(row * j->rows_b) * j->bytes);
 }
 
-static void distances_range(void *ctx, int64_t begin, int64_t end)
+/* A tile of rows, transposed. */
+static size_t tile_bytes(int64_t size)
+{
+    return (size_t)(size ? size : 1) * WIDEST;
+}
+
+static void distances_range(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
-    void *buffer = aril__malloc((size_t)(j->size ? j->size : 1) * WIDEST);
-    if (buffer)
-        by_matrix(j, begin, end, distances_part, buffer);
-    else
-        atomic_store_explicit(&j->no_memory, true, memory_order_relaxed);
-    free(buffer);
+    by_matrix(j, begin, end, distances_part, j->scratch + (size_t)slot * tile_bytes(j->size));
 }
 
 static void gradients_part(job *j, int64_t row, int64_t n, const char *b, void *buffer)
@@ -80,7 +79,6 @@ static job job_of(const aril__run *r, const aril_tensor *a, const aril_tensor *b
 {
     return (job){ .a = aril__ptr(a),
                   .b = aril__ptr(b),
-                  .out = aril__ptr(r->out[0]),
                   .rows_a = a->dim[a->ndim - 2],
                   .rows_b = b->dim[b->ndim - 2],
                   .size = a->dim[a->ndim - 1],
@@ -94,22 +92,30 @@ static int64_t rows_at_once(const job *j)
     return 64 + GRAIN / (j->rows_b * j->size + 1);
 }
 
+/* Rows of all matrices of a. */
+static int64_t rows_of(const aril__run *r, const job *j)
+{
+    return j->rows_b ? r->out[0]->numel / j->rows_b : 0;
+}
+
 const char *aril__cpu_cdist_prepare(const aril__run *r, aril__plan *plan)
 {
-    (void)plan;
     double p = order_of(r);
-    return p == 1 || p == 2 || p == INFINITY ? NULL : "norms of order 1, 2 and infinity only";
+    if (p != 1 && p != 2 && p != INFINITY) return "norms of order 1, 2 and infinity only";
+    job j = job_of(r, r->in[0], r->in[1]);
+    plan->workspace =
+        (size_t)aril__parallel_slots(rows_of(r, &j), rows_at_once(&j)) * tile_bytes(j.size);
+    return NULL;
 }
 
 aril_status aril__cpu_cdist(aril__run *r)
 {
     job j = job_of(r, r->in[0], r->in[1]);
-    int64_t n = j.rows_b ? r->out[0]->numel / j.rows_b : 0;
-    aril__parallel_for(n, rows_at_once(&j), distances_range, &j);
-    return atomic_load_explicit(&j.no_memory, memory_order_relaxed)
-               ? aril__fail(ARIL_ERR_MEMORY, "cdist: no memory for a tile of %lld columns",
-                            (long long)j.size)
-               : ARIL_OK;
+    j.out = aril__ptr(r->out[0]);
+    j.scratch = r->workspace;
+    aril__parallel_for_slots(rows_of(r, &j), rows_at_once(&j),
+                             (int)(r->workspace_bytes / tile_bytes(j.size)), distances_range, &j);
+    return ARIL_OK;
 }
 
 const char *aril__cpu_cdist_grad_prepare(const aril__run *r, aril__plan *plan)
@@ -123,6 +129,7 @@ aril_status aril__cpu_cdist_grad(aril__run *r)
     job j = job_of(r, r->in[1], r->in[2]);
     j.g = aril__ptr(r->in[0]);
     j.y = aril__ptr(r->in[3]);
+    j.out = aril__ptr(r->out[0]);
     int64_t n = j.size ? r->out[0]->numel / j.size : 0;
     aril__parallel_for(n, rows_at_once(&j), gradients_range, &j);
     return ARIL_OK;

@@ -30,7 +30,10 @@ enum {
 #define HIDE(p) __asm__("" : "+r"(p))
 #define INLINE  static inline __attribute__((always_inline))
 
-/* ---- scratch memory for packing ---- */
+/* ---- scratch memory for packing ----
+ *
+ * Blocks of one size are cached for all later products: there are never more than threads that
+ * multiply at the same time. */
 
 static _Atomic(void *) kept[KEPT];
 
@@ -41,7 +44,10 @@ static void *take_scratch(void)
             void *p = atomic_exchange(&kept[i], NULL);
             if (p) return p;
         }
-    return aril__malloc(SCRATCH);
+    aril__allocations_allow(); /* a cache */
+    void *p = aril__malloc(SCRATCH);
+    aril__allocations_allow_end();
+    return p;
 }
 
 static void give_scratch(void *p)

@@ -3,9 +3,7 @@
 #include "core/parallel.h"
 #include "ops/loss/loss.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct ctc_job {
     const void *x, *g;
@@ -13,11 +11,23 @@ typedef struct ctc_job {
     int64_t *start; /* where each sample's labels start */
     void *out;
     int64_t batch, classes, blank;
-    int64_t max_times, max_states;
+    int64_t max_times;
     double *scratch;
-    int64_t scratch_size; /* doubles of scratch memory per sample */
+    int64_t rows; /* of states, in the scratch memory of a sample */
     bool zero_infinity;
 } ctc_job;
+
+/* Two rows of states that alternate or, for gradients, all times and two more. */
+static int64_t rows_for(aril_tensor *const *in, bool grad)
+{
+    return 2 + (grad ? in[0]->dim[0] : 0);
+}
+
+/* The scratch memory of sample n: the samples before it have no more than 2 start[n] + n states. */
+static double *states_of(const ctc_job *j, int64_t n)
+{
+    return j->scratch + (2 * j->start[n] + n) * j->rows;
+}
 
 #define TEMPLATE "backend/cpu/loss/ctc.inc"
 #include "ops/table/each_real.inc"
@@ -35,31 +45,35 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
                   .classes = in[0]->dim[2],
                   .blank = a->blank[0],
                   .max_times = in[0]->dim[0],
-                  .max_states = 1,
                   .zero_infinity = a->zero_infinity[0] };
-    j.start = aril__malloc((size_t)(j.batch + 1) * sizeof *j.start);
-    if (!j.start)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " samples", r->op->name,
-                          j.batch);
+    j.start = r->workspace;
+    j.scratch = (double *)(void *)(j.start + j.batch);
+    j.rows = rows_for(in, g);
     aril_status s = aril__ctc_starts(r, in, j.start);
-    if (s == ARIL_OK) {
-        for (int64_t n = 0; n < j.batch; n++)
-            if (2 * j.length[n] + 1 > j.max_states) j.max_states = 2 * j.length[n] + 1;
-        j.scratch_size = j.max_states * (g ? j.max_times + 2 : 2);
-        j.scratch = aril__malloc((size_t)(j.batch * j.scratch_size + 1) * sizeof *j.scratch);
-        if (!j.scratch)
-            s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " alignments",
-                           r->op->name, j.batch * j.scratch_size);
-    }
     bool f32 = r->type == ARIL_F32;
     if (s == ARIL_OK)
         aril__parallel_for(j.batch, 1,
                            g ? (f32 ? ctc_gradients_f32 : ctc_gradients_f64)
                              : (f32 ? ctc_losses_f32 : ctc_losses_f64),
                            &j);
-    free(j.scratch);
-    free(j.start);
     return s;
+}
+
+/* Starts, and the states of all samples: 2S + 1 for a target of S labels. */
+static size_t scratch_for(aril_tensor *const *in, bool grad)
+{
+    int64_t batch = in[0]->dim[1], states = 2 * in[1]->numel + batch;
+    return (size_t)batch * sizeof(int64_t) + (size_t)(states * rows_for(in, grad)) * sizeof(double);
+}
+
+size_t aril__cpu_ctc_loss_scratch(const aril__run *r)
+{
+    return scratch_for(r->in, false);
+}
+
+size_t aril__cpu_ctc_loss_grad_scratch(const aril__run *r)
+{
+    return scratch_for(r->in + 1, true);
 }
 
 aril_status aril__cpu_ctc_loss(aril__run *r)

@@ -4,8 +4,6 @@
 #include "core/parallel.h"
 #include "ops/loss/loss.h"
 
-#include <stdlib.h>
-
 enum { GRAIN = 16 * 1024 };
 
 typedef struct margin_job {
@@ -76,12 +74,20 @@ static aril_status run_multilabel(aril__run *r, const aril_tensor *g, const aril
     if (aril__check_classes(r, target, -1, j.classes) < 0) return ARIL_ERR_INDEX;
     j.g = g ? aril__ptr(g) : NULL;
     j.divisor = (double)j.classes;
-    j.marks = aril__malloc((size_t)x->numel * sizeof *j.marks + 1);
-    if (!j.marks) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    j.marks = r->workspace;
     aril__parallel_for(samples_of(x), grain_of(&j),
                        r->type == ARIL_F32 ? multilabel_margin_f32 : multilabel_margin_f64, &j);
-    free(j.marks);
     return ARIL_OK;
+}
+
+size_t aril__cpu_multilabel_margin_loss_scratch(const aril__run *r)
+{
+    return (size_t)r->in[0]->numel * sizeof(bool);
+}
+
+size_t aril__cpu_multilabel_margin_loss_grad_scratch(const aril__run *r)
+{
+    return (size_t)r->in[1]->numel * sizeof(bool);
 }
 
 aril_status aril__cpu_multilabel_margin_loss(aril__run *r)

@@ -6,9 +6,7 @@
 #include "core/vector/targets.h"
 #include "core/vector/vecmath.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -39,6 +37,13 @@ static double weight_at(const aril__run *r, const void *w, int64_t c)
     return !w ? 1 : r->type == ARIL_F32 ? (double)((const float *)w)[c] : ((const double *)w)[c];
 }
 
+/* Rows in a chunk. */
+static int64_t grain_of(int64_t classes)
+{
+    int64_t grain = GRAIN / (classes > 0 ? classes : 1);
+    return grain > 1 ? grain : 1;
+}
+
 /* Fills the job from shapes, attributes and targets; validates every target. */
 static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_tensor *target,
                            const aril_tensor *weight, nll_job *j)
@@ -53,8 +58,7 @@ static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_
     j->ignore = a->ignore_index[0];
     j->smoothing = a->label_smoothing[0];
     j->each = a->reduction[0] == ARIL_NONE;
-    int64_t per_row = j->classes > 0 ? j->classes : 1;
-    j->grain = GRAIN / per_row > 1 ? GRAIN / per_row : 1;
+    j->grain = grain_of(j->classes);
     for (int64_t c = 0; c < j->classes; c++) j->weights += weight_at(r, j->w, c);
     double divisor = 0;
     for (int64_t i = 0; i < target->numel; i++) {
@@ -69,24 +73,29 @@ static aril_status prepare(const aril__run *r, const aril_tensor *x, const aril_
 
 static aril_status run_losses(aril__run *r, bool softmax)
 {
-    nll_job j = { .x = aril__ptr(r->in[0]), .softmax = softmax };
+    nll_job j = { .x = aril__ptr(r->in[0]), .softmax = softmax, .part = r->workspace };
     int64_t rows = r->in[1]->numel;
     if (prepare(r, r->in[0], r->in[1], r->in[2], &j) < 0) return ARIL_ERR_INDEX;
     int64_t chunks = aril__parallel_chunks(rows, j.grain);
-    if (!j.each && !(j.part = aril__malloc((size_t)(chunks + 1) * sizeof *j.part)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for %" PRId64 " partial sums",
-                          r->op->name, chunks);
     aril__parallel_for(rows, j.grain, ARIL__PICK(losses, r->type == ARIL_F64), &j);
     if (j.each) return ARIL_OK;
     double sum = 0;
     for (int64_t i = 0; i < chunks; i++) sum += j.part[i];
-    free(j.part);
     sum /= j.divisor; /* NaN if there is nothing to average */
     if (r->type == ARIL_F32)
         *(float *)j.out = (float)sum;
     else
         *(double *)j.out = sum;
     return ARIL_OK;
+}
+
+/* Unless each loss is a result: partial sums. */
+size_t aril__cpu_nll_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    if (((const struct nll_attrs *)r->attrs)->reduction[0] == ARIL_NONE) return 0;
+    int64_t grain = grain_of(x->dim[x->ndim > 1]);
+    return (size_t)aril__parallel_chunks(r->in[1]->numel, grain) * sizeof(double);
 }
 
 static aril_status run_gradients(aril__run *r, const aril_tensor *x, const aril_tensor *target,

@@ -1,5 +1,6 @@
 #include "backend/cpu/norm/batch_norm.h"
 
+#include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "backend/activation.h"
@@ -24,7 +25,7 @@ enum { STATS, APPLY, SUMS, BACK };
 /* One run. Large tensors share one dtype and are packed as [outer, channels, inner]; channels-last
  * means inner = 1. Per-channel tensors are contiguous, of any dtype; NULL if absent. */
 typedef struct bn_job {
-    aril__device *device;
+    void *scratch;   /* what scratch_for says */
     aril_dtype type; /* of the large tensors */
     int64_t outer, channels, inner;
     int64_t act;
@@ -64,8 +65,6 @@ typedef struct work {
     /* constants and results per channel */
     double *weight, *bias, *mean, *invstd, *squares, *sum, *dot;
     void *m, *a, *b, *e, *f;
-    void *memory;
-    size_t bytes;
 } work;
 
 /* Some rows of some columns; `at` is the first element. */
@@ -80,10 +79,15 @@ typedef struct tile {
 
 /* ---- memory and parameters ---- */
 
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 static void *cut(char **at, size_t bytes)
 {
     void *p = *at;
-    *at += (bytes + 63) / 64 * 64;
+    *at += bytes;
     return p;
 }
 
@@ -119,11 +123,28 @@ static void cut_rows(work *w)
     w->part_size = 3 * w->width;
 }
 
-static aril_status begin(work *w, const bn_job *j, int kind)
+/* How rows are cut, and the sizes in bytes of the parts of the scratch memory. */
+typedef struct sizes {
+    size_t doubles, columns, constants, parts;
+} sizes;
+
+static sizes size_work(work *w, const bn_job *j, int kind)
 {
     *w = (work){ .j = j, .kind = kind, .wide = j->type == ARIL_F64 };
-    const aril__dtype_row *row = &aril__dtypes[j->type];
     size_t size = w->wide ? sizeof(double) : sizeof(float);
+    bool rows = j->inner == 1;
+    if (rows) cut_rows(w);
+    int64_t c = j->channels, width = w->width > c ? w->width : c;
+    return (sizes){ .doubles = rounded((size_t)c * sizeof(double)),
+                    .columns = rounded((size_t)width * sizeof(double)),
+                    .constants = rounded((size_t)width * size),
+                    .parts = rows && kind != EVAL ? (size_t)(w->chunks * w->part_size) * size : 0 };
+}
+
+static void begin(work *w, const bn_job *j, int kind)
+{
+    sizes n = size_work(w, j, kind);
+    const aril__dtype_row *row = &aril__dtypes[j->type];
     size_t large = (size_t)(j->outer * j->channels * j->inner) * (row->bits / 8);
     w->staged = j->type == ARIL_F16 || j->type == ARIL_BF16;
     w->count = j->outer * j->inner;
@@ -133,22 +154,14 @@ static aril_status begin(work *w, const bn_job *j, int kind)
         w->by_y = j->y != NULL;
         w->by_x = j->act == ARIL_RELU && !j->y;
     }
-    bool rows = j->inner == 1;
-    if (rows) cut_rows(w);
-    int64_t c = j->channels, width = w->width > c ? w->width : c;
-    size_t parts = rows && kind != EVAL ? (size_t)(w->chunks * w->part_size) * size : 0;
-    size_t doubles = ((size_t)c * sizeof(double) + 63) / 64 * 64;
-    size_t columns = ((size_t)width * sizeof(double) + 63) / 64 * 64;
-    w->bytes = 7 * doubles + (2 + 5) * columns + parts + 64;
-    w->memory = aril__device_alloc(j->device, w->bytes);
-    if (!w->memory) return ARIL_ERR_MEMORY;
-    char *at = w->memory;
+    int64_t c = j->channels;
+    char *at = j->scratch;
     double **of[] = { &w->weight, &w->bias, &w->mean, &w->invstd, &w->squares, &w->sum, &w->dot };
-    for (int i = 0; i < 7; i++) *of[i] = cut(&at, doubles);
-    for (int i = 0; i < 2; i++) w->column[i] = cut(&at, columns);
+    for (int i = 0; i < 7; i++) *of[i] = cut(&at, n.doubles);
+    for (int i = 0; i < 2; i++) w->column[i] = cut(&at, n.columns);
     void **constants[] = { &w->m, &w->a, &w->b, &w->e, &w->f };
-    for (int i = 0; i < 5; i++) *constants[i] = cut(&at, (size_t)width * size);
-    if (parts) w->parts = at;
+    for (int i = 0; i < 5; i++) *constants[i] = cut(&at, n.constants);
+    if (n.parts) w->parts = at;
     read_channels(j->weight, w->weight, c, 1);
     read_channels(j->bias, w->bias, c, 0);
     if (kind == FORWARD) {
@@ -158,12 +171,6 @@ static aril_status begin(work *w, const bn_job *j, int kind)
         read_channels(j->mean, w->mean, c, 0);
         read_channels(j->invstd, w->invstd, c, 1);
     }
-    return ARIL_OK;
-}
-
-static void end(work *w)
-{
-    aril__device_free(w->j->device, w->memory, w->bytes);
 }
 
 /* ---- passes ---- */
@@ -244,8 +251,7 @@ static aril_status bn_forward(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
-    aril_status s = begin(&w, j, FORWARD);
-    if (s < 0) return s;
+    begin(&w, j, FORWARD);
     if (j->inner != 1) {
         aril__parallel_for(j->channels, channel_grain(&w), RUN(&w, channels_range), &w);
     } else {
@@ -261,7 +267,6 @@ static aril_status bn_forward(const bn_job *j)
     update_running(&w);
     write_channels(j->mean, w.mean, j->channels);
     write_channels(j->invstd, w.invstd, j->channels);
-    end(&w);
     return ARIL_OK;
 }
 
@@ -270,8 +275,7 @@ static aril_status bn_eval(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
-    aril_status s = begin(&w, j, EVAL);
-    if (s < 0) return s;
+    begin(&w, j, EVAL);
     RUN(&w, settle)(&w, 0, j->channels);
     if (j->inner != 1) {
         w.units = j->outer * j->channels;
@@ -282,7 +286,6 @@ static aril_status bn_eval(const bn_job *j)
         repeat(&w, 3);
         walk_rows(&w, APPLY, true);
     }
-    end(&w);
     return ARIL_OK;
 }
 
@@ -291,8 +294,7 @@ static aril_status bn_backward(const bn_job *j)
 {
     work w;
     if (j->channels == 0) return ARIL_OK;
-    aril_status s = begin(&w, j, BACKWARD);
-    if (s < 0) return s;
+    begin(&w, j, BACKWARD);
     RUN(&w, settle)(&w, 0, j->channels);
     if (j->inner != 1) {
         aril__parallel_for(j->channels, channel_grain(&w), RUN(&w, channels_range), &w);
@@ -307,29 +309,55 @@ static aril_status bn_backward(const bn_job *j)
     }
     write_channels(j->dweight, w.dot, j->channels);
     write_channels(j->dbias, w.sum, j->channels);
-    end(&w);
     return ARIL_OK;
 }
 
 /* ---- rows ---- */
 
 /* A tensor's memory as [outer, channels, inner]; `last` if it is channels-last. */
-static bn_job job_of(const aril__run *r, bool last)
+static bn_job shape_of(const aril__run *r, bool last)
 {
     const aril_tensor *x = r->in[0];
-    bn_job j = { .device = r->device,
-                 .type = r->type,
-                 .outer = x->dim[0],
-                 .channels = x->dim[1],
-                 .inner = 1,
-                 .x = aril__ptr(x),
-                 .out = aril__ptr(r->out[0]) };
+    bn_job j = { .type = r->type, .outer = x->dim[0], .channels = x->dim[1], .inner = 1 };
     for (int d = 2; d < x->ndim; d++)
         if (last)
             j.outer *= x->dim[d];
         else
             j.inner *= x->dim[d];
     return j;
+}
+
+static bn_job job_of(const aril__run *r, bool last)
+{
+    bn_job j = shape_of(r, last);
+    j.x = aril__ptr(r->in[0]);
+    j.out = aril__ptr(r->out[0]);
+    j.scratch = r->workspace;
+    return j;
+}
+
+static size_t scratch_for(const aril__run *r, bool last)
+{
+    bn_job j = shape_of(r, last);
+    if (j.channels == 0) return 0;
+    work w;
+    sizes n = size_work(&w, &j,
+                        r->op == &aril__op_batch_norm        ? FORWARD
+                        : r->op == &aril__op_batch_norm_eval ? EVAL
+                                                             : BACKWARD);
+    return 7 * n.doubles + 2 * n.columns + 5 * n.constants + n.parts;
+}
+
+size_t aril__cpu_batch_norm_scratch(const aril__run *r)
+{
+    return scratch_for(r, false);
+}
+
+const char *aril__cpu_batch_norm_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    const char *why = aril__cpu_norm_last_prepare(r, plan);
+    if (!why) plan->workspace = scratch_for(r, true);
+    return why;
 }
 
 static aril_status forward_run(aril__run *r, bool last)

@@ -6,7 +6,6 @@
 #include "core/vector/targets.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -36,26 +35,32 @@ static int64_t grain_of(int64_t work, int64_t min)
     return grain > min ? grain : min;
 }
 
-/* Accumulates the weight gradients while processing the rows, in one partial sum per chunk of rows.
- * Falls back to a second pass over the channels if there are few rows or memory is out. */
-static void run_backward(rows_job *j, bool wide)
+/* The weight gradients are accumulated while processing the rows, in one partial sum per chunk of
+ * rows or, if there are few rows, in a second pass over the channels. Chooses the chunks, and
+ * returns the bytes of the partial sums: 0 for a second pass. */
+static size_t cut_backward(rows_job *j, bool wide)
 {
     int64_t channels = j->groups * j->per_group;
     int64_t min = (j->rows - 1) / PARTS + 1, samples = j->rows / (j->groups ? j->groups : 1);
     j->grain = grain_of(j->n, min);
     if (j->groups > 1) j->grain = (j->grain + j->groups - 1) / j->groups * j->groups;
     if (samples >= 8 && j->rows > 0 && j->grain * j->n < 4 * channels) j->grain = 4 * j->groups;
-    int64_t parts = aril__parallel_chunks(j->rows, j->grain);
     j->part_size = (wide ? 4 : 3) * channels;
-    if (samples >= 8 && channels > 0)
-        j->part = aril__malloc((size_t)(parts * j->part_size) * sizeof *j->part);
+    if (samples < 8 || channels == 0) return 0;
+    return (size_t)(aril__parallel_chunks(j->rows, j->grain) * j->part_size) * sizeof *j->part;
+}
+
+static void run_backward(rows_job *j, bool wide)
+{
+    int64_t channels = j->groups * j->per_group, samples = j->rows / (j->groups ? j->groups : 1);
+    if (!cut_backward(j, wide)) j->part = NULL;
+    int64_t parts = aril__parallel_chunks(j->rows, j->grain);
     aril__parallel_for(j->rows, j->grain, ARIL__PICK(backward_rows, wide), j);
     if (j->part)
         aril__parallel_for(channels, grain_of(parts * 2, BLOCK), ARIL__PICK(join_parts, wide), j);
     else
         aril__parallel_for(channels, grain_of(samples * j->inner, j->inner >= 16 ? 1 : BLOCK),
                            ARIL__PICK(backward_channels, wide), j);
-    free(j->part);
 }
 
 static void run_rows(rows_job *j, aril_dtype type)
@@ -113,7 +118,8 @@ static rows_job backward_of(const aril__run *r, bool centered, const aril_tensor
                        .invstd = aril__ptr(r->in[centered ? 4 : 3]),
                        .y = aril__ptr(r->out[0]),
                        .dweight = aril__ptr(r->out[1]),
-                       .dbias = centered ? aril__ptr(r->out[2]) : NULL };
+                       .dbias = centered ? aril__ptr(r->out[2]) : NULL,
+                       .part = r->workspace };
 }
 
 /* Each row is the last `axes` dimensions of x. */
@@ -166,4 +172,27 @@ aril_status aril__cpu_group_norm(aril__run *r)
 aril_status aril__cpu_group_norm_grad(aril__run *r)
 {
     return run_groups(r, backward_of(r, true, r->in[1], r->in[0]));
+}
+
+/* ---- memory ---- */
+
+size_t aril__cpu_layer_norm_grad_scratch(const aril__run *r)
+{
+    rows_job j = { 0 };
+    rows_of_axes(&j, r->in[1], ((const struct layer_norm_attrs *)r->attrs)->axes[0]);
+    return cut_backward(&j, r->type == ARIL_F64);
+}
+
+size_t aril__cpu_rms_norm_grad_scratch(const aril__run *r)
+{
+    rows_job j = { 0 };
+    rows_of_axes(&j, r->in[1], ((const struct rms_norm_attrs *)r->attrs)->axes[0]);
+    return cut_backward(&j, r->type == ARIL_F64);
+}
+
+size_t aril__cpu_group_norm_grad_scratch(const aril__run *r)
+{
+    rows_job j = { 0 };
+    rows_of_groups(&j, r->in[0], r->attrs);
+    return j.groups ? cut_backward(&j, r->type == ARIL_F64) : 0;
 }

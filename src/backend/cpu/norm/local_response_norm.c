@@ -1,5 +1,6 @@
 #include "backend/cpu/norm/local_response_norm.h"
 
+#include "backend/cpu/norm/last.h"
 #include "core/parallel.h"
 #include "ops/norm/norm.h"
 #include "core/vector/targets.h"
@@ -76,45 +77,69 @@ static lrn_block block_of(const lrn_job *j, int64_t i)
 #define TEMPLATE         "backend/cpu/norm/local_response_norm.inc"
 #include "core/vector/each_target.inc"
 
-static aril_status run_job(aril__run *r, bool last)
+/* Sizes of blocks and of scratch memory; returns the bytes of the latter for a piece. */
+static size_t size_job(lrn_job *j, const aril__run *r, bool last)
 {
     const struct local_response_norm_attrs *a = r->attrs;
     const aril_tensor *x = r->in[0];
-    lrn_job j = { .outer = x->dim[0],
-                  .channels = x->dim[1],
-                  .inner = 1,
-                  .size = a->size[0],
-                  .alpha = a->alpha[0],
-                  .beta = a->beta[0],
-                  .k = a->k[0],
-                  .type = r->type,
-                  .staged = r->type == ARIL_F16 || r->type == ARIL_BF16,
-                  .last = last,
-                  .x = aril__ptr(x),
-                  .g = r->n_in > 1 ? aril__ptr(r->in[1]) : NULL,
-                  .y = aril__ptr(r->out[0]) };
-    if (x->numel == 0) return ARIL_OK;
-    for (int d = 2; d < x->ndim; d++) *(last ? &j.outer : &j.inner) *= x->dim[d];
-    j.before = min(j.size / 2, j.channels - 1);
-    j.after = min((j.size - 1) / 2, j.channels - 1);
-    int64_t along = last ? j.outer : j.inner;
-    j.some = (last ? BLOCK : WIDE) / j.channels;
-    if (!last) j.some = rounded(j.some);
-    j.some = min(j.some > 1 ? j.some : last ? 1 : ROUND, along);
-    j.blocks = (last ? 1 : j.outer) * ((along + j.some - 1) / j.some);
-    j.pieces = aril__parallel_pieces(j.blocks, MIN_BLOCKS);
+    *j = (lrn_job){ .outer = x->dim[0],
+                    .channels = x->dim[1],
+                    .inner = 1,
+                    .size = a->size[0],
+                    .alpha = a->alpha[0],
+                    .beta = a->beta[0],
+                    .k = a->k[0],
+                    .type = r->type,
+                    .staged = r->type == ARIL_F16 || r->type == ARIL_BF16,
+                    .last = last };
+    for (int d = 2; d < x->ndim; d++) *(last ? &j->outer : &j->inner) *= x->dim[d];
+    j->before = min(j->size / 2, j->channels - 1);
+    j->after = min((j->size - 1) / 2, j->channels - 1);
+    int64_t along = last ? j->outer : j->inner;
+    j->some = (last ? BLOCK : WIDE) / j->channels;
+    if (!last) j->some = rounded(j->some);
+    j->some = min(j->some > 1 ? j->some : last ? 1 : ROUND, along);
+    j->blocks = (last ? 1 : j->outer) * ((along + j->some - 1) / j->some);
     lrn_block b = { 0 };
-    shape_block(&j, j.some, &b);
-    j.pad_size = b.lines * b.pitch;
-    j.block_size = b.lines * b.width;
-    j.scratch_size = j.pad_size + 4 * j.block_size + rounded(b.row);
-    size_t each = r->type == ARIL_F64 ? sizeof(double) : sizeof(float);
-    size_t bytes = (size_t)(j.pieces * j.scratch_size) * each;
-    j.scratch = aril__device_alloc(r->device, bytes);
-    if (!j.scratch) return ARIL_ERR_MEMORY;
+    shape_block(j, j->some, &b);
+    j->pad_size = b.lines * b.pitch;
+    j->block_size = b.lines * b.width;
+    j->scratch_size = j->pad_size + 4 * j->block_size + rounded(b.row);
+    return (size_t)j->scratch_size * (r->type == ARIL_F64 ? sizeof(double) : sizeof(float));
+}
+
+static aril_status run_job(aril__run *r, bool last)
+{
+    lrn_job j;
+    if (r->in[0]->numel == 0) return ARIL_OK;
+    size_t each = size_job(&j, r, last);
+    j.pieces = (int64_t)(r->workspace_bytes / each);
+    j.x = aril__ptr(r->in[0]);
+    j.g = r->n_in > 1 ? aril__ptr(r->in[1]) : NULL;
+    j.y = aril__ptr(r->out[0]);
+    j.scratch = r->workspace;
     aril__parallel_for(j.pieces, 1, ARIL__PICK(pieces, r->type == ARIL_F64), &j);
-    aril__device_free(r->device, j.scratch, bytes);
     return ARIL_OK;
+}
+
+static size_t scratch_for(const aril__run *r, bool last)
+{
+    lrn_job j;
+    if (r->in[0]->numel == 0) return 0;
+    size_t each = size_job(&j, r, last);
+    return (size_t)aril__parallel_pieces(j.blocks, MIN_BLOCKS) * each;
+}
+
+size_t aril__cpu_local_response_norm_scratch(const aril__run *r)
+{
+    return scratch_for(r, false);
+}
+
+const char *aril__cpu_local_response_norm_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    const char *why = aril__cpu_norm_last_prepare(r, plan);
+    if (!why) plan->workspace = scratch_for(r, true);
+    return why;
 }
 
 aril_status aril__cpu_local_response_norm(aril__run *r)

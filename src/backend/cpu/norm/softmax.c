@@ -7,7 +7,6 @@
 #include "core/vector/vecmath.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -51,17 +50,24 @@ static int64_t narrow_size(const narrow *w, int64_t chunk)
 #define TEMPLATE "backend/cpu/norm/softmax.inc"
 #include "core/vector/each_target.inc"
 
-/* Returns false when out of memory. */
-static bool run_narrow(const job *j, int64_t outer, bool wide)
+/* Cuts few columns along a long axis; returns the bytes of scratch memory that they need. */
+static size_t cut_narrow(narrow *w, const job *j, bool wide)
 {
-    narrow w = { .j = j, .size = j->n * j->inner };
-    w.width = COLS / 2 / j->inner * j->inner;
-    w.per = (GRAIN / w.width + 1) * w.width;
-    w.chunks = aril__parallel_chunks(w.size, w.per);
+    w->size = j->n * j->inner;
+    w->width = COLS / 2 / j->inner * j->inner;
+    w->per = (GRAIN / w->width + 1) * w->width;
+    w->chunks = aril__parallel_chunks(w->size, w->per);
+    size_t each = wide ? sizeof(double) : sizeof(float);
+    size_t parts = (size_t)(w->chunks * j->inner), columns = (size_t)w->width;
+    return parts * sizeof(double) + (parts + 2 * columns) * each;
+}
+
+static void run_narrow(const job *j, int64_t outer, bool wide, void *scratch)
+{
+    narrow w = { .j = j, .sums = scratch };
+    cut_narrow(&w, j, wide);
     size_t each = wide ? sizeof(double) : sizeof(float);
     size_t parts = (size_t)(w.chunks * j->inner), columns = (size_t)w.width;
-    w.sums = aril__malloc(parts * sizeof(double) + (parts + 2 * columns) * each);
-    if (!w.sums) return false;
     w.tops = w.sums + parts;
     w.top = (char *)w.tops + parts * each;
     w.by = (char *)w.top + columns * each;
@@ -70,14 +76,33 @@ static bool run_narrow(const job *j, int64_t outer, bool wide)
             aril__parallel_for(w.chunks, 1, ARIL__PICK(narrow_chunks, wide), &w);
             if (w.pass < 2) ARIL__PICK(narrow_join, wide)(&w);
         }
-    free(w.sums);
-    return true;
+}
+
+static void size_job(job *j, const aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
+    j->n = x->ndim ? x->dim[axis] : 1;
+    j->inner = x->ndim ? aril__count(x->ndim - axis - 1, x->dim + axis + 1) : 1;
+}
+
+static bool is_narrow(const job *j)
+{
+    return j->inner > 1 && j->inner < NARROW && j->n * j->inner >= GRAIN;
+}
+
+size_t aril__cpu_softmax_scratch(const aril__run *r)
+{
+    job j;
+    narrow w;
+    if (r->in[0]->numel < GRAIN) return 0;
+    size_job(&j, r);
+    return is_narrow(&j) ? cut_narrow(&w, &j, r->type == ARIL_F64) : 0;
 }
 
 static aril_status run(aril__run *r, bool is_log, bool is_grad)
 {
     const aril_tensor *x = r->in[0];
-    int axis = (int)((const struct softmax_attrs *)r->attrs)->axis[0];
     if (x->numel == 0) return ARIL_OK;
     bool wide = r->type == ARIL_F64;
     aril__ctype via = wide ? ARIL__C_F64 : ARIL__C_F32;
@@ -85,11 +110,10 @@ static aril_status run(aril__run *r, bool is_log, bool is_grad)
               .out = aril__ptr(r->out[0]),
               .load = aril__dtypes[r->type].load[via],
               .store = aril__dtypes[r->type].store[via],
-              .n = x->ndim ? x->dim[axis] : 1,
-              .inner = x->ndim ? aril__count(x->ndim - axis - 1, x->dim + axis + 1) : 1,
               .is_log = is_log,
               .is_grad = is_grad,
               .direct = r->type == ARIL_F32 || r->type == ARIL_F64 };
+    size_job(&j, r);
     int64_t outer = x->numel / (j.n * j.inner);
     j.stream =
         j.direct && j.n >= 256 && aril__dtype_bytes(r->type, x->numel) >= ARIL__STREAM_STORES_FROM;
@@ -98,8 +122,10 @@ static aril_status run(aril__run *r, bool is_log, bool is_grad)
                            is_grad ? ARIL__PICK(grad_lines, wide) : ARIL__PICK(lines, wide), &j);
         return ARIL_OK;
     }
-    if (!is_grad && j.inner < NARROW && j.n * j.inner >= GRAIN && run_narrow(&j, outer, wide))
+    if (!is_grad && is_narrow(&j)) {
+        run_narrow(&j, outer, wide, r->workspace);
         return ARIL_OK;
+    }
     int64_t max = j.n > TALL ? COLS : CACHED / j.n < 64 ? 64 : CACHED / j.n;
     max = max < COLS ? max : COLS;
     j.blocks = aril__parallel_chunks(j.inner, max);

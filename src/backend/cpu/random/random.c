@@ -5,7 +5,7 @@
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 enum { BLOCK = 512, GRAIN = 16 * 1024 };
 
@@ -134,21 +134,30 @@ static bool comes_after(ticket a, ticket b)
     return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
 }
 
+static int bucket_bits(int64_t n)
+{
+    int bits = 1;
+    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    return bits;
+}
+
+/* Tickets, and the starts of all buckets. */
+size_t aril__cpu_randperm_scratch(const aril__run *r)
+{
+    int64_t n = r->out[0]->numel;
+    return (size_t)n * sizeof(ticket) + (((size_t)1 << bucket_bits(n)) + 1) * sizeof(int64_t);
+}
+
 /* Bucket sort by the leading bits: draws are uniform, so buckets are small; then insertion sort. */
 aril_status aril__cpu_randperm(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
     draw d = draw_of(r);
-    int bits = 1;
-    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    int bits = bucket_bits(n);
     size_t buckets = (size_t)1 << bits;
-    int64_t *start = aril__calloc((buckets + 1) * sizeof *start);
-    ticket *t = aril__malloc((size_t)(n ? n : 1) * sizeof *t);
-    if (!start || !t) {
-        free(start);
-        free(t);
-        return aril__fail(ARIL_ERR_MEMORY, "randperm: out of memory for %lld draws", (long long)n);
-    }
+    ticket *t = r->workspace;
+    int64_t *start = (int64_t *)(void *)(t + n);
+    memset(start, 0, (buckets + 1) * sizeof *start);
     for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
         for (int64_t at = 0; at < n; at += BLOCK) {
             uint64_t block[BLOCK];
@@ -171,8 +180,6 @@ aril_status aril__cpu_randperm(aril__run *r)
         for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
         put(&d, ARIL__C_I64, at, block, m);
     }
-    free(start);
-    free(t);
     return ARIL_OK;
 }
 

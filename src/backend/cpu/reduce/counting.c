@@ -1,12 +1,10 @@
 #include "backend/cpu/reduce/counting.h"
 
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/reduce/counting.h"
 #include "ops/table/apply.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 256, GRAIN = 1024 };
@@ -24,10 +22,9 @@ aril_status aril__cpu_bincount(aril__run *r)
                               (long long)at[i]);
         n = at[i] >= n ? at[i] + 1 : n;
     }
-    aril_dtype dtype = !w ? ARIL_I64 : w->dtype == ARIL_F32 ? ARIL_F32 : ARIL_F64;
     if (n > INT64_MAX / 8)
         return aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld counts", (long long)n);
-    aril_status s = aril__run_alloc(r, 0, dtype, 1, &n);
+    aril_status s = aril__run_alloc(r, 0, w ? ARIL_F64 : ARIL_I64, 1, &n);
     if (s < 0) return s;
     if (!w) {
         int64_t *count = aril__ptr(r->out[0]);
@@ -35,9 +32,8 @@ aril_status aril__cpu_bincount(aril__run *r)
         for (int64_t i = 0; i < x->numel; i++) count[at[i]]++;
         return ARIL_OK;
     }
-    double *sum = aril__calloc((size_t)(n > 0 ? n : 1) * sizeof *sum);
-    if (!sum)
-        return aril__fail(ARIL_ERR_MEMORY, "bincount: out of memory for %lld sums", (long long)n);
+    double *sum = aril__ptr(r->out[0]);
+    memset(sum, 0, (size_t)n * sizeof *sum);
     for (int64_t i = 0; i < x->numel; i += BLOCK) {
         double weight[BLOCK];
         int64_t m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
@@ -45,8 +41,7 @@ aril_status aril__cpu_bincount(aril__run *r)
                                                  w->offset + i * w->stride[0], w->stride[0], m);
         for (int64_t k = 0; k < m; k++) sum[at[i + k]] += weight[k];
     }
-    aril__dtypes[dtype].store[ARIL__C_F64](aril__base(r->out[0]), r->out[0]->offset, 1, sum, n);
-    free(sum);
+    if (w->dtype == ARIL_F32) aril__bincount_narrow(r->out[0]);
     return ARIL_OK;
 }
 
@@ -78,9 +73,8 @@ aril_status aril__cpu_histc(aril__run *r)
     if (!isfinite(low) || !isfinite(high))
         return aril__fail(ARIL_ERR_NUMBER,
                           "histc: the range of the elements, %g..%g, is not finite", low, high);
-    double *count = aril__calloc((size_t)bins * sizeof *count);
-    if (!count)
-        return aril__fail(ARIL_ERR_MEMORY, "histc: out of memory for %lld counts", (long long)bins);
+    double *count = r->workspace;
+    memset(count, 0, (size_t)bins * sizeof *count);
     for (int64_t i = 0; i < x->numel; i += m) {
         m = x->numel - i < BLOCK ? x->numel - i : BLOCK;
         load(v, aril__base(x), x->offset + i, 1, m);
@@ -92,8 +86,12 @@ aril_status aril__cpu_histc(aril__run *r)
     }
     aril_tensor *y = r->out[0];
     aril__dtypes[y->dtype].store[ARIL__C_F64](aril__base(y), y->offset, 1, count, bins);
-    free(count);
     return ARIL_OK;
+}
+
+size_t aril__cpu_histc_scratch(const aril__run *r)
+{
+    return (size_t)((const struct histc_attrs *)r->attrs)->bins[0] * sizeof(double);
 }
 
 /* ---- searchsorted ---- */
@@ -150,15 +148,17 @@ aril_status aril__cpu_searchsorted(aril__run *r)
                      .shared = line->ndim == 1,
                      .out = aril__ptr(r->out[0]) };
     if (v->numel == 0) return ARIL_OK;
-    char *a = aril__malloc((size_t)(line->numel + v->numel) * 8);
-    if (!a)
-        return aril__fail(ARIL_ERR_MEMORY, "searchsorted: out of memory for a copy of the values");
-    char *b = a + line->numel * 8;
+    char *a = r->workspace, *b = a + line->numel * 8;
     aril__dtypes[line->dtype].load[j.type](a, aril__base(line), line->offset, 1, line->numel);
     aril__dtypes[v->dtype].load[j.type](b, aril__base(v), v->offset, 1, v->numel);
     j.line = a;
     j.values = b;
     aril__parallel_for(v->numel, GRAIN, search_range, &j);
-    free(a);
     return ARIL_OK;
+}
+
+/* A wide copy of both inputs. */
+size_t aril__cpu_searchsorted_scratch(const aril__run *r)
+{
+    return (size_t)(r->in[0]->numel + r->in[1]->numel) * 8;
 }

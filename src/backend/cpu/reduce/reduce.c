@@ -87,14 +87,25 @@ static aril_status run(aril__run *r, double p, const aril__reducer *how)
 {
     const struct reduce_attrs *a = r->attrs;
     return aril__reduce_run(how, (aril__reduce_params){ .p = p }, r->in[0], (unsigned)a->mask[0],
-                            r->n_out, r->out);
+                            r->n_out, r->out, r->workspace);
 }
+
+static size_t scratch(const aril__run *r, const aril__reducer *how)
+{
+    const struct reduce_attrs *a = r->attrs;
+    return aril__reduce_scratch(how, r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
+}
+
 /* ---- the kernels ---- */
 
 #define KERNEL_OF(op_, p_, reducer)                        \
     aril_status aril__cpu_##op_(aril__run *r)              \
     {                                                      \
         return run(r, (p_), FOR_DTYPE(r->in[0], reducer)); \
+    }                                                      \
+    size_t aril__cpu_##op_##_scratch(const aril__run *r)   \
+    {                                                      \
+        return scratch(r, FOR_DTYPE(r->in[0], reducer));   \
     }
 KERNEL_OF(sum, 0, sum)
 KERNEL_OF(prod, 0, prod)
@@ -113,31 +124,70 @@ aril_status aril__cpu_mean(aril__run *r)
     return run(r, 0, ARIL__PICK(&mean, r->in[0]->dtype == ARIL_F64));
 }
 
-/* out = the sum of `in` over all dimensions that have size 1 in out or are missing there. */
-static aril_status sum_to(aril_tensor *out, const aril_tensor *in)
+size_t aril__cpu_mean_scratch(const aril__run *r)
+{
+    return scratch(r, ARIL__PICK(&mean, r->in[0]->dtype == ARIL_F64));
+}
+
+/* For the sum of `in` over all dimensions that have size 1 in out or are missing there: the output
+ * with the leading axes, over the same memory, and the mask of the dimensions. */
+static unsigned summed(const aril_tensor *out, const aril_tensor *in, aril_tensor *full)
 {
     int lead = in->ndim - out->ndim;
     unsigned mask = 0;
-    aril_tensor full = *out; /* with the leading axes, over the same memory */
-    full.ndim = in->ndim;
+    *full = *out;
+    full->ndim = in->ndim;
     for (int d = 0; d < in->ndim; d++) {
-        full.dim[d] = d < lead ? 1 : out->dim[d - lead];
-        full.stride[d] = d < lead ? 0 : out->stride[d - lead];
-        if (full.dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
+        full->dim[d] = d < lead ? 1 : out->dim[d - lead];
+        full->stride[d] = d < lead ? 0 : out->stride[d - lead];
+        if (full->dim[d] == 1 && in->dim[d] != 1) mask |= 1u << d;
     }
-    return aril__reduce_run(FOR_DTYPE(in, sum), (aril__reduce_params){ 0 }, in, mask, 1,
-                            (aril_tensor *[]){ &full });
+    return mask;
 }
+
+static aril_status sum_to(aril_tensor *out, const aril_tensor *in, void *space)
+{
+    aril_tensor full;
+    unsigned mask = summed(out, in, &full);
+    return aril__reduce_run(FOR_DTYPE(in, sum), (aril__reduce_params){ 0 }, in, mask, 1,
+                            (aril_tensor *[]){ &full }, space);
+}
+
+static size_t sum_to_scratch(const aril_tensor *out, const aril_tensor *in)
+{
+    aril_tensor full;
+    unsigned mask = summed(out, in, &full);
+    return aril__reduce_scratch(FOR_DTYPE(in, sum), in, mask, 1, (aril_tensor *[]){ &full });
+}
+
 aril_status aril__cpu_sum_to_like(aril__run *r)
 {
-    return sum_to(r->out[0], r->in[0]);
+    return sum_to(r->out[0], r->in[0], r->workspace);
+}
+
+size_t aril__cpu_sum_to_like_scratch(const aril__run *r)
+{
+    return sum_to_scratch(r->out[0], r->in[0]);
+}
+
+static void repeat_blocks(const aril__run *r, aril_tensor *from, aril_tensor *to)
+{
+    const struct repeat_attrs *a = r->attrs;
+    int64_t n = r->out[0]->dim[a->axis[0]];
+    *from = aril__repeat_blocks(r->in[0], a, n, a->times[0]);
+    *to = aril__repeat_blocks(r->out[0], a, n, 1);
 }
 
 aril_status aril__cpu_repeat_grad(aril__run *r)
 {
-    const struct repeat_attrs *a = r->attrs;
-    int64_t n = r->out[0]->dim[a->axis[0]];
-    aril_tensor from = aril__repeat_blocks(r->in[0], a, n, a->times[0]);
-    aril_tensor to = aril__repeat_blocks(r->out[0], a, n, 1);
-    return sum_to(&to, &from);
+    aril_tensor from, to;
+    repeat_blocks(r, &from, &to);
+    return sum_to(&to, &from, r->workspace);
+}
+
+size_t aril__cpu_repeat_grad_scratch(const aril__run *r)
+{
+    aril_tensor from, to;
+    repeat_blocks(r, &from, &to);
+    return sum_to_scratch(&to, &from);
 }

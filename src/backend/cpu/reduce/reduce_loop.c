@@ -1,10 +1,8 @@
 #include "backend/cpu/reduce/reduce_loop.h"
 
-#include "core/memory.h"
 #include "core/loops.h"
 #include "core/parallel.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -38,6 +36,8 @@ typedef struct job {
     int64_t outputs, run;  /* outputs, in runs that blocks do not cross */
     int64_t blocks, width; /* blocks per run, of up to `width` outputs */
     int64_t parts, part;   /* number of parts, and positions per part */
+    int64_t units, each;   /* blocks of all runs, and elements to read for each */
+    int64_t grain;         /* minimum elements per thread */
     bool rows;             /* adjacent elements belong to different outputs */
     word *partial;         /* [parts][planes][outputs] */
 } job;
@@ -295,9 +295,37 @@ static void run_small(const aril__reducer *how, aril__reduce_params params, cons
                                                        1);
 }
 
+/* Cuts the work into units. True when outputs are so few that their inputs have to be cut, too, and
+ * partial results merged. */
+static bool cut_work(job *j, const aril_tensor *in, unsigned mask)
+{
+    lay_out(j, in, mask);
+    int64_t count = j->params.count > 0 ? j->params.count : 1;
+    j->grain = GRAIN / (j->how->weight > 1 ? j->how->weight : 1);
+    if (j->rows && j->run > ROW) {
+        j->blocks = (aril__parallel_chunks(j->run, ROW) + EVEN - 1) / EVEN * EVEN;
+        j->width = ((j->run - 1) / j->blocks / FOLD + 1) * FOLD;
+        j->blocks = aril__parallel_chunks(j->run, j->width);
+    } else { /* blocks of whole runs, or of any number of lines */
+        int64_t one = j->rows ? j->run : 1, max = ROW / one, fits = j->grain / (one * count);
+        j->width = one * (fits < 1 ? 1 : fits < max ? fits : max);
+        j->run = j->outputs;
+        j->blocks = aril__parallel_chunks(j->run, j->width);
+    }
+    j->units = j->outputs / j->run * j->blocks;
+    j->each = j->width * count;
+    if (j->units >= UNITS || j->outputs * count <= j->grain || count < 2 * FOLD) return false;
+    j->parts = aril__parallel_chunks(j->each, j->grain);
+    j->part = (count - 1) / j->parts + 1;
+    if (j->part < FOLD) j->part = FOLD;
+    j->part = (j->part + 63) / 64 * 64;
+    j->parts = aril__parallel_chunks(count, j->part);
+    return true;
+}
+
 aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params params,
                              const aril_tensor *in, unsigned mask, int n_out,
-                             aril_tensor *const *out)
+                             aril_tensor *const *out, void *scratch)
 {
     if (is_small(how, in, out[0])) {
         run_small(how, params, in, n_out, out);
@@ -315,24 +343,12 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
               .n_out = n_out,
               .out = out,
               .base = { in->offset, out[0]->offset, n_out > 1 ? out[1]->offset : 0 },
-              .outputs = out[0]->numel };
+              .outputs = out[0]->numel,
+              .partial = scratch };
     if (j.outputs == 0) return ARIL_OK;
-    lay_out(&j, in, mask);
-
-    int64_t count = j.params.count > 0 ? j.params.count : 1;
-    int64_t grain = GRAIN / (how->weight > 1 ? how->weight : 1); /* elements */
-    if (j.rows && j.run > ROW) {
-        j.blocks = (aril__parallel_chunks(j.run, ROW) + EVEN - 1) / EVEN * EVEN;
-        j.width = ((j.run - 1) / j.blocks / FOLD + 1) * FOLD;
-        j.blocks = aril__parallel_chunks(j.run, j.width);
-    } else { /* blocks of whole runs, or of any number of lines */
-        int64_t one = j.rows ? j.run : 1, max = ROW / one, fits = grain / (one * count);
-        j.width = one * (fits < 1 ? 1 : fits < max ? fits : max);
-        j.run = j.outputs;
-        j.blocks = aril__parallel_chunks(j.run, j.width);
-    }
-    int64_t units = j.outputs / j.run * j.blocks, each = j.width * count;
-    if (units >= UNITS || j.outputs * count <= grain || count < 2 * FOLD) {
+    bool in_parts = cut_work(&j, in, mask);
+    int64_t grain = j.grain, units = j.units, each = j.each;
+    if (!in_parts) {
         /* Share few units evenly: one extra chunk on a thread would dominate the time. */
         int64_t some = each < grain ? grain / each : 1;
         int64_t pieces = aril__parallel_pieces(units, each < grain / 4 ? grain / 4 / each : 1);
@@ -340,18 +356,17 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
         aril__parallel_for(units, units < UNITS && even < some ? even : some, full_range, &j);
         return ARIL_OK;
     }
-    j.parts = aril__parallel_chunks(each, grain);
-    j.part = (count - 1) / j.parts + 1;
-    if (j.part < FOLD) j.part = FOLD;
-    j.part = (j.part + 63) / 64 * 64;
-    j.parts = aril__parallel_chunks(count, j.part);
-    j.partial = aril__malloc((size_t)(j.parts * j.outputs) * (size_t)how->planes * sizeof(word));
-    if (!j.partial)
-        return aril__fail(ARIL_ERR_MEMORY, "out of memory for %lld partial results",
-                          (long long)(j.parts * j.outputs));
     aril__parallel_for(j.parts * units, each / j.parts < grain ? grain * j.parts / each : 1,
                        part_range, &j);
     aril__parallel_for(j.outputs, ROW, merge_range, &j);
-    free(j.partial);
     return ARIL_OK;
+}
+
+size_t aril__reduce_scratch(const aril__reducer *how, const aril_tensor *in, unsigned mask,
+                            int n_out, aril_tensor *const *out)
+{
+    job j = { .how = how, .n_out = n_out, .out = out, .outputs = out[0]->numel };
+    if (in->numel <= GRAIN / (how->weight > 1 ? how->weight : 1) || j.outputs == 0) return 0;
+    if (!cut_work(&j, in, mask)) return 0;
+    return (size_t)(j.parts * j.outputs) * (size_t)how->planes * sizeof(word);
 }

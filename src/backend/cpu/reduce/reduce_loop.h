@@ -38,9 +38,12 @@ typedef struct aril__reducer {
 enum { ARIL__REDUCE_ROW = 1024, ARIL__REDUCE_PLANES = 3 };
 
 /* Reduces `in` to out[0] (and out[1] of the same shape if n_out is 2) over the axes of the mask,
- * which have size 1 in the outputs or are missing there. Fills in params.count. */
+ * which have size 1 in the outputs or are missing there. Fills in params.count. `scratch`: as many
+ * bytes as aril__reduce_scratch says. */
 aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params params,
                              const aril_tensor *in, unsigned mask, int n_out,
-                             aril_tensor *const *out);
+                             aril_tensor *const *out, void *scratch);
+size_t aril__reduce_scratch(const aril__reducer *how, const aril_tensor *in, unsigned mask,
+                            int n_out, aril_tensor *const *out);
 
 #endif

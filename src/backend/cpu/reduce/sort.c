@@ -1,12 +1,9 @@
 #include "backend/cpu/reduce/sort.h"
 
 #include "core/loops.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/reduce/sort.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- lines ---- */
@@ -29,7 +26,7 @@ struct job {
     const aril_tensor *t[3]; /* x, values, indices */
     int64_t stride[3], base[3];
     aril__loops lines;
-    atomic_bool failed;
+    char *scratch;
 };
 
 /* Fewer passes for long lines, fewer counters for short ones. */
@@ -187,23 +184,48 @@ static void line(const job *j, const int64_t *offset, char *scratch, void *buffe
     give(j, offset, (int64_t *)(void *)spare, values, p);
 }
 
-static void lines_range(void *ctx, int64_t begin, int64_t end)
+/* The scratch memory of a slot: counters of digits for each piece, then values and keys. */
+static size_t buffer_bytes(const job *j)
+{
+    return j->n < DIGIT_MIN ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
+}
+
+static size_t line_bytes(const job *j)
+{
+    size_t each = j->wide ? 8 + 2 * sizeof(keyed) : 24; /* values, and keys twice */
+    return ((size_t)j->n * each + 63) / 64 * 64;
+}
+
+static void lines_range(void *ctx, int64_t begin, int64_t end, int slot)
 {
     job *j = ctx;
-    size_t each = j->wide ? 8 + 2 * sizeof(keyed) : 24; /* values, and keys twice */
-    size_t buffer = j->n < DIGIT_MIN ? 0 : (size_t)j->pieces * DIGITS * sizeof(int64_t);
-    char *scratch = aril__malloc(buffer + (size_t)j->n * each);
-    if (!scratch) {
-        atomic_store(&j->failed, true);
-        return;
-    }
+    size_t buffer = buffer_bytes(j);
+    char *scratch = j->scratch + (size_t)slot * (buffer + line_bytes(j));
     aril__loops_at p;
     aril__loops_seek(&j->lines, &p, begin, j->base);
     for (; begin < end; begin++) {
         line(j, p.offset, scratch + buffer, buffer ? scratch : NULL);
         if (begin + 1 < end) aril__loops_move(&j->lines, &p, 1);
     }
-    free(scratch);
+}
+
+static void size_job(job *j, const aril_tensor *x, int axis)
+{
+    j->n = x->ndim ? x->dim[axis] : 1;
+    j->wide = aril__dtypes[x->dtype].bits > 32 || j->n > UINT32_MAX;
+    /* Threads share the lines or, if there is only one, each pass over it. */
+    j->pieces = x->numel == j->n ? aril__parallel_pieces(j->n, PIECE) : 1;
+    if (j->pieces > 64) j->pieces = 64;
+}
+
+size_t aril__cpu_sort_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->in[0];
+    job j = { 0 };
+    if (x->numel == 0) return 0;
+    size_job(&j, x, (int)((const struct sort_attrs *)r->attrs)->axis[0]);
+    return (size_t)aril__parallel_slots(x->numel / j.n, GRAIN / j.n) *
+           (buffer_bytes(&j) + line_bytes(&j));
 }
 
 static aril_status run(aril__run *r, kind what)
@@ -213,12 +235,13 @@ static aril_status run(aril__run *r, kind what)
     int axis = (int)a->axis[0];
     job j = { .kind = what,
               .down = a->down[0],
-              .n = x->ndim ? x->dim[axis] : 1,
               .k = a->k[0],
               .out_n = 1,
               .t = { x, r->out[0], r->out[1] },
-              .lines = { .n = 3 } };
+              .lines = { .n = 3 },
+              .scratch = r->workspace };
     if (x->numel == 0 || r->out[0]->numel == 0) return ARIL_OK;
+    size_job(&j, x, axis);
     if (what == SORT)
         j.out_n = j.n;
     else if (what == TOPK)
@@ -237,14 +260,9 @@ static aril_status run(aril__run *r, kind what)
             j.lines.stride[k][at] = j.t[k]->stride[k == 0 || full || d < axis ? d : d - 1];
     }
     aril__loops_merge(&j.lines, 0);
-    j.wide = aril__dtypes[x->dtype].bits > 32 || j.n > UINT32_MAX;
-    /* Threads share the lines or, if there is only one, each pass over it. */
-    j.pieces = x->numel == j.n ? aril__parallel_pieces(j.n, PIECE) : 1;
-    if (j.pieces > 64) j.pieces = 64;
-    aril__parallel_for(x->numel / j.n, GRAIN / j.n, lines_range, &j);
-    if (atomic_load(&j.failed))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory to sort rows of %lld", r->op->name,
-                          (long long)j.n);
+    while (j.pieces > 1 && buffer_bytes(&j) + line_bytes(&j) > r->workspace_bytes) j.pieces--;
+    int slots = (int)(r->workspace_bytes / (buffer_bytes(&j) + line_bytes(&j)));
+    aril__parallel_for_slots(x->numel / j.n, GRAIN / j.n, slots, lines_range, &j);
     return ARIL_OK;
 }
 

@@ -11,4 +11,6 @@ aril_status aril__cpu_median(aril__run *r);
 aril_status aril__cpu_nanmedian(aril__run *r);
 aril_status aril__cpu_mode(aril__run *r);
 
+size_t aril__cpu_sort_scratch(const aril__run *r); /* bytes of memory that each of them needs */
+
 #endif

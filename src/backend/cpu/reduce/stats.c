@@ -142,31 +142,21 @@ enum {
 
 /* ==== the kernels ==== */
 
-aril_status aril__cpu_logsumexp(aril__run *r)
-{
-    const struct reduce_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&lse, WIDE(r)), (aril__reduce_params){ 0 }, r->in[0],
-                            (unsigned)a->mask[0], 1, r->out);
-}
-
-/* Variance, and the mean if the op has a second result. */
-aril_status aril__cpu_var(aril__run *r)
-{
-    const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&variance, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
-}
-
-aril_status aril__cpu_std(aril__run *r)
-{
-    const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&deviation, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], r->n_out, r->out);
-}
-
-aril_status aril__cpu_norm(aril__run *r)
-{
-    const struct stats_attrs *a = r->attrs;
-    return aril__reduce_run(ARIL__PICK(&norm, WIDE(r)), (aril__reduce_params){ .p = a->p[0] },
-                            r->in[0], (unsigned)a->mask[0], 1, r->out);
-}
+/* var and std also give the mean if the op has a second result. */
+#define KERNEL_OF(op_, attrs_, p_, reducer, n_out_)                                                \
+    aril_status aril__cpu_##op_(aril__run *r)                                                      \
+    {                                                                                              \
+        const struct attrs_ *a = r->attrs;                                                         \
+        return aril__reduce_run(ARIL__PICK(&reducer, WIDE(r)), (aril__reduce_params){ .p = (p_) }, \
+                                r->in[0], (unsigned)a->mask[0], (n_out_), r->out, r->workspace);   \
+    }                                                                                              \
+    size_t aril__cpu_##op_##_scratch(const aril__run *r)                                           \
+    {                                                                                              \
+        const struct attrs_ *a = r->attrs;                                                         \
+        return aril__reduce_scratch(ARIL__PICK(&reducer, WIDE(r)), r->in[0], (unsigned)a->mask[0], \
+                                    (n_out_), r->out);                                             \
+    }
+KERNEL_OF(logsumexp, reduce_attrs, 0, lse, 1)
+KERNEL_OF(var, stats_attrs, a->p[0], variance, r->n_out)
+KERNEL_OF(std, stats_attrs, a->p[0], deviation, r->n_out)
+KERNEL_OF(norm, stats_attrs, a->p[0], norm, 1)

@@ -8,7 +8,6 @@
 #include "core/vector/vecmath.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -16,7 +15,6 @@ enum {
     KEYS = 256,
     GROUP = 192, /* queries that make packing the keys worthwhile */
     PER_THREAD = 4,
-    MAX_SLOTS = 64,
 };
 
 /* What a kernel works on: contiguous q [batch,l,e], k [batch,s,e], v [batch,s,ev]. */
@@ -98,61 +96,52 @@ static attention attention_of(const aril__run *r)
     return j;
 }
 
-/* There are as many scratch slots as threads; each thread takes a free one. */
 typedef struct attention_job {
     attention a;
     bool wide;
     int64_t groups, rows; /* number of query groups, and queries per group */
     char *scratch;
     size_t bytes; /* per slot */
-    int slots;
-    atomic_bool used[MAX_SLOTS];
+    int64_t tasks, grain;
 } attention_job;
 
-static int take_slot(attention_job *j)
-{
-    for (int i = 0;; i = (i + 1) % j->slots)
-        if (!atomic_exchange_explicit(&j->used[i], true, memory_order_acquire)) return i;
-}
-
-static void forward_tasks(void *ctx, int64_t begin, int64_t end)
+static void forward_tasks(void *ctx, int64_t begin, int64_t end, int slot)
 {
     attention_job *j = ctx;
-    int slot = take_slot(j);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i % j->groups * j->rows, last = first + j->rows;
         ARIL__PICK(forward, j->wide)
         (&j->a, i / j->groups, first, last < j->a.l ? last : j->a.l,
          j->scratch + (size_t)slot * j->bytes);
     }
-    atomic_store_explicit(&j->used[slot], false, memory_order_release);
 }
 
-static void backward_tasks(void *ctx, int64_t begin, int64_t end)
+static void backward_tasks(void *ctx, int64_t begin, int64_t end, int slot)
 {
     attention_job *j = ctx;
-    int slot = take_slot(j);
     for (int64_t i = begin; i < end; i++)
         ARIL__PICK(backward, j->wide)(&j->a, i, j->scratch + (size_t)slot * j->bytes);
-    atomic_store_explicit(&j->used[slot], false, memory_order_release);
 }
 
-/* Runs tasks that need `elements` of scratch memory each. */
-static aril_status run_tasks(aril__run *r, attention_job *j, int64_t tasks, int64_t elements,
-                             aril__range_fn *fn)
+/* Cuts tasks that need `elements` of scratch memory each. */
+static void cut_tasks(attention_job *j, int64_t tasks, int64_t elements)
 {
-    int64_t threads = aril__parallel_is_serial() ? 1 : aril_threads();
-    int64_t grain = (tasks + MAX_SLOTS * PER_THREAD - 1) / (MAX_SLOTS * PER_THREAD);
-    if (threads > MAX_SLOTS) { /* as many chunks of tasks as slots */
-        threads = MAX_SLOTS;
-        grain = (tasks + MAX_SLOTS - 1) / MAX_SLOTS;
-    }
-    j->slots = (int)(threads < tasks ? threads : tasks);
+    enum { CHUNKS = 256 };
+    j->tasks = tasks;
+    j->grain = (tasks + CHUNKS - 1) / CHUNKS;
     j->bytes = ((size_t)elements * (j->wide ? 8 : 4) + 63) & ~(size_t)63;
-    j->scratch = aril__device_alloc(r->device, j->bytes * (size_t)j->slots);
-    if (!j->scratch) return ARIL_ERR_MEMORY;
-    aril__parallel_for(tasks, grain, fn, j);
-    aril__device_free(r->device, j->scratch, j->bytes * (size_t)j->slots);
+}
+
+static size_t scratch_of(const attention_job *j)
+{
+    return (size_t)aril__parallel_slots(j->tasks, j->grain) * j->bytes;
+}
+
+static aril_status run_tasks(aril__run *r, attention_job *j, aril__slot_fn *fn)
+{
+    if (j->tasks == 0) return ARIL_OK;
+    j->scratch = r->workspace;
+    aril__parallel_for_slots(j->tasks, j->grain, (int)(r->workspace_bytes / j->bytes), fn, j);
     return ARIL_OK;
 }
 
@@ -161,25 +150,49 @@ static int64_t rounded(int64_t n)
     return (n + ARIL__GEMM_MAX_PANEL - 1) / ARIL__GEMM_MAX_PANEL * ARIL__GEMM_MAX_PANEL;
 }
 
-aril_status aril__cpu_attention(aril__run *r)
+static attention_job forward_job(const aril__run *r)
 {
     attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
     const attention *a = &j.a;
-    if (a->batch == 0 || a->l == 0) return ARIL_OK;
+    if (a->batch == 0 || a->l == 0) return j;
     int64_t wanted = PER_THREAD * aril_threads(), max = (a->l + GROUP - 1) / GROUP;
     j.groups = (wanted + a->batch - 1) / a->batch;
     if (j.groups > max) j.groups = max;
     j.rows = ((a->l + j.groups - 1) / j.groups + QUERIES - 1) / QUERIES * QUERIES;
     j.groups = (a->l + j.rows - 1) / j.rows;
-    return run_tasks(r, &j, a->batch * j.groups, QUERIES * KEYS + rounded(a->s) * a->e,
-                     forward_tasks);
+    cut_tasks(&j, a->batch * j.groups, QUERIES * KEYS + rounded(a->s) * a->e);
+    return j;
+}
+
+static attention_job backward_job(const aril__run *r)
+{
+    attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
+    const attention *a = &j.a;
+    if (a->batch > 0)
+        cut_tasks(&j, a->batch, 2 * QUERIES * KEYS + a->l + rounded(a->s) * (a->e + a->ev));
+    return j;
+}
+
+size_t aril__cpu_attention_scratch(const aril__run *r)
+{
+    attention_job j = forward_job(r);
+    return scratch_of(&j);
+}
+
+size_t aril__cpu_attention_grad_scratch(const aril__run *r)
+{
+    attention_job j = backward_job(r);
+    return scratch_of(&j);
+}
+
+aril_status aril__cpu_attention(aril__run *r)
+{
+    attention_job j = forward_job(r);
+    return run_tasks(r, &j, forward_tasks);
 }
 
 aril_status aril__cpu_attention_grad(aril__run *r)
 {
-    attention_job j = { .a = attention_of(r), .wide = r->type == ARIL_F64 };
-    const attention *a = &j.a;
-    if (a->batch == 0) return ARIL_OK;
-    int64_t elements = 2 * QUERIES * KEYS + a->l + rounded(a->s) * (a->e + a->ev);
-    return run_tasks(r, &j, a->batch, elements, backward_tasks);
+    attention_job j = backward_job(r);
+    return run_tasks(r, &j, backward_tasks);
 }

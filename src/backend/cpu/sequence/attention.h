@@ -7,4 +7,8 @@
 aril_status aril__cpu_attention(aril__run *r);
 aril_status aril__cpu_attention_grad(aril__run *r);
 
+/* Bytes of memory that they need. */
+size_t aril__cpu_attention_scratch(const aril__run *r);
+size_t aril__cpu_attention_grad_scratch(const aril__run *r);
+
 #endif

@@ -10,8 +10,10 @@
            __VA_ARGS__)
 
 const aril__row aril__cpu_sequence_rows[] = {
-    KERNEL(attention, cpu_attention, .dtypes = DT_FLOAT, .native = F32_F64),
-    KERNEL(attention_grad, cpu_attention_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(attention, cpu_attention, .dtypes = DT_FLOAT, .native = F32_F64,
+           .workspace = aril__cpu_attention_scratch),
+    KERNEL(attention_grad, cpu_attention_grad, .dtypes = DT_FLOAT, .native = F32_F64,
+           .workspace = aril__cpu_attention_grad_scratch),
     RECURRENT(rnn_seq, cpu_rnn, .reserve = NULL),
     RECURRENT(lstm_seq, cpu_rnn, .reserve = ARIL__CPU_RNN),
     RECURRENT(gru_seq, cpu_rnn, .reserve = ARIL__CPU_RNN),

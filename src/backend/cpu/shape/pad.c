@@ -2,12 +2,10 @@
 
 #include "aril/index.h"
 #include "backend/cpu/index/indexing.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/pad.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { GRAIN = 16 * 1024 };
@@ -44,16 +42,26 @@ typedef struct pad_map {
     const aril__combiner *combiner;
 } pad_map;
 
-/* One block of memory for all tables; the caller frees from[0]. */
-static aril_status make_map(pad_map *m, const struct pad_attrs *a)
+/* Bytes of all tables. */
+static size_t map_bytes(const aril_tensor *padded, const struct pad_attrs *a)
 {
     int64_t total = 0;
-    for (int d = 0; d < m->ndim; d++) total += m->padded->dim[d];
-    int64_t *at = aril__malloc((size_t)(total ? total : 1) * sizeof *at);
-    if (!at)
-        return aril__fail(ARIL_ERR_MEMORY, "pad: out of memory for %lld positions",
-                          (long long)total);
-    m->from[0] = at;
+    for (int d = 0; d < padded->ndim; d++) total += padded->dim[d];
+    return a->mode[0] == ARIL_PAD_CONSTANT ? 0 : (size_t)total * sizeof(int64_t);
+}
+
+size_t aril__cpu_pad_scratch(const aril__run *r)
+{
+    return map_bytes(r->out[0], r->attrs);
+}
+
+size_t aril__cpu_pad_grad_scratch(const aril__run *r)
+{
+    return map_bytes(r->in[0], r->attrs);
+}
+
+static void make_map(pad_map *m, const struct pad_attrs *a, int64_t *at)
+{
     m->rows = m->batch = 1;
     bool padded = false;
     for (int d = 0; d < m->ndim; d++) {
@@ -66,7 +74,6 @@ static aril_status make_map(pad_map *m, const struct pad_attrs *a)
             if (padded) m->batch *= m->padded->dim[d];
         }
     }
-    return ARIL_OK;
 }
 
 /* The offset of the row of x that is the source of a row of the padded tensor. */
@@ -125,11 +132,9 @@ aril_status aril__cpu_pad(aril__run *r)
                   .x = r->in[0],
                   .bytes = aril__dtypes[out->dtype].bits / 8,
                   .mover = aril__mover_of((aril_dtype)out->dtype) };
-    aril_status s = make_map(&m, a);
-    if (s < 0) return s;
+    make_map(&m, a, r->workspace);
     int64_t grain = GRAIN / out->dim[out->ndim - 1];
     aril__parallel_for(m.rows, grain > 1 ? grain : 1, pad_rows, &m);
-    free(m.from[0]);
     return ARIL_OK;
 }
 
@@ -149,21 +154,30 @@ aril_status aril__cpu_pad_grad(aril__run *r)
                   .x = out,
                   .bytes = aril__dtypes[out->dtype].bits / 8,
                   .combiner = aril__combiner_of(r->type) };
-    aril_status s = make_map(&m, a);
-    if (s < 0) return s;
+    make_map(&m, a, r->workspace);
     int64_t grain = GRAIN / (r->in[0]->numel / (m.rows / m.batch));
     aril__parallel_for(m.rows / m.batch, grain > 1 ? grain : 1, unpad_batches, &m);
-    free(m.from[0]);
     return ARIL_OK;
 }
 
 /* ---- channels-last: the same, with the axes in memory order ---- */
 
-const char *aril__cpu_pad_last_prepare(const aril__run *r, aril__plan *plan)
+static const char *why_not_last(const aril__run *r)
 {
-    (void)plan;
     bool last = aril__is_only_channels_last(r->in[0]) && aril__is_only_channels_last(r->out[0]);
     return last && r->in[0]->numel && r->out[0]->numel ? NULL : "not channels-last";
+}
+
+const char *aril__cpu_pad_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    plan->workspace = aril__cpu_pad_scratch(r);
+    return why_not_last(r);
+}
+
+const char *aril__cpu_pad_grad_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    plan->workspace = aril__cpu_pad_grad_scratch(r);
+    return why_not_last(r);
 }
 
 /* Axis k in memory order: samples, spatial axes, channels. */

@@ -10,9 +10,10 @@ const aril__row aril__cpu_shape_rows[] = {
     KERNEL(pad, cpu_pad_last, .dtypes = DT_COMPUTE, .strided = true,
            .prepare = aril__cpu_pad_last_prepare),
     KERNEL(pad_grad, cpu_pad_grad_last, .dtypes = F32_F64, .strided = true,
-           .prepare = aril__cpu_pad_last_prepare),
-    KERNEL(pad, cpu_pad, .dtypes = DT_WHOLE_BYTES),
-    KERNEL(pad_grad, cpu_pad_grad, .dtypes = DT_FLOAT, .native = F32_F64),
+           .prepare = aril__cpu_pad_grad_last_prepare),
+    KERNEL(pad, cpu_pad, .dtypes = DT_WHOLE_BYTES, .workspace = aril__cpu_pad_scratch),
+    KERNEL(pad_grad, cpu_pad_grad, .dtypes = DT_FLOAT, .native = F32_F64,
+           .workspace = aril__cpu_pad_grad_scratch),
 
     KERNEL(roll, cpu_roll, .dtypes = DT_COMPUTE),
     KERNEL(tril, cpu_tril, .dtypes = DT_COMPUTE),

@@ -27,7 +27,7 @@ typedef struct fft_job {
     void *out;
     int64_t n;
     int inverse, norm, twice;
-    atomic_int failed;
+    void *scratch; /* scratch_elements for each slot */
 } fft_job;
 
 /* Factors of n, fours first; -1 if one is larger than LARGEST. */
@@ -38,6 +38,20 @@ static int factors_of(int64_t n, int *factor)
     for (int f = 2; f <= LARGEST; f++)
         for (; n % f == 0; n /= f) factor[count++] = f;
     return n == 1 ? count : -1;
+}
+
+/* The length of the convolution that computes a transform whose length has a large factor. */
+static int64_t convolved(int64_t n)
+{
+    int64_t m = 1;
+    while (m < 2 * n - 1) m *= 2;
+    return m;
+}
+
+/* Elements of scratch memory to transform rows, with buffers of that length. */
+static int64_t scratch_elements(int64_t length)
+{
+    return (4 * APART((length <= SHORT ? LANES : 1) * length) + 15) / 16 * 16;
 }
 
 /* exp(-2 pi i k / n), 0 <= k < n, from angles of at most an eighth of a turn. */
@@ -89,6 +103,14 @@ static void free_plan(kept_plan *p)
     *p = (kept_plan){ 0 };
 }
 
+static void *new_plan(int64_t n, bool wide)
+{
+    aril__allocations_allow(); /* a cache */
+    void *plan = ARIL__PICK(plan_new, wide)(n);
+    aril__allocations_allow_end();
+    return plan;
+}
+
 /* Returns a plan and its cache slot, -1 if it is not cached. NULL when out of memory. */
 static void *take_plan(int64_t n, bool wide, int *slot)
 {
@@ -105,7 +127,7 @@ static void *take_plan(int64_t n, bool wide, int *slot)
             oldest = i;
         }
     }
-    if (!plan && (plan = ARIL__PICK(plan_new, wide)(n)) && oldest >= 0) {
+    if (!plan && (plan = new_plan(n, wide)) && oldest >= 0) {
         kept_plan *p = &plans.at[oldest];
         if (p->plan) free_plan(p);
         *p = (kept_plan){ .plan = plan, .n = n, .wide = wide, .level = level };
@@ -136,42 +158,73 @@ void aril__cpu_fft_end(void)
         if (plans.at[i].plan) free_plan(&plans.at[i]);
 }
 
-static aril_status run(aril__run *r, kind which, int64_t n)
+/* The length of the transform. */
+static int64_t size_of(const aril__run *r, kind which)
+{
+    const aril_tensor *t = which == C2R ? r->out[0] : r->in[0];
+    return t->dim[t->ndim - (which == C2C ? 2 : 1)];
+}
+
+static int64_t rows_of(const aril__run *r, kind which, int64_t n)
+{
+    const aril_tensor *t = which == C2R ? r->out[0] : r->in[0];
+    return t->numel / (which == C2C ? 2 * n : n);
+}
+
+static int64_t grain_of(int64_t n)
+{
+    return n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
+}
+
+/* Bytes of scratch memory for each thread. */
+static size_t slot_bytes(const aril__run *r, int64_t n)
+{
+    int factor[64];
+    int64_t length = factors_of(n, factor) < 0 ? convolved(n) : n;
+    return (size_t)scratch_elements(length) *
+           (r->type == ARIL_F64 ? sizeof(double) : sizeof(float));
+}
+
+static size_t scratch_for(const aril__run *r, kind which)
+{
+    if (r->out[0]->numel == 0) return 0;
+    int64_t n = size_of(r, which);
+    return (size_t)aril__parallel_slots(rows_of(r, which, n), grain_of(n)) * slot_bytes(r, n);
+}
+
+static aril_status run(aril__run *r, kind which)
 {
     const struct fft_attrs *a = r->attrs;
     bool wide = r->type == ARIL_F64;
+    if (r->out[0]->numel == 0) return ARIL_OK;
     fft_job j = { .kind = which,
                   .in = aril__ptr(r->in[0]),
                   .out = aril__ptr(r->out[0]),
-                  .n = n,
+                  .n = size_of(r, which),
                   .inverse = (int)a->inverse[0],
                   .norm = (int)a->norm[0],
-                  .twice = (int)a->twice[0] };
-    if (r->out[0]->numel == 0) return ARIL_OK;
-    int64_t rows = which == C2R   ? r->out[0]->numel / n
-                   : which == R2C ? r->in[0]->numel / n
-                                  : r->in[0]->numel / (2 * n);
-    int64_t grain = n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
+                  .twice = (int)a->twice[0],
+                  .scratch = r->workspace };
     int slot;
-    void *plan = take_plan(n, wide, &slot);
+    void *plan = take_plan(j.n, wide, &slot);
+    if (!plan) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     j.plan = plan;
-    if (plan) aril__parallel_for(rows, grain, ARIL__PICK(rows, wide), &j);
-    bool failed = !plan || atomic_load(&j.failed);
-    if (plan) give_plan(plan, wide, slot);
-    return failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name) : ARIL_OK;
+    aril__parallel_for_slots(rows_of(r, which, j.n), grain_of(j.n),
+                             (int)(r->workspace_bytes / slot_bytes(r, j.n)), ARIL__PICK(rows, wide),
+                             &j);
+    give_plan(plan, wide, slot);
+    return ARIL_OK;
 }
 
-aril_status aril__cpu_fft_c2c(aril__run *r)
-{
-    return run(r, C2C, r->in[0]->dim[r->in[0]->ndim - 2]);
-}
-
-aril_status aril__cpu_fft_r2c(aril__run *r)
-{
-    return run(r, R2C, r->in[0]->dim[r->in[0]->ndim - 1]);
-}
-
-aril_status aril__cpu_fft_c2r(aril__run *r)
-{
-    return run(r, C2R, r->out[0]->dim[r->out[0]->ndim - 1]);
-}
+#define KERNEL_OF(op_, kind_)                            \
+    aril_status aril__cpu_##op_(aril__run *r)            \
+    {                                                    \
+        return run(r, kind_);                            \
+    }                                                    \
+    size_t aril__cpu_##op_##_scratch(const aril__run *r) \
+    {                                                    \
+        return scratch_for(r, kind_);                    \
+    }
+KERNEL_OF(fft_c2c, C2C)
+KERNEL_OF(fft_r2c, R2C)
+KERNEL_OF(fft_c2r, C2R)

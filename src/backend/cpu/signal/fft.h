@@ -11,4 +11,9 @@ aril_status aril__cpu_fft_c2r(aril__run *r);
 /* Frees the cached plans. */
 void aril__cpu_fft_end(void);
 
+/* Bytes of memory that they need. */
+size_t aril__cpu_fft_c2c_scratch(const aril__run *r);
+size_t aril__cpu_fft_r2c_scratch(const aril__run *r);
+size_t aril__cpu_fft_c2r_scratch(const aril__run *r);
+
 #endif

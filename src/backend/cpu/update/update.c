@@ -6,10 +6,10 @@
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/stage.h"
+#include "ops/shape/copy.h"
 #include "ops/update/update.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -145,32 +145,75 @@ static bool is_direct(const struct update_attrs *a, aril_tensor *const *item)
     return true;
 }
 
-/* Runs `kernel`, with contiguous copies in place of items whose tensors are stored differently. All
- * memory is taken before anything is written; items that need no copy need none at all. */
-static aril_status run_direct(aril__run *r, aril_status (*kernel)(aril__run *r))
+/* A contiguous copy of an input in scratch memory. */
+typedef struct copy {
+    aril_tensor t;
+    aril__storage storage;
+} copy;
+
+static size_t rounded(size_t bytes)
 {
-    int n = aril__items(r->op, r->n_in), fixed = r->op->fixed, direct = 0;
-    for (int i = 0; i < n; i++) direct += is_direct(r->attrs, r->in + fixed + i * ARIL__ITEM);
-    if (direct == n) return kernel(r);
-    aril_tensor **in = aril__malloc((size_t)r->n_in * sizeof *in);
-    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < r->n_in && s == ARIL_OK; i++) {
-        int item = (i - fixed) / ARIL__ITEM * ARIL__ITEM + fixed;
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Whether input i belongs to an item that needs copies. */
+static bool is_copied(const aril__run *r, int i)
+{
+    int fixed = r->op->fixed, item = (i - fixed) / ARIL__ITEM * ARIL__ITEM + fixed;
+    return i >= fixed && r->in[i] && !is_direct(r->attrs, r->in + item);
+}
+
+static bool all_direct(const aril__run *r)
+{
+    for (int i = 0; i < aril__items(r->op, r->n_in); i++)
+        if (!is_direct(r->attrs, r->in + r->op->fixed + i * ARIL__ITEM)) return false;
+    return true;
+}
+
+/* Bytes of the copies, and of the list of inputs with them. */
+static size_t copies_bytes(const aril__run *r)
+{
+    if (all_direct(r)) return 0;
+    size_t bytes = rounded((size_t)r->n_in * sizeof(aril_tensor *));
+    for (int i = 0; i < r->n_in; i++)
+        if (is_copied(r, i))
+            bytes += rounded(sizeof(copy)) +
+                     rounded(aril__dtype_bytes((aril_dtype)r->in[i]->dtype, r->in[i]->numel));
+    return bytes;
+}
+
+static copy *copy_to(char *memory, aril_tensor *from)
+{
+    copy *c = (copy *)(void *)memory;
+    *c = (copy){ .t = *from,
+                 .storage = { .device = from->storage->device,
+                              .data = memory + rounded(sizeof *c) } };
+    c->t.storage = &c->storage;
+    c->t.offset = 0;
+    aril__dense_strides(c->t.ndim, c->t.dim, c->t.stride);
+    aril__copy_elements(&c->t, from);
+    return c;
+}
+
+/* Runs `kernel`, with contiguous copies in `memory` in place of items whose tensors are stored
+ * differently. */
+static aril_status run_direct(aril__run *r, char *memory, aril_status (*kernel)(aril__run *r))
+{
+    if (all_direct(r)) return kernel(r);
+    aril_tensor **in = (aril_tensor **)(void *)memory;
+    memory += rounded((size_t)r->n_in * sizeof *in);
+    for (int i = 0; i < r->n_in; i++) {
         in[i] = r->in[i];
-        if (i < fixed || !in[i] || is_direct(r->attrs, r->in + item)) continue;
-        in[i] = aril_contiguous(in[i]);
-        s = aril_tensor_status(in[i]);
+        if (!is_copied(r, i)) continue;
+        in[i] = &copy_to(memory, r->in[i])->t;
+        memory += rounded(sizeof(copy)) +
+                  rounded(aril__dtype_bytes((aril_dtype)in[i]->dtype, in[i]->numel));
     }
     aril__run copied = *r;
     copied.in = in;
-    if (s == ARIL_OK) s = kernel(&copied);
+    aril_status s = kernel(&copied);
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++)
         if (in[i] != r->in[i] && aril__changes(r->op, i)) s = aril__copy_back(r->in[i], in[i]);
-    free(in);
     return s;
 }
 
@@ -239,7 +282,12 @@ static aril_status update_list(aril__run *r)
 
 aril_status aril__cpu_update(aril__run *r)
 {
-    return run_direct(r, update_list);
+    return run_direct(r, r->workspace, update_list);
+}
+
+size_t aril__cpu_update_scratch(const aril__run *r)
+{
+    return copies_bytes(r);
 }
 
 /* ---- norms ---- */
@@ -265,21 +313,23 @@ static void run_norms(void *ctx, int64_t begin, int64_t end)
     }
 }
 
-static aril_status norms_list(aril__run *r)
+/* Two sums for each chunk of the largest parameter. */
+static size_t sums_bytes(const aril__run *r)
 {
-    enum { FEW = 16 };
-    const struct update_attrs *a = r->attrs;
-    double few[2 * FEW];
-    norms_job j = { .fn = ARIL__PICK(norms, r->type == ARIL_F64)[a->rule[0]], .sums = few };
-    int n = aril__items(r->op, r->n_in);
     int64_t max = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < aril__items(r->op, r->n_in); i++) {
         int64_t numel = r->in[ARIL__NORMS_FIXED + i * ARIL__ITEM + ARIL__ITEM_P]->numel;
         max = numel > max ? numel : max;
     }
-    size_t chunks = (size_t)aril__parallel_chunks(max, GRAIN);
-    if (chunks > FEW && !(j.sums = aril__malloc(chunks * 2 * sizeof *j.sums)))
-        return aril__fail(ARIL_ERR_MEMORY, "update_norms: out of memory");
+    return rounded((size_t)aril__parallel_chunks(max, GRAIN) * 2 * sizeof(double));
+}
+
+static aril_status norms_list(aril__run *r)
+{
+    const struct update_attrs *a = r->attrs;
+    norms_job j = { .fn = ARIL__PICK(norms, r->type == ARIL_F64)[a->rule[0]],
+                    .sums = r->workspace };
+    int n = aril__items(r->op, r->n_in);
     for (int i = 0; i < n; i++) {
         aril__update_values v = aril__update_values_of(r, i);
         fill_part(r, i, &j.u);
@@ -293,11 +343,15 @@ static aril_status norms_list(aril__run *r)
         }
         aril__update_put_norms(r, i, sqrt(of_p), sqrt(of_d));
     }
-    if (j.sums != few) free(j.sums);
     return ARIL_OK;
 }
 
 aril_status aril__cpu_update_norms(aril__run *r)
 {
-    return run_direct(r, norms_list);
+    return run_direct(r, (char *)r->workspace + sums_bytes(r), norms_list);
+}
+
+size_t aril__cpu_update_norms_scratch(const aril__run *r)
+{
+    return sums_bytes(r) + copies_bytes(r);
 }

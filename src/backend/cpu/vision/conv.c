@@ -6,6 +6,7 @@
 #include "backend/activation.h"
 #include "ops/vision/conv.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* Work is cut by size alone, so results do not depend on the number of threads. */
@@ -24,7 +25,9 @@ typedef struct job {
     int64_t x_step, y_step; /* between adjacent positions */
     int64_t cb, c_blocks;   /* channels of x per block, and number of blocks */
     int64_t block, blocks;  /* positions of y per block, and number of blocks */
-    atomic_bool failed;
+    int64_t units, grain;   /* of work, and how many to run together */
+    char *scratch;          /* columns of a block, `each` bytes for each slot */
+    size_t each;            /* 0: not needed */
 } job;
 
 typedef struct matrix {
@@ -102,6 +105,12 @@ static bool row_start(const aril__conv *d, const row_taps *t, const int64_t *o, 
     return true;
 }
 
+/* The columns of a thread; NULL if none are needed. */
+static void *columns_of(const job *j, int slot)
+{
+    return j->each ? j->scratch + (size_t)slot * j->each : NULL;
+}
+
 /* Columns as a matrix [channels and taps, positions]. */
 static matrix columns(const job *j, void *col, int64_t np)
 {
@@ -171,71 +180,88 @@ static void activate(aril__run *r)
     aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
 }
 
+/* Sizes and the cut into units and blocks, which do not depend on the memory order of the images. */
+static void cut_job(const aril__run *r, job *j)
+{
+    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    aril__conv_describe(r, &j->d);
+    const aril__conv *d = &j->d;
+    j->taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
+    j->area = d->out[0] * d->out[1] * d->out[2];
+    j->direct = j->taps == 1;
+    for (int i = 0; i < 3; i++)
+        j->direct = j->direct && d->stride[i] == 1 && d->begin[i] == 0 && d->in[i] == d->out[i];
+    if (forward) {
+        j->cb = d->c;
+        choose_blocks(j, j->cb * j->taps, d->batch * d->groups);
+        j->units = d->batch * d->groups * j->blocks;
+        j->grain = grain_of(j->block * j->taps * d->c * d->k);
+    } else {
+        int64_t others = weights ? d->groups : d->batch * d->groups;
+        choose_channels(j, others);
+        choose_blocks(j, j->cb * j->taps, UNITS);
+        j->units = others * j->c_blocks;
+        j->grain = grain_of(j->area * j->taps * j->cb * d->k * (weights ? d->batch : 1));
+    }
+    size_t size = r->type == ARIL_F64 ? sizeof(double) : sizeof(float);
+    size_t bytes = (size_t)(j->cb * j->taps * j->block) * size;
+    j->each = j->direct ? 0 : (bytes + 63) / 64 * 64;
+}
+
+/* One channel of x per group, contiguous: without matrix products. */
+static void run_planes(const aril__run *r, job *j)
+{
+    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    bool wide = r->type == ARIL_F64;
+    const aril__conv *d = &j->d;
+    int64_t work = j->area * j->taps * d->k;
+    int64_t planes = forward   ? d->batch * d->k * d->groups
+                     : weights ? d->k * d->groups
+                               : d->batch * d->groups;
+    aril__parallel_for(planes,
+                       grain_of(forward   ? work / d->k
+                                : weights ? work * d->batch
+                                          : work),
+                       forward   ? wide ? depth_forward_f64 : depth_forward_f32
+                       : weights ? wide ? depth_weights_f64 : depth_weights_f32
+                       : wide    ? depth_data_f64
+                                 : depth_data_f32,
+                       j);
+}
+
 /* Operands are ready: all contiguous, or images channels-last. */
 static aril_status run_ready(aril__run *r, bool last)
 {
-    job j = { .last = last };
+    job j = { .last = last, .scratch = r->workspace };
     bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
     bool wide = r->type == ARIL_F64;
-    aril__conv_describe(r, &j.d);
+    cut_job(r, &j);
     const aril__conv *d = &j.d;
-    j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
-    j.area = d->out[0] * d->out[1] * d->out[2];
     /* Dimensions of size 1 may have any stride, so compute the strides from the sizes. */
     j.x_step = last ? d->c * d->groups : 1;
     j.y_step = last ? d->k * d->groups : 1;
     j.d.x_stride[1] = last ? 1 : d->in[0] * d->in[1] * d->in[2];
     j.d.y_stride[1] = last ? 1 : j.area;
     j.d.w_stride[0] = d->c * j.taps;
-    j.direct = j.taps == 1;
-    for (int i = 0; i < 3; i++)
-        j.direct = j.direct && d->stride[i] == 1 && d->begin[i] == 0 && d->in[i] == d->out[i];
-
-    int64_t planes, work;
-    if (d->c == 1 && d->groups > 1 && !last) {
-        work = j.area * j.taps * d->k;
-        planes = forward   ? d->batch * d->k * d->groups
-                 : weights ? d->k * d->groups
-                           : d->batch * d->groups;
-        aril__parallel_for(planes,
-                           grain_of(forward   ? work / d->k
-                                    : weights ? work * d->batch
-                                              : work),
-                           forward   ? wide ? depth_forward_f64 : depth_forward_f32
-                           : weights ? wide ? depth_weights_f64 : depth_weights_f32
-                           : wide    ? depth_data_f64
-                                     : depth_data_f32,
-                           &j);
-        if (d->activation) activate(r);
-        return ARIL_OK;
-    }
-    if (forward) {
-        j.cb = d->c;
-        choose_blocks(&j, j.cb * j.taps, d->batch * d->groups);
-        work = j.block * j.taps * d->c * d->k;
-        aril__parallel_for(d->batch * d->groups * j.blocks, grain_of(work),
-                           wide ? run_forward_f64 : run_forward_f32, &j);
-    } else {
-        int64_t others = weights ? d->groups : d->batch * d->groups;
-        choose_channels(&j, others);
-        choose_blocks(&j, j.cb * j.taps, UNITS);
-        work = j.area * j.taps * j.cb * d->k * (weights ? d->batch : 1);
-        aril__parallel_for(others * j.c_blocks, grain_of(work),
-                           weights ? wide ? run_weights_f64 : run_weights_f32
-                           : wide  ? run_data_f64
-                                   : run_data_f32,
-                           &j);
-    }
-    if (d->activation && !j.failed) activate(r);
-    return j.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for columns", r->op->name)
-                    : ARIL_OK;
+    if (d->c == 1 && d->groups > 1 && !last)
+        run_planes(r, &j);
+    else
+        aril__parallel_for_slots(j.units, j.grain,
+                                 j.each ? (int)(r->workspace_bytes / j.each) : INT_MAX,
+                                 forward   ? wide ? run_forward_f64 : run_forward_f32
+                                 : weights ? wide ? run_weights_f64 : run_weights_f32
+                                 : wide    ? run_data_f64
+                                           : run_data_f32,
+                                 &j);
+    if (d->activation) activate(r);
+    return ARIL_OK;
 }
 
 static aril_status run_depth(aril__run *r)
 {
     aril__conv d;
     aril__conv_describe(r, &d);
-    if (!aril__cpu_conv_depth(r->op, r->type, &d)) return ARIL_ERR_MEMORY;
+    aril__cpu_conv_depth(r->op, r->type, &d, r->workspace);
     if (d.activation) activate(r);
     return ARIL_OK;
 }
@@ -261,6 +287,16 @@ static operands operands_of(const aril__run *r)
     return o;
 }
 
+/* Bytes of scratch memory. */
+static size_t scratch_for(const aril__run *r, const operands *o, bool contiguous)
+{
+    job j = { 0 };
+    if (o->from->numel <= 0 || o->to->numel <= 0 || o->w->numel <= 0) return 0;
+    cut_job(r, &j);
+    if (o->depth) return contiguous ? 0 : aril__cpu_conv_depth_scratch(r->op, r->type, &j.d);
+    return (size_t)aril__parallel_slots(j.units, j.grain) * j.each;
+}
+
 /* Images are channels-last, unless all operands that are already in memory are contiguous or
  * channels are processed plane by plane. */
 const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan)
@@ -272,6 +308,7 @@ const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan)
     plan->in[0] = image;
     plan->in[1].order = plan->in[2].order = plan->out[0].order = ARIL_ORDER_CONTIGUOUS;
     *(o.weights ? &plan->in[1] : &plan->out[0]) = image;
+    plan->workspace = scratch_for(r, &o, image.order == ARIL_ORDER_CONTIGUOUS);
     return NULL;
 }
 

@@ -40,13 +40,15 @@ typedef struct job {
         for (int64_t c = 0; c < j->channels && bias; c++) to[c] = bias[c * d->bias_stride]; \
     } while (0)
 
-static bool run_images(job *j, aril_dtype type)
+static size_t images_scratch(const job *j, aril_dtype type)
+{
+    return aril__dtype_bytes(type, (j->taps + 1) * j->channels);
+}
+
+static void run_images(job *j, aril_dtype type, char *space)
 {
     const aril__conv *d = &j->d;
     const int64_t *size = j->data ? d->in : d->out;
-    size_t bytes = aril__dtype_bytes(type, (j->taps + 1) * j->channels);
-    char *space = aril__device_alloc(aril__cpu_device, bytes);
-    if (!space) return false;
     if (type == ARIL_F64)
         TURN(double);
     else
@@ -56,11 +58,10 @@ static bool run_images(job *j, aril_dtype type)
     int64_t work = size[2] * j->channels * j->taps;
     aril__parallel_for(d->batch * size[0] * size[1], work < CHUNK_WORK ? CHUNK_WORK / work : 1,
                        ARIL__PICK(depth_rows, type == ARIL_F64), j);
-    aril__device_free(aril__cpu_device, space, bytes);
-    return true;
 }
 
-static bool run_weights(job *j, aril_dtype type)
+/* Cuts into slabs, and returns the bytes of their partial results. */
+static size_t cut_weights(job *j, aril_dtype type)
 {
     const aril__conv *d = &j->d;
     j->rows = d->batch * d->out[0] * d->out[1];
@@ -69,18 +70,38 @@ static bool run_weights(job *j, aril_dtype type)
     if (work * j->slab < CHUNK_WORK) j->slab = CHUNK_WORK / work;
     if (d->out[2] * j->slab < SLAB_POSITIONS) j->slab = SLAB_POSITIONS / d->out[2];
     j->slabs = (j->rows + j->slab - 1) / j->slab;
-    size_t bytes = aril__dtype_bytes(type, j->slabs * j->taps * j->channels);
-    if (!(j->partial = aril__device_alloc(aril__cpu_device, bytes))) return false;
-    aril__parallel_for(j->slabs, 1, ARIL__PICK(depth_slabs, type == ARIL_F64), j);
-    aril__parallel_for(j->taps * j->channels, SUMS, ARIL__PICK(depth_sums, type == ARIL_F64), j);
-    aril__device_free(aril__cpu_device, j->partial, bytes);
-    return true;
+    return aril__dtype_bytes(type, j->slabs * j->taps * j->channels);
 }
 
-bool aril__cpu_conv_depth(const aril__op *op, aril_dtype type, const aril__conv *d)
+static void run_weights(job *j, aril_dtype type, void *space)
+{
+    cut_weights(j, type);
+    j->partial = space;
+    aril__parallel_for(j->slabs, 1, ARIL__PICK(depth_slabs, type == ARIL_F64), j);
+    aril__parallel_for(j->taps * j->channels, SUMS, ARIL__PICK(depth_sums, type == ARIL_F64), j);
+}
+
+static job job_of(const aril__op *op, const aril__conv *d)
 {
     job j = { .d = *d, .channels = d->groups };
     j.taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
     j.data = op == &aril__op_conv_dgrad || op == &aril__op_conv_transpose;
-    return op == &aril__op_conv_wgrad ? run_weights(&j, type) : run_images(&j, type);
+    return j;
+}
+
+/* f16 and bf16 are staged through f32. */
+size_t aril__cpu_conv_depth_scratch(const aril__op *op, aril_dtype type, const aril__conv *d)
+{
+    job j = job_of(op, d);
+    if (type != ARIL_F64) type = ARIL_F32;
+    return op == &aril__op_conv_wgrad ? cut_weights(&j, type) : images_scratch(&j, type);
+}
+
+void aril__cpu_conv_depth(const aril__op *op, aril_dtype type, const aril__conv *d, void *scratch)
+{
+    job j = job_of(op, d);
+    if (op == &aril__op_conv_wgrad)
+        run_weights(&j, type, scratch);
+    else
+        run_images(&j, type, scratch);
 }

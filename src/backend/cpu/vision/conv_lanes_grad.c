@@ -66,7 +66,8 @@ static size_t aligned(size_t bytes)
     return (bytes + MAX_VECTOR - 1) / MAX_VECTOR * MAX_VECTOR;
 }
 
-static layout layout_of(const aril__run *r, const aril__conv *d, job *j)
+/* `bytes`: of the workspace, which limits the number of pieces; 0: not known yet. */
+static layout layout_of(const aril__run *r, const aril__conv *d, job *j, size_t bytes)
 {
     layout l = { 0 };
     l.full = sizes_read(d, l.size);
@@ -77,10 +78,12 @@ static layout layout_of(const aril__run *r, const aril__conv *d, job *j)
     j->piece = (size_t)(d->k * j->pairs) * MAX_VECTOR;
     j->part = aril__dtype_bytes(r->type, d->out[2] * d->k * d->batch);
     j->partial_bytes = aril__dtype_bytes(r->type, d->k * j->pairs);
-    size_t pieces = (size_t)j->pieces;
     int64_t padded = l.full ? 0 : l.size[0] * l.size[1] * l.size[2] * d->c * d->batch;
     l.pairs = aligned(aril__dtype_bytes(r->type, padded));
     l.sums = l.pairs + aligned((size_t)(2 * j->pairs) * sizeof *j->pair);
+    size_t each = j->piece + j->part + j->partial_bytes;
+    if (bytes) j->pieces = (int64_t)((bytes - l.sums) / each);
+    size_t pieces = (size_t)j->pieces;
     l.parts = l.sums + pieces * j->piece;
     l.partial = l.parts + pieces * j->part;
     l.end = l.partial + pieces * j->partial_bytes;
@@ -99,7 +102,7 @@ const char *aril__cpu_conv_lanes_grad_prepare(const aril__run *r, aril__plan *pl
     job j;
     aril__conv d;
     aril__conv_describe(r, &d);
-    layout l = layout_of(r, &d, &j);
+    layout l = layout_of(r, &d, &j, 0);
     plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
     if (l.full) plan->in[1].order = ARIL_ORDER_SAMPLES_LAST;
     plan->workspace = l.end;
@@ -162,7 +165,7 @@ aril_status aril__cpu_conv_lanes_grad(aril__run *r)
     aril__conv_describe(r, &sizes);
     const aril__conv *d = &sizes;
     job j = { .batch = d->batch, .c = d->c, .k = d->k, .w = d->w, .w_stride = d->w_stride[0] };
-    layout l = layout_of(r, d, &j);
+    layout l = layout_of(r, d, &j, r->workspace_bytes);
     const int64_t *size = l.size;
     int64_t taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
     char *space = r->workspace;

@@ -1,7 +1,6 @@
 #include "backend/cpu/vision/pool.h"
 
 #include "aril/create.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/shape/copy.h"
 #include "core/vector/targets.h"
@@ -9,7 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 typedef aril__taps taps;
@@ -35,7 +34,6 @@ typedef struct pool {
     int64_t max_taps; /* maximum per window */
     taps *at[3];      /* per element of y */
     cover *over[3];   /* per element of x */
-    void *tables;
     const aril__slide *window;
     void *x, *y;
     int64_t *index;
@@ -43,7 +41,8 @@ typedef struct pool {
     int64_t size[3];     /* of adjacent, non-overlapping windows, if scattering tries that first */
     _Atomic bool apart;  /* an index is outside such a window */
     _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
-    _Atomic bool out_of_memory;
+    char *scratch;       /* sums of a unit, `each` bytes for each slot */
+    size_t each;
 } pool;
 
 enum {
@@ -51,6 +50,7 @@ enum {
     LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
     VECTOR_MAX = 16, /* elements of the longest vector */
+    LINE = 16,       /* channels per cache line */
 };
 
 static int64_t divisor_of(const pool *p, const taps *a, const taps *b, const taps *c)
@@ -189,23 +189,36 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     p->bad = INT64_MIN;
 }
 
-/* Creates the tables of windows, and of which windows contain an element. */
-static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window, bool adaptive)
+/* Bytes of the tables for x and y. */
+static size_t table_bytes(const aril_tensor *x, const aril_tensor *y)
+{
+    size_t bytes = 0;
+    for (int i = 2; i < 5; i++) { /* missing dimensions have size 1 */
+        bytes += (size_t)(i < y->ndim ? y->dim[i] : 1) * sizeof(taps);
+        bytes += (size_t)(i < x->ndim ? x->dim[i] : 1) * sizeof(cover);
+    }
+    return (bytes + 63) / 64 * 64;
+}
+
+size_t aril__cpu_pool_scratch(const aril__run *r)
+{
+    return table_bytes(r->in[0], r->out[0]);
+}
+
+/* Creates the tables of windows, and of which windows contain an element, in the workspace. */
+static void make_tables(pool *p, const aril__run *r, aril__slide *window, bool adaptive)
 {
     const struct pool_attrs *a = r->attrs;
     int lead = 5 - r->in[0]->ndim;
-    size_t bytes = 0;
     for (int i = 0; i < 3; i++) {
         window[i] = (aril__slide){ .kernel = 1, .stride = 1, .dilation = 1 };
         if (i >= lead) window[i] = aril__pool_window(a, i - lead, p->x_dim[2 + i]);
-        bytes += (size_t)p->y_dim[2 + i] * sizeof(taps) + (size_t)p->x_dim[2 + i] * sizeof(cover);
     }
     p->window = window;
     p->adaptive = adaptive;
     p->include_pad = a->include_pad[0];
     p->divisor = a->divisor[0];
-    char *at = p->tables = aril__malloc(bytes + 1);
-    if (!at) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    char *at = r->workspace;
     p->max_taps = 1;
     for (int i = 0; i < 3; i++) {
         int64_t in = p->x_dim[2 + i], out = p->y_dim[2 + i], max = 0;
@@ -225,12 +238,10 @@ static aril_status make_tables(pool *p, const aril__run *r, aril__slide *window,
         }
         p->max_taps *= max;
     }
-    return ARIL_OK;
 }
 
 static aril_status bad_index(const aril__run *r, const pool *p)
 {
-    if (p->out_of_memory) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     if (p->bad == INT64_MIN) return ARIL_OK;
     return aril__fail(ARIL_ERR_INDEX,
                       "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,
@@ -261,11 +272,10 @@ aril_status aril__cpu_max_pool(aril__run *r)
     pool p;
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], r->out[1]);
-    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
+    make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
     p.by_position = p.by_channel && p.x_dim[0] == 1;
-    if (s == ARIL_OK && r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.max_taps);
-    free(p.tables);
-    return s;
+    if (r->out[0]->numel) run_lines(&p, RUN(&p, max_lines), p.y_dim, p.max_taps);
+    return ARIL_OK;
 }
 
 aril_status aril__cpu_avg_pool(aril__run *r)
@@ -273,11 +283,45 @@ aril_status aril__cpu_avg_pool(aril__run *r)
     pool p;
     aril__slide window[3];
     describe(&p, r, r->in[0], r->out[0], NULL);
-    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
-    if (s == ARIL_OK && r->out[0]->numel)
+    make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
+    if (r->out[0]->numel)
         run_lines(&p, ARIL__PICK(average_lines, p.type == ARIL_F64), p.y_dim, p.max_taps);
-    free(p.tables);
-    return s;
+    return ARIL_OK;
+}
+
+static int64_t area_of(const pool *p)
+{
+    return p->x_dim[2] * p->x_dim[3] * p->x_dim[4];
+}
+
+static size_t bytes_of(const pool *p, int64_t elements)
+{
+    size_t size = p->type == ARIL_F64 || p->type == ARIL_I64 ? sizeof(double) : sizeof(float);
+    return ((size_t)elements * size + 63) / 64 * 64;
+}
+
+/* How many slots for sums fit into the workspace from p->scratch on. */
+static int slots_in(const aril__run *r, const pool *p)
+{
+    size_t left = r->workspace_bytes - (size_t)(p->scratch - (char *)r->workspace);
+    return p->each ? (int)(left / p->each) : INT_MAX;
+}
+
+/* The sums of a plane of the gradient, unless they are computed in place. */
+static size_t plane_bytes(const pool *p)
+{
+    bool direct = !p->staged && p->even && p->x_stride[4] == 1;
+    return p->by_channel || direct ? 0 : bytes_of(p, area_of(p));
+}
+
+size_t aril__cpu_avg_pool_grad_scratch(const aril__run *r)
+{
+    pool p;
+    if (r->out[0]->numel == 0) return 0;
+    describe(&p, r, r->out[0], r->in[0], NULL);
+    return table_bytes(r->out[0], r->in[0]) +
+           (size_t)aril__parallel_slots(p.x_dim[0] * p.x_dim[1], grain(area_of(&p))) *
+               plane_bytes(&p);
 }
 
 aril_status aril__cpu_avg_pool_grad(aril__run *r)
@@ -286,14 +330,35 @@ aril_status aril__cpu_avg_pool_grad(aril__run *r)
     aril__slide window[3];
     describe(&p, r, r->out[0], r->in[0], NULL);
     if (r->out[0]->numel == 0) return ARIL_OK;
-    aril_status s = make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
-    if (s == ARIL_OK && p.by_channel)
+    make_tables(&p, r, window, aril__pool_is_adaptive(r->op));
+    p.scratch = (char *)r->workspace + table_bytes(r->out[0], r->in[0]);
+    p.each = plane_bytes(&p);
+    if (p.by_channel)
         run_lines(&p, ARIL__PICK(average_back_lines, p.type == ARIL_F64), p.x_dim, 2);
-    else if (s == ARIL_OK)
-        aril__parallel_for(p.x_dim[0] * p.x_dim[1], grain(p.x_dim[2] * p.x_dim[3] * p.x_dim[4]),
-                           ARIL__PICK(average_back_planes, p.type == ARIL_F64), &p);
-    free(p.tables);
-    return s == ARIL_OK ? bad_index(r, &p) : s;
+    else
+        aril__parallel_for_slots(p.x_dim[0] * p.x_dim[1], grain(area_of(&p)), slots_in(r, &p),
+                                 ARIL__PICK(average_back_planes, p.type == ARIL_F64), &p);
+    return ARIL_OK;
+}
+
+/* Channels per unit of max_pool_grad in f16 and bf16, whose sums should fit in the cache. */
+static int64_t staged_block(int64_t area, int64_t channels)
+{
+    enum { CACHED = 256 * 1024 }; /* elements */
+    return area * channels <= CACHED ? channels : channels < LINE ? channels : LINE;
+}
+
+/* The sums of max_pool_grad in f16 and bf16, whatever the order of its operands. */
+static size_t index_scratch(const aril__run *r)
+{
+    const aril_tensor *x = r->out[0];
+    bool staged = r->type == ARIL_F16 || r->type == ARIL_BF16;
+    if (!staged || x->numel == 0) return 0;
+    int64_t area = aril__count(x->ndim - 2, x->dim + 2), channels = x->dim[1];
+    int64_t one = staged_block(area, channels), all = staged_block(area, channels * x->dim[0]);
+    pool p = { .type = r->type };
+    return (size_t)aril__parallel_slots(x->dim[0] * channels, 1) *
+           bytes_of(&p, area * (one > all ? one : all));
 }
 
 /* Indices as i64, in their own memory order: those of max pooling keep the order of its input. */
@@ -302,6 +367,12 @@ const char *aril__cpu_pool_index_prepare(const aril__run *r, aril__plan *plan)
     plan->in[1].dtype = 1 + ARIL_I64;
     if (aril__is_samples_last(r->out[0])) plan->in[0].order = ARIL_ORDER_SAMPLES_LAST;
     return NULL;
+}
+
+const char *aril__cpu_pool_scatter_prepare(const aril__run *r, aril__plan *plan)
+{
+    plan->workspace = index_scratch(r);
+    return aril__cpu_pool_index_prepare(r, plan);
 }
 
 /* Whether non-overlapping windows, as many as y has elements, tile x. This is the common case, and
@@ -322,8 +393,7 @@ static bool tiled(pool *p)
 
 aril_status aril__cpu_max_pool_grad(aril__run *r)
 {
-    /* Samples that keep threads busy; channels per cache line; elements. */
-    enum { FEW = 8, LINE = 16, CACHED = 256 * 1024 };
+    enum { FEW = 8 }; /* samples that keep threads busy */
     pool p;
     describe(&p, r, r->out[0], r->in[0], r->in[1]);
     p.assign = r->op == &aril__op_max_unpool;
@@ -335,12 +405,14 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
         if (!p.apart) return ARIL_OK;
         p.by_position = false;
     }
-    /* Enough units for all threads; f16 and bf16 need extra sums, which should fit in the cache. */
-    p.block = !p.by_channel ? 1 : channels;
-    if (p.by_channel && (p.staged ? area * channels > CACHED : p.x_dim[0] < FEW))
-        p.block = channels < LINE ? channels : LINE;
+    /* Enough units for all threads; f16 and bf16 need extra sums. */
+    p.block = !p.by_channel ? 1 : p.staged ? staged_block(area, channels) : channels;
+    if (p.by_channel && !p.staged && p.x_dim[0] < FEW) p.block = channels < LINE ? channels : LINE;
     int64_t blocks = (channels + p.block - 1) / p.block;
-    aril__parallel_for(p.x_dim[0] * blocks, grain(area * p.block), RUN(&p, scatter_units), &p);
+    p.scratch = r->workspace;
+    p.each = p.staged ? bytes_of(&p, area * p.block) : 0;
+    aril__parallel_for_slots(p.x_dim[0] * blocks, grain(area * p.block), slots_in(r, &p),
+                             RUN(&p, scatter_units), &p);
     return bad_index(r, &p);
 }
 

@@ -1,10 +1,9 @@
 #include "backend/cpu/vision/resample.h"
 
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/vision/resample.h"
 
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 typedef aril__tap tap;
@@ -24,7 +23,8 @@ typedef struct job {
     int32_t *positions; /* the same for the last dimension: [taps, elements] */
     double *weights;
     int64_t block; /* channels per unit of work */
-    _Atomic bool out_of_memory;
+    char *scratch; /* `each` bytes for each slot */
+    size_t each;
 } job;
 
 /* The input pixels of one output pixel. */
@@ -68,19 +68,18 @@ static void mix_pixels(const job *j, const int64_t *o, mix *m)
 }
 
 /* The taps of the last dimension again, transposed to vectorize along it. */
-static aril_status make_positions(const aril__run *r, job *j)
+static void make_positions(job *j)
 {
-    int64_t n = j->y_dim[4] * j->width[2];
-    j->positions = aril__malloc((size_t)n * sizeof *j->positions);
-    j->weights = aril__malloc((size_t)n * sizeof *j->weights);
-    if (!j->positions || !j->weights)
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     for (int64_t o = 0; o < j->y_dim[4]; o++)
         for (int e = 0; e < j->width[2]; e++) {
             j->positions[e * j->y_dim[4] + o] = (int32_t)taps_of(j, 2, o)[e].pixel;
             j->weights[e * j->y_dim[4] + o] = taps_of(j, 2, o)[e].weight;
         }
-    return ARIL_OK;
+}
+
+static int64_t longest_row(const job *j)
+{
+    return j->x_dim[4] > j->y_dim[4] ? j->x_dim[4] : j->y_dim[4];
 }
 
 #define TEMPLATE "backend/cpu/vision/resample.inc"
@@ -103,54 +102,111 @@ static int64_t grain(int64_t work)
     return work > 0 && work < MIN_CHUNK ? MIN_CHUNK / work : 1;
 }
 
-static void run_job(job *j, bool back)
+/* How the work is cut. */
+typedef struct cut {
+    int64_t units, grain;
+    aril__slot_fn *fn;
+} cut;
+
+/* Chooses the kernel and its scratch memory: tables of taps and positions must not be there yet. */
+static cut cut_job(job *j, bool back)
 {
     enum { FEW = 8, LINE = 16 }; /* samples that keep threads busy; channels of a cache line */
     bool wide = j->type == ARIL_F64;
+    size_t size = wide ? sizeof(double) : sizeof(float);
     int64_t channels = j->x_dim[1], planes = j->x_dim[0] * channels;
     int64_t area = j->y_dim[2] * j->y_dim[3] * j->y_dim[4];
+    int64_t x_area = j->x_dim[2] * j->x_dim[3] * j->x_dim[4], elements = 0;
     bool last = channels > 1 && j->x_stride[1] == 1 &&
                 (int64_t)j->width[0] * j->width[1] * j->width[2] <= MIXED;
+    cut c;
     if (last && back) {
         j->block = j->x_dim[0] >= FEW ? channels : LINE;
         int64_t blocks = (channels + j->block - 1) / j->block;
-        aril__parallel_for(j->x_dim[0] * blocks, grain(area * j->block),
-                           ARIL__PICK(give_last, wide), j);
+        c = (cut){ j->x_dim[0] * blocks, grain(area * j->block), ARIL__PICK(give_last, wide) };
+        elements = x_area * (channels < j->block ? channels : j->block);
     } else if (last) {
-        aril__parallel_for(j->y_dim[0] * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4] * channels),
-                           ARIL__PICK(read_last, wide), j);
+        c = (cut){ j->y_dim[0] * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4] * channels),
+                   ARIL__PICK(read_last, wide) };
     } else if (back) {
-        aril__parallel_for(planes, grain(area), ARIL__PICK(give_planes, wide), j);
+        c = (cut){ planes, grain(area), ARIL__PICK(give_planes, wide) };
+        elements = 3 * longest_row(j) + x_area;
     } else {
-        aril__parallel_for(planes * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4]),
-                           ARIL__PICK(read_rows, wide), j);
+        c = (cut){ planes * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4]),
+                   ARIL__PICK(read_rows, wide) };
+        elements = 3 * longest_row(j);
     }
+    j->each = ((size_t)elements * size + 63) / 64 * 64;
+    return c;
+}
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* The workspace: taps, weights, positions, and the scratch memory of each thread. */
+typedef struct parts {
+    size_t weights, positions, scratch; /* where they begin */
+} parts;
+
+static parts lay_out(const aril__run *r, const aril_tensor *x, const aril_tensor *y, const job *j)
+{
+    size_t n = (size_t)(j->y_dim[4] * j->width[2]);
+    parts p = { .weights = rounded(aril__resample_scratch(r, x, y)) };
+    p.positions = p.weights + rounded(n * sizeof *j->weights);
+    p.scratch = p.positions + rounded(n * sizeof *j->positions);
+    return p;
+}
+
+static job job_of(const aril__run *r, const aril_tensor *x, const aril_tensor *y)
+{
+    job j = { .type = r->type, .staged = r->type == ARIL_F16 || r->type == ARIL_BF16 };
+    put(x, j.x_dim, j.x_stride);
+    put(y, j.y_dim, j.y_stride);
+    aril__resample_widths(r, x, y, j.width);
+    return j;
+}
+
+static size_t scratch_for(const aril__run *r, const aril_tensor *x, const aril_tensor *y, bool back)
+{
+    if (r->out[0]->numel == 0) return 0;
+    job j = job_of(r, x, y);
+    cut c = cut_job(&j, back);
+    return lay_out(r, x, y, &j).scratch + (size_t)aril__parallel_slots(c.units, c.grain) * j.each;
 }
 
 static aril_status run(aril__run *r, const aril_tensor *x, const aril_tensor *y, bool back)
 {
-    job j = { .x = aril__ptr(x),
-              .y = aril__ptr(y),
-              .type = r->type,
-              .staged = r->type == ARIL_F16 || r->type == ARIL_BF16 };
     if (r->out[0]->numel == 0) return ARIL_OK;
-    put(x, j.x_dim, j.x_stride);
-    put(y, j.y_dim, j.y_stride);
+    job j = job_of(r, x, y);
     if (j.x_dim[4] > INT32_MAX)
         return aril__fail(ARIL_ERR_SHAPE, "%s: rows of more than 2^31 elements", r->op->name);
+    cut c = cut_job(&j, back);
+    parts at = lay_out(r, x, y, &j);
+    char *memory = r->workspace;
     aril__taps_table t;
-    aril_status s = aril__resample_taps(r, x, y, &t);
-    for (int i = 0; i < 3; i++) {
-        j.width[i] = t.width[i];
-        j.taps[i] = t.taps[i];
-    }
-    if (s == ARIL_OK) s = make_positions(r, &j);
-    if (s == ARIL_OK) run_job(&j, back);
-    if (j.out_of_memory) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
-    aril__resample_free(&t);
-    free(j.positions);
-    free(j.weights);
-    return s;
+    aril__resample_taps(r, x, y, &t, memory);
+    for (int i = 0; i < 3; i++) j.taps[i] = t.taps[i];
+    j.x = aril__ptr(x);
+    j.y = aril__ptr(y);
+    j.weights = (double *)(void *)(memory + at.weights);
+    j.positions = (int32_t *)(void *)(memory + at.positions);
+    j.scratch = memory + at.scratch;
+    make_positions(&j);
+    int slots = j.each ? (int)((r->workspace_bytes - at.scratch) / j.each) : INT_MAX;
+    aril__parallel_for_slots(c.units, c.grain, slots, c.fn, &j);
+    return ARIL_OK;
+}
+
+size_t aril__cpu_interpolate_scratch(const aril__run *r)
+{
+    return scratch_for(r, r->in[0], r->out[0], false);
+}
+
+size_t aril__cpu_interpolate_grad_scratch(const aril__run *r)
+{
+    return scratch_for(r, r->out[0], r->in[0], true);
 }
 
 aril_status aril__cpu_interpolate(aril__run *r)

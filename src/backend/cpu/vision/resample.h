@@ -8,4 +8,8 @@
 aril_status aril__cpu_interpolate(aril__run *r);
 aril_status aril__cpu_interpolate_grad(aril__run *r);
 
+/* Bytes of memory that they need. */
+size_t aril__cpu_interpolate_scratch(const aril__run *r);
+size_t aril__cpu_interpolate_grad_scratch(const aril__run *r);
+
 #endif
