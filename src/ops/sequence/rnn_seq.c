@@ -200,15 +200,17 @@ static double seq_grad_flops(const aril__run *r)
     .min_in = RNN_INPUTS, .max_in = RNN_INPUTS, .n_out = (results), .cast = CAST_LOW,              \
     .optional = IN(RNN_H0) | IN(RNN_C0) | IN(RNN_LEN) | IN(RNN_B_IH) | IN(RNN_B_HH),               \
     .index_in = IN(RNN_LEN), .reserve_out = 1 + RNN_RESERVE, .flags = STRIDED, .infer = seq_infer, \
-    .ref = aril__rnn_ref, .vjp = seq_vjp, .saves = { SAVED, SAVED, SAVED, SAVED },                 \
-    .flops = seq_flops, .types = DT_FLOAT, WITH_ATTRS(rnn_seq)
-#define SEQ_GRAD(results)                                                                   \
-    .min_in = GRAD_INPUTS, .max_in = GRAD_INPUTS, .n_out = (results),                       \
-    .optional = IN(GRAD_H0) | IN(GRAD_C0) | IN(GRAD_LEN) | IN(GRAD_RESERVE) | IN(GRAD_GY) | \
-                IN(GRAD_GH) | IN(GRAD_GC) | IN(GRAD_B_IH) | IN(GRAD_B_HH),                  \
-    .index_in = IN(GRAD_LEN), .reserve_in = 1 + GRAD_RESERVE, .flags = GRADIENT | STRIDED,  \
-    .infer = grad_infer, .ref = aril__rnn_grad_ref, .decompose = aril__rnn_grad_decompose,  \
-    .flops = seq_grad_flops, .types = DT_FLOAT, WITH_ATTRS(rnn_grad)
+    .ref = aril__rnn_ref, .workspace = aril__rnn_ref_scratch, .vjp = seq_vjp,                      \
+    .saves = { SAVED, SAVED, SAVED, SAVED }, .flops = seq_flops, .types = DT_FLOAT,                \
+    WITH_ATTRS(rnn_seq)
+#define SEQ_GRAD(results)                                                                    \
+    .min_in = GRAD_INPUTS, .max_in = GRAD_INPUTS, .n_out = (results),                        \
+    .optional = IN(GRAD_H0) | IN(GRAD_C0) | IN(GRAD_LEN) | IN(GRAD_RESERVE) | IN(GRAD_GY) |  \
+                IN(GRAD_GH) | IN(GRAD_GC) | IN(GRAD_B_IH) | IN(GRAD_B_HH),                   \
+    .index_in = IN(GRAD_LEN), .reserve_in = 1 + GRAD_RESERVE, .flags = GRADIENT | STRIDED,   \
+    .infer = grad_infer, .ref = aril__rnn_grad_ref, .workspace = aril__rnn_grad_ref_scratch, \
+    .decompose = aril__rnn_grad_decompose, .flops = seq_grad_flops, .types = DT_FLOAT,       \
+    WITH_ATTRS(rnn_grad)
 
 static const struct rnn_seq_attrs onward = { .reverse = { 0 } }, backwards = { .reverse = { 1 } },
                                   relu = { .relu = { 1 } }, keep = { .keep = { 1 } };

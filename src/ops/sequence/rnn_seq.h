@@ -79,6 +79,8 @@ aril_status aril__rnn_check_lengths(const aril__op *op, const aril_tensor *lengt
 /* References. */
 aril_status aril__rnn_ref(aril__run *r);
 aril_status aril__rnn_grad_ref(aril__run *r);
+size_t aril__rnn_ref_scratch(const aril__run *r);
+size_t aril__rnn_grad_ref_scratch(const aril__run *r);
 
 /* The gradients of sequences decomposed into public ops, for second derivatives. */
 void aril__rnn_grad_decompose(aril__call *c, aril_tensor **out);

@@ -6,7 +6,6 @@
 #include "ops/table/element.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One sequence: its state, and values of one step. */
@@ -65,8 +64,9 @@ static void project(const sequence *s, int64_t t, const double *state)
     }
 }
 
-/* w: the first of the four inputs that are weights. */
-static bool set_up(sequence *s, const aril__run *r, int w)
+/* Describes the sequences of a run; w: the first of the four inputs that are weights. Returns the
+ * number of values in the workspace, which may be missing still. */
+static int64_t set_up(sequence *s, const aril__run *r, int w)
 {
     s->kind = aril__rnn_kind_of(r->op);
     s->x = r->in[RNN_X];
@@ -79,12 +79,21 @@ static bool set_up(sequence *s, const aril__run *r, int w)
     s->inputs = s->x->dim[2];
     s->h = s->w_hh->dim[1];
     s->gates = aril__rnn_gates(s->kind);
-    s->state = aril__malloc((size_t)((2 + 2 * s->gates) * s->h + 1) * sizeof *s->state);
-    if (!s->state) return false;
+    int64_t values = (2 + 2 * s->gates) * s->h;
+    s->state = r->workspace;
+    if (!s->state) return values;
     s->cell = s->state + s->h;
     s->a = s->cell + s->h;
     s->xw = s->a + s->gates * s->h;
-    return true;
+    return values;
+}
+
+size_t aril__rnn_ref_scratch(const aril__run *r)
+{
+    sequence s = { 0 };
+    aril__run sizes = *r;
+    sizes.workspace = NULL;
+    return (size_t)(set_up(&s, &sizes, RNN_W_IH) + 1) * sizeof *s.state;
 }
 
 static int64_t length_of(const aril_tensor *lengths, int64_t n, int64_t steps)
@@ -161,8 +170,7 @@ aril_status aril__rnn_ref(aril__run *r)
     sequence s = { .relu = at->relu[0], .reverse = at->reverse[0] };
     aril_status status = aril__rnn_check_lengths(r->op, lengths, r->in[RNN_X]->dim[0]);
     if (status < 0) return status;
-    if (!set_up(&s, r, RNN_W_IH))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    set_up(&s, r, RNN_W_IH);
     for (s.n = 0; s.n < s.batch; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         read_state(&s, r->in[RNN_H0], s.state);
@@ -171,7 +179,6 @@ aril_status aril__rnn_ref(aril__run *r)
         write_state(&s, s.state, r->out[RNN_HN]);
         if (s.kind == ARIL__LSTM) write_state(&s, s.cell, r->out[RNN_CN]);
     }
-    free(s.state);
     return ARIL_OK;
 }
 
@@ -311,12 +318,25 @@ static void sequence_back(const sequence *s, aril__run *r, gradients *d)
     if (s->kind == ARIL__LSTM) write_state(s, d->dc, r->out[GRAD_DC0]);
 }
 
-static bool set_up_gradients(gradients *d, const sequence *s)
+static int64_t gradient_values(const sequence *s)
+{
+    return (2 + s->steps) * s->h + s->gates * s->h * (4 + s->inputs + s->h);
+}
+
+size_t aril__rnn_grad_ref_scratch(const aril__run *r)
+{
+    sequence s = { 0 };
+    aril__run sizes = *r;
+    sizes.workspace = NULL;
+    int64_t values = set_up(&s, &sizes, GRAD_W_IH);
+    return (size_t)(values + gradient_values(&s) + 1) * sizeof *s.state;
+}
+
+static void set_up_gradients(gradients *d, const sequence *s, double *space)
 {
     int64_t h = s->h, row = s->gates * h;
-    int64_t values = (2 + s->steps) * h + row * (4 + s->inputs + h);
-    d->dh = aril__calloc((size_t)(values + 1) * sizeof *d->dh);
-    if (!d->dh) return false;
+    d->dh = space;
+    memset(space, 0, (size_t)gradient_values(s) * sizeof *space);
     d->dc = d->dh + h;
     d->cells = d->dc + h;
     d->gate = d->cells + s->steps * h;
@@ -325,7 +345,6 @@ static bool set_up_gradients(gradients *d, const sequence *s)
     d->db_hh = d->db_ih + row;
     d->dw_ih = d->db_hh + row;
     d->dw_hh = d->dw_ih + row * s->inputs;
-    return true;
 }
 
 static void put_all(aril_tensor *to, const double *from)
@@ -341,19 +360,15 @@ aril_status aril__rnn_grad_ref(aril__run *r)
     gradients d = { .dh = NULL };
     aril_status status = aril__rnn_check_lengths(r->op, lengths, r->in[GRAD_X]->dim[0]);
     if (status < 0) return status;
-    if (!set_up(&s, r, GRAD_W_IH) || !set_up_gradients(&d, &s))
-        status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
-    for (s.n = 0; s.n < s.batch && status == ARIL_OK; s.n++) {
+    int64_t values = set_up(&s, r, GRAD_W_IH);
+    set_up_gradients(&d, &s, s.state + values);
+    for (s.n = 0; s.n < s.batch; s.n++) {
         s.length = length_of(lengths, s.n, s.steps);
         sequence_back(&s, r, &d);
     }
-    if (status == ARIL_OK) { /* empty results if they are not needed */
-        put_all(r->out[GRAD_DW_IH], d.dw_ih);
-        put_all(r->out[GRAD_DW_HH], d.dw_hh);
-        put_all(r->out[GRAD_DB_IH], d.db_ih);
-        put_all(r->out[GRAD_DB_HH], d.db_hh);
-    }
-    free(s.state);
-    free(d.dh);
-    return status;
+    put_all(r->out[GRAD_DW_IH], d.dw_ih); /* empty results if they are not needed */
+    put_all(r->out[GRAD_DW_HH], d.dw_hh);
+    put_all(r->out[GRAD_DB_IH], d.db_ih);
+    put_all(r->out[GRAD_DB_HH], d.db_hh);
+    return ARIL_OK;
 }

@@ -180,7 +180,8 @@ static void activate(aril__run *r)
     aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
 }
 
-/* Sizes and the cut into units and blocks, which do not depend on the memory order of the images. */
+/* Sizes and the cut into units and blocks, which do not depend on the memory order of the images.
+ */
 static void cut_job(const aril__run *r, job *j)
 {
     bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
