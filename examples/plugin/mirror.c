@@ -42,22 +42,39 @@ static void mirror_describe(void *self, char *buf, size_t size)
 
 /* ---- kernels ---- */
 
-/* add: contiguous f32 of one shape; other cases fall back. */
+/* add: contiguous f32 of one shape, or a number in place of one; other cases fall back. Whether an
+ * input is a number is part of what `prepare` may depend on, its value is not. */
 static const char *add_prepare(const aril_run *r, aril_plan *plan)
 {
     (void)plan;
+    aril_host_number value;
     for (int i = 0; i < 2; i++)
-        if (host->dtype(host->in(r, i)) != ARIL_F32 ||
-            host->numel(host->in(r, i)) != host->numel(host->out(r, 0)))
-            return "needs two f32 tensors of one shape";
+        if (!host->number(r, i, &value) &&
+            (host->dtype(host->in(r, i)) != ARIL_F32 ||
+             host->numel(host->in(r, i)) != host->numel(host->out(r, 0))))
+            return "needs two f32 tensors of one shape, or one and a number";
     return NULL;
+}
+
+/* The elements of input i; of a number, *value, which is read again at each step. */
+static const float *elements(const aril_run *r, int i, float *value, int64_t *step)
+{
+    aril_host_number number;
+    bool is_number = host->number(r, i, &number);
+    *step = !is_number;
+    if (!is_number) return host->data(host->in(r, i));
+    *value = (float)number.f64;
+    return value;
 }
 
 static aril_status add_run(aril_run *r)
 {
-    const float *a = host->data(host->in(r, 0)), *b = host->data(host->in(r, 1));
+    float value[2];
+    int64_t step[2];
+    const float *a = elements(r, 0, &value[0], &step[0]), *b = elements(r, 1, &value[1], &step[1]);
     float *y = host->data(host->out(r, 0));
-    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++) y[i] = a[i] + b[i];
+    for (int64_t i = 0, n = host->numel(host->out(r, 0)); i < n; i++)
+        y[i] = a[i * step[0]] + b[i * step[1]];
     return 0;
 }
 

@@ -82,6 +82,21 @@ typedef struct aril_device_ops {
     void (*close)(void *self);                            /* optional */
 } aril_device_ops;
 
+/* What kind of number an input is. */
+typedef enum aril_number_kind {
+    ARIL_NUMBER_CONSTANT, /* the same in every call that repeats this one */
+    ARIL_NUMBER_STATE,    /* may differ: a learning rate, a step count, a loss scale */
+    ARIL_NUMBER_KEY       /* of a random op */
+} aril_number_kind;
+
+/* An input that comes by value. */
+typedef struct aril_host_number {
+    aril_number_kind kind;
+    double f64;
+    int64_t i64;     /* saturated where the value is out of range; 0 for NaN */
+    uint64_t key[2]; /* ARIL_NUMBER_KEY: seed and call number (f64 and i64 are 0) */
+} aril_host_number;
+
 /* The functions Aril provides to a plug-in. New entries are added at the end; `size` tells which
  * exist. */
 typedef struct aril_host {
@@ -118,6 +133,12 @@ typedef struct aril_host {
     const int64_t *(*dims)(const aril_tensor *t);
     const int64_t *(*strides)(const aril_tensor *t); /* in elements */
     int64_t (*numel)(const aril_tensor *t);
+
+    /* True if input i is a number (aril_scalar, a learning rate, the key of a random op), with its
+     * value; false if it is a tensor of the device, or missing. A number stays in host memory, where
+     * host->data points to, whatever the device: read it in `run`, before work is queued, never in
+     * `prepare`, whose plan serves calls with other values too. */
+    bool (*number)(const aril_run *r, int i, aril_host_number *value);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

@@ -85,9 +85,9 @@ static aril_tensor *grad_of(aril_list params, aril_list grads, int i)
 static aril_tensor *by_value(aril_tensor *t)
 {
     aril__thread *th = aril__self();
-    if (!t || t->flags & ARIL__WEAK || t->storage->device != aril__cpu_device) return t;
+    if (!t || aril__is_number(t) || t->storage->device != aril__cpu_device) return t;
     aril_tensor *number = aril__give(th, aril__tensor_detached(th, t));
-    if (!aril__is_poison(number)) number->flags |= ARIL__WEAK;
+    if (!aril__is_poison(number)) number->flags |= ARIL__WEAK | ARIL__STATE;
     return number;
 }
 

@@ -121,7 +121,7 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
     if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->offset = t->offset;
-    a->flags = t->flags & (ARIL__WEAK | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY |
+    a->flags = t->flags & (ARIL__WEAK | ARIL__NUMBER | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY |
                            ARIL__SYMBOLIC);
     if (t->flags & ARIL__SYMBOLIC)
         a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;

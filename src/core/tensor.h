@@ -32,6 +32,11 @@ enum {
     ARIL__CHANNELS_LAST = 64, /* contiguous in the order N, spatial, C */
     ARIL__LOOSE_VIEW = 128,   /* a view that does not record its base: created without gradients */
     ARIL__ENDED = 256,        /* freed; also marked as poison, so that one test finds both */
+    /* Kinds of host numbers: at most one of these. */
+    ARIL__CONSTANT = 512, /* never changes: a trace may store its value */
+    ARIL__STATE = 1024,   /* changes between calls: learning rate, step count, loss scale */
+    ARIL__KEY = 2048,     /* the u64[2] key of a random op, a new one for each call */
+    ARIL__NUMBER = ARIL__CONSTANT | ARIL__STATE | ARIL__KEY,
 };
 
 typedef struct aril__derived aril__derived; /* core/derived.h */
@@ -76,6 +81,14 @@ struct aril_tensor {
 };
 
 _Static_assert(sizeof(aril_tensor) == ARIL__HEADER_BYTES, "headers have blocks of their own");
+
+/* A host number: a scalar or a key in host memory that joins tensors of any device. It is never
+ * moved: kernels read its value when they are called, so it must not be read later, by work that
+ * was queued. */
+static inline bool aril__is_number(const aril_tensor *t)
+{
+    return t->flags & ARIL__NUMBER;
+}
 
 /* Functions of higher layers that core calls; set by src/init.c. */
 typedef struct aril__hooks {
@@ -251,6 +264,8 @@ static inline unsigned aril__version(const aril_tensor *t)
 
 static inline void aril__bump_version(aril_tensor *t)
 {
+    /* A constant that is written to is one no longer. */
+    if (aril__unlikely(t->flags & ARIL__CONSTANT)) t->flags ^= ARIL__CONSTANT | ARIL__STATE;
     if (aril__likely(t->storage != NULL)) {
         /* One writer at a time: no atomic increment is needed. */
         atomic_store_explicit(&t->storage->version, aril__version(t) + 1, memory_order_relaxed);
@@ -265,6 +280,7 @@ static inline void aril__bump_version(aril_tensor *t)
  * so derived forms can no longer be trusted. */
 static inline void aril__lend(aril_tensor *t)
 {
+    if (aril__unlikely(t->flags & ARIL__CONSTANT)) t->flags ^= ARIL__CONSTANT | ARIL__STATE;
     if (atomic_load_explicit(&t->storage->lent, memory_order_relaxed)) return;
     atomic_store(&t->storage->lent, true);
     aril__derived_drop(t->storage);

@@ -134,7 +134,7 @@ aril_status aril__params_check(const char *what, const aril_named *params)
 }
 
 /* Marks a number of the host: it combines with tensors on any device. */
-enum { HOST_NUMBER = ARIL__WEAK };
+enum { HOST_NUMBER = ARIL__WEAK | ARIL__STATE };
 
 aril_tensor *aril__number_new(double value, aril_dtype dtype)
 {

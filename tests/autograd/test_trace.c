@@ -195,6 +195,42 @@ TEST(convnet_replays_with_another_batch_size)
     for (int i = 0; i < 4; i++) aril_release(state[i]);
 }
 
+/* A trace must know what changes between its runs: an optimizer's numbers and the keys of random ops
+ * do, constants do not. */
+TEST(trace_tells_kinds_of_numbers_apart)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(D), ARIL_F32, aril_cpu()));
+    aril_optim *o = aril_adam(ARIL_TENSORS(w), (aril_adam_opts){ .lr = 0.5 });
+    recorder *r = recorder_new();
+    aril_tensor *loss;
+    {
+        ARIL_SCOPE;
+        aril_tensor *x = recorder_input(r, ARIL_SHAPE(-1, D), ARIL_F32);
+        recorder_begin(r);
+        aril_tensor *h = aril_dropout(aril_mul(x, w), 0.5, (aril_dropout_opts){ 0 });
+        h = aril_dropout(aril_add_scalar(h, 3), 0.5, (aril_dropout_opts){ 0 });
+        loss = aril_escape(aril_sum(h, ARIL_ALL));
+        aril_backward(loss);
+        CHECK_INT(aril_step(o), ARIL_OK);
+        recorder_end(r);
+    }
+    CHECK_STR(aril_error(), "");
+    CHECK_INT(recorder_numbers(r, ARIL__KEY), 2);      /* forward and backward share each */
+    CHECK_INT(recorder_numbers(r, ARIL__STATE), 2);    /* learning rate and step count */
+    CHECK_INT(recorder_numbers(r, ARIL__CONSTANT), 2); /* 3, and 1 added to the step count */
+    CHECK_INT(recorder_numbers(r, 0), 3);              /* w and two moments */
+    /* A run reads state as it is then. */
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, D), ARIL_F32, aril_cpu());
+    aril_optim_set_lr(o, 0);
+    recorder_play(r, ARIL_LIST(x), loss);
+    CHECK_NEAR(aril_item(aril_amin(w, ARIL_ALL)), 1, 0);
+    CHECK_STR(aril_error(), "");
+    recorder_free(r);
+    aril_optim_free(o);
+    aril_release(w);
+}
+
 TEST(symbolic_tensors_have_no_value)
 {
     ARIL_SCOPE;

@@ -109,6 +109,36 @@ TEST(computes_on_the_device)
     CHECK(aril_ok());
 }
 
+/* The kernel that ran an op between profile_begin and profile_end. */
+static const char *kernel_of(const char *op)
+{
+    const aril_profile_row *rows;
+    int n = aril_profile_rows(&rows);
+    for (int i = 0; i < n; i++)
+        if (strcmp(rows[i].name, op) == 0) return rows[i].kernel;
+    return "";
+}
+
+TEST(numbers_reach_its_kernels_by_value)
+{
+    ARIL_SCOPE;
+    float v[2] = { 1, -2 }, got[2];
+    aril_tensor *x = aril_from(v, ARIL_SHAPE(2), ARIL_F32, mirror()), *y = x;
+    aril_profile_begin((aril_profile_opts){ 0 });
+    for (int i = 1; i <= 3; i++) y = aril_add_scalar(y, i); /* one plan, other values */
+    y = aril_add(aril_scalar(0.5), y);
+    aril_profile_end();
+    CHECK_STR(kernel_of("add"), "mirror_add");
+    CHECK_INT(aril_read(y, got), ARIL_OK);
+    CHECK_NEAR(got[0], 7.5, 0);
+    CHECK_NEAR(got[1], 4.5, 0);
+    /* a 0-d tensor of the device is not a number, and that row declines it */
+    y = aril_add(x, aril_to(aril_scalar(2.0), mirror()));
+    CHECK_INT(aril_read(y, got), ARIL_OK);
+    CHECK_NEAR(got[1], 0, 0);
+    CHECK(aril_ok());
+}
+
 TEST(differentiates_on_the_device)
 {
     ARIL_SCOPE;

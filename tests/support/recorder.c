@@ -145,6 +145,18 @@ aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of)
     return aril_escape(result);
 }
 
+int recorder_numbers(const recorder *r, unsigned kind)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_kept; i++) {
+        bool seen = false;
+        for (int k = 0; k < i && !seen; k++) seen = r->kept[k] == r->kept[i];
+        unsigned flags = r->kept[i]->flags;
+        n += !seen && (kind ? (flags & kind) != 0 : !(flags & (ARIL__NUMBER | ARIL__SHAPE_ONLY)));
+    }
+    return n;
+}
+
 int recorder_count(const recorder *r)
 {
     return r->n;

@@ -22,6 +22,10 @@ aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype);
  * writes. */
 aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of);
 
+/* How many numbers of a kind (ARIL__CONSTANT ...) the record refers to; 0: how many other tensors,
+ * its state. */
+int recorder_numbers(const recorder *r, unsigned kind);
+
 /* How many ops were recorded, and the name of the i-th. */
 int recorder_count(const recorder *r);
 const char *recorder_name(const recorder *r, int i);

@@ -26,6 +26,9 @@ aril_dtype aril__result_type(int n, aril_tensor *const *t);
 /* A weak scalar; owned by the scope. */
 aril_tensor *aril__scalar_f64(double v);
 
+/* A constant of that dtype: a host number, which joins tensors of any device. */
+aril_tensor *aril__constant(aril_number v, aril_dtype dtype);
+
 /* g summed and cast to the shape and dtype of `like`, where they differ. */
 aril_tensor *aril__undo_broadcast(aril_tensor *g, aril_tensor *like);
 

@@ -176,15 +176,30 @@ void aril__program_free(aril__formula_code *p)
 
 /* ---- evaluation ---- */
 
+static bool is_weak_constant(const aril_tensor *t)
+{
+    return t && t->storage && !(~t->flags & (ARIL__WEAK | ARIL__CONSTANT));
+}
+
+static aril_number value_of(const aril_tensor *t)
+{
+    return t->dtype == ARIL_F64 ? ARIL_NUMBER(*(const double *)aril__ptr(t))
+                                : ARIL_NUMBER(*(const int64_t *)aril__ptr(t));
+}
+
 /* All operands are weak scalars: apply would compute in the default type, f32, and lose precision.
  * Compute in f64 instead; the result stays weak and adopts the type of other operands. */
 static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
                                      const double *params)
 {
+    aril__thread *th = aril__self();
+    aril__tracer *tracer = th->tracer;
     aril_tensor *exact[3];
-    for (int i = 0; i < n; i++) exact[i] = aril_cast(in[i], ARIL_F64);
+    th->tracer = NULL; /* a trace holds the constant result */
+    for (int i = 0; i < n; i++) exact[i] = aril__constant(value_of(in[i]), ARIL_F64);
     aril_tensor *y = aril__apply1(op, n, exact, params);
-    if (y->dtype == ARIL_F64) y->flags |= ARIL__WEAK;
+    th->tracer = tracer;
+    if (y->dtype == ARIL_F64) y->flags |= ARIL__WEAK | ARIL__CONSTANT;
     return y;
 }
 
@@ -192,7 +207,7 @@ static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in
                                const double *params)
 {
     bool numbers = n <= 3;
-    for (int i = 0; i < n; i++) numbers = numbers && in[i] && in[i]->flags & ARIL__WEAK;
+    for (int i = 0; i < n; i++) numbers = numbers && is_weak_constant(in[i]);
     return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
 }
 
@@ -201,8 +216,9 @@ static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in
 static aril_tensor *select_step(aril_tensor *const *in, const aril_tensor *g)
 {
     aril_tensor *of[3] = { in[0], in[1], in[2] };
-    bool numbers = in[1] && in[2] && in[1]->flags & in[2]->flags & ARIL__WEAK;
-    for (int i = 1; i < 3 && numbers && g; i++) of[i] = aril_cast(in[i], (aril_dtype)g->dtype);
+    bool numbers = is_weak_constant(in[1]) && is_weak_constant(in[2]);
+    for (int i = 1; i < 3 && numbers && g; i++)
+        of[i] = aril__constant(value_of(in[i]), (aril_dtype)g->dtype);
     return aril__apply1(&aril__op_where, 3, of, NULL);
 }
 

@@ -14,11 +14,25 @@ aril_tensor *(aril_scalar)(aril_number v)
     aril_tensor *t =
         aril__tensor_new(th, v.is_float ? ARIL_F64 : ARIL_I64, 0, NULL, aril__cpu_device);
     if (aril__likely(t != NULL)) {
-        t->flags |= ARIL__WEAK;
+        t->flags |= ARIL__WEAK | ARIL__CONSTANT;
         if (v.is_float)
             *(double *)t->storage->data = v.f;
         else
             *(int64_t *)t->storage->data = v.i;
+    }
+    return aril__give(th, t);
+}
+
+aril_tensor *aril__constant(aril_number v, aril_dtype dtype)
+{
+    aril__thread *th = aril__self();
+    aril_tensor *t = aril__tensor_new(th, dtype, 0, NULL, aril__cpu_device);
+    if (aril__likely(t != NULL)) {
+        t->flags |= ARIL__CONSTANT;
+        if (v.is_float)
+            aril__dtypes[dtype].store[ARIL__C_F64](t->storage->data, 0, 1, &v.f, 1);
+        else
+            aril__dtypes[dtype].store[ARIL__C_I64](t->storage->data, 0, 1, &v.i, 1);
     }
     return aril__give(th, t);
 }

@@ -1,6 +1,7 @@
 #include "ops/index/indexing.h"
 
 #include "aril/create.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/table/element.h"
 
 #include <inttypes.h>
@@ -9,8 +10,7 @@
 
 aril_tensor *aril__number_like(const aril_tensor *x, aril_number v)
 {
-    aril_device device = x->storage ? x->storage->device->id : aril_cpu();
-    return aril_full(ARIL_SHAPE(), v, (aril_dtype)x->dtype, device);
+    return aril__constant(v, (aril_dtype)x->dtype);
 }
 
 aril_tensor *aril__settle(aril_tensor *value, const aril_tensor *x)

@@ -35,7 +35,7 @@ aril_status aril__check_indices(const char *op, const aril_tensor *index, int64_
 /* Fails unless t has an integer dtype. */
 aril_status aril__check_index_dtype(const char *op, const aril_tensor *t);
 
-/* A 0-d tensor with the number, of the dtype and device of x. */
+/* A constant of the dtype of x. */
 aril_tensor *aril__number_like(const aril_tensor *x, aril_number v);
 
 /* Casts a scalar of no fixed dtype to x's dtype; returns other values unchanged. */

@@ -42,7 +42,6 @@ static aril_status multinomial_infer(aril__call *c)
         return aril__fail(ARIL_ERR_ARG, "multinomial: cannot draw %lld of %lld without replacement",
                           (long long)n, (long long)k);
     c->type = (aril_dtype)w->dtype;
-    if (w->storage) c->device = w->storage->device;
     o->dtype = ARIL_I64;
     o->ndim = w->ndim;
     o->dim[0] = w->dim[0];

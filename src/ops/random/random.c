@@ -19,7 +19,7 @@ aril_tensor *aril__rng_draw(aril_generator *g)
         uint64_t *k = t->storage->data;
         k[0] = key.seed;
         k[1] = key.call;
-        t->flags |= ARIL__WEAK; /* moves to the device of the other inputs */
+        t->flags |= ARIL__KEY;
     }
     return aril__give(th, t);
 }
@@ -43,7 +43,6 @@ static aril_status random_infer(aril__call *c)
     o->dtype = c->type = (aril_dtype)like->dtype;
     o->ndim = like->ndim;
     memcpy(o->dim, like->dim, (size_t)o->ndim * sizeof *o->dim);
-    if (like->storage) c->device = like->storage->device;
     return ARIL_OK;
 }
 

@@ -248,7 +248,8 @@ aril_tensor *aril_copy(aril_tensor *x)
 
 aril_tensor *aril_copy_(aril_tensor *dst, aril_tensor *src)
 {
-    if (dst && src && dst->storage && src->storage && dst->storage->device != src->storage->device)
+    if (dst && src && dst->storage && src->storage &&
+        dst->storage->device != src->storage->device && !aril__is_number(src))
         src = aril_to(src, dst->storage->device->id);
     return aril__apply_to(dst, &aril__op_copy, 2, (aril_tensor *[]){ src, dst }, NULL);
 }

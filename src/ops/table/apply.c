@@ -55,35 +55,29 @@ static aril__cold aril_status count_error(const aril__op *op, int n_in, aril_ten
     return poison_all(op->n_out, out);
 }
 
-/* The maximum number of inputs of in-place forms and of calls with inputs on several devices. */
+/* The maximum number of inputs of in-place forms. */
 enum { WRITE_INPUTS = 16 };
 
-/* Finds the one device of all inputs, and moves weak scalars there. */
-static aril__cold aril_status mixed_devices(aril__call *c, aril_tensor **moved)
+static aril__cold aril_status devices_differ(const aril__op *op, const aril__device *a,
+                                             const aril__device *b, aril_tensor **out)
 {
-    c->device = NULL;
-    for (int i = 0; i < c->n_in; i++) {
-        aril_tensor *t = c->in[i];
-        if (!t || !t->storage || (t->flags & ARIL__WEAK)) continue;
-        if (!c->device || c->device == t->storage->device) {
-            c->device = t->storage->device;
-        } else {
-            char a[48], b[48];
-            return aril__fail(
-                ARIL_ERR_DEVICE,
-                "%s: inputs are on different devices, %s and %s; move them with aril_to",
-                c->op->name, aril_device_name(c->device->id, a, sizeof a),
-                aril_device_name(t->storage->device->id, b, sizeof b));
-        }
-    }
-    if (!c->device) c->device = aril__cpu_device;
-    for (int i = 0; i < c->n_in; i++) {
-        moved[i] = c->in[i];
-        if (moved[i] && moved[i]->storage && moved[i]->storage->device != c->device)
-            moved[i] = aril_to(moved[i], c->device->id);
-        if (moved[i] && moved[i]->flags & ARIL__POISON) return aril_tensor_status(moved[i]);
-    }
-    return ARIL_OK;
+    char first[48], second[48];
+    aril__fail(ARIL_ERR_DEVICE,
+               "%s: inputs are on different devices, %s and %s; move them with aril_to", op->name,
+               aril_device_name(a->id, first, sizeof first),
+               aril_device_name(b->id, second, sizeof second));
+    return poison_all(op->n_out, out);
+}
+
+/* A view of a number in the shape of a tensor elsewhere: no kernel runs that could read the number,
+ * so the view is of a copy on that device. */
+static aril__cold aril_status move_viewed(aril__call *c, aril_tensor **in)
+{
+    int base = c->op->out[0] - 1;
+    for (int i = 0; i < c->n_in; i++) in[i] = c->in[i];
+    in[base] = aril_to(in[base], c->device->id);
+    c->in = in;
+    return aril_tensor_status(in[base]);
 }
 
 /* ---- outputs ---- */
@@ -111,6 +105,11 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
         return aril__fail(ARIL_ERR_SHAPE,
                           "%s_: the result has shape %s, but the destination has %s", c->op->name,
                           aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
+    if (aril__unlikely(dest->storage && c->device && dest->storage->device != c->device))
+        return aril__fail(ARIL_ERR_DEVICE,
+                          "%s_: the destination is on %s, but the inputs are on %s", c->op->name,
+                          aril_device_name(dest->storage->device->id, a, sizeof a),
+                          aril_device_name(c->device->id, b, sizeof b));
     aril_dtype to = (aril_dtype)dest->dtype;
     bool narrows = (aril__is_float(o->dtype) && !aril__is_float(to)) ||
                    (o->dtype != ARIL_BOOL && to == ARIL_BOOL);
@@ -449,26 +448,17 @@ static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor
     return s;
 }
 
+/* Where a call without tensors runs: where its shape comes from, where its result goes, or where its
+ * numbers are. NULL: the shape rule decides. */
+static aril__device *device_of_call(aril__device *like, const aril_tensor *dest, unsigned flags)
+{
+    if (like) return like;
+    if (dest && dest->storage) return dest->storage->device;
+    return flags & ARIL__NUMBER ? aril__cpu_device : NULL;
+}
+
 static aril_status apply_now(const aril__op *op, int n_in, aril_tensor *const *in,
                              const void *attrs, aril_tensor *dest, aril_tensor **out);
-
-/* A list whose scalars are on another device than its tensors. */
-static aril__cold aril_status apply_moved(aril__call *c, aril_tensor *dest, aril_tensor **out)
-{
-    const aril__op *op = c->op;
-    aril_tensor **moved = NULL;
-    aril_status s;
-    if (!(op->flags & NONDIFF))
-        s = aril__fail(ARIL_ERR_DEVICE,
-                       "%s: inputs are on different devices; move them with aril_to", op->name);
-    else if (!(moved = aril__malloc((size_t)c->n_in * sizeof *moved)))
-        s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", op->name);
-    else
-        s = mixed_devices(c, moved);
-    s = s < 0 ? poison_all(op->n_out, out) : apply_now(op, c->n_in, moved, c->attrs, dest, out);
-    free(moved);
-    return s;
-}
 
 /* An op with a class of its own in an autocast region. */
 static aril__cold aril_status apply_cast(aril__thread *th, const aril__call *c, aril_tensor **out)
@@ -487,9 +477,10 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
 {
     aril__thread *th = aril__self();
     unsigned flags = 0;
-    bool graph = false, views = false, other_device = false;
-    aril__device *like = NULL; /* of a shape-only input */
-    aril__call c;              /* large, and filled by the shape rule: only set what that reads */
+    bool graph = false, views = false;
+    aril__device *like = NULL;  /* of a shape-only input */
+    aril__device *other = NULL; /* a second one among the inputs */
+    aril__call c;               /* large, and filled by the shape rule: only set what that reads */
     c.op = op;
     c.attrs = attrs;
     c.n_in = n_in;
@@ -513,25 +504,24 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
             graph |= t->node != NULL;
         }
         views |= t->view != NULL;
-        if (t->storage) {
+        if (t->storage && !aril__is_number(t)) {
             if (!c.device)
                 c.device = t->storage->device;
-            else
-                other_device |= t->storage->device != c.device;
+            else if (aril__unlikely(t->storage->device != c.device))
+                other = t->storage->device;
         }
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
-    if (aril__unlikely(!c.device)) c.device = like;
+    if (aril__unlikely(other)) return devices_differ(op, c.device, other, out);
+    if (aril__unlikely(!c.device)) c.device = device_of_call(like, dest, flags);
     if (aril__unlikely(th->mode.autocast) && !dest && aril__cast_applies(th, &c))
         return apply_cast(th, &c, out);
-
     aril_tensor *moved[WRITE_INPUTS];
-    if (aril__unlikely(other_device || (flags & ARIL__WEAK && !c.device))) {
-        if (n_in > WRITE_INPUTS) return apply_moved(&c, dest, out);
-        if (mixed_devices(&c, moved) < 0) return poison_all(op->n_out, out);
-        c.in = moved;
-    }
+    if (aril__unlikely(flags & ARIL__NUMBER && c.device != aril__cpu_device) &&
+        ARIL__IS_VIEW(op->out[0]) && aril__is_number(in[op->out[0] - 1]) &&
+        move_viewed(&c, moved) < 0)
+        return poison_all(op->n_out, out);
     if (aril__unlikely(views) && !th->mode.no_grad) {
         for (int i = 0; i < n_in; i++) {
             if (!in[i] || !in[i]->view) continue;

@@ -26,7 +26,16 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
 /* Whether t contains a NaN. For anomaly mode: on any device, by ops that are not recorded. */
 bool aril__has_nan(aril_tensor *t);
 
-/* Records operations instead of running them. */
+/* Records operations instead of running them.
+ *
+ * A tensor with a value among the inputs is state, which is looked up at each run, unless it is a
+ * host number (core/tensor.h): then its flags tell what a run does with it.
+ *   - ARIL__CONSTANT: the same in every run. May be stored with the trace.
+ *   - ARIL__STATE: is read at each run, as an optimizer changes it between them.
+ *   - ARIL__KEY: in[0] of a RANDOM op. The trace has the key of one call: a run either repeats that
+ *     call, or draws another key from the generator for each key of the trace, and uses it wherever
+ *     that key occurs.
+ * ARIL__WEAK is about promotion only; the shape rules have seen it. */
 struct aril__tracer {
     /* Called with shapes inferred. Fills `out` (new references, usually from
      * aril__symbolic_new); for WRITES(i) outputs and for dest, `out` is the written tensor. Inputs

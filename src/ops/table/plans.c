@@ -63,8 +63,8 @@ static size_t describe(const aril__run *r, uint64_t *key)
         }
         bool written = i >= r->n_in && r->n_in && t == r->in[0];
         bool placed = i >= r->n_in && t->storage; /* its order is not the row's to give */
-        key[n++] =
-            t->ndim | (uint64_t)t->dtype << 8 | (uint64_t)written << 16 | (uint64_t)placed << 17;
+        key[n++] = t->ndim | (uint64_t)t->dtype << 8 | (uint64_t)written << 16 |
+                   (uint64_t)placed << 17 | (uint64_t)aril__is_number(t) << 18;
         for (int d = 0; d < t->ndim; d++) key[n++] = (uint64_t)t->dim[d];
         for (int d = 0; d < t->ndim; d++) key[n++] = (uint64_t)t->stride[d];
     }

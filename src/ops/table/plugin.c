@@ -134,6 +134,22 @@ static const int64_t *host_strides(const aril_tensor *t)
     return t->stride;
 }
 
+static bool host_number(const aril_run *r, int i, aril_host_number *value)
+{
+    const aril_tensor *t = host_in(r, i);
+    if (!t || !aril__is_number(t)) return false;
+    *value = (aril_host_number){ .kind = t->flags & ARIL__KEY     ? ARIL_NUMBER_KEY
+                                         : t->flags & ARIL__STATE ? ARIL_NUMBER_STATE
+                                                                  : ARIL_NUMBER_CONSTANT };
+    if (value->kind == ARIL_NUMBER_KEY) {
+        memcpy(value->key, aril__ptr(t), sizeof value->key);
+    } else {
+        aril__dtypes[t->dtype].load[ARIL__C_F64](&value->f64, aril__base(t), t->offset, 1, 1);
+        aril__dtypes[t->dtype].load[ARIL__C_I64](&value->i64, aril__base(t), t->offset, 1, 1);
+    }
+    return true;
+}
+
 static aril_host host = { .size = sizeof host,
                           .version = ARIL_PLUGIN_VERSION,
                           .fail = host_fail,
@@ -155,7 +171,8 @@ static aril_host host = { .size = sizeof host,
                           .ndim = aril_ndim,
                           .dims = host_dims,
                           .strides = host_strides,
-                          .numel = aril_numel };
+                          .numel = aril_numel,
+                          .number = host_number };
 
 /* ---- loading ---- */
 

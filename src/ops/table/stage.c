@@ -106,9 +106,17 @@ static inline ask ask_out(const staging *g, int i)
     return ask_of(g, g->r->out[i], p ? &p->out[i] : NULL);
 }
 
+/* Kernels of other devices than the CPU read a number's value, whatever its dtype: it stays where
+ * it is. */
+static inline bool stays(const aril__run *r, int i)
+{
+    return aril__unlikely(aril__is_number(r->in[i])) && r->device != aril__cpu_device;
+}
+
+/* Whether the kernel reads the elements of input i. */
 static inline bool is_read(const aril__run *r, int i)
 {
-    return r->in[i] && !(i < 31 && r->op->shape_only >> i & 1);
+    return r->in[i] && !(i < 31 && r->op->shape_only >> i & 1) && !stays(r, i);
 }
 
 /* A result in the memory of the first input, of a kernel that cannot do that. */
