@@ -232,7 +232,7 @@ static aril_status run_hooks(walk *w, aril__node *n, uint32_t out, aril_tensor *
         aril_tensor *changed = h->fn(*g, h->ctx);
         if (!changed || changed == *g) continue;
         if (aril_tensor_status(changed) < 0) return aril_tensor_status(changed);
-        if (!aril__same_dims(changed->ndim, changed->dim, (*g)->ndim, (*g)->dim))
+        if (!aril__dims_fit(changed->ndim, changed->dim, (*g)->ndim, (*g)->dim))
             return aril__fail(ARIL_ERR_SHAPE, "hook: the new gradient has a different shape");
         aril__tensor_keep(changed);
         aril__tensor_release(w->th, *g);

@@ -99,7 +99,7 @@ void aril_ctx_grad_in(aril_ctx *c, int i, aril_tensor *g)
     }
     if (!c->grad->wants[i] || !g) return;
     const aril_tensor *like = c->grad->x[ARIL_CTX_SAVED + i];
-    if (!aril__is_poison(g) && !aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) {
+    if (!aril__is_poison(g) && !aril__dims_fit(g->ndim, g->dim, like->ndim, like->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         c->status =
             aril__fail(ARIL_ERR_SHAPE,

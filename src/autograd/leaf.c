@@ -112,7 +112,7 @@ aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
                                          "aril_set_requires_grad or aril_retain_grad first");
     if (g) {
         if (aril__is_poison(g)) return aril_tensor_status(g);
-        if (!aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
+        if (!aril__dims_fit(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE,
                               "set_grad: the gradient is %s %s, but the tensor is %s %s",
@@ -235,7 +235,7 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
         return aril_tensor_status(*start);
     }
     if (grad->flags & ARIL__POISON) return aril__refuse_poison(what, 1, grad);
-    if (!aril__same_dims(grad->ndim, grad->dim, t->ndim, t->dim))
+    if (!aril__dims_fit(grad->ndim, grad->dim, t->ndim, t->dim))
         return aril__fail(ARIL_ERR_SHAPE,
                           "%s: the gradient has shape %s, but the result has shape %s", what,
                           aril__text(a, grad), aril__text(b, t));

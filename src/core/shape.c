@@ -1,6 +1,8 @@
 #include "core/shape.h"
 
 #include "core/error.h"
+#include "core/sizes.h"
+#include "core/thread.h"
 
 #include <inttypes.h>
 
@@ -13,7 +15,7 @@ aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
     int64_t count = 1;
     for (int i = 0; i < s.ndim; i++) {
         int64_t d = s.dim[i];
-        if (d < 0 && !(unknown && d == -1))
+        if (d < 0 && !(unknown && d == -1) && !(aril__self()->tracer && aril__size_is_named(d)))
             return aril__fail(ARIL_ERR_SHAPE,
                               "%s: size %" PRId64 " of dimension %d is negative in %s", what, d, i,
                               aril__shape_text(text, s.ndim, s.dim));
@@ -23,6 +25,11 @@ aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
                               aril__shape_text(text, s.ndim, s.dim));
     }
     return ARIL_OK;
+}
+
+int64_t aril__unknown_extent(int64_t d)
+{
+    return aril__size_nominal(aril__self()->sizes, d);
 }
 
 bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b)
@@ -35,10 +42,12 @@ bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b)
     }
     for (int i = 0; i < b_ndim; i++) {
         int64_t *o = &out[*out_ndim - b_ndim + i], d = b[i];
-        if (*o == d || d == 1) continue;
-        if (*o == 1 || *o == -1)
+        if ((*o == d && d != -1) || d == 1) continue;
+        if (*o == 1)
             *o = d;
-        else if (d != -1)
+        else if (*o < 0 || d < 0)
+            *o = aril__size_broadcast(aril__self()->sizes, *o, d);
+        else
             return false;
     }
     return true;
@@ -59,8 +68,9 @@ const char *aril__shape_text(char buf[ARIL__SHAPE_TEXT], int ndim, const int64_t
 {
     int n = snprintf(buf, ARIL__SHAPE_TEXT, "[");
     for (int i = 0; i < ndim && i < ARIL_MAX_DIMS; i++) {
-        if (dim[i] == -1)
-            n += snprintf(buf + n, (size_t)(ARIL__SHAPE_TEXT - n), "%s?", i ? "," : "");
+        if (dim[i] < 0 && (dim[i] == -1 || aril__size_is_named(dim[i])))
+            n += snprintf(buf + n, (size_t)(ARIL__SHAPE_TEXT - n), "%s%s", i ? "," : "",
+                          aril__size_name(aril__self()->sizes, dim[i]));
         else
             n += snprintf(buf + n, (size_t)(ARIL__SHAPE_TEXT - n), "%s%" PRId64, i ? "," : "",
                           dim[i]);

@@ -1,4 +1,4 @@
-/* Arithmetic on sizes and strides. Sizes may be -1, "unknown", in symbolic tensors. */
+/* Arithmetic on sizes and strides. Sizes of symbolic tensors may be unknown: negative (sizes.h). */
 #ifndef ARIL_CORE_SHAPE_H
 #define ARIL_CORE_SHAPE_H
 
@@ -18,25 +18,32 @@ static inline int64_t aril__count(int n, const int64_t *dim)
     return unknown && count != 0 ? -1 : count;
 }
 
-/* Contiguous (row-major) strides; sizes of 0 and unknown ones count as 1. */
+/* The size for which an unknown one counts in strides; others as they are, but 1 for 0. */
+int64_t aril__unknown_extent(int64_t d);
+static inline int64_t aril__extent(int64_t d)
+{
+    return d > 1 ? d : d >= 0 ? 1 : aril__unknown_extent(d);
+}
+
+/* Contiguous (row-major) strides. */
 static inline void aril__dense_strides(int n, const int64_t *dim, int64_t *stride)
 {
     int64_t step = 1;
     for (int i = n - 1; i >= 0; i--) {
         stride[i] = step;
-        step *= dim[i] > 1 ? dim[i] : 1;
+        step *= aril__extent(dim[i]);
     }
 }
 
 /* The same for [N,C,spatial...] in the order N, spatial, C; at least two dimensions. */
 static inline void aril__channels_last_strides(int n, const int64_t *dim, int64_t *stride)
 {
-    int64_t step = dim[1] > 1 ? dim[1] : 1;
+    int64_t step = aril__extent(dim[1]);
     stride[1] = 1;
     for (int i = n - 1; i >= 0; i--) {
         if (i == 1) continue;
         stride[i] = step;
-        step *= dim[i] > 1 ? dim[i] : 1;
+        step *= aril__extent(dim[i]);
     }
 }
 
@@ -47,7 +54,7 @@ static inline void aril__samples_last_strides(int n, const int64_t *dim, int64_t
     for (int i = 0; i < n; i++) {
         int d = i < 2 ? i : n + 1 - i;
         stride[d] = step;
-        step *= dim[d] > 1 ? dim[d] : 1;
+        step *= aril__extent(dim[d]);
     }
 }
 
@@ -59,20 +66,35 @@ static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t
     return true;
 }
 
-/* Checks sizes given by the user: 0..8 dimensions, none negative (-1 is allowed when `unknown`),
- * and no more elements than memory can address. `what` names the op in the message. */
+/* Whether two sizes are equal, or may be because one is unknown. */
+static inline bool aril__size_fits(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 || a == b;
+}
+
+static inline bool aril__dims_fit(int n, const int64_t *a, int m, const int64_t *b)
+{
+    if (n != m) return false;
+    for (int i = 0; i < n; i++)
+        if (!aril__size_fits(a[i], b[i])) return false;
+    return true;
+}
+
+/* Checks sizes given by the user: 0..8 dimensions, none negative (-1 is allowed when `unknown`, and
+ * in a trace, sizes of symbolic tensors), and no more elements than memory can address. `what` names the op in the message. */
 aril_status aril__check_shape(const char *what, aril_shape s, bool unknown);
 
 /* Adds `b` to the broadcast shape in `out` (NumPy's rule). False if the sizes are incompatible. An
- * unknown size is compatible with any, and a known one other than 1 replaces it. */
+ * unknown size is compatible with any, and a known one other than 1 replaces it; two different
+ * unknown ones give a third. */
 bool aril__broadcast(int *out_ndim, int64_t *out, int b_ndim, const int64_t *b);
 
 /* Turns a negative axis into 0..ndim-1. Returns -1, with an error naming `what`, when out of
  * range. A 0-d tensor takes axis 0 and -1, as PyTorch's does. */
 int aril__axis(const char *what, int64_t axis, int ndim);
 
-/* "[2,?,3]" in buf; returns buf. */
-enum { ARIL__SHAPE_TEXT = 8 * 21 + 3 };
+/* "[2,?,3]" in buf, or "[2,N,3]" where an unknown size has a name; returns buf. */
+enum { ARIL__SHAPE_TEXT = 8 * 25 + 3 };
 const char *aril__shape_text(char buf[ARIL__SHAPE_TEXT], int ndim, const int64_t *dim);
 
 #endif

@@ -85,7 +85,13 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         int64_t d = dim[i];
         t->dim[i] = d;
         t->stride[i] = step;
-        if (d < 0 || d == 1) continue;
+        if (d == 1) continue;
+        if (aril__unlikely(d < 0)) {
+            /* Only the order matters: too large a stride may be any that is large. */
+            if (__builtin_mul_overflow(step, aril__extent(d), &step) || step > INT64_MAX / 16)
+                step = INT64_MAX / 16;
+            continue;
+        }
         if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
                            step > INT64_MAX / 16)) {
             char text[ARIL__SHAPE_TEXT];
@@ -121,8 +127,8 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
     if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->offset = t->offset;
-    a->flags = t->flags & (ARIL__WEAK | ARIL__NUMBER | ARIL__CHANNELS_LAST | ARIL__INFERENCE | ARIL__SHAPE_ONLY |
-                           ARIL__SYMBOLIC);
+    a->flags = t->flags & (ARIL__WEAK | ARIL__NUMBER | ARIL__CHANNELS_LAST | ARIL__INFERENCE |
+                           ARIL__SHAPE_ONLY | ARIL__SYMBOLIC);
     if (t->flags & ARIL__SYMBOLIC)
         a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
     else if (t->flags & ARIL__SHAPE_ONLY)
@@ -140,7 +146,7 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
     if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
-    a->u.device = t->storage ? t->storage->device : NULL;
+    a->u.device = aril__place(t);
     return a;
 }
 
@@ -262,6 +268,26 @@ const char *aril_tensor_error(const aril_tensor *t)
     return t && t->flags & ARIL__POISON ? t->u.error->message : NULL;
 }
 
+/* ---- devices of symbolic tensors ---- */
+
+enum { DEVICE_SHIFT = 32, INDEX_SHIFT = 8 };
+
+void aril__symbolic_place(aril_tensor *t, const aril__device *device)
+{
+    int64_t at = device->id.kind | (int64_t)device->id.index << INDEX_SHIFT;
+    t->offset = (int64_t)(uint32_t)t->offset | at << DEVICE_SHIFT;
+}
+
+aril__device *aril__place(const aril_tensor *t)
+{
+    if (t->storage) return t->storage->device;
+    if (t->flags & ARIL__SHAPE_ONLY) return t->u.device;
+    if (!(t->flags & ARIL__SYMBOLIC)) return NULL;
+    int64_t at = t->offset >> DEVICE_SHIFT;
+    return aril__device_find(
+        (aril_device){ (int16_t)(at & ((1 << INDEX_SHIFT) - 1)), (int16_t)(at >> INDEX_SHIFT) });
+}
+
 /* ---- tensor properties ---- */
 
 /* Is there a tensor to query? An ended tensor is an error even for queries. */
@@ -294,7 +320,8 @@ int64_t aril_numel(const aril_tensor *t)
 
 aril_device aril_device_of(const aril_tensor *t)
 {
-    return is_there("device_of", t) && t->storage ? t->storage->device->id : aril_cpu();
+    aril__device *d = is_there("device_of", t) ? aril__place(t) : NULL;
+    return d ? d->id : aril_cpu();
 }
 
 int64_t aril_size(const aril_tensor *t, int axis)
@@ -323,7 +350,7 @@ bool aril_is_channels_last(const aril_tensor *t)
     for (int i = 0; i < t->ndim; i++) { /* C, then the spatial axes from the last, then N */
         int d = i == 0 ? 1 : i < t->ndim - 1 ? t->ndim - i : 0;
         if (t->dim[d] != 1 && t->stride[d] != step) return false;
-        step *= t->dim[d];
+        step *= t->numel < 0 ? aril__extent(t->dim[d]) : t->dim[d];
     }
     return true;
 }
@@ -338,12 +365,22 @@ bool aril_shares_memory(const aril_tensor *a, const aril_tensor *b)
 
 bool aril__is_samples_last(const aril_tensor *t)
 {
-    if (t->ndim < 3 || t->dim[0] < 2) return false;
+    if (t->ndim < 3 || aril__extent(t->dim[0]) < 2) return false;
     int64_t step = 1;
     for (int i = 0; i < t->ndim; i++) { /* N, C, then the spatial axes from the last */
         int d = i < 2 ? i : t->ndim + 1 - i;
         if (t->dim[d] != 1 && t->stride[d] != step) return false;
-        step *= t->dim[d];
+        step *= t->numel < 0 ? aril__extent(t->dim[d]) : t->dim[d];
+    }
+    return true;
+}
+
+bool aril__is_dense_unknown(const aril_tensor *t)
+{
+    int64_t step = 1;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->dim[i] != 1 && t->stride[i] != step) return false;
+        step *= aril__extent(t->dim[i]);
     }
     return true;
 }
@@ -361,7 +398,7 @@ bool aril__is_packed(const aril_tensor *t)
             dim[at] = dim[at - 1];
         }
         stride[at] = t->stride[i];
-        dim[at] = t->dim[i];
+        dim[at] = aril__extent(t->dim[i]);
     }
     int64_t step = 1;
     for (int i = 0; i < n; i++) {
@@ -408,7 +445,7 @@ bool aril__overlaps(const aril_tensor *t)
             dim[at] = dim[at - 1];
         }
         stride[at] = step;
-        dim[at] = t->dim[i];
+        dim[at] = aril__extent(t->dim[i]);
     }
     bool nested = true; /* each stride exceeds the extent of the smaller ones */
     for (int i = 0; i < n; i++) {
@@ -438,7 +475,7 @@ void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, i
     for (int i = 0; i < ndim; i++) {
         int d = order[i];
         stride[d] = step;
-        step *= dim[d] > 1 ? dim[d] : 1;
+        step *= aril__extent(dim[d]);
     }
 }
 

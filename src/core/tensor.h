@@ -68,7 +68,8 @@ struct aril_tensor {
     uint16_t flags;
     int64_t numel; /* -1: unknown */
     aril__storage *storage;
-    int64_t offset;   /* in elements; of a symbolic tensor that is not a view: its version */
+    int64_t offset;   /* in elements; of a symbolic tensor: its device, above the 32 bits of its
+                       * version (unless it is a view, which has that of its base) */
     aril__node *node; /* its producer, or the leaf that collects its gradient; NULL: no grad */
     aril__view *view; /* NULL unless it is a view that autograd tracks */
     union {
@@ -77,7 +78,7 @@ struct aril_tensor {
         aril__device *device; /* of a shape-only one: where its value was, or NULL */
     } u;
     int64_t dim[ARIL_MAX_DIMS];
-    int64_t stride[ARIL_MAX_DIMS]; /* in elements */
+    int64_t stride[ARIL_MAX_DIMS]; /* in elements; for nominal sizes where they are unknown */
 };
 
 _Static_assert(sizeof(aril_tensor) == ARIL__HEADER_BYTES, "headers have blocks of their own");
@@ -206,9 +207,19 @@ static inline void *aril__ptr_or_null(const aril_tensor *t)
     return t && t->storage ? aril__ptr(t) : NULL;
 }
 
+/* The device of a tensor, also of a symbolic one; NULL if a shape-only one has none. */
+aril__device *aril__place(const aril_tensor *t);
+
+/* Where the value of a symbolic tensor will be. */
+void aril__symbolic_place(aril_tensor *t, const aril__device *device);
+
+/* aril__is_dense for unknown sizes: in the order of their dimensions, without gaps. */
+bool aril__is_dense_unknown(const aril_tensor *t);
+
 static inline bool aril__is_dense(const aril_tensor *t)
 {
     int64_t step = 1;
+    if (aril__unlikely(t->numel < 0)) return aril__is_dense_unknown(t);
     for (int i = t->ndim - 1; i >= 0; i--) {
         if (t->dim[i] != 1 && t->stride[i] != step) return t->numel == 0;
         step *= t->dim[i];

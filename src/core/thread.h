@@ -43,6 +43,7 @@ typedef struct aril__thread {
     bool ended; /* the thread's destructor has run: no more caching */
     aril__mode mode;
     aril__tracer *tracer; /* records operations instead of running them; see ops/table/apply.h */
+    struct aril__sizes *sizes; /* unknown sizes of the trace; NULL: none */
 
     aril_tensor **owned; /* tensors of all open scopes, innermost last */
     uint32_t n_owned, cap_owned;

@@ -116,21 +116,27 @@ static bool combine_masks(const attention *a, bool alone, int n_in, aril_tensor 
     int64_t n = size[0], h = size[1], l = size[2], s = size[3];
     char text[ARIL__SHAPE_TEXT];
     if (keys) {
-        bool fits = alone ? aril_ndim(keys) == 1 : aril_ndim(keys) == 2 && aril_size(keys, 0) == n;
-        if (!fits || aril_size(keys, -1) != s) {
-            aril__fail(ARIL_ERR_SHAPE, "expected a key mask [%s%lld], one for each key, got %s",
-                       alone ? "" : "N,", (long long)s, aril__text(text, keys));
+        bool fits = alone ? aril_ndim(keys) == 1
+                          : aril_ndim(keys) == 2 && aril__size_fits(aril_size(keys, 0), n);
+        if (!fits || !aril__size_fits(aril_size(keys, -1), s)) {
+            char want[ARIL__SHAPE_TEXT];
+            aril__fail(ARIL_ERR_SHAPE, "expected a key mask %s, one for each key, got %s",
+                       aril__shape_text(want, alone ? 1 : 2, alone ? &s : (int64_t[]){ n, s }),
+                       aril__text(text, keys));
             return false;
         }
         mask_with(m, aril_reshape(keys, ARIL_SHAPE(n, 1, 1, s)));
     }
     if (pairs) {
         int64_t of = aril_ndim(pairs) == 3 ? aril_size(pairs, 0) : 1;
-        bool fits = aril_ndim(pairs) == 2 || (aril_ndim(pairs) == 3 && of == n * h);
-        if (!fits || aril_size(pairs, -2) != l || aril_size(pairs, -1) != s) {
-            aril__fail(ARIL_ERR_SHAPE,
-                       "expected an attention mask [%lld,%lld] or [%lld,%lld,%lld], got %s",
-                       (long long)l, (long long)s, (long long)(n * h), (long long)l, (long long)s,
+        bool fits = aril_ndim(pairs) == 2 ||
+                    (aril_ndim(pairs) == 3 && (n < 0 || aril__size_fits(of, n * h)));
+        if (!fits || !aril__size_fits(aril_size(pairs, -2), l) ||
+            !aril__size_fits(aril_size(pairs, -1), s)) {
+            char two[ARIL__SHAPE_TEXT], three[ARIL__SHAPE_TEXT];
+            aril__fail(ARIL_ERR_SHAPE, "expected an attention mask %s or %s, got %s",
+                       aril__shape_text(two, 2, (int64_t[]){ l, s }),
+                       aril__shape_text(three, 3, (int64_t[]){ n < 0 ? -1 : n * h, l, s }),
                        aril__text(text, pairs));
             return false;
         }
@@ -204,7 +210,9 @@ static bool check_inputs(const attention *a, aril_tensor *const *x)
     char text[ARIL__SHAPE_TEXT], other[ARIL__SHAPE_TEXT];
     for (int i = Q; i <= V; i++) {
         int n = aril_ndim(x[i]);
-        if ((n == 2 || n == 3) && n == aril_ndim(x[Q]) && aril_size(x[i], -1) == last[i]) continue;
+        if ((n == 2 || n == 3) && n == aril_ndim(x[Q]) &&
+            aril__size_fits(aril_size(x[i], -1), last[i]))
+            continue;
         aril__fail(ARIL_ERR_SHAPE, "expected %s [%s%lld], got %s", names[i],
                    aril_ndim(x[Q]) == 2  ? "L,"
                    : a->opts.batch_first ? "N,L,"
@@ -213,13 +221,13 @@ static bool check_inputs(const attention *a, aril_tensor *const *x)
         return false;
     }
     int batch = a->opts.batch_first ? 0 : 1;
-    if (aril_ndim(x[Q]) == 3 && (aril_size(x[Q], batch) != aril_size(x[K], batch))) {
+    if (aril_ndim(x[Q]) == 3 && !aril__size_fits(aril_size(x[Q], batch), aril_size(x[K], batch))) {
         aril__fail(ARIL_ERR_SHAPE, "queries %s and keys %s have different batch sizes",
                    aril__text(text, x[Q]), aril__text(other, x[K]));
         return false;
     }
     for (int d = 0; d < aril_ndim(x[K]) - 1; d++) {
-        if (aril_size(x[K], d) == aril_size(x[V], d)) continue;
+        if (aril__size_fits(aril_size(x[K], d), aril_size(x[V], d))) continue;
         aril__fail(ARIL_ERR_SHAPE, "values %s and keys %s differ in number", aril__text(text, x[V]),
                    aril__text(other, x[K]));
         return false;

@@ -482,13 +482,17 @@ static void make_build_lock(void)
 
 static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
 {
-    if (!m->placed && in[0]->storage) m->device = in[0]->storage->device->id;
+    aril__thread *th = aril__self();
+    if (!m->placed && aril__place(in[0])) m->device = aril_device_of(in[0]);
     ARIL_SCOPE;
     ARIL__PLAIN;
-    const aril__error *before = aril__self()->last_error;
+    const aril__error *before = th->last_error;
+    aril__tracer *tracer = th->tracer;
+    th->tracer = NULL; /* parameters are created now, not by each run of the trace */
     aril_status s = m->type->build(m, n_in, in);
+    th->tracer = tracer;
     if (s < 0)
-        return aril__self()->last_error != before
+        return th->last_error != before
                    ? s
                    : aril__fail(s, "the function build failed: %s", aril_status_text(s));
     aril__set_ready(m);

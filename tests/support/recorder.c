@@ -23,11 +23,23 @@ typedef struct entry {
     intptr_t out[ARIL__MAX_OUT]; /* 0: a tensor that was written in place */
 } entry;
 
+/* The sizes of a recorded value, some unknown. */
+typedef struct sizes {
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS];
+} sizes;
+
 struct recorder {
     aril__tracer tracer; /* first: the tracer is the recorder */
     entry *entries;
     int n, cap;
     intptr_t values; /* numbers assigned so far */
+    sizes *shapes;   /* of each value */
+    intptr_t cap_shapes;
+    struct {
+        int64_t unknown, size;
+    } * bound; /* in a run */
+    int n_bound, cap_bound;
     intptr_t inputs[16];
     int n_inputs;
     aril_tensor *kept[4096]; /* real tensors that the record refers to */
@@ -42,9 +54,22 @@ static operand operand_of(recorder *r, aril_tensor *t)
     return (operand){ .tensor = t };
 }
 
-static aril_tensor *symbol(recorder *r, const aril__meta *m)
+/* Assigns a number to a new symbolic tensor. */
+static void *number(recorder *r)
 {
-    return aril__symbolic_new(aril__self(), m->dtype, m->ndim, m->dim, (void *)++r->values);
+    return (void *)++r->values;
+}
+
+static aril_tensor *remember(recorder *r, aril_tensor *t)
+{
+    if (r->values >= r->cap_shapes) {
+        r->cap_shapes = 2 * r->values + 64;
+        r->shapes = realloc(r->shapes, (size_t)r->cap_shapes * sizeof *r->shapes);
+    }
+    sizes *s = &r->shapes[r->values];
+    s->ndim = t->ndim;
+    memcpy(s->dim, t->dim, sizeof s->dim);
+    return t;
 }
 
 static aril_status record(aril__tracer *self, const aril__call *c, aril_tensor *dest,
@@ -69,7 +94,7 @@ static aril_status record(aril__tracer *self, const aril__call *c, aril_tensor *
             aril_tensor *to = i == 0 && dest ? dest : c->in[kind - 32];
             out[i] = to ? aril__tensor_keep(to) : NULL;
         } else {
-            out[i] = symbol(r, &c->out[i]);
+            out[i] = remember(r, aril__symbolic_out(aril__self(), c, i, number(r)));
             e->out[i] = r->values;
         }
     }
@@ -91,26 +116,91 @@ void recorder_free(recorder *r)
     }
     for (int i = 0; i < r->n_kept; i++) aril_release(r->kept[i]);
     free(r->entries);
+    free(r->shapes);
+    free(r->bound);
+    aril__sizes_free(&r->tracer.sizes);
     free(r);
 }
 
 void recorder_begin(recorder *r)
 {
-    aril__self()->tracer = &r->tracer;
+    aril__trace(&r->tracer);
 }
 
 void recorder_end(recorder *r)
 {
     (void)r;
-    aril__self()->tracer = NULL;
+    aril__trace(NULL);
+}
+
+int64_t recorder_size(recorder *r, const char *name)
+{
+    return aril__size_new(&r->tracer.sizes, name);
+}
+
+static aril_tensor *input(recorder *r, aril_tensor *t)
+{
+    r->inputs[r->n_inputs++] = r->values;
+    return aril__give(aril__self(), remember(r, t));
+}
+
+/* The shape with new unknown sizes for -1. */
+static aril_shape named(recorder *r, aril_shape shape)
+{
+    for (int d = 0; d < shape.ndim; d++)
+        if (shape.dim[d] == -1) shape.dim[d] = recorder_size(r, NULL);
+    return shape;
 }
 
 aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype)
 {
-    aril__thread *th = aril__self();
-    aril_tensor *t = aril__symbolic_new(th, dtype, shape.ndim, shape.dim, (void *)++r->values);
-    r->inputs[r->n_inputs++] = r->values;
-    return aril__give(th, t);
+    shape = named(r, shape);
+    return input(r, aril__symbolic_new(aril__self(), dtype, shape.ndim, shape.dim, number(r)));
+}
+
+aril_tensor *recorder_input_like(recorder *r, aril_shape shape, aril_tensor *like)
+{
+    shape = named(r, shape);
+    return input(r, aril__symbolic_like(aril__self(), like, shape.dim, number(r)));
+}
+
+/* ---- replay ---- */
+
+/* Notes what the unknown sizes of a value turned out to be; false if one has two values. */
+static bool bind(recorder *r, intptr_t value, const aril_tensor *t)
+{
+    const sizes *s = &r->shapes[value];
+    for (int d = 0; d < s->ndim; d++) {
+        int k = 0;
+        if (s->dim[d] >= 0) {
+            if (s->dim[d] != t->dim[d]) return false;
+            continue;
+        }
+        while (k < r->n_bound && r->bound[k].unknown != s->dim[d]) k++;
+        if (k < r->n_bound && r->bound[k].size != t->dim[d]) return false;
+        if (k < r->n_bound) continue;
+        if (r->n_bound == r->cap_bound) {
+            r->cap_bound = 2 * r->cap_bound + 64;
+            r->bound = realloc(r->bound, (size_t)r->cap_bound * sizeof *r->bound);
+        }
+        r->bound[r->n_bound].unknown = s->dim[d];
+        r->bound[r->n_bound++].size = t->dim[d];
+    }
+    return t->ndim == s->ndim;
+}
+
+static int64_t size_of(void *ctx, int64_t unknown)
+{
+    const recorder *r = ctx;
+    for (int k = 0; k < r->n_bound; k++)
+        if (r->bound[k].unknown == unknown) return r->bound[k].size;
+    return unknown;
+}
+
+static bool is_reshape(const aril__op *op)
+{
+    return strcmp(op->name, "reshape") == 0 || strcmp(op->name, "reshape_like") == 0 ||
+           strcmp(op->name, "flatten") == 0;
 }
 
 static aril_tensor *real(aril_tensor *const *values, operand o)
@@ -118,31 +208,50 @@ static aril_tensor *real(aril_tensor *const *values, operand o)
     return o.value ? values[o.value] : o.tensor;
 }
 
-aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of)
+aril_status recorder_values(recorder *r, aril_list inputs, aril_list of, aril_tensor **out)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_tensor **values = calloc((size_t)r->values + 1, sizeof *values);
-    for (int i = 0; i < r->n_inputs; i++) values[r->inputs[i]] = inputs.at[i];
-    for (int k = 0; k < r->n; k++) {
+    bool fits = true;
+    r->n_bound = 0;
+    for (int i = 0; i < r->n_inputs; i++) {
+        values[r->inputs[i]] = inputs.at[i];
+        fits = fits && bind(r, r->inputs[i], inputs.at[i]);
+    }
+    for (int k = 0; k < r->n && fits; k++) {
         const entry *e = &r->entries[k];
-        aril_tensor *in[64], *out[ARIL__MAX_OUT];
+        aril_tensor *in[64], *results[ARIL__MAX_OUT];
+        int64_t attrs[256]; /* with sizes in place of unknown ones */
+        if (e->attrs) memcpy(attrs, e->attrs, e->op->attr_size);
+        aril__symbolic_attrs(&r->tracer.sizes, e->op, e->attrs ? attrs : NULL, size_of, r);
         for (int i = 0; i < e->n_in; i++) in[i] = real(values, e->in[i]);
         aril_tensor *dest = real(values, e->dest);
-        if (dest) {
-            out[0] = aril__apply_to(dest, e->op, e->n_in, in, e->attrs);
-        } else if (ARIL__IS_VIEW(e->op->out[0]) && e->op == &aril__op_reshape) {
-            in[0] = aril_contiguous(in[0]);
-            aril__apply(e->op, e->n_in, in, e->attrs, out);
-        } else {
-            aril__apply(e->op, e->n_in, in, e->attrs, out);
+        if (is_reshape(e->op)) in[0] = aril_contiguous(in[0]);
+        if (dest)
+            results[0] = aril__apply_to(dest, e->op, e->n_in, in, e->attrs ? attrs : NULL);
+        else
+            aril__apply(e->op, e->n_in, in, e->attrs ? attrs : NULL, results);
+        for (int i = 0; i < e->op->n_out; i++) {
+            if (!e->out[i]) continue;
+            values[e->out[i]] = results[i];
+            if (aril_tensor_status(results[i]) < 0 || bind(r, e->out[i], results[i])) continue;
+            fits = false;
+            aril__fail(ARIL_ERR_INTERNAL, "trace: %s, op %d, has another shape than recorded",
+                       e->op->name, k);
         }
-        for (int i = 0; i < e->op->n_out; i++)
-            if (e->out[i]) values[e->out[i]] = out[i];
     }
-    aril_tensor *result = values[(intptr_t)of->u.symbol];
+    for (int i = 0; i < of.n; i++)
+        out[i] = aril_escape(fits ? values[(intptr_t)of.at[i]->u.symbol] : aril__poison());
     free(values);
-    return aril_escape(result);
+    return fits && aril_ok() ? ARIL_OK : ARIL_ERR_INTERNAL;
+}
+
+aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of)
+{
+    aril_tensor *out[1];
+    recorder_values(r, inputs, (aril_list){ 1, &of }, out);
+    return out[0];
 }
 
 int recorder_numbers(const recorder *r, unsigned kind)

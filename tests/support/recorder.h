@@ -14,13 +14,23 @@ void recorder_free(recorder *r);
 void recorder_begin(recorder *r);
 void recorder_end(recorder *r);
 
-/* A symbolic input; -1 is an unknown size. Owned by the recorder. */
+/* A new unknown size, for the shapes of inputs; the name may be NULL. */
+int64_t recorder_size(recorder *r, const char *name);
+
+/* A symbolic input; -1 is an unknown size that no other equals. Owned by the recorder. */
 aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype);
 
-/* Replays the record with real tensors for the inputs, in the order of their creation. Returns the
+/* The same with the dtype, device and memory order of another tensor. */
+aril_tensor *recorder_input_like(recorder *r, aril_shape shape, aril_tensor *like);
+
+/* Replays the record with real tensors for the inputs, in the order of their creation, and checks
+ * that sizes recorded as equal are. Returns the
  * value of the symbolic tensor `of`, owned by the scope. Also performs the recorded in-place
  * writes. */
 aril_tensor *recorder_play(recorder *r, aril_list inputs, aril_tensor *of);
+
+/* The same for several values. */
+aril_status recorder_values(recorder *r, aril_list inputs, aril_list of, aril_tensor **out);
 
 /* How many numbers of a kind (ARIL__CONSTANT ...) the record refers to; 0: how many other tensors,
  * its state. */

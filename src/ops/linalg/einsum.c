@@ -260,7 +260,7 @@ static bool apart(const groups *g, const term *a, const term *b, aril_tensor *y,
     for (int i = 0; i < g->n_batch; i++) to->dim[to->ndim++] = y ? y->dim[i] : 1;
     for (int i = 0; i < g->n_left; i++) to->dim[to->ndim++] = a->t->dim[axis_of(a, g->left[i])];
     for (int i = 0; i < g->n_right; i++) to->dim[to->ndim++] = b->t->dim[axis_of(b, g->right[i])];
-    for (int i = 0; i < to->ndim; i++) unknown += to->dim[i] < 0;
+    for (int i = 0; i < to->ndim; i++) unknown += to->dim[i] == -1;
     return unknown <= 1;
 }
 

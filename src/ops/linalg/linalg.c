@@ -123,7 +123,7 @@ static aril_tensor *over_gaps(aril_tensor *x, aril_tensor *s)
 
 static aril_tensor *undo_batch(aril_tensor *g, aril_tensor *like)
 {
-    if (aril__same_dims(g->ndim, g->dim, like->ndim, like->dim) && g->numel >= 0) return g;
+    if (aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) return g;
     return aril__sum_to_like(g, like);
 }
 

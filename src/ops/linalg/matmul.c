@@ -226,7 +226,7 @@ static aril_tensor *outer_sum(aril_tensor *a, aril_tensor *b)
 /* g summed to the batch sizes of `like`, where they were broadcast. */
 static aril_tensor *undo_batch(aril_tensor *g, aril_tensor *like)
 {
-    if (aril__same_dims(g->ndim, g->dim, like->ndim, like->dim) && g->numel >= 0) return g;
+    if (aril__same_dims(g->ndim, g->dim, like->ndim, like->dim)) return g;
     return aril__sum_to_like(g, like);
 }
 

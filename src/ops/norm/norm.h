@@ -69,12 +69,6 @@ static inline aril_dtype aril__stat_dtype(const aril_tensor *x)
     return x->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
 }
 
-/* Whether two sizes are equal, or may be because one is unknown. */
-static inline bool aril__size_fits(int64_t a, int64_t b)
-{
-    return a < 0 || b < 0 || a == b;
-}
-
 /* For references: element i of a parameter that may be absent. */
 static inline double aril__param_at(const aril_tensor *p, int64_t i, double absent)
 {

@@ -27,7 +27,7 @@ static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weight
         return aril__fail(ARIL_ERR_SHAPE,
                           "histogram: expected at least 2 edges in one dimension, got %s",
                           aril__text(a, edges));
-    if (weights && !aril__same_dims(weights->ndim, weights->dim, x->ndim, x->dim))
+    if (weights && !aril__dims_fit(weights->ndim, weights->dim, x->ndim, x->dim))
         return aril__fail(ARIL_ERR_SHAPE, "histogram: weights %s do not match values %s",
                           aril__text(a, weights), aril__text(b, x));
     return ARIL_OK;

@@ -154,7 +154,7 @@ static aril_status copy_infer(aril__call *c)
     int64_t dim[ARIL_MAX_DIMS];
     memcpy(dim, o->dim, sizeof dim);
     if (!aril__broadcast(&n, dim, c->in[0]->ndim, c->in[0]->dim) ||
-        !aril__same_dims(n, dim, o->ndim, o->dim)) {
+        !aril__dims_fit(n, dim, o->ndim, o->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "copy: %s does not broadcast to %s",
                           aril__text(a, c->in[0]), aril__text(b, like));
@@ -248,9 +248,8 @@ aril_tensor *aril_copy(aril_tensor *x)
 
 aril_tensor *aril_copy_(aril_tensor *dst, aril_tensor *src)
 {
-    if (dst && src && dst->storage && src->storage &&
-        dst->storage->device != src->storage->device && !aril__is_number(src))
-        src = aril_to(src, dst->storage->device->id);
+    if (dst && src && !((dst->flags | src->flags) & ARIL__POISON) && !aril__is_number(src))
+        src = aril_to(src, aril_device_of(dst));
     return aril__apply_to(dst, &aril__op_copy, 2, (aril_tensor *[]){ src, dst }, NULL);
 }
 
@@ -265,8 +264,8 @@ aril_tensor *aril_contiguous(aril_tensor *x)
 {
     if (!x) return aril__null_tensor("contiguous");
     if (aril__is_poison(x)) return aril__pass_on(x);
-    if (x->flags & ARIL__SYMBOLIC || aril__is_dense(x)) return x;
-    aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
+    if (aril__is_dense(x)) return x;
+    aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, aril_device_of(x));
     return aril_copy_(dense, x);
 }
 
@@ -295,11 +294,10 @@ aril_tensor *aril_channels_last(aril_tensor *x)
 
 aril_tensor *aril_to(aril_tensor *x, aril_device device)
 {
-    if (x && x->storage && aril_device_equal(x->storage->device->id, device)) return x;
-    struct to_device_attrs a = { .device = { device.kind, device.index } };
-    if (x && x->storage) {
-        a.from[0] = x->storage->device->id.kind;
-        a.from[1] = x->storage->device->id.index;
-    }
+    bool placed = x && (x->storage || x->flags & ARIL__SYMBOLIC);
+    aril_device from = placed ? aril_device_of(x) : aril_cpu();
+    if (placed && aril_device_equal(from, device)) return x;
+    struct to_device_attrs a = { .device = { device.kind, device.index },
+                                 .from = { from.kind, from.index } };
     return aril__op_with(&a, &aril__op_to_device, x);
 }

@@ -184,6 +184,8 @@ aril_tensor *aril_empty(aril_shape shape, aril_dtype dtype, aril_device device)
     aril__thread *th = aril__self();
     struct create_attrs a;
     if (aril__create_attrs("empty", shape, dtype, device, &a) < 0) return aril__poison();
+    for (int d = 0; d < shape.ndim; d++) /* of a trace */
+        if (shape.dim[d] < 0) return aril__apply1(&aril__op_full, 0, NULL, &a);
     aril__device *d = aril__device_find(device);
     return d ? aril__give(th, aril__tensor_new(th, dtype, shape.ndim, shape.dim, d))
              : aril__poison();
@@ -277,13 +279,21 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
 {
     struct create_attrs a;
     bool integer = !start.is_float && !stop.is_float && !step.is_float;
-    if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
+    bool unknown = integer && aril__size_is_named(stop.i);
+    if (unknown && (start.i != 0 || step.i != 1)) {
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "arange: up to an unknown size, only start 0 and step 1 are supported");
+        return aril__poison();
+    }
+    if (unknown) {
+        /* as many elements as that size */
+    } else if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
         aril__fail(ARIL_ERR_ARG, "arange: step %g does not lead from %g to %g", step.f, start.f,
                    stop.f);
         return aril__poison();
     }
-    int64_t n = count_steps(start, stop, step, integer);
-    if (n < 0) {
+    int64_t n = unknown ? stop.i : count_steps(start, stop, step, integer);
+    if (n < 0 && !unknown) {
         aril__fail(ARIL_ERR_ARG, "arange: too many elements from %g to %g by %g", start.f, stop.f,
                    step.f);
         return aril__poison();

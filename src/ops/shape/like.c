@@ -31,18 +31,23 @@ static void shape_of_second(aril__call *c)
 static aril_status reshape_like_infer(aril__call *c)
 {
     int64_t have = c->in[0]->numel, want = c->in[1]->numel;
-    if (have >= 0 && want >= 0 && have != want)
-        return shape_error(c, "does not have as many elements as");
+    bool known = have >= 0 && want >= 0;
     shape_of_second(c);
     c->out[0].offset = c->in[0]->offset;
-    if (c->in[0]->storage && !aril__view_strides(c->in[0], &c->out[0]))
-        return shape_error(c, "cannot be viewed, without a copy, as");
+    if (known ? have != want
+              : aril__size_differs(aril__self()->sizes, c->in[0]->ndim, c->in[0]->dim,
+                                   c->in[1]->ndim, c->in[1]->dim))
+        return shape_error(c, "does not have as many elements as");
+    aril__meta *o = &c->out[0];
+    if (aril__view_strides(c->in[0], o)) return ARIL_OK;
+    if (known) return shape_error(c, "cannot be viewed, without a copy, as");
+    aril__dense_strides(o->ndim, o->dim, o->stride); /* the run tells */
     return ARIL_OK;
 }
 
 aril_tensor *aril__reshape_like(aril_tensor *x, aril_tensor *like)
 {
-    if (x && like && x->storage && like->numel == x->numel) {
+    if (x && like && !((x->flags | like->flags) & ARIL__POISON) && like->numel == x->numel) {
         aril__meta o = { .ndim = like->ndim };
         memcpy(o.dim, like->dim, sizeof o.dim);
         if (!aril__view_strides(x, &o)) x = aril_contiguous(x);
@@ -69,7 +74,7 @@ static aril_status expand_like_infer(aril__call *c)
     int64_t dim[ARIL_MAX_DIMS];
     memcpy(dim, c->in[1]->dim, sizeof dim);
     if (x->ndim > n || !aril__broadcast(&n, dim, x->ndim, x->dim) ||
-        (c->in[1]->numel >= 0 && !aril__same_dims(n, dim, n, c->in[1]->dim)))
+        !aril__dims_fit(n, dim, n, c->in[1]->dim))
         return shape_error(c, "does not broadcast to");
     shape_of_second(c);
     aril__expand_strides(x, &c->out[0]);

@@ -1,6 +1,7 @@
 /* Tensors as text, in PyTorch's layout: numbers of one width, at most 80 columns, only the edges of
  * large tensors, and a suffix for non-default properties. */
 #include "aril/create.h"
+#include "core/sizes.h"
 #include "core/tensor.h"
 
 #include <math.h>
@@ -214,7 +215,8 @@ static void size_suffix(sink *s, int indent, const aril_tensor *t)
     for (int d = 0; d < t->ndim; d++) {
         n += snprintf(text + n, sizeof text - (size_t)n, d ? ", " : "");
         n += t->dim[d] < 0
-                 ? snprintf(text + n, sizeof text - (size_t)n, "?")
+                 ? snprintf(text + n, sizeof text - (size_t)n, "%s",
+                            aril__size_name(aril__self()->sizes, t->dim[d]))
                  : snprintf(text + n, sizeof text - (size_t)n, "%lld", (long long)t->dim[d]);
     }
     suffix(s, indent, t->ndim == 1 ? "size=(%s,)" : "size=(%s)", t->ndim ? text : "");

@@ -1,5 +1,6 @@
 /* Views combined from others: split axes, rotations. */
 #include "aril/view.h"
+#include "core/sizes.h"
 #include "ops/shape/view.h"
 
 #include <string.h>
@@ -7,18 +8,19 @@
 /* Replaces a -1 among the sizes so that their product is n. False if they do not fit. */
 static bool infer_size(aril_shape *sizes, int64_t n)
 {
-    int64_t product = 1;
-    int open = -1;
+    aril__sizes *unknown = aril__self()->sizes;
+    int64_t others[ARIL_MAX_DIMS];
+    int m = 0, open = -1;
     for (int i = 0; i < sizes->ndim; i++) {
         if (sizes->dim[i] == -1 && open < 0)
             open = i;
-        else if (sizes->dim[i] < 0 || __builtin_mul_overflow(product, sizes->dim[i], &product))
+        else if (sizes->dim[i] < 0 && !aril__size_is_named(sizes->dim[i]))
             return false;
+        else
+            others[m++] = sizes->dim[i];
     }
-    if (open < 0) return product == n;
-    if (product == 0 || n % product != 0) return false;
-    sizes->dim[open] = n / product;
-    return true;
+    if (open < 0) return !aril__size_differs(unknown, 1, &n, m, others);
+    return aril__size_quotient(unknown, 1, &n, m, others, &sizes->dim[open]);
 }
 
 aril_tensor *aril_unflatten(aril_tensor *x, int axis, aril_shape sizes)
@@ -34,7 +36,7 @@ aril_tensor *aril_unflatten(aril_tensor *x, int axis, aril_shape sizes)
         return aril__poison();
     }
     aril_shape asked = sizes;
-    if (x->dim[at] < 0 || !infer_size(&sizes, x->dim[at])) {
+    if (sizes.ndim > ARIL_MAX_DIMS || !infer_size(&sizes, x->dim[at])) {
         aril__fail(ARIL_ERR_SHAPE, "unflatten: axis %d of %s does not split into %s", at,
                    aril__text(have, x), aril__shape_text(text, asked.ndim, asked.dim));
         return aril__poison();

@@ -56,11 +56,25 @@ OP(permute, .doc = "axes in a given order", .onnx = "Transpose", .min_in = 1, .m
 
 ATTR_LIST(reshape, RESHAPE_ATTRS)
 
+/* Resolves -1 among requested sizes of which some are unknown, or those of x. False if the numbers of
+ * elements certainly differ. */
+static aril__cold bool fits_unknown(const aril_tensor *x, int n, int64_t *dim, int open)
+{
+    aril__sizes *sizes = aril__self()->sizes;
+    int64_t others[ARIL_MAX_DIMS];
+    int m = 0;
+    if (open < 0) return !aril__size_differs(sizes, x->ndim, x->dim, n, dim);
+    for (int i = 0; i < n; i++)
+        if (i != open) others[m++] = dim[i];
+    return aril__size_quotient(sizes, x->ndim, x->dim, m, others, &dim[open]);
+}
+
 /* The requested sizes, with -1 resolved if the input's sizes are known. */
 static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs *a, int64_t *dim)
 {
     int open = -1, n = (int)a->ndim[0];
     int64_t known = 1;
+    bool unknown = x->numel < 0;
     char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
     for (int i = 0; i < n; i++) {
         dim[i] = a->dim[i];
@@ -69,22 +83,45 @@ static aril_status reshape_dims(const aril_tensor *x, const struct reshape_attrs
                 return aril__fail(ARIL_ERR_SHAPE, "reshape: only one size of %s can be inferred",
                                   aril__shape_text(to, n, a->dim));
             open = i;
+        } else if (dim[i] < 0) {
+            unknown = true;
         } else {
             known *= dim[i];
         }
     }
-    if (x->numel < 0) return ARIL_OK;
-    if (open >= 0 && known > 0 && x->numel % known == 0) {
+    if (unknown && fits_unknown(x, n, dim, open)) return ARIL_OK;
+    if (!unknown && open >= 0 && known > 0 && x->numel % known == 0) {
         dim[open] = x->numel / known;
         return ARIL_OK;
     }
-    if (open < 0 && known == x->numel) return ARIL_OK;
+    if (!unknown && open < 0 && known == x->numel) return ARIL_OK;
     return aril__fail(ARIL_ERR_SHAPE, "reshape: %s does not have as many elements as %s",
                       aril__text(from, x), aril__shape_text(to, n, a->dim));
 }
 
+/* aril__view_strides for unknown sizes. */
+static aril__cold bool unknown_strides(const aril_tensor *x, aril__meta *o)
+{
+    aril_tensor from = *x;
+    aril__meta to = *o;
+    int64_t have = 1, want = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        from.dim[d] = aril__extent(x->dim[d]);
+        if (__builtin_mul_overflow(have, from.dim[d], &have)) return false;
+    }
+    for (int d = 0; d < o->ndim; d++) {
+        to.dim[d] = aril__extent(o->dim[d]);
+        if (__builtin_mul_overflow(want, to.dim[d], &want)) return false;
+    }
+    from.numel = have;
+    if (have != want || !aril__view_strides(&from, &to)) return false;
+    memcpy(o->stride, to.stride, sizeof o->stride);
+    return true;
+}
+
 bool aril__view_strides(const aril_tensor *x, aril__meta *o)
 {
+    if (aril__unlikely(x->numel < 0)) return unknown_strides(x, o);
     if (x->numel == 0) {
         aril__dense_strides(o->ndim, o->dim, o->stride);
         return true;
@@ -113,6 +150,15 @@ bool aril__view_strides(const aril_tensor *x, aril__meta *o)
     return true;
 }
 
+/* Whether only the run can tell if a view is possible; it counts as contiguous until then. */
+static bool is_open(const aril_tensor *x, aril__meta *o)
+{
+    bool unknown = x->numel < 0;
+    for (int d = 0; d < o->ndim; d++) unknown |= o->dim[d] < 0;
+    if (unknown) aril__dense_strides(o->ndim, o->dim, o->stride);
+    return unknown;
+}
+
 static aril_status reshape_infer(aril__call *c)
 {
     aril__meta *o = &c->out[0];
@@ -122,8 +168,9 @@ static aril_status reshape_infer(aril__call *c)
     o->dtype = (aril_dtype)c->in[0]->dtype;
     o->ndim = (int)a->ndim[0];
     o->offset = c->in[0]->offset;
-    if (c->in[0]->storage && !aril__view_strides(c->in[0], o)) {
+    if (!aril__view_strides(c->in[0], o)) {
         char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+        if (is_open(c->in[0], o)) return ARIL_OK;
         return aril__fail(ARIL_ERR_SHAPE,
                           "view: %s cannot be viewed as %s without a copy; use aril_reshape",
                           aril__text(from, c->in[0]), aril__shape_text(to, o->ndim, o->dim));
@@ -230,8 +277,7 @@ static aril_status expand_infer(aril__call *c)
     for (int d = 0; d < o->ndim && fits; d++) {
         int64_t have = d < lead ? 1 : x->dim[d - lead], want = a->dim[d];
         o->dim[d] = want == -1 && d >= lead ? have : want;
-        fits = o->dim[d] >= 0 || have < 0;
-        fits = fits && (have == 1 || have == o->dim[d] || have < 0);
+        fits = (want != -1 || d >= lead) && (have == 1 || aril__size_fits(have, o->dim[d]));
     }
     if (!fits) {
         char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
@@ -289,7 +335,7 @@ static aril_status squeeze_infer(aril__call *c)
     o->offset = x->offset;
     o->ndim = 0;
     for (int d = 0; d < x->ndim; d++) {
-        if (mask >> d & 1 && x->dim[d] != 1 && x->dim[d] != -1) {
+        if (mask >> d & 1 && x->dim[d] != 1 && x->dim[d] >= 0) {
             char text[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE, "squeeze: axis %d of %s does not have size 1", d,
                               aril__text(text, x));
@@ -335,6 +381,23 @@ OP(squeeze, .doc = "removes axes of size 1", .onnx = "Squeeze", .min_in = 1, .ma
 
 ATTR_LIST(flatten, FLATTEN_ATTRS)
 
+static int64_t merged_size(const aril_tensor *x, int start, int end)
+{
+    if (x->ndim == 0) return 1;
+    if (x->numel >= 0) return aril__count(end - start + 1, x->dim + start);
+    return aril__size_product(aril__self()->sizes, end - start + 1, x->dim + start);
+}
+
+static void merged_shape(aril__call *c, int start, int end)
+{
+    const aril_tensor *x = c->in[0];
+    aril__meta *o = &c->out[0];
+    o->ndim = 0;
+    for (int d = 0; d < start; d++) o->dim[o->ndim++] = x->dim[d];
+    o->dim[o->ndim++] = merged_size(x, start, end);
+    for (int d = end + 1; d < x->ndim; d++) o->dim[o->ndim++] = x->dim[d];
+}
+
 static aril_status flatten_infer(aril__call *c)
 {
     const struct flatten_attrs *a = c->attrs;
@@ -347,12 +410,10 @@ static aril_status flatten_infer(aril__call *c)
                           x->ndim);
     o->dtype = (aril_dtype)x->dtype;
     o->offset = x->offset;
-    o->ndim = 0;
-    for (int d = 0; d < start; d++) o->dim[o->ndim++] = x->dim[d];
-    o->dim[o->ndim++] = x->ndim ? aril__count(end - start + 1, x->dim + start) : 1;
-    for (int d = end + 1; d < x->ndim; d++) o->dim[o->ndim++] = x->dim[d];
-    if (x->storage && !aril__view_strides(x, o)) {
+    merged_shape(c, start, end);
+    if (!aril__view_strides(x, o)) {
         char text[ARIL__SHAPE_TEXT];
+        if (is_open(x, o)) return ARIL_OK;
         return aril__fail(ARIL_ERR_SHAPE, "flatten: axes %d to %d of %s are not contiguous", start,
                           end, aril__text(text, x));
     }
@@ -434,7 +495,7 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
     aril__meta o = { .ndim = shape.ndim };
     memcpy(a.dim, shape.dim, sizeof a.dim);
     if (reshape_dims(x, &a, o.dim) < 0) return aril__poison();
-    if (may_copy && x->storage && !aril__view_strides(x, &o)) x = aril_contiguous(x);
+    if (may_copy && !aril__view_strides(x, &o)) x = aril_contiguous(x);
     return aril__op_with(&a, &aril__op_reshape, x);
 }
 
@@ -513,7 +574,7 @@ aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
             return aril__poison();
         }
         seen |= 1u << d;
-        if (x->ndim && (x->dim[d] == 1 || x->dim[d] == -1)) a.mask[0] |= 1 << d;
+        if (x->ndim && (x->dim[d] == 1 || x->dim[d] < 0)) a.mask[0] |= 1 << d;
     }
     for (int d = 0; d < x->ndim && axes.n == 0; d++)
         if (x->dim[d] == 1) a.mask[0] |= 1 << d;
@@ -532,15 +593,8 @@ aril_tensor *aril_flatten(aril_tensor *x, int start, int end)
     }
     struct flatten_attrs a = { { from }, { to } };
     aril__call c = { .op = &aril__op_flatten, .attrs = &a, .n_in = 1, .in = &x };
-    if (x->storage) {
-        aril__meta *o = &c.out[0];
-        aril_tensor shape = *x; /* only the sizes: whether a view is possible is checked next */
-        aril_tensor *in[1] = { &shape };
-        shape.storage = NULL;
-        c.in = in;
-        flatten_infer(&c);
-        if (!aril__view_strides(x, o)) x = aril_contiguous(x);
-    }
+    merged_shape(&c, from, to);
+    if (!aril__view_strides(x, &c.out[0])) x = aril_contiguous(x);
     return aril__op_with(&a, &aril__op_flatten, x);
 }
 

@@ -101,7 +101,7 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
 {
     const aril__meta *o = &c->out[0];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (!aril__same_dims(o->ndim, o->dim, dest->ndim, dest->dim))
+    if (!aril__dims_fit(o->ndim, o->dim, dest->ndim, dest->dim))
         return aril__fail(ARIL_ERR_SHAPE,
                           "%s_: the result has shape %s, but the destination has %s", c->op->name,
                           aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
@@ -302,15 +302,28 @@ static void note_changes(const aril__call *c)
 
 /* ---- tracing ---- */
 
-aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
-                                void *symbol)
+aril__tracer *aril__trace(aril__tracer *t)
 {
-    aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
-    if (t) {
-        t->flags = ARIL__SYMBOLIC;
-        t->u.symbol = symbol;
+    aril__thread *th = aril__self();
+    aril__tracer *before = th->tracer;
+    th->tracer = t;
+    th->sizes = t ? &t->sizes : NULL;
+    return before;
+}
+
+/* The device of a call with symbolic inputs; another one if they are on two. */
+static aril__cold aril__device *place_symbolic(aril__call *c)
+{
+    aril__device *other = NULL;
+    for (int i = 0; i < c->n_in; i++) {
+        if (!c->in[i] || !(c->in[i]->flags & ARIL__SYMBOLIC)) continue;
+        aril__device *d = aril__place(c->in[i]);
+        if (!c->device)
+            c->device = d;
+        else if (d != c->device)
+            other = d;
     }
-    return t;
+    return other;
 }
 
 static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
@@ -513,6 +526,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
+    if (aril__unlikely(flags & ARIL__SYMBOLIC) && !other) other = place_symbolic(&c);
     if (aril__unlikely(other)) return devices_differ(op, c.device, other, out);
     if (aril__unlikely(!c.device)) c.device = device_of_call(like, dest, flags);
     if (aril__unlikely(th->mode.autocast) && !dest && aril__cast_applies(th, &c))
@@ -534,6 +548,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
         return poison_all(op->n_out, out);
     }
     if (aril__unlikely(op->infer(&c) < 0)) return poison_all(op->n_out, out);
+    if (aril__unlikely(th->tracer)) aril__symbolic_sizes(th, &c);
 
     if (aril__unlikely(op->writes) && check_changes(th, &c) < 0) return poison_all(op->n_out, out);
 

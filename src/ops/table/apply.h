@@ -2,7 +2,9 @@
 #ifndef ARIL_OPS_APPLY_H
 #define ARIL_OPS_APPLY_H
 
+#include "core/sizes.h"
 #include "ops/table/op.h"
+#include "ops/table/symbolic.h"
 
 /* Applies an op: infers shapes, runs (or passes the call to the tracer), records for autograd.
  * `out` gets n_out tensors owned by the innermost scope, poisoned on failure; never NULL. */
@@ -38,15 +40,15 @@ bool aril__has_nan(aril_tensor *t);
  * ARIL__WEAK is about promotion only; the shape rules have seen it. */
 struct aril__tracer {
     /* Called with shapes inferred. Fills `out` (new references, usually from
-     * aril__symbolic_new); for WRITES(i) outputs and for dest, `out` is the written tensor. Inputs
+     * aril__symbolic_out); for WRITES(i) outputs and for dest, `out` is the written tensor. Inputs
      * that the row's `writes` mask names are changed in place too, and have no output. */
     aril_status (*apply)(aril__tracer *self, const aril__call *c, aril_tensor *dest,
                          aril_tensor **out);
+    aril__sizes sizes; /* the unknown ones; freed by the tracer's owner */
 };
 
-/* A tensor with a shape (-1: unknown) and no value; one reference, owned by the caller. */
-aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
-                                void *symbol);
+/* Makes `t` the thread's tracer, NULL for none; returns the one before. */
+aril__tracer *aril__trace(aril__tracer *t);
 
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);

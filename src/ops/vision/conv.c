@@ -104,7 +104,7 @@ static aril_status y_shape(const aril__call *c, const aril_tensor *x, const aril
     for (int i = 0; i < x->ndim - 2; i++) {
         int64_t in = x->dim[2 + i], kernel = w->dim[2 + i];
         aril__slide v = window_of(a, i, kernel, in);
-        dim[2 + i] = in < 0 || kernel < 0 ? -1 : aril__slide_count(&v, in);
+        dim[2 + i] = kernel < 0 ? -1 : aril__slide_count(&v, in);
         if (dim[2 + i] == 0 && !(a->same[0] && in == 0))
             return shapes_error(c->op->name, "the kernel is larger than the padded input", x, w);
     }

@@ -39,7 +39,7 @@ static aril_tensor *divide_error(const char *what, const char *part, int64_t by,
 
 static int64_t times(int64_t a, int64_t b)
 {
-    return a < 0 ? -1 : a * b;
+    return aril__size_product(aril__self()->sizes, 2, (int64_t[]){ a, b });
 }
 
 /* Splits the last three axes of x into five, permutes those, and merges them to three again. */

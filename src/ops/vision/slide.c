@@ -6,6 +6,16 @@
 
 #include <inttypes.h>
 
+int64_t aril__slide_unknown(const aril__slide *w, int64_t n)
+{
+    int64_t more = w->begin + w->end - aril__slide_span(w);
+    if (w->stride == 1 && more == -1) return n;
+    /* Rounding up depends on where the input begins, otherwise only the sum counts. */
+    int64_t key[6] = { ARIL__SIZE_SLIDE, n, more, w->stride, w->ceil && w->stride > 1, 0 };
+    if (key[4]) key[5] = w->begin;
+    return aril__size_is_named(n) ? aril__size_derived(aril__self()->sizes, 6, key) : -1;
+}
+
 aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
                                 int64_t initial, int64_t *out)
 {

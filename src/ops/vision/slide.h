@@ -20,11 +20,14 @@ static inline int64_t aril__slide_span(const aril__slide *w)
     return (w->kernel - 1) * w->dilation + 1;
 }
 
-/* The number of windows on n elements; 0 or less if not even one fits, -1 if n is unknown. */
+/* The number of windows on an unknown number of elements. */
+int64_t aril__slide_unknown(const aril__slide *w, int64_t n);
+
+/* The number of windows on n elements; 0 or less if not even one fits, unknown if n is. */
 static inline int64_t aril__slide_count(const aril__slide *w, int64_t n)
 {
+    if (n < 0) return aril__slide_unknown(w, n);
     int64_t span = n + w->begin + w->end - aril__slide_span(w) + (w->ceil ? w->stride - 1 : 0);
-    if (n < 0) return -1;
     if (span < 0) return 0;
     int64_t count = span / w->stride + 1;
     if (w->ceil && (count - 1) * w->stride >= n + w->begin) count--;
@@ -38,7 +41,9 @@ enum { ARIL__SAME_UPPER = 1, ARIL__SAME_LOWER = 2 };
 static inline void aril__slide_same(aril__slide *w, int64_t n, int64_t how)
 {
     int64_t count = n < 0 ? -1 : (n + w->stride - 1) / w->stride;
-    int64_t total = count < 0 ? 0 : (count - 1) * w->stride + aril__slide_span(w) - n;
+    /* Of an unknown n, the padding that gives as many windows. */
+    int64_t span = aril__slide_span(w),
+            total = n < 0 ? span - 1 : (count - 1) * w->stride + span - n;
     if (total < 0) total = 0;
     w->begin = how == ARIL__SAME_LOWER ? total - total / 2 : total / 2;
     w->end = total - w->begin;

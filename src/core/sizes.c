@@ -1,0 +1,230 @@
+#include "core/sizes.h"
+
+#include "core/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entry k is the number -(BASE + k * STEP + TAG). Sums and products of such numbers, which code that
+ * knows nothing of unknown sizes may compute, miss the tag, and read as anonymous. */
+#define BASE ((int64_t)1 << 44)
+enum { STEP_BITS = 20, TAG = 0x9e377, MAX_UNKNOWN = 1 << 16 };
+
+enum { MAX_FACTORS = 64 };
+
+static int64_t number_of(size_t k)
+{
+    return -(BASE + ((int64_t)k << STEP_BITS) + TAG);
+}
+
+static const aril__size_entry *entry_of(const aril__sizes *s, int64_t d)
+{
+    if (!s || !aril__size_is_named(d)) return NULL;
+    size_t k = (size_t)((-d - BASE) >> STEP_BITS);
+    return k < s->n ? &s->entries[k] : NULL;
+}
+
+bool aril__size_is_named(int64_t d)
+{
+    return d <= -BASE && d > -2 * BASE && ((-d - BASE) & ((1 << STEP_BITS) - 1)) == TAG &&
+           (-d - BASE) >> STEP_BITS < MAX_UNKNOWN;
+}
+
+void aril__sizes_free(aril__sizes *s)
+{
+    free(s->entries);
+    free(s->words);
+    *s = (aril__sizes){ 0 };
+}
+
+/* ---- entries ---- */
+
+static bool grow(void **at, size_t *cap, size_t needed, size_t size)
+{
+    if (needed <= *cap) return true;
+    size_t to = *cap ? *cap * 2 : 64;
+    while (to < needed) to *= 2;
+    void *grown = aril__realloc(*at, to * size);
+    if (!grown) return false;
+    *at = grown;
+    *cap = to;
+    return true;
+}
+
+static int64_t add(aril__sizes *s, const char *name, uint64_t hash, int n, const int64_t *key)
+{
+    void *entries = s->entries, *words = s->words;
+    bool room = s->n < MAX_UNKNOWN && grow(&entries, &s->cap, s->n + 1, sizeof *s->entries);
+    s->entries = entries;
+    room = room && grow(&words, &s->cap_words, s->n_words + (size_t)n, sizeof *s->words);
+    s->words = words;
+    if (!room) return -1;
+    aril__size_entry *e = &s->entries[s->n];
+    *e = (aril__size_entry){ .hash = hash, .at = s->n_words, .n_key = n };
+    if (name) snprintf(e->name, sizeof e->name, "%s", name);
+    if (n) memcpy(s->words + s->n_words, key, (size_t)n * sizeof *key);
+    s->n_words += (size_t)n;
+    return number_of(s->n++);
+}
+
+int64_t aril__size_new(aril__sizes *s, const char *name)
+{
+    return s ? add(s, name, 0, 0, NULL) : -1;
+}
+
+int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key)
+{
+    if (!s) return -1;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < n; i++) hash = (hash ^ (uint64_t)key[i]) * 0x9e3779b97f4a7c15u;
+    for (size_t k = 0; k < s->n; k++) {
+        const aril__size_entry *e = &s->entries[k];
+        if (e->hash == hash && e->n_key == n &&
+            memcmp(s->words + e->at, key, (size_t)n * sizeof *key) == 0)
+            return number_of(k);
+    }
+    return add(s, NULL, hash, n, key);
+}
+
+const char *aril__size_name(const aril__sizes *s, int64_t d)
+{
+    const aril__size_entry *e = entry_of(s, d);
+    return e && e->name[0] ? e->name : "?";
+}
+
+/* ---- products ---- */
+
+/* A product: a known factor and unknown ones in ascending order. */
+typedef struct product {
+    int64_t factor;
+    int n;
+    bool anonymous; /* more factors, of which nothing is known */
+    int64_t unknown[MAX_FACTORS];
+} product;
+
+static void multiply(product *p, int64_t d)
+{
+    if (d >= 0) {
+        if (__builtin_mul_overflow(p->factor, d, &p->factor)) p->anonymous = true;
+        return;
+    }
+    if (!aril__size_is_named(d) || p->n == MAX_FACTORS) {
+        p->anonymous = true;
+        return;
+    }
+    int at = p->n++;
+    for (; at > 0 && p->unknown[at - 1] > d; at--) p->unknown[at] = p->unknown[at - 1];
+    p->unknown[at] = d;
+}
+
+static product product_of(const aril__sizes *s, int n, const int64_t *dim)
+{
+    product p = { .factor = 1 };
+    for (int i = 0; i < n; i++) {
+        const aril__size_entry *e = entry_of(s, dim[i]);
+        const int64_t *key = e && e->n_key ? s->words + e->at : NULL;
+        if (key && key[0] == ARIL__SIZE_PRODUCT)
+            for (int k = 1; k < e->n_key; k++) multiply(&p, key[k]);
+        else
+            multiply(&p, dim[i]);
+    }
+    return p;
+}
+
+/* The size for a product; -1 if that is unknown without a table. */
+static int64_t size_of(aril__sizes *s, const product *p)
+{
+    if (p->anonymous) return -1;
+    if (p->factor == 0 || p->n == 0) return p->factor;
+    if (p->factor == 1 && p->n == 1) return p->unknown[0];
+    int64_t key[2 + MAX_FACTORS] = { ARIL__SIZE_PRODUCT, p->factor };
+    memcpy(key + 2, p->unknown, (size_t)p->n * sizeof *key);
+    return aril__size_derived(s, 2 + p->n, key);
+}
+
+int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim)
+{
+    product p = product_of(s, n, dim);
+    return size_of(s, &p);
+}
+
+int64_t aril__size_value(const aril__sizes *s, int64_t d,
+                         int64_t (*size)(void *ctx, int64_t unknown), void *ctx)
+{
+    product p = product_of(s, 1, &d);
+    int64_t value = p.factor;
+    for (int i = 0; i < p.n; i++) value *= size(ctx, p.unknown[i]);
+    return value;
+}
+
+/* Removes the unknown factors that both have. */
+static void cancel(product *a, product *b)
+{
+    int i = 0, k = 0, m = 0, n = 0;
+    while (i < a->n || k < b->n) {
+        if (i < a->n && k < b->n && a->unknown[i] == b->unknown[k]) {
+            i++;
+            k++;
+        } else if (k == b->n || (i < a->n && a->unknown[i] < b->unknown[k])) {
+            a->unknown[m++] = a->unknown[i++];
+        } else {
+            b->unknown[n++] = b->unknown[k++];
+        }
+    }
+    a->n = m;
+    b->n = n;
+}
+
+bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *by,
+                         int64_t *quotient)
+{
+    product p = product_of(s, n, dim), q = product_of(s, m, by);
+    cancel(&p, &q);
+    *quotient = -1;
+    if (p.anonymous || q.anonymous || q.n) return true;
+    if (q.factor == 0) return false;
+    if (p.factor % q.factor != 0) return p.n > 0; /* an unknown may hold the missing factor */
+    p.factor /= q.factor;
+    *quotient = size_of(s, &p);
+    return true;
+}
+
+bool aril__size_differs(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *other)
+{
+    product p = product_of(s, n, dim), q = product_of(s, m, other);
+    if (p.anonymous || q.anonymous) return false;
+    cancel(&p, &q);
+    if (p.n || q.n) return false;
+    /* Equal unknowns may be 0, and then both products are; but a shape that is right for empty
+     * tensors only is wrong. */
+    return p.factor != q.factor;
+}
+
+int64_t aril__size_nominal(const aril__sizes *s, int64_t d)
+{
+    if (d >= 0) return d;
+    product p = product_of(s, 1, &d);
+    int64_t size = p.factor;
+    for (int i = 0; i < p.n && !p.anonymous; i++)
+        if (__builtin_mul_overflow(size, (int64_t)ARIL__NOMINAL_SIZE, &size))
+            return ARIL__NOMINAL_SIZE;
+    return p.anonymous ? ARIL__NOMINAL_SIZE : size;
+}
+
+/* ---- broadcasting ---- */
+
+int64_t aril__size_broadcast(aril__sizes *s, int64_t a, int64_t b)
+{
+    if (a >= 0 || b >= 0) return a >= 0 ? a : b; /* the unknown one is 1, or equal to it */
+    const int64_t of[2] = { a, b };
+    for (int i = 0; i < 2; i++) { /* one may be the common size of the other and a third */
+        const aril__size_entry *e = entry_of(s, of[i]);
+        const int64_t *key = e && e->n_key ? s->words + e->at : NULL;
+        if (key && key[0] == ARIL__SIZE_BROADCAST && (key[1] == of[1 - i] || key[2] == of[1 - i]))
+            return of[i];
+    }
+    if (!aril__size_is_named(a) || !aril__size_is_named(b)) return -1;
+    int64_t key[3] = { ARIL__SIZE_BROADCAST, a < b ? a : b, a < b ? b : a };
+    return aril__size_derived(s, 3, key);
+}

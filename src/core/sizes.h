@@ -1,0 +1,83 @@
+/* Unknown sizes of a trace.
+ *
+ * A size that is not known before the run is a negative number, whose value names the unknown: two
+ * unknown sizes are equal if they are the same number, and may differ otherwise. Rules that check
+ * sizes accept what may be equal; rules that skip work where sizes are equal rely on the number. A
+ * table, which belongs to the tracer, says where each unknown comes from:
+ *
+ *   - a new one: the size of an input, with a name or without, or of a value-dependent result;
+ *   - a derived one: a function of other sizes, the same unknown whenever it is derived again.
+ *
+ * -1 is the anonymous unknown, which equals nothing. A shape rule returns it for a size that it
+ * cannot tell; apply then gives the result a derived unknown (aril__symbolic_sizes). So tensors of a
+ * trace have no -1, and neither a rule nor a module has to know of the table.
+ *
+ * aril_size of a symbolic tensor is such a number too. It may be passed on wherever a size is
+ * expected (aril_reshape, aril_zeros), and it arrives in attributes: a tracer that replays a call
+ * replaces named unknowns in attributes by what they turned out to be (aril__size_is_named). Sums
+ * and products of them have no meaning, and are read as anonymous. */
+#ifndef ARIL_CORE_SIZES_H
+#define ARIL_CORE_SIZES_H
+
+#include "aril/base.h"
+
+typedef struct aril__size_entry {
+    uint64_t hash;
+    size_t at; /* of the key in `words` */
+    int n_key; /* 0: a new one */
+    char name[24];
+} aril__size_entry;
+
+/* The table; all zeros is an empty one. */
+typedef struct aril__sizes {
+    aril__size_entry *entries;
+    int64_t *words;
+    size_t n, cap, n_words, cap_words;
+} aril__sizes;
+
+/* What derived unknowns are; the first word of their key. */
+enum aril__size_kind {
+    ARIL__SIZE_PRODUCT = 1, /* factor, unknowns in order */
+    ARIL__SIZE_BROADCAST,   /* two unknowns in order: their common size, if they broadcast */
+    ARIL__SIZE_SLIDE,       /* windows on an unknown number of elements: ops/vision/slide.h */
+    ARIL__SIZE_RESULT,      /* of an op: its attributes and the sizes of its inputs, in words */
+};
+
+void aril__sizes_free(aril__sizes *s);
+
+/* A new unknown, with a name for messages and files or NULL. -1 if there is no table, or no
+ * memory. */
+int64_t aril__size_new(aril__sizes *s, const char *name);
+
+/* The unknown that is derived in this way. */
+int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key);
+
+/* Whether a number names an unknown. Never true for a size, an axis, a position or -1. */
+bool aril__size_is_named(int64_t d);
+
+/* The product of n sizes: exact, or a derived unknown. */
+int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim);
+
+/* The product of n sizes over that of m others, -1 if it cannot be told. False if there certainly is
+ * none. */
+bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *by,
+                         int64_t *quotient);
+
+/* What an unknown is in a run, where size(ctx, u) is what u is: a product is that of its factors. */
+int64_t aril__size_value(const aril__sizes *s, int64_t d,
+                         int64_t (*size)(void *ctx, int64_t unknown), void *ctx);
+
+/* Whether the products of two lists of sizes are certainly different. */
+bool aril__size_differs(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *other);
+
+/* Two sizes of which neither is 1 and one is unknown, as NumPy broadcasts them. */
+int64_t aril__size_broadcast(aril__sizes *s, int64_t a, int64_t b);
+
+/* A size that stands for an unknown one in strides, which then show the order of dimensions. */
+enum { ARIL__NOMINAL_SIZE = 211 };
+int64_t aril__size_nominal(const aril__sizes *s, int64_t d);
+
+/* The name of an unknown, "?" if it has none. */
+const char *aril__size_name(const aril__sizes *s, int64_t d);
+
+#endif

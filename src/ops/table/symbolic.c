@@ -1,0 +1,150 @@
+#include "ops/table/symbolic.h"
+
+#include "ops/table/apply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static aril_tensor *symbolic(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                             const aril__device *device, void *symbol)
+{
+    int64_t named[ARIL_MAX_DIMS];
+    for (int d = 0; d < ndim; d++)
+        named[d] =
+            dim[d] >= 0 || aril__size_is_named(dim[d]) ? dim[d] : aril__size_new(th->sizes, NULL);
+    aril_tensor *t = aril__tensor_header(th, dtype, ndim, named);
+    if (!t) return NULL;
+    t->flags = ARIL__SYMBOLIC;
+    t->u.symbol = symbol;
+    aril__symbolic_place(t, device);
+    return t;
+}
+
+/* The order of `like` in memory. */
+static void take_order(aril_tensor *t, const aril_tensor *like)
+{
+    aril__strides_like(like, t->ndim, t->dim, t->stride);
+    t->flags |= like->flags & ARIL__CHANNELS_LAST;
+}
+
+aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                                void *symbol)
+{
+    return symbolic(th, dtype, ndim, dim, aril__cpu_device, symbol);
+}
+
+aril_tensor *aril__symbolic_like(aril__thread *th, const aril_tensor *like, const int64_t *dim,
+                                 void *symbol)
+{
+    const aril__device *device = aril__place(like);
+    aril_tensor *t = symbolic(th, (aril_dtype)like->dtype, like->ndim, dim,
+                              device ? device : aril__cpu_device, symbol);
+    if (t) take_order(t, like);
+    return t;
+}
+
+/* ---- results ---- */
+
+/* The input whose order the result has; NULL: none. */
+static const aril_tensor *order_of(const aril__call *c, const aril_tensor *t)
+{
+    bool channels = c->op->flags & KEEPS_CHANNELS;
+    if (!(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || t->ndim < 2) return NULL;
+    for (int k = 0; k < c->n_in; k++) {
+        const aril_tensor *like = c->in[k];
+        if (!like || like->ndim != t->ndim || aril__is_dense(like)) continue;
+        if (channels && (k == 0 || (k < 31 && c->op->shape_only >> k & 1)) &&
+            aril_is_channels_last(like))
+            return like;
+        if (!channels && aril__same_dims(like->ndim, like->dim, t->ndim, t->dim) &&
+            aril__is_packed(like))
+            return like;
+    }
+    return NULL;
+}
+
+aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, void *symbol)
+{
+    const aril__meta *o = &c->out[i];
+    aril_tensor *t =
+        symbolic(th, o->dtype, o->ndim, o->dim, c->device ? c->device : aril__cpu_device, symbol);
+    if (!t) return NULL;
+    if (ARIL__IS_VIEW(c->op->out[i])) {
+        memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
+    } else if (i == 0) {
+        const aril_tensor *like = order_of(c, t);
+        if (like) take_order(t, like);
+    }
+    return t;
+}
+
+/* ---- sizes ---- */
+
+static bool is_anonymous(int64_t d)
+{
+    return d < 0 && !aril__size_is_named(d);
+}
+
+/* The number of sizes that the rule inferred for output i: none where it is an input. */
+static int inferred(const aril__call *c, int i)
+{
+    return ARIL__IS_WRITE(c->op->out[i]) ? 0 : c->out[i].ndim;
+}
+
+static bool any_anonymous(const aril__call *c)
+{
+    for (int i = 0; i < c->op->n_out; i++)
+        for (int d = 0; d < inferred(c, i); d++)
+            if (is_anonymous(c->out[i].dim[d])) return true;
+    return false;
+}
+
+/* All that the sizes of results depend on. */
+static int describe(const aril__call *c, int64_t *key)
+{
+    int n = 0;
+    size_t attrs = c->attrs ? c->op->attr_size : 0;
+    key[n++] = ARIL__SIZE_RESULT;
+    key[n++] = (int64_t)(intptr_t)c->op;
+    key[n++] = c->n_in;
+    if (attrs) memcpy(key + n, c->attrs, attrs);
+    n += (int)(attrs / sizeof *key);
+    for (int i = 0; i < c->n_in; i++) {
+        const aril_tensor *t = c->in[i];
+        key[n++] = t ? t->ndim | t->dtype << 8 : -1;
+        for (int d = 0; t && d < t->ndim; d++) key[n++] = t->dim[d];
+    }
+    return n;
+}
+
+void aril__symbolic_sizes(aril__thread *th, aril__call *c)
+{
+    if (!any_anonymous(c)) return;
+    size_t room = 5 + c->op->attr_size / sizeof(int64_t) +
+                  (size_t)c->n_in * (1 + ARIL_MAX_DIMS); /* attributes are words */
+    int64_t *key = c->op->flags & DYNAMIC ? NULL : aril__malloc(room * sizeof *key);
+    int n = key ? describe(c, key) : 0;
+    for (int i = 0; i < c->op->n_out; i++)
+        for (int d = 0; d < inferred(c, i); d++) {
+            int64_t *size = &c->out[i].dim[d];
+            if (!is_anonymous(*size)) continue;
+            if (key) {
+                key[n] = i;
+                key[n + 1] = d;
+            }
+            *size =
+                key ? aril__size_derived(th->sizes, n + 2, key) : aril__size_new(th->sizes, NULL);
+        }
+    free(key);
+}
+
+void aril__symbolic_attrs(const aril__sizes *s, const aril__op *op, void *attrs,
+                          int64_t (*size)(void *ctx, int64_t unknown), void *ctx)
+{
+    for (int i = 0; attrs && i < op->n_attrs; i++) {
+        const aril__attr *a = &op->attrs[i];
+        int64_t *at = (int64_t *)(void *)((char *)attrs + a->offset);
+        for (int k = 0; a->type == ARIL__I64 && k < a->count; k++)
+            if (aril__size_is_named(at[k])) at[k] = aril__size_value(s, at[k], size, ctx);
+    }
+}

@@ -1,0 +1,33 @@
+/* Symbolic tensors: what a trace knows of a value before it runs. That is its dtype, its sizes
+ * (core/sizes.h: unknown ones have an identity), its device, and the order of its dimensions in
+ * memory: strides are those of nominal sizes, in the order that the result has if its op keeps that
+ * of its inputs, and contiguous otherwise. A program may choose other orders for its values, as long
+ * as views stay views. */
+#ifndef ARIL_OPS_SYMBOLIC_H
+#define ARIL_OPS_SYMBOLIC_H
+
+#include "core/sizes.h"
+#include "ops/table/op.h"
+
+/* A symbolic tensor on the CPU, contiguous; an unknown size (-1) is a new one. One reference, owned
+ * by the caller. */
+aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
+                                void *symbol);
+
+/* The same with the dtype, device and order of dimensions of `like`, whose sizes `dim` replaces. */
+aril_tensor *aril__symbolic_like(aril__thread *th, const aril_tensor *like, const int64_t *dim,
+                                 void *symbol);
+
+/* Result i of a call, for outputs that are FRESH or a VIEW. */
+aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, void *symbol);
+
+/* Gives the anonymous sizes that a shape rule inferred an identity: the same call on the same sizes
+ * gives the same unknown. */
+void aril__symbolic_sizes(aril__thread *th, aril__call *c);
+
+/* Replaces unknown sizes in the attributes of a recorded call by those of a run, in which an unknown
+ * that some tensor has is size(ctx, unknown). */
+void aril__symbolic_attrs(const aril__sizes *s, const aril__op *op, void *attrs,
+                          int64_t (*size)(void *ctx, int64_t unknown), void *ctx);
+
+#endif
