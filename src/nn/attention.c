@@ -120,8 +120,8 @@ static bool combine_masks(const attention *a, bool alone, int n_in, aril_tensor 
                           : aril_ndim(keys) == 2 && aril__size_fits(aril_size(keys, 0), n);
         if (!fits || !aril__size_fits(aril_size(keys, -1), s)) {
             char want[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "expected a key mask %s, one for each key, got %s",
-                       aril__shape_text(want, alone ? 1 : 2, alone ? &s : (int64_t[]){ n, s }),
+            aril__fail(ARIL_ERR_SHAPE, "expected a key mask [%s%s, one for each key, got %s",
+                       alone ? "" : "N,", aril__shape_text(want, 1, &s) + 1,
                        aril__text(text, keys));
             return false;
         }

@@ -279,15 +279,13 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
 {
     struct create_attrs a;
     bool integer = !start.is_float && !stop.is_float && !step.is_float;
-    bool unknown = integer && aril__size_is_named(stop.i);
+    bool unknown = integer && aril__size_is_named(stop.i); /* as many elements as that size */
     if (unknown && (start.i != 0 || step.i != 1)) {
         aril__fail(ARIL_ERR_UNSUPPORTED,
                    "arange: up to an unknown size, only start 0 and step 1 are supported");
         return aril__poison();
     }
-    if (unknown) {
-        /* as many elements as that size */
-    } else if (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f)) {
+    if (!unknown && (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f))) {
         aril__fail(ARIL_ERR_ARG, "arange: step %g does not lead from %g to %g", step.f, start.f,
                    stop.f);
         return aril__poison();

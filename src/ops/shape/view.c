@@ -121,7 +121,9 @@ static aril__cold bool unknown_strides(const aril_tensor *x, aril__meta *o)
 
 bool aril__view_strides(const aril_tensor *x, aril__meta *o)
 {
-    if (aril__unlikely(x->numel < 0)) return unknown_strides(x, o);
+    bool unknown = x->numel < 0;
+    for (int d = 0; d < o->ndim; d++) unknown |= o->dim[d] < 0;
+    if (aril__unlikely(unknown)) return unknown_strides(x, o);
     if (x->numel == 0) {
         aril__dense_strides(o->ndim, o->dim, o->stride);
         return true;
