@@ -135,9 +135,9 @@ typedef struct aril_host {
     int64_t (*numel)(const aril_tensor *t);
 
     /* True if input i is a number (aril_scalar, a learning rate, the key of a random op), with its
-     * value; false if it is a tensor of the device, or missing. A number stays in host memory, where
-     * host->data points to, whatever the device: read it in `run`, before work is queued, never in
-     * `prepare`, whose plan serves calls with other values too. */
+     * value; false if it is a tensor of the device, or missing. A number stays in host memory,
+     * where host->data points to, whatever the device: read it in `run`, before work is queued,
+     * never in `prepare`, whose plan serves calls with other values too. */
     bool (*number)(const aril_run *r, int i, aril_host_number *value);
 } aril_host;
 

@@ -81,7 +81,8 @@ static inline bool aril__dims_fit(int n, const int64_t *a, int m, const int64_t 
 }
 
 /* Checks sizes given by the user: 0..8 dimensions, none negative (-1 is allowed when `unknown`, and
- * in a trace, sizes of symbolic tensors), and no more elements than memory can address. `what` names the op in the message. */
+ * in a trace, sizes of symbolic tensors), and no more elements than memory can address. `what`
+ * names the op in the message. */
 aril_status aril__check_shape(const char *what, aril_shape s, bool unknown);
 
 /* Adds `b` to the broadcast shape in `out` (NumPy's rule). False if the sizes are incompatible. An

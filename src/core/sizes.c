@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entry k is the number -(BASE + k * STEP + TAG). Sums and products of such numbers, which code that
- * knows nothing of unknown sizes may compute, miss the tag, and read as anonymous. */
+/* Entry k is the number -(BASE + k * STEP + TAG). Sums and products of such numbers, which code
+ * that knows nothing of unknown sizes may compute, miss the tag, and read as anonymous. */
 #define BASE ((int64_t)1 << 44)
 enum { STEP_BITS = 20, TAG = 0x9e377, MAX_UNKNOWN = 1 << 16 };
 

@@ -9,8 +9,8 @@
  *   - a derived one: a function of other sizes, the same unknown whenever it is derived again.
  *
  * -1 is the anonymous unknown, which equals nothing. A shape rule returns it for a size that it
- * cannot tell; apply then gives the result a derived unknown (aril__symbolic_sizes). So tensors of a
- * trace have no -1, and neither a rule nor a module has to know of the table.
+ * cannot tell; apply then gives the result a derived unknown (aril__symbolic_sizes). So tensors of
+ * a trace have no -1, and neither a rule nor a module has to know of the table.
  *
  * aril_size of a symbolic tensor is such a number too. It may be passed on wherever a size is
  * expected (aril_reshape, aril_zeros), and it arrives in attributes: a tracer that replays a call
@@ -58,12 +58,12 @@ bool aril__size_is_named(int64_t d);
 /* The product of n sizes: exact, or a derived unknown. */
 int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim);
 
-/* The product of n sizes over that of m others, -1 if it cannot be told. False if there certainly is
- * none. */
+/* The product of n sizes over that of m others, -1 if it cannot be told. False if there certainly
+ * is none. */
 bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *by,
                          int64_t *quotient);
 
-/* What an unknown is in a run, where size(ctx, u) is what u is: a product is that of its factors. */
+/* What an unknown is in a run, where size(ctx, u) is what u is; a product is that of factors. */
 int64_t aril__size_value(const aril__sizes *s, int64_t d,
                          int64_t (*size)(void *ctx, int64_t unknown), void *ctx);
 

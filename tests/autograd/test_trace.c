@@ -196,8 +196,8 @@ TEST(convnet_replays_with_another_batch_size)
     for (int i = 0; i < 4; i++) aril_release(state[i]);
 }
 
-/* A trace must know what changes between its runs: an optimizer's numbers and the keys of random ops
- * do, constants do not. */
+/* A trace must know what changes between its runs: an optimizer's numbers and the keys of random
+ * ops do, constants do not. */
 TEST(trace_tells_kinds_of_numbers_apart)
 {
     ARIL_SCOPE;

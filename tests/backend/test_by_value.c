@@ -1,6 +1,6 @@
-/* Host numbers reach the kernels of any device by value: scalars, keys of random ops, an optimizer's
- * numbers. The device here counts what is copied to it and what is allocated on it; it computes with
- * the CPU's kernels. */
+/* Host numbers reach the kernels of any device by value: scalars, keys of random ops, an
+ * optimizer's numbers. The device here counts what is copied to it and what is allocated on it; it
+ * computes with the CPU's kernels. */
 #include <aril/aril.h>
 
 #include "ops/table/apply.h"

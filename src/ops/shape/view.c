@@ -56,8 +56,8 @@ OP(permute, .doc = "axes in a given order", .onnx = "Transpose", .min_in = 1, .m
 
 ATTR_LIST(reshape, RESHAPE_ATTRS)
 
-/* Resolves -1 among requested sizes of which some are unknown, or those of x. False if the numbers of
- * elements certainly differ. */
+/* Resolves -1 among requested sizes of which some are unknown, or those of x. False if the numbers
+ * of elements certainly differ. */
 static aril__cold bool fits_unknown(const aril_tensor *x, int n, int64_t *dim, int open)
 {
     aril__sizes *sizes = aril__self()->sizes;

@@ -1,8 +1,8 @@
 /* Symbolic tensors: what a trace knows of a value before it runs. That is its dtype, its sizes
  * (core/sizes.h: unknown ones have an identity), its device, and the order of its dimensions in
  * memory: strides are those of nominal sizes, in the order that the result has if its op keeps that
- * of its inputs, and contiguous otherwise. A program may choose other orders for its values, as long
- * as views stay views. */
+ * of its inputs, and contiguous otherwise. A program may choose other orders for its values, as
+ * long as views stay views. */
 #ifndef ARIL_OPS_SYMBOLIC_H
 #define ARIL_OPS_SYMBOLIC_H
 
@@ -25,8 +25,8 @@ aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, vo
  * gives the same unknown. */
 void aril__symbolic_sizes(aril__thread *th, aril__call *c);
 
-/* Replaces unknown sizes in the attributes of a recorded call by those of a run, in which an unknown
- * that some tensor has is size(ctx, unknown). */
+/* Replaces unknown sizes in the attributes of a recorded call by those of a run, in which an
+ * unknown that some tensor has is size(ctx, unknown). */
 void aril__symbolic_attrs(const aril__sizes *s, const aril__op *op, void *attrs,
                           int64_t (*size)(void *ctx, int64_t unknown), void *ctx);
 
