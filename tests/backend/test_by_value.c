@@ -84,7 +84,7 @@ static aril_device device(void)
     if (!d) {
         aril__self();
         d = aril__device_register("counted", 0, &ops, NULL, false);
-        aril__rows_register_formulas(d->id.kind, &formulas);
+        aril__rows_register_formulas(d->id.kind, &formulas, &formulas);
         aril__rows_register(d->id.kind, rows, sizeof rows / sizeof *rows);
     }
     return d->id;
