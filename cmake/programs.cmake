@@ -29,11 +29,13 @@ set(test_languages c)
 if(CMAKE_CXX_COMPILER)
     list(APPEND test_languages cpp)
 endif()
-file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c)
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c
+    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c)
 add_library(aril_test_support STATIC EXCLUDE_FROM_ALL ${support_sources})
 set_target_properties(aril_test_support PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(aril_test_support PUBLIC include src tests)
 target_compile_definitions(aril_test_support PUBLIC ${ARIL_PRIVATE_DEFINITIONS})
+target_link_options(aril_test_support INTERFACE -Wl,-u,test_prepare) # every test may run on a device
 
 foreach(language ${test_languages})
     file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.${language})
@@ -101,6 +103,31 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT ARIL_SANITIZE)
         endforeach()
     endforeach()
 endif()
+
+# Tests once more on a device whose memory the host cannot touch: tests/plugin/strict.c. Those of fit
+# that compare with a loop of their own on the CPU are left out.
+
+set(strict_programs test_ops test_ops_grad test_autograd test_grad_edges test_views test_nn test_nn_layers test_optim
+    test_optim_state test_metrics test_checkpoint test_resume test_train)
+foreach(cases ${golden_cases})
+    get_filename_component(family ${cases} NAME_WE)
+    if(NOT family MATCHES "transform|optim") # images of the host; sums in another order
+        list(APPEND strict_programs golden_${family})
+    endif()
+endforeach()
+set(strict_arguments_test_train loss_is_the_mean_over_all_samples custom_losses lbfgs_and_schedules
+    binary_classification_by_logits_and_probabilities several_inputs_of_inferred_sizes
+    learning_rate_by_a_function fit_stops_at_nan checkpoints_by_time)
+foreach(name ${strict_programs})
+    add_test(NAME strict_${name} COMMAND ${name} ${strict_arguments_${name}})
+    set_tests_properties(strict_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+        ENVIRONMENT "ARIL_TEST_DEVICE=strict;${aril_test_environment}")
+endforeach()
+foreach(name test_ops_grad golden_nn test_optim) # and with rows for some ops only
+    add_test(NAME strict_some_${name} COMMAND ${name})
+    set_tests_properties(strict_some_${name} PROPERTIES TIMEOUT 600
+        ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
+endforeach()
 
 # ---- Examples: linked with libaril.so, as a user's program is -------------------------------------
 

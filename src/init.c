@@ -27,7 +27,7 @@ void aril__library_start(void)
         aril__devices_close();
         return;
     }
-    aril__plugins_start();
+    aril__open_plugins = aril__plugins_open;
     aril__profile_start();
 }
 
@@ -37,6 +37,7 @@ void aril__library_end(void)
     aril__plans_shutdown();
     aril__dnn_end();
     aril__rows_shutdown();
+    aril__plugins_shutdown();
     aril__cpu_end();
 }
 

@@ -15,24 +15,36 @@ typedef struct mirror {
     size_t in_use;
 } mirror;
 
-static void *mirror_alloc(void *self, size_t bytes)
+static void *mirror_alloc(void *self, aril_queue *queue, size_t bytes)
 {
+    (void)queue; /* the device has no queues: work is done when a call returns */
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (p) ((mirror *)self)->in_use += bytes;
     return p;
 }
 
-static void mirror_free(void *self, void *p, size_t bytes)
+static void mirror_free(void *self, aril_queue *queue, void *p, size_t bytes)
 {
+    (void)queue;
     ((mirror *)self)->in_use -= bytes;
     free(p);
 }
 
-static aril_status mirror_copy(void *self, void *dst, const void *src, size_t bytes)
+static aril_status mirror_copy(void *self, aril_queue *queue, void *dst, const void *src,
+                               size_t bytes)
 {
     (void)self;
+    (void)queue;
     memcpy(dst, src, bytes);
     return 0;
+}
+
+/* To and from the host. Finished on return, which is allowed for asynchronous copies too. */
+static aril_status mirror_transfer(void *self, aril_queue *queue, void *dst, const void *src,
+                                   size_t bytes, bool async)
+{
+    (void)async;
+    return mirror_copy(self, queue, dst, src, bytes);
 }
 
 static void mirror_describe(void *self, char *buf, size_t size)
@@ -123,10 +135,11 @@ __attribute__((visibility("default"))) aril_plugin_open_fn aril_plugin_open;
 
 aril_status aril_plugin_open(const aril_host *given, aril_plugin *out)
 {
-    static const aril_device_ops ops = { .alloc = mirror_alloc,
+    static const aril_device_ops ops = { .size = sizeof ops,
+                                         .alloc = mirror_alloc,
                                          .free = mirror_free,
-                                         .from_host = mirror_copy,
-                                         .to_host = mirror_copy,
+                                         .from_host = mirror_transfer,
+                                         .to_host = mirror_transfer,
                                          .copy = mirror_copy,
                                          .describe = mirror_describe };
     static const aril_row rows[] = {

@@ -45,9 +45,12 @@ typedef struct aril_plan {
     aril_operand in[ARIL_PLAN_INPUTS], out[ARIL_PLAN_OUTPUTS];
 } aril_plan;
 
+/* In place of an op's name: the row serves every elementwise op, by the formula of each run. */
+#define ARIL_ROW_FORMULAS "*"
+
 /* A kernel for one op. Rows are tried in list order, fastest first. */
 typedef struct aril_row {
-    const char *op;     /* the op's name */
+    const char *op;     /* the op's name, or ARIL_ROW_FORMULAS */
     const char *name;   /* the row's, for ARIL_LOG=dispatch */
     uint32_t dtypes;    /* bit t for each aril_dtype t that the row accepts */
     uint32_t native;    /* those it computes in; others are converted to f32, f64, i64 or u64 for
@@ -70,16 +73,93 @@ typedef struct aril_row {
     void (*destroy)(void *prepared); /* optional */
 } aril_row;
 
-/* The functions of a device. All are required unless marked optional. */
+/* ---- devices ---- */
+
+/* Objects of a plug-in that Aril only passes around. */
+typedef struct aril_queue aril_queue;         /* work that a device does in order: a stream */
+typedef struct aril_event aril_event;         /* a mark in a queue */
+typedef struct aril_program aril_program;     /* compiled source */
+typedef struct aril_recording aril_recording; /* what was captured from a queue */
+
+/* An error of work that was queued earlier. */
+typedef struct aril_late_error {
+    aril_status code;
+    char op[48];    /* the op whose work failed (host->op of its run), or "" if unknown */
+    char text[256]; /* what went wrong */
+} aril_late_error;
+
+/* The functions of a device. Those of the first group are required; the others are optional, but
+ * come in groups: one of a group requires the rest of it. Work is put into a queue and done later,
+ * in order; every function may be called from any thread. `queue` is NULL on devices without
+ * queues: they finish the work before they return. */
 typedef struct aril_device_ops {
-    void *(*alloc)(void *self, size_t bytes); /* aligned to 64 bytes; NULL when memory runs out */
-    void (*free)(void *self, void *p, size_t bytes);
-    aril_status (*from_host)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*to_host)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*copy)(void *self, void *dst, const void *src, size_t bytes);
-    aril_status (*synchronize)(void *self);               /* optional */
-    void (*describe)(void *self, char *buf, size_t size); /* optional */
-    void (*close)(void *self);                            /* optional */
+    uint32_t size; /* sizeof(aril_device_ops) */
+    /* The device caches freed blocks itself: Aril passes every request on and only counts. Without
+     * it Aril caches blocks, and rarely calls alloc and free. */
+    bool own_pool;
+
+    /* Memory, aligned to 64 bytes; NULL when it runs out. A freed block may still be read and
+     * written by work that was queued before: it is reused for work that is queued later. */
+    void *(*alloc)(void *self, aril_queue *queue, size_t bytes);
+    void (*free)(void *self, aril_queue *queue, void *p, size_t bytes);
+    /* Copies between the host and the device, and within the device. They are done in the order of
+     * the queue. async: return at once; the host's memory is pinned and stays valid until the queue
+     * has passed the copy. Otherwise the host's memory may be reused (read) when they return. */
+    aril_status (*from_host)(void *self, aril_queue *queue, void *dst, const void *src,
+                             size_t bytes, bool async);
+    aril_status (*to_host)(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes,
+                           bool async);
+    aril_status (*copy)(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes);
+
+    /* Single optional functions. */
+    void (*describe)(void *self, char *buf, size_t size); /* one line for people */
+    void (*close)(void *self);                            /* at the end of the process */
+    void (*trim)(void *self); /* own_pool: returns cached memory to the system */
+    /* Copies from `other`, another device of this kind, in the order of this device's queue. The
+     * queue of the other is ordered around it with events. */
+    aril_status (*copy_from)(void *self, aril_queue *queue, void *dst, void *other, const void *src,
+                             size_t bytes);
+
+    /* Queues. `queue_wait` and `synchronize` block until the work of a queue, or of the device, is
+     * done. `poll` returns ARIL_OK, or writes the first error of queued work and forgets it; Aril
+     * calls it after it has waited, and reports "OP: TEXT (reported late)". */
+    aril_queue *(*queue_new)(void *self);
+    void (*queue_free)(void *self, aril_queue *queue);
+    aril_status (*queue_wait)(void *self, aril_queue *queue);
+    aril_status (*synchronize)(void *self);
+    aril_status (*poll)(void *self, aril_late_error *error);
+
+    /* Events. `event_wait` makes a queue, which may be another device's, wait for the work before
+     * the mark; `event_query` returns 1 when that is done, 0 when not yet. An event that was never
+     * recorded counts as done, and one may be freed while queues still wait for it. */
+    aril_event *(*event_new)(void *self);
+    void (*event_free)(void *self, aril_event *event);
+    aril_status (*event_record)(void *self, aril_event *event, aril_queue *queue);
+    aril_status (*event_wait)(void *self, aril_event *event, aril_queue *queue);
+    int (*event_query)(void *self, aril_event *event);
+
+    /* Pinned host memory: asynchronous copies need it. */
+    void *(*pinned_alloc)(void *self, size_t bytes);
+    void (*pinned_free)(void *self, void *p, size_t bytes);
+
+    /* Compiling source of the device's own language, and launching what was compiled: `entry` is
+     * the function, `args` point to its arguments. */
+    aril_program *(*compile)(void *self, const char *source, const char *options);
+    void (*program_free)(void *self, aril_program *program);
+    aril_status (*launch)(void *self, aril_queue *queue, aril_program *program, const char *entry,
+                          const uint32_t grid[3], const uint32_t block[3], size_t shared_bytes,
+                          void *const *args, int n_args);
+
+    /* Capturing: work queued between begin and end is recorded instead of done, and each replay
+     * queues all of it. */
+    aril_status (*capture_begin)(void *self, aril_queue *queue);
+    aril_recording *(*capture_end)(void *self, aril_queue *queue);
+    aril_status (*replay)(void *self, aril_queue *queue, aril_recording *recording);
+    void (*recording_free)(void *self, aril_recording *recording);
+
+    /* Named, nested ranges in the device's profiler. */
+    void (*range_begin)(void *self, const char *name);
+    void (*range_end)(void *self);
 } aril_device_ops;
 
 /* What kind of number an input is. */
@@ -139,6 +219,15 @@ typedef struct aril_host {
      * where host->data points to, whatever the device: read it in `run`, before work is queued,
      * never in `prepare`, whose plan serves calls with other values too. */
     bool (*number)(const aril_run *r, int i, aril_host_number *value);
+    /* The queue of a run: its kernels, and nothing else, put work into it. NULL on devices without
+     * queues. */
+    aril_queue *(*queue)(const aril_run *r);
+    /* The name of the op, for errors that are reported late; it stays valid. */
+    const char *(*op)(const aril_run *r);
+    /* The formula of an elementwise op as C tokens, such as "k_tanh(a)", for code generators; NULL
+     * for other ops. a, b, c are the inputs, p0, p1, p2 the elements of the attribute "p"; in a
+     * gradient op the inputs are g, a, b, c, y. docs/plugins.md lists the functions. */
+    const char *(*formula)(const aril_run *r);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */
@@ -161,7 +250,13 @@ typedef aril_status aril_plugin_open_fn(const aril_host *host, aril_plugin *out)
 #define ARIL_PLUGIN_SYMBOL "aril_plugin_open"
 
 /* Loads a plug-in and registers its devices and rows. On failure (ARIL_ERR_PLUGIN, with a reason)
- * nothing is registered. ARIL_PLUGINS=path:path loads plug-ins at startup. */
+ * nothing is registered. Other threads may run ops meanwhile.
+ *
+ * Plug-ins are also found by themselves: files named libaril_KIND.so in the folder aril/ beside
+ * libaril.so (or beside the program, if that contains libaril.a), and the files and folders of
+ * ARIL_PLUGINS=path:path. They are opened when the first device of their kind is asked for
+ * (aril_device_named, aril_device_available, or an op on aril_cuda(0)) or when devices are counted
+ * or listed. */
 ARIL_API aril_status aril_plugin_load(const char *path);
 
 ARIL_C_END

@@ -9,6 +9,7 @@
 
 #include "aril/parallel.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,33 +24,59 @@ typedef struct aril__cached_block {
 
 aril__device *aril__cpu_device;
 
+void (*aril__open_plugins)(const char *kind_name);
+
+/* Entries below the counts never change: readers need no lock. */
 static struct {
+    pthread_mutex_t lock; /* of those who add */
     char kind_names[ARIL__MAX_KINDS][24];
-    int n_kinds;
+    atomic_int n_kinds;
     aril__device *devices[ARIL__MAX_DEVICES];
-    int n_devices;
-} registry = { .kind_names = { "cpu", "cuda" }, .n_kinds = ARIL__FIRST_FREE };
+    atomic_int n_devices;
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER,
+               .kind_names = { "cpu", "cuda" },
+               .n_kinds = ARIL__FIRST_FREE };
+
+static int kinds(void)
+{
+    return atomic_load_explicit(&registry.n_kinds, memory_order_acquire);
+}
+
+static int devices(void)
+{
+    return atomic_load_explicit(&registry.n_devices, memory_order_acquire);
+}
 
 /* ---- the CPU ---- */
 
-static void *cpu_alloc(void *self, size_t bytes)
+static void *cpu_alloc(void *self, aril_queue *queue, size_t bytes)
 {
     (void)self;
+    (void)queue;
     return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-static void cpu_free(void *self, void *p, size_t bytes)
+static void cpu_free(void *self, aril_queue *queue, void *p, size_t bytes)
 {
     (void)self;
+    (void)queue;
     (void)bytes;
     free(p);
 }
 
-static aril_status cpu_copy(void *self, void *dst, const void *src, size_t bytes)
+static aril_status cpu_copy(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes)
 {
     (void)self;
+    (void)queue;
     memcpy(dst, src, bytes);
     return ARIL_OK;
+}
+
+static aril_status cpu_transfer(void *self, aril_queue *queue, void *dst, const void *src,
+                                size_t bytes, bool async)
+{
+    (void)async;
+    return cpu_copy(self, queue, dst, src, bytes);
 }
 
 static void cpu_describe(void *self, char *buf, size_t size)
@@ -61,10 +88,11 @@ static void cpu_describe(void *self, char *buf, size_t size)
 
 void aril__devices_start(void)
 {
-    static const aril__device_ops ops = { .alloc = cpu_alloc,
+    static const aril__device_ops ops = { .size = sizeof ops,
+                                          .alloc = cpu_alloc,
                                           .free = cpu_free,
-                                          .from_host = cpu_copy,
-                                          .to_host = cpu_copy,
+                                          .from_host = cpu_transfer,
+                                          .to_host = cpu_transfer,
                                           .copy = cpu_copy,
                                           .describe = cpu_describe };
     aril__cpu_device = aril__device_register("cpu", 0, &ops, NULL, true);
@@ -72,9 +100,10 @@ void aril__devices_start(void)
     if (aril__cpu_device && !ARIL__PLAIN_BLOCKS) aril__cpu_device->arena = aril__arena_new();
 }
 
-static void *cpu_closed(void *self, size_t bytes)
+static void *cpu_closed(void *self, aril_queue *queue, size_t bytes)
 {
     (void)self;
+    (void)queue;
     (void)bytes;
     return NULL;
 }
@@ -89,68 +118,122 @@ void aril__devices_close(void)
 
 /* ---- the registry ---- */
 
-static int kind_of(const char *name, bool add)
+int aril__device_kind(const char *name)
 {
-    for (int k = 0; k < registry.n_kinds; k++)
+    for (int k = 0, n = kinds(); k < n; k++)
         if (strcmp(registry.kind_names[k], name) == 0) return k;
-    if (!add || registry.n_kinds == ARIL__MAX_KINDS) return -1;
-    snprintf(registry.kind_names[registry.n_kinds], sizeof registry.kind_names[0], "%s", name);
-    return registry.n_kinds++;
+    return -1;
+}
+
+static aril__device *find(aril_device id)
+{
+    for (int i = 0, n = devices(); i < n; i++)
+        if (aril_device_equal(registry.devices[i]->id, id)) return registry.devices[i];
+    return NULL;
+}
+
+/* The number of a kind, added if it is new; -1 if there is no room. With the lock held. */
+static int add_kind(const char *name)
+{
+    int k = aril__device_kind(name), n = kinds();
+    if (k >= 0 || n == ARIL__MAX_KINDS) return k;
+    snprintf(registry.kind_names[n], sizeof registry.kind_names[0], "%s", name);
+    atomic_store_explicit(&registry.n_kinds, n + 1, memory_order_release);
+    return n;
+}
+
+static aril__device *new_device(aril_device id, const char *kind_name, const aril__device_ops *ops,
+                                void *self, bool host_memory)
+{
+    static aril__device cpu; /* always exists, so nobody has to check for it */
+    aril__device *d = id.kind == ARIL__CPU && id.index == 0 ? &cpu : aril__calloc(sizeof *d);
+    if (!d) {
+        aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': out of memory", kind_name, id.index);
+        return NULL;
+    }
+    d->id = id;
+    snprintf(d->kind_name, sizeof d->kind_name, "%s", kind_name);
+    d->host_memory = host_memory;
+    d->ops = *ops;
+    d->self = self;
+    if (ops->queue_new && !(d->queue = ops->queue_new(self))) {
+        if (aril_ok())
+            aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': cannot create a queue", kind_name,
+                       id.index);
+        free(d);
+        return NULL;
+    }
+    pthread_mutex_init(&d->lock, NULL);
+    return d;
+}
+
+/* With the lock held. */
+static aril__device *add_device(const char *kind_name, int index, const aril__device_ops *ops,
+                                void *self, bool host_memory)
+{
+    int kind = add_kind(kind_name), n = devices();
+    if (kind < 0 || n == ARIL__MAX_DEVICES) {
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': too many devices", kind_name, index);
+        return NULL;
+    }
+    aril_device id = { (int16_t)kind, (int16_t)index };
+    if (find(id)) {
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is already registered", kind_name, index);
+        return NULL;
+    }
+    aril__device *d = new_device(id, kind_name, ops, self, host_memory);
+    if (!d) return NULL;
+    registry.devices[n] = d;
+    atomic_store_explicit(&registry.n_devices, n + 1, memory_order_release);
+    return d;
 }
 
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory)
 {
-    int kind = kind_of(kind_name, true);
-    if (kind < 0 || registry.n_devices == ARIL__MAX_DEVICES) {
-        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': too many devices", kind_name, index);
-        return NULL;
-    }
-    for (int i = 0; i < registry.n_devices; i++) {
-        aril_device id = registry.devices[i]->id;
-        if (id.kind == kind && id.index == index) {
-            aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is already registered", kind_name, index);
-            return NULL;
-        }
-    }
-    static aril__device cpu; /* always exists, so nobody has to check for it */
-    aril__device *d = kind == ARIL__CPU && index == 0 ? &cpu : aril__calloc(sizeof *d);
-    if (!d) {
-        aril__fail(ARIL_ERR_MEMORY, "device '%s:%d': out of memory", kind_name, index);
-        return NULL;
-    }
-    d->id = (aril_device){ (int16_t)kind, (int16_t)index };
-    snprintf(d->kind_name, sizeof d->kind_name, "%s", kind_name);
-    d->host_memory = host_memory;
-    d->ops = *ops;
-    d->self = self;
-    pthread_mutex_init(&d->lock, NULL);
-    registry.devices[registry.n_devices++] = d;
+    pthread_mutex_lock(&registry.lock);
+    aril__device *d = add_device(kind_name, index, ops, self, host_memory);
+    pthread_mutex_unlock(&registry.lock);
     return d;
+}
+
+/* The device, after opening the plug-ins of its kind if there is none yet. */
+static aril__device *find_or_open(aril_device id)
+{
+    aril__device *d = find(id);
+    if (d || id.kind <= ARIL__CPU || id.kind >= kinds() || !aril__open_plugins) return d;
+    aril__open_plugins(registry.kind_names[id.kind]);
+    return find(id);
+}
+
+static aril__cold void no_device(aril_device id)
+{
+    char name[48], there[256] = "";
+    for (int i = 0, n = devices(); i < n; i++) {
+        size_t at = strlen(there);
+        aril_device_name(registry.devices[i]->id, name, sizeof name);
+        snprintf(there + at, sizeof there - at, "%s%s", i ? ", " : "", name);
+    }
+    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' (available: %s)",
+               aril_device_name(id, name, sizeof name), there);
 }
 
 aril__device *aril__device_find(aril_device id)
 {
     if (id.kind == ARIL__CPU && id.index == 0) return aril__cpu_device;
-    for (int i = 0; i < registry.n_devices; i++)
-        if (aril_device_equal(registry.devices[i]->id, id)) return registry.devices[i];
-    char name[48], there[256] = "";
-    for (int i = 0; i < registry.n_devices; i++) {
-        size_t n = strlen(there);
-        aril_device_name(registry.devices[i]->id, name, sizeof name);
-        snprintf(there + n, sizeof there - n, "%s%s", i ? ", " : "", name);
-    }
-    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' (available: %s)",
-               aril_device_name(id, name, sizeof name), there);
-    return NULL;
+    aril__device *d = find_or_open(id);
+    if (!d) no_device(id);
+    return d;
 }
 
 void aril__devices_shutdown(void)
 {
-    for (int i = 0; i < registry.n_devices; i++) {
+    for (int i = 0, n = devices(); i < n; i++) {
         aril__device *d = registry.devices[i];
+        if (d->ops.synchronize) d->ops.synchronize(d->self);
         aril_memory_trim(d->id);
         /* Tensors that the program still holds point to their device, so it stays alive. */
+        if (d->stats.live == 0 && d->queue) d->ops.queue_free(d->self, d->queue);
         if (d->stats.live == 0 && d->ops.close) d->ops.close(d->self);
         if (d->stats.live == 0) {
             aril__arena_delete(d->arena);
@@ -177,13 +260,14 @@ static void free_cached(aril__device *d, size_t bin)
     cached_block *b = d->bins[bin];
     d->bins[bin] = b->next;
     d->stats.cached -= (int64_t)b->bytes;
-    d->ops.free(d->self, b->memory, b->bytes);
+    d->ops.free(d->self, d->queue, b->memory, b->bytes);
     free(b);
 }
 
 /* Frees cached memory, largest blocks first, until at most `keep` bytes are cached. */
 static void trim(aril__device *d, int64_t keep)
 {
+    if (d->ops.own_pool && d->ops.trim) d->ops.trim(d->self);
     if (d->arena && d->stats.cached > keep)
         d->stats.cached -= (int64_t)aril__arena_trim(d->arena, (size_t)(d->stats.cached - keep));
     for (size_t bin = ARIL__BINS; bin-- > 0 && d->stats.cached > keep;)
@@ -225,10 +309,10 @@ static void *alloc_by_size(aril__device *d, size_t bytes, size_t *size)
         free(b);
     } else {
         d->stats.misses++;
-        p = d->ops.alloc(d->self, *size);
+        p = d->ops.alloc(d->self, d->queue, *size);
         if (!p) {
             trim(d, 0);
-            p = d->ops.alloc(d->self, *size);
+            p = d->ops.alloc(d->self, d->queue, *size);
         }
     }
     if (p) d->stats.live += (int64_t)*size;
@@ -239,6 +323,24 @@ static void *alloc_by_size(aril__device *d, size_t bytes, size_t *size)
 static bool exceeds_limit(const aril__device *d, size_t bytes)
 {
     return d->limit > 0 && d->stats.live + (int64_t)bytes > d->limit;
+}
+
+/* From the device's own pool: with the lock held, and only counted. */
+static void *alloc_in_pool(aril__device *d, size_t bytes, size_t *size)
+{
+    void *p = d->ops.alloc(d->self, d->queue, bytes);
+    *size = bytes;
+    d->stats.misses++;
+    if (p) d->stats.live += (int64_t)bytes;
+    return p;
+}
+
+static aril__cold void free_in_pool(aril__device *d, void *p, size_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    d->stats.live -= (int64_t)bytes;
+    d->ops.free(d->self, d->queue, p, bytes);
+    pthread_mutex_unlock(&d->lock);
 }
 
 void *aril__device_alloc(aril__device *d, size_t bytes)
@@ -255,9 +357,9 @@ void *aril__device_alloc(aril__device *d, size_t bytes)
         goto fail;
     }
     if (d->arena && bytes >= ARIL__ARENA_MIN) p = alloc_in_arena(d, bytes, &size);
-    if (!p) p = alloc_by_size(d, bytes, &size);
+    if (!p) p = d->ops.own_pool ? alloc_in_pool(d, bytes, &size) : alloc_by_size(d, bytes, &size);
     if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
-    if (d->stats.misses != misses) trim_to_peak(d);
+    if (d->stats.misses != misses && !d->ops.own_pool) trim_to_peak(d);
     pthread_mutex_unlock(&d->lock);
     if (p) {
         if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
@@ -287,6 +389,9 @@ void aril__device_free(aril__device *d, void *p, size_t bytes)
         d->stats.live -= (int64_t)size;
         d->stats.cached += (int64_t)size;
         pthread_mutex_unlock(&d->lock);
+    } else if (d->ops.own_pool) {
+        size = bytes;
+        free_in_pool(d, p, bytes);
     } else {
         size_t bin = bin_of(bytes, &size);
         cached_block *b = malloc(sizeof *b);
@@ -297,7 +402,7 @@ void aril__device_free(aril__device *d, void *p, size_t bytes)
             d->bins[bin] = b;
             d->stats.cached += (int64_t)size;
         } else {
-            d->ops.free(d->self, p, size);
+            d->ops.free(d->self, d->queue, p, size);
         }
         pthread_mutex_unlock(&d->lock);
     }
@@ -380,7 +485,8 @@ aril_device aril_device_named(const char *name)
         index < INT16_MAX) {
         memcpy(kind, name, n);
         kind[n] = '\0';
-        int k = kind_of(kind, false);
+        if (aril__device_kind(kind) < 0 && aril__open_plugins) aril__open_plugins(kind);
+        int k = aril__device_kind(kind);
         if (k >= 0) return (aril_device){ (int16_t)k, (int16_t)index };
     }
     aril__fail(ARIL_ERR_DEVICE, "device: no device kind '%s'", name ? name : "(null)");
@@ -392,7 +498,7 @@ const char *aril_device_name(aril_device device, char *buf, size_t size)
     if (!buf) return "";
     if (device.kind == ARIL__CPU)
         snprintf(buf, size, "cpu");
-    else if (device.kind > 0 && device.kind < registry.n_kinds)
+    else if (device.kind > 0 && device.kind < kinds())
         snprintf(buf, size, "%s:%d", registry.kind_names[device.kind], device.index);
     else
         snprintf(buf, size, "unknown device (%d:%d)", device.kind, device.index);
@@ -402,23 +508,21 @@ const char *aril_device_name(aril_device device, char *buf, size_t size)
 bool aril_device_available(aril_device device)
 {
     aril__self();
-    for (int i = 0; i < registry.n_devices; i++)
-        if (aril_device_equal(registry.devices[i]->id, device)) return true;
-    return false;
+    return find_or_open(device) != NULL;
 }
 
 int aril_device_count(void)
 {
     aril__self();
-    return registry.n_devices;
+    if (aril__open_plugins) aril__open_plugins(NULL);
+    return devices();
 }
 
 aril_device aril_device_at(int i)
 {
-    aril__self();
-    if (i < 0 || i >= registry.n_devices) {
-        aril__fail(ARIL_ERR_INDEX, "device_at: %d is out of range for %d devices", i,
-                   registry.n_devices);
+    int n = aril_device_count();
+    if (i < 0 || i >= n) {
+        aril__fail(ARIL_ERR_INDEX, "device_at: %d is out of range for %d devices", i, n);
         return (aril_device){ -1, -1 };
     }
     return registry.devices[i]->id;
@@ -441,5 +545,5 @@ aril_status aril_synchronize(aril_device device)
     aril__self();
     aril__device *d = aril__device_find(device);
     if (!d) return ARIL_ERR_DEVICE;
-    return d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
+    return aril__device_wait(d);
 }

@@ -1,5 +1,6 @@
 #include "data/collate.h"
 
+#include "aril/create.h"
 #include "aril/scope.h"
 #include "core/tensor.h"
 #include "data/image/pixels.h"
@@ -23,6 +24,8 @@ aril_tensor *aril_batch_buffer(aril_tensor **slot, aril_dtype dtype, aril_shape 
         atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
         atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1 &&
         !memcmp(t->dim, shape.dim, (size_t)t->ndim * sizeof *t->dim)) {
+        if (t->storage->deleter == aril__pinned_release)
+            aril__pinned_finish(t->storage->deleter_ctx);
         aril__bump_version(t);
         return t;
     }
@@ -33,6 +36,33 @@ aril_tensor *aril_batch_buffer(aril_tensor **slot, aril_dtype dtype, aril_shape 
     if (!t) return NULL;
     *slot = t;
     return t;
+}
+
+/* A copy of a tensor in pinned memory; NULL with an error. */
+static aril_tensor *pinned_copy(aril_tensor *t, aril__device *d)
+{
+    size_t bytes = aril__dtype_bytes((aril_dtype)t->dtype, t->numel);
+    const void *from = aril_data(t);
+    aril__pinned *block = from || !bytes ? aril__pinned_new(d, bytes) : NULL;
+    if (!block) return NULL;
+    if (bytes) memcpy(block->data, from, bytes);
+    aril_tensor *copy =
+        aril_borrow(block->data, aril__shape(t), (aril_dtype)t->dtype, aril__pinned_release, block);
+    return aril__is_poison(copy) ? NULL : aril__tensor_keep(copy);
+}
+
+aril_status aril__batch_pin(aril_batch *b, aril__device *d)
+{
+    aril__thread *th = aril__self();
+    for (int k = 0; k < ARIL__PARTS; k++) {
+        aril_tensor **slot = aril__batch_part(b, k), *t = *slot;
+        if (!t || t->storage->deleter == aril__pinned_release) continue;
+        aril_tensor *copy = pinned_copy(t, d);
+        if (!copy) return ARIL_ERR_MEMORY;
+        *slot = copy;
+        aril__tensor_release(th, t);
+    }
+    return ARIL_OK;
 }
 
 void aril__batch_clear(aril_batch *b)

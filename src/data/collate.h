@@ -2,6 +2,7 @@
 #ifndef ARIL_DATA_COLLATE_H
 #define ARIL_DATA_COLLATE_H
 
+#include "core/device.h"
 #include "data/dataset.h"
 
 /* A batch whose rows can be written concurrently by several threads once aril__stack_begin
@@ -27,6 +28,10 @@ aril_status aril__stack_put(const aril__stack *k, int64_t row, const aril_sample
 /* Stacks all samples at once, padding x and y along their first axis; sets b->lengths. */
 aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, double pad_y,
                                bool scale, aril_batch *b);
+
+/* Moves all tensors of a batch to pinned memory, if they are not there; aril_batch_buffer then keeps
+ * them there, and waits for copies from them before it gives them out again. */
+aril_status aril__batch_pin(aril_batch *b, aril__device *d);
 
 /* Releases all tensors of a batch. */
 void aril__batch_clear(aril_batch *b);

@@ -204,7 +204,7 @@ static aril_status change_batch(aril_loader *l, aril__slot *s)
 
 void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t *lock)
 {
-    if (s->failed < 0 || !s->n || (loaded && !l->opts.batch_transform)) return;
+    if (s->failed < 0 || !s->n || (loaded && !l->opts.batch_transform && !l->pinned)) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril__saved_errors before = aril__errors_begin();
@@ -220,6 +220,7 @@ void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t 
     else if (atomic_load_explicit(&s->begun, memory_order_acquire) && s->stack.n != s->n)
         status = cut(s);
     if (status >= 0 && l->opts.batch_transform) status = change_batch(l, s);
+    if (status >= 0 && l->pinned) status = aril__batch_pin(&s->batch, l->pinned);
     s->batch.n = s->n;
     s->batch.index = l->stream ? s->index : l->order + s->number * l->opts.batch;
     drop_samples(s);
@@ -431,6 +432,7 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
     l->at.seed = opts.seed;
     l->stream = !d->type->get;
     l->scale = aril_dataset_has_images(d) && !opts.raw;
+    l->pinned = opts.pinned ? aril__pinned_device() : NULL;
     l->by_batch = !l->stream && d->type->get_batch && !opts.pad && !opts.collate &&
                   (!opts.raw || !aril_dataset_has_images(d));
     l->n_slots = opts.workers ? opts.prefetch + 1 : 1;

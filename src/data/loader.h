@@ -37,6 +37,7 @@ struct aril_loader {
     aril_sampler *sampler;
     aril_loader_opts opts;
     bool stream, scale, by_batch; /* by_batch: try get_batch first */
+    aril__device *pinned;         /* whose pinned memory batches are in; NULL: ordinary memory */
     int64_t size, samples, length;
     aril_loader_position at; /* position of the next batch */
 

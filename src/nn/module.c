@@ -12,6 +12,8 @@
 extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
 _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
 
+aril_device aril__new_modules_on; /* all zero: the CPU */
+
 /* ---- creation ---- */
 
 aril_guard aril__plain_begin(void)
@@ -38,7 +40,7 @@ aril_module *aril_module_make(const aril_module_class *type)
     m->training = true;
     atomic_init(&m->ready, !type->build);
     m->dtype = ARIL_F32;
-    m->device = aril_cpu();
+    m->device = aril__new_modules_on;
     return m;
 }
 

@@ -132,6 +132,9 @@ static inline bool aril__is_training(const aril_module *m)
     return m->training && !aril__building;
 }
 
+/* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
+extern aril_device aril__new_modules_on;
+
 /* Creates an uninitialized parameter or buffer of this shape, in m's dtype and on its device. */
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape);
 /* An optional bias or scale. */

@@ -309,7 +309,7 @@ aril_status aril_metric_add(aril_metric *m, const char *name, aril_tensor *value
     if (status != ARIL_OK) return status;
     ARIL_NO_GRAD;
     aril_tensor *state = aril__states_get(&m->states, name);
-    if (state != NULL) return aril_tensor_status(aril_add_(state, value));
+    if (state != NULL) return aril__states_accumulate(&m->states, name, value);
     ARIL_SCOPE;
     return aril__states_set(&m->states, name, aril_copy(value));
 }

@@ -303,7 +303,7 @@ aril_status aril__model_loss(aril_model *m, const aril_batch *b, aril_tensor *cl
 static aril_status meter_add(aril_model *m, const char *name, aril_tensor *value)
 {
     aril_tensor *state = aril__states_get(&m->meter, name);
-    if (state != NULL) return aril_tensor_status(aril_add_(state, value));
+    if (state != NULL) return aril__states_accumulate(&m->meter, name, value);
     return aril__states_set(&m->meter, name, aril_copy(aril_cast(value, ARIL_F64)));
 }
 

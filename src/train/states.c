@@ -2,6 +2,7 @@
 
 #include "aril/device.h"
 #include "aril/create.h"
+#include "aril/math.h"
 #include "aril/scope.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -63,6 +64,13 @@ aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *val
     if (i < 0) return aril__states_add(s, name, value);
     aril_set(&s->at[i], value);
     return ARIL_OK;
+}
+
+aril_status aril__states_accumulate(aril__states *s, const char *name, aril_tensor *value)
+{
+    aril_tensor *sum = aril__states_get(s, name), *here = aril_to(sum, aril_device_of(value));
+    aril_status status = here == sum ? ARIL_OK : aril__states_set(s, name, here);
+    return status == ARIL_OK ? aril_tensor_status(aril_add_(here, value)) : status;
 }
 
 const aril_named *aril__states_view(aril__states *s)

@@ -22,6 +22,10 @@ aril_status aril__states_add(aril__states *s, const char *name, aril_tensor *val
 /* The same, replacing an existing value. */
 aril_status aril__states_set(aril__states *s, const char *name, aril_tensor *value);
 
+/* Adds `value` to the sum under a name, which exists. It moves to the device of the value: one from
+ * a checkpoint is on the CPU. */
+aril_status aril__states_accumulate(aril__states *s, const char *name, aril_tensor *value);
+
 /* All of them, borrowed, valid until the next change. */
 const aril_named *aril__states_view(aril__states *s);
 

@@ -1,6 +1,7 @@
 /* Values and gradients at the edges of formulas: division by zero, empty tensors, intermediate
  * overflow. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ static aril_tensor *leaf(aril_tensor *t)
 
 static aril_tensor *doubles(int n, const double *at)
 {
-    return leaf(aril_from(at, ARIL_SHAPE(n), ARIL_F64, aril_cpu()));
+    return leaf(aril_from(at, ARIL_SHAPE(n), ARIL_F64, test_device()));
 }
 
 /* PyTorch's convention: the angle is undefined there, and no gradient flows. */
@@ -48,9 +49,9 @@ TEST(atan2_has_zero_gradient_at_the_origin)
 TEST(addcdiv_multiplies_before_it_divides)
 {
     ARIL_SCOPE;
-    aril_tensor *a = aril_full(ARIL_SHAPE(3), 1.5, ARIL_F32, aril_cpu());
-    aril_tensor *b = aril_full(ARIL_SHAPE(3), 3e38, ARIL_F32, aril_cpu());
-    aril_tensor *c = aril_full(ARIL_SHAPE(3), 0.5, ARIL_F32, aril_cpu());
+    aril_tensor *a = aril_full(ARIL_SHAPE(3), 1.5, ARIL_F32, test_device());
+    aril_tensor *b = aril_full(ARIL_SHAPE(3), 3e38, ARIL_F32, test_device());
+    aril_tensor *c = aril_full(ARIL_SHAPE(3), 0.5, ARIL_F32, test_device());
     CHECK(((const float *)aril_data(aril_addcdiv(a, b, c, 0)))[1] == 1.5f);
     CHECK(((const float *)aril_data(aril_addcdiv(a, b, c, 0.25)))[1] == 1.5e38f);
     CHECK(((const float *)aril_data(aril_addcdiv_(a, b, c, 0)))[2] == 1.5f);
@@ -77,8 +78,8 @@ TEST(empty_mean_has_a_second_derivative)
     aril_tensor *(*const functions[])(aril_tensor *) = { mean_of, variance_of, loss_of };
     for (int i = 0; i < 3; i++) {
         ARIL_SCOPE;
-        aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(3, 0), ARIL_F32, aril_cpu()));
-        aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(), ARIL_F32, aril_cpu())), *g, *second;
+        aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(3, 0), ARIL_F32, test_device()));
+        aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(), ARIL_F32, test_device())), *g, *second;
         aril_tensor *y = functions[i](x);
         CHECK(isnan(aril_item(y)));
         CHECK_INT(aril_gradients_n(ARIL_LIST(y), ARIL_LIST(x), &g,
@@ -95,7 +96,7 @@ TEST(empty_mean_has_a_second_derivative)
 TEST(empty_local_response_norm_has_a_gradient)
 {
     ARIL_SCOPE;
-    aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(2, 3, 0, 4), ARIL_F32, aril_cpu())), *g;
+    aril_tensor *x = leaf(aril_zeros(ARIL_SHAPE(2, 3, 0, 4), ARIL_F32, test_device())), *g;
     aril_tensor *y = aril_local_response_norm(x, 2, (aril_lrn_opts){ .alpha = 0.5 });
     CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(x), &g,
                              (aril_grad_opts){ .create_graph = true }),
@@ -127,8 +128,8 @@ TEST(transposed_convolution_with_activation_propagates_nan)
     for (int t = 0; t < 4; t++)
         for (int act = 0; act <= ARIL_TANH; act++) {
             ARIL_SCOPE;
-            aril_tensor *x = aril_full(ARIL_SHAPE(1, 2, 4, 4), NAN, types[t], aril_cpu());
-            aril_tensor *w = aril_ones(ARIL_SHAPE(2, 8, 3, 3), types[t], aril_cpu());
+            aril_tensor *x = aril_full(ARIL_SHAPE(1, 2, 4, 4), NAN, types[t], test_device());
+            aril_tensor *w = aril_ones(ARIL_SHAPE(2, 8, 3, 3), types[t], test_device());
             aril_conv_opts opts = { .activation = (aril_activation)act };
             aril_tensor *lost =
                 aril_logical_not(aril_isnan(aril_conv_transpose2d(x, w, NULL, opts)));
@@ -143,7 +144,7 @@ TEST(gradient_of_logcumsumexp_at_infinity)
 {
     ARIL_SCOPE;
     aril_tensor *x = doubles(5, (double[]){ 1, 1, INFINITY, 2, -INFINITY }), *g, *second;
-    aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(5), ARIL_F64, aril_cpu()));
+    aril_tensor *up = leaf(aril_ones(ARIL_SHAPE(5), ARIL_F64, test_device()));
     CHECK_INT(aril_gradients_n(ARIL_LIST(aril_logcumsumexp(x, 0)), ARIL_LIST(x), &g,
                                (aril_grad_opts){ .create_graph = true,
                                                  .grad_outputs = ARIL_LIST(up) }),
@@ -151,7 +152,7 @@ TEST(gradient_of_logcumsumexp_at_infinity)
     const double want[5] = { 1.5, 0.5, 3, 0, 0 }, *d = aril_data(g);
     for (int i = 0; i < 5; i++) CHECK_NEAR(d[i], want[i], 1e-15);
     aril_tensor *s =
-        aril_mul(g, aril_from((double[]){ 1, 0, 0, 0, 0 }, ARIL_SHAPE(5), ARIL_F64, aril_cpu()));
+        aril_mul(g, aril_from((double[]){ 1, 0, 0, 0, 0 }, ARIL_SHAPE(5), ARIL_F64, test_device()));
     CHECK_INT(aril_gradients(aril_sum(s, ARIL_ALL), ARIL_LIST(x), &second, (aril_grad_opts){ 0 }),
               ARIL_OK);
     d = aril_data(second);

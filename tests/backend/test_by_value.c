@@ -12,32 +12,42 @@
 
 static int copies; /* from the host */
 
-static void *device_alloc(void *self, size_t bytes)
+static void *device_alloc(void *self, aril_queue *queue, size_t bytes)
 {
+    (void)queue;
     (void)self;
     return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-static void device_free(void *self, void *p, size_t bytes)
+static void device_free(void *self, aril_queue *queue, void *p, size_t bytes)
 {
+    (void)queue;
     (void)self;
     (void)bytes;
     free(p);
 }
 
-static aril_status from_host(void *self, void *dst, const void *src, size_t bytes)
+static aril_status from_host(void *self, aril_queue *queue, void *dst, const void *src,
+                             size_t bytes, bool async)
 {
-    (void)self;
+    (void)self, (void)queue, (void)async;
     memcpy(dst, src, bytes);
     copies++;
     return ARIL_OK;
 }
 
-static aril_status copy(void *self, void *dst, const void *src, size_t bytes)
+static aril_status copy(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes)
 {
-    (void)self;
+    (void)self, (void)queue;
     memcpy(dst, src, bytes);
     return ARIL_OK;
+}
+
+static aril_status to_host(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes,
+                           bool async)
+{
+    (void)async;
+    return copy(self, queue, dst, src, bytes);
 }
 
 /* Numbers in host memory, all else on the device. */
@@ -65,7 +75,7 @@ static aril_device device(void)
     static const aril_device_ops ops = { .alloc = device_alloc,
                                          .free = device_free,
                                          .from_host = from_host,
-                                         .to_host = copy,
+                                         .to_host = to_host,
                                          .copy = copy };
     static const aril_row formulas = {
         .name = "counted", .dtypes = DT_COMPUTE, .strided = true, .run = device_run

@@ -2,6 +2,7 @@
  * FAMILY.inc, with GOLDEN_INC and GOLDEN_BIN naming its two files. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/modules.h"
 #include "support/test.h"
 
@@ -132,7 +133,7 @@ static aril_tensor *next(const unsigned char **p)
         shape.dim[i] = (int64_t)word(*p);
         bytes *= (size_t)shape.dim[i];
     }
-    aril_tensor *t = aril_from(*p, shape, dtype, aril_cpu());
+    aril_tensor *t = aril_from(*p, shape, dtype, test_device());
     *p += (bytes + 3) / 4 * 4;
     return t;
 }
@@ -145,7 +146,7 @@ static aril_tensor *weights(aril_tensor *y, int k)
     int64_t n = aril_numel(y);
     double *w = malloc((size_t)(n + 1) * sizeof *w);
     for (int64_t i = 0; i < n; i++) w[i] = (double)((i * 37 + k * 11) % 19 - 9) / 8 + 0.0625;
-    aril_tensor *t = aril_from(w, aril_shape_of(y), ARIL_F64, aril_cpu());
+    aril_tensor *t = aril_from(w, aril_shape_of(y), ARIL_F64, aril_device_of(y));
     free(w);
     return aril_cast(t, aril_dtype_of(y));
 }

@@ -63,7 +63,7 @@ static void rates(aril_schedule *s, aril_tensor **x, aril_tensor **y)
         lr[t] = aril_item(aril_optim_lr(o));
         if (t < STEPS) aril_optim_epoch(o, metric[t]);
     }
-    y[0] = aril_from(lr, ARIL_SHAPE(STEPS + 1), ARIL_F64, aril_cpu());
+    y[0] = aril_from(lr, ARIL_SHAPE(STEPS + 1), ARIL_F64, test_device());
     aril_optim_free(o);
 }
 
@@ -112,7 +112,7 @@ static void descend(int steps, aril_optim_opts opts, aril_tensor **x, aril_tenso
     }
     y[0] = aril_copy(aril_detach(p[0]));
     y[1] = aril_copy(aril_detach(p[1]));
-    y[2] = aril_from(loss, ARIL_SHAPE(steps), ARIL_F64, aril_cpu());
+    y[2] = aril_from(loss, ARIL_SHAPE(steps), ARIL_F64, test_device());
     aril_optim_free(o);
     aril_release(p[0]);
     aril_release(p[1]);

@@ -100,8 +100,8 @@ def bn_cumulative(x):
 
 
 case("batch_norm/cumulative",
-     "aril_tensor *m = aril_zeros(ARIL_SHAPE(3), ARIL_F32, aril_cpu()), *v = aril_ones(ARIL_SHAPE(3),"
-     " ARIL_F32, aril_cpu()), *n = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());"
+     "aril_tensor *m = aril_zeros(ARIL_SHAPE(3), ARIL_F32, test_device()), *v = aril_ones(ARIL_SHAPE(3),"
+     " ARIL_F32, test_device()), *n = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device());"
      "aril_batch_norm_opts o = {.cumulative = true, .batches = n};"
      "aril_batch_norm(x[1], NULL, NULL, m, v, o); aril_batch_norm(x[2], NULL, NULL, m, v, o);"
      "y[0] = aril_batch_norm(x[0], NULL, NULL, m, v, o); y[1] = m; y[2] = v; y[3] = n;",

@@ -98,25 +98,25 @@ case("unbind/rows", "aril_unbind(x[0], 0, y);", lambda x: x[0].unbind(), [randn(
 case("unbind/columns", "aril_unbind(x[0], -1, y);", lambda x: x[0].unbind(-1), [randn(2, 3)])
 
 # ---- from nothing ----
-case("arange/whole", "y[0] = aril_arange(2, 11, 3, ARIL_I64, aril_cpu());",
+case("arange/whole", "y[0] = aril_arange(2, 11, 3, ARIL_I64, test_device());",
      lambda x: torch.arange(2, 11, 3), [])
-case("arange/down", "y[0] = aril_arange(5, 0, -2, ARIL_I32, aril_cpu());",
+case("arange/down", "y[0] = aril_arange(5, 0, -2, ARIL_I32, test_device());",
      lambda x: torch.arange(5, 0, -2, dtype=torch.int32), [])
-case("arange/real", "y[0] = aril_arange(0.5, 2, 0.3, ARIL_F32, aril_cpu());",
+case("arange/real", "y[0] = aril_arange(0.5, 2, 0.3, ARIL_F32, test_device());",
      lambda x: torch.arange(0.5, 2, 0.3), [])
-case("arange/none", "y[0] = aril_arange(3, 3, 1, ARIL_F64, aril_cpu());",
+case("arange/none", "y[0] = aril_arange(3, 3, 1, ARIL_F64, test_device());",
      lambda x: torch.arange(3, 3, 1, dtype=f64), [])
 case("arange/large", "y[0] = aril_arange((INT64_C(1) << 60) + 1, (INT64_C(1) << 60) + 4, 1, "
-     "ARIL_I64, aril_cpu());", lambda x: torch.arange(2**60 + 1, 2**60 + 4), [])
-case("arange/f16", "y[0] = aril_arange(0, 1, 0.25, ARIL_F16, aril_cpu());",
+     "ARIL_I64, test_device());", lambda x: torch.arange(2**60 + 1, 2**60 + 4), [])
+case("arange/f16", "y[0] = aril_arange(0, 1, 0.25, ARIL_F16, test_device());",
      lambda x: torch.arange(0, 1, 0.25, dtype=torch.float16), [])
-case("linspace/five", "y[0] = aril_linspace(-1, 1, 5, ARIL_F32, aril_cpu());",
+case("linspace/five", "y[0] = aril_linspace(-1, 1, 5, ARIL_F32, test_device());",
      lambda x: torch.linspace(-1, 1, 5), [])
-case("linspace/thirds", "y[0] = aril_linspace(0, 1, 4, ARIL_F64, aril_cpu());",
+case("linspace/thirds", "y[0] = aril_linspace(0, 1, 4, ARIL_F64, test_device());",
      lambda x: torch.linspace(0, 1, 4, dtype=f64), [])
-case("linspace/one", "y[0] = aril_linspace(3, 9, 1, ARIL_F32, aril_cpu());",
+case("linspace/one", "y[0] = aril_linspace(3, 9, 1, ARIL_F32, test_device());",
      lambda x: torch.linspace(3, 9, 1), [])
-case("linspace/int", "y[0] = aril_linspace(0, 10, 4, ARIL_I64, aril_cpu());",
+case("linspace/int", "y[0] = aril_linspace(0, 10, 4, ARIL_I64, test_device());",
      lambda x: torch.linspace(0, 10, 4, dtype=i64), [])
 same("full_like/int", "aril_full_like(x[0], 7)", lambda x: torch.full_like(x[0], 7),
      randint(0, 3, 2, 2))
@@ -158,10 +158,10 @@ same("triu/below", "aril_triu(x[0], -1)", lambda x: x[0].triu(-1), randn(2, 4, 3
 same("triu/far", "aril_triu(x[0], 100)", lambda x: x[0].triu(100), randn(3, 3))
 same("triu/bool", "aril_triu(x[0], 1)", lambda x: x[0].triu(1), randbool(3, 3))
 same("triu/transposed", "aril_triu(aril_t(x[0]), 0)", lambda x: x[0].t().triu(), randn(3, 4))
-case("eye/square", "y[0] = aril_eye(3, -1, ARIL_F32, aril_cpu());", lambda x: torch.eye(3), [])
-case("eye/wide", "y[0] = aril_eye(2, 4, ARIL_I32, aril_cpu());",
+case("eye/square", "y[0] = aril_eye(3, -1, ARIL_F32, test_device());", lambda x: torch.eye(3), [])
+case("eye/wide", "y[0] = aril_eye(2, 4, ARIL_I32, test_device());",
      lambda x: torch.eye(2, 4, dtype=torch.int32), [])
-case("eye/tall", "y[0] = aril_eye(4, 2, ARIL_BF16, aril_cpu());",
+case("eye/tall", "y[0] = aril_eye(4, 2, ARIL_BF16, test_device());",
      lambda x: torch.eye(4, 2, dtype=torch.bfloat16), [])
 
 

@@ -29,7 +29,7 @@ def c_start(states):
     text = "aril_tensor *p[2] = { aril_copy(x[0]), aril_copy(x[1]) };"
     for k in range(states):
         text += f" aril_tensor *s{k}[2] = {{ aril_zeros_like(x[0]), aril_zeros_like(x[1]) }};"
-    text += " aril_tensor *n = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());"
+    text += " aril_tensor *n = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device());"
     return text
 
 

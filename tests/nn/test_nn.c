@@ -1,6 +1,7 @@
 /* Modules: trees, names, forward, sizes from the first input, hooks, changes to a whole tree. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 static aril_tensor *randn(aril_shape shape)
 {
-    return aril_randn(shape, ARIL_F32, aril_cpu());
+    return aril_randn(shape, ARIL_F32, test_device());
 }
 
 static bool equal(aril_tensor *a, aril_tensor *b)
@@ -79,14 +80,14 @@ TEST(custom_module)
 
 TEST(freed_module_leaves_no_memory)
 {
-    int64_t bytes = aril_memory(aril_cpu()).live, blocks = aril__live_blocks();
+    int64_t bytes = aril_memory(test_device()).live, blocks = aril__live_blocks();
     aril_module *m = two_layer_new(50, 50, 50); /* outside any scope */
-    CHECK(aril_memory(aril_cpu()).live > bytes);
+    CHECK(aril_memory(test_device()).live > bytes);
     aril_module_keep(m);
     aril_module_release(m);
-    CHECK(aril_memory(aril_cpu()).live > bytes);
+    CHECK(aril_memory(test_device()).live > bytes);
     aril_module_release(m);
-    CHECK_INT(aril_memory(aril_cpu()).live, bytes);
+    CHECK_INT(aril_memory(test_device()).live, bytes);
     CHECK_INT(aril__live_blocks(), blocks);
 }
 
@@ -334,7 +335,7 @@ TEST(casts_keep_the_tensors)
     CHECK(equal(w, before));
     CHECK_INT(aril_module_cast(m, ARIL_I32), ARIL_ERR_DTYPE);
     aril_clear_error();
-    CHECK_INT(aril_module_to(m, aril_cpu()), ARIL_OK);
+    CHECK_INT(aril_module_to(m, test_device()), ARIL_OK);
     CHECK(aril_module_to(m, aril_cuda(77)) < 0 && equal(w, before));
     aril_clear_error();
     aril_module_release(m);
@@ -355,7 +356,7 @@ TEST(loading_state)
     for (int i = 0; i < 4; i++) CHECK(equal(aril_state(a)->at[i], aril_state(b)->at[i]));
 
     aril_tensor *w = aril_copy(aril_module_tensor(b, "linear1.weight"));
-    aril_tensor *at[3] = { aril_zeros_like(w), aril_zeros(ARIL_SHAPE(7), ARIL_F32, aril_cpu()),
+    aril_tensor *at[3] = { aril_zeros_like(w), aril_zeros(ARIL_SHAPE(7), ARIL_F32, test_device()),
                            aril_zeros_like(w) };
     const char *names[3] = { "linear1.weight", "linear1.bias", "other" };
     aril_named bad = { 2, at, names };
@@ -363,7 +364,7 @@ TEST(loading_state)
     CHECK_MSG(strstr(aril_error(), "\"linear1.bias\" is [4]"), "%s", aril_error());
     aril_clear_error();
     CHECK(equal(aril_module_tensor(b, "linear1.weight"), w)); /* nothing was written */
-    at[1] = aril_ones(ARIL_SHAPE(4), ARIL_F64, aril_cpu());
+    at[1] = aril_ones(ARIL_SHAPE(4), ARIL_F64, test_device());
     bad.n = 3;
     CHECK_INT(aril_load_state(b, &bad, (aril_load_state_opts){ 0 }), ARIL_ERR_ARG);
     CHECK_MSG(strstr(aril_error(), "2 missing (linear2.weight, linear2.bias)") &&
@@ -428,6 +429,7 @@ TEST(print_matches_pytorch)
 
 TEST(sequential_releases_intermediate_values)
 {
+    ONLY_ON_CPU("its kernels need no scratch memory");
     aril_module *m = aril_nn_sequential();
     for (int i = 0; i < 20; i++) {
         char name[8];
@@ -437,11 +439,11 @@ TEST(sequential_releases_intermediate_values)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_tensor *x = randn(ARIL_SHAPE(1 << 16)); /* 256 KiB */
-    aril_memory_reset_peak(aril_cpu());
-    int64_t live = aril_memory(aril_cpu()).live;
+    aril_memory_reset_peak(test_device());
+    int64_t live = aril_memory(test_device()).live;
     aril_forward(m, x);
-    CHECK(aril_memory(aril_cpu()).peak - live <= 2 * (4 << 16));
-    CHECK_INT(aril_memory(aril_cpu()).live - live, 4 << 16);
+    CHECK(aril_memory(test_device()).peak - live <= 2 * (4 << 16));
+    CHECK_INT(aril_memory(test_device()).live - live, 4 << 16);
     aril_module_release(m);
 }
 
@@ -473,7 +475,7 @@ TEST(failed_allocations)
     CHECK_MSG(aril_ok() && want != 0, "%s", aril_error());
     int failures = 0;
     for (int64_t n = 1;; n++) {
-        int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+        int64_t blocks = aril__live_blocks(), bytes = aril_memory(test_device()).live;
         aril_fail_allocation(n);
         double got = all_at_once();
         bool failed = aril_allocation_failed();
@@ -485,7 +487,7 @@ TEST(failed_allocations)
         aril_clear_error();
         CHECK_MSG(aril__live_blocks() == blocks, "allocation %lld: %lld blocks leaked",
                   (long long)n, (long long)(aril__live_blocks() - blocks));
-        CHECK_MSG(aril_memory(aril_cpu()).live == bytes, "allocation %lld: bytes leaked",
+        CHECK_MSG(aril_memory(test_device()).live == bytes, "allocation %lld: bytes leaked",
                   (long long)n);
         if (!failed) break;
         failures++;
@@ -508,7 +510,7 @@ TEST(weight_cannot_be_shared_with_an_integer_tensor)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_linear(2, 2);
-    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, test_device());
     CHECK_INT(aril_module_share(m, "bias", integer), ARIL_ERR_DTYPE);
     CHECK(strstr(aril_error(), "f32") != NULL && strstr(aril_error(), "i64") != NULL);
     aril_clear_error();

@@ -1,6 +1,7 @@
 /* Modules inside modules: nesting is bounded, and every recursion over a tree of maximum depth fits
  * the stack of an ordinary thread. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -83,7 +84,7 @@ static void walks(void)
     ARIL_SCOPE;
     aril_module *m = wrapped(ARIL_MODULE_DEPTH);
     CHECK_MSG(m != NULL, "%s", aril_error());
-    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, test_device());
     CHECK_INT(aril_backward(aril_sum(aril_forward(m, x), ARIL_ALL)), ARIL_OK);
     int n = 0;
     CHECK_INT(aril_module_visit(m, count, &n), ARIL_OK);
@@ -99,7 +100,7 @@ static void walks(void)
     aril_module_reset(m);
     CHECK_INT(aril_module_cast(m, ARIL_F64), ARIL_OK);
     CHECK_INT(aril_module_cast(m, ARIL_F32), ARIL_OK);
-    CHECK_INT(aril_module_to(m, aril_cpu()), ARIL_OK);
+    CHECK_INT(aril_module_to(m, test_device()), ARIL_OK);
     CHECK_INT(aril_save(m, temp_path("deep.safetensors")), ARIL_OK);
     CHECK_INT(aril_load_weights(m, temp_path("deep.safetensors"), (aril_load_state_opts){ 0 }),
               ARIL_OK);
@@ -111,8 +112,8 @@ static void walks(void)
     CHECK_INT(aril_tensorboard_module(tb, m, ARIL_SHAPE(2)), ARIL_OK);
     aril_tensorboard_free(tb);
     /* An error names the module at any depth. */
-    CHECK(aril_tensor_status(aril_forward(m, aril_ones(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu()))) <
-          0);
+    CHECK(aril_tensor_status(
+              aril_forward(m, aril_ones(ARIL_SHAPE(3, 5), ARIL_F32, test_device()))) < 0);
     aril_clear_error();
     aril_module_release(m);
 }

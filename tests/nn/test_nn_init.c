@@ -1,6 +1,7 @@
 /* Initialization: layer defaults, and the initializers. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -127,7 +128,7 @@ TEST(initializers)
 {
     ARIL_SCOPE;
     aril_seed(9);
-    aril_tensor *t = aril_parameter(aril_empty(ARIL_SHAPE(60, 20, 3), ARIL_F32, aril_cpu()));
+    aril_tensor *t = aril_parameter(aril_empty(ARIL_SHAPE(60, 20, 3), ARIL_F32, test_device()));
     CHECK(aril_init_uniform(t, -0.5, 0.5) == t);
     check_uniform("uniform", t, 0.5);
     check_normal("normal", aril_init_normal(t, 3, 2), 3, 2);
@@ -150,15 +151,15 @@ TEST(initializers)
         aril_tensor *w = aril_empty(i == 0   ? ARIL_SHAPE(7, 30)
                                     : i == 1 ? ARIL_SHAPE(30, 7)
                                              : ARIL_SHAPE(6, 4, 3),
-                                    ARIL_F64, aril_cpu());
+                                    ARIL_F64, test_device());
         aril_init_orthogonal(w, 2);
         w = aril_flatten(w, 1, -1);
         aril_tensor *product = i == 1 ? aril_matmul(aril_t(w), w) : aril_matmul(w, aril_t(w));
-        aril_tensor *eye = aril_eye(aril_size(product, 0), -1, ARIL_F64, aril_cpu());
+        aril_tensor *eye = aril_eye(aril_size(product, 0), -1, ARIL_F64, test_device());
         aril_tensor *off = aril_abs(aril_sub(product, aril_mul_scalar(eye, 4)));
         CHECK_NEAR(aril_item(aril_amax(off, ARIL_ALL)), 0, 1e-12);
     }
-    aril_tensor *square = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu());
+    aril_tensor *square = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, test_device());
     double shift = 0.25;
     aril_init_from(square, position, &shift);
     CHECK_NEAR(aril_item(aril_select(aril_select(square, 0, 3), 0, 5)), 35.5, 0);
@@ -166,14 +167,15 @@ TEST(initializers)
     CHECK_NEAR(aril_item(aril_sum(square, ARIL_ALL)), 4, 0);
     CHECK_NEAR(aril_item(aril_sum(aril_diagonal(square, 0, 0, 1), ARIL_ALL)), 4, 0);
 
-    aril_tensor *many = aril_empty(ARIL_SHAPE(200, 30), ARIL_F32, aril_cpu());
+    aril_tensor *many = aril_empty(ARIL_SHAPE(200, 30), ARIL_F32, test_device());
     aril_init_sparse(many, 0.3, 0.5);
     aril_tensor *zeros = aril_sum(aril_cast(aril_eq_scalar(many, 0), ARIL_I64), ARIL_AXES(0));
     CHECK(aril_item_int(aril_all(aril_eq_scalar(zeros, 60), ARIL_ALL)));
 
     /* Convolution with this weight is the identity. */
-    aril_tensor *w = aril_init_dirac(aril_empty(ARIL_SHAPE(4, 2, 3, 3), ARIL_F32, aril_cpu()), 2);
-    aril_tensor *x = aril_randn(ARIL_SHAPE(1, 4, 5, 5), ARIL_F32, aril_cpu());
+    aril_tensor *w =
+        aril_init_dirac(aril_empty(ARIL_SHAPE(4, 2, 3, 3), ARIL_F32, test_device()), 2);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(1, 4, 5, 5), ARIL_F32, test_device());
     aril_tensor *y = aril_conv2d(x, w, NULL, (aril_conv_opts){ .padding = { 1, 1 }, .groups = 2 });
     CHECK(aril_item_int(aril_all(aril_eq(x, y), ARIL_ALL)));
     aril_release(t);
@@ -217,7 +219,7 @@ TEST(parameters_by_pattern)
 TEST(initializers_reject_invalid_tensors)
 {
     ARIL_SCOPE;
-    aril_tensor *row = aril_zeros(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *row = aril_zeros(ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_tensor *bad[] = {
         aril_init_xavier_uniform(row, 1), aril_init_kaiming_normal(row, (aril_kaiming_opts){ 0 }),
         aril_init_orthogonal(row, 1),     aril_init_eye(row),
@@ -234,10 +236,10 @@ TEST(initializers_reject_invalid_tensors)
 TEST(failed_allocations)
 {
     ARIL_SCOPE;
-    aril_tensor *t = aril_zeros(ARIL_SHAPE(6, 40), ARIL_F32, aril_cpu());
+    aril_tensor *t = aril_zeros(ARIL_SHAPE(6, 40), ARIL_F32, test_device());
     for (int64_t n = 1; n < 1000; n++) {
         ARIL_SCOPE;
-        int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+        int64_t blocks = aril__live_blocks(), bytes = aril_memory(test_device()).live;
         aril_fail_allocation(n);
         {
             ARIL_SCOPE;
@@ -250,7 +252,7 @@ TEST(failed_allocations)
         aril_fail_allocation(0);
         CHECK_MSG(failed || aril_ok(), "%s", aril_error());
         aril_clear_error();
-        CHECK(aril__live_blocks() == blocks && aril_memory(aril_cpu()).live == bytes);
+        CHECK(aril__live_blocks() == blocks && aril_memory(test_device()).live == bytes);
         if (!failed) return;
     }
     CHECK(false);

@@ -2,6 +2,7 @@
  * layers. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 static aril_tensor *randn(aril_shape shape)
 {
-    return aril_randn(shape, ARIL_F32, aril_cpu());
+    return aril_randn(shape, ARIL_F32, test_device());
 }
 
 static bool equal(aril_tensor *a, aril_tensor *b)
@@ -61,6 +62,7 @@ static void watch(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
  * and may differ in the last digits. */
 TEST(fused_layers_equal_separate_ones)
 {
+    ONLY_ON_CPU("activations that its kernels apply");
     static const struct {
         aril_module *(*make)(void);
         bool exact;
@@ -230,7 +232,7 @@ TEST(containers)
 TEST(random_layers)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(20, 50, 4), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(20, 50, 4), ARIL_F32, test_device());
     aril_module *m = aril_nn_dropout(0.25);
     aril_tensor *y = aril_forward(m, x);
     CHECK_NEAR(aril_item(aril_mean(aril_cast(aril_eq_scalar(y, 0), ARIL_F32), ARIL_ALL)), 0.25,
@@ -324,7 +326,7 @@ static void *evaluate(void *arg)
     for (int i = 0; i < 50; i++) {
         ARIL_SCOPE;
         ARIL_NO_GRAD;
-        aril_tensor *x = aril_from(j->x, ARIL_SHAPE(4, 12), ARIL_F32, aril_cpu());
+        aril_tensor *x = aril_from(j->x, ARIL_SHAPE(4, 12), ARIL_F32, test_device());
         aril_read(aril_forward(j->m, x), j->y);
     }
     return NULL;

@@ -2,12 +2,13 @@
 #include "aril/aril.h"
 #include "nn/loss.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
 #include <string.h>
 
-#define CPU aril_cpu()
+#define CPU test_device()
 
 static aril_tensor *f32(int64_t n, int64_t c)
 {

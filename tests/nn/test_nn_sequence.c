@@ -1,12 +1,13 @@
 /* Recurrent networks, attention and transformers as modules: what golden values do not cover. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
 #include <string.h>
 
-#define CPU aril_cpu()
+#define CPU test_device()
 
 static aril_tensor *randn(aril_shape shape)
 {

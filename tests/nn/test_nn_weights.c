@@ -1,5 +1,6 @@
 /* Weights in files: saved weights are restored, and a file that does not fit changes nothing. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -48,7 +49,8 @@ TEST(weights_round_trip)
     ARIL_SCOPE;
     CHECK(begin());
     aril_module *a = net(), *b = net();
-    aril_forward(a, aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, aril_cpu())); /* new statistics */
+    aril_forward(a,
+                 aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, test_device())); /* new statistics */
     CHECK(!same_state(a, b));
     CHECK_INT(aril_save(a, path), ARIL_OK);
     CHECK_INT(aril_load_weights(b, path, (aril_load_state_opts){ 0 }), ARIL_OK);
@@ -134,7 +136,7 @@ TEST(missing_names)
 {
     ARIL_SCOPE;
     aril_module *m = aril_nn_linear(2, 2);
-    aril_tensor *t = aril_ones(ARIL_SHAPE(2, 2), ARIL_F32, aril_cpu());
+    aril_tensor *t = aril_ones(ARIL_SHAPE(2, 2), ARIL_F32, test_device());
     const char *const names[] = { "weight", NULL };
     aril_tensor *const two[] = { t, t };
     CHECK_INT(aril_load_state(m, &(aril_named){ 2, two, names }, (aril_load_state_opts){ 0 }),

@@ -1,5 +1,6 @@
 /* Optimizers: groups, clipping, accumulation, missing gradients, dtypes, loss scale, averages. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -11,13 +12,13 @@ enum { N = 6 };
 
 static aril_tensor *param(double value, aril_dtype dtype)
 {
-    return aril_parameter(aril_full(ARIL_SHAPE(N), value, dtype, aril_cpu()));
+    return aril_parameter(aril_full(ARIL_SHAPE(N), value, dtype, test_device()));
 }
 
 static void give_grad(aril_tensor *p, double value)
 {
     ARIL_SCOPE;
-    aril_set_grad(p, aril_full(aril_shape_of(p), value, aril_dtype_of(p), aril_cpu()));
+    aril_set_grad(p, aril_full(aril_shape_of(p), value, aril_dtype_of(p), test_device()));
 }
 
 static double first(aril_tensor *t)
@@ -93,7 +94,7 @@ TEST(invalid_parameters_are_reported)
 {
     ARIL_SCOPE;
     aril_tensor *p = param(1, ARIL_F32), *q = param(1, ARIL_F32);
-    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    aril_tensor *integer = aril_zeros(ARIL_SHAPE(2), ARIL_I64, test_device());
     aril_sgd_opts opts = { 0 };
     CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, integer), opts), ARIL_ERR_DTYPE, "parameter '1' is i64");
     CHECK_FAILS(aril_sgd(ARIL_TENSORS(p, NULL), opts), ARIL_ERR_ARG, "NULL");
@@ -364,8 +365,8 @@ static void odd_run(const char *name, float *to, bool by_op, bool turned)
 {
     ARIL_SCOPE;
     aril_seed(11);
-    aril_tensor *big = aril_randn(ARIL_SHAPE(ODD), ARIL_F32, aril_cpu());
-    aril_tensor *small = aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu());
+    aril_tensor *big = aril_randn(ARIL_SHAPE(ODD), ARIL_F32, test_device());
+    aril_tensor *small = aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, test_device());
     aril_tensor *p[2] = { aril_parameter(big), NULL };
     /* The same values, column-major. */
     p[1] = aril_parameter(turned ? aril_t(aril_contiguous(aril_t(small))) : aril_copy(small));
@@ -373,8 +374,8 @@ static void odd_run(const char *name, float *to, bool by_op, bool turned)
                                    (aril_optim_opts){ .lr = 0.02, .clip_value = 0.8 });
     for (int t = 0; t < 4; t++) {
         ARIL_SCOPE;
-        aril_set_grad(p[0], aril_randn(ARIL_SHAPE(ODD), ARIL_F32, aril_cpu()));
-        aril_set_grad(p[1], aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, aril_cpu()));
+        aril_set_grad(p[0], aril_randn(ARIL_SHAPE(ODD), ARIL_F32, test_device()));
+        aril_set_grad(p[1], aril_randn(ARIL_SHAPE(3, 5), ARIL_F32, test_device()));
         aril_set_anomaly(by_op);
         aril_step(o);
         aril_set_anomaly(false);
@@ -388,6 +389,7 @@ static void odd_run(const char *name, float *to, bool by_op, bool turned)
 
 TEST(fused_update_is_bitwise_the_same_as_separate_ones)
 {
+    ONLY_ON_CPU("its fused kernel");
     static float want[ODD + 15], got[ODD + 15];
     const char *const *names = aril_optim_names();
     int threads = aril_threads();
@@ -578,7 +580,7 @@ TEST(averaged_weights_are_swapped_in_and_out)
 TEST(loss_scale_never_sticks_at_0_or_infinity)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_set_requires_grad(w, true);
     aril_optim *o = aril_sgd(ARIL_TENSORS(w),
                              (aril_sgd_opts){ .lr = 0.5, .loss_scale = 4, .loss_scale_growth = 1 });
@@ -603,8 +605,8 @@ TEST(loss_scale_never_sticks_at_0_or_infinity)
 TEST(muon_accepts_only_matrices)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu()));
-    aril_tensor *b = aril_parameter(aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu()));
+    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(4, 6), ARIL_F32, test_device()));
+    aril_tensor *b = aril_parameter(aril_zeros(ARIL_SHAPE(4), ARIL_F32, test_device()));
     CHECK_FAILS(aril_muon(ARIL_TENSORS(w, b), (aril_muon_opts){ 0 }), ARIL_ERR_SHAPE,
                 "muon: parameter '1' has shape [4]; muon expects matrices");
     aril_optim *o = aril_muon(ARIL_TENSORS(w), (aril_muon_opts){ .weight_decay = ARIL_ZERO });
@@ -627,7 +629,7 @@ TEST(muon_in_every_dtype)
         ARIL_SCOPE;
         aril_seed(3);
         aril_tensor *w = aril_parameter(
-            aril_cast(aril_randn(ARIL_SHAPE(5, 3), ARIL_F64, aril_cpu()), dtypes[i]));
+            aril_cast(aril_randn(ARIL_SHAPE(5, 3), ARIL_F64, test_device()), dtypes[i]));
         aril_optim *o = aril_muon(ARIL_TENSORS(w), (aril_muon_opts){ .lr = 0.1 });
         double first_loss = 0, loss = 0;
         for (int t = 0; t < 60; t++) {
@@ -650,7 +652,7 @@ TEST(muon_in_every_dtype)
 TEST(adafactor_keeps_rows_and_columns)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_BF16, aril_cpu()));
+    aril_tensor *w = aril_parameter(aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_BF16, test_device()));
     aril_optim *o = aril_adafactor(ARIL_TENSORS(w), (aril_adafactor_opts){ 0 });
     give_grad(w, 1);
     CHECK_INT(aril_step(o), ARIL_OK);
@@ -668,7 +670,7 @@ TEST(adafactor_keeps_rows_and_columns)
 TEST(skipped_step_changes_nothing)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu()));
+    aril_tensor *w = aril_parameter(aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, test_device()));
     aril_optim *o = aril_adafactor(ARIL_TENSORS(w), (aril_adafactor_opts){ .loss_scale = 8 });
     give_grad(w, INFINITY);
     CHECK_INT(aril_step(o), ARIL_OK);

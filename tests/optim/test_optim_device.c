@@ -35,8 +35,9 @@ static void memory_close(void)
     if (--counted.open == 0) mprotect(counted.memory, MEMORY, PROT_NONE);
 }
 
-static void *counted_alloc(void *self, size_t bytes)
+static void *counted_alloc(void *self, aril_queue *queue, size_t bytes)
 {
+    (void)queue;
     (void)self;
     size_t size = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (size > MEMORY - counted.used) return NULL;
@@ -44,24 +45,35 @@ static void *counted_alloc(void *self, size_t bytes)
     return counted.memory + counted.used - size;
 }
 
-static void counted_free(void *self, void *p, size_t bytes)
+static void counted_free(void *self, aril_queue *queue, void *p, size_t bytes)
 {
+    (void)queue;
     (void)self, (void)p, (void)bytes;
 }
 
-static aril_status counted_copy(void *self, void *to, const void *from, size_t bytes)
+static aril_status counted_copy(void *self, aril_queue *queue, void *to, const void *from,
+                                size_t bytes)
 {
-    (void)self;
+    (void)self, (void)queue;
     memory_open();
     memcpy(to, from, bytes);
     memory_close();
     return ARIL_OK;
 }
 
-static aril_status counted_to_host(void *self, void *to, const void *from, size_t bytes)
+static aril_status counted_from_host(void *self, aril_queue *queue, void *to, const void *from,
+                                     size_t bytes, bool async)
 {
+    (void)async;
+    return counted_copy(self, queue, to, from, bytes);
+}
+
+static aril_status counted_to_host(void *self, aril_queue *queue, void *to, const void *from,
+                                   size_t bytes, bool async)
+{
+    (void)async;
     counted.waits++;
-    return counted_copy(self, to, from, bytes);
+    return counted_copy(self, queue, to, from, bytes);
 }
 
 static aril_status counted_synchronize(void *self)
@@ -92,7 +104,7 @@ static aril_device device(void)
 {
     static const aril_device_ops ops = { .alloc = counted_alloc,
                                          .free = counted_free,
-                                         .from_host = counted_copy,
+                                         .from_host = counted_from_host,
                                          .to_host = counted_to_host,
                                          .copy = counted_copy,
                                          .synchronize = counted_synchronize };
@@ -111,7 +123,8 @@ static aril_device device(void)
         rows[n] = row ? *row
                       : (aril__row){ .dtypes = DT_ALL,
                                      .native = op->native,
-                                     .strided = op->flags & STRIDED };
+                                     .strided = op->flags & STRIDED,
+                                     .workspace = op->workspace };
         rows[n].op = op->name;
         rows[n].name = "counted";
         rows[n++].run = run_there;

@@ -1,6 +1,7 @@
 /* Schedules: by name, per epoch and per batch, combined, wrong. Learning rates are compared with
  * PyTorch's in golden_optim. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -88,7 +89,7 @@ TEST(invalid_options_are_reported)
 TEST(epochs_and_batches_are_counted_separately)
 {
     ARIL_SCOPE;
-    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()));
     aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1 });
     CHECK_INT(aril_optim_schedule(o, aril_linear_schedule((aril_schedule_opts){
                                          .total = 4, .start = 0.2, .per_batch = true })),
@@ -98,7 +99,7 @@ TEST(epochs_and_batches_are_counted_separately)
               ARIL_OK);
     CHECK_NEAR(lr(o), 0.2, 1e-12);
     for (int t = 0; t < 2; t++) {
-        aril_set_grad(p, aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+        aril_set_grad(p, aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()));
         CHECK_INT(aril_step(o), ARIL_OK);
     }
     CHECK_NEAR(lr(o), 0.6, 1e-12); /* halfway up */
@@ -115,8 +116,8 @@ TEST(epochs_and_batches_are_counted_separately)
 TEST(groups_follow_in_proportion)
 {
     ARIL_SCOPE;
-    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
-    aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()));
+    aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()));
     aril_optim *o = aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1 });
     aril_optim_schedule(o, aril_step_schedule((aril_schedule_opts){ .every = 1, .gamma = 0.5 }));
     aril_optim_epoch(o, NAN);
@@ -164,7 +165,7 @@ TEST(custom_function)
 TEST(schedule_has_one_owner)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *w = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_set_requires_grad(w, true);
     aril_optim *o = aril_sgd(ARIL_TENSORS(w), (aril_sgd_opts){ .lr = 1 });
     aril_schedule *s = aril_exponential_schedule((aril_schedule_opts){ .gamma = 0.5 });

@@ -1,6 +1,7 @@
 /* Optimizer state: saved mid-run, loaded, invalid, and when out of memory. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -53,10 +54,10 @@ static void run_start(run *r, const char *name)
     ARIL_SCOPE;
     aril_seed(5);
     *r = (run){ .t = 0 };
-    r->p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
+    r->p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, test_device()));
     bool matrices = strcmp(name, "muon") == 0;
     aril_shape second = matrices ? ARIL_SHAPE(B, 1) : ARIL_SHAPE(B);
-    r->p[1] = aril_parameter(aril_randn(second, ARIL_F32, aril_cpu()));
+    r->p[1] = aril_parameter(aril_randn(second, ARIL_F32, test_device()));
     r->opt = aril_optim_new(name, params_of(r), options_of(name));
     aril_optim_schedule(r->opt, aril_cosine_schedule((aril_schedule_opts){
                                     .total = 30, .per_batch = true, .warmup = 3 }));
@@ -198,7 +199,7 @@ TEST(mismatched_state_changes_nothing)
         CHECK_MSG(strstr(why, "missing") || strstr(why, "not known"), "%s: %s", name, why);
         saved.name[i] = name;
         aril_tensor *was = saved.at[i];
-        saved.at[i] = aril_zeros(ARIL_SHAPE(77), aril_dtype_of(was), aril_cpu());
+        saved.at[i] = aril_zeros(ARIL_SHAPE(77), aril_dtype_of(was), test_device());
         why = refused(&r, list);
         CHECK_MSG(strstr(why, "expected") && strstr(why, name), "%s: %s", name, why);
         saved.at[i] = aril_cast(was, ARIL_F16);
@@ -245,11 +246,11 @@ TEST(unreachable_values_are_rejected)
             for (int k = 0; k < 7; k++) {
                 double v = k < 4 ? reals[k] : k == 4 ? (double)NAN : (double)INFINITY;
                 if (aril_dtype_of(was) == ARIL_I64) {
-                    saved.at[i] =
-                        aril_expand(aril_from(&counts[k % 3], ARIL_SHAPE(), ARIL_I64, aril_cpu()),
-                                    aril_shape_of(was));
+                    saved.at[i] = aril_expand(aril_from(&counts[k % 3], ARIL_SHAPE(), ARIL_I64,
+                                                        test_device()),
+                                              aril_shape_of(was));
                 } else if ((schedule || lbfgs) || (rate && k >= 4)) {
-                    saved.at[i] = aril_full(aril_shape_of(was), v, ARIL_F64, aril_cpu());
+                    saved.at[i] = aril_full(aril_shape_of(was), v, ARIL_F64, test_device());
                 } else {
                     continue;
                 }
@@ -264,7 +265,7 @@ TEST(unreachable_values_are_rejected)
         copies_free(&saved);
         run_end(&r);
     }
-    aril_tensor *p = aril_parameter(aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    aril_tensor *p = aril_parameter(aril_zeros(ARIL_SHAPE(2), ARIL_F32, test_device()));
     aril_average *mean = aril_average_new(ARIL_TENSORS(p), (aril_average_opts){ 0 });
     const aril_named *state = aril_average_state(mean);
     aril_tensor *at[2];
@@ -272,7 +273,7 @@ TEST(unreachable_values_are_rejected)
     for (int i = 0; i < 2; i++)
         at[i] = strcmp(state->name[i], "average.count")
                     ? state->at[i]
-                    : aril_from(&counts[0], ARIL_SHAPE(), ARIL_I64, aril_cpu());
+                    : aril_from(&counts[0], ARIL_SHAPE(), ARIL_I64, test_device());
     CHECK_INT(aril_average_load_state(mean, &(aril_named){ 2, at, state->name }), ARIL_ERR_FORMAT);
     aril_clear_error();
     aril_average_free(mean);
@@ -285,8 +286,8 @@ static bool full_run(const char *name, float *to)
     ARIL_SCOPE;
     run r = { .t = 3 };
     aril_seed(5);
-    r.p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
-    r.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(B), ARIL_F32, aril_cpu()));
+    r.p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, test_device()));
+    r.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(B), ARIL_F32, test_device()));
     r.opt = aril_optim_new(name, params_of(&r), options_of(name));
     bool good = r.opt != NULL && aril_ok();
     if (good)
@@ -309,13 +310,14 @@ static bool full_run(const char *name, float *to)
 
 TEST(every_allocation_fails_in_turn)
 {
+    ONLY_ON_CPU("allocations of the host");
     const char *const names[] = { "adam", "nadam", "lamb", "lbfgs", "rmsprop" };
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         float want[SIZE], got[SIZE];
         CHECK_MSG(full_run(names[k], want) && full_run(names[k], want), "%s", aril_error());
         int failures = 0;
         for (int64_t n = 1;; n++, failures++) {
-            int64_t blocks = aril__live_blocks(), bytes = aril_memory(aril_cpu()).live;
+            int64_t blocks = aril__live_blocks(), bytes = aril_memory(test_device()).live;
             aril_fail_allocation(n);
             bool good = full_run(names[k], got), failed = aril_allocation_failed();
             aril_fail_allocation(0);
@@ -324,7 +326,7 @@ TEST(every_allocation_fails_in_turn)
             aril_clear_error();
             CHECK_MSG(aril__live_blocks() == blocks, "%s, allocation %lld: %lld blocks leaked",
                       names[k], (long long)n, (long long)(aril__live_blocks() - blocks));
-            CHECK_INT(aril_memory(aril_cpu()).live, bytes);
+            CHECK_INT(aril_memory(test_device()).live, bytes);
             if (!failed) break;
         }
         CHECK(failures > 60);
@@ -368,6 +370,7 @@ static void check_repeated(const char *name, int min)
 
 TEST(a_step_without_memory_can_be_repeated)
 {
+    ONLY_ON_CPU("allocations of the host");
     check_repeated("adam", 10);
     check_repeated("lamb", 10);
     check_repeated("adafactor", 40);

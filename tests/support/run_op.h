@@ -18,7 +18,7 @@ void test_results(const test_sample *s, aril_tensor *const *in, aril_tensor **ou
 /* True when the status means that the op does not support such inputs, or not on this machine. */
 bool test_refused(aril_status status);
 
-/* Copies of the inputs (NULL where absent), in the same memory format. */
+/* Copies of the inputs (NULL where absent), in the same memory format; keys stay as they are. */
 void test_copies(const test_sample *s, aril_tensor *const *in, aril_tensor **copy);
 
 /* The inputs, with those that have the dtype under test cast to `dtype`. */

@@ -1,3 +1,4 @@
+#include "support/device.h"
 #include "support/samples.h"
 
 #include "aril/aril.h"
@@ -192,6 +193,7 @@ bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, a
         if (w.key) {
             uint64_t key[2] = { 1234, (uint64_t)s->index };
             in[i] = aril_from(key, w.shape, ARIL_U64, aril_cpu());
+            in[i]->flags |= ARIL__WEAK; /* a number of the host, as from aril__rng_draw */
             continue;
         }
         int axis = batch > 0 ? batch_axis(s, i) : -1;
@@ -213,7 +215,7 @@ bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, a
                        : real          ? real_value(w.kind, &state)
                                        : integer_value(w.kind, &state, is_signed_type(dtype));
         }
-        in[i] = aril_cast(aril_from(v, w.shape, ARIL_F64, aril_cpu()), to);
+        in[i] = aril_cast(aril_from(v, w.shape, ARIL_F64, test_device()), to);
         free(v);
         bool fits = w.kind != 's' || real;
         if (w.kind == 'd' && (dtype == ARIL_BOOL || (aril_dtype_size(dtype) == 1 && n > 100)))

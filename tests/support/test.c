@@ -93,6 +93,7 @@ static bool exists(const char *name)
 
 int main(int argc, char **argv)
 {
+    if (test_prepare) test_prepare();
     if (argc == 2 && strcmp(argv[1], "--list") == 0) {
         for (const test_case *t = first; t; t = t->next) puts(t->name);
         return 0;

@@ -1,6 +1,7 @@
 /* Checkpoints: they restore everything, and no damaged, foreign or half-written file changes a
  * model. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -55,7 +56,8 @@ static void train(run *r, int n, int *done)
         aril_batch b;
         if (!aril_loader_next(r->batches, &b)) continue;
         ARIL_SCOPE;
-        aril_backward(aril_cross_entropy(aril_forward(r->net, b.x), b.y));
+        aril_tensor *x = aril_to(b.x, test_device()), *y = aril_to(b.y, test_device());
+        aril_backward(aril_cross_entropy(aril_forward(r->net, x), y));
         aril_tensor *seen = aril_buffers(r->net)->at[0];
         aril_add_scalar_(seen, 0.25);
         if (++*done % 2 == 0) aril_step(r->opt);
@@ -87,6 +89,7 @@ static bool same(run *a, run *b)
 /* Runs first: sanitizers cannot handle fork in a process with other threads. */
 TEST(several_processes_write_one_folder)
 {
+    ONLY_ON_CPU("a device does not survive a fork");
     ARIL_SCOPE;
     const char *dir = temp_path("shared");
     aril_module *m = aril_nn_linear(30, 30);

@@ -3,6 +3,7 @@
  * before it has forked. */
 #include "aril/aril.h"
 #include "core/clock.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 #include "train/digest.h"
@@ -102,11 +103,19 @@ static int fit(const job *j)
     return code;
 }
 
+/* The device is opened by the processes that use it: its threads would not survive a fork. */
+void test_prepare(void)
+{
+}
+
 static pid_t begin(const job *j)
 {
     fflush(stdout);
     pid_t pid = fork();
-    if (pid == 0) _exit(fit(j));
+    if (pid == 0) {
+        test_device();
+        _exit(fit(j));
+    }
     return pid;
 }
 
@@ -234,6 +243,7 @@ static void own_handler(int sig)
  * continues. */
 static int signalled(const char *dir, const char *result)
 {
+    test_device();
     signal(SIGTERM, own_handler);
     job j = { .dir = dir, .result = result, .on_signal = true, .raise_signal = true };
     if (fit(&j) != 10 || own_calls != 0) return 1;

@@ -199,7 +199,8 @@ static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *con
     for (int i = 0; i < n; i++) exact[i] = aril__constant(value_of(in[i]), ARIL_F64);
     aril_tensor *y = aril__apply1(op, n, exact, params);
     th->tracer = tracer;
-    if (y->dtype == ARIL_F64) y->flags |= ARIL__WEAK | ARIL__CONSTANT;
+    if (!(y->flags & ARIL__POISON))
+        y->flags |= ARIL__CONSTANT | (y->dtype == ARIL_F64 ? ARIL__WEAK : 0);
     return y;
 }
 

@@ -488,7 +488,9 @@ static aril_tensor *quantile(const char *what, aril_tensor *x, aril_tensor *q, a
     int at = flat ? 0 : aril__axis(what, axis.axis[0], x->ndim);
     aril_tensor *line = flat ? aril_reshape(x, ARIL_SHAPE(-1)) : x;
     aril_tensor *sorted = aril_sort(line, at, (aril_sort_opts){ 0 }, NULL);
+    bool number = q->flags & ARIL__WEAK && x->storage; /* of the host */
     q = aril_cast(q, (aril_dtype)x->dtype);
+    if (number) q = aril_to(q, x->storage->device->id);
     aril_tensor *list = q->ndim ? q : aril_unsqueeze(q, 0);
     aril_tensor *y = ignore_nan ? quantile_of_numbers(sorted, list, at, how)
                                 : quantile_of_all(sorted, list, at, how);

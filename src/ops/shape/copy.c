@@ -1,6 +1,7 @@
 #include "ops/shape/copy.h"
 
 #include "aril/create.h"
+#include "core/log.h"
 #include "core/loops.h"
 #include "core/move.h"
 #include "core/parallel.h"
@@ -80,26 +81,174 @@ void aril__copy_elements(aril_tensor *dst, const aril_tensor *src)
 
 /* ---- between devices ---- */
 
+/* The host reads and writes only its own memory. Elements of other devices are packed, converted
+ * and spread by the device's rows for copy and cast; where it has none, the span of memory from the
+ * first element to the last passes through the host. */
+
 static bool on_host(const aril_tensor *t)
 {
     return t->storage->device->id.kind == ARIL__CPU;
 }
 
-/* A tensor of the same geometry over a copy of the whole storage in host memory. */
-static aril_tensor *host_image(aril__thread *th, const aril_tensor *t)
+/* Whether bytes can be copied as they are. */
+static bool is_plain(const aril_tensor *dst, const aril_tensor *src)
 {
-    aril_tensor *image = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
-    if (!image) return aril__poison();
-    memcpy(image->stride, t->stride, sizeof t->stride);
-    image->offset = t->offset;
-    image->storage = aril__storage_new(th, aril__cpu_device, t->storage->bytes);
-    aril__device *d = t->storage->device;
-    if (!image->storage ||
-        d->ops.to_host(d->self, image->storage->data, t->storage->data, t->storage->bytes) < 0) {
-        aril__tensor_release(th, image);
-        return aril__poison();
+    return src->dtype == dst->dtype && src->numel == dst->numel && aril__is_dense(src) &&
+           aril__is_dense(dst) && aril__dtypes[src->dtype].bits >= 8; /* others share bytes */
+}
+
+static size_t bytes_of(const aril_tensor *t)
+{
+    return aril__dtype_bytes((aril_dtype)t->dtype, t->numel);
+}
+
+/* Copies by a row of the device that both are on; false if it has none for this. */
+static bool copy_by_row(aril_tensor *dst, aril_tensor *src, aril_status *status)
+{
+    bool same = aril__same_dims(dst->ndim, dst->dim, src->ndim, src->dim);
+    struct cast_attrs a = { .dtype = { dst->dtype } };
+    aril_tensor *in[2] = { src, dst };
+    aril__run r = { .op = src->dtype == dst->dtype || !same ? &aril__op_copy : &aril__op_cast,
+                    .n_in = src->dtype == dst->dtype || !same ? 2 : 1,
+                    .n_out = 1,
+                    .in = in,
+                    .out = &dst,
+                    .type = (aril_dtype)src->dtype,
+                    .device = dst->storage->device };
+    if (r.op == &aril__op_cast) r.attrs = &a;
+    return aril__dispatch_to_row(&r, status);
+}
+
+/* The bytes from a tensor's first element in memory to its last. */
+typedef struct span {
+    size_t begin, bytes;
+    int64_t first; /* the element at `begin` */
+} span;
+
+static span span_of(const aril_tensor *t)
+{
+    int64_t low = t->offset, high = t->offset;
+    for (int i = 0; i < t->ndim; i++)
+        *(t->stride[i] < 0 ? &low : &high) += (t->dim[i] - 1) * t->stride[i];
+    unsigned bits = aril__dtypes[t->dtype].bits;
+    if (bits < 8) low -= low % (8 / bits); /* a byte is copied whole */
+    size_t begin = aril__dtype_bytes((aril_dtype)t->dtype, low);
+    return (span){ begin, aril__dtype_bytes((aril_dtype)t->dtype, high + 1) - begin, low };
+}
+
+static void log_span(const aril_tensor *t, size_t bytes)
+{
+    char text[ARIL__SHAPE_TEXT];
+    aril__log(ARIL__LOG_DISPATCH,
+              "copy %s %s: %s has no row for it, a span of %zu bytes passes through the host",
+              aril__dtypes[t->dtype].name, aril__text(text, t), t->storage->device->kind_name,
+              bytes);
+}
+
+/* A tensor in host memory with the layout of `t`, over the span of its elements; not filled. */
+static aril_tensor *host_span(aril__thread *th, const aril_tensor *t, span s)
+{
+    aril_tensor *h = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    if (!h) return aril__poison();
+    memcpy(h->stride, t->stride, sizeof t->stride);
+    h->offset = t->offset - s.first;
+    h->storage = aril__storage_new(th, aril__cpu_device, s.bytes);
+    if (h->storage) return aril__give(th, h);
+    aril__tensor_release(th, h);
+    return aril__poison();
+}
+
+static aril_tensor *new_like(aril__thread *th, const aril_tensor *t, aril__device *d)
+{
+    return aril__give(th, aril__tensor_new(th, (aril_dtype)t->dtype, t->ndim, t->dim, d));
+}
+
+/* A contiguous tensor on the same device with the elements of `t`, by a row; t itself if the device
+ * has no row for it. */
+static aril_tensor *packed(aril__thread *th, aril_tensor *t)
+{
+    aril_tensor *p = new_like(th, t, t->storage->device);
+    aril_status s = aril_tensor_status(p);
+    if (s < 0) return p;
+    if (!copy_by_row(p, t, &s)) return t;
+    return s < 0 ? aril__poison() : p;
+}
+
+/* A tensor in host memory with the elements of `t`; poison on failure. */
+static aril_tensor *fetch(aril__thread *th, aril_tensor *t)
+{
+    aril_tensor *from = aril__is_packed(t) ? t : packed(th, t);
+    if (aril__is_poison(from)) return from;
+    span s = span_of(from);
+    aril_tensor *h = host_span(th, from, s);
+    if (aril__is_poison(h)) return h;
+    if (aril__log_on(ARIL__LOG_DISPATCH) && s.bytes > bytes_of(from)) log_span(from, s.bytes);
+    aril__device *d = from->storage->device;
+    return aril__device_read(d, h->storage->data, aril__base(from) + s.begin, s.bytes) < 0
+               ? aril__poison()
+               : h;
+}
+
+/* Writes a contiguous host tensor to a contiguous one of the same dtype on a device. */
+static aril_status write_plain(aril_tensor *dst, const aril_tensor *src)
+{
+    aril__device *d = dst->storage->device;
+    if (src->storage->deleter == aril__pinned_release)
+        return aril__pinned_write(d, aril__ptr(dst), src->storage->deleter_ctx, aril__ptr(src),
+                                  bytes_of(src));
+    return aril__device_write(d, aril__ptr(dst), aril__ptr(src), bytes_of(src));
+}
+
+/* Writes to part of a device's memory that has other elements in between, without a row: reads the
+ * span, changes it, and writes it back. */
+static aril_status put_in_span(aril__thread *th, aril_tensor *dst, const aril_tensor *src)
+{
+    span s = span_of(dst);
+    aril_tensor *h = host_span(th, dst, s);
+    if (aril__is_poison(h)) return aril_tensor_status(h);
+    if (aril__log_on(ARIL__LOG_DISPATCH)) log_span(dst, s.bytes);
+    aril__device *d = dst->storage->device;
+    char *at = aril__base(dst) + s.begin;
+    aril_status status = aril__device_read(d, h->storage->data, at, s.bytes);
+    if (status < 0) return status;
+    aril__copy_elements(h, src);
+    return aril__device_write(d, at, h->storage->data, s.bytes);
+}
+
+/* Copies a host tensor, broadcast and converted, to one on a device. */
+static aril_status put(aril__thread *th, aril_tensor *dst, const aril_tensor *src)
+{
+    if (is_plain(dst, src)) return write_plain(dst, src);
+    bool bits = aril__dtypes[dst->dtype].bits < 8;
+    if (aril__is_packed(dst) && !bits) { /* its layout, filled by the host */
+        span s = span_of(dst);
+        aril_tensor *h = host_span(th, dst, s);
+        if (aril__is_poison(h)) return aril_tensor_status(h);
+        aril__copy_elements(h, src);
+        return aril__device_write(dst->storage->device, aril__base(dst) + s.begin, h->storage->data,
+                                  s.bytes);
     }
-    return aril__give(th, image);
+    aril_tensor *h = new_like(th, dst, aril__cpu_device);
+    aril_tensor *p = new_like(th, dst, dst->storage->device);
+    aril_status status = aril_tensor_status(h);
+    if (status == ARIL_OK) status = aril_tensor_status(p);
+    if (status < 0) return status;
+    aril__copy_elements(h, src);
+    status = aril__device_write(p->storage->device, p->storage->data, h->storage->data,
+                                p->storage->bytes);
+    if (status < 0 || copy_by_row(dst, p, &status)) return status;
+    return put_in_span(th, dst, h);
+}
+
+static aril_status copy_within(aril__thread *th, aril_tensor *dst, aril_tensor *src)
+{
+    aril_status s;
+    if (is_plain(dst, src))
+        return aril__device_move(dst->storage->device, aril__ptr(dst), aril__ptr(src),
+                                 bytes_of(src));
+    if (copy_by_row(dst, src, &s)) return s;
+    aril_tensor *h = fetch(th, src);
+    return aril__is_poison(h) ? aril_tensor_status(h) : put(th, dst, h);
 }
 
 aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
@@ -108,26 +257,25 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
         aril__copy_elements(dst, src);
         return ARIL_OK;
     }
+    if (dst->numel == 0) return ARIL_OK;
     ARIL_SCOPE;
     aril__thread *th = aril__self();
     aril__device *from = src->storage->device, *to = dst->storage->device;
-    bool plain = src->dtype == dst->dtype && aril__is_dense(src) && aril__is_dense(dst) &&
-                 src->numel == dst->numel &&
-                 aril__dtypes[src->dtype].bits >= 8; /* sub-byte elements share bytes */
-    size_t bytes = aril__dtype_bytes((aril_dtype)src->dtype, src->numel);
-    if (plain && from == to) return to->ops.copy(to->self, aril__ptr(dst), aril__ptr(src), bytes);
-    if (plain && on_host(src))
-        return to->ops.from_host(to->self, aril__ptr(dst), aril__ptr(src), bytes);
-    if (plain && on_host(dst))
-        return from->ops.to_host(from->self, aril__ptr(dst), aril__ptr(src), bytes);
-    /* Other strides, dtypes or two devices: copy through the host. */
-    aril_tensor *s = on_host(src) ? src : host_image(th, src);
-    aril_tensor *d = on_host(dst) ? dst : host_image(th, dst);
-    if (aril_tensor_status(s) < 0 || aril_tensor_status(d) < 0) return ARIL_ERR_MEMORY;
-    aril__copy_elements(d, s);
-    return d == dst ? ARIL_OK
-                    : to->ops.from_host(to->self, dst->storage->data, d->storage->data,
-                                        dst->storage->bytes);
+    if (from == to) return copy_within(th, dst, src);
+    if (on_host(src)) return put(th, dst, src);
+    if (on_host(dst) && is_plain(dst, src))
+        return aril__device_read(from, aril__ptr(dst), aril__ptr(src), bytes_of(src));
+    if (aril__device_reaches(to, from)) {
+        aril_tensor *p = aril__is_dense(src) ? src : packed(th, src);
+        if (aril__is_poison(p)) return aril_tensor_status(p);
+        if (is_plain(dst, p))
+            return aril__device_copy_from(to, aril__ptr(dst), from, aril__ptr(p), bytes_of(p));
+    }
+    aril_tensor *h = fetch(th, src);
+    if (aril__is_poison(h)) return aril_tensor_status(h);
+    if (!on_host(dst)) return put(th, dst, h);
+    aril__copy_elements(dst, h);
+    return ARIL_OK;
 }
 
 /* ---- ops ---- */
@@ -164,8 +312,7 @@ static aril_status copy_infer(aril__call *c)
 
 static aril_status copy_ref(aril__run *r)
 {
-    aril__copy_elements(r->out[0], r->in[0]);
-    return ARIL_OK;
+    return aril__copy_across(r->out[0], r->in[0]);
 }
 
 VJP(copy)
@@ -177,8 +324,8 @@ static const aril__sample copy_samples[] = {
     { .in = { "[2,3]" } }, { .in = { "[]" } }, { .in = { "[0,2]" } }, SAMPLE_END
 };
 OP(copy, .doc = "a copy with its own memory", .onnx = "Identity", .min_in = 1, .max_in = 2,
-   .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW, .optional = IN(1), .shape_only = IN(1),
-   .infer = copy_infer, .ref = copy_ref, .vjp = copy_vjp, .saves = { LIKE(0) },
+   .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW | ANYWHERE, .optional = IN(1),
+   .shape_only = IN(1), .infer = copy_infer, .ref = copy_ref, .vjp = copy_vjp, .saves = { LIKE(0) },
    .samples = copy_samples);
 
 ATTR_LIST(cast, CAST_ATTRS)
@@ -202,8 +349,8 @@ static const aril__sample cast_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct cast_attrs){ .dtype = { ARIL_F64 } } }, SAMPLE_END
 };
 OP(cast, .doc = "converts to another dtype", .onnx = "Cast", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED | KEEPS_ORDER | RAW, .infer = cast_infer, .ref = copy_ref, .vjp = cast_vjp,
-   .saves = { LIKE(0) }, .samples = cast_samples, WITH_ATTRS(cast));
+   .flags = STRIDED | KEEPS_ORDER | RAW | ANYWHERE, .infer = cast_infer, .ref = copy_ref,
+   .vjp = cast_vjp, .saves = { LIKE(0) }, .samples = cast_samples, WITH_ATTRS(cast));
 
 ATTR_LIST(to_device, TO_DEVICE_ATTRS)
 
@@ -220,11 +367,6 @@ static aril_status to_device_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status to_device_ref(aril__run *r)
-{
-    return aril__copy_across(r->out[0], r->in[0]);
-}
-
 VJP(to_device)
 {
     if (!c->g[0]) return;
@@ -236,7 +378,7 @@ static const aril__sample to_device_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct to_device_attrs){ .device = { 0 } } }, SAMPLE_END
 };
 OP(to_device, .doc = "a copy on another device", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED | RAW | ANYWHERE, .infer = to_device_infer, .ref = to_device_ref,
+   .flags = STRIDED | RAW | ANYWHERE, .infer = to_device_infer, .ref = copy_ref,
    .vjp = to_device_vjp, .samples = to_device_samples, WITH_ATTRS(to_device));
 
 /* ---- public ---- */

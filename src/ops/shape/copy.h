@@ -10,7 +10,7 @@ extern const aril__op aril__op_cast, aril__op_copy;
 /* Copies `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
 void aril__copy_elements(aril_tensor *dst, const aril_tensor *src);
 
-/* Copies between tensors of the same shape on any two devices. */
+/* Copies `src`, broadcast, to `dst`, on any two devices; converts between dtypes. */
 aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src);
 
 /* Attributes of ops that change only the dtype, or only the device. */

@@ -73,7 +73,8 @@ static aril_status view_write_infer(aril__call *c)
 static aril_status view_write_ref(aril__run *r)
 {
     const struct view_write_attrs *a = r->attrs;
-    if (r->out[0] != r->in[0]) aril__copy_elements(r->out[0], r->in[0]);
+    aril_status copied = r->out[0] == r->in[0] ? ARIL_OK : aril__copy_across(r->out[0], r->in[0]);
+    if (copied < 0) return copied;
     aril_tensor part = *r->out[0]; /* a header on the stack, over the same memory */
     const int64_t *p = a->path;
     for (int64_t i = 0; i < a->n[0]; i++, p = next_view(p)) {
@@ -95,8 +96,7 @@ static aril_status view_write_ref(aril__run *r)
         return aril__fail(ARIL_ERR_SHAPE, "view_write: the view has shape %s, the value %s",
                           aril__text(x, &part), aril__text(y, r->in[1]));
     }
-    aril__copy_elements(&part, r->in[1]);
-    return ARIL_OK;
+    return aril__copy_across(&part, r->in[1]);
 }
 
 VJP(view_write)
@@ -126,7 +126,7 @@ static const aril__sample view_write_samples[] = {
     SAMPLE_END
 };
 OP(view_write, .doc = "a tensor with the elements of a view replaced", .min_in = 2, .max_in = 2,
-   .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER, .infer = view_write_infer,
+   .n_out = 1, .flags = STRIDED | INPLACE | RAW | KEEPS_ORDER | ANYWHERE, .infer = view_write_infer,
    .ref = view_write_ref, .vjp = view_write_vjp, .saves = { LIKE(1), LIKE(1) },
    .samples = view_write_samples, WITH_ATTRS(view_write));
 

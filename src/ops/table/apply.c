@@ -117,6 +117,12 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
         return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of dtype %s cannot be stored in %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
     if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest))) return shared_memory(c->op);
+    if (aril__unlikely(dest->storage && dest->storage->device != c->device) &&
+        !(c->op->flags & ANYWHERE))
+        return aril__fail(ARIL_ERR_DEVICE,
+                          "%s_: the result is on %s, but the destination on %s; use aril_copy_",
+                          c->op->name, aril_device_name(c->device->id, a, sizeof a),
+                          aril_device_name(dest->storage->device->id, b, sizeof b));
     return ARIL_OK;
 }
 

@@ -53,6 +53,10 @@ aril__tracer *aril__trace(aril__tracer *t);
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);
 
+/* The same by a row of the device that takes the strides and dtypes of the run as they are; returns
+ * false, and runs nothing, if there is none. */
+bool aril__dispatch_to_row(aril__run *r, aril_status *status);
+
 /* Allocates an output of a DYNAMIC op; called by its kernel. */
 aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, const int64_t *dim);
 

@@ -10,6 +10,8 @@
 #include "aril/create.h"
 #include "core/log.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +19,15 @@ _Thread_local int aril__force_row = -1;
 
 /* ---- the registry ---- */
 
-static aril__row_list rows_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
+/* Read without a lock. */
+static _Atomic(aril__row_list *) rows_of[ARIL__MAX_KINDS][ARIL__MAX_OPS];
+
+/* Of those who add rows: guards the lists that were replaced, which readers may still use. */
+static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct replaced {
+    struct replaced *next;
+    aril__row_list *list;
+} * replaced;
 
 /* ---- reserves ---- */
 
@@ -65,51 +75,85 @@ bool aril__reserve_is(const aril_tensor *t, const char *format)
 
 /* ---- rows ---- */
 
-/* `behind`: tried only by tests, after all others. */
+static const aril__row_list *rows_now(int kind, int op)
+{
+    static const aril__row_list none;
+    const aril__row_list *l = atomic_load_explicit(&rows_of[kind][op], memory_order_acquire);
+    return aril__likely(l != NULL) ? l : &none;
+}
+
+const aril__row_list *aril__rows_for(const aril__run *r)
+{
+    return rows_now(r->device->id.kind, aril__op_number(r->op));
+}
+
+/* `behind`: tried only by tests, after all others. With the lock held. */
 static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
 {
-    aril__row_list *l = &rows_of[kind][aril__op_number(op)];
     aril_status s = add_format(op, row);
     if (s < 0) return s;
-    if (l->n_all == l->cap) {
-        int cap = l->cap ? l->cap * 2 : 2;
-        const aril__row **grown = aril__realloc(l->at, (size_t)cap * sizeof *grown);
-        if (!grown) return aril__fail(ARIL_ERR_MEMORY, "rows: out of memory");
-        l->at = grown;
-        l->cap = cap;
+    int number = aril__op_number(op);
+    const aril__row_list *old = rows_now(kind, number);
+    aril__row_list *l = aril__malloc(sizeof *l + (size_t)(old->n_all + 1) * sizeof *l->at);
+    struct replaced *kept = old->n_all ? aril__malloc(sizeof *kept) : NULL;
+    if (!l || (old->n_all && !kept)) {
+        free(l);
+        free(kept);
+        return aril__fail(ARIL_ERR_MEMORY, "rows: out of memory");
     }
-    int at = behind ? l->n_all : l->n++;
-    memmove(l->at + at + 1, l->at + at, (size_t)(l->n_all++ - at) * sizeof *l->at);
+    int at = behind ? old->n_all : old->n;
+    l->n = old->n + !behind;
+    l->n_all = old->n_all + 1;
+    l->prepares = old->prepares || (!behind && row->prepare);
+    memcpy(l->at, old->at, (size_t)at * sizeof *l->at);
     l->at[at] = row;
-    if (behind) return ARIL_OK;
-    l->prepares |= row->prepare != NULL;
+    memcpy(l->at + at + 1, old->at + at, (size_t)(old->n_all - at) * sizeof *l->at);
+    if (kept) {
+        *kept = (struct replaced){ replaced, (aril__row_list *)(uintptr_t)old };
+        replaced = kept;
+    }
+    atomic_store_explicit(&rows_of[kind][number], l, memory_order_release);
     return ARIL_OK;
+}
+
+/* `careful`: for formulas that may fail midway. */
+static aril_status add_formula_rows(int kind, const aril__row *row, const aril__row *careful)
+{
+    aril_status s = ARIL_OK;
+    for (int k = 0; k < aril__n_ops && s == ARIL_OK; k++) {
+        const aril__op *op = aril__ops[k];
+        if (op->formula) s = add_row(kind, op, aril__formula_may_fail(op) ? careful : row, false);
+    }
+    return s;
+}
+
+static aril_status add_named_row(int kind, const aril__row *row, bool behind)
+{
+    const aril__op *op = aril__op_find(row->op);
+    if (op) return add_row(kind, op, row, behind);
+    if (strcmp(row->op, ARIL_ROW_FORMULAS) == 0) return add_formula_rows(kind, row, row);
+    return aril__fail(ARIL_ERR_ARG, "rows: unknown op '%s'", row->op);
 }
 
 static aril_status register_rows(int kind, const aril__row *rows, int n, bool behind)
 {
     if (kind < 0 || kind >= ARIL__MAX_KINDS)
         return aril__fail(ARIL_ERR_DEVICE, "rows: unknown device kind %d", kind);
-    for (int i = 0; i < n; i++) {
-        const aril__op *op = aril__op_find(rows[i].op);
-        if (!op) return aril__fail(ARIL_ERR_ARG, "rows: unknown op '%s'", rows[i].op);
-        aril_status s = add_row(kind, op, &rows[i], behind);
-        if (s < 0) return s;
-    }
+    aril_status s = ARIL_OK;
+    pthread_mutex_lock(&rows_lock);
+    for (int i = 0; i < n && s == ARIL_OK; i++) s = add_named_row(kind, &rows[i], behind);
+    pthread_mutex_unlock(&rows_lock);
     aril__plans_outdate();
-    return ARIL_OK;
+    return s;
 }
 
 aril_status aril__rows_register_formulas(int kind, const aril__row *row, const aril__row *careful)
 {
-    for (int k = 0; k < aril__n_ops; k++) {
-        const aril__op *op = aril__ops[k];
-        if (!op->formula) continue;
-        aril_status s = add_row(kind, op, aril__formula_may_fail(op) ? careful : row, false);
-        if (s < 0) return s;
-    }
+    pthread_mutex_lock(&rows_lock);
+    aril_status s = add_formula_rows(kind, row, careful);
+    pthread_mutex_unlock(&rows_lock);
     aril__plans_outdate();
-    return ARIL_OK;
+    return s;
 }
 
 aril_status aril__rows_register(int kind, const aril__row *rows, int n)
@@ -124,7 +168,7 @@ aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n)
 
 int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *n_default)
 {
-    const aril__row_list *l = &rows_of[kind][aril__op_number(op)];
+    const aril__row_list *l = rows_now(kind, aril__op_number(op));
     for (int i = 0; i < n && i < l->n_all; i++) to[i] = l->at[i];
     if (n_default) *n_default = l->n;
     return l->n_all;
@@ -132,14 +176,18 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
 
 bool aril__rows_prepare(const aril__device *d, const aril__op *op)
 {
-    return rows_of[d->id.kind][aril__op_number(op)].prepares;
+    return rows_now(d->id.kind, aril__op_number(op))->prepares;
 }
 
 void aril__rows_shutdown(void)
 {
     for (int k = 0; k < ARIL__MAX_KINDS; k++)
-        for (int i = 0; i < ARIL__MAX_OPS; i++) free(rows_of[k][i].at);
-    memset(rows_of, 0, sizeof rows_of);
+        for (int i = 0; i < ARIL__MAX_OPS; i++) free(atomic_exchange(&rows_of[k][i], NULL));
+    for (struct replaced *next; replaced; replaced = next) {
+        next = replaced->next;
+        free(replaced->list);
+        free(replaced);
+    }
     for (int i = 0; i < FORMATS; i++) atomic_store(&formats[i], NULL);
 }
 
@@ -246,8 +294,7 @@ static inline aril_status run_row(const aril__row *row, aril__run *r, const aril
 }
 
 /* Logs one line per call: what runs, on which shapes, and why faster rows declined. */
-static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows,
-                                  const aril__choice *c, const char *runs)
+static aril__cold void log_choice(const aril__run *r, const aril__choice *c, const char *runs)
 {
     char text[640] = "", shape[ARIL__SHAPE_TEXT];
     size_t n = 0;
@@ -264,7 +311,7 @@ static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows
     const char *before = "; declined: ";
     for (int i = 0; i < c->n_asked && n < sizeof text - 1; i++) {
         if (!c->declined[i]) continue;
-        int k = snprintf(text + n, sizeof text - n, "%s%s (%s)", before, rows->at[i]->name,
+        int k = snprintf(text + n, sizeof text - n, "%s%s (%s)", before, c->rows->at[i]->name,
                          c->declined[i]);
         n += k > 0 ? (size_t)k : 0;
         before = ", ";
@@ -274,7 +321,7 @@ static aril__cold void log_choice(const aril__run *r, const aril__row_list *rows
               (int)shapes, text, runs, text + shapes);
 }
 
-static aril_status run_choice(aril__run *r, const aril__row_list *rows, const aril__choice *c)
+static aril_status run_choice(aril__run *r, const aril__choice *c)
 {
     const aril__op *op = r->op;
     bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
@@ -288,7 +335,7 @@ static aril_status run_choice(aril__run *r, const aril__row_list *rows, const ar
                            : !elsewhere    ? "the reference"
                            : op->decompose ? "decomposed"
                                            : "falls back to the CPU";
-        if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, rows, c, runs);
+        if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, c, runs);
         if (aril__log_on(ARIL__LOG_PROFILE))
             aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
         if (aril__log_on(ARIL__LOG_METER) && (c->row || !elsewhere)) aril__meter_note(r);
@@ -311,7 +358,7 @@ static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
 {
     enum { FEW = 16 };
     const char *declined[FEW];
-    aril__choice c = { .declined = declined };
+    aril__choice c = { .rows = rows, .declined = declined };
     int left = aril__force_row;
     for (int i = 0; i < rows->n && i < FEW && !c.row; i++) {
         bool takes = rows->at[i]->dtypes >> r->type & 1;
@@ -319,12 +366,12 @@ static aril_status dispatch_plainly(aril__run *r, const aril__row_list *rows)
         c.n_asked = i + 1;
         if (takes && left-- <= 0) c.row = rows->at[i];
     }
-    return run_choice(r, rows, &c);
+    return run_choice(r, &c);
 }
 
 aril_status aril__dispatch(aril__run *r)
 {
-    const aril__row_list *rows = &rows_of[r->device->id.kind][aril__op_number(r->op)];
+    const aril__row_list *rows = aril__rows_for(r);
     int i = 0;
     while (i < rows->n && !(rows->at[i]->dtypes >> r->type & 1)) i++;
     const aril__row *first = i < rows->n ? rows->at[i] : NULL;
@@ -335,11 +382,28 @@ aril_status aril__dispatch(aril__run *r)
     if (!rows->prepares && (aril__force_row < 0 || rows->n_all == rows->n))
         return dispatch_plainly(r, rows);
     aril__thread *th = aril__self();
-    aril__taken taken = aril__choice_take(th, r, rows);
+    aril__taken taken = aril__choice_take(th, r);
     if (aril__unlikely(!taken.choice))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while choosing a kernel",
                           r->op->name);
-    aril_status s = run_choice(r, rows, taken.choice);
+    aril_status s = run_choice(r, taken.choice);
     aril__choice_give_back(th, taken);
     return s;
+}
+
+bool aril__dispatch_to_row(aril__run *r, aril_status *status)
+{
+    if (!aril__rows_for(r)->n) return false;
+    aril__thread *th = aril__self();
+    aril__taken taken = aril__choice_take(th, r);
+    if (aril__unlikely(!taken.choice)) {
+        *status =
+            aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while choosing a kernel", r->op->name);
+        return true;
+    }
+    const aril__row *row = taken.choice->row;
+    bool fits = row && row->strided && (row->native ? row->native : row->dtypes) >> r->type & 1;
+    if (fits) *status = run_row(row, r, row->prepare ? &taken.choice->plan : NULL);
+    aril__choice_give_back(th, taken);
+    return fits;
 }

@@ -49,7 +49,7 @@ static size_t describe(const aril__run *r, uint64_t *key)
     key[n++] = (uint64_t)(uintptr_t)r->device;
     key[n++] = (uint64_t)aril__op_number(r->op) | (uint64_t)r->type << 16 |
                (uint64_t)(uint32_t)aril__force_row << 32;
-    key[n++] = atomic_load_explicit(&table.generation, memory_order_relaxed);
+    key[n++] = atomic_load_explicit(&table.generation, memory_order_acquire);
     key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1) |     /* how far work may be split, */
                (uint64_t)aril__parallel_slots(INT64_MAX, 1) << 32; /* by how many threads */
     if (attrs) memcpy(key + n, r->attrs, attrs * sizeof *key);
@@ -115,6 +115,7 @@ static const char *other_reserve(const aril__run *r, const aril__row *row)
 /* Tries the rows in order. */
 static void choose(aril__choice *c, const aril__run *r, const aril__row_list *rows)
 {
+    c->rows = rows;
     int left = aril__force_row, n = left < 0 ? rows->n : rows->n_all;
     for (int i = 0; i < n && !c->row; i++) {
         const aril__row *row = rows->at[i];
@@ -137,9 +138,10 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
 }
 
 /* A new entry with one reference, owned by the caller. */
-static entry *make(const aril__run *r, const aril__row_list *rows, uint64_t hash,
-                   const uint64_t *key, size_t n)
+static entry *make(const aril__run *r, uint64_t hash, const uint64_t *key, size_t n)
 {
+    /* Read after the generation in the key: a choice is never older than its key says. */
+    const aril__row_list *rows = aril__rows_for(r);
     size_t whys = (size_t)rows->n_all * sizeof(char *);
     entry *e = aril__malloc(sizeof *e + whys + n * sizeof *key);
     if (!e) return NULL;
@@ -193,8 +195,7 @@ static void insert(entry *e, entry **dropped)
 }
 
 /* Finds or creates the entry; the caller owns one reference. */
-static entry *find_shared(const aril__run *r, const aril__row_list *rows, uint64_t hash,
-                          const uint64_t *key, size_t n)
+static entry *find_shared(const aril__run *r, uint64_t hash, const uint64_t *key, size_t n)
 {
     pthread_mutex_lock(&table.lock);
     entry *e = look_up(hash, key, n);
@@ -202,7 +203,7 @@ static entry *find_shared(const aril__run *r, const aril__row_list *rows, uint64
     pthread_mutex_unlock(&table.lock);
     if (e) return e;
 
-    entry *made = make(r, rows, hash, key, n), *dropped = NULL;
+    entry *made = make(r, hash, key, n), *dropped = NULL;
     if (!made) return NULL;
     pthread_mutex_lock(&table.lock);
     e = look_up(hash, key, n); /* another thread may have been faster */
@@ -231,11 +232,10 @@ static void keep_in_slot(aril__thread_plans *own, entry *e)
     atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
 }
 
-static aril__cold aril__taken take_slowly(aril__thread *th, const aril__run *r,
-                                          const aril__row_list *rows, uint64_t hash,
+static aril__cold aril__taken take_slowly(aril__thread *th, const aril__run *r, uint64_t hash,
                                           const uint64_t *key, size_t n)
 {
-    entry *e = n ? find_shared(r, rows, hash, key, n) : make(r, rows, 0, NULL, 0);
+    entry *e = n ? find_shared(r, hash, key, n) : make(r, 0, NULL, 0);
     if (!e) return (aril__taken){ NULL, false };
     if (!th->plans && !th->ended) th->plans = aril__calloc(sizeof *th->plans);
     if (th->plans) {
@@ -245,7 +245,7 @@ static aril__cold aril__taken take_slowly(aril__thread *th, const aril__run *r,
     return (aril__taken){ &e->choice, true };
 }
 
-aril__taken aril__choice_take(aril__thread *th, const aril__run *r, const aril__row_list *rows)
+aril__taken aril__choice_take(aril__thread *th, const aril__run *r)
 {
     uint64_t key[KEY_WORDS];
     size_t n = describe(r, key);
@@ -261,7 +261,7 @@ aril__taken aril__choice_take(aril__thread *th, const aril__run *r, const aril__
             return (aril__taken){ &e->choice, false };
         }
     }
-    return take_slowly(th, r, rows, hash, key, n);
+    return take_slowly(th, r, hash, key, n);
 }
 
 void aril__choice_give_back(aril__thread *th, aril__taken taken)

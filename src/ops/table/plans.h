@@ -8,21 +8,22 @@
 
 #include "ops/table/rows.h"
 
+/* The rows of one op on one kind of device, fastest first. A list never changes once other threads
+ * can see it: adding a row publishes a new one. */
+typedef struct aril__row_list {
+    int n;         /* before the reference */
+    int n_all;     /* including those behind it, which are tried only if a row is forced */
+    bool prepares; /* one of the first n depends on more than the dtype */
+    const aril__row *at[];
+} aril__row_list;
+
 typedef struct aril__choice {
-    const aril__row *row; /* NULL: none accepts the call */
+    const aril__row_list *rows; /* those that were there */
+    const aril__row *row;       /* NULL: none accepts the call */
     aril__plan plan;
     int n_asked;           /* rows that were tried, including the chosen one */
     const char **declined; /* per row: why it declined; NULL: it was chosen, or skipped */
 } aril__choice;
-
-/* The rows of one op on one kind of device, fastest first. */
-typedef struct aril__row_list {
-    const aril__row **at;
-    int n;     /* before the reference */
-    int n_all; /* including those behind it, which are tried only if a row is forced */
-    int cap;
-    bool prepares; /* one of the first n depends on more than the dtype */
-} aril__row_list;
 
 /* The choice for this call, valid until it is returned. NULL (not an error) when out of memory;
  * then there is nothing to return. */
@@ -30,8 +31,11 @@ typedef struct aril__taken {
     const aril__choice *choice;
     bool held; /* owns a reference, besides those of the caches */
 } aril__taken;
-aril__taken aril__choice_take(aril__thread *th, const aril__run *r, const aril__row_list *rows);
+aril__taken aril__choice_take(aril__thread *th, const aril__run *r);
 void aril__choice_give_back(aril__thread *th, aril__taken taken);
+
+/* The rows that serve a run, as of now. */
+const aril__row_list *aril__rows_for(const aril__run *r);
 
 /* Invalidates all cached choices, after rows were registered. */
 void aril__plans_outdate(void);

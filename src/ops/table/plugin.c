@@ -2,6 +2,8 @@
 #include "ops/table/rows.h"
 
 #include "core/log.h"
+#include "ops/elementwise/formula.h"
+#include "ops/shape/copy.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -150,6 +152,21 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
     return true;
 }
 
+static aril_queue *host_queue(const aril_run *r)
+{
+    return r->device->queue;
+}
+
+static const char *host_op(const aril_run *r)
+{
+    return r->op->name;
+}
+
+static const char *host_formula(const aril_run *r)
+{
+    return r->op->formula ? r->op->formula->text : NULL;
+}
+
 static aril_host host = { .size = sizeof host,
                           .version = ARIL_PLUGIN_VERSION,
                           .fail = host_fail,
@@ -172,7 +189,10 @@ static aril_host host = { .size = sizeof host,
                           .dims = host_dims,
                           .strides = host_strides,
                           .numel = aril_numel,
-                          .number = host_number };
+                          .number = host_number,
+                          .queue = host_queue,
+                          .op = host_op,
+                          .formula = host_formula };
 
 /* ---- loading ---- */
 
@@ -181,6 +201,91 @@ static void
     *opened[MAX_PLUGINS]; /* never closed: tensors may stay on a plug-in's device until exit */
 static int n_opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The functions of a device by name, in groups of which a device has all or none. */
+typedef struct slot {
+    const char *name;
+    size_t offset;
+} slot;
+#define SLOT(name)                             \
+    {                                          \
+#name, offsetof(aril_device_ops, name) \
+    }
+static const slot required[] = { SLOT(alloc),   SLOT(free), SLOT(from_host),
+                                 SLOT(to_host), SLOT(copy), { 0 } };
+static const slot queues[] = { SLOT(queue_new),   SLOT(queue_free), SLOT(queue_wait),
+                               SLOT(synchronize), SLOT(poll),       { 0 } };
+static const slot events[] = { SLOT(event_new),  SLOT(event_free),  SLOT(event_record),
+                               SLOT(event_wait), SLOT(event_query), { 0 } };
+static const slot pinned[] = { SLOT(pinned_alloc), SLOT(pinned_free), { 0 } };
+static const slot compiling[] = { SLOT(compile), SLOT(program_free), SLOT(launch), { 0 } };
+static const slot capturing[] = {
+    SLOT(capture_begin), SLOT(capture_end), SLOT(replay), SLOT(recording_free), { 0 }
+};
+static const slot ranges[] = { SLOT(range_begin), SLOT(range_end), { 0 } };
+
+static bool has_slot(const aril_device_ops *ops, const slot *s)
+{
+    void (*fn)(void);
+    memcpy(&fn, (const char *)ops + s->offset, sizeof fn);
+    return fn != NULL;
+}
+
+/* A group is complete, or absent unless it is `needed`. */
+static aril_status check_group(const char *path, const aril_device_ops *ops, const slot *group,
+                               bool needed)
+{
+    const slot *there = NULL, *missing = NULL;
+    for (const slot *s = group; s->name; s++) {
+        if (has_slot(ops, s))
+            there = s;
+        else if (!missing)
+            missing = s;
+    }
+    if (!missing || (!there && !needed)) return ARIL_OK;
+    return there && !needed
+               ? aril__fail(ARIL_ERR_PLUGIN,
+                            "plug-in %s: its devices have %s but no %s; one needs the other", path,
+                            there->name, missing->name)
+               : aril__fail(ARIL_ERR_PLUGIN,
+                            "plug-in %s: the required device function %s is missing", path,
+                            missing->name);
+}
+
+static aril_status check_devices(const char *path, const aril_device_ops *ops)
+{
+    static const slot *const optional[] = { queues, events, pinned, compiling, capturing, ranges };
+    if (ops->size != sizeof *ops)
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_device_ops.size is %u, expected %zu",
+                          path, ops->size, sizeof *ops);
+    aril_status s = check_group(path, ops, required, true);
+    for (size_t i = 0; i < sizeof optional / sizeof *optional && s == ARIL_OK; i++)
+        s = check_group(path, ops, optional[i], false);
+    if (s == ARIL_OK && (ops->event_new || ops->capture_begin))
+        s = check_group(path, ops, queues, true);
+    return s;
+}
+
+static aril_status check_row(const char *path, int i, const aril_row *row)
+{
+    const aril__op *op = row->op ? aril__op_find(row->op) : NULL;
+    bool formulas = row->op && strcmp(row->op, ARIL_ROW_FORMULAS) == 0;
+    char text[1024];
+    if ((!op && !formulas) || !row->run || !row->name)
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: row %d is for '%s', %s", path, i,
+                          row->op ? row->op : "(null)",
+                          op ? "but has no name or no run function" : "which is not an op");
+    if (op && row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: its row for %s expects attributes '%s', but they are '%s'",
+                          path, row->op, row->layout, text);
+    if (op && !row->strided && (op == &aril__op_copy || op == &aril__op_cast))
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: its row for %s is not strided, but others need it to make "
+                          "their inputs contiguous",
+                          path, row->op);
+    return ARIL_OK;
+}
 
 static aril_status check(const char *path, const aril_plugin *p)
 {
@@ -197,26 +302,9 @@ static aril_status check(const char *path, const aril_plugin *p)
         (p->n_devices && (!p->device_ops || !p->devices)) || (p->n_rows && !p->rows))
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: required fields of aril_plugin are missing",
                           path);
-    for (int i = 0; i < p->n_devices && i < 1; i++)
-        if (!p->device_ops->alloc || !p->device_ops->free || !p->device_ops->from_host ||
-            !p->device_ops->to_host || !p->device_ops->copy)
-            return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: a required device function is missing",
-                              path);
-    for (int i = 0; i < p->n_rows; i++) {
-        const aril_row *row = &p->rows[i];
-        const aril__op *op = row->op ? aril__op_find(row->op) : NULL;
-        char text[1024];
-        if (!op || !row->run || !row->name)
-            return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: row %d is for '%s', %s", path, i,
-                              row->op ? row->op : "(null)",
-                              op ? "but has no name or no run function" : "which is not an op");
-        if (row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
-            return aril__fail(
-                ARIL_ERR_PLUGIN,
-                "plug-in %s: its row for %s expects attributes '%s', but they are '%s'", path,
-                row->op, row->layout, text);
-    }
-    return ARIL_OK;
+    aril_status s = p->n_devices ? check_devices(path, p->device_ops) : ARIL_OK;
+    for (int i = 0; i < p->n_rows && s == ARIL_OK; i++) s = check_row(path, i, &p->rows[i]);
+    return s;
 }
 
 static aril_status register_all(const aril_plugin *p)
@@ -228,12 +316,32 @@ static aril_status register_all(const aril_plugin *p)
         if (!d) return ARIL_ERR_PLUGIN;
         kind = d->id.kind;
     }
-    if (kind < 0) {
-        aril_device named = aril_device_named(p->kind);
-        if (named.kind < 0) return ARIL_ERR_PLUGIN;
-        kind = named.kind;
-    }
+    if (kind < 0 && (kind = aril__device_kind(p->kind)) < 0)
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: no device kind '%s' for its rows", p->name,
+                          p->kind);
     return aril__rows_register(kind, p->rows, p->n_rows);
+}
+
+/* Asks a plug-in for its devices and rows, and checks them. */
+static aril_status open_one(const char *path, aril_plugin_open_fn *open, aril_plugin *p)
+{
+    host.layout_hash = aril__layout_hash();
+    host.aril_version = aril_version();
+    if (open(&host, p) < 0)
+        return aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_plugin_open failed", path)
+                         : ARIL_ERR_PLUGIN;
+    return check(path, p);
+}
+
+aril_status aril__plugin_add(const char *path, aril_plugin_open_fn *open)
+{
+    aril__self();
+    pthread_mutex_lock(&lock);
+    aril_plugin p = { 0 };
+    aril_status s = open_one(path, open, &p);
+    if (s == ARIL_OK) s = register_all(&p);
+    pthread_mutex_unlock(&lock);
+    return s;
 }
 
 aril_status aril_plugin_load(const char *path)
@@ -245,8 +353,6 @@ aril_status aril_plugin_load(const char *path)
     void *handle = NULL;
     aril_plugin_open_fn *open = NULL;
     aril_plugin p = { 0 };
-    host.layout_hash = aril__layout_hash();
-    host.aril_version = aril_version();
     if (n_opened == MAX_PLUGINS)
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path,
                        MAX_PLUGINS);
@@ -259,10 +365,7 @@ aril_status aril_plugin_load(const char *path)
             s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: does not export %s", path,
                            ARIL_PLUGIN_SYMBOL);
     }
-    if (s == ARIL_OK && open(&host, &p) < 0)
-        s = aril_ok() ? aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_plugin_open failed", path)
-                      : ARIL_ERR_PLUGIN;
-    if (s == ARIL_OK) s = check(path, &p);
+    if (s == ARIL_OK) s = open_one(path, open, &p);
     if (s < 0 && handle) dlclose(handle);
     /* From here on something may refer to its code: it stays loaded, even if registration fails. */
     if (s == ARIL_OK) s = register_all(&p);
@@ -272,22 +375,4 @@ aril_status aril_plugin_load(const char *path)
         aril__log(ARIL__LOG_PLUGIN, "%s: %d devices of kind %s, %d rows", p.name, p.n_devices,
                   p.kind, p.n_rows);
     return s;
-}
-
-void aril__plugins_start(void)
-{
-    const char *list = getenv("ARIL_PLUGINS");
-    char path[4096];
-    while (list && *list) {
-        size_t n = strcspn(list, ":");
-        if (n && n < sizeof path) {
-            memcpy(path, list, n);
-            path[n] = '\0';
-            if (aril_plugin_load(path) < 0) {
-                aril_report(stderr);
-                aril_clear_error();
-            }
-        }
-        list += n + (list[n] == ':');
-    }
 }

@@ -43,8 +43,13 @@ extern _Thread_local int aril__force_row;
 const char *aril__layout_text(const aril__op *op, char *buf, size_t size);
 uint64_t aril__layout_hash(void);
 
-/* Opens the plug-ins that ARIL_PLUGINS names; failures are reported to stderr. */
-void aril__plugins_start(void);
+/* Registers a plug-in that is part of the program; `name` stands for its path in messages. */
+aril_status aril__plugin_add(const char *name, aril_plugin_open_fn *open);
+
+/* Opens the plug-ins that are found beside the library and by ARIL_PLUGINS and that may have
+ * devices of that kind (NULL: all). Each is opened once; failures are reported to stderr. */
+void aril__plugins_open(const char *kind);
+void aril__plugins_shutdown(void);
 
 void aril__rows_shutdown(void);
 void aril__plans_shutdown(void);

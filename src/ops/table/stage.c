@@ -211,14 +211,7 @@ static aril_status stage_outputs(staging *g)
 
 aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
 {
-    aril__run copy = { .op = &aril__op_cast,
-                       .n_in = 1,
-                       .n_out = 1,
-                       .in = &from,
-                       .out = &to,
-                       .type = (aril_dtype)from->dtype,
-                       .device = to->storage->device };
-    return aril__op_cast.ref(&copy);
+    return aril__copy_across(to, from);
 }
 
 /* A result that the kernel allocated in the staged dtype; the caller gets a reference. */

@@ -1,6 +1,7 @@
 /* Special functions: exact values by mpmath, the values where they are not finite, and gradients;
  * equality of tensors within a tolerance. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 static aril_tensor *number(double v)
 {
-    return aril_from(&v, ARIL_SHAPE(1), ARIL_F64, aril_cpu());
+    return aril_from(&v, ARIL_SHAPE(1), ARIL_F64, test_device());
 }
 
 static double at(aril_tensor *(*fn)(aril_tensor *), double x)
@@ -92,7 +93,7 @@ TEST(values_in_f32_round_those)
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
         float x = (float)exact[i].x;
         if ((double)x != exact[i].x) continue;
-        aril_tensor *y = exact[i].fn(aril_from(&x, ARIL_SHAPE(1), ARIL_F32, aril_cpu()));
+        aril_tensor *y = exact[i].fn(aril_from(&x, ARIL_SHAPE(1), ARIL_F32, test_device()));
         float want = (float)exact[i].y;
         CHECK_MSG(fabs(aril_item(y) - exact[i].y) <= fabs((double)(nextafterf(want, 0) - want)),
                   "row %d, x = %g: got %.9g, not %.9g", (int)i, exact[i].x, aril_item(y),
@@ -147,7 +148,8 @@ TEST(fmax_and_fmin_prefer_numbers_to_nan)
     CHECK(aril_item(aril_fmin(number(2), number(NAN))) == 2);
     CHECK(isnan(aril_item(aril_fmax(number(NAN), number(NAN)))));
     CHECK(aril_item(aril_fmax_scalar(number(1), 3)) == 3);
-    CHECK_INT(aril_item_int(aril_fmin_scalar(aril_full(ARIL_SHAPE(1), 7, ARIL_I64, aril_cpu()), 3)),
+    CHECK_INT(aril_item_int(
+                  aril_fmin_scalar(aril_full(ARIL_SHAPE(1), 7, ARIL_I64, test_device()), 3)),
               3);
 }
 
@@ -159,7 +161,7 @@ TEST(signs)
     CHECK_INT(aril_item_int(aril_signbit(number(0))), 0);
     CHECK_INT(aril_dtype_of(aril_signbit(number(0))), ARIL_BOOL);
     CHECK_INT(aril_dtype_of(
-                  aril_copysign(aril_ones(ARIL_SHAPE(2), ARIL_I64, aril_cpu()), number(-1))),
+                  aril_copysign(aril_ones(ARIL_SHAPE(2), ARIL_I64, test_device()), number(-1))),
               ARIL_F64);
 }
 
@@ -176,7 +178,7 @@ TEST(close_within_a_tolerance)
     CHECK(!aril_allclose(number(1), number(INFINITY), defaults));
     CHECK(!aril_allclose(number(NAN), number(NAN), defaults));
     CHECK(aril_allclose(number(NAN), number(NAN), (aril_close_opts){ .equal_nan = true }));
-    aril_tensor *big = aril_full(ARIL_SHAPE(3), 100000, ARIL_I64, aril_cpu());
+    aril_tensor *big = aril_full(ARIL_SHAPE(3), 100000, ARIL_I64, test_device());
     CHECK(aril_allclose(big, aril_add_scalar(big, 1), defaults));
     CHECK(!aril_allclose(big, aril_add_scalar(big, 1), exactly));
     CHECK(aril_ok());
@@ -190,13 +192,13 @@ TEST(close_within_a_tolerance)
 TEST(equal_compares_shapes_and_elements)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, test_device());
     CHECK(aril_equal(x, aril_contiguous(aril_t(aril_copy(aril_t(x))))));
     CHECK(!aril_equal(x, aril_t(x)));
     CHECK(!aril_equal(x, aril_add_scalar(x, 1)));
     CHECK(!aril_equal(number(NAN), number(NAN)));
-    CHECK(aril_equal(aril_zeros(ARIL_SHAPE(0, 2), ARIL_F32, aril_cpu()),
-                     aril_ones(ARIL_SHAPE(0, 2), ARIL_F32, aril_cpu())));
+    CHECK(aril_equal(aril_zeros(ARIL_SHAPE(0, 2), ARIL_F32, test_device()),
+                     aril_ones(ARIL_SHAPE(0, 2), ARIL_F32, test_device())));
     CHECK(aril_ok());
     CHECK(!aril_equal(x, NULL) && !aril_ok());
     aril_clear_error();

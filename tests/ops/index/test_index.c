@@ -1,4 +1,5 @@
 /* Indexing: corner cases of x[...], in-place writes, order of sums, errors. */
+#include "support/device.h"
 #include "support/test.h"
 
 #include "aril/aril.h"
@@ -10,18 +11,18 @@ static aril_tensor *counted(aril_shape shape)
 {
     int64_t n = 1;
     for (int i = 0; i < shape.ndim; i++) n *= shape.dim[i];
-    return aril_reshape(aril_arange(0, n, 1, ARIL_F32, aril_cpu()), shape);
+    return aril_reshape(aril_arange(0, n, 1, ARIL_F32, test_device()), shape);
 }
 
 static aril_tensor *ints(int n, const int64_t *v)
 {
-    return aril_from(v, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
+    return aril_from(v, ARIL_SHAPE(n), ARIL_I64, test_device());
 }
 #define INTS(...) ints((int)(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), (int64_t[]){ __VA_ARGS__ })
 
 static aril_tensor *bools(int n, const bool *v)
 {
-    return aril_from(v, ARIL_SHAPE(n), ARIL_BOOL, aril_cpu());
+    return aril_from(v, ARIL_SHAPE(n), ARIL_BOOL, test_device());
 }
 #define BOOLS(...) bools((int)sizeof((bool[]){ __VA_ARGS__ }), (bool[]){ __VA_ARGS__ })
 
@@ -67,7 +68,7 @@ TEST(position_of_index_dimensions)
     CHECK(has_shape(y, ARIL_SHAPE(3, 6, 5)));
     CHECK_NEAR(at(y, 0), 60 + 15, 0);
     /* a 0-d index tensor removes the axis, and broadcasts */
-    aril_tensor *one = aril_full(ARIL_SHAPE(), 1, ARIL_I32, aril_cpu());
+    aril_tensor *one = aril_full(ARIL_SHAPE(), 1, ARIL_I32, test_device());
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(one))), ARIL_SHAPE(3, 4, 5)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(one), ARIL_EVERY, ARIL_BY(j))),
                     ARIL_SHAPE(6, 3, 5)));
@@ -99,15 +100,15 @@ TEST(masks)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(3, 4));
-    aril_tensor *none = aril_zeros(ARIL_SHAPE(3, 4), ARIL_BOOL, aril_cpu());
+    aril_tensor *none = aril_zeros(ARIL_SHAPE(3, 4), ARIL_BOOL, test_device());
     aril_tensor *rows = BOOLS(true, false, true), *no_rows = BOOLS(false, false, false);
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(none))), ARIL_SHAPE(0)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(rows))), ARIL_SHAPE(2, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(no_rows))), ARIL_SHAPE(0, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(rows), ARIL_AT(1))), ARIL_SHAPE(2)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(rows), ARIL_BY(INTS(3)))), ARIL_SHAPE(2)));
-    aril_tensor *yes = aril_full(ARIL_SHAPE(), 1, ARIL_BOOL, aril_cpu());
-    aril_tensor *no = aril_full(ARIL_SHAPE(), 0, ARIL_BOOL, aril_cpu());
+    aril_tensor *yes = aril_full(ARIL_SHAPE(), 1, ARIL_BOOL, test_device());
+    aril_tensor *no = aril_full(ARIL_SHAPE(), 0, ARIL_BOOL, test_device());
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(yes))), ARIL_SHAPE(1, 3, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(no))), ARIL_SHAPE(0, 3, 4)));
     aril_index_put_(x, ARIL_INDEX(ARIL_BY(none)), aril_scalar(9), false);
@@ -128,8 +129,8 @@ TEST(empty_indices)
 {
     ARIL_SCOPE;
     aril_tensor *x = counted(ARIL_SHAPE(3, 4)),
-                *empty = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, aril_cpu());
-    aril_tensor *no = aril_zeros(ARIL_SHAPE(0), ARIL_I64, aril_cpu());
+                *empty = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, test_device());
+    aril_tensor *no = aril_zeros(ARIL_SHAPE(0), ARIL_I64, test_device());
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(no))), ARIL_SHAPE(0, 4)));
     CHECK(has_shape(aril_index(x, ARIL_INDEX(ARIL_BY(no), ARIL_BY(INTS(2)))), ARIL_SHAPE(0)));
     CHECK(has_shape(aril_index(empty, ARIL_INDEX(ARIL_BY(no))), ARIL_SHAPE(0, 3)));
@@ -137,7 +138,7 @@ TEST(empty_indices)
                     ARIL_SHAPE(0, 2)));
     CHECK(has_shape(aril_index_select(empty, no, 0), ARIL_SHAPE(0, 3)));
     CHECK(has_shape(aril_embedding(no, x, (aril_embedding_opts){ 0 }), ARIL_SHAPE(0, 4)));
-    CHECK(has_shape(aril_index_add(x, no, aril_zeros(ARIL_SHAPE(0, 4), ARIL_F32, aril_cpu()), 0),
+    CHECK(has_shape(aril_index_add(x, no, aril_zeros(ARIL_SHAPE(0, 4), ARIL_F32, test_device()), 0),
                     ARIL_SHAPE(3, 4)));
     CHECK(has_shape(aril_nonzero(empty), ARIL_SHAPE(0, 2)));
     CHECK(has_shape(aril_cat(ARIL_LIST(empty, empty), 0), ARIL_SHAPE(0, 3)));
@@ -153,18 +154,18 @@ TEST(index_put_changes_only_the_indexed_elements)
     aril_tensor *x = counted(ARIL_SHAPE(4, 3)), *part = aril_slice(x, 0, 1, 3, 1);
     void *memory = aril_data_strided(x);
     aril_scatter_add_(part, aril_reshape(INTS(1, 0, 1), ARIL_SHAPE(1, 3)),
-                      aril_ones(ARIL_SHAPE(1, 3), ARIL_F32, aril_cpu()), 0);
+                      aril_ones(ARIL_SHAPE(1, 3), ARIL_F32, test_device()), 0);
     CHECK(aril_data_strided(x) == memory);
     static const double want[] = { 0, 1, 2, 3, 5, 5, 7, 7, 9, 9, 10, 11 };
     for (int i = 0; i < 12; i++) CHECK_NEAR(at(x, i), want[i], 0);
     aril_tensor *t = aril_t(x); /* strided */
-    aril_index_add_(t, INTS(0, 0, 2), aril_ones(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()), 0);
+    aril_index_add_(t, INTS(0, 0, 2), aril_ones(ARIL_SHAPE(3, 4), ARIL_F32, test_device()), 0);
     CHECK_NEAR(at(x, 0), 2, 0);
     CHECK_NEAR(at(x, 1), 1, 0);
     CHECK_NEAR(at(x, 2), 3, 0);
     aril_tensor *h = aril_cast(x, ARIL_F16); /* staged */
     aril_scatter_add_(aril_t(h), aril_reshape(INTS(0, 0, 0, 0), ARIL_SHAPE(1, 4)),
-                      aril_ones(ARIL_SHAPE(1, 4), ARIL_F16, aril_cpu()), 0);
+                      aril_ones(ARIL_SHAPE(1, 4), ARIL_F16, test_device()), 0);
     CHECK_NEAR(at(h, 0), 3, 0);
     CHECK_NEAR(at(h, 3), at(x, 3) + 1, 0);
     CHECK_NEAR(at(h, 1), 1, 0);
@@ -180,9 +181,9 @@ TEST(sums_do_not_depend_on_threads)
 {
     ARIL_SCOPE;
     aril_seed(1);
-    aril_tensor *index = aril_randint(0, 50, ARIL_SHAPE(4000), ARIL_I64, aril_cpu());
-    aril_tensor *src = aril_randn(ARIL_SHAPE(4000, 70), ARIL_F32, aril_cpu());
-    aril_tensor *to = aril_zeros(ARIL_SHAPE(50, 70), ARIL_F32, aril_cpu()), *first[2] = { 0 };
+    aril_tensor *index = aril_randint(0, 50, ARIL_SHAPE(4000), ARIL_I64, test_device());
+    aril_tensor *src = aril_randn(ARIL_SHAPE(4000, 70), ARIL_F32, test_device());
+    aril_tensor *to = aril_zeros(ARIL_SHAPE(50, 70), ARIL_F32, test_device()), *first[2] = { 0 };
     int threads = aril_threads();
     for (int n = 1; n <= 4; n++) {
         aril_set_threads(n);
@@ -199,7 +200,7 @@ TEST(sums_do_not_depend_on_threads)
     }
     aril_set_threads(threads);
     /* the last of several values wins */
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(2), ARIL_F32, test_device());
     x = aril_index_put(x, ARIL_INDEX(ARIL_BY(INTS(0, 0, 1, 0))), counted(ARIL_SHAPE(4)), false);
     CHECK_NEAR(at(x, 0), 3, 0);
     CHECK_NEAR(at(x, 1), 2, 0);
@@ -209,7 +210,7 @@ TEST(many_tensors)
 {
     ARIL_SCOPE;
     enum { N = 300 };
-    aril_tensor *one = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu())), *all[N];
+    aril_tensor *one = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device())), *all[N];
     for (int i = 0; i < N; i++) all[i] = aril_mul_scalar(one, i);
     aril_tensor *y = aril_cat((aril_list){ N, all }, 0);
     CHECK(has_shape(y, ARIL_SHAPE(2 * N)));
@@ -276,7 +277,7 @@ TEST(errors)
                              counted(ARIL_SHAPE(1, 1)), 0),
                 ARIL_ERR_SHAPE, "scatter", "[1,1]"));
     CHECK(fails(aril_scatter_add(x, aril_reshape(INTS(0), ARIL_SHAPE(1, 1)),
-                                 aril_zeros(ARIL_SHAPE(1, 1), ARIL_F64, aril_cpu()), 0),
+                                 aril_zeros(ARIL_SHAPE(1, 1), ARIL_F64, test_device()), 0),
                 ARIL_ERR_DTYPE, "scatter_add", "f64"));
     CHECK(fails(aril_index_select(x, far, 0), ARIL_ERR_INDEX, "index_select", "3"));
     CHECK(fails(aril_index_select(aril_select(f, 0, 0), far, 0), ARIL_ERR_SHAPE, "index_select",
@@ -321,8 +322,8 @@ TEST(errors)
 TEST(failed_allocations)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_parameter(aril_randn(ARIL_SHAPE(30, 40), ARIL_F32, aril_cpu()));
-    aril_tensor *index = aril_randint(0, 30, ARIL_SHAPE(50), ARIL_I64, aril_cpu());
+    aril_tensor *x = aril_parameter(aril_randn(ARIL_SHAPE(30, 40), ARIL_F32, test_device()));
+    aril_tensor *index = aril_randint(0, 30, ARIL_SHAPE(50), ARIL_I64, test_device());
     aril_tensor *mask = aril_gt_scalar(aril_detach(x), 0);
     for (int64_t n = 1; n < 400; n++) {
         ARIL_SCOPE;

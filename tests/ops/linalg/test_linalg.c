@@ -1,5 +1,6 @@
 /* Linear algebra beyond the table's samples: errors and their messages, large and odd sizes,
  * batches of unknown size, transforms against sums. */
+#include "support/device.h"
 #include "support/test.h"
 
 #include "aril/aril.h"
@@ -19,7 +20,7 @@ static aril_tensor *filled(aril_shape shape, unsigned seed)
         seed = seed * 1664525u + 1013904223u;
         v[i] = (double)(seed >> 8) / (1 << 23) - 1;
     }
-    aril_tensor *t = aril_from(v, shape, ARIL_F64, aril_cpu());
+    aril_tensor *t = aril_from(v, shape, ARIL_F64, test_device());
     free(v);
     return t;
 }
@@ -52,10 +53,10 @@ TEST(singular_matrices_are_named)
     ARIL_SCOPE;
     if (!lapack()) SKIP("no LAPACK");
     aril_tensor *a =
-        aril_copy(aril_expand(aril_eye(3, 3, ARIL_F64, aril_cpu()), ARIL_SHAPE(4, 3, 3)));
-    aril_tensor *b = aril_ones(ARIL_SHAPE(4, 3, 1), ARIL_F64, aril_cpu());
-    aril_copy_(aril_select(a, 0, 2), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, aril_cpu()));
-    aril_copy_(aril_select(a, 0, 3), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, aril_cpu()));
+        aril_copy(aril_expand(aril_eye(3, 3, ARIL_F64, test_device()), ARIL_SHAPE(4, 3, 3)));
+    aril_tensor *b = aril_ones(ARIL_SHAPE(4, 3, 1), ARIL_F64, test_device());
+    aril_copy_(aril_select(a, 0, 2), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, test_device()));
+    aril_copy_(aril_select(a, 0, 3), aril_zeros(ARIL_SHAPE(3, 3), ARIL_F64, test_device()));
     CHECK(failed_with(aril_inverse(a), ARIL_ERR_NUMBER,
                       "inverse: matrix 2 of the batch is singular"));
     CHECK(
@@ -66,7 +67,7 @@ TEST(singular_matrices_are_named)
         failed_with(aril_cholesky(a, false), ARIL_ERR_NUMBER, "matrix 2 of the batch is not pos"));
     CHECK(
         failed_with(aril_inverse(aril_select(a, 0, 2)), ARIL_ERR_NUMBER, "the matrix is singular"));
-    aril_tensor *nan = aril_full(ARIL_SHAPE(3, 3), NAN, ARIL_F64, aril_cpu());
+    aril_tensor *nan = aril_full(ARIL_SHAPE(3, 3), NAN, ARIL_F64, test_device());
     CHECK(failed_with(aril_svd(nan, NULL, NULL), ARIL_ERR_NUMBER, "not finite"));
     CHECK(failed_with(aril_eig(nan, NULL), ARIL_ERR_NUMBER, "not finite"));
     CHECK(isnan(aril_item(aril_sum(aril_matrix_exp(nan), ARIL_ALL))));
@@ -101,7 +102,7 @@ TEST(invalid_arguments_are_explained)
     CHECK(failed_with(aril_fftshift(s, ARIL_AXES(2)), ARIL_ERR_INDEX, "fftshift"));
     CHECK(failed_with(aril_hann_window(-1, false), ARIL_ERR_SHAPE, "hann_window"));
     CHECK(failed_with(aril_kaiser_window(4, false, NAN), ARIL_ERR_ARG, "beta"));
-    aril_tensor *w = aril_zeros(ARIL_SHAPE(4), ARIL_F64, aril_cpu());
+    aril_tensor *w = aril_zeros(ARIL_SHAPE(4), ARIL_F64, test_device());
     CHECK(
         failed_with(aril_istft(filled(ARIL_SHAPE(3, 5, 2), 1), 4, (aril_stft_opts){ .window = w }),
                     ARIL_ERR_NUMBER, "sum to zero"));
@@ -156,7 +157,7 @@ TEST(factors_reproduce_the_matrix)
         aril_tensor *p = aril_pinv(a, 0);
         CHECK_NEAR(largest(aril_matmul(a, aril_matmul(p, a)), a), 0, 1e-10);
         aril_tensor *square = aril_matmul(a, aril_transpose(a, 1, 2)); /* semidefinite, or nearly */
-        aril_tensor *eye = aril_eye(sizes[i][0], sizes[i][0], ARIL_F64, aril_cpu());
+        aril_tensor *eye = aril_eye(sizes[i][0], sizes[i][0], ARIL_F64, test_device());
         square = aril_add(square, eye);
         aril_tensor *l = aril_cholesky(square, false), *e = aril_eigh(square, &v);
         CHECK_NEAR(largest(aril_matmul(l, aril_transpose(l, 1, 2)), square), 0, 1e-11);
@@ -195,9 +196,9 @@ TEST(exponentials_of_matrices)
 {
     ARIL_SCOPE;
     static const double norms[] = { 1e-9, 0.3, 1, 20 };
-    aril_tensor *sizes = aril_from(norms, ARIL_SHAPE(4, 1, 1), ARIL_F64, aril_cpu());
+    aril_tensor *sizes = aril_from(norms, ARIL_SHAPE(4, 1, 1), ARIL_F64, test_device());
     aril_tensor *a = aril_mul(filled(ARIL_SHAPE(4, 5, 5), 5), sizes);
-    aril_tensor *eye = aril_eye(5, 5, ARIL_F64, aril_cpu()), *y = aril_matrix_exp(a);
+    aril_tensor *eye = aril_eye(5, 5, ARIL_F64, test_device()), *y = aril_matrix_exp(a);
     aril_tensor *one = aril_matmul(aril_slice(y, 0, 0, 3, 1),
                                    aril_slice(aril_matrix_exp(aril_neg(a)), 0, 0, 3, 1));
     CHECK_NEAR(largest(one, aril_expand(eye, aril_shape_of(one))), 0, 1e-12);
@@ -293,7 +294,7 @@ TEST(batched_transforms_equal_transforms_of_rows)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         ARIL_SCOPE;
         aril_seed(i);
-        aril_tensor *x = aril_randn(ARIL_SHAPE(19, lengths[i], 2), ARIL_F64, aril_cpu());
+        aril_tensor *x = aril_randn(ARIL_SHAPE(19, lengths[i], 2), ARIL_F64, test_device());
         aril_tensor *real = aril_contiguous(aril_select(x, 2, 0));
         aril_tensor *y = aril_fft(x, (aril_fft_opts){ 0 });
         aril_tensor *half = aril_rfft(real, (aril_fft_opts){ 0 });
@@ -324,11 +325,11 @@ TEST(unknown_sizes_are_propagated)
 static aril_status everything(void)
 {
     ARIL_SCOPE;
-    aril_tensor *a = aril_full(ARIL_SHAPE(2, 12, 12), 0.5, ARIL_F64, aril_cpu()), *s, *v, *g[1];
+    aril_tensor *a = aril_full(ARIL_SHAPE(2, 12, 12), 0.5, ARIL_F64, test_device()), *s, *v, *g[1];
     aril_tensor *low = aril_cast(a, ARIL_F16);
     aril_set_requires_grad(a, true);
-    aril_tensor *p =
-        aril_add(aril_matmul(a, aril_transpose(a, 1, 2)), aril_eye(12, 12, ARIL_F64, aril_cpu()));
+    aril_tensor *p = aril_add(aril_matmul(a, aril_transpose(a, 1, 2)),
+                              aril_eye(12, 12, ARIL_F64, test_device()));
     aril_tensor *y[] = {
         aril_einsum("bij,bkj,bii->bk", ARIL_LIST(a, a, p)),
         aril_linear(a, aril_select(p, 0, 0), NULL),

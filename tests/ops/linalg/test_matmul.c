@@ -1,4 +1,5 @@
 /* Matrix products: every row against plain loops, for odd sizes, strides and batches. */
+#include "support/device.h"
 #include "support/test.h"
 
 #include "aril/aril.h"
@@ -22,7 +23,7 @@ static aril_tensor *filled(aril_shape shape, aril_dtype dtype, unsigned seed)
         seed = seed * 1664525u + 1013904223u;
         v[i] = (double)(int)(seed >> 24) / 64 - 2;
     }
-    aril_tensor *t = aril_cast(aril_from(v, shape, ARIL_F64, aril_cpu()), dtype);
+    aril_tensor *t = aril_cast(aril_from(v, shape, ARIL_F64, test_device()), dtype);
     free(v);
     return t;
 }
@@ -406,7 +407,7 @@ TEST(dot_is_not_slower_than_sum_of_mul)
 static aril_tensor *integers(aril_shape shape, aril_dtype dtype)
 {
     return aril_cast(
-        aril_randint(-((int64_t)1 << 62), (int64_t)1 << 62, shape, ARIL_I64, aril_cpu()), dtype);
+        aril_randint(-((int64_t)1 << 62), (int64_t)1 << 62, shape, ARIL_I64, test_device()), dtype);
 }
 
 static void compare_integers(const char *name, int n_in, aril_tensor *const *in)

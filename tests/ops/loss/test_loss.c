@@ -1,6 +1,7 @@
 /* Losses composed of several ops: first and second gradients against finite differences, and their
  * memory use. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -9,14 +10,14 @@ static aril_tensor *classes(int64_t n, int64_t c)
 {
     int64_t y[16];
     for (int64_t i = 0; i < n; i++) y[i] = (i * 5 + 1) % c;
-    return aril_from(y, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
+    return aril_from(y, ARIL_SHAPE(n), ARIL_I64, test_device());
 }
 
 static aril_tensor *signs(int64_t n)
 {
     double y[16];
     for (int64_t i = 0; i < n; i++) y[i] = i % 3 ? 1 : -1;
-    return aril_from(y, ARIL_SHAPE(n), ARIL_F64, aril_cpu());
+    return aril_from(y, ARIL_SHAPE(n), ARIL_F64, test_device());
 }
 
 static void soft_cross_entropy(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -123,7 +124,7 @@ TEST(second_gradients_of_composites)
         aril_seed(11 + i);
         aril_tensor *x[2];
         for (int k = 0; k < 2; k++) {
-            x[k] = aril_randn(ARIL_SHAPE(4, 3), ARIL_F64, aril_cpu());
+            x[k] = aril_randn(ARIL_SHAPE(4, 3), ARIL_F64, test_device());
             aril_set_requires_grad(x[k], true);
         }
         aril_gradcheck_opts opts = { .second = true };
@@ -137,19 +138,19 @@ TEST(losses_save_no_copies)
 {
     ARIL_SCOPE;
     enum { N = 64, C = 100 };
-    aril_tensor *x = aril_randn(ARIL_SHAPE(N, C), ARIL_F32, aril_cpu());
-    aril_tensor *t = aril_rand(ARIL_SHAPE(N, C), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_randn(ARIL_SHAPE(N, C), ARIL_F32, test_device());
+    aril_tensor *t = aril_rand(ARIL_SHAPE(N, C), ARIL_F32, test_device());
     aril_set_requires_grad(x, true);
     int64_t y[N];
     for (int i = 0; i < N; i++) y[i] = i % C;
-    aril_tensor *labels = aril_from(y, ARIL_SHAPE(N), ARIL_I64, aril_cpu());
-    int64_t before = aril_memory(aril_cpu()).live;
+    aril_tensor *labels = aril_from(y, ARIL_SHAPE(N), ARIL_I64, test_device());
+    int64_t before = aril_memory(test_device()).live;
     aril_tensor *loss[] = {
         aril_cross_entropy(x, labels), aril_mse_loss(x, t),        aril_l1_loss(x, t),
         aril_huber_loss(x, t),         aril_bce_with_logits(x, t), aril_multi_margin_loss(x, labels)
     };
     CHECK_MSG(aril_ok(), "%s", aril_error());
-    int64_t kept = aril_memory(aril_cpu()).live - before;
+    int64_t kept = aril_memory(test_device()).live - before;
     CHECK_MSG(kept < N * C * 4, "%lld bytes kept", (long long)kept);
     for (size_t i = 0; i < sizeof loss / sizeof *loss; i++)
         CHECK_INT(aril_backward(loss[i]), ARIL_OK);

@@ -4,18 +4,19 @@
 #include "ops/norm/norm.h"
 #include "ops/norm/softmax.h"
 #include "support/agree.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/test.h"
 
 static aril_tensor *normal(aril_shape shape)
 {
-    return aril_randn(shape, ARIL_F64, aril_cpu());
+    return aril_randn(shape, ARIL_F64, test_device());
 }
 
 /* From 0.5 to 1.5. */
 static aril_tensor *positive(aril_shape shape)
 {
-    return aril_add_scalar(aril_rand(shape, ARIL_F64, aril_cpu()), 0.5);
+    return aril_add_scalar(aril_rand(shape, ARIL_F64, test_device()), 0.5);
 }
 
 /* ---- softmax ---- */

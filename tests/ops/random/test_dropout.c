@@ -1,5 +1,6 @@
 /* Dropout: its statistics, and that a mask depends only on the generator and the position. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ static bool same(aril_tensor *a, aril_tensor *b)
 
 static aril_tensor *ones(int64_t n)
 {
-    return aril_ones(ARIL_SHAPE(n), ARIL_F32, aril_cpu());
+    return aril_ones(ARIL_SHAPE(n), ARIL_F32, test_device());
 }
 
 TEST(drops_a_fraction_p_and_scales_the_rest)
@@ -80,7 +81,7 @@ TEST(p_out_of_range_is_an_error)
         aril_clear_error();
     }
     ARIL_SCOPE;
-    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
+    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, test_device());
     CHECK_INT(aril_tensor_status(aril_dropout(integer, 0.5, (aril_dropout_opts){ 0 })),
               ARIL_ERR_DTYPE);
     CHECK_INT(aril_tensor_status(aril_dropout2d(ones(3), 0.5, (aril_dropout_opts){ 0 })),
@@ -176,14 +177,14 @@ TEST(gradient_uses_the_same_mask)
 TEST(dropout_is_linear)
 {
     ARIL_SCOPE;
-    aril_tensor *a = aril_mul_scalar(aril_ones(ARIL_SHAPE(40, 50), ARIL_F64, aril_cpu()), 3);
+    aril_tensor *a = aril_mul_scalar(aril_ones(ARIL_SHAPE(40, 50), ARIL_F64, test_device()), 3);
     aril_seed(3);
     aril_tensor *u = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 });
     a = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 }); /* different values, some of them zero */
     aril_seed(3);
     aril_tensor *v = aril_dropout(a, 0.5, (aril_dropout_opts){ 0 });
     aril_seed(3);
-    aril_tensor *b = aril_mul_scalar(aril_ones(ARIL_SHAPE(40, 50), ARIL_F64, aril_cpu()), 3);
+    aril_tensor *b = aril_mul_scalar(aril_ones(ARIL_SHAPE(40, 50), ARIL_F64, test_device()), 3);
     aril_tensor *both =
         aril_dropout(aril_add(aril_mul_scalar(a, 2), b), 0.5, (aril_dropout_opts){ 0 });
     CHECK(same(both, aril_add(aril_mul_scalar(v, 2), u)));
@@ -194,7 +195,7 @@ TEST(second_gradients)
 {
     ARIL_SCOPE;
     /* d/dx sum(dropout(x)^3) = 3 m^3 x^2, and its sum differentiated: 6 m^3 x, m = 0 or 2. */
-    aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(64), 0.5, ARIL_F64, aril_cpu()));
+    aril_tensor *x = aril_parameter(aril_full(ARIL_SHAPE(64), 0.5, ARIL_F64, test_device()));
     aril_tensor *y = aril_dropout(x, 0.5, (aril_dropout_opts){ 0 });
     aril_tensor *g[1], *gg[1];
     aril_gradients(aril_sum(aril_mul(aril_square(y), y), ARIL_ALL), ARIL_LIST(x), g,
@@ -208,7 +209,7 @@ TEST(second_gradients)
 TEST(dropout2d_drops_whole_channels)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(64, 50, 3, 5), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(64, 50, 3, 5), ARIL_F32, test_device());
     aril_tensor *y = aril_dropout2d(x, 0.3, (aril_dropout_opts){ 0 });
     aril_tensor *sums = aril_sum(y, ARIL_AXES(2, 3)); /* [64,50]: 0 or 15 / 0.7 */
     double gone = mean_of(aril_eq_scalar(sums, 0));
@@ -216,12 +217,12 @@ TEST(dropout2d_drops_whole_channels)
     CHECK_NEAR(gone, 0.3, 0.05);
     CHECK_NEAR(gone + full, 1, 0);
     /* [C,L] and [N,C,L] */
-    y = aril_dropout1d(aril_ones(ARIL_SHAPE(400, 4), ARIL_F32, aril_cpu()), 0.5,
+    y = aril_dropout1d(aril_ones(ARIL_SHAPE(400, 4), ARIL_F32, test_device()), 0.5,
                        (aril_dropout_opts){ 0 });
     sums = aril_sum(y, ARIL_AXES(1));
     CHECK_NEAR(mean_of(aril_eq_scalar(sums, 0)), 0.5, 0.15);
     CHECK_NEAR(mean_of(aril_eq_scalar(sums, 0)) + mean_of(aril_eq_scalar(sums, 8)), 1, 0);
-    y = aril_dropout3d(aril_ones(ARIL_SHAPE(20, 20, 2, 2, 2), ARIL_F32, aril_cpu()), 0.5,
+    y = aril_dropout3d(aril_ones(ARIL_SHAPE(20, 20, 2, 2, 2), ARIL_F32, test_device()), 0.5,
                        (aril_dropout_opts){ 0 });
     sums = aril_sum(y, ARIL_AXES(2, 3, 4));
     CHECK_NEAR(mean_of(aril_eq_scalar(sums, 0)) + mean_of(aril_eq_scalar(sums, 16)), 1, 0);

@@ -1,5 +1,6 @@
 /* Draws of categories: frequencies, order, seeds and threads, and calls that are refused. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ enum { DRAWS = 40000 };
 static aril_tensor *weights(void)
 {
     static const float w[2][4] = { { 1, 0, 2, 5 }, { 3, 3, 1, 1 } };
-    return aril_from(w, ARIL_SHAPE(2, 4), ARIL_F32, aril_cpu());
+    return aril_from(w, ARIL_SHAPE(2, 4), ARIL_F32, test_device());
 }
 
 TEST(frequencies_follow_weights)
@@ -36,7 +37,7 @@ TEST(without_replacement_each_index_once)
     aril_seed(8);
     static const double w[3] = { 1, 2, 5 };
     aril_tensor *rows =
-        aril_expand(aril_from(w, ARIL_SHAPE(3), ARIL_F64, aril_cpu()), ARIL_SHAPE(DRAWS, 3));
+        aril_expand(aril_from(w, ARIL_SHAPE(3), ARIL_F64, test_device()), ARIL_SHAPE(DRAWS, 3));
     aril_tensor *y = aril_multinomial(rows, 2, false); /* [DRAWS,2] */
     static int64_t got[DRAWS][2];
     CHECK(aril_read(y, got) == 0);
@@ -56,7 +57,7 @@ TEST(without_replacement_each_index_once)
 TEST(same_draws_for_a_seed_and_any_number_of_threads)
 {
     ARIL_SCOPE;
-    aril_tensor *w = aril_rand(ARIL_SHAPE(500, 37), ARIL_F32, aril_cpu());
+    aril_tensor *w = aril_rand(ARIL_SHAPE(500, 37), ARIL_F32, test_device());
     for (int replacement = 0; replacement < 2; replacement++) {
         aril_set_threads(1);
         aril_seed(3);
@@ -82,7 +83,7 @@ static bool refused(aril_tensor *y, const char *part)
 
 static aril_tensor *two(float a, float b)
 {
-    return aril_from((float[]){ a, b }, ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    return aril_from((float[]){ a, b }, ARIL_SHAPE(2), ARIL_F32, test_device());
 }
 
 TEST(wrong_weights_are_refused)
@@ -105,7 +106,7 @@ TEST(gumbel_softmax_samples_categories)
     ARIL_SCOPE;
     aril_seed(11);
     static const float p[3] = { 0.2f, 0.3f, 0.5f };
-    aril_tensor *logits = aril_log(aril_from(p, ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+    aril_tensor *logits = aril_log(aril_from(p, ARIL_SHAPE(3), ARIL_F32, test_device()));
     aril_tensor *x = aril_parameter(aril_copy(aril_expand(logits, ARIL_SHAPE(DRAWS, 3))));
     aril_tensor *y = aril_gumbel_softmax(x, 1, (aril_gumbel_opts){ .hard = true });
     aril_tensor *mean = aril_mean(y, ARIL_AXES(0));

@@ -6,6 +6,7 @@
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
 #include "support/agree.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/test.h"
 
@@ -30,7 +31,7 @@ static double mean_of(aril_tensor *x)
 enum { KINDS = 9 };
 static aril_tensor *make(int kind, int64_t n)
 {
-    aril_device cpu = aril_cpu();
+    aril_device cpu = test_device();
     switch (kind) {
     case 0: return aril_rand(ARIL_SHAPE(n), ARIL_F32, cpu);
     case 1: return aril_randn(ARIL_SHAPE(n), ARIL_F32, cpu);
@@ -78,12 +79,12 @@ TEST(random_element_depends_only_on_its_index)
     }
     ARIL_SCOPE;
     aril_seed(11);
-    aril_tensor *flat = aril_randn(ARIL_SHAPE(24), ARIL_F32, aril_cpu());
+    aril_tensor *flat = aril_randn(ARIL_SHAPE(24), ARIL_F32, test_device());
     aril_seed(11);
-    aril_tensor *cube = aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu());
+    aril_tensor *cube = aril_randn(ARIL_SHAPE(2, 3, 4), ARIL_F32, test_device());
     CHECK(same(flat, cube));
     aril_seed(11); /* in-place, through a transposed view: logical order counts */
-    aril_tensor *back = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu());
+    aril_tensor *back = aril_empty(ARIL_SHAPE(4, 6), ARIL_F32, test_device());
     aril_normal_(aril_t(back), 0, 1);
     CHECK(same(aril_reshape(flat, ARIL_SHAPE(6, 4)), aril_contiguous(aril_t(back))));
 }
@@ -92,8 +93,8 @@ TEST(random_matches_the_generator)
 {
     ARIL_SCOPE;
     aril_seed(123);
-    aril_tensor *a = aril_rand(ARIL_SHAPE(1000), ARIL_F32, aril_cpu());
-    aril_tensor *b = aril_randn(ARIL_SHAPE(1001), ARIL_F64, aril_cpu());
+    aril_tensor *a = aril_rand(ARIL_SHAPE(1000), ARIL_F32, test_device());
+    aril_tensor *b = aril_randn(ARIL_SHAPE(1001), ARIL_F64, test_device());
     float f[1000];
     double d[1001];
     aril__rng_uniform_f32((aril__rng_key){ 123, 0 }, 0, 1000, f);
@@ -107,11 +108,11 @@ TEST(random_half_precision_is_f32_rounded)
     ARIL_SCOPE;
     for (int dtype = ARIL_F16; dtype <= ARIL_BF16; dtype++) {
         aril_seed(5);
-        aril_tensor *f = aril_randn(ARIL_SHAPE(5000), ARIL_F32, aril_cpu());
+        aril_tensor *f = aril_randn(ARIL_SHAPE(5000), ARIL_F32, test_device());
         aril_seed(5);
-        aril_tensor *h = aril_randn(ARIL_SHAPE(5000), (aril_dtype)dtype, aril_cpu());
+        aril_tensor *h = aril_randn(ARIL_SHAPE(5000), (aril_dtype)dtype, test_device());
         CHECK(same(aril_cast(f, (aril_dtype)dtype), h));
-        aril_tensor *u = aril_rand(ARIL_SHAPE(200000), (aril_dtype)dtype, aril_cpu());
+        aril_tensor *u = aril_rand(ARIL_SHAPE(200000), (aril_dtype)dtype, test_device());
         CHECK_INT(aril_item_int(aril_sum(aril_ge_scalar(u, 1), ARIL_ALL)), 0); /* never 1 itself */
     }
 }
@@ -126,7 +127,7 @@ TEST(random_each_call_advances_by_one)
         make(kind, kind * 10);
         CHECK_INT(aril_generator_state(g).calls, ++calls);
     }
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_rand_like(x);
     aril_randn_like(x);
     aril_bernoulli_like(x, 0.5);
@@ -136,8 +137,8 @@ TEST(random_each_call_advances_by_one)
     aril_uniform(x, x);
     CHECK_INT(aril_generator_state(g).calls, calls + 7);
     /* Failed calls draw nothing. */
-    aril_rand(ARIL_SHAPE(-1), ARIL_F32, aril_cpu());
-    aril_randint(3, 3, ARIL_SHAPE(2), ARIL_I64, aril_cpu());
+    aril_rand(ARIL_SHAPE(-1), ARIL_F32, test_device());
+    aril_randint(3, 3, ARIL_SHAPE(2), ARIL_I64, test_device());
     aril_bernoulli_(x, 2);
     CHECK_INT(aril_generator_state(g).calls, calls + 7);
     aril_clear_error();
@@ -147,7 +148,7 @@ TEST(random_generators_save_and_restore)
 {
     ARIL_SCOPE;
     aril_generator *g = aril_generator_new(42);
-    aril_device cpu = aril_cpu();
+    aril_device cpu = test_device();
     aril_tensor *first = aril_rand_from(g, ARIL_SHAPE(10), ARIL_F32, cpu);
     aril_rng_state here = aril_generator_state(g);
     aril_tensor *a = aril_randn_from(g, ARIL_SHAPE(10), ARIL_F32, cpu);
@@ -183,7 +184,7 @@ TEST(random_statistics)
 {
     ARIL_SCOPE;
     enum { N = 200000 };
-    aril_device cpu = aril_cpu();
+    aril_device cpu = test_device();
     aril_seed(0);
     for (int dtype = ARIL_F32; dtype <= ARIL_F64; dtype++) {
         aril_tensor *u = aril_rand(ARIL_SHAPE(N), (aril_dtype)dtype, cpu);
@@ -222,7 +223,7 @@ TEST(random_permutations)
     const int64_t sizes[] = { 0, 1, 2, 3, 100, 511, 512, 513, 65537 };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int64_t n = sizes[s];
-        aril_tensor *p = aril_randperm(n, ARIL_I64, aril_cpu());
+        aril_tensor *p = aril_randperm(n, ARIL_I64, test_device());
         CHECK_INT(aril_numel(p), n);
         const int64_t *at = aril_data(p);
         char *seen = calloc((size_t)n + 1, 1);
@@ -238,7 +239,7 @@ TEST(random_permutations)
     }
     /* The permutation that sorts the generator's draws. */
     aril_seed(21);
-    const int64_t *order = aril_data(aril_randperm(3000, ARIL_I64, aril_cpu()));
+    const int64_t *order = aril_data(aril_randperm(3000, ARIL_I64, test_device()));
     uint64_t draws[3000];
     aril__rng_u64((aril__rng_key){ 21, 0 }, 0, 3000, draws);
     for (int i = 1; i < 3000; i++) CHECK(draws[order[i - 1]] < draws[order[i]]);
@@ -246,7 +247,7 @@ TEST(random_permutations)
     int count[27] = { 0 };
     for (int i = 0; i < 6000; i++) {
         ARIL_SCOPE;
-        const int64_t *p = aril_data(aril_randperm(3, ARIL_I64, aril_cpu()));
+        const int64_t *p = aril_data(aril_randperm(3, ARIL_I64, test_device()));
         count[p[0] * 9 + p[1] * 3 + p[2]]++;
     }
     int orders = 0;
@@ -260,8 +261,8 @@ TEST(random_permutations)
 TEST(random_parameters_get_gradients)
 {
     ARIL_SCOPE;
-    aril_tensor *mean = aril_zeros(ARIL_SHAPE(3), ARIL_F64, aril_cpu());
-    aril_tensor *std = aril_ones(ARIL_SHAPE(1000, 1), ARIL_F64, aril_cpu()), *grad[2];
+    aril_tensor *mean = aril_zeros(ARIL_SHAPE(3), ARIL_F64, test_device());
+    aril_tensor *std = aril_ones(ARIL_SHAPE(1000, 1), ARIL_F64, test_device()), *grad[2];
     aril_set_requires_grad(mean, true);
     aril_set_requires_grad(std, true);
     aril_seed(9);
@@ -284,7 +285,7 @@ TEST(random_parameters_get_gradients)
 TEST(random_in_place_clears_the_gradient)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu()), *grad[1];
+    aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, test_device()), *grad[1];
     aril_set_requires_grad(x, true);
     aril_tensor *y = aril_mul_scalar(x, 3);
     aril_uniform_(aril_narrow(y, 0, 0, 2), 0, 1);
@@ -304,7 +305,7 @@ static void wrong(aril_tensor *t, aril_status code, const char *part)
 TEST(random_invalid_calls)
 {
     ARIL_SCOPE;
-    aril_device cpu = aril_cpu();
+    aril_device cpu = test_device();
     aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, cpu);
     wrong(aril_rand(ARIL_SHAPE(2), ARIL_I64, cpu), ARIL_ERR_DTYPE,
           "rand: expected a floating-point dtype");
@@ -354,7 +355,7 @@ TEST(random_numbers_equal_their_reference)
                 a.value[0] = 0; /* the standard distributions */
                 a.value[1] = 1;
             }
-            aril_tensor *p = aril_rand(ARIL_SHAPE(counts[i]), computing[k], aril_cpu());
+            aril_tensor *p = aril_rand(ARIL_SHAPE(counts[i]), computing[k], test_device());
             test_rows_equal(&aril__op_bernoulli, 2, (aril_tensor *[]){ key, p }, NULL);
         }
 }
@@ -377,7 +378,8 @@ TEST(dropout_equals_its_reference)
             struct dropout_attrs a = {
                 { 0.3 }, { k % 2 ? 2 : -1 }, { 1.3 }, { k < 4 ? 0 : 0.3 }, { k < 4 ? 0 : -1.7 }
             };
-            aril_tensor *x = aril_randn(ARIL_SHAPE(3, counts[i], 5), computing[k / 2], aril_cpu());
+            aril_tensor *x =
+                aril_randn(ARIL_SHAPE(3, counts[i], 5), computing[k / 2], test_device());
             test_rows_equal(&aril__op_dropout, 2, (aril_tensor *[]){ aril__rng_draw(NULL), x }, &a);
         }
 }

@@ -1,6 +1,7 @@
 /* Reductions, scans and sorting: precision, independence of threads, NaN, empty tensors, errors. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 static aril_tensor *vec(int64_t n, const float *v)
 {
-    return aril_from(v, ARIL_SHAPE(n), ARIL_F32, aril_cpu());
+    return aril_from(v, ARIL_SHAPE(n), ARIL_F32, test_device());
 }
 
 #define VEC(...) \
@@ -16,7 +17,7 @@ static aril_tensor *vec(int64_t n, const float *v)
 
 static aril_tensor *normal(aril_shape shape, aril_dtype dtype)
 {
-    return aril_randn(shape, dtype, aril_cpu());
+    return aril_randn(shape, dtype, test_device());
 }
 
 /* Checks the error of a call that should fail, and clears it. */
@@ -37,7 +38,7 @@ TEST(mean_of_1e8_ones_is_1)
 {
     ARIL_SCOPE;
     aril_tensor *x =
-        aril_expand(aril_ones(ARIL_SHAPE(1), ARIL_F32, aril_cpu()), ARIL_SHAPE(100000000));
+        aril_expand(aril_ones(ARIL_SHAPE(1), ARIL_F32, test_device()), ARIL_SHAPE(100000000));
     CHECK(aril_item(aril_mean(x, ARIL_ALL)) == 1);
     CHECK(aril_ok());
 }
@@ -46,7 +47,7 @@ TEST(sums_of_many_tenths)
 {
     ARIL_SCOPE;
     const int64_t n = 3000000;
-    aril_tensor *tenth = aril_full(ARIL_SHAPE(1), 0.1, ARIL_F32, aril_cpu());
+    aril_tensor *tenth = aril_full(ARIL_SHAPE(1), 0.1, ARIL_F32, test_device());
     aril_tensor *x = aril_expand(tenth, ARIL_SHAPE(n));
     double exact = (double)0.1f;
     CHECK(aril_item(aril_sum(x, ARIL_ALL)) == (double)(float)(exact * (double)n));
@@ -193,7 +194,7 @@ TEST(nan_is_propagated)
 TEST(reductions_of_empty_tensors)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, test_device());
     CHECK(aril_item(aril_sum(x, ARIL_ALL)) == 0);
     CHECK(aril_item(aril_prod(x, ARIL_ALL)) == 1);
     CHECK(isnan(aril_item(aril_mean(x, ARIL_ALL))));
@@ -214,8 +215,8 @@ TEST(reductions_of_empty_tensors)
 TEST(errors_say_what_is_wrong)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *where;
-    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device()), *where;
+    aril_tensor *integer = aril_ones(ARIL_SHAPE(3), ARIL_I64, test_device());
     CHECK(fails(aril_mean(integer, ARIL_ALL), ARIL_ERR_DTYPE,
                 "mean: expected a floating-point dtype, got i64"));
     CHECK(fails(aril_softmax(integer, 0), ARIL_ERR_DTYPE, "softmax: not defined for i64"));
@@ -273,7 +274,8 @@ TEST(hessian_of_a_product_with_zeros)
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
         for (int i = 0; i < 4; i++) {
             ARIL_SCOPE;
-            aril_tensor *x = aril_parameter(aril_from(all[c], ARIL_SHAPE(4), ARIL_F64, aril_cpu()));
+            aril_tensor *x =
+                aril_parameter(aril_from(all[c], ARIL_SHAPE(4), ARIL_F64, test_device()));
             aril_tensor *first, *second;
             aril_gradients(aril_prod(x, ARIL_ALL), ARIL_LIST(x), &first,
                            (aril_grad_opts){ .create_graph = true });
@@ -303,7 +305,7 @@ TEST(gradients_of_cumprod_with_zeros)
     static const double all[][5] = { { 2, 0, 3, 4, 1 }, { 0, 2, 0, 3, 1 }, { 0, 0, 0, 1, 2 } };
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
         ARIL_SCOPE;
-        aril_tensor *x = aril_parameter(aril_from(all[c], ARIL_SHAPE(5), ARIL_F64, aril_cpu()));
+        aril_tensor *x = aril_parameter(aril_from(all[c], ARIL_SHAPE(5), ARIL_F64, test_device()));
         CHECK_INT(aril_gradcheck(cumprod_of, NULL, ARIL_LIST(x),
                                  (aril_gradcheck_opts){ .second = true }),
                   ARIL_OK);
@@ -363,7 +365,7 @@ TEST(softmax_of_few_long_columns)
         for (int64_t inner = 1; inner <= 63; inner += 31) {
             ARIL_SCOPE;
             aril_seed(7);
-            aril_tensor *x = aril_randn(ARIL_SHAPE(2, 20011, inner), dtypes[d], aril_cpu());
+            aril_tensor *x = aril_randn(ARIL_SHAPE(2, 20011, inner), dtypes[d], test_device());
             /* One column of minus infinity except for one element, and one with a NaN. */
             if (inner > 1) {
                 aril_fill_(aril_slice(aril_select(x, 2, 1), 1, 1, INT64_MAX, 1), -INFINITY);

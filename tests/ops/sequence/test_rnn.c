@@ -6,6 +6,7 @@
 #include "ops/table/apply.h"
 #include "ops/sequence/rnn_seq.h"
 #include "ops/table/rows.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 
 static aril_tensor *f64(aril_shape shape, const double *values)
 {
-    return aril_from(values, shape, ARIL_F64, aril_cpu());
+    return aril_from(values, shape, ARIL_F64, test_device());
 }
 
 static bool near_all(aril_tensor *t, const double *want, double tolerance)
@@ -96,11 +97,11 @@ static void loop(int steps, bool backward)
 {
     ARIL_SCOPE;
     aril_seed(1);
-    aril_tensor *wx = aril_parameter(aril_full(ARIL_SHAPE(20, 10), 0.1, ARIL_F32, aril_cpu()));
-    aril_tensor *wh = aril_parameter(aril_full(ARIL_SHAPE(20, 20), 0.02, ARIL_F32, aril_cpu()));
-    aril_tensor *b = aril_parameter(aril_zeros(ARIL_SHAPE(20), ARIL_F32, aril_cpu()));
-    aril_tensor *x = aril_ones(ARIL_SHAPE(1, 10), ARIL_F32, aril_cpu());
-    aril_tensor *h = aril_keep(aril_zeros(ARIL_SHAPE(1, 20), ARIL_F32, aril_cpu()));
+    aril_tensor *wx = aril_parameter(aril_full(ARIL_SHAPE(20, 10), 0.1, ARIL_F32, test_device()));
+    aril_tensor *wh = aril_parameter(aril_full(ARIL_SHAPE(20, 20), 0.02, ARIL_F32, test_device()));
+    aril_tensor *b = aril_parameter(aril_zeros(ARIL_SHAPE(20), ARIL_F32, test_device()));
+    aril_tensor *x = aril_ones(ARIL_SHAPE(1, 10), ARIL_F32, test_device());
+    aril_tensor *h = aril_keep(aril_zeros(ARIL_SHAPE(1, 20), ARIL_F32, test_device()));
     for (int t = 0; t < steps; t++) {
         ARIL_SCOPE;
         aril_set(&h, aril_tanh(aril_add(aril_linear(x, wx, b), aril_matmul(h, wh))));
@@ -129,10 +130,10 @@ TEST(state_across_iterations_does_not_leak)
 /* The sequence op against cells applied step by step. */
 static void fill(aril_tensor **w, int gates, int64_t i, int64_t h)
 {
-    aril_tensor *made[4] = { aril_empty(ARIL_SHAPE(gates * h, i), ARIL_F64, aril_cpu()),
-                             aril_empty(ARIL_SHAPE(gates * h, h), ARIL_F64, aril_cpu()),
-                             aril_empty(ARIL_SHAPE(gates * h), ARIL_F64, aril_cpu()),
-                             aril_empty(ARIL_SHAPE(gates * h), ARIL_F64, aril_cpu()) };
+    aril_tensor *made[4] = { aril_empty(ARIL_SHAPE(gates * h, i), ARIL_F64, test_device()),
+                             aril_empty(ARIL_SHAPE(gates * h, h), ARIL_F64, test_device()),
+                             aril_empty(ARIL_SHAPE(gates * h), ARIL_F64, test_device()),
+                             aril_empty(ARIL_SHAPE(gates * h), ARIL_F64, test_device()) };
     for (int k = 0; k < 4; k++) {
         double *d = aril_data_strided(made[k]);
         for (int64_t e = 0; e < aril_numel(made[k]); e++)
@@ -145,7 +146,7 @@ TEST(sequence_equals_its_cells)
 {
     enum { T = 5, N = 3, I = 4, H = 6 };
     ARIL_SCOPE;
-    aril_tensor *x = aril_empty(ARIL_SHAPE(T, N, I), ARIL_F64, aril_cpu());
+    aril_tensor *x = aril_empty(ARIL_SHAPE(T, N, I), ARIL_F64, test_device());
     double *d = aril_data_strided(x);
     for (int e = 0; e < T * N * I; e++) d[e] = cos(0.9 * e);
     for (int kind = 0; kind < 3; kind++) {
@@ -155,7 +156,7 @@ TEST(sequence_equals_its_cells)
         y = kind == 0   ? aril_rnn(x, NULL, l, (aril_rnn_opts){ 0 }, &hn)
             : kind == 1 ? aril_lstm(x, NULL, NULL, l, (aril_rnn_opts){ 0 }, &hn, &cn)
                         : aril_gru(x, NULL, l, (aril_rnn_opts){ 0 }, &hn);
-        aril_tensor *h = aril_zeros(ARIL_SHAPE(N, H), ARIL_F64, aril_cpu()), *c = h;
+        aril_tensor *h = aril_zeros(ARIL_SHAPE(N, H), ARIL_F64, test_device()), *c = h;
         for (int t = 0; t < T; t++) {
             aril_tensor *in = aril_select(x, 0, t);
             h = kind == 0 ? aril_rnn_cell(in, h, w[0], w[1], w[2], w[3], (aril_rnn_cell_opts){ 0 })
@@ -183,7 +184,7 @@ TEST(dropout_between_layers)
     fill(w, 1, 4, 4);
     fill(w + 4, 1, 4, 4);
     aril_list l = { 8, w };
-    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2, 4), ARIL_F64, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2, 4), ARIL_F64, test_device());
     aril_tensor *plain = aril_rnn(x, NULL, l, (aril_rnn_opts){ .layers = 2 }, NULL);
     aril_rnn_opts opts = { .layers = 2, .dropout = 0.5 };
     aril_seed(5);
@@ -209,18 +210,19 @@ TEST(invalid_arguments_are_errors)
     aril_tensor *w[4], *hn, *y;
     fill(w, 1, 4, 4);
     aril_list l = { 4, w };
-    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2, 4), ARIL_F64, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2, 4), ARIL_F64, test_device());
     int64_t too_long[2] = { 4, 1 }, none[2] = { 0, 1 };
     y = aril_rnn(x, NULL, l,
                  (aril_rnn_opts){ .lengths =
-                                      aril_from(too_long, ARIL_SHAPE(2), ARIL_I64, aril_cpu()) },
+                                      aril_from(too_long, ARIL_SHAPE(2), ARIL_I64, test_device()) },
                  &hn);
     CHECK_INT(aril_tensor_status(y), ARIL_ERR_INDEX);
     CHECK_INT(aril_tensor_status(hn), ARIL_ERR_INDEX);
     CHECK(strstr(aril_error(), "length 4 of sequence 0 is not between 1 and 3") != NULL);
     aril_clear_error();
     y = aril_rnn(x, NULL, l,
-                 (aril_rnn_opts){ .lengths = aril_from(none, ARIL_SHAPE(2), ARIL_I64, aril_cpu()) },
+                 (aril_rnn_opts){ .lengths =
+                                      aril_from(none, ARIL_SHAPE(2), ARIL_I64, test_device()) },
                  NULL);
     CHECK_INT(aril_tensor_status(y), ARIL_ERR_INDEX);
     y = aril_rnn(x, NULL, l, (aril_rnn_opts){ .layers = 2 }, &hn);
@@ -255,7 +257,7 @@ static const aril__op *const grads[] = { &aril__op_rnn_seq_grad, &aril__op_lstm_
 
 static aril_tensor *noise(aril_shape shape, aril_dtype type)
 {
-    return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, aril_cpu()), 0.4), type);
+    return aril_cast(aril_mul_scalar(aril_randn(shape, ARIL_F64, test_device()), 0.4), type);
 }
 
 static aril_tensor *noise_if(bool present, aril_shape shape, aril_dtype type)

@@ -6,6 +6,7 @@
 #include "ops/table/apply.h"
 #include "ops/sequence/attention.h"
 #include "ops/table/rows.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 
 static aril_tensor *make(aril_shape shape, aril_dtype dtype, double phase)
 {
-    aril_tensor *t = aril_empty(shape, ARIL_F64, aril_cpu());
+    aril_tensor *t = aril_empty(shape, ARIL_F64, test_device());
     double *d = aril_data_strided(t);
     for (int64_t i = 0; d && i < aril_numel(t); i++)
         d[i] = sin(0.7 * (double)i + phase) + 0.1 * cos(13.0 * (double)i);
@@ -216,9 +217,9 @@ TEST(running_statistics_may_be_views)
 {
     ARIL_SCOPE;
     aril_tensor *x = f32(ARIL_SHAPE(4, 3), 0);
-    aril_tensor *all = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
+    aril_tensor *all = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, test_device());
     aril_tensor *m = aril_select(all, 1, 0), *v = aril_select(all, 1, 1);
-    aril_tensor *m2 = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()), *v2 = aril_copy(m2);
+    aril_tensor *m2 = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device()), *v2 = aril_copy(m2);
     aril_tensor *y = aril_batch_norm(x, NULL, NULL, m, v, (aril_batch_norm_opts){ 0 });
     CHECK(same(y, aril_batch_norm(x, NULL, NULL, m2, v2, (aril_batch_norm_opts){ 0 })));
     CHECK(same(m, m2) && same(v, v2));
@@ -236,11 +237,11 @@ TEST(attention_never_stores_all_scores)
     aril_tensor *q = aril_parameter(f32(ARIL_SHAPE(L, E), 0));
     aril_tensor *k = aril_parameter(f32(ARIL_SHAPE(L, E), 1));
     aril_tensor *v = aril_parameter(f32(ARIL_SHAPE(L, E), 2));
-    aril_memory_reset_peak(aril_cpu());
-    int64_t before = aril_memory(aril_cpu()).live;
+    aril_memory_reset_peak(test_device());
+    int64_t before = aril_memory(test_device()).live;
     aril_tensor *y = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ 0 });
     aril_backward(aril_sum(y, ARIL_ALL));
-    int64_t used = aril_memory(aril_cpu()).peak - before;
+    int64_t used = aril_memory(test_device()).peak - before;
     CHECK(aril_ok());
     CHECK_MSG(used < L * L * 4 / 4, "%lld bytes", (long long)used);
     aril_release(q);
@@ -252,10 +253,10 @@ TEST(batch_norm_saves_its_input_and_two_values_per_channel)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(f32(ARIL_SHAPE(64, 16, 10, 10), 0));
-    int64_t before = aril_memory(aril_cpu()).live, bytes = aril_numel(x) * 4;
+    int64_t before = aril_memory(test_device()).live, bytes = aril_numel(x) * 4;
     aril_tensor *y = aril_batch_norm(x, NULL, NULL, NULL, NULL, (aril_batch_norm_opts){ 0 });
     aril_tensor *z = aril_dropout(y, 0.5, (aril_dropout_opts){ 0 });
-    int64_t used = aril_memory(aril_cpu()).live - before;
+    int64_t used = aril_memory(test_device()).live - before;
     CHECK(aril_tensor_status(z) == ARIL_OK);
     CHECK_MSG(used < 3 * bytes, "%lld bytes for two results", (long long)used);
     aril_release(x);
@@ -270,7 +271,7 @@ typedef struct sizes {
 
 static aril_tensor *normal(aril_shape shape, aril_dtype type)
 {
-    return aril_cast(aril_randn(shape, ARIL_F64, aril_cpu()), type);
+    return aril_cast(aril_randn(shape, ARIL_F64, test_device()), type);
 }
 
 /* y, lse, dq, dk and dv by row `row`, as f64. */
@@ -285,12 +286,12 @@ static void run_attention(const sizes *z, aril_dtype type, int row, aril_tensor 
         [ATTENTION_V] = normal(ARIL_SHAPE(z->batch, z->s, z->ev), type),
         [ATTENTION_G] = normal(ARIL_SHAPE(z->batch, z->l, z->ev), type),
     };
-    aril_tensor *r = aril_rand(ARIL_SHAPE(z->l, z->s), ARIL_F32, aril_cpu());
+    aril_tensor *r = aril_rand(ARIL_SHAPE(z->l, z->s), ARIL_F32, test_device());
     if (z->mask == 1) in[ATTENTION_MASK] = aril_gt_scalar(r, 0.4);
     if (z->mask == 2) in[ATTENTION_MASK] = aril_cast(r, type);
     if (z->mask == 3)
         in[ATTENTION_MASK] =
-            aril_gt_scalar(aril_rand(ARIL_SHAPE(z->l, 1), ARIL_F32, aril_cpu()), 0.5);
+            aril_gt_scalar(aril_rand(ARIL_SHAPE(z->l, 1), ARIL_F32, test_device()), 0.5);
     if (z->mask == 0)
         in[ATTENTION_G_LSE] =
             normal(ARIL_SHAPE(z->batch, z->l), type == ARIL_F64 ? ARIL_F64 : ARIL_F32);
@@ -406,7 +407,7 @@ static void work_lstm(void)
     aril_list l = { 8, w };
     int64_t len[2] = { 2, 3 };
     aril_rnn_opts opts = { .bidirectional = true,
-                           .lengths = aril_from(len, ARIL_SHAPE(2), ARIL_I64, aril_cpu()) };
+                           .lengths = aril_from(len, ARIL_SHAPE(2), ARIL_I64, test_device()) };
     aril_tensor *y = aril_lstm(x, NULL, NULL, l, opts, &hn, &cn);
     y = aril_add(aril_sum(aril_square(y), ARIL_ALL), aril_sum(aril_mul(hn, cn), ARIL_ALL));
     aril_gradients(y, l, g, (aril_grad_opts){ .create_graph = true });
@@ -461,7 +462,7 @@ TEST(softmax_propagates_nan)
     static const aril_dtype dtypes[] = { ARIL_F16, ARIL_BF16, ARIL_F32, ARIL_F64 };
     float values[64];
     for (int i = 0; i < 64; i++) values[i] = i == 37 ? NAN : (float)(i % 7);
-    aril_tensor *x = aril_from(values, ARIL_SHAPE(2, 32), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_from(values, ARIL_SHAPE(2, 32), ARIL_F32, test_device());
     for (int k = 0; k < 4; k++) {
         for (int log = 0; log < 2; log++) {
             aril_tensor *t = aril_cast(x, dtypes[k]);

@@ -3,6 +3,7 @@
 #include "aril/aril.h"
 #include "ops/signal/fft.h"
 #include "support/agree.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/test.h"
 
@@ -20,7 +21,7 @@ TEST(transforms_match_the_definition)
             struct fft_attrs a = {
                 { (int64_t)(i + k) % 2 }, { (int64_t)i % 3 }, { (int64_t)(k / 2) }, { n }
             };
-            aril_tensor *x = aril_randn(ARIL_SHAPE(rows[k], n, 2), ARIL_F64, aril_cpu());
+            aril_tensor *x = aril_randn(ARIL_SHAPE(rows[k], n, 2), ARIL_F64, test_device());
             test_rows_agree(&aril__op_fft_c2c, 1, &x, &a);
             aril_tensor *re = aril_select(x, 2, 0), *few = aril_slice(x, 1, 0, half, 1);
             test_rows_agree(&aril__op_fft_r2c, 1, &re, &a);
@@ -32,7 +33,7 @@ TEST(long_transform_matches_the_definition)
 {
     ARIL_SCOPE;
     struct fft_attrs a = { { 0 }, { 1 }, { 0 }, { 0 } };
-    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 4097, 2), ARIL_F64, aril_cpu());
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 4097, 2), ARIL_F64, test_device());
     test_rows_agree(&aril__op_fft_c2c, 1, &x, &a);
 }
 
@@ -44,8 +45,8 @@ TEST(frames_match_their_reference)
                                                { { 7 }, { 9 }, { 3 }, { 0 }, { 100 } } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         ARIL_SCOPE;
-        aril_tensor *x = aril_randn(ARIL_SHAPE(3, 200), ARIL_F64, aril_cpu());
-        aril_tensor *f = aril_randn(ARIL_SHAPE(3, 9, all[i].size[0]), ARIL_F64, aril_cpu());
+        aril_tensor *x = aril_randn(ARIL_SHAPE(3, 200), ARIL_F64, test_device());
+        aril_tensor *f = aril_randn(ARIL_SHAPE(3, 9, all[i].size[0]), ARIL_F64, test_device());
         test_rows_agree(&aril__op_frames, 1, &x, &all[i]);
         test_rows_agree(&aril__op_overlap_add, 1, &f, &all[i]);
     }

@@ -1,5 +1,6 @@
 /* Parameter updates beyond what the golden values show: accumulated gradients, wrong calls, bf16
  * parameters, and convergence. */
+#include "support/device.h"
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -8,7 +9,7 @@
 
 static aril_tensor *full(double value, aril_dtype dtype)
 {
-    return aril_full(ARIL_SHAPE(3, 4), value, dtype, aril_cpu());
+    return aril_full(ARIL_SHAPE(3, 4), value, dtype, test_device());
 }
 
 static double first(aril_tensor *t)
@@ -21,7 +22,7 @@ TEST(uses_accumulated_gradients)
     ARIL_SCOPE;
     aril_tensor *a = aril_parameter(full(1, ARIL_F32)), *b = aril_parameter(full(2, ARIL_F32));
     aril_tensor *unused = aril_parameter(full(5, ARIL_F32)), *lr = aril_scalar(0.5);
-    aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());
+    aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device());
     CHECK_INT(aril_backward(aril_sum(aril_mul(a, b), ARIL_ALL)), ARIL_OK);
     aril_list none = { 0 };
     CHECK_INT(aril_sgd_update(ARIL_LIST(a, unused, b), none, none, lr, step,
@@ -42,8 +43,8 @@ TEST(invalid_call_changes_nothing)
 {
     ARIL_SCOPE;
     aril_tensor *p = full(1, ARIL_F32), *q = full(1, ARIL_F32), *g = full(1, ARIL_F32);
-    aril_tensor *wrong = aril_ones(ARIL_SHAPE(4, 3), ARIL_F32, aril_cpu());
-    aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu()), *lr = aril_scalar(0.1);
+    aril_tensor *wrong = aril_ones(ARIL_SHAPE(4, 3), ARIL_F32, test_device());
+    aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device()), *lr = aril_scalar(0.1);
     aril_list none = { 0 };
     CHECK_INT(aril_sgd_update(ARIL_LIST(p, q), ARIL_LIST(g, wrong), none, lr, step,
                               (aril_sgd_update_opts){ 0 }),
@@ -88,7 +89,7 @@ TEST(low_precision_with_state_in_f32)
 {
     ARIL_SCOPE;
     aril_tensor *p = full(1, ARIL_BF16), *g = full(0.5, ARIL_BF16), *m = full(0, ARIL_F32);
-    aril_tensor *v = full(0, ARIL_F32), *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());
+    aril_tensor *v = full(0, ARIL_F32), *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device());
     aril_list none = { 0 };
     for (int i = 0; i < 3; i++)
         CHECK_INT(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(m), ARIL_LIST(v), none,
@@ -120,12 +121,12 @@ TEST(updates_find_the_minimum)
     for (int kind = 0; kind < 3; kind++) {
         ARIL_SCOPE;
         aril_seed(3);
-        aril_tensor *x = aril_randn(ARIL_SHAPE(64, 5), ARIL_F32, aril_cpu());
-        aril_tensor *want = aril_randn(ARIL_SHAPE(5, 1), ARIL_F32, aril_cpu());
+        aril_tensor *x = aril_randn(ARIL_SHAPE(64, 5), ARIL_F32, test_device());
+        aril_tensor *want = aril_randn(ARIL_SHAPE(5, 1), ARIL_F32, test_device());
         aril_tensor *y = aril_matmul(x, want), *lr = aril_scalar(kind < 2 ? 0.1 : 0.05);
-        aril_tensor *w = aril_parameter(aril_zeros(ARIL_SHAPE(5, 1), ARIL_F32, aril_cpu()));
+        aril_tensor *w = aril_parameter(aril_zeros(ARIL_SHAPE(5, 1), ARIL_F32, test_device()));
         aril_tensor *m = aril_zeros_like(w), *v = aril_zeros_like(w);
-        aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, aril_cpu());
+        aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, test_device());
         aril_list none = { 0 };
         for (int i = 0; i < 400; i++) {
             ARIL_SCOPE;

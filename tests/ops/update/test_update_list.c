@@ -6,6 +6,7 @@
 #include "ops/update/update.h"
 #include "optim/optim.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/recorder.h"
 #include "support/test.h"
@@ -40,12 +41,12 @@ static void list_new(list *l, int n, aril_dtype dtype)
     memset(l, 0, sizeof *l);
     l->n = n;
     l->in[ARIL__UPDATE_LR] = aril_scalar(0.1);
-    l->in[ARIL__UPDATE_STEP] = aril_full(ARIL_SHAPE(), 3, ARIL_I64, aril_cpu());
+    l->in[ARIL__UPDATE_STEP] = aril_full(ARIL_SHAPE(), 3, ARIL_I64, test_device());
     aril_seed(4);
     for (int i = 0; i < n; i++) {
         aril_tensor **item = l->in + ARIL__UPDATE_FIXED + i * ARIL__ITEM;
         for (int k = 0; k < 4; k++) {
-            aril_tensor *t = aril_randn(ARIL_SHAPE(3 + i), ARIL_F32, aril_cpu());
+            aril_tensor *t = aril_randn(ARIL_SHAPE(3 + i), ARIL_F32, test_device());
             if (k == ARIL__ITEM_SLOT + 1) t = aril_abs(t);
             item[k] = aril_cast(t, k < ARIL__ITEM_SLOT || dtype == ARIL_F64 ? dtype : ARIL_F32);
         }
@@ -78,10 +79,10 @@ static net net_with(const char *name, aril_optim_opts opts)
 {
     net n;
     aril_seed(9);
-    n.p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu()));
-    n.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
-    n.p[2] = aril_parameter(aril_randn(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()));
-    n.p[3] = aril_parameter(aril_randn(ARIL_SHAPE(2), ARIL_F32, aril_cpu()));
+    n.p[0] = aril_parameter(aril_randn(ARIL_SHAPE(3, 4), ARIL_F32, test_device()));
+    n.p[1] = aril_parameter(aril_randn(ARIL_SHAPE(3), ARIL_F32, test_device()));
+    n.p[2] = aril_parameter(aril_randn(ARIL_SHAPE(2, 3), ARIL_F32, test_device()));
+    n.p[3] = aril_parameter(aril_randn(ARIL_SHAPE(2), ARIL_F32, test_device()));
     n.opt = aril_optim_new(name, ARIL_TENSORS(n.p[0], n.p[1], n.p[2], n.p[3]), opts);
     return n;
 }
@@ -105,7 +106,7 @@ static aril_tensor *net_loss(const net *n, aril_tensor *x)
 
 static aril_tensor *batch(void)
 {
-    return aril_ones(ARIL_SHAPE(5, 4), ARIL_F32, aril_cpu());
+    return aril_ones(ARIL_SHAPE(5, 4), ARIL_F32, test_device());
 }
 
 /* What fn writes to stderr while ARIL_LOG=dispatch. */
@@ -167,8 +168,8 @@ TEST(each_group_dtype_and_step_count_has_its_own_call)
 {
     ARIL_SCOPE;
     net n = net_new("sgd");
-    aril_tensor *low = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_BF16, aril_cpu()));
-    aril_tensor *late = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu()));
+    aril_tensor *low = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_BF16, test_device()));
+    aril_tensor *late = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_F32, test_device()));
     aril_optim_add_group(n.opt, ARIL_TENSORS(low, late), (aril_optim_opts){ .weight_decay = 0.1 });
     for (int t = 0; t < 2; t++) {
         aril_tensor *loss =
@@ -363,7 +364,7 @@ TEST(tensors_of_different_layouts_give_the_same_result)
     list_new(&mixed, 3, ARIL_F32);
     aril_tensor **item = mixed.in + ARIL__UPDATE_FIXED + ARIL__ITEM;
     for (int k = 0; k < 3; k++) { /* p, grad and m of the second are every other element */
-        aril_tensor *wide = aril_zeros(ARIL_SHAPE(8), ARIL_F32, aril_cpu());
+        aril_tensor *wide = aril_zeros(ARIL_SHAPE(8), ARIL_F32, test_device());
         item[k] = aril_copy_(aril_slice(wide, 0, 0, ARIL_END, 2), item[k]);
     }
     CHECK_INT(list_apply(&plain), ARIL_OK);
@@ -390,7 +391,7 @@ TEST(read_only_tensors_are_rejected)
     list l;
     list_new(&l, 2, ARIL_F32);
     aril_tensor **p = &l.in[ARIL__UPDATE_FIXED + ARIL__ITEM], *was = *p;
-    *p = aril_expand(aril_ones(ARIL_SHAPE(1), ARIL_F32, aril_cpu()), ARIL_SHAPE(4));
+    *p = aril_expand(aril_ones(ARIL_SHAPE(1), ARIL_F32, test_device()), ARIL_SHAPE(4));
     CHECK_FAILS(list_apply(&l), ARIL_ERR_STATE, "update_: elements of the destination share");
     *p = aril_detach(was);
     aril_set_requires_grad(*p, true);

@@ -5,6 +5,7 @@
 #include "ops/table/apply.h"
 #include "ops/vision/conv.h"
 #include "ops/table/rows.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 
 static aril_tensor *of(const float *data, aril_shape shape)
 {
-    return aril_from(data, shape, ARIL_F32, aril_cpu());
+    return aril_from(data, shape, ARIL_F32, test_device());
 }
 
 /* An exercise of the CS231n notes. The kernel [[0,-1,0],[1,1,1],[0,-1,0]] adds the middle row and
@@ -66,7 +67,7 @@ static void refused(aril_tensor *t, aril_status code, const char *word, const ch
 TEST(invalid_arguments_are_rejected)
 {
     ARIL_SCOPE;
-    aril_device cpu = aril_cpu();
+    aril_device cpu = test_device();
     aril_tensor *x = aril_zeros(ARIL_SHAPE(1, 4, 5, 5), ARIL_F32, cpu);
     aril_tensor *w = aril_zeros(ARIL_SHAPE(6, 4, 3, 3), ARIL_F32, cpu);
     aril_tensor *w3 = aril_zeros(ARIL_SHAPE(6, 3, 3, 3), ARIL_F32, cpu);
@@ -128,14 +129,14 @@ static aril_tensor *some(int ndim, const int64_t *dim, bool last, aril_dtype dty
 {
     aril_shape shape = { .ndim = ndim };
     memcpy(shape.dim, dim, (size_t)ndim * sizeof *dim);
-    if (!last) return aril_randn(shape, dtype, aril_cpu());
+    if (!last) return aril_randn(shape, dtype, test_device());
     aril_axes back = { .n = ndim, .axis = { 0, ndim - 1 } };
     for (int i = 2; i < ndim; i++) {
         shape.dim[i - 1] = dim[i];
         back.axis[i] = i - 1;
     }
     shape.dim[ndim - 1] = dim[1];
-    return aril_permute(aril_randn(shape, dtype, aril_cpu()), back);
+    return aril_permute(aril_randn(shape, dtype, test_device()), back);
 }
 
 /* The largest value of a tensor, at least 1. */
@@ -239,7 +240,7 @@ TEST(activations_of_nan_and_infinity)
     for (int t = 0; t < 3; t++)
         for (int act = 0; act <= ARIL_TANH; act++) {
             ARIL_SCOPE;
-            aril_tensor *x = aril_from(odd, ARIL_SHAPE(1, 2, 2, 3), ARIL_F32, aril_cpu());
+            aril_tensor *x = aril_from(odd, ARIL_SHAPE(1, 2, 2, 3), ARIL_F32, test_device());
             aril_tensor *in[2] = { aril_cast(x, types[t]), some(4, w, false, types[t]) };
             struct conv_attrs a = {
                 .stride = { 1, 1 }, .dilation = { 1, 1 }, .groups = { 1 }, .activation = { act }
@@ -304,14 +305,14 @@ TEST(training_keeps_no_packed_weight)
     aril_tensor *xt = some(4, x, true, ARIL_F32), *wt = some(4, w, false, ARIL_F32);
     CHECK_INT(aril_set_requires_grad(wt, true), ARIL_OK);
     for (int turn = 0; turn < 2; turn++) {
-        int64_t before = aril_memory(aril_cpu()).live;
+        int64_t before = aril_memory(test_device()).live;
         {
             ARIL_SCOPE;
             aril_backward(aril_sum(aril_conv2d(xt, wt, NULL, (aril_conv_opts){ 0 }), ARIL_ALL));
         }
         int64_t gradient = (int64_t)sizeof(float) * aril_numel(wt);
-        CHECK_MSG(aril_memory(aril_cpu()).live - before <= (turn ? 0 : gradient * 9 / 8),
-                  "%lld bytes are kept", (long long)(aril_memory(aril_cpu()).live - before));
+        CHECK_MSG(aril_memory(test_device()).live - before <= (turn ? 0 : gradient * 9 / 8),
+                  "%lld bytes are kept", (long long)(aril_memory(test_device()).live - before));
     }
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
@@ -348,7 +349,7 @@ static void spoil(int64_t elements)
 {
     ARIL_SCOPE;
     for (int64_t n = 1; n <= 64 * elements; n *= 2)
-        for (int i = 0; i < 4; i++) aril_full(ARIL_SHAPE(n), NAN, ARIL_F32, aril_cpu());
+        for (int i = 0; i < 4; i++) aril_full(ARIL_SHAPE(n), NAN, ARIL_F32, test_device());
 }
 
 /* One dimension of a problem: sizes, and options. */
@@ -385,8 +386,8 @@ static void check_gradients(int spatial, const line *l, aril_dtype dtype, int64_
     aril_tensor *in[2][2];
     for (int wide = 0; wide < 2; wide++) {
         aril_dtype type = wide ? ARIL_F64 : dtype;
-        in[wide][0] = aril_ones(xs, type, aril_cpu());
-        in[wide][1] = aril_ones(ws, type, aril_cpu());
+        in[wide][0] = aril_ones(xs, type, test_device());
+        in[wide][1] = aril_ones(ws, type, test_device());
         for (int i = 0; i < 2; i++) aril_set_requires_grad(in[wide][i], true);
     }
     spoil(channels * channels * 27);

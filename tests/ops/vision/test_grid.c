@@ -2,6 +2,7 @@
 #include "aril/aril.h"
 #include "ops/vision/grid_sample.h"
 #include "support/agree.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/test.h"
 
@@ -9,7 +10,7 @@
 
 static aril_tensor *uniform(aril_shape shape, double size)
 {
-    aril_tensor *u = aril_rand(shape, ARIL_F64, aril_cpu());
+    aril_tensor *u = aril_rand(shape, ARIL_F64, test_device());
     return aril_mul_scalar(aril_sub_scalar(u, 0.5), 2 * size);
 }
 
@@ -81,9 +82,9 @@ TEST(large_grid)
 TEST(no_reads_outside_the_image)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_full(ARIL_SHAPE(1, 5, 3, 3), INFINITY, ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_full(ARIL_SHAPE(1, 5, 3, 3), INFINITY, ARIL_F32, test_device());
     float to[] = { 3, 0, 0, -4, NAN, 0, INFINITY, 0, 1e30f, -1e30f };
-    aril_tensor *grid = aril_from(to, ARIL_SHAPE(1, 1, 5, 2), ARIL_F32, aril_cpu());
+    aril_tensor *grid = aril_from(to, ARIL_SHAPE(1, 1, 5, 2), ARIL_F32, test_device());
     for (int mode = 0; mode < 2; mode++) {
         aril_grid_opts how = { .mode = (aril_grid_mode)mode };
         aril_tensor *y = aril_grid_sample(x, grid, how);

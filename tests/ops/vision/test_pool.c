@@ -5,6 +5,7 @@
 #include "ops/vision/pool.h"
 #include "ops/vision/resample.h"
 #include "support/agree.h"
+#include "support/device.h"
 #include "support/ops.h"
 #include "support/test.h"
 
@@ -12,7 +13,7 @@
 
 static aril_tensor *normal(aril_shape shape)
 {
-    return aril_randn(shape, ARIL_F64, aril_cpu());
+    return aril_randn(shape, ARIL_F64, test_device());
 }
 
 /* ---- pooling ---- */
@@ -75,7 +76,7 @@ TEST(max_pool_of_u64)
 {
     ARIL_SCOPE;
     static const uint64_t values[4] = { 1, UINT64_MAX - 1, 7, UINT64_MAX };
-    aril_tensor *x = aril_from(values, ARIL_SHAPE(1, 1, 4), ARIL_U64, aril_cpu()), *indices;
+    aril_tensor *x = aril_from(values, ARIL_SHAPE(1, 1, 4), ARIL_U64, test_device()), *indices;
     aril_tensor *y = aril_max_pool1d(x, (aril_pool_opts){ .kernel = { 2 } }, &indices);
     CHECK(aril_ok());
     const uint64_t *v = aril_data(y);

@@ -1,12 +1,13 @@
 /* Window parameters: a single number applies to all spatial dimensions, ARIL_ZERO is a 0 after a
  * first number, in functions and modules alike. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 static aril_tensor *cube(int spatial, int64_t size)
 {
     aril_shape s = { .ndim = spatial + 2, .dim = { 1, 1, size, size, size } };
-    return aril_ones(s, ARIL_F32, aril_cpu());
+    return aril_ones(s, ARIL_F32, test_device());
 }
 
 /* Checks the spatial sizes of a result, and drops it. */
@@ -129,7 +130,7 @@ TEST(the_only_window_may_extend_beyond_the_end)
 {
     ARIL_SCOPE;
     const float at[4] = { 1, 2, 3, 6 };
-    aril_tensor *x = aril_from(at, ARIL_SHAPE(1, 1, 2, 2), ARIL_F32, aril_cpu()), *g;
+    aril_tensor *x = aril_from(at, ARIL_SHAPE(1, 1, 2, 2), ARIL_F32, test_device()), *g;
     aril_set_requires_grad(x, true);
     aril_pool_opts opts = { .kernel = { 3 }, .stride = { 2 }, .ceil_mode = true };
     CHECK(aril_item(aril_max_pool2d(x, opts, NULL)) == 6);

@@ -1,0 +1,124 @@
+/* Copies between the host and devices, and waiting for queued work. */
+#include "core/device.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+/* ---- late errors ---- */
+
+/* Reports the first error of queued work, if there is one. */
+static aril_status poll(aril__device *d)
+{
+    if (!d->ops.poll) return ARIL_OK;
+    aril_late_error e = { .code = ARIL_OK };
+    aril_status s = d->ops.poll(d->self, &e);
+    if (aril__likely(s >= 0)) return ARIL_OK;
+    return aril__fail(e.code < 0 ? e.code : s, "%s: %s (reported late)",
+                      e.op[0] ? e.op : d->kind_name, e.text[0] ? e.text : "failed");
+}
+
+aril_status aril__device_wait(aril__device *d)
+{
+    aril_status s = d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
+    aril_status late = poll(d);
+    return late < 0 ? late : s;
+}
+
+/* ---- copies ---- */
+
+aril_status aril__device_write(aril__device *d, void *dst, const void *src, size_t bytes)
+{
+    return d->ops.from_host(d->self, d->queue, dst, src, bytes, false);
+}
+
+aril_status aril__device_read(aril__device *d, void *dst, const void *src, size_t bytes)
+{
+    aril_status s = d->ops.to_host(d->self, d->queue, dst, src, bytes, false);
+    aril_status late = poll(d);
+    return late < 0 ? late : s;
+}
+
+aril_status aril__device_move(aril__device *d, void *dst, const void *src, size_t bytes)
+{
+    return d->ops.copy(d->self, d->queue, dst, src, bytes);
+}
+
+bool aril__device_reaches(const aril__device *to, const aril__device *from)
+{
+    return to->id.kind == from->id.kind && to->ops.copy_from;
+}
+
+/* Makes the queue of one device wait for what another has queued so far. */
+static aril_status wait_for(aril__device *d, aril__device *other)
+{
+    if (!other->queue) return ARIL_OK;
+    if (!other->ops.event_new) return other->ops.queue_wait(other->self, other->queue);
+    aril_event *e = other->ops.event_new(other->self);
+    if (!e) return aril__fail(ARIL_ERR_DEVICE, "%s: cannot create an event", other->kind_name);
+    aril_status s = other->ops.event_record(other->self, e, other->queue);
+    if (s >= 0) s = d->ops.event_wait(d->self, e, d->queue);
+    other->ops.event_free(other->self, e);
+    return s;
+}
+
+aril_status aril__device_copy_from(aril__device *to, void *dst, aril__device *from, const void *src,
+                                   size_t bytes)
+{
+    aril_status s = wait_for(to, from);
+    if (s >= 0) s = to->ops.copy_from(to->self, to->queue, dst, from->self, src, bytes);
+    /* The source may be freed, and its memory reused, by work that comes after the copy. */
+    return s < 0 ? s : wait_for(from, to);
+}
+
+/* ---- pinned memory ---- */
+
+aril__device *aril__pinned_device(void)
+{
+    for (int i = 0, n = aril_device_count(); i < n; i++) {
+        aril__device *d = aril__device_find(aril_device_at(i));
+        if (d && d->ops.pinned_alloc && d->ops.event_new) return d;
+    }
+    return NULL;
+}
+
+aril__pinned *aril__pinned_new(aril__device *d, size_t bytes)
+{
+    aril__pinned *b = aril__calloc(sizeof *b);
+    if (b) *b = (aril__pinned){ .device = d, .bytes = bytes };
+    if (b) b->data = d->ops.pinned_alloc(d->self, bytes ? bytes : 1);
+    if (b && b->data) return b;
+    free(b);
+    aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes of pinned memory for %s", bytes,
+               d->kind_name);
+    return NULL;
+}
+
+void aril__pinned_finish(aril__pinned *b)
+{
+    aril__device *d = b->device;
+    if (!b->event) return;
+    if (d->ops.event_query(d->self, b->event) == 0) d->ops.queue_wait(d->self, d->queue);
+    d->ops.event_free(d->self, b->event);
+    b->event = NULL;
+}
+
+void aril__pinned_release(void *data, void *ctx)
+{
+    aril__pinned *b = ctx;
+    (void)data;
+    aril__pinned_finish(b);
+    b->device->ops.pinned_free(b->device->self, b->data, b->bytes ? b->bytes : 1);
+    free(b);
+}
+
+aril_status aril__pinned_write(aril__device *d, void *dst, aril__pinned *from, const void *src,
+                               size_t bytes)
+{
+    if (from->device != d) return aril__device_write(d, dst, src, bytes);
+    aril_status s = d->ops.from_host(d->self, d->queue, dst, src, bytes, true);
+    if (s >= 0 && !from->event && !(from->event = d->ops.event_new(d->self)))
+        return d->ops.queue_wait(d->self, d->queue);
+    return s < 0 ? s : d->ops.event_record(d->self, from->event, d->queue);
+}

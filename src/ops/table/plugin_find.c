@@ -1,0 +1,155 @@
+/* Finding plug-ins: beside the library, and by ARIL_PLUGINS. They are opened when they are needed,
+ * since opening one may load a vendor's libraries and start its driver. */
+#include "ops/table/rows.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/thread.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_PATH = 4096 };
+
+typedef struct candidate {
+    struct candidate *next;
+    bool tried;
+    char kind[24]; /* from its name, libaril_KIND.so; "": may have any */
+    char path[];
+} candidate;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static candidate *first, **end = &first;
+static bool searched;
+static atomic_bool all_tried;
+
+/* ---- the list ---- */
+
+static bool ends_in(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n > m && strcmp(name + n - m, ending) == 0;
+}
+
+/* KIND of ".../libaril_KIND.so"; "" for other names. */
+static void kind_by_name(const char *path, char kind[24])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    kind[0] = '\0';
+    if (strncmp(name, "libaril_", 8) != 0 || !ends_in(name, ".so")) return;
+    size_t n = strlen(name + 8) - 3;
+    if (n > 0 && n < 24) snprintf(kind, 24, "%.*s", (int)n, name + 8);
+}
+
+static void add(const char *path)
+{
+    size_t n = strlen(path) + 1;
+    candidate *c = aril__malloc(sizeof *c + n);
+    if (!c) return; /* as if it were not there */
+    *c = (candidate){ .next = NULL };
+    memcpy(c->path, path, n);
+    kind_by_name(path, c->kind);
+    *end = c;
+    end = &c->next;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Adds the shared objects of a folder; `named`: only those called libaril_KIND.so. */
+static void add_folder(const char *folder, bool named)
+{
+    struct dirent **entry;
+    int n = scandir(folder, &entry, NULL, by_name);
+    for (int i = 0; i < n; i++) {
+        char path[MAX_PATH], kind[24];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        kind_by_name(path, kind);
+        if (length < MAX_PATH && ends_in(path, ".so") && (kind[0] || !named)) add(path);
+        free(entry[i]);
+    }
+    if (n >= 0) free(entry);
+}
+
+/* The folder aril/ beside libaril.so, or beside the program that contains the library. */
+static void add_beside_library(void)
+{
+    Dl_info info;
+    char folder[MAX_PATH];
+    static const char here; /* an address in the library */
+    if (!dladdr(&here, &info) || !info.dli_fname) return;
+    char *file = realpath(info.dli_fname, NULL);
+    char *slash = file ? strrchr(file, '/') : NULL;
+    if (slash && snprintf(folder, sizeof folder, "%.*s/aril", (int)(slash - file), file) < MAX_PATH)
+        add_folder(folder, true);
+    free(file);
+}
+
+static void add_listed(const char *list)
+{
+    char path[MAX_PATH];
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        struct stat is;
+        if (n && n < sizeof path) {
+            memcpy(path, list, n);
+            path[n] = '\0';
+            if (stat(path, &is) == 0 && S_ISDIR(is.st_mode))
+                add_folder(path, false);
+            else
+                add(path);
+        }
+        list += n + (list[n] == ':');
+    }
+}
+
+/* ---- opening ---- */
+
+/* A plug-in that cannot be opened is reported, and is no error of the call that looked for it. */
+static void try_open(candidate *c)
+{
+    aril__thread *th = aril__self();
+    aril__error *error = th->error, *last = th->last_error;
+    th->error = th->last_error = NULL;
+    c->tried = true;
+    if (aril_plugin_load(c->path) < 0) aril_report(stderr);
+    aril_clear_error();
+    th->error = error;
+    th->last_error = last;
+}
+
+void aril__plugins_open(const char *kind)
+{
+    static _Thread_local bool busy; /* opening a plug-in may ask for devices */
+    if (busy || atomic_load_explicit(&all_tried, memory_order_acquire)) return;
+    busy = true;
+    pthread_mutex_lock(&lock);
+    if (!searched) {
+        add_listed(getenv("ARIL_PLUGINS")); /* first: it may replace an installed one */
+        add_beside_library();
+        searched = true;
+    }
+    bool all = true;
+    for (candidate *c = first; c; c = c->next) {
+        if (!c->tried && (!kind || !c->kind[0] || strcmp(c->kind, kind) == 0)) try_open(c);
+        all = all && c->tried;
+    }
+    atomic_store_explicit(&all_tried, all, memory_order_release);
+    pthread_mutex_unlock(&lock);
+    busy = false;
+}
+
+void aril__plugins_shutdown(void)
+{
+    for (candidate *next; first; first = next) {
+        next = first->next;
+        free(first);
+    }
+    end = &first;
+}

@@ -1,0 +1,134 @@
+/* Where plug-ins are found, and when they are opened. Each test runs in a process of its own: what a
+ * process has found stays. */
+#include "aril/aril.h"
+#include "support/temp.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *mirror(void)
+{
+    static char path[4096];
+    const char *folder = getenv("ARIL_TEST_PLUGINS");
+    snprintf(path, sizeof path, "%s/mirror.so", folder ? folder : "build/plugins");
+    return path;
+}
+
+/* Whether the process has opened a file of that name. */
+static bool is_open(const char *name)
+{
+    char line[4096];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found = found || strstr(line, name);
+    if (maps) fclose(maps);
+    return found;
+}
+
+/* Runs a test of `program` in another process, with ARIL_PLUGINS set; true if it passed. */
+static bool passes(const char *program, const char *test, const char *plugins)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("ARIL_PLUGINS", plugins, 1);
+        setenv("ARIL_TEST_INNER", "1", 1);
+        execl(program, program, test, (char *)NULL);
+        _exit(99);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* True in the process that `passes` starts; others start it. */
+static bool inner(void)
+{
+    return getenv("ARIL_TEST_INNER") != NULL;
+}
+
+static void itself(char path[4096])
+{
+    ssize_t n = readlink("/proc/self/exe", path, 4095);
+    path[n > 0 ? n : 0] = '\0';
+}
+
+TEST(opened_when_its_kind_is_asked_for)
+{
+    char program[4096], folder[4096], link[4200];
+    if (!inner()) {
+        itself(program);
+        snprintf(folder, sizeof folder, "%s", temp_path("plugins"));
+        CHECK(mkdir(folder, 0700) == 0);
+        snprintf(link, sizeof link, "%s/libaril_mirror.so", folder);
+        CHECK(symlink(mirror(), link) == 0);
+        bool passed = passes(program, test_name(), folder);
+        unlink(link);
+        rmdir(folder);
+        CHECK(passed);
+        return;
+    }
+    ARIL_SCOPE;
+    CHECK_NEAR(aril_item(aril_zeros(ARIL_SHAPE(1), ARIL_F32, aril_cpu())), 0, 0);
+    CHECK(!aril_device_available(aril_cuda(0))); /* another kind */
+    CHECK(!is_open("mirror.so"));
+    aril_device d = aril_device_named("mirror:0");
+    CHECK(aril_ok() && aril_device_available(d) && is_open("mirror.so"));
+    CHECK_NEAR(aril_item(aril_ones(ARIL_SHAPE(1), ARIL_F32, d)), 1, 0);
+    CHECK_INT(aril_device_count(), 2);
+}
+
+TEST(opened_when_devices_are_listed)
+{
+    char program[4096];
+    if (!inner()) {
+        itself(program);
+        CHECK(passes(program, test_name(), mirror()));
+        return;
+    }
+    CHECK(aril_device_available(aril_cpu()) && !is_open("mirror.so"));
+    CHECK_INT(aril_device_count(), 2);
+    CHECK(is_open("mirror.so"));
+}
+
+TEST(found_beside_the_program)
+{
+    char program[4096], folder[4096], copy[4200], beside[4200], link[4300], command[9000];
+    if (!inner()) {
+        itself(program);
+        snprintf(folder, sizeof folder, "%s", temp_path("beside"));
+        snprintf(copy, sizeof copy, "%s/program", folder);
+        snprintf(beside, sizeof beside, "%s/aril", folder);
+        snprintf(link, sizeof link, "%s/libaril_mirror.so", beside);
+        CHECK(mkdir(folder, 0700) == 0 && mkdir(beside, 0700) == 0);
+        CHECK(symlink(mirror(), link) == 0);
+        snprintf(command, sizeof command, "cp '%s' '%s'", program, copy);
+        bool passed = system(command) == 0 && passes(copy, test_name(), "");
+        unlink(link);
+        unlink(copy);
+        rmdir(beside);
+        rmdir(folder);
+        CHECK(passed);
+        return;
+    }
+    CHECK(!is_open("mirror.so"));
+    CHECK(aril_device_available(aril_device_named("mirror")));
+}
+
+TEST(one_that_cannot_be_opened_is_no_error)
+{
+    char program[4096];
+    if (!inner()) {
+        itself(program);
+        CHECK(passes(program, test_name(), "/nowhere/libaril_none.so"));
+        return;
+    }
+    CHECK_INT(aril_device_count(), 1);
+    CHECK(aril_ok());
+    CHECK_INT(aril_device_named("none:0").kind, -1);
+    CHECK(strstr(aril_error(), "no device kind 'none"));
+    aril_clear_error();
+}
