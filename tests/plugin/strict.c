@@ -819,6 +819,13 @@ static uint32_t dtypes_of(const aril__op *op)
     return dtypes;
 }
 
+/* The plan of ops with a reserve: references keep nothing for the gradient. */
+static const char *keeps_nothing(const aril_run *r, aril_plan *plan)
+{
+    plan->workspace = r->op->workspace ? r->op->workspace(r) : 0;
+    return NULL;
+}
+
 /* A row for every op that has a reference or a formula. Ops that handle every device themselves get none, but
  * for the copies that they are built from. */
 static int make_rows(aril_row *rows)
@@ -837,6 +844,7 @@ static int make_rows(aril_row *rows)
                                 .native = op->native,
                                 .strided = op->formula || op->flags & STRIDED,
                                 .workspace = op->workspace,
+                                .prepare = op->reserve_out || op->reserve_in ? keeps_nothing : NULL,
                                 .run = run_row };
     }
     return n;
