@@ -106,6 +106,10 @@ TEST(found_beside_the_program)
         CHECK(mkdir(folder, 0700) == 0 && mkdir(beside, 0700) == 0);
         CHECK(symlink(mirror(), link) == 0);
         snprintf(command, sizeof command, "cp '%s' '%s'", program, copy);
+        char libraries[4200]; /* that the build found for the original */
+        snprintf(libraries, sizeof libraries, "%.*s/../deps/lib",
+                 (int)(strrchr(program, '/') - program), program);
+        setenv("LD_LIBRARY_PATH", libraries, 1);
         bool passed = system(command) == 0 && passes(copy, test_name(), "");
         unlink(link);
         unlink(copy);
