@@ -123,7 +123,7 @@ foreach(name ${strict_programs})
     set_tests_properties(strict_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;${aril_test_environment}")
 endforeach()
-foreach(name test_ops_grad golden_nn test_optim) # and with rows for some ops only
+foreach(name golden_nn golden_vision test_optim) # and with rows for some ops only
     add_test(NAME strict_some_${name} COMMAND ${name})
     set_tests_properties(strict_some_${name} PROPERTIES TIMEOUT 600
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")

@@ -319,8 +319,8 @@ typedef struct aril_loader_opts {
     /* Transforms whole batches after stacking: mixup, cutmix ... (aril/transform.h; ownership
      * taken). */
     aril_transform *batch_transform;
-    /* Puts batches in pinned memory, from which aril_to copies to a GPU while the program goes on: do
-     * not change such a batch in place after aril_to. Ignored if no device has pinned memory. */
+    /* Puts batches in pinned memory, from which aril_to copies to a GPU while the program goes on:
+     * do not change such a batch in place after aril_to. Ignored if no device has pinned memory. */
     bool pinned;
 } aril_loader_opts;
 

@@ -29,8 +29,8 @@ aril_status aril__stack_put(const aril__stack *k, int64_t row, const aril_sample
 aril_status aril__stack_padded(int64_t n, const aril_sample *s, double pad_x, double pad_y,
                                bool scale, aril_batch *b);
 
-/* Moves all tensors of a batch to pinned memory, if they are not there; aril_batch_buffer then keeps
- * them there, and waits for copies from them before it gives them out again. */
+/* Moves all tensors of a batch to pinned memory, if they are not there; aril_batch_buffer then
+ * keeps them there, and waits for copies from them before it gives them out again. */
 aril_status aril__batch_pin(aril_batch *b, aril__device *d);
 
 /* Releases all tensors of a batch. */

@@ -826,8 +826,8 @@ static const char *keeps_nothing(const aril_run *r, aril_plan *plan)
     return NULL;
 }
 
-/* A row for every op that has a reference or a formula. Ops that handle every device themselves get none, but
- * for the copies that they are built from. */
+/* A row for every op that has a reference or a formula. Ops that handle every device themselves get
+ * none, but for the copies that they are built from. */
 static int make_rows(aril_row *rows)
 {
     const char *which = getenv("ARIL_STRICT_ROWS");

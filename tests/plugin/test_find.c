@@ -1,5 +1,5 @@
-/* Where plug-ins are found, and when they are opened. Each test runs in a process of its own: what a
- * process has found stays. */
+/* Where plug-ins are found, and when they are opened. Each test runs in a process of its own: what
+ * a process has found stays. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"

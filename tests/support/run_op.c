@@ -29,7 +29,7 @@ void test_copies(const test_sample *s, aril_tensor *const *in, aril_tensor **cop
 {
     ARIL_NO_GRAD;
     for (int i = 0; i < s->n_in; i++)
-        copy[i] = in[i] && !(in[i]->flags & ARIL__WEAK) ? aril_copy(in[i]) : in[i];
+        copy[i] = in[i] && !aril__is_number(in[i]) ? aril_copy(in[i]) : in[i];
 }
 
 void test_results(const test_sample *s, aril_tensor *const *in, aril_tensor **out)

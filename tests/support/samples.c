@@ -193,7 +193,7 @@ bool test_sample_inputs(const test_sample *s, aril_dtype dtype, int64_t batch, a
         if (w.key) {
             uint64_t key[2] = { 1234, (uint64_t)s->index };
             in[i] = aril_from(key, w.shape, ARIL_U64, aril_cpu());
-            in[i]->flags |= ARIL__WEAK; /* a number of the host, as from aril__rng_draw */
+            in[i]->flags |= ARIL__KEY; /* a number of the host, as from aril__rng_draw */
             continue;
         }
         int axis = batch > 0 ? batch_axis(s, i) : -1;

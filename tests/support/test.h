@@ -33,8 +33,8 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether the running test has failed so far: for loops that call helpers with checks in them. */
 bool test_failed(void);
 
-/* Called by main before the first test, if the program contains it: support/prepare.c, or one of its
- * own. */
+/* Called by main before the first test, if the program contains it: support/prepare.c, or one of
+ * its own. */
 __attribute__((weak)) void test_prepare(void);
 
 /* The name of the running test. */

@@ -467,8 +467,8 @@ static aril_status join_graph(aril__thread *th, const aril__call *c, aril_tensor
     return s;
 }
 
-/* Where a call without tensors runs: where its shape comes from, where its result goes, or where its
- * numbers are. NULL: the shape rule decides. */
+/* Where a call without tensors runs: where its shape comes from, where its result goes, or where
+ * its numbers are. NULL: the shape rule decides. */
 static aril__device *device_of_call(aril__device *like, const aril_tensor *dest, unsigned flags)
 {
     if (like) return like;

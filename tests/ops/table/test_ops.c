@@ -370,7 +370,8 @@ static void check_in_place(const test_sample *s)
     aril_clear_error();
     /* Into the first input. */
     if (s->n_in == 0 || !in[0] || aril_dtype_of(in[0]) != aril_dtype_of(out[0]) ||
-        !aril__same_dims(in[0]->ndim, in[0]->dim, out[0]->ndim, out[0]->dim))
+        !aril__same_dims(in[0]->ndim, in[0]->dim, out[0]->ndim, out[0]->dim) ||
+        !aril_device_equal(aril_device_of(in[0]), aril_device_of(out[0])))
         return;
     test_copies(s, in, copy);
     got = aril__apply_to(copy[0], op, s->n_in, copy, s->attrs);
