@@ -160,12 +160,15 @@ TEST(a_hundred_thousand_parameters)
     for (int i = 0; i < 2; i++)
         CHECK_FAILS(aril_optim_add_group(o, &same, opts), ARIL_ERR_ARG,
                     "parameter 'p0' was already added as 'p49999'");
-    more[1] = param(1, ARIL_F32);
+    aril_tensor *last = more[1] = param(1, ARIL_F32);
     CHECK_FAILS(aril_optim_add_group(o, &same, opts), ARIL_ERR_ARG,
                 "two parameters have the name 'p0'");
     same.n = 1;
     CHECK_INT(aril_optim_add_group(o, &same, opts), 2);
     CHECK_INT(aril_optim_parameters(o)->n, ALL + 1);
+    for (int i = 0; i < ALL; i++) aril_release(p[i]);
+    aril_release(more[0]);
+    aril_release(last);
     aril_optim_free(o);
     free(p);
     free(text);

@@ -158,8 +158,18 @@ static void both_outputs(aril__call *c, int ndim, const int64_t *dim)
     }
 }
 
+static aril_status check_axis(const aril__call *c)
+{
+    int64_t axis = ((const struct sort_attrs *)c->attrs)->axis[0];
+    int ndim = c->in[0]->ndim;
+    if (axis >= 0 && axis < (ndim ? ndim : 1)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_INDEX, "%s: axis %lld is out of range for %d dimensions",
+                      c->op->name, (long long)axis, ndim);
+}
+
 static aril_status sort_infer(aril__call *c)
 {
+    if (check_axis(c) < 0) return ARIL_ERR_INDEX;
     both_outputs(c, c->in[0]->ndim, c->in[0]->dim);
     return ARIL_OK;
 }
@@ -168,6 +178,7 @@ static aril_status topk_infer(aril__call *c)
 {
     const struct sort_attrs *a = c->attrs;
     const aril_tensor *x = c->in[0];
+    if (check_axis(c) < 0) return ARIL_ERR_INDEX;
     int64_t n = x->ndim ? x->dim[a->axis[0]] : 1;
     if (a->k[0] < (x->ndim ? 0 : 1) || (n >= 0 && a->k[0] > n)) {
         char text[ARIL__SHAPE_TEXT];
@@ -184,6 +195,7 @@ static aril_status one_infer(aril__call *c)
 {
     const struct sort_attrs *a = c->attrs;
     const aril_tensor *x = c->in[0];
+    if (check_axis(c) < 0) return ARIL_ERR_INDEX;
     int64_t dim[ARIL_MAX_DIMS], n = x->ndim ? x->dim[a->axis[0]] : 1;
     int ndim = 0;
     char text[ARIL__SHAPE_TEXT];
