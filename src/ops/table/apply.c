@@ -351,7 +351,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
     const aril__op *op = c->op;
     aril_status s = ARIL_OK;
     int n_out = op->n_out;
-    bool late = !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op);
+    bool late = !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op, c->type);
     for (int i = 0; i < n_out; i++) {
         int kind = op->out[i];
         out[i] = NULL;

@@ -104,7 +104,7 @@ static aril_status add_row(int kind, const aril__op *op, const aril__row *row, b
     int at = behind ? old->n_all : old->n;
     l->n = old->n + !behind;
     l->n_all = old->n_all + 1;
-    l->prepares = old->prepares || (!behind && row->prepare);
+    l->prepares = old->prepares | (!behind && row->prepare ? row->dtypes : 0);
     memcpy(l->at, old->at, (size_t)at * sizeof *l->at);
     l->at[at] = row;
     memcpy(l->at + at + 1, old->at + at, (size_t)(old->n_all - at) * sizeof *l->at);
@@ -174,9 +174,9 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
     return l->n_all;
 }
 
-bool aril__rows_prepare(const aril__device *d, const aril__op *op)
+bool aril__rows_prepare(const aril__device *d, const aril__op *op, aril_dtype type)
 {
-    return rows_now(d->id.kind, aril__op_number(op))->prepares;
+    return rows_now(d->id.kind, aril__op_number(op))->prepares >> type & 1;
 }
 
 void aril__rows_shutdown(void)
@@ -379,7 +379,7 @@ aril_status aril__dispatch(aril__run *r)
                      !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
         return run_row(first, r, NULL);
     }
-    if (!rows->prepares && (aril__force_row < 0 || rows->n_all == rows->n))
+    if (!(rows->prepares >> r->type & 1) && (aril__force_row < 0 || rows->n_all == rows->n))
         return dispatch_plainly(r, rows);
     aril__thread *th = aril__self();
     aril__taken taken = aril__choice_take(th, r);

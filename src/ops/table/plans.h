@@ -11,9 +11,9 @@
 /* The rows of one op on one kind of device, fastest first. A list never changes once other threads
  * can see it: adding a row publishes a new one. */
 typedef struct aril__row_list {
-    int n;         /* before the reference */
-    int n_all;     /* including those behind it, which are tried only if a row is forced */
-    bool prepares; /* one of the first n depends on more than the dtype */
+    int n;             /* before the reference */
+    int n_all;         /* including those behind it, which are tried only if a row is forced */
+    uint32_t prepares; /* dtypes for which one of the first n depends on more than the dtype */
     const aril__row *at[];
 } aril__row_list;
 
