@@ -24,7 +24,8 @@ aril_status aril__rows_register_behind(int kind, const aril__row *rows, int n);
  * their number and writes the first `n` to `to`. *n_default: how many precede the reference. */
 int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int *n_default);
 
-/* Whether rows of the device have plans for the op in that dtype, which may give its results an order. */
+/* Whether rows of the device have plans for the op in that dtype, which may give its results an
+ * order. */
 bool aril__rows_prepare(const aril__device *d, const aril__op *op, aril_dtype type);
 
 /* The size of a reserve: `bytes`, rounded up, plus the number of its format. So the shape of a
