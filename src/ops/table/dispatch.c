@@ -287,9 +287,8 @@ static inline aril_status run_row(const aril__row *row, aril__run *r, const aril
     r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
     bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->n_out && r->out[0] == r->in[0];
-    if (row->strided && native >> r->type & 1 && !plan && !r->late && !r->op->index_in &&
-        !overlaid && !aril__fault_armed && (!row->workspace || !row->workspace(r)))
-        return row->run(r);
+    if (row->strided && native >> r->type & 1 && !plan && !r->late && !r->op->index_in && !overlaid)
+        return aril__launch(&k, r);
     return aril__run_staged(&k, r);
 }
 

@@ -209,11 +209,6 @@ static aril_status stage_outputs(staging *g)
     return ARIL_OK;
 }
 
-aril_status aril__copy_back(aril_tensor *to, aril_tensor *from)
-{
-    return aril__copy_across(to, from);
-}
-
 /* A result that the kernel allocated in the staged dtype; the caller gets a reference. */
 static aril_status take_result(const staging *g, int i)
 {
@@ -231,35 +226,18 @@ static aril_status return_results(const staging *g)
     aril_status s = ARIL_OK;
     for (int i = 0; i < r->n_out && s == ARIL_OK; i++)
         if (g->out[i] != r->out[i])
-            s = r->out[i] ? aril__copy_back(r->out[i], g->out[i]) : take_result(g, i);
+            s = r->out[i] ? aril__copy_across(r->out[i], g->out[i]) : take_result(g, i);
     for (int i = 0; i < r->n_in && s == ARIL_OK && r->op->writes; i++)
         if (g->in[i] != r->in[i] && aril__changes(r->op, i))
-            s = aril__copy_back(r->in[i], g->in[i]);
+            s = aril__copy_across(r->in[i], g->in[i]);
     return s;
 }
 
-static aril__cold aril_status run_closed(const aril__kernel *k, aril__run *r)
+aril_status aril__run_watched(const aril__kernel *k, aril__run *r)
 {
     bool before = aril__allocations_close(r->op->name, k->name);
     aril_status s = k->run(r);
     aril__allocations_reopen(before);
-    return s;
-}
-
-static inline aril_status run_now(const aril__kernel *k, aril__run *r)
-{
-    return aril__unlikely(aril__fault_armed) ? run_closed(k, r) : k->run(r);
-}
-
-/* Runs a kernel whose operands are ready. */
-static inline aril_status launch(const aril__kernel *k, aril__run *r)
-{
-    size_t bytes = k->plan ? k->plan->workspace : k->workspace ? k->workspace(r) : 0;
-    if (aril__likely(!bytes)) return run_now(k, r);
-    if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
-    r->workspace_bytes = bytes;
-    aril_status s = run_now(k, r);
-    aril__device_free(r->device, r->workspace, bytes);
     return s;
 }
 
@@ -270,7 +248,7 @@ static aril_status run_converted(staging *g)
     staged.in = g->in;
     staged.out = g->out;
     staged.type = g->type;
-    aril_status s = launch(g->k, &staged);
+    aril_status s = aril__launch(g->k, &staged);
     if (s == ARIL_OK) return return_results(g);
     for (int i = 0; i < g->r->n_out; i++)
         if (!g->r->out[i] && g->out[i]) /* allocated before the kernel failed */
@@ -287,8 +265,8 @@ aril_status aril__run_staged(const aril__kernel *k, aril__run *r)
         aril_status s = k->plan ? allocate_as_planned(r, k->plan) : aril__run_allocate(r);
         if (s < 0) return s;
     }
-    if (aril__likely(is_ready(&g))) return launch(k, r);
-    if (r->n_in > FEW && g.type == r->type && k->strided) return launch(k, r);
+    if (aril__likely(is_ready(&g))) return aril__launch(k, r);
+    if (r->n_in > FEW && g.type == r->type && k->strided) return aril__launch(k, r);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;

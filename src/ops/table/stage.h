@@ -3,6 +3,7 @@
 #ifndef ARIL_OPS_STAGE_H
 #define ARIL_OPS_STAGE_H
 
+#include "core/memory.h"
 #include "ops/table/rows.h"
 
 /* A kernel, and what it asks for. */
@@ -15,6 +16,26 @@ typedef struct aril__kernel {
     bool strided;                           /* takes operands of any order */
 } aril__kernel;
 
+/* Runs a kernel while a test watches the allocator. */
+aril__cold aril_status aril__run_watched(const aril__kernel *k, aril__run *r);
+
+static inline aril_status aril__run_ready(const aril__kernel *k, aril__run *r)
+{
+    return aril__unlikely(aril__fault_armed) ? aril__run_watched(k, r) : k->run(r);
+}
+
+/* Runs a kernel whose operands are ready: with the workspace it asks for. */
+static inline aril_status aril__launch(const aril__kernel *k, aril__run *r)
+{
+    size_t bytes = k->plan ? k->plan->workspace : k->workspace ? k->workspace(r) : 0;
+    if (aril__likely(!bytes)) return aril__run_ready(k, r);
+    if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
+    r->workspace_bytes = bytes;
+    aril_status s = aril__run_ready(k, r);
+    aril__device_free(r->device, r->workspace, bytes);
+    return s;
+}
+
 /* Runs a kernel: allocates results that have no memory yet, in the order that its plan gives (else
  * the op's default), converts the other operands to the dtype and order it asks for, and copies
  * back. Temporaries belong to a separate scope. */
@@ -22,9 +43,5 @@ aril_status aril__run_staged(const aril__kernel *k, aril__run *r);
 
 /* Gives memory to results that have none, in the order that their headers say. */
 aril_status aril__run_allocate(aril__run *r);
-
-/* Copies a result that was computed in other memory, strides or dtype to where it belongs, on the
- * same device. Needs no memory. */
-aril_status aril__copy_back(aril_tensor *to, aril_tensor *from);
 
 #endif

@@ -213,7 +213,7 @@ static aril_status run_direct(aril__run *r, char *memory, aril_status (*kernel)(
     copied.in = in;
     aril_status s = kernel(&copied);
     for (int i = 0; i < r->n_in && s == ARIL_OK; i++)
-        if (in[i] != r->in[i] && aril__changes(r->op, i)) s = aril__copy_back(r->in[i], in[i]);
+        if (in[i] != r->in[i] && aril__changes(r->op, i)) s = aril__copy_across(r->in[i], in[i]);
     return s;
 }
 
