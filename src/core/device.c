@@ -335,7 +335,7 @@ static void *alloc_in_pool(aril__device *d, size_t bytes, size_t *size)
     return p;
 }
 
-static aril__cold void free_in_pool(aril__device *d, void *p, size_t bytes)
+static void free_in_pool(aril__device *d, void *p, size_t bytes)
 {
     pthread_mutex_lock(&d->lock);
     d->stats.live -= (int64_t)bytes;

@@ -55,11 +55,11 @@ static bool grow(void **at, size_t *cap, size_t needed, size_t size)
 static int64_t add(aril__sizes *s, const char *name, uint64_t hash, int n, const int64_t *key)
 {
     void *entries = s->entries, *words = s->words;
-    bool room = s->n < MAX_UNKNOWN && grow(&entries, &s->cap, s->n + 1, sizeof *s->entries);
+    bool fits = s->n < MAX_UNKNOWN && grow(&entries, &s->cap, s->n + 1, sizeof *s->entries);
     s->entries = entries;
-    room = room && grow(&words, &s->cap_words, s->n_words + (size_t)n, sizeof *s->words);
+    fits = fits && grow(&words, &s->cap_words, s->n_words + (size_t)n, sizeof *s->words);
     s->words = words;
-    if (!room) return -1;
+    if (!fits) return -1;
     aril__size_entry *e = &s->entries[s->n];
     *e = (aril__size_entry){ .hash = hash, .at = s->n_words, .n_key = n };
     if (name) snprintf(e->name, sizeof e->name, "%s", name);

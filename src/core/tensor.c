@@ -146,7 +146,7 @@ aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
     if (aril__unlikely(!a)) return NULL;
     memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
-    a->u.device = aril__place(t);
+    a->u.device = aril__tensor_device(t);
     return a;
 }
 
@@ -272,13 +272,13 @@ const char *aril_tensor_error(const aril_tensor *t)
 
 enum { DEVICE_SHIFT = 32, INDEX_SHIFT = 8 };
 
-void aril__symbolic_place(aril_tensor *t, const aril__device *device)
+void aril__symbolic_set_device(aril_tensor *t, const aril__device *device)
 {
     int64_t at = device->id.kind | (int64_t)device->id.index << INDEX_SHIFT;
     t->offset = (int64_t)(uint32_t)t->offset | at << DEVICE_SHIFT;
 }
 
-aril__device *aril__place(const aril_tensor *t)
+aril__device *aril__tensor_device(const aril_tensor *t)
 {
     if (t->storage) return t->storage->device;
     if (t->flags & ARIL__SHAPE_ONLY) return t->u.device;
@@ -320,7 +320,7 @@ int64_t aril_numel(const aril_tensor *t)
 
 aril_device aril_device_of(const aril_tensor *t)
 {
-    aril__device *d = is_there("device_of", t) ? aril__place(t) : NULL;
+    aril__device *d = is_there("device_of", t) ? aril__tensor_device(t) : NULL;
     return d ? d->id : aril_cpu();
 }
 

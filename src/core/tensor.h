@@ -208,10 +208,10 @@ static inline void *aril__ptr_or_null(const aril_tensor *t)
 }
 
 /* The device of a tensor, also of a symbolic one; NULL if a shape-only one has none. */
-aril__device *aril__place(const aril_tensor *t);
+aril__device *aril__tensor_device(const aril_tensor *t);
 
 /* Where the value of a symbolic tensor will be. */
-void aril__symbolic_place(aril_tensor *t, const aril__device *device);
+void aril__symbolic_set_device(aril_tensor *t, const aril__device *device);
 
 /* aril__is_dense for unknown sizes: in the order of their dimensions, without gaps. */
 bool aril__is_dense_unknown(const aril_tensor *t);

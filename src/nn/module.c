@@ -485,7 +485,7 @@ static void make_build_lock(void)
 static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
 {
     aril__thread *th = aril__self();
-    if (!m->placed && aril__place(in[0])) m->device = aril_device_of(in[0]);
+    if (!m->placed && aril__tensor_device(in[0])) m->device = aril_device_of(in[0]);
     ARIL_SCOPE;
     ARIL__PLAIN;
     const aril__error *before = th->last_error;

@@ -407,8 +407,8 @@ TEST(sizes_in_attributes_are_those_of_the_run)
         aril_tensor *x = recorder_input(r, ARIL_SHAPE(-1, -1, D), ARIL_F32);
         recorder_begin(r);
         int64_t n = aril_size(x, 0), t = aril_size(x, 1);
-        aril_tensor *place = aril_arange(0, t, 1, ARIL_I64, aril_cpu());
-        y = aril_add(x, aril_index_select(table, place, 0));
+        aril_tensor *positions = aril_arange(0, t, 1, ARIL_I64, aril_cpu());
+        y = aril_add(x, aril_index_select(table, positions, 0));
         y = aril_mul(y, aril_expand(aril_ones(ARIL_SHAPE(t, 1), ARIL_F32, aril_cpu()),
                                     ARIL_SHAPE(n, t, D)));
         y = aril_escape(aril_reshape(aril_transpose(y, 0, 1), ARIL_SHAPE(t, n, 2, D / 2)));

@@ -18,7 +18,7 @@ typedef struct case_ {
     aril_module *module;
     int n_out; /* results that enter the loss */
     aril_shape in[MAX_IN];
-    int64_t least; /* added to lengths in runs */
+    int64_t extra; /* added to lengths in runs */
 } case_;
 
 static const int64_t sizes[RUNS][3] = { { 2, 5, 3 }, { 3, 7, 4 }, { 1, 4, 6 }, { 4, 1, 2 } };
@@ -57,7 +57,7 @@ static void replay(const case_ *c, recorder *r, const int64_t *of, int n, aril_t
     aril_tensor *in[MAX_IN], *want[MAX_VALUES], *got[MAX_VALUES];
     int n_in = count_inputs(c);
     for (int i = 0; i < n_in; i++) {
-        const int64_t real[3] = { of[0], of[1] + c->least, of[2] + c->least };
+        const int64_t real[3] = { of[0], of[1] + c->extra, of[2] + c->extra };
         in[i] = aril_randn(sized(c->in[i], real), ARIL_F32, aril_cpu());
     }
     CHECK_MSG(recorder_values(r, (aril_list){ n_in, in }, (aril_list){ n, symbols }, got) ==
@@ -186,5 +186,5 @@ TEST(convolution_networks_replay_with_other_batches_and_sizes)
                    .module = net,
                    .n_out = 1,
                    .in = { ARIL_SHAPE(N, 2, L, S) },
-                   .least = 8 });
+                   .extra = 8 });
 }

@@ -175,7 +175,7 @@ static aril_tensor *packed(aril__thread *th, aril_tensor *t)
 }
 
 /* A tensor in host memory with the elements of `t`; poison on failure. */
-static aril_tensor *fetch(aril__thread *th, aril_tensor *t)
+static aril_tensor *to_host(aril__thread *th, aril_tensor *t)
 {
     aril_tensor *from = aril__is_packed(t) ? t : packed(th, t);
     if (aril__is_poison(from)) return from;
@@ -247,7 +247,7 @@ static aril_status copy_within(aril__thread *th, aril_tensor *dst, aril_tensor *
         return aril__device_move(dst->storage->device, aril__ptr(dst), aril__ptr(src),
                                  bytes_of(src));
     if (copy_by_row(dst, src, &s)) return s;
-    aril_tensor *h = fetch(th, src);
+    aril_tensor *h = to_host(th, src);
     return aril__is_poison(h) ? aril_tensor_status(h) : put(th, dst, h);
 }
 
@@ -271,7 +271,7 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
         if (is_plain(dst, p))
             return aril__device_copy_from(to, aril__ptr(dst), from, aril__ptr(p), bytes_of(p));
     }
-    aril_tensor *h = fetch(th, src);
+    aril_tensor *h = to_host(th, src);
     if (aril__is_poison(h)) return aril_tensor_status(h);
     if (!on_host(dst)) return put(th, dst, h);
     aril__copy_elements(dst, h);

@@ -117,12 +117,6 @@ static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
         return aril__fail(ARIL_ERR_DTYPE, "%s_: a result of dtype %s cannot be stored in %s",
                           c->op->name, aril__dtypes[o->dtype].name, aril__dtypes[to].name);
     if (aril__unlikely(!aril__is_dense(dest) && aril__overlaps(dest))) return shared_memory(c->op);
-    if (aril__unlikely(dest->storage && dest->storage->device != c->device) &&
-        !(c->op->flags & ANYWHERE))
-        return aril__fail(ARIL_ERR_DEVICE,
-                          "%s_: the result is on %s, but the destination on %s; use aril_copy_",
-                          c->op->name, aril_device_name(c->device->id, a, sizeof a),
-                          aril_device_name(dest->storage->device->id, b, sizeof b));
     return ARIL_OK;
 }
 
@@ -318,12 +312,12 @@ aril__tracer *aril__trace(aril__tracer *t)
 }
 
 /* The device of a call with symbolic inputs; another one if they are on two. */
-static aril__cold aril__device *place_symbolic(aril__call *c)
+static aril__cold aril__device *device_of_symbols(aril__call *c)
 {
     aril__device *other = NULL;
     for (int i = 0; i < c->n_in; i++) {
         if (!c->in[i] || !(c->in[i]->flags & ARIL__SYMBOLIC)) continue;
-        aril__device *d = aril__place(c->in[i]);
+        aril__device *d = aril__tensor_device(c->in[i]);
         if (!c->device)
             c->device = d;
         else if (d != c->device)
@@ -532,7 +526,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
-    if (aril__unlikely(flags & ARIL__SYMBOLIC) && !other) other = place_symbolic(&c);
+    if (aril__unlikely(flags & ARIL__SYMBOLIC) && !other) other = device_of_symbols(&c);
     if (aril__unlikely(other)) return devices_differ(op, c.device, other, out);
     if (aril__unlikely(!c.device)) c.device = device_of_call(like, dest, flags);
     if (aril__unlikely(th->mode.autocast) && !dest && aril__cast_applies(th, &c))

@@ -144,9 +144,9 @@ aril_guard aril__cast_as(unsigned class_, int n, aril_tensor **const *arg)
 {
     aril__thread *th = aril__self();
     if (aril__likely(!th->mode.autocast)) return (aril_guard){ UINT32_MAX };
-    enum { MOST = 4 };
-    ARIL_ASSERT(n <= MOST);
-    aril_tensor *in[MOST];
+    enum { MAX_ARGS = 4 };
+    ARIL_ASSERT(n <= MAX_ARGS);
+    aril_tensor *in[MAX_ARGS];
     for (int i = 0; i < n; i++) in[i] = *arg[i];
     aril_dtype low = aril__autocast_dtype(&th->mode, kind_of(n, in)), to;
     bool casts = choose(class_, low, n, in, &to);

@@ -16,7 +16,7 @@ static aril_tensor *symbolic(aril__thread *th, aril_dtype dtype, int ndim, const
     if (!t) return NULL;
     t->flags = ARIL__SYMBOLIC;
     t->u.symbol = symbol;
-    aril__symbolic_place(t, device);
+    aril__symbolic_set_device(t, device);
     return t;
 }
 
@@ -36,7 +36,7 @@ aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, co
 aril_tensor *aril__symbolic_like(aril__thread *th, const aril_tensor *like, const int64_t *dim,
                                  void *symbol)
 {
-    const aril__device *device = aril__place(like);
+    const aril__device *device = aril__tensor_device(like);
     aril_tensor *t = symbolic(th, (aril_dtype)like->dtype, like->ndim, dim,
                               device ? device : aril__cpu_device, symbol);
     if (t) take_order(t, like);
@@ -120,9 +120,9 @@ static int describe(const aril__call *c, int64_t *key)
 void aril__symbolic_sizes(aril__thread *th, aril__call *c)
 {
     if (!any_anonymous(c)) return;
-    size_t room = 5 + c->op->attr_size / sizeof(int64_t) +
-                  (size_t)c->n_in * (1 + ARIL_MAX_DIMS); /* attributes are words */
-    int64_t *key = c->op->flags & DYNAMIC ? NULL : aril__malloc(room * sizeof *key);
+    size_t words = 5 + c->op->attr_size / sizeof(int64_t) +
+                   (size_t)c->n_in * (1 + ARIL_MAX_DIMS); /* attributes are words */
+    int64_t *key = c->op->flags & DYNAMIC ? NULL : aril__malloc(words * sizeof *key);
     int n = key ? describe(c, key) : 0;
     for (int i = 0; i < c->op->n_out; i++)
         for (int d = 0; d < inferred(c, i); d++) {

@@ -182,8 +182,8 @@ TEST(results_do_not_depend_on_threads)
 TEST(channels_last_is_kept)
 {
     ARIL_SCOPE;
-    aril_tensor *lying = f32(ARIL_SHAPE(2, 5, 4, 6), 0); /* [N,H,W,C] */
-    aril_tensor *x = aril_permute(lying, ARIL_AXES(0, 3, 1, 2));
+    aril_tensor *last = f32(ARIL_SHAPE(2, 5, 4, 6), 0); /* [N,H,W,C] */
+    aril_tensor *x = aril_permute(last, ARIL_AXES(0, 3, 1, 2));
     aril_tensor *w = aril_parameter(f32(ARIL_SHAPE(6), 1)), *g[2][2];
     aril_tensor *leaf = aril_parameter(x), *flat = aril_parameter(aril_contiguous(x));
     for (int k = 0; k < 4; k++) {

@@ -329,9 +329,9 @@ TEST(gradients_reach_f32_leaves)
     for (int i = 0; i < 2; i++) {
         aril_tensor *g = aril_grad(leaf[i]);
         CHECK_INT(aril_dtype_of(g), ARIL_F32);
-        double most = aril_item(aril_amax(aril_abs(exact[i]), ARIL_ALL));
+        double largest = aril_item(aril_amax(aril_abs(exact[i]), ARIL_ALL));
         double off = aril_item(aril_amax(aril_abs(aril_sub(g, exact[i])), ARIL_ALL));
-        CHECK(off > 0 && off < most / 50);
+        CHECK(off > 0 && off < largest / 50);
     }
     aril_release(w);
     aril_release(b);

@@ -181,7 +181,7 @@ const char *aril__cpu_pad_grad_last_prepare(const aril__run *r, aril__plan *plan
 }
 
 /* Axis k in memory order: samples, spatial axes, channels. */
-static int lying_axis(int k, int ndim)
+static int axis_in_memory(int k, int ndim)
 {
     return k == 0 ? 0 : k == ndim - 1 ? 1 : k + 1;
 }
@@ -190,35 +190,35 @@ static aril_tensor in_memory_order(const aril_tensor *t)
 {
     aril_tensor to = *t;
     for (int k = 0; k < t->ndim; k++) {
-        to.dim[k] = t->dim[lying_axis(k, t->ndim)];
-        to.stride[k] = t->stride[lying_axis(k, t->ndim)];
+        to.dim[k] = t->dim[axis_in_memory(k, t->ndim)];
+        to.stride[k] = t->stride[axis_in_memory(k, t->ndim)];
     }
     return to;
 }
 
-static aril_status run_lying(aril__run *r, aril_status (*pad)(aril__run *r))
+static aril_status run_in_memory_order(aril__run *r, aril_status (*pad)(aril__run *r))
 {
     const struct pad_attrs *a = r->attrs;
     struct pad_attrs moved = *a;
     int n = r->out[0]->ndim;
     for (int k = 0; k < n; k++) {
-        moved.before[k] = a->before[lying_axis(k, n)];
-        moved.after[k] = a->after[lying_axis(k, n)];
+        moved.before[k] = a->before[axis_in_memory(k, n)];
+        moved.after[k] = a->after[axis_in_memory(k, n)];
     }
     aril_tensor in = in_memory_order(r->in[0]), out = in_memory_order(r->out[0]);
-    aril__run lying = *r;
-    lying.attrs = &moved;
-    lying.in = (aril_tensor *[]){ &in, NULL };
-    lying.out = (aril_tensor *[]){ &out };
-    return pad(&lying);
+    aril__run ordered = *r;
+    ordered.attrs = &moved;
+    ordered.in = (aril_tensor *[]){ &in, NULL };
+    ordered.out = (aril_tensor *[]){ &out };
+    return pad(&ordered);
 }
 
 aril_status aril__cpu_pad_last(aril__run *r)
 {
-    return run_lying(r, aril__cpu_pad);
+    return run_in_memory_order(r, aril__cpu_pad);
 }
 
 aril_status aril__cpu_pad_grad_last(aril__run *r)
 {
-    return run_lying(r, aril__cpu_pad_grad);
+    return run_in_memory_order(r, aril__cpu_pad_grad);
 }
