@@ -243,18 +243,35 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
     return aril_tensor_status(*start);
 }
 
-/* The initial gradient leaves its scope before the walk begins, which then has the only
- * reference. */
+/* True for the usual loss: one number in host memory. */
+static bool is_plain_loss(const aril__thread *th, const aril_tensor *t)
+{
+    return t && t->numel == 1 && t->node && !t->view && t->storage && !th->tracer &&
+           t->storage->device->host_memory && !(t->flags & ARIL__POISON);
+}
+
+/* A new tensor like `t`, which has one element, with the value 1; NULL when out of memory. */
+static aril_tensor *one_like(aril__thread *th, const aril_tensor *t)
+{
+    aril_tensor *one = aril__tensor_new_like(th, t, (aril_dtype)t->dtype);
+    if (one) aril__dtypes[t->dtype].store[ARIL__C_F64](aril__base(one), 0, 1, &(double){ 1 }, 1);
+    return one;
+}
+
+/* The walk takes over the initial gradient, which no scope owns any more. */
 static aril_status backward(aril_tensor *t, aril_tensor *grad, bool scalar, aril_grad_opts opts)
 {
+    aril__thread *th = aril__self();
     aril_tensor *start;
+    if (aril__likely(!grad && is_plain_loss(th, t))) {
+        start = one_like(th, t);
+        return start ? aril__backward_from(t, start, opts) : ARIL_ERR_MEMORY;
+    }
     aril_guard scope = aril_scope_begin();
     aril_status s = start_from("backward", t, grad, scalar, &start);
     if (s == ARIL_OK) aril__tensor_keep(start);
     aril_guard_end(&scope);
-    if (s < 0) return s;
-    ARIL_SCOPE;
-    return aril__backward_from(t, start, opts);
+    return s < 0 ? s : aril__backward_from(t, start, opts);
 }
 
 aril_status aril_backward_with(aril_tensor *t, aril_tensor *grad, aril_grad_opts opts)

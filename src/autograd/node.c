@@ -38,7 +38,10 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
     n->next = NULL;
     atomic_init(&n->busy, 0);
     n->mark = 0;
-    for (int i = 0; i < n_out; i++) n->grad[i] = NULL;
+    if (aril__likely(n_out == 1)) /* most have one: no call of memset */
+        n->grad[0] = NULL;
+    else
+        for (int i = 0; i < n_out; i++) n->grad[i] = NULL;
     return n;
 }
 

@@ -29,25 +29,13 @@ static bool differs(const aril_tensor *a, const aril_tensor *b)
 /* A second header over the same memory with the same node, and no view. */
 static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
 {
-    aril_tensor *a = aril__new_header(th);
-    if (aril__unlikely(!a)) {
-        aril__fail(ARIL_ERR_MEMORY, "out of memory for a tensor header");
-        return NULL;
-    }
-    atomic_init(&a->refs, 1);
-    a->dtype = t->dtype;
-    a->ndim = t->ndim;
+    aril_tensor *a = aril__tensor_header_like(th, t, (aril_dtype)t->dtype);
+    if (aril__unlikely(!a)) return NULL;
     a->flags = t->flags;
-    a->slot = UINT32_MAX;
     a->node_out = t->node_out;
-    a->numel = t->numel;
     a->storage = t->storage;
     a->offset = t->offset;
     a->node = t->node ? aril__node_keep(t->node) : NULL;
-    a->view = NULL;
-    a->u.error = NULL;
-    memcpy(a->dim, t->dim, sizeof a->dim);
-    memcpy(a->stride, t->stride, sizeof a->stride);
     if (a->storage) atomic_fetch_add_explicit(&a->storage->refs, 1, memory_order_relaxed);
     return a;
 }
@@ -152,10 +140,11 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
         if (aril__unlikely(!n)) return ARIL_ERR_MEMORY;
         uint64_t sequence = th->sequence;
         for (int i = 0; i < n_in; i++) {
-            n->edge[i].node = input_wants(op, i, in[i]) ? aril__node_keep(in[i]->node) : NULL;
-            n->edge[i].out = n->edge[i].node ? in[i]->node_out : 0;
-            if (n->edge[i].node && n->edge[i].node->sequence > sequence)
-                sequence = n->edge[i].node->sequence;
+            n->edge[i] = (aril__edge){ 0 };
+            if (!input_wants(op, i, in[i])) continue;
+            aril__node *to = aril__node_keep(in[i]->node);
+            n->edge[i] = (aril__edge){ to, in[i]->node_out };
+            if (to->sequence > sequence) sequence = to->sequence;
         }
         th->sequence = n->sequence = sequence + 1;
         if (attrs && n->attrs) memcpy(n->attrs, attrs, op->attr_size);
@@ -165,14 +154,22 @@ static aril_status record(aril__thread *th, const aril__op *op, int n_in, aril_t
             return ARIL_ERR_MEMORY;
         }
     }
+    bool handed_over = !n; /* the reference to n */
     for (int i = 0; i < n_out; i++) {
         if (!out[i] || ARIL__IS_WRITE(op->out[i])) continue;
-        if (n && aril__is_float((aril_dtype)out[i]->dtype))
-            aril__bind(th, out[i], n, (uint32_t)i);
-        else if (i == 0 && dest)
+        if (n && aril__is_float((aril_dtype)out[i]->dtype)) {
+            if (handed_over || out[i]->node) {
+                aril__bind(th, out[i], n, (uint32_t)i);
+                continue;
+            }
+            out[i]->node = n;
+            out[i]->node_out = (uint32_t)i;
+            handed_over = true;
+        } else if (i == 0 && dest) {
             aril__bind(th, dest, NULL, 0);
+        }
     }
-    if (n) aril__node_release(th, n);
+    if (!handed_over) aril__node_release(th, n);
     return dest && dest->view ? propagate_to_bases(th, dest) : ARIL_OK;
 }
 

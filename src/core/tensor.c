@@ -62,7 +62,8 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
     aril__slab_free(&th->slab, s, sizeof *s);
 }
 
-aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim)
+/* A header without shape. */
+static inline aril_tensor *new_header(aril__thread *th, aril_dtype dtype, int ndim)
 {
     aril_tensor *t = aril__new_header(th);
     if (aril__unlikely(!t)) {
@@ -80,6 +81,13 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
     t->node = NULL;
     t->view = NULL;
     t->u.error = NULL;
+    return t;
+}
+
+aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim)
+{
+    aril_tensor *t = new_header(th, dtype, ndim);
+    if (aril__unlikely(!t)) return NULL;
     int64_t step = 1, count = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         int64_t d = dim[i];
@@ -108,24 +116,41 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
     return t;
 }
 
+aril_tensor *aril__tensor_header_like(aril__thread *th, const aril_tensor *t, aril_dtype dtype)
+{
+    aril_tensor *a = new_header(th, dtype, t->ndim);
+    if (aril__unlikely(!a)) return NULL;
+    a->numel = t->numel;
+    memcpy(a->dim, t->dim, sizeof a->dim); /* of a fixed size: quicker than to count */
+    memcpy(a->stride, t->stride, sizeof a->stride);
+    return a;
+}
+
+/* Gives memory to a new header; frees it on failure. */
+static inline aril_tensor *with_memory(aril__thread *th, aril_tensor *t, aril__device *device)
+{
+    if (aril__unlikely(!t)) return NULL;
+    t->storage = aril__storage_new(th, device, aril__dtype_bytes((aril_dtype)t->dtype, t->numel));
+    if (aril__likely(t->storage != NULL)) return t;
+    aril__tensor_free(th, t);
+    return NULL;
+}
+
+aril_tensor *aril__tensor_new_like(aril__thread *th, const aril_tensor *t, aril_dtype dtype)
+{
+    return with_memory(th, aril__tensor_header_like(th, t, dtype), t->storage->device);
+}
+
 aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
                               aril__device *device)
 {
-    aril_tensor *t = aril__tensor_header(th, dtype, ndim, dim);
-    if (aril__unlikely(!t)) return NULL;
-    t->storage = aril__storage_new(th, device, aril__dtype_bytes(dtype, t->numel));
-    if (aril__unlikely(!t->storage)) {
-        aril__tensor_free(th, t);
-        return NULL;
-    }
-    return t;
+    return with_memory(th, aril__tensor_header(th, dtype, ndim, dim), device);
 }
 
 aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
 {
-    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    aril_tensor *a = aril__tensor_header_like(th, t, (aril_dtype)t->dtype);
     if (aril__unlikely(!a)) return NULL;
-    memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->offset = t->offset;
     a->flags = t->flags & (ARIL__WEAK | ARIL__NUMBER | ARIL__CHANNELS_LAST | ARIL__INFERENCE |
                            ARIL__SHAPE_ONLY | ARIL__SYMBOLIC);
@@ -142,9 +167,8 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
 
 aril_tensor *aril__tensor_shape_only(aril__thread *th, const aril_tensor *t)
 {
-    aril_tensor *a = aril__tensor_header(th, (aril_dtype)t->dtype, t->ndim, t->dim);
+    aril_tensor *a = aril__tensor_header_like(th, t, (aril_dtype)t->dtype);
     if (aril__unlikely(!a)) return NULL;
-    memcpy(a->stride, t->stride, t->ndim * sizeof *t->stride);
     a->flags = (uint16_t)(ARIL__SHAPE_ONLY | (t->flags & ARIL__CHANNELS_LAST));
     a->u.device = aril__tensor_device(t);
     return a;

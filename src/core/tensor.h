@@ -112,6 +112,12 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
 aril_tensor *aril__tensor_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
                               aril__device *device);
 
+/* A header with the shape and strides of `t`, and nothing else of it. */
+aril_tensor *aril__tensor_header_like(aril__thread *th, const aril_tensor *t, aril_dtype dtype);
+
+/* The same with fresh memory on the device of `t`, which is contiguous. */
+aril_tensor *aril__tensor_new_like(aril__thread *th, const aril_tensor *t, aril_dtype dtype);
+
 /* A second header over the same memory, without gradient or view; of a symbolic tensor, one for the
  * same value of the graph. */
 aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t);

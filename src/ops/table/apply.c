@@ -572,6 +572,90 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     return ARIL_OK;
 }
 
+/* ---- the short way ----
+ *
+ * Most calls are alike: an elementwise op of contiguous tensors of one floating-point dtype, shape
+ * and device. They answer most questions of apply_now by themselves, and skip them. Results and
+ * errors are the same. */
+
+/* Whether nothing changes or watches what ops do on this thread. */
+static inline bool is_ordinary(const aril__thread *th)
+{
+    const aril__mode *m = &th->mode;
+    return !th->tracer && !m->autocast && !m->anomaly && !m->inference && aril__force_row < 0 &&
+           !aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER);
+}
+
+static inline bool is_ordinary_value(const aril_tensor *t)
+{
+    return !(t->flags & ~(unsigned)(ARIL__IMMORTAL | ARIL__INFERENCE)) && !t->view;
+}
+
+/* Whether all inputs have the dtype, shape, strides and device of the first, which is contiguous.
+ * *graph: one of them requires a gradient. */
+static inline bool are_alike(const aril__op *op, int n, aril_tensor *const *in, bool *graph)
+{
+    const aril_tensor *first = in[0];
+    if (!first || !is_ordinary_value(first) || !aril__is_dense(first)) return false;
+    *graph = first->node != NULL;
+    for (int i = 1; i < n; i++) {
+        const aril_tensor *t = in[i];
+        if (!t) {
+            if (!(op->optional >> i & 1)) return false;
+            continue;
+        }
+        if (!is_ordinary_value(t) || t->dtype != first->dtype || t->ndim != first->ndim ||
+            t->storage->device != first->storage->device)
+            return false;
+        for (int d = 0; d < first->ndim; d++)
+            if (t->dim[d] != first->dim[d] || t->stride[d] != first->stride[d]) return false;
+        *graph |= t->node != NULL;
+    }
+    return true;
+}
+
+/* NULL, and nothing was done, if the call has to go the long way. */
+static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor *const *in,
+                                       const void *attrs)
+{
+    enum {
+        RULES = 1 << ARIL__EW_REAL | 1 << ARIL__EW_NUM | 1 << ARIL__EW_NUMX | 1 << ARIL__EW_FLT
+    };
+    const aril__formula *f = op->formula;
+    aril__thread *th = aril__self();
+    bool graph;
+    if (!f || n_in != f->arity || !(RULES >> f->rule & 1) || !is_ordinary(th) ||
+        !are_alike(op, n_in, in, &graph))
+        return NULL;
+    aril_dtype type = (aril_dtype)in[0]->dtype;
+    bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
+    const aril__row *row =
+        DT_FLOAT >> type & 1 ? aril__row_direct(in[0]->storage->device, op, type) : NULL;
+    if (!row || (wants && !op->vjp)) return NULL;
+
+    aril_tensor *y;
+    if (aril__unlikely(!aril__own_reserve(th, 1))) return aril__poison();
+    if (aril__unlikely(!(y = aril__tensor_new_like(th, in[0], type)))) return aril__poison();
+    aril__run r = { .op = op,
+                    .attrs = attrs,
+                    .n_in = n_in,
+                    .n_out = 1,
+                    .in = in,
+                    .out = &y,
+                    .alike = true,
+                    .type = type,
+                    .device = in[0]->storage->device };
+    aril_status s = row->run(&r);
+    if (aril__likely(s == ARIL_OK) && wants)
+        s = aril__tape_hook.record(th, op, n_in, in, attrs, 1, &y, NULL);
+    if (aril__unlikely(s < 0)) {
+        aril__tensor_release(th, y);
+        return aril__poison();
+    }
+    aril__own(th, y);
+    return y;
+}
+
 static inline aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in,
                                 const void *attrs, aril_tensor *dest, aril_tensor **out)
 {
@@ -590,7 +674,8 @@ aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, co
 
 aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
 {
-    aril_tensor *out[ARIL__MAX_OUT];
+    aril_tensor *out[ARIL__MAX_OUT], *y = apply_alike(op, n_in, in, attrs);
+    if (aril__likely(y != NULL)) return y;
     apply(op, n_in, in, attrs, NULL, out);
     return out[0];
 }

@@ -87,6 +87,13 @@ const aril__row_list *aril__rows_for(const aril__run *r)
     return rows_now(r->device->id.kind, aril__op_number(r->op));
 }
 
+/* The dtypes in which a row needs nothing but its operands. */
+static uint32_t direct_dtypes(const aril__op *op, const aril__row *row)
+{
+    bool plain = row->strided && !row->prepare && !row->workspace && !op->index_in;
+    return plain ? row->dtypes & (row->native ? row->native : row->dtypes) : 0;
+}
+
 /* `behind`: tried only by tests, after all others. With the lock held. */
 static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
 {
@@ -108,6 +115,7 @@ static aril_status add_row(int kind, const aril__op *op, const aril__row *row, b
     memcpy(l->at, old->at, (size_t)at * sizeof *l->at);
     l->at[at] = row;
     memcpy(l->at + at + 1, old->at + at, (size_t)(old->n_all - at) * sizeof *l->at);
+    l->direct = l->n ? direct_dtypes(op, l->at[0]) : 0;
     if (kept) {
         *kept = (struct replaced){ replaced, (aril__row_list *)(uintptr_t)old };
         replaced = kept;
@@ -177,6 +185,12 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
 bool aril__rows_prepare(const aril__device *d, const aril__op *op, aril_dtype type)
 {
     return rows_now(d->id.kind, aril__op_number(op))->prepares >> type & 1;
+}
+
+const aril__row *aril__row_direct(const aril__device *d, const aril__op *op, aril_dtype type)
+{
+    const aril__row_list *l = rows_now(d->id.kind, aril__op_number(op));
+    return l->direct >> type & 1 ? l->at[0] : NULL;
 }
 
 void aril__rows_shutdown(void)

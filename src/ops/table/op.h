@@ -84,6 +84,7 @@ typedef struct aril__run {
     aril_tensor *const *in;
     aril_tensor **out; /* NULL if the size is only known after the run: see aril__run_alloc */
     bool late;         /* results are headers without memory: the chosen row gives their order */
+    bool alike;        /* all operands are contiguous, of one shape, and the inputs of one dtype */
     aril_dtype type;
     aril__device *device;
     void *prepared;  /* created by the row's prepare */

@@ -14,6 +14,7 @@ typedef struct aril__row_list {
     int n;             /* before the reference */
     int n_all;         /* including those behind it, which are tried only if a row is forced */
     uint32_t prepares; /* dtypes for which one of the first n depends on more than the dtype */
+    uint32_t direct;   /* dtypes for which at[0] runs as it is: without plan, staging, workspace */
     const aril__row *at[];
 } aril__row_list;
 

@@ -28,6 +28,10 @@ int aril__rows_of(int kind, const aril__op *op, int n, const aril__row **to, int
  * order. */
 bool aril__rows_prepare(const aril__device *d, const aril__op *op, aril_dtype type);
 
+/* The row that runs the op in that dtype on operands of any strides without plan, staging or
+ * workspace; NULL if the one to run is not of this kind. */
+const aril__row *aril__row_direct(const aril__device *d, const aril__op *op, aril_dtype type);
+
 /* The size of a reserve: `bytes`, rounded up, plus the number of its format. So the shape of a
  * reserve says what it holds: no value has to be read from a device to find out, and copies keep
  * it. 0 without a format. */
