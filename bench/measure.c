@@ -27,6 +27,7 @@ static double time_steps(bench_run *r, int n)
     } else {
         steps(r, n);
     }
+    aril_synchronize(r->maker.device);
     return bench_now() - start;
 }
 
@@ -91,19 +92,26 @@ static double status_mb(const char *key)
     return kb / 1024;
 }
 
-double bench_memory_now(void)
+static bool is_cpu(aril_device device)
 {
-    return status_mb("VmRSS");
+    return aril_device_equal(device, aril_cpu());
 }
 
-double bench_memory_peak(void)
+double bench_memory_now(aril_device device)
 {
-    return status_mb("VmHWM");
+    return is_cpu(device) ? status_mb("VmRSS") : (double)aril_memory(device).live * 0x1p-20;
 }
 
-void bench_memory_reset(void)
+double bench_memory_peak(aril_device device)
 {
-    aril_memory_trim(aril_cpu());
+    return is_cpu(device) ? status_mb("VmHWM") : (double)aril_memory(device).peak * 0x1p-20;
+}
+
+void bench_memory_reset(aril_device device)
+{
+    aril_memory_trim(device);
+    aril_memory_reset_peak(device);
+    if (!is_cpu(device)) return;
 #ifdef __GLIBC__
     malloc_trim(0); /* return cached memory, whose reuse would not be counted */
 #endif

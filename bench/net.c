@@ -48,7 +48,8 @@ aril_tensor *bench_fill(bench_maker *m, aril_shape shape, double center, double 
     }
     /* Copy: while the program holds a pointer to a weight, Aril cannot cache a packed form of
      * it. */
-    return aril_escape(m->dtype == ARIL_F32 ? aril_copy(t) : aril_cast(t, m->dtype));
+    t = m->dtype == ARIL_F32 ? aril_copy(t) : aril_cast(t, m->dtype);
+    return aril_escape(aril_to(t, m->device));
 }
 
 aril_tensor *bench_param(bench_maker *m, aril_shape shape, double center, double scale)
@@ -174,15 +175,16 @@ static aril_module *module_of(const bench_layer *l, bool still)
 }
 
 /* Creates a module of all layers that shares the same tensors. */
-static aril_module *make_module(const bench_model *model, aril_shape in, aril_dtype dtype)
+static aril_module *make_module(const bench_model *model, aril_shape in, const bench_maker *m)
 {
     static const char *const names[] = { "weight", "bias" };
     aril_module *all = aril_nn_sequential();
     for (int i = 0; i < model->net->n; i++)
         aril_nn_append(all, module_of(&model->net->layer[i], model->still));
     ARIL_SCOPE;
-    aril_module_cast(all, dtype);
-    aril_module_build_n(all, ARIL_LIST(aril_zeros(in, dtype, aril_cpu())));
+    aril_module_cast(all, m->dtype);
+    aril_module_to(all, m->device);
+    aril_module_build_n(all, ARIL_LIST(aril_zeros(in, m->dtype, m->device)));
     for (int i = 0; i < model->net->n; i++) {
         const built *b = &model->at[i];
         for (int k = 0; k < b->n; k++)
@@ -228,7 +230,7 @@ bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *s
         case BENCH_DROPOUT: break;
         }
     }
-    if (m->modules) model->module = make_module(model, *shape, m->dtype);
+    if (m->modules) model->module = make_module(model, *shape, m);
     *shape = s;
     fuse(model);
     return model;

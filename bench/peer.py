@@ -150,7 +150,7 @@ def warm_up(steps):
 
 
 class Peer:
-    """A peer makes `steps(n)` of a case; subclasses say how, and how to end one."""
+    """A peer makes `steps(n)` of a case, done when it returns; subclasses say how, and how to end one."""
 
     def __init__(self, threads):
         self.threads, self.steps, self.together, self.read = threads, None, 1, None

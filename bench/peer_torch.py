@@ -1,7 +1,8 @@
 """PyTorch's side of bench/cases, written as its users write it. Run by bench/compare:
 
-    python peer_torch.py CASES THREADS [--compile]
+    python peer_torch.py CASES THREADS [--compile] [--device cuda:0]
 """
+import gc
 import sys
 
 import torch
@@ -135,11 +136,35 @@ def build(net, shape, maker, loop):
 # ---- cases
 
 
+def until_done(steps, device):
+    def wait(n):
+        steps(n)
+        torch.cuda.synchronize(device)
+
+    return wait
+
+
+def reset_memory(device):
+    """What is in use, in MB: resident, or, on a GPU, that of tensors."""
+    if device.type == "cpu":
+        return peer.reset_memory()
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device) / 2**20
+
+
+def peak_memory(device):
+    return peer.status_mb("VmHWM") if device.type == "cpu" else torch.cuda.max_memory_allocated(device) / 2**20
+
+
 class Program:
     """A case as Python source, made for one setting."""
 
-    def __init__(self, read, case, order="contiguous", optimizer="fused", loop=False, compiled=False, small=False):
-        self.case, maker = case, peer.Maker()
+    def __init__(
+        self, read, case, device, order="contiguous", optimizer="fused", loop=False, compiled=False, small=False
+    ):
+        self.case, self.device, maker = case, device, peer.Maker()
         dtype, self.params = DTYPES[case.dtype], []
         scope = {"torch": torch, "F": F}
         last = {"channels-last": torch.channels_last, "contiguous": torch.contiguous_format}[order]
@@ -154,6 +179,7 @@ class Program:
             else:
                 scale = (3.0 / shape[0]) ** 0.5 if t.role == "param" else 1
                 value = torch.from_numpy(maker.fill(shape, 0, scale)).to(dtype)
+            value = value.to(device)
             if len(shape) == 4 and value.is_floating_point():
                 value = value.to(memory_format=last)
             if t.role == "param" and not case.infer:
@@ -161,7 +187,7 @@ class Program:
             scope["v_" + t.name] = value
         for i, call in enumerate(case.nets):
             model = build(read.nets[call.net], shapes[call.inputs[0]], maker, loop).to(dtype)
-            model = model.to(memory_format=last)
+            model = model.to(device).to(memory_format=last)
             model.train(not case.infer)
             for module in model.modules():
                 if small and isinstance(module, nn.Dropout):
@@ -207,9 +233,10 @@ class Program:
         lines = [f"def steps(n, {', '.join(f'{name}={name}' for name in used)}):", "    for _ in range(n):"]
         lines += ["        " + line for line in step]
         exec("\n".join(lines), scope)
-        self.steps = scope["steps"]
+        steps = scope["steps"]
         if case.infer:
-            self.steps = torch.inference_mode()(self.steps) if not compiled else torch.no_grad()(self.steps)
+            steps = torch.inference_mode()(steps) if not compiled else torch.no_grad()(steps)
+        self.steps = steps if self.device.type == "cpu" else until_done(steps, self.device)
 
     def update(self, optimizer):
         params, rate = self.params, self.case.sgd
@@ -249,9 +276,9 @@ def settings_of(read, case):
 
 
 class Torch(peer.Peer):
-    def __init__(self, threads, compiled):
+    def __init__(self, threads, compiled, device):
         super().__init__(threads)
-        self.compiled = compiled
+        self.compiled, self.device = compiled, torch.device(device)
         torch.set_num_threads(threads)
         if compiled:
             from torch._inductor import config
@@ -273,11 +300,11 @@ class Torch(peer.Peer):
             setting = {**chosen, **change}
             if self.compiled:
                 torch._dynamo.reset()
-            before = peer.reset_memory()
-            program = Program(self.read, case, compiled=self.compiled, **setting)
-            peer.reset_memory()  # what making the tensors took beside them does not count
+            before = reset_memory(self.device)
+            program = Program(self.read, case, self.device, compiled=self.compiled, **setting)
+            reset_memory(self.device)  # what making the tensors took beside them does not count
             together, took = peer.warm_up(program.steps)
-            peak = peer.status_mb("VmHWM") - before
+            peak = peak_memory(self.device) - before
             if took < 0.3:  # long steps tell enough at once
                 took = min(peer.time_steps(program.steps, together) / together for _ in range(5))
             if best is None or took < best:
@@ -308,17 +335,18 @@ class Torch(peer.Peer):
         return {"peak_mb": peer.status_mb("VmHWM") - before, "setting": ", ".join(words) or "plain"}
 
     def check(self, case):
-        program = Program(self.read, case, small=True)
+        program = Program(self.read, case, self.device, small=True)
         scope = program.scope
         with torch.set_grad_enabled(not case.infer):
             exec("\n".join(program.forward), scope)
-        values = [peer.summary(case.calls[-1].out, scope[program.result].detach().double().numpy())]
+        values = [peer.summary(case.calls[-1].out, scope[program.result].detach().double().cpu().numpy())]
         if case.backward:
             scope["v_" + case.backward].backward()
             for i, p in enumerate(program.params):
-                values.append(peer.summary(f"gradient {i}", p.grad.double().numpy()))
+                values.append(peer.summary(f"gradient {i}", p.grad.double().cpu().numpy()))
         return {"case": case.name, "parameters": sum(p.numel() for p in program.params), "values": values}
 
 
 if __name__ == "__main__":
-    Torch(int(sys.argv[2]), "--compile" in sys.argv).serve(sys.argv[1])
+    on = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
+    Torch(int(sys.argv[2]), "--compile" in sys.argv, on).serve(sys.argv[1])

@@ -134,11 +134,17 @@ static void look(bench_run *r)
     }
 }
 
-bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
+bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool compare)
 {
     ARIL_SCOPE;
-    *r =
-        (bench_run){ .at = c, .maker = { .dtype = c->dtype, .infer = c->infer, .still = compare } };
+    *r = (bench_run){
+        .at = c,
+        .maker = { .dtype = c->dtype, .device = device, .infer = c->infer, .still = compare }
+    };
+    if (c->task[0] && !aril_device_equal(device, aril_cpu())) {
+        aril_fail(ARIL_ERR_UNSUPPORTED, "%s runs on the CPU only", c->name);
+        return false;
+    }
     if (c->task[0]) {
         r->task = bench_task_find(c->task);
         if (!r->task) fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
@@ -163,7 +169,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, bool compare)
         }
     }
     r->maker.modules = c->modules;
-    if (c->sgd != 0) r->rate = aril_keep(aril_full(ARIL_SHAPE(), c->sgd, ARIL_F32, aril_cpu()));
+    if (c->sgd != 0) r->rate = aril_keep(aril_full(ARIL_SHAPE(), c->sgd, ARIL_F32, device));
     look(r);
     if (c->modules && c->sgd != 0) {
         aril_named all = { .n = r->maker.n_params, .at = r->maker.params };
@@ -193,7 +199,7 @@ void bench_run_end(bench_run *r)
 static void print_values(FILE *to, const char *before, const char *name, aril_tensor *t)
 {
     ARIL_SCOPE;
-    const double *v = aril_data(aril_cast(aril_detach(t), ARIL_F64));
+    const double *v = aril_data(aril_cast(aril_to(aril_detach(t), aril_cpu()), ARIL_F64));
     double sum = 0, squares = 0;
     int64_t n = aril_numel(t);
     for (int64_t i = 0; v && i < n; i++) {

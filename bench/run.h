@@ -14,6 +14,7 @@ typedef struct bench_model bench_model;
 typedef struct bench_maker {
     uint32_t made;
     aril_dtype dtype;
+    aril_device device; /* where they are */
     bool infer;
     bool modules;         /* create nets as modules */
     bool still;           /* dropout is the identity, so that results can be compared */
@@ -51,9 +52,9 @@ typedef struct bench_run {
     double flops, bytes; /* per step: FLOPs of products; bytes that operations read and write */
 } bench_run;
 
-/* Creates the tensors of a case, for comparison (dropout off, batches cut to 2) or for timing.
- * False, with an Aril error, on failure; bench_run_end releases everything. */
-bool bench_run_begin(bench_run *r, const bench_case *c, bool compare);
+/* Creates the tensors of a case on a device, for comparison (dropout off, batches cut to 2) or for
+ * timing. False, with an Aril error, on failure; bench_run_end releases everything. */
+bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool compare);
 void bench_run_end(bench_run *r);
 
 /* Runs one step. */
@@ -81,9 +82,10 @@ void bench_measure(bench_run *r, int together, double seconds, int min, bench_sa
 /* A quantile of the samples; sorts them. */
 double bench_quantile(bench_samples *s, double q);
 
-int64_t bench_faults(void);     /* page faults of this process so far */
-double bench_memory_now(void);  /* resident, MB */
-double bench_memory_peak(void); /* peak since bench_memory_reset, MB; 0: unknown */
-void bench_memory_reset(void);
+int64_t bench_faults(void); /* page faults of this process so far */
+/* Memory in MB: resident, on the CPU; that of tensors, on other devices. */
+double bench_memory_now(aril_device device);
+double bench_memory_peak(aril_device device); /* since bench_memory_reset; 0: unknown */
+void bench_memory_reset(aril_device device);
 
 #endif

@@ -9,7 +9,8 @@
 typedef struct options {
     int64_t threads;
     double seconds;
-    const char *cases, *json;
+    const char *cases, *json, *device;
+    aril_device on; /* what `device` names */
     bool list, serve, check, profile, shapes;
     char **pattern;
     int n_patterns;
@@ -88,14 +89,14 @@ typedef struct session {
 } session;
 
 /* Creates the case and warms it up. */
-static bool load(session *s, const bench_case *c)
+static bool load(session *s, const bench_case *c, aril_device on)
 {
-    bench_memory_reset();
-    s->before = bench_memory_now();
-    if (!bench_run_begin(&s->run, c, false)) return false;
-    bench_memory_reset(); /* ignore temporary memory of creating the tensors */
+    bench_memory_reset(on);
+    s->before = bench_memory_now(on);
+    if (!bench_run_begin(&s->run, c, on, false)) return false;
+    bench_memory_reset(on); /* ignore temporary memory of creating the tensors */
     s->together = bench_warm_up(&s->run);
-    double peak = bench_memory_peak();
+    double peak = bench_memory_peak(on);
     s->peak_mb = peak > s->before ? peak - s->before : 0;
     return aril_ok();
 }
@@ -195,7 +196,7 @@ static int run_all(const options *o, const bench_cases *cases)
         session s = { 0 };
         bench_samples samples = { 0 };
         double faults;
-        if (load(&s, cases->at[i])) {
+        if (load(&s, cases->at[i], o->on)) {
             measure(&s, o->seconds, 3, &samples, &faults);
             print_row(&s, &samples, faults, peak);
             if (json) json_row(json, first, &s, &samples, faults, peak);
@@ -219,7 +220,7 @@ static int check_all(const options *o, const bench_cases *cases)
     for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
         if (!chosen(o, cases->at[i]) || cases->at[i]->task[0]) continue;
         bench_run r;
-        if (bench_run_begin(&r, cases->at[i], true)) bench_run_print(&r, stdout);
+        if (bench_run_begin(&r, cases->at[i], o->on, true)) bench_run_print(&r, stdout);
         bench_run_end(&r);
     }
     return aril_ok() ? EXIT_DONE : aril_report(stderr);
@@ -244,12 +245,12 @@ static void answer_error(const char *text)
     puts("\"}");
 }
 
-static void serve_load(session *s, const bench_cases *cases, const char *name)
+static void serve_load(session *s, const bench_cases *cases, const char *name, aril_device on)
 {
     unload(s);
     for (int i = 0; i < cases->n_cases; i++) {
         if (strcmp(cases->at[i]->name, name) != 0) continue;
-        if (load(s, cases->at[i]))
+        if (load(s, cases->at[i], on))
             printf("{\"flops\": %.6g, \"bytes\": %.6g, \"peak_mb\": %.1f}\n", s->run.flops,
                    s->run.bytes, s->peak_mb);
         return;
@@ -274,14 +275,14 @@ static void serve_run(session *s, double seconds)
     free(samples.ms);
 }
 
-static int serve(const bench_cases *cases)
+static int serve(const bench_cases *cases, aril_device on)
 {
     char line[256], word[256];
     session s = { 0 };
     while (fgets(line, sizeof line, stdin)) {
         double seconds;
         if (sscanf(line, "load %255s", word) == 1)
-            serve_load(&s, cases, word);
+            serve_load(&s, cases, word, on);
         else if (sscanf(line, "run %lf", &seconds) == 1)
             serve_run(&s, seconds);
         else if (strcmp(line, "peak\n") == 0)
@@ -309,6 +310,8 @@ static int run(void *values, int n, char **argument)
     o->pattern = argument;
     o->n_patterns = n;
     if (o->shapes) o->profile = true;
+    if (!check_device(o->device)) return report("bench");
+    if (o->device) o->on = aril_device_named(o->device);
     bench_cases *cases = open_cases(o->cases);
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;
@@ -316,7 +319,7 @@ static int run(void *values, int n, char **argument)
         use_threads(o->threads);
         status = o->list    ? print_list(o, cases)
                  : o->check ? check_all(o, cases)
-                 : o->serve ? serve(cases)
+                 : o->serve ? serve(cases, o->on)
                             : run_all(o, cases);
     }
     bench_cases_free(cases);
@@ -326,6 +329,12 @@ static int run(void *values, int n, char **argument)
 static const option table[] = {
     { .name = "list", OPTION_AT(list), .help = "list the cases" },
     OPTION_THREADS,
+    { .name = "device",
+      .value = "NAME",
+      OPTION_AT(device),
+      .kind = OPTION_STRING,
+      .by_default = "cpu",
+      .help = "measure on this device" },
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_FLOAT,

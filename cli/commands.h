@@ -131,6 +131,10 @@ bool blame(const char *what);
 /* Prints this thread's error, if any, and clears it; returns EXIT_FAILED. */
 int report(const char *name);
 
+/* True if there is a device of that name (the value of --device), or none is named; otherwise
+ * records an error. */
+bool check_device(const char *name);
+
 /* Text from a file or a folder, made safe to print: control characters and invalid UTF-8 become
  * \x1b and the like. Written to buf, truncated when full; printed; its width in columns; printed in
  * exactly `width` columns, truncated or padded with spaces; printed as a JSON string. */

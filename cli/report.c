@@ -59,3 +59,13 @@ int report(const char *name)
     aril_clear_error();
     return EXIT_FAILED;
 }
+
+bool check_device(const char *name)
+{
+    if (!name) return true;
+    aril_device device = aril_device_named(name);
+    if (aril_ok() && aril_device_available(device)) return true;
+    aril_clear_error();
+    aril_fail(ARIL_ERR_ARG, "--device: no device '%s'; `aril devices` lists them", name);
+    return false;
+}

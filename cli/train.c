@@ -610,16 +610,6 @@ static bool check_folder(const char *flag, const char *path)
     return false;
 }
 
-static bool check_device(const char *name)
-{
-    if (!name) return true;
-    aril_device_named(name);
-    if (aril_ok()) return true;
-    aril_clear_error();
-    aril_fail(ARIL_ERR_ARG, "--device: no device '%s'; `aril devices` lists them", name);
-    return false;
-}
-
 /* Checks the options that need no data. */
 static bool check_options(const options *o, const char *model)
 {
