@@ -41,7 +41,9 @@ static int run(void *values, int n, char **argument)
     if (o->tree)
         aril_module_print(m.net, stdout);
     else
-        aril_summary_with(m.net, m.input, stdout, (aril_summary_opts){ .batch = o->batch });
+        aril_summary_with(m.net, m.input, stdout,
+                          (aril_summary_opts){ .batch = o->batch,
+                                               .dtype = aril_zoo_find(m.name)->dtype });
     model_close(&m);
     return aril_ok() ? EXIT_DONE : report("show");
 }

@@ -20,6 +20,7 @@ typedef struct aril_zoo_entry {
     aril_shape input;  /* default input shape */
     int64_t classes;
     aril_module *(*make)(aril_shape input, int64_t classes);
+    aril_dtype dtype; /* of its inputs: ARIL_I64 for tokens; 0: that of the parameters */
 } aril_zoo_entry;
 
 /* The number of networks, and the i-th one; NULL if there is none. */

@@ -3,6 +3,7 @@
 
 #include "aril/dtype.h"
 #include "aril/create.h"
+#include "aril/math.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -649,6 +650,33 @@ aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation
     if (aril__likely(s == ARIL_OK)) out = aril_escape(m->layer->fused(m, x, activation));
     run_end(&r);
     return aril__likely(out != NULL) ? out : aril__poison();
+}
+
+static aril_tensor *forward_joined(aril_module *m, aril_tensor *x, aril_tensor *residual,
+                                   aril_activation activation)
+{
+    run r;
+    aril_tensor *out = NULL;
+    aril_status s = run_begin(&r, m, 1, &x);
+    if (aril__likely(s == ARIL_OK)) out = aril_escape(m->layer->joined(m, x, residual, activation));
+    run_end(&r);
+    return aril__likely(out != NULL) ? out : aril__poison();
+}
+
+aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *residual)
+{
+    bool plain = m && m->layer && !m->hooks;
+    if (plain && residual && m->layer->joined) return forward_joined(m, x, residual, ARIL_RELU);
+    if (plain && !residual && m->layer->fused) return aril__forward_fused(m, x, ARIL_RELU);
+    aril_tensor *y = aril_forward(m, x);
+    return aril_relu(residual ? aril_add(y, residual) : y);
+}
+
+aril_tensor *aril__forward_add(aril_module *m, aril_tensor *x, aril_tensor *residual)
+{
+    if (m && m->layer && !m->hooks && m->layer->joined)
+        return forward_joined(m, x, residual, ARIL_NO_ACTIVATION);
+    return aril_add(aril_forward(m, x), residual);
 }
 
 /* ---- sizes inferred from the first input ---- */

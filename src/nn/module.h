@@ -13,6 +13,9 @@ typedef struct aril__layer {
     aril_module_class base;
     /* The forward function with the activation fused into it; NULL: unsupported. */
     aril_tensor *(*fused)(aril_module *self, aril_tensor *x, aril_activation activation);
+    /* The same of the sum of its result and `residual`; NULL: unsupported. */
+    aril_tensor *(*joined)(aril_module *self, aril_tensor *x, aril_tensor *residual,
+                           aril_activation activation);
     aril_activation activation; /* set for activation layers that other ops can fuse; 0: none */
 } aril__layer;
 
@@ -172,6 +175,12 @@ aril_status aril__run_class(aril_module *m, int n_in, aril_tensor *const *in, in
 /* Like aril_forward with one input, one result and a fused activation, for Sequential. m must have
  * no hooks. */
 aril_tensor *aril__forward_fused(aril_module *m, aril_tensor *x, aril_activation activation);
+
+/* relu(m(x) + residual), in one pass where m can; `residual` may be NULL. For the blocks of
+ * networks. */
+aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *residual);
+/* m(x) + residual. */
+aril_tensor *aril__forward_add(aril_module *m, aril_tensor *x, aril_tensor *residual);
 
 /* Implements aril__hook.where. */
 void aril__module_where(const aril__frame *frame, char *text, size_t size);

@@ -105,7 +105,8 @@ static aril__cold aril_tensor *wrong_rank(const aril_tensor *x, int low, int hig
     return aril__poison();
 }
 
-static aril_tensor *batch_norm_fused(aril_module *self, aril_tensor *x, aril_activation activation)
+static aril_tensor *batch_norm_joined(aril_module *self, aril_tensor *x, aril_tensor *residual,
+                                      aril_activation activation)
 {
     const channels *c = aril_module_data(self);
     int max = c->spatial + 2, min = c->spatial == 1 ? 2 : max;
@@ -118,7 +119,13 @@ static aril_tensor *batch_norm_fused(aril_module *self, aril_tensor *x, aril_act
                                                    .eps = c->eps,
                                                    .cumulative = c->cumulative,
                                                    .batches = aril__own_at(self, BATCHES),
+                                                   .residual = residual,
                                                    .activation = activation });
+}
+
+static aril_tensor *batch_norm_fused(aril_module *self, aril_tensor *x, aril_activation activation)
+{
+    return batch_norm_joined(self, x, NULL, activation);
 }
 
 ARIL__FORWARD(batch_norm_forward)
@@ -159,6 +166,7 @@ ARIL__FORWARD(instance_norm_forward)
                       .reset = channels_reset,                                               \
                       .describe = channels_describe },                                       \
             .fused = batch_norm_fused,                                                       \
+            .joined = batch_norm_joined,                                                     \
         };                                                                                   \
         return make_channels(&layer,                                                         \
                              (channels){ count, n, opts.eps, opts.momentum, opts.cumulative, \

@@ -1,0 +1,137 @@
+/* GPT-2 (Radford, Wu, Child, Luan, Amodei, Sutskever: Language Models are Unsupervised Multitask
+ * Learners, 2019), with the parameter names of its published files: tokens [N,T] -> logits
+ * [N,T,vocabulary]. */
+#include "aril/create.h"
+#include "aril/init.h"
+#include "aril/linalg.h"
+#include "aril/math.h"
+#include "aril/neural.h"
+#include "aril/view.h"
+#include "core/error.h"
+#include "models/build.h"
+#include "models/models.h"
+
+#include <math.h>
+
+/* ---- Conv1D: a linear layer whose weight is [in,out] ---- */
+
+static aril_tensor *conv1d_forward(aril_module *self, aril_tensor *x)
+{
+    return aril_linear(x, aril_t(aril_module_own(self, 0)), aril_module_own(self, 1));
+}
+
+static aril_module *conv1d(int64_t in, int64_t out, double std)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_module_new("Conv1D", 0, conv1d_forward);
+    aril_tensor *w = aril_empty(ARIL_SHAPE(in, out), ARIL_F32, aril_cpu());
+    aril_tensor *b = aril_zeros(ARIL_SHAPE(out), ARIL_F32, aril_cpu());
+    if (m && aril_module_parameter(m, "weight", aril_init_normal(w, 0, std)) &&
+        aril_module_parameter(m, "bias", b) && aril_ok())
+        return m;
+    aril_module_release(m);
+    return NULL;
+}
+
+/* ---- attention ---- */
+
+typedef struct attention {
+    int64_t heads;
+} attention;
+
+/* [N,T,E] -> [N,heads,T,E/heads] */
+static aril_tensor *split_heads(aril_tensor *x, int64_t heads)
+{
+    return aril_transpose(aril_unflatten(x, 2, ARIL_SHAPE(heads, -1)), 1, 2);
+}
+
+static aril_tensor *attention_forward(aril_module *self, aril_tensor *x)
+{
+    const attention *a = aril_module_data(self);
+    aril_tensor *part[3];
+    if (aril_chunk(aril_forward(aril_module_child(self, 0), x), 3, 2, part) < 0) return part[0];
+    aril_tensor *y = aril_scaled_dot_product_attention(split_heads(part[0], a->heads),
+                                                       split_heads(part[1], a->heads),
+                                                       split_heads(part[2], a->heads),
+                                                       (aril_attention_opts){ .causal = true });
+    y = aril_flatten(aril_transpose(y, 1, 2), 2, 3);
+    return aril_forward(aril_module_child(self, 1), y);
+}
+
+/* ---- blocks ---- */
+
+/* x + attention(norm(x)), then the same with the multilayer perceptron. */
+static aril_tensor *block_forward(aril_module *self, aril_tensor *x)
+{
+    for (int i = 0; i < 4; i += 2) {
+        aril_tensor *y = aril_forward(aril_module_child(self, i), x);
+        x = aril_add(x, aril_forward(aril_module_child(self, i + 1), y));
+    }
+    return x;
+}
+
+/* The projections that add to the residual start smaller, by the number of such additions. */
+static aril_module *block(int64_t width, int64_t heads, int layers)
+{
+    const double std = 0.02, residual_std = std / sqrt(2.0 * layers);
+    aril_module *attn = aril_module_new("Attention", sizeof(attention), attention_forward);
+    if (attn) ((attention *)aril_module_data(attn))->heads = heads;
+    attn = aril__with(attn, "c_attn", conv1d(width, 3 * width, std));
+    attn = aril__with(attn, "c_proj", conv1d(width, width, residual_std));
+    aril_module *mlp =
+        aril__with(aril_nn_sequential_of(0, NULL), "c_fc", conv1d(width, 4 * width, std));
+    mlp = aril__with(mlp, "act", aril_nn_gelu_tanh());
+    mlp = aril__with(mlp, "c_proj", conv1d(4 * width, width, residual_std));
+    aril_module *m = aril_module_new("Block", 0, block_forward);
+    m = aril__with(m, "ln_1", aril_nn_layer_norm(width));
+    m = aril__with(m, "attn", attn);
+    m = aril__with(m, "ln_2", aril_nn_layer_norm(width));
+    return aril__with(m, "mlp", mlp);
+}
+
+/* ---- the network ---- */
+
+/* The embedding of tokens is also the last layer. */
+static aril_tensor *gpt2_forward(aril_module *self, aril_tensor *tokens)
+{
+    aril_module *wte = aril_module_child(self, 0), *wpe = aril_module_child(self, 1);
+    int64_t length = aril_size(tokens, 1);
+    aril_tensor *positions = aril_arange(0, (double)length, 1, ARIL_I64, aril_device_of(tokens));
+    aril_tensor *x = aril_add(aril_forward(wte, tokens), aril_forward(wpe, positions));
+    x = aril_forward(aril_module_child(self, 2), x);
+    x = aril_forward(aril_module_child(self, 3), x);
+    return aril_linear(x, aril_module_own(wte, 0), NULL);
+}
+
+static aril_module *embedding(int64_t rows, int64_t width, double std)
+{
+    aril_module *m = aril_nn_embedding(rows, width);
+    if (m) aril_init_normal(aril_module_own(m, 0), 0, std);
+    return m;
+}
+
+static aril_module *gpt2(aril_shape input, int64_t classes, int layers, int64_t heads,
+                         int64_t width)
+{
+    if (input.ndim != 1) {
+        aril__fail(ARIL_ERR_SHAPE, "gpt2 expects sequences of tokens, [T]");
+        return NULL;
+    }
+    aril_module *h = aril_nn_sequential_of(0, NULL);
+    for (int i = 0; i < layers; i++) h = aril__append(h, block(width, heads, layers));
+    aril_module *m = aril_module_new("GPT2", 0, gpt2_forward);
+    m = aril__with(m, "wte", embedding(classes, width, 0.02));
+    m = aril__with(m, "wpe", embedding(input.dim[0], width, 0.01));
+    m = aril__with(m, "h", h);
+    return aril__with(m, "ln_f", aril_nn_layer_norm(width));
+}
+
+aril_module *aril__gpt2(aril_shape input, int64_t classes)
+{
+    return gpt2(input, classes, 12, 12, 768);
+}
+
+aril_module *aril__gpt2_medium(aril_shape input, int64_t classes)
+{
+    return gpt2(input, classes, 24, 16, 1024);
+}
