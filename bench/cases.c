@@ -259,6 +259,10 @@ static bool add_call(reader *r, bench_case *c, const words *w)
             if (is(w, 3, r->cases->net[k]->name)) call->net = r->cases->net[k];
         if (!call->net) return fail(r, "unknown net '%s': define it first", w->at[3]);
         i = 4;
+    } else if (is(w, 2, "zoo")) {
+        call->op = BENCH_OP_net;
+        if (!set_name(r, call->zoo, w, 3)) return false;
+        i = 4;
     } else {
         int op = 0;
         while (op < N_OPS && !is(w, 2, op_forms[op].name)) op++;

@@ -38,39 +38,41 @@ typedef struct bench_net {
 } bench_net;
 
 /* Operations of a case: name, number of inputs, and how many numbers may follow. */
-#define BENCH_OPS(X)    \
-    X(add, 2, 0)        \
-    X(sub, 2, 0)        \
-    X(mul, 2, 0)        \
-    X(muladd, 3, 0)     \
-    X(relu, 1, 0)       \
-    X(exp, 1, 0)        \
-    X(tanh, 1, 0)       \
-    X(sigmoid, 1, 0)    \
-    X(gelu, 1, 0)       \
-    X(square, 1, 0)     \
-    X(sum, 1, 1)        \
-    X(mean, 1, 0)       \
-    X(softmax, 1, 0)    \
-    X(layer_norm, 3, 0) \
-    X(transpose, 1, 0)  \
-    X(cat, 2, 1)        \
-    X(matmul, 2, 0)     \
-    X(matmul_nt, 2, 0)  \
-    X(matmul_tn, 2, 0)  \
-    X(mse, 2, 0)        \
-    X(cross_entropy, 2, 0)
+#define BENCH_OPS(X)       \
+    X(add, 2, 0)           \
+    X(sub, 2, 0)           \
+    X(mul, 2, 0)           \
+    X(muladd, 3, 0)        \
+    X(relu, 1, 0)          \
+    X(exp, 1, 0)           \
+    X(tanh, 1, 0)          \
+    X(sigmoid, 1, 0)       \
+    X(gelu, 1, 0)          \
+    X(square, 1, 0)        \
+    X(sum, 1, 1)           \
+    X(mean, 1, 0)          \
+    X(softmax, 1, 0)       \
+    X(layer_norm, 3, 0)    \
+    X(transpose, 1, 0)     \
+    X(cat, 2, 1)           \
+    X(matmul, 2, 0)        \
+    X(matmul_nt, 2, 0)     \
+    X(matmul_tn, 2, 0)     \
+    X(mse, 2, 0)           \
+    X(cross_entropy, 2, 0) \
+    X(token_loss, 2, 0)
 
 typedef enum bench_op {
 #define BENCH_OP(name, inputs, numbers) BENCH_OP_##name,
     BENCH_OPS(BENCH_OP)
 #undef BENCH_OP
-        BENCH_OP_net, /* takes the name of a net before its input */
+        BENCH_OP_net, /* takes the name of a net, or of the zoo, before its input */
 } bench_op;
 
 typedef struct bench_call {
     bench_op op;
     const bench_net *net;
+    char zoo[BENCH_NAME]; /* instead of a net: a network of the zoo */
     int n_in, n_numbers, n_dead;
     int in[BENCH_INPUTS], out; /* slots */
     int dead[BENCH_INPUTS];    /* slots of results that are not used after this call */

@@ -44,6 +44,7 @@ OPS = {
     "matmul_tn": (2, 0),
     "mse": (2, 0),
     "cross_entropy": (2, 0),
+    "token_loss": (2, 0),
 }
 
 
@@ -63,8 +64,8 @@ class Tensor:
 
 
 class Call:
-    def __init__(self, out, op, inputs, numbers, net=None):
-        self.out, self.op, self.inputs, self.numbers, self.net = out, op, inputs, numbers, net
+    def __init__(self, out, op, inputs, numbers, net=None, zoo=None):
+        self.out, self.op, self.inputs, self.numbers, self.net, self.zoo = out, op, inputs, numbers, net, zoo
         self.dead = []  # results that nothing needs after this call
 
 
@@ -79,6 +80,10 @@ class Case:
     @property
     def nets(self):
         return [call for call in self.calls if call.net]
+
+    @property
+    def zoos(self):
+        return [call for call in self.calls if call.zoo]
 
     def names(self):
         return [t.name for t in self.tensors] + [c.out for c in self.calls]
@@ -182,13 +187,15 @@ class Reader:
         case.tensors.append(Tensor(words[1], role, shape, classes))
 
     def call(self, words):
-        case, net, i = self.case, None, 3
+        case, net, zoo, i = self.case, None, None, 3
         if len(words) < 4:
             self.fail(f"unexpected '{words[0]}'")
         if words[2] == "net":
             if words[3] not in self.nets:
                 self.fail(f"unknown net '{words[3]}': define it first")
             net, i, count, most = words[3], 4, 1, 0
+        elif words[2] == "zoo":
+            zoo, i, count, most = words[3], 4, 1, 0
         elif words[2] in OPS:
             count, most = OPS[words[2]]
         else:
@@ -205,7 +212,7 @@ class Reader:
         self.no_more(words, i + count + len(numbers))
         if words[0] in case.names():
             self.fail(f"'{words[0]}' is defined twice")
-        case.calls.append(Call(words[0], words[2], inputs, numbers, net))
+        case.calls.append(Call(words[0], words[2], inputs, numbers, net, zoo))
 
     def case_line(self, words, text):
         case = self.case

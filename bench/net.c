@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WEIGHTS = 16, DEPTH = 8 };
 
@@ -236,9 +237,73 @@ bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *s
     return model;
 }
 
+/* ---- networks of the zoo ---- */
+
+/* Values that keep a network's results in range, chosen by name and shape; the peers choose the
+ * same. Those that are not trained and count something stay as they are. */
+static void fill_state(bench_maker *m, aril_tensor *t, const char *name)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    double center = 0, scale = 0.1;
+    const char *last = strrchr(name, '.');
+    last = last ? last + 1 : name;
+    if (strcmp(last, "num_batches_tracked") == 0) return;
+    if (aril_ndim(t) > 1) {
+        scale = sqrt(6.0 / ((double)aril_numel(t) / (double)aril_size(t, 0)));
+    } else if (strcmp(last, "running_var") == 0) {
+        center = 1;
+        scale = 0.5;
+    } else if (strcmp(last, "weight") == 0) {
+        center = 1;
+        scale = 0.2;
+    }
+    aril_copy_(t, bench_fill(m, aril_shape_of(t), center, scale));
+}
+
+static void switch_off_dropout(aril_module *m, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    if (strcmp(aril_module_type(m), "Dropout") == 0) aril_module_eval(m);
+}
+
+bench_model *bench_model_zoo(bench_maker *m, const char *name, aril_tensor *x)
+{
+    aril_shape sample = { .ndim = aril_ndim(x) - 1 };
+    for (int i = 0; i < sample.ndim; i++) sample.dim[i] = aril_size(x, i + 1);
+    aril_module *net = aril_zoo_make(name, (aril_zoo_opts){ .input = sample });
+    bench_model *model = net ? calloc(1, sizeof *model) : NULL;
+    const aril_named *state = net ? aril_state(net) : NULL;
+    const aril_named *params = net ? aril_parameters(net) : NULL;
+    aril_tensor **wider =
+        params ? realloc(m->params, sizeof *wider * (size_t)(m->n_params + params->n)) : NULL;
+    if (wider) m->params = wider;
+    if (!model || !state || !wider) {
+        free(model);
+        aril_module_release(net);
+        return NULL;
+    }
+    model->module = net;
+    model->infer = m->infer;
+    aril_module_cast(net, m->dtype);
+    aril_module_to(net, m->device);
+    for (int i = 0; i < state->n; i++) fill_state(m, state->at[i], state->name[i]);
+    for (int i = 0; i < params->n; i++) m->params[m->n_params++] = aril_keep(params->at[i]);
+    if (m->infer)
+        aril_module_eval(net);
+    else if (m->still)
+        aril_module_visit(net, switch_off_dropout, NULL);
+    ARIL_SCOPE;
+    aril_cost cost = { 0 };
+    aril_module_cost(net, ARIL_LIST(aril_slice(x, 0, 0, 1, 1)), &cost);
+    model->flops = cost.flop * (double)aril_size(x, 0);
+    model->backward = 2 * model->flops;
+    return model;
+}
+
 void bench_model_free(bench_model *m)
 {
-    for (int i = 0; m && i < m->net->n; i++) {
+    for (int i = 0; m && m->net && i < m->net->n; i++) {
         aril_release(m->at[i].mean);
         aril_release(m->at[i].var);
     }

@@ -49,6 +49,15 @@ class Maker:
     def labels(self, shape, classes):
         return np.floor(self.fill(shape, 1, 1).astype(np.float64) * (classes / 2)).astype(np.int64)
 
+    def state(self, name, shape):
+        """A tensor of a network of the zoo, by its name, as in net.c; None: as it is."""
+        last = name.rsplit(".", 1)[-1]
+        if last == "num_batches_tracked":
+            return None
+        if len(shape) > 1:
+            return self.fill(shape, 0, (6.0 / (np.prod(shape) / shape[0])) ** 0.5)
+        return self.fill(shape, *{"running_var": (1, 0.5), "weight": (1, 0.2)}.get(last, (0, 0.1)))
+
     def weights(self, layer, channels):
         """Those of a layer in order: its parameters, then its running statistics."""
         if layer.kind == "conv":

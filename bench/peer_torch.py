@@ -35,6 +35,7 @@ SOURCE = {
     "matmul_tn": "{0}.transpose(-2, -1) @ {1}",
     "mse": "F.mse_loss({0}, {1})",
     "cross_entropy": "F.cross_entropy({0}, {1})",
+    "token_loss": "F.cross_entropy({0}.flatten(0, 1), {1}.flatten())",
 }
 
 
@@ -133,6 +134,41 @@ def build(net, shape, maker, loop):
     return nn.Sequential(*parts)
 
 
+# ---- networks of the zoo
+
+
+class Logits(nn.Module):
+    """A language model of transformers, of which the logits are given on."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        self.inner = GPT2LMHeadModel(GPT2Config(attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, use_cache=False))
+
+    def forward(self, x):
+        return self.inner(x).logits
+
+
+@torch.no_grad()
+def build_zoo(name, maker):
+    from torchvision import models
+    from torchvision.models import resnet
+
+    special = {
+        "googlenet": lambda: models.googlenet(aux_logits=False, init_weights=False),
+        "resnet200": lambda: resnet.ResNet(resnet.Bottleneck, [3, 24, 36, 3]),
+        "gpt2": Logits,
+    }
+    model = special[name]() if name in special else getattr(models, name)()
+    state = (model.inner.transformer if name == "gpt2" else model).state_dict()
+    for key, to in state.items():
+        value = maker.state(key, list(to.shape))
+        if value is not None:
+            to.copy_(torch.from_numpy(value))
+    return model
+
+
 # ---- cases
 
 
@@ -171,7 +207,7 @@ class Program:
         shapes = {}
         for t in case.tensors:
             shape = list(t.shape)
-            if small and case.nets and t.role != "param":
+            if small and (case.nets or case.zoos) and t.role != "param":
                 shape[0] = min(shape[0], 2)
             shapes[t.name] = shape
             if t.role == "labels":
@@ -185,8 +221,11 @@ class Program:
             if t.role == "param" and not case.infer:
                 self.params.append(value.requires_grad_())
             scope["v_" + t.name] = value
-        for i, call in enumerate(case.nets):
-            model = build(read.nets[call.net], shapes[call.inputs[0]], maker, loop).to(dtype)
+        for i, call in enumerate(case.nets + case.zoos):
+            if call.zoo:
+                model = build_zoo(call.zoo, maker).to(dtype)
+            else:
+                model = build(read.nets[call.net], shapes[call.inputs[0]], maker, loop).to(dtype)
             model = model.to(device).to(memory_format=last)
             model.train(not case.infer)
             for module in model.modules():
@@ -201,7 +240,7 @@ class Program:
         nets = 0
         for call in self.case.calls:
             names = ["v_" + name for name in call.inputs]
-            if call.net:
+            if call.net or call.zoo:
                 yield call, f"net{nets}({names[0]})"
                 nets += 1
             elif call.op == "sum":
@@ -265,7 +304,7 @@ def settings_of(read, case):
     """Settings tried in turn: each changes one thing of the best so far."""
     kinds = {layer.kind for call in case.nets for layer in read.nets[call.net]}
     yield {}
-    if "conv" in kinds:
+    if "conv" in kinds or any(call.zoo != "gpt2" for call in case.zoos):
         yield {"order": "channels-last"}
     if "rnn" in kinds:
         yield {"loop": True}

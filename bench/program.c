@@ -38,6 +38,8 @@ static aril_tensor *run_call(bench_run *r, const bench_call *c)
     case BENCH_OP_matmul_tn: return aril_matmul(transposed(a), b);
     case BENCH_OP_mse: return aril_mse_loss(a, b);
     case BENCH_OP_cross_entropy: return aril_cross_entropy(a, b);
+    case BENCH_OP_token_loss:
+        return aril_cross_entropy(aril_flatten(a, 0, 1), aril_flatten(b, 0, 1));
     case BENCH_OP_net: return bench_model_forward(r->model[c - r->at->call], a);
     }
     return a;
@@ -123,8 +125,10 @@ static void look(bench_run *r)
     for (int i = 0; i < r->at->n_calls && aril_ok(); i++) {
         const bench_call *c = &r->at->call[i];
         if (c->op == BENCH_OP_net) {
-            aril_shape shape = aril_shape_of(r->slot[c->in[0]]);
-            r->model[i] = bench_model_new(&r->maker, c->net, &shape);
+            aril_tensor *x = r->slot[c->in[0]];
+            aril_shape shape = aril_shape_of(x);
+            r->model[i] = c->net ? bench_model_new(&r->maker, c->net, &shape)
+                                 : bench_model_zoo(&r->maker, c->zoo, x);
             if (!r->model[i]) return;
         }
         r->slot[c->out] = run_call(r, c);

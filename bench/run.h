@@ -30,6 +30,8 @@ aril_tensor *bench_param(bench_maker *m, aril_shape shape, double center, double
 
 /* `shape` is that of the net's input, and is set to that of its output. NULL when out of memory. */
 bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *shape);
+/* A network of the zoo for the input x; NULL, with an Aril error, if there is none. */
+bench_model *bench_model_zoo(bench_maker *m, const char *name, aril_tensor *x);
 void bench_model_free(bench_model *m);
 aril_tensor *bench_model_forward(bench_model *m, aril_tensor *x);
 
