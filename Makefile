@@ -63,7 +63,7 @@ format:         ## lay out the sources with clang-format
 
 lint:           ## clang-tidy over src and cli, and the layout checked
 	@$(C_FILES) | xargs clang-format --dry-run -Werror
-	@$(CONFIGURE) -B build-lint -DCMAKE_C_COMPILER=clang -DARIL_PARALLEL=pthread --log-level=ERROR
+	@$(CONFIGURE) -B build-lint -DCMAKE_C_COMPILER=clang -DARIL_PARALLEL=pthread -DARIL_WITH_CUDA=OFF --log-level=ERROR
 	@find src cli -name '*.c' -not -path 'src/backend/cuda/*' -not -path 'src/backend/opencl/*' | \
 		xargs -P $(JOBS) -n 4 clang-tidy --quiet -p build-lint
 
@@ -82,7 +82,7 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 plain:          ## all tests without any library but C's, in build-plain/
 	@[ -f build-plain/build.ninja ] || \
 		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF -DARIL_WITH_ZLIB=OFF \
-		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF $(CMAKE_ARGS)
+		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF -DARIL_WITH_CUDA=OFF $(CMAKE_ARGS)
 	@cmake --build build-plain -j $(JOBS)
 	@cd build-plain && $(CTEST)
 
