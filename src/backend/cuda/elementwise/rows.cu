@@ -59,9 +59,11 @@ static aril_status launch(aril_run *r, const void *kernel, const aril_cuda_loops
     return aril_cuda_launched(r);
 }
 
-template <typename T> static aril_status run_in(aril_run *r, const void *kernel, aril_tensor *out)
+template <typename T> static aril_status run_in(aril_run *r, int formula, const void *kernel)
 {
+    aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_ew_args<T> a = {};
+    a.formula = (uint16_t)formula;
     aril_cuda_loops l = aril_cuda_loops_of(out);
     const double *p = aril_cuda_host->attr_f64(r, "p");
     int n_in = aril_cuda_host->n_in(r);
@@ -90,7 +92,6 @@ template <typename T> static aril_status run_in(aril_run *r, const void *kernel,
 
 static aril_status run_formula(aril_run *r, int number)
 {
-    aril_tensor *out = aril_cuda_out(r, 0);
     const void *kernel = nullptr;
     aril_status s = ARIL_OK;
     switch (aril_cuda_host->type(r)) {
@@ -99,20 +100,20 @@ static aril_status run_formula(aril_run *r, int number)
     case ARIL_F32:
         kernel = aril_cuda_ew_f32[number];
         if (!kernel) kernel = aril_cuda_ew_f32_grads[number];
-        if (kernel) s = run_in<float>(r, kernel, out);
+        if (kernel) s = run_in<float>(r, number, kernel);
         break;
     case ARIL_F64:
         kernel = aril_cuda_ew_f64[number];
         if (!kernel) kernel = aril_cuda_ew_f64_grads[number];
-        if (kernel) s = run_in<double>(r, kernel, out);
+        if (kernel) s = run_in<double>(r, number, kernel);
         break;
     case ARIL_U64:
         kernel = aril_cuda_ew_u64[number];
-        if (kernel) s = run_in<uint64_t>(r, kernel, out);
+        if (kernel) s = run_in<uint64_t>(r, number, kernel);
         break;
     default:
         kernel = aril_cuda_ew_i64[number];
-        if (kernel) s = run_in<int64_t>(r, kernel, out);
+        if (kernel) s = run_in<int64_t>(r, number, kernel);
     }
     if (kernel) return s;
     return aril_cuda_host->fail(ARIL_ERR_DTYPE, "%s: not defined for this dtype",
