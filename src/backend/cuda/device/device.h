@@ -32,7 +32,7 @@ typedef struct aril_cuda_device {
     size_t shared_per_block;       /* the most that a kernel can be allowed */
     size_t memory;                 /* bytes */
     size_t l2_bytes;
-    char name[128];
+    char name[256];
     const char *volatile last_op;  /* of the last launch, for errors without a name */
     aril_cuda_error_word *word;    /* pinned; the device writes it at the same address */
     uint32_t *claim;               /* in device memory: 0 until a kernel has claimed the word */
