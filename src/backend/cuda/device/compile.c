@@ -41,8 +41,7 @@ static void find_in_driver(const char *name, void *to)
     void *f = NULL;
     enum cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
+    cudaError_t e = cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
 #else
     cudaError_t e = cudaGetDriverEntryPoint(name, &f, cudaEnableDefault, &found);
 #endif
