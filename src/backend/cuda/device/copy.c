@@ -1,9 +1,9 @@
 /* Copies between the host, the device, and other devices.
  *
  * Pageable memory passes through pinned buffers. Writing goes through a ring of chunks: the host
- * fills a chunk and returns while the device still copies from it; a chunk is reused after the event
- * that was recorded when it was left. Reading goes through two buffers of the queue, one of which is
- * filled while the other is emptied. */
+ * fills a chunk and returns while the device still copies from it; a chunk is reused after the
+ * event that was recorded when it was left. Reading goes through two buffers of the queue, one of
+ * which is filled while the other is emptied. */
 #include "backend/cuda/device/device.h"
 
 #include <stdlib.h>
@@ -72,8 +72,8 @@ void aril_cuda_staging_forget(aril_cuda_staging *s, aril_queue *queue)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Marks the current chunk as read by the queue so far, and goes on to the next, which may still have
- * to be read. */
+/* Marks the current chunk as read by the queue so far, and goes on to the next, which may still
+ * have to be read. */
 static aril_status next_chunk(aril_cuda_staging *s)
 {
     chunk *c = &s->chunk[s->at];
