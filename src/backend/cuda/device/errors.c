@@ -115,6 +115,7 @@ static bool take_word(aril_cuda_device *d, aril_late_error *error)
     memset(d->word, 0, sizeof *d->word);
     aril_cuda_use(d);
     cudaMemset(d->claim, 0, sizeof *d->claim);
+    cudaStreamSynchronize(NULL); /* queues do not wait for it by themselves */
     return true;
 }
 
