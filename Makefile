@@ -11,7 +11,7 @@ CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = tests/structure/layout --list
 
 .DEFAULT_GOAL := build
-.PHONY: help deps configured build tool test test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
+.PHONY: help deps configured build tool test test-cuda test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
 
 help:           ## this list
 	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
@@ -31,6 +31,10 @@ tool: configured ## the library and the tool alone, which take less than half of
 test: deps      ## build, then run every test
 	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && $(CTEST)
+
+test-cuda:      ## build, then run the tests on a GPU, where there is one
+	@$(MAKE) --no-print-directory build
+	@cd $(BUILD) && $(CTEST) -C Cuda -L cuda
 
 test-peers:     ## compare with other frameworks, installed into build/peers
 	@scripts/deps --test
@@ -63,7 +67,7 @@ format:         ## lay out the sources with clang-format
 
 lint:           ## clang-tidy over src and cli, and the layout checked
 	@$(C_FILES) | xargs clang-format --dry-run -Werror
-	@$(CONFIGURE) -B build-lint -DCMAKE_C_COMPILER=clang -DARIL_PARALLEL=pthread --log-level=ERROR
+	@$(CONFIGURE) -B build-lint -DCMAKE_C_COMPILER=clang -DARIL_PARALLEL=pthread -DARIL_WITH_CUDA=OFF --log-level=ERROR
 	@find src cli -name '*.c' -not -path 'src/backend/cuda/*' -not -path 'src/backend/opencl/*' | \
 		xargs -P $(JOBS) -n 4 clang-tidy --quiet -p build-lint
 
@@ -82,7 +86,7 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 plain:          ## all tests without any library but C's, in build-plain/
 	@[ -f build-plain/build.ninja ] || \
 		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF -DARIL_WITH_ZLIB=OFF \
-		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF $(CMAKE_ARGS)
+		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF -DARIL_WITH_CUDA=OFF $(CMAKE_ARGS)
 	@cmake --build build-plain -j $(JOBS)
 	@cd build-plain && $(CTEST)
 

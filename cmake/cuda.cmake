@@ -1,0 +1,71 @@
+# The CUDA plug-in, lib/aril/libaril_cuda.so: built where nvcc is found. It links the runtime statically and nothing of
+# Aril; cuBLASLt, cuDNN, cuFFT and NVRTC are opened at run time.
+#   ARIL_WITH_CUDA   AUTO, ON (must be there) or OFF
+#   ARIL_CUDA_ARCHS  auto (the GPUs of this machine, or 90), release, or a list such as "80;90"
+
+set(ARIL_WITH_CUDA AUTO CACHE STRING "The CUDA plug-in: AUTO, ON (nvcc must be there) or OFF")
+set(ARIL_CUDA_ARCHS auto CACHE STRING "GPUs to compile for: auto, release, or a list such as \"80;90\"")
+set_property(CACHE ARIL_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(have_cuda OFF)
+
+# The compute capabilities of this machine's GPUs, as nvcc sees them; 90 where there is none.
+function(aril_cuda_archs result)
+    set(archs ${ARIL_CUDA_ARCHS})
+    if(archs STREQUAL "release") # machine code for each, and code that later GPUs compile
+        set(archs 75-real 80-real 86-real 89-real 90)
+    elseif(archs STREQUAL "auto")
+        get_filename_component(bin ${ARIL_NVCC} DIRECTORY)
+        execute_process(COMMAND ${bin}/__nvcc_device_query
+            OUTPUT_VARIABLE archs RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+        string(REPLACE "," ";" archs "${archs}")
+        list(REMOVE_DUPLICATES archs)
+        if(failed OR NOT archs MATCHES "^[0-9;]+$")
+            set(archs 90)
+        endif()
+        list(TRANSFORM archs APPEND -real)
+    endif()
+    set(${result} "${archs}" PARENT_SCOPE)
+endfunction()
+
+if(NOT ARIL_WITH_CUDA STREQUAL "OFF" AND NOT ARIL_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    find_program(ARIL_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    mark_as_advanced(ARIL_NVCC)
+    if(ARIL_NVCC AND CMAKE_CXX_COMPILER)
+        aril_cuda_archs(CMAKE_CUDA_ARCHITECTURES)
+        set(CMAKE_CUDA_COMPILER ${ARIL_NVCC})
+        set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+        enable_language(CUDA)
+        set(have_cuda ON)
+    elseif(ARIL_WITH_CUDA STREQUAL "ON")
+        message(FATAL_ERROR "ARIL_WITH_CUDA=ON, but nvcc or a C++ compiler was not found (CUDA 12 or 13)")
+    endif()
+endif()
+string(REPLACE ";" ", " cuda_archs "${CMAKE_CUDA_ARCHITECTURES}")
+aril_summary_row("CUDA" "${have_cuda}" "${CMAKE_CUDA_COMPILER_VERSION} for ${cuda_archs}"
+    "NVIDIA GPUs, by a plug-in (the CUDA toolkit, 12 or newer)")
+
+if(have_cuda)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
+        ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.c
+        ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
+    add_library(aril_cuda MODULE ${cuda_sources})
+    set_target_properties(aril_cuda PROPERTIES
+        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/aril
+        CXX_STANDARD 20
+        CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+        CUDA_RUNTIME_LIBRARY Static LINKER_LANGUAGE CUDA)
+    target_include_directories(aril_cuda PRIVATE include src)
+    target_include_directories(aril_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+    target_link_libraries(aril_cuda PRIVATE dl pthread)
+    target_link_options(aril_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:-z,defs)
+    target_compile_options(aril_cuda PRIVATE
+        "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-lineinfo;-Xcompiler=-Wall;-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+
+    # Formulas agree with the CPU's bit for bit: no contraction into fused multiply-adds.
+    foreach(source ${cuda_sources})
+        if(source MATCHES "/cuda/elementwise/")
+            set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>")
+        endif()
+    endforeach()
+    install(TARGETS aril_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/aril)
+endif()

@@ -1,0 +1,261 @@
+/* Element types on the device: storage types, compute types, and conversions between them, which
+ * follow core/dtype_convert.c (its header, core/dtype.h, states the rules).
+ *
+ * A kernel computes in one of four types C: float (f16, bf16, f32), double (f64), uint64_t (u64),
+ * int64_t (other integers and bool). It reads and writes elements
+ *   - of a type known when it is compiled:  C x = aril_cuda_to<C>(p[i]);  p[i] = aril_cuda_from<S>(x);
+ *   - of a dtype known when it runs:        C x = aril_cuda_load<C>(p, i, dtype);
+ *                                           aril_cuda_store<C>(p, i, dtype, x); */
+#ifndef ARIL_CUDA_DTYPE_CUH
+#define ARIL_CUDA_DTYPE_CUH
+
+#include "aril/base.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define ARIL_CUDA_FN static __host__ __device__ __forceinline__
+
+/* Storage types. bool is a byte that is 0 or 1, and has a type of its own since anything becomes
+ * bool by != 0. */
+struct aril_cuda_bool {
+    uint8_t byte;
+};
+typedef __half aril_cuda_f16;
+typedef __nv_bfloat16 aril_cuda_bf16;
+
+/* ---- From a storage type to a compute type ---- */
+
+ARIL_CUDA_FN int64_t aril_cuda_f64_as_i64(double x)
+{
+    if (x != x) return 0;
+    if (x >= 0x1p63) return INT64_MAX;
+    if (x < -0x1p63) return INT64_MIN;
+    return (int64_t)x;
+}
+ARIL_CUDA_FN uint64_t aril_cuda_f64_as_u64(double x)
+{
+    if (x >= 0x1p64) return UINT64_MAX;
+    if (x >= 0x1p63) return (uint64_t)x;
+    return (uint64_t)aril_cuda_f64_as_i64(x);
+}
+
+/* Between compute types. */
+template <typename C> struct aril_cuda_as;
+template <> struct aril_cuda_as<float> {
+    ARIL_CUDA_FN float of(float x) { return x; }
+    ARIL_CUDA_FN float of(double x) { return (float)x; }
+    ARIL_CUDA_FN float of(int64_t x) { return (float)x; }
+    ARIL_CUDA_FN float of(uint64_t x) { return (float)x; }
+    ARIL_CUDA_FN float of(int32_t x) { return (float)x; }
+};
+template <> struct aril_cuda_as<double> {
+    ARIL_CUDA_FN double of(float x) { return (double)x; }
+    ARIL_CUDA_FN double of(double x) { return x; }
+    ARIL_CUDA_FN double of(int64_t x) { return (double)x; }
+    ARIL_CUDA_FN double of(uint64_t x) { return (double)x; }
+    ARIL_CUDA_FN double of(int32_t x) { return (double)x; }
+};
+template <> struct aril_cuda_as<int64_t> {
+    ARIL_CUDA_FN int64_t of(float x) { return aril_cuda_f64_as_i64((double)x); }
+    ARIL_CUDA_FN int64_t of(double x) { return aril_cuda_f64_as_i64(x); }
+    ARIL_CUDA_FN int64_t of(int64_t x) { return x; }
+    ARIL_CUDA_FN int64_t of(uint64_t x) { return (int64_t)x; }
+    ARIL_CUDA_FN int64_t of(int32_t x) { return x; }
+};
+template <> struct aril_cuda_as<uint64_t> {
+    ARIL_CUDA_FN uint64_t of(float x) { return aril_cuda_f64_as_u64((double)x); }
+    ARIL_CUDA_FN uint64_t of(double x) { return aril_cuda_f64_as_u64(x); }
+    ARIL_CUDA_FN uint64_t of(int64_t x) { return (uint64_t)x; }
+    ARIL_CUDA_FN uint64_t of(uint64_t x) { return x; }
+    ARIL_CUDA_FN uint64_t of(int32_t x) { return (uint64_t)(int64_t)x; }
+};
+
+/* Each storage type: its dtype, the type it is computed in, and its value in the narrowest type
+ * that holds it exactly. */
+template <typename S> struct aril_cuda_type;
+#define ARIL_CUDA_TYPE(S, tag, C, natural, expression)                        \
+    template <> struct aril_cuda_type<S> {                                    \
+        typedef C compute;                                                    \
+        static const aril_dtype dtype = tag;                                  \
+        ARIL_CUDA_FN natural value(S e) { return expression; }                \
+    };
+ARIL_CUDA_TYPE(aril_cuda_bool, ARIL_BOOL, int64_t, int32_t, e.byte != 0)
+ARIL_CUDA_TYPE(uint8_t, ARIL_U8, int64_t, int32_t, e)
+ARIL_CUDA_TYPE(uint16_t, ARIL_U16, int64_t, int32_t, e)
+ARIL_CUDA_TYPE(uint32_t, ARIL_U32, int64_t, int64_t, e)
+ARIL_CUDA_TYPE(uint64_t, ARIL_U64, uint64_t, uint64_t, e)
+ARIL_CUDA_TYPE(int8_t, ARIL_I8, int64_t, int32_t, e)
+ARIL_CUDA_TYPE(int16_t, ARIL_I16, int64_t, int32_t, e)
+ARIL_CUDA_TYPE(int32_t, ARIL_I32, int64_t, int32_t, e)
+ARIL_CUDA_TYPE(int64_t, ARIL_I64, int64_t, int64_t, e)
+ARIL_CUDA_TYPE(aril_cuda_f16, ARIL_F16, float, float, __half2float(e))
+ARIL_CUDA_TYPE(aril_cuda_bf16, ARIL_BF16, float, float, __bfloat162float(e))
+ARIL_CUDA_TYPE(float, ARIL_F32, float, float, e)
+ARIL_CUDA_TYPE(double, ARIL_F64, double, double, e)
+
+template <typename C, typename S> ARIL_CUDA_FN C aril_cuda_to(S e)
+{
+    return aril_cuda_as<C>::of(aril_cuda_type<S>::value(e));
+}
+
+/* ---- From a compute type to a storage type ---- */
+
+/* x as a double from which a narrower float is rounded as if from x itself: integers beyond 53 bits
+ * are rounded to odd. */
+ARIL_CUDA_FN double aril_cuda_wide(uint64_t x)
+{
+    if (x >> 53) x = ((x >> 11) | ((x & 0x7ff) != 0)) << 11;
+    return (double)x;
+}
+ARIL_CUDA_FN double aril_cuda_wide(int64_t x)
+{
+    return x < 0 ? -aril_cuda_wide(0 - (uint64_t)x) : aril_cuda_wide((uint64_t)x);
+}
+ARIL_CUDA_FN double aril_cuda_wide(double x)
+{
+    return x;
+}
+
+/* Integers wrap; floats go through int64_t, saturated, and then wrap. */
+template <typename S> struct aril_cuda_put {
+    template <typename C> ARIL_CUDA_FN S of(C x) { return (S)(uint64_t)aril_cuda_as<int64_t>::of(x); }
+};
+template <> struct aril_cuda_put<aril_cuda_bool> {
+    template <typename C> ARIL_CUDA_FN aril_cuda_bool of(C x) { return { (uint8_t)(x != 0) }; }
+};
+template <> struct aril_cuda_put<uint64_t> {
+    template <typename C> ARIL_CUDA_FN uint64_t of(C x) { return aril_cuda_as<uint64_t>::of(x); }
+};
+template <> struct aril_cuda_put<int64_t> {
+    template <typename C> ARIL_CUDA_FN int64_t of(C x) { return aril_cuda_as<int64_t>::of(x); }
+};
+template <> struct aril_cuda_put<aril_cuda_f16> {
+    template <typename C> ARIL_CUDA_FN __half of(C x) { return __double2half(aril_cuda_wide(x)); }
+    ARIL_CUDA_FN __half of(float x) { return __float2half_rn(x); }
+};
+template <> struct aril_cuda_put<aril_cuda_bf16> {
+    template <typename C> ARIL_CUDA_FN __nv_bfloat16 of(C x)
+    {
+        return __double2bfloat16(aril_cuda_wide(x));
+    }
+    ARIL_CUDA_FN __nv_bfloat16 of(float x) { return __float2bfloat16_rn(x); }
+};
+template <> struct aril_cuda_put<float> {
+    template <typename C> ARIL_CUDA_FN float of(C x) { return aril_cuda_as<float>::of(x); }
+};
+template <> struct aril_cuda_put<double> {
+    template <typename C> ARIL_CUDA_FN double of(C x) { return aril_cuda_as<double>::of(x); }
+};
+
+template <typename S, typename C> ARIL_CUDA_FN S aril_cuda_from(C x)
+{
+    return aril_cuda_put<S>::of(x);
+}
+
+/* ---- A dtype known when the kernel runs, or on the host ---- */
+
+/* Runs a statement with the name S defined as the storage type of a dtype:
+ *     ARIL_CUDA_SWITCH(dtype, S, run_as<S>(...));
+ * ..._FLOAT covers f16, bf16, f32, f64; ..._SINGLE f16, bf16, f32; ..._SIZE unsigned integers of
+ * the element's size, for ops that only move elements. Other dtypes do nothing. */
+#define ARIL_CUDA_CASE(tag, type, S, ...) \
+    case tag: {                           \
+        typedef type S;                   \
+        __VA_ARGS__;                      \
+        break;                            \
+    }
+#define ARIL_CUDA_CASES_SINGLE(S, ...)                       \
+    ARIL_CUDA_CASE(ARIL_F16, aril_cuda_f16, S, __VA_ARGS__)   \
+    ARIL_CUDA_CASE(ARIL_BF16, aril_cuda_bf16, S, __VA_ARGS__) \
+    ARIL_CUDA_CASE(ARIL_F32, float, S, __VA_ARGS__)
+#define ARIL_CUDA_CASES_FLOAT(S, ...)      \
+    ARIL_CUDA_CASES_SINGLE(S, __VA_ARGS__) \
+    ARIL_CUDA_CASE(ARIL_F64, double, S, __VA_ARGS__)
+#define ARIL_CUDA_CASES_INT(S, ...)                     \
+    ARIL_CUDA_CASE(ARIL_U8, uint8_t, S, __VA_ARGS__)    \
+    ARIL_CUDA_CASE(ARIL_U16, uint16_t, S, __VA_ARGS__)  \
+    ARIL_CUDA_CASE(ARIL_U32, uint32_t, S, __VA_ARGS__)  \
+    ARIL_CUDA_CASE(ARIL_U64, uint64_t, S, __VA_ARGS__)  \
+    ARIL_CUDA_CASE(ARIL_I8, int8_t, S, __VA_ARGS__)     \
+    ARIL_CUDA_CASE(ARIL_I16, int16_t, S, __VA_ARGS__)   \
+    ARIL_CUDA_CASE(ARIL_I32, int32_t, S, __VA_ARGS__)   \
+    ARIL_CUDA_CASE(ARIL_I64, int64_t, S, __VA_ARGS__)
+#define ARIL_CUDA_SWITCH_BODY(dtype, cases) \
+    do {                                    \
+        switch (dtype) {                    \
+            cases default : break;          \
+        }                                   \
+    } while (0)
+#define ARIL_CUDA_SWITCH(dtype, S, ...)                                                          \
+    ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASE(ARIL_BOOL, aril_cuda_bool, S, __VA_ARGS__)        \
+                                     ARIL_CUDA_CASES_INT(S, __VA_ARGS__)                         \
+                                         ARIL_CUDA_CASES_FLOAT(S, __VA_ARGS__))
+#define ARIL_CUDA_SWITCH_FLOAT(dtype, S, ...) \
+    ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASES_FLOAT(S, __VA_ARGS__))
+#define ARIL_CUDA_SWITCH_SINGLE(dtype, S, ...) \
+    ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASES_SINGLE(S, __VA_ARGS__))
+#define ARIL_CUDA_SWITCH_SIZE(bytes, S, ...)                                \
+    ARIL_CUDA_SWITCH_BODY(bytes, ARIL_CUDA_CASE(1, uint8_t, S, __VA_ARGS__)  \
+                                     ARIL_CUDA_CASE(2, uint16_t, S, __VA_ARGS__) \
+                                         ARIL_CUDA_CASE(4, uint32_t, S, __VA_ARGS__) \
+                                             ARIL_CUDA_CASE(8, uint64_t, S, __VA_ARGS__))
+
+/* The compute type of a dtype: runs a statement with C defined as float, double, int64_t or
+ * uint64_t. */
+#define ARIL_CUDA_SWITCH_COMPUTE(dtype, C, ...)         \
+    do {                                                \
+        switch (dtype) {                                \
+        case ARIL_F16:                                  \
+        case ARIL_BF16:                                 \
+            ARIL_CUDA_CASE(ARIL_F32, float, C, __VA_ARGS__)  \
+            ARIL_CUDA_CASE(ARIL_F64, double, C, __VA_ARGS__) \
+            ARIL_CUDA_CASE(ARIL_U64, uint64_t, C, __VA_ARGS__) \
+        default: {                                      \
+            typedef int64_t C;                          \
+            __VA_ARGS__;                                \
+        }                                               \
+        }                                               \
+    } while (0)
+
+/* Bytes of an element of a dtype that computes or is an f8 form; 0 for sub-byte dtypes. */
+ARIL_CUDA_FN int aril_cuda_size(int dtype)
+{
+    switch (dtype) {
+    case ARIL_U16:
+    case ARIL_I16:
+    case ARIL_F16:
+    case ARIL_BF16: return 2;
+    case ARIL_U32:
+    case ARIL_I32:
+    case ARIL_F32: return 4;
+    case ARIL_U64:
+    case ARIL_I64:
+    case ARIL_F64: return 8;
+    default: return dtype < ARIL_F4E2M1 ? 1 : 0;
+    }
+}
+ARIL_CUDA_FN bool aril_cuda_is_float(int dtype)
+{
+    return dtype >= ARIL_F16 && dtype <= ARIL_F8E8M0;
+}
+
+/* Element i of an array of any dtype that computes. */
+template <typename C> ARIL_CUDA_FN C aril_cuda_load(const void *base, int64_t i, int dtype)
+{
+    C x = 0;
+    ARIL_CUDA_SWITCH(dtype, S, x = aril_cuda_to<C>(static_cast<const S *>(base)[i]));
+    return x;
+}
+template <typename C> ARIL_CUDA_FN void aril_cuda_store(void *base, int64_t i, int dtype, C x)
+{
+    ARIL_CUDA_SWITCH(dtype, S, static_cast<S *>(base)[i] = aril_cuda_from<S>(x));
+}
+
+/* ---- Vectors of N elements, read and written by one instruction up to 16 bytes ---- */
+
+template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_vector {
+    S at[N];
+};
+
+#endif

@@ -1,0 +1,10 @@
+/* The rows of each room; each list ends with an empty row. */
+#ifndef ARIL_CUDA_ROWS_CUH
+#define ARIL_CUDA_ROWS_CUH
+
+#include "backend/cuda/host.cuh"
+
+extern const aril_row aril_cuda_elementwise_rows[];
+extern const aril_row aril_cuda_shape_rows[];
+
+#endif
