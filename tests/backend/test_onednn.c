@@ -264,6 +264,25 @@ TEST(pooling_runs_on_onednn)
     }
 }
 
+/* Below AVX-512, oneDNN pools contiguous images one element at a time. */
+TEST(contiguous_pooling_without_avx512_is_left_to_aril)
+{
+    ARIL_SCOPE;
+    struct pool_attrs a = windows(3, 2, 1);
+    const aril__op *op[] = { &aril__op_max_pool, &aril__op_avg_pool };
+    for (int i = 0; i < 2; i++)
+        for (int last = 0; last < 2; last++) {
+            aril_tensor *x = shaped(ARIL_SHAPE(3, 8, 14, 14), ARIL_F32);
+            call c = { .in = { last ? aril_channels_last(x) : x } };
+            if (!fill(&c, op[i], 1, &a)) return;
+            aril__plan plan = { 0 };
+            const aril__row *row = row_of(op[i], ARIL_F32);
+            const char *why = row->prepare(&c.run, &plan);
+            CHECK_MSG(!why == (last || has_bf16()), "%s: %s", row->name, why ? why : "taken");
+            if (!why) row->destroy(plan.prepared);
+        }
+}
+
 /* oneDNN skips NaN, and starts at the lowest finite number. */
 TEST(max_pool_of_nan_and_infinity)
 {

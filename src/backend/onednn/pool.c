@@ -1,6 +1,7 @@
 #include "backend/onednn/pool.h"
 
 #include "backend/onednn/cut.h"
+#include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/vision/pool.h"
 
@@ -139,6 +140,8 @@ static const char *slower(const aril__run *r, const pool_plan *p)
     if (p->op == &aril__op_adaptive_avg_pool_grad && aril__is_only_channels_last(x) &&
         aril_is_channels_last(r->in[0]))
         return "Aril's kernel is faster channels-last";
+    if (!p->last && p->op != &aril__op_adaptive_avg_pool && aril__cpu() < ARIL__CPU_AVX512)
+        return "oneDNN has no vector kernel for contiguous images on this CPU";
     if (!is_max(p)) return NULL;
     if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's kernel is faster for many channels";
     return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's kernel is faster when memory-bound"
