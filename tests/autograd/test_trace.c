@@ -2,10 +2,10 @@
  * and update match eager mode. */
 #include <aril/aril.h>
 
+#include "support/heap_device.h"
 #include "support/recorder.h"
 #include "support/test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { D = 6, H = 8, C = 3 };
@@ -234,47 +234,11 @@ TEST(trace_tells_kinds_of_numbers_apart)
 
 /* ---- what a trace knows of its values ---- */
 
-static void *device_alloc(void *self, aril_queue *queue, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void device_free(void *self, aril_queue *queue, void *p, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    (void)bytes;
-    free(p);
-}
-
-static aril_status device_copy(void *self, aril_queue *queue, void *dst, const void *src,
-                               size_t bytes)
-{
-    (void)self, (void)queue;
-    memcpy(dst, src, bytes);
-    return ARIL_OK;
-}
-
-static aril_status host_copy(void *self, aril_queue *queue, void *dst, const void *src,
-                             size_t bytes, bool async)
-{
-    (void)async;
-    return device_copy(self, queue, dst, src, bytes);
-}
-
 /* A device without kernels. */
 static aril_device elsewhere(void)
 {
-    static const aril_device_ops ops = { .alloc = device_alloc,
-                                         .free = device_free,
-                                         .from_host = host_copy,
-                                         .to_host = host_copy,
-                                         .copy = device_copy };
     static aril__device *d;
-    aril__self();
-    if (!d) d = aril__device_register("elsewhere", 3, &ops, NULL, false);
+    if (!d) d = test_device_add("elsewhere", 3, &test_heap_ops);
     return d->id;
 }
 
