@@ -241,6 +241,23 @@ TEST(destination_is_on_the_device_of_the_inputs)
     aril_clear_error();
 }
 
+/* No input tells the destination's device: the check of the destination does. */
+TEST(message_names_the_device_of_the_destination)
+{
+    ARIL_SCOPE;
+    extern const aril__op aril__op_relu;
+    aril_tensor *x = ramp(device()), *here = ramp(aril_cpu());
+    aril_tensor *y = aril__apply_to(here, &aril__op_relu, 1, &x, NULL);
+    CHECK_INT(aril_tensor_status(y), ARIL_ERR_DEVICE);
+    CHECK_MSG(strstr(aril_error(), "relu_: the destination is on cpu, but the inputs are on "
+                                   "counted:0"),
+              "%s", aril_error());
+    aril_clear_error();
+    aril_tensor *off = aril_abs(aril_sub(here, ramp(aril_cpu())));
+    CHECK_NEAR(aril_item(aril_amax(off, ARIL_ALL)), 0, 0); /* unchanged */
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 /* A number that is written to is state, not a constant any more. */
 TEST(written_numbers_are_state)
 {
