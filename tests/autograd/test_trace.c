@@ -303,6 +303,38 @@ TEST(symbolic_tensors_have_a_memory_order)
     recorder_free(r);
 }
 
+/* A recorded conversion is one in each run. */
+TEST(channels_last_is_recorded)
+{
+    ARIL_SCOPE;
+    recorder *r = recorder_new();
+    aril_tensor *in[3], *out[3];
+    recorder_begin(r);
+    for (int k = 0; k < 3; k++) {
+        aril_shape shape = { .ndim = 3 + k, .dim = { -1, 3, -1, -1, 2 } };
+        in[k] = recorder_input(r, shape, ARIL_F32);
+        out[k] = aril_channels_last(in[k]);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(out[k] != in[k] && aril_is_channels_last(out[k]) && !aril_is_contiguous(out[k]));
+        CHECK(aril_channels_last(out[k]) == out[k]);
+        for (int d = 0; d < 3 + k; d++) CHECK_INT(aril_size(out[k], d), aril_size(in[k], d));
+    }
+    recorder_end(r);
+    for (int64_t n = 2; n < 4; n++) {
+        aril_tensor *x[3], *got[3];
+        for (int k = 0; k < 3; k++) {
+            aril_shape shape = { .ndim = 3 + k, .dim = { n, 3, n + 2, n + 1, 2 } };
+            x[k] = aril_randn(shape, ARIL_F32, aril_cpu());
+        }
+        CHECK_INT(recorder_values(r, (aril_list){ 3, x }, (aril_list){ 3, out }, got), ARIL_OK);
+        for (int k = 0; k < 3; k++) {
+            CHECK(aril_is_channels_last(got[k]) && !aril_is_contiguous(got[k]));
+            check_same(got[k], x[k]);
+        }
+    }
+    recorder_free(r);
+}
+
 #define SAME_SHAPE(t, ...)                                                              \
     do {                                                                                \
         aril_shape want_ = ARIL_SHAPE(__VA_ARGS__), got_ = aril_shape_of(t);            \
