@@ -2,10 +2,10 @@
  * and update match eager mode. */
 #include <aril/aril.h>
 
+#include "support/heap_device.h"
 #include "support/recorder.h"
 #include "support/test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { D = 6, H = 8, C = 3 };
@@ -234,47 +234,11 @@ TEST(trace_tells_kinds_of_numbers_apart)
 
 /* ---- what a trace knows of its values ---- */
 
-static void *device_alloc(void *self, aril_queue *queue, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void device_free(void *self, aril_queue *queue, void *p, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    (void)bytes;
-    free(p);
-}
-
-static aril_status device_copy(void *self, aril_queue *queue, void *dst, const void *src,
-                               size_t bytes)
-{
-    (void)self, (void)queue;
-    memcpy(dst, src, bytes);
-    return ARIL_OK;
-}
-
-static aril_status host_copy(void *self, aril_queue *queue, void *dst, const void *src,
-                             size_t bytes, bool async)
-{
-    (void)async;
-    return device_copy(self, queue, dst, src, bytes);
-}
-
 /* A device without kernels. */
 static aril_device elsewhere(void)
 {
-    static const aril_device_ops ops = { .alloc = device_alloc,
-                                         .free = device_free,
-                                         .from_host = host_copy,
-                                         .to_host = host_copy,
-                                         .copy = device_copy };
     static aril__device *d;
-    aril__self();
-    if (!d) d = aril__device_register("elsewhere", 3, &ops, NULL, false);
+    if (!d) d = test_device_add("elsewhere", 3, &test_heap_ops);
     return d->id;
 }
 
@@ -336,6 +300,38 @@ TEST(symbolic_tensors_have_a_memory_order)
     CHECK_STR(recorder_name(r, n + 1), "copy");
     CHECK_MSG(aril_ok(), "%s", aril_error());
     recorder_end(r);
+    recorder_free(r);
+}
+
+/* A recorded conversion is one in each run. */
+TEST(channels_last_is_recorded)
+{
+    ARIL_SCOPE;
+    recorder *r = recorder_new();
+    aril_tensor *in[3], *out[3];
+    recorder_begin(r);
+    for (int k = 0; k < 3; k++) {
+        aril_shape shape = { .ndim = 3 + k, .dim = { -1, 3, -1, -1, 2 } };
+        in[k] = recorder_input(r, shape, ARIL_F32);
+        out[k] = aril_channels_last(in[k]);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(out[k] != in[k] && aril_is_channels_last(out[k]) && !aril_is_contiguous(out[k]));
+        CHECK(aril_channels_last(out[k]) == out[k]);
+        for (int d = 0; d < 3 + k; d++) CHECK_INT(aril_size(out[k], d), aril_size(in[k], d));
+    }
+    recorder_end(r);
+    for (int64_t n = 2; n < 4; n++) {
+        aril_tensor *x[3], *got[3];
+        for (int k = 0; k < 3; k++) {
+            aril_shape shape = { .ndim = 3 + k, .dim = { n, 3, n + 2, n + 1, 2 } };
+            x[k] = aril_randn(shape, ARIL_F32, aril_cpu());
+        }
+        CHECK_INT(recorder_values(r, (aril_list){ 3, x }, (aril_list){ 3, out }, got), ARIL_OK);
+        for (int k = 0; k < 3; k++) {
+            CHECK(aril_is_channels_last(got[k]) && !aril_is_contiguous(got[k]));
+            check_same(got[k], x[k]);
+        }
+    }
     recorder_free(r);
 }
 

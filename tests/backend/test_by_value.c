@@ -6,50 +6,10 @@
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
+#include "support/heap_device.h"
 #include "support/test.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static int copies; /* from the host */
-
-static void *device_alloc(void *self, aril_queue *queue, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void device_free(void *self, aril_queue *queue, void *p, size_t bytes)
-{
-    (void)queue;
-    (void)self;
-    (void)bytes;
-    free(p);
-}
-
-static aril_status from_host(void *self, aril_queue *queue, void *dst, const void *src,
-                             size_t bytes, bool async)
-{
-    (void)self, (void)queue, (void)async;
-    memcpy(dst, src, bytes);
-    copies++;
-    return ARIL_OK;
-}
-
-static aril_status copy(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes)
-{
-    (void)self, (void)queue;
-    memcpy(dst, src, bytes);
-    return ARIL_OK;
-}
-
-static aril_status to_host(void *self, aril_queue *queue, void *dst, const void *src, size_t bytes,
-                           bool async)
-{
-    (void)async;
-    return copy(self, queue, dst, src, bytes);
-}
 
 /* Numbers in host memory, all else on the device. */
 static bool in_place(const aril_run *r)
@@ -77,11 +37,6 @@ static aril_status device_run(aril_run *r)
 
 static aril_device device(void)
 {
-    static const aril_device_ops ops = { .alloc = device_alloc,
-                                         .free = device_free,
-                                         .from_host = from_host,
-                                         .to_host = to_host,
-                                         .copy = copy };
     static const aril_row formulas = {
         .name = "counted", .dtypes = DT_COMPUTE, .strided = true, .run = device_run
     };
@@ -97,8 +52,7 @@ static aril_device device(void)
 #undef ROW
     static aril__device *d;
     if (!d) {
-        aril__self();
-        d = aril__device_register("counted", 0, &ops, NULL, false);
+        d = test_device_add("counted", 0, &test_heap_ops);
         aril__rows_register_formulas(d->id.kind, &formulas, &formulas);
         aril__rows_register(d->id.kind, rows, sizeof rows / sizeof *rows);
     }
@@ -211,14 +165,14 @@ TEST(numbers_are_not_copied_to_the_device)
         ARIL_SCOPE;
         aril_tensor *there = ramp(device()), *here = ramp(aril_cpu());
         int64_t allocations = aril_memory(device()).allocations;
-        copies = 0;
+        test_transferred.from_host = 0;
         aril_seed(5);
         aril_tensor *y = calls[k].fn(there);
         CHECK_MSG(aril_ok(), "%s: %s", calls[k].name, aril_error());
         allocations = aril_memory(device()).allocations - allocations;
-        CHECK_MSG(copies == 0 && allocations == calls[k].allocations,
-                  "%s: %d copies to the device and %d allocations", calls[k].name, copies,
-                  (int)allocations);
+        CHECK_MSG(test_transferred.from_host == 0 && allocations == calls[k].allocations,
+                  "%s: %d copies to the device and %d allocations", calls[k].name,
+                  test_transferred.from_host, (int)allocations);
         CHECK(aril_device_equal(aril_device_of(y), device()));
         aril_seed(5);
         aril_tensor *want = calls[k].fn(here);
@@ -231,12 +185,12 @@ TEST(gradients_take_numbers_by_value)
 {
     ARIL_SCOPE;
     aril_tensor *x = aril_parameter(ramp(device()));
-    copies = 0;
+    test_transferred.from_host = 0;
     aril_seed(6);
     aril_tensor *y =
         aril_dropout(aril_pow_scalar(aril_mul_scalar(x, 3), 2), 0.5, (aril_dropout_opts){ 0 });
     CHECK_INT(aril_backward(aril_sum(aril_sub_scalar(y, 1), ARIL_ALL)), ARIL_OK);
-    CHECK_INT(copies, 0);
+    CHECK_INT(test_transferred.from_host, 0);
     aril_tensor *kept = aril_cast(aril_ne_scalar(aril_to(y, aril_cpu()), 0), ARIL_F32);
     aril_tensor *want = aril_mul(aril_mul_scalar(ramp(aril_cpu()), 36), kept);
     aril_tensor *off = aril_abs(aril_sub(aril_to(aril_grad(x), aril_cpu()), want));
@@ -254,10 +208,10 @@ TEST(optimizer_numbers_stay_on_the_host)
         ARIL_SCOPE;
         CHECK_INT(aril_backward(aril_sum(aril_square(p), ARIL_ALL)), ARIL_OK);
         int64_t allocations = aril_memory(device()).allocations;
-        copies = 0;
+        test_transferred.from_host = 0;
         CHECK_INT(aril_step(o), ARIL_OK);
         if (t == 0) continue; /* creates the state */
-        CHECK_INT(copies, 0);
+        CHECK_INT(test_transferred.from_host, 0);
         CHECK_INT(aril_memory(device()).allocations - allocations, 0);
     }
     CHECK_MSG(aril_ok(), "%s", aril_error());
@@ -285,6 +239,23 @@ TEST(destination_is_on_the_device_of_the_inputs)
     CHECK_INT(aril_tensor_status(aril_add_(total, aril_sum(x, ARIL_ALL))), ARIL_ERR_DEVICE);
     CHECK(strstr(aril_error(), "counted:0") && strstr(aril_error(), "cpu"));
     aril_clear_error();
+}
+
+/* No input tells the destination's device: the check of the destination does. */
+TEST(message_names_the_device_of_the_destination)
+{
+    ARIL_SCOPE;
+    extern const aril__op aril__op_relu;
+    aril_tensor *x = ramp(device()), *here = ramp(aril_cpu());
+    aril_tensor *y = aril__apply_to(here, &aril__op_relu, 1, &x, NULL);
+    CHECK_INT(aril_tensor_status(y), ARIL_ERR_DEVICE);
+    CHECK_MSG(strstr(aril_error(), "relu_: the destination is on cpu, but the inputs are on "
+                                   "counted:0"),
+              "%s", aril_error());
+    aril_clear_error();
+    aril_tensor *off = aril_abs(aril_sub(here, ramp(aril_cpu())));
+    CHECK_NEAR(aril_item(aril_amax(off, ARIL_ALL)), 0, 0); /* unchanged */
+    CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
 /* A number that is written to is state, not a constant any more. */

@@ -264,6 +264,25 @@ TEST(pooling_runs_on_onednn)
     }
 }
 
+/* Below AVX-512, oneDNN pools contiguous images one element at a time. */
+TEST(contiguous_pooling_without_avx512_is_left_to_aril)
+{
+    ARIL_SCOPE;
+    struct pool_attrs a = windows(3, 2, 1);
+    const aril__op *op[] = { &aril__op_max_pool, &aril__op_avg_pool };
+    for (int i = 0; i < 2; i++)
+        for (int last = 0; last < 2; last++) {
+            aril_tensor *x = shaped(ARIL_SHAPE(3, 8, 14, 14), ARIL_F32);
+            call c = { .in = { last ? aril_channels_last(x) : x } };
+            if (!fill(&c, op[i], 1, &a)) return;
+            aril__plan plan = { 0 };
+            const aril__row *row = row_of(op[i], ARIL_F32);
+            const char *why = row->prepare(&c.run, &plan);
+            CHECK_MSG(!why == (last || has_bf16()), "%s: %s", row->name, why ? why : "taken");
+            if (!why) row->destroy(plan.prepared);
+        }
+}
+
 /* oneDNN skips NaN, and starts at the lowest finite number. */
 TEST(max_pool_of_nan_and_infinity)
 {
@@ -323,6 +342,106 @@ TEST(norms_and_softmax_run_on_onednn)
         call k = { .in = { z, z, w, t.out[1], t.out[2] } };
         if (fill(&k, &aril__op_batch_norm_grad, 7, &ga)) declines(&k, NULL);
     }
+}
+
+/* ---- operands in different memory orders ---- */
+
+/* Contiguous, channels-last, samples-last, and a slice of an image with more columns. */
+enum { ORDERS = 4 };
+
+static aril_tensor *in_order(aril_tensor *x, int order)
+{
+    switch (order) {
+    case 0: return aril_contiguous(x);
+    case 1: return aril_channels_last(x);
+    case 2:
+        return aril_permute(aril_contiguous(
+                                aril_permute(x, (aril_axes){ .n = 4, .axis = { 2, 3, 1, 0 } })),
+                            (aril_axes){ .n = 4, .axis = { 3, 2, 0, 1 } });
+    default: return aril_slice(aril_cat(ARIL_LIST(x, x), 3), 3, 0, x->dim[3], 1);
+    }
+}
+
+/* Writes the result of the forced row into a destination that has memory already. */
+static void writes_to(call *c, aril_tensor *dest)
+{
+    const aril__row *row = row_of(c->run.op, c->run.type);
+    aril_tensor *want = aril_copy(c->out[0]);
+    c->out[0] = dest;
+    const char *why = row ? why_not(c, row) : "no row";
+    CHECK_MSG(!why, "%s: %s", c->run.op->name, why);
+    aril__force_row = 0;
+    aril__force_row = position_of(c, row);
+    aril__apply_to(dest, c->run.op, c->run.n_in, c->in, c->run.attrs);
+    aril__force_row = -1;
+    char *bad = test_difference(dest, want, tolerance(c->run.type), tolerance(c->run.type));
+    CHECK_MSG(!bad, "%s: %s", c->run.op->name, bad);
+}
+
+static void mixed_forward(aril_tensor *x, int to)
+{
+    struct pool_attrs a = windows(3, 2, 1);
+    struct {
+        int64_t mode, align, smooth, size[3];
+        double scale[3];
+    } twice = { .mode = ARIL_NEAREST, .size = { 20, 24 } };
+    struct local_response_norm_attrs l = { { 5 }, { 1e-4 }, { 0.75 }, { 1 } };
+    a.size[0] = a.size[1] = 2;
+    const aril__op *op[] = { &aril__op_max_pool, &aril__op_avg_pool, &aril__op_adaptive_avg_pool,
+                             &aril__op_interpolate, &aril__op_local_response_norm };
+    const void *attrs[] = { &a, &a, &a, &twice, &l };
+    for (int i = 0; i < 5; i++) {
+        call c = { .in = { x } };
+        if (!fill(&c, op[i], 1, attrs[i])) continue;
+        declines(&c, NULL);
+        if (c.run.n_out == 1) writes_to(&c, in_order(aril_zeros_like(c.out[0]), to));
+        call g = { .in = { in_order(c.out[0], to), x } };
+        if (i == 1 && fill(&g, &aril__op_avg_pool_grad, 2, &a)) declines(&g, NULL);
+        if (i == 2 && fill(&g, &aril__op_adaptive_avg_pool_grad, 2, &a)) declines(&g, NULL);
+        if (i == 3 && fill(&g, &aril__op_interpolate_grad, 2, &twice)) declines(&g, NULL);
+    }
+}
+
+static aril_tensor *with_gaps(aril_tensor *v)
+{
+    return aril_slice(aril_repeat_interleave(v, 2, 0), 0, 0, 2 * v->dim[0], 2);
+}
+
+/* Images in two orders, parameters and running statistics with gaps. */
+static void mixed_batch_norm(aril_tensor *x, int to)
+{
+    aril_tensor *w = with_gaps(shaped(ARIL_SHAPE(x->dim[1]), ARIL_F32));
+    struct batch_norm_eval_attrs e = { { 1e-5 }, { 0 } };
+    call v = { .in = { x, w, w, w, aril_square(w), NULL } };
+    if (fill(&v, &aril__op_batch_norm_eval, 6, &e)) {
+        declines(&v, NULL);
+        writes_to(&v, in_order(aril_zeros_like(x), to));
+    }
+    struct batch_norm_attrs a = { { 0.1 }, { 1e-5 }, { 0 }, { 0 } };
+    call t = { .in = { x, w, w, with_gaps(aril_zeros(ARIL_SHAPE(x->dim[1]), ARIL_F32, aril_cpu())),
+                       NULL, NULL, NULL } };
+    if (!fill(&t, &aril__op_batch_norm, 7, &a)) return;
+    aril_tensor *once = aril_copy(t.in[3]); /* the running mean after one batch */
+    aril_zero_(t.in[3]);
+    writes_to(&t, in_order(aril_zeros_like(x), to));
+    char *bad = test_difference(t.in[3], once, 1e-5, 1e-6);
+    CHECK_MSG(!bad, "running mean: %s", bad);
+    struct batch_norm_grad_attrs ga = { { 0 }, { 0 } };
+    call k = { .in = { x, in_order(aril_add(x, aril_full_like(x, 0.5)), to), w, with_gaps(t.out[1]),
+                       with_gaps(t.out[2]) } };
+    if (fill(&k, &aril__op_batch_norm_grad, 7, &ga)) declines(&k, NULL);
+}
+
+TEST(operands_of_any_order_run_on_onednn)
+{
+    for (int from = 0; from < ORDERS; from++)
+        for (int to = 0; to < ORDERS && !test_failed(); to++) {
+            ARIL_SCOPE;
+            aril_tensor *x = in_order(shaped(ARIL_SHAPE(3, 16, 10, 12), ARIL_F32), from);
+            mixed_forward(x, to);
+            mixed_batch_norm(x, to);
+            CHECK_MSG(aril_ok(), "orders %d and %d: %s", from, to, aril_error());
+        }
 }
 
 /* Copies preserve all bits, whatever their meaning. */
@@ -422,8 +541,9 @@ TEST(documentation_lists_the_rows)
 
 static aril_tensor *in_some_order(aril_tensor *x)
 {
-    switch (any(3)) {
+    switch (any(4)) {
     case 0: return aril_channels_last(x);
+    case 1: return aril_transpose(aril_contiguous(aril_transpose(x, 0, 1)), 0, 1);
     default: return x;
     }
 }
@@ -481,7 +601,7 @@ static bool random_pool(call *c, aril_dtype d)
     int64_t which = any(3);
     if (!fill(c, op[which], 1, &a) || which == 0 || any(2)) return !test_failed();
     c->in[1] = c->in[0];
-    c->in[0] = c->out[0];
+    c->in[0] = in_some_order(c->out[0]);
     return fill(c, which == 1 ? &aril__op_avg_pool_grad : &aril__op_adaptive_avg_pool_grad, 2, &a);
 }
 
@@ -534,7 +654,8 @@ static bool random_batch_norm(call *c, aril_dtype d)
     *c = t;
     if (!fill(c, &aril__op_batch_norm, 7, &a) || any(2)) return !test_failed();
     struct batch_norm_grad_attrs ga = { { 0 }, { 0 } };
-    call k = { .in = { x, aril_add(x, aril_full_like(x, 0.5)), weight, c->out[1], c->out[2] } };
+    aril_tensor *g = aril_add(x, aril_full_like(x, 0.5));
+    call k = { .in = { x, n > 2 ? in_some_order(g) : g, weight, c->out[1], c->out[2] } };
     *c = k;
     return fill(c, &aril__op_batch_norm_grad, 7, &ga);
 }
@@ -551,7 +672,7 @@ static bool random_resampling(call *c, aril_dtype d)
     aril_tensor *x = in_some_order(of_shape(2 + n, dim, d));
     c->in[0] = x;
     if (!fill(c, &aril__op_interpolate, 1, &a) || any(2)) return !test_failed();
-    c->in[0] = c->out[0];
+    c->in[0] = in_some_order(c->out[0]);
     c->in[1] = x;
     return fill(c, &aril__op_interpolate_grad, 2, &a);
 }

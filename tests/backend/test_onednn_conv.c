@@ -238,13 +238,13 @@ static aril_tensor *apply(const case_ *c)
 }
 
 /* The four ops on one layer, with a bias and an activation where supported. */
-static int cases_of(const layer *l, struct conv_attrs a[2], struct conv_transpose_attrs *t,
-                    case_ *to)
+static int cases_of(const layer *l, aril_dtype dtype, struct conv_attrs a[2],
+                    struct conv_transpose_attrs *t, case_ *to)
 {
     aril_tensor *x, *w, *g;
-    tensors_of(l, ARIL_F32, &x, &w, &g);
-    aril_tensor *to_y = aril_randn(ARIL_SHAPE(l->k), ARIL_F32, aril_cpu());
-    aril_tensor *to_x = aril_randn(ARIL_SHAPE(l->c), ARIL_F32, aril_cpu());
+    tensors_of(l, dtype, &x, &w, &g);
+    aril_tensor *to_y = aril_cast(aril_randn(ARIL_SHAPE(l->k), ARIL_F32, aril_cpu()), dtype);
+    aril_tensor *to_x = aril_cast(aril_randn(ARIL_SHAPE(l->c), ARIL_F32, aril_cpu()), dtype);
     a[0] = a[1] = attrs_of(l);
     a[1].activation[0] = ARIL_RELU;
     *t = (struct conv_transpose_attrs){ .groups = { l->groups }, .activation = { ARIL_RELU } };
@@ -289,7 +289,7 @@ static void numbers(bool any_threads)
         struct conv_attrs a[2];
         struct conv_transpose_attrs t;
         case_ c[4];
-        int n = cases_of(&cut_layers[i], a, &t, c);
+        int n = cases_of(&cut_layers[i], ARIL_F32, a, &t, c);
         for (int k = 0; k < n && !test_failed(); k++) agrees(&c[k], &cut_layers[i], any_threads);
     }
     aril_set_deterministic(ARIL_SAME_THREADS);
@@ -303,6 +303,78 @@ TEST(results_are_correct_with_many_threads)
 TEST(results_do_not_depend_on_threads)
 {
     numbers(true);
+}
+
+/* ---- f16 and bf16 ---- */
+
+/* Whether the row accepts the call, and what it asks of its first input. */
+static bool accepts(const case_ *c, aril_operand *image)
+{
+    aril_tensor *in[3] = { c->in[0], c->in[1], c->in[2] }, *out = apply(c);
+    const aril__row *row = row_of(c->op);
+    aril__plan plan = { 0 };
+    aril__run r = { .op = c->op,
+                    .attrs = c->attrs,
+                    .n_in = c->n_in,
+                    .n_out = 1,
+                    .in = in,
+                    .out = &out,
+                    .type = (aril_dtype)in[0]->dtype,
+                    .device = aril__cpu_device };
+    const char *why = row->prepare(&r, &plan);
+    *image = plan.in[0];
+    if (why)
+        test_fail(__FILE__, __LINE__, "%s in %s: %s", c->op->name, aril__dtypes[in[0]->dtype].name,
+                  why);
+    else
+        row->destroy(plan.prepared);
+    return !why;
+}
+
+/* The default kernel against the reference; weights contiguous, channels-last and with gaps. */
+static void half_agrees(case_ *c, aril_dtype dtype)
+{
+    aril_tensor *w = c->in[1];
+    for (int order = 0; order < 3 && !test_failed(); order++) {
+        ARIL_SCOPE;
+        if (order > 0 && c->op == &aril__op_conv_wgrad) return;
+        if (order == 1) c->in[1] = aril_channels_last(w);
+        if (order == 2) c->in[1] = aril_slice(aril_cat(ARIL_LIST(w, w), 2), 2, 0, w->dim[2], 1);
+        aril__force_row = ARIL__FORCE_REFERENCE;
+        aril_tensor *want = apply(c);
+        aril__force_row = -1;
+        aril_tensor *got = apply(c);
+        CHECK_INT(got->dtype, dtype);
+        double size = aril_item(aril_cast(aril_amax(aril_abs(want), ARIL_ALL), ARIL_F64));
+        char *bad = test_difference(got, want, 0, (dtype == ARIL_BF16 ? 8e-3 : 1e-3) * size);
+        CHECK_MSG(!bad, "%s, weight %d: %s", c->op->name, order, bad);
+    }
+    c->in[1] = w;
+}
+
+/* A processor that does not compute in f16 or bf16 computes in f32 instead: the row serves it. */
+TEST(half_precision_runs_on_any_processor)
+{
+    static const layer layers[] = { { 2, 16, 24, 9, 3, 1, 1, 2 },
+                                    { 2, 16, 32, 8, 3, 2, 2, 2 },
+                                    { 1, 16, 16, 33, 3, 1, 1, 1 },
+                                    { 1, 16, 16, 5, 3, 1, 1, 3 } };
+    static const aril_dtype types[] = { ARIL_BF16, ARIL_F16 };
+    aril_seed(5);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (int t = 0; t < 2 && !test_failed(); t++) {
+            ARIL_SCOPE;
+            struct conv_attrs a[2];
+            struct conv_transpose_attrs transpose;
+            case_ c[4];
+            aril_operand image;
+            int n = cases_of(&layers[i], types[t], a, &transpose, c);
+            for (int k = 0; k < n && !test_failed() && accepts(&c[k], &image); k++) {
+                if (aril__cpu() < ARIL__CPU_AVX512) CHECK_INT(image.dtype, 1 + ARIL_F32);
+                half_agrees(&c[k], types[t]);
+            }
+        }
+    CHECK(aril_ok());
 }
 
 /* ---- splits ---- */

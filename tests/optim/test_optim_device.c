@@ -7,10 +7,10 @@
 #include "core/tensor.h"
 #include "ops/shape/copy.h"
 #include "ops/table/rows.h"
+#include "support/heap_device.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -22,7 +22,7 @@ static struct {
     char *memory;
     size_t used;
     int open;    /* kernels and copies under way */
-    int waits;   /* copies to the host, and calls of synchronize */
+    int syncs;   /* calls of synchronize */
     int kernels; /* runs */
 } counted;
 
@@ -38,8 +38,7 @@ static void memory_close(void)
 
 static void *counted_alloc(void *self, aril_queue *queue, size_t bytes)
 {
-    (void)queue;
-    (void)self;
+    (void)self, (void)queue;
     size_t size = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (size > MEMORY - counted.used) return NULL;
     counted.used += size;
@@ -48,40 +47,20 @@ static void *counted_alloc(void *self, aril_queue *queue, size_t bytes)
 
 static void counted_free(void *self, aril_queue *queue, void *p, size_t bytes)
 {
-    (void)queue;
-    (void)self, (void)p, (void)bytes;
-}
-
-static aril_status counted_copy(void *self, aril_queue *queue, void *to, const void *from,
-                                size_t bytes)
-{
-    (void)self, (void)queue;
-    memory_open();
-    memcpy(to, from, bytes);
-    memory_close();
-    return ARIL_OK;
-}
-
-static aril_status counted_from_host(void *self, aril_queue *queue, void *to, const void *from,
-                                     size_t bytes, bool async)
-{
-    (void)async;
-    return counted_copy(self, queue, to, from, bytes);
-}
-
-static aril_status counted_to_host(void *self, aril_queue *queue, void *to, const void *from,
-                                   size_t bytes, bool async)
-{
-    (void)async;
-    counted.waits++;
-    return counted_copy(self, queue, to, from, bytes);
+    (void)self, (void)queue, (void)p, (void)bytes;
 }
 
 static aril_status counted_synchronize(void *self)
 {
     (void)self;
-    counted.waits++;
+    counted.syncs++;
     return ARIL_OK;
+}
+
+/* How often the host waited for the device. */
+static int waits_so_far(void)
+{
+    return counted.syncs + test_transferred.to_host;
 }
 
 /* The CPU's kernels that need no preparation; the reference of other ops. */
@@ -107,18 +86,18 @@ static aril_status run_there(aril_run *r)
 
 static aril_device device(void)
 {
-    static const aril_device_ops ops = { .alloc = counted_alloc,
-                                         .free = counted_free,
-                                         .from_host = counted_from_host,
-                                         .to_host = counted_to_host,
-                                         .copy = counted_copy,
-                                         .synchronize = counted_synchronize };
+    static aril_device_ops ops;
     static aril__row rows[MAX_ROWS];
     static aril__device *d;
     if (d) return d->id;
-    aril_ok(); /* starts the library */
+    ops = test_heap_ops;
+    ops.alloc = counted_alloc;
+    ops.free = counted_free;
+    ops.synchronize = counted_synchronize;
+    test_transferred.begin = memory_open;
+    test_transferred.end = memory_close;
     counted.memory = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    d = aril__device_register("counted", 0, &ops, &counted, false);
+    d = test_device_add("counted", 0, &ops);
     int n = 0;
     for (int i = 0; i < aril__n_ops; i++) {
         const aril__op *op = aril__ops[i];
@@ -186,9 +165,9 @@ static void run(const setup *s, const aril_device *devices, float *to, int *wait
         ARIL_SCOPE;
         for (int i = 0; i < PARAMS; i++)
             aril_set_grad(p[i], grad_of(s, i, t, scale ? factor : 1, devices[i]));
-        int before = counted.waits;
+        int before = waits_so_far();
         CHECK_MSG(aril_step(o) == ARIL_OK, "%s: %s", s->optimizer, aril_error());
-        *waits += counted.waits - before;
+        *waits += waits_so_far() - before;
         if (t == 2) factor /= 2; /* what the loss scale does */
     }
     for (int i = 0; i < PARAMS; i++) read_f32(p[i], to + i * N);
@@ -223,9 +202,9 @@ TEST(copies_to_the_host_are_counted)
 {
     ARIL_SCOPE;
     aril_tensor *t = aril_full(ARIL_SHAPE(), 3, ARIL_F32, device());
-    int before = counted.waits;
+    int before = waits_so_far();
     CHECK_NEAR(aril_item(aril_add(t, t)), 6, 0);
-    CHECK_INT(counted.waits - before, 1);
+    CHECK_INT(waits_so_far() - before, 1);
 }
 
 TEST(no_step_waits_for_the_device)
@@ -261,14 +240,14 @@ TEST(clipping_alone_does_not_wait)
     aril_tensor *p = param_of(&(setup){ .dtype = ARIL_F32 }, 0, all[0]);
     aril_optim *o =
         aril_adam(ARIL_TENSORS(p), (aril_adam_opts){ .clip_norm = 0.5, .accumulate = 2 });
-    int before = counted.waits;
+    int before = waits_so_far();
     for (int t = 0; t < 4; t++) {
         aril_set_grad(p, aril_full(ARIL_SHAPE(2, 3), 1, ARIL_F32, all[0]));
         CHECK_INT(aril_step(o), ARIL_OK);
     }
-    CHECK_INT(counted.waits, before);
+    CHECK_INT(waits_so_far(), before);
     CHECK_INT(aril_item_int(aril_optim_steps(o)), 2); /* a number of the host still */
-    CHECK_INT(counted.waits, before);
+    CHECK_INT(waits_so_far(), before);
     aril_optim_free(o);
     aril_release(p);
 }
@@ -298,9 +277,9 @@ TEST(scaled_loss_keeps_its_dtype_on_the_device)
     aril_set_grad(p, aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, device()));
     CHECK_INT(aril_step(o), ARIL_OK);
     for (int i = 0; i < 4; i++) {
-        int before = counted.waits;
+        int before = waits_so_far();
         aril_tensor *l = aril_scale_loss(o, aril_full(ARIL_SHAPE(), 0.5, dtypes[i], device()));
-        CHECK_INT(counted.waits, before);
+        CHECK_INT(waits_so_far(), before);
         CHECK_INT(aril_dtype_of(l), dtypes[i]);
         CHECK_NEAR(aril_item(l), 512, 0);
     }
@@ -322,13 +301,13 @@ TEST(updates_by_hand_take_numbers_of_the_host_or_the_device)
         aril_tensor *v = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, on);
         aril_tensor *lr = aril_full(ARIL_SHAPE(), 0.1, ARIL_F64, numbers);
         aril_tensor *step = aril_zeros(ARIL_SHAPE(), ARIL_I64, numbers);
-        int before = counted.waits;
+        int before = waits_so_far();
         for (int t = 0; t < 3; t++)
             CHECK_MSG(aril_adam_update(ARIL_LIST(p), ARIL_LIST(g), ARIL_LIST(m), ARIL_LIST(v),
                                        (aril_list){ 0 }, lr, step,
                                        (aril_adam_update_opts){ 0 }) == ARIL_OK,
                       "%s", aril_error());
-        CHECK_INT(counted.waits, before);
+        CHECK_INT(waits_so_far(), before);
         CHECK_INT(aril_item_int(step), 3);
         read_f32(p, k ? got : want);
         for (int i = 0; i < N && k; i++) CHECK_NEAR(got[i], want[i], 1e-6);

@@ -76,20 +76,18 @@ void aril__dnn_batch_norm_destroy(void *prepared)
     free(p);
 }
 
-/* Images share one memory format; parameters are contiguous f32. */
-static const char *take_order(const aril__run *r, batch_plan *p, const aril_tensor *x)
+/* Asks for images in one order, and for parameters and statistics as contiguous f32. */
+static void ask_operands(const aril__run *r, const batch_plan *p, aril__plan *plan)
 {
-    p->last = x->ndim > 2 && !aril__is_dense(x);
     for (int i = 0; i < r->n_in + r->n_out; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : r->out[i - r->n_in];
-        if (!t || t->numel == 0 || t->ndim == 0) continue;
-        bool image = t->ndim == x->ndim;
-        if (!aril__dnn_has_format(t, image && p->last))
-            return "tensors have different memory layouts";
-        if (!image && t->dtype != ARIL_F32 && i >= r->n_in)
-            return "running values that are not f32";
+        aril_operand *o = i < r->n_in ? &plan->in[i] : &plan->out[i - r->n_in];
+        if (!t) continue;
+        if (t->ndim == p->ndim)
+            o->order = aril__dnn_image_order(p->last);
+        else if (t->ndim == 1)
+            *o = (aril_operand){ 1 + ARIL_F32, ARIL_ORDER_CONTIGUOUS };
     }
-    return NULL;
 }
 
 static const char *fill_plan(const aril__run *r, batch_plan *p)
@@ -99,14 +97,11 @@ static const char *fill_plan(const aril__run *r, batch_plan *p)
     if (x->ndim > 5) return "more than 3 spatial dimensions";
     p->ndim = x->ndim;
     memcpy(p->dim, x->dim, sizeof p->dim);
-    const char *why = take_order(r, p, x);
-    if (why) return why;
+    p->last = x->ndim > 2 && aril__dnn_takes_last(x, r->out[0]);
     if (p->kind == BACKWARD) {
         const struct batch_norm_grad_attrs *a = r->attrs;
         if (a && a->activation[0]) return "an activation";
         if (a && a->residual[0]) return "the gradient of a residual";
-        if (r->in[3]->dtype != ARIL_F32 || r->in[4]->dtype != ARIL_F32)
-            return "statistics that are not f32";
         p->weight = r->in[2] != NULL;
     } else {
         bool eval = p->kind == EVAL;
@@ -141,9 +136,10 @@ const char *aril__dnn_batch_norm_prepare(const aril__run *r, aril__plan *plan)
         free(p);
         return why;
     }
-    if (p->kind == BACKWARD || p->type != ARIL_F32) /* parameters as f32; variances and ones */
-        plan->workspace = 4 * sizeof(float) * (size_t)p->dim[1];
+    if (p->kind == BACKWARD) /* variances and ones */
+        plan->workspace = 2 * sizeof(float) * (size_t)p->dim[1];
     plan->prepared = p;
+    ask_operands(r, p, plan);
     aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }
@@ -179,14 +175,13 @@ aril_status aril__dnn_batch_norm(aril__run *r)
 {
     batch_plan *p = r->prepared;
     bool eval = p->kind == EVAL;
-    int64_t sample = sample_bytes(p), c = p->dim[1];
+    int64_t sample = sample_bytes(p);
     const aril_tensor *given[4] = { eval ? r->in[3] : r->out[1], eval ? r->in[4] : r->out[2],
                                     r->in[1], r->in[2] };
-    float *space = r->workspace;
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->out[0]) },
                             .step = { sample, sample } };
     for (int i = 0, n = 2; i < 4; i++)
-        if (given[i]) args.data[n++] = aril__dnn_floats(given[i], c, space ? space + i * c : NULL);
+        if (given[i]) args.data[n++] = aril__ptr(given[i]);
     dnnl_status_t st = aril__dnn_cut_run(&p->cut, r, &args);
     if (st == dnnl_success && !eval) update(r, p);
     return aril__dnn_status(r->op->name, st);
@@ -197,15 +192,15 @@ aril_status aril__dnn_batch_norm_grad(aril__run *r)
 {
     batch_plan *p = r->prepared;
     int64_t c = p->dim[1];
-    float *var = r->workspace, *ones = var + c, *weight = ones;
+    float *var = r->workspace, *ones = var + c;
     const float *s = aril__ptr(r->in[4]);
     for (int64_t i = 0; i < c; i++) {
         var[i] = 1 / (s[i] * s[i]);
         ones[i] = 1;
     }
-    if (p->weight) weight = aril__dnn_floats(r->in[2], c, ones + c);
     aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]),
-                                      aril__ptr(r->out[0]), aril__ptr(r->in[3]), var, weight,
-                                      aril__ptr(r->out[1]), aril__ptr(r->out[2]) } };
+                                      aril__ptr(r->out[0]), aril__ptr(r->in[3]), var,
+                                      p->weight ? aril__ptr(r->in[2]) : ones, aril__ptr(r->out[1]),
+                                      aril__ptr(r->out[2]) } };
     return aril__dnn_status(r->op->name, aril__dnn_cut_run(&p->cut, r, &args));
 }

@@ -56,6 +56,68 @@ static size_t lay_out(aril__conv_plan *p)
     return weights + c->space * (size_t)p->slots;
 }
 
+/* Fills in what does not depend on the dtype that oneDNN computes in. */
+static const char *fill_plan(const aril__run *r, aril__conv_plan *p)
+{
+    p->op = r->op;
+    p->role = r->op == &aril__op_conv         ? ARIL__CONV_Y
+              : r->op == &aril__op_conv_wgrad ? ARIL__CONV_W
+                                              : ARIL__CONV_X;
+    aril__conv *d = &p->d;
+    aril__conv_describe(r, d);
+    p->bias = d->bias != NULL;
+    d->x = d->w = d->y = NULL; /* the plan serves other tensors too */
+    d->bias = NULL;
+    p->spatial = r->in[0]->ndim - 2;
+    while (p->spatial > 1) { /* drop dimensions of size 1, so that the next can be cut */
+        int i = 3 - p->spatial;
+        if (d->in[i] != 1 || d->out[i] != 1 || d->kernel[i] != 1 || d->begin[i] != 0) break;
+        p->spatial--;
+    }
+    bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6 ||
+                 (d->activation == ARIL_SIGMOID && p->op == &aril__op_conv_transpose);
+    if (clips) p->after = d->activation;
+    if (d->activation && !clips && aril__cpu() == ARIL__CPU_BASELINE)
+        return "oneDNN's activations lose NaN without AVX2";
+    for (int i = 0; i < 3; i++)
+        if (d->begin[i] < 0) return "negative padding";
+    return NULL;
+}
+
+static const char *cut_in(aril__conv_plan *p, aril_dtype type)
+{
+    const char *why = NULL;
+    p->type = aril__dnn_type(type);
+    p->size = (int64_t)aril__dtype_bytes(type, 1);
+    p->cut = new_cut(p, &why);
+    return p->cut ? NULL : why; /* discard why other cuts failed */
+}
+
+/* Computes in f32, if the processor does not compute in f16 or bf16. Weights are converted with
+ * everything else, to contiguous ones. */
+static const char *cut_widened(aril__conv_plan *p)
+{
+    aril__conv *d = &p->d;
+    int64_t step = 1;
+    for (int i = 4; i >= 0; i--) {
+        d->w_stride[i] = step;
+        step *= i > 1 ? d->kernel[i - 2] : d->c;
+    }
+    p->widened = true;
+    return cut_in(p, ARIL_F32);
+}
+
+static void ask_operands(const aril__conv_plan *p, aril__plan *plan)
+{
+    bool to_weight = p->role == ARIL__CONV_W;
+    aril_operand image = { p->widened ? 1 + ARIL_F32 : 0, ARIL_ORDER_CHANNELS_LAST };
+    aril_operand weight = { image.dtype, p->widened ? ARIL_ORDER_CONTIGUOUS : ARIL_ORDER_ANY };
+    plan->in[0] = image;
+    plan->in[1] = to_weight ? image : weight;
+    plan->out[0] = to_weight ? weight : image;
+    if (p->bias) plan->in[2] = (aril_operand){ image.dtype, ARIL_ORDER_CONTIGUOUS };
+}
+
 const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
 {
     const aril_tensor *w = r->op == &aril__op_conv_wgrad ? r->out[0] : r->in[1];
@@ -66,44 +128,18 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     if (aril__overlaps(w)) return "overlapping weights";
     aril__conv_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
-    p->op = r->op;
-    p->role = r->op == &aril__op_conv         ? ARIL__CONV_Y
-              : r->op == &aril__op_conv_wgrad ? ARIL__CONV_W
-                                              : ARIL__CONV_X;
-    p->type = aril__dnn_type(r->type);
-    p->size = (int64_t)aril__dtype_bytes(r->type, 1);
-    aril__conv_describe(r, &p->d);
-    const aril__conv *d = &p->d;
-    p->spatial = x->ndim - 2;
-    while (p->spatial > 1) { /* drop dimensions of size 1, so that the next can be cut */
-        int i = 3 - p->spatial;
-        if (d->in[i] != 1 || d->out[i] != 1 || d->kernel[i] != 1 || d->begin[i] != 0) break;
-        p->spatial--;
+    const char *why = fill_plan(r, p);
+    if (!why) {
+        why = cut_in(p, r->type);
+        if (why && r->type != ARIL_F32) why = cut_widened(p);
     }
-    p->bias = p->d.bias != NULL;
-    bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6 ||
-                 (d->activation == ARIL_SIGMOID && p->op == &aril__op_conv_transpose);
-    if (clips) p->after = d->activation;
-    const char *why = NULL;
-    if (d->activation && !clips && aril__cpu() == ARIL__CPU_BASELINE)
-        why = "oneDNN's activations lose NaN without AVX2";
-    for (int i = 0; i < 3; i++)
-        if (d->begin[i] < 0) why = "negative padding";
-    if (!why && (p->cut = new_cut(p, &why))) why = NULL; /* discard why other cuts failed */
-    p->d.x = p->d.w = p->d.y = NULL;
-    p->d.bias = NULL;
     if (why) {
         aril__dnn_conv_destroy(p);
         return why;
     }
     plan->prepared = p;
     plan->workspace = lay_out(p);
-    plan->in[0].order = ARIL_ORDER_CHANNELS_LAST;
-    if (p->role == ARIL__CONV_W)
-        plan->in[1].order = ARIL_ORDER_CHANNELS_LAST;
-    else
-        plan->out[0].order = ARIL_ORDER_CHANNELS_LAST;
-    if (p->bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
+    ask_operands(p, plan);
     return NULL;
 }
 
@@ -253,7 +289,8 @@ static aril_status run_ready(aril__run *r, aril_tensor *x, aril_tensor *y, aril_
               .y = image_of(p, y, d->k * d->groups, d->out),
               .bias = b ? aril__ptr(b) : NULL };
     if (p->role == ARIL__CONV_W) return run_weights(r, &j, w);
-    bool keep = r->op != &aril__op_conv_dgrad && aril__dnn_keeps(w);
+    /* A widened weight is a temporary: what is kept with it would be lost. */
+    bool keep = !p->widened && r->op != &aril__op_conv_dgrad && aril__dnn_keeps(w);
     aril__dnn_packed packed = aril__dnn_pack(&c->order, r->op->name, w, keep, r->workspace);
     if (!packed.data) return ARIL_ERR_MEMORY;
     j.w = packed.data;

@@ -50,19 +50,16 @@ const char *aril__dnn_local_response_norm_prepare(const aril__run *r, aril__plan
                      .samples = x->dim[0],
                      .channels = x->dim[1],
                      .inner = aril__count(x->ndim - 2, x->dim + 2),
-                     .last = !aril__is_dense(x),
+                     .last = aril__dnn_takes_last(x, r->out[0]),
                      .a = *a };
-    const aril_tensor *y = r->out[0];
-    const char *why = NULL;
-    if (p->last ? !aril_is_channels_last(x) || !aril_is_channels_last(y) : !aril__is_dense(y))
-        why = "tensors have different memory layouts";
     int64_t pieces = aril__parallel_pieces(x->numel, MIN_PIECE);
-    if (!why) why = aril__dnn_cut_make(&p->cut, p->samples, pieces, make_lrn, p);
+    const char *why = aril__dnn_cut_make(&p->cut, p->samples, pieces, make_lrn, p);
     if (why) {
         free(p);
         return why;
     }
     plan->prepared = p;
+    plan->in[0].order = plan->out[0].order = aril__dnn_image_order(p->last);
     aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }

@@ -131,12 +131,9 @@ dnnl_memory_desc_t aril__dnn_last(dnnl_data_type_t type, int ndim, const int64_t
     return aril__dnn_strided(type, ndim, dim, stride);
 }
 
-const char *aril__dnn_common_format(const aril_tensor *x, const aril_tensor *y, bool *last)
+bool aril__dnn_takes_last(const aril_tensor *x, const aril_tensor *y)
 {
-    *last = !(aril__is_dense(x) && aril__is_dense(y));
-    return aril__dnn_has_format(x, *last) && aril__dnn_has_format(y, *last)
-               ? NULL
-               : "tensors have different memory layouts";
+    return !aril__is_dense(x) && (aril_is_channels_last(x) || !aril__is_dense(y));
 }
 
 dnnl_memory_desc_t aril__dnn_any(dnnl_data_type_t type, int ndim, const int64_t *dim)

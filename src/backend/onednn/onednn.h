@@ -41,14 +41,14 @@ dnnl_memory_desc_t aril__dnn_strided(dnnl_data_type_t type, int ndim, const int6
 /* Contiguous, or channels-last (N, spatial, C). */
 dnnl_memory_desc_t aril__dnn_dense(dnnl_data_type_t type, int ndim, const int64_t *dim);
 dnnl_memory_desc_t aril__dnn_last(dnnl_data_type_t type, int ndim, const int64_t *dim);
-/* Whether a tensor is in the format of aril__dnn_last, or else of aril__dnn_dense. */
-static inline bool aril__dnn_has_format(const aril_tensor *t, bool last)
+/* Whether a primitive with images x and y, which must be alike, takes them channels-last rather
+ * than contiguous: in x's order, or y's if x has neither. The row asks for that order through its
+ * plan. */
+bool aril__dnn_takes_last(const aril_tensor *x, const aril_tensor *y);
+static inline uint8_t aril__dnn_image_order(bool last)
 {
-    return last ? aril_is_channels_last(t) : aril__is_dense(t);
+    return last ? ARIL_ORDER_CHANNELS_LAST : ARIL_ORDER_CONTIGUOUS;
 }
-/* Finds the format of both x and y: contiguous if possible. Returns NULL, or the reason if they
- * have none in common. */
-const char *aril__dnn_common_format(const aril_tensor *x, const aril_tensor *y, bool *last);
 /* In whatever format the primitive prefers: aril__dnn_md returns it. */
 dnnl_memory_desc_t aril__dnn_any(dnnl_data_type_t type, int ndim, const int64_t *dim);
 

@@ -1,6 +1,7 @@
 #include "backend/onednn/pool.h"
 
 #include "backend/onednn/cut.h"
+#include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/vision/pool.h"
 
@@ -117,25 +118,30 @@ static const char *fill_plan(const aril__run *r, pool_plan *p)
     bool adaptive = aril__pool_is_adaptive(p->op);
     const aril_tensor *x = grad ? r->out[0] : r->in[0], *y = grad ? r->in[0] : r->out[0];
     if (x->numel == 0 || y->numel == 0) return "an empty tensor";
-    const char *why = aril__dnn_common_format(x, y, &p->last);
-    if (!why && is_max(p) && !aril__dnn_has_format(r->out[1], p->last))
-        why = "tensors have different memory layouts";
+    const char *why = NULL;
+    p->last = aril__dnn_takes_last(x, y);
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
         p->x_dim[i] = x->dim[i];
         p->y_dim[i] = y->dim[i];
     }
     p->counts_pad = !adaptive && !is_max(p) && a->include_pad[0];
-    if (!why && !adaptive && !is_max(p) && a->divisor[0]) why = "a custom divisor";
+    if (!adaptive && !is_max(p) && a->divisor[0]) why = "a custom divisor";
     for (int i = 0; i < x->ndim - 2 && !why; i++) why = take_window(p, i, a, adaptive);
     return why;
 }
 
 /* When Aril's own kernels are faster. */
-static const char *slower(const pool_plan *p)
+static const char *slower(const aril__run *r, const pool_plan *p)
 {
-    if (p->last && p->op == &aril__op_adaptive_avg_pool_grad)
+    const aril_tensor *x = is_grad(p) ? r->out[0] : r->in[0];
+    if (!aril__is_dense(x) && aril__is_samples_last(x))
+        return "Aril's kernel takes samples-last images as they are";
+    if (p->op == &aril__op_adaptive_avg_pool_grad && aril__is_only_channels_last(x) &&
+        aril_is_channels_last(r->in[0]))
         return "Aril's kernel is faster channels-last";
+    if (!p->last && p->op != &aril__op_adaptive_avg_pool && aril__cpu() < ARIL__CPU_AVX512)
+        return "oneDNN has no vector kernel for contiguous images on this CPU";
     if (!is_max(p)) return NULL;
     if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's kernel is faster for many channels";
     return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's kernel is faster when memory-bound"
@@ -150,7 +156,7 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
     p->op = r->op;
     p->type = r->type;
     const char *why = fill_plan(r, p);
-    if (!why && aril__force_row < 0) why = slower(p);
+    if (!why && aril__force_row < 0) why = slower(r, p);
     if (!why) {
         int64_t numel = aril__count(p->ndim, p->x_dim);
         why = aril__dnn_cut_make(&p->cut, p->x_dim[0], aril__parallel_pieces(numel, MIN_PIECE),
@@ -168,6 +174,7 @@ const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
         plan->workspace = p->taps_at + (size_t)(p->tap_bytes * aril__count(p->ndim, p->y_dim));
     }
     plan->prepared = p;
+    plan->in[0].order = plan->out[0].order = plan->out[1].order = aril__dnn_image_order(p->last);
     aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }

@@ -83,8 +83,7 @@ static const char *fill_plan(const aril__run *r, resample_plan *p)
     p->is_linear = *mode == ARIL_LINEAR;
     if (p->is_linear && *align) return "align_corners";
     if (*smooth) return "antialiasing";
-    const char *why = aril__dnn_common_format(x, y, &p->last);
-    if (why) return why;
+    p->last = aril__dnn_takes_last(x, y);
     p->ndim = x->ndim;
     for (int i = 0; i < x->ndim; i++) {
         p->x_dim[i] = x->dim[i];
@@ -125,6 +124,7 @@ const char *aril__dnn_resample_prepare(const aril__run *r, aril__plan *plan)
         return why;
     }
     plan->prepared = p;
+    plan->in[0].order = plan->out[0].order = aril__dnn_image_order(p->last);
     aril__dnn_cut_ask(&p->cut, plan);
     return NULL;
 }

@@ -9,7 +9,7 @@
 
 /* Ops that other files name. */
 extern const aril__op aril__op_batch_norm, aril__op_batch_norm_eval, aril__op_batch_norm_grad,
-    aril__op_layer_norm, aril__op_layer_norm_grad;
+    aril__op_layer_norm, aril__op_layer_norm_grad, aril__op_local_response_norm;
 
 /* cumulative: the running values are averages over all batches so far, and momentum is unused.
  * activation: an aril_activation applied to the sum of the result and the residual. */

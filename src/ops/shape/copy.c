@@ -1,6 +1,7 @@
 #include "ops/shape/copy.h"
 
 #include "aril/create.h"
+#include "aril/view.h"
 #include "core/log.h"
 #include "core/loops.h"
 #include "core/move.h"
@@ -411,6 +412,16 @@ aril_tensor *aril_contiguous(aril_tensor *x)
     return aril_copy_(dense, x);
 }
 
+/* In ops that a trace records: the dimensions as N, spatial, C, copied, and back. */
+static aril_tensor *symbolic_channels_last(aril_tensor *x)
+{
+    int n = x->ndim;
+    aril_axes to = { .n = n }, back = { .n = n, .axis = { 0, n - 1 } };
+    for (int i = 1; i < n; i++) to.axis[i] = i < n - 1 ? i + 1 : 1;
+    for (int i = 2; i < n; i++) back.axis[i] = i - 1;
+    return aril_permute(aril_contiguous(aril_permute(x, to)), back);
+}
+
 aril_tensor *aril_channels_last(aril_tensor *x)
 {
     if (!x) return aril__null_tensor("channels_last");
@@ -421,7 +432,8 @@ aril_tensor *aril_channels_last(aril_tensor *x)
                    aril__text(text, x));
         return aril__poison();
     }
-    if (x->flags & ARIL__SYMBOLIC || (x->storage && aril_is_channels_last(x))) return x;
+    if (aril_is_channels_last(x)) return x;
+    if (x->flags & ARIL__SYMBOLIC) return symbolic_channels_last(x);
     aril_tensor *t = aril_empty(aril__shape(x), (aril_dtype)x->dtype, x->storage->device->id);
     if (aril__is_poison(t)) return aril__pass_on(t);
     int64_t step = 1;
