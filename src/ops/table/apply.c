@@ -339,6 +339,16 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
 
 /* ---- apply ---- */
 
+/* A kernel of an op that allocates its results itself has left one out. */
+static aril__cold aril_status missing_result(const aril__call *c, aril_tensor *const *out)
+{
+    for (int i = 0; i < c->op->n_out; i++)
+        if (!out[i])
+            return aril__fail(ARIL_ERR_PLUGIN, "%s: the kernel did not allocate result %d",
+                              c->op->name, i);
+    return ARIL_OK;
+}
+
 /* Allocates outputs and runs the kernels. Puts new references in out[], none on failure. */
 static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
@@ -373,6 +383,7 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
                         .type = c->type,
                         .device = c->device };
         s = aril__dispatch(&r);
+        if (s == ARIL_OK && aril__unlikely(op->flags & DYNAMIC)) s = missing_result(c, out);
         if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(c, out);
     }
     if (aril__unlikely(s < 0)) {
