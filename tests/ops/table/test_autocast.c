@@ -498,6 +498,11 @@ TEST(changed_weights_are_cast_again)
         aril_add_scalar_(w, 3);
     }
     CHECK_NEAR(first_of_product(x, w), 3, 0);
+    float *data = aril_data_strided(w); /* from now on it may change unseen */
+    for (int i = 4; i < 6; i++) {
+        *data = (float)i;
+        CHECK_NEAR(first_of_product(x, w), i, 0);
+    }
     aril_optim_free(opt);
     aril_release(w);
 }
