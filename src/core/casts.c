@@ -47,7 +47,7 @@ static bool changes_unseen(const aril_tensor *weight)
 const aril_tensor *aril__casts_find(const aril__thread *th, const aril_tensor *weight,
                                     aril_dtype to)
 {
-    if (!th->casts || changes_unseen(weight)) return NULL;
+    if (!th->casts || !th->casts->cap || changes_unseen(weight)) return NULL;
     const entry *e = locate(th->casts, weight, to);
     return e->weight && e->version == aril__version(weight) ? e->cast : NULL;
 }
