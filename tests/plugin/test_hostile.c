@@ -77,7 +77,7 @@ static aril_status poll(void *self, aril_late_error *error)
     return answer.poll;
 }
 
-static int queues, queues_until_failure = 1000;
+static int queues, queues_until_failure = 1000, waits;
 
 static aril_queue *queue_new(void *self)
 {
@@ -98,6 +98,7 @@ static aril_status queue_wait(void *self, aril_queue *queue)
 {
     (void)self;
     (void)queue;
+    waits++;
     return ARIL_OK;
 }
 
@@ -283,6 +284,89 @@ TEST(results_are_only_allocated_as_they_can_be)
         hostile();
         expect_error(aril_nonzero(x), ARIL_ERR_PLUGIN, "did not allocate result 0");
     }
+}
+
+/* ---- pinned memory ---- */
+
+static int event_status, event_answer;
+
+static aril_event *event_new(void *self)
+{
+    static char some;
+    (void)self;
+    return (aril_event *)(void *)&some;
+}
+
+static void event_free(void *self, aril_event *event)
+{
+    (void)self;
+    (void)event;
+}
+
+static aril_status event_record(void *self, aril_event *event, aril_queue *queue)
+{
+    (void)self;
+    (void)event;
+    (void)queue;
+    return event_status;
+}
+
+static int event_query(void *self, aril_event *event)
+{
+    (void)self;
+    (void)event;
+    return event_answer;
+}
+
+static void *pinned_alloc(void *self, size_t bytes)
+{
+    (void)self;
+    return malloc(bytes);
+}
+
+static void pinned_free(void *self, void *p, size_t bytes)
+{
+    (void)self;
+    (void)bytes;
+    free(p);
+}
+
+/* How often the queue is waited for when a block is copied from, and then released. */
+static void count_waits(aril__device *d, int copying, int releasing)
+{
+    char there[8];
+    aril__pinned *block = aril__pinned_new(d, sizeof there);
+    CHECK(block != NULL);
+    waits = 0;
+    memset(block->data, 0, sizeof there);
+    CHECK_INT(aril__pinned_write(d, there, block, block->data, sizeof there), ARIL_OK);
+    CHECK_INT(waits, copying);
+    aril__pinned_release(block->data, block);
+    CHECK_INT(waits, copying + releasing);
+}
+
+TEST(pinned_memory_outlives_its_copy_when_events_fail)
+{
+    static aril_device_ops with_events;
+    with_events = ops;
+    with_events.event_new = event_new;
+    with_events.event_free = event_free;
+    with_events.event_record = with_events.event_wait = event_record;
+    with_events.event_query = event_query;
+    with_events.pinned_alloc = pinned_alloc;
+    with_events.pinned_free = pinned_free;
+    hostile(); /* well-behaved */
+    aril__device *d = aril__device_register("pinning", 0, &with_events, NULL, false);
+    CHECK(d != NULL);
+    event_answer = 1; /* passed */
+    count_waits(d, 0, 0);
+    event_answer = 0; /* not yet */
+    count_waits(d, 0, 1);
+    event_answer = ARIL_ERR_DEVICE; /* unknown */
+    count_waits(d, 0, 1);
+    event_answer = 1;
+    event_status = ARIL_ERR_DEVICE; /* it marks nothing */
+    count_waits(d, 1, 0);
 }
 
 /* ---- registration ---- */
