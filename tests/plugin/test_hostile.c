@@ -244,6 +244,20 @@ TEST(every_status_but_ok_is_an_error_with_a_message)
     hostile();
 }
 
+/* The gradient of the product needs values that a kernel may have overwritten before it failed. */
+TEST(a_write_that_fails_counts_as_a_write)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = six(hostile()), *a = aril_parameter(six(aril_device_of(x)));
+    aril_tensor *loss = aril_sum(aril_mul(a, x), ARIL_ALL);
+    answer.run = ARIL_ERR_DEVICE;
+    expect_error(aril_relu_(x), ARIL_ERR_DEVICE, "hostile_relu failed");
+    hostile();
+    CHECK_INT(aril_backward(loss), ARIL_ERR_GRAD);
+    aril_clear_error();
+    aril_release(a);
+}
+
 TEST(late_errors_may_fill_their_texts)
 {
     aril_device d = hostile();
