@@ -37,10 +37,17 @@ static entry *locate(const struct aril__casts *c, const aril_tensor *weight, ari
     }
 }
 
+/* Whether the weight may change without a new version. */
+static bool changes_unseen(const aril_tensor *weight)
+{
+    const aril__storage *s = weight->storage;
+    return s->deleter || atomic_load_explicit(&s->lent, memory_order_relaxed);
+}
+
 const aril_tensor *aril__casts_find(const aril__thread *th, const aril_tensor *weight,
                                     aril_dtype to)
 {
-    if (!th->casts) return NULL;
+    if (!th->casts || !th->casts->cap || changes_unseen(weight)) return NULL;
     const entry *e = locate(th->casts, weight, to);
     return e->weight && e->version == aril__version(weight) ? e->cast : NULL;
 }
@@ -72,9 +79,7 @@ static void release_entry(aril__thread *th, entry *e)
 
 void aril__casts_keep(aril__thread *th, const aril_tensor *weight, const aril_tensor *cast)
 {
-    const aril__storage *s = weight->storage;
-    if (s->deleter || atomic_load_explicit(&s->lent, memory_order_relaxed)) return;
-    if (!reserve(th)) return;
+    if (changes_unseen(weight) || !reserve(th)) return;
     entry fresh = { .weight = aril__tensor_detached(th, weight),
                     .cast = aril__tensor_detached(th, cast),
                     .version = aril__version(weight) };

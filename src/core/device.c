@@ -1,7 +1,7 @@
 #include "core/device.h"
 
 #include "core/arena.h"
-#include "core/error.h"
+#include "core/foreign.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -133,14 +133,13 @@ static aril__device *find(aril_device id)
     return NULL;
 }
 
-/* The number of a kind, added if it is new; -1 if there is no room. With the lock held. */
-static int add_kind(const char *name)
+/* Adds a kind if it is new and there is room. With the lock held. */
+static void add_kind(const char *name)
 {
-    int k = aril__device_kind(name), n = kinds();
-    if (k >= 0 || n == ARIL__MAX_KINDS) return k;
+    int n = kinds();
+    if (aril__device_kind(name) >= 0 || n == ARIL__MAX_KINDS) return;
     snprintf(registry.kind_names[n], sizeof registry.kind_names[0], "%s", name);
     atomic_store_explicit(&registry.n_kinds, n + 1, memory_order_release);
-    return n;
 }
 
 static aril__device *new_device(aril_device id, const char *kind_name, const aril__device_ops *ops,
@@ -168,34 +167,81 @@ static aril__device *new_device(aril_device id, const char *kind_name, const ari
     return d;
 }
 
-/* With the lock held. */
-static aril__device *add_device(const char *kind_name, int index, const aril__device_ops *ops,
-                                void *self, bool host_memory)
+/* Frees a device that was not registered. */
+static void free_device(aril__device *d)
 {
-    int kind = add_kind(kind_name), n = devices();
-    if (kind < 0 || n == ARIL__MAX_DEVICES) {
-        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': too many devices", kind_name, index);
-        return NULL;
+    if (d->queue) d->ops.queue_free(d->self, d->queue);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+/* Several devices of one kind, which are registered together. */
+typedef struct batch {
+    const char *kind_name;
+    int first, n; /* indices first to first + n - 1 */
+    const aril__device_ops *ops;
+    void *const *selves;
+    bool host_memory;
+} batch;
+
+/* Whether there is room for them, and none of them is registered yet. With the lock held. */
+static bool has_room(const batch *b)
+{
+    int kind = aril__device_kind(b->kind_name);
+    if (b->n > ARIL__MAX_DEVICES - devices() || (kind < 0 && kinds() == ARIL__MAX_KINDS)) {
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d': too many devices (at most %d, of %d kinds)",
+                   b->kind_name, b->first, ARIL__MAX_DEVICES, ARIL__MAX_KINDS);
+        return false;
     }
-    aril_device id = { (int16_t)kind, (int16_t)index };
-    if (find(id)) {
-        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is already registered", kind_name, index);
-        return NULL;
+    for (int i = b->first; i < b->first + b->n && kind >= 0; i++) {
+        if (!find((aril_device){ (int16_t)kind, (int16_t)i })) continue;
+        aril__fail(ARIL_ERR_DEVICE, "device '%s:%d' is already registered", b->kind_name, i);
+        return false;
     }
-    aril__device *d = new_device(id, kind_name, ops, self, host_memory);
-    if (!d) return NULL;
-    registry.devices[n] = d;
-    atomic_store_explicit(&registry.n_devices, n + 1, memory_order_release);
-    return d;
+    return true;
+}
+
+/* With the lock held. Returns the number of the kind, or -1. */
+static int add_devices(const batch *b)
+{
+    aril__device *made[ARIL__MAX_DEVICES];
+    if (!has_room(b)) return -1;
+    int kind = aril__device_kind(b->kind_name), before = devices(), k = 0;
+    if (kind < 0) kind = kinds(); /* the number that it gets below */
+    for (; k < b->n; k++) {
+        aril_device id = { (int16_t)kind, (int16_t)(b->first + k) };
+        made[k] = new_device(id, b->kind_name, b->ops, b->selves[k], b->host_memory);
+        if (!made[k]) break;
+    }
+    if (k < b->n) {
+        while (k-- > 0) free_device(made[k]);
+        return -1;
+    }
+    for (int i = 0; i < b->n; i++) registry.devices[before + i] = made[i];
+    add_kind(b->kind_name);
+    atomic_store_explicit(&registry.n_devices, before + b->n, memory_order_release);
+    return kind;
+}
+
+static int register_batch(const batch *b)
+{
+    pthread_mutex_lock(&registry.lock);
+    int kind = add_devices(b);
+    pthread_mutex_unlock(&registry.lock);
+    return kind;
+}
+
+int aril__devices_register(const char *kind_name, int n, const aril__device_ops *ops,
+                           void *const *selves, bool host_memory)
+{
+    return register_batch(&(batch){ kind_name, 0, n, ops, selves, host_memory });
 }
 
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory)
 {
-    pthread_mutex_lock(&registry.lock);
-    aril__device *d = add_device(kind_name, index, ops, self, host_memory);
-    pthread_mutex_unlock(&registry.lock);
-    return d;
+    int kind = register_batch(&(batch){ kind_name, index, 1, ops, &self, host_memory });
+    return kind < 0 ? NULL : find((aril_device){ (int16_t)kind, (int16_t)index });
 }
 
 /* The device, after opening the plug-ins of its kind if there is none yet. */

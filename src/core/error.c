@@ -1,5 +1,6 @@
 #include "core/error.h"
 
+#include "core/foreign.h"
 #include "core/memory.h"
 #include "core/source_location.h"
 #include "core/tensor.h"
@@ -130,8 +131,20 @@ aril_status aril_fail(aril_status code, const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof text, format ? format : "", ap);
     va_end(ap);
-    bool known = code < 0 && strcmp(aril_status_name(code), "?") != 0;
-    return aril__fail(known ? code : ARIL_ERR_ARG, "%s", text);
+    return aril__fail(aril__foreign_code(code, ARIL_ERR_ARG), "%s", text);
+}
+
+aril_status aril__foreign_code(aril_status s, aril_status other)
+{
+    return s < 0 && strcmp(aril_status_name(s), "?") != 0 ? s : other;
+}
+
+aril_status aril__foreign_error(aril_status s, const char *who, const char *function)
+{
+    aril_status code = aril__foreign_code(s, ARIL_ERR_DEVICE);
+    if (code == s && aril__self()->last_error) return s;
+    return aril__fail(code, "%s: %s failed with status %d (%s)", who, function, s,
+                      code == s ? aril_status_text(s) : "not one of Aril's");
 }
 
 void aril__assert_failed(const char *cond, const char *file, int line)

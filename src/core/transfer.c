@@ -1,12 +1,20 @@
 /* Copies between the host and devices, and waiting for queued work. */
 #include "core/device.h"
 
-#include "core/error.h"
+#include "core/foreign.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
 
 /* ---- late errors ---- */
+
+static aril__cold aril_status late_error(const aril__device *d, aril_late_error *e, aril_status s)
+{
+    e->op[sizeof e->op - 1] = e->text[sizeof e->text - 1] = '\0'; /* strncpy may have filled them */
+    aril_status code = aril__foreign_code(e->code < 0 ? e->code : s, ARIL_ERR_DEVICE);
+    return aril__fail(code, "%s: %s (reported late)", e->op[0] ? e->op : d->kind_name,
+                      e->text[0] ? e->text : "failed");
+}
 
 /* Reports the first error of queued work, if there is one. */
 static aril_status poll(aril__device *d)
@@ -14,35 +22,51 @@ static aril_status poll(aril__device *d)
     if (!d->ops.poll) return ARIL_OK;
     aril_late_error e = { .code = ARIL_OK };
     aril_status s = d->ops.poll(d->self, &e);
-    if (aril__likely(s >= 0)) return ARIL_OK;
-    return aril__fail(e.code < 0 ? e.code : s, "%s: %s (reported late)",
-                      e.op[0] ? e.op : d->kind_name, e.text[0] ? e.text : "failed");
+    return aril__likely(s == ARIL_OK && e.code == ARIL_OK) ? ARIL_OK : late_error(d, &e, s);
+}
+
+static aril__cold aril_status failed(aril__device *d, const char *function, aril_status s)
+{
+    aril_status late = poll(d); /* what queued work did wrong explains why later calls fail */
+    return late < 0 ? late : aril__foreign_error(s, d->kind_name, function);
+}
+
+/* The status of a device's function, with a message if it is an error. */
+static inline aril_status checked(aril__device *d, const char *function, aril_status s)
+{
+    return aril__likely(s == ARIL_OK) ? s : failed(d, function, s);
 }
 
 aril_status aril__device_wait(aril__device *d)
 {
     aril_status s = d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
-    aril_status late = poll(d);
-    return late < 0 ? late : s;
+    s = checked(d, "synchronize", s);
+    return s < 0 ? s : poll(d);
+}
+
+/* Waits for the work of the device's queue, without reporting what it did wrong. */
+static aril_status wait_for_queue(aril__device *d)
+{
+    return checked(d, "queue_wait", d->ops.queue_wait(d->self, d->queue));
 }
 
 /* ---- copies ---- */
 
 aril_status aril__device_write(aril__device *d, void *dst, const void *src, size_t bytes)
 {
-    return d->ops.from_host(d->self, d->queue, dst, src, bytes, false);
+    return checked(d, "from_host", d->ops.from_host(d->self, d->queue, dst, src, bytes, false));
 }
 
 aril_status aril__device_read(aril__device *d, void *dst, const void *src, size_t bytes)
 {
     aril_status s = d->ops.to_host(d->self, d->queue, dst, src, bytes, false);
-    aril_status late = poll(d);
-    return late < 0 ? late : s;
+    s = checked(d, "to_host", s);
+    return s < 0 ? s : poll(d);
 }
 
 aril_status aril__device_move(aril__device *d, void *dst, const void *src, size_t bytes)
 {
-    return d->ops.copy(d->self, d->queue, dst, src, bytes);
+    return checked(d, "copy", d->ops.copy(d->self, d->queue, dst, src, bytes));
 }
 
 bool aril__device_reaches(const aril__device *to, const aril__device *from)
@@ -54,11 +78,12 @@ bool aril__device_reaches(const aril__device *to, const aril__device *from)
 static aril_status wait_for(aril__device *d, aril__device *other)
 {
     if (!other->queue) return ARIL_OK;
-    if (!other->ops.event_new) return other->ops.queue_wait(other->self, other->queue);
+    if (!other->ops.event_new) return wait_for_queue(other);
     aril_event *e = other->ops.event_new(other->self);
     if (!e) return aril__fail(ARIL_ERR_DEVICE, "%s: cannot create an event", other->kind_name);
     aril_status s = other->ops.event_record(other->self, e, other->queue);
-    if (s >= 0) s = d->ops.event_wait(d->self, e, d->queue);
+    s = checked(other, "event_record", s);
+    if (s == ARIL_OK) s = checked(d, "event_wait", d->ops.event_wait(d->self, e, d->queue));
     other->ops.event_free(other->self, e);
     return s;
 }
@@ -67,7 +92,9 @@ aril_status aril__device_copy_from(aril__device *to, void *dst, aril__device *fr
                                    size_t bytes)
 {
     aril_status s = wait_for(to, from);
-    if (s >= 0) s = to->ops.copy_from(to->self, to->queue, dst, from->self, src, bytes);
+    if (s < 0) return s;
+    s = to->ops.copy_from(to->self, to->queue, dst, from->self, src, bytes);
+    s = checked(to, "copy_from", s);
     /* The source may be freed, and its memory reused, by work that comes after the copy. */
     return s < 0 ? s : wait_for(from, to);
 }
@@ -99,7 +126,7 @@ void aril__pinned_finish(aril__pinned *b)
 {
     aril__device *d = b->device;
     if (!b->event) return;
-    if (d->ops.event_query(d->self, b->event) == 0) d->ops.queue_wait(d->self, d->queue);
+    if (d->ops.event_query(d->self, b->event) != 1) d->ops.queue_wait(d->self, d->queue);
     d->ops.event_free(d->self, b->event);
     b->event = NULL;
 }
@@ -118,7 +145,8 @@ aril_status aril__pinned_write(aril__device *d, void *dst, aril__pinned *from, c
 {
     if (from->device != d) return aril__device_write(d, dst, src, bytes);
     aril_status s = d->ops.from_host(d->self, d->queue, dst, src, bytes, true);
-    if (s >= 0 && !from->event && !(from->event = d->ops.event_new(d->self)))
-        return d->ops.queue_wait(d->self, d->queue);
-    return s < 0 ? s : d->ops.event_record(d->self, from->event, d->queue);
+    if (s != ARIL_OK) return failed(d, "from_host", s);
+    if (!from->event) from->event = d->ops.event_new(d->self);
+    bool marked = from->event && d->ops.event_record(d->self, from->event, d->queue) == ARIL_OK;
+    return marked ? ARIL_OK : wait_for_queue(d); /* the block must outlive the copy */
 }

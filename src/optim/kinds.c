@@ -167,6 +167,9 @@ static aril_status check(const char *what, const aril_optim_opts *o)
     if (o->clip_update != 0 && !(o->clip_update >= 1))
         return aril__fail(ARIL_ERR_ARG, "%s: clip_update must be at least 1, got %g", what,
                           o->clip_update);
+    if (o->loss_scale != 0 && !aril__is_loss_scale(o->loss_scale))
+        return aril__fail(ARIL_ERR_ARG, "%s: loss_scale must be 2^-126 to 2^126, or 0, got %g",
+                          what, o->loss_scale);
     if (o->step_max < o->step_min)
         return aril__fail(ARIL_ERR_ARG, "%s: step_min %g is above step_max %g", what, o->step_min,
                           o->step_max);

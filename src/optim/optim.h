@@ -182,6 +182,14 @@ void aril__slots_drop(aril__optim_param *p);
  * rounds of eager steps. A recording is valid for the parameters that had a gradient when it was
  * made; when others have one, or one of them missed a step since, record anew. */
 void aril__step_host(aril_optim *opt, const bool *took);
+
+/* A loss scale is a normal f32: at 0 or infinity it would stay there forever. */
+#define ARIL__MIN_SCALE 0x1p-126
+#define ARIL__MAX_SCALE 0x1p126
+static inline bool aril__is_loss_scale(double scale)
+{
+    return scale >= ARIL__MIN_SCALE && scale <= ARIL__MAX_SCALE;
+}
 /* Ends a step whose ops were applied or recorded: sets opt->took, drops gradients, and does the
  * host's part unless the step is being recorded. */
 void aril__step_done(aril_optim *opt);

@@ -158,6 +158,8 @@ static aril_status read_integer(const aril_optim *opt, const aril__name_lookup *
         s = read_counts(r, from, "optim.pending", 1 + opt->n_params, r->pending);
     if (s == ARIL_OK && opt->scale)
         s = read_numbers(r, from, "optim.loss_scale", ARIL_F32, 1, &r->scale);
+    if (s == ARIL_OK && opt->scale && !aril__is_loss_scale(r->scale))
+        s = aril__fail(ARIL_ERR_FORMAT, "optim_load_state: 'optim.loss_scale' holds %g", r->scale);
     if (s == ARIL_OK && opt->scale) s = read_counts(r, from, "optim.good", 1, &r->good);
     for (int i = 0; i < opt->n_schedules && s == ARIL_OK; i++) {
         int n = aril__schedule_count(opt->schedules[i]);

@@ -1,6 +1,7 @@
 /* One step: checks and scales gradients, updates all parameters in one pass, drops gradients. */
 #include "optim/optim.h"
 
+#include "aril/autocast.h"
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/index.h"
@@ -260,8 +261,8 @@ static void next_scale(aril_optim *opt, aril_tensor *finite, next_numbers *next)
     aril_tensor *grows = aril_ge_scalar(more, growth);
     aril_tensor *up = aril_where(grows, aril_scalar(2), one);
     aril_tensor *change = aril_where(finite, up, aril_scalar(0.5));
-    /* At 0 or infinity it would stay there forever. */
-    next->scale = aril_cast(aril_clamp(aril_mul(opt->scale, change), 0x1p-126, 0x1p126), ARIL_F32);
+    aril_tensor *scale = aril_mul(opt->scale, change);
+    next->scale = aril_cast(aril_clamp(scale, ARIL__MIN_SCALE, ARIL__MAX_SCALE), ARIL_F32);
     next->good = aril_cast(aril_where(grows, zero, more), ARIL_I64);
 }
 
@@ -435,6 +436,7 @@ static aril_status apply_step(aril_optim *opt)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    ARIL_NO_AUTOCAST; /* updates are computed in the dtype of the state, also inside a region */
     aril_tensor *factor = NULL, *finite = NULL;
     next_numbers next = { 0 };
     int n = gather(opt);

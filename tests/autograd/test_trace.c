@@ -445,6 +445,22 @@ TEST(products_in_attributes_are_those_of_the_run)
     recorder_free(r);
 }
 
+TEST(unknown_sizes_are_no_numbers)
+{
+    ARIL_SCOPE;
+    recorder *r = recorder_new();
+    aril_tensor *x = recorder_input(r, ARIL_SHAPE(-1, 3), ARIL_F32);
+    recorder_begin(r);
+    aril_tensor *bad[] = { aril_div_scalar(x, aril_size(x, 0)),
+                           aril_mul_scalar(x, (double)aril_size(x, 0)),
+                           aril_add_scalar_(aril_relu(x), aril_size(x, 0)) };
+    recorder_end(r);
+    for (int i = 0; i < 3; i++) CHECK_INT(aril_tensor_status(bad[i]), ARIL_ERR_STATE);
+    CHECK_MSG(strstr(aril_error(), "a size that is unknown"), "%s", aril_error());
+    aril_clear_error();
+    recorder_free(r);
+}
+
 TEST(symbolic_tensors_have_no_value)
 {
     ARIL_SCOPE;

@@ -1,5 +1,6 @@
 /* Optimizers: groups, clipping, accumulation, missing gradients, dtypes, loss scale, averages. */
 #include "aril/aril.h"
+#include "support/compare.h"
 #include "support/device.h"
 #include "support/test.h"
 
@@ -580,6 +581,19 @@ TEST(averaged_weights_are_swapped_in_and_out)
     aril_release(p);
 }
 
+TEST(loss_scales_are_normal_numbers_of_f32)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()));
+    static const double wrong[] = { 1e-50, 1e40 }; /* 0 and infinity in f32 */
+    for (int i = 0; i < 2; i++) {
+        CHECK(!aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .loss_scale = wrong[i] }));
+        CHECK_MSG(strstr(aril_error(), "loss_scale must be 2^-126 to 2^126"), "%s", aril_error());
+        aril_clear_error();
+    }
+    aril_release(p);
+}
+
 TEST(loss_scale_never_sticks_at_0_or_infinity)
 {
     ARIL_SCOPE;
@@ -623,6 +637,26 @@ TEST(muon_accepts_only_matrices)
     aril_optim_free(o);
     aril_release(w);
     aril_release(b);
+}
+
+TEST(steps_are_the_same_inside_an_autocast_region)
+{
+    ARIL_SCOPE;
+    aril_seed(3);
+    aril_tensor *w[2], *v = aril_randn(ARIL_SHAPE(4, 6), ARIL_F32, test_device());
+    for (int i = 0; i < 2; i++) {
+        w[i] = aril_parameter(aril_copy(v));
+        aril_optim *o = aril_muon(ARIL_TENSORS(w[i]), (aril_muon_opts){ .lr = 0.1 });
+        aril_backward(aril_sum(aril_square(w[i]), ARIL_ALL));
+        aril_guard g = i ? aril_autocast_begin(ARIL_BF16) : aril_scope_begin();
+        CHECK_INT(aril_step(o), ARIL_OK);
+        aril_guard_end(&g);
+        aril_optim_free(o);
+    }
+    char *difference = test_difference(w[1], w[0], 0, 0);
+    CHECK_MSG(!difference, "%s", difference);
+    aril_release(w[0]);
+    aril_release(w[1]);
 }
 
 TEST(muon_in_every_dtype)

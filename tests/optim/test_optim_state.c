@@ -243,6 +243,7 @@ TEST(unreachable_values_are_rejected)
             aril_tensor *was = saved.at[i];
             bool schedule = strncmp(name, "optim.schedule", 14) == 0;
             bool lbfgs = strcmp(name, "optim.lbfgs") == 0;
+            bool scale = strcmp(name, "optim.loss_scale") == 0;
             bool rate = strncmp(name, "optim.lr", 8) == 0 || strcmp(name, "optim.base_lr") == 0;
             for (int k = 0; k < 7; k++) {
                 double v = k < 4 ? reals[k] : k == 4 ? (double)NAN : (double)INFINITY;
@@ -250,6 +251,8 @@ TEST(unreachable_values_are_rejected)
                     saved.at[i] = aril_expand(aril_from(&counts[k % 3], ARIL_SHAPE(), ARIL_I64,
                                                         test_device()),
                                               aril_shape_of(was));
+                } else if (scale && (k < 2 || k >= 4)) {
+                    saved.at[i] = aril_full(aril_shape_of(was), v, ARIL_F32, test_device());
                 } else if ((schedule || lbfgs) || (rate && k >= 4)) {
                     saved.at[i] = aril_full(aril_shape_of(was), v, ARIL_F64, test_device());
                 } else {

@@ -136,3 +136,63 @@ TEST(one_that_cannot_be_opened_is_no_error)
     CHECK(strstr(aril_error(), "no device kind 'none"));
     aril_clear_error();
 }
+
+/* Things that are no plug-ins, each with a name like one. */
+static void fill_with_junk(const char *folder)
+{
+    char path[4300];
+    snprintf(path, sizeof path, "%s/a_pipe.so", folder);
+    CHECK(mkfifo(path, 0600) == 0);
+    snprintf(path, sizeof path, "%s/b_loop.so", folder);
+    CHECK(symlink(path, path) == 0);
+    snprintf(path, sizeof path, "%s/c_folder.so", folder);
+    CHECK(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof path, "%s/d_empty.so", folder);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fclose(f) == 0);
+    snprintf(path, sizeof path, "%s/libaril_mirror.so", folder);
+    CHECK(symlink(mirror(), path) == 0);
+}
+
+static void remove_all(const char *folder)
+{
+    char command[4300];
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    CHECK_INT(system(command), 0);
+}
+
+TEST(a_folder_of_junk_does_not_hide_a_plugin)
+{
+    char program[4096], folder[4096];
+    if (!inner()) {
+        itself(program);
+        snprintf(folder, sizeof folder, "%s", temp_path("junk"));
+        CHECK(mkdir(folder, 0700) == 0);
+        fill_with_junk(folder);
+        bool passed = passes(program, test_name(), folder);
+        remove_all(folder);
+        CHECK(passed);
+        return;
+    }
+    alarm(60); /* opening a pipe would wait for a writer */
+    CHECK_INT(aril_device_count(), 2);
+    CHECK(aril_ok() && aril_device_available(aril_device_named("mirror")));
+}
+
+TEST(a_file_of_the_current_folder_needs_no_slash)
+{
+    char program[4096], folder[4096], link[4200];
+    if (!inner()) {
+        itself(program);
+        snprintf(folder, sizeof folder, "%s", temp_path("here"));
+        snprintf(link, sizeof link, "%s/mirror.so", folder);
+        CHECK(mkdir(folder, 0700) == 0 && symlink(mirror(), link) == 0);
+        setenv("ARIL_TEST_FOLDER", folder, 1);
+        bool passed = passes(program, test_name(), "mirror.so");
+        remove_all(folder);
+        CHECK(passed);
+        return;
+    }
+    CHECK(chdir(getenv("ARIL_TEST_FOLDER")) == 0);
+    CHECK_INT(aril_device_count(), 2);
+}

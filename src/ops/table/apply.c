@@ -339,6 +339,26 @@ static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest
 
 /* ---- apply ---- */
 
+/* The memory that the call wrote to has new values. */
+static inline void note_writes(const aril__call *c, aril_tensor *dest, aril_tensor *const *out)
+{
+    const aril__op *op = c->op;
+    if (dest) aril__bump_version(dest);
+    if (aril__unlikely(op->writes)) note_changes(c);
+    for (int i = 0; i < op->n_out; i++)
+        if (ARIL__IS_WRITE(op->out[i]) && out[i]) aril__bump_version(out[i]);
+}
+
+/* A kernel of an op that allocates its results itself has left one out. */
+static aril__cold aril_status missing_result(const aril__call *c, aril_tensor *const *out)
+{
+    for (int i = 0; i < c->op->n_out; i++)
+        if (!out[i])
+            return aril__fail(ARIL_ERR_PLUGIN, "%s: the kernel did not allocate result %d",
+                              c->op->name, i);
+    return ARIL_OK;
+}
+
 /* Allocates outputs and runs the kernels. Puts new references in out[], none on failure. */
 static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
@@ -373,18 +393,14 @@ static aril_status run_now(aril__thread *th, aril__call *c, aril_tensor *dest, a
                         .type = c->type,
                         .device = c->device };
         s = aril__dispatch(&r);
+        if (s == ARIL_OK && aril__unlikely(op->flags & DYNAMIC)) s = missing_result(c, out);
         if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_anomaly(c, out);
     }
-    if (aril__unlikely(s < 0)) {
-        for (int i = 0; i < n_out; i++)
-            if (out[i]) aril__tensor_release(th, out[i]);
-        return s;
-    }
-    if (dest) aril__bump_version(dest);
-    if (aril__unlikely(op->writes)) note_changes(c);
-    for (int i = 0; i < n_out; i++)
-        if (ARIL__IS_WRITE(op->out[i]) && out[i]) aril__bump_version(out[i]);
-    return ARIL_OK;
+    /* Kernels of the CPU check before they write; others may have stopped midway. */
+    if (aril__likely(s == ARIL_OK) || c->device != aril__cpu_device) note_writes(c, dest, out);
+    for (int i = 0; i < n_out && aril__unlikely(s < 0); i++)
+        if (out[i]) aril__tensor_release(th, out[i]);
+    return s;
 }
 
 /* Hands new results to the scope; tensors that were written to already have an owner. If an output

@@ -8,6 +8,7 @@
 #include "ops/table/stage.h"
 
 #include "aril/create.h"
+#include "core/foreign.h"
 #include "core/log.h"
 
 #include <pthread.h>
@@ -294,7 +295,7 @@ static aril_status run_decomposed(aril__run *r)
 }
 
 /* A row of any strides that gets what it takes needs no staging. */
-static inline aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
+static inline aril_status launch_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
     uint32_t native = row->native ? row->native : row->dtypes;
     aril__kernel k = { row->name, row->run, row->workspace, plan, native, row->strided };
@@ -304,6 +305,12 @@ static inline aril_status run_row(const aril__row *row, aril__run *r, const aril
     if (row->strided && native >> r->type & 1 && !plan && !r->late && !r->op->index_in && !overlaid)
         return aril__launch(&k, r);
     return aril__run_staged(&k, r);
+}
+
+static inline aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
+{
+    aril_status s = launch_row(row, r, plan);
+    return aril__likely(s == ARIL_OK) ? s : aril__foreign_error(s, r->op->name, row->name);
 }
 
 /* Logs one line per call: what runs, on which shapes, and why faster rows declined. */
@@ -334,9 +341,16 @@ static aril__cold void log_choice(const aril__run *r, const aril__choice *c, con
               (int)shapes, text, runs, text + shapes);
 }
 
+static aril__cold aril_status wrong_plan(const aril__run *r, const aril__choice *c)
+{
+    return aril__fail(ARIL_ERR_PLUGIN, "%s: the plan of row '%s' %s", r->op->name, c->row->name,
+                      c->wrong);
+}
+
 static aril_status run_choice(aril__run *r, const aril__choice *c)
 {
     const aril__op *op = r->op;
+    if (aril__unlikely(c->wrong != NULL)) return wrong_plan(r, c);
     bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
     if (op->reserve_out && (c->row || !elsewhere)) {
         aril_status s = aril__run_alloc(r, op->reserve_out - 1, ARIL_U8, 1,
@@ -416,7 +430,10 @@ bool aril__dispatch_to_row(aril__run *r, aril_status *status)
     }
     const aril__row *row = taken.choice->row;
     bool fits = row && row->strided && (row->native ? row->native : row->dtypes) >> r->type & 1;
-    if (fits) *status = run_row(row, r, row->prepare ? &taken.choice->plan : NULL);
+    if (fits && taken.choice->wrong)
+        *status = wrong_plan(r, taken.choice);
+    else if (fits)
+        *status = run_row(row, r, row->prepare ? &taken.choice->plan : NULL);
     aril__choice_give_back(th, taken);
     return fits;
 }

@@ -112,6 +112,28 @@ static const char *other_reserve(const aril__run *r, const aril__row *row)
                : "the reserve has another format, or is missing";
 }
 
+/* What is wrong with the answer for one operand: plans come from plug-ins too. */
+static const char *wrong_operand(const aril_tensor *t, const aril_operand *o)
+{
+    if (o->dtype > ARIL__DTYPE_COUNT) return "names an unknown dtype";
+    if (o->order > ARIL_ORDER_SAMPLES_LAST) return "names an unknown memory order";
+    if (t && o->order >= ARIL_ORDER_CHANNELS_LAST && t->ndim < 3)
+        return "asks for channels-last or samples-last of an operand with fewer than 3 dimensions";
+    return NULL;
+}
+
+static const char *wrong_plan(const aril__run *r, const aril__row *row, const aril__plan *p)
+{
+    const char *wrong = NULL;
+    if (p->reserve && !row->reserve) wrong = "asks for a reserve, but the row names no format";
+    if (p->reserve > (size_t)1 << 47) wrong = "asks for a reserve of more than 2^47 bytes";
+    for (int i = 0; i < r->n_in && i < ARIL_PLAN_INPUTS && !wrong; i++)
+        wrong = wrong_operand(r->in[i], &p->in[i]);
+    for (int i = 0; i < r->n_out && i < ARIL_PLAN_OUTPUTS && !wrong; i++)
+        wrong = wrong_operand(r->out[i], &p->out[i]);
+    return wrong;
+}
+
 /* Tries the rows in order. */
 static void choose(aril__choice *c, const aril__run *r, const aril__row_list *rows)
 {
@@ -123,7 +145,6 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
         aril__plan plan = { 0 };
         if (!why) why = other_reserve(r, row);
         if (!why && row->prepare) why = row->prepare(r, &plan);
-        if (!why && plan.reserve && !row->reserve) why = "its reserve has no format";
         c->n_asked = i + 1;
         c->declined[i] = why;
         if (why) continue;
@@ -133,6 +154,7 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
         }
         c->row = row;
         c->plan = plan;
+        c->wrong = row->prepare ? wrong_plan(r, row, &plan) : NULL;
         c->plan.reserve = (size_t)aril__reserve_size(row->reserve, plan.reserve);
     }
 }

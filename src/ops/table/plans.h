@@ -24,6 +24,7 @@ typedef struct aril__choice {
     aril__plan plan;
     int n_asked;           /* rows that were tried, including the chosen one */
     const char **declined; /* per row: why it declined; NULL: it was chosen, or skipped */
+    const char *wrong;     /* what the plan asks for that cannot be; NULL: nothing */
 } aril__choice;
 
 /* The choice for this call, valid until it is returned. NULL (not an error) when out of memory;

@@ -1,14 +1,17 @@
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
 
+#include "core/foreign.h"
 #include "core/log.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
+#include "ops/table/stage.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- attribute layouts ---- */
 
@@ -44,7 +47,7 @@ static aril_status host_fail(aril_status code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return aril__fail(code < 0 ? code : ARIL_ERR_PLUGIN, "%s", text);
+    return aril__fail(aril__foreign_code(code, ARIL_ERR_PLUGIN), "%s", text);
 }
 
 static void host_log(const char *fmt, ...)
@@ -167,6 +170,25 @@ static const char *host_formula(const aril_run *r)
     return r->op->formula ? r->op->formula->text : NULL;
 }
 
+static aril_status host_alloc_out(aril_run *r, int i, aril_dtype dtype, int ndim,
+                                  const int64_t *dim)
+{
+    if (i < 0 || i >= r->n_out || !(r->op->flags & DYNAMIC))
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "%s: alloc_out for output %d, but %s; a row allocates only results whose "
+                          "sizes are known after the run",
+                          r->op->name, i,
+                          i < 0 || i >= r->n_out ? "there is none" : "its memory is there");
+    if ((unsigned)dtype >= ARIL__DTYPE_COUNT || ndim < 0 || ndim > ARIL_MAX_DIMS || (ndim && !dim))
+        return aril__fail(ARIL_ERR_PLUGIN, "%s: alloc_out with dtype %d and %d dimensions%s",
+                          r->op->name, (int)dtype, ndim, ndim && !dim ? " of NULL" : "");
+    for (int d = 0; d < ndim; d++)
+        if (dim[d] < 0)
+            return aril__fail(ARIL_ERR_PLUGIN, "%s: alloc_out with size %lld of dimension %d",
+                              r->op->name, (long long)dim[d], d);
+    return aril__run_alloc(r, i, dtype, ndim, dim);
+}
+
 static aril_host host = { .size = sizeof host,
                           .version = ARIL_PLUGIN_VERSION,
                           .fail = host_fail,
@@ -182,7 +204,7 @@ static aril_host host = { .size = sizeof host,
                           .attr_i64 = host_attr_i64,
                           .attr_f64 = host_attr_f64,
                           .type = host_type,
-                          .alloc_out = aril__run_alloc,
+                          .alloc_out = host_alloc_out,
                           .data = host_data,
                           .dtype = aril_dtype_of,
                           .ndim = aril_ndim,
@@ -196,7 +218,7 @@ static aril_host host = { .size = sizeof host,
 
 /* ---- loading ---- */
 
-enum { MAX_PLUGINS = 16 };
+enum { MAX_PLUGINS = 16, NAME_SIZE = sizeof(((aril__device *)NULL)->kind_name) };
 static void
     *opened[MAX_PLUGINS]; /* never closed: tensors may stay on a plug-in's device until exit */
 static int n_opened;
@@ -266,6 +288,15 @@ static aril_status check_devices(const char *path, const aril_device_ops *ops)
     return s;
 }
 
+/* A dtype that the row accepts and that it would get in one that it does not compute in, or -1. */
+static int unstaged_dtype(const aril_row *row)
+{
+    for (int t = 0; t < ARIL__DTYPE_COUNT && row->native; t++)
+        if (row->dtypes >> t & 1 && !(row->native >> aril__staged_dtype(row->native, t) & 1))
+            return t;
+    return -1;
+}
+
 static aril_status check_row(const char *path, int i, const aril_row *row)
 {
     const aril__op *op = row->op ? aril__op_find(row->op) : NULL;
@@ -284,6 +315,17 @@ static aril_status check_row(const char *path, int i, const aril_row *row)
                           "plug-in %s: its row for %s is not strided, but others need it to make "
                           "their inputs contiguous",
                           path, row->op);
+    if (op && (op->reserve_out || op->reserve_in) && !row->prepare)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: its row for %s, which has a reserve, needs `prepare`", path,
+                          row->op);
+    int t = unstaged_dtype(row);
+    if (t >= 0)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: its row for %s accepts %s, which is converted to %s for it, "
+                          "but that is not in `native`",
+                          path, row->op, aril__dtypes[t].name,
+                          aril__dtypes[aril__staged_dtype(row->native, t)].name);
     return ARIL_OK;
 }
 
@@ -302,6 +344,11 @@ static aril_status check(const char *path, const aril_plugin *p)
         (p->n_devices && (!p->device_ops || !p->devices)) || (p->n_rows && !p->rows))
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: required fields of aril_plugin are missing",
                           path);
+    if (!p->kind[0] || strlen(p->kind) >= NAME_SIZE || strpbrk(p->kind, ": /"))
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: '%.64s' cannot name a kind of device; use 1 to %d "
+                          "characters without ':', '/' and spaces",
+                          path, p->kind, NAME_SIZE - 1);
     aril_status s = p->n_devices ? check_devices(path, p->device_ops) : ARIL_OK;
     for (int i = 0; i < p->n_rows && s == ARIL_OK; i++) s = check_row(path, i, &p->rows[i]);
     return s;
@@ -309,16 +356,14 @@ static aril_status check(const char *path, const aril_plugin *p)
 
 static aril_status register_all(const aril_plugin *p)
 {
-    int kind = -1;
-    for (int i = 0; i < p->n_devices; i++) {
-        aril__device *d =
-            aril__device_register(p->kind, i, p->device_ops, p->devices[i], p->host_memory);
-        if (!d) return ARIL_ERR_PLUGIN;
-        kind = d->id.kind;
-    }
-    if (kind < 0 && (kind = aril__device_kind(p->kind)) < 0)
-        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: no device kind '%s' for its rows", p->name,
-                          p->kind);
+    int kind = p->n_devices ? aril__devices_register(p->kind, p->n_devices, p->device_ops,
+                                                     p->devices, p->host_memory)
+                            : aril__device_kind(p->kind);
+    if (kind < 0)
+        return p->n_devices
+                   ? ARIL_ERR_PLUGIN
+                   : aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: no device kind '%s' for its rows",
+                                p->name, p->kind);
     return aril__rows_register(kind, p->rows, p->n_rows);
 }
 
@@ -344,6 +389,13 @@ aril_status aril__plugin_add(const char *path, aril_plugin_open_fn *open)
     return s;
 }
 
+/* Whether the path is there and no file: opening a pipe would wait for a writer. */
+static bool is_no_file(const char *path)
+{
+    struct stat is;
+    return strchr(path, '/') && stat(path, &is) == 0 && !S_ISREG(is.st_mode);
+}
+
 aril_status aril_plugin_load(const char *path)
 {
     aril__self();
@@ -356,6 +408,8 @@ aril_status aril_plugin_load(const char *path)
     if (n_opened == MAX_PLUGINS)
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path,
                        MAX_PLUGINS);
+    if (s == ARIL_OK && is_no_file(path))
+        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: not a regular file", path);
     if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
     if (s == ARIL_OK) {

@@ -9,7 +9,9 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -65,11 +67,18 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* A path of ARIL_PLUGINS that cannot be used is reported, as a plug-in that cannot be opened is. */
+static void report(const char *path, const char *why)
+{
+    fprintf(stderr, "aril: ARIL_PLUGINS: %.200s: %s\n", path, why);
+}
+
 /* Adds the shared objects of a folder; unless it is listed, only those called libaril_KIND.so. */
 static void add_folder(const char *folder, bool listed)
 {
     struct dirent **entry;
     int n = scandir(folder, &entry, NULL, by_name);
+    if (n < 0 && listed) report(folder, strerror(errno));
     for (int i = 0; i < n; i++) {
         char path[MAX_PATH], kind[24];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
@@ -94,19 +103,30 @@ static void add_beside_library(void)
     free(file);
 }
 
+static void add_path(const char *path)
+{
+    char here[MAX_PATH + 2];
+    struct stat is;
+    bool exists = stat(path, &is) == 0;
+    /* The system would look for a name without a slash among its libraries only. */
+    snprintf(here, sizeof here, "%s%s", exists && !strchr(path, '/') ? "./" : "", path);
+    if (exists && S_ISDIR(is.st_mode))
+        add_folder(here, true);
+    else
+        add(here, true);
+}
+
 static void add_listed(const char *list)
 {
     char path[MAX_PATH];
     while (list && *list) {
         size_t n = strcspn(list, ":");
-        struct stat is;
-        if (n && n < sizeof path) {
+        if (n >= sizeof path) {
+            report(list, "the path is too long");
+        } else if (n) {
             memcpy(path, list, n);
             path[n] = '\0';
-            if (stat(path, &is) == 0 && S_ISDIR(is.st_mode))
-                add_folder(path, true);
-            else
-                add(path, true);
+            add_path(path);
         }
         list += n + (list[n] == ':');
     }

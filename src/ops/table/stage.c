@@ -66,8 +66,7 @@ typedef struct ask {
     int order;
 } ask;
 
-/* The dtype through which `t` is staged if a kernel does not support it. */
-static aril_dtype staged_dtype(uint32_t native, aril_dtype t)
+aril_dtype aril__staged_dtype(uint32_t native, aril_dtype t)
 {
     static const aril_dtype of[] = { [ARIL__C_F32] = ARIL_F32,
                                      [ARIL__C_F64] = ARIL_F64,
@@ -213,6 +212,7 @@ static aril_status stage_outputs(staging *g)
 static aril_status take_result(const staging *g, int i)
 {
     aril__run *r = g->r;
+    if (!g->out[i]) return ARIL_OK; /* reported where the op was called */
     aril_tensor *made = aril__give(aril__self(), g->out[i]);
     if (g->type != r->type && made->dtype == g->type) made = aril_cast(made, r->type);
     aril_status s = aril_tensor_status(made);
@@ -260,7 +260,7 @@ aril_status aril__run_staged(const aril__kernel *k, aril__run *r)
 {
     enum { FEW = 64 };
     staging g = { .k = k, .r = r };
-    g.type = r->op->flags & RAW ? r->type : staged_dtype(k->native, r->type);
+    g.type = r->op->flags & RAW ? r->type : aril__staged_dtype(k->native, r->type);
     if (r->late) {
         aril_status s = k->plan ? allocate_as_planned(r, k->plan) : aril__run_allocate(r);
         if (s < 0) return s;

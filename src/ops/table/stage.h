@@ -41,6 +41,10 @@ static inline aril_status aril__launch(const aril__kernel *k, aril__run *r)
  * back. Temporaries belong to a separate scope. */
 aril_status aril__run_staged(const aril__kernel *k, aril__run *r);
 
+/* The dtype through which a kernel that computes in the dtypes `native` (0: all) gets operands of
+ * dtype t. */
+aril_dtype aril__staged_dtype(uint32_t native, aril_dtype t);
+
 /* Gives memory to results that have none, in the order that their headers say. */
 aril_status aril__run_allocate(aril__run *r);
 

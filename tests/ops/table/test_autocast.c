@@ -498,6 +498,11 @@ TEST(changed_weights_are_cast_again)
         aril_add_scalar_(w, 3);
     }
     CHECK_NEAR(first_of_product(x, w), 3, 0);
+    float *data = aril_data_strided(w); /* from now on it may change unseen */
+    for (int i = 4; i < 6; i++) {
+        *data = (float)i;
+        CHECK_NEAR(first_of_product(x, w), i, 0);
+    }
     aril_optim_free(opt);
     aril_release(w);
 }
@@ -541,6 +546,41 @@ TEST(regions_release_cast_weights)
         for (int i = 1; i < 100; i++) aril_release(many[i]);
     }
     CHECK_INT(aril__live_blocks(), before);
+}
+
+/* Two weights in one region, with an allocation that fails. */
+static aril_tensor *product_of_two(aril_tensor *x, aril_tensor *const *w)
+{
+    ARIL_SCOPE;
+    ARIL_AUTOCAST(ARIL_BF16);
+    aril_matmul(x, w[0]);
+    return aril_escape(aril_sum(aril_matmul(aril_matmul(x, w[0]), w[1]), ARIL_ALL));
+}
+
+TEST(regions_survive_failed_allocations)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ONES(ARIL_F32, 2, 3);
+    aril_tensor *w[2] = { aril_parameter(ONES(ARIL_F32, 3, 3)),
+                          aril_parameter(ONES(ARIL_F32, 3, 3)) };
+    product_of_two(x, w);
+    bool failed = true;
+    for (int64_t n = 1; failed; n++) {
+        ARIL_SCOPE;
+        int64_t blocks = aril__live_blocks();
+        aril_fail_allocation(n);
+        aril_tensor *y = product_of_two(x, w);
+        failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril_status s = aril_tensor_status(y);
+        if (s == ARIL_OK) CHECK_NEAR(aril_item(y), 54, 0);
+        CHECK(s == ARIL_OK || s == ARIL_ERR_MEMORY);
+        aril_drop(y);
+        aril_clear_error();
+        CHECK_INT(aril__live_blocks(), blocks);
+    }
+    aril_release(w[0]);
+    aril_release(w[1]);
 }
 
 /* ---- traces ---- */
