@@ -147,6 +147,15 @@ if(have_cuda)
             ENVIRONMENT "ARIL_TEST_CUDA_PLUGIN=$<TARGET_FILE:aril_cuda>;${aril_test_environment}")
     endif()
 endif()
+# The library with that device, for tests/peers/random.py: `ninja tests/libaril_strict.so`.
+
+add_library(aril_strict SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:aril_objects>
+    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c ${PROJECT_SOURCE_DIR}/tests/support/device.c)
+set_target_properties(aril_strict PROPERTIES LINKER_LANGUAGE C C_VISIBILITY_PRESET default
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+target_include_directories(aril_strict PRIVATE include src tests)
+target_compile_definitions(aril_strict PRIVATE ${ARIL_PRIVATE_DEFINITIONS})
+target_link_libraries(aril_strict PRIVATE ${ARIL_PRIVATE_LIBS})
 
 # ---- Examples: linked with libaril.so, as a user's program is -------------------------------------
 

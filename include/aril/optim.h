@@ -127,7 +127,8 @@ ARIL_API aril_optim *aril_lamb(const aril_named *params, aril_lamb_opts opts);
 /* lr 0.0001, beta1 0.9, beta2 0.99.  p -= lr * sign(beta1 * m + (1 - beta1) * g);
  * m = beta2 * m + (1 - beta2) * g */
 ARIL_API aril_optim *aril_lion(const aril_named *params, aril_lion_opts opts);
-/* lr 0.01, beta2_decay 0.8, min_scale 1e-3, clip_update 1, eps: the parameter's machine epsilon.
+/* lr 0.01, beta2_decay 0.8, min_scale 1e-3, clip_update 1, eps: the machine epsilon of the
+ * parameter, or of its master weights.
  * Adafactor: v, the running mean of g^2 with weight t^-beta2_decay, is kept as its means over rows
  * and columns for matrices, [...,n,1] and [...,1,m]; u = g / max(sqrt(v), eps);
  * p -= min(lr, 1 / sqrt(t)) * max(min_scale, RMS(p)) * u / max(1, RMS(u) / clip_update). Weight

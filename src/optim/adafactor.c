@@ -55,7 +55,8 @@ static void by_count(const aril_optim_opts *o, const aril__step_values *v, aril_
 static aril_status step(const aril_optim_opts *o, const aril__step_values *v, aril__optim_param *p,
                         aril_tensor *g)
 {
-    double eps = o->eps != 0 ? o->eps : epsilon((aril_dtype)p->p->dtype);
+    const aril_tensor *updated = p->slot[ARIL__MASTER_SLOT] ? p->slot[ARIL__MASTER_SLOT] : p->p;
+    double eps = o->eps != 0 ? o->eps : epsilon((aril_dtype)updated->dtype);
     aril_tensor *x = aril_contiguous(aril__method_value(p, aril_dtype_of(g)));
     aril_tensor *now[ARIL__RULE_SLOTS] = { NULL }, *mean; /* of g^2 */
     aril_tensor *rate, *weight;

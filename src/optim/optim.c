@@ -91,7 +91,7 @@ static aril_status add_param(aril_optim *opt, const char *what, aril_tensor *t, 
 }
 
 /* Appends the parameters of a group, all or nothing. The numbering of unnamed tensors continues
- * across groups. */
+ * across groups. They missed the steps that were taken before they were added. */
 static aril_status add_params(aril_optim *opt, const char *what, const aril_named *params,
                               int group)
 {
@@ -99,6 +99,7 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
     int before = opt->n_params;
     if (s == ARIL_OK) s = reserve(opt, what, (size_t)(before + params->n));
     if (s < 0) return s;
+    int64_t missed = before ? aril_item_int(opt->step) : 0;
     for (int i = 0; i < params->n && s == ARIL_OK; i++) {
         char number[16];
         const char *name = params->name ? params->name[i] : NULL;
@@ -107,6 +108,7 @@ static aril_status add_params(aril_optim *opt, const char *what, const aril_name
             name = number;
         }
         s = add_param(opt, what, params->at[i], name, group);
+        if (s == ARIL_OK) opt->params[before + i].missed = missed;
     }
     if (s < 0) {
         drop_params(opt, before);

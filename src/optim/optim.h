@@ -48,9 +48,11 @@ typedef struct aril__optim_param {
     aril_tensor *p;
     char *name;
     int group;
-    int64_t missed;          /* steps without a gradient: the parameter counts its own steps */
-    bool ahead;              /* updated by a step that then failed: its repetition skips it */
-    struct update_attrs own; /* the group's, plus `missed` */
+    int64_t missed;            /* steps without a gradient: the parameter counts its own steps */
+    aril_tensor *missed_there; /* with a loss scale, further ones, [] i64, beside opt->step: only
+                                  the device knows which steps were skipped; NULL: none */
+    bool ahead;                /* updated by a step that then failed: its repetition skips it */
+    struct update_attrs own;   /* the group's, plus `missed` */
     aril_tensor *slot[ARIL__UPDATE_SLOTS];
 } aril__optim_param;
 
@@ -171,8 +173,8 @@ void aril__slots_drop(aril__optim_param *p);
 
 /* Everything that one call of aril_step does on the host, besides applying ops: counts the calls
  * that only accumulate; in a call that updates, counts the steps that parameters without a gradient
- * missed (took[i]: parameter i had one) and advances the schedules that count steps, which set the
- * learning rates and momenta of the next step.
+ * missed (took[i]: parameter i had one; with a loss scale, ops count them) and advances the
+ * schedules that count steps, which set the learning rates and momenta of the next step.
  *
  * aril_step calls it after its ops. Recording a step (aril__tracer) runs no ops and does none of
  * this, except that calls that accumulate are counted, so that a recording holds the same calls as

@@ -47,7 +47,10 @@ static aril_status add_integer(aril_optim *opt)
         numbers[i] = opt->groups[i].base;
     }
     if (s == ARIL_OK) s = add_numbers(to, "optim.base_lr", numbers, opt->n_groups, ARIL_F64);
-    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) counts[i] = opt->params[i].missed;
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) {
+        const aril__optim_param *p = &opt->params[i];
+        counts[i] = p->missed + (p->missed_there ? aril_item_int(p->missed_there) : 0);
+    }
     if (s == ARIL_OK) s = add_numbers(to, "optim.missed", counts, opt->n_params, ARIL_I64);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
         counts[i + 1] = opt->pending && aril_has_grad(opt->params[i].p);

@@ -26,6 +26,8 @@ void aril__slots_drop(aril__optim_param *p)
         aril_release(p->slot[i]);
         p->slot[i] = NULL;
     }
+    aril_release(p->missed_there);
+    p->missed_there = NULL;
 }
 
 /* Whether a parameter of that dtype keeps its state, and its master, in f32. */
@@ -148,7 +150,7 @@ static aril_tensor *on_device_of(const aril_tensor *t, aril_tensor *value)
 }
 
 /* The norm of all gradients, in f64 if one of them is f64, on the device of the first; poison on
- * failure. */
+ * failure. Gradients without elements, which have no maximum norm, add nothing to any. */
 static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
 {
     aril_tensor *few[32], **norms = few;
@@ -160,14 +162,22 @@ static aril_tensor *total_norm(int n, aril_tensor *const *grads, double p)
     aril_dtype dtype = ARIL_F32;
     for (int i = 0; i < n; i++)
         if (grads[i]->dtype == ARIL_F64) dtype = ARIL_F64;
+    int found = 0;
     for (int i = 0; i < n; i++) {
         aril_tensor *g = grads[i];
+        if (aril_numel(g) == 0) continue;
         if (g->dtype != ARIL_F64 && g->dtype != ARIL_F32) g = aril_cast(g, ARIL_F32);
-        norms[i] = aril_cast(aril_norm(g, ARIL_ALL, p), dtype);
-        if (g->storage && grads[0]->storage) norms[i] = on_device_of(grads[0], norms[i]);
+        norms[found] = aril_cast(aril_norm(g, ARIL_ALL, p), dtype);
+        if (g->storage && grads[0]->storage) norms[found] = on_device_of(grads[0], norms[found]);
+        found++;
     }
-    aril_tensor *total =
-        n == 1 ? norms[0] : aril_norm(aril_stack((aril_list){ n, norms }, 0), ARIL_ALL, p);
+    aril_tensor *total;
+    if (found == 0)
+        total = aril_zeros(ARIL_SHAPE(), dtype, aril_device_of(grads[0]));
+    else if (found == 1)
+        total = norms[0];
+    else
+        total = aril_norm(aril_stack((aril_list){ found, norms }, 0), ARIL_ALL, p);
     if (norms != few) free(norms);
     return total;
 }
@@ -273,6 +283,20 @@ static aril_status next_status(const next_numbers *n)
     return s == ARIL_OK && n->good ? aril_tensor_status(n->good) : s;
 }
 
+/* With a loss scale: a parameter without a gradient missed the step unless it is skipped. */
+static aril_status count_missed(aril_optim *opt, aril_tensor *finite)
+{
+    aril_tensor *one = NULL;
+    for (int i = 0; i < opt->n_params; i++) {
+        aril__optim_param *p = &opt->params[i];
+        if (aril_has_grad(p->p)) continue;
+        if (!one) one = aril_cast(finite, ARIL_I64);
+        aril_status s = aril_tensor_status(aril_add_(p->missed_there, one));
+        if (s < 0) return s;
+    }
+    return ARIL_OK;
+}
+
 static aril_status store_numbers(aril_optim *opt, const next_numbers *n)
 {
     aril_status s = ARIL_OK;
@@ -284,19 +308,34 @@ static aril_status store_numbers(aril_optim *opt, const next_numbers *n)
 
 /* ---- step ---- */
 
+/* Creates what count_missed will count. */
+static aril_status missed_ready(aril_optim *opt, aril__device *device)
+{
+    for (int i = 0; i < opt->n_params; i++) {
+        aril__optim_param *p = &opt->params[i];
+        if (!p->missed_there && aril_has_grad(p->p)) continue;
+        if (!p->missed_there && !(p->missed_there = aril__number_new(0, ARIL_I64)))
+            return ARIL_ERR_MEMORY;
+        aril_status s = aril__number_to(p->missed_there, device);
+        if (s < 0) return s;
+    }
+    return ARIL_OK;
+}
+
 /* Moves the numbers that the step will compute to the device on which it does; not traced, like
  * other state. */
 static aril_status numbers_ready(aril_optim *opt)
 {
     const aril_tensor *first = opt->updates[0].p;
-    if (!opt->scale || !first->storage || opt->scale->storage->device == first->storage->device)
-        return ARIL_OK;
+    if (!opt->scale) return ARIL_OK;
+    aril__device *device = first->storage ? first->storage->device : opt->scale->storage->device;
     aril__thread *th = aril__self();
     aril__tracer *tracer = th->tracer;
     th->tracer = NULL;
-    aril_status s = aril__number_to(opt->step, first->storage->device);
-    if (s == ARIL_OK) s = aril__number_to(opt->good, first->storage->device);
-    if (s == ARIL_OK) s = aril__number_to(opt->scale, first->storage->device);
+    aril_status s = aril__number_to(opt->step, device);
+    if (s == ARIL_OK) s = aril__number_to(opt->good, device);
+    if (s == ARIL_OK) s = aril__number_to(opt->scale, device);
+    if (s == ARIL_OK) s = missed_ready(opt, device);
     th->tracer = tracer;
     return s;
 }
@@ -383,6 +422,14 @@ static const aril__update *neighbour(const aril_optim *opt, int i)
     return NULL;
 }
 
+/* The number of the step as a parameter counts it, whose device `step` is on. */
+static aril_tensor *own_step(const aril_optim *opt, const aril__update *u, aril_tensor *step)
+{
+    aril_tensor *missed = opt->params[u->param].missed_there;
+    if (!missed) return step;
+    return aril_sub(step, u->p->storage ? on_device_of(u->p, missed) : missed);
+}
+
 /* Gives each update the factor and the step: numbers of the host as they are, values of the first
  * parameter's device as one copy for each other device. */
 static aril_status spread(aril_optim *opt, int n, aril_tensor *factor, aril_tensor *step)
@@ -397,6 +444,10 @@ static aril_status spread(aril_optim *opt, int n, aril_tensor *factor, aril_tens
         if (factor && factor != opt->share)
             u->factor = like ? like->factor : on_device_of(u->p, factor);
         if (opt->scale) u->step = like ? like->step : on_device_of(u->p, step);
+    }
+    for (int i = 0; i < n; i++) {
+        aril__update *u = &opt->updates[i];
+        if (opt->scale) u->step = own_step(opt, u, u->step);
         aril_status s = u->factor ? aril_tensor_status(u->factor) : ARIL_OK;
         if (s == ARIL_OK) s = aril_tensor_status(u->step);
         if (s < 0) return s;
@@ -453,6 +504,7 @@ static aril_status apply_step(aril_optim *opt)
     if (s < 0) return s;
     s = update_all(opt, n);
     if (s < 0 && !finite) uncount(opt);
+    if (s == ARIL_OK && finite) s = count_missed(opt, finite);
     return s == ARIL_OK ? store_numbers(opt, &next) : s;
 }
 
@@ -463,7 +515,7 @@ void aril__step_host(aril_optim *opt, const bool *took)
         return;
     }
     opt->pending = 0;
-    for (int i = 0; i < opt->n_params; i++) opt->params[i].missed += !took[i];
+    for (int i = 0; i < opt->n_params && !opt->scale; i++) opt->params[i].missed += !took[i];
     if (opt->n_schedules) aril__schedules_advance(opt, true, false, NAN);
 }
 

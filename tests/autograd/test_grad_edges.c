@@ -122,6 +122,18 @@ TEST(gradient_at_a_bound)
     CHECK(d[0] == 0.5 && d[1] == 1 && d[2] == 0.5);
 }
 
+/* Where the pieces meet, the gradient is that of the piece outside, as the value is. */
+TEST(gradient_of_hardswish_where_its_pieces_meet)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = doubles(4, (double[]){ -3, 3, 0, NAN }), *g;
+    CHECK_INT(aril_gradients(aril_sum(aril_hardswish(x), ARIL_ALL), ARIL_LIST(x), &g,
+                             (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    const double *d = aril_data(g);
+    CHECK(d[0] == 0 && d[1] == 1 && d[2] == 0.5 && isnan(d[3]));
+}
+
 TEST(transposed_convolution_with_activation_propagates_nan)
 {
     aril_dtype types[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16 };

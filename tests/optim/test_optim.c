@@ -260,6 +260,64 @@ TEST(parameter_without_gradient_is_skipped_and_counts_its_own_steps)
     aril_release(alone);
 }
 
+TEST(parameter_of_a_later_group_counts_its_own_steps)
+{
+    aril_tensor *p = param(1, ARIL_F32), *late = param(1, ARIL_F32), *alone = param(1, ARIL_F32);
+    aril_optim *o = aril_adam(ARIL_TENSORS(p), (aril_adam_opts){ .lr = 0.1 });
+    aril_optim *fresh = aril_adam(ARIL_TENSORS(alone), (aril_adam_opts){ .lr = 0.1 });
+    for (int t = 0; t < 8; t++) {
+        if (t == 5)
+            CHECK_INT(aril_optim_add_group(o, ARIL_TENSORS(late), (aril_adam_opts){ 0 }), 1);
+        give_grad(p, 1 + t);
+        if (t >= 5) {
+            give_grad(late, 0.5 + t);
+            give_grad(alone, 0.5 + t);
+            CHECK_INT(aril_step(fresh), ARIL_OK);
+        }
+        CHECK_INT(aril_step(o), ARIL_OK);
+    }
+    CHECK_NEAR(first(late), first(alone), 0);
+    aril_optim_free(o);
+    aril_optim_free(fresh);
+    aril_release(p);
+    aril_release(late);
+    aril_release(alone);
+}
+
+TEST(skipped_steps_are_not_missed_by_parameters_without_gradient)
+{
+    const aril_adam_opts opts = { .lr = 0.1, .loss_scale = 8, .loss_scale_growth = ARIL_ZERO };
+    aril_tensor *p = param(1, ARIL_F32), *late = param(1, ARIL_F32), *alone = param(1, ARIL_F32);
+    aril_optim *o = aril_adam(ARIL_TENSORS(p, late), opts);
+    aril_optim *fresh = aril_adam(ARIL_TENSORS(alone), opts);
+    for (int t = 0; t < 8; t++) {
+        give_grad(p, t == 0 || t == 1 || t == 4 ? INFINITY : 8.0 + t);
+        if (t == 2 || t >= 5) {
+            give_grad(late, 8 * (0.5 + t));
+            give_grad(alone, 8 * (0.5 + t));
+            CHECK_INT(aril_step(fresh), ARIL_OK);
+        }
+        CHECK_INT(aril_step(o), ARIL_OK);
+        CHECK_NEAR(first(late), first(alone), 0);
+    }
+    CHECK_INT(aril_item_int(aril_optim_steps(o)), 5);
+
+    /* What was counted is part of the state. */
+    aril_tensor *q = param(first(p), ARIL_F32), *again = param(first(late), ARIL_F32);
+    aril_optim *resumed = aril_adam(ARIL_TENSORS(q, again), opts);
+    CHECK_INT(aril_optim_load_state(resumed, aril_optim_state(o)), ARIL_OK);
+    give_grad(late, 24);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    give_grad(again, 24);
+    CHECK_INT(aril_step(resumed), ARIL_OK);
+    CHECK_NEAR(first(again), first(late), 0);
+    aril_optim_free(o);
+    aril_optim_free(fresh);
+    aril_optim_free(resumed);
+    aril_tensor *all[] = { p, late, alone, q, again };
+    for (int i = 0; i < 5; i++) aril_release(all[i]);
+}
+
 TEST(gradients_are_clipped_by_norm_and_by_value)
 {
     ARIL_SCOPE;
@@ -457,6 +515,31 @@ TEST(loss_scale_adapts_to_infinities)
     CHECK(aril_scale_loss(o, loss) == loss);
     CHECK(aril_optim_loss_scale(o) == NULL);
     aril_optim_free(o);
+    aril_release(p);
+}
+
+TEST(loss_scale_with_parameters_without_elements)
+{
+    aril_tensor *none = aril_parameter(aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, test_device()));
+    aril_tensor *p = param(1, ARIL_F32);
+    const aril_sgd_opts opts = { .lr = 1, .loss_scale = 8 };
+    aril_optim *o = aril_sgd(ARIL_TENSORS(none, p), opts),
+               *alone = aril_sgd(ARIL_TENSORS(none), opts);
+    give_grad(none, 1);
+    give_grad(p, 4);
+    CHECK_INT(aril_step(o), ARIL_OK);
+    CHECK_NEAR(first(p), 0.5, 0);
+    give_grad(none, 1);
+    CHECK_INT(aril_step(alone), ARIL_OK);
+    CHECK_INT(aril_item_int(aril_optim_steps(alone)), 1);
+
+    ARIL_SCOPE;
+    give_grad(none, 1);
+    give_grad(p, 4);
+    CHECK_NEAR(aril_item(aril_clip_grad_norm(ARIL_TENSORS(none, p), 1, INFINITY)), 4, 0);
+    aril_optim_free(o);
+    aril_optim_free(alone);
+    aril_release(none);
     aril_release(p);
 }
 

@@ -23,11 +23,9 @@ static aril_tensor *state_of(aril_optim *o, const char *name)
     return NULL;
 }
 
-static aril_optim_opts options(const char *name, bool master)
+static aril_optim_opts options(bool master)
 {
-    aril_optim_opts o = { .lr = 1e-3, .clip_norm = 3, .master_weights = master };
-    if (strcmp(name, "adafactor") == 0) o.eps = 1e-6; /* its default depends on the dtype */
-    return o;
+    return (aril_optim_opts){ .lr = 1e-3, .clip_norm = 3, .master_weights = master };
 }
 
 /* Whether p is `master` in its own dtype. */
@@ -52,11 +50,12 @@ TEST(master_has_the_bits_of_an_f32_parameter)
             aril_tensor *p = aril_parameter(aril_copy(first));
             aril_tensor *low = aril_cast(first, ARIL_BF16);
             low = aril_parameter(turned ? aril_t(aril_contiguous(aril_t(low))) : low);
-            aril_optim *wide = aril_optim_new(names[k], ARIL_TENSORS(p), options(names[k], false));
-            aril_optim *o = aril_optim_new(names[k], ARIL_TENSORS(low), options(names[k], true));
+            aril_optim *wide = aril_optim_new(names[k], ARIL_TENSORS(p), options(false));
+            aril_optim *o = aril_optim_new(names[k], ARIL_TENSORS(low), options(true));
             for (int t = 0; t < 5; t++) {
                 ARIL_SCOPE;
-                aril_tensor *g = exact(ARIL_SHAPE(ROWS, COLUMNS), 0.5);
+                /* Some are below bf16's machine epsilon. */
+                aril_tensor *g = exact(ARIL_SHAPE(ROWS, COLUMNS), t % 2 ? 0.5 : 1e-4);
                 aril_set_grad(p, g);
                 aril_set_grad(low, aril_cast(g, ARIL_BF16));
                 CHECK_INT(aril_step(wide), ARIL_OK);
@@ -156,7 +155,7 @@ TEST(master_is_saved_and_loaded)
     for (int k = 0; k < 3; k++) {
         ARIL_SCOPE;
         aril_seed(3);
-        aril_optim_opts opts = options(names[k], true);
+        aril_optim_opts opts = options(true);
         aril_tensor *w = aril_randn(ARIL_SHAPE(3, 4), ARIL_BF16, aril_cpu());
         aril_tensor *p = aril_parameter(aril_copy(w)), *q = aril_parameter(aril_copy(w));
         aril_optim *a = aril_optim_new(names[k], ARIL_TENSORS(p), opts);
@@ -170,7 +169,7 @@ TEST(master_is_saved_and_loaded)
         }
         char *why = test_difference_in_bits(state_of(a, "0.master"), state_of(b, "0.master"));
         CHECK_MSG(!why, "%s: %s", names[k], why);
-        aril_optim *without = aril_optim_new(names[k], ARIL_TENSORS(q), options(names[k], false));
+        aril_optim *without = aril_optim_new(names[k], ARIL_TENSORS(q), options(false));
         CHECK(aril_optim_load_state(without, aril_optim_state(a)) == ARIL_ERR_FORMAT);
         CHECK_MSG(strstr(aril_error(), "unknown to this"), "%s", aril_error());
         aril_clear_error();

@@ -1,11 +1,14 @@
 """Random calls of Aril's tensor functions, compared with PyTorch: values, gradients and second derivatives.
 
-    random.py [--seed N] [--seconds S | --cases N] [--only NAME,... | --networks] [--jobs N] [--list]
+    random.py [--seed N] [--seconds S | --cases N] [--only NAME,... | --networks | --optimizers] [--autocast] [--jobs N] [--list]
 
 Shapes, memory order, dtypes, special values and attributes are random; one call in seven is made wrong on purpose. What decides is
 PyTorch's result in f64 (random_cases/engine.py says how). Where one side gives an error and the other does not, that is a failure too,
 unless random_cases/intended.py holds a reason. Each case has a seed of its own, and a failure comes with the command that repeats it.
-With --networks, cases are random networks, each trained for 20 steps in both (random_cases/networks.py); without options, both run.
+With --autocast, calls are made in autocast regions of both, in bf16 or f16. With ARIL_TEST_DEVICE=strict, they are made on the device of
+tests/plugin/strict.c, behind `ninja -C build tests/libaril_strict.so`.
+With --networks, cases are random networks, each trained for 20 steps in both (random_cases/networks.py); with --optimizers, random
+steps of optimizers on given gradients (random_cases/optimizers.py); without options, all of them run.
 Cases run in a child process: one that ends it, or does not end in time, is reported and the rest goes on.
 
 Under AddressSanitizer, with a library configured by -DARIL_SANITIZE=address,undefined in build-asan:
@@ -52,7 +55,8 @@ def load():
 cases = load()
 TIMEOUT = 30  # seconds for one case
 BATCH = 2000  # cases of one child
-NETWORK = "a network"
+NETWORK, OPTIMIZER = "a network", "an optimizer"
+HOW = {NETWORK: "--networks", OPTIMIZER: "--optimizers"}
 
 
 # ---- Coverage --------------------------------------------------------------------------------------------
@@ -83,11 +87,12 @@ def name_of(seed, names):
     return names[(seed * 2654435761 + (seed >> 7)) % len(names)]
 
 
-def work(seeds, names, to):
+def work(seeds, names, autocast, to):
     """Runs cases; writes lines as each is begun, and one at its end."""
     os.environ["ARIL_THREADS"] = os.environ.get("ARIL_THREADS", "2")
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    by_ctypes.use_device()
     for seed in seeds:
         name = name_of(seed, names)
 
@@ -96,7 +101,10 @@ def work(seeds, names, to):
             to.flush()
 
         try:
-            failure = (cases.run_network if name == NETWORK else cases.run_case)(seed, name, progress)
+            if name in HOW:
+                failure = (cases.run_network if name == NETWORK else cases.run_optimizer)(seed, name, progress)
+            else:
+                failure = cases.run_case(seed, name, progress, autocast)
         except Exception:
             failure = ("this program", traceback.format_exc(limit=-4), "")
         to.write(json.dumps([seed, name, "failed" if failure else "passed", failure]) + "\n")
@@ -115,7 +123,7 @@ class Child:
             if arguments.quiet:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             with os.fdopen(writer, "w") as to:
-                work(range(seed, min(seed + BATCH * self.jobs, arguments.end), self.jobs), names, to)
+                work(range(seed, min(seed + BATCH * self.jobs, arguments.end), self.jobs), names, arguments.autocast, to)
             os._exit(0)
         os.close(writer)
         self.fd = reader
@@ -134,8 +142,8 @@ class Child:
 
 
 class Tally:
-    def __init__(self):
-        self.passed, self.failures, self.per_function = 0, collections.defaultdict(list), collections.Counter()
+    def __init__(self, autocast):
+        self.autocast, self.passed, self.failures, self.per_function = autocast, 0, collections.defaultdict(list), collections.Counter()
 
     def add(self, seed, name, failure):
         self.per_function[name] += 1
@@ -150,7 +158,8 @@ class Tally:
         known = self.failures[(name, kind)]
         known.append(seed)
         if len(known) <= 1:
-            how = "--networks" if name == NETWORK else f"--only {name}"
+            how = HOW.get(name, f"--only {name}")
+            how += " --autocast" if self.autocast else ""
             print(f"FAIL {name}: {kind}: {text}\n     {inputs}\n     python3 tests/peers/random.py --seed {seed} --cases 1 {how}", flush=True)
 
     def report(self):
@@ -194,7 +203,7 @@ def describe_end(status):
 
 
 def run(arguments, names):
-    tally, deadline = Tally(), time.time() + arguments.seconds if arguments.seconds else None
+    tally, deadline = Tally(arguments.autocast), time.time() + arguments.seconds if arguments.seconds else None
     children = [Child(arguments.seed + i, arguments, names) for i in range(arguments.jobs)]
     while children:
         ready = select.select([c.fd for c in children], [], [], 1)[0]
@@ -219,9 +228,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="run so long")
-    parser.add_argument("--cases", type=int, default=0, help="run so many; default, without --seconds: 12000, and 40 networks")
+    parser.add_argument("--cases", type=int, default=0, help="run so many; default, without --seconds: 12000, 40 networks and 400 optimizers")
     parser.add_argument("--only", default="", help="functions, without aril_, separated by commas")
     parser.add_argument("--networks", action="store_true", help="train random networks")
+    parser.add_argument("--optimizers", action="store_true", help="take steps of optimizers")
+    parser.add_argument("--autocast", action="store_true", help="make calls in autocast regions")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds for one case")
     parser.add_argument("--quiet", action="store_true", help="drop what the library and PyTorch write to stderr")
@@ -231,18 +242,20 @@ def main():
         print("\n".join(sorted(cases.rows)))
         print_coverage()
         return 0
-    names = [NETWORK] if arguments.networks else sorted(arguments.only.split(",") if arguments.only else cases.rows)
+    special = [NETWORK] if arguments.networks else [OPTIMIZER] if arguments.optimizers else None
+    names = special or sorted(arguments.only.split(",") if arguments.only else cases.rows)
     for name in names:
-        if name not in cases.rows and not arguments.networks:
+        if name not in cases.rows and not special:
             parser.error(f"no row for {name}; --list names them")
-    short = not (arguments.cases or arguments.seconds or arguments.only or arguments.networks)
+    short = not (arguments.cases or arguments.seconds or arguments.only or special)
     count = arguments.cases or (1 << 62 if arguments.seconds else 12000)
     arguments.end = arguments.seed + count
     print_coverage()
     failed = run(arguments, names)
     if short:
-        arguments.end = arguments.seed + 40
-        failed += run(arguments, [NETWORK])
+        for name, count in ((NETWORK, 40), (OPTIMIZER, 400)):
+            arguments.end = arguments.seed + count
+            failed += run(arguments, [name])
     return 1 if failed else 0
 
 

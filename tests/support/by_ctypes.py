@@ -13,7 +13,8 @@ python = os.path.join(os.environ.get("ARIL_PEERS_VENV", os.path.join(build, "pee
 if os.path.exists(python) and sys.executable != python:
     os.execv(python, [python, *sys.argv])
 
-lib = C.CDLL(os.path.join(build, "lib", "libaril.so"))
+named_device = os.environ.get("ARIL_TEST_DEVICE", "")  # "strict": that of tests/plugin/strict.c, which is in a library of the tests
+lib = C.CDLL(os.path.join(build, *(("tests", "libaril_strict.so") if named_device else ("lib", "libaril.so"))))
 P, S, I, I64, F64, B = C.c_void_p, C.c_char_p, C.c_int, C.c_int64, C.c_double, C.c_bool
 ZERO = -(2 ** 31)  # ARIL_ZERO
 END = 2 ** 63 - 1  # ARIL_END
@@ -82,7 +83,14 @@ ListOf, PadsOf = options("List", (I, "n"), (C.POINTER(P), "at")), options("Pads"
 NumberOf = options("Number", (F64, "f"), (I64, "i"), (B, "is_float"))
 Item = options("Item", (I, "kind"), (I64, "start stop step"), (P, "by"))
 ItemsOf = options("Items", (I, "n"), (C.POINTER(Item), "at"))
-CPU = Device()
+DEVICE = Device()  # the CPU, or what use_device chose
+
+
+def use_device():
+    """Makes the device of ARIL_TEST_DEVICE the one of all tensors. Devices have threads: call it behind a fork, not before."""
+    if named_device:
+        chosen = declare("test_device", Device)()
+        DEVICE.kind, DEVICE.index = chosen.kind, chosen.index
 
 
 def shape(sizes):

@@ -436,13 +436,28 @@ static aril_tensor *broadcast_beside(aril_tensor *index, const aril_tensor *x, i
     return same || index->ndim != x->ndim ? index : aril_expand(index, to);
 }
 
+/* gather and scatter themselves allow an index that is smaller beside the axis. */
+static aril_status check_beside(const char *what, const aril_tensor *index, const aril_tensor *x,
+                                int axis)
+{
+    for (int d = 0; d < x->ndim && index->ndim == x->ndim; d++) {
+        int64_t a = index->dim[d], b = x->dim[d];
+        if (d == axis || a == b || a == 1 || b == 1 || a < 0 || b < 0) continue;
+        char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: the index %s does not broadcast with %s except along axis %d", what,
+                          aril__text(from, index), aril__text(to, x), axis);
+    }
+    return ARIL_OK;
+}
+
 aril_tensor *aril_take_along_axis(aril_tensor *x, aril_tensor *index, int axis)
 {
     if (!x || !index) return aril__null_tensor("take_along_axis");
     if (aril__is_poison(x) || aril__is_poison(index))
         return aril__pass_on(x->flags & ARIL__POISON ? x : index);
     int at = aril__axis("take_along_axis", axis, x->ndim);
-    if (at < 0) return aril__poison();
+    if (at < 0 || check_beside("take_along_axis", index, x, at) < 0) return aril__poison();
     ARIL_SCOPE;
     aril_tensor *wide = broadcast_beside(index, x, at);
     return aril_escape(gather(broadcast_beside(x, wide, at), wide, at));
@@ -455,7 +470,7 @@ aril_tensor *aril_put_along_axis(aril_tensor *x, aril_tensor *index, aril_tensor
     for (int i = 0; i < 3; i++)
         if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     int at = aril__axis("put_along_axis", axis, x->ndim);
-    if (at < 0) return aril__poison();
+    if (at < 0 || check_beside("put_along_axis", index, x, at) < 0) return aril__poison();
     ARIL_SCOPE;
     aril_tensor *wide = broadcast_beside(index, x, at);
     if (src->ndim) src = aril__expand_like(src, wide);

@@ -252,6 +252,12 @@ TEST(errors)
                 "ARIL_DOTS"));
     CHECK(fails(aril_index(x, ARIL_INDEX(ARIL_STEP(0, 2, 0))), ARIL_ERR_ARG, "index", "step"));
     CHECK(fails(aril_index(x, ARIL_INDEX(ARIL_BY(nil))), ARIL_ERR_ARG, "index", "NULL"));
+    aril_tensor *few = aril_zeros(ARIL_SHAPE(1, 3), ARIL_I64, test_device());
+    CHECK(fails(aril_take_along_axis(x, few, 0), ARIL_ERR_SHAPE, "take_along_axis",
+                "the index [1,3] does not broadcast with [3,4] except along axis 0"));
+    CHECK(
+        fails(aril_put_along_axis(x, few, aril_ones(ARIL_SHAPE(1, 3), ARIL_F32, test_device()), 0),
+              ARIL_ERR_SHAPE, "put_along_axis", "the index [1,3] does not broadcast"));
     CHECK(fails(aril_index(x, ARIL_INDEX(ARIL_BY(f))), ARIL_ERR_DTYPE, "index", "f32"));
     CHECK(fails(aril_index(x, ARIL_INDEX(ARIL_BY(far))), ARIL_ERR_INDEX, "index",
                 "index 3 is out of range for axis 0 of size 3"));

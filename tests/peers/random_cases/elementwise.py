@@ -1,7 +1,9 @@
 """Elementwise functions: aril/math.h, and the making and casting of aril/create.h."""
+import math
+
 import torch
 import torch.nn.functional as F
-from by_ctypes import B, CPU, END, F64, P, ZERO, api, axes, declare, number, options, shape
+from by_ctypes import B, DEVICE, END, F64, P, ZERO, api, axes, declare, number, options, shape
 
 from .engine import ANY, DTYPES, FLOATS, INTS, WHOLE, WIDE_FLOATS, Call, plain, row
 
@@ -118,7 +120,10 @@ def binary(names, dtypes, domains=("any", "any"), in_place=True, second=True):
             value = d.pick(0, 1, 2, 3, 5) if base in SHIFTS or base in BITS else d.pick(1, 2, 3, -1, 0, 0.5, 2.5, -1.5)
             if names in (ARITHMETIC, REAL2) and d.chance(0.3):
                 value = d.pick(0.3, 1.7, -0.7, 1e-3)  # which f32 does not hold
-            if a.value.dtype == T.uint8:
+            if d.chance(0.2) and (a.value.dtype.is_floating_point or base in ("add", "sub", "mul")) and base not in BITS:
+                value = d.pick(300, -129, 2 ** 31, -(2 ** 40) - 1, 2 ** 62 + 1, -(2 ** 63), 2 ** 63 - 1, float(2 ** 63), math.nan, math.inf,
+                               -math.inf, -0.0, 1e-40, 65520.0, 3.4e38)
+            elif a.value.dtype == T.uint8:
                 value = abs(value)  # PyTorch wraps a negative number before it compares
             inputs, ours = [a], lambda a: (number(value),)
             # A number has no dtype of its own: the f64 reference has to see what the call's dtype makes of it.
@@ -292,7 +297,7 @@ def same_shape(d, name):
         "fill_": (lambda x: api.fill_(api.copy(x), number(value)), lambda x: T.full_like(x, value)),
         "zero_": (lambda x: api.zero_(api.copy(x)), T.zeros_like), "copy": (api.copy, T.clone),
         "contiguous": (api.contiguous, T.clone),
-        "detach": (api.detach, T.detach), "to": (lambda x: api.to(x, CPU), T.clone),
+        "detach": (api.detach, T.detach), "to": (lambda x: api.to(x, DEVICE), T.clone),
         "channels_last": (api.channels_last, lambda x: need(2 < x.dim(), x)),
         "scalar": (lambda x: api.mul(x, api.scalar(number(value))), lambda x: x * value),
     }[name]
@@ -329,10 +334,10 @@ def made_by_place(d, name):
     if name == "logspace":
         start, stop, base = d.float(0, -1, 0.5), d.float(2, 1.5, -3), d.float(10, 2, 2.5)
         dtype = d.pick(T.float32, T.float64, T.float16)
-        return Call([], lambda: api.logspace(start, stop, rows_, base, DTYPES.index(dtype), CPU),
+        return Call([], lambda: api.logspace(start, stop, rows_, base, DTYPES.index(dtype), DEVICE),
                     lambda: T.logspace(start, stop, rows_, base, dtype=dtype), start=start, stop=stop, steps=rows_, base=base)
     if name.startswith("tri"):
-        return Call([], lambda: api[name](rows_, columns, offset, DTYPES.index(dtype), CPU),
+        return Call([], lambda: api[name](rows_, columns, offset, DTYPES.index(dtype), DEVICE),
                     lambda: getattr(T, name)(rows_, columns, offset, dtype=dtype), rows=rows_, columns=columns, offset=offset)
     x = d.tensor(ANY, ndim=(1, 2 if name == "diag" else 4))
     if name == "diag":
@@ -350,13 +355,13 @@ def made(d, name):
     if dtype in (T.uint8, T.bool):
         start, step = abs(start), abs(step)
     ours, theirs = {
-        "zeros": (lambda: api.zeros(shape(sizes), at, CPU), lambda: T.zeros(sizes, dtype=dtype)),
-        "ones": (lambda: api.ones(shape(sizes), at, CPU), lambda: T.ones(sizes, dtype=dtype)),
-        "full": (lambda: api.full(shape(sizes), number(value), at, CPU), lambda: T.full(sizes, value, dtype=dtype)),
-        "eye": (lambda: api.eye(rows_, columns, at, CPU), lambda: T.eye(rows_, columns, dtype=dtype)),
-        "arange": (lambda: api.arange(number(start), number(stop), number(step), at, CPU),
+        "zeros": (lambda: api.zeros(shape(sizes), at, DEVICE), lambda: T.zeros(sizes, dtype=dtype)),
+        "ones": (lambda: api.ones(shape(sizes), at, DEVICE), lambda: T.ones(sizes, dtype=dtype)),
+        "full": (lambda: api.full(shape(sizes), number(value), at, DEVICE), lambda: T.full(sizes, value, dtype=dtype)),
+        "eye": (lambda: api.eye(rows_, columns, at, DEVICE), lambda: T.eye(rows_, columns, dtype=dtype)),
+        "arange": (lambda: api.arange(number(start), number(stop), number(step), at, DEVICE),
                    lambda: T.arange(start, stop, step, dtype=dtype)),
-        "linspace": (lambda: api.linspace(float(start), float(stop), rows_, at, CPU),
+        "linspace": (lambda: api.linspace(float(start), float(stop), rows_, at, DEVICE),
                      lambda: T.linspace(start, stop, rows_, dtype=dtype)),
     }[name]
     return Call([], ours, theirs, dtype=dtype, sizes=sizes, rows=rows_, columns=columns, range=(start, stop, step), value=value)

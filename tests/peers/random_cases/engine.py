@@ -18,7 +18,7 @@ import math
 import random
 
 import torch
-from by_ctypes import CPU, Guard, Out, P, Tensor, api, axes, declare, lib, options, shape, tensors
+from by_ctypes import DEVICE, Guard, Out, P, Tensor, api, axes, declare, lib, options, shape, tensors
 
 FLOATS = (torch.float32,) * 4 + (torch.float64,) * 3 + (torch.float16,) * 2 + (torch.bfloat16,) * 2
 WIDE_FLOATS = (torch.float32, torch.float64)
@@ -54,6 +54,7 @@ class Call:
         self.zeros = zeros    # the sign of a zero counts
         self.grad, self.second = grad, second
         self.attributes = attributes
+        self.autocast = None  # the dtype of the region that the call is made in
         self.dtypes = {}, {}  # of results, and of gradients, in PyTorch
         numbers = [i.value for i in inputs if i.value.is_floating_point()]
         # Sums of huge numbers overflow, or cancel, in one order and not in another.
@@ -125,7 +126,7 @@ class Input:
 def plain(x):
     """A tensor of the library with the values of x."""
     x = x.detach().contiguous()
-    return api["from"](x.data_ptr() or 8, shape(x.shape), DTYPES.index(x.dtype), CPU)
+    return api["from"](x.data_ptr() or 8, shape(x.shape), DTYPES.index(x.dtype), DEVICE)
 
 
 def dtype_name(dtype):
@@ -298,6 +299,7 @@ tensor_error = declare("aril_tensor_error", C.c_char_p, P)
 read = declare("aril_read", C.c_int, P, P)
 ok, clear_error = declare("aril_ok", C.c_bool), declare("aril_clear_error", None)
 error = declare("aril_error", C.c_char_p)
+autocast_begin = declare("aril_autocast_begin", Guard, C.c_int)
 scope_begin, guard_end = declare("aril_scope_begin", Guard), declare("aril_guard_end", None, C.POINTER(Guard))
 
 
@@ -357,7 +359,7 @@ def run_ours(call, seed):
         raise Failed("an input could not be made", str(refused)) from None
     before = [values_of(t) for t in leaves]
     try:
-        results = as_tuple(call.ours(*leaves))
+        results = as_tuple(in_region(call, lambda: call.ours(*leaves)))
         check_error()
         out.values = [values_of(t) for t in results]
         for i, (t, b) in enumerate(zip(leaves, before)):
@@ -382,6 +384,16 @@ def run_ours(call, seed):
     return out
 
 
+def in_region(call, function):
+    """Calls a function of the library in the autocast region of a call."""
+    if call.autocast is None:
+        return function()
+    guard = autocast_begin(DTYPES.index(call.autocast))
+    results = function()
+    guard_end(C.byref(guard))
+    return results
+
+
 def gradients(outputs, inputs, up, create=False):
     grads = Out(len(inputs))
     opts = GradOptions(retain_graph=create, create_graph=create, allow_unused=True, grad_outputs=tensors(up))
@@ -403,7 +415,8 @@ def run_theirs(call, seed, wide, nudge=None):
                 x = x * (1 + noise(x.shape, nudge, k).clamp(-2, 2) * (eps / 2))
         leaves.append(x.requires_grad_(i.grad))
     try:
-        results = as_tuple(call.theirs(*leaves))
+        with torch.autocast("cpu", call.autocast or torch.bfloat16, enabled=call.autocast is not None):
+            results = as_tuple(call.theirs(*leaves))
         out.values = [r.detach() for r in results]
         wanted = [x for x, i in zip(leaves, call.inputs) if i.grad]
         sources, up = upstream(results, seed, call.dtypes[0], wide)
@@ -590,7 +603,7 @@ def judge(call, seed, ours, theirs, wide):
     return True
 
 
-def run_case(seed, name, progress):
+def run_case(seed, name, progress, autocast=False):
     """Draws and runs the case of a seed for one function. Gives None, or (kind, text, inputs). Calls `progress` with the inputs before
     Aril's turn and with None before PyTorch's."""
     source = random.Random(f"{seed} {name}")
@@ -599,6 +612,9 @@ def run_case(seed, name, progress):
     call = rows[name](d, name)
     if call is None:
         return None
+    if autocast:
+        call.autocast = source.choice((torch.bfloat16, torch.bfloat16, torch.float16))
+        text += f"autocast to {dtype_name(call.autocast)}: "
     text += ", ".join(i.text() for i in call.inputs) + "".join(f", {k} = {v}" for k, v in call.attributes.items())
     progress(text)
     try:

@@ -51,13 +51,13 @@ DIFFERENCES = (
     (r"addmv", "value: shape", r"is \[0\]|, 0\]", "PyTorch's result of no rows, or of no columns, has the shape of c"),
     (r"scaled_dot_product_attention", "value: refused", r"inner sizes differ|do not broadcast", "PyTorch does not look at sizes where there are no elements"),
     (r"clamp_tensor", "value: special values", r"PyTorch nan", "documented: a bound that is NaN holds nothing"),
-    (r"conv.*", "value: refused", r"input of type \w+, (bias|weights) of type", "one dtype for all, which PyTorch asks for in most convolutions"),
+    (r"conv.*", "value: refused", r"must have the same dtype", "one dtype for all, which PyTorch asks for in most convolutions"),
     (r"max_unpool.*", "accepted", r"invalid output_size", "any size that the indices fit in"),
     (r"pow.*", "value: special values", r"got inf, PyTorch nan", "pow(-inf, 0.5) is inf, as in C; PyTorch takes the square root"),
     (r"scaled_dot_product_attention", "value: special values", r"mask = (causal|bool).*PyTorch nan",
      "a key that a query does not see has no effect on it, NaN or not; PyTorch multiplies it by 0"),
     (r"diff", "value: refused", r"n = 0.*axis -?\d+ is out of range", "PyTorch does not look at the axis where it does nothing"),
-    (r"pad", "accepted", r"without overflow", "a number of another range wraps, as in full"),
+    (r"pad|pow_scalar_?", "accepted", r"without overflow", "a number of another range wraps, as in full"),
     (r"local_response_norm", "value: refused", r"\[.*\b0\b.*\].* size -?\d+ must be", "PyTorch does not look at the size where there are no elements"),
     (r"conv_transpose.*", "value: refused", r"would be empty", "an empty output is an error, as for other convolutions"),
     (r"lerp_?", "value: special values", r"got -?inf, PyTorch nan", "a + w (b - a); PyTorch's b - (1 - w) (b - a) is inf - inf"),
@@ -92,10 +92,26 @@ DIFFERENCES = (
     (r"meshgrid|lerp_?|.*_loss.*|addc.*", "accepted", r"dtype|scalar type|same type", "arguments of several dtypes meet in one, as in other functions"),
 )
 
+# The same of calls in autocast regions.
+AUTOCAST = (
+    (r".*_loss(_with)?", "value: dtype", r"is float32", "losses are computed in f32, those that PyTorch composes of other functions too"),
+    (r"prelu.*", "value: dtype", r"PyTorch's float32", "in bf16 or f16, as PyTorch's own prelu, which the row writes as a formula"),
+    (r"rnn|gru|lstm", "value: dtype", r"PyTorch's float32", "recurrent layers are cast as a whole, as PyTorch's on a GPU"),
+    (r"lstm", "accepted", r"could not create a primitive", "PyTorch's LSTM in bf16 needs a newer processor"),
+    (r"(max|global_(max|avg))_pool(3d)?|pinv", "value: dtype", r"is float32", "pooling of volumes and pinv are in the list of f32, which PyTorch's "
+     "form of this row goes around"),
+    (r"affine_grid", "value: dtype", r"is float32", "coordinates keep their digits; PyTorch's are those of a product in bf16"),
+    (r"lp_pool3d", "value: dtype", r"PyTorch's float32", "computed in f32, and given in the dtype of x"),
+    (r"local_response_norm", "value: dtype", r"PyTorch's float32", "norms keep the dtype; PyTorch's pools a volume"),
+    (r".*", "accepted", r"at::autocast::prioritize", "PyTorch cannot join f16 with another dtype in a region of bf16, nor the reverse"),
+    (r"inner|mv|dot|matmul|mm|bmm|addm[mv]|baddbmm|linear.*|conv.*|bilinear|einsum", "accepted", r"same dtype|scalar type",
+     "what is cast may differ in dtype"),
+)
+
 
 def intended(name, kind, text, inputs):
     """The reason for a difference, or None."""
-    for names, kinds, words, reason in DIFFERENCES:
+    for names, kinds, words, reason in DIFFERENCES + (AUTOCAST if "autocast to " in inputs else ()):
         if re.fullmatch(names, name) and re.fullmatch(kinds, kind) and re.search(words, f"{inputs} | {text}"):
             return reason
     return None

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from by_ctypes import B, F64, I, I64, P, ZERO, Out, api, options, shape, tensors
 
-from .engine import FLOATS, WIDE_FLOATS, Call, row
+from .engine import FLOATS, WIDE_FLOATS, Call, plain, row
 from .linear import ACTIVATION
 
 T = torch
@@ -132,7 +132,7 @@ def sequences(d, name):
     d.extreme = d.wrong  # PyTorch's own layers free what is not theirs when sizes do not fit
     gates = {"rnn": 1, "lstm": 4, "gru": 3}[name]
     layers, both, first, relu, biased = d.pick(1, 1, 2), d.chance(0.4), d.chance(0.4), d.chance(0.3), d.chance(0.8)
-    n, t, i, h, ways = d.random.randint(1, 4), d.random.randint(1, 6), d.random.randint(1, 5), d.random.randint(1, 5), 2 if both else 1
+    n, t, i, h, ways = d.random.randint(1, 4) if d.chance(0.95) else 0, d.random.randint(1, 6), d.random.randint(1, 5), d.random.randint(1, 5), 2 if both else 1
     x = d.tensor(WIDE_FLOATS, sizes=[n, t, i] if first else [t, n, i])
     kind = (x.value.dtype,)
     states = [d.tensor(kind, sizes=[layers * ways, n, h]) for _ in range(2 if name == "lstm" else 1)]
@@ -141,9 +141,13 @@ def sequences(d, name):
         for _ in range(ways):
             width = i if layer == 0 else h * ways
             weights += [d.tensor(kind, sizes=s) for s in ([gates * h, width], [gates * h, h], *(([gates * h],) * 2 if biased else ()))]
-    opts = RnnOptions(layers=layers, bidirectional=both, batch_first=first, relu=relu)
+    lengths = T.tensor([d.random.randint(1, t) for _ in range(n)]) if n and d.chance(0.4) and not d.wrong else None
+    zero_start = d.chance(0.2)
+    fields = dict(layers=layers, bidirectional=both, batch_first=first, relu=relu)
     def ours(x, *rest):
         start, flat = rest[:len(states)], list(rest[len(states):])
+        start = [None] * len(states) if zero_start else start
+        opts = RnnOptions(**fields) if lengths is None else RnnOptions(lengths=plain(lengths), **fields)
         if not biased:
             flat = [t for k in range(0, len(flat), 2) for t in (flat[k], flat[k + 1], None, None)]
         hn, cn = Out(), Out()
@@ -152,9 +156,16 @@ def sequences(d, name):
         return api[name](x, *start, tensors(flat), opts, hn), hn.tensor
     def theirs(x, *rest):
         start, flat = rest[:len(states)], list(rest[len(states):])
+        start = [0 * s for s in start] if zero_start else start
         function = {"lstm": T.lstm, "gru": T.gru, "rnn": T.rnn_relu if relu else T.rnn_tanh}[name]
-        return function(x, start if name == "lstm" else start[0], flat, biased, layers, 0.0, False, both, first)
-    return Call([x, *states, *weights], ours, theirs, layers=layers, bidirectional=both, batch_first=first, relu=relu, bias=biased)
+        if lengths is None:
+            return function(x, start if name == "lstm" else start[0], flat, biased, layers, 0.0, False, both, first)
+        packed = T.nn.utils.rnn.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
+        start = [s.index_select(1, packed.sorted_indices) for s in start]
+        y, *last = function(packed.data, packed.batch_sizes, start if name == "lstm" else start[0], flat, biased, layers, 0.0, False, both)
+        packed = T.nn.utils.rnn.PackedSequence(y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        return (T.nn.utils.rnn.pad_packed_sequence(packed, first, total_length=t)[0], *[s.index_select(1, packed.unsorted_indices) for s in last])
+    return Call([x, *states, *weights], ours, theirs, zero_start=zero_start, lengths=None if lengths is None else lengths.tolist(), bias=biased, **fields)
 
 
 @row("embedding_bag")
