@@ -152,19 +152,14 @@ const aril_named *aril_average_state(aril_average *a)
     return s < 0 ? NULL : aril__names_list(&a->state);
 }
 
-aril_status aril_average_load_state(aril_average *a, const aril_named *from)
+/* Copies the averages, if the list has one of the right shape for each. */
+static aril_status load(aril_average *a, const aril__name_lookup *from)
 {
-    if (!a || !from) return aril__fail(ARIL_ERR_ARG, "average_load_state: NULL");
-    if (a->swapped)
-        return aril__fail(ARIL_ERR_STATE, "average_load_state: the averages are swapped in; call "
-                                          "aril_average_swap first");
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
     int64_t count;
     aril_status s = aril__named_counts("average_load_state", from, "average.count", 1, &count);
-    if (s == ARIL_OK && from->n != a->n + 1)
-        s = aril__fail(ARIL_ERR_FORMAT, "average_load_state: %d tensors, expected %d", from->n,
-                       a->n + 1);
+    if (s == ARIL_OK && from->list->n != a->n + 1)
+        s = aril__fail(ARIL_ERR_FORMAT, "average_load_state: %d tensors, expected %d",
+                       from->list->n, a->n + 1);
     for (int i = 0; i < a->n && s == ARIL_OK; i++) {
         char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
         const aril_tensor *t = aril__named_find(from, "%s.average", a->name[i]), *m = a->means[i];
@@ -183,5 +178,22 @@ aril_status aril_average_load_state(aril_average *a, const aril_named *from)
         s = aril_tensor_status(aril_copy_(a->means[i], aril_to(t, aril_device_of(a->means[i]))));
     }
     if (s == ARIL_OK) aril__number_set(a->count, (double)count);
+    return s;
+}
+
+aril_status aril_average_load_state(aril_average *a, const aril_named *from)
+{
+    if (!a || !from || from->n < 0 || (from->n && !from->at))
+        return aril__fail(ARIL_ERR_ARG, "average_load_state: the %s NULL",
+                          a ? "state is" : "average is");
+    if (a->swapped)
+        return aril__fail(ARIL_ERR_STATE, "average_load_state: the averages are swapped in; call "
+                                          "aril_average_swap first");
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril__name_lookup names;
+    aril_status s = aril__names_index(&names, "average_load_state", from);
+    if (s == ARIL_OK) s = load(a, &names);
+    aril__names_index_free(&names);
     return s;
 }

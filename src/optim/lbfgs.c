@@ -380,8 +380,8 @@ aril_status aril__lbfgs_state(const aril__lbfgs *b, aril__names *to)
 }
 
 /* Copies the vector of that name; the caller owns it. */
-static aril_status read_vector(const aril_optim *opt, const aril_named *from, const char *name,
-                               aril_tensor **to)
+static aril_status read_vector(const aril_optim *opt, const aril__name_lookup *from,
+                               const char *name, aril_tensor **to)
 {
     char text[ARIL__SHAPE_TEXT];
     int64_t n = 0;
@@ -400,7 +400,7 @@ static aril_status read_vector(const aril_optim *opt, const aril_named *from, co
     return s;
 }
 
-static aril_status read_into(const aril_optim *opt, const aril_named *from, aril__lbfgs *b,
+static aril_status read_into(const aril_optim *opt, const aril__name_lookup *from, aril__lbfgs *b,
                              int *known)
 {
     double numbers[NUMBERS];
@@ -440,7 +440,7 @@ static aril_status read_into(const aril_optim *opt, const aril_named *from, aril
     return s;
 }
 
-aril_status aril__lbfgs_read(const aril_optim *opt, const aril_named *from, aril__lbfgs **to,
+aril_status aril__lbfgs_read(const aril_optim *opt, const aril__name_lookup *from, aril__lbfgs **to,
                              int *known)
 {
     aril__lbfgs *b = aril__lbfgs_new();

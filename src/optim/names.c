@@ -67,19 +67,18 @@ const char *aril__param_name(const aril_named *params, int i, char *text, size_t
     return text;
 }
 
-aril_tensor *aril__named_find(const aril_named *from, const char *format, ...)
+aril_tensor *aril__named_find(const aril__name_lookup *from, const char *format, ...)
 {
-    char text[MAX_NAME], number[16];
+    char text[MAX_NAME];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (int i = 0; i < from->n; i++)
-        if (strcmp(aril__param_name(from, i, number, sizeof number), text) == 0) return from->at[i];
-    return NULL;
+    int i = aril__names_index_find(from, text);
+    return i < 0 ? NULL : from->list->at[i];
 }
 
-aril_status aril__named_numbers(const char *what, const aril_named *from, const char *name,
+aril_status aril__named_numbers(const char *what, const aril__name_lookup *from, const char *name,
                                 aril_dtype dtype, int64_t n, void *copy)
 {
     aril_tensor *t = aril__named_find(from, "%s", name);
@@ -103,7 +102,7 @@ aril_status aril__check_count(const char *what, const char *name, double value)
                             value);
 }
 
-aril_status aril__named_counts(const char *what, const aril_named *from, const char *name,
+aril_status aril__named_counts(const char *what, const aril__name_lookup *from, const char *name,
                                int64_t n, int64_t *copy)
 {
     aril_status s = aril__named_numbers(what, from, name, ARIL_I64, n, copy);

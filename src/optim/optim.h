@@ -70,16 +70,30 @@ void aril__names_cut(aril__names *l, int n);
 void aril__names_clear(aril__names *l);
 void aril__names_free(aril__names *l);
 const aril_named *aril__names_list(aril__names *l);
-/* The tensor with that name, or NULL. */
-aril_tensor *aril__named_find(const aril_named *from, const char *format, ...)
+
+/* Hash table of a list of tensors by name, so that looking up n of them takes time proportional to
+ * n. It refers to the list. */
+typedef struct aril__name_lookup {
+    const aril_named *list;
+    int *slot;    /* 1 + the index of a tensor; 0: free */
+    size_t slots; /* a power of two */
+} aril__name_lookup;
+
+/* `what` names the caller in the error when memory runs out. */
+aril_status aril__names_index(aril__name_lookup *l, const char *what, const aril_named *list);
+void aril__names_index_free(aril__name_lookup *l);
+/* The index of the first tensor with that name, or -1. */
+int aril__names_index_find(const aril__name_lookup *l, const char *name);
+/* The first tensor with a printf-formatted name, or NULL. */
+aril_tensor *aril__named_find(const aril__name_lookup *from, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Copies its values to `copy`; an error when it is missing or has another dtype or size. */
-aril_status aril__named_numbers(const char *what, const aril_named *from, const char *name,
+aril_status aril__named_numbers(const char *what, const aril__name_lookup *from, const char *name,
                                 aril_dtype dtype, int64_t n, void *copy);
 
 /* Reads counts from 0 to 2^53: doubles do not hold larger integers exactly, and no run reaches
  * them. */
-aril_status aril__named_counts(const char *what, const aril_named *from, const char *name,
+aril_status aril__named_counts(const char *what, const aril__name_lookup *from, const char *name,
                                int64_t n, int64_t *copy);
 /* Checks that a value of the tensor with that name is a valid count. */
 aril_status aril__check_count(const char *what, const char *name, double value);
@@ -214,7 +228,7 @@ void aril__lbfgs_free(aril__lbfgs *b);
 aril_tensor *aril__lbfgs_step(aril_optim *opt, aril_closure *fn, void *ctx);
 aril_status aril__lbfgs_state(const aril__lbfgs *b, aril__names *to);
 /* Reads a state from names, to replace the current one; *known counts the names used. */
-aril_status aril__lbfgs_read(const aril_optim *opt, const aril_named *from, aril__lbfgs **to,
+aril_status aril__lbfgs_read(const aril_optim *opt, const aril__name_lookup *from, aril__lbfgs **to,
                              int *known);
 
 /* ---- schedules ---- */

@@ -115,23 +115,23 @@ static void reading_free(reading *r, int n)
     aril__lbfgs_free(r->lbfgs);
 }
 
-static aril_status read_numbers(reading *r, const aril_named *from, const char *name,
+static aril_status read_numbers(reading *r, const aril__name_lookup *from, const char *name,
                                 aril_dtype dtype, int64_t n, void *copy)
 {
     r->known++;
     return aril__named_numbers("optim_load_state", from, name, dtype, n, copy);
 }
 
-static aril_status read_counts(reading *r, const aril_named *from, const char *name, int64_t n,
-                               int64_t *copy)
+static aril_status read_counts(reading *r, const aril__name_lookup *from, const char *name,
+                               int64_t n, int64_t *copy)
 {
     r->known++;
     return aril__named_counts("optim_load_state", from, name, n, copy);
 }
 
 /* Learning rates: a non-finite one would destroy every weight at the next step. */
-static aril_status read_rates(reading *r, const aril_named *from, const char *name, int64_t n,
-                              double *copy)
+static aril_status read_rates(reading *r, const aril__name_lookup *from, const char *name,
+                              int64_t n, double *copy)
 {
     aril_status s = read_numbers(r, from, name, ARIL_F64, n, copy);
     for (int64_t i = 0; i < n && s == ARIL_OK; i++)
@@ -142,7 +142,7 @@ static aril_status read_rates(reading *r, const aril_named *from, const char *na
     return s;
 }
 
-static aril_status read_integer(const aril_optim *opt, const aril_named *from, reading *r)
+static aril_status read_integer(const aril_optim *opt, const aril__name_lookup *from, reading *r)
 {
     aril_status s = read_counts(r, from, "optim.step", 1, &r->step);
     char name[48] = "optim.lr";
@@ -188,7 +188,8 @@ static aril_status copy_for(const aril__optim_param *p, const char *name, aril_t
 }
 
 /* A parameter that was updated has all of its state, any other has none. */
-static aril_status read_param(const aril_optim *opt, const aril_named *from, reading *r, int i)
+static aril_status read_param(const aril_optim *opt, const aril__name_lookup *from, reading *r,
+                              int i)
 {
     const aril__optim_param *p = &opt->params[i];
     aril_dtype dtype = p->p->dtype == ARIL_F64 ? ARIL_F64 : ARIL_F32;
@@ -248,7 +249,7 @@ static void commit(aril_optim *opt, reading *r)
     }
 }
 
-static aril_status read_all(const aril_optim *opt, const aril_named *from, reading *r)
+static aril_status read_all(const aril_optim *opt, const aril__name_lookup *from, reading *r)
 {
     size_t n = (size_t)opt->n_params + 1, numbers = 2 * (size_t)opt->n_groups;
     for (int i = 0; i < opt->n_schedules; i++)
@@ -263,11 +264,11 @@ static aril_status read_all(const aril_optim *opt, const aril_named *from, readi
     aril_status s = read_integer(opt, from, r);
     for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) s = read_param(opt, from, r, i);
     if (s == ARIL_OK && opt->lbfgs) s = aril__lbfgs_read(opt, from, &r->lbfgs, &r->known);
-    if (s == ARIL_OK && r->known != from->n)
+    if (s == ARIL_OK && r->known != from->list->n)
         s = aril__fail(ARIL_ERR_FORMAT,
                        "optim_load_state: %d of %d tensors are unknown to this %s; was the state "
                        "saved by another optimizer, or with other groups or schedules?",
-                       from->n - r->known, from->n, opt->kind->name);
+                       from->list->n - r->known, from->list->n, opt->kind->name);
     return s;
 }
 
@@ -290,8 +291,11 @@ aril_status aril_optim_load_state(aril_optim *opt, const aril_named *from)
     ARIL_NO_GRAD;
     reading r = { 0 };
     aril_status s = numbers_home(opt);
-    if (s == ARIL_OK) s = read_all(opt, from, &r);
+    aril__name_lookup names = { 0 };
+    if (s == ARIL_OK) s = aril__names_index(&names, "optim_load_state", from);
+    if (s == ARIL_OK) s = read_all(opt, &names, &r);
     if (s == ARIL_OK) commit(opt, &r);
     reading_free(&r, opt->n_params);
+    aril__names_index_free(&names);
     return s;
 }

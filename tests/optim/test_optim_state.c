@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { A = 12, B = 5, SIZE = A + B, STEPS = 14, AT = 7, MAX_TENSORS = 512 };
 
@@ -375,4 +376,54 @@ TEST(a_step_without_memory_can_be_repeated)
     check_repeated("lamb", 10);
     check_repeated("adafactor", 40);
     check_repeated("muon", 40);
+}
+
+/* ---- many parameters ---- */
+
+enum { MANY = 20000 };
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* Time grows with the number of parameters, not with its square, which would be 50 times that of
+ * saving here. */
+TEST(loading_takes_as_long_as_saving)
+{
+    ARIL_SCOPE;
+    ONLY_ON_CPU("timing");
+    static aril_tensor *p[MANY];
+    static char name[MANY][48];
+    static const char *names[MANY];
+    for (int i = 0; i < MANY; i++) {
+        p[i] = aril_parameter(aril_ones(ARIL_SHAPE(1), ARIL_F32, aril_cpu()));
+        aril_set_grad(p[i], p[i]);
+        snprintf(name[i], sizeof name[i], "model.encoder.layers.%d.weight", i);
+        names[i] = name[i];
+    }
+    aril_named list = { MANY, p, names };
+    double start = cpu_seconds();
+    aril_optim *from = aril_adam(&list, (aril_adam_opts){ .lr = 0.1 });
+    aril_average *mean = aril_average_new(&list, (aril_average_opts){ 0 });
+    CHECK_INT(aril_step(from), ARIL_OK);
+    CHECK_INT(aril_average_update(mean), ARIL_OK);
+    const aril_named *state = aril_optim_state(from), *means = aril_average_state(mean);
+    double saved = cpu_seconds() - start;
+    CHECK(state && state->n > 2 * MANY && means && means->n == MANY + 1);
+
+    aril_optim *to = aril_adam(&list, (aril_adam_opts){ .lr = 0.1 });
+    start = cpu_seconds();
+    CHECK_INT(aril_optim_load_state(to, state), ARIL_OK);
+    double loaded = cpu_seconds() - start;
+    CHECK_MSG(loaded < 15 * saved, "%.3f s to load, %.3f s to save", loaded, saved);
+    start = cpu_seconds();
+    CHECK_INT(aril_average_load_state(mean, means), ARIL_OK);
+    loaded = cpu_seconds() - start;
+    CHECK_MSG(loaded < 15 * saved, "averages: %.3f s to load, %.3f s to save", loaded, saved);
+    CHECK_INT(aril_optim_state(to)->n, state->n);
+    aril_average_free(mean);
+    aril_optim_free(from);
+    aril_optim_free(to);
+    for (int i = 0; i < MANY; i++) aril_release(p[i]);
 }
