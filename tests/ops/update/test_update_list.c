@@ -270,12 +270,15 @@ static void add_schedules(aril_optim *o)
 static void check_same_state(const char *name, net *a, net *eager)
 {
     const aril_named *x = aril_optim_state(a->opt), *y = aril_optim_state(eager->opt);
+    aril__name_lookup names;
+    CHECK_INT(aril__names_index(&names, "test", x), ARIL_OK);
     for (int i = 0; i < y->n; i++) {
-        aril_tensor *t = aril__named_find(x, "%s", y->name[i]);
+        aril_tensor *t = aril__named_find(&names, "%s", y->name[i]);
         CHECK_MSG(t, "%s: no %s", name, y->name[i]);
         char *why = test_difference_in_bits(t, y->at[i]);
         CHECK_MSG(!why, "%s: %s: %s", name, y->name[i], why);
     }
+    aril__names_index_free(&names);
     for (int i = 0; i < 4; i++) {
         char *why = test_difference_in_bits(aril_detach(a->p[i]), aril_detach(eager->p[i]));
         CHECK_MSG(!why, "%s, parameter %d: %s", name, i, why);
