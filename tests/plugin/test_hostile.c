@@ -135,10 +135,37 @@ static aril_status run(aril_run *r)
     return answer.run;
 }
 
+static int prepared; /* objects of plans */
+
+static const char *prepare_object(const aril_run *r, aril_plan *plan)
+{
+    prepare(r, plan);
+    plan->prepared = &prepared;
+    prepared++;
+    return NULL;
+}
+
+static void destroy_object(void *object)
+{
+    (*(int *)object)--;
+}
+
 static const aril_row good_rows[] = {
     { .op = "relu", .name = "hostile_relu", .dtypes = ~0u, .prepare = prepare, .run = run },
     { .op = "cumsum", .name = "hostile_cumsum", .dtypes = ~0u, .prepare = prepare, .run = run },
     { .op = "nonzero", .name = "hostile_nonzero", .dtypes = ~0u, .run = run },
+    { .op = "gru_seq",
+      .name = "hostile_gru",
+      .dtypes = ~0u,
+      .prepare = prepare_object,
+      .run = run,
+      .destroy = destroy_object },
+    { .op = "lstm_seq",
+      .name = "hostile_lstm",
+      .dtypes = ~0u,
+      .reserve = "hostile",
+      .prepare = prepare,
+      .run = run },
 };
 
 static aril_plugin offered;
@@ -169,7 +196,7 @@ static aril_plugin plugin_of(const char *kind, int n_devices, const aril_row *ro
 static aril_device hostile(void)
 {
     if (aril__device_kind("hostile") < 0) {
-        offered = plugin_of("hostile", 1, good_rows, 3);
+        offered = plugin_of("hostile", 1, good_rows, 5);
         if (aril__plugin_add("hostile.so", open_offered) < 0)
             test_fail(__FILE__, __LINE__, "%s", aril_error());
     }
@@ -212,6 +239,27 @@ TEST(plans_with_impossible_answers_are_errors)
     hostile();
     answer.plan.workspace = SIZE_MAX;
     expect_error(aril_relu(x), ARIL_ERR_MEMORY, "out of memory");
+}
+
+static aril_tensor *run_layer(aril_module *layer, aril_device d)
+{
+    aril_tensor *x = aril_to(aril_ones(ARIL_SHAPE(3, 2, 4), ARIL_F32, aril_cpu()), d);
+    aril_module_to(layer, d);
+    aril_tensor *y = aril_forward(layer, x);
+    aril_module_release(layer);
+    return y;
+}
+
+TEST(reserves_have_a_format_and_a_size_that_can_be)
+{
+    ARIL_SCOPE;
+    aril_device d = hostile();
+    answer.plan.reserve = 100; /* the row names no format, so that it does not run */
+    CHECK_INT(aril_tensor_status(run_layer(aril_nn_gru(4, 5), d)), ARIL_OK);
+    CHECK_INT(prepared, 0);
+    answer.plan.reserve = SIZE_MAX;
+    expect_error(run_layer(aril_nn_lstm(4, 5), d), ARIL_ERR_PLUGIN, "more than 2^47 bytes");
+    hostile();
 }
 
 /* ---- statuses ---- */
