@@ -2,9 +2,11 @@
 # Aril; cuBLASLt, cuDNN, cuFFT and NVRTC are opened at run time.
 #   ARIL_WITH_CUDA   AUTO, ON (must be there) or OFF
 #   ARIL_CUDA_ARCHS  auto (the GPUs of this machine, or 90), release, or a list such as "80;90"
+#   ARIL_CUDA_LINES  ON: source lines for profilers and compute-sanitizer, which name this folder
 
 set(ARIL_WITH_CUDA AUTO CACHE STRING "The CUDA plug-in: AUTO, ON (nvcc must be there) or OFF")
 set(ARIL_CUDA_ARCHS auto CACHE STRING "GPUs to compile for: auto, release, or a list such as \"80;90\"")
+option(ARIL_CUDA_LINES "Source lines in the CUDA plug-in, for profilers and compute-sanitizer" OFF)
 set_property(CACHE ARIL_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(have_cuda OFF)
 
@@ -59,7 +61,7 @@ if(have_cuda)
     target_link_libraries(aril_cuda PRIVATE dl pthread)
     target_link_options(aril_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:-z,defs)
     target_compile_options(aril_cuda PRIVATE
-        "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-lineinfo;-Xcompiler=-Wall;-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+        "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;$<$<BOOL:${ARIL_CUDA_LINES}>:-lineinfo>;-Xcompiler=-Wall;-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 
     # Formulas agree with the CPU's bit for bit: no contraction into fused multiply-adds.
     foreach(source ${cuda_sources})

@@ -254,11 +254,8 @@ TEST(reserves_have_a_format_and_a_size_that_can_be)
 {
     ARIL_SCOPE;
     aril_device d = hostile();
-    answer.plan.reserve = 100;
-    expect_error(run_layer(aril_nn_gru(4, 5), d), ARIL_ERR_PLUGIN, "names no format");
-    CHECK_INT(prepared, 1); /* cached with its choice */
-    aril__plans_shutdown();
-    aril__plans_thread_end(aril__self());
+    answer.plan.reserve = 100; /* the row names no format, so that it does not run */
+    CHECK_INT(aril_tensor_status(run_layer(aril_nn_gru(4, 5), d)), ARIL_OK);
     CHECK_INT(prepared, 0);
     answer.plan.reserve = SIZE_MAX;
     expect_error(run_layer(aril_nn_lstm(4, 5), d), ARIL_ERR_PLUGIN, "more than 2^47 bytes");

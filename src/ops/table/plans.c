@@ -122,10 +122,9 @@ static const char *wrong_operand(const aril_tensor *t, const aril_operand *o)
     return NULL;
 }
 
-static const char *wrong_plan(const aril__run *r, const aril__row *row, const aril__plan *p)
+static const char *wrong_plan(const aril__run *r, const aril__plan *p)
 {
     const char *wrong = NULL;
-    if (p->reserve && !row->reserve) wrong = "asks for a reserve, but the row names no format";
     if (p->reserve > (size_t)1 << 47) wrong = "asks for a reserve of more than 2^47 bytes";
     for (int i = 0; i < r->n_in && i < ARIL_PLAN_INPUTS && !wrong; i++)
         wrong = wrong_operand(r->in[i], &p->in[i]);
@@ -145,16 +144,17 @@ static void choose(aril__choice *c, const aril__run *r, const aril__row_list *ro
         aril__plan plan = { 0 };
         if (!why) why = other_reserve(r, row);
         if (!why && row->prepare) why = row->prepare(r, &plan);
+        bool accepts = !why;
+        if (!why && plan.reserve && !row->reserve) why = "its reserve has no format";
         c->n_asked = i + 1;
         c->declined[i] = why;
-        if (why) continue;
-        if (left-- > 0) {
-            if (row->destroy && plan.prepared) row->destroy(plan.prepared);
+        if (why || left-- > 0) {
+            if (accepts && row->destroy && plan.prepared) row->destroy(plan.prepared);
             continue;
         }
         c->row = row;
         c->plan = plan;
-        c->wrong = row->prepare ? wrong_plan(r, row, &plan) : NULL;
+        c->wrong = row->prepare ? wrong_plan(r, &plan) : NULL;
         c->plan.reserve = (size_t)aril__reserve_size(row->reserve, plan.reserve);
     }
 }

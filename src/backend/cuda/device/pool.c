@@ -1,9 +1,9 @@
 /* Device memory: a caching allocator whose blocks are reused in the order of a queue.
  *
  * Segments come from cudaMalloc and are cut into blocks; free neighbours are merged again. A freed
- * block goes to the shelf of the queue that it was allocated for: whatever still reads it was
- * queued there earlier than the work of its next owner. A block that another queue frees makes its own
- * queue wait for that one. Free blocks lie in bins by size, eight per power of two.
+ * block goes to the free list of the queue that it was allocated for: whatever still reads it was
+ * queued there earlier than the work of its next owner. A block that another queue frees makes its
+ * own queue wait for that one. Free blocks are kept in bins by size, eight per power of two.
  *
  * ARIL_CUDA_CACHE=0 turns all this off: each tensor is one cudaMalloc of its exact size, so that
  * compute-sanitizer sees every access beyond it. */
