@@ -1,9 +1,11 @@
 """Chains of functions of images in mixed memory orders: each function meets what the one before gave, and weights of another order."""
+import ctypes as C
+
 import torch
 import torch.nn.functional as F
 from by_ctypes import Tensor, api, axes, pads, shape, tensors
 
-from .engine import FLOATS, Call, row
+from .engine import DTYPES, FLOATS, Call, autocast_begin, guard_end, row
 from .neural import BatchNormOptions, NormOptions
 from .views import PadOptions
 from .vision import ConvOptions, InterpolateOptions, PoolOptions, each
@@ -17,6 +19,7 @@ class Chain:
     def __init__(self, d):
         self.d, self.inputs, self.ours, self.theirs, self.words = d, [], [], [], []
         self.kind = d.pick(*FLOATS)
+        self.regions = d.chance(0.3)
         self.sizes = [d.random.randint(1, 3), d.pick(1, 2, 3, 4, 8, 16), d.random.randint(3, 12), d.random.randint(3, 12)]
         self.input(self.sizes)
         for _ in range(d.random.randint(2, 6)):
@@ -29,16 +32,37 @@ class Chain:
         return len(self.inputs) - 1
 
     def add(self, word, ours, theirs, sizes=None):
+        if self.regions and self.d.chance(0.4):
+            dtype = self.d.pick(T.float32, T.bfloat16, T.bfloat16, T.float16)
+            word, ours, theirs = f"{word} in a region of {dtype}", region_of_ours(dtype, ours), region_of_theirs(dtype, theirs)
         self.words.append(word)
         self.ours.append(ours)
         self.theirs.append(theirs)
         self.sizes = sizes or self.sizes
 
 
+def region_of_ours(dtype, step):
+    """The step in an autocast region; f32: where autocast is disabled."""
+    def inside(x, inputs):
+        guard = autocast_begin(DTYPES.index(dtype))
+        y = step(x, inputs)
+        guard_end(C.byref(guard))
+        return y
+    return inside
+
+
+def region_of_theirs(dtype, step):
+    def inside(x, inputs):
+        with T.autocast("cpu", T.bfloat16 if dtype == T.float32 else dtype, enabled=dtype != T.float32):
+            return step(x, inputs)
+    return inside
+
+
 def convolution(c):
     d, (n, channels, h, w) = c.d, c.sizes
     groups = d.pick(1, 1, *[g for g in (2, channels) if channels % g == 0])
-    out, kernel, stride, padding = groups * d.pick(1, 2, 4, 8), d.random.randint(1, 3), d.pick(1, 1, 2), d.random.randint(0, 1)
+    padding = d.random.randint(0, 1)
+    out, kernel, stride = groups * d.pick(1, 2, 4, 8), d.random.randint(1, min(3, h + 2 * padding, w + 2 * padding)), d.pick(1, 1, 2)
     if groups * d.pick(1, 2) > 16:
         return
     weight, bias = c.input([out, channels // groups, kernel, kernel]), c.input([out])
