@@ -2,11 +2,19 @@
 #include "core/device.h"
 
 #include "core/error.h"
+#include "core/late.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
 
 /* ---- late errors ---- */
+
+static _Thread_local unsigned told;
+
+unsigned aril__late_errors(void)
+{
+    return told;
+}
 
 /* Reports the first error of queued work, if there is one. */
 static aril_status poll(aril__device *d)
@@ -15,6 +23,7 @@ static aril_status poll(aril__device *d)
     aril_late_error e = { .code = ARIL_OK };
     aril_status s = d->ops.poll(d->self, &e);
     if (aril__likely(s >= 0)) return ARIL_OK;
+    told++;
     return aril__fail(e.code < 0 ? e.code : s, "%s: %s (reported late)",
                       e.op[0] ? e.op : d->kind_name, e.text[0] ? e.text : "failed");
 }
