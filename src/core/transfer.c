@@ -1,15 +1,25 @@
 /* Copies between the host and devices, and waiting for queued work. */
 #include "core/device.h"
 
+#include "core/error.h"
 #include "core/foreign.h"
+#include "core/late.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
 
 /* ---- late errors ---- */
 
+static _Thread_local unsigned told;
+
+unsigned aril__late_errors(void)
+{
+    return told;
+}
+
 static aril__cold aril_status late_error(const aril__device *d, aril_late_error *e, aril_status s)
 {
+    told++;
     e->op[sizeof e->op - 1] = e->text[sizeof e->text - 1] = '\0'; /* strncpy may have filled them */
     aril_status code = aril__foreign_code(e->code < 0 ? e->code : s, ARIL_ERR_DEVICE);
     return aril__fail(code, "%s: %s (reported late)", e->op[0] ? e->op : d->kind_name,

@@ -470,6 +470,22 @@ aril_tensor *aril_transform_image(const aril_transform *t, aril_tensor *image, a
     return aril_escape(s.x);
 }
 
+/* Transforms compute on the host. */
+static aril_status check_on_host(const char *name, const aril_batch *b)
+{
+    for (int k = 0; k < ARIL__PARTS; k++) {
+        const aril_tensor *t = *aril__batch_part((aril_batch *)(uintptr_t)b, k);
+        if (!t) continue;
+        if (aril__check_value(name, t) < 0) return ARIL_ERR_ARG;
+        if (!t->storage->device->host_memory)
+            return aril__fail(ARIL_ERR_DEVICE,
+                              "%s: %s of the batch is not in host memory: transform batches before "
+                              "they are moved to a device",
+                              name, aril__part_name(k));
+    }
+    return ARIL_OK;
+}
+
 aril_status aril_transform_batch(const aril_transform *t, aril_batch *b, aril_generator *g)
 {
     if (!t || !b) return aril__fail(ARIL_ERR_ARG, "transform_batch: NULL");
@@ -479,7 +495,8 @@ aril_status aril_transform_batch(const aril_transform *t, aril_batch *b, aril_ge
             return aril__fail(ARIL_ERR_ARG,
                               "%s transforms samples, not batches: use aril_dataset_transform",
                               one->kind->name);
-        aril_status status = one->kind->batch(one, b, g ? g : aril__default_generator());
+        aril_status status = check_on_host(one->kind->name, b);
+        if (status == ARIL_OK) status = one->kind->batch(one, b, g ? g : aril__default_generator());
         if (status < 0) return status;
     }
     return ARIL_OK;
@@ -516,7 +533,9 @@ static aril_status check_image(const aril__change *w)
         return aril__fail(ARIL_ERR_SHAPE, "%s: expected an image, u8 or f32 [C,H,W], got %s %s",
                           w->name, aril__dtypes[x->dtype].name, aril__text(text, x));
     if (!x->storage->device->host_memory)
-        return aril__fail(ARIL_ERR_DEVICE, "%s: the image is not in host memory", w->name);
+        return aril__fail(ARIL_ERR_DEVICE,
+                          "%s: the image is not in host memory: move it to the CPU with aril_to",
+                          w->name);
     return ARIL_OK;
 }
 

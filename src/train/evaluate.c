@@ -103,6 +103,7 @@ aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progre
     epoch e = { .each = measure_batch, .n_out = m->n_outputs };
     aril__model_reset(m);
     aril_status status = run(m, loader, &e, progress, fit);
+    if (status == ARIL_OK) status = aril_synchronize(m->device); /* errors that arrive late */
     if (status != ARIL_OK) return status;
     if (e.batches == 0) return aril__fail(ARIL_ERR_ARG, "there are no batches to evaluate");
     if (fit == NULL) draw(m, progress, NULL, -1, e.batches, e.samples, true);

@@ -6,6 +6,7 @@
 #include "aril/view.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/late.h"
 #include "core/memory.h"
 #include "core/thread.h"
 #include "optim/optim.h"
@@ -229,6 +230,21 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
 
+/* Waits for the device. Fails if work queued since the fit began has failed, also if only a callback
+ * was told so and went on: the weights are not what they should be. */
+static aril_status finish_work(const aril_fit *f)
+{
+    aril_status status = aril_synchronize(f->model->device);
+    bool late = aril__late_errors() != f->late;
+    return status == ARIL_OK && late ? aril__latest_status() : status;
+}
+
+static aril_status save(aril_fit *f)
+{
+    aril_status status = finish_work(f);
+    return status == ARIL_OK ? aril__fit_save(f) : status;
+}
+
 /* Whether a checkpoint is due between batches. The end of an epoch always writes one. */
 static bool save_due(const aril_fit *f)
 {
@@ -260,7 +276,7 @@ static aril_status train_epoch(aril_fit *f)
             aril__progress_at at = progress_at(f);
             aril__progress_draw(&f->progress, &at);
         }
-        if (save_due(f) && !signal_caught(f)) status = aril__fit_save(f);
+        if (save_due(f) && !signal_caught(f)) status = save(f);
         before = aril__self()->last_error; /* errors that a callback ignored are not the loader's */
     }
     /* A failing loader also ends the epoch. */
@@ -298,6 +314,8 @@ static aril_status close_epoch(aril_fit *f, double seconds)
     aril_status status = apply_rest(f);
     if (status != ARIL_OK) return status;
     if (f->batch == 0) return aril__fail(ARIL_ERR_ARG, "there are no batches to train on");
+    status = finish_work(f);
+    if (status != ARIL_OK) return status;
     read_values(f, 0);
     f->value[f->n_names - 1] = aril_item(aril_optim_lr(m->opt));
     f->validated = validates_now(f);
@@ -349,7 +367,7 @@ static aril_status run_epoch(aril_fit *f, bool goes_on)
     f->over = f->stop;
     f->batch = f->samples = 0;
     /* After divergence keep the last good checkpoint, to continue from. */
-    return f->opts.checkpoint.dir != NULL && !f->diverged ? aril__fit_save(f) : ARIL_OK;
+    return f->opts.checkpoint.dir != NULL && !f->diverged ? save(f) : ARIL_OK;
 }
 
 /* ---- fit ---- */
@@ -475,7 +493,7 @@ static aril_status run(aril_fit *f)
     if (status != ARIL_OK) return status;
     if (signal_caught(f)) {
         f->history->signal = signal_caught(f);
-        return f->batch > 0 && f->opts.checkpoint.dir != NULL ? aril__fit_save(f) : ARIL_OK;
+        return f->batch > 0 && f->opts.checkpoint.dir != NULL ? save(f) : ARIL_OK;
     }
     return aril__callbacks_call(f, ARIL__END);
 }
@@ -513,6 +531,7 @@ static aril_history *fit(aril_model *m, aril_loader *loader, aril_loader *val,
         if (status == ARIL_OK) {
             m->running = &f;
             aril__model_ready(m);
+            f.late = aril__late_errors();
             status = run(&f);
             m->running = NULL;
         }

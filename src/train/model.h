@@ -63,6 +63,7 @@ struct aril_fit {
     aril_tensor *last_loss;
     aril_history *history;
     aril__progress progress;
+    unsigned late;       /* errors that arrived late, when the fit began */
     aril__states *aside; /* saved loss and metrics of the epoch, while a callback evaluates */
     double saved;        /* when the last checkpoint was written */
     bool resumed, stop;

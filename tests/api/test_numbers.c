@@ -1,6 +1,7 @@
 /* Values and derivatives where formulas easily go wrong: at 0 and infinity, in f16, and second
  * derivatives in f64. Expected values are PyTorch's, or exact ones where PyTorch rounds. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 static aril_tensor *of(aril_dtype dtype, int n, const double *v, bool wants)
 {
-    aril_tensor *t = aril_cast(aril_from(v, ARIL_SHAPE(n), ARIL_F64, aril_cpu()), dtype);
+    aril_tensor *t = aril_cast(aril_from(v, ARIL_SHAPE(n), ARIL_F64, test_device()), dtype);
     t = aril_copy(t);
     if (wants) aril_set_requires_grad(t, true);
     return t;
@@ -161,7 +162,7 @@ TEST(logsumexp_propagates_nan)
             memset(v, 0, sizeof v);
             v[turned ? other : 0] = INFINITY;
             v[turned ? 0 : other] = NAN;
-            aril_tensor *x = aril_from(v, ARIL_SHAPE(N), ARIL_F32, aril_cpu());
+            aril_tensor *x = aril_from(v, ARIL_SHAPE(N), ARIL_F32, test_device());
             CHECK(isnan(aril_item(aril_logsumexp(x, ARIL_ALL))));
             aril_tensor *down = aril_reshape(x, ARIL_SHAPE(N, 1));
             aril_tensor *two = aril_cat(ARIL_LIST(down, down), 1);
@@ -225,8 +226,8 @@ TEST(cosine_similarity_in_f16)
 TEST(addmm_in_f16_rounds_once)
 {
     ARIL_SCOPE;
-    aril_tensor *a = aril_full(ARIL_SHAPE(2, 64), 40, ARIL_F16, aril_cpu());
-    aril_tensor *c = aril_full(ARIL_SHAPE(2, 2), 1, ARIL_F16, aril_cpu());
+    aril_tensor *a = aril_full(ARIL_SHAPE(2, 64), 40, ARIL_F16, test_device());
+    aril_tensor *c = aril_full(ARIL_SHAPE(2, 2), 1, ARIL_F16, test_device());
     aril_tensor *b = aril_transpose(a, 0, 1), *v = aril_select(a, 0, 0);
     /* the product, 102400, overflows f16 */
     CHECK_ALL(aril_addmm(c, a, b, 2, 0.01), 1026, 1026, 1026, 1026);
@@ -240,9 +241,9 @@ TEST(addmm_in_f16_rounds_once)
 TEST(attention_that_broadcasts_does_not_overflow_in_f16)
 {
     ARIL_SCOPE;
-    aril_tensor *q = aril_full(ARIL_SHAPE(1, 2, 64), 40, ARIL_F16, aril_cpu());
-    aril_tensor *k = aril_full(ARIL_SHAPE(2, 1, 64), 40, ARIL_F16, aril_cpu());
-    aril_tensor *v = aril_full(ARIL_SHAPE(2, 1, 1), 3, ARIL_F16, aril_cpu());
+    aril_tensor *q = aril_full(ARIL_SHAPE(1, 2, 64), 40, ARIL_F16, test_device());
+    aril_tensor *k = aril_full(ARIL_SHAPE(2, 1, 64), 40, ARIL_F16, test_device());
+    aril_tensor *v = aril_full(ARIL_SHAPE(2, 1, 1), 3, ARIL_F16, test_device());
     aril_tensor *y = aril_scaled_dot_product_attention(q, k, v, (aril_attention_opts){ 0 });
     CHECK_INT(aril_dtype_of(y), ARIL_F16);
     CHECK_ALL(y, 3, 3, 3, 3);
@@ -251,7 +252,7 @@ TEST(attention_that_broadcasts_does_not_overflow_in_f16)
 TEST(lp_pool_in_f16_does_not_overflow)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_full(ARIL_SHAPE(1, 1, 4), 300, ARIL_F16, aril_cpu());
+    aril_tensor *x = aril_full(ARIL_SHAPE(1, 1, 4), 300, ARIL_F16, test_device());
     CHECK_ALL(aril_lp_pool1d(x, 2, (aril_pool_opts){ .kernel = { 4 } }), 600);
 }
 
@@ -280,8 +281,8 @@ TEST(topk_of_a_scalar)
 {
     ARIL_SCOPE;
     for (int k = 0; k < 2; k++) {
-        aril_tensor *where, *y = aril_topk(aril_full((aril_shape){ 0 }, 5, ARIL_F32, aril_cpu()), k,
-                                           0, (aril_topk_opts){ 0 }, &where);
+        aril_tensor *where, *y = aril_topk(aril_full((aril_shape){ 0 }, 5, ARIL_F32, test_device()),
+                                           k, 0, (aril_topk_opts){ 0 }, &where);
         CHECK_ALL(y, 5);
         CHECK_ALL(where, 0);
     }
@@ -290,7 +291,7 @@ TEST(topk_of_a_scalar)
 TEST(diagonals_out_of_range_are_empty)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 4), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 4), ARIL_F32, test_device());
     const int64_t offsets[] = { INT64_MIN, INT64_MIN + 1, -3, 4, INT64_MAX };
     for (int i = 0; i < 5; i++) CHECK_INT(aril_numel(aril_diagonal(x, offsets[i], 0, 1)), 0);
     CHECK_INT(aril_numel(aril_diagonal(x, -2, 0, 1)), 1);

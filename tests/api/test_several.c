@@ -1,6 +1,7 @@
 /* Functions with several results that fail: each result is a separate poisoned tensor, so that one
  * may be dropped while the others are kept. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 /* Drops the first of n results, creates other tensors in its place, and checks the others. */
@@ -12,7 +13,7 @@ static void check_apart(const char *what, int n, aril_tensor **t)
             CHECK_MSG(t[i] != t[k], "%s: results %d and %d are one tensor", what, k, i);
     }
     aril_drop(t[0]);
-    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, aril_cpu());
+    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, test_device());
     for (int i = 1; i < n; i++)
         CHECK_MSG(aril_tensor_status(t[i]) < 0, "%s: result %d became another tensor", what, i);
     aril_clear_error();
@@ -34,12 +35,12 @@ static void check_apart(const char *what, int n, aril_tensor **t)
 TEST(argsort_of_an_invalid_axis)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_tensor *y = aril_argsort(x, 5, (aril_sort_opts){ 0 });
-    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, aril_cpu());
+    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, test_device());
     CHECK(aril_tensor_status(y) < 0);
     y = aril_argsort(NULL, 0, (aril_sort_opts){ 0 });
-    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, aril_cpu());
+    for (int i = 0; i < 8; i++) aril_full(ARIL_SHAPE(2), i, ARIL_F32, test_device());
     CHECK(aril_tensor_status(y) < 0);
     aril_clear_error();
 }
@@ -47,7 +48,7 @@ TEST(argsort_of_an_invalid_axis)
 TEST(sorting_and_reductions)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
     aril_tensor *bad = aril_reshape(x, ARIL_SHAPE(7));
     TWO(aril_sort(x, 5, (aril_sort_opts){ 0 }, &b));
     TWO(aril_sort(bad, 0, (aril_sort_opts){ 0 }, &b));
@@ -70,7 +71,7 @@ TEST(sorting_and_reductions)
 TEST(images_and_matrices)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
     aril_pool_opts opts = { .kernel = { 2 } };
     TWO(aril_max_pool2d(x, opts, &b));
     TWO(aril_max_pool2d(x, (aril_pool_opts){ 0 }, &b));
@@ -85,7 +86,7 @@ TEST(images_and_matrices)
 TEST(recurrent_networks)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
     aril_tensor *bad = aril_reshape(x, ARIL_SHAPE(7));
     TWO(aril_lstm_cell(x, x, NULL, x, x, NULL, NULL, &b));
     TWO(aril_lstm_cell(bad, x, x, x, x, NULL, NULL, &b));
@@ -103,8 +104,8 @@ static void two_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
 TEST(functions_that_return_lists)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *out[3];
-    aril_tensor *flat = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device()), *out[3];
+    aril_tensor *flat = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
     CHECK(aril_gradients(aril_sum(x, ARIL_ALL), ARIL_LIST(x, flat), out, (aril_grad_opts){ 0 }) <
           0);
     check_apart("gradients", 2, out);
@@ -207,7 +208,7 @@ STARVED(DEFINE)
 
 static aril_tensor *filled(aril_shape shape)
 {
-    return aril_keep(aril_rand(shape, ARIL_F32, aril_cpu()));
+    return aril_keep(aril_rand(shape, ARIL_F32, test_device()));
 }
 
 TEST(several_results_when_memory_runs_out)

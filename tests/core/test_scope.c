@@ -1,6 +1,7 @@
 /* Scopes and guards: lifetimes, however a block is left. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ static int64_t live(void)
 
 static aril_tensor *number(double v)
 {
-    return aril_from(&v, ARIL_SHAPE(), ARIL_F64, aril_cpu());
+    return aril_from(&v, ARIL_SHAPE(), ARIL_F64, test_device());
 }
 
 TEST(tensors_are_released_with_their_scope)
@@ -371,7 +372,7 @@ TEST(views_keep_their_memory_alive)
     aril_tensor *view;
     {
         ARIL_SCOPE;
-        aril_tensor *x = aril_ones(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu());
+        aril_tensor *x = aril_ones(ARIL_SHAPE(100, 100), ARIL_F32, test_device());
         view = aril_keep(aril_slice(x, 0, 10, 12, 1));
     }
     ARIL_SCOPE;

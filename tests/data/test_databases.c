@@ -3,6 +3,7 @@
 #include "formats/atomic_file.h"
 #include "formats/lmdb.h"
 #include "formats/proto.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -157,7 +158,7 @@ static void put_datum(aril__proto *p, int64_t label, int kind)
     aril__proto_int(p, 5, label);
     if (kind == 2) {
         aril__bytes b = { 0 };
-        aril_tensor *x = aril_full(ARIL_SHAPE(3, 5, 6), 77, ARIL_U8, aril_cpu());
+        aril_tensor *x = aril_full(ARIL_SHAPE(3, 5, 6), 77, ARIL_U8, test_device());
         aril_image_write(temp_path("x.png"), x, (aril_image_write_opts){ 0 });
         aril__read_file("test", temp_path("x.png"), 0, &b);
         aril__proto_bytes(p, 4, b.at, b.n);
@@ -260,13 +261,13 @@ TEST(hdf5_round_trip_of_every_dtype)
     aril_tensor *at[12];
     const char *name[12];
     for (int i = 0; i < 10; i++) {
-        aril_tensor *x = aril_cast(aril_arange(-6, 6, 1, ARIL_F32, aril_cpu()), dtypes[i]);
+        aril_tensor *x = aril_cast(aril_arange(-6, 6, 1, ARIL_F32, test_device()), dtypes[i]);
         at[i] = aril_t(aril_reshape(x, ARIL_SHAPE(3, 4)));
         name[i] = aril_dtype_name(dtypes[i]);
     }
     at[10] = aril_scalar(0.5);
     name[10] = "group/below/scalar";
-    at[11] = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, aril_cpu());
+    at[11] = aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, test_device());
     name[11] = "group/none";
     aril_named all = { 12, at, name };
     const char *path = temp_path("x.h5");
@@ -286,7 +287,7 @@ TEST(hdf5_round_trip_of_every_dtype)
     name[3] = name[2];
     CHECK_INT(aril_hdf5_write(path, &all), ARIL_ERR_ARG);
     aril_clear_error();
-    at[0] = aril_zeros(ARIL_SHAPE(2), ARIL_BF16, aril_cpu());
+    at[0] = aril_zeros(ARIL_SHAPE(2), ARIL_BF16, test_device());
     CHECK_INT(aril_hdf5_write(path, &all), ARIL_ERR_DTYPE);
     aril_clear_error();
     CHECK_INT(temp_count(), 1);
@@ -295,10 +296,10 @@ TEST(hdf5_round_trip_of_every_dtype)
 TEST(hdf5_as_a_dataset)
 {
     ARIL_SCOPE;
-    aril_tensor *at[] = { aril_ones(ARIL_SHAPE(4, 1, 2, 2), ARIL_F32, aril_cpu()),
-                          aril_reshape(aril_arange(0, 4, 1, ARIL_F32, aril_cpu()),
+    aril_tensor *at[] = { aril_ones(ARIL_SHAPE(4, 1, 2, 2), ARIL_F32, test_device()),
+                          aril_reshape(aril_arange(0, 4, 1, ARIL_F32, test_device()),
                                        ARIL_SHAPE(4, 1)),
-                          aril_arange(0, 4, 1, ARIL_I32, aril_cpu()) };
+                          aril_arange(0, 4, 1, ARIL_I32, test_device()) };
     const char *name[] = { "data", "label", "other" };
     aril_named three = { 3, at, name };
     const char *path = temp_path("caffe.h5");

@@ -3,6 +3,7 @@
 #include "data/open.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -426,7 +427,7 @@ static bool write_image(const char *name, int64_t h, int64_t w, int value)
         mkdir(folder, 0777);
         *slash = '/';
     }
-    aril_tensor *x = aril_full(ARIL_SHAPE(3, h, w), value, ARIL_U8, aril_cpu());
+    aril_tensor *x = aril_full(ARIL_SHAPE(3, h, w), value, ARIL_U8, test_device());
     return aril_image_write(temp_path(name), x, (aril_image_write_opts){ 0 }) == ARIL_OK;
 }
 
@@ -525,9 +526,9 @@ TEST(corrupt_image_is_named)
 static bool write_jpeg(const char *name, double phase)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_linspace(phase, phase + 9, 301, ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_linspace(phase, phase + 9, 301, ARIL_F32, test_device());
     aril_tensor *y =
-        aril_reshape(aril_linspace(0, 7, 3 * 203, ARIL_F32, aril_cpu()), ARIL_SHAPE(3, 203, 1));
+        aril_reshape(aril_linspace(0, 7, 3 * 203, ARIL_F32, test_device()), ARIL_SHAPE(3, 203, 1));
     aril_tensor *wave =
         aril_mul_scalar(aril_add_scalar(aril_sin(aril_mul(x, y)), 1), 0.5); /* [3,203,301] */
     bool good = aril_image_write(temp_path(name), wave, (aril_image_write_opts){ 0 }) == ARIL_OK;

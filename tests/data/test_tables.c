@@ -2,6 +2,7 @@
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/number.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -470,10 +471,10 @@ TEST(tiny_shakespeare)
 TEST(arrays_as_datasets)
 {
     ARIL_SCOPE;
-    aril_tensor *images = aril_zeros(ARIL_SHAPE(5, 8, 6, 3), ARIL_U8, aril_cpu());
-    aril_tensor *at[] = { images, aril_zeros(ARIL_SHAPE(5, 1), ARIL_U8, aril_cpu()),
-                          aril_ones(ARIL_SHAPE(2, 7), ARIL_F64, aril_cpu()),
-                          aril_ones(ARIL_SHAPE(2), ARIL_I32, aril_cpu()) };
+    aril_tensor *images = aril_zeros(ARIL_SHAPE(5, 8, 6, 3), ARIL_U8, test_device());
+    aril_tensor *at[] = { images, aril_zeros(ARIL_SHAPE(5, 1), ARIL_U8, test_device()),
+                          aril_ones(ARIL_SHAPE(2, 7), ARIL_F64, test_device()),
+                          aril_ones(ARIL_SHAPE(2), ARIL_I32, test_device()) };
     const char *name[] = { "x_train", "y_train", "x_test", "y_test" };
     aril_named four = { 4, at, name };
     const char *path = temp_path("d.npz");
@@ -504,7 +505,7 @@ TEST(arrays_as_datasets)
     d = aril_dataset_open(temp_path("d.npy"), NULL);
     CHECK_INT(aril_dataset_size(d), 2);
     aril_dataset_release(d);
-    at[0] = aril_zeros(ARIL_SHAPE(5, 8, 6), ARIL_U8, aril_cpu()); /* of one channel */
+    at[0] = aril_zeros(ARIL_SHAPE(5, 8, 6), ARIL_U8, test_device()); /* of one channel */
     CHECK_INT(aril_npz_write(path, &four), ARIL_OK);
     d = aril_dataset_open(path, "train");
     CHECK_MSG(d && aril_ok(), "%s", aril_error());

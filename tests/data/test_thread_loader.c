@@ -1,5 +1,6 @@
 /* Loaders with workers: the same batches for any number of them, errors, early ends, forks. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -56,15 +57,15 @@ static aril_status slow_get(aril_dataset *self, int64_t i, aril_sample *s)
     s->name = names[i % 3];
     nanosleep(&(struct timespec){ .tv_nsec = (i * 7919 % 13) * 20000 }, NULL);
     if (i == d->fails_at) {
-        s->x = aril_matmul(aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()),
-                           aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()));
+        s->x = aril_matmul(aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, test_device()),
+                           aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, test_device()));
         return ARIL_ERR_FORMAT;
     }
     s->x = aril_add_scalar(aril_rand_from(s->random, ARIL_SHAPE(i == d->unlike_at ? 2 : ROW),
-                                          ARIL_F32, aril_cpu()),
+                                          ARIL_F32, test_device()),
                            i);
     /* The thread's default generator is the sample's too. */
-    s->y = aril_rand(ARIL_SHAPE(), ARIL_F32, aril_cpu());
+    s->y = aril_rand(ARIL_SHAPE(), ARIL_F32, test_device());
     return ARIL_OK;
 }
 
@@ -269,7 +270,7 @@ static int stream_next(aril_dataset *self, aril_sample *s)
     struct stream *d = aril_dataset_data(self);
     if (atomic_fetch_add(&d->inside, 1)) atomic_store(&d->clash, true);
     int more = d->at < SAMPLES;
-    if (more) s->x = aril_full(ARIL_SHAPE(ROW), d->at++, ARIL_F32, aril_cpu());
+    if (more) s->x = aril_full(ARIL_SHAPE(ROW), d->at++, ARIL_F32, test_device());
     atomic_fetch_sub(&d->inside, 1);
     return more;
 }
@@ -285,8 +286,8 @@ static aril_status noise(aril_sample *s, void *ctx)
 {
     (void)ctx;
     nanosleep(&(struct timespec){ .tv_nsec = (s->index * 7919 % 13) * 20000 }, NULL);
-    s->x = aril_add(s->x, aril_rand(ARIL_SHAPE(ROW), ARIL_F32, aril_cpu()));
-    s->y = aril_full(ARIL_SHAPE(), s->index, ARIL_F32, aril_cpu());
+    s->x = aril_add(s->x, aril_rand(ARIL_SHAPE(ROW), ARIL_F32, test_device()));
+    s->y = aril_full(ARIL_SHAPE(), s->index, ARIL_F32, test_device());
     return ARIL_OK;
 }
 
@@ -352,6 +353,7 @@ TEST(forked_child_continues)
 #if defined(__SANITIZE_THREAD__)
     SKIP("ThreadSanitizer allows no new threads behind a fork");
 #endif
+    ONLY_ON_CPU("the queue of a device does not survive a fork");
     aril_loader *l =
         aril_loader_new(slow(-1, -1), (aril_loader_opts){ .batch = 8, .workers = 2, .seed = 8 });
     aril_batch b;

@@ -1,6 +1,7 @@
 /* Transforms: random draws, text form, errors; values are in tests/golden/transform.py. */
 #include "aril/aril.h"
 #include "data/transform.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -493,4 +494,27 @@ TEST(failed_transform_is_rejected)
     CHECK(t == NULL);
     CHECK_MSG(strstr(aril_error(), "transform 1 is NULL") != NULL, "%s", aril_error());
     aril_clear_error();
+}
+
+TEST(tensors_of_a_device_are_refused)
+{
+    if (test_on_cpu()) SKIP("needs a device whose memory the host cannot read");
+    ARIL_SCOPE;
+    aril_tensor *image = aril_zeros(ARIL_SHAPE(3, 4, 4), ARIL_F32, test_device());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 3, 4, 4), ARIL_F32, test_device());
+    aril_tensor *y = aril_zeros(ARIL_SHAPE(2), ARIL_I64, test_device());
+    static const char *const of_images[] = { "resize=8", "flip=1", "normalize=0.5:0.5", "erase=1" };
+    for (int i = 0; i < 4; i++) {
+        CHECK(aril_tensor_status(apply(of_images[i], image, NULL)) < 0);
+        CHECK_ERROR("not in host memory");
+    }
+    static const char *const of_batches[] = { "mixup=0.4:5", "cutmix=1:5", "normalize=0.5:0.5",
+                                              "one_hot=5" };
+    for (int i = 0; i < 4; i++) {
+        aril_transform *t = aril_transform_parse(of_batches[i]);
+        aril_batch b = { .x = i < 3 ? x : NULL, .y = y, .n = 2 };
+        CHECK_INT(aril_transform_batch(t, &b, NULL), ARIL_ERR_DEVICE);
+        CHECK_ERROR(i < 3 ? "x of the batch is not in host memory" : "y of the batch");
+        aril_transform_free(t);
+    }
 }

@@ -1,5 +1,6 @@
 /* Drawings: the contents of the files. ARIL_DRAW_OUT keeps them for inspection. */
 #include "formats/draw.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -108,8 +109,8 @@ TEST(confusion_matrix)
         "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"
     };
     aril_seed(3);
-    aril_tensor *counts = aril_randint(0, 60, ARIL_SHAPE(10, 10), ARIL_I64, aril_cpu());
-    counts = aril_add(counts, aril_mul_scalar(aril_eye(10, -1, ARIL_I64, aril_cpu()), 800));
+    aril_tensor *counts = aril_randint(0, 60, ARIL_SHAPE(10, 10), ARIL_I64, test_device());
+    counts = aril_add(counts, aril_mul_scalar(aril_eye(10, -1, ARIL_I64, test_device()), 800));
     const char *path = in_folder("confusion.svg");
     CHECK_INT(aril_draw_confusion(path, counts, names, (aril_draw_opts){ .title = "Confusion" }),
               ARIL_OK);
@@ -118,7 +119,7 @@ TEST(confusion_matrix)
     CHECK(strstr(text, ">true class<") && strstr(text, ">predicted class<"));
     free(text);
     /* Rows keep their labels when there are too many classes for column labels. */
-    aril_tensor *many = aril_ones(ARIL_SHAPE(100, 100), ARIL_I64, aril_cpu());
+    aril_tensor *many = aril_ones(ARIL_SHAPE(100, 100), ARIL_I64, test_device());
     path = in_folder("many.svg");
     CHECK_INT(aril_draw_confusion(path, many, NULL, (aril_draw_opts){ 0 }), ARIL_OK);
     text = take(path);
@@ -128,7 +129,7 @@ TEST(confusion_matrix)
     const char *wide[20];
     for (int i = 0; i < 20; i++) wide[i] = i == 17 ? "Ankle boot" : "Trouser";
     path = in_folder("wide.svg");
-    many = aril_zeros(ARIL_SHAPE(20, 20), ARIL_I64, aril_cpu());
+    many = aril_zeros(ARIL_SHAPE(20, 20), ARIL_I64, test_device());
     CHECK_INT(aril_draw_confusion(path, many, wide, (aril_draw_opts){ 0 }), ARIL_OK);
     text = take(path);
     CHECK_INT(times(text, ">Ankle boot<"), 1);
@@ -144,7 +145,7 @@ TEST(confusion_matrix)
 TEST(contact_sheets)
 {
     ARIL_SCOPE;
-    aril_tensor *x = aril_linspace(0, 1, 28 * 28, ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_linspace(0, 1, 28 * 28, ARIL_F32, test_device());
     x = aril_contiguous(
         aril_expand(aril_reshape(x, ARIL_SHAPE(1, 1, 28, 28)), ARIL_SHAPE(8, 1, 28, 28)));
     static const aril_caption captions[8] = {
@@ -216,7 +217,7 @@ TEST(invalid_arguments_are_rejected)
     aril_clear_error();
     CHECK_INT(aril_draw_curves("x.png", NULL, 0, (aril_draw_opts){ 0 }), ARIL_ERR_ARG);
     aril_clear_error();
-    aril_tensor *t = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
+    aril_tensor *t = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
     CHECK_INT(aril_draw_confusion("x.png", t, NULL, (aril_draw_opts){ 0 }), ARIL_ERR_SHAPE);
     aril_clear_error();
     CHECK_INT(aril_draw_sheet("x.png", t, NULL, 0, (aril_draw_opts){ 0 }), ARIL_ERR_SHAPE);

@@ -3,6 +3,7 @@
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "formats/json.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -146,12 +147,13 @@ static void write_much(const char *path)
 static void save_much(const char *path)
 {
     aril_safetensors_save(path,
-                          ARIL_TENSORS(aril_zeros(ARIL_SHAPE(300, 300), ARIL_F32, aril_cpu())),
+                          ARIL_TENSORS(aril_zeros(ARIL_SHAPE(300, 300), ARIL_F32, test_device())),
                           NULL);
 }
 
 TEST(full_disk_keeps_the_old_file)
 {
+    ONLY_ON_CPU("the queue of a device does not survive a fork");
     const char *path = temp_path("full");
     CHECK_INT(aril__file_replace(path, "old", 3), ARIL_OK);
     CHECK_INT(when_full(write_much, path), 0);
@@ -294,13 +296,14 @@ TEST(safetensors_round_trip_of_every_dtype)
     aril_tensor *at[DTYPES + 3];
     const char *name[DTYPES + 3];
     for (int i = 0; i < DTYPES; i++) {
-        aril_tensor *x = aril_arange(-6, 6, 1, ARIL_F32, aril_cpu());
+        aril_tensor *x = aril_arange(-6, 6, 1, ARIL_F32, test_device());
         at[i] = aril_reshape(aril_cast(x, (aril_dtype)i), ARIL_SHAPE(3, 4));
         name[i] = aril_dtype_name((aril_dtype)i);
     }
-    at[DTYPES] = aril_t(aril_reshape(aril_arange(0, 6, 1, ARIL_F32, aril_cpu()), ARIL_SHAPE(2, 3)));
+    at[DTYPES] =
+        aril_t(aril_reshape(aril_arange(0, 6, 1, ARIL_F32, test_device()), ARIL_SHAPE(2, 3)));
     name[DTYPES] = "layer1.0.conv.weight \"\xc3\xa9\"";
-    at[DTYPES + 1] = aril_zeros(ARIL_SHAPE(0, 4), ARIL_F32, aril_cpu());
+    at[DTYPES + 1] = aril_zeros(ARIL_SHAPE(0, 4), ARIL_F32, test_device());
     name[DTYPES + 1] = "empty";
     at[DTYPES + 2] = aril_scalar(0.5);
     name[DTYPES + 2] = "scalar";
@@ -386,7 +389,7 @@ TEST(safetensors_with_headers_of_any_length)
 static aril_status save_named(const char *a, const char *b, aril_dtype dtype)
 {
     ARIL_SCOPE;
-    aril_tensor *at[] = { aril_zeros(ARIL_SHAPE(2), dtype, aril_cpu()), aril_scalar(1) };
+    aril_tensor *at[] = { aril_zeros(ARIL_SHAPE(2), dtype, test_device()), aril_scalar(1) };
     const char *name[] = { a, b };
     aril_named two = { 2, at, name };
     return aril_safetensors_save(temp_path("refused"), &two, NULL);
@@ -520,7 +523,7 @@ TEST(file_that_shrinks_while_open)
     ARIL_SCOPE;
     const char *path = temp_path("shrinks");
     CHECK_INT(aril_safetensors_save(
-                  path, ARIL_TENSORS(aril_zeros(ARIL_SHAPE(100), ARIL_F32, aril_cpu())), NULL),
+                  path, ARIL_TENSORS(aril_zeros(ARIL_SHAPE(100), ARIL_F32, test_device())), NULL),
               ARIL_OK);
     aril_safetensors *f = aril_safetensors_open(path);
     CHECK(f);
@@ -537,7 +540,7 @@ TEST(safetensors_failed_allocations)
 {
     ARIL_SCOPE;
     const char *path = temp_path("memory");
-    aril_tensor *at[] = { aril_zeros(ARIL_SHAPE(100), ARIL_F32, aril_cpu()), aril_scalar(1) };
+    aril_tensor *at[] = { aril_zeros(ARIL_SHAPE(100), ARIL_F32, test_device()), aril_scalar(1) };
     const char *name[] = { "a", "b" };
     aril_named two = { 2, at, name };
     aril_metadata meta = { 1, name, name };

@@ -4,6 +4,7 @@
 #include "files/images.inc"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -100,7 +101,7 @@ TEST(hdf5_external_links_are_not_followed)
 {
     ARIL_SCOPE;
     const char *path = temp_path("outside.h5"), *name = "x";
-    aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_ones(ARIL_SHAPE(4), ARIL_F32, test_device());
     aril_status status = aril_hdf5_write(temp_path("other.h5"), &(aril_named){ 1, &x, &name });
     if (status == ARIL_ERR_UNSUPPORTED) {
         aril_clear_error();

@@ -3,6 +3,7 @@
 #include "formats/atomic_file.h"
 #include "formats/image.h"
 #include "files/images.inc"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -133,9 +134,10 @@ TEST(jpeg_of_every_kind)
 /* A test image of waves. u8 [c,h,w] */
 static aril_tensor *waves(int64_t c, int64_t h, int64_t w)
 {
-    aril_tensor *x = aril_linspace(0, 9, w, ARIL_F32, aril_cpu());
-    aril_tensor *y = aril_unsqueeze(aril_linspace(0, 7, h, ARIL_F32, aril_cpu()), 1);
-    aril_tensor *z = aril_reshape(aril_arange(0, c, 1, ARIL_F32, aril_cpu()), ARIL_SHAPE(c, 1, 1));
+    aril_tensor *x = aril_linspace(0, 9, w, ARIL_F32, test_device());
+    aril_tensor *y = aril_unsqueeze(aril_linspace(0, 7, h, ARIL_F32, test_device()), 1);
+    aril_tensor *z =
+        aril_reshape(aril_arange(0, c, 1, ARIL_F32, test_device()), ARIL_SHAPE(c, 1, 1));
     aril_tensor *wave = aril_sin(aril_add(aril_mul(x, y), z));
     return aril_cast(aril_add_scalar(aril_mul_scalar(wave, 120), 127), ARIL_U8);
 }
@@ -181,7 +183,7 @@ TEST(jpeg_round_trip_is_close)
         CHECK_INT(status, ARIL_OK);
         aril_tensor *back = aril_image_read(path, (aril_image_opts){ 0 });
         CHECK_INT(aril_size(back, 0), c);
-        CHECK(mean_difference(back, x) < 6);
+        CHECK(mean_difference(test_there(back), x) < 6);
     }
     CHECK_INT(aril_image_write(temp_path("x.jpg"), waves(4, 5, 5), (aril_image_write_opts){ 0 }),
               ARIL_ERR_SHAPE);
@@ -376,12 +378,12 @@ TEST(images_that_claim_to_be_huge)
     size_t frame = 0;
     while (frame + 9 < sizeof jpeg && !(jpeg[frame] == 0xff && jpeg[frame + 1] == 0xc0)) frame++;
     memset(jpeg + frame + 5, 0xfe, 4);
-    int64_t before = aril_memory(aril_cpu()).allocations;
+    int64_t before = aril_memory(test_device()).allocations;
     CHECK_INT(status_of(jpeg, sizeof jpeg), ARIL_ERR_FORMAT);
     CHECK_MSG(strstr(aril_error(), "cannot hold the 65278 x 65278 pixels") ||
                   strstr(aril_error(), "too large"),
               "%s", aril_error());
-    CHECK_INT(aril_memory(aril_cpu()).allocations, before);
+    CHECK_INT(aril_memory(test_device()).allocations, before);
     aril_clear_error();
 }
 

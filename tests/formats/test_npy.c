@@ -3,6 +3,7 @@
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "formats/npy.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
 #include "support/test.h"
@@ -18,10 +19,10 @@ TEST(npy_round_trip_of_every_dtype)
     ARIL_SCOPE;
     const char *path = temp_path("x.npy");
     for (int i = 0; i < 12; i++) {
-        aril_tensor *x = aril_cast(aril_arange(-6, 6, 1, ARIL_F32, aril_cpu()), dtypes[i]);
+        aril_tensor *x = aril_cast(aril_arange(-6, 6, 1, ARIL_F32, test_device()), dtypes[i]);
         aril_tensor *forms[] = { x, aril_reshape(x, ARIL_SHAPE(3, 2, 2)),
                                  aril_t(aril_reshape(x, ARIL_SHAPE(3, 4))),
-                                 aril_zeros(ARIL_SHAPE(0, 3), dtypes[i], aril_cpu()),
+                                 aril_zeros(ARIL_SHAPE(0, 3), dtypes[i], test_device()),
                                  aril_select(x, 0, 1) };
         for (int k = 0; k < 5; k++) {
             CHECK_INT(aril_npy_write(path, forms[k]), ARIL_OK);
@@ -29,7 +30,7 @@ TEST(npy_round_trip_of_every_dtype)
             CHECK_MSG(!differs, "%s: %s", aril_dtype_name(dtypes[i]), differs);
         }
     }
-    CHECK_INT(aril_npy_write(path, aril_zeros(ARIL_SHAPE(2), ARIL_BF16, aril_cpu())),
+    CHECK_INT(aril_npy_write(path, aril_zeros(ARIL_SHAPE(2), ARIL_BF16, test_device())),
               ARIL_ERR_DTYPE);
     CHECK(strstr(aril_error(), "NumPy has no dtype bf16"));
     aril_clear_error();
@@ -54,7 +55,8 @@ TEST(npy_in_c_and_fortran_order)
     ARIL_SCOPE;
     aril_tensor *t = decode("{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }",
                             "\0\1\0\4\0\2\0\5\0\3\0\6", 12);
-    aril_tensor *want = aril_reshape(aril_arange(1, 7, 1, ARIL_I16, aril_cpu()), ARIL_SHAPE(2, 3));
+    aril_tensor *want =
+        aril_reshape(aril_arange(1, 7, 1, ARIL_I16, test_device()), ARIL_SHAPE(2, 3));
     char *differs = test_difference_in_bits(t, want);
     CHECK_MSG(!differs, "%s", differs);
     t = decode("{\"shape\":(1L,),\"fortran_order\":False,\"descr\":\">f8\"}\n",
@@ -116,10 +118,10 @@ TEST(malformed_npy)
 TEST(npz_round_trip)
 {
     ARIL_SCOPE;
-    aril_tensor *at[] = { aril_arange(0, 5, 1, ARIL_I64, aril_cpu()), aril_scalar(0.5),
-                          aril_t(aril_reshape(aril_arange(0, 6, 1, ARIL_F32, aril_cpu()),
+    aril_tensor *at[] = { aril_arange(0, 5, 1, ARIL_I64, test_device()), aril_scalar(0.5),
+                          aril_t(aril_reshape(aril_arange(0, 6, 1, ARIL_F32, test_device()),
                                               ARIL_SHAPE(2, 3))),
-                          aril_zeros(ARIL_SHAPE(0), ARIL_U8, aril_cpu()) };
+                          aril_zeros(ARIL_SHAPE(0), ARIL_U8, test_device()) };
     const char *name[] = { "x_train", "y", "layer.0/w", "none" };
     aril_named four = { 4, at, name };
     const char *path = temp_path("x.npz");
@@ -208,7 +210,7 @@ TEST(npz_failed_allocations)
 {
     ARIL_SCOPE;
     const char *path = temp_path("memory.npz");
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(100), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(100), ARIL_F32, test_device());
     CHECK_INT(aril_npz_write(path, ARIL_TENSORS(x)), ARIL_OK);
     bool failed = true;
     for (int n = 1; failed; n++) {

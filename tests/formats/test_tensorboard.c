@@ -2,6 +2,7 @@
  * with TensorBoard's own reader (peers/event_files.py). */
 #include "formats/proto.h"
 #include "formats/tensorboard.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <aril/aril.h>
@@ -66,20 +67,20 @@ static void write_log(const char *folder)
         CHECK_INT(aril_tensorboard_scalar(tb, "accuracy", 1 - exp(-i * 0.1), i), ARIL_OK);
     }
     for (int i = 0; i < 5; i++) {
-        aril_tensor *x = aril_randn(ARIL_SHAPE(1000), ARIL_F32, aril_cpu());
+        aril_tensor *x = aril_randn(ARIL_SHAPE(1000), ARIL_F32, test_device());
         x = aril_add_scalar(aril_mul_scalar(x, 1 + 0.2 * i), i);
         CHECK_INT(aril_tensorboard_histogram(tb, "weights/w1", x, i), ARIL_OK);
     }
-    aril_tensor *ramp = aril_linspace(0, 1, 3 * 32 * 48, ARIL_F32, aril_cpu());
+    aril_tensor *ramp = aril_linspace(0, 1, 3 * 32 * 48, ARIL_F32, test_device());
     CHECK_INT(aril_tensorboard_image(tb, "ramp", aril_reshape(ramp, ARIL_SHAPE(3, 32, 48)), 3),
               ARIL_OK);
-    aril_tensor *batch = aril_rand(ARIL_SHAPE(10, 1, 12, 12), ARIL_F32, aril_cpu());
+    aril_tensor *batch = aril_rand(ARIL_SHAPE(10, 1, 12, 12), ARIL_F32, test_device());
     CHECK_INT(aril_tensorboard_image(tb, "sheet", batch, 3), ARIL_OK);
     CHECK_INT(aril_tensorboard_text(tb, "notes", "A **run** of `Aril`", 0), ARIL_OK);
-    aril_tensor *scores = aril_rand(ARIL_SHAPE(500), ARIL_F32, aril_cpu());
+    aril_tensor *scores = aril_rand(ARIL_SHAPE(500), ARIL_F32, test_device());
     aril_tensor *labels = aril_bernoulli(scores);
     CHECK_INT(aril_tensorboard_pr_curve(tb, "classes/0", labels, scores, 0, 1), ARIL_OK);
-    aril_tensor *points = aril_randn(ARIL_SHAPE(10, 8), ARIL_F32, aril_cpu());
+    aril_tensor *points = aril_randn(ARIL_SHAPE(10, 8), ARIL_F32, test_device());
     static const char *const names[] = { "zero", "one", "two",   "three", "four",
                                          "five", "six", "seven", "eight", "nine" };
     CHECK_INT(aril_tensorboard_embedding(tb, "digits", points,
@@ -269,13 +270,13 @@ TEST(invalid_arguments_are_rejected)
     CHECK_INT(aril_tensorboard_scalar(NULL, "x", 1, 1), ARIL_ERR_ARG);
     aril_clear_error();
     aril_tensorboard *tb = aril_tensorboard_new(made);
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 5, 4, 4), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 5, 4, 4), ARIL_F32, test_device());
     CHECK_INT(aril_tensorboard_scalar(tb, NULL, 1, 1), ARIL_ERR_ARG);
     aril_clear_error();
     CHECK_INT(aril_tensorboard_image(tb, "x", x, 1), ARIL_ERR_SHAPE);
     aril_clear_error();
-    aril_tensor *three = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
-    aril_tensor *two = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    aril_tensor *three = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
+    aril_tensor *two = aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device());
     CHECK_INT(aril_tensorboard_pr_curve(tb, "x", three, two, 0, 1), ARIL_ERR_SHAPE);
     aril_clear_error();
     CHECK_INT(aril_tensorboard_pr_curve(tb, "x", two, aril_mul_scalar(two, 2), 0, 1),
@@ -329,9 +330,9 @@ TEST(histograms_of_wide_ranges)
         ARIL_SCOPE;
         aril_tensorboard *tb = aril_tensorboard_new(made);
         const double far[] = { -1.7e308, 0, 1.7e308, NAN };
-        aril_tensor *t = aril_from(far, ARIL_SHAPE(4), ARIL_F64, aril_cpu());
+        aril_tensor *t = aril_from(far, ARIL_SHAPE(4), ARIL_F64, test_device());
         CHECK_INT(aril_tensorboard_histogram(tb, "far", t, 0), ARIL_OK);
-        aril_tensor *line = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+        aril_tensor *line = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device());
         CHECK_INT(aril_tensorboard_embedding(tb, "line", line,
                                              (aril_tensorboard_embedding_opts){ 0 }),
                   ARIL_ERR_SHAPE);

@@ -73,7 +73,7 @@ static void momenta(aril_schedule *s, aril_tensor **x, aril_tensor **y)
     (void)x;
     double m[STEPS + 1];
     for (int t = 0; t <= STEPS; t++) m[t] = aril_schedule_momentum_at(s, 0.9, t);
-    y[0] = aril_from(m, ARIL_SHAPE(STEPS + 1), ARIL_F64, aril_cpu());
+    y[0] = aril_from(m, ARIL_SHAPE(STEPS + 1), ARIL_F64, test_device());
     aril_schedule_free(s);
 }
 

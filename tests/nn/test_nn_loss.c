@@ -174,8 +174,8 @@ TEST(losses_say_whether_they_are_of_differences)
     ARIL_SCOPE;
     int n, differences = 0;
     const char *const *names = aril_nn_loss_names(&n);
-    aril_tensor *x = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, aril_cpu());
-    aril_tensor *y = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, aril_cpu());
+    aril_tensor *x = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, test_device());
+    aril_tensor *y = aril_rand(ARIL_SHAPE(3, 4), ARIL_F64, test_device());
     aril_tensor *x1 = aril_add_scalar(x, 1), *y1 = aril_add_scalar(y, 1);
     for (int i = 0; i < n; i++) {
         bool is = aril_nn_loss_is_difference(names[i]);

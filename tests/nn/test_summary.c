@@ -1,11 +1,12 @@
 /* The summary table of a module, its numbers, and its side effects. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CPU aril_cpu()
+#define CPU test_device()
 
 /* The table as text; the caller frees it. */
 static char *table(aril_module *m, aril_shape x, aril_summary_opts opts)
@@ -103,7 +104,7 @@ TEST(outputs_that_exist_only_in_training)
     static const aril_module_class noise = { .type = "Noise",
                                              .forward = pass_on,
                                              .only_in_training = true };
-    aril_tensor *x = aril_zeros(ARIL_SHAPE(1, 8), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(1, 8), ARIL_F32, test_device());
     aril_module *of[] = { aril_nn_dropout(0.5), aril_nn_alpha_dropout(0.5),
                           aril_module_make(&noise), aril_module_new("NoDropout", 0, itself) };
     static const double bytes[] = { 32, 32, 32, 0 };

@@ -1,5 +1,6 @@
 /* Master weights in f32 for parameters in f16 and bf16. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/compare.h"
 #include "support/test.h"
 
@@ -11,7 +12,7 @@ enum { ROWS = 70, COLUMNS = 37 };
 /* Values that bf16 and f16 hold exactly. */
 static aril_tensor *exact(aril_shape shape, double by)
 {
-    aril_tensor *t = aril_mul_scalar(aril_randn(shape, ARIL_F32, aril_cpu()), by);
+    aril_tensor *t = aril_mul_scalar(aril_randn(shape, ARIL_F32, test_device()), by);
     return aril_cast(aril_cast(aril_clamp(t, -8, 8), ARIL_BF16), ARIL_F32);
 }
 
@@ -82,12 +83,12 @@ TEST(small_updates_add_up)
         double end[2];
         for (int master = 0; master < 2; master++) {
             ARIL_SCOPE;
-            aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(5), dtypes[i], aril_cpu()));
+            aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(5), dtypes[i], test_device()));
             aril_optim *o =
                 aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1e-4, .master_weights = master });
             for (int t = 0; t < 1000; t++) {
                 ARIL_SCOPE;
-                aril_set_grad(p, aril_ones(ARIL_SHAPE(5), dtypes[i], aril_cpu()));
+                aril_set_grad(p, aril_ones(ARIL_SHAPE(5), dtypes[i], test_device()));
                 CHECK_INT(aril_step(o), ARIL_OK);
             }
             end[master] = aril_item(aril_mean(aril_cast(aril_detach(p), ARIL_F32), ARIL_ALL));
@@ -102,14 +103,14 @@ TEST(small_updates_add_up)
 TEST(only_half_precision_has_a_master)
 {
     ARIL_SCOPE;
-    aril_tensor *p[3] = { aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu())),
-                          aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F16, aril_cpu())),
-                          aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F16, aril_cpu())) };
+    aril_tensor *p[3] = { aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device())),
+                          aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F16, test_device())),
+                          aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F16, test_device())) };
     aril_optim *o = aril_adam(ARIL_TENSORS(p[0], p[1]), (aril_adam_opts){ 0 });
     CHECK_INT(aril_optim_add_group(o, ARIL_TENSORS(p[2]), (aril_adam_opts){ .master_weights = 1 }),
               1);
     for (int i = 0; i < 3; i++)
-        aril_set_grad(p[i], aril_ones(ARIL_SHAPE(3), aril_dtype_of(p[i]), aril_cpu()));
+        aril_set_grad(p[i], aril_ones(ARIL_SHAPE(3), aril_dtype_of(p[i]), test_device()));
     CHECK_INT(aril_step(o), ARIL_OK);
     CHECK(!state_of(o, "0.master") && !state_of(o, "1.master")); /* off by default */
     CHECK(state_of(o, "2.master") != NULL);
@@ -125,11 +126,11 @@ TEST(only_half_precision_has_a_master)
 TEST(writes_to_the_parameter_take_effect)
 {
     ARIL_SCOPE;
-    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_BF16, aril_cpu()));
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(4), ARIL_BF16, test_device()));
     aril_optim *o =
         aril_sgd(ARIL_TENSORS(p), (aril_sgd_opts){ .lr = 1e-4, .master_weights = true });
     for (int t = 0; t < 3; t++) {
-        aril_set_grad(p, aril_ones(ARIL_SHAPE(4), ARIL_BF16, aril_cpu()));
+        aril_set_grad(p, aril_ones(ARIL_SHAPE(4), ARIL_BF16, test_device()));
         CHECK_INT(aril_step(o), ARIL_OK);
         if (t == 1) aril_fill_(aril_select(aril_detach(p), 0, 2), 5);
     }
@@ -145,7 +146,7 @@ TEST(writes_to_the_parameter_take_effect)
 static void step_with(aril_optim *o, aril_tensor *p, double g)
 {
     ARIL_SCOPE;
-    aril_set_grad(p, aril_full(aril_shape_of(p), g, aril_dtype_of(p), aril_cpu()));
+    aril_set_grad(p, aril_full(aril_shape_of(p), g, aril_dtype_of(p), test_device()));
     CHECK_INT(aril_step(o), ARIL_OK);
 }
 
@@ -156,7 +157,7 @@ TEST(master_is_saved_and_loaded)
         ARIL_SCOPE;
         aril_seed(3);
         aril_optim_opts opts = options(true);
-        aril_tensor *w = aril_randn(ARIL_SHAPE(3, 4), ARIL_BF16, aril_cpu());
+        aril_tensor *w = aril_randn(ARIL_SHAPE(3, 4), ARIL_BF16, test_device());
         aril_tensor *p = aril_parameter(aril_copy(w)), *q = aril_parameter(aril_copy(w));
         aril_optim *a = aril_optim_new(names[k], ARIL_TENSORS(p), opts);
         aril_optim *b = aril_optim_new(names[k], ARIL_TENSORS(q), opts);

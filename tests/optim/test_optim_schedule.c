@@ -306,7 +306,7 @@ static void steps(aril_optim *o, aril_tensor *p, int from, int to)
 {
     for (int t = from; t < to; t++) {
         ARIL_SCOPE;
-        aril_set_grad(p, aril_full(ARIL_SHAPE(3), 1 + t % 4, ARIL_F32, aril_cpu()));
+        aril_set_grad(p, aril_full(ARIL_SHAPE(3), 1 + t % 4, ARIL_F32, test_device()));
         aril_step(o);
     }
 }
@@ -317,8 +317,8 @@ TEST(momentum_continues_from_a_saved_state)
     for (int k = 0; k < 4; k++)
         for (int at = 0; at < 12; at += 5) {
             ARIL_SCOPE;
-            aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
-            aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+            aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device()));
+            aril_tensor *q = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device()));
             aril_optim *a = cycling(names[k], p, (aril_optim_opts){ .lr = 0.1 });
             aril_optim *b = cycling(names[k], q, (aril_optim_opts){ .lr = 0.1 });
             steps(a, p, 0, at);
@@ -359,7 +359,7 @@ TEST(momentum_of_combined_schedules)
 TEST(optimizers_without_momentum_follow_the_rate_alone)
 {
     ARIL_SCOPE;
-    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()));
+    aril_tensor *p = aril_parameter(aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device()));
     aril_optim *o = cycling("adagrad", p, (aril_optim_opts){ .lr = 0.1 });
     steps(o, p, 0, 12);
     CHECK_MSG(aril_ok(), "%s", aril_error());

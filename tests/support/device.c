@@ -1,5 +1,6 @@
 #include "support/device.h"
 
+#include "aril/create.h"
 #include "nn/module.h"
 #include "ops/table/rows.h"
 #include "plugin/strict.h"
@@ -39,4 +40,9 @@ aril_device test_device(void)
 bool test_on_cpu(void)
 {
     return aril_device_equal(test_device(), aril_cpu());
+}
+
+aril_tensor *test_there(aril_tensor *t)
+{
+    return aril_to(t, test_device());
 }

@@ -3,6 +3,7 @@
 #include "aril/aril.h"
 #include "aril/metrics.h"
 #include "golden/metrics.h"
+#include "support/device.h"
 #include "support/test.h"
 #include "train/metric.h"
 
@@ -69,12 +70,12 @@ static void make_data(void)
 
 static aril_tensor *floats(const float *v, aril_shape shape)
 {
-    return aril_from(v, shape, ARIL_F32, aril_cpu());
+    return aril_from(v, shape, ARIL_F32, test_device());
 }
 
 static aril_tensor *ints(const int64_t *v, int64_t n)
 {
-    return aril_from(v, ARIL_SHAPE(n), ARIL_I64, aril_cpu());
+    return aril_from(v, ARIL_SHAPE(n), ARIL_I64, test_device());
 }
 
 /* The metric's value when x, y and w come in batches of `batch`. */
@@ -301,28 +302,28 @@ TEST(states_of_other_shapes_are_rejected)
     } bad[] = {
         { "auc",
           { "scores", "seen" },
-          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, aril_cpu()),
-            aril_from(&seen[0], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, test_device()),
+            aril_from(&seen[0], ARIL_SHAPE(1), ARIL_I64, test_device()) } },
         { "auc",
           { "scores", "seen" },
-          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, aril_cpu()),
-            aril_from(&seen[1], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+          { aril_zeros(ARIL_SHAPE(3, 6), ARIL_F64, test_device()),
+            aril_from(&seen[1], ARIL_SHAPE(1), ARIL_I64, test_device()) } },
         { "auc",
           { "scores", "seen" },
-          { aril_zeros(ARIL_SHAPE(1, 7), ARIL_F64, aril_cpu()),
-            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
+          { aril_zeros(ARIL_SHAPE(1, 7), ARIL_F64, test_device()),
+            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, test_device()) } },
         { "auc",
           { "scores", "seen" },
-          { aril_zeros(ARIL_SHAPE(3, 7), ARIL_F32, aril_cpu()),
-            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, aril_cpu()) } },
-        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(300), ARIL_F64, aril_cpu()) } },
-        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(30, 30), ARIL_U8, aril_cpu()) } },
+          { aril_zeros(ARIL_SHAPE(3, 7), ARIL_F32, test_device()),
+            aril_from(&seen[2], ARIL_SHAPE(1), ARIL_I64, test_device()) } },
+        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(300), ARIL_F64, test_device()) } },
+        { "f1", { "table" }, { aril_zeros(ARIL_SHAPE(30, 30), ARIL_U8, test_device()) } },
         { "f1", { "table" }, { aril_scalar(1) } },
         { "recall",
           { "right", "answers", "truths" },
-          { aril_zeros(ARIL_SHAPE(2), ARIL_F64, aril_cpu()),
-            aril_zeros(ARIL_SHAPE(20000), ARIL_F64, aril_cpu()),
-            aril_zeros(ARIL_SHAPE(2), ARIL_F64, aril_cpu()) } },
+          { aril_zeros(ARIL_SHAPE(2), ARIL_F64, test_device()),
+            aril_zeros(ARIL_SHAPE(20000), ARIL_F64, test_device()),
+            aril_zeros(ARIL_SHAPE(2), ARIL_F64, test_device()) } },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         aril_metric *m = aril_metric_new(bad[i].metric, (aril_metric_opts){ 0 });

@@ -1,6 +1,7 @@
 /* Models: a fit gives the same numbers as a hand-written loop, sample and class weights follow
  * their formulas, and callbacks, history and validation work as documented. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -85,7 +86,7 @@ TEST(fit_is_bitwise_the_same_as_a_manual_loop)
     for (int epoch = 0; epoch < 3; epoch++)
         for (aril_batch b; aril_loader_next(batches, &b);) {
             ARIL_SCOPE;
-            aril_backward(aril_cross_entropy(aril_forward(net, b.x), b.y));
+            aril_backward(aril_cross_entropy(aril_forward(net, test_there(b.x)), test_there(b.y)));
             aril_step(opt);
         }
 
@@ -135,13 +136,14 @@ TEST(gradient_accumulation)
     aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
                                              .optimizer =
                                                  aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 }) });
+    aril_tensor *on_x = test_there(x), *on_y = test_there(y);
     /* 210 samples in batches of 32 are 7 batches: groups of 3, 3 and 1 */
     for (int64_t at = 0; at < N; at += 96) {
         for (int64_t from = at; from < at + 96 && from < N; from += 32) {
             ARIL_SCOPE;
             aril_tensor *loss =
-                aril_cross_entropy(aril_forward(net, aril_slice(x, 0, from, from + 32, 1)),
-                                   aril_slice(y, 0, from, from + 32, 1));
+                aril_cross_entropy(aril_forward(net, aril_slice(on_x, 0, from, from + 32, 1)),
+                                   aril_slice(on_y, 0, from, from + 32, 1));
             aril_backward(at < 192 ? aril_mul_scalar(loss, 1.0 / 3) : loss);
         }
         aril_step(opt);
@@ -194,10 +196,10 @@ TEST(fit_learns_and_reports_metrics)
     /* predictions equal the module's in evaluation mode, in order */
     aril_tensor *p = aril_model_predict(m, xv, (aril_eval_opts){ .batch_size = 10 });
     aril_module_eval(aril_model_module(m));
-    aril_tensor *direct = aril_forward(aril_model_module(m), xv);
+    aril_tensor *direct = aril_forward(aril_model_module(m), test_there(xv));
     CHECK_INT(aril_size(p, 0), 42);
     CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(p, direct)), ARIL_ALL)), 0, 1e-6);
-    CHECK_NEAR(loss, aril_item(aril_cross_entropy(direct, yv)), 1e-6);
+    CHECK_NEAR(loss, aril_item(aril_cross_entropy(direct, test_there(yv))), 1e-6);
     CHECK(!aril_requires_grad(p));
     aril_model_free(m);
     CHECK_MSG(aril_ok(), "%s", aril_error());
@@ -235,11 +237,12 @@ TEST(sample_and_class_weights)
     aril_module *net = small_net();
     aril_module_build(net, ARIL_SHAPE(D));
     aril_module_eval(net);
-    aril_tensor *scores = aril_forward(net, x);
+    aril_tensor *on_x = test_there(x), *on_y = test_there(y), *on_w = test_there(w);
+    aril_tensor *scores = aril_forward(net, on_x);
     aril_tensor *losses =
-        aril_cross_entropy_with(scores, y, (aril_cross_entropy_opts){ .reduction = ARIL_NONE });
+        aril_cross_entropy_with(scores, on_y, (aril_cross_entropy_opts){ .reduction = ARIL_NONE });
     double weighted =
-        aril_item(aril_sum(aril_mul(losses, w), ARIL_ALL)) / aril_item(aril_sum(w, ARIL_ALL));
+        aril_item(aril_sum(aril_mul(losses, on_w), ARIL_ALL)) / aril_item(aril_sum(w, ARIL_ALL));
 
     aril_model *m = small_model(NULL);
     double got =
@@ -270,8 +273,9 @@ TEST(sample_and_class_weights)
     aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy",
                                              .optimizer =
                                                  aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 }) });
-    aril_tensor *loss = aril_cross_entropy_with(aril_forward(plain, x), y,
-                                                (aril_cross_entropy_opts){ .weight = cw });
+    aril_tensor *loss =
+        aril_cross_entropy_with(aril_forward(plain, on_x), on_y,
+                                (aril_cross_entropy_opts){ .weight = test_there(cw) });
     double want = aril_item(loss);
     aril_backward(loss);
     aril_step(opt);
@@ -294,8 +298,8 @@ TEST(sample_and_class_weights)
     double loss0 =
         aril_model_train_on_batch(m, x, y, aril_from(keep, ARIL_SHAPE(N), ARIL_F32, aril_cpu()));
     CHECK_NEAR(loss0,
-               aril_item(aril_cross_entropy(aril_forward(plain, aril_narrow(x, 0, 0, 100)),
-                                            aril_narrow(y, 0, 0, 100))),
+               aril_item(aril_cross_entropy(aril_forward(plain, aril_narrow(on_x, 0, 0, 100)),
+                                            aril_narrow(on_y, 0, 0, 100))),
                1e-6);
     /* a batch with all weights 0 changes nothing */
     aril_load_state(net0, aril_state(plain), (aril_load_state_opts){ 0 });
@@ -321,11 +325,12 @@ TEST(class_weights_of_elements)
                                              .metrics = "accuracy",
                                              .optimizer =
                                                  aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 }) });
-    aril_tensor *scores = aril_forward(aril_model_module(m), x);
+    aril_tensor *scores = aril_forward(aril_model_module(m), test_there(x)), *on_y = test_there(y);
     double want =
-        aril_item(aril_cross_entropy_with(scores, y, (aril_cross_entropy_opts){ .weight = cw }));
+        aril_item(aril_cross_entropy_with(scores, on_y,
+                                          (aril_cross_entropy_opts){ .weight = test_there(cw) }));
     double hits = aril_item(
-        aril_mean(aril_cast(aril_eq(aril_argmax(scores, ARIL_AXES(1)), y), ARIL_F64), ARIL_ALL));
+        aril_mean(aril_cast(aril_eq(aril_argmax(scores, ARIL_AXES(1)), on_y), ARIL_F64), ARIL_ALL));
     aril_history *h = aril_model_fit(
         m, x, y, (aril_fit_opts){ .batch_size = 8, .verbose = ARIL_SILENT, .class_weight = cw });
     CHECK_MSG(h != NULL, "%s", aril_error());
@@ -503,8 +508,8 @@ TEST(bytes_are_pixels)
                                    ARIL_SHAPE(1, 4, 4));
     aril_tensor *p = aril_model_predict(m, x, (aril_eval_opts){ 0 });
     aril_module_eval(aril_model_module(m));
-    aril_tensor *direct =
-        aril_forward(aril_model_module(m), aril_div_scalar(aril_cast(x, ARIL_F32), 255));
+    aril_tensor *direct = aril_forward(aril_model_module(m),
+                                       aril_div_scalar(aril_cast(test_there(x), ARIL_F32), 255));
     CHECK_NEAR(aril_item(aril_amax(aril_abs(aril_sub(p, direct)), ARIL_ALL)), 0, 1e-6);
     aril_model_free(m);
 }

@@ -1,5 +1,6 @@
 /* Models compiled with .autocast: the module runs in bf16, everything around it in f32. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -71,10 +72,10 @@ TEST(fit_evaluate_and_predict_run_under_autocast)
     aril_tensor *out = aril_model_predict(m, x, (aril_eval_opts){ 0 });
     CHECK_INT(seen, ARIL_BF16);
     CHECK_INT(aril_dtype_of(out), ARIL_F32);
-    CHECK_NEAR(aril_item(aril_cross_entropy(out, y)), loss, 1e-5);
+    CHECK_NEAR(aril_item(aril_cross_entropy(out, test_there(y))), loss, 1e-5);
     const aril_named *p = aril_parameters(aril_model_module(m));
     for (int i = 0; i < p->n; i++) CHECK_INT(aril_dtype_of(p->at[i]), ARIL_F32);
-    CHECK_INT(aril_autocast_dtype(aril_cpu()), ARIL_F32);
+    CHECK_INT(aril_autocast_dtype(test_device()), ARIL_F32);
     CHECK_STR(aril_error(), "");
     aril_model_free(m);
 }
@@ -89,15 +90,16 @@ TEST(fit_is_bitwise_the_same_as_a_manual_loop)
     CHECK(aril_model_fit(m, x, y, quiet) != NULL);
     aril_module *net = net_new();
     aril_optim *opt = aril_adam(aril_parameters(net), (aril_adam_opts){ .lr = 0.02 });
+    aril_tensor *on_x = test_there(x), *on_y = test_there(y);
     for (int64_t i = 0; i < quiet.epochs * N; i += quiet.batch_size) {
         ARIL_SCOPE;
         int64_t from = i % N, to = from + quiet.batch_size;
         aril_tensor *out;
         {
             ARIL_AUTOCAST(ARIL_BF16);
-            out = aril_forward(net, aril_slice(x, 0, from, to, 1));
+            out = aril_forward(net, aril_slice(on_x, 0, from, to, 1));
         }
-        aril_tensor *part = aril_slice(y, 0, from, to, 1);
+        aril_tensor *part = aril_slice(on_y, 0, from, to, 1);
         aril_backward(aril_cross_entropy(aril_cast(out, ARIL_F32), part));
         aril_step(opt);
     }

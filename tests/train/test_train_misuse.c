@@ -1,9 +1,11 @@
 /* Misused models: callbacks that free, compile or evaluate their own model, objects passed twice,
  * results that match no sample. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { N = 60, D = 4, C = 3 };
@@ -93,6 +95,37 @@ TEST(evaluation_in_a_callback_does_not_affect_the_epoch)
     CHECK(memcmp(aril_data(p), aril_data(q), N * C * sizeof(float)) == 0);
     aril_model_free(a);
     aril_model_free(b);
+}
+
+static aril_status looks(aril_fit *fit, void *ctx)
+{
+    ++*(int *)ctx;
+    (void)aril_fit_value(fit, "batch_loss");
+    return ARIL_OK;
+}
+
+/* Also on a device that reports them later, to whoever reads a value first. */
+TEST(errors_that_a_callback_ignores_end_the_fit)
+{
+    ARIL_SCOPE;
+    aril_tensor *x, *y;
+    points(&x, &y);
+    aril_tensor *wrong = aril_add_scalar(y, C);
+    aril_model *m = small_model(NULL);
+    int calls = 0;
+    fit_refused(m, x, wrong, (aril_fit_opts){ .batch_size = 12 }, "out of range");
+    fit_refused(m, x, wrong,
+                (aril_fit_opts){ .batch_size = 12,
+                                 .callbacks = ARIL_CALLBACKS(aril_on_batch(looks, &calls)) },
+                "out of range");
+    CHECK(calls > 0 || test_on_cpu());
+    fit_refused(m, x, y, (aril_fit_opts){ .batch_size = 12, .validation = { x, wrong } },
+                "out of range");
+    CHECK(isnan(aril_model_evaluate(m, x, wrong, (aril_eval_opts){ .verbose = ARIL_SILENT })));
+    expect_message("out of range");
+    CHECK(isnan(aril_model_train_on_batch(m, x, wrong, NULL)));
+    expect_message("out of range");
+    aril_model_free(m);
 }
 
 static aril_status frees(aril_fit *fit, void *ctx)

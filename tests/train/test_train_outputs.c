@@ -1,6 +1,7 @@
 /* Models with several inputs and outputs: a fit gives the bits of a hand-written loop, each output
  * has its loss, weight, metrics and targets, and errors are reported. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -112,9 +113,9 @@ static sums epoch_by_hand(aril_module *net, aril_optim *opt, aril_loader *l)
     for (aril_batch b; aril_loader_next(l, &b); n += b.n) {
         ARIL_SCOPE;
         aril_tensor *out[2];
-        aril_forward_all(net, ARIL_LIST(b.x), 2, out);
-        aril_tensor *kind = aril_cross_entropy(out[0], b.y);
-        aril_tensor *size = aril_mse_loss(out[1], b.extra_y[0]);
+        aril_forward_all(net, ARIL_LIST(test_there(b.x)), 2, out);
+        aril_tensor *kind = aril_cross_entropy(out[0], test_there(b.y));
+        aril_tensor *size = aril_mse_loss(out[1], test_there(b.extra_y[0]));
         aril_tensor *loss = aril_add(kind, aril_mul_scalar(size, 0.3));
         aril_backward(loss);
         aril_step(opt);
@@ -158,9 +159,9 @@ TEST(fit_is_bitwise_the_same_as_a_manual_loop)
     aril_tensor *x = aril_narrow(d.x, 0, 0, 9), *kind = aril_narrow(d.kind, 0, 0, 9),
                 *size = aril_narrow(d.size, 0, 0, 9), *out[2];
     aril_seed(5);
-    aril_forward_all(net, ARIL_LIST(x), 2, out);
-    aril_tensor *loss = aril_add(aril_cross_entropy(out[0], kind),
-                                 aril_mul_scalar(aril_mse_loss(out[1], size), 0.3));
+    aril_forward_all(net, ARIL_LIST(test_there(x)), 2, out);
+    aril_tensor *loss = aril_add(aril_cross_entropy(out[0], test_there(kind)),
+                                 aril_mul_scalar(aril_mse_loss(out[1], test_there(size)), 0.3));
     aril_backward(loss);
     aril_step(opt);
     aril_seed(5);
@@ -232,9 +233,9 @@ TEST(columns_values_and_predictions_of_all_outputs)
     CHECK_INT(aril_size(out[0], 1), C);
     CHECK_INT(aril_size(out[1], 1), 1);
     CHECK_INT(aril_size(out[2], 1), 12);
-    CHECK_NEAR(aril_item(aril_cross_entropy(out[0], d.kind)), aril_model_value(m, "kind_loss"),
-               1e-6);
-    CHECK_NEAR(aril_item(aril_mean(aril_abs(aril_sub(out[1], d.size)), ARIL_ALL)),
+    CHECK_NEAR(aril_item(aril_cross_entropy(out[0], test_there(d.kind))),
+               aril_model_value(m, "kind_loss"), 1e-6);
+    CHECK_NEAR(aril_item(aril_mean(aril_abs(aril_sub(out[1], test_there(d.size))), ARIL_ALL)),
                aril_model_value(m, "size_mae"), 1e-5);
     aril_tensor *first = aril_model_predict(m, d.x, (aril_eval_opts){ .batch_size = 20 });
     CHECK(memcmp(aril_data(first), aril_data(out[0]), N * C * sizeof(float)) == 0);
@@ -435,7 +436,7 @@ TEST(a_summary_shows_all_outputs)
     ARIL_SCOPE;
     aril_module *net = heads_new(false);
     aril_cost cost;
-    CHECK_INT(aril_module_cost(net, ARIL_LIST(aril_ones(ARIL_SHAPE(1, D), ARIL_F32, aril_cpu())),
+    CHECK_INT(aril_module_cost(net, ARIL_LIST(aril_ones(ARIL_SHAPE(1, D), ARIL_F32, test_device())),
                                &cost),
               ARIL_OK);
     CHECK_INT(cost.parameters, 12 * D + 12 + 2 * 12 + C * 12 + C + 12 + 1);

@@ -176,7 +176,9 @@ static aril_dtype computed_in(const aril_tensor *g)
 /* Weak scalars adopt the type by themselves. */
 static aril_tensor *in_type(aril_tensor *t, aril_dtype type)
 {
-    return !t || t->flags & (ARIL__WEAK | ARIL__POISON) ? t : aril_cast(t, type);
+    if (!t || t->flags & (ARIL__WEAK | ARIL__POISON)) return t;
+    aril_tensor *y = aril_cast(t, type);
+    return t->storage && aril__is_number(t) ? aril__as_number(y, t->flags) : y;
 }
 
 void aril__ew_decompose(aril__call *c, aril_tensor **out)

@@ -204,12 +204,26 @@ static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *con
     return y;
 }
 
+aril_tensor *aril__as_number(aril_tensor *y, unsigned flags)
+{
+    if (y->storage && !(y->flags & ARIL__POISON))
+        y->flags |= (uint16_t)(flags & ARIL__STATE ? ARIL__STATE : flags & ARIL__CONSTANT);
+    return y;
+}
+
 static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in,
                                const double *params)
 {
-    bool numbers = n <= 3;
-    for (int i = 0; i < n; i++) numbers = numbers && is_weak_constant(in[i]);
-    return numbers ? apply_to_numbers(op, n, in, params) : aril__apply1(op, n, in, params);
+    bool weak = n <= 3, numbers = true;
+    unsigned flags = 0;
+    for (int i = 0; i < n; i++) {
+        weak = weak && is_weak_constant(in[i]);
+        numbers = numbers && in[i] && in[i]->storage && aril__is_number(in[i]);
+        flags |= in[i] ? in[i]->flags : 0u;
+    }
+    if (weak) return apply_to_numbers(op, n, in, params);
+    aril_tensor *y = aril__apply1(op, n, in, params);
+    return numbers ? aril__as_number(y, flags) : y;
 }
 
 /* A tensor condition may select between two weak scalars: the result has g's type, not the

@@ -368,6 +368,16 @@ static aril_tensor **list_of(const char *what, int n, aril_tensor **few)
     return p;
 }
 
+/* t, moved beside the tensors of the list if it is a host number: with more dimensions, it is none
+ * and would not join tensors of any device. */
+static aril_tensor *beside(aril_list l, aril_tensor *t)
+{
+    if (!aril__is_number(t)) return t;
+    for (int i = 0; i < l.n; i++)
+        if (!aril__is_number(l.at[i])) return aril_to(t, aril_device_of(l.at[i]));
+    return t;
+}
+
 aril_tensor *aril_cat(aril_list tensors, int axis)
 {
     aril_tensor *bad = refuse_list("cat", tensors), *few[FEW];
@@ -403,7 +413,7 @@ aril_tensor *aril_stack(aril_list tensors, int axis)
     aril_tensor **in = at < 0 ? NULL : list_of("stack", tensors.n, few);
     if (!in) return aril__poison();
     ARIL_SCOPE;
-    for (int i = 0; i < tensors.n; i++) in[i] = aril_unsqueeze(tensors.at[i], at);
+    for (int i = 0; i < tensors.n; i++) in[i] = aril_unsqueeze(beside(tensors, tensors.at[i]), at);
     aril_tensor *out = aril_cat((aril_list){ tensors.n, in }, at);
     if (in != few) free(in);
     return aril_escape(out);
@@ -417,7 +427,7 @@ static aril_tensor *join_at_least(const char *what, aril_list tensors, int n)
     if (!in) return bad ? bad : aril__poison();
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) {
-        in[i] = tensors.at[i];
+        in[i] = beside(tensors, tensors.at[i]);
         while (in[i]->ndim < n && !aril__is_poison(in[i])) in[i] = aril_unsqueeze(in[i], 0);
     }
     int axis = n == 1 && in[0]->ndim > 1 ? 1 : 0;
@@ -460,7 +470,7 @@ aril_tensor *aril_block_diag(aril_list tensors)
     if (!in) return bad ? bad : aril__poison();
     ARIL_SCOPE;
     for (int i = 0; i < tensors.n; i++) {
-        aril_tensor *block = as_matrix(tensors.at[i]);
+        aril_tensor *block = as_matrix(beside(tensors, tensors.at[i]));
         int64_t own = aril_size(block, 1);
         in[i] = aril_pad(block, ARIL_PADS(before, columns - before - own), (aril_pad_opts){ 0 });
         before += own;

@@ -90,9 +90,9 @@ TEST(soft_cross_entropy_with_large_weights_in_f16)
 {
     ARIL_SCOPE;
     const float scores[] = { 4, 0, 1 }, shares[] = { 1, 0.0625f, 0 }, weights[] = { 1, -60000, 1 };
-    aril_tensor *x = aril_from(scores, ARIL_SHAPE(1, 3), ARIL_F32, aril_cpu());
-    aril_tensor *t = aril_from(shares, ARIL_SHAPE(1, 3), ARIL_F32, aril_cpu());
-    aril_tensor *w = aril_from(weights, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_from(scores, ARIL_SHAPE(1, 3), ARIL_F32, test_device());
+    aril_tensor *t = aril_from(shares, ARIL_SHAPE(1, 3), ARIL_F32, test_device());
+    aril_tensor *w = aril_from(weights, ARIL_SHAPE(3), ARIL_F32, test_device());
     const double smoothing[] = { 0, 0.1 };
     for (int i = 0; i < 2; i++) {
         aril_cross_entropy_opts opts = { .weight = w, .label_smoothing = smoothing[i] };
