@@ -1,5 +1,6 @@
 /* Rows of convolution, pooling and resampling, fastest first. */
 #include "backend/cuda/vision/conv.cuh"
+#include "backend/cuda/vision/conv_dnn.cuh"
 #include "backend/cuda/vision/grid_sample.cuh"
 #include "backend/cuda/vision/pool.cuh"
 #include "backend/cuda/vision/resample.cuh"
@@ -24,6 +25,12 @@ enum {
         .op = op_, .name = "cuda_" op_, .dtypes = ARIL_CUDA_DT_FLOAT, .strided = true, \
         .layout = layout_, .prepare = aril_cuda_conv_prepare, .run = run_              \
     }
+#define DNN(op_, layout_, prepare_)                                                \
+    {                                                                              \
+        .op = op_, .name = "cudnn", .dtypes = ARIL_CUDA_DT_FLOAT, .strided = true, \
+        .layout = layout_, .prepare = prepare_, .run = aril_cuda_dnn_conv_run,     \
+        .destroy = aril_cuda_dnn_conv_destroy                                      \
+    }
 #define MAX_POOLING(op_, run_)                                                              \
     {                                                                                       \
         .op = op_, .name = "cuda_" op_, .dtypes = NUMBERS, .native = WIDE, .strided = true, \
@@ -41,9 +48,13 @@ enum {
     }
 
 const aril_row aril_cuda_vision_rows[] = {
+    DNN("conv", CONV, aril_cuda_dnn_conv_prepare),
     DIRECT("conv", CONV, aril_cuda_conv_run),
+    DNN("conv_dgrad", CONV, aril_cuda_dnn_conv_dgrad_prepare),
     DIRECT("conv_dgrad", CONV, aril_cuda_conv_dgrad_run),
+    DNN("conv_wgrad", CONV, aril_cuda_dnn_conv_wgrad_prepare),
     DIRECT("conv_wgrad", CONV, aril_cuda_conv_wgrad_run),
+    DNN("conv_transpose", CONV_TRANSPOSE, aril_cuda_dnn_conv_transpose_prepare),
     DIRECT("conv_transpose", CONV_TRANSPOSE, aril_cuda_conv_transpose_run),
 
     MAX_POOLING("max_pool", aril_cuda_max_pool_run),
