@@ -108,17 +108,17 @@ static inline aril_status aril_cuda_values(const aril_run *r, int i, void *spare
     return s;
 }
 
-/* out = in, contiguous and of one shape and dtype, unless they are in the same memory. `in` may be a
- * number, in host memory. */
-static inline aril_status aril_cuda_copy_whole(const aril_run *r, aril_tensor *out,
-                                               const aril_tensor *in)
+/* out = input i, contiguous and of one shape and dtype, unless they are in the same memory. */
+static inline aril_status aril_cuda_copy_whole(const aril_run *r, aril_tensor *out, int i)
 {
-    size_t bytes = (size_t)aril_cuda_host->numel(out) *
-                   (size_t)aril_cuda_size(aril_cuda_host->dtype(out));
-    void *to = aril_cuda_data(out), *from = aril_cuda_data(in);
+    int size = aril_cuda_size(aril_cuda_host->dtype(out));
+    size_t bytes = (size_t)aril_cuda_host->numel(out) * (size_t)size;
+    void *to = aril_cuda_data(out), *from = aril_cuda_data(aril_cuda_in(r, i));
+    aril_host_number n;
     if (to == from || bytes == 0) return ARIL_OK;
+    if (aril_cuda_host->number(r, i, &n)) return aril_cuda_poke(r, to, from, size);
     return aril_cuda_check(
-        r, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, aril_cuda_stream(r)),
+        r, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, aril_cuda_stream(r)),
         "cudaMemcpyAsync");
 }
 static inline aril_status aril_cuda_clear(const aril_run *r, void *to, size_t bytes)

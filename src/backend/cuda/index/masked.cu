@@ -259,13 +259,16 @@ template <typename U> static aril_status select_as(aril_run *r)
     int64_t n = aril_cuda_host->numel(x), total = 0;
     aril_cuda_carver w = aril_cuda_carver_of(r);
     int64_t *counts = w.take<int64_t>(tiles_of(n) + 1);
+    uint64_t *spare = w.take<uint64_t>(2); /* of the mask and of x */
+    const void *values = nullptr;
     mask_test test;
-    aril_status s = n ? test_of(r, x, w.take<uint64_t>(1), &test) : ARIL_OK;
+    aril_status s = n ? test_of(r, x, spare, &test) : ARIL_OK;
+    if (s == ARIL_OK && n) s = aril_cuda_values(r, 0, spare + 1, &values);
     if (s == ARIL_OK && n) s = count(r, test, n, counts);
     if (s == ARIL_OK && n) s = read_total(r, counts + tiles_of(n), &total);
     if (s == ARIL_OK) s = aril_cuda_host->alloc_out(r, 0, aril_cuda_host->dtype(x), 1, &total);
     if (s < 0 || total == 0) return s;
-    pack<U> to = { static_cast<const U *>(aril_cuda_data(x)),
+    pack<U> to = { static_cast<const U *>(values),
                    static_cast<U *>(aril_cuda_data(aril_cuda_out(r, 0))), total };
     return act(r, test, n, counts, to);
 }
@@ -327,12 +330,14 @@ template <typename U> static aril_status scatter_grad_as(aril_run *r)
     if (s < 0 || n == 0) return s;
     aril_cuda_carver w = aril_cuda_carver_of(r);
     int64_t *counts = w.take<int64_t>(tiles_of(n) + 1);
+    uint64_t *spare = w.take<uint64_t>(2); /* of the mask and of g */
+    const void *values = nullptr;
     mask_test test;
-    s = test_of(r, g, w.take<uint64_t>(1), &test);
+    s = test_of(r, g, spare, &test);
+    if (s == ARIL_OK) s = aril_cuda_values(r, 0, spare + 1, &values);
     if (s == ARIL_OK) s = count_and_check(r, test, n, counts, room);
     if (s < 0) return s;
-    pack<U> to = { static_cast<const U *>(aril_cuda_data(g)),
-                   static_cast<U *>(aril_cuda_data(out)), room };
+    pack<U> to = { static_cast<const U *>(values), static_cast<U *>(aril_cuda_data(out)), room };
     return act(r, test, n, counts, to);
 }
 

@@ -60,7 +60,7 @@ aril_status aril_cuda_index_put_run(aril_run *r)
     aril_tensor *out = aril_cuda_out(r, 0);
     const aril_tensor *value = aril_cuda_in(r, 1);
     aril_cuda_picked p = put_picked(r);
-    aril_status s = aril_cuda_copy_whole(r, out, aril_cuda_in(r, 0));
+    aril_status s = aril_cuda_copy_whole(r, out, 0);
     int64_t n = 1;
     for (int d = 0; d < p.ndim; d++) n *= p.dim[d];
     if (s < 0 || n == 0) return s;
@@ -264,7 +264,7 @@ aril_status aril_cuda_index_put_add_run(aril_run *r)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_picked p = put_picked(r);
-    aril_status s = aril_cuda_copy_whole(r, out, aril_cuda_in(r, 0));
+    aril_status s = aril_cuda_copy_whole(r, out, 0);
     int64_t n = 1;
     for (int d = 0; d < p.ndim; d++) n *= p.dim[d];
     if (s < 0 || n == 0) return s;

@@ -291,7 +291,7 @@ static aril_status run(aril_run *r, how way)
     scatter s = scatter_of(r, way);
     const void *values;
     void *number;
-    aril_status status = aril_cuda_copy_whole(r, out, aril_cuda_in(r, 0));
+    aril_status status = aril_cuda_copy_whole(r, out, 0);
     if (status < 0 || s.line * s.lines == 0) return status;
     s.index = aril_cuda_indices_of(r, 1);
     s.report = aril_cuda_report_of(r);

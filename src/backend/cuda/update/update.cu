@@ -2,7 +2,7 @@
  * nothing waits for the device: constants come from numbers of the host, or a small kernel makes
  * them from values on the device. */
 #include "backend/cuda/block.cuh"
-#include "backend/cuda/number.cuh"
+#include "backend/cuda/index/index.cuh"
 #include "backend/cuda/update/update.cuh"
 
 #include <math.h>
@@ -185,9 +185,30 @@ static bool are_on_host(const sources &s)
 
 /* ---- the table of a launch ---- */
 
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 static int items_of(const aril_run *r, int fixed)
 {
     return (aril_cuda_host->n_in(r) - fixed) / ARIL__ITEM;
+}
+
+/* Whether the gradient of parameter i is a number, as that of a 0-d parameter may be. */
+static bool grad_is_number(const aril_run *r, int fixed, int i)
+{
+    aril_host_number n;
+    return aril_cuda_host->number(r, fixed + i * ARIL__ITEM + ARIL__ITEM_GRAD, &n);
+}
+
+/* Bytes for numbers on the device: 8 for every parameter, if there is any. */
+static size_t numbers_bytes(const aril_run *r, int fixed)
+{
+    int n = items_of(r, fixed);
+    for (int i = 0; i < n; i++)
+        if (grad_is_number(r, fixed, i)) return rounded((size_t)n * sizeof(uint64_t));
+    return 0;
 }
 
 /* Parameter number i; its loops, which are one contiguous run for all operands unless `strided`. */
@@ -232,6 +253,7 @@ struct pass {
     aril_cuda_update_numbers numbers;
     aril__update_constants *made; /* on the device; NULL: none */
     double *sums;                 /* of the next block, for norms */
+    uint64_t *spare;              /* for gradients that are numbers */
     int first;                    /* parameter of the table's first item */
     aril_cuda_update_table table;
 };
@@ -291,7 +313,13 @@ static aril_status run_items(pass *p, int fixed, unsigned scalars)
         bool strided;
         aril_cuda_update_item u = item_of(p->r, fixed, i, scalars, &loops, &strided);
         aril_status s = ARIL_OK;
-        if (p->table.n == ARIL_CUDA_UPDATE_ITEMS) s = flush(p, i);
+        if (grad_is_number(p->r, fixed, i)) {
+            s = aril_cuda_poke(p->r, p->spare + i, u.at[ARIL__ITEM_GRAD],
+                               aril_cuda_size(u.dtype[ARIL__ITEM_GRAD]));
+            u.at[ARIL__ITEM_GRAD] = p->spare + i;
+            u.vectors = 0;
+        }
+        if (s == ARIL_OK && p->table.n == ARIL_CUDA_UPDATE_ITEMS) s = flush(p, i);
         if (s == ARIL_OK && strided)
             s = add_strided(p, u, i, loops);
         else if (s == ARIL_OK)
@@ -336,14 +364,15 @@ static size_t constants_bytes(const aril_run *r, const sources &s, int fixed)
 {
     if (are_on_host(s)) return 0;
     size_t n = are_shared(s) ? 1 : (size_t)items_of(r, fixed);
-    return (n * sizeof(aril__update_constants) + 255) / 256 * 256;
+    return rounded(n * sizeof(aril__update_constants));
 }
 
 /* ---- update ---- */
 
 size_t aril_cuda_update_bytes(const aril_run *r)
 {
-    return constants_bytes(r, sources_of(r, false), ARIL__UPDATE_FIXED);
+    return constants_bytes(r, sources_of(r, false), ARIL__UPDATE_FIXED) +
+           numbers_bytes(r, ARIL__UPDATE_FIXED);
 }
 
 aril_status aril_cuda_update_run(aril_run *r)
@@ -354,7 +383,9 @@ aril_status aril_cuda_update_run(aril_run *r)
     p.r = r;
     p.kernel = aril_cuda_host->type(r) == ARIL_F64 ? aril_cuda_update_f64[rule]
                                                    : aril_cuda_update_f32[rule];
-    p.made = static_cast<aril__update_constants *>(aril_cuda_host->workspace(r));
+    char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
+    p.made = reinterpret_cast<aril__update_constants *>(memory);
+    p.spare = reinterpret_cast<uint64_t *>(memory + constants_bytes(r, s, ARIL__UPDATE_FIXED));
     aril_status status = prepare_constants(&p, s, ARIL__UPDATE_FIXED);
     if (status < 0 || p.numbers.host.skip) return status;
     return run_items(&p, ARIL__UPDATE_FIXED, scalar_slots_of(rule));
@@ -403,18 +434,13 @@ static int64_t norm_blocks(const aril_run *r, int i)
     return n;
 }
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 size_t aril_cuda_update_norms_bytes(const aril_run *r)
 {
     int n = items_of(r, ARIL__NORMS_FIXED);
     int64_t blocks = 0;
     for (int i = 0; i < n; i++) blocks += norm_blocks(r, i);
     return constants_bytes(r, sources_of(r, true), ARIL__NORMS_FIXED) +
-           rounded((size_t)(n + 1) * sizeof(int64_t)) + (size_t)blocks * 2 * sizeof(double);
+           numbers_bytes(r, ARIL__NORMS_FIXED) + rounded((size_t)(n + 1) * sizeof(int64_t)) + (size_t)blocks * 2 * sizeof(double);
 }
 
 static aril_status send_starts(aril_run *r, int n, int64_t *to)
@@ -449,6 +475,8 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
                                     (long long)rule);
     p.made = reinterpret_cast<aril__update_constants *>(memory);
     memory += constants_bytes(r, s, ARIL__NORMS_FIXED);
+    p.spare = reinterpret_cast<uint64_t *>(memory);
+    memory += numbers_bytes(r, ARIL__NORMS_FIXED);
     int64_t *starts = reinterpret_cast<int64_t *>(memory);
     double *sums = reinterpret_cast<double *>(memory + rounded((size_t)(n + 1) * sizeof(int64_t)));
     p.sums = sums;
