@@ -8,6 +8,10 @@ static const aril_row *const rooms[] = {
     aril_cuda_shape_rows,
     aril_cuda_linalg_rows,
     aril_cuda_vision_rows,
+    aril_cuda_rearrange_rows,
+    aril_cuda_index_rows,
+    aril_cuda_random_rows,
+    aril_cuda_update_rows,
 };
 
 const aril_row *aril_cuda_rows(int *n)
