@@ -11,7 +11,7 @@ CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = tests/structure/layout --list
 
 .DEFAULT_GOAL := build
-.PHONY: help deps configured build tool test test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
+.PHONY: help deps configured build tool test test-cuda test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
 
 help:           ## this list
 	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
@@ -31,6 +31,10 @@ tool: configured ## the library and the tool alone, which take less than half of
 test: deps      ## build, then run every test
 	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && $(CTEST)
+
+test-cuda:      ## build, then run the tests on a GPU, where there is one
+	@$(MAKE) --no-print-directory build
+	@cd $(BUILD) && $(CTEST) -C Cuda -L cuda
 
 test-peers:     ## compare with other frameworks, installed into build/peers
 	@scripts/deps --test

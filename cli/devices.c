@@ -2,18 +2,34 @@
 
 #include <aril/aril.h>
 
+#include <string.h>
+
+/* Says why there are no GPUs; the error names the cause before what is available. */
+static void explain_cuda(void)
+{
+    if (aril_device_available(aril_cuda(0))) return;
+    aril_synchronize(aril_cuda(0));
+    const char *why = strstr(aril_error(), "': "), *end = why ? strstr(why, " (available") : NULL;
+    if (end) printf("cuda: not available: %.*s\n", (int)(end - why - 3), why + 3);
+    aril_clear_error();
+}
+
 static int run(void *values, int n, char **argument)
 {
     (void)values, (void)n, (void)argument;
-    char text[256];
+    char text[512];
     for (int i = 0; i < aril_device_count(); i++)
         puts(aril_device_describe(aril_device_at(i), text, sizeof text));
-    return aril_ok() ? EXIT_DONE : report("devices");
+    if (!aril_ok()) return report("devices");
+    explain_cuda();
+    return EXIT_DONE;
 }
 
 const command command_devices = {
     .name = "devices",
     .summary = "list the available devices",
-    .about = "Plug-ins listed in ARIL_PLUGINS (paths separated by colons) are loaded first.",
+    .about =
+        "Plug-ins listed in ARIL_PLUGINS (paths separated by colons) are loaded first. If there is "
+        "no GPU to use, the last line says what is missing.",
     .run = run
 };

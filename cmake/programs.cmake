@@ -132,6 +132,22 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
+# The same tests on a GPU, and those of the plug-in: `make test-cuda`. They skip where there is no GPU.
+
+if(have_cuda)
+    set(cuda_environment "ARIL_PLUGINS=$<TARGET_FILE:aril_cuda>;${aril_test_environment}")
+    foreach(name ${strict_programs})
+        add_test(NAME cuda_${name} COMMAND ${name} ${strict_arguments_${name}} CONFIGURATIONS Cuda)
+        set_tests_properties(cuda_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS cuda
+            ENVIRONMENT "ARIL_TEST_DEVICE=cuda:0;${cuda_environment}")
+    endforeach()
+    if(TARGET test_cuda)
+        add_dependencies(test_cuda aril_cuda)
+        set_tests_properties(test_cuda PROPERTIES LABELS cuda
+            ENVIRONMENT "ARIL_TEST_CUDA_PLUGIN=$<TARGET_FILE:aril_cuda>;${aril_test_environment}")
+    endif()
+endif()
+
 # ---- Examples: linked with libaril.so, as a user's program is -------------------------------------
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)

@@ -28,6 +28,7 @@ void aril__library_start(void)
         return;
     }
     aril__open_plugins = aril__plugins_open;
+    aril__plugin_reason = aril__plugins_reason;
     aril__profile_start();
 }
 

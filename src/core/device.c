@@ -25,6 +25,7 @@ typedef struct aril__cached_block {
 aril__device *aril__cpu_device;
 
 void (*aril__open_plugins)(const char *kind_name);
+void (*aril__plugin_reason)(const char *kind_name, char *buf, size_t size);
 
 /* Entries below the counts never change: readers need no lock. */
 static struct {
@@ -208,14 +209,19 @@ static aril__device *find_or_open(aril_device id)
 
 static aril__cold void no_device(aril_device id)
 {
-    char name[48], there[256] = "";
+    char name[48], there[256] = "", why[400] = "";
     for (int i = 0, n = devices(); i < n; i++) {
         size_t at = strlen(there);
         aril_device_name(registry.devices[i]->id, name, sizeof name);
         snprintf(there + at, sizeof there - at, "%s%s", i ? ", " : "", name);
     }
-    aril__fail(ARIL_ERR_DEVICE, "device: no '%s' (available: %s)",
-               aril_device_name(id, name, sizeof name), there);
+    bool other = false; /* device of the kind */
+    for (int i = 0, n = devices(); i < n; i++)
+        other = other || registry.devices[i]->id.kind == id.kind;
+    if (!other && id.kind > ARIL__CPU && id.kind < kinds() && aril__plugin_reason)
+        aril__plugin_reason(registry.kind_names[id.kind], why, sizeof why);
+    aril__fail(ARIL_ERR_DEVICE, "device: no '%s'%s%s (available: %s)",
+               aril_device_name(id, name, sizeof name), why[0] ? ": " : "", why, there);
 }
 
 aril__device *aril__device_find(aril_device id)
@@ -533,7 +539,7 @@ const char *aril_device_describe(aril_device device, char *buf, size_t size)
     if (!buf) return "";
     aril__self();
     aril__device *d = aril__device_find(device);
-    char name[48], text[160] = "";
+    char name[48], text[400] = "";
     aril_device_name(device, name, sizeof name);
     if (d && d->ops.describe) d->ops.describe(d->self, text, sizeof text);
     snprintf(buf, size, "%s: %s", name, d ? text : "not available");

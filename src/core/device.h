@@ -55,6 +55,8 @@ int aril__device_kind(const char *kind_name);
 
 /* Opens the plug-ins that may have devices of that kind; NULL: all of them. Set by src/init.c. */
 extern void (*aril__open_plugins)(const char *kind_name);
+/* Writes why a kind has no devices, or "". Set by src/init.c. */
+extern void (*aril__plugin_reason)(const char *kind_name, char *buf, size_t size);
 
 /* The registered device, or NULL with an error that says what is missing. Opens plug-ins of its
  * kind. */

@@ -16,6 +16,12 @@ static void choose(void)
     bool strict = name && strncmp(name, "strict", 6) == 0;
     if (strict && aril__plugin_add("strict", strict_open) < 0) abort();
     chosen = name && *name ? aril_device_named(name) : aril_cpu();
+    if (name && strncmp(name, "cuda", 4) == 0 && !aril_device_available(chosen)) {
+        aril_synchronize(chosen);
+        printf("SKIP: %s\n", aril_error());
+        fflush(stdout);
+        _Exit(77);
+    }
     if (!aril_device_available(chosen)) {
         fprintf(stderr, "ARIL_TEST_DEVICE=%s: there is no such device\n", name);
         abort();

@@ -3,6 +3,7 @@
 #include "ops/table/rows.h"
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/memory.h"
 #include "core/thread.h"
 
@@ -18,7 +19,9 @@ enum { MAX_PATH = 4096 };
 typedef struct candidate {
     struct candidate *next;
     bool tried;
+    bool listed;   /* by ARIL_PLUGINS: the user wants it */
     char kind[24]; /* from its name, libaril_KIND.so; "": may have any */
+    char why[400]; /* it could not be opened; "": it could */
     char path[];
 } candidate;
 
@@ -45,12 +48,12 @@ static void kind_by_name(const char *path, char kind[24])
     if (n > 0 && n < 24) snprintf(kind, 24, "%.*s", (int)n, name + 8);
 }
 
-static void add(const char *path)
+static void add(const char *path, bool listed)
 {
     size_t n = strlen(path) + 1;
     candidate *c = aril__malloc(sizeof *c + n);
     if (!c) return; /* as if it were not there */
-    *c = (candidate){ .next = NULL };
+    *c = (candidate){ .listed = listed };
     memcpy(c->path, path, n);
     kind_by_name(path, c->kind);
     *end = c;
@@ -62,8 +65,8 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Adds the shared objects of a folder; `named`: only those called libaril_KIND.so. */
-static void add_folder(const char *folder, bool named)
+/* Adds the shared objects of a folder; unless it is listed, only those called libaril_KIND.so. */
+static void add_folder(const char *folder, bool listed)
 {
     struct dirent **entry;
     int n = scandir(folder, &entry, NULL, by_name);
@@ -71,7 +74,7 @@ static void add_folder(const char *folder, bool named)
         char path[MAX_PATH], kind[24];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
         kind_by_name(path, kind);
-        if (length < MAX_PATH && ends_in(path, ".so") && (kind[0] || !named)) add(path);
+        if (length < MAX_PATH && ends_in(path, ".so") && (kind[0] || listed)) add(path, listed);
         free(entry[i]);
     }
     if (n >= 0) free(entry);
@@ -87,7 +90,7 @@ static void add_beside_library(void)
     char *file = realpath(info.dli_fname, NULL);
     char *slash = file ? strrchr(file, '/') : NULL;
     if (slash && snprintf(folder, sizeof folder, "%.*s/aril", (int)(slash - file), file) < MAX_PATH)
-        add_folder(folder, true);
+        add_folder(folder, false);
     free(file);
 }
 
@@ -101,9 +104,9 @@ static void add_listed(const char *list)
             memcpy(path, list, n);
             path[n] = '\0';
             if (stat(path, &is) == 0 && S_ISDIR(is.st_mode))
-                add_folder(path, false);
+                add_folder(path, true);
             else
-                add(path);
+                add(path, true);
         }
         list += n + (list[n] == ':');
     }
@@ -111,14 +114,28 @@ static void add_listed(const char *list)
 
 /* ---- opening ---- */
 
-/* A plug-in that cannot be opened is reported, and is no error of the call that looked for it. */
+/* The thread's error, without the source location of the call. */
+static void keep_reason(candidate *c)
+{
+    snprintf(c->why, sizeof c->why, "%s", aril_error());
+    for (char *at = strstr(c->why, " at "); at; at = strstr(at + 1, " at "))
+        if (!strchr(at + 4, ' ')) *at = '\0';
+}
+
+/* A plug-in that cannot be opened is no error of the call that looked for it. One that the user
+ * listed is reported; why an installed one could not be opened is said when its device is asked
+ * for, since it may well be installed where there is no such device. */
 static void try_open(candidate *c)
 {
     aril__thread *th = aril__self();
     aril__error *error = th->error, *last = th->last_error;
     th->error = th->last_error = NULL;
     c->tried = true;
-    if (aril_plugin_load(c->path) < 0) aril_report(stderr);
+    if (aril_plugin_load(c->path) < 0) {
+        keep_reason(c);
+        if (c->listed) aril_report(stderr);
+        aril__log(ARIL__LOG_PLUGIN, "%s: not opened: %s", c->path, c->why);
+    }
     aril_clear_error();
     th->error = error;
     th->last_error = last;
@@ -143,6 +160,22 @@ void aril__plugins_open(const char *kind)
     atomic_store_explicit(&all_tried, all, memory_order_release);
     pthread_mutex_unlock(&lock);
     busy = false;
+}
+
+void aril__plugins_reason(const char *kind, char *buf, size_t size)
+{
+    bool there = false;
+    buf[0] = '\0';
+    pthread_mutex_lock(&lock);
+    for (const candidate *c = first; c; c = c->next) {
+        if (strcmp(c->kind, kind) != 0) continue;
+        there = true;
+        if (c->why[0]) snprintf(buf, size, "%s", c->why);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!there)
+        snprintf(buf, size,
+                 "there is no plug-in libaril_%s.so in the folder aril/ beside the library", kind);
 }
 
 void aril__plugins_shutdown(void)

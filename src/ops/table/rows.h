@@ -48,8 +48,10 @@ uint64_t aril__layout_hash(void);
 aril_status aril__plugin_add(const char *name, aril_plugin_open_fn *open);
 
 /* Opens the plug-ins that are found beside the library and by ARIL_PLUGINS and that may have
- * devices of that kind (NULL: all). Each is opened once; failures are reported to stderr. */
+ * devices of that kind (NULL: all). Each is opened once. */
 void aril__plugins_open(const char *kind);
+/* Why there are no devices of a kind, by the plug-ins found; "" if one was opened. */
+void aril__plugins_reason(const char *kind, char *buf, size_t size);
 void aril__plugins_shutdown(void);
 
 void aril__rows_shutdown(void);

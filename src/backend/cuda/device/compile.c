@@ -41,8 +41,7 @@ static void find_in_driver(const char *name, void *to)
     void *f = NULL;
     enum cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
+    cudaError_t e = cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
 #else
     cudaError_t e = cudaGetDriverEntryPoint(name, &f, cudaEnableDefault, &found);
 #endif
@@ -200,7 +199,7 @@ aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *progra
                              const char *entry, const uint32_t grid[3], const uint32_t block[3],
                              size_t shared_bytes, void *const *args, int n_args)
 {
-    CUfunction f;
+    CUfunction f = NULL;
     (void)n_args;
     aril_cuda_use(self);
     aril_status s = entry_of(program, entry, shared_bytes, &f);

@@ -1,9 +1,9 @@
 /* Copies between the host, the device, and other devices.
  *
  * Pageable memory passes through pinned buffers. Writing goes through a ring of chunks: the host
- * fills a chunk and returns while the device still copies from it; a chunk is reused after the event
- * that was recorded when it was left. Reading goes through two buffers of the queue, one of which is
- * filled while the other is emptied. */
+ * fills a chunk and returns while the device still copies from it; a chunk is reused after the
+ * event that was recorded when it was left. Reading goes through two buffers of the queue, one of
+ * which is filled while the other is emptied. */
 #include "backend/cuda/device/device.h"
 
 #include <stdlib.h>
@@ -72,8 +72,8 @@ void aril_cuda_staging_forget(aril_cuda_staging *s, aril_queue *queue)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Marks the current chunk as read by the queue so far, and goes on to the next, which may still have
- * to be read. */
+/* Marks the current chunk as read by the queue so far, and goes on to the next, which may still
+ * have to be read. */
 static aril_status next_chunk(aril_cuda_staging *s)
 {
     chunk *c = &s->chunk[s->at];
@@ -123,9 +123,9 @@ aril_status aril_cuda_from_host(void *self, aril_queue *queue, void *dst, const 
     if (!bytes) return ARIL_OK;
     aril_cuda_use(d);
     if (async)
-        return aril_cuda_expect(
-            cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, queue->stream),
-            "cudaMemcpyAsync");
+        return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice,
+                                                queue->stream),
+                                "cudaMemcpyAsync");
     pthread_mutex_lock(&d->staging->lock);
     aril_status s = write_staged(d->staging, queue, dst, src, bytes);
     pthread_mutex_unlock(&d->staging->lock);
@@ -185,9 +185,9 @@ aril_status aril_cuda_to_host(void *self, aril_queue *queue, void *dst, const vo
     aril_cuda_use(d);
     if (!bytes) return async ? ARIL_OK : aril_cuda_queue_wait(self, queue);
     if (async)
-        return aril_cuda_expect(
-            cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, queue->stream),
-            "cudaMemcpyAsync");
+        return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost,
+                                                queue->stream),
+                                "cudaMemcpyAsync");
     pthread_mutex_lock(&queue->reading);
     aril_status s = read_staged(d, queue, dst, src, bytes);
     pthread_mutex_unlock(&queue->reading);
@@ -200,9 +200,9 @@ aril_status aril_cuda_copy(void *self, aril_queue *queue, void *dst, const void 
 {
     if (!bytes) return ARIL_OK;
     aril_cuda_use(self);
-    return aril_cuda_expect(
-        cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, queue->stream),
-        "cudaMemcpyAsync");
+    return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
+                                            queue->stream),
+                            "cudaMemcpyAsync");
 }
 
 aril_status aril_cuda_copy_from(void *self, aril_queue *queue, void *dst, void *other,
@@ -211,7 +211,7 @@ aril_status aril_cuda_copy_from(void *self, aril_queue *queue, void *dst, void *
     const aril_cuda_device *to = self, *from = other;
     if (!bytes) return ARIL_OK;
     aril_cuda_use(self);
-    return aril_cuda_expect(
-        cudaMemcpyPeerAsync(dst, to->index, src, from->index, bytes, queue->stream),
-        "cudaMemcpyPeerAsync");
+    return aril_cuda_expect(cudaMemcpyPeerAsync(dst, to->index, src, from->index, bytes,
+                                                queue->stream),
+                            "cudaMemcpyPeerAsync");
 }

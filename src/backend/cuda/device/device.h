@@ -25,21 +25,21 @@ typedef struct aril_cuda_pool aril_cuda_pool;
 typedef struct aril_cuda_staging aril_cuda_staging;
 
 typedef struct aril_cuda_device {
-    int index;                     /* of the GPU */
-    int sms;                       /* multiprocessors */
-    int major, minor;              /* compute capability */
-    int threads_per_sm;            /* the most that are resident */
-    size_t shared_per_block;       /* the most that a kernel can be allowed */
-    size_t memory;                 /* bytes */
+    int index;               /* of the GPU */
+    int sms;                 /* multiprocessors */
+    int major, minor;        /* compute capability */
+    int threads_per_sm;      /* the most that are resident */
+    size_t shared_per_block; /* the most that a kernel can be allowed */
+    size_t memory;           /* bytes */
     size_t l2_bytes;
-    char name[128];
-    const char *volatile last_op;  /* of the last launch, for errors without a name */
-    aril_cuda_error_word *word;    /* pinned; the device writes it at the same address */
-    uint32_t *claim;               /* in device memory: 0 until a kernel has claimed the word */
+    char name[256];
+    const char *volatile last_op; /* of the last launch, for errors without a name */
+    aril_cuda_error_word *word;   /* pinned; the device writes it at the same address */
+    uint32_t *claim;              /* in device memory: 0 until a kernel has claimed the word */
     aril_cuda_pool *pool;
     aril_cuda_staging *staging;
-    pthread_mutex_t lock;          /* guards `late` and the list of queues */
-    aril_late_error late;          /* the first error since the last poll */
+    pthread_mutex_t lock; /* guards `late` and the list of queues */
+    aril_late_error late; /* the first error since the last poll */
     aril_queue *queues;
 } aril_cuda_device;
 

@@ -62,12 +62,11 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 aril_status aril_cuda_errors_new(aril_cuda_device *d)
 {
     void *word = NULL, *claim = NULL;
-    aril_status s = aril_cuda_expect(
-        cudaHostAlloc(&word, sizeof *d->word, cudaHostAllocMapped | cudaHostAllocPortable),
-        "cudaHostAlloc");
+    aril_status s = aril_cuda_expect(cudaHostAlloc(&word, sizeof *d->word,
+                                                   cudaHostAllocMapped | cudaHostAllocPortable),
+                                     "cudaHostAlloc");
     if (s == ARIL_OK) s = aril_cuda_expect(cudaMalloc(&claim, sizeof *d->claim), "cudaMalloc");
-    if (s == ARIL_OK)
-        s = aril_cuda_expect(cudaMemset(claim, 0, sizeof *d->claim), "cudaMemset");
+    if (s == ARIL_OK) s = aril_cuda_expect(cudaMemset(claim, 0, sizeof *d->claim), "cudaMemset");
     if (word) memset(word, 0, sizeof *d->word);
     d->word = word;
     d->claim = claim;
@@ -116,6 +115,7 @@ static bool take_word(aril_cuda_device *d, aril_late_error *error)
     memset(d->word, 0, sizeof *d->word);
     aril_cuda_use(d);
     cudaMemset(d->claim, 0, sizeof *d->claim);
+    cudaStreamSynchronize(NULL); /* queues do not wait for it by themselves */
     return true;
 }
 
@@ -137,7 +137,8 @@ aril_status aril_cuda_late(aril_cuda_device *d, cudaError_t e)
         d->late.code = ARIL_ERR_DEVICE;
         snprintf(d->late.op, sizeof d->late.op, "%s", op ? op : "");
         snprintf(d->late.text, sizeof d->late.text,
-                 "%s%s: the GPU cannot be used until the program starts again", cudaGetErrorString(e),
+                 "%s%s: the GPU cannot be used until the program starts again",
+                 cudaGetErrorString(e),
                  aril_cuda_sync ? ""
                                 : " (in this op, or in an earlier one: ARIL_SYNC=1 finds which)");
     }

@@ -123,11 +123,12 @@ static aril_status explain(cudaError_t e)
     dlclose(driver);
     cudaDriverGetVersion(&version);
     if (e == cudaErrorInsufficientDriver)
-        return aril_cuda_host->fail(
-            ARIL_ERR_DEVICE,
-            "cuda: the NVIDIA driver is for CUDA %d.%d, but Aril was built with CUDA %d.%d; install "
-            "a newer driver",
-            version / 1000, version % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return aril_cuda_host->fail(ARIL_ERR_DEVICE,
+                                    "cuda: the NVIDIA driver is for CUDA %d.%d, but Aril was built "
+                                    "with CUDA %d.%d; install "
+                                    "a newer driver",
+                                    version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
+                                    CUDART_VERSION % 1000 / 10);
     if (e == cudaErrorNoDevice || e == cudaSuccess)
         return aril_cuda_host->fail(
             ARIL_ERR_DEVICE, "cuda: the NVIDIA driver is there, but no GPU%s",

@@ -1,8 +1,8 @@
 /* Device memory: a caching allocator whose blocks are reused in the order of a queue.
  *
  * Segments come from cudaMalloc and are cut into blocks; free neighbours are merged again. A freed
- * block goes to the shelf of the queue that it was allocated for: whatever still reads it was queued
- * there earlier than the work of its next owner. A block that another queue frees makes its own
+ * block goes to the shelf of the queue that it was allocated for: whatever still reads it was
+ * queued there earlier than the work of its next owner. A block that another queue frees makes its own
  * queue wait for that one. Free blocks lie in bins by size, eight per power of two.
  *
  * ARIL_CUDA_CACHE=0 turns all this off: each tensor is one cudaMalloc of its exact size, so that
@@ -20,9 +20,9 @@ static const size_t small_request = (size_t)1 << 20, /* up to here from segments
 typedef struct shelf shelf;
 
 typedef struct block {
-    struct block *left, *right;       /* neighbours in the segment */
-    struct block *previous, *next;    /* in the bin, while free */
-    struct block *chained;            /* in the table by address, while in use */
+    struct block *left, *right;    /* neighbours in the segment */
+    struct block *previous, *next; /* in the bin, while free */
+    struct block *chained;         /* in the table by address, while in use */
     shelf *shelf;
     char *memory;
     size_t size;
@@ -288,7 +288,8 @@ static void report_full(const aril_cuda_pool *p, size_t bytes)
     list_largest(p, largest, sizeof largest);
     aril_cuda_host->fail(
         ARIL_ERR_MEMORY,
-        "out of memory: %zu bytes (%.3f GiB) on cuda:%d, with %.3f GiB in use (the largest: %s) and "
+        "out of memory: %zu bytes (%.3f GiB) on cuda:%d, with %.3f GiB in use (the largest: %s) "
+        "and "
         "%.3f GiB cached in pieces; %.3f of %.3f GiB are free; use a smaller batch",
         bytes, (double)bytes / 0x1p30, p->device->index, (double)p->stats.in_use / 0x1p30,
         largest[0] ? largest : "none", (double)p->stats.cached / 0x1p30, (double)left / 0x1p30,

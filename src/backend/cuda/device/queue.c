@@ -89,8 +89,8 @@ aril_status aril_cuda_event_record(void *self, aril_event *event, aril_queue *qu
 aril_status aril_cuda_event_wait(void *self, aril_event *event, aril_queue *queue)
 {
     aril_cuda_use(queue ? queue->device : self);
-    return aril_cuda_expect(
-        cudaStreamWaitEvent(aril_cuda_queue_stream(queue), event->event, 0), "cudaStreamWaitEvent");
+    return aril_cuda_expect(cudaStreamWaitEvent(aril_cuda_queue_stream(queue), event->event, 0),
+                            "cudaStreamWaitEvent");
 }
 
 int aril_cuda_event_query(void *self, aril_event *event)

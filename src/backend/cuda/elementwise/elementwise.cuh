@@ -1,5 +1,4 @@
-/* Elementwise ops: what the kernels take, and the tables in which they are found. One kernel for
- * each formula and compute type serves all strides and dtypes. */
+/* Elementwise ops: what the kernels take, and the tables in which they are found. */
 #ifndef ARIL_CUDA_ELEMENTWISE_CUH
 #define ARIL_CUDA_ELEMENTWISE_CUH
 
@@ -25,6 +24,7 @@ template <typename T> struct aril_cuda_ew_args {
     void *base[1 + ARIL_CUDA_EW_INPUTS];
     aril_cuda_nest<1 + ARIL_CUDA_EW_INPUTS> nest;
     uint32_t n;     /* elements */
+    uint16_t formula; /* ARIL__FORMULA_... */
     bool vectors;   /* chunks of neighbours are contiguous (or one element) and aligned */
     uint8_t dtype[1 + ARIL_CUDA_EW_INPUTS];
     uint8_t feed[1 + ARIL_CUDA_EW_INPUTS];

@@ -2,8 +2,7 @@
  *
  * A block handles a tile of consecutive elements, a thread `unroll` chunks of 4. If the innermost
  * dimension allows it, a chunk is 4 neighbours, read and written as vectors; otherwise, and at the
- * end, neighbouring threads handle neighbouring elements, through functions that are compiled once
- * for all formulas. All reads of a thread come before its first write, so the result may be in the
+ * end, neighbouring threads handle neighbouring elements. All reads of a thread come before its first write, so the result may be in the
  * memory of an input. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 #define ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
@@ -121,16 +120,61 @@ ARIL_CUDA_EW_VECTORS(uint64_t, ARIL_CUDA_EW_UNSIGNED)
 
 /* ---- the kernel ---- */
 
-template <typename T, typename F>
+/* Kernels are few, since the compiler takes its time for each: one serves all formulas with that
+ * many inputs, and switches between them by number, once for each chunk. Formulas that call large
+ * functions have kernels of their own, so that others need few registers. */
+
+/* Whether a formula, as text, calls only functions of a few instructions. */
+static constexpr bool aril_cuda_ew_starts(const char *text, const char *with)
+{
+    while (*with && *text == *with) text++, with++;
+    return !*with;
+}
+static constexpr bool aril_cuda_ew_is_quick(const char *text)
+{
+    const char *const small[] = { "k_abs",      "k_sign",    "k_maximum", "k_minimum", "k_isnan",
+                                  "k_isinf",    "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
+                                  "k_ceil",     "k_round",   "k_trunc",   "k_copysign" };
+    for (; *text; text++) {
+        bool known = false;
+        if (aril_cuda_ew_starts(text, "aril_cuda_")) return false;
+        if (!aril_cuda_ew_starts(text, "k_")) continue;
+        for (const char *name : small) known = known || aril_cuda_ew_starts(text, name);
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* The inputs of a chunk. */
+template <typename T, int N> struct aril_cuda_ew_inputs {
+    T at[N][ARIL_CUDA_EW_CHUNK];
+};
+
+/* Defined in kernels.inc: a switch over the formulas. */
+template <typename T, int N, bool Quick>
+static __device__ __forceinline__ aril_cuda_ew_chunk<T>
+aril_cuda_ew_eval(int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
+
+template <typename T, int N>
+static __device__ __noinline__ aril_cuda_ew_chunk<T>
+aril_cuda_ew_call(int formula, aril_cuda_ew_inputs<T, N> v, const T *p, int *bad)
+{
+    int found = ARIL_CUDA_FINE;
+    aril_cuda_ew_chunk<T> y = aril_cuda_ew_eval<T, N, false>(formula, v, p, found);
+    if (found != ARIL_CUDA_FINE) *bad = found;
+    return y;
+}
+
+template <typename T, int N, bool Quick>
 static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS)
     aril_cuda_ew_kernel(const __grid_constant__ aril_cuda_ew_args<T> a)
 {
     typedef aril_cuda_ew_vectors<T> vectors;
-    const int unroll = aril_cuda_ew_unroll<T>::value, inputs = F::inputs;
+    const int unroll = aril_cuda_ew_unroll<T>::value;
     const uint32_t wide = ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS;
     const uint32_t step = a.vectors ? 1 : ARIL_CUDA_EW_THREADS;
     uint32_t first = blockIdx.x * (wide * unroll) + threadIdx.x * (a.vectors ? 4 : 1);
-    T v[unroll][inputs][ARIL_CUDA_EW_CHUNK];
+    aril_cuda_ew_inputs<T, N> v[unroll];
     int32_t out[unroll];
     int bad = ARIL_CUDA_FINE;
 
@@ -143,14 +187,15 @@ static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS)
         if (whole) a.nest.offsets(i, at);
         out[u] = at[0];
 #pragma unroll
-        for (int j = 0; j < inputs; j++) {
+        for (int j = 0; j < N; j++) {
+            T *x = v[u].at[j];
             if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
-                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) v[u][j][k] = a.value[1 + j];
+                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) x[k] = a.value[1 + j];
             } else if (whole) {
-                vectors::load(a.base[1 + j], at[1 + j], a.dtype[1 + j], a.splat[1 + j], v[u][j]);
+                vectors::load(a.base[1 + j], at[1 + j], a.dtype[1 + j], a.splat[1 + j], x);
             } else {
-                aril_cuda_ew_chunk<T> x = aril_cuda_ew_gather(a, 1 + j, i, step);
-                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) v[u][j][k] = x.at[k];
+                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, step);
+                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) x[k] = c.at[k];
             }
         }
     }
@@ -159,13 +204,10 @@ static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS)
         uint32_t i = first + u * wide;
         if (i >= a.n) break;
         aril_cuda_ew_chunk<T> y;
-#pragma unroll
-        for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) {
-            T x[inputs];
-#pragma unroll
-            for (int j = 0; j < inputs; j++) x[j] = v[u][j][k];
-            y.at[k] = F::of(x, a.p, bad);
-        }
+        if constexpr (Quick)
+            y = aril_cuda_ew_eval<T, N, true>(a.formula, v[u], a.p, bad);
+        else
+            y = aril_cuda_ew_call<T, N>(a.formula, v[u], a.p, &bad);
         if (a.vectors && i + 3 < a.n)
             vectors::store(a.base[0], out[u], a.dtype[0], y.at);
         else

@@ -1,0 +1,95 @@
+/* From a run to an elementwise kernel: collapses the operands and chooses how they are read. */
+#ifndef ARIL_CUDA_ELEMENTWISE_RUN_CUH
+#define ARIL_CUDA_ELEMENTWISE_RUN_CUH
+
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/number.cuh"
+
+#include <type_traits>
+
+/* Whether kernels of type T read and write vectors of the dtype. */
+template <typename T> static bool aril_cuda_ew_native(int dtype)
+{
+    if (dtype == ARIL_BOOL) return true;
+    if (std::is_same<T, float>::value)
+        return dtype == ARIL_F32 || dtype == ARIL_F16 || dtype == ARIL_BF16;
+    if (std::is_same<T, double>::value) return dtype == ARIL_F64;
+    if (std::is_same<T, int64_t>::value) return dtype == ARIL_I64 || dtype == ARIL_I32;
+    return dtype == ARIL_U64;
+}
+
+/* Whether operand j is read in aligned vectors, or is one element, along the innermost dimension. */
+template <typename T>
+static bool aril_cuda_ew_takes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a, int j)
+{
+    int last = l.ndim - 1, size = aril_cuda_size(a.dtype[j]);
+    if (j > 0 && a.feed[j] != ARIL_CUDA_EW_TENSOR) return true;
+    if (!aril_cuda_ew_native<T>(a.dtype[j])) return false;
+    if (j > 0 && l.stride[j][last] == 0) return true;
+    if (l.stride[j][last] != 1 || (uintptr_t)a.base[j] % (uintptr_t)(size * 4)) return false;
+    for (int d = 0; d < last; d++)
+        if (l.stride[j][d] % ARIL_CUDA_EW_CHUNK) return false;
+    return true;
+}
+
+template <typename T>
+static bool aril_cuda_ew_vectorizes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a)
+{
+    if (l.ndim == 0 || (l.ndim > 1 && l.dim[l.ndim - 1] % ARIL_CUDA_EW_CHUNK)) return false;
+    for (int j = 0; j < l.n; j++)
+        if (!aril_cuda_ew_takes(l, a, j)) return false;
+    return true;
+}
+
+template <typename T>
+static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, const aril_cuda_loops &piece,
+                          aril_cuda_ew_args<T> a)
+{
+    const int64_t tile =
+        ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>::value;
+    a.n = (uint32_t)aril_cuda_loops_numel(&piece);
+    for (int j = 0; j < piece.n; j++)
+        if (a.base[j])
+            a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
+    a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
+    a.vectors = aril_cuda_ew_vectorizes(piece, a);
+    for (int j = 0; j < piece.n; j++) a.splat[j] = aril_cuda_loops_step(&piece, j) == 0;
+    void *args[] = { &a };
+    cudaLaunchKernel(kernel, dim3((unsigned)((a.n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
+                     args, 0, aril_cuda_stream(r));
+    return aril_cuda_launched(r);
+}
+
+/* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
+template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
+{
+    aril_tensor *out = aril_cuda_out(r, 0);
+    aril_cuda_ew_args<T> a = {};
+    a.formula = (uint16_t)formula;
+    aril_cuda_loops l = aril_cuda_loops_of(out);
+    const double *p = aril_cuda_host->attr_f64(r, "p");
+    a.base[0] = aril_cuda_data(out);
+    a.dtype[0] = (uint8_t)aril_cuda_host->dtype(out);
+    aril_cuda_loops_add(&l, out);
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = aril_cuda_in(r, i);
+        bool number = t && aril_cuda_number<T>(r, i, &a.value[1 + i]);
+        a.feed[1 + i] = (uint8_t)(!t       ? ARIL_CUDA_EW_ABSENT
+                                  : number ? ARIL_CUDA_EW_VALUE
+                                           : ARIL_CUDA_EW_TENSOR);
+        bool tensor = t && !number;
+        aril_cuda_loops_add(&l, tensor ? t : nullptr);
+        if (!tensor) continue;
+        a.base[1 + i] = aril_cuda_data(t);
+        a.dtype[1 + i] = (uint8_t)aril_cuda_host->dtype(t);
+    }
+    for (int i = n_in; i < ARIL_CUDA_EW_INPUTS; i++) aril_cuda_loops_add(&l, nullptr);
+    for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
+    a.report = aril_cuda_report_of(r);
+    aril_cuda_loops_merge(&l, 0);
+    return aril_cuda_each_piece(
+        &l, [&](const aril_cuda_loops &piece) { return aril_cuda_ew_launch<T>(r, kernel, piece, a); });
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* The CUDA plug-in: what it says where there is no GPU, and its device functions where there is
+ * one. ARIL_TEST_CUDA_PLUGIN is the plug-in's file; other tests run on the GPU by `make
+ * test-cuda`. */
+#include <aril/aril.h>
+
+#include "core/device.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The GPU; NULL, after skipping the test, if there is none. */
+static aril__device *gpu(void)
+{
+    const char *file = getenv("ARIL_TEST_CUDA_PLUGIN");
+    if (file) setenv("ARIL_PLUGINS", file, 0);
+    if (!file || !aril_device_available(aril_cuda(0))) {
+        test_skip(file ? "there is no GPU" : "the plug-in was not built");
+        aril_clear_error();
+        return NULL;
+    }
+    return aril__device_find(aril_cuda(0));
+}
+
+TEST(without_a_gpu_the_error_says_what_is_missing)
+{
+    const char *file = getenv("ARIL_TEST_CUDA_PLUGIN");
+    if (!file) SKIP("the plug-in was not built");
+    setenv("ARIL_PLUGINS", file, 0);
+    if (aril_device_available(aril_cuda(0))) SKIP("there is a GPU");
+    aril_clear_error();
+    aril_tensor *t = aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cuda(0));
+    CHECK(aril_tensor_status(t) < 0);
+    CHECK(strstr(aril_error(), "device: no 'cuda:0': cuda: "));
+    CHECK(strstr(aril_error(), "driver"));
+    CHECK(strstr(aril_error(), "(available: cpu)"));
+    aril_clear_error();
+}
+
+TEST(description)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    char text[512];
+    aril_device_describe(d->id, text, sizeof text);
+    CHECK(strstr(text, "cuda:0: "));
+    CHECK(strstr(text, "GiB, compute capability "));
+    CHECK(strstr(text, "driver "));
+}
+
+/* ---- memory ---- */
+
+TEST(freed_blocks_are_reused_by_their_queue)
+{
+    aril__device *d = gpu();
+    const char *cache = getenv("ARIL_CUDA_CACHE");
+    if (!d) return;
+    if (cache && strcmp(cache, "0") == 0) SKIP("the cache is off");
+    static const size_t sizes[] = { 1, 512, 100000, 3 << 20, 64 << 20 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *p = d->ops.alloc(d->self, d->queue, sizes[i]);
+        CHECK(p && (uintptr_t)p % 512 == 0);
+        d->ops.free(d->self, d->queue, p, sizes[i]);
+        void *q = d->ops.alloc(d->self, d->queue, sizes[i]);
+        CHECK(q == p);
+        d->ops.free(d->self, d->queue, q, sizes[i]);
+    }
+    d->ops.trim(d->self);
+}
+
+/* Blocks that are cut from one segment do not overlap, and merge again. */
+TEST(blocks_do_not_overlap)
+{
+    enum { N = 200 };
+    aril__device *d = gpu();
+    char *p[N], got[64], want[64];
+    size_t bytes[N];
+    if (!d) return;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++) {
+            bytes[i] = (size_t)(1 + (i * 7919 + round) % 40000);
+            p[i] = d->ops.alloc(d->self, d->queue, bytes[i]);
+            CHECK(p[i]);
+            memset(want, i, sizeof want);
+            size_t n = bytes[i] < 64 ? bytes[i] : 64;
+            CHECK_INT(d->ops.from_host(d->self, d->queue, p[i], want, n, false), 0);
+            CHECK_INT(d->ops.from_host(d->self, d->queue, p[i] + bytes[i] - n, want, n, false), 0);
+        }
+        for (int i = 0; i < N; i++) {
+            size_t n = bytes[i] < 64 ? bytes[i] : 64;
+            memset(want, i, sizeof want);
+            CHECK_INT(d->ops.to_host(d->self, d->queue, got, p[i], n, false), 0);
+            CHECK(memcmp(got, want, n) == 0);
+            CHECK_INT(d->ops.to_host(d->self, d->queue, got, p[i] + bytes[i] - n, n, false), 0);
+            CHECK(memcmp(got, want, n) == 0);
+        }
+        for (int i = 0; i < N; i++) /* in an order that is not that of addresses */
+            d->ops.free(d->self, d->queue, p[i * 77 % N], bytes[i * 77 % N]);
+    }
+}
+
+TEST(out_of_memory_is_an_error_that_passes)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    ARIL_SCOPE;
+    aril_tensor *kept = aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id);
+    aril_tensor *cached = aril_ones(ARIL_SHAPE(1 << 24), ARIL_F32, d->id);
+    aril_drop(cached);
+    aril_tensor *huge = aril_zeros(ARIL_SHAPE((int64_t)1 << 42), ARIL_F32, d->id);
+    CHECK_INT(aril_tensor_status(huge), ARIL_ERR_MEMORY);
+    CHECK(strstr(aril_error(), "out of memory: 17592186044416 bytes"));
+    CHECK(strstr(aril_error(), "in use"));
+    aril_clear_error();
+    aril_tensor *small = aril_add(kept, aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id));
+    CHECK_NEAR(aril_item(aril_amax(small, ARIL_ALL)), 2, 0);
+    CHECK(aril_ok());
+}
+
+/* ---- copies, queues, events ---- */
+
+TEST(copies_of_every_size_return_what_was_written)
+{
+    static const size_t sizes[] = {
+        1, 255, 4096, (4 << 20) - 1, 4 << 20, (9 << 20) + 13, 50 << 20
+    };
+    aril__device *d = gpu();
+    if (!d) return;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i];
+        unsigned char *from = malloc(n), *to = calloc(n, 1);
+        for (size_t k = 0; k < n; k++) from[k] = (unsigned char)(k * 31 + i);
+        void *p = d->ops.alloc(d->self, d->queue, n), *q = d->ops.alloc(d->self, d->queue, n);
+        CHECK_INT(d->ops.from_host(d->self, d->queue, p, from, n, false), 0);
+        unsigned char first = from[0];
+        from[0] = (unsigned char)~first; /* the host's memory may be reused */
+        CHECK_INT(d->ops.copy(d->self, d->queue, q, p, n), 0);
+        CHECK_INT(d->ops.to_host(d->self, d->queue, to, q, n, false), 0);
+        from[0] = first;
+        CHECK(memcmp(from, to, n) == 0);
+        d->ops.free(d->self, d->queue, p, n);
+        d->ops.free(d->self, d->queue, q, n);
+        free(from);
+        free(to);
+    }
+}
+
+/* What a second queue reads may be freed there: its next owner waits. */
+TEST(two_queues)
+{
+    enum { N = 8 << 20 };
+    aril__device *d = gpu();
+    if (!d) return;
+    aril_queue *second = d->ops.queue_new(d->self);
+    aril_event *e = d->ops.event_new(d->self);
+    CHECK(second && e);
+    CHECK_INT(d->ops.event_query(d->self, e), 1); /* never recorded */
+    char *from = malloc(N), *to = malloc(N);
+    for (int round = 0; round < 4; round++) {
+        memset(from, 40 + round, N);
+        char *p = d->ops.alloc(d->self, d->queue, N), *q = d->ops.alloc(d->self, second, N);
+        CHECK_INT(d->ops.from_host(d->self, d->queue, p, from, N, false), 0);
+        CHECK_INT(d->ops.event_record(d->self, e, d->queue), 0);
+        CHECK_INT(d->ops.event_wait(d->self, e, second), 0);
+        CHECK_INT(d->ops.copy(d->self, second, q, p, N), 0);
+        d->ops.free(d->self, second, p, N);
+        memset(from, 0, N);
+        p = d->ops.alloc(d->self, d->queue, N); /* perhaps the same block */
+        CHECK_INT(d->ops.from_host(d->self, d->queue, p, from, N, false), 0);
+        CHECK_INT(d->ops.to_host(d->self, second, to, q, N, false), 0);
+        CHECK_INT(to[0], 40 + round);
+        CHECK_INT(to[N - 1], 40 + round);
+        d->ops.free(d->self, d->queue, p, N);
+        d->ops.free(d->self, second, q, N);
+    }
+    d->ops.event_free(d->self, e);
+    d->ops.queue_free(d->self, second);
+    free(from);
+    free(to);
+}
+
+TEST(recordings_replay_work)
+{
+    aril__device *d = gpu();
+    int one = 1, got = 0;
+    if (!d) return;
+    int *p = d->ops.alloc(d->self, d->queue, sizeof one);
+    int *q = d->ops.alloc(d->self, d->queue, sizeof one);
+    CHECK_INT(d->ops.capture_begin(d->self, d->queue), 0);
+    CHECK_INT(d->ops.copy(d->self, d->queue, q, p, sizeof one), 0);
+    aril_recording *r = d->ops.capture_end(d->self, d->queue);
+    CHECK(r);
+    for (int i = 0; i < 3; i++) {
+        one = i + 5;
+        CHECK_INT(d->ops.from_host(d->self, d->queue, p, &one, sizeof one, false), 0);
+        CHECK_INT(d->ops.replay(d->self, d->queue, r), 0);
+        CHECK_INT(d->ops.to_host(d->self, d->queue, &got, q, sizeof got, false), 0);
+        CHECK_INT(got, i + 5);
+    }
+    d->ops.recording_free(d->self, r);
+    d->ops.free(d->self, d->queue, p, sizeof one);
+    d->ops.free(d->self, d->queue, q, sizeof one);
+}
+
+/* ---- compiling ---- */
+
+TEST(source_is_compiled_and_launched)
+{
+    static const char source[] = "extern \"C\" __global__ void scale(float *x, int n, float by)\n"
+                                 "{ int i = threadIdx.x; if (i < n) x[i] *= by; }";
+    aril__device *d = gpu();
+    float x[3] = { 1, 2, 3 }, by = 2;
+    int n = 3;
+    if (!d) return;
+    aril_program *p = d->ops.compile(d->self, source, "--fmad=false");
+    if (!p && strstr(aril_error(), "missing")) {
+        aril_clear_error();
+        SKIP("there is no NVRTC");
+    }
+    CHECK(p);
+    void *memory = d->ops.alloc(d->self, d->queue, sizeof x);
+    void *args[] = { &memory, &n, &by };
+    d->ops.from_host(d->self, d->queue, memory, x, sizeof x, false);
+    CHECK_INT(d->ops.launch(d->self, d->queue, p, "scale", (uint32_t[]){ 1, 1, 1 },
+                            (uint32_t[]){ 32, 1, 1 }, 0, args, 3),
+              0);
+    d->ops.to_host(d->self, d->queue, x, memory, sizeof x, false);
+    CHECK_NEAR(x[2], 6, 0);
+    d->ops.free(d->self, d->queue, memory, sizeof x);
+    d->ops.program_free(d->self, p);
+    CHECK(!d->ops.compile(d->self, "this is not CUDA", NULL));
+    CHECK(strstr(aril_error(), "the source does not compile"));
+    aril_clear_error();
+}
+
+/* ---- errors of kernels ---- */
+
+TEST(division_by_zero_is_reported_late_and_passes)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    ARIL_SCOPE;
+    int64_t a[4] = { 7, -7, 7, 9 }, b[4] = { 2, 2, 0, 3 }, y[4];
+    aril_tensor *x = aril_from(a, ARIL_SHAPE(4), ARIL_I64, d->id);
+    aril_tensor *by = aril_from(b, ARIL_SHAPE(4), ARIL_I64, d->id);
+    aril_floor_div(x, by);
+    CHECK_INT(aril_synchronize(d->id), ARIL_ERR_NUMBER);
+    CHECK(strstr(aril_error(), "floor_div: integer division by zero (reported late)"));
+    aril_clear_error();
+    CHECK_INT(aril_synchronize(d->id), ARIL_OK);
+    aril_tensor *sum = aril_add(x, by);
+    CHECK_INT(aril_read(sum, y), ARIL_OK);
+    CHECK_INT(y[1], -5);
+}
