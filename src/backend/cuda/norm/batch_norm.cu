@@ -1,0 +1,247 @@
+/* Batch normalization: the statistics in one pass over x, the results in another, with the residual
+ * and the activation fused. */
+#include "backend/cuda/norm/activate.cuh"
+#include "backend/cuda/norm/channels.cuh"
+#include "backend/cuda/norm/rows.cuh"
+#include "backend/cuda/reduce/stats.cuh"
+
+struct nothing {};
+
+static uintptr_t address(const aril_tensor *t)
+{
+    return t ? (uintptr_t)aril_cuda_data(t) : 0;
+}
+
+static const void *data_or_null(const aril_tensor *t)
+{
+    return t ? aril_cuda_data(t) : nullptr;
+}
+
+/* ---- results: y = act((x - mean) * scale + shift + residual) ---- */
+
+template <typename C> struct affine {
+    C mean, scale, shift;
+};
+
+/* From given statistics: 1 / sqrt(var + eps) (`var` set), or invstd as it is. */
+template <typename Unit> struct normalizing {
+    typedef Unit unit;
+    typedef typename Unit::C C;
+    typedef affine<C> coef;
+    struct raw {
+        typename Unit::raw x, residual;
+    };
+    const void *x, *residual; /* residual NULL: none */
+    void *y;
+    int dtype, act;
+    aril_cuda_param mean, spread, weight, bias;
+    bool var;
+    C eps;
+    int64_t *batches; /* to count up; NULL: none */
+
+    __device__ coef coefs(int64_t c) const
+    {
+        C s = spread.at<C>(c, 1);
+        if (var) s = 1 / sqrt(s + eps);
+        return { mean.at<C>(c, 0), s * weight.at<C>(c, 1), bias.at<C>(c, 0) };
+    }
+    __device__ raw load(int64_t at) const
+    {
+        raw v;
+        v.x = Unit::load(x, at, dtype);
+        if (residual) v.residual = Unit::load(residual, at, dtype);
+        return v;
+    }
+    template <int N>
+    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    {
+        C out[Unit::lanes];
+#pragma unroll
+        for (int l = 0; l < Unit::lanes; l++) {
+            const coef &a = k[N == 1 ? 0 : l];
+            C e = (Unit::get(v.x, l) - a.mean) * a.scale + a.shift;
+            if (residual) e += Unit::get(v.residual, l);
+            out[l] = aril_cuda_activate(act, e);
+        }
+        Unit::store(y, at, dtype, out);
+    }
+    __device__ void once() const
+    {
+        if (batches) ++*batches;
+    }
+};
+
+/* ---- statistics ---- */
+
+template <typename Reader> struct measuring {
+    typedef typename Reader::C C;
+    typedef aril_cuda_moments<C> acc;
+    typedef typename Reader::raw raw;
+    typedef nothing mine;
+    enum { lanes = Reader::lanes };
+    Reader x;
+    C *mean, *invstd;
+    aril_cuda_result running_mean, running_var;
+    const int64_t *batches; /* NULL: `momentum` */
+    double n, momentum, eps;
+
+    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
+    __device__ nothing begin(int64_t) const { return {}; }
+    __device__ acc neutral() const { return { 0, 0, 0 }; }
+    __device__ acc combine(acc a, acc b) const { return aril_cuda_moments_merge(a, b); }
+    __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
+                        int, nothing) const
+    {
+        aril_cuda_moments_add<Reader>(a, v, m);
+    }
+    /* Running variances are unbiased. An empty batch leaves running values as they are. */
+    __device__ void finish(int64_t c, int64_t, int64_t, int64_t, acc a) const
+    {
+        C count = n > 0 ? (C)n : 1;
+        mean[c] = a.mean;
+        invstd[c] = 1 / sqrt(a.squares / count + (C)eps);
+        if (!(n > 0)) return;
+        C m = batches ? (C)(1 / (double)(*batches + 1)) : (C)momentum;
+        move(running_mean, c, m, a.mean);
+        move(running_var, c, m, a.squares / (count - 1));
+    }
+    static __device__ void move(const aril_cuda_result &to, int64_t c, C m, C value)
+    {
+        if (!to.base) return;
+        C old = aril_cuda_load<C>(to.base, c, to.dtype);
+        aril_cuda_store<C>(to.base, c, to.dtype, (1 - m) * old + m * value);
+    }
+};
+
+static __global__ void count_up(int64_t *batches)
+{
+    ++*batches;
+}
+
+/* ---- batch_norm ---- */
+
+const char *aril_cuda_batch_norm_prepare(const aril_run *r, aril_plan *plan)
+{
+    const aril_tensor *x = aril_cuda_in(r, 0);
+    aril_order order = aril_cuda_channels_order(x);
+    plan->in[0].order = plan->in[6].order = plan->out[0].order = (uint8_t)order;
+    plan->workspace = aril_cuda_channels_workspace(x, sizeof(aril_cuda_moments<double>));
+    return nullptr;
+}
+
+/* Counts a number of batches that is in host memory, and tells it. */
+static bool host_batches(const aril_run *r, double *momentum)
+{
+    aril_host_number number;
+    if (!aril_cuda_in(r, 5) || !aril_cuda_host->number(r, 5, &number)) return false;
+    *(int64_t *)aril_cuda_data(aril_cuda_out(r, 5)) = number.i64 + 1;
+    if (*aril_cuda_host->attr_i64(r, "cumulative")) *momentum = 1 / (double)(number.i64 + 1);
+    return true;
+}
+
+template <typename Reader>
+static void launch_stats(aril_run *r, const aril_cuda_reduction &c, Reader x, double momentum,
+                         const int64_t *batches)
+{
+    typedef typename Reader::C C;
+    measuring<Reader> op = {
+        x,
+        (C *)aril_cuda_data(aril_cuda_out(r, 1)),
+        (C *)aril_cuda_data(aril_cuda_out(r, 2)),
+        aril_cuda_result_of(r, 3),
+        aril_cuda_result_of(r, 4),
+        *aril_cuda_host->attr_i64(r, "cumulative") ? batches : nullptr,
+        (double)c.each,
+        momentum,
+        *aril_cuda_host->attr_f64(r, "eps"),
+    };
+    aril_cuda_reduce_launch(aril_cuda_stream(r), op, c, aril_cuda_host->workspace(r));
+}
+
+/* in: x, weight?, bias?, running_mean?, running_var?, batches?, residual?
+ * out: y, mean, 1 / sqrt(var + eps), and the updated running values */
+aril_status aril_cuda_batch_norm_run(aril_run *r)
+{
+    const aril_tensor *t = aril_cuda_in(r, 0), *residual = aril_cuda_in(r, 6);
+    aril_tensor *y = aril_cuda_out(r, 0);
+    aril_cuda_channels l = aril_cuda_channels_of(t);
+    int dtype = aril_cuda_host->dtype(t), size = aril_cuda_size(dtype);
+    uintptr_t bases = address(t) | address(y) | address(residual);
+    double momentum = *aril_cuda_host->attr_f64(r, "momentum");
+    bool on_host = host_batches(r, &momentum);
+    int64_t *batches =
+        on_host || !aril_cuda_out(r, 5) ? nullptr : (int64_t *)aril_cuda_data(aril_cuda_out(r, 5));
+    aril_cuda_reduction c =
+        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size);
+    const void *x = aril_cuda_data(t);
+    if (c.lanes > 1 && dtype == ARIL_F32)
+        launch_stats(r, c, aril_cuda_typed<float, float, 4>{ (const float *)x }, momentum, batches);
+    else if (c.lanes > 1 && dtype == ARIL_BF16)
+        launch_stats(r, c, aril_cuda_typed<float, aril_cuda_bf16, 8>{ (const aril_cuda_bf16 *)x },
+                     momentum, batches);
+    else if (c.lanes > 1)
+        launch_stats(r, c, aril_cuda_typed<float, aril_cuda_f16, 8>{ (const aril_cuda_f16 *)x },
+                     momentum, batches);
+    else if (dtype == ARIL_F64)
+        launch_stats(r, c, aril_cuda_dynamic<double>{ x, dtype }, momentum, batches);
+    else
+        launch_stats(r, c, aril_cuda_dynamic<float>{ x, dtype }, momentum, batches);
+    if (batches && aril_cuda_host->numel(t) == 0)
+        count_up<<<1, 1, 0, aril_cuda_stream(r)>>>(batches);
+    const aril_tensor *mean = aril_cuda_out(r, 1);
+    int stat = aril_cuda_host->dtype(mean), act = (int)*aril_cuda_host->attr_i64(r, "activation");
+    aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
+        typedef decltype(unit) Unit;
+        normalizing<Unit> op = { x,
+                                 data_or_null(residual),
+                                 aril_cuda_data(y),
+                                 dtype,
+                                 act,
+                                 { aril_cuda_data(mean), stat },
+                                 { aril_cuda_data(aril_cuda_out(r, 2)), stat },
+                                 aril_cuda_param_of(r, 1),
+                                 aril_cuda_param_of(r, 2),
+                                 false,
+                                 0,
+                                 batches };
+        aril_cuda_each_channel(r, op, l);
+    });
+    return aril_cuda_launched(r);
+}
+
+/* ---- batch_norm_eval ---- */
+
+const char *aril_cuda_batch_norm_eval_prepare(const aril_run *r, aril_plan *plan)
+{
+    aril_order order = aril_cuda_channels_order(aril_cuda_in(r, 0));
+    plan->in[0].order = plan->in[5].order = plan->out[0].order = (uint8_t)order;
+    return nullptr;
+}
+
+/* in: x, weight?, bias?, mean, var, residual? */
+aril_status aril_cuda_batch_norm_eval_run(aril_run *r)
+{
+    const aril_tensor *t = aril_cuda_in(r, 0), *residual = aril_cuda_in(r, 5);
+    aril_tensor *y = aril_cuda_out(r, 0);
+    aril_cuda_channels l = aril_cuda_channels_of(t);
+    int dtype = aril_cuda_host->dtype(t), act = (int)*aril_cuda_host->attr_i64(r, "activation");
+    double eps = *aril_cuda_host->attr_f64(r, "eps");
+    int lanes = aril_cuda_channels_lanes(l, address(t) | address(y) | address(residual), dtype);
+    aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
+        typedef decltype(unit) Unit;
+        normalizing<Unit> op = { aril_cuda_data(t),
+                                 data_or_null(residual),
+                                 aril_cuda_data(y),
+                                 dtype,
+                                 act,
+                                 aril_cuda_param_of(r, 3),
+                                 aril_cuda_param_of(r, 4),
+                                 aril_cuda_param_of(r, 1),
+                                 aril_cuda_param_of(r, 2),
+                                 true,
+                                 (typename Unit::C)eps,
+                                 nullptr };
+        aril_cuda_each_channel(r, op, l);
+    });
+    return aril_cuda_launched(r);
+}

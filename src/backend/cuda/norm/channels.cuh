@@ -1,0 +1,177 @@
+/* Tensors [N,C,...] with something per channel, contiguous or channels-last: their reductions over
+ * all but the channels, and kernels over all elements that keep what they need of a channel. */
+#ifndef ARIL_CUDA_NORM_CHANNELS_CUH
+#define ARIL_CUDA_NORM_CHANNELS_CUH
+
+#include "backend/cuda/norm/param.cuh"
+#include "backend/cuda/reduce/reduce.cuh"
+
+/* `last`: the channels are adjacent in memory. */
+struct aril_cuda_channels {
+    int64_t batch, c, inner; /* inner: positions */
+    bool last;
+};
+
+/* Whether t, [N,C,...], is stored as N, positions, C, and not also in row-major order. */
+bool aril_cuda_is_channels_last(const aril_tensor *t);
+/* For operands in the order that aril_cuda_channels_order asked for. */
+aril_cuda_channels aril_cuda_channels_of(const aril_tensor *x);
+
+/* In prepare: the order to ask for, that of x. */
+static inline aril_order aril_cuda_channels_order(const aril_tensor *x)
+{
+    return aril_cuda_is_channels_last(x) ? ARIL_ORDER_CHANNELS_LAST : ARIL_ORDER_CONTIGUOUS;
+}
+
+/* The reduction of each channel, in units of `lanes` elements where possible; `bases` is the
+ * bitwise or of the addresses of all operands. */
+aril_cuda_reduction aril_cuda_channels_reduction(const aril_cuda_channels &l, uintptr_t bases,
+                                                 int size, int lanes);
+
+/* How many elements a unit has, given the addresses of all operands. */
+int aril_cuda_channels_lanes(const aril_cuda_channels &l, uintptr_t bases, int dtype);
+
+/* Bytes for partial results of `acc` bytes, wherever the operands will be. */
+size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc);
+
+/* ---- units of elements ---- */
+
+/* Reads and writes `lanes` elements of type S, or one of a dtype known when the kernel runs. */
+template <typename C_, typename S, int N> struct aril_cuda_unit_typed {
+    typedef C_ C;
+    typedef aril_cuda_vector<S, N> raw;
+    enum { lanes = N };
+    static __device__ __forceinline__ raw load(const void *p, int64_t at, int)
+    {
+        return *reinterpret_cast<const raw *>(static_cast<const S *>(p) + at);
+    }
+    static __device__ __forceinline__ C get(const raw &v, int l) { return aril_cuda_to<C>(v.at[l]); }
+    static __device__ __forceinline__ void store(void *p, int64_t at, int, const C (&x)[N])
+    {
+        raw v;
+#pragma unroll
+        for (int l = 0; l < N; l++) v.at[l] = aril_cuda_from<S>(x[l]);
+        *reinterpret_cast<raw *>(static_cast<S *>(p) + at) = v;
+    }
+};
+template <typename C_> struct aril_cuda_unit_dynamic {
+    typedef C_ C;
+    typedef C_ raw;
+    enum { lanes = 1 };
+    static __device__ __forceinline__ raw load(const void *p, int64_t at, int dtype)
+    {
+        return aril_cuda_load<C>(p, at, dtype);
+    }
+    static __device__ __forceinline__ C get(const raw &v, int) { return v; }
+    static __device__ __forceinline__ void store(void *p, int64_t at, int dtype, const C (&x)[1])
+    {
+        aril_cuda_store<C>(p, at, dtype, x[0]);
+    }
+};
+
+/* Runs `f(unit)` with the unit of a dtype. */
+template <typename F> static inline void aril_cuda_with_unit(int dtype, int lanes, F &&f)
+{
+    if (lanes > 1 && dtype == ARIL_F32)
+        f(aril_cuda_unit_typed<float, float, 4>());
+    else if (lanes > 1 && dtype == ARIL_BF16)
+        f(aril_cuda_unit_typed<float, aril_cuda_bf16, 8>());
+    else if (lanes > 1)
+        f(aril_cuda_unit_typed<float, aril_cuda_f16, 8>());
+    else if (dtype == ARIL_F64)
+        f(aril_cuda_unit_dynamic<double>());
+    else
+        f(aril_cuda_unit_dynamic<float>());
+}
+
+/* ---- all elements ---- */
+
+/* An op is a struct, passed by value, with
+ *     unit                      as above
+ *     coef                      what it needs of a channel: coef coefs(c)
+ *     raw load(at)              reads what it needs at offset `at`
+ *     void store(at, raw, const coef (&k)[N])       N: lanes, or 1 where they share a channel
+ *     void once()               called by one thread */
+template <typename Op, int Unroll>
+static __global__ void __launch_bounds__(256)
+    aril_cuda_each_last(const __grid_constant__ Op op, int64_t units, int64_t across)
+{
+    const int lanes = Op::unit::lanes;
+    int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t by = (int64_t)gridDim.x * blockDim.x; /* a multiple of `across` */
+    if (u == 0) op.once();
+    if (u >= units) return;
+    typename Op::coef k[lanes];
+#pragma unroll
+    for (int l = 0; l < lanes; l++) k[l] = op.coefs(u % across * lanes + l);
+    for (; u < units; u += Unroll * by) {
+        typename Op::raw v[Unroll];
+#pragma unroll
+        for (int i = 0; i < Unroll; i++)
+            if (u + i * by < units) v[i] = op.load((u + i * by) * lanes);
+#pragma unroll
+        for (int i = 0; i < Unroll; i++)
+            if (u + i * by < units) op.store((u + i * by) * lanes, v[i], k);
+    }
+}
+
+template <typename Op>
+static __global__ void __launch_bounds__(256)
+    aril_cuda_each_plane(const __grid_constant__ Op op, int64_t units, int64_t inner,
+                         int64_t channels, aril_cuda_divisor by_inner,
+                         aril_cuda_divisor by_channels)
+{
+    const int lanes = Op::unit::lanes;
+    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t by = (int64_t)gridDim.x * blockDim.x;
+    if (first == 0) op.once();
+    for (int64_t u = first; u < units; u += by) {
+        typename Op::raw v = op.load(u * lanes);
+        int64_t c;
+        if (units <= INT32_MAX) {
+            uint32_t rest, plane = by_inner.divide((uint32_t)u);
+            by_channels.split(plane, &rest);
+            c = rest;
+        } else {
+            c = u / inner % channels;
+        }
+        typename Op::coef k[1] = { op.coefs(c) };
+        op.store(u * lanes, v, k);
+    }
+}
+
+static inline int64_t aril_cuda_gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+/* Launches over all elements; without any, nothing is launched, once() included. */
+template <typename Op>
+static void aril_cuda_each_channel(const aril_run *r, const Op &op, const aril_cuda_channels &l)
+{
+    const int lanes = Op::unit::lanes, unroll = 4;
+    int64_t numel = l.batch * l.c * l.inner, units = numel / lanes;
+    cudaStream_t stream = aril_cuda_stream(r);
+    if (numel == 0) return;
+    if (l.last) {
+        int64_t across = l.c / lanes, threads = across <= 256 ? across * (256 / across) : 256;
+        int64_t even = across / aril_cuda_gcd(across, threads); /* blocks in a multiple of this */
+        int64_t blocks = aril_cuda_blocks(r, units, threads * unroll, 2);
+        blocks = (blocks + even - 1) / even * even;
+        aril_cuda_each_last<Op, unroll>
+            <<<(unsigned)blocks, (unsigned)threads, 0, stream>>>(op, units, across);
+    } else {
+        int64_t inner = l.inner / lanes;
+        bool narrow = units <= INT32_MAX;
+        aril_cuda_each_plane<Op><<<aril_cuda_blocks(r, units, 256), 256, 0, stream>>>(
+            op, units, inner, l.c, aril_cuda_divisor_of(narrow ? inner : 1),
+            aril_cuda_divisor_of(narrow ? l.c : 1));
+    }
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* softmax, log_softmax and their gradients along one axis. */
+#include "backend/cuda/norm/row.cuh"
+#include "backend/cuda/norm/rows.cuh"
+
+/* Lines of n elements that are `step` apart in contiguous tensors. */
+struct lines {
+    int64_t count, n, step;
+
+    __device__ __forceinline__ int64_t begin(int64_t line) const
+    {
+        return step == 1 ? line * n : line / step * step * n + line % step;
+    }
+};
+
+static lines lines_of(const aril_run *r)
+{
+    const aril_tensor *x = aril_cuda_in(r, 0);
+    int ndim = aril_cuda_host->ndim(x);
+    int64_t axis = *aril_cuda_host->attr_i64(r, "axis"), numel = aril_cuda_host->numel(x);
+    lines l = { numel, 1, 1 };
+    if (ndim == 0 || numel == 0) return l;
+    l.n = aril_cuda_host->dims(x)[axis];
+    for (int d = (int)axis + 1; d < ndim; d++) l.step *= aril_cuda_host->dims(x)[d];
+    l.count = numel / l.n;
+    return l;
+}
+
+/* ---- rows in registers ---- */
+
+template <typename S, int T, int Items>
+static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
+    softmax_row(const S *x, S *y, int64_t rows, int n, bool logarithm)
+{
+    int64_t row = aril_cuda_row_number<T>();
+    if (row >= rows) return; /* the same for all that share a row */
+    aril_cuda_row<S, T, Items> v;
+    v.load(x + row * n, n, -INFINITY);
+    float top = -INFINITY, sum = 0;
+    v.each([&](float e, int, int) { top = aril_cuda_largest<float>::of(top, e); });
+    top = aril_cuda_block_reduce<aril_cuda_largest, float>(top, -INFINITY);
+    if (logarithm) {
+        v.each([&](float &e, int, int) {
+            e -= top;
+            sum += expf(e);
+        });
+        float log_sum = logf(aril_cuda_block_sum(sum));
+        v.store(y + row * n, n, [&](float e, int, int) { return e - log_sum; });
+    } else {
+        v.each([&](float &e, int, int) {
+            e = expf(e - top);
+            sum += e;
+        });
+        float scale = 1 / aril_cuda_block_sum(sum);
+        v.store(y + row * n, n, [&](float e, int, int) { return e * scale; });
+    }
+}
+
+template <typename S, int T, int Items>
+static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
+    softmax_grad_row(const S *g, const S *y, S *dx, int64_t rows, int n, bool logarithm)
+{
+    int64_t row = aril_cuda_row_number<T>();
+    if (row >= rows) return;
+    aril_cuda_row<S, T, Items> a, b;
+    a.load(g + row * n, n, 0);
+    b.load(y + row * n, n, 0);
+    float sum = 0;
+    if (logarithm)
+        a.each([&](float e, int, int) { sum += e; });
+    else
+        a.each([&](float e, int j, int k) { sum += e * b.v[j][k]; });
+    sum = aril_cuda_block_sum(sum);
+    if (logarithm)
+        a.store(dx + row * n, n,
+                [&](float e, int j, int k) { return e - expf(b.v[j][k]) * sum; });
+    else
+        a.store(dx + row * n, n, [&](float e, int j, int k) { return b.v[j][k] * (e - sum); });
+}
+
+/* ---- any line ---- */
+
+/* A running maximum and the sum of exponentials relative to it. */
+template <typename C> struct exponents {
+    C top, sum;
+};
+template <typename E> struct merging {
+    static __device__ __forceinline__ E of(E a, E b)
+    {
+        if (a.top != a.top || b.top == a.top) return { a.top, a.sum + b.sum };
+        if (b.top != b.top) return b;
+        return a.top > b.top ? E{ a.top, a.sum + b.sum * exp(b.top - a.top) }
+                             : E{ b.top, b.sum + a.sum * exp(a.top - b.top) };
+    }
+};
+
+/* A block handles a line, or (`Alone`) each thread one: neighbouring lines are adjacent. */
+template <typename C, bool Alone>
+static __global__ void softmax_line(const void *x, void *y, int dtype, lines l, bool logarithm)
+{
+    typedef exponents<C> E;
+    int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
+    if (line >= l.count) return;
+    int64_t begin = l.begin(line), first = Alone ? 0 : threadIdx.x, by = Alone ? 1 : blockDim.x;
+    E all = { -(C)INFINITY, 0 };
+    for (int64_t i = first; i < l.n; i += by)
+        all = merging<E>::of(all, { aril_cuda_load<C>(x, begin + i * l.step, dtype), 1 });
+    if (!Alone) all = aril_cuda_block_reduce<merging, E>(all, { -(C)INFINITY, 0 });
+    if (isinf(all.top)) all.sum = NAN; /* the difference of infinities */
+    C log_sum = log(all.sum), scale = 1 / all.sum;
+    for (int64_t i = first; i < l.n; i += by) {
+        C e = aril_cuda_load<C>(x, begin + i * l.step, dtype) - all.top;
+        aril_cuda_store<C>(y, begin + i * l.step, dtype, logarithm ? e - log_sum : exp(e) * scale);
+    }
+}
+
+template <typename C, bool Alone>
+static __global__ void softmax_grad_line(const void *g, const void *y, void *dx, int dtype, lines l,
+                                         bool logarithm)
+{
+    int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
+    if (line >= l.count) return;
+    int64_t begin = l.begin(line), first = Alone ? 0 : threadIdx.x, by = Alone ? 1 : blockDim.x;
+    C sum = 0;
+    for (int64_t i = first; i < l.n; i += by) {
+        C e = aril_cuda_load<C>(g, begin + i * l.step, dtype);
+        sum += logarithm ? e : e * aril_cuda_load<C>(y, begin + i * l.step, dtype);
+    }
+    if (!Alone) sum = aril_cuda_block_sum(sum);
+    for (int64_t i = first; i < l.n; i += by) {
+        C e = aril_cuda_load<C>(g, begin + i * l.step, dtype);
+        C v = aril_cuda_load<C>(y, begin + i * l.step, dtype);
+        aril_cuda_store<C>(dx, begin + i * l.step, dtype,
+                           logarithm ? e - exp(v) * sum : v * (e - sum));
+    }
+}
+
+/* ---- runs ---- */
+
+/* Threads for a line of n elements. */
+static unsigned threads_for(int64_t n)
+{
+    return n <= 64 ? 32 : n <= 512 ? 128 : n <= 4096 ? 256 : 1024;
+}
+
+static bool is_alone(const lines &l)
+{
+    return l.step >= 32 || (l.n <= 4 && l.count > 4096);
+}
+
+static aril_status run_softmax(aril_run *r, bool logarithm)
+{
+    lines l = lines_of(r);
+    const aril_tensor *t = aril_cuda_in(r, 0);
+    int dtype = aril_cuda_host->dtype(t);
+    if (aril_cuda_host->numel(t) == 0) return ARIL_OK;
+    const void *x = aril_cuda_data(t);
+    void *y = aril_cuda_data(aril_cuda_out(r, 0));
+    cudaStream_t stream = aril_cuda_stream(r);
+    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST, x, y)) {
+        ARIL_CUDA_SWITCH_SINGLE(
+            dtype, S,
+            ARIL_CUDA_ROW_SHAPE(
+                l.n, 32,
+                softmax_row<S, T, ITEMS>
+                <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, stream>>>(
+                    (const S *)x, (S *)y, l.count, (int)l.n, logarithm)));
+    } else if (is_alone(l)) {
+        unsigned blocks = (unsigned)((l.count + 127) / 128);
+        if (dtype == ARIL_F64)
+            softmax_line<double, true><<<blocks, 128, 0, stream>>>(x, y, dtype, l, logarithm);
+        else
+            softmax_line<float, true><<<blocks, 128, 0, stream>>>(x, y, dtype, l, logarithm);
+    } else {
+        unsigned threads = threads_for(l.n);
+        if (dtype == ARIL_F64)
+            softmax_line<double, false>
+                <<<(unsigned)l.count, threads, 0, stream>>>(x, y, dtype, l, logarithm);
+        else
+            softmax_line<float, false>
+                <<<(unsigned)l.count, threads, 0, stream>>>(x, y, dtype, l, logarithm);
+    }
+    return aril_cuda_launched(r);
+}
+
+static aril_status run_grad(aril_run *r, bool logarithm)
+{
+    lines l = lines_of(r);
+    const aril_tensor *t = aril_cuda_in(r, 0);
+    int dtype = aril_cuda_host->dtype(t);
+    if (aril_cuda_host->numel(t) == 0) return ARIL_OK;
+    const void *g = aril_cuda_data(t), *y = aril_cuda_data(aril_cuda_in(r, 1));
+    void *dx = aril_cuda_data(aril_cuda_out(r, 0));
+    cudaStream_t stream = aril_cuda_stream(r);
+    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST_OF_TWO, g, y, dx)) {
+        ARIL_CUDA_SWITCH_SINGLE(
+            dtype, S,
+            ARIL_CUDA_ROW_SHAPE(
+                l.n, 16,
+                softmax_grad_row<S, T, ITEMS>
+                <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, stream>>>(
+                    (const S *)g, (const S *)y, (S *)dx, l.count, (int)l.n, logarithm)));
+    } else if (is_alone(l)) {
+        unsigned blocks = (unsigned)((l.count + 127) / 128);
+        if (dtype == ARIL_F64)
+            softmax_grad_line<double, true>
+                <<<blocks, 128, 0, stream>>>(g, y, dx, dtype, l, logarithm);
+        else
+            softmax_grad_line<float, true>
+                <<<blocks, 128, 0, stream>>>(g, y, dx, dtype, l, logarithm);
+    } else {
+        unsigned threads = threads_for(l.n);
+        if (dtype == ARIL_F64)
+            softmax_grad_line<double, false>
+                <<<(unsigned)l.count, threads, 0, stream>>>(g, y, dx, dtype, l, logarithm);
+        else
+            softmax_grad_line<float, false>
+                <<<(unsigned)l.count, threads, 0, stream>>>(g, y, dx, dtype, l, logarithm);
+    }
+    return aril_cuda_launched(r);
+}
+
+aril_status aril_cuda_softmax_run(aril_run *r)
+{
+    return run_softmax(r, false);
+}
+aril_status aril_cuda_log_softmax_run(aril_run *r)
+{
+    return run_softmax(r, true);
+}
+aril_status aril_cuda_softmax_grad_run(aril_run *r)
+{
+    return run_grad(r, false);
+}
+aril_status aril_cuda_log_softmax_grad_run(aril_run *r)
+{
+    return run_grad(r, true);
+}

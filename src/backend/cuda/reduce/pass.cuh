@@ -1,0 +1,222 @@
+/* The kernel that all reductions share. An op is a struct, passed by value, with
+ *
+ *     acc                       a partial result: plain data, a multiple of 4 bytes
+ *     raw, lanes                what one read gets: `lanes` elements
+ *     mine                      what a thread keeps for its results, from begin()
+ *     raw load(at, k)           reads the unit at offset `at` of x, the k-th of its result
+ *     mine begin(i)             i: the result (the first one of the unit, across results)
+ *     acc neutral()
+ *     void add(acc (&a)[lanes], const raw (&v)[UNROLL], n, k, step, mine)
+ *                               adds v[0..n), which are the units k, k + step ...
+ *     acc combine(a, b)
+ *     void finish(i, x, out0, out1, acc)      stores result i; offsets of its operands
+ *
+ * Partial results combine in trees whose shape depends on sizes alone. */
+#ifndef ARIL_CUDA_REDUCE_PASS_CUH
+#define ARIL_CUDA_REDUCE_PASS_CUH
+
+#include "backend/cuda/block.cuh"
+#include "backend/cuda/dtype.cuh"
+#include "backend/cuda/reduce/layout.cuh"
+
+/* Reads elements of one type, several at once. */
+template <typename C_, typename S, int N> struct aril_cuda_typed {
+    typedef C_ C;
+    typedef aril_cuda_vector<S, N> raw;
+    enum { lanes = N };
+    const S *base;
+
+    __device__ __forceinline__ raw load(int64_t at) const
+    {
+        return *reinterpret_cast<const raw *>(base + at);
+    }
+    static __device__ __forceinline__ C get(const raw &v, int l) { return aril_cuda_to<C>(v.at[l]); }
+};
+
+/* Reads elements of a dtype known when the kernel runs. */
+template <typename C_> struct aril_cuda_dynamic {
+    typedef C_ C;
+    typedef C_ raw;
+    enum { lanes = 1 };
+    const void *base;
+    int dtype;
+
+    __device__ __forceinline__ raw load(int64_t at) const
+    {
+        return aril_cuda_load<C>(base, at, dtype);
+    }
+    static __device__ __forceinline__ C get(const raw &v, int) { return v; }
+};
+
+/* The results of a thread group, combined along x or along y of the block; valid in the threads
+ * with x or y 0. */
+template <typename Op>
+static __device__ __forceinline__ typename Op::acc aril_cuda_reduce_row(const Op &op,
+                                                                        typename Op::acc a,
+                                                                        int width)
+{
+    typedef typename Op::acc acc;
+    __shared__ alignas(8) unsigned char memory[ARIL_CUDA_REDUCE_THREADS / 32 * sizeof(acc)];
+    acc *part = reinterpret_cast<acc *>(memory);
+#pragma unroll
+    for (int mask = 1; mask < 32; mask *= 2) {
+        acc other = aril_cuda_swap(a, mask);
+        if (mask < width) a = (threadIdx.x & mask) ? op.combine(other, a) : op.combine(a, other);
+    }
+    if (width <= 32) return a;
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = a;
+    __syncthreads();
+    for (int w = 1; w < ARIL_CUDA_REDUCE_THREADS / 32 && threadIdx.x == 0; w++)
+        a = op.combine(a, part[w]);
+    return a;
+}
+
+template <typename Op>
+static __device__ __forceinline__ void aril_cuda_reduce_column(const Op &op,
+                                                               typename Op::acc (&a)[Op::lanes],
+                                                               int width)
+{
+    typedef typename Op::acc acc;
+    const int threads = ARIL_CUDA_REDUCE_THREADS;
+    __shared__ alignas(8) unsigned char memory[Op::lanes * threads * sizeof(acc)];
+    acc *part = reinterpret_cast<acc *>(memory);
+    for (int far = threads / 2; far >= width; far /= 2) {
+        if ((int)threadIdx.x >= far && (int)threadIdx.x < 2 * far) {
+#pragma unroll
+            for (int l = 0; l < Op::lanes; l++) part[l * threads + threadIdx.x] = a[l];
+        }
+        __syncthreads();
+        if ((int)threadIdx.x < far) {
+#pragma unroll
+            for (int l = 0; l < Op::lanes; l++)
+                a[l] = op.combine(a[l], part[l * threads + threadIdx.x + far]);
+        }
+    }
+}
+
+/* Partial results [result][split], or, with one split, the results. */
+template <typename Op, bool Row>
+static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
+    aril_cuda_reduce_pass(const __grid_constant__ Op op,
+                          const __grid_constant__ aril_cuda_reduction r,
+                          typename Op::acc *partial)
+{
+    typedef typename Op::acc acc;
+    const int lanes = Op::lanes, unroll = ARIL_CUDA_REDUCE_UNROLL;
+    const int width = 1 << r.shift, height = ARIL_CUDA_REDUCE_THREADS >> r.shift;
+    const int x = threadIdx.x & (width - 1), y = threadIdx.x >> r.shift;
+    const int64_t i = Row ? (int64_t)blockIdx.x * height + y : (int64_t)blockIdx.x * width + x;
+    const int step = Row ? width : height;
+    acc a[lanes];
+    int64_t at[ARIL_CUDA_AXES_OPERANDS] = {};
+#pragma unroll
+    for (int l = 0; l < lanes; l++) a[l] = op.neutral();
+    if (i < r.kept.count) {
+        int64_t from = (int64_t)blockIdx.y * r.chunk, to = from + r.chunk;
+        if (to > r.red.count) to = r.red.count;
+        r.kept.offsets(i, at);
+        typename Op::mine mine = op.begin(Row ? i : i * lanes);
+        for (int64_t k = from + (Row ? x : y); k < to; k += unroll * step) {
+            typename Op::raw v[unroll];
+            int n = 0;
+#pragma unroll
+            for (int u = 0; u < unroll; u++)
+                if (k + u * step < to) {
+                    v[u] = op.load(at[0] + r.red.offset(k + u * step), k + u * step);
+                    n = u + 1;
+                }
+            op.add(a, v, n, k, step, mine);
+        }
+    }
+    if (Row) {
+#pragma unroll
+        for (int l = 1; l < lanes; l++) a[0] = op.combine(a[0], a[l]);
+        a[0] = aril_cuda_reduce_row(op, a[0], width);
+        if (x != 0 || i >= r.kept.count) return;
+        if (partial)
+            partial[i * r.splits + blockIdx.y] = a[0];
+        else
+            op.finish(i, at[0], at[1], at[2], a[0]);
+    } else {
+        aril_cuda_reduce_column(op, a, width);
+        if (y != 0 || i >= r.kept.count) return;
+#pragma unroll
+        for (int l = 0; l < lanes; l++) {
+            if (partial)
+                partial[(i * lanes + l) * r.splits + blockIdx.y] = a[l];
+            else
+                op.finish(i * lanes + l, at[0] + l * r.lane[0], at[1] + l * r.lane[1],
+                          at[2] + l * r.lane[2], a[l]);
+        }
+    }
+}
+
+/* A warp combines `splits` partial results; every lane gets the result. */
+template <typename Op>
+static __device__ __forceinline__ typename Op::acc
+aril_cuda_reduce_splits(const Op &op, const typename Op::acc *partial, int splits)
+{
+    typename Op::acc a = op.neutral();
+    int lane = threadIdx.x % 32;
+    for (int s = lane; s < splits; s += 32) a = op.combine(a, partial[s]);
+#pragma unroll
+    for (int mask = 1; mask < 32; mask *= 2) {
+        typename Op::acc other = aril_cuda_swap(a, mask);
+        a = (lane & mask) ? op.combine(other, a) : op.combine(a, other);
+    }
+    return a;
+}
+
+template <typename Op>
+static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
+    aril_cuda_reduce_finish(const __grid_constant__ Op op,
+                            const __grid_constant__ aril_cuda_reduction r,
+                            const typename Op::acc *partial)
+{
+    int64_t i = (int64_t)blockIdx.x * (ARIL_CUDA_REDUCE_THREADS / 32) + threadIdx.x / 32;
+    if (i >= r.results) return; /* the same for all lanes */
+    typename Op::acc a = aril_cuda_reduce_splits(op, partial + i * r.splits, r.splits);
+    if (threadIdx.x % 32) return;
+    int across = r.by_row ? 1 : Op::lanes, lane = (int)(i % across);
+    int64_t at[ARIL_CUDA_AXES_OPERANDS];
+    r.kept.offsets(i / across, at);
+    op.finish(i, at[0] + lane * r.lane[0], at[1] + lane * r.lane[1], at[2] + lane * r.lane[2], a);
+}
+
+/* Bytes for the partial results of a reduction that was cut. */
+static inline size_t aril_cuda_reduce_bytes(const aril_cuda_reduction &r, size_t acc)
+{
+    return r.splits > 1 ? (size_t)r.results * (size_t)r.splits * acc : 0;
+}
+
+/* Launches the first pass alone; `partial` gets [results][splits]. */
+template <typename Op>
+static void aril_cuda_reduce_partial(cudaStream_t stream, const Op &op,
+                                     const aril_cuda_reduction &r, typename Op::acc *partial)
+{
+    int64_t width = (int64_t)1 << r.shift;
+    int64_t per_block = r.by_row ? ARIL_CUDA_REDUCE_THREADS / width : width;
+    dim3 grid((unsigned)((r.kept.count + per_block - 1) / per_block), (unsigned)r.splits);
+    if (r.kept.count == 0) return;
+    if (r.by_row)
+        aril_cuda_reduce_pass<Op, true>
+            <<<grid, ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
+    else
+        aril_cuda_reduce_pass<Op, false>
+            <<<grid, ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
+}
+
+/* Launches the reduction: one pass or two. `workspace`: aril_cuda_reduce_bytes. */
+template <typename Op>
+static void aril_cuda_reduce_launch(cudaStream_t stream, const Op &op, const aril_cuda_reduction &r,
+                                    void *workspace)
+{
+    typename Op::acc *partial = r.splits > 1 ? (typename Op::acc *)workspace : nullptr;
+    aril_cuda_reduce_partial(stream, op, r, partial);
+    if (!partial || r.results == 0) return;
+    const int each = ARIL_CUDA_REDUCE_THREADS / 32;
+    aril_cuda_reduce_finish<Op><<<(unsigned)((r.results + each - 1) / each),
+                                  ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* Means and sums of squared differences from the mean: chunks of elements, merged by the formula of
+ * Chan, Golub and LeVeque, which does not cancel. */
+#ifndef ARIL_CUDA_REDUCE_STATS_CUH
+#define ARIL_CUDA_REDUCE_STATS_CUH
+
+#include "backend/cuda/reduce/pass.cuh"
+
+template <typename C> struct aril_cuda_moments {
+    C n, mean, squares;
+};
+
+template <typename C>
+static __device__ __forceinline__ aril_cuda_moments<C>
+aril_cuda_moments_merge(aril_cuda_moments<C> a, aril_cuda_moments<C> b)
+{
+    if (b.n == 0) return a;
+    if (a.n == 0) return b;
+    C n = a.n + b.n, f = b.n / n, d = b.mean - a.mean;
+    return { n, a.mean + d * f, a.squares + b.squares + d * d * a.n * f };
+}
+
+/* Adds m units of v to the moments of each lane, all of which have the same count. */
+template <typename Reader, int N, int Unroll>
+static __device__ __forceinline__ void
+aril_cuda_moments_add(aril_cuda_moments<typename Reader::C> (&a)[N],
+                      const typename Reader::raw (&v)[Unroll], int m)
+{
+    typedef typename Reader::C C;
+    C old = a[0].n, n = old + (C)m, f = (C)m / n, one = C(1) / (C)m;
+#pragma unroll
+    for (int l = 0; l < N; l++) {
+        C sum = 0, squares = 0;
+#pragma unroll
+        for (int u = 0; u < Unroll; u++)
+            if (u < m) sum += Reader::get(v[u], l);
+        C mean = sum * one;
+#pragma unroll
+        for (int u = 0; u < Unroll; u++)
+            if (u < m) {
+                C d = Reader::get(v[u], l) - mean;
+                squares += d * d;
+            }
+        C d = mean - a[l].mean;
+        a[l].mean += d * f;
+        a[l].squares += squares + d * d * old * f;
+        a[l].n = n;
+    }
+}
+
+#endif
