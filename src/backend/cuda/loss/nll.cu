@@ -354,11 +354,12 @@ static __global__ void cross_entropy_grads(rows w, incoming<C> in, const S *x, S
         return;
     }
     found<C> f = find_row<C, S, Alone>(w, row);
-    C e = (C)w.smoothing / (C)w.classes, lse = log_of(f.e), k = in.at(i);
+    C e = (C)w.smoothing / (C)w.classes, k = in.at(i);
+    C top = isinf(f.e.top) ? (C)NAN : f.e.top, scale = 1 / f.e.sum; /* exact for large scores */
     C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * f.weights;
     for (int64_t c = first; c < w.classes; c += by) {
         C share = (c == y ? hit : C(0)) + (e != 0 ? e * w.weight.at<C>(c, 1) : C(0));
-        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - lse);
+        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - top) * scale;
         to[c * w.inner] = aril_cuda_from<S>(k * (all * p - share));
     }
 }

@@ -394,7 +394,8 @@ aril_status aril_cuda_update_run(aril_run *r)
 /* ---- update_norms ---- */
 
 /* A block per parameter: the roots of the sums of its blocks, from `first` on. */
-static __global__ void finish_norms(const double *sums, const int64_t *first, double *out)
+static __global__ void finish_norms(const double *sums, const int64_t *first, double *out,
+                                    int64_t row, int64_t column)
 {
     const double *from = sums + 2 * first[blockIdx.x], *end = sums + 2 * first[blockIdx.x + 1];
     double of_p = 0, of_d = 0;
@@ -405,8 +406,8 @@ static __global__ void finish_norms(const double *sums, const int64_t *first, do
     of_p = aril_cuda_block_sum(of_p);
     of_d = aril_cuda_block_sum(of_d);
     if (threadIdx.x == 0) {
-        out[2 * blockIdx.x] = sqrt(of_p);
-        out[2 * blockIdx.x + 1] = sqrt(of_d);
+        out[blockIdx.x * row] = sqrt(of_p);
+        out[blockIdx.x * row + column] = sqrt(of_d);
     }
 }
 
@@ -440,7 +441,8 @@ size_t aril_cuda_update_norms_bytes(const aril_run *r)
     int64_t blocks = 0;
     for (int i = 0; i < n; i++) blocks += norm_blocks(r, i);
     return constants_bytes(r, sources_of(r, true), ARIL__NORMS_FIXED) +
-           numbers_bytes(r, ARIL__NORMS_FIXED) + rounded((size_t)(n + 1) * sizeof(int64_t)) + (size_t)blocks * 2 * sizeof(double);
+           numbers_bytes(r, ARIL__NORMS_FIXED) + rounded((size_t)(n + 1) * sizeof(int64_t)) +
+           (size_t)blocks * 2 * sizeof(double);
 }
 
 static aril_status send_starts(aril_run *r, int n, int64_t *to)
@@ -484,6 +486,8 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     if (status == ARIL_OK) status = send_starts(r, n, starts);
     if (status == ARIL_OK) status = run_items(&p, ARIL__NORMS_FIXED, scalar_slots_of(rule));
     if (status < 0) return status;
-    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(sums, starts, out);
+    const int64_t *stride = aril_cuda_host->strides(aril_cuda_out(r, 0));
+    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(sums, starts, out, stride[0],
+                                                               stride[1]);
     return aril_cuda_launched(r);
 }

@@ -286,8 +286,11 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     q->type = aril_cuda_host->type(r);
     q->d = aril_cuda_conv_of(r, role, q->transposed);
     q->spatial = q->d.spatial < 2 ? 2 : q->d.spatial;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         if (!end_of(q->d, i, &q->end[i])) return "negative padding";
+        /* cuDNN takes it, but some engines then give wrong gradients of the weights. */
+        if (role != ARIL_CUDA_CONV_Y && q->end[i] != q->d.begin[i]) return "asymmetric padding";
+    }
     choose_orders(r, q, plan);
     make_variant(q, 0, MOST_WORKSPACE);
     if (!q->at[0].plan.plan) return "cuDNN has no deterministic engine";

@@ -72,6 +72,7 @@ static bool is_allowed(const aril_cuda_dnn *lib, cudnnBackendDescriptor_t config
         case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: allowed = false; break;
+        case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: /* of f32: in TF32 */
         case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: allowed = !rules->keep_f32; break;
         default: break;
         }
