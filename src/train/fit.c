@@ -230,8 +230,8 @@ static aril_status one_batch(aril_fit *f, const aril_batch *b)
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
 
-/* Waits for the device. Fails if work queued since the fit began has failed, also if only a callback
- * was told so and went on: the weights are not what they should be. */
+/* Waits for the device. Fails if work queued since the fit began has failed, also if only a
+ * callback was told so and went on: the weights are not what they should be. */
 static aril_status finish_work(const aril_fit *f)
 {
     aril_status status = aril_synchronize(f->model->device);

@@ -88,8 +88,8 @@ bool aril__formula_may_fail(const aril__op *op);
 aril_tensor *aril__program_eval(const aril__formula_code *p,
                                 aril_tensor *const var[ARIL__VAR_COUNT], const double *params);
 
-/* Marks a value that was computed from host numbers alone, whose flags are given, as one: so it joins
- * tensors of any device too. */
+/* Marks a value that was computed from host numbers alone, whose flags are given, as one: so it
+ * joins tensors of any device too. */
 aril_tensor *aril__as_number(aril_tensor *y, unsigned flags);
 
 /* Parses any formula text: for tests. Free with aril__program_free. NULL when malformed. */
