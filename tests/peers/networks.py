@@ -74,7 +74,7 @@ def gpt2():
 
 
 CASES = {name: getattr(models, name) for name in (
-    "alexnet vgg11 vgg13_bn vgg16 vgg19_bn resnet18 resnet34 resnet50 resnet101 resnet152 densenet121 densenet161 densenet169 "
+    "alexnet vgg11 vgg13 vgg13_bn vgg16 vgg19_bn resnet18 resnet34 resnet50 resnet101 resnet152 densenet121 densenet161 densenet169 "
     "densenet201 squeezenet1_0 squeezenet1_1 mobilenet_v2").split()}
 CASES["googlenet"] = lambda: models.googlenet(aux_logits=False, init_weights=True)
 CASES["resnet200"], CASES["gpt2"] = resnet200, gpt2
