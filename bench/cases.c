@@ -286,10 +286,12 @@ static bool add_call(reader *r, bench_case *c, const words *w)
     return true;
 }
 
-static bool read_dtype(reader *r, const words *w, aril_dtype *to)
+static bool read_dtype(reader *r, const words *w, bench_case *c)
 {
-    *to = is(w, 1, "bf16") ? ARIL_BF16 : ARIL_F32;
-    if (!is(w, 1, "bf16") && !is(w, 1, "f32")) return fail(r, "dtype must be f32 or bf16");
+    c->tf32 = is(w, 1, "tf32");
+    c->dtype = is(w, 1, "bf16") ? ARIL_BF16 : ARIL_F32;
+    if (!is(w, 1, "bf16") && !is(w, 1, "f32") && !c->tf32)
+        return fail(r, "dtype must be f32, tf32 or bf16");
     return no_more(r, w, 2);
 }
 
@@ -309,7 +311,7 @@ static bool case_line(reader *r, bench_case *c, const words *w, const char *rest
         if (w->n < 2) return fail(r, "task needs a name");
         return set_name(r, c->task, w, 1) && no_more(r, w, 2);
     }
-    if (is(w, 0, "dtype")) return read_dtype(r, w, &c->dtype);
+    if (is(w, 0, "dtype")) return read_dtype(r, w, c);
     if (is(w, 0, "want")) return number(r, w, 1, &c->want) && no_more(r, w, 2);
     if (is(w, 0, "sgd")) return number(r, w, 1, &c->sgd) && no_more(r, w, 2);
     if (is(w, 0, "priority")) {

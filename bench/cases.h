@@ -95,6 +95,7 @@ typedef struct bench_case {
     bool infer, modules;
     char task[BENCH_NAME]; /* empty: none */
     aril_dtype dtype;
+    bool tf32; /* f32, with products in TF32 */
     int n_slots, n_calls;
     bench_slot slot[BENCH_SLOTS];
     bench_call call[BENCH_SLOTS];

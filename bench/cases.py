@@ -237,8 +237,8 @@ class Reader:
             self.no_more(words, 2)
             case.task = words[1]
         elif words[0] == "dtype":
-            if words[1:] not in (["f32"], ["bf16"]):
-                self.fail("dtype must be f32 or bf16")
+            if words[1:] not in (["f32"], ["tf32"], ["bf16"]):
+                self.fail("dtype must be f32, tf32 or bf16")
             case.dtype = words[1]
         elif words[0] == "backward":
             if len(words) != 2 or words[1] not in case.names():

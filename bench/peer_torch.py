@@ -11,7 +11,7 @@ from torch import nn
 
 import peer
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
 # What each operation is in Python; {0} {1} {2} are its tensors, {n} its number.
 SOURCE = {
@@ -201,6 +201,7 @@ class Program:
         self, read, case, device, order="contiguous", optimizer="fused", loop=False, compiled=False, small=False
     ):
         self.case, self.device, maker = case, device, peer.Maker()
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.dtype == "tf32"
         dtype, self.params = DTYPES[case.dtype], []
         scope = {"torch": torch, "F": F}
         last = {"channels-last": torch.channels_last, "contiguous": torch.contiguous_format}[order]

@@ -145,6 +145,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool
         .at = c,
         .maker = { .dtype = c->dtype, .device = device, .infer = c->infer, .still = compare }
     };
+    aril_allow_tf32(c->tf32);
     if (c->task[0] && !aril_device_equal(device, aril_cpu())) {
         aril_fail(ARIL_ERR_UNSUPPORTED, "%s runs on the CPU only", c->name);
         return false;

@@ -228,6 +228,9 @@ typedef struct aril_host {
      * for other ops. a, b, c are the inputs, p0, p1, p2 the elements of the attribute "p"; in a
      * gradient op the inputs are g, a, b, c, y. docs/plugins.md lists the functions. */
     const char *(*formula)(const aril_run *r);
+    /* Whether products and convolutions of f32 may be computed in TF32 (aril_allow_tf32). Plans may
+     * depend on it: all are made anew when it changes. */
+    bool (*tf32_allowed)(void);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

@@ -299,6 +299,26 @@ void aril__plans_outdate(void)
     atomic_fetch_add(&table.generation, 1);
 }
 
+/* ---- TF32 ---- */
+
+static atomic_int tf32 = -1; /* -1: not asked for yet */
+
+bool aril_tf32_allowed(void)
+{
+    int allowed = atomic_load_explicit(&tf32, memory_order_relaxed);
+    if (aril__likely(allowed >= 0)) return allowed;
+    const char *value = getenv("ARIL_TF32");
+    int from_environment = value && value[0] && strcmp(value, "0") != 0;
+    if (atomic_compare_exchange_strong(&tf32, &allowed, from_environment)) return from_environment;
+    return allowed; /* another thread has set it */
+}
+
+void aril_allow_tf32(bool allow)
+{
+    atomic_store(&tf32, allow);
+    aril__plans_outdate();
+}
+
 void aril__plans_thread_end(aril__thread *th)
 {
     if (!th->plans) return;

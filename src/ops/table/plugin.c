@@ -214,7 +214,8 @@ static aril_host host = { .size = sizeof host,
                           .number = host_number,
                           .queue = host_queue,
                           .op = host_op,
-                          .formula = host_formula };
+                          .formula = host_formula,
+                          .tf32_allowed = aril_tf32_allowed };
 
 /* ---- loading ---- */
 

@@ -242,6 +242,20 @@ TEST(new_rows_are_tried)
     CHECK_INT(atomic_load(&prepared), before + 1);
 }
 
+TEST(plans_are_made_anew_when_tf32_is_allowed)
+{
+    start();
+    CHECK(!aril_tf32_allowed());
+    CHECK(is_right(8, 8, 0));
+    int before = atomic_load(&prepared);
+    aril_allow_tf32(true);
+    CHECK(aril_tf32_allowed());
+    CHECK(is_right(8, 8, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    aril_allow_tf32(false);
+    CHECK(!aril_tf32_allowed());
+}
+
 /* ---- the log ---- */
 
 /* The output of fn on stderr. */

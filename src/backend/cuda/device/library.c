@@ -11,8 +11,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards handles */
 
 bool aril_cuda_tf32(void)
 {
-    const char *value = getenv("ARIL_TF32");
-    return value && value[0] && strcmp(value, "0") != 0;
+    return aril_cuda_host->tf32_allowed();
 }
 
 /* A function of a library, as any function pointer. */

@@ -15,7 +15,7 @@
 
 ARIL_C_BEGIN
 
-/* TF32 products and convolutions of f32 were asked for (ARIL_TF32=1). */
+/* Products and convolutions of f32 may be computed in TF32. */
 bool aril_cuda_tf32(void);
 
 /* Versions and files of the libraries, or why they are missing: for descriptions. Opens them. */
