@@ -106,6 +106,54 @@ template <typename S> static __global__ void __launch_bounds__(ARIL_CUDA_THREADS
     }
 }
 
+/* The sum of one chain, given its links and the elements of its image, from the first position to
+ * the last. */
+template <typename S, typename C>
+static __device__ __forceinline__ C sum_of(int head, const int *next, const S *g)
+{
+    C sum = 0;
+    if (head < 0) return sum;
+    if (next[head] < 0) return aril_cuda_to<C>(g[head]);
+    for (int last = -1;;) {
+        int least = INT32_MAX;
+        for (int at = head; at >= 0; at = next[at])
+            if (at > last && at < least) least = at;
+        if (least == INT32_MAX) return sum;
+        sum += aril_cuda_to<C>(g[least]);
+        last = least;
+    }
+}
+
+/* The same for contiguous images, one per block at a time, with the chains in shared memory. */
+template <typename S>
+static __global__ void __launch_bounds__(512) add_in_block(job j, uint32_t images)
+{
+    typedef typename aril_cuda_type<S>::compute C;
+    extern __shared__ int shared[];
+    int *head = shared, *next = shared + j.area;
+    for (uint32_t image = blockIdx.x; image < images; image += gridDim.x) {
+        int64_t n = image / j.channels, c = image % j.channels;
+        const int64_t *indices = static_cast<const int64_t *>(j.indices.data) +
+                                 n * j.indices.stride[0] + c * j.indices.stride[1];
+        const S *g =
+            static_cast<const S *>(j.picked.data) + n * j.picked.stride[0] + c * j.picked.stride[1];
+        S *to = static_cast<S *>(j.whole.data) + n * j.whole.stride[0] + c * j.whole.stride[1];
+        for (uint32_t k = threadIdx.x; k < j.area; k += blockDim.x) head[k] = -1;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < j.positions; i += blockDim.x) {
+            int64_t k = indices[i];
+            if (k >= 0 && k < j.area)
+                next[i] = atomicExch(&head[k], (int)i);
+            else if (k != -1)
+                aril_cuda_fail(j.report, ARIL_CUDA_BAD_ELEMENT, k, j.area);
+        }
+        __syncthreads();
+        for (uint32_t k = threadIdx.x; k < j.area; k += blockDim.x)
+            to[k] = aril_cuda_from<S>(sum_of<S, C>(head[k], next, g));
+        __syncthreads();
+    }
+}
+
 /* Each element of the result takes that of the last position, or 0. */
 template <typename S> static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) take_last(job j)
 {
@@ -214,6 +262,48 @@ static void launch_sums(aril_run *r, const job &j, aril_dtype type)
         ARIL_CUDA_SWITCH_FLOAT(type, S, (add_chains<S><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j)));
 }
 
+/* Whether each image is contiguous by itself. */
+static bool is_packed(const aril_cuda_image &m)
+{
+    int64_t step = 1;
+    for (int d = 4; d >= 2; d--) {
+        if (m.dim[d] != 1 && m.stride[d] != step) return false;
+        step *= m.dim[d];
+    }
+    return true;
+}
+
+/* Chains fit in the shared memory of a block, of which two or more are resident. */
+static bool fits_in_block(const aril_run *r, const job &j)
+{
+    size_t bytes = ((size_t)j.area + j.positions) * sizeof(int);
+    return bytes <= aril_cuda_device_of(r)->shared_per_block / 2 && j.area >= 32 &&
+           is_packed(j.whole) && is_packed(j.picked) && is_packed(j.indices);
+}
+
+template <typename S> static aril_status launch_blocks(aril_run *r, const job &j, uint32_t images)
+{
+    size_t bytes = ((size_t)j.area + j.positions) * sizeof(int);
+    aril_status s = aril_cuda_allow_shared(r, add_in_block<S>, bytes);
+    if (s < 0) return s;
+    unsigned threads = j.area > 2048 ? 512 : 128, most = (unsigned)aril_cuda_sms(r) * 32;
+    unsigned blocks = images < most ? images : most;
+    add_in_block<S><<<blocks, threads, bytes, aril_cuda_stream(r)>>>(j, images);
+    return aril_cuda_launched(r);
+}
+
+static aril_status sum_in_blocks(aril_run *r, job j, aril_dtype type)
+{
+    int64_t images = j.whole.dim[0] * j.whole.dim[1];
+    aril_status s = ARIL_OK;
+    j.channels = (uint32_t)j.whole.dim[1];
+    if (images == 0) return ARIL_OK;
+    if (type == ARIL_I64) return launch_blocks<int64_t>(r, j, (uint32_t)images);
+    if (type == ARIL_U64) return launch_blocks<uint64_t>(r, j, (uint32_t)images);
+    ARIL_CUDA_SWITCH_FLOAT(type, S, s = launch_blocks<S>(r, j, (uint32_t)images));
+    return s;
+}
+
 /* Into the images of the result: sums, or the last of each. */
 static aril_status spread(aril_run *r, bool sums)
 {
@@ -231,6 +321,8 @@ static aril_status spread(aril_run *r, bool sums)
     all.head = static_cast<int *>(aril_cuda_host->workspace(r));
     if (all.area == 0) return ARIL_OK;
     if (all.positions) all.of_picked = aril_cuda_walk_of(all.picked, 1);
+    if (sums && all.whole.dim[0] * all.whole.dim[1] < ARIL_CUDA_MOST && fits_in_block(r, all))
+        return sum_in_blocks(r, all, type);
     int64_t each = (int64_t)all.area + (sums ? all.positions : 0);
     int64_t most = each > MOST_ENTRIES ? each : MOST_ENTRIES;
     return aril_cuda_each_part(
