@@ -394,7 +394,8 @@ aril_status aril_cuda_update_run(aril_run *r)
 /* ---- update_norms ---- */
 
 /* A block per parameter: the roots of the sums of its blocks, from `first` on. */
-static __global__ void finish_norms(const double *sums, const int64_t *first, double *out)
+static __global__ void finish_norms(const double *sums, const int64_t *first, double *out,
+                                    int64_t row, int64_t column)
 {
     const double *from = sums + 2 * first[blockIdx.x], *end = sums + 2 * first[blockIdx.x + 1];
     double of_p = 0, of_d = 0;
@@ -405,8 +406,8 @@ static __global__ void finish_norms(const double *sums, const int64_t *first, do
     of_p = aril_cuda_block_sum(of_p);
     of_d = aril_cuda_block_sum(of_d);
     if (threadIdx.x == 0) {
-        out[2 * blockIdx.x] = sqrt(of_p);
-        out[2 * blockIdx.x + 1] = sqrt(of_d);
+        out[blockIdx.x * row] = sqrt(of_p);
+        out[blockIdx.x * row + column] = sqrt(of_d);
     }
 }
 
@@ -463,7 +464,7 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     sources s = sources_of(r, true);
     int64_t rule = s.attrs.rule[0];
     int n = items_of(r, ARIL__NORMS_FIXED);
-    double *out = static_cast<double *>(aril_cuda_data(aril_cuda_out(r, 0)));
+    aril_tensor *out = aril_cuda_out(r, 0);
     char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
     pass p = {};
     p.r = r;
@@ -484,6 +485,8 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     if (status == ARIL_OK) status = send_starts(r, n, starts);
     if (status == ARIL_OK) status = run_items(&p, ARIL__NORMS_FIXED, scalar_slots_of(rule));
     if (status < 0) return status;
-    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(sums, starts, out);
+    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(
+        sums, starts, static_cast<double *>(aril_cuda_data(out)), aril_cuda_host->strides(out)[0],
+        aril_cuda_host->strides(out)[1]);
     return aril_cuda_launched(r);
 }
