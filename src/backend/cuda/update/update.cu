@@ -21,26 +21,27 @@
 
 #define SET(i, constant) k->FIRST(constant) = SECOND(constant);
 
-#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                         \
-    static __host__ __device__ void rule##_constants(                                            \
-        const update_attrs *a, const aril__update_values *v, aril__update_constants *to)         \
-    {                                                                                            \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                                          \
-        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d;               \
-        struct update_##rule *k = &to->of.rule;                                                  \
-        (void)lr, (void)t, (void)norm_p, (void)norm_d;                                           \
-        EACH(POINTER, PART(slots))                                                               \
-        PART(let)                                                                                \
-        EACH(SET, PART(constants))                                                               \
+#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)           \
+    static __host__ __device__ void rule##_constants(const update_attrs *a,        \
+                                                     const aril__update_values *v, \
+                                                     aril__update_constants *to)   \
+    {                                                                              \
+        OPTIM_OPTIONS(DECLARE, NOTHING)                                            \
+        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d; \
+        struct update_##rule *k = &to->of.rule;                                    \
+        (void)lr, (void)t, (void)norm_p, (void)norm_d;                             \
+        EACH(POINTER, PART(slots))                                                 \
+        PART(let)                                                                  \
+        EACH(SET, PART(constants))                                                 \
     }
 #include "ops/update/optimizers.def"
 
 static __host__ __device__ unsigned facts_of(int64_t rule)
 {
     switch (rule) {
-#define RULE_ROW(rule, facts, ...) \
-    case ARIL__RULE_##rule: return facts;
-#include "ops/update/optimizers.def"
+#define RULE_ROW(rule, facts, ...)        \
+    case ARIL__RULE_##rule: return facts; \
+        #include "ops/update/optimizers.def"
     default: return 0;
     }
 }
@@ -56,7 +57,8 @@ static unsigned scalar_slots_of(int64_t rule)
 {
     switch (rule) {
 #define RULE_ROW(rule, facts, slots, ...) \
-    case ARIL__RULE_##rule: return 0 EACH(IS_SCALAR, PART(slots));
+    case ARIL__RULE_##rule:               \
+        return 0 EACH(IS_SCALAR, PART(slots));
 #include "ops/update/optimizers.def"
     default: return 0;
     }
@@ -66,8 +68,10 @@ static __host__ __device__ void rule_constants(const update_attrs *a, const aril
                                                aril__update_constants *k)
 {
     switch (a->rule[0]) {
-#define RULE_ROW(rule, ...) \
-    case ARIL__RULE_##rule: rule##_constants(a, v, k); break;
+#define RULE_ROW(rule, ...)        \
+    case ARIL__RULE_##rule:        \
+        rule##_constants(a, v, k); \
+        break;
 #include "ops/update/optimizers.def"
     default: break;
     }
@@ -353,8 +357,9 @@ static aril_status prepare_constants(pass *p, const sources &s, int fixed)
             int at = fixed + (first + i) * ARIL__ITEM + ARIL__ITEM_SLOT + slots.number;
             slots.at[i] = static_cast<double *>(aril_cuda_data(aril_cuda_in(p->r, at)));
         }
-        make_constants<<<(unsigned)(m + 31) / 32, 32, 0, aril_cuda_stream(p->r)>>>(
-            s, slots, m, first, p->made + first);
+        make_constants<<<(unsigned)(m + 31) / 32, 32, 0, aril_cuda_stream(p->r)>>>(s, slots, m,
+                                                                                   first,
+                                                                                   p->made + first);
     }
     return aril_cuda_launched(p->r);
 }
@@ -441,7 +446,8 @@ size_t aril_cuda_update_norms_bytes(const aril_run *r)
     int64_t blocks = 0;
     for (int i = 0; i < n; i++) blocks += norm_blocks(r, i);
     return constants_bytes(r, sources_of(r, true), ARIL__NORMS_FIXED) +
-           numbers_bytes(r, ARIL__NORMS_FIXED) + rounded((size_t)(n + 1) * sizeof(int64_t)) + (size_t)blocks * 2 * sizeof(double);
+           numbers_bytes(r, ARIL__NORMS_FIXED) + rounded((size_t)(n + 1) * sizeof(int64_t)) +
+           (size_t)blocks * 2 * sizeof(double);
 }
 
 static aril_status send_starts(aril_run *r, int n, int64_t *to)
@@ -469,8 +475,8 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     pass p = {};
     p.r = r;
     p.norms = true;
-    p.kernel = aril_cuda_host->type(r) == ARIL_F64 ? aril_cuda_norms_f64[rule]
-                                                   : aril_cuda_norms_f32[rule];
+    p.kernel =
+        aril_cuda_host->type(r) == ARIL_F64 ? aril_cuda_norms_f64[rule] : aril_cuda_norms_f32[rule];
     if (!p.kernel)
         return aril_cuda_host->fail(ARIL_ERR_ARG, "update_norms: rule %lld has no norms",
                                     (long long)rule);
