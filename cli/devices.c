@@ -17,7 +17,7 @@ static void explain_cuda(void)
 static int run(void *values, int n, char **argument)
 {
     (void)values, (void)n, (void)argument;
-    char text[512];
+    char text[1100];
     for (int i = 0; i < aril_device_count(); i++)
         puts(aril_device_describe(aril_device_at(i), text, sizeof text));
     if (!aril_ok()) return report("devices");

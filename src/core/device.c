@@ -585,7 +585,7 @@ const char *aril_device_describe(aril_device device, char *buf, size_t size)
     if (!buf) return "";
     aril__self();
     aril__device *d = aril__device_find(device);
-    char name[48], text[400] = "";
+    char name[48], text[1000] = "";
     aril_device_name(device, name, sizeof name);
     if (d && d->ops.describe) d->ops.describe(d->self, text, sizeof text);
     snprintf(buf, size, "%s: %s", name, d ? text : "not available");

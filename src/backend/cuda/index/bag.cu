@@ -116,11 +116,11 @@ static dim3 grid_for(const aril_run *r, int64_t n, int64_t width, dim3 block)
     int64_t across = (width + block.x - 1) / block.x;
     return dim3(aril_cuda_blocks(r, n, block.y, 16), (unsigned)(across < 256 ? across : 256));
 }
-#define COLUMNS(d, width)                                                            \
-    for (int64_t d = (int64_t)blockIdx.y * blockDim.x + threadIdx.x; d < (width);    \
+#define COLUMNS(d, width)                                                         \
+    for (int64_t d = (int64_t)blockIdx.y * blockDim.x + threadIdx.x; d < (width); \
          d += (int64_t)gridDim.y * blockDim.x)
-#define ROWS(i, n)                                                                   \
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < (n);        \
+#define ROWS(i, n)                                                            \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < (n); \
          i += (int64_t)gridDim.x * blockDim.y)
 
 /* ---- sums ---- */
@@ -142,8 +142,8 @@ static __global__ void sum_bags(const __grid_constant__ bags b, const double *__
             for (int64_t k = first; k < end; k++) {
                 int64_t row = b.row(k);
                 if (row < 0) continue;
-                sum += factor(b, scale, count, i, k) *
-                       aril_cuda_to<double>(weight[row * b.width + d]);
+                sum +=
+                    factor(b, scale, count, i, k) * aril_cuda_to<double>(weight[row * b.width + d]);
             }
             y[i * b.width + d] = aril_cuda_from<S>((C)sum);
         }
@@ -266,8 +266,8 @@ aril_status aril_cuda_bag_grad_run(aril_run *r)
     bind(r, &b, 1);
     aril_cuda_carver w = aril_cuda_carver_of(r);
     grad_scratch at = grad_carve(&w, b);
-    size_t bytes = (size_t)aril_cuda_host->numel(out) *
-                   (size_t)aril_cuda_size(aril_cuda_host->dtype(out));
+    size_t bytes =
+        (size_t)aril_cuda_host->numel(out) * (size_t)aril_cuda_size(aril_cuda_host->dtype(out));
     aril_status s = aril_cuda_clear(r, aril_cuda_data(out), bytes);
     if (s == ARIL_OK) s = prepare(r, b, at.count);
     if (s < 0 || b.entries == 0 || bytes == 0) return s;
@@ -308,8 +308,7 @@ static __global__ void dot_bags(const __grid_constant__ bags b, const double *__
         sum = aril_cuda_warp_reduce<aril_cuda_sum>(sum);
         bool part = at >= 0 && row >= 0;
         if (lane == 0)
-            out[k] = aril_cuda_from<S>(
-                (C)(part ? factor<S>(b, nullptr, count, at, k) * sum : 0.0));
+            out[k] = aril_cuda_from<S>((C)(part ? factor<S>(b, nullptr, count, at, k) * sum : 0.0));
     }
 }
 
@@ -347,9 +346,8 @@ aril_status aril_cuda_bag_scale_grad_run(aril_run *r)
 
 /* In each column of a bag the first of the largest rows, or the first NaN. */
 template <typename S>
-static __global__ void largest_of_bags(const __grid_constant__ bags b,
-                                       const S *__restrict__ weight, int64_t *__restrict__ out,
-                                       uint8_t *__restrict__ present)
+static __global__ void largest_of_bags(const __grid_constant__ bags b, const S *__restrict__ weight,
+                                       int64_t *__restrict__ out, uint8_t *__restrict__ present)
 {
     typedef typename aril_cuda_type<S>::compute C;
     ROWS(i, b.n)

@@ -18,7 +18,10 @@ struct aril_cuda_indices {
     const int64_t *at; /* NULL: `value` */
     int64_t value;
 
-    __device__ __forceinline__ int64_t operator[](int64_t i) const { return at ? at[i] : value; }
+    __device__ __forceinline__ int64_t operator[](int64_t i) const
+    {
+        return at ? at[i] : value;
+    }
 };
 
 static inline aril_cuda_indices aril_cuda_indices_of(const aril_run *r, int i)
@@ -135,7 +138,7 @@ static inline aril_status aril_cuda_clear(const aril_run *r, void *to, size_t by
 struct aril_cuda_sorting {
     int64_t n;
     int bits;
-    uint64_t *given, *key;   /* unsorted, which the caller writes, and sorted */
+    uint64_t *given, *key;    /* unsorted, which the caller writes, and sorted */
     uint32_t *number, *order; /* 0 .. n - 1, and sorted by key */
     void *temporary;
     size_t temporary_bytes;

@@ -14,7 +14,10 @@ enum { THREADS = 256, PER_THREAD = 8, TILE = THREADS * PER_THREAD, SUMS = 1024 }
 template <typename U> struct nonzero_test {
     const U *at;
     U mask;
-    __device__ __forceinline__ bool operator()(int64_t i) const { return (at[i] & mask) != 0; }
+    __device__ __forceinline__ bool operator()(int64_t i) const
+    {
+        return (at[i] & mask) != 0;
+    }
 };
 /* or if the mask, broadcast, is true there. */
 struct mask_test {
@@ -31,8 +34,8 @@ struct mask_test {
 /* Within a tile, thread t looks at elements t, t + THREADS ...: the bits of its answers, and for
  * each the number of selected elements of the tile before it. Returns the tile's count. */
 template <typename Test>
-static __device__ int look_at_tile(const Test &test, int64_t first, int64_t n,
-                                   unsigned *selected, int *before)
+static __device__ int look_at_tile(const Test &test, int64_t first, int64_t n, unsigned *selected,
+                                   int *before)
 {
     __shared__ int warps[PER_THREAD][THREADS / 32];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -184,8 +187,8 @@ template <typename Test>
 static aril_status count(aril_run *r, const Test &test, int64_t n, int64_t *count)
 {
     int64_t tiles = tiles_of(n);
-    count_tiles<Test><<<blocks_for(r, tiles), THREADS, 0, aril_cuda_stream(r)>>>(test, n, tiles,
-                                                                                 count);
+    count_tiles<Test>
+        <<<blocks_for(r, tiles), THREADS, 0, aril_cuda_stream(r)>>>(test, n, tiles, count);
     sum_up<<<1, SUMS, 0, aril_cuda_stream(r)>>>(count, tiles);
     return aril_cuda_launched(r);
 }
@@ -195,18 +198,17 @@ static aril_status act(aril_run *r, const Test &test, int64_t n, const int64_t *
                        const Act &act)
 {
     int64_t tiles = tiles_of(n);
-    act_on_tiles<Test, Act><<<blocks_for(r, tiles), THREADS, 0, aril_cuda_stream(r)>>>(
-        test, n, tiles, count, act);
+    act_on_tiles<Test, Act>
+        <<<blocks_for(r, tiles), THREADS, 0, aril_cuda_stream(r)>>>(test, n, tiles, count, act);
     return aril_cuda_launched(r);
 }
 
 /* The number of selected elements, which is the size of the result: the host has to wait for it. */
 static aril_status read_total(aril_run *r, const int64_t *at, int64_t *total)
 {
-    aril_status s = aril_cuda_check(r,
-                                    cudaMemcpyAsync(total, at, sizeof *total, cudaMemcpyDeviceToHost,
-                                                    aril_cuda_stream(r)),
-                                    "cudaMemcpyAsync");
+    aril_status s = aril_cuda_check(
+        r, cudaMemcpyAsync(total, at, sizeof *total, cudaMemcpyDeviceToHost, aril_cuda_stream(r)),
+        "cudaMemcpyAsync");
     if (s < 0) return s;
     return aril_cuda_check(r, cudaStreamSynchronize(aril_cuda_stream(r)), "waiting");
 }

@@ -162,7 +162,8 @@ static __global__ void move(const __grid_constant__ mover m, U *__restrict__ oth
     }
 }
 
-template <typename U, bool In> static aril_status launch(const aril_run *r, const aril_cuda_mover &m)
+template <typename U, bool In>
+static aril_status launch(const aril_run *r, const aril_cuda_mover &m)
 {
     return aril_cuda_each_piece(&m.loops, [&](const aril_cuda_loops &piece) {
         mover d = {};

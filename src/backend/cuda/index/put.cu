@@ -256,7 +256,8 @@ static aril_status add_picked(aril_run *r, const aril_cuda_picked &p, const aril
     case ARIL_BF16: return add_as<aril_cuda_bf16>(r, kept, a, l, x, values);
     case ARIL_F32: return add_as<float>(r, kept, a, l, x, values);
     case ARIL_F64: return add_as<double>(r, kept, a, l, x, values);
-    default: return add_as<uint64_t>(r, kept, a, l, x, values); /* i64 wraps around in the same way */
+    default:
+        return add_as<uint64_t>(r, kept, a, l, x, values); /* i64 wraps around in the same way */
     }
 }
 
@@ -292,8 +293,8 @@ aril_status aril_cuda_embedding_grad_run(aril_run *r)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     const aril_tensor *g = aril_cuda_in(r, 0);
-    size_t bytes = (size_t)aril_cuda_host->numel(out) *
-                   (size_t)aril_cuda_size(aril_cuda_host->dtype(out));
+    size_t bytes =
+        (size_t)aril_cuda_host->numel(out) * (size_t)aril_cuda_size(aril_cuda_host->dtype(out));
     aril_status s = aril_cuda_clear(r, aril_cuda_data(out), bytes);
     if (s < 0 || aril_cuda_host->numel(g) == 0) return s;
     aril_cuda_picked p = grad_picked(r);

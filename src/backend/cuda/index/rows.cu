@@ -8,30 +8,25 @@
 #include "ops/index/masked.h"
 
 /* What sums and products along an axis compute in; others are converted. */
-#define WIDE                                                                              \
-    (ARIL_CUDA_DT(ARIL_F32) | ARIL_CUDA_DT(ARIL_F64) | ARIL_CUDA_DT(ARIL_I64) |           \
+#define WIDE                                                                    \
+    (ARIL_CUDA_DT(ARIL_F32) | ARIL_CUDA_DT(ARIL_F64) | ARIL_CUDA_DT(ARIL_I64) | \
      ARIL_CUDA_DT(ARIL_U64))
 
 /* Elements are only moved: any dtype of whole bytes. */
-#define MOVES(op_, run_, strided_, layout_, ...)                                          \
-    { .op = #op_,                                                                         \
-      .name = "cuda_" #op_,                                                               \
-      .dtypes = ARIL_CUDA_DT_BYTES,                                                       \
-      .strided = strided_,                                                                \
-      .layout = layout_,                                                                  \
-      __VA_ARGS__ .run = run_ }
-#define COMPUTES(op_, run_, dtypes_, native_, layout_, bytes_)                            \
-    { .op = #op_,                                                                         \
-      .name = "cuda_" #op_,                                                               \
-      .dtypes = dtypes_,                                                                  \
-      .native = native_,                                                                  \
-      .layout = layout_,                                                                  \
-      .workspace = bytes_,                                                                \
-      .run = run_ }
-#define SCATTERS(op_)                                                                     \
-    COMPUTES(op_, aril_cuda_##op_##_run, ARIL_CUDA_DT_COMPUTE, WIDE,                      \
+#define MOVES(op_, run_, strided_, layout_, ...)                                             \
+    {                                                                                        \
+        .op = #op_, .name = "cuda_" #op_, .dtypes = ARIL_CUDA_DT_BYTES, .strided = strided_, \
+        .layout = layout_, __VA_ARGS__.run = run_                                            \
+    }
+#define COMPUTES(op_, run_, dtypes_, native_, layout_, bytes_)                                     \
+    {                                                                                              \
+        .op = #op_, .name = "cuda_" #op_, .dtypes = dtypes_, .native = native_, .layout = layout_, \
+        .workspace = bytes_, .run = run_                                                           \
+    }
+#define SCATTERS(op_)                                                \
+    COMPUTES(op_, aril_cuda_##op_##_run, ARIL_CUDA_DT_COMPUTE, WIDE, \
              ARIL_CUDA_LAYOUT(SCATTER_ATTRS), aril_cuda_scatter_bytes)
-#define BAGS(op_, run_, bytes_)                                                           \
+#define BAGS(op_, run_, bytes_) \
     COMPUTES(op_, run_, ARIL_CUDA_DT_FLOAT, 0, ARIL_CUDA_LAYOUT(BAG_ATTRS), bytes_)
 
 const aril_row aril_cuda_index_rows[] = {

@@ -33,32 +33,62 @@ template <typename T> static __device__ __forceinline__ T identity(how way)
 /* The smallest (largest) value, with which a maximum (minimum) starts. */
 template <typename T> struct extreme;
 template <> struct extreme<float> {
-    static __device__ float of(bool low) { return low ? -INFINITY : INFINITY; }
+    static __device__ float of(bool low)
+    {
+        return low ? -INFINITY : INFINITY;
+    }
 };
 template <> struct extreme<double> {
-    static __device__ double of(bool low) { return low ? -(double)INFINITY : (double)INFINITY; }
+    static __device__ double of(bool low)
+    {
+        return low ? -(double)INFINITY : (double)INFINITY;
+    }
 };
 template <> struct extreme<int64_t> {
-    static __device__ int64_t of(bool low) { return low ? INT64_MIN : INT64_MAX; }
+    static __device__ int64_t of(bool low)
+    {
+        return low ? INT64_MIN : INT64_MAX;
+    }
 };
 template <> struct extreme<uint64_t> {
-    static __device__ uint64_t of(bool low) { return low ? 0 : UINT64_MAX; }
+    static __device__ uint64_t of(bool low)
+    {
+        return low ? 0 : UINT64_MAX;
+    }
 };
 template <typename T> static __device__ __forceinline__ T start(how way)
 {
     return way == MAX || way == MIN ? extreme<T>::of(way == MAX) : identity<T>(way);
 }
 
-static __device__ __forceinline__ float plus(float a, float b) { return a + b; }
-static __device__ __forceinline__ double plus(double a, double b) { return a + b; }
-static __device__ __forceinline__ uint64_t plus(uint64_t a, uint64_t b) { return a + b; }
+static __device__ __forceinline__ float plus(float a, float b)
+{
+    return a + b;
+}
+static __device__ __forceinline__ double plus(double a, double b)
+{
+    return a + b;
+}
+static __device__ __forceinline__ uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a + b;
+}
 static __device__ __forceinline__ int64_t plus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
-static __device__ __forceinline__ float times(float a, float b) { return a * b; }
-static __device__ __forceinline__ double times(double a, double b) { return a * b; }
-static __device__ __forceinline__ uint64_t times(uint64_t a, uint64_t b) { return a * b; }
+static __device__ __forceinline__ float times(float a, float b)
+{
+    return a * b;
+}
+static __device__ __forceinline__ double times(double a, double b)
+{
+    return a * b;
+}
+static __device__ __forceinline__ uint64_t times(uint64_t a, uint64_t b)
+{
+    return a * b;
+}
 static __device__ __forceinline__ int64_t times(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a * (uint64_t)b);
@@ -78,13 +108,25 @@ template <typename T> static __device__ __forceinline__ T combine(how way, T a, 
 
 /* The element as the type that computes: raw elements are only set. */
 template <typename T> struct combiner {
-    static __device__ __forceinline__ T of(how way, T a, T b) { return combine<T>(way, a, b); }
-    static __device__ __forceinline__ T first(how way) { return start<T>(way); }
+    static __device__ __forceinline__ T of(how way, T a, T b)
+    {
+        return combine<T>(way, a, b);
+    }
+    static __device__ __forceinline__ T first(how way)
+    {
+        return start<T>(way);
+    }
 };
-#define RAW(T)                                                                        \
-    template <> struct combiner<T> {                                                  \
-        static __device__ __forceinline__ T of(how, T, T b) { return b; }             \
-        static __device__ __forceinline__ T first(how) { return 0; }                  \
+#define RAW(T)                                              \
+    template <> struct combiner<T> {                        \
+        static __device__ __forceinline__ T of(how, T, T b) \
+        {                                                   \
+            return b;                                       \
+        }                                                   \
+        static __device__ __forceinline__ T first(how)      \
+        {                                                   \
+            return 0;                                       \
+        }                                                   \
     };
 RAW(uint8_t)
 RAW(uint16_t)
@@ -213,9 +255,9 @@ static aril_cuda_sorting carve(aril_cuda_carver *w, const aril_run *r, const sca
     aril_cuda_sorting sorting = {};
     *number = w->take<uint64_t>(1);
     if (!goes_by_line(s))
-        sorting = aril_cuda_sorting_of(
-            w, s.line * s.lines,
-            aril_cuda_bits((uint64_t)aril_cuda_host->numel(aril_cuda_out(r, 0))));
+        sorting = aril_cuda_sorting_of(w, s.line * s.lines,
+                                       aril_cuda_bits(
+                                           (uint64_t)aril_cuda_host->numel(aril_cuda_out(r, 0))));
     return sorting;
 }
 

@@ -38,8 +38,9 @@ aril_status aril_cuda_randperm_run(aril_run *r)
     aril_status status = aril_cuda_sort(r, s);
     if (status < 0) return status;
     ARIL_CUDA_SWITCH(aril_cuda_host->dtype(out), S, {
-        store_order<S><<<blocks, 256, 0, aril_cuda_stream(r)>>>(
-            s.order, n, static_cast<S *>(aril_cuda_data(out)));
+        store_order<S>
+            <<<blocks, 256, 0, aril_cuda_stream(r)>>>(s.order, n,
+                                                      static_cast<S *>(aril_cuda_data(out)));
     });
     return aril_cuda_launched(r);
 }
@@ -84,7 +85,8 @@ static __device__ bool row_is_fine(const sampling &s, int64_t row)
     }
     if (positive == 0 || (!s.replacement && positive < s.n && positive < INT32_MAX / THREADS)) {
         if (threadIdx.x == 0)
-            aril_cuda_fail(s.report, positive ? ARIL_CUDA_BAD_TOO_FEW : ARIL_CUDA_BAD_NO_WEIGHT, s.n);
+            aril_cuda_fail(s.report, positive ? ARIL_CUDA_BAD_TOO_FEW : ARIL_CUDA_BAD_NO_WEIGHT,
+                           s.n);
         return false;
     }
     return true;

@@ -20,8 +20,8 @@ struct draw {
     kind what;
     aril_cuda_key key;
     int64_t n;
-    double a, b;    /* low and high, mean and standard deviation, or a probability */
-    double largest; /* the largest value of the dtype below high */
+    double a, b;                  /* low and high, mean and standard deviation, or a probability */
+    double largest;               /* the largest value of the dtype below high */
     bool plain, bounded, aligned; /* aligned: the result, to what is written at a time */
     int64_t low;
     uint64_t range;
@@ -262,8 +262,7 @@ template <typename C> struct dropout {
 
 /* Contiguous, a draw for each element: 4 at a time. */
 template <typename S, typename C>
-static __global__ void drop_each(const __grid_constant__ dropout<C> d, int64_t n,
-                                 const S *x, S *y)
+static __global__ void drop_each(const __grid_constant__ dropout<C> d, int64_t n, const S *x, S *y)
 {
     int64_t blocks = (n + 3) / 4;
     ARIL_CUDA_LOOP(i, blocks)
@@ -313,8 +312,12 @@ template <typename S> static aril_status drop_as(aril_run *r, const dropout_attr
     aril_tensor *y = aril_cuda_out(r, 0);
     S *to = static_cast<S *>(aril_cuda_data(y));
     const S *from = static_cast<const S *>(aril_cuda_data(x));
-    dropout<C> d = { aril_cuda_key_of(r, 0), 1, (float)(ceil(a->p[0] * 0x1p24) * 0x1p-24),
-                     (C)a->scale[0], (C)a->kept[0], (C)a->dropped[0] };
+    dropout<C> d = { aril_cuda_key_of(r, 0),
+                     1,
+                     (float)(ceil(a->p[0] * 0x1p24) * 0x1p-24),
+                     (C)a->scale[0],
+                     (C)a->kept[0],
+                     (C)a->dropped[0] };
     for (int k = aril_cuda_host->ndim(x) - 1; a->lead[0] >= 0 && k >= a->lead[0]; k--)
         d.inner *= aril_cuda_host->dims(x)[k];
     aril_cuda_loops l = aril_cuda_loops_of(y);
@@ -327,12 +330,12 @@ template <typename S> static aril_status drop_as(aril_run *r, const dropout_attr
     }
     l.n = 3;
     aril_cuda_loops_merge(&l, 0);
-    bool flat = l.ndim == 0 || (l.ndim == 1 && l.stride[0][0] == 1 && l.stride[1][0] == 1 &&
-                                l.stride[2][0] == 1);
+    bool flat = l.ndim == 0 ||
+                (l.ndim == 1 && l.stride[0][0] == 1 && l.stride[1][0] == 1 && l.stride[2][0] == 1);
     if (flat && d.inner == 1 && aligned(from, 4 * sizeof(S)) && aligned(to, 4 * sizeof(S))) {
         int64_t n = aril_cuda_host->numel(y);
-        drop_each<S, C><<<aril_cuda_blocks(r, n, 1024, 8), 256, 0, aril_cuda_stream(r)>>>(d, n,
-                                                                                       from, to);
+        drop_each<S, C>
+            <<<aril_cuda_blocks(r, n, 1024, 8), 256, 0, aril_cuda_stream(r)>>>(d, n, from, to);
         return aril_cuda_launched(r);
     }
     return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {

@@ -5,12 +5,11 @@
 #include "ops/random/dropout.h"
 #include "ops/shape/create.h"
 
-#define CREATES(op_, dtypes_)                       \
-    { .op = #op_,                                   \
-      .name = "cuda_" #op_,                         \
-      .dtypes = dtypes_,                            \
-      .layout = ARIL_CUDA_LAYOUT(CREATE_ATTRS),     \
-      .run = aril_cuda_##op_##_run }
+#define CREATES(op_, dtypes_)                                                  \
+    {                                                                          \
+        .op = #op_, .name = "cuda_" #op_, .dtypes = dtypes_,                   \
+        .layout = ARIL_CUDA_LAYOUT(CREATE_ATTRS), .run = aril_cuda_##op_##_run \
+    }
 
 const aril_row aril_cuda_random_rows[] = {
     CREATES(rand, ARIL_CUDA_DT_FLOAT),

@@ -46,8 +46,8 @@ static int64_t widen(aril_cuda_loops *l, const void *to, const void *from, int64
     if (last < 0 || l->stride[0][last] != 1 || l->stride[1][last] != 1) return bytes;
     for (int64_t wide = 16; wide > bytes; wide /= 2) {
         int64_t unit = wide / bytes;
-        bool fits = l->dim[last] % unit == 0 &&
-                    ((uintptr_t)to | (uintptr_t)from) % (uintptr_t)wide == 0;
+        bool fits =
+            l->dim[last] % unit == 0 && ((uintptr_t)to | (uintptr_t)from) % (uintptr_t)wide == 0;
         for (int d = 0; d < last; d++)
             fits = fits && l->stride[0][d] % unit == 0 && l->stride[1][d] % unit == 0;
         if (!fits) continue;
@@ -173,8 +173,9 @@ static bool collect(const aril_run *r, const joint &c, int first, int n, int64_t
     return true;
 }
 
-template <typename U> static aril_status join_units(const aril_run *r, const joint &c, int n,
-                                                    const blocks &b, int64_t widest)
+template <typename U>
+static aril_status join_units(const aril_run *r, const joint &c, int n, const blocks &b,
+                              int64_t widest)
 {
     dim3 grid(aril_cuda_blocks(r, widest, 1024), (unsigned)n);
     join<U><<<grid, 256, 0, aril_cuda_stream(r)>>>(b, reinterpret_cast<U *>(c.to));
@@ -258,16 +259,16 @@ aril_status aril_cuda_pad_like_run(aril_run *r)
     c.bytes = aril_cuda_size(aril_cuda_host->dtype(c.out));
     aril_status s = aril_cuda_clear(r, c.to, (size_t)(aril_cuda_host->numel(c.out) * c.bytes));
     if (s < 0 || aril_cuda_host->numel(x) == 0) return s;
-    int64_t before = a->part[0] == ARIL__FIRST ? 0 : aril_cuda_dim(c.out, c.axis) -
-                                                         aril_cuda_dim(x, c.axis);
+    int64_t before =
+        a->part[0] == ARIL__FIRST ? 0 : aril_cuda_dim(c.out, c.axis) - aril_cuda_dim(x, c.axis);
     char *to = c.to + before * aril_cuda_host->strides(c.out)[c.axis] * c.bytes;
     return aril_cuda_place(r, part_of(c, x), to, aril_cuda_data(x), c.bytes);
 }
 
 /* ---- repeat ---- */
 
-/* The result as [outer, times, n, inner], or with `each` as [outer, n, times, inner]; x is broadcast
- * along `times`. */
+/* The result as [outer, times, n, inner], or with `each` as [outer, n, times, inner]; x is
+ * broadcast along `times`. */
 aril_status aril_cuda_repeat_run(aril_run *r)
 {
     const repeat_attrs *a = aril_cuda_attrs<repeat_attrs>(r);

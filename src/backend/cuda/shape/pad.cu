@@ -9,13 +9,13 @@
 struct padding {
     int ndim;
     int mode;
-    bool wide;                    /* positions do not fit in 31 bits */
-    int64_t total;                /* elements of the result */
-    int64_t dim[ARIL_MAX_DIMS];   /* of the padded tensor */
-    int64_t n[ARIL_MAX_DIMS];     /* of the other one */
+    bool wide;                  /* positions do not fit in 31 bits */
+    int64_t total;              /* elements of the result */
+    int64_t dim[ARIL_MAX_DIMS]; /* of the padded tensor */
+    int64_t n[ARIL_MAX_DIMS];   /* of the other one */
     int64_t before[ARIL_MAX_DIMS];
     int64_t padded[ARIL_MAX_DIMS], x[ARIL_MAX_DIMS]; /* strides */
-    aril_cuda_divisor by[ARIL_MAX_DIMS]; /* the dimensions that are iterated over */
+    aril_cuda_divisor by[ARIL_MAX_DIMS];             /* the dimensions that are iterated over */
 
     /* Takes the last coordinate off position i, of a dimension of that size. */
     __device__ __forceinline__ int64_t coordinate(int64_t *i, int d, int64_t size) const

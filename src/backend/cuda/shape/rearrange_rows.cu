@@ -7,13 +7,11 @@
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
-#define ROW(op_, dtypes_, strided_, layout_, ...)   \
-    { .op = #op_,                                   \
-      .name = "cuda_" #op_,                         \
-      .dtypes = dtypes_,                            \
-      .strided = strided_,                          \
-      .layout = layout_,                            \
-      __VA_ARGS__ .run = aril_cuda_##op_##_run }
+#define ROW(op_, dtypes_, strided_, layout_, ...)                                 \
+    {                                                                             \
+        .op = #op_, .name = "cuda_" #op_, .dtypes = dtypes_, .strided = strided_, \
+        .layout = layout_, __VA_ARGS__.run = aril_cuda_##op_##_run                \
+    }
 
 const aril_row aril_cuda_rearrange_rows[] = {
     ROW(cat, ARIL_CUDA_DT_BYTES, true, ARIL_CUDA_LAYOUT(CAT_ATTRS), ),

@@ -62,8 +62,9 @@ static __global__ void sum_windows(int64_t total, int64_t n, int64_t inner, int6
         int64_t first = position < size ? 0 : (position - size) / step + 1;
         double sum = 0;
         for (int64_t w = first; w < windows && w * step <= position; w++)
-            sum += aril_cuda_to<double>(
-                g[((outer * windows + w) * inner + (i - line * inner)) * size + position - w * step]);
+            sum +=
+                aril_cuda_to<double>(g[((outer * windows + w) * inner + (i - line * inner)) * size +
+                                       position - w * step]);
         out[i] = aril_cuda_from<S>((C)sum);
     }
 }

@@ -8,20 +8,32 @@
 
 /* ---- formulas ---- */
 
-static __device__ __forceinline__ float k_sqrt(float x) { return sqrtf(x); }
-static __device__ __forceinline__ double k_sqrt(double x) { return sqrt(x); }
-static __device__ __forceinline__ float k_abs(float x) { return fabsf(x); }
-static __device__ __forceinline__ double k_abs(double x) { return fabs(x); }
+static __device__ __forceinline__ float k_sqrt(float x)
+{
+    return sqrtf(x);
+}
+static __device__ __forceinline__ double k_sqrt(double x)
+{
+    return sqrt(x);
+}
+static __device__ __forceinline__ float k_abs(float x)
+{
+    return fabsf(x);
+}
+static __device__ __forceinline__ double k_abs(double x)
+{
+    return fabs(x);
+}
 
-#define CONSTANT(i, constant)                          \
-    const T FIRST(constant) = (T)k_->FIRST(constant);  \
+#define CONSTANT(i, constant)                         \
+    const T FIRST(constant) = (T)k_->FIRST(constant); \
     (void)FIRST(constant);
 
 #define READ(i, slot)             BY_KIND(READ, i, slot)
 #define READ_SLOT(i, name, value) T name = s_[i];
-#define READ_OPTIONAL(i, name, value, option)   \
-    const bool has_##name = present_ >> i & 1;  \
-    (void)has_##name;                           \
+#define READ_OPTIONAL(i, name, value, option)  \
+    const bool has_##name = present_ >> i & 1; \
+    (void)has_##name;                          \
     T name = s_[i];
 #define READ_SCALAR(i, ...)
 #define READ_NONE(i, ...)
@@ -33,32 +45,32 @@ static __device__ __forceinline__ double k_abs(double x) { return fabs(x); }
 #define WRITE_NONE(i, ...)
 
 /* One element: returns the new x, or the direction; changes the slots. */
-#define RULE_ROW(rule, facts_, slots, let, constants, direction_, formula)                       \
-    template <typename T> struct aril_cuda_rule_##rule {                                         \
-        static const unsigned facts = facts_;                                                    \
-        static __device__ __forceinline__ T update(const aril__update_constants &all_,           \
-                                                   unsigned present_, T x, T g, T *s_)           \
-        {                                                                                        \
-            const struct update_##rule *k_ = &all_.of.rule;                                      \
-            EACH(CONSTANT, PART(constants))                                                      \
-            EACH(READ, PART(slots))                                                              \
-            (void)present_, (void)g, (void)s_;                                                   \
-            PART(formula)                                                                        \
-            EACH(WRITE, PART(slots))                                                             \
-            return x;                                                                            \
-        }                                                                                        \
-        static __device__ __forceinline__ T direction(const aril__update_constants &all_,        \
-                                                      unsigned present_, T x, T g, T *s_)        \
-        {                                                                                        \
-            const struct update_##rule *k_ = &all_.of.rule;                                      \
-            T d = 0;                                                                             \
-            EACH(CONSTANT, PART(constants))                                                      \
-            EACH(READ, PART(slots))                                                              \
-            (void)present_, (void)x, (void)g, (void)s_;                                          \
-            PART(direction_)                                                                     \
-            EACH(WRITE, PART(slots))                                                             \
-            return d;                                                                            \
-        }                                                                                        \
+#define RULE_ROW(rule, facts_, slots, let, constants, direction_, formula)                \
+    template <typename T> struct aril_cuda_rule_##rule {                                  \
+        static const unsigned facts = facts_;                                             \
+        static __device__ __forceinline__ T update(const aril__update_constants &all_,    \
+                                                   unsigned present_, T x, T g, T *s_)    \
+        {                                                                                 \
+            const struct update_##rule *k_ = &all_.of.rule;                               \
+            EACH(CONSTANT, PART(constants))                                               \
+            EACH(READ, PART(slots))                                                       \
+            (void)present_, (void)g, (void)s_;                                            \
+            PART(formula)                                                                 \
+            EACH(WRITE, PART(slots))                                                      \
+            return x;                                                                     \
+        }                                                                                 \
+        static __device__ __forceinline__ T direction(const aril__update_constants &all_, \
+                                                      unsigned present_, T x, T g, T *s_) \
+        {                                                                                 \
+            const struct update_##rule *k_ = &all_.of.rule;                               \
+            T d = 0;                                                                      \
+            EACH(CONSTANT, PART(constants))                                               \
+            EACH(READ, PART(slots))                                                       \
+            (void)present_, (void)x, (void)g, (void)s_;                                   \
+            PART(direction_)                                                              \
+            EACH(WRITE, PART(slots))                                                      \
+            return d;                                                                     \
+        }                                                                                 \
     };
 #include "ops/update/optimizers.def"
 
@@ -114,7 +126,10 @@ template <> struct aril_cuda_cells<double> {
 #pragma unroll
         for (int k = 0; k < N; k++) static_cast<double *>(p)[i + k] = x[k];
     }
-    static __device__ __forceinline__ double rounded(double x, int) { return x; }
+    static __device__ __forceinline__ double rounded(double x, int)
+    {
+        return x;
+    }
 };
 
 /* ---- one or four elements of a parameter ---- */

@@ -3,10 +3,10 @@
 #include "backend/cuda/update/update.cuh"
 
 /* The layout of update_attrs. */
-#define TYPE_NUMBER "F64"
-#define TYPE_FLAG   "I64"
+#define TYPE_NUMBER                      "F64"
+#define TYPE_FLAG                        "I64"
 #define OPTION(name, type, scope, below) #name " " TYPE_##type " 1; "
-#define LAYOUT "rule I64 1; missed I64 1; " OPTIM_OPTIONS(OPTION, NOTHING)
+#define LAYOUT                           "rule I64 1; missed I64 1; " OPTIM_OPTIONS(OPTION, NOTHING)
 
 const aril_row aril_cuda_update_rows[] = {
     { .op = "update",

@@ -21,26 +21,27 @@
 
 #define SET(i, constant) k->FIRST(constant) = SECOND(constant);
 
-#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                         \
-    static __host__ __device__ void rule##_constants(                                            \
-        const update_attrs *a, const aril__update_values *v, aril__update_constants *to)         \
-    {                                                                                            \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                                          \
-        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d;               \
-        struct update_##rule *k = &to->of.rule;                                                  \
-        (void)lr, (void)t, (void)norm_p, (void)norm_d;                                           \
-        EACH(POINTER, PART(slots))                                                               \
-        PART(let)                                                                                \
-        EACH(SET, PART(constants))                                                               \
+#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)           \
+    static __host__ __device__ void rule##_constants(const update_attrs *a,        \
+                                                     const aril__update_values *v, \
+                                                     aril__update_constants *to)   \
+    {                                                                              \
+        OPTIM_OPTIONS(DECLARE, NOTHING)                                            \
+        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d; \
+        struct update_##rule *k = &to->of.rule;                                    \
+        (void)lr, (void)t, (void)norm_p, (void)norm_d;                             \
+        EACH(POINTER, PART(slots))                                                 \
+        PART(let)                                                                  \
+        EACH(SET, PART(constants))                                                 \
     }
 #include "ops/update/optimizers.def"
 
 static __host__ __device__ unsigned facts_of(int64_t rule)
 {
     switch (rule) {
-#define RULE_ROW(rule, facts, ...) \
-    case ARIL__RULE_##rule: return facts;
-#include "ops/update/optimizers.def"
+#define RULE_ROW(rule, facts, ...)        \
+    case ARIL__RULE_##rule: return facts; \
+        #include "ops/update/optimizers.def"
     default: return 0;
     }
 }
@@ -56,7 +57,8 @@ static unsigned scalar_slots_of(int64_t rule)
 {
     switch (rule) {
 #define RULE_ROW(rule, facts, slots, ...) \
-    case ARIL__RULE_##rule: return 0 EACH(IS_SCALAR, PART(slots));
+    case ARIL__RULE_##rule:               \
+        return 0 EACH(IS_SCALAR, PART(slots));
 #include "ops/update/optimizers.def"
     default: return 0;
     }
@@ -66,8 +68,10 @@ static __host__ __device__ void rule_constants(const update_attrs *a, const aril
                                                aril__update_constants *k)
 {
     switch (a->rule[0]) {
-#define RULE_ROW(rule, ...) \
-    case ARIL__RULE_##rule: rule##_constants(a, v, k); break;
+#define RULE_ROW(rule, ...)        \
+    case ARIL__RULE_##rule:        \
+        rule##_constants(a, v, k); \
+        break;
 #include "ops/update/optimizers.def"
     default: break;
     }
@@ -353,8 +357,9 @@ static aril_status prepare_constants(pass *p, const sources &s, int fixed)
             int at = fixed + (first + i) * ARIL__ITEM + ARIL__ITEM_SLOT + slots.number;
             slots.at[i] = static_cast<double *>(aril_cuda_data(aril_cuda_in(p->r, at)));
         }
-        make_constants<<<(unsigned)(m + 31) / 32, 32, 0, aril_cuda_stream(p->r)>>>(
-            s, slots, m, first, p->made + first);
+        make_constants<<<(unsigned)(m + 31) / 32, 32, 0, aril_cuda_stream(p->r)>>>(s, slots, m,
+                                                                                   first,
+                                                                                   p->made + first);
     }
     return aril_cuda_launched(p->r);
 }
@@ -465,13 +470,13 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     sources s = sources_of(r, true);
     int64_t rule = s.attrs.rule[0];
     int n = items_of(r, ARIL__NORMS_FIXED);
-    double *out = static_cast<double *>(aril_cuda_data(aril_cuda_out(r, 0)));
+    aril_tensor *out = aril_cuda_out(r, 0);
     char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
     pass p = {};
     p.r = r;
     p.norms = true;
-    p.kernel = aril_cuda_host->type(r) == ARIL_F64 ? aril_cuda_norms_f64[rule]
-                                                   : aril_cuda_norms_f32[rule];
+    p.kernel =
+        aril_cuda_host->type(r) == ARIL_F64 ? aril_cuda_norms_f64[rule] : aril_cuda_norms_f32[rule];
     if (!p.kernel)
         return aril_cuda_host->fail(ARIL_ERR_ARG, "update_norms: rule %lld has no norms",
                                     (long long)rule);
@@ -486,8 +491,8 @@ aril_status aril_cuda_update_norms_run(aril_run *r)
     if (status == ARIL_OK) status = send_starts(r, n, starts);
     if (status == ARIL_OK) status = run_items(&p, ARIL__NORMS_FIXED, scalar_slots_of(rule));
     if (status < 0) return status;
-    const int64_t *stride = aril_cuda_host->strides(aril_cuda_out(r, 0));
-    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(sums, starts, out, stride[0],
-                                                               stride[1]);
+    finish_norms<<<(unsigned)n, 256, 0, aril_cuda_stream(r)>>>(
+        sums, starts, static_cast<double *>(aril_cuda_data(out)), aril_cuda_host->strides(out)[0],
+        aril_cuda_host->strides(out)[1]);
     return aril_cuda_launched(r);
 }

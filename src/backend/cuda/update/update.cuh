@@ -8,9 +8,9 @@
 #include "ops/update/update.h"
 
 enum {
-    ARIL_CUDA_UPDATE_ITEMS = 200,   /* parameters of a launch: its arguments are below 32 KB */
+    ARIL_CUDA_UPDATE_ITEMS = 200, /* parameters of a launch: its arguments are below 32 KB */
     ARIL_CUDA_UPDATE_THREADS = 256,
-    ARIL_CUDA_UPDATE_CHUNK = 4096   /* elements of a block */
+    ARIL_CUDA_UPDATE_CHUNK = 4096 /* elements of a block */
 };
 
 /* One parameter: p, grad, the slots of its rule, master; as in ops/update/update.h. */
@@ -22,7 +22,7 @@ struct aril_cuda_update_item {
     uint8_t vectors; /* all are aligned to 4 elements */
 };
 
-/* The parameters of a launch: those of block b are in the item with first[i] <= b < first[i + 1]. */
+/* The parameters of a launch. Item i has the blocks first[i] .. first[i + 1] - 1. */
 struct aril_cuda_update_table {
     int n;
     int strided; /* the only item has strides: `nest` */
