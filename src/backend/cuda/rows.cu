@@ -6,6 +6,9 @@
 static const aril_row *const rooms[] = {
     aril_cuda_elementwise_rows,
     aril_cuda_shape_rows,
+    aril_cuda_reduce_rows,
+    aril_cuda_norm_rows,
+    aril_cuda_loss_rows,
 };
 
 const aril_row *aril_cuda_rows(int *n)

@@ -6,5 +6,8 @@
 
 extern const aril_row aril_cuda_elementwise_rows[];
 extern const aril_row aril_cuda_shape_rows[];
+extern const aril_row aril_cuda_reduce_rows[];
+extern const aril_row aril_cuda_norm_rows[];
+extern const aril_row aril_cuda_loss_rows[];
 
 #endif
