@@ -24,7 +24,7 @@ template <typename C> struct affine {
 };
 
 /* From given statistics: 1 / sqrt(var + eps) (`var` set), or invstd as it is. */
-template <typename Unit> struct normalizing {
+template <typename Unit> struct normalizing_channels {
     typedef Unit unit;
     typedef typename Unit::C C;
     typedef affine<C> coef;
@@ -73,7 +73,7 @@ template <typename Unit> struct normalizing {
 
 /* ---- statistics ---- */
 
-template <typename Reader> struct measuring {
+template <typename Reader> struct measuring_channels {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
     typedef typename Reader::raw raw;
@@ -144,7 +144,7 @@ static void launch_stats(aril_run *r, const aril_cuda_reduction &c, Reader x, do
                          const int64_t *batches)
 {
     typedef typename Reader::C C;
-    measuring<Reader> op = {
+    measuring_channels<Reader> op = {
         x,
         (C *)aril_cuda_data(aril_cuda_out(r, 1)),
         (C *)aril_cuda_data(aril_cuda_out(r, 2)),
@@ -192,7 +192,7 @@ aril_status aril_cuda_batch_norm_run(aril_run *r)
     int stat = aril_cuda_host->dtype(mean), act = (int)*aril_cuda_host->attr_i64(r, "activation");
     aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
-        normalizing<Unit> op = { x,
+        normalizing_channels<Unit> op = { x,
                                  data_or_null(residual),
                                  aril_cuda_data(y),
                                  dtype,
@@ -229,7 +229,7 @@ aril_status aril_cuda_batch_norm_eval_run(aril_run *r)
     int lanes = aril_cuda_channels_lanes(l, address(t) | address(y) | address(residual), dtype);
     aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
-        normalizing<Unit> op = { aril_cuda_data(t),
+        normalizing_channels<Unit> op = { aril_cuda_data(t),
                                  data_or_null(residual),
                                  aril_cuda_data(y),
                                  dtype,

@@ -21,7 +21,7 @@ struct nothing {};
 /* ---- sum, mean, prod ---- */
 
 /* Divided by n for the mean; n = 1 otherwise. */
-template <typename Reader> struct summing {
+template <typename Reader> struct adding {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
@@ -95,7 +95,7 @@ static aril_status run_sum(aril_run *r, bool mean)
     void *workspace = aril_cuda_host->workspace(r);
     if (l.results == 0) return ARIL_OK;
     auto launch = [&](auto reader) {
-        summing<decltype(reader)> op = { reader, y, mean, l.each };
+        adding<decltype(reader)> op = { reader, y, mean, l.each };
         aril_cuda_reduce_launch(stream, op, l, workspace);
     };
     if (is_float(r))
