@@ -118,15 +118,16 @@ template <typename E> struct merging {
                              : E{ b.top, b.sum + a.sum * exp(a.top - b.top) };
     }
 };
+/* The logarithm of the whole sum is top + this: apart, as the tops of large scores cancel. */
 template <typename C> static __device__ __forceinline__ C log_of(exponents<C> e)
 {
-    return isinf(e.top) ? (C)NAN : e.top + log(e.sum);
+    return isinf(e.top) ? (C)NAN : log(e.sum);
 }
 
 /* What a pass over a row finds. */
 template <typename C> struct found {
     exponents<C> e;
-    C weights, scores; /* with label smoothing: the sums of w[c] and w[c] * x[c] */
+    double weights, scores; /* with label smoothing: the sums of w[c] and w[c] * x[c] */
 };
 
 /* Of the elements of row i that this thread handles: chunks of neighbours in rows, so that several
@@ -153,9 +154,9 @@ static __device__ __forceinline__ found<C> scan_row(const rows &w, const S *x, i
 #pragma unroll
         for (int k = 0; k < chunk; k++)
             if (c + k * by < w.classes) {
-                C p = w.weight.at<C>(c + k * by, 1);
+                double p = w.weight.at<double>(c + k * by, 1);
                 f.weights += p;
-                f.scores += p * v[k];
+                f.scores += p * (double)v[k];
             }
     }
     return f;
@@ -193,9 +194,13 @@ static __global__ void cross_entropy_rows(rows w, const S *x, void *out, int dty
     C loss = 0;
     if (y >= 0) { /* likewise */
         found<C> f = find_row<C, S, Alone>(w, row);
-        C lse = log_of(f.e), e = (C)w.smoothing;
-        loss = (1 - e) * w.weight.at<C>(y, 1) * (lse - aril_cuda_to<C>(row[y * w.inner]));
-        if (e != 0) loss += e / (C)w.classes * (lse * f.weights - f.scores);
+        C more = log_of(f.e), e = (C)w.smoothing;
+        C gap = f.e.top - aril_cuda_to<C>(row[y * w.inner]) + more;
+        loss = (1 - e) * w.weight.at<C>(y, 1) * gap;
+        if (e != 0) {
+            double lse = (double)f.e.top + (double)more;
+            loss += (C)(w.smoothing / (double)w.classes * (lse * f.weights - f.scores));
+        }
     }
     if (Alone || threadIdx.x == 0) aril_cuda_store<C>(out, i, dtype, loss);
 }
@@ -354,11 +359,11 @@ static __global__ void cross_entropy_grads(rows w, incoming<C> in, const S *x, S
         return;
     }
     found<C> f = find_row<C, S, Alone>(w, row);
-    C e = (C)w.smoothing / (C)w.classes, lse = log_of(f.e), k = in.at(i);
-    C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * f.weights;
+    C e = (C)w.smoothing / (C)w.classes, more = log_of(f.e), k = in.at(i);
+    C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * (C)f.weights;
     for (int64_t c = first; c < w.classes; c += by) {
         C share = (c == y ? hit : C(0)) + (e != 0 ? e * w.weight.at<C>(c, 1) : C(0));
-        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - lse);
+        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - f.e.top - more);
         to[c * w.inner] = aril_cuda_from<S>(k * (all * p - share));
     }
 }
