@@ -58,7 +58,10 @@ template <typename Unit, source From> struct summing_channels {
     aril_cuda_result dweight, dbias;
     bool shared; /* the lanes of a unit belong to one channel */
 
-    __device__ raw load(int64_t at, int64_t) const { return raw::of(o, at); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return raw::of(o, at);
+    }
     __device__ mine begin(int64_t c) const
     {
         mine m;
@@ -71,8 +74,14 @@ template <typename Unit, source From> struct summing_channels {
         }
         return m;
     }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int n, int64_t,
                         int, const mine &m) const
     {
@@ -118,9 +127,11 @@ template <typename Unit, source From> struct differing_channels {
         return { o.mean.at<C>(c, 0), k, o.bias.at<C>(c, 0), k * dbias.at<C>(c, 0) / n,
                  k * s * dweight.at<C>(c, 0) / n };
     }
-    __device__ raw load(int64_t at) const { return raw::of(o, at); }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    __device__ raw load(int64_t at) const
+    {
+        return raw::of(o, at);
+    }
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes], h[Unit::lanes];
 #pragma unroll
@@ -133,7 +144,9 @@ template <typename Unit, source From> struct differing_channels {
         Unit::store(dx, at, o.dtype, out);
         if (dresidual) Unit::store(dresidual, at, o.dtype, h);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 /* ---- the run ---- */
@@ -158,11 +171,12 @@ static void launch(aril_run *r, const operands &o, const aril_cuda_channels &l,
     bool residual = *aril_cuda_host->attr_i64(r, "residual");
     summing_channels<Unit, From> sums = { o, dweight, dbias, c.by_row };
     differing_channels<Unit, From> each = { o,
-                                   aril_cuda_data(aril_cuda_out(r, 0)),
-                                   residual ? aril_cuda_data(aril_cuda_out(r, 3)) : nullptr,
-                                   { dweight.base, dweight.dtype },
-                                   { dbias.base, dbias.dtype },
-                                   (C)c.each };
+                                            aril_cuda_data(aril_cuda_out(r, 0)),
+                                            residual ? aril_cuda_data(aril_cuda_out(r, 3))
+                                                     : nullptr,
+                                            { dweight.base, dweight.dtype },
+                                            { dbias.base, dbias.dtype },
+                                            (C)c.each };
     aril_cuda_reduce_launch(aril_cuda_stream(r), sums, c, aril_cuda_host->workspace(r));
     aril_cuda_each_channel(r, each, l);
 }

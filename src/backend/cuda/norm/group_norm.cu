@@ -3,7 +3,8 @@
 #include "backend/cuda/norm/rows.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {};
+struct nothing {
+};
 
 struct groups {
     aril_cuda_channels l;
@@ -79,8 +80,9 @@ static void launch_each(const aril_run *r, const Op &op, const aril_cuda_channel
     int64_t units = l.batch * l.c * l.inner / lanes;
     if (units == 0) return;
     if (l.last) {
-        each_of_sample<Op><<<aril_cuda_blocks(r, units, 256), 256, 0, aril_cuda_stream(r)>>>(
-            op, units, l.c, l.inner);
+        each_of_sample<Op>
+            <<<aril_cuda_blocks(r, units, 256), 256, 0, aril_cuda_stream(r)>>>(op, units, l.c,
+                                                                               l.inner);
         return;
     }
     aril_cuda_channels planes = { 1, l.batch * l.c, l.inner, false };
@@ -100,10 +102,22 @@ template <typename Reader> struct measuring_groups {
     int64_t n;
     double eps;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return aril_cuda_moments_merge(a, b); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return aril_cuda_moments_merge(a, b);
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, nothing) const
     {
@@ -137,9 +151,11 @@ template <typename Unit> struct normalizing_groups {
         int64_t c = i % channels, g = i / each;
         return { mean[g], invstd[g] * weight.at<C>(c, 1), bias.at<C>(c, 0) };
     }
-    __device__ raw load(int64_t at) const { return Unit::load(x, at, dtype); }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    __device__ raw load(int64_t at) const
+    {
+        return Unit::load(x, at, dtype);
+    }
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes];
 #pragma unroll
@@ -149,7 +165,9 @@ template <typename Unit> struct normalizing_groups {
         }
         Unit::store(y, at, dtype, out);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 const char *aril_cuda_group_norm_prepare(const aril_run *r, aril_plan *plan)
@@ -166,8 +184,8 @@ static void launch_stats(aril_run *r, const aril_cuda_reduction &c, Reader x)
 {
     typedef typename Reader::C C;
     measuring_groups<Reader> op = { x, (C *)aril_cuda_data(aril_cuda_out(r, 1)),
-                             (C *)aril_cuda_data(aril_cuda_out(r, 2)), c.each,
-                             *aril_cuda_host->attr_f64(r, "eps") };
+                                    (C *)aril_cuda_data(aril_cuda_out(r, 2)), c.each,
+                                    *aril_cuda_host->attr_f64(r, "eps") };
     aril_cuda_reduce_launch(aril_cuda_stream(r), op, c, aril_cuda_host->workspace(r));
 }
 
@@ -186,14 +204,14 @@ aril_status aril_cuda_group_norm_run(aril_run *r)
         typedef decltype(unit) Unit;
         typedef typename Unit::C C;
         normalizing_groups<Unit> op = { x,
-                                 y,
-                                 dtype,
-                                 (const C *)aril_cuda_data(aril_cuda_out(r, 1)),
-                                 (const C *)aril_cuda_data(aril_cuda_out(r, 2)),
-                                 aril_cuda_param_of(r, 1),
-                                 aril_cuda_param_of(r, 2),
-                                 s.l.c,
-                                 s.each };
+                                        y,
+                                        dtype,
+                                        (const C *)aril_cuda_data(aril_cuda_out(r, 1)),
+                                        (const C *)aril_cuda_data(aril_cuda_out(r, 2)),
+                                        aril_cuda_param_of(r, 1),
+                                        aril_cuda_param_of(r, 2),
+                                        s.l.c,
+                                        s.each };
         launch_each(r, op, s.l);
     });
     return aril_cuda_launched(r);
@@ -238,8 +256,14 @@ template <typename Unit> struct summing_samples {
         }
         return m;
     }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int n, int64_t,
                         int, const mine &m) const
     {
@@ -254,7 +278,10 @@ template <typename Unit> struct summing_samples {
                 }
             }
     }
-    __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const { to[i] = a; }
+    __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const
+    {
+        to[i] = a;
+    }
 };
 
 /* The means over each group of h and h * xhat, h = g * weight: a warp for each. */
@@ -322,8 +349,7 @@ template <typename Unit> struct differing_groups {
     {
         return { Unit::load(x, at, dtype), Unit::load(g, at, dtype) };
     }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes];
 #pragma unroll
@@ -334,7 +360,9 @@ template <typename Unit> struct differing_groups {
         }
         Unit::store(dx, at, dtype, out);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 const char *aril_cuda_group_norm_grad_prepare(const aril_run *r, aril_plan *plan)
@@ -364,15 +392,15 @@ static void launch_grad(aril_run *r, const groups &s, const aril_cuda_reduction 
     summing_samples<Unit> op = { x, g, dtype, mean, invstd, sums, s.each, c.by_row };
     aril_cuda_reduce_launch(stream, op, c, means + total);
     if (total > 0)
-        group_means<C><<<(unsigned)((total + 7) / 8), 256, 0, stream>>>(
-            sums, means, weight, total, s.groups, s.each, (C)(s.each * s.l.inner));
+        group_means<C><<<(unsigned)((total + 7) / 8), 256, 0, stream>>>(sums, means, weight, total,
+                                                                        s.groups, s.each,
+                                                                        (C)(s.each * s.l.inner));
     channel_sums<C><<<aril_cuda_blocks(r, s.l.c, 64), 64, 0, stream>>>(
         sums, (C *)aril_cuda_data(aril_cuda_out(r, 1)), (C *)aril_cuda_data(aril_cuda_out(r, 2)),
         s.l.batch, s.l.c);
-    differing_groups<Unit> each = { x,      g,     aril_cuda_data(aril_cuda_out(r, 0)),
-                             dtype,  mean,  invstd,
-                             means,  weight, s.l.c,
-                             s.each };
+    differing_groups<Unit> each = {
+        x, g, aril_cuda_data(aril_cuda_out(r, 0)), dtype, mean, invstd, means, weight, s.l.c, s.each
+    };
     launch_each(r, each, s.l);
 }
 

@@ -211,7 +211,8 @@ template <typename Reader> struct summing_columns {
         typename Reader::raw g, x;
         C mean, invstd;
     };
-    struct mine {};
+    struct mine {
+    };
     enum { lanes = Reader::lanes };
     Reader g, x;
     aril_cuda_param mean, invstd; /* no mean in RMS norm */
@@ -221,9 +222,18 @@ template <typename Reader> struct summing_columns {
     {
         return { g.load(at), x.load(at), mean.at<C>(row, 0), invstd.at<C>(row, 1) };
     }
-    __device__ mine begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ mine begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, mine) const
     {
@@ -310,17 +320,18 @@ static aril_status run_grad(aril_run *r, int mean_in, int invstd_in)
                         (const S *)g, (const S *)x, (S *)dx, mean, invstd, weight, l.rows,
                         (int)l.n)));
         else if (dtype == ARIL_F64)
-            norm_grad_line<double><<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(
-                g, x, dx, dtype, mean, invstd, weight, l.n);
+            norm_grad_line<double>
+                <<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(g, x, dx, dtype, mean, invstd,
+                                                                    weight, l.n);
         else
-            norm_grad_line<float><<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(
-                g, x, dx, dtype, mean, invstd, weight, l.n);
+            norm_grad_line<float>
+                <<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(g, x, dx, dtype, mean, invstd,
+                                                                    weight, l.n);
     }
     if (c.lanes > 1 && dtype == ARIL_F32)
         launch_params(r, c, typed<float, 4>(g), typed<float, 4>(x), mean, invstd);
     else if (c.lanes > 1 && dtype == ARIL_BF16)
-        launch_params(r, c, typed<aril_cuda_bf16, 8>(g), typed<aril_cuda_bf16, 8>(x), mean,
-                      invstd);
+        launch_params(r, c, typed<aril_cuda_bf16, 8>(g), typed<aril_cuda_bf16, 8>(x), mean, invstd);
     else if (c.lanes > 1)
         launch_params(r, c, typed<aril_cuda_f16, 8>(g), typed<aril_cuda_f16, 8>(x), mean, invstd);
     else if (dtype == ARIL_F64)

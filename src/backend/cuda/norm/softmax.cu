@@ -71,8 +71,7 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
         a.each([&](float e, int j, int k) { sum += e * b.v[j][k]; });
     sum = aril_cuda_block_sum(sum);
     if (logarithm)
-        a.store(dx + row * n, n,
-                [&](float e, int j, int k) { return e - expf(b.v[j][k]) * sum; });
+        a.store(dx + row * n, n, [&](float e, int j, int k) { return e - expf(b.v[j][k]) * sum; });
     else
         a.store(dx + row * n, n, [&](float e, int j, int k) { return b.v[j][k] * (e - sum); });
 }
@@ -95,7 +94,8 @@ template <typename E> struct merging {
 
 /* A block handles a line, or (`Alone`) each thread one: neighbouring lines are adjacent. */
 template <typename C, bool Alone>
-static __global__ void softmax_line(const void *x, void *y, int dtype, softmax_lines l, bool logarithm)
+static __global__ void softmax_line(const void *x, void *y, int dtype, softmax_lines l,
+                                    bool logarithm)
 {
     typedef exponents<C> E;
     int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
@@ -114,8 +114,8 @@ static __global__ void softmax_line(const void *x, void *y, int dtype, softmax_l
 }
 
 template <typename C, bool Alone>
-static __global__ void softmax_grad_line(const void *g, const void *y, void *dx, int dtype, softmax_lines l,
-                                         bool logarithm)
+static __global__ void softmax_grad_line(const void *g, const void *y, void *dx, int dtype,
+                                         softmax_lines l, bool logarithm)
 {
     int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
     if (line >= l.count) return;

@@ -84,12 +84,18 @@ template <typename C> struct accumulating {
     operand x, y;
     bool product;
 
-    __device__ C neutral() const { return product ? 1 : 0; }
+    __device__ C neutral() const
+    {
+        return product ? 1 : 0;
+    }
     __device__ C load(const int64_t (&at)[3], int64_t) const
     {
         return aril_cuda_load<C>(x.base, at[0], x.dtype);
     }
-    __device__ C combine(C a, C b) const { return product ? a * b : a + b; }
+    __device__ C combine(C a, C b) const
+    {
+        return product ? a * b : a + b;
+    }
     __device__ void put(const int64_t (&at)[3], int64_t, C, C upto) const
     {
         aril_cuda_store<C>(y.base, at[1], y.dtype, upto);
@@ -153,7 +159,10 @@ template <typename C> struct leading {
     int64_t *indices;
     bool larger;
 
-    __device__ acc neutral() const { return { 0, -1 }; }
+    __device__ acc neutral() const
+    {
+        return { 0, -1 };
+    }
     __device__ acc load(const int64_t (&at)[3], int64_t k) const
     {
         return { aril_cuda_load<C>(x.base, at[0], x.dtype), k };
@@ -197,7 +206,10 @@ template <typename C> struct log_accumulating {
     typedef C acc;
     operand x, y;
 
-    __device__ C neutral() const { return -(C)INFINITY; }
+    __device__ C neutral() const
+    {
+        return -(C)INFINITY;
+    }
     __device__ C load(const int64_t (&at)[3], int64_t) const
     {
         return aril_cuda_load<C>(x.base, at[0], x.dtype);
@@ -234,7 +246,10 @@ struct recurring {
     operand a, b, y; /* b.base NULL: 0 */
     double init;
 
-    __device__ acc neutral() const { return { 1, 0 }; }
+    __device__ acc neutral() const
+    {
+        return { 1, 0 };
+    }
     __device__ acc load(const int64_t (&at)[3], int64_t) const
     {
         return { aril_cuda_load<double>(a.base, at[0], a.dtype),

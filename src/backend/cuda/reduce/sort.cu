@@ -27,7 +27,8 @@ struct sorted_lines {
 static sorted_lines lines_of(const aril_run *r)
 {
     const aril_host *h = aril_cuda_host;
-    const aril_tensor *x = aril_cuda_in(r, 0), *out[] = { aril_cuda_out(r, 0), aril_cuda_out(r, 1) };
+    const aril_tensor *x = aril_cuda_in(r, 0),
+                      *out[] = { aril_cuda_out(r, 0), aril_cuda_out(r, 1) };
     int64_t axis = *h->attr_i64(r, "axis");
     int ndim = h->ndim(x), at = 0;
     bool same = h->ndim(out[0]) == ndim; /* the axis is still there */
@@ -88,8 +89,8 @@ static void sort_lines(const aril_run *r, const sorted_lines &l, bool down, int6
 /* ---- sort, topk ---- */
 
 template <typename Keys>
-static __global__ void give_first(const __grid_constant__ sorted_lines l, const typename Keys::E *sorted,
-                                  int64_t count)
+static __global__ void give_first(const __grid_constant__ sorted_lines l,
+                                  const typename Keys::E *sorted, int64_t count)
 {
     int64_t total = l.at.count * count;
     ARIL_CUDA_LOOP(i, total)
@@ -119,8 +120,8 @@ aril_status aril_cuda_sort_run(aril_run *r)
 enum choice { KTH, MEDIAN, NANMEDIAN };
 
 template <typename Keys>
-static __global__ void give_one(const __grid_constant__ sorted_lines l, const typename Keys::E *sorted,
-                                choice what, int64_t k)
+static __global__ void give_one(const __grid_constant__ sorted_lines l,
+                                const typename Keys::E *sorted, choice what, int64_t k)
 {
     ARIL_CUDA_LOOP(line, l.at.count)
     {
@@ -146,8 +147,8 @@ static aril_status run_one(aril_run *r, choice what)
     if (l.at.count == 0 || l.n == 0) return ARIL_OK;
     sort_lines(r, l, false, what == KTH ? k + 1 : l.n, [&](auto keys, auto *sorted) {
         give_one<decltype(keys)>
-            <<<aril_cuda_blocks(r, l.at.count, 128), 128, 0, aril_cuda_stream(r)>>>(l, sorted,
-                                                                                  what, k);
+            <<<aril_cuda_blocks(r, l.at.count, 128), 128, 0, aril_cuda_stream(r)>>>(l, sorted, what,
+                                                                                    k);
     });
     return aril_cuda_launched(r);
 }
@@ -180,7 +181,8 @@ template <typename T> struct longest {
 
 /* The last element of the longest run of equal ones, the first such run. NaN equals nothing. */
 template <typename Keys>
-static __global__ void give_mode(const __grid_constant__ sorted_lines l, const typename Keys::E *sorted)
+static __global__ void give_mode(const __grid_constant__ sorted_lines l,
+                                 const typename Keys::E *sorted)
 {
     for (int64_t line = blockIdx.x; line < l.at.count; line += gridDim.x) {
         const typename Keys::E *s = sorted + line * l.n;
@@ -203,8 +205,8 @@ aril_status aril_cuda_mode_run(aril_run *r)
     if (l.at.count == 0 || l.n == 0) return ARIL_OK;
     unsigned threads = l.n <= 32 ? 32 : l.n <= 1024 ? 128 : 256;
     sort_lines(r, l, false, l.n, [&](auto keys, auto *sorted) {
-        give_mode<decltype(keys)><<<aril_cuda_blocks(r, l.at.count, 1), threads, 0,
-                                    aril_cuda_stream(r)>>>(l, sorted);
+        give_mode<decltype(keys)>
+            <<<aril_cuda_blocks(r, l.at.count, 1), threads, 0, aril_cuda_stream(r)>>>(l, sorted);
     });
     return aril_cuda_launched(r);
 }
