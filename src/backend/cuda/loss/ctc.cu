@@ -12,12 +12,15 @@ struct problem {
     int64_t t, n, c, labels, width; /* labels: in all; width of [N,S], or 0: concatenated */
     int64_t blank;
     bool zero_infinity;
-    int64_t *start;      /* [N]: where the labels of a sample begin; -1: it is wrong, and reported */
+    int64_t *start; /* [N]: where the labels of a sample begin; -1: it is wrong, and reported */
     double *alpha, *beta; /* [T][states] of each sample; beta NULL: no gradient */
     aril_cuda_report report;
 
     /* One after the other, with 2 S + 1 states each. */
-    __device__ int64_t memory(int64_t i) const { return t * (2 * start[i] + i); }
+    __device__ int64_t memory(int64_t i) const
+    {
+        return t * (2 * start[i] + i);
+    }
 };
 
 /* Checks lengths and finds where labels begin: in order, by one thread, as starts add up. */
@@ -114,10 +117,10 @@ static __device__ void backward(const problem &p, const sample &a)
         for (int64_t s = threadIdx.x; s < a.states; s += blockDim.x) {
             double sum = s >= a.states - 2 ? 0 : -INFINITY;
             if (t < a.times - 1) {
-                double one = s + 1 < a.states ? next[s + 1] + emitted(p, a, t + 1, s + 1)
-                                              : -INFINITY;
-                double two = may_skip(a, s + 2) ? next[s + 2] + emitted(p, a, t + 1, s + 2)
-                                                : -INFINITY;
+                double one =
+                    s + 1 < a.states ? next[s + 1] + emitted(p, a, t + 1, s + 1) : -INFINITY;
+                double two =
+                    may_skip(a, s + 2) ? next[s + 2] + emitted(p, a, t + 1, s + 2) : -INFINITY;
                 sum = log_sum(next[s] + emitted(p, a, t + 1, s), one, two);
             }
             now[s] = sum;

@@ -57,11 +57,12 @@ struct totals {
 struct totalling {
     typedef totals acc;
     typedef totals raw;
-    struct mine {};
+    struct mine {
+    };
     enum { lanes = 1 };
     rows w;
     const void *each;
-    int dtype; /* of `each`: f32 or f64 */
+    int dtype;  /* of `each`: f32 or f64 */
     void *loss; /* gets the loss; NULL: `divisor` gets the sum of weights */
     int loss_dtype;
     double *divisor;
@@ -73,9 +74,18 @@ struct totalling {
         return { each ? aril_cuda_load<double>(each, i, dtype) : 0,
                  y < 0 ? 0 : w.weight.at<double>(y, 1) };
     }
-    __device__ mine begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.loss + b.loss, a.weight + b.weight }; }
+    __device__ mine begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.loss + b.loss, a.weight + b.weight };
+    }
     __device__ void add(acc (&a)[1], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t, int,
                         mine) const
     {
@@ -118,15 +128,16 @@ template <typename E> struct merging {
                              : E{ b.top, b.sum + a.sum * exp(a.top - b.top) };
     }
 };
+/* The logarithm of the whole sum is top + this: apart, as the tops of large scores cancel. */
 template <typename C> static __device__ __forceinline__ C log_of(exponents<C> e)
 {
-    return isinf(e.top) ? (C)NAN : e.top + log(e.sum);
+    return isinf(e.top) ? (C)NAN : log(e.sum);
 }
 
 /* What a pass over a row finds. */
 template <typename C> struct found {
     exponents<C> e;
-    C weights, scores; /* with label smoothing: the sums of w[c] and w[c] * x[c] */
+    double weights, scores; /* with label smoothing: the sums of w[c] and w[c] * x[c] */
 };
 
 /* Of the elements of row i that this thread handles: chunks of neighbours in rows, so that several
@@ -141,8 +152,8 @@ static __device__ __forceinline__ found<C> scan_row(const rows &w, const S *x, i
         C v[chunk], top = -(C)INFINITY, sum = 0;
 #pragma unroll
         for (int k = 0; k < chunk; k++)
-            v[k] = c + k * by < w.classes ? aril_cuda_to<C>(x[(c + k * by) * w.inner])
-                                          : -(C)INFINITY;
+            v[k] =
+                c + k * by < w.classes ? aril_cuda_to<C>(x[(c + k * by) * w.inner]) : -(C)INFINITY;
 #pragma unroll
         for (int k = 0; k < chunk; k++) top = aril_cuda_largest<C>::of(top, v[k]);
 #pragma unroll
@@ -153,9 +164,9 @@ static __device__ __forceinline__ found<C> scan_row(const rows &w, const S *x, i
 #pragma unroll
         for (int k = 0; k < chunk; k++)
             if (c + k * by < w.classes) {
-                C p = w.weight.at<C>(c + k * by, 1);
+                double p = w.weight.at<double>(c + k * by, 1);
                 f.weights += p;
-                f.scores += p * v[k];
+                f.scores += p * (double)v[k];
             }
     }
     return f;
@@ -193,9 +204,13 @@ static __global__ void cross_entropy_rows(rows w, const S *x, void *out, int dty
     C loss = 0;
     if (y >= 0) { /* likewise */
         found<C> f = find_row<C, S, Alone>(w, row);
-        C lse = log_of(f.e), e = (C)w.smoothing;
-        loss = (1 - e) * w.weight.at<C>(y, 1) * (lse - aril_cuda_to<C>(row[y * w.inner]));
-        if (e != 0) loss += e / (C)w.classes * (lse * f.weights - f.scores);
+        C more = log_of(f.e), e = (C)w.smoothing;
+        C gap = f.e.top - aril_cuda_to<C>(row[y * w.inner]) + more;
+        loss = (1 - e) * w.weight.at<C>(y, 1) * gap;
+        if (e != 0) {
+            double lse = (double)f.e.top + (double)more;
+            loss += (C)(w.smoothing / (double)w.classes * (lse * f.weights - f.scores));
+        }
     }
     if (Alone || threadIdx.x == 0) aril_cuda_store<C>(out, i, dtype, loss);
 }
@@ -209,8 +224,7 @@ static __global__ void nll_rows(rows w, const void *x, int dtype, void *out, int
         int64_t y = w.label(i), at = w.at(i);
         C loss = 0;
         if (y >= 0) {
-            loss = (1 - e) * w.weight.at<C>(y, 1) *
-                   -aril_cuda_load<C>(x, at + y * w.inner, dtype);
+            loss = (1 - e) * w.weight.at<C>(y, 1) * -aril_cuda_load<C>(x, at + y * w.inner, dtype);
             for (int64_t c = 0; c < w.classes && e != 0; c++)
                 loss += e / (C)w.classes * w.weight.at<C>(c, 1) *
                         -aril_cuda_load<C>(x, at + c * w.inner, dtype);
@@ -245,8 +259,7 @@ static void launch_loss(cudaStream_t stream, const rows &w, const void *x, void 
 {
     shape s = shape_of(w);
     if (s.alone)
-        cross_entropy_rows<C, S, true>
-            <<<s.grid, s.block, 0, stream>>>(w, (const S *)x, out, dtype);
+        cross_entropy_rows<C, S, true><<<s.grid, s.block, 0, stream>>>(w, (const S *)x, out, dtype);
     else
         cross_entropy_rows<C, S, false>
             <<<s.grid, s.block, 0, stream>>>(w, (const S *)x, out, dtype);
@@ -284,9 +297,9 @@ static aril_status run_loss(aril_run *r, bool softmax)
     int each_dtype = is_each(r) ? out_dtype : wide ? ARIL_F64 : ARIL_F32;
     cudaStream_t stream = aril_cuda_stream(r);
     if (w.count > 0 && softmax) {
-        ARIL_CUDA_SWITCH_FLOAT(dtype, S,
-                               launch_loss<typename aril_cuda_type<S>::compute, S>(
-                                   stream, w, x, out, each_dtype));
+        ARIL_CUDA_SWITCH_FLOAT(
+            dtype, S,
+            launch_loss<typename aril_cuda_type<S>::compute, S>(stream, w, x, out, each_dtype));
     } else if (w.count > 0) {
         unsigned blocks = aril_cuda_blocks(r, w.count, 128);
         if (wide)
@@ -354,12 +367,11 @@ static __global__ void cross_entropy_grads(rows w, incoming<C> in, const S *x, S
         return;
     }
     found<C> f = find_row<C, S, Alone>(w, row);
-    C e = (C)w.smoothing / (C)w.classes, k = in.at(i);
-    C top = isinf(f.e.top) ? (C)NAN : f.e.top, scale = 1 / f.e.sum; /* exact for large scores */
-    C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * f.weights;
+    C e = (C)w.smoothing / (C)w.classes, more = log_of(f.e), k = in.at(i);
+    C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * (C)f.weights;
     for (int64_t c = first; c < w.classes; c += by) {
         C share = (c == y ? hit : C(0)) + (e != 0 ? e * w.weight.at<C>(c, 1) : C(0));
-        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - top) * scale;
+        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - f.e.top - more);
         to[c * w.inner] = aril_cuda_from<S>(k * (all * p - share));
     }
 }
@@ -436,10 +448,10 @@ aril_status aril_cuda_cross_entropy_grad_run(aril_run *r)
     rows w = rows_of(r, x, 2, 3);
     if (w.count == 0 || w.classes == 0) return ARIL_OK;
     const double *divisor = divide_by(r, w);
-    ARIL_CUDA_SWITCH_FLOAT(aril_cuda_host->dtype(x), S,
-                           launch_grad<typename aril_cuda_type<S>::compute, S>(
-                               r, w, divisor, aril_cuda_data(x),
-                               aril_cuda_data(aril_cuda_out(r, 0))));
+    ARIL_CUDA_SWITCH_FLOAT(
+        aril_cuda_host->dtype(x), S,
+        launch_grad<typename aril_cuda_type<S>::compute, S>(r, w, divisor, aril_cuda_data(x),
+                                                            aril_cuda_data(aril_cuda_out(r, 0))));
     return aril_cuda_launched(r);
 }
 
@@ -454,11 +466,12 @@ aril_status aril_cuda_nll_loss_grad_run(aril_run *r)
     const double *divisor = divide_by(r, w);
     unsigned blocks = aril_cuda_blocks(r, numel, 256);
     if (dtype == ARIL_F64)
-        nll_grads<double><<<blocks, 256, 0, aril_cuda_stream(r)>>>(
-            w, incoming_of<double>(r, divisor), aril_cuda_data(dx), dtype, numel);
+        nll_grads<double>
+            <<<blocks, 256, 0, aril_cuda_stream(r)>>>(w, incoming_of<double>(r, divisor),
+                                                      aril_cuda_data(dx), dtype, numel);
     else
-        nll_grads<float><<<blocks, 256, 0, aril_cuda_stream(r)>>>(
-            w, incoming_of<float>(r, divisor), aril_cuda_data(dx), dtype, numel);
+        nll_grads<float><<<blocks, 256, 0, aril_cuda_stream(r)>>>(w, incoming_of<float>(r, divisor),
+                                                                  aril_cuda_data(dx), dtype, numel);
     return aril_cuda_launched(r);
 }
 

@@ -2,17 +2,16 @@
 
 #include "backend/cuda/rows.cuh"
 
-#define ROW(op_)                    \
-    { .op = #op_,                   \
-      .name = "cuda_loss",          \
-      .dtypes = ARIL_CUDA_DT_FLOAT, \
-      .run = aril_cuda_##op_##_run }
-#define WORKING(op_)                              \
-    { .op = #op_,                                 \
-      .name = "cuda_loss",                        \
-      .dtypes = ARIL_CUDA_DT_FLOAT,               \
-      .workspace = aril_cuda_##op_##_workspace,   \
-      .run = aril_cuda_##op_##_run }
+#define ROW(op_)                                                       \
+    {                                                                  \
+        .op = #op_, .name = "cuda_loss", .dtypes = ARIL_CUDA_DT_FLOAT, \
+        .run = aril_cuda_##op_##_run                                   \
+    }
+#define WORKING(op_)                                                           \
+    {                                                                          \
+        .op = #op_, .name = "cuda_loss", .dtypes = ARIL_CUDA_DT_FLOAT,         \
+        .workspace = aril_cuda_##op_##_workspace, .run = aril_cuda_##op_##_run \
+    }
 
 const aril_row aril_cuda_loss_rows[] = {
     WORKING(nll_loss),

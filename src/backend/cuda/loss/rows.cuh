@@ -4,8 +4,7 @@
 
 #include "backend/cuda/host.cuh"
 
-#define ARIL_CUDA_RUN(op)                           \
-    aril_status aril_cuda_##op##_run(aril_run *r);
+#define ARIL_CUDA_RUN(op)       aril_status aril_cuda_##op##_run(aril_run *r);
 #define ARIL_CUDA_WORKSPACE(op) size_t aril_cuda_##op##_workspace(const aril_run *r);
 
 /* nll.cu */

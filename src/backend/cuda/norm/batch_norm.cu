@@ -5,7 +5,8 @@
 #include "backend/cuda/norm/rows.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {};
+struct nothing {
+};
 
 static uintptr_t address(const aril_tensor *t)
 {
@@ -24,7 +25,7 @@ template <typename C> struct affine {
 };
 
 /* From given statistics: 1 / sqrt(var + eps) (`var` set), or invstd as it is. */
-template <typename Unit> struct normalizing {
+template <typename Unit> struct normalizing_channels {
     typedef Unit unit;
     typedef typename Unit::C C;
     typedef affine<C> coef;
@@ -52,8 +53,7 @@ template <typename Unit> struct normalizing {
         if (residual) v.residual = Unit::load(residual, at, dtype);
         return v;
     }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes];
 #pragma unroll
@@ -73,7 +73,7 @@ template <typename Unit> struct normalizing {
 
 /* ---- statistics ---- */
 
-template <typename Reader> struct measuring {
+template <typename Reader> struct measuring_channels {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
     typedef typename Reader::raw raw;
@@ -85,10 +85,22 @@ template <typename Reader> struct measuring {
     const int64_t *batches; /* NULL: `momentum` */
     double n, momentum, eps;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return aril_cuda_moments_merge(a, b); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return aril_cuda_moments_merge(a, b);
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, nothing) const
     {
@@ -144,7 +156,7 @@ static void launch_stats(aril_run *r, const aril_cuda_reduction &c, Reader x, do
                          const int64_t *batches)
 {
     typedef typename Reader::C C;
-    measuring<Reader> op = {
+    measuring_channels<Reader> op = {
         x,
         (C *)aril_cuda_data(aril_cuda_out(r, 1)),
         (C *)aril_cuda_data(aril_cuda_out(r, 2)),
@@ -192,18 +204,18 @@ aril_status aril_cuda_batch_norm_run(aril_run *r)
     int stat = aril_cuda_host->dtype(mean), act = (int)*aril_cuda_host->attr_i64(r, "activation");
     aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
-        normalizing<Unit> op = { x,
-                                 data_or_null(residual),
-                                 aril_cuda_data(y),
-                                 dtype,
-                                 act,
-                                 { aril_cuda_data(mean), stat },
-                                 { aril_cuda_data(aril_cuda_out(r, 2)), stat },
-                                 aril_cuda_param_of(r, 1),
-                                 aril_cuda_param_of(r, 2),
-                                 false,
-                                 0,
-                                 batches };
+        normalizing_channels<Unit> op = { x,
+                                          data_or_null(residual),
+                                          aril_cuda_data(y),
+                                          dtype,
+                                          act,
+                                          { aril_cuda_data(mean), stat },
+                                          { aril_cuda_data(aril_cuda_out(r, 2)), stat },
+                                          aril_cuda_param_of(r, 1),
+                                          aril_cuda_param_of(r, 2),
+                                          false,
+                                          0,
+                                          batches };
         aril_cuda_each_channel(r, op, l);
     });
     return aril_cuda_launched(r);
@@ -229,18 +241,18 @@ aril_status aril_cuda_batch_norm_eval_run(aril_run *r)
     int lanes = aril_cuda_channels_lanes(l, address(t) | address(y) | address(residual), dtype);
     aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
-        normalizing<Unit> op = { aril_cuda_data(t),
-                                 data_or_null(residual),
-                                 aril_cuda_data(y),
-                                 dtype,
-                                 act,
-                                 aril_cuda_param_of(r, 3),
-                                 aril_cuda_param_of(r, 4),
-                                 aril_cuda_param_of(r, 1),
-                                 aril_cuda_param_of(r, 2),
-                                 true,
-                                 (typename Unit::C)eps,
-                                 nullptr };
+        normalizing_channels<Unit> op = { aril_cuda_data(t),
+                                          data_or_null(residual),
+                                          aril_cuda_data(y),
+                                          dtype,
+                                          act,
+                                          aril_cuda_param_of(r, 3),
+                                          aril_cuda_param_of(r, 4),
+                                          aril_cuda_param_of(r, 1),
+                                          aril_cuda_param_of(r, 2),
+                                          true,
+                                          (typename Unit::C)eps,
+                                          nullptr };
         aril_cuda_each_channel(r, op, l);
     });
     return aril_cuda_launched(r);

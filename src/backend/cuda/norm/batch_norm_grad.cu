@@ -46,7 +46,7 @@ template <typename C> struct two_sums {
     C dot, sum; /* of h * (x - mean) and h */
 };
 
-template <typename Unit, source From> struct summing {
+template <typename Unit, source From> struct summing_channels {
     typedef typename Unit::C C;
     typedef two_sums<C> acc;
     typedef reading<Unit, From> raw;
@@ -55,10 +55,13 @@ template <typename Unit, source From> struct summing {
         C mean[lanes], scale[lanes], shift[lanes];
     };
     operands o;
-    C *dweight, *dbias;
+    aril_cuda_result dweight, dbias;
     bool shared; /* the lanes of a unit belong to one channel */
 
-    __device__ raw load(int64_t at, int64_t) const { return raw::of(o, at); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return raw::of(o, at);
+    }
     __device__ mine begin(int64_t c) const
     {
         mine m;
@@ -71,8 +74,14 @@ template <typename Unit, source From> struct summing {
         }
         return m;
     }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int n, int64_t,
                         int, const mine &m) const
     {
@@ -90,37 +99,39 @@ template <typename Unit, source From> struct summing {
     }
     __device__ void finish(int64_t c, int64_t, int64_t, int64_t, acc a) const
     {
-        dweight[c] = a.dot * o.invstd.at<C>(c, 1);
-        dbias[c] = a.sum;
+        dweight.put<C>(c, a.dot * o.invstd.at<C>(c, 1));
+        dbias.put<C>(c, a.sum);
     }
 };
 
 /* ---- dx ---- */
 
-template <typename C> struct linear {
+template <typename C> struct channel_terms {
     C mean, scale, shift; /* scale: weight * invstd */
     C less, slope;        /* dx = scale * h - less - (x - mean) * slope */
 };
 
-template <typename Unit, source From> struct differing {
+template <typename Unit, source From> struct differing_channels {
     typedef Unit unit;
     typedef typename Unit::C C;
-    typedef linear<C> coef;
+    typedef channel_terms<C> coef;
     typedef reading<Unit, From> raw;
     operands o;
     void *dx, *dresidual; /* dresidual NULL: not wanted */
-    const C *dweight, *dbias;
+    aril_cuda_param dweight, dbias;
     C n;
 
     __device__ coef coefs(int64_t c) const
     {
         C s = o.invstd.at<C>(c, 1), k = s * o.weight.at<C>(c, 1);
-        return { o.mean.at<C>(c, 0), k, o.bias.at<C>(c, 0), k * dbias[c] / n,
-                 k * s * dweight[c] / n };
+        return { o.mean.at<C>(c, 0), k, o.bias.at<C>(c, 0), k * dbias.at<C>(c, 0) / n,
+                 k * s * dweight.at<C>(c, 0) / n };
     }
-    __device__ raw load(int64_t at) const { return raw::of(o, at); }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    __device__ raw load(int64_t at) const
+    {
+        return raw::of(o, at);
+    }
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes], h[Unit::lanes];
 #pragma unroll
@@ -133,7 +144,9 @@ template <typename Unit, source From> struct differing {
         Unit::store(dx, at, o.dtype, out);
         if (dresidual) Unit::store(dresidual, at, o.dtype, h);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 /* ---- the run ---- */
@@ -154,16 +167,16 @@ static void launch(aril_run *r, const operands &o, const aril_cuda_channels &l,
                    const aril_cuda_reduction &c)
 {
     typedef typename Unit::C C;
-    C *dweight = (C *)aril_cuda_data(aril_cuda_out(r, 1));
-    C *dbias = (C *)aril_cuda_data(aril_cuda_out(r, 2));
+    aril_cuda_result dweight = aril_cuda_result_of(r, 1), dbias = aril_cuda_result_of(r, 2);
     bool residual = *aril_cuda_host->attr_i64(r, "residual");
-    summing<Unit, From> sums = { o, dweight, dbias, c.by_row };
-    differing<Unit, From> each = { o,
-                                   aril_cuda_data(aril_cuda_out(r, 0)),
-                                   residual ? aril_cuda_data(aril_cuda_out(r, 3)) : nullptr,
-                                   dweight,
-                                   dbias,
-                                   (C)c.each };
+    summing_channels<Unit, From> sums = { o, dweight, dbias, c.by_row };
+    differing_channels<Unit, From> each = { o,
+                                            aril_cuda_data(aril_cuda_out(r, 0)),
+                                            residual ? aril_cuda_data(aril_cuda_out(r, 3))
+                                                     : nullptr,
+                                            { dweight.base, dweight.dtype },
+                                            { dbias.base, dbias.dtype },
+                                            (C)c.each };
     aril_cuda_reduce_launch(aril_cuda_stream(r), sums, c, aril_cuda_host->workspace(r));
     aril_cuda_each_channel(r, each, l);
 }

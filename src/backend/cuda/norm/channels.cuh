@@ -45,7 +45,10 @@ template <typename C_, typename S, int N> struct aril_cuda_unit_typed {
     {
         return *reinterpret_cast<const raw *>(static_cast<const S *>(p) + at);
     }
-    static __device__ __forceinline__ C get(const raw &v, int l) { return aril_cuda_to<C>(v.at[l]); }
+    static __device__ __forceinline__ C get(const raw &v, int l)
+    {
+        return aril_cuda_to<C>(v.at[l]);
+    }
     static __device__ __forceinline__ void store(void *p, int64_t at, int, const C (&x)[N])
     {
         raw v;
@@ -62,7 +65,10 @@ template <typename C_> struct aril_cuda_unit_dynamic {
     {
         return aril_cuda_load<C>(p, at, dtype);
     }
-    static __device__ __forceinline__ C get(const raw &v, int) { return v; }
+    static __device__ __forceinline__ C get(const raw &v, int)
+    {
+        return v;
+    }
     static __device__ __forceinline__ void store(void *p, int64_t at, int dtype, const C (&x)[1])
     {
         aril_cuda_store<C>(p, at, dtype, x[0]);

@@ -3,7 +3,8 @@
 #include "backend/cuda/norm/rows.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {};
+struct nothing {
+};
 
 struct groups {
     aril_cuda_channels l;
@@ -79,8 +80,9 @@ static void launch_each(const aril_run *r, const Op &op, const aril_cuda_channel
     int64_t units = l.batch * l.c * l.inner / lanes;
     if (units == 0) return;
     if (l.last) {
-        each_of_sample<Op><<<aril_cuda_blocks(r, units, 256), 256, 0, aril_cuda_stream(r)>>>(
-            op, units, l.c, l.inner);
+        each_of_sample<Op>
+            <<<aril_cuda_blocks(r, units, 256), 256, 0, aril_cuda_stream(r)>>>(op, units, l.c,
+                                                                               l.inner);
         return;
     }
     aril_cuda_channels planes = { 1, l.batch * l.c, l.inner, false };
@@ -89,7 +91,7 @@ static void launch_each(const aril_run *r, const Op &op, const aril_cuda_channel
 
 /* ---- group_norm ---- */
 
-template <typename Reader> struct measuring {
+template <typename Reader> struct measuring_groups {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
     typedef typename Reader::raw raw;
@@ -100,10 +102,22 @@ template <typename Reader> struct measuring {
     int64_t n;
     double eps;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return aril_cuda_moments_merge(a, b); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return aril_cuda_moments_merge(a, b);
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, nothing) const
     {
@@ -120,7 +134,7 @@ template <typename C> struct affine {
     C mean, scale, shift;
 };
 
-template <typename Unit> struct normalizing {
+template <typename Unit> struct normalizing_groups {
     typedef Unit unit;
     typedef typename Unit::C C;
     typedef affine<C> coef;
@@ -137,9 +151,11 @@ template <typename Unit> struct normalizing {
         int64_t c = i % channels, g = i / each;
         return { mean[g], invstd[g] * weight.at<C>(c, 1), bias.at<C>(c, 0) };
     }
-    __device__ raw load(int64_t at) const { return Unit::load(x, at, dtype); }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    __device__ raw load(int64_t at) const
+    {
+        return Unit::load(x, at, dtype);
+    }
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes];
 #pragma unroll
@@ -149,7 +165,9 @@ template <typename Unit> struct normalizing {
         }
         Unit::store(y, at, dtype, out);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 const char *aril_cuda_group_norm_prepare(const aril_run *r, aril_plan *plan)
@@ -165,9 +183,9 @@ template <typename Reader>
 static void launch_stats(aril_run *r, const aril_cuda_reduction &c, Reader x)
 {
     typedef typename Reader::C C;
-    measuring<Reader> op = { x, (C *)aril_cuda_data(aril_cuda_out(r, 1)),
-                             (C *)aril_cuda_data(aril_cuda_out(r, 2)), c.each,
-                             *aril_cuda_host->attr_f64(r, "eps") };
+    measuring_groups<Reader> op = { x, (C *)aril_cuda_data(aril_cuda_out(r, 1)),
+                                    (C *)aril_cuda_data(aril_cuda_out(r, 2)), c.each,
+                                    *aril_cuda_host->attr_f64(r, "eps") };
     aril_cuda_reduce_launch(aril_cuda_stream(r), op, c, aril_cuda_host->workspace(r));
 }
 
@@ -185,15 +203,15 @@ aril_status aril_cuda_group_norm_run(aril_run *r)
     aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
         typedef typename Unit::C C;
-        normalizing<Unit> op = { x,
-                                 y,
-                                 dtype,
-                                 (const C *)aril_cuda_data(aril_cuda_out(r, 1)),
-                                 (const C *)aril_cuda_data(aril_cuda_out(r, 2)),
-                                 aril_cuda_param_of(r, 1),
-                                 aril_cuda_param_of(r, 2),
-                                 s.l.c,
-                                 s.each };
+        normalizing_groups<Unit> op = { x,
+                                        y,
+                                        dtype,
+                                        (const C *)aril_cuda_data(aril_cuda_out(r, 1)),
+                                        (const C *)aril_cuda_data(aril_cuda_out(r, 2)),
+                                        aril_cuda_param_of(r, 1),
+                                        aril_cuda_param_of(r, 2),
+                                        s.l.c,
+                                        s.each };
         launch_each(r, op, s.l);
     });
     return aril_cuda_launched(r);
@@ -206,7 +224,7 @@ template <typename C> struct two_sums {
 };
 
 /* Of each channel of each sample: the sums of g and of g * xhat. */
-template <typename Unit> struct summing {
+template <typename Unit> struct summing_samples {
     typedef typename Unit::C C;
     typedef two_sums<C> acc;
     enum { lanes = Unit::lanes };
@@ -218,7 +236,7 @@ template <typename Unit> struct summing {
     };
     const void *x, *g;
     int dtype;
-    const C *mean, *invstd;
+    aril_cuda_param mean, invstd;
     two_sums<C> *to; /* [N][C] */
     int64_t each;
     bool shared; /* the lanes of a unit belong to one channel */
@@ -233,13 +251,19 @@ template <typename Unit> struct summing {
 #pragma unroll
         for (int l = 0; l < lanes; l++) {
             int64_t group = (shared ? i : i + l) / each;
-            m.mean[l] = mean[group];
-            m.invstd[l] = invstd[group];
+            m.mean[l] = mean.at<C>(group, 0);
+            m.invstd[l] = invstd.at<C>(group, 1);
         }
         return m;
     }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int n, int64_t,
                         int, const mine &m) const
     {
@@ -254,7 +278,10 @@ template <typename Unit> struct summing {
                 }
             }
     }
-    __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const { to[i] = a; }
+    __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const
+    {
+        to[i] = a;
+    }
 };
 
 /* The means over each group of h and h * xhat, h = g * weight: a warp for each. */
@@ -292,22 +319,22 @@ static __global__ void channel_sums(const two_sums<C> *from, C *dweight, C *dbia
     }
 }
 
-template <typename C> struct linear {
+template <typename C> struct group_terms {
     C mean, invstd, weight, dot, sum;
 };
 
 /* dx = invstd * (h - mean(h) - xhat * mean(h * xhat)) */
-template <typename Unit> struct differing {
+template <typename Unit> struct differing_groups {
     typedef Unit unit;
     typedef typename Unit::C C;
-    typedef linear<C> coef;
+    typedef group_terms<C> coef;
     struct raw {
         typename Unit::raw x, g;
     };
     const void *x, *g;
     void *dx;
     int dtype;
-    const C *mean, *invstd;
+    aril_cuda_param mean, invstd;
     const two_sums<C> *means; /* [N][groups] */
     aril_cuda_param weight;
     int64_t channels, each;
@@ -315,14 +342,14 @@ template <typename Unit> struct differing {
     __device__ coef coefs(int64_t i) const
     {
         int64_t k = i / each;
-        return { mean[k], invstd[k], weight.at<C>(i % channels, 1), means[k].dot, means[k].sum };
+        return { mean.at<C>(k, 0), invstd.at<C>(k, 1), weight.at<C>(i % channels, 1), means[k].dot,
+                 means[k].sum };
     }
     __device__ raw load(int64_t at) const
     {
         return { Unit::load(x, at, dtype), Unit::load(g, at, dtype) };
     }
-    template <int N>
-    __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
     {
         C out[Unit::lanes];
 #pragma unroll
@@ -333,7 +360,9 @@ template <typename Unit> struct differing {
         }
         Unit::store(dx, at, dtype, out);
     }
-    __device__ void once() const {}
+    __device__ void once() const
+    {
+    }
 };
 
 const char *aril_cuda_group_norm_grad_prepare(const aril_run *r, aril_plan *plan)
@@ -354,25 +383,24 @@ static void launch_grad(aril_run *r, const groups &s, const aril_cuda_reduction 
     typedef typename Unit::C C;
     const aril_tensor *t = aril_cuda_in(r, 0);
     const void *x = aril_cuda_data(t), *g = aril_cuda_data(aril_cuda_in(r, 1));
-    const C *mean = (const C *)aril_cuda_data(aril_cuda_in(r, 3));
-    const C *invstd = (const C *)aril_cuda_data(aril_cuda_in(r, 4));
+    aril_cuda_param mean = aril_cuda_param_of(r, 3), invstd = aril_cuda_param_of(r, 4);
     int dtype = aril_cuda_host->dtype(t);
     aril_cuda_param weight = aril_cuda_param_of(r, 2);
     int64_t samples = s.l.batch * s.l.c, total = s.l.batch * s.groups;
     two_sums<C> *sums = (two_sums<C> *)aril_cuda_host->workspace(r), *means = sums + samples;
     cudaStream_t stream = aril_cuda_stream(r);
-    summing<Unit> op = { x, g, dtype, mean, invstd, sums, s.each, c.by_row };
+    summing_samples<Unit> op = { x, g, dtype, mean, invstd, sums, s.each, c.by_row };
     aril_cuda_reduce_launch(stream, op, c, means + total);
     if (total > 0)
-        group_means<C><<<(unsigned)((total + 7) / 8), 256, 0, stream>>>(
-            sums, means, weight, total, s.groups, s.each, (C)(s.each * s.l.inner));
+        group_means<C><<<(unsigned)((total + 7) / 8), 256, 0, stream>>>(sums, means, weight, total,
+                                                                        s.groups, s.each,
+                                                                        (C)(s.each * s.l.inner));
     channel_sums<C><<<aril_cuda_blocks(r, s.l.c, 64), 64, 0, stream>>>(
         sums, (C *)aril_cuda_data(aril_cuda_out(r, 1)), (C *)aril_cuda_data(aril_cuda_out(r, 2)),
         s.l.batch, s.l.c);
-    differing<Unit> each = { x,      g,     aril_cuda_data(aril_cuda_out(r, 0)),
-                             dtype,  mean,  invstd,
-                             means,  weight, s.l.c,
-                             s.each };
+    differing_groups<Unit> each = {
+        x, g, aril_cuda_data(aril_cuda_out(r, 0)), dtype, mean, invstd, means, weight, s.l.c, s.each
+    };
     launch_each(r, each, s.l);
 }
 

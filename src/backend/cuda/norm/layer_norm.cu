@@ -2,7 +2,7 @@
 #include "backend/cuda/norm/param.cuh"
 #include "backend/cuda/norm/row.cuh"
 #include "backend/cuda/norm/rows.cuh"
-#include "backend/cuda/reduce/pass.cuh"
+#include "backend/cuda/reduce/reduce.cuh"
 
 #include <float.h>
 
@@ -147,7 +147,7 @@ aril_status aril_cuda_rms_norm_run(aril_run *r)
  * norm. */
 template <typename S, int T, int Items>
 static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
-    norm_grad_row(const S *g, const S *x, S *dx, const float *mean, const float *invstd,
+    norm_grad_row(const S *g, const S *x, S *dx, aril_cuda_param mean, aril_cuda_param invstd,
                   aril_cuda_param weight, int64_t rows, int n)
 {
     typedef aril_cuda_row<S, T, Items> held;
@@ -156,7 +156,7 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
     held h, v;
     h.load(g + row * n, n, 0);
     v.load(x + row * n, n, 0);
-    float m = mean ? mean[row] : 0, s = invstd[row], sum = 0, dot = 0;
+    float m = mean.at<float>(row, 0), s = invstd.at<float>(row, 1), sum = 0, dot = 0;
 #pragma unroll
     for (int j = 0; j < held::chunks; j++) {
         if (held::at(j) >= n) continue;
@@ -170,7 +170,7 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
             dot += h.v[j][k] * v.v[j][k];
         }
     }
-    sum = mean ? aril_cuda_block_sum(sum) / (float)n : 0;
+    sum = mean.base ? aril_cuda_block_sum(sum) / (float)n : 0;
     dot = aril_cuda_block_sum(dot) / (float)n;
     h.store(dx + row * n, n,
             [&](float e, int j, int k) { return s * (e - sum - v.v[j][k] * dot); });
@@ -178,17 +178,17 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
 
 template <typename C>
 static __global__ void norm_grad_line(const void *g, const void *x, void *dx, int dtype,
-                                      const C *mean, const C *invstd, aril_cuda_param weight,
-                                      int64_t n)
+                                      aril_cuda_param mean, aril_cuda_param invstd,
+                                      aril_cuda_param weight, int64_t n)
 {
     int64_t begin = blockIdx.x * n;
-    C m = mean ? mean[blockIdx.x] : 0, s = invstd[blockIdx.x], sum = 0, dot = 0;
+    C m = mean.at<C>(blockIdx.x, 0), s = invstd.at<C>(blockIdx.x, 1), sum = 0, dot = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         C h = aril_cuda_load<C>(g, begin + i, dtype) * weight.at<C>(i, 1);
         sum += h;
         dot += h * (aril_cuda_load<C>(x, begin + i, dtype) - m) * s;
     }
-    sum = mean ? aril_cuda_block_sum(sum) / (C)n : 0;
+    sum = mean.base ? aril_cuda_block_sum(sum) / (C)n : 0;
     dot = aril_cuda_block_sum(dot) / (C)n;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         C h = aril_cuda_load<C>(g, begin + i, dtype) * weight.at<C>(i, 1);
@@ -204,26 +204,36 @@ template <typename C> struct two_sums {
 };
 
 /* Columns are adjacent: lanes are neighbouring parameters. */
-template <typename Reader> struct summing {
+template <typename Reader> struct summing_columns {
     typedef typename Reader::C C;
     typedef two_sums<C> acc;
     struct raw {
         typename Reader::raw g, x;
         C mean, invstd;
     };
-    struct mine {};
+    struct mine {
+    };
     enum { lanes = Reader::lanes };
     Reader g, x;
-    const C *mean, *invstd;
-    C *dweight, *dbias; /* dbias NULL: RMS norm */
+    aril_cuda_param mean, invstd; /* no mean in RMS norm */
+    aril_cuda_result dweight, dbias;
 
     __device__ raw load(int64_t at, int64_t row) const
     {
-        return { g.load(at), x.load(at), mean ? mean[row] : 0, invstd[row] };
+        return { g.load(at), x.load(at), mean.at<C>(row, 0), invstd.at<C>(row, 1) };
     }
-    __device__ mine begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return { a.dot + b.dot, a.sum + b.sum }; }
+    __device__ mine begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return { a.dot + b.dot, a.sum + b.sum };
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, mine) const
     {
@@ -240,8 +250,8 @@ template <typename Reader> struct summing {
     }
     __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const
     {
-        dweight[i] = a.dot;
-        if (dbias) dbias[i] = a.sum;
+        dweight.put<C>(i, a.dot);
+        dbias.put<C>(i, a.sum);
     }
 };
 
@@ -271,16 +281,11 @@ static aril_cuda_reduction columns_of_run(const aril_run *r, int invstd_in)
 
 template <typename Reader>
 static void launch_params(aril_run *r, const aril_cuda_reduction &c, Reader g, Reader x,
-                          const void *mean, const void *invstd)
+                          aril_cuda_param mean, aril_cuda_param invstd)
 {
-    typedef typename Reader::C C;
-    aril_tensor *dbias = aril_cuda_host->n_out(r) > 2 ? aril_cuda_out(r, 2) : nullptr;
-    summing<Reader> op = { g,
-                           x,
-                           (const C *)mean,
-                           (const C *)invstd,
-                           (C *)aril_cuda_data(aril_cuda_out(r, 1)),
-                           dbias ? (C *)aril_cuda_data(dbias) : nullptr };
+    summing_columns<Reader> op = {
+        g, x, mean, invstd, aril_cuda_result_of(r, 1), aril_cuda_result_of(r, 2)
+    };
     aril_cuda_reduce_launch(aril_cuda_stream(r), op, c, aril_cuda_host->workspace(r));
 }
 
@@ -296,8 +301,9 @@ static aril_status run_grad(aril_run *r, int mean_in, int invstd_in)
     aril_cuda_reduction c = columns_of_run(r, invstd_in);
     int dtype = aril_cuda_host->dtype(t);
     const void *g = aril_cuda_data(aril_cuda_in(r, 0)), *x = aril_cuda_data(t);
-    const void *mean = mean_in < 0 ? nullptr : aril_cuda_data(aril_cuda_in(r, mean_in));
-    const void *invstd = aril_cuda_data(aril_cuda_in(r, invstd_in));
+    aril_cuda_param none = { nullptr, 0 };
+    aril_cuda_param mean = mean_in < 0 ? none : aril_cuda_param_of(r, mean_in);
+    aril_cuda_param invstd = aril_cuda_param_of(r, invstd_in);
     void *dx = aril_cuda_data(aril_cuda_out(r, 0));
     aril_cuda_param weight = aril_cuda_param_of(r, 2);
     cudaStream_t stream = aril_cuda_stream(r);
@@ -311,20 +317,21 @@ static aril_status run_grad(aril_run *r, int mean_in, int invstd_in)
                     l.n, 16,
                     norm_grad_row<S, T, ITEMS>
                     <<<aril_cuda_row_grid<T>(l.rows), aril_cuda_row_block<T>(), 0, stream>>>(
-                        (const S *)g, (const S *)x, (S *)dx, (const float *)mean,
-                        (const float *)invstd, weight, l.rows, (int)l.n)));
+                        (const S *)g, (const S *)x, (S *)dx, mean, invstd, weight, l.rows,
+                        (int)l.n)));
         else if (dtype == ARIL_F64)
-            norm_grad_line<double><<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(
-                g, x, dx, dtype, (const double *)mean, (const double *)invstd, weight, l.n);
+            norm_grad_line<double>
+                <<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(g, x, dx, dtype, mean, invstd,
+                                                                    weight, l.n);
         else
-            norm_grad_line<float><<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(
-                g, x, dx, dtype, (const float *)mean, (const float *)invstd, weight, l.n);
+            norm_grad_line<float>
+                <<<(unsigned)l.rows, threads_for(l.n), 0, stream>>>(g, x, dx, dtype, mean, invstd,
+                                                                    weight, l.n);
     }
     if (c.lanes > 1 && dtype == ARIL_F32)
         launch_params(r, c, typed<float, 4>(g), typed<float, 4>(x), mean, invstd);
     else if (c.lanes > 1 && dtype == ARIL_BF16)
-        launch_params(r, c, typed<aril_cuda_bf16, 8>(g), typed<aril_cuda_bf16, 8>(x), mean,
-                      invstd);
+        launch_params(r, c, typed<aril_cuda_bf16, 8>(g), typed<aril_cuda_bf16, 8>(x), mean, invstd);
     else if (c.lanes > 1)
         launch_params(r, c, typed<aril_cuda_f16, 8>(g), typed<aril_cuda_f16, 8>(x), mean, invstd);
     else if (dtype == ARIL_F64)

@@ -8,7 +8,10 @@ template <typename C> struct window {
     C alpha, beta, k;
     int dtype;
 
-    __device__ __forceinline__ int64_t channel(int64_t i) const { return i / step % channels; }
+    __device__ __forceinline__ int64_t channel(int64_t i) const
+    {
+        return i / step % channels;
+    }
     __device__ __forceinline__ C scale(const void *x, int64_t i, int64_t c) const
     {
         int64_t from = c - size / 2, to = c + (size - 1) / 2;
@@ -23,8 +26,7 @@ template <typename C> struct window {
     }
 };
 
-template <typename C>
-static __global__ void forward(const void *x, void *y, window<C> w)
+template <typename C> static __global__ void forward(const void *x, void *y, window<C> w)
 {
     ARIL_CUDA_LOOP(i, w.numel)
     {
@@ -59,8 +61,7 @@ static __global__ void backward(const void *x, const void *g, const C *shared, v
         C sum = 0;
         for (int64_t o = from; o <= to; o++) sum += shared[i + (o - c) * w.step];
         C v = aril_cuda_load<C>(x, i, w.dtype), e = aril_cuda_load<C>(g, i, w.dtype);
-        aril_cuda_store<C>(dx, i, w.dtype,
-                           e / pow(w.scale(x, i, c), w.beta) - factor * v * sum);
+        aril_cuda_store<C>(dx, i, w.dtype, e / pow(w.scale(x, i, c), w.beta) - factor * v * sum);
     }
 }
 

@@ -15,7 +15,10 @@ template <typename S, int T, int Items> struct aril_cuda_row {
     float v[chunks][wide];
 
     /* The position of chunk j of this thread. */
-    static __device__ __forceinline__ int at(int j) { return (j * T + (int)threadIdx.x) * wide; }
+    static __device__ __forceinline__ int at(int j)
+    {
+        return (j * T + (int)threadIdx.x) * wide;
+    }
 
     /* `missing` stands for elements beyond the end. */
     __device__ __forceinline__ void load(const S *row, int n, float missing)
@@ -79,21 +82,21 @@ template <int T> static constexpr int aril_cuda_row_threads()
 enum { ARIL_CUDA_ROW_MOST = 1024 * 32, ARIL_CUDA_ROW_MOST_OF_TWO = 1024 * 16 };
 
 /* Runs a statement with T and ITEMS for rows of n elements; LAST: the items of the longest. */
-#define ARIL_CUDA_ROW_SHAPE(n, LAST, ...)                \
-    do {                                                 \
-        if ((n) <= 256) {                                \
-            constexpr int T = 32, ITEMS = 8;             \
-            __VA_ARGS__;                                 \
-        } else if ((n) <= 1024) {                        \
-            constexpr int T = 32, ITEMS = 32;            \
-            __VA_ARGS__;                                 \
-        } else if ((n) <= 8192) {                        \
-            constexpr int T = 256, ITEMS = 32;           \
-            __VA_ARGS__;                                 \
-        } else {                                         \
-            constexpr int T = 1024, ITEMS = LAST;        \
-            __VA_ARGS__;                                 \
-        }                                                \
+#define ARIL_CUDA_ROW_SHAPE(n, LAST, ...)         \
+    do {                                          \
+        if ((n) <= 256) {                         \
+            constexpr int T = 32, ITEMS = 8;      \
+            __VA_ARGS__;                          \
+        } else if ((n) <= 1024) {                 \
+            constexpr int T = 32, ITEMS = 32;     \
+            __VA_ARGS__;                          \
+        } else if ((n) <= 8192) {                 \
+            constexpr int T = 256, ITEMS = 32;    \
+            __VA_ARGS__;                          \
+        } else {                                  \
+            constexpr int T = 1024, ITEMS = LAST; \
+            __VA_ARGS__;                          \
+        }                                         \
     } while (0)
 
 /* Whether rows of n elements, of a dtype of f16, bf16 or f32, are read 16 bytes at a time. */

@@ -2,13 +2,16 @@
 
 #include "backend/cuda/rows.cuh"
 
-#define ROW(op_, ...)                                          \
-    { .op = #op_,                                              \
-      .name = "cuda_norm",                                     \
-      .dtypes = ARIL_CUDA_DT_FLOAT,                            \
-      __VA_ARGS__,                                             \
-      .run = aril_cuda_##op_##_run }
-#define PLAIN(op_)    { .op = #op_, .name = "cuda_norm", .dtypes = ARIL_CUDA_DT_FLOAT, .run = aril_cuda_##op_##_run }
+#define ROW(op_, ...)                                                               \
+    {                                                                               \
+        .op = #op_, .name = "cuda_norm", .dtypes = ARIL_CUDA_DT_FLOAT, __VA_ARGS__, \
+        .run = aril_cuda_##op_##_run                                                \
+    }
+#define PLAIN(op_)                                                     \
+    {                                                                  \
+        .op = #op_, .name = "cuda_norm", .dtypes = ARIL_CUDA_DT_FLOAT, \
+        .run = aril_cuda_##op_##_run                                   \
+    }
 #define PREPARED(op_) ROW(op_, .prepare = aril_cuda_##op_##_prepare)
 #define WORKING(op_)  ROW(op_, .workspace = aril_cuda_##op_##_workspace)
 

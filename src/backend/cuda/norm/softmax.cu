@@ -3,7 +3,7 @@
 #include "backend/cuda/norm/rows.cuh"
 
 /* Lines of n elements that are `step` apart in contiguous tensors. */
-struct lines {
+struct softmax_lines {
     int64_t count, n, step;
 
     __device__ __forceinline__ int64_t begin(int64_t line) const
@@ -12,12 +12,12 @@ struct lines {
     }
 };
 
-static lines lines_of(const aril_run *r)
+static softmax_lines lines_of(const aril_run *r)
 {
     const aril_tensor *x = aril_cuda_in(r, 0);
     int ndim = aril_cuda_host->ndim(x);
     int64_t axis = *aril_cuda_host->attr_i64(r, "axis"), numel = aril_cuda_host->numel(x);
-    lines l = { numel, 1, 1 };
+    softmax_lines l = { numel, 1, 1 };
     if (ndim == 0 || numel == 0) return l;
     l.n = aril_cuda_host->dims(x)[axis];
     for (int d = (int)axis + 1; d < ndim; d++) l.step *= aril_cuda_host->dims(x)[d];
@@ -71,8 +71,7 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
         a.each([&](float e, int j, int k) { sum += e * b.v[j][k]; });
     sum = aril_cuda_block_sum(sum);
     if (logarithm)
-        a.store(dx + row * n, n,
-                [&](float e, int j, int k) { return e - expf(b.v[j][k]) * sum; });
+        a.store(dx + row * n, n, [&](float e, int j, int k) { return e - expf(b.v[j][k]) * sum; });
     else
         a.store(dx + row * n, n, [&](float e, int j, int k) { return b.v[j][k] * (e - sum); });
 }
@@ -95,7 +94,8 @@ template <typename E> struct merging {
 
 /* A block handles a line, or (`Alone`) each thread one: neighbouring lines are adjacent. */
 template <typename C, bool Alone>
-static __global__ void softmax_line(const void *x, void *y, int dtype, lines l, bool logarithm)
+static __global__ void softmax_line(const void *x, void *y, int dtype, softmax_lines l,
+                                    bool logarithm)
 {
     typedef exponents<C> E;
     int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
@@ -114,8 +114,8 @@ static __global__ void softmax_line(const void *x, void *y, int dtype, lines l, 
 }
 
 template <typename C, bool Alone>
-static __global__ void softmax_grad_line(const void *g, const void *y, void *dx, int dtype, lines l,
-                                         bool logarithm)
+static __global__ void softmax_grad_line(const void *g, const void *y, void *dx, int dtype,
+                                         softmax_lines l, bool logarithm)
 {
     int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
     if (line >= l.count) return;
@@ -142,14 +142,14 @@ static unsigned threads_for(int64_t n)
     return n <= 64 ? 32 : n <= 512 ? 128 : n <= 4096 ? 256 : 1024;
 }
 
-static bool is_alone(const lines &l)
+static bool is_alone(const softmax_lines &l)
 {
     return l.step >= 32 || (l.n <= 4 && l.count > 4096);
 }
 
 static aril_status run_softmax(aril_run *r, bool logarithm)
 {
-    lines l = lines_of(r);
+    softmax_lines l = lines_of(r);
     const aril_tensor *t = aril_cuda_in(r, 0);
     int dtype = aril_cuda_host->dtype(t);
     if (aril_cuda_host->numel(t) == 0) return ARIL_OK;
@@ -184,7 +184,7 @@ static aril_status run_softmax(aril_run *r, bool logarithm)
 
 static aril_status run_grad(aril_run *r, bool logarithm)
 {
-    lines l = lines_of(r);
+    softmax_lines l = lines_of(r);
     const aril_tensor *t = aril_cuda_in(r, 0);
     int dtype = aril_cuda_host->dtype(t);
     if (aril_cuda_host->numel(t) == 0) return ARIL_OK;

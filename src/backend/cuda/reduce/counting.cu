@@ -37,9 +37,18 @@ template <typename C> struct slice_order {
     {
         return aril_cuda_load<C>(s.x, s.at(i, e), s.dtype);
     }
-    __device__ E load(int64_t, int64_t k) const { return k; }
-    static __device__ E pad() { return INT64_MAX; }
-    static __device__ int64_t position(E e) { return e; }
+    __device__ E load(int64_t, int64_t k) const
+    {
+        return k;
+    }
+    static __device__ E pad()
+    {
+        return INT64_MAX;
+    }
+    static __device__ int64_t position(E e)
+    {
+        return e;
+    }
     __device__ bool before(E a, E b) const
     {
         if (a == INT64_MAX || b == INT64_MAX) return a < b;
@@ -124,8 +133,8 @@ static aril_status allocate(aril_run *r, const slices &s, int64_t groups)
     aril_dtype dtype = h->dtype(x);
     int ndim = h->ndim(x);
     for (int d = 0; d < ndim; d++) dim[d] = d == axis ? groups : h->dims(x)[d];
-    aril_status st = axis < 0 ? h->alloc_out(r, 0, dtype, 1, &groups)
-                              : h->alloc_out(r, 0, dtype, ndim, dim);
+    aril_status st =
+        axis < 0 ? h->alloc_out(r, 0, dtype, 1, &groups) : h->alloc_out(r, 0, dtype, ndim, dim);
     if (st == ARIL_OK)
         st = axis < 0 ? h->alloc_out(r, 1, ARIL_I64, ndim, dim)
                       : h->alloc_out(r, 1, ARIL_I64, 1, &s.n);
@@ -154,8 +163,8 @@ template <typename Order> static aril_status unique_by(aril_run *r, const slices
     give_groups<Order><<<blocks, 256, 0, stream>>>(sorted, s.n, group, inverse, first);
     blocks = aril_cuda_blocks(r, groups * (s.width > 0 ? s.width : 1), 256);
     ARIL_CUDA_SWITCH_SIZE(aril_cuda_size(s.dtype), S,
-                          give_slices<Order, S><<<blocks, 256, 0, stream>>>(sorted, first, s,
-                                                                           groups, (S *)y, count));
+                          give_slices<Order, S>
+                          <<<blocks, 256, 0, stream>>>(sorted, first, s, groups, (S *)y, count));
     return aril_cuda_launched(r);
 }
 
@@ -211,8 +220,7 @@ static void launch_count(const aril_run *r, Bin bin, int64_t n, int64_t bins,
     size_t shared = bins <= SHARED_BINS ? (size_t)bins * sizeof(uint32_t) : 0;
     cudaMemsetAsync(counts, 0, (size_t)bins * sizeof *counts, stream);
     if (n == 0) return;
-    count_bins<Bin>
-        <<<aril_cuda_blocks(r, n, 1024, 1), 256, shared, stream>>>(bin, n, bins, counts);
+    count_bins<Bin><<<aril_cuda_blocks(r, n, 1024, 1), 256, shared, stream>>>(bin, n, bins, counts);
 }
 
 /* ---- bincount ---- */
@@ -243,15 +251,24 @@ static __global__ void find_bounds(const int64_t *x, int64_t n, bounds *b)
 
 struct own_value {
     const int64_t *x;
-    __device__ int64_t operator()(int64_t i) const { return x[i]; }
+    __device__ int64_t operator()(int64_t i) const
+    {
+        return x[i];
+    }
 };
 
 /* Elements by their integer: then those of a bin are adjacent, in their order. */
 struct by_value {
     typedef aril_cuda_long_key E;
     const int64_t *x;
-    __device__ E load(int64_t, int64_t k) const { return { (uint64_t)x[k], (uint64_t)k }; }
-    static __device__ E pad() { return aril_cuda_long_keys::pad(); }
+    __device__ E load(int64_t, int64_t k) const
+    {
+        return { (uint64_t)x[k], (uint64_t)k };
+    }
+    static __device__ E pad()
+    {
+        return aril_cuda_long_keys::pad();
+    }
     static __device__ bool before(const E &a, const E &b)
     {
         return aril_cuda_long_keys::before(a, b);

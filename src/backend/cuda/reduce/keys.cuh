@@ -61,11 +61,26 @@ struct aril_cuda_short_keys {
         uint32_t key = aril_cuda_key32(l.x, l.at(line, k), l.dtype);
         return (E)(l.down ? ~key : key) << 32 | (uint32_t)k;
     }
-    static __device__ __forceinline__ E pad() { return ~(E)0; }
-    static __device__ __forceinline__ bool before(E a, E b) { return a < b; }
-    static __device__ __forceinline__ int64_t position(E e) { return (int64_t)(uint32_t)e; }
-    static __device__ __forceinline__ uint64_t key(E e) { return e >> 32; }
-    static __device__ __forceinline__ uint64_t nan() { return ARIL_CUDA_NAN_KEY32; }
+    static __device__ __forceinline__ E pad()
+    {
+        return ~(E)0;
+    }
+    static __device__ __forceinline__ bool before(E a, E b)
+    {
+        return a < b;
+    }
+    static __device__ __forceinline__ int64_t position(E e)
+    {
+        return (int64_t)(uint32_t)e;
+    }
+    static __device__ __forceinline__ uint64_t key(E e)
+    {
+        return e >> 32;
+    }
+    static __device__ __forceinline__ uint64_t nan()
+    {
+        return ARIL_CUDA_NAN_KEY32;
+    }
     __device__ __forceinline__ bool same(E a, E b) const
     {
         return key(a) == key(b) && !(aril_cuda_is_float(l.dtype) && key(a) == nan());
@@ -85,14 +100,26 @@ struct aril_cuda_long_keys {
         uint64_t key = aril_cuda_key64(l.x, l.at(line, k), l.dtype);
         return { l.down ? ~key : key, (uint64_t)k };
     }
-    static __device__ __forceinline__ E pad() { return { ~0ull, ~0ull }; }
+    static __device__ __forceinline__ E pad()
+    {
+        return { ~0ull, ~0ull };
+    }
     static __device__ __forceinline__ bool before(const E &a, const E &b)
     {
         return a.key < b.key || (a.key == b.key && a.position < b.position);
     }
-    static __device__ __forceinline__ int64_t position(const E &e) { return (int64_t)e.position; }
-    static __device__ __forceinline__ uint64_t key(const E &e) { return e.key; }
-    static __device__ __forceinline__ uint64_t nan() { return ARIL_CUDA_NAN_KEY64; }
+    static __device__ __forceinline__ int64_t position(const E &e)
+    {
+        return (int64_t)e.position;
+    }
+    static __device__ __forceinline__ uint64_t key(const E &e)
+    {
+        return e.key;
+    }
+    static __device__ __forceinline__ uint64_t nan()
+    {
+        return ARIL_CUDA_NAN_KEY64;
+    }
     __device__ __forceinline__ bool same(const E &a, const E &b) const
     {
         return a.key == b.key && !(aril_cuda_is_float(l.dtype) && a.key == nan());
@@ -107,8 +134,8 @@ static inline bool aril_cuda_keys_short(int dtype, int64_t n)
 
 /* The first position in a sorted line whose key is not below `key`. */
 template <typename Keys>
-static __device__ __forceinline__ int64_t
-aril_cuda_lower_bound(const typename Keys::E *line, int64_t n, uint64_t key)
+static __device__ __forceinline__ int64_t aril_cuda_lower_bound(const typename Keys::E *line,
+                                                                int64_t n, uint64_t key)
 {
     int64_t low = 0, high = n;
     while (low < high) {

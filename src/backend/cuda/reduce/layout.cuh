@@ -70,8 +70,8 @@ aril_cuda_axes aril_cuda_axes_of(const aril_cuda_dims *d);
  * along the innermost dimension, read at once: elements of a result in one case, results in the
  * other. */
 struct aril_cuda_reduction {
-    aril_cuda_axes kept; /* operands: x, out 0, out 1; in units */
-    aril_cuda_axes red;  /* operand: x; in units */
+    aril_cuda_axes kept;                   /* operands: x, out 0, out 1; in units */
+    aril_cuda_axes red;                    /* operand: x; in units */
     int64_t lane[ARIL_CUDA_AXES_OPERANDS]; /* strides between the results of a unit */
     int64_t chunk;                         /* units of `red` of each split */
     int64_t results;                       /* in elements, not units */
@@ -87,8 +87,8 @@ enum { ARIL_CUDA_REDUCE_THREADS = 256, ARIL_CUDA_REDUCE_UNROLL = 4 };
  * for ops that give positions. */
 aril_cuda_reduction aril_cuda_reduction_of(const aril_tensor *x, int64_t mask, bool in_order,
                                            const aril_tensor *out0, const aril_tensor *out1);
-/* The same for loops that do not come from a tensor: `kept` with operands x, out 0, out 1, and `red`
- * with x, merged. */
+/* The same for loops that do not come from a tensor: `kept` with operands x, out 0, out 1, and
+ * `red` with x, merged. */
 aril_cuda_reduction aril_cuda_reduction_from(const aril_cuda_dims *kept, const aril_cuda_dims *red);
 
 /* Whether `lanes` elements of x, at `base` and of `size` bytes, can be read at once; if so the

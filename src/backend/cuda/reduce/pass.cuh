@@ -30,7 +30,10 @@ template <typename C_, typename S, int N> struct aril_cuda_typed {
     {
         return *reinterpret_cast<const raw *>(base + at);
     }
-    static __device__ __forceinline__ C get(const raw &v, int l) { return aril_cuda_to<C>(v.at[l]); }
+    static __device__ __forceinline__ C get(const raw &v, int l)
+    {
+        return aril_cuda_to<C>(v.at[l]);
+    }
 };
 
 /* Reads elements of a dtype known when the kernel runs. */
@@ -45,7 +48,10 @@ template <typename C_> struct aril_cuda_dynamic {
     {
         return aril_cuda_load<C>(base, at, dtype);
     }
-    static __device__ __forceinline__ C get(const raw &v, int) { return v; }
+    static __device__ __forceinline__ C get(const raw &v, int)
+    {
+        return v;
+    }
 };
 
 /* The results of a thread group, combined along x or along y of the block; valid in the threads
@@ -98,8 +104,7 @@ static __device__ __forceinline__ void aril_cuda_reduce_column(const Op &op,
 template <typename Op, bool Row>
 static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
     aril_cuda_reduce_pass(const __grid_constant__ Op op,
-                          const __grid_constant__ aril_cuda_reduction r,
-                          typename Op::acc *partial)
+                          const __grid_constant__ aril_cuda_reduction r, typename Op::acc *partial)
 {
     typedef typename Op::acc acc;
     const int lanes = Op::lanes, unroll = ARIL_CUDA_REDUCE_UNROLL;
@@ -153,8 +158,8 @@ static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
 
 /* A warp combines `splits` partial results; every lane gets the result. */
 template <typename Op>
-static __device__ __forceinline__ typename Op::acc
-aril_cuda_reduce_splits(const Op &op, const typename Op::acc *partial, int splits)
+static __device__ __forceinline__ typename Op::acc aril_cuda_reduce_splits(
+    const Op &op, const typename Op::acc *partial, int splits)
 {
     typename Op::acc a = op.neutral();
     int lane = threadIdx.x % 32;
@@ -215,8 +220,9 @@ static void aril_cuda_reduce_launch(cudaStream_t stream, const Op &op, const ari
     aril_cuda_reduce_partial(stream, op, r, partial);
     if (!partial || r.results == 0) return;
     const int each = ARIL_CUDA_REDUCE_THREADS / 32;
-    aril_cuda_reduce_finish<Op><<<(unsigned)((r.results + each - 1) / each),
-                                  ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
+    aril_cuda_reduce_finish<Op>
+        <<<(unsigned)((r.results + each - 1) / each), ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(
+            op, r, partial);
 }
 
 #endif

@@ -16,12 +16,13 @@ aril_cuda_reduction aril_cuda_reduction_of_run(const aril_run *r, bool vectors, 
 }
 
 /* What a thread of these ops keeps: nothing. */
-struct nothing {};
+struct nothing {
+};
 
 /* ---- sum, mean, prod ---- */
 
 /* Divided by n for the mean; n = 1 otherwise. */
-template <typename Reader> struct summing {
+template <typename Reader> struct adding {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
@@ -32,10 +33,22 @@ template <typename Reader> struct summing {
     bool mean;
     int64_t n;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ C neutral() const { return 0; }
-    __device__ C combine(C a, C b) const { return a + b; }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ C neutral() const
+    {
+        return 0;
+    }
+    __device__ C combine(C a, C b) const
+    {
+        return a + b;
+    }
     __device__ void add(C (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t, int,
                         nothing) const
     {
@@ -61,10 +74,22 @@ template <typename Reader> struct multiplying {
     Reader x;
     aril_cuda_result y;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ C neutral() const { return 1; }
-    __device__ C combine(C a, C b) const { return a * b; }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ C neutral() const
+    {
+        return 1;
+    }
+    __device__ C combine(C a, C b) const
+    {
+        return a * b;
+    }
     __device__ void add(C (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t, int,
                         nothing) const
     {
@@ -72,7 +97,10 @@ template <typename Reader> struct multiplying {
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
             if (u < m) a[0] *= Reader::get(v[u], 0);
     }
-    __device__ void finish(int64_t, int64_t, int64_t at, int64_t, C a) const { y.put<C>(at, a); }
+    __device__ void finish(int64_t, int64_t, int64_t at, int64_t, C a) const
+    {
+        y.put<C>(at, a);
+    }
 };
 
 static bool is_float(const aril_run *r)
@@ -95,7 +123,7 @@ static aril_status run_sum(aril_run *r, bool mean)
     void *workspace = aril_cuda_host->workspace(r);
     if (l.results == 0) return ARIL_OK;
     auto launch = [&](auto reader) {
-        summing<decltype(reader)> op = { reader, y, mean, l.each };
+        adding<decltype(reader)> op = { reader, y, mean, l.each };
         aril_cuda_reduce_launch(stream, op, l, workspace);
     };
     if (is_float(r))
@@ -172,9 +200,18 @@ template <typename C_> struct choosing {
         if (a != a || b != b) return a != a && b == b;
         return larger ? a > b : a < b;
     }
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, -1 }; }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, -1 };
+    }
     __device__ acc combine(acc a, acc b) const
     {
         if (b.at < 0) return a;
@@ -194,9 +231,8 @@ template <typename C_> struct choosing {
         if (a.at < 0) return; /* not reached: no axis is empty */
         from += red.offset(a.at);
         if (values)
-            ARIL_CUDA_SWITCH_SIZE(size, S,
-                                  static_cast<S *>(values)[at] =
-                                      static_cast<const S *>(x.base)[from]);
+            ARIL_CUDA_SWITCH_SIZE(
+                size, S, static_cast<S *>(values)[at] = static_cast<const S *>(x.base)[from]);
         if (indices) indices[values ? at_index : at] = a.at;
     }
 };
@@ -212,7 +248,8 @@ template <typename C> static void launch_best(aril_run *r, bool larger, bool val
                        index < 0 ? nullptr : (int64_t *)aril_cuda_data(aril_cuda_out(r, index)),
                        aril_cuda_size(dtype),
                        larger };
-    if (l.results) aril_cuda_reduce_launch(aril_cuda_stream(r), op, l, aril_cuda_host->workspace(r));
+    if (l.results)
+        aril_cuda_reduce_launch(aril_cuda_stream(r), op, l, aril_cuda_host->workspace(r));
 }
 
 /* index: the result that gets positions, or -1. */
@@ -275,9 +312,18 @@ struct counting {
                          set = aril_cuda_type<S>::value(static_cast<const S *>(x)[at]) != 0);
         return set;
     }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ int64_t neutral() const { return 0; }
-    __device__ int64_t combine(int64_t a, int64_t b) const { return a + b; }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ int64_t neutral() const
+    {
+        return 0;
+    }
+    __device__ int64_t combine(int64_t a, int64_t b) const
+    {
+        return a + b;
+    }
     __device__ void add(int64_t (&a)[1], const bool (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, nothing) const
     {

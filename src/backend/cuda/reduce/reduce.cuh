@@ -45,7 +45,8 @@ template <typename F> static inline void aril_cuda_with_dynamic(const aril_run *
 
 /* The same with the reader that the loops ask for. */
 template <typename F>
-static inline void aril_cuda_with_reader(const aril_run *r, const aril_cuda_reduction &l, F &&launch)
+static inline void aril_cuda_with_reader(const aril_run *r, const aril_cuda_reduction &l,
+                                         F &&launch)
 {
     const aril_tensor *x = aril_cuda_in(r, 0);
     const void *base = aril_cuda_data(x);

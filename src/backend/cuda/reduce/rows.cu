@@ -3,19 +3,16 @@
 #include "backend/cuda/rows.cuh"
 
 /* Any strides, except in ops that do not ask for them. */
-#define ROW(op_, dtypes_, run_, workspace_) \
-    { .op = #op_,                           \
-      .name = "cuda_reduce",                \
-      .dtypes = dtypes_,                    \
-      .strided = true,                      \
-      .workspace = workspace_,              \
-      .run = aril_cuda_##run_##_run }
-#define CONTIGUOUS(op_, dtypes_, workspace_) \
-    { .op = #op_,                            \
-      .name = "cuda_reduce",                 \
-      .dtypes = dtypes_,                     \
-      .workspace = workspace_,               \
-      .run = aril_cuda_##op_##_run }
+#define ROW(op_, dtypes_, run_, workspace_)                                    \
+    {                                                                          \
+        .op = #op_, .name = "cuda_reduce", .dtypes = dtypes_, .strided = true, \
+        .workspace = workspace_, .run = aril_cuda_##run_##_run                 \
+    }
+#define CONTIGUOUS(op_, dtypes_, workspace_)                                           \
+    {                                                                                  \
+        .op = #op_, .name = "cuda_reduce", .dtypes = dtypes_, .workspace = workspace_, \
+        .run = aril_cuda_##op_##_run                                                   \
+    }
 #define ALL   ARIL_CUDA_DT_COMPUTE
 #define FLOAT ARIL_CUDA_DT_FLOAT
 

@@ -84,12 +84,18 @@ template <typename C> struct accumulating {
     operand x, y;
     bool product;
 
-    __device__ C neutral() const { return product ? 1 : 0; }
+    __device__ C neutral() const
+    {
+        return product ? 1 : 0;
+    }
     __device__ C load(const int64_t (&at)[3], int64_t) const
     {
         return aril_cuda_load<C>(x.base, at[0], x.dtype);
     }
-    __device__ C combine(C a, C b) const { return product ? a * b : a + b; }
+    __device__ C combine(C a, C b) const
+    {
+        return product ? a * b : a + b;
+    }
     __device__ void put(const int64_t (&at)[3], int64_t, C, C upto) const
     {
         aril_cuda_store<C>(y.base, at[1], y.dtype, upto);
@@ -141,19 +147,22 @@ void aril_cuda_count_up(cudaStream_t stream, int64_t *flags, int64_t n, void *wo
 
 /* ---- cummax, cummin ---- */
 
-template <typename C> struct best {
+template <typename C> struct leader {
     C value;
     int64_t at; /* -1: none yet */
 };
 
 /* The last of equal elements wins, and NaN is never replaced by a number. */
-template <typename C> struct choosing {
-    typedef best<C> acc;
+template <typename C> struct leading {
+    typedef leader<C> acc;
     operand x, y;
     int64_t *indices;
     bool larger;
 
-    __device__ acc neutral() const { return { 0, -1 }; }
+    __device__ acc neutral() const
+    {
+        return { 0, -1 };
+    }
     __device__ acc load(const int64_t (&at)[3], int64_t k) const
     {
         return { aril_cuda_load<C>(x.base, at[0], x.dtype), k };
@@ -177,9 +186,9 @@ static aril_status run_best(aril_run *r, bool larger)
 {
     operand x = operand_of(aril_cuda_in(r, 0)), y = operand_of(aril_cuda_out(r, 0));
     int64_t *indices = (int64_t *)aril_cuda_data(aril_cuda_out(r, 1));
-    if (is_float(r)) return run_scan(r, choosing<double>{ x, y, indices, larger }); /* exact */
-    if (x.dtype == ARIL_U64) return run_scan(r, choosing<uint64_t>{ x, y, indices, larger });
-    return run_scan(r, choosing<int64_t>{ x, y, indices, larger });
+    if (is_float(r)) return run_scan(r, leading<double>{ x, y, indices, larger }); /* exact */
+    if (x.dtype == ARIL_U64) return run_scan(r, leading<uint64_t>{ x, y, indices, larger });
+    return run_scan(r, leading<int64_t>{ x, y, indices, larger });
 }
 
 aril_status aril_cuda_cummax_run(aril_run *r)
@@ -193,11 +202,14 @@ aril_status aril_cuda_cummin_run(aril_run *r)
 
 /* ---- logcumsumexp ---- */
 
-template <typename C> struct log_summing {
+template <typename C> struct log_accumulating {
     typedef C acc;
     operand x, y;
 
-    __device__ C neutral() const { return -(C)INFINITY; }
+    __device__ C neutral() const
+    {
+        return -(C)INFINITY;
+    }
     __device__ C load(const int64_t (&at)[3], int64_t) const
     {
         return aril_cuda_load<C>(x.base, at[0], x.dtype);
@@ -218,23 +230,26 @@ template <typename C> struct log_summing {
 aril_status aril_cuda_logcumsumexp_run(aril_run *r)
 {
     operand x = operand_of(aril_cuda_in(r, 0)), y = operand_of(aril_cuda_out(r, 0));
-    if (x.dtype == ARIL_F64) return run_scan(r, log_summing<double>{ x, y });
-    return run_scan(r, log_summing<float>{ x, y });
+    if (x.dtype == ARIL_F64) return run_scan(r, log_accumulating<double>{ x, y });
+    return run_scan(r, log_accumulating<float>{ x, y });
 }
 
 /* ---- linear_scan ---- */
 
 /* z -> b + a * z. In f64, as products of factors go far beyond the results. */
-struct affine {
+struct recurrence {
     double a, b;
 };
 
 struct recurring {
-    typedef affine acc;
+    typedef recurrence acc;
     operand a, b, y; /* b.base NULL: 0 */
     double init;
 
-    __device__ acc neutral() const { return { 1, 0 }; }
+    __device__ acc neutral() const
+    {
+        return { 1, 0 };
+    }
     __device__ acc load(const int64_t (&at)[3], int64_t) const
     {
         return { aril_cuda_load<double>(a.base, at[0], a.dtype),

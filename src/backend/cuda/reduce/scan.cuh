@@ -44,7 +44,9 @@ template <typename T> static __device__ __forceinline__ T aril_cuda_lift(T x, in
     union whole {
         T value;
         uint32_t word[sizeof(T) / 4];
-        __device__ whole() {}
+        __device__ whole()
+        {
+        }
     } u;
     u.value = x;
 #pragma unroll
@@ -53,11 +55,12 @@ template <typename T> static __device__ __forceinline__ T aril_cuda_lift(T x, in
     return u.value;
 }
 
-/* x combined with those of all lower threads of the block, of at most 256: returns that of the lower
- * ones alone, *total is that of the block. */
+/* x combined with those of all lower threads of the block, of at most 256: returns that of the
+ * lower ones alone, *total is that of the block. */
 template <typename Op>
-static __device__ __forceinline__ typename Op::acc
-aril_cuda_block_scan(const Op &op, typename Op::acc x, typename Op::acc *total)
+static __device__ __forceinline__ typename Op::acc aril_cuda_block_scan(const Op &op,
+                                                                        typename Op::acc x,
+                                                                        typename Op::acc *total)
 {
     typedef typename Op::acc acc;
     __shared__ alignas(8) unsigned char memory[8 * sizeof(acc)];
@@ -107,7 +110,8 @@ static __global__ void __launch_bounds__(256)
                           const typename Op::acc *carry, typename Op::acc *totals)
 {
     typedef typename Op::acc acc;
-    int64_t line = blockIdx.x / (unsigned)l.chunks, from = blockIdx.x % (unsigned)l.chunks * l.chunk;
+    int64_t line = blockIdx.x / (unsigned)l.chunks,
+            from = blockIdx.x % (unsigned)l.chunks * l.chunk;
     int64_t to = from + l.chunk < l.along.count ? from + l.chunk : l.along.count;
     int64_t base[3], at[3];
     l.lines.offsets(line, base);
@@ -150,8 +154,7 @@ static void aril_cuda_scan_launch(cudaStream_t stream, const Op &op, const aril_
     int64_t lines = l.lines.count;
     if (lines == 0 || l.along.count == 0) return;
     if (l.alone) {
-        aril_cuda_scan_alone<Op>
-            <<<(unsigned)((lines + 127) / 128), 128, 0, stream>>>(op, l);
+        aril_cuda_scan_alone<Op><<<(unsigned)((lines + 127) / 128), 128, 0, stream>>>(op, l);
         return;
     }
     unsigned blocks = (unsigned)(lines * l.chunks);

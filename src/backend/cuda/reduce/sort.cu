@@ -4,7 +4,7 @@
 #include "backend/cuda/reduce/rows.cuh"
 
 /* Lines along the axis, and where results go. */
-struct lines {
+struct sorted_lines {
     aril_cuda_axes at; /* operands: x, values, indices */
     int64_t n, step[3];
     int dtype, size;
@@ -24,14 +24,15 @@ struct lines {
     }
 };
 
-static lines lines_of(const aril_run *r)
+static sorted_lines lines_of(const aril_run *r)
 {
     const aril_host *h = aril_cuda_host;
-    const aril_tensor *x = aril_cuda_in(r, 0), *out[] = { aril_cuda_out(r, 0), aril_cuda_out(r, 1) };
+    const aril_tensor *x = aril_cuda_in(r, 0),
+                      *out[] = { aril_cuda_out(r, 0), aril_cuda_out(r, 1) };
     int64_t axis = *h->attr_i64(r, "axis");
     int ndim = h->ndim(x), at = 0;
     bool same = h->ndim(out[0]) == ndim; /* the axis is still there */
-    lines l = {};
+    sorted_lines l = {};
     aril_cuda_dims kept = {};
     l.n = 1;
     for (int d = 0; d < ndim; d++) {
@@ -55,7 +56,7 @@ static lines lines_of(const aril_run *r)
     return l;
 }
 
-static void fill_in(const aril_run *r, lines *l)
+static void fill_in(const aril_run *r, sorted_lines *l)
 {
     l->x = aril_cuda_data(aril_cuda_in(r, 0));
     l->values = aril_cuda_data(aril_cuda_out(r, 0));
@@ -64,14 +65,14 @@ static void fill_in(const aril_run *r, lines *l)
 
 size_t aril_cuda_sort_workspace(const aril_run *r)
 {
-    lines l = lines_of(r);
+    sorted_lines l = lines_of(r);
     size_t each = aril_cuda_keys_short(l.dtype, l.n) ? 8 : 16;
     return (size_t)aril_cuda_sort_elements(l.at.count, l.n) * each;
 }
 
 /* Sorts with the keys that the dtype needs: f(keys, sorted). */
 template <typename F>
-static void sort_lines(const aril_run *r, const lines &l, bool down, int64_t limit, F &&f)
+static void sort_lines(const aril_run *r, const sorted_lines &l, bool down, int64_t limit, F &&f)
 {
     aril_cuda_key_lines from = { l.x, l.dtype, l.at, l.step[0], down };
     void *workspace = aril_cuda_host->workspace(r);
@@ -88,8 +89,8 @@ static void sort_lines(const aril_run *r, const lines &l, bool down, int64_t lim
 /* ---- sort, topk ---- */
 
 template <typename Keys>
-static __global__ void give_first(const __grid_constant__ lines l, const typename Keys::E *sorted,
-                                  int64_t count)
+static __global__ void give_first(const __grid_constant__ sorted_lines l,
+                                  const typename Keys::E *sorted, int64_t count)
 {
     int64_t total = l.at.count * count;
     ARIL_CUDA_LOOP(i, total)
@@ -102,7 +103,7 @@ static __global__ void give_first(const __grid_constant__ lines l, const typenam
 aril_status aril_cuda_sort_run(aril_run *r)
 {
     const aril_host *h = aril_cuda_host;
-    lines l = lines_of(r);
+    sorted_lines l = lines_of(r);
     fill_in(r, &l);
     int64_t total = h->numel(aril_cuda_out(r, 0));
     if (total == 0) return ARIL_OK;
@@ -119,8 +120,8 @@ aril_status aril_cuda_sort_run(aril_run *r)
 enum choice { KTH, MEDIAN, NANMEDIAN };
 
 template <typename Keys>
-static __global__ void give_one(const __grid_constant__ lines l, const typename Keys::E *sorted,
-                                choice what, int64_t k)
+static __global__ void give_one(const __grid_constant__ sorted_lines l,
+                                const typename Keys::E *sorted, choice what, int64_t k)
 {
     ARIL_CUDA_LOOP(line, l.at.count)
     {
@@ -140,14 +141,14 @@ static __global__ void give_one(const __grid_constant__ lines l, const typename 
 
 static aril_status run_one(aril_run *r, choice what)
 {
-    lines l = lines_of(r);
+    sorted_lines l = lines_of(r);
     fill_in(r, &l);
     int64_t k = *aril_cuda_host->attr_i64(r, "k");
     if (l.at.count == 0 || l.n == 0) return ARIL_OK;
     sort_lines(r, l, false, what == KTH ? k + 1 : l.n, [&](auto keys, auto *sorted) {
         give_one<decltype(keys)>
-            <<<aril_cuda_blocks(r, l.at.count, 128), 128, 0, aril_cuda_stream(r)>>>(l, sorted,
-                                                                                  what, k);
+            <<<aril_cuda_blocks(r, l.at.count, 128), 128, 0, aril_cuda_stream(r)>>>(l, sorted, what,
+                                                                                    k);
     });
     return aril_cuda_launched(r);
 }
@@ -180,7 +181,8 @@ template <typename T> struct longest {
 
 /* The last element of the longest run of equal ones, the first such run. NaN equals nothing. */
 template <typename Keys>
-static __global__ void give_mode(const __grid_constant__ lines l, const typename Keys::E *sorted)
+static __global__ void give_mode(const __grid_constant__ sorted_lines l,
+                                 const typename Keys::E *sorted)
 {
     for (int64_t line = blockIdx.x; line < l.at.count; line += gridDim.x) {
         const typename Keys::E *s = sorted + line * l.n;
@@ -198,13 +200,13 @@ static __global__ void give_mode(const __grid_constant__ lines l, const typename
 
 aril_status aril_cuda_mode_run(aril_run *r)
 {
-    lines l = lines_of(r);
+    sorted_lines l = lines_of(r);
     fill_in(r, &l);
     if (l.at.count == 0 || l.n == 0) return ARIL_OK;
     unsigned threads = l.n <= 32 ? 32 : l.n <= 1024 ? 128 : 256;
     sort_lines(r, l, false, l.n, [&](auto keys, auto *sorted) {
-        give_mode<decltype(keys)><<<aril_cuda_blocks(r, l.at.count, 1), threads, 0,
-                                    aril_cuda_stream(r)>>>(l, sorted);
+        give_mode<decltype(keys)>
+            <<<aril_cuda_blocks(r, l.at.count, 1), threads, 0, aril_cuda_stream(r)>>>(l, sorted);
     });
     return aril_cuda_launched(r);
 }

@@ -122,8 +122,9 @@ static typename Source::E *aril_cuda_sort_lines(const aril_run *r, const Source 
         int64_t threads = lines * ((n + 2 * run - 1) / (2 * run)) *
                           ((most + ARIL_CUDA_SORT_EACH - 1) / ARIL_CUDA_SORT_EACH);
         if (threads == 0) break;
-        aril_cuda_sort_merge<Source><<<aril_cuda_blocks(r, threads, 256), 256, 0, stream>>>(
-            source, lines, n, run, limit, from, to);
+        aril_cuda_sort_merge<Source>
+            <<<aril_cuda_blocks(r, threads, 256), 256, 0, stream>>>(source, lines, n, run, limit,
+                                                                    from, to);
         E *t = from;
         from = to;
         to = t;

@@ -3,7 +3,8 @@
 #include "backend/cuda/reduce/reduce.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {};
+struct nothing {
+};
 
 /* ---- logsumexp ---- */
 
@@ -21,9 +22,18 @@ template <typename Reader> struct log_summing {
     Reader x;
     aril_cuda_result y;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { -(C)INFINITY, 0 }; }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { -(C)INFINITY, 0 };
+    }
     /* Equal tops may both be infinite: their difference is 0, not NaN. */
     __device__ acc combine(acc a, acc b) const
     {
@@ -76,10 +86,22 @@ template <typename Reader> struct varying {
     double less; /* the correction */
     bool root;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ acc neutral() const { return { 0, 0, 0 }; }
-    __device__ acc combine(acc a, acc b) const { return aril_cuda_moments_merge(a, b); }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ acc neutral() const
+    {
+        return { 0, 0, 0 };
+    }
+    __device__ acc combine(acc a, acc b) const
+    {
+        return aril_cuda_moments_merge(a, b);
+    }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
                         int, nothing) const
     {
@@ -100,8 +122,9 @@ static aril_status run_var(aril_run *r, bool root)
     double less = *aril_cuda_host->attr_f64(r, "p");
     if (l.results == 0) return ARIL_OK;
     aril_cuda_with_reader(r, l, [&](auto reader) {
-        varying<decltype(reader)> op = { reader, aril_cuda_result_of(r, 0),
-                                         aril_cuda_result_of(r, 1), l.each, less, root };
+        varying<decltype(reader)> op = {
+            reader, aril_cuda_result_of(r, 0), aril_cuda_result_of(r, 1), l.each, less, root
+        };
         aril_cuda_reduce_launch(aril_cuda_stream(r), op, l, aril_cuda_host->workspace(r));
     });
     return aril_cuda_launched(r);
@@ -137,9 +160,18 @@ template <typename Reader> struct norming {
     double p;
     order how;
 
-    __device__ raw load(int64_t at, int64_t) const { return x.load(at); }
-    __device__ nothing begin(int64_t) const { return {}; }
-    __device__ double neutral() const { return how == LOWEST ? INFINITY : 0; }
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ nothing begin(int64_t) const
+    {
+        return {};
+    }
+    __device__ double neutral() const
+    {
+        return how == LOWEST ? INFINITY : 0;
+    }
     __device__ double combine(double a, double b) const
     {
         if (how < HIGHEST) return a + b;

@@ -10,8 +10,8 @@ template <typename C> struct aril_cuda_moments {
 };
 
 template <typename C>
-static __device__ __forceinline__ aril_cuda_moments<C>
-aril_cuda_moments_merge(aril_cuda_moments<C> a, aril_cuda_moments<C> b)
+static __device__ __forceinline__ aril_cuda_moments<C> aril_cuda_moments_merge(
+    aril_cuda_moments<C> a, aril_cuda_moments<C> b)
 {
     if (b.n == 0) return a;
     if (a.n == 0) return b;
@@ -21,9 +21,8 @@ aril_cuda_moments_merge(aril_cuda_moments<C> a, aril_cuda_moments<C> b)
 
 /* Adds m units of v to the moments of each lane, all of which have the same count. */
 template <typename Reader, int N, int Unroll>
-static __device__ __forceinline__ void
-aril_cuda_moments_add(aril_cuda_moments<typename Reader::C> (&a)[N],
-                      const typename Reader::raw (&v)[Unroll], int m)
+static __device__ __forceinline__ void aril_cuda_moments_add(
+    aril_cuda_moments<typename Reader::C> (&a)[N], const typename Reader::raw (&v)[Unroll], int m)
 {
     typedef typename Reader::C C;
     C old = a[0].n, n = old + (C)m, f = (C)m / n, one = C(1) / (C)m;
