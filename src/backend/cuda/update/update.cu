@@ -40,8 +40,8 @@ static __host__ __device__ unsigned facts_of(int64_t rule)
 {
     switch (rule) {
 #define RULE_ROW(rule, facts, ...)        \
-    case ARIL__RULE_##rule: return facts; \
-        #include "ops/update/optimizers.def"
+    case ARIL__RULE_##rule: return facts;
+#include "ops/update/optimizers.def"
     default: return 0;
     }
 }
