@@ -324,6 +324,7 @@ class Torch(peer.Peer):
             from torch._inductor import config
 
             config.freezing = True
+        torch.zeros(1, device=self.device)  # memory statistics need a GPU that is in use
         # Libraries load and make their threads before memory is measured.
         with torch.no_grad():
             F.conv2d(torch.ones(1, 16, 8, 8), torch.ones(16, 16, 3, 3)) @ torch.ones(6, 64)

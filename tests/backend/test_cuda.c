@@ -6,6 +6,7 @@
 #include "core/device.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,4 +252,82 @@ TEST(division_by_zero_is_reported_late_and_passes)
     aril_tensor *sum = aril_add(x, by);
     CHECK_INT(aril_read(sum, y), ARIL_OK);
     CHECK_INT(y[1], -5);
+}
+
+/* ---- kernels on sizes that the samples of the op table do not reach ---- */
+
+/* Gradient and value of a function of rows, one after the other in memory. */
+typedef aril_tensor *row_function(aril_tensor *x, aril_tensor *labels);
+
+static aril_tensor *soft(aril_tensor *x, aril_tensor *labels)
+{
+    (void)labels;
+    return aril_mean(aril_square(aril_softmax(x, 1)), ARIL_ALL);
+}
+
+static aril_tensor *log_soft(aril_tensor *x, aril_tensor *labels)
+{
+    (void)labels;
+    return aril_mean(aril_square(aril_log_softmax(x, 1)), ARIL_ALL);
+}
+
+static aril_tensor *normed(aril_tensor *x, aril_tensor *labels)
+{
+    (void)labels;
+    aril_tensor *y = aril_layer_norm(x, NULL, NULL, ARIL_SHAPE(-1), (aril_norm_opts){ 0 });
+    return aril_mean(aril_mul(y, aril_exp(y)), ARIL_ALL);
+}
+
+static aril_tensor *entropy(aril_tensor *x, aril_tensor *labels)
+{
+    return aril_cross_entropy(x, labels);
+}
+
+static aril_tensor *reduced(aril_tensor *x, aril_tensor *labels)
+{
+    (void)labels;
+    aril_tensor *y = aril_add(aril_logsumexp(x, ARIL_AXES(1)), aril_amax(x, ARIL_AXES(1)));
+    return aril_sum(aril_add(y, aril_std(x, ARIL_AXES(1), 1)), ARIL_ALL);
+}
+
+/* The distance of two tensors beside the size of the second. */
+static double far(aril_tensor *a, aril_tensor *b)
+{
+    a = aril_cast(aril_to(aril_detach(a), aril_cpu()), ARIL_F64);
+    b = aril_cast(aril_to(aril_detach(b), aril_cpu()), ARIL_F64);
+    aril_tensor *d = aril_sub(a, b);
+    return sqrt(aril_item(aril_sum(aril_square(d), ARIL_ALL)) /
+                aril_item(aril_sum(aril_square(b), ARIL_ALL)));
+}
+
+TEST(long_rows_agree_with_the_cpu)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    static row_function *const functions[] = { soft, log_soft, normed, entropy, reduced };
+    static const int64_t widths[] = { 1000, 4099, 20000, 32768, 50257 };
+    static const aril_dtype dtypes[] = { ARIL_F32, ARIL_BF16, ARIL_F64 };
+    for (int f = 0; f < 5; f++) {
+        for (int w = 0; w < 5; w++) {
+            for (int t = 0; t < 3; t++) {
+                ARIL_SCOPE;
+                aril_tensor *x = aril_randn(ARIL_SHAPE(7, widths[w]), ARIL_F32, aril_cpu());
+                aril_tensor *l = aril_randint(0, widths[w], ARIL_SHAPE(7), ARIL_I64, aril_cpu());
+                x = aril_cast(x, dtypes[t]);
+                aril_tensor *here = aril_adopt(aril_parameter(x));
+                aril_tensor *there = aril_adopt(aril_parameter(aril_to(x, d->id)));
+                aril_tensor *y = functions[f](here, l);
+                aril_tensor *z = functions[f](there, aril_to(l, d->id));
+                CHECK_INT(aril_backward(y), ARIL_OK);
+                CHECK_MSG(aril_backward(z) == ARIL_OK, "%s", aril_error());
+                double bound = dtypes[t] == ARIL_BF16 ? 1e-2 : 1e-5;
+                CHECK_MSG(far(z, y) < bound, "function %d, width %lld, %s: off by %g", f,
+                          (long long)widths[w], aril_dtype_name(dtypes[t]), far(z, y));
+                CHECK_MSG(far(aril_grad(there), aril_grad(here)) < bound,
+                          "gradient of function %d, width %lld, %s: off by %g", f,
+                          (long long)widths[w], aril_dtype_name(dtypes[t]),
+                          far(aril_grad(there), aril_grad(here)));
+            }
+        }
+    }
 }

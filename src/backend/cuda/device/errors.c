@@ -123,8 +123,20 @@ static bool take_word(aril_cuda_device *d, aril_late_error *error)
 
 static bool is_fatal(cudaError_t e)
 {
-    return e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue &&
-           e != cudaErrorInvalidConfiguration;
+    switch (e) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorUnknown: return true;
+    default: return false;
+    }
 }
 
 aril_status aril_cuda_late(aril_cuda_device *d, cudaError_t e)
@@ -136,11 +148,10 @@ aril_status aril_cuda_late(aril_cuda_device *d, cudaError_t e)
         const char *op = d->last_op;
         d->late.code = ARIL_ERR_DEVICE;
         snprintf(d->late.op, sizeof d->late.op, "%s", op ? op : "");
-        snprintf(d->late.text, sizeof d->late.text,
-                 "%s%s: the GPU cannot be used until the program starts again",
-                 cudaGetErrorString(e),
+        snprintf(d->late.text, sizeof d->late.text, "%s%s%s", cudaGetErrorString(e),
                  aril_cuda_sync ? ""
-                                : " (in this op, or in an earlier one: ARIL_SYNC=1 finds which)");
+                                : " (in this op, or in an earlier one: ARIL_SYNC=1 finds which)",
+                 is_fatal(e) ? ": the GPU cannot be used until the program starts again" : "");
     }
     pthread_mutex_unlock(&d->lock);
     return ARIL_ERR_DEVICE;

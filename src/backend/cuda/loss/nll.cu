@@ -7,6 +7,8 @@
 
 #include "aril/loss.h"
 
+enum { MAX_THREADS = 1024 }; /* of a block that shares a row */
+
 /* Rows of scores: class c of row i is element at(i) + c * inner. */
 struct rows {
     const int64_t *target;
@@ -195,7 +197,8 @@ static __device__ __forceinline__ found<C> find_row(const rows &w, const S *x)
 /* ---- losses ---- */
 
 template <typename C, typename S, bool Alone>
-static __global__ void cross_entropy_rows(rows w, const S *x, void *out, int dtype)
+static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
+    cross_entropy_rows(rows w, const S *x, void *out, int dtype)
 {
     int64_t i = row_number<Alone>();
     if (i >= w.count) return; /* the same for all that share a row */
@@ -248,7 +251,7 @@ static shape shape_of(const rows &w)
         s.block = dim3(32, 4);
         each = 4;
     } else {
-        s.block = dim3(w.classes <= 8192 ? 256 : 1024);
+        s.block = dim3(w.classes <= 8192 ? 256 : MAX_THREADS);
     }
     s.grid = dim3((unsigned)((w.count + each - 1) / each));
     return s;
@@ -355,7 +358,8 @@ template <typename C> struct incoming {
 };
 
 template <typename C, typename S, bool Alone>
-static __global__ void cross_entropy_grads(rows w, incoming<C> in, const S *x, S *dx)
+static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
+    cross_entropy_grads(rows w, incoming<C> in, const S *x, S *dx)
 {
     int64_t i = row_number<Alone>();
     if (i >= w.count) return;
