@@ -5,6 +5,8 @@
 #include "backend/cuda/host.cuh"
 
 extern const aril_row aril_cuda_elementwise_rows[];
+extern const aril_row aril_cuda_sequence_rows[];
 extern const aril_row aril_cuda_shape_rows[];
+extern const aril_row aril_cuda_signal_rows[];
 
 #endif
