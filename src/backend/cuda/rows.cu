@@ -7,7 +7,9 @@ static const aril_row *const rooms[] = {
     aril_cuda_elementwise_rows,
     aril_cuda_sequence_rows,
     aril_cuda_shape_rows,
+    aril_cuda_linalg_rows,
     aril_cuda_signal_rows,
+    aril_cuda_vision_rows,
 };
 
 const aril_row *aril_cuda_rows(int *n)

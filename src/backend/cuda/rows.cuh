@@ -5,8 +5,10 @@
 #include "backend/cuda/host.cuh"
 
 extern const aril_row aril_cuda_elementwise_rows[];
+extern const aril_row aril_cuda_linalg_rows[];
 extern const aril_row aril_cuda_sequence_rows[];
 extern const aril_row aril_cuda_shape_rows[];
 extern const aril_row aril_cuda_signal_rows[];
+extern const aril_row aril_cuda_vision_rows[];
 
 #endif

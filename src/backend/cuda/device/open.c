@@ -1,5 +1,5 @@
 /* Opening the plug-in: finds the GPUs, or says what is missing. */
-#include "backend/cuda/device/device.h"
+#include "backend/cuda/device/library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -53,16 +53,17 @@ static void describe(void *self, char *buf, size_t size)
 {
     const aril_cuda_device *d = self;
     int driver = 0;
-    char release[64], file[256];
+    char release[64], file[256], libraries[1280];
     cudaDriverGetVersion(&driver);
     driver_release(release, sizeof release);
     driver_file(file, sizeof file);
+    aril_cuda_libraries_text(libraries, sizeof libraries);
     snprintf(buf, size,
              "%s, %.1f GiB, compute capability %d.%d, %d multiprocessors; driver %s for CUDA %d.%d "
-             "(%s), runtime %d.%d",
+             "(%s), runtime %d.%d; %s",
              d->name, (double)d->memory / 0x1p30, d->major, d->minor, d->sms, release,
              driver / 1000, driver % 1000 / 10, file, CUDART_VERSION / 1000,
-             CUDART_VERSION % 1000 / 10);
+             CUDART_VERSION % 1000 / 10, libraries);
 }
 
 /* ---- devices ---- */

@@ -1,0 +1,61 @@
+/* Rows of products and distances, fastest first. */
+#include "backend/cuda/linalg/product.cuh"
+
+#include "backend/cuda/rows.cuh"
+#include "ops/linalg/cdist.h"
+
+enum {
+    NUMBERS = ARIL_CUDA_DT_FLOAT | ARIL_CUDA_DT_INT,
+    SINGLE_DOUBLE = ARIL_CUDA_DT(ARIL_F32) | ARIL_CUDA_DT(ARIL_F64),
+};
+
+const aril_row aril_cuda_linalg_rows[] = {
+    { .op = "matmul",
+      .name = "cublaslt",
+      .dtypes = ARIL_CUDA_DT_FLOAT,
+      .strided = true,
+      .prepare = aril_cuda_blas_matmul_prepare,
+      .run = aril_cuda_blas_run,
+      .destroy = aril_cuda_blas_destroy },
+    { .op = "matmul",
+      .name = "cuda_matmul",
+      .dtypes = NUMBERS,
+      .strided = true,
+      .run = aril_cuda_matmul_run },
+    { .op = "linear",
+      .name = "cublaslt",
+      .dtypes = ARIL_CUDA_DT_FLOAT,
+      .strided = true,
+      .layout = ARIL_CUDA_LAYOUT(LINEAR_ATTRS),
+      .prepare = aril_cuda_blas_linear_prepare,
+      .run = aril_cuda_blas_run,
+      .destroy = aril_cuda_blas_destroy },
+    { .op = "linear",
+      .name = "cuda_linear",
+      .dtypes = NUMBERS,
+      .strided = true,
+      .layout = ARIL_CUDA_LAYOUT(LINEAR_ATTRS),
+      .run = aril_cuda_linear_run },
+    { .op = "outer_sum",
+      .name = "cublaslt",
+      .dtypes = ARIL_CUDA_DT_FLOAT,
+      .strided = true,
+      .prepare = aril_cuda_blas_outer_sum_prepare,
+      .run = aril_cuda_blas_run,
+      .destroy = aril_cuda_blas_destroy },
+    { .op = "outer_sum",
+      .name = "cuda_outer_sum",
+      .dtypes = NUMBERS,
+      .run = aril_cuda_outer_sum_run },
+    { .op = "cdist",
+      .name = "cuda_cdist",
+      .dtypes = SINGLE_DOUBLE,
+      .layout = ARIL_CUDA_LAYOUT(CDIST_ATTRS),
+      .run = aril_cuda_cdist_run },
+    { .op = "cdist_grad",
+      .name = "cuda_cdist_grad",
+      .dtypes = SINGLE_DOUBLE,
+      .layout = ARIL_CUDA_LAYOUT(CDIST_ATTRS),
+      .run = aril_cuda_cdist_grad_run },
+    {},
+};

@@ -1,0 +1,61 @@
+/* cuDNN's graph API in short: descriptors of a graph, and a plan that executes it. */
+#ifndef ARIL_CUDA_DNN_GRAPH_CUH
+#define ARIL_CUDA_DNN_GRAPH_CUH
+
+#include "backend/cuda/device/library.h"
+
+#ifdef ARIL_CUDA_CUDNN
+
+/* Descriptors of one graph while it is built: all are destroyed together. The first failure makes
+ * `fine` false, and what follows does nothing. */
+struct aril_cuda_graph {
+    enum { MOST = 64 };
+    const aril_cuda_dnn *lib;
+    bool fine;
+    int n;
+    cudnnBackendDescriptor_t made[MOST];
+};
+
+cudnnBackendDescriptor_t aril_cuda_graph_new(aril_cuda_graph *g, cudnnBackendDescriptorType_t type);
+void aril_cuda_graph_set(aril_cuda_graph *g, cudnnBackendDescriptor_t d,
+                         cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                         int64_t n, const void *values);
+void aril_cuda_graph_finish(aril_cuda_graph *g, cudnnBackendDescriptor_t d);
+void aril_cuda_graph_end(aril_cuda_graph *g);
+
+/* A tensor of n dimensions; `virtual_`: it only exists within the graph. */
+struct aril_cuda_graph_tensor {
+    int64_t id;
+    cudnnDataType_t type;
+    int n;
+    int64_t dim[8], stride[8];
+    int64_t alignment;
+    bool is_virtual;
+};
+cudnnBackendDescriptor_t aril_cuda_graph_tensor_of(aril_cuda_graph *g,
+                                                   const aril_cuda_graph_tensor *t);
+
+/* Which engines are refused. */
+struct aril_cuda_engine_rules {
+    bool keep_f32;     /* inputs stay f32: no TF32 */
+    int64_t workspace; /* the most bytes an engine may ask for */
+};
+
+/* A graph that can be executed. */
+struct aril_cuda_dnn_plan {
+    cudnnBackendDescriptor_t engine, plan; /* NULL: there is none */
+    int64_t workspace;
+};
+
+/* The first deterministic engine of the heuristics that builds, for the graph of these
+ * operations. */
+bool aril_cuda_graph_plan(aril_cuda_graph *g, cudnnHandle_t handle, int n,
+                          const cudnnBackendDescriptor_t *operations,
+                          const aril_cuda_engine_rules *rules, aril_cuda_dnn_plan *plan);
+void aril_cuda_dnn_plan_end(const aril_cuda_dnn *lib, aril_cuda_dnn_plan *plan);
+cudnnStatus_t aril_cuda_dnn_execute(const aril_cuda_dnn *lib, cudnnHandle_t handle,
+                                    const aril_cuda_dnn_plan *plan, int n, const int64_t *ids,
+                                    void *const *addresses, void *workspace);
+
+#endif
+#endif
