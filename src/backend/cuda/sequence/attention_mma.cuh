@@ -22,9 +22,9 @@ struct aril_cuda_heads_job {
 /* Rows of batch b of a tensor. */
 template <typename S>
 static __device__ __forceinline__ aril_cuda_matrix aril_cuda_matrix_of(const aril_cuda_heads_job &j,
-                                                                   const aril_cuda_heads &h,
-                                                                   int64_t b, int64_t rows,
-                                                                   int64_t columns)
+                                                                       const aril_cuda_heads &h,
+                                                                       int64_t b, int64_t rows,
+                                                                       int64_t columns)
 {
     const S *at = static_cast<const S *>(h.at) + b / j.inner * h.outer + b % j.inner * h.inner;
     return { at, h.row, rows, (int)columns, h.aligned };

@@ -3,6 +3,8 @@
  * product and one kernel for its gates. */
 #include "backend/cuda/sequence/rnn.cuh"
 
+#include <new>
+
 /* What the steps read and write. */
 template <typename T> struct tensors {
     const T *xw; /* x W_ih^T: [T,N,G*H] */
@@ -154,6 +156,45 @@ static __global__ void step(const __grid_constant__ aril_cuda_rnn s,
     }
 }
 
+/* ---- plans ---- */
+
+static aril_cuda_seq_product product_of(const aril_cuda_rnn &s, int which)
+{
+    int64_t all = s.steps * s.batch, row = s.gates * s.h, in = s.inputs, h = s.h;
+    switch (which) {
+    case ARIL_CUDA_RNN_INPUTS: return { all, row, in, in, 1, 1, in, false, s.wide };
+    case ARIL_CUDA_RNN_STEP: return { s.batch, row, h, h, 1, 1, h, false, s.wide };
+    case ARIL_CUDA_RNN_STATES: return { all, row, h, h, 1, 1, h, false, s.wide };
+    case ARIL_CUDA_RNN_BACK: return { s.batch, h, row, row, 1, h, 1, true, s.wide };
+    case ARIL_CUDA_RNN_DX: return { all, in, row, row, 1, in, 1, false, s.wide };
+    case ARIL_CUDA_RNN_DW_IH: return { row, in, all, 1, row, in, 1, false, s.wide };
+    default: return { row, h, all, 1, row, h, 1, false, s.wide };
+    }
+}
+
+const char *aril_cuda_rnn_plan_new(const aril_run *r, const aril_cuda_rnn &s, uint32_t which,
+                                   size_t used, aril_plan *plan)
+{
+    aril_cuda_rnn_plan *p = new (std::nothrow) aril_cuda_rnn_plan();
+    size_t most = 0;
+    if (!p) return "out of memory";
+    aril_cuda_use(aril_cuda_device_of(r));
+    for (int i = 0; i < ARIL_CUDA_RNN_PRODUCTS; i++) {
+        p->of[i] = product_of(s, i);
+        if (which >> i & 1) aril_cuda_seq_prepare(r, &p->of[i]);
+        if (p->of[i].workspace > most) most = p->of[i].workspace;
+    }
+    p->workspace = (used + 255) / 256 * 256;
+    plan->workspace = p->workspace + most;
+    plan->prepared = p;
+    return nullptr;
+}
+
+void aril_cuda_rnn_plan_free(void *prepared)
+{
+    delete static_cast<aril_cuda_rnn_plan *>(prepared);
+}
+
 /* ---- rows ---- */
 
 struct space {
@@ -174,9 +215,8 @@ template <typename T>
 static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p, T *rec,
                              T *states)
 {
-    int64_t state = s.batch * s.h, row = s.gates * s.h;
+    int64_t state = s.batch * s.h;
     aril_cuda_report report = aril_cuda_report_of(r);
-    aril_cuda_seq_product by_w = { s.batch, row, s.h, s.h, 1, 1, s.h, false };
     aril_status status = ARIL_OK;
     const T *before = p.h0;
     for (int64_t k = 0; k < s.steps && status == ARIL_OK; k++) {
@@ -185,7 +225,7 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
         };
         if (before) {
             at.rec = rec;
-            status = aril_cuda_seq_multiply(r, &by_w, s.wide, before, p.w_hh, rec);
+            status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_STEP, before, p.w_hh, rec);
             if (status < 0) return status;
         }
         if (s.len) at.next = states + k % 2 * state;
@@ -227,10 +267,9 @@ template <typename T> static aril_status run_as(aril_run *r, const aril_cuda_rnn
                      (T *)aril_cuda_data(aril_cuda_out(r, RNN_HN)),
                      s.kind == ARIL__LSTM ? (T *)aril_cuda_data(aril_cuda_out(r, RNN_CN)) : nullptr,
                      kept ? (T *)aril_cuda_data(reserve) : nullptr };
-    aril_cuda_seq_product inputs = { s.steps * s.batch, s.gates * s.h, s.inputs, s.inputs, 1, 1,
-                                     s.inputs,          false };
-    aril_status status = aril_cuda_seq_multiply(r, &inputs, s.wide, aril_cuda_rnn_in<T>(r, RNN_X),
-                                                aril_cuda_rnn_in<T>(r, RNN_W_IH), xw);
+    aril_status status =
+        aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_INPUTS, aril_cuda_rnn_in<T>(r, RNN_X),
+                               aril_cuda_rnn_in<T>(r, RNN_W_IH), xw);
     if (status < 0) return status;
     if (fits(r, s)) return run_at_once<T>(r, s, p);
     return run_steps<T>(r, s, p, reinterpret_cast<T *>(memory + at.rec),
@@ -251,9 +290,10 @@ static aril_status run(aril_run *r, aril__rnn_kind kind)
 static const char *prepare(const aril_run *r, aril_plan *plan, aril__rnn_kind kind)
 {
     aril_cuda_rnn s = aril_cuda_rnn_of(r, kind, RNN_W_IH);
-    plan->workspace = space_of(s).total;
+    uint32_t which = 1u << ARIL_CUDA_RNN_INPUTS;
+    if (s.batch > 0 && s.h > 0 && !fits(r, s)) which |= 1u << ARIL_CUDA_RNN_STEP;
     plan->reserve = aril_cuda_attrs<rnn_seq_attrs>(r)->keep[0] ? aril_cuda_rnn_reserve(s) : 0;
-    return nullptr;
+    return aril_cuda_rnn_plan_new(r, s, which, space_of(s).total, plan);
 }
 
 #define ROW(name, kind)                                                        \

@@ -63,6 +63,40 @@ static inline size_t aril_cuda_rnn_take(const aril_cuda_rnn &s, size_t *used, in
     return at;
 }
 
+/* ---- products ---- */
+
+enum aril_cuda_rnn_product {
+    ARIL_CUDA_RNN_INPUTS, /* x W_ih^T of all steps */
+    ARIL_CUDA_RNN_STEP,   /* the state times W_hh^T */
+    ARIL_CUDA_RNN_STATES, /* the same of all steps */
+    ARIL_CUDA_RNN_BACK,   /* gradients of the gates times W_hh, added */
+    ARIL_CUDA_RNN_DX,
+    ARIL_CUDA_RNN_DW_IH,
+    ARIL_CUDA_RNN_DW_HH,
+    ARIL_CUDA_RNN_PRODUCTS
+};
+
+/* A plan: what cuBLASLt prepared, and where its workspace begins in that of the row. */
+struct aril_cuda_rnn_plan {
+    aril_cuda_seq_product of[ARIL_CUDA_RNN_PRODUCTS];
+    size_t workspace;
+};
+
+/* Makes a plan for the products whose bits are set in `which`; `used` bytes of workspace are the
+ * row's own. Returns why not, or NULL. */
+const char *aril_cuda_rnn_plan_new(const aril_run *r, const aril_cuda_rnn &s, uint32_t which,
+                                   size_t used, aril_plan *plan);
+void aril_cuda_rnn_plan_free(void *prepared);
+
+static inline aril_status aril_cuda_rnn_multiply(aril_run *r, aril_cuda_rnn_product which,
+                                                 const void *a, const void *b, void *c)
+{
+    const aril_cuda_rnn_plan *plan =
+        static_cast<const aril_cuda_rnn_plan *>(aril_cuda_host->prepared(r));
+    char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
+    return aril_cuda_seq_multiply(r, &plan->of[which], a, b, c, memory + plan->workspace);
+}
+
 /* ---- on the device ---- */
 
 /* The steps of sequence n: from 1 to all of them, whatever the lengths say. */

@@ -229,7 +229,6 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
 {
     int64_t row = s.gates * s.h, state = s.batch * s.h;
     aril_cuda_report report = aril_cuda_report_of(r);
-    aril_cuda_seq_product by_w = { s.batch, s.h, row, row, 1, s.h, 1, true };
     const T *back = p.back ? p.back : p.dx;
     for (int64_t k = 0; k < s.steps; k++) {
         int64_t t = s.reverse ? k : s.steps - 1 - k;
@@ -237,8 +236,8 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
                                                                                   report);
         aril_status status = aril_cuda_launched(r);
         if (status == ARIL_OK)
-            status =
-                aril_cuda_seq_multiply(r, &by_w, s.wide, back + t * s.batch * row, p.w_hh, p.dh);
+            status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_BACK, back + t * s.batch * row, p.w_hh,
+                                            p.dh);
         if (status < 0) return status;
     }
     return ARIL_OK;
@@ -279,21 +278,18 @@ static aril_status finish(aril_run *r, const aril_cuda_rnn &s, const tensors<T> 
                           T *sums)
 {
     const rnn_grad_attrs *at = aril_cuda_attrs<rnn_grad_attrs>(r);
-    int64_t all = s.steps * s.batch, row = s.gates * s.h;
     const T *back = p.back ? p.back : p.dx, *x = aril_cuda_rnn_in<T>(r, GRAD_X);
     aril_status status = ARIL_OK;
     if (!at->no_dx[0]) {
-        aril_cuda_seq_product dx = { all, s.inputs, row, row, 1, s.inputs, 1, false };
-        status = aril_cuda_seq_multiply(r, &dx, s.wide, p.dx, aril_cuda_rnn_in<T>(r, GRAD_W_IH),
-                                        aril_cuda_data(aril_cuda_out(r, GRAD_DX)));
+        status =
+            aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_DX, p.dx, aril_cuda_rnn_in<T>(r, GRAD_W_IH),
+                                   aril_cuda_data(aril_cuda_out(r, GRAD_DX)));
     }
     if (status < 0 || at->no_dw[0]) return status;
-    aril_cuda_seq_product dw_ih = { row, s.inputs, all, 1, row, s.inputs, 1, false };
-    aril_cuda_seq_product dw_hh = { row, s.h, all, 1, row, s.h, 1, false };
-    status = aril_cuda_seq_multiply(r, &dw_ih, s.wide, p.dx, x,
+    status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_DW_IH, p.dx, x,
                                     aril_cuda_data(aril_cuda_out(r, GRAD_DW_IH)));
     if (status == ARIL_OK)
-        status = aril_cuda_seq_multiply(r, &dw_hh, s.wide, back, before,
+        status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_DW_HH, back, before,
                                         aril_cuda_data(aril_cuda_out(r, GRAD_DW_HH)));
     if (status == ARIL_OK)
         status = grad_bias<T>(r, s, p.dx, sums, (T *)aril_cuda_data(aril_cuda_out(r, GRAD_DB_IH)));
@@ -307,13 +303,11 @@ template <typename T>
 static aril_status run_recompute(aril_run *r, const aril_cuda_rnn &s, const T *before, T *xw,
                                  T *rec, T *kept)
 {
-    int64_t all = s.steps * s.batch, row = s.gates * s.h;
-    aril_cuda_seq_product inputs = { all, row, s.inputs, s.inputs, 1, 1, s.inputs, false };
-    aril_cuda_seq_product states = { all, row, s.h, s.h, 1, 1, s.h, false };
-    aril_status status = aril_cuda_seq_multiply(r, &inputs, s.wide, aril_cuda_rnn_in<T>(r, GRAD_X),
-                                                aril_cuda_rnn_in<T>(r, GRAD_W_IH), xw);
+    aril_status status =
+        aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_INPUTS, aril_cuda_rnn_in<T>(r, GRAD_X),
+                               aril_cuda_rnn_in<T>(r, GRAD_W_IH), xw);
     if (status == ARIL_OK)
-        status = aril_cuda_seq_multiply(r, &states, s.wide, before,
+        status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_STATES, before,
                                         aril_cuda_rnn_in<T>(r, GRAD_W_HH), rec);
     if (status < 0) return status;
     recompute<T><<<aril_cuda_blocks(r, s.batch * s.h, 256), 256, 0, aril_cuda_stream(r)>>>(
@@ -393,8 +387,13 @@ static const char *prepare(const aril_run *r, aril_plan *plan, aril__rnn_kind ki
         (!reserve || (size_t)aril_cuda_host->numel(reserve) / RESERVE_UNIT !=
                          (bytes + RESERVE_UNIT - 1) / RESERVE_UNIT))
         return "the reserve is of other sizes";
-    plan->workspace = space_of(s, anew).total;
-    return nullptr;
+    uint32_t which = 0;
+    if (s.batch > 0 && s.h > 0) {
+        which = 1u << ARIL_CUDA_RNN_DX | 1u << ARIL_CUDA_RNN_DW_IH | 1u << ARIL_CUDA_RNN_DW_HH;
+        if (anew) which |= 1u << ARIL_CUDA_RNN_INPUTS | 1u << ARIL_CUDA_RNN_STATES;
+        if (!fits(r, s)) which |= 1u << ARIL_CUDA_RNN_BACK;
+    }
+    return aril_cuda_rnn_plan_new(r, s, which, space_of(s, anew).total, plan);
 }
 
 #define ROW(name, kind, anew)                                                  \

@@ -10,7 +10,8 @@ enum : uint32_t { F32_F64 = ARIL_CUDA_DT(ARIL_F32) | ARIL_CUDA_DT(ARIL_F64) };
     {                                                                              \
         .op = op_, .name = name_, .dtypes = ARIL_CUDA_DT_FLOAT, .native = F32_F64, \
         .layout = ARIL_CUDA_LAYOUT(attrs_), .reserve = reserve_,                   \
-        .prepare = aril_cuda_##stem_##_prepare, .run = aril_cuda_##stem_##_run     \
+        .prepare = aril_cuda_##stem_##_prepare, .run = aril_cuda_##stem_##_run,    \
+        .destroy = aril_cuda_rnn_plan_free                                         \
     }
 
 const aril_row aril_cuda_sequence_rows[] = {
