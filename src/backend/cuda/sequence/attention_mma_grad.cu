@@ -184,6 +184,7 @@ static __global__ void __launch_bounds__(THREADS)
         if constexpr (BY_KEY) add_product<S, D, N>(sum_2, s, tile_2 + buffer);
         __syncthreads(); /* before the tiles are overwritten */
     }
+    aril_cuda_commit(); /* without steps, the first copies are still under way */
     aril_cuda_arrive<0>();
     write<S, D>(one + b * rows * a.e, sum, first, rows, a.e, (float)a.scale, pairs);
     if constexpr (BY_KEY) write<S, D>(two + b * rows * a.ev, sum_2, first, rows, a.ev, 1.0f, pairs);
