@@ -39,6 +39,17 @@ aril_cuda_attention aril_cuda_attention_of(const aril_run *r)
     return a;
 }
 
+const char *aril_cuda_attention_refuses(const aril_run *r)
+{
+    aril_host_number value;
+    return aril_cuda_host->number(r, ATTENTION_MASK, &value) ? "a mask that is a number" : nullptr;
+}
+
+const char *aril_cuda_attention_prepare(const aril_run *r, aril_plan *)
+{
+    return aril_cuda_attention_refuses(r);
+}
+
 /* One block computes B queries of one batch and B columns of the result. Tasks are (batch, columns,
  * queries), queries last. */
 template <typename T, int M>

@@ -44,6 +44,8 @@ struct aril_cuda_attention {
     aril_cuda_mask mask;
 };
 aril_cuda_attention aril_cuda_attention_of(const aril_run *r);
+/* Why no kernel of this folder can do it, or NULL. */
+const char *aril_cuda_attention_refuses(const aril_run *r);
 
 /* By tensor cores, for f16 and bf16: attention_mma.cu, attention_mma_grad.cu. */
 const char *aril_cuda_attention_mma_prepare(const aril_run *r, aril_plan *plan);
@@ -52,8 +54,9 @@ const char *aril_cuda_attention_mma_grad_prepare(const aril_run *r, aril_plan *p
 aril_status aril_cuda_attention_mma_grad_run(aril_run *r);
 
 /* For f32 and f64: attention.cu, attention_grad.cu. */
+const char *aril_cuda_attention_prepare(const aril_run *r, aril_plan *plan);
 aril_status aril_cuda_attention_run(aril_run *r);
-size_t aril_cuda_attention_grad_workspace(const aril_run *r);
+const char *aril_cuda_attention_grad_prepare(const aril_run *r, aril_plan *plan);
 aril_status aril_cuda_attention_grad_run(aril_run *r);
 
 #endif

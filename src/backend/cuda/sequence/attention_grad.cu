@@ -104,10 +104,13 @@ static bool wide(const aril_run *r)
     return aril_cuda_host->type(r) == ARIL_F64;
 }
 
-size_t aril_cuda_attention_grad_workspace(const aril_run *r)
+const char *aril_cuda_attention_grad_prepare(const aril_run *r, aril_plan *plan)
 {
+    const char *why = aril_cuda_attention_refuses(r);
+    if (why) return why;
     aril_cuda_attention a = aril_cuda_attention_of(r);
-    return (size_t)(a.batch * a.l) * (wide(r) ? 8 : 4);
+    plan->workspace = (size_t)(a.batch * a.l) * (wide(r) ? 8 : 4); /* delta */
+    return nullptr;
 }
 
 template <typename T> static const T *given(const aril_run *r, int i)

@@ -191,6 +191,8 @@ static const int strided_inputs[] = { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATT
 
 const char *aril_cuda_heads_prepare(const aril_run *r, aril_plan *plan, bool gradient)
 {
+    const char *why = aril_cuda_attention_refuses(r);
+    if (why) return why;
     aril_dtype type = aril_cuda_host->dtype(aril_cuda_in(r, ATTENTION_Q));
     aril_cuda_attention a = aril_cuda_attention_of(r);
     int inputs = gradient ? ATTENTION_INPUTS : ATTENTION_MASK + 1;

@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(THREADS)
     aril_cuda_matrix ks = aril_cuda_matrix_of<S>(job, job.k, b, a.s, a.e);
     aril_cuda_matrix vs = aril_cuda_matrix_of<S>(job, job.v, b, a.s, a.ev);
     const float log2e = 1.4426950408889634f;
-    float scale = (float)a.scale * log2e;
+    float scale = (float)(a.scale * 1.4426950408889634);
     int64_t first = r0 + warp * 16;
 
     /* Statistics of queries: beyond the last, an infinite lse makes their weights 0. */
@@ -193,9 +193,10 @@ static __global__ void __launch_bounds__(THREADS)
 const char *aril_cuda_attention_mma_grad_prepare(const aril_run *r, aril_plan *plan)
 {
     const char *why = aril_cuda_heads_prepare(r, plan, true);
+    if (why) return why;
     aril_cuda_attention a = aril_cuda_attention_of(r);
     plan->workspace = (size_t)(a.batch * a.l) * sizeof(float); /* delta */
-    return why;
+    return nullptr;
 }
 
 template <typename S, int D, int N, bool BY_KEY>

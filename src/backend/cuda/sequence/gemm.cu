@@ -144,7 +144,7 @@ static bool choose(aril_cuda_seq_product *p)
 void aril_cuda_seq_prepare(const aril_run *r, aril_cuda_seq_product *p)
 {
     const double small = 1 << 20;
-    const int64_t shallow = 1024;
+    const int64_t shallow = 256;
     p->found = false;
     p->workspace = 0;
     if (p->m == 0 || p->n == 0 || p->k == 0) return;
