@@ -291,11 +291,15 @@ static aril_status finish(aril_run *r, const aril_cuda_rnn &s, const tensors<T> 
     if (status == ARIL_OK)
         status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_DW_HH, back, before,
                                         aril_cuda_data(aril_cuda_out(r, GRAD_DW_HH)));
-    if (status == ARIL_OK)
-        status = grad_bias<T>(r, s, p.dx, sums, (T *)aril_cuda_data(aril_cuda_out(r, GRAD_DB_IH)));
-    if (status == ARIL_OK)
-        status = grad_bias<T>(r, s, back, sums, (T *)aril_cuda_data(aril_cuda_out(r, GRAD_DB_HH)));
-    return status;
+    T *db_ih = (T *)aril_cuda_data(aril_cuda_out(r, GRAD_DB_IH));
+    T *db_hh = (T *)aril_cuda_data(aril_cuda_out(r, GRAD_DB_HH));
+    if (status == ARIL_OK) status = grad_bias<T>(r, s, p.dx, sums, db_ih);
+    if (status < 0) return status;
+    if (p.back) return grad_bias<T>(r, s, back, sums, db_hh);
+    return aril_cuda_check(r,
+                           cudaMemcpyAsync(db_hh, db_ih, (size_t)(s.gates * s.h) * sizeof(T),
+                                           cudaMemcpyDeviceToDevice, aril_cuda_stream(r)),
+                           "copy of the biases' gradient");
 }
 
 /* Fills `kept` from the given y. */
