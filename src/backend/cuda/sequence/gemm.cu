@@ -149,6 +149,8 @@ void aril_cuda_seq_prepare(const aril_run *r, aril_cuda_seq_product *p)
     p->workspace = 0;
     if (p->m == 0 || p->n == 0 || p->k == 0) return;
     if (p->k <= shallow && (double)p->m * (double)p->n * (double)p->k < small) return;
+    /* Matrices of one column, whose rows are not apart by their length. */
+    if ((p->b_col == 1 && p->b_row < p->n) || (p->a_col == 1 && p->a_row < p->k)) return;
     p->lt = aril_cuda_blas_library(nullptr);
     p->handle = p->lt ? aril_cuda_blas_handle(aril_cuda_device_of(r)) : nullptr;
     p->found = p->handle && describe(p) && choose(p);
